@@ -1,0 +1,162 @@
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// OOD says how well a score tells out-of-distribution examples from
+// in-distribution ones.
+type OOD struct {
+	// N is the number of examples, in and out of distribution together.
+	N int `json:"n"`
+
+	// Accuracy is the detection accuracy at equal priors and the best
+	// threshold: max_t ½ (P(in ≤ t) + P(out > t)). 0.5 is chance.
+	Accuracy float64 `json:"accuracy"`
+
+	// AUROC is the probability that an out-of-distribution example scores
+	// higher than an in-distribution one, a tie counting ½.
+	AUROC float64 `json:"auroc"`
+
+	// AUPRIn and AUPROut are average precisions, Σ_i (R_i − R_{i−1}) P_i over
+	// the distinct scores, with the in- and with the out-of-distribution
+	// examples as the positive class. They depend on the ratio of the two
+	// numbers of examples.
+	AUPRIn  float64 `json:"aupr_in"`
+	AUPROut float64 `json:"aupr_out"`
+
+	// FPR95 is the fraction of out-of-distribution examples accepted by the
+	// lowest threshold that accepts at least 95 % of the in-distribution ones
+	// (accepted: score ≤ threshold).
+	FPR95 float64 `json:"fpr95"`
+}
+
+// Detect measures scores for which higher means more out-of-distribution, of
+// in- and of out-of-distribution examples, in any order. The slices are left
+// as they are. It costs O(n log n). The error says which slice is empty or
+// where a NaN stands.
+func Detect(in, out []float64) (OOD, error) {
+	a, b := slices.Clone(in), slices.Clone(out)
+	if err := sortScores(a, b); err != nil {
+		return OOD{}, err
+	}
+
+	nIn, nOut := float64(len(a)), float64(len(b))
+	var (
+		wins     int64 // twice the number of (in, out) pairs in order, a tie counting 1
+		accuracy = 0.5
+		auprIn   float64
+		auprOut  float64
+		fpr95    = -1.0
+	)
+	for g := range groups(a, b) {
+		wins += g.wins(len(b))
+
+		seenIn, seenOut := g.in+g.tiedIn, g.out+g.tiedOut
+		accuracy = max(accuracy, (float64(seenIn)/nIn+1-float64(seenOut)/nOut)/2)
+
+		// In as positive: the accepted are those up to and with this group.
+		auprIn += float64(g.tiedIn) / nIn * float64(seenIn) / float64(seenIn+seenOut)
+		// Out as positive: the flagged are those from this group on.
+		auprOut += float64(g.tiedOut) / nOut * float64(len(b)-g.out) / float64(len(a)-g.in+len(b)-g.out)
+
+		// In integers: 0.95·n rounds up for some n and would ask for one more.
+		if fpr95 < 0 && 100*seenIn >= 95*len(a) {
+			fpr95 = float64(seenOut) / nOut
+		}
+	}
+	return OOD{
+		N:        len(a) + len(b),
+		Accuracy: accuracy,
+		AUROC:    float64(wins) / (2 * nIn * nOut),
+		AUPRIn:   auprIn,
+		AUPROut:  auprOut,
+		FPR95:    fpr95,
+	}, nil
+}
+
+// AUROC returns [OOD.AUROC] alone. It allocates nothing when scratch, which it
+// overwrites, has room for len(in)+len(out) values; a shorter one, or nil,
+// costs an allocation. in and out are left as they are.
+func AUROC(in, out, scratch []float64) (float64, error) {
+	scratch = append(append(scratch[:0], in...), out...)
+	a, b := scratch[:len(in)], scratch[len(in):]
+	if err := sortScores(a, b); err != nil {
+		return 0, err
+	}
+	var wins int64
+	for g := range groups(a, b) {
+		wins += g.wins(len(b))
+	}
+	return float64(wins) / (2 * float64(len(a)) * float64(len(b))), nil
+}
+
+// sortScores checks and sorts both slices in place.
+func sortScores(in, out []float64) error {
+	if len(in) == 0 {
+		return errors.New("no in-distribution scores to measure")
+	}
+	if len(out) == 0 {
+		return errors.New("no out-of-distribution scores to measure")
+	}
+	if i := slices.IndexFunc(in, math.IsNaN); i >= 0 {
+		return fmt.Errorf("in-distribution score %d is NaN", i)
+	}
+	if i := slices.IndexFunc(out, math.IsNaN); i >= 0 {
+		return fmt.Errorf("out-of-distribution score %d is NaN", i)
+	}
+	slices.Sort(in)
+	slices.Sort(out)
+	return nil
+}
+
+// A group is all examples of one score: how many of each kind have it, and how
+// many of each kind score lower.
+type group struct {
+	in, out         int
+	tiedIn, tiedOut int
+}
+
+// wins is twice the number of (in, out) pairs in which the in-distribution
+// example is of this group and the other, of nOut, scores higher; ties count
+// once. As an integer it is exact for up to 2^62 pairs.
+func (g group) wins(nOut int) int64 {
+	higher := nOut - g.out - g.tiedOut
+	return int64(g.tiedIn) * (2*int64(higher) + int64(g.tiedOut))
+}
+
+// groups merges two sorted slices into groups of ascending score.
+func groups(in, out []float64) func(yield func(group) bool) {
+	return func(yield func(group) bool) {
+		var g group
+		for g.in < len(in) || g.out < len(out) {
+			var score float64
+			switch {
+			case g.in == len(in):
+				score = out[g.out]
+			case g.out == len(out):
+				score = in[g.in]
+			default:
+				score = min(in[g.in], out[g.out])
+			}
+			g.tiedIn, g.tiedOut = leading(in[g.in:], score), leading(out[g.out:], score)
+			if !yield(g) {
+				return
+			}
+			g.in += g.tiedIn
+			g.out += g.tiedOut
+		}
+	}
+}
+
+// leading returns how many values at the start of x equal score.
+func leading(x []float64, score float64) int {
+	n := 0
+	for n < len(x) && x[n] == score {
+		n++
+	}
+	return n
+}

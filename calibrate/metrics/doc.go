@@ -1,0 +1,23 @@
+// Package metrics measures classifiers and the uncertainty they report.
+//
+// Three questions, three groups of functions:
+//
+//  1. Are the probabilities right on data like the training data? [Classify]
+//     and its incremental form [Classifier] give error, negative
+//     log-likelihood, calibration error and Brier score as an [InDomain].
+//  2. Does a score tell data unlike the training data apart? [Detect] gives an
+//     [OOD]; [AUROC] gives that one figure without allocating, for tuning.
+//  3. Does the uncertainty rank the classifier's own mistakes? [AURC].
+//
+// [Bootstrap] puts a seeded confidence interval around any of them.
+//
+// All figures are fractions, except the NLL, which is in nats. Every score has
+// the same orientation: higher means less sure, more out-of-distribution.
+// Scores may be infinite, and equal scores are ties, never broken by their
+// position: every figure is invariant under a permutation of the examples and,
+// where only the order of the scores counts, under strictly increasing maps.
+// A NaN has no place in an order and is refused with an error.
+//
+// A slice whose length contradicts another is a mistake of the program and
+// panics; bad values are an error that names the example.
+package metrics
