@@ -1,0 +1,57 @@
+package metrics_test
+
+import (
+	"fmt"
+	"log"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+func Example() {
+	logp := []float64{ // three examples of two classes
+		math.Log(0.9), math.Log(0.1),
+		math.Log(0.2), math.Log(0.8),
+		math.Log(0.6), math.Log(0.4),
+	}
+	in, err := metrics.Classify(logp, 2, []int32{0, 1, 1}, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("error %.3f, NLL %.3f nats, ECE %.3f\n", in.Error, in.NLL, in.ECE)
+
+	ood, err := metrics.Detect([]float64{0.1, 0.2, 0.4}, []float64{0.3, 0.5})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("AUROC %.3f, detection accuracy %.3f\n", ood.AUROC, ood.Accuracy)
+	// Output:
+	// error 0.333, NLL 0.415 nats, ECE 0.300
+	// AUROC 0.833, detection accuracy 0.833
+}
+
+// A 95 % interval for an AUROC, the two samples resampled apart.
+func ExampleBootstrap() {
+	in, out := []float64{1, 2, 3, 4, 5, 6, 7, 8}, []float64{4.5, 6.5, 8.5, 9, 10}
+	a, b := make([]float64, len(in)), make([]float64, len(out))
+	scratch := make([]float64, len(in)+len(out))
+	auroc := func(draw [][]int) float64 {
+		for i, j := range draw[0] {
+			a[i] = in[j]
+		}
+		for i, j := range draw[1] {
+			b[i] = out[j]
+		}
+		v, err := metrics.AUROC(a, b, scratch)
+		if err != nil {
+			log.Fatal(err)
+		}
+		return v
+	}
+	interval, err := metrics.Bootstrap([]int{len(in), len(out)}, auroc, metrics.BootstrapOptions{Seed: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("AUROC in [%.2f, %.2f]\n", interval.Low, interval.High)
+	// Output: AUROC in [0.57, 1.00]
+}
