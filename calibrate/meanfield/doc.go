@@ -1,0 +1,32 @@
+// Package meanfield approximates the Gaussian-softmax integral
+//
+//	e_k = ∫ softmax_k(a) N(a; μ, S) da
+//
+// in closed form, after Lu, Ie and Sha, "Mean-Field Approximation to
+// Gaussian-Softmax Integral with Application to Uncertainty Estimation"
+// (called the paper below). It holds the one copy of each formula; everything
+// else in this module, ONNX graphs included, is checked against it.
+//
+// With the logit variances s²_k = S_kk, the temperature of class k is
+// T_k = √(1 + λ₀ s²_k) and the three approximations are
+//
+//	mf0  ẽ_k = 1 / Σ_i exp(-(μ_k-μ_i) / √(1+λ₀ s²_k))                  (paper, eq. 9)
+//	mf1  ẽ_k = 1 / Σ_i exp(-(μ_k-μ_i) / √(1+λ₀(s²_k+s²_i))),  i ≠ k    (paper, eq. 10)
+//	mf2  ẽ_k = 1 / Σ_i exp(-(μ_k-μ_i) / √(1+λ₀(s²_k+s²_i-2s_ik)))      (paper, eq. 11)
+//
+// each then renormalised to sum to one. mf0 divides all logits by T_k and
+// takes entry k; it is not the "probit" link of other libraries, which divides
+// each logit by its own T_k and changes when a constant is added to μ.
+//
+// All functions work on one example, in the log domain and in float64: they
+// take logits μ (K values, already divided by the activation temperature) and
+// variances s² (K values, already divided by the ensemble temperature), write
+// natural logarithms of probabilities, and return the total probability of all
+// classes but the most probable, 1 - max p, formed as a sum so that it stays
+// exact to relative precision where max p rounds to one.
+//
+// [MF0] costs O(mK) with m between 8 and about 60: its K log-sum-exps are
+// values of one smooth function that is interpolated, see [Workspace.MF0].
+// [Curve] tabulates that function over all temperatures, which is what makes
+// tuning temperatures cheap.
+package meanfield

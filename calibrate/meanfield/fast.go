@@ -1,0 +1,157 @@
+package meanfield
+
+import (
+	"math"
+)
+
+// tolerance bounds the error of the interpolated log-sum-exp, in nats; it is
+// the relative error of a single ẽ_k. Far below what float32 logits resolve.
+const tolerance = 1e-9
+
+// Workspace evaluates mf0 for examples of one class count without allocating.
+// It is not safe for concurrent use; each goroutine has its own.
+type Workspace struct {
+	classes int
+	lambda0 float64
+	angle   float64 // see strip
+	shifted []float64
+	b       []float64
+	coef    []float64
+	values  []float64
+}
+
+// NewWorkspace returns a Workspace for K = classes and the given λ₀; zero
+// means [Lambda0].
+func NewWorkspace(classes int, lambda0 float64) *Workspace {
+	if classes < 1 {
+		panic("meanfield: no classes")
+	}
+	if lambda0 == 0 {
+		lambda0 = Lambda0
+	}
+	return &Workspace{
+		classes: classes,
+		lambda0: lambda0,
+		angle:   strip(classes),
+		shifted: make([]float64, classes),
+		b:       make([]float64, classes),
+	}
+}
+
+// strip returns the half-width θ of the strip |Im t| < θ in which
+// f(t) = log Σ_i exp(e^t δ_i), δ_i ≤ 0 with one δ = 0, is taken to be analytic.
+//
+// f has its singularities where Σ_i exp(z δ_i) = 0, z = e^t, so θ is the least
+// |arg z| of a zero. With K-1 equal δ = -D the zeros nearest to the real axis
+// are z = (log(K-1) ± iπ)/D, that is θ = atan(π / log(K-1)). Spreading the δ
+// does not bring zeros nearer: terms that turn by less than π weigh more but
+// need others, turned by more than π and so weighing less, to cancel their
+// imaginary parts. (The elementary bound that uses only the real parts gives
+// no less than half this angle.) The tests search for worse logits.
+func strip(classes int) float64 {
+	return math.Atan2(math.Pi, math.Log(float64(max(classes-1, 2))))
+}
+
+// nodes returns how many Chebyshev nodes interpolate f over an interval of t
+// of length L = log(T_max/T_min) to the tolerance.
+//
+// Mapped to [-1,1], f is analytic in the Bernstein ellipse whose minor
+// half-axis is θ/(L/2), so ρ = x + √(1+x²) with x = 2θ/L, and the error of
+// interpolation at m nodes is at most 4M ρ^-m / (ρ-1) (Trefethen,
+// Approximation Theory and Approximation Practice, theorem 8.2), where M, the
+// size of f on the ellipse, is of order log K. ρ is taken 5 % inside, where f
+// is bounded.
+func (w *Workspace) nodes(length float64) int {
+	x := 2 * w.angle / length * 0.95
+	rho := x + math.Sqrt(1+x*x)
+	size := 4 * (math.Log(float64(w.classes)) + math.Pi) / (rho - 1)
+	return max(4, int(math.Ceil(math.Log(math.Max(1, size)/tolerance)/math.Log(rho))))
+}
+
+// MF0 is the mean-field approximation mf0 (paper, eq. 9) of one example, as
+// [MF0Exact] to within 1e-9 relative in each ẽ_k, in O(mK).
+//
+// The K log-sum-exps over i of μ_i/T_k are values of one function
+// f(b) = log Σ_i exp(b(μ_i - max μ)) at b = 1/T_k. f is sampled at m Chebyshev
+// nodes in t = log b over the example's own interval and evaluated by
+// Clenshaw's recurrence, which is stable at any m. Where m would not be much
+// less than K the exact form is used.
+//
+// It writes log-probabilities to logp (K values, nats), which must not overlap
+// mu, and returns 1 - max p.
+func (w *Workspace) MF0(logp, mu, s2 []float64) (rest float64) {
+	checkLen("logp", len(logp), w.classes)
+	checkLen("mu", len(mu), w.classes)
+	checkLen("s2", len(s2), w.classes)
+
+	lo, hi := math.Inf(1), math.Inf(-1)
+	for k, v := range s2 {
+		t := 1 + w.lambda0*v
+		w.b[k] = t
+		lo, hi = math.Min(lo, t), math.Max(hi, t)
+	}
+	// t = 1+λ₀s² is T², so the interval of log b = -½ log t has this length:
+	length := 0.5 * math.Log(hi/lo)
+	// A degenerate interval has one node and no interpolation to speak of.
+	m := 1
+	if length > 1e-12 {
+		m = w.nodes(length)
+	}
+	if !(2*m < w.classes) {
+		return MF0Exact(logp, mu, s2, w.lambda0)
+	}
+
+	top := argmax(mu)
+	for i, v := range mu {
+		w.shifted[i] = v - mu[top]
+	}
+	mid := -0.25 * (math.Log(hi) + math.Log(lo))
+	w.interpolate(m, mid, length/2)
+	for k, t := range w.b {
+		x := 0.0
+		if m > 1 {
+			x = (-0.5*math.Log(t) - mid) / (length / 2)
+		}
+		logp[k] = w.shifted[k]/math.Sqrt(t) - clenshaw(w.coef, x)
+	}
+	return normalize(logp)
+}
+
+// interpolate sets w.coef to the Chebyshev coefficients of f over
+// t = mid + half·x, x in [-1,1], from m nodes.
+func (w *Workspace) interpolate(m int, mid, half float64) {
+	w.coef, w.values = resize(w.coef, m), resize(w.values, m)
+	for j := range m {
+		x := math.Cos(math.Pi * (float64(j) + 0.5) / float64(m))
+		b := math.Exp(mid + half*x)
+		var others float64
+		for _, d := range w.shifted {
+			others += math.Exp(b * d)
+		}
+		w.values[j] = math.Log(others) // ≥ 0: the largest term is exp(0)
+	}
+	for n := range m {
+		var sum float64
+		for j, v := range w.values {
+			sum += v * math.Cos(math.Pi*float64(n)*(float64(j)+0.5)/float64(m))
+		}
+		w.coef[n] = 2 * sum / float64(m)
+	}
+	w.coef[0] /= 2
+}
+
+// clenshaw evaluates Σ c_n T_n(x).
+func clenshaw(c []float64, x float64) float64 {
+	var b1, b2 float64
+	for n := len(c) - 1; n > 0; n-- {
+		b1, b2 = c[n]+2*x*b1-b2, b1
+	}
+	return c[0] + x*b1 - b2
+}
+
+func resize(x []float64, n int) []float64 {
+	if cap(x) < n {
+		return make([]float64, n)
+	}
+	return x[:n]
+}

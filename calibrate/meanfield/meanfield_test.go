@@ -1,0 +1,411 @@
+package meanfield
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// naiveMF evaluates eqs. 9 to 11 of the paper as printed, without logarithms.
+func naiveMF(order int, mu, s []float64, lambda0 float64) []float64 {
+	n := len(mu)
+	p := make([]float64, n)
+	var total float64
+	for k := range mu {
+		sum := 1.0
+		for i := range mu {
+			if i == k {
+				continue
+			}
+			v := s[k*n+k]
+			if order >= 1 {
+				v += s[i*n+i]
+			}
+			if order >= 2 {
+				v -= 2 * s[k*n+i]
+			}
+			sum += math.Exp(-(mu[k] - mu[i]) / math.Sqrt(1+lambda0*v))
+		}
+		p[k] = 1 / sum
+		total += p[k]
+	}
+	for k := range p {
+		p[k] /= total
+	}
+	return p
+}
+
+func randomCase(rng *rand.Rand, n int, scale, spread float64) (mu, cov, s2 []float64) {
+	mu = make([]float64, n)
+	root := make([]float64, n*n)
+	for i := range mu {
+		mu[i] = scale * rng.NormFloat64()
+	}
+	for i := range root {
+		root[i] = spread * rng.NormFloat64()
+	}
+	cov = make([]float64, n*n)
+	s2 = make([]float64, n)
+	for i := range n {
+		for j := range n {
+			for l := range n {
+				cov[i*n+j] += root[i*n+l] * root[j*n+l]
+			}
+		}
+		s2[i] = cov[i*n+i]
+	}
+	return mu, cov, s2
+}
+
+func TestApproximationsEqualTheirFormulas(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, n := range []int{1, 2, 3, 10, 40} {
+		for range 20 {
+			mu, cov, s2 := randomCase(rng, n, 3, 2)
+			got := make([]float64, n)
+			for order, eval := range []func() float64{
+				func() float64 { return MF0Exact(got, mu, s2, Lambda0) },
+				func() float64 { return MF1(got, mu, s2, Lambda0) },
+				func() float64 { return MF2(got, mu, cov, Lambda0) },
+			} {
+				rest := eval()
+				want := naiveMF(order, mu, cov, Lambda0)
+				top := argmax(want)
+				for k := range want {
+					if math.Abs(math.Exp(got[k])-want[k]) > 1e-13 {
+						t.Fatalf("mf%d, K=%d: p[%d] = %v, want %v", order, n, k, math.Exp(got[k]), want[k])
+					}
+				}
+				if math.Abs(rest-(1-want[top])) > 1e-13 {
+					t.Fatalf("mf%d, K=%d: rest %v, want %v", order, n, rest, 1-want[top])
+				}
+			}
+		}
+	}
+}
+
+func TestNoVarianceIsSoftmax(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 1))
+	for _, n := range []int{2, 10, 300} {
+		mu, _, _ := randomCase(rng, n, 5, 0)
+		zero := make([]float64, n)
+		cov := make([]float64, n*n)
+		want, got := make([]float64, n), make([]float64, n)
+		wantRest := Softmax(want, mu)
+		for name, eval := range map[string]func() float64{
+			"mf0 exact": func() float64 { return MF0Exact(got, mu, zero, Lambda0) },
+			"mf0":       func() float64 { return NewWorkspace(n, 0).MF0(got, mu, zero) },
+			"mf1":       func() float64 { return MF1(got, mu, zero, Lambda0) },
+			"mf2":       func() float64 { return MF2(got, mu, cov, Lambda0) },
+		} {
+			rest := eval()
+			if math.Abs(rest/wantRest-1) > 1e-12 {
+				t.Errorf("%s, K=%d: rest %v, want %v", name, n, rest, wantRest)
+			}
+			for k := range want {
+				if math.Abs(got[k]-want[k]) > 1e-11 {
+					t.Errorf("%s, K=%d: log p[%d] = %v, want %v", name, n, k, got[k], want[k])
+				}
+			}
+		}
+	}
+}
+
+func TestShiftingLogitsChangesNothing(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	const n = 12
+	mu, cov, s2 := randomCase(rng, n, 4, 1)
+	shifted := make([]float64, n)
+	for i, v := range mu {
+		shifted[i] = v + 1024
+	}
+	a, b := make([]float64, n), make([]float64, n)
+	for name, eval := range map[string]func(dst, mu []float64){
+		"mf0": func(dst, mu []float64) { MF0Exact(dst, mu, s2, Lambda0) },
+		"mf1": func(dst, mu []float64) { MF1(dst, mu, s2, Lambda0) },
+		"mf2": func(dst, mu []float64) { MF2(dst, mu, cov, Lambda0) },
+	} {
+		eval(a, mu)
+		eval(b, shifted)
+		for k := range a {
+			if math.Abs(a[k]-b[k]) > 1e-10 {
+				t.Errorf("%s: log p[%d] %v became %v", name, k, a[k], b[k])
+			}
+		}
+	}
+}
+
+func TestHugeVarianceIsUniform(t *testing.T) {
+	const n = 7
+	mu := []float64{9, -3, 0, 2, 5, 5, -20}
+	s2 := make([]float64, n)
+	for i := range s2 {
+		s2[i] = 1e12
+	}
+	got := make([]float64, n)
+	MF0Exact(got, mu, s2, Lambda0)
+	for k := range got {
+		if math.Abs(math.Exp(got[k])-1.0/n) > 1e-4 {
+			t.Errorf("p[%d] = %v, want about 1/%d", k, math.Exp(got[k]), n)
+		}
+	}
+}
+
+// The score must rank inputs whose largest probability rounds to one.
+func TestRestKeepsRelativePrecision(t *testing.T) {
+	mu := []float64{80, 0, 1}
+	s2 := []float64{0.5, 0.25, 0.125}
+	logp := make([]float64, 3)
+	rest := MF0Exact(logp, mu, s2, Lambda0)
+	want := math.Exp(logp[1]) + math.Exp(logp[2])
+	if rest <= 0 || math.Abs(rest/want-1) > 1e-12 {
+		t.Errorf("rest %v, want %v", rest, want)
+	}
+	if math.Abs(-logp[0]/want-1) > 1e-12 {
+		t.Errorf("-log p of the first %v, want %v", -logp[0], want)
+	}
+}
+
+func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
+	for _, mu := range []float64{-800, -3, 0, 0.5, 40, 800} {
+		for _, s2 := range []float64{0, 1, 50} {
+			l1, l0 := Sigmoid(mu, s2, Lambda0)
+			want := make([]float64, 2)
+			MF0Exact(want, []float64{0, mu}, []float64{s2, s2}, Lambda0)
+			if math.Abs(l0-want[0]) > 1e-12*math.Max(1, math.Abs(l0)) || math.Abs(l1-want[1]) > 1e-12*math.Max(1, math.Abs(l1)) {
+				t.Errorf("μ=%v s²=%v: %v %v, want %v", mu, s2, l1, l0, want)
+			}
+		}
+	}
+}
+
+// Seeded sampling bounds what the approximation itself costs: mf0 is no exact
+// integral, and this test says by how much it may be off on moderate inputs.
+func TestApproximationErrorAgainstSampling(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 1))
+	const n, samples = 5, 100_000
+	for range 3 {
+		mu, _, _ := randomCase(rng, n, 2, 0)
+		s2 := make([]float64, n)
+		for i := range s2 {
+			s2[i] = 1.5 * rng.Float64()
+		}
+		mean := make([]float64, n)
+		a, lp := make([]float64, n), make([]float64, n)
+		for range samples {
+			for i := range a {
+				a[i] = mu[i] + math.Sqrt(s2[i])*rng.NormFloat64()
+			}
+			Softmax(lp, a)
+			for i := range mean {
+				mean[i] += math.Exp(lp[i]) / samples
+			}
+		}
+		cov := make([]float64, n*n)
+		for i := range s2 {
+			cov[i*n+i] = s2[i]
+		}
+		// Sampling error is below 0.5/√samples = 0.0016; the rest is the method's.
+		for name, tc := range map[string]struct {
+			eval func()
+			tol  float64
+		}{
+			"mf0": {func() { MF0Exact(lp, mu, s2, Lambda0) }, 0.05},
+			"mf1": {func() { MF1(lp, mu, s2, Lambda0) }, 0.03},
+			"mf2": {func() { MF2(lp, mu, cov, Lambda0) }, 0.03},
+		} {
+			tc.eval()
+			for k := range mean {
+				if d := math.Abs(math.Exp(lp[k]) - mean[k]); d > tc.tol {
+					t.Errorf("%s: p[%d] = %.4f, sampled %.4f", name, k, math.Exp(lp[k]), mean[k])
+				}
+			}
+		}
+	}
+}
+
+// adversarial returns logits that are hard to interpolate.
+func adversarial(n int) map[string][]float64 {
+	rng := rand.New(rand.NewPCG(5, uint64(n)))
+	fill := func(f func(i int) float64) []float64 {
+		mu := make([]float64, n)
+		for i := range mu {
+			mu[i] = f(i)
+		}
+		return mu
+	}
+	cases := map[string][]float64{
+		"equal":    fill(func(int) float64 { return 3 }),
+		"spread":   fill(func(i int) float64 { return -1e4 + 2e4*float64(i)/float64(n) }),
+		"gaussian": fill(func(int) float64 { return 4 * rng.NormFloat64() }),
+		"huge":     fill(func(int) float64 { return 1e4 * rng.NormFloat64() }),
+		"two":      fill(func(i int) float64 { return -30 * math.Min(1, float64(i/2)) }),
+	}
+	for _, gap := range []float64{1, 3, 5, 8, 10, 12, 20, 60} {
+		cases[fmt.Sprintf("dominant by %v", gap)] = fill(func(i int) float64 { return -gap * math.Min(1, float64(i)) })
+		cases[fmt.Sprintf("dominant by about %v", gap)] = fill(func(i int) float64 {
+			return -gap * math.Min(1, float64(i)) * (1 + 0.1*rng.Float64())
+		})
+	}
+	return cases
+}
+
+func TestFastMF0EqualsExact(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 1))
+	for _, n := range []int{2, 10, 100, 1000} {
+		w := NewWorkspace(n, 0)
+		got, want, s2 := make([]float64, n), make([]float64, n), make([]float64, n)
+		for _, ratio := range []float64{1, 1 + 1e-9, 1.5, 2, 4, 10, 100} {
+			for name, mu := range adversarial(n) {
+				for i := range s2 { // T between 1.2 and 1.2·ratio, both taken
+					temp := 1.2 * math.Pow(ratio, rng.Float64())
+					if i < 2 {
+						temp = 1.2 * math.Pow(ratio, float64(i))
+					}
+					s2[i] = (temp*temp - 1) / Lambda0
+				}
+				rest := w.MF0(got, mu, s2)
+				wantRest := MF0Exact(want, mu, s2, Lambda0)
+				if math.Abs(rest-wantRest) > 1e-8*wantRest {
+					t.Errorf("K=%d, ratio %v, %s: rest %v, want %v", n, ratio, name, rest, wantRest)
+				}
+				for k := range got {
+					// log p of 1e4 in size carries rounding of 1e-12 itself.
+					if d := math.Abs(got[k] - want[k]); d > 1e-8 {
+						t.Errorf("K=%d, ratio %v, %s: log p[%d] off by %.1e", n, ratio, name, k, d)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestFastMF0DoesNotAllocate(t *testing.T) {
+	const n = 500
+	w := NewWorkspace(n, 0)
+	mu, s2, logp := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range mu {
+		mu[i], s2[i] = float64(i%17), float64(i%5)
+	}
+	w.MF0(logp, mu, s2)
+	if a := testing.AllocsPerRun(10, func() { w.MF0(logp, mu, s2) }); a != 0 {
+		t.Errorf("%v allocations a call", a)
+	}
+}
+
+// No logits found by random search bring a zero of Σ exp(zδ) nearer to the
+// real axis than the strip assumes: the interpolation would show it.
+func TestStripSurvivesRandomSearch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	const n = 200
+	w := NewWorkspace(n, 0)
+	got, want, s2, mu := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range s2 {
+		temp := math.Pow(8, float64(i)/(n-1))
+		s2[i] = (temp*temp - 1) / Lambda0
+	}
+	for range 300 {
+		levels := 1 + rng.IntN(4)
+		depth := make([]float64, levels)
+		for l := range depth {
+			depth[l] = -40 * rng.Float64() * rng.Float64()
+		}
+		for i := 1; i < n; i++ {
+			mu[i] = depth[rng.IntN(levels)]
+		}
+		w.MF0(got, mu, s2)
+		MF0Exact(want, mu, s2, Lambda0)
+		for k := range got {
+			if d := math.Abs(got[k] - want[k]); d > 1e-8 {
+				t.Fatalf("levels %v: log p[%d] off by %.1e", depth, k, d)
+			}
+		}
+	}
+}
+
+func TestCurveEqualsExact(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 1))
+	for _, n := range []int{2, 10, 300} {
+		logp, mu, s2, scaled, scratch := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+		for name, logits := range adversarial(n) {
+			c := NewCurve(logits)
+			for range 10 {
+				tact := math.Exp(math.Log(0.02) + rng.Float64()*math.Log(1000))
+				scale := math.Exp(6 * rng.NormFloat64())
+				for i := range s2 {
+					s2[i] = rng.ExpFloat64()
+					scaled[i] = scale * s2[i]
+					mu[i] = logits[i] / tact
+				}
+				label := rng.IntN(n)
+				rest := MF0Exact(logp, mu, scaled, Lambda0)
+				nll, logRest := c.MF0(logits, s2, label, tact, scale, Lambda0, scratch)
+				tol := 1e-4 + 1e-6*math.Abs(logp[label])
+				if math.Abs(nll+logp[label]) > tol {
+					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: NLL %v, want %v", n, name, tact, scale, nll, -logp[label])
+				}
+				if want := math.Max(logFloor, math.Log(rest)); math.Abs(logRest-want) > 2e-4 {
+					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: log rest %v, want %v", n, name, tact, scale, logRest, want)
+				}
+			}
+			for _, temp := range []float64{0.02, 0.5, 1, 3, 20} {
+				for i := range mu {
+					mu[i] = logits[i] / temp
+				}
+				Softmax(logp, mu)
+				if got := c.NLL(logits, n-1, 1/temp); math.Abs(got+logp[n-1]) > 1e-4+1e-6*math.Abs(logp[n-1]) {
+					t.Errorf("K=%d %s T=%v: NLL %v, want %v", n, name, temp, got, -logp[n-1])
+				}
+			}
+		}
+	}
+}
+
+func BenchmarkMF0(b *testing.B) {
+	for _, n := range []int{10, 1000, 21841} {
+		for _, ratio := range []float64{2, 10} {
+			rng := rand.New(rand.NewPCG(9, 1))
+			mu, s2, logp := make([]float64, n), make([]float64, n), make([]float64, n)
+			for i := range mu {
+				mu[i] = 3 * rng.NormFloat64()
+				temp := math.Pow(ratio, rng.Float64())
+				s2[i] = (temp*temp - 1) / Lambda0
+			}
+			w := NewWorkspace(n, 0)
+			b.Run(fmt.Sprintf("K=%d/ratio=%v/fast", n, ratio), func(b *testing.B) {
+				for b.Loop() {
+					w.MF0(logp, mu, s2)
+				}
+			})
+			if n <= 1000 {
+				b.Run(fmt.Sprintf("K=%d/ratio=%v/exact", n, ratio), func(b *testing.B) {
+					for b.Loop() {
+						MF0Exact(logp, mu, s2, Lambda0)
+					}
+				})
+			}
+		}
+	}
+}
+
+func BenchmarkCurve(b *testing.B) {
+	const n = 1000
+	rng := rand.New(rand.NewPCG(10, 1))
+	logits, s2, scratch := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i := range logits {
+		logits[i], s2[i] = 3*rng.NormFloat64(), rng.ExpFloat64()
+	}
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			NewCurve(logits)
+		}
+	})
+	c := NewCurve(logits)
+	b.Run("mf0", func(b *testing.B) {
+		for b.Loop() {
+			c.MF0(logits, s2, 3, 1.3, 2, Lambda0, scratch)
+		}
+	})
+}
