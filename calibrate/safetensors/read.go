@@ -1,0 +1,208 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// What a reader can ask in vain.
+var (
+	ErrNotFound = errors.New("no such tensor")
+	ErrType     = errors.New("the dtype does not fit")
+	ErrRows     = errors.New("the rows do not exist")
+)
+
+// A File is the checked header of a file, and the way to its data. It may be
+// read by several goroutines at once if its io.ReaderAt may.
+type File struct {
+	r        io.ReaderAt
+	data     int64 // where the data starts
+	tensors  []Info
+	index    map[string]int
+	metadata map[string]string
+	closer   io.Closer
+}
+
+// Open opens a file by its path. Errors begin with it.
+func Open(path string) (*File, error) {
+	r, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.Stat()
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	f, err := NewFile(r, s.Size())
+	if err != nil {
+		r.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	f.closer = r
+	return f, nil
+}
+
+// NewFile reads and checks the header of a file of size bytes. The tensors are
+// read from r when asked for.
+func NewFile(r io.ReaderAt, size int64) (*File, error) {
+	var prefix [8]byte
+	if size < int64(len(prefix)) {
+		return nil, fmt.Errorf("%w: %d bytes, want at least 8", ErrTruncated, size)
+	}
+	if err := readAt(r, prefix[:], 0); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(prefix[:])
+	if n > MaxHeader {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrHeaderSize, n, MaxHeader)
+	}
+	f := &File{r: r, data: 8 + int64(n)}
+	if f.data > size {
+		return nil, fmt.Errorf("%w: a header of %d bytes in a file of %d", ErrTruncated, n, size)
+	}
+	header := make([]byte, n)
+	if err := readAt(r, header, 8); err != nil {
+		return nil, err
+	}
+	var err error
+	f.tensors, f.metadata, err = parseHeader(header, size-f.data)
+	if err != nil {
+		return nil, err
+	}
+	f.index = make(map[string]int, len(f.tensors))
+	for i, t := range f.tensors {
+		f.index[t.Name] = i
+	}
+	return f, nil
+}
+
+// readAt fills p. Unlike io.ReaderAt, it may not fall short at the end.
+func readAt(r io.ReaderAt, p []byte, at int64) error {
+	n, err := r.ReadAt(p, at)
+	if n == len(p) {
+		return nil
+	}
+	if err == io.EOF {
+		return fmt.Errorf("%w while it was read", ErrTruncated)
+	}
+	return err
+}
+
+// Close closes what [Open] opened. After [NewFile] it does nothing.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}
+
+// Tensors lists the tensors in the order of their data. It must not be changed.
+func (f *File) Tensors() []Info { return f.tensors }
+
+// Metadata returns the strings under __metadata__, nil if there are none. It
+// must not be changed.
+func (f *File) Metadata() map[string]string { return f.metadata }
+
+// Lookup describes a tensor. The error is an [ErrNotFound] that lists the
+// names there are.
+func (f *File) Lookup(name string) (Info, error) {
+	i, ok := f.index[name]
+	if !ok {
+		var names []string
+		for _, t := range f.tensors[:min(len(f.tensors), 10)] {
+			names = append(names, t.Name)
+		}
+		if len(names) < len(f.tensors) {
+			names = append(names, "…")
+		}
+		return Info{}, fmt.Errorf("tensor %q: %w: there are %q", name, ErrNotFound, names)
+	}
+	return f.tensors[i], nil
+}
+
+// Section reads the bytes of a tensor as they stand in the file, for the types
+// that [Read] does not know.
+func (f *File) Section(name string) (*io.SectionReader, error) {
+	t, err := f.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return io.NewSectionReader(f.r, f.data+t.begin, t.end-t.begin), nil
+}
+
+// Read returns a whole tensor, row-major. Its dtype may be any whose every
+// value is a T: F64, F32, F16 and BF16 for float64, F32, F16 and BF16 for
+// float32, and all integers but U64 for int64. Another is an [ErrType].
+func Read[T Element](f *File, name string) ([]T, error) {
+	t, err := lookup[T](f, name)
+	if err != nil {
+		return nil, err
+	}
+	dst := make([]T, t.Len())
+	return dst, readTo(dst, f, t, 0)
+}
+
+// ReadRowsTo fills dst, whose length must be a multiple of the length of a row,
+// with the rows of a tensor from index lo of its first dimension on. Rows that
+// do not exist are an [ErrRows]. Types are those of [Read].
+func ReadRowsTo[T Element](dst []T, f *File, name string, lo int) error {
+	t, err := lookup[T](f, name)
+	if err != nil {
+		return err
+	}
+	row := t.rowLen()
+	if row == 0 {
+		if len(dst) == 0 {
+			return nil
+		}
+		return fmt.Errorf("tensor %q: %w: its rows are empty", name, ErrRows)
+	}
+	n := len(dst) / row
+	if n*row != len(dst) || lo < 0 || lo > t.rows() || n > t.rows()-lo {
+		return fmt.Errorf("tensor %q: %w: %d values from row %d on, of shape %v", name, ErrRows, len(dst), lo, t.Shape)
+	}
+	return readTo(dst, f, t, lo*row)
+}
+
+func lookup[T Element](f *File, name string) (Info, error) {
+	t, err := f.Lookup(name)
+	if err != nil {
+		return t, err
+	}
+	if fit := lossless[T](); !slices.Contains(fit, t.DType) {
+		var names []string
+		for _, d := range fit {
+			names = append(names, string(d))
+		}
+		return t, fmt.Errorf("tensor %q: %w: %s, want %s", name, ErrType, t.DType, strings.Join(names, ", "))
+	}
+	return t, nil
+}
+
+// chunk is how many bytes are converted at a time: enough to make the calls
+// cheap, little enough to stay in the cache.
+const chunk = 1 << 18
+
+// readTo fills dst from element at of t on, both already checked.
+func readTo[T Element](dst []T, f *File, t Info, at int) error {
+	size := t.DType.Size()
+	buf := make([]byte, min(chunk, len(dst)*size))
+	offset := f.data + t.begin + int64(at)*int64(size)
+	for len(dst) > 0 {
+		n := min(len(dst), chunk/size)
+		b := buf[:n*size]
+		if err := readAt(f.r, b, offset); err != nil {
+			return fmt.Errorf("tensor %q: %w", t.Name, err)
+		}
+		decode(dst[:n], t.DType, b)
+		dst = dst[n:]
+		offset += int64(len(b))
+	}
+	return nil
+}
