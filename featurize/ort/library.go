@@ -1,0 +1,230 @@
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	onnx "github.com/yalue/onnxruntime_go"
+)
+
+const (
+	// PinnedVersion is the ONNX Runtime that Install installs.
+	PinnedVersion = "1.30.0"
+
+	// MinVersion is the oldest ONNX Runtime that works: the first with version
+	// 24 of the C API, which onnxruntime_go v1.27 is built against.
+	MinVersion = "1.24"
+
+	// EnvLibrary names the environment variable that chooses the library: a file,
+	// or the folder that holds it.
+	EnvLibrary = "ONNXRUNTIME_SHARED_LIBRARY_PATH"
+
+	// EnvNoInstall names the environment variable that forbids every
+	// installation, for machines that must not reach the network. Set it to
+	// anything but "", "0" or "false".
+	EnvNoInstall = "MFGS_NO_INSTALL"
+)
+
+// Where a library was found.
+const (
+	SourceFlag        = "flag"
+	SourceEnvironment = "environment"
+	SourceExecutable  = "executable"
+	SourceCache       = "cache"
+	SourceSystem      = "system"
+	SourcePython      = "python"
+	SourceNode        = "node"
+)
+
+// A Library is an ONNX Runtime on this machine.
+type Library struct {
+	Path    string // of the shared library
+	Version string // "1.30.0"; "" where the file does not tell
+	Source  string // where it was found: one of the Source constants
+	// Installed names the archive that Install took the library from in this
+	// call; "" where it was there already. The archive's SHA-256 was the pinned one.
+	Installed string
+}
+
+// SetupConfig says where to look for the library and how it may be installed.
+// The zero value looks in the usual places and installs nothing.
+type SetupConfig struct {
+	// Flag is the user's own choice, a file or the folder that holds it; "" means
+	// none was made.
+	Flag string
+	// Install allows Ensure to install the library where none is found. The
+	// variable MFGS_NO_INSTALL forbids it all the same.
+	Install bool
+	// CacheDir is the folder that installations go to; "" means mfgs in the
+	// user's cache folder (os.UserCacheDir).
+	CacheDir string
+	// Progress is told how an installation gets on, from one goroutine at a time;
+	// nil means silence.
+	Progress func(Progress)
+
+	// GitHubURL replaces https://github.com, for a mirror.
+	GitHubURL string
+	// Pip and NPM replace the commands, with leading arguments; nil means those
+	// found in PATH: pip3, pip or python3 -m pip, and npm.
+	Pip, NPM []string
+	// StallTimeout ends a download that has not moved for so long; 0 means one
+	// minute. CommandTimeout limits a run of pip or npm; 0 means ten minutes.
+	StallTimeout, CommandTimeout time.Duration
+}
+
+// Progress is a state of an installation.
+type Progress struct {
+	Stage string // what is being done, such as "downloading onnxruntime-linux-x64-1.30.0.tgz"
+	Done  int64  // bytes so far
+	Total int64  // bytes in all
+}
+
+// A LibraryError says what is wrong with one library.
+type LibraryError struct {
+	Path   string
+	Source string
+	Reason string
+}
+
+func (e *LibraryError) Error() string {
+	var from, way string
+	switch e.Source {
+	case SourceFlag:
+		from, way = ", given by flag", "give the path of another, or none to have one found or installed"
+	case SourceEnvironment:
+		from, way = ", from "+EnvLibrary, "set the variable to another, or unset it to have one found or installed"
+	case SourceCache:
+		way = "run `mfgs setup --force` to install it anew"
+	default:
+		way = "run `mfgs setup`, or set " + EnvLibrary + " to another"
+	}
+	return fmt.Sprintf("ONNX Runtime library %s%s: %s (want %s or newer for %s/%s): %s",
+		e.Path, from, e.Reason, MinVersion, runtime.GOOS, runtime.GOARCH, way)
+}
+
+// A NotFoundError says that no usable library was found.
+type NotFoundError struct {
+	Passed []string // what was found and passed over, with the reason
+	// Forbidden is true where the library would have been installed but for
+	// MFGS_NO_INSTALL.
+	Forbidden bool
+}
+
+func (e *NotFoundError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no ONNX Runtime %s or newer found", MinVersion)
+	if len(e.Passed) > 0 {
+		fmt.Fprintf(&b, " (passed over: %s)", strings.Join(e.Passed, "; "))
+	}
+	if e.Forbidden {
+		fmt.Fprintf(&b, ", and %s forbids installing it: unset that", EnvNoInstall)
+	} else {
+		b.WriteString(": run `mfgs setup` to install it")
+	}
+	fmt.Fprintf(&b, ", or set %s to the path of %s", EnvLibrary, libraryName(runtime.GOOS))
+	return b.String()
+}
+
+// libraryName is the name of the library on an operating system.
+func libraryName(goos string) string {
+	switch goos {
+	case "windows":
+		return "onnxruntime.dll"
+	case "darwin":
+		return "libonnxruntime.dylib"
+	}
+	return "libonnxruntime.so"
+}
+
+// tooOld reports whether a version is below MinVersion. A version that does not
+// read as one is not.
+func tooOld(version string) bool {
+	var have, want [2]int
+	if !parseVersion(version, &have) {
+		return false
+	}
+	parseVersion(MinVersion, &want)
+	return have[0] < want[0] || have[0] == want[0] && have[1] < want[1]
+}
+
+// parseVersion reads major and minor.
+func parseVersion(s string, v *[2]int) bool {
+	parts := strings.SplitN(s, ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	for i := range v {
+		n, err := strconv.Atoi(parts[i])
+		if err != nil {
+			return false
+		}
+		v[i] = n
+	}
+	return true
+}
+
+// loaded is the process's one library. The binding keeps it in package
+// variables, without a lock of its own.
+var loaded struct {
+	sync.Mutex
+	ok  bool
+	lib Library
+}
+
+// Load loads the library into the process, where it stays. Loading it again is
+// no more than a check; loading another one is an error.
+func Load(lib Library) error {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if loaded.ok {
+		if sameFile(lib.Path, loaded.lib.Path) {
+			return nil
+		}
+		return fmt.Errorf("ONNX Runtime %s from %s is loaded already, and a process can have only one: not %s as well",
+			loaded.lib.Version, loaded.lib.Path, lib.Path)
+	}
+	refuse := func(reason string) error {
+		return &LibraryError{Path: lib.Path, Source: lib.Source, Reason: reason}
+	}
+	version, err := probe(lib.Path, runtime.GOOS, runtime.GOARCH)
+	if err != nil {
+		return refuse(err.Error())
+	}
+	if tooOld(version) {
+		return refuse("version " + version + " is too old")
+	}
+	onnx.SetSharedLibraryPath(lib.Path)
+	// Fatal only: what goes wrong is returned, and would be printed a second time.
+	if err := onnx.InitializeEnvironment(onnx.WithLogLevelFatal()); err != nil {
+		if strings.Contains(err.Error(), "setting ORT API base: 2") {
+			return refuse("it is too old")
+		}
+		return refuse("cannot be loaded: " + plain(err).Error())
+	}
+	lib.Version = onnx.GetVersion()
+	loaded.lib, loaded.ok = lib, true
+	if err := onnx.DisableTelemetry(); err != nil {
+		return refuse("cannot be set up: " + plain(err).Error())
+	}
+	return nil
+}
+
+// Loaded returns the library that Load has loaded.
+func Loaded() (Library, bool) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	return loaded.lib, loaded.ok
+}
+
+func sameFile(a, b string) bool {
+	sa, errA := os.Stat(a)
+	sb, errB := os.Stat(b)
+	return filepath.Clean(a) == filepath.Clean(b) || errors.Join(errA, errB) == nil && os.SameFile(sa, sb)
+}

@@ -1,0 +1,87 @@
+package ort
+
+import (
+	"fmt"
+	"strings"
+
+	onnx "github.com/yalue/onnxruntime_go"
+)
+
+// The execution providers that a session can ask for.
+const (
+	CPU      = "cpu"
+	CUDA     = "cuda"
+	TensorRT = "tensorrt" // with CUDA for what TensorRT does not take
+	CoreML   = "coreml"
+	DirectML = "directml"
+	OpenVINO = "openvino"
+)
+
+// Providers lists the names that SessionConfig.Provider takes. Which of them a
+// library really has shows when a session is made.
+func Providers() []string {
+	return []string{CPU, CUDA, TensorRT, CoreML, DirectML, OpenVINO}
+}
+
+// A ProviderError says that the loaded library has no such provider, or that the
+// provider cannot work on this machine.
+type ProviderError struct {
+	Provider string
+	Library  Library
+	Err      error
+}
+
+func (e *ProviderError) Error() string {
+	return fmt.Sprintf("provider %s is not to be had from ONNX Runtime %s at %s (%v): use provider cpu, or set %s to a build with %s",
+		e.Provider, e.Library.Version, e.Library.Path, e.Err, EnvLibrary, e.Provider)
+}
+
+func (e *ProviderError) Unwrap() error { return e.Err }
+
+// appendProvider adds the provider to o, in front of the CPU that is always
+// there.
+func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib Library) error {
+	var err error
+	switch c.Provider {
+	case "", CPU:
+	case CUDA:
+		err = appendCUDA(o)
+	case TensorRT:
+		if err = appendTensorRT(o); err == nil {
+			err = appendCUDA(o)
+		}
+	case CoreML:
+		err = o.AppendExecutionProviderCoreMLV2(nil)
+	case DirectML:
+		// DirectML works with neither memory patterns nor parallel execution.
+		if err = o.SetMemPattern(false); err == nil {
+			err = o.AppendExecutionProviderDirectML(0)
+		}
+	case OpenVINO:
+		err = o.AppendExecutionProviderOpenVINO(nil)
+	default:
+		return fmt.Errorf("unknown provider %q: want one of %s", c.Provider, strings.Join(Providers(), ", "))
+	}
+	if err != nil {
+		return &ProviderError{Provider: c.Provider, Library: lib, Err: plain(err)}
+	}
+	return nil
+}
+
+func appendCUDA(o *onnx.SessionOptions) error {
+	p, err := onnx.NewCUDAProviderOptions()
+	if err != nil {
+		return err
+	}
+	defer p.Destroy()
+	return o.AppendExecutionProviderCUDA(p)
+}
+
+func appendTensorRT(o *onnx.SessionOptions) error {
+	p, err := onnx.NewTensorRTProviderOptions()
+	if err != nil {
+		return err
+	}
+	defer p.Destroy()
+	return o.AppendExecutionProviderTensorRT(p)
+}
