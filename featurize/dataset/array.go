@@ -1,0 +1,332 @@
+package dataset
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+)
+
+const (
+	// maxItem bounds the bytes of one example's array. A 100-megapixel RGB
+	// image has 3e8.
+	maxItem = 1 << 29
+
+	// maxInflate bounds how much longer than its compressed form data can be:
+	// deflate reaches 1032:1 and not more.
+	maxInflate = 1032
+)
+
+// A dtype is the type of a stored number: kind and size as NumPy writes them.
+type dtype struct {
+	kind  byte // 'b' bool, 'i', 'u', 'f'
+	size  int  // bytes
+	order binary.ByteOrder
+}
+
+func (t dtype) String() string {
+	switch t.kind {
+	case 'b':
+		return "bool"
+	case 'i':
+		return fmt.Sprintf("int%d", t.size*8)
+	case 'u':
+		return fmt.Sprintf("uint%d", t.size*8)
+	}
+	return fmt.Sprintf("float%d", t.size*8)
+}
+
+// decode returns the numbers in raw, whose length is a multiple of t.size, as
+// a new slice of the matching Go type.
+func (t dtype) decode(raw []byte) any {
+	n := len(raw) / t.size
+	var dst any
+	switch {
+	case t.kind == 'b':
+		dst = make([]bool, n)
+	case t.kind == 'u' && t.size == 1:
+		return append([]uint8(nil), raw...)
+	case t.kind == 'u' && t.size == 2:
+		dst = make([]uint16, n)
+	case t.kind == 'u' && t.size == 4:
+		dst = make([]uint32, n)
+	case t.kind == 'u':
+		dst = make([]uint64, n)
+	case t.kind == 'i' && t.size == 1:
+		dst = make([]int8, n)
+	case t.kind == 'i' && t.size == 2:
+		dst = make([]int16, n)
+	case t.kind == 'i' && t.size == 4:
+		dst = make([]int32, n)
+	case t.kind == 'i':
+		dst = make([]int64, n)
+	case t.size == 2:
+		f := make([]float32, n)
+		for i := range f {
+			f[i] = float16(t.order.Uint16(raw[2*i:]))
+		}
+		return f
+	case t.size == 4:
+		dst = make([]float32, n)
+	default:
+		dst = make([]float64, n)
+	}
+	if _, err := binary.Decode(raw, t.order, dst); err != nil {
+		panic(err) // dst has exactly the size of raw
+	}
+	return dst
+}
+
+// float16 widens an IEEE 754 half, exactly.
+func float16(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
+	switch exp {
+	case 0:
+		f := float32(frac) * 0x1p-24
+		return math.Float32frombits(math.Float32bits(f) | sign)
+	case 0x1f:
+		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
+	}
+	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+}
+
+// An arrayFile is an array [count, shape…] stored in row-major order behind a
+// header: plain in a file, gzipped, or in a zip member.
+type arrayFile struct {
+	name  string // for messages
+	dtype dtype
+	count int
+	shape []int // of one item
+	item  int   // bytes of one item
+
+	// open returns the data from byte skip on.
+	open func(skip int64) (io.ReadCloser, error)
+}
+
+// newArrayFile checks sizes before anything of them is allocated. limit is
+// the largest number of data bytes that can be there.
+func newArrayFile(name string, t dtype, dims []int, limit int64) (*arrayFile, error) {
+	a := &arrayFile{name: name, dtype: t, count: dims[0], shape: dims[1:]}
+	if a.count == 0 {
+		return nil, fmt.Errorf("%s: holds no examples (shape %v)", name, dims)
+	}
+	var ok bool
+	if a.item, ok = mul(append([]int{t.size}, a.shape...)...); !ok || a.item == 0 || a.item > maxItem {
+		return nil, fmt.Errorf("%s: one example of shape %v %s has an impossible size", name, a.shape, t)
+	}
+	if total, ok := mul(a.count, a.item); !ok || int64(total) > limit {
+		return nil, fmt.Errorf("%s: truncated or corrupt: its header promises %d examples of %d bytes, but there cannot be more than %d bytes of data",
+			name, a.count, a.item, limit)
+	}
+	return a, nil
+}
+
+// bytes returns the size of all items.
+func (a *arrayFile) bytes() int64 { return int64(a.count) * int64(a.item) }
+
+// An arrayReader reads an arrayFile's items in order.
+type arrayReader struct {
+	*arrayFile
+	src io.ReadCloser
+	buf *bufio.Reader
+	pos int // items read
+	raw []byte
+}
+
+// from starts reading at item i.
+func (a *arrayFile) from(i int) (*arrayReader, error) {
+	src, err := a.open(int64(i) * int64(a.item))
+	if err != nil {
+		return nil, a.readError(err, i)
+	}
+	return &arrayReader{arrayFile: a, src: src, buf: bufio.NewReaderSize(src, 64<<10), pos: i}, nil
+}
+
+func (r *arrayReader) Close() error { return r.src.Close() }
+
+// read returns the next n items as one slice of the array's Go type. Having
+// read the last item it makes sure that the data ends there.
+func (r *arrayReader) read(n int) (any, error) {
+	size := n * r.item
+	if cap(r.raw) < size {
+		r.raw = make([]byte, size)
+	}
+	r.raw = r.raw[:size]
+	if got, err := io.ReadFull(r.buf, r.raw); err != nil {
+		return nil, r.readError(err, r.pos+got/r.item)
+	}
+	r.pos += n
+	if r.pos == r.count {
+		// The end is also where gzip and zip compare their checksums.
+		if _, err := r.buf.ReadByte(); err == nil {
+			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header promises", r.name, r.count)
+		} else if err != io.EOF {
+			return nil, r.readError(err, r.pos)
+		}
+	}
+	return r.dtype.decode(r.raw), nil
+}
+
+// readError words an error met after got items.
+func (a *arrayFile) readError(err error, got int) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%s: truncated: its header promises %d examples, the data ends after %d", a.name, a.count, got)
+	}
+	return fmt.Errorf("%s: after %d of %d examples: %w", a.name, got, a.count, err)
+}
+
+// plainData opens data that begins at offset start of f.
+func plainData(f io.ReaderAt, start, size int64) func(int64) (io.ReadCloser, error) {
+	return func(skip int64) (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, start+skip, size-start-skip)), nil
+	}
+}
+
+// gzipData opens data that begins at offset start of what f holds gzipped.
+func gzipData(f io.ReaderAt, start, size int64) func(int64) (io.ReadCloser, error) {
+	return func(skip int64) (io.ReadCloser, error) {
+		z, err := gzip.NewReader(bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 64<<10))
+		if err != nil {
+			return nil, err
+		}
+		if err := discard(z, start+skip); err != nil {
+			return nil, err
+		}
+		return z, nil
+	}
+}
+
+func discard(r io.Reader, n int64) error {
+	got, err := io.CopyN(io.Discard, r, n)
+	if err == io.EOF && got < n {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// A labelReader reads labels from an array of integers, some at a time.
+type labelReader struct {
+	r       *arrayReader
+	to      int
+	pending []int
+}
+
+func newLabelReader(a *arrayFile, from, to int) (*labelReader, error) {
+	r, err := a.from(from)
+	if err != nil {
+		return nil, err
+	}
+	return &labelReader{r: r, to: to}, nil
+}
+
+func (l *labelReader) Close() error { return l.r.Close() }
+
+func (l *labelReader) next() (int, error) {
+	if len(l.pending) == 0 {
+		at := l.r.pos
+		data, err := l.r.read(min(4096, l.to-at))
+		if err != nil {
+			return 0, err
+		}
+		var bad int
+		if l.pending, bad = toInts(data); bad >= 0 {
+			return 0, fmt.Errorf("%s: label %d is not a whole number", l.r.name, at+bad)
+		}
+	}
+	y := l.pending[0]
+	l.pending = l.pending[1:]
+	return y, nil
+}
+
+// toInts converts labels. bad is the first that is no integer, or -1.
+func toInts(data any) (ints []int, bad int) {
+	switch d := data.(type) {
+	case []uint8:
+		return widen(d), -1
+	case []int8:
+		return widen(d), -1
+	case []uint16:
+		return widen(d), -1
+	case []int16:
+		return widen(d), -1
+	case []uint32:
+		return widen(d), -1
+	case []int32:
+		return widen(d), -1
+	case []int64:
+		return widen(d), -1
+	case []uint64:
+		for i, v := range d {
+			if v > math.MaxInt {
+				return nil, i
+			}
+		}
+		return widen(d), -1
+	case []bool:
+		ints = make([]int, len(d))
+		for i, v := range d {
+			if v {
+				ints[i] = 1
+			}
+		}
+		return ints, -1
+	case []float32:
+		return round(d)
+	case []float64:
+		return round(d)
+	}
+	panic(fmt.Sprintf("dataset: labels of type %T", data))
+}
+
+func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](in []T) []int {
+	out := make([]int, len(in))
+	for i, v := range in {
+		out[i] = int(v)
+	}
+	return out
+}
+
+// round accepts floats that hold integers: NumPy users often store labels so.
+func round[T float32 | float64](in []T) ([]int, int) {
+	out := make([]int, len(in))
+	for i, v := range in {
+		if float64(v) != math.Trunc(float64(v)) || math.Abs(float64(v)) > 1<<52 {
+			return nil, i
+		}
+		out[i] = int(v)
+	}
+	return out, -1
+}
+
+// imageLayout guesses what the axes of a uint8 array mean; other arrays are
+// ready tensors, not images.
+func imageLayout(t dtype, shape []int) Layout {
+	channels := func(c int) bool { return c == 1 || c == 3 }
+	switch {
+	case t.kind != 'u' || t.size != 1:
+		return None
+	case len(shape) == 2:
+		return HW
+	case len(shape) == 3 && channels(shape[2]) && !channels(shape[0]):
+		return HWC
+	case len(shape) == 3 && channels(shape[0]) && !channels(shape[2]):
+		return CHW
+	}
+	return None
+}
+
+// closeAll closes files, keeping the first error.
+func closeAll(files ...*os.File) error {
+	var errs []error
+	for _, f := range files {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

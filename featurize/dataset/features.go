@@ -1,0 +1,217 @@
+package dataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"iter"
+)
+
+// maxFeatures bounds d and K, so that a block of examples has a sane size.
+const maxFeatures = 1 << 20
+
+// Features is an open .npz of ready-made features: arrays "features" (or
+// "phi") [N,d], "logits" [N,K] and, optionally, "labels" [N] (or "label",
+// "y"). Numbers may be float16, float32 or float64.
+type Features struct {
+	spec        string
+	z           *npzFile
+	phi, logits *arrayFile
+	labels      *arrayFile // nil where there are none
+	from, to    int
+}
+
+// A FeatureBlock is n consecutive examples of a Features file.
+type FeatureBlock struct {
+	Start  int       // position of the first in the file, before slicing
+	N      int       // examples
+	Phi    []float32 // [N,d]
+	Logits []float32 // [N,K]
+	Labels []int     // [N], or nil
+}
+
+// OpenFeatures opens the features file named by spec, a path to an .npz with an
+// optional slice. o.Classes and o.Unlabelled are heeded.
+func OpenFeatures(spec string, o Options) (*Features, error) {
+	s, err := parseSpec(spec, exists)
+	if err != nil {
+		return nil, err
+	}
+	if s.format != "" && s.format != "npz" {
+		return nil, fmt.Errorf("%s: features come as .npz, not as %s", s.path, s.format)
+	}
+	z, err := openNPZFile(s.path)
+	if err != nil {
+		return nil, err
+	}
+	f := &Features{spec: spec, z: z}
+	if err := f.arrays(o); err != nil {
+		z.Close()
+		return nil, err
+	}
+	if f.from, f.to, err = s.bounds(f.phi.count); err != nil {
+		z.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// arrays finds and checks the arrays.
+func (f *Features) arrays(o Options) error {
+	var err error
+	if f.phi, err = f.z.matrix("features", "phi"); err != nil {
+		return err
+	}
+	if f.logits, err = f.z.matrix("logits"); err != nil {
+		return err
+	}
+	if f.logits.count != f.phi.count {
+		return fmt.Errorf("%s: %d rows of logits for %d of features", f.z.path, f.logits.count, f.phi.count)
+	}
+	if k := f.logits.shape[0]; o.Classes > 0 && o.Classes != f.Classes() {
+		return fmt.Errorf("%s: %d logits an example for a head of %d classes", f.z.path, k, o.Classes)
+	}
+	if o.Unlabelled {
+		return nil
+	}
+	if _, f.labels, err = f.z.labelsArray(); err != nil {
+		return err
+	}
+	if f.labels != nil && f.labels.count != f.phi.count {
+		return fmt.Errorf("%s: %d labels for %d rows of features", f.z.path, f.labels.count, f.phi.count)
+	}
+	return nil
+}
+
+// matrix returns the first of the named arrays, which must be [N,n] floats.
+func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
+	for _, name := range names {
+		a := z.arrays[name]
+		if a == nil {
+			continue
+		}
+		if len(a.shape) != 1 || a.shape[0] > maxFeatures || a.dtype.kind != 'f' {
+			return nil, fmt.Errorf("%s: %s of shape %v; want floats of shape [N,n], n at most %d", a.name, a.dtype, append([]int{a.count}, a.shape...), maxFeatures)
+		}
+		return a, nil
+	}
+	return nil, fmt.Errorf("%s: no array %q; there are %q", z.path, names[0], z.names)
+}
+
+// Spec returns the SPEC as it was given to OpenFeatures.
+func (f *Features) Spec() string { return f.spec }
+
+// Len returns the number of examples, after slicing.
+func (f *Features) Len() int { return f.to - f.from }
+
+// Dim returns d.
+func (f *Features) Dim() int { return f.phi.shape[0] }
+
+// Logits returns the number of logits an example.
+func (f *Features) Logits() int { return f.logits.shape[0] }
+
+// Classes returns the number of classes that labels distinguish: as many as
+// there are logits, and two where there is a single one.
+func (f *Features) Classes() int { return max(2, f.logits.shape[0]) }
+
+// HasLabels reports whether every example has a label.
+func (f *Features) HasLabels() bool { return f.labels != nil }
+
+// Close releases the file.
+func (f *Features) Close() error { return f.z.Close() }
+
+// Blocks reads the examples in order, at most size at a time. Blocks end at
+// multiples of size in the file, so they do not depend on the slice. Numbers
+// are passed on as they are, NaN and infinities too. An error ends the
+// iteration.
+func (f *Features) Blocks(ctx context.Context, size int) iter.Seq2[FeatureBlock, error] {
+	if size <= 0 {
+		panic(fmt.Sprintf("dataset: blocks of %d examples", size))
+	}
+	return func(yield func(FeatureBlock, error) bool) {
+		if err := f.blocks(ctx, size, yield); err != nil {
+			yield(FeatureBlock{}, err)
+		}
+	}
+}
+
+func (f *Features) blocks(ctx context.Context, size int, yield func(FeatureBlock, error) bool) error {
+	phi, err := f.phi.from(f.from)
+	if err != nil {
+		return err
+	}
+	defer phi.Close()
+	logits, err := f.logits.from(f.from)
+	if err != nil {
+		return err
+	}
+	defer logits.Close()
+	var labels *labelReader
+	if f.labels != nil {
+		if labels, err = newLabelReader(f.labels, f.from, f.to); err != nil {
+			return err
+		}
+		defer labels.Close()
+	}
+	for start := f.from; start < f.to; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		b := FeatureBlock{Start: start, N: min(f.to, start-start%size+size) - start}
+		if b.Phi, err = phi.floats(b.N); err != nil {
+			return err
+		}
+		if b.Logits, err = logits.floats(b.N); err != nil {
+			return err
+		}
+		if labels != nil {
+			b.Labels = make([]int, b.N)
+			for i := range b.Labels {
+				y, err := labels.next()
+				if err != nil {
+					return err
+				}
+				if y < 0 || y >= f.Classes() {
+					return fmt.Errorf("%s: label %d of example %d is outside [0,%d)", f.z.path, y, start+i, f.Classes())
+				}
+				b.Labels[i] = y
+			}
+		}
+		if !yield(b, nil) {
+			return nil
+		}
+		start += b.N
+	}
+	return nil
+}
+
+// floats returns the next n items as float32.
+func (r *arrayReader) floats(n int) ([]float32, error) {
+	data, err := r.read(n)
+	if err != nil {
+		return nil, err
+	}
+	switch d := data.(type) {
+	case []float32:
+		return d, nil
+	case []float64:
+		out := make([]float32, len(d))
+		for i, v := range d {
+			out[i] = float32(v)
+		}
+		return out, nil
+	}
+	panic(fmt.Sprintf("dataset: features of type %T", data)) // matrix lets only floats pass
+}
+
+// Fingerprint returns a sha256 in hex over the file, the bounds of the slice
+// and whether there are labels.
+func (f *Features) Fingerprint(ctx context.Context) (string, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "features %t %d %d\n", f.HasLabels(), f.from, f.to)
+	if err := hashReader(ctx, h, f.z.f, f.z.size); err != nil {
+		return "", fmt.Errorf("%s: %w", f.z.path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
