@@ -11,7 +11,7 @@ import struct
 import sys
 
 import numpy as np
-from safetensors import safe_open, serialize_file
+from safetensors import TensorSpec, safe_open, serialize_file
 
 DTYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "I16": "i2", "U16": "u2", "F16": "f2",
@@ -46,9 +46,12 @@ if __name__ == "__main__":
     if verb == "write":
         names = {"BOOL": "bool", "BF16": "bfloat16"}
         long = {"U": "uint", "I": "int", "F": "float"}
-        serialize_file(
-            {n: {"dtype": names.get(d) or long[d[0]] + d[1:], "shape": s, "data": b} for n, (d, s, b) in tensors().items()},
-            path, METADATA)
+        keep, specs = [], {}
+        for name, (dtype, shape, data) in tensors().items():
+            keep.append(np.frombuffer(data or b"\0", "u1").copy())
+            type_name = names.get(dtype) or long[dtype[0]] + dtype[1:]
+            specs[name] = TensorSpec(dtype=type_name, shape=shape, data_ptr=keep[-1].ctypes.data, data_len=len(data))
+        serialize_file(specs, path, METADATA)
     else:
         with safe_open(path, "np") as f:
             assert f.metadata() == METADATA, f.metadata()

@@ -1,0 +1,194 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+var goldenMetadata = map[string]string{"format": "golden & 'ünïcode'"}
+
+// goldenTensors are those of testdata/golden.py.
+func goldenTensors() []Tensor {
+	raw := func(values any) []byte {
+		b, err := binary.Append(nil, binary.LittleEndian, values)
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}
+	matrix := make([]float64, 12)
+	for i := range matrix {
+		matrix[i] = float64(i)
+	}
+	negativeZero := math.Copysign(0, -1)
+	return []Tensor{
+		{"BOOL.vector", []int{3}, []byte{1, 0, 1}, Bool},
+		{"U8.vector", []int{3}, []byte{0, 1, 255}, U8},
+		{"I8.vector", []int{3}, raw([]int8{-128, 0, 127}), I8},
+		{"I16.vector", []int{3}, raw([]int16{-32768, 0, 32767}), I16},
+		{"U16.vector", []int{3}, raw([]uint16{0, 1, 65535}), U16},
+		{"F16.vector", []int{3}, raw([]uint16{0x8000, 1, 0x7bff}), F16},
+		{"BF16.vector", []int{3}, raw([]uint16{1, 0x3f80, 0xff80}), BF16},
+		{"I32.vector", []int{3}, raw([]int32{math.MinInt32, 0, math.MaxInt32}), I32},
+		{"U32.vector", []int{3}, raw([]uint32{0, 1, math.MaxUint32}), U32},
+		{"F32.vector", []int{3}, []float32{float32(negativeZero), 0x1p-149, float32(math.Inf(1))}, ""},
+		{"F64.vector", []int{3}, []float64{1. / 3, 5e-324, math.Inf(-1)}, ""},
+		{"I64.vector", []int{3}, []int64{math.MinInt64, 0, math.MaxInt64}, ""},
+		{"U64.vector", []int{3}, raw([]uint64{0, 1, math.MaxUint64}), U64},
+		{"matrix", []int{2, 3, 2}, matrix, F64},
+		{"number", nil, []float32{2.5}, F32},
+		{"empty", []int{0, 4}, []int64{}, ""},
+		{"quoted \"\\\n<é>", []int{1}, []byte{7}, U8},
+	}
+}
+
+const goldenPath = "testdata/golden.safetensors"
+
+func TestWritesTheBytesOfTheReferenceImplementation(t *testing.T) {
+	want, err := os.ReadFile(goldenPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "out.safetensors")
+	if err := WriteFile(path, goldenTensors(), goldenMetadata); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("got\n%q\nwant\n%q", got, want)
+	}
+}
+
+func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
+	f, err := Open(goldenPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if !reflect.DeepEqual(f.Metadata(), goldenMetadata) {
+		t.Errorf("metadata %q, want %q", f.Metadata(), goldenMetadata)
+	}
+	if len(f.Tensors()) != len(goldenTensors()) {
+		t.Fatalf("%d tensors, want %d", len(f.Tensors()), len(goldenTensors()))
+	}
+	for _, want := range goldenTensors() {
+		info, err := want.info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Lookup(want.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.DType != info.DType || !slices.Equal(got.Shape, want.Shape) {
+			t.Errorf("%q: %s %v, want %s %v", want.Name, got.DType, got.Shape, info.DType, want.Shape)
+		}
+		var values any
+		switch want.Data.(type) {
+		case []float64:
+			values, err = Read[float64](f, want.Name)
+		case []float32:
+			values, err = Read[float32](f, want.Name)
+		case []int64:
+			values, err = Read[int64](f, want.Name)
+		default:
+			var s *io.SectionReader
+			if s, err = f.Section(want.Name); err == nil {
+				values, err = io.ReadAll(s)
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(values, want.Data) {
+			t.Errorf("%q: %v, want %v", want.Name, values, want.Data)
+		}
+	}
+}
+
+func TestReadWidensWithoutLoss(t *testing.T) {
+	f, err := Open(goldenPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	inf := math.Inf(1)
+	for name, want := range map[string][]float64{
+		"F16.vector":  {0, 0x1p-24, 65504},
+		"BF16.vector": {0x1p-133, 1, -inf},
+		"F32.vector":  {0, 0x1p-149, inf},
+		"F64.vector":  {1. / 3, 5e-324, -inf},
+	} {
+		got, err := Read[float64](f, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+		if name == "F64.vector" {
+			continue
+		}
+		narrow, err := Read[float32](f, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if float64(narrow[i]) != want[i] {
+				t.Errorf("%s as float32: %v, want %v", name, narrow, want)
+			}
+		}
+	}
+	for name, want := range map[string][]int64{
+		"U8.vector":  {0, 1, 255},
+		"I8.vector":  {-128, 0, 127},
+		"I16.vector": {-32768, 0, 32767},
+		"U16.vector": {0, 1, 65535},
+		"I32.vector": {math.MinInt32, 0, math.MaxInt32},
+		"U32.vector": {0, 1, math.MaxUint32},
+		"I64.vector": {math.MinInt64, 0, math.MaxInt64},
+	} {
+		got, err := Read[int64](f, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// slowFloat16 is the value by the definition of binary16.
+func slowFloat16(h uint16) float64 {
+	sign := 1 - 2*float64(h>>15)
+	exponent, fraction := int(h>>10&31), float64(h&1023)/1024
+	switch {
+	case exponent == 31 && fraction != 0:
+		return math.NaN()
+	case exponent == 31:
+		return sign * math.Inf(1)
+	case exponent == 0:
+		return sign * math.Ldexp(fraction, -14)
+	}
+	return sign * math.Ldexp(1+fraction, exponent-15)
+}
+
+func TestEveryFloat16(t *testing.T) {
+	for h := range 1 << 16 {
+		got, want := float64(float16(uint16(h))), slowFloat16(uint16(h))
+		same := got == want && math.Signbit(got) == math.Signbit(want)
+		if !same && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Fatalf("%#04x: %v, want %v", h, got, want)
+		}
+	}
+}
