@@ -138,7 +138,7 @@ func (c *Curve) MF0(logits, s2 []float64, label int, tact, scale, lambda0 float6
 		}
 	}
 	if math.IsInf(peak, -1) {
-		return 0, logFloor // a single class
+		return 0, LogFloor // a single class
 	}
 	var others float64
 	for k, l := range scratch {
@@ -149,7 +149,7 @@ func (c *Curve) MF0(logits, s2 []float64, label int, tact, scale, lambda0 float6
 	}
 	logOthers := peak + math.Log(others)
 	total := scratch[best] + math.Log1p(math.Exp(logOthers-scratch[best]))
-	logRest = math.Max(logFloor, logOthers-total)
+	logRest = math.Max(LogFloor, logOthers-total)
 	if label < 0 {
 		return math.NaN(), logRest
 	}
@@ -159,4 +159,6 @@ func (c *Curve) MF0(logits, s2 []float64, label int, tact, scale, lambda0 float6
 	return total - scratch[label], logRest
 }
 
-const logFloor = -126 * math.Ln2
+// LogFloor is the least log(1 - max p) that tuning tells apart: the logarithm
+// of the smallest normal float32.
+const LogFloor = -126 * math.Ln2

@@ -346,7 +346,7 @@ func TestCurveEqualsExact(t *testing.T) {
 				if math.Abs(nll+logp[label]) > tol {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: NLL %v, want %v", n, name, tact, scale, nll, -logp[label])
 				}
-				if want := math.Max(logFloor, math.Log(rest)); math.Abs(logRest-want) > 2e-4 {
+				if want := math.Max(LogFloor, math.Log(rest)); math.Abs(logRest-want) > 2e-4 {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: log rest %v, want %v", n, name, tact, scale, logRest, want)
 				}
 			}

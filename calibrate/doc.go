@@ -1,0 +1,21 @@
+// Package calibrate turns the features, logits and labels of a trained
+// classifier into calibrated uncertainty. It knows neither model files nor
+// runtimes: everything here is arithmetic on slices.
+//
+// The way through it, after Lu, Ie and Sha (the paper; its Algorithm 1):
+//
+//  1. [Curvature] accumulates the last-layer Hessian H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ
+//     and the Fisher matrix J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ over the training set, in one
+//     pass, in full or as Kronecker factors. Accumulators of shards merge.
+//  2. [Curvature.Posterior] inverts the damped curvature into a [Posterior]: the
+//     covariance H⁻¹, J⁻¹ or H⁻¹JH⁻¹ of the last layer's weights. It gives the
+//     variance of each logit of an example, and its leverage.
+//  3. [Fit] chooses the damping and two pairs of temperatures on held-out data,
+//     by the likelihood of the held-out labels and, where out-of-distribution
+//     examples are at hand, by how well they are told apart.
+//  4. [Predict] integrates Gaussian and softmax for single examples.
+//
+// N counts examples, d features φ, K classes; D is d, plus one where the head
+// has a bias: φ is then augmented by a constant 1. Parameters are ordered
+// class by class. All logarithms are natural and likelihoods are in nats.
+package calibrate

@@ -1,0 +1,240 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+)
+
+// Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is
+// automatic.
+type Damping struct {
+	// Absolute is ε itself, where positive. The paper's is 1.
+	Absolute float64
+	// Relative is ρ, where positive: ε is ρ × the mean eigenvalue.
+	Relative float64
+}
+
+// ParseDamping reads "auto", a positive number (ε) or "rel:RHO".
+func ParseDamping(s string) (Damping, error) {
+	if s == "" || s == "auto" {
+		return Damping{}, nil
+	}
+	number, relative := strings.CutPrefix(s, "rel:")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(v > 0) || math.IsInf(v, 0) {
+		return Damping{}, fmt.Errorf("damping %q, want auto, a positive number or rel:RHO with a positive RHO", s)
+	}
+	if relative {
+		return Damping{Relative: v}, nil
+	}
+	return Damping{Absolute: v}, nil
+}
+
+// String returns what ParseDamping reads.
+func (d Damping) String() string {
+	switch {
+	case d.Absolute > 0:
+		return strconv.FormatFloat(d.Absolute, 'g', -1, 64)
+	case d.Relative > 0:
+		return "rel:" + strconv.FormatFloat(d.Relative, 'g', -1, 64)
+	}
+	return "auto"
+}
+
+// standard is the relative damping that stands unless another is better;
+// autoDamping are the others tried.
+const standard = 1.0
+
+var autoDamping = []float64{10, 0.1, 0.01}
+
+// FitOptions says how Fit tunes.
+type FitOptions struct {
+	Covariance Covariance // zero: Hessian
+	Damping    Damping
+	Lambda0    float64 // zero: meanfield.Lambda0
+	// Progress, where set, is told what is being done and how much of it.
+	Progress func(stage string, done, total int)
+}
+
+// Candidate is one damping that was tried.
+type Candidate struct {
+	Rho     float64 // relative to the mean eigenvalue
+	Epsilon float64
+	NLL     float64 // held out, at its best temperatures, nats
+	// Gain is the mean of how much less NLL than at ρ = 1 an example has, and
+	// StdErr that mean's standard error. Both are zero for ρ = 1 itself.
+	Gain, StdErr float64
+}
+
+// Fitted is what calibration found.
+type Fitted struct {
+	Calibration
+	Rho            float64     // ε over the mean eigenvalue
+	Candidates     []Candidate // more than one where the damping was chosen
+	MedianVariance float64     // held-out s² at T_ens = 1
+	// MaxRatio is the largest held-out T_max/T_min of one example under either
+	// pair of temperatures: how hard mf0 is to interpolate.
+	MaxRatio  float64
+	OODTuned  bool // else OOD temperatures are those for the likelihood
+	NLLGrid   Grid
+	AUROCGrid Grid // empty where there were no out-of-distribution examples
+	Warnings  []string
+}
+
+// Fit chooses damping and temperatures for a curvature.
+//
+// val are held-out labelled examples; ood, which may be nil, held-out examples
+// out of distribution. The temperature pair NLL minimises the mean -log p of
+// val's labels under mf0, over T_act in [0.02, 20] and τ = T_ens / median s² in
+// [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
+// its best point. The pair OOD maximises the AUROC of 1 - max p in the same
+// way, preferring large τ among equals.
+//
+// Automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues and keeps 1
+// unless another has a held-out NLL that is lower by more than one standard
+// error of the paired differences between examples.
+func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
+	if o.Covariance == "" {
+		o.Covariance = Hessian
+	}
+	if o.Lambda0 == 0 {
+		o.Lambda0 = meanfield.Lambda0
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	h := c.Head()
+	if err := val.Validate(h, true); err != nil {
+		return nil, fmt.Errorf("held-out data: %w", err)
+	}
+	if ood != nil {
+		if err := ood.Validate(h, false); err != nil {
+			return nil, fmt.Errorf("out-of-distribution data: %w", err)
+		}
+	}
+	unit, err := c.MeanEigenvalue(o.Covariance)
+	if err != nil {
+		return nil, err
+	}
+	if unit <= 0 && o.Damping.Absolute == 0 {
+		return nil, fmt.Errorf("the curvature is zero in float64: every training probability is exactly 0 or 1; give an absolute --damping, such as 1")
+	}
+
+	rhos := append([]float64{standard}, autoDamping...)
+	switch {
+	case o.Damping.Absolute > 0:
+		rhos = []float64{o.Damping.Absolute / unit}
+	case o.Damping.Relative > 0:
+		rhos = []float64{o.Damping.Relative}
+	}
+	steps := len(rhos) + 1
+	if ood != nil {
+		steps++
+	}
+	o.Progress("tuning", 0, steps)
+	valSet := newTuningSet(h, val)
+	f := &Fitted{}
+	f.Lambda0 = o.Lambda0
+	f.TS = valSet.temperatureScaling()
+	o.Progress("tuning", 1, steps)
+
+	var base []float64 // per-example NLL at ρ = 1
+	var bestTau float64
+	for i, rho := range rhos {
+		epsilon := rho * unit
+		if o.Damping.Absolute > 0 {
+			epsilon = o.Damping.Absolute
+		}
+		post, err := c.Posterior(o.Covariance, epsilon)
+		if err != nil {
+			if i == 0 {
+				return nil, err
+			}
+			f.Warnings = append(f.Warnings, fmt.Sprintf("relative damping %v was not tried: %v", rho, err))
+			continue
+		}
+		post.Variances(valSet.s2, val.Features, valSet.n)
+		mid := median(valSet.s2)
+		if !(mid > 0) || math.IsInf(mid, 0) {
+			return nil, fmt.Errorf("the median held-out logit variance is %v, want a positive number: are all features zero?", mid)
+		}
+		grid, best, err := tuneNLL(valSet, mid, o.Lambda0)
+		if err != nil {
+			return nil, err
+		}
+		candidate := Candidate{Rho: rho, Epsilon: epsilon, NLL: best.value}
+		if i == 0 {
+			base = append(base, valSet.nll...)
+		} else {
+			candidate.Gain, candidate.StdErr = pairedGain(base, valSet.nll)
+		}
+		f.Candidates = append(f.Candidates, candidate)
+		if i == 0 || (candidate.Gain > candidate.StdErr && candidate.NLL < f.chosen().NLL) {
+			f.Posterior, f.Rho, f.MedianVariance = post, rho, mid
+			f.NLL = Temperatures{Act: best.act, Ens: best.tau * mid}
+			f.NLLGrid, bestTau = grid, best.tau
+		}
+		o.Progress("tuning", 2+i, steps)
+	}
+	f.OOD = f.NLL
+	f.Posterior.Variances(valSet.s2, val.Features, valSet.n)
+	if ood != nil {
+		oodSet := newTuningSet(h, ood)
+		f.Posterior.Variances(oodSet.s2, ood.Features, oodSet.n)
+		grid, best, err := tuneAUROC(valSet, oodSet, f.MedianVariance, o.Lambda0)
+		if err != nil {
+			return nil, err
+		}
+		f.OOD = Temperatures{Act: best.act, Ens: best.tau * f.MedianVariance}
+		f.AUROCGrid, f.OODTuned = grid, true
+		o.Progress("tuning", steps, steps)
+	}
+	f.MaxRatio = maxRatio(valSet, o.Lambda0, f.NLL, f.OOD)
+	if bestTau > 0.5*maxTau {
+		f.Warnings = append(f.Warnings, "held-out likelihood drives T_ens to its upper bound: for calibration alone a single temperature (ts) would do as well here")
+	}
+	return f, nil
+}
+
+// chosen returns the candidate that stands.
+func (f *Fitted) chosen() Candidate {
+	for _, c := range f.Candidates {
+		if c.Rho == f.Rho {
+			return c
+		}
+	}
+	return f.Candidates[0]
+}
+
+// pairedGain returns the mean of a-b and its standard error.
+func pairedGain(a, b []float64) (gain, stdErr float64) {
+	n := float64(len(a))
+	for i := range a {
+		gain += (a[i] - b[i]) / n
+	}
+	var ss float64
+	for i := range a {
+		d := a[i] - b[i] - gain
+		ss += d * d
+	}
+	return gain, math.Sqrt(ss / math.Max(1, n-1) / n)
+}
+
+func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
+	k := t.head.Logits
+	ratio := 1.0
+	for i := range t.n {
+		lo, hi := math.Inf(1), 0.0
+		for _, v := range t.s2[i*k : (i+1)*k] {
+			lo, hi = math.Min(lo, v), math.Max(hi, v)
+		}
+		for _, p := range pairs {
+			ratio = math.Max(ratio, math.Sqrt((1+lambda0*hi/p.Ens)/(1+lambda0*lo/p.Ens)))
+		}
+	}
+	return ratio
+}

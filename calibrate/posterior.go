@@ -1,0 +1,480 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
+	"gonum.org/v1/gonum/mat"
+)
+
+// Covariance says which covariance of the weights the posterior has, with
+// H̃ = H + εI and J̃ = J + εI (paper, eq. 15).
+type Covariance string
+
+const (
+	Hessian  Covariance = "hessian"  // H̃⁻¹
+	Fisher   Covariance = "fisher"   // J̃⁻¹
+	Sandwich Covariance = "sandwich" // H̃⁻¹JH̃⁻¹
+)
+
+// NeedsFisher reports whether the covariance needs J, and so labels.
+func (c Covariance) NeedsFisher() bool { return c == Fisher || c == Sandwich }
+
+// Validate reports an unknown covariance.
+func (c Covariance) Validate() error {
+	switch c {
+	case Hessian, Fisher, Sandwich:
+		return nil
+	}
+	return fmt.Errorf("covariance %q, want hessian, fisher or sandwich", c)
+}
+
+// leverageDamping is relative to the mean eigenvalue of A.
+const leverageDamping = 1e-3
+
+// Posterior is the Gaussian over the last layer's weights at ensemble
+// temperature 1, in the form that gives logit variances. All matrices are
+// row-major and never change once made.
+type Posterior struct {
+	Head       Head
+	Structure  Structure // Full or Kronecker
+	Covariance Covariance
+	Epsilon    float64 // ε that was added to every eigenvalue
+
+	// Full: Blocks[k] is Σ_kk, [K,D,D], and Leverage [D,D] is (A + δI)⁻¹.
+	Blocks []float64
+
+	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and
+	// of B [K,K], [K], and V [D,K]. QB is nil where B is diagonal. Leverage [D]
+	// is 1/(λ_A + δ), one more column of V.
+	QA, LambdaA []float64
+	QB, LambdaB []float64
+	V           []float64
+
+	Leverage []float64
+}
+
+// kronEigen is the spectrum of the Kronecker factors, shared by posteriors
+// that differ in damping.
+type kronEigen struct {
+	qa, la []float64
+	// of B or G, by Covariance: Fisher has G's
+	qb, lb map[Covariance][]float64
+}
+
+// MeanEigenvalue returns trace/KD of the matrix that the covariance damps: of H
+// or, for the Fisher covariance, of J; for the Kronecker structure the product
+// of the factors' mean eigenvalues. Relative damping is in units of it.
+func (c *Curvature) MeanEigenvalue(cov Covariance) (float64, error) {
+	if err := c.ready(cov); err != nil {
+		return 0, err
+	}
+	k, d := c.head.Logits, c.head.Dim()
+	if c.structure == Full {
+		m := c.h
+		if cov == Fisher {
+			m = c.j
+		}
+		var trace float64
+		for i := range k {
+			block := m[packedRow(i, k)*triangle(d):]
+			for j := range d {
+				trace += block[packedRow(j, d)]
+			}
+		}
+		return trace / float64(k*d), nil
+	}
+	m := c.b
+	if cov == Fisher {
+		m = c.g
+	}
+	var ta, tb float64
+	for i := range d {
+		ta += c.a[i*d+i]
+	}
+	for i := range k {
+		if c.diagonal {
+			tb += m[i]
+		} else {
+			tb += m[i*k+i]
+		}
+	}
+	return ta / float64(d) * tb / float64(k) / float64(c.n), nil
+}
+
+func (c *Curvature) ready(cov Covariance) error {
+	if err := cov.Validate(); err != nil {
+		return err
+	}
+	if cov.NeedsFisher() && !c.fisher {
+		return fmt.Errorf("the %s covariance needs the Fisher matrix, which was not accumulated", cov)
+	}
+	if c.n == 0 {
+		return fmt.Errorf("no examples: the curvature of nothing has no inverse")
+	}
+	return c.Flush()
+}
+
+// Posterior inverts the curvature, damped by ε > 0.
+func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, error) {
+	if err := c.ready(cov); err != nil {
+		return nil, err
+	}
+	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
+		return nil, fmt.Errorf("damping %v, want a positive finite number: the softmax Hessian always has zero eigenvalues", epsilon)
+	}
+	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon}
+	if c.structure == Full {
+		return p, c.invertFull(p)
+	}
+	return p, c.invertKronecker(p)
+}
+
+// dense assembles the symmetric KD×KD matrix of packed blocks.
+func (c *Curvature) dense(packed []float64) []float64 {
+	k, d := c.head.Logits, c.head.Dim()
+	n := k * d
+	m := make([]float64, n*n)
+	at := 0
+	for i := range k {
+		for l := i; l < k; l++ {
+			for r := range d {
+				for s := r; s < d; s++ {
+					v := packed[at]
+					at++
+					m[(i*d+r)*n+l*d+s], m[(i*d+s)*n+l*d+r] = v, v
+					m[(l*d+r)*n+i*d+s], m[(l*d+s)*n+i*d+r] = v, v
+				}
+			}
+		}
+	}
+	return m
+}
+
+// invertFull forms the diagonal blocks of the covariance.
+//
+// With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the k-th
+// rows of U⁻¹: no need for the rest of the inverse, of which only the sandwich
+// has use.
+func (c *Curvature) invertFull(p *Posterior) error {
+	k, d := c.head.Logits, c.head.Dim()
+	n := k * d
+	m := c.h
+	if p.Covariance == Fisher {
+		m = c.j
+	}
+	u, err := inverseFactor(c.dense(m), n, p.Epsilon)
+	if err != nil {
+		return err
+	}
+	p.Blocks = make([]float64, k*d*d)
+	if p.Covariance == Sandwich {
+		c.sandwich(p.Blocks, u)
+	} else {
+		for i := range k {
+			rows := blas64.General{Rows: d, Cols: n - i*d, Stride: n, Data: u[i*d*n+i*d:]}
+			gram(p.Blocks[i*d*d:(i+1)*d*d], rows)
+		}
+	}
+	leverage := make([]float64, d*d)
+	var trace float64
+	for i := range d {
+		for j := i; j < d; j++ {
+			v := c.a[packedRow(i, d)+j-i]
+			leverage[i*d+j], leverage[j*d+i] = v, v
+		}
+		trace += leverage[i*d+i]
+	}
+	if u, err = inverseFactor(leverage, d, leverageDelta(trace, d)); err != nil {
+		return err
+	}
+	p.Leverage = make([]float64, d*d)
+	gram(p.Leverage, general(u, d, d))
+	return nil
+}
+
+// leverageDelta returns δ, or 1 where all features are zero.
+func leverageDelta(trace float64, d int) float64 {
+	if trace == 0 {
+		return 1
+	}
+	return leverageDamping * trace / float64(d)
+}
+
+// inverseFactor returns the upper triangular U⁻¹ with UᵀU = m + εI, in m's
+// storage, the lower triangle zero.
+func inverseFactor(m []float64, n int, epsilon float64) ([]float64, error) {
+	for i := range n {
+		m[i*n+i] += epsilon
+	}
+	tri, ok := lapack64.Potrf(blas64.Symmetric{N: n, Stride: n, Data: m, Uplo: blas.Upper})
+	if !ok || !lapack64.Trtri(tri) {
+		return nil, fmt.Errorf("the curvature damped by %.3g is not positive definite in float64: use a larger --damping", epsilon)
+	}
+	for i := range n {
+		clear(m[i*n : i*n+i])
+	}
+	return m, nil
+}
+
+// gram writes x xᵀ to dst.
+func gram(dst []float64, x blas64.General) {
+	n := x.Rows
+	blas64.Syrk(blas.NoTrans, 1, x, 0, blas64.Symmetric{N: n, Stride: n, Data: dst, Uplo: blas.Upper})
+	for i := range n {
+		for j := range i {
+			dst[i*n+j] = dst[j*n+i]
+		}
+	}
+}
+
+// sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, as M_k J M_kᵀ with M_k
+// the k-th D rows of M.
+func (c *Curvature) sandwich(blocks, u []float64) {
+	k, d := c.head.Logits, c.head.Dim()
+	n := k * d
+	j := general(c.dense(c.j), n, n)
+	rows, right := general(make([]float64, d*n), d, n), general(make([]float64, d*n), d, n)
+	for i := range k {
+		// M_k = (rows of U⁻¹, zero left of column kD) · U⁻ᵀ
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
+			blas64.General{Rows: d, Cols: n - i*d, Stride: n, Data: u[i*d*n+i*d:]},
+			blas64.General{Rows: n, Cols: n - i*d, Stride: n, Data: u[i*d:]}, 0, rows)
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, j, 0, right)
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1, right, rows, 0, general(blocks[i*d*d:(i+1)*d*d], d, d))
+	}
+}
+
+// spectrum returns the eigenvectors and eigenvalues that damping needs.
+func (c *Curvature) spectrum(cov Covariance) (*kronEigen, error) {
+	k, d := c.head.Logits, c.head.Dim()
+	if c.eigen == nil {
+		q, l, err := eigenSym(c.a, d, 1)
+		if err != nil {
+			return nil, err
+		}
+		c.eigen = &kronEigen{qa: q, la: l, qb: map[Covariance][]float64{}, lb: map[Covariance][]float64{}}
+	}
+	key, m := Hessian, c.b
+	if cov == Fisher {
+		key, m = Fisher, c.g
+	}
+	if c.eigen.lb[key] == nil {
+		scale := 1 / float64(c.n)
+		if c.diagonal {
+			l := make([]float64, k)
+			for i, v := range m {
+				l[i] = v * scale
+			}
+			c.eigen.lb[key] = l
+		} else {
+			q, l, err := eigenSym(m, k, scale)
+			if err != nil {
+				return nil, err
+			}
+			c.eigen.qb[key], c.eigen.lb[key] = q, l
+		}
+	}
+	return c.eigen, nil
+}
+
+// eigenSym returns the eigenvectors, in columns, and eigenvalues of scale·m,
+// those clamped at zero: the matrices here are positive semi-definite.
+func eigenSym(m []float64, n int, scale float64) (q, lambda []float64, err error) {
+	sym := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := i; j < n; j++ {
+			sym.SetSym(i, j, m[i*n+j]*scale)
+		}
+	}
+	var e mat.EigenSym
+	if !e.Factorize(sym, true) {
+		return nil, nil, fmt.Errorf("the eigenvalues of a %d×%d curvature factor did not converge", n, n)
+	}
+	var vectors mat.Dense
+	e.VectorsTo(&vectors)
+	lambda = e.Values(nil)
+	for i, v := range lambda {
+		lambda[i] = math.Max(0, v)
+	}
+	return vectors.RawMatrix().Data, lambda, nil
+}
+
+// invertKronecker fills V so that the variance of logit k is Σ_i u_i V_ik with
+// u = (Q_Aᵀφ)²: the covariance is diagonal in the eigenbases, where damping adds
+// ε to each product of eigenvalues.
+//
+//	H⁻¹, J⁻¹:  V_ik = Σ_j Q_kj² / (λ_A,i λ_B,j + ε)
+//	H⁻¹JH⁻¹:  V_ik = λ_A,i Σ_jl Q_kj Q_kl G̃_jl / ((λ_A,i λ_B,j + ε)(λ_A,i λ_B,l + ε)),  G̃ = QᵀGQ
+func (c *Curvature) invertKronecker(p *Posterior) error {
+	e, err := c.spectrum(p.Covariance)
+	if err != nil {
+		return err
+	}
+	k, d := c.head.Logits, c.head.Dim()
+	key := Hessian
+	if p.Covariance == Fisher {
+		key = Fisher
+	}
+	p.QA, p.LambdaA, p.QB, p.LambdaB = e.qa, e.la, e.qb[key], e.lb[key]
+	p.V = make([]float64, d*k)
+	switch {
+	case c.diagonal:
+		for i, la := range p.LambdaA {
+			for j, lb := range p.LambdaB {
+				x := la*lb + p.Epsilon
+				if p.Covariance == Sandwich {
+					p.V[i*k+j] = la * c.g[j] / float64(c.n) / (x * x)
+				} else {
+					p.V[i*k+j] = 1 / x
+				}
+			}
+		}
+	case p.Covariance == Sandwich:
+		c.sandwichV(p)
+	default:
+		inverse := make([]float64, d*k) // 1/(λ_A,i λ_B,j + ε)
+		for i, la := range p.LambdaA {
+			for j, lb := range p.LambdaB {
+				inverse[i*k+j] = 1 / (la*lb + p.Epsilon)
+			}
+		}
+		squares := make([]float64, k*k)
+		for i, v := range p.QB {
+			squares[i] = v * v
+		}
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(inverse, d, k), general(squares, k, k), 0, general(p.V, d, k))
+	}
+	var trace float64
+	for _, v := range p.LambdaA {
+		trace += v
+	}
+	delta := leverageDelta(trace, d)
+	p.Leverage = make([]float64, d)
+	for i, v := range p.LambdaA {
+		p.Leverage[i] = 1 / (v + delta)
+	}
+	return nil
+}
+
+// sandwichV forms V_i = diag(Q W_i Q^T), W_i = λ_A,i (w wᵀ ⊙ G̃), w_j = 1/(λ_A,i λ_B,j + ε):
+// one K×K product for each of the D eigenvalues.
+func (c *Curvature) sandwichV(p *Posterior) {
+	k := c.head.Logits
+	q := general(p.QB, k, k)
+	g, t := general(make([]float64, k*k), k, k), general(make([]float64, k*k), k, k)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1/float64(c.n), general(c.g, k, k), q, 0, t)
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1, q, t, 0, g)
+	scaled := general(make([]float64, k*k), k, k)
+	for i, la := range p.LambdaA {
+		for r := range k {
+			for j, lb := range p.LambdaB {
+				scaled.Data[r*k+j] = p.QB[r*k+j] / (la*lb + p.Epsilon)
+			}
+		}
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, la, scaled, g, 0, t)
+		for r := range k {
+			var sum float64
+			for j, v := range t.Data[r*k : (r+1)*k] {
+				sum += v * scaled.Data[r*k+j]
+			}
+			// A rounding error of a quadratic form of a semi-definite matrix.
+			p.V[i*k+r] = math.Max(0, sum)
+		}
+	}
+}
+
+// batchRows bounds the rows that are worked on at once, and so the memory.
+const batchRows = 256
+
+// Variances writes the variance of each logit at ensemble temperature 1 to dst
+// [n,K], for features phi [n,d]: the diagonal of ∇a Σ ∇aᵀ (paper, eq. 19).
+func (p *Posterior) Variances(dst []float64, phi []float32, n int) {
+	p.each(phi, n, func(first, rows int, x []float64) {
+		p.variances(dst[first*p.Head.Logits:], x, rows)
+	})
+}
+
+// Leverages writes φᵀ(A + δI)⁻¹φ of each example to dst [n], δ = 1e-3 of the
+// mean eigenvalue of A = Σφφᵀ: how far an input is from what was trained on.
+func (p *Posterior) Leverages(dst []float64, phi []float32, n int) {
+	p.each(phi, n, func(first, rows int, x []float64) {
+		p.leverages(dst[first:], x, rows)
+	})
+}
+
+// Both is Variances and Leverages at little more than the cost of the first.
+func (p *Posterior) Both(variances, leverages []float64, phi []float32, n int) {
+	p.each(phi, n, func(first, rows int, x []float64) {
+		p.variances(variances[first*p.Head.Logits:], x, rows)
+		p.leverages(leverages[first:], x, rows)
+	})
+}
+
+// each calls f with blocks of rows of what variances and leverages take: φ
+// augmented or, for the Kronecker structure, u = (Q_Aᵀφ)².
+func (p *Posterior) each(phi []float32, n int, f func(first, rows int, x []float64)) {
+	d, features := p.Head.Dim(), p.Head.Features
+	if len(phi) != n*features {
+		panic(fmt.Sprintf("calibrate: %d features for %d examples, want %d each", len(phi), n, features))
+	}
+	size := min(n, batchRows)
+	x, u := make([]float64, size*d), make([]float64, size*d)
+	for first := 0; first < n; first += batchRows {
+		rows := min(batchRows, n-first)
+		for r := range rows {
+			p.Head.augment(x[r*d:(r+1)*d], phi[(first+r)*features:(first+r+1)*features])
+		}
+		if p.Structure == Full {
+			f(first, rows, x[:rows*d])
+			continue
+		}
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(x, rows, d), general(p.QA, d, d), 0, general(u, rows, d))
+		for i, v := range u[:rows*d] {
+			u[i] = v * v
+		}
+		f(first, rows, u[:rows*d])
+	}
+}
+
+func (p *Posterior) variances(dst, x []float64, rows int) {
+	k, d := p.Head.Logits, p.Head.Dim()
+	if p.Structure == Kronecker {
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(x, rows, d), general(p.V, d, k), 0, general(dst, rows, k))
+		return
+	}
+	t := make([]float64, rows*d)
+	for i := range k {
+		quadratic(dst[i:], k, x, p.Blocks[i*d*d:(i+1)*d*d], t, rows, d)
+	}
+}
+
+func (p *Posterior) leverages(dst, x []float64, rows int) {
+	d := p.Head.Dim()
+	if p.Structure == Full {
+		quadratic(dst, 1, x, p.Leverage, make([]float64, rows*d), rows, d)
+		return
+	}
+	for r := range rows {
+		var sum float64
+		for i, v := range x[r*d : (r+1)*d] {
+			sum += v * p.Leverage[i]
+		}
+		dst[r] = sum
+	}
+}
+
+// quadratic writes x_rᵀ m x_r for each row of x to dst, stride apart.
+func quadratic(dst []float64, stride int, x, m, t []float64, rows, d int) {
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(x, rows, d), general(m, d, d), 0, general(t, rows, d))
+	for r := range rows {
+		var sum float64
+		for i, v := range x[r*d : (r+1)*d] {
+			sum += v * t[r*d+i]
+		}
+		dst[r*stride] = math.Max(0, sum)
+	}
+}

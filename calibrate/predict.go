@@ -1,0 +1,122 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+)
+
+// Calibration is all that prediction needs beside the network: what a bundle
+// holds. It never changes once made and may be used concurrently.
+type Calibration struct {
+	Posterior *Posterior
+	NLL       Temperatures // tuned for held-out likelihood: probabilities
+	OOD       Temperatures // tuned for telling apart: OODScore
+	TS        float64      // temperature scaling, for comparison
+	Lambda0   float64
+}
+
+// Predictions are the results for n examples of C classes and K logits (C = K,
+// or two for a sigmoid head), row-major.
+type Predictions struct {
+	LogP     []float64 // [n,C] natural logarithms of the probabilities
+	Variance []float64 // [n,K] logit variance s², divided by T_ens of the pair NLL
+	Rest     []float64 // [n] 1 - max p
+	OODScore []float64 // [n] 1 - max p under the pair OOD
+	Leverage []float64 // [n]
+}
+
+// Predict evaluates mf0 for n examples, from features [n,d] and logits [n,K].
+func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
+	h := c.Posterior.Head
+	checkLogits(logits, n, h)
+	p := &Predictions{
+		LogP:     make([]float64, n*h.Classes()),
+		Variance: make([]float64, n*h.Logits),
+		Rest:     make([]float64, n),
+		OODScore: make([]float64, n),
+		Leverage: make([]float64, n),
+	}
+	s2 := make([]float64, n*h.Logits)
+	c.Posterior.Both(s2, p.Leverage, phi, n)
+	parallel(n, func(first, last int) {
+		e := newEvaluator(h, c.Lambda0)
+		unused := make([]float64, h.Classes())
+		for i := first; i < last; i++ {
+			a, v := logits[i*h.Logits:(i+1)*h.Logits], s2[i*h.Logits:(i+1)*h.Logits]
+			p.OODScore[i] = e.mf0(unused, a, v, c.OOD)
+			p.Rest[i] = e.mf0(p.LogP[i*h.Classes():(i+1)*h.Classes()], a, v, c.NLL)
+		}
+	})
+	for i, v := range s2 {
+		p.Variance[i] = v / c.NLL.Ens
+	}
+	return p
+}
+
+// Plain evaluates softmax(a/T), or the sigmoid, for n examples: the network's
+// own probabilities at T = 1 and temperature scaling's at T = c.TS. It returns
+// log-probabilities [n,C] and 1 - max p [n].
+func Plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
+	checkLogits(logits, n, h)
+	logp, rest = make([]float64, n*h.Classes()), make([]float64, n)
+	parallel(n, func(first, last int) {
+		e := newEvaluator(h, 0)
+		for i := first; i < last; i++ {
+			rest[i] = e.plain(logp[i*h.Classes():(i+1)*h.Classes()], logits[i*h.Logits:(i+1)*h.Logits], temperature)
+		}
+	})
+	return logp, rest
+}
+
+func checkLogits(logits []float32, n int, h Head) {
+	if len(logits) != n*h.Logits {
+		panic(fmt.Sprintf("calibrate: %d logits for %d examples, want %d each", len(logits), n, h.Logits))
+	}
+}
+
+// evaluator integrates for examples of one head, without allocating.
+type evaluator struct {
+	head    Head
+	lambda0 float64
+	w       *meanfield.Workspace
+	mu, s2  []float64
+}
+
+func newEvaluator(h Head, lambda0 float64) *evaluator {
+	return &evaluator{
+		head:    h,
+		lambda0: lambda0,
+		w:       meanfield.NewWorkspace(h.Logits, lambda0),
+		mu:      make([]float64, h.Logits),
+		s2:      make([]float64, h.Logits),
+	}
+}
+
+func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t Temperatures) (rest float64) {
+	for k, a := range logits {
+		e.mu[k] = float64(a) / t.Act
+		e.s2[k] = s2[k] / t.Ens
+	}
+	if e.head.Link == Sigmoid {
+		return sigmoid(logp, e.mu[0], e.s2[0], e.lambda0)
+	}
+	return e.w.MF0(logp, e.mu, e.s2)
+}
+
+func (e *evaluator) plain(logp []float64, logits []float32, temperature float64) (rest float64) {
+	for k, a := range logits {
+		e.mu[k] = float64(a) / temperature
+	}
+	if e.head.Link == Sigmoid {
+		return sigmoid(logp, e.mu[0], 0, 0)
+	}
+	return meanfield.Softmax(logp, e.mu)
+}
+
+// sigmoid writes the logarithms of [1-p, p].
+func sigmoid(logp []float64, mu, s2, lambda0 float64) (rest float64) {
+	logp[1], logp[0] = meanfield.Sigmoid(mu, s2, lambda0)
+	return math.Exp(math.Min(logp[0], logp[1]))
+}

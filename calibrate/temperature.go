@@ -1,0 +1,320 @@
+package calibrate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+
+	"gonum.org/v1/gonum/optimize"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// Temperatures are the two numbers that the method tunes: μ = a/T_act and the
+// covariance is Σ/T_ens (paper, Algorithm 1). The logit variance is not divided
+// by T_act².
+type Temperatures struct {
+	Act float64
+	Ens float64
+}
+
+// Bounds of the search. The optimal T_ens
+// spans ten orders of magnitude from network to network, τ = T_ens / median s²
+// does not. The lower bound of τ keeps the median T_k below 1000, where float32
+// still ranks.
+const (
+	minAct, maxAct = 0.02, 20
+	minTau, maxTau = 3e-7, 1e3
+	gridSize       = 9
+	minTS, maxTS   = 1 / meanfield.MaxBeta, 50
+)
+
+// Grid is an objective over log-spaced temperatures: the paper's heat maps.
+type Grid struct {
+	Act   []float64   // T_act, rows
+	Tau   []float64   // T_ens / median held-out s², columns
+	Value [][]float64 // NLL in nats, or AUROC
+}
+
+// Set is a set of examples kept for tuning: features [N,d], logits [N,K] and
+// labels [N], nil for out-of-distribution examples.
+type Set struct {
+	Features []float32
+	Logits   []float32
+	Labels   []int32
+}
+
+// Len returns N.
+func (s *Set) Len(h Head) int {
+	if s == nil {
+		return 0
+	}
+	return len(s.Logits) / h.Logits
+}
+
+// Validate reports shapes that do not fit together, values that are not finite
+// and labels out of range. Labelled sets need a label for every example.
+func (s *Set) Validate(h Head, labelled bool) error {
+	n := s.Len(h)
+	if n == 0 {
+		return fmt.Errorf("no examples")
+	}
+	if len(s.Logits) != n*h.Logits || len(s.Features) != n*h.Features {
+		return fmt.Errorf("%d features and %d logits for %d examples, want %d and %d each", len(s.Features), len(s.Logits), n, h.Features, h.Logits)
+	}
+	if labelled && len(s.Labels) != n {
+		return fmt.Errorf("%d labels for %d examples: every example needs one", len(s.Labels), n)
+	}
+	for i := range n {
+		label := -1
+		if labelled {
+			if label = int(s.Labels[i]); label < 0 {
+				return fmt.Errorf("example %d has no label", i)
+			}
+		}
+		if err := checkExample(h, i, s.Features[i*h.Features:(i+1)*h.Features], s.Logits[i*h.Logits:(i+1)*h.Logits], label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tuningSet is a Set prepared for evaluating many temperatures.
+type tuningSet struct {
+	head   Head
+	n      int
+	set    *Set
+	logits []float64         // [N,K]
+	curves []meanfield.Curve // softmax heads
+	s2     []float64         // [N,K], of the posterior being tuned
+	nll    []float64         // results, [N]
+	rest   []float64         // log(1 - max p), [N]
+}
+
+func newTuningSet(h Head, s *Set) *tuningSet {
+	t := &tuningSet{head: h, n: s.Len(h), set: s}
+	t.logits = make([]float64, len(s.Logits))
+	for i, v := range s.Logits {
+		t.logits[i] = float64(v)
+	}
+	t.s2, t.nll, t.rest = make([]float64, len(t.logits)), make([]float64, t.n), make([]float64, t.n)
+	if h.Link == Softmax {
+		t.curves = make([]meanfield.Curve, t.n)
+		parallel(t.n, func(first, last int) {
+			for i := first; i < last; i++ {
+				t.curves[i] = meanfield.NewCurve(t.logits[i*h.Logits : (i+1)*h.Logits])
+			}
+		})
+	}
+	return t
+}
+
+func (t *tuningSet) label(i int) int {
+	if t.set.Labels == nil {
+		return -1
+	}
+	return int(t.set.Labels[i])
+}
+
+// evaluate sets nll and rest for variances scale·s2.
+func (t *tuningSet) evaluate(act, scale, lambda0 float64) {
+	k := t.head.Logits
+	parallel(t.n, func(first, last int) {
+		scratch := make([]float64, k)
+		for i := first; i < last; i++ {
+			a, s2 := t.logits[i*k:(i+1)*k], t.s2[i*k:(i+1)*k]
+			if t.head.Link == Softmax {
+				t.nll[i], t.rest[i] = t.curves[i].MF0(a, s2, t.label(i), act, scale, lambda0, scratch)
+				continue
+			}
+			log1, log0 := meanfield.Sigmoid(a[0]/act, scale*s2[0], lambda0)
+			t.rest[i] = math.Max(math.Min(log1, log0), meanfield.LogFloor)
+			switch t.label(i) {
+			case 1:
+				t.nll[i] = -log1
+			default:
+				t.nll[i] = -log0
+			}
+		}
+	})
+}
+
+// temperatureScaling returns the T that minimises the NLL of softmax(a/T)
+// (Guo et al., On Calibration of Modern Neural Networks, 2017).
+func (t *tuningSet) temperatureScaling() float64 {
+	k := t.head.Logits
+	nll := func(logT float64) float64 {
+		beta := math.Exp(-logT)
+		parallel(t.n, func(first, last int) {
+			for i := first; i < last; i++ {
+				a := t.logits[i*k : (i+1)*k]
+				if t.head.Link == Softmax {
+					t.nll[i] = t.curves[i].NLL(a, t.label(i), beta)
+					continue
+				}
+				log1, log0 := meanfield.Sigmoid(a[0]*beta, 0, 0)
+				t.nll[i] = -log0
+				if t.label(i) == 1 {
+					t.nll[i] = -log1
+				}
+			}
+		})
+		return mean(t.nll)
+	}
+	return math.Exp(goldenSection(nll, math.Log(minTS), math.Log(maxTS)))
+}
+
+// goldenSection minimises f, which has one minimum in [a,b]: the NLL as a
+// function of log T is quasi-convex, being convex in 1/T.
+func goldenSection(f func(float64) float64, a, b float64) float64 {
+	const ratio = 0.6180339887498949 // (√5-1)/2
+	c, d := b-ratio*(b-a), a+ratio*(b-a)
+	fc, fd := f(c), f(d)
+	for b-a > 1e-6 {
+		if fc < fd {
+			b, d, fd = d, c, fc
+			c = b - ratio*(b-a)
+			fc = f(c)
+		} else {
+			a, c, fc = c, d, fd
+			d = a + ratio*(b-a)
+			fd = f(d)
+		}
+	}
+	return (a + b) / 2
+}
+
+// point is one evaluation of the search.
+type point struct{ act, tau, value float64 }
+
+// search minimises f over (T_act, τ): the grid, then Nelder and Mead's simplex
+// from its best point. It returns the grid and all points evaluated.
+func search(f func(act, tau float64) float64) (Grid, []point, error) {
+	g := Grid{Act: logSpace(minAct, maxAct, gridSize), Tau: logSpace(minTau, maxTau, gridSize)}
+	var points []point
+	best := 0
+	for _, act := range g.Act {
+		row := make([]float64, gridSize)
+		for j, tau := range g.Tau {
+			row[j] = f(act, tau)
+			if math.IsNaN(row[j]) {
+				return g, nil, fmt.Errorf("the objective at T_act %.3g, τ %.3g is not a number", act, tau)
+			}
+			points = append(points, point{act, tau, row[j]})
+			if row[j] < points[best].value {
+				best = len(points) - 1
+			}
+		}
+		g.Value = append(g.Value, row)
+	}
+	start := points[best]
+	problem := optimize.Problem{Func: func(x []float64) float64 {
+		// Outside the box: the value at its edge, and a push back.
+		u, v := clamp(x[0], math.Log(minAct), math.Log(maxAct)), clamp(x[1], math.Log(minTau), math.Log(maxTau))
+		p := point{act: math.Exp(u), tau: math.Exp(v)}
+		p.value = f(p.act, p.tau)
+		points = append(points, p)
+		return p.value + math.Abs(x[0]-u) + math.Abs(x[1]-v)
+	}}
+	// The first simplex spans half a cell of the grid.
+	size := 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
+	_, err := optimize.Minimize(problem, []float64{math.Log(start.act), math.Log(start.tau)},
+		&optimize.Settings{
+			FuncEvaluations: 150,
+			Converger:       &optimize.FunctionConverge{Absolute: 1e-7, Relative: 1e-7, Iterations: 15},
+		}, &optimize.NelderMead{SimplexSize: size})
+	if err != nil {
+		return g, nil, fmt.Errorf("searching temperatures: %w", err)
+	}
+	return g, points, nil
+}
+
+func clamp(x, lo, hi float64) float64 { return math.Min(hi, math.Max(lo, x)) }
+
+func logSpace(lo, hi float64, n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = lo * math.Pow(hi/lo, float64(i)/float64(n-1))
+	}
+	return x
+}
+
+// tuneNLL minimises the held-out NLL and leaves the per-example values at the
+// optimum in val.nll.
+func tuneNLL(val *tuningSet, median, lambda0 float64) (Grid, point, error) {
+	f := func(act, tau float64) float64 {
+		val.evaluate(act, 1/(tau*median), lambda0)
+		return mean(val.nll)
+	}
+	g, points, err := search(f)
+	if err != nil {
+		return g, point{}, err
+	}
+	best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+	f(best.act, best.tau)
+	return g, best, nil
+}
+
+// ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the
+// AUROC is flat, and the largest τ keeps the temperatures T_k moderate.
+const ridge = 1e-4
+
+// tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and
+// out of distribution.
+func tuneAUROC(val, ood *tuningSet, median, lambda0 float64) (Grid, point, error) {
+	scratch := make([]float64, val.n+ood.n)
+	g, points, err := search(func(act, tau float64) float64 {
+		val.evaluate(act, 1/(tau*median), lambda0)
+		ood.evaluate(act, 1/(tau*median), lambda0)
+		auroc, err := metrics.AUROC(val.rest, ood.rest, scratch)
+		if err != nil {
+			return math.NaN() // a NaN score, which search reports
+		}
+		return -auroc
+	})
+	if err != nil {
+		return g, point{}, err
+	}
+	for _, row := range g.Value {
+		for j := range row {
+			row[j] = -row[j]
+		}
+	}
+	best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+	for _, p := range points {
+		if p.value <= best.value+ridge && p.tau > best.tau {
+			// The bound stays the best value's, whichever point is taken.
+			best.act, best.tau = p.act, p.tau
+		}
+	}
+	return g, best, nil
+}
+
+func mean(x []float64) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += v
+	}
+	return sum / float64(len(x))
+}
+
+// median returns the middle value of x, which it leaves as it is.
+func median(x []float64) float64 {
+	s := slices.Clone(x)
+	slices.Sort(s)
+	return s[len(s)/2]
+}
+
+// parallel calls f for contiguous parts of [0,n) on all processors.
+func parallel(n int, f func(first, last int)) {
+	workers := min(runtime.GOMAXPROCS(0), n)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { f(w*n/workers, (w+1)*n/workers) })
+	}
+	wg.Wait()
+}
