@@ -1,0 +1,220 @@
+package wrap
+
+import (
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// Runtime says how networks are run. The zero value runs them on the CPU with
+// an ONNX Runtime found on this machine, and installs nothing.
+type Runtime struct {
+	Setup    ort.SetupConfig
+	Provider string // one of ort.Providers; "" is the CPU
+	Threads  int    // of one inference; 0 is one for each CPU
+	Batch    int    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
+}
+
+// Inputs says how records become model inputs.
+type Inputs struct {
+	// Preprocess turns images into the model's input; nil takes the default for
+	// the model's input: uint8 → x/255, layout and flattening as it wants, never
+	// a resize.
+	Preprocess *preprocess.Spec
+	// MaxBad is how many records that cannot be read are skipped before giving up.
+	MaxBad int
+	// Cache is a folder that keeps features between runs; "" keeps none.
+	Cache string
+}
+
+// Config says what Calibrate does. Model (or ready-made features), Train, Val
+// and Out must be set.
+type Config struct {
+	Model string           // path of the .onnx file
+	Head  onnx.HeadOptions // zero: the head is found
+
+	// Dataset SPECs. Train needs labels only where the covariance asks for the
+	// Fisher matrix, Val always does, and OOD, which may be empty, never.
+	Train, Val, OOD string
+	// ReadyMade says that Train, Val and OOD are .npz files of features and
+	// logits, and that there is no model.
+	ReadyMade bool
+
+	Out     string // folder of the bundle to write
+	Force   bool   // replace a bundle that is there
+	NoModel bool   // leave the model out of the bundle
+
+	Classes    []string // class names in label order; nil: none, or the training folders' names
+	Covariance calibrate.Covariance
+	Structure  calibrate.Structure
+	Damping    calibrate.Damping
+	Lambda0    float64 // zero: 3/π²
+	Limit      int     // use at most so many training examples; 0 is all
+
+	Inputs
+	Runtime
+
+	Version  string // of the tool, for the bundle's manifest
+	Progress func(Progress)
+}
+
+// Progress tells how far a stage of the work is. Stages follow one another; the
+// last report of a stage has Done equal to Total.
+type Progress struct {
+	Stage string // "train", "val", "ood", "test", "tuning", …
+	Done  int    // examples, or steps of tuning
+	Total int
+	Unit  string // "examples" or "steps"
+}
+
+// Report is what Calibrate tells of its work.
+type Report struct {
+	Bundle       string             `json:"bundle"`
+	Model        *ModelInfo         `json:"model"` // null for ready-made features
+	Head         HeadInfo           `json:"head"`
+	Structure    string             `json:"structure"`
+	Covariance   string             `json:"covariance"`
+	Damping      DampingInfo        `json:"damping"`
+	Temperatures TemperatureInfo    `json:"temperatures"`
+	HeldOut      HeldOut            `json:"held_out"`
+	Examples     Examples           `json:"examples"`
+	Seconds      map[string]float64 `json:"seconds"` // by stage, and "total"
+	Bad          []string           `json:"bad_records"`
+	Ignored      []string           `json:"ignored"` // files passed over, by reason
+	Warnings     []string           `json:"warnings"`
+}
+
+// ModelInfo names a model file.
+type ModelInfo struct {
+	Path     string   `json:"path,omitempty"`
+	SHA256   string   `json:"sha256"`
+	Opset    int64    `json:"opset"`
+	Producer string   `json:"producer"`
+	Inputs   []string `json:"inputs"`
+	Outputs  []string `json:"outputs"`
+}
+
+// HeadInfo describes the classification head.
+type HeadInfo struct {
+	Op         string   `json:"op,omitempty"`
+	Node       string   `json:"node,omitempty"`
+	Features   string   `json:"features,omitempty"`
+	Logits     string   `json:"logits,omitempty"`
+	FeatureDim int      `json:"feature_dim"`
+	Classes    int      `json:"classes"`
+	Bias       bool     `json:"bias"`
+	Link       string   `json:"link"`
+	Tail       []string `json:"tail,omitempty"`
+	// LogitError is the largest |φW + b - logits| on the first training batch,
+	// relative to the largest logit there.
+	LogitError float64 `json:"logit_error,omitempty"`
+}
+
+// DampingInfo says what was asked for and what was taken.
+type DampingInfo struct {
+	Rule       string             `json:"rule"`    // "auto", a number or "rel:RHO"
+	Epsilon    float64            `json:"epsilon"` // ε that was added
+	Rho        float64            `json:"rho"`     // ε over the mean eigenvalue
+	Candidates []DampingCandidate `json:"candidates"`
+}
+
+// DampingCandidate is one damping that was tried.
+type DampingCandidate struct {
+	Rho    float64 `json:"rho"`
+	NLL    float64 `json:"nll"`
+	Gain   float64 `json:"gain"`
+	StdErr float64 `json:"std_err"`
+}
+
+// TemperatureInfo holds the tuned temperatures.
+type TemperatureInfo struct {
+	NLL      Pair    `json:"nll"`
+	OOD      Pair    `json:"ood"`
+	OODTuned bool    `json:"ood_tuned"` // else OOD is NLL again
+	TS       float64 `json:"ts"`        // temperature scaling
+}
+
+// Pair is an activation and an ensemble temperature.
+type Pair struct {
+	Act float64 `json:"act"`
+	Ens float64 `json:"ens"`
+}
+
+// HeldOut compares the methods on the data that was tuned on.
+type HeldOut struct {
+	Before Metrics `json:"before"` // the network's own softmax
+	TS     Metrics `json:"ts"`     // temperature scaling
+	After  Metrics `json:"after"`  // mf0
+	// Leverage has figures only for telling out-of-distribution data.
+	Leverage *metrics.OOD `json:"leverage,omitempty"`
+}
+
+// Metrics are one method's figures. OOD is nil without such data.
+type Metrics struct {
+	metrics.InDomain
+	OOD *metrics.OOD `json:"ood,omitempty"`
+}
+
+// Examples counts what was read.
+type Examples struct {
+	Train int `json:"train"`
+	Val   int `json:"val"`
+	OOD   int `json:"ood"`
+	Bad   int `json:"bad"` // records that could not be read, in all sets
+}
+
+// NamedSpec is a dataset with a name for tables.
+type NamedSpec struct{ Name, Spec string }
+
+// EvalConfig says what Evaluate does. Bundle and Test must be set.
+type EvalConfig struct {
+	Bundle  string
+	Model   string // where the bundle holds none
+	Test    string // SPEC with labels; of a bundle without model, an .npz of features and logits
+	OOD     []NamedSpec
+	Methods []string // of Methods(); nil is all
+	Limit   int      // use at most so many examples of each set; 0 is all
+
+	Inputs // Preprocess nil: the bundle's
+	Runtime
+
+	Progress func(Progress)
+}
+
+// Evaluation compares methods on data that nothing was tuned on.
+type Evaluation struct {
+	Model    *ModelInfo     `json:"model"`
+	Bundle   BundleInfo     `json:"bundle"`
+	Methods  []MethodResult `json:"methods"`
+	Bad      []string       `json:"bad_records"`
+	Ignored  []string       `json:"ignored"`
+	Warnings []string       `json:"warnings"`
+}
+
+// BundleInfo names a bundle.
+type BundleInfo struct {
+	Path         string          `json:"path"`
+	Structure    string          `json:"structure"`
+	Covariance   string          `json:"covariance"`
+	Damping      DampingInfo     `json:"damping"`
+	Temperatures TemperatureInfo `json:"temperatures"`
+}
+
+// MethodResult is one method's figures. Leverage, which gives no
+// probabilities, has no InDomain.
+type MethodResult struct {
+	Name     string            `json:"name"`
+	InDomain *metrics.InDomain `json:"in_domain,omitempty"`
+	// OOD are the figures under the temperatures for telling out-of-distribution
+	// data; OODNLL those of 1 - max p under the temperatures for likelihood.
+	OOD    []OODResult `json:"ood"`
+	OODNLL []OODResult `json:"ood_nll"`
+}
+
+// OODResult is how well one set is told from the test set.
+type OODResult struct {
+	Name string `json:"name"`
+	metrics.OOD
+}
