@@ -1,0 +1,90 @@
+package preprocess
+
+import "fmt"
+
+// number are the element types of ready arrays, bool apart.
+type number interface {
+	float32 | float64 | uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64
+}
+
+// convert copies a ready array into another number type, refusing what would
+// change a value other than by rounding a float64 to float32.
+func convert[T number](dst []T, src any) error {
+	switch s := src.(type) {
+	case []T:
+		copy(dst, s)
+		return nil
+	case []float32:
+		return cast(dst, s)
+	case []float64:
+		return cast(dst, s)
+	case []uint8:
+		return cast(dst, s)
+	case []int8:
+		return cast(dst, s)
+	case []uint16:
+		return cast(dst, s)
+	case []int16:
+		return cast(dst, s)
+	case []uint32:
+		return cast(dst, s)
+	case []int32:
+		return cast(dst, s)
+	case []uint64:
+		return cast(dst, s)
+	case []int64:
+		return cast(dst, s)
+	}
+	return fmt.Errorf("no conversion from %T to %T", src, dst)
+}
+
+func cast[T, S number](dst []T, src []S) error {
+	if isFloat[S]() {
+		if !isFloat[T]() {
+			return fmt.Errorf("real numbers (%T) for an input of whole numbers (%T)", src, dst)
+		}
+		for i, v := range src {
+			dst[i] = T(v)
+		}
+		return nil
+	}
+	for i, v := range src {
+		if dst[i] = T(v); S(dst[i]) != v || (dst[i] < 0) != (v < 0) {
+			return fmt.Errorf("value %v does not fit %T", v, dst[i])
+		}
+	}
+	return nil
+}
+
+func isFloat[T number]() bool {
+	var one T = 1
+	return one/2 != 0
+}
+
+func length(data any) int {
+	switch s := data.(type) {
+	case []float32:
+		return len(s)
+	case []float64:
+		return len(s)
+	case []uint8:
+		return len(s)
+	case []int8:
+		return len(s)
+	case []uint16:
+		return len(s)
+	case []int16:
+		return len(s)
+	case []uint32:
+		return len(s)
+	case []int32:
+		return len(s)
+	case []uint64:
+		return len(s)
+	case []int64:
+		return len(s)
+	case []bool:
+		return len(s)
+	}
+	panic(fmt.Sprintf("preprocess: data of type %T", data))
+}

@@ -1,0 +1,43 @@
+// Package preprocess turns one example, an image of any size or a ready array,
+// into the tensor that a model takes.
+//
+//  1. A [Spec] says what is to be done. It is written by hand as YAML ([Load]),
+//     named ([Preset]), or derived from the model's input ([For]), and it is
+//     what a bundle records.
+//  2. [New] fits it to a model's input and yields a [Pipeline].
+//  3. [Pipeline.Apply] runs it, from any number of goroutines.
+//
+// Arrays of uint8 are images, or pixels at least, and go through all steps:
+// colour, resize, crop, scale, mean and std, layout. Every other type is taken
+// for a ready tensor: it must have the model's shape, and only its number type
+// is adapted. Nothing is ever resized or cropped unless the Spec says so.
+//
+// # The schema
+//
+// Every field may be left out, and means then what stands in brackets.
+//
+//	resize:                # [none]
+//	  size: 256            #   the shorter side, keeping the aspect ratio; or
+//	  width: 224           #   both sides, whatever the aspect ratio
+//	  height: 224
+//	  mode: shortest       #   shortest or exact [whichever fields are given]
+//	  filter: bilinear     #   nearest, bilinear or bicubic [bilinear]
+//	crop:                  # cut out of the centre [none]
+//	  size: 224            #   a square; or
+//	  width: 224
+//	  height: 224
+//	color: RGB             # RGB, BGR or grey [RGB or grey, as the model takes]
+//	scale: 0.00392156862   # x·scale, x in 0…255 [1]
+//	mean: [.485,.456,.406] # (x·scale − mean) / std, one number for each channel
+//	std: [.229,.224,.225]  #   in the order of color, or one for all [0 and 1]
+//	layout: NCHW           # NCHW or NHWC [as the model's input shows]
+//	flatten: false         # one row of numbers for each image [where the model's
+//	                       #   input has rank 2]
+//
+// # What it equals
+//
+// Results equal what a model's training most likely used: resizing is
+// Pillow's, with its antialiasing and its 8-bit rounding after either pass, to
+// the last bit; the rounding of the shorter-side rule and of the centre crop is
+// torchvision's; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
+package preprocess

@@ -1,0 +1,407 @@
+package preprocess
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Layout says what the axes of an Image mean.
+type Layout string
+
+const (
+	None Layout = ""    // not an image, or not known: only numbers
+	HW   Layout = "HW"  // height, width: one grey channel
+	HWC  Layout = "HWC" // channels last
+	CHW  Layout = "CHW" // channels first
+)
+
+// An Image is one example before preprocessing: uint8 pixels in a Layout, or a
+// ready array. Data is a slice of a number type or of bool, in row-major order.
+type Image struct {
+	Shape  []int
+	Layout Layout
+	Data   any
+}
+
+// String describes an image as in "28×28 grey image".
+func (m Image) String() string {
+	dims := make([]string, len(m.Shape))
+	for i, d := range m.Shape {
+		dims[i] = fmt.Sprint(d)
+	}
+	if v, ok, err := viewOf(m); ok && err == nil {
+		kind := "grey"
+		if v.c == 3 {
+			kind = "colour"
+		}
+		return fmt.Sprintf("%d×%d %s image", v.h, v.w, kind)
+	}
+	return fmt.Sprintf("array [%s] of %s", strings.Join(dims, ","), strings.TrimPrefix(fmt.Sprintf("%T", m.Data), "[]"))
+}
+
+// A ShapeError says that an example does not have the shape that the model
+// takes. It is seldom about one example alone.
+type ShapeError struct {
+	Got  string // the example: "28×28 grey image"
+	Want string // the model's input: "x [N,3,224,224] float32"
+	Hint string // the way out
+}
+
+func (e *ShapeError) Error() string {
+	return fmt.Sprintf("a %s does not suit the model's input %s: %s", e.Got, e.Want, e.Hint)
+}
+
+// A Pipeline preprocesses examples for one model input. It is safe for
+// concurrent use.
+type Pipeline struct {
+	spec   Spec
+	target Target
+	axes   axes
+	noAxes error // why the target takes no images
+	shape  []int // of one preprocessed example, -1 unknown
+	size   int   // elements of shape, -1 unknown
+
+	f32 *tables[float32]
+	f64 *tables[float64]
+	u8  *tables[uint8]
+
+	scratch *sync.Pool // of *buffers
+}
+
+// tables hold the value of every byte, for each channel in the order of
+// Spec.Color.
+type tables[T any] [3][256]T
+
+// buffers are one Apply's working memory.
+type buffers struct {
+	packed, grey, resized []uint8
+	resampler
+}
+
+// New fits spec to a target. What the Spec leaves open and the target decides
+// is filled in: see Pipeline.Spec.
+func New(spec Spec, t Target) (*Pipeline, error) {
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	if len(t.Shape) == 0 {
+		return nil, fmt.Errorf("the model's input %v has no batch axis", t)
+	}
+	p := &Pipeline{target: t, spec: spec.fill(t), scratch: &sync.Pool{New: func() any { return new(buffers) }}}
+	p.axes, p.noAxes = t.axes(p.spec.Layout)
+	if p.noAxes == nil {
+		if err := p.fit(); err != nil {
+			return nil, fmt.Errorf("preprocessing: %w", err)
+		}
+		p.setShape(p.axes.shape(len(t.Shape) - 1))
+	} else {
+		shape := make([]int, len(t.Shape)-1)
+		for i, d := range t.Shape[1:] {
+			shape[i] = int(d)
+		}
+		p.setShape(shape)
+	}
+	p.f32 = makeTables(p.spec, func(v float64) float32 { return float32(v) })
+	p.f64 = makeTables(p.spec, func(v float64) float64 { return v })
+	p.u8 = makeTables(Spec{}, func(v float64) uint8 { return uint8(v) })
+	return p, nil
+}
+
+// fit holds the Spec against the target's axes and settles what it fixes.
+func (p *Pipeline) fit() error {
+	s, a := p.spec, &p.axes
+	if s.Flatten && !a.flat {
+		return fmt.Errorf("flatten does not suit the model's input %v", p.target)
+	}
+	if !p.target.isFloat() && (len(s.Mean) > 0 || len(s.Std) > 0 || s.Scale != 0 && s.Scale != 1) {
+		return fmt.Errorf("scale, mean and std do not suit the model's input %v, which takes whole numbers", p.target)
+	}
+	if c := s.Color.channels(); c > 0 {
+		if a.c > 0 && a.c != c {
+			return fmt.Errorf("color %s does not suit the model's input %v, which has %d channels", s.Color, p.target, a.c)
+		}
+		a.c = c
+	}
+	var w, h int
+	if s.Crop != nil {
+		w, h = s.Crop.sides()
+	} else if r := s.Resize; r != nil && r.exact() {
+		w, h = r.least()
+	} else {
+		return nil
+	}
+	if a.h > 0 && a.h != h || a.w > 0 && a.w != w || a.flat && a.c > 0 && a.n > 0 && a.n != a.c*h*w {
+		return fmt.Errorf("it makes images of %d×%d (height × width), which do not suit the model's input %v", h, w, p.target)
+	}
+	a.h, a.w = h, w
+	return nil
+}
+
+// shape returns the axes' sizes for a model input of the given rank, without
+// the batch axis.
+func (a axes) shape(rank int) []int {
+	switch {
+	case a.flat && a.n < 0 && a.c > 0 && a.h > 0 && a.w > 0:
+		return []int{a.c * a.h * a.w}
+	case a.flat:
+		return []int{a.n}
+	case rank == 2:
+		return []int{a.h, a.w}
+	case a.order == NHWC:
+		return []int{a.h, a.w, a.c}
+	}
+	return []int{a.c, a.h, a.w}
+}
+
+func (p *Pipeline) setShape(shape []int) {
+	p.shape, p.size = shape, 1
+	for _, d := range shape {
+		if d < 0 {
+			p.size = -1
+			return
+		}
+		p.size *= d
+	}
+}
+
+// makeTables computes (v·scale − mean) / std for every byte v.
+func makeTables[T any](s Spec, convert func(float64) T) *tables[T] {
+	at := func(v []float64, c int, otherwise float64) float64 {
+		switch len(v) {
+		case 0:
+			return otherwise
+		case 1:
+			return v[0]
+		}
+		return v[c]
+	}
+	scale := s.Scale
+	if scale == 0 {
+		scale = 1
+	}
+	t := new(tables[T])
+	for c := range t {
+		for v := range t[c] {
+			t[c][v] = convert((float64(v)*scale - at(s.Mean, c, 0)) / at(s.Std, c, 1))
+		}
+	}
+	return t
+}
+
+// Spec returns what the pipeline does, with everything written out that the
+// target decides. New of it and the same target gives the same pipeline.
+func (p *Pipeline) Spec() Spec { return p.spec }
+
+// Shape returns the shape of one preprocessed example, without the batch axis.
+// Sizes that the model leaves open and the Spec does not fix are -1.
+func (p *Pipeline) Shape() []int { return slices.Clone(p.shape) }
+
+// Resolved reports whether Shape has no unknown size.
+func (p *Pipeline) Resolved() bool { return p.size >= 0 }
+
+// Len returns the number of elements of one preprocessed example, -1 where the
+// pipeline is not resolved.
+func (p *Pipeline) Len() int { return p.size }
+
+// Resolve returns a pipeline whose unknown sizes are those that m gets, so that
+// all examples of a batch have one shape. Where all are known it returns p.
+func (p *Pipeline) Resolve(m Image) (*Pipeline, error) {
+	if p.Resolved() {
+		return p, nil
+	}
+	q := *p
+	v, isImage, err := p.view(m)
+	if err != nil {
+		return nil, err
+	}
+	if !isImage {
+		shape, err := p.ready(m)
+		if err != nil {
+			return nil, err
+		}
+		q.setShape(slices.Clone(shape))
+		return &q, nil
+	}
+	g, err := p.geometry(m, v)
+	if err != nil {
+		return nil, err
+	}
+	q.axes.c, q.axes.h, q.axes.w = g.c, g.ch, g.cw
+	q.setShape(q.axes.shape(len(p.shape)))
+	return &q, nil
+}
+
+// Apply preprocesses m into dst, which has Len elements. Its type is the
+// target's number type, []float32 for targets narrower than float32. The
+// pipeline must be resolved. An example of the wrong shape is a *ShapeError.
+func (p *Pipeline) Apply(m Image, dst any) error {
+	switch d := dst.(type) {
+	case []float32:
+		return apply(p, m, d, p.f32)
+	case []float64:
+		return apply(p, m, d, p.f64)
+	case []uint8:
+		return apply(p, m, d, p.u8)
+	case []int8:
+		return apply(p, m, d, nil)
+	case []int16:
+		return apply(p, m, d, nil)
+	case []uint16:
+		return apply(p, m, d, nil)
+	case []int32:
+		return apply(p, m, d, nil)
+	case []uint32:
+		return apply(p, m, d, nil)
+	case []int64:
+		return apply(p, m, d, nil)
+	case []uint64:
+		return apply(p, m, d, nil)
+	case []bool:
+		p.mustHold(len(d))
+		if _, err := p.ready(m); err != nil {
+			return err
+		}
+		src, ok := m.Data.([]bool)
+		if !ok {
+			return fmt.Errorf("a %v does not suit the model's input %v, which takes bool", m, p.target)
+		}
+		copy(d, src)
+		return nil
+	}
+	panic(fmt.Sprintf("preprocess: Apply to %T", dst))
+}
+
+func (p *Pipeline) mustHold(n int) {
+	if n != p.size {
+		panic(fmt.Sprintf("preprocess: Apply of shape %v to %d elements", p.shape, n))
+	}
+}
+
+// apply is Apply for one number type. t is nil for those that take no pixels.
+func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
+	p.mustHold(len(dst))
+	v, isImage, err := p.view(m)
+	if err != nil {
+		return err
+	}
+	if isImage && t != nil {
+		return applyImage(p, m, v, dst, t)
+	}
+	if _, err := p.ready(m); err != nil {
+		return err
+	}
+	if src, ok := m.Data.([]uint8); ok && t != nil {
+		if p.spec.Resize != nil || p.spec.Crop != nil || len(p.spec.Mean) > 1 || len(p.spec.Std) > 1 {
+			return fmt.Errorf("a %v has no image axes, which resize, crop, and mean and std by channel need", m)
+		}
+		for i, b := range src {
+			dst[i] = t[0][b]
+		}
+		return nil
+	}
+	if err := convert(dst, m.Data); err != nil {
+		return fmt.Errorf("%v for the model's input %v: %w", m, p.target, err)
+	}
+	return nil
+}
+
+// ready returns the shape that an array gets which is not treated as an image.
+// Axes of size 1 may come and go, and all axes may be flattened into one,
+// since neither moves an element.
+func (p *Pipeline) ready(m Image) ([]int, error) {
+	n := 1
+	for _, d := range m.Shape {
+		n *= d
+	}
+	if got := length(m.Data); got != n {
+		return nil, fmt.Errorf("array of shape %v holds %d elements", m.Shape, got)
+	}
+	switch {
+	case matches(m.Shape, p.shape):
+		return m.Shape, nil
+	case p.size == n && (len(p.shape) == 1 || slices.Equal(squeeze(m.Shape), squeeze(p.shape))):
+		return p.shape, nil
+	case len(p.shape) == 1 && p.shape[0] < 0:
+		return []int{n}, nil
+	}
+	hint := "ready arrays must have its shape"
+	if _, ok := m.Data.([]uint8); ok && p.noAxes != nil {
+		hint = p.noAxes.Error()
+	}
+	return nil, &ShapeError{m.String(), p.target.String(), hint}
+}
+
+func matches(got, want []int) bool {
+	return slices.EqualFunc(got, want, func(g, w int) bool { return g == w || w < 0 })
+}
+
+func squeeze(shape []int) []int {
+	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
+}
+
+// view returns m as an image, where it is one and the target takes images.
+func (p *Pipeline) view(m Image) (v view, isImage bool, err error) {
+	v, isImage, err = viewOf(m)
+	return v, isImage && p.noAxes == nil, err
+}
+
+// A geometry is what happens to an image of one size.
+type geometry struct {
+	w, h   int // after resize
+	x, y   int // the crop's corner
+	cw, ch int // after crop
+	c      int // channels in the end
+}
+
+// geometry plans for the image m, seen as v.
+func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
+	g.w, g.h = v.w, v.h
+	if r := p.spec.Resize; r != nil {
+		g.w, g.h = r.to(v.w, v.h)
+		if g.w > maxPixels/g.h {
+			return g, fmt.Errorf("resize of a %v would make %d×%d pixels", m, g.h, g.w)
+		}
+	}
+	g.cw, g.ch = g.w, g.h
+	if p.spec.Crop != nil {
+		g.cw, g.ch = p.spec.Crop.sides()
+		if g.cw > g.w || g.ch > g.h {
+			return g, p.shapeError(m, fmt.Sprintf("it is smaller than the crop of %d×%d: put a resize before it", g.ch, g.cw))
+		}
+		g.x, g.y = centre(g.w, g.cw), centre(g.h, g.ch)
+	}
+	a := p.axes
+	g.c = a.c
+	if g.c < 0 {
+		g.c = v.c
+		if a.flat && v.c == 3 && a.n == g.cw*g.ch {
+			g.c = 1 // only grey fits
+		} else if a.flat && v.c == 1 && a.n == 3*g.cw*g.ch {
+			g.c = 3
+		}
+	}
+	if a.h > 0 && a.h != g.ch || a.w > 0 && a.w != g.cw || a.flat && a.n > 0 && a.n != g.c*g.ch*g.cw || p.size > 0 && p.size != g.c*g.ch*g.cw {
+		return g, p.shapeError(m, "")
+	}
+	if a.flat && a.order == "" && g.c > 1 {
+		return g, errors.New("a colour image flattened can have its channels first or last: say layout NCHW or NHWC in --preprocess")
+	}
+	return g, nil
+}
+
+func (p *Pipeline) shapeError(m Image, hint string) error {
+	if hint == "" {
+		hint = "images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet"
+		if p.spec.Resize != nil || p.spec.Crop != nil {
+			hint = "the preprocessing's resize and crop leave another size"
+		}
+	}
+	want := p.target.String()
+	if slices.Contains(p.target.Shape[1:], -1) {
+		want += fmt.Sprintf(" (here %v)", p.shape)
+	}
+	return &ShapeError{m.String(), want, hint}
+}

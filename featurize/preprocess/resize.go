@@ -1,0 +1,203 @@
+package preprocess
+
+import "math"
+
+// Resampling is Pillow's (src/libImaging/Resample.c), to the last bit: two
+// passes, horizontal first, each with a kernel stretched by the reduction so
+// that downscaling averages (antialiasing), weights in fixed point with 22
+// bits, and rounding to 8 bits after either pass.
+const precision = 32 - 8 - 2
+
+// A kernel holds the weights of one pass for outputs from…to-1: output i takes
+// weight[i·taps+j] of input first[i]+j, for j < n[i].
+type kernel struct {
+	taps     int
+	first, n []int
+	weight   []int32
+}
+
+// A resampler is reusable working memory.
+type resampler struct {
+	horizontal, vertical kernel
+	middle               []uint8
+	acc                  []int32
+	rows, columns        []int
+}
+
+// set computes the weights for outputs from…to-1 of a side scaled from in to
+// out.
+func (k *kernel) set(in, out, from, to int, filter Filter) {
+	scale := float64(in) / float64(out)
+	stretch := max(scale, 1)
+	weigh, support := triangle, 1.
+	if filter == Bicubic {
+		weigh, support = cubic, 2.
+	}
+	support *= stretch
+	k.taps = int(math.Ceil(support))*2 + 1
+	k.first, k.n, k.weight = k.first[:0], k.n[:0], k.weight[:0]
+	w := make([]float64, k.taps)
+	for i := from; i < to; i++ {
+		middle := (float64(i) + 0.5) * scale
+		first := max(int(middle-support+0.5), 0)
+		n := min(int(middle+support+0.5), in) - first
+		sum := 0.
+		for j := range n {
+			w[j] = weigh((float64(j+first) - middle + 0.5) * (1 / stretch))
+			sum += w[j]
+		}
+		k.first, k.n = append(k.first, first), append(k.n, n)
+		for j := range k.taps {
+			var fixed int32
+			if j < n {
+				v := w[j]
+				if sum != 0 {
+					v /= sum
+				}
+				fixed = int32(math.Copysign(0.5, v) + v*(1<<precision))
+			}
+			k.weight = append(k.weight, fixed)
+		}
+	}
+}
+
+func triangle(x float64) float64 { return max(1-math.Abs(x), 0) }
+
+// cubic is Keys' kernel with a = −1/2, of support 2.
+func cubic(x float64) float64 {
+	const a = -0.5
+	x = math.Abs(x)
+	switch {
+	case x < 1:
+		return ((a+2)*x-(a+3))*x*x + 1
+	case x < 2:
+		return (((x-5)*x+8)*x - 4) * a
+	}
+	return 0
+}
+
+// clip8 rounds a fixed-point sum, which includes one half, to a byte.
+func clip8(sum int32) uint8 { return uint8(min(max(sum>>precision, 0), 255)) }
+
+const half = 1 << (precision - 1)
+
+// resize scales the packed image v to g.w × g.h and returns g's crop of it, in
+// buf. Only what the crop needs is computed.
+func (r *resampler) resize(v view, g geometry, filter Filter, buf *[]uint8) view {
+	if filter == Nearest {
+		return r.nearest(v, g, buf)
+	}
+	// A pass that leaves its side as it is is left out, as in Pillow.
+	top, rows := g.y, g.ch // of the input, for the horizontal pass
+	down := g.h != v.h
+	if down {
+		k := &r.vertical
+		k.set(v.h, g.h, g.y, g.y+g.ch, filter)
+		last := len(k.first) - 1
+		top = k.first[0]
+		rows = k.first[last] + k.n[last] - top
+	}
+	if g.w == v.w {
+		v = v.crop(g.x, top, g.cw, rows)
+	} else {
+		r.horizontal.set(v.w, g.w, g.x, g.x+g.cw, filter)
+		out := packedView(grow(&r.middle, rows*g.cw*v.c), rows, g.cw, v.c)
+		for y := range rows {
+			src, dst := v.pix[(top+y)*v.row:][:v.w*v.c], out.pix[y*out.row:][:out.row]
+			if v.c == 3 {
+				r.horizontal.along3(dst, src)
+			} else {
+				r.horizontal.along(dst, src)
+			}
+		}
+		v = out
+	}
+	if !down {
+		return v
+	}
+	out := packedView(grow(buf, g.ch*g.cw*v.c), g.ch, g.cw, v.c)
+	r.across(out, v, top)
+	return out
+}
+
+// along runs the kernel along a grey row.
+func (k *kernel) along(dst, src []uint8) {
+	for i := range dst {
+		w := k.weight[i*k.taps:][:k.n[i]]
+		s := src[k.first[i]:][:len(w)]
+		sum := int32(half)
+		for j, wj := range w {
+			sum += int32(s[j]) * wj
+		}
+		dst[i] = clip8(sum)
+	}
+}
+
+// along3 runs the kernel along a row of three interleaved channels.
+func (k *kernel) along3(dst, src []uint8) {
+	for i := range k.n {
+		w := k.weight[i*k.taps:][:k.n[i]]
+		s := src[3*k.first[i]:][:3*len(w)]
+		s0, s1, s2 := int32(half), int32(half), int32(half)
+		for _, wj := range w {
+			s0 += int32(s[0]) * wj
+			s1 += int32(s[1]) * wj
+			s2 += int32(s[2]) * wj
+			s = s[3:]
+		}
+		d := dst[3*i:][:3]
+		d[0], d[1], d[2] = clip8(s0), clip8(s1), clip8(s2)
+	}
+}
+
+// across runs the vertical kernel down all columns of v, whose row 0 is input
+// row top.
+func (r *resampler) across(out, v view, top int) {
+	k := &r.vertical
+	if cap(r.acc) < out.row {
+		r.acc = make([]int32, out.row)
+	}
+	acc := r.acc[:out.row]
+	for i := range k.n {
+		for x := range acc {
+			acc[x] = half
+		}
+		for j, w := range k.weight[i*k.taps:][:k.n[i]] {
+			src := v.pix[(k.first[i]+j-top)*v.row:][:len(acc)]
+			for x, b := range src {
+				acc[x] += int32(b) * w
+			}
+		}
+		dst := out.pix[i*out.row:][:len(acc)]
+		for x, sum := range acc {
+			dst[x] = clip8(sum)
+		}
+	}
+}
+
+// nearest takes the pixel under each output pixel's centre. Positions are
+// summed up step by step, since Pillow does and rounding shows at boundaries.
+func (r *resampler) nearest(v view, g geometry, buf *[]uint8) view {
+	r.columns = positions(r.columns, v.w, g.w)
+	r.rows = positions(r.rows, v.h, g.h)
+	out := packedView(grow(buf, g.ch*g.cw*v.c), g.ch, g.cw, v.c)
+	i := 0
+	for _, y := range r.rows[g.y:][:g.ch] {
+		src := v.pix[y*v.row:]
+		for _, x := range r.columns[g.x:][:g.cw] {
+			i += copy(out.pix[i:], src[x*v.c:][:v.c])
+		}
+	}
+	return out
+}
+
+func positions(buf []int, in, out int) []int {
+	buf = buf[:0]
+	step := float64(in) / float64(out)
+	at := step * 0.5
+	for range out {
+		buf = append(buf, min(int(at), in-1))
+		at += step
+	}
+	return buf
+}

@@ -1,0 +1,221 @@
+package preprocess
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A Spec says how an image becomes a tensor; see the package documentation for
+// the fields and their defaults. The zero value changes nothing.
+type Spec struct {
+	Resize  *Resize   `yaml:"resize,omitempty" json:"resize,omitempty"`
+	Crop    *Crop     `yaml:"crop,omitempty" json:"crop,omitempty"`
+	Color   Color     `yaml:"color,omitempty" json:"color,omitempty"`
+	Scale   float64   `yaml:"scale,omitempty" json:"scale,omitempty"` // 0 is 1
+	Mean    []float64 `yaml:"mean,omitempty,flow" json:"mean,omitempty"`
+	Std     []float64 `yaml:"std,omitempty,flow" json:"std,omitempty"`
+	Layout  Order     `yaml:"layout,omitempty" json:"layout,omitempty"`
+	Flatten bool      `yaml:"flatten,omitempty" json:"flatten,omitempty"`
+}
+
+// Resize scales an image. Either Size is set, or Width and Height are.
+type Resize struct {
+	Size   int    `yaml:"size,omitempty" json:"size,omitempty"`
+	Width  int    `yaml:"width,omitempty" json:"width,omitempty"`
+	Height int    `yaml:"height,omitempty" json:"height,omitempty"`
+	Mode   Mode   `yaml:"mode,omitempty" json:"mode,omitempty"`
+	Filter Filter `yaml:"filter,omitempty" json:"filter,omitempty"`
+}
+
+// Crop cuts out the centre. Either Size is set, or Width and Height are.
+type Crop struct {
+	Size   int `yaml:"size,omitempty" json:"size,omitempty"`
+	Width  int `yaml:"width,omitempty" json:"width,omitempty"`
+	Height int `yaml:"height,omitempty" json:"height,omitempty"`
+}
+
+// Color names an image's channels and their order.
+type Color string
+
+const (
+	RGB  Color = "RGB"
+	BGR  Color = "BGR"
+	Grey Color = "grey"
+)
+
+// channels returns how many there are, 0 for as many as the image has.
+func (c Color) channels() int {
+	switch c {
+	case RGB, BGR:
+		return 3
+	case Grey:
+		return 1
+	}
+	return 0
+}
+
+// Mode says which sides Resize fixes.
+type Mode string
+
+const (
+	Shortest Mode = "shortest" // the shorter side becomes Size
+	Exact    Mode = "exact"    // the image becomes Width × Height, or Size × Size
+)
+
+// Filter is a resampling filter.
+type Filter string
+
+const (
+	Nearest  Filter = "nearest"
+	Bilinear Filter = "bilinear"
+	Bicubic  Filter = "bicubic" // a = −0.5
+)
+
+// Order is the order of a model input's axes.
+type Order string
+
+const (
+	NCHW Order = "NCHW"
+	NHWC Order = "NHWC"
+)
+
+// maxSide bounds the sides of what Resize and Crop ask for.
+const maxSide = 16384
+
+// Load reads a Spec from YAML and validates it. Unknown fields are refused.
+func Load(r io.Reader) (Spec, error) {
+	var s Spec
+	d := yaml.NewDecoder(io.LimitReader(r, 1<<20))
+	d.KnownFields(true)
+	if err := d.Decode(&s); err != nil {
+		if errors.Is(err, io.EOF) {
+			return Spec{}, errors.New("the preprocessing file is empty")
+		}
+		return Spec{}, fmt.Errorf("preprocessing: %w", err)
+	}
+	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
+		return Spec{}, errors.New("preprocessing: more than one YAML document")
+	}
+	if err := s.Validate(); err != nil {
+		return Spec{}, err
+	}
+	return s, nil
+}
+
+// Validate checks a Spec by itself, without a model.
+func (s Spec) Validate() error {
+	if err := s.validate(); err != nil {
+		return fmt.Errorf("preprocessing: %w", err)
+	}
+	return nil
+}
+
+func (s Spec) validate() error {
+	if r := s.Resize; r != nil {
+		if err := sides("resize", r.Size, r.Width, r.Height); err != nil {
+			return err
+		}
+		if r.Mode != "" && r.Mode != Shortest && r.Mode != Exact {
+			return fmt.Errorf("resize mode %q is unknown; want shortest or exact", r.Mode)
+		}
+		if r.Mode == Shortest && r.Size == 0 {
+			return errors.New("resize mode shortest takes size, not width and height")
+		}
+		switch r.Filter {
+		case "", Nearest, Bilinear, Bicubic:
+		default:
+			return fmt.Errorf("resize filter %q is unknown; want nearest, bilinear or bicubic", r.Filter)
+		}
+	}
+	if c := s.Crop; c != nil {
+		if err := sides("crop", c.Size, c.Width, c.Height); err != nil {
+			return err
+		}
+		if r := s.Resize; r != nil {
+			cw, ch := c.sides()
+			if rw, rh := r.least(); cw > rw || ch > rh {
+				return fmt.Errorf("crop to %d×%d is larger than what resize leaves, %d×%d", cw, ch, rw, rh)
+			}
+		}
+	}
+	switch s.Color {
+	case "", RGB, BGR, Grey:
+	default:
+		return fmt.Errorf("color %q is unknown; want RGB, BGR or grey", s.Color)
+	}
+	switch s.Layout {
+	case "", NCHW, NHWC:
+	default:
+		return fmt.Errorf("layout %q is unknown; want NCHW or NHWC", s.Layout)
+	}
+	if math.IsNaN(s.Scale) || math.IsInf(s.Scale, 0) || s.Scale < 0 {
+		return fmt.Errorf("scale %v is not a positive number", s.Scale)
+	}
+	for _, v := range slices.Concat(s.Mean, s.Std) {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return errors.New("mean and std must be finite")
+		}
+	}
+	for _, v := range s.Std {
+		if v <= 0 {
+			return fmt.Errorf("std %v is not positive", v)
+		}
+	}
+	for name, v := range map[string][]float64{"mean": s.Mean, "std": s.Std} {
+		switch n := s.Color.channels(); {
+		case len(v) <= 1, len(v) == n, n == 0 && len(v) == 3:
+		case n == 0:
+			return fmt.Errorf("%s has %d numbers; want 1 or 3", name, len(v))
+		default:
+			return fmt.Errorf("%s has %d numbers for %s; want 1 or %d", name, len(v), s.Color, n)
+		}
+	}
+	return nil
+}
+
+// sides checks that either size is given or width and height.
+func sides(what string, size, width, height int) error {
+	for _, v := range []int{size, width, height} {
+		if v < 0 || v > maxSide {
+			return fmt.Errorf("%s to %d pixels; want 1 to %d", what, v, maxSide)
+		}
+	}
+	if square, rect := size > 0, width > 0 && height > 0; square == rect || square && width+height > 0 {
+		return fmt.Errorf("%s takes either size, or width and height", what)
+	}
+	return nil
+}
+
+func (r *Resize) exact() bool { return r.Mode == Exact || r.Size == 0 }
+
+// least returns the smallest width and height that Resize can leave.
+func (r *Resize) least() (w, h int) {
+	if r.Size == 0 {
+		return r.Width, r.Height
+	}
+	return r.Size, r.Size
+}
+
+// to returns the sides that an image of w × h gets.
+func (r *Resize) to(w, h int) (int, int) {
+	if r.exact() {
+		return r.least()
+	}
+	// torchvision: the longer side is int(size * long / short).
+	if w <= h {
+		return r.Size, int(int64(r.Size) * int64(h) / int64(w))
+	}
+	return int(int64(r.Size) * int64(w) / int64(h)), r.Size
+}
+
+func (c *Crop) sides() (w, h int) {
+	if c.Size == 0 {
+		return c.Width, c.Height
+	}
+	return c.Size, c.Size
+}
