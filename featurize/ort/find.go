@@ -18,13 +18,17 @@ import (
 // [*LibraryError]; where nothing usable lies about, the error is a
 // [*NotFoundError].
 func Find(c SetupConfig) (Library, error) {
+	return c.find(places(c))
+}
+
+func (c *SetupConfig) find(places []place) (Library, error) {
 	if c.Flag != "" {
 		return explicit(c.Flag, SourceFlag)
 	}
 	if path := os.Getenv(EnvLibrary); path != "" {
 		return explicit(path, SourceEnvironment)
 	}
-	return search(places(c))
+	return search(places)
 }
 
 // A place is somewhere a library may lie, in folders named only when it is asked
@@ -320,7 +324,7 @@ func (c *SetupConfig) installDir() (string, error) {
 	if dir == "" {
 		cache, err := os.UserCacheDir()
 		if err != nil {
-			return "", errors.Join(errNoCache, err)
+			return "", fmt.Errorf("%w (%w)", errNoCache, err)
 		}
 		dir = filepath.Join(cache, "mfgs")
 	}

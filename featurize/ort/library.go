@@ -62,6 +62,8 @@ type SetupConfig struct {
 	// Install allows Ensure to install the library where none is found. The
 	// variable MFGS_NO_INSTALL forbids it all the same.
 	Install bool
+	// Force makes Install replace a library that is in the cache already.
+	Force bool
 	// CacheDir is the folder that installations go to; "" means mfgs in the
 	// user's cache folder (os.UserCacheDir).
 	CacheDir string
@@ -100,10 +102,8 @@ func (e *LibraryError) Error() string {
 		from, way = ", given by flag", "give the path of another, or none to have one found or installed"
 	case SourceEnvironment:
 		from, way = ", from "+EnvLibrary, "set the variable to another, or unset it to have one found or installed"
-	case SourceCache:
-		way = "run `mfgs setup --force` to install it anew"
 	default:
-		way = "run `mfgs setup`, or set " + EnvLibrary + " to another"
+		way = "set " + EnvLibrary + " to another"
 	}
 	return fmt.Sprintf("ONNX Runtime library %s%s: %s (want %s or newer for %s/%s): %s",
 		e.Path, from, e.Reason, MinVersion, runtime.GOOS, runtime.GOARCH, way)

@@ -32,6 +32,14 @@ func probe(path, goos, goarch string) (version string, err error) {
 		return "", bare(err)
 	}
 	defer f.Close()
+	if version, err = inspect(f, st.Size(), goos, goarch); err == nil && version == "" {
+		version = versionInName.FindString(filepath.Base(path))
+	}
+	return version, err
+}
+
+// inspect is probe on the contents of the file.
+func inspect(f io.ReaderAt, size int64, goos, goarch string) (version string, err error) {
 	var magic [4]byte
 	if _, err := f.ReadAt(magic[:], 0); err != nil {
 		return "", errors.New("not a shared library")
@@ -40,27 +48,25 @@ func probe(path, goos, goarch string) (version string, err error) {
 	switch {
 	case string(magic[:]) == elf.ELFMAG:
 		system = "linux"
-		machine, version, err = probeELF(f, st.Size())
+		machine, version, err = inspectELF(f, size)
 	case string(magic[:2]) == "MZ":
 		system = "windows"
-		machine, version, err = probePE(f, st.Size())
-	case slices.Contains([]uint32{macho.Magic64, macho.MagicFat}, binary.LittleEndian.Uint32(magic[:])),
-		binary.BigEndian.Uint32(magic[:]) == macho.MagicFat:
+		machine, version, err = inspectPE(f, size)
+	case binary.LittleEndian.Uint32(magic[:]) == macho.Magic64, binary.BigEndian.Uint32(magic[:]) == macho.MagicFat:
 		system = "darwin"
-		machine, version, err = probeMachO(f, st.Size(), goarch)
+		machine, version, err = inspectMachO(f, size, goarch)
 	default:
 		return "", errors.New("not a shared library")
 	}
 	if err != nil {
 		return "", err
 	}
-	// Every system with ELF files other than Linux would need an ONNX Runtime of
-	// its own build; the file's header does not tell them apart.
-	if elfSystem := goos != "windows" && goos != "darwin"; system != goos && !(system == "linux" && elfSystem) || machine != goarch {
-		return "", fmt.Errorf("made for %s/%s", system, machine)
+	// Other systems than Linux use ELF as well; the header does not tell them apart.
+	if goos != "windows" && goos != "darwin" && system == "linux" {
+		system = goos
 	}
-	if version == "" {
-		version = versionInName.FindString(filepath.Base(path))
+	if system != goos || machine != goarch {
+		return "", fmt.Errorf("made for %s/%s", system, machine)
 	}
 	return version, nil
 }
@@ -84,9 +90,9 @@ func broken(err error) error {
 	return fmt.Errorf("the file is broken: %w", err)
 }
 
-// probeELF takes the version from the symbol version VERS_x.y.z that ONNX
+// inspectELF takes the version from the symbol version VERS_x.y.z that ONNX
 // Runtime's build gives every exported function.
-func probeELF(f io.ReaderAt, size int64) (machine, version string, err error) {
+func inspectELF(f io.ReaderAt, size int64) (machine, version string, err error) {
 	e, err := elf.NewFile(f)
 	if err != nil {
 		return "", "", broken(err)
@@ -111,8 +117,11 @@ func probeELF(f io.ReaderAt, size int64) (machine, version string, err error) {
 	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == entryPoint && s.Section != elf.SHN_UNDEF }) {
 		return "", "", errNoEntry
 	}
+	if e.SectionByType(elf.SHT_GNU_VERDEF) == nil {
+		return machine, "", nil
+	}
 	versions, err := e.DynamicVersions()
-	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+	if err != nil {
 		return "", "", broken(err)
 	}
 	for _, v := range versions {
@@ -123,8 +132,8 @@ func probeELF(f io.ReaderAt, size int64) (machine, version string, err error) {
 	return machine, version, nil
 }
 
-// probeMachO takes the version from the library's own LC_ID_DYLIB.
-func probeMachO(f io.ReaderAt, size int64, goarch string) (machine, version string, err error) {
+// inspectMachO takes the version from the library's own LC_ID_DYLIB.
+func inspectMachO(f io.ReaderAt, size int64, goarch string) (machine, version string, err error) {
 	machines := map[macho.Cpu]string{macho.CpuAmd64: "amd64", macho.CpuArm64: "arm64"}
 	var m *macho.File
 	var offset uint64
@@ -158,8 +167,8 @@ func probeMachO(f io.ReaderAt, size int64, goarch string) (machine, version stri
 	return machine, version, nil
 }
 
-// probePE takes the version from VS_FIXEDFILEINFO in the resources.
-func probePE(f io.ReaderAt, size int64) (machine, version string, err error) {
+// inspectPE takes the version from VS_FIXEDFILEINFO in the resources.
+func inspectPE(f io.ReaderAt, size int64) (machine, version string, err error) {
 	p, err := pe.NewFile(f)
 	if err != nil {
 		return "", "", broken(err)

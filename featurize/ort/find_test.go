@@ -1,0 +1,382 @@
+package ort
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTooOld(t *testing.T) {
+	for version, want := range map[string]bool{
+		"1.24.0": false, "1.24.3": false, "1.30.0": false, "2.0.0": false, "1.100.0": false,
+		"1.23.2": true, "1.9.0": true, "0.99.0": true, "": false, "unknown": false,
+	} {
+		if got := tooOld(version); got != want {
+			t.Errorf("tooOld(%q) = %v, want %v", version, got, want)
+		}
+	}
+}
+
+// Each place in turn has the library; whatever lies in later places does not matter.
+func TestSearchTakesTheFirstPlace(t *testing.T) {
+	lib := fakeLibrary(t, "1.30.0", "")
+	var all []place
+	root := t.TempDir()
+	for _, source := range []string{SourceExecutable, SourceCache, SourceSystem, SourcePython, SourceNode} {
+		folder := filepath.Join(root, source)
+		put(t, lib, folder)
+		all = append(all, place{source, func() []string { return []string{folder} }})
+	}
+	for i, p := range all {
+		got, err := search(all[i:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := Library{Path: filepath.Join(root, p.source, libraryName(runtime.GOOS)), Version: "1.30.0", Source: p.source}
+		if got != want {
+			t.Errorf("got %+v, want %+v", got, want)
+		}
+	}
+}
+
+func TestFindLooksInThePlacesInOrder(t *testing.T) {
+	dir := t.TempDir()
+	at := func(elem ...string) string {
+		path := filepath.Join(append([]string{dir}, elem...)...)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	nodeOS, nodeArch := nodePlatform(runtime.GOOS, runtime.GOARCH)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VIRTUAL_ENV", at("venv"))
+	t.Setenv("CONDA_PREFIX", at("conda"))
+	t.Setenv("NODE_PATH", at("node"))
+	systemPath := map[string]string{"windows": "PATH", "darwin": "DYLD_LIBRARY_PATH"}[runtime.GOOS]
+	if systemPath == "" {
+		systemPath = "LD_LIBRARY_PATH"
+	}
+	t.Setenv(systemPath, at("system")+string(filepath.ListSeparator)+"relative")
+	want := []struct {
+		source  string
+		folders []string
+	}{
+		{SourceExecutable, []string{filepath.Dir(exe)}},
+		{SourceCache, []string{filepath.Join(dir, "onnxruntime", PinnedVersion, runtime.GOOS+"-"+runtime.GOARCH)}},
+		{SourceSystem, []string{at("system")}},
+		{SourcePython, []string{
+			filepath.Join(at("venv", "lib", "python3.12", "site-packages"), "onnxruntime", "capi"),
+			filepath.Join(at("conda", "lib", "python3.11", "site-packages"), "onnxruntime", "capi"),
+		}},
+		{SourceNode, []string{at("node", "onnxruntime-node", "bin", "napi-v6", nodeOS, nodeArch)}},
+	}
+	got := places(SetupConfig{CacheDir: dir})
+	if len(got) != len(want) {
+		t.Fatalf("%d places, want %d", len(got), len(want))
+	}
+	for i, w := range want {
+		folders := got[i].folders()
+		if got[i].source != w.source {
+			t.Errorf("place %d is %s, want %s", i, got[i].source, w.source)
+		}
+		for _, folder := range w.folders {
+			if !slices.Contains(folders, folder) {
+				t.Errorf("%s does not look in %s, only in %s", w.source, folder, folders)
+			}
+		}
+		for _, folder := range folders {
+			if !filepath.IsAbs(folder) {
+				t.Errorf("%s looks in %q, which depends on the current folder", w.source, folder)
+			}
+		}
+	}
+}
+
+func TestPythonIsAsked(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("the fake Python of this test is a shell script")
+	}
+	bin := t.TempDir()
+	script := "#!/bin/sh\n[ \"$1\" = -I ] && echo /somewhere/onnxruntime\n"
+	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	if got, want := askPython(), "/somewhere/onnxruntime/capi"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := askPython(); got != "" {
+		t.Errorf("a Python without onnxruntime: got %q", got)
+	}
+}
+
+func TestFlagGoesBeforeEnvironmentBeforeTheRest(t *testing.T) {
+	lib := fakeLibrary(t, "1.30.0", "")
+	flag, env, cache := put(t, lib, t.TempDir()), put(t, lib, t.TempDir()), t.TempDir()
+	c := SetupConfig{CacheDir: cache}
+	dir, err := c.installDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, lib, dir)
+	t.Setenv(EnvLibrary, env)
+	for _, test := range []struct {
+		name, flag, env, path, source string
+	}{
+		{"flag and environment", flag, env, flag, SourceFlag},
+		{"flag naming a folder", filepath.Dir(flag), env, flag, SourceFlag},
+		{"environment", "", env, env, SourceEnvironment},
+		{"environment naming a folder", "", filepath.Dir(env), env, SourceEnvironment},
+		{"neither", "", "", filepath.Join(dir, libraryName(runtime.GOOS)), SourceCache},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv(EnvLibrary, test.env)
+			got, err := Find(SetupConfig{CacheDir: cache, Flag: test.flag})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := (Library{Path: test.path, Version: "1.30.0", Source: test.source}); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// unusable makes one of each kind of file that is no usable library.
+func unusable(t testing.TB) map[string]struct{ path, reason string } {
+	good, err := os.ReadFile(fakeLibrary(t, "1.30.0", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(data []byte) string {
+		path := filepath.Join(t.TempDir(), libraryName(runtime.GOOS))
+		if err := os.WriteFile(path, data, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	kinds := map[string]struct{ path, reason string }{
+		"missing":      {filepath.Join(t.TempDir(), "none.so"), "no such file"},
+		"empty":        {write(nil), "not a shared library"},
+		"text":         {write([]byte("hello, world")), "not a shared library"},
+		"truncated":    {write(good[:len(good)/2]), "truncated"},
+		"headers only": {write(good[:100]), "truncated"},
+		"other":        {compile(t, "1.30.0", "int answer(void) { return 42; }"), "has no OrtGetApiBase"},
+		"old":          {fakeLibrary(t, "1.17.1", ""), "1.17.1 is too old"},
+	}
+	if runtime.GOOS == "linux" {
+		foreign := bytes.Clone(good)
+		binary.LittleEndian.PutUint16(foreign[18:], 8) // e_machine: MIPS
+		kinds["foreign machine"] = struct{ path, reason string }{write(foreign), "made for linux/mips"}
+	}
+	return kinds
+}
+
+func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
+	good := fakeLibrary(t, "1.30.0", "")
+	cache := t.TempDir()
+	c := SetupConfig{CacheDir: cache}
+	dir, err := c.installDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, good, dir) // which must not be taken instead
+	for name, kind := range unusable(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, source := range []string{SourceFlag, SourceEnvironment} {
+				c := SetupConfig{CacheDir: cache, Install: true}
+				if source == SourceFlag {
+					c.Flag = kind.path
+				} else {
+					t.Setenv(EnvLibrary, kind.path)
+				}
+				_, err := Ensure(t.Context(), c)
+				var refused *LibraryError
+				if !errors.As(err, &refused) || refused.Source != source {
+					t.Fatalf("%s: got %v, want a LibraryError", source, err)
+				}
+				oneLine(t, err, kind.path, kind.reason, "1.24 or newer")
+			}
+		})
+	}
+	t.Run("empty folder", func(t *testing.T) {
+		_, err := Find(SetupConfig{Flag: t.TempDir()})
+		oneLine(t, err, "a folder without "+libraryName(runtime.GOOS))
+	})
+}
+
+func TestWhatLiesAboutIsPassedOverWhenUnusable(t *testing.T) {
+	good := put(t, fakeLibrary(t, "1.25.1", ""), t.TempDir())
+	for name, kind := range unusable(t) {
+		if name == "missing" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			bad := put(t, kind.path, t.TempDir())
+			folders := []string{filepath.Join(t.TempDir(), "none"), filepath.Dir(bad)}
+			_, err := search([]place{{SourceSystem, func() []string { return folders }}})
+			var missing *NotFoundError
+			if !errors.As(err, &missing) {
+				t.Fatalf("got %v, want a NotFoundError", err)
+			}
+			oneLine(t, err, "passed over: "+bad, kind.reason, "mfgs setup", EnvLibrary)
+			folders = append(folders, filepath.Dir(good))
+			got, err := search([]place{{SourceSystem, func() []string { return folders }}})
+			if err != nil || got.Path != good {
+				t.Errorf("got %v, %v; want %s", got, err, good)
+			}
+		})
+	}
+}
+
+func TestTheNewestOfAFolderIsTaken(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the names are those of Linux")
+	}
+	dir := t.TempDir()
+	put(t, fakeLibrary(t, "1.24.3", ""), dir, "libonnxruntime.so.1.24.3")
+	want := put(t, fakeLibrary(t, "1.100.0", ""), dir, "libonnxruntime.so.1.100.0")
+	put(t, fakeLibrary(t, "1.30.0", ""), dir, "libonnxruntime.so.1.30.0")
+	put(t, fakeLibrary(t, "1.200.0", ""), dir, "libonnxruntime_providers_shared.so")
+	if err := os.Symlink("libonnxruntime.so.1.24.3", filepath.Join(dir, "libonnxruntime.so")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := search([]place{{SourceSystem, func() []string { return []string{dir} }}})
+	if err != nil || got.Path != want {
+		t.Errorf("got %v, %v; want %s", got, err, want)
+	}
+}
+
+// A library built without symbol versions tells its version by its name, or not
+// at all; chosen explicitly it is left to Load.
+func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the names are those of Linux")
+	}
+	silent := fakeLibrary(t, "", "")
+	named := put(t, silent, t.TempDir(), "libonnxruntime.so.1.26.0")
+	unnamed := put(t, silent, t.TempDir())
+	if got, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(named)} }}}); err != nil || got.Version != "1.26.0" {
+		t.Errorf("got %v, %v; want version 1.26.0", got, err)
+	}
+	_, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(unnamed)} }}})
+	oneLine(t, err, "does not tell its version")
+	if got, err := Find(SetupConfig{Flag: unnamed}); err != nil || got.Version != "" {
+		t.Errorf("got %v, %v; want it without a version", got, err)
+	}
+}
+
+func TestLinkerFolders(t *testing.T) {
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "ld.so.conf")
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(conf, "# comment\n/first # and why\n\nrelative\ninclude conf.d/*.conf\ninclude ld.so.conf\n/last\n")
+	if err := os.Mkdir(filepath.Join(dir, "conf.d"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write(filepath.Join(dir, "conf.d", "x.conf"), "/included\n")
+	got := linkerFolders(conf, 0)
+	if want := []string{"/first", "/included", "/first"}; len(got) < 3 || !slices.Equal(got[:3], want) || got[len(got)-1] != "/last" {
+		t.Errorf("got %q", got)
+	}
+	if len(got) > 30 {
+		t.Errorf("a file that includes itself gives %d folders", len(got))
+	}
+}
+
+// Load runs in a process of its own here: this one has its library already.
+func TestLoadRefusesWhatItCannotUse(t *testing.T) {
+	real, _ := Loaded()
+	kinds := unusable(t)
+	for name, kind := range map[string]struct{ path, reason string }{
+		"without an API": {fakeLibrary(t, "1.30.0", ""), "too old"},
+		"without what it links to": {fakeLibrary(t, "1.30.0", "extern int missing_thing; int *p = &missing_thing;"),
+			"missing_thing"},
+	} {
+		kinds[name] = kind
+	}
+	for name, kind := range kinds {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), helperEnv+"=load", archiveEnv+"="+kind.path)
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			msg, rest, _ := strings.Cut(string(out), "\n")
+			oneLine(t, errors.New(msg), kind.reason, kind.path)
+			if rest != "loaded: false\n" {
+				t.Errorf("said %q", out)
+			}
+		})
+	}
+	if err := Load(real); err != nil {
+		t.Errorf("loading the same library again: %v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link.so")
+	if err := os.Symlink(real.Path, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Load(Library{Path: link}); err != nil {
+		t.Errorf("loading the same library by another name: %v", err)
+	}
+	oneLine(t, Load(Library{Path: put(t, real.Path, t.TempDir())}), "only one", real.Path)
+	if after, ok := Loaded(); !ok || after != real {
+		t.Errorf("loaded is %v, want %v", after, real)
+	}
+}
+
+// The real library is told apart from each of its own beginnings.
+func TestATruncatedRealLibraryIsRefused(t *testing.T) {
+	real, _ := Loaded()
+	data, err := os.ReadFile(real.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := inspect(bytes.NewReader(data), int64(len(data)), runtime.GOOS, runtime.GOARCH); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 4, 63, 64, 1000, 1 << 20, len(data) / 2, len(data) - 100_000, len(data) - 1} {
+		if version, err := inspect(bytes.NewReader(data[:n]), int64(n), runtime.GOOS, runtime.GOARCH); err == nil {
+			t.Errorf("the first %d of %d bytes pass as version %q", n, len(data), version)
+		}
+	}
+}
+
+func FuzzInspect(f *testing.F) {
+	data, err := os.ReadFile(fakeLibrary(f, "1.30.0", ""))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add(data[:200])
+	f.Add([]byte("MZ"))
+	f.Add(append([]byte{0xcf, 0xfa, 0xed, 0xfe}, make([]byte, 100)...))
+	f.Add(append([]byte{0xca, 0xfe, 0xba, 0xbe}, make([]byte, 100)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, goos := range []string{"linux", "darwin", "windows"} {
+			version, err := inspect(bytes.NewReader(data), int64(len(data)), goos, "amd64")
+			if err != nil && version != "" {
+				t.Errorf("both version %q and error %v", version, err)
+			}
+		}
+	})
+}
