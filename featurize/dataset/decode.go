@@ -143,15 +143,3 @@ func toRGB(img image.Image) (pix []uint8, c int) {
 	}
 	return pix, 3
 }
-
-// ycbcrToRGB is JFIF's conversion.
-func ycbcrToRGB(pix []uint8, m *image.YCbCr) {
-	i := 0
-	for y := m.Rect.Min.Y; y < m.Rect.Max.Y; y++ {
-		for x := m.Rect.Min.X; x < m.Rect.Max.X; x++ {
-			c := m.COffset(x, y)
-			pix[i], pix[i+1], pix[i+2] = color.YCbCrToRGB(m.Y[m.YOffset(x, y)], m.Cb[c], m.Cr[c])
-			i += 3
-		}
-	}
-}

@@ -1,0 +1,123 @@
+package dataset
+
+import (
+	"image"
+	"sync"
+)
+
+// Colour JPEGs mostly store chroma at half the resolution. Go's image package
+// repeats the samples; libjpeg, and so Pillow, torchvision and TensorFlow's
+// default, interpolates them ("fancy upsampling", jdsample.c). Pixels differ by
+// up to 25 of 255 between the two, so what follows is libjpeg's.
+
+// ycbcrToRGB converts m to interleaved RGB in pix.
+func ycbcrToRGB(pix []uint8, m *image.YCbCr) {
+	t := jfifTables()
+	w, h := m.Rect.Dx(), m.Rect.Dy()
+	up := newUpsampler(m)
+	cb, cr := make([]uint8, w), make([]uint8, w)
+	for y := range h {
+		up.row(cb, m.Cb, y)
+		up.row(cr, m.Cr, y)
+		luma, out := m.Y[y*m.YStride:][:w], pix[3*w*y:][:3*w]
+		for x, l := range luma {
+			b, r, o := cb[x], cr[x], out[3*x:][:3]
+			y := int32(l)
+			o[0] = clamp(y + t.red[r])
+			o[1] = clamp(y + (t.greenB[b]+t.greenR[r])>>16)
+			o[2] = clamp(y + t.blue[b])
+		}
+	}
+}
+
+func clamp(v int32) uint8 { return uint8(min(max(v, 0), 255)) }
+
+// chroma are libjpeg's tables (jdcolor.c), green with 16 fractional bits.
+type chroma struct{ red, blue, greenB, greenR [256]int32 }
+
+var jfifTables = sync.OnceValue(func() *chroma {
+	const half = 1 << 15
+	t := new(chroma)
+	for i := range t.red {
+		x := int32(i) - 128
+		t.red[i] = (91881*x + half) >> 16   // 1.40200
+		t.blue[i] = (116130*x + half) >> 16 // 1.77200
+		t.greenR[i] = -46802 * x            // 0.71414
+		t.greenB[i] = -22554*x + half       // 0.34414
+	}
+	return t
+})
+
+// An upsampler brings chroma planes to full resolution, row by row.
+type upsampler struct {
+	w, h             int // of the chroma plane, without the decoder's padding
+	stride           int
+	sx, sy           int  // luma samples per chroma sample
+	smoothX, smoothY bool // interpolate rather than repeat
+	column           []int
+}
+
+func newUpsampler(m *image.YCbCr) *upsampler {
+	sx, sy := 1, 1
+	switch m.SubsampleRatio {
+	case image.YCbCrSubsampleRatio422:
+		sx = 2
+	case image.YCbCrSubsampleRatio420:
+		sx, sy = 2, 2
+	case image.YCbCrSubsampleRatio440:
+		sy = 2
+	case image.YCbCrSubsampleRatio411:
+		sx = 4
+	case image.YCbCrSubsampleRatio410:
+		sx, sy = 4, 2
+	}
+	u := &upsampler{
+		w: (m.Rect.Dx() + sx - 1) / sx, h: (m.Rect.Dy() + sy - 1) / sy,
+		stride: m.CStride, sx: sx, sy: sy,
+	}
+	// libjpeg repeats samples in planes of one or two columns.
+	u.smoothX = sx == 2 && u.w > 2
+	u.smoothY = sy == 2 && (sx == 1 || u.smoothX)
+	u.column = make([]int, u.w)
+	return u
+}
+
+// row writes row y of the full-resolution plane to dst. Interpolation takes
+// 3/4 of the nearer sample and 1/4 of the further, edge samples standing in for
+// those beyond them, first vertically, then horizontally. The biases are
+// libjpeg's: they alternate, so that rounding favours neither side.
+func (u *upsampler) row(dst, plane []uint8, y int) {
+	near := plane[y/u.sy*u.stride:][:u.w]
+	if !u.smoothX && !u.smoothY {
+		for x := range dst {
+			dst[x] = near[x/u.sx]
+		}
+		return
+	}
+	far, weight := near, 0
+	if u.smoothY {
+		above := y/2 - 1 + y%2*2 // or below, for odd rows
+		far, weight = plane[min(max(above, 0), u.h-1)*u.stride:][:u.w], 1
+	}
+	for x, n := range near {
+		u.column[x] = (1+2*weight)*int(n) + weight*int(far[x])
+	}
+	if !u.smoothX {
+		for x, s := range u.column {
+			dst[x] = uint8((s + 1 + y%2) >> 2)
+		}
+		return
+	}
+	left, right, shift := 1, 2, 2
+	if u.smoothY {
+		left, right, shift = 8, 7, 4
+	}
+	last := len(u.column) - 1
+	for x, s := range u.column {
+		before, after := u.column[max(x-1, 0)], u.column[min(x+1, last)]
+		dst[2*x] = uint8((3*s + before + left) >> shift)
+		if 2*x+1 < len(dst) {
+			dst[2*x+1] = uint8((3*s + after + right) >> shift)
+		}
+	}
+}
