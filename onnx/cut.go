@@ -1,0 +1,267 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// The outputs of a cut model are called this, unless the model has tensors of these names already; then something is
+// appended. Ask the cut model's Outputs.
+const (
+	CutFeatures = "mfgs_features"
+	CutLogits   = "mfgs_logits"
+)
+
+// Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both float32. Operators are
+// appended where the tensors have another type or shape, and all that is not needed for the two is left out. It panics if
+// h was not found in m.
+func Cut(m *Model, h *Head) (*Model, error) {
+	if h.model != m {
+		panic("onnx: Cut with the head of another model")
+	}
+	b := newBuilder(m)
+	features := b.features(h)
+	logits := b.rows(h.Logits, &h.logitsValue, CutLogits)
+	return b.build(
+		tensorInfo(features, Float32, -1, int64(h.FeatureDim)),
+		tensorInfo(logits, Float32, -1, int64(h.Classes)))
+}
+
+// A builder makes a model from parts of another and new nodes.
+type builder struct {
+	m     *Model
+	taken map[string]bool
+	nodes []*onnxpb.Node // the new ones
+}
+
+func newBuilder(m *Model) *builder {
+	b := &builder{m: m, taken: map[string]bool{}}
+	allNames(m.pb.GetGraph(), b.taken)
+	return b
+}
+
+// allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not hide outer ones.
+func allNames(g *onnxpb.Graph, names map[string]bool) {
+	for _, list := range [][]*onnxpb.ValueInfo{g.GetInput(), g.GetOutput()} {
+		for _, v := range list {
+			names[v.GetName()] = true
+		}
+	}
+	for _, t := range g.GetInitializer() {
+		names[t.GetName()] = true
+	}
+	for _, s := range g.GetSparseInitializer() {
+		names[s.GetValues().GetName()] = true
+	}
+	for _, n := range g.GetNode() {
+		names[n.GetName()] = true
+		for _, out := range n.GetOutput() {
+			names[out] = true
+		}
+		for _, a := range n.GetAttribute() {
+			for _, sub := range subgraphs(a) {
+				allNames(sub, names)
+			}
+		}
+	}
+}
+
+// fresh returns want, or want with a number where that is taken.
+func (b *builder) fresh(want string) string {
+	name := want
+	for i := 1; b.taken[name]; i++ {
+		name = fmt.Sprintf("%s_%d", want, i)
+	}
+	b.taken[name] = true
+	return name
+}
+
+// add appends a node of the default domain and returns its output.
+func (b *builder) add(op, in, out string, attributes ...*onnxpb.Attribute) string {
+	out = b.fresh(out)
+	b.nodes = append(b.nodes, &onnxpb.Node{
+		OpType: &op, Name: &out, Input: []string{in}, Output: []string{out}, Attribute: attributes})
+	return out
+}
+
+// features appends what turns the features tensor into rows.
+func (b *builder) features(h *Head) string {
+	cur := h.Features
+	for _, n := range h.selection {
+		n = shallow(n)
+		n.Input = slices.Clone(n.Input)
+		n.Input[0] = cur
+		cur = b.fresh("mfgs_selected")
+		n.Output = []string{cur}
+		n.Name = proto.String(cur)
+		b.nodes = append(b.nodes, n)
+	}
+	known := h.featuresValue
+	if h.transposed {
+		cur = b.add("Transpose", cur, "mfgs_transposed", intsAttribute("perm", 1, 0))
+	}
+	return b.rows(cur, &known, CutFeatures)
+}
+
+// rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it.
+func (b *builder) rows(cur string, known *value, name string) string {
+	from := len(b.nodes)
+	if len(known.dims) != 2 {
+		cur = b.add("Flatten", cur, name, intAttribute("axis", 1))
+	}
+	if known.typ != Float32 {
+		cur = b.add("Cast", cur, name, intAttribute("to", int64(Float32)))
+	}
+	if len(b.nodes) == from {
+		cur = b.add("Identity", cur, name)
+	}
+	return cur
+}
+
+// build returns a model with the given outputs and what they need.
+func (b *builder) build(outputs ...*onnxpb.ValueInfo) (*Model, error) {
+	old := b.m.pb.GetGraph()
+	var roots []string
+	for _, n := range b.nodes {
+		roots = append(roots, dependencies(n)...)
+	}
+	needed := b.m.graph.ancestors(roots...)
+	g := shallow(old)
+	g.Node, g.Initializer, g.SparseInitializer, g.Input, g.ValueInfo, g.Output = nil, nil, nil, nil, nil, outputs
+	for _, n := range b.m.graph.order {
+		if needed[n] {
+			g.Node = append(g.Node, n)
+		}
+	}
+	g.Node = append(g.Node, b.nodes...)
+	read := map[string]bool{}
+	for _, n := range g.Node {
+		for _, name := range dependencies(n) {
+			read[name] = true
+		}
+	}
+	for _, t := range old.GetInitializer() {
+		if read[t.GetName()] {
+			g.Initializer = append(g.Initializer, t)
+		}
+	}
+	for _, s := range old.GetSparseInitializer() {
+		if read[s.GetValues().GetName()] {
+			g.SparseInitializer = append(g.SparseInitializer, s)
+		}
+	}
+	for _, v := range old.GetInput() {
+		// Before IR version 4 an initializer had to be an input as well; later it is one only so that it can be replaced.
+		if read[v.GetName()] && (b.m.IRVersion() < 4 || !b.m.graph.initialized(v.GetName())) {
+			g.Input = append(g.Input, v)
+		}
+	}
+	for _, v := range old.GetValueInfo() {
+		if read[v.GetName()] {
+			g.ValueInfo = append(g.ValueInfo, v)
+		}
+	}
+	pb := shallow(b.m.pb)
+	pb.Graph = g
+	pb.Functions = usedFunctions(g.Node, b.m.pb.GetFunctions())
+	// Training information speaks of tensors that are gone.
+	pb.ProtoReflect().SetUnknown(without(pb.ProtoReflect().GetUnknown(), 20))
+	m, err := newModel(pb, b.m.store, b.m.sha256)
+	if err != nil {
+		return nil, fmt.Errorf("cutting the model: %w", err)
+	}
+	m.path = b.m.path
+	return m, nil
+}
+
+// usedFunctions returns the model-local functions that nodes call, directly or through others.
+func usedFunctions(nodes []*onnxpb.Node, functions []*onnxpb.Function) []*onnxpb.Function {
+	type id struct{ domain, name string }
+	byName := map[id][]*onnxpb.Function{}
+	for _, f := range functions {
+		key := id{f.GetDomain(), f.GetName()}
+		byName[key] = append(byName[key], f)
+	}
+	used := map[*onnxpb.Function]bool{}
+	var visit func([]*onnxpb.Node)
+	visit = func(nodes []*onnxpb.Node) {
+		for _, n := range nodes {
+			for _, f := range byName[id{n.GetDomain(), n.GetOpType()}] {
+				if !used[f] {
+					used[f] = true
+					visit(f.GetNode())
+				}
+			}
+			for _, a := range n.GetAttribute() {
+				for _, g := range subgraphs(a) {
+					visit(g.GetNode())
+				}
+			}
+		}
+	}
+	visit(nodes)
+	return slices.DeleteFunc(slices.Clone(functions), func(f *onnxpb.Function) bool { return !used[f] })
+}
+
+// without returns unknown fields less those with the given number.
+func without(unknown []byte, num protowire.Number) []byte {
+	var kept []byte
+	for len(unknown) > 0 {
+		got, _, n := protowire.ConsumeField(unknown)
+		if n < 0 { // cannot be: they have been parsed before
+			break
+		}
+		if got != num {
+			kept = append(kept, unknown[:n]...)
+		}
+		unknown = unknown[n:]
+	}
+	return kept
+}
+
+// shallow returns a copy of a message that shares its fields, for replacing some of them.
+func shallow[M interface {
+	*T
+	proto.Message
+}, T any](m M) M {
+	c := M(new(T))
+	src, dst := m.ProtoReflect(), c.ProtoReflect()
+	for fd, v := range src.Range {
+		dst.Set(fd, v)
+	}
+	dst.SetUnknown(src.GetUnknown())
+	return c
+}
+
+// tensorInfo describes a tensor; a dimension below 0 is left open.
+func tensorInfo(name string, typ DataType, dims ...int64) *onnxpb.ValueInfo {
+	shape := new(onnxpb.Shape)
+	for _, d := range dims {
+		dim := new(onnxpb.Dimension)
+		if d >= 0 {
+			dim.Value = &onnxpb.Dimension_DimValue{DimValue: d}
+		}
+		shape.Dim = append(shape.Dim, dim)
+	}
+	return &onnxpb.ValueInfo{Name: &name, Type: &onnxpb.Type{
+		TensorType: &onnxpb.TensorType{ElemType: proto.Int32(int32(typ)), Shape: shape}}}
+}
+
+// The values of Attribute.type in use.
+const (
+	typeInt  = 2
+	typeInts = 7
+)
+
+func intAttribute(name string, x int64) *onnxpb.Attribute {
+	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(typeInt), I: &x}
+}
+
+func intsAttribute(name string, list ...int64) *onnxpb.Attribute {
+	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(typeInts), Ints: list}
+}

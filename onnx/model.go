@@ -1,0 +1,226 @@
+package onnx
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Model is an ONNX model: its graph in memory, its large weights where they lie. It is immutable, and safe for
+// concurrent use.
+type Model struct {
+	pb     *onnxpb.Model
+	graph  *graph
+	store  *store
+	path   string
+	sha256 string
+}
+
+// Open reads the model file at path and checks it: its structure, the size of every tensor, and that external data
+// lies in the model's own folder. Tensors of 1 KiB and more are not read; they are remembered by their place in the file,
+// which must not change while the model is in use.
+func Open(path string) (*Model, error) {
+	s, f, err := openStore(path)
+	if err != nil {
+		return nil, err // names the path
+	}
+	defer f.Close()
+	given, err := filepath.Abs(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	m, err := read(s, f, given)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m.path = path
+	return m, nil
+}
+
+// Parse is Open for a model in memory, such as an embedded one; name stands in errors. The model keeps data, which must not
+// change any more. External data is refused.
+func Parse(name string, data []byte) (*Model, error) {
+	s := &store{files: []file{{name: name, data: data, size: int64(len(data))}}}
+	m, err := read(s, bytes.NewReader(data), "")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return m, nil
+}
+
+func read(s *store, r io.ReaderAt, given string) (*Model, error) {
+	size := s.files[0].size
+	if size == 0 {
+		return nil, errors.New("not an ONNX model: the file is empty")
+	}
+	skeleton, err := scan(r, size)
+	if err != nil {
+		var head [20]byte
+		n, _ := r.ReadAt(head[:], 0)
+		if strings.HasPrefix(string(head[:n]), "version https://git-") {
+			return nil, errors.New("a Git LFS pointer, not the model itself; fetch it with git lfs pull")
+		}
+		return nil, fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
+	}
+	pb := new(onnxpb.Model)
+	if err := proto.Unmarshal(skeleton, pb); err != nil {
+		return nil, fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
+	}
+	if pb.GetGraph() == nil || len(pb.GetOpsetImport()) == 0 {
+		return nil, errors.New("not an ONNX model: it has no graph or no operator set")
+	}
+	err = eachTensor(pb, func(t *onnxpb.Tensor) error {
+		if t.GetDataLocation() == 1 {
+			if t.GetSpan() != nil {
+				return fmt.Errorf("tensor %q has both external data and its own", t.GetName())
+			}
+			if err := s.resolve(given, t); err != nil {
+				return fmt.Errorf("tensor %q: %w", t.GetName(), err)
+			}
+		}
+		return checkTensor(t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(r, 0, size)); err != nil {
+		return nil, err
+	}
+	return newModel(pb, s, hex.EncodeToString(h.Sum(nil)))
+}
+
+func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
+	g, err := newGraph(pb)
+	if err != nil {
+		return nil, err
+	}
+	return &Model{pb: pb, graph: g, store: s, sha256: sum}, nil
+}
+
+// Path returns the path the model was opened from, "" for a model from memory.
+func (m *Model) Path() string { return m.path }
+
+// SHA256 returns the SHA-256 sum, in hexadecimal, of the file the model was read from, without its external data. A
+// model cut from another has that one's sum.
+func (m *Model) SHA256() string { return m.sha256 }
+
+// Opset returns the version of the default operator set, 0 if the model imports none.
+func (m *Model) Opset() int64 { return m.graph.opset }
+
+// IRVersion returns the version of the file format.
+func (m *Model) IRVersion() int64 { return m.pb.GetIrVersion() }
+
+// Producer returns name and version of the tool that wrote the model, as far as it gives them.
+func (m *Model) Producer() string {
+	return strings.TrimSpace(m.pb.GetProducerName() + " " + m.pb.GetProducerVersion())
+}
+
+// Inputs returns what the model must be fed, in its order. Weights that an older format lists among the inputs are
+// left out.
+func (m *Model) Inputs() []ValueInfo {
+	var in []ValueInfo
+	for _, v := range m.pb.GetGraph().GetInput() {
+		if !m.graph.initialized(v.GetName()) {
+			in = append(in, valueInfo(v))
+		}
+	}
+	return in
+}
+
+// Outputs returns what the model gives, in its order.
+func (m *Model) Outputs() []ValueInfo {
+	var out []ValueInfo
+	for _, v := range m.pb.GetGraph().GetOutput() {
+		out = append(out, valueInfo(v))
+	}
+	return out
+}
+
+// eachTensor calls do for every tensor of a model: initializers, attributes, in subgraphs and functions.
+func eachTensor(m *onnxpb.Model, do func(*onnxpb.Tensor) error) error {
+	if err := eachTensorOfGraph(m.GetGraph(), do); err != nil {
+		return err
+	}
+	for _, f := range m.GetFunctions() {
+		if err := eachTensorOfFunction(f, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eachTensorOfFunction(f *onnxpb.Function, do func(*onnxpb.Tensor) error) error {
+	if err := eachTensorOfNodes(f.GetNode(), do); err != nil {
+		return err
+	}
+	return eachTensorOfAttributes(f.GetAttributeProto(), do)
+}
+
+func eachTensorOfGraph(g *onnxpb.Graph, do func(*onnxpb.Tensor) error) error {
+	for _, t := range g.GetInitializer() {
+		if err := do(t); err != nil {
+			return err
+		}
+	}
+	for _, s := range g.GetSparseInitializer() {
+		if err := eachTensorOfSparse(s, do); err != nil {
+			return err
+		}
+	}
+	return eachTensorOfNodes(g.GetNode(), do)
+}
+
+func eachTensorOfNodes(nodes []*onnxpb.Node, do func(*onnxpb.Tensor) error) error {
+	for _, n := range nodes {
+		if err := eachTensorOfAttributes(n.GetAttribute(), do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func eachTensorOfAttributes(attributes []*onnxpb.Attribute, do func(*onnxpb.Tensor) error) error {
+	for _, a := range attributes {
+		for _, t := range slices.Concat(a.GetTensors(), []*onnxpb.Tensor{a.GetT()}) {
+			if t == nil {
+				continue
+			}
+			if err := do(t); err != nil {
+				return err
+			}
+		}
+		for _, s := range slices.Concat(a.GetSparseTensors(), []*onnxpb.SparseTensor{a.GetSparseTensor()}) {
+			if err := eachTensorOfSparse(s, do); err != nil {
+				return err
+			}
+		}
+		for _, g := range subgraphs(a) {
+			if err := eachTensorOfGraph(g, do); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func eachTensorOfSparse(s *onnxpb.SparseTensor, do func(*onnxpb.Tensor) error) error {
+	for _, t := range []*onnxpb.Tensor{s.GetValues(), s.GetIndices()} {
+		if t != nil {
+			if err := do(t); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package onnx
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// A store is where a model's bytes lie: one block of memory, or files that all stay in one real folder. Files are
+// opened when they are read and closed again, so that a Model needs no Close; a file that has changed meanwhile
+// is refused.
+type store struct {
+	folder string // real path, "" when in memory
+	files  []file // the first is the model itself, the others hold external data
+}
+
+type file struct {
+	name    string // relative to the store's folder
+	data    []byte // in memory only
+	size    int64
+	modTime time.Time
+}
+
+// openStore opens the model file at path. The caller closes the returned file.
+func openStore(path string) (*store, *os.File, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return nil, nil, err
+	}
+	s := &store{folder: filepath.Dir(real)}
+	if _, err := s.add(filepath.Base(real)); err != nil {
+		return nil, nil, err
+	}
+	f, err := s.open(0)
+	return s, f, err
+}
+
+// add registers a file by its real path relative to the folder and returns its number.
+func (s *store) add(name string) (int, error) {
+	if i := slices.IndexFunc(s.files, func(f file) bool { return f.name == name }); i >= 0 {
+		return i, nil
+	}
+	root, err := os.OpenRoot(s.folder)
+	if err != nil {
+		return 0, err
+	}
+	defer root.Close()
+	info, err := root.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("%s is not a regular file", name)
+	}
+	s.files = append(s.files, file{name: name, size: info.Size(), modTime: info.ModTime()})
+	return len(s.files) - 1, nil
+}
+
+// open opens a registered file that lies on disk.
+func (s *store) open(i int) (*os.File, error) {
+	want := s.files[i]
+	root, err := os.OpenRoot(s.folder)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.Open(want.name)
+	if err != nil {
+		return nil, err
+	}
+	got, err := f.Stat()
+	if err == nil && (!got.Mode().IsRegular() || got.Size() != want.size || !got.ModTime().Equal(want.modTime)) {
+		err = fmt.Errorf("%s has changed since it was opened", filepath.Join(s.folder, want.name))
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// reader returns the bytes of a span.
+func (s *store) reader(span *onnxpb.Span) (io.ReadCloser, error) {
+	i := int(span.GetFile())
+	if data := s.files[i].data; data != nil {
+		return io.NopCloser(bytes.NewReader(data[span.GetOffset():][:span.GetLength()])), nil
+	}
+	f, err := s.open(i)
+	if err != nil {
+		return nil, err
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, span.GetOffset(), span.GetLength()), f}, nil
+}
+
+// external finds the file that holds external data at location. Hub caches keep model and data as symbolic links into
+// one folder, so links are followed, from the folder the user named or from the one the model really lies in; but what
+// does not end in the latter is refused.
+func (s *store) external(given, location string) (int, error) {
+	switch {
+	case s.folder == "":
+		return 0, errors.New("a model read from memory cannot have external data; open it from its folder")
+	case location == "":
+		return 0, errors.New("external data without a location")
+	case strings.Contains(location, "_ORT_MEM_ADDR_"):
+		return 0, fmt.Errorf("external data location %q names a memory address", location)
+	}
+	local := filepath.FromSlash(location)
+	if !filepath.IsLocal(local) || slices.Contains(strings.Split(filepath.ToSlash(local), "/"), "..") {
+		return 0, fmt.Errorf("external data location %q leaves the model's folder", location)
+	}
+	for _, folder := range []string{given, s.folder} {
+		real, err := filepath.EvalSymlinks(filepath.Join(folder, local))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if real, err = filepath.Abs(real); err != nil {
+			return 0, err
+		}
+		name, err := filepath.Rel(s.folder, real)
+		if err != nil || !filepath.IsLocal(name) {
+			return 0, fmt.Errorf("external data location %q is a link that leaves the model's folder %s", location, s.folder)
+		}
+		return s.add(name)
+	}
+	return 0, fmt.Errorf("external data file %s is missing beside the model", location)
+}
+
+// resolve replaces t's external data entries by a span.
+func (s *store) resolve(given string, t *onnxpb.Tensor) error {
+	var location string
+	offset, length := int64(0), int64(-1)
+	for _, e := range t.GetExternalData() {
+		var err error
+		switch e.GetKey() {
+		case "location":
+			location = e.GetValue()
+		case "offset":
+			offset, err = parseSize(e.GetValue())
+		case "length":
+			length, err = parseSize(e.GetValue())
+		}
+		if err != nil {
+			return fmt.Errorf("external data %s %q is not a size", e.GetKey(), e.GetValue())
+		}
+	}
+	i, err := s.external(given, location)
+	if err != nil {
+		return err
+	}
+	size := s.files[i].size
+	if length < 0 {
+		n, ok := elements(t.GetDims())
+		if ok {
+			length, ok = DataType(t.GetDataType()).payload(n)
+		}
+		if !ok {
+			return errors.New("external data without a length")
+		}
+	}
+	if offset > size || length > size-offset {
+		return fmt.Errorf("external data reaches to byte %d+%d and %s has %d", offset, length, location, size)
+	}
+	file := int32(i)
+	t.Span = &onnxpb.Span{File: &file, Offset: &offset, Length: &length}
+	t.ExternalData, t.DataLocation = nil, nil
+	return nil
+}
+
+func parseSize(s string) (int64, error) {
+	n, err := strconv.ParseUint(s, 10, 63)
+	return int64(n), err
+}
