@@ -253,11 +253,12 @@ func sniffGzip(path string, head []byte) (string, error) {
 
 // sniffFolder tells a folder of CIFAR batches from a folder of images.
 func sniffFolder(path string) (string, error) {
-	train, test, err := cifarFiles(path)
+	l, err := (&folderSource{root: path}).list("")
 	if err != nil {
 		return "", err
 	}
-	if files := append(train, test...); len(files) > 0 {
+	train, test, err := cifarFiles(path)
+	if files := append(train, test...); err == nil && len(files) > 0 && len(l.images)+len(l.dirs) == 0 {
 		f, size, err := openRegular(files[0])
 		if err != nil {
 			return "", err
@@ -265,5 +266,5 @@ func sniffFolder(path string) (string, error) {
 		defer f.Close()
 		return sniffCIFAR(files[0], f, size)
 	}
-	return "folder", nil
+	return "folder", err
 }

@@ -1,0 +1,279 @@
+package dataset
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// npy makes a version 1 file.
+func npy(descr, shape string, data []byte) []byte {
+	return npyHeaded(fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape), data)
+}
+
+func npyHeaded(header string, data []byte) []byte {
+	b := append([]byte(npyMagic), 1, 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(header)))
+	return append(append(b, header...), data...)
+}
+
+// zipped makes a zip, its members in the order of their names.
+func zipped(t testing.TB, members map[string][]byte) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	z := zip.NewWriter(&buf)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write(members[name])
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestNumPyTypes(t *testing.T) {
+	z, err := openNPZFile("testdata/numpy.npz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	for _, order := range "<>|" {
+		for _, c := range []struct {
+			descr string
+			want  any
+		}{
+			{"i2", up[int16]()}, {"i4", up[int32]()}, {"i8", up[int64]()}, {"u2", up[uint16]()}, {"u4", up[uint32]()}, {"u8", up[uint64]()},
+			{"f2", up[float32]()}, {"f4", up[float32]()}, {"f8", up[float64]()}, {"i1", up[int8]()}, {"u1", up[uint8]()},
+		} {
+			if strings.HasSuffix(c.descr, "1") != (order == '|') {
+				continue
+			}
+			checkRead(t, z, string(order)+c.descr, c.want)
+		}
+	}
+	checkRead(t, z, "?", []bool{false, true, true, true, true, true, true, true, true, true, true, true})
+	ignored := []Ignored{{"not an array of numbers", 3, "text"}, {"a single number, not one for each example", 1, "scalar"}}
+	if !reflect.DeepEqual(z.ignored, ignored) {
+		t.Errorf("ignored %+v", z.ignored)
+	}
+	if len(z.names) != 2+1+9*2+1 {
+		t.Errorf("%d arrays: %q", len(z.names), z.names)
+	}
+}
+
+// up is 0…11.
+func up[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64]() []T {
+	s := make([]T, 12)
+	for i := range s {
+		s[i] = T(i)
+	}
+	return s
+}
+
+func checkRead(t *testing.T, z *npzFile, name string, want any) {
+	t.Helper()
+	a := z.arrays[name]
+	if a == nil {
+		t.Errorf("no array %s", name)
+		return
+	}
+	r, err := a.from(0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer r.Close()
+	if got, err := r.read(3); err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(a.shape, []int{4}) {
+		t.Errorf("%s: %v, %v; want %v", name, got, err, want)
+	}
+}
+
+func TestFloat16IsExact(t *testing.T) {
+	for h, want := range map[uint16]float64{
+		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x3555: 0.333251953125, 0x7bff: 65504, 0x0400: 0x1p-14, 0x0001: 0x1p-24, 0x83ff: -1023 * 0x1p-24,
+		0x7c00: math.Inf(1), 0xfc00: math.Inf(-1),
+	} {
+		if got := float16(h); float64(got) != want {
+			t.Errorf("%#04x is %v, want %v", h, got, want)
+		}
+	}
+	if !math.IsNaN(float64(float16(0x7e01))) || !math.Signbit(float64(float16(0x8000))) {
+		t.Error("NaN or the sign of zero is lost")
+	}
+}
+
+func TestNPYLies(t *testing.T) {
+	good := npy("<f4", "(2, 2)", ramp(16))
+	header := func(s string) []byte { return npyHeaded(s, ramp(16)) }
+	for _, c := range []struct {
+		name    string
+		content []byte
+		want    string
+	}{
+		{"truncated", good[:len(good)-1], "truncated or corrupt: its header promises 2 examples of 8 bytes"},
+		{"more than promised", append(slices.Clone(good), 0), "its header promises 16 bytes of data, the file holds 17"},
+		{"truncated header", good[:30], "ends within its .npy header"},
+		{"cut in the length", good[:9], "ends within its .npy header"},
+		{"unknown version", append([]byte(npyMagic+"\x09\x00"), good[8:]...), ".npy version 9.0 is not known"},
+		{"long header", append([]byte(npyMagic+"\x02\x00"), 255, 255, 255, 255), "a .npy header of 4294967295 bytes is too long"},
+		{"huge", npy("<f4", "(1000000000000, 1000000)", nil), "truncated or corrupt"},
+		{"overflow", npy("<f4", "(2, 4611686018427387904, 4)", nil), "impossible size"},
+		{"dimension overflow", npy("<f4", "(99999999999999999999,)", nil), "dimension 99999999999999999999 is too large"},
+		{"no examples", npy("<f4", "(0, 3)", nil), "holds no examples"},
+		{"scalar", npy("<f4", "()", ramp(4)), "holds a single number"},
+		{"objects", npy("|O", "(2,)", ramp(16)), `elements of type "|O" are not supported`},
+		{"strings", npy("<U3", "(2,)", ramp(16)), `elements of type "<U3" are not supported`},
+		{"complex", npy("<c8", "(2,)", ramp(16)), `elements of type "<c8" are not supported`},
+		{"wide float", npy("<f16", "(1,)", ramp(16)), `elements of type "<f16" are not supported`},
+		{"no byte order", npy("|f4", "(4,)", ramp(16)), `elements of type "|f4" are not supported`},
+		{"structured", header("{'descr': [('x', '<f4'), ('y', '<i4', (2,))], 'fortran_order': False, 'shape': (1,)}"), "structured arrays are not supported"},
+		{"fortran", header("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), "Fortran order; save numpy.ascontiguousarray"},
+		{"missing key", header("{'descr': '<f4', 'shape': (2, 2)}"), `"fortran_order" is missing`},
+		{"double key", header("{'descr': '<f4', 'descr': '<f4', 'fortran_order': True, 'shape': (2, 2)}"), `"descr" stands twice`},
+		{"unknown key", header("{'descr': '<f4', 'x': 1}"), `unknown key "x"`},
+		{"code", header("__import__('os')"), "want {"},
+		{"text behind", header("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2)} x"), "text after the dict"},
+		{"negative", header("{'descr': '<f4', 'fortran_order': False, 'shape': (-2, 2)}"), "want a dimension"},
+		{"many dimensions", npy("<f4", "("+strings.Repeat("1,", 40)+")", ramp(4)), "more than 32 dimensions"},
+	} {
+		path := write(t, t.TempDir(), "x.npy", c.content)
+		t.Run(c.name, func(t *testing.T) { wantError(t, readError("npy:"+path, Options{}), path+": ", c.want) })
+	}
+	wantError(t, readError("testdata/fortran.npy", Options{}), "Fortran order")
+}
+
+// Where only one axis is longer than 1, both orders are the same.
+func TestFortranOrderOfAVectorIsRead(t *testing.T) {
+	path := write(t, t.TempDir(), "x.npy", npyHeaded("{'descr': '|u1', 'fortran_order': True, 'shape': (3, 1)}", ramp(3)))
+	if err := readError(path, Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNPZNamesInputsAndLabels(t *testing.T) {
+	dir := t.TempDir()
+	x, y := npy("<f4", "(2, 2)", ramp(16)), npy("|u1", "(2,)", []byte{1, 0})
+	for _, c := range []struct {
+		name    string
+		members map[string][]byte
+		options Options
+		inputs  []string
+		labels  []int
+		err     string
+	}{
+		{"one input", map[string][]byte{"x.npy": x, "labels.npy": y}, Options{}, []string{""}, []int{1, 0}, ""},
+		{"one input, another name", map[string][]byte{"x.npy": x}, Options{Inputs: []string{"data"}}, []string{""}, []int{-1, -1}, ""},
+		{"y", map[string][]byte{"x.npy": x, "y.npy": y}, Options{}, []string{""}, []int{1, 0}, ""},
+		{"column of labels", map[string][]byte{"x.npy": x, "label.npy": npy("<f8", "(2, 1)", make([]byte, 16))}, Options{}, []string{""}, []int{0, 0}, ""},
+		{"two inputs", map[string][]byte{"b.npy": x, "a.npy": y}, Options{}, []string{"a", "b"}, []int{-1, -1}, ""},
+		{"two inputs of three", map[string][]byte{"b.npy": x, "a.npy": y, "c.npy": x}, Options{Inputs: []string{"c", "b"}}, []string{"c", "b"}, []int{-1, -1}, ""},
+		{"one input of two", map[string][]byte{"b.npy": x, "a.npy": y}, Options{Inputs: []string{"b"}}, []string{""}, []int{-1, -1}, ""},
+		{"unlabelled on request", map[string][]byte{"x.npy": x, "y.npy": npy("|u1", "(9,)", ramp(9))}, Options{Unlabelled: true}, []string{""}, []int{-1, -1}, ""},
+		{"input missing", map[string][]byte{"b.npy": x, "a.npy": x}, Options{Inputs: []string{"c"}}, nil, nil, `no array named "c" for the model's input; there are a, b`},
+		{"labels only", map[string][]byte{"y.npy": y}, Options{}, nil, nil, "no input arrays"},
+		{"nothing", map[string][]byte{"readme.txt": y}, Options{}, nil, nil, "no input arrays"},
+		{"two labels", map[string][]byte{"x.npy": x, "y.npy": y, "labels.npy": y}, Options{}, nil, nil, `both "labels" and "y" could be the labels`},
+		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one integer label an example"},
+		{"fractional label", map[string][]byte{"x.npy": x, "y.npy": npy("<f4", "(2,)", []byte{0, 0, 0, 0, 0, 0, 0, 0x3f})}, Options{}, nil, nil, "label 1 is not a whole number"},
+		{"counts differ", map[string][]byte{"b.npy": x, "a.npy": npy("|u1", "(3,)", ramp(3))}, Options{}, nil, nil, `"a" has 3 examples, "b" has 2`},
+		{"label count differs", map[string][]byte{"b.npy": x, "y.npy": npy("|u1", "(3,)", ramp(3))}, Options{}, nil, nil, "3 labels for 2 examples"},
+		{"label out of range", map[string][]byte{"b.npy": x, "y.npy": npy("|i1", "(2,)", []byte{0, 255})}, Options{Classes: 3}, nil, nil, "x.npz[1]: label -1 is outside [0,3)"},
+		{"negative label", map[string][]byte{"b.npy": x, "y.npy": npy("|i1", "(2,)", []byte{0, 255})}, Options{}, nil, nil, "x.npz[1]: label -1 is negative"},
+		{"truncated array", map[string][]byte{"x.npy": x[:len(x)-1]}, Options{}, nil, nil, "x.npz: x: truncated or corrupt"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, dir, "x.npz", zipped(t, c.members))
+			if c.err != "" {
+				wantError(t, readError(path, c.options), "x.npz", c.err)
+				return
+			}
+			d, err := Open(path, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			got, _ := all(t, d)
+			for i, e := range got {
+				var names []string
+				for _, a := range e.Inputs {
+					names = append(names, a.Name)
+				}
+				if !slices.Equal(names, c.inputs) || e.Label != c.labels[i] || d.HasLabels() != (e.Label >= 0) {
+					t.Errorf("inputs %q, label %d; want %q, %d", names, e.Label, c.inputs, c.labels[i])
+				}
+			}
+			if len(got) != 2 {
+				t.Errorf("%d examples", len(got))
+			}
+		})
+	}
+}
+
+// A directory that promises more than the file can hold is caught before any
+// of it is allocated; a flipped byte by the checksum.
+func TestNPZLies(t *testing.T) {
+	good := zipped(t, map[string][]byte{"x.npy": npy("|u1", "(4000, 2)", ramp(8000))})
+	entry := bytes.LastIndex(good, []byte("PK\x01\x02"))
+	if entry < 0 {
+		t.Fatal("no directory")
+	}
+	huge := bytes.Clone(good)
+	binary.LittleEndian.PutUint32(huge[entry+24:], 1<<31)
+	wantError(t, readError(write(t, t.TempDir(), "x.npz", huge), Options{}), "x.npz: x: corrupt: 2147483648 bytes cannot come from")
+	short := bytes.Clone(good)
+	binary.LittleEndian.PutUint32(short[entry+24:], 1000)
+	wantError(t, readError(write(t, t.TempDir(), "x.npz", short), Options{}), "x.npz: x: truncated or corrupt")
+	wantError(t, readError(write(t, t.TempDir(), "x.npz", good[:len(good)/2]), Options{}), "broken .npz")
+	crc := bytes.Clone(good)
+	crc[entry+16] ^= 1
+	wantError(t, readError(write(t, t.TempDir(), "x.npz", crc), Options{}), "x.npz: x: after 4000 of 4000 examples", "checksum")
+}
+
+func FuzzNPY(f *testing.F) {
+	f.Add(npy("<f4", "(2, 2)", ramp(16)))
+	f.Add(npy(">i8", "(2,)", ramp(16)))
+	f.Add(npyHeaded("{'descr': [('x', '<f4')], 'fortran_order': True, 'shape': (1, 2L,)}", ramp(8)))
+	f.Add(npy("|b1", "(99999999, 99999999, 99999999)", ramp(16)))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := readNPY("x", bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		if a.bytes() >= int64(len(b)) {
+			t.Fatalf("accepted %d bytes from %d", a.bytes(), len(b))
+		}
+		checkArray(t, a, int64(len(b)))
+	})
+}
+
+func FuzzNPZ(f *testing.F) {
+	f.Add(zipped(f, map[string][]byte{"x.npy": npy("<f4", "(2, 2)", ramp(16)), "labels.npy": npy("|u1", "(2,)", ramp(2))}))
+	f.Add(zipped(f, map[string][]byte{"a": nil, "b.npy": npy("|S1", "(2,)", ramp(2))}))
+	if b, err := os.ReadFile(filepath.Join("testdata", "numpy.npz")); err != nil {
+		f.Fatal(err)
+	} else {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		z, err := readNPZ("x", bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		for _, name := range z.names {
+			checkArray(t, z.arrays[name], int64(len(b)))
+		}
+	})
+}
