@@ -72,6 +72,14 @@ func decodeImage(b []byte) (pix []uint8, h, w, c int, err error) {
 		return broken(errors.New("no pixels"))
 	}
 	pix, c = toRGB(img)
+	// Grey with transparency comes as colour from image/png. Colour types with
+	// bit 1 clear are grey. The header chunk always comes first, so at 25.
+	if name == "PNG" && c == 3 && b[25]&2 == 0 {
+		for i := range len(pix) / 3 {
+			pix[i] = pix[3*i]
+		}
+		pix, c = pix[:len(pix)/3], 1
+	}
 	return pix, img.Bounds().Dy(), img.Bounds().Dx(), c, nil
 }
 

@@ -22,7 +22,7 @@ def case(name, img, want=None, **save):
     img.save(buf, **save)
     if want is None:
         back = Image.open(io.BytesIO(buf.getvalue()))
-        want = np.asarray(back.convert("L" if back.mode in ("1", "L") else "RGB"))
+        want = np.asarray(back.convert("L" if back.mode in ("1", "L", "LA") else "RGB"))
         want = want.reshape(*want.shape[:2], -1)
     out[name + ".file"] = np.frombuffer(buf.getvalue(), np.uint8)
     out[name + ".pixels"] = want

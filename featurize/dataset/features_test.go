@@ -1,0 +1,126 @@
+package dataset
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"strconv"
+	"testing"
+)
+
+// pack encodes numbers as NumPy would.
+func pack(t testing.TB, data any) []byte {
+	t.Helper()
+	b, err := binary.Append(nil, binary.LittleEndian, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestFeaturesAreReadInBlocks(t *testing.T) {
+	phi, logits := make([]float32, 10*3), make([]float64, 10*2)
+	for i := range phi {
+		phi[i] = float32(i)
+	}
+	for i := range logits {
+		logits[i] = float64(i) / 3
+	}
+	phi[7], logits[5] = float32(math.NaN()), math.Inf(1)
+	labels := []uint8{0, 1, 1, 0, 1, 0, 0, 1, 1, 0}
+	for _, name := range []string{"features", "phi"} {
+		path := write(t, t.TempDir(), "f.npz", zipped(t, map[string][]byte{
+			name + ".npy": npy("<f4", "(10, 3)", pack(t, phi)), "logits.npy": npy("<f8", "(10, 2)", pack(t, logits)), "y.npy": npy("|u1", "(10,)", labels),
+		}))
+		for _, s := range [][2]int{{0, 10}, {0, 4}, {3, 10}, {5, 6}} {
+			for _, size := range []int{1, 4, 100} {
+				f, err := OpenFeatures(path+"["+strconv.Itoa(s[0])+":"+strconv.Itoa(s[1])+"]", Options{Classes: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f.Len() != s[1]-s[0] || f.Dim() != 3 || f.Logits() != 2 || f.Classes() != 2 || !f.HasLabels() {
+					t.Errorf("%d × %d, %d", f.Len(), f.Dim(), f.Logits())
+				}
+				at := s[0]
+				for b, err := range f.Blocks(context.Background(), size) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if b.Start != at || b.N < 1 || b.Start/size != (b.Start+b.N-1)/size || len(b.Phi) != 3*b.N || len(b.Logits) != 2*b.N || len(b.Labels) != b.N {
+						t.Fatalf("block of %d from %d, want it from %d", b.N, b.Start, at)
+					}
+					for i := range b.Phi {
+						if math.Float32bits(b.Phi[i]) != math.Float32bits(phi[3*at+i]) {
+							t.Errorf("phi %d is %v", 3*at+i, b.Phi[i])
+						}
+					}
+					for i := range b.Logits {
+						if b.Logits[i] != float32(logits[2*at+i]) {
+							t.Errorf("logit %d is %v", 2*at+i, b.Logits[i])
+						}
+					}
+					for i, y := range b.Labels {
+						if y != int(labels[at+i]) {
+							t.Errorf("label %d is %d", at+i, y)
+						}
+					}
+					at += b.N
+				}
+				if at != s[1] {
+					t.Errorf("%v in blocks of %d ends at %d", s, size, at)
+				}
+				if print, err := f.Fingerprint(context.Background()); err != nil || len(print) != 64 {
+					t.Errorf("%q, %v", print, err)
+				}
+				f.Close()
+			}
+		}
+	}
+}
+
+func TestFeaturesOfOneLogitHaveTwoClasses(t *testing.T) {
+	path := write(t, t.TempDir(), "f.npz", zipped(t, map[string][]byte{
+		"features.npy": npy("<f2", "(2, 1)", ramp(4)), "logits.npy": npy("<f4", "(2, 1)", ramp(8)),
+	}))
+	f, err := OpenFeatures(path, Options{Classes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Classes() != 2 || f.Logits() != 1 || f.HasLabels() {
+		t.Errorf("%d classes, %d logits, labelled %t", f.Classes(), f.Logits(), f.HasLabels())
+	}
+}
+
+func TestFeaturesAreRefused(t *testing.T) {
+	x, l, y := npy("<f4", "(2, 2)", ramp(16)), npy("<f4", "(2, 3)", ramp(24)), npy("|u1", "(2,)", []byte{2, 0})
+	for _, c := range []struct {
+		name    string
+		members map[string][]byte
+		want    string
+	}{
+		{"no features", map[string][]byte{"logits.npy": l}, `no array "features"; there are ["logits"]`},
+		{"no logits", map[string][]byte{"features.npy": x}, `no array "logits"; there are ["features"]`},
+		{"counts differ", map[string][]byte{"features.npy": x, "logits.npy": npy("<f4", "(3, 3)", ramp(36))}, "3 rows of logits for 2 of features"},
+		{"whole numbers", map[string][]byte{"features.npy": npy("<i4", "(2, 2)", ramp(16)), "logits.npy": l}, "features: int32 of shape [2 2]; want floats"},
+		{"rank", map[string][]byte{"features.npy": npy("<f4", "(2, 2, 1)", ramp(16)), "logits.npy": l}, "features: float32 of shape [2 2 1]; want floats"},
+		{"too wide", map[string][]byte{"features.npy": npy("<f2", "(1, 1048577)", make([]byte, 2<<20+2)), "logits.npy": l}, "n at most 1048576"},
+		{"label count", map[string][]byte{"features.npy": x, "logits.npy": l, "y.npy": npy("|u1", "(1,)", ramp(1))}, "1 labels for 2 rows"},
+		{"label out of range", map[string][]byte{"features.npy": x, "logits.npy": l, "y.npy": npy("|u1", "(2,)", []byte{2, 3})}, "label 3 of example 1 is outside [0,3)"},
+		{"class count", map[string][]byte{"features.npy": x, "logits.npy": npy("<f4", "(2, 4)", ramp(32)), "y.npy": y}, "4 logits an example for a head of 3 classes"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, t.TempDir(), "f.npz", zipped(t, c.members))
+			f, err := OpenFeatures(path, Options{Classes: 3})
+			if err == nil {
+				defer f.Close()
+				for _, e := range f.Blocks(context.Background(), 512) {
+					err = e
+				}
+			}
+			wantError(t, err, "f.npz", c.want)
+		})
+	}
+	_, err := OpenFeatures("npy:testdata/fortran.npy", Options{})
+	wantError(t, err, "features come as .npz, not as npy")
+}
