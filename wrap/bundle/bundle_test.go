@@ -1,0 +1,334 @@
+package bundle
+
+import (
+	"archive/zip"
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+// numbers returns n numbers from a rising sequence that float64 holds exactly.
+func numbers(n int) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = float64(i+1) / 8
+	}
+	return x
+}
+
+// posterior returns one with numbers of no meaning.
+func posterior(h calibrate.Head, s calibrate.Structure, c calibrate.Covariance) *calibrate.Posterior {
+	p := &calibrate.Posterior{Head: h, Structure: s, Covariance: c, Epsilon: 0.125}
+	for _, t := range tensors(p) {
+		n, _ := t.elements()
+		*t.data = numbers(n)
+	}
+	return p
+}
+
+// full and kron are bundles as Write takes them; what it sets is empty.
+func full() Bundle {
+	return Bundle{
+		Posterior: posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.Softmax}, calibrate.Full, calibrate.Hessian),
+		Manifest: Manifest{
+			Tool:       "mfgs v0.1.0",
+			Model:      &Model{SHA256: strings.Repeat("0a", 32), Producer: "pytorch 2.4.0", Opset: 17},
+			Head:       Head{Op: "Gemm", Node: "/fc/Gemm", Features: "/relu/Relu_output_0", Logits: "logits", FeatureDim: 2, Classes: 3, Bias: true, Link: calibrate.Softmax, Tail: []string{"Softmax"}},
+			Preprocess: preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW},
+			Damping:    Damping{Rule: "auto", Rho: 1, Candidates: []Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05}, {Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
+			Temperatures: Temperatures{
+				NLL: Pair{Act: 0.5, Ens: 12.5, TunedOn: "nll"},
+				OOD: Pair{Act: 0.25, Ens: 1e-6, TunedOn: "ood"},
+				TS:  1.5,
+			},
+			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75},
+			HeldOut: HeldOut{
+				Before: Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03}, OOD: &OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
+				TS:     Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
+				After:  Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}, OOD: &OOD{N: 150, AUROC: 0.97}, OODNLL: &OOD{N: 150, AUROC: 0.94}},
+			},
+			Datasets: []Dataset{
+				{Role: Train, Spec: "train-images-idx3-ubyte.gz[0:55000]", Fingerprint: strings.Repeat("1b", 32), Count: 54998, Ignored: 3, Bad: 2},
+				{Role: Val, Spec: "idx:val [1:2] # odd: \"name\"", Fingerprint: strings.Repeat("2c", 32), Count: 100},
+				{Role: Held, Spec: "ood/", Fingerprint: strings.Repeat("3d", 32), Count: 50},
+			},
+			Batch:    64,
+			Warnings: []string{"held-out likelihood drives T_ens to its upper bound"},
+			Labels:   []string{"null", "two\nlines", "2"},
+			Grids: &Grids{
+				NLL:   &Grid{Act: []float64{0.02, 20}, Tau: []float64{3e-7, 1e3}, Value: [][]float64{{1, 2}, {3, 4}}},
+				AUROC: &Grid{Act: []float64{1}, Tau: []float64{2, 3}, Value: [][]float64{{0.5, 0.75}}},
+			},
+		},
+	}
+}
+
+func kron() Bundle {
+	b := full()
+	b.Posterior = posterior(b.Posterior.Head, calibrate.Kronecker, calibrate.Sandwich)
+	m := &b.Manifest
+	m.Model = nil
+	m.Head = Head{FeatureDim: 2, Classes: 3, Bias: true, Link: calibrate.Softmax}
+	m.Preprocess = preprocess.Spec{}
+	m.Damping = Damping{Rule: "rel:0.1", Rho: 0.1}
+	m.Temperatures.OOD = m.Temperatures.NLL
+	m.Datasets = m.Datasets[:2]
+	m.Batch, m.Warnings, m.Labels, m.Grids = 0, nil, nil, nil
+	return b
+}
+
+func content(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+// withFiles are options for a bundle of all four files.
+func withFiles() WriteOptions {
+	return WriteOptions{Model: content("a model"), Curvature: content("curvature")}
+}
+
+// written returns the folder of a bundle written.
+func written(t testing.TB, b Bundle, o WriteOptions) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "b")
+	if err := Write(dir, b, o); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// inMemory returns the files of a folder.
+func inMemory(t testing.TB, dir string) fstest.MapFS {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := fstest.MapFS{}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[e.Name()] = &fstest.MapFile{Data: data, Mode: 0o644}
+	}
+	return m
+}
+
+func TestWhatIsWrittenIsRead(t *testing.T) {
+	sigmoid := kron()
+	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: calibrate.Sigmoid}, calibrate.Full, calibrate.Fisher)
+	sigmoid.Manifest.Head = Head{FeatureDim: 4, Classes: 1, Link: calibrate.Sigmoid}
+	sigmoid.Manifest.Labels = []string{"", "yes"}
+	diagonal := kron()
+	diagonal.Posterior.QB = nil
+
+	for _, test := range []struct {
+		name  string
+		b     Bundle
+		o     WriteOptions
+		files []string
+	}{
+		{"full, all files", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName}},
+		{"full, model left out", full(), WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"kron, no model", kron(), WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"kron, diagonal B", diagonal, WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"one logit", sigmoid, WriteOptions{}, []string{ManifestName, PosteriorName}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := written(t, test.b, test.o)
+			got, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Dir() != dir {
+				t.Errorf("Dir() = %q, want %q", got.Dir(), dir)
+			}
+			if !reflect.DeepEqual(got.Posterior, test.b.Posterior) {
+				t.Errorf("posterior %+v, want %+v", got.Posterior, test.b.Posterior)
+			}
+			files := inMemory(t, dir)
+			if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, test.files) {
+				t.Errorf("files %q, want %q", names, test.files)
+			}
+
+			want := test.b.Manifest
+			want.Format, want.Covariance, want.Structure = 1, test.b.Posterior.Covariance, test.b.Posterior.Structure
+			want.Damping.Epsilon = test.b.Posterior.Epsilon
+			want.Posterior = File{PosteriorName, sum(files[PosteriorName].Data)}
+			if test.o.Model != nil {
+				model := *want.Model
+				model.File = &File{ModelName, sum([]byte("a model"))}
+				want.Model = &model
+				want.Curvature = &File{CurvatureName, sum([]byte("curvature"))}
+			}
+			if !reflect.DeepEqual(got.Manifest, want) {
+				t.Errorf("manifest\n%+v, want\n%+v", got.Manifest, want)
+			}
+
+			c := got.Calibration()
+			if c.Posterior != got.Posterior || c.Lambda0 != 0.303964 || c.TS != 1.5 ||
+				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act || c.OOD.Ens != want.Temperatures.OOD.Ens {
+				t.Errorf("calibration %+v", c)
+			}
+		})
+	}
+}
+
+// The bundles under testdata are of format 1, and stay readable.
+func TestFormat1(t *testing.T) {
+	for name, b := range map[string]Bundle{"v1-full": full(), "v1-kron": kron()} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join("testdata", name)
+			o := WriteOptions{}
+			if b.Manifest.Model != nil {
+				o = withFiles()
+			}
+			if *update {
+				o.Force = true
+				if err := Write(dir, b, o); err != nil {
+					t.Fatal(err)
+				}
+				o.Force = false
+			}
+			got, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got.Posterior, b.Posterior) {
+				t.Errorf("posterior %+v, want %+v", got.Posterior, b.Posterior)
+			}
+			want, wrote := inMemory(t, dir), inMemory(t, written(t, b, o))
+			if !slices.Equal(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(wrote))) {
+				t.Fatalf("wrote other files than %v", slices.Sorted(maps.Keys(want)))
+			}
+			for name := range want {
+				if !bytes.Equal(wrote[name].Data, want[name].Data) {
+					t.Errorf("%s: wrote\n%s\nwant\n%s", name, wrote[name].Data, want[name].Data)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryFlippedByteIsDetected(t *testing.T) {
+	for name, b := range map[string]Bundle{"full": full(), "kron": kron()} {
+		t.Run(name, func(t *testing.T) {
+			o := WriteOptions{Curvature: content("curvature")}
+			if b.Manifest.Model != nil {
+				o.Model = content("a model")
+			}
+			files := inMemory(t, written(t, b, o))
+			if _, err := OpenFS(files); err != nil {
+				t.Fatal(err)
+			}
+			for name, f := range files {
+				whole := f.Data
+				for i := range whole {
+					// 0x20 changes the case of a letter.
+					for _, mask := range []byte{1 << (i % 8), 0x20} {
+						f.Data = bytes.Clone(whole)
+						f.Data[i] ^= mask
+						if _, err := OpenFS(files); err == nil {
+							t.Fatalf("%s: byte %d flipped by %#x: not detected", name, i, mask)
+						}
+						if name != ManifestName {
+							break // a hash knows no letters
+						}
+					}
+				}
+				for n := 0; n < len(whole); n += 1 + len(whole)/100 {
+					f.Data = whole[:n]
+					if _, err := OpenFS(files); err == nil {
+						t.Fatalf("%s: cut to %d bytes: not detected", name, n)
+					}
+				}
+				for _, more := range []string{"\n", "x", "\x00"} {
+					f.Data = append(bytes.Clone(whole), more...)
+					if _, err := OpenFS(files); err == nil {
+						t.Fatalf("%s: %q appended: not detected", name, more)
+					}
+				}
+				f.Data = whole
+			}
+		})
+	}
+}
+
+func TestFilesThatAreNotThere(t *testing.T) {
+	dir := written(t, full(), withFiles())
+	for _, name := range []string{ManifestName, PosteriorName, CurvatureName, ModelName} {
+		files := inMemory(t, dir)
+		delete(files, name)
+		if _, err := OpenFS(files); !errors.Is(err, ErrMissing) || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("without %s: error %v", name, err)
+		}
+		files[name] = &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+		if _, err := OpenFS(files); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+			t.Errorf("with a folder %s: error %v", name, err)
+		}
+	}
+	if _, err := Open(filepath.Join(dir, "absent")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("absent folder: %v", err)
+	}
+	if _, err := Open(filepath.Join(dir, ModelName)); err == nil || !strings.Contains(err.Error(), "not a bundle") {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := Open(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a bundle") {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// The files of a zip archive have no ReadAt.
+func TestOpenFromAnArchive(t *testing.T) {
+	want := full()
+	var archive bytes.Buffer
+	w := zip.NewWriter(&archive)
+	for name, f := range inMemory(t, written(t, want, withFiles())) {
+		e, err := w.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Write(f.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(archive.Bytes()), int64(archive.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := OpenFS(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Posterior, want.Posterior) {
+		t.Errorf("posterior %+v, want %+v", got.Posterior, want.Posterior)
+	}
+	if got.Dir() != "" {
+		t.Errorf("Dir() = %q", got.Dir())
+	}
+	model, err := fs.ReadFile(got.FS(), ModelName)
+	if err != nil || string(model) != "a model" {
+		t.Errorf("model %q, %v", model, err)
+	}
+}

@@ -1,0 +1,72 @@
+// Package bundle reads and writes what calibration leaves behind: a folder with
+// all that is needed to predict with uncertainty, to understand how it came
+// about, and to notice when any of it was damaged.
+//
+//	b := bundle.Bundle{Manifest: m, Posterior: p}
+//	err := bundle.Write(dir, b, bundle.WriteOptions{Model: bundle.Copy("model.onnx")})
+//	…
+//	got, err := bundle.Open(dir)      // or OpenFS, such as on an embed.FS
+//	c := got.Calibration()
+//
+// # The folder
+//
+//	bundle.yaml            the manifest, sealed by its last line
+//	posterior.safetensors  the Gaussian over the last layer's weights
+//	curvature.safetensors  optional: the sums the posterior was made from
+//	model.onnx             optional: the network
+//
+// Other files are not looked at, and may lie there.
+//
+// # bundle.yaml
+//
+// One YAML document in UTF-8, of at most [MaxManifest] bytes, without anchors
+// and aliases. Its fields are those of [Manifest]; unknown ones are refused.
+// Its last line seals it:
+//
+//	bytes            content
+//	0 … n−1          the document, ending in a newline
+//	n … n+9          "# sha256: "
+//	n+10 … n+73      SHA-256 of bytes 0 … n−1, 64 hexadecimal digits, lower case
+//	n+74             newline, the last byte
+//
+// The manifest holds the SHA-256 of every other file, so the seal covers them
+// all: a changed byte anywhere in a bundle is an error of [Open]. The seal is
+// against damage and oversight, not against an adversary, who can renew it.
+// So can you, with [Reseal], after an edit by hand.
+//
+// # posterior.safetensors
+//
+// Format and byte table are those of package safetensors; no metadata. All
+// tensors are F64, row-major and finite. D is head.feature_dim, plus one with a
+// bias, whose constant feature comes last; K is head.classes.
+//
+//	structure  tensor    shape    content
+//	full       blocks    [K,D,D]  diagonal blocks Σ_kk of the covariance at T_ens = 1
+//	full       leverage  [D,D]    (A + δI)⁻¹
+//	kron       Q_A       [D,D]    eigenvectors of A, in columns
+//	kron       lambda_A  [D]      its eigenvalues, ≥ 0
+//	kron       Q_B       [K,K]    eigenvectors of B, in columns; left out where B is diagonal
+//	kron       lambda_B  [K]      its eigenvalues, ≥ 0
+//	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
+//	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
+//
+// # curvature.safetensors
+//
+// What package calibrate writes and reads for a later update; here it is bytes
+// with a hash.
+//
+// # Versions
+//
+// This is format 1. Every later release of this module reads it, and predicts
+// from it what this one does. Since unknown fields are refused, a new field
+// makes a new format; a reader refuses formats newer than its own by number,
+// before it looks at anything else in the document.
+//
+// # Writing
+//
+// [Write] builds the folder under a temporary name beside its place, the
+// manifest last, syncs every file, and renames the folder. Until then there is
+// no bundle, and after an error, a full disk among them, no trace. With
+// [WriteOptions.Force] the old bundle is exchanged for the new one: atomically on
+// Linux, elsewhere with an instant in which there is none.
+package bundle

@@ -1,0 +1,359 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
+
+func sum(data []byte) string {
+	s := sha256.Sum256(data)
+	return hex.EncodeToString(s[:])
+}
+
+// oneLine refuses an error that is nil, not want, or longer than a line.
+func oneLine(t *testing.T, err, want error, text string) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Error("no error")
+	case !errors.Is(err, want):
+		t.Errorf("error %q is not %q", err, want)
+	case !strings.Contains(err.Error(), text):
+		t.Errorf("error %q, want %q in it", err, text)
+	case strings.Contains(err.Error(), "\n"):
+		t.Errorf("error %q is longer than a line", err)
+	}
+}
+
+var manifestLies = []struct {
+	name     string
+	old, new string // what is replaced, once
+	err      error
+	text     string
+}{
+	{"unknown field", "batch: 64", "batch: 64\nbacth: 32", ErrUnknownField, "field bacth"},
+	{"unknown field within", "act: 0.5", "act: 0.5, cat: 1", ErrUnknownField, "field cat"},
+	{"unknown field of preprocessing", "scale: 0.0039", "scale: 0.0039\n  scales: 1", ErrUnknownField, "field scales"},
+	{"newer format", "format: 1\n", "format: 2\nfuture: true\n", ErrVersion, "format 2, this program reads 1"},
+	{"no format", "format: 1\n", "", ErrVersion, "missing"},
+	{"null format", "format: 1\n", "format: null\n", ErrVersion, "missing"},
+	{"format that is a word", "format: 1\n", "format: one\n", ErrYAML, "one"},
+	{"field twice", "batch: 64", "batch: 64\nbatch: 65", ErrYAML, "already defined"},
+	{"alias", "rule: auto", "rule: &a auto\n  rho: *a", ErrYAML, "anchors"},
+	{"second document", "format: 1\n", "format: 1\n---\n", ErrYAML, "more than one document"},
+	{"no YAML", "format: 1\n", "format: [\n", ErrYAML, ""},
+	{"number that is a word", "batch: 64", "batch: many", ErrYAML, "many"},
+	{"no tool", "tool: mfgs v0.1.0\n", "", ErrField, "tool is missing"},
+	{"hash in upper case", strings.Repeat("0a", 32), strings.Repeat("0A", 32), ErrField, "model.sha256"},
+	{"hash too short", strings.Repeat("1b", 32), strings.Repeat("1b", 31), ErrField, "datasets[0].fingerprint"},
+	{"file elsewhere", "name: model.onnx", "name: ../model.onnx", ErrField, "model.file.name"},
+	{"posterior elsewhere", "name: posterior.safetensors", "name: /etc/passwd", ErrField, "posterior.name"},
+	{"model without features", "features: /relu/Relu_output_0", "features: \"\"", ErrField, "head.features"},
+	{"no features", "feature_dim: 2", "feature_dim: 0", ErrField, "0 features"},
+	{"negative classes", "classes: 3", "classes: -3", ErrField, "-3 logits"},
+	{"classes without end", "classes: 3", "classes: 4611686018427387904", ErrField, "2^24"},
+	{"unknown link", "link: softmax", "link: probit", ErrField, "probit"},
+	{"a label less", "  - \"null\"\n", "", ErrField, "2 names for 3 classes"},
+	{"impossible preprocessing", "size: 8", "size: -8", ErrField, "preprocess"},
+	{"unknown covariance", "covariance: hessian", "covariance: jacobian", ErrField, "jacobian"},
+	{"structure left open", "structure: full", "structure: auto", ErrField, "auto"},
+	{"unknown damping rule", "rule: auto", "rule: much", ErrField, "much"},
+	{"no damping rule", "rule: auto", "rule: \"\"", ErrField, "damping.rule is missing"},
+	{"no damping", "epsilon: 0.125", "epsilon: 0", ErrField, "damping.epsilon"},
+	{"negative rho", "rho: 1\n", "rho: -1\n", ErrField, "damping.rho"},
+	{"temperature of 0", "act: 0.5", "act: 0", ErrField, "temperatures.nll.act"},
+	{"temperature that is NaN", "act: 0.5", "act: .nan", ErrNotFinite, "temperatures.nll.act is NaN"},
+	{"temperature that is infinite", "ens: 1e-06", "ens: .inf", ErrNotFinite, "temperatures.ood.ens is +Inf"},
+	{"figure that is NaN", "nll: 0.16", "nll: .nan", ErrNotFinite, "held_out.before.in_domain.nll"},
+	{"figure behind a pointer", "auroc: 0.94", "auroc: -.inf", ErrNotFinite, "held_out.after.ood_nll.auroc"},
+	{"grid that is NaN", "[3, 4]", "[3, .nan]", ErrNotFinite, "grids.nll.value[1][1]"},
+	{"grid with a row less", "[[1, 2], [3, 4]]", "[[1, 2]]", ErrField, "grids.nll.value has 1 rows"},
+	{"grid with a short row", "[[0.5, 0.75]]", "[[0.5]]", ErrField, "grids.auroc.value"},
+	{"tuned on nothing", "tuned_on: ood", "tuned_on: x", ErrField, "temperatures.ood.tuned_on"},
+	{"likelihood tuned on something else", "tuned_on: nll", "tuned_on: ood", ErrField, "temperatures.nll.tuned_on"},
+	{"no lambda0", "lambda0: 0.303964", "lambda0: 0", ErrField, "mean_field.lambda0"},
+	{"ratio below 1", "max_ratio: 1.75", "max_ratio: 0.5", ErrField, "mean_field.max_ratio"},
+	{"figures of nothing", "{examples: 100, error: 0.015, nll: 0.16", "{examples: 0, error: 0.015, nll: 0.16", ErrField, "held_out.before.in_domain.examples"},
+	{"negative likelihood", "nll: 0.16", "nll: -0.16", ErrField, "held_out.before.in_domain.nll"},
+	{"OOD figures of nothing", "{examples: 150, accuracy: 0.7", "{examples: 0, accuracy: 0.7", ErrField, "held_out.before.ood.examples"},
+	{"unknown role", "role: ood", "role: test", ErrField, "datasets[2].role"},
+	{"no training data", "role: train", "role: val", ErrField, "lacks one of the roles"},
+	{"dataset of nothing", "count: 100", "count: 0", ErrField, "datasets[1].count"},
+	{"negative number of bad examples", "bad: 2", "bad: -2", ErrField, "datasets[0].bad"},
+	{"dataset from nowhere", "spec: ood/", "spec: \"\"", ErrField, "datasets[2].spec"},
+	{"negative batch", "batch: 64", "batch: -64", ErrField, "batch is -64"},
+	{"other structure than the posterior's", "structure: full", "structure: kron", ErrTensors, "Q_A is missing"},
+	{"other features than the posterior's", "feature_dim: 2", "feature_dim: 4", ErrShape, "F64 [3 3 3], want F64 [3 5 5]"},
+	{"features that overflow", "feature_dim: 2\n  classes: 3", "feature_dim: 16777215\n  classes: 16777215", ErrField, "labels"},
+	{"fewer features than the posterior's", "feature_dim: 2", "feature_dim: 1", ErrShape, ""},
+}
+
+func TestManifestLiesAreRefused(t *testing.T) {
+	files := inMemory(t, written(t, full(), withFiles()))
+	document, err := unseal(files[ManifestName].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lie := range manifestLies {
+		t.Run(lie.name, func(t *testing.T) {
+			if !bytes.Contains(document, []byte(lie.old)) {
+				t.Fatalf("the manifest does not say %q:\n%s", lie.old, document)
+			}
+			files[ManifestName].Data = seal(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+			_, err := OpenFS(files)
+			oneLine(t, err, lie.err, lie.text)
+		})
+	}
+
+	// The posterior of so many features cannot be that large.
+	t.Run("posterior that overflows", func(t *testing.T) {
+		edited := bytes.Replace(document, []byte("feature_dim: 2\n  classes: 3"), []byte("feature_dim: 16777214\n  classes: 16777215"), 1)
+		edited = edited[:bytes.Index(edited, []byte("\n# The classes"))]
+		files[ManifestName].Data = seal(edited)
+		_, err := OpenFS(files)
+		oneLine(t, err, ErrShape, "overflows")
+	})
+	t.Run("empty document", func(t *testing.T) {
+		files[ManifestName].Data = seal([]byte("\n"))
+		_, err := OpenFS(files)
+		oneLine(t, err, ErrYAML, "empty")
+	})
+	t.Run("endless manifest", func(t *testing.T) {
+		files[ManifestName].Data = seal(append(bytes.Repeat([]byte("#\n"), MaxManifest/2), document...))
+		_, err := OpenFS(files)
+		oneLine(t, err, ErrTooLarge, "4194304")
+	})
+	for name, data := range map[string][]byte{
+		"no seal":            document,
+		"nothing":            nil,
+		"nothing but a seal": seal(nil),
+		"seal of other text": append(bytes.Clone(document), seal([]byte("x\n"))[2:]...),
+		"old seal":           append(seal(document), '\n'),
+	} {
+		t.Run(name, func(t *testing.T) {
+			files[ManifestName].Data = data
+			_, err := OpenFS(files)
+			oneLine(t, err, ErrSeal, "mfgs reseal")
+		})
+	}
+}
+
+// withPosterior puts another posterior into a bundle, whose hashes then fit.
+func withPosterior(t *testing.T, files fstest.MapFS, data []byte) {
+	t.Helper()
+	document, err := unseal(files[ManifestName].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := sum(files[PosteriorName].Data)
+	if !bytes.Contains(document, []byte(old)) {
+		t.Fatal("the manifest lacks the hash of the posterior")
+	}
+	files[ManifestName].Data = seal(bytes.Replace(document, []byte(old), []byte(sum(data)), 1))
+	files[PosteriorName].Data = data
+}
+
+func TestPosteriorLiesAreRefused(t *testing.T) {
+	list := func(p *calibrate.Posterior) (list []safetensors.Tensor) {
+		for _, t := range tensors(p) {
+			list = append(list, safetensors.Tensor{Name: t.name, Shape: t.shape, Data: *t.data})
+		}
+		return list
+	}
+	set := func(tensor, i int, v float64) func([]safetensors.Tensor) []safetensors.Tensor {
+		return func(list []safetensors.Tensor) []safetensors.Tensor {
+			list[tensor].Data.([]float64)[i] = v
+			return list
+		}
+	}
+	for _, test := range []struct {
+		name   string
+		b      Bundle
+		change func([]safetensors.Tensor) []safetensors.Tensor
+		err    error
+		text   string
+	}{
+		{"NaN", full(), set(0, 5, math.NaN()), ErrNotFinite, "tensor blocks"},
+		{"infinity", kron(), set(0, 1, math.Inf(-1)), ErrNotFinite, "tensor Q_A"},
+		{"negative variance of a weight", full(), set(0, 9+4, -1), ErrNegative, "tensor blocks"},
+		{"negative leverage", full(), set(1, 8, -1), ErrNegative, "tensor leverage"},
+		{"negative eigenvalue of A", kron(), set(1, 0, -1), ErrNegative, "tensor lambda_A"},
+		{"negative eigenvalue of B", kron(), set(3, 0, -1), ErrNegative, "tensor lambda_B"},
+		{"negative V", kron(), set(4, 0, -1), ErrNegative, "tensor V"},
+		{"missing tensor", full(), func(l []safetensors.Tensor) []safetensors.Tensor { return l[:1] }, ErrTensors, "leverage is missing"},
+		{"unknown tensor", full(), func(l []safetensors.Tensor) []safetensors.Tensor {
+			return append(l, safetensors.Tensor{Name: "extra", Shape: []int{1}, Data: []float64{1}})
+		}, ErrTensors, `"extra" is unknown`},
+		{"transposed", kron(), func(l []safetensors.Tensor) []safetensors.Tensor {
+			l[4].Shape = []int{9}
+			return l
+		}, ErrShape, "F64 [9], want F64 [3 3]"},
+		{"float32", full(), func(l []safetensors.Tensor) []safetensors.Tensor {
+			l[1].Data = make([]float32, 9)
+			return l
+		}, ErrShape, "F32 [3 3], want F64 [3 3]"},
+		{"larger than its tensors", full(), func(l []safetensors.Tensor) []safetensors.Tensor {
+			return append(l, safetensors.Tensor{Name: "extra", Shape: []int{1000}, Data: make([]float64, 1000)})
+		}, ErrTooLarge, "its tensors take 288"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			files := inMemory(t, written(t, test.b, WriteOptions{}))
+			var data bytes.Buffer
+			if err := safetensors.Encode(&data, test.change(list(test.b.Posterior)), nil); err != nil {
+				t.Fatal(err)
+			}
+			withPosterior(t, files, data.Bytes())
+			_, err := OpenFS(files)
+			oneLine(t, err, test.err, test.text)
+		})
+	}
+
+	t.Run("not safetensors", func(t *testing.T) {
+		files := inMemory(t, written(t, full(), WriteOptions{}))
+		withPosterior(t, files, []byte("short"))
+		_, err := OpenFS(files)
+		oneLine(t, err, safetensors.ErrTruncated, PosteriorName)
+	})
+}
+
+// Off the diagonal, covariances may be negative.
+func TestNegativeCovariancesAreNoLie(t *testing.T) {
+	b := full()
+	for _, x := range [][]float64{b.Posterior.Blocks, b.Posterior.Leverage} {
+		for i := range x {
+			if i%9%4 != 0 {
+				x[i] = -x[i]
+			}
+		}
+	}
+	if _, err := Open(written(t, b, WriteOptions{})); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestResealAfterAnEdit(t *testing.T) {
+	dir := written(t, full(), withFiles())
+	path := filepath.Join(dir, ManifestName)
+	edit := func(change func(string) string) {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(change(string(data))), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	edit(func(s string) string { return strings.Replace(s, "two\n", "three\n", 1) })
+	if _, err := Open(dir); !errors.Is(err, ErrSeal) {
+		t.Fatalf("after an edit: %v", err)
+	}
+	if err := Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	b, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.Manifest.Labels[1] != "three\nlines" {
+		t.Errorf("labels %q", b.Manifest.Labels)
+	}
+
+	// Editors append, cut the last newline, or take the seal away.
+	edit(func(s string) string { return strings.TrimSuffix(s, "\n") })
+	if err := Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	edit(func(s string) string { return s + "# a note" })
+	if err := Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	edit(func(s string) string { return s[:strings.LastIndex(s, sealPrefix)] })
+	if err := Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(data, []byte(sealPrefix)); n != 1 || !bytes.Contains(data, []byte("# a note\n")) {
+		t.Errorf("%d seals in\n%s", n, data)
+	}
+	if _, err := Open(dir); err != nil {
+		t.Error(err)
+	}
+
+	// A second time changes nothing.
+	if err := Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, data) {
+		t.Errorf("resealed twice: %v\n%s", err, again)
+	}
+
+	// What Open would refuse is not resealed.
+	for _, change := range []func(string) string{
+		func(s string) string { return strings.Replace(s, "batch: 64", "bacth: 64", 1) },
+		func(s string) string {
+			return strings.Replace(s, sum([]byte("a model")), sum([]byte("another model")), 1)
+		},
+	} {
+		edit(change)
+		before, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Reseal(dir); err == nil || !strings.HasPrefix(err.Error(), dir) {
+			t.Errorf("error %v", err)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+			t.Errorf("the manifest was changed (%v)", err)
+		}
+		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, PosteriorName)
+		edit(func(string) string { return string(data) })
+	}
+
+	if err := Reseal(t.TempDir()); !errors.Is(err, ErrMissing) {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+// FuzzManifest holds that a manifest that is accepted says the same after it
+// was written and read again.
+func FuzzManifest(f *testing.F) {
+	for _, b := range []Bundle{full(), kron()} {
+		files := inMemory(f, written(f, b, WriteOptions{}))
+		document, err := unseal(files[ManifestName].Data)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(document)
+		for _, lie := range manifestLies {
+			f.Add(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		m, err := parse(document)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %q is longer than a line", err)
+			}
+			return
+		}
+		if _, err := m.document(); err != nil {
+			t.Errorf("%v\n%s", err, document)
+		}
+	})
+}

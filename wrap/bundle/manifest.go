@@ -1,0 +1,363 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+)
+
+// Version is the format that is written, and the only one so far.
+const Version = 1
+
+// MaxManifest is the size in bytes of the largest manifest that is read: room
+// for the names of a hundred thousand classes.
+const MaxManifest = 4 << 20
+
+// The names of a bundle's files.
+const (
+	ManifestName  = "bundle.yaml"
+	PosteriorName = "posterior.safetensors"
+	CurvatureName = "curvature.safetensors"
+	ModelName     = "model.onnx"
+)
+
+// Manifest is what bundle.yaml says. Fields marked "set by Write" need not be
+// filled in by who writes a bundle.
+type Manifest struct {
+	Format int    `yaml:"format"` // [Version]; set by Write
+	Tool   string `yaml:"tool"`   // what wrote the bundle, such as "mfgs v0.1.0"
+
+	// Model is nil where features came ready made.
+	Model      *Model          `yaml:"model,omitempty"`
+	Head       Head            `yaml:"head"`
+	Preprocess preprocess.Spec `yaml:"preprocess"`
+
+	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
+	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
+	Damping    Damping              `yaml:"damping"`
+
+	Temperatures Temperatures `yaml:"temperatures"`
+	MeanField    MeanField    `yaml:"mean_field"`
+
+	HeldOut  HeldOut   `yaml:"held_out"`
+	Datasets []Dataset `yaml:"datasets"`
+	Batch    int       `yaml:"batch"` // inference batch; 0 where features came ready made
+	Warnings []string  `yaml:"warnings,omitempty"`
+
+	Posterior File  `yaml:"posterior"`           // set by Write
+	Curvature *File `yaml:"curvature,omitempty"` // set by Write
+
+	// Labels names the classes in their order. It may be empty; a head with one
+	// logit has two, the second being the one whose probability grows with it.
+	Labels []string `yaml:"labels,omitempty"`
+
+	// Grids are what the temperatures were chosen from. It may be nil.
+	Grids *Grids `yaml:"grids,omitempty"`
+}
+
+// File is another file of the bundle.
+type File struct {
+	Name   string `yaml:"name"`
+	SHA256 string `yaml:"sha256"`
+}
+
+// Model is the network that was calibrated.
+type Model struct {
+	SHA256   string `yaml:"sha256"` // of the model file given
+	Producer string `yaml:"producer,omitempty"`
+	Opset    int64  `yaml:"opset"`
+
+	// File is the copy in the bundle, nil where it was left out; set by Write.
+	// Its hash differs from SHA256 where the model given kept weights in files
+	// of their own.
+	File *File `yaml:"file,omitempty"`
+}
+
+// Head is the last layer. Features and Logits name tensors of the model; they
+// and Op, Node and Tail are empty where there is none.
+type Head struct {
+	Op         string         `yaml:"op,omitempty"`
+	Node       string         `yaml:"node,omitempty"`
+	Features   string         `yaml:"features,omitempty"`
+	Logits     string         `yaml:"logits,omitempty"`
+	FeatureDim int            `yaml:"feature_dim"` // d, without the bias
+	Classes    int            `yaml:"classes"`     // K, the number of logits
+	Bias       bool           `yaml:"bias"`
+	Link       calibrate.Link `yaml:"link"`
+	Tail       []string       `yaml:"tail,omitempty,flow"` // operators behind the logits
+}
+
+// Calibrate returns the head in the terms of package calibrate.
+func (h Head) Calibrate() calibrate.Head {
+	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
+}
+
+// Damping says how ε came about.
+type Damping struct {
+	Rule    string  `yaml:"rule"`    // what was asked for: auto, EPS or rel:RHO
+	Epsilon float64 `yaml:"epsilon"` // set by Write
+	Rho     float64 `yaml:"rho"`     // ε over the mean eigenvalue
+
+	Candidates []Candidate `yaml:"candidates,omitempty"`
+}
+
+// Candidate is a [calibrate.Candidate], convertible from it.
+type Candidate struct {
+	Rho     float64 `yaml:"rho"`
+	Epsilon float64 `yaml:"epsilon"`
+	NLL     float64 `yaml:"nll"`
+	Gain    float64 `yaml:"gain"`
+	StdErr  float64 `yaml:"std_err"`
+}
+
+// Temperatures are the two pairs of the method and the one of temperature
+// scaling.
+type Temperatures struct {
+	NLL Pair    `yaml:"nll,flow"` // for probabilities and logit variances
+	OOD Pair    `yaml:"ood,flow"` // for out-of-distribution scores
+	TS  float64 `yaml:"ts"`
+}
+
+// Pair is one pair of temperatures. TunedOn is "nll", the held-out likelihood,
+// or "ood", telling apart held-out examples in and out of distribution; the
+// pair OOD is "nll", and equal to the other, where there were none of these.
+type Pair struct {
+	Act     float64 `yaml:"act"`
+	Ens     float64 `yaml:"ens"`
+	TunedOn string  `yaml:"tuned_on"`
+}
+
+// MeanField holds the other numbers of the approximation.
+type MeanField struct {
+	Lambda0 float64 `yaml:"lambda0"`
+
+	// MedianVariance is the median held-out logit variance at T_ens = 1, the
+	// unit of τ in Grids.
+	MedianVariance float64 `yaml:"median_variance"`
+
+	// MaxRatio is the largest held-out T_max/T_min of one example, from which
+	// the degree of interpolation follows.
+	MaxRatio float64 `yaml:"max_ratio"`
+}
+
+// HeldOut are the figures on the data that the temperatures were tuned on: they
+// are better than those on new data will be.
+type HeldOut struct {
+	Before Figures `yaml:"before"` // the network's own probabilities
+	TS     Figures `yaml:"ts"`     // temperature scaling
+	After  Figures `yaml:"after"`  // mf0
+}
+
+// Figures are those of one method. OOD is nil without out-of-distribution data.
+type Figures struct {
+	InDomain InDomain `yaml:"in_domain,flow"`
+	OOD      *OOD     `yaml:"ood,omitempty,flow"`     // under the pair OOD
+	OODNLL   *OOD     `yaml:"ood_nll,omitempty,flow"` // under the pair NLL
+}
+
+// InDomain is convertible from the type of that name in calibrate/metrics.
+type InDomain struct {
+	N     int     `yaml:"examples"`
+	Error float64 `yaml:"error"`
+	NLL   float64 `yaml:"nll"`
+	ECE   float64 `yaml:"ece"`
+	Brier float64 `yaml:"brier"`
+}
+
+// OOD is convertible from the type of that name in calibrate/metrics.
+type OOD struct {
+	N        int     `yaml:"examples"`
+	Accuracy float64 `yaml:"accuracy"`
+	AUROC    float64 `yaml:"auroc"`
+	AUPRIn   float64 `yaml:"aupr_in"`
+	AUPROut  float64 `yaml:"aupr_out"`
+	FPR95    float64 `yaml:"fpr95"`
+}
+
+// Role says what a dataset was used for.
+type Role string
+
+const (
+	Train Role = "train" // curvature
+	Val   Role = "val"   // damping and temperatures
+	Held  Role = "ood"   // the temperatures of the pair OOD
+)
+
+// Dataset is a source of examples.
+type Dataset struct {
+	Role        Role   `yaml:"role"`
+	Spec        string `yaml:"spec"`        // as given on the command line
+	Fingerprint string `yaml:"fingerprint"` // SHA-256 of its content
+	Count       int    `yaml:"count"`       // examples used
+	Ignored     int    `yaml:"ignored,omitempty"`
+	Bad         int    `yaml:"bad,omitempty"` // examples that could not be read
+}
+
+// Grids are the objectives over temperatures; AUROC is nil without
+// out-of-distribution data.
+type Grids struct {
+	NLL   *Grid `yaml:"nll,omitempty"`
+	AUROC *Grid `yaml:"auroc,omitempty"`
+}
+
+// Grid is a [calibrate.Grid], convertible from it.
+type Grid struct {
+	Act   []float64   `yaml:"act,flow"`   // T_act, rows
+	Tau   []float64   `yaml:"tau,flow"`   // T_ens / median variance, columns
+	Value [][]float64 `yaml:"value,flow"` // NLL in nats, or AUROC
+}
+
+// comments stand above the fields of a manifest.
+var comments = map[string]string{
+	"format":       "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
+	"model":        "The network: sha256 is that of the file calibrated, file the copy kept here.",
+	"head":         "Its last layer, logits = W·features + b.",
+	"preprocess":   "From image to tensor.",
+	"covariance":   "The posterior: which covariance, of which structure.",
+	"damping":      "What was added to every eigenvalue; rho is in units of the mean one.",
+	"temperatures": "The activations are divided by act, the covariance by ens.",
+	"mean_field":   "Constants of the approximation.",
+	"held_out":     "Figures on the data used for tuning: fractions, and nats for the NLL.",
+	"datasets":     "The data, by the role it had.",
+	"batch":        "Examples to a batch of inference.",
+	"posterior":    "The other files of this folder.",
+	"labels":       "The classes in their order.",
+	"grids":        "What the temperatures were chosen from, by T_act and by tau = T_ens / median_variance.",
+}
+
+// render returns the document of a manifest, without its seal.
+func (m *Manifest) render() ([]byte, error) {
+	var all yaml.Node
+	if err := all.Encode(m); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for i := 0; i < len(all.Content); i += 2 {
+		key := all.Content[i].Value
+		if c := comments[key]; c != "" {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString("# " + c + "\n")
+		}
+		e := yaml.NewEncoder(&b)
+		e.SetIndent(2)
+		if err := e.Encode(&yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: all.Content[i : i+2]}); err != nil {
+			return nil, err
+		}
+		if err := e.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), nil
+}
+
+const sealPrefix = "# sha256: "
+
+// seal appends the last line.
+func seal(document []byte) []byte {
+	sum := sha256.Sum256(document)
+	return fmt.Appendf(bytes.Clone(document), "%s%x\n", sealPrefix, sum)
+}
+
+// unseal returns what stands before the last line, if that is its seal.
+func unseal(data []byte) ([]byte, error) {
+	const length = len(sealPrefix) + 2*sha256.Size + 1
+	n := len(data) - length
+	if n < 1 || data[n-1] != '\n' || !bytes.HasPrefix(data[n:], []byte(sealPrefix)) {
+		return nil, fmt.Errorf("%w: want %q and 64 digits as its last line; after an edit by hand run mfgs reseal", ErrSeal, sealPrefix)
+	}
+	if sealed := seal(data[:n]); !bytes.Equal(sealed, data) {
+		return nil, fmt.Errorf("%w: the content is not what was sealed; after an edit by hand run mfgs reseal", ErrSeal)
+	}
+	return data[:n], nil
+}
+
+// sealLine is what Reseal takes out, wherever an edit may have moved it.
+var sealLine = regexp.MustCompile(`(?m)^# sha256: [0-9a-f]{64}\r?(\n|\z)`)
+
+// parse reads a document and validates it.
+func parse(document []byte) (*Manifest, error) {
+	var root yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(document))
+	if err := d.Decode(&root); err != nil {
+		return nil, yamlError(err)
+	}
+	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: more than one document", ErrYAML)
+	}
+	if err := plain(&root); err != nil {
+		return nil, err
+	}
+	// The version comes first: fields of another one need not be known.
+	var format struct {
+		Format *int `yaml:"format"`
+	}
+	if err := root.Decode(&format); err != nil {
+		return nil, yamlError(err)
+	}
+	switch {
+	case format.Format == nil:
+		return nil, fmt.Errorf("%w: field format is missing", ErrVersion)
+	case *format.Format != Version:
+		return nil, fmt.Errorf("%w: format %d, this program reads %d", ErrVersion, *format.Format, Version)
+	}
+
+	var m Manifest
+	d = yaml.NewDecoder(bytes.NewReader(document))
+	d.KnownFields(true)
+	if err := d.Decode(&m); err != nil {
+		return nil, yamlError(err)
+	}
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	return &m, nil
+}
+
+// plain refuses anchors and aliases: a few lines of them stand for gigabytes.
+func plain(n *yaml.Node) error {
+	if n.Kind == yaml.AliasNode || n.Anchor != "" {
+		return fmt.Errorf("%w: line %d: anchors and aliases are not allowed", ErrYAML, n.Line)
+	}
+	for _, c := range n.Content {
+		if err := plain(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+
+// yamlError puts an error of package yaml on one line.
+func yamlError(err error) error {
+	var t *yaml.TypeError
+	if errors.As(err, &t) {
+		s := strings.Join(t.Errors, "; ")
+		if unknownField.MatchString(s) {
+			return fmt.Errorf("%w: %s", ErrUnknownField, unknownField.ReplaceAllString(s, "field $1"))
+		}
+		return fmt.Errorf("%w: %s", ErrYAML, s)
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: it is empty", ErrYAML)
+	}
+	return fmt.Errorf("%w: %s", ErrYAML, strings.TrimPrefix(err.Error(), "yaml: "))
+}
+
+// isHash reports whether s is a SHA-256 in lower-case hexadecimal.
+func isHash(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == sha256.Size && s == strings.ToLower(s)
+}

@@ -1,0 +1,279 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
+
+// Bundle is a calibrated classifier, but for the network.
+type Bundle struct {
+	Manifest  Manifest
+	Posterior *calibrate.Posterior
+
+	fsys fs.FS  // where it was opened, nil if it was not
+	dir  string // its folder, if that is one of the operating system's
+}
+
+// Calibration returns what package calibrate predicts with.
+func (b *Bundle) Calibration() *calibrate.Calibration {
+	t := b.Manifest.Temperatures
+	return &calibrate.Calibration{
+		Posterior: b.Posterior,
+		NLL:       calibrate.Temperatures{Act: t.NLL.Act, Ens: t.NLL.Ens},
+		OOD:       calibrate.Temperatures{Act: t.OOD.Act, Ens: t.OOD.Ens},
+		TS:        t.TS,
+		Lambda0:   b.Manifest.MeanField.Lambda0,
+	}
+}
+
+// FS returns the folder that the bundle was opened from, to read
+// [CurvatureName] or [ModelName]; their hashes were those of the manifest when
+// it was opened.
+func (b *Bundle) FS() fs.FS { return b.fsys }
+
+// Dir returns the path given to [Open], "" after [OpenFS].
+func (b *Bundle) Dir() string { return b.dir }
+
+// Open reads and checks a bundle: the manifest, the posterior, and the hash of
+// every other file, which is read once for it. Errors begin with dir.
+func Open(dir string) (*Bundle, error) {
+	s, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !s.IsDir() {
+		return nil, fmt.Errorf("%s: not a bundle: want a folder", dir)
+	}
+	b, err := OpenFS(os.DirFS(dir))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	b.dir = dir
+	return b, nil
+}
+
+// OpenFS is [Open] for a bundle at the root of a file system; fs.Sub gets
+// there. The files of an embed.FS do.
+func OpenFS(fsys fs.FS) (*Bundle, error) {
+	data, err := readManifest(fsys)
+	if err != nil {
+		return nil, err
+	}
+	return load(fsys, data)
+}
+
+// readManifest reads bundle.yaml, whatever it says.
+func readManifest(fsys fs.FS) ([]byte, error) {
+	f, size, err := open(fsys, ManifestName)
+	if errors.Is(err, ErrMissing) {
+		return nil, fmt.Errorf("%w: this is not a bundle", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readAll(f, ManifestName, size, MaxManifest)
+}
+
+// load is the one way by which a bundle is accepted: data is its manifest,
+// sealed, fsys has its other files.
+func load(fsys fs.FS, data []byte) (*Bundle, error) {
+	document, err := unseal(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ManifestName, err)
+	}
+	m, err := parse(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ManifestName, err)
+	}
+	b := &Bundle{Manifest: *m, fsys: fsys}
+	if b.Posterior, err = readPosterior(fsys, m); err != nil {
+		return nil, err
+	}
+	others := []*File{m.Curvature}
+	if m.Model != nil {
+		others = append(others, m.Model.File)
+	}
+	for _, o := range others {
+		if o == nil {
+			continue
+		}
+		f, _, err := open(fsys, o.Name)
+		if err != nil {
+			return nil, err
+		}
+		err = checkHash(f, *o)
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// readPosterior reads the posterior that a valid manifest describes.
+func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
+	p := &calibrate.Posterior{
+		Head:       m.Head.Calibrate(),
+		Structure:  m.Structure,
+		Covariance: m.Covariance,
+		Epsilon:    m.Damping.Epsilon,
+	}
+	// The manifest alone says how large the file can be.
+	limit := int64(headerRoom)
+	for _, t := range tensors(p) {
+		n, ok := t.elements()
+		if !ok || int64(n) > (math.MaxInt64-limit)/8 {
+			return nil, fmt.Errorf("%s: tensor %s: %w: %v overflows", PosteriorName, t.name, ErrShape, t.shape)
+		}
+		limit += 8 * int64(n)
+	}
+	f, size, err := open(fsys, PosteriorName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > limit {
+		return nil, fmt.Errorf("%s: %w: %d bytes, its tensors take %d", PosteriorName, ErrTooLarge, size, limit-headerRoom)
+	}
+	r, ok := f.(io.ReaderAt)
+	if !ok { // as in a compressed archive
+		data, err := readAll(f, PosteriorName, size, limit)
+		if err != nil {
+			return nil, err
+		}
+		r, size = bytes.NewReader(data), int64(len(data))
+	}
+	if err := checkHash(io.NewSectionReader(r, 0, size), m.Posterior); err != nil {
+		return nil, err
+	}
+	st, err := safetensors.NewFile(r, size)
+	if err == nil {
+		err = readTensors(st, p)
+	}
+	if err == nil {
+		err = validatePosterior(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", PosteriorName, err)
+	}
+	return p, nil
+}
+
+// headerRoom is more than the header of six tensors takes.
+const headerRoom = 4096
+
+func readTensors(f *safetensors.File, p *calibrate.Posterior) error {
+	there := map[string]safetensors.Info{}
+	for _, info := range f.Tensors() {
+		there[info.Name] = info
+	}
+	var take []tensor
+	for _, t := range tensors(p) {
+		info, ok := there[t.name]
+		if !ok && t.optional {
+			continue
+		}
+		if !ok {
+			return fmt.Errorf("%w: %s is missing", ErrTensors, t.name)
+		}
+		delete(there, t.name)
+		if info.DType != safetensors.F64 || !slices.Equal(info.Shape, t.shape) {
+			return fmt.Errorf("tensor %s: %w: %s %v, want F64 %v", t.name, ErrShape, info.DType, info.Shape, t.shape)
+		}
+		take = append(take, t)
+	}
+	for name := range there {
+		return fmt.Errorf("%w: %q is unknown", ErrTensors, name)
+	}
+	for _, t := range take {
+		var err error
+		if *t.data, err = safetensors.Read[float64](f, t.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens a regular file, and returns its size.
+func open(fsys fs.FS, name string) (fs.File, int64, error) {
+	f, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, fmt.Errorf("%s: %w", name, ErrMissing)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := f.Stat()
+	if err == nil && !s.Mode().IsRegular() {
+		err = fmt.Errorf("%s: not a regular file", name)
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, s.Size(), nil
+}
+
+// readAll reads a file that says it is of size bytes, and at most limit.
+func readAll(r io.Reader, name string, size, limit int64) ([]byte, error) {
+	if size > limit {
+		return nil, fmt.Errorf("%s: %w: %d bytes, at most %d are read", name, ErrTooLarge, size, limit)
+	}
+	data, err := io.ReadAll(io.LimitReader(r, size))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return data, nil
+}
+
+// checkHash reads a file and compares its hash with that of the manifest.
+func checkHash(r io.Reader, f File) error {
+	h := sha256.New()
+	if _, err := io.Copy(h, r); err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
+		return fmt.Errorf("%s: %w: %s, want %s", f.Name, ErrHash, got, f.SHA256)
+	}
+	return nil
+}
+
+// Reseal renews the last line of a bundle's manifest after an edit by hand. It
+// refuses an edit that leaves a bundle that [Open] would refuse, and changes
+// nothing then.
+func Reseal(dir string) error {
+	if err := reseal(dir); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return nil
+}
+
+func reseal(dir string) error {
+	fsys := os.DirFS(dir)
+	data, err := readManifest(fsys)
+	if err != nil {
+		return err
+	}
+	document := sealLine.ReplaceAll(data, nil)
+	if n := len(document); n > 0 && document[n-1] != '\n' {
+		document = append(document, '\n')
+	}
+	sealed := seal(document)
+	if _, err := load(fsys, sealed); err != nil {
+		return err
+	}
+	return replace(filepath.Join(dir, ManifestName), sealed)
+}

@@ -1,0 +1,316 @@
+package bundle
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
+
+// WriteOptions says what goes into a bundle beside manifest and posterior, and
+// whether it may replace another. The zero value adds and replaces nothing.
+type WriteOptions struct {
+	// Force replaces an existing bundle. It does not replace a folder that
+	// holds anything but the files of a bundle.
+	Force bool
+
+	// Model, if set, writes [ModelName], and Curvature [CurvatureName].
+	Model     func(io.Writer) error
+	Curvature func(io.Writer) error
+}
+
+// Copy returns a function that writes the content of the file at path.
+func Copy(path string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		_, err = io.Copy(w, f)
+		return err
+	}
+}
+
+// CheckTarget reports whether [Write] would refuse dir for what is there
+// already: to be asked before the work whose result goes there.
+func CheckTarget(dir string, force bool) error {
+	_, err := target(dir, force)
+	return err
+}
+
+// target returns where dir really is, and refuses what stands there.
+func target(dir string, force bool) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if s, err := os.Stat(filepath.Dir(dir)); err != nil {
+		return "", err
+	} else if !s.IsDir() {
+		return "", fmt.Errorf("%s is not a folder", filepath.Dir(dir))
+	}
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return dir, nil
+	}
+	if !force {
+		return "", fmt.Errorf("%s: %w: use --force to replace it", dir, fs.ErrExist)
+	}
+	// A link to a bundle stays, and the bundle is replaced.
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if !slices.Contains([]string{ManifestName, PosteriorName, CurvatureName, ModelName}, e.Name()) {
+			return "", fmt.Errorf("%s is not replaced: it holds %s, which is no part of a bundle", dir, e.Name())
+		}
+	}
+	return dir, nil
+}
+
+// Write writes a bundle to the folder dir, which must not exist unless
+// o.Force, as the package documentation says. The fields of the manifest that
+// are marked so are set here, from the posterior and the files written.
+func Write(dir string, b Bundle, o WriteOptions) error {
+	return write(dir, b, o, func(path string) (output, error) { return createFile(path) })
+}
+
+// output is what is needed of an *os.File.
+type output interface {
+	io.Writer
+	Sync() error
+	Close() error
+}
+
+// write is Write, on a disk that may be full.
+func write(dir string, b Bundle, o WriteOptions, create func(path string) (output, error)) (err error) {
+	dir, err = target(dir, o.Force)
+	if err != nil {
+		return err
+	}
+	m := b.Manifest
+	if err := describe(&m, b.Posterior); err != nil {
+		return err
+	}
+	temp, err := makeSibling(dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(temp)
+		}
+	}()
+
+	put := func(name string, content func(io.Writer) error) (*File, error) {
+		f, err := create(filepath.Join(temp, name))
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		h := sha256.New()
+		w := bufio.NewWriterSize(f, 1<<20)
+		if err := content(io.MultiWriter(w, h)); err != nil {
+			return nil, fmt.Errorf("writing %s: %w", name, err)
+		}
+		if err := w.Flush(); err != nil {
+			return nil, err
+		}
+		if err := f.Sync(); err != nil {
+			return nil, err
+		}
+		return &File{Name: name, SHA256: hex.EncodeToString(h.Sum(nil))}, f.Close()
+	}
+	if o.Model != nil {
+		if m.Model == nil {
+			return errors.New("a model is written into a bundle whose manifest does not describe it")
+		}
+		model := *m.Model
+		if model.File, err = put(ModelName, o.Model); err != nil {
+			return err
+		}
+		m.Model = &model
+	}
+	posterior, err := put(PosteriorName, func(w io.Writer) error { return encode(w, b.Posterior) })
+	if err != nil {
+		return err
+	}
+	m.Posterior = *posterior
+	if o.Curvature != nil {
+		if m.Curvature, err = put(CurvatureName, o.Curvature); err != nil {
+			return err
+		}
+	}
+	document, err := m.document()
+	if err != nil {
+		return err
+	}
+	if _, err := put(ManifestName, func(w io.Writer) error {
+		_, err := w.Write(seal(document))
+		return err
+	}); err != nil {
+		return err
+	}
+	syncFolder(temp)
+	if err := move(temp, dir); err != nil {
+		return err
+	}
+	syncFolder(filepath.Dir(dir))
+	return nil
+}
+
+// describe sets the fields of m that p determines, and leaves those of files
+// empty.
+func describe(m *Manifest, p *calibrate.Posterior) error {
+	if err := p.Head.Validate(); err != nil {
+		return err
+	}
+	if m.Head.Calibrate() != p.Head {
+		return fmt.Errorf("the manifest describes the head %+v, the posterior %+v", m.Head.Calibrate(), p.Head)
+	}
+	m.Format = Version
+	m.Covariance, m.Structure, m.Damping.Epsilon = p.Covariance, p.Structure, p.Epsilon
+	m.Posterior, m.Curvature = File{}, nil
+	if m.Model != nil {
+		model := *m.Model
+		model.File = nil
+		m.Model = &model
+	}
+	return nil
+}
+
+// encode writes the posterior, after the checks that a reader would make.
+func encode(w io.Writer, p *calibrate.Posterior) error {
+	if err := validatePosterior(p); err != nil {
+		return err
+	}
+	var list []safetensors.Tensor
+	for _, t := range tensors(p) {
+		if t.optional && *t.data == nil {
+			continue
+		}
+		list = append(list, safetensors.Tensor{Name: t.name, Shape: t.shape, Data: *t.data})
+	}
+	return safetensors.Encode(w, list, nil)
+}
+
+// document renders a manifest and reads it again as a reader would, so that
+// nothing is written that cannot be opened, or says something else then.
+func (m *Manifest) document() ([]byte, error) {
+	document, err := m.render()
+	if err != nil {
+		return nil, err
+	}
+	if len(document) > MaxManifest-1024 {
+		return nil, fmt.Errorf("%s: %w: %d bytes, at most %d can be read", ManifestName, ErrTooLarge, len(document), MaxManifest)
+	}
+	back, err := parse(document)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ManifestName, err)
+	}
+	again, err := back.render()
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(again, document) {
+		return nil, fmt.Errorf("%s: %w: it reads differently from what was written", ManifestName, ErrYAML)
+	}
+	return document, nil
+}
+
+// move gives the folder temp the name dir, and removes what was there.
+func move(temp, dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return os.Rename(temp, dir)
+	}
+	old, err := exchange(temp, dir)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(old); err != nil {
+		return fmt.Errorf("the new bundle is in place, but the old one is left at %s: %w", old, err)
+	}
+	return nil
+}
+
+// exchangeByNames is exchange in two steps, for systems that have no other.
+func exchangeByNames(temp, dir string) (old string, err error) {
+	old = temp + ".old"
+	if err := os.Rename(dir, old); err != nil {
+		return "", err
+	}
+	if err := os.Rename(temp, dir); err != nil {
+		return "", errors.Join(err, os.Rename(old, dir))
+	}
+	return old, nil
+}
+
+// makeSibling makes a folder of a new, hidden name beside dir, with the
+// permissions of any new folder: those of os.MkdirTemp would keep the bundle
+// from other users.
+func makeSibling(dir string) (string, error) {
+	for {
+		name := filepath.Join(filepath.Dir(dir), fmt.Sprintf(".%s.%08x.tmp", filepath.Base(dir), rand.Uint32()))
+		err := os.Mkdir(name, 0o777)
+		if !errors.Is(err, fs.ErrExist) {
+			return name, err
+		}
+	}
+}
+
+func createFile(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+}
+
+// replace replaces the content of a file, or leaves it as it is.
+func replace(path string, data []byte) (err error) {
+	temp := fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32())
+	f, err := createFile(temp)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(temp)
+		}
+	}()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return err
+	}
+	syncFolder(filepath.Dir(path))
+	return nil
+}
+
+// syncFolder lets the names in a folder survive a power cut, where folders can
+// be synced.
+func syncFolder(path string) {
+	if d, err := os.Open(path); err == nil {
+		d.Sync()
+		d.Close()
+	}
+}

@@ -1,0 +1,293 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s holds %q, want %q", dir, got, want)
+	}
+}
+
+func TestAnExistingFolderIsNotReplaced(t *testing.T) {
+	dir := written(t, full(), withFiles())
+	before := inMemory(t, dir)
+	for _, err := range []error{Write(dir, kron(), WriteOptions{}), CheckTarget(dir, false)} {
+		if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "--force") {
+			t.Errorf("error %v", err)
+		}
+	}
+	for name, f := range inMemory(t, dir) {
+		if !bytes.Equal(f.Data, before[name].Data) {
+			t.Errorf("%s was changed", name)
+		}
+	}
+	wantFiles(t, filepath.Dir(dir), "b")
+}
+
+func TestForceReplacesABundleAsAWhole(t *testing.T) {
+	dir := written(t, full(), withFiles())
+	if err := CheckTarget(dir, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, kron(), WriteOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, dir, ManifestName, PosteriorName)
+	wantFiles(t, filepath.Dir(dir), "b")
+	if _, err := Open(dir); err != nil {
+		t.Fatal(err)
+	}
+
+	// The model may come out of the bundle that is replaced.
+	dir = written(t, full(), withFiles())
+	if err := Write(dir, full(), WriteOptions{Force: true, Model: Copy(filepath.Join(dir, ModelName))}); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, dir, ManifestName, ModelName, PosteriorName)
+	if _, err := Open(dir); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestForceReplacesWhereALinkPoints(t *testing.T) {
+	dir := written(t, full(), WriteOptions{})
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(link, kron(), WriteOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := os.Lstat(link); err != nil || s.Mode().Type() != fs.ModeSymlink {
+		t.Errorf("the link is %v, %v", s.Mode(), err)
+	}
+	if b, err := Open(dir); err != nil || b.Manifest.Structure != "kron" {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestForceSparesWhatIsNoBundle(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "home")
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	note := filepath.Join(dir, "thesis.tex")
+	if err := os.WriteFile(note, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{Write(dir, full(), WriteOptions{Force: true}), CheckTarget(dir, true)} {
+		if err == nil || !strings.Contains(err.Error(), "thesis.tex") {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := Write(note, full(), WriteOptions{Force: true}); err == nil {
+		t.Error("a file was replaced")
+	}
+	wantFiles(t, dir, "thesis.tex")
+	wantFiles(t, parent, "home")
+
+	// An empty folder is no loss.
+	if err := os.Remove(note); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, full(), WriteOptions{Force: true}); err != nil {
+		t.Error(err)
+	}
+	if err := Write(filepath.Join(parent, "absent", "b"), full(), WriteOptions{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder to write in: %v", err)
+	}
+}
+
+func TestTwoStepExchange(t *testing.T) {
+	parent := t.TempDir()
+	temp, dir := filepath.Join(parent, "temp"), filepath.Join(parent, "dir")
+	for _, d := range []string{temp, dir} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(d, "was "+filepath.Base(d)), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := exchangeByNames(filepath.Join(parent, "absent"), dir); err == nil {
+		t.Error("nothing took the place of the folder")
+	}
+	wantFiles(t, dir, "was dir")
+	old, err := exchangeByNames(temp, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, dir, "was temp")
+	wantFiles(t, old, "was dir")
+}
+
+func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
+	for name, change := range map[string]func(*Bundle, *WriteOptions){
+		"NaN in the posterior":     func(b *Bundle, _ *WriteOptions) { b.Posterior.Blocks[0] = math.NaN() },
+		"posterior too short":      func(b *Bundle, _ *WriteOptions) { b.Posterior.Leverage = b.Posterior.Leverage[1:] },
+		"posterior of another one": func(b *Bundle, _ *WriteOptions) { b.Posterior = kron().Posterior; b.Posterior.Head.Logits = 4 },
+		"head of nothing":          func(b *Bundle, _ *WriteOptions) { b.Posterior.Head.Logits, b.Manifest.Head.Classes = 0, 0 },
+		"structure left open":      func(b *Bundle, _ *WriteOptions) { b.Posterior = kron().Posterior; b.Posterior.Structure = "auto" },
+		"NaN in the manifest":      func(b *Bundle, _ *WriteOptions) { b.Manifest.HeldOut.After.InDomain.NLL = math.NaN() },
+		"no tool":                  func(b *Bundle, _ *WriteOptions) { b.Manifest.Tool = "" },
+		"manifest too large":       func(b *Bundle, _ *WriteOptions) { b.Manifest.Labels[0] = strings.Repeat("x", MaxManifest) },
+		"model that fails":         func(_ *Bundle, o *WriteOptions) { o.Model = func(io.Writer) error { return errors.New("no model") } },
+		"model that is not there":  func(_ *Bundle, o *WriteOptions) { o.Model = Copy("testdata/absent") },
+		"model not described":      func(b *Bundle, _ *WriteOptions) { b.Manifest.Model = nil },
+		"curvature that fails":     func(_ *Bundle, o *WriteOptions) { o.Curvature = func(io.Writer) error { return errors.New("none") } },
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			b, o := full(), withFiles()
+			change(&b, &o)
+			err := Write(filepath.Join(parent, "b"), b, o)
+			if err == nil || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v", err)
+			}
+			wantFiles(t, parent)
+		})
+	}
+}
+
+// Names that YAML could take for something else, or for several lines.
+func TestLabelsOfAllKinds(t *testing.T) {
+	b := kron()
+	odd := []string{"yes", "~", "1e3", "0x10", "- a", "a: b", "#", " ", "\t", "\r\n", "\x00", "\u0085", "\u2028", "é🙂", "!!int 3", "*a", "&a", "'", `"`, "\ufeff", "\xff", "2001-01-01", "|", ">", "%", "...", "---"}
+	for len(odd)%3 != 0 {
+		odd = append(odd, "")
+	}
+	for i := 0; i < len(odd); i += 3 {
+		b.Manifest.Labels = odd[i : i+3]
+		got, err := Open(written(t, b, WriteOptions{}))
+		if err != nil {
+			t.Errorf("%q: %v", odd[i:i+3], err)
+		} else if !slices.Equal(got.Manifest.Labels, odd[i:i+3]) {
+			t.Errorf("%q came back as %q", odd[i:i+3], got.Manifest.Labels)
+		}
+	}
+}
+
+// disk has room for a number of bytes, and fails the last call it is asked to.
+type disk struct {
+	room    int
+	failure string // "Sync" or "Close", of the file named
+	name    string
+}
+
+var errDisk = errors.New("no space left on device")
+
+type diskFile struct {
+	*os.File
+	disk *disk
+}
+
+func (d *disk) create(path string) (output, error) {
+	f, err := createFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{f, d}, nil
+}
+
+func (f diskFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p[:min(len(p), f.disk.room)])
+	f.disk.room -= n
+	if err == nil && n < len(p) {
+		err = errDisk
+	}
+	return n, err
+}
+
+func (f diskFile) fails(call string) bool {
+	return f.disk.failure == call && filepath.Base(f.Name()) == f.disk.name
+}
+
+func (f diskFile) Sync() error {
+	if f.fails("Sync") {
+		return errDisk
+	}
+	return nil // real syncs would only take time
+}
+
+func (f diskFile) Close() error {
+	err := f.File.Close()
+	if f.fails("Close") {
+		return errDisk
+	}
+	return err
+}
+
+func TestAFullDiskLeavesNoTrace(t *testing.T) {
+	names := []string{ManifestName, CurvatureName, ModelName, PosteriorName}
+	size := 0
+	for _, f := range inMemory(t, written(t, full(), withFiles())) {
+		size += len(f.Data)
+	}
+
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "b")
+	try := func(d disk, force bool) {
+		t.Helper()
+		o := withFiles()
+		o.Force = force
+		if err := write(dir, full(), o, d.create); !errors.Is(err, errDisk) {
+			t.Fatalf("disk %+v: error %v", d, err)
+		}
+	}
+	fill := func(force bool, after func()) {
+		t.Helper()
+		for room := 0; room < size; room += 97 {
+			try(disk{room: room}, force)
+			after()
+		}
+		try(disk{room: size - 1}, force)
+		after()
+		for _, name := range names {
+			for _, call := range []string{"Sync", "Close"} {
+				try(disk{room: size, failure: call, name: name}, force)
+				after()
+			}
+		}
+	}
+	fill(false, func() { wantFiles(t, parent) })
+
+	// With --force the old bundle stays as it was.
+	if err := Write(dir, kron(), WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fill(true, func() { wantFiles(t, parent, "b") })
+	if b, err := Open(dir); err != nil || b.Manifest.Structure != "kron" {
+		t.Errorf("the old bundle: %v", err)
+	}
+
+	d := disk{room: size}
+	o := withFiles()
+	o.Force = true
+	if err := write(dir, full(), o, d.create); err != nil {
+		t.Errorf("room for all: %v", err)
+	}
+	if b, err := Open(dir); err != nil || b.Manifest.Structure != "full" {
+		t.Errorf("the new bundle: %v", err)
+	}
+}
