@@ -224,3 +224,6 @@ func eachTensorOfSparse(s *onnxpb.SparseTensor, do func(*onnxpb.Tensor) error) e
 	}
 	return nil
 }
+
+// SelfContained reports whether all of the model is in one file: none of its weights is external data.
+func (m *Model) SelfContained() bool { return len(m.store.files) == 1 }

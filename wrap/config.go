@@ -151,10 +151,13 @@ type HeldOut struct {
 	Leverage *metrics.OOD `json:"leverage,omitempty"`
 }
 
-// Metrics are one method's figures. OOD is nil without such data.
+// Metrics are one method's figures. OOD, under the temperatures for telling
+// out-of-distribution data, and OODNLL, under those for likelihood, are nil
+// without such data.
 type Metrics struct {
 	metrics.InDomain
-	OOD *metrics.OOD `json:"ood,omitempty"`
+	OOD    *metrics.OOD `json:"ood,omitempty"`
+	OODNLL *metrics.OOD `json:"ood_nll,omitempty"`
 }
 
 // Examples counts what was read.

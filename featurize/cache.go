@@ -1,0 +1,299 @@
+package featurize
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+)
+
+// Cache keeps the rows of whole streams in a folder, one file each. A file's
+// name is the hash of all that determines its rows: model, head, preprocessing,
+// the dataset's fingerprint, labels and batch size. A file that does not hold
+// what it should is taken for missing and written anew.
+//
+// A file is, all little-endian:
+//
+//	offset      bytes       content
+//	0           8           "mfgsrow1"
+//	8           32          the key, SHA-256
+//	40          4, 4        d, K
+//	48          4n(d+K)     float32 [n, d+K]: features and logits of each example
+//	…           4n          int32 [n] labels, -1 for none
+//	…           8n          int64 [n] positions
+//	…           m           JSON: messages about records that were skipped
+//	…           8, 8        n, m
+//	…           32          SHA-256 of everything before it
+type Cache struct {
+	Dir string
+	// Options are those the datasets were opened with: they decide about labels.
+	Options dataset.Options
+}
+
+const (
+	cacheMagic  = "mfgsrow1"
+	cacheHeader = 48
+	cacheFooter = 48
+	// maxBadMessages bounds the JSON section.
+	maxBadMessages = 64 << 20
+)
+
+// key identifies the rows of a stream.
+func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, total int) ([32]byte, error) {
+	fingerprint, err := ds.Fingerprint(ctx)
+	if err != nil {
+		return [32]byte{}, err
+	}
+	id, err := json.Marshal(map[string]any{
+		"format": cacheMagic, "model": e.model, "features": e.features, "logits": e.logits,
+		"preprocess": e.Preprocess(), "batch": e.batch, "provider": e.provider,
+		"dataset": fingerprint, "count": total, "options": c.Options,
+	})
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return sha256.Sum256(id), nil
+}
+
+func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, report func(int, int), yield func(*Block) error) (Stats, error) {
+	key, err := c.Cache.key(ctx, e, ds, total)
+	if err != nil {
+		return Stats{}, err
+	}
+	path := filepath.Join(c.Cache.Dir, hex.EncodeToString(key[:])+".rows")
+	f, err := openRows(path, key, e.d, e.k)
+	switch {
+	case err == nil:
+		defer f.Close()
+		if len(f.bad) > c.MaxBad {
+			return Stats{Bad: f.bad}, &TooManyBadError{Allowed: c.MaxBad, Bad: f.bad[:c.MaxBad+1]}
+		}
+		return f.stream(ctx, report, yield)
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStaleRows):
+		return Stats{}, err
+	}
+
+	if err := os.MkdirAll(c.Cache.Dir, 0o777); err != nil {
+		return Stats{}, fmt.Errorf("features cache: %w", err)
+	}
+	w, err := createRows(path, key, e.d, e.k)
+	if err != nil {
+		return Stats{}, fmt.Errorf("features cache: %w", err)
+	}
+	defer w.abandon()
+	stats, err := e.stream(ctx, ds, c, total, report, func(b *Block) error {
+		if err := w.add(b); err != nil {
+			return fmt.Errorf("features cache: %w", err)
+		}
+		return yield(b)
+	})
+	if err != nil {
+		return stats, err
+	}
+	if err := w.finish(stats.Bad); err != nil {
+		return stats, fmt.Errorf("features cache: %w", err)
+	}
+	return stats, nil
+}
+
+// rowsWriter writes a cache file under a temporary name.
+type rowsWriter struct {
+	path      string
+	f         *os.File
+	w         *bufio.Writer
+	h         hash.Hash
+	buf       []byte
+	labels    []int32
+	positions []int64
+}
+
+func createRows(path string, key [32]byte, d, k int) (*rowsWriter, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".rows-*")
+	if err != nil {
+		return nil, err
+	}
+	w := &rowsWriter{path: path, f: f, w: bufio.NewWriterSize(f, 1<<20), h: sha256.New()}
+	header := append([]byte(cacheMagic), key[:]...)
+	header = binary.LittleEndian.AppendUint32(header, uint32(d))
+	header = binary.LittleEndian.AppendUint32(header, uint32(k))
+	if err := w.write(header); err != nil {
+		w.abandon()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *rowsWriter) write(p []byte) error {
+	w.h.Write(p)
+	_, err := w.w.Write(p)
+	return err
+}
+
+func (w *rowsWriter) add(b *Block) error {
+	d, k := len(b.Features)/b.N, len(b.Logits)/b.N
+	for i := range b.N {
+		w.buf = w.buf[:0]
+		for _, v := range b.Features[i*d : (i+1)*d] {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
+		}
+		for _, v := range b.Logits[i*k : (i+1)*k] {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
+		}
+		if err := w.write(w.buf); err != nil {
+			return err
+		}
+		w.labels = append(w.labels, int32(b.Labels[i]))
+		w.positions = append(w.positions, int64(b.Positions[i]))
+	}
+	return nil
+}
+
+// finish completes the file and gives it its name.
+func (w *rowsWriter) finish(bad []string) error {
+	messages, err := json.Marshal(bad)
+	if err != nil {
+		return err
+	}
+	var tail bytes.Buffer
+	for _, part := range []any{w.labels, w.positions, messages, uint64(len(w.labels)), uint64(len(messages))} {
+		if err := binary.Write(&tail, binary.LittleEndian, part); err != nil {
+			return err
+		}
+	}
+	if err := w.write(tail.Bytes()); err != nil {
+		return err
+	}
+	if _, err := w.w.Write(w.h.Sum(nil)); err != nil {
+		return err
+	}
+	if err := errors.Join(w.w.Flush(), w.f.Sync(), w.f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(w.f.Name(), w.path)
+}
+
+// abandon removes the temporary file; after finish there is none.
+func (w *rowsWriter) abandon() {
+	w.f.Close()
+	os.Remove(w.f.Name())
+}
+
+// errStaleRows says that a cache file is not what its name promises.
+var errStaleRows = errors.New("not the rows that were asked for")
+
+// rowsFile is a verified cache file.
+type rowsFile struct {
+	*os.File
+	d, k, n   int
+	labels    []int32
+	positions []int64
+	bad       []string
+}
+
+// openRows opens and verifies a cache file. Anything wrong with its contents is
+// errStaleRows.
+func openRows(path string, key [32]byte, d, k int) (_ *rowsFile, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	size := stat.Size()
+	if size < cacheHeader+cacheFooter {
+		return nil, errStaleRows
+	}
+	header, footer := make([]byte, cacheHeader), make([]byte, cacheFooter)
+	if _, err := f.ReadAt(header, 0); err != nil {
+		return nil, err
+	}
+	if _, err := f.ReadAt(footer, size-cacheFooter); err != nil {
+		return nil, err
+	}
+	le := binary.LittleEndian
+	if string(header[:8]) != cacheMagic || [32]byte(header[8:40]) != key ||
+		le.Uint32(header[40:]) != uint32(d) || le.Uint32(header[44:]) != uint32(k) {
+		return nil, errStaleRows
+	}
+	n, m := le.Uint64(footer), le.Uint64(footer[8:])
+	row := uint64(4 * (d + k))
+	body := uint64(size - cacheHeader - cacheFooter)
+	// Bounded first, so that the sum below cannot overflow.
+	if n == 0 || n > body/(row+12) || m > maxBadMessages || n*(row+12)+m != body {
+		return nil, errStaleRows
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-sha256.Size)); err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(h.Sum(nil), footer[16:]) {
+		return nil, errStaleRows
+	}
+	r := &rowsFile{File: f, d: d, k: k, n: int(n), labels: make([]int32, n), positions: make([]int64, n)}
+	tail := io.NewSectionReader(f, cacheHeader+int64(n*row), int64(n*12+m))
+	for _, part := range []any{r.labels, r.positions} {
+		if err := binary.Read(tail, le, part); err != nil {
+			return nil, err
+		}
+	}
+	if err := json.NewDecoder(tail).Decode(&r.bad); err != nil {
+		return nil, errStaleRows
+	}
+	return r, nil
+}
+
+// stream yields the rows in blocks.
+func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func(*Block) error) (Stats, error) {
+	const size = 512
+	in := bufio.NewReaderSize(io.NewSectionReader(r, cacheHeader, int64(r.n)*int64(4*(r.d+r.k))), 1<<20)
+	raw := make([]byte, 4*(r.d+r.k))
+	for first := 0; first < r.n; first += size {
+		if err := context.Cause(ctx); err != nil {
+			return Stats{}, err
+		}
+		n := min(size, r.n-first)
+		b := &Block{
+			Rows:      Rows{N: n, Features: make([]float32, n*r.d), Logits: make([]float32, n*r.k)},
+			Positions: make([]int, n), Labels: make([]int, n),
+		}
+		for i := range n {
+			if _, err := io.ReadFull(in, raw); err != nil {
+				return Stats{}, fmt.Errorf("features cache: %w", err)
+			}
+			decode(b.Features[i*r.d:(i+1)*r.d], raw)
+			decode(b.Logits[i*r.k:(i+1)*r.k], raw[4*r.d:])
+			b.Labels[i], b.Positions[i] = int(r.labels[first+i]), int(r.positions[first+i])
+		}
+		if err := yield(b); err != nil {
+			return Stats{}, err
+		}
+		report(first+n, r.n)
+	}
+	return Stats{Examples: r.n, Bad: r.bad, Cached: true}, nil
+}
+
+func decode(dst []float32, raw []byte) {
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+}

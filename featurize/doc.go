@@ -1,0 +1,15 @@
+// Package featurize runs a classifier, cut at its penultimate layer, over
+// examples: it turns datasets into features φ and logits.
+//
+//  1. [New] cuts the model at its head and prepares ONNX Runtime and the
+//     preprocessing of each of the model's inputs.
+//  2. [Extractor.Stream] reads a dataset, decodes and preprocesses on all cores,
+//     runs the network batch by batch and hands over rows of features and
+//     logits, in the dataset's order. Reading, decoding, inference and what the
+//     caller does with the rows overlap; memory is bounded and does not grow
+//     with the dataset.
+//  3. A [Cache] keeps the rows on disk, under a key of everything that
+//     determines them.
+//
+// [Product] is ONNX Runtime's matrix product for package calibrate.
+package featurize

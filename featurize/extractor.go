@@ -1,0 +1,326 @@
+package featurize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goimage "image"
+	"math"
+	"sync"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// Config says what an Extractor runs. Model and Head must be set.
+type Config struct {
+	Model *onnx.Model
+	Head  *onnx.Head
+
+	// Preprocess turns images into the model's input. Nil takes the default for
+	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.
+	Preprocess *preprocess.Spec
+
+	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps its own
+	Threads  int    // of one inference; 0 is one for each CPU
+	Provider string // one of ort.Providers; "" is the CPU
+}
+
+// Extractor runs a cut model. It is safe for concurrent use.
+type Extractor struct {
+	session *ort.Session
+	inputs  []input
+	fixed   bool // the graph runs batches of exactly this size
+	batch   int
+	d, k    int // features and logits per example
+
+	// identity of what was run, for cache keys
+	model, features, logits, provider string
+}
+
+// input is one of the model's inputs and how it is filled.
+type input struct {
+	info onnx.ValueInfo
+	pipe *preprocess.Pipeline
+
+	// An open spatial size is settled by the first example that is seen.
+	mu       *sync.Mutex
+	resolved *preprocess.Pipeline
+}
+
+// Rows are n consecutive results: features [n,d] and logits [n,K], row-major.
+type Rows struct {
+	N        int
+	Features []float32
+	Logits   []float32
+}
+
+// New cuts the model and prepares it to run. The runtime's library must be
+// loaded (ort.Load), and the caller closes the Extractor.
+func New(c Config) (*Extractor, error) {
+	cut, err := onnx.Cut(c.Model, c.Head)
+	if err != nil {
+		return nil, err
+	}
+	graph, folder, err := cut.Runnable()
+	if err != nil {
+		return nil, err
+	}
+	e := &Extractor{
+		d: c.Head.FeatureDim, k: c.Head.Classes,
+		model: c.Model.SHA256(), features: c.Head.Features, logits: c.Head.Logits, provider: c.Provider,
+	}
+	infos := cut.Inputs()
+	if len(infos) == 0 {
+		return nil, errors.New("the model has no inputs that its logits depend on")
+	}
+	if c.Preprocess != nil && len(infos) > 1 {
+		return nil, fmt.Errorf("the model has %d inputs: preprocessing is for models with one image input", len(infos))
+	}
+	if e.fixed, e.batch, err = batchSize(infos, c.Batch); err != nil {
+		return nil, err
+	}
+	for _, info := range infos {
+		in, err := newInput(info, c.Preprocess)
+		if err != nil {
+			return nil, err
+		}
+		e.inputs = append(e.inputs, in)
+	}
+	outputs := cut.Outputs()
+	e.session, err = ort.NewSession(ort.SessionConfig{
+		Graph: graph, Folder: folder,
+		Inputs:  names(infos),
+		Outputs: names(outputs),
+		Threads: c.Threads, Provider: c.Provider,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func names(infos []onnx.ValueInfo) []string {
+	n := make([]string, len(infos))
+	for i, v := range infos {
+		n[i] = v.Name
+	}
+	return n
+}
+
+func newInput(info onnx.ValueInfo, spec *preprocess.Spec) (input, error) {
+	target := preprocess.Target{Name: info.Name, Elem: info.Type.String()}
+	for _, d := range info.Shape {
+		target.Shape = append(target.Shape, d.Value)
+	}
+	if spec == nil {
+		s, err := preprocess.For(target)
+		if err != nil {
+			return input{}, err
+		}
+		spec = &s
+	}
+	pipe, err := preprocess.New(*spec, target)
+	if err != nil {
+		return input{}, err
+	}
+	return input{info: info, pipe: pipe, mu: new(sync.Mutex)}, nil
+}
+
+// maxBatchElements bounds the elements of one batch of inputs where the batch
+// size is not given: 16 images of 3×224×224.
+const (
+	maxBatchElements = 2_500_000
+	maxBatch         = 256
+)
+
+// batchSize returns how many examples one inference takes, and whether the
+// graph insists on it.
+func batchSize(infos []onnx.ValueInfo, asked int) (fixed bool, batch int, err error) {
+	elements := 1.0
+	for _, info := range infos {
+		if len(info.Shape) == 0 {
+			return false, 0, fmt.Errorf("the model's input %q has no batch axis", info.Name)
+		}
+		n := 1.0
+		for _, d := range info.Shape[1:] {
+			n *= math.Max(1, float64(d.Value))
+		}
+		elements = math.Max(elements, n)
+		if b := int(info.Shape[0].Value); b > 0 {
+			if fixed && b != batch {
+				return false, 0, fmt.Errorf("the model's inputs have batches of %d and of %d", batch, b)
+			}
+			fixed, batch = true, b
+		}
+	}
+	if fixed {
+		return true, batch, nil
+	}
+	if asked > 0 {
+		return false, asked, nil
+	}
+	batch = maxBatch
+	for batch > 1 && float64(batch)*elements > maxBatchElements {
+		batch /= 2
+	}
+	return false, batch, nil
+}
+
+// Batch returns how many examples one inference takes.
+func (e *Extractor) Batch() int { return e.batch }
+
+// FeatureDim returns d.
+func (e *Extractor) FeatureDim() int { return e.d }
+
+// Logits returns K.
+func (e *Extractor) Logits() int { return e.k }
+
+// InputNames returns the names of the model's inputs.
+func (e *Extractor) InputNames() []string {
+	n := make([]string, len(e.inputs))
+	for i, in := range e.inputs {
+		n[i] = in.info.Name
+	}
+	return n
+}
+
+// Preprocess returns the preprocessing with everything written out that the
+// model's input decides, or nil for a model with several inputs, which takes
+// ready arrays only.
+func (e *Extractor) Preprocess() *preprocess.Spec {
+	if len(e.inputs) > 1 {
+		return nil
+	}
+	s := e.inputs[0].pipe.Spec()
+	return &s
+}
+
+// Close releases the runtime's memory.
+func (e *Extractor) Close() error { return e.session.Close() }
+
+// Run evaluates ready model inputs of n examples each, n being the first
+// dimension of all of them. Any n is run, in batches the model can take.
+func (e *Extractor) Run(ctx context.Context, inputs []ort.Tensor) (Rows, error) {
+	n, err := e.count(inputs)
+	if err != nil {
+		return Rows{}, err
+	}
+	out := Rows{N: n, Features: make([]float32, 0, n*e.d), Logits: make([]float32, 0, n*e.k)}
+	for first := 0; first < n; first += e.batch {
+		part := make([]ort.Tensor, len(inputs))
+		for i, t := range inputs {
+			part[i] = slice(t, first, min(first+e.batch, n))
+		}
+		rows, err := e.infer(ctx, part, min(e.batch, n-first))
+		if err != nil {
+			return Rows{}, err
+		}
+		out.Features, out.Logits = append(out.Features, rows.Features...), append(out.Logits, rows.Logits...)
+	}
+	return out, nil
+}
+
+// count checks that the inputs agree about n.
+func (e *Extractor) count(inputs []ort.Tensor) (int, error) {
+	if len(inputs) != len(e.inputs) {
+		return 0, fmt.Errorf("got %d inputs, want %d: %q", len(inputs), len(e.inputs), e.InputNames())
+	}
+	n := -1
+	for _, t := range inputs {
+		if len(t.Shape) == 0 {
+			return 0, fmt.Errorf("input %q has no batch axis", t.Name)
+		}
+		if n >= 0 && int(t.Shape[0]) != n {
+			return 0, fmt.Errorf("input %q holds %d examples, another %d", t.Name, t.Shape[0], n)
+		}
+		n = int(t.Shape[0])
+		size := int64(1)
+		for _, d := range t.Shape {
+			if d < 0 || (d > 0 && size > math.MaxInt32*1024/d) {
+				return 0, fmt.Errorf("input %q has shape %v", t.Name, t.Shape)
+			}
+			size *= d
+		}
+		if got := length(t.Data); int64(got) != size {
+			return 0, fmt.Errorf("input %q has %d values for shape %v, want %d", t.Name, got, t.Shape, size)
+		}
+	}
+	return n, nil
+}
+
+// infer runs one batch of n ≤ e.batch examples, filled up for a fixed batch.
+func (e *Extractor) infer(ctx context.Context, inputs []ort.Tensor, n int) (Rows, error) {
+	if e.fixed && n < e.batch {
+		for i, t := range inputs {
+			inputs[i] = pad(t, e.batch)
+		}
+	}
+	outputs, err := e.session.Run(ctx, inputs)
+	if err != nil {
+		return Rows{}, err
+	}
+	rows := Rows{N: n}
+	for i, want := range []int{e.d, e.k} {
+		data, ok := outputs[i].Data.([]float32)
+		size := e.batch
+		if !e.fixed {
+			size = n
+		}
+		if !ok || len(data) != size*want {
+			return Rows{}, fmt.Errorf("the model gave %v %s for %d examples as %s, want [%d,%d]: is the first axis of its input the batch?",
+				outputs[i].Shape, outputs[i].DType(), size, outputs[i].Name, size, want)
+		}
+		if i == 0 {
+			rows.Features = data[:n*want]
+		} else {
+			rows.Logits = data[:n*want]
+		}
+	}
+	return rows, nil
+}
+
+// image makes a preprocess.Image of a dataset's array.
+func image(a dataset.Array) preprocess.Image {
+	return preprocess.Image{Shape: a.Shape, Layout: preprocess.Layout(a.Layout), Data: a.Data}
+}
+
+// pipeline returns the input's pipeline, with open sizes settled.
+func (in *input) pipeline(img preprocess.Image) (*preprocess.Pipeline, error) {
+	if in.pipe.Resolved() {
+		return in.pipe, nil
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.resolved == nil {
+		p, err := in.pipe.Resolve(img)
+		if err != nil {
+			return nil, err
+		}
+		in.resolved = p
+	}
+	return in.resolved, nil
+}
+
+// Images preprocesses images for a model with one input, for Run.
+func (e *Extractor) Images(images []goimage.Image) ([]ort.Tensor, error) {
+	if len(e.inputs) > 1 {
+		return nil, fmt.Errorf("the model has %d inputs, want one that takes images", len(e.inputs))
+	}
+	if len(images) == 0 {
+		return nil, errors.New("no images")
+	}
+	b := batch{extractor: e, capacity: len(images)}
+	for i, img := range images {
+		array, err := dataset.FromImage(img)
+		if err == nil {
+			err = b.add(&dataset.Example{Inputs: []dataset.Array{array}})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("image %d: %w", i, err)
+		}
+	}
+	return b.tensors(), nil
+}

@@ -1,0 +1,69 @@
+package featurize
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestProductEqualsItsSum(t *testing.T) {
+	p, err := NewProduct(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, dim := range [][3]int{{1, 1, 1}, {512, 3, 70}, {77, 130, 5}, {512, 64, 64}} {
+		rows, m, n := dim[0], dim[1], dim[2]
+		a, b, c := make([]float64, rows*m), make([]float64, rows*n), make([]float64, m*n)
+		for _, x := range [][]float64{a, b, c} {
+			for i := range x {
+				x[i] = rng.NormFloat64()
+			}
+		}
+		want := make([]float64, m*n)
+		copy(want, c)
+		for r := range rows {
+			for i := range m {
+				for j := range n {
+					want[i*n+j] += a[r*m+i] * b[r*n+j]
+				}
+			}
+		}
+		if err := p.AddTransposedProduct(c, a, b, rows, m, n); err != nil {
+			t.Fatal(err)
+		}
+		for i := range c {
+			if math.Abs(c[i]-want[i]) > 1e-12*math.Sqrt(float64(rows))*10 {
+				t.Fatalf("%v: c[%d] = %v, want %v", dim, i, c[i], want[i])
+			}
+		}
+	}
+}
+
+func BenchmarkProduct(b *testing.B) {
+	for _, dim := range [][3]int{{512, 56, 4096}, {512, 1281, 1281}} {
+		p, err := NewProduct(0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		rows, m, n := dim[0], dim[1], dim[2]
+		x, y, c := make([]float64, rows*m), make([]float64, rows*n), make([]float64, m*n)
+		for i := range x {
+			x[i] = 1
+		}
+		for i := range y {
+			y[i] = 1
+		}
+		b.Run(fmt.Sprint(dim), func(b *testing.B) {
+			for b.Loop() {
+				if err := p.AddTransposedProduct(c, x, y, rows, m, n); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(2*float64(rows*m*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+		})
+		p.Close()
+	}
+}

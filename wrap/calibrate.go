@@ -1,0 +1,503 @@
+package wrap
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// maxHeldOut bounds the held-out examples of one set that are kept in memory
+// for tuning two temperatures; from a larger set as many are taken, spread
+// evenly.
+const maxHeldOut = 50_000
+
+// Calibrate fits the posterior and the temperatures of a classifier and writes
+// the bundle cfg.Out. On error there is no bundle, and an older one stands as it
+// was.
+//
+// The training set is streamed; the held-out sets, at most 50,000 examples of
+// each, are kept in memory.
+func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
+	c := &calibration{
+		Config:  cfg,
+		started: time.Now(),
+		notes:   notes{progress: cfg.Progress},
+		report: Report{
+			Bundle: cfg.Out, Seconds: map[string]float64{},
+			Bad: []string{}, Ignored: []string{}, Warnings: []string{},
+		},
+	}
+	defer c.close()
+	if err := c.run(ctx); err != nil {
+		return nil, err
+	}
+	return &c.report, nil
+}
+
+// calibration is one run of Calibrate.
+type calibration struct {
+	Config
+	started time.Time
+	notes   notes
+	report  Report
+
+	network   *network // nil for ready-made features
+	head      calibrate.Head
+	product   *featurize.Product
+	sets      []*set
+	datasets  []bundle.Dataset
+	curvature *calibrate.Curvature
+	val, ood  *calibrate.Set // ood may be nil
+	fitted    *calibrate.Fitted
+}
+
+func (c *calibration) close() {
+	for _, s := range c.sets {
+		s.close()
+	}
+	if c.product != nil {
+		c.product.Close()
+	}
+	if c.network != nil {
+		c.network.close()
+	}
+}
+
+// timed runs one stage of the work and notes how long it took.
+func (c *calibration) timed(stage string, f func() error) error {
+	start := time.Now()
+	err := f()
+	c.report.Seconds[stage] += time.Since(start).Seconds()
+	return err
+}
+
+func (c *calibration) run(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	for _, stage := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"open", c.open},
+		{"train", c.accumulate},
+		{"held_out", c.collect},
+		{"tuning", c.fit},
+		{"write", c.write},
+	} {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if err := c.timed(stage.name, func() error { return stage.run(ctx) }); err != nil {
+			return err
+		}
+	}
+	c.report.Bad, c.report.Ignored = append(c.report.Bad, c.notes.bad...), append(c.report.Ignored, c.notes.ignored...)
+	c.report.Examples.Bad = len(c.notes.bad)
+	c.report.Seconds["total"] = time.Since(c.started).Seconds()
+	return nil
+}
+
+// check refuses what cannot work before any work is done.
+func (c *calibration) check() error {
+	if c.Covariance == "" {
+		c.Covariance = calibrate.Hessian
+	}
+	if c.Lambda0 == 0 {
+		c.Lambda0 = meanfield.Lambda0
+	}
+	if err := c.Covariance.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case c.Train == "" || c.Val == "":
+		return errors.New("calibration needs training data and held-out data")
+	case c.ReadyMade && c.Model != "":
+		return errors.New("ready-made features come without a model")
+	case !c.ReadyMade && c.Model == "":
+		return errors.New("calibration needs a model, or ready-made features")
+	case c.Out == "":
+		return errors.New("calibration needs a folder to write the bundle to")
+	}
+	return bundle.CheckTarget(c.Out, c.Force)
+}
+
+// open opens the model and all sets, so that what is wrong with any of them
+// shows before hours are spent on another.
+func (c *calibration) open(ctx context.Context) error {
+	opener := &opener{classes: c.Classes, inputs: c.Inputs, notes: &c.notes}
+	if !c.ReadyMade {
+		model, err := onnx.Open(c.Model)
+		if err != nil {
+			return err
+		}
+		if err := c.Runtime.load(ctx); err != nil {
+			return err
+		}
+		if c.network, err = openNetwork(model, c.Config.Head, c.Preprocess, c.Runtime); err != nil {
+			return err
+		}
+		h := c.network.head
+		c.head = calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
+		if err := c.head.Validate(); err != nil {
+			return err
+		}
+		if c.product, err = featurize.NewProduct(c.Threads); err != nil {
+			return err
+		}
+		opener.network = c.network
+		c.report.Model = c.network.info()
+	}
+
+	opener.limit = c.Limit
+	train, err := c.openSet(opener, bundle.Train, c.Train, true)
+	if err != nil {
+		return err
+	}
+	if c.ReadyMade {
+		f := train.features
+		c.head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: calibrate.Softmax}
+		if f.Logits() == 1 {
+			c.head.Link = calibrate.Sigmoid
+		}
+	}
+	if c.Covariance.NeedsFisher() && !train.labelled() {
+		return fmt.Errorf("train: %s has no labels: the %s covariance needs them, hessian does not", c.Train, c.Covariance)
+	}
+	if err := c.nameClasses(opener, train); err != nil {
+		return err
+	}
+
+	opener.limit = maxHeldOut
+	val, err := c.openSet(opener, bundle.Val, c.Val, true)
+	if err != nil {
+		return err
+	}
+	if !val.labelled() {
+		return fmt.Errorf("val: %s has no labels: held-out data needs them", c.Val)
+	}
+	if c.OOD != "" {
+		if _, err := c.openSet(opener, bundle.Held, c.OOD, false); err != nil {
+			return err
+		}
+	}
+	for _, s := range c.sets[1:] {
+		if n := setSize(s); n > maxHeldOut {
+			c.warn("%s: %d of %d examples are used for tuning, spread evenly", s.name, maxHeldOut, n)
+		}
+		if f := s.features; f != nil && (f.Dim() != c.head.Features || f.Logits() != c.head.Logits) {
+			return fmt.Errorf("%s: %s has %d features and %d logits, the training set %d and %d", s.name, s.spec, f.Dim(), f.Logits(), c.head.Features, c.head.Logits)
+		}
+	}
+	c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{
+		Head: c.head, Structure: c.Structure, Fisher: c.Covariance.NeedsFisher(), Product: c.matrixProduct(),
+	})
+	return err
+}
+
+func setSize(s *set) int {
+	if s.data != nil {
+		return s.data.Len()
+	}
+	return s.features.Len()
+}
+
+// matrixProduct returns the runtime's product where there is a runtime, and
+// otherwise nil, which stands for calibrate's own.
+func (c *calibration) matrixProduct() calibrate.Product {
+	if c.product == nil {
+		return nil
+	}
+	return c.product
+}
+
+func (c *calibration) openSet(o *opener, role bundle.Role, spec string, labelled bool) (*set, error) {
+	classes := 0
+	if c.head.Logits > 0 {
+		classes = c.head.Classes()
+	}
+	s, err := o.open(string(role), spec, classes, labelled)
+	if err == nil {
+		c.sets = append(c.sets, s)
+	}
+	return s, err
+}
+
+// nameClasses settles the class names: those given, or those of the training
+// folders where their order is the labels'.
+func (c *calibration) nameClasses(o *opener, train *set) error {
+	k := c.head.Classes()
+	if c.Classes != nil {
+		if len(c.Classes) != k {
+			return fmt.Errorf("%d class names for a model of %d classes", len(c.Classes), k)
+		}
+		return nil
+	}
+	if train.data != nil && len(train.data.Classes()) == k && !integers(train.data.Classes()) {
+		c.Classes = train.data.Classes()
+		o.classes = c.Classes
+	}
+	return nil
+}
+
+// integers reports whether all names are numbers: labels themselves, not names.
+func integers(names []string) bool {
+	for _, n := range names {
+		for _, r := range n {
+			if r < '0' || r > '9' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (c *calibration) warn(format string, args ...any) {
+	c.report.Warnings = append(c.report.Warnings, fmt.Sprintf(format, args...))
+}
+
+// accumulate streams the training set into the curvature.
+func (c *calibration) accumulate(ctx context.Context) error {
+	train := c.sets[0]
+	first := true
+	var inCurvature time.Duration
+	examples, bad, err := train.stream(ctx, &c.notes, func(b *featurize.Block) error {
+		if first && c.network != nil {
+			e, err := checkLogits(c.network.head, b.Rows)
+			if err != nil {
+				return err
+			}
+			c.report.Head.LogitError = e
+		}
+		first = false
+		start := time.Now()
+		defer func() { inCurvature += time.Since(start) }()
+		d, k := c.head.Features, c.head.Logits
+		for i := range b.N {
+			if err := c.curvature.Add(b.Positions[i], b.Features[i*d:(i+1)*d], b.Logits[i*k:(i+1)*k], b.Labels[i]); err != nil {
+				return fmt.Errorf("train: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := c.curvature.Flush(); err != nil {
+		return err
+	}
+	inCurvature += time.Since(start)
+	c.report.Seconds["curvature"] = inCurvature.Seconds()
+	c.report.Examples.Train = examples
+	return c.describeSet(ctx, train, bundle.Train, examples, bad)
+}
+
+// collect reads the held-out sets.
+func (c *calibration) collect(ctx context.Context) error {
+	for _, s := range c.sets[1:] {
+		got, bad, err := s.collect(ctx, c.head, &c.notes)
+		if err != nil {
+			return err
+		}
+		role, n := bundle.Role(s.name), got.Len(c.head)
+		if role == bundle.Val {
+			c.val, c.report.Examples.Val = got, n
+		} else {
+			c.ood, c.report.Examples.OOD = got, n
+		}
+		if err := c.describeSet(ctx, s, role, n, bad); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// describeSet notes a set for the manifest.
+func (c *calibration) describeSet(ctx context.Context, s *set, role bundle.Role, examples, bad int) error {
+	fingerprint, err := s.fingerprint(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	c.datasets = append(c.datasets, bundle.Dataset{
+		Role: role, Spec: s.spec, Fingerprint: fingerprint, Count: examples, Ignored: s.ignored(), Bad: bad,
+	})
+	return nil
+}
+
+// fit chooses damping and temperatures, and measures what was gained.
+func (c *calibration) fit(context.Context) error {
+	var err error
+	c.fitted, err = calibrate.Fit(c.curvature, c.val, c.ood, calibrate.FitOptions{
+		Covariance: c.Covariance, Damping: c.Damping, Lambda0: c.Lambda0,
+		Progress: func(stage string, done, total int) { c.notes.step(stage, "steps", done, total) },
+	})
+	if err != nil {
+		return err
+	}
+	for _, w := range c.fitted.Warnings {
+		c.warn("%s", w)
+	}
+	c.describeFit()
+	return c.measure()
+}
+
+// describeFit fills in the report.
+func (c *calibration) describeFit() {
+	f, r := c.fitted, &c.report
+	r.Structure, r.Covariance = string(f.Posterior.Structure), string(f.Posterior.Covariance)
+	r.Damping = DampingInfo{Rule: c.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho}
+	for _, d := range f.Candidates {
+		r.Damping.Candidates = append(r.Damping.Candidates, DampingCandidate{Rho: d.Rho, NLL: d.NLL, Gain: d.Gain, StdErr: d.StdErr})
+	}
+	r.Temperatures = TemperatureInfo{
+		NLL:      Pair{Act: f.NLL.Act, Ens: f.NLL.Ens},
+		OOD:      Pair{Act: f.OOD.Act, Ens: f.OOD.Ens},
+		OODTuned: f.OODTuned, TS: f.TS,
+	}
+	e := r.Head.LogitError
+	if c.network != nil {
+		r.Head = headInfo(c.network.head)
+	} else {
+		r.Head = HeadInfo{FeatureDim: c.head.Features, Classes: c.head.Logits, Bias: c.head.Bias, Link: string(c.head.Link)}
+	}
+	r.Head.LogitError = e
+}
+
+func headInfo(h *onnx.Head) HeadInfo {
+	return HeadInfo{
+		Op: h.Op, Node: h.Node, Features: h.Features, Logits: h.Logits,
+		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: h.Tail,
+	}
+}
+
+// measure computes the held-out figures of all methods.
+func (c *calibration) measure() error {
+	table := newTable(&c.fitted.Calibration, []string{"mle", "ts", "mf0", "leverage"})
+	if err := table.add(inDomain, c.val.Features, c.val.Logits, labels(c.val.Labels)); err != nil {
+		return err
+	}
+	if c.ood != nil {
+		if err := table.add(0, c.ood.Features, c.ood.Logits, nil); err != nil {
+			return err
+		}
+	}
+	results, err := table.results([]string{"ood"})
+	if err != nil {
+		return err
+	}
+	figures := func(r MethodResult) Metrics {
+		m := Metrics{InDomain: *r.InDomain}
+		if len(r.OOD) > 0 {
+			m.OOD, m.OODNLL = &r.OOD[0].OOD, &r.OODNLL[0].OOD
+		}
+		return m
+	}
+	h := &c.report.HeldOut
+	h.Before, h.TS, h.After = figures(results[0]), figures(results[1]), figures(results[2])
+	if len(results[3].OOD) > 0 {
+		h.Leverage = &results[3].OOD[0].OOD
+	}
+	return nil
+}
+
+func labels(l []int32) []int {
+	out := make([]int, len(l))
+	for i, v := range l {
+		out[i] = int(v)
+	}
+	return out
+}
+
+// write writes the bundle.
+func (c *calibration) write(context.Context) error {
+	f, r := c.fitted, &c.report
+	m := bundle.Manifest{
+		Tool: c.Version,
+		Head: bundle.Head{
+			Op: r.Head.Op, Node: r.Head.Node, Features: r.Head.Features, Logits: r.Head.Logits,
+			FeatureDim: r.Head.FeatureDim, Classes: r.Head.Classes, Bias: r.Head.Bias,
+			Link: c.head.Link, Tail: r.Head.Tail,
+		},
+		Damping: bundle.Damping{Rule: r.Damping.Rule, Rho: f.Rho},
+		Temperatures: bundle.Temperatures{
+			NLL: bundle.Pair{Act: f.NLL.Act, Ens: f.NLL.Ens, TunedOn: "nll"},
+			OOD: bundle.Pair{Act: f.OOD.Act, Ens: f.OOD.Ens, TunedOn: "nll"},
+			TS:  f.TS,
+		},
+		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.MaxRatio},
+		HeldOut: bundle.HeldOut{
+			Before: bundleFigures(r.HeldOut.Before), TS: bundleFigures(r.HeldOut.TS), After: bundleFigures(r.HeldOut.After),
+		},
+		Datasets: c.datasets,
+		Warnings: r.Warnings,
+		Labels:   c.Classes,
+		Grids:    &bundle.Grids{NLL: (*bundle.Grid)(&f.NLLGrid)},
+	}
+	if f.OODTuned {
+		m.Temperatures.OOD.TunedOn = "ood"
+		m.Grids.AUROC = (*bundle.Grid)(&f.AUROCGrid)
+	}
+	for _, d := range f.Candidates {
+		m.Damping.Candidates = append(m.Damping.Candidates, bundle.Candidate(d))
+	}
+	o := bundle.WriteOptions{Force: c.Force}
+	if c.network != nil {
+		m.Model = &bundle.Model{SHA256: r.Model.SHA256, Producer: r.Model.Producer, Opset: r.Model.Opset}
+		m.Batch = c.network.extractor.Batch()
+		if p := c.network.extractor.Preprocess(); p != nil {
+			m.Preprocess = *p
+		}
+		if !c.NoModel {
+			o.Model = modelWriter(c.network.model)
+		}
+	}
+	return bundle.Write(c.Out, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
+}
+
+func bundleFigures(m Metrics) bundle.Figures {
+	f := bundle.Figures{InDomain: bundle.InDomain(m.InDomain)}
+	if m.OOD != nil {
+		f.OOD, f.OODNLL = (*bundle.OOD)(m.OOD), (*bundle.OOD)(m.OODNLL)
+	}
+	return f
+}
+
+// modelWriter copies a model that is one file, and gathers one whose weights
+// lie in others.
+func modelWriter(m *onnx.Model) func(io.Writer) error {
+	return func(w io.Writer) error {
+		if m.SelfContained() {
+			f, err := os.Open(m.Path())
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			h := sha256.New()
+			if _, err := io.Copy(io.MultiWriter(w, h), f); err != nil {
+				return err
+			}
+			if hex.EncodeToString(h.Sum(nil)) != m.SHA256() {
+				return fmt.Errorf("%s changed while it was being calibrated", m.Path())
+			}
+			return nil
+		}
+		data, err := m.Bytes()
+		if err != nil {
+			return fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
+		}
+		_, err = w.Write(data)
+		return err
+	}
+}

@@ -1,0 +1,14 @@
+// Package wrap gives a trained ONNX classifier honest uncertainty: it is the
+// library behind the mfgs command, and ties the other packages together.
+//
+//  1. [Calibrate] runs the whole way from a model file and data to a bundle:
+//     the network is cut before its last layer, run over the training set, and
+//     the curvature of that layer, damping and temperatures become a folder.
+//  2. [Evaluate] compares methods on data that nothing was tuned on.
+//  3. [Open] and [OpenFS] turn a bundle into a [Predictor], which gives for each
+//     input class probabilities, the variance of every logit, and two scores
+//     that say how unfamiliar the input is.
+//
+// Networks run in ONNX Runtime, whose shared library is looked for, and
+// installed where [Runtime].Setup allows it.
+package wrap

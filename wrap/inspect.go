@@ -1,0 +1,39 @@
+package wrap
+
+import (
+	"errors"
+
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// Inspection is what can be told of a model file without running it.
+type Inspection struct {
+	Model     ModelInfo    `json:"model"`
+	Head      *onnx.Head   `json:"head"` // null when unsupported
+	Supported bool         `json:"supported"`
+	Reason    string       `json:"reason"`     // why not; empty when supported
+	Evidence  []string     `json:"evidence"`   // what the head was recognised by
+	Nearest   []*onnx.Head `json:"candidates"` // when unsupported: linear layers that may be meant
+}
+
+// Inspect reads a model file and looks for its head. A model whose head is not
+// recognised is no error: Supported is then false and Reason says why and what
+// to do. The error is for files that cannot be read.
+func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
+	m, err := onnx.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	in := &Inspection{Model: *modelInfo(m), Evidence: []string{}}
+	h, err := onnx.FindHead(m, o)
+	var unsupported *onnx.UnsupportedError
+	switch {
+	case errors.As(err, &unsupported):
+		in.Reason, in.Nearest = unsupported.Error(), unsupported.Candidates
+	case err != nil:
+		return nil, err
+	default:
+		in.Head, in.Supported, in.Evidence = h, true, h.Evidence
+	}
+	return in, nil
+}

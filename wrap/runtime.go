@@ -1,0 +1,102 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// load makes ONNX Runtime ready.
+func (r *Runtime) load(ctx context.Context) error {
+	if _, ok := ort.Loaded(); ok && r.Setup.Flag == "" {
+		return nil
+	}
+	lib, err := ort.Ensure(ctx, r.Setup)
+	if err != nil {
+		return err
+	}
+	return ort.Load(lib)
+}
+
+// network is a model with its head, ready to run.
+type network struct {
+	model     *onnx.Model
+	head      *onnx.Head
+	extractor *featurize.Extractor
+}
+
+func openNetwork(model *onnx.Model, head onnx.HeadOptions, p *preprocess.Spec, r Runtime) (*network, error) {
+	h, err := onnx.FindHead(model, head)
+	if err != nil {
+		return nil, err
+	}
+	e, err := featurize.New(featurize.Config{
+		Model: model, Head: h, Preprocess: p,
+		Batch: r.Batch, Threads: r.Threads, Provider: r.Provider,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &network{model: model, head: h, extractor: e}, nil
+}
+
+func (n *network) close() error { return n.extractor.Close() }
+
+// info describes the model.
+func (n *network) info() *ModelInfo { return modelInfo(n.model) }
+
+func modelInfo(m *onnx.Model) *ModelInfo {
+	info := &ModelInfo{Path: m.Path(), SHA256: m.SHA256(), Opset: m.Opset(), Producer: m.Producer()}
+	for _, v := range m.Inputs() {
+		info.Inputs = append(info.Inputs, v.String())
+	}
+	for _, v := range m.Outputs() {
+		info.Outputs = append(info.Outputs, v.String())
+	}
+	return info
+}
+
+// logitTolerance is how far φW + b may be from the network's own logits,
+// relative to the largest of them: float16 bodies round to 1e-3, other kernels
+// for the same product in float32 differ by 1e-5.
+const logitTolerance = 5e-3
+
+// checkLogits proves the head on real examples: φW + b must be the logits. It
+// returns the largest difference relative to the largest logit.
+func checkLogits(h *onnx.Head, rows featurize.Rows) (float64, error) {
+	w, b, err := h.Weights()
+	if err != nil {
+		return 0, err
+	}
+	d, k := h.FeatureDim, h.Classes
+	var worst, size float64
+	for i := range rows.N {
+		phi := rows.Features[i*d : (i+1)*d]
+		for j, got := range rows.Logits[i*k : (i+1)*k] {
+			var sum float64
+			for l, v := range w[j*d : (j+1)*d] {
+				sum += float64(v) * float64(phi[l])
+			}
+			if b != nil {
+				sum += float64(b[j])
+			}
+			worst = max(worst, abs(sum-float64(got)))
+			size = max(size, abs(float64(got)))
+		}
+	}
+	if size == 0 {
+		size = 1
+	}
+	// Written so that NaN fails.
+	if !(worst/size <= logitTolerance) {
+		return 0, fmt.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with --features and --logits",
+			h.Features, h.Node, h.Logits, worst/size, logitTolerance)
+	}
+	return worst / size, nil
+}
+
+func abs(x float64) float64 { return max(x, -x) }

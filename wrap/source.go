@@ -1,0 +1,197 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+)
+
+// readyBlock is how many ready-made examples are read at once.
+const readyBlock = 512
+
+// set is an open source of features and logits: a dataset run through the
+// network, or a file of ready-made features.
+type set struct {
+	name     string // "train", "val", …
+	spec     string
+	data     *dataset.Dataset
+	features *dataset.Features
+	network  *network
+	config   featurize.StreamConfig
+}
+
+// opener opens sets for one head.
+type opener struct {
+	network *network // nil: sets are files of ready-made features
+	classes []string // class names in label order, nil if unknown
+	inputs  Inputs
+	limit   int
+	notes   *notes
+}
+
+// notes gathers what a report tells of records and files passed over.
+type notes struct {
+	bad, ignored []string
+	progress     func(Progress)
+}
+
+func (n *notes) step(stage, unit string, done, total int) {
+	if n.progress != nil {
+		n.progress(Progress{Stage: stage, Unit: unit, Done: done, Total: total})
+	}
+}
+
+// open opens the set that has a part in the work under a name. classes is how
+// many labels may tell apart, 0 if that is not known yet.
+func (o *opener) open(name, spec string, classes int, labelled bool) (*set, error) {
+	opts := dataset.Options{LabelClasses: o.classes, Classes: classes, Unlabelled: !labelled}
+	s := &set{name: name, spec: spec, network: o.network}
+	var err error
+	if o.network == nil {
+		if s.features, err = dataset.OpenFeatures(spec, opts); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		return s, nil
+	}
+	opts.Inputs = o.network.extractor.InputNames()
+	if s.data, err = dataset.Open(spec, opts); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if s.data.Len() == 0 {
+		s.close()
+		return nil, fmt.Errorf("%s: %s holds no examples", name, spec)
+	}
+	for _, i := range s.data.Ignored() {
+		o.notes.ignored = append(o.notes.ignored, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
+	}
+	s.config = featurize.StreamConfig{Limit: o.limit, MaxBad: o.inputs.MaxBad}
+	if o.inputs.Cache != "" {
+		s.config.Cache = &featurize.Cache{Dir: o.inputs.Cache, Options: opts}
+	}
+	return s, nil
+}
+
+func (s *set) close() {
+	if s.data != nil {
+		s.data.Close()
+	}
+	if s.features != nil {
+		s.features.Close()
+	}
+}
+
+func (s *set) len() int {
+	n := 0
+	if s.data != nil {
+		n = s.data.Len()
+	} else {
+		n = s.features.Len()
+	}
+	if s.config.Limit > 0 {
+		n = min(n, s.config.Limit)
+	}
+	return n
+}
+
+func (s *set) labelled() bool {
+	if s.data != nil {
+		return s.data.HasLabels()
+	}
+	return s.features.HasLabels()
+}
+
+func (s *set) fingerprint(ctx context.Context) (string, error) {
+	if s.data != nil {
+		return s.data.Fingerprint(ctx)
+	}
+	return s.features.Fingerprint(ctx)
+}
+
+// ignored counts the files that were passed over.
+func (s *set) ignored() int {
+	n := 0
+	if s.data != nil {
+		for _, i := range s.data.Ignored() {
+			n += i.Count
+		}
+	}
+	return n
+}
+
+// stream yields the set's examples in order and returns how many there were,
+// and how many were bad.
+func (s *set) stream(ctx context.Context, n *notes, yield func(*featurize.Block) error) (examples, bad int, err error) {
+	if s.data == nil {
+		examples, err = s.streamReady(ctx, n, yield)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", s.name, err)
+		}
+		return examples, 0, err
+	}
+	c := s.config
+	c.Progress = func(done, total int) { n.step(s.name, "examples", done, total) }
+	stats, err := s.network.extractor.Stream(ctx, s.data, c, yield)
+	for _, b := range stats.Bad {
+		n.bad = append(n.bad, s.name+": "+b)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", s.name, err)
+	}
+	return stats.Examples, len(stats.Bad), nil
+}
+
+func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.Block) error) (int, error) {
+	total, done := s.features.Len(), 0
+	for b, err := range s.features.Blocks(ctx, readyBlock) {
+		if err != nil {
+			return done, err
+		}
+		block := &featurize.Block{
+			Rows:      featurize.Rows{N: b.N, Features: b.Phi, Logits: b.Logits},
+			Positions: make([]int, b.N), Labels: b.Labels,
+		}
+		for i := range b.N {
+			block.Positions[i] = b.Start + i
+		}
+		if b.Labels == nil {
+			block.Labels = make([]int, b.N)
+			for i := range block.Labels {
+				block.Labels[i] = -1
+			}
+		}
+		if err := yield(block); err != nil {
+			return done, err
+		}
+		done += b.N
+		n.step(s.name, "examples", done, total)
+	}
+	if done == 0 {
+		return 0, fmt.Errorf("%s holds no examples", s.spec)
+	}
+	return done, nil
+}
+
+// collect reads a whole set into memory. Held-out sets are small; the training
+// set is never collected.
+func (s *set) collect(ctx context.Context, h calibrate.Head, n *notes) (*calibrate.Set, int, error) {
+	out := &calibrate.Set{
+		Features: make([]float32, 0, s.len()*h.Features),
+		Logits:   make([]float32, 0, s.len()*h.Logits),
+	}
+	if s.labelled() {
+		out.Labels = make([]int32, 0, s.len())
+	}
+	_, bad, err := s.stream(ctx, n, func(b *featurize.Block) error {
+		out.Features, out.Logits = append(out.Features, b.Features...), append(out.Logits, b.Logits...)
+		if out.Labels != nil {
+			for _, l := range b.Labels {
+				out.Labels = append(out.Labels, int32(l))
+			}
+		}
+		return nil
+	})
+	return out, bad, err
+}
