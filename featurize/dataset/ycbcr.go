@@ -20,8 +20,10 @@ func ycbcrToRGB(pix []uint8, m *image.YCbCr) {
 		up.row(cb, m.Cb, y)
 		up.row(cr, m.Cr, y)
 		luma, out := m.Y[y*m.YStride:][:w], pix[3*w*y:][:3*w]
+		cb, cr := cb[:len(luma)], cr[:len(luma)]
 		for x, l := range luma {
-			b, r, o := cb[x], cr[x], out[3*x:][:3]
+			b, r, o := cb[x], cr[x], out[:3]
+			out = out[3:]
 			y := int32(l)
 			o[0] = clamp(y + t.red[r])
 			o[1] = clamp(y + (t.greenB[b]+t.greenR[r])>>16)
@@ -30,7 +32,12 @@ func ycbcrToRGB(pix []uint8, m *image.YCbCr) {
 	}
 }
 
-func clamp(v int32) uint8 { return uint8(min(max(v, 0), 255)) }
+func clamp(v int32) uint8 {
+	if uint32(v) <= 255 { // nearly always
+		return uint8(v)
+	}
+	return uint8(^(v >> 31)) // 0 below, 255 above
+}
 
 // chroma are libjpeg's tables (jdcolor.c), green with 16 fractional bits.
 type chroma struct{ red, blue, greenB, greenR [256]int32 }
@@ -52,9 +59,9 @@ var jfifTables = sync.OnceValue(func() *chroma {
 type upsampler struct {
 	w, h             int // of the chroma plane, without the decoder's padding
 	stride           int
-	sx, sy           int  // luma samples per chroma sample
-	smoothX, smoothY bool // interpolate rather than repeat
-	column           []int
+	sx, sy           int     // luma samples per chroma sample
+	smoothX, smoothY bool    // interpolate rather than repeat
+	sums             []int32 // of a row, after the vertical step
 }
 
 func newUpsampler(m *image.YCbCr) *upsampler {
@@ -78,7 +85,7 @@ func newUpsampler(m *image.YCbCr) *upsampler {
 	// libjpeg repeats samples in planes of one or two columns.
 	u.smoothX = sx == 2 && u.w > 2
 	u.smoothY = sy == 2 && (sx == 1 || u.smoothX)
-	u.column = make([]int, u.w)
+	u.sums = make([]int32, u.w)
 	return u
 }
 
@@ -94,30 +101,43 @@ func (u *upsampler) row(dst, plane []uint8, y int) {
 		}
 		return
 	}
-	far, weight := near, 0
+	sums := u.sums[:len(near)]
 	if u.smoothY {
-		above := y/2 - 1 + y%2*2 // or below, for odd rows
-		far, weight = plane[min(max(above, 0), u.h-1)*u.stride:][:u.w], 1
-	}
-	for x, n := range near {
-		u.column[x] = (1+2*weight)*int(n) + weight*int(far[x])
-	}
-	if !u.smoothX {
-		for x, s := range u.column {
-			dst[x] = uint8((s + 1 + y%2) >> 2)
+		other := min(max(y/2-1+y%2*2, 0), u.h-1)
+		far := plane[other*u.stride:][:len(near)]
+		for x, n := range near {
+			sums[x] = 3*int32(n) + int32(far[x])
 		}
-		return
-	}
-	left, right, shift := 1, 2, 2
-	if u.smoothY {
-		left, right, shift = 8, 7, 4
-	}
-	last := len(u.column) - 1
-	for x, s := range u.column {
-		before, after := u.column[max(x-1, 0)], u.column[min(x+1, last)]
-		dst[2*x] = uint8((3*s + before + left) >> shift)
-		if 2*x+1 < len(dst) {
-			dst[2*x+1] = uint8((3*s + after + right) >> shift)
+	} else {
+		for x, n := range near {
+			sums[x] = int32(n)
 		}
+	}
+	switch {
+	case !u.smoothX:
+		for x, s := range sums {
+			dst[x] = uint8((s + 1 + int32(y%2)) >> 2)
+		}
+	case u.smoothY:
+		double(dst, sums, 8, 7, 4)
+	default:
+		double(dst, sums, 1, 2, 2)
+	}
+}
+
+// double interpolates between sums, putting two bytes into dst for each.
+func double(dst []uint8, sums []int32, left, right, shift int32) {
+	before, s := sums[0], sums[0]
+	x := 0
+	for _, after := range sums[1:] {
+		d := dst[x:][:2]
+		d[0] = uint8((3*s + before + left) >> shift)
+		d[1] = uint8((3*s + after + right) >> shift)
+		before, s = s, after
+		x += 2
+	}
+	dst[x] = uint8((3*s + before + left) >> shift)
+	if x++; x < len(dst) {
+		dst[x] = uint8((4*s + right) >> shift)
 	}
 }
