@@ -117,6 +117,9 @@ func (c *calibration) check() error {
 	if c.Lambda0 == 0 {
 		c.Lambda0 = meanfield.Lambda0
 	}
+	if c.Version == "" {
+		c.Version = "mfgs " + Version()
+	}
 	if err := c.Covariance.Validate(); err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ type Config struct {
 	Inputs
 	Runtime
 
-	Version  string // of the tool, for the bundle's manifest
+	Version  string // of the program, for the bundle's manifest; "" is this module's
 	Progress func(Progress)
 }
 
