@@ -27,7 +27,7 @@
 //	  width: 224
 //	  height: 224
 //	color: RGB             # RGB, BGR or grey [RGB or grey, as the model takes]
-//	scale: 0.00392156862   # x·scale, x in 0…255 [1]
+//	scale: 0.00392156862745098  # x·scale, x in 0…255 [1]
 //	mean: [.485,.456,.406] # (x·scale − mean) / std, one number for each channel
 //	std: [.229,.224,.225]  #   in the order of color, or one for all [0 and 1]
 //	layout: NCHW           # NCHW or NHWC [as the model's input shows]

@@ -87,8 +87,8 @@ func New(spec Spec, t Target) (*Pipeline, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if len(t.Shape) == 0 {
-		return nil, fmt.Errorf("the model's input %v has no batch axis", t)
+	if err := t.validate(); err != nil {
+		return nil, err
 	}
 	p := &Pipeline{target: t, spec: spec.fill(t), scratch: &sync.Pool{New: func() any { return new(buffers) }}}
 	p.axes, p.noAxes = t.axes(p.spec.Layout)

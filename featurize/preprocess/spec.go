@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 )
@@ -96,7 +97,8 @@ func Load(r io.Reader) (Spec, error) {
 		if errors.Is(err, io.EOF) {
 			return Spec{}, errors.New("the preprocessing file is empty")
 		}
-		return Spec{}, fmt.Errorf("preprocessing: %w", err)
+		// YAML's errors take several lines.
+		return Spec{}, fmt.Errorf("preprocessing: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return Spec{}, errors.New("preprocessing: more than one YAML document")

@@ -1,6 +1,7 @@
 package preprocess
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -37,7 +38,7 @@ func (t Target) String() string {
 // isFloat reports whether the input takes real numbers, so that pixels can be
 // normalised.
 func (t Target) isFloat() bool {
-	return strings.HasPrefix(t.Elem, "float") || strings.HasPrefix(t.Elem, "bfloat") || t.Elem == "double"
+	return strings.HasPrefix(t.Elem, "float") || t.Elem == "bfloat16"
 }
 
 // An axes says how a Target holds an image. Unknown sizes are -1.
@@ -48,13 +49,20 @@ type axes struct {
 	n       int  // flat: length of a row
 }
 
-// axes reads the target as an image, or says why it is none.
-func (t Target) axes(order Order) (axes, error) {
-	for i, d := range t.Shape {
-		if i > 0 && (d == 0 || d < -1 || d > math.MaxInt32) {
-			return axes{}, fmt.Errorf("the model's input %v has an impossible dimension %d", t, d)
+func (t Target) validate() error {
+	if len(t.Shape) == 0 {
+		return fmt.Errorf("the model's input %v has no batch axis", t)
+	}
+	for _, d := range t.Shape[1:] {
+		if d == 0 || d < -1 || d > math.MaxInt32 {
+			return fmt.Errorf("the model's input %v has an impossible dimension %d", t, d)
 		}
 	}
+	return nil
+}
+
+// axes reads the target as an image, or says why it is none.
+func (t Target) axes(order Order) (axes, error) {
 	dim := func(i int) int { return int(t.Shape[i]) }
 	switch len(t.Shape) {
 	case 2:
@@ -67,23 +75,23 @@ func (t Target) axes(order Order) (axes, error) {
 		isFirst, isLast := t.Shape[1] == 1 || t.Shape[1] == 3, t.Shape[3] == 1 || t.Shape[3] == 3
 		switch {
 		case order == NHWC:
-			return last.checked(t)
+			return last.checked()
 		case order == NCHW:
-			return first.checked(t)
+			return first.checked()
 		case isFirst && isLast:
-			return axes{}, fmt.Errorf("the model's input %v can be NCHW and NHWC: say which with layout in --preprocess", t)
+			return axes{}, errors.New("it can be NCHW and NHWC; say which with layout in --preprocess")
 		case isLast:
 			return last, nil
 		}
 		// Where nothing speaks for either, ONNX's own order.
-		return first.checked(t)
+		return first.checked()
 	}
-	return axes{}, fmt.Errorf("the model's input %v takes no images, only arrays of its own shape", t)
+	return axes{}, errors.New("it takes no images, only arrays of its own shape")
 }
 
-func (a axes) checked(t Target) (axes, error) {
+func (a axes) checked() (axes, error) {
 	if a.c != 1 && a.c != 3 && a.c != -1 {
-		return axes{}, fmt.Errorf("the model's input %v has %d channels as %s; images have 1 or 3", t, a.c, a.order)
+		return axes{}, fmt.Errorf("it has %d channels as %s, and images have 1 or 3", a.c, a.order)
 	}
 	return a, nil
 }
@@ -96,7 +104,7 @@ func For(t Target) (Spec, error) {
 	if t.isFloat() {
 		s.Scale = 1. / 255
 	}
-	return s.fill(t), nil
+	return s.fill(t), t.validate()
 }
 
 // fill writes out what the target decides.
@@ -108,7 +116,7 @@ func (s Spec) fill(t Target) Spec {
 	if err != nil {
 		return s
 	}
-	s.Flatten = a.flat
+	s.Flatten = s.Flatten || a.flat
 	if s.Layout == "" {
 		s.Layout = a.order
 	}

@@ -1,0 +1,510 @@
+package preprocess
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// randomImage makes an image of the given layout.
+func randomImage(r *rand.Rand, layout Layout, h, w, c int) Image {
+	pix := make([]uint8, h*w*c)
+	for i := range pix {
+		pix[i] = uint8(r.Uint32())
+	}
+	switch layout {
+	case HW:
+		return Image{[]int{h, w}, HW, pix}
+	case HWC:
+		return Image{[]int{h, w, c}, HWC, pix}
+	}
+	return Image{[]int{c, h, w}, CHW, pix}
+}
+
+func defaults(t testing.TB, target Target) Spec {
+	t.Helper()
+	s, err := For(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// pixel reads channel k of (x,y) by the meaning of the axes.
+func pixel(m Image, x, y, k int) float64 {
+	pix := m.Data.([]uint8)
+	switch m.Layout {
+	case HW:
+		return float64(pix[y*m.Shape[1]+x])
+	case HWC:
+		return float64(pix[(y*m.Shape[1]+x)*m.Shape[2]+k])
+	}
+	return float64(pix[(k*m.Shape[1]+y)*m.Shape[2]+x])
+}
+
+// naive computes one output number without resize: crop, colour, scale.
+func naive(m Image, s Spec, channels, x, y, k int) float64 {
+	in := 3
+	if m.Layout == HW || m.Layout == HWC && m.Shape[2] == 1 || m.Layout == CHW && m.Shape[0] == 1 {
+		in = 1
+	}
+	var v float64
+	switch {
+	case in == 1:
+		v = pixel(m, x, y, 0)
+	case channels == 1:
+		r, g, b := pixel(m, x, y, 0), pixel(m, x, y, 1), pixel(m, x, y, 2)
+		v = math.Floor((19595*r + 38470*g + 7471*b + 32768) / 65536)
+	case s.Color == BGR:
+		v = pixel(m, x, y, 2-k)
+	default:
+		v = pixel(m, x, y, k)
+	}
+	pick := func(l []float64, otherwise float64) float64 {
+		if len(l) == 0 {
+			return otherwise
+		}
+		return l[k%len(l)]
+	}
+	if s.Scale != 0 {
+		v *= s.Scale
+	}
+	return (v - pick(s.Mean, 0)) / pick(s.Std, 1)
+}
+
+// Every layout, colour and target against a twin that computes one number at
+// a time.
+func TestApplyEqualsNaive(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const h, w = 6, 9
+	checked := 0
+	for _, img := range []Image{
+		randomImage(r, HW, h, w, 1), randomImage(r, HWC, h, w, 1), randomImage(r, HWC, h, w, 3), randomImage(r, CHW, h, w, 1), randomImage(r, CHW, h, w, 3),
+	} {
+		for _, color := range []Color{RGB, BGR, Grey} {
+			for _, order := range []Order{NCHW, NHWC} {
+				for _, cropped := range []bool{false, true} {
+					for _, form := range []string{"image", "flat", "plane"} {
+						c, oh, ow, dx, dy := color.channels(), h, w, 0, 0
+						s := Spec{Color: color, Layout: order, Scale: 1. / 128, Mean: []float64{.25}}
+						if c == 3 {
+							s.Mean, s.Std = []float64{.1, .2, .3}, []float64{1, 2, 3}
+						}
+						if cropped {
+							oh, ow = 4, 4 // 2.5 columns to either side: half to even is 2
+							dx, dy = 2, 1
+							s.Crop = &Crop{Size: 4}
+						}
+						shape := []int64{-1, int64(c), int64(oh), int64(ow)}
+						if order == NHWC {
+							shape = []int64{-1, int64(oh), int64(ow), int64(c)}
+						}
+						switch {
+						case form == "flat":
+							shape = []int64{-1, int64(c * oh * ow)}
+						case form == "plane" && c == 1:
+							shape = []int64{-1, int64(oh), int64(ow)}
+						}
+						p, err := New(s, Target{Shape: shape, Elem: "float32"})
+						if err != nil {
+							t.Fatal(err)
+						}
+						got := make([]float32, p.Len())
+						double := make([]float64, p.Len())
+						if err := errors.Join(p.Apply(img, got), p.Apply(img, double)); err != nil {
+							t.Fatal(err)
+						}
+						for i := range got {
+							k, y, x := i/(oh*ow), i/ow%oh, i%ow
+							if order == NHWC {
+								y, x, k = i/(ow*c), i/c%ow, i%c
+							}
+							want := naive(img, s, c, x+dx, y+dy, k)
+							if got[i] != float32(want) || double[i] != want {
+								t.Fatalf("%v to %s %v %v crop %t: (%d,%d,%d) is %v, want %v", img, color, order, shape, cropped, x, y, k, got[i], want)
+							}
+							checked++
+						}
+					}
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("nothing checked")
+	}
+}
+
+// Resizing and cropping computes the crop only; it equals resizing whole, then
+// cropping. Planar and interleaved sources give the same.
+func TestCropOfResizeEqualsWholeResize(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, filter := range []Filter{Nearest, Bilinear, Bicubic} {
+		for _, size := range [][2]int{{31, 17}, {16, 40}, {12, 12}, {5, 9}, {12, 30}} {
+			for _, c := range []int{1, 3} {
+				img := randomImage(r, HWC, size[0], size[1], c)
+				planar := Image{[]int{c, size[0], size[1]}, CHW, make([]uint8, len(img.Data.([]uint8)))}
+				for i, v := range img.Data.([]uint8) {
+					planar.Data.([]uint8)[i%c*size[0]*size[1]+i/c] = v
+				}
+				resize := &Resize{Size: 12, Filter: filter, Mode: Shortest}
+				w, h := resize.to(size[1], size[0])
+				run := func(s Spec, m Image, h, w int) []uint8 {
+					t.Helper()
+					p, err := New(s, Target{Shape: []int64{-1, int64(h), int64(w), int64(c)}, Elem: "uint8"})
+					if err != nil {
+						t.Fatal(err)
+					}
+					dst := make([]uint8, p.Len())
+					if err := p.Apply(m, dst); err != nil {
+						t.Fatal(err)
+					}
+					return dst
+				}
+				whole := run(Spec{Layout: NHWC, Resize: resize}, img, h, w)
+				s := Spec{Layout: NHWC, Resize: resize, Crop: &Crop{Width: 7, Height: 10}}
+				got := run(s, img, 10, 7)
+				x0, y0 := centre(w, 7), centre(h, 10)
+				for i, v := range got {
+					k, x, y := i%c, i/c%7, i/c/7
+					if want := whole[((y+y0)*w+x+x0)*c+k]; v != want {
+						t.Fatalf("%s of %v×%d: (%d,%d,%d) is %d, want %d", filter, size, c, x, y, k, v, want)
+					}
+				}
+				if !slices.Equal(run(s, planar, 10, 7), got) {
+					t.Errorf("%s of %v×%d: planes differ from interleaved pixels", filter, size, c)
+				}
+			}
+		}
+	}
+}
+
+// torchvision: the longer side is truncated, the crop's corner rounded half to
+// even.
+func TestTorchvisionRounding(t *testing.T) {
+	for _, c := range []struct{ w, h, size, toW, toH int }{
+		{500, 375, 256, 341, 256}, {375, 500, 256, 256, 341}, {224, 224, 256, 256, 256}, {3, 100, 10, 10, 333},
+		{100000, 1, 16384, 1638400000, 16384},
+	} {
+		if w, h := (&Resize{Size: c.size}).to(c.w, c.h); w != c.toW || h != c.toH {
+			t.Errorf("%d×%d becomes %d×%d, want %d×%d", c.w, c.h, w, h, c.toW, c.toH)
+		}
+	}
+	for _, c := range []struct{ size, crop, at int }{{256, 224, 16}, {341, 224, 58}, {227, 224, 2}, {225, 224, 0}, {229, 224, 2}} {
+		if got := centre(c.size, c.crop); got != c.at {
+			t.Errorf("crop of %d from %d begins at %d, want %d", c.crop, c.size, got, c.at)
+		}
+	}
+}
+
+func TestReadyArraysPassUnchanged(t *testing.T) {
+	for _, c := range []struct {
+		shape    []int
+		data     any
+		target   []int64
+		elem     string
+		dst      any
+		want     any
+		errWords string
+	}{
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 2, 2}, "float32", make([]float32, 4), []float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 1, 2, 2}, "float32", make([]float32, 4), []float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 4}, "float32", make([]float32, 4), []float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float64{1, 2, 3, math.Pi}, []int64{-1, 2, 2}, "float32", make([]float32, 4), []float32{1, 2, 3, math.Pi}, ""},
+		{[]int{2}, []float64{1, math.Pi}, []int64{-1, 2}, "float64", make([]float64, 2), []float64{1, math.Pi}, ""},
+		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, "int64", make([]int64, 2), []int64{-7, 9}, ""},
+		{[]int{2}, []uint8{7, 9}, []int64{-1, 2}, "int64", make([]int64, 2), []int64{7, 9}, ""},
+		{[]int{2}, []uint8{0, 255}, []int64{-1, 2}, "float32", make([]float32, 2), []float32{0, 1}, ""},
+		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, "float32", make([]float32, 2), []float32{-7, 9}, ""},
+		{[]int{2}, []bool{true, false}, []int64{-1, 2}, "bool", make([]bool, 2), []bool{true, false}, ""},
+		{[]int{}, []float32{3}, []int64{-1}, "float32", make([]float32, 1), []float32{3}, ""},
+		{[]int{2, 2, 2, 1}, []float32{1, 2, 3, 4, 5, 6, 7, 8}, []int64{-1, 2, 2, 2, 1}, "float32", make([]float32, 8), []float32{1, 2, 3, 4, 5, 6, 7, 8}, ""},
+		{[]int{2}, []int64{7, 1 << 40}, []int64{-1, 2}, "int32", make([]int32, 2), nil, "value 1099511627776 does not fit int32"},
+		{[]int{2}, []int64{7, -1}, []int64{-1, 2}, "uint64", make([]uint64, 2), nil, "value -1 does not fit uint64"},
+		{[]int{2}, []int32{7, 1<<24 + 1}, []int64{-1, 2}, "float32", make([]float32, 2), nil, "value 16777217 does not fit float32"},
+		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, "int64", make([]int64, 2), nil, "real numbers"},
+		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, "bool", make([]bool, 2), nil, "which takes bool"},
+		{[]int{3}, []float32{1, 2, 3}, []int64{-1, 2}, "float32", make([]float32, 2), nil, "array [3] of float32 does not suit the model's input x [N,2] float32"},
+		{[]int{2, 3}, make([]float32, 6), []int64{-1, 3, 2}, "float32", make([]float32, 6), nil, "array [2,3] of float32 does not suit"},
+		{[]int{2, 3}, make([]float32, 5), []int64{-1, 2, 3}, "float32", make([]float32, 6), nil, "array of shape [2 3] holds 5 elements"},
+	} {
+		target := Target{Name: "x", Shape: c.target, Elem: c.elem}
+		p, err := New(defaults(t, target), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Apply(Image{Shape: c.shape, Data: c.data}, c.dst)
+		switch {
+		case c.errWords != "":
+			if err == nil || !strings.Contains(err.Error(), c.errWords) {
+				t.Errorf("%v to %v: %v, want %s", c.data, c.target, err, c.errWords)
+			}
+		case err != nil || !reflect.DeepEqual(c.dst, c.want):
+			t.Errorf("%v to %v: %v, %v; want %v", c.data, c.target, c.dst, err, c.want)
+		}
+	}
+}
+
+// Nothing is resized, cropped or reinterpreted unasked.
+func TestImagesThatDoNotFitAreRefused(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, c := range []struct {
+		img   Image
+		spec  *Spec // nil is the default
+		shape []int64
+		elem  string
+		want  string
+	}{
+		{randomImage(r, HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, "float32",
+			"a 28×28 grey image does not suit the model's input x [N,3,224,224] float32: images are never resized unasked; give --preprocess with a resize"},
+		{randomImage(r, HW, 28, 28, 1), nil, []int64{-1, 64}, "float32", "a 28×28 grey image does not suit the model's input x [N,64] float32"},
+		{randomImage(r, HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, "float32", "a 10×12 colour image does not suit"},
+		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 48}, "float32", "say layout NCHW or NHWC"},
+		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, "float32", "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
+		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, "int64", ""},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, "float32", "smaller than the crop of 5×5: put a resize before it"},
+		{randomImage(r, HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, "float32", "would make 16000×144000000 pixels"},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, "float32", "resize and crop leave another size"},
+		{Image{[]int{4, 4, 5}, HWC, make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, "float32", "want 1 or 3 channels"},
+		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, "float32", "has no image axes"},
+	} {
+		target := Target{Name: "x", Shape: c.shape, Elem: c.elem}
+		spec := defaults(t, target)
+		if c.spec != nil {
+			spec = *c.spec
+		}
+		p, err := New(spec, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var dst any = make([]float32, p.Len())
+		if c.elem == "int64" {
+			dst = make([]int64, p.Len())
+		}
+		if err = p.Apply(c.img, dst); c.want == "" && err == nil {
+			continue
+		}
+		if c.want == "" || err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v to %v: %v, want %s", c.img, c.shape, err, c.want)
+		}
+	}
+}
+
+func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		spec  Spec
+		shape []int64
+		elem  string
+		want  string
+	}{
+		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, "float32", "color grey does not suit the model's input [N,3,8,8] float32, which has 3 channels"},
+		{Spec{Color: RGB}, []int64{-1, 1, 8, 8}, "float32", "color RGB does not suit"},
+		{Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 1, 8, 8}, "float32", "color RGB does not suit"},
+		{Spec{Flatten: true}, []int64{-1, 1, 8, 8}, "float32", "flatten does not suit"},
+		{Spec{Scale: .5}, []int64{-1, 8, 8, 3}, "uint8", "which takes whole numbers"},
+		{Spec{Crop: &Crop{Size: 7}}, []int64{-1, 1, 8, 8}, "float32", "it makes images of 7×7 (height × width), which do not suit"},
+		{Spec{Color: Grey, Crop: &Crop{Size: 7}}, []int64{-1, 64}, "float32", "it makes images of 7×7"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7}}, []int64{-1, 1, 8, 7}, "float32", "it makes images of 7×8"},
+		{Spec{}, []int64{-1, 3, 8, 3}, "float32", "it can be NCHW and NHWC; say which with layout"},
+		{Spec{}, []int64{-1, 3, 0, 8}, "float32", "impossible dimension 0"},
+		{Spec{}, nil, "float32", "has no batch axis"},
+		{Spec{Std: []float64{-1}}, []int64{-1, 3, 8, 8}, "float32", "std -1 is not positive"},
+	} {
+		p, err := New(c.spec, Target{Shape: c.shape, Elem: c.elem})
+		if err == nil && p.noAxes != nil {
+			err = p.Apply(Image{[]int{8, 8}, HW, make([]uint8, 64)}, make([]float32, p.Len()))
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v for %v: %v, want %s", c.spec, c.shape, err, c.want)
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, c := range []struct {
+		spec  Spec
+		shape []int64
+		img   Image
+		open  []int // Shape before
+		want  []int // and after Resolve
+	}{
+		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, HWC, 5, 7, 3), []int{3, -1, -1}, []int{3, 5, 7}},
+		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, HWC, 5, 7, 1), []int{3, -1, -1}, []int{3, 5, 7}},
+		{Spec{}, []int64{-1, -1, -1, -1}, randomImage(r, HW, 5, 7, 1), []int{-1, -1, -1}, []int{1, 5, 7}},
+		{Spec{}, []int64{-1, -1, -1, 3}, randomImage(r, CHW, 5, 7, 3), []int{-1, -1, 3}, []int{5, 7, 3}},
+		{Spec{Crop: &Crop{Size: 4}}, []int64{-1, 3, -1, -1}, randomImage(r, HWC, 5, 7, 3), []int{3, 4, 4}, []int{3, 4, 4}},
+		{Spec{}, []int64{-1, -1}, randomImage(r, HW, 5, 7, 1), []int{-1}, []int{35}},
+		{Spec{Color: Grey, Crop: &Crop{Size: 4}}, []int64{-1, -1}, randomImage(r, HW, 5, 7, 1), []int{16}, []int{16}},
+		{Spec{}, []int64{-1, 35}, randomImage(r, HWC, 5, 7, 3), []int{35}, []int{35}},
+		{Spec{Layout: NCHW}, []int64{-1, 105}, randomImage(r, HW, 5, 7, 1), []int{105}, []int{105}},
+		{Spec{}, []int64{-1, -1, 4}, Image{[]int{3, 4}, None, make([]float32, 12)}, []int{-1, 4}, []int{3, 4}},
+		{Spec{}, []int64{-1, -1}, Image{[]int{3, 4}, None, make([]float32, 12)}, []int{-1}, []int{12}},
+	} {
+		p, err := New(c.spec, Target{Shape: c.shape, Elem: "float32"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(p.Shape(), c.open) || p.Resolved() == slices.Contains(c.open, -1) {
+			t.Errorf("%+v for %v: shape %v, want %v", c.spec, c.shape, p.Shape(), c.open)
+		}
+		q, err := p.Resolve(c.img)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !slices.Equal(q.Shape(), c.want) || !slices.Equal(p.Shape(), c.open) {
+			t.Errorf("%+v for %v resolves to %v, want %v", c.spec, c.shape, q.Shape(), c.want)
+		}
+		if err := q.Apply(c.img, make([]float32, q.Len())); err != nil {
+			t.Error(err)
+		}
+		// The next image of another size is refused, even of equal area.
+		other := Image{slices.Clone(c.img.Shape), c.img.Layout, c.img.Data}
+		slices.Reverse(other.Shape)
+		switch s := c.img.Shape; other.Layout {
+		case HWC:
+			other.Shape = []int{s[1], s[0], s[2]}
+		case CHW:
+			other.Shape = []int{s[0], s[2], s[1]}
+		}
+		var wrong *ShapeError
+		if !p.Resolved() && !p.axes.flat && !errors.As(q.Apply(other, make([]float32, q.Len())), &wrong) {
+			t.Errorf("%v after %v is taken", other, c.img)
+		}
+	}
+	p, err := New(Spec{}, Target{Shape: []int64{-1, 3, -1, 8}, Elem: "float32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Resolve(randomImage(r, HWC, 5, 7, 3)); err == nil || !strings.Contains(err.Error(), "does not suit the model's input [N,3,?,8] float32") {
+		t.Error(err)
+	}
+}
+
+// What a pipeline records makes the same pipeline again.
+func TestSpecOfAPipelineIsComplete(t *testing.T) {
+	for _, name := range Presets {
+		for _, shape := range [][]int64{{-1, 3, 64, 64}, {-1, 64, 64, 3}, {-1, 1, 64, 64}, {-1, 3, -1, -1}, {-1, 4096}} {
+			target := Target{Shape: shape, Elem: "float32"}
+			s, err := Preset(name, target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := New(s, target)
+			if err != nil {
+				continue // colour for a grey model
+			}
+			again, err := New(p.Spec(), target)
+			if err != nil || !reflect.DeepEqual(again.Spec(), p.Spec()) || !reflect.DeepEqual(again.Shape(), p.Shape()) {
+				t.Errorf("%s for %v: %+v, then %+v, %v", name, shape, p.Spec(), again, err)
+			}
+		}
+	}
+}
+
+func TestApplyIsSafeForConcurrentUse(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 9))
+	target := Target{Shape: []int64{-1, 3, 8, 8}, Elem: "float32"}
+	p, err := New(Spec{Resize: &Resize{Width: 8, Height: 8}}, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		img := randomImage(r, HWC, 10+r.IntN(20), 10+r.IntN(20), 3)
+		want := make([]float32, p.Len())
+		if err := p.Apply(img, want); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			got := make([]float32, p.Len())
+			for range 50 {
+				if err := p.Apply(img, got); err != nil || !slices.Equal(got, want) {
+					t.Error("differs under concurrency", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestMisusePanics(t *testing.T) {
+	p, err := New(Spec{}, Target{Shape: []int64{-1, 4}, Elem: "float32"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, dst := range map[string]any{"length": make([]float32, 3), "type": []string{"a"}} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("wrong %s of dst does not panic", name)
+				}
+			}()
+			p.Apply(Image{Shape: []int{4}, Data: make([]float32, 4)}, dst)
+		}()
+	}
+}
+
+func BenchmarkApply(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 1))
+	imagenet := Target{Shape: []int64{-1, 3, 224, 224}, Elem: "float32"}
+	preset, err := Preset("imagenet", imagenet)
+	if err != nil {
+		b.Fatal(err)
+	}
+	digits := Target{Shape: []int64{-1, 784}, Elem: "float32"}
+	for _, c := range []struct {
+		name   string
+		spec   Spec
+		target Target
+		img    Image
+	}{
+		{"mnist", defaults(b, digits), digits, randomImage(r, HW, 28, 28, 1)},
+		{"imagenet", preset, imagenet, randomImage(r, HWC, 375, 500, 3)},
+		{"imagenet same size", defaults(b, imagenet), imagenet, randomImage(r, HWC, 224, 224, 3)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			p, err := New(c.spec, c.target)
+			if err != nil {
+				b.Fatal(err)
+			}
+			dst := make([]float32, p.Len())
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := p.Apply(c.img, dst); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func ExamplePipeline() {
+	target := Target{Name: "data", Shape: []int64{-1, 1, 2, 2}, Elem: "float32"}
+	spec, err := For(target)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	p, err := New(spec, target)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	dst := make([]float32, p.Len())
+	err = p.Apply(Image{Shape: []int{2, 2}, Layout: HW, Data: []uint8{0, 51, 102, 255}}, dst)
+	fmt.Println(p.Shape(), dst, err)
+	err = p.Apply(Image{Shape: []int{3, 3}, Layout: HW, Data: make([]uint8, 9)}, dst)
+	fmt.Println(err)
+	// Output:
+	// [1 2 2] [0 0.2 0.4 1] <nil>
+	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
+}

@@ -1,0 +1,190 @@
+package preprocess
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+func TestLoad(t *testing.T) {
+	got, err := Load(strings.NewReader(`
+resize: {size: 256, mode: shortest, filter: bicubic}
+crop: {width: 200, height: 224}
+color: BGR
+scale: 0.5
+mean: [1, 2, 3]
+std: [4]
+layout: NHWC
+flatten: true
+`))
+	want := Spec{
+		Resize: &Resize{Size: 256, Mode: Shortest, Filter: Bicubic}, Crop: &Crop{Width: 200, Height: 224},
+		Color: BGR, Scale: .5, Mean: []float64{1, 2, 3}, Std: []float64{4}, Layout: NHWC, Flatten: true,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// The schema printed in the package documentation is a Spec.
+func TestDocumentedSchemaLoads(t *testing.T) {
+	src, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc strings.Builder
+	for line := range strings.Lines(string(src)) {
+		if code, ok := strings.CutPrefix(line, "//\t"); ok {
+			// Of the two ways to give sides, keep one.
+			if !strings.Contains(code, "width:") && !strings.Contains(code, "height:") {
+				doc.WriteString(code)
+			}
+		}
+	}
+	got, err := Load(strings.NewReader(doc.String()))
+	if err != nil || got.Resize == nil || got.Crop == nil || len(got.Mean) != 3 || got.Scale != 1./255 {
+		t.Errorf("%+v, %v from\n%s", got, err, doc.String())
+	}
+}
+
+func TestBadSpecsAreRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "the preprocessing file is empty",
+		"sclae: 1":                           "field sclae not found",
+		"scale: x":                           "cannot unmarshal",
+		"scale: 1\n---\nscale: 2":            "more than one YAML document",
+		"scale: -1":                          "scale -1 is not a positive number",
+		"scale: .nan":                        "scale NaN is not a positive number",
+		"std: [0]":                           "std 0 is not positive",
+		"mean: [.inf]":                       "mean and std must be finite",
+		"mean: [1, 2]":                       "mean has 2 numbers; want 1 or 3",
+		"{color: grey, mean: [1, 2, 3]}":     "mean has 3 numbers for grey; want 1 or 1",
+		"{color: RGB, std: [1, 2]}":          "std has 2 numbers for RGB; want 1 or 3",
+		"color: rgb":                         `color "rgb" is unknown`,
+		"layout: CHW":                        `layout "CHW" is unknown`,
+		"resize: {}":                         "resize takes either size, or width and height",
+		"resize: {size: 1, width: 2}":        "resize takes either size, or width and height",
+		"resize: {width: 2}":                 "resize takes either size, or width and height",
+		"resize: {size: -1}":                 "resize to -1 pixels; want 1 to 16384",
+		"crop: {size: 99999}":                "crop to 99999 pixels",
+		"resize: {size: 1, mode: longest}":   `resize mode "longest" is unknown`,
+		"resize: {size: 1, filter: lanczos}": `resize filter "lanczos" is unknown`,
+		"resize: {width: 1, height: 1, mode: shortest}": "takes size, not width and height",
+		"{resize: {size: 10}, crop: {size: 11}}":        "crop to 11×11 is larger than what resize leaves",
+	} {
+		_, err := Load(strings.NewReader(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v, want %s on one line", text, err, want)
+		}
+	}
+}
+
+func FuzzPreprocessYAML(f *testing.F) {
+	f.Add([]byte("resize: {size: 256}\ncrop: {size: 224}\nmean: [1, 2, 3]"))
+	f.Add([]byte("{color: grey, layout: NHWC, scale: 1e-300}"))
+	f.Add([]byte("&a [*a]"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := Load(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		// What is accepted survives being recorded, and never breaks New.
+		text, err := yaml.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Load(bytes.NewReader(text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if second, _ := yaml.Marshal(again); !bytes.Equal(text, second) {
+			t.Fatalf("%s became %s", text, second)
+		}
+		if _, err := New(s, Target{Shape: []int64{-1, 3, -1, -1}, Elem: "float32"}); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestDefaultFollowsTheModel(t *testing.T) {
+	for _, c := range []struct {
+		shape []int64
+		elem  string
+		want  Spec
+	}{
+		{[]int64{-1, 3, 224, 224}, "float32", Spec{Color: RGB, Scale: 1. / 255, Layout: NCHW}},
+		{[]int64{-1, 224, 224, 3}, "float16", Spec{Color: RGB, Scale: 1. / 255, Layout: NHWC}},
+		{[]int64{1, 1, 28, 28}, "float32", Spec{Color: Grey, Scale: 1. / 255, Layout: NCHW}},
+		{[]int64{-1, 28, 28}, "float32", Spec{Color: Grey, Scale: 1. / 255}},
+		{[]int64{-1, 784}, "float32", Spec{Scale: 1. / 255, Flatten: true}},
+		{[]int64{-1, 32, 32, 3}, "uint8", Spec{Color: RGB, Layout: NHWC}},
+		{[]int64{-1, -1, -1, -1}, "float32", Spec{Scale: 1. / 255, Layout: NCHW}},
+		{[]int64{-1, 128}, "int64", Spec{Flatten: true}},
+		{[]int64{-1}, "float32", Spec{Scale: 1. / 255}},
+	} {
+		got, err := For(Target{Shape: c.shape, Elem: c.elem})
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v %s: %+v, want %+v", c.shape, c.elem, got, c.want)
+		}
+	}
+}
+
+func TestPresets(t *testing.T) {
+	model := func(side int64) Target { return Target{Shape: []int64{-1, 3, side, side}, Elem: "float32"} }
+	for _, name := range Presets {
+		s, err := Preset(name, model(224))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := New(s, model(224)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if geometry := name == "imagenet" || name == "mobilenet" || name == "caffe"; (s.Resize != nil) != geometry || (s.Crop != nil) != geometry {
+			t.Errorf("%s: resize %v, crop %v", name, s.Resize, s.Crop)
+		}
+	}
+	for side, resize := range map[int64]int{224: 256, 128: 146, 299: 342, -1: 256} {
+		s, err := Preset("imagenet", model(side))
+		if err != nil || s.Resize.Size != resize {
+			t.Errorf("side %d: resize %+v, %v; want %d", side, s.Resize, err, resize)
+		}
+	}
+	if _, err := Preset("imagent", model(224)); err == nil || !strings.Contains(err.Error(), `no preprocessing preset "imagent"; want a YAML file or one of unit, none`) {
+		t.Error(err)
+	}
+
+	// Black and white, worked out by hand, channels in the order of Color.
+	for name, want := range map[string][2][3]float64{
+		"unit":             {{0, 0, 0}, {1, 1, 1}},
+		"none":             {{0, 0, 0}, {255, 255, 255}},
+		"imagenet-pixels":  {{-0.485 / 0.229, -0.456 / 0.224, -0.406 / 0.225}, {0.515 / 0.229, 0.544 / 0.224, 0.594 / 0.225}},
+		"mobilenet-pixels": {{-1, -1, -1}, {1, 1, 1}},
+		"caffe-pixels":     {{-104, -117, -123}, {151, 138, 132}},
+	} {
+		s, err := Preset(name, model(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := New(s, model(2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range []uint8{0, 255} {
+			dst := make([]float32, 12)
+			if err := p.Apply(Image{[]int{2, 2, 3}, HWC, bytes.Repeat([]byte{v}, 12)}, dst); err != nil {
+				t.Fatal(err)
+			}
+			for k := range dst {
+				if math.Abs(float64(dst[k])-want[i][k/4]) > 1e-6 {
+					t.Errorf("%s of %d: %v, want %v", name, v, dst, want[i])
+				}
+			}
+		}
+	}
+}
