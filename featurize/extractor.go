@@ -116,10 +116,7 @@ func newInput(info onnx.ValueInfo, spec *preprocess.Spec) (input, error) {
 		target.Shape = append(target.Shape, d.Value)
 	}
 	if spec == nil {
-		s, err := preprocess.For(target)
-		if err != nil {
-			return input{}, err
-		}
+		s := preprocess.For(target)
 		spec = &s
 	}
 	pipe, err := preprocess.New(*spec, target)
