@@ -45,6 +45,7 @@ var manifestLies = []struct {
 	{"unknown field", "batch: 64", "batch: 64\nbacth: 32", ErrUnknownField, "field bacth"},
 	{"unknown field within", "act: 0.5", "act: 0.5, cat: 1", ErrUnknownField, "field cat"},
 	{"unknown field of preprocessing", "scale: 0.0039", "scale: 0.0039\n  scales: 1", ErrUnknownField, "field scales"},
+	{"unknown field of two lines", "batch: 64", "batch: 64\n\"a\\nb\": 32", ErrUnknownField, "field a b"},
 	{"newer format", "format: 1\n", "format: 2\nfuture: true\n", ErrVersion, "format 2, this program reads 1"},
 	{"no format", "format: 1\n", "", ErrVersion, "missing"},
 	{"null format", "format: 1\n", "format: null\n", ErrVersion, "missing"},

@@ -338,22 +338,24 @@ func plain(n *yaml.Node) error {
 	return nil
 }
 
-var unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
 
-// yamlError puts an error of package yaml on one line.
+// yamlError puts an error of package yaml on one line, keys of several lines
+// in it too.
 func yamlError(err error) error {
-	var t *yaml.TypeError
-	if errors.As(err, &t) {
-		s := strings.Join(t.Errors, "; ")
-		if unknownField.MatchString(s) {
-			return fmt.Errorf("%w: %s", ErrUnknownField, unknownField.ReplaceAllString(s, "field $1"))
-		}
-		return fmt.Errorf("%w: %s", ErrYAML, s)
-	}
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it is empty", ErrYAML)
 	}
-	return fmt.Errorf("%w: %s", ErrYAML, strings.TrimPrefix(err.Error(), "yaml: "))
+	s := strings.TrimPrefix(err.Error(), "yaml: ")
+	var t *yaml.TypeError
+	if errors.As(err, &t) {
+		s = strings.Join(t.Errors, "; ")
+	}
+	s = strings.Join(strings.Fields(s), " ")
+	if unknownField.MatchString(s) {
+		return fmt.Errorf("%w: %s", ErrUnknownField, unknownField.ReplaceAllString(s, "field $1"))
+	}
+	return fmt.Errorf("%w: %s", ErrYAML, s)
 }
 
 // isHash reports whether s is a SHA-256 in lower-case hexadecimal.
