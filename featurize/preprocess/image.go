@@ -144,6 +144,9 @@ func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) e
 
 // write puts one channel of v into every step-th element of dst.
 func write[T any](dst []T, step int, v view, channel int, t *[256]T) {
+	if v.row == v.w*v.col { // rows without gaps are one long row
+		v.w, v.h = v.w*v.h, 1
+	}
 	for y := range v.h {
 		src := v.pix[y*v.row+channel*v.plane:]
 		d := dst[y*v.w*step:]

@@ -27,15 +27,6 @@ func randomImage(r *rand.Rand, layout Layout, h, w, c int) Image {
 	return Image{[]int{c, h, w}, CHW, pix}
 }
 
-func defaults(t testing.TB, target Target) Spec {
-	t.Helper()
-	s, err := For(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // pixel reads channel k of (x,y) by the meaning of the axes.
 func pixel(m Image, x, y, k int) float64 {
 	pix := m.Data.([]uint8)
@@ -235,7 +226,7 @@ func TestReadyArraysPassUnchanged(t *testing.T) {
 		{[]int{2, 3}, make([]float32, 5), []int64{-1, 2, 3}, "float32", make([]float32, 6), nil, "array of shape [2 3] holds 5 elements"},
 	} {
 		target := Target{Name: "x", Shape: c.target, Elem: c.elem}
-		p, err := New(defaults(t, target), target)
+		p, err := New(For(target), target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +266,7 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, "float32", "has no image axes"},
 	} {
 		target := Target{Name: "x", Shape: c.shape, Elem: c.elem}
-		spec := defaults(t, target)
+		spec := For(target)
 		if c.spec != nil {
 			spec = *c.spec
 		}
@@ -467,9 +458,9 @@ func BenchmarkApply(b *testing.B) {
 		target Target
 		img    Image
 	}{
-		{"mnist", defaults(b, digits), digits, randomImage(r, HW, 28, 28, 1)},
+		{"mnist", For(digits), digits, randomImage(r, HW, 28, 28, 1)},
 		{"imagenet", preset, imagenet, randomImage(r, HWC, 375, 500, 3)},
-		{"imagenet same size", defaults(b, imagenet), imagenet, randomImage(r, HWC, 224, 224, 3)},
+		{"imagenet same size", For(imagenet), imagenet, randomImage(r, HWC, 224, 224, 3)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p, err := New(c.spec, c.target)
@@ -489,12 +480,7 @@ func BenchmarkApply(b *testing.B) {
 
 func ExamplePipeline() {
 	target := Target{Name: "data", Shape: []int64{-1, 1, 2, 2}, Elem: "float32"}
-	spec, err := For(target)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	p, err := New(spec, target)
+	p, err := New(For(target), target)
 	if err != nil {
 		fmt.Println(err)
 		return

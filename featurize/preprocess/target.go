@@ -99,12 +99,12 @@ func (a axes) checked() (axes, error) {
 // For returns the preprocessing for a model input of which nothing else is
 // known: x/255 where it takes real numbers, colour, layout and flattening as
 // its shape asks, and neither resize nor crop.
-func For(t Target) (Spec, error) {
+func For(t Target) Spec {
 	var s Spec
 	if t.isFloat() {
 		s.Scale = 1. / 255
 	}
-	return s.fill(t), t.validate()
+	return s.fill(t)
 }
 
 // fill writes out what the target decides.
