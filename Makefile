@@ -1,0 +1,53 @@
+# A fresh clone needs Go, a C compiler and make; the targets do the rest.
+
+GO       ?= go
+FUZZTIME ?= 20s
+
+# Pinned here and not in go.mod: a linter is no dependency of the program.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: build demo test race lint fuzz bench setup toolchain
+
+build: toolchain
+	$(GO) build -o mfgs ./cmd/mfgs
+
+# Calibrates and evaluates the digits model that ships, and shows what changed.
+demo: toolchain
+	$(GO) run ./cmd/mfgs demo
+
+# The tests that need real data take it from ../shared/data where that exists.
+test: setup
+	$(GO) test -timeout 30m ./...
+
+race: setup
+	$(GO) test -race -timeout 60m ./...
+
+# ONNX Runtime, into the user's cache; done in a moment when it is there.
+setup: toolchain
+	$(GO) run ./cmd/mfgs setup
+
+lint: toolchain
+	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$files" ]; then \
+		echo "not formatted by gofmt:" $$files >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) -checks inherit,ST1000,ST1020,ST1021,ST1022 ./...
+
+# Each fuzz target of each package for FUZZTIME.
+fuzz: toolchain
+	@set -e; found=; for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
+		for target in $$(cat $$dir/*_test.go 2>/dev/null | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); do \
+			found=1; echo "== $$target in $$dir"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+		done; \
+	done; \
+	if [ -z "$$found" ]; then echo "no fuzz target found" >&2; exit 1; fi
+
+bench: setup
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+toolchain:
+	@command -v $(GO) >/dev/null || { \
+		echo "mfgs needs Go 1.26 or newer: https://go.dev/doc/install" >&2; exit 1; }
+	@cc=$$($(GO) env CC); \
+	if [ "$$($(GO) env CGO_ENABLED)" != 1 ] || ! command -v $${cc%% *} >/dev/null; then \
+		echo "mfgs calls ONNX Runtime through cgo: install a C compiler (gcc or clang) and leave CGO_ENABLED unset" >&2; exit 1; fi

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/mfgs/mfgs"
+
+// imports says what each package may import of this module, in the files that
+// are built and in its tests. It is a statement of policy: a package without a
+// row fails the test, and a row is the place to argue about a new arrow. A
+// pattern matches as path.Match does; a trailing /... takes a package and all
+// below it.
+//
+// Left to right is the way from a model file to a served prediction: nothing
+// mathematical knows of ONNX Runtime, and nothing that reads model files knows
+// of the mathematics.
+var imports = map[string][]string{
+	"onnx":                  {"onnx/internal/onnxpb"},
+	"onnx/internal/onnxpb":  {},
+	"featurize/ort":         {},
+	"featurize/dataset":     {},
+	"featurize/preprocess":  {},
+	"featurize":             {"onnx", "featurize/*"},
+	"calibrate/meanfield":   {},
+	"calibrate/metrics":     {},
+	"calibrate/safetensors": {},
+	"calibrate":             {"calibrate/meanfield", "calibrate/metrics", "calibrate/safetensors"},
+	"calibrate/methods":     {"calibrate", "calibrate/*"},
+	"wrap/bundle":           {"calibrate", "calibrate/safetensors", "featurize/preprocess"},
+	"wrap":                  {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle"},
+	"wrap/serve":            {"wrap"},
+	"cmd/*":                 {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models"},
+	"models":                {},
+}
+
+// thirdParty says which packages, tests included, may import each module from
+// elsewhere. What is not listed is not imported at all.
+var thirdParty = map[string][]string{
+	"github.com/yalue/onnxruntime_go":   {"featurize/ort"},
+	"gonum.org/v1/gonum":                {"calibrate/..."},
+	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "models"},
+	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle"},
+	"golang.org/x/image":                {"featurize/dataset", "featurize/preprocess"},
+	"golang.org/x/sync":                 {"featurize", "wrap/..."},
+	"golang.org/x/sys":                  {"featurize/ort", "wrap/bundle"},
+	"github.com/urfave/cli/v2":          {"cmd/*"},
+	"github.com/schollz/progressbar/v3": {"cmd/*"},
+	"golang.org/x/term":                 {"cmd/*"},
+	"github.com/rogpeppe/go-internal":   {"featurize/ort", "cmd/*"},
+}
+
+// topLevel is all that the root of the repository holds beside dot files.
+var topLevel = []string{
+	"go.mod", "go.sum", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "testdata",
+	"README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
+}
+
+// notOurs are build products that .gitignore keeps out of the repository.
+var notOurs = []string{"mfgs", "mfgs.exe", "*.test", "*.prof", "*.out"}
+
+const root = "../.."
+
+type arrow struct {
+	from, file, to string
+	test           bool
+}
+
+func TestImportsFollowTheTable(t *testing.T) {
+	arrows, packages := readImports(t)
+	for _, room := range []string{"onnx", "featurize/ort", "featurize", "calibrate", "wrap", "models", "cmd/mfgs"} {
+		if !slices.Contains(packages, room) {
+			t.Errorf("package %s was not found: the test looks in the wrong place", room)
+		}
+	}
+	for _, p := range packages {
+		if _, ok := row(imports, p); !ok {
+			t.Errorf("package %s has no row in the import table", p)
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range arrows {
+		seen[a.to] = true
+		if ours, ok := strings.CutPrefix(a.to, module+"/"); ok {
+			// An external test package imports the package it tests.
+			if ours == a.from && a.test {
+				continue
+			}
+			may, _ := row(imports, a.from)
+			if !matchAny(may, ours) {
+				t.Errorf("%s: %s may not import %s", a.file, a.from, ours)
+			}
+			continue
+		}
+		if first, _, _ := strings.Cut(a.to, "/"); !strings.Contains(first, ".") {
+			continue // the standard library, or C
+		}
+		mod := moduleOf(a.to)
+		if mod == "" {
+			t.Errorf("%s: %s is of no module in the table of third parties", a.file, a.to)
+		} else if !matchAny(thirdParty[mod], a.from) {
+			t.Errorf("%s: %s may not import %s", a.file, a.from, a.to)
+		}
+	}
+	if !seen["github.com/yalue/onnxruntime_go"] || !seen[module+"/onnx"] {
+		t.Error("the arrows that must exist were not seen: the test reads no imports")
+	}
+}
+
+func TestTopLevelIsAsDesigned(t *testing.T) {
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	for _, e := range entries {
+		found[e.Name()] = true
+		if strings.HasPrefix(e.Name(), ".") || slices.Contains(topLevel, e.Name()) || matchAny(notOurs, e.Name()) {
+			continue
+		}
+		t.Errorf("%s does not belong in the root of the repository", e.Name())
+	}
+	for _, must := range []string{"go.mod", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "testdata", "README.md"} {
+		if !found[must] {
+			t.Errorf("%s is missing from the root of the repository", must)
+		}
+	}
+}
+
+// readImports parses the import lines of every Go file of the module, for all
+// platforms and build tags. Folders that the go command ignores are ignored.
+func readImports(t *testing.T) (arrows []arrow, packages []string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err)
+	}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() {
+			ignored := name == "testdata" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")
+			if ignored && file != root {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") {
+			return nil
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		from := path.Dir(rel)
+		if !slices.Contains(packages, from) {
+			packages = append(packages, from)
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		for _, spec := range parsed.Imports {
+			to, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return errors.Join(errors.New(rel), err)
+			}
+			arrows = append(arrows, arrow{from, rel, to, strings.HasSuffix(name, "_test.go")})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return arrows, packages
+}
+
+// row returns the value of the key that matches a package.
+func row(table map[string][]string, pkg string) ([]string, bool) {
+	for key, value := range table {
+		if matchAny([]string{key}, pkg) {
+			return value, true
+		}
+	}
+	return nil, false
+}
+
+func matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		if tree, ok := strings.CutSuffix(p, "/..."); ok {
+			return name == tree || strings.HasPrefix(name, tree+"/")
+		}
+		ok, err := path.Match(p, name)
+		return ok && err == nil
+	})
+}
+
+// moduleOf returns the module in the table that holds an imported package.
+func moduleOf(imported string) string {
+	for mod := range thirdParty {
+		if imported == mod || strings.HasPrefix(imported, mod+"/") {
+			return mod
+		}
+	}
+	return ""
+}
