@@ -119,8 +119,12 @@ func explicit(path, source string) (Library, error) {
 	if tooOld(version) {
 		return refuse("version " + version + " is too old")
 	}
-	// A bare name would send the dynamic linker searching.
-	if path, err = filepath.Abs(path); err != nil {
+	// A bare name would send the dynamic linker searching, and the runtime looks
+	// for its providers beside the path that it was loaded by.
+	if path, err = filepath.EvalSymlinks(path); err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
 		return refuse(err.Error())
 	}
 	return Library{Path: path, Version: version, Source: source}, nil

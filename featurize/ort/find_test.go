@@ -28,7 +28,7 @@ func TestTooOld(t *testing.T) {
 func TestSearchTakesTheFirstPlace(t *testing.T) {
 	lib := fakeLibrary(t, "1.30.0", "")
 	var all []place
-	root := t.TempDir()
+	root := tempDir(t)
 	for _, source := range []string{SourceExecutable, SourceCache, SourceSystem, SourcePython, SourceNode} {
 		folder := filepath.Join(root, source)
 		put(t, lib, folder)
@@ -47,7 +47,7 @@ func TestSearchTakesTheFirstPlace(t *testing.T) {
 }
 
 func TestFindLooksInThePlacesInOrder(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	at := func(elem ...string) string {
 		path := filepath.Join(append([]string{dir}, elem...)...)
 		if err := os.MkdirAll(path, 0o755); err != nil {
@@ -107,7 +107,7 @@ func TestPythonIsAsked(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("the fake Python of this test is a shell script")
 	}
-	bin := t.TempDir()
+	bin := tempDir(t)
 	script := "#!/bin/sh\n[ \"$1\" = -I ] && echo /somewhere/onnxruntime\n"
 	if err := os.WriteFile(filepath.Join(bin, "python3"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestPythonIsAsked(t *testing.T) {
 
 func TestFlagGoesBeforeEnvironmentBeforeTheRest(t *testing.T) {
 	lib := fakeLibrary(t, "1.30.0", "")
-	flag, env, cache := put(t, lib, t.TempDir()), put(t, lib, t.TempDir()), t.TempDir()
+	flag, env, cache := put(t, lib, tempDir(t)), put(t, lib, tempDir(t)), tempDir(t)
 	c := SetupConfig{CacheDir: cache}
 	dir, err := c.installDir()
 	if err != nil {
@@ -163,14 +163,14 @@ func unusable(t testing.TB) map[string]struct{ path, reason string } {
 		t.Fatal(err)
 	}
 	write := func(data []byte) string {
-		path := filepath.Join(t.TempDir(), libraryName(runtime.GOOS))
+		path := filepath.Join(tempDir(t), libraryName(runtime.GOOS))
 		if err := os.WriteFile(path, data, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
 	kinds := map[string]struct{ path, reason string }{
-		"missing":      {filepath.Join(t.TempDir(), "none.so"), "no such file"},
+		"missing":      {filepath.Join(tempDir(t), "none.so"), "no such file"},
 		"empty":        {write(nil), "not a shared library"},
 		"text":         {write([]byte("hello, world")), "not a shared library"},
 		"truncated":    {write(good[:len(good)/2]), "truncated"},
@@ -188,7 +188,7 @@ func unusable(t testing.TB) map[string]struct{ path, reason string } {
 
 func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 	good := fakeLibrary(t, "1.30.0", "")
-	cache := t.TempDir()
+	cache := tempDir(t)
 	c := SetupConfig{CacheDir: cache}
 	dir, err := c.installDir()
 	if err != nil {
@@ -214,20 +214,20 @@ func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 		})
 	}
 	t.Run("empty folder", func(t *testing.T) {
-		_, err := Find(SetupConfig{Flag: t.TempDir()})
+		_, err := Find(SetupConfig{Flag: tempDir(t)})
 		oneLine(t, err, "a folder without "+libraryName(runtime.GOOS))
 	})
 }
 
 func TestWhatLiesAboutIsPassedOverWhenUnusable(t *testing.T) {
-	good := put(t, fakeLibrary(t, "1.25.1", ""), t.TempDir())
+	good := put(t, fakeLibrary(t, "1.25.1", ""), tempDir(t))
 	for name, kind := range unusable(t) {
 		if name == "missing" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			bad := put(t, kind.path, t.TempDir())
-			folders := []string{filepath.Join(t.TempDir(), "none"), filepath.Dir(bad)}
+			bad := put(t, kind.path, tempDir(t))
+			folders := []string{filepath.Join(tempDir(t), "none"), filepath.Dir(bad)}
 			_, err := search([]place{{SourceSystem, func() []string { return folders }}})
 			var missing *NotFoundError
 			if !errors.As(err, &missing) {
@@ -247,7 +247,7 @@ func TestTheNewestOfAFolderIsTaken(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the names are those of Linux")
 	}
-	dir := t.TempDir()
+	dir := tempDir(t)
 	put(t, fakeLibrary(t, "1.24.3", ""), dir, "libonnxruntime.so.1.24.3")
 	want := put(t, fakeLibrary(t, "1.100.0", ""), dir, "libonnxruntime.so.1.100.0")
 	put(t, fakeLibrary(t, "1.30.0", ""), dir, "libonnxruntime.so.1.30.0")
@@ -268,8 +268,8 @@ func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 		t.Skip("the names are those of Linux")
 	}
 	silent := fakeLibrary(t, "", "")
-	named := put(t, silent, t.TempDir(), "libonnxruntime.so.1.26.0")
-	unnamed := put(t, silent, t.TempDir())
+	named := put(t, silent, tempDir(t), "libonnxruntime.so.1.26.0")
+	unnamed := put(t, silent, tempDir(t))
 	if got, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(named)} }}}); err != nil || got.Version != "1.26.0" {
 		t.Errorf("got %v, %v; want version 1.26.0", got, err)
 	}
@@ -281,7 +281,7 @@ func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 }
 
 func TestLinkerFolders(t *testing.T) {
-	dir := t.TempDir()
+	dir := tempDir(t)
 	conf := filepath.Join(dir, "ld.so.conf")
 	write := func(path, text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -316,7 +316,7 @@ func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), helperEnv+"=load", archiveEnv+"="+kind.path)
+			cmd.Env = append(os.Environ(), helperEnv+"=load", archiveEnv+"="+kind.path, raceExit)
 			out, err := cmd.Output()
 			if err != nil {
 				t.Fatal(err)
@@ -331,14 +331,14 @@ func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 	if err := Load(real); err != nil {
 		t.Errorf("loading the same library again: %v", err)
 	}
-	link := filepath.Join(t.TempDir(), "link.so")
+	link := filepath.Join(tempDir(t), "link.so")
 	if err := os.Symlink(real.Path, link); err != nil {
 		t.Fatal(err)
 	}
 	if err := Load(Library{Path: link}); err != nil {
 		t.Errorf("loading the same library by another name: %v", err)
 	}
-	oneLine(t, Load(Library{Path: put(t, real.Path, t.TempDir())}), "only one", real.Path)
+	oneLine(t, Load(Library{Path: put(t, real.Path, tempDir(t))}), "only one", real.Path)
 	if after, ok := Loaded(); !ok || after != real {
 		t.Errorf("loaded is %v, want %v", after, real)
 	}

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -322,7 +323,11 @@ func (c *SetupConfig) download(ctx context.Context, a archive, file string) (err
 
 // command runs a package manager that is to leave the archive at file.
 func (c *SetupConfig) command(ctx context.Context, a archive, file string, command []string, args ...string) error {
-	if _, err := exec.LookPath(command[0]); err != nil {
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return err
+	}
+	if program, err = filepath.Abs(program); err != nil { // cmd.Dir is elsewhere
 		return err
 	}
 	limit := c.CommandTimeout
@@ -332,7 +337,7 @@ func (c *SetupConfig) command(ctx context.Context, a archive, file string, comma
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s did not finish in %v", command[0], limit))
 	defer cancel()
 	dir := filepath.Dir(file)
-	cmd := exec.CommandContext(ctx, command[0], append(command[1:len(command):len(command)], args...)...)
+	cmd := exec.CommandContext(ctx, program, slices.Concat(command[1:], args)...)
 	// Whatever it leaves behind goes with the folder.
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "TMP="+dir, "TEMP="+dir)
@@ -359,7 +364,7 @@ func (c *SetupConfig) command(ctx context.Context, a archive, file string, comma
 			}
 		}
 	}()
-	err := cmd.Run()
+	err = cmd.Run()
 	close(finished)
 	<-watched
 	if ctx.Err() != nil {

@@ -61,7 +61,7 @@ func pack(t testing.TB, name, entry string, library []byte) (archive, string) {
 		}
 		check(z.Close())
 	}
-	file := filepath.Join(t.TempDir(), name)
+	file := filepath.Join(tempDir(t), name)
 	check(os.WriteFile(file, buf.Bytes(), 0o600))
 	sum := sha256.Sum256(buf.Bytes())
 	return archive{name, int64(buf.Len()), hex.EncodeToString(sum[:]), entry}, file
@@ -80,6 +80,8 @@ func helper(t *testing.T, mode, file string) []string {
 	t.Helper()
 	t.Setenv(helperEnv, mode)
 	t.Setenv(archiveEnv, file)
+	name, value, _ := strings.Cut(raceExit, "=")
+	t.Setenv(name, value)
 	return []string{os.Args[0]}
 }
 
@@ -159,7 +161,7 @@ func TestEachRouteInstalls(t *testing.T) {
 			command := helper(t, "fetch", file)
 			var last Progress
 			c := SetupConfig{
-				CacheDir: t.TempDir(), GitHubURL: url + "/",
+				CacheDir: tempDir(t), GitHubURL: url + "/",
 				Pip: []string{"no-such-pip"}, NPM: []string{"no-such-npm"},
 				Progress: func(p Progress) {
 					if p.Stage == last.Stage && p.Done < last.Done || p.Done > p.Total {
@@ -276,7 +278,7 @@ func TestFailedDownloadsLeaveNothing(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := SetupConfig{CacheDir: t.TempDir(), GitHubURL: serve(t, test.answer), StallTimeout: 50 * time.Millisecond}
+			c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, test.answer), StallTimeout: 50 * time.Millisecond}
 			_, err := c.install(t.Context(), c.routes(pins{github: test.archive})[:1])
 			var failed *InstallError
 			if !errors.As(err, &failed) || len(failed.Tried) != 1 {
@@ -303,7 +305,7 @@ func TestFailedCommandsAreReported(t *testing.T) {
 			if mode != "missing" {
 				command = helper(t, mode, "")
 			}
-			c := SetupConfig{CacheDir: t.TempDir(), Pip: command, NPM: command, CommandTimeout: time.Minute}
+			c := SetupConfig{CacheDir: tempDir(t), Pip: command, NPM: command, CommandTimeout: time.Minute}
 			if mode == "hang" {
 				c.CommandTimeout = 100 * time.Millisecond
 			}
@@ -323,7 +325,7 @@ func TestInstallingCanBeCancelled(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.AfterFunc(100*time.Millisecond, cancel)
-			c := SetupConfig{CacheDir: t.TempDir(), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
+			c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
 			routes := c.routes(pins{github: a, wheel: a, npm: a})
 			switch name {
 			case "command":
@@ -363,7 +365,7 @@ func TestConcurrentInstallationsDownloadOnce(t *testing.T) {
 	}
 	a, file := pack(t, "x.tgz", "x/library", library)
 	var downloads atomic.Int32
-	c := SetupConfig{CacheDir: t.TempDir(), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		downloads.Add(1)
 		http.ServeFile(w, r, file)
 	})}
@@ -391,7 +393,7 @@ func TestInstallingReplacesABrokenLibraryAndClearsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, file := pack(t, "x.tgz", "x/library", library)
-	c := SetupConfig{CacheDir: t.TempDir(), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
+	c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
 	dir, _ := c.installDir()
 	if err := os.MkdirAll(filepath.Join(dir, ".install-killed", "cache"), 0o755); err != nil {
 		t.Fatal(err)
@@ -412,7 +414,7 @@ func TestInstallingReplacesABrokenLibraryAndClearsAway(t *testing.T) {
 }
 
 func TestAFullDiskEndsTheAttempts(t *testing.T) {
-	c := SetupConfig{CacheDir: t.TempDir()}
+	c := SetupConfig{CacheDir: tempDir(t)}
 	full := route{"first", archive{}, func(context.Context, archive, string) error {
 		return &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	}}
@@ -428,7 +430,7 @@ func TestAFullDiskEndsTheAttempts(t *testing.T) {
 }
 
 func TestACacheThatCannotBeWrittenIsNamed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(tempDir(t), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +446,7 @@ func TestACacheThatCannotBeWrittenIsNamed(t *testing.T) {
 }
 
 func TestEnsureInstallsOnlyWhereAllowed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "file")
+	file := filepath.Join(tempDir(t), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -475,7 +477,7 @@ func TestTheEnvironmentForbidsInstalling(t *testing.T) {
 		if !noInstall() {
 			t.Errorf("%s=%s allows installing", EnvNoInstall, value)
 		}
-		cache := t.TempDir()
+		cache := tempDir(t)
 		_, err := Install(t.Context(), SetupConfig{CacheDir: cache})
 		oneLine(t, err, EnvNoInstall)
 		if entries, _ := os.ReadDir(cache); len(entries) != 0 {
@@ -491,7 +493,7 @@ func TestTheEnvironmentForbidsInstalling(t *testing.T) {
 }
 
 func TestATooLargeLibraryIsNotUnpacked(t *testing.T) {
-	dst := filepath.Join(t.TempDir(), "x")
+	dst := filepath.Join(tempDir(t), "x")
 	err := writeLibrary(t.Context(), endless{}, dst, 1<<20)
 	oneLine(t, err, "larger than 1048576 bytes")
 	if st, err := os.Stat(dst); err != nil || st.Size() > 1<<20+1 {

@@ -22,6 +22,10 @@ const (
 	archiveEnv = "ORT_TEST_ARCHIVE" // what fetch hands out; what load loads
 )
 
+// raceExit keeps the race detector from making each helper wait a second before
+// it ends.
+const raceExit = "GORACE=atexit_sleep_ms=0"
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(helperEnv) {
 	case "":
@@ -81,14 +85,16 @@ func copyFile(from, to string) error {
 	return dst.Close()
 }
 
-var fakes struct {
+// fakes are the libraries compiled so far, by version and source.
+var fakes = struct {
 	sync.Mutex
-	dir string
-}
+	dir   string
+	built map[[2]string]string
+}{built: map[[2]string]string{}}
 
 // fakeLibrary compiles a shared library that claims to be ONNX Runtime of a
 // version ("" for one that does not tell), but has no API to offer. Extra is
-// more C for it.
+// more C for it. The file is not to be changed.
 func fakeLibrary(t testing.TB, version, extra string) string {
 	t.Helper()
 	source := `struct base { const void *(*api)(unsigned); const char *(*version)(void); };
@@ -104,6 +110,9 @@ func compile(t testing.TB, version, source string) string {
 	t.Helper()
 	fakes.Lock()
 	defer fakes.Unlock()
+	if path, ok := fakes.built[[2]string{version, source}]; ok {
+		return path
+	}
 	dir, err := os.MkdirTemp(fakes.dir, "fake-")
 	if err != nil {
 		t.Fatal(err)
@@ -135,6 +144,7 @@ func compile(t testing.TB, version, source string) string {
 	if msg, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cc, err, msg)
 	}
+	fakes.built[[2]string{version, source}] = out
 	return out
 }
 
@@ -149,6 +159,16 @@ func put(t testing.TB, library, folder string, name ...string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// tempDir is t.TempDir by its real name: on macOS it lies behind a link.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // oneLine checks that an error's message is one line without the noise of a

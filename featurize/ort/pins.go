@@ -17,8 +17,8 @@ type pins struct {
 }
 
 // pinsFor returns the builds for a platform. The sums of the wheels and of the
-// npm package were taken from downloads of them, those of the GitHub archives
-// are the digests that GitHub publishes with the release v1.30.0.
+// npm package were taken from downloads of them; those of the GitHub archives
+// are the digests of the assets of the release v1.30.0.
 func pinsFor(goos, goarch string) (pins, bool) {
 	const v = PinnedVersion
 	const so, dylib, dll = "libonnxruntime.so." + v, "libonnxruntime." + v + ".dylib", "onnxruntime.dll"

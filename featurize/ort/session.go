@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -52,6 +53,9 @@ func NewSession(c SessionConfig) (*Session, error) {
 	if !ok {
 		return nil, errors.New("no ONNX Runtime is loaded: call ort.Load before ort.NewSession")
 	}
+	if len(c.Graph) > math.MaxInt32 {
+		return nil, fmt.Errorf("the graph has %d bytes, ONNX Runtime takes at most %d: keep large weights external", len(c.Graph), math.MaxInt32)
+	}
 	inputs, outputs, err := readInfos(c.Graph)
 	if err != nil {
 		return nil, err
@@ -65,6 +69,11 @@ func NewSession(c SessionConfig) (*Session, error) {
 	}
 	if len(s.inputs) == 0 {
 		return nil, errors.New("the model has no inputs")
+	}
+	for _, i := range s.inputs {
+		if i.Type == "" {
+			return nil, fmt.Errorf("input %q is not a tensor of numbers or strings", i.Name)
+		}
 	}
 	for _, o := range s.outputs {
 		if o.Type == "" {
@@ -196,6 +205,9 @@ func (s *Session) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 			return nil, fmt.Errorf("output %q is %s of open shape: append a Cast to float32 to the graph, or give its memory with RunInto", o.Name, o.Type)
 		case half, fixed && len(o.Shape) == 0:
 			n, err := elements(o.Shape)
+			if err == nil && n > math.MaxInt32 {
+				err = fmt.Errorf("declared shape %s is too large", formatShape(o.Shape))
+			}
 			if err != nil {
 				return nil, fmt.Errorf("output %q: %w", o.Name, err)
 			}

@@ -58,6 +58,11 @@ write(
 # half: a float16 copy of open shape.
 write("half", [h.make_node("Identity", ["x"], ["y"])], [value("x", T.FLOAT16, ["N"])], [value("y", T.FLOAT16, ["N"])])
 
+# half_huge: a float16 copy that is declared larger than any memory.
+write(
+    "half_huge", [h.make_node("Identity", ["x"], ["y"])], [value("x", T.FLOAT16, ["N"])], [value("y", T.FLOAT16, [2**50])]
+)
+
 # scalar: y = s times the sum of x, both scalars.
 write(
     "scalar",
@@ -95,10 +100,16 @@ graph = h.make_graph(
 model = h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
 (HERE / "external" / "model.onnx").write_bytes(model.SerializeToString())
 
-# sequence: an output that is no tensor.
+# sequence: an output that is no tensor. sequence_in: an input that is none.
 write(
     "sequence",
     [h.make_node("SequenceConstruct", ["x", "x"], ["s"]), h.make_node("Identity", ["x"], ["y"])],
     [value("x", T.FLOAT, ["N"])],
     [value("y", T.FLOAT, ["N"]), h.make_tensor_sequence_value_info("s", T.FLOAT, ["N"])],
+)
+write(
+    "sequence_in",
+    [h.make_node("SequenceLength", ["s"], ["n"])],
+    [h.make_tensor_sequence_value_info("s", T.FLOAT, ["N"])],
+    [value("n", T.INT64, [])],
 )
