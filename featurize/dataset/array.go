@@ -320,13 +320,11 @@ func imageLayout(t dtype, shape []int) Layout {
 	return None
 }
 
-// closeAll closes files, keeping the first error.
+// closeAll closes files.
 func closeAll(files ...*os.File) error {
 	var errs []error
 	for _, f := range files {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
+		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
 }

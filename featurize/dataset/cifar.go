@@ -80,11 +80,10 @@ func cifarFiles(folder string) (train, test []string, err error) {
 }
 
 type cifarSource struct {
-	meta     info
-	labelled bool
-	kind     cifarKind
-	parts    []*arrayFile // of whole records
-	files    []*os.File
+	meta  info
+	kind  cifarKind
+	parts []*arrayFile // of whole records
+	files []*os.File
 }
 
 func openCIFAR(path string, kind cifarKind, o Options) (_ source, err error) {

@@ -62,6 +62,12 @@ func TestCIFAR(t *testing.T) {
 			d.Close()
 		}
 	}
+	likeIDX := append([]byte{0, 0, 8, 3}, make([]byte, cifar10.record-4)...)
+	for want, content := range map[string][]byte{"cifar10": likeIDX, "idx": idx(ramp(4), 2, 2)} {
+		if d, err := Open(write(t, dir, "like.bin", content), Options{}); err != nil || d.Format() != want {
+			t.Errorf("a .bin file of %s: %v", want, err)
+		}
+	}
 	path := filepath.Join(dir, "ten", "test_batch.bin")
 	wantError(t, readError(path, Options{Classes: 2}), "test_batch.bin[1]", "label 2 is outside [0,2)")
 	wantError(t, readError("cifar100:"+path, Options{}), path, "truncated or not cifar100: 6146 bytes are not whole records of 3074")

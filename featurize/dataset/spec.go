@@ -21,7 +21,8 @@ const supported = "supported are IDX (.gz too), image folders, PNG, JPEG, CIFAR 
 // laterFormats are recognised so that they are refused by name.
 var laterFormats = map[string]string{"csv": "CSV", "tar": "tar", "parquet": "Parquet"}
 
-var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz", "csv", "tar", "parquet"}
+// formats are the supported ones, as in format:path.
+var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz"}
 
 // A parsedSpec is a SPEC taken apart.
 type parsedSpec struct {
@@ -86,7 +87,7 @@ func notFound(s parsedSpec, exists func(string) bool) error {
 
 func cutFormat(spec string) (format, rest string, known bool) {
 	format, rest, ok := strings.Cut(spec, ":")
-	if ok && rest != "" && slices.Contains(formats, format) {
+	if ok && rest != "" && (slices.Contains(formats, format) || laterFormats[format] != "") {
 		return format, rest, true
 	}
 	return "", spec, false
@@ -193,17 +194,25 @@ func sniff(path string) (string, error) {
 		return "", fileError(path, err)
 	}
 	head = head[:n]
+	ext := strings.ToLower(filepath.Ext(path))
+	// CIFAR has no magic number, and a dark picture of class 0 may look like
+	// IDX's.
+	if ext == ".bin" {
+		format, err := sniffCIFAR(path, f, size)
+		if err != nil && isIDX(head) {
+			return "idx", nil
+		}
+		return format, err
+	}
 	if format := sniffBytes(head); format != "" {
 		return format, nil
 	}
 	if bytes.HasPrefix(head, gzipMagic) {
 		return sniffGzip(path, head)
 	}
-	switch ext := strings.ToLower(filepath.Ext(path)); ext {
+	switch ext {
 	case ".csv", ".tsv":
 		return "csv", nil
-	case ".bin":
-		return sniffCIFAR(path, f, size)
 	case ".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".gz":
 		return "", fmt.Errorf("%s: not a %s file by its content (it begins % x)", path, ext, head[:min(4, len(head))])
 	}

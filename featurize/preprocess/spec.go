@@ -1,6 +1,7 @@
 package preprocess
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -90,8 +91,16 @@ const maxSide = 16384
 
 // Load reads a Spec from YAML and validates it. Unknown fields are refused.
 func Load(r io.Reader) (Spec, error) {
+	const most = 1 << 20
+	text, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err != nil {
+		return Spec{}, fmt.Errorf("preprocessing: %w", err)
+	}
+	if len(text) > most {
+		return Spec{}, fmt.Errorf("preprocessing: the file is longer than %d bytes", most)
+	}
 	var s Spec
-	d := yaml.NewDecoder(io.LimitReader(r, 1<<20))
+	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&s); err != nil {
 		if errors.Is(err, io.EOF) {

@@ -54,7 +54,8 @@ func TestDocumentedSchemaLoads(t *testing.T) {
 
 func TestBadSpecsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                   "the preprocessing file is empty",
+		"": "the preprocessing file is empty",
+		"scale: 1 #" + strings.Repeat("x", 1<<20): "the file is longer than 1048576 bytes",
 		"sclae: 1":                           "field sclae not found",
 		"scale: x":                           "cannot unmarshal",
 		"scale: 1\n---\nscale: 2":            "more than one YAML document",
