@@ -20,6 +20,11 @@
 // dynamic linker answers a truncated or foreign file with anything from a
 // riddle to a crash.
 //
+// # Telemetry
+//
+// The official builds report to their maker by default. [Load] turns that off; a
+// user who wants it sets ORT_DISABLE_TELEMETRY=0.
+//
 // # Threads
 //
 // A session uses SessionConfig.Threads threads for one call of Run. They do not

@@ -344,6 +344,29 @@ func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 	}
 }
 
+// A library that reports to its maker writes an identifier into the user's cache
+// folder first.
+func TestLoadTurnsTelemetryOff(t *testing.T) {
+	real, _ := Loaded()
+	home := tempDir(t)
+	cmd := exec.Command(os.Args[0])
+	for _, v := range os.Environ() {
+		// In continuous integration the library keeps quiet by itself.
+		if name, _, _ := strings.Cut(v, "="); name != envTelemetry && name != "CI" && !strings.HasPrefix(name, "GITHUB_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, helperEnv+"=load", archiveEnv+"="+real.Path, raceExit,
+		"HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "LOCALAPPDATA="+filepath.Join(home, "local"))
+	out, err := cmd.Output()
+	if err != nil || string(out) != "loaded: true\n" {
+		t.Fatalf("said %q, %v", out, err)
+	}
+	if entries, err := os.ReadDir(home); err != nil || len(entries) != 0 {
+		t.Errorf("loading wrote %v to the user's folders (%v)", entries, err)
+	}
+}
+
 // The real library is told apart from each of its own beginnings.
 func TestATruncatedRealLibraryIsRefused(t *testing.T) {
 	real, _ := Loaded()

@@ -180,6 +180,9 @@ var loaded struct {
 
 // Load loads the library into the process, where it stays. Loading it again is
 // no more than a check; loading another one is an error.
+//
+// Load turns the library's telemetry off, by setting ORT_DISABLE_TELEMETRY=1 in
+// the process's environment unless the variable is set already.
 func Load(lib Library) error {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -200,6 +203,12 @@ func Load(lib Library) error {
 	if tooOld(version) {
 		return refuse("version " + version + " is too old")
 	}
+	// The official builds since 1.29 write an identifier of the device into the
+	// user's cache folder and send events about models and runs to their maker,
+	// from the moment the environment is created. That is for the user to allow.
+	if _, decided := os.LookupEnv(envTelemetry); !decided {
+		os.Setenv(envTelemetry, "1")
+	}
 	onnx.SetSharedLibraryPath(lib.Path)
 	// Fatal only: what goes wrong is returned, and would be printed a second time.
 	if err := onnx.InitializeEnvironment(onnx.WithLogLevelFatal()); err != nil {
@@ -210,11 +219,17 @@ func Load(lib Library) error {
 	}
 	lib.Version = onnx.GetVersion()
 	loaded.lib, loaded.ok = lib, true
-	if err := onnx.DisableTelemetry(); err != nil {
-		return refuse("cannot be set up: " + plain(err).Error())
+	// Older builds do not know the variable, but have this, on Windows.
+	if os.Getenv(envTelemetry) == "1" {
+		if err := onnx.DisableTelemetry(); err != nil {
+			return refuse("cannot be set up: " + plain(err).Error())
+		}
 	}
 	return nil
 }
+
+// envTelemetry is ONNX Runtime's own variable against its telemetry.
+const envTelemetry = "ORT_DISABLE_TELEMETRY"
 
 // Loaded returns the library that Load has loaded.
 func Loaded() (Library, bool) {
