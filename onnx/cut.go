@@ -110,17 +110,13 @@ func (b *builder) features(h *Head) string {
 
 // rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it.
 func (b *builder) rows(cur string, known *value, name string) string {
-	from := len(b.nodes)
 	if len(known.dims) != 2 {
-		cur = b.add("Flatten", cur, name, intAttribute("axis", 1))
+		cur = b.add("Flatten", cur, name+"_flat", intAttribute("axis", 1))
 	}
 	if known.typ != Float32 {
-		cur = b.add("Cast", cur, name, intAttribute("to", int64(Float32)))
+		return b.add("Cast", cur, name, intAttribute("to", int64(Float32)))
 	}
-	if len(b.nodes) == from {
-		cur = b.add("Identity", cur, name)
-	}
-	return cur
+	return b.add("Identity", cur, name)
 }
 
 // build returns a model with the given outputs and what they need.

@@ -101,8 +101,8 @@ func refuse(format string, args ...any) *refusal {
 // selection of a token commute with a linear layer, so they may stand behind it.
 //
 // With several outputs, a layer that feeds another one found is no head (an embedding that is an output too). Among the
-// rest one whose logits are followed by a Softmax, Sigmoid or ArgMax comes before one whose are not, and then the first
-// output wins: exporters put the main output first.
+// rest one that ends in a Softmax or Sigmoid comes before one that ends in an ArgMax, and that before one that ends in
+// neither; then the first output wins: exporters put the main output first.
 //
 // Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes from reading the file.
 // The finding rests on the graph alone; that φ·Wᵀ + b gives the logits should be checked on a batch.
@@ -189,10 +189,7 @@ func (f *finder) choose(output string) (*Head, error) {
 		return nil, first
 	}
 	heads = f.last(heads)
-	best := heads[0]
-	if i := slices.IndexFunc(heads, (*Head).linked); i >= 0 {
-		best = heads[i]
-	}
+	best := slices.MaxFunc(heads, func(a, b *Head) int { return a.purpose() - b.purpose() }) // the first of equals
 	var others []string
 	for _, h := range heads {
 		if h.Node != best.Node {
@@ -215,9 +212,19 @@ func (f *finder) last(heads []*Head) []*Head {
 	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.producer[h.Logits]] })
 }
 
-// linked reports whether the graph itself says what the logits are for.
-func (h *Head) linked() bool {
-	return slices.ContainsFunc(h.Tail, func(op string) bool { return steps[op] != nil && steps[op].ends })
+// purpose says how plainly the graph itself tells what the logits are for: 2 where probabilities are made of them, 1 where
+// the best class is picked.
+func (h *Head) purpose() int {
+	p := 0
+	for _, op := range h.Tail {
+		switch s := steps[op]; {
+		case s.link != "":
+			p = max(p, 2)
+		case s.ends:
+			p = max(p, 1)
+		}
+	}
+	return p
 }
 
 // confirm checks that the tensor the user named as features is what the layer reads, up to a change of shape.

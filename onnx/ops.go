@@ -37,6 +37,7 @@ func init() {
 		"Pow":               pairwise(math.Pow),
 		"Max":               pairwise(math.Max),
 		"Min":               pairwise(math.Min),
+		"Clip":              first(clip),
 		"Neg":               unary(func(a float64) float64 { return -a }),
 		"Abs":               unary(math.Abs),
 		"Sqrt":              unary(math.Sqrt),
@@ -71,7 +72,7 @@ func init() {
 		})
 	})
 	for _, name := range []string{"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",
-		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Clip", "Log", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
+		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Log", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
 		"ThresholdedRelu", "PRelu", "Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LRN", "MeanVarianceNormalization",
 		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "Trilu"} {
 		ops[name] = first(func(c *call) *value { return c.arg(0).like() })
@@ -252,6 +253,23 @@ func elementwise(c *call, f func(a, b float64) float64) *value {
 		at(v.dims, b.dims)(func(i int) { v.data[j] = f(v.data[j], b.data[i]); j++ })
 	}
 	return &v
+}
+
+// clip has its bounds as attributes before operator set 11 and as inputs from then on; both may be left out.
+func clip(c *call) *value {
+	v := c.arg(0).like()
+	lo, hi := attrFloat(c.Node, "min", math.Inf(-1)), attrFloat(c.Node, "max", math.Inf(1))
+	for i, bound := range []*float64{&lo, &hi} {
+		if input(c.Node, i+1) == "" {
+			continue
+		}
+		b := c.arg(i + 1).data
+		if len(b) != 1 {
+			return v
+		}
+		*bound = b[0]
+	}
+	return c.mapped(v, func(x float64) float64 { return max(lo, min(x, hi)) })
 }
 
 func sum(s []float64) (t float64) {
@@ -553,6 +571,9 @@ func gather(c *call) *value {
 		return nil
 	}
 	v.dims = slices.Concat(in.dims[:a], index.dims, in.dims[a+1:])
+	if v.dims == nil { // Concat makes nil of nothing, and this is a scalar
+		v.dims = []int64{}
+	}
 	var list []int64
 	for _, x := range c.ints(1) {
 		if !x.known {
@@ -600,8 +621,8 @@ func slice(c *call) *value {
 			v.data = nil
 			continue
 		}
-		if d > maxShapeElements && v.data == nil {
-			v.dims[j] = -1
+		if !c.take(d) {
+			v.dims[j], v.data = -1, nil
 			continue
 		}
 		var list []int64

@@ -131,7 +131,7 @@ func (s *scanner) nested(f field, k *kind, depth int) error {
 // bytes of raw_data, so they are treated alike.
 func (s *scanner) tensor(start, end int64, depth int) error {
 	var dataType uint64
-	payloads := map[protowire.Number]int{}
+	payloads := 0
 	err := s.fields(tensorKind, start, end, func(f field) error {
 		switch {
 		case f.num == tensorDataType && f.typ == protowire.VarintType:
@@ -139,7 +139,7 @@ func (s *scanner) tensor(start, end int64, depth int) error {
 			dataType = v
 			return err
 		case f.num == tensorFloatData || f.num == tensorDoubleData || f.num == tensorRawData:
-			payloads[f.num]++
+			payloads++
 		}
 		return nil
 	})
@@ -147,7 +147,7 @@ func (s *scanner) tensor(start, end int64, depth int) error {
 		return err
 	}
 	large := func(f field) bool {
-		if f.typ != protowire.BytesType || f.end-f.value < spanMin || payloads[f.num] > 1 {
+		if f.typ != protowire.BytesType || f.end-f.value < spanMin || payloads > 1 {
 			return false
 		}
 		switch f.num {

@@ -164,4 +164,3 @@ func float16(bits uint16) float64 {
 	}
 	return sign * math.Ldexp(1024+frac, exp-25)
 }
-

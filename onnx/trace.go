@@ -193,7 +193,7 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 	}
 	cur := l.out
 	if l.bias != "" {
-		b, err := f.vector(l.bias, &cur, int(l.k))
+		b, err := f.bias(l)
 		if err != nil {
 			return nil, err
 		}
@@ -273,6 +273,9 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 				h.Link = s.link
 			}
 		}
+		if class >= len(after.dims) {
+			class = noClass
+		}
 		cur = flow{*after, class}
 		if !decided {
 			settle(n.GetOutput()[0])
@@ -288,6 +291,21 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 	h.Bias = a.shift != nil
 	h.logitsValue = found.value
 	return h, f.finish(h, l)
+}
+
+// bias returns what a linear operator adds itself, one number or K.
+func (f *finder) bias(l *linear) ([]float64, error) {
+	if l.node.GetOpType() != "Conv" {
+		return f.vector(l.bias, &l.out, int(l.k))
+	}
+	v, err := f.m.evaluate(l.bias) // along axis 1, whatever follows
+	if err == nil && len(v.data) != int(l.k) {
+		err = refuse("%s has %d biases for %d classes", describe(l.node), len(v.data), l.k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(v.data), nil
 }
 
 // An affine is what has been added and multiplied since the linear operator: scale ⊙ x + shift, each nil or of length k.
@@ -445,9 +463,6 @@ func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 
 // finish looks at the link and the features, and writes the evidence.
 func (f *finder) finish(h *Head, l *linear) error {
-	if h.Classes < 1 || h.FeatureDim < 1 {
-		return refuse("%s has %d features and %d classes", describe(l.node), h.FeatureDim, h.Classes)
-	}
 	if f.g.producer[l.weight.name] != nil {
 		// Weights that are computed must be computable; stored ones have been checked when the model was read.
 		if _, err := f.m.evaluate(l.weight.name); err != nil {
@@ -486,18 +501,15 @@ func (f *finder) finish(h *Head, l *linear) error {
 	switch {
 	case h.Link != "":
 		found = append(found, fmt.Sprintf("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", ")))
-	case slices.Contains(h.Tail, "ArgMax"):
-		h.Link = Softmax
-		found = append(found, "ArgMax follows the logits; one label among all classes is assumed")
+	case f.linkBehind(h.Logits) != "":
+		h.Link = f.linkBehind(h.Logits)
+		found = append(found, fmt.Sprintf("elsewhere in the graph the logits go into %s", h.Link))
+	case h.Classes == 1:
+		h.Link = Sigmoid
+		found = append(found, "no Sigmoid follows the logit; a single one is taken as that of two classes")
 	default:
-		if h.Link = f.linkBehind(h.Logits); h.Link != "" {
-			found = append(found, fmt.Sprintf("elsewhere in the graph the logits go into %s", h.Link))
-		} else if h.Link = Softmax; h.Classes == 1 {
-			h.Link = Sigmoid
-			found = append(found, "nothing follows the logit; a single one is taken as that of two classes")
-		} else {
-			found = append(found, "nothing follows the logits; one label among all classes is assumed")
-		}
+		h.Link = Softmax
+		found = append(found, "no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
 	}
 	if h.Classes == 1 && h.Link == Softmax {
 		return &refusal{fmt.Sprintf("%s has one output only, of which Softmax makes 1", describe(l.node)), l.node}
@@ -530,7 +542,7 @@ func (f *finder) linkBehind(name string) Link {
 // linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
 // refusal if it is one of these but not of a form that makes a head.
 func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
-	if !isDefault(n.GetDomain()) || f.in.functions[opName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 {
+	if !isDefault(n.GetDomain()) || f.in.functions[opName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
 		return nil, nil
 	}
 	var form func(*onnxpb.Node, *value, *value, bool) (*linear, error)
@@ -568,6 +580,9 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	l, err := form(n, a, b, a.constant)
 	if err != nil {
 		return nil, err
+	}
+	if size, ok := elements([]int64{l.k, l.d}); !ok || size == 0 || size > maxWeightElements {
+		return nil, refuse("%s has %d features and %d classes", describe(n), l.d, l.k)
 	}
 	l.node = n
 	l.weight.name = name

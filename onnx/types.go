@@ -141,13 +141,7 @@ func valueInfo(pb *onnxpb.ValueInfo) ValueInfo {
 func elements(dims []int64) (int64, bool) {
 	n := int64(1)
 	for _, d := range dims {
-		if d < 0 {
-			return 0, false
-		}
-		if d == 0 {
-			n = 0
-		}
-		if n > 0 && d > math.MaxInt64/128/n {
+		if d < 0 || d > math.MaxInt64/128/max(n, 1) {
 			return 0, false
 		}
 		n *= d

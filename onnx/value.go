@@ -73,7 +73,9 @@ func (in *interpreter) declare(pb *onnxpb.ValueInfo) {
 	if v.Shape != nil {
 		w.dims = make([]int64, len(v.Shape))
 		for i, d := range v.Shape {
-			w.dims[i] = d.Value
+			if w.dims[i] = d.Value; d.Value > math.MaxInt32 {
+				w.dims[i] = -1
+			}
 		}
 	}
 	in.values[v.Name] = w

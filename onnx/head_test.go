@@ -1,0 +1,165 @@
+package onnx_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/onnx"
+)
+
+const fixtures = "../testdata/onnx"
+
+// golden is one entry of golden.json; generate.py beside it says how they were made.
+type golden struct {
+	File    string
+	Options onnx.HeadOptions
+	Refused string
+	Head    struct {
+		Op, Features, Logits, Link string
+		FeatureDim                 int `json:"feature_dim"`
+		Classes                    int
+		Bias                       bool
+		Tail                       []string
+	}
+	Examples    int
+	Phi, Logits []float64
+}
+
+func goldens(t testing.TB) []golden {
+	b, err := os.ReadFile(filepath.Join(fixtures, "golden.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []golden
+	if err := json.Unmarshal(b, &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		t.Fatal("no fixtures")
+	}
+	return list
+}
+
+func TestFindHead(t *testing.T) {
+	for _, g := range goldens(t) {
+		name := strings.TrimSuffix(g.File, ".onnx")
+		if g.Options != (onnx.HeadOptions{}) {
+			name += " with options"
+		}
+		t.Run(name, func(t *testing.T) {
+			m, err := onnx.Open(filepath.Join(fixtures, g.File))
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := onnx.FindHead(m, g.Options)
+			if g.Refused != "" {
+				var u *onnx.UnsupportedError
+				if !errors.As(err, &u) {
+					t.Fatalf("got head %+v and error %v, want it refused: %s", h, err, g.Refused)
+				}
+				if !strings.Contains(err.Error(), g.Refused) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("refused with %q, want one line with %q", err, g.Refused)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := g.Head
+			got := want
+			got.Op, got.Features, got.Logits, got.Link = h.Op, h.Features, h.Logits, string(h.Link)
+			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.FeatureDim, h.Classes, h.Bias, h.Tail
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("got  %+v\nwant %+v", got, want)
+			}
+			if h.Node == "" || len(h.Evidence) < 2 {
+				t.Errorf("node %q, evidence %q: too little to tell a person", h.Node, h.Evidence)
+			}
+			checkWeights(t, h, g)
+			checkCut(t, m, h)
+		})
+	}
+}
+
+// checkWeights holds the weights against features and logits that the reference evaluator computed.
+func checkWeights(t *testing.T, h *onnx.Head, g golden) {
+	t.Helper()
+	w, b, err := h.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, k := h.FeatureDim, h.Classes
+	if len(w) != k*d || (b != nil) != h.Bias || b != nil && len(b) != k {
+		t.Fatalf("%d weights and %d biases for %d × %d", len(w), len(b), k, d)
+	}
+	for n := range g.Examples {
+		for i := range k {
+			var a, size float64
+			for j := range d {
+				x := g.Phi[n*d+j] * float64(w[i*d+j])
+				a += x
+				size += math.Abs(x)
+			}
+			if b != nil {
+				a += float64(b[i])
+			}
+			want := g.Logits[n*k+i]
+			// The reference works in the model's precision: float16 rounds to 2⁻¹¹, and a sum of its products errs by some
+			// of these.
+			tol := 1e-5 * (size + 1)
+			if strings.HasPrefix(g.File, "float16") {
+				tol = 2e-3 * (size + 1)
+			}
+			if !(math.Abs(a-want) <= tol) {
+				t.Fatalf("example %d class %d: φ·w + b = %v, the model gives %v", n, i, a, want)
+			}
+		}
+	}
+}
+
+// checkCut holds the form of the cut model: two float32 outputs, and its own head at the same place.
+func checkCut(t *testing.T, m *onnx.Model, h *onnx.Head) {
+	t.Helper()
+	c, err := onnx.Cut(m, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := c.Outputs()
+	if len(out) != 2 {
+		t.Fatalf("cut model has %d outputs, want 2", len(out))
+	}
+	for i, want := range []struct {
+		name string
+		dim  int
+	}{{onnx.CutFeatures, h.FeatureDim}, {onnx.CutLogits, h.Classes}} {
+		// A number is appended where the model has a tensor of this name.
+		if !strings.HasPrefix(out[i].Name, want.name) || out[i].String() != fmt.Sprintf("[?,%d] float32", want.dim) {
+			t.Errorf("cut model has output %s %v, want %s [?,%d] float32", out[i].Name, out[i], want.name, want.dim)
+		}
+	}
+	if !reflect.DeepEqual(c.Inputs(), m.Inputs()) {
+		t.Errorf("cut model has inputs %v, want %v", c.Inputs(), m.Inputs())
+	}
+	b, err := c.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := onnx.Parse("again", b)
+	if err != nil {
+		t.Fatalf("the cut model cannot be read: %v", err)
+	}
+	h2, err := onnx.FindHead(again, onnx.HeadOptions{Output: out[1].Name})
+	if err != nil {
+		t.Fatalf("the cut model has lost the head: %v", err)
+	}
+	if h2.Node != h.Node || h2.FeatureDim != h.FeatureDim || h2.Classes != h.Classes {
+		t.Errorf("the cut model has head %+v, want %+v", h2, h)
+	}
+}

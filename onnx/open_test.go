@@ -1,0 +1,602 @@
+package onnx
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+const fixtures = "../testdata/onnx"
+
+func fixture(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(fixtures, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// eachFixture calls do for every model file among the fixtures.
+func eachFixture(t *testing.T, do func(t *testing.T, path string)) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(fixtures, "*.onnx"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no fixtures: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".onnx"), func(t *testing.T) { do(t, path) })
+	}
+}
+
+// A network is a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
+func network() *onnxpb.Model {
+	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(Float32)), RawData: make([]byte, 16*32*4)}
+	for i := range w.RawData {
+		w.RawData[i] = byte(i) & 0x3f
+	}
+	return &onnxpb.Model{
+		IrVersion:   proto.Int64(8),
+		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+		Graph: &onnxpb.Graph{
+			Node:        []*onnxpb.Node{node("MatMul", "x w", "y")},
+			Initializer: []*onnxpb.Tensor{w},
+			Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, 16)},
+			Output:      []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 32)},
+		},
+	}
+}
+
+func node(op, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
+	return &onnxpb.Node{OpType: &op, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: attributes}
+}
+
+func marshal(t testing.TB, m proto.Message) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func writeModel(t testing.TB, path string, m *onnxpb.Model) {
+	t.Helper()
+	if err := os.WriteFile(path, marshal(t, m), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plain decodes a model as protobuf alone does, weights and all: the slow twin of scanning.
+func plain(t *testing.T, b []byte) *onnxpb.Model {
+	t.Helper()
+	m := new(onnxpb.Model)
+	if err := proto.Unmarshal(b, m); err != nil {
+		t.Fatal(err)
+	}
+	// Bytes writes large float_data as raw data, the same bytes.
+	eachTensor(m, func(x *onnxpb.Tensor) error {
+		if n := 4 * len(x.FloatData); n >= spanMin && x.GetDataType() == int32(Float32) {
+			packed := marshal(t, &onnxpb.Tensor{FloatData: x.FloatData})
+			x.RawData, x.FloatData = packed[len(packed)-n:], nil
+		}
+		return nil
+	})
+	return m
+}
+
+func TestBytesGivesBackWhatWasRead(t *testing.T) {
+	eachFixture(t, func(t *testing.T, path string) {
+		if filepath.Base(path) == "external.onnx" {
+			return // Bytes takes its weights in: see TestExternalData
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fromMemory, err := Parse("model", b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fromFile, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []*Model{fromMemory, fromFile} {
+			got, err := m.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(plain(t, got), plain(t, b)) {
+				t.Error("the model has changed")
+			}
+			if sum := sha256.Sum256(b); m.SHA256() != hex.EncodeToString(sum[:]) {
+				t.Errorf("SHA-256 %s is not the file's", m.SHA256())
+			}
+		}
+	})
+}
+
+func TestUnknownFieldsSurvive(t *testing.T) {
+	unknown := protowire.AppendTag(nil, 12345, protowire.BytesType)
+	unknown = protowire.AppendString(unknown, "of a newer version")
+	pb := network()
+	pb.Graph.Node[0].Attribute = []*onnxpb.Attribute{intAttribute("axis", 0)}
+	messages := []proto.Message{pb, pb.Graph, pb.Graph.Node[0], pb.Graph.Node[0].Attribute[0], pb.Graph.Initializer[0], pb.Graph.Input[0], pb.Graph.Input[0].Type}
+	for _, m := range messages {
+		m.ProtoReflect().SetUnknown(unknown)
+	}
+	m, err := Parse("model", marshal(t, pb))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := m.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(plain(t, b), pb) {
+		t.Error("unknown fields were lost")
+	}
+	if n := bytes.Count(b, unknown); n != len(messages) {
+		t.Errorf("%d unknown fields are left of %d", n, len(messages))
+	}
+}
+
+func TestLargeTensorsStayInTheFile(t *testing.T) {
+	kept := 0
+	eachFixture(t, func(t *testing.T, path string) {
+		m, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		eachTensor(m.pb, func(x *onnxpb.Tensor) error {
+			if n := max(len(x.RawData), 4*len(x.FloatData), 8*len(x.DoubleData)); n >= spanMin {
+				t.Errorf("tensor %q holds %d bytes in memory", x.GetName(), n)
+			}
+			if x.Span != nil {
+				kept++
+			}
+			return nil
+		})
+	})
+	// Initializers, Constant nodes, both branches of an If, and a function.
+	if kept < 8 {
+		t.Errorf("only %d tensors were left in files", kept)
+	}
+}
+
+func TestOpenTakesMemoryForTheGraphOnly(t *testing.T) {
+	path := sparseModel(t, 64<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := m.Runnable(); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 1<<20 {
+		t.Errorf("allocated %d KiB for a model of one node", got>>10)
+	}
+	runtime.KeepAlive(m)
+}
+
+// sparseModel writes a model with a weight of size bytes, all zero, that takes no room on disk.
+func sparseModel(t testing.TB, size int64) string {
+	t.Helper()
+	pb := network()
+	w := pb.Graph.Initializer[0]
+	pb.Graph.Initializer = nil
+	w.RawData, w.Dims = nil, []int64{16, size / 64}
+	head := marshal(t, w)
+	head = protowire.AppendTag(head, tensorRawData, protowire.BytesType)
+	head = protowire.AppendVarint(head, uint64(size))
+	graph := marshal(t, pb.Graph)
+	graph = protowire.AppendTag(graph, 5, protowire.BytesType)
+	graph = protowire.AppendVarint(graph, uint64(int64(len(head))+size))
+	graph = append(graph, head...)
+	pb.Graph = nil
+	b := marshal(t, pb)
+	b = protowire.AppendTag(b, 7, protowire.BytesType)
+	b = protowire.AppendVarint(b, uint64(int64(len(graph))+size))
+	b = append(b, graph...)
+	path := filepath.Join(t.TempDir(), "sparse.onnx")
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, int64(len(b))+size); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func BenchmarkOpen(b *testing.B) {
+	const size = 128 << 20
+	path := sparseModel(b, size)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		m, err := Open(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := FindHead(m, HeadOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// Every model that lies is refused, with an error that names the lie.
+func TestParseRefuses(t *testing.T) {
+	initializer := func(change func(*onnxpb.Tensor)) func(*onnxpb.Model) {
+		return func(m *onnxpb.Model) { change(m.Graph.Initializer[0]) }
+	}
+	for _, tt := range []struct {
+		lie    string
+		change func(*onnxpb.Model)
+		want   string
+	}{
+		{"no graph", func(m *onnxpb.Model) { m.Graph = nil }, "no graph"},
+		{"no operator set", func(m *onnxpb.Model) { m.OpsetImport = nil }, "no operator set"},
+		{"dimensions that overflow", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1 << 31, 1 << 31, 1 << 31} }), "is impossible"},
+		{"dimensions that wrap to the right size", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1 << 32, 1 << 32, 512} }), "is impossible"},
+		{"a negative dimension", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{-16, -32} }), "is impossible"},
+		{"a payload too short", initializer(func(w *onnxpb.Tensor) { w.RawData = w.RawData[:2000] }), "wants 2048 bytes and has 2000"},
+		{"a small payload too long", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1}; w.RawData = w.RawData[:8] }), "wants 4 bytes and has 8"},
+		{"no payload", initializer(func(w *onnxpb.Tensor) { w.RawData = nil }), "wants 512 elements and has 0"},
+		{"too few numbers", initializer(func(w *onnxpb.Tensor) { w.RawData, w.FloatData = nil, make([]float32, 100) }), "wants 512 elements and has 100"},
+		{"two payloads", initializer(func(w *onnxpb.Tensor) { w.FloatData = make([]float32, 512) }), "more than one payload"},
+		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(Float64)) }), "wants 4096 bytes and has 2048"},
+		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(String)) }), "strings cannot be raw data"},
+		{"a tensor in a subgraph", func(m *onnxpb.Model) {
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{
+				Node: []*onnxpb.Node{node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{Name: proto.String("deep"), Dims: []int64{1 << 62}}})}}}}
+		}, `tensor "deep": its shape [4611686018427387904] is impossible`},
+		{"external data in memory", initializer(func(w *onnxpb.Tensor) {
+			w.RawData, w.DataLocation = nil, proto.Int32(1)
+			w.ExternalData = []*onnxpb.Entry{{Key: proto.String("location"), Value: proto.String("w.bin")}}
+		}), "cannot have external data"},
+		{"a span of its own", initializer(func(w *onnxpb.Tensor) {
+			w.RawData = nil
+			w.Span = &onnxpb.Span{Offset: proto.Int64(0), Length: proto.Int64(2048)}
+		}), "wants 512 elements and has 0"},
+		{"two inputs of one name", func(m *onnxpb.Model) { m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0]) }, `two graph inputs are named "x"`},
+		{"two initializers of one name", func(m *onnxpb.Model) { m.Graph.Initializer = append(m.Graph.Initializer, m.Graph.Initializer[0]) }, `two initializers are named "w"`},
+		{"a tensor made twice", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, node("Relu", "x", "y")) }, `"y" is made twice`},
+		{"a node that makes an input", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, node("Relu", "y", "x")) }, `"x" is made twice`},
+		{"an input from nowhere", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "nowhere" }, `reads "nowhere", which nothing makes`},
+		{"an output from nowhere", func(m *onnxpb.Model) { m.Graph.Output[0].Name = proto.String("z") }, `nothing makes the output "z"`},
+		{"a cycle", func(m *onnxpb.Model) {
+			m.Graph.Node = []*onnxpb.Node{node("MatMul", "b w", "y"), node("Relu", "y", "a"), node("Relu", "a", "b")}
+		}, "the graph has a cycle"},
+		{"a node that reads itself", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "y" }, "the graph has a cycle"},
+		{"a cycle through a subgraph", func(m *onnxpb.Model) {
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{Node: []*onnxpb.Node{node("Relu", "y", "inner")}}}}
+		}, "the graph has a cycle"},
+		{"subgraphs without end", func(m *onnxpb.Model) {
+			g := new(onnxpb.Graph)
+			for range 200 {
+				g = &onnxpb.Graph{Node: []*onnxpb.Node{{Attribute: []*onnxpb.Attribute{{G: g}}}}}
+			}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{G: g}}
+		}, "nested more than"},
+	} {
+		t.Run(tt.lie, func(t *testing.T) {
+			pb := network()
+			tt.change(pb)
+			m, err := Parse("model", marshal(t, pb))
+			if err == nil {
+				t.Fatalf("accepted: %v", m)
+			}
+			if !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "model: ") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("refused with %q, want one line with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseRefusesWhatIsNoModel(t *testing.T) {
+	length := func(n uint64) []byte { // a graph that says it has n bytes
+		return protowire.AppendVarint(protowire.AppendTag(nil, 7, protowire.BytesType), n)
+	}
+	crowd := func() []byte { // nodes of no bytes, each of which would take hundreds in memory
+		nodes := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil), maxMessages+1)
+		return append(length(uint64(len(nodes))), nodes...)
+	}
+	for _, tt := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"empty", nil, "not an ONNX model: the file is empty"},
+		{"text", []byte("<!DOCTYPE html><html><head><title>404</title>"), "not an ONNX model"},
+		{"LFS pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"), "git lfs pull"},
+		{"zeros", make([]byte, 100), "invalid protobuf tag"},
+		{"huge length", length(1 << 62), "wants 4611686018427387904 bytes and 0 are left"},
+		{"length that wraps", length(1<<64 - 1), "bytes and 0 are left"},
+		{"endless number", bytes.Repeat([]byte{0xff}, 100), "invalid protobuf number"},
+		{"group", protowire.AppendTag(nil, 7, protowire.StartGroupType), "invalid protobuf wire type"},
+		{"crowd", crowd(), "more than 4194304 protobuf messages"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := Parse("model", tt.data)
+			if err == nil {
+				t.Fatalf("accepted: %v", m)
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("refused with %q, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseRefusesEveryTruncation(t *testing.T) {
+	b := fixture(t, "torch_softmax.onnx")
+	for n := range len(b) {
+		if _, err := Parse("model", b[:n]); err == nil {
+			t.Errorf("the first %d of %d bytes were accepted", n, len(b))
+		}
+	}
+}
+
+func TestOpenNamesThePath(t *testing.T) {
+	dir := t.TempDir()
+	junk := filepath.Join(dir, "junk.onnx")
+	if err := os.WriteFile(junk, []byte("junk"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{junk, dir, filepath.Join(dir, "missing.onnx")} {
+		if _, err := Open(path); err == nil || !strings.Contains(err.Error(), filepath.Base(path)) {
+			t.Errorf("opening %s: %v", path, err)
+		}
+	}
+}
+
+func TestChangedFileIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	writeModel(t, path, network())
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := FindHead(m, HeadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := h.Weights(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 100); err != nil {
+		t.Fatal(err)
+	}
+	target := filepath.Join(filepath.Dir(path), "copy.onnx")
+	_, _, runnable := m.Runnable()
+	_, bytes := m.Bytes()
+	_, _, weights := h.Weights()
+	for name, err := range map[string]error{"Runnable": runnable, "Bytes": bytes, "Weights": weights, "WriteFile": m.WriteFile(target)} {
+		if err == nil || !strings.Contains(err.Error(), "has changed") {
+			t.Errorf("%s: %v, want that the file has changed", name, err)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWriteFile(t *testing.T) {
+	m, err := Open(filepath.Join(fixtures, "external.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.onnx")
+	for range 2 { // the second time over the first
+		if err := m.WriteFile(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := m.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Error("the file is not what Bytes gives")
+	}
+	if err := m.WriteFile(filepath.Join(dir, "missing", "model.onnx")); err == nil {
+		t.Error("wrote into a folder that is not there")
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 1 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func TestRunnableRefersToWeightsInPlace(t *testing.T) {
+	eachFixture(t, func(t *testing.T, path string) {
+		m, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		graph, folder, err := m.Runnable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := m.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Read with the references followed by hand, the graph is the whole model.
+		got := new(onnxpb.Model)
+		if err := proto.Unmarshal(graph, got); err != nil {
+			t.Fatal(err)
+		}
+		eachTensor(got, func(x *onnxpb.Tensor) error {
+			if x.GetDataLocation() != 1 {
+				return nil
+			}
+			var location string
+			var offset, length int
+			for _, e := range x.ExternalData {
+				switch e.GetKey() {
+				case "location":
+					location = e.GetValue()
+				case "offset":
+					fmt.Sscan(e.GetValue(), &offset)
+				case "length":
+					fmt.Sscan(e.GetValue(), &length)
+				}
+			}
+			b, err := os.ReadFile(filepath.Join(folder, location))
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.RawData, x.ExternalData, x.DataLocation = b[offset:][:length], nil, nil
+			return nil
+		})
+		if !proto.Equal(got, plain(t, full)) {
+			t.Error("the graph is not the model")
+		}
+	})
+}
+
+func TestModelFromMemoryIsRunnableInOnePiece(t *testing.T) {
+	b := fixture(t, "torch_large.onnx")
+	m, err := Parse("model", b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, folder, err := m.Runnable()
+	if err != nil || folder != "" || m.Path() != "" {
+		t.Fatalf("folder %q, path %q, error %v", folder, m.Path(), err)
+	}
+	if !proto.Equal(plain(t, graph), plain(t, b)) {
+		t.Error("the graph is not the model")
+	}
+}
+
+func TestExternalData(t *testing.T) {
+	entry := func(list ...string) (entries []*onnxpb.Entry) {
+		for i := 0; i < len(list); i += 2 {
+			entries = append(entries, &onnxpb.Entry{Key: &list[i], Value: &list[i+1]})
+		}
+		return entries
+	}
+	weights := network().Graph.Initializer[0].RawData
+	// A hub cache: model and data are links into a folder of blobs. Beside it, things no model may reach.
+	dir := t.TempDir()
+	blobs, snapshot, outside := filepath.Join(dir, "blobs"), filepath.Join(dir, "snapshot"), filepath.Join(dir, "outside")
+	for _, d := range []string{blobs, snapshot, outside, filepath.Join(blobs, "sub")} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, data := range map[string][]byte{
+		filepath.Join(blobs, "blob2"): append([]byte("skip"), weights...), filepath.Join(blobs, "sub", "data"): weights, filepath.Join(outside, "secret"): weights,
+		filepath.Join(blobs, "_ORT_MEM_ADDR_"): weights} {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{
+		filepath.Join(snapshot, "model.onnx"): "../blobs/blob1", filepath.Join(snapshot, "model.onnx.data"): "../blobs/blob2",
+		filepath.Join(blobs, "link_out"): "../outside/secret", filepath.Join(blobs, "folder_out"): "../outside", filepath.Join(blobs, "absolute_out"): filepath.Join(outside, "secret"),
+		filepath.Join(blobs, "link_in"): "sub/data", filepath.Join(blobs, "loop"): "loop"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(entries []*onnxpb.Entry) (*Model, error) {
+		pb := network()
+		w := pb.Graph.Initializer[0]
+		w.RawData, w.DataLocation, w.ExternalData = nil, proto.Int32(1), entries
+		writeModel(t, filepath.Join(blobs, "blob1"), pb)
+		return Open(filepath.Join(snapshot, "model.onnx"))
+	}
+	for name, entries := range map[string][]*onnxpb.Entry{
+		"beside the link":       entry("location", "model.onnx.data", "offset", "4", "length", "2048"),
+		"without a length":      entry("location", "model.onnx.data", "offset", "4"),
+		"beside the model":      entry("location", "blob2", "offset", "4", "checksum", "ignored"),
+		"in a folder":           entry("location", "sub/data"),
+		"a link that stays":     entry("location", "link_in"),
+		"a path with dots only": entry("location", "./sub/./data"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := open(entries)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := m.Bytes()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !proto.Equal(plain(t, b), network()) {
+				t.Error("the weights are others")
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name    string
+		entries []*onnxpb.Entry
+		want    string
+	}{
+		{"absolute", entry("location", filepath.Join(blobs, "sub", "data")), "leaves the model's folder"},
+		{"parent", entry("location", "../outside/secret"), "leaves the model's folder"},
+		{"parent in the middle", entry("location", "sub/../blob2"), "leaves the model's folder"},
+		{"link out", entry("location", "link_out"), "is a link that leaves"},
+		{"absolute link out", entry("location", "absolute_out"), "is a link that leaves"},
+		{"folder that is a link out", entry("location", "folder_out/secret"), "is a link that leaves"},
+		{"loop", entry("location", "loop"), "too many links"},
+		{"memory address", entry("location", "_ORT_MEM_ADDR_"), "memory address"},
+		{"memory address in a path", entry("location", "*/_ORT_MEM_ADDR_/*"), "memory address"},
+		{"no location", entry("offset", "0"), "without a location"},
+		{"missing", entry("location", "nothing"), "is missing beside the model"},
+		{"folder", entry("location", "sub"), "not a regular file"},
+		{"offset behind the end", entry("location", "blob2", "offset", "5"), "reaches to byte 5+2048 and blob2 has 2052"},
+		{"offset that overflows", entry("location", "blob2", "offset", "9223372036854775807", "length", "2048"), "reaches to byte"},
+		{"length behind the end", entry("location", "blob2", "length", "9223372036854775807"), "reaches to byte"},
+		{"length of another shape", entry("location", "blob2", "length", "2000"), "wants 2048 bytes and has 2000"},
+		{"negative offset", entry("location", "blob2", "offset", "-1"), "is not a size"},
+		{"offset beyond int64", entry("location", "blob2", "offset", "18446744073709551616"), "is not a size"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := open(tt.entries)
+			if err == nil {
+				t.Fatalf("accepted: %v", m)
+			}
+			if !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("refused with %q, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestAccessors(t *testing.T) {
+	m, err := Open(filepath.Join(fixtures, "cntk.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprintf("%d %d %s %s %v %v", m.Opset(), m.IRVersion(), m.Producer(), m.Inputs()[0].Name, m.Inputs(), m.Outputs())
+	if want := "8 3 by hand x [[1,5] float32] [[1,4] float32]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if slices.ContainsFunc(m.Inputs(), func(v ValueInfo) bool { return v.Name == "w" }) {
+		t.Error("a weight counts as an input")
+	}
+}
