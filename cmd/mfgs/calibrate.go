@@ -1,0 +1,320 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+var (
+	structures  = []calibrate.Structure{calibrate.Auto, calibrate.Full, calibrate.Kronecker}
+	covariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
+)
+
+func (p *program) calibrate() *cli.Command {
+	const method = "method"
+	return &cli.Command{
+		Name:  "calibrate",
+		Usage: "turn a trained model and some data into a bundle",
+		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC [--ood SPEC] --out DIR
+mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR`,
+		Description: `Reads the training data once for the curvature of the last layer, tunes damping
+and temperatures on held-out data, and writes the bundle that eval and predict
+take. Held-out data must not have been trained on; data for eval should be
+neither.`,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the trained network, ONNX"},
+			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
+			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
+			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to tune the out-of-distribution score; labels are not used"},
+			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
+			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels"},
+			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
+			&cli.StringFlag{Name: "preprocess", Category: dataFlags, Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [unit]"},
+			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [names of the training folders, if any]"},
+			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, from the first on [all]"},
+			maxBadFlag(),
+			&cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"},
+
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is there"},
+			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
+			jsonFlag(),
+
+			&cli.StringFlag{Name: "covariance", Category: method, Value: string(calibrate.Hessian), Usage: "`NAME` " + alternatives(covariances) + " [hessian]"},
+			&cli.StringFlag{Name: "structure", Category: method, Value: string(calibrate.Auto), Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
+			&cli.StringFlag{Name: "damping", Category: method, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
+		}, headOptions(), inferenceFlags()),
+		Action: func(c *cli.Context) error {
+			bar := p.progress()
+			config, err := p.calibrateConfig(c, bar)
+			if err != nil {
+				return err
+			}
+			report, err := wrap.Calibrate(c.Context, config)
+			bar.done()
+			if err != nil {
+				return err
+			}
+			p.warn(report.Warnings...)
+			if c.Bool("json") {
+				return writeJSON(p.stdout, report)
+			}
+			return writeReport(p.stdout, report)
+		},
+	}
+}
+
+func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, error) {
+	fail := func(err error) (wrap.Config, error) { return wrap.Config{}, err }
+	if err := noArguments(c); err != nil {
+		return fail(err)
+	}
+	readyMade, err := readyMade(c)
+	if err != nil {
+		return fail(err)
+	}
+	suffix := ""
+	if readyMade {
+		suffix = "-features"
+		err = required(c, "train-features", "val-features", "out")
+	} else {
+		err = required(c, "model", "train", "val", "out")
+	}
+	if err != nil {
+		return fail(err)
+	}
+	if err := notNegative(c, "limit", "max-bad"); err != nil {
+		return fail(err)
+	}
+	if err := oneOf(c, "structure", structures); err != nil {
+		return fail(err)
+	}
+	if err := oneOf(c, "covariance", covariances); err != nil {
+		return fail(err)
+	}
+	damping, err := calibrate.ParseDamping(c.String("damping"))
+	if err != nil {
+		return fail(usagef(c.Command.Name, "--%v", err))
+	}
+	runtime, err := p.inference(c, bar)
+	if err != nil {
+		return fail(err)
+	}
+	config := wrap.Config{
+		Model:      c.String("model"),
+		Head:       head(c),
+		Train:      c.String("train" + suffix),
+		Val:        c.String("val" + suffix),
+		OOD:        c.String("ood" + suffix),
+		ReadyMade:  readyMade,
+		Out:        c.String("out"),
+		Force:      c.Bool("force"),
+		NoModel:    c.Bool("no-model"),
+		Covariance: calibrate.Covariance(c.String("covariance")),
+		Structure:  calibrate.Structure(c.String("structure")),
+		Damping:    damping,
+		Limit:      c.Int("limit"),
+		Inputs:     wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
+		Runtime:    runtime,
+		Version:    version(),
+		Progress:   bar.work,
+	}
+	if file := c.String("classes"); file != "" {
+		if config.Classes, err = readClasses(file); err != nil {
+			return fail(err)
+		}
+	}
+	if arg := c.String("preprocess"); arg != "" {
+		if config.Preprocess, err = readPreprocessing(arg, config.Model); err != nil {
+			return fail(err)
+		}
+	}
+	return config, nil
+}
+
+// readyMade reports whether features are given instead of a model, and refuses
+// a mixture.
+func readyMade(c *cli.Context) (bool, error) {
+	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
+		return false, nil
+	}
+	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model",
+		"features", "logits", "output", "batch", "threads", "provider", "runtime"} {
+		if c.IsSet(name) {
+			return false, usagef(c.Command.Name, "--%s is for a model, and with ready-made features there is none", name)
+		}
+	}
+	return true, nil
+}
+
+// writeReport writes what calibration did and found as tables for people.
+func writeReport(w io.Writer, r *wrap.Report) error {
+	var b strings.Builder
+	facts := table{align: "ll"}
+	facts.row("bundle", r.Bundle)
+	if r.Model != nil {
+		facts.row("model", r.Model.Path)
+	}
+	facts.row("head", headline(r.Head))
+	facts.row("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
+	facts.row("damping", dampingLine(r.Damping))
+	facts.row("examples", exampleLine(r.Examples))
+	facts.row("time", secondsLine(r.Seconds))
+	_ = facts.write(&b)
+
+	methods := []struct {
+		name string
+		wrap.Metrics
+	}{
+		{"network as it is", r.HeldOut.Before},
+		{"temperature scaling", r.HeldOut.TS},
+		{"mfgs (mf0)", r.HeldOut.After},
+	}
+	fmt.Fprintln(&b)
+	in := table{align: "lrrrr"}
+	in.row("held-out data", "error", "NLL", "ECE", "Brier")
+	for _, m := range methods {
+		in.row(m.name, inDomain(m.InDomain)...)
+	}
+	_ = in.write(&b)
+
+	if r.HeldOut.After.OOD != nil {
+		fmt.Fprintln(&b)
+		out := table{align: "lrrrrr"}
+		out.row("telling out-of-distribution", oodHeader...)
+		for _, m := range methods {
+			oodRows(&out, m.name, *m.OOD, *m.OODNLL)
+		}
+		if r.HeldOut.Leverage != nil {
+			out.row("leverage", ood(*r.HeldOut.Leverage)...)
+		}
+		_ = out.write(&b)
+	}
+	fmt.Fprintln(&b)
+	_ = temperatures(r.Temperatures).write(&b)
+	writeRecords(&b, r.Bad, r.Ignored)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func headline(h wrap.HeadInfo) string {
+	s := fmt.Sprintf("%s features", count(h.FeatureDim))
+	if h.Bias {
+		s += " and bias"
+	}
+	s += fmt.Sprintf(", %s classes, %s", count(h.Classes), h.Link)
+	if h.Op != "" {
+		s = h.Op + ", " + s
+	}
+	return s
+}
+
+// dampingLine tells the damping: rho is in units of the mean eigenvalue.
+func dampingLine(d wrap.DampingInfo) string {
+	s := fmt.Sprintf("%s: rho %s, epsilon %s", d.Rule, number(d.Rho), number(d.Epsilon))
+	if len(d.Candidates) > 1 {
+		tried := make([]string, len(d.Candidates))
+		for i, c := range d.Candidates {
+			tried[i] = number(c.Rho)
+		}
+		s += fmt.Sprintf(" (tried rho %s)", strings.Join(tried, ", "))
+	}
+	return s
+}
+
+func exampleLine(e wrap.Examples) string {
+	s := fmt.Sprintf("train %s, held out %s", count(e.Train), count(e.Val))
+	if e.OOD > 0 {
+		s += ", out-of-distribution " + count(e.OOD)
+	}
+	if e.Bad > 0 {
+		s += ", skipped " + count(e.Bad)
+	}
+	return s
+}
+
+// secondsLine tells the seconds of each stage, the longest first.
+func secondsLine(by map[string]float64) string {
+	stages := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
+		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, stage := range stages {
+		part := strings.ReplaceAll(stage, "_", " ") + " " + seconds(by[stage])
+		switch stage {
+		case "total", "curvature":
+			continue
+		case "train":
+			// The curvature is a part of it.
+			part += fmt.Sprintf(" (curvature %s)", seconds(by["curvature"]))
+		}
+		parts = append(parts, part)
+	}
+	return seconds(by["total"]) + " s: " + strings.Join(parts, ", ")
+}
+
+// inDomain formats the columns error, NLL, ECE and Brier.
+func inDomain(m metrics.InDomain) []string {
+	return []string{percent(m.Error), nats(m.NLL), percent(m.ECE), nats(m.Brier)}
+}
+
+var oodHeader = []string{"accuracy", "AUROC", "AUPR in", "AUPR out", "FPR95"}
+
+// ood formats the columns of oodHeader.
+func ood(m metrics.OOD) []string {
+	return []string{percent(m.Accuracy), percent(m.AUROC), percent(m.AUPRIn), percent(m.AUPROut), percent(m.FPR95)}
+}
+
+// oodRows adds a method under the temperatures for telling out-of-distribution
+// data and, where that makes a difference, under those for the likelihood.
+func oodRows(t *table, name string, m, nll metrics.OOD) {
+	t.row(name, ood(m)...)
+	if nll != m {
+		t.row("  likelihood temperatures", ood(nll)...)
+	}
+}
+
+// temperatures formats the tuned temperatures.
+func temperatures(t wrap.TemperatureInfo) *table {
+	tab := &table{align: "lrr"}
+	tab.row("temperatures", "activation", "ensemble")
+	tab.row("for the likelihood", number(t.NLL.Act), number(t.NLL.Ens))
+	if t.OODTuned {
+		tab.row("for out-of-distribution", number(t.OOD.Act), number(t.OOD.Ens))
+	} else {
+		tab.row("for out-of-distribution", "the same", "")
+	}
+	tab.row("temperature scaling", number(t.TS), "")
+	return tab
+}
+
+// writeRecords names what was skipped or passed over.
+func writeRecords(b *strings.Builder, bad, ignored []string) {
+	const most = 10
+	for _, list := range []struct {
+		title, noun string
+		lines       []string
+	}{{"skipped", "record", bad}, {"ignored", "file", ignored}} {
+		if len(list.lines) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "\n%s\n", list.title)
+		for i, line := range list.lines {
+			if i == most {
+				fmt.Fprintf(b, "  and %s more\n", plural(len(list.lines)-most, list.noun))
+				break
+			}
+			fmt.Fprintf(b, "  %s\n", oneLine(line))
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) demo() *cli.Command {
+	return &cli.Command{
+		Name:      "demo",
+		Usage:     "calibrate and evaluate a small model that comes with mfgs",
+		UsageText: "mfgs demo",
+		Description: `Works on a network for handwritten digits, real digits, and drawings that are no
+digits; all of it comes with the program, is unpacked to a temporary folder and
+removed in the end.`,
+		Flags: []cli.Flag{runtimePathFlag(), noInstallFlag()},
+		Action: func(c *cli.Context) (err error) {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			dir, err := os.MkdirTemp("", "mfgs-demo-")
+			if err != nil {
+				return err
+			}
+			defer func() {
+				if e := os.RemoveAll(dir); err == nil {
+					err = e
+				}
+			}()
+			if err := os.CopyFS(filepath.Join(dir, "digits"), models.DigitsMLP()); err != nil {
+				return err
+			}
+			bar := p.progress()
+			defer bar.done()
+			d := &demonstration{
+				dir:     filepath.Join(dir, "digits"),
+				bundle:  filepath.Join(dir, "bundle"),
+				runtime: wrap.Runtime{Setup: library(c, bar)},
+				bar:     bar,
+				w:       p.stdout,
+				unicode: speaksUTF8(),
+			}
+			return d.run(c.Context)
+		},
+	}
+}
+
+// A demonstration is one run of the demo.
+type demonstration struct {
+	dir, bundle string
+	runtime     wrap.Runtime
+	bar         *progress
+	w           io.Writer
+	unicode     bool
+}
+
+func (d *demonstration) spec(name string) string { return filepath.Join(d.dir, name) }
+
+func (d *demonstration) run(ctx context.Context) error {
+	fmt.Fprint(d.w, wrapText("", "A network was trained on 1,200 handwritten digits of 8 x 8 pixels. mfgs calibrates it on "+
+		"300 further digits and 300 drawings that are none, and is then tested on 297 digits and 300 other drawings.")+"\n")
+	_, err := wrap.Calibrate(ctx, wrap.Config{
+		Model:    d.path(models.DigitsModel),
+		Train:    d.path(models.DigitsTrain),
+		Val:      d.path(models.DigitsVal),
+		OOD:      d.path(models.UnfamiliarVal),
+		Out:      d.bundle,
+		Runtime:  d.runtime,
+		Version:  version(),
+		Progress: d.bar.work,
+	})
+	if err != nil {
+		return err
+	}
+	evaluation, err := wrap.Evaluate(ctx, wrap.EvalConfig{
+		Bundle:   d.bundle,
+		Test:     d.path(models.DigitsTest),
+		OOD:      []wrap.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.UnfamiliarTest)}},
+		Runtime:  d.runtime,
+		Progress: d.bar.work,
+	})
+	d.bar.done()
+	if err != nil {
+		return err
+	}
+	if err := d.figures(evaluation); err != nil {
+		return err
+	}
+	predictor, err := wrap.Open(d.bundle, wrap.Options{Runtime: d.runtime})
+	if err != nil {
+		return err
+	}
+	defer predictor.Close()
+	digits, err := d.sights(ctx, predictor, models.DigitsTest)
+	if err != nil {
+		return err
+	}
+	for i := range digits {
+		digits[i].title = fmt.Sprintf("digit %d", *digits[i].Label)
+	}
+	unfamiliar, err := d.sights(ctx, predictor, models.UnfamiliarTest)
+	if err != nil {
+		return err
+	}
+	for i, s := range unfamiliar {
+		unfamiliar[i].title = models.UnfamiliarNames()[s.position]
+	}
+	// Examples are taken by what they show, never by how they come out.
+	d.draw("Digits, as the network knows them:", pick(digits, "digit 1", "digit 4", "digit 8", "digit 9"))
+	d.draw("Drawings that are no digits:", pick(unfamiliar, "letter E", "letter X", "inverted", "scrambled"))
+
+	softmaxIn, mfgsIn := means(digits)
+	softmaxOut, mfgsOut := means(unfamiliar)
+	plain, mf0 := method(evaluation, "mle"), method(evaluation, "mf0")
+	_, err = fmt.Fprint(d.w, "\n", wrapText("", fmt.Sprintf(
+		"The network's own softmax is on average %.0f%% sure of the digits and %.0f%% sure that a drawing is one digit or another, mfgs %.0f%% and %.0f%%. "+
+			"Where 95 digits in 100 are let pass, the softmax stops %.0f%% of the drawings and the out-of-distribution score of mfgs %.0f%%.",
+		100*softmaxIn, 100*softmaxOut, 100*mfgsIn, 100*mfgsOut, 100*(1-plain.OOD[0].FPR95), 100*(1-mf0.OOD[0].FPR95))))
+	return err
+}
+
+// method returns the figures of one method of an evaluation of all.
+func method(e *wrap.Evaluation, name string) wrap.MethodResult {
+	return e.Methods[slices.IndexFunc(e.Methods, func(m wrap.MethodResult) bool { return m.Name == name })]
+}
+
+func (d *demonstration) path(name string) string { return filepath.Join(d.dir, name) }
+
+// figures writes a small table of the evaluation.
+func (d *demonstration) figures(e *wrap.Evaluation) error {
+	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling", "mf0": "mfgs (mf0)", "leverage": "mfgs (leverage)"}
+	t := table{align: "lrrrrr"}
+	t.row("", "error", "NLL", "ECE", "told from drawings", "AUROC")
+	for _, m := range e.Methods {
+		cells := []string{"", "", ""}
+		if m.InDomain != nil {
+			cells = inDomain(*m.InDomain)[:3]
+		}
+		t.row(names[m.Name], append(cells, percent(m.OOD[0].Accuracy), percent(m.OOD[0].AUROC))...)
+	}
+	return t.write(d.w)
+}
+
+// A sight is an image of the demo and what is made of it.
+type sight struct {
+	wrap.Prediction
+	title    string
+	position int       // in the images file
+	pixels   [][]uint8 // [h][w]
+	own      int       // the network's own class, and its softmax there
+	softmax  float64
+}
+
+// sights predicts the images of one of the demo's datasets.
+func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, name string) ([]sight, error) {
+	images, err := dataset.Open(d.path(name), dataset.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer images.Close()
+	var all []sight
+	for e, err := range images.Examples(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		array := e.Inputs[0]
+		gray, width := array.Data.([]uint8), array.Shape[len(array.Shape)-1]
+		all = append(all, sight{position: e.Index, pixels: slices.Collect(slices.Chunk(gray, width))})
+	}
+	i := 0
+	_, err = predictor.PredictDataset(ctx, d.path(name), func(p wrap.Prediction) error {
+		k := len(p.Logits)
+		logp, _ := calibrate.Plain(calibrate.Head{Logits: k, Link: calibrate.Softmax}, p.Logits, 1, 1)
+		all[i].Prediction = p
+		all[i].softmax = math.Exp(slices.Max(logp))
+		all[i].own = slices.Index(logp, slices.Max(logp))
+		i++
+		return nil
+	})
+	return all, err
+}
+
+// pick returns the first sight of each title, or kind of title.
+func pick(from []sight, titles ...string) []sight {
+	var picked []sight
+	for _, title := range titles {
+		if i := slices.IndexFunc(from, func(s sight) bool { return strings.HasPrefix(s.title, title) }); i >= 0 {
+			picked = append(picked, from[i])
+		}
+	}
+	return picked
+}
+
+// means returns the mean confidences.
+func means(sights []sight) (softmax, mfgs float64) {
+	n := float64(len(sights))
+	for _, s := range sights {
+		softmax += s.softmax / n
+		mfgs += s.Confidence / n
+	}
+	return softmax, mfgs
+}
+
+// Inks are the grey levels of a drawing, from no ink on.
+var (
+	unicodeInk = []string{"  ", "░░", "▒▒", "▓▓", "██"}
+	asciiInk   = []string{"  ", "..", "++", "%%", "@@"}
+)
+
+// draw writes images beside each other with what is made of them below.
+func (d *demonstration) draw(title string, sights []sight) {
+	ink := asciiInk
+	if d.unicode {
+		ink = unicodeInk
+	}
+	fmt.Fprintf(d.w, "\n%s\n\n", title)
+	t := table{align: "l" + strings.Repeat("l", len(sights))}
+	line := func(term string, of func(sight) string) {
+		cells := make([]string, len(sights))
+		for i, s := range sights {
+			cells[i] = of(s)
+		}
+		t.row(term, cells...)
+	}
+	line("", func(s sight) string { return s.title })
+	for y := range sights[0].pixels {
+		line("", func(s sight) string {
+			var b strings.Builder
+			for _, v := range s.pixels[y] {
+				b.WriteString(ink[(int(v)*(len(ink)-1)+127)/255])
+			}
+			return b.String()
+		})
+	}
+	line("softmax", func(s sight) string { return fmt.Sprintf("%d  %s", s.own, percent(s.softmax)) })
+	line("mfgs", func(s sight) string { return fmt.Sprintf("%d  %s", s.Class, percent(s.Confidence)) })
+	line("ood score", func(s sight) string { return fmt.Sprintf("%.4f", s.OODScore) })
+	_ = t.write(d.w)
+}
+
+// speaksUTF8 reports whether the locale asks for UTF-8.
+func speaksUTF8() bool {
+	if runtime.GOOS == "windows" {
+		return true // the console is written to in UTF-16
+	}
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToUpper(os.Getenv(name)); v != "" {
+			return strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8")
+		}
+	}
+	return false
+}

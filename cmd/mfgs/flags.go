@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+// Headings of the help.
+const (
+	dataFlags    = "data"
+	headFlags    = "head, where it is not found"
+	outputFlags  = "output"
+	runtimeFlags = "inference"
+)
+
+// jsonFlag is a flag of every verb that tells something.
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "print one JSON document on standard output"}
+}
+
+func noInstallFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-install", Category: runtimeFlags,
+		Usage: "never install ONNX Runtime [$" + ort.EnvNoInstall + "]"}
+}
+
+func runtimePathFlag() cli.Flag {
+	return &cli.StringFlag{Name: "runtime", Category: runtimeFlags,
+		Usage: "`PATH` ONNX Runtime's library, or its folder [$" + ort.EnvLibrary + ", else found or installed]"}
+}
+
+// inferenceFlags say how the network is run.
+func inferenceFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.IntFlag{Name: "batch", Category: runtimeFlags, Usage: "`N` examples at a time [as the model's input suggests]"},
+		&cli.IntFlag{Name: "threads", Category: runtimeFlags, Usage: "`N` threads for one inference [as many as CPUs]"},
+		&cli.StringFlag{Name: "provider", Category: runtimeFlags, Value: ort.CPU,
+			Usage: "`NAME` " + alternatives(ort.Providers()) + " [cpu]"},
+		runtimePathFlag(),
+		noInstallFlag(),
+	}
+}
+
+// inference reads inferenceFlags.
+func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error) {
+	if err := notNegative(c, "batch", "threads"); err != nil {
+		return wrap.Runtime{}, err
+	}
+	if err := oneOf(c, "provider", ort.Providers()); err != nil {
+		return wrap.Runtime{}, err
+	}
+	return wrap.Runtime{
+		Setup:    library(c, bar),
+		Provider: c.String("provider"),
+		Threads:  c.Int("threads"),
+		Batch:    c.Int("batch"),
+	}, nil
+}
+
+// library reads --runtime and --no-install.
+func library(c *cli.Context, bar *progress) ort.SetupConfig {
+	return ort.SetupConfig{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
+}
+
+// headOptions are the flags that name tensors of the model.
+func headOptions() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
+		&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
+		&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
+	}
+}
+
+// head reads headOptions.
+func head(c *cli.Context) onnx.HeadOptions {
+	return onnx.HeadOptions{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output")}
+}
+
+func maxBadFlag() cli.Flag {
+	return &cli.IntFlag{Name: "max-bad", Category: dataFlags, Usage: "`N` records at most that cannot be read and are skipped, in each set [0]"}
+}
+
+// fileError words what the file system said about a path, which its own message
+// repeats.
+func fileError(path string, err error) error {
+	var pe *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: no such file or folder", path)
+	case errors.As(err, &pe):
+		return fmt.Errorf("%s: %w", path, pe.Err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// maxSideFile bounds the files that flags name, beside models and data.
+const maxSideFile = 16 << 20
+
+func readSideFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSideFile+1))
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	if len(data) > maxSideFile {
+		return nil, fmt.Errorf("%s: larger than %d MiB", path, maxSideFile>>20)
+	}
+	return data, nil
+}
+
+// readClasses reads class names in label order: a JSON array, or one a line.
+func readClasses(path string) ([]string, error) {
+	data, err := readSideFile(path)
+	if err != nil {
+		return nil, err
+	}
+	names, err := parseClasses(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return names, nil
+}
+
+func parseClasses(data []byte) ([]string, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	var names []string
+	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("[")) {
+		if err := json.Unmarshal(trimmed, &names); err != nil {
+			return nil, fmt.Errorf("not a JSON array of class names: %w", err)
+		}
+	} else {
+		lines := bufio.NewScanner(bytes.NewReader(bytes.TrimRight(data, "\r\n\t ")))
+		lines.Buffer(nil, maxSideFile+1)
+		for lines.Scan() {
+			names = append(names, strings.TrimSpace(lines.Text()))
+		}
+		if err := lines.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("holds no class names; want one a line, or a JSON array")
+	}
+	first := map[string]int{}
+	for i, name := range names {
+		if name == "" {
+			return nil, fmt.Errorf("class %d has no name", i)
+		}
+		if j, dup := first[name]; dup {
+			return nil, fmt.Errorf("classes %d and %d are both named %q", j, i, name)
+		}
+		first[name] = i
+	}
+	return names, nil
+}
+
+// readPreprocessing reads the preprocessing that --preprocess names: a preset,
+// fitted to the model's input, or a YAML file. What looks like a path is one.
+func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
+	if slices.Contains(preprocess.Presets, arg) {
+		m, err := onnx.Open(model)
+		if err != nil {
+			return nil, err
+		}
+		inputs := m.Inputs()
+		if len(inputs) != 1 {
+			return nil, fmt.Errorf("preprocessing preset %q is for a model with one input, and %s has %d", arg, model, len(inputs))
+		}
+		target := preprocess.Target{Name: inputs[0].Name, Elem: inputs[0].Type.String()}
+		for _, d := range inputs[0].Shape {
+			target.Shape = append(target.Shape, d.Value)
+		}
+		s, err := preprocess.Preset(arg, target)
+		return &s, err
+	}
+	data, err := readSideFile(arg)
+	if errors.Is(err, fs.ErrNotExist) || err != nil && !exists(arg) {
+		return nil, fmt.Errorf("--preprocess %s: neither a file nor one of the presets %s", arg, alternatives(preprocess.Presets))
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := preprocess.Load(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", arg, err)
+	}
+	return &s, nil
+}
+
+// parseMethods reads the names in a,b,c; nil for an empty list.
+func parseMethods(s string) ([]string, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var methods []string
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(wrap.Methods(), name) {
+			return nil, fmt.Errorf("unknown method %q: want %s, separated by commas", name, alternatives(wrap.Methods()))
+		}
+		if slices.Contains(methods, name) {
+			return nil, fmt.Errorf("method %q is named twice", name)
+		}
+		methods = append(methods, name)
+	}
+	return methods, nil
+}
+
+// parseNamedSpecs reads NAME=SPEC, or a SPEC, which is named after its file.
+func parseNamedSpecs(args []string) ([]wrap.NamedSpec, error) {
+	var specs []wrap.NamedSpec
+	for _, arg := range args {
+		s := parseNamedSpec(arg)
+		if s.Spec == "" {
+			return nil, fmt.Errorf("%q names no dataset: want NAME=SPEC", arg)
+		}
+		if slices.ContainsFunc(specs, func(other wrap.NamedSpec) bool { return other.Name == s.Name }) {
+			return nil, fmt.Errorf("two datasets have the name %q: give them others as NAME=SPEC", s.Name)
+		}
+		specs = append(specs, s)
+	}
+	return specs, nil
+}
+
+// parseNamedSpec takes NAME= off a SPEC, unless the whole names a path that is
+// there: paths hold equals signs too.
+func parseNamedSpec(arg string) wrap.NamedSpec {
+	name, spec, ok := strings.Cut(arg, "=")
+	if ok && name != "" && !strings.ContainsAny(name, `/\`) && !slices.ContainsFunc(readings(arg), exists) {
+		return wrap.NamedSpec{Name: name, Spec: spec}
+	}
+	paths := readings(arg)
+	path := paths[len(paths)-1]
+	if i := slices.IndexFunc(paths, exists); i >= 0 {
+		path = paths[i]
+	}
+	return wrap.NamedSpec{Name: filepath.Base(path), Spec: arg}
+}
+
+var (
+	formatPrefix = regexp.MustCompile(`^[a-z0-9]{2,}:`)
+	sliceSuffix  = regexp.MustCompile(`\[[0-9]*:[0-9]*\]$`)
+)
+
+// readings lists what may be the path of a SPEC, from the most literal on.
+func readings(spec string) []string {
+	unsliced := sliceSuffix.ReplaceAllString(spec, "")
+	return []string{
+		spec,
+		formatPrefix.ReplaceAllString(spec, ""),
+		unsliced,
+		formatPrefix.ReplaceAllString(unsliced, ""),
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+)
+
+const overview = `mfgs gives a trained ONNX classifier honest uncertainty, without retraining it:
+probabilities that can be believed, and a score that tells inputs unlike
+anything it was trained on.
+
+usage: mfgs VERB [flags]
+
+`
+
+const specHelp = `
+SPEC names a dataset: a folder with one sub-folder of PNG or JPEG images a
+class, an IDX images file (.gz too), a CIFAR binary, an .npy or an .npz; or
+format:path where the format is not recognised. [a:b] behind it takes the
+examples a to b, as in 'train-images-idx3-ubyte.gz[0:55000]'.
+`
+
+// writeOverview lists the verbs.
+func writeOverview(w io.Writer, commands []*cli.Command) error {
+	var b strings.Builder
+	b.WriteString(overview)
+	for _, c := range commands {
+		entry(&b, c.Name, c.Usage, 13)
+	}
+	b.WriteString(specHelp)
+	b.WriteString("\nRun `mfgs VERB --help` for the flags of a verb, `mfgs --version` for the version.\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeHelp explains one verb. Flags stand in the order of the verb's file, by
+// category.
+func writeHelp(w io.Writer, c *cli.Command) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "mfgs %s: %s\n\nusage: %s\n", c.Name, c.Usage, strings.ReplaceAll(c.UsageText, "\n", "\n       "))
+	if c.Description != "" {
+		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(c.Description))
+	}
+	var categories []string
+	for _, f := range c.Flags {
+		if category := f.(cli.CategorizableFlag).GetCategory(); !slices.Contains(categories, category) {
+			categories = append(categories, category)
+		}
+	}
+	for _, category := range categories {
+		title := category
+		if title == "" {
+			title = "flags"
+		}
+		fmt.Fprintf(&b, "\n%s:\n", title)
+		for _, f := range c.Flags {
+			if f.(cli.CategorizableFlag).GetCategory() == category {
+				placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
+				entry(&b, "--"+f.Names()[0]+placeholder, usage, 26)
+			}
+		}
+	}
+	if strings.Contains(c.UsageText, "SPEC") {
+		b.WriteString(specHelp)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// unquote takes the `NAME` of a flag's value off its description.
+func unquote(usage string) (placeholder, text string) {
+	name, text, ok := strings.Cut(strings.TrimPrefix(usage, "`"), "` ")
+	if !ok {
+		return "", usage
+	}
+	return " " + name, text
+}
+
+// entry writes a term and its description, which starts at a column and wraps.
+func entry(b *strings.Builder, term, text string, column int) {
+	term = "  " + term
+	if utf8.RuneCountInString(term)+2 > column {
+		b.WriteString(term + "\n")
+		term = ""
+	}
+	b.WriteString(wrapText(term+strings.Repeat(" ", column-utf8.RuneCountInString(term)), text))
+}

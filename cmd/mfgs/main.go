@@ -1,0 +1,180 @@
+// Mfgs gives a trained ONNX classifier honest uncertainty.
+//
+// Each verb stands in a file of its own: its words and flags, what it calls in
+// package wrap, and the table it prints. What the verbs share is the reading of
+// arguments (args.go), help (help.go), flags (flags.go), progress (progress.go)
+// and the writing of tables and JSON (table.go, output.go).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+// verbs are the verbs in the order of the help.
+var verbs = []func(*program) *cli.Command{
+	(*program).inspect,
+	(*program).calibrate,
+	(*program).eval,
+	(*program).predict,
+	(*program).reseal,
+	(*program).setup,
+	(*program).demo,
+}
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for an orderly end; a second one ends at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// A program is one run of the command line.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// run is the whole command line: args[0] is the name of the program. It returns
+// the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin, stdout, stderr}
+	err := p.run(ctx, args)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage):
+		fmt.Fprintln(stderr, usage)
+		return exitUsage
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "mfgs: interrupted")
+	default:
+		fmt.Fprintln(stderr, "mfgs:", oneLine(err.Error()))
+	}
+	return exitFailed
+}
+
+func (p *program) run(ctx context.Context, args []string) error {
+	commands := make([]*cli.Command, len(verbs))
+	for i, verb := range verbs {
+		commands[i] = verb(p)
+		commands[i].HideHelp = true
+		commands[i].OnUsageError = func(c *cli.Context, err error, _ bool) error {
+			return usagef(c.Command.Name, "%s", oneDash.ReplaceAllString(err.Error(), "for --"))
+		}
+	}
+	app := &cli.App{
+		Name:                      "mfgs",
+		Commands:                  commands,
+		Reader:                    p.stdin,
+		Writer:                    p.stdout,
+		ErrWriter:                 p.stderr,
+		HideHelp:                  true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {}, // by default it exits the process
+	}
+	find := func(name string) *cli.Command {
+		if i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == name }); i >= 0 {
+			return commands[i]
+		}
+		return nil
+	}
+	if len(args) < 2 {
+		writeOverview(p.stderr, commands)
+		return &usageError{text: "mfgs: no verb given"}
+	}
+	name, rest := args[1], args[2:]
+	switch name {
+	case "help", "--help", "-help", "-h":
+		if len(rest) == 0 {
+			return writeOverview(p.stdout, commands)
+		}
+		name, rest = rest[0], []string{"--help"}
+	case "version", "--version", "-version", "-v":
+		_, err := fmt.Fprintln(p.stdout, "mfgs", version())
+		return err
+	}
+	verb := find(name)
+	if verb == nil {
+		if strings.HasPrefix(name, "-") {
+			return usagef("", "flag %s stands before the verb; flags follow it", name)
+		}
+		names := make([]string, len(commands))
+		for i, c := range commands {
+			names[i] = c.Name
+		}
+		return usagef("", "unknown verb %q: want %s", name, alternatives(names))
+	}
+	arranged, help, err := arrange(verb, rest)
+	if err != nil {
+		return err
+	}
+	if help {
+		return writeHelp(p.stdout, verb)
+	}
+	return app.RunContext(ctx, append([]string{args[0], name}, arranged...))
+}
+
+// oneDash is how the flag package names a flag.
+var oneDash = regexp.MustCompile(`for (flag )?-`)
+
+// version returns the version of the module, and the commit where it was built
+// from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v += "-" + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return v
+}
+
+// oneLine joins the lines of a message.
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, "; ")
+}
+
+// alternatives writes "a, b or c".
+func alternatives[S ~string](names []S) string {
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			b.WriteString(" or ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	return b.String()
+}

@@ -1,0 +1,317 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/models"
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"mfgs": main})
+}
+
+// TestScripts runs the command line as people do. The scripts have, besides
+// those of testscript, the commands of scriptCommands.
+func TestScripts(t *testing.T) {
+	lib, err := ort.Find(ort.SetupConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds:                scriptCommands,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv(ort.EnvLibrary, lib.Path)
+			env.Setenv(ort.EnvNoInstall, "1")
+			return nil
+		},
+	})
+}
+
+// invoke runs a command line in this process.
+func invoke(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(ctx, append([]string{"mfgs"}, args...), strings.NewReader(""), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	// code N COMMAND...: COMMAND exits with N, and says so in one line, or with a
+	// hint in a second one where N is 2.
+	"code": func(ts *testscript.TestScript, neg bool, args []string) {
+		err := ts.Exec(args[1], args[2:]...)
+		got := 0
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			got = exit.ExitCode()
+		} else if err != nil {
+			ts.Fatalf("%v", err)
+		}
+		if strconv.Itoa(got) != args[0] {
+			ts.Fatalf("exit code %d, want %s", got, args[0])
+		}
+		lines := strings.Split(strings.TrimSuffix(ts.ReadFile("stderr"), "\n"), "\n")
+		if last := lines[len(lines)-1]; got == 1 && !strings.HasPrefix(last, "mfgs: ") ||
+			got == 2 && (len(lines) < 2 || !strings.HasSuffix(last, "--help` for usage")) {
+			ts.Fatalf("standard error ends with %q", last)
+		}
+		for _, line := range lines[:len(lines)-1] {
+			if got == 1 && !strings.HasPrefix(line, "mfgs: warning: ") {
+				ts.Fatalf("standard error holds %q", line)
+			}
+		}
+	},
+	// quiet: standard error holds warnings at most.
+	"quiet": func(ts *testscript.TestScript, neg bool, args []string) {
+		for line := range strings.Lines(ts.ReadFile("stderr")) {
+			if !strings.HasPrefix(line, "mfgs: warning: ") {
+				ts.Fatalf("standard error holds %q", line)
+			}
+		}
+	},
+	// digits DIR: the model and the data of models/digits-mlp.
+	"digits": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(os.CopyFS(ts.MkAbs(args[0]), models.DigitsMLP()))
+	},
+	// pngs SPEC DIR [unlabelled]: the images of an IDX file as PNG files, in a
+	// folder a class.
+	"pngs": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writePNGs(ts.MkAbs(args[0]), ts.MkAbs(args[1]), len(args) > 2))
+	},
+	// features FILE N SEED [nan]: ready-made features of an invented network.
+	"features": func(ts *testscript.TestScript, neg bool, args []string) {
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		seed, err := strconv.Atoi(args[2])
+		ts.Check(err)
+		ts.Check(writeFeatures(ts.MkAbs(args[0]), n, uint64(seed), len(args) > 3))
+	},
+	// idx FILE BYTE... : labels.
+	"idx": func(ts *testscript.TestScript, neg bool, args []string) {
+		data := []byte{0, 0, 8, 1}
+		data = binary.BigEndian.AppendUint32(data, uint32(len(args)-1))
+		for _, arg := range args[1:] {
+			v, err := strconv.ParseUint(arg, 10, 8)
+			ts.Check(err)
+			data = append(data, byte(v))
+		}
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o666))
+	},
+	// idximages FILE N H W: grey images.
+	"idximages": func(ts *testscript.TestScript, neg bool, args []string) {
+		data := []byte{0, 0, 8, 3}
+		size := 1
+		for _, arg := range args[1:] {
+			v, err := strconv.Atoi(arg)
+			ts.Check(err)
+			data = binary.BigEndian.AppendUint32(data, uint32(v))
+			size *= v
+		}
+		for i := range size {
+			data = append(data, byte(i*37))
+		}
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o666))
+	},
+	// head FILE N: cuts a file off.
+	"head": func(ts *testscript.TestScript, neg bool, args []string) {
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		ts.Check(err)
+		ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+	},
+	// flip FILE: changes a byte in the middle.
+	"flip": func(ts *testscript.TestScript, neg bool, args []string) {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		ts.Check(err)
+		data[len(data)/2] ^= 0x41
+		ts.Check(os.WriteFile(ts.MkAbs(args[0]), data, 0o666))
+	},
+	// empty DIR: the folder holds nothing.
+	"empty": func(ts *testscript.TestScript, neg bool, args []string) {
+		entries, err := os.ReadDir(ts.MkAbs(args[0]))
+		ts.Check(err)
+		if len(entries) > 0 {
+			ts.Fatalf("%s holds %v", args[0], entries)
+		}
+	},
+	// json FILE [PATH [OP VALUE]]: the file is one JSON document, which has
+	// something at PATH, of which OP holds: == VALUE, < VALUE, > VALUE, or len N.
+	"json": func(ts *testscript.TestScript, neg bool, args []string) {
+		var doc any
+		if err := json.Unmarshal([]byte(ts.ReadFile(args[0])), &doc); err != nil {
+			ts.Fatalf("%s is no JSON document: %v", args[0], err)
+		}
+		if len(args) == 1 {
+			return
+		}
+		at, err := lookup(doc, args[1])
+		if neg {
+			if err == nil {
+				ts.Fatalf("%s is there: %v", args[1], at)
+			}
+			return
+		}
+		ts.Check(err)
+		if len(args) == 2 {
+			return
+		}
+		number, isNumber := at.(float64)
+		want, err := strconv.ParseFloat(args[3], 64)
+		ok := false
+		switch args[2] {
+		case "==":
+			ok = fmt.Sprint(at) == args[3]
+		case "<":
+			ok = isNumber && err == nil && number < want
+		case ">":
+			ok = isNumber && err == nil && number > want
+		case "len":
+			list, isList := at.([]any)
+			ok = isList && strconv.Itoa(len(list)) == args[3]
+		default:
+			ts.Fatalf("no such comparison: %s", args[2])
+		}
+		if !ok {
+			ts.Fatalf("%s is %v, want %s %s", args[1], at, args[2], args[3])
+		}
+	},
+}
+
+// lookup goes down a JSON document along a path such as methods.0.name.
+func lookup(doc any, path string) (any, error) {
+	for key := range strings.SplitSeq(path, ".") {
+		switch v := doc.(type) {
+		case map[string]any:
+			next, ok := v[key]
+			if !ok {
+				return nil, fmt.Errorf("%s: no %q", path, key)
+			}
+			doc = next
+		case []any:
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(v) {
+				return nil, fmt.Errorf("%s: no %q in a list of %d", path, key, len(v))
+			}
+			doc = v[i]
+		default:
+			return nil, fmt.Errorf("%s: no %q in %v", path, key, doc)
+		}
+	}
+	return doc, nil
+}
+
+func writePNGs(spec, dir string, unlabelled bool) error {
+	d, err := dataset.Open(spec, dataset.Options{})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for e, err := range d.Examples(context.Background()) {
+		if err != nil {
+			return err
+		}
+		a := e.Inputs[0]
+		h, w := a.Shape[0], a.Shape[1]
+		img := &image.Gray{Pix: a.Data.([]uint8), Stride: w, Rect: image.Rect(0, 0, w, h)}
+		folder := dir
+		if !unlabelled {
+			folder = filepath.Join(dir, strconv.Itoa(e.Label))
+		}
+		var b bytes.Buffer
+		if err := errors.Join(
+			os.MkdirAll(folder, 0o777),
+			png.Encode(&b, img),
+			os.WriteFile(filepath.Join(folder, fmt.Sprintf("%04d.png", e.Index)), b.Bytes(), 0o666),
+		); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFeatures writes what a linear layer of 3 classes on 6 random features
+// yields, and labels that follow its softmax at temperature 2.
+func writeFeatures(path string, n int, seed uint64, nan bool) error {
+	const d, k = 6, 3
+	weights := rand.New(rand.NewPCG(1, 2))
+	var w [k][d]float32
+	for i := range w {
+		for j := range w[i] {
+			w[i][j] = float32(2 * weights.NormFloat64())
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	var phi, logits []float32
+	var labels []int64
+	for range n {
+		row := make([]float32, d)
+		for j := range row {
+			row[j] = float32(r.NormFloat64())
+		}
+		phi = append(phi, row...)
+		best, label := -1e9, 0
+		for i := range k {
+			var a float32
+			for j, v := range row {
+				a += w[i][j] * v
+			}
+			logits = append(logits, a)
+			// The largest of logits with Gumbel noise is a draw from the softmax.
+			if g := float64(a)/2 - math.Log(r.ExpFloat64()); g > best {
+				best, label = g, i
+			}
+		}
+		labels = append(labels, int64(label))
+	}
+	if nan {
+		phi[n*d/2] = float32(math.NaN())
+	}
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, a := range []struct {
+		name, kind, shape string
+		data              any
+	}{
+		{"features", "<f4", fmt.Sprintf("(%d, %d)", n, d), phi},
+		{"logits", "<f4", fmt.Sprintf("(%d, %d)", n, k), logits},
+		{"labels", "<i8", fmt.Sprintf("(%d,)", n), labels},
+	} {
+		f, err := z.Create(a.name + ".npy")
+		if err != nil {
+			return err
+		}
+		header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }", a.kind, a.shape)
+		header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
+		length := binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(len(header)))
+		if _, err := f.Write(append(length, header...)); err != nil {
+			return err
+		}
+		if err := binary.Write(f, binary.LittleEndian, a.data); err != nil {
+			return err
+		}
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o666)
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// writeJSON writes v as one document. Nothing is written where v has no JSON.
+func writeJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("cannot write the result as JSON: %w", err)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// warn writes warnings to standard error.
+func (p *program) warn(warnings ...string) {
+	for _, w := range warnings {
+		fmt.Fprintln(p.stderr, "mfgs: warning:", oneLine(w))
+	}
+}
+
+// warnRecords tells what was skipped and passed over.
+func (p *program) warnRecords(bad, ignored []string) {
+	const most = 10
+	for i, r := range bad {
+		if i == most {
+			p.warn(fmt.Sprintf("skipped %s more", plural(len(bad)-most, "record")))
+			break
+		}
+		p.warn("skipped " + r)
+	}
+	for _, r := range ignored {
+		p.warn("ignored " + r)
+	}
+}

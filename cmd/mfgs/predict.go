@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+var predictFormats = []string{"table", "json", "jsonl", "csv"}
+
+func (p *program) predict() *cli.Command {
+	return &cli.Command{
+		Name:      "predict",
+		Usage:     "classify inputs, with a score for the unfamiliar",
+		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv]",
+		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
+the ood score is 1 - confidence under the temperatures tuned to tell unfamiliar
+inputs; leverage is how far the features lie from those of the training data. All
+but json is written as it comes; csv leaves out what is a list in json.`,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+			maxBadFlag(),
+			&cli.StringFlag{Name: "format", Value: "table", Category: outputFlags, Usage: "`NAME` " + alternatives(predictFormats) + " [table]"},
+			&cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "the same as --format json"},
+		}, inferenceFlags()),
+		Action: func(c *cli.Context) error {
+			if err := required(c, "bundle"); err != nil {
+				return err
+			}
+			if !c.Args().Present() {
+				return usagef(c.Command.Name, "no input given: want image files or dataset SPECs")
+			}
+			if err := notNegative(c, "max-bad"); err != nil {
+				return err
+			}
+			if err := oneOf(c, "format", predictFormats); err != nil {
+				return err
+			}
+			format := c.String("format")
+			if c.Bool("json") {
+				if c.IsSet("format") && format != "json" {
+					return usagef(c.Command.Name, "--json and --format %s contradict each other", format)
+				}
+				format = "json"
+			}
+			bar := p.progress()
+			runtime, err := p.inference(c, bar)
+			if err != nil {
+				return err
+			}
+			predictor, err := wrap.Open(c.String("bundle"), wrap.Options{
+				Model:   c.String("model"),
+				Runtime: runtime,
+				MaxBad:  c.Int("max-bad"),
+			})
+			bar.done()
+			if err != nil {
+				return err
+			}
+			defer predictor.Close()
+			return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
+		},
+	}
+}
+
+// predictAll writes the predictions for all inputs, one after another.
+func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inputs []string, format string) error {
+	out := newPredictionWriter(format, p.stdout)
+	bar := p.progress()
+	// Where predictions scroll by, they are the progress.
+	bar.mute = bar.mute || isTerminal(p.stdout)
+	defer bar.done()
+	for _, input := range inputs {
+		done := 0
+		report, err := predictor.PredictDataset(ctx, input, func(prediction wrap.Prediction) error {
+			done++
+			bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
+			return out.write(prediction)
+		})
+		if err != nil {
+			// What has been written so far stands; a JSON document is all or nothing.
+			_ = out.flush()
+			return err
+		}
+		bar.done()
+		p.warnRecords(report.Bad, report.Ignored)
+		out.report(report)
+	}
+	return out.close()
+}
+
+// A predictionWriter writes predictions in one format.
+type predictionWriter interface {
+	write(wrap.Prediction) error
+	// report is told what was not predicted of an input.
+	report(wrap.DatasetReport)
+	// flush writes what has been kept back, but for what only close may write.
+	flush() error
+	// close ends the output.
+	close() error
+}
+
+func newPredictionWriter(format string, w io.Writer) predictionWriter {
+	b := bufio.NewWriter(w)
+	switch format {
+	case "json":
+		return &jsonPredictions{w: w, doc: predictionDocument{Predictions: []wrap.Prediction{}, Bad: []string{}, Ignored: []string{}}}
+	case "jsonl":
+		e := json.NewEncoder(b)
+		e.SetEscapeHTML(false)
+		return &jsonLines{unreported{b}, e}
+	case "csv":
+		return &csvPredictions{w: csv.NewWriter(w)}
+	}
+	return &tablePredictions{unreported: unreported{b}}
+}
+
+// unreported is what the formats have in common that hold nothing but
+// predictions and pass through a buffer.
+type unreported struct{ *bufio.Writer }
+
+func (u unreported) report(wrap.DatasetReport) {}
+func (u unreported) flush() error              { return u.Flush() }
+func (u unreported) close() error              { return u.Flush() }
+
+type predictionDocument struct {
+	Predictions []wrap.Prediction `json:"predictions"`
+	Bad         []string          `json:"bad_records"`
+	Ignored     []string          `json:"ignored"`
+}
+
+// jsonPredictions keeps all until the end: an error leaves no half document.
+type jsonPredictions struct {
+	w   io.Writer
+	doc predictionDocument
+}
+
+func (j *jsonPredictions) write(p wrap.Prediction) error {
+	j.doc.Predictions = append(j.doc.Predictions, p)
+	return nil
+}
+
+func (j *jsonPredictions) report(r wrap.DatasetReport) {
+	j.doc.Bad = append(j.doc.Bad, r.Bad...)
+	j.doc.Ignored = append(j.doc.Ignored, r.Ignored...)
+}
+
+func (j *jsonPredictions) flush() error { return nil }
+func (j *jsonPredictions) close() error { return writeJSON(j.w, j.doc) }
+
+type jsonLines struct {
+	unreported
+	e *json.Encoder
+}
+
+func (j *jsonLines) write(p wrap.Prediction) error { return j.e.Encode(p) }
+
+type csvPredictions struct {
+	unreported
+	w       *csv.Writer
+	started bool
+}
+
+var csvHeader = []string{"input", "label", "class", "class_name", "confidence", "entropy", "ood_score", "leverage"}
+
+func (c *csvPredictions) write(p wrap.Prediction) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	label := ""
+	if p.Label != nil {
+		label = strconv.Itoa(*p.Label)
+	}
+	exact := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	return c.w.Write([]string{p.Input, label, strconv.Itoa(p.Class), p.ClassName,
+		exact(p.Confidence), exact(p.Entropy), exact(p.OODScore), exact(p.Leverage)})
+}
+
+func (c *csvPredictions) begin() error {
+	if c.started {
+		return nil
+	}
+	c.started = true
+	return c.w.Write(csvHeader)
+}
+
+func (c *csvPredictions) flush() error {
+	c.w.Flush()
+	return c.w.Error()
+}
+
+func (c *csvPredictions) close() error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	return c.flush()
+}
+
+// tablePredictions writes a table as it comes. The first rows decide the widths
+// of the columns; later cells that are wider push their row out of line.
+type tablePredictions struct {
+	unreported
+	kept   [][]string
+	widths []int // nil while rows are kept
+}
+
+// rowsKept are looked at for the widths.
+const rowsKept = 64
+
+const predictionAlign = "lllrrr"
+
+var predictionHeader = []string{"input", "label", "class", "confidence", "ood score", "leverage"}
+
+func (t *tablePredictions) write(p wrap.Prediction) error {
+	label := "-"
+	if p.Label != nil {
+		label = strconv.Itoa(*p.Label)
+	}
+	class := strconv.Itoa(p.Class)
+	if p.ClassName != "" && p.ClassName != class {
+		class += " " + p.ClassName
+	}
+	row := []string{p.Input, label, class, percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
+	if t.widths != nil {
+		return t.line(row)
+	}
+	t.kept = append(t.kept, row)
+	if len(t.kept) < rowsKept {
+		return nil
+	}
+	return t.begin()
+}
+
+// begin writes the header and the rows kept.
+func (t *tablePredictions) begin() error {
+	if t.widths != nil {
+		return nil
+	}
+	t.widths = make([]int, len(predictionHeader))
+	rows := append([][]string{predictionHeader}, t.kept...)
+	for _, row := range rows {
+		for i, cell := range row {
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	t.kept = nil
+	for _, row := range rows {
+		if err := t.line(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tablePredictions) line(row []string) error {
+	_, err := t.WriteString(formatRow(predictionAlign, t.widths, row))
+	return err
+}
+
+func (t *tablePredictions) flush() error {
+	if len(t.kept) == 0 && t.widths == nil {
+		return nil
+	}
+	if err := t.begin(); err != nil {
+		return err
+	}
+	return t.Flush()
+}
+
+func (t *tablePredictions) close() error { return t.flush() }

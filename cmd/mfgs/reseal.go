@@ -1,0 +1,29 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) reseal() *cli.Command {
+	return &cli.Command{
+		Name:      "reseal",
+		Usage:     "renew the checksum of a manifest edited by hand",
+		UsageText: "mfgs reseal DIR",
+		Description: `Checks the bundle in DIR as every reader does, and writes the last line of its
+bundle.yaml anew. What does not hold together is refused and left as it is.`,
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return usagef(c.Command.Name, "want one bundle folder, got %d arguments", c.NArg())
+			}
+			dir := c.Args().First()
+			if err := bundle.Reseal(dir); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(p.stdout, "resealed", dir)
+			return err
+		},
+	}
+}

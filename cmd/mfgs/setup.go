@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) setup() *cli.Command {
+	return &cli.Command{
+		Name:      "setup",
+		Usage:     "find or install ONNX Runtime",
+		UsageText: "mfgs setup [--force | --no-install]",
+		Description: fmt.Sprintf(`Looks for ONNX Runtime %s or newer where every command looks: --runtime, the
+variable %s, beside the executable, the user's cache,
+the system, a Python or Node installation. Where there is none, installs the
+official build of %s into the user's cache.`, ort.MinVersion, ort.EnvLibrary, ort.PinnedVersion),
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + ort.PinnedVersion + " anew, whatever there is"},
+			runtimePathFlag(),
+			noInstallFlag(),
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			for _, other := range []string{"no-install", "runtime"} {
+				if c.Bool("force") && c.IsSet(other) {
+					return usagef(c.Command.Name, "--force and --%s contradict each other", other)
+				}
+			}
+			bar := p.progress()
+			config := library(c, bar)
+			var lib ort.Library
+			var err error
+			if config.Force = c.Bool("force"); config.Force {
+				lib, err = ort.Install(c.Context, config)
+			} else {
+				lib, err = ort.Ensure(c.Context, config)
+			}
+			bar.done()
+			if err != nil {
+				return err
+			}
+			// What the file says of itself is one thing, that it works another.
+			if err := ort.Load(lib); err != nil {
+				return err
+			}
+			if loaded, ok := ort.Loaded(); ok {
+				lib.Version = loaded.Version
+			}
+			if c.Bool("json") {
+				return writeJSON(p.stdout, struct {
+					Path      string `json:"path"`
+					Version   string `json:"version"`
+					Source    string `json:"source"`
+					Installed string `json:"installed,omitempty"`
+				}{lib.Path, lib.Version, lib.Source, lib.Installed})
+			}
+			facts := table{align: "ll"}
+			facts.row("ONNX Runtime", lib.Version)
+			facts.row("library", lib.Path)
+			facts.row("found by", lib.Source)
+			if lib.Installed != "" {
+				facts.row("installed from", lib.Installed)
+			}
+			return facts.write(p.stdout)
+		},
+	}
+}

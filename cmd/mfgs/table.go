@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A table is text in columns.
+type table struct {
+	align string // a letter a column: l or r
+	rows  [][]string
+}
+
+// row adds a row: a term, and the cells to the right of it.
+func (t *table) row(term string, cells ...string) {
+	cells = append([]string{term}, cells...)
+	if len(cells) > len(t.align) {
+		panic(fmt.Sprintf("a row of %d cells in a table of %d columns", len(cells), len(t.align)))
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// write prints the table, columns two spaces apart and without trailing blanks.
+func (t *table) write(w io.Writer) error {
+	widths := make([]int, len(t.align))
+	for _, row := range t.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range t.rows {
+		b.WriteString(formatRow(t.align, widths, row))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// formatRow writes one line.
+func formatRow(align string, widths []int, row []string) string {
+	var line strings.Builder
+	for i, cell := range row {
+		if i > 0 {
+			line.WriteString("  ")
+		}
+		blanks := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
+		if align[i] == 'r' {
+			line.WriteString(blanks + cell)
+		} else {
+			line.WriteString(cell + blanks)
+		}
+	}
+	return strings.TrimRight(line.String(), " ") + "\n"
+}
+
+// percent writes a fraction for people.
+func percent(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + "%" }
+
+// number writes a number to four significant digits.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// nats writes a likelihood.
+func nats(v float64) string { return strconv.FormatFloat(v, 'f', 4, 64) }
+
+// count writes a whole number in groups of three digits.
+func count(n int) string {
+	s := strconv.Itoa(int(math.Abs(float64(n))))
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	if n < 0 {
+		s = "-" + s
+	}
+	return s
+}
+
+// seconds writes a duration, without its unit.
+func seconds(v float64) string {
+	if v < 9.95 {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// plural writes "1 file" and "2 files".
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return count(n) + " " + noun + "s"
+}
+
+// textWidth is the width that sentences are wrapped to.
+const textWidth = 80
+
+// wrapText breaks a sentence into lines: the first begins with prefix, the others
+// with as many blanks.
+func wrapText(prefix, text string) string {
+	var b strings.Builder
+	indent := strings.Repeat(" ", utf8.RuneCountInString(prefix))
+	line, empty := prefix, true
+	for word := range strings.FieldsSeq(text) {
+		if !empty && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > textWidth {
+			b.WriteString(line + "\n")
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+	return b.String()
+}
