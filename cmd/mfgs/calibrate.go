@@ -25,7 +25,7 @@ func (p *program) calibrate() *cli.Command {
 	return &cli.Command{
 		Name:  "calibrate",
 		Usage: "turn a trained model and some data into a bundle",
-		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC [--ood SPEC] --out DIR
+		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
 mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR`,
 		Description: `Reads the training data once for the curvature of the last layer, tunes damping
 and temperatures on held-out data, and writes the bundle that eval and predict
@@ -160,17 +160,17 @@ func readyMade(c *cli.Context) (bool, error) {
 // writeReport writes what calibration did and found as tables for people.
 func writeReport(w io.Writer, r *wrap.Report) error {
 	var b strings.Builder
-	facts := table{align: "ll"}
-	facts.row("bundle", r.Bundle)
+	var f facts
+	f.add("bundle", r.Bundle)
 	if r.Model != nil {
-		facts.row("model", r.Model.Path)
+		f.add("model", r.Model.Path)
 	}
-	facts.row("head", headline(r.Head))
-	facts.row("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
-	facts.row("damping", dampingLine(r.Damping))
-	facts.row("examples", exampleLine(r.Examples))
-	facts.row("time", secondsLine(r.Seconds))
-	_ = facts.write(&b)
+	f.add("head", headline(r.Head))
+	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
+	f.add("damping", dampingLine(r.Damping))
+	f.add("examples", exampleLine(r.Examples))
+	f.add("time", secondsLine(r.Seconds))
+	b.WriteString(f.text())
 
 	methods := []struct {
 		name string
@@ -250,6 +250,9 @@ func secondsLine(by map[string]float64) string {
 	})
 	var parts []string
 	for _, stage := range stages {
+		if by[stage] < 0.05 {
+			break
+		}
 		part := strings.ReplaceAll(stage, "_", " ") + " " + seconds(by[stage])
 		switch stage {
 		case "total", "curvature":
@@ -259,6 +262,9 @@ func secondsLine(by map[string]float64) string {
 			part += fmt.Sprintf(" (curvature %s)", seconds(by["curvature"]))
 		}
 		parts = append(parts, part)
+	}
+	if parts == nil {
+		return seconds(by["total"]) + " s"
 	}
 	return seconds(by["total"]) + " s: " + strings.Join(parts, ", ")
 }

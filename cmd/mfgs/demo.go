@@ -247,7 +247,7 @@ func (d *demonstration) draw(title string, sights []sight) {
 	}
 	line("softmax", func(s sight) string { return fmt.Sprintf("%d  %s", s.own, percent(s.softmax)) })
 	line("mfgs", func(s sight) string { return fmt.Sprintf("%d  %s", s.Class, percent(s.Confidence)) })
-	line("ood score", func(s sight) string { return fmt.Sprintf("%.4f", s.OODScore) })
+	line("score", func(s sight) string { return fmt.Sprintf("%.4f", s.OODScore) })
 	_ = t.write(d.w)
 }
 

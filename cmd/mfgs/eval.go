@@ -81,10 +81,10 @@ files of the same kind.`,
 // out-of-distribution set.
 func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
 	var b strings.Builder
-	facts := table{align: "ll"}
-	facts.row("bundle", e.Bundle.Path)
-	facts.row("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
-	_ = facts.write(&b)
+	var f facts
+	f.add("bundle", e.Bundle.Path)
+	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
+	b.WriteString(f.text())
 
 	in := table{align: "lrrrrr"}
 	for _, m := range e.Methods {

@@ -44,7 +44,7 @@ func writeHelp(w io.Writer, c *cli.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mfgs %s: %s\n\nusage: %s\n", c.Name, c.Usage, strings.ReplaceAll(c.UsageText, "\n", "\n       "))
 	if c.Description != "" {
-		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(c.Description))
+		b.WriteString("\n" + wrapText("", c.Description))
 	}
 	var categories []string
 	for _, f := range c.Flags {

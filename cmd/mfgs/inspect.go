@@ -42,29 +42,29 @@ none is recognised the exit code is 1, and the reason tells what may help.`,
 // writeInspection writes the finding and what it rests on.
 func writeInspection(w io.Writer, in *wrap.Inspection) error {
 	var b strings.Builder
-	facts := table{align: "ll"}
-	facts.row("model", in.Model.Path)
-	facts.row("sha256", in.Model.SHA256)
+	var f facts
+	f.add("model", in.Model.Path)
+	f.add("sha256", in.Model.SHA256)
 	producer := in.Model.Producer
 	if producer == "" {
 		producer = "unknown"
 	}
-	facts.row("producer", fmt.Sprintf("%s, operator set %d", producer, in.Model.Opset))
-	facts.row("inputs", strings.Join(in.Model.Inputs, ", "))
-	facts.row("outputs", strings.Join(in.Model.Outputs, ", "))
+	f.add("producer", fmt.Sprintf("%s, operator set %d", producer, in.Model.Opset))
+	f.add("inputs", strings.Join(in.Model.Inputs, ", "))
+	f.add("outputs", strings.Join(in.Model.Outputs, ", "))
 	if h := in.Head; h != nil {
 		bias := "no bias"
 		if h.Bias {
 			bias = "bias"
 		}
-		facts.row("head", fmt.Sprintf("%s %s: %s features, %s classes, %s, %s", h.Op, h.Node, count(h.FeatureDim), count(h.Classes), bias, h.Link))
-		facts.row("features", h.Features)
-		facts.row("logits", h.Logits)
+		f.add("head", fmt.Sprintf("%s %s: %s features, %s classes, %s, %s", h.Op, h.Node, count(h.FeatureDim), count(h.Classes), bias, h.Link))
+		f.add("features", h.Features)
+		f.add("logits", h.Logits)
 		if len(h.Tail) > 0 {
-			facts.row("tail", strings.Join(h.Tail, ", "))
+			f.add("tail", strings.Join(h.Tail, ", "))
 		}
 	}
-	_ = facts.write(&b)
+	b.WriteString(f.text())
 	if len(in.Evidence) > 0 {
 		b.WriteString("\nevidence\n")
 		for _, line := range in.Evidence {

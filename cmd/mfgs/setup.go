@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/urfave/cli/v2"
@@ -59,14 +60,15 @@ official build of %s into the user's cache.`, ort.MinVersion, ort.EnvLibrary, or
 					Installed string `json:"installed,omitempty"`
 				}{lib.Path, lib.Version, lib.Source, lib.Installed})
 			}
-			facts := table{align: "ll"}
-			facts.row("ONNX Runtime", lib.Version)
-			facts.row("library", lib.Path)
-			facts.row("found by", lib.Source)
+			var f facts
+			f.add("ONNX Runtime", lib.Version)
+			f.add("library", lib.Path)
+			f.add("found by", lib.Source)
 			if lib.Installed != "" {
-				facts.row("installed from", lib.Installed)
+				f.add("installed from", lib.Installed)
 			}
-			return facts.write(p.stdout)
+			_, err = io.WriteString(p.stdout, f.text())
+			return err
 		},
 	}
 }

@@ -94,6 +94,24 @@ func plural(n int, noun string) string {
 	return count(n) + " " + noun + "s"
 }
 
+// facts are terms and what is to say of each.
+type facts [][2]string
+
+func (f *facts) add(term, value string) { *f = append(*f, [2]string{term, value}) }
+
+// text returns the facts below each other, long ones in several lines.
+func (f facts) text() string {
+	width := 0
+	for _, fact := range f {
+		width = max(width, utf8.RuneCountInString(fact[0]))
+	}
+	var b strings.Builder
+	for _, fact := range f {
+		b.WriteString(wrapText(fact[0]+strings.Repeat(" ", width+2-utf8.RuneCountInString(fact[0])), fact[1]))
+	}
+	return b.String()
+}
+
 // textWidth is the width that sentences are wrapped to.
 const textWidth = 80
 

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// Real data lies beside the module; its absence is a user's clone.
+const sharedData = "../../../shared/data"
+
+func realData(t testing.TB) {
+	if _, err := os.Stat("../../../shared"); err != nil {
+		t.Skip("NOT TESTED ON REAL DATA: ../shared does not exist beside the module")
+	}
+}
+
+// An mnistRun says which parts of MNIST and notMNIST are used for what.
+type mnistRun struct {
+	model, structure, damping    string
+	train, val, ood, test, other string // slices
+	cache                        string
+}
+
+// mnist calibrates and evaluates the paper's network from the command line.
+func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]wrap.MethodResult) {
+	t.Helper()
+	training := sharedData + "/mnist/train-images-idx3-ubyte.gz"
+	notMNIST := sharedData + "/notmnist/notmnist-images-idx3-ubyte.gz"
+	bundle := filepath.Join(t.TempDir(), "bundle")
+	decode := func(v any, args ...string) {
+		t.Helper()
+		if r.cache != "" {
+			args = append(args, "--features-cache", r.cache)
+		}
+		code, stdout, stderr := invoke(t.Context(), append(args, "--json")...)
+		if code != 0 {
+			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
+		}
+		if err := json.Unmarshal([]byte(stdout), v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var report wrap.Report
+	args := []string{"calibrate", "--model", "../../models/mnist-mlp/" + r.model, "--structure", r.structure, "--damping", r.damping, "--out", bundle,
+		"--train", training + r.train, "--val", training + r.val, "--ood", notMNIST + r.ood}
+	decode(&report, args...)
+	var evaluation wrap.Evaluation
+	decode(&evaluation, "eval", "--bundle", bundle, "--test", sharedData+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other)
+	methods := map[string]wrap.MethodResult{}
+	for _, m := range evaluation.Methods {
+		methods[m.Name] = m
+	}
+	return &report, methods
+}
+
+// TestMNIST runs the main job on a part of the data small enough for every day.
+func TestMNIST(t *testing.T) {
+	realData(t)
+	// To try four dampings of the full structure takes seconds.
+	for structure, damping := range map[string]string{"full": "rel:1", "kron": "auto"} {
+		report, m := mnist(t, mnistRun{
+			model: "model.onnx", structure: structure, damping: damping,
+			train: "[0:2000]", val: "[55000:55500]", ood: "[0:500]", test: "[0:1000]", other: "[5000:6000]",
+			cache: t.TempDir(),
+		})
+		if report.Structure != structure || report.Examples.Train != 2000 || report.Examples.Val != 500 || report.Examples.OOD != 500 {
+			t.Errorf("%s: %+v", structure, report)
+		}
+		mle, mf0, leverage := m["mle"], m["mf0"], m["leverage"]
+		if d := math.Abs(mf0.InDomain.Error - mle.InDomain.Error); d > 0.002 {
+			t.Errorf("%s: the error changed by %.4f", structure, d)
+		}
+		if mf0.InDomain.NLL > 0.8*mle.InDomain.NLL || mf0.InDomain.ECE > 0.8*mle.InDomain.ECE {
+			t.Errorf("%s: NLL %.4f → %.4f, ECE %.4f → %.4f", structure, mle.InDomain.NLL, mf0.InDomain.NLL, mle.InDomain.ECE, mf0.InDomain.ECE)
+		}
+		if mf0.OOD[0].AUROC < 0.94 || mf0.OOD[0].AUROC < mle.OOD[0].AUROC+0.1 || leverage.OOD[0].AUROC < 0.95 {
+			t.Errorf("%s: AUROC %.4f → %.4f, leverage %.4f", structure, mle.OOD[0].AUROC, mf0.OOD[0].AUROC, leverage.OOD[0].AUROC)
+		}
+	}
+}
+
+// BenchmarkMNIST measures the figures that mfgs promises, on all of the data and
+// for the three trainings of the network, and fails where their means are not
+// met. -v shows each training's.
+//
+//	go test ./cmd/mfgs -run '^$' -bench MNIST -benchtime 1x -v
+func BenchmarkMNIST(b *testing.B) {
+	realData(b)
+	seeds := []string{"model.onnx", "seed1.onnx", "seed2.onnx"}
+	cache := b.TempDir()
+	for _, structure := range []string{"full", "kron"} {
+		b.Run(structure, func(b *testing.B) {
+			for b.Loop() {
+				mean := map[string]float64{}
+				for _, seed := range seeds {
+					report, m := mnist(b, mnistRun{
+						model: seed, structure: structure, damping: "auto",
+						train: "[0:55000]", val: "[55000:60000]", ood: "[0:5000]", other: "[5000:]", cache: cache,
+					})
+					mle, mf0 := m["mle"], m["mf0"]
+					figures := map[string]float64{
+						"error":         mf0.InDomain.Error,
+						"error-change":  math.Abs(mf0.InDomain.Error - mle.InDomain.Error),
+						"nll":           mf0.InDomain.NLL,
+						"plain-nll":     mle.InDomain.NLL,
+						"ece":           mf0.InDomain.ECE,
+						"auroc-nll":     mf0.OODNLL[0].AUROC,
+						"auroc":         mf0.OOD[0].AUROC,
+						"accuracy":      mf0.OOD[0].Accuracy,
+						"plain-auroc":   mle.OOD[0].AUROC,
+						"leverage":      m["leverage"].OOD[0].AUROC,
+						"calibrate-sec": report.Seconds["total"],
+					}
+					for name, v := range figures {
+						mean[name] += v / float64(len(seeds))
+					}
+					for _, name := range slices.Sorted(maps.Keys(figures)) {
+						b.Logf("%s %-13s %.4f", seed, name, figures[name])
+					}
+				}
+				least := map[string]float64{"auroc-nll": 0.925, "auroc": 0.966, "accuracy": 0.912, "leverage": 0.98}
+				if structure == "kron" {
+					least["auroc-nll"] = 0.945
+				}
+				most := map[string]float64{"error-change": 0.001, "nll": 0.056, "ece": 0.005}
+				for name, v := range mean {
+					b.ReportMetric(v, name)
+					if bound, ok := least[name]; ok && v < bound {
+						b.Errorf("mean %s is %.4f, want %g or more", name, v, bound)
+					}
+					if bound, ok := most[name]; ok && v > bound {
+						b.Errorf("mean %s is %.4f, want %g or less", name, v, bound)
+					}
+				}
+			}
+		})
+	}
+}

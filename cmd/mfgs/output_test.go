@@ -1,0 +1,231 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+func TestTable(t *testing.T) {
+	tab := table{align: "lrr"}
+	tab.row("", "one", "two")
+	tab.row("größer", "1", "2,000.5")
+	tab.row("x")
+	var b bytes.Buffer
+	if err := tab.write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "" +
+		"        one      two\n" +
+		"größer    1  2,000.5\n" +
+		"x\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	for _, test := range []struct{ got, want string }{
+		{percent(0.01234), "1.23%"}, {percent(1), "100.00%"}, {percent(0), "0.00%"},
+		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(1234567), "1,234,567"}, {count(-1234), "-1,234"},
+		{number(1234567), "1.235e+06"}, {number(0.5), "0.5"}, {nats(0.04861), "0.0486"},
+		{seconds(0.04), "0.0"}, {seconds(9.94), "9.9"}, {seconds(9.96), "10"}, {seconds(61.4), "61"},
+		{plural(1, "file"), "1 file"}, {plural(1200, "file"), "1,200 files"},
+		{oneLine("a\r\nb\n"), "a; b"},
+		{alternatives([]string{"a"}), "a"}, {alternatives([]string{"a", "b"}), "a or b"}, {alternatives([]string{"a", "b", "c"}), "a, b or c"},
+		{wrapText("- ", strings.Repeat("12345678 ", 10)), "- " + strings.TrimSuffix(strings.Repeat("12345678 ", 8), " ") + "\n  12345678 12345678\n"},
+		{wrapText("  ", strings.Repeat("x", 100)), "  " + strings.Repeat("x", 100) + "\n"},
+	} {
+		if test.got != test.want {
+			t.Errorf("%q, want %q", test.got, test.want)
+		}
+	}
+}
+
+func TestJSONHasNoNaN(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeJSON(&b, map[string]any{"good": 1, "bad": math.NaN()}); err == nil || b.Len() > 0 {
+		t.Errorf("%v, written %q", err, b.String())
+	}
+	if err := writeJSON(&b, map[string]string{"path": "a&b<c>"}); err != nil || b.String() != "{\n  \"path\": \"a&b<c>\"\n}\n" {
+		t.Errorf("%v, written %q", err, b.String())
+	}
+}
+
+func TestReportFits80Columns(t *testing.T) {
+	dir := digits(t)
+	out := filepath.Join(t.TempDir(), "b")
+	for _, args := range [][]string{
+		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir + models.UnfamiliarVal, "--out", out},
+		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.UnfamiliarTest},
+		{"predict", "--bundle", out, dir + models.DigitsTest},
+		{"inspect", dir + models.DigitsModel},
+		{"demo"},
+	} {
+		code, stdout, stderr := invoke(t.Context(), args...)
+		if code != 0 {
+			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
+		}
+		for line := range strings.Lines(stdout) {
+			// Paths are as long as they are.
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && !strings.Contains(line, filepath.Dir(out)) && !strings.Contains(line, dir) {
+				t.Errorf("%s: %d columns: %s", args[0], n, line)
+			}
+		}
+	}
+}
+
+// A wide table must not wait for its end, nor a later, wider cell be cut.
+func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
+	var b bytes.Buffer
+	w := newPredictionWriter("table", &b)
+	for i := range rowsKept + 1 {
+		if i == rowsKept && b.Len() == 0 {
+			// The buffer below holds 4 kB, which the rows kept have filled.
+			t.Error("nothing was written after the rows that decide the widths")
+		}
+		if err := w.write(wrap.Prediction{Input: strings.Repeat("x", 60+i), Confidence: 0.5}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 60+rowsKept)+"  -") {
+		t.Error("the last, wider input was not written whole")
+	}
+	if got := strings.Count(b.String(), "\n"); got != rowsKept+2 {
+		t.Errorf("%d lines, want %d and a header", got, rowsKept+1)
+	}
+}
+
+func TestNoPredictionsAreStillADocument(t *testing.T) {
+	for format, want := range map[string]string{
+		"json":  "{\n  \"predictions\": [],\n  \"bad_records\": [],\n  \"ignored\": []\n}\n",
+		"jsonl": "",
+		"csv":   strings.Join(csvHeader, ",") + "\n",
+		"table": "",
+	} {
+		var b bytes.Buffer
+		if err := newPredictionWriter(format, &b).close(); err != nil || b.String() != want {
+			t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
+		}
+	}
+}
+
+var errPipe = errors.New("the pipe is broken")
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, errPipe }
+
+func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
+	dir := digits(t)
+	var stderr bytes.Buffer
+	for _, args := range [][]string{
+		{"inspect", dir + models.DigitsModel},
+		{"inspect", dir + models.DigitsModel, "--json"},
+		{"--help"}, {"inspect", "--help"}, {"--version"},
+	} {
+		stderr.Reset()
+		if code := run(t.Context(), append([]string{"mfgs"}, args...), nil, brokenPipe{}, &stderr); code != exitFailed || stderr.String() != "mfgs: "+errPipe.Error()+"\n" {
+			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
+		}
+	}
+}
+
+func TestInterruption(t *testing.T) {
+	dir := digits(t)
+	out := filepath.Join(t.TempDir(), "b")
+	calibrate := []string{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--out", out}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	code, stdout, stderr := invoke(ctx, calibrate...)
+	if code != exitFailed || stdout != "" || stderr != "mfgs: interrupted\n" {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	entries, err := os.ReadDir(filepath.Dir(out))
+	if err != nil || len(entries) > 0 {
+		t.Errorf("%v left behind, %v", entries, err)
+	}
+
+	if code, _, stderr := invoke(t.Context(), calibrate...); code != 0 {
+		t.Fatal(stderr)
+	}
+	// Interrupted by its own first output.
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	var errs bytes.Buffer
+	args := []string{"mfgs", "predict", "--bundle", out, "--format", "jsonl"}
+	for range 40 {
+		args = append(args, dir+models.DigitsTrain)
+	}
+	code = run(ctx, args, nil, cancelling{cancel}, &errs)
+	if code != exitFailed || errs.String() != "mfgs: interrupted\n" {
+		t.Errorf("exit code %d, %q", code, errs.String())
+	}
+}
+
+// cancelling cancels when it is first written to.
+type cancelling struct{ cancel func() }
+
+func (c cancelling) Write(p []byte) (int, error) {
+	c.cancel()
+	return len(p), nil
+}
+
+func TestSilentProgressDrawsNothing(t *testing.T) {
+	var b bytes.Buffer
+	p := &program{stderr: &b}
+	bar := p.progress()
+	for i := range 3 {
+		bar.work(wrap.Progress{Stage: "train", Done: i, Total: 2, Unit: "examples"})
+	}
+	bar.done()
+	if b.Len() > 0 {
+		t.Errorf("%q was written to what is no terminal", b.String())
+	}
+}
+
+func TestProgressIsWipedInTheEnd(t *testing.T) {
+	var b bytes.Buffer
+	bar := &progress{w: &b}
+	bar.work(wrap.Progress{Stage: "train", Done: 1, Total: 4, Unit: "examples"})
+	if !strings.Contains(b.String(), "train  25%") {
+		t.Errorf("%q shows nothing", b.String())
+	}
+	bar.work(wrap.Progress{Stage: "train", Done: 4, Total: 4, Unit: "examples"})
+	if !strings.HasSuffix(b.String(), "\033[2K\r") {
+		t.Errorf("%q is not wiped after its stage", b.String())
+	}
+	// Of unknown length, and interrupted.
+	bar.work(wrap.Progress{Stage: "predicting", Done: 7, Unit: "examples"})
+	bar.done()
+	if !strings.HasSuffix(b.String(), "\033[2K\r") || !strings.Contains(b.String(), "predicting") {
+		t.Errorf("%q is not wiped when interrupted", b.String())
+	}
+	n := b.Len()
+	bar.done()
+	if b.Len() != n {
+		t.Error("wiped twice")
+	}
+}
+
+// digits unpacks models/digits-mlp and returns the folder with a slash behind.
+func digits(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "digits")
+	if err := os.CopyFS(dir, models.DigitsMLP()); err != nil {
+		t.Fatal(err)
+	}
+	return dir + string(filepath.Separator)
+}
