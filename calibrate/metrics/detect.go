@@ -10,7 +10,7 @@ import (
 // OOD says how well a score tells out-of-distribution examples from
 // in-distribution ones.
 type OOD struct {
-	// N is the number of examples, in and out of distribution together.
+	// N is the number of out-of-distribution examples.
 	N int `json:"n"`
 
 	// Accuracy is the detection accuracy at equal priors and the best
@@ -69,7 +69,7 @@ func Detect(in, out []float64) (OOD, error) {
 		}
 	}
 	return OOD{
-		N:        len(a) + len(b),
+		N:        len(b),
 		Accuracy: accuracy,
 		AUROC:    float64(wins) / (2 * nIn * nOut),
 		AUPRIn:   auprIn,

@@ -78,8 +78,8 @@ func TestFiguresOfScikitLearn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.N != len(g.In)+len(g.Out) {
-			t.Errorf("N = %d, want %d", got.N, len(g.In)+len(g.Out))
+		if got.N != len(g.Out) {
+			t.Errorf("N = %d, want %d", got.N, len(g.Out))
 		}
 		wantClose(t, "Accuracy", got.Accuracy, g.Accuracy)
 		wantClose(t, "AUROC", got.AUROC, g.AUROC)
