@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,20 @@ func ParseDamping(s string) (Damping, error) {
 		return Damping{Relative: v}, nil
 	}
 	return Damping{Absolute: v}, nil
+}
+
+// Validate reports a damping that is no rule: negative or infinite, or both
+// absolute and relative.
+func (d Damping) Validate() error {
+	for _, v := range []float64{d.Absolute, d.Relative} {
+		if !(v >= 0) || math.IsInf(v, 1) {
+			return fmt.Errorf("damping %v, want a positive number or zero for automatic", v)
+		}
+	}
+	if d.Absolute > 0 && d.Relative > 0 {
+		return fmt.Errorf("damping is both absolute, %v, and relative, %v: want one", d.Absolute, d.Relative)
+	}
+	return nil
 }
 
 // String returns what ParseDamping reads.
@@ -73,7 +88,7 @@ type Candidate struct {
 // Fitted is what calibration found.
 type Fitted struct {
 	Calibration
-	Rho            float64     // ε over the mean eigenvalue
+	Rho            float64     // ε over the mean eigenvalue; zero where that is zero
 	Candidates     []Candidate // more than one where the damping was chosen
 	MedianVariance float64     // held-out s² at T_ens = 1
 	// MaxRatio is the largest held-out T_max/T_min of one example under either
@@ -107,6 +122,9 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
+	if err := o.Damping.Validate(); err != nil {
+		return nil, err
+	}
 	h := c.Head()
 	if err := val.Validate(h, true); err != nil {
 		return nil, fmt.Errorf("held-out data: %w", err)
@@ -127,7 +145,10 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	rhos := append([]float64{standard}, autoDamping...)
 	switch {
 	case o.Damping.Absolute > 0:
-		rhos = []float64{o.Damping.Absolute / unit}
+		rhos = []float64{0}
+		if unit > 0 {
+			rhos[0] = o.Damping.Absolute / unit
+		}
 	case o.Damping.Relative > 0:
 		rhos = []float64{o.Damping.Relative}
 	}
@@ -143,7 +164,9 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	o.Progress("tuning", 1, steps)
 
 	var base []float64 // per-example NLL at ρ = 1
+	var chosen Candidate
 	var bestTau float64
+	s2 := make([]float64, len(valSet.s2)) // of the chosen
 	for i, rho := range rhos {
 		epsilon := rho * unit
 		if o.Damping.Absolute > 0 {
@@ -160,7 +183,7 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 		post.Variances(valSet.s2, val.Features, valSet.n)
 		mid := median(valSet.s2)
 		if !(mid > 0) || math.IsInf(mid, 0) {
-			return nil, fmt.Errorf("the median held-out logit variance is %v, want a positive number: are all features zero?", mid)
+			return nil, fmt.Errorf("the median held-out logit variance is %v at damping %.3g, want a positive number: are the features all zero, or the curvature all but zero?", mid, epsilon)
 		}
 		grid, best, err := tuneNLL(valSet, mid, o.Lambda0)
 		if err != nil {
@@ -168,20 +191,22 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 		}
 		candidate := Candidate{Rho: rho, Epsilon: epsilon, NLL: best.value}
 		if i == 0 {
-			base = append(base, valSet.nll...)
+			base = slices.Clone(valSet.nll[0])
 		} else {
-			candidate.Gain, candidate.StdErr = pairedGain(base, valSet.nll)
+			candidate.Gain, candidate.StdErr = pairedGain(base, valSet.nll[0])
 		}
 		f.Candidates = append(f.Candidates, candidate)
-		if i == 0 || (candidate.Gain > candidate.StdErr && candidate.NLL < f.chosen().NLL) {
+		if i == 0 || candidate.beats(chosen) {
+			chosen = candidate
 			f.Posterior, f.Rho, f.MedianVariance = post, rho, mid
 			f.NLL = Temperatures{Act: best.act, Ens: best.tau * mid}
 			f.NLLGrid, bestTau = grid, best.tau
+			s2, valSet.s2 = valSet.s2, s2
 		}
 		o.Progress("tuning", 2+i, steps)
 	}
+	valSet.s2 = s2
 	f.OOD = f.NLL
-	f.Posterior.Variances(valSet.s2, val.Features, valSet.n)
 	if ood != nil {
 		oodSet := newTuningSet(h, ood)
 		f.Posterior.Variances(oodSet.s2, ood.Features, oodSet.n)
@@ -200,14 +225,10 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	return f, nil
 }
 
-// chosen returns the candidate that stands.
-func (f *Fitted) chosen() Candidate {
-	for _, c := range f.Candidates {
-		if c.Rho == f.Rho {
-			return c
-		}
-	}
-	return f.Candidates[0]
+// beats reports whether a candidate replaces the one chosen so far: ρ = 1 stands
+// unless another gains more than one standard error on it.
+func (c Candidate) beats(chosen Candidate) bool {
+	return c.Gain > c.StdErr && c.NLL < chosen.NLL
 }
 
 // pairedGain returns the mean of a-b and its standard error.

@@ -22,10 +22,9 @@ type Temperatures struct {
 	Ens float64
 }
 
-// Bounds of the search. The optimal T_ens
-// spans ten orders of magnitude from network to network, τ = T_ens / median s²
-// does not. The lower bound of τ keeps the median T_k below 1000, where float32
-// still ranks.
+// Bounds of the search. The optimal T_ens spans ten orders of magnitude from
+// network to network, τ = T_ens / median s² does not. The lower bound of τ keeps
+// the median T_k below 1000, where float32 still ranks.
 const (
 	minAct, maxAct = 0.02, 20
 	minTau, maxTau = 3e-7, 1e3
@@ -91,8 +90,10 @@ type tuningSet struct {
 	logits []float64         // [N,K]
 	curves []meanfield.Curve // softmax heads
 	s2     []float64         // [N,K], of the posterior being tuned
-	nll    []float64         // results, [N]
-	rest   []float64         // log(1 - max p), [N]
+
+	// Results, [N], of each T_act that was asked for: -log p of the label and
+	// log(1 - max p).
+	nll, rest [gridSize][]float64
 }
 
 func newTuningSet(h Head, s *Set) *tuningSet {
@@ -101,7 +102,10 @@ func newTuningSet(h Head, s *Set) *tuningSet {
 	for i, v := range s.Logits {
 		t.logits[i] = float64(v)
 	}
-	t.s2, t.nll, t.rest = make([]float64, len(t.logits)), make([]float64, t.n), make([]float64, t.n)
+	t.s2 = make([]float64, len(t.logits))
+	for j := range gridSize {
+		t.nll[j], t.rest[j] = make([]float64, t.n), make([]float64, t.n)
+	}
 	if h.Link == Softmax {
 		t.curves = make([]meanfield.Curve, t.n)
 		parallel(t.n, func(first, last int) {
@@ -120,24 +124,26 @@ func (t *tuningSet) label(i int) int {
 	return int(t.set.Labels[i])
 }
 
-// evaluate sets nll and rest for variances scale·s2.
-func (t *tuningSet) evaluate(act, scale, lambda0 float64) {
+// evaluate sets nll and rest for variances scale·s2 and at most gridSize T_act.
+// These share the temperatures T_k, whose roots cost as much as the rest.
+func (t *tuningSet) evaluate(acts []float64, scale, lambda0 float64) {
 	k := t.head.Logits
 	parallel(t.n, func(first, last int) {
-		scratch := make([]float64, k)
+		inverseT := make([]float64, k)
 		for i := first; i < last; i++ {
-			a, s2 := t.logits[i*k:(i+1)*k], t.s2[i*k:(i+1)*k]
-			if t.head.Link == Softmax {
-				t.nll[i], t.rest[i] = t.curves[i].MF0(a, s2, t.label(i), act, scale, lambda0, scratch)
-				continue
-			}
-			log1, log0 := meanfield.Sigmoid(a[0]/act, scale*s2[0], lambda0)
-			t.rest[i] = math.Max(math.Min(log1, log0), meanfield.LogFloor)
-			switch t.label(i) {
-			case 1:
-				t.nll[i] = -log1
-			default:
-				t.nll[i] = -log0
+			a := t.logits[i*k : (i+1)*k]
+			meanfield.InverseTemperaturesTo(inverseT, t.s2[i*k:(i+1)*k], scale, lambda0)
+			for j, act := range acts {
+				if t.head.Link == Softmax {
+					t.nll[j][i], t.rest[j][i] = t.curves[i].MF0(a, inverseT, t.label(i), act)
+					continue
+				}
+				log1, log0 := meanfield.Sigmoid(a[0]*inverseT[0]/act, 0, 0)
+				t.rest[j][i] = math.Max(math.Min(log1, log0), meanfield.LogFloor)
+				t.nll[j][i] = -log0
+				if t.label(i) == 1 {
+					t.nll[j][i] = -log1
+				}
 			}
 		}
 	})
@@ -146,26 +152,26 @@ func (t *tuningSet) evaluate(act, scale, lambda0 float64) {
 // temperatureScaling returns the T that minimises the NLL of softmax(a/T)
 // (Guo et al., On Calibration of Modern Neural Networks, 2017).
 func (t *tuningSet) temperatureScaling() float64 {
-	k := t.head.Logits
-	nll := func(logT float64) float64 {
+	k, nll := t.head.Logits, t.nll[0]
+	f := func(logT float64) float64 {
 		beta := math.Exp(-logT)
 		parallel(t.n, func(first, last int) {
 			for i := first; i < last; i++ {
 				a := t.logits[i*k : (i+1)*k]
 				if t.head.Link == Softmax {
-					t.nll[i] = t.curves[i].NLL(a, t.label(i), beta)
+					nll[i] = t.curves[i].NLL(a, t.label(i), beta)
 					continue
 				}
 				log1, log0 := meanfield.Sigmoid(a[0]*beta, 0, 0)
-				t.nll[i] = -log0
+				nll[i] = -log0
 				if t.label(i) == 1 {
-					t.nll[i] = -log1
+					nll[i] = -log1
 				}
 			}
 		})
-		return mean(t.nll)
+		return mean(nll)
 	}
-	return math.Exp(goldenSection(nll, math.Log(minTS), math.Log(maxTS)))
+	return math.Exp(goldenSection(f, math.Log(minTS), math.Log(maxTS)))
 }
 
 // goldenSection minimises f, which has one minimum in [a,b]: the NLL as a
@@ -192,31 +198,33 @@ func goldenSection(f func(float64) float64, a, b float64) float64 {
 type point struct{ act, tau, value float64 }
 
 // search minimises f over (T_act, τ): the grid, then Nelder and Mead's simplex
-// from its best point. It returns the grid and all points evaluated.
-func search(f func(act, tau float64) float64) (Grid, []point, error) {
+// from its best point. f gives its values at several T_act and one τ. search
+// returns the grid and all points evaluated.
+func search(f func(acts []float64, tau float64) []float64) (Grid, []point, error) {
 	g := Grid{Act: logSpace(minAct, maxAct, gridSize), Tau: logSpace(minTau, maxTau, gridSize)}
+	for range gridSize {
+		g.Value = append(g.Value, make([]float64, gridSize))
+	}
 	var points []point
 	best := 0
-	for _, act := range g.Act {
-		row := make([]float64, gridSize)
-		for j, tau := range g.Tau {
-			row[j] = f(act, tau)
-			if math.IsNaN(row[j]) {
-				return g, nil, fmt.Errorf("the objective at T_act %.3g, τ %.3g is not a number", act, tau)
-			}
-			points = append(points, point{act, tau, row[j]})
-			if row[j] < points[best].value {
+	for j, tau := range g.Tau {
+		for i, v := range f(g.Act, tau) {
+			g.Value[i][j] = v
+			points = append(points, point{g.Act[i], tau, v})
+			if v < points[best].value {
 				best = len(points) - 1
 			}
 		}
-		g.Value = append(g.Value, row)
+	}
+	if err := checkPoints(points); err != nil {
+		return g, nil, err
 	}
 	start := points[best]
 	problem := optimize.Problem{Func: func(x []float64) float64 {
 		// Outside the box: the value at its edge, and a push back.
 		u, v := clamp(x[0], math.Log(minAct), math.Log(maxAct)), clamp(x[1], math.Log(minTau), math.Log(maxTau))
 		p := point{act: math.Exp(u), tau: math.Exp(v)}
-		p.value = f(p.act, p.tau)
+		p.value = f([]float64{p.act}, p.tau)[0]
 		points = append(points, p)
 		return p.value + math.Abs(x[0]-u) + math.Abs(x[1]-v)
 	}}
@@ -230,7 +238,17 @@ func search(f func(act, tau float64) float64) (Grid, []point, error) {
 	if err != nil {
 		return g, nil, fmt.Errorf("searching temperatures: %w", err)
 	}
-	return g, points, nil
+	return g, points, checkPoints(points)
+}
+
+// checkPoints refuses NaN, which would pass for the least value.
+func checkPoints(points []point) error {
+	for _, p := range points {
+		if math.IsNaN(p.value) {
+			return fmt.Errorf("the objective at T_act %.3g, τ %.3g is not a number", p.act, p.tau)
+		}
+	}
+	return nil
 }
 
 func clamp(x, lo, hi float64) float64 { return math.Min(hi, math.Max(lo, x)) }
@@ -244,18 +262,22 @@ func logSpace(lo, hi float64, n int) []float64 {
 }
 
 // tuneNLL minimises the held-out NLL and leaves the per-example values at the
-// optimum in val.nll.
+// optimum in val.nll[0].
 func tuneNLL(val *tuningSet, median, lambda0 float64) (Grid, point, error) {
-	f := func(act, tau float64) float64 {
-		val.evaluate(act, 1/(tau*median), lambda0)
-		return mean(val.nll)
+	f := func(acts []float64, tau float64) []float64 {
+		val.evaluate(acts, 1/(tau*median), lambda0)
+		values := make([]float64, len(acts))
+		for j := range acts {
+			values[j] = mean(val.nll[j])
+		}
+		return values
 	}
 	g, points, err := search(f)
 	if err != nil {
 		return g, point{}, err
 	}
 	best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
-	f(best.act, best.tau)
+	f([]float64{best.act}, best.tau)
 	return g, best, nil
 }
 
@@ -267,14 +289,18 @@ const ridge = 1e-4
 // out of distribution.
 func tuneAUROC(val, ood *tuningSet, median, lambda0 float64) (Grid, point, error) {
 	scratch := make([]float64, val.n+ood.n)
-	g, points, err := search(func(act, tau float64) float64 {
-		val.evaluate(act, 1/(tau*median), lambda0)
-		ood.evaluate(act, 1/(tau*median), lambda0)
-		auroc, err := metrics.AUROC(val.rest, ood.rest, scratch)
-		if err != nil {
-			return math.NaN() // a NaN score, which search reports
+	g, points, err := search(func(acts []float64, tau float64) []float64 {
+		val.evaluate(acts, 1/(tau*median), lambda0)
+		ood.evaluate(acts, 1/(tau*median), lambda0)
+		values := make([]float64, len(acts))
+		for j := range acts {
+			auroc, err := metrics.AUROC(val.rest[j], ood.rest[j], scratch)
+			if err != nil {
+				auroc = math.NaN() // a NaN score, which search reports
+			}
+			values[j] = -auroc
 		}
-		return -auroc
+		return values
 	})
 	if err != nil {
 		return g, point{}, err

@@ -25,8 +25,7 @@
 // classes but the most probable, 1 - max p, formed as a sum so that it stays
 // exact to relative precision where max p rounds to one.
 //
-// [MF0] costs O(mK) with m between 8 and about 60: its K log-sum-exps are
-// values of one smooth function that is interpolated, see [Workspace.MF0].
-// [Curve] tabulates that function over all temperatures, which is what makes
-// tuning temperatures cheap.
+// [Workspace.MF0] costs O(mK) with m between 8 and about 60: its K log-sum-exps
+// are values of one smooth function that is interpolated. [Curve] tabulates that
+// function over all temperatures, which is what makes tuning them cheap.
 package meanfield

@@ -341,7 +341,8 @@ func TestCurveEqualsExact(t *testing.T) {
 				}
 				label := rng.IntN(n)
 				rest := MF0Exact(logp, mu, scaled, Lambda0)
-				nll, logRest := c.MF0(logits, s2, label, tact, scale, Lambda0, scratch)
+				InverseTemperaturesTo(scratch, s2, scale, Lambda0)
+				nll, logRest := c.MF0(logits, scratch, label, tact)
 				tol := 1e-4 + 1e-6*math.Abs(logp[label])
 				if math.Abs(nll+logp[label]) > tol {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: NLL %v, want %v", n, name, tact, scale, nll, -logp[label])
@@ -358,6 +359,39 @@ func TestCurveEqualsExact(t *testing.T) {
 				if got := c.NLL(logits, n-1, 1/temp); math.Abs(got+logp[n-1]) > 1e-4+1e-6*math.Abs(logp[n-1]) {
 					t.Errorf("K=%d %s T=%v: NLL %v, want %v", n, name, temp, got, -logp[n-1])
 				}
+			}
+		}
+	}
+}
+
+func TestExpSmallEqualsExp(t *testing.T) {
+	for x := 0.0; x > -700; x -= 0.00917 {
+		if got, want := expSmall(x), math.Exp(x); math.Abs(got/want-1) > 1e-10 {
+			t.Fatalf("exp(%v) = %v, want %v", x, got, want)
+		}
+	}
+}
+
+// Of ten thousand examples a few have variances beyond the table.
+func TestCurveBeyondItsTable(t *testing.T) {
+	logits := []float64{3, -1, 0, 2.5, -8}
+	c := NewCurve(logits)
+	n := len(logits)
+	s2, inverse, logp, mu := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+	for _, tact := range []float64{0.01, 1, 20, 1e3} {
+		for _, scale := range []float64{0, 1e6, 1e12} {
+			for k := range s2 {
+				s2[k], mu[k] = float64(k)*scale, logits[k]/tact
+			}
+			InverseTemperaturesTo(inverse, s2, 1, Lambda0)
+			nll, logRest := c.MF0(logits, inverse, 2, tact)
+			rest := MF0Exact(logp, mu, s2, Lambda0)
+			// Above MaxBeta f is taken as constant, here 0 to e^-32.
+			if math.Abs(nll+logp[2]) > 1e-5 || math.Abs(logRest-math.Max(LogFloor, math.Log(rest))) > 1e-5 {
+				t.Errorf("T_act %v, variances up to %v: %v and %v, want %v and %v", tact, 4*scale, nll, logRest, -logp[2], math.Log(rest))
+			}
+			if nll, _ := c.MF0(logits, inverse, -1, tact); !math.IsNaN(nll) {
+				t.Errorf("without a label the NLL is %v", nll)
 			}
 		}
 	}
@@ -403,9 +437,10 @@ func BenchmarkCurve(b *testing.B) {
 		}
 	})
 	c := NewCurve(logits)
+	InverseTemperaturesTo(scratch, s2, 2, Lambda0)
 	b.Run("mf0", func(b *testing.B) {
 		for b.Loop() {
-			c.MF0(logits, s2, 3, 1.3, 2, Lambda0, scratch)
+			c.MF0(logits, scratch, 3, 1.3)
 		}
 	})
 }
