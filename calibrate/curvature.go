@@ -27,28 +27,31 @@ const (
 	// on how examples were batched, and shards that own whole blocks add up to
 	// what one pass gives.
 	BlockSize = 512
+
+	// maxOrder bounds matrices: 16,384 squared is 2 GiB of float64, and
+	// factorising it takes an hour.
+	maxOrder = 16384
 )
 
 // Resolve replaces Auto by the structure that fits the head, and refuses what
 // would not fit into memory.
 func (s Structure) Resolve(h Head) (Structure, error) {
 	size := h.Logits * h.Dim()
-	switch s {
-	case Auto, "":
+	if s == Auto || s == "" {
+		s = Kronecker
 		if size <= MaxFull {
-			return Full, nil
+			s = Full
 		}
-		return Kronecker, nil
-	case Full:
-		// 16,384 squared is 2 GiB of float64; Cholesky would take an hour.
-		if size > 4*MaxFull {
-			return "", fmt.Errorf("the full curvature of %d logits × %d parameters has %d² entries, want at most %d²: use the kron structure", h.Logits, h.Dim(), size, 4*MaxFull)
-		}
-		return Full, nil
-	case Kronecker:
-		return Kronecker, nil
 	}
-	return "", fmt.Errorf("structure %q, want auto, full or kron", s)
+	switch {
+	case s == Full && size > maxOrder:
+		return "", fmt.Errorf("the full curvature of %d logits × %d parameters has %d² entries, want at most %d²: use the kron structure", h.Logits, h.Dim(), size, maxOrder)
+	case s == Kronecker && h.Dim() > maxOrder:
+		return "", fmt.Errorf("the curvature of %d parameters per logit has at least %d² entries, want at most %d²: such a head is not supported", h.Dim(), h.Dim(), maxOrder)
+	case s != Full && s != Kronecker:
+		return "", fmt.Errorf("structure %q, want auto, full or kron", s)
+	}
+	return s, nil
 }
 
 // CurvatureConfig says what a Curvature accumulates.
@@ -87,6 +90,7 @@ type Curvature struct {
 	diagonal bool
 
 	block   block
+	err     error      // of the product; what it lost is not made good
 	eigen   *kronEigen // of the sums as they stand; dropped by Add and Merge
 	scratch []float64
 }
@@ -169,7 +173,8 @@ func (c *Curvature) Examples() int { return c.n }
 // they may leave gaps where examples were skipped.
 //
 // It returns an error for values that are not finite, for labels out of range
-// and for a missing label where the Fisher matrix is wanted.
+// and for a missing label where the Fisher matrix is wanted; the example is
+// then left out. An error of the Product is final: every later call returns it.
 func (c *Curvature) Add(position int, phi, logits []float32, label int) error {
 	b := &c.block
 	if len(phi) != c.head.Features || len(logits) != c.head.Logits {
@@ -212,7 +217,7 @@ func checkExample(h Head, position int, phi, logits []float32, label int) error 
 			return fmt.Errorf("example %d: logit %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
 		}
 	}
-	if label >= h.Classes() {
+	if label < -1 || label >= h.Classes() {
 		return fmt.Errorf("example %d has label %d, want 0 to %d: the model has %d classes", position, label, h.Classes()-1, h.Classes())
 	}
 	return nil
@@ -275,17 +280,16 @@ func (c *Curvature) weigh(w []float64, label int) {
 // Flush adds the block that is being gathered. It must be called after the
 // last Add; the other methods do so themselves.
 func (c *Curvature) Flush() error {
-	if c.block.rows == 0 {
-		return nil
+	if c.block.rows == 0 || c.err != nil {
+		return c.err
 	}
-	var err error
 	if c.structure == Full {
-		err = c.flushFull()
+		c.err = c.flushFull()
 	} else {
-		err = c.flushKronecker()
+		c.err = c.flushKronecker()
 	}
 	c.block.rows = 0
-	return err
+	return c.err
 }
 
 // flushFull adds Σ w_kl φφᵀ of the block for each pair of classes.

@@ -206,11 +206,22 @@ func leverageDelta(trace float64, d int) float64 {
 
 // inverseFactor returns the upper triangular U⁻¹ with UᵀU = m + εI, in m's
 // storage, the lower triangle zero.
+//
+// m is semi-definite, so that ε is its least eigenvalue, or near it. Rounding in
+// the factorisation moves eigenvalues by up to n·2⁻⁵² of the largest entry
+// (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3): a
+// smaller ε would give an inverse of rounding errors, or none.
 func inverseFactor(m []float64, n int, epsilon float64) ([]float64, error) {
+	var largest float64
 	for i := range n {
+		largest = math.Max(largest, m[i*n+i])
 		m[i*n+i] += epsilon
 	}
-	tri, ok := lapack64.Potrf(blas64.Symmetric{N: n, Stride: n, Data: m, Uplo: blas.Upper})
+	ok := epsilon > float64(n)*0x1p-52*largest
+	var tri blas64.Triangular
+	if ok {
+		tri, ok = lapack64.Potrf(blas64.Symmetric{N: n, Stride: n, Data: m, Uplo: blas.Upper})
+	}
 	if !ok || !lapack64.Trtri(tri) {
 		return nil, fmt.Errorf("the curvature damped by %.3g is not positive definite in float64: use a larger --damping", epsilon)
 	}

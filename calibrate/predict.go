@@ -14,7 +14,7 @@ type Calibration struct {
 	NLL       Temperatures // tuned for held-out likelihood: probabilities
 	OOD       Temperatures // tuned for telling apart: OODScore
 	TS        float64      // temperature scaling, for comparison
-	Lambda0   float64
+	Lambda0   float64      // zero: meanfield.Lambda0
 }
 
 // Predictions are the results for n examples of C classes and K logits (C = K,
@@ -85,6 +85,9 @@ type evaluator struct {
 }
 
 func newEvaluator(h Head, lambda0 float64) *evaluator {
+	if lambda0 == 0 {
+		lambda0 = meanfield.Lambda0
+	}
 	return &evaluator{
 		head:    h,
 		lambda0: lambda0,
