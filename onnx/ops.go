@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -239,10 +240,7 @@ func elementwise(c *call, f func(a, b float64) float64) *value {
 			return nil
 		}
 		a := v
-		v = value{typ: a.typ, dims: broadcast(a.dims, b.dims)}
-		if v.typ == Undefined {
-			v.typ = b.typ
-		}
+		v = value{typ: cmp.Or(a.typ, b.typ), dims: broadcast(a.dims, b.dims)}
 		n, ok := elements(v.dims)
 		if v.dims == nil || !ok || a.data == nil || b.data == nil || !c.take(n) {
 			continue
@@ -789,7 +787,7 @@ func argMax(c *call, i int) *value {
 
 func matMul(c *call) *value {
 	a, b := c.arg(0), c.arg(1)
-	v := &value{typ: a.typ}
+	v := &value{typ: cmp.Or(a.typ, b.typ)} // the same by definition
 	if a.dims == nil || b.dims == nil || len(a.dims) == 0 || len(b.dims) == 0 {
 		return v
 	}
@@ -814,7 +812,7 @@ func matMul(c *call) *value {
 }
 
 func gemm(c *call) *value {
-	v := &value{typ: c.arg(0).typ, dims: []int64{-1, -1}}
+	v := &value{typ: cmp.Or(c.arg(0).typ, c.arg(1).typ), dims: []int64{-1, -1}}
 	if a := c.arg(0).dims; len(a) == 2 {
 		v.dims[0] = a[attrInt(c.Node, "transA", 0)&1]
 	}

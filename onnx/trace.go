@@ -1,9 +1,7 @@
 package onnx
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
@@ -85,28 +83,13 @@ func init() {
 	}
 }
 
-// A linear is an operator that is linear in one tensor, the other being constant.
-type linear struct {
-	node       *onnxpb.Node
-	features   string
-	transposed bool // features lie [d,N]
-	weight     weight
-	k, d       int64
-	alpha      float64
-	bias       string // "" if it has none
-	beta       float64
-	out        flow
-	assumed    bool // the rank of features is not known and taken to be 2
-	whole      bool // a convolution over the whole of its input: features are that, flattened
-}
-
 // trace goes back from a tensor to the linear layer it comes from, and forward again to see what happens to the logits.
 func (f *finder) trace(start string) (*Head, error) {
 	var path []*onnxpb.Node // from the output back
 	for t := start; ; {
 		n := f.g.producer[t]
 		switch {
-		case n == nil && f.g.initialized(t):
+		case f.constant(t):
 			return nil, refuse("%q is a constant", t)
 		case n == nil:
 			return nil, refuse("no linear layer stands between the input %q and %q", t, start)
@@ -219,18 +202,9 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 			return nil, &refusal{fmt.Sprintf("%s follows %s", describe(n), strings.Join(h.Tail, ", ")), n}
 		}
 		from := f.back(n)
-		c := &call{Node: n, interpreter: f.in}
-		for _, name := range n.GetInput() {
-			var v *value
-			if name == from {
-				v = &cur.value
-			} else if name != "" {
-				var err error
-				if v, err = f.in.get(name); err != nil {
-					return nil, err
-				}
-			}
-			c.in = append(c.in, v)
+		c, err := f.call(n, from, &cur)
+		if err != nil {
+			return nil, err
 		}
 		after := ops[n.GetOpType()](c, 0)
 		if after == nil {
@@ -243,7 +217,7 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 		if reason != "" {
 			return nil, &refusal{reason, n}
 		}
-		isBias := false
+		isBias := false // the first constant added belongs to the layer
 		switch {
 		case s.affine:
 			scale, shift, err := f.constants(n, from, &cur, int(l.k))
@@ -252,12 +226,12 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 			}
 			isBias = scale == nil && a.shift == nil
 			a.apply(scale, shift)
-			h.Logits = ""
+			h.Logits = "" // what came before has other numbers
 		case s.pools && !c.pointless(&cur):
 			if l.assumed {
 				return nil, &refusal{fmt.Sprintf("%s follows %s, whose features %q have an unknown rank", describe(n), describe(l.node), l.features), n}
 			}
-			for _, m := range moved {
+			for _, m := range moved { // these name the number of classes, so features cannot go through them
 				if op := m.GetOpType(); op == "Reshape" || op == "Flatten" {
 					return nil, &refusal{fmt.Sprintf("%s stands between %s and %s", describe(m), describe(l.node), describe(n)), n}
 				}
@@ -293,172 +267,24 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 	return h, f.finish(h, l)
 }
 
-// bias returns what a linear operator adds itself, one number or K.
-func (f *finder) bias(l *linear) ([]float64, error) {
-	if l.node.GetOpType() != "Conv" {
-		return f.vector(l.bias, &l.out, int(l.k))
-	}
-	v, err := f.m.evaluate(l.bias) // along axis 1, whatever follows
-	if err == nil && len(v.data) != int(l.k) {
-		err = refuse("%s has %d biases for %d classes", describe(l.node), len(v.data), l.k)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return slices.Clone(v.data), nil
-}
-
-// An affine is what has been added and multiplied since the linear operator: scale ⊙ x + shift, each nil or of length k.
-type affine struct {
-	k            int
-	scale, shift []float64
-}
-
-// apply follows a by x → scale ⊙ x + shift, each nil or of length 1 or k.
-func (a *affine) apply(scale, shift []float64) {
-	full := func(v []float64) []float64 {
-		if len(v) == 1 {
-			return slices.Repeat(v, a.k)
-		}
-		return slices.Clone(v)
-	}
-	if scale != nil {
-		scale = full(scale)
-		if a.scale == nil {
-			a.scale = slices.Repeat([]float64{1}, a.k)
-		}
-		for i, s := range scale {
-			a.scale[i] *= s
-			if a.shift != nil {
-				a.shift[i] *= s
+// call prepares a step with the flow as the input that carries the logits.
+func (f *finder) call(n *onnxpb.Node, from string, cur *flow) (*call, error) {
+	c := &call{Node: n, interpreter: f.in}
+	for _, name := range n.GetInput() {
+		var v *value
+		switch name {
+		case "":
+		case from:
+			v = &cur.value
+		default:
+			var err error
+			if v, err = f.in.get(name); err != nil {
+				return nil, err
 			}
 		}
+		c.in = append(c.in, v)
 	}
-	if shift != nil {
-		shift = full(shift)
-		if a.shift == nil {
-			a.shift = shift
-			return
-		}
-		for i, s := range shift {
-			a.shift[i] += s
-		}
-	}
-}
-
-// constants returns what an affine step multiplies the logits by and adds to them.
-func (f *finder) constants(n *onnxpb.Node, from string, cur *flow, k int) (scale, shift []float64, err error) {
-	if n.GetOpType() == "BatchNormalization" {
-		return f.batchNorm(n, cur, k)
-	}
-	left := input(n, 0) == from
-	if len(n.GetInput()) != 2 || input(n, 0) == input(n, 1) {
-		return nil, nil, &refusal{describe(n) + " is not linear", n}
-	}
-	other := input(n, 0)
-	if left {
-		other = input(n, 1)
-	}
-	v, err := f.vector(other, cur, k)
-	if err != nil {
-		return nil, nil, err
-	}
-	switch op := n.GetOpType(); {
-	case op == "Add":
-		return nil, v, nil
-	case op == "Mul":
-		scale = v
-	case op == "Sub" && left:
-		for i := range v {
-			v[i] = -v[i]
-		}
-		return nil, v, nil
-	case op == "Sub":
-		return []float64{-1}, v, nil
-	case op == "Div" && left:
-		for i := range v {
-			v[i] = 1 / v[i]
-		}
-		scale = v
-	default:
-		return nil, nil, &refusal{describe(n) + " divides by the logits", n}
-	}
-	return scale, nil, checkScale(n, scale)
-}
-
-func checkScale(n *onnxpb.Node, scale []float64) error {
-	for _, s := range scale {
-		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
-			return refuse("%s multiplies the logits by %v", describe(n), s)
-		}
-	}
-	return nil
-}
-
-// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
-func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []float64, err error) {
-	if attrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || cur.class != 1 {
-		return nil, nil, &refusal{describe(n) + " has no fixed statistics for each class", n}
-	}
-	var p [4][]float64
-	for i := range p {
-		v, err := f.m.evaluate(input(n, i+1))
-		if err != nil {
-			return nil, nil, err
-		}
-		if p[i] = v.data; len(p[i]) != k {
-			return nil, nil, refuse("%s has %d statistics for %d classes", describe(n), len(p[i]), k)
-		}
-	}
-	scale, shift = make([]float64, k), make([]float64, k)
-	for i := range scale {
-		scale[i] = p[0][i] / math.Sqrt(p[3][i]+attrFloat(n, "epsilon", 1e-5))
-		shift[i] = p[1][i] - p[2][i]*scale[i]
-	}
-	return scale, shift, checkScale(n, scale)
-}
-
-// vector returns a constant that is combined elementwise with the logits: one number, or one for each class.
-func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
-	v, err := f.m.evaluate(name)
-	if err != nil {
-		return nil, err
-	}
-	if len(v.data) == 1 && len(v.dims) <= max(len(cur.dims), 1) {
-		return slices.Clone(v.data), nil
-	}
-	pad := len(cur.dims) - len(v.dims)
-	if cur.class == noClass || pad < 0 {
-		return nil, refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.dims, cur)
-	}
-	for i, d := range v.dims {
-		// Along the examples, axis 0, a constant may have been spread out for a fixed batch.
-		if d != 1 && d != cur.dims[pad+i] && (pad+i > 0 || cur.class == 0) {
-			return nil, refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.dims, cur)
-		}
-	}
-	n := 1
-	if i := cur.class - pad; i >= 0 && v.dims[i] > 1 {
-		n = k
-	}
-	inner := int64(1)
-	if n > 1 {
-		inner, _ = elements(v.dims[cur.class-pad+1:])
-	}
-	out := make([]float64, n)
-	for i, x := range v.data {
-		j := i / int(inner) % n
-		if i < n*int(inner) && i%int(inner) == 0 {
-			out[j] = x
-		}
-		if x != out[j] {
-			return nil, refuse("the constant %q of shape %v is not the same for every example", name, v.dims)
-		}
-	}
-	if len(v.data) == 0 {
-		return nil, refuse("the constant %q is empty", name)
-	}
-	return out, nil
+	return c, nil
 }
 
 // finish looks at the link and the features, and writes the evidence.
@@ -537,164 +363,4 @@ func (f *finder) linkBehind(name string) Link {
 		}
 	}
 	return ""
-}
-
-// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
-// refusal if it is one of these but not of a form that makes a head.
-func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
-	if !isDefault(n.GetDomain()) || f.in.functions[opName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
-		return nil, nil
-	}
-	var form func(*onnxpb.Node, *value, *value, bool) (*linear, error)
-	switch n.GetOpType() {
-	case "Gemm":
-		form = f.gemm
-	case "MatMul":
-		form = f.matMul
-	case "Conv":
-		form = f.conv
-	default:
-		return nil, nil
-	}
-	a, err := f.in.get(input(n, 0))
-	if err != nil {
-		return nil, err
-	}
-	b, err := f.in.get(input(n, 1))
-	if err != nil {
-		return nil, err
-	}
-	if a.constant == b.constant {
-		return nil, &refusal{fmt.Sprintf("%s multiplies two tensors that both depend on the input", describe(n)), n}
-	}
-	w, name := b, input(n, 1)
-	if a.constant {
-		w, name = a, input(n, 0)
-	}
-	if w.dims == nil {
-		if _, err := f.m.evaluate(name); err != nil {
-			return nil, err
-		}
-		return nil, errors.New("unreachable: a constant without a shape was evaluated")
-	}
-	l, err := form(n, a, b, a.constant)
-	if err != nil {
-		return nil, err
-	}
-	if size, ok := elements([]int64{l.k, l.d}); !ok || size == 0 || size > maxWeightElements {
-		return nil, refuse("%s has %d features and %d classes", describe(n), l.d, l.k)
-	}
-	l.node = n
-	l.weight.name = name
-	if l.features = input(n, 0); a.constant {
-		l.features = input(n, 1)
-	}
-	l.out.typ = a.typ
-	l.out.merge(f.in.values[n.GetOutput()[0]])
-	return l, nil
-}
-
-// gemm is α·A'·B' + β·C.
-func (f *finder) gemm(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
-	transA, transB := attrInt(n, "transA", 0) != 0, attrInt(n, "transB", 0) != 0
-	l := &linear{alpha: attrFloat(n, "alpha", 1), beta: attrFloat(n, "beta", 1)}
-	if l.beta != 0 {
-		l.bias = input(n, 2)
-	}
-	if l.bias != "" && !f.constant(l.bias) {
-		return nil, &refusal{fmt.Sprintf("%s adds %q, which depends on the input", describe(n), l.bias), n}
-	}
-	w := b.dims
-	if left {
-		// Weights stand on the left, so the result is [K,N].
-		w = a.dims
-		l.weight.transposed, l.transposed = transA, !transB
-	} else {
-		l.weight.transposed, l.transposed = !transB, transA
-	}
-	if len(w) != 2 {
-		return nil, refuse("%s has weights of shape %v", describe(n), w)
-	}
-	l.k, l.d = w[0], w[1]
-	if l.weight.transposed {
-		l.k, l.d = w[1], w[0]
-	}
-	if l.out = (flow{value{dims: []int64{-1, l.k}}, 1}); left {
-		l.out = flow{value{dims: []int64{l.k, -1}}, 0}
-	}
-	return l, nil
-}
-
-// matMul is x·W for x of any rank from 2, or W·x for rank 2.
-func (f *finder) matMul(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
-	l := &linear{alpha: 1, weight: weight{transposed: !left}, transposed: left}
-	w, x := b.dims, a.dims
-	if left {
-		w, x = a.dims, b.dims
-	}
-	for len(w) > 2 && w[0] == 1 && len(x) >= len(w) {
-		w = w[1:]
-	}
-	switch {
-	case len(w) != 2:
-		return nil, refuse("%s has weights of shape %v", describe(n), w)
-	case x == nil && !left:
-		if out := f.in.values[n.GetOutput()[0]]; len(out.dims) >= 2 {
-			x = slices.Repeat([]int64{-1}, len(out.dims))
-			break
-		}
-		l.assumed = true
-		x = []int64{-1, -1}
-	case len(x) < 2 || left && len(x) != 2:
-		return nil, refuse("%s multiplies features of shape %v", describe(n), x)
-	}
-	if left {
-		l.k, l.d = w[0], w[1]
-		l.out = flow{value{dims: []int64{l.k, x[1]}}, 0}
-		return l, nil
-	}
-	l.d, l.k = w[0], w[1]
-	l.out = flow{value{dims: slices.Clone(x)}, len(x) - 1}
-	l.out.dims[len(x)-1] = l.k
-	return l, nil
-}
-
-// conv is a convolution that is a linear layer: with a 1×1 kernel at every place alike, or with a kernel as large as its
-// input, so that there is one place only.
-func (f *finder) conv(n *onnxpb.Node, x, w *value, left bool) (*linear, error) {
-	l := &linear{alpha: 1, beta: 1, bias: input(n, 2)}
-	if left || len(w.dims) < 3 {
-		return nil, refuse("%s has weights of shape %v", describe(n), w.dims)
-	}
-	if l.bias != "" && !f.constant(l.bias) {
-		return nil, refuse("%s adds %q, which depends on the input", describe(n), l.bias)
-	}
-	all := func(name string, want int64) bool {
-		return !slices.ContainsFunc(attribute(n, name).GetInts(), func(x int64) bool { return x != want })
-	}
-	size, ok := elements(w.dims[1:])
-	if !ok || attrInt(n, "group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
-		return nil, &refusal{describe(n) + " is no linear layer: it has groups, padding or dilation", n}
-	}
-	out := f.in.values[n.GetOutput()[0]]
-	kernel := w.dims[2:]
-	point := !slices.ContainsFunc(kernel, func(k int64) bool { return k != 1 })
-	switch {
-	case point && (all("strides", 1) || len(x.dims) > 2 && !slices.ContainsFunc(x.dims[2:], func(d int64) bool { return d != 1 })):
-	case len(x.dims) == len(w.dims) && slices.Equal(x.dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(attribute(n, "auto_pad").GetS())):
-		l.whole = true
-	default:
-		return nil, &refusal{fmt.Sprintf("%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", describe(n), kernel), n}
-	}
-	l.k, l.d = w.dims[0], size
-	l.out = flow{value{dims: slices.Repeat([]int64{-1}, len(w.dims))}, 1}
-	l.out.dims[1] = l.k
-	for i := 2; i < len(w.dims); i++ {
-		if l.whole {
-			l.out.dims[i] = 1
-		} else if len(out.dims) == len(w.dims) {
-			l.out.dims[i] = out.dims[i]
-		}
-	}
-	return l, nil
 }

@@ -1,0 +1,176 @@
+package onnx
+
+import (
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// bias returns what a linear operator adds itself, one number or K.
+func (f *finder) bias(l *linear) ([]float64, error) {
+	if l.node.GetOpType() != "Conv" {
+		return f.vector(l.bias, &l.out, int(l.k))
+	}
+	v, err := f.m.evaluate(l.bias) // along axis 1, whatever follows
+	if err == nil && len(v.data) != int(l.k) {
+		err = refuse("%s has %d biases for %d classes", describe(l.node), len(v.data), l.k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(v.data), nil
+}
+
+// An affine is what has been added and multiplied since the linear operator: scale ⊙ x + shift, each nil or of length k.
+type affine struct {
+	k            int
+	scale, shift []float64
+}
+
+// apply follows a by x → scale ⊙ x + shift, each nil or of length 1 or k.
+func (a *affine) apply(scale, shift []float64) {
+	full := func(v []float64) []float64 {
+		if len(v) == 1 {
+			return slices.Repeat(v, a.k)
+		}
+		return slices.Clone(v)
+	}
+	if scale != nil {
+		scale = full(scale)
+		if a.scale == nil {
+			a.scale = slices.Repeat([]float64{1}, a.k)
+		}
+		for i, s := range scale {
+			a.scale[i] *= s
+			if a.shift != nil {
+				a.shift[i] *= s
+			}
+		}
+	}
+	if shift != nil {
+		shift = full(shift)
+		if a.shift == nil {
+			a.shift = shift
+			return
+		}
+		for i, s := range shift {
+			a.shift[i] += s
+		}
+	}
+}
+
+// constants returns what an affine step multiplies the logits by and adds to them.
+func (f *finder) constants(n *onnxpb.Node, from string, cur *flow, k int) (scale, shift []float64, err error) {
+	if n.GetOpType() == "BatchNormalization" {
+		return f.batchNorm(n, cur, k)
+	}
+	left := input(n, 0) == from
+	if len(n.GetInput()) != 2 || input(n, 0) == input(n, 1) {
+		return nil, nil, &refusal{describe(n) + " is not linear", n}
+	}
+	other := input(n, 0)
+	if left {
+		other = input(n, 1)
+	}
+	v, err := f.vector(other, cur, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch op := n.GetOpType(); {
+	case op == "Add":
+		return nil, v, nil
+	case op == "Mul":
+		scale = v
+	case op == "Sub" && left:
+		for i := range v {
+			v[i] = -v[i]
+		}
+		return nil, v, nil
+	case op == "Sub":
+		return []float64{-1}, v, nil
+	case op == "Div" && left:
+		for i := range v {
+			v[i] = 1 / v[i]
+		}
+		scale = v
+	default:
+		return nil, nil, &refusal{describe(n) + " divides by the logits", n}
+	}
+	return scale, nil, checkScale(n, scale)
+}
+
+func checkScale(n *onnxpb.Node, scale []float64) error {
+	for _, s := range scale {
+		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+			return refuse("%s multiplies the logits by %v", describe(n), s)
+		}
+	}
+	return nil
+}
+
+// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
+func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []float64, err error) {
+	if attrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || cur.class != 1 {
+		return nil, nil, &refusal{describe(n) + " has no fixed statistics for each class", n}
+	}
+	var p [4][]float64
+	for i := range p {
+		v, err := f.m.evaluate(input(n, i+1))
+		if err != nil {
+			return nil, nil, err
+		}
+		if p[i] = v.data; len(p[i]) != k {
+			return nil, nil, refuse("%s has %d statistics for %d classes", describe(n), len(p[i]), k)
+		}
+	}
+	scale, shift = make([]float64, k), make([]float64, k)
+	for i := range scale {
+		scale[i] = p[0][i] / math.Sqrt(p[3][i]+attrFloat(n, "epsilon", 1e-5))
+		shift[i] = p[1][i] - p[2][i]*scale[i]
+	}
+	return scale, shift, checkScale(n, scale)
+}
+
+// vector returns a constant that is combined elementwise with the logits: one number, or one for each class.
+func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
+	v, err := f.m.evaluate(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.data) == 1 && len(v.dims) <= max(len(cur.dims), 1) {
+		return slices.Clone(v.data), nil
+	}
+	pad := len(cur.dims) - len(v.dims)
+	if cur.class == noClass || pad < 0 {
+		return nil, refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.dims, cur)
+	}
+	for i, d := range v.dims {
+		// Along the examples, axis 0, a constant may have been spread out for a fixed batch.
+		if d != 1 && d != cur.dims[pad+i] && (pad+i > 0 || cur.class == 0) {
+			return nil, refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.dims, cur)
+		}
+	}
+	n := 1
+	if i := cur.class - pad; i >= 0 && v.dims[i] > 1 {
+		n = k
+	}
+	inner := int64(1)
+	if n > 1 {
+		inner, _ = elements(v.dims[cur.class-pad+1:])
+	}
+	out := make([]float64, n)
+	for i, x := range v.data {
+		j := i / int(inner) % n
+		if i < n*int(inner) && i%int(inner) == 0 {
+			out[j] = x
+		}
+		if x != out[j] {
+			return nil, refuse("the constant %q of shape %v is not the same for every example", name, v.dims)
+		}
+	}
+	if len(v.data) == 0 {
+		return nil, refuse("the constant %q is empty", name)
+	}
+	return out, nil
+}
