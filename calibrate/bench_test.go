@@ -1,0 +1,76 @@
+package calibrate
+
+import (
+	"fmt"
+	"testing"
+)
+
+func BenchmarkAdd(b *testing.B) {
+	for _, bench := range []struct {
+		head      Head
+		structure Structure
+		fisher    bool
+	}{
+		{Head{Logits: 10, Features: 256, Bias: true, Link: Softmax}, Full, false},
+		{Head{Logits: 10, Features: 256, Bias: true, Link: Softmax}, Full, true},
+		{Head{Logits: 10, Features: 256, Bias: true, Link: Softmax}, Kronecker, true},
+		{Head{Logits: 1000, Features: 1280, Bias: true, Link: Softmax}, Kronecker, false},
+		{Head{Logits: 1000, Features: 1280, Bias: true, Link: Softmax}, Kronecker, true},
+	} {
+		h := bench.head
+		b.Run(fmt.Sprintf("K=%d/D=%d/%s/fisher=%v", h.Logits, h.Dim(), bench.structure, bench.fisher), func(b *testing.B) {
+			s := newMixture(h, 4, 1, 1).draw(BlockSize, 0)
+			c, err := NewCurvature(CurvatureConfig{Head: h, Structure: bench.structure, Fisher: bench.fisher})
+			if err != nil {
+				b.Fatal(err)
+			}
+			first := 0
+			for b.Loop() { // one block
+				addAll(b, c, s, first)
+				if err := c.Flush(); err != nil {
+					b.Fatal(err)
+				}
+				first += BlockSize
+			}
+		})
+	}
+}
+
+func BenchmarkPosterior(b *testing.B) {
+	for _, h := range []Head{
+		{Logits: 10, Features: 256, Bias: true, Link: Softmax},
+		{Logits: 1000, Features: 1280, Bias: true, Link: Softmax},
+	} {
+		s := newMixture(h, 4, 1, 2).draw(8*BlockSize, 0)
+		c := accumulate(b, CurvatureConfig{Head: h, Fisher: true}, s, 0)
+		for _, cov := range []Covariance{Hessian, Sandwich} {
+			b.Run(fmt.Sprintf("K=%d/D=%d/%s", h.Logits, h.Dim(), cov), func(b *testing.B) {
+				for b.Loop() {
+					if _, err := c.Posterior(cov, 1); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+func BenchmarkFit(b *testing.B) {
+	for _, h := range []Head{
+		{Logits: 10, Features: 256, Bias: true, Link: Softmax},
+		{Logits: 1000, Features: 1280, Bias: true, Link: Softmax},
+	} {
+		m := newMixture(h, 4, 2, 3)
+		train, val, ood := m.draw(8*BlockSize, 0), m.draw(5000, 0), m.draw(5000, 4)
+		c := accumulate(b, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
+		for _, cov := range []Covariance{Hessian, Sandwich} {
+			b.Run(fmt.Sprintf("K=%d/D=%d/%s", h.Logits, h.Dim(), cov), func(b *testing.B) {
+				for b.Loop() {
+					if _, err := Fit(c, val, ood, FitOptions{Covariance: cov}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,758 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas32"
+)
+
+var heads = []Head{
+	{Logits: 2, Features: 3, Link: Softmax},
+	{Logits: 3, Features: 4, Bias: true, Link: Softmax},
+	{Logits: 5, Features: 2, Link: Softmax},
+	{Logits: 1, Features: 4, Bias: true, Link: Sigmoid},
+	{Logits: 1, Features: 3, Link: Sigmoid},
+}
+
+func (h Head) name() string {
+	bias := ""
+	if h.Bias {
+		bias = "+1"
+	}
+	return fmt.Sprintf("%s/K=%d/d=%d%s", h.Link, h.Logits, h.Features, bias)
+}
+
+// The loss is Σ -log p_y as a function of the weights, here by its definition;
+// W and the bias are class-major, as H is.
+func loss(h Head, s *Set, weights []float64) float64 {
+	d := h.Dim()
+	var sum float64
+	for i := range s.Len(h) {
+		phi := naivePhi(h, s, i)
+		a := make([]float64, h.Logits)
+		for k := range a {
+			for j, v := range phi {
+				a[k] += v * weights[k*d+j]
+			}
+		}
+		if h.Link == Sigmoid {
+			if s.Labels[i] == 1 {
+				a[0] = -a[0]
+			}
+			sum += math.Log(1 + math.Exp(a[0]))
+			continue
+		}
+		var z float64
+		for _, v := range a {
+			z += math.Exp(v)
+		}
+		sum += math.Log(z) - a[s.Labels[i]]
+	}
+	return sum
+}
+
+// headSet returns weights and examples whose logits they give, exactly: both
+// are multiples of 1/8.
+func headSet(h Head, n int, seed uint64) (weights []float64, s *Set) {
+	rng := rand.New(rand.NewPCG(seed, 3))
+	d := h.Dim()
+	weights = make([]float64, h.Logits*d)
+	for i := range weights {
+		weights[i] = math.Round(8*rng.NormFloat64()) / 8
+	}
+	s = randomSet(h, n, 1, seed)
+	for i, v := range s.Features {
+		s.Features[i] = float32(math.Round(8*float64(v)) / 8)
+	}
+	for i := range n {
+		for k := range h.Logits {
+			var a float64
+			for j, v := range naivePhi(h, s, i) {
+				a += v * weights[k*d+j]
+			}
+			s.Logits[i*h.Logits+k] = float32(a)
+		}
+	}
+	return weights, s
+}
+
+// second returns the second derivative of f along v by the five-point stencil,
+// whose error is h⁴f⁽⁶⁾/90: near 1e-9 here, as is that of rounding, 1e-15/h².
+func second(f func(x []float64) float64, x, v []float64) float64 {
+	const h = 1e-2
+	at := func(step float64) float64 {
+		y := slices.Clone(x)
+		for i := range y {
+			y[i] += step * h * v[i]
+		}
+		return f(y)
+	}
+	return (-at(2) + 16*at(1) - 30*at(0) + 16*at(-1) - at(-2)) / (12 * h * h)
+}
+
+func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
+	for i, h := range heads {
+		t.Run(h.name(), func(t *testing.T) {
+			weights, s := headSet(h, 20, uint64(i))
+			f := func(w []float64) float64 { return loss(h, s, w) }
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, s, 0)
+			got := c.dense(c.h)
+			n := len(weights)
+			unit := func(i, j int, sign float64) []float64 {
+				v := make([]float64, n)
+				v[i]++
+				v[j] += sign
+				return v
+			}
+			for i := range n {
+				for j := range n {
+					// ∂i∂j = (∂²(i+j) - ∂²(i-j)) / 4
+					want := (second(f, weights, unit(i, j, 1)) - second(f, weights, unit(i, j, -1))) / 4
+					size := math.Sqrt(got[i*n+i] * got[j*n+j])
+					if math.Abs(got[i*n+j]-want) > 1e-5*size {
+						t.Errorf("H[%d,%d] = %v, finite differences %v", i, j, got[i*n+j], want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
+	for i, h := range heads {
+		t.Run(h.name(), func(t *testing.T) {
+			weights, s := headSet(h, 20, uint64(10+i))
+			n := len(weights)
+			want := make([]float64, n*n)
+			for e := range s.Len(h) {
+				one := s.slice(h, e, e+1)
+				gradient := make([]float64, n)
+				for i := range gradient {
+					at := func(step float64) float64 {
+						w := slices.Clone(weights)
+						w[i] += step
+						return loss(h, one, w)
+					}
+					// Five points: an error of h⁴f⁽⁵⁾/30 and of rounding, 1e-16/h.
+					const h = 1e-3
+					gradient[i] = (8*(at(h)-at(-h)) - (at(2*h) - at(-2*h))) / (12 * h)
+				}
+				outer(want, gradient, gradient)
+			}
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, s, 0)
+			wantSame(t, "J", c.dense(c.j), want, 1e-9)
+		})
+	}
+}
+
+func TestCurvatureEqualsItsDefinition(t *testing.T) {
+	// Few pairs of classes, and many; the last has 5,050 pairs of features, so
+	// more than one chunk of columns.
+	for i, h := range append(slices.Clone(heads), Head{Logits: 6, Features: 99, Bias: true, Link: Softmax}) {
+		for _, fisher := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/fisher=%v", h.name(), fisher), func(t *testing.T) {
+				n := BlockSize + 100 // a whole block and part of one
+				if h.Features > 50 {
+					n = 60
+				}
+				s := randomSet(h, n, 2, uint64(20+i))
+				want := newNaive(h, s)
+				full := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: fisher}, s, 0)
+				kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: fisher}, s, 0)
+
+				const rounding = 1e-13 // of sums of some 600 terms
+				wantSame(t, "H", full.dense(full.h), want.h, rounding)
+				wantSame(t, "A of the full structure", symmetric(full.a, h.Dim()), want.a, rounding)
+				wantSame(t, "A", kron.a, want.a, rounding)
+				wantSame(t, "B", kron.b, want.b, rounding)
+				if fisher {
+					wantSame(t, "J", full.dense(full.j), want.j, rounding)
+					wantSame(t, "G", kron.g, want.g, rounding)
+				}
+				if full.Examples() != n || kron.Examples() != n {
+					t.Errorf("%d and %d examples, want %d", full.Examples(), kron.Examples(), n)
+				}
+			})
+		}
+	}
+}
+
+// symmetric unpacks a packed upper triangle.
+func symmetric(packed []float64, n int) []float64 {
+	m := make([]float64, n*n)
+	at := 0
+	for i := range n {
+		for j := i; j < n; j++ {
+			m[i*n+j], m[j*n+i] = packed[at], packed[at]
+			at++
+		}
+	}
+	return m
+}
+
+func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
+	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: Softmax}
+	s := randomSet(h, 30, 3, 30)
+	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, s, 0)
+	b, g := make([]float64, h.Logits), make([]float64, h.Logits)
+	for i := range s.Len(h) {
+		r := naiveR(h, s, i)
+		for k, p := range naiveP(h, s.logits(h, i)) {
+			b[k] += p - p*p
+			g[k] += r[k] * r[k]
+		}
+	}
+	wantRelative(t, "the diagonal of B", c.b, b, 1e-12)
+	wantRelative(t, "the diagonal of G", c.g, g, 1e-12)
+
+	h.Logits = MaxDense
+	if c, err := NewCurvature(CurvatureConfig{Head: h, Structure: Kronecker}); err != nil || len(c.b) != MaxDense*MaxDense {
+		t.Errorf("%d classes: error %v, want a dense B", MaxDense, err)
+	}
+}
+
+// A network that interpolates its training set has probabilities whose distance
+// to 1 is below the resolution of 1, yet all of H is made of those distances.
+func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
+	for _, h := range []Head{
+		{Logits: 4, Features: 3, Bias: true, Link: Softmax}, // few pairs of classes
+		{Logits: 6, Features: 3, Bias: true, Link: Softmax}, // many
+		{Logits: 1, Features: 3, Bias: true, Link: Sigmoid},
+	} {
+		t.Run(h.name(), func(t *testing.T) {
+			k, d := h.Logits, h.Dim()
+			const n = 50
+			rng := rand.New(rand.NewPCG(40, uint64(k)))
+			s := randomSet(h, n, 1, 40)
+			for i := range s.Features {
+				// Of one sign: the sums over examples then cancel nothing themselves.
+				s.Features[i] = float32(math.Abs(float64(s.Features[i])))
+			}
+			for i := range n {
+				// Gaps of 25 to 40: 1-p is 1e-11 to 1e-17.
+				a := s.logits(h, i)
+				for j := range a {
+					a[j] = float32(-25 - 15*rng.Float64())
+				}
+				if h.Link == Sigmoid {
+					if s.Labels[i] == 1 {
+						a[0] = -a[0]
+					}
+					continue
+				}
+				a[s.Labels[i]] = 0
+			}
+
+			// The definition in 400 bits, from exponentials of float64.
+			newBig := func(x float64) *big.Float { return new(big.Float).SetPrec(400).SetFloat64(x) }
+			sums := map[string][]*big.Float{}
+			accumulateBig := func(name string, size, at int, factors ...*big.Float) {
+				if sums[name] == nil {
+					sums[name] = make([]*big.Float, size)
+					for i := range sums[name] {
+						sums[name][i] = newBig(0)
+					}
+				}
+				v := newBig(1)
+				for _, f := range factors {
+					v.Mul(v, f)
+				}
+				sums[name][at].Add(sums[name][at], v)
+			}
+			for e := range n {
+				var p, r []*big.Float
+				total := newBig(0)
+				logits := s.logits(h, e)
+				if h.Link == Sigmoid {
+					total.Add(newBig(1), newBig(math.Exp(float64(-logits[0]))))
+					p = []*big.Float{newBig(0).Quo(newBig(1), total)}
+					r = []*big.Float{newBig(0).Sub(p[0], newBig(float64(s.Labels[e])))}
+				} else {
+					for _, a := range logits {
+						p = append(p, newBig(math.Exp(float64(a))))
+						total.Add(total, p[len(p)-1])
+					}
+					for i := range p {
+						p[i].Quo(p[i], total)
+						y := 0.0
+						if int(s.Labels[e]) == i {
+							y = 1
+						}
+						r = append(r, newBig(0).Sub(p[i], newBig(y)))
+					}
+				}
+				phi := naivePhi(h, s, e)
+				for x := range k {
+					for y := range k {
+						w := newBig(0).Mul(p[x], p[y])
+						w.Neg(w)
+						if x == y {
+							w.Add(w, p[x])
+						}
+						rr := newBig(0).Mul(r[x], r[y])
+						accumulateBig("B", k*k, x*k+y, w)
+						accumulateBig("G", k*k, x*k+y, rr)
+						for i := range d {
+							for j := range d {
+								at := (x*d+i)*k*d + y*d + j
+								accumulateBig("H", k*d*k*d, at, w, newBig(phi[i]), newBig(phi[j]))
+								accumulateBig("J", k*d*k*d, at, rr, newBig(phi[i]), newBig(phi[j]))
+							}
+						}
+					}
+				}
+			}
+			round := func(name string) []float64 {
+				out := make([]float64, len(sums[name]))
+				for i, v := range sums[name] {
+					out[i], _ = v.Float64()
+				}
+				return out
+			}
+
+			full := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, s, 0)
+			kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, s, 0)
+			if top := slices.Max(round("B")); top > 1e-9 {
+				t.Fatalf("B is up to %v: the case does not interpolate", top)
+			}
+			// J and G sum products of both signs, which cancel digits of their own.
+			wantRelative(t, "H", full.dense(full.h), round("H"), 1e-13)
+			wantRelative(t, "B", kron.b, round("B"), 1e-13)
+			wantRelative(t, "J", full.dense(full.j), round("J"), 1e-10)
+			wantRelative(t, "G", kron.g, round("G"), 1e-10)
+
+			// A product in float32 keeps them too: its weights are what is small.
+			single := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Product: float32Product{}}, s, 0)
+			wantRelative(t, "H by a float32 product", single.dense(single.h), round("H"), 1e-5)
+		})
+	}
+}
+
+// float32Product is what a caller with a fast product brings.
+type float32Product struct{}
+
+func (float32Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
+	to32 := func(x []float64) []float32 {
+		y := make([]float32, len(x))
+		for i, v := range x {
+			y[i] = float32(v)
+		}
+		return y
+	}
+	sum := make([]float32, m*n)
+	blas32.Gemm(blas.Trans, blas.NoTrans, 1,
+		blas32.General{Rows: rows, Cols: m, Stride: m, Data: to32(a)},
+		blas32.General{Rows: rows, Cols: n, Stride: n, Data: to32(b)}, 0,
+		blas32.General{Rows: m, Cols: n, Stride: n, Data: sum})
+	for i, v := range sum {
+		c[i] += float64(v)
+	}
+	return nil
+}
+
+func TestFloat32ProductIsGoodEnough(t *testing.T) {
+	h := Head{Logits: 5, Features: 20, Bias: true, Link: Softmax}
+	m := newMixture(h, 4, 2, 50)
+	train, val := m.draw(3*BlockSize, 0), m.draw(200, 0)
+	for _, structure := range []Structure{Full, Kronecker} {
+		exact := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0)
+		single := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true, Product: float32Product{}}, train, 0)
+		for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
+			for _, rho := range append([]float64{standard}, autoDamping...) {
+				variances := func(c *Curvature) []float64 {
+					unit, err := c.MeanEigenvalue(cov)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p, err := c.Posterior(cov, rho*unit)
+					if err != nil {
+						t.Fatal(err)
+					}
+					s2 := make([]float64, len(val.Logits))
+					p.Variances(s2, val.Features, val.Len(h))
+					return s2
+				}
+				// Sums of 512 float32 products are right to 512·2⁻²⁴ at worst and
+				// √512·2⁻²⁴ = 1.3e-6 commonly; the inverse magnifies that by at most
+				// the largest eigenvalue, some ten mean ones, over ρ mean ones.
+				tolerance := 1.3e-6 * math.Max(1, 10/rho)
+				wantRelative(t, fmt.Sprintf("%s %s variances at ρ = %v", structure, cov, rho), variances(single), variances(exact), tolerance)
+			}
+		}
+	}
+}
+
+// sums returns all that a curvature has accumulated.
+func (c *Curvature) sums() map[string][]float64 {
+	return map[string][]float64{"A": c.a, "H": c.h, "J": c.j, "B": c.b, "G": c.g}
+}
+
+var configs = []CurvatureConfig{
+	{Head: Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}, Structure: Full, Fisher: true},
+	{Head: Head{Logits: 6, Features: 4, Link: Softmax}, Structure: Full},
+	{Head: Head{Logits: 6, Features: 4, Bias: true, Link: Softmax}, Structure: Kronecker, Fisher: true},
+	{Head: Head{Logits: MaxDense + 1, Features: 1, Link: Softmax}, Structure: Kronecker, Fisher: true},
+	{Head: Head{Logits: 1, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
+}
+
+func (cfg CurvatureConfig) name() string {
+	return fmt.Sprintf("%s/%s/fisher=%v", cfg.Head.name(), cfg.Structure, cfg.Fisher)
+}
+
+func TestShardsMergedEqualOnePass(t *testing.T) {
+	for _, cfg := range configs {
+		t.Run(cfg.name(), func(t *testing.T) {
+			h := cfg.Head
+			n := 5*BlockSize + 77
+			if h.Logits > 100 {
+				n = 2*BlockSize + 7
+			}
+			s := randomSet(h, n, 2, 60)
+			// Some positions were skipped: records that could not be read.
+			skipped := func(i int) bool { return i%97 == 13 || i/BlockSize == 1 && i%BlockSize < 300 }
+			pass := func(from, to int) *Curvature {
+				c, err := NewCurvature(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i := from; i < to; i++ {
+					if skipped(i) {
+						continue
+					}
+					if err := c.Add(i, s.phi(h, i), s.logits(h, i), int(s.Labels[i])); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return c // not flushed: Merge has to
+			}
+			whole := pass(0, n)
+			if err := whole.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			for _, cut := range [][]int{{BlockSize}, {2 * BlockSize}, {BlockSize, 2 * BlockSize}} {
+				// Merged last first: order is no matter.
+				edges := append(append([]int{0}, cut...), n)
+				last := len(edges) - 1
+				merged := pass(edges[last-1], edges[last])
+				for i := last - 2; i >= 0; i-- {
+					if err := merged.Merge(pass(edges[i], edges[i+1])); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if merged.Examples() != whole.Examples() {
+					t.Errorf("cut at %v: %d examples, want %d", cut, merged.Examples(), whole.Examples())
+				}
+				for name, want := range whole.sums() {
+					wantSame(t, fmt.Sprintf("cut at %v: %s", cut, name), merged.sums()[name], want, 1e-12)
+				}
+			}
+		})
+	}
+}
+
+func TestAccumulatingIsDeterministic(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, cfg := range configs {
+		s := randomSet(cfg.Head, BlockSize+50, 2, 61)
+		runtime.GOMAXPROCS(1)
+		one := accumulate(t, cfg, s, 0)
+		runtime.GOMAXPROCS(4)
+		four := accumulate(t, cfg, s, 0)
+		if !reflect.DeepEqual(one.sums(), four.sums()) {
+			t.Errorf("%s: sums differ between one processor and four", cfg.name())
+		}
+	}
+}
+
+func TestReadingMidwayChangesNothing(t *testing.T) {
+	for _, cfg := range configs[:3] {
+		h := cfg.Head
+		s := randomSet(h, 300, 2, 62)
+		want := accumulate(t, cfg, s, 0)
+		c, err := NewCurvature(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addAll(t, c, s.slice(h, 0, 120), 0)
+		early, err := c.Posterior(Hessian, 0.5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addAll(t, c, s.slice(h, 120, 300), 120)
+		got, err := c.Posterior(Hessian, 0.5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, sum := range want.sums() {
+			wantSame(t, name, c.sums()[name], sum, 1e-13)
+		}
+		late, err := want.Posterior(Hessian, 0.5)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, after, fresh := make([]float64, h.Logits), make([]float64, h.Logits), make([]float64, h.Logits)
+		early.Variances(before, s.phi(h, 0), 1)
+		got.Variances(after, s.phi(h, 0), 1)
+		late.Variances(fresh, s.phi(h, 0), 1)
+		wantRelative(t, cfg.name()+": variances", after, fresh, 1e-10)
+		for k := range before {
+			if !(before[k] > after[k]) {
+				t.Errorf("%s: variance %v of 120 examples, %v of 300: the first posterior stood", cfg.name(), before[k], after[k])
+			}
+		}
+	}
+}
+
+func TestGapsKeepTheBlocks(t *testing.T) {
+	h := Head{Logits: 3, Features: 2, Link: Softmax}
+	s := randomSet(h, 4, 1, 63)
+	counter := &countingProduct{}
+	c, err := NewCurvature(CurvatureConfig{Head: h, Structure: Kronecker, Product: counter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, position := range []int{BlockSize - 1, BlockSize, 5*BlockSize + 3, 5*BlockSize + 9} {
+		if err := c.Add(position, s.phi(h, i), s.logits(h, i), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Flush(); err != nil { // nothing is left: adds nothing
+		t.Fatal(err)
+	}
+	// A and B of the blocks that have examples.
+	if want := []int{1, 1, 1, 1, 2, 2}; !slices.Equal(counter.rows, want) {
+		t.Errorf("products of %v rows, want %v", counter.rows, want)
+	}
+	wantSame(t, "B", c.b, newNaive(h, s).b, 1e-14)
+
+	defer func() {
+		if v := recover(); v == nil {
+			t.Error("a position that does not rise did not panic")
+		}
+	}()
+	c.Add(5*BlockSize+9, s.phi(h, 0), s.logits(h, 0), -1)
+}
+
+type countingProduct struct {
+	gonumProduct
+	rows []int
+}
+
+func (p *countingProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
+	p.rows = append(p.rows, rows)
+	return p.gonumProduct.AddTransposedProduct(c, a, b, rows, m, n)
+}
+
+func TestMergeRefusesAnotherConfiguration(t *testing.T) {
+	base := CurvatureConfig{Head: Head{Logits: 3, Features: 4, Link: Softmax}, Structure: Full}
+	for name, change := range map[string]func(*CurvatureConfig){
+		"logits":    func(c *CurvatureConfig) { c.Head.Logits = 4 },
+		"features":  func(c *CurvatureConfig) { c.Head.Features = 5 },
+		"bias":      func(c *CurvatureConfig) { c.Head.Bias, c.Head.Features = true, 3 },
+		"structure": func(c *CurvatureConfig) { c.Structure = Kronecker },
+		"fisher":    func(c *CurvatureConfig) { c.Fisher = true },
+	} {
+		other := base
+		change(&other)
+		c, o := accumulate(t, base, randomSet(base.Head, 3, 1, 64), 0), accumulate(t, other, randomSet(other.Head, 3, 1, 64), 0)
+		before := slices.Clone(c.h)
+		err := c.Merge(o)
+		if err == nil || !strings.Contains(err.Error(), c.describe()) || !strings.Contains(err.Error(), o.describe()) {
+			t.Errorf("another %s: error %v, want one that names both", name, err)
+		}
+		if name != "bias" && c.describe() == o.describe() {
+			t.Errorf("another %s: both are called %q", name, c.describe())
+		}
+		if !slices.Equal(before, c.h) || c.Examples() != 3 {
+			t.Errorf("another %s: refused, but added", name)
+		}
+	}
+}
+
+type failingProduct struct {
+	gonumProduct
+	left int
+}
+
+var errProduct = errors.New("no product today")
+
+func (p *failingProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
+	if p.left--; p.left < 0 {
+		return errProduct
+	}
+	return p.gonumProduct.AddTransposedProduct(c, a, b, rows, m, n)
+}
+
+func TestErrorsOfTheProductAreFinal(t *testing.T) {
+	for _, cfg := range append(slices.Clone(configs), CurvatureConfig{Head: heads[0], Structure: Full}) {
+		s := randomSet(cfg.Head, 2, 1, 65)
+		healthy := accumulate(t, cfg, s, 0)
+		for left := range 3 {
+			cfg.Product = &failingProduct{left: left}
+			c, err := NewCurvature(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// Each block needs at least one product.
+			for i := range 4 {
+				if err = c.Add(i*BlockSize, s.phi(cfg.Head, 0), s.logits(cfg.Head, 0), 0); err != nil {
+					break
+				}
+			}
+			if !errors.Is(err, errProduct) {
+				t.Errorf("%s: adding after %d products: error %v", cfg.name(), left, err)
+			}
+			for name, err := range map[string]error{
+				"Add":    c.Add(9*BlockSize, s.phi(cfg.Head, 0), s.logits(cfg.Head, 0), 0),
+				"Flush":  c.Flush(),
+				"Merge":  c.Merge(healthy),
+				"merged": healthy.Merge(c),
+				"posterior": func() error {
+					_, err := c.Posterior(Hessian, 1)
+					return err
+				}(),
+				"mean eigenvalue": func() error {
+					_, err := c.MeanEigenvalue(Hessian)
+					return err
+				}(),
+			} {
+				if !errors.Is(err, errProduct) {
+					t.Errorf("%s: %s after a failed product: error %v, want that of the product", cfg.name(), name, err)
+				}
+			}
+		}
+	}
+}
+
+func TestAddRefusesBadExamplesByName(t *testing.T) {
+	softmax := Head{Logits: 3, Features: 2, Bias: true, Link: Softmax}
+	sigmoid := Head{Logits: 1, Features: 2, Link: Sigmoid}
+	nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+	for _, test := range []struct {
+		head        Head
+		fisher      bool
+		phi, logits []float32
+		label       int
+		want        string
+	}{
+		{softmax, false, []float32{1, nan}, []float32{1, 2, 3}, -1, "example 7: feature 1 is NaN"},
+		{softmax, false, []float32{inf, 1}, []float32{1, 2, 3}, -1, "example 7: feature 0 is -Inf"},
+		{softmax, false, []float32{1, 1}, []float32{1, 2, nan}, -1, "example 7: logit 2 is NaN"},
+		{softmax, false, []float32{1, 1}, []float32{1, inf, 0}, -1, "example 7: logit 1 is -Inf"},
+		{softmax, false, []float32{1, 1}, []float32{1, 2, 3}, 3, "example 7 has label 3, want 0 to 2"},
+		{softmax, true, []float32{1, 1}, []float32{1, 2, 3}, 255, "example 7 has label 255, want 0 to 2"},
+		{softmax, false, []float32{1, 1}, []float32{1, 2, 3}, -2, "example 7 has label -2, want 0 to 2"},
+		{softmax, true, []float32{1, 1}, []float32{1, 2, 3}, -1, "example 7 has no label"},
+		{sigmoid, true, []float32{1, 1}, []float32{1}, 2, "example 7 has label 2, want 0 to 1"},
+	} {
+		for _, structure := range []Structure{Full, Kronecker} {
+			c, err := NewCurvature(CurvatureConfig{Head: test.head, Structure: structure, Fisher: test.fisher})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Add(7, test.phi, test.logits, test.label)
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+			// The example is left out, and the next takes its place.
+			if c.Examples() != 0 {
+				t.Errorf("%s: refused, but counted", test.want)
+			}
+			if err := c.Add(7, []float32{1, 2}, make([]float32, test.head.Logits), 0); err != nil {
+				t.Errorf("%s: the next example: %v", test.want, err)
+			}
+			if err := c.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			for name, sum := range c.sums() {
+				if slices.ContainsFunc(sum, math.IsNaN) {
+					t.Errorf("%s: refused, but %s has it", test.want, name)
+				}
+			}
+		}
+	}
+}
+
+func TestAddPanicsOnShapes(t *testing.T) {
+	h := Head{Logits: 3, Features: 2, Link: Softmax}
+	for _, shape := range [][2]int{{1, 3}, {3, 3}, {2, 2}, {2, 4}} {
+		c, err := NewCurvature(CurvatureConfig{Head: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d features and %d logits did not panic", shape[0], shape[1])
+				}
+			}()
+			c.Add(0, make([]float32, shape[0]), make([]float32, shape[1]), 0)
+		}()
+	}
+}
+
+func TestStructureFollowsTheHead(t *testing.T) {
+	for _, test := range []struct {
+		structure   Structure
+		logits, dim int
+		want        Structure
+		err         string
+	}{
+		{Auto, 10, 257, Full, ""},
+		{"", 10, 257, Full, ""},
+		{Auto, 16, 256, Full, ""}, // 4096, the largest
+		{Auto, 17, 241, Kronecker, ""},
+		{Auto, 1000, 1281, Kronecker, ""},
+		{Full, 17, 241, Full, ""},
+		{Full, 64, 256, Full, ""},
+		{Full, 65, 256, "", "use the kron structure"},
+		{Kronecker, 2, 1, Kronecker, ""},
+		{Kronecker, 100000, 512, Kronecker, ""},
+		{Kronecker, 10, 25088, "", "not supported"},
+		{Auto, 10, 25088, "", "not supported"},
+		{"dense", 2, 2, "", `structure "dense", want auto, full or kron`},
+	} {
+		h := Head{Logits: test.logits, Features: test.dim, Link: Softmax}
+		got, err := test.structure.Resolve(h)
+		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%q of %d × %d: %q, %v; want %q, %q", test.structure, test.logits, test.dim, got, err, test.want, test.err)
+		}
+		h.Features--
+		h.Bias = true // D is what counts
+		if h.Features > 0 {
+			if biased, err2 := test.structure.Resolve(h); biased != got || (err == nil) != (err2 == nil) {
+				t.Errorf("%q of %d × %d: with a bias %q, %v", test.structure, test.logits, test.dim, biased, err2)
+			}
+		}
+	}
+}
+
+func TestHeadsThatAreRefused(t *testing.T) {
+	for _, test := range []struct {
+		head Head
+		want string
+	}{
+		{Head{Logits: 2, Features: 0, Link: Softmax}, "0 features"},
+		{Head{Logits: 1, Features: 2, Link: Softmax}, "softmax head has 1 logits"},
+		{Head{Logits: 2, Features: 2, Link: Sigmoid}, "multi-label"},
+		{Head{Logits: 2, Features: 2}, `link ""`},
+		{Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
+	} {
+		if _, err := NewCurvature(CurvatureConfig{Head: test.head}); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: error %v, want %q", test.head, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,401 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+var covariances = []Covariance{Hessian, Fisher, Sandwich}
+
+// inverse returns (m + εI)⁻¹ by LU, which shares nothing with Cholesky.
+func inverse(t *testing.T, m []float64, n int, epsilon float64) *mat.Dense {
+	t.Helper()
+	damped := mat.NewDense(n, n, slices.Clone(m))
+	for i := range n {
+		damped.Set(i, i, damped.At(i, i)+epsilon)
+	}
+	var inv mat.Dense
+	if err := inv.Inverse(damped); err != nil {
+		t.Fatal(err)
+	}
+	return &inv
+}
+
+// naiveCovariance is the covariance of all weights by its definition.
+func naiveCovariance(t *testing.T, cov Covariance, h, j []float64, n int, epsilon float64) *mat.Dense {
+	t.Helper()
+	switch cov {
+	case Hessian:
+		return inverse(t, h, n, epsilon)
+	case Fisher:
+		return inverse(t, j, n, epsilon)
+	}
+	var sigma mat.Dense
+	m := inverse(t, h, n, epsilon)
+	sigma.Product(m, mat.NewDense(n, n, j), m)
+	return &sigma
+}
+
+// naiveVariances is the diagonal of ∇a Σ ∇aᵀ, with the K × KD Jacobian ∇a of the
+// logits written out.
+func naiveVariances(h Head, sigma mat.Matrix, s *Set) []float64 {
+	k, d := h.Logits, h.Dim()
+	var out []float64
+	for i := range s.Len(h) {
+		jacobian := mat.NewDense(k, k*d, nil)
+		for c := range k {
+			for j, v := range naivePhi(h, s, i) {
+				jacobian.Set(c, c*d+j, v)
+			}
+		}
+		var v mat.Dense
+		v.Product(jacobian, sigma, jacobian.T())
+		for c := range k {
+			out = append(out, v.At(c, c))
+		}
+	}
+	return out
+}
+
+func naiveLeverages(t *testing.T, h Head, a []float64, s *Set) []float64 {
+	d := h.Dim()
+	var trace float64
+	for i := range d {
+		trace += a[i*d+i]
+	}
+	inv := inverse(t, a, d, 1e-3*trace/float64(d))
+	var out []float64
+	for i := range s.Len(h) {
+		phi := mat.NewVecDense(d, naivePhi(h, s, i))
+		out = append(out, mat.Inner(phi, inv, phi))
+	}
+	return out
+}
+
+// rounding is what the twins may differ by: an inverse magnifies the rounding of
+// H, whose norm is up to a hundred here, by 1/ε in the directions that H has no
+// part in, and the sandwich that of J by its square.
+func rounding(cov Covariance, epsilon float64) float64 {
+	if cov == Sandwich {
+		epsilon *= epsilon
+	}
+	return math.Max(1e-12, 1e-13/epsilon)
+}
+
+func mustPosterior(t testing.TB, c *Curvature, cov Covariance, epsilon float64) *Posterior {
+	t.Helper()
+	p, err := c.Posterior(cov, epsilon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *Posterior) variancesOf(s *Set) []float64 {
+	n := s.Len(p.Head)
+	v := make([]float64, n*p.Head.Logits)
+	p.Variances(v, s.Features, n)
+	return v
+}
+
+func (p *Posterior) leveragesOf(s *Set) []float64 {
+	v := make([]float64, s.Len(p.Head))
+	p.Leverages(v, s.Features, len(v))
+	return v
+}
+
+func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
+	for i, h := range heads {
+		k, d := h.Logits, h.Dim()
+		train, test := randomSet(h, 100, 2, uint64(i)), randomSet(h, 9, 2, uint64(100+i))
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, train, 0)
+		want := newNaive(h, train)
+		for _, cov := range covariances {
+			for _, epsilon := range []float64{1e-2, 1, 30} {
+				name := fmt.Sprintf("%s %s ε = %v", h.name(), cov, epsilon)
+				p := mustPosterior(t, c, cov, epsilon)
+				sigma := naiveCovariance(t, cov, want.h, want.j, k*d, epsilon)
+				for x := range k {
+					block := mat.DenseCopyOf(sigma.Slice(x*d, (x+1)*d, x*d, (x+1)*d))
+					wantSame(t, fmt.Sprintf("%s: block %d", name, x), p.Blocks[x*d*d:(x+1)*d*d], block.RawMatrix().Data, rounding(cov, epsilon))
+				}
+				wantRelative(t, name+": variances", p.variancesOf(test), naiveVariances(h, sigma, test), 10*rounding(cov, epsilon))
+				wantRelative(t, name+": leverages", p.leveragesOf(test), naiveLeverages(t, h, want.a, test), 1e-11)
+			}
+		}
+	}
+}
+
+func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
+	for i, h := range heads {
+		k, d := h.Logits, h.Dim()
+		const n = 100
+		train, test := randomSet(h, n, 2, uint64(200+i)), randomSet(h, 9, 2, uint64(300+i))
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
+		want := newNaive(h, train)
+		dense := func(b []float64) []float64 { // (b/n) ⊗ A
+			m := make([]float64, k*d*k*d)
+			mean := slices.Clone(b)
+			for i := range mean {
+				mean[i] /= n
+			}
+			addKronecker(m, mean, want.a, k, d)
+			return m
+		}
+		for _, cov := range covariances {
+			for _, epsilon := range []float64{1e-2, 1, 30} {
+				name := fmt.Sprintf("%s %s ε = %v", h.name(), cov, epsilon)
+				p := mustPosterior(t, c, cov, epsilon)
+				sigma := naiveCovariance(t, cov, dense(want.b), dense(want.g), k*d, epsilon)
+				wantRelative(t, name+": variances", p.variancesOf(test), naiveVariances(h, sigma, test), 10*rounding(cov, epsilon))
+				wantRelative(t, name+": leverages", p.leveragesOf(test), naiveLeverages(t, h, want.a, test), 1e-11)
+
+				// The sum over eigenvalues as DESIGN has it, term by term.
+				if cov == Sandwich {
+					continue // its G̃ is in the dense comparison
+				}
+				for i, la := range p.LambdaA {
+					for x := range k {
+						var v float64
+						for j, lb := range p.LambdaB {
+							v += p.QB[x*k+j] * p.QB[x*k+j] / (la*lb + epsilon)
+						}
+						if math.Abs(p.V[i*k+x]/v-1) > 1e-13 {
+							t.Errorf("%s: V[%d,%d] = %v, want %v", name, i, x, p.V[i*k+x], v)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// With every example of one class and the same logits, H and J are Kronecker
+// products, and so they are when each feature vector comes with every label.
+func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
+	for i, h := range heads {
+		for _, everyLabel := range []bool{false, true} {
+			train := randomSet(h, 120, 1, uint64(400+i))
+			for e := range train.Len(h) {
+				copy(train.logits(h, e), train.logits(h, 0))
+				train.Labels[e] = train.Labels[0]
+			}
+			if everyLabel {
+				once := train
+				train = &Set{}
+				for y := range h.Classes() {
+					train.Features = append(train.Features, once.Features...)
+					train.Logits = append(train.Logits, once.Logits...)
+					for range once.Labels {
+						train.Labels = append(train.Labels, int32(y))
+					}
+				}
+			}
+			test := randomSet(h, 20, 1, uint64(500+i))
+			full := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, train, 0)
+			kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
+			for _, cov := range covariances {
+				name := fmt.Sprintf("%s every label %v %s", h.name(), everyLabel, cov)
+				a, err := full.MeanEigenvalue(cov)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := kron.MeanEigenvalue(cov)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if math.Abs(a/b-1) > 1e-12 {
+					t.Errorf("%s: mean eigenvalue %v in full, %v as factors", name, a, b)
+				}
+				for _, rho := range []float64{0.01, 1, 10} {
+					f, k := mustPosterior(t, full, cov, rho*a), mustPosterior(t, kron, cov, rho*a)
+					wantRelative(t, fmt.Sprintf("%s ρ = %v: variances", name, rho), k.variancesOf(test), f.variancesOf(test), 1e-9)
+				}
+			}
+		}
+	}
+}
+
+func TestLeverageIsTheSameInBothStructures(t *testing.T) {
+	h := Head{Logits: 4, Features: 12, Bias: true, Link: Softmax}
+	train, test := randomSet(h, 300, 2, 600), randomSet(h, 50, 2, 601)
+	full := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Full}, train, 0), Hessian, 1)
+	kron := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0), Hessian, 7)
+	wantRelative(t, "leverages", kron.leveragesOf(test), full.leveragesOf(test), 1e-11)
+}
+
+func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
+	h := Head{Logits: MaxDense + 1, Features: 2, Bias: true, Link: Softmax}
+	const n, epsilon = 40, 0.01
+	train, test := randomSet(h, n, 3, 610), randomSet(h, 3, 3, 611)
+	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
+	d := h.Dim()
+	a, b, g := make([]float64, d*d), make([]float64, h.Logits), make([]float64, h.Logits)
+	for i := range n {
+		phi, r := naivePhi(h, train, i), naiveR(h, train, i)
+		outer(a, phi, phi)
+		for k, p := range naiveP(h, train.logits(h, i)) {
+			b[k] += (p - p*p) / n
+			g[k] += r[k] * r[k] / n
+		}
+	}
+	scaled := func(x float64) []float64 {
+		m := slices.Clone(a)
+		for i := range m {
+			m[i] *= x
+		}
+		return m
+	}
+	for _, cov := range covariances {
+		p := mustPosterior(t, c, cov, epsilon)
+		if p.QB != nil {
+			t.Errorf("%s: a diagonal B has eigenvectors", cov)
+		}
+		var want []float64
+		for i := range test.Len(h) {
+			phi := mat.NewVecDense(d, naivePhi(h, test, i))
+			for k := range h.Logits {
+				sigma := naiveCovariance(t, cov, scaled(b[k]), scaled(g[k]), d, epsilon)
+				want = append(want, mat.Inner(phi, sigma, phi))
+			}
+		}
+		wantRelative(t, string(cov), p.variancesOf(test), want, 1e-10)
+	}
+}
+
+func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
+	h := Head{Logits: 3, Features: 6, Bias: true, Link: Softmax}
+	train, test := randomSet(h, 100, 1, 620), randomSet(h, 2*batchRows+3, 1, 621)
+	n := test.Len(h)
+	for _, structure := range []Structure{Full, Kronecker} {
+		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0), Hessian, 1)
+		variances, leverages := p.variancesOf(test), p.leveragesOf(test)
+		for i := range n {
+			one := test.slice(h, i, i+1)
+			wantRelative(t, fmt.Sprintf("%s: variances of example %d", structure, i), p.variancesOf(one), variances[i*h.Logits:(i+1)*h.Logits], 1e-13)
+			wantRelative(t, fmt.Sprintf("%s: leverage of example %d", structure, i), p.leveragesOf(one), leverages[i:i+1], 1e-13)
+		}
+		v, l := make([]float64, len(variances)), make([]float64, n)
+		p.Both(v, l, test.Features, n)
+		if !slices.Equal(v, variances) || !slices.Equal(l, leverages) {
+			t.Errorf("%s: Both is not Variances and Leverages", structure)
+		}
+		p.Both(nil, nil, nil, 0)
+	}
+}
+
+func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
+	for i, h := range heads {
+		k, d := h.Logits, h.Dim()
+		train := randomSet(h, 60, 2, uint64(630+i))
+		full := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, train, 0)
+		kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
+		want := newNaive(h, train)
+		for _, cov := range covariances {
+			m, b := want.h, want.b
+			if cov == Fisher {
+				m, b = want.j, want.g
+			}
+			trace := func(m []float64, n int) (sum float64) {
+				for i := range n {
+					sum += m[i*n+i]
+				}
+				return sum
+			}
+			got, err := full.MeanEigenvalue(cov)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mean := trace(m, k*d) / float64(k*d); math.Abs(got/mean-1) > 1e-13 {
+				t.Errorf("%s full %s: %v, want %v", h.name(), cov, got, mean)
+			}
+			got, err = kron.MeanEigenvalue(cov)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if mean := trace(want.a, d) / float64(d) * trace(b, k) / float64(k) / 60; math.Abs(got/mean-1) > 1e-13 {
+				t.Errorf("%s kron %s: %v, want %v", h.name(), cov, got, mean)
+			}
+			// Of the eigenvalues themselves.
+			p := mustPosterior(t, kron, cov, 1)
+			if product := mean(p.LambdaA) * mean(p.LambdaB); math.Abs(got/product-1) > 1e-12 {
+				t.Errorf("%s kron %s: %v, of eigenvalues %v", h.name(), cov, got, product)
+			}
+		}
+	}
+}
+
+func TestPosteriorsThatAreRefused(t *testing.T) {
+	h := Head{Logits: 3, Features: 2, Link: Softmax}
+	for _, structure := range []Structure{Full, Kronecker} {
+		train := randomSet(h, 10, 1, 640)
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
+		empty, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct {
+			c       *Curvature
+			cov     Covariance
+			epsilon float64
+			want    string
+		}{
+			{c, Hessian, 0, "damping 0"},
+			{c, Hessian, -1, "damping -1"},
+			{c, Hessian, math.NaN(), "damping NaN"},
+			{c, Hessian, math.Inf(1), "damping +Inf"},
+			{c, Fisher, 1, "fisher covariance needs the Fisher matrix"},
+			{c, Sandwich, 1, "sandwich covariance needs the Fisher matrix"},
+			{c, "laplace", 1, `covariance "laplace", want hessian, fisher or sandwich`},
+			{empty, Hessian, 1, "no examples"},
+		} {
+			if _, err := test.c.Posterior(test.cov, test.epsilon); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: error %v, want %q", structure, err, test.want)
+			}
+			if test.epsilon == 1 {
+				if _, err := test.c.MeanEigenvalue(test.cov); err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%s: mean eigenvalue: error %v, want %q", structure, err, test.want)
+				}
+			}
+		}
+	}
+	// The full curvature is singular: what Cholesky would make of so little
+	// damping is noise. The factors are damped in their eigenbases, exactly.
+	train := randomSet(h, 1000, 1, 641)
+	full := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, train, 0)
+	if _, err := full.Posterior(Hessian, 1e-15); err == nil || !strings.Contains(err.Error(), "use a larger --damping") {
+		t.Errorf("ε = 1e-15: error %v", err)
+	}
+	kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0)
+	for _, v := range mustPosterior(t, kron, Hessian, 1e-15).variancesOf(train.slice(h, 0, 5)) {
+		if !(v > 0) || math.IsInf(v, 1) {
+			t.Errorf("ε = 1e-15, kron: variance %v", v)
+		}
+	}
+}
+
+// All features zero, as behind a dead layer: a variance of zero, and no NaN.
+func TestZeroFeatures(t *testing.T) {
+	h := Head{Logits: 3, Features: 2, Link: Softmax}
+	train := randomSet(h, 10, 1, 650)
+	clear(train.Features)
+	for _, structure := range []Structure{Full, Kronecker} {
+		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0), Sandwich, 1)
+		for _, v := range append(p.variancesOf(train), p.leveragesOf(train)...) {
+			if v != 0 {
+				t.Fatalf("%s: %v, want 0", structure, v)
+			}
+		}
+		probe := randomSet(h, 3, 1, 651)
+		for _, v := range p.leveragesOf(probe) {
+			if !(v > 0) || math.IsInf(v, 0) {
+				t.Errorf("%s: leverage %v, want a positive number", structure, v)
+			}
+		}
+	}
+}
