@@ -18,12 +18,14 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
 )
 
 // Cache keeps the rows of whole streams in a folder, one file each. A file's
-// name is the hash of all that determines its rows: model, head, preprocessing,
-// the dataset's fingerprint, labels and batch size. A file that does not hold
-// what it should is taken for missing and written anew.
+// name is the hash of all that determines its rows: model with all its weights,
+// head, preprocessing, the dataset's fingerprint, labels, batch size, provider
+// and version of the runtime. A file that does not hold what it should is taken
+// for missing and written anew. Many programs may use one folder at a time.
 //
 // A file is, all little-endian:
 //
@@ -57,9 +59,14 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 	if err != nil {
 		return [32]byte{}, err
 	}
+	weights, err := e.weights()
+	if err != nil {
+		return [32]byte{}, err
+	}
+	runtime, _ := ort.Loaded()
 	id, err := json.Marshal(map[string]any{
-		"format": cacheMagic, "model": e.model, "features": e.features, "logits": e.logits,
-		"preprocess": e.Preprocess(), "batch": e.batch, "provider": e.provider,
+		"format": cacheMagic, "model": e.model, "weights": weights, "features": e.features, "logits": e.logits,
+		"preprocess": e.Preprocess(), "batch": e.batch, "provider": e.provider, "runtime": runtime.Version,
 		"dataset": fingerprint, "count": total, "options": c.Options,
 	})
 	if err != nil {
@@ -68,7 +75,21 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 	return sha256.Sum256(id), nil
 }
 
-func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, report func(int, int), yield func(*Block) error) (Stats, error) {
+// weights identifies weights that the model's own hash does not cover, since
+// they lie in other files.
+func (e *Extractor) weights() (string, error) {
+	if e.cut.SelfContained() {
+		return "", nil
+	}
+	data, err := e.cut.Bytes()
+	if err != nil {
+		return "", fmt.Errorf("features cache: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, yield func(*Block) error) (Stats, error) {
 	key, err := c.Cache.key(ctx, e, ds, total)
 	if err != nil {
 		return Stats{}, err
@@ -81,7 +102,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		if len(f.bad) > c.MaxBad {
 			return Stats{Bad: f.bad}, &TooManyBadError{Allowed: c.MaxBad, Bad: f.bad[:c.MaxBad+1]}
 		}
-		return f.stream(ctx, report, yield)
+		return f.stream(ctx, c.Progress, yield)
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStaleRows):
 		return Stats{}, err
 	}
@@ -94,7 +115,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 	defer w.abandon()
-	stats, err := e.stream(ctx, ds, c, total, report, func(b *Block) error {
+	stats, err := e.stream(ctx, ds, c, total, func(b *Block) error {
 		if err := w.add(b); err != nil {
 			return fmt.Errorf("features cache: %w", err)
 		}
@@ -118,6 +139,7 @@ type rowsWriter struct {
 	buf       []byte
 	labels    []int32
 	positions []int64
+	finished  bool
 }
 
 func createRows(path string, key [32]byte, d, k int) (*rowsWriter, error) {
@@ -182,13 +204,19 @@ func (w *rowsWriter) finish(bad []string) error {
 	if err := errors.Join(w.w.Flush(), w.f.Sync(), w.f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(w.f.Name(), w.path)
+	if err := os.Rename(w.f.Name(), w.path); err != nil {
+		return err
+	}
+	w.finished = true
+	return nil
 }
 
 // abandon removes the temporary file; after finish there is none.
 func (w *rowsWriter) abandon() {
-	w.f.Close()
-	os.Remove(w.f.Name())
+	if !w.finished {
+		w.f.Close()
+		os.Remove(w.f.Name())
+	}
 }
 
 // errStaleRows says that a cache file is not what its name promises.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	goimage "image"
 	"math"
-	"sync"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -36,18 +35,15 @@ type Extractor struct {
 	batch   int
 	d, k    int // features and logits per example
 
-	// identity of what was run, for cache keys
+	// identity of what is run, for cache keys
+	cut                               *onnx.Model
 	model, features, logits, provider string
 }
 
 // input is one of the model's inputs and how it is filled.
 type input struct {
 	info onnx.ValueInfo
-	pipe *preprocess.Pipeline
-
-	// An open spatial size is settled by the first example that is seen.
-	mu       *sync.Mutex
-	resolved *preprocess.Pipeline
+	pipe *preprocess.Pipeline // its sizes may be open
 }
 
 // Rows are n consecutive results: features [n,d] and logits [n,K], row-major.
@@ -69,8 +65,11 @@ func New(c Config) (*Extractor, error) {
 		return nil, err
 	}
 	e := &Extractor{
-		d: c.Head.FeatureDim, k: c.Head.Classes,
+		d: c.Head.FeatureDim, k: c.Head.Classes, cut: cut,
 		model: c.Model.SHA256(), features: c.Head.Features, logits: c.Head.Logits, provider: c.Provider,
+	}
+	if e.provider == "" {
+		e.provider = ort.CPU
 	}
 	infos := cut.Inputs()
 	if len(infos) == 0 {
@@ -79,15 +78,15 @@ func New(c Config) (*Extractor, error) {
 	if c.Preprocess != nil && len(infos) > 1 {
 		return nil, fmt.Errorf("the model has %d inputs: preprocessing is for models with one image input", len(infos))
 	}
-	if e.fixed, e.batch, err = batchSize(infos, c.Batch); err != nil {
-		return nil, err
-	}
 	for _, info := range infos {
 		in, err := newInput(info, c.Preprocess)
 		if err != nil {
 			return nil, err
 		}
 		e.inputs = append(e.inputs, in)
+	}
+	if e.fixed, e.batch, err = batchSize(e.inputs, c.Batch); err != nil {
+		return nil, err
 	}
 	outputs := cut.Outputs()
 	e.session, err = ort.NewSession(ort.SessionConfig{
@@ -123,7 +122,10 @@ func newInput(info onnx.ValueInfo, spec *preprocess.Spec) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	return input{info: info, pipe: pipe, mu: new(sync.Mutex)}, nil
+	if _, err := alloc(target.Elem, 0); err != nil {
+		return input{}, fmt.Errorf("input %q: %w", info.Name, err)
+	}
+	return input{info: info, pipe: pipe}, nil
 }
 
 // maxBatchElements bounds the elements of one batch of inputs where the batch
@@ -133,30 +135,39 @@ const (
 	maxBatch         = 256
 )
 
+// openElements is a guess at the product of sizes that nothing has settled yet,
+// by their number: an image's.
+var openElements = []float64{1, 224, 224 * 224, 3 * 224 * 224}
+
 // batchSize returns how many examples one inference takes, and whether the
 // graph insists on it.
-func batchSize(infos []onnx.ValueInfo, asked int) (fixed bool, batch int, err error) {
+func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 	elements := 1.0
-	for _, info := range infos {
-		if len(info.Shape) == 0 {
-			return false, 0, fmt.Errorf("the model's input %q has no batch axis", info.Name)
+	for _, in := range inputs {
+		n, open := 1.0, 0
+		for _, d := range in.pipe.Shape() {
+			if d < 0 {
+				open++
+			} else {
+				n *= float64(d)
+			}
 		}
-		n := 1.0
-		for _, d := range info.Shape[1:] {
-			n *= math.Max(1, float64(d.Value))
-		}
-		elements = math.Max(elements, n)
-		if b := int(info.Shape[0].Value); b > 0 {
+		elements = math.Max(elements, n*openElements[min(open, len(openElements)-1)])
+		if b := int(in.info.Shape[0].Value); b > 0 {
 			if fixed && b != batch {
 				return false, 0, fmt.Errorf("the model's inputs have batches of %d and of %d", batch, b)
 			}
 			fixed, batch = true, b
 		}
 	}
-	if fixed {
+	switch {
+	case asked < 0:
+		return false, 0, fmt.Errorf("batches of %d examples, want a positive number, or 0 to choose", asked)
+	case fixed && float64(batch)*elements > math.MaxInt32:
+		return false, 0, fmt.Errorf("the model takes batches of exactly %d examples, %.3g numbers in all: export it with an open first axis", batch, float64(batch)*elements)
+	case fixed:
 		return true, batch, nil
-	}
-	if asked > 0 {
+	case asked > 0:
 		return false, asked, nil
 	}
 	batch = maxBatch
@@ -175,14 +186,12 @@ func (e *Extractor) FeatureDim() int { return e.d }
 // Logits returns K.
 func (e *Extractor) Logits() int { return e.k }
 
-// InputNames returns the names of the model's inputs.
-func (e *Extractor) InputNames() []string {
-	n := make([]string, len(e.inputs))
-	for i, in := range e.inputs {
-		n[i] = in.info.Name
-	}
-	return n
-}
+// Inputs describes what Run takes, in the model's order: those of its inputs
+// that the logits depend on.
+func (e *Extractor) Inputs() []onnx.ValueInfo { return e.cut.Inputs() }
+
+// InputNames returns the names of Inputs.
+func (e *Extractor) InputNames() []string { return names(e.Inputs()) }
 
 // Preprocess returns the preprocessing with everything written out that the
 // model's input decides, or nil for a model with several inputs, which takes
@@ -235,9 +244,11 @@ func (e *Extractor) count(inputs []ort.Tensor) (int, error) {
 		}
 		n = int(t.Shape[0])
 		size := int64(1)
-		for _, d := range t.Shape {
-			if d < 0 || (d > 0 && size > math.MaxInt32*1024/d) {
-				return 0, fmt.Errorf("input %q has shape %v", t.Name, t.Shape)
+		for i, d := range t.Shape {
+			// Without the second condition n examples of nothing would cost n
+			// rows of results.
+			if d < 0 || i > 0 && d == 0 || d > 0 && size > math.MaxInt32*1024/d {
+				return 0, fmt.Errorf("input %q has shape %v, want positive sizes", t.Name, t.Shape)
 			}
 			size *= d
 		}
@@ -279,29 +290,24 @@ func (e *Extractor) infer(ctx context.Context, inputs []ort.Tensor, n int) (Rows
 	return rows, nil
 }
 
-// image makes a preprocess.Image of a dataset's array.
-func image(a dataset.Array) preprocess.Image {
-	return preprocess.Image{Shape: a.Shape, Layout: preprocess.Layout(a.Layout), Data: a.Data}
-}
-
-// pipeline returns the input's pipeline, with open sizes settled.
-func (in *input) pipeline(img preprocess.Image) (*preprocess.Pipeline, error) {
-	if in.pipe.Resolved() {
-		return in.pipe, nil
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.resolved == nil {
-		p, err := in.pipe.Resolve(img)
+// resolve returns the pipelines of all inputs, with open sizes settled by an
+// example.
+func (e *Extractor) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
+	pipes := make([]*preprocess.Pipeline, len(e.inputs))
+	for i, in := range e.inputs {
+		array, err := find(ex, in.info.Name, len(e.inputs) == 1)
 		if err != nil {
 			return nil, err
 		}
-		in.resolved = p
+		if pipes[i], err = in.pipe.Resolve(image(*array)); err != nil {
+			return nil, err
+		}
 	}
-	return in.resolved, nil
+	return pipes, nil
 }
 
-// Images preprocesses images for a model with one input, for Run.
+// Images preprocesses images for a model with one input, for Run. Where the
+// model leaves sizes open, all must have that of the first.
 func (e *Extractor) Images(images []goimage.Image) ([]ort.Tensor, error) {
 	if len(e.inputs) > 1 {
 		return nil, fmt.Errorf("the model has %d inputs, want one that takes images", len(e.inputs))
@@ -309,15 +315,22 @@ func (e *Extractor) Images(images []goimage.Image) ([]ort.Tensor, error) {
 	if len(images) == 0 {
 		return nil, errors.New("no images")
 	}
-	b := batch{extractor: e, capacity: len(images)}
+	var b batch
 	for i, img := range images {
 		array, err := dataset.FromImage(img)
+		ex := &dataset.Example{Inputs: []dataset.Array{array}}
+		if err == nil && b == nil {
+			var pipes []*preprocess.Pipeline
+			if pipes, err = e.resolve(ex); err == nil {
+				b, err = newBatch(e.inputs, pipes, len(images))
+			}
+		}
 		if err == nil {
-			err = b.add(&dataset.Example{Inputs: []dataset.Array{array}})
+			err = b.set(i, ex)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("image %d: %w", i, err)
 		}
 	}
-	return b.tensors(), nil
+	return b.tensors(len(images)), nil
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
@@ -52,14 +51,37 @@ func (e *TooManyBadError) Error() string {
 	return fmt.Sprintf("%s: that is %d unreadable records, --max-bad allows %d", last, len(e.Bad), e.Allowed)
 }
 
-// job is a batch on its way through the pipeline.
+// A job is a batch on its way through the pipeline.
 type job struct {
-	examples []dataset.Example
-	ready    chan struct{} // closed when prepared
-	inputs   []ort.Tensor
-	block    Block
-	bad      []string
-	err      error
+	batch   batch
+	records []record      // never grows beyond its capacity
+	pending atomic.Int32  // records being prepared, and one more while it grows
+	ready   chan struct{} // closed when none is
+	block   Block
+}
+
+// A record is what is known of one of a job's records. The worker that prepares
+// it sets bad and err, and nobody reads them before the job is ready.
+type record struct {
+	position int
+	label    int
+	name     string
+	bad      string // why it is left out
+	err      error  // why the stream ends
+}
+
+// A task is to prepare one record of a job.
+type task struct {
+	job     *job
+	record  *record
+	row     int
+	example dataset.Example
+}
+
+func (j *job) release() {
+	if j.pending.Add(-1) == 0 {
+		close(j.ready)
+	}
 }
 
 // Stream runs the network over a dataset and calls yield with the results, in
@@ -68,290 +90,248 @@ type job struct {
 //
 // An error of yield, of the dataset or of the network ends the stream, as does
 // the end of ctx. Records that cannot be read are skipped, up to c.MaxBad.
+//
+// Where the model leaves sizes of its input open, the first example settles
+// them for all.
 func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
+	if c.Limit < 0 || c.MaxBad < 0 {
+		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d and MaxBad %d", c.Limit, c.MaxBad))
+	}
 	total := ds.Len()
 	if c.Limit > 0 && c.Limit < total {
 		total = c.Limit
 	}
-	report := c.Progress
-	if report == nil {
-		report = func(int, int) {}
+	if c.Progress == nil {
+		c.Progress = func(int, int) {}
 	}
 	if c.Cache != nil {
-		return e.streamCached(ctx, ds, c, total, report, yield)
+		return e.streamCached(ctx, ds, c, total, yield)
 	}
-	return e.stream(ctx, ds, c, total, report, yield)
+	return e.stream(ctx, ds, c, total, yield)
 }
 
-func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, report func(int, int), yield func(*Block) error) (Stats, error) {
-	var stats Stats
-	// A group context of our own, so that every stage ends before we return.
+func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, yield func(*Block) error) (Stats, error) {
+	// A context of our own, so that every stage ends before we return.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group, ctx := errgroup.WithContext(ctx)
 
+	// The channels' capacities bound what is in memory: some examples as they
+	// were read, and some batches, at least as many as keep the workers busy.
 	workers := runtime.GOMAXPROCS(0)
-	// The channels' capacities bound the batches in memory.
-	work := make(chan *job, workers)
-	queue := make(chan *job, workers+1) // the same jobs in order
+	tasks := make(chan task, workers)
+	jobs := make(chan *job, max(2, (2*workers+e.batch-1)/e.batch))
 	results := make(chan *job, 2)
 
-	group.Go(func() error { // read
-		defer close(work)
-		defer close(queue)
-		return e.read(ctx, ds, total, func(j *job) error {
-			for _, ch := range []chan<- *job{queue, work} {
-				select {
-				case ch <- j:
-				case <-ctx.Done():
-					return context.Cause(ctx)
-				}
-			}
-			return nil
-		})
+	group.Go(func() error {
+		defer close(tasks)
+		defer close(jobs)
+		r := reader{extractor: e, tasks: tasks, jobs: jobs}
+		return r.read(ctx, ds, total)
 	})
-	for range workers { // decode and preprocess
+	for range workers {
 		group.Go(func() error {
-			for j := range work {
-				j.err = e.prepare(j)
-				close(j.ready)
+			for t := range tasks {
+				if ctx.Err() == nil {
+					t.prepare()
+				}
+				t.job.release()
 			}
 			return nil
 		})
 	}
-	group.Go(func() error { // infer
+	group.Go(func() error {
 		defer close(results)
-		for j := range queue {
+		for j := range jobs {
 			select {
 			case <-j.ready:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			if j.err != nil {
-				return j.err
+			if err := e.inferJob(ctx, j); err != nil {
+				return err
 			}
-			if j.block.N > 0 {
-				rows, err := e.infer(ctx, j.inputs, j.block.N)
-				if err != nil {
-					return err
-				}
-				j.block.Rows, j.inputs = rows, nil
-			}
-			select {
-			case results <- j:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := send(ctx, results, j); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 
-	report(0, total)
-	done := 0
+	var stats Stats
 	var failed error
+	done := 0
+	c.Progress(0, total)
 	for j := range results {
 		if failed != nil {
 			continue // drain, so that the stages end
 		}
-		done += len(j.examples) + len(j.bad)
-		for _, message := range j.bad {
-			if stats.Bad = append(stats.Bad, message); len(stats.Bad) > c.MaxBad {
-				failed = &TooManyBadError{Allowed: c.MaxBad, Bad: stats.Bad}
-				break
-			}
-		}
-		if failed == nil && j.block.N > 0 {
-			stats.Examples += j.block.N
-			failed = yield(&j.block)
-		}
-		if failed != nil {
+		if failed = stats.take(ctx, j, c.MaxBad, yield); failed != nil {
 			cancel(failed)
 			continue
 		}
-		report(done, total)
+		done += len(j.records)
+		c.Progress(done, total)
 	}
 	err := group.Wait()
 	if failed != nil {
-		return stats, failed
+		err = failed
 	}
-	if err != nil {
-		return stats, err
+	if err == nil && stats.Examples == 0 {
+		err = fmt.Errorf("%s: no examples could be read", ds.Spec())
 	}
-	if stats.Examples == 0 {
-		return stats, fmt.Errorf("%s: no examples could be read", ds.Spec())
-	}
-	report(total, total)
-	return stats, nil
+	return stats, err
 }
 
-// read gathers total of the dataset's examples into batches. Fewer than all are
-// spread evenly, since folders come class by class.
-func (e *Extractor) read(ctx context.Context, ds *dataset.Dataset, total int, send func(*job) error) error {
-	all := ds.Len()
-	seen := 0
-	j := &job{ready: make(chan struct{})}
+// take counts a job's records and hands its examples over.
+func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(*Block) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for _, r := range j.records {
+		if r.bad == "" {
+			continue
+		}
+		if s.Bad = append(s.Bad, r.bad); len(s.Bad) > maxBad {
+			return &TooManyBadError{Allowed: maxBad, Bad: s.Bad}
+		}
+	}
+	if j.block.N == 0 {
+		return nil
+	}
+	s.Examples += j.block.N
+	return yield(&j.block)
+}
+
+func send[T any](ctx context.Context, to chan<- T, v T) error {
+	select {
+	case to <- v:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A reader gathers examples into jobs.
+type reader struct {
+	extractor *Extractor
+	tasks     chan<- task
+	jobs      chan<- *job // in order
+
+	job   *job
+	pipes []*preprocess.Pipeline // one for each input, nil while sizes are open
+}
+
+// read reads total of the dataset's examples. Fewer than all are spread evenly,
+// since folders come class by class.
+func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error {
+	all, seen, taken := ds.Len(), 0, 0
 	for example, err := range ds.Examples(ctx) {
 		at := seen
 		seen++
+		var bad *dataset.RecordError
+		if err != nil && !errors.As(err, &bad) {
+			return err
+		}
 		if at*total/all == (at+1)*total/all {
 			continue // not one of those wanted
 		}
-		var bad *dataset.RecordError
-		switch {
-		case errors.As(err, &bad):
-			j.bad = append(j.bad, bad.Error())
-		case err != nil:
-			return err
-		default:
-			j.examples = append(j.examples, example)
+		if r.job == nil {
+			r.job = &job{ready: make(chan struct{}), records: make([]record, 0, min(r.extractor.batch, total-taken))}
+			r.job.pending.Store(1)
 		}
-		if len(j.examples)+len(j.bad) >= e.batch {
-			if err := send(j); err != nil {
+		taken++
+		if err := r.add(ctx, &example, bad); err != nil {
+			return err
+		}
+		if len(r.job.records) == cap(r.job.records) {
+			if err := r.flush(ctx); err != nil {
 				return err
 			}
-			j = &job{ready: make(chan struct{})}
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if len(j.examples)+len(j.bad) == 0 {
+	return r.flush(ctx)
+}
+
+// add puts a record into the job and has it prepared.
+func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
+	j := r.job
+	row := len(j.records)
+	j.records = append(j.records, record{position: ex.Index, label: ex.Label, name: ex.Name})
+	rec := &j.records[row]
+	if bad == nil && r.pipes == nil {
+		// Sizes may be open: the first example that can be read settles them.
+		err := ex.Decode()
+		if err == nil {
+			if r.pipes, err = r.extractor.resolve(ex); err != nil {
+				return fmt.Errorf("%s: %w", ex.Name, err)
+			}
+		} else if !errors.As(err, &bad) {
+			return err
+		}
+	}
+	if bad != nil {
+		rec.bad = bad.Error()
 		return nil
 	}
-	return send(j)
-}
-
-// prepare decodes and preprocesses a batch's examples into input tensors.
-// Records that do not decode are left out and noted.
-func (e *Extractor) prepare(j *job) error {
-	b := batch{extractor: e, capacity: len(j.examples)}
-	for i := range j.examples {
-		ex := &j.examples[i]
-		if ex.Encoded != nil {
-			if err := ex.Decode(); err != nil {
-				var record *dataset.RecordError
-				if !errors.As(err, &record) {
-					err = &dataset.RecordError{Name: ex.Name, Index: ex.Index, Err: err}
-				}
-				j.bad = append(j.bad, err.Error())
-				continue
-			}
-		}
-		if err := b.add(ex); err != nil {
-			return fmt.Errorf("%s: %w", ex.Name, err)
-		}
-		j.block.Positions = append(j.block.Positions, ex.Index)
-		j.block.Labels = append(j.block.Labels, ex.Label)
-		j.block.Names = append(j.block.Names, ex.Name)
-	}
-	j.block.N = b.n
-	j.inputs = b.tensors()
-	// What progress counts stays; the pixels need not.
-	for i := range j.examples {
-		j.examples[i].Encoded, j.examples[i].Inputs = nil, nil
-	}
-	j.examples = j.examples[:b.n]
-	return nil
-}
-
-// batch gathers examples into one tensor for each input.
-type batch struct {
-	extractor *Extractor
-	capacity  int
-	n         int
-	columns   []column
-}
-
-// column is one input's tensor being filled.
-type column struct {
-	pipe *preprocess.Pipeline
-	data reflect.Value // a slice of capacity × size elements
-	size int
-	half []float32 // float16 inputs: one example before rounding
-}
-
-func (b *batch) add(ex *dataset.Example) error {
-	inputs := b.extractor.inputs
-	if b.columns == nil {
-		b.columns = make([]column, len(inputs))
-	}
-	for i := range inputs {
-		in, col := &inputs[i], &b.columns[i]
-		array, err := find(ex, in, len(inputs))
-		if err != nil {
-			return err
-		}
-		img := image(*array)
-		if col.pipe == nil {
-			if err := col.open(in, img, b.capacity); err != nil {
-				return err
-			}
-		}
-		row := col.data.Slice(b.n*col.size, (b.n+1)*col.size).Interface()
-		if half, ok := row.(ort.Float16Bits); ok {
-			if err := col.pipe.Apply(img, col.half); err != nil {
-				return err
-			}
-			for k, v := range col.half {
-				half[k] = float16(v)
-			}
-			continue
-		}
-		if err := col.pipe.Apply(img, row); err != nil {
+	if j.batch == nil {
+		var err error
+		if j.batch, err = newBatch(r.extractor.inputs, r.pipes, cap(j.records)); err != nil {
 			return err
 		}
 	}
-	b.n++
-	return nil
-}
-
-// open allocates the column once the first example has settled its shape.
-func (c *column) open(in *input, img preprocess.Image, capacity int) error {
-	pipe, err := in.pipeline(img)
-	if err != nil {
+	j.pending.Add(1)
+	if err := send(ctx, r.tasks, task{j, rec, row, *ex}); err != nil {
+		j.release()
 		return err
 	}
-	c.pipe, c.size = pipe, pipe.Len()
-	data, err := alloc(in.info.Type.String(), capacity*c.size)
-	if err != nil {
-		return fmt.Errorf("input %q: %w", in.info.Name, err)
-	}
-	c.data = reflect.ValueOf(data)
-	if _, ok := data.(ort.Float16Bits); ok {
-		c.half = make([]float32, c.size)
-	}
 	return nil
 }
 
-// find returns the example's array for an input.
-func find(ex *dataset.Example, in *input, inputs int) (*dataset.Array, error) {
-	for i := range ex.Inputs {
-		if a := &ex.Inputs[i]; a.Name == in.info.Name || (inputs == 1 && len(ex.Inputs) == 1) {
-			return a, nil
-		}
-	}
-	have := make([]string, len(ex.Inputs))
-	for i, a := range ex.Inputs {
-		have[i] = a.Name
-	}
-	return nil, fmt.Errorf("there is no array for the model's input %q among %q: name the arrays of an .npz after the model's inputs", in.info.Name, have)
-}
-
-func (b *batch) tensors() []ort.Tensor {
-	if b.n == 0 {
+// flush sends the job on.
+func (r *reader) flush(ctx context.Context) error {
+	j := r.job
+	if j == nil {
 		return nil
 	}
-	out := make([]ort.Tensor, len(b.columns))
-	for i, col := range b.columns {
-		shape := []int64{int64(b.n)}
-		for _, d := range col.pipe.Shape() {
-			shape = append(shape, int64(d))
-		}
-		out[i] = ort.Tensor{
-			Name:  b.extractor.inputs[i].info.Name,
-			Shape: shape,
-			Data:  col.data.Slice(0, b.n*col.size).Interface(),
-		}
+	r.job = nil
+	j.release()
+	return send(ctx, r.jobs, j)
+}
+
+// prepare decodes and preprocesses a record into its row of the batch.
+func (t *task) prepare() {
+	if err := t.example.Decode(); err != nil {
+		t.record.bad = err.Error()
+		return
 	}
-	return out
+	if err := t.job.batch.set(t.row, &t.example); err != nil {
+		t.record.err = fmt.Errorf("%s: %w", t.example.Name, err)
+	}
+}
+
+// inferJob runs the network on those of a job's records that could be read.
+func (e *Extractor) inferJob(ctx context.Context, j *job) error {
+	b := &j.block
+	for row, r := range j.records {
+		if r.err != nil {
+			return r.err
+		}
+		if r.bad != "" {
+			continue
+		}
+		j.batch.move(b.N, row)
+		b.Positions, b.Labels, b.Names = append(b.Positions, r.position), append(b.Labels, r.label), append(b.Names, r.name)
+		b.N++
+	}
+	if b.N == 0 {
+		return nil
+	}
+	var err error
+	b.Rows, err = e.infer(ctx, j.batch.tensors(b.N), b.N)
+	j.batch = nil
+	return err
 }

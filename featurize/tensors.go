@@ -61,6 +61,10 @@ func alloc(elem string, n int) (any, error) {
 		return make([]int32, n), nil
 	case "int64":
 		return make([]int64, n), nil
+	case "uint32":
+		return make([]uint32, n), nil
+	case "uint64":
+		return make([]uint64, n), nil
 	case "bool":
 		return make([]bool, n), nil
 	case "float16":

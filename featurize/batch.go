@@ -1,0 +1,110 @@
+package featurize
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+)
+
+// A batch is examples being gathered, one column for each of the model's inputs.
+// Different rows may be set concurrently.
+type batch []column
+
+// A column is one input's tensor.
+type column struct {
+	name string
+	only bool // the model has no other input
+	pipe *preprocess.Pipeline
+	data reflect.Value // a slice of rows × pipe.Len() elements
+}
+
+// newBatch allocates a batch; pipes have their sizes settled.
+func newBatch(inputs []input, pipes []*preprocess.Pipeline, rows int) (batch, error) {
+	b := make(batch, len(inputs))
+	for i, in := range inputs {
+		data, err := alloc(in.info.Type.String(), rows*pipes[i].Len())
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", in.info.Name, err)
+		}
+		b[i] = column{name: in.info.Name, only: len(inputs) == 1, pipe: pipes[i], data: reflect.ValueOf(data)}
+	}
+	return b, nil
+}
+
+// row returns one example's elements.
+func (c *column) row(i int) reflect.Value {
+	n := c.pipe.Len()
+	return c.data.Slice(i*n, (i+1)*n)
+}
+
+// set preprocesses an example into a row.
+func (b batch) set(row int, ex *dataset.Example) error {
+	for i := range b {
+		c := &b[i]
+		array, err := find(ex, c.name, c.only)
+		if err != nil {
+			return err
+		}
+		img := image(*array)
+		switch dst := c.row(row).Interface().(type) {
+		case ort.Float16Bits:
+			exact := make([]float32, len(dst))
+			err = c.pipe.Apply(img, exact)
+			for k, v := range exact {
+				dst[k] = float16(v)
+			}
+		default:
+			err = c.pipe.Apply(img, dst)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move copies row from to row to.
+func (b batch) move(to, from int) {
+	if to == from {
+		return
+	}
+	for i := range b {
+		reflect.Copy(b[i].row(to), b[i].row(from))
+	}
+}
+
+// tensors returns the first n rows.
+func (b batch) tensors(n int) []ort.Tensor {
+	out := make([]ort.Tensor, len(b))
+	for i, c := range b {
+		shape := []int64{int64(n)}
+		for _, d := range c.pipe.Shape() {
+			shape = append(shape, int64(d))
+		}
+		out[i] = ort.Tensor{Name: c.name, Shape: shape, Data: c.data.Slice(0, n*c.pipe.Len()).Interface()}
+	}
+	return out
+}
+
+// find returns the example's array for an input. The only array there is goes to
+// the only input, whatever its name.
+func find(ex *dataset.Example, name string, only bool) (*dataset.Array, error) {
+	for i := range ex.Inputs {
+		if a := &ex.Inputs[i]; a.Name == name || only && len(ex.Inputs) == 1 {
+			return a, nil
+		}
+	}
+	have := make([]string, len(ex.Inputs))
+	for i, a := range ex.Inputs {
+		have[i] = a.Name
+	}
+	return nil, fmt.Errorf("there is no array for the model's input %q among %q: name the arrays of an .npz after the model's inputs", name, have)
+}
+
+// image makes a preprocess.Image of a dataset's array.
+func image(a dataset.Array) preprocess.Image {
+	return preprocess.Image{Shape: a.Shape, Layout: preprocess.Layout(a.Layout), Data: a.Data}
+}
