@@ -104,7 +104,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		}
 		return f.stream(ctx, c.Progress, yield)
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStaleRows):
-		return Stats{}, err
+		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 
 	if err := os.MkdirAll(c.Cache.Dir, 0o777); err != nil {

@@ -1,5 +1,378 @@
 package featurize
 
-const fullDiskEnv = "FEATURIZE_TEST_FULL_DISK"
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
 
-func streamOnFullDisk(dir string) {}
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// labelled makes an IDX pair of n grey images with labels 0 to 3.
+func labelled(t testing.TB, dir string, n int) string {
+	labels := make([]byte, n)
+	for i := range labels {
+		labels[i] = byte(i % 4)
+	}
+	write(t, dir, "x-labels-idx1-ubyte", idx(labels, n))
+	return write(t, dir, "x-images-idx3-ubyte", idx(pixels(1, n, 8, 8), n, 8, 8))
+}
+
+// files lists a folder, which may be missing.
+func files(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func equal(t testing.TB, got, want *collected) {
+	t.Helper()
+	if got.N != want.N || !slices.Equal(got.Features, want.Features) || !slices.Equal(got.Logits, want.Logits) ||
+		!slices.Equal(got.Positions, want.Positions) || !slices.Equal(got.Labels, want.Labels) {
+		t.Error("other rows came")
+	}
+}
+
+func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
+	images := photos(t, n, 8, 8, 3, 4, 22)
+	digits := labelled(t, t.TempDir(), 1200) + "[100:1137]"
+	for _, tt := range []struct {
+		name, model, data string
+		limit             int
+	}{
+		{"images, two of them bad", "conv", images, 0},
+		{"a part of the images", "conv", images, 15},
+		{"labelled", "grey", digits, 0},
+		{"a part of the labelled", "grey", digits, 700},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e, err := newExtractor(tt.model, Config{Batch: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ds := openData(t, tt.data, dataset.Options{})
+			plain, without := stream(t, e, ds, StreamConfig{MaxBad: 2, Limit: tt.limit})
+			c := StreamConfig{MaxBad: 2, Limit: tt.limit, Cache: &Cache{Dir: filepath.Join(t.TempDir(), "new", "cache")}}
+			first, stats := stream(t, e, ds, c)
+			equal(t, first, plain)
+			if stats.Cached || len(files(t, c.Cache.Dir)) != 1 {
+				t.Fatalf("stats %+v, files %q", stats, files(t, c.Cache.Dir))
+			}
+
+			// Whoever runs the network now gets an error.
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: 2}, collect(&collected{})); err == nil {
+				t.Fatal("a closed extractor runs")
+			}
+			done, total := -1, 0
+			c.Progress = func(d, t int) { done, total = d, t }
+			second, stats := stream(t, e, ds, c)
+			equal(t, second, plain)
+			if !stats.Cached || !slices.Equal(stats.Bad, without.Bad) {
+				t.Errorf("stats %+v, want the bad records %q", stats, without.Bad)
+			}
+			if done != total || total != first.N {
+				t.Errorf("progress ended at %d of %d", done, total)
+			}
+		})
+	}
+}
+
+func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
+	e := extractor(t, "conv", Config{})
+	ds := openData(t, photos(t, n, 8, 8, 3, 4, 22), dataset.Options{})
+	cache := &Cache{Dir: t.TempDir()}
+	// Failing leaves nothing, and asking again for less fails just the same.
+	for range 2 {
+		_, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
+		says(t, err, "0022.png", "--max-bad allows 1")
+		if left := files(t, cache.Dir); len(left) > 0 {
+			t.Fatalf("the cache holds %q", left)
+		}
+	}
+	stream(t, e, ds, StreamConfig{MaxBad: 2, Cache: cache})
+	for allowed, word := range []string{"0004.png", "0022.png"} {
+		stats, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: allowed, Cache: cache}, collect(&collected{}))
+		says(t, err, word)
+		var bad *TooManyBadError
+		if !errors.As(err, &bad) || len(bad.Bad) != allowed+1 || len(stats.Bad) <= allowed {
+			t.Errorf("got %#v, stats %+v", err, stats)
+		}
+	}
+}
+
+func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
+	e := extractor(t, "conv", Config{Batch: 3})
+	ds := openData(t, photos(t, n, 8, 8, 3), dataset.Options{})
+	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
+	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*Block) error { return stop }); err != stop {
+		t.Fatal(err)
+	}
+	if left := files(t, cache.Dir); len(left) > 0 {
+		t.Errorf("the cache holds %q", left)
+	}
+	// From a file that is there the error comes through too.
+	stream(t, e, ds, StreamConfig{Cache: cache})
+	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*Block) error { return stop }); err != stop {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	if _, err := e.Stream(ctx, ds, StreamConfig{Cache: cache}, collect(&collected{})); err != stop {
+		t.Error(err)
+	}
+}
+
+// Whatever changes the rows changes the key.
+func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
+	dir := t.TempDir()
+	path := labelled(t, dir, 40)
+	options := dataset.Options{Classes: 4}
+	e := extractor(t, "grey", Config{Batch: 7})
+	ds := openData(t, path, options)
+	key := func(c *Cache, e *Extractor, ds *dataset.Dataset, total int) [32]byte {
+		t.Helper()
+		k, err := c.key(t.Context(), e, ds, total)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	cache := &Cache{Options: options}
+	seen := map[[32]byte]string{key(cache, e, ds, 40): "the first"}
+	differs := func(name string, k [32]byte) {
+		t.Helper()
+		if other, ok := seen[k]; ok {
+			t.Errorf("%s has the key of %s", name, other)
+		}
+		seen[k] = name
+	}
+	same := func(name string, k [32]byte) {
+		t.Helper()
+		if _, ok := seen[k]; !ok {
+			t.Errorf("%s has a key of its own", name)
+		}
+	}
+
+	same("another extractor", key(cache, extractor(t, "grey", Config{Batch: 7, Threads: 1}), ds, 40))
+	same("the default provider by name", key(cache, extractor(t, "grey", Config{Batch: 7, Provider: "cpu"}), ds, 40))
+	same("another folder", key(&Cache{Dir: "elsewhere", Options: options}, e, ds, 40))
+	same("a copy of the data", key(cache, e, openData(t, labelled(t, t.TempDir(), 40), options), 40))
+
+	differs("another batch", key(cache, extractor(t, "grey", Config{Batch: 8}), ds, 40))
+	differs("another model", key(cache, extractor(t, "batch4", Config{}), ds, 40))
+	differs("another preprocessing", key(cache, extractor(t, "grey", Config{Batch: 7, Preprocess: &preprocess.Spec{Scale: 1}}), ds, 40))
+	differs("fewer examples", key(cache, e, ds, 39))
+	differs("a slice", key(cache, e, openData(t, path+"[:39]", options), 39))
+	differs("a slice elsewhere", key(cache, e, openData(t, path+"[1:40]", options), 39))
+	differs("no labels", key(cache, e, openData(t, path, dataset.Options{Unlabelled: true}), 40))
+	for field, change := range map[string]func(*Extractor){
+		"provider": func(e *Extractor) { e.provider = "cuda" },
+		"features": func(e *Extractor) { e.features = "another" },
+		"logits":   func(e *Extractor) { e.logits = "another" },
+	} {
+		other := *e
+		change(&other)
+		differs("another "+field, key(cache, &other, ds, 40))
+	}
+
+	flip := func(name string) {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)-1] ^= 1
+		write(t, dir, name, data)
+	}
+	flip("x-images-idx3-ubyte")
+	differs("another pixel", key(cache, e, openData(t, path, options), 40))
+	flip("x-images-idx3-ubyte")
+	flip("x-labels-idx1-ubyte")
+	differs("another label", key(cache, e, openData(t, path, options), 40))
+}
+
+// The hash of a model file does not cover weights that lie in other files.
+func TestTheKeyCoversExternalWeights(t *testing.T) {
+	dir := t.TempDir()
+	var keys [2][32]byte
+	ds := openData(t, write(t, dir, "x.npy", npy(random(1, 15), 3, 5)), dataset.Options{})
+	for i := range keys {
+		for _, name := range []string{"external.onnx", "external.onnx.data"} {
+			data, err := os.ReadFile(filepath.Join("..", "testdata", "onnx", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "external.onnx.data" {
+				data[3] ^= byte(i)
+			}
+			write(t, dir, name, data)
+		}
+		m, err := onnx.Open(filepath.Join(dir, "external.onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := onnx.FindHead(m, onnx.HeadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(Config{Model: m, Head: h})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if keys[i], err = new(Cache).key(t.Context(), e, ds, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if keys[0] == keys[1] {
+		t.Error("other weights have the same key")
+	}
+}
+
+func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
+	e := extractor(t, "conv", Config{Batch: 7})
+	ds := openData(t, photos(t, n, 8, 8, 3, 4), dataset.Options{})
+	c := StreamConfig{MaxBad: 1, Cache: &Cache{Dir: t.TempDir()}}
+	want, _ := stream(t, e, ds, c)
+	path := filepath.Join(c.Cache.Dir, files(t, c.Cache.Dir)[0])
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := [32]byte(whole[8:40])
+	try := func(name string, data []byte) {
+		t.Helper()
+		write(t, c.Cache.Dir, filepath.Base(path), data)
+		if f, err := openRows(path, key, e.d, e.k); !errors.Is(err, errStaleRows) {
+			if err == nil {
+				f.Close()
+			}
+			t.Fatalf("%s: opened, or %v", name, err)
+		}
+	}
+	for i := range whole {
+		damaged := bytes.Clone(whole)
+		damaged[i] ^= 1 << (i % 8)
+		try(fmt.Sprintf("byte %d", i), damaged)
+	}
+	for i := 0; i < len(whole); i += 13 {
+		try(fmt.Sprintf("the first %d bytes", i), whole[:i])
+	}
+	try("all but the last byte", whole[:len(whole)-1])
+	try("one byte more", append(bytes.Clone(whole), 0))
+	try("nothing", nil)
+
+	// The stream does not care and mends it.
+	again, stats := stream(t, e, ds, c)
+	equal(t, again, want)
+	if mended, err := os.ReadFile(path); stats.Cached || err != nil || !bytes.Equal(mended, whole) {
+		t.Errorf("stats %+v, %v", stats, err)
+	}
+	if _, stats := stream(t, e, ds, c); !stats.Cached {
+		t.Error("it is not used")
+	}
+	if left := files(t, c.Cache.Dir); len(left) != 1 {
+		t.Errorf("the cache holds %q", left)
+	}
+}
+
+func TestManyMayFillOneCache(t *testing.T) {
+	noLeaks(t)
+	e := extractor(t, "grey", Config{Batch: 7})
+	path := labelled(t, t.TempDir(), 500)
+	cache := &Cache{Dir: filepath.Join(t.TempDir(), "cache")}
+	want, _ := stream(t, e, openData(t, path, dataset.Options{}), StreamConfig{})
+	var wg sync.WaitGroup
+	for range 8 {
+		ds := openData(t, path, dataset.Options{})
+		wg.Go(func() {
+			for range 3 {
+				got := &collected{}
+				if _, err := e.Stream(context.Background(), ds, StreamConfig{Cache: cache}, collect(got)); err != nil {
+					t.Error(err)
+					return
+				}
+				equal(t, got, want)
+			}
+		})
+	}
+	wg.Wait()
+	if left := files(t, cache.Dir); len(left) != 1 {
+		t.Errorf("the cache holds %q", left)
+	}
+}
+
+func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
+	e := extractor(t, "conv", Config{})
+	ds := openData(t, photos(t, 3, 8, 8, 3), dataset.Options{})
+	file := write(t, t.TempDir(), "file", []byte("not a folder"))
+	_, err := e.Stream(t.Context(), ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
+	says(t, err, "features cache", file)
+}
+
+// FuzzOpenRows damages what lies between a valid header and a valid hash.
+func FuzzOpenRows(f *testing.F) {
+	const d, k = 2, 3
+	key := sha256.Sum256([]byte("key"))
+	dir := f.TempDir()
+	w, err := createRows(filepath.Join(dir, "seed"), key, d, k)
+	if err != nil {
+		f.Fatal(err)
+	}
+	b := &Block{Rows: Rows{N: 2, Features: random(1, 2*d), Logits: random(2, 2*k)}, Labels: []int{-1, 2}, Positions: []int{4, 9}}
+	if err := w.add(b); err != nil {
+		f.Fatal(err)
+	}
+	if err := w.finish([]string{"a bad record"}); err != nil {
+		f.Fatal(err)
+	}
+	seed, err := os.ReadFile(filepath.Join(dir, "seed"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(seed[cacheHeader : len(seed)-sha256.Size])
+	f.Add(binary.LittleEndian.AppendUint64(make([]byte, 8), 1<<62))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		data := append(bytes.Clone(seed[:cacheHeader]), body...)
+		sum := sha256.Sum256(data)
+		path := filepath.Join(t.TempDir(), "rows")
+		if err := os.WriteFile(path, append(data, sum[:]...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := openRows(path, key, d, k)
+		if err != nil {
+			if !errors.Is(err, errStaleRows) {
+				t.Fatal(err)
+			}
+			return
+		}
+		defer r.Close()
+		got := &collected{}
+		stats, err := r.stream(context.Background(), func(int, int) {}, collect(got))
+		if err != nil || stats.Examples != got.N || got.N == 0 || len(got.Features) != got.N*d || len(got.Logits) != got.N*k ||
+			len(got.Labels) != got.N || len(got.Positions) != got.N || got.N*(4*(d+k)+12) > len(body) {
+			t.Fatalf("%d examples of %d bytes: %v", got.N, len(body), err)
+		}
+	})
+}
