@@ -371,29 +371,51 @@ func (c *Curvature) invertKronecker(p *Posterior) error {
 	return nil
 }
 
-// sandwichV forms V_i = diag(Q W_i Q^T), W_i = λ_A,i (w wᵀ ⊙ G̃), w_j = 1/(λ_A,i λ_B,j + ε):
-// one K×K product for each of the D eigenvalues.
+// sandwichV fills V, row by row, or where that would take long from fewer rows.
 func (c *Curvature) sandwichV(p *Posterior) {
+	k, d := c.head.Logits, len(p.LambdaA)
+	row := c.sandwichRow(p)
+	const slow = 1e10 // multiplications: a second or two
+	interpolated := false
+	if float64(d)*float64(k)*float64(k)*float64(k) > slow {
+		// Below the floor λ_A,i λ_B,j + ε is ε to 1e-10.
+		floor := 1e-10 * p.Epsilon / math.Max(p.LambdaB[k-1], 1e-300)
+		interpolated = interpolateRows(p.V, p.LambdaA, floor, row)
+	}
+	for i, la := range p.LambdaA {
+		v := p.V[i*k : (i+1)*k]
+		if !interpolated {
+			row(v, la)
+		}
+		for j := range v {
+			v[j] *= la
+		}
+	}
+}
+
+// sandwichRow returns the function that gives a row of V over λ_A,
+// diag(Q W Qᵀ), W = w wᵀ ⊙ G̃, w_j = 1/(λ_A λ_B,j + ε), by a K×K product.
+func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
 	k := c.head.Logits
 	q := general(p.QB, k, k)
 	g, t := general(make([]float64, k*k), k, k), general(make([]float64, k*k), k, k)
 	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1/float64(c.n), general(c.g, k, k), q, 0, t)
 	blas64.Gemm(blas.Trans, blas.NoTrans, 1, q, t, 0, g)
 	scaled := general(make([]float64, k*k), k, k)
-	for i, la := range p.LambdaA {
+	return func(dst []float64, la float64) {
 		for r := range k {
 			for j, lb := range p.LambdaB {
 				scaled.Data[r*k+j] = p.QB[r*k+j] / (la*lb + p.Epsilon)
 			}
 		}
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, la, scaled, g, 0, t)
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, scaled, g, 0, t)
 		for r := range k {
 			var sum float64
 			for j, v := range t.Data[r*k : (r+1)*k] {
 				sum += v * scaled.Data[r*k+j]
 			}
 			// A rounding error of a quadratic form of a semi-definite matrix.
-			p.V[i*k+r] = math.Max(0, sum)
+			dst[r] = math.Max(0, sum)
 		}
 	}
 }
