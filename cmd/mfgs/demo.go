@@ -67,8 +67,6 @@ type demonstration struct {
 	unicode     bool
 }
 
-func (d *demonstration) spec(name string) string { return filepath.Join(d.dir, name) }
-
 func (d *demonstration) run(ctx context.Context) error {
 	fmt.Fprint(d.w, wrapText("", "A network was trained on 1,200 handwritten digits of 8 x 8 pixels. mfgs calibrates it on "+
 		"300 further digits and 300 drawings that are none, and is then tested on 297 digits and 300 other drawings.")+"\n")
@@ -99,6 +97,11 @@ func (d *demonstration) run(ctx context.Context) error {
 	if err := d.figures(evaluation); err != nil {
 		return err
 	}
+	return d.show(ctx, evaluation)
+}
+
+// show draws a few images, and sums up.
+func (d *demonstration) show(ctx context.Context, evaluation *wrap.Evaluation) error {
 	predictor, err := wrap.Open(d.bundle, wrap.Options{Runtime: d.runtime})
 	if err != nil {
 		return err
@@ -118,9 +121,13 @@ func (d *demonstration) run(ctx context.Context) error {
 	for i, s := range unfamiliar {
 		unfamiliar[i].title = models.UnfamiliarNames()[s.position]
 	}
+	rank(digits, digits)
+	rank(unfamiliar, digits)
+	fmt.Fprint(d.w, "\n", wrapText("", "Below each image stand the network's own confidence, that of mfgs, "+
+		"and how many of the 297 digits are less odd by the out-of-distribution score of mfgs."))
 	// Examples are taken by what they show, never by how they come out.
-	d.draw("Digits, as the network knows them:", pick(digits, "digit 1", "digit 4", "digit 8", "digit 9"))
-	d.draw("Drawings that are no digits:", pick(unfamiliar, "letter E", "letter X", "inverted", "scrambled"))
+	d.draw("Digits", pick(digits, "digit 1", "digit 4", "digit 8", "digit 9"))
+	d.draw("Drawings that are no digits", pick(unfamiliar, "letter E", "letter X", "inverted", "scrambled"))
 
 	softmaxIn, mfgsIn := means(digits)
 	softmaxOut, mfgsOut := means(unfamiliar)
@@ -162,6 +169,7 @@ type sight struct {
 	pixels   [][]uint8 // [h][w]
 	own      int       // the network's own class, and its softmax there
 	softmax  float64
+	odder    float64 // the fraction of digits with a lower out-of-distribution score
 }
 
 // sights predicts the images of one of the demo's datasets.
@@ -191,6 +199,19 @@ func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, n
 		return nil
 	})
 	return all, err
+}
+
+// rank says of each sight how many of the others are less odd.
+func rank(sights, others []sight) {
+	scores := make([]float64, len(others))
+	for i, s := range others {
+		scores[i] = s.OODScore
+	}
+	slices.Sort(scores)
+	for i := range sights {
+		less, _ := slices.BinarySearch(scores, sights[i].OODScore)
+		sights[i].odder = float64(less) / float64(len(scores))
+	}
 }
 
 // pick returns the first sight of each title, or kind of title.
@@ -226,7 +247,7 @@ func (d *demonstration) draw(title string, sights []sight) {
 	if d.unicode {
 		ink = unicodeInk
 	}
-	fmt.Fprintf(d.w, "\n%s\n\n", title)
+	fmt.Fprintf(d.w, "\n%s\n", title)
 	t := table{align: "l" + strings.Repeat("l", len(sights))}
 	line := func(term string, of func(sight) string) {
 		cells := make([]string, len(sights))
@@ -247,7 +268,7 @@ func (d *demonstration) draw(title string, sights []sight) {
 	}
 	line("softmax", func(s sight) string { return fmt.Sprintf("%d  %s", s.own, percent(s.softmax)) })
 	line("mfgs", func(s sight) string { return fmt.Sprintf("%d  %s", s.Class, percent(s.Confidence)) })
-	line("score", func(s sight) string { return fmt.Sprintf("%.4f", s.OODScore) })
+	line("odder", func(s sight) string { return fmt.Sprintf("than %.0f%%", 100*s.odder) })
 	_ = t.write(d.w)
 }
 

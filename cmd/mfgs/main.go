@@ -82,23 +82,6 @@ func (p *program) run(ctx context.Context, args []string) error {
 			return usagef(c.Command.Name, "%s", oneDash.ReplaceAllString(err.Error(), "for --"))
 		}
 	}
-	app := &cli.App{
-		Name:                      "mfgs",
-		Commands:                  commands,
-		Reader:                    p.stdin,
-		Writer:                    p.stdout,
-		ErrWriter:                 p.stderr,
-		HideHelp:                  true,
-		HideVersion:               true,
-		DisableSliceFlagSeparator: true,
-		ExitErrHandler:            func(*cli.Context, error) {}, // by default it exits the process
-	}
-	find := func(name string) *cli.Command {
-		if i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == name }); i >= 0 {
-			return commands[i]
-		}
-		return nil
-	}
 	if len(args) < 2 {
 		writeOverview(p.stderr, commands)
 		return &usageError{text: "mfgs: no verb given"}
@@ -114,8 +97,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 		_, err := fmt.Fprintln(p.stdout, "mfgs", version())
 		return err
 	}
-	verb := find(name)
-	if verb == nil {
+	verb := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == name })
+	if verb < 0 {
 		if strings.HasPrefix(name, "-") {
 			return usagef("", "flag %s stands before the verb; flags follow it", name)
 		}
@@ -125,56 +108,25 @@ func (p *program) run(ctx context.Context, args []string) error {
 		}
 		return usagef("", "unknown verb %q: want %s", name, alternatives(names))
 	}
-	arranged, help, err := arrange(verb, rest)
+	arranged, help, err := arrange(commands[verb], rest)
 	if err != nil {
 		return err
 	}
 	if help {
-		return writeHelp(p.stdout, verb)
+		return writeHelp(p.stdout, commands[verb])
+	}
+	app := &cli.App{
+		Name:                      "mfgs",
+		Commands:                  commands,
+		Reader:                    p.stdin,
+		Writer:                    p.stdout,
+		ErrWriter:                 p.stderr,
+		HideHelp:                  true,
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		ExitErrHandler:            func(*cli.Context, error) {}, // by default it exits the process
 	}
 	return app.RunContext(ctx, append([]string{args[0], name}, arranged...))
 }
 
-// oneDash is how the flag package names a flag.
-var oneDash = regexp.MustCompile(`for (flag )?-`)
 
-// version returns the version of the module, and the commit where it was built
-// from a checkout.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v += "-" + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return v
-}
-
-// oneLine joins the lines of a message.
-func oneLine(s string) string {
-	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
-	return strings.Join(lines, "; ")
-}
-
-// alternatives writes "a, b or c".
-func alternatives[S ~string](names []S) string {
-	var b strings.Builder
-	for i, name := range names {
-		switch {
-		case i == 0:
-		case i == len(names)-1:
-			b.WriteString(" or ")
-		default:
-			b.WriteString(", ")
-		}
-		b.WriteString(string(name))
-	}
-	return b.String()
-}

@@ -87,7 +87,7 @@ func TestReportFits80Columns(t *testing.T) {
 // A wide table must not wait for its end, nor a later, wider cell be cut.
 func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	var b bytes.Buffer
-	w := newPredictionWriter("table", &b)
+	w := newPredictionWriter("table", &b, nil)
 	for i := range rowsKept + 1 {
 		if i == rowsKept && b.Len() == 0 {
 			// The buffer below holds 4 kB, which the rows kept have filled.
@@ -116,7 +116,7 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 		"table": "",
 	} {
 		var b bytes.Buffer
-		if err := newPredictionWriter(format, &b).close(); err != nil || b.String() != want {
+		if err := newPredictionWriter(format, &b, nil).close(); err != nil || b.String() != want {
 			t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
 		}
 	}

@@ -75,7 +75,7 @@ but json is written as it comes; csv leaves out what is a list in json.`,
 
 // predictAll writes the predictions for all inputs, one after another.
 func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inputs []string, format string) error {
-	out := newPredictionWriter(format, p.stdout)
+	out := newPredictionWriter(format, p.stdout, predictor.Classes())
 	bar := p.progress()
 	// Where predictions scroll by, they are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
@@ -110,7 +110,9 @@ type predictionWriter interface {
 	close() error
 }
 
-func newPredictionWriter(format string, w io.Writer) predictionWriter {
+// newPredictionWriter returns the writer of a format; classes are the names in
+// label order, nil if there are none.
+func newPredictionWriter(format string, w io.Writer, classes []string) predictionWriter {
 	b := bufio.NewWriter(w)
 	switch format {
 	case "json":
@@ -122,7 +124,7 @@ func newPredictionWriter(format string, w io.Writer) predictionWriter {
 	case "csv":
 		return &csvPredictions{w: csv.NewWriter(w)}
 	}
-	return &tablePredictions{unreported: unreported{b}}
+	return &tablePredictions{unreported: unreported{b}, classes: classes}
 }
 
 // unreported is what the formats have in common that hold nothing but
@@ -210,8 +212,9 @@ func (c *csvPredictions) close() error {
 // of the columns; later cells that are wider push their row out of line.
 type tablePredictions struct {
 	unreported
-	kept   [][]string
-	widths []int // nil while rows are kept
+	classes []string
+	kept    [][]string
+	widths  []int // nil while rows are kept
 }
 
 // rowsKept are looked at for the widths.
@@ -224,13 +227,9 @@ var predictionHeader = []string{"input", "label", "class", "confidence", "ood sc
 func (t *tablePredictions) write(p wrap.Prediction) error {
 	label := "-"
 	if p.Label != nil {
-		label = strconv.Itoa(*p.Label)
+		label = t.class(*p.Label)
 	}
-	class := strconv.Itoa(p.Class)
-	if p.ClassName != "" && p.ClassName != class {
-		class += " " + p.ClassName
-	}
-	row := []string{p.Input, label, class, percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
+	row := []string{p.Input, label, t.class(p.Class), percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -239,6 +238,15 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		return nil
 	}
 	return t.begin()
+}
+
+// class names a class by its number and, where that tells more, its name.
+func (t *tablePredictions) class(i int) string {
+	s := strconv.Itoa(i)
+	if i < len(t.classes) && t.classes[i] != s {
+		s += " " + t.classes[i]
+	}
+	return s
 }
 
 // begin writes the header and the rows kept.
