@@ -129,4 +129,46 @@ func (p *program) run(ctx context.Context, args []string) error {
 	return app.RunContext(ctx, append([]string{args[0], name}, arranged...))
 }
 
+// oneDash is how the flag package names a flag.
+var oneDash = regexp.MustCompile(`for (flag )?-`)
 
+// version returns the version of the module, and the commit where it was built
+// from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(unknown)"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v += "-" + s.Value[:min(12, len(s.Value))]
+			}
+		}
+	}
+	return v
+}
+
+// oneLine joins the lines of a message.
+func oneLine(s string) string {
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, "; ")
+}
+
+// alternatives writes "a, b or c".
+func alternatives[S ~string](names []S) string {
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			b.WriteString(" or ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	return b.String()
+}
