@@ -12,7 +12,7 @@ func (f *finder) bias(l *linear) ([]float64, error) {
 	if l.node.GetOpType() != "Conv" {
 		return f.vector(l.bias, &l.out, int(l.k))
 	}
-	v, err := f.m.evaluate(l.bias) // along axis 1, whatever follows
+	v, err := f.numbers(l.bias) // along axis 1, whatever follows
 	if err == nil && len(v.data) != int(l.k) {
 		err = refuse("%s has %d biases for %d classes", describe(l.node), len(v.data), l.k)
 	}
@@ -20,6 +20,14 @@ func (f *finder) bias(l *linear) ([]float64, error) {
 		return nil, err
 	}
 	return slices.Clone(v.data), nil
+}
+
+// numbers returns a constant with its elements.
+func (f *finder) numbers(name string) (*value, error) {
+	if v := f.in.get(name); v.constant && v.data != nil {
+		return v, nil
+	}
+	return f.m.evaluate(name)
 }
 
 // An affine is what has been added and multiplied since the linear operator: scale ⊙ x + shift, each nil or of length k.
@@ -116,7 +124,7 @@ func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []flo
 	}
 	var p [4][]float64
 	for i := range p {
-		v, err := f.m.evaluate(input(n, i+1))
+		v, err := f.numbers(input(n, i+1))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -134,7 +142,7 @@ func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []flo
 
 // vector returns a constant that is combined elementwise with the logits: one number, or one for each class.
 func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
-	v, err := f.m.evaluate(name)
+	v, err := f.numbers(name)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -191,8 +193,11 @@ func isDefault(domain string) bool { return domain == "" || domain == "ai.onnx" 
 
 // describe names a node for people: its operator with the name or, where it has none, the first output.
 func describe(n *onnxpb.Node) string {
-	return fmt.Sprintf("%s %q", opName(n), nodeName(n))
+	return fmt.Sprintf("%s %q", printable(opName(n)), nodeName(n))
 }
+
+// printable escapes what would break a line.
+func printable(s string) string { return strings.Trim(strconv.Quote(s), `"`) }
 
 // opName returns the operator with its domain, if that is not the default one.
 func opName(n *onnxpb.Node) string {

@@ -27,7 +27,7 @@ type HeadOptions struct {
 	Features string
 	// Logits names the tensor to start from instead of an output, if not "".
 	Logits string
-	// Output names the output of the model to start from, if not "".
+	// Output names the output of the model to start from, if not "". Logits goes before it.
 	Output string
 }
 
@@ -76,7 +76,7 @@ func (e *UnsupportedError) Error() string {
 		if i == 0 {
 			sep = ": nearest"
 		}
-		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, h.Features, h.Logits, h.Op, h.FeatureDim, h.Classes)
+		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, printable(h.Features), printable(h.Logits), h.Op, h.FeatureDim, h.Classes)
 	}
 	return b.String()
 }

@@ -40,14 +40,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	default:
 		return nil, nil
 	}
-	a, err := f.in.get(input(n, 0))
-	if err != nil {
-		return nil, err
-	}
-	b, err := f.in.get(input(n, 1))
-	if err != nil {
-		return nil, err
-	}
+	a, b := f.in.get(input(n, 0)), f.in.get(input(n, 1))
 	if a.constant == b.constant {
 		return nil, &refusal{fmt.Sprintf("%s multiplies two tensors that both depend on the input", describe(n)), n}
 	}
@@ -56,6 +49,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 		w, name = a, input(n, 0)
 	}
 	if w.dims == nil { // too large to be followed so far, or not to be computed at all
+		var err error
 		if w, err = f.m.evaluate(name); err != nil {
 			return nil, err
 		}

@@ -568,7 +568,7 @@ func TestExternalData(t *testing.T) {
 		{"no location", entry("offset", "0"), "without a location"},
 		{"missing", entry("location", "nothing"), "is missing beside the model"},
 		{"folder", entry("location", "sub"), "not a regular file"},
-		{"offset behind the end", entry("location", "blob2", "offset", "5"), "reaches to byte 5+2048 and blob2 has 2052"},
+		{"offset behind the end", entry("location", "blob2", "offset", "5"), "reaches to byte 5+2048 and \"blob2\" has 2052"},
 		{"offset that overflows", entry("location", "blob2", "offset", "9223372036854775807", "length", "2048"), "reaches to byte"},
 		{"length behind the end", entry("location", "blob2", "length", "9223372036854775807"), "reaches to byte"},
 		{"length of another shape", entry("location", "blob2", "length", "2000"), "wants 2048 bytes and has 2000"},

@@ -112,12 +112,7 @@ func constant(c *call) *value {
 		v := &value{constant: true, dims: []int64{}}
 		switch a.GetName() {
 		case "value":
-			v, err := c.tensor(a.GetT())
-			if err != nil {
-				return nil
-			}
-			v.constant = true
-			return v
+			return c.tensor(a.GetT())
 		case "value_int":
 			v.typ, v.data = Int64, []float64{float64(a.GetI())}
 		case "value_float":
@@ -144,8 +139,8 @@ func constantOfShape(c *call) *value {
 	v := &value{typ: Float32}
 	fill := 0.0
 	if a := attribute(c.Node, "value"); a != nil {
-		t, err := c.tensor(a.GetT())
-		if err != nil || len(t.data) != 1 {
+		t := c.tensor(a.GetT())
+		if len(t.data) != 1 {
 			return nil
 		}
 		v.typ, fill = t.typ, t.data[0]
@@ -301,11 +296,10 @@ func shape(c *call) *value {
 	dims = dims[start:max(start, end)]
 	v.dims[0] = int64(len(dims))
 	v.data = make([]float64, len(dims))
-	v.constant = true
 	for i, d := range dims {
 		v.data[i] = float64(d)
 		if d < 0 {
-			v.data[i], v.constant = math.NaN(), false
+			v.data[i] = math.NaN()
 		}
 	}
 	return v

@@ -63,7 +63,7 @@ func (s *store) add(name string) (int, error) {
 		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%s is not a regular file", name)
+		return 0, fmt.Errorf("%q is not a regular file", name)
 	}
 	s.files = append(s.files, file{name: name, size: info.Size(), modTime: info.ModTime()})
 	return len(s.files) - 1, nil
@@ -141,7 +141,7 @@ func (s *store) external(given, location string) (int, error) {
 		}
 		return s.add(name)
 	}
-	return 0, fmt.Errorf("external data file %s is missing beside the model", location)
+	return 0, fmt.Errorf("external data file %q is missing beside the model", location)
 }
 
 // resolve replaces t's external data entries by a span.
@@ -177,7 +177,7 @@ func (s *store) resolve(given string, t *onnxpb.Tensor) error {
 		}
 	}
 	if offset > size || length > size-offset {
-		return fmt.Errorf("external data reaches to byte %d+%d and %s has %d", offset, length, location, size)
+		return fmt.Errorf("external data reaches to byte %d+%d and %q has %d", offset, length, location, size)
 	}
 	file := int32(i)
 	t.Span = &onnxpb.Span{File: &file, Offset: &offset, Length: &length}

@@ -135,8 +135,7 @@ func (f *finder) back(n *onnxpb.Node) string {
 }
 
 func (f *finder) constant(name string) bool {
-	v, err := f.in.get(name)
-	return err == nil && v.constant
+	return f.in.get(name).constant
 }
 
 // obstacle refuses a node that is no step, and names the linear layer behind it if one is near.
@@ -202,10 +201,7 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 			return nil, &refusal{fmt.Sprintf("%s follows %s", describe(n), strings.Join(h.Tail, ", ")), n}
 		}
 		from := f.back(n)
-		c, err := f.call(n, from, &cur)
-		if err != nil {
-			return nil, err
-		}
+		c := f.call(n, from, &cur)
 		after := ops[n.GetOpType()](c, 0)
 		if after == nil {
 			after = new(value)
@@ -264,11 +260,14 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 	h.scale, h.shift = a.scale, a.shift
 	h.Bias = a.shift != nil
 	h.logitsValue = found.value
-	return h, f.finish(h, l)
+	if err := f.finish(h, l); err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 // call prepares a step with the flow as the input that carries the logits.
-func (f *finder) call(n *onnxpb.Node, from string, cur *flow) (*call, error) {
+func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *call {
 	c := &call{Node: n, interpreter: f.in}
 	for _, name := range n.GetInput() {
 		var v *value
@@ -277,14 +276,11 @@ func (f *finder) call(n *onnxpb.Node, from string, cur *flow) (*call, error) {
 		case from:
 			v = &cur.value
 		default:
-			var err error
-			if v, err = f.in.get(name); err != nil {
-				return nil, err
-			}
+			v = f.in.get(name)
 		}
 		c.in = append(c.in, v)
 	}
-	return c, nil
+	return c
 }
 
 // finish looks at the link and the features, and writes the evidence.
@@ -295,11 +291,7 @@ func (f *finder) finish(h *Head, l *linear) error {
 			return err
 		}
 	}
-	v, err := f.in.get(l.features)
-	if err != nil {
-		return err
-	}
-	h.featuresValue = *v
+	h.featuresValue = *f.in.get(l.features)
 	if len(h.selection) > 0 {
 		h.featuresValue.dims = nil
 	}

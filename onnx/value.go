@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -33,6 +34,7 @@ type interpreter struct {
 	functions map[string]bool // operators defined by the model itself, by opName
 	weights   bool
 	budget    int64 // elements that may still be computed
+	err       error // the first failure to read a file
 	values    map[string]*value
 }
 
@@ -89,19 +91,17 @@ func (m *Model) evaluate(name string) (*value, error) {
 		if !needed[n] {
 			continue
 		}
-		for _, dep := range n.GetInput() {
-			if _, err := in.get(dep); err != nil {
-				return nil, err
-			}
-		}
 		in.run(n)
+		if in.err != nil {
+			return nil, in.err
+		}
 		if out := n.GetOutput()[0]; in.values[out] == nil || in.values[out].data == nil {
 			return nil, refuse("%q is computed by %s, which mfgs does not evaluate", name, describe(n))
 		}
 	}
-	v, err := in.get(name)
-	if err != nil {
-		return nil, err
+	v := in.get(name)
+	if in.err != nil {
+		return nil, in.err
 	}
 	if v.data == nil {
 		return nil, refuse("%q is a constant that mfgs cannot read", name)
@@ -110,26 +110,21 @@ func (m *Model) evaluate(name string) (*value, error) {
 }
 
 // get returns what is known of a tensor; never nil.
-func (in *interpreter) get(name string) (*value, error) {
-	if v := in.values[name]; v != nil {
-		return v, nil
+func (in *interpreter) get(name string) *value {
+	v := in.values[name]
+	if v == nil {
+		if t := in.g.consts[name]; t != nil {
+			v = in.tensor(t)
+		} else {
+			v = &value{constant: in.g.sparse[name]}
+		}
+		in.values[name] = v
 	}
-	v := new(value)
-	var err error
-	if t := in.g.consts[name]; t != nil {
-		v, err = in.tensor(t)
-	} else if in.g.sparse[name] {
-		v.constant = true
-	}
-	if err != nil {
-		return nil, err
-	}
-	in.values[name] = v
-	return v, nil
+	return v
 }
 
 // tensor returns the value of a stored tensor.
-func (in *interpreter) tensor(t *onnxpb.Tensor) (*value, error) {
+func (in *interpreter) tensor(t *onnxpb.Tensor) *value {
 	v := &value{typ: DataType(t.GetDataType()), dims: slices.Clone(t.GetDims()), constant: true}
 	if v.dims == nil {
 		v.dims = []int64{}
@@ -137,11 +132,14 @@ func (in *interpreter) tensor(t *onnxpb.Tensor) (*value, error) {
 	n, _ := elements(v.dims) // checked when the model was read
 	_, numeric := decoders[v.typ]
 	if !numeric || !in.weights && t.GetSpan() != nil || !in.take(n) {
-		return v, nil
+		return v
 	}
 	v.data = make([]float64, 0, n)
-	err := in.store.floats(t, func(x float64) { v.data = append(v.data, x) })
-	return v, err
+	if err := in.store.floats(t, func(x float64) { v.data = append(v.data, x) }); err != nil {
+		v.data = nil
+		in.err = cmp.Or(in.err, err)
+	}
+	return v
 }
 
 // take reports whether n elements may be computed.
@@ -167,10 +165,7 @@ func (in *interpreter) run(n *onnxpb.Node) {
 	for _, name := range n.GetInput() {
 		var v *value
 		if name != "" {
-			var err error
-			if v, err = in.get(name); err != nil {
-				v = &value{constant: true}
-			}
+			v = in.get(name)
 			constant = constant && v.constant
 		}
 		c.in = append(c.in, v)
@@ -193,7 +188,7 @@ func (in *interpreter) run(n *onnxpb.Node) {
 		if n, ok := elements(v.dims); v.dims == nil || !ok || int64(len(v.data)) != n {
 			v.data = nil
 		}
-		v.constant = constant || v.constant
+		v.constant = constant || v.constant || v.data != nil && !slices.ContainsFunc(v.data, math.IsNaN)
 		if known := in.values[out]; known != nil { // what the model declares fills the gaps
 			v.merge(known)
 		}
