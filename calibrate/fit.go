@@ -106,8 +106,11 @@ type Fitted struct {
 // out of distribution. The temperature pair NLL minimises the mean -log p of
 // val's labels under mf0, over T_act in [0.02, 20] and τ = T_ens / median s² in
 // [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
-// its best point. The pair OOD maximises the AUROC of 1 - max p in the same
-// way, preferring large τ among equals.
+// its best point. Of the pairs that are not worse by more than one standard error
+// of the paired differences between examples, it then takes the one with the
+// smallest τ ≥ 0.01: where likelihood cannot tell how much of the spread is the
+// posterior's, it is given all it may have. The pair OOD maximises the AUROC of
+// 1 - max p over the same temperatures, preferring large τ among equals.
 //
 // Automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues and keeps 1
 // unless another has a held-out NLL that is lower by more than one standard
@@ -165,7 +168,8 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 
 	var base []float64 // per-example NLL at ρ = 1
 	var chosen Candidate
-	var bestTau float64
+	var bestPoint point
+	var bestNLL []float64                 // per example, at bestPoint
 	s2 := make([]float64, len(valSet.s2)) // of the chosen
 	for i, rho := range rhos {
 		epsilon := rho * unit
@@ -199,13 +203,16 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 		if i == 0 || candidate.beats(chosen) {
 			chosen = candidate
 			f.Posterior, f.Rho, f.MedianVariance = post, rho, mid
-			f.NLL = Temperatures{Act: best.act, Ens: best.tau * mid}
-			f.NLLGrid, bestTau = grid, best.tau
+			f.NLLGrid, bestPoint = grid, best
+			bestNLL = slices.Clone(valSet.nll[0])
 			s2, valSet.s2 = valSet.s2, s2
 		}
 		o.Progress("tuning", 2+i, steps)
 	}
 	valSet.s2 = s2
+	copy(valSet.nll[0], bestNLL)
+	pair := prefer(valSet, bestPoint, f.MedianVariance, o.Lambda0)
+	f.NLL = Temperatures{Act: pair.act, Ens: pair.tau * f.MedianVariance}
 	f.OOD = f.NLL
 	if ood != nil {
 		oodSet := newTuningSet(h, ood)
@@ -219,7 +226,7 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 		o.Progress("tuning", steps, steps)
 	}
 	f.MaxRatio = maxRatio(valSet, o.Lambda0, f.NLL, f.OOD)
-	if bestTau > 0.5*maxTau {
+	if bestPoint.tau > 0.5*maxTau {
 		f.Warnings = append(f.Warnings, "held-out likelihood drives T_ens to its upper bound: for calibration alone a single temperature (ts) would do as well here")
 	}
 	return f, nil
