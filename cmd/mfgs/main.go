@@ -73,6 +73,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFailed
 }
 
+// run finds the verb and hands it its arguments. Help, version and the order of
+// arguments are not left to package cli, which looks for flags only in front of
+// positional arguments and prints its own idea of help on standard output.
 func (p *program) run(ctx context.Context, args []string) error {
 	commands := make([]*cli.Command, len(verbs))
 	for i, verb := range verbs {

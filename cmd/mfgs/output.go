@@ -7,12 +7,18 @@ import (
 	"io"
 )
 
-// writeJSON writes v as one document. Nothing is written where v has no JSON.
-func writeJSON(w io.Writer, v any) error {
+// writeJSON writes v as one document that people can read, too. Nothing is
+// written where v has no JSON.
+func writeJSON(w io.Writer, v any) error { return encodeJSON(w, v, "  ") }
+
+// writeLongJSON writes v in one line.
+func writeLongJSON(w io.Writer, v any) error { return encodeJSON(w, v, "") }
+
+func encodeJSON(w io.Writer, v any, indent string) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
+	e.SetIndent("", indent)
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("cannot write the result as JSON: %w", err)
 	}

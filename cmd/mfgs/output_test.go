@@ -110,7 +110,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 
 func TestNoPredictionsAreStillADocument(t *testing.T) {
 	for format, want := range map[string]string{
-		"json":  "{\n  \"predictions\": [],\n  \"bad_records\": [],\n  \"ignored\": []\n}\n",
+		"json":  `{"predictions":[],"bad_records":[],"ignored":[]}` + "\n",
 		"jsonl": "",
 		"csv":   strings.Join(csvHeader, ",") + "\n",
 		"table": "",

@@ -158,7 +158,7 @@ func (j *jsonPredictions) report(r wrap.DatasetReport) {
 }
 
 func (j *jsonPredictions) flush() error { return nil }
-func (j *jsonPredictions) close() error { return writeJSON(j.w, j.doc) }
+func (j *jsonPredictions) close() error { return writeLongJSON(j.w, j.doc) }
 
 type jsonLines struct {
 	unreported
