@@ -160,7 +160,7 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 		steps++
 	}
 	o.Progress("tuning", 0, steps)
-	valSet := newTuningSet(h, val)
+	valSet := newTuningSet(h, val, true)
 	f := &Fitted{}
 	f.Lambda0 = o.Lambda0
 	f.TS = valSet.temperatureScaling()
@@ -215,7 +215,7 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	f.NLL = Temperatures{Act: pair.act, Ens: pair.tau * f.MedianVariance}
 	f.OOD = f.NLL
 	if ood != nil {
-		oodSet := newTuningSet(h, ood)
+		oodSet := newTuningSet(h, ood, false)
 		f.Posterior.Variances(oodSet.s2, ood.Features, oodSet.n)
 		grid, best, err := tuneAUROC(valSet, oodSet, f.MedianVariance, o.Lambda0)
 		if err != nil {

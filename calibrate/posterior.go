@@ -1,8 +1,10 @@
 package calibrate
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -262,34 +264,37 @@ func (c *Curvature) sandwich(blocks, u []float64) {
 // spectrum returns the eigenvectors and eigenvalues that damping needs.
 func (c *Curvature) spectrum(cov Covariance) (*kronEigen, error) {
 	k, d := c.head.Logits, c.head.Dim()
-	if c.eigen == nil {
-		q, l, err := eigenSym(c.a, d, 1)
-		if err != nil {
-			return nil, err
-		}
-		c.eigen = &kronEigen{qa: q, la: l, qb: map[Covariance][]float64{}, lb: map[Covariance][]float64{}}
-	}
 	key, m := Hessian, c.b
 	if cov == Fisher {
 		key, m = Fisher, c.g
 	}
-	if c.eigen.lb[key] == nil {
-		scale := 1 / float64(c.n)
-		if c.diagonal {
-			l := make([]float64, k)
-			for i, v := range m {
-				l[i] = v * scale
-			}
-			c.eigen.lb[key] = l
-		} else {
-			q, l, err := eigenSym(m, k, scale)
-			if err != nil {
-				return nil, err
-			}
-			c.eigen.qb[key], c.eigen.lb[key] = q, l
-		}
+	e := c.eigen
+	if e == nil {
+		e = &kronEigen{qb: map[Covariance][]float64{}, lb: map[Covariance][]float64{}}
 	}
-	return c.eigen, nil
+	var errA, errB error
+	var wg sync.WaitGroup
+	if e.la == nil { // beside that of B, which takes about as long
+		wg.Go(func() { e.qa, e.la, errA = eigenSym(c.a, d, 1) })
+	}
+	scale := 1 / float64(c.n)
+	switch {
+	case e.lb[key] != nil:
+	case c.diagonal:
+		l := make([]float64, k)
+		for i, v := range m {
+			l[i] = v * scale
+		}
+		e.lb[key] = l
+	default:
+		e.qb[key], e.lb[key], errB = eigenSym(m, k, scale)
+	}
+	wg.Wait()
+	if err := errors.Join(errA, errB); err != nil {
+		return nil, err
+	}
+	c.eigen = e
+	return e, nil
 }
 
 // eigenSym returns the eigenvectors, in columns, and eigenvalues of scale·m,

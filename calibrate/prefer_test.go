@@ -34,7 +34,7 @@ func flatSet(n int, sharpness float64, informative bool) *tuningSet {
 		s.Features = append(s.Features, 0)
 		s.Labels = append(s.Labels, int32(label))
 	}
-	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s)
+	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s, true)
 	copy(t.s2, s2)
 	return t
 }

@@ -86,7 +86,7 @@ func (s *Set) Validate(h Head, labelled bool) error {
 type tuningSet struct {
 	head   Head
 	n      int
-	set    *Set
+	labels []int32           // nil: none, or of other classes
 	logits []float64         // [N,K]
 	curves []meanfield.Curve // softmax heads
 	s2     []float64         // [N,K], of the posterior being tuned
@@ -96,8 +96,11 @@ type tuningSet struct {
 	nll, rest [gridSize][]float64
 }
 
-func newTuningSet(h Head, s *Set) *tuningSet {
-	t := &tuningSet{head: h, n: s.Len(h), set: s}
+func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
+	t := &tuningSet{head: h, n: s.Len(h)}
+	if labelled {
+		t.labels = s.Labels
+	}
 	t.logits = make([]float64, len(s.Logits))
 	for i, v := range s.Logits {
 		t.logits[i] = float64(v)
@@ -118,10 +121,10 @@ func newTuningSet(h Head, s *Set) *tuningSet {
 }
 
 func (t *tuningSet) label(i int) int {
-	if t.set.Labels == nil {
+	if t.labels == nil {
 		return -1
 	}
-	return int(t.set.Labels[i])
+	return int(t.labels[i])
 }
 
 // evaluate sets nll and rest for variances scale·s2 and at most gridSize T_act.

@@ -1,0 +1,652 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// task is a problem on which variances help: some held-out examples lie far from
+// the training set and have labels that the logits know nothing of.
+type task struct{ train, val, ood *Set }
+
+func newTask(h Head, seed uint64) task {
+	m := newMixture(h, 3, 2, seed)
+	t := task{train: m.draw(700, 0), val: m.draw(500, 0), ood: m.draw(300, 8)}
+	strange := m.draw(75, 8)
+	for range strange.Len(h) {
+		strange.Labels = append(strange.Labels, int32(m.rng.IntN(h.Classes())))
+	}
+	t.val = &Set{
+		Features: append(t.val.Features, strange.Features...),
+		Logits:   append(t.val.Logits, strange.Logits...),
+		Labels:   append(t.val.Labels, strange.Labels...),
+	}
+	return t
+}
+
+func fit(t testing.TB, c *Curvature, val, ood *Set, o FitOptions) *Fitted {
+	t.Helper()
+	f, err := Fit(c, val, ood, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// nll is the mean -log p of the labels.
+func nll(h Head, logp []float64, labels []int32) float64 {
+	var sum float64
+	for i, y := range labels {
+		sum -= logp[i*h.Classes()+int(y)]
+	}
+	return sum / float64(len(labels))
+}
+
+// auroc is that of the scores of a calibration, floored as in tuning.
+func auroc(t *testing.T, c *Calibration, val, ood *Set) float64 {
+	t.Helper()
+	scores := func(s *Set) []float64 {
+		x := c.Predict(s.Features, s.Logits, s.Len(c.Posterior.Head)).OODScore
+		for i, v := range x {
+			x[i] = math.Max(math.Log(v), meanfield.LogFloor)
+		}
+		return x
+	}
+	v, err := metrics.AUROC(scores(val), scores(ood), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// gridTolerance is the error of the tables that tuning reads, in nats, on logits
+// of common size (see meanfield.Curve).
+const gridTolerance = 1e-5
+
+func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
+	for i, h := range []Head{
+		{Logits: 4, Features: 6, Bias: true, Link: Softmax},
+		{Logits: 1, Features: 5, Bias: true, Link: Sigmoid},
+	} {
+		task := newTask(h, uint64(800+i))
+		val, n := task.val, task.val.Len(h)
+		for _, structure := range []Structure{Full, Kronecker} {
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, task.train, 0)
+			for _, cov := range covariances {
+				t.Run(fmt.Sprintf("%s/%s/%s", h.Link, structure, cov), func(t *testing.T) {
+					f := fit(t, c, val, task.ood, FitOptions{Covariance: cov})
+					exact := func(pair Temperatures) float64 {
+						c := f.Calibration
+						c.NLL = pair
+						return nll(h, c.Predict(val.Features, val.Logits, n).LogP, val.Labels)
+					}
+					optimum, loss, stdErr := f.optimum(t, val)
+					got := exact(optimum)
+					if tuned := f.chosen(t).NLL; math.Abs(got-tuned) > gridTolerance {
+						t.Errorf("NLL %v, tuned by tables to %v", got, tuned)
+					}
+					if loss > stdErr {
+						t.Errorf("NLL is %v above the optimum, more than its standard error %v", loss, stdErr)
+					}
+					if v := exact(f.NLL); math.Abs(v-got-loss) > gridTolerance {
+						t.Errorf("NLL %v, at the optimum %v, by tables %v apart", v, got, loss)
+					}
+					least := math.Inf(1)
+					for i, act := range f.NLLGrid.Act {
+						for j, tau := range f.NLLGrid.Tau {
+							v := f.NLLGrid.Value[i][j]
+							least = math.Min(least, v)
+							if (i+j)%4 != 0 { // a quarter of the cells shows the axes
+								continue
+							}
+							want := exact(Temperatures{act, tau * f.MedianVariance})
+							if math.Abs(v-want) > gridTolerance*math.Max(1, want) {
+								t.Errorf("grid at T_act %.3g, τ %.3g: NLL %v, want %v", act, tau, v, want)
+							}
+						}
+					}
+					if got > least+gridTolerance {
+						t.Errorf("NLL %v, on the grid %v", got, least)
+					}
+					logp, _ := Plain(h, val.Logits, n, f.TS)
+					ts := nll(h, logp, val.Labels)
+					logp, _ = Plain(h, val.Logits, n, 1)
+					plain := nll(h, logp, val.Labels)
+					if got > ts+1e-3 || ts > plain {
+						t.Errorf("NLL %v, of temperature scaling %v, of plain %s %v", got, ts, h.Link, plain)
+					}
+					if got > ts-0.05 {
+						t.Errorf("NLL %v, of temperature scaling %v: variances should help here", got, ts)
+					}
+
+					under := f.Calibration
+					under.OOD = f.NLL
+					best, second := auroc(t, &f.Calibration, val, task.ood), auroc(t, &under, val, task.ood)
+					if best < second-ridge-gridTolerance {
+						t.Errorf("AUROC %v under its own temperatures, %v under those for likelihood", best, second)
+					}
+					for i, row := range f.AUROCGrid.Value {
+						for j, v := range row {
+							if best < v-ridge-gridTolerance {
+								t.Errorf("AUROC %v, at T_act %.3g, τ %.3g of the grid %v", best, f.AUROCGrid.Act[i], f.AUROCGrid.Tau[j], v)
+							}
+						}
+					}
+					if !f.OODTuned {
+						t.Error("OODTuned is false")
+					}
+				})
+			}
+		}
+	}
+}
+
+// optimum returns the temperatures of the least NLL, before preference, and by
+// how much NLL is larger at the chosen, with its standard error.
+func (f *Fitted) optimum(t *testing.T, val *Set) (pair Temperatures, loss, stdErr float64) {
+	t.Helper()
+	set := newTuningSet(f.Posterior.Head, val, true)
+	copy(set.s2, f.Posterior.variancesOf(val))
+	_, best, err := tuneNLL(set, f.MedianVariance, f.Lambda0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if least := f.chosen(t).NLL; best.value != least {
+		t.Errorf("NLL %v, of the candidate %v", best.value, least)
+	}
+	base := slices.Clone(set.nll[0])
+	set.evaluate([]float64{f.NLL.Act}, 1/f.NLL.Ens, f.Lambda0)
+	loss, stdErr = pairedGain(set.nll[0], base)
+	return Temperatures{best.act, best.tau * f.MedianVariance}, loss, stdErr
+}
+
+// chosen returns the candidate whose damping the posterior has.
+func (f *Fitted) chosen(t *testing.T) Candidate {
+	t.Helper()
+	i := slices.IndexFunc(f.Candidates, func(c Candidate) bool { return c.Epsilon == f.Posterior.Epsilon })
+	if i < 0 || f.Candidates[i].Rho != f.Rho {
+		t.Fatalf("ρ = %v, ε = %v is none of the candidates %+v", f.Rho, f.Posterior.Epsilon, f.Candidates)
+	}
+	return f.Candidates[i]
+}
+
+func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
+	softmax, sigmoid := Head{Logits: 5, Features: 4, Link: Softmax}, Head{Logits: 1, Features: 4, Link: Sigmoid}
+	for name, s := range map[string]struct {
+		head Head
+		set  *Set
+	}{
+		"overconfident":  {softmax, newMixture(softmax, 2, 7, 810).draw(400, 0)},
+		"underconfident": {softmax, newMixture(softmax, 2, 0.1, 811).draw(400, 0)},
+		"sigmoid":        {sigmoid, newMixture(sigmoid, 1, 3, 812).draw(400, 0)},
+		"always right":   {softmax, newMixture(softmax, 40, 1, 813).draw(100, 0)}, // the coldest
+		"noise":          {softmax, randomSet(softmax, 100, 30, 814)},             // the hottest
+	} {
+		n := s.set.Len(s.head)
+		value := func(temperature float64) float64 {
+			logp, _ := Plain(s.head, s.set.Logits, n, temperature)
+			return nll(s.head, logp, s.set.Labels)
+		}
+		got := newTuningSet(s.head, s.set, true).temperatureScaling()
+		best, least := 0.0, math.Inf(1)
+		for _, temperature := range logSpace(minTS, maxTS, 1000) {
+			if v := value(temperature); v < least {
+				best, least = temperature, v
+			}
+		}
+		if value(got) > least+1e-6 {
+			t.Errorf("%s: T = %v with NLL %v, want %v with %v", name, got, value(got), best, least)
+		}
+		if got < minTS || got > maxTS {
+			t.Errorf("%s: T = %v, outside [%v, %v]", name, got, minTS, maxTS)
+		}
+	}
+}
+
+func TestSearchFindsTheMinimum(t *testing.T) {
+	for _, test := range []struct{ act, tau, wantAct, wantTau float64 }{
+		{1.3, 0.2, 1.3, 0.2},
+		{0.021, 900, 0.021, 900},
+		{1e3, 1e-9, maxAct, minTau}, // outside: at the corner
+		{1e-3, 1, minAct, 1},
+	} {
+		evaluations := 0
+		g, points, err := search(func(acts []float64, tau float64) []float64 {
+			values := make([]float64, len(acts))
+			for i, act := range acts {
+				evaluations++
+				if act < minAct*(1-1e-12) || act > maxAct*(1+1e-12) || tau < minTau*(1-1e-12) || tau > maxTau*(1+1e-12) {
+					t.Errorf("asked for T_act %v, τ %v", act, tau)
+				}
+				u, v := math.Log(act/test.act), math.Log(tau/test.tau)
+				values[i] = u*u + v*v + u*v
+			}
+			return values
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(points) != evaluations || evaluations > gridSize*gridSize+151 {
+			t.Errorf("%d points of %d evaluations", len(points), evaluations)
+		}
+		best := slices.MinFunc(points, func(a, b point) int { return int(math.Copysign(1, a.value-b.value)) })
+		u, v := math.Log(test.wantAct/test.act), math.Log(test.wantTau/test.tau)
+		if want := u*u + v*v + u*v; best.value > want+1e-3 {
+			t.Errorf("least %v at T_act %v, τ %v; want %v at %v, %v", best.value, best.act, best.tau, want, test.wantAct, test.wantTau)
+		}
+		if g.Act[0] != minAct || math.Abs(g.Act[8]/maxAct-1) > 1e-12 || g.Tau[0] != minTau || math.Abs(g.Tau[8]/maxTau-1) > 1e-12 {
+			t.Errorf("grid from T_act %v to %v, τ %v to %v", g.Act[0], g.Act[8], g.Tau[0], g.Tau[8])
+		}
+	}
+	calls := 0
+	_, _, err := search(func(acts []float64, tau float64) []float64 {
+		if calls++; calls == 12 { // after the grid's nine: in the simplex
+			return []float64{math.NaN()}
+		}
+		return make([]float64, len(acts))
+	})
+	if err == nil || !strings.Contains(err.Error(), "not a number") {
+		t.Errorf("a NaN objective: error %v", err)
+	}
+}
+
+func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
+	h := Head{Logits: 4, Features: 6, Bias: true, Link: Softmax}
+	task := newTask(h, 820)
+	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
+	p := mustPosterior(t, c, Hessian, 1)
+	val, ood := newTuningSet(h, task.val, true), newTuningSet(h, task.ood, false)
+	copy(val.s2, p.variancesOf(task.val))
+	copy(ood.s2, p.variancesOf(task.ood))
+	mid := median(val.s2)
+	g, best, err := tuneAUROC(val, ood, mid, meanfield.Lambda0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(act, tau float64) float64 {
+		val.evaluate([]float64{act}, 1/(tau*mid), meanfield.Lambda0)
+		ood.evaluate([]float64{act}, 1/(tau*mid), meanfield.Lambda0)
+		v, err := metrics.AUROC(val.rest[0], ood.rest[0], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	highest := -best.value // of all points
+	if v := at(best.act, best.tau); v < highest-ridge {
+		t.Errorf("AUROC %v at the chosen pair, %v at best", v, highest)
+	}
+	passed := 0
+	for i, act := range g.Act {
+		for j, tau := range g.Tau {
+			v := g.Value[i][j]
+			if v != at(act, tau) {
+				t.Errorf("grid at T_act %v, τ %v: %v, want %v", act, tau, v, at(act, tau))
+			}
+			if v > highest {
+				t.Errorf("grid at T_act %v, τ %v: %v, above the best, %v", act, tau, v, highest)
+			}
+			if v >= highest-ridge {
+				passed++
+				if tau > best.tau {
+					t.Errorf("τ = %v was taken, but τ = %v is as good", best.tau, tau)
+				}
+			}
+		}
+	}
+	if passed == 0 {
+		t.Log("no grid point lies on the ridge: the simplex found a better place")
+	}
+}
+
+func TestAnotherDampingNeedsAStandardError(t *testing.T) {
+	base := Candidate{Rho: 1, NLL: 0.5}
+	for _, test := range []struct {
+		candidate, chosen Candidate
+		want              bool
+	}{
+		{Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.02}, base, false},
+		{Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.01}, base, false},
+		{Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.009}, base, true},
+		{Candidate{Rho: 10, NLL: 0.51, Gain: -0.01, StdErr: 0.001}, base, false},
+		{Candidate{Rho: 10, NLL: 0.5}, base, false},
+		// Against another that has passed, the lower NLL wins.
+		{Candidate{Rho: 0.1, NLL: 0.48, Gain: 0.02, StdErr: 0.01}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.001}, true},
+		{Candidate{Rho: 0.1, NLL: 0.495, Gain: 0.005, StdErr: 0.001}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.001}, false},
+		{Candidate{Rho: 0.1, NLL: 0.48, Gain: 0.02, StdErr: 0.03}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.001}, false},
+	} {
+		if got := test.candidate.beats(test.chosen); got != test.want {
+			t.Errorf("%+v beats %+v: %v, want %v", test.candidate, test.chosen, got, test.want)
+		}
+	}
+}
+
+func TestPairedGainIsMeanAndStandardErrorOfDifferences(t *testing.T) {
+	a, b := []float64{1, 5, 2, 8}, []float64{0, 5, 3, 4}
+	// Differences 1, 0, -1, 4: mean 1, squared deviations 0 + 1 + 4 + 9 = 14.
+	gain, stdErr := pairedGain(a, b)
+	if math.Abs(gain-1) > 1e-15 || math.Abs(stdErr-math.Sqrt(14./3/4)) > 1e-15 {
+		t.Errorf("%v ± %v, want 1 ± %v", gain, stdErr, math.Sqrt(14./3/4))
+	}
+	if gain, stdErr := pairedGain(a[:1], b[:1]); gain != 1 || stdErr != 0 {
+		t.Errorf("of one example: %v ± %v, want 1 ± 0", gain, stdErr)
+	}
+}
+
+// offPlane is a task for little damping: the training set lies in half of the
+// dimensions, and held-out examples outside of them have labels by chance.
+func offPlane(h Head, seed uint64) task {
+	t := newTask(h, seed)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	half := h.Features / 2
+	for _, s := range []*Set{t.train, t.val} {
+		for i := range s.Len(h) {
+			clear(s.phi(h, i)[half:])
+		}
+	}
+	for i := range t.val.Len(h) {
+		if i%5 == 0 {
+			for j := half; j < h.Features; j++ {
+				t.val.phi(h, i)[j] = float32(rng.NormFloat64())
+			}
+			t.val.Labels[i] = int32(rng.IntN(h.Classes()))
+		}
+	}
+	return t
+}
+
+func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
+	h := Head{Logits: 4, Features: 8, Bias: true, Link: Softmax}
+	for name, test := range map[string]struct {
+		task task
+		rho  float64
+	}{
+		"ρ = 1 is as good as any": {task{train: newMixture(h, 3, 2, 830).draw(700, 0), val: newMixture(h, 3, 2, 831).draw(100, 0)}, 1},
+		"less is better":          {offPlane(h, 832), 0.01},
+	} {
+		for _, structure := range []Structure{Full, Kronecker} {
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, test.task.train, 0)
+			f := fit(t, c, test.task.val, nil, FitOptions{})
+			unit, err := c.MeanEigenvalue(Hessian)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Rho != test.rho {
+				t.Errorf("%s, %s: ρ = %v of %+v, want %v", name, structure, f.Rho, f.Candidates, test.rho)
+			}
+			want := f.Candidates[0]
+			for i, candidate := range f.Candidates {
+				if candidate.Epsilon != candidate.Rho*unit {
+					t.Errorf("%s, %s: ε = %v of ρ = %v, mean eigenvalue %v", name, structure, candidate.Epsilon, candidate.Rho, unit)
+				}
+				if i > 0 && candidate.Gain > candidate.StdErr && candidate.NLL < want.NLL {
+					want = candidate
+				}
+				// The gain is the difference of the two means.
+				if gain := f.Candidates[0].NLL - candidate.NLL; math.Abs(candidate.Gain-gain) > 1e-9 {
+					t.Errorf("%s, %s: gain %v at ρ = %v, NLL is lower by %v", name, structure, candidate.Gain, candidate.Rho, gain)
+				}
+			}
+			if got := f.chosen(t); got != want {
+				t.Errorf("%s, %s: chose %+v, want %+v", name, structure, got, want)
+			}
+			if f.Candidates[0].Rho != standard || f.Candidates[0].StdErr != 0 || len(f.Candidates) != 4 {
+				t.Errorf("%s, %s: candidates %+v", name, structure, f.Candidates)
+			}
+			// What is kept belongs to the chosen, not to the last that was tried.
+			again := fit(t, c, test.task.val, nil, FitOptions{Damping: Damping{Relative: f.Rho}})
+			if !reflect.DeepEqual(again.Calibration, f.Calibration) || !reflect.DeepEqual(again.NLLGrid, f.NLLGrid) ||
+				again.MedianVariance != f.MedianVariance || again.MaxRatio != f.MaxRatio {
+				t.Errorf("%s, %s: fitted with ρ = %v alone differs", name, structure, f.Rho)
+			}
+			if _, loss, stdErr := f.optimum(t, test.task.val); loss > stdErr {
+				t.Errorf("%s, %s: NLL is %v above the optimum, more than its standard error %v", name, structure, loss, stdErr)
+			}
+		}
+	}
+}
+
+func TestDampingThatIsGivenIsTaken(t *testing.T) {
+	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	task := newTask(h, 840)
+	c := accumulate(t, CurvatureConfig{Head: h, Fisher: true}, task.train, 0)
+	for _, cov := range covariances {
+		unit, err := c.MeanEigenvalue(cov)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for damping, epsilon := range map[Damping]float64{
+			{Absolute: 1}:   1,
+			{Absolute: 0.3}: 0.3,
+			{Relative: 1}:   unit,
+			{Relative: 3}:   3 * unit,
+		} {
+			f := fit(t, c, task.val, nil, FitOptions{Covariance: cov, Damping: damping})
+			if f.Posterior.Epsilon != epsilon || f.Posterior.Covariance != cov || len(f.Candidates) != 1 {
+				t.Errorf("%s %v: ε = %v of %s, %d candidates; want %v", cov, damping, f.Posterior.Epsilon, f.Posterior.Covariance, len(f.Candidates), epsilon)
+			}
+			if math.Abs(f.Rho*unit/epsilon-1) > 1e-12 {
+				t.Errorf("%s %v: ρ = %v, want %v", cov, damping, f.Rho, epsilon/unit)
+			}
+		}
+	}
+}
+
+func TestFitWithoutOutOfDistributionData(t *testing.T) {
+	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	task := newTask(h, 850)
+	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{})
+	if f.OOD != f.NLL || f.OODTuned || f.AUROCGrid.Value != nil {
+		t.Errorf("OOD %v, NLL %v, tuned %v, grid %v", f.OOD, f.NLL, f.OODTuned, f.AUROCGrid)
+	}
+	if f.Lambda0 != meanfield.Lambda0 || f.Posterior.Covariance != Hessian {
+		t.Errorf("zero options: λ₀ = %v, covariance %s", f.Lambda0, f.Posterior.Covariance)
+	}
+}
+
+func TestFitIsDeterministic(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	// Large enough for the matrix products to be cut for many processors.
+	h := Head{Logits: 70, Features: 80, Bias: true, Link: Softmax}
+	task := newTask(h, 860)
+	var fitted []*Fitted
+	for _, processors := range []int{1, 4, 3} {
+		runtime.GOMAXPROCS(processors)
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, task.train, 0)
+		fitted = append(fitted, fit(t, c, task.val, task.ood, FitOptions{Covariance: Sandwich, Damping: Damping{Relative: 1}}))
+	}
+	for _, f := range fitted[1:] {
+		if !reflect.DeepEqual(f, fitted[0]) {
+			t.Errorf("fitted %+v and %+v", f.Candidates, fitted[0].Candidates)
+		}
+	}
+}
+
+func TestWarningWhereVariancesDoNotHelp(t *testing.T) {
+	h := Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}
+	m := newMixture(h, 2, 3, 870) // overconfident alike everywhere
+	c := accumulate(t, CurvatureConfig{Head: h}, m.draw(700, 0), 0)
+	val := m.draw(2000, 0)
+	f := fit(t, c, val, nil, FitOptions{Damping: Damping{Relative: 1}})
+	if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "a single temperature (ts) would do") {
+		t.Errorf("τ = %v, warnings %q", f.NLL.Ens/f.MedianVariance, f.Warnings)
+	}
+	task := newTask(h, 871)
+	f = fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{Damping: Damping{Relative: 1}})
+	if len(f.Warnings) != 0 {
+		t.Errorf("τ = %v, warnings %q where variances help", f.NLL.Ens/f.MedianVariance, f.Warnings)
+	}
+}
+
+func TestMaxRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
+	h := Head{Logits: 4, Features: 6, Bias: true, Link: Softmax}
+	task := newTask(h, 880)
+	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, task.ood, FitOptions{})
+	want := 0.0
+	s2 := f.Posterior.variancesOf(task.val)
+	for i := range task.val.Len(h) {
+		for _, pair := range []Temperatures{f.NLL, f.OOD} {
+			for k := range h.Logits {
+				for l := range h.Logits {
+					a, b := s2[i*h.Logits+k]/pair.Ens, s2[i*h.Logits+l]/pair.Ens
+					want = math.Max(want, math.Sqrt((1+f.Lambda0*a)/(1+f.Lambda0*b)))
+				}
+			}
+		}
+	}
+	if math.Abs(f.MaxRatio/want-1) > 1e-12 || want < 1.1 {
+		t.Errorf("MaxRatio %v, want %v", f.MaxRatio, want)
+	}
+}
+
+func TestProgressOfFitRisesToTheEnd(t *testing.T) {
+	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	task := newTask(h, 890)
+	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
+	for _, ood := range []*Set{nil, task.ood} {
+		var seen []int
+		total := 0
+		fit(t, c, task.val, ood, FitOptions{Progress: func(stage string, done, of int) {
+			if stage != "tuning" || total != 0 && of != total {
+				t.Errorf("stage %q, %d of %d after %d", stage, done, of, total)
+			}
+			seen, total = append(seen, done), of
+		}})
+		for i, done := range seen {
+			if done != i {
+				t.Errorf("progress %v of %d", seen, total)
+			}
+		}
+		if seen[len(seen)-1] != total {
+			t.Errorf("ended at %d of %d", seen[len(seen)-1], total)
+		}
+	}
+}
+
+func TestFitRefusesBadData(t *testing.T) {
+	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	c := accumulate(t, CurvatureConfig{Head: h}, randomSet(h, 50, 1, 900), 0)
+	good := func() *Set { return randomSet(h, 20, 1, 901) }
+	bad := func(f func(*Set)) *Set {
+		s := good()
+		f(s)
+		return s
+	}
+	nan := float32(math.NaN())
+	for _, test := range []struct {
+		val, ood *Set
+		o        FitOptions
+		want     string
+	}{
+		{&Set{}, nil, FitOptions{}, "held-out data: no examples"},
+		{nil, nil, FitOptions{}, "held-out data: no examples"},
+		{good(), &Set{}, FitOptions{}, "out-of-distribution data: no examples"},
+		{bad(func(s *Set) { s.Labels = nil }), nil, FitOptions{}, "held-out data: 0 labels for 20 examples"},
+		{bad(func(s *Set) { s.Labels = s.Labels[1:] }), nil, FitOptions{}, "held-out data: 19 labels for 20 examples"},
+		{bad(func(s *Set) { s.Labels[3] = 3 }), nil, FitOptions{}, "held-out data: example 3 has label 3, want 0 to 2"},
+		{bad(func(s *Set) { s.Labels[3] = -1 }), nil, FitOptions{}, "held-out data: example 3 has no label"},
+		{bad(func(s *Set) { s.Logits[17] = nan }), nil, FitOptions{}, "held-out data: example 5: logit 2 is NaN"},
+		{bad(func(s *Set) { s.Features[17] = nan }), nil, FitOptions{}, "held-out data: example 4: feature 1 is NaN"},
+		{bad(func(s *Set) { s.Features = s.Features[1:] }), nil, FitOptions{}, "held-out data: 79 features and 60 logits for 20 examples, want 4 and 3 each"},
+		{bad(func(s *Set) { s.Logits = s.Logits[1:] }), nil, FitOptions{}, "held-out data: 80 features and 59 logits"},
+		{good(), bad(func(s *Set) { s.Features[0] = nan }), FitOptions{}, "out-of-distribution data: example 0: feature 0 is NaN"},
+		{good(), nil, FitOptions{Covariance: Fisher}, "fisher covariance needs the Fisher matrix"},
+		{good(), nil, FitOptions{Covariance: "x"}, `covariance "x"`},
+		{good(), nil, FitOptions{Damping: Damping{Absolute: -1}}, "damping -1"},
+		{good(), nil, FitOptions{Damping: Damping{Relative: math.NaN()}}, "damping NaN"},
+		{good(), nil, FitOptions{Damping: Damping{Absolute: 1, Relative: 1}}, "both"},
+		{bad(func(s *Set) { clear(s.Features) }), nil, FitOptions{}, "are the features all zero"},
+	} {
+		f, err := Fit(c, test.val, test.ood, test.o)
+		if err == nil || !strings.Contains(err.Error(), test.want) || f != nil {
+			t.Errorf("error %v, want %q", err, test.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("error of several lines: %v", err)
+		}
+	}
+	unlabelled := good()
+	unlabelled.Labels = nil
+	fit(t, c, good(), unlabelled, FitOptions{Damping: Damping{Relative: 1}})
+	labelled := good() // labels of out-of-distribution examples are no matter
+	labelled.Labels[0] = 99
+	fit(t, c, good(), labelled, FitOptions{Damping: Damping{Relative: 1}})
+}
+
+// Every training probability is 0 or 1 to the last bit: H is zero.
+func TestFitOnCurvatureOfZero(t *testing.T) {
+	h := Head{Logits: 3, Features: 4, Link: Softmax}
+	train := randomSet(h, 50, 1, 910)
+	for i := range train.Len(h) {
+		copy(train.logits(h, i), []float32{0, 2000, -2000})
+	}
+	val := newMixture(h, 2, 1, 911).draw(50, 0)
+	for _, structure := range []Structure{Full, Kronecker} {
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
+		if _, err := Fit(c, val, nil, FitOptions{}); err == nil || !strings.Contains(err.Error(), "give an absolute --damping") {
+			t.Errorf("%s: error %v", structure, err)
+		}
+		f := fit(t, c, val, nil, FitOptions{Damping: Damping{Absolute: 1}})
+		if f.Rho != 0 || f.Candidates[0].Rho != 0 || f.Posterior.Epsilon != 1 {
+			t.Errorf("%s: ρ = %v, ε = %v, want 0 and 1", structure, f.Rho, f.Posterior.Epsilon)
+		}
+		// Σ is the identity: every variance is |φ|².
+		for i, v := range f.Posterior.variancesOf(val) {
+			var norm float64
+			for _, x := range val.phi(h, i/h.Logits) {
+				norm += float64(x) * float64(x)
+			}
+			if math.Abs(v/norm-1) > 1e-12 {
+				t.Fatalf("%s: variance %v, want %v", structure, v, norm)
+			}
+		}
+	}
+}
+
+func TestDampingIsReadAndWritten(t *testing.T) {
+	for text, want := range map[string]Damping{
+		"":           {},
+		"auto":       {},
+		"1":          {Absolute: 1},
+		"0.25":       {Absolute: 0.25},
+		"1e-9":       {Absolute: 1e-9},
+		"rel:1":      {Relative: 1},
+		"rel:0.001":  {Relative: 0.001},
+		"rel:2.5e+3": {Relative: 2500},
+	} {
+		got, err := ParseDamping(text)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		}
+		if err := got.Validate(); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		if again, err := ParseDamping(got.String()); err != nil || again != got {
+			t.Errorf("%q, written %q, is read as %+v, %v", text, got, again, err)
+		}
+	}
+	for _, text := range []string{"0", "-1", "NaN", "Inf", "+Inf", "1e999", "rel:", "rel:0", "rel:-1", "rel:auto", "Auto", "1 ", "1,5", "rel:rel:1", "relative"} {
+		if got, err := ParseDamping(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) || got != (Damping{}) {
+			t.Errorf("%q: %+v, error %v", text, got, err)
+		}
+	}
+	rng := rand.New(rand.NewPCG(920, 1))
+	for range 1000 {
+		want := Damping{Absolute: math.Exp(20 * rng.NormFloat64())}
+		if rng.IntN(2) == 0 {
+			want = Damping{Relative: want.Absolute}
+		}
+		if got, err := ParseDamping(want.String()); err != nil || got != want {
+			t.Fatalf("%+v, written %q, is read as %+v, %v", want, want, got, err)
+		}
+	}
+}

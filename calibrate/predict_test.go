@@ -1,0 +1,174 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"sync"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+)
+
+func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
+	for i, h := range []Head{
+		{Logits: 3, Features: 5, Bias: true, Link: Softmax},
+		{Logits: 300, Features: 5, Link: Softmax}, // mf0 is interpolated
+		{Logits: 1, Features: 5, Bias: true, Link: Sigmoid},
+	} {
+		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))
+		n, classes := test.Len(h), h.Classes()
+		for _, structure := range []Structure{Full, Kronecker} {
+			t.Run(fmt.Sprintf("%s/%s", h.name(), structure), func(t *testing.T) {
+				c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
+				calibration := &Calibration{
+					Posterior: mustPosterior(t, c, Hessian, 0.5),
+					NLL:       Temperatures{Act: 1.3, Ens: 0.7},
+					OOD:       Temperatures{Act: 0.4, Ens: 0.02},
+					Lambda0:   meanfield.LambdaProbit,
+				}
+				got := calibration.Predict(test.Features, test.Logits, n)
+				s2 := calibration.Posterior.variancesOf(test)
+				wantRelative(t, "leverage", got.Leverage, calibration.Posterior.leveragesOf(test), 0)
+				for i := range n {
+					one := func(pair Temperatures) (logp []float64, rest float64) {
+						mu, v := make([]float64, h.Logits), make([]float64, h.Logits)
+						for k := range mu {
+							mu[k] = float64(test.logits(h, i)[k]) / pair.Act
+							v[k] = s2[i*h.Logits+k] / pair.Ens
+						}
+						logp = make([]float64, classes)
+						if h.Link == Sigmoid {
+							// P(1) = σ(μ/√(1+λ₀s²)), second of the two.
+							z := mu[0] / math.Sqrt(1+calibration.Lambda0*v[0])
+							p := 1 / (1 + math.Exp(-z))
+							logp[0], logp[1] = math.Log(1-p), math.Log(p)
+							return logp, math.Min(p, 1-p)
+						}
+						rest = meanfield.MF0Exact(logp, mu, v, calibration.Lambda0)
+						return logp, rest
+					}
+					logp, rest := one(calibration.NLL)
+					for k, want := range logp {
+						if math.Abs(got.LogP[i*classes+k]-want) > 1e-8 { // meanfield's own tolerance
+							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*classes+k], want)
+						}
+					}
+					wantRelative(t, "rest", got.Rest[i:i+1], []float64{rest}, 1e-8)
+					_, rest = one(calibration.OOD)
+					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{rest}, 1e-8)
+				}
+				for i, v := range s2 {
+					if got.Variance[i] != v/calibration.NLL.Ens {
+						t.Fatalf("variance %d is %v, want %v", i, got.Variance[i], v/calibration.NLL.Ens)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestZeroLambdaIsTheDefault(t *testing.T) {
+	for i, h := range []Head{heads[1], heads[3]} {
+		s := randomSet(h, 30, 2, uint64(1020+i))
+		c := &Calibration{
+			Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
+			NLL:       Temperatures{1, 0.1}, OOD: Temperatures{2, 0.1},
+		}
+		zero := c.Predict(s.Features, s.Logits, 30)
+		c.Lambda0 = meanfield.Lambda0
+		if want := c.Predict(s.Features, s.Logits, 30); !reflect.DeepEqual(zero, want) {
+			t.Errorf("%s: λ₀ = 0 gives other predictions than the default", h.name())
+		}
+	}
+}
+
+func TestPlainIsSoftmax(t *testing.T) {
+	for i, h := range []Head{{Logits: 7, Features: 1, Link: Softmax}, {Logits: 1, Features: 1, Link: Sigmoid}} {
+		s := randomSet(h, 50, 3, uint64(1030+i))
+		for _, temperature := range []float64{0.5, 1, 4} {
+			logp, rest := Plain(h, s.Logits, 50, temperature)
+			for e := range 50 {
+				logits := make([]float32, h.Logits)
+				for k, a := range s.logits(h, e) {
+					logits[k] = a / float32(temperature) // powers of two: exact
+				}
+				p := naiveP(h, logits)
+				if h.Link == Sigmoid {
+					p = []float64{1 - p[0], p[0]}
+				}
+				top := 0.0
+				for k, want := range p {
+					top = math.Max(top, want)
+					if got := math.Exp(logp[e*len(p)+k]); math.Abs(got-want) > 1e-14 {
+						t.Errorf("%s at T = %v: p[%d] = %v, want %v", h.Link, temperature, k, got, want)
+					}
+				}
+				if math.Abs(rest[e]-(1-top)) > 1e-14 {
+					t.Errorf("%s at T = %v: rest %v, want %v", h.Link, temperature, rest[e], 1-top)
+				}
+			}
+		}
+	}
+}
+
+// A sigmoid head is a softmax over [0, a] of which only the difference is known.
+func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
+	h := Head{Logits: 1, Features: 1, Link: Sigmoid}
+	logp, rest := Plain(h, []float32{60, -60}, 2, 1)
+	want := math.Exp(-60)
+	for i, r := range rest {
+		if math.Abs(r/want-1) > 1e-12 {
+			t.Errorf("rest %d is %v, want %v", i, r, want)
+		}
+	}
+	if math.Abs(logp[0]+60) > 1e-12 || math.Abs(logp[1]/-want-1) > 1e-12 {
+		t.Errorf("log p %v, want -60 and %v", logp[:2], -want)
+	}
+}
+
+func TestPredictIsSafeForConcurrentUse(t *testing.T) {
+	h := heads[1]
+	s := randomSet(h, 300, 2, 1040)
+	c := &Calibration{
+		Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, s, 0), Hessian, 1),
+		NLL:       Temperatures{1, 1}, OOD: Temperatures{1, 1},
+	}
+	want := c.Predict(s.Features, s.Logits, 300)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if got := c.Predict(s.Features, s.Logits, 300); !reflect.DeepEqual(got, want) {
+				t.Error("predictions differ")
+			}
+		})
+	}
+	wg.Wait()
+	if none := c.Predict(nil, nil, 0); len(none.LogP) != 0 || len(none.Leverage) != 0 {
+		t.Errorf("of no examples: %+v", none)
+	}
+}
+
+func TestPredictPanicsOnShapes(t *testing.T) {
+	h := heads[1]
+	s := randomSet(h, 4, 2, 1050)
+	c := &Calibration{
+		Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
+		NLL:       Temperatures{1, 1}, OOD: Temperatures{1, 1},
+	}
+	for name, f := range map[string]func(){
+		"features":          func() { c.Predict(s.Features[1:], s.Logits, 4) },
+		"logits":            func() { c.Predict(s.Features, s.Logits[1:], 4) },
+		"logits of Plain":   func() { Plain(h, s.Logits, 3, 1) },
+		"features to score": func() { c.Posterior.Leverages(make([]float64, 4), s.Features, 3) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("wrong number of %s did not panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
