@@ -44,6 +44,11 @@ var imports = map[string][]string{
 	"models":                {},
 }
 
+// testImports are what tests may import beyond their package's row.
+var testImports = map[string][]string{
+	"wrap": {"models"}, // a real network and real data
+}
+
 // thirdParty says which packages, tests included, may import each module from
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
@@ -97,7 +102,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 				continue
 			}
 			may, _ := row(imports, a.from)
-			if !matchAny(may, ours) {
+			if !matchAny(may, ours) && !(a.test && matchAny(testImports[a.from], ours)) {
 				t.Errorf("%s: %s may not import %s", a.file, a.from, ours)
 			}
 			continue
