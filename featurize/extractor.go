@@ -6,6 +6,7 @@ import (
 	"fmt"
 	goimage "image"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -214,6 +215,9 @@ func (e *Extractor) Run(ctx context.Context, inputs []ort.Tensor) (Rows, error) 
 	if err != nil {
 		return Rows{}, err
 	}
+	if 0 < n && n <= e.batch {
+		return e.infer(ctx, slices.Clone(inputs), n)
+	}
 	out := Rows{N: n, Features: make([]float32, 0, n*e.d), Logits: make([]float32, 0, n*e.k)}
 	for first := 0; first < n; first += e.batch {
 		part := make([]ort.Tensor, len(inputs))
@@ -259,7 +263,8 @@ func (e *Extractor) count(inputs []ort.Tensor) (int, error) {
 	return n, nil
 }
 
-// infer runs one batch of n ≤ e.batch examples, filled up for a fixed batch.
+// infer runs one batch of n ≤ e.batch examples, filled up for a fixed batch, for
+// which it changes inputs.
 func (e *Extractor) infer(ctx context.Context, inputs []ort.Tensor, n int) (Rows, error) {
 	if e.fixed && n < e.batch {
 		for i, t := range inputs {

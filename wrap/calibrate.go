@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"time"
 
@@ -123,11 +124,23 @@ func (c *calibration) check() error {
 	if err := c.Covariance.Validate(); err != nil {
 		return err
 	}
-	switch {
+	if err := c.Runtime.check(); err != nil {
+		return err
+	}
+	finite := func(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
+	switch d := c.Damping; {
+	case !finite(d.Absolute) || !finite(d.Relative) || d.Absolute > 0 && d.Relative > 0:
+		return fmt.Errorf("damping is absolute %v and relative %v, want one positive number, or none for auto", d.Absolute, d.Relative)
+	case !finite(c.Lambda0) || c.Lambda0 == 0:
+		return fmt.Errorf("lambda0 is %v, want a positive number", c.Lambda0)
+	case c.Limit < 0 || c.MaxBad < 0:
+		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", c.Limit, c.MaxBad)
 	case c.Train == "" || c.Val == "":
 		return errors.New("calibration needs training data and held-out data")
 	case c.ReadyMade && c.Model != "":
 		return errors.New("ready-made features come without a model")
+	case c.ReadyMade && (c.Config.Head != onnx.HeadOptions{} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
+		return errors.New("head, preprocessing, features cache and no-model are for a model, and with ready-made features there is none")
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
 	case c.Out == "":
@@ -145,16 +158,22 @@ func (c *calibration) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Runtime.load(ctx); err != nil {
+		h, err := onnx.FindHead(model, c.Config.Head)
+		if err != nil {
 			return err
 		}
-		if c.network, err = openNetwork(model, c.Config.Head, c.Preprocess, c.Runtime); err != nil {
-			return err
-		}
-		h := c.network.head
 		c.head = calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
 		if err := c.head.Validate(); err != nil {
 			return err
+		}
+		if err := c.Runtime.load(ctx); err != nil {
+			return err
+		}
+		if c.network, err = openNetwork(model, h, c.Preprocess, c.Runtime); err != nil {
+			return err
+		}
+		if c.NoModel && !model.SelfContained() {
+			c.warn("%s keeps weights in other files, which the hash in the bundle does not cover: nothing will notice when they change", c.Model)
 		}
 		if c.product, err = featurize.NewProduct(c.Threads); err != nil {
 			return err
@@ -196,8 +215,8 @@ func (c *calibration) open(ctx context.Context) error {
 		}
 	}
 	for _, s := range c.sets[1:] {
-		if n := setSize(s); n > maxHeldOut {
-			c.warn("%s: %d of %d examples are used for tuning, spread evenly", s.name, maxHeldOut, n)
+		if s.len() < s.size() {
+			c.warn("%s: %d of %d examples are used for tuning, spread evenly", s.name, s.len(), s.size())
 		}
 		if f := s.features; f != nil && (f.Dim() != c.head.Features || f.Logits() != c.head.Logits) {
 			return fmt.Errorf("%s: %s has %d features and %d logits, the training set %d and %d", s.name, s.spec, f.Dim(), f.Logits(), c.head.Features, c.head.Logits)
@@ -207,13 +226,6 @@ func (c *calibration) open(ctx context.Context) error {
 		Head: c.head, Structure: c.Structure, Fisher: c.Covariance.NeedsFisher(), Product: c.matrixProduct(),
 	})
 	return err
-}
-
-func setSize(s *set) int {
-	if s.data != nil {
-		return s.data.Len()
-	}
-	return s.features.Len()
 }
 
 // matrixProduct returns the runtime's product where there is a runtime, and
@@ -275,7 +287,7 @@ func (c *calibration) accumulate(ctx context.Context) error {
 	train := c.sets[0]
 	first := true
 	var inCurvature time.Duration
-	examples, bad, err := train.stream(ctx, &c.notes, func(b *featurize.Block) error {
+	examples, bad, err := train.stream(ctx, c.head, &c.notes, func(b *featurize.Block) error {
 		if first && c.network != nil {
 			e, err := checkLogits(c.network.head, b.Rows)
 			if err != nil {
@@ -289,7 +301,7 @@ func (c *calibration) accumulate(ctx context.Context) error {
 		d, k := c.head.Features, c.head.Logits
 		for i := range b.N {
 			if err := c.curvature.Add(b.Positions[i], b.Features[i*d:(i+1)*d], b.Logits[i*k:(i+1)*k], b.Labels[i]); err != nil {
-				return fmt.Errorf("train: %w", err)
+				return fmt.Errorf("%s: %w", nameOf(b, i), err)
 			}
 		}
 		return nil

@@ -8,10 +8,15 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 )
 
+// Setup says where ONNX Runtime is looked for, and whether it may be installed.
+// The zero value looks in the usual places and installs nothing.
+type Setup = ort.SetupConfig
+
 // Runtime says how networks are run. The zero value runs them on the CPU with
-// an ONNX Runtime found on this machine, and installs nothing.
+// an ONNX Runtime found on this machine, and installs nothing. A process loads
+// one ONNX Runtime: Setup has a say only where none is loaded yet.
 type Runtime struct {
-	Setup    ort.SetupConfig
+	Setup    Setup
 	Provider string // one of ort.Providers; "" is the CPU
 	Threads  int    // of one inference; 0 is one for each CPU
 	Batch    int    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
@@ -51,7 +56,7 @@ type Config struct {
 	Structure  calibrate.Structure
 	Damping    calibrate.Damping
 	Lambda0    float64 // zero: 3/π²
-	Limit      int     // use at most so many training examples; 0 is all
+	Limit      int     // use at most so many training examples, spread evenly; 0 is all
 
 	Inputs
 	Runtime
@@ -178,7 +183,7 @@ type EvalConfig struct {
 	Test    string // SPEC with labels; of a bundle without model, an .npz of features and logits
 	OOD     []NamedSpec
 	Methods []string // of Methods(); nil is all
-	Limit   int      // use at most so many examples of each set; 0 is all
+	Limit   int      // use at most so many examples of each set, spread evenly; 0 is all
 
 	Inputs // Preprocess nil: the bundle's
 	Runtime

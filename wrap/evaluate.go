@@ -35,6 +35,12 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 			return nil, fmt.Errorf("method %q is named twice", m)
 		}
 	}
+	if err := cfg.Runtime.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Limit < 0 || cfg.MaxBad < 0 {
+		return nil, fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", cfg.Limit, cfg.MaxBad)
+	}
 	if cfg.Test == "" {
 		return nil, errors.New("evaluation needs test data")
 	}
@@ -52,7 +58,7 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 	}
 	defer p.Close()
 
-	e := &Evaluation{Bundle: p.info(cfg.Bundle), Bad: []string{}, Ignored: []string{}, Warnings: []string{}}
+	e := &Evaluation{Bundle: p.Bundle(), Bad: []string{}, Ignored: []string{}, Warnings: []string{}}
 	if p.network != nil {
 		e.Model = p.network.info()
 	}
@@ -84,11 +90,8 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 
 	table := newTable(p.calibration, methods)
 	for i, s := range sets {
-		_, _, err := s.stream(ctx, notes, func(b *featurize.Block) error {
-			if err := table.add(i-1, b.Features, b.Logits, b.Labels); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			return nil
+		_, _, err := s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
+			return table.add(i-1, b.Features, b.Logits, b.Labels)
 		})
 		if err != nil {
 			return nil, err
@@ -142,12 +145,10 @@ func newTable(c *calibrate.Calibration, methods []string) *table {
 	return t
 }
 
-// add measures examples of a set; labels are those of the labelled set.
+// add measures examples of a set, whose features and logits are finite; labels
+// are those of the labelled set.
 func (t *table) add(index int, phi, logits []float32, labels []int) error {
 	n := len(logits) / t.head.Logits
-	if err := t.head.CheckFinite(phi, logits, n); err != nil {
-		return err
-	}
 	var mf0 *calibrate.Predictions
 	for _, m := range t.methods {
 		var logp, scores, scoresNLL []float64

@@ -7,6 +7,7 @@ import (
 	"image"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -16,6 +17,13 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
+
+// Tensor is one of the inputs of a model: its name, which may be empty where
+// there is only one, its shape [n, …], and its elements in row-major order,
+// a slice of the type that [Predictor.Inputs] gives:
+//
+//	wrap.Tensor{Shape: []int64{2, 3, 224, 224}, Data: make([]float32, 2*3*224*224)}
+type Tensor = ort.Tensor
 
 // Options says how a bundle is opened. The zero value runs the bundle's own
 // model on the CPU, with an ONNX Runtime that is found and not installed.
@@ -27,6 +35,9 @@ type Options struct {
 	Preprocess *preprocess.Spec
 	// MaxBad is how many unreadable records PredictDataset skips.
 	MaxBad int
+	// Unlabelled says that PredictDataset reads no labels, such as those of data
+	// whose classes are not the model's.
+	Unlabelled bool
 
 	Runtime
 }
@@ -38,6 +49,7 @@ type Predictor struct {
 	head        calibrate.Head
 	network     *network // nil where the bundle was made of ready-made features
 	maxBad      int
+	unlabelled  bool
 }
 
 // Open opens the bundle in a folder. The caller closes the Predictor.
@@ -52,11 +64,17 @@ func OpenFS(fsys fs.FS, o Options) (*Predictor, error) {
 }
 
 func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Predictor, error) {
+	if o.MaxBad < 0 {
+		return nil, fmt.Errorf("max-bad is %d, want no negative number", o.MaxBad)
+	}
+	if err := o.Runtime.check(); err != nil {
+		return nil, err
+	}
 	b, err := read()
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad}
+	p := &Predictor{bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad, unlabelled: o.Unlabelled}
 	if b.Manifest.Model == nil {
 		if o.Model != "" {
 			return nil, errors.New("the bundle was made of ready-made features and goes with no model")
@@ -67,27 +85,45 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Runtime.load(ctx); err != nil {
+	head, err := p.findHead(model)
+	if err != nil {
 		return nil, err
 	}
 	spec := o.Preprocess
-	if spec == nil && len(model.Inputs()) == 1 {
-		spec = &b.Manifest.Preprocess
+	if spec == nil {
+		cut, err := onnx.Cut(model, head)
+		if err != nil {
+			return nil, err
+		}
+		// A model of several inputs takes ready arrays, and nothing is recorded.
+		if len(cut.Inputs()) == 1 {
+			spec = &b.Manifest.Preprocess
+		}
 	}
 	if o.Runtime.Batch == 0 {
 		o.Runtime.Batch = b.Manifest.Batch
 	}
-	h := b.Manifest.Head
-	n, err := openNetwork(model, onnx.HeadOptions{Features: h.Features, Logits: h.Logits}, spec, o.Runtime)
+	if err := o.Runtime.load(ctx); err != nil {
+		return nil, err
+	}
+	if p.network, err = openNetwork(model, head, spec, o.Runtime); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// findHead finds in a model the head that the bundle is for.
+func (p *Predictor) findHead(model *onnx.Model) (*onnx.Head, error) {
+	want := p.bundle.Manifest.Head
+	h, err := onnx.FindHead(model, onnx.HeadOptions{Features: want.Features, Logits: want.Logits})
 	if err != nil {
 		return nil, err
 	}
-	if n.head.FeatureDim != h.FeatureDim || n.head.Classes != h.Classes || n.head.Bias != h.Bias || string(n.head.Link) != string(h.Link) {
-		n.close()
-		return nil, fmt.Errorf("the model's head has %d features and %d classes, the bundle's %d and %d: the bundle is for another model", n.head.FeatureDim, n.head.Classes, h.FeatureDim, h.Classes)
+	if got := (calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}); got != p.head {
+		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the bundle's %d, %d, %t and %s: the bundle is for another model",
+			got.Features, got.Logits, got.Bias, got.Link, p.head.Features, p.head.Logits, p.head.Bias, p.head.Link)
 	}
-	p.network = n
-	return p, nil
+	return h, nil
 }
 
 // openModel opens the model at path or else the bundle's own.
@@ -98,16 +134,29 @@ func (p *Predictor) openModel(path string) (*onnx.Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		if m.SHA256() != want.SHA256 {
+		// Of weights in several files the bundle has a copy in one.
+		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != want.File.SHA256) {
 			return nil, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
 		}
 		return m, nil
 	}
-	switch {
-	case want.File == nil:
+	if want.File == nil {
 		return nil, fmt.Errorf("the bundle holds no model: give the file with --model (SHA-256 %.12s…)", want.SHA256)
-	case p.bundle.Dir() != "":
-		return onnx.Open(p.bundle.Dir() + "/" + bundle.ModelName)
+	}
+	m, err := p.ownModel()
+	if err != nil {
+		return nil, err
+	}
+	// The bundle's hashes were checked when it was opened; this is another reading.
+	if m.SHA256() != want.File.SHA256 {
+		return nil, fmt.Errorf("%s: %w: it was replaced while the bundle was opened", bundle.ModelName, bundle.ErrHash)
+	}
+	return m, nil
+}
+
+func (p *Predictor) ownModel() (*onnx.Model, error) {
+	if dir := p.bundle.Dir(); dir != "" {
+		return onnx.Open(filepath.Join(dir, bundle.ModelName))
 	}
 	data, err := fs.ReadFile(p.bundle.FS(), bundle.ModelName)
 	if err != nil {
@@ -132,10 +181,34 @@ func (p *Predictor) Classes() []string {
 	return slices.Clone(p.bundle.Manifest.Labels)
 }
 
-func (p *Predictor) info(path string) BundleInfo {
+// NumClasses returns C, how many classes the probabilities are of.
+func (p *Predictor) NumClasses() int { return p.head.Classes() }
+
+// Inputs describes what Predict takes: name, element type and shape of each
+// input, the first axis of which counts examples. It is nil where there is no
+// model.
+func (p *Predictor) Inputs() []onnx.ValueInfo {
+	if p.network == nil {
+		return nil
+	}
+	return p.network.extractor.Inputs()
+}
+
+// Head describes the model's last layer: how many features and logits
+// PredictFeatures takes.
+func (p *Predictor) Head() HeadInfo {
+	h := p.bundle.Manifest.Head
+	return HeadInfo{
+		Op: h.Op, Node: h.Node, Features: h.Features, Logits: h.Logits,
+		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: slices.Clone(h.Tail),
+	}
+}
+
+// Bundle describes the bundle. Its Path is "" after OpenFS.
+func (p *Predictor) Bundle() BundleInfo {
 	m := p.bundle.Manifest
 	info := BundleInfo{
-		Path: path, Structure: string(m.Structure), Covariance: string(m.Covariance),
+		Path: p.bundle.Dir(), Structure: string(m.Structure), Covariance: string(m.Covariance),
 		Damping: DampingInfo{Rule: m.Damping.Rule, Epsilon: m.Damping.Epsilon, Rho: m.Damping.Rho},
 		Temperatures: TemperatureInfo{
 			NLL:      Pair{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
@@ -154,7 +227,7 @@ var errNoModel = errors.New("the bundle was made of ready-made features and runs
 // Predict evaluates ready model inputs: one tensor for each of the model's
 // inputs, the first dimension of each being the number of examples, which may
 // be any. When ctx ends, so does the call, within about 0.1 s.
-func (p *Predictor) Predict(ctx context.Context, inputs []ort.Tensor) ([]Prediction, error) {
+func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction, error) {
 	if p.network == nil {
 		return nil, errNoModel
 	}
@@ -162,7 +235,7 @@ func (p *Predictor) Predict(ctx context.Context, inputs []ort.Tensor) ([]Predict
 	if err != nil {
 		return nil, err
 	}
-	return p.predict(&featurize.Block{Rows: rows})
+	return p.checked(rows)
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them.
@@ -184,48 +257,58 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 	if len(logits) != n*p.head.Logits || len(phi) != n*p.head.Features {
 		return nil, fmt.Errorf("%d features and %d logits, want %d and %d for each example", len(phi), len(logits), p.head.Features, p.head.Logits)
 	}
-	return p.predict(&featurize.Block{Rows: featurize.Rows{N: n, Features: phi, Logits: logits}})
+	return p.checked(featurize.Rows{N: n, Features: phi, Logits: slices.Clone(logits)})
 }
 
 // DatasetReport tells what PredictDataset passed over.
 type DatasetReport struct {
-	Bad     []string // records that could not be read
-	Ignored []string // files that were none
+	Bad      []string // records that could not be read
+	Ignored  []string // files that were none
+	Warnings []string // such as labels that mean nothing to the model
 }
 
-// PredictDataset evaluates a dataset and calls yield with each prediction, in
-// order. Labels are reported where the dataset has them.
+// PredictDataset evaluates a dataset, or an .npz of features and logits where
+// there is no model, and calls yield with each prediction, in order. Labels are
+// reported where the dataset has them; folders whose names are no classes of the
+// model's are no labels.
 func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(Prediction) error) (DatasetReport, error) {
-	notes := &notes{}
+	notes, report := &notes{}, DatasetReport{}
 	opener := &opener{network: p.network, classes: p.Classes(), inputs: Inputs{MaxBad: p.maxBad}, notes: notes}
-	s, err := opener.open("input", spec, p.head.Classes(), true)
+	s, err := opener.open("input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {
-		return DatasetReport{}, err
+		var e error
+		if s, e = opener.open("input", spec, p.head.Classes(), false); e != nil {
+			return report, err
+		}
+		report.Warnings = append(report.Warnings, fmt.Sprintf("%v; predicted without labels", err))
 	}
 	defer s.close()
 	if err := p.fits(s); err != nil {
-		return DatasetReport{}, err
+		return report, err
 	}
-	_, _, err = s.stream(ctx, notes, func(b *featurize.Block) error {
-		predictions, err := p.predict(b)
-		if err != nil {
-			return err
-		}
-		for _, one := range predictions {
+	_, _, err = s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
+		for _, one := range p.predict(b) {
 			if err := yield(one); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	return DatasetReport{Bad: notes.bad, Ignored: notes.ignored}, err
+	report.Bad, report.Ignored = notes.bad, notes.ignored
+	return report, err
 }
 
-// predict turns rows into predictions.
-func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
-	if err := p.head.CheckFinite(b.Features, b.Logits, b.N); err != nil {
+// checked is predict for rows that nobody has checked.
+func (p *Predictor) checked(rows featurize.Rows) ([]Prediction, error) {
+	b := &featurize.Block{Rows: rows}
+	if err := checkFinite(p.head, b); err != nil {
 		return nil, err
 	}
+	return p.predict(b), nil
+}
+
+// predict turns finite rows into predictions.
+func (p *Predictor) predict(b *featurize.Block) []Prediction {
 	r := p.calibration.Predict(b.Features, b.Logits, b.N)
 	c, k := p.head.Classes(), p.head.Logits
 	names := p.bundle.Manifest.Labels
@@ -252,15 +335,13 @@ func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
 		if len(names) > 0 {
 			one.ClassName = names[one.Class]
 		}
-		if b.Names != nil {
-			one.Input = b.Names[i]
-		} else if b.Positions != nil {
-			one.Input = fmt.Sprintf("[%d]", b.Positions[i])
+		if b.Positions != nil {
+			one.Input = nameOf(b, i)
 		}
 		if b.Labels != nil && b.Labels[i] >= 0 {
 			one.Label = &b.Labels[i]
 		}
 		out[i] = one
 	}
-	return out, nil
+	return out
 }

@@ -10,6 +10,13 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 )
 
+func (r *Runtime) check() error {
+	if r.Threads < 0 || r.Batch < 0 {
+		return fmt.Errorf("threads are %d and batch %d, want no negative numbers", r.Threads, r.Batch)
+	}
+	return nil
+}
+
 // load makes ONNX Runtime ready.
 func (r *Runtime) load(ctx context.Context) error {
 	if _, ok := ort.Loaded(); ok && r.Setup.Flag == "" {
@@ -29,19 +36,15 @@ type network struct {
 	extractor *featurize.Extractor
 }
 
-func openNetwork(model *onnx.Model, head onnx.HeadOptions, p *preprocess.Spec, r Runtime) (*network, error) {
-	h, err := onnx.FindHead(model, head)
-	if err != nil {
-		return nil, err
-	}
+func openNetwork(model *onnx.Model, head *onnx.Head, p *preprocess.Spec, r Runtime) (*network, error) {
 	e, err := featurize.New(featurize.Config{
-		Model: model, Head: h, Preprocess: p,
+		Model: model, Head: head, Preprocess: p,
 		Batch: r.Batch, Threads: r.Threads, Provider: r.Provider,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &network{model: model, head: h, extractor: e}, nil
+	return &network{model: model, head: head, extractor: e}, nil
 }
 
 func (n *network) close() error { return n.extractor.Close() }
@@ -65,6 +68,9 @@ func modelInfo(m *onnx.Model) *ModelInfo {
 // for the same product in float32 differ by 1e-5.
 const logitTolerance = 5e-3
 
+// checkProducts bounds the multiplications of checkLogits: a fraction of a second.
+const checkProducts = 100_000_000
+
 // checkLogits proves the head on real examples: φW + b must be the logits. It
 // returns the largest difference relative to the largest logit.
 func checkLogits(h *onnx.Head, rows featurize.Rows) (float64, error) {
@@ -74,7 +80,7 @@ func checkLogits(h *onnx.Head, rows featurize.Rows) (float64, error) {
 	}
 	d, k := h.FeatureDim, h.Classes
 	var worst, size float64
-	for i := range rows.N {
+	for i := range max(1, min(rows.N, checkProducts/(d*k))) {
 		phi := rows.Features[i*d : (i+1)*d]
 		for j, got := range rows.Logits[i*k : (i+1)*k] {
 			var sum float64

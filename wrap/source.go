@@ -54,6 +54,7 @@ func (o *opener) open(name, spec string, classes int, labelled bool) (*set, erro
 		if s.features, err = dataset.OpenFeatures(spec, opts); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		s.config.Limit = o.limit
 		return s, nil
 	}
 	opts.Inputs = o.network.extractor.InputNames()
@@ -83,17 +84,19 @@ func (s *set) close() {
 	}
 }
 
-func (s *set) len() int {
-	n := 0
+// size returns how many examples there are, and len how many of them are used.
+func (s *set) size() int {
 	if s.data != nil {
-		n = s.data.Len()
-	} else {
-		n = s.features.Len()
+		return s.data.Len()
 	}
+	return s.features.Len()
+}
+
+func (s *set) len() int {
 	if s.config.Limit > 0 {
-		n = min(n, s.config.Limit)
+		return min(s.size(), s.config.Limit)
 	}
-	return n
+	return s.size()
 }
 
 func (s *set) labelled() bool {
@@ -122,56 +125,102 @@ func (s *set) ignored() int {
 }
 
 // stream yields the set's examples in order and returns how many there were,
-// and how many were bad.
-func (s *set) stream(ctx context.Context, n *notes, yield func(*featurize.Block) error) (examples, bad int, err error) {
-	if s.data == nil {
-		examples, err = s.streamReady(ctx, n, yield)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", s.name, err)
+// and how many were bad. All that is yielded is finite. Errors name the set,
+// those of yield as well.
+func (s *set) stream(ctx context.Context, h calibrate.Head, n *notes, yield func(*featurize.Block) error) (examples, bad int, err error) {
+	checked := func(b *featurize.Block) error {
+		if err := checkFinite(h, b); err != nil {
+			return err
 		}
-		return examples, 0, err
+		return yield(b)
 	}
-	c := s.config
-	c.Progress = func(done, total int) { n.step(s.name, "examples", done, total) }
-	stats, err := s.network.extractor.Stream(ctx, s.data, c, yield)
-	for _, b := range stats.Bad {
-		n.bad = append(n.bad, s.name+": "+b)
+	if s.data == nil {
+		examples, err = s.streamReady(ctx, n, checked)
+	} else {
+		c := s.config
+		c.Progress = func(done, total int) { n.step(s.name, "examples", done, total) }
+		var stats featurize.Stats
+		stats, err = s.network.extractor.Stream(ctx, s.data, c, checked)
+		for _, b := range stats.Bad {
+			n.bad = append(n.bad, s.name+": "+b)
+		}
+		examples, bad = stats.Examples, len(stats.Bad)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", s.name, err)
 	}
-	return stats.Examples, len(stats.Bad), nil
+	return examples, bad, nil
 }
 
+// streamReady streams a file of features. Like those of a dataset, fewer
+// examples than all are spread evenly.
 func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.Block) error) (int, error) {
-	total, done := s.features.Len(), 0
+	all, total := s.size(), s.len()
+	d, k := s.features.Dim(), s.features.Logits()
+	seen, done := 0, 0
+	n.step(s.name, "examples", 0, total)
 	for b, err := range s.features.Blocks(ctx, readyBlock) {
 		if err != nil {
 			return done, err
 		}
-		block := &featurize.Block{
-			Rows:      featurize.Rows{N: b.N, Features: b.Phi, Logits: b.Logits},
-			Positions: make([]int, b.N), Labels: b.Labels,
-		}
+		block := new(featurize.Block)
 		for i := range b.N {
-			block.Positions[i] = b.Start + i
-		}
-		if b.Labels == nil {
-			block.Labels = make([]int, b.N)
-			for i := range block.Labels {
-				block.Labels[i] = -1
+			at := seen
+			seen++
+			if at*total/all == (at+1)*total/all {
+				continue // not one of those wanted
 			}
+			block.N++
+			block.Features = append(block.Features, b.Phi[i*d:(i+1)*d]...)
+			block.Logits = append(block.Logits, b.Logits[i*k:(i+1)*k]...)
+			block.Positions = append(block.Positions, b.Start+i)
+			label := -1
+			if b.Labels != nil {
+				label = b.Labels[i]
+			}
+			block.Labels = append(block.Labels, label)
+		}
+		if block.N == 0 {
+			continue
 		}
 		if err := yield(block); err != nil {
 			return done, err
 		}
-		done += b.N
+		done += block.N
 		n.step(s.name, "examples", done, total)
 	}
 	if done == 0 {
 		return 0, fmt.Errorf("%s holds no examples", s.spec)
 	}
 	return done, nil
+}
+
+// nameOf returns what to call an example in messages: its record's name, else
+// its position in the source, else in the call.
+func nameOf(b *featurize.Block, i int) string {
+	switch {
+	case b.Names != nil:
+		return b.Names[i]
+	case b.Positions != nil:
+		return fmt.Sprintf("[%d]", b.Positions[i])
+	}
+	return fmt.Sprintf("example %d", i)
+}
+
+// checkFinite reports the first feature or logit that is NaN or infinite.
+func checkFinite(h calibrate.Head, b *featurize.Block) error {
+	for _, part := range []struct {
+		what   string
+		values []float32
+		each   int
+	}{{"feature", b.Features, h.Features}, {"logit", b.Logits, h.Logits}} {
+		for j, v := range part.values {
+			if v-v != 0 { // NaN, for both
+				return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", nameOf(b, j/part.each), part.what, j%part.each, v)
+			}
+		}
+	}
+	return nil
 }
 
 // collect reads a whole set into memory. Held-out sets are small; the training
@@ -184,7 +233,7 @@ func (s *set) collect(ctx context.Context, h calibrate.Head, n *notes) (*calibra
 	if s.labelled() {
 		out.Labels = make([]int32, 0, s.len())
 	}
-	_, bad, err := s.stream(ctx, n, func(b *featurize.Block) error {
+	_, bad, err := s.stream(ctx, h, n, func(b *featurize.Block) error {
 		out.Features, out.Logits = append(out.Features, b.Features...), append(out.Logits, b.Logits...)
 		if out.Labels != nil {
 			for _, l := range b.Labels {
