@@ -35,8 +35,8 @@ def head(batch="N"):
     return [oh.make_node("Gemm", ["phi", "W", "b"], ["logits"], name="head", transB=1)], [("logits", T.FLOAT, [batch, K]), ("phi", T.FLOAT, [batch, D])]
 
 
-def conv(name, shape, elem=T.FLOAT, before=(), x="image", constants=()):
-    """A convolution, pooled over all places, behind the nodes before that make x."""
+def conv(name, shape, elem=T.FLOAT, before=(), x="image", constants=(), inputs=(), more=()):
+    """A convolution, pooled over all places, behind the nodes before that make x. inputs and more are others that come and go."""
     rng = np.random.default_rng(list(b"conv"))  # the same weights in all of them
     channels = 1 if name == "grey" else 3
     nodes, outputs = head(shape[0])
@@ -45,7 +45,7 @@ def conv(name, shape, elem=T.FLOAT, before=(), x="image", constants=()):
                 oh.make_node("Relu", ["c"], ["r"]),
                 oh.make_node("GlobalAveragePool", ["r"], ["p"]),
                 oh.make_node("Flatten", ["p"], ["phi"]), *nodes],
-         [("image", elem, shape)], outputs, weights(rng, C=(D, channels, 3, 3), W=(K, D), b=(K,)) + list(constants))
+         [*inputs, ("image", elem, shape)], outputs + list(more), weights(rng, C=(D, channels, 3, 3), W=(K, D), b=(K,)) + list(constants))
 
 
 def images():
@@ -58,6 +58,8 @@ def images():
     conv("nhwc", ["N", 8, 8, 3], before=[oh.make_node("Transpose", ["image"], ["x"], perm=[0, 3, 1, 2])], x="x")
     conv("float16", ["N", 3, 8, 8], T.FLOAT16, [cast], "x")
     conv("uint8", ["N", 3, 8, 8], T.UINT8, [cast, oh.make_node("Div", ["x", "full"], ["y"])], "y", [nh.from_array(np.float32(255), "full")])
+    conv("aside", ["N", 3, 8, 8], before=[oh.make_node("Neg", ["t"], ["u"])],  # an input that the logits do not depend on
+         inputs=[("t", T.FLOAT, ["N", 2])], more=[("u", T.FLOAT, ["N", 2])])
 
     rng = np.random.default_rng(list(b"flat"))
     nodes, outputs = head()

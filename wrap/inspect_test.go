@@ -1,0 +1,41 @@
+package wrap
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+func TestInspectTellsWhatItFinds(t *testing.T) {
+	in, err := Inspect(digits(t, models.DigitsModel), onnx.HeadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !in.Supported || in.Reason != "" || in.Head == nil || in.Head.Classes != 10 || len(in.Evidence) == 0 || len(in.Model.SHA256) != 64 || len(in.Model.Inputs) != 1 {
+		t.Errorf("%+v", in)
+	}
+	out, err := json.Marshal(in)
+	if err != nil || !strings.Contains(string(out), `"feature_dim":128`) {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// A head that is not recognised is an answer, not an error.
+func TestInspectTellsWhyItFindsNothing(t *testing.T) {
+	in, err := Inspect("../testdata/onnx/no_layer.onnx", onnx.HeadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in.Supported || in.Head != nil || !strings.Contains(in.Reason, "--features") {
+		t.Errorf("%+v", in)
+	}
+	out, err := json.Marshal(in)
+	if err != nil || !strings.Contains(string(out), `"head":null`) || !strings.Contains(string(out), `"evidence":[]`) {
+		t.Errorf("%s, %v", out, err)
+	}
+	_, err = Inspect(write(t, t.TempDir(), "x.onnx", []byte("no model")), onnx.HeadOptions{})
+	says(t, err, "x.onnx", "not an ONNX model")
+}

@@ -1,0 +1,569 @@
+package wrap
+
+import (
+	"context"
+	"embed"
+	"errors"
+	goimage "image"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// oracle computes a prediction from features and logits by the formulas as they
+// are printed, with loops and in float64.
+func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
+	post, t := b.Posterior, b.Manifest.Temperatures
+	var x []float64
+	for _, v := range phi {
+		x = append(x, float64(v))
+	}
+	if post.Head.Bias {
+		x = append(x, 1)
+	}
+	d, k := len(x), len(logits)
+	s2 := make([]float64, k) // at T_ens = 1
+	p := Prediction{}
+	if post.Structure == calibrate.Full {
+		for i := range x {
+			for j := range x {
+				p.Leverage += x[i] * post.Leverage[i*d+j] * x[j]
+				for c := range s2 {
+					s2[c] += x[i] * post.Blocks[c*d*d+i*d+j] * x[j]
+				}
+			}
+		}
+	} else {
+		for i := range x {
+			var u float64
+			for j := range x {
+				u += post.QA[j*d+i] * x[j]
+			}
+			p.Leverage += u * u * post.Leverage[i]
+			for c := range s2 {
+				for j, q := range post.QB[c*k : (c+1)*k] {
+					s2[c] += u * u * q * q / (post.LambdaA[i]*post.LambdaB[j] + post.Epsilon)
+				}
+			}
+		}
+	}
+	mf0 := func(t bundle.Pair) []float64 {
+		e, sum := make([]float64, k), 0.0
+		for c := range e {
+			scale := math.Sqrt(1 + b.Manifest.MeanField.Lambda0*s2[c]/t.Ens)
+			var all float64
+			for i := range logits {
+				all += math.Exp(-(float64(logits[c]) - float64(logits[i])) / t.Act / scale)
+			}
+			e[c] = 1 / all
+			sum += e[c]
+		}
+		for c := range e {
+			e[c] /= sum
+		}
+		return e
+	}
+	p.Probabilities = mf0(t.NLL)
+	p.Confidence = slices.Max(p.Probabilities)
+	p.Class = slices.Index(p.Probabilities, p.Confidence)
+	for _, q := range p.Probabilities {
+		p.Entropy -= q * math.Log(q)
+	}
+	p.OODScore = 1 - slices.Max(mf0(t.OOD))
+	for _, s := range s2 {
+		p.LogitVariance = append(p.LogitVariance, s/t.NLL.Ens)
+	}
+	return p
+}
+
+func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
+	inputs := []Tensor{digitTensor(t, 1400, 1700)} // more than one batch
+	for _, s := range structures {
+		t.Run(string(s), func(t *testing.T) {
+			dir, _ := calibrated(t, s)
+			p := opened(t, dir, Options{})
+			got, err := p.Predict(t.Context(), inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := bundle.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows, err := p.network.extractor.Run(t.Context(), inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != 300 || rows.N != 300 {
+				t.Fatalf("%d predictions", len(got))
+			}
+			for i, one := range got {
+				want := oracle(b, rows.Features[i*128:(i+1)*128], rows.Logits[i*10:(i+1)*10])
+				near := func(name string, got, want float64) {
+					t.Helper()
+					// Interpolated sums: 1e-9 relative; 1 - max p cancels to 1e-16.
+					if math.Abs(got-want) > 1e-8*math.Abs(want)+1e-15 {
+						t.Fatalf("example %d: %s is %v, want %v", i, name, got, want)
+					}
+				}
+				for c := range want.Probabilities {
+					near("probability", one.Probabilities[c], want.Probabilities[c])
+					near("variance", one.LogitVariance[c], want.LogitVariance[c])
+				}
+				near("confidence", one.Confidence, want.Confidence)
+				near("entropy", one.Entropy, want.Entropy)
+				near("OOD score", one.OODScore, want.OODScore)
+				near("leverage", one.Leverage, want.Leverage)
+				if one.Class != want.Class || !slices.Equal(one.Logits, rows.Logits[i*10:(i+1)*10]) || one.Label != nil || one.Input != "" || one.ClassName != "" {
+					t.Fatalf("example %d: %+v, want %+v", i, one, want)
+				}
+			}
+		})
+	}
+}
+
+// alike compares predictions made in other batches.
+func alike(t *testing.T, got, want Prediction) {
+	t.Helper()
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*math.Abs(b)+1e-7 }
+	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore, want.OODScore) && near(got.Leverage, want.Leverage) &&
+		near(got.Entropy, want.Entropy)
+	for i := range want.Probabilities {
+		ok = ok && near(got.Probabilities[i], want.Probabilities[i]) && near(got.LogitVariance[i], want.LogitVariance[i]) &&
+			near(float64(got.Logits[i]), float64(want.Logits[i]))
+	}
+	if !ok {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	x := digitTensor(t, 1500, 1797)
+	all, err := p.Predict(t.Context(), []Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("a dataset", func(t *testing.T) {
+		i := 0
+		report, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(one Prediction) error {
+			if one.Label == nil || !strings.HasSuffix(one.Input, "[1500]") && i == 0 {
+				t.Errorf("example %d: %+v", i, one)
+			}
+			alike(t, one, all[i])
+			i++
+			return nil
+		})
+		if err != nil || i != 297 || report.Bad != nil || report.Ignored != nil || report.Warnings != nil {
+			t.Errorf("%d predictions, %+v, %v", i, report, err)
+		}
+	})
+	t.Run("one by one, of any name", func(t *testing.T) {
+		for i := range 20 {
+			one, err := p.Predict(t.Context(), []Tensor{{Shape: []int64{1, 1, 8, 8}, Data: x.Data.([]float32)[i*64 : (i+1)*64]}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			alike(t, one[0], all[i])
+		}
+	})
+	t.Run("images", func(t *testing.T) {
+		var images []goimage.Image
+		for i := range 20 {
+			img := goimage.NewGray(goimage.Rect(0, 0, 8, 8))
+			for j := range img.Pix {
+				img.Pix[j] = uint8(x.Data.([]float32)[i*64+j]*255 + .5)
+			}
+			images = append(images, img)
+		}
+		got, err := p.PredictImages(t.Context(), images...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			alike(t, got[i], all[i])
+		}
+		_, err = p.PredictImages(t.Context())
+		says(t, err, "no images")
+		_, err = p.PredictImages(t.Context(), goimage.NewGray(goimage.Rect(0, 0, 9, 9)))
+		says(t, err, "image 0", "9×9 grey image", "[N,1,8,8]", "--preprocess")
+	})
+	t.Run("features", func(t *testing.T) {
+		rows, err := p.network.extractor.Run(t.Context(), []Tensor{x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.PredictFeatures(rows.Features, rows.Logits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := got[3].Logits[0]
+		clear(rows.Logits) // which stay the caller's
+		if got[3].Logits[0] != want {
+			t.Error("a prediction changes with the caller's slice")
+		}
+		for i := range got {
+			alike(t, got[i], all[i])
+		}
+	})
+	t.Run("batches of three", func(t *testing.T) {
+		got, err := opened(t, dir, Options{Runtime: Runtime{Batch: 3, Threads: 1}}).Predict(t.Context(), []Tensor{x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			alike(t, got[i], all[i])
+		}
+	})
+	t.Run("none", func(t *testing.T) {
+		got, err := p.Predict(t.Context(), []Tensor{{Shape: []int64{0, 1, 8, 8}, Data: []float32{}}})
+		if err != nil || len(got) != 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+		if got, err = p.PredictFeatures(nil, nil); err != nil || len(got) != 0 {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+	t.Run("a file system", func(t *testing.T) {
+		p, err := OpenFS(os.DirFS(dir), Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		got, err := p.Predict(t.Context(), []Tensor{x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range got {
+			alike(t, got[i], all[i])
+		}
+		if p.Bundle().Path != "" || p.Bundle().Damping.Rule != "auto" {
+			t.Errorf("bundle %+v", p.Bundle())
+		}
+	})
+	t.Run("eight at a time", func(t *testing.T) {
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				for i := g; i < 200; i += 8 {
+					n := 1 + i%5
+					got, err := p.Predict(context.Background(), []Tensor{{Shape: []int64{int64(n), 1, 8, 8}, Data: x.Data.([]float32)[i*64 : (i+n)*64]}})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for j := range got {
+						alike(t, got[j], all[i+j])
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func TestAPredictorDescribesItself(t *testing.T) {
+	dir, r := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].String() != "[N,1,8,8] float32" {
+		t.Errorf("inputs %v", in)
+	}
+	if p.NumClasses() != 10 || p.Classes() != nil {
+		t.Errorf("%d classes %q", p.NumClasses(), p.Classes())
+	}
+	head := r.Head
+	head.LogitError, head.Tail = 0, nil
+	if !reflect.DeepEqual(p.Head(), head) {
+		t.Errorf("head %+v, want %+v", p.Head(), head)
+	}
+	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
+		t.Errorf("bundle %+v, want %+v", p.Bundle(), want)
+	}
+}
+
+func TestPredictRefuses(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	nan := digitTensor(t, 0, 5)
+	nan.Data.([]float32)[3*64] = float32(math.NaN())
+	for _, tt := range []struct {
+		name   string
+		inputs []Tensor
+		words  []string
+	}{
+		{"nothing", nil, []string{"got 0 inputs, want 1", "image"}},
+		{"another shape", []Tensor{{Shape: []int64{2, 1, 8, 9}, Data: make([]float32, 144)}}, []string{"image", "8", "9"}},
+		{"another rank", []Tensor{{Shape: []int64{2, 64}, Data: make([]float32, 128)}}, []string{"image", "64"}},
+		{"another type", []Tensor{{Shape: []int64{1, 1, 8, 8}, Data: make([]uint8, 64)}}, []string{"image", "float32", "uint8"}},
+		{"another name", []Tensor{{Name: "picture", Shape: []int64{1, 1, 8, 8}, Data: make([]float32, 64)}}, []string{"picture", "image"}},
+		{"not a number", []Tensor{nan}, []string{"example 3: feature", "NaN"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := p.Predict(t.Context(), tt.inputs)
+			says(t, err, tt.words...)
+		})
+	}
+	_, err := p.PredictFeatures(make([]float32, 127), make([]float32, 10))
+	says(t, err, "127 features and 10 logits", "128 and 10")
+	_, err = p.PredictFeatures(make([]float32, 128), make([]float32, 11))
+	says(t, err, "128 features and 11 logits")
+	logits := make([]float32, 10)
+	logits[4] = float32(math.Inf(1))
+	_, err = p.PredictFeatures(make([]float32, 128), logits)
+	says(t, err, "example 0: logit 4 is +Inf")
+
+	cause := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	if _, err := p.Predict(ctx, []Tensor{digitTensor(t, 0, 300)}); err != cause {
+		t.Errorf("cancelled: %v", err)
+	}
+	if _, err := p.PredictDataset(ctx, digits(t, models.DigitsTest), func(Prediction) error { return nil }); !errors.Is(err, cause) {
+		t.Errorf("cancelled: %v", err)
+	}
+	stop, n := errors.New("enough"), 0
+	if _, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(Prediction) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
+		t.Errorf("%v after %d predictions", err, n)
+	}
+	_, err = p.PredictDataset(t.Context(), filepath.Join(t.TempDir(), "nowhere"), func(Prediction) error { return nil })
+	says(t, err, "input: ", "nowhere")
+	_, err = Open(dir, Options{MaxBad: -1})
+	says(t, err, "-1")
+	_, err = Open(dir, Options{Runtime: Runtime{Batch: -1}})
+	says(t, err, "-1")
+
+	q, err := Open(dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := q.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err = q.Predict(t.Context(), []Tensor{digitTensor(t, 0, 1)})
+	says(t, err, "closed")
+}
+
+// Labels that mean nothing to the model do not stand in the way of predicting.
+func TestForeignLabelsAreNotNeeded(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	p := opened(t, dir, Options{})
+	n := 0
+	report, err := p.PredictDataset(t.Context(), tree(t, []string{"cats", "dogs"}, 3), func(one Prediction) error {
+		if n++; one.Label != nil || !strings.HasSuffix(one.Input, ".png") {
+			t.Errorf("%+v", one)
+		}
+		return nil
+	})
+	if err != nil || n != 6 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "2 class folders (cats, dogs) for 10 classes") || len(report.Ignored) != 1 {
+		t.Errorf("%d predictions, %+v, %v", n, report, err)
+	}
+
+	// Of labels in a file it shows only on the way that they are none.
+	data := t.TempDir()
+	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
+	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
+	_, err = p.PredictDataset(t.Context(), images, func(Prediction) error { return nil })
+	says(t, err, "input: ", "label 10 is outside [0,10)")
+	n = 0
+	report, err = opened(t, dir, Options{Unlabelled: true}).PredictDataset(t.Context(), images, func(one Prediction) error {
+		if n++; one.Label != nil {
+			t.Errorf("%+v", one)
+		}
+		return nil
+	})
+	if err != nil || n != 2 || len(report.Warnings) > 0 {
+		t.Errorf("%d predictions, %+v, %v", n, report, err)
+	}
+}
+
+func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	c.NoModel = true
+	mustCalibrate(t, c)
+	if got, want := list(t, c.Out), []string{bundle.ManifestName, bundle.PosteriorName}; !slices.Equal(got, want) {
+		t.Errorf("the bundle holds %q", got)
+	}
+	_, err := Open(c.Out, Options{})
+	says(t, err, "holds no model", "--model", "SHA-256")
+
+	p := opened(t, c.Out, Options{Model: c.Model})
+	if _, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {
+		t.Error(err)
+	}
+	if e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Model: c.Model, Test: digits(t, models.DigitsTest)}); err != nil || e.Model.Path != c.Model {
+		t.Errorf("%+v, %v", e, err)
+	}
+
+	// The same network, trained a little further.
+	data := read(t, c.Model)
+	data[len(data)/2] ^= 1
+	other := write(t, dir, "other.onnx", data)
+	_, err = Open(c.Out, Options{Model: other})
+	says(t, err, "other.onnx", "SHA-256", "calibrate again")
+	_, err = Open(c.Out, Options{Model: "../featurize/testdata/conv.onnx"})
+	says(t, err, "conv.onnx", "SHA-256")
+	_, err = Open(c.Out, Options{Model: filepath.Join(dir, "nowhere.onnx")})
+	says(t, err, "nowhere.onnx")
+
+	// A bundle with a model does not take another either.
+	full, _ := calibrated(t, calibrate.Full)
+	_, err = Open(full, Options{Model: other})
+	says(t, err, "other.onnx", "SHA-256")
+	opened(t, full, Options{Model: c.Model})
+}
+
+// reseal edits a copy of a bundle's manifest and seals it again.
+func reseal(t *testing.T, dir, old, new string) string {
+	t.Helper()
+	edited := filepath.Join(t.TempDir(), "b")
+	if err := os.CopyFS(edited, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	manifest := string(read(t, filepath.Join(edited, bundle.ManifestName)))
+	if !strings.Contains(manifest, old) {
+		t.Fatalf("the manifest does not say %q", old)
+	}
+	write(t, edited, bundle.ManifestName, []byte(strings.Replace(manifest, old, new, 1)))
+	if err := bundle.Reseal(edited); err != nil {
+		t.Fatal(err)
+	}
+	return edited
+}
+
+func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
+	dir, r := calibrated(t, calibrate.Kronecker)
+	_, err := Open(reseal(t, dir, "features: "+r.Head.Features, "features: elsewhere"), Options{})
+	says(t, err, "elsewhere")
+
+	// Another model under the bundle's name, with hashes that are right.
+	model, err := onnx.Open("../featurize/testdata/conv.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Manifest.Model.SHA256 = model.SHA256()
+	b.Manifest.Head.Features, b.Manifest.Head.Logits = "phi", "logits"
+	other := filepath.Join(t.TempDir(), "b")
+	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy("../featurize/testdata/conv.onnx")}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(other, Options{})
+	says(t, err, "6 features, 4 logits", "128, 10", "another model")
+}
+
+func TestADamagedBundleIsRefused(t *testing.T) {
+	whole, _ := calibrated(t, calibrate.Kronecker)
+	dir := filepath.Join(t.TempDir(), "b")
+	if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+		t.Fatal(err)
+	}
+	opened(t, dir, Options{})
+	for _, name := range list(t, dir) {
+		data := read(t, filepath.Join(dir, name))
+		for i := range 40 {
+			damaged := slices.Clone(data)
+			at := i * (len(data) - 1) / 39
+			damaged[at] ^= 1 << (i % 8)
+			write(t, dir, name, damaged)
+			_, err := Open(dir, Options{})
+			says(t, err, dir, name)
+		}
+		write(t, dir, name, data[:len(data)-1])
+		_, err := Open(dir, Options{})
+		says(t, err, name)
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(dir, Options{})
+		says(t, err, name, "missing")
+		write(t, dir, name, data)
+	}
+	opened(t, dir, Options{})
+}
+
+// A model that is replaced after its hash was checked must not be run.
+func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
+	whole, _ := calibrated(t, calibrate.Kronecker)
+	dir := filepath.Join(t.TempDir(), "b")
+	if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+		t.Fatal(err)
+	}
+	data := read(t, filepath.Join(dir, bundle.ModelName))
+	data[len(data)/2] ^= 1
+	for name, read := range map[string]func() (*bundle.Bundle, error){
+		"folder":      func() (*bundle.Bundle, error) { return bundle.Open(dir) },
+		"file system": func() (*bundle.Bundle, error) { return bundle.OpenFS(os.DirFS(dir)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := os.CopyFS(t.TempDir(), os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			original, err := os.ReadFile(filepath.Join(whole, bundle.ModelName))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, dir, bundle.ModelName, original)
+			_, err = open(t.Context(), func() (*bundle.Bundle, error) {
+				b, err := read()
+				write(t, dir, bundle.ModelName, data)
+				return b, err
+			}, Options{})
+			if !errors.Is(err, bundle.ErrHash) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+//go:embed testdata/digits
+var embedded embed.FS
+
+func TestAnEmbeddedBundleNeedsNoFiles(t *testing.T) {
+	sub, err := fs.Sub(embedded, "testdata/digits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := OpenFS(sub, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	wrong := 0
+	n := 0
+	_, err = p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(one Prediction) error {
+		if n++; one.Class != *one.Label {
+			wrong++
+		}
+		return nil
+	})
+	if err != nil || n != 297 || wrong > 12 {
+		t.Errorf("%d of %d wrong, %v", wrong, n, err)
+	}
+
+	_, err = OpenFS(embedded, Options{})
+	says(t, err, bundle.ManifestName, "not a bundle")
+	_, err = OpenFS(fstest.MapFS{}, Options{})
+	says(t, err, bundle.ManifestName, "not a bundle")
+	_, err = Open(filepath.Join(t.TempDir(), "none"), Options{})
+	says(t, err, "none")
+}
