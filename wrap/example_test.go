@@ -1,0 +1,149 @@
+package wrap_test
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"image"
+	"image/color"
+	"io/fs"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// The bundle was made in the folder models/digits-mlp by
+//
+//	mfgs calibrate --model model.onnx --structure kron --out ../../wrap/testdata/digits \
+//		--train 'digits-images-idx3-ubyte.gz[0:1200]' --val 'digits-images-idx3-ubyte.gz[1200:1500]' \
+//		--ood 'unfamiliar-images-idx3-ubyte.gz[0:300]'
+//
+//go:embed testdata/digits
+var bundles embed.FS
+
+// A program may carry a bundle, the network included, within itself.
+func ExampleOpenFS() {
+	digits, err := fs.Sub(bundles, "testdata/digits")
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := wrap.OpenFS(digits, wrap.Options{
+		Runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}}, // ONNX Runtime, on first use
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Close()
+
+	three := draw(
+		"  +##+  ",
+		"  #++#  ",
+		"    +#  ",
+		"   +#+  ",
+		"    +#+ ",
+		"     +# ",
+		"  #+ +# ",
+		"  +##+  ",
+	)
+	frame := draw(
+		"########",
+		"#      #",
+		"#      #",
+		"#      #",
+		"#      #",
+		"#      #",
+		"#      #",
+		"########",
+	)
+	predictions, err := p.PredictImages(context.Background(), three, frame)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, one := range predictions {
+		// Nine digits in ten have a score below 0.65.
+		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.65)
+	}
+	// Output:
+	// class 3, confidence 1.0, unfamiliar: false
+	// class 5, confidence 0.7, unfamiliar: true
+}
+
+// draw makes an image of lines of text.
+func draw(lines ...string) image.Image {
+	ink := map[rune]uint8{' ': 0, '+': 127, '#': 255}
+	img := image.NewGray(image.Rect(0, 0, 8, 8))
+	for y, line := range lines {
+		for x, c := range line {
+			img.SetGray(x, y, color.Gray{Y: ink[c]})
+		}
+	}
+	return img
+}
+
+// The whole way: calibrate a network, measure what was gained on data that
+// nothing was tuned on, and predict.
+func Example() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.CopyFS(dir, models.DigitsMLP()); err != nil {
+		log.Fatal(err)
+	}
+	path := func(name string) string { return filepath.Join(dir, name) }
+	runtime := wrap.Runtime{Setup: wrap.Setup{Install: true}}
+
+	_, err = wrap.Calibrate(ctx, wrap.Config{
+		Model:   path(models.DigitsModel),
+		Train:   path(models.DigitsTrain),   // what it was trained on
+		Val:     path(models.DigitsVal),     // held out from training
+		OOD:     path(models.UnfamiliarVal), // unlike anything it is for; may be left out
+		Out:     path("bundle"),
+		Runtime: runtime,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	evaluation, err := wrap.Evaluate(ctx, wrap.EvalConfig{
+		Bundle:  path("bundle"),
+		Test:    path(models.DigitsTest),
+		OOD:     []wrap.NamedSpec{{Name: "drawings", Spec: path(models.UnfamiliarTest)}},
+		Methods: []string{"mle", "mf0"},
+		Runtime: runtime,
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	before, after := evaluation.Methods[0], evaluation.Methods[1]
+	fmt.Println("likelihood better:", after.InDomain.NLL < before.InDomain.NLL)
+	fmt.Println("drawings told apart better:", after.OOD[0].AUROC > before.OOD[0].AUROC)
+
+	p, err := wrap.Open(path("bundle"), wrap.Options{Runtime: runtime})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Close()
+	fmt.Println("takes", p.Inputs()[0], "and tells", p.NumClasses(), "classes apart")
+	right := 0
+	_, err = p.PredictDataset(ctx, path(models.DigitsTest), func(one wrap.Prediction) error {
+		if one.Class == *one.Label {
+			right++
+		}
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("most are right:", right > 280)
+	// Output:
+	// likelihood better: true
+	// drawings told apart better: true
+	// takes [N,1,8,8] float32 and tells 10 classes apart
+	// most are right: true
+}
