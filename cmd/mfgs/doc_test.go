@@ -68,17 +68,14 @@ func documentedCommands(text string) []string {
 		if !fenced {
 			continue
 		}
-		switch command, prompt := strings.CutPrefix(line, "$ "); {
+		switch command := strings.TrimPrefix(line, "$ "); {
 		case continued:
 			last := &commands[len(commands)-1]
 			*last = strings.TrimSuffix(*last, `\`) + strings.TrimSpace(line)
 		case strings.HasPrefix(command, "mfgs "):
 			commands = append(commands, command)
-		case prompt:
-			// A command of another program.
-			continue
 		default:
-			continue // output
+			continue // a command of another program, or output
 		}
 		continued = strings.HasSuffix(line, `\`)
 	}
