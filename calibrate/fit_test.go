@@ -179,6 +179,16 @@ func (f *Fitted) chosen(t *testing.T) Candidate {
 	return f.Candidates[i]
 }
 
+// alwaysRight returns examples whose label has the largest logit, by a little.
+func alwaysRight(h Head, n int) *Set {
+	s := randomSet(h, n, 1, 813)
+	clear(s.Logits)
+	for i, y := range s.Labels {
+		s.logits(h, i)[y] = 0.5
+	}
+	return s
+}
+
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 	softmax, sigmoid := Head{Logits: 5, Features: 4, Link: Softmax}, Head{Logits: 1, Features: 4, Link: Sigmoid}
 	for name, s := range map[string]struct {
@@ -188,8 +198,8 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 		"overconfident":  {softmax, newMixture(softmax, 2, 7, 810).draw(400, 0)},
 		"underconfident": {softmax, newMixture(softmax, 2, 0.1, 811).draw(400, 0)},
 		"sigmoid":        {sigmoid, newMixture(sigmoid, 1, 3, 812).draw(400, 0)},
-		"always right":   {softmax, newMixture(softmax, 40, 1, 813).draw(100, 0)}, // the coldest
-		"noise":          {softmax, randomSet(softmax, 100, 30, 814)},             // the hottest
+		"always right":   {softmax, alwaysRight(softmax, 100)},        // the coldest
+		"noise":          {softmax, randomSet(softmax, 100, 30, 814)}, // the hottest
 	} {
 		n := s.set.Len(s.head)
 		value := func(temperature float64) float64 {
@@ -198,7 +208,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 		}
 		got := newTuningSet(s.head, s.set, true).temperatureScaling()
 		best, least := 0.0, math.Inf(1)
-		for _, temperature := range logSpace(minTS, maxTS, 1000) {
+		for _, temperature := range logSpace(1./64, 50, 1000) {
 			if v := value(temperature); v < least {
 				best, least = temperature, v
 			}
@@ -206,8 +216,8 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 		if value(got) > least+1e-6 {
 			t.Errorf("%s: T = %v with NLL %v, want %v with %v", name, got, value(got), best, least)
 		}
-		if got < minTS || got > maxTS {
-			t.Errorf("%s: T = %v, outside [%v, %v]", name, got, minTS, maxTS)
+		if got < 1./64 || got > 50 {
+			t.Errorf("%s: T = %v, outside [1/64, 50]", name, got)
 		}
 	}
 }
@@ -459,7 +469,7 @@ func TestFitIsDeterministic(t *testing.T) {
 	h := Head{Logits: 70, Features: 80, Bias: true, Link: Softmax}
 	task := newTask(h, 860)
 	var fitted []*Fitted
-	for _, processors := range []int{1, 4, 3} {
+	for _, processors := range []int{1, 4} {
 		runtime.GOMAXPROCS(processors)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, task.train, 0)
 		fitted = append(fitted, fit(t, c, task.val, task.ood, FitOptions{Covariance: Sandwich, Damping: Damping{Relative: 1}}))
@@ -480,31 +490,45 @@ func TestWarningWhereVariancesDoNotHelp(t *testing.T) {
 	if len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0], "a single temperature (ts) would do") {
 		t.Errorf("τ = %v, warnings %q", f.NLL.Ens/f.MedianVariance, f.Warnings)
 	}
-	task := newTask(h, 871)
-	f = fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, nil, FitOptions{Damping: Damping{Relative: 1}})
-	if len(f.Warnings) != 0 {
-		t.Errorf("τ = %v, warnings %q where variances help", f.NLL.Ens/f.MedianVariance, f.Warnings)
+
+	// Features noisier than the head was made for, by a factor that varies little:
+	// the logits of some examples are too large by more than those of others.
+	noisy := m.draw(2000, 0)
+	for i, y := range noisy.Labels {
+		scale := math.Exp(0.2 * m.rng.NormFloat64())
+		for j, v := range noisy.phi(h, i) {
+			center := m.means[int(y)*h.Features+j]
+			noisy.phi(h, i)[j] = float32(center + scale*(float64(v)-center))
+		}
+	}
+	m.relogit(noisy)
+	f = fit(t, c, noisy, nil, FitOptions{Damping: Damping{Relative: 1}})
+	pair, _, _ := f.optimum(t, noisy)
+	if tau := pair.Ens / f.MedianVariance; len(f.Warnings) != 0 || tau < 0.5 {
+		t.Errorf("τ = %v, want about 1; warnings %q where variances help", tau, f.Warnings)
 	}
 }
 
 func TestMaxRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 	h := Head{Logits: 4, Features: 6, Bias: true, Link: Softmax}
-	task := newTask(h, 880)
-	f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, task.ood, FitOptions{})
-	want := 0.0
-	s2 := f.Posterior.variancesOf(task.val)
-	for i := range task.val.Len(h) {
-		for _, pair := range []Temperatures{f.NLL, f.OOD} {
-			for k := range h.Logits {
-				for l := range h.Logits {
-					a, b := s2[i*h.Logits+k]/pair.Ens, s2[i*h.Logits+l]/pair.Ens
-					want = math.Max(want, math.Sqrt((1+f.Lambda0*a)/(1+f.Lambda0*b)))
+	for seed := range uint64(4) {
+		task := newTask(h, 880+seed)
+		f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}})
+		want := 0.0
+		s2 := f.Posterior.variancesOf(task.val)
+		for i := range task.val.Len(h) {
+			for _, pair := range []Temperatures{f.NLL, f.OOD} {
+				for k := range h.Logits {
+					for l := range h.Logits {
+						a, b := s2[i*h.Logits+k]/pair.Ens, s2[i*h.Logits+l]/pair.Ens
+						want = math.Max(want, math.Sqrt((1+f.Lambda0*a)/(1+f.Lambda0*b)))
+					}
 				}
 			}
 		}
-	}
-	if math.Abs(f.MaxRatio/want-1) > 1e-12 || want < 1.1 {
-		t.Errorf("MaxRatio %v, want %v", f.MaxRatio, want)
+		if math.Abs(f.MaxRatio/want-1) > 1e-12 || want < 1.1 {
+			t.Errorf("MaxRatio %v, want %v", f.MaxRatio, want)
+		}
 	}
 }
 

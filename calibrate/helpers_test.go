@@ -41,22 +41,30 @@ func newMixture(h Head, spread, sharp float64, seed uint64) *mixture {
 func (m *mixture) draw(n int, away float64) *Set {
 	h, d, classes := m.head, m.head.Features, m.head.Classes()
 	s := &Set{Features: make([]float32, n*d), Logits: make([]float32, n*h.Logits)}
-	x := make([]float64, n*d)
 	for i := range n {
 		label := m.rng.IntN(classes)
-		scale := away / math.Sqrt(float64(d))
 		for j := range d {
 			if away > 0 {
-				x[i*d+j] = (1 + scale) * m.rng.NormFloat64()
+				s.Features[i*d+j] = float32((1 + away/math.Sqrt(float64(d))) * m.rng.NormFloat64())
 			} else {
-				x[i*d+j] = m.means[label*d+j] + m.rng.NormFloat64()
+				s.Features[i*d+j] = float32(m.means[label*d+j] + m.rng.NormFloat64())
 			}
-			s.Features[i*d+j] = float32(x[i*d+j])
-			x[i*d+j] = float64(s.Features[i*d+j])
 		}
 		if away == 0 {
 			s.Labels = append(s.Labels, int32(label))
 		}
+	}
+	m.relogit(s)
+	return s
+}
+
+// relogit sets the logits that go with the features.
+func (m *mixture) relogit(s *Set) {
+	h, d, classes := m.head, m.head.Features, m.head.Classes()
+	n := s.Len(h)
+	x := make([]float64, n*d)
+	for i, v := range s.Features {
+		x[i] = float64(v)
 	}
 	a := make([]float64, n*classes)
 	blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(x, n, d), general(m.means, classes, d), 0, general(a, n, classes))
@@ -79,7 +87,6 @@ func (m *mixture) draw(n int, away float64) *Set {
 			s.Logits[i*classes+k] = float32(v)
 		}
 	}
-	return s
 }
 
 // accumulate adds all examples of a set, from position first on.

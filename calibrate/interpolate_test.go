@@ -53,6 +53,24 @@ func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
 	}
 }
 
+func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
+	h := Head{Logits: 300, Features: 400, Link: Softmax} // 1.1e10 multiplications
+	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, newMixture(h, 4, 2, 701).draw(BlockSize, 0), 0)
+	unit, err := c.MeanEigenvalue(Sandwich)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := mustPosterior(t, c, Sandwich, unit)
+	row, want := c.sandwichRow(p), make([]float64, h.Logits)
+	for _, i := range []int{0, 57, 200, h.Dim() - 1} {
+		row(want, p.LambdaA[i])
+		for k := range want {
+			want[k] *= p.LambdaA[i]
+		}
+		wantRelative(t, fmt.Sprintf("row %d of V", i), p.V[i*h.Logits:(i+1)*h.Logits], want, 1e-9)
+	}
+}
+
 func TestInterpolationGivesUpOnWhatIsNotSmooth(t *testing.T) {
 	x := logSpace(1e-4, 1e4, 400)
 	dst := make([]float64, 2*len(x))

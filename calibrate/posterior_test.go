@@ -155,7 +155,12 @@ func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
 				wantRelative(t, name+": variances", p.variancesOf(test), naiveVariances(h, sigma, test), 10*rounding(cov, epsilon))
 				wantRelative(t, name+": leverages", p.leveragesOf(test), naiveLeverages(t, h, want.a, test), 1e-11)
 
-				// The sum over eigenvalues as DESIGN has it, term by term.
+				for _, v := range append(slices.Clone(p.LambdaA), p.LambdaB...) {
+					if !(v >= 0) { // rounding makes zero negative as often as not
+						t.Errorf("%s: eigenvalue %v", name, v)
+					}
+				}
+				// The sum over eigenvalues as it is defined, term by term.
 				if cov == Sandwich {
 					continue // its G̃ is in the dense comparison
 				}
