@@ -56,6 +56,17 @@ func (t DataType) String() string {
 // MarshalText writes the type's name.
 func (t DataType) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
+// UnmarshalText reads what MarshalText writes.
+func (t *DataType) UnmarshalText(text []byte) error {
+	for i, d := range dataTypes {
+		if d.name == string(text) {
+			*t = DataType(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("no element type is called %q", text)
+}
+
 // IsFloat reports whether t is a real floating-point type of at least 16 bits.
 func (t DataType) IsFloat() bool {
 	return t == Float32 || t == Float16 || t == Float64 || t == BFloat16
@@ -94,6 +105,15 @@ func (d Dim) MarshalJSON() ([]byte, error) {
 		return json.Marshal(d.Param)
 	}
 	return json.Marshal(max(d.Value, -1))
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (d *Dim) UnmarshalJSON(data []byte) error {
+	*d = Dim{Value: -1}
+	if len(data) > 0 && data[0] == '"' {
+		return json.Unmarshal(data, &d.Param)
+	}
+	return json.Unmarshal(data, &d.Value)
 }
 
 // ValueInfo is the name, element type and shape of a model's input or output. Type is Undefined for what is not a

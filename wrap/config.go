@@ -52,10 +52,10 @@ type Config struct {
 	NoModel bool   // leave the model out of the bundle
 
 	Classes    []string // class names in label order; nil: none, or the training folders' names
-	Covariance calibrate.Covariance
-	Structure  calibrate.Structure
-	Damping    calibrate.Damping
-	Lambda0    float64 // zero: 3/π²
+	Covariance calibrate.Covariance // zero: hessian
+	Structure  calibrate.Structure  // zero: auto, full while it is small
+	Damping    calibrate.Damping    // zero: chosen on held-out data
+	Lambda0    float64              // zero: 3/π²
 	Limit      int     // use at most so many training examples, spread evenly; 0 is all
 
 	Inputs
@@ -93,12 +93,12 @@ type Report struct {
 
 // ModelInfo names a model file.
 type ModelInfo struct {
-	Path     string   `json:"path,omitempty"`
-	SHA256   string   `json:"sha256"`
-	Opset    int64    `json:"opset"`
-	Producer string   `json:"producer"`
-	Inputs   []string `json:"inputs"`
-	Outputs  []string `json:"outputs"`
+	Path     string           `json:"path,omitempty"`
+	SHA256   string           `json:"sha256"`
+	Opset    int64            `json:"opset"`
+	Producer string           `json:"producer"`
+	Inputs   []onnx.ValueInfo `json:"inputs"`
+	Outputs  []onnx.ValueInfo `json:"outputs"`
 }
 
 // HeadInfo describes the classification head.

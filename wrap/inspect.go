@@ -24,12 +24,13 @@ func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inspection{Model: *modelInfo(m), Evidence: []string{}}
+	in := &Inspection{Model: *modelInfo(m), Evidence: []string{}, Nearest: []*onnx.Head{}}
 	h, err := onnx.FindHead(m, o)
 	var unsupported *onnx.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):
-		in.Reason, in.Nearest = unsupported.Error(), unsupported.Candidates
+		in.Reason = unsupported.Error()
+		in.Nearest = append(in.Nearest, unsupported.Candidates...)
 	case err != nil:
 		return nil, err
 	default:

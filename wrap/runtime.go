@@ -53,14 +53,10 @@ func (n *network) close() error { return n.extractor.Close() }
 func (n *network) info() *ModelInfo { return modelInfo(n.model) }
 
 func modelInfo(m *onnx.Model) *ModelInfo {
-	info := &ModelInfo{Path: m.Path(), SHA256: m.SHA256(), Opset: m.Opset(), Producer: m.Producer()}
-	for _, v := range m.Inputs() {
-		info.Inputs = append(info.Inputs, v.String())
+	return &ModelInfo{
+		Path: m.Path(), SHA256: m.SHA256(), Opset: m.Opset(), Producer: m.Producer(),
+		Inputs: m.Inputs(), Outputs: m.Outputs(),
 	}
-	for _, v := range m.Outputs() {
-		info.Outputs = append(info.Outputs, v.String())
-	}
-	return info
 }
 
 // logitTolerance is how far φW + b may be from the network's own logits,

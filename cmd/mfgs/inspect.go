@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -50,8 +51,8 @@ func writeInspection(w io.Writer, in *wrap.Inspection) error {
 		producer = "unknown"
 	}
 	f.add("producer", fmt.Sprintf("%s, operator set %d", producer, in.Model.Opset))
-	f.add("inputs", strings.Join(in.Model.Inputs, ", "))
-	f.add("outputs", strings.Join(in.Model.Outputs, ", "))
+	f.add("inputs", tensors(in.Model.Inputs))
+	f.add("outputs", tensors(in.Model.Outputs))
 	if h := in.Head; h != nil {
 		bias := "no bias"
 		if h.Bias {
@@ -73,4 +74,13 @@ func writeInspection(w io.Writer, in *wrap.Inspection) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// tensors lists a model's inputs or outputs, as in "image [N,1,28,28] float32".
+func tensors(values []onnx.ValueInfo) string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = v.Name + " " + v.String()
+	}
+	return strings.Join(list, ", ")
 }

@@ -1,0 +1,32 @@
+package onnx
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+)
+
+func TestValueInfoSurvivesJSON(t *testing.T) {
+	for _, v := range []ValueInfo{
+		{Name: "image", Type: Float32, Shape: []Dim{{Value: -1, Param: "N"}, {Value: 3}, {Value: -1}}},
+		{Name: "scalar", Type: BFloat16, Shape: []Dim{}},
+		{Name: "of no rank", Type: Int64},
+		{Name: "map"},
+	} {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got ValueInfo
+		if err := json.Unmarshal(data, &got); err != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		if !reflect.DeepEqual(got, v) {
+			t.Errorf("%+v became %s and %+v", v, data, got)
+		}
+	}
+	var d DataType
+	if err := json.Unmarshal([]byte(`"float33"`), &d); err == nil {
+		t.Error("float33 was taken for a type")
+	}
+}
