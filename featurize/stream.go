@@ -237,7 +237,7 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 			continue // not one of those wanted
 		}
 		if r.job == nil {
-			r.job = &job{ready: make(chan struct{}), records: make([]record, 0, min(r.extractor.batch, total-taken))}
+			r.job = &job{ready: make(chan struct{}), records: make([]record, 0, max(1, min(r.extractor.batch, total-taken)))}
 			r.job.pending.Store(1)
 		}
 		taken++

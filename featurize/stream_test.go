@@ -591,13 +591,30 @@ func TestTheBatchSizeFitsTheInput(t *testing.T) {
 func BenchmarkStream(b *testing.B) {
 	const examples = 20_000
 	path := write(b, b.TempDir(), "x-idx3", idx(make([]byte, examples*64), examples, 8, 8))
-	e := extractor(b, "grey", Config{})
 	ds := openData(b, path, dataset.Options{})
+	for _, batch := range []int{256, 1} {
+		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
+			e := extractor(b, "grey", Config{Batch: batch})
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*Block) error { return nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(examples)*float64(b.N)/b.Elapsed().Seconds(), "examples/s")
+		})
+	}
+}
+
+// BenchmarkStreamOfPhotos decodes and shrinks, which takes longer than the network.
+func BenchmarkStreamOfPhotos(b *testing.B) {
+	ds := openData(b, photos(b, 64, 256, 256, 3), dataset.Options{})
+	e := extractor(b, "conv", Config{Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Width: 8, Height: 8}}})
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*Block) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(examples)*float64(b.N)/b.Elapsed().Seconds(), "examples/s")
+	b.ReportMetric(64*float64(b.N)/b.Elapsed().Seconds(), "examples/s")
 }

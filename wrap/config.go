@@ -51,12 +51,12 @@ type Config struct {
 	Force   bool   // replace a bundle that is there
 	NoModel bool   // leave the model out of the bundle
 
-	Classes    []string // class names in label order; nil: none, or the training folders' names
+	Classes    []string             // class names in label order; nil: none, or the training folders' names
 	Covariance calibrate.Covariance // zero: hessian
 	Structure  calibrate.Structure  // zero: auto, full while it is small
 	Damping    calibrate.Damping    // zero: chosen on held-out data
 	Lambda0    float64              // zero: 3/π²
-	Limit      int     // use at most so many training examples, spread evenly; 0 is all
+	Limit      int                  // use at most so many training examples, spread evenly; 0 is all
 
 	Inputs
 	Runtime

@@ -9,6 +9,9 @@
 //     input class probabilities, the variance of every logit, and two scores
 //     that say how unfamiliar the input is.
 //
+// Data is named by SPECs, such as "mnist/train-images-idx3-ubyte.gz[0:55000]";
+// package featurize/dataset says which formats there are.
+//
 // Networks run in ONNX Runtime, whose shared library is looked for, and
 // installed where [Runtime].Setup allows it.
 package wrap
