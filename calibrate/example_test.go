@@ -28,7 +28,7 @@ func draw(rng *rand.Rand, n int, familiar bool) *calibrate.Set {
 		label := rng.IntN(3)
 		angle, third := 2*float64(label), 0.1
 		if !familiar {
-			third = 2
+			third = 3
 		}
 		phi := []float32{
 			float32(math.Cos(angle) + 0.6*rng.NormFloat64()),
@@ -96,5 +96,5 @@ func Example() {
 	// full curvature of 2000 examples, hessian
 	// softmax: NLL 0.56, calibration error 0.09
 	// mfgs: NLL 0.33, calibration error 0.03
-	// unfamiliar inputs: AUROC 0.76, by leverage 0.95
+	// unfamiliar inputs: AUROC 0.82, by leverage 0.97
 }
