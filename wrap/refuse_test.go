@@ -307,13 +307,14 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 		}
 	}
 
-	start := time.Now()
+	c.Progress = func(p Progress) { t.Errorf("work was done: %+v", p) }
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, c.Out, "--force")
-	if !errors.Is(err, os.ErrExist) || time.Since(start) > time.Second {
-		t.Errorf("%v after %v: want it before any work", err, time.Since(start))
+	if !errors.Is(err, os.ErrExist) {
+		t.Errorf("got %v", err)
 	}
 	unchanged()
+	c.Progress = nil
 
 	c.Force = true
 	failing := c
