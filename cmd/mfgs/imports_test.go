@@ -56,7 +56,6 @@ var thirdParty = map[string][]string{
 	"gonum.org/v1/gonum":                {"calibrate/..."},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "models"},
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle"},
-	"golang.org/x/image":                {"featurize/dataset", "featurize/preprocess"},
 	"golang.org/x/sync":                 {"featurize", "wrap/..."},
 	"golang.org/x/sys":                  {"featurize/ort", "wrap/bundle"},
 	"github.com/urfave/cli/v2":          {"cmd/*"},
