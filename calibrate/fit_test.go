@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -223,11 +224,29 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 }
 
 func TestSearchFindsTheMinimum(t *testing.T) {
-	for _, test := range []struct{ act, tau, wantAct, wantTau float64 }{
-		{1.3, 0.2, 1.3, 0.2},
-		{0.021, 900, 0.021, 900},
-		{1e3, 1e-9, maxAct, minTau}, // outside: at the corner
-		{1e-3, 1, minAct, 1},
+	bowl := func(act, tau float64) func(a, b float64) float64 {
+		return func(a, b float64) float64 {
+			u, v := math.Log(a/act), math.Log(b/tau)
+			return u*u + v*v + u*v
+		}
+	}
+	// What NLL looks like: one temperature matters, and how it comes about little.
+	valley := func(slope float64) func(a, b float64) float64 {
+		return func(a, b float64) float64 {
+			u := math.Log(a * math.Sqrt(1+meanfield.Lambda0/b) / 1.9)
+			return 50*u*u + slope*math.Log(b)
+		}
+	}
+	for name, test := range map[string]struct {
+		f        func(act, tau float64) float64
+		act, tau float64 // where f is least in the box
+	}{
+		"inside":                     {bowl(1.3, 0.2), 1.3, 0.2},
+		"near a corner":              {bowl(0.021, 900), 0.021, 900},
+		"outside, beyond a corner":   {bowl(1e3, 1e-9), maxAct, minTau},
+		"outside, beyond a side":     {bowl(1e-3, 1), minAct, math.Sqrt(1e-3 / minAct)},
+		"the hot end of the valley":  {valley(-1e-3), 1.9, maxTau},
+		"the cold end of the valley": {valley(1e-3), minAct, meanfield.Lambda0 * minAct * minAct / (1.9 * 1.9)},
 	} {
 		evaluations := 0
 		g, points, err := search(func(acts []float64, tau float64) []float64 {
@@ -235,23 +254,21 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 			for i, act := range acts {
 				evaluations++
 				if act < minAct*(1-1e-12) || act > maxAct*(1+1e-12) || tau < minTau*(1-1e-12) || tau > maxTau*(1+1e-12) {
-					t.Errorf("asked for T_act %v, τ %v", act, tau)
+					t.Errorf("%s: asked for T_act %v, τ %v", name, act, tau)
 				}
-				u, v := math.Log(act/test.act), math.Log(tau/test.tau)
-				values[i] = u*u + v*v + u*v
+				values[i] = test.f(act, tau)
 			}
 			return values
-		})
+		}, meanfield.Lambda0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(points) != evaluations || evaluations > gridSize*gridSize+151 {
-			t.Errorf("%d points of %d evaluations", len(points), evaluations)
+			t.Errorf("%s: %d points of %d evaluations", name, len(points), evaluations)
 		}
-		best := slices.MinFunc(points, func(a, b point) int { return int(math.Copysign(1, a.value-b.value)) })
-		u, v := math.Log(test.wantAct/test.act), math.Log(test.wantTau/test.tau)
-		if want := u*u + v*v + u*v; best.value > want+1e-3 {
-			t.Errorf("least %v at T_act %v, τ %v; want %v at %v, %v", best.value, best.act, best.tau, want, test.wantAct, test.wantTau)
+		best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+		if want := test.f(test.act, test.tau); best.value > want+1e-3 {
+			t.Errorf("%s: least %v at T_act %v, τ %v; want %v at %v, %v", name, best.value, best.act, best.tau, want, test.act, test.tau)
 		}
 		if g.Act[0] != minAct || math.Abs(g.Act[8]/maxAct-1) > 1e-12 || g.Tau[0] != minTau || math.Abs(g.Tau[8]/maxTau-1) > 1e-12 {
 			t.Errorf("grid from T_act %v to %v, τ %v to %v", g.Act[0], g.Act[8], g.Tau[0], g.Tau[8])
@@ -263,7 +280,7 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 			return []float64{math.NaN()}
 		}
 		return make([]float64, len(acts))
-	})
+	}, meanfield.Lambda0)
 	if err == nil || !strings.Contains(err.Error(), "not a number") {
 		t.Errorf("a NaN objective: error %v", err)
 	}

@@ -203,7 +203,7 @@ type point struct{ act, tau, value float64 }
 // search minimises f over (T_act, τ): the grid, then Nelder and Mead's simplex
 // from its best point. f gives its values at several T_act and one τ. search
 // returns the grid and all points evaluated.
-func search(f func(acts []float64, tau float64) []float64) (Grid, []point, error) {
+func search(f func(acts []float64, tau float64) []float64, lambda0 float64) (Grid, []point, error) {
 	g := Grid{Act: logSpace(minAct, maxAct, gridSize), Tau: logSpace(minTau, maxTau, gridSize)}
 	for range gridSize {
 		g.Value = append(g.Value, make([]float64, gridSize))
@@ -223,20 +223,27 @@ func search(f func(acts []float64, tau float64) []float64) (Grid, []point, error
 		return g, nil, err
 	}
 	start := points[best]
+	// NLL and AUROC have a narrow valley along which the temperature of the median
+	// variance, T_act √(1+λ₀/τ), stays as it is. With that for a coordinate the
+	// valley lies along the other, where the simplex gets on; across both it creeps.
+	valley := func(tau float64) float64 { return 0.5 * math.Log1p(lambda0/tau) }
 	problem := optimize.Problem{Func: func(x []float64) float64 {
 		// Outside the box: the value at its edge, and a push back.
-		u, v := clamp(x[0], math.Log(minAct), math.Log(maxAct)), clamp(x[1], math.Log(minTau), math.Log(maxTau))
-		p := point{act: math.Exp(u), tau: math.Exp(v)}
-		p.value = f([]float64{p.act}, p.tau)[0]
+		v := clamp(x[1], math.Log(minTau), math.Log(maxTau))
+		tau := math.Exp(v)
+		w := x[0] - valley(tau)
+		u := clamp(w, math.Log(minAct), math.Log(maxAct))
+		p := point{act: math.Exp(u), tau: tau}
+		p.value = f([]float64{p.act}, tau)[0]
 		points = append(points, p)
-		return p.value + math.Abs(x[0]-u) + math.Abs(x[1]-v)
+		return p.value + math.Abs(w-u) + math.Abs(x[1]-v)
 	}}
 	// The first simplex spans half a cell of the grid.
 	size := 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
-	_, err := optimize.Minimize(problem, []float64{math.Log(start.act), math.Log(start.tau)},
+	_, err := optimize.Minimize(problem, []float64{math.Log(start.act) + valley(start.tau), math.Log(start.tau)},
 		&optimize.Settings{
 			FuncEvaluations: 150,
-			Converger:       &optimize.FunctionConverge{Absolute: 1e-7, Relative: 1e-7, Iterations: 15},
+			Converger:       &optimize.FunctionConverge{Absolute: 1e-6, Relative: 1e-6, Iterations: 10},
 		}, &optimize.NelderMead{SimplexSize: size})
 	if err != nil {
 		return g, nil, fmt.Errorf("searching temperatures: %w", err)
@@ -275,7 +282,7 @@ func tuneNLL(val *tuningSet, median, lambda0 float64) (Grid, point, error) {
 		}
 		return values
 	}
-	g, points, err := search(f)
+	g, points, err := search(f, lambda0)
 	if err != nil {
 		return g, point{}, err
 	}
@@ -350,7 +357,7 @@ func tuneAUROC(val, ood *tuningSet, median, lambda0 float64) (Grid, point, error
 			values[j] = -auroc
 		}
 		return values
-	})
+	}, lambda0)
 	if err != nil {
 		return g, point{}, err
 	}
