@@ -59,13 +59,9 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 	if err != nil {
 		return [32]byte{}, err
 	}
-	weights, err := e.weights()
-	if err != nil {
-		return [32]byte{}, err
-	}
 	runtime, _ := ort.Loaded()
 	id, err := json.Marshal(map[string]any{
-		"format": cacheMagic, "model": e.model, "weights": weights, "features": e.features, "logits": e.logits,
+		"format": cacheMagic, "model": e.model, "features": e.features, "logits": e.logits,
 		"preprocess": e.Preprocess(), "batch": e.batch, "provider": e.provider, "runtime": runtime.Version,
 		"dataset": fingerprint, "count": total, "options": c.Options,
 	})
@@ -73,20 +69,6 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 		return [32]byte{}, err
 	}
 	return sha256.Sum256(id), nil
-}
-
-// weights identifies weights that the model's own hash does not cover, since
-// they lie in other files.
-func (e *Extractor) weights() (string, error) {
-	if e.cut.SelfContained() {
-		return "", nil
-	}
-	data, err := e.cut.Bytes()
-	if err != nil {
-		return "", fmt.Errorf("features cache: %w", err)
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
 }
 
 func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, yield func(*Block) error) (Stats, error) {

@@ -211,7 +211,6 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	differs("another label", key(cache, e, openData(t, path, options), 40))
 }
 
-// The hash of a model file does not cover weights that lie in other files.
 func TestTheKeyCoversExternalWeights(t *testing.T) {
 	dir := t.TempDir()
 	var keys [2][32]byte

@@ -2,8 +2,6 @@ package onnx
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -93,11 +91,11 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := sha256.New()
-	if _, err := io.Copy(h, io.NewSectionReader(r, 0, size)); err != nil {
+	sum, err := s.sum(r)
+	if err != nil {
 		return nil, err
 	}
-	return newModel(pb, s, hex.EncodeToString(h.Sum(nil)))
+	return newModel(pb, s, sum)
 }
 
 func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
@@ -111,8 +109,9 @@ func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
 // Path returns the path the model was opened from, "" for a model from memory.
 func (m *Model) Path() string { return m.path }
 
-// SHA256 returns the SHA-256 sum, in hexadecimal, of the file the model was read from, without its external data. A
-// model cut from another has that one's sum.
+// SHA256 identifies the model, in hexadecimal: the SHA-256 sum of its file or, where weights are external data, the sum of
+// the binary sums of that file and of each file of external data, in the order of first use. A model cut from another has
+// that one's sum.
 func (m *Model) SHA256() string { return m.sha256 }
 
 // Opset returns the version of the default operator set, 0 if the model imports none.

@@ -2,6 +2,8 @@ package onnx
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -90,6 +92,33 @@ func (s *store) open(i int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// sum returns the hash that identifies the model, of which r reads the first file.
+func (s *store) sum(r io.ReaderAt) (string, error) {
+	whole := sha256.New()
+	if _, err := io.Copy(whole, io.NewSectionReader(r, 0, s.files[0].size)); err != nil {
+		return "", err
+	}
+	if len(s.files) == 1 {
+		return hex.EncodeToString(whole.Sum(nil)), nil
+	}
+	all := sha256.New()
+	all.Write(whole.Sum(nil))
+	for i := range s.files[1:] {
+		f, err := s.open(i + 1)
+		if err != nil {
+			return "", err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, io.LimitReader(f, s.files[i+1].size))
+		f.Close()
+		if err != nil {
+			return "", err
+		}
+		all.Write(h.Sum(nil))
+	}
+	return hex.EncodeToString(all.Sum(nil)), nil
 }
 
 // reader returns the bytes of a span.

@@ -172,9 +172,6 @@ func (c *calibration) open(ctx context.Context) error {
 		if c.network, err = openNetwork(model, h, c.Preprocess, c.Runtime); err != nil {
 			return err
 		}
-		if c.NoModel && !model.SelfContained() {
-			c.warn("%s keeps weights in other files, which the hash in the bundle does not cover: nothing will notice when they change", c.Model)
-		}
 		if c.product, err = featurize.NewProduct(c.Threads); err != nil {
 			return err
 		}

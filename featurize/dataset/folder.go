@@ -303,12 +303,13 @@ func mapClasses(folders, names []string, k int) ([]int, error) {
 // byClassName returns nil labels where no folder is named like a class. Case
 // matters only where the class names need it to be told apart.
 func byClassName(folders, names []string) ([]int, error) {
-	exact, folded := map[string]int{}, map[string]int{}
+	exact, folded, twice := map[string]int{}, map[string]int{}, map[string]int{}
 	for i, n := range names {
-		if j, dup := exact[n]; dup {
-			return nil, fmt.Errorf("class name %q stands for both %d and %d", n, j, i)
+		if _, dup := exact[n]; dup {
+			twice[n] = i // no matter unless a folder is called so
+		} else {
+			exact[n] = i
 		}
-		exact[n] = i
 		if _, dup := folded[strings.ToLower(n)]; dup {
 			folded[strings.ToLower(n)] = -1
 		} else {
@@ -326,6 +327,9 @@ func byClassName(folders, names []string) ([]int, error) {
 		if !ok || y < 0 {
 			unknown = append(unknown, f)
 			continue
+		}
+		if j, dup := twice[names[y]]; dup {
+			return nil, fmt.Errorf("folder %s: the class name %q stands for both %d and %d; name the folders by integer label", f, names[y], y, j)
 		}
 		if other, dup := taken[y]; dup {
 			return nil, fmt.Errorf("folders %s and %s are both class %q", other, f, names[y])
