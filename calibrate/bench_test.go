@@ -66,7 +66,7 @@ func BenchmarkFit(b *testing.B) {
 		for _, cov := range []Covariance{Hessian, Sandwich} {
 			b.Run(fmt.Sprintf("K=%d/D=%d/%s", h.Logits, h.Dim(), cov), func(b *testing.B) {
 				for b.Loop() {
-					if _, err := Fit(c, val, ood, FitOptions{Covariance: cov}); err != nil {
+					if _, err := Fit(b.Context(), c, val, ood, FitOptions{Covariance: cov}); err != nil {
 						b.Fatal(err)
 					}
 				}

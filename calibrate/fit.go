@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -112,10 +113,12 @@ type Fitted struct {
 // posterior's, it is given all it may have. The pair OOD maximises the AUROC of
 // 1 - max p over the same temperatures, preferring large τ among equals.
 //
+// Fit ends with ctx, at the latest when the inversion that is under way is done.
+//
 // Automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues and keeps 1
 // unless another has a held-out NLL that is lower by more than one standard
 // error of the paired differences between examples.
-func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
+func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	if o.Covariance == "" {
 		o.Covariance = Hessian
 	}
@@ -172,6 +175,9 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	var bestNLL []float64                 // per example, at bestPoint
 	s2 := make([]float64, len(valSet.s2)) // of the chosen
 	for i, rho := range rhos {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
 		epsilon := rho * unit
 		if o.Damping.Absolute > 0 {
 			epsilon = o.Damping.Absolute
@@ -189,7 +195,7 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 		if !(mid > 0) || math.IsInf(mid, 0) {
 			return nil, fmt.Errorf("the median held-out logit variance is %v at damping %.3g, want a positive number: are the features all zero, or the curvature all but zero?", mid, epsilon)
 		}
-		grid, best, err := tuneNLL(valSet, mid, o.Lambda0)
+		grid, best, err := tuneNLL(ctx, valSet, mid, o.Lambda0)
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +223,7 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	if ood != nil {
 		oodSet := newTuningSet(h, ood, false)
 		f.Posterior.Variances(oodSet.s2, ood.Features, oodSet.n)
-		grid, best, err := tuneAUROC(valSet, oodSet, f.MedianVariance, o.Lambda0)
+		grid, best, err := tuneAUROC(ctx, valSet, oodSet, f.MedianVariance, o.Lambda0)
 		if err != nil {
 			return nil, err
 		}
@@ -232,10 +238,14 @@ func Fit(c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
 	return f, nil
 }
 
+// resolution is the NLL, in nats, that search and tables tell apart.
+const resolution = 1e-5
+
 // beats reports whether a candidate replaces the one chosen so far: ρ = 1 stands
-// unless another gains more than one standard error on it.
+// unless another gains more than one standard error on it. Where variances do not
+// help, gain and standard error both vanish; what is left of them says nothing.
 func (c Candidate) beats(chosen Candidate) bool {
-	return c.Gain > c.StdErr && c.NLL < chosen.NLL
+	return c.Gain > math.Max(c.StdErr, resolution) && c.NLL < chosen.NLL
 }
 
 // pairedGain returns the mean of a-b and its standard error.

@@ -100,14 +100,3 @@ func (h Head) probabilities(p, rest []float64, logits []float32) {
 	}
 	rest[top] = others / sum
 }
-
-// CheckFinite reports the first of n examples whose features [n,d] or logits
-// [n,K] are not finite.
-func (h Head) CheckFinite(phi, logits []float32, n int) error {
-	for i := range n {
-		if err := checkExample(h, i, phi[i*h.Features:(i+1)*h.Features], logits[i*h.Logits:(i+1)*h.Logits], -1); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -49,7 +49,7 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 	} {
 		val := flatSet(tc.n, 2, tc.informative)
 		mid := median(val.s2)
-		_, best, err := tuneNLL(val, mid, meanfield.Lambda0)
+		_, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 func TestPreferYieldsToEvidence(t *testing.T) {
 	val := flatSet(20_000, 2, false)
 	mid := median(val.s2)
-	_, best, err := tuneNLL(val, mid, meanfield.Lambda0)
+	_, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"runtime"
@@ -203,7 +204,7 @@ type point struct{ act, tau, value float64 }
 // search minimises f over (T_act, τ): the grid, then Nelder and Mead's simplex
 // from its best point. f gives its values at several T_act and one τ. search
 // returns the grid and all points evaluated.
-func search(f func(acts []float64, tau float64) []float64, lambda0 float64) (Grid, []point, error) {
+func search(ctx context.Context, f func(acts []float64, tau float64) []float64, lambda0 float64) (Grid, []point, error) {
 	g := Grid{Act: logSpace(minAct, maxAct, gridSize), Tau: logSpace(minTau, maxTau, gridSize)}
 	for range gridSize {
 		g.Value = append(g.Value, make([]float64, gridSize))
@@ -211,6 +212,9 @@ func search(f func(acts []float64, tau float64) []float64, lambda0 float64) (Gri
 	var points []point
 	best := 0
 	for j, tau := range g.Tau {
+		if err := context.Cause(ctx); err != nil {
+			return g, nil, err
+		}
 		for i, v := range f(g.Act, tau) {
 			g.Value[i][j] = v
 			points = append(points, point{g.Act[i], tau, v})
@@ -228,6 +232,9 @@ func search(f func(acts []float64, tau float64) []float64, lambda0 float64) (Gri
 	// valley lies along the other, where the simplex gets on; across both it creeps.
 	valley := func(tau float64) float64 { return 0.5 * math.Log1p(lambda0/tau) }
 	problem := optimize.Problem{Func: func(x []float64) float64 {
+		if ctx.Err() != nil {
+			return math.Inf(1) // the search ends soon, without further work
+		}
 		// Outside the box: the value at its edge, and a push back.
 		v := clamp(x[1], math.Log(minTau), math.Log(maxTau))
 		tau := math.Exp(v)
@@ -245,6 +252,9 @@ func search(f func(acts []float64, tau float64) []float64, lambda0 float64) (Gri
 			FuncEvaluations: 150,
 			Converger:       &optimize.FunctionConverge{Absolute: 1e-6, Relative: 1e-6, Iterations: 10},
 		}, &optimize.NelderMead{SimplexSize: size})
+	if cause := context.Cause(ctx); cause != nil {
+		return g, nil, cause
+	}
 	if err != nil {
 		return g, nil, fmt.Errorf("searching temperatures: %w", err)
 	}
@@ -273,7 +283,7 @@ func logSpace(lo, hi float64, n int) []float64 {
 
 // tuneNLL minimises the held-out NLL and leaves the per-example values at the
 // optimum in val.nll[0].
-func tuneNLL(val *tuningSet, median, lambda0 float64) (Grid, point, error) {
+func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (Grid, point, error) {
 	f := func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, 1/(tau*median), lambda0)
 		values := make([]float64, len(acts))
@@ -282,7 +292,7 @@ func tuneNLL(val *tuningSet, median, lambda0 float64) (Grid, point, error) {
 		}
 		return values
 	}
-	g, points, err := search(f, lambda0)
+	g, points, err := search(ctx, f, lambda0)
 	if err != nil {
 		return g, point{}, err
 	}
@@ -343,9 +353,9 @@ const ridge = 1e-4
 
 // tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and
 // out of distribution.
-func tuneAUROC(val, ood *tuningSet, median, lambda0 float64) (Grid, point, error) {
+func tuneAUROC(ctx context.Context, val, ood *tuningSet, median, lambda0 float64) (Grid, point, error) {
 	scratch := make([]float64, val.n+ood.n)
-	g, points, err := search(func(acts []float64, tau float64) []float64 {
+	g, points, err := search(ctx, func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, 1/(tau*median), lambda0)
 		ood.evaluate(acts, 1/(tau*median), lambda0)
 		values := make([]float64, len(acts))

@@ -349,9 +349,9 @@ func (c *calibration) describeSet(ctx context.Context, s *set, role bundle.Role,
 }
 
 // fit chooses damping and temperatures, and measures what was gained.
-func (c *calibration) fit(context.Context) error {
+func (c *calibration) fit(ctx context.Context) error {
 	var err error
-	c.fitted, err = calibrate.Fit(c.curvature, c.val, c.ood, calibrate.FitOptions{
+	c.fitted, err = calibrate.Fit(ctx, c.curvature, c.val, c.ood, calibrate.FitOptions{
 		Covariance: c.Covariance, Damping: c.Damping, Lambda0: c.Lambda0,
 		Progress: func(stage string, done, total int) { c.notes.step(stage, "steps", done, total) },
 	})

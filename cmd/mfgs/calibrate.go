@@ -41,7 +41,7 @@ neither.`,
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			&cli.StringFlag{Name: "preprocess", Category: dataFlags, Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [unit]"},
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [names of the training folders, if any]"},
-			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, from the first on [all]"},
+			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
 			maxBadFlag(),
 			&cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"},
 
