@@ -31,6 +31,9 @@ const (
 	// maxOrder bounds matrices: 16,384 squared is 2 GiB of float64, and
 	// factorising it takes an hour.
 	maxOrder = 16384
+	// maxFullLogits bounds the weights of a block of the full curvature, one for
+	// each pair of classes and example: 134 MB, and as much again for J.
+	maxFullLogits = 255
 )
 
 // Resolve replaces Auto by the structure that fits the head, and refuses what
@@ -39,11 +42,13 @@ func (s Structure) Resolve(h Head) (Structure, error) {
 	size := h.Logits * h.Dim()
 	if s == Auto || s == "" {
 		s = Kronecker
-		if size <= MaxFull {
+		if size <= MaxFull && h.Logits <= maxFullLogits {
 			s = Full
 		}
 	}
 	switch {
+	case s == Full && h.Logits > maxFullLogits:
+		return "", fmt.Errorf("the full curvature of %d logits has %d pairs of classes, want at most %d logits: use the kron structure", h.Logits, triangle(h.Logits), maxFullLogits)
 	case s == Full && size > maxOrder:
 		return "", fmt.Errorf("the full curvature of %d logits × %d parameters has %d² entries, want at most %d²: use the kron structure", h.Logits, h.Dim(), size, maxOrder)
 	case s == Kronecker && h.Dim() > maxOrder:

@@ -89,6 +89,9 @@ type Candidate struct {
 // Fitted is what calibration found.
 type Fitted struct {
 	Calibration
+	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
+	// preferred to them where the two cannot be told apart.
+	Optimum        Temperatures
 	Rho            float64     // ε over the mean eigenvalue; zero where that is zero
 	Candidates     []Candidate // more than one where the damping was chosen
 	MedianVariance float64     // held-out s² at T_ens = 1
@@ -107,8 +110,9 @@ type Fitted struct {
 // out of distribution. The temperature pair NLL minimises the mean -log p of
 // val's labels under mf0, over T_act in [0.02, 20] and τ = T_ens / median s² in
 // [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
-// its best point. Of the pairs that are not worse by more than one standard error
-// of the paired differences between examples, it then takes the one with the
+// its best point, reported as Optimum. Of the pairs whose NLL is higher by no more
+// than one standard error of the paired differences between examples, nor by more
+// than 0.5 %, nor than that of temperature scaling, it then takes the one with the
 // smallest τ ≥ 0.01: where likelihood cannot tell how much of the spread is the
 // posterior's, it is given all it may have. The pair OOD maximises the AUROC of
 // 1 - max p over the same temperatures, preferring large τ among equals.
@@ -166,7 +170,8 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 	valSet := newTuningSet(h, val, true)
 	f := &Fitted{}
 	f.Lambda0 = o.Lambda0
-	f.TS = valSet.temperatureScaling()
+	var scaled float64 // NLL of temperature scaling
+	f.TS, scaled = valSet.temperatureScaling()
 	o.Progress("tuning", 1, steps)
 
 	var base []float64 // per-example NLL at ρ = 1
@@ -217,7 +222,8 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 	}
 	valSet.s2 = s2
 	copy(valSet.nll[0], bestNLL)
-	pair := prefer(valSet, bestPoint, f.MedianVariance, o.Lambda0)
+	pair := prefer(valSet, bestPoint, scaled, f.MedianVariance, o.Lambda0)
+	f.Optimum = Temperatures{Act: bestPoint.act, Ens: bestPoint.tau * f.MedianVariance}
 	f.NLL = Temperatures{Act: pair.act, Ens: pair.tau * f.MedianVariance}
 	f.OOD = f.NLL
 	if ood != nil {

@@ -209,7 +209,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 			logp, _ := Plain(s.head, s.set.Logits, n, temperature)
 			return nll(s.head, logp, s.set.Labels)
 		}
-		got := newTuningSet(s.head, s.set, true).temperatureScaling()
+		got, _ := newTuningSet(s.head, s.set, true).temperatureScaling()
 		best, least := 0.0, math.Inf(1)
 		for _, temperature := range logSpace(1./64, 50, 1000) {
 			if v := value(temperature); v < least {

@@ -13,7 +13,7 @@ import (
 func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 	for i, h := range []Head{
 		{Logits: 3, Features: 5, Bias: true, Link: Softmax},
-		{Logits: 300, Features: 5, Link: Softmax}, // mf0 is interpolated
+		{Logits: 250, Features: 5, Link: Softmax}, // mf0 is interpolated
 		{Logits: 1, Features: 5, Bias: true, Link: Sigmoid},
 	} {
 		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))

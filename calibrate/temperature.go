@@ -154,8 +154,8 @@ func (t *tuningSet) evaluate(acts []float64, scale, lambda0 float64) {
 }
 
 // temperatureScaling returns the T that minimises the NLL of softmax(a/T)
-// (Guo et al., On Calibration of Modern Neural Networks, 2017).
-func (t *tuningSet) temperatureScaling() float64 {
+// (Guo et al., On Calibration of Modern Neural Networks, 2017), and that NLL.
+func (t *tuningSet) temperatureScaling() (temperature, value float64) {
 	k, nll := t.head.Logits, t.nll[0]
 	f := func(logT float64) float64 {
 		beta := math.Exp(-logT)
@@ -175,7 +175,8 @@ func (t *tuningSet) temperatureScaling() float64 {
 		})
 		return mean(nll)
 	}
-	return math.Exp(goldenSection(f, math.Log(minTS), math.Log(maxTS), 1e-6))
+	logT := goldenSection(f, math.Log(minTS), math.Log(maxTS), 1e-6)
+	return math.Exp(logT), f(logT)
 }
 
 // goldenSection minimises f, which has one minimum in [a,b]: the NLL as a
@@ -306,45 +307,54 @@ func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (Grid
 // changes nothing but the precision left.
 const leastTau = 0.01
 
+// maxGivenUp is the fraction of the NLL that prefer gives up at most, whatever
+// the standard error: it is large where there are few examples.
+const maxGivenUp = 0.005
+
 // prefer returns the temperatures with the smallest τ ≥ leastTau whose held-out
-// NLL, at its best T_act, is not above that of the optimum by more than one
-// standard error of the paired differences. val.nll[0] must hold the NLL at the
-// optimum.
+// NLL, at its best T_act, cannot be told from that of the optimum: it is above it
+// by no more than one standard error of the paired differences and by no more
+// than maxGivenUp, and not above limit, the NLL of temperature scaling.
+// val.nll[0] must hold the NLL at the optimum.
 //
 // Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often
 // flat to one part in two hundred, while the AUROC of 1 - max p under these
 // temperatures falls all the way. Where the data cannot tell, the posterior is
-// given the larger part, as the simplest damping is.
-func prefer(val *tuningSet, best point, median, lambda0 float64) point {
+// given the larger part.
+func prefer(val *tuningSet, best point, limit, median, lambda0 float64) point {
 	if best.tau <= leastTau {
 		return best
 	}
 	base := slices.Clone(val.nll[0])
+	most := math.Min(maxGivenUp*best.value, limit-best.value)
 	try := func(logTau float64) (point, bool) {
 		tau := math.Exp(logTau)
 		// With τ the best T_act falls, at most as √τ.
 		lo := math.Max(minAct, best.act*math.Sqrt(tau/best.tau)/2)
+		hi := math.Min(maxAct, best.act*1.1)
 		act := math.Exp(goldenSection(func(logAct float64) float64 {
 			val.evaluate([]float64{math.Exp(logAct)}, 1/(tau*median), lambda0)
 			return mean(val.nll[0])
-		}, math.Log(lo), math.Log(best.act*1.1), 1e-3))
+		}, math.Log(lo), math.Log(hi), 1e-3))
 		val.evaluate([]float64{act}, 1/(tau*median), lambda0)
 		loss, stdErr := pairedGain(val.nll[0], base)
-		return point{act, tau, best.value + loss}, loss <= stdErr
+		return point{act, tau, best.value + loss}, loss <= math.Min(stdErr, most)
 	}
 	lo, hi := math.Log(leastTau), math.Log(best.tau)
-	if p, ok := try(lo); ok {
-		return p
+	chosen, ok := try(lo)
+	if ok {
+		return chosen
 	}
+	chosen = best
 	for range 8 {
 		mid := (lo + hi) / 2
 		if p, ok := try(mid); ok {
-			best, hi = point{p.act, p.tau, best.value}, mid
+			chosen, hi = p, mid
 		} else {
 			lo = mid
 		}
 	}
-	return best
+	return chosen
 }
 
 // ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the

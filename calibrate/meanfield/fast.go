@@ -8,6 +8,9 @@ import (
 // the relative error of a single ẽ_k. Far below what float32 logits resolve.
 const tolerance = 1e-9
 
+// maxLength is the log(T_max/T_min) beyond which nothing is interpolated.
+const maxLength = 100
+
 // Workspace evaluates mf0 for examples of one class count without allocating.
 // It is not safe for concurrent use; each goroutine has its own.
 type Workspace struct {
@@ -39,15 +42,19 @@ func NewWorkspace(classes int, lambda0 float64) *Workspace {
 }
 
 // strip returns the half-width θ of the strip |Im t| < θ in which
-// f(t) = log Σ_i exp(e^t δ_i), δ_i ≤ 0 with one δ = 0, is taken to be analytic.
+// f(t) = log Σ_i exp(e^t δ_i), δ_i ≤ 0 with one δ = 0, is analytic for all
+// logits: θ = atan(π / log(K-1)).
 //
-// f has its singularities where Σ_i exp(z δ_i) = 0, z = e^t, so θ is the least
-// |arg z| of a zero. With K-1 equal δ = -D the zeros nearest to the real axis
-// are z = (log(K-1) ± iπ)/D, that is θ = atan(π / log(K-1)). Spreading the δ
-// does not bring zeros nearer: terms that turn by less than π weigh more but
-// need others, turned by more than π and so weighing less, to cancel their
-// imaginary parts. (The elementary bound that uses only the real parts gives
-// no less than half this angle.) The tests search for worse logits.
+// f has its singularities where Σ_i exp(z δ_i) = 0, z = e^t = x + iy. Let
+// c = x/|y| = cot|arg z| and φ_i = -δ_i |y| ≥ 0 for the K-1 classes other than
+// the first; at a zero
+//
+//	Σ e^(-cφ_i) cos φ_i = -1,  Σ e^(-cφ_i) sin φ_i = 0.
+//
+// The function h(φ) = -e^(c(π-φ)) (cos φ + c sin φ) has the derivative
+// (1+c²) e^(c(π-φ)) sin φ, so that on φ ≥ 0 its largest value is h(π) = 1. Summed over
+// the classes, the two equations give Σ h(φ_i) = e^(cπ), which is therefore at
+// most K-1: cot|arg z| ≤ log(K-1)/π. Equal δ reach the bound, with φ_i = π.
 func strip(classes int) float64 {
 	return math.Atan2(math.Pi, math.Log(float64(max(classes-1, 2))))
 }
@@ -97,7 +104,8 @@ func (w *Workspace) MF0(logp, mu, s2 []float64) (rest float64) {
 	if length > 1e-12 {
 		m = w.nodes(length)
 	}
-	if !(2*m < w.classes) {
+	// Infinite variances have no interval, and are left to the exact form too.
+	if !(2*m < w.classes) || !(length < maxLength) {
 		return MF0Exact(logp, mu, s2, w.lambda0)
 	}
 
