@@ -719,6 +719,9 @@ func TestStructureFollowsTheHead(t *testing.T) {
 		{Full, 17, 241, Full, ""},
 		{Full, 64, 256, Full, ""},
 		{Full, 65, 256, "", "use the kron structure"},
+		{Auto, 255, 4, Full, ""}, // many classes have many pairs
+		{Auto, 256, 4, Kronecker, ""},
+		{Full, 256, 4, "", "32896 pairs of classes"},
 		{Kronecker, 2, 1, Kronecker, ""},
 		{Kronecker, 100000, 512, Kronecker, ""},
 		{Kronecker, 10, 25088, "", "not supported"},

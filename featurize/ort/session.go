@@ -34,6 +34,9 @@ type SessionConfig struct {
 	Provider string
 }
 
+// maxThreads bounds SessionConfig.Threads: every session starts as many.
+const maxThreads = 1024
+
 // ErrClosed is returned by the methods of a session that was closed.
 var ErrClosed = errors.New("the session is closed")
 
@@ -94,8 +97,8 @@ func NewSession(c SessionConfig) (*Session, error) {
 
 // options translates c. The caller destroys the result.
 func (c *SessionConfig) options(lib Library) (_ *onnx.SessionOptions, err error) {
-	if c.Threads < 0 {
-		return nil, fmt.Errorf("threads: want 0 or more, got %d", c.Threads)
+	if c.Threads < 0 || c.Threads > maxThreads {
+		return nil, fmt.Errorf("threads: want 0 to %d, got %d", maxThreads, c.Threads)
 	}
 	o, err := onnx.NewSessionOptions()
 	if err != nil {
