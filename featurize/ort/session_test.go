@@ -258,7 +258,8 @@ func TestUnfitModelsAndConfigsAreRefused(t *testing.T) {
 		"output twice":     {SessionConfig{Graph: linear, Outputs: []string{"y", "y"}}, []string{`"y" is named twice`}},
 		"sequence":         {SessionConfig{Graph: graph(t, "sequence")}, []string{`output "s" is not a tensor`}},
 		"sequence input":   {SessionConfig{Graph: graph(t, "sequence_in")}, []string{`input "s" is not a tensor`}},
-		"negative threads": {SessionConfig{Graph: linear, Threads: -1}, []string{"threads: want 0 or more, got -1"}},
+		"negative threads": {SessionConfig{Graph: linear, Threads: -1}, []string{"threads: want 0 to 1024, got -1"}},
+		"too many threads": {SessionConfig{Graph: linear, Threads: 100_000}, []string{"threads: want 0 to 1024, got 100000"}},
 		"unknown provider": {SessionConfig{Graph: linear, Provider: "tpu"}, []string{`unknown provider "tpu"`, "cpu, cuda"}},
 		"broken node":      {SessionConfig{Graph: []byte(strings.ReplaceAll(string(linear), "Gemm", "Gem!"))}, []string{"onnx runtime refuses the model", "Gem!"}},
 	} {
