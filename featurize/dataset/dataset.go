@@ -29,6 +29,10 @@ type Options struct {
 	// HasLabels reports false.
 	Unlabelled bool
 
+	// StrayLabels says that a label outside [0,K) makes an example without a
+	// label, instead of an error.
+	StrayLabels bool
+
 	// Inputs names the model's inputs. An .npz with several arrays is then
 	// read only as far as they are named here. Nil takes all its arrays.
 	Inputs []string
@@ -89,6 +93,7 @@ type Dataset struct {
 	src      source
 	from, to int
 	classes  int
+	stray    bool
 }
 
 // info is what a source knows about itself once opened.
@@ -129,7 +134,7 @@ func Open(spec string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{spec: spec, src: src, classes: o.Classes}
+	d := &Dataset{spec: spec, src: src, classes: o.Classes, stray: o.StrayLabels}
 	if d.from, d.to, err = s.bounds(src.info().count); err != nil {
 		src.Close()
 		return nil, err
@@ -186,6 +191,10 @@ func (d *Dataset) Path() string { return d.src.info().path }
 // Format returns the recognised format, as in format:path.
 func (d *Dataset) Format() string { return d.src.info().format }
 
+// Slice returns the positions of the examples in the source, from the first to
+// the one after the last.
+func (d *Dataset) Slice() (from, to int) { return d.from, d.to }
+
 // Len returns the number of examples, after slicing.
 func (d *Dataset) Len() int { return d.to - d.from }
 
@@ -215,8 +224,11 @@ func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
 				return false
 			}
 			if err == nil && labelled && (e.Label < 0 || d.classes > 0 && e.Label >= d.classes) {
-				yield(e, labelRangeError(e, d.classes))
-				return false
+				if !d.stray {
+					yield(e, labelRangeError(e, d.classes))
+					return false
+				}
+				e.Label = -1
 			}
 			return yield(e, err)
 		})

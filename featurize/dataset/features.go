@@ -20,6 +20,7 @@ type Features struct {
 	phi, logits *arrayFile
 	labels      *arrayFile // nil where there are none
 	from, to    int
+	stray       bool
 }
 
 // A FeatureBlock is n consecutive examples of a Features file.
@@ -28,11 +29,11 @@ type FeatureBlock struct {
 	N      int       // examples
 	Phi    []float32 // [N,d]
 	Logits []float32 // [N,K]
-	Labels []int     // [N], or nil
+	Labels []int     // [N], -1 where StrayLabels made it so; or nil
 }
 
 // OpenFeatures opens the features file named by spec, a path to an .npz with an
-// optional slice. o.Classes and o.Unlabelled are heeded.
+// optional slice. o.Classes, o.Unlabelled and o.StrayLabels are heeded.
 func OpenFeatures(spec string, o Options) (*Features, error) {
 	s, err := parseSpec(spec, exists)
 	if err != nil {
@@ -45,7 +46,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Features{spec: spec, z: z}
+	f := &Features{spec: spec, z: z, stray: o.StrayLabels}
 	if err := f.arrays(o); err != nil {
 		z.Close()
 		return nil, err
@@ -101,6 +102,13 @@ func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
 
 // Spec returns the SPEC as it was given to OpenFeatures.
 func (f *Features) Spec() string { return f.spec }
+
+// Path returns the file that holds the features.
+func (f *Features) Path() string { return f.z.path }
+
+// Slice returns the positions of the examples in the file, from the first to the
+// one after the last.
+func (f *Features) Slice() (from, to int) { return f.from, f.to }
 
 // Len returns the number of examples, after slicing.
 func (f *Features) Len() int { return f.to - f.from }
@@ -173,7 +181,10 @@ func (f *Features) blocks(ctx context.Context, size int, yield func(FeatureBlock
 					return err
 				}
 				if y < 0 || y >= f.Classes() {
-					return fmt.Errorf("%s: label %d of example %d is outside [0,%d)", f.z.path, y, start+i, f.Classes())
+					if !f.stray {
+						return fmt.Errorf("%s: label %d of example %d is outside [0,%d)", f.z.path, y, start+i, f.Classes())
+					}
+					y = -1
 				}
 				b.Labels[i] = y
 			}
