@@ -162,7 +162,7 @@ func (c *calibration) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.head = calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
+		c.head = headOf(h)
 		if err := c.head.Validate(); err != nil {
 			return err
 		}

@@ -207,7 +207,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			says(t, err, "ready-made", "PredictFeatures")
 			_, err = q.PredictImages(t.Context())
 			says(t, err, "ready-made", "PredictFeatures")
-			_, err = Open(c.Out, Options{Model: digits(t, models.DigitsModel)})
+			_, err = Open(t.Context(), c.Out, Options{Model: digits(t, models.DigitsModel)})
 			says(t, err, "ready-made", "no model")
 
 			// Files of features do for evaluating and predicting.
@@ -518,7 +518,7 @@ func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
 		data[len(data)-1] ^= flip
 		write(t, dir, name, data)
 	}
-	if _, err := Open(c.Out, Options{Model: filepath.Join(dir, "external.onnx")}); err == nil || !strings.Contains(err.Error(), "SHA-256") {
+	if _, err := Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "external.onnx")}); err == nil || !strings.Contains(err.Error(), "SHA-256") {
 		t.Errorf("opened with other weights: %v", err)
 	}
 }

@@ -30,7 +30,7 @@ func ExampleOpenFS() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := wrap.OpenFS(digits, wrap.Options{
+	p, err := wrap.OpenFS(context.Background(), digits, wrap.Options{
 		Runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}}, // ONNX Runtime, on first use
 	})
 	if err != nil {
@@ -124,7 +124,7 @@ func Example() {
 	fmt.Println("likelihood better:", after.InDomain.NLL < before.InDomain.NLL)
 	fmt.Println("drawings told apart better:", after.OOD[0].AUROC > before.OOD[0].AUROC)
 
-	p, err := wrap.Open(path("bundle"), wrap.Options{Runtime: runtime})
+	p, err := wrap.Open(ctx, path("bundle"), wrap.Options{Runtime: runtime})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func mustCalibrate(t testing.TB, c Config) *Report {
 
 func opened(t testing.TB, dir string, o Options) *Predictor {
 	t.Helper()
-	p, err := Open(dir, o)
+	p, err := Open(t.Context(), dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 // Inspection is what can be told of a model file without running it.
 type Inspection struct {
 	Model     ModelInfo    `json:"model"`
-	Head      *onnx.Head   `json:"head"` // null when unsupported
+	Head      *onnx.Head   `json:"head"` // null when none is recognised
 	Supported bool         `json:"supported"`
 	Reason    string       `json:"reason"`     // why not; empty when supported
 	Evidence  []string     `json:"evidence"`   // what the head was recognised by
@@ -17,8 +17,9 @@ type Inspection struct {
 }
 
 // Inspect reads a model file and looks for its head. A model whose head is not
-// recognised is no error: Supported is then false and Reason says why and what
-// to do. The error is for files that cannot be read.
+// recognised, or is of a kind that cannot be calibrated, is no error: Supported
+// is then false and Reason says why and what to do. The error is for files that
+// cannot be read.
 func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
 	m, err := onnx.Open(path)
 	if err != nil {
@@ -34,7 +35,11 @@ func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
 	case err != nil:
 		return nil, err
 	default:
-		in.Head, in.Supported, in.Evidence = h, true, h.Evidence
+		in.Head, in.Evidence = h, h.Evidence
+		if err := headOf(h).Validate(); err != nil {
+			in.Reason = err.Error()
+		}
+		in.Supported = in.Reason == ""
 	}
 	return in, nil
 }

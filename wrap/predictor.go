@@ -52,15 +52,17 @@ type Predictor struct {
 	unlabelled  bool
 }
 
-// Open opens the bundle in a folder. The caller closes the Predictor.
-func Open(dir string, o Options) (*Predictor, error) {
-	return open(context.Background(), func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
+// Open opens the bundle in a folder. The caller closes the Predictor. When ctx
+// ends, so does the installation of ONNX Runtime that o may ask for; it has no say
+// in what the Predictor does.
+func Open(ctx context.Context, dir string, o Options) (*Predictor, error) {
+	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
 
 // OpenFS opens a bundle at the root of a file system, such as one embedded into
-// the program; fs.Sub gets there.
-func OpenFS(fsys fs.FS, o Options) (*Predictor, error) {
-	return open(context.Background(), func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
+// the program; fs.Sub gets there. ctx is as for Open.
+func OpenFS(ctx context.Context, fsys fs.FS, o Options) (*Predictor, error) {
+	return open(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
 }
 
 func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Predictor, error) {
@@ -119,7 +121,7 @@ func (p *Predictor) findHead(model *onnx.Model) (*onnx.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got := (calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}); got != p.head {
+	if got := headOf(h); got != p.head {
 		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the bundle's %d, %d, %t and %s: the bundle is for another model",
 			got.Features, got.Logits, got.Bias, got.Link, p.head.Features, p.head.Logits, p.head.Bias, p.head.Link)
 	}
@@ -146,6 +148,10 @@ func (p *Predictor) openModel(path string) (*onnx.Model, error) {
 	m, err := p.ownModel()
 	if err != nil {
 		return nil, err
+	}
+	// No hash in the bundle covers other files.
+	if !m.SelfContained() {
+		return nil, fmt.Errorf("%s: it keeps weights in other files, which are no part of a bundle: calibrate again", bundle.ModelName)
 	}
 	// The bundle's hashes were checked when it was opened; this is another reading.
 	if m.SHA256() != want.File.SHA256 {
@@ -269,11 +275,11 @@ type DatasetReport struct {
 
 // PredictDataset evaluates a dataset, or an .npz of features and logits where
 // there is no model, and calls yield with each prediction, in order. Labels are
-// reported where the dataset has them; folders whose names are no classes of the
-// model's are no labels.
+// reported where the dataset has them; those that are no classes of the model's
+// are left out, with a warning.
 func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(Prediction) error) (DatasetReport, error) {
 	notes, report := &notes{}, DatasetReport{}
-	opener := &opener{network: p.network, classes: p.Classes(), inputs: Inputs{MaxBad: p.maxBad}, notes: notes}
+	opener := &opener{network: p.network, classes: p.Classes(), inputs: Inputs{MaxBad: p.maxBad}, stray: true, notes: notes}
 	s, err := opener.open("input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {
 		var e error
@@ -286,14 +292,21 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	if err := p.fits(s); err != nil {
 		return report, err
 	}
-	_, _, err = s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
+	stray := 0
+	n, _, err := s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
 		for _, one := range p.predict(b) {
+			if one.Label == nil && s.labelled() {
+				stray++
+			}
 			if err := yield(one); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+	if stray > 0 {
+		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", stray, n, p.head.Classes()))
+	}
 	report.Bad, report.Ignored = notes.bad, notes.ignored
 	return report, err
 }

@@ -239,7 +239,7 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 		}
 	})
 	t.Run("a file system", func(t *testing.T) {
-		p, err := OpenFS(os.DirFS(dir), Options{})
+		p, err := OpenFS(t.Context(), os.DirFS(dir), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,12 +341,12 @@ func TestPredictRefuses(t *testing.T) {
 	}
 	_, err = p.PredictDataset(t.Context(), filepath.Join(t.TempDir(), "nowhere"), func(Prediction) error { return nil })
 	says(t, err, "input: ", "nowhere")
-	_, err = Open(dir, Options{MaxBad: -1})
+	_, err = Open(t.Context(), dir, Options{MaxBad: -1})
 	says(t, err, "-1")
-	_, err = Open(dir, Options{Runtime: Runtime{Batch: -1}})
+	_, err = Open(t.Context(), dir, Options{Runtime: Runtime{Batch: -1}})
 	says(t, err, "-1")
 
-	q, err := Open(dir, Options{})
+	q, err := Open(t.Context(), dir, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,8 +378,17 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 	data := t.TempDir()
 	write(t, data, "x-labels-idx1", idx([]byte{1, 10}, 2))
 	images := write(t, data, "x-images-idx3", idx(make([]byte, 128), 2, 8, 8))
-	_, err = p.PredictDataset(t.Context(), images, func(Prediction) error { return nil })
-	says(t, err, "input: ", "label 10 is outside [0,10)")
+	var got []*int
+	report, err = p.PredictDataset(t.Context(), images, func(one Prediction) error {
+		got = append(got, one.Label)
+		return nil
+	})
+	if err != nil || len(got) != 2 || got[0] == nil || *got[0] != 1 || got[1] != nil {
+		t.Errorf("labels %v, %v", got, err)
+	}
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "1 of 2 labels lie outside [0,10)") {
+		t.Errorf("warnings %q", report.Warnings)
+	}
 	n = 0
 	report, err = opened(t, dir, Options{Unlabelled: true}).PredictDataset(t.Context(), images, func(one Prediction) error {
 		if n++; one.Label != nil {
@@ -400,7 +409,7 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	if got, want := list(t, c.Out), []string{bundle.ManifestName, bundle.PosteriorName}; !slices.Equal(got, want) {
 		t.Errorf("the bundle holds %q", got)
 	}
-	_, err := Open(c.Out, Options{})
+	_, err := Open(t.Context(), c.Out, Options{})
 	says(t, err, "holds no model", "--model", "SHA-256")
 
 	p := opened(t, c.Out, Options{Model: c.Model})
@@ -415,16 +424,16 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	data := read(t, c.Model)
 	data[len(data)/2] ^= 1
 	other := write(t, dir, "other.onnx", data)
-	_, err = Open(c.Out, Options{Model: other})
+	_, err = Open(t.Context(), c.Out, Options{Model: other})
 	says(t, err, "other.onnx", "SHA-256", "calibrate again")
-	_, err = Open(c.Out, Options{Model: "../featurize/testdata/conv.onnx"})
+	_, err = Open(t.Context(), c.Out, Options{Model: "../featurize/testdata/conv.onnx"})
 	says(t, err, "conv.onnx", "SHA-256")
-	_, err = Open(c.Out, Options{Model: filepath.Join(dir, "nowhere.onnx")})
+	_, err = Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "nowhere.onnx")})
 	says(t, err, "nowhere.onnx")
 
 	// A bundle with a model does not take another either.
 	full, _ := calibrated(t, calibrate.Full)
-	_, err = Open(full, Options{Model: other})
+	_, err = Open(t.Context(), full, Options{Model: other})
 	says(t, err, "other.onnx", "SHA-256")
 	opened(t, full, Options{Model: c.Model})
 }
@@ -449,7 +458,7 @@ func reseal(t *testing.T, dir, old, new string) string {
 
 func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	dir, r := calibrated(t, calibrate.Kronecker)
-	_, err := Open(reseal(t, dir, "features: "+r.Head.Features, "features: elsewhere"), Options{})
+	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.Features, "features: elsewhere"), Options{})
 	says(t, err, "elsewhere")
 
 	// Another model under the bundle's name, with hashes that are right.
@@ -467,8 +476,30 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy("../featurize/testdata/conv.onnx")}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(other, Options{})
+	_, err = Open(t.Context(), other, Options{})
 	says(t, err, "6 features, 4 logits", "128, 10", "another model")
+}
+
+// Nothing would tell of a change in the weights.
+func TestABundlesModelWithWeightsInOtherFilesIsRefused(t *testing.T) {
+	const model, n = "../testdata/onnx/external.onnx", 200
+	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
+	dir := t.TempDir()
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, model, n, x), []int{n}}}))
+	c := quick(Config{Model: model, Train: file, Val: file, Out: filepath.Join(dir, "b"), NoModel: true})
+	mustCalibrate(t, c)
+	b, err := bundle.Open(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Manifest.Model.SHA256 = strings.Repeat("0", 64)
+	own := filepath.Join(dir, "own")
+	if err := bundle.Write(own, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
+		t.Fatal(err)
+	}
+	write(t, own, "external.onnx.data", read(t, model+".data"))
+	_, err = Open(t.Context(), own, Options{})
+	says(t, err, "model.onnx", "weights in other files")
 }
 
 func TestADamagedBundleIsRefused(t *testing.T) {
@@ -485,16 +516,16 @@ func TestADamagedBundleIsRefused(t *testing.T) {
 			at := i * (len(data) - 1) / 39
 			damaged[at] ^= 1 << (i % 8)
 			write(t, dir, name, damaged)
-			_, err := Open(dir, Options{})
+			_, err := Open(t.Context(), dir, Options{})
 			says(t, err, dir, name)
 		}
 		write(t, dir, name, data[:len(data)-1])
-		_, err := Open(dir, Options{})
+		_, err := Open(t.Context(), dir, Options{})
 		says(t, err, name)
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		_, err = Open(dir, Options{})
+		_, err = Open(t.Context(), dir, Options{})
 		says(t, err, name, "missing")
 		write(t, dir, name, data)
 	}
@@ -543,7 +574,7 @@ func TestAnEmbeddedBundleNeedsNoFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := OpenFS(sub, Options{})
+	p, err := OpenFS(t.Context(), sub, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -560,10 +591,10 @@ func TestAnEmbeddedBundleNeedsNoFiles(t *testing.T) {
 		t.Errorf("%d of %d wrong, %v", wrong, n, err)
 	}
 
-	_, err = OpenFS(embedded, Options{})
+	_, err = OpenFS(t.Context(), embedded, Options{})
 	says(t, err, bundle.ManifestName, "not a bundle")
-	_, err = OpenFS(fstest.MapFS{}, Options{})
+	_, err = OpenFS(t.Context(), fstest.MapFS{}, Options{})
 	says(t, err, bundle.ManifestName, "not a bundle")
-	_, err = Open(filepath.Join(t.TempDir(), "none"), Options{})
+	_, err = Open(t.Context(), filepath.Join(t.TempDir(), "none"), Options{})
 	says(t, err, "none")
 }

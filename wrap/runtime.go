@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -34,6 +35,11 @@ type network struct {
 	model     *onnx.Model
 	head      *onnx.Head
 	extractor *featurize.Extractor
+}
+
+// headOf returns a model's head in the terms of package calibrate.
+func headOf(h *onnx.Head) calibrate.Head {
+	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
 }
 
 func openNetwork(model *onnx.Model, head *onnx.Head, p *preprocess.Spec, r Runtime) (*network, error) {

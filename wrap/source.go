@@ -29,6 +29,7 @@ type opener struct {
 	classes []string // class names in label order, nil if unknown
 	inputs  Inputs
 	limit   int
+	stray   bool // labels that are no classes of the model's are none
 	notes   *notes
 }
 
@@ -47,7 +48,7 @@ func (n *notes) step(stage, unit string, done, total int) {
 // open opens the set that has a part in the work under a name. classes is how
 // many labels may tell apart, 0 if that is not known yet.
 func (o *opener) open(name, spec string, classes int, labelled bool) (*set, error) {
-	opts := dataset.Options{LabelClasses: o.classes, Classes: classes, Unlabelled: !labelled}
+	opts := dataset.Options{LabelClasses: o.classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.stray}
 	s := &set{name: name, spec: spec, network: o.network}
 	var err error
 	if o.network == nil {

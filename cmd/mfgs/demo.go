@@ -102,7 +102,7 @@ func (d *demonstration) run(ctx context.Context) error {
 
 // show draws a few images, and sums up.
 func (d *demonstration) show(ctx context.Context, evaluation *wrap.Evaluation) error {
-	predictor, err := wrap.Open(d.bundle, wrap.Options{Runtime: d.runtime})
+	predictor, err := wrap.Open(ctx, d.bundle, wrap.Options{Runtime: d.runtime})
 	if err != nil {
 		return err
 	}

@@ -56,6 +56,8 @@ func invoke(ctx context.Context, args ...string) (code int, stdout, stderr strin
 	return code, out.String(), errs.String()
 }
 
+const moduleTestdata = "../../testdata/onnx"
+
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
 	// code N COMMAND...: COMMAND exits with N, and says so in one line, or with a
 	// hint in a second one where N is 2.
@@ -93,6 +95,12 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	// digits DIR: the model and the data of models/digits-mlp.
 	"digits": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(os.CopyFS(ts.MkAbs(args[0]), models.DigitsMLP()))
+	},
+	// testmodel NAME FILE: a model of the module's testdata.
+	"testmodel": func(ts *testscript.TestScript, neg bool, args []string) {
+		data, err := os.ReadFile(filepath.Join(moduleTestdata, args[0]))
+		ts.Check(err)
+		ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o666))
 	},
 	// pngs SPEC DIR [unlabelled]: the images of an IDX file as PNG files, in a
 	// folder a class.

@@ -58,7 +58,7 @@ but json is written as it comes; csv leaves out what is a list in json.`,
 			if err != nil {
 				return err
 			}
-			predictor, err := wrap.Open(c.String("bundle"), wrap.Options{
+			predictor, err := wrap.Open(c.Context, c.String("bundle"), wrap.Options{
 				Model:   c.String("model"),
 				Runtime: runtime,
 				MaxBad:  c.Int("max-bad"),
@@ -93,6 +93,7 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 			return err
 		}
 		bar.done()
+		p.warn(report.Warnings...)
 		p.warnRecords(report.Bad, report.Ignored)
 		out.report(report)
 	}
@@ -116,7 +117,7 @@ func newPredictionWriter(format string, w io.Writer, classes []string) predictio
 	b := bufio.NewWriter(w)
 	switch format {
 	case "json":
-		return &jsonPredictions{w: w, doc: predictionDocument{Predictions: []wrap.Prediction{}, Bad: []string{}, Ignored: []string{}}}
+		return &jsonPredictions{w: w, doc: predictionDocument{Predictions: []wrap.Prediction{}, Bad: []string{}, Ignored: []string{}, Warnings: []string{}}}
 	case "jsonl":
 		e := json.NewEncoder(b)
 		e.SetEscapeHTML(false)
@@ -139,6 +140,7 @@ type predictionDocument struct {
 	Predictions []wrap.Prediction `json:"predictions"`
 	Bad         []string          `json:"bad_records"`
 	Ignored     []string          `json:"ignored"`
+	Warnings    []string          `json:"warnings"`
 }
 
 // jsonPredictions keeps all until the end: an error leaves no half document.
@@ -155,6 +157,7 @@ func (j *jsonPredictions) write(p wrap.Prediction) error {
 func (j *jsonPredictions) report(r wrap.DatasetReport) {
 	j.doc.Bad = append(j.doc.Bad, r.Bad...)
 	j.doc.Ignored = append(j.doc.Ignored, r.Ignored...)
+	j.doc.Warnings = append(j.doc.Warnings, r.Warnings...)
 }
 
 func (j *jsonPredictions) flush() error { return nil }
