@@ -12,7 +12,7 @@
 //
 //	bundle.yaml            the manifest, sealed by its last line
 //	posterior.safetensors  the Gaussian over the last layer's weights
-//	curvature.safetensors  optional: the sums the posterior was made from
+//	curvature.safetensors  optional, reserved: the sums the posterior was made from
 //	model.onnx             optional: the network
 //
 // Other files are not looked at, and may lie there.
@@ -52,8 +52,8 @@
 //
 // # curvature.safetensors
 //
-// What package calibrate writes and reads for a later update; here it is bytes
-// with a hash.
+// Reserved for a later update of the posterior. A bundle may carry it; it is
+// hashed, and otherwise not looked at.
 //
 // # Versions
 //
@@ -66,7 +66,15 @@
 //
 // [Write] builds the folder under a temporary name beside its place, the
 // manifest last, syncs every file, and renames the folder. Until then there is
-// no bundle, and after an error, a full disk among them, no trace. With
-// [WriteOptions.Force] the old bundle is exchanged for the new one: atomically on
-// Linux, elsewhere with an instant in which there is none.
+// no bundle, and after an error, a full disk among them, no trace. A process
+// that is killed can leave the folder with the temporary name, .NAME.xxxxxxxx.tmp
+// beside NAME, and one killed in [Reseal] bundle.yaml.xxxxxxxx.tmp in the bundle;
+// they can be removed.
+//
+// A name that is taken stays so, unless [WriteOptions.Force] is set. Then the
+// old bundle is exchanged for the new one, atomically on Linux, elsewhere with an
+// instant in which there is none, and the files of the old one are removed, by
+// name. Only a folder that holds a manifest and nothing but the files of a
+// bundle, or nothing at all, is replaced. Where the exchange is not atomic, a
+// process killed within it leaves the old bundle as .NAME.xxxxxxxx.tmp.old.
 package bundle

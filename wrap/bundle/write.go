@@ -21,9 +21,15 @@ import (
 // WriteOptions says what goes into a bundle beside manifest and posterior, and
 // whether it may replace another. The zero value adds and replaces nothing.
 type WriteOptions struct {
-	// Force replaces an existing bundle. It does not replace a folder that
-	// holds anything but the files of a bundle.
+	// Force replaces an existing bundle, or an empty folder. It does not
+	// replace a folder that has no manifest, or that holds anything but the
+	// files of a bundle.
 	Force bool
+
+	// Keep names files that are to be there afterwards, such as the model that
+	// was calibrated where Model is not set: a bundle that holds one of them is
+	// not replaced.
+	Keep []string
 
 	// Model, if set, writes [ModelName], and Curvature [CurvatureName].
 	Model     func(io.Writer) error
@@ -43,44 +49,83 @@ func Copy(path string) func(io.Writer) error {
 	}
 }
 
-// CheckTarget reports whether [Write] would refuse dir for what is there
-// already: to be asked before the work whose result goes there.
-func CheckTarget(dir string, force bool) error {
-	_, err := target(dir, force)
+// CheckTarget reports whether [Write], with force and keep for its options
+// Force and Keep, would refuse dir for what is there already: to be asked before
+// the work whose result goes there.
+func CheckTarget(dir string, force bool, keep ...string) error {
+	_, _, err := target(dir, force, keep)
 	return err
 }
 
-// target returns where dir really is, and refuses what stands there.
-func target(dir string, force bool) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "", err
+// fileNames are those of all files that a bundle can have.
+var fileNames = []string{ManifestName, PosteriorName, CurvatureName, ModelName}
+
+// target returns where dir really is and whether it is there, and refuses what
+// must not be replaced.
+func target(dir string, force bool, keep []string) (path string, there bool, err error) {
+	if path, err = filepath.Abs(dir); err != nil {
+		return "", false, err
 	}
-	if s, err := os.Stat(filepath.Dir(dir)); err != nil {
-		return "", err
+	if s, err := os.Stat(filepath.Dir(path)); err != nil {
+		return "", false, err
 	} else if !s.IsDir() {
-		return "", fmt.Errorf("%s is not a folder", filepath.Dir(dir))
+		return "", false, fmt.Errorf("%s is not a folder", filepath.Dir(path))
 	}
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return dir, nil
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return path, false, nil
 	}
 	if !force {
-		return "", fmt.Errorf("%s: %w: use --force to replace it", dir, fs.ErrExist)
+		return "", false, fmt.Errorf("%s: %w: use --force to replace it", path, fs.ErrExist)
 	}
 	// A link to a bundle stays, and the bundle is replaced.
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return "", err
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", false, err
+	}
+	if err := replaceable(path, keep); err != nil {
+		return "", false, err
+	}
+	return path, true, nil
+}
+
+// replaceable refuses a folder in which anything but a bundle would be lost, or
+// one of the files in keep.
+func replaceable(dir string, keep []string) error {
+	folder, err := os.Stat(dir)
+	if err != nil {
+		return err
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", err
+		return err
 	}
+	manifest := len(entries) == 0
 	for _, e := range entries {
-		if !slices.Contains([]string{ManifestName, PosteriorName, CurvatureName, ModelName}, e.Name()) {
-			return "", fmt.Errorf("%s is not replaced: it holds %s, which is no part of a bundle", dir, e.Name())
+		if !slices.Contains(fileNames, e.Name()) || e.IsDir() {
+			return fmt.Errorf("%s is not replaced: it holds %s, which is no part of a bundle", dir, e.Name())
+		}
+		manifest = manifest || e.Name() == ManifestName
+	}
+	if !manifest {
+		return fmt.Errorf("%s is not replaced: it holds %s but no %s, so it is not a bundle", dir, entries[0].Name(), ManifestName)
+	}
+	for _, name := range keep {
+		path, err := filepath.EvalSymlinks(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // nothing to be lost
+		}
+		if err != nil {
+			return err
+		}
+		// There are no folders in dir, so a file in it lies right there.
+		s, err := os.Stat(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		if os.SameFile(s, folder) {
+			return fmt.Errorf("%s is not replaced: %s would be lost with it; move one of them elsewhere", dir, name)
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // Write writes a bundle to the folder dir, which must not exist unless
@@ -99,7 +144,7 @@ type output interface {
 
 // write is Write, on a disk that may be full.
 func write(dir string, b Bundle, o WriteOptions, create func(path string) (output, error)) (err error) {
-	dir, err = target(dir, o.Force)
+	dir, _, err = target(dir, o.Force, o.Keep)
 	if err != nil {
 		return err
 	}
@@ -111,8 +156,9 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 	if err != nil {
 		return err
 	}
+	moved := false
 	defer func() {
-		if err != nil {
+		if !moved {
 			os.RemoveAll(temp)
 		}
 	}()
@@ -167,10 +213,18 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 		return err
 	}
 	syncFolder(temp)
-	if err := move(temp, dir); err != nil {
+	old, err := move(temp, dir, o)
+	if err != nil {
 		return err
 	}
+	moved = true
 	syncFolder(filepath.Dir(dir))
+	if old == "" {
+		return nil
+	}
+	if err := discard(old); err != nil {
+		return fmt.Errorf("the new bundle is in place, but the old one is left at %s: %w", old, err)
+	}
 	return nil
 }
 
@@ -233,19 +287,37 @@ func (m *Manifest) document() ([]byte, error) {
 	return document, nil
 }
 
-// move gives the folder temp the name dir, and removes what was there.
-func move(temp, dir string) error {
-	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
-		return os.Rename(temp, dir)
-	}
-	old, err := exchange(temp, dir)
+// move gives the folder temp the name dir, and returns where what was there is
+// now, "" if nothing was. After an error temp is where it was.
+func move(temp, dir string, o WriteOptions) (old string, err error) {
+	// Making temp took its time: dir need not be what it was before.
+	dir, there, err := target(dir, o.Force, o.Keep)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if err := os.RemoveAll(old); err != nil {
-		return fmt.Errorf("the new bundle is in place, but the old one is left at %s: %w", old, err)
+	if !there {
+		return "", renameNew(temp, dir)
 	}
-	return nil
+	return exchange(temp, dir)
+}
+
+// discard removes the folder of a bundle. What is no part of one, it leaves,
+// and the folder with it.
+func discard(dir string) error {
+	for _, name := range fileNames {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Remove(dir)
+}
+
+// renameNewByNames is renameNew in two steps, for systems that have no other.
+func renameNewByNames(temp, dir string) error {
+	if _, err := os.Lstat(dir); err == nil {
+		return &os.LinkError{Op: "rename", Old: temp, New: dir, Err: fs.ErrExist}
+	}
+	return os.Rename(temp, dir)
 }
 
 // exchangeByNames is exchange in two steps, for systems that have no other.
@@ -255,7 +327,10 @@ func exchangeByNames(temp, dir string) (old string, err error) {
 		return "", err
 	}
 	if err := os.Rename(temp, dir); err != nil {
-		return "", errors.Join(err, os.Rename(old, dir))
+		if back := os.Rename(old, dir); back != nil {
+			err = fmt.Errorf("%w, and what was at %s is left at %s: %w", err, dir, old, back)
+		}
+		return "", err
 	}
 	return old, nil
 }

@@ -107,16 +107,162 @@ func TestForceSparesWhatIsNoBundle(t *testing.T) {
 	wantFiles(t, dir, "thesis.tex")
 	wantFiles(t, parent, "home")
 
-	// An empty folder is no loss.
 	if err := os.Remove(note); err != nil {
 		t.Fatal(err)
 	}
+
+	// Names alone make no bundle.
+	model := filepath.Join(dir, ModelName)
+	if err := os.WriteFile(model, []byte("trained for weeks"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{Write(dir, full(), WriteOptions{Force: true}), CheckTarget(dir, true)} {
+		if err == nil || !strings.Contains(err.Error(), ModelName) || !strings.Contains(err.Error(), "no "+ManifestName) {
+			t.Errorf("error %v", err)
+		}
+	}
+	wantFiles(t, dir, ModelName)
+	wantFiles(t, parent, "home")
+	if err := os.Remove(model); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, ManifestName, "letters"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, full(), WriteOptions{Force: true}); err == nil || !strings.Contains(err.Error(), "no part of a bundle") {
+		t.Errorf("a folder named %s: error %v", ManifestName, err)
+	}
+	wantFiles(t, filepath.Join(dir, ManifestName), "letters")
+	if err := os.RemoveAll(filepath.Join(dir, ManifestName)); err != nil {
+		t.Fatal(err)
+	}
+
+	// An empty folder is no loss.
 	if err := Write(dir, full(), WriteOptions{Force: true}); err != nil {
 		t.Error(err)
 	}
 	if err := Write(filepath.Join(parent, "absent", "b"), full(), WriteOptions{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no folder to write in: %v", err)
 	}
+}
+
+func TestForceSparesWhatIsToBeKept(t *testing.T) {
+	dir := written(t, full(), withFiles())
+	model := filepath.Join(dir, ModelName)
+	links := t.TempDir()
+	for name, to := range map[string]string{"model": model, "folder": dir} {
+		if err := os.Symlink(to, filepath.Join(links, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, keep := range []string{model, filepath.Join(links, "model"), filepath.Join(links, "folder", ModelName)} {
+		o := WriteOptions{Force: true, Keep: []string{"absent", keep}}
+		for _, err := range []error{Write(dir, kron(), o), CheckTarget(dir, o.Force, o.Keep...)} {
+			if err == nil || !strings.Contains(err.Error(), keep) {
+				t.Errorf("keep %s: error %v", keep, err)
+			}
+		}
+	}
+	if b, err := Open(dir); err != nil || b.Manifest.Structure != "full" {
+		t.Errorf("the old bundle: %v", err)
+	}
+	wantFiles(t, filepath.Dir(dir), "b")
+
+	// Files of that name elsewhere are in no danger.
+	other := filepath.Join(links, ModelName)
+	if err := os.WriteFile(other, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(dir, kron(), WriteOptions{Force: true, Keep: []string{other}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// What comes to the place of the bundle while it is being written stays.
+func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		force bool
+		first bool   // whether there is a bundle to begin with
+		file  string // what appears in the folder, which appears too if need be
+	}{
+		{"empty folder", false, false, ""},
+		{"folder", false, false, "thesis.tex"},
+		{"folder that is no bundle", true, false, ModelName},
+		{"file in the bundle", true, true, "thesis.tex"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parent := t.TempDir()
+			dir := filepath.Join(parent, "b")
+			if test.first {
+				if err := Write(dir, kron(), WriteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var want []string
+			err := write(dir, full(), WriteOptions{Force: test.force}, func(path string) (output, error) {
+				if filepath.Base(path) == ManifestName {
+					if err := os.MkdirAll(dir, 0o777); err != nil {
+						t.Fatal(err)
+					}
+					if test.file != "" {
+						if err := os.WriteFile(filepath.Join(dir, test.file), nil, 0o666); err != nil {
+							t.Fatal(err)
+						}
+					}
+					for name := range inMemory(t, dir) {
+						want = append(want, name)
+					}
+				}
+				return createFile(path)
+			})
+			if err == nil || !test.force && !errors.Is(err, fs.ErrExist) {
+				t.Errorf("error %v", err)
+			}
+			slices.Sort(want)
+			wantFiles(t, dir, want...)
+			wantFiles(t, parent, "b")
+		})
+	}
+}
+
+// Nothing is overwritten even in the instant after the last look.
+func TestRenameNew(t *testing.T) {
+	for name, rename := range map[string]func(temp, dir string) error{"system": renameNew, "two steps": renameNewByNames} {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			temp, taken := filepath.Join(parent, "temp"), filepath.Join(parent, "taken")
+			for _, d := range []string{temp, taken} {
+				if err := os.Mkdir(d, 0o777); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := rename(temp, taken); !errors.Is(err, fs.ErrExist) {
+				t.Errorf("error %v", err)
+			}
+			wantFiles(t, parent, "taken", "temp")
+			if err := rename(temp, filepath.Join(parent, "free")); err != nil {
+				t.Error(err)
+			}
+			wantFiles(t, parent, "free", "taken")
+		})
+	}
+}
+
+func TestDiscardRemovesTheFilesOfABundleOnly(t *testing.T) {
+	dir := written(t, full(), withFiles())
+	note := filepath.Join(dir, "thesis.tex")
+	if err := os.WriteFile(note, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := discard(dir); err == nil {
+		t.Error("no error")
+	}
+	wantFiles(t, dir, "thesis.tex")
+	if err := discard(note); err == nil {
+		t.Error("a file was taken for a bundle")
+	}
+	wantFiles(t, dir, "thesis.tex")
 }
 
 func TestTwoStepExchange(t *testing.T) {
