@@ -140,6 +140,12 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
 
+	// The curvature is zero where every training probability is 0 or 1.
+	flat := full()
+	flat.Manifest.Damping = Damping{Rule: "0.125", Candidates: []Candidate{{Epsilon: 0.125, NLL: 0.05}}}
+	flat.Manifest.Temperatures.Optimum = &Pair{Act: 0.75, Ens: 100, TunedOn: "nll"}
+	flat.Manifest.Batch = MaxBatch
+
 	for _, test := range []struct {
 		name  string
 		b     Bundle
@@ -150,6 +156,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{"full, model left out", full(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, no model", kron(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, diagonal B", diagonal, WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"zero mean eigenvalue", flat, WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"one logit", sigmoid, WriteOptions{}, []string{ManifestName, PosteriorName}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

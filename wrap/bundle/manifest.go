@@ -23,6 +23,10 @@ const Version = 1
 // for the names of a hundred thousand classes.
 const MaxManifest = 4 << 20
 
+// MaxBatch is the largest inference batch that a manifest may ask for: memory
+// is taken for a whole one before anything else is known.
+const MaxBatch = 1 << 16
+
 // The names of a bundle's files.
 const (
 	ManifestName  = "bundle.yaml"
@@ -51,7 +55,7 @@ type Manifest struct {
 
 	HeldOut  HeldOut   `yaml:"held_out"`
 	Datasets []Dataset `yaml:"datasets"`
-	Batch    int       `yaml:"batch"` // inference batch; 0 where features came ready made
+	Batch    int       `yaml:"batch"` // inference batch, at most [MaxBatch]; 0 where features came ready made
 	Warnings []string  `yaml:"warnings,omitempty"`
 
 	Posterior File  `yaml:"posterior"`           // set by Write
@@ -106,14 +110,14 @@ func (h Head) Calibrate() calibrate.Head {
 type Damping struct {
 	Rule    string  `yaml:"rule"`    // what was asked for: auto, EPS or rel:RHO
 	Epsilon float64 `yaml:"epsilon"` // set by Write
-	Rho     float64 `yaml:"rho"`     // ε over the mean eigenvalue
+	Rho     float64 `yaml:"rho"`     // ε over the mean eigenvalue; 0 where the mean eigenvalue is zero
 
 	Candidates []Candidate `yaml:"candidates,omitempty"`
 }
 
 // Candidate is a [calibrate.Candidate], convertible from it.
 type Candidate struct {
-	Rho     float64 `yaml:"rho"`
+	Rho     float64 `yaml:"rho"` // as that of Damping
 	Epsilon float64 `yaml:"epsilon"`
 	NLL     float64 `yaml:"nll"`
 	Gain    float64 `yaml:"gain"`
@@ -123,7 +127,15 @@ type Candidate struct {
 // Temperatures are the two pairs of the method and the one of temperature
 // scaling.
 type Temperatures struct {
-	NLL Pair    `yaml:"nll,flow"` // for probabilities and logit variances
+	// NLL is for probabilities and logit variances: of the pairs whose held-out
+	// NLL cannot be told from the least, the one with the smallest T_ens over
+	// median variance.
+	NLL Pair `yaml:"nll,flow"`
+
+	// Optimum is the pair of the least held-out NLL, tuned on "nll". Nothing is
+	// predicted from it, and it may be nil.
+	Optimum *Pair `yaml:"optimum,omitempty,flow"`
+
 	OOD Pair    `yaml:"ood,flow"` // for out-of-distribution scores
 	TS  float64 `yaml:"ts"`
 }

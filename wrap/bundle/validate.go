@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -57,6 +58,9 @@ func (m *Manifest) Validate() error {
 	positive := func(field string, v float64) {
 		check(v > 0, "%s is %v, want a positive number", field, v)
 	}
+	notNegative := func(field string, v float64) {
+		check(v >= 0, "%s is %v, want at least 0", field, v)
+	}
 	count := func(field string, n, least int) {
 		check(n >= least, "%s is %d, want at least %d", field, n, least)
 	}
@@ -91,15 +95,22 @@ func (m *Manifest) Validate() error {
 	_, err := calibrate.ParseDamping(m.Damping.Rule)
 	wrap("damping.rule", err)
 	positive("damping.epsilon", m.Damping.Epsilon)
-	positive("damping.rho", m.Damping.Rho)
+	notNegative("damping.rho", m.Damping.Rho)
+	for i, c := range m.Damping.Candidates {
+		notNegative(fmt.Sprintf("damping.candidates[%d].rho", i), c.Rho)
+	}
 
+	pair := func(field string, p Pair, tunedOn ...string) {
+		positive(field+".act", p.Act)
+		positive(field+".ens", p.Ens)
+		check(slices.Contains(tunedOn, p.TunedOn), "%s.tuned_on is %q, want %s", field, p.TunedOn, strings.Join(tunedOn, " or "))
+	}
 	t := m.Temperatures
-	positive("temperatures.nll.act", t.NLL.Act)
-	positive("temperatures.nll.ens", t.NLL.Ens)
-	check(t.NLL.TunedOn == "nll", "temperatures.nll.tuned_on is %q, want nll", t.NLL.TunedOn)
-	positive("temperatures.ood.act", t.OOD.Act)
-	positive("temperatures.ood.ens", t.OOD.Ens)
-	check(t.OOD.TunedOn == "ood" || t.OOD.TunedOn == "nll", "temperatures.ood.tuned_on is %q, want ood or nll", t.OOD.TunedOn)
+	pair("temperatures.nll", t.NLL, "nll")
+	if t.Optimum != nil {
+		pair("temperatures.optimum", *t.Optimum, "nll")
+	}
+	pair("temperatures.ood", t.OOD, "ood", "nll")
 	positive("temperatures.ts", t.TS)
 	positive("mean_field.lambda0", m.MeanField.Lambda0)
 	positive("mean_field.median_variance", m.MeanField.MedianVariance)
@@ -107,7 +118,7 @@ func (m *Manifest) Validate() error {
 
 	figures := func(field string, f Figures) {
 		count(field+".in_domain.examples", f.InDomain.N, 1)
-		check(f.InDomain.NLL >= 0, "%s.in_domain.nll is %v, want at least 0", field, f.InDomain.NLL)
+		notNegative(field+".in_domain.nll", f.InDomain.NLL)
 		if f.OOD != nil {
 			count(field+".ood.examples", f.OOD.N, 2)
 		}
@@ -132,7 +143,7 @@ func (m *Manifest) Validate() error {
 		count(field+".bad", d.Bad, 0)
 	}
 	check(roles[Train] > 0 && roles[Val] > 0, "datasets lacks one of the roles %s and %s", Train, Val)
-	count("batch", m.Batch, 0)
+	check(0 <= m.Batch && m.Batch <= MaxBatch, "batch is %d, want 0 to %d", m.Batch, MaxBatch)
 
 	file("posterior", &m.Posterior, PosteriorName)
 	file("curvature", m.Curvature, CurvatureName)
