@@ -54,6 +54,9 @@ type Rows struct {
 	Logits   []float32
 }
 
+// ErrSeveralInputs is that of preprocessing for a model that takes ready arrays.
+var ErrSeveralInputs = errors.New("preprocessing is for models with one image input")
+
 // New cuts the model and prepares it to run. The runtime's library must be
 // loaded (ort.Load), and the caller closes the Extractor.
 func New(c Config) (*Extractor, error) {
@@ -77,7 +80,7 @@ func New(c Config) (*Extractor, error) {
 		return nil, errors.New("the model has no inputs that its logits depend on")
 	}
 	if c.Preprocess != nil && len(infos) > 1 {
-		return nil, fmt.Errorf("the model has %d inputs: preprocessing is for models with one image input", len(infos))
+		return nil, fmt.Errorf("the model has %d inputs: %w", len(infos), ErrSeveralInputs)
 	}
 	for _, info := range infos {
 		in, err := newInput(info, c.Preprocess)
