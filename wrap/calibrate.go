@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -92,6 +93,7 @@ func (c *calibration) run(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{"open", c.open},
+		{"fingerprint", c.fingerprint},
 		{"train", c.accumulate},
 		{"held_out", c.collect},
 		{"tuning", c.fit},
@@ -118,20 +120,17 @@ func (c *calibration) check() error {
 	if c.Lambda0 == 0 {
 		c.Lambda0 = meanfield.Lambda0
 	}
-	if c.Version == "" {
-		c.Version = "mfgs " + Version()
-	}
 	if err := c.Covariance.Validate(); err != nil {
 		return err
 	}
 	if err := c.Runtime.check(); err != nil {
 		return err
 	}
-	finite := func(v float64) bool { return v >= 0 && !math.IsInf(v, 1) }
-	switch d := c.Damping; {
-	case !finite(d.Absolute) || !finite(d.Relative) || d.Absolute > 0 && d.Relative > 0:
-		return fmt.Errorf("damping is absolute %v and relative %v, want one positive number, or none for auto", d.Absolute, d.Relative)
-	case !finite(c.Lambda0) || c.Lambda0 == 0:
+	if err := c.Damping.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case !(c.Lambda0 > 0) || math.IsInf(c.Lambda0, 1):
 		return fmt.Errorf("lambda0 is %v, want a positive number", c.Lambda0)
 	case c.Limit < 0 || c.MaxBad < 0:
 		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", c.Limit, c.MaxBad)
@@ -146,7 +145,7 @@ func (c *calibration) check() error {
 	case c.Out == "":
 		return errors.New("calibration needs a folder to write the bundle to")
 	}
-	return bundle.CheckTarget(c.Out, c.Force)
+	return bundle.CheckTarget(c.Out, c.Force, c.keep()...)
 }
 
 // open opens the model and all sets, so that what is wrong with any of them
@@ -279,6 +278,22 @@ func (c *calibration) warn(format string, args ...any) {
 	c.report.Warnings = append(c.report.Warnings, fmt.Sprintf(format, args...))
 }
 
+// fingerprint identifies the sets, and warns of those that share examples: each
+// has a part that the others must not have.
+func (c *calibration) fingerprint(ctx context.Context) error {
+	for i, s := range c.sets {
+		if err := s.identify(ctx); err != nil {
+			return err
+		}
+		for _, other := range c.sets[:i] {
+			if shared := s.shares(other); shared != "" {
+				c.warn("%s and %s %s: what is tuned here may not hold on new data", other.name, s.name, shared)
+			}
+		}
+	}
+	return nil
+}
+
 // accumulate streams the training set into the curvature.
 func (c *calibration) accumulate(ctx context.Context) error {
 	train := c.sets[0]
@@ -313,7 +328,8 @@ func (c *calibration) accumulate(ctx context.Context) error {
 	inCurvature += time.Since(start)
 	c.report.Seconds["curvature"] = inCurvature.Seconds()
 	c.report.Examples.Train = examples
-	return c.describeSet(ctx, train, bundle.Train, examples, bad)
+	c.describeSet(train, bundle.Train, examples, bad)
+	return nil
 }
 
 // collect reads the held-out sets.
@@ -329,23 +345,16 @@ func (c *calibration) collect(ctx context.Context) error {
 		} else {
 			c.ood, c.report.Examples.OOD = got, n
 		}
-		if err := c.describeSet(ctx, s, role, n, bad); err != nil {
-			return err
-		}
+		c.describeSet(s, role, n, bad)
 	}
 	return nil
 }
 
 // describeSet notes a set for the manifest.
-func (c *calibration) describeSet(ctx context.Context, s *set, role bundle.Role, examples, bad int) error {
-	fingerprint, err := s.fingerprint(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: %w", s.name, err)
-	}
+func (c *calibration) describeSet(s *set, role bundle.Role, examples, bad int) {
 	c.datasets = append(c.datasets, bundle.Dataset{
-		Role: role, Spec: s.spec, Fingerprint: fingerprint, Count: examples, Ignored: s.ignored(), Bad: bad,
+		Role: role, Spec: s.spec, Fingerprint: s.fingerprint, Count: examples, Ignored: s.ignored(), Bad: bad,
 	})
-	return nil
 }
 
 // fit chooses damping and temperatures, and measures what was gained.
@@ -371,26 +380,33 @@ func (c *calibration) describeFit() {
 	r.Structure, r.Covariance = string(f.Posterior.Structure), string(f.Posterior.Covariance)
 	r.Damping = DampingInfo{Rule: c.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho}
 	for _, d := range f.Candidates {
-		r.Damping.Candidates = append(r.Damping.Candidates, DampingCandidate{Rho: d.Rho, NLL: d.NLL, Gain: d.Gain, StdErr: d.StdErr})
+		r.Damping.Candidates = append(r.Damping.Candidates, DampingCandidate(d))
 	}
 	r.Temperatures = TemperatureInfo{
 		NLL:      Pair{Act: f.NLL.Act, Ens: f.NLL.Ens},
 		OOD:      Pair{Act: f.OOD.Act, Ens: f.OOD.Ens},
+		Optimum:  &Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens},
 		OODTuned: f.OODTuned, TS: f.TS,
 	}
 	e := r.Head.LogitError
-	if c.network != nil {
-		r.Head = headInfo(c.network.head)
-	} else {
-		r.Head = HeadInfo{FeatureDim: c.head.Features, Classes: c.head.Logits, Bias: c.head.Bias, Link: string(c.head.Link)}
-	}
+	r.Head = headInfo(c.describeHead())
 	r.Head.LogitError = e
 }
 
-func headInfo(h *onnx.Head) HeadInfo {
+// describeHead describes the head for the manifest.
+func (c *calibration) describeHead() bundle.Head {
+	h := bundle.Head{FeatureDim: c.head.Features, Classes: c.head.Logits, Bias: c.head.Bias, Link: c.head.Link}
+	if c.network != nil {
+		n := c.network.head
+		h.Op, h.Node, h.Features, h.Logits, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+	}
+	return h
+}
+
+func headInfo(h bundle.Head) HeadInfo {
 	return HeadInfo{
 		Op: h.Op, Node: h.Node, Features: h.Features, Logits: h.Logits,
-		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: h.Tail,
+		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: slices.Clone(h.Tail),
 	}
 }
 
@@ -432,21 +448,26 @@ func labels(l []int32) []int {
 	return out
 }
 
+// keep returns the files that must outlive the bundle that is replaced.
+func (c *calibration) keep() []string {
+	if c.NoModel && c.Model != "" {
+		return []string{c.Model}
+	}
+	return nil
+}
+
 // write writes the bundle.
 func (c *calibration) write(context.Context) error {
 	f, r := c.fitted, &c.report
 	m := bundle.Manifest{
-		Tool: c.Version,
-		Head: bundle.Head{
-			Op: r.Head.Op, Node: r.Head.Node, Features: r.Head.Features, Logits: r.Head.Logits,
-			FeatureDim: r.Head.FeatureDim, Classes: r.Head.Classes, Bias: r.Head.Bias,
-			Link: c.head.Link, Tail: r.Head.Tail,
-		},
+		Tool:    "mfgs " + Version(),
+		Head:    c.describeHead(),
 		Damping: bundle.Damping{Rule: r.Damping.Rule, Rho: f.Rho},
 		Temperatures: bundle.Temperatures{
-			NLL: bundle.Pair{Act: f.NLL.Act, Ens: f.NLL.Ens, TunedOn: "nll"},
-			OOD: bundle.Pair{Act: f.OOD.Act, Ens: f.OOD.Ens, TunedOn: "nll"},
-			TS:  f.TS,
+			NLL:     bundle.Pair{Act: f.NLL.Act, Ens: f.NLL.Ens, TunedOn: "nll"},
+			OOD:     bundle.Pair{Act: f.OOD.Act, Ens: f.OOD.Ens, TunedOn: "nll"},
+			Optimum: &bundle.Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens, TunedOn: "nll"},
+			TS:      f.TS,
 		},
 		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.MaxRatio},
 		HeldOut: bundle.HeldOut{
@@ -464,7 +485,7 @@ func (c *calibration) write(context.Context) error {
 	for _, d := range f.Candidates {
 		m.Damping.Candidates = append(m.Damping.Candidates, bundle.Candidate(d))
 	}
-	o := bundle.WriteOptions{Force: c.Force}
+	o := bundle.WriteOptions{Force: c.Force, Keep: c.keep()}
 	if c.network != nil {
 		m.Model = &bundle.Model{SHA256: r.Model.SHA256, Producer: r.Model.Producer, Opset: r.Model.Opset}
 		m.Batch = c.network.extractor.Batch()

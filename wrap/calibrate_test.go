@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 || !(h.After.OOD.AUROC > h.Before.OOD.AUROC) || h.Leverage == nil {
 				t.Errorf("held out: %+v", h)
 			}
-			for _, stage := range []string{"open", "train", "curvature", "held_out", "tuning", "write", "total"} {
+			for _, stage := range []string{"open", "fingerprint", "train", "curvature", "held_out", "tuning", "write", "total"} {
 				if _, ok := r.Seconds[stage]; !ok {
 					t.Errorf("seconds %v lack %s", r.Seconds, stage)
 				}
@@ -77,7 +78,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			if !(leverage.OOD[0].AUROC > 0.90) || !(leverage.OOD[0].AUROC > mle.OOD[0].AUROC+0.05) {
 				t.Errorf("AUROC of leverage %v, of the network %v", leverage.OOD[0].AUROC, mle.OOD[0].AUROC)
 			}
-			if e.Bundle.Damping.Epsilon != r.Damping.Epsilon || e.Bundle.Temperatures != r.Temperatures || e.Bundle.Path != dir || e.Model.SHA256 != r.Model.SHA256 {
+			if !reflect.DeepEqual(e.Bundle.Damping, r.Damping) || !reflect.DeepEqual(e.Bundle.Temperatures, r.Temperatures) || e.Bundle.Path != dir || e.Model.SHA256 != r.Model.SHA256 {
 				t.Errorf("the evaluation tells of %+v, the calibration of %+v and %+v", e.Bundle, r.Damping, r.Temperatures)
 			}
 		})
@@ -113,7 +114,7 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 	labelled := mustCalibrate(t, c)
 	c.Train, c.Force = filepath.Join(dir, "images-idx3-ubyte.gz[0:1200]"), true
 	unlabelled := mustCalibrate(t, c)
-	if unlabelled.Temperatures != labelled.Temperatures || unlabelled.Damping.Epsilon != labelled.Damping.Epsilon {
+	if !reflect.DeepEqual(unlabelled.Temperatures, labelled.Temperatures) || unlabelled.Damping.Epsilon != labelled.Damping.Epsilon {
 		t.Errorf("labels make a difference: %+v, %+v", unlabelled.Temperatures, labelled.Temperatures)
 	}
 	for _, cov := range []calibrate.Covariance{calibrate.Fisher, calibrate.Sandwich} {
@@ -213,7 +214,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			// Files of features do for evaluating and predicting.
 			var n int
 			report, err := q.PredictDataset(t.Context(), c.Val, func(one Prediction) error {
-				if one.Label == nil || one.Input != fmt.Sprintf("[%d]", n) {
+				if one.Label == nil || one.Input != fmt.Sprintf("val.npz[%d]", n) {
 					t.Errorf("prediction %+v", one)
 				}
 				n++
@@ -413,7 +414,7 @@ func TestFeaturesOfTheCacheAreUsedAgain(t *testing.T) {
 			t.Errorf("%s was written anew", after.Name())
 		}
 	}
-	if first.Temperatures != second.Temperatures || first.Damping.Epsilon != second.Damping.Epsilon || first.HeldOut.After.InDomain != second.HeldOut.After.InDomain {
+	if !reflect.DeepEqual(first.Temperatures, second.Temperatures) || first.Damping.Epsilon != second.Damping.Epsilon || first.HeldOut.After.InDomain != second.HeldOut.After.InDomain {
 		t.Errorf("from the cache come %+v, want %+v", second.HeldOut, first.HeldOut)
 	}
 	// Other examples are others.
@@ -544,5 +545,122 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	p := opened(t, c.Out, Options{})
 	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].Type != onnx.Float32 || in[0].String() != "[N,3,8,8] float32" {
 		t.Errorf("inputs %v", in)
+	}
+}
+
+// What was trained or tuned on says little of new data, and who hands it over as
+// such is told.
+func TestDataInTwoRolesIsToldOf(t *testing.T) {
+	dir := t.TempDir()
+	images := "digits-images-idx3-ubyte.gz"
+	copied := write(t, dir, images, read(t, digits(t, images)))
+	write(t, dir, "digits-labels-idx1-ubyte.gz", read(t, digits(t, "digits-labels-idx1-ubyte.gz")))
+	for _, tt := range []struct {
+		name, train, val, ood string
+		want                  []string
+	}{
+		{"apart", digits(t, images+"[0:1200]"), digits(t, images+"[1200:1500]"), digits(t, models.UnfamiliarVal), nil},
+		{"the same", digits(t, images+"[0:300]"), digits(t, images+"[:300]"), "", []string{"train and val are the same data"}},
+		{"the same in a copy", digits(t, images+"[0:300]"), copied + "[0:300]", "", []string{"train and val are the same data"}},
+		{"a part", digits(t, images+"[0:1200]"), digits(t, images+"[1000:1500]"), "", []string{"train and val share", images + "[1000:1200]"}},
+		{"unfamiliar", digits(t, images+"[0:1000]"), digits(t, images+"[1000:1300]"), digits(t, images+"[1200:]"), []string{"val and ood share", images + "[1200:1300]"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+			c.Train, c.Val, c.OOD = tt.train, tt.val, tt.ood
+			var got []string
+			for _, w := range mustCalibrate(t, c).Warnings {
+				if strings.Contains(w, "new data") {
+					got = append(got, w)
+				}
+			}
+			if tt.want == nil && len(got) > 0 || tt.want != nil && len(got) != 1 {
+				t.Fatalf("warnings %q", got)
+			}
+			for _, word := range tt.want {
+				if !strings.Contains(got[0], word) {
+					t.Errorf("the warning %q does not say %q", got[0], word)
+				}
+			}
+		})
+	}
+}
+
+func TestEvaluationOnTheDataOfCalibrationIsToldOf(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	warnings := func(test, ood string) []string {
+		t.Helper()
+		e, err := Evaluate(t.Context(), EvalConfig{Bundle: dir, Test: digits(t, test), OOD: []NamedSpec{{"drawings", digits(t, ood)}}, Methods: []string{"mle"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Warnings
+	}
+	if got := warnings(models.DigitsTest, models.UnfamiliarTest); len(got) > 0 {
+		t.Errorf("warnings %q", got)
+	}
+	got := warnings(models.DigitsVal, models.UnfamiliarVal)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "test: the same data that was used as val") || !strings.HasPrefix(got[1], "drawings: the same data that was used as ood") {
+		t.Errorf("warnings %q", got)
+	}
+	if got := warnings(models.DigitsTrain, models.UnfamiliarTest); len(got) != 1 || !strings.HasPrefix(got[0], "test: the same data that was used as train") {
+		t.Errorf("warnings %q", got)
+	}
+}
+
+func TestTheManifestNamesTheVersion(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "mfgs " + Version(); b.Manifest.Tool != want || strings.ContainsAny(Version(), " ()") {
+		t.Errorf("the tool is %q, want %q", b.Manifest.Tool, want)
+	}
+}
+
+// A network so sure of its training set that every probability is 0 or 1 has a
+// curvature of zero. Damping that is relative to it is none; absolute damping is
+// a posterior all the same.
+func TestASaturatedNetwork(t *testing.T) {
+	const n, d, k = 300, 4, 3
+	dir := t.TempDir()
+	logits := make([]float32, n*k)
+	labels := make([]int64, n)
+	for i := range labels {
+		labels[i] = int64(i % k)
+		logits[i*k+i%k] = 5000
+		if i%10 == 0 { // a few are wrong, or no temperature would be of use
+			labels[i] = int64((i + 1) % k)
+		}
+	}
+	file := write(t, dir, "x.npz", npz(t, map[string]array{
+		"features": {random(1, n*d), []int{n, d}}, "logits": {logits, []int{n, k}}, "labels": {labels, []int{n}},
+	}))
+	for _, s := range structures {
+		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Structure: s, Out: filepath.Join(dir, string(s))}
+		for _, damping := range []calibrate.Damping{{}, {Relative: 1}} {
+			c.Damping = damping
+			_, err := Calibrate(t.Context(), c)
+			says(t, err, "every training probability is exactly 0 or 1", "absolute --damping")
+			if left := list(t, dir); slices.Contains(left, string(s)) {
+				t.Errorf("there lie %q", left)
+			}
+		}
+		c.Damping = calibrate.Damping{Absolute: 1}
+		r := mustCalibrate(t, c)
+		if r.Damping.Epsilon != 1 || r.Damping.Rho != 0 {
+			t.Errorf("damping %+v", r.Damping)
+		}
+		p := opened(t, c.Out, Options{})
+		predictions, err := p.PredictFeatures(random(1, 2*d), logits[:2*k])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, one := range predictions {
+			if one.Class != i || !(one.LogitVariance[0] > 0) || !(one.Confidence > 0 && one.Confidence <= 1) {
+				t.Errorf("prediction %+v", one)
+			}
+		}
 	}
 }

@@ -61,7 +61,6 @@ type Config struct {
 	Inputs
 	Runtime
 
-	Version  string // of the program, for the bundle's manifest; "" is this module's
 	Progress func(Progress)
 }
 
@@ -125,17 +124,21 @@ type DampingInfo struct {
 	Candidates []DampingCandidate `json:"candidates"`
 }
 
-// DampingCandidate is one damping that was tried.
+// DampingCandidate is a [calibrate.Candidate], convertible from it.
 type DampingCandidate struct {
-	Rho    float64 `json:"rho"`
-	NLL    float64 `json:"nll"`
-	Gain   float64 `json:"gain"`
-	StdErr float64 `json:"std_err"`
+	Rho     float64 `json:"rho"`
+	Epsilon float64 `json:"epsilon"`
+	NLL     float64 `json:"nll"`     // held out, nats
+	Gain    float64 `json:"gain"`    // how much less NLL than at rho 1
+	StdErr  float64 `json:"std_err"` // of that
 }
 
 // TemperatureInfo holds the tuned temperatures.
 type TemperatureInfo struct {
+	// NLL are those for likelihood: of the pairs that held-out data cannot tell
+	// from the Optimum, the one with the smallest T_ens.
 	NLL      Pair    `json:"nll"`
+	Optimum  *Pair   `json:"optimum,omitempty"`
 	OOD      Pair    `json:"ood"`
 	OODTuned bool    `json:"ood_tuned"` // else OOD is NLL again
 	TS       float64 `json:"ts"`        // temperature scaling

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -20,6 +21,19 @@ import (
 //	leverage  of the features: tells out-of-distribution data only
 func Methods() []string { return []string{"mle", "ts", "mf0", "leverage"} }
 
+// CheckMethods reports names that are not among Methods, or not only once.
+func CheckMethods(names []string) error {
+	for i, m := range names {
+		if !slices.Contains(Methods(), m) {
+			return fmt.Errorf("method %q is not known, want some of %s", m, strings.Join(Methods(), ", "))
+		}
+		if slices.Contains(names[:i], m) {
+			return fmt.Errorf("method %q is named twice", m)
+		}
+	}
+	return nil
+}
+
 // Evaluate measures methods on a labelled test set, and on how well they tell
 // it from other sets. Data is streamed; memory holds a score for each example.
 func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
@@ -27,13 +41,8 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 	if len(methods) == 0 {
 		methods = Methods()
 	}
-	for i, m := range methods {
-		if !slices.Contains(Methods(), m) {
-			return nil, fmt.Errorf("method %q is not known, want some of %q", m, Methods())
-		}
-		if slices.Contains(methods[:i], m) {
-			return nil, fmt.Errorf("method %q is named twice", m)
-		}
+	if err := CheckMethods(methods); err != nil {
+		return nil, err
 	}
 	if err := cfg.Runtime.check(); err != nil {
 		return nil, err
@@ -88,6 +97,16 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 		sets = append(sets, s)
 	}
 
+	for _, s := range sets {
+		if err := s.identify(ctx); err != nil {
+			return nil, err
+		}
+		for _, d := range p.bundle.Manifest.Datasets {
+			if d.Fingerprint == s.fingerprint {
+				e.Warnings = append(e.Warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.name, d.Role))
+			}
+		}
+	}
 	table := newTable(p.calibration, methods)
 	for i, s := range sets {
 		_, _, err := s.stream(ctx, p.head, notes, func(b *featurize.Block) error {

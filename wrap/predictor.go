@@ -91,24 +91,21 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err != nil {
 		return nil, err
 	}
-	spec := o.Preprocess
-	if spec == nil {
-		cut, err := onnx.Cut(model, head)
-		if err != nil {
-			return nil, err
-		}
-		// A model of several inputs takes ready arrays, and nothing is recorded.
-		if len(cut.Inputs()) == 1 {
-			spec = &b.Manifest.Preprocess
-		}
-	}
 	if o.Runtime.Batch == 0 {
 		o.Runtime.Batch = b.Manifest.Batch
 	}
 	if err := o.Runtime.load(ctx); err != nil {
 		return nil, err
 	}
-	if p.network, err = openNetwork(model, head, spec, o.Runtime); err != nil {
+	if o.Preprocess != nil {
+		p.network, err = openNetwork(model, head, o.Preprocess, o.Runtime)
+	} else {
+		p.network, err = openNetwork(model, head, &b.Manifest.Preprocess, o.Runtime)
+		if errors.Is(err, featurize.ErrSeveralInputs) { // of which nothing is recorded
+			p.network, err = openNetwork(model, head, nil, o.Runtime)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -203,11 +200,7 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 // Head describes the model's last layer: how many features and logits
 // PredictFeatures takes.
 func (p *Predictor) Head() HeadInfo {
-	h := p.bundle.Manifest.Head
-	return HeadInfo{
-		Op: h.Op, Node: h.Node, Features: h.Features, Logits: h.Logits,
-		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: slices.Clone(h.Tail),
-	}
+	return headInfo(p.bundle.Manifest.Head)
 }
 
 // Bundle describes the bundle. Its Path is "" after OpenFS.
@@ -222,8 +215,11 @@ func (p *Predictor) Bundle() BundleInfo {
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS,
 		},
 	}
+	if o := m.Temperatures.Optimum; o != nil {
+		info.Temperatures.Optimum = &Pair{Act: o.Act, Ens: o.Ens}
+	}
 	for _, d := range m.Damping.Candidates {
-		info.Damping.Candidates = append(info.Damping.Candidates, DampingCandidate{Rho: d.Rho, NLL: d.NLL, Gain: d.Gain, StdErr: d.StdErr})
+		info.Damping.Candidates = append(info.Damping.Candidates, DampingCandidate(d))
 	}
 	return info
 }
@@ -348,8 +344,8 @@ func (p *Predictor) predict(b *featurize.Block) []Prediction {
 		if len(names) > 0 {
 			one.ClassName = names[one.Class]
 		}
-		if b.Positions != nil {
-			one.Input = nameOf(b, i)
+		if b.Names != nil {
+			one.Input = b.Names[i]
 		}
 		if b.Labels != nil && b.Labels[i] >= 0 {
 			one.Label = &b.Labels[i]

@@ -77,7 +77,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"negative threads", func(c *Config) { c.Threads = -1 }, []string{"threads are -1"}},
 		{"negative damping", func(c *Config) { c.Damping.Absolute = -1 }, []string{"damping", "-1"}},
 		{"infinite damping", func(c *Config) { c.Damping.Relative = math.Inf(1) }, []string{"damping", "+Inf"}},
-		{"two dampings", func(c *Config) { c.Damping = calibrate.Damping{Absolute: 1, Relative: 1} }, []string{"damping", "one positive"}},
+		{"two dampings", func(c *Config) { c.Damping = calibrate.Damping{Absolute: 1, Relative: 1} }, []string{"damping", "want one"}},
 		{"negative lambda0", func(c *Config) { c.Lambda0 = -1 }, []string{"lambda0", "-1"}},
 		{"lambda0 not a number", func(c *Config) { c.Lambda0 = math.NaN() }, []string{"lambda0", "NaN"}},
 
@@ -120,11 +120,11 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"features not finite", func(c *Config) {
 			readyMade(c)
 			c.Train = ready("nan", 50, 6, 3, func(phi, _ []float32, _ []int64) { phi[30*6+1] = float32(math.NaN()) })
-		}, []string{"train: [30]: feature 1 is NaN"}},
+		}, []string{"train: nan.npz[30]: feature 1 is NaN"}},
 		{"logits not finite", func(c *Config) {
 			readyMade(c)
 			c.Val = ready("inf", 50, 6, 3, func(_, logits []float32, _ []int64) { logits[20*3] = float32(math.Inf(-1)) })
-		}, []string{"val: [20]: logit 0 is -Inf"}},
+		}, []string{"val: inf.npz[20]: logit 0 is -Inf"}},
 		{"label of features out of range", func(c *Config) {
 			readyMade(c)
 			c.Train = ready("label", 50, 6, 3, func(_, _ []float32, labels []int64) { labels[9] = 3 })
@@ -337,6 +337,29 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 	says(t, err, "thesis.tex", "no part of a bundle")
 	if got := string(read(t, filepath.Join(c.Out, "thesis.tex"))); got != "years of work" {
 		t.Errorf("%q", got)
+	}
+}
+
+// A bundle may be made anew of its own model, unless that would be lost.
+func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	mustCalibrate(t, c)
+	c.Force, c.Model = true, filepath.Join(c.Out, bundle.ModelName)
+	mustCalibrate(t, c)
+
+	c.Progress = func(p Progress) { t.Errorf("work was done: %+v", p) }
+	link := filepath.Join(dir, "link.onnx")
+	if err := os.Symlink(c.Model, link); err != nil {
+		t.Fatal(err)
+	}
+	c.NoModel = true
+	for _, c.Model = range []string{c.Model, link} {
+		_, err := Calibrate(t.Context(), c)
+		says(t, err, c.Out, c.Model, "would be lost")
+	}
+	if left, want := list(t, c.Out), []string{bundle.ManifestName, bundle.ModelName, bundle.PosteriorName}; !slices.Equal(left, want) {
+		t.Errorf("there lie %q, want %q", left, want)
 	}
 }
 

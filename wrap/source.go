@@ -3,6 +3,8 @@ package wrap
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
@@ -21,6 +23,8 @@ type set struct {
 	features *dataset.Features
 	network  *network
 	config   featurize.StreamConfig
+
+	fingerprint string // set by identify
 }
 
 // opener opens sets for one head.
@@ -107,11 +111,54 @@ func (s *set) labelled() bool {
 	return s.features.HasLabels()
 }
 
-func (s *set) fingerprint(ctx context.Context) (string, error) {
+// identify reads all of the set for its fingerprint.
+func (s *set) identify(ctx context.Context) error {
+	var err error
 	if s.data != nil {
-		return s.data.Fingerprint(ctx)
+		s.fingerprint, err = s.data.Fingerprint(ctx)
+	} else {
+		s.fingerprint, err = s.features.Fingerprint(ctx)
 	}
-	return s.features.Fingerprint(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.name, err)
+	}
+	return nil
+}
+
+// source returns the file or folder of the set, and which of its examples it takes.
+func (s *set) source() (path string, from, to int) {
+	if s.data != nil {
+		path = s.data.Path()
+		from, to = s.data.Slice()
+	} else {
+		path = s.features.Path()
+		from, to = s.features.Slice()
+	}
+	return path, from, to
+}
+
+// shares says what the set has in common with another, both identified: "" where
+// nothing is known of.
+func (s *set) shares(other *set) string {
+	if s.fingerprint == other.fingerprint {
+		return "are the same data"
+	}
+	path, from, to := s.source()
+	otherPath, otherFrom, otherTo := other.source()
+	from, to = max(from, otherFrom), min(to, otherTo)
+	if from >= to || !sameFile(path, otherPath) {
+		return ""
+	}
+	return fmt.Sprintf("share %s[%d:%d]", path, from, to)
+}
+
+func sameFile(a, b string) bool {
+	fa, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	fb, err := os.Stat(b)
+	return err == nil && os.SameFile(fa, fb)
 }
 
 // ignored counts the files that were passed over.
@@ -130,6 +177,13 @@ func (s *set) ignored() int {
 // those of yield as well.
 func (s *set) stream(ctx context.Context, h calibrate.Head, n *notes, yield func(*featurize.Block) error) (examples, bad int, err error) {
 	checked := func(b *featurize.Block) error {
+		if b.Names == nil { // ready-made, or from the cache
+			path, _, _ := s.source()
+			b.Names = make([]string, b.N)
+			for i, p := range b.Positions {
+				b.Names[i] = fmt.Sprintf("%s[%d]", filepath.Base(path), p)
+			}
+		}
 		if err := checkFinite(h, b); err != nil {
 			return err
 		}
@@ -197,13 +251,10 @@ func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.B
 }
 
 // nameOf returns what to call an example in messages: its record's name, else
-// its position in the source, else in the call.
+// its position in the call.
 func nameOf(b *featurize.Block, i int) string {
-	switch {
-	case b.Names != nil:
+	if b.Names != nil {
 		return b.Names[i]
-	case b.Positions != nil:
-		return fmt.Sprintf("[%d]", b.Positions[i])
 	}
 	return fmt.Sprintf("example %d", i)
 }

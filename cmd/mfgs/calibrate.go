@@ -126,7 +126,6 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		Limit:      c.Int("limit"),
 		Inputs:     wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Runtime:    runtime,
-		Version:    version(),
 		Progress:   bar.work,
 	}
 	if file := c.String("classes"); file != "" {

@@ -77,7 +77,6 @@ func (d *demonstration) run(ctx context.Context) error {
 		OOD:      d.path(models.UnfamiliarVal),
 		Out:      d.bundle,
 		Runtime:  d.runtime,
-		Version:  version(),
 		Progress: d.bar.work,
 	})
 	if err != nil {

@@ -211,18 +211,11 @@ func parseMethods(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil
 	}
-	var methods []string
-	for name := range strings.SplitSeq(s, ",") {
-		name = strings.TrimSpace(name)
-		if !slices.Contains(wrap.Methods(), name) {
-			return nil, fmt.Errorf("unknown method %q: want %s, separated by commas", name, alternatives(wrap.Methods()))
-		}
-		if slices.Contains(methods, name) {
-			return nil, fmt.Errorf("method %q is named twice", name)
-		}
-		methods = append(methods, name)
+	methods := strings.Split(s, ",")
+	for i, name := range methods {
+		methods[i] = strings.TrimSpace(name)
 	}
-	return methods, nil
+	return methods, wrap.CheckMethods(methods)
 }
 
 // parseNamedSpecs reads NAME=SPEC, or a SPEC, which is named after its file.

@@ -14,11 +14,11 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
 
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
 
@@ -97,7 +97,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 		}
 		name, rest = rest[0], []string{"--help"}
 	case "version", "--version", "-version", "-v":
-		_, err := fmt.Fprintln(p.stdout, "mfgs", version())
+		_, err := fmt.Fprintln(p.stdout, "mfgs", wrap.Version())
 		return err
 	}
 	verb := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == name })
@@ -134,25 +134,6 @@ func (p *program) run(ctx context.Context, args []string) error {
 
 // oneDash is how the flag package names a flag.
 var oneDash = regexp.MustCompile(`for (flag )?-`)
-
-// version returns the version of the module, and the commit where it was built
-// from a checkout.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v += "-" + s.Value[:min(12, len(s.Value))]
-			}
-		}
-	}
-	return v
-}
 
 // oneLine joins the lines of a message.
 func oneLine(s string) string {

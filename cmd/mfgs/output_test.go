@@ -110,7 +110,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 
 func TestNoPredictionsAreStillADocument(t *testing.T) {
 	for format, want := range map[string]string{
-		"json":  `{"predictions":[],"bad_records":[],"ignored":[]}` + "\n",
+		"json":  `{"predictions":[],"bad_records":[],"ignored":[],"warnings":[]}` + "\n",
 		"jsonl": "",
 		"csv":   strings.Join(csvHeader, ",") + "\n",
 		"table": "",
