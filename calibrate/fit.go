@@ -92,7 +92,7 @@ type Fitted struct {
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
 	Optimum        Temperatures
-	Rho            float64     // ε over the mean eigenvalue; zero where that is zero
+	Rho            float64     // ε over the mean eigenvalue; zero where that is too small for it
 	Candidates     []Candidate // more than one where the damping was chosen
 	MedianVariance float64     // held-out s² at T_ens = 1
 	// MaxRatio is the largest held-out T_max/T_min of one example under either
@@ -156,8 +156,8 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 	switch {
 	case o.Damping.Absolute > 0:
 		rhos = []float64{0}
-		if unit > 0 {
-			rhos[0] = o.Damping.Absolute / unit
+		if rho := o.Damping.Absolute / unit; unit > 0 && !math.IsInf(rho, 0) {
+			rhos[0] = rho
 		}
 	case o.Damping.Relative > 0:
 		rhos = []float64{o.Damping.Relative}
