@@ -29,6 +29,7 @@ setup: toolchain
 lint: toolchain
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$files" ]; then \
 		echo "not formatted by gofmt:" $$files >&2; exit 1; fi
+	$(GO) mod tidy -diff
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) -checks inherit,ST1000,ST1020,ST1021,ST1022 ./...
 
