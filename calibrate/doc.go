@@ -13,7 +13,7 @@
 //  3. [Fit] chooses the damping and two pairs of temperatures on held-out data,
 //     by the likelihood of the held-out labels and, where out-of-distribution
 //     examples are at hand, by how well they are told apart.
-//  4. [Predict] integrates Gaussian and softmax for single examples.
+//  4. [Calibration.Predict] integrates Gaussian and softmax for examples.
 //
 // N counts examples, d features φ, K classes; D is d, plus one where the head
 // has a bias: φ is then augmented by a constant 1. Parameters are ordered
