@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -437,7 +438,41 @@ func (c *calibration) measure() error {
 	if len(results[3].OOD) > 0 {
 		h.Leverage = &results[3].OOD[0].OOD
 	}
+	c.doubt(h.Before.InDomain)
+	if c.ReadyMade && areProbabilities(c.val.Logits, c.head.Logits) {
+		c.warn("val: every row of logits lies in [0,1] and sums to 1: are they probabilities? Give the values before the softmax")
+	}
 	return nil
+}
+
+// areProbabilities reports whether all rows of k numbers are distributions.
+func areProbabilities(rows []float32, k int) bool {
+	for ; k > 1 && len(rows) >= k; rows = rows[k:] {
+		var sum float64
+		for _, v := range rows[:k] {
+			if v < 0 {
+				return false
+			}
+			sum += float64(v)
+		}
+		if math.Abs(sum-1) > 1e-3 {
+			return false
+		}
+	}
+	return k > 1
+}
+
+// doubt warns of held-out figures that speak of a mistake, or say too little.
+func (c *calibration) doubt(before metrics.InDomain) {
+	const few = 100
+	switch guess := math.Log(float64(c.head.Classes())); {
+	case before.NLL >= guess:
+		c.warn("on the held-out data the network does no better than guessing (NLL %.2f, log K = %.2f): do the preprocessing, the order of the classes and the labels fit?", before.NLL, guess)
+	case before.N < few:
+		c.warn("%d held-out examples say little about two temperatures: give some hundreds or more", before.N)
+	case before.Error == 0:
+		c.warn("the network makes no error on the held-out data: was it trained on it? Its temperatures come out too sure")
+	}
 }
 
 func labels(l []int32) []int {

@@ -44,6 +44,9 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 	if err := CheckMethods(methods); err != nil {
 		return nil, err
 	}
+	if len(cfg.OOD) == 0 && slices.Equal(methods, []string{"leverage"}) {
+		return nil, errors.New("leverage gives no probabilities: it needs an out-of-distribution set to be measured on")
+	}
 	if err := cfg.Runtime.check(); err != nil {
 		return nil, err
 	}

@@ -290,7 +290,11 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	}
 	stray := 0
 	n, _, err := s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
-		for _, one := range p.predict(b) {
+		predictions, err := p.predict(b)
+		if err != nil {
+			return err
+		}
+		for _, one := range predictions {
 			if one.Label == nil && s.labelled() {
 				stray++
 			}
@@ -313,11 +317,11 @@ func (p *Predictor) checked(rows featurize.Rows) ([]Prediction, error) {
 	if err := checkFinite(p.head, b); err != nil {
 		return nil, err
 	}
-	return p.predict(b), nil
+	return p.predict(b)
 }
 
 // predict turns finite rows into predictions.
-func (p *Predictor) predict(b *featurize.Block) []Prediction {
+func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
 	r := p.calibration.Predict(b.Features, b.Logits, b.N)
 	c, k := p.head.Classes(), p.head.Logits
 	names := p.bundle.Manifest.Labels
@@ -341,6 +345,10 @@ func (p *Predictor) predict(b *featurize.Block) []Prediction {
 			}
 		}
 		one.Confidence = one.Probabilities[one.Class]
+		// The logits are finite: what is left is a bundle of absurd numbers.
+		if sum := one.Confidence + one.Entropy + one.OODScore + one.Leverage; math.IsNaN(sum) || math.IsInf(sum, 0) {
+			return nil, fmt.Errorf("%s: the prediction is not finite: the bundle's posterior and temperatures do not fit the model", nameOf(b, i))
+		}
 		if len(names) > 0 {
 			one.ClassName = names[one.Class]
 		}
@@ -352,5 +360,5 @@ func (p *Predictor) predict(b *featurize.Block) []Prediction {
 		}
 		out[i] = one
 	}
-	return out
+	return out, nil
 }

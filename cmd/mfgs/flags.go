@@ -92,7 +92,7 @@ func head(c *cli.Context) onnx.HeadOptions {
 }
 
 func maxBadFlag() cli.Flag {
-	return &cli.IntFlag{Name: "max-bad", Category: dataFlags, Usage: "`N` records at most that cannot be read and are skipped, in each set [0]"}
+	return &cli.IntFlag{Name: "max-bad", Category: dataFlags, Usage: "`N` records at most that cannot be read or decoded and are skipped, in each set [0]"}
 }
 
 // fileError words what the file system said about a path, which its own message
@@ -112,6 +112,10 @@ func fileError(path string, err error) error {
 const maxSideFile = 16 << 20
 
 func readSideFile(path string) ([]byte, error) {
+	// Asked before it is opened: a pipe would keep its reader waiting.
+	if s, err := os.Stat(path); err == nil && !s.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fileError(path, err)

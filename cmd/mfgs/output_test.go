@@ -93,18 +93,35 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 			// The buffer below holds 4 kB, which the rows kept have filled.
 			t.Error("nothing was written after the rows that decide the widths")
 		}
-		if err := w.write(wrap.Prediction{Input: strings.Repeat("x", 60+i), Confidence: 0.5}); err != nil {
+		p := wrap.Prediction{Input: strings.Repeat("x", 32), Confidence: 0.5}
+		if i == rowsKept {
+			p.Class = 1234567
+		}
+		if err := w.write(p); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 60+rowsKept)+"  -") {
-		t.Error("the last, wider input was not written whole")
+	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 32)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
+		t.Error("the last, wider class was not written whole")
 	}
 	if got := strings.Count(b.String(), "\n"); got != rowsKept+2 {
 		t.Errorf("%d lines, want %d and a header", got, rowsKept+1)
+	}
+}
+
+func TestLongNamesKeepTheirEnd(t *testing.T) {
+	for name, want := range map[string]string{
+		"short.png":                               "short.png",
+		strings.Repeat("x", 32):                   strings.Repeat("x", 32),
+		"é" + strings.Repeat("x", 31):             "é" + strings.Repeat("x", 31),
+		"gone" + strings.Repeat("x", 27) + "[17]": "…" + strings.Repeat("x", 27) + "[17]",
+	} {
+		if got := shorten(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
 }
 

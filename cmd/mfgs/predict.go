@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/wrap"
@@ -82,8 +85,13 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 	defer bar.done()
 	for _, input := range inputs {
 		done := 0
+		folder := ""
+		if len(inputs) > 1 { // records of several inputs may have one name
+			folder = folderOf(input)
+		}
 		report, err := predictor.PredictDataset(ctx, input, func(prediction wrap.Prediction) error {
 			done++
+			prediction.Input = filepath.Join(folder, prediction.Input)
 			bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
 			return out.write(prediction)
 		})
@@ -98,6 +106,24 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 		out.report(report)
 	}
 	return out.close()
+}
+
+// folderOf returns the folder that the names of an input's records are relative
+// to: the input itself, or the one its file lies in.
+func folderOf(input string) string {
+	if s, err := os.Stat(input); err == nil {
+		if s.IsDir() {
+			return input
+		}
+		return filepath.Dir(input)
+	}
+	if path, _, slice := strings.Cut(input, "["); slice {
+		return folderOf(path)
+	}
+	if _, path, format := strings.Cut(input, ":"); format {
+		return folderOf(path)
+	}
+	return ""
 }
 
 // A predictionWriter writes predictions in one format.
@@ -232,7 +258,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	if p.Label != nil {
 		label = t.class(*p.Label)
 	}
-	row := []string{p.Input, label, t.class(p.Class), percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
+	row := []string{shorten(p.Input), label, t.class(p.Class), percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -241,6 +267,17 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		return nil
 	}
 	return t.begin()
+}
+
+// shorten keeps the end of a long name, where names differ, so that rows fit
+// into 80 columns.
+func shorten(name string) string {
+	const most = 32
+	runes := []rune(name)
+	if len(runes) <= most {
+		return name
+	}
+	return "…" + string(runes[len(runes)-most+1:])
 }
 
 // class names a class by its number and, where that tells more, its name.

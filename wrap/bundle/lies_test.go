@@ -84,6 +84,8 @@ var manifestLies = []struct {
 	{"grid that is NaN", "[3, 4]", "[3, .nan]", ErrNotFinite, "grids.nll.value[1][1]"},
 	{"grid with a row less", "[[1, 2], [3, 4]]", "[[1, 2]]", ErrField, "grids.nll.value has 1 rows"},
 	{"grid with a short row", "[[0.5, 0.75]]", "[[0.5]]", ErrField, "grids.auroc.value"},
+	{"temperature beyond all tuning", "act: 0.5", "act: 1e-308", ErrField, "temperatures.nll.act is 1e-308, want 1e-06 to 1e+06"},
+	{"temperature beyond float64", "ens: 1e-06", "ens: 1e300", ErrField, "temperatures.ood.ens is 1e+300, want 1e-60 to 1e+60"},
 	{"tuned on nothing", "tuned_on: ood", "tuned_on: x", ErrField, "temperatures.ood.tuned_on"},
 	{"optimum of no temperature", "ts: 1.5", "optimum: {act: 1, tuned_on: nll}\n  ts: 1.5", ErrField, "temperatures.optimum.ens"},
 	{"optimum that is NaN", "ts: 1.5", "optimum: {act: .nan, ens: 1, tuned_on: nll}\n  ts: 1.5", ErrNotFinite, "temperatures.optimum.act"},

@@ -209,6 +209,11 @@ func readTensors(f *safetensors.File, p *calibrate.Posterior) error {
 
 // open opens a regular file, and returns its size.
 func open(fsys fs.FS, name string) (fs.File, int64, error) {
+	// Asked before it is opened: a pipe would keep its reader waiting.
+	s, err := fs.Stat(fsys, name)
+	if err == nil && !s.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s: not a regular file", name)
+	}
 	f, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, fmt.Errorf("%s: %w", name, ErrMissing)
@@ -216,7 +221,7 @@ func open(fsys fs.FS, name string) (fs.File, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	s, err := f.Stat()
+	s, err = f.Stat()
 	if err == nil && !s.Mode().IsRegular() {
 		err = fmt.Errorf("%s: not a regular file", name)
 	}

@@ -100,9 +100,13 @@ func (m *Manifest) Validate() error {
 		notNegative(fmt.Sprintf("damping.candidates[%d].rho", i), c.Rho)
 	}
 
+	// Wide enough for anything that tuning gives, and narrow enough for float64.
+	within := func(field string, v, lo, hi float64) {
+		check(v >= lo && v <= hi, "%s is %v, want %g to %g", field, v, lo, hi)
+	}
 	pair := func(field string, p Pair, tunedOn ...string) {
-		positive(field+".act", p.Act)
-		positive(field+".ens", p.Ens)
+		within(field+".act", p.Act, 1e-6, 1e6)
+		within(field+".ens", p.Ens, 1e-60, 1e60)
 		check(slices.Contains(tunedOn, p.TunedOn), "%s.tuned_on is %q, want %s", field, p.TunedOn, strings.Join(tunedOn, " or "))
 	}
 	t := m.Temperatures
@@ -111,8 +115,8 @@ func (m *Manifest) Validate() error {
 		pair("temperatures.optimum", *t.Optimum, "nll")
 	}
 	pair("temperatures.ood", t.OOD, "ood", "nll")
-	positive("temperatures.ts", t.TS)
-	positive("mean_field.lambda0", m.MeanField.Lambda0)
+	within("temperatures.ts", t.TS, 1e-6, 1e6)
+	within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
 	positive("mean_field.median_variance", m.MeanField.MedianVariance)
 	check(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)
 

@@ -1,0 +1,60 @@
+package wrap
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestFiguresThatSpeakOfAMistakeAreWarnedOf(t *testing.T) {
+	const n = 300
+	x := random(1, n*5)
+	model := "../testdata/onnx/external.onnx"
+	right := labelsOf(t, model, n, Tensor{Shape: []int64{n, 5}, Data: x})
+	classes := slices.Max(right) + 1
+	shifted := slices.Clone(right)
+	for i, y := range shifted {
+		shifted[i] = (y + 1) % classes
+	}
+	dir := t.TempDir()
+	set := func(name string, labels []int64, n int) string {
+		return write(t, dir, name, npz(t, map[string]array{"x": {x[:n*5], []int{n, 5}}, "labels": {labels[:n], []int{n}}}))
+	}
+	train := set("train.npz", right, n)
+	for name, tc := range map[string]struct {
+		val  string
+		want string // "" for no warning of this kind
+	}{
+		"labels shifted by one": {set("shifted.npz", shifted, n), "no better than guessing"},
+		"few examples":          {set("few.npz", right, 30), "30 held-out examples say little"},
+		"as it should be":       {set("val.npz", right, 250), ""},
+	} {
+		c := quick(Config{Model: model, Train: train, Val: tc.val, Out: filepath.Join(dir, "b"), Force: true})
+		warnings := strings.Join(mustCalibrate(t, c).Warnings, "; ")
+		for _, doubt := range []string{"no better than guessing", "held-out examples say little"} {
+			if strings.Contains(warnings, doubt) != (tc.want != "" && strings.Contains(tc.want, doubt)) {
+				t.Errorf("%s: warnings %q, want %q", name, warnings, tc.want)
+			}
+		}
+	}
+}
+
+func TestProbabilitiesAreToldFromLogits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		rows []float32
+		want bool
+	}{
+		"probabilities":     {[]float32{0.25, 0.75, 1, 0}, true},
+		"logits":            {[]float32{0.25, 0.75, 2, -1}, false},
+		"sums of something": {[]float32{0.25, 0.75, 0.5, 0.6}, false},
+		"a negative one":    {[]float32{1.25, -0.25}, false},
+	} {
+		if got := areProbabilities(tc.rows, 2); got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	if areProbabilities([]float32{1, 1}, 1) {
+		t.Error("single logits were taken for probabilities")
+	}
+}
