@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -325,6 +326,7 @@ type npzFile struct {
 	arrays  map[string]*arrayFile
 	names   []string // of arrays, sorted
 	ignored []Ignored
+	skipped map[string]string // why, by array
 }
 
 func (z *npzFile) Close() error { return z.f.Close() }
@@ -350,7 +352,7 @@ func readNPZ(path string, f io.ReaderAt, size int64) (*npzFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: broken .npz (a zip of arrays): %w", path, err)
 	}
-	z := &npzFile{path: path, size: size, arrays: map[string]*arrayFile{}}
+	z := &npzFile{path: path, size: size, arrays: map[string]*arrayFile{}, skipped: map[string]string{}}
 	var l listing
 	for _, m := range zr.File {
 		name, isArray := strings.CutSuffix(m.Name, ".npy")
@@ -367,6 +369,7 @@ func readNPZ(path string, f io.ReaderAt, size int64) (*npzFile, error) {
 		}
 		if reason != "" {
 			l.ignore(reason, name, 1)
+			z.skipped[name] = reason
 			continue
 		}
 		z.arrays[name] = a
@@ -423,10 +426,13 @@ func readNPZMember(name string, m *zip.File, size int64) (a *arrayFile, ignored 
 	return a, "", nil
 }
 
+// labelNames are those of the array that holds the labels.
+var labelNames = []string{"labels", "label", "y"}
+
 // labelsArray takes the labels out of the archive: their name and array, or nil.
 func (z *npzFile) labelsArray() (string, *arrayFile, error) {
 	var found string
-	for _, name := range []string{"labels", "label", "y"} {
+	for _, name := range labelNames {
 		if z.arrays[name] == nil {
 			continue
 		}
@@ -465,9 +471,18 @@ func openNPZ(path string, o Options) (_ source, err error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range labelNames {
+		if reason := z.skipped[name]; labels == nil && reason != "" && !o.Unlabelled {
+			return nil, fmt.Errorf("%s: %s is %s: labels are whole numbers from 0", path, name, reason)
+		}
+	}
 	names := slices.DeleteFunc(slices.Clone(z.names), func(n string) bool { return labels != nil && n == labelName })
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%s: no input arrays, only %q", path, z.names)
+		reasons := make([]string, 0, len(z.skipped))
+		for _, name := range slices.Sorted(maps.Keys(z.skipped)) {
+			reasons = append(reasons, fmt.Sprintf("; %q is %s", name, z.skipped[name]))
+		}
+		return nil, fmt.Errorf("%s: no input arrays, only %q%s", path, z.names, strings.Join(reasons[:min(3, len(reasons))], ""))
 	}
 	if len(names) > 1 && o.Inputs != nil {
 		for _, want := range o.Inputs {

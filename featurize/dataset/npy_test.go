@@ -185,6 +185,8 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 		{"input missing", map[string][]byte{"b.npy": x, "a.npy": x}, Options{Inputs: []string{"c"}}, nil, nil, `no array named "c" for the model's input; there are a, b`},
 		{"labels only", map[string][]byte{"y.npy": y}, Options{}, nil, nil, "no input arrays"},
 		{"nothing", map[string][]byte{"readme.txt": y}, Options{}, nil, nil, "no input arrays"},
+		{"objects only", map[string][]byte{"x.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, `"x" is not an array of numbers`},
+		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "labels is not an array of numbers: labels are whole numbers"},
 		{"two labels", map[string][]byte{"x.npy": x, "y.npy": y, "labels.npy": y}, Options{}, nil, nil, `both "labels" and "y" could be the labels`},
 		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one integer label an example"},
 		{"fractional label", map[string][]byte{"x.npy": x, "y.npy": npy("<f4", "(2,)", []byte{0, 0, 0, 0, 0, 0, 0, 0x3f})}, Options{}, nil, nil, "label 1 is not a whole number"},

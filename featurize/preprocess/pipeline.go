@@ -51,7 +51,11 @@ type ShapeError struct {
 }
 
 func (e *ShapeError) Error() string {
-	return fmt.Sprintf("a %s does not suit the model's input %s: %s", e.Got, e.Want, e.Hint)
+	article := "a"
+	if strings.HasPrefix(e.Got, "a") { // an array
+		article = "an"
+	}
+	return fmt.Sprintf("%s %s does not suit the model's input %s: %s", article, e.Got, e.Want, e.Hint)
 }
 
 // A Pipeline preprocesses examples for one model input. It is safe for
