@@ -17,6 +17,7 @@ demo: toolchain
 
 # The tests that need real data take it from ../shared/data where that exists.
 test: setup
+	@[ -d ../shared/data ] || echo "note: there is no ../shared/data: the tests on real data sets do not run"
 	$(GO) test -timeout 30m ./...
 
 race: setup

@@ -68,7 +68,7 @@ func ExampleOpenFS() {
 	}
 	// Output:
 	// class 3, confidence 1.0, unfamiliar: false
-	// class 5, confidence 0.7, unfamiliar: true
+	// class 5, confidence 0.9, unfamiliar: true
 }
 
 // draw makes an image of lines of text.

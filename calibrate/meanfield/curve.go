@@ -18,7 +18,6 @@ import (
 type Curve struct {
 	cells *[curveSteps * octaves]cell
 	first [2]float64 // f and f' at MinBeta
-	top   int
 	peak  float64
 }
 
@@ -45,7 +44,7 @@ const (
 func NewCurve(logits []float64) Curve {
 	top := argmax(logits)
 	peak := logits[top]
-	c := Curve{cells: new([curveSteps * octaves]cell), top: top, peak: peak}
+	c := Curve{cells: new([curveSteps * octaves]cell), peak: peak}
 	var f, slope [curveSteps*octaves + 1]float64
 	e := make([]float64, 0, len(logits))
 	delta := make([]float64, 0, len(logits))
@@ -107,9 +106,6 @@ func (c *Curve) at(beta float64) float64 {
 	x := math.Float64frombits(1023<<52|bits<<(12+stepBits)>>12) - 1
 	return float64(t[0]) + x*(float64(t[1])+x*(float64(t[2])+x*float64(t[3])))
 }
-
-// Top returns the class with the largest logit.
-func (c *Curve) Top() int { return c.top }
 
 // NLL returns -log softmax_label(β a) in nats: temperature scaling with
 // T = 1/β.
