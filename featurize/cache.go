@@ -30,14 +30,15 @@ import (
 // A file is, all little-endian:
 //
 //	offset      bytes       content
-//	0           8           "mfgsrow1"
+//	0           8           "mfgsrow2"
 //	8           32          the key, SHA-256
 //	40          4, 4        d, K
-//	48          4n(d+K)     float32 [n, d+K]: features and logits of each example
+//	48          n·row       each example's features and logits, float32 [d+K], then its
+//	                        targets, t bytes of 0 or 1; row is 4(d+K) + t
 //	…           4n          int32 [n] labels, -1 for none
 //	…           8n          int64 [n] positions
 //	…           m           JSON: messages about records that were skipped
-//	…           8, 8        n, m
+//	…           8, 8, 8     n, m, t
 //	…           32          SHA-256 of everything before it
 type Cache struct {
 	Dir string
@@ -46,9 +47,9 @@ type Cache struct {
 }
 
 const (
-	cacheMagic  = "mfgsrow1"
+	cacheMagic  = "mfgsrow2"
 	cacheHeader = 48
-	cacheFooter = 48
+	cacheFooter = 56
 	// maxBadMessages bounds the JSON section.
 	maxBadMessages = 64 << 20
 )
@@ -121,6 +122,7 @@ type rowsWriter struct {
 	buf       []byte
 	labels    []int32
 	positions []int64
+	targets   int // of each example
 	finished  bool
 }
 
@@ -147,7 +149,11 @@ func (w *rowsWriter) write(p []byte) error {
 }
 
 func (w *rowsWriter) add(b *Block) error {
-	d, k := len(b.Features)/b.N, len(b.Logits)/b.N
+	d, k, t := len(b.Features)/b.N, len(b.Logits)/b.N, len(b.Targets)/b.N
+	if len(w.labels) > 0 && t != w.targets {
+		return fmt.Errorf("an example has %d targets, those before it %d", t, w.targets)
+	}
+	w.targets = t
 	for i := range b.N {
 		w.buf = w.buf[:0]
 		for _, v := range b.Features[i*d : (i+1)*d] {
@@ -156,6 +162,7 @@ func (w *rowsWriter) add(b *Block) error {
 		for _, v := range b.Logits[i*k : (i+1)*k] {
 			w.buf = binary.LittleEndian.AppendUint32(w.buf, math.Float32bits(v))
 		}
+		w.buf = append(w.buf, b.Targets[i*t:(i+1)*t]...)
 		if err := w.write(w.buf); err != nil {
 			return err
 		}
@@ -172,7 +179,7 @@ func (w *rowsWriter) finish(bad []string) error {
 		return err
 	}
 	var tail bytes.Buffer
-	for _, part := range []any{w.labels, w.positions, messages, uint64(len(w.labels)), uint64(len(messages))} {
+	for _, part := range []any{w.labels, w.positions, messages, uint64(len(w.labels)), uint64(len(messages)), uint64(w.targets)} {
 		if err := binary.Write(&tail, binary.LittleEndian, part); err != nil {
 			return err
 		}
@@ -207,7 +214,8 @@ var errStaleRows = errors.New("not the rows that were asked for")
 // rowsFile is a verified cache file.
 type rowsFile struct {
 	*os.File
-	d, k, n   int
+	d, k, t   int // features, logits and targets of each example
+	n         int
 	labels    []int32
 	positions []int64
 	bad       []string
@@ -245,10 +253,13 @@ func openRows(path string, key [32]byte, d, k int) (_ *rowsFile, err error) {
 		le.Uint32(header[40:]) != uint32(d) || le.Uint32(header[44:]) != uint32(k) {
 		return nil, errStaleRows
 	}
-	n, m := le.Uint64(footer), le.Uint64(footer[8:])
-	row := uint64(4 * (d + k))
+	n, m, t := le.Uint64(footer), le.Uint64(footer[8:]), le.Uint64(footer[16:])
 	body := uint64(size - cacheHeader - cacheFooter)
-	// Bounded first, so that the sum below cannot overflow.
+	// Bounded first, so that the sums below cannot overflow.
+	if t > body {
+		return nil, errStaleRows
+	}
+	row := uint64(4*(d+k)) + t
 	if n == 0 || n > body/(row+12) || m > maxBadMessages || n*(row+12)+m != body {
 		return nil, errStaleRows
 	}
@@ -256,10 +267,10 @@ func openRows(path string, key [32]byte, d, k int) (_ *rowsFile, err error) {
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, size-sha256.Size)); err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(h.Sum(nil), footer[16:]) {
+	if !bytes.Equal(h.Sum(nil), footer[24:]) {
 		return nil, errStaleRows
 	}
-	r := &rowsFile{File: f, d: d, k: k, n: int(n), labels: make([]int32, n), positions: make([]int64, n)}
+	r := &rowsFile{File: f, d: d, k: k, t: int(t), n: int(n), labels: make([]int32, n), positions: make([]int64, n)}
 	tail := io.NewSectionReader(f, cacheHeader+int64(n*row), int64(n*12+m))
 	for _, part := range []any{r.labels, r.positions} {
 		if err := binary.Read(tail, le, part); err != nil {
@@ -275,8 +286,9 @@ func openRows(path string, key [32]byte, d, k int) (_ *rowsFile, err error) {
 // stream yields the rows in blocks.
 func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func(*Block) error) (Stats, error) {
 	const size = 512
-	in := bufio.NewReaderSize(io.NewSectionReader(r, cacheHeader, int64(r.n)*int64(4*(r.d+r.k))), 1<<20)
-	raw := make([]byte, 4*(r.d+r.k))
+	row := 4*(r.d+r.k) + r.t
+	in := bufio.NewReaderSize(io.NewSectionReader(r, cacheHeader, int64(r.n)*int64(row)), 1<<20)
+	raw := make([]byte, row)
 	for first := 0; first < r.n; first += size {
 		if err := context.Cause(ctx); err != nil {
 			return Stats{}, err
@@ -292,6 +304,7 @@ func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func
 			}
 			decode(b.Features[i*r.d:(i+1)*r.d], raw)
 			decode(b.Logits[i*r.k:(i+1)*r.k], raw[4*r.d:])
+			b.Targets = append(b.Targets, raw[4*(r.d+r.k):]...)
 			b.Labels[i], b.Positions[i] = int(r.labels[first+i]), int(r.positions[first+i])
 		}
 		if err := yield(b); err != nil {

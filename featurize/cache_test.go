@@ -45,7 +45,7 @@ func files(t testing.TB, dir string) []string {
 func equal(t testing.TB, got, want *collected) {
 	t.Helper()
 	if got.N != want.N || !slices.Equal(got.Features, want.Features) || !slices.Equal(got.Logits, want.Logits) ||
-		!slices.Equal(got.Positions, want.Positions) || !slices.Equal(got.Labels, want.Labels) {
+		!slices.Equal(got.Positions, want.Positions) || !slices.Equal(got.Labels, want.Labels) || !slices.Equal(got.Targets, want.Targets) {
 		t.Error("other rows came")
 	}
 }
@@ -338,7 +338,7 @@ func FuzzOpenRows(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	b := &Block{Rows: Rows{N: 2, Features: random(1, 2*d), Logits: random(2, 2*k)}, Labels: []int{-1, 2}, Positions: []int{4, 9}}
+	b := &Block{Rows: Rows{N: 2, Features: random(1, 2*d), Logits: random(2, 2*k)}, Labels: []int{-1, 2}, Targets: []uint8{0, 1, 1, 1, 1, 0}, Positions: []int{4, 9}}
 	if err := w.add(b); err != nil {
 		f.Fatal(err)
 	}
@@ -370,8 +370,33 @@ func FuzzOpenRows(f *testing.F) {
 		got := &collected{}
 		stats, err := r.stream(context.Background(), func(int, int) {}, collect(got))
 		if err != nil || stats.Examples != got.N || got.N == 0 || len(got.Features) != got.N*d || len(got.Logits) != got.N*k ||
-			len(got.Labels) != got.N || len(got.Positions) != got.N || got.N*(4*(d+k)+12) > len(body) {
+			len(got.Labels) != got.N || len(got.Positions) != got.N || len(got.Targets)%got.N != 0 || got.N*(4*(d+k)+12)+len(got.Targets) > len(body) {
 			t.Fatalf("%d examples of %d bytes: %v", got.N, len(body), err)
 		}
 	})
+}
+
+func TestTargetsComeWithTheRows(t *testing.T) {
+	targets := make([]uint8, n*4)
+	for i := range targets {
+		targets[i] = pixels(i, 1, 1, 1)[0] % 2
+	}
+	file := npz(t, "x", npy(random(3, n*192), n, 3, 8, 8), "labels", npy(targets, n, 4))
+	ds := openData(t, write(t, t.TempDir(), "x.npz", file)+"[2:]", dataset.Options{MultiLabel: true, Classes: 4})
+	e := extractor(t, "conv", Config{Batch: 7})
+	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}
+	for _, cached := range []bool{false, true} {
+		got, stats := stream(t, e, ds, c)
+		if !slices.Equal(got.Targets, targets[2*4:]) || stats.Cached != cached {
+			t.Errorf("targets %d, want %d; stats %+v", got.Targets, targets[2*4:], stats)
+		}
+		if slices.ContainsFunc(got.Labels, func(l int) bool { return l != -1 }) || len(got.Labels) != n-2 {
+			t.Errorf("labels %d", got.Labels)
+		}
+	}
+	// Those that are not wanted are not there.
+	ds = openData(t, ds.Path(), dataset.Options{MultiLabel: true, Unlabelled: true})
+	if got, _ := stream(t, e, ds, c); got.Targets != nil {
+		t.Errorf("targets %d", got.Targets)
+	}
 }

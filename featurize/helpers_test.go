@@ -112,6 +112,7 @@ func same(t testing.TB, got, want Rows) {
 type collected struct {
 	Rows
 	Positions, Labels []int
+	Targets           []uint8
 	Names             []string
 	Blocks            []int
 }
@@ -121,6 +122,7 @@ func collect(c *collected) func(*Block) error {
 		c.N += b.N
 		c.Features, c.Logits = append(c.Features, b.Features...), append(c.Logits, b.Logits...)
 		c.Positions, c.Labels, c.Names = append(c.Positions, b.Positions...), append(c.Labels, b.Labels...), append(c.Names, b.Names...)
+		c.Targets = append(c.Targets, b.Targets...)
 		c.Blocks = append(c.Blocks, b.N)
 		return nil
 	}

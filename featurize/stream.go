@@ -27,6 +27,7 @@ type Block struct {
 	Rows
 	Positions []int    // in the source, rising
 	Labels    []int    // -1 where there is none
+	Targets   []uint8  // [N,K], each 0 or 1, of a dataset opened with MultiLabel that has labels; else nil
 	Names     []string // for messages; nil when the rows come from a cache
 }
 
@@ -65,6 +66,7 @@ type job struct {
 type record struct {
 	position int
 	label    int
+	targets  []uint8
 	name     string
 	bad      string // why it is left out
 	err      error  // why the stream ends
@@ -260,7 +262,7 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
 	j := r.job
 	row := len(j.records)
-	j.records = append(j.records, record{position: ex.Index, label: ex.Label, name: ex.Name})
+	j.records = append(j.records, record{position: ex.Index, label: ex.Label, targets: ex.Targets, name: ex.Name})
 	rec := &j.records[row]
 	if bad == nil && r.pipes == nil {
 		// Sizes may be open: the first example that can be read settles them.
@@ -325,6 +327,7 @@ func (e *Extractor) inferJob(ctx context.Context, j *job) error {
 		}
 		j.batch.move(b.N, row)
 		b.Positions, b.Labels, b.Names = append(b.Positions, r.position), append(b.Labels, r.label), append(b.Names, r.name)
+		b.Targets = append(b.Targets, r.targets...)
 		b.N++
 	}
 	if b.N == 0 {

@@ -209,10 +209,12 @@ func discard(r io.Reader, n int64) error {
 	return err
 }
 
-// A labelReader reads labels from an array of integers, some at a time.
+// A labelReader reads labels from an array of integers, some at a time: one
+// an example, or as many as its items hold.
 type labelReader struct {
 	r       *arrayReader
 	to      int
+	each    int
 	pending []int
 }
 
@@ -221,26 +223,53 @@ func newLabelReader(a *arrayFile, from, to int) (*labelReader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &labelReader{r: r, to: to}, nil
+	return &labelReader{r: r, to: to, each: a.item / a.dtype.size}, nil
 }
 
 func (l *labelReader) Close() error { return l.r.Close() }
 
+// next returns the label of the next example.
 func (l *labelReader) next() (int, error) {
+	y, err := l.row()
+	if err != nil {
+		return 0, err
+	}
+	return y[0], nil
+}
+
+// targets returns the labels of the next example, each of which must be 0 or 1.
+func (l *labelReader) targets() ([]uint8, error) {
+	row, err := l.row()
+	if err != nil {
+		return nil, err
+	}
+	t := make([]uint8, len(row))
+	for k, y := range row {
+		if y != 0 && y != 1 {
+			at := l.r.pos - len(l.pending)/l.each - 1
+			return nil, fmt.Errorf("%s: label %d of example %d is %d; want 0 or 1", l.r.name, k, at, y)
+		}
+		t[k] = uint8(y)
+	}
+	return t, nil
+}
+
+// row returns the numbers of the next example.
+func (l *labelReader) row() ([]int, error) {
 	if len(l.pending) == 0 {
 		at := l.r.pos
-		data, err := l.r.read(min(4096, l.to-at))
+		data, err := l.r.read(min(max(1, 4096/l.each), l.to-at))
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		var bad int
 		if l.pending, bad = toInts(data); bad >= 0 {
-			return 0, fmt.Errorf("%s: label %d is not a whole number", l.r.name, at+bad)
+			return nil, fmt.Errorf("%s: label %d is not a whole number", l.r.name, at+bad/l.each)
 		}
 	}
-	y := l.pending[0]
-	l.pending = l.pending[1:]
-	return y, nil
+	row := l.pending[:l.each]
+	l.pending = l.pending[l.each:]
+	return row, nil
 }
 
 // toInts converts labels. bad is the first that is no integer, or -1.

@@ -87,6 +87,9 @@ type cifarSource struct {
 }
 
 func openCIFAR(path string, kind cifarKind, o Options) (_ source, err error) {
+	if err := singleLabels(path, o); err != nil {
+		return nil, err
+	}
 	s := &cifarSource{kind: kind}
 	defer func() {
 		if err != nil {

@@ -30,8 +30,12 @@ type Options struct {
 	Unlabelled bool
 
 	// StrayLabels says that a label outside [0,K) makes an example without a
-	// label, instead of an error.
+	// label, instead of an error. It means nothing to MultiLabel.
 	StrayLabels bool
+
+	// MultiLabel says that the head tells K labels independently of each other:
+	// labels are K numbers an example, each 0 or 1, and come as Example.Targets.
+	MultiLabel bool `json:",omitempty"`
 
 	// Inputs names the model's inputs. An .npz with several arrays is then
 	// read only as far as they are named here. Nil takes all its arrays.
@@ -62,9 +66,10 @@ type Array struct {
 
 // An Example is one record of a dataset. Either Inputs or Encoded is set.
 type Example struct {
-	Index   int    // position in the source, before slicing
-	Name    string // for messages: a file's relative path, or file[index]
-	Label   int    // class in [0,K), or -1 where there is none
+	Index   int     // position in the source, before slicing
+	Name    string  // for messages: a file's relative path, or file[index]
+	Label   int     // class in [0,K), or -1 where there is none
+	Targets []uint8 // under MultiLabel: K times 0 or 1, or nil where there are none
 	Inputs  []Array
 	Encoded []byte // a PNG or JPEG file: see Decode
 }
@@ -94,6 +99,7 @@ type Dataset struct {
 	from, to int
 	classes  int
 	stray    bool
+	multi    bool
 }
 
 // info is what a source knows about itself once opened.
@@ -134,7 +140,7 @@ func Open(spec string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{spec: spec, src: src, classes: o.Classes, stray: o.StrayLabels}
+	d := &Dataset{spec: spec, src: src, classes: o.Classes, stray: o.StrayLabels, multi: o.MultiLabel}
 	if d.from, d.to, err = s.bounds(src.info().count); err != nil {
 		src.Close()
 		return nil, err
@@ -216,14 +222,14 @@ func (d *Dataset) Close() error { return d.src.Close() }
 // the one record that comes with it (its Index, Name and Label are set), and
 // the iteration goes on; any other error ends it.
 func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
-	labelled := d.HasLabels()
+	checked := d.HasLabels() && !d.multi // targets are checked where they are read
 	return func(yield func(Example, error) bool) {
 		d.src.examples(d.from, d.to, func(e Example, err error) bool {
 			if cause := context.Cause(ctx); cause != nil {
 				yield(Example{Label: -1}, cause)
 				return false
 			}
-			if err == nil && labelled && (e.Label < 0 || d.classes > 0 && e.Label >= d.classes) {
+			if err == nil && checked && (e.Label < 0 || d.classes > 0 && e.Label >= d.classes) {
 				if !d.stray {
 					yield(e, labelRangeError(e, d.classes))
 					return false
@@ -240,6 +246,22 @@ func labelRangeError(e Example, classes int) error {
 		return fmt.Errorf("%s: label %d is negative", e.Name, e.Label)
 	}
 	return fmt.Errorf("%s: label %d is outside [0,%d), the model's classes", e.Name, e.Label, classes)
+}
+
+// singleLabels refuses labels of one class an example under MultiLabel.
+func singleLabels(path string, o Options) error {
+	if !o.MultiLabel || o.Unlabelled {
+		return nil
+	}
+	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz", path, wantTargets(o.Classes))
+}
+
+// wantTargets words what labels a multi-label head of k labels wants.
+func wantTargets(k int) string {
+	if k == 0 {
+		return "a 0 or 1 for each of the head's labels"
+	}
+	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
 }
 
 // Fingerprint returns a sha256 in hex over everything that determines the

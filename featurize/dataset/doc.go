@@ -44,6 +44,13 @@
 //
 // CSV, tar and Parquet are recognised and refused.
 //
+// # Labels
+//
+// A label is the number of one class, and HasLabels says that every example has
+// one. Under Options.MultiLabel it is instead a 0 or 1 for each of the head's K
+// labels, which of the formats above only an .npz can hold, as labels [N,K] of
+// any number type. Labels of the other kind than the head's are refused.
+//
 // # Class folders
 //
 // Folder names become labels by the first rule that fits: they are names of the

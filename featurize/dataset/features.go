@@ -12,8 +12,8 @@ import (
 const maxFeatures = 1 << 20
 
 // Features is an open .npz of ready-made features: arrays "features" (or
-// "phi") [N,d], "logits" [N,K] and, optionally, "labels" [N] (or "label",
-// "y"). Numbers may be float16, float32 or float64.
+// "phi") [N,d], "logits" [N,K] and, optionally, "labels" (or "label", "y"): [N],
+// or [N,K] under Options.MultiLabel. Numbers may be float16, float32 or float64.
 type Features struct {
 	spec        string
 	z           *npzFile
@@ -21,19 +21,22 @@ type Features struct {
 	labels      *arrayFile // nil where there are none
 	from, to    int
 	stray       bool
+	multi       bool
 }
 
 // A FeatureBlock is n consecutive examples of a Features file.
 type FeatureBlock struct {
-	Start  int       // position of the first in the file, before slicing
-	N      int       // examples
-	Phi    []float32 // [N,d]
-	Logits []float32 // [N,K]
-	Labels []int     // [N], -1 where StrayLabels made it so; or nil
+	Start   int       // position of the first in the file, before slicing
+	N       int       // examples
+	Phi     []float32 // [N,d]
+	Logits  []float32 // [N,K]
+	Labels  []int     // [N], -1 where StrayLabels made it so; or nil
+	Targets []uint8   // [N,K], each 0 or 1, under MultiLabel; or nil
 }
 
 // OpenFeatures opens the features file named by spec, a path to an .npz with an
-// optional slice. o.Classes, o.Unlabelled and o.StrayLabels are heeded.
+// optional slice. o.Classes, o.Unlabelled, o.StrayLabels and
+// o.MultiLabel are heeded.
 func OpenFeatures(spec string, o Options) (*Features, error) {
 	s, err := parseSpec(spec, exists)
 	if err != nil {
@@ -46,7 +49,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Features{spec: spec, z: z, stray: o.StrayLabels}
+	f := &Features{spec: spec, z: z, stray: o.StrayLabels, multi: o.MultiLabel}
 	if err := f.arrays(o); err != nil {
 		z.Close()
 		return nil, err
@@ -76,7 +79,7 @@ func (f *Features) arrays(o Options) error {
 	if o.Unlabelled {
 		return nil
 	}
-	if _, f.labels, err = f.z.labelsArray(); err != nil {
+	if _, f.labels, err = f.z.labelsArray(o, f.logits.shape[0]); err != nil {
 		return err
 	}
 	if f.labels != nil && f.labels.count != f.phi.count {
@@ -120,8 +123,14 @@ func (f *Features) Dim() int { return f.phi.shape[0] }
 func (f *Features) Logits() int { return f.logits.shape[0] }
 
 // Classes returns the number of classes that labels distinguish: as many as
-// there are logits, and two where there is a single one.
-func (f *Features) Classes() int { return max(2, f.logits.shape[0]) }
+// there are logits, and two where there is a single one that is not one of
+// MultiLabel's.
+func (f *Features) Classes() int {
+	if f.multi {
+		return f.logits.shape[0]
+	}
+	return max(2, f.logits.shape[0])
+}
 
 // HasLabels reports whether every example has a label.
 func (f *Features) HasLabels() bool { return f.labels != nil }
@@ -173,7 +182,16 @@ func (f *Features) blocks(ctx context.Context, size int, yield func(FeatureBlock
 		if b.Logits, err = logits.floats(b.N); err != nil {
 			return err
 		}
-		if labels != nil {
+		switch {
+		case labels != nil && f.multi:
+			for range b.N {
+				row, err := labels.targets()
+				if err != nil {
+					return err
+				}
+				b.Targets = append(b.Targets, row...)
+			}
+		case labels != nil:
 			b.Labels = make([]int, b.N)
 			for i := range b.Labels {
 				y, err := labels.next()

@@ -60,6 +60,9 @@ func openFolder(root string, o Options) (source, error) {
 	s.meta = info{path: root, format: "folder", classes: classes, labelled: classes != nil && !o.Unlabelled, ignored: top.ignored}
 	labels := make([]int, len(classes))
 	if s.meta.labelled {
+		if err := singleLabels(root, o); err != nil {
+			return nil, err
+		}
 		if labels, err = mapClasses(classes, o.LabelClasses, o.Classes); err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}

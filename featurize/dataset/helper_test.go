@@ -131,6 +131,9 @@ func sharedData(t testing.TB, path string) string {
 // key sums up an example for comparison.
 func key(e Example) string {
 	s := fmt.Sprintf("%d %s %d %x", e.Index, e.Name, e.Label, e.Encoded)
+	if e.Targets != nil {
+		s += fmt.Sprint(" ", e.Targets)
+	}
 	for _, a := range e.Inputs {
 		s += fmt.Sprintf(" %q %v %s %v", a.Name, a.Shape, a.Layout, a.Data)
 	}

@@ -61,6 +61,9 @@ func openIDX(path string, o Options) (_ source, err error) {
 	}
 	s.layout = imageLayout(s.images.dtype, s.images.shape)
 	if lp := labelsPath(path); lp != "" && !o.Unlabelled {
+		if err := singleLabels(lp, o); err != nil {
+			return nil, err
+		}
 		if s.labels, err = s.openFile(lp); err != nil {
 			return nil, err
 		}
@@ -178,6 +181,7 @@ type arraySource struct {
 	base   string // examples are named base[index]
 	inputs []namedArray
 	labels *arrayFile // may be nil
+	multi  bool       // labels are targets
 }
 
 func (s arraySource) examples(from, to int, yield func(Example, error) bool) {
@@ -213,12 +217,16 @@ func (s arraySource) examples(from, to int, yield func(Example, error) bool) {
 			e.Inputs[j] = Array{Name: in.name, Shape: in.shape, Layout: in.layout, Data: data}
 		}
 		if labels != nil {
-			y, err := labels.next()
+			var err error
+			if s.multi {
+				e.Targets, err = labels.targets()
+			} else {
+				e.Label, err = labels.next()
+			}
 			if err != nil {
 				fail(err)
 				return
 			}
-			e.Label = y
 		}
 		if !yield(e, nil) {
 			return

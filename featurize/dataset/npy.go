@@ -430,7 +430,9 @@ func readNPZMember(name string, m *zip.File, size int64) (a *arrayFile, ignored 
 var labelNames = []string{"labels", "label", "y"}
 
 // labelsArray takes the labels out of the archive: their name and array, or nil.
-func (z *npzFile) labelsArray() (string, *arrayFile, error) {
+// Their shape must be what o asks for, for k targets an example under
+// MultiLabel, or any number where k is 0.
+func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	var found string
 	for _, name := range labelNames {
 		if z.arrays[name] == nil {
@@ -445,8 +447,13 @@ func (z *npzFile) labelsArray() (string, *arrayFile, error) {
 		return "", nil, nil
 	}
 	a := z.arrays[found]
-	if a.item != a.dtype.size { // [N] or [N,1]
-		return "", nil, fmt.Errorf("%s: shape %v; want one integer label an example, [N]", a.name, append([]int{a.count}, a.shape...))
+	shape := append([]int{a.count}, a.shape...)
+	switch {
+	case o.Unlabelled:
+	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
+		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
+	case !o.MultiLabel && a.item != a.dtype.size: // neither [N] nor [N,1]
+		return "", nil, fmt.Errorf("%s: shape %v; want one integer label an example, [N], for a head whose classes exclude each other", a.name, shape)
 	}
 	return found, a, nil
 }
@@ -467,7 +474,7 @@ func openNPZ(path string, o Options) (_ source, err error) {
 			z.Close()
 		}
 	}()
-	labelName, labels, err := z.labelsArray()
+	labelName, labels, err := z.labelsArray(o, o.Classes)
 	if err != nil {
 		return nil, err
 	}
@@ -492,7 +499,7 @@ func openNPZ(path string, o Options) (_ source, err error) {
 		}
 		names = o.Inputs
 	}
-	s := &npzSource{z: z, arraySource: arraySource{base: filepath.Base(path)}}
+	s := &npzSource{z: z, arraySource: arraySource{base: filepath.Base(path), multi: o.MultiLabel}}
 	for _, name := range names {
 		a := z.arrays[name]
 		if first := z.arrays[names[0]]; a.count != first.count {
