@@ -76,13 +76,32 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 }
 
 func TestCutKeepsUsedFunctionsOnly(t *testing.T) {
-	c := cutFixture(t, "function_in_body", HeadOptions{})
+	pb := functional([]*onnxpb.Node{calls("Old", "x", "h"), calls("Plain", "h", "g"), node("MatMul", "g w", "y"), calls("OldToo", "y", "z")},
+		function("Plain", "a", "b", node("Relu", "a", "b")))
+	pb.Graph.Output = append(pb.Graph.Output, tensorInfo("z", Float32, -1, 32))
+	for _, name := range []string{"Old", "OldToo", "Unused"} { // of another operator set, so that calls of them stay
+		f := function(name, "a", "b", node("Relu", "a", "b"))
+		f.OpsetImport[0].Version = proto.Int64(12)
+		pb.Functions = append(pb.Functions, f)
+	}
+	m, err := Parse("model", marshal(t, pb))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := FindHead(m, HeadOptions{Output: "y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Cut(m, h)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var names []string
 	for _, f := range c.pb.Functions {
 		names = append(names, f.GetName())
 	}
-	if !slices.Equal(names, []string{"Act"}) {
-		t.Errorf("functions %v, want Act only", names)
+	if !slices.Equal(names, []string{"Old"}) {
+		t.Errorf("functions %v, want Old only", names)
 	}
 }
 

@@ -2,7 +2,8 @@
 // only: it runs nothing and needs no runtime.
 //
 //  1. [Open] scans a file and checks it. Large weights stay where they are, remembered by their place in the file, so
-//     that a model takes little memory however large it is. [Parse] does the same with a model in memory.
+//     that a model takes little memory however large it is. [Parse] does the same with a model in memory. Calls of the
+//     model's own functions are replaced by what they do: inside a call of the node NAME, tensor t becomes NAME/t.
 //  2. [FindHead] finds the last linear layer, logits = φ·Wᵀ + b, by going back from the output: past what only reshapes
 //     or makes probabilities, to the operator that is linear in exactly one tensor that depends on the input. What it
 //     does not recognise it refuses with an [*UnsupportedError].

@@ -14,8 +14,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Model is an ONNX model: its graph in memory, its large weights where they lie. It is immutable, and safe for
-// concurrent use.
+// Model is an ONNX model: its graph in memory, its large weights where they lie. Functions of its own are expanded. It is
+// immutable, and safe for concurrent use.
 type Model struct {
 	pb     *onnxpb.Model
 	graph  *graph
@@ -89,6 +89,9 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 		return checkTensor(t)
 	})
 	if err != nil {
+		return nil, err
+	}
+	if pb, err = inlineFunctions(pb); err != nil {
 		return nil, err
 	}
 	sum, err := s.sum(r)

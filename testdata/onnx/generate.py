@@ -450,7 +450,7 @@ def hand_fixtures():
     act = oh.make_function("pkg.torch", "Act", ["x"], ["y"], [oh.make_node("Relu", ["x"], ["y"])], [oh.make_opsetid("", 13)])
     case("function_in_body", [("Gemm", "x bw bb", "bo"), ("pkg.torch::Act", "bo", "phi"), *gemm(transB=1)], {**b0, "w": w, "b": b}, g(), body=False,
          functions=[dense, act], domains=["pkg.torch"])
-    refuse("function_head", [("pkg.torch::Linear", "phi w b", "y")], {**b0, "w": w, "b": b}, 'pkg.torch.Linear "y"', functions=[dense], domains=["pkg.torch"])
+    case("function_head", [("pkg.torch::Linear", "phi w b", "y")], {**b0, "w": w, "b": b}, g(), functions=[dense], domains=["pkg.torch"])
 
     b0, w, b = body("function", 20, k=20)
     mix = oh.make_function("pkg.torch", "Mix", ["x"], ["y"], [const("c", large), oh.make_node("MatMul", ["x", "c"], ["y"])], [oh.make_opsetid("", 13)])
