@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -24,15 +25,11 @@ var errTooLarge = errors.New("the model takes more than 2 GiB in one piece, whic
 
 // Bytes returns the model in one piece, with all weights. It refuses models above 2 GiB.
 func (m *Model) Bytes() ([]byte, error) {
-	e, err := m.encode(inline)
+	e, err := m.whole(maxFile)
 	if err != nil {
 		return nil, err
 	}
-	b := bytes.NewBuffer(make([]byte, 0, e.size))
-	if err := e.writeTo(b); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	return e.bytes()
 }
 
 // Runnable returns the model for ONNX Runtime without reading its large weights: the graph refers to them where they
@@ -50,54 +47,154 @@ func (m *Model) Runnable() (graph []byte, folder string, err error) {
 		}
 		f.Close()
 	}
-	e, err := m.encode(external)
+	e, err := m.encode(m.store.refer, false)
 	if err != nil {
 		return nil, "", err
 	}
-	b := bytes.NewBuffer(make([]byte, 0, e.size))
-	if err := e.writeTo(b); err != nil {
-		return nil, "", err
-	}
-	return b.Bytes(), m.store.folder, nil
+	graph, err = e.bytes()
+	return graph, m.store.folder, err
 }
 
-// WriteFile writes the model in one piece to path, which either keeps what it had or has all of the model. Weights are copied
-// from file to file.
+// File is one of the files that a model is written as.
+type File struct {
+	Name string
+	Size int64 // in bytes
+	// Write writes the content, which it copies from where the model lies without holding it in memory.
+	Write func(io.Writer) error
+}
+
+// Files returns what a model is as a file called name, without a folder: one file or, where that would take more than 2 GiB,
+// which protobuf cannot, the model and beside it NAME.data with the tensors of 1 KiB and more, as ONNX external data. The
+// model is the first of the two, and only to be put where a reader finds it when the other is in its place.
+func (m *Model) Files(name string) ([]File, error) {
+	return m.files(name, maxFile)
+}
+
+func (m *Model) files(name string, limit int64) ([]File, error) {
+	e, err := m.whole(limit)
+	if err == nil {
+		return []File{{Name: name, Size: e.size, Write: e.writeTo}}, nil
+	}
+	if !errors.Is(err, errTooLarge) {
+		return nil, err
+	}
+	d := &dataFile{store: m.store, name: name + ".data", at: map[place]int64{}}
+	if e, err = m.encode(d.put, false); err != nil {
+		return nil, err
+	}
+	if len(d.spans) == 0 {
+		return nil, errTooLarge
+	}
+	return []File{{Name: name, Size: e.size, Write: e.writeTo}, {Name: d.name, Size: d.size, Write: d.writeTo}}, nil
+}
+
+// WriteFile writes the model to path, and where it takes more than 2 GiB its weights to path.data, as [Model.Files] says.
+// Weights are copied from file to file. Either all of it is written or none, but that a model in two files which replaces
+// another of the same names is exchanged file by file, the weights first.
 func (m *Model) WriteFile(path string) error {
-	e, err := m.encode(inline)
+	files, err := m.Files(filepath.Base(path))
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	err = e.writeTo(f)
-	if err == nil {
-		err = f.Chmod(0o644) // CreateTemp gives 0600
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return writeFiles(filepath.Dir(path), files)
 }
 
-// placement says where large tensors go.
-type placement int
+func writeFiles(folder string, files []File) (err error) {
+	var written []string // to be removed if the rest fails
+	defer func() {
+		if err != nil {
+			for _, name := range written {
+				os.Remove(name)
+			}
+		}
+	}()
+	temps := make([]string, len(files))
+	for i, file := range files {
+		f, err := os.CreateTemp(folder, "."+file.Name+".*")
+		if err != nil {
+			return err
+		}
+		temps[i] = f.Name()
+		written = append(written, f.Name())
+		err = file.Write(f)
+		if err == nil {
+			err = f.Chmod(0o644) // CreateTemp gives 0600
+		}
+		if err == nil {
+			err = f.Sync()
+		}
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for i, file := range slices.Backward(files) {
+		path := filepath.Join(folder, file.Name)
+		_, missing := os.Lstat(path)
+		if err := os.Rename(temps[i], path); err != nil {
+			return err
+		}
+		if errors.Is(missing, fs.ErrNotExist) {
+			written = append(written, path)
+		}
+	}
+	return nil
+}
 
-const (
-	inline   placement = iota // into the model
-	external                  // they stay where they are
-)
+// A dataFile is external data in the making: where in it the tensors of a model go.
+type dataFile struct {
+	store *store
+	name  string
+	size  int64
+	at    map[place]int64
+	spans []*onnxpb.Span // in the order of their offsets
+}
+
+// place says where a span lies. Spans that are alike are written once.
+type place struct {
+	file           int32
+	offset, length int64
+}
+
+// dataAlign is what offsets into external data are multiples of: a page of memory, so that readers can map the file.
+const dataAlign = 4096
+
+// put gives a tensor its payload as external data in d, or in the model itself where it is too small for that.
+func (d *dataFile) put(t *onnxpb.Tensor, span *onnxpb.Span) error {
+	if span.GetLength() < spanMin {
+		return d.store.load(t, span)
+	}
+	p := place{span.GetFile(), span.GetOffset(), span.GetLength()}
+	at, ok := d.at[p]
+	if !ok {
+		if p.length > math.MaxInt64-d.size-dataAlign {
+			return errors.New("the model's weights take more bytes than a file can have")
+		}
+		at = (d.size + dataAlign - 1) / dataAlign * dataAlign
+		d.at[p] = at
+		d.spans = append(d.spans, span)
+		d.size = at + p.length
+	}
+	external(t, d.name, at, p.length)
+	return nil
+}
+
+func (d *dataFile) writeTo(w io.Writer) error {
+	var done int64
+	for _, span := range d.spans {
+		at := d.at[place{span.GetFile(), span.GetOffset(), span.GetLength()}]
+		if _, err := w.Write(make([]byte, at-done)); err != nil {
+			return err
+		}
+		if err := d.store.copy(w, span); err != nil {
+			return err
+		}
+		done = at + span.GetLength()
+	}
+	return nil
+}
 
 // An encoding is a model in wire format, with the large initializers of the main graph still to be copied in.
 type encoding struct {
@@ -132,6 +229,14 @@ func (e *encoding) writeTo(w io.Writer) error {
 	return nil
 }
 
+func (e *encoding) bytes() ([]byte, error) {
+	b := bytes.NewBuffer(make([]byte, 0, e.size))
+	if err := e.writeTo(b); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
 func (s *store) copy(w io.Writer, span *onnxpb.Span) error {
 	r, err := s.reader(span)
 	if err != nil {
@@ -145,12 +250,29 @@ func (s *store) copy(w io.Writer, span *onnxpb.Span) error {
 	return err
 }
 
-// encode lays the model out: everything but the graph, then the graph, its initializers last and one by one.
-func (m *Model) encode(p placement) (*encoding, error) {
-	place := m.store.load
-	if p == external {
-		place = m.store.refer
+// whole lays the model out in one piece of at most limit bytes.
+func (m *Model) whole(limit int64) (*encoding, error) {
+	left := limit
+	err := eachTensor(m.pb, func(t *onnxpb.Tensor) error {
+		if left -= min(left+1, t.GetSpan().GetLength()); left < 0 {
+			return errTooLarge // before any of it is read
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	e, err := m.encode(m.store.load, true)
+	if err == nil && e.size > limit {
+		err = errTooLarge
+	}
+	return e, err
+}
+
+// encode lays the model out: everything but the graph, then the graph, its initializers last and one by one. Tensors that lie in
+// files get what place gives them, but that with copied, initializers of the main graph, which can be large, are copied in
+// when the encoding is written.
+func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bool) (*encoding, error) {
 	pb, g := shallow(m.pb), shallow(m.pb.GetGraph())
 	initializers := g.Initializer
 	pb.Graph, g.Initializer = nil, nil
@@ -166,7 +288,7 @@ func (m *Model) encode(p placement) (*encoding, error) {
 	}
 
 	inner := &encoding{store: m.store}
-	b, err := proto.Marshal(g)
+	b, err := encoded(g)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +298,14 @@ func (m *Model) encode(p placement) (*encoding, error) {
 		if span != nil {
 			t = shallow(t)
 			t.Span = nil
+			if !copied {
+				if err := place(t, span); err != nil {
+					return nil, err
+				}
+				span = nil
+			}
 		}
-		if span != nil && p == external {
-			m.store.refer(t, span)
-			span = nil
-		}
-		b, err := proto.Marshal(t)
+		b, err := encoded(t)
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +324,7 @@ func (m *Model) encode(p placement) (*encoding, error) {
 		}
 	}
 	e := &encoding{store: m.store}
-	if b, err = proto.Marshal(pb); err != nil {
+	if b, err = encoded(pb); err != nil {
 		return nil, err
 	}
 	b = protowire.AppendTag(b, 7, protowire.BytesType)
@@ -213,6 +337,15 @@ func (m *Model) encode(p placement) (*encoding, error) {
 		return nil, errTooLarge
 	}
 	return e, nil
+}
+
+// encoded is proto.Marshal with the bound checked beforehand: messages of a model share parts, so that it can be much larger
+// written than in memory.
+func encoded(m proto.Message) ([]byte, error) {
+	if proto.Size(m) > maxFile {
+		return nil, errTooLarge
+	}
+	return proto.Marshal(m)
 }
 
 // placed returns the messages with do called for every tensor in them that lies in a file. Those with none are shared,
@@ -268,14 +401,18 @@ func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	return nil
 }
 
-// refer gives a tensor its payload as ONNX external data.
+// refer gives a tensor its payload as ONNX external data where it lies.
 func (s *store) refer(t *onnxpb.Tensor, span *onnxpb.Span) error {
+	external(t, filepath.ToSlash(s.files[span.GetFile()].name), span.GetOffset(), span.GetLength())
+	return nil
+}
+
+func external(t *onnxpb.Tensor, location string, offset, length int64) {
 	entry := func(key, value string) *onnxpb.Entry { return &onnxpb.Entry{Key: &key, Value: &value} }
 	t.DataLocation = proto.Int32(1)
 	t.ExternalData = []*onnxpb.Entry{
-		entry("location", filepath.ToSlash(s.files[span.GetFile()].name)),
-		entry("offset", strconv.FormatInt(span.GetOffset(), 10)),
-		entry("length", strconv.FormatInt(span.GetLength(), 10)),
+		entry("location", location),
+		entry("offset", strconv.FormatInt(offset, 10)),
+		entry("length", strconv.FormatInt(length, 10)),
 	}
-	return nil
 }

@@ -1,0 +1,223 @@
+package onnx
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// A model in two files is the model, whatever held its weights before.
+func TestFilesWithExternalData(t *testing.T) {
+	split := 0
+	eachFixture(t, func(t *testing.T, path string) {
+		m, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, err := m.files("model.onnx", spanMin)
+		if errors.Is(err, errTooLarge) {
+			return // no tensor is large enough to be put elsewhere
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) == 1 {
+			if files[0].Size > spanMin {
+				t.Fatalf("one file of %d bytes", files[0].Size)
+			}
+			return
+		}
+		split++
+		dir := t.TempDir()
+		for range 2 { // the second time over the first
+			if err := writeFiles(dir, files); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := listFolder(t, dir); !slices.Equal(got, []string{"model.onnx", "model.onnx.data"}) {
+			t.Errorf("files %v", got)
+		}
+		for _, f := range files {
+			if info, err := os.Stat(filepath.Join(dir, f.Name)); err != nil || info.Size() != f.Size || info.Mode().Perm() != 0o644 {
+				t.Errorf("%s: %v (%v), want %d bytes that all may read", f.Name, info, err, f.Size)
+			}
+		}
+		again, err := Open(filepath.Join(dir, "model.onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again.SelfContained() {
+			t.Error("no weights in the second file")
+		}
+		if !proto.Equal(plain(t, bytesOf(t, again)), plain(t, bytesOf(t, m))) {
+			t.Error("the model has changed")
+		}
+		eachTensor(again.pb, func(x *onnxpb.Tensor) error {
+			if s := x.GetSpan(); s != nil && (s.GetFile() != 1 || s.GetOffset()%dataAlign != 0 || s.GetLength() < spanMin) {
+				t.Errorf("tensor %q lies at %v", x.GetName(), s)
+			}
+			return nil
+		})
+	})
+	if split < 5 {
+		t.Errorf("only %d models were written in two files", split)
+	}
+}
+
+func listFolder(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// huge is a model whose weights are said to have so many bytes, which are nowhere.
+func huge(t *testing.T, lengths ...int64) *Model {
+	t.Helper()
+	pb := network()
+	w := pb.Graph.Initializer[0]
+	pb.Graph.Initializer = nil
+	s := &store{folder: t.TempDir(), files: []file{{name: "model"}}}
+	var at int64
+	for i, n := range lengths {
+		w := shallow(w)
+		w.RawData, w.Dims = nil, []int64{16, n / 64}
+		w.Name = proto.String(strings.Repeat("v", i) + "w")
+		w.Span = &onnxpb.Span{Offset: proto.Int64(at), Length: proto.Int64(n)}
+		at += n
+		pb.Graph.Initializer = append(pb.Graph.Initializer, w)
+	}
+	s.files[0].size = at
+	m, err := newModel(pb, s, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// Above 2 GiB a model is two files, and planning them takes no memory to speak of.
+func TestFilesAboveTwoGiB(t *testing.T) {
+	m := huge(t, 1<<31, 1000, 1<<34, 3<<10)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	files, err := m.Files("m.onnx")
+	if err == nil {
+		t.Fatal("a small tensor that is not in its file was not missed")
+	}
+	m = huge(t, 1<<31, 1<<34, 3<<10)
+	files, err = m.Files("m.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("allocated %d KiB", n>>10)
+	}
+	if len(files) != 2 || files[0].Name != "m.onnx" || files[0].Size > 1000 || files[1].Name != "m.onnx.data" || files[1].Size != 1<<31+1<<34+3<<10 {
+		t.Errorf("files %+v", files)
+	}
+	var graph bytes.Buffer
+	if err := files[0].Write(&graph); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range plain(t, graph.Bytes()).Graph.Initializer {
+		got = append(got, fmt.Sprintf("%s %s+%s", w.ExternalData[0].GetValue(), w.ExternalData[1].GetValue(), w.ExternalData[2].GetValue()))
+	}
+	if want := []string{"m.onnx.data 0+2147483648", "m.onnx.data 2147483648+17179869184", "m.onnx.data 19327352832+3072"}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	if _, err := m.Bytes(); !errors.Is(err, errTooLarge) {
+		t.Errorf("Bytes: %v, want it refused", err)
+	}
+	if files, err := huge(t, 1<<31-1<<10).Files("m.onnx"); err != nil || len(files) != 1 {
+		t.Errorf("just below 2 GiB: %v (%v), want one file", files, err)
+	}
+}
+
+// What only the graph makes large cannot be helped.
+func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
+	m, err := Parse("model", marshal(t, network()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.pb.Graph.Initializer[0].Span, m.pb.Graph.Initializer[0].RawData = nil, make([]byte, 2048)
+	if files, err := m.files("m.onnx", 1000); !errors.Is(err, errTooLarge) {
+		t.Errorf("files %v, error %v", files, err)
+	}
+}
+
+// A tensor that two nodes share, as the bodies of functions do, is written once.
+func TestFilesShareSpans(t *testing.T) {
+	constant := node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{
+		Dims: []int64{16, 32}, DataType: proto.Int32(int32(Float32)), RawData: make([]byte, 2048)}})
+	mix := function("Mix", "a", "b", constant, node("Add", "a c", "b"))
+	pb := functional([]*onnxpb.Node{node("MatMul", "x w", "h"), calls("Mix", "h", "g"), calls("Mix", "g", "y")}, mix)
+	m, err := Parse("model", marshal(t, pb))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := m.files("m.onnx", spanMin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 2 || files[1].Size != dataAlign+2048 {
+		t.Errorf("files %+v, want w and one c", files)
+	}
+}
+
+// After any failure the folder is as it was.
+func TestWriteFilesAllOrNothing(t *testing.T) {
+	fill := func(s string) func(io.Writer) error {
+		return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
+	}
+	broken := func(io.Writer) error { return errors.New("the disk is full") }
+	for _, tt := range []struct {
+		name  string
+		files []File
+	}{
+		{"model", []File{{Name: "m", Write: broken}, {Name: "m.data", Write: fill("new")}}},
+		{"data", []File{{Name: "m", Write: fill("new")}, {Name: "m.data", Write: broken}}},
+		{"place of the data", []File{{Name: "m", Write: fill("new")}, {Name: "taken", Write: fill("new")}}},
+		{"place of the model", []File{{Name: "taken", Write: fill("new")}, {Name: "new.data", Write: fill("new")}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.MkdirAll(filepath.Join(dir, "taken", "in it"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"m", "m.data"} {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := writeFiles(dir, tt.files); err == nil {
+				t.Fatal("no error")
+			}
+			if got := listFolder(t, dir); !slices.Equal(got, []string{"m", "m.data", "taken"}) {
+				t.Errorf("left behind: %v", got)
+			}
+			for _, name := range []string{"m", "m.data"} {
+				if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != "old" {
+					t.Errorf("%s holds %q (%v)", name, b, err)
+				}
+			}
+		})
+	}
+}
