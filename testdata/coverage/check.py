@@ -1,0 +1,286 @@
+"""Checks every exported model: mfgs inspect, calibrate and predict, with ONNX Runtime's own run of
+the untouched model as the judge.
+
+A line per model goes into WORK/results.jsonl; the last line of an id counts. A model is `wrapped`
+when inspect found a head of the right size, calibrate and predict ran without any flag about the
+head, and the cut model's logits are those that the original yields on the same inputs.
+"""
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+TRAIN, HELD_OUT = 25, 13  # odd, so that a fixed batch of 2 does not divide them
+# Largest difference allowed, relative to the largest logit. The cut model is the same arithmetic as
+# the original but for the last layer, whose terms come in another order, so that float32 leaves 1e-5
+# or so; where the runtime fuses the network differently once it is cut, rounding moves a little more.
+# Half precision rounds each value to 1e-3. In an int8 network a sum that rounds the other way shifts
+# a whole quantisation step in every layer behind it.
+TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "int8": 5e-2}
+SECONDS = {"inspect": 120, "calibrate": 1800, "predict": 600}
+
+
+def draw(inputs, n, rng):
+    """n random examples: name → array."""
+    out = {}
+    longest = max((i["shape"][0] for i in inputs if i["kind"] in ("tokens", "mask")), default=0)
+    ragged = any(i["kind"] == "mask" and i["ragged"] for i in inputs) or any(i.get("pad") is not None for i in inputs)
+    lengths = rng.integers(max(2, longest // 3), longest + 1, n) if ragged else np.full(n, longest)
+    seen = np.arange(longest) < lengths[:, None]
+    for i in inputs:
+        shape, dtype = [n] + i["shape"], i["dtype"]
+        if i["kind"] == "mask":
+            x = seen if i["ragged"] else np.ones(shape)
+        elif i["kind"] == "tokens":
+            x = rng.integers(i["low"], i["high"] + 1, shape)
+            if i.get("pad") is not None:
+                x = np.where(seen, x, i["pad"])
+            if "end" in i:
+                x[:, -1] = i["end"]
+        else:
+            x = pictures(i, n, rng) if i["kind"] == "image" else rng.random(shape)
+            x = i["low"] + (i["high"] - i["low"]) * x
+            if "int" in dtype:
+                x = np.round(x)
+        out[i["name"]] = np.ascontiguousarray(x.astype(dtype))
+    return out
+
+
+def pictures(i, n, rng):
+    """Smooth random fields in [0, 1], each with a brightness and contrast of its own, and some noise:
+    random networks tell such pictures apart, and white noise hardly."""
+    h, w, c = i["shape"] if i["channels_last"] else (*i["shape"][1:], i["shape"][0])
+    coarse = rng.random((n, 5, 5, c))
+    y, x = np.linspace(0, 3.999, h), np.linspace(0, 3.999, w)
+    y0, x0 = y.astype(int), x.astype(int)
+    fy, fx = (y - y0)[:, None, None], (x - x0)[None, :, None]
+    field = np.zeros((n, h, w, c))
+    for dy, wy in ((0, 1 - fy), (1, fy)):
+        for dx, wx in ((0, 1 - fx), (1, fx)):
+            field += wy * wx * coarse[:, y0 + dy][:, :, x0 + dx]
+    level, contrast = rng.random((n, 1, 1, c)), rng.random((n, 1, 1, 1))
+    field = 0.1 * rng.random((n, h, w, c)) + 0.9 * (level * (1 - contrast) + field * contrast)
+    return field if i["channels_last"] else field.transpose(0, 3, 1, 2)
+
+
+def original(path, data):
+    """The untouched model's outputs by Python's onnxruntime: a list of arrays, maps made into rows."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    first = session.get_inputs()[0].shape
+    fixed = first[0] if first and isinstance(first[0], int) else None
+    n = len(next(iter(data.values())))
+    step = fixed or 8
+    rows = None
+    for start in range(0, n, step):
+        feed = {k: v[start:start + step] for k, v in data.items()}
+        count = len(next(iter(feed.values())))
+        if fixed and count < fixed:
+            feed = {k: np.concatenate([v, np.repeat(v[-1:], fixed - count, 0)]) for k, v in feed.items()}
+        out = [o for o in session.run(None, feed)]
+        out = [np.array([[row[k] for k in sorted(row)] for row in o]) if isinstance(o, list) else np.asarray(o) for o in out]
+        out = [o[:count] if o.ndim and len(o) >= count else o for o in out]
+        rows = out if rows is None else [np.concatenate([a, b]) if a.ndim else a for a, b in zip(rows, out)]
+    return rows
+
+
+def wanted(rows, meta):
+    """The output to compare with: a row of classes per example, in float64."""
+    for o in rows:
+        if o.dtype.kind == "f" and o.ndim >= 2 and o.size == len(o) * meta["classes"]:
+            return o.reshape(len(o), -1).astype(np.float64)
+    # scikit-learn's binary scores may be one number an example.
+    for o in rows:
+        if o.dtype.kind == "f" and o.size == len(o):
+            return o.reshape(len(o), 1).astype(np.float64)
+    raise ValueError(f"no output has {meta['classes']} numbers an example: {[o.shape for o in rows]}")
+
+
+def log_softmax(a):
+    a = a - a.max(1, keepdims=True)
+    return a - np.log(np.exp(a).sum(1, keepdims=True))
+
+
+def log_sigmoid(a):
+    return -np.logaddexp(0, -a)
+
+
+def difference(z, out, meta):
+    """How far the logits z are from the model's output, relative to its largest logit; for
+    probabilities the largest difference of their logarithms, over entries above 1e-6, likewise."""
+    if meta["outputs"] == "logits":
+        if z.shape[1] == 1 and out.shape[1] == 2:
+            out = out[:, 1:] - out[:, :1] if np.allclose(out[:, 0], -out[:, 1]) and not np.allclose(z, out[:, 1:]) else out[:, 1:]
+        if z.shape[1] == 2 and out.shape[1] == 1:
+            z = z[:, 1:] - z[:, :1]
+        if z.shape != out.shape:
+            return np.inf
+        return np.abs(z - out).max() / max(np.abs(out).max(), 1e-12)
+    p = out if meta["outputs"] == "log probabilities" else np.log(np.maximum(out, 1e-300))
+    if z.shape[1] == 1:
+        mine = [log_sigmoid(np.hstack([-z, z]))[:, -p.shape[1]:]]
+    elif meta["link"] == "multilabel":
+        mine = [log_sigmoid(z)]
+    elif meta["link"] == "normalised sigmoids":
+        s = log_sigmoid(z)
+        mine = [s - np.log(np.exp(s).sum(1, keepdims=True))]
+    else:
+        mine = [log_softmax(z)]
+    if mine[0].shape != p.shape:
+        return np.inf
+    there = p > np.log(1e-6)
+    return np.abs(mine[0] - p)[there].max() / max(np.abs(z).max(), 1)
+
+
+def command(mfgs, words, folder):
+    """One run of mfgs: exit status, standard output, last line of standard error, and seconds."""
+    start = time.time()
+    try:
+        p = subprocess.run([mfgs, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=SECONDS[words[0]])
+    except subprocess.TimeoutExpired:
+        return -1, "", f"took more than {SECONDS[words[0]]} s", SECONDS[words[0]]
+    lines = [line for line in p.stderr.strip().splitlines() if line.strip()]
+    panic = next((line for line in lines if line.startswith(("panic:", "fatal error:", "SIG"))), None)
+    error = panic or next((line for line in reversed(lines) if "warning" not in line), "")
+    return p.returncode, p.stdout, error, round(time.time() - start, 2)
+
+
+def labels(out, meta, rng):
+    """Mostly what the model says, else chance."""
+    n, k = out.shape
+    chance = rng.random(n) < 0.3
+    if meta["link"] == "multilabel":
+        cut = 0.5 if meta["outputs"] == "probabilities" else 0
+        return np.where(chance[:, None], rng.random((n, k)) < 0.5, out > cut).astype(np.int64)
+    if k == 1:
+        cut = 0.5 if meta["outputs"] == "probabilities" else 0
+        return np.where(chance, rng.integers(0, 2, n), out[:, 0] > cut).astype(np.int64)
+    return np.where(chance, rng.integers(0, k, n), out.argmax(1)).astype(np.int64)
+
+
+def check(mfgs, folder, meta, inspect_only, max_dim, threads):
+    """What became of one model: a dict for results.jsonl, or None where it is postponed."""
+    model = folder / "model.onnx"
+    r = dict(id=meta["id"])
+    status, out, error, r["inspect_s"] = command(mfgs, ["inspect", "--json", model], folder)
+    try:
+        found = json.loads(out)
+    except ValueError:
+        return dict(r, result="failed", reason=f"inspect: exit {status}: {error}")
+    if not found["supported"]:
+        if status != 1:
+            return dict(r, result="failed", reason=f"inspect: unsupported, yet exit {status}")
+        return dict(r, result="refused", reason=found["reason"])
+    if status != 0:
+        return dict(r, result="failed", reason=f"inspect: supported, yet exit {status}: {error}")
+    head = found["head"]
+    r.update(op=head["op"], features=head["feature_dim"], classes=head["classes"], link=head["link"])
+    classes = [meta["classes"]] + [meta[k] for k in ("classes_too",) if k in meta]
+    if head["feature_dim"] not in meta["features"] or head["classes"] not in classes:
+        return dict(r, result="wrong head", reason=f"{head['feature_dim']} features and {head['classes']} classes, where the classifier "
+                    f"has {meta['features']} and {classes}")
+    if meta["refuse"]:
+        return dict(r, result="wrong head", reason=f"accepted, where {meta['refuse']}")
+    if inspect_only or head["feature_dim"] > max_dim:
+        return None
+
+    rng = np.random.default_rng(7)
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = Path(scratch)
+        train, held_out = draw(meta["inputs"], TRAIN, rng), draw(meta["inputs"], HELD_OUT, rng)
+        rows = wanted(original(model, held_out), meta)
+        if not np.isfinite(rows).all():
+            return dict(r, result="failed", reason="the original's own outputs are not finite")
+        y = labels(rows, meta, rng)
+        np.savez(scratch / "train.npz", **train)
+        np.savez(scratch / "val.npz", **held_out, labels=y)
+        status, out, error, r["calibrate_s"] = command(mfgs, [
+            "calibrate", "--model", model, "--train", scratch / "train.npz", "--val", scratch / "val.npz", "--out", scratch / "bundle",
+            "--no-model", "--damping", "rel:1", "--no-install", "--threads", threads], scratch)
+        if status != 0:
+            return dict(r, result="refused" if status == 1 else "failed", reason=f"calibrate: {error}")
+        status, out, error, r["predict_s"] = command(mfgs, [
+            "predict", "--bundle", scratch / "bundle", "--model", model, "--json", "--no-install", "--threads", threads,
+            scratch / "val.npz"], scratch)
+        if status != 0:
+            return dict(r, result="refused" if status == 1 else "failed", reason=f"predict: {error}")
+        predictions = json.loads(out)["predictions"]
+    if len(predictions) != HELD_OUT:
+        return dict(r, result="failed", reason=f"predict: {len(predictions)} predictions for {HELD_OUT} examples")
+    z = np.array([p["logits"] for p in predictions], np.float64).reshape(HELD_OUT, -1)
+    p = np.array([p["probabilities"] for p in predictions], np.float64)
+    if not (np.isfinite(z).all() and np.isfinite(p).all()):
+        return dict(r, result="failed", reason="predict: numbers that are not finite")
+    r["difference"] = float(f"{difference(z, rows, meta):.2g}")
+    # What a head of other inputs would be off by: the check means nothing unless it is far above.
+    r["spread"] = float(f"{min(difference(np.roll(z, 1, 0), rows, meta), 1e9):.2g}")
+    limit = TOLERANCE[meta.get("precision", "float32")]
+    if r["difference"] > limit:
+        return dict(r, result="wrong head", reason=f"logits differ by {r['difference']} of the largest, where {limit} is allowed")
+    return dict(r, result="wrapped", reason="")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--work", type=Path, default=Path(__file__).parent / "work", help="folder of the exported models")
+    p.add_argument("--mfgs", required=True, help="the mfgs command")
+    p.add_argument("--only", default="", help="regular expression: check only cases whose id it matches")
+    p.add_argument("--again", choices=("none", "open", "all"), default="none",
+                   help="check again what was checked: nothing, what was not as expected, or all")
+    p.add_argument("--inspect-only", action="store_true", help="look for the heads only, and record only what is wrong there")
+    p.add_argument("--max-dim", type=int, default=10**9, help="leave for later what has more features than this")
+    p.add_argument("--free", type=float, default=float("inf"), help="delete the weights of models of more MB than this once wrapped")
+    p.add_argument("--threads", type=int, default=1, help="threads of ONNX Runtime in mfgs")
+    args = p.parse_args()
+    mfgs = str(Path(args.mfgs).resolve())
+    path = args.work / "results.jsonl"
+    known = {}
+    if path.exists():
+        known = {r["id"]: r for r in map(json.loads, path.read_text().splitlines())}
+    metas = [json.loads(m.read_text()) for m in sorted(args.work.rglob("meta.json"))]
+    wrong = 0
+    for meta in sorted(metas, key=lambda m: m["bytes"] * (1 + max(m["features"]) / 200)):
+        folder = args.work / meta["id"]
+        before = known.get(meta["id"])
+        if not re.search(args.only, meta["id"]) or not (folder / "model.onnx").exists():
+            continue
+        if before and (args.again == "none" or args.again == "open" and as_expected(before, meta)):
+            continue
+        try:
+            r = check(mfgs, folder, meta, args.inspect_only, args.max_dim, args.threads)
+        except Exception as e:  # the harness or the model itself, not mfgs
+            r = dict(id=meta["id"], result="failed", reason=f"harness: {type(e).__name__}: {str(e).splitlines()[0][:300] if str(e) else ''}")
+        if r is None:
+            continue
+        with path.open("a") as f:
+            f.write(json.dumps(r) + "\n")
+        expected = as_expected(r, meta)
+        wrong += not expected
+        print(("" if expected else "!! ") + f"{r['id']}: {r['result']} {r['reason'][:400]} "
+              + " ".join(f"{k}={r[k]}" for k in ("op", "features", "classes", "inspect_s", "calibrate_s", "predict_s", "difference", "spread") if k in r),
+              flush=True)
+        if r["result"] == "wrapped" and meta["bytes"] > args.free * 1e6:
+            for f in folder.iterdir():
+                if f.name != "meta.json":
+                    shutil.rmtree(f) if f.is_dir() else f.unlink()
+    print(f"{wrong} not as expected")
+    sys.exit(1 if wrong else 0)
+
+
+def as_expected(r, meta):
+    return r["result"] == ("refused" if meta["refuse"] else "wrapped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""What the export scripts share: cases, the loop that runs them, and the notes left for check.py.
+
+A case makes one folder, WORK/ID, with model.onnx (and its external data) and meta.json. Each case
+runs in a process of its own, forked after the libraries are loaded: whatever a network does to
+memory, or to the process, ends with it. The folder gets its name only when it is complete, so a run
+that was stopped goes on where it was.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Optional
+
+
+@dataclass
+class Case:
+    """One model to export.
+
+    build writes model.onnx into the folder it is given and returns the notes for meta.json: see
+    notes below. fallback is tried where this case's exporter fails.
+    """
+
+    id: str
+    build: Callable[[Path], dict]
+    fallback: Optional["Case"] = None
+
+
+def notes(source, features, classes, inputs, link="softmax", refuse="", outputs="logits", **more):
+    """What is known of a model without asking mfgs.
+
+    source    the library and exporter, a cell of the table
+    features  list of the feature counts that are right: one, but for networks with two classifiers
+    classes   logits of the classifier
+    link      softmax, sigmoid (one logit) or multilabel
+    outputs   what the model's outputs are: logits, probabilities, or labels and scores
+    refuse    why refusing it is right; empty where it must be wrapped
+    inputs    list of image(), tokens(), … below
+    """
+    return dict(source=source, features=features, classes=classes, link=link, outputs=outputs,
+                refuse=refuse, inputs=inputs, **more)
+
+
+def image(name, shape, low=-2.0, high=2.0, dtype="float32", channels_last=False):
+    """An input of smooth random pictures; shape is one example's."""
+    return dict(name=name, kind="image", shape=list(shape), low=low, high=high, dtype=dtype,
+                channels_last=channels_last)
+
+
+def numbers(name, shape, low=-2.0, high=2.0, dtype="float32"):
+    """An input of independent uniform numbers; shape is one example's."""
+    return dict(name=name, kind="numbers", shape=list(shape), low=low, high=high, dtype=dtype)
+
+
+def tokens(name, length, vocabulary, pad=None, dtype="int64", low=3):
+    """Token numbers from low on; behind an example's own length stands pad, unless that is None."""
+    return dict(name=name, kind="tokens", shape=[length], low=low, high=vocabulary - 1, pad=pad, dtype=dtype)
+
+
+def mask(name, length, ragged=True, dtype="int64"):
+    """Ones, and zeros behind an example's own length where it is ragged."""
+    return dict(name=name, kind="mask", shape=[length], ragged=ragged, dtype=dtype)
+
+
+def arguments(description):
+    p = argparse.ArgumentParser(description=description)
+    p.add_argument("--work", type=Path, default=Path(__file__).parent / "work", help="folder of the exported models")
+    p.add_argument("--only", default="", help="regular expression: export only cases whose id it matches")
+    p.add_argument("--retry", action="store_true", help="try again what could not be exported")
+    p.add_argument("--timeout", type=int, default=900, help="seconds for one case")
+    p.add_argument("--list", action="store_true", help="print the ids and stop")
+    return p.parse_args()
+
+
+def run(cases, args, versions):
+    """Exports every case that is not there yet. versions goes into each meta.json."""
+    ids = [c.id for c in cases]
+    assert len(set(ids)) == len(ids), "two cases of one id"
+    cases = [c for c in cases if re.search(args.only, c.id)]
+    if args.list:
+        print("\n".join(c.id for c in cases))
+        return
+    for n, case in enumerate(cases, 1):
+        while case is not None:
+            done = attempt(case, args, versions)
+            print(f"[{n}/{len(cases)}] {case.id}: {done}", flush=True)
+            case = case.fallback if done.startswith("failed") else None
+
+
+def attempt(case, args, versions):
+    folder = args.work / case.id
+    failed = args.work / "failed" / (case.id.replace("/", "__") + ".json")
+    if (folder / "meta.json").exists():
+        return "there"
+    if failed.exists() and not args.retry:
+        return "failed before"
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.mkdir(parents=True)
+    start = time.time()
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)
+        build(case, partial, versions)
+    error = wait(pid, args.timeout)
+    if error is None and (partial / "error").exists():
+        error = (partial / "error").read_text()
+    if error is None and not (partial / "meta.json").exists():
+        error = "no model came out"
+    if error is not None:
+        shutil.rmtree(partial, ignore_errors=True)
+        failed.parent.mkdir(parents=True, exist_ok=True)
+        failed.write_text(json.dumps(dict(id=case.id, error=error, versions=versions)))
+        return "failed: " + error[:200]
+    failed.unlink(missing_ok=True)
+    partial.rename(folder)
+    return f"{time.time() - start:.0f} s"
+
+
+def build(case, partial, versions):
+    """The forked child: never returns."""
+    try:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
+        start = time.time()
+        meta = case.build(partial)
+        meta.update(id=case.id, seconds=round(time.time() - start, 1), versions=versions,
+                    bytes=sum(f.stat().st_size for f in partial.rglob("*") if f.is_file()))
+        (partial / "meta.json").write_text(json.dumps(meta, indent=1))
+    except BaseException as e:
+        # The exporters wrap the cause in pages of graph: the innermost first line says it.
+        while e.__cause__ is not None:
+            e = e.__cause__
+        (partial / "error").write_text(f"{type(e).__name__}: {(str(e).strip() or 'no message').splitlines()[0][:300]}")
+    os._exit(0)
+
+
+def wait(pid, timeout):
+    """None when the child ended by itself, else what became of it."""
+    end = time.time() + timeout
+    while time.time() < end:
+        gone, status = os.waitpid(pid, os.WNOHANG)
+        if gone:
+            return f"killed by signal {status & 127}" if status & 127 else None
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return f"took more than {timeout} s"

@@ -1,0 +1,148 @@
+"""Exports Keras classifiers with tf2onnx: keras.applications with random weights, and small networks of our own."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+from importlib.metadata import version
+
+import numpy as np
+import tensorflow as tf  # loaded here and used only in the forked children
+import tf2onnx
+
+from common import Case, arguments, image, notes, numbers, run, tokens
+
+VERSIONS = {p: version(p) for p in ("tensorflow-cpu", "keras", "tf2onnx", "onnx")}
+
+
+def convert(model, folder, opset):
+    spec = [tf.TensorSpec([None] + list(i.shape[1:]), i.dtype, name=i.name.split(":")[0]) for i in model.inputs]
+    tf2onnx.convert.from_keras(model, spec, opset=opset, output_path=str(folder / "model.onnx"))
+
+
+def randomise(model, head):
+    """Weights for the classifier, and statistics for batch normalisation that keep the scale of activations."""
+    rng = np.random.default_rng(0)
+    w = head.get_weights()
+    d = int(np.prod(w[0].shape[:-1]))
+    head.set_weights([rng.normal(size=w[0].shape) * d ** -0.5] + [rng.normal(size=b.shape) * 0.3 for b in w[1:]])
+    norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
+    if norms:
+        shape = [4] + [s or 64 for s in model.inputs[0].shape[1:]]
+        x = tf.constant(rng.normal(size=shape), model.inputs[0].dtype)
+        for layer in norms:
+            layer.momentum = 0.0
+        model(x, training=True)
+    return d
+
+
+def application(name, size=96, classes=10, activation="softmax", channels=3, low=-2.0, high=2.0, opset=15, **more):
+    def build(folder):
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.keras.utils.set_random_seed(0)
+        model = getattr(tf.keras.applications, name)(weights=None, input_shape=(size, size, channels), classes=classes,
+                                                     classifier_activation=activation, **more)
+        # MobileNet's classifier is a convolution of the pooled features.
+        head = [m for m in model.layers if isinstance(m, (tf.keras.layers.Dense, tf.keras.layers.Conv2D)) and m.weights[0].shape[-1] == classes][-1]
+        d = randomise(model, head)
+        convert(model, folder, opset)
+        return notes("Keras applications, tf2onnx", [d], classes, [image(model.inputs[0].name, (size, size, channels), low, high, channels_last=True)],
+                     outputs="probabilities" if activation else "logits")
+    tail = "" if activation else "-logits"
+    return Case(f"keras/{name}{tail}" + ("-1000" if classes == 1000 else ""), build)
+
+
+def own(name, make, inputs, features, classes, opset=15, **more):
+    def build(folder):
+        tf.keras.utils.set_random_seed(0)
+        model = make(tf, tf.keras, tf.keras.layers)
+        convert(model, folder, opset)
+        return notes("Keras, tf2onnx", [features], classes, inputs, **{"outputs": "probabilities", **more})
+    return Case("keras/" + name, build)
+
+
+def small(head, **kw):
+    def make(tf, keras, L):
+        return keras.Sequential([L.Input((16, 16, 3), name="image"), L.Conv2D(16, 3, 2, activation="relu"), L.Conv2D(24, 3, 2, activation="relu"),
+                                 L.GlobalAveragePooling2D(), *head(L)])
+    return make
+
+
+def text(tf, keras, L):
+    return keras.Sequential([L.Input((12,), dtype="int32", name="ids"), L.Embedding(80, 24), L.GlobalAveragePooling1D(),
+                             L.Dense(20, activation="relu"), L.Dense(4, activation="softmax")])
+
+
+def recurrent(tf, keras, L):
+    return keras.Sequential([L.Input((12,), dtype="int32", name="ids"), L.Embedding(80, 16), L.Bidirectional(L.LSTM(12)), L.Dense(4, activation="softmax")])
+
+
+def table(tf, keras, L):
+    a, b = L.Input((6,), name="numbers"), L.Input((3,), name="more")
+    x = L.Dense(16, activation="gelu")(L.Concatenate()([L.BatchNormalization()(a), b]))
+    return keras.Model([a, b], L.Dense(3, activation="softmax")(x))
+
+
+def attention(tf, keras, L):
+    ids = L.Input((12,), dtype="int64", name="ids")
+    x = L.Embedding(80, 24)(ids)
+    x = L.LayerNormalization()(x + L.MultiHeadAttention(2, 12)(x, x))
+    return keras.Model(ids, L.Softmax()(L.Dense(5)(L.GlobalMaxPooling1D()(x))))
+
+
+def convolutional(tf, keras, L):
+    return keras.Sequential([L.Input((16, 16, 3), name="image"), L.Conv2D(16, 3, 2, activation="relu"), L.Conv2D(24, 3, 2, activation="relu"),
+                             L.Conv2D(10, 1), L.GlobalAveragePooling2D(), L.Softmax()])
+
+
+def cases():
+    picture = [image("image", (16, 16, 3), channels_last=True)]
+    return [
+        own("softmax", small(lambda L: [L.Dense(10, activation="softmax")]), picture, 24, 10),
+        own("softmax-opset9", small(lambda L: [L.Dense(10, activation="softmax")]), picture, 24, 10, opset=9),
+        own("softmax-opset18", small(lambda L: [L.Dense(10, activation="softmax")]), picture, 24, 10, opset=18),
+        own("logits", small(lambda L: [L.Dense(10)]), picture, 24, 10, outputs="logits"),
+        own("no-bias", small(lambda L: [L.Dense(10, use_bias=False), L.Softmax()]), picture, 24, 10),
+        own("sigmoid-binary", small(lambda L: [L.Dense(1, activation="sigmoid")]), picture, 24, 1, link="sigmoid"),
+        own("sigmoid-multilabel", small(lambda L: [L.Dense(6, activation="sigmoid")]), picture, 24, 6, link="multilabel"),
+        own("conv-pool-softmax", convolutional, picture, 24, 10),
+        own("flatten", lambda tf, keras, L: keras.Sequential([L.Input((16, 16, 3), name="image"), L.Conv2D(8, 3, 2, activation="relu"), L.Flatten(),
+            L.Dense(10, activation="softmax")]), picture, 392, 10),
+        own("text-average", text, [tokens("ids", 12, 80, dtype="int32", low=0)], 20, 4),
+        own("text-lstm", recurrent, [tokens("ids", 12, 80, dtype="int32", low=0)], 24, 4),
+        own("text-attention", attention, [tokens("ids", 12, 80, low=0)], 24, 5),
+        own("two-tables", table, [numbers("numbers", [6]), numbers("more", [3])], 16, 3),
+        application("MobileNet"),
+        application("MobileNetV2"),
+        application("MobileNetV2", activation=None),
+        application("MobileNetV2", classes=1000),
+        application("MobileNetV3Small", low=0, high=255),
+        application("MobileNetV3Large", low=0, high=255),
+        application("EfficientNetB0", low=0, high=255),
+        application("EfficientNetB1", low=0, high=255),
+        application("EfficientNetV2B0", low=0, high=255),
+        application("EfficientNetV2S", low=0, high=255),
+        application("DenseNet121"),
+        application("DenseNet121", activation=None),
+        application("DenseNet169"),
+        application("NASNetMobile", size=224),
+        application("ResNet50"),
+        application("ResNet50V2"),
+        application("ResNet101"),
+        application("Xception"),
+        application("InceptionV3"),
+        application("InceptionResNetV2"),
+        application("ConvNeXtTiny", low=0, high=255),
+        application("RegNetX002", low=0, high=255),
+        application("RegNetY004", low=0, high=255),
+        application("ResNetRS50", size=64, low=0, high=255),
+        application("VGG16", size=48),
+        application("VGG19", size=48),
+    ]
+
+
+if __name__ == "__main__":
+    run(cases(), arguments(__doc__), VERSIONS)
