@@ -14,7 +14,7 @@ func (f *finder) bias(l *linear) ([]float64, error) {
 	}
 	v, err := f.numbers(l.bias) // along axis 1, whatever follows
 	if err == nil && len(v.data) != int(l.k) {
-		err = refuse("%s has %d biases for %d classes", describe(l.node), len(v.data), l.k)
+		err = refuse("%s has %d biases for %d classes", f.describe(l.node), len(v.data), l.k)
 	}
 	if err != nil {
 		return nil, err
@@ -30,10 +30,30 @@ func (f *finder) numbers(name string) (*value, error) {
 	return f.m.evaluate(name)
 }
 
-// An affine is what has been added and multiplied since the linear operator: scale ⊙ x + shift, each nil or of length k.
+// A share is what one linear layer gives to the logits: features · Wᵀ, where W is a sum of terms.
+type share struct {
+	features   string
+	d          int
+	known      value          // of the features tensor
+	assumed    bool           // its rank is not known and taken to be 2
+	transposed bool           // it is [d,N]
+	selection  []*onnxpb.Node // operators between layer and logits that act alike on features: pooling, picking a token
+	scaled     bool           // one of them multiplies by a number that varies
+	terms      []term
+}
+
+// A term is rows of a stored weight, each with a scale.
+type term struct {
+	weight weight
+	rows   []int     // of the weight, class by class; nil for all in order
+	scale  []float64 // nil for 1
+}
+
+// An affine is the logits as a function of features: the sum of the shares plus shift, which is nil or of length k.
 type affine struct {
-	k            int
-	scale, shift []float64
+	k      int
+	shares []*share
+	shift  []float64
 }
 
 // apply follows a by x → scale ⊙ x + shift, each nil or of length 1 or k.
@@ -46,14 +66,20 @@ func (a *affine) apply(scale, shift []float64) {
 	}
 	if scale != nil {
 		scale = full(scale)
-		if a.scale == nil {
-			a.scale = slices.Repeat([]float64{1}, a.k)
-		}
-		for i, s := range scale {
-			a.scale[i] *= s
-			if a.shift != nil {
-				a.shift[i] *= s
+		for _, p := range a.shares {
+			for i := range p.terms {
+				t := &p.terms[i]
+				if t.scale == nil {
+					t.scale = slices.Clone(scale)
+					continue
+				}
+				for j, s := range scale {
+					t.scale[j] *= s
+				}
 			}
+		}
+		for i := range a.shift {
+			a.shift[i] *= scale[i]
 		}
 	}
 	if shift != nil {
@@ -68,14 +94,45 @@ func (a *affine) apply(scale, shift []float64) {
 	}
 }
 
+// pick makes class i what was class rows[i].
+func (a *affine) pick(rows []int) {
+	for _, p := range a.shares {
+		for i := range p.terms {
+			t := &p.terms[i]
+			if t.rows == nil {
+				t.rows = slices.Clone(rows)
+			} else {
+				t.rows = picked(t.rows, rows)
+			}
+			t.scale = picked(t.scale, rows)
+		}
+	}
+	a.shift = picked(a.shift, rows)
+	a.k = len(rows)
+}
+
+func picked[T any](from []T, rows []int) []T {
+	if from == nil {
+		return nil
+	}
+	out := make([]T, len(rows))
+	for i, r := range rows {
+		out[i] = from[r]
+	}
+	return out
+}
+
 // constants returns what an affine step multiplies the logits by and adds to them.
 func (f *finder) constants(n *onnxpb.Node, from string, cur *flow, k int) (scale, shift []float64, err error) {
-	if n.GetOpType() == "BatchNormalization" {
+	switch n.GetOpType() {
+	case "BatchNormalization":
 		return f.batchNorm(n, cur, k)
+	case "Neg":
+		return []float64{-1}, nil, nil
 	}
 	left := input(n, 0) == from
 	if len(n.GetInput()) != 2 || input(n, 0) == input(n, 1) {
-		return nil, nil, &refusal{describe(n) + " is not linear", n}
+		return nil, nil, &refusal{f.describe(n) + " is not linear", n}
 	}
 	other := input(n, 0)
 	if left {
@@ -103,7 +160,7 @@ func (f *finder) constants(n *onnxpb.Node, from string, cur *flow, k int) (scale
 		}
 		scale = v
 	default:
-		return nil, nil, &refusal{describe(n) + " divides by the logits", n}
+		return nil, nil, &refusal{f.describe(n) + " divides by the logits", n}
 	}
 	return scale, nil, checkScale(n, scale)
 }
@@ -120,7 +177,7 @@ func checkScale(n *onnxpb.Node, scale []float64) error {
 // batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
 func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []float64, err error) {
 	if attrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || cur.class != 1 {
-		return nil, nil, &refusal{describe(n) + " has no fixed statistics for each class", n}
+		return nil, nil, &refusal{f.describe(n) + " has no fixed statistics for each class", n}
 	}
 	var p [4][]float64
 	for i := range p {
@@ -129,7 +186,7 @@ func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []flo
 			return nil, nil, err
 		}
 		if p[i] = v.data; len(p[i]) != k {
-			return nil, nil, refuse("%s has %d statistics for %d classes", describe(n), len(p[i]), k)
+			return nil, nil, refuse("%s has %d statistics for %d classes", f.describe(n), len(p[i]), k)
 		}
 	}
 	scale, shift = make([]float64, k), make([]float64, k)

@@ -26,7 +26,7 @@ func Cut(m *Model, h *Head) (*Model, error) {
 	}
 	b := newBuilder(m)
 	features := b.features(h)
-	logits := b.rows(h.Logits, &h.logitsValue, CutLogits)
+	logits := b.rows(b.take(h.Logits), &h.logitsValue, CutLogits)
 	return b.build(
 		tensorInfo(features, Float32, -1, int64(h.FeatureDim)),
 		tensorInfo(logits, Float32, -1, int64(h.Classes)))
@@ -34,15 +34,47 @@ func Cut(m *Model, h *Head) (*Model, error) {
 
 // A builder makes a model from parts of another and new nodes.
 type builder struct {
-	m     *Model
-	taken map[string]bool
-	nodes []*onnxpb.Node // the new ones
+	m      *Model
+	taken  map[string]bool
+	nodes  []*onnxpb.Node // the new ones
+	consts []*onnxpb.Tensor
+	lent   map[string]bool // tensors of the model's view that have been taken over
 }
 
 func newBuilder(m *Model) *builder {
-	b := &builder{m: m, taken: map[string]bool{}}
+	b := &builder{m: m, taken: map[string]bool{}, lent: map[string]bool{}}
 	allNames(m.pb.GetGraph(), b.taken)
+	for name := range m.view.producer {
+		b.taken[name] = true
+	}
+	for name := range m.view.consts {
+		b.taken[name] = true
+	}
 	return b
+}
+
+// take makes sure that a tensor of the model's view is there, and returns its name: what only the view has is computed by
+// the view's nodes.
+func (b *builder) take(name string) string {
+	if name == "" || b.m.graph.has(name) || b.lent[name] {
+		return name
+	}
+	b.lent[name] = true
+	if t := b.m.view.consts[name]; t != nil {
+		b.consts = append(b.consts, t)
+		return name
+	}
+	n := b.m.view.producer[name]
+	for _, in := range n.GetInput() {
+		b.take(in)
+	}
+	for _, out := range n.GetOutput() {
+		b.lent[out] = true
+	}
+	n = shallow(n)
+	n.Name = proto.String(b.fresh("mfgs_" + n.GetOpType()))
+	b.nodes = append(b.nodes, n)
+	return name
 }
 
 // allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not hide outer ones.
@@ -89,23 +121,42 @@ func (b *builder) add(op, in, out string, attributes ...*onnxpb.Attribute) strin
 	return out
 }
 
-// features appends what turns the features tensor into rows.
+// features appends what turns the features tensors into rows.
 func (b *builder) features(h *Head) string {
-	cur := h.Features
-	for _, n := range h.selection {
+	if len(h.affine.shares) == 1 {
+		return b.share(h.affine.shares[0], CutFeatures)
+	}
+	joined := &onnxpb.Node{OpType: proto.String("Concat"), Attribute: []*onnxpb.Attribute{intAttribute("axis", 1)}}
+	for _, s := range h.affine.shares {
+		joined.Input = append(joined.Input, b.share(s, CutFeatures+"_share"))
+	}
+	out := b.fresh(CutFeatures)
+	joined.Name, joined.Output = proto.String(out), []string{out}
+	b.nodes = append(b.nodes, joined)
+	return out
+}
+
+// share appends what turns the features of one layer into rows.
+func (b *builder) share(s *share, name string) string {
+	cur := b.take(s.features)
+	known := s.known
+	for _, n := range s.selection {
 		n = shallow(n)
 		n.Input = slices.Clone(n.Input)
 		n.Input[0] = cur
+		for i, in := range n.Input[1:] {
+			n.Input[1+i] = b.take(in)
+		}
 		cur = b.fresh("mfgs_selected")
 		n.Output = []string{cur}
 		n.Name = proto.String(cur)
 		b.nodes = append(b.nodes, n)
+		known.dims = nil
 	}
-	known := h.featuresValue
-	if h.transposed {
+	if s.transposed {
 		cur = b.add("Transpose", cur, "mfgs_transposed", intsAttribute("perm", 1, 0))
 	}
-	return b.rows(cur, &known, CutFeatures)
+	return b.rows(cur, &known, name)
 }
 
 // rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it.
@@ -135,6 +186,7 @@ func (b *builder) build(outputs ...*onnxpb.ValueInfo) (*Model, error) {
 		}
 	}
 	g.Node = append(g.Node, b.nodes...)
+	g.Initializer = append(g.Initializer, b.consts...)
 	read := map[string]bool{}
 	for _, n := range g.Node {
 		for _, name := range dependencies(n) {
@@ -250,8 +302,9 @@ func tensorInfo(name string, typ DataType, dims ...int64) *onnxpb.ValueInfo {
 
 // The values of Attribute.type in use.
 const (
-	typeInt  = 2
-	typeInts = 7
+	typeFloat = 1
+	typeInt   = 2
+	typeInts  = 7
 )
 
 func intAttribute(name string, x int64) *onnxpb.Attribute {
@@ -260,4 +313,8 @@ func intAttribute(name string, x int64) *onnxpb.Attribute {
 
 func intsAttribute(name string, list ...int64) *onnxpb.Attribute {
 	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(typeInts), Ints: list}
+}
+
+func floatAttribute(name string, x float32) *onnxpb.Attribute {
+	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(typeFloat), F: &x}
 }

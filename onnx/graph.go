@@ -19,6 +19,7 @@ type graph struct {
 	producer  map[string]*onnxpb.Node
 	consumers map[string][]*onnxpb.Node
 	order     []*onnxpb.Node
+	origin    map[*onnxpb.Node]*onnxpb.Node // of lowered nodes: the one of the file
 }
 
 func newGraph(m *onnxpb.Model) (*graph, error) {
@@ -117,6 +118,14 @@ func (g *graph) sort() error {
 		}
 	}
 	return nil
+}
+
+// source returns the node of the file that n is, or stands for.
+func (g *graph) source(n *onnxpb.Node) *onnxpb.Node {
+	if o := g.origin[n]; o != nil {
+		return o
+	}
+	return n
 }
 
 // has reports whether name is a tensor of the graph.

@@ -19,6 +19,8 @@ const (
 	Softmax Link = "softmax"
 	// Sigmoid is for one logit (two classes), or for several labels that may hold at once.
 	Sigmoid Link = "sigmoid"
+	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to sum 1.
+	OneVsRest Link = "one-vs-rest"
 )
 
 // HeadOptions says where to look for the head. The zero value looks behind every output of the model.
@@ -29,7 +31,16 @@ type HeadOptions struct {
 	Logits string
 	// Output names the output of the model to start from, if not "". Logits goes before it.
 	Output string
+	// Approximate names what may stand between layer and logits though it is not linear; "" is nothing.
+	Approximate Approximation
 }
+
+// Approximation is a way to take a head for linear that is not quite.
+type Approximation string
+
+// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let all numbers pass. The
+// logits stay the model's own; what they owe to the features, and with it their variance, is approximate.
+const IgnoreRelu Approximation = "relu"
 
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d features and K classes.
 type Head struct {
@@ -44,13 +55,18 @@ type Head struct {
 	Tail       []string `json:"tail"`        // the operators between the linear layer, its bias included, and the output
 	Evidence   []string `json:"-"`           // what was found, in sentences for people
 
-	model         *Model
-	weight        weight
-	scale, shift  []float64      // logits = scale ⊙ (features · Wᵀ) + shift; nil for 1 and 0, else of length K
-	selection     []*onnxpb.Node // operators between layer and logits that act alike on features: pooling, picking a token
-	transposed    bool           // the features tensor is [d,N]
-	featuresValue value          // what is known of the features, behind selection
-	logitsValue   value          // and of the logits
+	// Approximation is what had to be asked for; "" where φ·Wᵀ + b is exact.
+	Approximation Approximation `json:"approximation,omitempty"`
+	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them between Low and High: φ·Wᵀ + b
+	// is what was rounded. Several roundings, one after another, are added up.
+	Rounding  float64 `json:"rounding,omitempty"`
+	Low, High float64 `json:"-"`
+
+	model       *Model
+	affine      affine
+	picked      bool  // the output is the best class
+	linked      bool  // probabilities are made of the logits
+	logitsValue value // what is known of the logits
 }
 
 // weight is the constant side of a linear operator.
@@ -107,7 +123,7 @@ func refuse(format string, args ...any) *refusal {
 // Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes from reading the file.
 // The finding rests on the graph alone; that φ·Wᵀ + b gives the logits should be checked on a batch.
 func FindHead(m *Model, o HeadOptions) (*Head, error) {
-	f := &finder{m: m, g: m.graph, in: m.infer()}
+	f := &finder{m: m, g: m.view, in: m.infer(), approximate: o.Approximate == IgnoreRelu}
 	h, err := f.find(o)
 	if err == nil {
 		return h, nil
@@ -127,14 +143,20 @@ type finder struct {
 	m  *Model
 	g  *graph
 	in *interpreter
+
+	approximate bool // a Relu may be ignored
+	sums, depth int  // additions of several layers looked into, in all and within another
 }
 
 func (f *finder) find(o HeadOptions) (*Head, error) {
 	if f.g.opset < 7 {
 		return nil, refuse("operator set %d is older than 7; convert the model with onnx.version_converter", f.g.opset)
 	}
-	for _, name := range []string{o.Features, o.Logits} {
-		if name != "" && !f.g.has(name) {
+	if o.Approximate != "" && o.Approximate != IgnoreRelu {
+		return nil, refuse("there is no approximation %q, only %q", o.Approximate, IgnoreRelu)
+	}
+	for _, name := range append(strings.Split(o.Features, featuresSep), o.Logits) {
+		if name != "" && !f.g.has(name) && !f.g.has(o.Features) {
 			return nil, refuse("the graph has no tensor %q", name)
 		}
 	}
@@ -172,7 +194,8 @@ func (f *finder) choose(output string) (*Head, error) {
 	}
 	const most = 64 // detectors with a hundred outputs are no classifiers
 	var heads []*Head
-	var first error
+	var first error // of those that can be logits, if there are any
+	plausible := false
 	for _, name := range names[:min(most, len(names))] {
 		h, err := f.trace(name)
 		var r *refusal
@@ -181,8 +204,8 @@ func (f *finder) choose(output string) (*Head, error) {
 			heads = append(heads, h)
 		case !errors.As(err, &r):
 			return nil, err
-		case first == nil:
-			first = err
+		case first == nil || !plausible && f.in.get(name).typ.IsFloat():
+			first, plausible = err, f.in.get(name).typ.IsFloat()
 		}
 	}
 	if len(heads) == 0 {
@@ -212,37 +235,40 @@ func (f *finder) last(heads []*Head) []*Head {
 	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.producer[h.Logits]] })
 }
 
-// purpose says how plainly the graph itself tells what the logits are for: 2 where probabilities are made of them, 1 where
-// the best class is picked.
+// purpose says how plainly the graph itself tells what the logits are for: 3 where probabilities are made of them, 2 where
+// the best class is picked from those, 1 where it is picked from the logits.
 func (h *Head) purpose() int {
-	p := 0
-	for _, op := range h.Tail {
-		switch s := steps[op]; {
-		case s.link != "":
-			p = max(p, 2)
-		case s.ends:
-			p = max(p, 1)
-		}
+	switch {
+	case h.linked && !h.picked:
+		return 3
+	case h.linked:
+		return 2
+	case h.picked:
+		return 1
 	}
-	return p
+	return 0
 }
+
+// featuresSep stands between the names of features in Head.Features where there are several.
+const featuresSep = ","
 
 // confirm checks that the tensor the user named as features is what the layer reads, up to a change of shape.
 func (f *finder) confirm(h *Head, features string) error {
+	if h.Features == features {
+		return nil
+	}
 	for t := h.Features; t != features; {
 		n := f.g.producer[t]
-		if n == nil || !isDefault(n.GetDomain()) || steps[n.GetOpType()] == nil || !steps[n.GetOpType()].layout {
+		if s := f.step(n); s == nil || !s.layout || s.asked {
 			between := "the graph's input"
 			if n != nil {
-				between = describe(n)
+				between = f.describe(n)
 			}
 			return refuse("the logits %q are linear in %q, and %s stands between that and %q", h.Logits, h.Features, between, features)
 		}
 		t = input(n, 0)
 	}
-	if h.Features != features {
-		h.Evidence = append(h.Evidence, fmt.Sprintf("%q reaches the layer as %q, in another shape", features, h.Features))
-	}
+	h.Evidence = append(h.Evidence, fmt.Sprintf("%q reaches the layer as %q, in another shape", features, h.Features))
 	return nil
 }
 
@@ -270,43 +296,214 @@ func (f *finder) candidates(at *onnxpb.Node) []*Head {
 	return heads
 }
 
+// finish makes the head of a trail.
+func (f *finder) finish(t *trail, start string) (*Head, error) {
+	first := t.nodes[0]
+	if t.logits == "" {
+		return nil, &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &t.at, start, t.k), first}
+	}
+	h := &Head{
+		Logits: t.logits, Classes: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
+		Rounding: t.rounding, Low: t.low, High: t.high,
+		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
+	}
+	if t.approximated {
+		h.Approximation = IgnoreRelu
+	}
+	var op, node, features []string
+	for _, n := range t.nodes {
+		n = f.g.source(n)
+		op, node = append(op, opName(n)), append(node, nodeName(n))
+	}
+	for _, p := range t.shares {
+		features = append(features, p.features)
+		h.FeatureDim += p.d
+		for _, m := range p.terms {
+			if f.g.producer[m.weight.name] == nil {
+				continue // stored weights have been checked when the model was read
+			}
+			if _, err := f.m.evaluate(m.weight.name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
+	if size, ok := elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > maxWeightElements {
+		return nil, refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
+	}
+	h.Evidence = f.evidence(h, t)
+	if h.Classes == 1 && h.Link == Softmax {
+		return nil, &refusal{fmt.Sprintf("%s has one output only, of which Softmax makes 1", f.describe(first)), first}
+	}
+	return h, nil
+}
+
+// evidence tells in sentences what was found, and settles the link where the path did not.
+func (f *finder) evidence(h *Head, t *trail) []string {
+	var found []string
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	for _, p := range t.shares {
+		rank := ""
+		if p.assumed {
+			rank = ", taken to be [N,d] as the graph does not give its rank"
+		}
+		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank, p.terms[0].weight.name)
+	}
+	form := "features · Wᵀ"
+	if h.Bias {
+		form += " + b"
+	}
+	say("logits %q = %s, %d features, %d classes", h.Logits, form, h.FeatureDim, h.Classes)
+	if len(t.shares) > 1 {
+		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
+	}
+	for _, p := range t.shares {
+		for _, n := range p.selection {
+			say("%s commutes with the linear layer and is done on the features", f.describe(n))
+		}
+		m := p.terms[0]
+		switch {
+		case m.scale == nil:
+		case slices.Min(m.scale) != slices.Max(m.scale):
+			say("a scale for each class is folded into the weights")
+		case m.scale[0] != 1:
+			say("a scale of %.6g is folded into the weights", m.scale[0])
+		}
+		if m.rows != nil {
+			say("the logits are %d of the layer's outputs", len(m.rows))
+		}
+	}
+	if h.Rounding > 0 {
+		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
+	}
+	if h.Approximation != "" {
+		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed", h.Approximation)
+	}
+	behind := f.linkBehind(h.Logits)
+	if behind == OneVsRest && h.Classes == 1 { // 1−p and p sum to 1 as they are
+		behind = Sigmoid
+	}
+	switch {
+	case h.Link != "":
+		say("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", "))
+	case behind != "":
+		h.Link = behind
+		say("elsewhere in the graph the logits go into %s", h.Link)
+	case h.Classes == 1:
+		h.Link = Sigmoid
+		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
+	default:
+		h.Link = Softmax
+		say("no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
+	}
+	return found
+}
+
+// reader returns the linear operator that reads a share's features.
+func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
+	for _, n := range t.nodes {
+		if slices.Contains(n.GetInput(), p.features) {
+			return n
+		}
+	}
+	return t.nodes[0]
+}
+
+// normalised reports whether probabilities are divided by their sum.
+func (f *finder) normalised(name string) bool {
+	return slices.ContainsFunc(f.g.consumers[name], func(n *onnxpb.Node) bool {
+		if h := f.composite(n); h != nil {
+			return h.step.normalises
+		}
+		s := f.step(n)
+		return s != nil && s.normalises
+	})
+}
+
+// linkBehind looks forward from the logits for what makes probabilities of them, past operators that only reshape.
+func (f *finder) linkBehind(name string) Link {
+	const far = 100
+	queue := []string{name}
+	for i := 0; i < len(queue) && i < far; i++ {
+		for _, n := range f.g.consumers[queue[i]] {
+			s := f.step(n)
+			if s == nil || input(n, 0) != queue[i] || len(n.GetOutput()) == 0 {
+				continue
+			}
+			if s.link == Sigmoid && f.normalised(n.GetOutput()[0]) {
+				return OneVsRest
+			}
+			if s.link != "" {
+				return s.link
+			}
+			if s.layout {
+				queue = append(queue, n.GetOutput()[0])
+			}
+		}
+	}
+	return ""
+}
+
 // Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits = features · wᵀ + b, with
 // every scale that stands between layer and logits folded in. It reads them from the file on every call.
 func (h *Head) Weights() (w, b []float32, err error) {
-	v, err := h.model.evaluate(h.weight.name)
-	if err != nil {
-		return nil, nil, fmt.Errorf("weights of %s: %w", h.Node, err)
-	}
 	k, d := h.Classes, h.FeatureDim
-	if len(v.data) != k*d {
-		return nil, nil, fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", h.weight.name, h.Node, len(v.data), k, d)
-	}
 	w = make([]float32, k*d)
-	for i := range k {
-		scale := 1.0
-		if h.scale != nil {
-			scale = h.scale[i]
-		}
-		for j := range d {
-			at := i*d + j
-			if h.weight.transposed {
-				at = j*k + i
+	first := 0 // column of the share
+	for _, p := range h.affine.shares {
+		for i, t := range p.terms {
+			if err := h.addTerm(w[first:], d, p, t, i == 0); err != nil {
+				return nil, nil, err
 			}
-			w[i*d+j] = float32(scale * v.data[at])
 		}
+		first += p.d
 	}
-	if h.shift != nil {
+	if h.affine.shift != nil {
 		b = make([]float32, k)
-		for i, x := range h.shift {
+		for i, x := range h.affine.shift {
 			b[i] = float32(x)
 		}
 	}
 	for _, list := range [][]float32{w, b} {
 		for _, x := range list {
 			if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
-				return nil, nil, fmt.Errorf("weights %q of %s hold NaN or infinite numbers", h.weight.name, h.Node)
+				return nil, nil, fmt.Errorf("weights of %s hold NaN or infinite numbers", h.Node)
 			}
 		}
 	}
 	return w, b, nil
+}
+
+// addTerm puts one weight into the columns of its share, rows of w being stride apart: sets them if it is the share's first,
+// and adds to them otherwise.
+func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) error {
+	v, err := h.model.evaluate(t.weight.name)
+	if err != nil {
+		return fmt.Errorf("weights of %s: %w", h.Node, err)
+	}
+	rows := len(v.data) / p.d
+	if rows*p.d != len(v.data) || t.rows == nil && rows != h.Classes {
+		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.data), h.Classes, p.d)
+	}
+	for i := range h.Classes {
+		row, scale := i, 1.0
+		if t.rows != nil {
+			row = t.rows[i]
+		}
+		if t.scale != nil {
+			scale = t.scale[i]
+		}
+		for j := range p.d {
+			at := row*p.d + j
+			if t.weight.transposed {
+				at = j*rows + row
+			}
+			x := float32(scale * v.data[at])
+			if !set {
+				x += w[i*stride+j]
+			}
+			w[i*stride+j] = x
+		}
+	}
+	return nil
 }

@@ -26,14 +26,14 @@ type linear struct {
 // linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
 // refusal if it is one of these but not of a form that makes a head.
 func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
-	if !isDefault(n.GetDomain()) || f.in.functions[opName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
+	if f.in.functions[opName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
 		return nil, nil
 	}
 	var form func(*onnxpb.Node, *value, *value, bool) (*linear, error)
-	switch n.GetOpType() {
+	switch opName(n) {
 	case "Gemm":
 		form = f.gemm
-	case "MatMul":
+	case "MatMul", "com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul":
 		form = f.matMul
 	case "Conv":
 		form = f.conv
@@ -42,7 +42,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	}
 	a, b := f.in.get(input(n, 0)), f.in.get(input(n, 1))
 	if a.constant == b.constant {
-		return nil, &refusal{fmt.Sprintf("%s multiplies two tensors that both depend on the input", describe(n)), n}
+		return nil, &refusal{fmt.Sprintf("%s multiplies two tensors that both depend on the input", f.describe(n)), n}
 	}
 	w, name := b, input(n, 1)
 	if a.constant {
@@ -64,7 +64,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 		return nil, err
 	}
 	if size, ok := elements([]int64{l.k, l.d}); !ok || size == 0 || size > maxWeightElements {
-		return nil, refuse("%s has %d features and %d classes", describe(n), l.d, l.k)
+		return nil, refuse("%s has %d features and %d classes", f.describe(n), l.d, l.k)
 	}
 	l.node = n
 	l.weight.name = name
@@ -72,6 +72,9 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 		l.features = input(n, 1)
 	}
 	l.out.typ = cmp.Or(a.typ, b.typ)
+	if op := f.g.source(n).GetOpType(); op == "MatMulInteger" || op == "ConvInteger" {
+		l.out.typ = Int32
+	}
 	l.out.merge(f.in.values[n.GetOutput()[0]])
 	return l, nil
 }
@@ -84,7 +87,7 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
 		l.bias = input(n, 2)
 	}
 	if l.bias != "" && !f.constant(l.bias) {
-		return nil, &refusal{fmt.Sprintf("%s adds %q, which depends on the input", describe(n), l.bias), n}
+		return nil, &refusal{fmt.Sprintf("%s adds %q, which depends on the input", f.describe(n), l.bias), n}
 	}
 	w := b.dims
 	if left {
@@ -95,7 +98,7 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
 		l.weight.transposed, l.transposed = !transB, transA
 	}
 	if len(w) != 2 {
-		return nil, refuse("%s has weights of shape %v", describe(n), w)
+		return nil, refuse("%s has weights of shape %v", f.describe(n), w)
 	}
 	l.k, l.d = w[0], w[1]
 	if l.weight.transposed {
@@ -107,19 +110,24 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
 	return l, nil
 }
 
-// matMul is x·W for x of any rank from 2, or W·x for rank 2.
+// matMul is x·W for x of any rank from 2, or W·x for rank 2. The fused operator may transpose either, and scale.
 func (f *finder) matMul(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
-	l := &linear{alpha: 1, weight: weight{transposed: !left}, transposed: left}
+	transW, transX := attrInt(n, "transB", 0) != 0, attrInt(n, "transA", 0) != 0
 	w, x := b.dims, a.dims
 	if left {
 		w, x = a.dims, b.dims
+		transW, transX = transX, transW
+	}
+	l := &linear{alpha: attrFloat(n, "alpha", 1), weight: weight{transposed: left == transW}, transposed: left != transX}
+	if attrInt(n, "transBatchA", 0) != 0 || attrInt(n, "transBatchB", 0) != 0 || transX && len(x) != 2 {
+		return nil, refuse("%s transposes features of shape %v", f.describe(n), x)
 	}
 	for len(w) > 2 && w[0] == 1 && len(x) >= len(w) {
 		w = w[1:]
 	}
 	switch {
 	case len(w) != 2:
-		return nil, refuse("%s has weights of shape %v", describe(n), w)
+		return nil, refuse("%s has weights of shape %v", f.describe(n), w)
 	case x == nil && !left:
 		if out := f.in.values[n.GetOutput()[0]]; len(out.dims) >= 2 {
 			x = slices.Repeat([]int64{-1}, len(out.dims))
@@ -128,14 +136,16 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *value, left bool) (*linear, error)
 		l.assumed = true
 		x = []int64{-1, -1}
 	case len(x) < 2 || left && len(x) != 2:
-		return nil, refuse("%s multiplies features of shape %v", describe(n), x)
+		return nil, refuse("%s multiplies features of shape %v", f.describe(n), x)
+	}
+	l.k, l.d = w[0], w[1]
+	if l.weight.transposed {
+		l.k, l.d = w[1], w[0]
 	}
 	if left {
-		l.k, l.d = w[0], w[1]
-		l.out = flow{value{dims: []int64{l.k, x[1]}}, 0}
+		l.out = flow{value{dims: []int64{l.k, -1}}, 0}
 		return l, nil
 	}
-	l.d, l.k = w[0], w[1]
 	l.out = flow{value{dims: slices.Clone(x)}, len(x) - 1}
 	l.out.dims[len(x)-1] = l.k
 	return l, nil
@@ -146,17 +156,17 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *value, left bool) (*linear, error)
 func (f *finder) conv(n *onnxpb.Node, x, w *value, left bool) (*linear, error) {
 	l := &linear{alpha: 1, beta: 1, bias: input(n, 2)}
 	if left || len(w.dims) < 3 {
-		return nil, refuse("%s has weights of shape %v", describe(n), w.dims)
+		return nil, refuse("%s has weights of shape %v", f.describe(n), w.dims)
 	}
 	if l.bias != "" && !f.constant(l.bias) {
-		return nil, refuse("%s adds %q, which depends on the input", describe(n), l.bias)
+		return nil, refuse("%s adds %q, which depends on the input", f.describe(n), l.bias)
 	}
 	all := func(name string, want int64) bool {
 		return !slices.ContainsFunc(attribute(n, name).GetInts(), func(x int64) bool { return x != want })
 	}
 	size, ok := elements(w.dims[1:])
 	if !ok || attrInt(n, "group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
-		return nil, &refusal{describe(n) + " is no linear layer: it has groups, padding or dilation", n}
+		return nil, &refusal{f.describe(n) + " is no linear layer: it has groups, padding or dilation", n}
 	}
 	out := f.in.values[n.GetOutput()[0]]
 	kernel := w.dims[2:]
@@ -166,7 +176,7 @@ func (f *finder) conv(n *onnxpb.Node, x, w *value, left bool) (*linear, error) {
 	case len(x.dims) == len(w.dims) && slices.Equal(x.dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(attribute(n, "auto_pad").GetS())):
 		l.whole = true
 	default:
-		return nil, &refusal{fmt.Sprintf("%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", describe(n), kernel), n}
+		return nil, &refusal{fmt.Sprintf("%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", f.describe(n), kernel), n}
 	}
 	l.k, l.d = w.dims[0], size
 	l.out = flow{value{dims: slices.Repeat([]int64{-1}, len(w.dims))}, 1}

@@ -18,7 +18,8 @@ import (
 // immutable, and safe for concurrent use.
 type Model struct {
 	pb     *onnxpb.Model
-	graph  *graph
+	graph  *graph // as it runs
+	view   *graph // the same in plain operators, for finding the head
 	store  *store
 	path   string
 	sha256 string
@@ -106,7 +107,7 @@ func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{pb: pb, graph: g, store: s, sha256: sum}, nil
+	return &Model{pb: pb, graph: g, view: lower(pb, g), store: s, sha256: sum}, nil
 }
 
 // Path returns the path the model was opened from, "" for a model from memory.

@@ -43,6 +43,7 @@ func init() {
 		"Abs":               unary(math.Abs),
 		"Sqrt":              unary(math.Sqrt),
 		"Exp":               unary(math.Exp),
+		"Log":               unary(math.Log),
 		"Reciprocal":        unary(func(a float64) float64 { return 1 / a }),
 		"ReduceSum":         reduce(sum),
 		"ReduceMean":        reduce(func(s []float64) float64 { return sum(s) / float64(len(s)) }),
@@ -50,6 +51,7 @@ func init() {
 		"ReduceL2":          reduce(func(s []float64) float64 { return math.Sqrt(dot(s, s)) }),
 		"ReduceMax":         reduce(slices.Max[[]float64]),
 		"ReduceMin":         reduce(slices.Min[[]float64]),
+		"ReduceLogSumExp":   reduce(logSumExp),
 		"ArgMax":            argMax,
 		"MatMul":            first(matMul),
 		"Gemm":              first(gemm),
@@ -72,10 +74,28 @@ func init() {
 			return math.Trunc(a / b)
 		})
 	})
+	ops["Sum"] = ops["Add"]
+	ops["Mean"] = first(func(c *call) *value {
+		v := elementwise(c, func(a, b float64) float64 { return a + b })
+		if v != nil && v.data != nil {
+			v = &value{typ: v.typ, dims: v.dims, data: slices.Clone(v.data)}
+			for i := range v.data {
+				v.data[i] /= float64(len(c.in))
+			}
+		}
+		return v
+	})
+	ops["Range"] = first(func(c *call) *value { return &value{typ: c.arg(0).typ, dims: []int64{-1}} })
+	ops["GatherND"] = first(gatherND)
+	ops["DynamicQuantizeLinear"] = dynamicQuantize
+	ops[unpackNBits] = first(unpack)
 	for _, name := range []string{"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",
-		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Log", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
+		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
 		"ThresholdedRelu", "PRelu", "Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LRN", "MeanVarianceNormalization",
-		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "Trilu"} {
+		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "Trilu",
+		"SimplifiedLayerNormalization", "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization",
+		"com.microsoft.Gelu", "com.microsoft.FastGelu", "com.microsoft.BiasGelu", "com.microsoft.QuickGelu",
+		"ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"} {
 		ops[name] = first(func(c *call) *value { return c.arg(0).like() })
 	}
 	for _, name := range []string{"Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"} {
@@ -248,21 +268,41 @@ func elementwise(c *call, f func(a, b float64) float64) *value {
 	return &v
 }
 
-// clip has its bounds as attributes before operator set 11 and as inputs from then on; both may be left out.
 func clip(c *call) *value {
 	v := c.arg(0).like()
-	lo, hi := attrFloat(c.Node, "min", math.Inf(-1)), attrFloat(c.Node, "max", math.Inf(1))
+	lo, hi, known := c.clipBounds()
+	if !known {
+		return v
+	}
+	return c.mapped(v, func(x float64) float64 { return max(lo, min(x, hi)) })
+}
+
+// clipBounds returns the bounds of a Clip, which are attributes before operator set 11 and inputs from then on, and may be
+// left out; false if they are not known.
+func (c *call) clipBounds() (lo, hi float64, known bool) {
+	lo, hi = attrFloat(c.Node, "min", math.Inf(-1)), attrFloat(c.Node, "max", math.Inf(1))
 	for i, bound := range []*float64{&lo, &hi} {
 		if input(c.Node, i+1) == "" {
 			continue
 		}
 		b := c.arg(i + 1).data
 		if len(b) != 1 {
-			return v
+			return lo, hi, false
 		}
 		*bound = b[0]
 	}
-	return c.mapped(v, func(x float64) float64 { return max(lo, min(x, hi)) })
+	return lo, hi, true
+}
+
+func logSumExp(s []float64) float64 {
+	top, t := slices.Max(s), 0.0
+	if math.IsInf(top, 0) {
+		return top
+	}
+	for _, x := range s {
+		t += math.Exp(x - top)
+	}
+	return top + math.Log(t)
 }
 
 func sum(s []float64) (t float64) {
@@ -582,6 +622,22 @@ func gather(c *call) *value {
 	return v
 }
 
+// gatherND is followed in shape only.
+func gatherND(c *call) *value {
+	in, index := c.arg(0), c.arg(1).dims
+	v := &value{typ: in.typ}
+	batch := attrInt(c.Node, "batch_dims", 0)
+	if in.dims == nil || len(index) == 0 || index[len(index)-1] < 0 || batch < 0 {
+		return v
+	}
+	rest := batch + index[len(index)-1]
+	if rest > int64(len(in.dims)) {
+		return nil
+	}
+	v.dims = append(slices.Clone(index[:len(index)-1]), in.dims[rest:]...)
+	return v
+}
+
 func slice(c *call) *value {
 	in := c.arg(0)
 	v := in.like()
@@ -699,6 +755,68 @@ func dequantize(c *call) *value {
 			q -= zero.data[k]
 		}
 		v.data[i] = q * scale.data[k]
+	}
+	return v
+}
+
+// dynamicQuantize gives numbers of 8 bits, and the scale and zero point chosen for them.
+func dynamicQuantize(c *call, i int) *value {
+	switch i {
+	case 0:
+		return &value{typ: Uint8, dims: slices.Clone(c.arg(0).dims)}
+	case 1:
+		return &value{typ: Float32, dims: []int64{}}
+	case 2:
+		return &value{typ: Uint8, dims: []int64{}}
+	}
+	return nil
+}
+
+// unpackNBits is the operator, of lowered nodes only, that gives the weights of a MatMulNBits as [K,N].
+const unpackNBits = "mfgs.UnpackNBits"
+
+// unpack gives (q − zero) · scale of weights packed as [N, blocks, bytes], with bits each from the lowest on, one scale a block,
+// [N, blocks], and one zero point a block, packed likewise, each row of N beginning with a new byte, or 2^(bits−1).
+func unpack(c *call) *value {
+	k, n := attrInt(c.Node, "K", 0), attrInt(c.Node, "N", 0)
+	bits, size := attrInt(c.Node, "bits", 4), attrInt(c.Node, "block_size", 0)
+	total, ok := elements([]int64{k, n})
+	if !ok || total == 0 || size < 1 || size > 1<<16 || bits != 2 && bits != 4 && bits != 8 {
+		return nil
+	}
+	v := &value{typ: cmp.Or(c.arg(1).typ, Float32), dims: []int64{k, n}}
+	packed, scales, zeros := c.arg(0).data, c.arg(1).data, c.arg(2).data
+	blocks := (k + size - 1) / size
+	perByte := 8 / bits
+	blob, row := (size+perByte-1)/perByte, (blocks+perByte-1)/perByte
+	known := packed != nil && scales != nil && (zeros != nil || input(c.Node, 2) == "")
+	if !known || !c.take(total) {
+		return v
+	}
+	if int64(len(packed)) != n*blocks*blob || int64(len(scales)) != n*blocks {
+		return nil
+	}
+	floatZeros := c.arg(2).typ.IsFloat() && int64(len(zeros)) == n*blocks
+	if zeros != nil && !floatZeros && int64(len(zeros)) != n*row {
+		return nil
+	}
+	number := func(from []float64, i int64) float64 {
+		return float64(int64(from[i/perByte]) >> (i % perByte * bits) & (1<<bits - 1))
+	}
+	v.data = make([]float64, total)
+	for j := range n {
+		for i := range k {
+			b := i / size
+			zero := float64(int64(1) << (bits - 1))
+			switch {
+			case floatZeros:
+				zero = zeros[j*blocks+b]
+			case zeros != nil:
+				zero = number(zeros[j*row:], b)
+			}
+			q := number(packed[(j*blocks+b)*blob:], i%size)
+			v.data[i*n+j] = (q - zero) * scales[j*blocks+b]
+		}
 	}
 	return v
 }

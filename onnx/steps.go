@@ -5,6 +5,65 @@ import (
 	"slices"
 )
 
+// A step is an operator that may stand between the linear layer and the output.
+type step struct {
+	layout     bool // moves numbers about and changes none, but for rounding
+	rounds     bool // rounds
+	pools      bool // averages or selects: the same for features and logits
+	affine     bool // adds and multiplies by constants
+	ends       bool // the logits end here: makes probabilities or a decision of them
+	late       bool // may stand only behind the link
+	normalises bool // makes the sum over the classes 1
+	chooses    bool // inputs behind the first are shapes or indices, and may be computed
+	anyOutput  bool // any output may be followed
+	asked      bool // not linear; an approximation that must be asked for
+	link       Link
+	// class returns the class axis behind the operator, given the flow before and the shape behind. A reason refuses.
+	class func(c *call, before *flow, after *value) (axis int, reason string)
+}
+
+// steps says what may follow a linear layer, by opName. The shape behind each comes from ops.
+var steps map[string]*step
+
+func init() {
+	steps = map[string]*step{
+		"Identity":              {layout: true, class: keepClass},
+		"Cast":                  {layout: true, class: castClass},
+		"Dropout":               {layout: true, class: dropoutClass},
+		"Flatten":               {layout: true, class: reshapeClass},
+		"Reshape":               {layout: true, chooses: true, class: reshapeClass},
+		"Squeeze":               {layout: true, class: squeezeClass},
+		"Unsqueeze":             {layout: true, class: unsqueezeClass},
+		"Transpose":             {layout: true, class: transposeClass},
+		"QuantizeLinear":        {layout: true, rounds: true, class: keepClass},
+		"DequantizeLinear":      {layout: true, rounds: true, class: keepClass},
+		"GlobalAveragePool":     {pools: true, class: globalPoolClass},
+		"AveragePool":           {pools: true, class: averagePoolClass},
+		"ReduceMean":            {pools: true, class: reduceClass},
+		"Gather":                {pools: true, chooses: true, class: gatherClass},
+		"GatherND":              {pools: true, chooses: true, class: gatherNDClass},
+		"Slice":                 {pools: true, chooses: true, class: sliceClass},
+		"Add":                   {affine: true, class: keepClass},
+		"Sub":                   {affine: true, class: keepClass},
+		"Mul":                   {affine: true, class: keepClass},
+		"Div":                   {affine: true, class: keepClass},
+		"Neg":                   {affine: true, class: keepClass},
+		"BatchNormalization":    {affine: true, class: keepClass},
+		"Softmax":               {ends: true, link: Softmax, class: softmaxClass},
+		"LogSoftmax":            {ends: true, link: Softmax, class: softmaxClass},
+		"Sigmoid":               {ends: true, link: Sigmoid, class: keepClass},
+		"ArgMax":                {ends: true, class: argMaxClass},
+		"TopK":                  {ends: true, chooses: true, anyOutput: true, class: topKClass},
+		"Clip":                  {layout: true, class: clipClass},
+		"Exp":                   {late: true, class: keepClass},
+		"Log":                   {late: true, class: keepClass},
+		"Relu":                  {layout: true, asked: true, class: keepClass},
+		"LpNormalization":       {late: true, normalises: true, class: lpNormalizationClass},
+		"ai.onnx.ml.Normalizer": {late: true, normalises: true, class: normalizerClass},
+		"ai.onnx.ml.ZipMap":     {layout: true, class: zipMapClass},
+	}
+}
+
 // The functions below follow the class axis through the operators of the table steps.
 
 func keepClass(c *call, before *flow, after *value) (int, string) {
@@ -146,8 +205,11 @@ func reduceClass(c *call, before *flow, _ *value) (int, string) {
 
 func gatherClass(c *call, before *flow, after *value) (int, string) {
 	a, ok := axis(attrInt(c.Node, "axis", 0), len(before.dims))
-	if !ok || a == 0 || before.class < 1 || a == before.class || after.dims == nil {
-		return noClass, fmt.Sprintf("%s selects from %v along examples or classes", describe(c.Node), before)
+	if !ok || a == 0 || before.class < 1 || c.arg(1).dims == nil {
+		return noClass, fmt.Sprintf("%s selects from %v along the examples", describe(c.Node), before)
+	}
+	if a == before.class && len(c.arg(1).dims) != 1 {
+		return noClass, fmt.Sprintf("%s picks single classes from %v", describe(c.Node), before)
 	}
 	if a < before.class {
 		return before.class + len(c.arg(1).dims) - 1, ""
@@ -155,20 +217,100 @@ func gatherClass(c *call, before *flow, after *value) (int, string) {
 	return before.class, ""
 }
 
-func sliceClass(c *call, before *flow, after *value) (int, string) {
-	starts, ok := c.list("starts", 1)
-	along, ok2 := c.list("axes", 3)
-	if along == nil {
-		for i := range starts {
-			along = append(along, int64(i))
-		}
+// gatherNDClass allows a selection along the axes in front of the classes; that of examples must go with another, or be one
+// by one.
+func gatherNDClass(c *call, before *flow, after *value) (int, string) {
+	index, batch := c.arg(1).dims, int(attrInt(c.Node, "batch_dims", 0))
+	q := -1
+	if len(index) > 0 {
+		q = int(index[len(index)-1])
 	}
+	if q < 0 || batch < 0 || batch > 1 || q+batch < 2 || before.class < q+batch || after.dims == nil {
+		return noClass, fmt.Sprintf("%s selects from %v along examples or classes", describe(c.Node), before)
+	}
+	return len(index) - 1 + before.class - batch - q, ""
+}
+
+func sliceClass(c *call, before *flow, after *value) (int, string) {
+	along, known := c.sliceAxes()
 	marked, in := axes(along, len(before.dims))
-	if !ok || !ok2 || !in || before.class < 1 || marked[0] || marked[before.class] || after.dims == nil {
-		return noClass, fmt.Sprintf("%s cuts %v along examples or classes", describe(c.Node), before)
+	switch {
+	case !known || !in || before.class < 1 || len(along) == 0 || len(after.dims) != len(before.dims):
+	case marked[0]:
+	case marked[before.class] && len(along) > 1:
+	default:
+		return before.class, ""
+	}
+	return noClass, fmt.Sprintf("%s cuts %v along the examples", describe(c.Node), before)
+}
+
+// sliceAxes returns the axes a Slice cuts along; false if they are not known.
+func (c *call) sliceAxes() ([]int64, bool) {
+	along, ok := c.list("axes", 3)
+	if along != nil || !ok {
+		return along, ok
+	}
+	// Left out, they are the first ones, as many as there are starts, whose values need not be known.
+	n := len(attribute(c.Node, "starts").GetInts())
+	if dims := c.arg(1).dims; len(dims) == 1 && dims[0] >= 0 && dims[0] <= maxRank {
+		n = int(dims[0])
+	}
+	for i := range n {
+		along = append(along, int64(i))
+	}
+	return along, n > 0
+}
+
+// choosesClasses reports whether a selection runs along the classes.
+func (c *call) choosesClasses(before *flow) bool {
+	var along []int64
+	switch c.GetOpType() {
+	case "Gather":
+		along = []int64{attrInt(c.Node, "axis", 0)}
+	case "Slice":
+		along, _ = c.sliceAxes()
+	}
+	marked, ok := axes(along, len(before.dims))
+	return ok && marked[before.class]
+}
+
+// clipClass allows bounds that probabilities lie in, and for logits those so wide that what they cut off is all the same.
+func clipClass(c *call, before *flow, after *value) (int, string) {
+	lo, hi, known := c.clipBounds()
+	const wide = 10 // a probability of e⁻¹⁰
+	if before.class != noClass && !(known && lo <= -wide && hi >= wide) {
+		return noClass, fmt.Sprintf("%s cuts off logits", describe(c.Node))
+	}
+	return keepClass(c, before, after)
+}
+
+// topKClass is a choice among the classes.
+func topKClass(c *call, before *flow, _ *value) (int, string) {
+	i, ok := axis(attrInt(c.Node, "axis", -1), len(before.dims))
+	if before.class != noClass && (!ok || i != before.class) {
+		return noClass, fmt.Sprintf("%s runs over an axis of %v that is not the classes'", describe(c.Node), before)
+	}
+	return noClass, ""
+}
+
+// normalizerClass allows the norm that makes probabilities sum to 1.
+func normalizerClass(c *call, before *flow, _ *value) (int, string) {
+	if norm := string(attribute(c.Node, "norm").GetS()); norm != "L1" {
+		return noClass, fmt.Sprintf("%s normalises by %q and not by L1", describe(c.Node), norm)
 	}
 	return before.class, ""
 }
+
+func lpNormalizationClass(c *call, before *flow, _ *value) (int, string) {
+	i, ok := axis(attrInt(c.Node, "axis", -1), len(before.dims))
+	if attrInt(c.Node, "p", 2) != 1 || before.class != noClass && (!ok || i != before.class) {
+		return noClass, fmt.Sprintf("%s does not make the sum over the classes 1", describe(c.Node))
+	}
+	return before.class, ""
+}
+
+// zipMapClass: what is behind a ZipMap is no tensor.
+func zipMapClass(*call, *flow, *value) (int, string) { return noClass, "" }
 
 // softmaxClass checks that a Softmax runs over the classes. Before operator set 13 it ran over all axes from the one named.
 func softmaxClass(c *call, before *flow, _ *value) (int, string) {
@@ -209,11 +351,6 @@ func argMaxClass(c *call, before *flow, _ *value) (int, string) {
 	return noClass, ""
 }
 
-// pointless reports whether a pooling step has nothing to pool: every axis it runs over has length 1.
-func (c *call) pointless(before *flow) bool {
-	switch c.GetOpType() {
-	case "GlobalAveragePool", "AveragePool", "ReduceMean":
-		return before.rows()
-	}
-	return false
-}
+// pointless reports whether a pooling step has nothing to pool or to choose from: every axis but those of examples and
+// classes has length 1.
+func (c *call) pointless(before *flow) bool { return before.rows() }

@@ -1,7 +1,9 @@
 package onnx
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -42,50 +44,41 @@ func (f *flow) String() string {
 	return "[" + strings.Join(s, ",") + "]"
 }
 
-// A step is an operator that may stand between the linear layer and the output.
-type step struct {
-	layout bool // moves numbers about and changes none
-	pools  bool // averages or selects: the same for features and logits
-	affine bool // adds and multiplies by constants
-	ends   bool // the logits end here: makes probabilities or a decision of them
-	link   Link
-	// class returns the class axis behind the operator, given the flow before and the shape behind. A reason refuses.
-	class func(c *call, before *flow, after *value) (axis int, reason string)
+// A hop is one operator passed on the way back from the output, or several that are known together as one.
+type hop struct {
+	node   *onnxpb.Node // the last of them
+	from   string       // the tensor the logits come by
+	step   *step
+	via    *onnxpb.Node // the one whose axes say over what they run, if not node
+	factor *factor      // where the logits are multiplied by something that varies
 }
 
-// steps says what may follow a linear layer. The shape behind each comes from ops.
-var steps map[string]*step
+// A factor is what logits are multiplied or divided by: a number for each example or all, that depends on the input, and
+// a constant.
+type factor struct {
+	varying, constant string // constant may be ""
+}
 
-func init() {
-	steps = map[string]*step{
-		"Identity":           {layout: true, class: keepClass},
-		"Cast":               {layout: true, class: castClass},
-		"Dropout":            {layout: true, class: dropoutClass},
-		"Flatten":            {layout: true, class: reshapeClass},
-		"Reshape":            {layout: true, class: reshapeClass},
-		"Squeeze":            {layout: true, class: squeezeClass},
-		"Unsqueeze":          {layout: true, class: unsqueezeClass},
-		"Transpose":          {layout: true, class: transposeClass},
-		"GlobalAveragePool":  {pools: true, class: globalPoolClass},
-		"AveragePool":        {pools: true, class: averagePoolClass},
-		"ReduceMean":         {pools: true, class: reduceClass},
-		"Gather":             {pools: true, class: gatherClass},
-		"Slice":              {pools: true, class: sliceClass},
-		"Add":                {affine: true, class: keepClass},
-		"Sub":                {affine: true, class: keepClass},
-		"Mul":                {affine: true, class: keepClass},
-		"Div":                {affine: true, class: keepClass},
-		"BatchNormalization": {affine: true, class: keepClass},
-		"Softmax":            {ends: true, link: Softmax, class: softmaxClass},
-		"LogSoftmax":         {ends: true, link: Softmax, class: softmaxClass},
-		"Sigmoid":            {ends: true, link: Sigmoid, class: keepClass},
-		"ArgMax":             {ends: true, class: argMaxClass},
+// describe names a node for people, and the one of the file that it is part of.
+func (f *finder) describe(n *onnxpb.Node) string {
+	if s := f.g.source(n); s != n {
+		return opName(n) + " of " + describe(s)
 	}
+	return describe(n)
 }
 
 // trace goes back from a tensor to the linear layer it comes from, and forward again to see what happens to the logits.
 func (f *finder) trace(start string) (*Head, error) {
-	var path []*onnxpb.Node // from the output back
+	t, err := f.reach(start)
+	if err != nil {
+		return nil, err
+	}
+	return f.finish(t, start)
+}
+
+// reach goes back from a tensor to linear layers and forward again to it.
+func (f *finder) reach(start string) (*trail, error) {
+	var path []hop // from the output back
 	for t := start; ; {
 		n := f.g.producer[t]
 		switch {
@@ -93,45 +86,115 @@ func (f *finder) trace(start string) (*Head, error) {
 			return nil, refuse("%q is a constant", t)
 		case n == nil:
 			return nil, refuse("no linear layer stands between the input %q and %q", t, start)
-		case n.GetOutput()[0] != t:
+		}
+		if n.GetOutput()[0] == t {
+			l, err := f.linear(n)
+			if err != nil {
+				return nil, err
+			}
+			if l != nil {
+				from, err := f.beginning(l)
+				if err != nil {
+					return nil, err
+				}
+				return f.follow(from, path, start)
+			}
+		}
+		h := f.composite(n)
+		if h == nil {
+			from, err := f.sum(n)
+			if err != nil {
+				return nil, err
+			}
+			if from != nil {
+				return f.follow(from, path, start)
+			}
+			h = f.back(n, t)
+		}
+		if h == nil {
 			return nil, f.obstacle(n, start)
 		}
-		l, err := f.linear(n)
-		if err != nil {
-			return nil, err
-		}
-		if l != nil {
-			slices.Reverse(path)
-			return f.follow(l, path, start)
-		}
-		if t = f.back(n); t == "" {
-			return nil, f.obstacle(n, start)
-		}
-		path = append(path, n)
+		t = h.from
+		path = append(path, *h)
 	}
 }
 
-// back returns the tensor that a step gets the logits from, "" if the node is no step that can be passed.
-func (f *finder) back(n *onnxpb.Node) string {
-	s := steps[n.GetOpType()]
-	if s == nil || !isDefault(n.GetDomain()) || f.in.functions[opName(n)] {
-		return ""
+// step returns how a node may be passed, nil if it may not.
+func (f *finder) step(n *onnxpb.Node) *step {
+	if n == nil || f.in.functions[opName(n)] {
+		return nil
 	}
-	var from string
+	return steps[opName(n)]
+}
+
+// back returns how the tensor t, an output of n, comes from the logits; nil if n is no step that can be passed.
+func (f *finder) back(n *onnxpb.Node, t string) *hop {
+	s := f.step(n)
+	if s == nil || s.asked && !f.approximate || n.GetOutput()[0] != t && !s.anyOutput {
+		return nil
+	}
+	h := &hop{node: n, step: s}
 	for i, name := range n.GetInput() {
 		if name == "" || f.constant(name) {
 			continue
 		}
-		// Only an addition or a product takes the logits on any side, and the shape of a Reshape may be computed.
-		if i > 0 && n.GetOpType() == "Reshape" {
+		// Only an addition or a product takes the logits on any side; a shape or an index may be computed.
+		if i > 0 && s.chooses {
 			continue
 		}
-		if from != "" || i > 0 && !s.affine {
-			return ""
+		if h.from != "" {
+			return f.scaled(n)
 		}
-		from = name
+		if i > 0 && !s.affine {
+			return nil
+		}
+		h.from = name
 	}
-	return from
+	if h.from == "" {
+		return nil
+	}
+	return h
+}
+
+// scaled recognises a product or quotient of logits with something else that varies but is the same for all classes.
+func (f *finder) scaled(n *onnxpb.Node) *hop {
+	op := n.GetOpType()
+	if !isDefault(n.GetDomain()) || op != "Mul" && op != "Div" || len(n.GetInput()) != 2 {
+		return nil
+	}
+	for i := 1; i >= 0; i-- {
+		by := f.factor(input(n, i))
+		if by == nil || f.factor(input(n, 1-i)) != nil {
+			continue
+		}
+		if op == "Div" && i == 0 {
+			return nil
+		}
+		return &hop{node: n, from: input(n, 1-i), step: steps["Mul"], factor: by}
+	}
+	return nil
+}
+
+// factor returns a tensor as something that is the same for all classes times a constant, nil if it is not known to be.
+func (f *finder) factor(name string) *factor {
+	if n := f.g.producer[name]; n != nil && opName(n) == "Mul" && !f.in.functions["Mul"] {
+		for i := range 2 {
+			if f.constant(input(n, i)) && f.single(input(n, 1-i)) {
+				return &factor{varying: input(n, 1-i), constant: input(n, i)}
+			}
+		}
+	}
+	if f.single(name) {
+		return &factor{varying: name}
+	}
+	return nil
+}
+
+// single reports whether a tensor is known to hold a single number.
+func (f *finder) single(name string) bool {
+	v := f.in.get(name)
+	n, ok := elements(v.dims)
+	return !v.constant && v.dims != nil && ok && n == 1
 }
 
 func (f *finder) constant(name string) bool {
@@ -141,10 +204,16 @@ func (f *finder) constant(name string) bool {
 // obstacle refuses a node that is no step, and names the linear layer behind it if one is near.
 func (f *finder) obstacle(n *onnxpb.Node, start string) *refusal {
 	r := &refusal{at: n}
-	if back := f.nearest(n); back != nil {
-		r.reason = fmt.Sprintf("%s stands between the linear layer %s and %q", describe(n), describe(back), start)
-	} else {
-		r.reason = fmt.Sprintf("%q comes from %s and not from a linear layer", start, describe(n))
+	switch back := f.nearest(n); {
+	case n.GetDomain() == "com.microsoft.nchwc":
+		r.reason = fmt.Sprintf("%s is laid out for one kind of processor; save the model from ONNX Runtime with optimisation level \"extended\" or lower", f.describe(n))
+	case back != nil:
+		r.reason = fmt.Sprintf("%s stands between the linear layer %s and %q", f.describe(n), f.describe(back), start)
+		if s := f.step(n); s != nil && s.asked {
+			r.reason += fmt.Sprintf(", which --approximate %s would pass over", IgnoreRelu)
+		}
+	default:
+		r.reason = fmt.Sprintf("%q comes from %s and not from a linear layer", start, f.describe(n))
 	}
 	return r
 }
@@ -163,17 +232,35 @@ func (f *finder) nearest(n *onnxpb.Node) *onnxpb.Node {
 	return nil
 }
 
-// follow goes with the logits from the layer to the output along path and makes the head.
-func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, error) {
-	h := &Head{
-		Op: opName(l.node), Node: nodeName(l.node), Features: l.features, FeatureDim: int(l.d), Classes: int(l.k),
-		model: f.m, weight: l.weight, transposed: l.transposed, Tail: []string{},
-	}
-	a := affine{k: int(l.k)}
+// A trail is what is known on the way from linear layers to the output.
+type trail struct {
+	affine
+	nodes []*onnxpb.Node // the linear operators, for people
+	at    flow           // where the trail stands
+	name  string         // of the tensor there
+
+	logits  string         // the last tensor that held the logits as rows
+	found   value          // what is known of it
+	moved   []*onnxpb.Node // steps since the layer that features would have to go through too
+	decided bool           // behind the logits
+	picked  bool           // the best class has been picked
+	link    Link
+	tail    []string
+
+	rounding     float64 // the logits are rounded to multiples of this,
+	low, high    float64 // and kept in this range
+	approximated bool    // a Relu was ignored
+}
+
+// beginning returns the trail at the output of a linear operator.
+func (f *finder) beginning(l *linear) (*trail, error) {
+	t := &trail{nodes: []*onnxpb.Node{l.node}, at: l.out, low: math.Inf(-1), high: math.Inf(1)}
+	t.k = int(l.k)
+	p := &share{features: l.features, d: int(l.d), transposed: l.transposed, assumed: l.assumed, terms: []term{{weight: l.weight}}, known: *f.in.get(l.features)}
+	t.shares = []*share{p}
 	if l.alpha != 1 {
-		a.apply([]float64{l.alpha}, nil)
+		t.apply([]float64{l.alpha}, nil)
 	}
-	cur := l.out
 	if l.bias != "" {
 		b, err := f.bias(l)
 		if err != nil {
@@ -182,88 +269,325 @@ func (f *finder) follow(l *linear, path []*onnxpb.Node, start string) (*Head, er
 		for i := range b {
 			b[i] *= l.beta
 		}
-		a.apply(nil, b)
+		t.apply(nil, b)
 	}
-	var (
-		found   flow           // the last place that holds the logits as rows
-		moved   []*onnxpb.Node // steps since the layer that features would have to go through too
-		decided bool           // behind the logits
-	)
-	settle := func(name string) {
-		if cur.rows() && (h.Logits == "" || len(cur.dims) == 2) {
-			h.Logits, found = name, cur
+	t.stand(l.node.GetOutput()[0])
+	return t, nil
+}
+
+// sum returns the trail behind an addition of several linear layers, such as the two heads of a distilled network: they are
+// one layer on the features of both. It returns nil if n is no such addition.
+func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
+	names, weights := f.addends(n)
+	varying := 0
+	for _, name := range names {
+		if name != "" && !f.constant(name) {
+			varying++
 		}
 	}
-	settle(l.node.GetOutput()[0])
-	for _, n := range path {
-		s := steps[n.GetOpType()]
-		if decided && !s.layout && !(s.ends && s.link == "") {
-			return nil, &refusal{fmt.Sprintf("%s follows %s", describe(n), strings.Join(h.Tail, ", ")), n}
+	// A residual connection has this form too; going on would take time that doubles with each.
+	const most, deepest = 64, 8
+	if varying < 2 || varying != len(names) || f.sums >= most || f.depth >= deepest {
+		return nil, nil
+	}
+	f.sums++
+	f.depth++
+	defer func() { f.depth-- }()
+	var all *trail
+	for i, name := range names {
+		t, err := f.reach(name)
+		if err != nil {
+			return nil, &refusal{fmt.Sprintf("%s adds %q, which is not linear in any features", f.describe(n), name), n}
 		}
-		from := f.back(n)
-		c := f.call(n, from, &cur)
-		after := ops[n.GetOpType()](c, 0)
-		if after == nil {
-			after = new(value)
+		if !t.at.rows() || t.decided || t.rounding > 0 {
+			return nil, &refusal{fmt.Sprintf("%s adds %q of shape %v", f.describe(n), name, &t.at), n}
 		}
-		class, reason := noClass, ""
-		if !decided || s.ends {
-			class, reason = s.class(c, &cur, after)
+		if weights[i] != 1 {
+			t.apply([]float64{weights[i]}, nil)
 		}
-		if reason != "" {
-			return nil, &refusal{reason, n}
+		if all == nil {
+			all = t
+			continue
 		}
-		isBias := false // the first constant added belongs to the layer
-		switch {
-		case s.affine:
-			scale, shift, err := f.constants(n, from, &cur, int(l.k))
-			if err != nil {
-				return nil, err
+		if t.k != all.k || t.at.class != all.at.class || len(t.at.dims) != len(all.at.dims) {
+			return nil, &refusal{fmt.Sprintf("%s adds logits of shapes %v and %v", f.describe(n), &all.at, &t.at), n}
+		}
+		all.join(t)
+	}
+	all.logits = ""
+	all.stand(n.GetOutput()[0])
+	return all, nil
+}
+
+// addends returns what a node adds up, and by what each is multiplied; nil if the node does something else.
+func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
+	if f.in.functions[opName(n)] {
+		return nil, nil
+	}
+	names = n.GetInput()
+	weights = slices.Repeat([]float64{1}, len(names))
+	switch opName(n) {
+	case "Add", "Sum":
+	case "Sub":
+		weights[len(weights)-1] = -1
+	case "Mean":
+		for i := range weights {
+			weights[i] /= float64(len(weights))
+		}
+	case "ReduceMean", "ReduceSum":
+		return f.stacked(n)
+	default:
+		return nil, nil
+	}
+	return names, weights
+}
+
+// stacked is addends for a reduction over the axis along which tensors have been stacked.
+func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
+	stack := f.g.producer[input(n, 0)]
+	if stack == nil || opName(stack) != "Concat" || f.in.functions["Concat"] || attrInt(n, "keepdims", 1) != 0 {
+		return nil, nil
+	}
+	axis := attrInt(stack, "axis", 0)
+	along := func(n *onnxpb.Node) bool {
+		c := call{Node: n, interpreter: f.in, in: []*value{nil, f.in.get(input(n, 1))}}
+		list, ok := c.list("axes", 1)
+		return ok && len(list) == 1 && list[0] == axis
+	}
+	if axis < 0 || !along(n) {
+		return nil, nil
+	}
+	for _, name := range stack.GetInput() {
+		u := f.g.producer[name]
+		if u == nil || opName(u) != "Unsqueeze" || f.in.functions["Unsqueeze"] || !along(u) {
+			return nil, nil
+		}
+		names = append(names, input(u, 0))
+	}
+	weight := 1.0
+	if n.GetOpType() == "ReduceMean" {
+		weight /= float64(len(names))
+	}
+	return names, slices.Repeat([]float64{weight}, len(names))
+}
+
+// join adds the logits of another trail.
+func (t *trail) join(o *trail) {
+	t.apply(nil, o.shift)
+	t.nodes = append(t.nodes, o.nodes...)
+	t.moved = nil
+	t.approximated = t.approximated || o.approximated
+	for _, p := range o.shares {
+		same := slices.IndexFunc(t.shares, func(q *share) bool {
+			return q.features == p.features && q.transposed == p.transposed && slices.Equal(q.selection, p.selection)
+		})
+		if same >= 0 {
+			t.shares[same].terms = append(t.shares[same].terms, p.terms...)
+		} else {
+			t.shares = append(t.shares, p)
+		}
+	}
+}
+
+// stand notes that the trail has come to a tensor.
+func (t *trail) stand(name string) {
+	t.name = name
+	number := t.at.typ.IsFloat() || t.at.typ == Undefined || t.at.typ == Int32
+	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.dims) == 2) {
+		t.logits, t.found = name, t.at.value
+	}
+}
+
+// follow goes with the logits along path, which lies from the output back.
+func (f *finder) follow(t *trail, path []hop, start string) (*trail, error) {
+	for _, h := range slices.Backward(path) {
+		if err := f.pass(t, &h); err != nil {
+			return nil, err
+		}
+	}
+	if t.logits == "" && !t.at.rows() {
+		n := t.nodes[0]
+		return nil, &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", f.describe(n), &t.at, start, t.k), n}
+	}
+	return t, nil
+}
+
+// pass goes with the logits through one operator.
+func (f *finder) pass(t *trail, h *hop) error {
+	n, s := h.node, h.step
+	if t.decided && !s.layout && !s.late && !(s.ends && s.link == "") {
+		return &refusal{fmt.Sprintf("%s follows %s", f.describe(n), strings.Join(t.tail, ", ")), n}
+	}
+	if s.late && !t.decided && !s.layout {
+		return &refusal{fmt.Sprintf("%s stands between the linear layer %s and what makes probabilities", f.describe(n), f.describe(t.nodes[0])), n}
+	}
+	c, after := f.call(n, h.from, &t.at), new(value)
+	if h.via != nil {
+		c = f.call(h.via, input(h.via, 0), &t.at)
+		after = t.at.like()
+	} else if op := ops[opName(n)]; op != nil {
+		if v := op(c, 0); v != nil {
+			after = v
+		}
+	}
+	class, reason := noClass, ""
+	if !t.decided || s.ends || s.late {
+		class, reason = s.class(c, &t.at, after)
+	}
+	if reason != "" {
+		return &refusal{reason, n}
+	}
+	isBias := false // the first constant added belongs to the layer
+	switch {
+	case h.factor != nil:
+		if err := f.multiply(t, h); err != nil {
+			return err
+		}
+	case s.affine:
+		scale, shift, err := f.constants(n, h.from, &t.at, t.k)
+		if err != nil {
+			return err
+		}
+		isBias = scale == nil && t.shift == nil
+		t.apply(scale, shift)
+		t.logits = "" // what came before has other numbers
+	case s.rounds:
+		f.round(t, n)
+	case s.normalises:
+		if t.link == Sigmoid && t.k > 1 {
+			t.link = OneVsRest
+		}
+	case s.pools && t.at.class != noClass && class == t.at.class && c.choosesClasses(&t.at):
+		if err := f.chooseClasses(t, c); err != nil {
+			return err
+		}
+	case s.pools && !c.pointless(&t.at):
+		if err := t.selectBy(n); err != nil {
+			return err
+		}
+	case s.layout:
+		if !s.asked {
+			t.moved = append(t.moved, n)
+		} else {
+			t.approximated, t.logits = true, ""
+		}
+	case s.ends:
+		t.decided = true
+		t.picked = t.picked || s.link == ""
+		if s.link != "" {
+			t.link = s.link
+		}
+	}
+	if class >= len(after.dims) {
+		class = noClass
+	}
+	t.at = flow{*after, class}
+	t.stand(n.GetOutput()[0])
+	if !isBias {
+		t.tail = append(t.tail, n.GetOpType())
+	}
+	return nil
+}
+
+// selectBy makes a pooling or selecting operator one of the features.
+func (t *trail) selectBy(n *onnxpb.Node) error {
+	if len(t.shares) > 1 {
+		return &refusal{fmt.Sprintf("%s follows the sum of %s and %s", describe(n), describe(t.nodes[0]), describe(t.nodes[1])), n}
+	}
+	p := t.shares[0]
+	if p.assumed {
+		return &refusal{fmt.Sprintf("%s follows %s, whose features %q have an unknown rank", describe(n), describe(t.nodes[0]), p.features), n}
+	}
+	for _, m := range t.moved { // these name the number of classes, so features cannot go through them
+		if op := m.GetOpType(); op == "Reshape" || op == "Flatten" {
+			return &refusal{fmt.Sprintf("%s stands between %s and %s", describe(m), describe(t.nodes[0]), describe(n)), n}
+		}
+	}
+	p.selection = append(append(p.selection, t.moved...), n)
+	t.moved = nil
+	t.logits = ""
+	return nil
+}
+
+// multiply takes a factor that varies to the features.
+func (f *finder) multiply(t *trail, h *hop) error {
+	n := h.node
+	if t.shift != nil {
+		return &refusal{fmt.Sprintf("%s scales what the bias has been added to, by a number that depends on the input", f.describe(n)), n}
+	}
+	if h.factor.constant != "" {
+		v, err := f.vector(h.factor.constant, &t.at, t.k)
+		if err != nil {
+			return err
+		}
+		if n.GetOpType() == "Div" {
+			for i := range v {
+				v[i] = 1 / v[i]
 			}
-			isBias = scale == nil && a.shift == nil
-			a.apply(scale, shift)
-			h.Logits = "" // what came before has other numbers
-		case s.pools && !c.pointless(&cur):
-			if l.assumed {
-				return nil, &refusal{fmt.Sprintf("%s follows %s, whose features %q have an unknown rank", describe(n), describe(l.node), l.features), n}
-			}
-			for _, m := range moved { // these name the number of classes, so features cannot go through them
-				if op := m.GetOpType(); op == "Reshape" || op == "Flatten" {
-					return nil, &refusal{fmt.Sprintf("%s stands between %s and %s", describe(m), describe(l.node), describe(n)), n}
-				}
-			}
-			h.selection = append(append(h.selection, moved...), n)
-			moved = nil
-			h.Logits = ""
-		case s.layout:
-			moved = append(moved, n)
-		case s.ends:
-			decided = true
-			if s.link != "" {
-				h.Link = s.link
-			}
 		}
-		if class >= len(after.dims) {
-			class = noClass
+		if err := checkScale(n, v); err != nil {
+			return err
 		}
-		cur = flow{*after, class}
-		if !decided {
-			settle(n.GetOutput()[0])
-		}
-		if !isBias {
-			h.Tail = append(h.Tail, n.GetOpType())
-		}
+		t.apply(v, nil)
 	}
-	if h.Logits == "" {
-		return nil, &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", describe(l.node), &cur, start, l.k), l.node}
+	op := n.GetOpType()
+	for _, p := range t.shares {
+		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying}, Output: []string{"scaled"}})
+		p.scaled = true
 	}
-	h.scale, h.shift = a.scale, a.shift
-	h.Bias = a.shift != nil
-	h.logitsValue = found.value
-	if err := f.finish(h, l); err != nil {
-		return nil, err
+	t.logits = ""
+	return nil
+}
+
+// round notes that a QuantizeLinear rounds the logits, and keeps them in the range of its type.
+func (f *finder) round(t *trail, n *onnxpb.Node) {
+	if t.decided || n.GetOpType() != "QuantizeLinear" {
+		return
 	}
-	return h, nil
+	t.logits = ""
+	scale, err := f.numbers(input(n, 1))
+	if err != nil || len(scale.data) == 0 {
+		return
+	}
+	t.rounding += slices.Max(scale.data)
+	typ, zero := f.in.get(input(n, 2)).typ, 0.0
+	if input(n, 2) == "" {
+		typ = cmp.Or(DataType(attrInt(n, "output_dtype", 0)), Uint8)
+	} else if z, err := f.numbers(input(n, 2)); err == nil && len(z.data) == 1 {
+		zero = z.data[0]
+	}
+	if r, ok := integerRange[typ]; ok && len(scale.data) == 1 {
+		t.low = max(t.low, (r[0]-zero)*scale.data[0])
+		t.high = min(t.high, (r[1]-zero)*scale.data[0])
+	}
+}
+
+var integerRange = map[DataType][2]float64{
+	Uint8: {0, 255}, Int8: {-128, 127}, Uint16: {0, 65535}, Int16: {-32768, 32767},
+}
+
+// chooseClasses follows a selection of classes.
+func (f *finder) chooseClasses(t *trail, c *call) error {
+	numbers := &value{typ: Int64, dims: slices.Repeat([]int64{1}, len(t.at.dims)), data: make([]float64, t.k)}
+	numbers.dims[t.at.class] = int64(t.k)
+	for i := range numbers.data {
+		numbers.data[i] = float64(i)
+	}
+	in := *c
+	in.interpreter = f.m.interpreter(true)
+	in.in = slices.Clone(c.in)
+	in.in[0] = numbers
+	v := ops[c.GetOpType()](&in, 0)
+	if v == nil || len(v.data) == 0 {
+		return &refusal{fmt.Sprintf("%s selects classes by what is not constant", f.describe(c.Node)), c.Node}
+	}
+	rows := make([]int, len(v.data))
+	for i, x := range v.data {
+		rows[i] = int(x)
+	}
+	t.pick(rows)
+	t.logits = ""
+	return nil
 }
 
 // call prepares a step with the flow as the input that carries the logits.
@@ -281,78 +605,4 @@ func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *call {
 		c.in = append(c.in, v)
 	}
 	return c
-}
-
-// finish looks at the link and the features, and writes the evidence.
-func (f *finder) finish(h *Head, l *linear) error {
-	if f.g.producer[l.weight.name] != nil {
-		// Weights that are computed must be computable; stored ones have been checked when the model was read.
-		if _, err := f.m.evaluate(l.weight.name); err != nil {
-			return err
-		}
-	}
-	h.featuresValue = *f.in.get(l.features)
-	if len(h.selection) > 0 {
-		h.featuresValue.dims = nil
-	}
-	rank := ""
-	if l.assumed {
-		rank = ", taken to be [N,d] as the graph does not give its rank"
-	}
-	form := "features · Wᵀ"
-	if h.Bias {
-		form += " + b"
-	}
-	found := []string{
-		fmt.Sprintf("%s is linear in %q%s, and its other side %q is constant", describe(l.node), l.features, rank, l.weight.name),
-		fmt.Sprintf("logits %q = %s, %d features, %d classes", h.Logits, form, h.FeatureDim, h.Classes),
-	}
-	for _, n := range h.selection {
-		found = append(found, fmt.Sprintf("%s commutes with the linear layer and is done on the features", describe(n)))
-	}
-	if h.scale != nil {
-		found = append(found, fmt.Sprintf("a scale of %.6g is folded into the weights", h.scale[0]))
-		if slices.Min(h.scale) != slices.Max(h.scale) {
-			found[len(found)-1] = "a scale for each class is folded into the weights"
-		}
-	}
-	switch {
-	case h.Link != "":
-		found = append(found, fmt.Sprintf("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", ")))
-	case f.linkBehind(h.Logits) != "":
-		h.Link = f.linkBehind(h.Logits)
-		found = append(found, fmt.Sprintf("elsewhere in the graph the logits go into %s", h.Link))
-	case h.Classes == 1:
-		h.Link = Sigmoid
-		found = append(found, "no Sigmoid follows the logit; a single one is taken as that of two classes")
-	default:
-		h.Link = Softmax
-		found = append(found, "no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
-	}
-	if h.Classes == 1 && h.Link == Softmax {
-		return &refusal{fmt.Sprintf("%s has one output only, of which Softmax makes 1", describe(l.node)), l.node}
-	}
-	h.Evidence = found
-	return nil
-}
-
-// linkBehind looks forward from the logits for what makes probabilities of them, past operators that only reshape.
-func (f *finder) linkBehind(name string) Link {
-	const far = 100
-	queue := []string{name}
-	for i := 0; i < len(queue) && i < far; i++ {
-		for _, n := range f.g.consumers[queue[i]] {
-			s := steps[n.GetOpType()]
-			if s == nil || !isDefault(n.GetDomain()) || input(n, 0) != queue[i] || len(n.GetOutput()) == 0 {
-				continue
-			}
-			if s.link != "" {
-				return s.link
-			}
-			if s.layout {
-				queue = append(queue, n.GetOutput()[0])
-			}
-		}
-	}
-	return ""
 }

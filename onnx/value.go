@@ -39,7 +39,7 @@ type interpreter struct {
 }
 
 func (m *Model) interpreter(weights bool) *interpreter {
-	in := &interpreter{g: m.graph, store: m.store, weights: weights, budget: maxWeightElements,
+	in := &interpreter{g: m.view, store: m.store, weights: weights, budget: maxWeightElements,
 		values: map[string]*value{}, functions: map[string]bool{}}
 	if !weights {
 		in.budget = maxShapesElements
@@ -59,7 +59,7 @@ func (m *Model) infer() *interpreter {
 	for _, v := range m.pb.GetGraph().GetInput() {
 		in.declare(v)
 	}
-	for _, n := range m.graph.order {
+	for _, n := range m.view.order {
 		in.run(n)
 	}
 	return in
@@ -86,8 +86,8 @@ func (in *interpreter) declare(pb *onnxpb.ValueInfo) {
 // evaluate works out a constant tensor with all its numbers.
 func (m *Model) evaluate(name string) (*value, error) {
 	in := m.interpreter(true)
-	needed := m.graph.ancestors(name)
-	for _, n := range m.graph.order {
+	needed := m.view.ancestors(name)
+	for _, n := range m.view.order {
 		if !needed[n] {
 			continue
 		}
@@ -170,8 +170,8 @@ func (in *interpreter) run(n *onnxpb.Node) {
 		}
 		c.in = append(c.in, v)
 	}
-	op := ops[n.GetOpType()]
-	if !isDefault(n.GetDomain()) || in.functions[opName(n)] {
+	op := ops[opName(n)]
+	if in.functions[opName(n)] {
 		op = nil
 	}
 	for i, out := range n.GetOutput() {

@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+"""Writes the model files of this folder, one for each operator or idiom beside plain Gemm, MatMul and Conv that ends a
+classifier, and golden.json beside them.
+
+Made with Python 3.11, onnx 1.23.2, onnxruntime 1.31.1 and numpy 2.4.6:
+
+    python3 -m venv venv && venv/bin/pip install onnx==1.23.2 onnxruntime==1.31.1 numpy==2.4.6 && venv/bin/python generate.py
+
+golden.json has the form of the one above. Features and logits are computed here, by numpy from the definition of the
+operator and from tensors that onnxruntime gives; they are not read from what mfgs calls features and logits.
+"""
+
+import json
+import os
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto as T, helper as oh, numpy_helper as nh
+
+here = os.path.dirname(os.path.abspath(__file__))
+golden = []
+N, D, K = 3, 6, 4  # examples, features and classes
+ort.set_default_logger_severity(3)
+
+
+def rng(name):
+    return np.random.default_rng(list(name.encode()))
+
+
+def numbers(a):
+    return [float("%.9g" % x) for x in np.asarray(a, dtype=np.float64).ravel()]
+
+
+def head(op, features, logits, bias=True, link="softmax", tail=(), d=D, classes=K):
+    return {"op": op, "features": features, "logits": logits, "feature_dim": d, "classes": classes, "bias": bias, "link": link, "tail": list(tail)}
+
+
+def const(**values):
+    return values
+
+
+def i64(*v):
+    return np.array(v, dtype=np.int64)
+
+
+def model(nodes, weights, outputs=("y",), x=(T.FLOAT, ["N", 5]), opset=17):
+    """Nodes are (op, inputs, outputs, attributes); an operator's domain stands before "::"."""
+    made = []
+    for op, ins, outs, *attributes in nodes:
+        domain, _, op = op.rpartition("::")
+        ins = ["" if i == "-" else i for i in ins.split()]
+        made.append(oh.make_node(op, ins, outs.split(), domain=domain, name="", **(attributes[0] if attributes else {})))
+    inits = [nh.from_array(np.asarray(v), k) for k, v in weights.items()]
+    graph = oh.make_graph(made, "g", [oh.make_tensor_value_info("x", *x)], [oh.make_empty_tensor_value_info(o) for o in outputs], inits)
+    return oh.make_model(graph, ir_version=10, producer_name="mfgs fixtures",
+                         opset_imports=[oh.make_opsetid("", opset), oh.make_opsetid("com.microsoft", 1), oh.make_opsetid("ai.onnx.ml", 3)])
+
+
+def run(m, feed, names):
+    """The values of tensors, whether they are outputs or not, without optimisation."""
+    m2 = onnx.ModelProto()
+    m2.CopyFrom(m)
+    del m2.graph.output[:]
+    m2.graph.output.extend(oh.make_empty_tensor_value_info(n) for n in names)
+    o = ort.SessionOptions()
+    o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return ort.InferenceSession(m2.SerializeToString(), o, providers=["CPUExecutionProvider"]).run(list(names), feed)
+
+
+def write(name, m):
+    onnx.save(m, os.path.join(here, name + ".onnx"))
+
+
+def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None):
+    """phi and logits: a tensor's name, or a function of a function that gives tensors by name."""
+    feed = feed or {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}
+    get = lambda t: run(m, feed, [t])[0]
+    value = lambda f: np.asarray(f(get) if callable(f) else get(f), dtype=np.float64)
+    p, a = value(phi), value(logits)
+    n = len(next(iter(feed.values())))
+    p, a = p.reshape(n, -1), a.reshape(n, -1)
+    assert p.shape == (n, h["feature_dim"]) and a.shape == (n, h["classes"]), (name, p.shape, a.shape)
+    run(m, feed, [o.name for o in m.graph.output])
+    write(name, m)
+    golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "head": h, "tolerance": tolerance,
+                   "examples": n, "phi": numbers(p), "logits": numbers(a)})
+
+
+def refused(name, m, reason, options=None, runs=True):
+    if runs:
+        run(m, {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}, [o.name for o in m.graph.output])
+    write(name, m)
+    golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "refused": reason})
+
+
+def body(name, width=D, k=K):
+    """The weights of a first layer, and those of the head, [k,width]."""
+    r = rng(name + " weights")
+    f = lambda *s: r.normal(size=s).astype(np.float32)
+    return {"bw": f(5, width), "bb": f(width)}, f(k, width), f(k)
+
+
+BODY = [("MatMul", "x bw", "bm"), ("Add", "bm bb", "bo"), ("Relu", "bo", "phi")]
+
+
+def plain():
+    """Operators that are linear, and what may follow."""
+    def linear(name, nodes, weights, h, phi="phi", logits="y", **options):
+        b0, _, _ = body(name)
+        found(name, model(BODY + nodes, {**b0, **weights}), h, phi, logits, **options)
+
+    _, w, b = body("einsum")
+    linear("einsum_nd_kd", [("Einsum", "phi w", "y", {"equation": "nd,kd->nk"})], {"w": w}, head("Einsum", "phi", "y", bias=False))
+    linear("einsum_nd_dk", [("Einsum", "phi w", "e", {"equation": "nd, dk -> nk"}), ("Add", "e b", "y")], {"w": w.T.copy(), "b": b}, head("Einsum", "phi", "y"))
+    linear("einsum_weights_first", [("Einsum", "w phi", "y", {"equation": "kd,nd->nk"})], {"w": w}, head("Einsum", "phi", "y", bias=False))
+    linear("einsum_rest", [("Einsum", "phi w", "y", {"equation": "...d,kd->...k"})], {"w": w}, head("Einsum", "phi", "y", bias=False))
+    linear("einsum_two_axes", [("Reshape", "phi s", "p"), ("Einsum", "p w3", "y", {"equation": "nhd,khd->nk"})],
+           {"s": i64(-1, 2, 3), "w3": w.reshape(K, 2, 3)}, head("Einsum", "y/a_rows", "y", bias=False))
+    linear("einsum_map", [("Reshape", "phi s", "p"), ("Einsum", "p w2", "m", {"equation": "nchw,kc->nkhw"}), ("GlobalAveragePool", "m", "g"), ("Flatten", "g", "y")],
+           {"s": i64(-1, 3, 1, 2), "w2": w[:, :3].copy()}, head("Einsum", "m/a", "y", bias=False, tail=["Transpose", "GlobalAveragePool", "Flatten"], d=3),
+           phi=lambda get: get("p").mean(axis=(2, 3)))
+    b0, _, _ = body("einsum_bilinear")
+    refused("einsum_bilinear", model(BODY + [("Einsum", "phi phi", "y", {"equation": "nd,md->nm"})], b0), 'Einsum "y"')
+
+    linear("fused_matmul", [("com.microsoft::FusedMatMul", "phi w", "e", {"transB": 1, "alpha": 0.5}), ("Add", "e b", "y")], {"w": w, "b": b},
+           head("com.microsoft.FusedMatMul", "phi", "y"))
+    linear("fused_gemm", [("com.microsoft::FusedGemm", "phi w b", "y", {"transB": 1, "activation": "Sigmoid"})], {"w": w, "b": b},
+           head("com.microsoft.FusedGemm", "phi", "y/linear", link="sigmoid", tail=["Sigmoid"]), logits=lambda get: get("phi") @ w.T + b)
+    b0, _, _ = body("fused_gemm_relu")
+    m = model(BODY + [("com.microsoft::FusedGemm", "phi w b", "y", {"transB": 1, "activation": "Relu"})], {**b0, "w": w, "b": b})
+    refused("fused_gemm_relu", m, 'Relu of com.microsoft.FusedGemm "y" stands between the linear layer Gemm of')
+    conv = [("Reshape", "phi s", "p"), ("com.microsoft::FusedConv", "p w4 b", "c", {"activation": "Relu"}), ("GlobalAveragePool", "c", "g"), ("Flatten", "g", "y")]
+    weights = {"s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b}
+    b0, _, _ = body("fused_conv_relu")
+    m = model(BODY + conv, {**b0, **weights})
+    refused("fused_conv_relu", m, "which --approximate relu would pass over")
+    found("fused_conv_relu", m, head("com.microsoft.FusedConv", "p", "y", tail=["Relu", "GlobalAveragePool", "Flatten"], d=3),
+          lambda get: get("p").mean(axis=(2, 3)), lambda get: get("p").mean(axis=(2, 3)) @ w[:, :3].T + b, {"Approximate": "relu"})
+
+    # Several layers.
+    _, w2, c = body("second")
+    two = {"w": w, "b": b, "w2": w2, "c": c}
+    gemm = {"transB": 1}
+    linear("sum_same_features", [("Gemm", "phi w b", "a", gemm), ("Gemm", "phi w2 c", "d", gemm), ("Add", "a d", "s"), ("Div", "s two", "y")],
+           {**two, "two": np.float32(2)}, head("Gemm+Gemm", "phi", "y", tail=["Div"]))
+    linear("sum_difference", [("Tanh", "phi", "psi"), ("Gemm", "phi w b", "a", gemm), ("Gemm", "psi w2 c", "d", gemm), ("Sub", "a d", "y")],
+           two, head("Gemm+Gemm", "phi,psi", "y", d=2 * D), phi=lambda get: np.concatenate([get("phi"), get("psi")], axis=1))
+    linear("sum_mean", [("Gemm", "phi w b", "a", gemm), ("Gemm", "bo w2 c", "d", gemm), ("Mean", "a d", "y")],
+           two, head("Gemm+Gemm", "phi,bo", "y", d=2 * D), phi=lambda get: np.concatenate([get("phi"), get("bo")], axis=1))
+    linear("sum_stacked", [("Gemm", "phi w b", "a", gemm), ("Gemm", "bo w2 c", "d", gemm), ("Unsqueeze", "a zero", "a1"), ("Unsqueeze", "d zero", "d1"),
+                           ("Concat", "a1 d1", "s", {"axis": 0}), ("ReduceMean", "s", "m", {"axes": [0], "keepdims": 0}), ("Softmax", "m", "y")],
+           {**two, "zero": i64(0)}, head("Gemm+Gemm", "phi,bo", "m", d=2 * D, tail=["Softmax"]),
+           phi=lambda get: np.concatenate([get("phi"), get("bo")], axis=1), logits="m")
+    b0, _, _ = body("sum_residual")
+    refused("sum_residual", model(BODY + [("Gemm", "phi w b", "a", gemm), ("Tanh", "a", "t"), ("Add", "a t", "y")], {**b0, "w": w, "b": b}), 'Add "y" adds "t"')
+
+    # Choices of classes and tokens.
+    linear("classes_gathered", [("Gemm", "phi w b", "a", gemm), ("Gather", "a pick", "y", {"axis": 1})], {"w": w, "b": b, "pick": i64(2, 0)},
+           head("Gemm", "phi", "y", tail=["Gather"], classes=2))
+    linear("classes_sliced", [("Gemm", "phi w b", "a", gemm), ("Slice", "a one far one", "s"), ("Mul", "s temperature", "y")],
+           {"w": w, "b": b, "one": i64(1), "far": i64(99), "temperature": np.array([[1, 2, 3]], np.float32)}, head("Gemm", "phi", "y", tail=["Slice", "Mul"], classes=3))
+    tokens = [("Reshape", "phi s", "p"), ("MatMul", "p w3", "l"), ("Shape", "x", "xs"), ("Slice", "xs zero one", "n"), ("Squeeze", "n", "n0"), ("Range", "z0 n0 o0", "i"),
+              ("ReduceMax", "x", "top", {"axes": [1], "keepdims": 0}), ("Greater", "top half", "last"), ("Cast", "last", "at", {"to": 7}),
+              ("Unsqueeze", "i one", "i1"), ("Unsqueeze", "at one", "at1"), ("Concat", "i1 at1", "where", {"axis": 1}), ("GatherND", "l where", "y")]
+    linear("token_chosen_by_input", tokens, {"s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "zero": i64(0), "one": i64(1), "z0": np.int64(0), "o0": np.int64(1), "half": np.float32(0.9)},
+           head("MatMul", "p", "y", bias=False, tail=["GatherND"], d=3), phi=lambda get: get("p")[np.arange(N), get("at")])
+
+    # Tails.
+    z = ("Gemm", "phi w b", "z", gemm)
+    tail = {"w": w, "b": b, "axis": i64(1)}
+    linear("tail_softmax_by_hand", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Exp", "s", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Div", "e t", "y")],
+           tail, head("Gemm", "phi", "z", tail=["Div"]), logits="z")
+    linear("tail_log_sum_exp", [z, ("ReduceLogSumExp", "z", "t", {"axes": [1], "keepdims": 1}), ("Sub", "z t", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["Exp"]), logits="z")
+    linear("tail_log_softmax_by_hand", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Log", "t", "lt"), ("Sub", "z lt", "y")], tail, head("Gemm", "phi", "z", tail=["Sub"]), logits="z")
+    linear("tail_exp_log_softmax", [z, ("LogSoftmax", "z", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["LogSoftmax", "Exp"]), logits="z")
+    linear("tail_clipped_probabilities", [z, ("Softmax", "z", "p"), ("Clip", "p lo hi", "y")], {**tail, "lo": np.float32(1e-7), "hi": np.float32(1 - 1e-7)},
+           head("Gemm", "phi", "z", tail=["Softmax", "Clip"]), logits="z")
+    linear("tail_clipped_logits", [z, ("Clip", "z lo hi", "c"), ("Softmax", "c", "y")], {**tail, "lo": np.float32(-30), "hi": np.float32(30)},
+           head("Gemm", "phi", "c", tail=["Clip", "Softmax"]), logits="z")
+    b0, _, _ = body("tail_cut_logits")
+    refused("tail_cut_logits", model(BODY + [z, ("Clip", "z lo hi", "y")], {**b0, **tail, "lo": np.float32(0), "hi": np.float32(6)}), 'Clip "y" cuts off logits')
+    linear("tail_top_k", [z, ("Softmax", "z", "p"), ("TopK", "p one", "y yi", {"axis": 1})], {**tail, "one": i64(2)}, head("Gemm", "phi", "z", tail=["Softmax", "TopK"]), logits="z")
+    linear("tail_neg", [z, ("Neg", "z", "n"), ("Softmax", "n", "y")], tail, head("Gemm", "phi", "n", tail=["Neg", "Softmax"]), logits="n")
+    linear("tail_sigmoids_normalised", [z, ("Sigmoid", "z", "p"), ("ReduceSum", "p axis", "t", {"keepdims": 1}), ("Div", "p t", "y")],
+           tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "Div"]), logits="z")
+    linear("tail_sigmoid_by_hand", [z, ("Neg", "z", "n"), ("Exp", "n", "e"), ("Add", "e one", "s"), ("Reciprocal", "s", "y")], {**tail, "one": np.float32(1)},
+           head("Gemm", "phi", "z", link="sigmoid", tail=["Reciprocal"]), logits="z")
+    w1, b1 = w[:1], b[:1]
+    one = ("Gemm", "phi w b", "z", gemm)
+    binary = {"w": w1, "b": b1, "one": np.float32(1)}
+    linear("tail_both_classes", [one, ("Sigmoid", "z", "p"), ("Sub", "one p", "q"), ("Concat", "q p", "y", {"axis": 1})], binary,
+           head("Gemm", "phi", "z", link="sigmoid", tail=["Sigmoid", "Concat"], classes=1), logits="z")
+    linear("tail_both_classes_stacked", [one, ("Sigmoid", "z", "p"), ("Squeeze", "p axis", "p0"), ("Sub", "one p0", "q"), ("Unsqueeze", "q axis", "q1"), ("Unsqueeze", "p0 axis", "p1"), ("Concat", "q1 p1", "y", {"axis": 1})],
+           {**binary, "axis": i64(1)}, head("Gemm", "phi", "z", link="sigmoid", tail=["Sigmoid", "Squeeze", "Unsqueeze", "Concat"], classes=1), logits="z")
+    b0, _, _ = body("tail_other_pair")
+    refused("tail_other_pair", model(BODY + [one, ("Sigmoid", "z", "p"), ("Mul", "p p", "q"), ("Concat", "q p", "y", {"axis": 1})], {**b0, **binary}), 'Concat "y"')
+
+
+def quantize(w, axis=None, dtype=np.int8):
+    """Symmetric quantisation: numbers, scales, zero points."""
+    top = np.abs(w).max() if axis is None else np.abs(w).max(axis=tuple(i for i in range(w.ndim) if i != axis))
+    scale = (np.asarray(top) / 127).astype(np.float32)
+    shape = [1] * w.ndim
+    if axis is not None:
+        shape[axis] = -1
+    q = np.clip(np.round(w / scale.reshape(shape)), -127, 127)
+    if dtype == np.uint8:
+        return (q + 128).astype(np.uint8), scale, np.full(scale.shape, 128, np.uint8)
+    return q.astype(dtype), scale, np.zeros(scale.shape, dtype)
+
+
+def quantised():
+    """Eight bits and fewer."""
+    _, w, b = body("quantised")
+    scales = {"ps": np.float32(0.05), "pz": np.uint8(3), "ys": np.float32(0.25), "yz": np.uint8(120)}
+    q8 = [("QuantizeLinear", "phi ps pz", "pq")]
+    deq = lambda get: (get("pq").astype(np.float64) - 3) * 0.05
+
+    def case(name, nodes, weights, h, phi, logits, tolerance=0, **options):
+        b0, _, _ = body(name)
+        found(name, model(BODY + nodes, {**b0, **scales, **weights}, **options), h, phi, logits, tolerance=tolerance)
+
+    wq, ws, wz = quantize(w, axis=0)
+    wt, wts, wtz = quantize(w.T.copy())
+    wu, wus, wuz = quantize(w.T.copy(), axis=1, dtype=np.uint8)
+    wr, wur = wq * ws[:, None], (wu.astype(np.float64) - 128) * wus
+    case("qdq", q8 + [("DequantizeLinear", "pq ps pz", "pd"), ("DequantizeLinear", "wq ws wz", "w", {"axis": 0}), ("Gemm", "pd w b", "z", {"transB": 1}),
+                      ("QuantizeLinear", "z ys yz", "zq"), ("DequantizeLinear", "zq ys yz", "y")],
+         {"wq": wq, "ws": ws, "wz": wz, "b": b}, head("Gemm", "pd", "y", tail=["QuantizeLinear", "DequantizeLinear"]), deq, "y", tolerance=0.126)
+    case("qdq_softmax", q8 + [("DequantizeLinear", "pq ps pz", "pd"), ("DequantizeLinear", "wq ws wz", "w", {"axis": 0}), ("Gemm", "pd w b", "z", {"transB": 1}),
+                              ("QuantizeLinear", "z ys yz", "zq"), ("DequantizeLinear", "zq ys yz", "zd"), ("Softmax", "zd", "p"), ("QuantizeLinear", "p us uz", "uq"), ("DequantizeLinear", "uq us uz", "y")],
+         {"wq": wq, "ws": ws, "wz": wz, "b": b, "us": np.float32(1 / 256), "uz": np.uint8(0)},
+         head("Gemm", "pd", "zd", tail=["QuantizeLinear", "DequantizeLinear", "Softmax", "QuantizeLinear", "DequantizeLinear"]), deq, "zd", tolerance=0.126)
+    bq = np.round(b / (0.05 * ws)).astype(np.int32)
+    case("qgemm", q8 + [("com.microsoft::QGemm", "pq ps pz wq ws wz bq", "y", {"transB": 1, "alpha": 0.5})], {"wq": wq, "ws": ws, "wz": wz, "bq": bq},
+         head("com.microsoft.QGemm", "y/a", "y"), deq, "y")
+    case("qgemm_rounded", q8 + [("com.microsoft::QGemm", "pq ps pz wq ws wz bq ys yz", "zq", {"transB": 1}), ("DequantizeLinear", "zq ys yz", "y")],
+         {"wq": wq, "ws": ws, "wz": wz, "bq": bq}, head("com.microsoft.QGemm", "zq/a", "y", tail=["QuantizeLinear", "DequantizeLinear"]), deq, "y", tolerance=0.126)
+    case("qlinear_matmul", q8 + [("QLinearMatMul", "pq ps pz wt wts wtz ys yz", "zq"), ("DequantizeLinear", "zq ys yz", "zd"), ("Add", "zd b", "y")],
+         {"wt": wt, "wts": wts, "wtz": wtz, "b": b}, head("QLinearMatMul", "zq/a", "y", tail=["QuantizeLinear", "DequantizeLinear"]), deq, "y", tolerance=0.126)
+    case("qlinear_matmul_qlinear_add", q8 + [("QLinearMatMul", "pq ps pz wt wts wtz ys yz", "zq"), ("com.microsoft::QLinearAdd", "zq ys yz bq8 bs bz ys yz", "aq"), ("DequantizeLinear", "aq ys yz", "y")],
+         {"wt": wt, "wts": wts, "wtz": wtz, "bq8": np.clip(np.round(b / 0.02), -127, 127).astype(np.int8).view(np.uint8) ^ np.uint8(128), "bs": np.float32(0.02), "bz": np.uint8(128)},
+         head("QLinearMatMul", "zq/a", "y", tail=["QuantizeLinear", "DequantizeLinear", "QuantizeLinear", "DequantizeLinear"]), deq, "y", tolerance=0.251)
+    case("dynamic", [("DynamicQuantizeLinear", "phi", "pq ds dz"), ("MatMulInteger", "pq wu dz wuz", "i"), ("Cast", "i", "f", {"to": 1}), ("Mul", "ds wus", "s"), ("Mul", "f s", "m"), ("Add", "m b", "y")],
+         {"wu": wu, "wus": wus, "wuz": wuz, "b": b}, head("MatMulInteger", "i/a", "y", tail=["Cast", "Mul"]),
+         lambda get: (get("pq").astype(np.float64) - get("dz")) * get("ds"), "y")
+    case("dynamic_to_float", [("DynamicQuantizeLinear", "phi", "pq ds dz"), ("com.microsoft::MatMulIntegerToFloat", "pq wu ds wus dz wuz b", "y")],
+         {"wu": wu, "wus": wus, "wuz": wuz, "b": b}, head("com.microsoft.MatMulIntegerToFloat", "y/a", "y"),
+         lambda get: (get("pq").astype(np.float64) - get("dz")) * get("ds"), "y")
+    case("dynamic_fused", [("com.microsoft::DynamicQuantizeMatMul", "phi wu wus wuz b", "y"), ("DynamicQuantizeLinear", "phi", "pq ds dz")],
+         {"wu": wu, "wus": wus, "wuz": wuz, "b": b}, head("com.microsoft.DynamicQuantizeMatMul", "y/a", "y"),
+         lambda get: (get("pq").astype(np.float64) - get("dz")) * get("ds"), "y")
+    w4 = w[:, :3].reshape(K, 3, 1, 1).copy()
+    cq, cs, cz = quantize(w4, axis=0)
+    map8 = [("Reshape", "phi s", "p"), ("QuantizeLinear", "p ps pz", "pq")]
+    conv = {"s": i64(-1, 3, 1, 2), "cq": cq, "cs": cs, "cz": cz}
+    pooled = lambda get: deq(get).mean(axis=(2, 3))
+    case("qlinear_conv", map8 + [("QLinearConv", "pq ps pz cq cs cz ys yz bq", "zq"), ("com.microsoft::QLinearGlobalAveragePool", "zq ys yz ys yz", "gq", {"channels_last": 0}),
+                                 ("DequantizeLinear", "gq ys yz", "g"), ("Flatten", "g", "y")],
+         {**conv, "bq": np.round(b / (0.05 * cs)).astype(np.int32)},
+         head("QLinearConv", "zq/x", "y", tail=["QuantizeLinear", "DequantizeLinear", "GlobalAveragePool", "QuantizeLinear", "DequantizeLinear", "Flatten"], d=3), pooled, "y", tolerance=0.251)
+    # onnxruntime has ConvInteger for unsigned weights only.
+    cu, cus, cuz = quantize(w4, dtype=np.uint8)
+    case("conv_integer", [("Reshape", "phi s", "p"), ("DynamicQuantizeLinear", "p", "pq ds dz"), ("ConvInteger", "pq cu dz cuz", "i"), ("Cast", "i", "f", {"to": 1}), ("Mul", "ds cus", "sc"),
+                          ("Mul", "f sc", "m"), ("Add", "m b4", "a"), ("GlobalAveragePool", "a", "g"), ("Flatten", "g", "y")],
+         {"s": conv["s"], "cu": cu, "cus": cus, "cuz": cuz, "b4": b.reshape(1, K, 1, 1)}, head("ConvInteger", "i/x", "y", tail=["Cast", "Mul", "GlobalAveragePool", "Flatten"], d=3),
+         lambda get: ((get("pq").astype(np.float64) - get("dz")) * get("ds")).mean(axis=(2, 3)), "y")
+    # Four bits in blocks of 16 along K: MatMulNBits wants at least 16.
+    b0, w40, b40 = body("four_bits", 40, 5)
+    r = rng("four bits")
+    packed, blocks = r.integers(0, 256, size=(5, 3, 8), dtype=np.uint8), r.uniform(0.02, 0.1, size=15).astype(np.float32)
+    zeros = r.integers(0, 256, size=(5, 2), dtype=np.uint8)
+    for name, z in (("four_bits", None), ("four_bits_zeros", zeros)):
+        m = model(BODY + [("com.microsoft::MatMulNBits", "phi q s" + (" z" if z is not None else ""), "m", {"K": 40, "N": 5, "bits": 4, "block_size": 16}), ("Add", "m b", "y")],
+                  {**b0, "q": packed, "s": blocks, "b": b40, **({"z": z.ravel()} if z is not None else {})})
+        found(name, m, head("com.microsoft.MatMulNBits", "phi", "y", d=40, classes=5), "phi", "y")
+
+
+def scikit_learn():
+    """What skl2onnx writes, by hand."""
+    r = rng("scikit-learn")
+    ml = "ai.onnx.ml::"
+    w, b = r.normal(size=(K, 5)).astype(np.float32), r.normal(size=K).astype(np.float32)
+    x = lambda get: get("x")
+    affine = lambda w, b: lambda get: get("x").astype(np.float64) @ w.T.astype(np.float64) + b
+
+    def classifier(w, b, post, labels=None):
+        return (ml + "LinearClassifier", "x", "label scores", {"coefficients": w.ravel().tolist(), "intercepts": b.tolist(), "post_transform": post,
+                                                               "multi_class": 0, "classlabels_ints": list(range(labels or len(b)))})
+
+    def case(name, nodes, weights, h, logits, outputs=("label", "y"), phi=x, feed=None, **options):
+        found(name, model(nodes, weights, outputs=outputs, **options), h, phi, logits, feed=feed)
+
+    op = "ai.onnx.ml.LinearClassifier"
+    lh = lambda *a, **k: head(op, *a, **{"d": 5, **k})
+    case("linear_classifier", [classifier(w, b, "SOFTMAX"), (ml + "Normalizer", "scores", "n", {"norm": "L1"}), (ml + "ZipMap", "n", "y", {"classlabels_int64s": [0, 1, 2, 3]})], {},
+         lh("label/features", "label/logits", tail=["Softmax", "Normalizer", "ZipMap"]), affine(w, b))
+    case("linear_classifier_raw", [classifier(w, b, "NONE"), ("Identity", "scores", "y")], {}, lh("label/features", "y", tail=["Identity"]), affine(w, b))
+    case("linear_classifier_one_vs_rest", [classifier(w, b, "LOGISTIC"), (ml + "Normalizer", "scores", "y", {"norm": "L1"})], {},
+         lh("label/features", "label/logits", link="one-vs-rest", tail=["Sigmoid", "Normalizer"]), affine(w, b))
+    w1, b1 = w[:1], b[:1]
+    pair = np.concatenate([-w1, w1]), np.concatenate([-b1, b1])
+    case("linear_classifier_binary", [classifier(*pair, "LOGISTIC"), (ml + "Normalizer", "scores", "y", {"norm": "L1"})], {},
+         lh("label/features", "label/logits", link="sigmoid", tail=["Sigmoid", "Concat", "Normalizer"], classes=1), affine(w1, b1))
+    case("linear_classifier_one_row", [classifier(w1, b1, "LOGISTIC", 2), ("Identity", "scores", "y")], {},
+         lh("label/features", "label/logits", link="sigmoid", tail=["Sigmoid", "Concat", "Identity"], classes=1), affine(w1, b1))
+    case("linear_classifier_one_row_raw", [classifier(w1, b1, "NONE", 2), ("Identity", "scores", "y")], {}, lh("label/features", "y", tail=["Identity"], classes=2), "y")
+    case("linear_classifier_margin", [classifier(*pair, "NONE"), (ml + "ArrayFeatureExtractor", "scores one", "y")], {"one": np.int64(1)},
+         lh("label/features", "y", link="sigmoid", tail=["Gather"], classes=1), affine(w1, b1))
+    case("linear_classifier_int64", [classifier(w, b, "SOFTMAX"), ("Identity", "scores", "y")], {}, lh("label/features", "label/logits", tail=["Softmax", "Identity"]), affine(w, b), x=(T.INT64, ["N", 5]), feed={"x": r.integers(-3, 4, size=(N, 5))})
+    refused("linear_classifier_probit", model([classifier(w, b, "PROBIT"), ("Identity", "scores", "y")], {}, outputs=("label", "y")), "ai.onnx.ml.LinearClassifier")
+    parts, columns = [], []
+    for k in range(K):
+        n = classifier(np.stack([-w[k], w[k]]), np.array([-b[k], b[k]]), "LOGISTIC")
+        parts.append((n[0], "x", f"label_{k} scores_{k}", n[3]))
+        columns.append(("Slice", f"scores_{k} one two one", f"p_{k}"))
+    names = " ".join(f"p_{k}" for k in range(K))
+    case("linear_classifiers_joined", parts + columns + [("Concat", names, "p", {"axis": 1}), ("LpNormalization", "p", "y", {"axis": 1, "p": 1})], {"one": i64(1), "two": i64(2)},
+         head("Concat", "p/features", "p/logits", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), affine(w, b), outputs=("y",))
+    hinge = [("MatMul", "x wt", "m"), ("Add", "m b", "score"), ("Mul", "score minus", "neg"), ("Exp", "neg", "e"), ("Add", "e unity", "e1"), ("Reciprocal", "e1", "p"),
+             ("ReduceSum", "p axis", "sum", {"keepdims": 1}), ("Cast", "sum", "some", {"to": 9}), ("Not", "some", "none"), ("Cast", "none", "g", {"to": 1}), ("Add", "p g", "pg"), ("Mul", "g k", "gk"),
+             ("Add", "sum gk", "total"), ("Div", "pg total", "y"), ("ArgMax", "y", "label", {"axis": 1})]
+    case("sgd_one_vs_rest", hinge, {"wt": w.T.copy(), "b": b, "minus": np.float32(-1), "unity": np.float32(1), "axis": i64(1), "k": np.float32(K)},
+         head("MatMul", "x", "score", link="one-vs-rest", tail=["Reciprocal", "Div"], d=5), "score")
+
+
+if __name__ == "__main__":
+    plain()
+    quantised()
+    scikit_learn()
+    with open(os.path.join(here, "golden.json"), "w") as out:
+        out.write("[\n" + ",\n".join(json.dumps(g) for g in golden) + "\n]\n")
+    print(len(golden), "fixtures")
