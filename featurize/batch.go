@@ -51,16 +51,29 @@ func (b batch) set(row int, ex *dataset.Example) error {
 		img := image(*array)
 		switch dst := c.row(row).Interface().(type) {
 		case ort.Float16Bits:
-			exact := make([]float32, len(dst))
-			err = c.pipe.Apply(img, exact)
-			for k, v := range exact {
-				dst[k] = float16(v)
-			}
+			err = narrow(c, img, dst, float16, 0x7c00)
+		case ort.BFloat16Bits:
+			err = narrow(c, img, dst, bfloat16, 0x7f80)
 		default:
 			err = c.pipe.Apply(img, dst)
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// narrow preprocesses an image into numbers of 16 bits. infinity is the bits of
+// theirs, which is refused for a finite number.
+func narrow(c *column, img preprocess.Image, dst []uint16, round func(float32) uint16, infinity uint16) error {
+	exact := make([]float32, len(dst))
+	if err := c.pipe.Apply(img, exact); err != nil {
+		return err
+	}
+	for i, v := range exact {
+		if dst[i] = round(v); dst[i]&0x7fff == infinity && v-v == 0 {
+			return fmt.Errorf("value %v is too large for the model's input %q of 16-bit numbers", v, c.name)
 		}
 	}
 	return nil

@@ -33,6 +33,7 @@ type Extractor struct {
 	session *ort.Session
 	inputs  []input
 	fixed   bool // the graph runs batches of exactly this size
+	chosen  bool // nobody asked for this size
 	batch   int
 	d, k    int // features and logits per example
 
@@ -92,6 +93,7 @@ func New(c Config) (*Extractor, error) {
 	if e.fixed, e.batch, err = batchSize(e.inputs, c.Batch); err != nil {
 		return nil, err
 	}
+	e.chosen = c.Batch == 0 && !e.fixed
 	outputs := cut.Outputs()
 	e.session, err = ort.NewSession(ort.SessionConfig{
 		Graph: graph, Folder: folder,
@@ -139,6 +141,32 @@ const (
 	maxBatch         = 256
 )
 
+// weight is how many numbers the network makes of one of an input's elements: a
+// token becomes an embedding.
+func (in *input) weight() float64 {
+	if t := in.info.Type; t == onnx.Int32 || t == onnx.Int64 {
+		return 256
+	}
+	return 1
+}
+
+// open reports whether the model leaves sizes of its inputs open.
+func (e *Extractor) open() bool {
+	return slices.ContainsFunc(e.inputs, func(in input) bool { return !in.pipe.Resolved() })
+}
+
+// most returns how many examples of the given sizes are run at once.
+func (e *Extractor) most(pipes []*preprocess.Pipeline) int {
+	if !e.chosen {
+		return e.batch
+	}
+	elements := 1.0
+	for i, p := range pipes {
+		elements = max(elements, float64(p.Len())*e.inputs[i].weight())
+	}
+	return int(max(1, min(float64(e.batch), maxBatchElements/elements)))
+}
+
 // openElements is a guess at the product of sizes that nothing has settled yet,
 // by their number: an image's.
 var openElements = []float64{1, 224, 224 * 224, 3 * 224 * 224}
@@ -146,7 +174,7 @@ var openElements = []float64{1, 224, 224 * 224, 3 * 224 * 224}
 // batchSize returns how many examples one inference takes, and whether the
 // graph insists on it.
 func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
-	elements := 1.0
+	elements, work := 1.0, 1.0
 	for _, in := range inputs {
 		n, open := 1.0, 0
 		for _, d := range in.pipe.Shape() {
@@ -156,7 +184,8 @@ func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 				n *= float64(d)
 			}
 		}
-		elements = math.Max(elements, n*openElements[min(open, len(openElements)-1)])
+		n *= openElements[min(open, len(openElements)-1)]
+		elements, work = max(elements, n), max(work, n*in.weight())
 		if b := int(in.info.Shape[0].Value); b > 0 {
 			if fixed && b != batch {
 				return false, 0, fmt.Errorf("the model's inputs have batches of %d and of %d", batch, b)
@@ -175,7 +204,7 @@ func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 		return false, asked, nil
 	}
 	batch = maxBatch
-	for batch > 1 && float64(batch)*elements > maxBatchElements {
+	for batch > 1 && float64(batch)*work > maxBatchElements {
 		batch /= 2
 	}
 	return false, batch, nil

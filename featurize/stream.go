@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -52,18 +53,28 @@ func (e *TooManyBadError) Error() string {
 	return fmt.Sprintf("%s: that is %d unreadable records, --max-bad allows %d", last, len(e.Bad), e.Allowed)
 }
 
-// A job is a batch on its way through the pipeline.
+// A job is consecutive examples on their way through the pipeline.
 type job struct {
-	batch   batch
+	parts   []*part
 	records []record      // never grows beyond its capacity
+	lenient bool          // a value that does not suit the model is its record's trouble
 	pending atomic.Int32  // records being prepared, and one more while it grows
 	ready   chan struct{} // closed when none is
 	block   Block
 }
 
+// A part is those of a job's examples that are inferred at once. They have the
+// same shapes, and nothing but that in common with each other.
+type part struct {
+	batch batch
+	rows  Rows
+}
+
 // A record is what is known of one of a job's records. The worker that prepares
 // it sets bad and err, and nobody reads them before the job is ready.
 type record struct {
+	part     *part // nil for one that could not be read
+	row      int   // in the part
 	position int
 	label    int
 	targets  []uint8
@@ -76,7 +87,6 @@ type record struct {
 type task struct {
 	job     *job
 	record  *record
-	row     int
 	example dataset.Example
 }
 
@@ -94,7 +104,9 @@ func (j *job) release() {
 // the end of ctx. Records that cannot be read are skipped, up to c.MaxBad.
 //
 // Where the model leaves sizes of its input open, the first example settles
-// them for all.
+// them for all. A ragged dataset's examples however are each run at their own
+// size, together with others of the same size and never padded: an example's
+// rows do not depend on those beside it.
 func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
 	if c.Limit < 0 || c.MaxBad < 0 {
 		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d and MaxBad %d", c.Limit, c.MaxBad))
@@ -128,7 +140,10 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{extractor: e, tasks: tasks, jobs: jobs}
+		r := reader{extractor: e, tasks: tasks, jobs: jobs, lenient: ds.Ragged()}
+		if ds.Ragged() && e.open() {
+			r.window = newWindow(e)
+		}
 		return r.read(ctx, ds, total)
 	})
 	for range workers {
@@ -219,9 +234,11 @@ type reader struct {
 	extractor *Extractor
 	tasks     chan<- task
 	jobs      chan<- *job // in order
+	lenient   bool
 
-	job   *job
-	pipes []*preprocess.Pipeline // one for each input, nil while sizes are open
+	job    *job
+	pipes  []*preprocess.Pipeline // one for each input, nil while sizes are open
+	window *window                // nil where all examples have the first one's sizes
 }
 
 // read reads total of the dataset's examples. Fewer than all are spread evenly,
@@ -238,9 +255,14 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 		if at*total/all == (at+1)*total/all {
 			continue // not one of those wanted
 		}
+		if r.window != nil {
+			if err := r.hold(ctx, &example, bad); err != nil {
+				return err
+			}
+			continue
+		}
 		if r.job == nil {
-			r.job = &job{ready: make(chan struct{}), records: make([]record, 0, max(1, min(r.extractor.batch, total-taken)))}
-			r.job.pending.Store(1)
+			r.job = r.newJob(max(1, min(r.extractor.batch, total-taken)))
 		}
 		taken++
 		if err := r.add(ctx, &example, bad); err != nil {
@@ -255,39 +277,71 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
+	if r.window != nil {
+		return r.release(ctx)
+	}
 	return r.flush(ctx)
+}
+
+// newJob returns a job for so many records.
+func (r *reader) newJob(records int) *job {
+	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient}
+	j.pending.Store(1)
+	return j
+}
+
+// record adds one to the job.
+func (j *job) record(ex *dataset.Example, bad *dataset.RecordError) *record {
+	j.records = append(j.records, record{position: ex.Index, label: ex.Label, targets: ex.Targets, name: ex.Name})
+	rec := &j.records[len(j.records)-1]
+	if bad != nil {
+		rec.bad = bad.Error()
+	}
+	return rec
 }
 
 // add puts a record into the job and has it prepared.
 func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
 	j := r.job
-	row := len(j.records)
-	j.records = append(j.records, record{position: ex.Index, label: ex.Label, targets: ex.Targets, name: ex.Name})
-	rec := &j.records[row]
 	if bad == nil && r.pipes == nil {
 		// Sizes may be open: the first example that can be read settles them.
 		err := ex.Decode()
 		if err == nil {
-			if r.pipes, err = r.extractor.resolve(ex); err != nil {
-				return fmt.Errorf("%s: %w", ex.Name, err)
-			}
-		} else if !errors.As(err, &bad) {
+			r.pipes, err = r.resolve(ex)
+		}
+		if err != nil && !errors.As(err, &bad) {
 			return err
 		}
 	}
+	rec := j.record(ex, bad)
 	if bad != nil {
-		rec.bad = bad.Error()
 		return nil
 	}
-	if j.batch == nil {
-		var err error
-		if j.batch, err = newBatch(r.extractor.inputs, r.pipes, cap(j.records)); err != nil {
+	if j.parts == nil {
+		b, err := newBatch(r.extractor.inputs, r.pipes, cap(j.records))
+		if err != nil {
 			return err
 		}
+		j.parts = []*part{{batch: b}}
 	}
-	j.pending.Add(1)
-	if err := send(ctx, r.tasks, task{j, rec, row, *ex}); err != nil {
-		j.release()
+	rec.part, rec.row = j.parts[0], len(j.records)-1
+	return r.send(ctx, task{j, rec, *ex})
+}
+
+// resolve returns the pipelines for an example's sizes.
+func (r *reader) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
+	pipes, err := r.extractor.resolve(ex)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ex.Name, err)
+	}
+	return pipes, nil
+}
+
+// send has a record prepared.
+func (r *reader) send(ctx context.Context, t task) error {
+	t.job.pending.Add(1)
+	if err := send(ctx, r.tasks, t); err != nil {
+		t.job.release()
 		return err
 	}
 	return nil
@@ -310,7 +364,18 @@ func (t *task) prepare() {
 		t.record.bad = err.Error()
 		return
 	}
-	if err := t.job.batch.set(t.row, &t.example); err != nil {
+	err := t.record.part.batch.set(t.record.row, &t.example)
+	if err == nil {
+		return
+	}
+	var shape *preprocess.ShapeError
+	var bad *dataset.RecordError
+	switch {
+	case errors.As(err, &bad):
+		t.record.bad = bad.Error()
+	case t.job.lenient && !errors.As(err, &shape):
+		t.record.bad = fmt.Sprintf("%s: %v", t.example.Name, err)
+	default:
 		t.record.err = fmt.Errorf("%s: %w", t.example.Name, err)
 	}
 }
@@ -318,23 +383,49 @@ func (t *task) prepare() {
 // inferJob runs the network on those of a job's records that could be read.
 func (e *Extractor) inferJob(ctx context.Context, j *job) error {
 	b := &j.block
-	for row, r := range j.records {
+	for i := range j.records {
+		r := &j.records[i]
 		if r.err != nil {
 			return r.err
 		}
 		if r.bad != "" {
 			continue
 		}
-		j.batch.move(b.N, row)
+		// The rows before it that are bad leave no gap. A part's records have
+		// rising rows.
+		r.part.batch.move(r.part.rows.N, r.row)
+		r.row = r.part.rows.N
+		r.part.rows.N++
 		b.Positions, b.Labels, b.Names = append(b.Positions, r.position), append(b.Labels, r.label), append(b.Names, r.name)
 		b.Targets = append(b.Targets, r.targets...)
 		b.N++
 	}
-	if b.N == 0 {
+	for _, p := range j.parts {
+		if p.rows.N == 0 {
+			continue
+		}
+		var err error
+		if p.rows, err = e.infer(ctx, p.batch.tensors(p.rows.N), p.rows.N); err != nil {
+			if len(j.parts) > 1 && ctx.Err() == nil { // the shape may be what is wrong
+				first := slices.IndexFunc(j.records, func(r record) bool { return r.part == p && r.bad == "" })
+				err = fmt.Errorf("%s and those of its shape: %w", j.records[first].name, err)
+			}
+			return err
+		}
+		p.batch = nil
+	}
+	if len(j.parts) == 1 {
+		b.Rows = j.parts[0].rows
 		return nil
 	}
-	var err error
-	b.Rows, err = e.infer(ctx, j.batch.tensors(b.N), b.N)
-	j.batch = nil
-	return err
+	d, k := e.d, e.k
+	b.Features, b.Logits = make([]float32, 0, b.N*d), make([]float32, 0, b.N*k)
+	for _, r := range j.records {
+		if r.bad == "" {
+			rows := &r.part.rows
+			b.Features = append(b.Features, rows.Features[r.row*d:(r.row+1)*d]...)
+			b.Logits = append(b.Logits, rows.Logits[r.row*k:(r.row+1)*k]...)
+		}
+	}
+	return nil
 }

@@ -28,12 +28,15 @@ func slice(t ort.Tensor, first, last int) ort.Tensor {
 	return ort.Tensor{Name: t.Name, Shape: withBatch(t.Shape, last-first), Data: v.Slice(first*row, last*row).Interface()}
 }
 
-// pad returns t with zero examples appended up to n.
+// pad returns t with its first example repeated up to n: whatever the network
+// checks, that one passes.
 func pad(t ort.Tensor, n int) ort.Tensor {
 	v := reflect.ValueOf(t.Data)
 	row := v.Len() / int(t.Shape[0])
 	full := reflect.MakeSlice(v.Type(), n*row, n*row)
-	reflect.Copy(full, v)
+	for at := reflect.Copy(full, v); at < n*row; at += row {
+		reflect.Copy(full.Slice(at, n*row), v.Slice(0, row))
+	}
 	return ort.Tensor{Name: t.Name, Shape: withBatch(t.Shape, n), Data: full.Interface()}
 }
 
@@ -69,8 +72,21 @@ func alloc(elem string, n int) (any, error) {
 		return make([]bool, n), nil
 	case "float16":
 		return make(ort.Float16Bits, n), nil
+	case "bfloat16":
+		return make(ort.BFloat16Bits, n), nil
+	case "string":
+		return make([]string, n), nil
 	}
 	return nil, fmt.Errorf("inputs of type %s are not supported", elem)
+}
+
+// bfloat16 rounds to the nearest number of 8 bits of precision, ties to even.
+func bfloat16(v float32) uint16 {
+	bits := math.Float32bits(v)
+	if v != v {
+		return uint16(bits>>16) | 0x40 // quiet, so that cutting leaves a NaN
+	}
+	return uint16((bits + 0x7fff + bits>>16&1) >> 16)
 }
 
 // float16 rounds to the nearest half-precision number, ties to even (IEEE 754).

@@ -55,12 +55,13 @@ const (
 // An Array is one named tensor of one example, without a batch dimension.
 type Array struct {
 	Name   string // the input it is meant for; "" is the model's only input
-	Shape  []int  // shared by the examples of a dataset: not to be modified
+	Shape  []int  // may be shared by the examples of a dataset: not to be modified
 	Layout Layout
 
 	// Data holds the elements in row-major order: []uint8, []int8, []uint16,
 	// []int16, []uint32, []int32, []uint64, []int64, []float32 (also for
-	// float16 sources), []float64 or []bool. It belongs to the receiver.
+	// float16 sources), []float64, []bool or []string. It belongs to the
+	// receiver.
 	Data any
 }
 
@@ -110,6 +111,7 @@ type info struct {
 	labelled bool
 	classes  []string
 	ignored  []Ignored
+	ragged   bool
 }
 
 // A source reads one format. Positions are absolute.
@@ -184,6 +186,8 @@ func openSource(s parsedSpec, o Options) (source, error) {
 		return openNPY(s.path)
 	case "npz":
 		return openNPZ(s.path, o)
+	case "jsonl":
+		return openJSONL(s.path, o)
 	}
 	return nil, fmt.Errorf("%s: %s is not supported: %s", s.path, laterFormats[format], supported)
 }
@@ -206,6 +210,11 @@ func (d *Dataset) Len() int { return d.to - d.from }
 
 // HasLabels reports whether every example has a label.
 func (d *Dataset) HasLabels() bool { return d.src.info().labelled }
+
+// Ragged reports whether the arrays of one example may have another shape than
+// those of the next, as sequences do that are written as JSON lines. Encoded
+// images are none of them.
+func (d *Dataset) Ragged() bool { return d.src.info().ragged }
 
 // Classes returns the names of the class folders in byte-wise order, nil for
 // other formats. The order is not that of the labels where folders are mapped
@@ -253,7 +262,7 @@ func singleLabels(path string, o Options) error {
 	if !o.MultiLabel || o.Unlabelled {
 		return nil
 	}
-	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz", path, wantTargets(o.Classes))
+	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz, or lists in JSON lines", path, wantTargets(o.Classes))
 }
 
 // wantTargets words what labels a multi-label head of k labels wants.

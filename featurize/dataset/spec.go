@@ -16,13 +16,13 @@ import (
 )
 
 // supported ends the messages that refuse a format.
-const supported = "supported are IDX (.gz too), image folders, PNG, JPEG, CIFAR binary, .npy and .npz"
+const supported = "supported are IDX (.gz too), image folders, PNG, JPEG, CIFAR binary, .npy, .npz and .jsonl"
 
 // laterFormats are recognised so that they are refused by name.
 var laterFormats = map[string]string{"csv": "CSV", "tar": "tar", "parquet": "Parquet"}
 
 // formats are the supported ones, as in format:path.
-var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz"}
+var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz", "jsonl"}
 
 // A parsedSpec is a SPEC taken apart.
 type parsedSpec struct {
@@ -211,6 +211,10 @@ func sniff(path string) (string, error) {
 		return sniffGzip(path, head)
 	}
 	switch ext {
+	case ".jsonl", ".ndjson":
+		return "jsonl", nil
+	case ".json":
+		return "", fmt.Errorf("%s: JSON is read as lines: write one object a line into a .jsonl file", path)
 	case ".csv", ".tsv":
 		return "csv", nil
 	case ".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".gz":
@@ -254,10 +258,13 @@ func sniffGzip(path string, head []byte) (string, error) {
 	if name := strings.ToLower(path); strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz") {
 		return "tar", nil
 	}
-	if strings.HasSuffix(strings.ToLower(path), ".csv.gz") {
+	switch inner, _ := strings.CutSuffix(strings.ToLower(path), ".gz"); filepath.Ext(inner) {
+	case ".csv":
 		return "csv", nil
+	case ".jsonl", ".ndjson":
+		return "jsonl", nil
 	}
-	return "", fmt.Errorf("%s: no IDX data inside the gzip: %s", path, supported)
+	return "", fmt.Errorf("%s: no format recognised inside the gzip: %s", path, supported)
 }
 
 // sniffFolder tells a folder of CIFAR batches from a folder of images.

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -79,7 +80,13 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 	write(t, dir, "x.npz", zipped(t, map[string][]byte{
 		"a.npy": npy("<i2", "(10, 2)", ramp(40)), "b.npy": npy("|u1", "(10,)", ramp(10)), "labels.npy": npy("|i1", "(10,)", ramp(10)),
 	}))
-	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "cifar", "x.npy", "x.npz"} {
+	lines := "\n"
+	for i := range 10 {
+		lines += fmt.Sprintf(`{"a": [%d], "label": %d}`+strings.Repeat("\n", 1+i%3), i, i)
+	}
+	write(t, dir, "x.jsonl", []byte(lines))
+	write(t, dir, "y.jsonl.gz", gzipped(t, []byte(lines)))
+	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "cifar", "x.npy", "x.npz", "x.jsonl", "y.jsonl.gz"} {
 		path := filepath.Join(dir, name)
 		d, err := Open(path, Options{})
 		if err != nil {
@@ -142,7 +149,7 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 		{"x.tar", tarball, []string{"tar is not supported", "supported are IDX"}},
 		{"x.parquet", []byte("PAR1...."), []string{"Parquet is not supported", "supported are IDX"}},
 		{"x.tar.gz", gzipped(t, tarball), []string{"tar is not supported"}},
-		{"x.gz", gzipped(t, []byte("hello")), []string{"no IDX data inside the gzip"}},
+		{"x.gz", gzipped(t, []byte("hello")), []string{"no format recognised inside the gzip"}},
 		{"y.gz", []byte{0x1f, 0x8b, 9}, []string{"broken gzip header"}},
 		{"x.png", []byte("hello"), []string{"not a .png file by its content"}},
 		{"x.txt", []byte("hello"), []string{"format not recognised: supported are IDX"}},

@@ -2,13 +2,14 @@ package preprocess
 
 import "fmt"
 
-// number are the element types of ready arrays, bool apart.
+// number are the element types of ready arrays, bool and string apart.
 type number interface {
 	float32 | float64 | uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64
 }
 
 // convert copies a ready array into another number type, refusing what would
-// change a value other than by rounding a float64 to float32.
+// change a value other than by rounding it to the nearest of a real type. Truth
+// values are 0 and 1.
 func convert[T number](dst []T, src any) error {
 	switch s := src.(type) {
 	case []T:
@@ -34,6 +35,14 @@ func convert[T number](dst []T, src any) error {
 		return cast(dst, s)
 	case []int64:
 		return cast(dst, s)
+	case []bool:
+		for i, v := range s {
+			dst[i] = 0
+			if v {
+				dst[i] = 1
+			}
+		}
+		return nil
 	}
 	return fmt.Errorf("no conversion from %T to %T", src, dst)
 }
@@ -44,6 +53,14 @@ func cast[T, S number](dst []T, src []S) error {
 			return fmt.Errorf("real numbers (%T) for an input of whole numbers (%T)", src, dst)
 		}
 		for i, v := range src {
+			if dst[i] = T(v); dst[i]-dst[i] != 0 && v-v == 0 {
+				return fmt.Errorf("value %v does not fit %T", v, dst[i])
+			}
+		}
+		return nil
+	}
+	if isFloat[T]() {
+		for i, v := range src {
 			dst[i] = T(v)
 		}
 		return nil
@@ -52,6 +69,25 @@ func cast[T, S number](dst []T, src []S) error {
 		if dst[i] = T(v); S(dst[i]) != v || (dst[i] < 0) != (v < 0) {
 			return fmt.Errorf("value %v does not fit %T", v, dst[i])
 		}
+	}
+	return nil
+}
+
+// truth copies a ready array of truth values, or of numbers 0 and 1.
+func truth(dst []bool, src any) error {
+	if s, ok := src.([]bool); ok {
+		copy(dst, s)
+		return nil
+	}
+	numbers := make([]uint8, len(dst))
+	if err := convert(numbers, src); err != nil {
+		return err
+	}
+	for i, v := range numbers {
+		if v > 1 {
+			return fmt.Errorf("value %d is neither 0 nor 1, for an input of truth values", v)
+		}
+		dst[i] = v == 1
 	}
 	return nil
 }
@@ -84,6 +120,8 @@ func length(data any) int {
 	case []int64:
 		return len(s)
 	case []bool:
+		return len(s)
+	case []string:
 		return len(s)
 	}
 	panic(fmt.Sprintf("preprocess: data of type %T", data))

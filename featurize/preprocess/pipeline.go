@@ -19,7 +19,8 @@ const (
 )
 
 // An Image is one example before preprocessing: uint8 pixels in a Layout, or a
-// ready array. Data is a slice of a number type or of bool, in row-major order.
+// ready array. Data is a slice of a number type, of bool or of string, in
+// row-major order.
 type Image struct {
 	Shape  []int
 	Layout Layout
@@ -268,9 +269,18 @@ func (p *Pipeline) Apply(m Image, dst any) error {
 		if _, err := p.ready(m); err != nil {
 			return err
 		}
-		src, ok := m.Data.([]bool)
+		if err := truth(d, m.Data); err != nil {
+			return fmt.Errorf("%v for the model's input %v: %w", m, p.target, err)
+		}
+		return nil
+	case []string:
+		p.mustHold(len(d))
+		if _, err := p.ready(m); err != nil {
+			return err
+		}
+		src, ok := m.Data.([]string)
 		if !ok {
-			return fmt.Errorf("a %v does not suit the model's input %v, which takes bool", m, p.target)
+			return fmt.Errorf("%v for the model's input %v: it takes strings", m, p.target)
 		}
 		copy(d, src)
 		return nil

@@ -1,0 +1,429 @@
+package dataset
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// parseJSON reads one tensor from a whole text.
+func parseJSON(text string) (*jsonTensor, error) {
+	p := &jsonParser{text: []byte(text)}
+	t, err := p.tensor()
+	if err == nil && (p.peek() != 0 || p.pos < len(p.text)) {
+		err = p.wrong("the end")
+	}
+	return t, err
+}
+
+func TestJSONTensors(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, c := range []struct {
+		text  string
+		shape []int
+		data  any
+	}{
+		{"7", nil, []int64{7}},
+		{" [ 1 , -2 ] ", []int{2}, []int64{1, -2}},
+		{"[[1,2],[3,4],[5,6]]", []int{3, 2}, []int64{1, 2, 3, 4, 5, 6}},
+		{"[[[1]],[[2]]]", []int{2, 1, 1}, []int64{1, 2}},
+		{"[1.5,2]", []int{2}, []float64{1.5, 2}},
+		{"[2,1.5]", []int{2}, []float64{2, 1.5}},
+		{"[1.0,2e3,10E-1]", []int{3}, []int64{1, 2000, 1}}, // a number is what it is worth
+		{"[9007199254740993,-9223372036854775808]", []int{2}, []int64{1<<53 + 1, math.MinInt64}},
+		{"[1,9223372036854775808,2]", []int{3}, []uint64{1, 1 << 63, 2}},
+		{"[18446744073709551615]", []int{1}, []uint64{math.MaxUint64}},
+		{"[-1,9223372036854775808]", []int{2}, []float64{-1, 1 << 63}},
+		{"[18446744073709551616]", []int{1}, []float64{1 << 64}},
+		{"[1e16]", []int{1}, []float64{1e16}},
+		{"[0.1,-0.0]", []int{2}, []float64{.1, math.Copysign(0, -1)}},
+		{"-0", nil, []float64{math.Copysign(0, -1)}},
+		{"[NaN,Infinity,-Infinity,null,1]", []int{5}, []float64{nan, inf, -inf, nan, 1}},
+		{"[1,null]", []int{2}, []float64{1, nan}},
+		{"[true,false]", []int{2}, []bool{true, false}},
+		{`["a","b\n\u00e9","é"]`, []int{3}, []string{"a", "b\né", "é"}},
+		{`[1e-400]`, []int{1}, []int64{0}},
+	} {
+		got, err := parseJSON(c.text)
+		if err != nil || !slices.Equal(got.shape, c.shape) || fmt.Sprintf("%T %v", got.data(), got.data()) != fmt.Sprintf("%T %v", c.data, c.data) {
+			t.Errorf("%s: %+v, %v; want %v %v", c.text, got, err, c.shape, c.data)
+		}
+	}
+	for text, want := range map[string]string{
+		"":            "ends within a value",
+		"[1,2":        "ends within a value",
+		"[1,2}":       "want a comma or ]",
+		"[1 2]":       "want a comma or ]",
+		"[1,]":        "want a number",
+		"01":          "want a number",
+		"+1":          "want a number",
+		"1.x":         "want a digit",
+		"1e-]":        "want a digit",
+		".5":          "want a number",
+		"1e999":       "number 1e999 is too large",
+		"nul":         "want a number",
+		"tru":         "want a value",
+		"[]":          "an empty list",
+		"[[],[]]":     "an empty list",
+		"[[1],[2,3]]": "different lengths",
+		"[[1,2],[3]]": "different lengths",
+		"[1,[2]]":     "different lengths",
+		"[[1],2]":     "different lengths",
+		"[[],1]":      "different lengths",
+		"[[],[1]]":    "different lengths",
+		"[1,true]":    "mixes",
+		`["a",1]`:     "mixes",
+		`[true,null]`: "mixes",
+		`{"a":1}`:     "want a number",
+		`"a`:          "ends within a value",
+		"\"a\tb\"":    "broken JSON: the string",
+		`"\x"`:        "broken JSON: the string",
+		"1 2":         "want the end",
+		strings.Repeat("[", 40) + "1" + strings.Repeat("]", 40): "more than 32 dimensions",
+	} {
+		_, err := parseJSON(text)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// slowTensor is jsonTensor by way of encoding/json: the floats of any nested
+// list of equal lengths.
+func slowTensor(v any) (shape []int, data []float64, ok bool) {
+	switch v := v.(type) {
+	case float64:
+		return nil, []float64{v}, true
+	case []any:
+		shape = []int{len(v)}
+		for i, e := range v {
+			s, d, ok := slowTensor(e)
+			if !ok || i > 0 && !slices.Equal(s, shape[1:]) {
+				return nil, nil, false
+			}
+			shape, data = append(shape[:1], s...), append(data, d...)
+		}
+		return shape, data, len(data) > 0
+	}
+	return nil, nil, false
+}
+
+func (t *jsonTensor) asFloats() []float64 {
+	t.toFloat()
+	return t.floats
+}
+
+func TestJSONTensorsAreThoseOfEncodingJSON(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	var random func(depth int) any
+	random = func(depth int) any {
+		if depth == 0 {
+			switch rng.IntN(3) {
+			case 0:
+				return float64(rng.IntN(100) - 50)
+			case 1:
+				return rng.NormFloat64() * math.Pow(10, float64(rng.IntN(60)-30))
+			}
+			return math.Float64frombits(rng.Uint64() &^ (1 << 62)) // any of magnitude below 2
+		}
+		n := 2
+		if rng.IntN(20) == 0 {
+			n = rng.IntN(4)
+		}
+		list := make([]any, n)
+		for i := range list {
+			d := depth - 1
+			if rng.IntN(200) == 0 {
+				d = rng.IntN(depth + 1)
+			}
+			list[i] = random(d)
+		}
+		return list
+	}
+	accepted, refused := 0, 0
+	for range 20000 {
+		text, err := json.Marshal(random(rng.IntN(4)))
+		if err != nil {
+			continue // NaN
+		}
+		var v any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		shape, data, ok := slowTensor(v)
+		got, err := parseJSON(string(text))
+		if (err == nil) != ok {
+			t.Fatalf("%s: %v, want it read: %t", text, err, ok)
+		}
+		if !ok {
+			refused++
+			continue
+		}
+		accepted++
+		if !slices.Equal(got.shape, shape) || !slices.Equal(got.asFloats(), data) {
+			t.Fatalf("%s: %v %v, want %v %v", text, got.shape, got.floats, shape, data)
+		}
+	}
+	if accepted < 1000 || refused < 1000 {
+		t.Errorf("%d accepted, %d refused: the sample tests one side only", accepted, refused)
+	}
+}
+
+func TestJSONLinesNameInputsAndLabels(t *testing.T) {
+	dir := t.TempDir()
+	two := Options{Inputs: []string{"ids", "mask"}}
+	for _, c := range []struct {
+		name, text string
+		options    Options
+		want       []string // keys of the examples
+		bad        []string
+		err        string
+	}{
+		{"one input", `{"x":[1,2],"label":1}` + "\n" + `{"label":0,"x":[3]}`, Options{}, []string{`0 x.jsonl[0] 1  "" [2]  [1 2]`, `1 x.jsonl[1] 0  "" [1]  [3]`}, nil, ""},
+		{"no label", `{"x":[1,2]}`, Options{}, []string{`0 x.jsonl[0] -1  "" [2]  [1 2]`}, nil, ""},
+		{"a scalar", `{"x":1}`, Options{}, []string{`0 x.jsonl[0] -1  "" []  [1]`}, nil, ""},
+		{"one input of another name", `{"text":[1]}`, Options{Inputs: []string{"ids"}}, []string{`0 x.jsonl[0] -1  "" [1]  [1]`}, nil, ""},
+		{"one input among others", `{"text":"a","ids":[1],"more":{"a":[{}]}}`, Options{Inputs: []string{"ids"}}, []string{`0 x.jsonl[0] -1  "" [1]  [1]`}, nil, ""},
+		{"two inputs in the model's order", `{"mask":[1],"text":"hello","ids":[[2]]}`, two, []string{`0 x.jsonl[0] -1  "ids" [1 1]  [2] "mask" [1]  [1]`}, nil, ""},
+		{"inputs not known", `{"mask":[1],"ids":[2]}`, Options{}, []string{`0 x.jsonl[0] -1  "ids" [1]  [2] "mask" [1]  [1]`}, nil, ""},
+		{"an input called label", `{"label":[5],"labels":3}`, Options{Inputs: []string{"label"}}, []string{`0 x.jsonl[0] 3  "" [1]  [5]`}, nil, ""},
+		{"unlabelled on request", `{"x":1,"label":"cat"}`, Options{Unlabelled: true}, []string{`0 x.jsonl[0] -1  "" []  [1]`}, nil, ""},
+		{"class names", `{"x":1,"label":"dog"}` + "\n" + `{"x":1,"label":0}`, Options{LabelClasses: []string{"cat", "dog"}}, []string{`0 x.jsonl[0] 1  "" []  [1]`, `1 x.jsonl[1] 0  "" []  [1]`}, nil, ""},
+		{"integers that are names", `{"x":1,"label":"7"}`, Options{LabelClasses: []string{"5", "7"}}, []string{`0 x.jsonl[0] 1  "" []  [1]`}, nil, ""},
+		{"a truth value", `{"x":1,"label":true}`, Options{}, []string{`0 x.jsonl[0] 1  "" []  [1]`}, nil, ""},
+		{"targets", `{"x":1,"labels":[0,1,true]}`, Options{MultiLabel: true, Classes: 3}, nil, []string{"x.jsonl[0]: labels: a list that mixes"}, ""},
+		{"targets of numbers", `{"x":1,"labels":[0,1,1]}`, Options{MultiLabel: true, Classes: 3}, []string{`0 x.jsonl[0] -1  [0 1 1] "" []  [1]`}, nil, ""},
+		{"targets of truth values", `{"x":1,"labels":[false,true]}`, Options{MultiLabel: true}, []string{`0 x.jsonl[0] -1  [0 1] "" []  [1]`}, nil, ""},
+		{"byte order mark, blank lines and no end", "\xef\xbb\xbf" + `{"x":1}` + "\r\n\r\n  \n" + `{"x":2}`, Options{}, []string{`0 x.jsonl[0] -1  "" []  [1]`, `1 x.jsonl[1] -1  "" []  [2]`}, nil, ""},
+		{"broken lines", `{"x":` + "\n" + `{"x":1,"label":1}` + "\n[1]\n" + `{"x":[[1],2],"label":1}` + "\n" + `{"y":2,"label":1}` + "\n" + `{"x":2}` + "\n" + `{"x":2,"x":2,"label":1}` + "\n" + `{"x":2,"label":1} more` + "\n" + `{"x":3,"label":1}`, Options{},
+			[]string{`1 x.jsonl[1] 1  "" []  [1]`, `8 x.jsonl[8] 1  "" []  [3]`},
+			[]string{"x.jsonl[0]: x: broken JSON: the line ends", "x.jsonl[2]: broken JSON: want {", "x.jsonl[3]: x: lists of different lengths", `x.jsonl[4]: no key "x", which the first example has`, "x.jsonl[5]: no label, which", `x.jsonl[6]: the key "x" stands twice`, "x.jsonl[7]: broken JSON: want the end"}, ""},
+		{"a label too many", `{"x":1}` + "\n" + `{"x":1,"label":1}`, Options{}, []string{`0 x.jsonl[0] -1  "" []  [1]`}, []string{"x.jsonl[1]: a label, and the first example has none"}, ""},
+		{"wrong label", `{"x":1,"label":1}` + "\n" + `{"x":1,"label":1.5}` + "\n" + `{"x":1,"label":[1]}` + "\n" + `{"x":1,"label":null}`, Options{}, []string{`0 x.jsonl[0] 1  "" []  [1]`},
+			[]string{"x.jsonl[1]: label: want a whole number", "x.jsonl[2]: label: want one class", "x.jsonl[3]: no label"}, ""},
+		{"wrong targets", `{"x":1,"label":[1,0]}` + "\n" + `{"x":1,"label":[1]}` + "\n" + `{"x":1,"label":1}` + "\n" + `{"x":1,"label":[0,0.5]}`, Options{MultiLabel: true}, []string{`0 x.jsonl[0] -1  [1 0] "" []  [1]`},
+			[]string{"x.jsonl[1]: label: want a 0 or 1 for each of the head's 2 labels", "x.jsonl[2]: label: want a 0 or 1", "x.jsonl[3]: label: number 1 is not a whole number"}, ""},
+		{"stray labels", `{"x":1,"label":"cow"}` + "\n" + `{"x":1,"label":9}` + "\n" + `{"x":1}`, Options{LabelClasses: []string{"a", "b"}, Classes: 2, StrayLabels: true},
+			[]string{`0 x.jsonl[0] -1  "" []  [1]`, `1 x.jsonl[1] -1  "" []  [1]`, `2 x.jsonl[2] -1  "" []  [1]`}, nil, ""},
+
+		{"input missing", `{"ids":[1],"text":1}`, two, nil, nil, `no key "mask" for the model's input; there are ids, text`},
+		{"no inputs", `{"label":1}`, Options{}, nil, nil, "the first example has no inputs"},
+		{"two labels", `{"x":1,"label":1,"labels":1}`, Options{}, nil, nil, `both "label" and "labels"`},
+		{"blank", " \n\n", Options{}, nil, nil, "x.jsonl: holds no lines"},
+		{"not JSON", "hello\nworld", Options{}, nil, nil, "no line can be read; the first: broken JSON: want {"},
+		{"targets for one class", `{"x":1,"label":[1,0]}`, Options{Classes: 2}, nil, nil, "label is a list; want one class"},
+		{"one class for targets", `{"x":1,"label":1}`, Options{MultiLabel: true, Classes: 2}, nil, nil, "label is no list; want a 0 or 1 for each of the head's 2 labels"},
+		{"a first label of null", `{"x":1,"label":null}`, Options{}, nil, nil, "label of the first example is null"},
+		{"unknown class", `{"x":1,"label":"cow"}`, Options{LabelClasses: []string{"a", "b"}}, nil, nil, `x.jsonl[0]: label: label "cow" is none of the 2 class names (a, b)`},
+		{"no class names", `{"x":1,"label":"cow"}`, Options{}, nil, nil, `there are no class names: give them with --classes`},
+		{"a number where numbers are names", `{"x":1,"label":"1"}`, Options{LabelClasses: []string{"5", "7"}}, nil, nil, `label "1" is none of the 2 class names`},
+		{"a class name of two classes", `{"x":1,"label":"a"}`, Options{LabelClasses: []string{"a", "a"}}, nil, nil, `"a" stands for both 0 and 1`},
+		{"label out of range", `{"x":1,"label":2}`, Options{Classes: 2}, nil, nil, "x.jsonl[0]: label 2 is outside [0,2)"},
+		{"target out of range", `{"x":1,"label":[2,0]}`, Options{MultiLabel: true}, nil, nil, "x.jsonl[0]: label: number 0 is 2; want 0 or 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, dir, "x.jsonl", []byte(c.text))
+			if c.err != "" {
+				wantError(t, readError(path, c.options), "x.jsonl", c.err)
+				return
+			}
+			d, err := Open(path, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			got, bad := all(t, d)
+			var keys []string
+			for _, e := range got {
+				keys = append(keys, key(e))
+			}
+			if !slices.Equal(keys, c.want) {
+				t.Errorf("got %q, want %q", keys, c.want)
+			}
+			if len(bad) != len(c.bad) {
+				t.Fatalf("bad records %q, want %q", bad, c.bad)
+			}
+			for i, err := range bad {
+				wantError(t, err, c.bad[i])
+			}
+			if !d.Ragged() || d.Format() != "jsonl" || d.Len() != len(got)+len(bad) {
+				t.Errorf("%s of %d, ragged %t", d.Format(), d.Len(), d.Ragged())
+			}
+		})
+	}
+}
+
+// More lines than lie between two places that are remembered.
+func TestManyJSONLines(t *testing.T) {
+	const n = 3*indexStep + 5
+	rng := rand.New(rand.NewPCG(1, 1))
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, `{"x":%d}%s`, i, strings.Repeat("\n", 1+rng.IntN(3)))
+	}
+	dir := t.TempDir()
+	plain := write(t, dir, "x.jsonl", []byte(text.String()))
+	zipped := write(t, dir, "x.ndjson.gz", gzipped(t, []byte(text.String())))
+	for _, path := range []string{plain, zipped} {
+		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 3 * indexStep, n - 1} {
+			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, bad := all(t, d)
+			if len(got) != n-from || len(bad) > 0 {
+				t.Fatalf("[%d:]: %d examples, bad %v", from, len(got), bad)
+			}
+			for i, e := range got {
+				if e.Index != from+i || e.Inputs[0].Data.([]int64)[0] != int64(from+i) {
+					t.Fatalf("[%d:]: %s holds %v", from, e.Name, e.Inputs[0].Data)
+				}
+			}
+			d.Close()
+		}
+	}
+}
+
+func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
+	path := write(t, t.TempDir(), "x.jsonl", slices.Concat(
+		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", maxLine/2)), []byte("1]}\n"+`{"x":3}`)))
+	d, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	got, bad := all(t, d)
+	if len(got) != 2 || got[1].Index != 2 || len(bad) != 1 {
+		t.Fatalf("%d examples, bad %v", len(got), bad)
+	}
+	wantError(t, bad[0], "x.jsonl[1]: more than 67108864 bytes of text for one example")
+}
+
+func TestDamagedJSONLines(t *testing.T) {
+	dir := t.TempDir()
+	text := []byte(strings.Repeat(`{"x":[1,2,3]}`+"\n", 1000))
+	whole := gzipped(t, text)
+	wantError(t, readError(write(t, dir, "x.jsonl.gz", whole[:len(whole)-9]), Options{}), "x.jsonl.gz: broken or truncated gzip")
+	crc := slices.Clone(whole)
+	crc[len(crc)-8] ^= 1
+	wantError(t, readError(write(t, dir, "x.jsonl.gz", crc), Options{}), "x.jsonl.gz: broken or truncated gzip")
+	wantError(t, readError(write(t, dir, "x.json", text), Options{}), "x.json: JSON is read as lines")
+	wantError(t, readError(write(t, dir, "y.jsonl", []byte(strings.Repeat("[\n", tryLines+5))), Options{}), "no line of the first 1000 can be read")
+
+	path := write(t, dir, "x.jsonl", text)
+	d, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	print, err := d.Fingerprint(context.Background())
+	if err != nil || len(print) != 64 {
+		t.Errorf("%q, %v", print, err)
+	}
+	if err := os.Truncate(path, int64(len(text)/2)); err != nil {
+		t.Fatal(err)
+	}
+	err = nil
+	for _, e := range d.Examples(context.Background()) {
+		err = e
+	}
+	wantError(t, err, "changed while in use: it had 1000 examples and has 500")
+}
+
+func FuzzJSONL(f *testing.F) {
+	f.Add([]byte(`{"x":[[1,2],[3,4.5]],"label":1,"more":{"a":[null,true,"\n"]}}` + "\n\n" + `{"x":[NaN]}`))
+	f.Add([]byte(`{"x":["a"],"label":[0,1]}`))
+	f.Add([]byte("\xef\xbb\xbf{\"x\":18446744073709551615,\"label\":\"\\u0041\"}\n{"))
+	f.Add([]byte(strings.Repeat("[", 2000)))
+	path := filepath.Join(f.TempDir(), "x.jsonl")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range []Options{{}, {MultiLabel: true}, {Unlabelled: true, Inputs: []string{"x", "y"}}} {
+			s, err := openJSONL(path, o)
+			if err != nil {
+				continue
+			}
+			count := 0
+			s.examples(0, s.info().count, func(e Example, err error) bool {
+				count++
+				var bad *RecordError
+				if err != nil {
+					if !errors.As(err, &bad) && !strings.Contains(err.Error(), "label") {
+						t.Fatal(err)
+					}
+					return bad != nil
+				}
+				for _, a := range e.Inputs {
+					n, ok := mul(a.Shape...)
+					if v := reflect.ValueOf(a.Data); !ok || v.Len() != n || n == 0 || n > len(b) {
+						t.Fatalf("%v of shape %v", a.Data, a.Shape)
+					}
+				}
+				return true
+			})
+			if count > s.info().count || count > len(b) {
+				t.Fatalf("%d examples of %d", count, s.info().count)
+			}
+			s.Close()
+		}
+	})
+}
+
+// What encoding/json takes for a line, this parser takes, and the other way
+// round, but for Python's words.
+func FuzzJSONSyntax(f *testing.F) {
+	for _, s := range []string{`{"a":[1,-0.5e+3,{"b":null}],"c":"\ud83d"}`, `{}`, `{"a":01}`, `{"a":"\x00"}`, `{"a":1,}`, ` {"a" : tru} `} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p := &jsonParser{text: b}
+		err := p.object(func(string) error { return p.skip(0) })
+		if err != nil && (strings.Contains(err.Error(), "too large") || strings.Contains(err.Error(), "deeper")) {
+			return
+		}
+		if strings.Contains(string(b), "NaN") || strings.Contains(string(b), "Infinity") {
+			return
+		}
+		var v map[string]json.RawMessage
+		want := json.Unmarshal(b, &v) == nil && v != nil
+		if (err == nil) != want {
+			t.Errorf("%q: %v, encoding/json takes it: %t", b, err, want)
+		}
+	})
+}
+
+func BenchmarkJSONLines(b *testing.B) {
+	var line strings.Builder
+	line.WriteString(`{"ids":[`)
+	for i := range 128 {
+		fmt.Fprintf(&line, "%d, ", 1000+i*37)
+	}
+	line.WriteString(`0],"mask":[`)
+	line.WriteString(strings.Repeat("1, ", 128) + `1],"label":1}` + "\n")
+	path := write(b, b.TempDir(), "x.jsonl", []byte(strings.Repeat(line.String(), 10_000)))
+	b.SetBytes(int64(10_000 * line.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		d, err := Open(path, Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, err := range d.Examples(context.Background()) {
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+		d.Close()
+	}
+}

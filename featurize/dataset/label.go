@@ -1,0 +1,89 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// A labelParser reads labels that are written as text.
+type labelParser struct {
+	names []string // of the classes, in label order
+	multi bool
+	k     int  // labels of a multi-label head, 0 unknown
+	stray bool // a label that is none of the classes is -1
+}
+
+// fromText reads a label that is a class name or an integer. An integer is the
+// number of a class unless classes are named by integers.
+func (l labelParser) fromText(s string) (int, error) {
+	if i := slices.Index(l.names, s); i >= 0 {
+		if j := slices.Index(l.names[i+1:], s); j >= 0 {
+			return -1, refuse("the class name %q stands for both %d and %d; label by number", s, i, i+1+j)
+		}
+		return i, nil
+	}
+	y, err := strconv.Atoi(s)
+	numbered := slices.ContainsFunc(l.names, func(n string) bool { _, err := strconv.Atoi(n); return err == nil })
+	switch {
+	case err == nil && !numbered:
+		return y, nil
+	case l.stray:
+		return -1, nil
+	case l.names == nil:
+		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes", clip(s))
+	}
+	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), some(l.names))
+}
+
+// fromJSON reads the value of an example's label. It returns false for null.
+func (l labelParser) fromJSON(p *jsonParser, e *Example) (bool, error) {
+	switch c := p.peek(); {
+	case p.literal("null"):
+		return false, nil
+	case l.multi:
+		return true, l.targets(p, e)
+	case c == '[' || c == '{':
+		return false, errors.New("want one class")
+	case c == '"':
+		s, err := p.str()
+		if err == nil {
+			e.Label, err = l.fromText(s)
+		}
+		return true, err
+	}
+	t, err := p.tensor()
+	if err != nil {
+		return false, err
+	}
+	ints, bad := toInts(t.data())
+	if bad >= 0 {
+		return false, errors.New("want a whole number")
+	}
+	e.Label = ints[0]
+	return true, nil
+}
+
+// targets reads a list of zeros and ones.
+func (l labelParser) targets(p *jsonParser, e *Example) error {
+	t, err := p.tensor()
+	if err != nil {
+		return err
+	}
+	if len(t.shape) != 1 || t.kind == 's' || l.k > 0 && t.shape[0] != l.k {
+		return fmt.Errorf("want %s", wantTargets(l.k))
+	}
+	ints, bad := toInts(t.data())
+	if bad >= 0 {
+		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
+	}
+	e.Targets = make([]uint8, len(ints))
+	for i, y := range ints {
+		if y != 0 && y != 1 {
+			return refuse("number %d is %d; want 0 or 1", i, y)
+		}
+		e.Targets[i] = uint8(y)
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+const (
+	// maxLine bounds the bytes of one example as text: 3×512×512 numbers of 20
+	// digits have 16 million.
+	maxLine = 64 << 20
+
+	// indexStep is how many examples apart the places in a text file are that
+	// are remembered, so that a slice need not read what is before it.
+	indexStep = 1024
+)
+
+var errLongLine = fmt.Errorf("more than %d bytes of text for one example", maxLine)
+
+// A textFile is an open file of text, plain or gzipped, and where in its text
+// the examples are.
+type textFile struct {
+	path string
+	f    *os.File
+	size int64
+	open func(skip int64) (io.ReadCloser, error) // the text from byte skip on
+
+	count  int     // examples
+	places []int64 // of example i*indexStep in the text
+}
+
+func openText(path string) (*textFile, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &textFile{path: path, f: f, size: size, open: plainData(f, 0, size)}
+	magic := make([]byte, 2)
+	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
+		t.open = gzipData(f, 0, size)
+	}
+	return t, nil
+}
+
+// add notes that an example begins at a place, which may be before blank lines.
+func (t *textFile) add(place int64) {
+	if t.count%indexStep == 0 {
+		t.places = append(t.places, place)
+	}
+	t.count++
+}
+
+// from opens the text at the example that is the last one remembered up to
+// position i, and returns that one's position.
+func (t *textFile) from(i int) (r io.ReadCloser, at int, err error) {
+	at = i / indexStep
+	if r, err = t.open(t.places[at]); err != nil {
+		return nil, 0, t.readError(err)
+	}
+	return r, at * indexStep, nil
+}
+
+// readError words what was met while reading the text.
+func (t *textFile) readError(err error) error {
+	switch {
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%s: broken or truncated gzip: %w", t.path, err)
+	}
+	return fmt.Errorf("%s: %w", t.path, bareError(err))
+}
+
+// changed says that the text ended before the examples did that it had.
+func (t *textFile) changed(got int) error {
+	return fmt.Errorf("%s: changed while in use: it had %d examples and has %d", t.path, t.count, got)
+}
+
+// A lineReader reads lines that are not blank.
+type lineReader struct {
+	src  *bufio.Reader
+	line []byte
+	at   int64 // of the text read so far
+}
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{src: bufio.NewReaderSize(r, 256<<10)} }
+
+// next returns the next line, without its end, which is valid until the call
+// after. Of one that is too long it returns errLongLine, and the next call goes
+// on behind it. At the end of the text it returns io.EOF.
+func (l *lineReader) next() ([]byte, error) {
+	for {
+		l.line = l.line[:0]
+		long := false
+		for {
+			part, err := l.src.ReadSlice('\n')
+			l.at += int64(len(part))
+			if len(l.line)+len(part) > maxLine {
+				long = true
+			} else {
+				l.line = append(l.line, part...)
+			}
+			if err == nil || err == io.EOF && (len(l.line) > 0 || long) {
+				break
+			}
+			if err != bufio.ErrBufferFull {
+				return nil, err
+			}
+		}
+		switch line := bytes.TrimSpace(l.line); {
+		case long:
+			return nil, errLongLine
+		case len(line) > 0:
+			return line, nil
+		}
+	}
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")

@@ -1,0 +1,130 @@
+package featurize
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+)
+
+const (
+	// windowBatches is how many batches' worth of examples are sorted by shape
+	// at a time: enough for those of a common shape to fill some.
+	windowBatches = 32
+	// maxWindow and windowElements bound the examples that are held for it, and
+	// the numbers in them.
+	maxWindow      = 4096
+	windowElements = 2_000_000
+	// maxShapes bounds the shapes whose pipelines are remembered.
+	maxShapes = 4096
+)
+
+// A window is consecutive examples of different shapes, held until there are
+// enough to run those of equal shape together.
+type window struct {
+	most     int // examples
+	held     []held
+	elements int
+	shapes   map[string][]*preprocess.Pipeline
+	key      []byte
+}
+
+// held is one example of a window.
+type held struct {
+	example dataset.Example
+	bad     *dataset.RecordError
+	pipes   []*preprocess.Pipeline // nil if bad
+	shape   string                 // key of the pipes
+}
+
+func newWindow(e *Extractor) *window {
+	return &window{most: max(e.batch, min(windowBatches*e.batch, maxWindow)), shapes: map[string][]*preprocess.Pipeline{}}
+}
+
+// hold adds an example to the window, and sends all on when it is full.
+func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
+	w, h := r.window, held{example: *ex, bad: bad}
+	if bad == nil {
+		w.key = w.key[:0]
+		for _, a := range ex.Inputs {
+			for _, d := range a.Shape {
+				w.key = append(strconv.AppendInt(w.key, int64(d), 10), ',')
+			}
+			w.key = append(w.key, ';')
+		}
+		h.shape = string(w.key)
+		var ok bool
+		if h.pipes, ok = w.shapes[h.shape]; !ok {
+			var err error
+			if h.pipes, err = r.resolve(ex); errors.As(err, &h.bad) {
+				h.pipes = nil
+			} else if err != nil {
+				return err
+			} else {
+				if len(w.shapes) == maxShapes {
+					clear(w.shapes)
+				}
+				w.shapes[h.shape] = h.pipes
+			}
+		}
+		for _, p := range h.pipes {
+			w.elements += p.Len()
+		}
+	}
+	w.held = append(w.held, h)
+	if len(w.held) < w.most && w.elements < windowElements {
+		return nil
+	}
+	return r.release(ctx)
+}
+
+// release makes one job of the window, a part for each shape or, of shapes with
+// many examples, several. It depends on nothing but the examples, so that every
+// run makes the same batches.
+func (r *reader) release(ctx context.Context) error {
+	w := r.window
+	if len(w.held) == 0 {
+		return nil
+	}
+	left := map[string]int{} // examples of a shape that are not yet in a part
+	for _, h := range w.held {
+		if h.bad == nil {
+			left[h.shape]++
+		}
+	}
+	type open struct {
+		*part
+		rows, used int
+	}
+	parts := map[string]*open{}
+	r.job = r.newJob(len(w.held))
+	for i := range w.held {
+		h := &w.held[i]
+		rec := r.job.record(&h.example, h.bad)
+		if h.bad != nil {
+			continue
+		}
+		p := parts[h.shape]
+		if p == nil || p.used == p.rows {
+			rows := min(left[h.shape], r.extractor.most(h.pipes))
+			left[h.shape] -= rows
+			b, err := newBatch(r.extractor.inputs, h.pipes, rows)
+			if err != nil {
+				return err
+			}
+			p = &open{part: &part{batch: b}, rows: rows}
+			parts[h.shape] = p
+			r.job.parts = append(r.job.parts, p.part)
+		}
+		rec.part, rec.row = p.part, p.used
+		p.used++
+		if err := r.send(ctx, task{r.job, rec, h.example}); err != nil {
+			return err
+		}
+		*h = held{} // the worker has it now
+	}
+	w.held, w.elements = w.held[:0], 0
+	return r.flush(ctx)
+}
