@@ -104,8 +104,8 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *value, left bool) (*linear, error) {
 	if l.weight.transposed {
 		l.k, l.d = w[1], w[0]
 	}
-	if l.out = (flow{value{dims: []int64{-1, l.k}}, 1}); left {
-		l.out = flow{value{dims: []int64{l.k, -1}}, 0}
+	if l.out = (flow{value: value{dims: []int64{-1, l.k}}, class: 1}); left {
+		l.out = flow{value: value{dims: []int64{l.k, -1}}, class: 0}
 	}
 	return l, nil
 }
@@ -143,10 +143,10 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *value, left bool) (*linear, error)
 		l.k, l.d = w[1], w[0]
 	}
 	if left {
-		l.out = flow{value{dims: []int64{l.k, -1}}, 0}
+		l.out = flow{value: value{dims: []int64{l.k, -1}}, class: 0}
 		return l, nil
 	}
-	l.out = flow{value{dims: slices.Clone(x)}, len(x) - 1}
+	l.out = flow{value: value{dims: slices.Clone(x)}, class: len(x) - 1}
 	l.out.dims[len(x)-1] = l.k
 	return l, nil
 }
@@ -179,7 +179,7 @@ func (f *finder) conv(n *onnxpb.Node, x, w *value, left bool) (*linear, error) {
 		return nil, &refusal{fmt.Sprintf("%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", f.describe(n), kernel), n}
 	}
 	l.k, l.d = w.dims[0], size
-	l.out = flow{value{dims: slices.Repeat([]int64{-1}, len(w.dims))}, 1}
+	l.out = flow{value: value{dims: slices.Repeat([]int64{-1}, len(w.dims))}, class: 1}
 	l.out.dims[1] = l.k
 	for i := 2; i < len(w.dims); i++ {
 		if l.whole {

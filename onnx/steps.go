@@ -93,6 +93,9 @@ func reshapeClass(c *call, before *flow, after *value) (int, string) {
 	if after.dims == nil || before.class == noClass {
 		return noClass, ""
 	}
+	if k := before.dims[before.class]; merges(before, after, 1) && (after.dims[1] == k || after.dims[1] < 0) {
+		return 1, ""
+	}
 	if !before.rows() && !(before.class == 0 && len(before.dims) == 1) {
 		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example", describe(c.Node), before)
 	}
@@ -107,7 +110,7 @@ func reshapeClass(c *call, before *flow, after *value) (int, string) {
 		case d < 0 && k == 1:
 			return noClass, "" // one logit, its axis dropped
 		default:
-			return noClass, fmt.Sprintf("%s turns the %d logits into %v", describe(c.Node), k, &flow{*after, noClass})
+			return noClass, fmt.Sprintf("%s turns the %d logits into %v", describe(c.Node), k, &flow{value: *after, class: noClass})
 		}
 	}
 	return noClass, ""
@@ -205,7 +208,8 @@ func reduceClass(c *call, before *flow, _ *value) (int, string) {
 
 func gatherClass(c *call, before *flow, after *value) (int, string) {
 	a, ok := axis(attrInt(c.Node, "axis", 0), len(before.dims))
-	if !ok || a == 0 || before.class < 1 || c.arg(1).dims == nil {
+	positions := a == 0 && before.merged && len(c.arg(1).dims) == 1 // one of each example's
+	if !ok || a == 0 && !positions || before.class < 1 || c.arg(1).dims == nil {
 		return noClass, fmt.Sprintf("%s selects from %v along the examples", describe(c.Node), before)
 	}
 	if a == before.class && len(c.arg(1).dims) != 1 {

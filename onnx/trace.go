@@ -13,7 +13,8 @@ import (
 // A flow is what is known of the tensor that carries the logits, at one point between the linear layer and the output.
 type flow struct {
 	value
-	class int // the axis along which the classes lie, or noClass
+	class  int  // the axis along which the classes lie, or noClass
+	merged bool // axis 0 is that of all positions of all examples
 }
 
 // noClass is the class axis of a flow in which the classes have no axis of their own any more, or it is not known.
@@ -21,7 +22,7 @@ const noClass = -1
 
 // rows reports whether the flow holds one row of K numbers per example, whatever axes of length 1 lie between.
 func (f *flow) rows() bool {
-	if f.class < 1 {
+	if f.class < 1 || f.merged {
 		return false
 	}
 	for i, d := range f.dims[1:] {
@@ -437,6 +438,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if reason != "" {
 		return &refusal{reason, n}
 	}
+	merged := t.at.merged
 	isBias := false // the first constant added belongs to the layer
 	switch {
 	case h.factor != nil:
@@ -465,12 +467,16 @@ func (f *finder) pass(t *trail, h *hop) error {
 		if err := t.selectBy(n); err != nil {
 			return err
 		}
-	case s.layout:
-		if !s.asked {
-			t.moved = append(t.moved, n)
-		} else {
-			t.approximated, t.logits = true, ""
+		merged = false
+	case s.layout && s.asked:
+		t.approximated, t.logits = true, ""
+	case s.layout && merges(&t.at, after, class):
+		if err := t.merge(n); err != nil {
+			return err
 		}
+		merged = true
+	case s.layout:
+		t.moved = append(t.moved, n)
 	case s.ends:
 		t.decided = true
 		t.picked = t.picked || s.link == ""
@@ -481,7 +487,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if class >= len(after.dims) {
 		class = noClass
 	}
-	t.at = flow{*after, class}
+	t.at = flow{*after, class, merged}
 	t.stand(n.GetOutput()[0])
 	if !isBias {
 		t.tail = append(t.tail, n.GetOpType())
@@ -507,6 +513,18 @@ func (t *trail) selectBy(n *onnxpb.Node) error {
 	t.moved = nil
 	t.logits = ""
 	return nil
+}
+
+// merges reports whether a change of shape joins the axes in front of the classes, which stay the last.
+func merges(before *flow, after *value, class int) bool {
+	return !before.rows() && before.class == len(before.dims)-1 && before.class > 1 && len(after.dims) == 2 && class == 1
+}
+
+// merge makes such a change that of the features.
+func (t *trail) merge(n *onnxpb.Node) error {
+	op := "Flatten"
+	return t.selectBy(&onnxpb.Node{OpType: &op, Name: n.Name, Input: n.GetInput()[:1], Output: n.GetOutput(),
+		Attribute: []*onnxpb.Attribute{intAttribute("axis", int64(t.at.class))}})
 }
 
 // multiply takes a factor that varies to the features.

@@ -165,6 +165,12 @@ def plain():
               ("Unsqueeze", "i one", "i1"), ("Unsqueeze", "at one", "at1"), ("Concat", "i1 at1", "where", {"axis": 1}), ("GatherND", "l where", "y")]
     linear("token_chosen_by_input", tokens, {"s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "zero": i64(0), "one": i64(1), "z0": np.int64(0), "o0": np.int64(1), "half": np.float32(0.9)},
            head("MatMul", "p", "y", bias=False, tail=["GatherND"], d=3), phi=lambda get: get("p")[np.arange(N), get("at")])
+    # Decoders: the last token of each row, out of all tokens of all rows.
+    linear("token_of_all_tokens", tokens[:2] + [("Flatten", "l", "f", {"axis": 2})] + tokens[2:9] + [("Mul", "i two", "i2"), ("Add", "i2 at", "where"), ("Gather", "f where", "r", {"axis": 0}), ("Reshape", "r rows", "y")],
+           {"s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "zero": i64(0), "one": i64(1), "z0": np.int64(0), "o0": np.int64(1), "half": np.float32(0.9), "two": np.int64(2), "rows": i64(-1, 4)},
+           head("MatMul", "p", "y", bias=False, tail=["Flatten", "Gather", "Reshape"], d=3), phi=lambda get: get("p")[np.arange(N), get("at")])
+    b0, _, _ = body("tokens_flattened")
+    refused("tokens_flattened", model(BODY + tokens[:2] + [("Reshape", "l rows", "y")], {**b0, "s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "rows": i64(-1, 4)}), "not one row of 4 logits for each example")
 
     # Tails.
     z = ("Gemm", "phi w b", "z", gemm)
