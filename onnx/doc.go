@@ -17,6 +17,6 @@
 //
 // A model may come from anywhere. Before anything is allocated, sizes are compared with the file's, products of dimensions
 // are checked for overflow, and the number and depth of messages is bounded. External data must lie in the folder in
-// which the model file really is, after symbolic links; absolute paths, "..", links that lead out, and anything but
-// regular files are refused. Hard links cannot be told from files.
+// which the model file really is, after symbolic links; absolute paths, "..", links that lead out, files with several hard
+// links, and anything but regular files are refused.
 package onnx

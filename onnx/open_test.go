@@ -513,6 +513,7 @@ func TestExternalData(t *testing.T) {
 	}
 	for path, data := range map[string][]byte{
 		filepath.Join(blobs, "blob2"): append([]byte("skip"), weights...), filepath.Join(blobs, "sub", "data"): weights, filepath.Join(outside, "secret"): weights,
+		filepath.Join(outside, "linked"): weights, filepath.Join(blobs, "with\x01control and space"): weights,
 		filepath.Join(blobs, "_ORT_MEM_ADDR_"): weights} {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
 			t.Fatal(err)
@@ -521,10 +522,14 @@ func TestExternalData(t *testing.T) {
 	for link, to := range map[string]string{
 		filepath.Join(snapshot, "model.onnx"): "../blobs/blob1", filepath.Join(snapshot, "model.onnx.data"): "../blobs/blob2",
 		filepath.Join(blobs, "link_out"): "../outside/secret", filepath.Join(blobs, "folder_out"): "../outside", filepath.Join(blobs, "absolute_out"): filepath.Join(outside, "secret"),
-		filepath.Join(blobs, "link_in"): "sub/data", filepath.Join(blobs, "loop"): "loop"} {
+		filepath.Join(blobs, "link_in"): "sub/data", filepath.Join(blobs, "loop"): "loop", filepath.Join(blobs, "device"): "/dev/null",
+		filepath.Join(blobs, "chain"): "folder_out/back", filepath.Join(outside, "back"): "../blobs/sub/data", filepath.Join(blobs, "to_hard"): "hard"} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Link(filepath.Join(outside, "linked"), filepath.Join(blobs, "hard")); err != nil {
+		t.Fatal(err)
 	}
 	open := func(entries []*onnxpb.Entry) (*Model, error) {
 		pb := network()
@@ -534,12 +539,14 @@ func TestExternalData(t *testing.T) {
 		return Open(filepath.Join(snapshot, "model.onnx"))
 	}
 	for name, entries := range map[string][]*onnxpb.Entry{
-		"beside the link":       entry("location", "model.onnx.data", "offset", "4", "length", "2048"),
-		"without a length":      entry("location", "model.onnx.data", "offset", "4"),
-		"beside the model":      entry("location", "blob2", "offset", "4", "checksum", "ignored"),
-		"in a folder":           entry("location", "sub/data"),
-		"a link that stays":     entry("location", "link_in"),
-		"a path with dots only": entry("location", "./sub/./data"),
+		"beside the link":          entry("location", "model.onnx.data", "offset", "4", "length", "2048"),
+		"without a length":         entry("location", "model.onnx.data", "offset", "4"),
+		"beside the model":         entry("location", "blob2", "offset", "4", "checksum", "ignored"),
+		"in a folder":              entry("location", "sub/data"),
+		"a link that stays":        entry("location", "link_in"),
+		"a path with dots only":    entry("location", "./sub/./data"),
+		"a link by way of outside": entry("location", "chain"),
+		"an odd name":              entry("location", "with\x01control and space"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := open(entries)
@@ -566,6 +573,21 @@ func TestExternalData(t *testing.T) {
 		{"link out", entry("location", "link_out"), "is a link that leaves"},
 		{"absolute link out", entry("location", "absolute_out"), "is a link that leaves"},
 		{"folder that is a link out", entry("location", "folder_out/secret"), "is a link that leaves"},
+		{"folder that is a link out, in the middle", entry("location", "sub/../folder_out/secret"), "leaves the model's folder"},
+		{"device", entry("location", "device"), "is a link that leaves"},
+		{"hard link", entry("location", "hard"), `"hard" has 2 hard links`},
+		{"link to a hard link", entry("location", "to_hard"), "has 2 hard links"},
+		{"drive", entry("location", `C:\secret`), "not a relative path with forward slashes"},
+		{"drive and slashes", entry("location", "c:/secret"), "not a relative path with forward slashes"},
+		{"drive's own folder", entry("location", "c:secret"), "not a relative path with forward slashes"},
+		{"backslashes", entry("location", `..\outside\secret`), "not a relative path with forward slashes"},
+		{"share", entry("location", `\\host\share\secret`), "not a relative path with forward slashes"},
+		{"share with slashes", entry("location", "//host/share/secret"), "leaves the model's folder"},
+		{"NUL", entry("location", "sub/data\x00.bin"), "not a relative path with forward slashes"},
+		{"home", entry("location", "~/secret"), "is missing beside the model"},
+		{"address of a file", entry("location", "file://"+filepath.Join(outside, "secret")), "is missing beside the model"},
+		{"the folder itself", entry("location", "."), "is a link that leaves"},
+		{"two locations", entry("location", "sub/data", "location", "../outside/secret"), "leaves the model's folder"},
 		{"loop", entry("location", "loop"), "too many links"},
 		{"memory address", entry("location", "_ORT_MEM_ADDR_"), "memory address"},
 		{"memory address in a path", entry("location", "*/_ORT_MEM_ADDR_/*"), "memory address"},
@@ -588,6 +610,113 @@ func TestExternalData(t *testing.T) {
 				t.Errorf("refused with %q, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// External data is looked for, and refused, wherever a tensor may stand.
+func TestExternalDataAnywhere(t *testing.T) {
+	secret := func() *onnxpb.Tensor {
+		key, value := "location", "../secret"
+		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(Float32)), DataLocation: proto.Int32(1),
+			ExternalData: []*onnxpb.Entry{{Key: &key, Value: &value}}}
+	}
+	constant := func() *onnxpb.Node {
+		return node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: secret()})
+	}
+	branch := func(g *onnxpb.Graph) *onnxpb.Node {
+		return node("If", "x", "z", &onnxpb.Attribute{Name: proto.String("then_branch"), G: g})
+	}
+	for name, change := range map[string]func(*onnxpb.Model){
+		"initializer": func(m *onnxpb.Model) { m.Graph.Initializer = append(m.Graph.Initializer, secret()) },
+		"unread initializer": func(m *onnxpb.Model) {
+			m.Graph.Initializer = append([]*onnxpb.Tensor{secret()}, m.Graph.Initializer...)
+		},
+		"attribute": func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, constant()) },
+		"list in an attribute": func(m *onnxpb.Model) {
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"), Tensors: []*onnxpb.Tensor{secret()}}}
+		},
+		"sparse initializer's values": func(m *onnxpb.Model) {
+			m.Graph.SparseInitializer = []*onnxpb.SparseTensor{{Values: secret(), Dims: []int64{8}}}
+		},
+		"sparse initializer's indices": func(m *onnxpb.Model) {
+			m.Graph.SparseInitializer = []*onnxpb.SparseTensor{{Indices: secret(), Dims: []int64{8}}}
+		},
+		"sparse attribute": func(m *onnxpb.Model) {
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("s"), SparseTensor: &onnxpb.SparseTensor{Values: secret()}}}
+		},
+		"list of sparse attributes": func(m *onnxpb.Model) {
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("s"), SparseTensors: []*onnxpb.SparseTensor{{Indices: secret()}}}}
+		},
+		"subgraph's initializer": func(m *onnxpb.Model) {
+			m.Graph.Node = append(m.Graph.Node, branch(&onnxpb.Graph{Initializer: []*onnxpb.Tensor{secret()}}))
+		},
+		"subgraph's node": func(m *onnxpb.Model) {
+			m.Graph.Node = append(m.Graph.Node, branch(&onnxpb.Graph{Node: []*onnxpb.Node{branch(&onnxpb.Graph{Node: []*onnxpb.Node{constant()}})}}))
+		},
+		"list of subgraphs": func(m *onnxpb.Model) {
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"), Graphs: []*onnxpb.Graph{{Initializer: []*onnxpb.Tensor{secret()}}}}}
+		},
+		"function": func(m *onnxpb.Model) { m.Functions = []*onnxpb.Function{function("F", "a", "c", constant())} },
+		"function's default": func(m *onnxpb.Model) {
+			f := function("F", "a", "a")
+			f.AttributeProto = []*onnxpb.Attribute{{Name: proto.String("d"), T: secret()}}
+			m.Functions = []*onnxpb.Function{f}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, "model"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "secret"), make([]byte, 4), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			pb := network()
+			change(pb)
+			path := filepath.Join(dir, "model", "m.onnx")
+			writeModel(t, path, pb)
+			if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "leaves the model's folder") {
+				t.Errorf("error %v, want that it leaves the model's folder", err)
+			}
+			if _, err := Parse("m", marshal(t, pb)); err == nil || !strings.Contains(err.Error(), "cannot have external data") {
+				t.Errorf("in memory: %v", err)
+			}
+		})
+	}
+}
+
+// A model is reached by links of any kind: only what it refers to itself must stay beside it.
+func TestOpenFollowsLinksToTheModel(t *testing.T) {
+	dir := t.TempDir()
+	for _, d := range []string{"real", "other"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"external.onnx", "external.onnx.data"} {
+		if err := os.WriteFile(filepath.Join(dir, "real", name), fixture(t, name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"folder": "real", "other/model.onnx": "../real/external.onnx"} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"real/external.onnx", "folder/external.onnx", "other/model.onnx", "folder/../real/external.onnx"} {
+		m, err := Open(filepath.Join(dir, path))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if m.SelfContained() {
+			t.Errorf("%s: its weights are not where they were", path)
+		}
+	}
+	// The model file itself may have other names; with external data it is the folder's it lies in.
+	if err := os.Link(filepath.Join(dir, "real", "external.onnx"), filepath.Join(dir, "real", "again.onnx")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(filepath.Join(dir, "real", "again.onnx")); err != nil {
+		t.Error(err)
 	}
 }
 

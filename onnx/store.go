@@ -139,7 +139,8 @@ func (s *store) reader(span *onnxpb.Span) (io.ReadCloser, error) {
 
 // external finds the file that holds external data at location. Hub caches keep model and data as symbolic links into
 // one folder, so links are followed, from the folder the user named or from the one the model really lies in; but what
-// does not end in the latter is refused.
+// does not end in the latter is refused. So is a file that has other names, by hard links: any of them may stand for what
+// lies elsewhere, and nothing tells which came first. ONNX's own loader refuses it as well.
 func (s *store) external(given, location string) (int, error) {
 	switch {
 	case s.folder == "":
@@ -148,6 +149,10 @@ func (s *store) external(given, location string) (int, error) {
 		return 0, errors.New("external data without a location")
 	case strings.Contains(location, "_ORT_MEM_ADDR_"):
 		return 0, fmt.Errorf("external data location %q names a memory address", location)
+	}
+	// Locations are alike on every system: where backslashes and drives mean nothing, they are not taken for names either.
+	if strings.ContainsAny(location, "\\\x00") || len(location) > 1 && location[1] == ':' && isLetter(location[0]) {
+		return 0, fmt.Errorf("external data location %q is not a relative path with forward slashes", location)
 	}
 	local := filepath.FromSlash(location)
 	if !filepath.IsLocal(local) || slices.Contains(strings.Split(filepath.ToSlash(local), "/"), "..") {
@@ -168,10 +173,19 @@ func (s *store) external(given, location string) (int, error) {
 		if err != nil || !filepath.IsLocal(name) {
 			return 0, fmt.Errorf("external data location %q is a link that leaves the model's folder %s", location, s.folder)
 		}
+		info, err := os.Lstat(real)
+		if err != nil {
+			return 0, err
+		}
+		if n := hardLinks(info); n > 1 && info.Mode().IsRegular() {
+			return 0, fmt.Errorf("external data file %q has %d hard links, of which some may be outside the model's folder; replace it by a copy", location, n)
+		}
 		return s.add(name)
 	}
 	return 0, fmt.Errorf("external data file %q is missing beside the model", location)
 }
+
+func isLetter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
 // resolve replaces t's external data entries by a span.
 func (s *store) resolve(given string, t *onnxpb.Tensor) error {
