@@ -84,7 +84,7 @@ func New(c Config) (*Extractor, error) {
 		return nil, fmt.Errorf("the model has %d inputs: %w", len(infos), ErrSeveralInputs)
 	}
 	for _, info := range infos {
-		in, err := newInput(info, c.Preprocess)
+		in, err := newInput(info, c.Preprocess, len(infos) == 1)
 		if err != nil {
 			return nil, err
 		}
@@ -115,13 +115,24 @@ func names(infos []onnx.ValueInfo) []string {
 	return n
 }
 
-func newInput(info onnx.ValueInfo, spec *preprocess.Spec) (input, error) {
+// newInput prepares to fill an input, by the default preprocessing where spec is
+// nil. only says that the model has no other.
+func newInput(info onnx.ValueInfo, spec *preprocess.Spec, only bool) (input, error) {
+	switch {
+	case info.Type == onnx.Undefined:
+		return input{}, fmt.Errorf("input %q is a sequence, a map or optional; want a tensor: export the model with tensors as inputs", info.Name)
+	case info.Shape == nil:
+		return input{}, fmt.Errorf("input %q has no declared shape; want at least its number of axes", info.Name)
+	}
 	target := preprocess.Target{Name: info.Name, Elem: info.Type.String()}
 	for _, d := range info.Shape {
 		target.Shape = append(target.Shape, d.Value)
 	}
 	if spec == nil {
 		s := preprocess.For(target)
+		if !only && len(info.Shape) < 4 {
+			s.Scale = 0 // bytes beside other inputs are masks and categories, not pixels
+		}
 		spec = &s
 	}
 	pipe, err := preprocess.New(*spec, target)

@@ -137,13 +137,7 @@ func TestSequencesInFixedBatches(t *testing.T) {
 		return []ort.Tensor{{Name: "x", Shape: []int64{4, int64(len(frames[i]) / 3), 3}, Data: x}}
 	})
 	// The uncut network gives each row four times.
-	four := func(v []float32, each int) (one []float32) {
-		for i := 0; i < len(v); i += 4 * each {
-			one = append(one, v[i:i+each]...)
-		}
-		return one
-	}
-	want.Features, want.Logits = four(want.Features, 6), four(want.Logits, 4)
+	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)
 	got, _ := stream(t, extractor(t, "frames4", Config{}), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(lines.String())), dataset.Options{}), StreamConfig{})
 	same(t, got.Rows, want)
 	if !slices.Equal(got.Positions, positions(0, n)) {

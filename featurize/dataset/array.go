@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
@@ -9,12 +10,17 @@ import (
 	"io"
 	"math"
 	"os"
+	"unicode/utf8"
 )
 
 const (
 	// maxItem bounds the bytes of one example's array. A 100-megapixel RGB
 	// image has 3e8.
 	maxItem = 1 << 29
+
+	// maxStrings bounds the strings of one example's array, each of which costs
+	// more than its bytes.
+	maxStrings = 1 << 20
 
 	// maxInflate bounds how much longer than its compressed form data can be:
 	// deflate reaches 1032:1 and not more.
@@ -23,7 +29,7 @@ const (
 
 // A dtype is the type of a stored number: kind and size as NumPy writes them.
 type dtype struct {
-	kind  byte // 'b' bool, 'i', 'u', 'f'
+	kind  byte // 'b' bool, 'i', 'u', 'f', or text: 'U' UTF-32, 'S' bytes
 	size  int  // bytes
 	order binary.ByteOrder
 }
@@ -36,6 +42,8 @@ func (t dtype) String() string {
 		return fmt.Sprintf("int%d", t.size*8)
 	case 'u':
 		return fmt.Sprintf("uint%d", t.size*8)
+	case 'U', 'S':
+		return "string"
 	}
 	return fmt.Sprintf("float%d", t.size*8)
 }
@@ -46,6 +54,12 @@ func (t dtype) decode(raw []byte) any {
 	n := len(raw) / t.size
 	var dst any
 	switch {
+	case t.isText():
+		s := make([]string, n)
+		for i := range s {
+			s[i] = t.text(raw[i*t.size : (i+1)*t.size])
+		}
+		return s
 	case t.kind == 'b':
 		dst = make([]bool, n)
 	case t.kind == 'u' && t.size == 1:
@@ -79,6 +93,24 @@ func (t dtype) decode(raw []byte) any {
 		panic(err) // dst has exactly the size of raw
 	}
 	return dst
+}
+
+func (t dtype) isText() bool { return t.kind == 'U' || t.kind == 'S' }
+
+// text returns one string, which zeros fill up to the type's size.
+func (t dtype) text(raw []byte) string {
+	if t.kind == 'S' {
+		return string(bytes.TrimRight(raw, "\x00"))
+	}
+	var s []byte
+	end := len(raw)
+	for end > 0 && t.order.Uint32(raw[end-4:]) == 0 {
+		end -= 4
+	}
+	for i := 0; i < end; i += 4 {
+		s = utf8.AppendRune(s, rune(t.order.Uint32(raw[i:])))
+	}
+	return string(s)
 }
 
 // float16 widens an IEEE 754 half, exactly.

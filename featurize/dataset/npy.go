@@ -94,6 +94,9 @@ func eofAs(err, as error) error {
 // as "[".
 func parseDescr(descr string) (dtype, error) {
 	bad := fmt.Errorf("elements of type %q are not supported; want bool, int8–64, uint8–64 or float16–64", descr)
+	if t, ok := textType(descr); ok {
+		return t, bad // but where strings are wanted
+	}
 	if strings.HasPrefix(descr, "[") {
 		return dtype{}, errors.New("structured arrays are not supported; save one array for each field")
 	}
@@ -117,6 +120,26 @@ func parseDescr(descr string) (dtype, error) {
 		return dtype{}, bad
 	}
 	return t, nil
+}
+
+// textType understands "<U5", strings of 5 code points, and "|S5", of 5 bytes.
+func textType(descr string) (dtype, bool) {
+	if len(descr) < 3 {
+		return dtype{}, false
+	}
+	n, err := strconv.ParseUint(descr[2:], 10, 24)
+	if err != nil || n == 0 {
+		return dtype{}, false
+	}
+	switch {
+	case descr[1] == 'U' && descr[0] == '<':
+		return dtype{'U', int(4 * n), binary.LittleEndian}, true
+	case descr[1] == 'U' && descr[0] == '>':
+		return dtype{'U', int(4 * n), binary.BigEndian}, true
+	case descr[1] == 'S' && descr[0] == '|':
+		return dtype{'S', int(n), binary.LittleEndian}, true
+	}
+	return dtype{}, false
 }
 
 // A dictParser reads the subset of Python literals that NumPy writes:
@@ -331,12 +354,14 @@ type npzFile struct {
 
 func (z *npzFile) Close() error { return z.f.Close() }
 
-func openNPZFile(path string) (_ *npzFile, err error) {
+// openNPZFile opens the arrays of a zip. Those of strings are arrays where they
+// are named among texts.
+func openNPZFile(path string, texts ...string) (_ *npzFile, err error) {
 	f, size, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	z, err := readNPZ(path, f, size)
+	z, err := readNPZ(path, f, size, texts)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -347,7 +372,7 @@ func openNPZFile(path string) (_ *npzFile, err error) {
 
 // readNPZ opens the arrays of a zip. Members that are no arrays of numbers are
 // ignored, so that metadata may travel along.
-func readNPZ(path string, f io.ReaderAt, size int64) (*npzFile, error) {
+func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, error) {
 	zr, err := zip.NewReader(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: broken .npz (a zip of arrays): %w", path, err)
@@ -363,7 +388,7 @@ func readNPZ(path string, f io.ReaderAt, size int64) (*npzFile, error) {
 		if z.arrays[name] != nil {
 			return nil, fmt.Errorf("%s: array %q stands twice", path, name)
 		}
-		a, reason, err := readNPZMember(path+": "+name, m, size)
+		a, reason, err := readNPZMember(path+": "+name, m, size, slices.Contains(texts, name))
 		if err != nil {
 			return nil, err
 		}
@@ -381,7 +406,7 @@ func readNPZ(path string, f io.ReaderAt, size int64) (*npzFile, error) {
 }
 
 // readNPZMember opens one array, or says why it is passed over.
-func readNPZMember(name string, m *zip.File, size int64) (a *arrayFile, ignored string, err error) {
+func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFile, ignored string, err error) {
 	// The directory's sizes are claims: hold them against the file's own.
 	factor := uint64(1)
 	if m.Method == zip.Deflate {
@@ -399,7 +424,7 @@ func readNPZMember(name string, m *zip.File, size int64) (a *arrayFile, ignored 
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("%s: %w", name, err)
-	case unsupported != nil:
+	case unsupported != nil && !(text && h.dtype.isText()):
 		return nil, "not an array of numbers", nil
 	case len(h.shape) == 0:
 		return nil, "a single number, not one for each example", nil
@@ -408,6 +433,9 @@ func readNPZMember(name string, m *zip.File, size int64) (a *arrayFile, ignored 
 	data := int64(m.UncompressedSize64) - start
 	if a, err = newArrayFile(name, h.dtype, h.shape, data); err != nil {
 		return nil, "", err
+	}
+	if text && a.item/a.dtype.size > maxStrings {
+		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.item/a.dtype.size, maxStrings)
 	}
 	if a.bytes() != data {
 		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.bytes(), data)
@@ -435,7 +463,7 @@ var labelNames = []string{"labels", "label", "y"}
 func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	var found string
 	for _, name := range labelNames {
-		if z.arrays[name] == nil {
+		if a := z.arrays[name]; a == nil || a.dtype.isText() { // text is there as an input
 			continue
 		}
 		if found != "" {
@@ -465,7 +493,7 @@ type npzSource struct {
 }
 
 func openNPZ(path string, o Options) (_ source, err error) {
-	z, err := openNPZFile(path)
+	z, err := openNPZFile(path, o.Inputs...)
 	if err != nil {
 		return nil, err
 	}

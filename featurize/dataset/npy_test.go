@@ -224,6 +224,61 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 	}
 }
 
+func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
+	utf32 := func(order binary.AppendByteOrder, words ...string) (b []byte) {
+		for _, w := range words {
+			runes := make([]rune, 5)
+			copy(runes, []rune(w))
+			for _, r := range runes {
+				b = order.AppendUint32(b, uint32(r))
+			}
+		}
+		return b
+	}
+	words := []string{"red", "", "blått", "a\x00b"}
+	x := npy("<f4", "(4,)", ramp(16))
+	for descr, data := range map[string][]byte{
+		"<U5": utf32(binary.LittleEndian, words...), ">U5": utf32(binary.BigEndian, words...), "|S6": []byte("red\x00\x00\x00\x00\x00\x00\x00\x00\x00blåtta\x00b\x00\x00\x00"),
+	} {
+		for shape, dims := range map[string][]int{"(4,)": {}, "(4, 1)": {1}} {
+			path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": x, "colour.npy": npy(descr, shape, data)}))
+			d, err := Open(path, Options{Inputs: []string{"x", "colour"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := all(t, d)
+			for i, e := range got {
+				if a := e.Inputs[1]; a.Name != "colour" || !slices.Equal(a.Shape, dims) || !slices.Equal(a.Data.([]string), words[i:i+1]) {
+					t.Errorf("%s %s: %+v, want %q", descr, shape, a, words[i])
+				}
+			}
+			if len(got) != 4 || len(d.Ignored()) != 0 {
+				t.Errorf("%d examples, ignored %v", len(got), d.Ignored())
+			}
+			d.Close()
+
+			// Where they are not wanted they are no matter.
+			d, err = Open(path, Options{Inputs: []string{"y"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := all(t, d); len(got) != 4 || len(got[0].Inputs) != 1 || len(d.Ignored()) != 1 {
+				t.Errorf("%d examples, ignored %v", len(got), d.Ignored())
+			}
+			d.Close()
+		}
+	}
+	for descr, want := range map[string]string{
+		"|U5": "not an array of numbers", "<U0": "not an array of numbers", "<S5": "not an array of numbers", "<Ux": "not an array of numbers",
+		"<U99999999": "not an array of numbers", "<U16777215": "impossible size",
+	} {
+		path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": npy(descr, "(4, 9)", ramp(80))}))
+		wantError(t, readError(path, Options{Inputs: []string{"x"}}), want)
+	}
+	path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": npy("|S1", "(1, 1048577)", make([]byte, 1<<20+1))}))
+	wantError(t, readError(path, Options{Inputs: []string{"x"}}), "x: one example has 1048577 strings, 1048576 the most")
+}
+
 // A directory that promises more than the file can hold is caught before any
 // of it is allocated; a flipped byte by the checksum.
 func TestNPZLies(t *testing.T) {
@@ -264,13 +319,14 @@ func FuzzNPY(f *testing.F) {
 func FuzzNPZ(f *testing.F) {
 	f.Add(zipped(f, map[string][]byte{"x.npy": npy("<f4", "(2, 2)", ramp(16)), "labels.npy": npy("|u1", "(2,)", ramp(2))}))
 	f.Add(zipped(f, map[string][]byte{"a": nil, "b.npy": npy("|S1", "(2,)", ramp(2))}))
+	f.Add(zipped(f, map[string][]byte{"text.npy": npy("<U2", "(2, 1)", ramp(16)), "x.npy": npy(">U1", "(1,)", ramp(4))}))
 	if b, err := os.ReadFile(filepath.Join("testdata", "numpy.npz")); err != nil {
 		f.Fatal(err)
 	} else {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		z, err := readNPZ("x", bytes.NewReader(b), int64(len(b)))
+		z, err := readNPZ("x", bytes.NewReader(b), int64(len(b)), []string{"x", "b", "text"})
 		if err != nil {
 			return
 		}

@@ -124,11 +124,11 @@ def arrays():
                      oh.make_node("ReduceMean", ["e"], ["phi"], axes=[1], keepdims=0), *fixed[0]],
          [("ids", T.INT64, [4, 3])], fixed[1], weights(rng, E=(20, D), W=(K, D), b=(K,)) + [nh.from_array(np.array(100), "hundred")])
 
-    # One example at a time, and no batch axis behind its input.
-    save("folded", [oh.make_node("Reshape", ["x", "shape"], ["y"]), oh.make_node("Tanh", ["y"], ["phi"]),
-                    oh.make_node("MatMul", ["phi", "W"], ["l"]), oh.make_node("Add", ["l", "b"], ["logits"])],
-         [("x", T.FLOAT, [1, D])], [("logits", T.FLOAT, [K]), ("phi", T.FLOAT, [D])],
-         weights(rng, W=(D, K), b=(K,)) + [nh.from_array(np.array([D]), "shape")])
+    # One example at a time, whose logits have no batch axis.
+    save("folded", [oh.make_node("Tanh", ["x"], ["phi"]), oh.make_node("Gemm", ["phi", "W", "b"], ["l"], transB=1),
+                    oh.make_node("Reshape", ["l", "shape"], ["logits"])],
+         [("x", T.FLOAT, [1, D])], [("logits", T.FLOAT, [K]), ("phi", T.FLOAT, [1, D])],
+         weights(rng, W=(K, D), b=(K,)) + [nh.from_array(np.array([K]), "shape")])
 
     # An input with no name to its batch axis, and one that has a default.
     tanh = [oh.make_node("Tanh", ["x"], ["phi"]), *nodes]

@@ -1,0 +1,357 @@
+package featurize
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// array makes a NumPy array of any type.
+func array(t testing.TB, descr string, data any, dims ...int) []byte {
+	t.Helper()
+	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(dims), " ", ", "), "[]")
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }\n", descr, shape)
+	var b bytes.Buffer
+	b.WriteString("\x93NUMPY\x01\x00")
+	for _, part := range []any{uint16(len(header)), []byte(header), data} {
+		if err := binary.Write(&b, binary.LittleEndian, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Bytes()
+}
+
+// typed is example data of every element type: n rows of 2, and the same as
+// each type's Go slice.
+type typed struct {
+	name, descr string
+	npy         any                // as NumPy holds it
+	tensor      func(from int) any // two elements as ONNX Runtime takes them
+	json        func(i int) string // one element
+}
+
+func take[T any](v []T) func(int) any { return func(from int) any { return v[from : from+2] } }
+
+func show[T any](v []T) func(int) string { return func(i int) string { return fmt.Sprint(v[i]) } }
+
+func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](rng *rand.Rand, name, descr string, size, lowest int) typed {
+	v := make([]T, size)
+	for i := range v {
+		v[i] = T(lowest + rng.IntN(9))
+	}
+	return typed{name, descr, v, take(v), show(v)}
+}
+
+func typesData(n int) []typed {
+	rng := rand.New(rand.NewPCG(1, 8))
+	f32, f64, truth := random(1, 2*n), make([]float64, 2*n), make([]bool, 2*n)
+	half, brain := make(ort.Float16Bits, 2*n), make(ort.BFloat16Bits, 2*n)
+	halves, brains := make([]float32, 2*n), make([]float32, 2*n)
+	words, utf32 := make([]string, 2*n), make([][5]uint32, 2*n)
+	for i := range f64 {
+		f64[i] = rng.NormFloat64()
+		truth[i] = rng.IntN(2) == 1
+		halves[i], brains[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
+		half[i], brain[i] = slowFloat16(halves[i]), slowBFloat16(brains[i])
+		words[i] = []string{"red", "green", "blå", "none"}[rng.IntN(4)]
+		for j, r := range []rune(words[i]) {
+			utf32[i][j] = uint32(r)
+		}
+	}
+	return []typed{
+		{"f32", "<f4", f32, take(f32), show(f32)}, {"f64", "<f8", f64, take(f64), show(f64)},
+		{"f16", "<f2", []uint16(half), func(i int) any { return half[i : i+2] }, show(halves)},
+		{"bf16", "<f4", brains, func(i int) any { return brain[i : i+2] }, show(brains)},
+		integers[int8](rng, "i8", "|i1", 2*n, -4), integers[int16](rng, "i16", "<i2", 2*n, -4),
+		integers[int32](rng, "i32", "<i4", 2*n, -4), integers[int64](rng, "i64", "<i8", 2*n, -4),
+		integers[uint8](rng, "u8", "|u1", 2*n, 0), integers[uint16](rng, "u16", "<u2", 2*n, 0),
+		integers[uint32](rng, "u32", "<u4", 2*n, 0), integers[uint64](rng, "u64", "<u8", 2*n, 0),
+		{"bool", "|b1", truth, take(truth), show(truth)},
+		{"s", "<U5", utf32, take(words), func(i int) string { return `"` + words[i] + `"` }},
+	}
+}
+
+// Inputs of every element type, in one model.
+func TestInputsOfEveryType(t *testing.T) {
+	data := typesData(n)
+	want := uncut(t, "types", n, func(i int) (tensors []ort.Tensor) {
+		for _, d := range data {
+			tensors = append(tensors, ort.Tensor{Name: d.name, Shape: []int64{1, 2}, Data: d.tensor(2 * i)})
+		}
+		return tensors
+	})
+	var arrays []any
+	var lines strings.Builder
+	for _, d := range data {
+		arrays = append(arrays, d.name, array(t, d.descr, d.npy, n, 2))
+	}
+	for i := range n {
+		var members []string
+		for _, d := range data {
+			members = append(members, fmt.Sprintf("%q:[%s,%s]", d.name, d.json(2*i), d.json(2*i+1)))
+		}
+		lines.WriteString("{" + strings.Join(members, ",") + "}\n")
+	}
+	e := extractor(t, "types", Config{Batch: 7})
+	for name, content := range map[string][]byte{"x.npz": npz(t, arrays...), "x.jsonl": []byte(lines.String())} {
+		ds := openData(t, write(t, t.TempDir(), name, content), dataset.Options{Inputs: e.InputNames()})
+		got, _ := stream(t, e, ds, StreamConfig{})
+		same(t, got.Rows, want)
+	}
+}
+
+// Other types of arrays than the model's, where they hold the same values.
+func TestArraysOfOtherTypesAreConverted(t *testing.T) {
+	data := typesData(n)
+	want := uncut(t, "types", n, func(i int) (tensors []ort.Tensor) {
+		for _, d := range data {
+			tensors = append(tensors, ort.Tensor{Name: d.name, Shape: []int64{1, 2}, Data: d.tensor(2 * i)})
+		}
+		return tensors
+	})
+	e := extractor(t, "types", Config{})
+	other := map[string]string{"i32": "<i8", "i64": "<i8", "u8": "<i8", "i8": "<i8", "i16": "<i8", "u16": "<i8", "u32": "<i8", "u64": "<i8"}
+	var arrays []any
+	for _, d := range data {
+		descr, values := d.descr, d.npy
+		switch v := d.npy.(type) {
+		case []int8:
+			values = widened(v)
+		case []int16:
+			values = widened(v)
+		case []int32:
+			values = widened(v)
+		case []uint8:
+			values = widened(v)
+		case []uint16:
+			if d.name == "u16" { // and not f16
+				values = widened(v)
+			}
+		case []uint32:
+			values = widened(v)
+		case []uint64:
+			values = widened(v)
+		case []bool:
+			ints := make([]int64, len(v))
+			for i, b := range v {
+				if b {
+					ints[i] = 1
+				}
+			}
+			descr, values = "<i8", ints
+		case []float32:
+			wide := make([]float64, len(v))
+			for i, f := range v {
+				wide[i] = float64(f)
+			}
+			descr, values = "<f8", wide
+		}
+		if o := other[d.name]; o != "" {
+			descr = o
+		}
+		arrays = append(arrays, d.name, array(t, descr, values, n, 2))
+	}
+	ds := openData(t, write(t, t.TempDir(), "x.npz", npz(t, arrays...)), dataset.Options{Inputs: e.InputNames()})
+	got, _ := stream(t, e, ds, StreamConfig{})
+	same(t, got.Rows, want)
+}
+
+func widened[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](v []T) []int64 {
+	w := make([]int64, len(v))
+	for i, x := range v {
+		w[i] = int64(x)
+	}
+	return w
+}
+
+func TestValuesThatDoNotFitAreRefused(t *testing.T) {
+	good := map[string]string{}
+	for _, d := range typesData(1) {
+		good[d.name] = fmt.Sprintf("[%s,%s]", d.json(0), d.json(1))
+	}
+	line := func(name, value string) string {
+		var members []string
+		for k, v := range good {
+			if k == name {
+				v = value
+			}
+			members = append(members, fmt.Sprintf("%q:%s", k, v))
+		}
+		return "{" + strings.Join(members, ",") + "}\n"
+	}
+	e := extractor(t, "types", Config{})
+	for _, tt := range []struct{ name, value, words string }{
+		{"f16", "[1,66000]", "value 66000 is too large"},
+		{"bf16", "[1,3.4e38]", "value 3.4e+38 is too large"},
+		{"f32", "[1,1e39]", "value 1e+39 does not fit float32"},
+		{"i8", "[1,128]", "value 128 does not fit int8"},
+		{"u8", "[1,-1]", "value -1 does not fit uint8"},
+		{"i32", "[1,0.5]", "real numbers"},
+		{"i64", "[1,9223372036854775808]", "value 9223372036854775808 does not fit int64"},
+		{"u64", "[1,-9]", "value -9 does not fit uint64"},
+		{"bool", "[1,2]", "neither 0 nor 1"},
+		{"bool", `["a","b"]`, "no conversion from []string"},
+		{"s", "[1,2]", "it takes strings"},
+		{"f64", `["a","b"]`, "no conversion from []string"},
+	} {
+		path := write(t, t.TempDir(), "x.jsonl", []byte(line("", "")+line(tt.name, tt.value)))
+		stats, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{MaxBad: 1}, collect(&collected{}))
+		if err != nil || len(stats.Bad) != 1 {
+			t.Errorf("%s %s: %v, bad records %q", tt.name, tt.value, err, stats.Bad)
+			continue
+		}
+		if bad := stats.Bad[0]; !strings.HasPrefix(bad, "x.jsonl[1]: ") || !strings.Contains(bad, tt.words) || !strings.Contains(bad, " "+tt.name+" ") && !strings.Contains(bad, `"`+tt.name+`"`) {
+			t.Errorf("%s %s: bad record %q, want %q", tt.name, tt.value, bad, tt.words)
+		}
+	}
+	// The largest that do.
+	path := write(t, t.TempDir(), "x.jsonl", []byte(line("f16", "[65504,-65519]")+line("bf16", "[3.38e38,NaN]")+line("f64", "[NaN,Infinity]")))
+	if _, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{}, collect(&collected{})); err != nil {
+		t.Error(err)
+	}
+}
+
+// slowBFloat16 takes the nearer of the two that a float32 lies between.
+func slowBFloat16(v float32) uint16 {
+	lo := uint16(math.Float32bits(v) >> 16)
+	value := func(b uint16) float64 {
+		if b&0x7fff == 0x7f80 { // where the next would be
+			return math.Copysign(0x1p128, float64(v))
+		}
+		return float64(math.Float32frombits(uint32(b) << 16))
+	}
+	below, above := math.Abs(float64(v)-value(lo)), math.Abs(value(lo+1)-float64(v))
+	if above < below || above == below && lo&1 == 1 {
+		return lo + 1
+	}
+	return lo
+}
+
+func TestBFloat16RoundsToTheNearestEven(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for i := range 1_000_000 {
+		v := math.Float32frombits(rng.Uint32())
+		if i < 1000 { // ties
+			v = math.Float32frombits(rng.Uint32()&0xffff0000 | 0x8000)
+		}
+		got := bfloat16(v)
+		if v != v {
+			if f := math.Float32frombits(uint32(got) << 16); f == f {
+				t.Fatalf("NaN %#x becomes %v", math.Float32bits(v), f)
+			}
+			continue
+		}
+		if math.IsInf(float64(v), 0) {
+			continue
+		}
+		if want := slowBFloat16(v); got != want {
+			t.Fatalf("%v (%#x) becomes %#x, want %#x", v, math.Float32bits(v), got, want)
+		}
+	}
+	if got := bfloat16(float32(math.Inf(-1))); got != 0xff80 {
+		t.Errorf("-∞ becomes %#x", got)
+	}
+}
+
+// Bytes go as they are into a network that brings its preprocessing along.
+func TestPreprocessingInsideTheGraph(t *testing.T) {
+	want := uncut(t, "inside", n, func(i int) []ort.Tensor {
+		return []ort.Tensor{{Name: "image", Shape: []int64{1, 8, 8, 3}, Data: pixels(i, 8, 8, 3)}}
+	})
+	e := extractor(t, "inside", Config{Batch: 7})
+	if s := e.Preprocess(); s.Scale != 0 || s.Mean != nil || s.Layout != "NHWC" {
+		t.Errorf("preprocessing %+v", s)
+	}
+	got, _ := stream(t, e, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{})
+	same(t, got.Rows, want)
+}
+
+// Bytes beside other inputs are a mask here, not pixels by 255.
+func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
+	ids, weight := make([]int64, n*5), make([]uint8, n*5)
+	for i := range ids {
+		ids[i], weight[i] = int64(i%20), uint8(i%7%2)
+	}
+	want := uncut(t, "tokens", n, func(i int) []ort.Tensor {
+		w := make([]float32, 5)
+		for j := range w {
+			w[j] = float32(weight[5*i+j])
+		}
+		return []ort.Tensor{{Name: "ids", Shape: []int64{1, 5}, Data: ids[5*i : 5*i+5]}, {Name: "weight", Shape: []int64{1, 5}, Data: w}}
+	})
+	file := npz(t, "ids", npy(ids, n, 5), "weight", npy(weight, n, 5))
+	got, _ := stream(t, extractor(t, "tokens", Config{}), openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{}), StreamConfig{})
+	same(t, got.Rows, want)
+}
+
+// What fills up a fixed batch is valid input, and leaves no trace.
+func TestAFixedBatchIsFilledUpWithAnExample(t *testing.T) {
+	ids := make([]int64, n*3)
+	for i := range ids {
+		ids[i] = 100 + int64(i*i%20)
+	}
+	want := uncut(t, "from100", n, func(i int) []ort.Tensor {
+		return []ort.Tensor{{Name: "ids", Shape: []int64{4, 3}, Data: slices.Repeat(ids[3*i:3*i+3], 4)}}
+	})
+	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)
+	e := extractor(t, "from100", Config{})
+	got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(ids, n, 3)), dataset.Options{}), StreamConfig{})
+	same(t, got.Rows, want)
+	rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{n, 3}, Data: ids}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, rows, want)
+}
+
+// everyFourth takes one of each four rows.
+func everyFourth(v []float32, each int) (one []float32) {
+	for i := 0; i < len(v); i += 4 * each {
+		one = append(one, v[i:i+each]...)
+	}
+	return one
+}
+
+func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
+	x := random(3, n*6)
+	for name, shape := range map[string][]int64{"folded": {1, 6}, "anonymous": {1, 6}, "default": {1, 6}} {
+		t.Run(name, func(t *testing.T) {
+			want := uncut(t, name, n, func(i int) []ort.Tensor {
+				return []ort.Tensor{{Name: "x", Shape: shape, Data: x[6*i : 6*i+6]}}
+			})
+			e := extractor(t, name, Config{})
+			if names := e.InputNames(); !slices.Equal(names, []string{"x"}) {
+				t.Errorf("inputs %q", names)
+			}
+			got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(x, n, 6)), dataset.Options{}), StreamConfig{})
+			same(t, got.Rows, want)
+			rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{n, 6}, Data: x}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, rows, want)
+		})
+	}
+}
+
+func TestInputsThatAreNoTensorsAreRefused(t *testing.T) {
+	for _, name := range []string{"list", "map"} {
+		_, err := newExtractor(name, Config{})
+		says(t, err, `input "x" is a sequence, a map or optional`, "want a tensor")
+	}
+	_, err := newInput(onnx.ValueInfo{Name: "x", Type: onnx.Float32}, nil, true)
+	says(t, err, `input "x" has no declared shape`)
+	_, err = newInput(onnx.ValueInfo{Name: "x", Type: onnx.Float32, Shape: []onnx.Dim{}}, nil, true)
+	says(t, err, "x [] float32", "no batch axis")
+	_, err = newInput(onnx.ValueInfo{Name: "x", Type: onnx.Complex64, Shape: []onnx.Dim{{Value: -1}}}, nil, true)
+	says(t, err, `input "x"`, "complex64 are not supported")
+}
