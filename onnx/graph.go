@@ -14,7 +14,7 @@ type graph struct {
 	pb        *onnxpb.Graph
 	opset     int64 // of the default domain
 	consts    map[string]*onnxpb.Tensor
-	sparse    map[string]bool // sparse initializers
+	sparse    map[string]*onnxpb.SparseTensor
 	inputs    map[string]bool // graph inputs, initialized or not
 	producer  map[string]*onnxpb.Node
 	consumers map[string][]*onnxpb.Node
@@ -27,7 +27,7 @@ func newGraph(m *onnxpb.Model) (*graph, error) {
 	g := &graph{
 		pb:        pb,
 		consts:    map[string]*onnxpb.Tensor{},
-		sparse:    map[string]bool{},
+		sparse:    map[string]*onnxpb.SparseTensor{},
 		inputs:    map[string]bool{},
 		producer:  map[string]*onnxpb.Node{},
 		consumers: map[string][]*onnxpb.Node{},
@@ -50,7 +50,10 @@ func newGraph(m *onnxpb.Model) (*graph, error) {
 		g.consts[t.GetName()] = t
 	}
 	for _, s := range pb.GetSparseInitializer() {
-		g.sparse[s.GetValues().GetName()] = true
+		if err := checkSparse(s); err != nil {
+			return nil, err
+		}
+		g.sparse[s.GetValues().GetName()] = s
 	}
 	for _, n := range pb.GetNode() {
 		for _, out := range n.GetOutput() {
@@ -135,7 +138,7 @@ func (g *graph) has(name string) bool {
 
 // initialized reports whether name is an initializer, which makes it a constant even where it is a graph input too.
 func (g *graph) initialized(name string) bool {
-	return g.consts[name] != nil || g.sparse[name]
+	return g.consts[name] != nil || g.sparse[name] != nil
 }
 
 // dependencies returns the tensors a node reads, each once: its inputs and what its subgraphs capture from outside.

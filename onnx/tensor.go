@@ -95,9 +95,15 @@ func (s *store) floats(t *onnxpb.Tensor, do func(float64)) error {
 		return fmt.Errorf("tensor %q: elements of type %v cannot be read as numbers", t.GetName(), typ)
 	}
 	if len(t.GetInt32Data()) > 0 {
-		// Types narrower than 32 bits lie here too, the 16-bit floats as their bits.
+		// Types narrower than 32 bits lie here too: floats as their bits, and those narrower than 8 as they lie in a byte.
 		var b [8]byte
+		bits := dataTypes[typ].bits
+		left, _ := elements(t.GetDims()) // checked when the model was read
 		for _, v := range t.GetInt32Data() {
+			if bits < 8 {
+				left -= unpackByte(byte(v), bits, left, func(b []byte) { do(decode(b)) })
+				continue
+			}
 			binary.LittleEndian.PutUint32(b[:], uint32(v))
 			do(decode(b[:]))
 		}
@@ -109,15 +115,95 @@ func (s *store) floats(t *onnxpb.Tensor, do func(float64)) error {
 	}
 	defer r.Close()
 	in := bufio.NewReaderSize(r, 1<<16)
-	b := make([]byte, dataTypes[typ].bits/8)
+	bits := dataTypes[typ].bits
+	b := make([]byte, (bits+7)/8)
+	left, _ := elements(t.GetDims()) // checked when the model was read
 	for {
 		if _, err := io.ReadFull(in, b); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("tensor %q: %w", t.GetName(), err)
 		}
-		do(decode(b))
+		if bits >= 8 {
+			do(decode(b))
+			continue
+		}
+		left -= unpackByte(b[0], bits, left, func(b []byte) { do(decode(b)) })
 	}
+}
+
+// unpackByte calls do for the elements of the given bits in a byte, the lowest first, but for no more than left, and returns how
+// many there were.
+func unpackByte(packed byte, bits, left int64, do func([]byte)) int64 {
+	n := min(8/bits, left)
+	for range n {
+		do([]byte{packed & (1<<bits - 1)})
+		packed >>= bits
+	}
+	return n
+}
+
+// checkSparse checks what can be said of a sparse tensor without reading it: one value for each position, no more than there
+// are, and positions given by one number or by one for each dimension.
+func checkSparse(t *onnxpb.SparseTensor) error {
+	name := t.GetValues().GetName()
+	n, ok := elements(t.GetDims())
+	if !ok {
+		return fmt.Errorf("sparse tensor %q: its shape %v is impossible", name, t.GetDims())
+	}
+	values, indices := t.GetValues().GetDims(), t.GetIndices().GetDims()
+	rank := int64(len(t.GetDims()))
+	switch {
+	case t.GetValues() == nil || len(values) != 1 || values[0] > n:
+		return fmt.Errorf("sparse tensor %q: values of shape %v for %d elements", name, values, n)
+	case values[0] == 0 && t.GetIndices() == nil:
+	case len(indices) < 1 || len(indices) > 2 || indices[0] != values[0] || len(indices) == 2 && (rank == 0 || indices[1] != rank):
+		return fmt.Errorf("sparse tensor %q: positions of shape %v for %d values in %d dimensions", name, indices, values[0], rank)
+	case DataType(t.GetIndices().GetDataType()) != Int64:
+		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name, DataType(t.GetIndices().GetDataType()), Int64)
+	}
+	return nil
+}
+
+// dense returns all n elements of a sparse tensor that [checkSparse] has accepted.
+func (s *store) dense(t *onnxpb.SparseTensor, n int64) ([]float64, error) {
+	data := make([]float64, n)
+	values := t.GetValues().GetDims()[0]
+	if values == 0 {
+		return data, nil
+	}
+	at := make([]int64, 0, values)
+	dims := []int64{n} // of one position
+	if len(t.GetIndices().GetDims()) == 2 {
+		dims = t.GetDims()
+	}
+	var k int
+	var wrong error
+	err := s.floats(t.GetIndices(), func(x float64) {
+		d := int64(-1)
+		if x >= 0 && x < float64(dims[k]) {
+			d = int64(x)
+		} else if wrong == nil {
+			wrong = fmt.Errorf("sparse tensor %q: position %v along %d elements", t.GetValues().GetName(), x, dims[k])
+		}
+		if k == 0 {
+			at = append(at, 0)
+		}
+		at[len(at)-1] = at[len(at)-1]*dims[k] + d
+		k = (k + 1) % len(dims)
+	})
+	if err == nil {
+		err = wrong
+	}
+	if err != nil {
+		return nil, err
+	}
+	k = 0
+	err = s.floats(t.GetValues(), func(x float64) {
+		data[at[k]] = x
+		k++
+	})
+	return data, err
 }
 
 // payload returns the raw bytes of a tensor that has them inline or in a file.
@@ -128,7 +214,8 @@ func (s *store) payload(t *onnxpb.Tensor) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(t.GetRawData())), nil
 }
 
-// decoders turns the raw little-endian bytes of one element into its value.
+// decoders turns the raw little-endian bytes of one element into its value. An element narrower than a byte comes in the low
+// bits of one.
 var decoders = map[DataType]func([]byte) float64{
 	Float32: func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) },
 	Float64: func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) },
@@ -145,6 +232,49 @@ var decoders = map[DataType]func([]byte) float64{
 	Int32:  func(b []byte) float64 { return float64(int32(binary.LittleEndian.Uint32(b))) },
 	Uint64: func(b []byte) float64 { return float64(binary.LittleEndian.Uint64(b)) },
 	Int64:  func(b []byte) float64 { return float64(int64(binary.LittleEndian.Uint64(b))) },
+	17:     func(b []byte) float64 { return minifloat(b[0], 4, 3, 7, onlyNaN) },
+	18:     func(b []byte) float64 { return minifloat(b[0], 4, 3, 8, negativeZeroIsNaN) },
+	19:     func(b []byte) float64 { return float16(uint16(b[0]) << 8) }, // e5m2 is the upper half of a float16
+	20:     func(b []byte) float64 { return minifloat(b[0], 5, 2, 16, negativeZeroIsNaN) },
+	21:     func(b []byte) float64 { return float64(b[0]) },
+	22:     func(b []byte) float64 { return float64(int8(b[0]<<4) >> 4) },
+	23:     func(b []byte) float64 { return minifloat(b[0]&8<<4|b[0]&7, 2, 1, 1, finite) },
+	24: func(b []byte) float64 { // a power of two
+		if b[0] == 255 {
+			return math.NaN()
+		}
+		return math.Ldexp(1, int(b[0])-127)
+	},
+	25: func(b []byte) float64 { return float64(b[0]) },
+	26: func(b []byte) float64 { return float64(int8(b[0]<<6) >> 6) },
+}
+
+// What of the patterns of a float of 8 bits or fewer is no number.
+type special int
+
+const (
+	finite            special = iota // nothing
+	onlyNaN                          // all ones behind the sign; there is no infinity
+	negativeZeroIsNaN                // the sign alone
+)
+
+// minifloat returns the value of a float with the sign in bit 7 and exp and frac bits of exponent and fraction in the lowest
+// ones: (-1)^sign · 2^(e-bias) · 1.f or, with e = 0, (-1)^sign · 2^(1-bias) · 0.f.
+func minifloat(bits byte, exp, frac, bias int, s special) float64 {
+	sign := 1.0
+	if bits>>7 == 1 {
+		sign = -1
+	}
+	m := bits & 0x7f
+	switch {
+	case s == onlyNaN && m == 1<<(exp+frac)-1, s == negativeZeroIsNaN && bits == 0x80:
+		return math.NaN()
+	}
+	e, f := int(m>>frac), float64(m&(1<<frac-1))
+	if e == 0 {
+		return sign * math.Ldexp(f, 1-bias-frac)
+	}
+	return sign * math.Ldexp(f+float64(int(1)<<frac), e-bias-frac)
 }
 
 // float16 returns the value of an IEEE 754 binary16.

@@ -115,8 +115,10 @@ func (in *interpreter) get(name string) *value {
 	if v == nil {
 		if t := in.g.consts[name]; t != nil {
 			v = in.tensor(t)
+		} else if t := in.g.sparse[name]; t != nil {
+			v = in.sparse(t)
 		} else {
-			v = &value{constant: in.g.sparse[name]}
+			v = new(value)
 		}
 		in.values[name] = v
 	}
@@ -139,6 +141,23 @@ func (in *interpreter) tensor(t *onnxpb.Tensor) *value {
 		v.data = nil
 		in.err = cmp.Or(in.err, err)
 	}
+	return v
+}
+
+// sparse returns the value of a stored sparse tensor.
+func (in *interpreter) sparse(t *onnxpb.SparseTensor) *value {
+	v := &value{typ: DataType(t.GetValues().GetDataType()), dims: slices.Clone(t.GetDims()), constant: true}
+	if v.dims == nil {
+		v.dims = []int64{}
+	}
+	n, _ := elements(v.dims) // checked when the model was read
+	_, numeric := decoders[v.typ]
+	if !numeric || !in.weights && (t.GetValues().GetSpan() != nil || t.GetIndices().GetSpan() != nil) || !in.take(n) {
+		return v
+	}
+	var err error
+	v.data, err = in.store.dense(t, n)
+	in.err = cmp.Or(in.err, err)
 	return v
 }
 
