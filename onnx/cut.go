@@ -159,15 +159,14 @@ func (b *builder) share(s *share, name string) string {
 	return b.rows(cur, &known, name)
 }
 
-// rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it.
+// rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it. Rows that
+// are so already go through Flatten and not Identity: where ONNX Runtime takes an Identity away it may fuse, in the same
+// pass, what makes the tensor with what comes before, and then miss a tensor that is an output now (seen in 1.26 to 1.31).
 func (b *builder) rows(cur string, known *value, name string) string {
-	if len(known.dims) != 2 {
-		cur = b.add("Flatten", cur, name+"_flat", intAttribute("axis", 1))
-	}
 	if known.typ != Float32 {
-		return b.add("Cast", cur, name, intAttribute("to", int64(Float32)))
+		cur = b.add("Cast", cur, name+"_float", intAttribute("to", int64(Float32)))
 	}
-	return b.add("Identity", cur, name)
+	return b.add("Flatten", cur, name, intAttribute("axis", 1))
 }
 
 // build returns a model with the given outputs and what they need.

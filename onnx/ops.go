@@ -86,6 +86,17 @@ func init() {
 		return v
 	})
 	ops["Range"] = first(func(c *call) *value { return &value{typ: c.arg(0).typ, dims: []int64{-1}} })
+	ops["Where"] = first(func(c *call) *value {
+		return &value{typ: c.arg(1).typ, dims: broadcast(broadcast(c.arg(0).dims, c.arg(1).dims), c.arg(2).dims)}
+	})
+	ops["NonZero"] = first(func(c *call) *value {
+		v := &value{typ: Int64, dims: []int64{-1, -1}}
+		if c.arg(0).dims != nil {
+			v.dims[0] = int64(max(1, len(c.arg(0).dims)))
+		}
+		return v
+	})
+	ops["GatherElements"] = first(func(c *call) *value { return &value{typ: c.arg(0).typ, dims: slices.Clone(c.arg(1).dims)} })
 	ops["GatherND"] = first(gatherND)
 	ops["DynamicQuantizeLinear"] = dynamicQuantize
 	ops[unpackNBits] = first(unpack)
@@ -93,6 +104,7 @@ func init() {
 		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
 		"ThresholdedRelu", "PRelu", "Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LRN", "MeanVarianceNormalization",
 		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "Trilu",
+		"Not", "ScatterND", "ScatterElements",
 		"SimplifiedLayerNormalization", "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization",
 		"com.microsoft.Gelu", "com.microsoft.FastGelu", "com.microsoft.BiasGelu", "com.microsoft.QuickGelu",
 		"ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"} {
