@@ -10,14 +10,15 @@ import (
 type Structure string
 
 const (
-	Auto      Structure = "auto" // Full while K·D ≤ MaxFull, else Kronecker
-	Full      Structure = "full" // KD × KD
-	Kronecker Structure = "kron" // B ⊗ A: K × K and D × D
+	Auto      Structure = "auto" // Full while that is small (see MaxFull), else Kronecker
+	Full      Structure = "full" // KD × KD; of separate logits K blocks D × D
+	Kronecker Structure = "kron" // B ⊗ A: K × K, of separate logits diagonal, and D × D
 )
 
 const (
-	// MaxFull is the largest K·D for which Auto takes the full curvature: its
-	// Cholesky factor then takes 128 MiB and a few seconds.
+	// MaxFull is the largest K·D for which Auto takes the full curvature of a
+	// softmax head: its Cholesky factor then takes 128 MiB and a few seconds. The K
+	// blocks of sigmoid and one-vs-rest heads may take as much, √K·D ≤ MaxFull.
 	MaxFull = 4096
 	// MaxDense is the largest K for which a Kronecker factor over classes is
 	// dense; beyond it only its diagonal is kept.
@@ -31,26 +32,31 @@ const (
 	// maxOrder bounds matrices: 16,384 squared is 2 GiB of float64, and
 	// factorising it takes an hour.
 	maxOrder = 16384
-	// maxFullLogits bounds the weights of a block of the full curvature, one for
-	// each pair of classes and example: 134 MB, and as much again for J.
-	maxFullLogits = 255
+	// maxPairs bounds the weights of a block of the full curvature, one for each
+	// pair of coupled logits and example: 134 MB, and as much again for J. 255
+	// classes have as many pairs.
+	maxPairs = 255 * 256 / 2
 )
 
 // Resolve replaces Auto by the structure that fits the head, and refuses what
 // would not fit into memory.
 func (s Structure) Resolve(h Head) (Structure, error) {
-	size := h.Logits * h.Dim()
+	coupled := h.coupled()
+	blocks, order := h.Logits/coupled, coupled*h.Dim()
+	pairs := blocks * triangle(coupled)
+	// In floating point, for lack of overflow.
+	entries := float64(blocks) * float64(order) * float64(order)
 	if s == Auto || s == "" {
 		s = Kronecker
-		if size <= MaxFull && h.Logits <= maxFullLogits {
+		if entries <= MaxFull*MaxFull && pairs <= maxPairs {
 			s = Full
 		}
 	}
 	switch {
-	case s == Full && h.Logits > maxFullLogits:
-		return "", fmt.Errorf("the full curvature of %d logits has %d pairs of classes, want at most %d logits: use the kron structure", h.Logits, triangle(h.Logits), maxFullLogits)
-	case s == Full && size > maxOrder:
-		return "", fmt.Errorf("the full curvature of %d logits × %d parameters has %d² entries, want at most %d²: use the kron structure", h.Logits, h.Dim(), size, maxOrder)
+	case s == Full && pairs > maxPairs:
+		return "", fmt.Errorf("the full curvature of %d %s logits has %d pairs of classes, want at most %d: use the kron structure", h.Logits, h.Link, pairs, maxPairs)
+	case s == Full && entries > maxOrder*maxOrder:
+		return "", fmt.Errorf("the full curvature of %d %s logits × %d parameters has %d × %d² entries, want at most %d²: use the kron structure", h.Logits, h.Link, h.Dim(), blocks, order, maxOrder)
 	case s == Kronecker && h.Dim() > maxOrder:
 		return "", fmt.Errorf("the curvature of %d parameters per logit has at least %d² entries, want at most %d²: such a head is not supported", h.Dim(), h.Dim(), maxOrder)
 	case s != Full && s != Kronecker:
@@ -70,13 +76,17 @@ type CurvatureConfig struct {
 // Curvature accumulates the second derivatives of the loss with respect to the
 // last layer's weights, as sums over examples:
 //
-//	H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ   (paper, eq. 16; for a sigmoid head p(1-p) φφᵀ)
+//	H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ   (paper, eq. 16)
 //	J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ,  r = p - onehot(y)
 //
 // both at temperature 1, with φ augmented by 1 for a bias. H needs no labels.
 // The full structure keeps what is distinct of them, one symmetric D×D block
 // for each unordered pair of classes; the Kronecker structure keeps
 // A = Σφφᵀ, B = Σ(diag p - ppᵀ) and G = Σrrᵀ.
+//
+// The logits of sigmoid and one-vs-rest heads are separate problems of two classes:
+// H and J are K blocks, H_k = Σᵢ pᵢₖ(1-pᵢₖ) φᵢφᵢᵀ and J_k = Σᵢ (pᵢₖ-yᵢₖ)² φᵢφᵢᵀ with
+// p = σ(a), and of B and G there are the diagonals.
 //
 // A Curvature is deterministic and mergeable. It is not safe for concurrent use.
 type Curvature struct {
@@ -85,10 +95,14 @@ type Curvature struct {
 	fisher    bool
 	product   Product
 
+	coupled       int // of Head.coupled
+	probabilities func(p, rest []float64, logits []float32)
+
 	n int       // examples
 	a []float64 // Σφφᵀ, D×D; of the full structure packed
 
-	// Full: [pairs of classes, pairs of features], both packed triangles.
+	// Full: [K/coupled, pairs of coupled classes, pairs of features], both packed
+	// triangles.
 	h, j []float64
 	// Kronecker: K×K, or the K diagonal entries when diagonal.
 	b, g     []float64
@@ -126,18 +140,21 @@ func NewCurvature(cfg CurvatureConfig) (*Curvature, error) {
 		c.product = gonumProduct{}
 	}
 	k, d := cfg.Head.Logits, cfg.Head.Dim()
+	c.coupled = cfg.Head.coupled()
+	c.probabilities = links[cfg.Head.Link].curvature
 	if s == Full {
+		pairs := k / c.coupled * triangle(c.coupled)
 		c.a = make([]float64, triangle(d))
-		c.h = make([]float64, triangle(k)*triangle(d))
+		c.h = make([]float64, pairs*triangle(d))
 		if c.fisher {
 			c.j = make([]float64, len(c.h))
 		}
-		c.block.width = 1 + triangle(k)
+		c.block.width = 1 + pairs
 		if c.fisher {
-			c.block.width += triangle(k)
+			c.block.width += pairs
 		}
 	} else {
-		c.diagonal = k > MaxDense
+		c.diagonal = k > MaxDense || c.coupled == 1
 		size := k * k
 		if c.diagonal {
 			size = k
@@ -181,6 +198,16 @@ func (c *Curvature) Examples() int { return c.n }
 // and for a missing label where the Fisher matrix is wanted; the example is
 // then left out. An error of the Product is final: every later call returns it.
 func (c *Curvature) Add(position int, phi, logits []float32, label int) error {
+	return c.add(position, phi, logits, label, nil)
+}
+
+// AddTargets is Add for a multi-label head, for which an example has K targets,
+// each 0 or 1, or nil.
+func (c *Curvature) AddTargets(position int, phi, logits []float32, targets []uint8) error {
+	return c.add(position, phi, logits, -1, targets)
+}
+
+func (c *Curvature) add(position int, phi, logits []float32, label int, targets []uint8) error {
 	b := &c.block
 	if len(phi) != c.head.Features || len(logits) != c.head.Logits {
 		panic(fmt.Sprintf("calibrate: example has %d features and %d logits, want %d and %d", len(phi), len(logits), c.head.Features, c.head.Logits))
@@ -188,10 +215,10 @@ func (c *Curvature) Add(position int, phi, logits []float32, label int) error {
 	if position <= b.last {
 		panic(fmt.Sprintf("calibrate: position %d after %d, want rising positions", position, b.last))
 	}
-	if err := checkExample(c.head, position, phi, logits, label); err != nil {
+	if err := checkExample(c.head, position, phi, logits, label, targets); err != nil {
 		return err
 	}
-	if c.fisher && label < 0 {
+	if c.fisher && label < 0 && targets == nil {
 		return fmt.Errorf("example %d has no label: the Fisher matrix needs one for every training example; use the hessian covariance, which needs none", position)
 	}
 	if index := position / BlockSize; index != b.index {
@@ -202,8 +229,11 @@ func (c *Curvature) Add(position int, phi, logits []float32, label int) error {
 	}
 	d := c.head.Dim()
 	c.head.augment(b.phi[b.rows*d:(b.rows+1)*d], phi)
-	c.head.probabilities(b.p, b.rest, logits)
-	c.weigh(b.weights[b.rows*b.width:(b.rows+1)*b.width], label)
+	c.probabilities(b.p, b.rest, logits)
+	if c.fisher {
+		c.head.residuals(b.r, b.p, b.rest, label, targets)
+	}
+	c.weigh(b.weights[b.rows*b.width : (b.rows+1)*b.width])
 	b.rows++
 	b.last = position
 	c.n++
@@ -211,7 +241,7 @@ func (c *Curvature) Add(position int, phi, logits []float32, label int) error {
 	return nil
 }
 
-func checkExample(h Head, position int, phi, logits []float32, label int) error {
+func checkExample(h Head, position int, phi, logits []float32, label int, targets []uint8) error {
 	for i, v := range phi {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 			return fmt.Errorf("example %d: feature %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
@@ -225,39 +255,65 @@ func checkExample(h Head, position int, phi, logits []float32, label int) error 
 	if label < -1 || label >= h.Classes() {
 		return fmt.Errorf("example %d has label %d, want 0 to %d: the model has %d classes", position, label, h.Classes()-1, h.Classes())
 	}
+	switch {
+	case h.MultiLabel() && label >= 0:
+		return fmt.Errorf("example %d has label %d, want %d targets of 0 or 1: the head is multi-label", position, label, h.Logits)
+	case !h.MultiLabel() && targets != nil:
+		return fmt.Errorf("example %d has %d targets, want one label: the head is not multi-label", position, len(targets))
+	case targets != nil && len(targets) != h.Logits:
+		return fmt.Errorf("example %d has %d targets, want %d", position, len(targets), h.Logits)
+	}
+	for k, y := range targets {
+		if y > 1 {
+			return fmt.Errorf("example %d: target %d is %d, want 0 or 1", position, k, y)
+		}
+	}
 	return nil
 }
 
-// weigh writes the weights of the current example, whose p and 1-p are set.
-func (c *Curvature) weigh(w []float64, label int) {
-	p, rest, r := c.block.p, c.block.rest, c.block.r
-	if c.fisher {
-		copy(r, p)
-		if c.head.Link == Sigmoid {
-			if label == 1 {
-				r[0] = -rest[0]
+// residuals writes p - y, y the targets or the one-hot code of the label, from p
+// and 1-p: where y is 1 it is -(1-p).
+func (h Head) residuals(r, p, rest []float64, label int, targets []uint8) {
+	copy(r, p)
+	switch {
+	case targets != nil:
+		for k, y := range targets {
+			if y == 1 {
+				r[k] = -rest[k]
 			}
-		} else {
-			r[label] = -rest[label]
 		}
+	case h.Logits == 1:
+		if label == 1 {
+			r[0] = -rest[0]
+		}
+	default:
+		r[label] = -rest[label]
 	}
+}
+
+// weigh writes the weights of the current example, whose p, 1-p and r are set.
+func (c *Curvature) weigh(w []float64) {
+	p, rest, r := c.block.p, c.block.rest, c.block.r
 	k := len(p)
 	switch {
 	case c.structure == Full:
-		// A 1 for A, then w_kl of every pair k ≤ l for H, then for J.
+		// A 1 for A, then w_kl of every coupled pair k ≤ l for H, then for J.
 		w[0] = 1
 		at := 1
-		for i := range k {
-			w[at] = p[i] * rest[i]
-			at++
-			for l := i + 1; l < k; l++ {
-				w[at] = -p[i] * p[l]
+		for first := 0; first < k; first += c.coupled {
+			end := first + c.coupled
+			for i := first; i < end; i++ {
+				w[at] = p[i] * rest[i]
 				at++
+				for l := i + 1; l < end; l++ {
+					w[at] = -p[i] * p[l]
+					at++
+				}
 			}
 		}
-		if c.fisher {
-			for i := range k {
-				for l := i; l < k; l++ {
+		for first := 0; first < k && c.fisher; first += c.coupled {
+			for i := first; i < first+c.coupled; i++ {
+				for l := i; l < first+c.coupled; l++ {
 					w[at] = r[i] * r[l]
 					at++
 				}

@@ -22,6 +22,9 @@ var heads = []Head{
 	{Logits: 5, Features: 2, Link: Softmax},
 	{Logits: 1, Features: 4, Bias: true, Link: Sigmoid},
 	{Logits: 1, Features: 3, Link: Sigmoid},
+	{Logits: 4, Features: 3, Bias: true, Link: Sigmoid},
+	{Logits: 2, Features: 4, Link: Sigmoid},
+	{Logits: 3, Features: 3, Bias: true, Link: OneVsRest},
 }
 
 func (h Head) name() string {
@@ -45,11 +48,13 @@ func loss(h Head, s *Set, weights []float64) float64 {
 				a[k] += v * weights[k*d+j]
 			}
 		}
-		if h.Link == Sigmoid {
-			if s.Labels[i] == 1 {
-				a[0] = -a[0]
+		if h.Link != Softmax { // K binary losses
+			for k, v := range a {
+				if s.truth(h, i, k) {
+					v = -v
+				}
+				sum += math.Log(1 + math.Exp(v))
 			}
-			sum += math.Log(1 + math.Exp(a[0]))
 			continue
 		}
 		var z float64
@@ -106,7 +111,7 @@ func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
 			weights, s := headSet(h, 20, uint64(i))
 			f := func(w []float64) float64 { return loss(h, s, w) }
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, s, 0)
-			got := c.dense(c.h)
+			got := c.whole(c.h)
 			n := len(weights)
 			unit := func(i, j int, sign float64) []float64 {
 				v := make([]float64, n)
@@ -147,10 +152,19 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 					const h = 1e-3
 					gradient[i] = (8*(at(h)-at(-h)) - (at(2*h) - at(-2*h))) / (12 * h)
 				}
-				outer(want, gradient, gradient)
+				// Of separate logits each has its own gradient.
+				part := n
+				if h.Link != Softmax {
+					part = h.Dim()
+				}
+				for first := 0; first < n; first += part {
+					alone := make([]float64, n)
+					copy(alone[first:first+part], gradient[first:])
+					outer(want, alone, alone)
+				}
 			}
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, s, 0)
-			wantSame(t, "J", c.dense(c.j), want, 1e-9)
+			wantSame(t, "J", c.whole(c.j), want, 1e-9)
 		})
 	}
 }
@@ -171,13 +185,13 @@ func TestCurvatureEqualsItsDefinition(t *testing.T) {
 				kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: fisher}, s, 0)
 
 				const rounding = 1e-13 // of sums of some 600 terms
-				wantSame(t, "H", full.dense(full.h), want.h, rounding)
+				wantSame(t, "H", full.whole(full.h), want.h, rounding)
 				wantSame(t, "A of the full structure", symmetric(full.a, h.Dim()), want.a, rounding)
 				wantSame(t, "A", kron.a, want.a, rounding)
-				wantSame(t, "B", kron.b, want.b, rounding)
+				wantSame(t, "B", kron.wholeB(kron.b), want.b, rounding)
 				if fisher {
-					wantSame(t, "J", full.dense(full.j), want.j, rounding)
-					wantSame(t, "G", kron.g, want.g, rounding)
+					wantSame(t, "J", full.whole(full.j), want.j, rounding)
+					wantSame(t, "G", kron.wholeB(kron.g), want.g, rounding)
 				}
 				if full.Examples() != n || kron.Examples() != n {
 					t.Errorf("%d and %d examples, want %d", full.Examples(), kron.Examples(), n)
@@ -228,6 +242,8 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 		{Logits: 4, Features: 3, Bias: true, Link: Softmax}, // few pairs of classes
 		{Logits: 6, Features: 3, Bias: true, Link: Softmax}, // many
 		{Logits: 1, Features: 3, Bias: true, Link: Sigmoid},
+		{Logits: 3, Features: 3, Bias: true, Link: Sigmoid},
+		{Logits: 3, Features: 3, Bias: true, Link: OneVsRest},
 	} {
 		t.Run(h.name(), func(t *testing.T) {
 			k, d := h.Logits, h.Dim()
@@ -244,13 +260,15 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 				for j := range a {
 					a[j] = float32(-25 - 15*rng.Float64())
 				}
-				if h.Link == Sigmoid {
-					if s.Labels[i] == 1 {
-						a[0] = -a[0]
-					}
+				if h.Link == Softmax {
+					a[s.Labels[i]] = 0
 					continue
 				}
-				a[s.Labels[i]] = 0
+				for k := range a {
+					if s.truth(h, i, k) {
+						a[k] = -a[k]
+					}
+				}
 			}
 
 			// The definition in 400 bits, from exponentials of float64.
@@ -271,25 +289,22 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 			}
 			for e := range n {
 				var p, r []*big.Float
-				total := newBig(0)
-				logits := s.logits(h, e)
-				if h.Link == Sigmoid {
-					total.Add(newBig(1), newBig(math.Exp(float64(-logits[0]))))
-					p = []*big.Float{newBig(0).Quo(newBig(1), total)}
-					r = []*big.Float{newBig(0).Sub(p[0], newBig(float64(s.Labels[e])))}
-				} else {
-					for _, a := range logits {
-						p = append(p, newBig(math.Exp(float64(a))))
-						total.Add(total, p[len(p)-1])
+				sum := newBig(0)
+				for _, a := range s.logits(h, e) {
+					p = append(p, newBig(math.Exp(float64(a))))
+					sum.Add(sum, p[len(p)-1])
+				}
+				for i := range p {
+					total := sum
+					if h.Link != Softmax {
+						total = newBig(0).Add(newBig(1), p[i])
 					}
-					for i := range p {
-						p[i].Quo(p[i], total)
-						y := 0.0
-						if int(s.Labels[e]) == i {
-							y = 1
-						}
-						r = append(r, newBig(0).Sub(p[i], newBig(y)))
+					p[i].Quo(p[i], total)
+					y := 0.0
+					if s.truth(h, e, i) {
+						y = 1
 					}
+					r = append(r, newBig(0).Sub(p[i], newBig(y)))
 				}
 				phi := naivePhi(h, s, e)
 				for x := range k {
@@ -300,6 +315,9 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 							w.Add(w, p[x])
 						}
 						rr := newBig(0).Mul(r[x], r[y])
+						if x != y && h.Link != Softmax {
+							w, rr = newBig(0), newBig(0)
+						}
 						accumulateBig("B", k*k, x*k+y, w)
 						accumulateBig("G", k*k, x*k+y, rr)
 						for i := range d {
@@ -326,14 +344,14 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 				t.Fatalf("B is up to %v: the case does not interpolate", top)
 			}
 			// J and G sum products of both signs, which cancel digits of their own.
-			wantRelative(t, "H", full.dense(full.h), round("H"), 1e-13)
-			wantRelative(t, "B", kron.b, round("B"), 1e-13)
-			wantRelative(t, "J", full.dense(full.j), round("J"), 1e-10)
-			wantRelative(t, "G", kron.g, round("G"), 1e-10)
+			wantRelative(t, "H", full.whole(full.h), round("H"), 1e-13)
+			wantRelative(t, "B", kron.wholeB(kron.b), round("B"), 1e-13)
+			wantRelative(t, "J", full.whole(full.j), round("J"), 1e-10)
+			wantRelative(t, "G", kron.wholeB(kron.g), round("G"), 1e-10)
 
 			// A product in float32 keeps them too: its weights are what is small.
 			single := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Product: float32Product{}}, s, 0)
-			wantRelative(t, "H by a float32 product", single.dense(single.h), round("H"), 1e-5)
+			wantRelative(t, "H by a float32 product", single.whole(single.h), round("H"), 1e-5)
 		})
 	}
 }
@@ -403,6 +421,9 @@ var configs = []CurvatureConfig{
 	{Head: Head{Logits: 6, Features: 4, Bias: true, Link: Softmax}, Structure: Kronecker, Fisher: true},
 	{Head: Head{Logits: MaxDense + 1, Features: 1, Link: Softmax}, Structure: Kronecker, Fisher: true},
 	{Head: Head{Logits: 1, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
+	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
+	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: Sigmoid}, Structure: Kronecker, Fisher: true},
+	{Head: Head{Logits: 4, Features: 4, Bias: true, Link: OneVsRest}, Structure: Full, Fisher: true},
 }
 
 func (cfg CurvatureConfig) name() string {
@@ -429,7 +450,7 @@ func TestShardsMergedEqualOnePass(t *testing.T) {
 					if skipped(i) {
 						continue
 					}
-					if err := c.Add(i, s.phi(h, i), s.logits(h, i), int(s.Labels[i])); err != nil {
+					if err := addOne(c, i, s, i); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -608,7 +629,7 @@ func TestErrorsOfTheProductAreFinal(t *testing.T) {
 			}
 			// Each block needs at least one product.
 			for i := range 4 {
-				if err = c.Add(i*BlockSize, s.phi(cfg.Head, 0), s.logits(cfg.Head, 0), 0); err != nil {
+				if err = addOne(c, i*BlockSize, s, 0); err != nil {
 					break
 				}
 			}
@@ -616,7 +637,7 @@ func TestErrorsOfTheProductAreFinal(t *testing.T) {
 				t.Errorf("%s: adding after %d products: error %v", cfg.name(), left, err)
 			}
 			for name, err := range map[string]error{
-				"Add":    c.Add(9*BlockSize, s.phi(cfg.Head, 0), s.logits(cfg.Head, 0), 0),
+				"Add":    addOne(c, 9*BlockSize, s, 0),
 				"Flush":  c.Flush(),
 				"Merge":  c.Merge(healthy),
 				"merged": healthy.Merge(c),
@@ -743,6 +764,78 @@ func TestStructureFollowsTheHead(t *testing.T) {
 	}
 }
 
+// Of separate logits the full curvature is K blocks of D² entries.
+func TestStructureOfSeparateLogits(t *testing.T) {
+	for _, test := range []struct {
+		structure   Structure
+		logits, dim int
+		want        Structure
+		err         string
+	}{
+		{Auto, 1, 4096, Full, ""},
+		{Auto, 1, 4097, Kronecker, ""},
+		{Auto, 16, 1024, Full, ""},
+		{Auto, 17, 1024, Kronecker, ""},
+		{Auto, 80, 257, Full, ""},
+		{Auto, 80, 2049, Kronecker, ""}, // 2.7 GB
+		{Full, 60, 2049, Full, ""},
+		{Full, 80, 2049, "", "80 × 2049² entries, want at most 16384²: use the kron structure"},
+		{Auto, 32640, 20, Full, ""}, // each has a weight
+		{Auto, 32641, 20, Kronecker, ""},
+		{Full, 32641, 20, "", "use the kron structure"},
+		{Auto, 5, 25088, "", "not supported"},
+		{Auto, 1 << 24, 1 << 24, "", "not supported"},
+	} {
+		for _, link := range []Link{Sigmoid, OneVsRest} {
+			h := Head{Logits: test.logits, Features: test.dim, Link: link}
+			got, err := test.structure.Resolve(h)
+			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%q of %d × %d: %q, %v; want %q, %q", test.structure, test.logits, test.dim, got, err, test.want, test.err)
+			}
+		}
+	}
+}
+
+func TestTargetsThatAreRefused(t *testing.T) {
+	multi, single := Head{Logits: 3, Features: 2, Link: Sigmoid}, Head{Logits: 3, Features: 2, Link: OneVsRest}
+	for _, test := range []struct {
+		head    Head
+		fisher  bool
+		label   int
+		targets []uint8
+		want    string
+	}{
+		{multi, false, -1, []uint8{0, 1, 2}, "example 7: target 2 is 2, want 0 or 1"},
+		{multi, false, -1, []uint8{0, 1}, "example 7 has 2 targets, want 3"},
+		{multi, false, -1, []uint8{}, "example 7 has 0 targets, want 3"},
+		{multi, false, 0, nil, "example 7 has label 0, want 3 targets of 0 or 1"},
+		{multi, true, -1, nil, "example 7 has no label"},
+		{single, false, -1, []uint8{0, 1, 0}, "example 7 has 3 targets, want one label"},
+	} {
+		c, err := NewCurvature(CurvatureConfig{Head: test.head, Fisher: test.fisher})
+		if err != nil {
+			t.Fatal(err)
+		}
+		phi, logits := make([]float32, 2), make([]float32, 3)
+		if test.targets != nil {
+			err = c.AddTargets(7, phi, logits, test.targets)
+		} else {
+			err = c.Add(7, phi, logits, test.label)
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) || c.Examples() != 0 {
+			t.Errorf("error %v with %d examples, want %q", err, c.Examples(), test.want)
+		}
+	}
+	// The Hessian needs none.
+	c, err := NewCurvature(CurvatureConfig{Head: multi})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.AddTargets(0, make([]float32, 2), make([]float32, 3), nil), c.Add(1, make([]float32, 2), make([]float32, 3), -1)); err != nil || c.Examples() != 2 {
+		t.Errorf("%d examples without targets, %v", c.Examples(), err)
+	}
+}
+
 func TestHeadsThatAreRefused(t *testing.T) {
 	for _, test := range []struct {
 		head Head
@@ -750,7 +843,8 @@ func TestHeadsThatAreRefused(t *testing.T) {
 	}{
 		{Head{Logits: 2, Features: 0, Link: Softmax}, "0 features"},
 		{Head{Logits: 1, Features: 2, Link: Softmax}, "softmax head has 1 logits"},
-		{Head{Logits: 2, Features: 2, Link: Sigmoid}, "multi-label"},
+		{Head{Features: 2, Link: Sigmoid}, "sigmoid head has 0 logits"},
+		{Head{Logits: 1, Features: 2, Link: OneVsRest}, "one-vs-rest head has 1 logits, want at least 2"},
 		{Head{Logits: 2, Features: 2}, `link ""`},
 		{Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
 	} {

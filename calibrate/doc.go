@@ -15,6 +15,11 @@
 //     examples are at hand, by how well they are told apart.
 //  4. [Calibration.Predict] integrates Gaussian and softmax for examples.
 //
+// What is said of a softmax holds for the other links too. The logits of a sigmoid
+// head, one or those of K labels, and of a one-vs-rest head are separate problems of
+// two classes: curvature and covariance are then K blocks, and the integrals those
+// of Gaussian and sigmoid.
+//
 // N counts examples, d features φ, K classes; D is d, plus one where the head
 // has a bias: φ is then augmented by a constant 1. Parameters are ordered
 // class by class. All logarithms are natural and likelihoods are in nats.

@@ -26,12 +26,19 @@ func newTask(h Head, seed uint64) task {
 	t := task{train: m.draw(700, 0), val: m.draw(500, 0), ood: m.draw(300, 8)}
 	strange := m.draw(75, 8)
 	for range strange.Len(h) {
-		strange.Labels = append(strange.Labels, int32(m.rng.IntN(h.Classes())))
+		if h.MultiLabel() {
+			for range h.Logits {
+				strange.Targets = append(strange.Targets, m.toss(0.5))
+			}
+		} else {
+			strange.Labels = append(strange.Labels, int32(m.rng.IntN(h.Classes())))
+		}
 	}
 	t.val = &Set{
 		Features: append(t.val.Features, strange.Features...),
 		Logits:   append(t.val.Logits, strange.Logits...),
 		Labels:   append(t.val.Labels, strange.Labels...),
+		Targets:  append(t.val.Targets, strange.Targets...),
 	}
 	return t
 }
@@ -45,13 +52,16 @@ func fit(t testing.TB, c *Curvature, val, ood *Set, o FitOptions) *Fitted {
 	return f
 }
 
-// nll is the mean -log p of the labels.
-func nll(h Head, logp []float64, labels []int32) float64 {
+// nll is the mean -log p of the labels, or of the targets.
+func nll(h Head, logp []float64, s *Set) float64 {
 	var sum float64
-	for i, y := range labels {
-		sum -= logp[i*h.Classes()+int(y)]
+	for i, y := range s.Labels {
+		sum -= logp[i*h.Classes()+int(y)] / float64(len(s.Labels))
 	}
-	return sum / float64(len(labels))
+	for i, y := range s.Targets {
+		sum -= logp[2*i+int(y)] / float64(len(s.Targets))
+	}
+	return sum
 }
 
 // auroc is that of the scores of a calibration, floored as in tuning.
@@ -79,18 +89,20 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 	for i, h := range []Head{
 		{Logits: 4, Features: 6, Bias: true, Link: Softmax},
 		{Logits: 1, Features: 5, Bias: true, Link: Sigmoid},
+		{Logits: 5, Features: 6, Bias: true, Link: Sigmoid},
+		{Logits: 4, Features: 6, Bias: true, Link: OneVsRest},
 	} {
 		task := newTask(h, uint64(800+i))
 		val, n := task.val, task.val.Len(h)
 		for _, structure := range []Structure{Full, Kronecker} {
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, task.train, 0)
 			for _, cov := range covariances {
-				t.Run(fmt.Sprintf("%s/%s/%s", h.Link, structure, cov), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%s", h.name(), structure, cov), func(t *testing.T) {
 					f := fit(t, c, val, task.ood, FitOptions{Covariance: cov})
 					exact := func(pair Temperatures) float64 {
 						c := f.Calibration
 						c.NLL = pair
-						return nll(h, c.Predict(val.Features, val.Logits, n).LogP, val.Labels)
+						return nll(h, c.Predict(val.Features, val.Logits, n).LogP, val)
 					}
 					optimum, loss, stdErr := f.optimum(t, val)
 					got := exact(optimum)
@@ -121,9 +133,9 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 						t.Errorf("NLL %v, on the grid %v", got, least)
 					}
 					logp, _ := Plain(h, val.Logits, n, f.TS)
-					ts := nll(h, logp, val.Labels)
+					ts := nll(h, logp, val)
 					logp, _ = Plain(h, val.Logits, n, 1)
-					plain := nll(h, logp, val.Labels)
+					plain := nll(h, logp, val)
 					if got > ts+1e-3 || ts > plain {
 						t.Errorf("NLL %v, of temperature scaling %v, of plain %s %v", got, ts, h.Link, plain)
 					}
@@ -192,8 +204,26 @@ func alwaysRight(h Head, n int) *Set {
 	return s
 }
 
+// twoMinima returns examples of two kinds, each with two positive logits: of one
+// these are a hundred times as large, and so is the T that is best for it.
+func twoMinima(h Head, n int) *Set {
+	s := randomSet(h, n, 1, 817)
+	for i, y := range s.Labels {
+		a := s.logits(h, i)
+		for k := range a {
+			a[k] = -1000
+		}
+		a[y], a[(int(y)+1)%h.Logits] = 20, 10
+		if i%2 == 0 {
+			a[y], a[(int(y)+1)%h.Logits] = 0.2, 0.1
+		}
+	}
+	return s
+}
+
 func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 	softmax, sigmoid := Head{Logits: 5, Features: 4, Link: Softmax}, Head{Logits: 1, Features: 4, Link: Sigmoid}
+	multi, rest := Head{Logits: 5, Features: 4, Link: Sigmoid}, Head{Logits: 5, Features: 4, Link: OneVsRest}
 	for name, s := range map[string]struct {
 		head Head
 		set  *Set
@@ -201,13 +231,16 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 		"overconfident":  {softmax, newMixture(softmax, 2, 7, 810).draw(400, 0)},
 		"underconfident": {softmax, newMixture(softmax, 2, 0.1, 811).draw(400, 0)},
 		"sigmoid":        {sigmoid, newMixture(sigmoid, 1, 3, 812).draw(400, 0)},
+		"multi-label":    {multi, newMixture(multi, 1, 3, 815).draw(200, 0)},
+		"one-vs-rest":    {rest, newMixture(rest, 2, 4, 816).draw(400, 0)},
+		"two minima":     {rest, twoMinima(rest, 300)},
 		"always right":   {softmax, alwaysRight(softmax, 100)},        // the coldest
 		"noise":          {softmax, randomSet(softmax, 100, 30, 814)}, // the hottest
 	} {
 		n := s.set.Len(s.head)
 		value := func(temperature float64) float64 {
 			logp, _ := Plain(s.head, s.set.Logits, n, temperature)
-			return nll(s.head, logp, s.set.Labels)
+			return nll(s.head, logp, s.set)
 		}
 		got, _ := newTuningSet(s.head, s.set, true).temperatureScaling()
 		best, least := 0.0, math.Inf(1)
@@ -616,6 +649,19 @@ func TestFitRefusesBadData(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("error of several lines: %v", err)
+		}
+	}
+	multi := Head{Logits: 3, Features: 4, Link: Sigmoid}
+	cm := accumulate(t, CurvatureConfig{Head: multi}, randomSet(multi, 50, 1, 902), 0)
+	for want, change := range map[string]func(*Set){
+		"0 targets for 20 examples: every example needs 3": func(s *Set) { s.Targets, s.Labels = nil, make([]int32, 20) },
+		"59 targets for 20 examples":                       func(s *Set) { s.Targets = s.Targets[1:] },
+		"example 6: target 1 is 3, want 0 or 1":            func(s *Set) { s.Targets[19] = 3 },
+	} {
+		val := randomSet(multi, 20, 1, 903)
+		change(val)
+		if _, err := Fit(t.Context(), cm, val, nil, FitOptions{}); err == nil || !strings.HasPrefix(err.Error(), "held-out data: "+want) {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 	unlabelled := good()

@@ -1,16 +1,19 @@
 package calibrate
 
-import (
-	"fmt"
-	"math"
-)
+import "fmt"
 
 // Link says how logits become probabilities.
 type Link string
 
 const (
-	Softmax Link = "softmax" // K ≥ 2 classes that exclude each other
-	Sigmoid Link = "sigmoid" // one logit: two classes, probabilities [1-p, p]
+	// Softmax is for K ≥ 2 classes that exclude each other.
+	Softmax Link = "softmax"
+	// Sigmoid, with one logit, is for two classes, of probabilities [1-p, p]; with
+	// K ≥ 2 for labels that are told independently of each other: multi-label.
+	Sigmoid Link = "sigmoid"
+	// OneVsRest is for K ≥ 2 classes that exclude each other, each with a sigmoid of
+	// its own; these are normalised to sum 1.
+	OneVsRest Link = "one-vs-rest"
 )
 
 // Head describes the last layer, a = Wᵀφ + b.
@@ -29,26 +32,38 @@ func (h Head) Dim() int {
 	return h.Features
 }
 
-// Classes returns the number of classes that probabilities are given for: K,
-// or two for a sigmoid head's one logit.
+// Classes returns the number of classes, or of labels that are told apart: K, or
+// two for a sigmoid head's one logit.
 func (h Head) Classes() int {
-	if h.Link == Sigmoid {
+	if h.Link == Sigmoid && h.Logits == 1 {
 		return 2
 	}
 	return h.Logits
 }
 
+// MultiLabel reports whether an example has any number of the K labels, rather
+// than one of the classes: what is true of it are K targets, not one label.
+func (h Head) MultiLabel() bool { return h.Link == Sigmoid && h.Logits > 1 }
+
+// Outcomes returns how many log-probabilities an example has: one for each class,
+// or of a multi-label head two for each label, log(1-p_k) and log p_k.
+func (h Head) Outcomes() int {
+	if h.MultiLabel() {
+		return 2 * h.Logits
+	}
+	return h.Classes()
+}
+
 // Validate reports a head that the mathematics does not cover.
 func (h Head) Validate() error {
+	l, known := links[h.Link]
 	switch {
 	case h.Features < 1:
 		return fmt.Errorf("head has %d features, want at least 1", h.Features)
-	case h.Link == Softmax && h.Logits < 2:
-		return fmt.Errorf("softmax head has %d logits, want at least 2", h.Logits)
-	case h.Link == Sigmoid && h.Logits != 1:
-		return fmt.Errorf("sigmoid head has %d logits, want 1: multi-label heads are not supported", h.Logits)
-	case h.Link != Softmax && h.Link != Sigmoid:
-		return fmt.Errorf("head has link %q, want %q or %q", h.Link, Softmax, Sigmoid)
+	case !known:
+		return fmt.Errorf("head has link %q, want %q, %q or %q", h.Link, Softmax, Sigmoid, OneVsRest)
+	case h.Logits < l.least:
+		return fmt.Errorf("%s head has %d logits, want at least %d", h.Link, h.Logits, l.least)
 	}
 	return nil
 }
@@ -61,42 +76,4 @@ func (h Head) augment(dst []float64, phi []float32) {
 	if h.Bias {
 		dst[len(phi)] = 1
 	}
-}
-
-// probabilities writes p and 1-p of the head's logits at temperature 1.
-//
-// 1-p is formed as the sum of the other probabilities: a network that
-// interpolates its training set has 1-p near 1e-9 and below, where the
-// difference has few digits or none, and those differences are the curvature.
-func (h Head) probabilities(p, rest []float64, logits []float32) {
-	if h.Link == Sigmoid {
-		// σ(a) and σ(-a), neither as a difference.
-		e := math.Exp(-math.Abs(float64(logits[0])))
-		small, large := e/(1+e), 1/(1+e)
-		if logits[0] >= 0 {
-			p[0], rest[0] = large, small
-		} else {
-			p[0], rest[0] = small, large
-		}
-		return
-	}
-	top := 0
-	for k, a := range logits {
-		if a > logits[top] {
-			top = k
-		}
-	}
-	var others float64
-	for k, a := range logits {
-		p[k] = math.Exp(float64(a) - float64(logits[top]))
-		if k != top {
-			others += p[k]
-		}
-	}
-	sum := 1 + others
-	for k := range p {
-		p[k] /= sum
-		rest[k] = 1 - p[k] // p ≤ ½ but for the top class: nothing cancels
-	}
-	rest[top] = others / sum
 }

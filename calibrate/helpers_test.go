@@ -10,7 +10,8 @@ import (
 )
 
 // mixture is a Gaussian mixture with a head for it: features of class k are
-// N(m_k, I), for which a_k = m_kᵀφ - |m_k|²/2 gives the true posterior.
+// N(m_k, I), for which a_k = m_kᵀφ - |m_k|²/2 gives the true posterior. For a
+// multi-label head features are N(0, I), and label k has the logit m_kᵀφ.
 type mixture struct {
 	head  Head
 	means []float64 // [K,d]; of a sigmoid head two rows
@@ -44,18 +45,34 @@ func (m *mixture) draw(n int, away float64) *Set {
 	for i := range n {
 		label := m.rng.IntN(classes)
 		for j := range d {
-			if away > 0 {
+			switch {
+			case away > 0:
 				s.Features[i*d+j] = float32((1 + away/math.Sqrt(float64(d))) * m.rng.NormFloat64())
-			} else {
+			case h.MultiLabel():
+				s.Features[i*d+j] = float32(m.rng.NormFloat64())
+			default:
 				s.Features[i*d+j] = float32(m.means[label*d+j] + m.rng.NormFloat64())
 			}
 		}
-		if away == 0 {
+		if away == 0 && !h.MultiLabel() {
 			s.Labels = append(s.Labels, int32(label))
 		}
 	}
 	m.relogit(s)
+	if away == 0 && h.MultiLabel() {
+		for _, a := range s.Logits {
+			s.Targets = append(s.Targets, m.toss(1/(1+math.Exp(-float64(a)/m.sharp))))
+		}
+	}
 	return s
+}
+
+// toss returns 1 with probability p, else 0.
+func (m *mixture) toss(p float64) uint8 {
+	if m.rng.Float64() < p {
+		return 1
+	}
+	return 0
 }
 
 // relogit sets the logits that go with the features.
@@ -70,6 +87,9 @@ func (m *mixture) relogit(s *Set) {
 	blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(x, n, d), general(m.means, classes, d), 0, general(a, n, classes))
 	bias := make([]float64, classes)
 	for k := range bias {
+		if h.MultiLabel() {
+			break
+		}
 		for _, v := range m.means[k*d : (k+1)*d] {
 			bias[k] -= v * v / 2
 		}
@@ -79,9 +99,22 @@ func (m *mixture) relogit(s *Set) {
 		for k := range row {
 			row[k] = m.sharp * (row[k] + bias[k])
 		}
-		if h.Link == Sigmoid {
+		switch {
+		case h.Logits == 1:
 			s.Logits[i] = float32(row[1] - row[0])
 			continue
+		case h.Link == OneVsRest: // log p_k/(1-p_k)
+			odds := make([]float64, classes)
+			for k := range row {
+				var others float64
+				for l, v := range row {
+					if l != k {
+						others += math.Exp(v)
+					}
+				}
+				odds[k] = row[k] - math.Log(others)
+			}
+			row = odds
 		}
 		for k, v := range row {
 			s.Logits[i*classes+k] = float32(v)
@@ -107,19 +140,34 @@ func addAll(t testing.TB, c *Curvature, s *Set, first int) {
 	t.Helper()
 	h := c.Head()
 	for i := range s.Len(h) {
-		label := -1
-		if s.Labels != nil {
-			label = int(s.Labels[i])
-		}
-		if err := c.Add(first+i, s.phi(h, i), s.logits(h, i), label); err != nil {
+		if err := addOne(c, first+i, s, i); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
+// addOne adds example i of a set.
+func addOne(c *Curvature, position int, s *Set, i int) error {
+	h := c.Head()
+	switch {
+	case h.MultiLabel():
+		return c.AddTargets(position, s.phi(h, i), s.logits(h, i), s.targets(h, i))
+	case s.Labels != nil:
+		return c.Add(position, s.phi(h, i), s.logits(h, i), int(s.Labels[i]))
+	}
+	return c.Add(position, s.phi(h, i), s.logits(h, i), -1)
+}
+
 func (s *Set) phi(h Head, i int) []float32 { return s.Features[i*h.Features : (i+1)*h.Features] }
 
 func (s *Set) logits(h Head, i int) []float32 { return s.Logits[i*h.Logits : (i+1)*h.Logits] }
+
+func (s *Set) targets(h Head, i int) []uint8 {
+	if s.Targets == nil {
+		return nil
+	}
+	return s.Targets[i*h.Logits : (i+1)*h.Logits]
+}
 
 // randomSet returns n examples with no structure in them: normal features,
 // normal logits of the given size and uniform labels.
@@ -128,7 +176,11 @@ func randomSet(h Head, n int, size float64, seed uint64) *Set {
 	s := &Set{
 		Features: make([]float32, n*h.Features),
 		Logits:   make([]float32, n*h.Logits),
-		Labels:   make([]int32, n),
+	}
+	if h.MultiLabel() {
+		s.Targets = make([]uint8, n*h.Logits)
+	} else {
+		s.Labels = make([]int32, n)
 	}
 	for i := range s.Features {
 		s.Features[i] = float32(rng.NormFloat64())
@@ -139,6 +191,9 @@ func randomSet(h Head, n int, size float64, seed uint64) *Set {
 	for i := range s.Labels {
 		s.Labels[i] = int32(rng.IntN(h.Classes()))
 	}
+	for i := range s.Targets {
+		s.Targets[i] = uint8(rng.IntN(2))
+	}
 	return s
 }
 
@@ -148,10 +203,14 @@ func (s *Set) slice(h Head, from, to int) *Set {
 	if s.Labels != nil {
 		part.Labels = s.Labels[from:to]
 	}
+	if s.Targets != nil {
+		part.Targets = s.Targets[from*h.Logits : to*h.Logits]
+	}
 	return part
 }
 
-// naive holds every sum by its definition, dense and class-major.
+// naive holds every sum by its definition, dense and class-major. Of separate
+// logits there are only the diagonals of diag p - ppᵀ and rrᵀ.
 type naive struct {
 	a, b, g []float64 // Σφφᵀ, Σ(diag p - ppᵀ), Σrrᵀ
 	h, j    []float64 // Σ(diag p - ppᵀ) ⊗ φφᵀ, Σ rrᵀ ⊗ φφᵀ
@@ -169,6 +228,9 @@ func newNaive(h Head, s *Set) naive {
 		w, rr := make([]float64, k*k), make([]float64, k*k)
 		for x := range k {
 			for y := range k {
+				if x != y && h.Link != Softmax {
+					continue
+				}
 				w[x*k+y] = -p[x] * p[y]
 				if x == y {
 					w[x*k+y] += p[x]
@@ -200,8 +262,10 @@ func naivePhi(h Head, s *Set, i int) []float64 {
 // naiveP returns the probabilities of the K logits.
 func naiveP(h Head, logits []float32) []float64 {
 	p := make([]float64, len(logits))
-	if h.Link == Sigmoid {
-		p[0] = 1 / (1 + math.Exp(-float64(logits[0])))
+	if h.Link != Softmax {
+		for k, a := range logits {
+			p[k] = 1 / (1 + math.Exp(-float64(a)))
+		}
 		return p
 	}
 	var sum float64
@@ -215,18 +279,52 @@ func naiveP(h Head, logits []float32) []float64 {
 	return p
 }
 
-// naiveR returns p - onehot(y), of a sigmoid head p - y.
+// naiveR returns p - y.
 func naiveR(h Head, s *Set, i int) []float64 {
 	r := naiveP(h, s.logits(h, i))
-	if s.Labels == nil {
-		return r
-	}
-	if h.Link == Sigmoid {
-		r[0] -= float64(s.Labels[i])
-	} else {
-		r[s.Labels[i]]--
+	for k := range r {
+		if (s.Labels != nil || s.Targets != nil) && s.truth(h, i, k) {
+			r[k]--
+		}
 	}
 	return r
+}
+
+// truth reports whether what the k-th logit speaks for is true of example i.
+func (s *Set) truth(h Head, i, k int) bool {
+	switch {
+	case h.MultiLabel():
+		return s.Targets[i*h.Logits+k] == 1
+	case h.Logits == 1:
+		return s.Labels[i] == 1
+	}
+	return int(s.Labels[i]) == k
+}
+
+// whole assembles the KD×KD matrix of a packed sum.
+func (c *Curvature) whole(packed []float64) []float64 {
+	n, m := c.head.Logits*c.head.Dim(), c.coupled*c.head.Dim()
+	all := make([]float64, n*n)
+	for first := 0; first < c.head.Logits; first += c.coupled {
+		block, at := c.dense(packed, first), first*c.head.Dim()
+		for i := range m {
+			copy(all[(at+i)*n+at:], block[i*m:(i+1)*m])
+		}
+	}
+	return all
+}
+
+// wholeB is the K×K matrix of a Kronecker factor over classes.
+func (c *Curvature) wholeB(b []float64) []float64 {
+	if !c.diagonal {
+		return b
+	}
+	k := len(b)
+	all := make([]float64, k*k)
+	for i, v := range b {
+		all[i*k+i] = v
+	}
+	return all
 }
 
 // outer adds xyᵀ to m.

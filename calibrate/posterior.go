@@ -46,7 +46,8 @@ type Posterior struct {
 	Covariance Covariance
 	Epsilon    float64 // ε that was added to every eigenvalue
 
-	// Full: Blocks[k] is Σ_kk, [K,D,D], and Leverage [D,D] is (A + δI)⁻¹.
+	// Full: Blocks[k] is Σ_kk, [K,D,D], and Leverage [D,D] is (A + δI)⁻¹. The Σ_kk of
+	// separate logits are all of Σ.
 	Blocks []float64
 
 	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and
@@ -82,7 +83,8 @@ func (c *Curvature) MeanEigenvalue(cov Covariance) (float64, error) {
 		}
 		var trace float64
 		for i := range k {
-			block := m[packedRow(i, k)*triangle(d):]
+			first, within := i/c.coupled*triangle(c.coupled), packedRow(i%c.coupled, c.coupled)
+			block := m[(first+within)*triangle(d):]
 			for j := range d {
 				trace += block[packedRow(j, d)]
 			}
@@ -126,7 +128,7 @@ func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, erro
 		return nil, err
 	}
 	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
-		return nil, fmt.Errorf("damping %v, want a positive finite number: the softmax Hessian always has zero eigenvalues", epsilon)
+		return nil, fmt.Errorf("damping %v, want a positive finite number: the Hessian may have zero eigenvalues, and that of a softmax always has", epsilon)
 	}
 	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon}
 	if c.structure == Full {
@@ -135,12 +137,12 @@ func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, erro
 	return p, c.invertKronecker(p)
 }
 
-// dense assembles the symmetric KD×KD matrix of packed blocks.
-func (c *Curvature) dense(packed []float64) []float64 {
-	k, d := c.head.Logits, c.head.Dim()
+// dense assembles the symmetric matrix of the coupled logits from first on.
+func (c *Curvature) dense(packed []float64, first int) []float64 {
+	k, d := c.coupled, c.head.Dim()
 	n := k * d
 	m := make([]float64, n*n)
-	at := 0
+	at := first / k * triangle(k) * triangle(d)
 	for i := range k {
 		for l := i; l < k; l++ {
 			for r := range d {
@@ -162,23 +164,26 @@ func (c *Curvature) dense(packed []float64) []float64 {
 // rows of U⁻¹: no need for the rest of the inverse, of which only the sandwich
 // has use.
 func (c *Curvature) invertFull(p *Posterior) error {
-	k, d := c.head.Logits, c.head.Dim()
-	n := k * d
+	d := c.head.Dim()
+	n := c.coupled * d
 	m := c.h
 	if p.Covariance == Fisher {
 		m = c.j
 	}
-	u, err := inverseFactor(c.dense(m), n, p.Epsilon)
-	if err != nil {
-		return err
-	}
-	p.Blocks = make([]float64, k*d*d)
-	if p.Covariance == Sandwich {
-		c.sandwich(p.Blocks, u)
-	} else {
-		for i := range k {
+	p.Blocks = make([]float64, c.head.Logits*d*d)
+	for first := 0; first < c.head.Logits; first += c.coupled {
+		u, err := inverseFactor(c.dense(m, first), n, p.Epsilon)
+		if err != nil {
+			return err
+		}
+		blocks := p.Blocks[first*d*d : (first+c.coupled)*d*d]
+		if p.Covariance == Sandwich {
+			c.sandwich(blocks, u, first)
+			continue
+		}
+		for i := range c.coupled {
 			rows := blas64.General{Rows: d, Cols: n - i*d, Stride: n, Data: u[i*d*n+i*d:]}
-			gram(p.Blocks[i*d*d:(i+1)*d*d], rows)
+			gram(blocks[i*d*d:(i+1)*d*d], rows)
 		}
 	}
 	leverage := make([]float64, d*d)
@@ -190,7 +195,8 @@ func (c *Curvature) invertFull(p *Posterior) error {
 		}
 		trace += leverage[i*d+i]
 	}
-	if u, err = inverseFactor(leverage, d, leverageDelta(trace, d)); err != nil {
+	u, err := inverseFactor(leverage, d, leverageDelta(trace, d))
+	if err != nil {
 		return err
 	}
 	p.Leverage = make([]float64, d*d)
@@ -245,11 +251,11 @@ func gram(dst []float64, x blas64.General) {
 }
 
 // sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, as M_k J M_kᵀ with M_k
-// the k-th D rows of M.
-func (c *Curvature) sandwich(blocks, u []float64) {
-	k, d := c.head.Logits, c.head.Dim()
+// the k-th D rows of M, for the coupled logits from first on.
+func (c *Curvature) sandwich(blocks, u []float64, first int) {
+	k, d := c.coupled, c.head.Dim()
 	n := k * d
-	j := general(c.dense(c.j), n, n)
+	j := general(c.dense(c.j, first), n, n)
 	rows, right := general(make([]float64, d*n), d, n), general(make([]float64, d*n), d, n)
 	for i := range k {
 		// M_k = (rows of U⁻¹, zero left of column kD) · U⁻ᵀ

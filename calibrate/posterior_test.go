@@ -168,7 +168,13 @@ func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
 					for x := range k {
 						var v float64
 						for j, lb := range p.LambdaB {
-							v += p.QB[x*k+j] * p.QB[x*k+j] / (la*lb + epsilon)
+							q := 0.0
+							if p.QB != nil {
+								q = p.QB[x*k+j]
+							} else if x == j {
+								q = 1
+							}
+							v += q * q / (la*lb + epsilon)
 						}
 						if math.Abs(p.V[i*k+x]/v-1) > 1e-13 {
 							t.Errorf("%s: V[%d,%d] = %v, want %v", name, i, x, p.V[i*k+x], v)
@@ -188,7 +194,11 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 			train := randomSet(h, 120, 1, uint64(400+i))
 			for e := range train.Len(h) {
 				copy(train.logits(h, e), train.logits(h, 0))
-				train.Labels[e] = train.Labels[0]
+				if h.MultiLabel() {
+					copy(train.targets(h, e), train.targets(h, 0))
+				} else {
+					train.Labels[e] = train.Labels[0]
+				}
 			}
 			if everyLabel {
 				once := train
@@ -198,6 +208,9 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 					train.Logits = append(train.Logits, once.Logits...)
 					for range once.Labels {
 						train.Labels = append(train.Labels, int32(y))
+					}
+					for range once.Targets {
+						train.Targets = append(train.Targets, uint8(y%2))
 					}
 				}
 			}
@@ -220,6 +233,50 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 				for _, rho := range []float64{0.01, 1, 10} {
 					f, k := mustPosterior(t, full, cov, rho*a), mustPosterior(t, kron, cov, rho*a)
 					wantRelative(t, fmt.Sprintf("%s ρ = %v: variances", name, rho), k.variancesOf(test), f.variancesOf(test), 1e-9)
+				}
+			}
+		}
+	}
+}
+
+// Each label of a multi-label head, and each class of a one-vs-rest head, is a
+// problem of one logit.
+func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
+	for i, h := range []Head{
+		{Logits: 4, Features: 5, Bias: true, Link: Sigmoid},
+		{Logits: 4, Features: 5, Link: OneVsRest},
+		{Logits: 20, Features: 5, Bias: true, Link: Sigmoid}, // the product is formed otherwise
+	} {
+		tolerance := 0.0
+		if h.Logits > 10 {
+			tolerance = 1e-11
+		}
+		train, test := randomSet(h, 600, 2, uint64(660+i)), randomSet(h, 30, 2, uint64(670+i))
+		for _, structure := range []Structure{Full, Kronecker} {
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0)
+			one := h
+			one.Logits, one.Link = 1, Sigmoid
+			alone := func(s *Set, k int) *Set {
+				part := &Set{Features: s.Features}
+				for i := range s.Len(h) {
+					part.Logits = append(part.Logits, s.logits(h, i)[k])
+					label := int32(0)
+					if s.truth(h, i, k) {
+						label = 1
+					}
+					part.Labels = append(part.Labels, label)
+				}
+				return part
+			}
+			for _, cov := range covariances {
+				together := mustPosterior(t, c, cov, 0.3).variancesOf(test)
+				for k := range h.Logits {
+					ck := accumulate(t, CurvatureConfig{Head: one, Structure: structure, Fisher: true}, alone(train, k), 0)
+					var got []float64
+					for i := range test.Len(h) {
+						got = append(got, together[i*h.Logits+k])
+					}
+					wantRelative(t, fmt.Sprintf("%s %s %s: logit %d", h.name(), structure, cov, k), got, mustPosterior(t, ck, cov, 0.3).variancesOf(alone(test, k)), tolerance)
 				}
 			}
 		}

@@ -2,7 +2,6 @@ package calibrate
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
@@ -18,9 +17,12 @@ type Calibration struct {
 }
 
 // Predictions are the results for n examples of C classes and K logits (C = K,
-// or two for a sigmoid head), row-major.
+// or two for a sigmoid head's one), row-major. Where max p stands, read for a
+// multi-label head the mean over its labels of max(p_k, 1-p_k).
 type Predictions struct {
-	LogP     []float64 // [n,C] natural logarithms of the probabilities
+	// LogP are natural logarithms of the probabilities, [n,C]; of a multi-label
+	// head [n,K,2], log(1-p_k) and log p_k.
+	LogP     []float64
 	Variance []float64 // [n,K] logit variance s², divided by T_ens of the pair NLL
 	Rest     []float64 // [n] 1 - max p
 	OODScore []float64 // [n] 1 - max p under the pair OOD
@@ -32,21 +34,22 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	h := c.Posterior.Head
 	checkLogits(logits, n, h)
 	p := &Predictions{
-		LogP:     make([]float64, n*h.Classes()),
+		LogP:     make([]float64, n*h.Outcomes()),
 		Variance: make([]float64, n*h.Logits),
 		Rest:     make([]float64, n),
 		OODScore: make([]float64, n),
 		Leverage: make([]float64, n),
 	}
-	s2 := make([]float64, n*h.Logits)
+	k, outcomes := h.Logits, h.Outcomes()
+	s2 := make([]float64, n*k)
 	c.Posterior.Both(s2, p.Leverage, phi, n)
 	parallel(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
-		unused := make([]float64, h.Classes())
+		unused := make([]float64, outcomes)
 		for i := first; i < last; i++ {
-			a, v := logits[i*h.Logits:(i+1)*h.Logits], s2[i*h.Logits:(i+1)*h.Logits]
+			a, v := logits[i*k:(i+1)*k], s2[i*k:(i+1)*k]
 			p.OODScore[i] = e.mf0(unused, a, v, c.OOD)
-			p.Rest[i] = e.mf0(p.LogP[i*h.Classes():(i+1)*h.Classes()], a, v, c.NLL)
+			p.Rest[i] = e.mf0(p.LogP[i*outcomes:(i+1)*outcomes], a, v, c.NLL)
 		}
 	})
 	for i, v := range s2 {
@@ -55,16 +58,17 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	return p
 }
 
-// Plain evaluates softmax(a/T), or the sigmoid, for n examples: the network's
-// own probabilities at T = 1 and temperature scaling's at T = c.TS. It returns
-// log-probabilities [n,C] and 1 - max p [n].
+// Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's own
+// probabilities at T = 1 and temperature scaling's at T = c.TS. It returns
+// log-probabilities and 1 - max p [n], both as in [Predictions].
 func Plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
 	checkLogits(logits, n, h)
-	logp, rest = make([]float64, n*h.Classes()), make([]float64, n)
+	outcomes := h.Outcomes()
+	logp, rest = make([]float64, n*outcomes), make([]float64, n)
 	parallel(n, func(first, last int) {
 		e := newEvaluator(h, 0)
 		for i := first; i < last; i++ {
-			rest[i] = e.plain(logp[i*h.Classes():(i+1)*h.Classes()], logits[i*h.Logits:(i+1)*h.Logits], temperature)
+			rest[i] = e.plain(logp[i*outcomes:(i+1)*outcomes], logits[i*h.Logits:(i+1)*h.Logits], temperature)
 		}
 	})
 	return logp, rest
@@ -78,7 +82,7 @@ func checkLogits(logits []float32, n int, h Head) {
 
 // evaluator integrates for examples of one head, without allocating.
 type evaluator struct {
-	head    Head
+	link
 	lambda0 float64
 	w       *meanfield.Workspace
 	mu, s2  []float64
@@ -89,7 +93,7 @@ func newEvaluator(h Head, lambda0 float64) *evaluator {
 		lambda0 = meanfield.Lambda0
 	}
 	return &evaluator{
-		head:    h,
+		link:    links[h.Link],
 		lambda0: lambda0,
 		w:       meanfield.NewWorkspace(h.Logits, lambda0),
 		mu:      make([]float64, h.Logits),
@@ -98,12 +102,17 @@ func newEvaluator(h Head, lambda0 float64) *evaluator {
 }
 
 func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t Temperatures) (rest float64) {
+	if e.separate {
+		inverseT := e.s2
+		meanfield.InverseTemperaturesTo(inverseT, s2, 1/t.Ens, e.lambda0)
+		for k, a := range logits {
+			e.mu[k] = float64(a) / t.Act * inverseT[k]
+		}
+		return e.predict(logp, e.mu)
+	}
 	for k, a := range logits {
 		e.mu[k] = float64(a) / t.Act
 		e.s2[k] = s2[k] / t.Ens
-	}
-	if e.head.Link == Sigmoid {
-		return sigmoid(logp, e.mu[0], e.s2[0], e.lambda0)
 	}
 	return e.w.MF0(logp, e.mu, e.s2)
 }
@@ -112,14 +121,5 @@ func (e *evaluator) plain(logp []float64, logits []float32, temperature float64)
 	for k, a := range logits {
 		e.mu[k] = float64(a) / temperature
 	}
-	if e.head.Link == Sigmoid {
-		return sigmoid(logp, e.mu[0], 0, 0)
-	}
-	return meanfield.Softmax(logp, e.mu)
-}
-
-// sigmoid writes the logarithms of [1-p, p].
-func sigmoid(logp []float64, mu, s2, lambda0 float64) (rest float64) {
-	logp[1], logp[0] = meanfield.Sigmoid(mu, s2, lambda0)
-	return math.Exp(math.Min(logp[0], logp[1]))
+	return e.predict(logp, e.mu)
 }

@@ -4,20 +4,45 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
+// naiveOutcomes are the log-probabilities of a head of separate logits by their
+// definitions, and 1 - max p.
+func naiveOutcomes(h Head, mu []float64) (logp []float64, rest float64) {
+	var sum float64
+	sigma := make([]float64, len(mu))
+	for k, m := range mu {
+		sigma[k] = 1 / (1 + math.Exp(-m))
+		sum += sigma[k]
+	}
+	top := 0.0
+	for _, p := range sigma {
+		if h.Link == OneVsRest {
+			logp = append(logp, math.Log(p/sum))
+			top = math.Max(top, p/sum)
+			continue
+		}
+		logp = append(logp, math.Log(1-p), math.Log(p))
+		top += math.Max(p, 1-p) / float64(len(mu))
+	}
+	return logp, 1 - top
+}
+
 func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 	for i, h := range []Head{
 		{Logits: 3, Features: 5, Bias: true, Link: Softmax},
 		{Logits: 250, Features: 5, Link: Softmax}, // mf0 is interpolated
 		{Logits: 1, Features: 5, Bias: true, Link: Sigmoid},
+		{Logits: 6, Features: 5, Bias: true, Link: Sigmoid},
+		{Logits: 4, Features: 5, Link: OneVsRest},
 	} {
 		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))
-		n, classes := test.Len(h), h.Classes()
+		n, outcomes := test.Len(h), h.Outcomes()
 		for _, structure := range []Structure{Full, Kronecker} {
 			t.Run(fmt.Sprintf("%s/%s", h.name(), structure), func(t *testing.T) {
 				c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
@@ -37,21 +62,20 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							mu[k] = float64(test.logits(h, i)[k]) / pair.Act
 							v[k] = s2[i*h.Logits+k] / pair.Ens
 						}
-						logp = make([]float64, classes)
-						if h.Link == Sigmoid {
-							// P(1) = σ(μ/√(1+λ₀s²)), second of the two.
-							z := mu[0] / math.Sqrt(1+calibration.Lambda0*v[0])
-							p := 1 / (1 + math.Exp(-z))
-							logp[0], logp[1] = math.Log(1-p), math.Log(p)
-							return logp, math.Min(p, 1-p)
+						logp = make([]float64, outcomes)
+						if h.Link != Softmax { // σ(μ/√(1+λ₀s²))
+							for k := range mu {
+								mu[k] /= math.Sqrt(1 + calibration.Lambda0*v[k])
+							}
+							return naiveOutcomes(h, mu)
 						}
 						rest = meanfield.MF0Exact(logp, mu, v, calibration.Lambda0)
 						return logp, rest
 					}
 					logp, rest := one(calibration.NLL)
 					for k, want := range logp {
-						if math.Abs(got.LogP[i*classes+k]-want) > 1e-8 { // meanfield's own tolerance
-							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*classes+k], want)
+						if math.Abs(got.LogP[i*outcomes+k]-want) > 1e-8 { // meanfield's own tolerance
+							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
 					wantRelative(t, "rest", got.Rest[i:i+1], []float64{rest}, 1e-8)
@@ -69,7 +93,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 }
 
 func TestZeroLambdaIsTheDefault(t *testing.T) {
-	for i, h := range []Head{heads[1], heads[3]} {
+	for i, h := range []Head{heads[1], heads[3], heads[5], heads[7]} {
 		s := randomSet(h, 30, 2, uint64(1020+i))
 		c := &Calibration{
 			Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
@@ -83,8 +107,11 @@ func TestZeroLambdaIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestPlainIsSoftmax(t *testing.T) {
-	for i, h := range []Head{{Logits: 7, Features: 1, Link: Softmax}, {Logits: 1, Features: 1, Link: Sigmoid}} {
+func TestPlainIsWhatTheNetworkSays(t *testing.T) {
+	for i, h := range []Head{
+		{Logits: 7, Features: 1, Link: Softmax}, {Logits: 1, Features: 1, Link: Sigmoid},
+		{Logits: 7, Features: 1, Link: Sigmoid}, {Logits: 7, Features: 1, Link: OneVsRest},
+	} {
 		s := randomSet(h, 50, 3, uint64(1030+i))
 		for _, temperature := range []float64{0.5, 1, 4} {
 			logp, rest := Plain(h, s.Logits, 50, temperature)
@@ -94,12 +121,20 @@ func TestPlainIsSoftmax(t *testing.T) {
 					logits[k] = a / float32(temperature) // powers of two: exact
 				}
 				p := naiveP(h, logits)
-				if h.Link == Sigmoid {
-					p = []float64{1 - p[0], p[0]}
+				top := slices.Max(p)
+				if h.Link != Softmax {
+					mu := make([]float64, h.Logits)
+					for k, a := range logits {
+						mu[k] = float64(a)
+					}
+					var rest float64
+					p, rest = naiveOutcomes(h, mu)
+					for k, l := range p {
+						p[k] = math.Exp(l)
+					}
+					top = 1 - rest
 				}
-				top := 0.0
 				for k, want := range p {
-					top = math.Max(top, want)
 					if got := math.Exp(logp[e*len(p)+k]); math.Abs(got-want) > 1e-14 {
 						t.Errorf("%s at T = %v: p[%d] = %v, want %v", h.Link, temperature, k, got, want)
 					}
@@ -125,6 +160,21 @@ func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 	if math.Abs(logp[0]+60) > 1e-12 || math.Abs(logp[1]/-want-1) > 1e-12 {
 		t.Errorf("log p %v, want -60 and %v", logp[:2], -want)
 	}
+}
+
+// So are the labels of a multi-label head, whose mean is no larger than its parts;
+// one-vs-rest keeps the ratio of two classes that are both all but impossible.
+func TestSeparateLogitsKeepSmallProbabilities(t *testing.T) {
+	multi := Head{Logits: 2, Features: 1, Link: Sigmoid}
+	logp, rest := Plain(multi, []float32{60, -70}, 1, 1)
+	p, q := math.Exp(-60), math.Exp(-70)
+	wantRelative(t, "log p of two labels", logp, []float64{-60, -p, -q, -70}, 1e-12)
+	wantRelative(t, "their rest", rest, []float64{(p + q) / 2}, 1e-12)
+
+	ovr := Head{Logits: 3, Features: 1, Link: OneVsRest}
+	logp, rest = Plain(ovr, []float32{-900, -940, -1000, 40, -30, -41}, 2, 1)
+	wantRelative(t, "log p of three classes", logp, []float64{-math.Exp(-40), -40, -100, -math.Exp(-30), -30, -41}, 1e-4)
+	wantRelative(t, "their rest", rest, []float64{math.Exp(-40), math.Exp(-30) + math.Exp(-41)}, 1e-12)
 }
 
 func TestPredictIsSafeForConcurrentUse(t *testing.T) {

@@ -41,11 +41,13 @@ type Grid struct {
 }
 
 // Set is a set of examples kept for tuning: features [N,d], logits [N,K] and
-// labels [N], nil for out-of-distribution examples.
+// labels [N], or for a multi-label head targets [N,K], each 0 or 1. There are
+// neither of out-of-distribution examples.
 type Set struct {
 	Features []float32
 	Logits   []float32
 	Labels   []int32
+	Targets  []uint8
 }
 
 // Len returns N.
@@ -57,7 +59,8 @@ func (s *Set) Len(h Head) int {
 }
 
 // Validate reports shapes that do not fit together, values that are not finite
-// and labels out of range. Labelled sets need a label for every example.
+// and labels out of range. Labelled sets need a label for every example, or
+// targets.
 func (s *Set) Validate(h Head, labelled bool) error {
 	n := s.Len(h)
 	if n == 0 {
@@ -66,17 +69,24 @@ func (s *Set) Validate(h Head, labelled bool) error {
 	if len(s.Logits) != n*h.Logits || len(s.Features) != n*h.Features {
 		return fmt.Errorf("%d features and %d logits for %d examples, want %d and %d each", len(s.Features), len(s.Logits), n, h.Features, h.Logits)
 	}
-	if labelled && len(s.Labels) != n {
+	if labelled && h.MultiLabel() && len(s.Targets) != n*h.Logits {
+		return fmt.Errorf("%d targets for %d examples: every example needs %d", len(s.Targets), n, h.Logits)
+	}
+	if labelled && !h.MultiLabel() && len(s.Labels) != n {
 		return fmt.Errorf("%d labels for %d examples: every example needs one", len(s.Labels), n)
 	}
 	for i := range n {
 		label := -1
-		if labelled {
+		var targets []uint8
+		switch {
+		case labelled && h.MultiLabel():
+			targets = s.Targets[i*h.Logits : (i+1)*h.Logits]
+		case labelled:
 			if label = int(s.Labels[i]); label < 0 {
 				return fmt.Errorf("example %d has no label", i)
 			}
 		}
-		if err := checkExample(h, i, s.Features[i*h.Features:(i+1)*h.Features], s.Logits[i*h.Logits:(i+1)*h.Logits], label); err != nil {
+		if err := checkExample(h, i, s.Features[i*h.Features:(i+1)*h.Features], s.Logits[i*h.Logits:(i+1)*h.Logits], label, targets); err != nil {
 			return err
 		}
 	}
@@ -85,12 +95,13 @@ func (s *Set) Validate(h Head, labelled bool) error {
 
 // tuningSet is a Set prepared for evaluating many temperatures.
 type tuningSet struct {
-	head   Head
-	n      int
-	labels []int32           // nil: none, or of other classes
-	logits []float64         // [N,K]
-	curves []meanfield.Curve // softmax heads
-	s2     []float64         // [N,K], of the posterior being tuned
+	head    Head
+	n       int
+	labels  []int32           // nil: none, or of other classes
+	targets []uint8           // [N,K], instead of labels of a multi-label head
+	logits  []float64         // [N,K]
+	curves  []meanfield.Curve // unless logits are separate
+	s2      []float64         // [N,K], of the posterior being tuned
 
 	// Results, [N], of each T_act that was asked for: -log p of the label and
 	// log(1 - max p).
@@ -99,7 +110,10 @@ type tuningSet struct {
 
 func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
 	t := &tuningSet{head: h, n: s.Len(h)}
-	if labelled {
+	switch {
+	case labelled && h.MultiLabel():
+		t.targets = s.Targets
+	case labelled:
 		t.labels = s.Labels
 	}
 	t.logits = make([]float64, len(s.Logits))
@@ -110,7 +124,7 @@ func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
 	for j := range gridSize {
 		t.nll[j], t.rest[j] = make([]float64, t.n), make([]float64, t.n)
 	}
-	if h.Link == Softmax {
+	if !links[h.Link].separate {
 		t.curves = make([]meanfield.Curve, t.n)
 		parallel(t.n, func(first, last int) {
 			for i := first; i < last; i++ {
@@ -128,59 +142,96 @@ func (t *tuningSet) label(i int) int {
 	return int(t.labels[i])
 }
 
+// nllOf returns -log p of the label of example i or, of a multi-label head, the
+// mean over its labels. Without labels it is NaN.
+func (t *tuningSet) nllOf(i int, logp []float64) float64 {
+	if t.targets != nil {
+		k := t.head.Logits
+		var sum float64
+		for j, y := range t.targets[i*k : (i+1)*k] {
+			sum -= logp[2*j+int(y)]
+		}
+		return sum / float64(k)
+	}
+	if y := t.label(i); y >= 0 {
+		return -logp[y]
+	}
+	return math.NaN()
+}
+
 // evaluate sets nll and rest for variances scale·s2 and at most gridSize T_act.
 // These share the temperatures T_k, whose roots cost as much as the rest.
 func (t *tuningSet) evaluate(acts []float64, scale, lambda0 float64) {
 	k := t.head.Logits
+	predict := links[t.head.Link].predict
 	parallel(t.n, func(first, last int) {
-		inverseT := make([]float64, k)
+		inverseT, mu, logp := make([]float64, k), make([]float64, k), make([]float64, t.head.Outcomes())
 		for i := first; i < last; i++ {
 			a := t.logits[i*k : (i+1)*k]
 			meanfield.InverseTemperaturesTo(inverseT, t.s2[i*k:(i+1)*k], scale, lambda0)
 			for j, act := range acts {
-				if t.head.Link == Softmax {
+				if t.curves != nil {
 					t.nll[j][i], t.rest[j][i] = t.curves[i].MF0(a, inverseT, t.label(i), act)
 					continue
 				}
-				log1, log0 := meanfield.Sigmoid(a[0]*inverseT[0]/act, 0, 0)
-				t.rest[j][i] = math.Max(math.Min(log1, log0), meanfield.LogFloor)
-				t.nll[j][i] = -log0
-				if t.label(i) == 1 {
-					t.nll[j][i] = -log1
+				for c, v := range a {
+					mu[c] = v * inverseT[c] / act
 				}
+				t.rest[j][i] = math.Max(math.Log(predict(logp, mu)), meanfield.LogFloor)
+				t.nll[j][i] = t.nllOf(i, logp)
 			}
 		}
 	})
 }
 
-// temperatureScaling returns the T that minimises the NLL of softmax(a/T)
-// (Guo et al., On Calibration of Modern Neural Networks, 2017), and that NLL.
+// temperatureScaling returns the T that minimises the NLL of the network's own
+// probabilities for logits a/T (Guo et al., On Calibration of Modern Neural
+// Networks, 2017), and that NLL.
 func (t *tuningSet) temperatureScaling() (temperature, value float64) {
-	k, nll := t.head.Logits, t.nll[0]
+	k, nll, link := t.head.Logits, t.nll[0], links[t.head.Link]
 	f := func(logT float64) float64 {
 		beta := math.Exp(-logT)
 		parallel(t.n, func(first, last int) {
+			mu, logp := make([]float64, k), make([]float64, t.head.Outcomes())
 			for i := first; i < last; i++ {
 				a := t.logits[i*k : (i+1)*k]
-				if t.head.Link == Softmax {
+				if t.curves != nil {
 					nll[i] = t.curves[i].NLL(a, t.label(i), beta)
 					continue
 				}
-				log1, log0 := meanfield.Sigmoid(a[0]*beta, 0, 0)
-				nll[i] = -log0
-				if t.label(i) == 1 {
-					nll[i] = -log1
+				for c, v := range a {
+					mu[c] = v * beta
 				}
+				link.predict(logp, mu)
+				nll[i] = t.nllOf(i, logp)
 			}
 		})
 		return mean(nll)
 	}
-	logT := goldenSection(f, math.Log(minTS), math.Log(maxTS), 1e-6)
+	lo, hi := math.Log(minTS), math.Log(maxTS)
+	if link.manyMinima {
+		lo, hi = bracket(f, lo, hi)
+	}
+	logT := goldenSection(f, lo, hi, 1e-6)
 	return math.Exp(logT), f(logT)
 }
 
-// goldenSection minimises f, which has one minimum in [a,b]: the NLL as a
-// function of log T is quasi-convex, being convex in 1/T.
+// bracket returns the neighbours of the least of evenly spaced values of f in
+// [a,b].
+func bracket(f func(float64) float64, a, b float64) (lo, hi float64) {
+	const steps = 32
+	at := func(i int) float64 { return a + (b-a)*float64(i)/steps }
+	best, least := 0, math.Inf(1)
+	for i := range steps + 1 {
+		if v := f(at(i)); v < least {
+			best, least = i, v
+		}
+	}
+	return at(max(0, best-1)), at(min(steps, best+1))
+}
+
+// goldenSection minimises f, which has one minimum in [a,b]: the NLL of softmax
+// and sigmoid as a function of log T is quasi-convex, being convex in 1/T.
 func goldenSection(f func(float64) float64, a, b, tolerance float64) float64 {
 	const ratio = 0.6180339887498949 // (√5-1)/2
 	c, d := b-ratio*(b-a), a+ratio*(b-a)

@@ -18,6 +18,10 @@
 // takes entry k; it is not the "probit" link of other libraries, which divides
 // each logit by its own T_k and changes when a constant is added to μ.
 //
+// Logits that do not compete have an integral each, ∫ σ(a) N(a; μ_k, s²_k) da, and
+// its approximation is that of one logit (paper, eq. 7): [Sigmoids] and [OneVsRest]
+// of μ_k/T_k.
+//
 // All functions work on one example, in the log domain and in float64: they
 // take logits μ (K values, already divided by the activation temperature) and
 // variances s² (K values, already divided by the ensemble temperature), write

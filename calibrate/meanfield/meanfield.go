@@ -36,21 +36,6 @@ func Softmax(logp, mu []float64) (rest float64) {
 	return others / (1 + others)
 }
 
-// Sigmoid approximates ∫ σ(a) N(a; μ, s²) da by σ(μ/√(1+λ₀s²)) (paper, eq. 7)
-// and returns the logarithms of that probability and of its complement.
-func Sigmoid(mu, s2, lambda0 float64) (logp1, logp0 float64) {
-	z := mu / math.Sqrt(1+lambda0*s2)
-	return logSigmoid(z), logSigmoid(-z)
-}
-
-// logSigmoid is log σ(z) = -log(1 + e^-z) without overflow.
-func logSigmoid(z float64) float64 {
-	if z < 0 {
-		return z - math.Log1p(math.Exp(z))
-	}
-	return -math.Log1p(math.Exp(-z))
-}
-
 // MF0Exact is the mean-field approximation mf0 (paper, eq. 9) by its formula:
 // K log-sum-exps of K terms each, O(K²). It is what [Workspace.MF0] falls back
 // to where interpolation does not pay, and what it is tested against.

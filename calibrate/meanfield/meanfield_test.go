@@ -180,6 +180,59 @@ func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
 	}
 }
 
+func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 1))
+	for range 50 {
+		k := 1 + rng.IntN(9)
+		mu := make([]float64, k)
+		var sum, least, most float64
+		for i := range mu {
+			mu[i] = 6 * rng.NormFloat64()
+			p := 1 / (1 + math.Exp(-mu[i]))
+			sum += p
+			least += math.Min(p, 1-p) / float64(k)
+			most = math.Max(most, p)
+		}
+		pairs, classes := make([]float64, 2*k), make([]float64, k)
+		rest := Sigmoids(pairs, mu)
+		if math.Abs(rest-least) > 1e-13 {
+			t.Errorf("Sigmoids of %v: rest %v, want %v", mu, rest, least)
+		}
+		if rest := OneVsRest(classes, mu); math.Abs(rest-(1-most/sum)) > 1e-13 {
+			t.Errorf("OneVsRest of %v: rest %v, want %v", mu, rest, 1-most/sum)
+		}
+		for i, m := range mu {
+			p := 1 / (1 + math.Exp(-m))
+			for what, pair := range map[string][2]float64{"1-p": {pairs[2*i], 1 - p}, "p": {pairs[2*i+1], p}, "of the sum": {classes[i], p / sum}} {
+				if math.Abs(math.Exp(pair[0])-pair[1]) > 1e-13 {
+					t.Errorf("logit %d of %v: %s is %v, want %v", i, mu, what, math.Exp(pair[0]), pair[1])
+				}
+			}
+		}
+	}
+}
+
+// In a logit's own problem nothing overflows, and nothing that is small is lost.
+func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
+	mu := []float64{1e6, -1e6, 50, -800}
+	pairs := make([]float64, 8)
+	rest := Sigmoids(pairs, mu)
+	small := math.Exp(-50)
+	for i, want := range []float64{-1e6, 0, 0, -1e6, -50, -small, 0, -800} {
+		if math.Abs(pairs[i]-want) > 1e-12*math.Abs(want) {
+			t.Errorf("value %d is %v, want %v", i, pairs[i], want)
+		}
+	}
+	if math.Abs(rest/(small/4)-1) > 1e-12 {
+		t.Errorf("rest %v, want %v", rest, small/4)
+	}
+	logp := []float64{-1e6, -1e6 - 1, -2e6} // in place
+	rest = OneVsRest(logp, logp)
+	if want := 1 / (1 + math.E); math.Abs(rest-want) > 1e-9 || math.Abs(logp[0]-math.Log(1-want)) > 1e-9 || logp[2] > -9e5 {
+		t.Errorf("log p %v, rest %v, want %v", logp, rest, want)
+	}
+}
+
 // Seeded sampling bounds what the approximation itself costs: mf0 is no exact
 // integral, and this test says by how much it may be off on moderate inputs.
 func TestApproximationErrorAgainstSampling(t *testing.T) {

@@ -97,8 +97,23 @@ func (c *Classifier) Add(logp []float64, label int) error {
 	if len(logp) != c.k {
 		panic(fmt.Sprintf("metrics: %d log-probabilities for %d classes", len(logp), c.k))
 	}
+	o, err := c.measure(logp, label)
+	if err != nil {
+		return fmt.Errorf("example %d: %w", c.n, err)
+	}
+	c.count(o)
+	return nil
+}
+
+// outcome is what there is to count of one example.
+type outcome struct {
+	right                  bool
+	confidence, nll, brier float64
+}
+
+func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 	if label < 0 || label >= c.k {
-		return fmt.Errorf("example %d: label %d is out of range: the classes are 0 to %d", c.n, label, c.k-1)
+		return outcome{}, fmt.Errorf("label %d is out of range: the classes are 0 to %d", label, c.k-1)
 	}
 	top := 0
 	var sum, brier float64
@@ -115,21 +130,22 @@ func (c *Classifier) Add(logp []float64, label int) error {
 	}
 	// Written so that a NaN fails.
 	if !(math.Abs(sum-1) <= sumTolerance) {
-		return fmt.Errorf("example %d: the probabilities sum to %.6g, want 1: are these log-probabilities?", c.n, sum)
+		return outcome{}, fmt.Errorf("the probabilities sum to %.6g, want 1: are these log-probabilities?", sum)
 	}
+	return outcome{right: top == label, confidence: math.Exp(logp[top]), nll: -logp[label], brier: brier}, nil
+}
 
-	confidence := math.Exp(logp[top])
-	b := &c.bins[binOf(confidence, len(c.bins))]
-	b.confidence += confidence
-	if top == label {
+func (c *Classifier) count(o outcome) {
+	b := &c.bins[binOf(o.confidence, len(c.bins))]
+	b.confidence += o.confidence
+	if o.right {
 		b.right++
 	} else {
 		c.wrong++
 	}
-	c.nll -= logp[label]
-	c.brier += brier
+	c.nll += o.nll
+	c.brier += o.brier
 	c.n++
-	return nil
 }
 
 // binOf returns the b for which b/bins < p <= (b+1)/bins. Rounding may put

@@ -4,7 +4,8 @@
 //
 //  1. Are the probabilities right on data like the training data? [Classify]
 //     and its incremental form [Classifier] give error, negative
-//     log-likelihood, calibration error and Brier score as an [InDomain].
+//     log-likelihood, calibration error and Brier score as an [InDomain]. Where
+//     examples have any number of labels, so does [MultiLabel].
 //  2. Does a score tell data unlike the training data apart? [Detect] gives an
 //     [OOD]; [AUROC] gives that one figure without allocating, for tuning.
 //  3. Does the uncertainty rank the classifier's own mistakes? [AURC].

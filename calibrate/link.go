@@ -1,0 +1,83 @@
+package calibrate
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+)
+
+// link is what a [Link] means. All that is not the same for every head follows
+// from it and from the number of logits.
+type link struct {
+	least int // logits
+
+	// separate says that every logit was trained by a binary likelihood of its own.
+	// Second derivatives between the weights of two logits are then zero, and in mf0
+	// each logit is divided by its own T_k and none by another's.
+	separate bool
+
+	// curvature writes p_k and 1 - p_k of each logit at temperature 1, as they stand
+	// in the derivatives of the training loss.
+	curvature func(p, rest []float64, logits []float32)
+
+	// manyMinima says that the NLL may have several over the temperature of
+	// temperature scaling.
+	manyMinima bool
+
+	// predict writes the log-probabilities of logits ([Head.Outcomes]) and returns
+	// 1 - max p, formed as a sum.
+	predict func(logp, mu []float64) (rest float64)
+}
+
+var links = map[Link]link{
+	Softmax:   {least: 2, curvature: softmax, predict: meanfield.Softmax},
+	Sigmoid:   {least: 1, separate: true, curvature: sigmoids, predict: meanfield.Sigmoids},
+	OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest, manyMinima: true},
+}
+
+// coupled returns how many logits the blocks of the curvature couple: the full
+// curvature is K/coupled blocks, each of coupled·D parameters.
+func (h Head) coupled() int {
+	if links[h.Link].separate {
+		return 1
+	}
+	return h.Logits
+}
+
+// softmax writes p and 1-p.
+//
+// 1-p is formed as the sum of the other probabilities: a network that
+// interpolates its training set has 1-p near 1e-9 and below, where the
+// difference has few digits or none, and those differences are the curvature.
+func softmax(p, rest []float64, logits []float32) {
+	top := 0
+	for k, a := range logits {
+		if a > logits[top] {
+			top = k
+		}
+	}
+	var others float64
+	for k, a := range logits {
+		p[k] = math.Exp(float64(a) - float64(logits[top]))
+		if k != top {
+			others += p[k]
+		}
+	}
+	sum := 1 + others
+	for k := range p {
+		p[k] /= sum
+		rest[k] = 1 - p[k] // p ≤ ½ but for the top class: nothing cancels
+	}
+	rest[top] = others / sum
+}
+
+// sigmoids writes σ(a) and σ(-a) of each logit, neither as a difference.
+func sigmoids(p, rest []float64, logits []float32) {
+	for k, a := range logits {
+		e := math.Exp(-math.Abs(float64(a)))
+		p[k], rest[k] = 1/(1+e), e/(1+e)
+		if a < 0 {
+			p[k], rest[k] = rest[k], p[k]
+		}
+	}
+}
