@@ -16,6 +16,7 @@ type batch []column
 // A column is one input's tensor.
 type column struct {
 	name string
+	elem string
 	only bool // the model has no other input
 	pipe *preprocess.Pipeline
 	data reflect.Value // a slice of rows × pipe.Len() elements
@@ -29,7 +30,7 @@ func newBatch(inputs []input, pipes []*preprocess.Pipeline, rows int) (batch, er
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", in.info.Name, err)
 		}
-		b[i] = column{name: in.info.Name, only: len(inputs) == 1, pipe: pipes[i], data: reflect.ValueOf(data)}
+		b[i] = column{name: in.info.Name, elem: in.info.Type.String(), only: len(inputs) == 1, pipe: pipes[i], data: reflect.ValueOf(data)}
 	}
 	return b, nil
 }
@@ -49,6 +50,11 @@ func (b batch) set(row int, ex *dataset.Example) error {
 			return err
 		}
 		img := image(*array)
+		if text, ok := array.Data.(dataset.Text); ok {
+			if img.Data, err = text.As(c.elem); err != nil {
+				return err
+			}
+		}
 		switch dst := c.row(row).Interface().(type) {
 		case ort.Float16Bits:
 			err = narrow(c, img, dst, float16, 0x7c00)
@@ -114,10 +120,14 @@ func find(ex *dataset.Example, name string, only bool) (*dataset.Array, error) {
 	for i, a := range ex.Inputs {
 		have[i] = a.Name
 	}
-	return nil, fmt.Errorf("there is no array for the model's input %q among %q: name the arrays of an .npz after the model's inputs", name, have)
+	return nil, fmt.Errorf("there is no array for the model's input %q among %q: name the arrays, keys or columns after the model's inputs", name, have)
 }
 
-// image makes a preprocess.Image of a dataset's array.
+// image makes a preprocess.Image of a dataset's array. Text in it has yet to
+// become numbers.
 func image(a dataset.Array) preprocess.Image {
+	if text, ok := a.Data.(dataset.Text); ok {
+		a.Data = text.Cells
+	}
 	return preprocess.Image{Shape: a.Shape, Layout: preprocess.Layout(a.Layout), Data: a.Data}
 }

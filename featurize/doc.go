@@ -8,8 +8,16 @@
 //     logits, in the dataset's order. Reading, decoding, inference and what the
 //     caller does with the rows overlap; memory is bounded and does not grow
 //     with the dataset.
+//     Examples of different shapes, as JSON lines may have, are each run at
+//     their own.
 //  3. A [Cache] keeps the rows on disk, under a key of everything that
 //     determines them.
+//
+// Inputs may be of any real, whole or truth type that ONNX has, bfloat16
+// included, or strings. Ready arrays are converted where no value changes, but
+// for rounding to real numbers. Arrays of bytes are pixels, scaled to 0…1 for an
+// input of real numbers; not so where the model has several inputs and this one
+// has fewer than four axes.
 //
 // [Product] is ONNX Runtime's matrix product for package calibrate.
 package featurize

@@ -237,6 +237,16 @@ func (e *Extractor) Inputs() []onnx.ValueInfo { return e.cut.Inputs() }
 // InputNames returns the names of Inputs.
 func (e *Extractor) InputNames() []string { return names(e.Inputs()) }
 
+// InputWidths returns how many numbers one example has in each of Inputs, 0
+// where the model leaves that open: dataset.Options.Widths.
+func (e *Extractor) InputWidths() []int {
+	widths := make([]int, len(e.inputs))
+	for i, in := range e.inputs {
+		widths[i] = max(0, in.pipe.Len())
+	}
+	return widths
+}
+
 // Preprocess returns the preprocessing with everything written out that the
 // model's input decides, or nil for a model with several inputs, which takes
 // ready arrays only.

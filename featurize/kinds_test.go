@@ -355,3 +355,85 @@ func TestInputsThatAreNoTensorsAreRefused(t *testing.T) {
 	_, err = newInput(onnx.ValueInfo{Name: "x", Type: onnx.Complex64, Shape: []onnx.Dim{{Value: -1}}}, nil, true)
 	says(t, err, `input "x"`, "complex64 are not supported")
 }
+
+// A data frame: columns of several types, each an input, [N,1] or [N].
+func TestColumnsOfATable(t *testing.T) {
+	rng := rand.New(rand.NewPCG(4, 4))
+	var table, lines strings.Builder
+	table.WriteString("id,s,size,label,age\n")
+	type row struct {
+		s    string
+		size float32
+		age  int64
+	}
+	var rows []row
+	for i := range n {
+		r := row{[]string{"red", "green", "blå", "none"}[rng.IntN(4)], float32(rng.NormFloat64()), rng.Int64N(5)}
+		rows = append(rows, r)
+		fmt.Fprintf(&table, "%d,%s,%v,%d,%d\n", i, r.s, r.size, i%4, r.age)
+		fmt.Fprintf(&lines, `{"age":%d,"size":%v,"s":["%s"],"label":%d}`+"\n", r.age, r.size, r.s, i%4)
+	}
+	want := uncut(t, "columns", n, func(i int) []ort.Tensor {
+		r := rows[i]
+		return []ort.Tensor{
+			{Name: "age", Shape: []int64{1, 1}, Data: []int64{r.age}},
+			{Name: "size", Shape: []int64{1}, Data: []float32{r.size}},
+			{Name: "s", Shape: []int64{1, 1}, Data: []string{r.s}},
+		}
+	})
+	e := extractor(t, "columns", Config{Batch: 7})
+	options := dataset.Options{Inputs: e.InputNames(), Widths: e.InputWidths(), Classes: 4}
+	if !slices.Equal(options.Widths, []int{1, 1, 1}) {
+		t.Errorf("widths %d", options.Widths)
+	}
+	for name, text := range map[string]string{"x.csv": table.String(), "x.jsonl": lines.String()} {
+		got, _ := stream(t, e, openData(t, write(t, t.TempDir(), name, []byte(text)), options), StreamConfig{})
+		same(t, got.Rows, want)
+		for i, l := range got.Labels {
+			if l != i%4 {
+				t.Fatalf("labels %d", got.Labels)
+			}
+		}
+	}
+
+	// Cells that suit no number are bad records, the first too.
+	text := strings.ReplaceAll(table.String(), "\n0,", "\n0,x\n0,")
+	text = strings.Replace(text, ",4\n", ",four\n", 1)
+	first := strings.Index(text, "\n0,") + 1
+	text = text[:first] + "9,red,large,1,3\n" + text[first:]
+	var stats Stats
+	got := &collected{}
+	stats, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options), StreamConfig{MaxBad: 3}, collect(got))
+	if err != nil || len(stats.Bad) != 3 || got.N != n-1 {
+		t.Fatalf("%v, %d examples, bad records %q", err, got.N, stats.Bad)
+	}
+	for i, words := range []string{`y.csv[0]: column "size" is "large"; want a number`, "y.csv[1]: 2 cells; want 5", `column "age" is "four"; want a whole number`} {
+		if !strings.Contains(stats.Bad[i], words) {
+			t.Errorf("bad record %q, want %q", stats.Bad[i], words)
+		}
+	}
+}
+
+// All columns but the label for the one input of a scikit-learn model.
+func TestATableForTheOnlyInput(t *testing.T) {
+	x := random(3, n*6)
+	want := uncut(t, "anonymous", n, func(i int) []ort.Tensor {
+		return []ort.Tensor{{Name: "x", Shape: []int64{1, 6}, Data: x[6*i : 6*i+6]}}
+	})
+	table := "a,b,label,c,d,x,e\n"
+	for i := range n {
+		v := x[6*i:]
+		table += fmt.Sprintf("%v,%v,%d,%v,%v,%v,%v\n", v[0], v[1], i%4, v[2], v[3], v[4], v[5])
+	}
+	e := extractor(t, "anonymous", Config{Batch: 7})
+	path := write(t, t.TempDir(), "x.csv", []byte(table))
+	ds := openData(t, path, dataset.Options{Inputs: e.InputNames(), Widths: e.InputWidths()})
+	got, _ := stream(t, e, ds, StreamConfig{})
+	same(t, got.Rows, want)
+
+	// A dataset that was opened without the widths gives its columns, and they
+	// are held against the model here.
+	wide := strings.ReplaceAll(strings.ReplaceAll(table, "label", "y"), ",x,", ",z,")
+	_, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "x.csv", []byte(wide)), dataset.Options{Inputs: e.InputNames()}), StreamConfig{}, collect(&collected{}))
+	says(t, err, "x.csv[0]", "array [7]", "x [N,6] float32")
+}

@@ -140,7 +140,7 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{extractor: e, tasks: tasks, jobs: jobs, lenient: ds.Ragged()}
+		r := reader{extractor: e, tasks: tasks, jobs: jobs, lenient: ds.IsText()}
 		if ds.Ragged() && e.open() {
 			r.window = newWindow(e)
 		}

@@ -20,9 +20,10 @@ usage: mfgs VERB [flags]
 
 const specHelp = `
 SPEC names a dataset: a folder with one sub-folder of PNG or JPEG images a
-class, an IDX images file (.gz too), a CIFAR binary, an .npy or an .npz; or
-format:path where the format is not recognised. [a:b] behind it takes the
-examples a to b, as in 'train-images-idx3-ubyte.gz[0:55000]'.
+class, an IDX images file, a CIFAR binary, an .npy or .npz, a table (.csv) or
+JSON lines (.jsonl) with the model's inputs by name; or format:path where the
+format is not recognised. IDX, .csv and .jsonl may be gzipped. [a:b] behind it
+takes the examples a to b, as in 'train-images-idx3-ubyte.gz[0:55000]'.
 `
 
 // writeOverview lists the verbs.

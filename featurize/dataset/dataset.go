@@ -40,6 +40,10 @@ type Options struct {
 	// Inputs names the model's inputs. An .npz with several arrays is then
 	// read only as far as they are named here. Nil takes all its arrays.
 	Inputs []string
+
+	// Widths says how many numbers one example has in each of Inputs, 0 where
+	// that is open. A table's columns are told apart by it. May be nil.
+	Widths []int `json:",omitempty"`
 }
 
 // Layout says what the axes of an image mean.
@@ -60,8 +64,8 @@ type Array struct {
 
 	// Data holds the elements in row-major order: []uint8, []int8, []uint16,
 	// []int16, []uint32, []int32, []uint64, []int64, []float32 (also for
-	// float16 sources), []float64, []bool or []string. It belongs to the
-	// receiver.
+	// float16 sources), []float64, []bool or []string; or Text, which has yet to
+	// become one of them. It belongs to the receiver.
 	Data any
 }
 
@@ -112,6 +116,7 @@ type info struct {
 	classes  []string
 	ignored  []Ignored
 	ragged   bool
+	text     bool // jsonl and csv
 }
 
 // A source reads one format. Positions are absolute.
@@ -188,6 +193,8 @@ func openSource(s parsedSpec, o Options) (source, error) {
 		return openNPZ(s.path, o)
 	case "jsonl":
 		return openJSONL(s.path, o)
+	case "csv":
+		return openCSV(s.path, o)
 	}
 	return nil, fmt.Errorf("%s: %s is not supported: %s", s.path, laterFormats[format], supported)
 }
@@ -215,6 +222,10 @@ func (d *Dataset) HasLabels() bool { return d.src.info().labelled }
 // those of the next, as sequences do that are written as JSON lines. Encoded
 // images are none of them.
 func (d *Dataset) Ragged() bool { return d.src.info().ragged }
+
+// IsText reports whether examples are written as text, value by value: one that
+// does not suit the model is then no more than a bad record.
+func (d *Dataset) IsText() bool { return d.src.info().text }
 
 // Classes returns the names of the class folders in byte-wise order, nil for
 // other formats. The order is not that of the labels where folders are mapped

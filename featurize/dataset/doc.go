@@ -40,16 +40,55 @@
 //	         ones. cifar: sniffs which of the two it is.
 //	npy      One NumPy array [N, …], unlabelled.
 //	npz      NumPy arrays by name: labels (also label, y) holds the labels [N],
-//	         the others are inputs [N, …].
+//	         the others are inputs [N, …]. Arrays of strings count where they
+//	         are named as inputs.
+//	csv      A table with a header, plain or gzipped.
+//	jsonl    JSON lines, plain or gzipped: one object a line.
 //
-// CSV, tar and Parquet are recognised and refused.
+// Tar and Parquet are recognised and refused.
+//
+// # CSV
+//
+//	age,colour,price,label          sepal_length,sepal_width,petal_length,label
+//	34,green,7.5,1                  5.1,3.5,1.4,setosa
+//
+// Columns named like the model's inputs feed these, one number or string an
+// example each: the left table is for a model with inputs age, colour and price.
+// Where the model has one input and no column has its name (or, by
+// Options.Widths, one column could not fill it), all columns but the label feed
+// it, in the order of the file. Columns that no input wants are passed over.
+//
+// The column label holds a number or a class name. Cells become what the model's
+// input takes; an empty one is NaN, where the input takes real numbers. Cells are
+// separated by commas or, in a header without commas, tabs or semicolons. A
+// record that cannot be read is a [RecordError].
+//
+// # JSON lines
+//
+//	{"input_ids": [101, 2023, 102], "attention_mask": [1, 1, 1], "label": 1}
+//	{"input_ids": [101, 102], "attention_mask": [1, 1], "label": "negative"}
+//
+// Keys are the model's inputs; other keys are passed over. A value is one
+// example's array without the batch axis: nested lists of equal lengths, or a
+// scalar. Examples may differ in their lengths, and package featurize then runs
+// each at its own. (The examples of an .npz have one shape: there sequences are
+// padded, and an attention mask among the model's inputs says where.)
+//
+// Numbers are what they are worth: 3.0 is a whole number too, and whole numbers
+// are exact up to 64 bits. NaN and Infinity are understood as Python writes
+// them, and null is NaN. label (also labels) is a number, or a class name; all
+// examples have one, or none has. A line that cannot be read is a [RecordError].
+//
+// A class name must be among Options.LabelClasses. A number is a class's place
+// in them; where some class names are whole numbers themselves, a number in a
+// table is a name.
 //
 // # Labels
 //
 // A label is the number of one class, and HasLabels says that every example has
 // one. Under Options.MultiLabel it is instead a 0 or 1 for each of the head's K
-// labels, which of the formats above only an .npz can hold, as labels [N,K] of
-// any number type. Labels of the other kind than the head's are refused.
+// labels, which an .npz can hold, as labels [N,K] of any number type, and JSON
+// lines, as a list. Labels of the other kind than the head's are refused.
 //
 // # Class folders
 //

@@ -43,7 +43,7 @@ func openJSONL(path string, o Options) (_ source, err error) {
 	if err := s.scan(o); err != nil {
 		return nil, err
 	}
-	s.meta = info{path: path, format: "jsonl", count: t.count, labelled: s.labelKey != "", ragged: true}
+	s.meta = info{path: path, format: "jsonl", count: t.count, labelled: s.labelKey != "", ragged: true, text: true}
 	return s, nil
 }
 

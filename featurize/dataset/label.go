@@ -24,11 +24,11 @@ func (l labelParser) fromText(s string) (int, error) {
 		}
 		return i, nil
 	}
-	y, err := strconv.Atoi(s)
+	y, err := wholeText(s, strconv.ParseInt)
 	numbered := slices.ContainsFunc(l.names, func(n string) bool { _, err := strconv.Atoi(n); return err == nil })
 	switch {
 	case err == nil && !numbered:
-		return y, nil
+		return int(y), nil
 	case l.stray:
 		return -1, nil
 	case l.names == nil:

@@ -16,13 +16,13 @@ import (
 )
 
 // supported ends the messages that refuse a format.
-const supported = "supported are IDX (.gz too), image folders, PNG, JPEG, CIFAR binary, .npy, .npz and .jsonl"
+const supported = "supported are IDX (.gz too), image folders, PNG, JPEG, CIFAR binary, .npy, .npz, .csv and .jsonl"
 
 // laterFormats are recognised so that they are refused by name.
-var laterFormats = map[string]string{"csv": "CSV", "tar": "tar", "parquet": "Parquet"}
+var laterFormats = map[string]string{"tar": "tar", "parquet": "Parquet"}
 
 // formats are the supported ones, as in format:path.
-var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz", "jsonl"}
+var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz", "csv", "jsonl"}
 
 // A parsedSpec is a SPEC taken apart.
 type parsedSpec struct {
@@ -259,7 +259,7 @@ func sniffGzip(path string, head []byte) (string, error) {
 		return "tar", nil
 	}
 	switch inner, _ := strings.CutSuffix(strings.ToLower(path), ".gz"); filepath.Ext(inner) {
-	case ".csv":
+	case ".csv", ".tsv":
 		return "csv", nil
 	case ".jsonl", ".ndjson":
 		return "jsonl", nil

@@ -85,8 +85,14 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 		lines += fmt.Sprintf(`{"a": [%d], "label": %d}`+strings.Repeat("\n", 1+i%3), i, i)
 	}
 	write(t, dir, "x.jsonl", []byte(lines))
+	table := "a,label\n"
+	for i := range 10 {
+		table += fmt.Sprintf("\"%d\n\",%d\n", i, i)
+	}
+	write(t, dir, "x.csv", []byte(table))
+	write(t, dir, "y.csv.gz", gzipped(t, []byte(table)))
 	write(t, dir, "y.jsonl.gz", gzipped(t, []byte(lines)))
-	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "cifar", "x.npy", "x.npz", "x.jsonl", "y.jsonl.gz"} {
+	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "cifar", "x.npy", "x.npz", "x.jsonl", "y.jsonl.gz", "x.csv", "y.csv.gz"} {
 		path := filepath.Join(dir, name)
 		d, err := Open(path, Options{})
 		if err != nil {
@@ -145,7 +151,7 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 		words   []string
 	}{
 		{"empty", nil, []string{"the file is empty"}},
-		{"x.csv", []byte("1,2\n"), []string{"CSV is not supported", "supported are IDX"}},
+		{"x.csv", []byte("1,2\n"), []string{"the first line is numbers (1, 2); want a header"}},
 		{"x.tar", tarball, []string{"tar is not supported", "supported are IDX"}},
 		{"x.parquet", []byte("PAR1...."), []string{"Parquet is not supported", "supported are IDX"}},
 		{"x.tar.gz", gzipped(t, tarball), []string{"tar is not supported"}},
@@ -153,7 +159,7 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 		{"y.gz", []byte{0x1f, 0x8b, 9}, []string{"broken gzip header"}},
 		{"x.png", []byte("hello"), []string{"not a .png file by its content"}},
 		{"x.txt", []byte("hello"), []string{"format not recognised: supported are IDX"}},
-		{"csv:x.csv", nil, []string{"CSV is not supported"}},
+		{"csv:x.txt", nil, []string{"holds no examples, only a header"}},
 		{"x.bin", []byte("hello"), []string{"not CIFAR binary", "3073", "3074", "got 5 bytes"}},
 		{"idx:x.txt", nil, []string{"not an IDX file (it begins 68 65 6c 6c)"}},
 		{"npy:x.txt", nil, []string{"ends within its .npy header"}},

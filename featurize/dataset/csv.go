@@ -1,0 +1,380 @@
+package dataset
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// csvLabel is the name of the column that holds the label.
+const csvLabel = "label"
+
+// A csvReader reads records of comma-separated values, each of a bounded size.
+type csvReader struct {
+	*csv.Reader
+	bound *boundedReader
+	start int64 // of its input in the text
+}
+
+// newCSVReader reads from r, which is the text from byte start on.
+func newCSVReader(r io.Reader, comma rune, start int64) *csvReader {
+	b := &boundedReader{r: r, left: maxLine}
+	c := &csvReader{csv.NewReader(b), b, start}
+	c.Comma = comma
+	c.FieldsPerRecord = -1 // counted where the record can be named
+	return c
+}
+
+// place returns where in the text the next record begins.
+func (c *csvReader) place() int64 { return c.start + c.InputOffset() }
+
+// next returns a record. A *csv.ParseError concerns this record only.
+func (c *csvReader) next() ([]string, error) {
+	c.bound.left = maxLine
+	return c.Read()
+}
+
+// A boundedReader fails when more is read than is left.
+type boundedReader struct {
+	r    io.Reader
+	left int
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("%w: is a quote left open?", errLongLine)
+	}
+	n, err := b.r.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
+}
+
+// Text is the Data of an Array whose elements are written as text, without a
+// type: cells of a table. What they are the model's input decides.
+type Text struct {
+	Cells   []string
+	Columns []string // their names; not to be modified
+}
+
+// As returns the cells as elements for a tensor of a type as ONNX names them:
+// []float64 for real numbers, []int64 or []uint64 for whole ones, []bool, or
+// []string. Whether a number is in the type's range is not checked. An empty
+// cell is NaN among real numbers, and refused for the others but strings.
+func (t Text) As(elem string) (any, error) {
+	switch {
+	case elem == "string":
+		return slices.Clone(t.Cells), nil
+	case elem == "bool":
+		return cells(t, "true or false", strconv.ParseBool)
+	case strings.HasPrefix(elem, "int"):
+		return cells(t, "a whole number", func(s string) (int64, error) { return wholeText(s, strconv.ParseInt) })
+	case strings.HasPrefix(elem, "uint"):
+		return cells(t, "a whole number from 0", func(s string) (uint64, error) { return wholeText(s, strconv.ParseUint) })
+	}
+	return cells(t, "a number", func(s string) (float64, error) {
+		if s == "" {
+			s = "NaN"
+		}
+		return strconv.ParseFloat(s, 64)
+	})
+}
+
+func cells[T any](t Text, want string, parse func(string) (T, error)) ([]T, error) {
+	out := make([]T, len(t.Cells))
+	for i, s := range t.Cells {
+		var err error
+		if out[i], err = parse(strings.TrimSpace(s)); err != nil {
+			return nil, fmt.Errorf("column %q is %q; want %s", t.Columns[i], clip(s), want)
+		}
+	}
+	return out, nil
+}
+
+// wholeText reads a whole number, 3.0 too.
+func wholeText[T int64 | uint64](s string, parse func(string, int, int) (T, error)) (T, error) {
+	v, err := parse(s, 10, 64)
+	if err == nil {
+		return v, nil
+	}
+	f, floatErr := strconv.ParseFloat(s, 64)
+	if i, ok := wholeNumber(f); floatErr == nil && ok && (i >= 0 || T(0)-1 < 0) {
+		return T(i), nil
+	}
+	return 0, err
+}
+
+type csvSource struct {
+	meta   info
+	text   *textFile
+	comma  rune
+	width  int // cells of a record
+	inputs []csvInput
+	label  int // the label's column, -1 for none
+	labels labelParser
+}
+
+// A csvInput is one of the model's inputs and the columns that feed it.
+type csvInput struct {
+	name    string
+	columns []int
+	names   []string
+	shape   []int
+}
+
+func openCSV(path string, o Options) (_ source, err error) {
+	t, err := openText(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			t.f.Close()
+		}
+	}()
+	s := &csvSource{text: t, labels: labelParser{names: o.LabelClasses, stray: o.StrayLabels}}
+	if err := s.scan(o); err != nil {
+		return nil, err
+	}
+	s.meta = info{path: path, format: "csv", count: t.count, labelled: s.label >= 0, text: true}
+	return s, nil
+}
+
+// scan reads the header, and all records to find where they are.
+func (s *csvSource) scan(o Options) error {
+	r, err := s.text.open(0)
+	if err != nil {
+		return s.text.readError(err)
+	}
+	defer r.Close()
+	buf := bufio.NewReaderSize(r, 64<<10)
+	head, err := buf.Peek(64 << 10)
+	if err != nil && err != io.EOF {
+		return s.text.readError(err)
+	}
+	start := 0
+	if bytes.HasPrefix(head, byteOrderMark) {
+		start = len(byteOrderMark)
+	}
+	if _, err := buf.Discard(start); err != nil {
+		return s.text.readError(err)
+	}
+	s.comma = separator(head[start:], s.text.path)
+	records := newCSVReader(buf, s.comma, int64(start))
+	header, err := records.next()
+	if err == io.EOF {
+		return fmt.Errorf("%s: holds no lines", s.text.path)
+	}
+	if err != nil {
+		return s.text.readError(fmt.Errorf("header: %w", parseError(err)))
+	}
+	if err := s.assign(slices.Clone(header), o); err != nil {
+		return fmt.Errorf("%s: %w", s.text.path, err)
+	}
+	records.ReuseRecord = true
+	for {
+		place := records.place()
+		_, err := records.next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil && !isParseError(err) {
+			return s.text.readError(fmt.Errorf("example %d: %w", s.text.count, err))
+		}
+		s.text.add(place)
+	}
+	if s.text.count == 0 {
+		return fmt.Errorf("%s: holds no examples, only a header", s.text.path)
+	}
+	return nil
+}
+
+// separator guesses what separates the cells: a comma unless the header has
+// none.
+func separator(head []byte, path string) rune {
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz")))
+	switch {
+	case ext == ".tsv", !bytes.ContainsRune(line, ',') && bytes.ContainsRune(line, '\t'):
+		return '\t'
+	case !bytes.ContainsRune(line, ',') && bytes.ContainsRune(line, ';'):
+		return ';'
+	}
+	return ','
+}
+
+// assign decides which columns feed which inputs, and which is the label.
+func (s *csvSource) assign(header []string, o Options) error {
+	s.width = len(header)
+	if s.width > maxFeatures {
+		return fmt.Errorf("%d columns, %d the most", s.width, maxFeatures)
+	}
+	numbers := 0
+	for i, name := range header {
+		header[i] = strings.TrimSpace(name)
+		if _, err := strconv.ParseFloat(header[i], 64); err == nil {
+			numbers++
+		}
+	}
+	if numbers == len(header) {
+		return fmt.Errorf("the first line is numbers (%s); want a header with the names of the columns", some(header))
+	}
+	s.label = slices.Index(header, csvLabel)
+	if slices.Contains(o.Inputs, csvLabel) {
+		s.label = -1
+	}
+	var rest []int
+	for i := range header {
+		if i != s.label {
+			rest = append(rest, i)
+		}
+	}
+	names := make([]string, len(rest))
+	for i, c := range rest {
+		names[i] = header[c]
+	}
+	missing := slices.DeleteFunc(slices.Clone(o.Inputs), func(name string) bool { return slices.Contains(names, name) })
+	width := func(i int) int {
+		if i < len(o.Widths) {
+			return o.Widths[i]
+		}
+		return 0
+	}
+	switch {
+	case len(rest) == 0:
+		return fmt.Errorf("no columns but %s", csvLabel)
+	case o.Inputs == nil, len(o.Inputs) == 1 && (len(missing) == 1 || len(rest) > 1 && width(0) > 1):
+		if w := width(0); w > 0 && w != len(rest) {
+			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers an example", len(rest), some(names), o.Inputs[0], w)
+		}
+		s.inputs = []csvInput{{"", rest, names, []int{len(rest)}}}
+	case len(missing) > 0:
+		return fmt.Errorf("no column %q for the model's input; there are %s", missing[0], some(names))
+	default:
+		for i, name := range o.Inputs {
+			if w := width(i); w > 1 {
+				return fmt.Errorf("the model's input %q takes %d numbers an example and a column has one; use JSON lines or an .npz", name, w)
+			}
+			c := slices.Index(header, name)
+			if slices.Contains(header[c+1:], name) {
+				return fmt.Errorf("two columns are called %q", name)
+			}
+			s.inputs = append(s.inputs, csvInput{name, []int{c}, []string{name}, []int{1}})
+		}
+		if len(s.inputs) == 1 {
+			s.inputs[0].name = ""
+		}
+	}
+	switch {
+	case o.Unlabelled:
+		s.label = -1
+	case s.label < 0:
+	case slices.Contains(header[s.label+1:], csvLabel):
+		return fmt.Errorf("two columns are called %q", csvLabel)
+	default:
+		return singleLabels("column "+csvLabel, o)
+	}
+	return nil
+}
+
+func isParseError(err error) bool {
+	var p *csv.ParseError
+	return errors.As(err, &p)
+}
+
+// parseError leaves out the line, which is counted from a place in the middle.
+func parseError(err error) error {
+	var p *csv.ParseError
+	if errors.As(err, &p) {
+		return fmt.Errorf("broken CSV: %w", p.Err)
+	}
+	return err
+}
+
+func (s *csvSource) info() *info  { return &s.meta }
+func (s *csvSource) Close() error { return s.text.f.Close() }
+
+func (s *csvSource) examples(from, to int, yield func(Example, error) bool) {
+	r, at, err := s.text.from(from)
+	if err != nil {
+		yield(Example{Label: -1}, err)
+		return
+	}
+	defer r.Close()
+	records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
+	base := filepath.Base(s.text.path)
+	for ; at < to; at++ {
+		cells, err := records.next()
+		if err != nil && !isParseError(err) {
+			if err == io.EOF {
+				err = s.text.changed(at)
+			} else {
+				err = s.text.readError(err)
+			}
+			yield(Example{Label: -1}, err)
+			return
+		}
+		if at < from {
+			continue
+		}
+		e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
+		if err == nil {
+			err = s.fill(&e, cells)
+		}
+		var refused *refusal
+		if errors.As(err, &refused) {
+			yield(e, fmt.Errorf("%s: %w", e.Name, err))
+			return
+		}
+		if err != nil {
+			err = &RecordError{e.Name, at, parseError(err)}
+		}
+		if !yield(e, err) {
+			return
+		}
+	}
+}
+
+// fill makes an example of a record.
+func (s *csvSource) fill(e *Example, record []string) error {
+	if len(record) != s.width {
+		return fmt.Errorf("%d cells; want %d, as the header has", len(record), s.width)
+	}
+	if s.label >= 0 {
+		cell := strings.TrimSpace(record[s.label])
+		switch {
+		case cell != "":
+			var err error
+			if e.Label, err = s.labels.fromText(cell); err != nil {
+				return err
+			}
+		case !s.labels.stray:
+			return errors.New("no label")
+		}
+	}
+	inputs := make([]Array, len(s.inputs))
+	for i, in := range s.inputs {
+		t := Text{make([]string, len(in.columns)), in.names}
+		for j, c := range in.columns {
+			t.Cells[j] = record[c]
+		}
+		inputs[i] = Array{Name: in.name, Shape: in.shape, Data: t}
+	}
+	e.Inputs = inputs
+	return nil
+}
+
+func (s *csvSource) hash(ctx context.Context, h hash.Hash, _, _ int) error {
+	if err := hashReader(ctx, h, s.text.f, s.text.size); err != nil {
+		return s.text.readError(err)
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package dataset
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCSVColumnsFeedInputs(t *testing.T) {
+	dir := t.TempDir()
+	// Examples are written as label and cells of each input.
+	for _, c := range []struct {
+		name, text string
+		options    Options
+		want       []string
+		bad        []string
+		err        string
+	}{
+		{"all columns for the only input", "a,b,label,c\n1,2,0,3\n4,5,1,6\n", Options{}, []string{`0 "":[3]1|2|3`, `1 "":[3]4|5|6`}, nil, ""},
+		{"and its width", "a,b,label,c\n1,2,0,3\n", Options{Inputs: []string{"x"}, Widths: []int{3}}, []string{`0 "":[3]1|2|3`}, nil, ""},
+		{"no label", "a,b\n1,2\n", Options{}, []string{`-1 "":[2]1|2`}, nil, ""},
+		{"columns by name", "age,id,colour,label\n7,1,red,1\n8,2,\"b,l\"\"u\"\"e\",0\n", Options{Inputs: []string{"colour", "age"}}, []string{`1 "colour":[1]red "age":[1]7`, `0 "colour":[1]b,l"u"e "age":[1]8`}, nil, ""},
+		{"one column by name", "id,text,label\n7,some words,1\n", Options{Inputs: []string{"text"}, Widths: []int{1}}, []string{`1 "":[1]some words`}, nil, ""},
+		{"one column by name, of unknown width", "id,text,label\n7,some words,1\n", Options{Inputs: []string{"text"}}, []string{`1 "":[1]some words`}, nil, ""},
+		{"a column that happens to be called like the input", "x,y,label\n7,8,1\n", Options{Inputs: []string{"x"}, Widths: []int{2}}, []string{`1 "":[2]7|8`}, nil, ""},
+		{"an input called label", "label\n7\n", Options{Inputs: []string{"label"}}, []string{`-1 "":[1]7`}, nil, ""},
+		{"class names", "a,label\n1,cat\n1,dog\n1,1\n1,1.0\n", Options{LabelClasses: []string{"cat", "dog"}}, []string{`0 "":[1]1`, `1 "":[1]1`, `1 "":[1]1`, `1 "":[1]1`}, nil, ""},
+		{"unlabelled on request", "a,label\n1,cow\n", Options{Unlabelled: true}, []string{`-1 "":[1]1`}, nil, ""},
+		{"stray labels", "a,label\n1,cow\n2,\n3,7\n4,1\n", Options{LabelClasses: []string{"a", "b"}, Classes: 2, StrayLabels: true}, []string{`-1 "":[1]1`, `-1 "":[1]2`, `-1 "":[1]3`, `1 "":[1]4`}, nil, ""},
+		{"semicolons", "a;label\n1,5;1\n", Options{}, []string{`1 "":[1]1,5`}, nil, ""},
+		{"tabs", "a\tlabel\n1\t1\n", Options{}, []string{`1 "":[1]1`}, nil, ""},
+		{"byte order mark, carriage returns, blank lines and no end", "\xef\xbb\xbfa, label\r\n\r\n1,1\r\n\r\n2,0", Options{}, []string{`1 "":[1]1`, `0 "":[1]2`}, nil, ""},
+		{"a line within a cell", "a,label\n\"1\n2\",1\n3,0\n", Options{}, []string{"1 \"\":[1]1\n2", `0 "":[1]3`}, nil, ""},
+		{"broken records", "a,b,label\n1,2\n1,2,0\n1,2,3,4\n1,\"2\"x,1\n1,2,\n3,4,1\n1,\"2,3\n", Options{}, []string{`0 "":[2]1|2`, `1 "":[2]3|4`},
+			[]string{"x.csv[0]: 2 cells; want 3, as the header has", "x.csv[2]: 4 cells", `x.csv[3]: broken CSV: extraneous or missing " in quoted-field`, "x.csv[4]: no label", "x.csv[6]: broken CSV"}, ""},
+
+		{"no examples", "a,b\n\n", Options{}, nil, nil, "holds no examples, only a header"},
+		{"blank", "\n\n", Options{}, nil, nil, "holds no lines"},
+		{"no header", "1,2,0\n3,4,1\n", Options{}, nil, nil, "the first line is numbers (1, 2, 0)"},
+		{"broken header", "a,\"b\n", Options{}, nil, nil, "header: broken CSV"},
+		{"label only", "label\n1\n", Options{}, nil, nil, "no columns but label"},
+		{"two labels", "a,label,label\n1,1,1\n", Options{}, nil, nil, `two columns are called "label"`},
+		{"two columns of one input", "b,a,a\n1,1,1\n", Options{Inputs: []string{"b", "a"}}, nil, nil, `two columns are called "a"`},
+		{"wrong width", "a,b,label\n1,2,0\n", Options{Inputs: []string{"x"}, Widths: []int{3}}, nil, nil, `2 columns beside the label (a, b) for the model's input "x", which takes 3 numbers an example`},
+		{"input missing", "a,b,label\n1,2,0\n", Options{Inputs: []string{"a", "c"}}, nil, nil, `no column "c" for the model's input; there are a, b`},
+		{"wide input among several", "a,b,label\n1,2,0\n", Options{Inputs: []string{"a", "b"}, Widths: []int{1, 4}}, nil, nil, `input "b" takes 4 numbers an example and a column has one; use JSON lines or an .npz`},
+		{"targets", "a,label\n1,1\n", Options{MultiLabel: true, Classes: 3}, nil, nil, "column label: its labels are one class an example; want a 0 or 1 for each of the head's 3 labels"},
+		{"unknown class", "a,label\n1,cow\n", Options{LabelClasses: []string{"a", "b"}}, nil, nil, `x.csv[0]: label "cow" is none of the 2 class names (a, b)`},
+		{"no class names", "a,label\n1,cow\n", Options{}, nil, nil, "give them with --classes"},
+		{"a label of a half", "a,label\n1,0.5\n", Options{}, nil, nil, `label "0.5" is no whole number`},
+		{"label out of range", "a,label\n1,2\n", Options{Classes: 2}, nil, nil, "x.csv[0]: label 2 is outside [0,2)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := write(t, dir, "x.csv", []byte(c.text))
+			if c.err != "" {
+				wantError(t, readError(path, c.options), "x.csv", c.err)
+				return
+			}
+			d, err := Open(path, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			got, bad := all(t, d)
+			var keys []string
+			for _, e := range got {
+				s := fmt.Sprint(e.Label)
+				for _, a := range e.Inputs {
+					s += fmt.Sprintf(" %q:%v%s", a.Name, a.Shape, strings.Join(a.Data.(Text).Cells, "|"))
+				}
+				keys = append(keys, s)
+			}
+			if !slices.Equal(keys, c.want) {
+				t.Errorf("got %q, want %q", keys, c.want)
+			}
+			if len(bad) != len(c.bad) {
+				t.Fatalf("bad records %q, want %q", bad, c.bad)
+			}
+			for i, err := range bad {
+				wantError(t, err, c.bad[i])
+			}
+			if d.Ragged() || !d.IsText() || d.Format() != "csv" || d.Len() != len(got)+len(bad) {
+				t.Errorf("%s of %d", d.Format(), d.Len())
+			}
+		})
+	}
+}
+
+func TestTextBecomesWhatTheInputTakes(t *testing.T) {
+	of := func(cells ...string) Text { return Text{cells, []string{"a", "b", "c", "d", "e", "f"}[:len(cells)]} }
+	for _, c := range []struct {
+		text Text
+		elem string
+		want any
+	}{
+		{of("1", " -2.5 ", "1e3", "inf"), "float32", []float64{1, -2.5, 1000, math.Inf(1)}},
+		{of("nan", ""), "bfloat16", []float64{math.NaN(), math.NaN()}},
+		{of("9007199254740993", "-9223372036854775808", "3.0", "2e3"), "int64", []int64{1<<53 + 1, math.MinInt64, 3, 2000}},
+		{of("300"), "int8", []int64{300}},
+		{of("18446744073709551615", "7.0"), "uint8", []uint64{math.MaxUint64, 7}},
+		{of("true", "0", "False", "1"), "bool", []bool{true, false, false, true}},
+		{of(" 1", ""), "string", []string{" 1", ""}},
+	} {
+		got, err := c.text.As(c.elem)
+		if err != nil || fmt.Sprintf("%T %v", got, got) != fmt.Sprintf("%T %v", c.want, c.want) {
+			t.Errorf("%q as %s: %T %v, %v; want %v", c.text.Cells, c.elem, got, got, err, c.want)
+		}
+	}
+	for _, c := range []struct{ cell, elem, want string }{
+		{"x", "float32", `column "b" is "x"; want a number`},
+		{"1e999", "float32", "want a number"},
+		{"1,5", "float64", "want a number"},
+		{"0.5", "int32", "want a whole number"},
+		{"", "int32", "want a whole number"},
+		{"9223372036854775808", "int64", "want a whole number"},
+		{"-1", "uint8", "want a whole number from 0"},
+		{"-1.0", "uint8", "want a whole number from 0"},
+		{"2", "bool", "want true or false"},
+	} {
+		_, err := of("1", c.cell).As(c.elem)
+		wantError(t, err, c.want)
+	}
+}
+
+// More records than lie between two places that are remembered.
+func TestManyCSVRecords(t *testing.T) {
+	const n = 2*indexStep + 5
+	rng := rand.New(rand.NewPCG(1, 1))
+	text := strings.Builder{}
+	text.WriteString("\xef\xbb\xbfa,b\n")
+	for i := range n {
+		fmt.Fprintf(&text, "%d,\"%s\"%s", i, strings.Repeat("\n", rng.IntN(3)), strings.Repeat("\n", 1+rng.IntN(2)))
+	}
+	dir := t.TempDir()
+	for _, path := range []string{write(t, dir, "x.csv", []byte(text.String())), write(t, dir, "x.csv.gz", gzipped(t, []byte(text.String())))} {
+		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 2 * indexStep, n - 1} {
+			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, bad := all(t, d)
+			if len(got) != n-from || len(bad) > 0 {
+				t.Fatalf("[%d:]: %d examples, bad %v", from, len(got), bad)
+			}
+			for i, e := range got {
+				if e.Index != from+i || e.Inputs[0].Data.(Text).Cells[0] != fmt.Sprint(from+i) {
+					t.Fatalf("[%d:]: %s holds %v", from, e.Name, e.Inputs[0].Data)
+				}
+			}
+			d.Close()
+		}
+	}
+}
+
+func TestARecordThatIsTooLongIsRefused(t *testing.T) {
+	path := write(t, t.TempDir(), "x.csv", []byte("a,b\n1,2\n3,\""+strings.Repeat("1,\n", maxLine/3+5000)))
+	wantError(t, readError(path, Options{}), "x.csv: example 1: more than 67108864 bytes", "is a quote left open?")
+	// The bound is for one record, not for all.
+	path = write(t, t.TempDir(), "x.csv", []byte("a,b\n"+strings.Repeat("1,"+strings.Repeat("2", 1<<20)+"\n", maxLine>>20+2)))
+	if err := readError(path, Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDamagedCSV(t *testing.T) {
+	dir := t.TempDir()
+	text := []byte("a,b\n" + strings.Repeat("1,2\n", 1000))
+	whole := gzipped(t, text)
+	wantError(t, readError(write(t, dir, "x.csv.gz", whole[:len(whole)-9]), Options{}), "x.csv.gz: broken or truncated gzip")
+	d, err := Open(write(t, dir, "x.csv", text), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if print, err := d.Fingerprint(t.Context()); err != nil || len(print) != 64 {
+		t.Errorf("%q, %v", print, err)
+	}
+	if err := os.Truncate(d.Path(), 404); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range d.Examples(t.Context()) {
+		err = e
+	}
+	wantError(t, err, "changed while in use: it had 1000 examples and has 100")
+}
+
+// Whatever is read has as many cells as the header, and is what encoding/csv
+// reads from the whole.
+func FuzzCSV(f *testing.F) {
+	f.Add([]byte("a,b,label\n1,2,0\n\n\"x\ny\",3,1\n"))
+	f.Add([]byte("\xef\xbb\xbfa;b\r\n1;\"2\"x\r\n3;\"4"))
+	f.Add([]byte("a\n,\n\"\n"))
+	path := filepath.Join(f.TempDir(), "x.csv")
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := openCSV(path, Options{StrayLabels: true})
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		slow := csv.NewReader(strings.NewReader(strings.TrimPrefix(string(b), string(byteOrderMark))))
+		slow.Comma, slow.FieldsPerRecord = s.(*csvSource).comma, -1
+		header, err := slow.Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		s.examples(0, s.info().count, func(e Example, err error) bool {
+			count++
+			want, slowErr := slow.Read()
+			var bad *RecordError
+			if err != nil {
+				if !errors.As(err, &bad) && !strings.Contains(err.Error(), "label") {
+					t.Fatal(err)
+				}
+				if slowErr == nil && len(want) == len(header) {
+					t.Fatalf("%q: %v", want, err)
+				}
+				return true
+			}
+			if slowErr != nil || len(want) != len(header) {
+				t.Fatalf("%q was read: %v", want, slowErr)
+			}
+			i := 0
+			for c := range want {
+				if c == s.(*csvSource).label {
+					continue
+				}
+				if got := e.Inputs[0].Data.(Text).Cells[i]; got != want[c] {
+					t.Fatalf("cell %d is %q, want %q", c, got, want[c])
+				}
+				i++
+			}
+			return true
+		})
+		if count != s.info().count {
+			t.Fatalf("%d examples of %d", count, s.info().count)
+		}
+	})
+}
