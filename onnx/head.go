@@ -349,11 +349,14 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		}
 		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank, p.terms[0].weight.name)
 	}
-	form := "features · Wᵀ"
+	form := "= features · Wᵀ"
+	if h.Approximation != "" {
+		form = "≈ features · Wᵀ"
+	}
 	if h.Bias {
 		form += " + b"
 	}
-	say("logits %q = %s, %d features, %d classes", h.Logits, form, h.FeatureDim, h.Classes)
+	say("logits %q %s, %d features, %d classes", h.Logits, form, h.FeatureDim, h.Classes)
 	if len(t.shares) > 1 {
 		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
 	}
@@ -409,17 +412,6 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 	return t.nodes[0]
 }
 
-// normalised reports whether probabilities are divided by their sum.
-func (f *finder) normalised(name string) bool {
-	return slices.ContainsFunc(f.g.consumers[name], func(n *onnxpb.Node) bool {
-		if h := f.composite(n); h != nil {
-			return h.step.normalises
-		}
-		s := f.step(n)
-		return s != nil && s.normalises
-	})
-}
-
 // linkBehind looks forward from the logits for what makes probabilities of them, past operators that only reshape.
 func (f *finder) linkBehind(name string) Link {
 	const far = 100
@@ -430,18 +422,35 @@ func (f *finder) linkBehind(name string) Link {
 			if s == nil || input(n, 0) != queue[i] || len(n.GetOutput()) == 0 {
 				continue
 			}
-			if s.link == Sigmoid && f.normalised(n.GetOutput()[0]) {
-				return OneVsRest
-			}
 			if s.link != "" {
-				return s.link
+				return f.linkAt(n, s.link)
 			}
 			if s.layout {
 				queue = append(queue, n.GetOutput()[0])
 			}
 		}
 	}
+	for _, n := range f.g.order { // what is written out in operators is known by the last of them
+		if h := f.composite(n); h != nil && h.step.link != "" && slices.Contains(queue, h.from) {
+			return f.linkAt(n, h.step.link)
+		}
+	}
 	return ""
+}
+
+// linkAt is the link that n makes, unless its probabilities are divided by their sum.
+func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
+	normalised := slices.ContainsFunc(f.g.order, func(next *onnxpb.Node) bool {
+		if h := f.composite(next); h != nil {
+			return h.step.normalises && h.from == n.GetOutput()[0]
+		}
+		s := f.step(next)
+		return s != nil && s.normalises && input(next, 0) == n.GetOutput()[0]
+	})
+	if link == Sigmoid && normalised {
+		return OneVsRest
+	}
+	return link
 }
 
 // Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits = features · wᵀ + b, with

@@ -87,6 +87,12 @@ func TestFindHead(t *testing.T) {
 			if h.Node == "" || len(h.Evidence) < 2 {
 				t.Errorf("node %q, evidence %q: too little to tell a person", h.Node, h.Evidence)
 			}
+			again, err := onnx.FindHead(m, onnx.HeadOptions{Features: h.Features, Logits: h.Logits, Approximate: h.Approximation})
+			if err != nil {
+				t.Errorf("not found again by the names it was given: %v", err)
+			} else if again.Node != h.Node || again.Link != h.Link || again.FeatureDim != h.FeatureDim || again.Classes != h.Classes || again.Bias != h.Bias {
+				t.Errorf("by the names it was given it is %+v, and was %+v", again, h)
+			}
 			if (h.Rounding > 0) != (g.Tolerance > 0) || h.Rounding/2 > g.Tolerance {
 				t.Errorf("rounded to multiples of %v, want half of that within %v", h.Rounding, g.Tolerance)
 			}
