@@ -13,14 +13,29 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
+// fixturePaths lists the fixtures by their paths in the folder of fixtures.
+func fixturePaths(t testing.TB) []string {
+	var paths []string
+	for _, pattern := range []string{"*.onnx", "*/*.onnx"} {
+		list, err := filepath.Glob(filepath.Join(fixtures, pattern))
+		if err != nil || len(list) == 0 {
+			t.Fatalf("no fixtures %s: %v", pattern, err)
+		}
+		for _, p := range list {
+			rel, err := filepath.Rel(fixtures, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, rel)
+		}
+	}
+	return paths
+}
+
 // Whatever the bytes, Parse returns; and a model it accepts can be written and read again.
 func FuzzParse(f *testing.F) {
-	paths, err := filepath.Glob(filepath.Join(fixtures, "*.onnx"))
-	if err != nil || len(paths) == 0 {
-		f.Fatalf("no fixtures: %v", err)
-	}
-	for _, path := range paths {
-		f.Add(fixture(f, filepath.Base(path)))
+	for _, path := range fixturePaths(f) {
+		f.Add(fixture(f, path))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Parse("model", data)
@@ -47,14 +62,10 @@ func FuzzParse(f *testing.F) {
 // Whatever the graph, a head is refused or can be cut at. Changed bytes seldom give a model that can be read, so the
 // fixtures are changed by edits of four bytes: what to change, where, and how.
 func FuzzFindHead(f *testing.F) {
-	paths, err := filepath.Glob(filepath.Join(fixtures, "*.onnx"))
-	if err != nil || len(paths) == 0 {
-		f.Fatalf("no fixtures: %v", err)
-	}
 	var models [][]byte
-	for i, path := range paths {
-		if filepath.Base(path) != "external.onnx" { // cannot be read from memory
-			models = append(models, fixture(f, filepath.Base(path)))
+	for i, path := range fixturePaths(f) {
+		if path != "external.onnx" { // cannot be read from memory
+			models = append(models, fixture(f, path))
 		}
 		f.Add(uint16(i), []byte{})
 		f.Add(uint16(i), []byte{1, 2, 0, 3, 4, 1, 0, 0, 6, 0, 0, 255})
@@ -71,7 +82,11 @@ func FuzzFindHead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		h, err := FindHead(m, HeadOptions{})
+		var o HeadOptions
+		if which&0x8000 != 0 {
+			o.Approximate = IgnoreRelu
+		}
+		h, err := FindHead(m, o)
 		if err != nil {
 			var u *UnsupportedError
 			if !errors.As(err, &u) || u.Reason == "" || strings.Contains(err.Error(), "\n") {
@@ -104,7 +119,12 @@ func edit(g *onnxpb.Graph, what byte, i, j int, to byte) {
 	switch what % 10 {
 	case 0: // another operator
 		names := slices.Sorted(maps.Keys(ops))
-		n.OpType = &names[int(to)%len(names)]
+		names = append(append(names, slices.Sorted(maps.Keys(steps))...), slices.Sorted(maps.Keys(lowerings))...)
+		domain, op := "", names[(int(to)+j<<8)%len(names)]
+		if dot := strings.LastIndex(op, "."); dot >= 0 {
+			domain, op = op[:dot], op[dot+1:]
+		}
+		n.OpType, n.Domain = &op, &domain
 	case 1: // another wire
 		from := g.Node[int(to)%len(g.Node)]
 		if len(n.Input) > 0 && len(from.Output) > 0 {

@@ -55,6 +55,10 @@ type Head struct {
 	Tail       []string `json:"tail"`        // the operators between the linear layer, its bias included, and the output
 	Evidence   []string `json:"-"`           // what was found, in sentences for people
 
+	// Labels are the names that the model has for its classes, in their order, of a single logit's two classes too; nil if it
+	// has none.
+	Labels []string `json:"labels,omitempty"`
+
 	// Approximation is what had to be asked for; "" where φ·Wᵀ + b is exact.
 	Approximation Approximation `json:"approximation,omitempty"`
 	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them between Low and High: φ·Wᵀ + b
@@ -332,6 +336,13 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 		return nil, refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
 	}
 	h.Evidence = f.evidence(h, t)
+	classes := h.Classes
+	if h.Link == Sigmoid {
+		classes = max(2, classes)
+	}
+	if h.Labels = f.labels(classes); h.Labels != nil {
+		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
+	}
 	if h.Classes == 1 && h.Link == Softmax {
 		return nil, &refusal{fmt.Sprintf("%s has one output only, of which Softmax makes 1", f.describe(first)), first}
 	}

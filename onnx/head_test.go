@@ -27,6 +27,7 @@ type golden struct {
 		Classes                    int
 		Bias                       bool
 		Tail                       []string
+		Labels                     []string
 	}
 	Examples    int
 	Phi, Logits []float64
@@ -81,6 +82,7 @@ func TestFindHead(t *testing.T) {
 			got := want
 			got.Op, got.Features, got.Logits, got.Link = h.Op, h.Features, h.Logits, string(h.Link)
 			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.FeatureDim, h.Classes, h.Bias, h.Tail
+			got.Labels = h.Labels
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}

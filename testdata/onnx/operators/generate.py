@@ -21,6 +21,7 @@ from onnx import TensorProto as T, helper as oh, numpy_helper as nh
 here = os.path.dirname(os.path.abspath(__file__))
 golden = []
 N, D, K = 3, 6, 4  # examples, features and classes
+NAMES = ["ash", "birch", "cedar", "döner"]
 ort.set_default_logger_severity(3)
 
 
@@ -72,7 +73,7 @@ def write(name, m):
     onnx.save(m, os.path.join(here, name + ".onnx"))
 
 
-def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None):
+def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=None):
     """phi and logits: a tensor's name, or a function of a function that gives tensors by name."""
     feed = feed or {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}
     get = lambda t: run(m, feed, [t])[0]
@@ -83,7 +84,7 @@ def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None):
     assert p.shape == (n, h["feature_dim"]) and a.shape == (n, h["classes"]), (name, p.shape, a.shape)
     run(m, feed, [o.name for o in m.graph.output])
     write(name, m)
-    golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "head": h, "tolerance": tolerance,
+    golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "head": {**h, "labels": labels}, "tolerance": tolerance,
                    "examples": n, "phi": numbers(p), "logits": numbers(a)})
 
 
@@ -295,13 +296,19 @@ def scikit_learn():
         return (ml + "LinearClassifier", "x", "label scores", {"coefficients": w.ravel().tolist(), "intercepts": b.tolist(), "post_transform": post,
                                                                "multi_class": 0, "classlabels_ints": list(range(labels or len(b)))})
 
-    def case(name, nodes, weights, h, logits, outputs=("label", "y"), phi=x, feed=None, **options):
-        found(name, model(nodes, weights, outputs=outputs, **options), h, phi, logits, feed=feed)
+    def case(name, nodes, weights, h, logits, outputs=("label", "y"), phi=x, feed=None, labels=None, **options):
+        found(name, model(nodes, weights, outputs=outputs, **options), h, phi, logits, feed=feed, labels=labels)
 
     op = "ai.onnx.ml.LinearClassifier"
     lh = lambda *a, **k: head(op, *a, **{"d": 5, **k})
     case("linear_classifier", [classifier(w, b, "SOFTMAX"), (ml + "Normalizer", "scores", "n", {"norm": "L1"}), (ml + "ZipMap", "n", "y", {"classlabels_int64s": [0, 1, 2, 3]})], {},
          lh("label/features", "label/logits", tail=["Softmax", "Normalizer", "ZipMap"]), affine(w, b))
+    named = classifier(w, b, "SOFTMAX")
+    named[3].pop("classlabels_ints")
+    named[3]["classlabels_strings"] = NAMES
+    case("linear_classifier_named", [named, (ml + "ZipMap", "scores", "y", {"classlabels_strings": NAMES})], {}, lh("label/features", "label/logits", tail=["Softmax", "ZipMap"]), affine(w, b), labels=NAMES)
+    case("names_by_index", [("MatMul", "x wt", "m"), ("Add", "m b", "z"), ("Softmax", "z", "y"), ("ArgMax", "y", "at", {"axis": 1}), (ml + "ArrayFeatureExtractor", "names at", "label")],
+         {"wt": w.T.copy(), "b": b, "names": np.array(NAMES, dtype=object)}, head("MatMul", "x", "z", d=5, tail=["Softmax"]), "z", labels=NAMES)
     case("linear_classifier_raw", [classifier(w, b, "NONE"), ("Identity", "scores", "y")], {}, lh("label/features", "y", tail=["Identity"]), affine(w, b))
     case("linear_classifier_one_vs_rest", [classifier(w, b, "LOGISTIC"), (ml + "Normalizer", "scores", "y", {"norm": "L1"})], {},
          lh("label/features", "label/logits", link="one-vs-rest", tail=["Sigmoid", "Normalizer"]), affine(w, b))
