@@ -82,13 +82,20 @@ func headOptions() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
 		&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
+		&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu`: let a Relu stand behind the last linear layer, as in SqueezeNet; variances are then approximate",
+			Action: func(c *cli.Context, v string) error {
+				if v != string(onnx.IgnoreRelu) {
+					return usagef(c.Command.Name, "--approximate %q, want %s", v, onnx.IgnoreRelu)
+				}
+				return nil
+			}},
 		&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
 	}
 }
 
 // head reads headOptions.
 func head(c *cli.Context) onnx.HeadOptions {
-	return onnx.HeadOptions{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output")}
+	return onnx.HeadOptions{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"), Approximate: onnx.Approximation(c.String("approximate"))}
 }
 
 func maxBadFlag() cli.Flag {

@@ -61,6 +61,9 @@ func writeInspection(w io.Writer, in *wrap.Inspection) error {
 		f.add("head", fmt.Sprintf("%s %s: %s features, %s classes, %s, %s", h.Op, h.Node, count(h.FeatureDim), count(h.Classes), bias, h.Link))
 		f.add("features", h.Features)
 		f.add("logits", h.Logits)
+		if h.Approximation != "" {
+			f.add("approximation", string(h.Approximation))
+		}
 		if len(h.Tail) > 0 {
 			f.add("tail", strings.Join(h.Tail, ", "))
 		}
