@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
-	"gonum.org/v1/gonum/mat"
+
+	"github.com/mfgs/mfgs/calibrate/internal/eigen"
 )
 
 // Covariance says which covariance of the weights the posterior has, with
@@ -304,25 +305,23 @@ func (c *Curvature) spectrum(cov Covariance) (*kronEigen, error) {
 }
 
 // eigenSym returns the eigenvectors, in columns, and eigenvalues of scale·m,
-// those clamped at zero: the matrices here are positive semi-definite.
+// those clamped at zero: the matrices here are positive semi-definite. Of m it
+// reads what is on and above the diagonal.
 func eigenSym(m []float64, n int, scale float64) (q, lambda []float64, err error) {
-	sym := mat.NewSymDense(n, nil)
+	q = make([]float64, n*n)
 	for i := range n {
 		for j := i; j < n; j++ {
-			sym.SetSym(i, j, m[i*n+j]*scale)
+			q[j*n+i] = m[i*n+j] * scale
 		}
 	}
-	var e mat.EigenSym
-	if !e.Factorize(sym, true) {
-		return nil, nil, fmt.Errorf("the eigenvalues of a %d×%d curvature factor did not converge", n, n)
+	lambda, err = eigen.Sym(q, n)
+	if err != nil {
+		return nil, nil, fmt.Errorf("a curvature factor has no eigenvalues: %w", err)
 	}
-	var vectors mat.Dense
-	e.VectorsTo(&vectors)
-	lambda = e.Values(nil)
 	for i, v := range lambda {
 		lambda[i] = math.Max(0, v)
 	}
-	return vectors.RawMatrix().Data, lambda, nil
+	return q, lambda, nil
 }
 
 // invertKronecker fills V so that the variance of logit k is Σ_i u_i V_ik with
