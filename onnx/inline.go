@@ -13,7 +13,7 @@ import (
 // Bounds on what the calls of functions may expand to. A few hundred bytes of file can ask for any number of nodes, by
 // functions that each call the next one twice.
 const (
-	maxInlined      = 1 << 20 // messages made: nodes, attributes, subgraphs and what is in them
+	maxInlined      = 1 << 19 // messages made: nodes, attributes, subgraphs and what is in them
 	maxInlinedBytes = 1 << 28 // their size, and that of their names
 	maxCallDepth    = 100     // calls within calls
 	maxPrefix       = 200     // bytes of a call's name that the names inside it begin with
@@ -31,7 +31,10 @@ const (
 // model imports; and of one that is not well formed. Functions that call themselves, and calls that expand beyond the bounds
 // above, are errors.
 func inlineFunctions(m *onnxpb.Model) (*onnxpb.Model, error) {
-	x := newInliner(m)
+	return newInliner(m).inline(m)
+}
+
+func (x *inliner) inline(m *onnxpb.Model) (*onnxpb.Model, error) {
 	if len(x.functions) == 0 {
 		return m, nil
 	}
@@ -61,13 +64,13 @@ type inliner struct {
 	imports                []*onnxpb.OperatorSet           // what it has to import besides
 	tensors, nodes, groups namer
 	calls                  []*onnxpb.Function // being expanded
-	messages, bytes        int64
+	messages, bytes        int64              // that may still be made
 	changed                bool
 	err                    error
 }
 
 func newInliner(m *onnxpb.Model) *inliner {
-	x := &inliner{functions: map[functionID]*onnxpb.Function{}, versions: map[string]int64{}}
+	x := &inliner{functions: map[functionID]*onnxpb.Function{}, versions: map[string]int64{}, messages: maxInlined, bytes: maxInlinedBytes}
 	for _, o := range m.GetOpsetImport() {
 		x.versions[canonical(o.GetDomain())] = o.GetVersion()
 	}
@@ -302,10 +305,10 @@ func (x *inliner) prefix(call *onnxpb.Node, f *onnxpb.Function) string {
 
 // charge counts what has been made.
 func (x *inliner) charge(messages, bytes int64) {
-	x.messages += messages
-	x.bytes += bytes
-	if x.err == nil && (x.messages > maxInlined || x.bytes > maxInlinedBytes) {
-		x.err = fmt.Errorf("the model's functions expand to more than %d nodes or %d MiB", maxInlined, maxInlinedBytes>>20)
+	x.messages -= messages
+	x.bytes -= bytes
+	if x.err == nil && (x.messages < 0 || x.bytes < 0) {
+		x.err = fmt.Errorf("the model's functions expand to more than %d nodes and attributes, or %d MiB", maxInlined, maxInlinedBytes>>20)
 	}
 }
 
