@@ -1,9 +1,15 @@
 package main
 
 import (
+	"encoding/json"
+	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -11,10 +17,17 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
+var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write what commands print now into the documentation")
+
+// mustShow are the documents whose commands are the way into the program.
+var mustShow = []string{"../../README.md", "../../docs/examples.md"}
+
 // TestDocumentedCommands runs what the README and docs show in ```console
-// fences: lines that begin with "$ mfgs " or "mfgs ", with what follows a \ at
-// their end. They run in order, each file in a folder of its own that holds the
-// repository's models.
+// fences: lines that begin with "$ mfgs ", with what follows a \ at their end.
+// They run in order, each file in a folder of its own that holds the
+// repository's models and examples. The lines below a command, if any, are what
+// it prints; "…" stands for lines left out. Words must be the same, and figures
+// nearly so: see sameFigure.
 func TestDocumentedCommands(t *testing.T) {
 	lib, err := ort.Find(ort.SetupConfig{})
 	if err != nil {
@@ -24,68 +37,369 @@ func TestDocumentedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range append(files, "../../README.md") {
+	files = append(files, "../../README.md")
+	for _, file := range mustShow {
+		if !slices.Contains(files, file) {
+			t.Errorf("there is no %s", file)
+		}
+	}
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		commands := documentedCommands(string(text))
+		lines := strings.Split(string(text), "\n")
+		commands, err := documentedCommands(lines)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
 		if len(commands) == 0 {
-			if filepath.Base(file) == "README.md" {
+			if slices.Contains(mustShow, file) {
 				t.Errorf("%s: no command found", file)
 			}
 			continue
 		}
 		var script strings.Builder
-		for _, c := range commands {
-			fmt.Fprintf(&script, "exec sh -e -c '%s'\n", strings.ReplaceAll(c, "'", "''"))
+		for i, c := range commands {
+			fmt.Fprintf(&script, "exec sh -e -c '%s'\nshows %d\n", strings.ReplaceAll(c.command, "'", "''"), i)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		path := filepath.Join(t.TempDir(), name+".txtar")
 		if err := os.WriteFile(path, []byte(script.String()), 0o666); err != nil {
 			t.Fatal(err)
 		}
+		if *updateDocs {
+			// The scripts run in parallel, after this function.
+			t.Cleanup(func() {
+				if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o666); err != nil {
+					t.Error(err)
+				}
+			})
+		}
 		testscript.Run(t, testscript.Params{
 			Files: []string{path},
+			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+				// shows I: what the last command printed is what the document shows
+				// for its command I. Warnings come before the report.
+				"shows": func(ts *testscript.TestScript, neg bool, args []string) {
+					i, err := strconv.Atoi(args[0])
+					ts.Check(err)
+					printed := strings.Split(ts.ReadFile("stderr")+ts.ReadFile("stdout"), "\n")
+					if *updateDocs {
+						ts.Check(commands[i].update(lines, printed))
+						return
+					}
+					if err := commands[i].compare(lines, printed); err != nil {
+						ts.Fatalf("%s: %v\n(go test ./cmd/mfgs -run TestDocumentedCommands -update writes what is printed now)", file, err)
+					}
+				},
+			},
 			Setup: func(env *testscript.Env) error {
 				env.Setenv(ort.EnvLibrary, lib.Path)
 				env.Setenv(ort.EnvNoInstall, "1")
-				return os.CopyFS(filepath.Join(env.WorkDir, "models"), os.DirFS("../../models"))
+				for _, dir := range []string{"models", "testdata/examples"} {
+					if err := os.CopyFS(filepath.Join(env.WorkDir, dir), os.DirFS("../../"+dir)); err != nil {
+						return err
+					}
+				}
+				return nil
 			},
 		})
 	}
 }
 
-func documentedCommands(text string) []string {
-	var commands []string
+// A documentedCommand is a command and where in its document the output stands:
+// lines from…to-1, without blank ones at the end. None are shown if from == to.
+type documentedCommand struct {
+	command  string
+	from, to int
+}
+
+func documentedCommands(lines []string) ([]documentedCommand, error) {
+	var commands []documentedCommand
 	fenced, continued := false, false
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\r\n")
+	ours := false // what is printed here is printed by the last command
+	for i, line := range lines {
+		line = strings.TrimRight(line, "\r")
 		if fence := strings.TrimSpace(line); strings.HasPrefix(fence, "```") {
-			fenced, continued = fence == "```console", false
+			if continued {
+				return nil, fmt.Errorf("line %d: the command is not at its end", i)
+			}
+			fenced, ours = fence == "```console", false
 			continue
 		}
 		if !fenced {
 			continue
 		}
-		switch command := strings.TrimPrefix(line, "$ "); {
+		command, prompt := strings.CutPrefix(line, "$ ")
+		switch {
 		case continued:
 			last := &commands[len(commands)-1]
-			*last = strings.TrimSuffix(*last, `\`) + strings.TrimSpace(line)
-		case strings.HasPrefix(command, "mfgs "):
-			commands = append(commands, command)
-		default:
-			continue // a command of another program, or output
+			last.command = strings.TrimSuffix(last.command, `\`) + strings.TrimSpace(line)
+			last.from, last.to = i+1, i+1
+		case prompt:
+			ours = strings.HasPrefix(command, "mfgs ")
+			if ours {
+				commands = append(commands, documentedCommand{command, i + 1, i + 1})
+			}
+		case ours && line != "":
+			commands[len(commands)-1].to = i + 1
 		}
-		continued = strings.HasSuffix(line, `\`)
+		continued = (continued || prompt && ours) && strings.HasSuffix(line, `\`)
 	}
-	return commands
+	return commands, nil
+}
+
+const leftOut = "…"
+
+// each finds the printed line that each line of the document shows and calls
+// then for it. Lines that follow each other must do so in both.
+func (c documentedCommand) each(lines, printed []string, then func(line int, printed string) error) error {
+	at, skip := 0, false
+	for i := c.from; i < c.to; i++ {
+		if lines[i] == leftOut {
+			skip = true
+			continue
+		}
+		want := words(lines[i])
+		found := at
+		for skip && found < len(printed) && !slices.Equal(words(printed[found]), want) {
+			found++
+		}
+		if found == len(printed) || !slices.Equal(words(printed[found]), want) {
+			return fmt.Errorf("line %d is not printed by %s there:\n%s\nprinted:\n%s", i+1, c.command, lines[i], strings.Join(printed[at:], "\n"))
+		}
+		if err := then(i, printed[found]); err != nil {
+			return err
+		}
+		at, skip = found+1, false
+	}
+	return nil
+}
+
+// compare says where the document shows something else than what was printed.
+func (c documentedCommand) compare(lines, printed []string) error {
+	return c.each(lines, printed, func(i int, got string) error {
+		shown, now := strings.Fields(lines[i]), strings.Fields(got)
+		for k := range shown {
+			if !sameFigure(now[k], shown[k]) {
+				return fmt.Errorf("line %d shows %s for\n%s", i+1, shown[k], got)
+			}
+		}
+		return nil
+	})
+}
+
+// update replaces the lines that are shown by those printed.
+func (c documentedCommand) update(lines, printed []string) error {
+	return c.each(lines, printed, func(i int, got string) error {
+		lines[i] = got
+		return nil
+	})
+}
+
+// figure is a number as the program prints it, and what punctuation is around.
+var figure = regexp.MustCompile(`^(\(?)(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[-+][0-9]+)?)(%?[,:;)]*)$`)
+
+// words are the words of a line, with # for each figure.
+func words(line string) []string {
+	words := strings.Fields(line)
+	for i, w := range words {
+		words[i] = figure.ReplaceAllString(w, "$1#$3")
+	}
+	return words
+}
+
+// sameFigure tells whether two words are the same or figures that differ by no
+// more than another processor's rounding can make of them: whole numbers not at
+// all, per cent by one point, others by 5 % and one in the last place shown. The
+// bounds are wide, because rounding may turn an example or two of a few hundred
+// around, and moves the temperatures that are searched for.
+func sameFigure(got, shown string) bool {
+	if got == shown {
+		return true
+	}
+	g, s := figure.FindStringSubmatch(got), figure.FindStringSubmatch(shown)
+	if g == nil || s == nil || g[1] != s[1] || g[3] != s[3] || !strings.Contains(s[2], ".") {
+		return false
+	}
+	a, errA := strconv.ParseFloat(strings.ReplaceAll(g[2], ",", ""), 64)
+	b, errB := strconv.ParseFloat(strings.ReplaceAll(s[2], ",", ""), 64)
+	if errA != nil || errB != nil {
+		return false
+	}
+	const rounding = 1 + 1e-9 // of these very numbers
+	if strings.HasPrefix(s[3], "%") {
+		return math.Abs(a-b) <= 1*rounding
+	}
+	mantissa, power, _ := strings.Cut(s[2], "e")
+	_, decimals, _ := strings.Cut(mantissa, ".")
+	exponent, _ := strconv.Atoi(power) // 0 where there is none
+	lastPlace := math.Pow10(exponent - len(decimals))
+	return math.Abs(a-b) <= (0.05*math.Abs(b)+lastPlace)*rounding
 }
 
 func TestCommandsAreFoundInDocumentation(t *testing.T) {
-	got := documentedCommands("$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n$ make c\nmfgs d\n```\n```go\nmfgs e\n```\n")
-	want := []string{"mfgs b 'x y' --flag", "mfgs d"}
+	text := "$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n\nmfgs more\n\n$ make c\nmfgs d\n$ mfgs e\n```\n```go\n$ mfgs f\n```\n"
+	lines := strings.Split(text, "\n")
+	commands, err := documentedCommands(lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [][]string
+	for _, c := range commands {
+		got = append(got, append([]string{c.command}, lines[c.from:c.to]...))
+	}
+	want := [][]string{{"mfgs b 'x y' --flag", "output", "", "mfgs more"}, {"mfgs e"}}
 	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+	if _, err := documentedCommands([]string{"```console", `$ mfgs a \`, "```"}); err == nil {
+		t.Error("a command that goes on behind the fence is taken")
+	}
+}
+
+func TestDocumentedOutputIsCompared(t *testing.T) {
+	printed := []string{"head  Gemm, 64 features", "time  0.3 s", "", "mle   2.81%  0.1592", "mf0   2.81%  0.1008", ""}
+	for _, test := range []struct {
+		shown string
+		same  bool
+	}{
+		{"", true},
+		{"head Gemm, 64 features", true},
+		{"head  Gemm, 64 features\n…\n\nmle   2.81%  0.1592\nmf0   2.81%  0.1008", true},
+		{"…\nmf0  3.5%  0.1047\n…", true},
+		{"…\nmf0  3.9%  0.1008", false},
+		{"…\nmf0  2.81%  0.1070", false},
+		{"…\nts  2.81%  0.1008", false},
+		{"head  Gemm, 65 features", false},
+		{"head  Gemm, 64 features\nmle   2.81%  0.1592", false}, // lines are left out
+		{"mle   2.81%  0.1592", false},
+		{"…\nmf0   2.81%  0.1008\nmle   2.81%  0.1592", false},
+		{"…\nmf0   2.81%  0.1008\n\nmore", false},
+	} {
+		lines := strings.Split(test.shown, "\n")
+		if test.shown == "" {
+			lines = nil
+		}
+		c := documentedCommand{"mfgs x", 0, len(lines)}
+		if err := c.compare(lines, printed); (err == nil) != test.same {
+			t.Errorf("%q: %v", test.shown, err)
+		}
+	}
+
+	lines := []string{"$ mfgs x", "head Gemm, 63 features", "…", "mf0 9% 1.0"}
+	if err := (documentedCommand{"mfgs x", 1, 4}).update(lines, printed); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"$ mfgs x", printed[0], "…", printed[4]}; !slices.Equal(lines, want) {
+		t.Errorf("updated to %q, want %q", lines, want)
+	}
+}
+
+func TestSameFigure(t *testing.T) {
+	for _, test := range []struct {
+		got, shown string
+		same       bool
+	}{
+		{"mf0", "mf0", true},
+		{"mf0", "mf1", false},
+		{"300", "301", false},
+		{"1,200", "1,200", true},
+		{"1.63%", "2.60%", true},
+		{"1.63%", "2.64%", false},
+		{"1.63%", "1.63", false},
+		{"0.1000", "0.1050", true},
+		{"0.1000", "0.1060", false},
+		{"0.001", "0.002", true}, // the last place
+		{"0.001", "0.003", false},
+		{"1.58e+08", "1.63e+08", true},
+		{"1.50e+08", "1.63e+08", false},
+		{"1.63e+07", "1.63e+08", false},
+		{"0.3,", "0.3;", false},
+		{"-0.3", "0.3", false},
+	} {
+		if got := sameFigure(test.got, test.shown); got != test.same {
+			t.Errorf("%s for %s: %v", test.got, test.shown, got)
+		}
+	}
+}
+
+// sureOf is a sentence of docs/examples.md, with its line breaks undone.
+var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
+
+func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
+	lib, err := ort.Find(ort.SetupConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(ort.EnvLibrary, lib.Path)
+	text, err := os.ReadFile("../../docs/examples.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := sureOf.FindAllStringSubmatch(strings.Join(strings.Fields(string(text)), " "), -1)
+	const digits, texts = "../../models/digits-mlp/digits-images-idx3-ubyte.gz", "../../testdata/examples/distilbert/"
+	for i, example := range []struct{ name, train, val, test string }{
+		{"keras", digits + "[0:400]", digits + "[400:800]", digits + "[800:]"},
+		{"distilbert", texts + "train.jsonl", texts + "val.jsonl", texts + "test.jsonl"},
+	} {
+		if len(said) <= i {
+			t.Fatalf("the sentence on %s is not there", example.name)
+		}
+		bundle := filepath.Join(t.TempDir(), "bundle")
+		model := "../../testdata/examples/" + example.name + "/model.onnx"
+		if code, _, stderr := invoke(t.Context(), "calibrate", "--model", model, "--train", example.train, "--val", example.val, "--out", bundle); code != 0 {
+			t.Fatal(stderr)
+		}
+		code, stdout, stderr := invoke(t.Context(), "predict", "--bundle", bundle, "--json", example.test)
+		if code != 0 {
+			t.Fatal(stderr)
+		}
+		var report struct {
+			Predictions []struct {
+				Label      *int      `json:"label"`
+				Class      int       `json:"class"`
+				Confidence float64   `json:"confidence"`
+				Logits     []float64 `json:"logits"`
+			} `json:"predictions"`
+		}
+		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+			t.Fatal(err)
+		}
+		var before, wrongBefore, after, wrongAfter int
+		for _, p := range report.Predictions {
+			class, largest := 0, math.Inf(-1)
+			for k, a := range p.Logits {
+				if a > largest {
+					class, largest = k, a
+				}
+			}
+			sum := 0.0
+			for _, a := range p.Logits {
+				sum += math.Exp(a - largest)
+			}
+			if 1/sum > 0.99 {
+				before++
+				if class != *p.Label {
+					wrongBefore++
+				}
+			}
+			if p.Confidence > 0.99 {
+				after++
+				if p.Class != *p.Label {
+					wrongAfter++
+				}
+			}
+		}
+		// Each within the reach of another processor's rounding.
+		for k, want := range []struct{ count, slack int }{
+			{before, 10}, {len(report.Predictions), 0}, {wrongBefore, 2}, {after, 30}, {wrongAfter, 2},
+		} {
+			if n, err := strconv.Atoi(said[i][k+1]); err != nil || n < want.count-want.slack || n > want.count+want.slack {
+				t.Errorf("%s: %q, but number %d is %d", example.name, said[i][0], k+1, want.count)
+			}
+		}
 	}
 }
