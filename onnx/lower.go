@@ -144,8 +144,14 @@ func (l *lowering) floats(suffix string, data []float32, dims ...int64) string {
 // one is a scalar 1.
 func (l *lowering) one() string { return l.floats("one", []float32{1}) }
 
-// dequantized is what quantised numbers stand for: (q − zero) · scale, with scales along axis where there are several.
-func (l *lowering) dequantized(suffix, q, scale, zero string, axis int64) string {
+// dequantized is what quantised numbers with one scale stand for: (q − zero) · scale.
+func (l *lowering) dequantized(suffix, q, scale, zero string) string {
+	return l.add("DequantizeLinear", l.fresh(suffix), []string{q, scale, zero})
+}
+
+// dequantizedAlong is dequantized with a scale for each index along an axis, if there are several. Only weights are: they are
+// worked out and never run, so that the operator set need not have the attribute.
+func (l *lowering) dequantizedAlong(axis int64, suffix, q, scale, zero string) string {
 	return l.add("DequantizeLinear", l.fresh(suffix), []string{q, scale, zero}, intAttribute("axis", axis))
 }
 
@@ -188,8 +194,8 @@ func lowerQLinearMatMul(l *lowering) bool {
 	if !ok {
 		return false
 	}
-	a := l.dequantized("a", in[0], in[1], in[2], 1)
-	b := l.dequantized("b", in[3], in[4], in[5], 1)
+	a := l.dequantized("a", in[0], in[1], in[2])
+	b := l.dequantizedAlong(1, "b", in[3], in[4], in[5])
 	y := l.add("MatMul", l.fresh("product"), []string{a, b})
 	l.add("QuantizeLinear", l.out(), []string{y, in[6], in[7]})
 	return true
@@ -202,8 +208,8 @@ func lowerQLinearConv(l *lowering) bool {
 	if !ok || attrInt(l.Node, "channels_last", 0) != 0 {
 		return false
 	}
-	x := l.dequantized("x", in[0], in[1], in[2], 1)
-	w := l.dequantized("w", in[3], in[4], in[5], 0)
+	x := l.dequantized("x", in[0], in[1], in[2])
+	w := l.dequantizedAlong(0, "w", in[3], in[4], in[5])
 	bias := l.integerBias(in[8], in[1], in[4])
 	y := l.add("Conv", l.fresh("convolved"), []string{x, w, bias}, l.attributes(convAttributes...)...)
 	l.add("QuantizeLinear", l.out(), []string{y, in[6], in[7]})
@@ -227,8 +233,8 @@ func lowerQGemm(l *lowering) bool {
 	if !ok {
 		return false
 	}
-	a := l.dequantized("a", in[0], in[1], in[2], 1)
-	b := l.dequantized("b", in[3], in[4], in[5], 1-attrInt(l.Node, "transB", 0)&1)
+	a := l.dequantized("a", in[0], in[1], in[2])
+	b := l.dequantizedAlong(1-attrInt(l.Node, "transB", 0)&1, "b", in[3], in[4], in[5])
 	c := l.integerBias(in[6], in[1], in[4])
 	attributes := l.attributes("alpha", "transA", "transB")
 	if alpha := attribute(l.Node, "alpha"); alpha != nil { // alpha scales the bias too
@@ -253,7 +259,7 @@ func lowerMatMulInteger(l *lowering) bool {
 		return false
 	}
 	one := l.one()
-	a := l.dequantized("a", in[0], one, in[2], 1)
+	a := l.dequantized("a", in[0], one, in[2])
 	b := l.centred(in[1], in[3])
 	l.add("MatMul", l.out(), []string{a, b})
 	return true
@@ -275,8 +281,8 @@ func lowerConvInteger(l *lowering) bool {
 		return false
 	}
 	one := l.one()
-	x := l.dequantized("x", in[0], one, in[2], 1)
-	w := l.dequantized("w", in[1], one, in[3], 0)
+	x := l.dequantized("x", in[0], one, in[2])
+	w := l.dequantizedAlong(0, "w", in[1], one, in[3])
 	l.add("Conv", l.out(), []string{x, w}, l.attributes(convAttributes...)...)
 	return true
 }
@@ -287,7 +293,7 @@ func lowerMatMulIntegerToFloat(l *lowering) bool {
 	if !ok {
 		return false
 	}
-	a := l.dequantized("a", in[0], in[2], in[4], 1)
+	a := l.dequantized("a", in[0], in[2], in[4])
 	l.scaledProduct(a, in[1], in[3], in[5], in[6])
 	return true
 }
@@ -301,7 +307,7 @@ func lowerDynamicQuantizeMatMul(l *lowering) bool {
 	q, scale, zero := l.fresh("a_quantized"), l.fresh("a_scale"), l.fresh("a_zero")
 	op, name := "DynamicQuantizeLinear", nodeName(l.Node)
 	l.nodes = append(l.nodes, &onnxpb.Node{OpType: &op, Name: &name, Input: in[:1], Output: []string{q, scale, zero}})
-	a := l.dequantized("a", q, scale, zero, 1)
+	a := l.dequantized("a", q, scale, zero)
 	l.scaledProduct(a, in[1], in[2], in[3], in[4])
 	return true
 }
@@ -322,12 +328,12 @@ func (l *lowering) scaledProduct(a, b, scale, zero, bias string) {
 // lowerQLinearBinary: A, scale, zero point; B, scale, zero point; scale and zero point of the result.
 func lowerQLinearBinary(op string) func(*lowering) bool {
 	return func(l *lowering) bool {
-		in, ok := l.ins(8, 7)
-		if !ok || in[4] == "" {
+		in, _ := l.ins(8, 0)
+		if in[1] == "" || in[3] == "" || in[4] == "" || in[6] == "" {
 			return false
 		}
-		a := l.dequantized("a", in[0], in[1], in[2], 1)
-		b := l.dequantized("b", in[3], in[4], in[5], 1)
+		a := l.dequantized("a", in[0], in[1], in[2])
+		b := l.dequantized("b", in[3], in[4], in[5])
 		y := l.add(op, l.fresh("result"), []string{a, b})
 		l.add("QuantizeLinear", l.out(), []string{y, in[6], in[7]})
 		return true
@@ -337,12 +343,14 @@ func lowerQLinearBinary(op string) func(*lowering) bool {
 // lowerQLinearUnary: X, scale, zero point; scale and zero point of the result.
 func lowerQLinearUnary(op string) func(*lowering) bool {
 	return func(l *lowering) bool {
-		in, ok := l.ins(5, 4)
-		if !ok || attrInt(l.Node, "channels_last", 0) != 0 {
+		in, _ := l.ins(5, 0)
+		if in[1] == "" || in[3] == "" || attrInt(l.Node, "channels_last", 0) != 0 {
 			return false
 		}
-		x := l.dequantized("x", in[0], in[1], in[2], 1)
-		y := l.add(op, l.fresh("result"), []string{x}, slices.Clone(l.GetAttribute())...)
+		x := l.dequantized("x", in[0], in[1], in[2])
+		y := l.add(op, l.fresh("result"), []string{x}, slices.DeleteFunc(slices.Clone(l.GetAttribute()), func(a *onnxpb.Attribute) bool {
+			return a.GetName() == "channels_last" || a.GetName() == "opset" // of the quantised operators only
+		})...)
 		l.add("QuantizeLinear", l.out(), []string{y, in[3], in[4]})
 		return true
 	}

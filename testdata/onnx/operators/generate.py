@@ -85,6 +85,7 @@ def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=
     run(m, feed, [o.name for o in m.graph.output])
     write(name, m)
     golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "head": {**h, "labels": labels}, "tolerance": tolerance,
+                   "inputs": {k: {"type": v.dtype.name, "shape": list(v.shape), "data": numbers(v)} for k, v in feed.items()},
                    "examples": n, "phi": numbers(p), "logits": numbers(a)})
 
 

@@ -1,0 +1,132 @@
+package featurize
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// Every fixture of package onnx, cut at its head and run, gives the features and logits that its generator computed.
+func TestFixturesRun(t *testing.T) {
+	const fixtures = "../testdata/onnx"
+	type tensor struct {
+		Type  string
+		Shape []int64
+		Data  []float64
+	}
+	ran := 0
+	for _, folder := range []string{".", "operators"} {
+		b, err := os.ReadFile(filepath.Join(fixtures, folder, "golden.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []struct {
+			File        string
+			Options     onnx.HeadOptions
+			Refused     string
+			Inputs      map[string]tensor
+			Examples    int
+			Phi, Logits []float64
+			Tolerance   float64
+		}
+		if err := json.Unmarshal(b, &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range list {
+			if g.Refused != "" {
+				continue
+			}
+			t.Run(g.File, func(t *testing.T) {
+				m, err := onnx.Open(filepath.Join(fixtures, g.File))
+				if err != nil {
+					t.Fatal(err)
+				}
+				h, err := onnx.FindHead(m, g.Options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				e, err := New(Config{Model: m, Head: h})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer e.Close()
+				var in []ort.Tensor
+				for _, v := range e.Inputs() {
+					x := g.Inputs[v.Name]
+					data, err := alloc(v.Type.String(), 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					switch data.(type) {
+					case []float32:
+						d := make([]float32, len(x.Data))
+						for i, f := range x.Data {
+							d[i] = float32(f)
+						}
+						data = d
+					case []float64:
+						data = slices.Clone(x.Data)
+					case []int64:
+						d := make([]int64, len(x.Data))
+						for i, f := range x.Data {
+							d[i] = int64(f)
+						}
+						data = d
+					default:
+						t.Fatalf("input %q has type %v", v.Name, v.Type)
+					}
+					in = append(in, ort.Tensor{Name: v.Name, Shape: x.Shape, Data: data})
+				}
+				rows, err := e.Run(t.Context(), in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if rows.N != g.Examples {
+					t.Fatalf("%d examples, want %d", rows.N, g.Examples)
+				}
+				// Half precision rounds to 2⁻¹¹; other kernels sum in another order; and for weights of eight bits ONNX
+				// Runtime quantises the features as well, whether the model asks for it or not.
+				relative := 2e-5
+				if name := filepath.Base(g.File); strings.HasPrefix(name, "float16") || name == "dequantized.onnx" {
+					relative = 4e-3
+				}
+				near(t, "features", rows.Features, g.Phi, relative, 0)
+				tolerance := 0.0
+				if h.Rounding > 0 || h.Approximation != "" {
+					tolerance = g.Tolerance + h.Rounding
+				}
+				if h.Approximation == "" && filepath.Base(g.File) != "tail_clipped_logits.onnx" {
+					near(t, "logits", rows.Logits, g.Logits, relative, tolerance)
+				}
+			})
+			ran++
+		}
+	}
+	if ran < 100 {
+		t.Errorf("only %d fixtures ran", ran)
+	}
+}
+
+// near holds got against want, relative to the largest of them.
+func near(t *testing.T, name string, got []float32, want []float64, relative, absolute float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d %s, want %d", len(got), name, len(want))
+	}
+	size := 1.0
+	for _, x := range want {
+		size = max(size, math.Abs(x))
+	}
+	for i, x := range want {
+		if d := math.Abs(float64(got[i]) - x); !(d <= relative*size+absolute) {
+			t.Fatalf("%s[%d] = %v, want %v", name, i, got[i], x)
+		}
+	}
+}
