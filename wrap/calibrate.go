@@ -175,8 +175,10 @@ func (c *calibration) open(ctx context.Context) error {
 		if c.product, err = featurize.NewProduct(c.Threads); err != nil {
 			return err
 		}
-		opener.network = c.network
+		opener.network, opener.multi = c.network, c.head.MultiLabel()
 		c.report.Model = c.network.info()
+	} else {
+		opener.multi = hasTargets(c.Val)
 	}
 
 	opener.limit = c.Limit
@@ -187,7 +189,7 @@ func (c *calibration) open(ctx context.Context) error {
 	if c.ReadyMade {
 		f := train.features
 		c.head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: calibrate.Softmax}
-		if f.Logits() == 1 {
+		if f.Logits() == 1 || opener.multi {
 			c.head.Link = calibrate.Sigmoid
 		}
 	}
@@ -313,7 +315,14 @@ func (c *calibration) accumulate(ctx context.Context) error {
 		defer func() { inCurvature += time.Since(start) }()
 		d, k := c.head.Features, c.head.Logits
 		for i := range b.N {
-			if err := c.curvature.Add(b.Positions[i], b.Features[i*d:(i+1)*d], b.Logits[i*k:(i+1)*k], b.Labels[i]); err != nil {
+			phi, logits := b.Features[i*d:(i+1)*d], b.Logits[i*k:(i+1)*k]
+			var err error
+			if b.Targets != nil {
+				err = c.curvature.AddTargets(b.Positions[i], phi, logits, b.Targets[i*k:(i+1)*k])
+			} else {
+				err = c.curvature.Add(b.Positions[i], phi, logits, b.Labels[i])
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", nameOf(b, i), err)
 			}
 		}
@@ -414,11 +423,11 @@ func headInfo(h bundle.Head) HeadInfo {
 // measure computes the held-out figures of all methods.
 func (c *calibration) measure() error {
 	table := newTable(&c.fitted.Calibration, []string{"mle", "ts", "mf0", "leverage"})
-	if err := table.add(inDomain, c.val.Features, c.val.Logits, labels(c.val.Labels)); err != nil {
+	if err := table.add(inDomain, c.val.Features, c.val.Logits, labels(c.val.Labels), c.val.Targets); err != nil {
 		return err
 	}
 	if c.ood != nil {
-		if err := table.add(0, c.ood.Features, c.ood.Logits, nil); err != nil {
+		if err := table.add(0, c.ood.Features, c.ood.Logits, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -439,35 +448,48 @@ func (c *calibration) measure() error {
 		h.Leverage = &results[3].OOD[0].OOD
 	}
 	c.doubt(h.Before.InDomain)
-	if c.ReadyMade && areProbabilities(c.val.Logits, c.head.Logits) {
-		c.warn("val: every row of logits lies in [0,1] and sums to 1: are they probabilities? Give the values before the softmax")
+	if look := probabilitiesIn(c.val.Logits, c.head); look != "" && c.ReadyMade {
+		c.warn("val: %s: are they probabilities? Give the values before the %s", look, c.head.Link)
 	}
 	return nil
 }
 
-// areProbabilities reports whether all rows of k numbers are distributions.
-func areProbabilities(rows []float32, k int) bool {
-	for ; k > 1 && len(rows) >= k; rows = rows[k:] {
+// probabilitiesIn says why logits look like probabilities: all rows are
+// distributions or, of a multi-label head, all numbers probabilities. It is "" of
+// those that do not.
+func probabilitiesIn(logits []float32, h calibrate.Head) string {
+	k := h.Logits
+	if k == 1 {
+		return ""
+	}
+	for rows := logits; len(rows) > 0; rows = rows[k:] {
 		var sum float64
 		for _, v := range rows[:k] {
-			if v < 0 {
-				return false
+			if v < 0 || v > 1 {
+				return ""
 			}
 			sum += float64(v)
 		}
-		if math.Abs(sum-1) > 1e-3 {
-			return false
+		if !h.MultiLabel() && math.Abs(sum-1) > 1e-3 {
+			return ""
 		}
 	}
-	return k > 1
+	if h.MultiLabel() {
+		return "all logits lie in [0,1]"
+	}
+	return "every row of logits lies in [0,1] and sums to 1"
 }
 
 // doubt warns of held-out figures that speak of a mistake, or say too little.
 func (c *calibration) doubt(before metrics.InDomain) {
 	const few = 100
-	switch guess := math.Log(float64(c.head.Classes())); {
+	choices := c.head.Classes()
+	if c.head.MultiLabel() {
+		choices = 2 // for each label
+	}
+	switch guess := math.Log(float64(choices)); {
 	case before.NLL >= guess:
-		c.warn("on the held-out data the network does no better than guessing (NLL %.2f, log K = %.2f): do the preprocessing, the order of the classes and the labels fit?", before.NLL, guess)
+		c.warn("on the held-out data the network does no better than guessing (NLL %.2f, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", before.NLL, choices, guess)
 	case before.N < few:
 		c.warn("%d held-out examples say little about two temperatures: give some hundreds or more", before.N)
 	case before.Error == 0:

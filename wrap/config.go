@@ -44,7 +44,9 @@ type Config struct {
 	// Fisher matrix, Val always does, and OOD, which may be empty, never.
 	Train, Val, OOD string
 	// ReadyMade says that Train, Val and OOD are .npz files of features and
-	// logits, and that there is no model.
+	// logits, and that there is no model. The logits are those of a softmax; a
+	// single one is that of a sigmoid, and where Val has targets of 0 and 1, [N,K],
+	// for labels, the head is multi-label.
 	ReadyMade bool
 
 	Out     string // folder of the bundle to write
@@ -152,14 +154,15 @@ type Pair struct {
 
 // HeldOut compares the methods on the data that was tuned on.
 type HeldOut struct {
-	Before Metrics `json:"before"` // the network's own softmax
+	Before Metrics `json:"before"` // the network's own probabilities
 	TS     Metrics `json:"ts"`     // temperature scaling
 	After  Metrics `json:"after"`  // mf0
 	// Leverage has figures only for telling out-of-distribution data.
 	Leverage *metrics.OOD `json:"leverage,omitempty"`
 }
 
-// Metrics are one method's figures. OOD, under the temperatures for telling
+// Metrics are one method's figures, of a multi-label head over all its decisions
+// (see metrics.MultiLabel). OOD, under the temperatures for telling
 // out-of-distribution data, and OODNLL, under those for likelihood, are nil
 // without such data.
 type Metrics struct {
@@ -183,7 +186,7 @@ type NamedSpec struct{ Name, Spec string }
 type EvalConfig struct {
 	Bundle  string
 	Model   string // where the bundle holds none
-	Test    string // SPEC with labels; of a bundle without model, an .npz of features and logits
+	Test    string // SPEC with labels, for a multi-label head targets; of a bundle without model, an .npz of features and logits
 	OOD     []NamedSpec
 	Methods []string // of Methods(); nil is all
 	Limit   int      // use at most so many examples of each set, spread evenly; 0 is all

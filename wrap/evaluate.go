@@ -15,7 +15,7 @@ import (
 
 // Methods returns the names that EvalConfig.Methods may hold:
 //
-//	mle       the network's own softmax
+//	mle       the network's own probabilities
 //	ts        temperature scaling
 //	mf0       the mean-field approximation
 //	leverage  of the features: tells out-of-distribution data only
@@ -75,7 +75,7 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 		e.Model = p.network.info()
 	}
 	notes := &notes{progress: cfg.Progress}
-	opener := &opener{network: p.network, classes: p.Classes(), inputs: cfg.Inputs, limit: cfg.Limit, notes: notes}
+	opener := &opener{network: p.network, classes: p.Classes(), inputs: cfg.Inputs, limit: cfg.Limit, multi: p.head.MultiLabel(), notes: notes}
 	test, err := opener.open("test", cfg.Test, p.head.Classes(), true)
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 	table := newTable(p.calibration, methods)
 	for i, s := range sets {
 		_, _, err := s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
-			return table.add(i-1, b.Features, b.Logits, b.Labels)
+			return table.add(i-1, b.Features, b.Logits, b.Labels, b.Targets)
 		})
 		if err != nil {
 			return nil, err
@@ -148,8 +148,10 @@ type table struct {
 // method is one method's figures so far.
 type method struct {
 	name string
-	// classifier is nil for a method without probabilities.
+	// One of classifier and multiLabel is set, by the head, but for a method
+	// without probabilities.
 	classifier *metrics.Classifier
+	multiLabel *metrics.MultiLabel
 	// scores and scoresNLL by set, the labelled one first: larger is more
 	// unfamiliar. scoresNLL stays empty where both would be the same.
 	scores, scoresNLL [][]float64
@@ -159,7 +161,11 @@ func newTable(c *calibrate.Calibration, methods []string) *table {
 	t := &table{calibration: c, head: c.Posterior.Head}
 	for _, name := range methods {
 		m := &method{name: name}
-		if name != "leverage" {
+		switch {
+		case name == "leverage":
+		case t.head.MultiLabel():
+			m.multiLabel = metrics.NewMultiLabel(t.head.Logits, 0)
+		default:
 			m.classifier = metrics.NewClassifier(t.head.Classes(), 0)
 		}
 		t.methods = append(t.methods, m)
@@ -167,9 +173,9 @@ func newTable(c *calibrate.Calibration, methods []string) *table {
 	return t
 }
 
-// add measures examples of a set, whose features and logits are finite; labels
-// are those of the labelled set.
-func (t *table) add(index int, phi, logits []float32, labels []int) error {
+// add measures examples of a set, whose features and logits are finite; labels,
+// or targets where the head is multi-label, are those of the labelled set.
+func (t *table) add(index int, phi, logits []float32, labels []int, targets []uint8) error {
 	n := len(logits) / t.head.Logits
 	var mf0 *calibrate.Predictions
 	for _, m := range t.methods {
@@ -193,12 +199,8 @@ func (t *table) add(index int, phi, logits []float32, labels []int) error {
 		}
 		m.scores[index+1] = append(m.scores[index+1], scores...)
 		m.scoresNLL[index+1] = append(m.scoresNLL[index+1], scoresNLL...)
-		if index != inDomain || m.classifier == nil {
-			continue
-		}
-		c := t.head.Classes()
-		for i, label := range labels {
-			if err := m.classifier.Add(logp[i*c:(i+1)*c], label); err != nil {
+		if index == inDomain {
+			if err := m.measure(t.head, logp, labels, targets); err != nil {
 				return err
 			}
 		}
@@ -206,15 +208,45 @@ func (t *table) add(index int, phi, logits []float32, labels []int) error {
 	return nil
 }
 
+// measure adds log-probabilities of examples of the labelled set.
+func (m *method) measure(h calibrate.Head, logp []float64, labels []int, targets []uint8) error {
+	width, k := h.Outcomes(), h.Logits
+	for i := 0; len(logp) > 0; i++ {
+		var err error
+		switch {
+		case m.multiLabel != nil:
+			err = m.multiLabel.Add(logp[:width], targets[i*k:(i+1)*k])
+		case m.classifier != nil:
+			err = m.classifier.Add(logp[:width], labels[i])
+		}
+		if err != nil {
+			return err
+		}
+		logp = logp[width:]
+	}
+	return nil
+}
+
+// inDomain returns the figures on the labelled set, nil for a method without
+// probabilities.
+func (m *method) inDomain() *metrics.InDomain {
+	var r metrics.InDomain
+	switch {
+	case m.multiLabel != nil:
+		r = m.multiLabel.Result()
+	case m.classifier != nil:
+		r = m.classifier.Result()
+	default:
+		return nil
+	}
+	return &r
+}
+
 // results returns the figures, with the names of the out-of-distribution sets.
 func (t *table) results(names []string) ([]MethodResult, error) {
 	var out []MethodResult
 	for _, m := range t.methods {
-		r := MethodResult{Name: m.name, OOD: []OODResult{}, OODNLL: []OODResult{}}
-		if m.classifier != nil {
-			in := m.classifier.Result()
-			r.InDomain = &in
-		}
+		r := MethodResult{Name: m.name, InDomain: m.inDomain(), OOD: []OODResult{}, OODNLL: []OODResult{}}
 		for i := 1; i < len(m.scores); i++ {
 			ood, err := metrics.Detect(m.scores[0], m.scores[i])
 			if err != nil {

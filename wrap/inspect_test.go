@@ -40,19 +40,15 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 	says(t, err, "x.onnx", "not an ONNX model")
 }
 
-// A head that is recognised but not calibrated is shown, with the reason that
-// calibration would give.
-func TestInspectShowsAHeadThatCalibrationRefuses(t *testing.T) {
-	const model = "../testdata/onnx/torch_multilabel.onnx"
-	in, err := Inspect(model, onnx.HeadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if in.Supported || in.Head == nil || in.Head.Link != "sigmoid" || len(in.Evidence) == 0 {
-		t.Errorf("%+v", in)
-	}
-	_, err = Calibrate(t.Context(), quick(Config{Model: model, Train: "t", Val: "v", Out: t.TempDir() + "/b"}))
-	if err == nil || in.Reason != err.Error() {
-		t.Errorf("inspection says %q, calibration %v", in.Reason, err)
+// Heads of every link are for calibration.
+func TestInspectSupportsAllLinks(t *testing.T) {
+	for model, link := range map[string]onnx.Link{multiLabelModel: onnx.Sigmoid, oneVsRestModel: onnx.OneVsRest, "../testdata/onnx/torch_binary.onnx": onnx.Sigmoid} {
+		in, err := Inspect(model, onnx.HeadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !in.Supported || in.Reason != "" || in.Head.Link != link || len(in.Evidence) == 0 {
+			t.Errorf("%s: %+v", model, in)
+		}
 	}
 }

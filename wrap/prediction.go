@@ -8,13 +8,22 @@ type Prediction struct {
 	ClassName  string  `json:"class_name,omitempty"`
 	Confidence float64 `json:"confidence"` // the largest probability
 
-	Probabilities []float64 `json:"probabilities"`  // [C], sum 1
+	// Of a multi-label head only, whose K labels are told independently of each
+	// other; Label is then null, and Confidence the mean over labels of
+	// max(p, 1-p). Labels are those with p > ½, by number and, where there are
+	// names, by name; Targets those that the record itself has, nil where it tells
+	// none. All ascend.
+	Labels     []int    `json:"labels,omitzero"`
+	LabelNames []string `json:"label_names,omitzero"`
+	Targets    []int    `json:"targets,omitzero"`
+
+	Probabilities []float64 `json:"probabilities"`  // [C], sum 1; of a multi-label head [K], of each label
 	Logits        []float32 `json:"logits"`         // [K], the network's own
 	LogitVariance []float64 `json:"logit_variance"` // [K], under the likelihood temperatures
-	Entropy       float64   `json:"entropy"`        // of Probabilities, nats
+	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
-	// OODScore is 1 - max p under the temperatures tuned to tell unfamiliar
-	// inputs, in [0, 1-1/C].
+	// OODScore is 1 - Confidence, but under the temperatures tuned to tell
+	// unfamiliar inputs: in [0, 1-1/C], of a multi-label head in [0, ½].
 	OODScore float64 `json:"ood_score"`
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the
 	// training set. Not bounded.

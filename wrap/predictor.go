@@ -187,6 +187,10 @@ func (p *Predictor) Classes() []string {
 // NumClasses returns C, how many classes the probabilities are of.
 func (p *Predictor) NumClasses() int { return p.head.Classes() }
 
+// MultiLabel reports whether the classes are labels that are told independently
+// of each other, any number of which an input may have.
+func (p *Predictor) MultiLabel() bool { return p.head.MultiLabel() }
+
 // Inputs describes what Predict takes: name, element type and shape of each
 // input, the first axis of which counts examples. It is nil where there is no
 // model.
@@ -275,7 +279,7 @@ type DatasetReport struct {
 // are left out, with a warning.
 func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(Prediction) error) (DatasetReport, error) {
 	notes, report := &notes{}, DatasetReport{}
-	opener := &opener{network: p.network, classes: p.Classes(), inputs: Inputs{MaxBad: p.maxBad}, stray: true, notes: notes}
+	opener := &opener{network: p.network, classes: p.Classes(), inputs: Inputs{MaxBad: p.maxBad}, multi: p.head.MultiLabel(), stray: true, notes: notes}
 	s, err := opener.open("input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {
 		var e error
@@ -295,7 +299,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 			return err
 		}
 		for _, one := range predictions {
-			if one.Label == nil && s.labelled() {
+			if one.Label == nil && one.Targets == nil && s.labelled() {
 				stray++
 			}
 			if err := yield(one); err != nil {
@@ -323,28 +327,35 @@ func (p *Predictor) checked(rows featurize.Rows) ([]Prediction, error) {
 // predict turns finite rows into predictions.
 func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
 	r := p.calibration.Predict(b.Features, b.Logits, b.N)
-	c, k := p.head.Classes(), p.head.Logits
+	k, width := p.head.Logits, p.head.Outcomes()
 	names := p.bundle.Manifest.Labels
 	out := make([]Prediction, b.N)
 	for i := range out {
 		one := Prediction{
-			Probabilities: make([]float64, c),
 			Logits:        b.Logits[i*k : (i+1)*k : (i+1)*k],
 			LogitVariance: r.Variance[i*k : (i+1)*k : (i+1)*k],
 			OODScore:      r.OODScore[i],
 			Leverage:      r.Leverage[i],
 		}
-		for j, l := range r.LogP[i*c : (i+1)*c] {
+		logp := r.LogP[i*width : (i+1)*width]
+		for j, l := range logp {
 			v := math.Exp(l)
-			one.Probabilities[j] = v
 			if v > 0 { // 0 log 0 is 0
 				one.Entropy -= v * l
 			}
+			if !p.head.MultiLabel() || j%2 == 1 {
+				one.Probabilities = append(one.Probabilities, v)
+			}
+		}
+		for j, v := range one.Probabilities {
 			if v > one.Probabilities[one.Class] {
 				one.Class = j
 			}
 		}
 		one.Confidence = one.Probabilities[one.Class]
+		if p.head.MultiLabel() {
+			one.multiLabel(logp, names)
+		}
 		// The logits are finite: what is left is a bundle of absurd numbers.
 		if sum := one.Confidence + one.Entropy + one.OODScore + one.Leverage; math.IsNaN(sum) || math.IsInf(sum, 0) {
 			return nil, fmt.Errorf("%s: the prediction is not finite: the bundle's posterior and temperatures do not fit the model", nameOf(b, i))
@@ -358,7 +369,37 @@ func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
 		if b.Labels != nil && b.Labels[i] >= 0 {
 			one.Label = &b.Labels[i]
 		}
+		if b.Targets != nil {
+			one.Targets = present(k, func(j int) bool { return b.Targets[i*k+j] == 1 })
+		}
 		out[i] = one
 	}
 	return out, nil
+}
+
+// multiLabel sets what only predictions of a multi-label head have.
+func (p *Prediction) multiLabel(logp []float64, names []string) {
+	k := len(p.Probabilities)
+	p.Confidence = 0
+	for j := range k {
+		p.Confidence += math.Exp(max(logp[2*j], logp[2*j+1])) / float64(k)
+	}
+	p.Labels = present(k, func(j int) bool { return logp[2*j+1] > logp[2*j] })
+	if len(names) > 0 {
+		p.LabelNames = make([]string, len(p.Labels))
+		for i, j := range p.Labels {
+			p.LabelNames[i] = names[j]
+		}
+	}
+}
+
+// present lists those of k labels that are there; the list is never nil.
+func present(k int, is func(int) bool) []int {
+	list := []int{}
+	for j := range k {
+		if is(j) {
+			list = append(list, j)
+		}
+	}
+	return list
 }

@@ -87,7 +87,6 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"model of noise", func(c *Config) { c.Model = write(t, data, "noise.onnx", photo(t, 1, 50)) }, []string{"noise.onnx", "not an ONNX model"}},
 		{"no head", func(c *Config) { c.Model = "../testdata/onnx/no_layer.onnx" }, []string{"--features"}},
 		{"head of other names", func(c *Config) { c.Head = onnx.HeadOptions{Features: "elsewhere"} }, []string{"elsewhere"}},
-		{"multi-label", func(c *Config) { c.Model = "../testdata/onnx/torch_multilabel.onnx" }, []string{"multi-label"}},
 		{"preprocessing that does not fit", func(c *Config) { c.Preprocess = &preprocess.Spec{Crop: &preprocess.Crop{Size: 4}} }, []string{"4×4", "[N,1,8,8]"}},
 
 		{"training data missing", func(c *Config) { c.Train = filepath.Join(data, "none") }, []string{"train: ", "none"}},

@@ -33,6 +33,7 @@ type opener struct {
 	classes []string // class names in label order, nil if unknown
 	inputs  Inputs
 	limit   int
+	multi   bool // labels are targets, as a multi-label head wants them
 	stray   bool // labels that are no classes of the model's are none
 	notes   *notes
 }
@@ -52,7 +53,7 @@ func (n *notes) step(stage, unit string, done, total int) {
 // open opens the set that has a part in the work under a name. classes is how
 // many labels may tell apart, 0 if that is not known yet.
 func (o *opener) open(name, spec string, classes int, labelled bool) (*set, error) {
-	opts := dataset.Options{LabelClasses: o.classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.stray}
+	opts := dataset.Options{LabelClasses: o.classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.stray, MultiLabel: o.multi}
 	s := &set{name: name, spec: spec, network: o.network}
 	var err error
 	if o.network == nil {
@@ -78,6 +79,17 @@ func (o *opener) open(name, spec string, classes int, labelled bool) (*set, erro
 		s.config.Cache = &featurize.Cache{Dir: o.inputs.Cache, Options: opts}
 	}
 	return s, nil
+}
+
+// hasTargets reports whether a file of ready-made features has the labels of a
+// multi-label head: for each example a 0 or 1 for each of its logits.
+func hasTargets(spec string) bool {
+	f, err := dataset.OpenFeatures(spec, dataset.Options{MultiLabel: true})
+	if err != nil {
+		return false // what is wrong will show when it is opened
+	}
+	defer f.Close()
+	return f.HasLabels() && f.Logits() > 1
 }
 
 func (s *set) close() {
@@ -234,6 +246,9 @@ func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.B
 				label = b.Labels[i]
 			}
 			block.Labels = append(block.Labels, label)
+			if b.Targets != nil {
+				block.Targets = append(block.Targets, b.Targets[i*k:(i+1)*k]...)
+			}
 		}
 		if block.N == 0 {
 			continue
@@ -282,11 +297,12 @@ func (s *set) collect(ctx context.Context, h calibrate.Head, n *notes) (*calibra
 		Features: make([]float32, 0, s.len()*h.Features),
 		Logits:   make([]float32, 0, s.len()*h.Logits),
 	}
-	if s.labelled() {
+	if s.labelled() && !h.MultiLabel() {
 		out.Labels = make([]int32, 0, s.len())
 	}
 	_, bad, err := s.stream(ctx, h, n, func(b *featurize.Block) error {
 		out.Features, out.Logits = append(out.Features, b.Features...), append(out.Logits, b.Logits...)
+		out.Targets = append(out.Targets, b.Targets...)
 		if out.Labels != nil {
 			for _, l := range b.Labels {
 				out.Labels = append(out.Labels, int32(l))

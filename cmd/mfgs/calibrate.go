@@ -37,7 +37,7 @@ neither.`,
 			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
 			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to tune the out-of-distribution score; labels are not used"},
 			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
-			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels"},
+			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			&cli.StringFlag{Name: "preprocess", Category: dataFlags, Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [unit]"},
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [names of the training folders, if any]"},
@@ -211,11 +211,22 @@ func headline(h wrap.HeadInfo) string {
 	if h.Bias {
 		s += " and bias"
 	}
-	s += fmt.Sprintf(", %s classes, %s", count(h.Classes), h.Link)
+	s += fmt.Sprintf(", %s, %s", classes(h.Classes, h.Link), h.Link)
 	if h.Op != "" {
 		s = h.Op + ", " + s
 	}
 	return s
+}
+
+// classes counts what a head of k logits tells apart.
+func classes(k int, link string) string {
+	switch {
+	case link != string(calibrate.Sigmoid):
+		return plural(k, "class")
+	case k == 1:
+		return "1 logit of two classes"
+	}
+	return plural(k, "independent label")
 }
 
 // dampingLine tells the damping: rho is in units of the mean eigenvalue.

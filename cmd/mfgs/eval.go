@@ -15,10 +15,11 @@ func (p *program) eval() *cli.Command {
 		Name:      "eval",
 		Usage:     "compare methods on data that nothing was tuned on",
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]...",
-		Description: `Methods are mle, the network's own softmax; ts, temperature scaling; mf0, the
-mean-field Gaussian-softmax; and leverage, which tells unfamiliar inputs but
-gives no probabilities. Of a bundle from ready-made features, SPECs are .npz
-files of the same kind.`,
+		Description: `Methods are mle, the network's own probabilities; ts, temperature scaling; mf0,
+the mean-field Gaussian-softmax; and leverage, which tells unfamiliar inputs but
+gives no probabilities. The figures of a multi-label head are over all its decisions,
+one for each label of each example. Of a bundle from ready-made features, SPECs are
+.npz files of the same kind.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},

@@ -107,13 +107,14 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"pngs": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(writePNGs(ts.MkAbs(args[0]), ts.MkAbs(args[1]), len(args) > 2))
 	},
-	// features FILE N SEED [nan]: ready-made features of an invented network.
+	// features FILE N SEED [nan|targets]: ready-made features of an invented network,
+	// with a NaN, or with the targets of a multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {
 		n, err := strconv.Atoi(args[1])
 		ts.Check(err)
 		seed, err := strconv.Atoi(args[2])
 		ts.Check(err)
-		ts.Check(writeFeatures(ts.MkAbs(args[0]), n, uint64(seed), len(args) > 3))
+		ts.Check(writeFeatures(ts.MkAbs(args[0]), n, uint64(seed), append(args, "")[3]))
 	},
 	// idx FILE BYTE... : labels.
 	"idx": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -258,8 +259,9 @@ func writePNGs(spec, dir string, unlabelled bool) error {
 }
 
 // writeFeatures writes what a linear layer of 3 classes on 6 random features
-// yields, and labels that follow its softmax at temperature 2.
-func writeFeatures(path string, n int, seed uint64, nan bool) error {
+// yields, and labels that follow its softmax at temperature 2, or targets its
+// sigmoids.
+func writeFeatures(path string, n int, seed uint64, special string) error {
 	const d, k = 6, 3
 	weights := rand.New(rand.NewPCG(1, 2))
 	var w [k][d]float32
@@ -270,7 +272,7 @@ func writeFeatures(path string, n int, seed uint64, nan bool) error {
 	}
 	r := rand.New(rand.NewPCG(seed, 0))
 	var phi, logits []float32
-	var labels []int64
+	var labels, targets []int64
 	for range n {
 		row := make([]float32, d)
 		for j := range row {
@@ -288,10 +290,19 @@ func writeFeatures(path string, n int, seed uint64, nan bool) error {
 			if g := float64(a)/2 - math.Log(r.ExpFloat64()); g > best {
 				best, label = g, i
 			}
+			y := int64(0)
+			if special == "targets" && r.Float64() < 1/(1+math.Exp(-float64(a)/2)) {
+				y = 1
+			}
+			targets = append(targets, y)
 		}
 		labels = append(labels, int64(label))
 	}
-	if nan {
+	shape := fmt.Sprintf("(%d,)", n)
+	if special == "targets" {
+		labels, shape = targets, fmt.Sprintf("(%d, %d)", n, k)
+	}
+	if special == "nan" {
 		phi[n*d/2] = float32(math.NaN())
 	}
 	var b bytes.Buffer
@@ -302,7 +313,7 @@ func writeFeatures(path string, n int, seed uint64, nan bool) error {
 	}{
 		{"features", "<f4", fmt.Sprintf("(%d, %d)", n, d), phi},
 		{"logits", "<f4", fmt.Sprintf("(%d, %d)", n, k), logits},
-		{"labels", "<i8", fmt.Sprintf("(%d,)", n), labels},
+		{"labels", "<i8", shape, labels},
 	} {
 		f, err := z.Create(a.name + ".npy")
 		if err != nil {

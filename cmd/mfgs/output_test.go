@@ -39,7 +39,7 @@ func TestNumbersForPeople(t *testing.T) {
 		{count(0), "0"}, {count(999), "999"}, {count(1000), "1,000"}, {count(1234567), "1,234,567"}, {count(-1234), "-1,234"},
 		{number(1234567), "1.235e+06"}, {number(0.5), "0.5"}, {nats(0.04861), "0.0486"},
 		{seconds(0.04), "0.0"}, {seconds(9.94), "9.9"}, {seconds(9.96), "10"}, {seconds(61.4), "61"},
-		{plural(1, "file"), "1 file"}, {plural(1200, "file"), "1,200 files"},
+		{plural(1, "file"), "1 file"}, {plural(1200, "file"), "1,200 files"}, {plural(2, "class"), "2 classes"},
 		{oneLine("a\r\nb\n"), "a; b"},
 		{alternatives([]string{"a"}), "a"}, {alternatives([]string{"a", "b"}), "a or b"}, {alternatives([]string{"a", "b", "c"}), "a, b or c"},
 		{wrapText("- ", strings.Repeat("12345678 ", 10)), "- " + strings.TrimSuffix(strings.Repeat("12345678 ", 8), " ") + "\n  12345678 12345678\n"},
@@ -87,7 +87,7 @@ func TestReportFits80Columns(t *testing.T) {
 // A wide table must not wait for its end, nor a later, wider cell be cut.
 func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	var b bytes.Buffer
-	w := newPredictionWriter("table", &b, nil)
+	w := newPredictionWriter("table", &b, nil, false)
 	for i := range rowsKept + 1 {
 		if i == rowsKept && b.Len() == 0 {
 			// The buffer below holds 4 kB, which the rows kept have filled.
@@ -126,15 +126,53 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 }
 
 func TestNoPredictionsAreStillADocument(t *testing.T) {
+	for _, multi := range []bool{false, true} {
+		header := csvHeader
+		if multi {
+			header = csvLabelsHeader
+		}
+		for format, want := range map[string]string{
+			"json":  `{"predictions":[],"bad_records":[],"ignored":[],"warnings":[]}` + "\n",
+			"jsonl": "",
+			"csv":   strings.Join(header, ",") + "\n",
+			"table": "",
+		} {
+			var b bytes.Buffer
+			if err := newPredictionWriter(format, &b, nil, multi).close(); err != nil || b.String() != want {
+				t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
+			}
+		}
+	}
+}
+
+// Lists of labels, in the formats that write them in a cell.
+func TestLabelsInCells(t *testing.T) {
+	names := []string{"cat", "dog", "a bird of some kind", "3"}
+	predictions := []wrap.Prediction{
+		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75},
+		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5},
+		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1},
+	}
 	for format, want := range map[string]string{
-		"json":  `{"predictions":[],"bad_records":[],"ignored":[],"warnings":[]}` + "\n",
-		"jsonl": "",
-		"csv":   strings.Join(csvHeader, ",") + "\n",
-		"table": "",
+		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\n" +
+			"a,,0 1,cat;dog,0.75,0,0,0\n" +
+			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,0\n" +
+			"c,2 3,,,1,0,0,0\n",
+		"table": "" +
+			"input  targets                   labels        confidence  ood score  leverage\n" +
+			"a      none                      0 cat, 1 dog      75.00%     0.0000     0.000\n" +
+			"b      -                         0 cat +2          50.00%     0.0000     0.000\n" +
+			"c      2 a bird of some kind +1  none             100.00%     0.0000     0.000\n",
 	} {
 		var b bytes.Buffer
-		if err := newPredictionWriter(format, &b, nil).close(); err != nil || b.String() != want {
-			t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
+		w := newPredictionWriter(format, &b, names, true)
+		for _, p := range predictions {
+			if err := w.write(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.close(); err != nil || b.String() != want {
+			t.Errorf("%s: %v, written\n%swant\n%s", format, err, b.String(), want)
 		}
 	}
 }

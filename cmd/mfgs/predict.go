@@ -27,8 +27,10 @@ func (p *program) predict() *cli.Command {
 		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv]",
 		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
 the ood score is 1 - confidence under the temperatures tuned to tell unfamiliar
-inputs; leverage is how far the features lie from those of the training data. All
-but json is written as it comes; csv leaves out what is a list in json.`,
+inputs; leverage is how far the features lie from those of the training data. A
+multi-label head gives labels, those of probability above 1/2, and its confidence is
+the mean over all labels of the probability that each was decided with. All but json
+is written as it comes; csv leaves out other lists of json than labels.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
@@ -78,7 +80,7 @@ but json is written as it comes; csv leaves out what is a list in json.`,
 
 // predictAll writes the predictions for all inputs, one after another.
 func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inputs []string, format string) error {
-	out := newPredictionWriter(format, p.stdout, predictor.Classes())
+	out := newPredictionWriter(format, p.stdout, predictor.Classes(), predictor.MultiLabel())
 	bar := p.progress()
 	// Where predictions scroll by, they are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
@@ -138,8 +140,8 @@ type predictionWriter interface {
 }
 
 // newPredictionWriter returns the writer of a format; classes are the names in
-// label order, nil if there are none.
-func newPredictionWriter(format string, w io.Writer, classes []string) predictionWriter {
+// label order, nil if there are none, and multi says that the head is multi-label.
+func newPredictionWriter(format string, w io.Writer, classes []string, multi bool) predictionWriter {
 	b := bufio.NewWriter(w)
 	switch format {
 	case "json":
@@ -149,9 +151,9 @@ func newPredictionWriter(format string, w io.Writer, classes []string) predictio
 		e.SetEscapeHTML(false)
 		return &jsonLines{unreported{b}, e}
 	case "csv":
-		return &csvPredictions{w: csv.NewWriter(w)}
+		return &csvPredictions{w: csv.NewWriter(w), multi: multi}
 	}
-	return &tablePredictions{unreported: unreported{b}, classes: classes}
+	return &tablePredictions{unreported: unreported{b}, classes: classes, multi: multi}
 }
 
 // unreported is what the formats have in common that hold nothing but
@@ -199,22 +201,43 @@ func (j *jsonLines) write(p wrap.Prediction) error { return j.e.Encode(p) }
 type csvPredictions struct {
 	unreported
 	w       *csv.Writer
+	multi   bool
 	started bool
 }
 
-var csvHeader = []string{"input", "label", "class", "class_name", "confidence", "entropy", "ood_score", "leverage"}
+var (
+	csvHeader = []string{"input", "label", "class", "class_name", "confidence", "entropy", "ood_score", "leverage"}
+	// csvLabelsHeader is that of a multi-label head. Numbers in a list stand a blank
+	// apart, names a semicolon.
+	csvLabelsHeader = []string{"input", "targets", "labels", "label_names", "confidence", "entropy", "ood_score", "leverage"}
+)
 
 func (c *csvPredictions) write(p wrap.Prediction) error {
 	if err := c.begin(); err != nil {
 		return err
 	}
-	label := ""
-	if p.Label != nil {
-		label = strconv.Itoa(*p.Label)
+	record := []string{p.Input, "", strconv.Itoa(p.Class), p.ClassName}
+	switch {
+	case c.multi:
+		record = []string{p.Input, numbers(p.Targets), numbers(p.Labels), strings.Join(p.LabelNames, ";")}
+	case p.Label != nil:
+		record[1] = strconv.Itoa(*p.Label)
 	}
-	exact := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	return c.w.Write([]string{p.Input, label, strconv.Itoa(p.Class), p.ClassName,
-		exact(p.Confidence), exact(p.Entropy), exact(p.OODScore), exact(p.Leverage)})
+	for _, v := range []float64{p.Confidence, p.Entropy, p.OODScore, p.Leverage} {
+		record = append(record, strconv.FormatFloat(v, 'g', -1, 64))
+	}
+	return c.w.Write(record)
+}
+
+func numbers(list []int) string {
+	var b strings.Builder
+	for i, v := range list {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(strconv.Itoa(v))
+	}
+	return b.String()
 }
 
 func (c *csvPredictions) begin() error {
@@ -222,6 +245,9 @@ func (c *csvPredictions) begin() error {
 		return nil
 	}
 	c.started = true
+	if c.multi {
+		return c.w.Write(csvLabelsHeader)
+	}
 	return c.w.Write(csvHeader)
 }
 
@@ -242,6 +268,7 @@ func (c *csvPredictions) close() error {
 type tablePredictions struct {
 	unreported
 	classes []string
+	multi   bool
 	kept    [][]string
 	widths  []int // nil while rows are kept
 }
@@ -251,14 +278,23 @@ const rowsKept = 64
 
 const predictionAlign = "lllrrr"
 
-var predictionHeader = []string{"input", "label", "class", "confidence", "ood score", "leverage"}
+var (
+	predictionHeader = []string{"input", "label", "class", "confidence", "ood score", "leverage"}
+	labelsHeader     = []string{"input", "targets", "labels", "confidence", "ood score", "leverage"}
+)
 
 func (t *tablePredictions) write(p wrap.Prediction) error {
-	label := "-"
-	if p.Label != nil {
-		label = t.class(*p.Label)
+	truth, found := "-", t.class(p.Class)
+	switch {
+	case t.multi:
+		found = t.list(p.Labels)
+		if p.Targets != nil {
+			truth = t.list(p.Targets)
+		}
+	case p.Label != nil:
+		truth = t.class(*p.Label)
 	}
-	row := []string{shorten(p.Input), label, t.class(p.Class), percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
+	row := []string{shorten(p.Input), truth, found, percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -289,13 +325,38 @@ func (t *tablePredictions) class(i int) string {
 	return s
 }
 
+// list names the labels in a list, as many as a cell holds.
+func (t *tablePredictions) list(labels []int) string {
+	if len(labels) == 0 {
+		return "none"
+	}
+	const most = 20
+	var b strings.Builder
+	for i, l := range labels {
+		name := t.class(l)
+		if i > 0 {
+			name = ", " + name
+		}
+		if i > 0 && utf8.RuneCountInString(b.String()+name) > most {
+			fmt.Fprintf(&b, " +%d", len(labels)-i)
+			break
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
 // begin writes the header and the rows kept.
 func (t *tablePredictions) begin() error {
 	if t.widths != nil {
 		return nil
 	}
-	t.widths = make([]int, len(predictionHeader))
-	rows := append([][]string{predictionHeader}, t.kept...)
+	header := predictionHeader
+	if t.multi {
+		header = labelsHeader
+	}
+	t.widths = make([]int, len(header))
+	rows := append([][]string{header}, t.kept...)
 	for _, row := range rows {
 		for i, cell := range row {
 			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))

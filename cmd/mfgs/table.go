@@ -86,10 +86,13 @@ func seconds(v float64) string {
 	return strconv.FormatFloat(v, 'f', 0, 64)
 }
 
-// plural writes "1 file" and "2 files".
+// plural writes "1 file" and "2 files", "1 class" and "2 classes".
 func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
+	}
+	if strings.HasSuffix(noun, "s") {
+		noun += "e"
 	}
 	return count(n) + " " + noun + "s"
 }

@@ -41,14 +41,20 @@
 // bias, whose constant feature comes last; K is head.classes.
 //
 //	structure  tensor    shape    content
-//	full       blocks    [K,D,D]  diagonal blocks Σ_kk of the covariance at T_ens = 1
+//	full       blocks    [K,D,D]  diagonal blocks Σ_kk of the covariance at T_ens = 1; of
+//	                              the links sigmoid and one-vs-rest it has no others
 //	full       leverage  [D,D]    (A + δI)⁻¹
 //	kron       Q_A       [D,D]    eigenvectors of A, in columns
 //	kron       lambda_A  [D]      its eigenvalues, ≥ 0
-//	kron       Q_B       [K,K]    eigenvectors of B, in columns; left out where B is diagonal
+//	kron       Q_B       [K,K]    eigenvectors of B, in columns; left out where B is diagonal,
+//	                              as with the links sigmoid and one-vs-rest
 //	kron       lambda_B  [K]      its eigenvalues, ≥ 0
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
+//
+// head.link says how logits a become probabilities: softmax; sigmoid, σ(a) of each
+// logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
+// each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j).
 //
 // # curvature.safetensors
 //

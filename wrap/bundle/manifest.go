@@ -61,8 +61,9 @@ type Manifest struct {
 	Posterior File  `yaml:"posterior"`           // set by Write
 	Curvature *File `yaml:"curvature,omitempty"` // set by Write
 
-	// Labels names the classes in their order. It may be empty; a head with one
-	// logit has two, the second being the one whose probability grows with it.
+	// Labels names the classes, or what a multi-label head tells, in their order.
+	// It may be empty; a head with one logit has two classes, the second being the
+	// one whose probability grows with it.
 	Labels []string `yaml:"labels,omitempty"`
 
 	// Grids are what the temperatures were chosen from. It may be nil.
