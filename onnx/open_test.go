@@ -720,6 +720,34 @@ func TestOpenFollowsLinksToTheModel(t *testing.T) {
 	}
 }
 
+// Models of every version are read from operator set 7 on, those to come too: what they mean is up to the runtime.
+func TestVersions(t *testing.T) {
+	for opset := int64(7); opset <= 40; opset++ {
+		for _, ir := range []int64{3, 8, 10, 13, 14, 99} {
+			pb := network()
+			pb.IrVersion, pb.OpsetImport[0].Version = &ir, &opset
+			if ir < 4 { // weights are inputs too
+				pb.Graph.Input = append(pb.Graph.Input, tensorInfo("w", Float32, 16, 32))
+			}
+			m, err := Parse("model", marshal(t, pb))
+			if err != nil {
+				t.Fatalf("operator set %d, IR version %d: %v", opset, ir, err)
+			}
+			h, err := FindHead(m, HeadOptions{})
+			if err != nil {
+				t.Fatalf("operator set %d, IR version %d: %v", opset, ir, err)
+			}
+			c, err := Cut(m, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Opset() != opset || c.IRVersion() != ir {
+				t.Errorf("operator set %d and IR version %d became %d and %d", opset, ir, c.Opset(), c.IRVersion())
+			}
+		}
+	}
+}
+
 func TestAccessors(t *testing.T) {
 	m, err := Open(filepath.Join(fixtures, "cntk.onnx"))
 	if err != nil {
