@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write what commands print now into the documentation")
+var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write the figures that commands print now into the documentation")
 
 // mustShow are the documents whose commands are the way into the program.
 var mustShow = []string{"../../README.md", "../../docs/examples.md"}
@@ -91,7 +91,7 @@ func TestDocumentedCommands(t *testing.T) {
 						return
 					}
 					if err := commands[i].compare(lines, printed); err != nil {
-						ts.Fatalf("%s: %v\n(go test ./cmd/mfgs -run TestDocumentedCommands -update writes what is printed now)", file, err)
+						ts.Fatalf("%s: %v", file, err)
 					}
 				},
 			},
@@ -184,7 +184,7 @@ func (c documentedCommand) compare(lines, printed []string) error {
 		shown, now := strings.Fields(lines[i]), strings.Fields(got)
 		for k := range shown {
 			if !sameFigure(now[k], shown[k]) {
-				return fmt.Errorf("line %d shows %s for\n%s", i+1, shown[k], got)
+				return fmt.Errorf("line %d shows %s for\n%s\n(go test ./cmd/mfgs -run TestDocumentedCommands -update writes the figures of now)", i+1, shown[k], got)
 			}
 		}
 		return nil
