@@ -176,6 +176,10 @@ func (c *calibration) open(ctx context.Context) error {
 			return err
 		}
 		opener.network, opener.multi = c.network, c.head.MultiLabel()
+		if c.Classes == nil {
+			c.Classes = h.Labels
+			opener.classes = c.Classes
+		}
 		c.report.Model = c.network.info()
 	} else {
 		opener.multi = hasTargets(c.Val)
@@ -309,6 +313,9 @@ func (c *calibration) accumulate(ctx context.Context) error {
 				return err
 			}
 			c.report.Head.LogitError = e
+			if a := c.network.head.Approximation; a != "" {
+				c.warn("approximation %s: φW + b differs from the logits by %.2g of the largest; variances are as approximate", a, e)
+			}
 		}
 		first = false
 		start := time.Now()
@@ -409,6 +416,7 @@ func (c *calibration) describeHead() bundle.Head {
 	if c.network != nil {
 		n := c.network.head
 		h.Op, h.Node, h.Features, h.Logits, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+		h.Approximation = string(n.Approximation)
 	}
 	return h
 }
@@ -417,6 +425,7 @@ func headInfo(h bundle.Head) HeadInfo {
 	return HeadInfo{
 		Op: h.Op, Node: h.Node, Features: h.Features, Logits: h.Logits,
 		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: slices.Clone(h.Tail),
+		Approximation: h.Approximation,
 	}
 }
 

@@ -113,6 +113,8 @@ type HeadInfo struct {
 	Bias       bool     `json:"bias"`
 	Link       string   `json:"link"`
 	Tail       []string `json:"tail,omitempty"`
+	// Approximation is the onnx.Approximation that was asked for and needed.
+	Approximation string `json:"approximation,omitempty"`
 	// LogitError is the largest |φW + b - logits| on the first training batch,
 	// relative to the largest logit there.
 	LogitError float64 `json:"logit_error,omitempty"`

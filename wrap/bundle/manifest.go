@@ -100,6 +100,10 @@ type Head struct {
 	Bias       bool           `yaml:"bias"`
 	Link       calibrate.Link `yaml:"link"`
 	Tail       []string       `yaml:"tail,omitempty,flow"` // operators behind the logits
+
+	// Approximation names what stands between the layer and the logits though it is
+	// not linear, as in SqueezeNet; empty where φW + b is the logits.
+	Approximation string `yaml:"approximation,omitempty"`
 }
 
 // Calibrate returns the head in the terms of package calibrate.
