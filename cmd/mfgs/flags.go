@@ -82,7 +82,7 @@ func headOptions() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
 		&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
-		&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu`: let a Relu stand behind the last linear layer, as in SqueezeNet; variances are then approximate",
+		&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu` may stand behind the last layer; variances are then approximate",
 			Action: func(c *cli.Context, v string) error {
 				if v != string(onnx.IgnoreRelu) {
 					return usagef(c.Command.Name, "--approximate %q, want %s", v, onnx.IgnoreRelu)
