@@ -63,7 +63,7 @@ func (o *opener) open(name, spec string, classes int, labelled bool) (*set, erro
 		s.config.Limit = o.limit
 		return s, nil
 	}
-	opts.Inputs = o.network.extractor.InputNames()
+	opts.Inputs, opts.Widths = o.network.extractor.InputNames(), o.network.extractor.InputWidths()
 	if s.data, err = dataset.Open(spec, opts); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
