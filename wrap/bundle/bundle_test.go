@@ -99,9 +99,16 @@ func content(s string) func(io.Writer) error {
 	}
 }
 
-// withFiles are options for a bundle of all four files.
+// withFiles are options for a bundle whose model has all of its weights.
 func withFiles() WriteOptions {
 	return WriteOptions{Model: content("a model"), Curvature: content("curvature")}
+}
+
+// withData are options for a bundle of all files.
+func withData() WriteOptions {
+	o := withFiles()
+	o.ModelData = content("its weights")
+	return o
 }
 
 // written returns the folder of a bundle written.
@@ -140,6 +147,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
 
+	approximate := full()
+	approximate.Manifest.Head.Approximation = "relu"
+
 	// The curvature is zero where every training probability is 0 or 1.
 	flat := full()
 	flat.Manifest.Damping = Damping{Rule: "0.125", Candidates: []Candidate{{Epsilon: 0.125, NLL: 0.05}}}
@@ -152,7 +162,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		o     WriteOptions
 		files []string
 	}{
-		{"full, all files", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName}},
+		{"full, all files", full(), withData(), []string{ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName}},
+		{"full, weights in the model", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName}},
+		{"approximate", approximate, withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName}},
 		{"full, model left out", full(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, no model", kron(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, diagonal B", diagonal, WriteOptions{}, []string{ManifestName, PosteriorName}},
@@ -183,6 +195,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			if test.o.Model != nil {
 				model := *want.Model
 				model.File = &File{ModelName, sum([]byte("a model"))}
+				if test.o.ModelData != nil {
+					model.Data = &File{ModelDataName, sum([]byte("its weights"))}
+				}
 				want.Model = &model
 				want.Curvature = &File{CurvatureName, sum([]byte("curvature"))}
 			}
@@ -201,13 +216,17 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 // The bundles under testdata are of format 1, and stay readable.
 func TestFormat1(t *testing.T) {
-	for name, b := range map[string]Bundle{"v1-full": full(), "v1-kron": kron()} {
+	for name, test := range map[string]struct {
+		b Bundle
+		o WriteOptions
+	}{
+		"v1-full": {full(), withFiles()},
+		"v1-kron": {kron(), WriteOptions{}},
+		"v1-data": {full(), withData()},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
-			o := WriteOptions{}
-			if b.Manifest.Model != nil {
-				o = withFiles()
-			}
+			b, o := test.b, test.o
 			if *update {
 				o.Force = true
 				if err := Write(dir, b, o); err != nil {
@@ -240,7 +259,7 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := WriteOptions{Curvature: content("curvature")}
 			if b.Manifest.Model != nil {
-				o.Model = content("a model")
+				o = withData()
 			}
 			files := inMemory(t, written(t, b, o))
 			if _, err := OpenFS(files); err != nil {
@@ -280,8 +299,8 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 }
 
 func TestFilesThatAreNotThere(t *testing.T) {
-	dir := written(t, full(), withFiles())
-	for _, name := range []string{ManifestName, PosteriorName, CurvatureName, ModelName} {
+	dir := written(t, full(), withData())
+	for _, name := range fileNames {
 		files := inMemory(t, dir)
 		delete(files, name)
 		if _, err := OpenFS(files); !errors.Is(err, ErrMissing) || !strings.HasPrefix(err.Error(), name) {
@@ -303,12 +322,69 @@ func TestFilesThatAreNotThere(t *testing.T) {
 	}
 }
 
+// What the manifest does not name is no part of the bundle.
+func TestDataThatTheManifestDoesNotName(t *testing.T) {
+	files := inMemory(t, written(t, full(), withFiles()))
+	files[ModelDataName] = &fstest.MapFile{Data: []byte("weights of another model")}
+	b, err := OpenFS(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := b.Manifest.Model.Data; d != nil {
+		t.Errorf("the manifest names %+v", d)
+	}
+}
+
+// ONNX readers take no weights from outside the folder in which the model really lies.
+func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
+	move := func(dir, to, name string) {
+		t.Helper()
+		if err := os.MkdirAll(to, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		target := filepath.Join(to, name+".blob")
+		if err := os.Rename(filepath.Join(dir, name), target); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{ModelName, ModelDataName} {
+		dir := written(t, full(), withData())
+		move(dir, filepath.Join(filepath.Dir(dir), "elsewhere"), name)
+		for _, f := range []func() error{
+			func() error { _, err := Open(dir); return err },
+			func() error { return Reseal(dir) },
+		} {
+			if err := f(); err == nil || !strings.HasPrefix(err.Error(), dir) || !strings.Contains(err.Error(), ModelDataName+": a link that leaves") {
+				t.Errorf("%s lies elsewhere: error %v", name, err)
+			}
+		}
+	}
+
+	// A cache keeps all files as links into one folder, and may itself be reached by a link.
+	dir := written(t, full(), withData())
+	for _, name := range fileNames {
+		move(dir, filepath.Join(filepath.Dir(dir), "blobs"), name)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{dir, link} {
+		if _, err := Open(d); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The files of a zip archive have no ReadAt.
 func TestOpenFromAnArchive(t *testing.T) {
 	want := full()
 	var archive bytes.Buffer
 	w := zip.NewWriter(&archive)
-	for name, f := range inMemory(t, written(t, want, withFiles())) {
+	for name, f := range inMemory(t, written(t, want, withData())) {
 		e, err := w.Create(name)
 		if err != nil {
 			t.Fatal(err)

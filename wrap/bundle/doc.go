@@ -14,6 +14,7 @@
 //	posterior.safetensors  the Gaussian over the last layer's weights
 //	curvature.safetensors  optional, reserved: the sums the posterior was made from
 //	model.onnx             optional: the network
+//	model.onnx.data        only beside model.onnx: its weights, where it does not have them
 //
 // Other files are not looked at, and may lie there.
 //
@@ -55,6 +56,21 @@
 // head.link says how logits a become probabilities: softmax; sigmoid, σ(a) of each
 // logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
 // each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j).
+//
+// head.approximation says what stands between the layer and the logits though it is not
+// linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
+//
+// # model.onnx and model.onnx.data
+//
+// model.onnx is the ONNX model whose last layer head describes. Where it would take more
+// than 2 GiB, which no protobuf can, it has weights as ONNX external data, at the location
+// model.onnx.data and nowhere else. model.file and model.data have the hashes of the two;
+// without model.data, model.onnx is complete. Links may stand for them, if what they lead
+// to is in one folder.
+//
+// model.sha256 identifies the model that was calibrated: the SHA-256 of its file or, where
+// it kept weights in others, of the binary SHA-256 of that file and of each of the others
+// in the order of first use.
 //
 // # curvature.safetensors
 //

@@ -58,7 +58,12 @@ var manifestLies = []struct {
 	{"no tool", "tool: mfgs v0.1.0\n", "", ErrField, "tool is missing"},
 	{"hash in upper case", strings.Repeat("0a", 32), strings.Repeat("0A", 32), ErrField, "model.sha256"},
 	{"hash too short", strings.Repeat("1b", 32), strings.Repeat("1b", 31), ErrField, "datasets[0].fingerprint"},
-	{"file elsewhere", "name: model.onnx", "name: ../model.onnx", ErrField, "model.file.name"},
+	{"file elsewhere", "name: model.onnx\n", "name: ../model.onnx\n", ErrField, "model.file.name"},
+	{"weights elsewhere", "name: model.onnx.data", "name: ../model.onnx.data", ErrField, "model.data.name"},
+	{"weights of no hash", "    name: model.onnx.data\n    sha256: ", "    name: model.onnx.data\n    sha256: 0", ErrField, "model.data.sha256"},
+	{"weights without a model", "  file:\n    name: model.onnx\n    sha256: " + sum([]byte("a model")) + "\n", "", ErrField, "model.data is given without model.file"},
+	{"other weights", sum([]byte("its weights")), sum([]byte("its weight")), ErrHash, "model.onnx.data"},
+	{"unknown approximation", "bias: true", "bias: true\n  approximation: gelu", ErrField, `head.approximation is "gelu"`},
 	{"posterior elsewhere", "name: posterior.safetensors", "name: /etc/passwd", ErrField, "posterior.name"},
 	{"model without features", "features: /relu/Relu_output_0", "features: \"\"", ErrField, "head.features"},
 	{"no features", "feature_dim: 2", "feature_dim: 0", ErrField, "0 features"},
@@ -110,7 +115,7 @@ var manifestLies = []struct {
 }
 
 func TestManifestLiesAreRefused(t *testing.T) {
-	files := inMemory(t, written(t, full(), withFiles()))
+	files := inMemory(t, written(t, full(), withData()))
 	document, err := unseal(files[ManifestName].Data)
 	if err != nil {
 		t.Fatal(err)
@@ -253,7 +258,7 @@ func TestNegativeCovariancesAreNoLie(t *testing.T) {
 }
 
 func TestResealAfterAnEdit(t *testing.T) {
-	dir := written(t, full(), withFiles())
+	dir := written(t, full(), withData())
 	path := filepath.Join(dir, ManifestName)
 	edit := func(change func(string) string) {
 		t.Helper()
@@ -319,6 +324,9 @@ func TestResealAfterAnEdit(t *testing.T) {
 		func(s string) string {
 			return strings.Replace(s, sum([]byte("a model")), sum([]byte("another model")), 1)
 		},
+		func(s string) string {
+			return strings.Replace(s, sum([]byte("its weights")), sum([]byte("other weights")), 1)
+		},
 	} {
 		edit(change)
 		before, err := os.ReadFile(path)
@@ -331,7 +339,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
 			t.Errorf("the manifest was changed (%v)", err)
 		}
-		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, PosteriorName)
+		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName)
 		edit(func(string) string { return string(data) })
 	}
 
@@ -343,8 +351,11 @@ func TestResealAfterAnEdit(t *testing.T) {
 // FuzzManifest holds that a manifest that is accepted says the same after it
 // was written and read again.
 func FuzzManifest(f *testing.F) {
-	for _, b := range []Bundle{full(), kron()} {
-		files := inMemory(f, written(f, b, WriteOptions{}))
+	for _, test := range []struct {
+		b Bundle
+		o WriteOptions
+	}{{full(), withData()}, {kron(), WriteOptions{}}} {
+		files := inMemory(f, written(f, test.b, test.o))
 		document, err := unseal(files[ManifestName].Data)
 		if err != nil {
 			f.Fatal(err)

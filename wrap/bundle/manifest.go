@@ -33,6 +33,7 @@ const (
 	PosteriorName = "posterior.safetensors"
 	CurvatureName = "curvature.safetensors"
 	ModelName     = "model.onnx"
+	ModelDataName = "model.onnx.data" // which the model names: no other will do
 )
 
 // Manifest is what bundle.yaml says. Fields marked "set by Write" need not be
@@ -78,14 +79,16 @@ type File struct {
 
 // Model is the network that was calibrated.
 type Model struct {
-	SHA256   string `yaml:"sha256"` // of the model file given
+	SHA256   string `yaml:"sha256"` // of the model given, whatever files it was in
 	Producer string `yaml:"producer,omitempty"`
 	Opset    int64  `yaml:"opset"`
 
-	// File is the copy in the bundle, nil where it was left out; set by Write.
-	// Its hash differs from SHA256 where the model given kept weights in files
-	// of their own.
+	// File is the copy in the bundle, nil where it was left out, and Data the
+	// file beside it with its weights, nil where the copy has them all; set by
+	// Write. SHA256 is neither's where the model given kept weights in files of
+	// their own.
 	File *File `yaml:"file,omitempty"`
+	Data *File `yaml:"data,omitempty"`
 }
 
 // Head is the last layer. Features and Logits name tensors of the model; they
@@ -102,7 +105,7 @@ type Head struct {
 	Tail       []string       `yaml:"tail,omitempty,flow"` // operators behind the logits
 
 	// Approximation names what stands between the layer and the logits though it is
-	// not linear, as in SqueezeNet; empty where φW + b is the logits.
+	// not linear: "relu", as in SqueezeNet; empty where φW + b is the logits.
 	Approximation string `yaml:"approximation,omitempty"`
 }
 

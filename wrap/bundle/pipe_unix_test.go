@@ -13,9 +13,9 @@ import (
 
 // A pipe in the place of a file would keep its reader waiting for ever.
 func TestAPipeIsNoFileOfABundle(t *testing.T) {
-	for _, name := range []string{ManifestName, PosteriorName, ModelName} {
+	for _, name := range []string{ManifestName, PosteriorName, ModelName, ModelDataName} {
 		dir := filepath.Join(t.TempDir(), "b")
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1-full"))); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "v1-data"))); err != nil {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, name)

@@ -39,7 +39,7 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 }
 
 // FS returns the folder that the bundle was opened from, to read
-// [CurvatureName] or [ModelName]; their hashes were those of the manifest when
+// [CurvatureName], [ModelName] or [ModelDataName]; their hashes were those of the manifest when
 // it was opened.
 func (b *Bundle) FS() fs.FS { return b.fsys }
 
@@ -57,6 +57,9 @@ func Open(dir string) (*Bundle, error) {
 		return nil, fmt.Errorf("%s: not a bundle: want a folder", dir)
 	}
 	b, err := OpenFS(os.DirFS(dir))
+	if err == nil {
+		err = b.Manifest.checkLinks(dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -104,7 +107,7 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	}
 	others := []*File{m.Curvature}
 	if m.Model != nil {
-		others = append(others, m.Model.File)
+		others = append(others, m.Model.File, m.Model.Data)
 	}
 	for _, o := range others {
 		if o == nil {
@@ -121,6 +124,26 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 		}
 	}
 	return b, nil
+}
+
+// checkLinks refuses weights that really lie in another folder than their model,
+// as ONNX readers do. Both may be links into one folder: so caches keep them.
+func (m *Manifest) checkLinks(dir string) error {
+	if m.Model == nil || m.Model.Data == nil {
+		return nil
+	}
+	var real [2]string
+	for i, f := range []*File{m.Model.File, m.Model.Data} {
+		path, err := filepath.EvalSymlinks(filepath.Join(dir, f.Name))
+		if err != nil {
+			return err
+		}
+		real[i] = filepath.Dir(path)
+	}
+	if real[0] != real[1] {
+		return fmt.Errorf("%s: a link that leaves the folder of %s, %s; replace it by a copy", m.Model.Data.Name, m.Model.File.Name, real[0])
+	}
+	return nil
 }
 
 // readPosterior reads the posterior that a valid manifest describes.
@@ -277,7 +300,11 @@ func reseal(dir string) error {
 		document = append(document, '\n')
 	}
 	sealed := seal(document)
-	if _, err := load(fsys, sealed); err != nil {
+	b, err := load(fsys, sealed)
+	if err != nil {
+		return err
+	}
+	if err := b.Manifest.checkLinks(dir); err != nil {
 		return err
 	}
 	return replace(filepath.Join(dir, ManifestName), sealed)

@@ -78,10 +78,13 @@ func (m *Manifest) Validate() error {
 	if m.Model != nil {
 		hash("model.sha256", m.Model.SHA256)
 		file("model.file", m.Model.File, ModelName)
+		file("model.data", m.Model.Data, ModelDataName)
+		check(m.Model.Data == nil || m.Model.File != nil, "model.data is given without model.file, whose weights it has")
 		check(m.Head.Features != "" && m.Head.Logits != "", "head.features and head.logits must name tensors of the model")
 	}
 	head := m.Head.Calibrate()
 	wrap("head", head.Validate())
+	check(m.Head.Approximation == "" || m.Head.Approximation == "relu", "head.approximation is %.70q, want relu or none", m.Head.Approximation)
 	// Larger matrices than these do not fit into a file.
 	check(m.Head.FeatureDim < 1<<24 && m.Head.Classes < 1<<24, "head has %d features and %d logits, want fewer than 2^24", m.Head.FeatureDim, m.Head.Classes)
 	if n := len(m.Labels); n > 0 {

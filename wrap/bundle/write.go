@@ -31,8 +31,10 @@ type WriteOptions struct {
 	// not replaced.
 	Keep []string
 
-	// Model, if set, writes [ModelName], and Curvature [CurvatureName].
+	// Model, if set, writes [ModelName], ModelData [ModelDataName], the external
+	// data of that model, and Curvature [CurvatureName].
 	Model     func(io.Writer) error
+	ModelData func(io.Writer) error
 	Curvature func(io.Writer) error
 }
 
@@ -58,7 +60,7 @@ func CheckTarget(dir string, force bool, keep ...string) error {
 }
 
 // fileNames are those of all files that a bundle can have.
-var fileNames = []string{ManifestName, PosteriorName, CurvatureName, ModelName}
+var fileNames = []string{ManifestName, PosteriorName, CurvatureName, ModelName, ModelDataName}
 
 // target returns where dir really is and whether it is there, and refuses what
 // must not be replaced.
@@ -152,6 +154,12 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 	if err := describe(&m, b.Posterior); err != nil {
 		return err
 	}
+	switch {
+	case o.Model != nil && m.Model == nil:
+		return errors.New("a model is written into a bundle whose manifest does not describe it")
+	case o.ModelData != nil && o.Model == nil:
+		return fmt.Errorf("%s is written into a bundle without %s", ModelDataName, ModelName)
+	}
 	temp, err := makeSibling(dir)
 	if err != nil {
 		return err
@@ -183,14 +191,14 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 		return &File{Name: name, SHA256: hex.EncodeToString(h.Sum(nil))}, f.Close()
 	}
 	if o.Model != nil {
-		if m.Model == nil {
-			return errors.New("a model is written into a bundle whose manifest does not describe it")
-		}
-		model := *m.Model
-		if model.File, err = put(ModelName, o.Model); err != nil {
+		if m.Model.File, err = put(ModelName, o.Model); err != nil {
 			return err
 		}
-		m.Model = &model
+	}
+	if o.ModelData != nil {
+		if m.Model.Data, err = put(ModelDataName, o.ModelData); err != nil {
+			return err
+		}
 	}
 	posterior, err := put(PosteriorName, func(w io.Writer) error { return encode(w, b.Posterior) })
 	if err != nil {
@@ -229,7 +237,7 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 }
 
 // describe sets the fields of m that p determines, and leaves those of files
-// empty.
+// empty. What m pointed to stays as it was.
 func describe(m *Manifest, p *calibrate.Posterior) error {
 	if err := p.Head.Validate(); err != nil {
 		return err
@@ -242,7 +250,7 @@ func describe(m *Manifest, p *calibrate.Posterior) error {
 	m.Posterior, m.Curvature = File{}, nil
 	if m.Model != nil {
 		model := *m.Model
-		model.File = nil
+		model.File, model.Data = nil, nil
 		m.Model = &model
 	}
 	return nil

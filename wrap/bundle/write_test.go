@@ -45,7 +45,7 @@ func TestAnExistingFolderIsNotReplaced(t *testing.T) {
 }
 
 func TestForceReplacesABundleAsAWhole(t *testing.T) {
-	dir := written(t, full(), withFiles())
+	dir := written(t, full(), withData())
 	if err := CheckTarget(dir, true); err != nil {
 		t.Fatal(err)
 	}
@@ -58,12 +58,20 @@ func TestForceReplacesABundleAsAWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The model may come out of the bundle that is replaced.
-	dir = written(t, full(), withFiles())
-	if err := Write(dir, full(), WriteOptions{Force: true, Model: Copy(filepath.Join(dir, ModelName))}); err != nil {
+	// The model may come out of the bundle that is replaced, its weights too.
+	dir = written(t, full(), withData())
+	before := inMemory(t, dir)
+	o := WriteOptions{Force: true, Model: Copy(filepath.Join(dir, ModelName)), ModelData: Copy(filepath.Join(dir, ModelDataName))}
+	if err := Write(dir, full(), o); err != nil {
 		t.Fatal(err)
 	}
-	wantFiles(t, dir, ManifestName, ModelName, PosteriorName)
+	wantFiles(t, dir, ManifestName, ModelName, ModelDataName, PosteriorName)
+	after := inMemory(t, dir)
+	for _, name := range []string{ModelName, ModelDataName} {
+		if !bytes.Equal(after[name].Data, before[name].Data) {
+			t.Errorf("%s was changed", name)
+		}
+	}
 	if _, err := Open(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -112,19 +120,21 @@ func TestForceSparesWhatIsNoBundle(t *testing.T) {
 	}
 
 	// Names alone make no bundle.
-	model := filepath.Join(dir, ModelName)
-	if err := os.WriteFile(model, []byte("trained for weeks"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{Write(dir, full(), WriteOptions{Force: true}), CheckTarget(dir, true)} {
-		if err == nil || !strings.Contains(err.Error(), ModelName) || !strings.Contains(err.Error(), "no "+ManifestName) {
-			t.Errorf("error %v", err)
+	for _, name := range []string{ModelName, ModelDataName} {
+		model := filepath.Join(dir, name)
+		if err := os.WriteFile(model, []byte("trained for weeks"), 0o666); err != nil {
+			t.Fatal(err)
 		}
-	}
-	wantFiles(t, dir, ModelName)
-	wantFiles(t, parent, "home")
-	if err := os.Remove(model); err != nil {
-		t.Fatal(err)
+		for _, err := range []error{Write(dir, full(), WriteOptions{Force: true}), CheckTarget(dir, true)} {
+			if err == nil || !strings.Contains(err.Error(), "it holds "+name) || !strings.Contains(err.Error(), "no "+ManifestName) {
+				t.Errorf("error %v", err)
+			}
+		}
+		wantFiles(t, dir, name)
+		wantFiles(t, parent, "home")
+		if err := os.Remove(model); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := os.MkdirAll(filepath.Join(dir, ManifestName, "letters"), 0o777); err != nil {
 		t.Fatal(err)
@@ -147,15 +157,16 @@ func TestForceSparesWhatIsNoBundle(t *testing.T) {
 }
 
 func TestForceSparesWhatIsToBeKept(t *testing.T) {
-	dir := written(t, full(), withFiles())
+	dir := written(t, full(), withData())
 	model := filepath.Join(dir, ModelName)
+	data := filepath.Join(dir, ModelDataName)
 	links := t.TempDir()
 	for name, to := range map[string]string{"model": model, "folder": dir} {
 		if err := os.Symlink(to, filepath.Join(links, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, keep := range []string{model, filepath.Join(links, "model"), filepath.Join(links, "folder", ModelName)} {
+	for _, keep := range []string{model, data, filepath.Join(links, "model"), filepath.Join(links, "folder", ModelName)} {
 		o := WriteOptions{Force: true, Keep: []string{"absent", keep}}
 		for _, err := range []error{Write(dir, kron(), o), CheckTarget(dir, o.Force, o.Keep...)} {
 			if err == nil || !strings.Contains(err.Error(), keep) {
@@ -250,7 +261,7 @@ func TestRenameNew(t *testing.T) {
 }
 
 func TestDiscardRemovesTheFilesOfABundleOnly(t *testing.T) {
-	dir := written(t, full(), withFiles())
+	dir := written(t, full(), withData())
 	note := filepath.Join(dir, "thesis.tex")
 	if err := os.WriteFile(note, nil, 0o666); err != nil {
 		t.Fatal(err)
@@ -301,11 +312,13 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		"model that fails":         func(_ *Bundle, o *WriteOptions) { o.Model = func(io.Writer) error { return errors.New("no model") } },
 		"model that is not there":  func(_ *Bundle, o *WriteOptions) { o.Model = Copy("testdata/absent") },
 		"model not described":      func(b *Bundle, _ *WriteOptions) { b.Manifest.Model = nil },
+		"weights without a model":  func(_ *Bundle, o *WriteOptions) { o.Model = nil },
+		"weights that fail":        func(_ *Bundle, o *WriteOptions) { o.ModelData = Copy("testdata/absent") },
 		"curvature that fails":     func(_ *Bundle, o *WriteOptions) { o.Curvature = func(io.Writer) error { return errors.New("none") } },
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
-			b, o := full(), withFiles()
+			b, o := full(), withData()
 			change(&b, &o)
 			err := Write(filepath.Join(parent, "b"), b, o)
 			if err == nil || strings.Contains(err.Error(), "\n") {
@@ -385,9 +398,9 @@ func (f diskFile) Close() error {
 }
 
 func TestAFullDiskLeavesNoTrace(t *testing.T) {
-	names := []string{ManifestName, CurvatureName, ModelName, PosteriorName}
+	names := fileNames
 	size := 0
-	for _, f := range inMemory(t, written(t, full(), withFiles())) {
+	for _, f := range inMemory(t, written(t, full(), withData())) {
 		size += len(f.Data)
 	}
 
@@ -395,7 +408,7 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 	dir := filepath.Join(parent, "b")
 	try := func(d disk, force bool) {
 		t.Helper()
-		o := withFiles()
+		o := withData()
 		o.Force = force
 		if err := write(dir, full(), o, d.create); !errors.Is(err, errDisk) {
 			t.Fatalf("disk %+v: error %v", d, err)
@@ -428,7 +441,7 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 	}
 
 	d := disk{room: size}
-	o := withFiles()
+	o := withData()
 	o.Force = true
 	if err := write(dir, full(), o, d.create); err != nil {
 		t.Errorf("room for all: %v", err)
