@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// panel is the number of reflections that are applied together: many, and
-	// the panels themselves cost; few, and the matrix passes through the cache
-	// too often. Between 24 and 64 the time is the same to 5 %.
+	// panel is the number of reflections that are applied together: with many
+	// the panels themselves cost, with few the matrix passes through the cache
+	// too often.
 	panel = 32
 	// tile is the number of columns that are worked on at a time, so that
 	// panel rows of them (128 KB) stay in the second-level cache.
@@ -17,8 +17,8 @@ const (
 	// parts is the number of sums that a product is made of. It doesn't depend
 	// on the number of processors, and so neither does the rounding.
 	parts = 16
-	// serial is the size up to which a product takes less time than it takes to
-	// share it out, some 20 µs.
+	// serial is the size up to which a product takes no more than some 20 µs,
+	// which is what sharing it out may cost.
 	serial = 384
 )
 
@@ -42,7 +42,7 @@ type tridiagonal struct {
 func tridiagonalise(a []float64, n int) *tridiagonal {
 	t := &tridiagonal{n: n, diagonal: make([]float64, n), off: make([]float64, max(0, n-1)), a: a, tau: make([]float64, n)}
 	mirrorBlocks(a, n)
-	r := &reduction{tridiagonal: t, w: make([]float64, panel*n), sums: make([]float64, parts*n)}
+	r := &reduction{tridiagonal: t, w: make([]float64, panel*n), sums: make([]float64, parts*n), products: make([]float64, 2*panel)}
 	for top := n; top > 0; top -= panel {
 		first := max(0, top-panel)
 		for i := top - 1; i >= first; i-- {
@@ -69,8 +69,9 @@ func blockEnd(i int) int { return (i/panel + 1) * panel }
 // reduction is the work space of tridiagonalise.
 type reduction struct {
 	*tridiagonal
-	w    []float64 // [panel,n], w_i in row i−first
-	sums []float64 // [parts,n]
+	w        []float64 // [panel,n], w_i in row i−first
+	sums     []float64 // [parts,n]
+	products []float64 // [2,panel]
 }
 
 // done returns the v_p and w_p of the panel's rows p > i, up to column cols.
@@ -120,11 +121,12 @@ func (r *reduction) row(i, first, top int) {
 		// A is as it was before the panel, whose reflections so far would
 		// subtract Σ v_p w_pᵀ + w_p v_pᵀ.
 		v.Cols, pending.Cols = i, i
-		var vx, wx [panel]float64
-		addTo(vx[:v.Rows], 1, v, x)
-		addTo(wx[:v.Rows], 1, pending, x)
-		addTransTo(w, -1, v, vector(wx[:v.Rows]))
-		addTransTo(w, -1, pending, vector(vx[:v.Rows]))
+		vx, wx := r.products[:v.Rows], r.products[panel:panel+v.Rows]
+		clear(r.products)
+		addTo(vx, 1, v, x)
+		addTo(wx, 1, pending, x)
+		addTransTo(w, -1, v, vector(wx))
+		addTransTo(w, -1, pending, vector(vx))
 	}
 	blas64.Scal(r.tau[i], vector(w))
 	blas64.Axpy(-0.5*r.tau[i]*blas64.Dot(vector(w), vector(x)), vector(x), vector(w))
@@ -222,8 +224,9 @@ func (t *tridiagonal) reflect(z []float64) {
 	parallel((n+panel-1)/panel, func(chunk int) {
 		first := chunk * panel
 		rows := matrix{Rows: min(panel, n-first), Cols: n, Stride: n, Data: z[first*n:]}
+		scratch := make([]float64, 2*panel*panel)
 		for b, start := range starts {
-			reflectRows(rows, t.block(start), factor(b))
+			reflectRows(rows, t.block(start), factor(b), scratch)
 		}
 	})
 }
@@ -254,8 +257,10 @@ func fillFactor(factor, v matrix, tau []float64) {
 }
 
 // reflectRows subtracts (z Vᵀ) T V from up to panel rows z.
-func reflectRows(z, v, factor matrix) {
-	var products, weights [panel][panel]float64
+func reflectRows(z, v, factor matrix, scratch []float64) {
+	clear(scratch)
+	product := func(r int) []float64 { return scratch[r*panel : r*panel+v.Rows] }
+	weight := func(r int) []float64 { return scratch[(panel+r)*panel : (panel+r)*panel+v.Rows] }
 	eachTile := func(f func(r int, z []float64, v matrix)) {
 		for j := 0; j < v.Cols; j += tile {
 			cols := min(tile, v.Cols-j)
@@ -264,10 +269,10 @@ func reflectRows(z, v, factor matrix) {
 			}
 		}
 	}
-	eachTile(func(r int, z []float64, v matrix) { addTo(products[r][:v.Rows], 1, v, z) })
+	eachTile(func(r int, z []float64, v matrix) { addTo(product(r), 1, v, z) })
 	factor.Rows, factor.Cols = v.Rows, v.Rows
 	for r := range z.Rows {
-		addTransTo(weights[r][:v.Rows], 1, factor, vector(products[r][:v.Rows]))
+		addTransTo(weight(r), 1, factor, vector(product(r)))
 	}
-	eachTile(func(r int, z []float64, v matrix) { addTransTo(z, -1, v, vector(weights[r][:v.Rows])) })
+	eachTile(func(r int, z []float64, v matrix) { addTransTo(z, -1, v, vector(weight(r))) })
 }
