@@ -38,7 +38,6 @@ type share struct {
 	assumed    bool           // its rank is not known and taken to be 2
 	transposed bool           // it is [d,N]
 	selection  []*onnxpb.Node // operators between layer and logits that act alike on features: pooling, picking a token
-	scaled     bool           // one of them multiplies by a number that varies
 	terms      []term
 }
 

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -238,7 +239,6 @@ type trail struct {
 	affine
 	nodes []*onnxpb.Node // the linear operators, for people
 	at    flow           // where the trail stands
-	name  string         // of the tensor there
 
 	logits  string         // the last tensor that held the logits as rows
 	found   value          // what is known of it
@@ -297,14 +297,18 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	var all *trail
 	for i, name := range names {
 		t, err := f.reach(name)
+		var r *refusal
+		if err != nil && !errors.As(err, &r) {
+			return nil, err
+		}
 		if err != nil {
 			return nil, &refusal{fmt.Sprintf("%s adds %q, which is not linear in any features", f.describe(n), name), n}
 		}
-		if !t.at.rows() || t.decided || t.rounding > 0 {
+		if !t.at.rows() || t.decided {
 			return nil, &refusal{fmt.Sprintf("%s adds %q of shape %v", f.describe(n), name, &t.at), n}
 		}
 		if weights[i] != 1 {
-			t.apply([]float64{weights[i]}, nil)
+			t.transform([]float64{weights[i]}, nil)
 		}
 		if all == nil {
 			all = t
@@ -377,6 +381,8 @@ func (t *trail) join(o *trail) {
 	t.apply(nil, o.shift)
 	t.nodes = append(t.nodes, o.nodes...)
 	t.moved = nil
+	t.rounding += o.rounding
+	t.low, t.high = math.Inf(-1), math.Inf(1)
 	t.approximated = t.approximated || o.approximated
 	for _, p := range o.shares {
 		same := slices.IndexFunc(t.shares, func(q *share) bool {
@@ -390,9 +396,29 @@ func (t *trail) join(o *trail) {
 	}
 }
 
+// transform follows the logits by x → scale ⊙ x + shift, each nil or of length 1 or k, and what is known of their rounding.
+func (t *trail) transform(scale, shift []float64) {
+	t.apply(scale, shift)
+	if t.rounding == 0 {
+		return
+	}
+	one := func(v []float64, i int, otherwise float64) float64 {
+		if len(v) == 0 {
+			return otherwise
+		}
+		return v[min(i, len(v)-1)]
+	}
+	largest, low, high := 0.0, math.Inf(1), math.Inf(-1)
+	for i := range t.k {
+		s, b := one(scale, i, 1), one(shift, i, 0)
+		largest = max(largest, math.Abs(s))
+		low, high = min(low, s*t.low+b, s*t.high+b), max(high, s*t.low+b, s*t.high+b)
+	}
+	t.rounding, t.low, t.high = t.rounding*largest, low, high
+}
+
 // stand notes that the trail has come to a tensor.
 func (t *trail) stand(name string) {
-	t.name = name
 	number := t.at.typ.IsFloat() || t.at.typ == Undefined || t.at.typ == Int32
 	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.dims) == 2) {
 		t.logits, t.found = name, t.at.value
@@ -451,7 +477,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 			return err
 		}
 		isBias = scale == nil && t.shift == nil
-		t.apply(scale, shift)
+		t.transform(scale, shift)
 		t.logits = "" // what came before has other numbers
 	case s.rounds:
 		f.round(t, n)
@@ -551,7 +577,6 @@ func (f *finder) multiply(t *trail, h *hop) error {
 	op := n.GetOpType()
 	for _, p := range t.shares {
 		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying}, Output: []string{"scaled"}})
-		p.scaled = true
 	}
 	t.logits = ""
 	return nil
