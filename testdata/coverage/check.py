@@ -26,6 +26,7 @@ TRAIN, HELD_OUT = 25, 13  # odd, so that a fixed batch of 2 does not divide them
 # Half precision rounds each value to 1e-3. In an int8 network a sum that rounds the other way shifts
 # a whole quantisation step in every layer behind it.
 TOLERANCE = {"float32": 1e-3, "float16": 2e-2, "int8": 5e-2}
+QUICK = 1000  # weights from which on the Kronecker structure is asked for
 SECONDS = {"inspect": 120, "calibrate": 1800, "predict": 600}
 
 
@@ -205,8 +206,10 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
         y = labels(rows, meta, rng)
         np.savez(scratch / "train.npz", **train)
         np.savez(scratch / "val.npz", **held_out, labels=y)
+        # What is checked does not depend on the structure, and the full one of some thousand parameters takes minutes.
+        structure = ["--structure", "kron"] if head["feature_dim"] * head["classes"] > 500 else []
         status, out, error, r["calibrate_s"] = command(mfgs, [
-            "calibrate", "--model", model, "--train", scratch / "train.npz", "--val", scratch / "val.npz", "--out", scratch / "bundle",
+            "calibrate", *structure, "--model", model, "--train", scratch / "train.npz", "--val", scratch / "val.npz", "--out", scratch / "bundle",
             "--no-model", "--damping", "rel:1", "--no-install", "--threads", threads], scratch)
         if status != 0:
             return dict(r, result="refused" if status == 1 else "failed", reason=f"calibrate: {error}")

@@ -90,6 +90,8 @@ def run(cases, args, versions):
             done = attempt(case, args, versions)
             print(f"[{n}/{len(cases)}] {case.id}: {done}", flush=True)
             case = case.fallback if done.startswith("failed") else None
+            if case and not re.search(args.only, case.id):
+                break
 
 
 def attempt(case, args, versions):
