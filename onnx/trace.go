@@ -379,7 +379,7 @@ func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 // join adds the logits of another trail.
 func (t *trail) join(o *trail) {
 	t.apply(nil, o.shift)
-	t.nodes = append(t.nodes, o.nodes...)
+	t.nodes, t.tail = append(t.nodes, o.nodes...), append(t.tail, o.tail...)
 	t.moved = nil
 	t.rounding += o.rounding
 	t.low, t.high = math.Inf(-1), math.Inf(1)
