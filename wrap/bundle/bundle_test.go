@@ -146,6 +146,14 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	sigmoid.Manifest.Labels = []string{"", "yes"}
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
+	multiLabel := kron()
+	multiLabel.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.Sigmoid}, calibrate.Kronecker, calibrate.Hessian)
+	multiLabel.Posterior.QB = nil
+	multiLabel.Manifest.Head.Link = calibrate.Sigmoid
+	multiLabel.Manifest.Labels = []string{"cat", "dog", "bird"}
+	oneVsRest := full()
+	oneVsRest.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.OneVsRest}, calibrate.Full, calibrate.Sandwich)
+	oneVsRest.Manifest.Head.Link = calibrate.OneVsRest
 
 	approximate := full()
 	approximate.Manifest.Head.Approximation = "relu"
@@ -169,6 +177,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{"kron, no model", kron(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, diagonal B", diagonal, WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"zero mean eigenvalue", flat, WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"multi-label", multiLabel, WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"one-vs-rest", oneVsRest, WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"one logit", sigmoid, WriteOptions{}, []string{ManifestName, PosteriorName}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

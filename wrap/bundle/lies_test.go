@@ -69,6 +69,7 @@ var manifestLies = []struct {
 	{"no features", "feature_dim: 2", "feature_dim: 0", ErrField, "0 features"},
 	{"negative classes", "classes: 3", "classes: -3", ErrField, "-3 logits"},
 	{"classes without end", "classes: 3", "classes: 4611686018427387904", ErrField, "2^24"},
+	{"one class against no other", "classes: 3\n  bias: true\n  link: softmax", "classes: 1\n  bias: true\n  link: one-vs-rest", ErrField, "one-vs-rest head has 1 logits"},
 	{"unknown link", "link: softmax", "link: probit", ErrField, "probit"},
 	{"a label less", "  - \"null\"\n", "", ErrField, "2 names for 3 classes"},
 	{"impossible preprocessing", "size: 8", "size: -8", ErrField, "preprocess"},
