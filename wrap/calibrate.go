@@ -559,7 +559,9 @@ func (c *calibration) write(context.Context) error {
 			m.Preprocess = *p
 		}
 		if !c.NoModel {
-			o.Model = modelWriter(c.network.model)
+			if err := addModel(&o, c.network.model); err != nil {
+				return err
+			}
 		}
 	}
 	return bundle.Write(c.Out, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
@@ -573,30 +575,37 @@ func bundleFigures(m Metrics) bundle.Figures {
 	return f
 }
 
-// modelWriter copies a model that is one file, and gathers one whose weights
-// lie in others.
-func modelWriter(m *onnx.Model) func(io.Writer) error {
-	return func(w io.Writer) error {
-		if m.SelfContained() {
-			f, err := os.Open(m.Path())
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			h := sha256.New()
-			if _, err := io.Copy(io.MultiWriter(w, h), f); err != nil {
-				return err
-			}
-			if hex.EncodeToString(h.Sum(nil)) != m.SHA256() {
-				return fmt.Errorf("%s changed while it was being calibrated", m.Path())
-			}
-			return nil
-		}
-		data, err := m.Bytes()
-		if err != nil {
-			return fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
-		}
-		_, err = w.Write(data)
+// addModel has the bundle hold a model: a copy of its file or, where weights lie
+// in others, what gathers them, in one file if they fit.
+func addModel(o *bundle.WriteOptions, m *onnx.Model) error {
+	if m.SelfContained() {
+		o.Model = func(w io.Writer) error { return copyModel(w, m) }
+		return nil
+	}
+	files, err := m.Files(bundle.ModelName)
+	if err != nil {
+		return fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
+	}
+	o.Model = files[0].Write
+	if len(files) == 2 {
+		o.ModelData = files[1].Write
+	}
+	return nil
+}
+
+// copyModel copies the file of a model that is one.
+func copyModel(w io.Writer, m *onnx.Model) error {
+	f, err := os.Open(m.Path())
+	if err != nil {
 		return err
 	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(w, h), f); err != nil {
+		return err
+	}
+	if hex.EncodeToString(h.Sum(nil)) != m.SHA256() {
+		return fmt.Errorf("%s changed while it was being calibrated", m.Path())
+	}
+	return nil
 }

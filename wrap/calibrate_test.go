@@ -499,7 +499,7 @@ func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range got {
-			if got[i].Class != want[i].Class || math.Abs(got[i].Confidence-want[i].Confidence) > 1e-6 {
+			if got[i].Class != want[i].Class || math.Abs(got[i].Confidence-want[i].Confidence) > 1e-6 || !close32(got[i].Logits, want[i].Logits) {
 				t.Fatalf("%s: prediction %+v, want %+v", path, got[i], want[i])
 			}
 		}

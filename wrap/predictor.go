@@ -2,6 +2,8 @@ package wrap
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"image"
@@ -133,8 +135,8 @@ func (p *Predictor) openModel(path string) (*onnx.Model, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Of weights in several files the bundle has a copy in one.
-		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != want.File.SHA256) {
+		// The bundle's copy is another model to SHA256 where weights were gathered.
+		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != copySHA256(want)) {
 			return nil, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
 		}
 		return m, nil
@@ -146,20 +148,43 @@ func (p *Predictor) openModel(path string) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	switch {
 	// No hash in the bundle covers other files.
-	if !m.SelfContained() {
-		return nil, fmt.Errorf("%s: it keeps weights in other files, which are no part of a bundle: calibrate again", bundle.ModelName)
+	case want.Data == nil && !m.SelfContained():
+		return nil, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
+	case want.Data != nil && m.SelfContained():
+		return nil, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
 	}
 	// The bundle's hashes were checked when it was opened; this is another reading.
-	if m.SHA256() != want.File.SHA256 {
-		return nil, fmt.Errorf("%s: %w: it was replaced while the bundle was opened", bundle.ModelName, bundle.ErrHash)
+	if m.SHA256() != copySHA256(want) {
+		reason := "it was replaced while the bundle was opened"
+		if want.Data != nil {
+			reason += ", or keeps weights in other files than " + bundle.ModelDataName
+		}
+		return nil, fmt.Errorf("%s: %w: %s", bundle.ModelName, bundle.ErrHash, reason)
 	}
 	return m, nil
+}
+
+// copySHA256 is what [onnx.Model.SHA256] must give for the bundle's copy.
+func copySHA256(m *bundle.Model) string {
+	if m.Data == nil {
+		return m.File.SHA256
+	}
+	all := sha256.New()
+	for _, f := range []*bundle.File{m.File, m.Data} {
+		sum, _ := hex.DecodeString(f.SHA256) // the manifest is valid
+		all.Write(sum)
+	}
+	return hex.EncodeToString(all.Sum(nil))
 }
 
 func (p *Predictor) ownModel() (*onnx.Model, error) {
 	if dir := p.bundle.Dir(); dir != "" {
 		return onnx.Open(filepath.Join(dir, bundle.ModelName))
+	}
+	if p.bundle.Manifest.Model.Data != nil {
+		return nil, fmt.Errorf("%s: its weights, %s, are read from a folder of the operating system only: copy the bundle into one and open that, or give the model's file as Options.Model", bundle.ModelName, bundle.ModelDataName)
 	}
 	data, err := fs.ReadFile(p.bundle.FS(), bundle.ModelName)
 	if err != nil {

@@ -1,10 +1,12 @@
 package wrap
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"errors"
 	goimage "image"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -480,26 +482,144 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	says(t, err, "6 features, 4 logits", "128, 10", "another model")
 }
 
-// Nothing would tell of a change in the weights.
-func TestABundlesModelWithWeightsInOtherFilesIsRefused(t *testing.T) {
-	const model, n = "../testdata/onnx/external.onnx", 200
+// external is a model with external data.
+const external = "../testdata/onnx/external.onnx"
+
+// inTwo writes a bundle of the model external in which it has external data too, as
+// one does that is too large for one file. It returns the folder, and inputs of the
+// model.
+func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
+	t.Helper()
+	const n = 200
 	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	dir := t.TempDir()
-	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, model, n, x), []int{n}}}))
-	c := quick(Config{Model: model, Train: file, Val: file, Out: filepath.Join(dir, "b"), NoModel: true})
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, external, n, x), []int{n}}}))
+	c := quick(Config{Model: external, Train: file, Val: file, Out: filepath.Join(dir, "without"), NoModel: true})
 	mustCalibrate(t, c)
 	b, err := bundle.Open(c.Out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manifest.Model.SHA256 = strings.Repeat("0", 64)
-	own := filepath.Join(dir, "own")
-	if err := bundle.Write(own, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
+	// The location is another name of as many bytes.
+	graph := read(t, external)
+	renamed := bytes.ReplaceAll(graph, []byte("external.onnx.data"), []byte(".//model.onnx.data"))
+	if bytes.Equal(graph, renamed) {
+		t.Fatal("the fixture has no external data of that name")
+	}
+	o := bundle.WriteOptions{
+		Model:     func(w io.Writer) error { _, err := w.Write(renamed); return err },
+		ModelData: bundle.Copy(external + ".data"),
+	}
+	change(&o)
+	own := filepath.Join(dir, "b")
+	if err := bundle.Write(own, *b, o); err != nil {
 		t.Fatal(err)
 	}
-	write(t, own, "external.onnx.data", read(t, model+".data"))
+	return own, x
+}
+
+// close32 reports whether logits are alike, but for the order in which they were added up.
+func close32(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 1e-5*max(1, math.Abs(float64(y))) })
+}
+
+func TestABundleMayHoldExternalData(t *testing.T) {
+	own, x := inTwo(t, func(*bundle.WriteOptions) {})
+	predictions := func(p *Predictor) []Prediction {
+		t.Helper()
+		got, err := p.Predict(t.Context(), []Tensor{x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	want := predictions(opened(t, own, Options{Model: external}))
+	same := func(name string, p *Predictor) {
+		t.Helper()
+		for i, got := range predictions(p) {
+			if !close32(got.Logits, want[i].Logits) || math.Abs(got.Confidence-want[i].Confidence) > 1e-6 {
+				t.Fatalf("%s: prediction %+v, want %+v", name, got, want[i])
+			}
+		}
+	}
+	same("its own model", opened(t, own, Options{}))
+	same("its own model by name", opened(t, own, Options{Model: filepath.Join(own, bundle.ModelName)}))
+
+	// Without a folder there is nowhere to read the weights from.
+	_, err := OpenFS(t.Context(), os.DirFS(own), Options{})
+	says(t, err, "model.onnx.data", "folder", "Options.Model")
+	p, err := OpenFS(t.Context(), os.DirFS(own), Options{Model: external})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same("a file system and the model by name", p)
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+
+	// It can be calibrated anew in its own place, and is gathered where it fits into one file.
+	file := filepath.Join(filepath.Dir(own), "x.npz")
+	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own, Force: true}))
+	if got, want := list(t, own), []string{bundle.ManifestName, bundle.ModelName, bundle.PosteriorName}; !slices.Equal(got, want) {
+		t.Errorf("the bundle holds %q, want %q", got, want)
+	}
+	same("the gathered model", opened(t, own, Options{}))
+}
+
+func TestDamagedExternalDataIsRefused(t *testing.T) {
+	own, _ := inTwo(t, func(*bundle.WriteOptions) {})
+	path := filepath.Join(own, bundle.ModelDataName)
+	data := read(t, path)
+	other := slices.Clone(data)
+	other[len(other)-1] ^= 1
+
+	_, err := open(t.Context(), func() (*bundle.Bundle, error) {
+		b, err := bundle.Open(own)
+		write(t, own, bundle.ModelDataName, other)
+		return b, err
+	}, Options{})
+	if !errors.Is(err, bundle.ErrHash) {
+		t.Errorf("replaced meanwhile: %v", err)
+	}
+	for _, model := range []string{"", filepath.Join(own, bundle.ModelName), external} {
+		_, err = Open(t.Context(), own, Options{Model: model})
+		says(t, err, "model.onnx.data", "damaged")
+	}
+	// Neither does another bundle take it.
+	whole, _ := inTwo(t, func(*bundle.WriteOptions) {})
+	_, err = Open(t.Context(), whole, Options{Model: filepath.Join(own, bundle.ModelName)})
+	says(t, err, "model.onnx", "SHA-256", "calibrate again")
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	_, err = Open(t.Context(), own, Options{})
+	says(t, err, "model.onnx.data", "missing")
+	elsewhere := write(t, t.TempDir(), "data", data)
+	if err := os.Symlink(elsewhere, path); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), own, Options{})
+	says(t, err, "model.onnx.data", "link")
+}
+
+// Nothing would tell of a change in the weights.
+func TestWeightsThatTheManifestDoesNotNameAreRefused(t *testing.T) {
+	own, _ := inTwo(t, func(o *bundle.WriteOptions) { o.ModelData = nil })
+	write(t, own, bundle.ModelDataName, read(t, external+".data"))
+	_, err := Open(t.Context(), own, Options{})
 	says(t, err, "model.onnx", "weights in other files")
+
+	own, _ = inTwo(t, func(o *bundle.WriteOptions) { o.Model = bundle.Copy(digits(t, models.DigitsModel)) })
+	_, err = Open(t.Context(), own, Options{})
+	says(t, err, "model.onnx", "no weights in model.onnx.data")
+
+	own, _ = inTwo(t, func(o *bundle.WriteOptions) { o.Model = bundle.Copy(external) })
+	other := read(t, external+".data")
+	other[0] ^= 1
+	write(t, own, "external.onnx.data", other)
+	_, err = Open(t.Context(), own, Options{})
+	says(t, err, "model.onnx", "in other files than model.onnx.data")
 }
 
 func TestADamagedBundleIsRefused(t *testing.T) {

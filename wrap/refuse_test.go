@@ -380,3 +380,26 @@ func TestAModelThatChangesMeanwhileIsRefused(t *testing.T) {
 		t.Errorf("there lie %q", left)
 	}
 }
+
+// So are its weights, where they lie in a file of their own.
+func TestExternalDataThatChangesMeanwhileIsRefused(t *testing.T) {
+	const n = 60
+	dir, out := t.TempDir(), t.TempDir()
+	data := read(t, external+".data")
+	write(t, dir, "external.onnx.data", data)
+	model := write(t, dir, "external.onnx", read(t, external))
+	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, model, n, x), []int{n}}}))
+	c := quick(Config{Model: model, Train: file, Val: file, Out: filepath.Join(out, "b")})
+	data[0] ^= 1
+	c.Progress = func(p Progress) {
+		if p.Stage == "tuning" {
+			write(t, dir, "external.onnx.data", data)
+		}
+	}
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, "external.onnx.data has changed")
+	if left := list(t, out); len(left) > 0 {
+		t.Errorf("there lie %q", left)
+	}
+}

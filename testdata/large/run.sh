@@ -1,11 +1,13 @@
 #!/bin/sh
 # Inspects, calibrates and predicts with a model of 2.5 GiB, and says what time and memory it took. By hand, not in CI: it needs
-# Python with onnx and numpy, GNU time, 5 GiB of memory, and no disk to speak of, as the weights are holes in a file.
+# Python with onnx and numpy, GNU time, 5 GiB of memory, and 2.5 GiB of disk for a bundle that holds the model. The model itself
+# takes none, as its weights are holes in a file.
 #
 #     testdata/large/run.sh MFGS [PYTHON [FOLDER]]
 #
 # "Go heap" is the largest that the garbage collector has seen: what mfgs itself holds. The rest of the memory is ONNX Runtime's,
-# which has the weights. Fails if a command fails, or if the heap reaches a tenth of the weights.
+# which has the weights. Fails if a command fails, if the heap reaches a tenth of the weights, or if the bundle's copy of the model
+# predicts anything else than the model.
 set -eu
 mfgs=$(realpath "$1")
 python=${2:-python3}
@@ -13,7 +15,8 @@ folder=${3:-$(mktemp -d)}
 here=$(dirname "$(realpath "$0")")
 "$python" "$here/make.py" "$folder"
 cd "$folder"
-rm -rf bundle
+rm -rf bundle whole
+trap 'rm -rf whole' EXIT
 
 measured() {
 	echo "== mfgs $*"
@@ -27,3 +30,10 @@ measured() {
 measured inspect big.onnx
 measured calibrate --model big.onnx --train train.npz --val val.npz --no-model --out bundle
 measured predict --bundle bundle --model big.onnx --json val.npz
+mv out.txt want.txt
+measured calibrate --model big.onnx --train train.npz --val val.npz --out whole
+ls -l whole
+measured predict --bundle whole --json val.npz
+cmp out.txt want.txt
+measured predict --bundle whole --model whole/model.onnx --json val.npz
+cmp out.txt want.txt

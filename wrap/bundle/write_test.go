@@ -450,3 +450,23 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 		t.Errorf("the new bundle: %v", err)
 	}
 }
+
+// What the manifest says of files is about those written, not those of before.
+func TestWhatIsReadCanBeWrittenWithoutItsFiles(t *testing.T) {
+	b, err := Open(written(t, full(), withData()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := written(t, *b, WriteOptions{})
+	wantFiles(t, dir, ManifestName, PosteriorName)
+	got, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := got.Manifest.Model; m.File != nil || m.Data != nil || got.Manifest.Curvature != nil {
+		t.Errorf("the manifest names %+v", got.Manifest)
+	}
+	if m := b.Manifest.Model; m.File == nil || m.Data == nil {
+		t.Error("what was read was changed")
+	}
+}
