@@ -133,7 +133,7 @@ TIMM = """beit_base_patch16_224 botnet26t_256 eca_halonext26ts lambda_resnet26t 
     convnext_atto convnextv2_atto convnext_tiny_hnf cpubone_nano crossvit_tiny_240 crossvit_9_dagger_240 csatv2 cs3darknet_focus_s
     cspresnet50 darknet17 cspnext_tiny davit_tiny deepseek_vit_412m deit_tiny_patch16_224 deit_tiny_distilled_patch16_224
     deit3_small_patch16_224 densenet121 dla46_c dpn48b edgenext_xx_small efficientformer_l1 efficientformerv2_s0 efficientnet_b0
-    efficientnet_lite0 mixnet_s mnasnet_small mobilenetv2_035 fbnetc_100 spnasnet_100 tinynet_e tf_efficientnetv2_b0
+    efficientnet_cc_b0_4e efficientnet_lite0 mixnet_s mnasnet_small mobilenetv2_035 fbnetc_100 spnasnet_100 tinynet_e tf_efficientnetv2_b0
     efficientvim_m1 efficientvit_b0 efficientvit_l1 efficientvit_m0 eva02_tiny_patch14_224 vit_pe_core_tiny_patch16_384
     vit_small_patch16_rope_224 fasternet_t0 fastvit_t8 fastvit_mci0 focalnet_tiny_srf gcvit_xxtiny gemma4_vit_167m ghostnet_050
     ghostnetv2_100 ghostnetv3_050 hardcorenas_a hgnet_tiny hgnetv2_b0 hiera_tiny_224 hieradet_small hrnet_w18_small iformer_t
@@ -157,7 +157,7 @@ TIMM_THOUSAND = """convnext_atto deit_tiny_patch16_224 efficientnet_b0 ghostnet_
 TIMM_DYNAMO = """bat_resnext26ts botnet26t_256 cait_xxs24_224 convit_tiny convnext_zepto_rms convnextv2_atto cpubone_nano crossvit_9_dagger_240
     cs3darknet_focus_s csatv2 darknet17 davit_tiny deepseek_vit_412m deit3_small_patch16_224 deit_tiny_patch16_224 dla46_c
     eca_halonext26ts edgenext_xx_small efficientformerv2_s0 gcresnext26ts gemma4_vit_167m lambda_resnet26t levit_128s mobileone_s0 qwen3_vit_88m
-    repvgg_a0 resnet50_mlp vit_tiny_patch16_224 xcit_nano_12_p16_224""".split()
+    repvgg_a0 resnet50_mlp xcit_nano_12_p16_224""".split()
 
 
 def timm_model(name, classes):

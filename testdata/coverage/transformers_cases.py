@@ -162,7 +162,6 @@ def cases():
         text("Ernie"),
         text("MegatronBert"),
         text("RemBert", config=dict(input_embedding_size=24, output_embedding_size=24)),
-        text("Nystromformer", out, config=dict(num_landmarks=4, segment_means_seq_len=16), open_length=False),
         text("FNet", masked=False, open_length=False),
         text("Funnel", ("classifier.linear_out",), config=dict(d_model=48, n_head=4, d_head=12, d_inner=64, block_sizes=[1, 1]),
              base=dict(vocab_size=VOCABULARY), open_length=False),
