@@ -313,6 +313,7 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		"model that is not there":  func(_ *Bundle, o *WriteOptions) { o.Model = Copy("testdata/absent") },
 		"model not described":      func(b *Bundle, _ *WriteOptions) { b.Manifest.Model = nil },
 		"weights without a model":  func(_ *Bundle, o *WriteOptions) { o.Model = nil },
+		"weights of no model":      func(b *Bundle, o *WriteOptions) { b.Manifest.Model, o.Model = nil, nil },
 		"weights that fail":        func(_ *Bundle, o *WriteOptions) { o.ModelData = Copy("testdata/absent") },
 		"curvature that fails":     func(_ *Bundle, o *WriteOptions) { o.Curvature = func(io.Writer) error { return errors.New("none") } },
 	} {
