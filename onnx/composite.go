@@ -9,6 +9,8 @@ import (
 // Steps that several operators make together.
 var (
 	softmaxByHand    = &step{ends: true, link: Softmax, class: reducedClass}
+	logSoftmaxByHand = &step{ends: true, link: Softmax, logs: true, class: reducedClass}
+	shiftedByMax     = &step{shifts: true, class: reducedClass}
 	normalisedByHand = &step{late: true, normalises: true, class: reducedClass}
 	sigmoidByHand    = &step{ends: true, link: Sigmoid, class: keepClass}
 	bothClasses      = &step{late: true, class: bothClassesClass}
@@ -47,7 +49,10 @@ func (f *finder) composite(n *onnxpb.Node) *hop {
 		}
 	case "Sub": // x − log Σ exp(x)
 		if via := f.logSumExp(a, b); via != nil {
-			return &hop{node: n, via: via, step: softmaxByHand, from: f.unshifted(a)}
+			return &hop{node: n, via: via, step: logSoftmaxByHand, from: f.unshifted(a)}
+		}
+		if top := f.made(b, "ReduceMax"); top != nil && input(top, 0) == a {
+			return &hop{node: n, via: top, step: shiftedByMax, from: a}
 		}
 	case "Concat":
 		if len(n.GetInput()) == 2 && f.others(a, b) {
@@ -190,6 +195,13 @@ func reducedClass(c *call, before *flow, _ *value) (int, string) {
 
 // bothClassesClass checks that there is one probability to be completed.
 func bothClassesClass(c *call, before *flow, _ *value) (int, string) {
+	a := attrInt(c.Node, "axis", 0)
+	if before.dims != nil && a < 0 {
+		a += int64(len(before.dims))
+	}
+	if a == 0 {
+		return noClass, fmt.Sprintf("%s joins classes along the examples", describe(c.Node))
+	}
 	if n, ok := elements(before.dims[min(1, len(before.dims)):]); before.dims != nil && ok && n != 1 {
 		return noClass, fmt.Sprintf("%s joins %v with its complement", describe(c.Node), before)
 	}

@@ -31,6 +31,9 @@ type HeadOptions struct {
 	Logits string
 	// Output names the output of the model to start from, if not "". Logits goes before it.
 	Output string
+	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves that to the graph, and
+	// to Softmax, or Sigmoid for one logit, where it is silent.
+	Link Link
 	// Approximate names what may stand between layer and logits though it is not linear; "" is nothing.
 	Approximate Approximation
 }
@@ -149,6 +152,7 @@ type finder struct {
 	in *interpreter
 
 	approximate bool // a Relu may be ignored
+	link        Link // told, not found
 	sums, depth int  // additions of several layers looked into, in all and within another
 }
 
@@ -156,11 +160,16 @@ func (f *finder) find(o HeadOptions) (*Head, error) {
 	if f.g.opset < 7 {
 		return nil, refuse("operator set %d is older than 7; convert the model with onnx.version_converter", f.g.opset)
 	}
+	if o.Link != "" && !slices.Contains([]Link{Softmax, Sigmoid, OneVsRest}, o.Link) {
+		return nil, refuse("there is no link %q, only %s, %s and %s", o.Link, Softmax, Sigmoid, OneVsRest)
+	}
+	f.link = o.Link
 	if o.Approximate != "" && o.Approximate != IgnoreRelu {
 		return nil, refuse("there is no approximation %q, only %q", o.Approximate, IgnoreRelu)
 	}
-	for _, name := range append(strings.Split(o.Features, featuresSep), o.Logits) {
-		if name != "" && !f.g.has(name) && !f.g.has(o.Features) {
+	for _, name := range []string{o.Features, o.Logits} {
+		// The features of several layers have names that are no tensor's; they are confirmed at the end.
+		if name != "" && !f.g.has(name) && (name == o.Logits || !strings.Contains(name, featuresSep)) {
 			return nil, refuse("the graph has no tensor %q", name)
 		}
 	}
@@ -261,6 +270,9 @@ func (f *finder) confirm(h *Head, features string) error {
 	if h.Features == features {
 		return nil
 	}
+	if !f.g.has(features) {
+		return refuse("the logits %q are linear in %q, not in %q", h.Logits, h.Features, features)
+	}
 	for t := h.Features; t != features; {
 		n := f.g.producer[t]
 		if s := f.step(n); s == nil || !s.layout || s.asked {
@@ -335,6 +347,9 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if size, ok := elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > maxWeightElements {
 		return nil, refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
 	}
+	if err := f.settle(h, t); err != nil {
+		return nil, err
+	}
 	h.Evidence = f.evidence(h, t)
 	classes := h.Classes
 	if h.Link == Sigmoid {
@@ -343,10 +358,25 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if h.Labels = f.labels(classes); h.Labels != nil {
 		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
 	}
-	if h.Classes == 1 && h.Link == Softmax {
-		return nil, &refusal{fmt.Sprintf("%s has one output only, of which Softmax makes 1", f.describe(first)), first}
-	}
 	return h, nil
+}
+
+// settle checks the link, and takes the one that was told.
+func (f *finder) settle(h *Head, t *trail) error {
+	first := t.nodes[0]
+	if t.shifted && h.Link != Softmax {
+		return &refusal{fmt.Sprintf("the largest logit is subtracted from all of %q, and no Softmax follows", h.Logits), first}
+	}
+	if f.link != "" && f.link != h.Link {
+		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
+			return &refusal{fmt.Sprintf("what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link, f.link), first}
+		}
+		h.Link = f.link
+	}
+	if h.Classes == 1 && h.Link != "" && h.Link != Sigmoid {
+		return &refusal{fmt.Sprintf("%s has one output only, of which %s makes 1", f.describe(first), h.Link), first}
+	}
+	return nil
 }
 
 // evidence tells in sentences what was found, and settles the link where the path did not.
@@ -394,10 +424,12 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed", h.Approximation)
 	}
 	behind := f.linkBehind(h.Logits)
-	if behind == OneVsRest && h.Classes == 1 { // 1−p and p sum to 1 as they are
+	if h.Classes == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
 		behind = Sigmoid
 	}
 	switch {
+	case h.Link != "" && h.Link == f.link:
+		say("probabilities are made by %s, as told", h.Link)
 	case h.Link != "":
 		say("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", "))
 	case behind != "":

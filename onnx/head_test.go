@@ -89,7 +89,7 @@ func TestFindHead(t *testing.T) {
 			if h.Node == "" || len(h.Evidence) < 2 {
 				t.Errorf("node %q, evidence %q: too little to tell a person", h.Node, h.Evidence)
 			}
-			again, err := onnx.FindHead(m, onnx.HeadOptions{Features: h.Features, Logits: h.Logits, Approximate: h.Approximation})
+			again, err := onnx.FindHead(m, onnx.HeadOptions{Features: h.Features, Logits: h.Logits, Approximate: h.Approximation, Link: h.Link})
 			if err != nil {
 				t.Errorf("not found again by the names it was given: %v", err)
 			} else if again.Node != h.Node || again.Link != h.Link || again.FeatureDim != h.FeatureDim || again.Classes != h.Classes || again.Bias != h.Bias {

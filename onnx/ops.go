@@ -744,31 +744,59 @@ func dequantize(c *call) *value {
 	x, scale, zero := c.arg(0), c.arg(1), c.arg(2)
 	v := x.like()
 	v.typ = scale.typ
-	if x.data == nil || scale.data == nil || input(c.Node, 2) != "" && zero.data == nil || attrInt(c.Node, "block_size", 0) != 0 {
+	if x.data == nil || scale.data == nil || input(c.Node, 2) != "" && zero.data == nil {
 		return v
 	}
-	n, inner := len(scale.data), 1
-	if n != 1 { // one scale for each index along an axis
-		a, ok := axis(attrInt(c.Node, "axis", 1), len(x.dims))
-		if !ok || n == 0 || x.dims[a] != int64(n) {
-			return v
-		}
-		for _, d := range x.dims[a+1:] {
-			inner *= int(d)
-		}
-	}
-	if zero.data != nil && len(zero.data) != n || !c.take(int64(len(x.data))) {
+	at := c.scaleIndex(x, scale)
+	if at == nil || zero.data != nil && len(zero.data) != len(scale.data) || !c.take(int64(len(x.data))) {
 		return v
 	}
 	v.data = make([]float64, len(x.data))
 	for i, q := range x.data {
-		k := i / max(inner, 1) % n
+		k := at(i)
 		if zero.data != nil {
 			q -= zero.data[k]
 		}
 		v.data[i] = q * scale.data[k]
 	}
 	return v
+}
+
+// scaleIndex returns which scale belongs to an element of x: the only one, that of its index along an axis, or that of the
+// block along the axis in which it lies. It returns nil where the shapes do not fit.
+func (c *call) scaleIndex(x, scale *value) func(i int) int {
+	n, block := len(scale.data), attrInt(c.Node, "block_size", 0)
+	if n == 1 && block == 0 {
+		return func(int) int { return 0 }
+	}
+	a, ok := axis(attrInt(c.Node, "axis", 1), len(x.dims))
+	if !ok || n == 0 {
+		return nil
+	}
+	inner, _ := elements(x.dims[a+1:])
+	length := x.dims[a]
+	if inner == 0 || length == 0 {
+		return nil
+	}
+	if block == 0 {
+		if length != int64(n) {
+			return nil
+		}
+		return func(i int) int { return int(int64(i) / inner % length) }
+	}
+	if block < 0 || len(scale.dims) != len(x.dims) {
+		return nil
+	}
+	blocks := (length + block - 1) / block
+	for i, d := range scale.dims {
+		if i == a && d != blocks || i != a && d != x.dims[i] {
+			return nil
+		}
+	}
+	return func(i int) int {
+		outer, rest := int64(i)/(inner*length), int64(i)%(inner*length)
+		return int((outer*blocks+rest/inner/block)*inner + rest%inner)
+	}
 }
 
 // dynamicQuantize gives numbers of 8 bits, and the scale and zero point chosen for them.
@@ -926,6 +954,9 @@ func matMul(c *call) *value {
 	if v.dims == nil {
 		return v
 	}
+	if len(a.dims) == 2 && len(b.dims) == 2 {
+		v.data = c.product(a, b)
+	}
 	if len(a.dims) > 1 {
 		v.dims = append(v.dims, ad[len(ad)-2])
 	}
@@ -933,6 +964,26 @@ func matMul(c *call) *value {
 		v.dims = append(v.dims, bd[len(bd)-1])
 	}
 	return v
+}
+
+// product multiplies two matrices that are known, within a bound on the work.
+func (c *call) product(a, b *value) []float64 {
+	const most = 1 << 31 // a few seconds
+	rows, inner, columns := a.dims[0], a.dims[1], b.dims[1]
+	size, ok := elements([]int64{rows, columns})
+	if work, fits := elements([]int64{rows, inner, columns}); a.data == nil || b.data == nil || b.dims[0] != inner || !ok || !fits || work > most || !c.take(size) {
+		return nil
+	}
+	out := make([]float64, size)
+	for i := range rows {
+		row := out[i*columns : (i+1)*columns]
+		for k, x := range a.data[i*inner : (i+1)*inner] {
+			for j, y := range b.data[int64(k)*columns : (int64(k)+1)*columns] {
+				row[j] += x * y
+			}
+		}
+	}
+	return out
 }
 
 func gemm(c *call) *value {

@@ -14,6 +14,8 @@ type step struct {
 	ends       bool // the logits end here: makes probabilities or a decision of them
 	late       bool // may stand only behind the link
 	normalises bool // makes the sum over the classes 1
+	logs, exps bool // gives logarithms of probabilities; takes logarithms, and gives probabilities
+	shifts     bool // adds a number to all logits of an example, which a Softmax does not see
 	chooses    bool // inputs behind the first are shapes or indices, and may be computed
 	anyOutput  bool // any output may be followed
 	asked      bool // not linear; an approximation that must be asked for
@@ -50,13 +52,13 @@ func init() {
 		"Neg":                   {affine: true, class: keepClass},
 		"BatchNormalization":    {affine: true, class: keepClass},
 		"Softmax":               {ends: true, link: Softmax, class: softmaxClass},
-		"LogSoftmax":            {ends: true, link: Softmax, class: softmaxClass},
+		"LogSoftmax":            {ends: true, link: Softmax, logs: true, class: softmaxClass},
 		"Sigmoid":               {ends: true, link: Sigmoid, class: keepClass},
 		"ArgMax":                {ends: true, class: argMaxClass},
 		"TopK":                  {ends: true, chooses: true, anyOutput: true, class: topKClass},
 		"Clip":                  {layout: true, class: clipClass},
-		"Exp":                   {late: true, class: keepClass},
-		"Log":                   {late: true, class: keepClass},
+		"Exp":                   {late: true, exps: true, class: keepClass},
+		"Log":                   {late: true, logs: true, class: keepClass},
 		"Relu":                  {layout: true, asked: true, class: keepClass},
 		"LpNormalization":       {late: true, normalises: true, class: lpNormalizationClass},
 		"ai.onnx.ml.Normalizer": {late: true, normalises: true, class: normalizerClass},
@@ -94,6 +96,9 @@ func reshapeClass(c *call, before *flow, after *value) (int, string) {
 		return noClass, ""
 	}
 	if k := before.dims[before.class]; merges(before, after, 1) && (after.dims[1] == k || after.dims[1] < 0) {
+		return 1, ""
+	}
+	if flattens(before, after, 1) && after.dims[1] == before.dims[1] && before.dims[1] > 0 {
 		return 1, ""
 	}
 	if !before.rows() && !(before.class == 0 && len(before.dims) == 1) {
@@ -291,6 +296,9 @@ func clipClass(c *call, before *flow, after *value) (int, string) {
 // topKClass is a choice among the classes.
 func topKClass(c *call, before *flow, _ *value) (int, string) {
 	i, ok := axis(attrInt(c.Node, "axis", -1), len(before.dims))
+	if attrInt(c.Node, "largest", 1) == 0 {
+		return noClass, fmt.Sprintf("%s picks the smallest", describe(c.Node))
+	}
 	if before.class != noClass && (!ok || i != before.class) {
 		return noClass, fmt.Sprintf("%s runs over an axis of %v that is not the classes'", describe(c.Node), before)
 	}

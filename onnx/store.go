@@ -26,6 +26,16 @@ type store struct {
 	files  []file // the first is the model itself, the others hold external data
 }
 
+// mayGive returns how many elements computing with what is stored may reasonably come to: a small file has no use for many.
+func (s *store) mayGive() int64 {
+	const small, times = 1 << 22, 16
+	n := int64(small)
+	for _, f := range s.files {
+		n += min(times*min(f.size, maxWeightElements), maxWeightElements)
+	}
+	return n
+}
+
 type file struct {
 	name    string // relative to the store's folder
 	data    []byte // in memory only

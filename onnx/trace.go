@@ -16,6 +16,7 @@ type flow struct {
 	value
 	class  int  // the axis along which the classes lie, or noClass
 	merged bool // axis 0 is that of all positions of all examples
+	flat   bool // axis 2 is that of all positions of a map
 }
 
 // noClass is the class axis of a flow in which the classes have no axis of their own any more, or it is not known.
@@ -23,7 +24,7 @@ const noClass = -1
 
 // rows reports whether the flow holds one row of K numbers per example, whatever axes of length 1 lie between.
 func (f *flow) rows() bool {
-	if f.class < 1 || f.merged {
+	if f.class < 1 || f.merged || f.flat {
 		return false
 	}
 	for i, d := range f.dims[1:] {
@@ -251,6 +252,8 @@ type trail struct {
 	rounding     float64 // the logits are rounded to multiples of this,
 	low, high    float64 // and kept in this range
 	approximated bool    // a Relu was ignored
+	shifted      bool    // all logits have been shifted alike since they were noted
+	logarithms   bool    // of the probabilities
 }
 
 // beginning returns the trail at the output of a linear operator.
@@ -288,7 +291,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	}
 	// A residual connection has this form too; going on would take time that doubles with each.
 	const most, deepest = 64, 8
-	if varying < 2 || varying != len(names) || f.sums >= most || f.depth >= deepest {
+	if varying < 2 || slices.Contains(names, "") || f.sums >= most || f.depth >= deepest {
 		return nil, nil
 	}
 	f.sums++
@@ -296,6 +299,9 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	defer func() { f.depth-- }()
 	var all *trail
 	for i, name := range names {
+		if f.constant(name) {
+			continue
+		}
 		t, err := f.reach(name)
 		var r *refusal
 		if err != nil && !errors.As(err, &r) {
@@ -318,6 +324,19 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			return nil, &refusal{fmt.Sprintf("%s adds logits of shapes %v and %v", f.describe(n), &all.at, &t.at), n}
 		}
 		all.join(t)
+	}
+	for i, name := range names {
+		if !f.constant(name) {
+			continue
+		}
+		v, err := f.vector(name, &all.at, all.k)
+		if err != nil {
+			return nil, err
+		}
+		for j := range v {
+			v[j] *= weights[i]
+		}
+		all.transform(nil, v)
 	}
 	all.logits = ""
 	all.stand(n.GetOutput()[0])
@@ -399,7 +418,7 @@ func (t *trail) join(o *trail) {
 // transform follows the logits by x → scale ⊙ x + shift, each nil or of length 1 or k, and what is known of their rounding.
 func (t *trail) transform(scale, shift []float64) {
 	t.apply(scale, shift)
-	if t.rounding == 0 {
+	if math.IsInf(t.low, -1) && math.IsInf(t.high, 1) && t.rounding == 0 {
 		return
 	}
 	one := func(v []float64, i int, otherwise float64) float64 {
@@ -420,7 +439,7 @@ func (t *trail) transform(scale, shift []float64) {
 // stand notes that the trail has come to a tensor.
 func (t *trail) stand(name string) {
 	number := t.at.typ.IsFloat() || t.at.typ == Undefined || t.at.typ == Int32
-	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.dims) == 2) {
+	if !t.decided && !t.shifted && number && t.at.rows() && (t.logits == "" || len(t.at.dims) == 2) {
 		t.logits, t.found = name, t.at.value
 	}
 }
@@ -445,6 +464,9 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if t.decided && !s.layout && !s.late && !(s.ends && s.link == "") {
 		return &refusal{fmt.Sprintf("%s follows %s", f.describe(n), strings.Join(t.tail, ", ")), n}
 	}
+	if (s.exps || s.normalises) && t.decided && t.logarithms != s.exps || s.logs && t.decided && t.logarithms {
+		return &refusal{fmt.Sprintf("%s follows %s", f.describe(n), strings.Join(t.tail, ", ")), n}
+	}
 	if s.late && !t.decided && !s.layout {
 		return &refusal{fmt.Sprintf("%s stands between the linear layer %s and what makes probabilities", f.describe(n), f.describe(t.nodes[0])), n}
 	}
@@ -464,7 +486,10 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if reason != "" {
 		return &refusal{reason, n}
 	}
-	merged := t.at.merged
+	if t.at.flat && n.GetOpType() != "ReduceMean" {
+		return &refusal{fmt.Sprintf("%s follows a change of shape of the map %v", f.describe(n), &t.at), n}
+	}
+	merged, flat := t.at.merged, false
 	isBias := false // the first constant added belongs to the layer
 	switch {
 	case h.factor != nil:
@@ -489,13 +514,22 @@ func (f *finder) pass(t *trail, h *hop) error {
 		if err := f.chooseClasses(t, c); err != nil {
 			return err
 		}
+	case t.at.flat: // the mean of all positions, whatever order they are in
+		if err := t.selectBy(globalAverage(n)); err != nil {
+			return err
+		}
 	case s.pools && !c.pointless(&t.at):
 		if err := t.selectBy(n); err != nil {
 			return err
 		}
 		merged = false
+	case n.GetOpType() == "Clip" && !t.decided:
+		lo, hi, _ := c.clipBounds()
+		t.low, t.high, t.logits = max(t.low, lo), min(t.high, hi), ""
 	case s.layout && s.asked:
 		t.approximated, t.logits = true, ""
+	case s.layout && flattens(&t.at, after, class):
+		t.logits, flat = "", true
 	case s.layout && merges(&t.at, after, class):
 		if err := t.merge(n); err != nil {
 			return err
@@ -510,10 +544,12 @@ func (f *finder) pass(t *trail, h *hop) error {
 			t.link = s.link
 		}
 	}
+	t.logarithms = (t.logarithms || s.logs) && !s.exps
+	t.shifted = t.shifted || s.shifts
 	if class >= len(after.dims) {
 		class = noClass
 	}
-	t.at = flow{*after, class, merged}
+	t.at = flow{*after, class, merged, flat}
 	t.stand(n.GetOutput()[0])
 	if !isBias {
 		t.tail = append(t.tail, n.GetOpType())
@@ -544,6 +580,17 @@ func (t *trail) selectBy(n *onnxpb.Node) error {
 // merges reports whether a change of shape joins the axes in front of the classes, which stay the last.
 func merges(before *flow, after *value, class int) bool {
 	return !before.rows() && before.class == len(before.dims)-1 && before.class > 1 && len(after.dims) == 2 && class == 1
+}
+
+// flattens reports whether a change of shape joins the axes behind the classes.
+func flattens(before *flow, after *value, class int) bool {
+	return !before.rows() && before.class == 1 && len(before.dims) > 3 && len(after.dims) == 3 && class == 1
+}
+
+// globalAverage is the mean over all positions of a map.
+func globalAverage(n *onnxpb.Node) *onnxpb.Node {
+	op := "GlobalAveragePool"
+	return &onnxpb.Node{OpType: &op, Name: n.Name, Input: n.GetInput()[:1], Output: n.GetOutput()}
 }
 
 // merge makes such a change that of the features.

@@ -17,8 +17,8 @@ type value struct {
 }
 
 // Bounds on what is computed with: while looking at shapes, the elements of one tensor and of all; when weights are worked
-// out, the elements of all (1 GiB; the heads of the largest image classifiers have some 10⁸ weights). No operator has a
-// use for more than maxRank dimensions.
+// out, the elements of all (1 GiB; the heads of the largest image classifiers have some 10⁸ weights), and no more than a file
+// of that size can have a use for. No operator has a use for more than maxRank dimensions.
 const (
 	maxShapeElements  = 1 << 12
 	maxShapesElements = 1 << 22
@@ -39,7 +39,7 @@ type interpreter struct {
 }
 
 func (m *Model) interpreter(weights bool) *interpreter {
-	in := &interpreter{g: m.view, store: m.store, weights: weights, budget: maxWeightElements,
+	in := &interpreter{g: m.view, store: m.store, weights: weights, budget: min(maxWeightElements, m.store.mayGive()),
 		values: map[string]*value{}, functions: map[string]bool{}}
 	if !weights {
 		in.budget = maxShapesElements
@@ -180,7 +180,7 @@ type call struct {
 // run works out the outputs of a node.
 func (in *interpreter) run(n *onnxpb.Node) {
 	c := &call{Node: n, interpreter: in}
-	constant := isDeterministic(n)
+	constant := isDeterministic(n) && !in.drops(n)
 	for _, name := range n.GetInput() {
 		var v *value
 		if name != "" {
@@ -190,7 +190,7 @@ func (in *interpreter) run(n *onnxpb.Node) {
 		c.in = append(c.in, v)
 	}
 	op := ops[opName(n)]
-	if in.functions[opName(n)] {
+	if in.functions[opName(n)] || in.drops(n) {
 		op = nil
 	}
 	for i, out := range n.GetOutput() {
@@ -244,6 +244,15 @@ func isDeterministic(n *onnxpb.Node) bool {
 		}
 	}
 	return true
+}
+
+// drops reports whether a Dropout may be in training mode, in which it drops at random.
+func (in *interpreter) drops(n *onnxpb.Node) bool {
+	if n.GetOpType() != "Dropout" || input(n, 2) == "" {
+		return false
+	}
+	mode := in.get(input(n, 2))
+	return len(mode.data) != 1 || mode.data[0] != 0
 }
 
 // ancestors returns the nodes that a tensor depends on.

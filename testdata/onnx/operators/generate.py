@@ -150,6 +150,11 @@ def plain():
            two, head("Gemm+Gemm", "phi,psi", "y", d=2 * D), phi=lambda get: np.concatenate([get("phi"), get("psi")], axis=1))
     linear("sum_mean", [("Gemm", "phi w b", "a", gemm), ("Gemm", "bo w2 c", "d", gemm), ("Mean", "a d", "y")],
            two, head("Gemm+Gemm", "phi,bo", "y", d=2 * D), phi=lambda get: np.concatenate([get("phi"), get("bo")], axis=1))
+    linear("sum_and_constant", [("Gemm", "phi w b", "a", gemm), ("MatMul", "bo wt", "d"), ("Sum", "a d c", "y")], {**two, "wt": w2.T.copy()}, head("Gemm+MatMul", "phi,bo", "y", d=2 * D),
+           phi=lambda get: np.concatenate([get("phi"), get("bo")], axis=1))
+    linear("weights_factored", [("MatMul", "u v", "uv"), ("MatMul", "phi uv", "y")], {"u": w[:2].T.copy(), "v": w2[:, :2].T.copy()}, head("MatMul", "phi", "y", bias=False))
+    b0, _, _ = body("weights_dropped")
+    refused("weights_dropped", model(BODY + [("Dropout", "w half on", "wd"), ("Gemm", "phi wd b", "y", gemm)], {**b0, "w": w, "b": b, "half": np.float32(0.5), "on": np.bool_(True)}), 'Gemm "y" multiplies two tensors that both depend on the input')
     linear("sum_stacked", [("Gemm", "phi w b", "a", gemm), ("Gemm", "bo w2 c", "d", gemm), ("Unsqueeze", "a zero", "a1"), ("Unsqueeze", "d zero", "d1"),
                            ("Concat", "a1 d1", "s", {"axis": 0}), ("ReduceMean", "s", "m", {"axes": [0], "keepdims": 0}), ("Softmax", "m", "y")],
            {**two, "zero": i64(0)}, head("Gemm+Gemm", "phi,bo", "m", d=2 * D, tail=["Softmax"]),
@@ -174,11 +179,26 @@ def plain():
     b0, _, _ = body("tokens_flattened")
     refused("tokens_flattened", model(BODY + tokens[:2] + [("Reshape", "l rows", "y")], {**b0, "s": i64(-1, 2, 3), "w3": w[:, :3].T.copy(), "rows": i64(-1, 4)}), "not one row of 4 logits for each example")
 
+    # A map whose positions are put in a row before their mean is taken.
+    linear("map_flattened_mean", [("Reshape", "phi s", "p"), ("Conv", "p w4 b", "c"), ("Reshape", "c flat", "f"), ("ReduceMean", "f", "y", {"axes": [-1], "keepdims": 0})],
+           {"s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b, "flat": i64(0, K, -1)}, head("Conv", "p", "y", tail=["Reshape", "ReduceMean"], d=3),
+           phi=lambda get: get("p").mean(axis=(2, 3)))
+    b0, _, _ = body("map_flattened_last")
+    refused("map_flattened_last", model(BODY + [("Reshape", "phi s", "p"), ("Conv", "p w4 b", "c"), ("Reshape", "c flat", "f"), ("Gather", "f at", "y", {"axis": 2})],
+            {**b0, "s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b, "flat": i64(0, K, -1), "at": np.int64(1)}), "follows a change of shape of the map")
+
     # Tails.
     z = ("Gemm", "phi w b", "z", gemm)
     tail = {"w": w, "b": b, "axis": i64(1)}
     linear("tail_softmax_by_hand", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Exp", "s", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Div", "e t", "y")],
            tail, head("Gemm", "phi", "z", tail=["Div"]), logits="z")
+    linear("tail_shifted", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Softmax", "s", "y")], tail, head("Gemm", "phi", "z", tail=["Sub", "Softmax"]), logits="z")
+    b0, _, _ = body("tail_shifted_only")
+    refused("tail_shifted_only", model(BODY + [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "y")], {**b0, **tail}), "no Softmax follows")
+    b0, _, _ = body("tail_exp_of_sigmoid")
+    refused("tail_exp_of_sigmoid", model(BODY + [z, ("Sigmoid", "z", "p"), ("Exp", "p", "e"), ("LpNormalization", "e", "y", {"axis": 1, "p": 1})], {**b0, **tail}), 'Exp "e" follows Sigmoid')
+    b0, _, _ = body("tail_least")
+    refused("tail_least", model(BODY + [z, ("TopK", "z one", "y yi", {"axis": 1, "largest": 0})], {**b0, **tail, "one": i64(1)}), "picks the smallest")
     linear("tail_log_sum_exp", [z, ("ReduceLogSumExp", "z", "t", {"axes": [1], "keepdims": 1}), ("Sub", "z t", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["Exp"]), logits="z")
     linear("tail_log_softmax_by_hand", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Log", "t", "lt"), ("Sub", "z lt", "y")], tail, head("Gemm", "phi", "z", tail=["Sub"]), logits="z")
     linear("tail_exp_log_softmax", [z, ("LogSoftmax", "z", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["LogSoftmax", "Exp"]), logits="z")
@@ -201,6 +221,8 @@ def plain():
            head("Gemm", "phi", "z", link="sigmoid", tail=["Sigmoid", "Concat"], classes=1), logits="z")
     linear("tail_both_classes_stacked", [one, ("Sigmoid", "z", "p"), ("Squeeze", "p axis", "p0"), ("Sub", "one p0", "q"), ("Unsqueeze", "q axis", "q1"), ("Unsqueeze", "p0 axis", "p1"), ("Concat", "q1 p1", "y", {"axis": 1})],
            {**binary, "axis": i64(1)}, head("Gemm", "phi", "z", link="sigmoid", tail=["Sigmoid", "Squeeze", "Unsqueeze", "Concat"], classes=1), logits="z")
+    b0, _, _ = body("tail_both_classes_below")
+    refused("tail_both_classes_below", model(BODY + [one, ("Sigmoid", "z", "p"), ("Sub", "one p", "q"), ("Concat", "q p", "y", {"axis": 0})], {**b0, **binary}), "along the examples")
     b0, _, _ = body("tail_other_pair")
     refused("tail_other_pair", model(BODY + [one, ("Sigmoid", "z", "p"), ("Mul", "p p", "q"), ("Concat", "q p", "y", {"axis": 1})], {**b0, **binary}), 'Concat "y"')
 
@@ -280,6 +302,10 @@ def quantised():
                           ("Mul", "f sc", "m"), ("Add", "m b4", "a"), ("GlobalAveragePool", "a", "g"), ("Flatten", "g", "y")],
          {"s": conv["s"], "cu": cu, "cus": cus, "cuz": cuz, "b4": b.reshape(1, K, 1, 1)}, head("ConvInteger", "i/x", "y", tail=["Cast", "Mul", "GlobalAveragePool", "Flatten"], d=3),
          lambda get: ((get("pq").astype(np.float64) - get("dz")) * get("ds")).mean(axis=(2, 3)), "y")
+    blocked = rng("blocked")
+    m8, sc8, z8 = blocked.integers(0, 16, size=(K, D), dtype=np.uint8), blocked.uniform(0.1, 0.3, size=(K, 2)).astype(np.float32), blocked.integers(0, 16, size=(K, 2), dtype=np.uint8)
+    case("dequantized_blocks", [("DequantizeLinear", "m8 sc8 z8", "w", {"axis": 1, "block_size": 3}), ("Gemm", "phi w b", "y", {"transB": 1})],
+         {"m8": m8, "sc8": sc8, "z8": z8, "b": b}, head("Gemm", "phi", "y"), "phi", lambda get: get("phi") @ ((m8.astype(np.float64) - z8.repeat(3, axis=1)) * sc8.repeat(3, axis=1)).T + b, opset=21)
     # Four bits in blocks of 16 along K: MatMulNBits wants at least 16.
     b0, w40, b40 = body("four_bits", 40, 5)
     r = rng("four bits")
