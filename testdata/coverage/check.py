@@ -120,7 +120,8 @@ def log_sigmoid(a):
 
 def difference(z, out, meta):
     """How far the logits z are from the model's output, relative to its largest logit; for
-    probabilities the largest difference of their logarithms, over entries above 1e-6, likewise."""
+    probabilities the largest difference of their logarithms, over entries above 1e-6, likewise, or
+    of themselves where the network is quantised."""
     if meta["outputs"] == "logits":
         if z.shape[1] == 1 and out.shape[1] == 2:
             out = out[:, 1:] - out[:, :1] if np.allclose(out[:, 0], -out[:, 1]) and not np.allclose(z, out[:, 1:]) else out[:, 1:]
@@ -141,6 +142,8 @@ def difference(z, out, meta):
         mine = [log_softmax(z)]
     if mine[0].shape != p.shape:
         return np.inf
+    if meta.get("precision") == "int8":  # the probabilities themselves are multiples of 1/256, or stand behind such steps
+        return np.abs(np.exp(mine[0]) - np.exp(p)).max()
     there = p > np.log(1e-6)
     return np.abs(mine[0] - p)[there].max() / max(np.abs(z).max(), 1)
 

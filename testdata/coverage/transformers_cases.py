@@ -229,7 +229,7 @@ def cases():
         vision("PoolFormer", dict(hidden_sizes=[16, 24, 32, 48], depths=[1, 1, 1, 1])),
         vision("Cvt", dict(embed_dim=[16, 32, 48], num_heads=[1, 2, 4], depth=[1, 2, 3], cls_token=[False, False, True])),
         vision("Segformer", dict(hidden_sizes=[8, 16, 24, 32], depths=[1, 1, 1, 1])),
-        vision("EfficientNet", dict(image_size=64, width_coefficient=0.25, depth_coefficient=0.25, hidden_dim=320)),
+        vision("EfficientNet", dict(image_size=64, initializer_range=0.3, width_coefficient=0.25, depth_coefficient=0.25, hidden_dim=320)),
         vision("FocalNet", dict(image_size=64, embed_dim=16, depths=[1, 1], focal_levels=[2, 2], focal_windows=[3, 3])),
         vision("SwiftFormer", dict(image_size=64, depths=[1, 1, 1, 1], embed_dims=[16, 24, 32, 48]), heads=("head", "dist_head")),
         vision("Bit", dict(embedding_size=32, num_groups=8, hidden_sizes=[32, 32, 64, 96], depths=[1, 1, 1, 1]), heads=("classifier.1",)),
