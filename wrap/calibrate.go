@@ -139,7 +139,7 @@ func (c *calibration) check() error {
 		return errors.New("calibration needs training data and held-out data")
 	case c.ReadyMade && c.Model != "":
 		return errors.New("ready-made features come without a model")
-	case c.ReadyMade && (c.Config.Head != onnx.HeadOptions{} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
+	case c.ReadyMade && (c.Config.Head != onnx.HeadOptions{Link: c.Config.Head.Link} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
 		return errors.New("head, preprocessing, features cache and no-model are for a model, and with ready-made features there is none")
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
@@ -182,7 +182,7 @@ func (c *calibration) open(ctx context.Context) error {
 		}
 		c.report.Model = c.network.info()
 	} else {
-		opener.multi = hasTargets(c.Val)
+		opener.multi = (c.Config.Head.Link == "" || c.Config.Head.Link == onnx.Sigmoid) && hasTargets(c.Val)
 	}
 
 	opener.limit = c.Limit
@@ -195,6 +195,15 @@ func (c *calibration) open(ctx context.Context) error {
 		c.head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: calibrate.Softmax}
 		if f.Logits() == 1 || opener.multi {
 			c.head.Link = calibrate.Sigmoid
+		}
+		if told := c.Config.Head.Link; told != "" {
+			c.head.Link = calibrate.Link(told)
+		}
+		if err := c.head.Validate(); err != nil {
+			return err
+		}
+		if c.head.MultiLabel() && !opener.multi {
+			return fmt.Errorf("val: %s has labels of one class, and %d logits with link sigmoid want %d labels of 0 or 1 an example", c.Val, c.head.Logits, c.head.Logits)
 		}
 	}
 	if c.Covariance.NeedsFisher() && !train.labelled() {

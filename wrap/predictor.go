@@ -116,7 +116,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 // findHead finds in a model the head that the bundle is for.
 func (p *Predictor) findHead(model *onnx.Model) (*onnx.Head, error) {
 	want := p.bundle.Manifest.Head
-	h, err := onnx.FindHead(model, onnx.HeadOptions{Features: want.Features, Logits: want.Logits, Approximate: onnx.Approximation(want.Approximation)})
+	h, err := onnx.FindHead(model, onnx.HeadOptions{Features: want.Features, Logits: want.Logits, Link: onnx.Link(want.Link), Approximate: onnx.Approximation(want.Approximation)})
 	if err != nil {
 		return nil, err
 	}

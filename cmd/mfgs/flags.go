@@ -82,6 +82,14 @@ func headOptions() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
 		&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
+		&cli.StringFlag{Name: "link", Category: headFlags, Usage: "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest",
+			Action: func(c *cli.Context, v string) error {
+				switch onnx.Link(v) {
+				case onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest:
+					return nil
+				}
+				return usagef(c.Command.Name, "--link %q, want %s, %s or %s", v, onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest)
+			}},
 		&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu` may stand behind the last layer; variances are then approximate",
 			Action: func(c *cli.Context, v string) error {
 				if v != string(onnx.IgnoreRelu) {
@@ -95,7 +103,7 @@ func headOptions() []cli.Flag {
 
 // head reads headOptions.
 func head(c *cli.Context) onnx.HeadOptions {
-	return onnx.HeadOptions{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"), Approximate: onnx.Approximation(c.String("approximate"))}
+	return onnx.HeadOptions{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"), Link: onnx.Link(c.String("link")), Approximate: onnx.Approximation(c.String("approximate"))}
 }
 
 func maxBadFlag() cli.Flag {
