@@ -27,7 +27,7 @@ func (f *finder) numbers(name string) (*value, error) {
 	if v := f.in.get(name); v.constant && v.data != nil {
 		return v, nil
 	}
-	return f.m.evaluate(name)
+	return f.evaluate(name, true)
 }
 
 // A share is what one linear layer gives to the logits: features · Wᵀ, where W is a sum of terms.

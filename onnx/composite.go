@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -36,7 +37,7 @@ func (f *finder) composite(n *onnxpb.Node) *hop {
 			return nil
 		}
 		if e := f.made(a, "Exp"); e != nil {
-			return &hop{node: n, via: sum, step: softmaxByHand, from: f.unshifted(input(e, 0))}
+			return &hop{node: n, via: sum, step: softmaxByHand, from: f.unshifted(input(e, 0), sum)}
 		}
 		return &hop{node: n, via: sum, step: normalisedByHand, from: a}
 	case "Reciprocal":
@@ -44,12 +45,12 @@ func (f *finder) composite(n *onnxpb.Node) *hop {
 	case "Exp": // exp(x − log Σ exp(x))
 		if sub := f.made(a, "Sub"); sub != nil {
 			if via := f.logSumExp(input(sub, 0), input(sub, 1)); via != nil {
-				return &hop{node: n, via: via, step: softmaxByHand, from: f.unshifted(input(sub, 0))}
+				return &hop{node: n, via: via, step: softmaxByHand, from: f.unshifted(input(sub, 0), via)}
 			}
 		}
 	case "Sub": // x − log Σ exp(x)
 		if via := f.logSumExp(a, b); via != nil {
-			return &hop{node: n, via: via, step: logSoftmaxByHand, from: f.unshifted(a)}
+			return &hop{node: n, via: via, step: logSoftmaxByHand, from: f.unshifted(a, via)}
 		}
 		if top := f.made(b, "ReduceMax"); top != nil && input(top, 0) == a {
 			return &hop{node: n, via: top, step: shiftedByMax, from: a}
@@ -99,16 +100,26 @@ func (f *finder) logSumExp(x, s string) *onnxpb.Node {
 	return nil
 }
 
-// unshifted returns x' where x = x' − max x', and else x: softmax is the same for both.
-func (f *finder) unshifted(x string) string {
+// unshifted returns x' where x = x' − max x' along the axes of via, and else x: softmax is the same for both.
+func (f *finder) unshifted(x string, via *onnxpb.Node) string {
 	sub := f.g.producer[x]
 	if sub == nil || opName(sub) != "Sub" {
 		return x
 	}
-	if top := f.made(input(sub, 1), "ReduceMax"); top != nil && input(top, 0) == input(sub, 0) {
-		return input(sub, 0)
+	top := f.made(input(sub, 1), "ReduceMax")
+	if top == nil || input(top, 0) != input(sub, 0) {
+		return x
 	}
-	return x
+	if a, b := f.reduced(top), f.reduced(via); a == nil || !slices.Equal(a, b) {
+		return x
+	}
+	return input(sub, 0)
+}
+
+// reduced returns the axes of a reduction, nil if they are not known.
+func (f *finder) reduced(n *onnxpb.Node) []int64 {
+	list, _ := (&call{Node: n, interpreter: f.in, in: []*value{nil, f.in.get(input(n, 1))}}).list("axes", 1)
+	return list
 }
 
 // others reports whether a is 1 − b.

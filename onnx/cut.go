@@ -36,13 +36,14 @@ func Cut(m *Model, h *Head) (*Model, error) {
 type builder struct {
 	m      *Model
 	taken  map[string]bool
+	next   map[string]int // the number to try for a name that is taken
 	nodes  []*onnxpb.Node // the new ones
 	consts []*onnxpb.Tensor
 	lent   map[string]bool // tensors of the model's view that have been taken over
 }
 
 func newBuilder(m *Model) *builder {
-	b := &builder{m: m, taken: map[string]bool{}, lent: map[string]bool{}}
+	b := &builder{m: m, taken: map[string]bool{}, next: map[string]int{}, lent: map[string]bool{}}
 	allNames(m.pb.GetGraph(), b.taken)
 	for name := range m.view.producer {
 		b.taken[name] = true
@@ -106,8 +107,9 @@ func allNames(g *onnxpb.Graph, names map[string]bool) {
 // fresh returns want, or want with a number where that is taken.
 func (b *builder) fresh(want string) string {
 	name := want
-	for i := 1; b.taken[name]; i++ {
-		name = fmt.Sprintf("%s_%d", want, i)
+	for b.taken[name] {
+		b.next[want]++
+		name = fmt.Sprintf("%s_%d", want, b.next[want])
 	}
 	b.taken[name] = true
 	return name

@@ -205,11 +205,17 @@ func isDefault(domain string) bool { return domain == "" || domain == "ai.onnx" 
 
 // describe names a node for people: its operator with the name or, where it has none, the first output.
 func describe(n *onnxpb.Node) string {
-	return fmt.Sprintf("%s %q", printable(opName(n)), nodeName(n))
+	return fmt.Sprintf(`%s "%s"`, printable(opName(n)), printable(nodeName(n)))
 }
 
-// printable escapes what would break a line.
-func printable(s string) string { return strings.Trim(strconv.Quote(s), `"`) }
+// printable escapes what would break a line, and cuts what would fill a page.
+func printable(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strings.Trim(strconv.Quote(s), `"`)
+}
 
 // opName returns the operator with its domain, if that is not the default one.
 func opName(n *onnxpb.Node) string {

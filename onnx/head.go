@@ -130,7 +130,7 @@ func refuse(format string, args ...any) *refusal {
 // Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes from reading the file.
 // The finding rests on the graph alone; that φ·Wᵀ + b gives the logits should be checked on a batch.
 func FindHead(m *Model, o HeadOptions) (*Head, error) {
-	f := &finder{m: m, g: m.view, in: m.infer(), approximate: o.Approximate == IgnoreRelu}
+	f := &finder{m: m, g: m.view, in: m.infer(), budget: m.interpreter(true).budget, worked: map[string]evaluated{}, approximate: o.Approximate == IgnoreRelu}
 	h, err := f.find(o)
 	if err == nil {
 		return h, nil
@@ -151,9 +151,37 @@ type finder struct {
 	g  *graph
 	in *interpreter
 
+	budget      int64 // elements that may still be computed
+	worked      map[string]evaluated
 	approximate bool // a Relu may be ignored
 	link        Link // told, not found
 	sums, depth int  // additions of several layers looked into, in all and within another
+}
+
+// evaluated is what came of working out a constant: its numbers too if they are few.
+type evaluated struct {
+	value *value
+	err   error
+}
+
+// evaluate works out a constant; all that are worked out in one search share one bound. Of what has been worked out before
+// it may give type and shape only.
+func (f *finder) evaluate(name string, numbers bool) (*value, error) {
+	if e, ok := f.worked[name]; ok && (e.err != nil || e.value.data != nil || !numbers) {
+		return e.value, e.err
+	}
+	in := f.m.interpreter(true)
+	in.budget = f.budget
+	v, err := in.evaluate(name)
+	f.budget = max(0, in.budget)
+	kept := evaluated{v, err}
+	const few = 1 << 16
+	if err == nil && len(v.data) > few {
+		kept.value = v.like()
+		kept.value.constant = true
+	}
+	f.worked[name] = kept
+	return v, err
 }
 
 func (f *finder) find(o HeadOptions) (*Head, error) {
@@ -210,6 +238,7 @@ func (f *finder) choose(output string) (*Head, error) {
 	var first error // of those that can be logits, if there are any
 	plausible := false
 	for _, name := range names[:min(most, len(names))] {
+		f.sums = 0
 		h, err := f.trace(name)
 		var r *refusal
 		switch {
@@ -243,7 +272,9 @@ func (f *finder) choose(output string) (*Head, error) {
 func (f *finder) last(heads []*Head) []*Head {
 	inner := map[*onnxpb.Node]bool{}
 	for _, h := range heads {
-		maps.Copy(inner, f.g.ancestors(h.Features))
+		for _, s := range h.affine.shares {
+			maps.Copy(inner, f.g.ancestors(s.features))
+		}
 	}
 	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.producer[h.Logits]] })
 }
@@ -326,6 +357,9 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if t.approximated {
 		h.Approximation = IgnoreRelu
 	}
+	if out := f.in.get(start); t.shares[0].assumed && len(out.dims) > 2 && !(&flow{value: *out, class: len(out.dims) - 1}).rows() {
+		return nil, &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &flow{value: *out}, start, t.k), first}
+	}
 	var op, node, features []string
 	for _, n := range t.nodes {
 		n = f.g.source(n)
@@ -338,7 +372,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 			if f.g.producer[m.weight.name] == nil {
 				continue // stored weights have been checked when the model was read
 			}
-			if _, err := f.m.evaluate(m.weight.name); err != nil {
+			if _, err := f.evaluate(m.weight.name, false); err != nil {
 				return nil, err
 			}
 		}
@@ -346,6 +380,9 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
 	if size, ok := elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > maxWeightElements {
 		return nil, refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
+	}
+	if h.Link == Sigmoid && h.Classes > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+		h.Link = OneVsRest
 	}
 	if err := f.settle(h, t); err != nil {
 		return nil, err
@@ -355,10 +392,15 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if h.Link == Sigmoid {
 		classes = max(2, classes)
 	}
-	if h.Labels = f.labels(classes); h.Labels != nil {
+	if h.Labels = f.labels(h, t, classes); h.Labels != nil {
 		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
 	}
 	return h, nil
+}
+
+// exclusive reports whether a node is of an operator that gives one label among all classes.
+func (f *finder) exclusive(n *onnxpb.Node) bool {
+	return opName(f.g.source(n)) == "ai.onnx.ml.LinearClassifier"
 }
 
 // settle checks the link, and takes the one that was told.
@@ -465,7 +507,7 @@ func (f *finder) linkBehind(name string) Link {
 			if s == nil || input(n, 0) != queue[i] || len(n.GetOutput()) == 0 {
 				continue
 			}
-			if s.link != "" {
+			if s.link != "" && f.leadsOut(n.GetOutput()[0]) {
 				return f.linkAt(n, s.link)
 			}
 			if s.layout {
@@ -474,11 +516,33 @@ func (f *finder) linkBehind(name string) Link {
 		}
 	}
 	for _, n := range f.g.order { // what is written out in operators is known by the last of them
-		if h := f.composite(n); h != nil && h.step.link != "" && slices.Contains(queue, h.from) {
+		if h := f.composite(n); h != nil && h.step.link != "" && slices.Contains(queue, h.from) && f.leadsOut(n.GetOutput()[0]) {
 			return f.linkAt(n, h.step.link)
 		}
 	}
 	return ""
+}
+
+// leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that gates something is no
+// link.
+func (f *finder) leadsOut(name string) bool {
+	const far = 100
+	queue := []string{name}
+	for i := 0; i < len(queue) && i < far; i++ {
+		if slices.ContainsFunc(f.g.pb.GetOutput(), func(v *onnxpb.ValueInfo) bool { return v.GetName() == queue[i] }) {
+			return true
+		}
+		for _, n := range f.g.consumers[queue[i]] {
+			s := f.step(n)
+			if h := f.composite(n); h != nil {
+				s = h.step
+			}
+			if s != nil && (s.layout || s.late || s.ends) && len(n.GetOutput()) > 0 {
+				queue = append(queue, n.GetOutput()...)
+			}
+		}
+	}
+	return false
 }
 
 // linkAt is the link that n makes, unless its probabilities are divided by their sum.

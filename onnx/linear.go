@@ -50,7 +50,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	}
 	if w.dims == nil { // too large to be followed so far, or not to be computed at all
 		var err error
-		if w, err = f.m.evaluate(name); err != nil {
+		if w, err = f.evaluate(name, false); err != nil {
 			return nil, err
 		}
 		if a.constant {

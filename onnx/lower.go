@@ -50,6 +50,7 @@ type lowering struct {
 	*onnxpb.Node
 	g      *graph          // as read
 	taken  map[string]bool // names of the graph
+	budget *int            // numbers that may still be copied from one operator into another
 	nodes  []*onnxpb.Node
 	consts []*onnxpb.Tensor
 }
@@ -74,8 +75,9 @@ func lower(pb *onnxpb.Model, g *graph) *graph {
 	for name, t := range g.consts {
 		view.consts[name] = t
 	}
+	budget := 1 << 24
 	for _, n := range g.order {
-		l := &lowering{Node: n, g: g, taken: taken}
+		l := &lowering{Node: n, g: g, taken: taken, budget: &budget}
 		if !wanted(n) || !l.wellFormed() || !lowerings[opName(n)](l) {
 			l.nodes, l.consts = []*onnxpb.Node{n}, nil
 		}
@@ -364,6 +366,9 @@ func lowerFused(op string) func(*lowering) bool {
 			return false
 		}
 		activation := string(attribute(l.Node, "activation").GetS())
+		if activation != "" && activation != "Relu" && activation != "Sigmoid" && activation != "Tanh" {
+			return false // others have parameters
+		}
 		y := l.out()
 		if activation != "" || in[3] != "" {
 			y = l.fresh("linear")
@@ -431,8 +436,8 @@ func lowerLinearClassifier(l *lowering) bool {
 		w, b, k = w[d:], b[1:], 1
 	}
 	pair := k == 1 && labels == 2
-	if pair && post != "LOGISTIC" { // ONNX Runtime gives 1 − a and a, whatever else is asked for
-		w, b, post = append(negated(w), w...), []float32{1 - b[0], b[0]}, "NONE"
+	if pair && (post == "" || post == "NONE" || post == "SOFTMAX") {
+		post = "LOGISTIC" // ONNX Runtime gives 1 − a and a as scores, and the second class where a > 0
 	}
 	logits := scores
 	if post != "" && post != "NONE" {
@@ -471,9 +476,10 @@ func lowerArrayFeatureExtractor(l *lowering) bool {
 func lowerOneVsRest(l *lowering) bool {
 	var w, b []float32
 	var x string
-	if len(l.GetInput()) < 2 {
+	if a := attrInt(l.Node, "axis", 0); len(l.GetInput()) < 2 || a != 1 && a != -1 {
 		return false
 	}
+	seen := map[string]bool{}
 	for _, name := range l.GetInput() {
 		column := l.g.producer[name]
 		if column == nil || opName(column) != "Slice" {
@@ -483,6 +489,10 @@ func lowerOneVsRest(l *lowering) bool {
 		if c == nil || opName(c) != "ai.onnx.ml.LinearClassifier" || len(c.GetOutput()) < 2 || c.GetOutput()[1] != input(column, 0) || !l.slicesColumn1(column) {
 			return false
 		}
+		if seen[name] {
+			return false
+		}
+		seen[name] = true
 		rows, intercepts := attribute(c, "coefficients").GetFloats(), attribute(c, "intercepts").GetFloats()
 		if string(attribute(c, "post_transform").GetS()) != "LOGISTIC" || len(intercepts) != 2 || len(rows)%2 != 0 || len(rows) == 0 {
 			return false
@@ -491,6 +501,9 @@ func lowerOneVsRest(l *lowering) bool {
 			x = input(c, 0)
 		}
 		if input(c, 0) != x || len(w)%(len(rows)/2) != 0 || len(w) > 0 && len(w)/len(b) != len(rows)/2 {
+			return false
+		}
+		if *l.budget -= len(rows); *l.budget < 0 {
 			return false
 		}
 		w, b = append(w, rows[len(rows)/2:]...), append(b, intercepts[1])
@@ -526,14 +539,6 @@ func (l *lowering) gemm(x string, w, b []float32, out string) {
 
 // last returns the tensor made last.
 func (l *lowering) last() string { return l.nodes[len(l.nodes)-1].GetOutput()[0] }
-
-func negated(v []float32) []float32 {
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = -x
-	}
-	return out
-}
 
 // lowerEinsum makes a MatMul of a product of two operands without common axes in the result. The weights are taken to be
 // the operand that brings a single axis to the result or, where both do, its last.

@@ -618,19 +618,20 @@ func gather(c *call) *value {
 	if v.dims == nil { // Concat makes nil of nothing, and this is a scalar
 		v.dims = []int64{}
 	}
-	var list []int64
-	for _, x := range c.ints(1) {
-		if !x.known {
+	if in.data == nil || index.data == nil || !c.take(int64(len(index.data))) {
+		return v
+	}
+	list := make([]int64, len(index.data))
+	for i, x := range index.data {
+		n := toInt(x)
+		if !n.known {
 			return v
 		}
-		if x.n < 0 {
-			x.n += in.dims[a]
+		if list[i] = n.n; n.n < 0 {
+			list[i] += in.dims[a]
 		}
-		list = append(list, x.n)
 	}
-	if index.data != nil {
-		v.data = c.pick(in, a, list)
-	}
+	v.data = c.pick(in, a, list)
 	return v
 }
 
@@ -862,9 +863,26 @@ func unpack(c *call) *value {
 }
 
 func quantize(c *call) *value {
-	v := c.arg(0).like()
-	if v.typ = c.arg(2).typ; input(c.Node, 2) == "" {
-		v.typ = Uint8
+	x, scale, zero := c.arg(0), c.arg(1), c.arg(2)
+	v := x.like()
+	if v.typ = zero.typ; input(c.Node, 2) == "" {
+		v.typ = cmp.Or(DataType(attrInt(c.Node, "output_dtype", 0)), Uint8)
+	}
+	r, known := integerRange[v.typ]
+	if x.data == nil || scale.data == nil || !known || input(c.Node, 2) != "" && len(zero.data) != len(scale.data) {
+		return v
+	}
+	at := c.scaleIndex(x, scale)
+	if at == nil || !c.take(int64(len(x.data))) {
+		return v
+	}
+	v.data = make([]float64, len(x.data))
+	for i, f := range x.data {
+		k, z := at(i), 0.0
+		if zero.data != nil {
+			z = zero.data[k]
+		}
+		v.data[i] = max(r[0], min(r[1], math.RoundToEven(f/scale.data[k])+z))
 	}
 	return v
 }

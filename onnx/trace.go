@@ -535,6 +535,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 			return err
 		}
 		merged = true
+	case n.GetOpType() == "Identity" || n.GetOpType() == "Dropout":
 	case s.layout:
 		t.moved = append(t.moved, n)
 	case s.ends:
@@ -543,6 +544,9 @@ func (f *finder) pass(t *trail, h *hop) error {
 		if s.link != "" {
 			t.link = s.link
 		}
+	}
+	if now := (flow{*after, class, merged, flat}); s.layout && !t.decided && class != noClass && len(after.dims) > 1 && t.at.rows() && !now.rows() {
+		t.logits = "" // rows of something else than examples
 	}
 	t.logarithms = (t.logarithms || s.logs) && !s.exps
 	t.shifted = t.shifted || s.shifts
@@ -619,7 +623,7 @@ func (f *finder) multiply(t *trail, h *hop) error {
 		if err := checkScale(n, v); err != nil {
 			return err
 		}
-		t.apply(v, nil)
+		t.transform(v, nil)
 	}
 	op := n.GetOpType()
 	for _, p := range t.shares {
@@ -667,6 +671,16 @@ func (f *finder) chooseClasses(t *trail, c *call) error {
 	in.interpreter = f.m.interpreter(true)
 	in.in = slices.Clone(c.in)
 	in.in[0] = numbers
+	for i, name := range c.GetInput() {
+		if i == 0 || name == "" || !f.constant(name) {
+			continue
+		}
+		v, err := f.numbers(name) // a long list has stayed in the file so far
+		if err != nil {
+			return err
+		}
+		in.in[i] = v
+	}
 	v := ops[c.GetOpType()](&in, 0)
 	if v == nil || len(v.data) == 0 {
 		return &refusal{fmt.Sprintf("%s selects classes by what is not constant", f.describe(c.Node)), c.Node}

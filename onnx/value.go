@@ -59,6 +59,9 @@ func (m *Model) infer() *interpreter {
 	for _, v := range m.pb.GetGraph().GetInput() {
 		in.declare(v)
 	}
+	for _, v := range m.pb.GetGraph().GetOutput() {
+		in.declare(v)
+	}
 	for _, n := range m.view.order {
 		in.run(n)
 	}
@@ -85,9 +88,12 @@ func (in *interpreter) declare(pb *onnxpb.ValueInfo) {
 
 // evaluate works out a constant tensor with all its numbers.
 func (m *Model) evaluate(name string) (*value, error) {
-	in := m.interpreter(true)
-	needed := m.view.ancestors(name)
-	for _, n := range m.view.order {
+	return m.interpreter(true).evaluate(name)
+}
+
+func (in *interpreter) evaluate(name string) (*value, error) {
+	needed := in.g.ancestors(name)
+	for _, n := range in.g.order {
 		if !needed[n] {
 			continue
 		}
@@ -96,6 +102,9 @@ func (m *Model) evaluate(name string) (*value, error) {
 			return nil, in.err
 		}
 		if out := n.GetOutput()[0]; in.values[out] == nil || in.values[out].data == nil {
+			if in.budget < 0 {
+				return nil, refuse("%q takes more computing than a model of this size has a use for", name)
+			}
 			return nil, refuse("%q is computed by %s, which mfgs does not evaluate", name, describe(n))
 		}
 	}
@@ -280,7 +289,7 @@ func (c *call) arg(i int) *value {
 // ints returns the i-th input as integers, with false for those not known; nil if nothing is known.
 func (c *call) ints(i int) []maybeInt {
 	v := c.arg(i)
-	if v.data == nil {
+	if v.data == nil || len(v.data) > maxShapeElements {
 		return nil
 	}
 	list := make([]maybeInt, len(v.data))

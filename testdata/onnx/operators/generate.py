@@ -187,6 +187,15 @@ def plain():
     refused("map_flattened_last", model(BODY + [("Reshape", "phi s", "p"), ("Conv", "p w4 b", "c"), ("Reshape", "c flat", "f"), ("Gather", "f at", "y", {"axis": 2})],
             {**b0, "s": i64(-1, 3, 1, 2), "w4": w[:, :3].reshape(K, 3, 1, 1), "b": b, "flat": i64(0, K, -1), "at": np.int64(1)}), "follows a change of shape of the map")
 
+    # Of 200 classes 150, by a list that is long enough to stay in the file.
+    b0, wide, bias = body("classes_of_many", D, 200)
+    pick = np.random.default_rng(3).permutation(200)[:150]
+    found("classes_of_many", model(BODY + [("Gemm", "phi w b", "a", gemm), ("Gather", "a pick", "y", {"axis": 1})], {**b0, "w": wide, "b": bias, "pick": i64(*pick)}),
+          head("Gemm", "phi", "y", tail=["Gather"], classes=150), "phi", "y")
+    b0, _, _ = body("tokens_apart")
+    refused("tokens_apart", model(BODY + [("Reshape", "phi rows", "p"), ("Gemm", "p w3 b", "l", gemm), ("Reshape", "l apart", "y")], {**b0, "rows": i64(-1, 3), "w3": w[:, :3].copy(), "b": b, "apart": i64(-1, 2, 4)}),
+            "not one row of 4 logits for each example")
+
     # Tails.
     z = ("Gemm", "phi w b", "z", gemm)
     tail = {"w": w, "b": b, "axis": i64(1)}
@@ -212,6 +221,7 @@ def plain():
     linear("tail_neg", [z, ("Neg", "z", "n"), ("Softmax", "n", "y")], tail, head("Gemm", "phi", "n", tail=["Neg", "Softmax"]), logits="n")
     linear("tail_sigmoids_normalised", [z, ("Sigmoid", "z", "p"), ("ReduceSum", "p axis", "t", {"keepdims": 1}), ("Div", "p t", "y")],
            tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "Div"]), logits="z")
+    linear("tail_sigmoid_arg_max", [z, ("Sigmoid", "z", "p"), ("ArgMax", "p", "y", {"axis": 1})], tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "ArgMax"]), logits="z")
     linear("tail_sigmoid_by_hand", [z, ("Neg", "z", "n"), ("Exp", "n", "e"), ("Add", "e one", "s"), ("Reciprocal", "s", "y")], {**tail, "one": np.float32(1)},
            head("Gemm", "phi", "z", link="sigmoid", tail=["Reciprocal"]), logits="z")
     w1, b1 = w[:1], b[:1]
@@ -258,6 +268,8 @@ def quantised():
     case("qdq", q8 + [("DequantizeLinear", "pq ps pz", "pd"), ("DequantizeLinear", "wq ws wz", "w", {"axis": 0}), ("Gemm", "pd w b", "z", {"transB": 1}),
                       ("QuantizeLinear", "z ys yz", "zq"), ("DequantizeLinear", "zq ys yz", "y")],
          {"wq": wq, "ws": ws, "wz": wz, "b": b}, head("Gemm", "pd", "y", tail=["QuantizeLinear", "DequantizeLinear"]), deq, "y", tolerance=0.126)
+    case("quantised_constant", [("QuantizeLinear", "w ws wz", "wq", {"axis": 0}), ("DequantizeLinear", "wq ws wz", "wd", {"axis": 0}), ("Gemm", "phi wd b", "y", {"transB": 1})],
+         {"w": w, "ws": ws, "wz": wz, "b": b}, head("Gemm", "phi", "y"), "phi", "y")
     case("qdq_softmax", q8 + [("DequantizeLinear", "pq ps pz", "pd"), ("DequantizeLinear", "wq ws wz", "w", {"axis": 0}), ("Gemm", "pd w b", "z", {"transB": 1}),
                               ("QuantizeLinear", "z ys yz", "zq"), ("DequantizeLinear", "zq ys yz", "zd"), ("Softmax", "zd", "p"), ("QuantizeLinear", "p us uz", "uq"), ("DequantizeLinear", "uq us uz", "y")],
          {"wq": wq, "ws": ws, "wz": wz, "b": b, "us": np.float32(1 / 256), "uz": np.uint8(0)},
@@ -351,7 +363,7 @@ def scikit_learn():
          lh("label/features", "label/logits", link="sigmoid", tail=["Sigmoid", "Concat", "Normalizer"], classes=1), affine(w1, b1))
     case("linear_classifier_one_row", [classifier(w1, b1, "LOGISTIC", 2), ("Identity", "scores", "y")], {},
          lh("label/features", "label/logits", link="sigmoid", tail=["Sigmoid", "Concat", "Identity"], classes=1), affine(w1, b1))
-    case("linear_classifier_one_row_raw", [classifier(w1, b1, "NONE", 2), ("Identity", "scores", "y")], {}, lh("label/features", "y", tail=["Identity"], classes=2), "y")
+    case("linear_classifier_one_row_raw", [classifier(w1, b1, "NONE", 2), ("Identity", "scores", "y")], {}, lh("label/features", "label/logits", link="sigmoid", tail=["Sigmoid", "Concat", "Identity"], classes=1), affine(w1, b1))
     case("linear_classifier_margin", [classifier(*pair, "NONE"), (ml + "ArrayFeatureExtractor", "scores one", "y")], {"one": np.int64(1)},
          lh("label/features", "y", link="sigmoid", tail=["Gather"], classes=1), affine(w1, b1))
     case("linear_classifier_int64", [classifier(w, b, "SOFTMAX"), ("Identity", "scores", "y")], {}, lh("label/features", "label/logits", tail=["Softmax", "Identity"]), affine(w, b), x=(T.INT64, ["N", 5]), feed={"x": r.integers(-3, 4, size=(N, 5))})
