@@ -197,8 +197,10 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		}
 		post.Variances(valSet.s2, val.Features, valSet.n)
 		mid := median(valSet.s2)
-		if !(mid > 0) || math.IsInf(mid, 0) {
-			return nil, fmt.Errorf("the median held-out logit variance is %v at damping %.3g, want a positive number: are the features all zero, or the curvature all but zero?", mid, epsilon)
+		// Temperatures are in proportion, and beyond this no pair of them means anything.
+		const least, most = 1e-50, 1e50
+		if !(mid >= least && mid <= most) {
+			return nil, fmt.Errorf("the median held-out logit variance is %.3g at damping %.3g, want %g to %g: are the features all zero, or is the curvature all but zero? Then give an absolute --damping, such as 1", mid, epsilon, least, most)
 		}
 		grid, best, err := tuneNLL(ctx, valSet, mid, o.Lambda0)
 		if err != nil {
