@@ -58,8 +58,11 @@ def prepare(model, heads, batch):
             model(*batch)
         model.eval()
         out = model(*batch)
-    if not torch.isfinite(out).all():
-        raise ValueError("the network's own logits are not finite")
+        if not torch.isfinite(out).all():
+            raise ValueError("the network's own logits are not finite")
+        # No trained network is sure of everything to a hundred digits.
+        for m in heads if out.std() > 10 else []:
+            m.weight *= 5 / out.std()
 
 
 def export(model, args, names, path, exporter, opset=None, dynamic=(0,), output="logits"):
