@@ -26,7 +26,7 @@ func (f *finder) composite(n *onnxpb.Node) *hop {
 	a, b := input(n, 0), input(n, 1)
 	switch n.GetOpType() {
 	case "Div": // exp(x) / Σ exp(x), p / Σ p, or 1 / (1 + exp(−x))
-		if f.one(a) {
+		if f.is(a, 1) {
 			return f.sigmoid(n, b)
 		}
 		sum := f.made(b, "ReduceSum")
@@ -128,13 +128,10 @@ func (f *finder) others(a, b string) bool {
 	if sub == nil {
 		return false
 	}
-	return f.one(input(sub, 0)) && f.root(input(sub, 1)) == f.root(b)
+	return f.is(input(sub, 0), 1) && f.root(input(sub, 1)) == f.root(b)
 }
 
-// one reports whether a tensor is the constant 1, and minus one whether it is −1.
-func (f *finder) one(name string) bool      { return f.is(name, 1) }
-func (f *finder) minusOne(name string) bool { return f.is(name, -1) }
-
+// is reports whether a tensor is the constant x.
 func (f *finder) is(name string, x float64) bool {
 	v := f.in.get(name)
 	return v.constant && len(v.data) == 1 && v.data[0] == x
@@ -148,13 +145,13 @@ func (f *finder) sigmoid(n *onnxpb.Node, name string) *hop {
 	}
 	for i := range 2 {
 		e := f.made(input(add, i), "Exp")
-		if e == nil || !f.one(input(add, 1-i)) {
+		if e == nil || !f.is(input(add, 1-i), 1) {
 			continue
 		}
 		if neg := f.made(input(e, 0), "Neg"); neg != nil {
 			return &hop{node: n, via: neg, step: sigmoidByHand, from: input(neg, 0)}
 		}
-		if mul := f.made(input(e, 0), "Mul"); mul != nil && f.minusOne(input(mul, 1)) {
+		if mul := f.made(input(e, 0), "Mul"); mul != nil && f.is(input(mul, 1), -1) {
 			return &hop{node: n, via: mul, step: sigmoidByHand, from: input(mul, 0)}
 		}
 	}

@@ -47,9 +47,9 @@ const IgnoreRelu Approximation = "relu"
 
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d features and K classes.
 type Head struct {
-	Op         string   `json:"op"`          // the operator that is linear: Gemm, MatMul or Conv
-	Node       string   `json:"node"`        // its name or, where it has none, that of its output
-	Features   string   `json:"features"`    // the tensor that goes into it
+	Op         string   `json:"op"`          // the operator that is linear; several that are added are joined by "+"
+	Node       string   `json:"node"`        // its name or, where it has none, that of its output; joined likewise
+	Features   string   `json:"features"`    // the tensor that goes into it; several are joined by ","
 	Logits     string   `json:"logits"`      // the last tensor that holds the logits
 	FeatureDim int      `json:"feature_dim"` // d, without the bias
 	Classes    int      `json:"classes"`     // K
@@ -64,8 +64,9 @@ type Head struct {
 
 	// Approximation is what had to be asked for; "" where φ·Wᵀ + b is exact.
 	Approximation Approximation `json:"approximation,omitempty"`
-	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them between Low and High: φ·Wᵀ + b
-	// is what was rounded. Several roundings, one after another, are added up.
+	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them between Low and High, which are
+	// infinite where nothing bounds them: φ·Wᵀ + b is what was rounded. All three are in units of the logits. Several
+	// roundings, one after another, are added up.
 	Rounding  float64 `json:"rounding,omitempty"`
 	Low, High float64 `json:"-"`
 

@@ -20,7 +20,6 @@ type linear struct {
 	beta       float64
 	out        flow
 	assumed    bool // the rank of features is not known and taken to be 2
-	whole      bool // a convolution over the whole of its input: features are that, flattened
 }
 
 // linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
@@ -171,10 +170,11 @@ func (f *finder) conv(n *onnxpb.Node, x, w *value, left bool) (*linear, error) {
 	out := f.in.values[n.GetOutput()[0]]
 	kernel := w.dims[2:]
 	point := !slices.ContainsFunc(kernel, func(k int64) bool { return k != 1 })
+	whole := false // of the input: features are that, flattened
 	switch {
 	case point && (all("strides", 1) || len(x.dims) > 2 && !slices.ContainsFunc(x.dims[2:], func(d int64) bool { return d != 1 })):
 	case len(x.dims) == len(w.dims) && slices.Equal(x.dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(attribute(n, "auto_pad").GetS())):
-		l.whole = true
+		whole = true
 	default:
 		return nil, &refusal{fmt.Sprintf("%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", f.describe(n), kernel), n}
 	}
@@ -182,7 +182,7 @@ func (f *finder) conv(n *onnxpb.Node, x, w *value, left bool) (*linear, error) {
 	l.out = flow{value: value{dims: slices.Repeat([]int64{-1}, len(w.dims))}, class: 1}
 	l.out.dims[1] = l.k
 	for i := 2; i < len(w.dims); i++ {
-		if l.whole {
+		if whole {
 			l.out.dims[i] = 1
 		} else if len(out.dims) == len(w.dims) {
 			l.out.dims[i] = out.dims[i]

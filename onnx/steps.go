@@ -362,7 +362,3 @@ func argMaxClass(c *call, before *flow, _ *value) (int, string) {
 	}
 	return noClass, ""
 }
-
-// pointless reports whether a pooling step has nothing to pool or to choose from: every axis but those of examples and
-// classes has length 1.
-func (c *call) pointless(before *flow) bool { return before.rows() }

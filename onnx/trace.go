@@ -518,7 +518,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 		if err := t.selectBy(globalAverage(n)); err != nil {
 			return err
 		}
-	case s.pools && !c.pointless(&t.at):
+	case s.pools && !t.at.rows(): // otherwise there is nothing to pool or to choose from
 		if err := t.selectBy(n); err != nil {
 			return err
 		}
