@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"strconv"
 	"unicode"
 	"unicode/utf8"
 )
@@ -9,10 +10,14 @@ import (
 const maxLabel = 256
 
 // labels returns the names that the model itself has for the n classes of a head, nil if it has none: those by which
-// scikit-learn's operators name its scores or pick the best class.
+// scikit-learn's operators name its scores or pick the best class. Numbers are names too, unless they count from 0.
 func (f *finder) labels(h *Head, t *trail, n int) []string {
 	for _, node := range t.nodes {
-		if l := usable(attribute(f.g.source(node), "classlabels_strings").GetStrings(), n); l != nil {
+		c := f.g.source(node)
+		if l := usable(attribute(c, "classlabels_strings").GetStrings(), n); l != nil {
+			return l
+		}
+		if l := usable(numerals(attribute(c, "classlabels_ints").GetInts()), n); l != nil {
 			return l
 		}
 	}
@@ -24,9 +29,18 @@ func (f *finder) labels(h *Head, t *trail, n int) []string {
 			switch node = f.g.source(node); opName(node) {
 			case "ai.onnx.ml.ZipMap":
 				names = attribute(node, "classlabels_strings").GetStrings()
+				if names == nil {
+					names = numerals(attribute(node, "classlabels_int64s").GetInts())
+				}
 			case "ai.onnx.ml.ArrayFeatureExtractor":
 				if t := f.g.consts[input(node, 0)]; DataType(t.GetDataType()) == String && len(t.GetDims()) == 1 {
 					names = t.GetStringData()
+				} else if v := f.in.get(input(node, 0)); v.constant && (v.typ == Int64 || v.typ == Int32) {
+					whole := make([]int64, len(v.data))
+					for i, x := range v.data {
+						whole[i] = int64(x)
+					}
+					names = numerals(whole)
 				}
 			}
 			if l := usable(names, n); l != nil {
@@ -41,6 +55,20 @@ func (f *finder) labels(h *Head, t *trail, n int) []string {
 		}
 	}
 	return nil
+}
+
+// numerals returns whole numbers as names, nil for 0, 1, 2, ….
+func numerals(list []int64) [][]byte {
+	var names [][]byte
+	counts := true
+	for i, x := range list {
+		names = append(names, strconv.AppendInt(nil, x, 10))
+		counts = counts && x == int64(i)
+	}
+	if counts {
+		return nil
+	}
+	return names
 }
 
 // usable returns names as strings if there are n different ones that can be printed.

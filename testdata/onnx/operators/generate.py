@@ -352,6 +352,9 @@ def scikit_learn():
     named[3].pop("classlabels_ints")
     named[3]["classlabels_strings"] = NAMES
     case("linear_classifier_named", [named, (ml + "ZipMap", "scores", "y", {"classlabels_strings": NAMES})], {}, lh("label/features", "label/logits", tail=["Softmax", "ZipMap"]), affine(w, b), labels=NAMES)
+    numbered = classifier(w, b, "SOFTMAX")
+    numbered[3]["classlabels_ints"] = [3, 7, 12, 100]
+    case("linear_classifier_numbered", [numbered, ("Identity", "scores", "y")], {}, lh("label/features", "label/logits", tail=["Softmax", "Identity"]), affine(w, b), labels=["3", "7", "12", "100"])
     case("names_by_index", [("MatMul", "x wt", "m"), ("Add", "m b", "z"), ("Softmax", "z", "y"), ("ArgMax", "y", "at", {"axis": 1}), (ml + "ArrayFeatureExtractor", "names at", "label")],
          {"wt": w.T.copy(), "b": b, "names": np.array(NAMES, dtype=object)}, head("MatMul", "x", "z", d=5, tail=["Softmax"]), "z", labels=NAMES)
     case("linear_classifier_raw", [classifier(w, b, "NONE"), ("Identity", "scores", "y")], {}, lh("label/features", "y", tail=["Identity"]), affine(w, b))
