@@ -37,7 +37,7 @@ func Example() {
 	// Output:
 	// input:  [N,2,6,6] float32
 	// - Conv "/fc/Conv" is linear in "/Relu_output_0", and its other side "fc.weight" is constant
-	// - logits "/ReduceMean_output_0" = features · Wᵀ + b, 6 features, 4 classes
+	// - logits "/ReduceMean_output_0" [N,4] = features [N,6] · Wᵀ + b
 	// - ReduceMean "/ReduceMean" commutes with the linear layer and is done on the features
 	// - what follows makes probabilities of them: ReduceMean, Softmax
 	// output: mfgs_features [?,6] float32

@@ -425,7 +425,11 @@ func (f *finder) settle(h *Head, t *trail) error {
 // evidence tells in sentences what was found, and settles the link where the path did not.
 func (f *finder) evidence(h *Head, t *trail) []string {
 	var found []string
-	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	say := func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); !slices.Contains(found, s) { // two layers may be alike
+			found = append(found, s)
+		}
+	}
 	for _, p := range t.shares {
 		rank := ""
 		if p.assumed {
@@ -433,14 +437,14 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		}
 		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank, p.terms[0].weight.name)
 	}
-	form := "= features · Wᵀ"
+	form := fmt.Sprintf("= features [N,%d] · Wᵀ", h.FeatureDim)
 	if h.Approximation != "" {
-		form = "≈ features · Wᵀ"
+		form = "≈" + strings.TrimPrefix(form, "=")
 	}
 	if h.Bias {
 		form += " + b"
 	}
-	say("logits %q %s, %d features, %d classes", h.Logits, form, h.FeatureDim, h.Classes)
+	say("logits %q [N,%d] %s", h.Logits, h.Classes, form)
 	if len(t.shares) > 1 {
 		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
 	}
