@@ -10,6 +10,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+from check import TOLERANCE
+
 HERE = Path(__file__).parent
 LEAST_MODELS, LEAST_WRAPPED = 250, 0.97
 GROUPS = [  # folder of the ids, title
@@ -41,6 +43,8 @@ def problems(metas, results):
     for i, r in results.items():
         if r["result"] not in ("wrapped", "refused"):
             bad.append(f"{i}: {r['result']}: {r['reason']}")
+        elif r.get("spread", 1) <= TOLERANCE[metas[i].get("precision", "float32")]:
+            bad.append(f"{i}: tells its inputs apart by {r['spread']} only, so that the check says nothing")
         elif r["result"] == "refused" and not metas[i]["refuse"]:
             bad.append(f"{i}: refused: {r['reason']}")
     n = len(results)
