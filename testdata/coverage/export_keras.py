@@ -13,6 +13,7 @@ import onnxruntime
 import tensorflow as tf  # loaded here and used only in the forked children
 import tf2onnx
 
+from check import draw
 from common import Case, arguments, image, notes, numbers, run, tokens
 
 VERSIONS = {p: version(p) for p in ("tensorflow-cpu", "keras", "tf2onnx", "onnx")}
@@ -25,14 +26,13 @@ def convert(model, folder, opset):
     onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
 
 
-def randomise(model, head):
+def randomise(model, head, spec):
     """Weights for the classifier, and statistics for batch normalisation that keep the scale of activations."""
     rng = np.random.default_rng(0)
     w = head.get_weights()
     d = int(np.prod(w[0].shape[:-1]))
     head.set_weights([rng.normal(size=w[0].shape) * d ** -0.5] + [rng.normal(size=b.shape) * 0.3 for b in w[1:]])
-    shape = [4] + [s or 64 for s in model.inputs[0].shape[1:]]
-    x = tf.constant(rng.normal(size=shape), model.inputs[0].dtype)
+    x = tf.constant(draw([spec], 4, rng)[spec["name"]])
     norms = [layer for layer in model.layers if isinstance(layer, tf.keras.layers.BatchNormalization)]
     if norms:
         for layer in norms:
@@ -56,9 +56,10 @@ def application(name, size=96, classes=10, activation="softmax", channels=3, low
                                                      classifier_activation=activation, **more)
         # MobileNet's classifier is a convolution of the pooled features.
         head = [m for m in model.layers if isinstance(m, (tf.keras.layers.Dense, tf.keras.layers.Conv2D)) and m.weights[0].shape[-1] == classes][-1]
-        d = randomise(model, head)
+        spec = image(model.inputs[0].name, (size, size, channels), low, high, channels_last=True)
+        d = randomise(model, head, spec)
         convert(model, folder, opset)
-        return notes("Keras applications, tf2onnx", [d], classes, [image(model.inputs[0].name, (size, size, channels), low, high, channels_last=True)],
+        return notes("Keras applications, tf2onnx", [d], classes, [spec],
                      outputs="probabilities" if activation else "logits")
     tail = "" if activation else "-logits"
     return Case(f"keras/{name}{tail}" + ("-1000" if classes == 1000 else ""), build)
@@ -142,8 +143,8 @@ def cases():
         application("RegNetX002", low=0, high=255),
         application("RegNetY004", low=0, high=255),
         application("ResNetRS50", size=64, low=0, high=255),
-        application("VGG16", size=48),
-        application("VGG19", size=48),
+        application("VGG16", size=48, low=-120, high=130),
+        application("VGG19", size=48, low=-120, high=130),
     ]
 
 

@@ -34,6 +34,8 @@ def load(work):
         r = json.loads(line)
         results[r["id"]] = r
     failed = [json.loads(f.read_text()) for f in sorted((work / "failed").glob("*.json"))] if (work / "failed").exists() else []
+    for f in failed:
+        f["error"] = f["error"].replace(str(work), "work")
     return metas, {i: r for i, r in results.items() if i in metas}, failed
 
 
