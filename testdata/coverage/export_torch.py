@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from importlib.metadata import version
 
+import onnxruntime
 import onnxscript  # noqa: F401 (loaded once, before the cases fork)
 import timm
 import torch
@@ -84,6 +85,10 @@ def export(model, args, names, path, exporter, opset=None, dynamic=(0,), output=
             axes[output] = {0: "batch"}
             torch.onnx.export(model, args, str(path), dynamo=False, input_names=names, output_names=[output],
                               dynamic_axes=axes if dynamic else None, opset_version=opset or 17)
+    # Both exporters now and then write what no runtime takes.
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
 class Logits(torch.nn.Module):
