@@ -118,10 +118,10 @@ def document(metas, results, failed):
         out += [f"## {title}", "", "| model | source | head | d → K | link | result |", "|---|---|---|---|---|---|"]
         out += [row(metas[i], results[i]) for i in mine]
         out.append("")
-    out += ["## Could not be exported", "", "Not counted above: here the exporter itself failed.", ""]
+    out += ["## Could not be exported", "", "Not counted above: here the exporter itself failed, or wrote what is no valid model.", ""]
     for f in failed:
         stem = f["id"].rsplit("/", 1)[0]
-        other = [i for i in metas if i.rsplit("/", 1)[0] == stem]
+        other = [i for i in metas if "/" in stem and i.rsplit("/", 1)[0] == stem]
         also = f" (exported as `{other[0]}`)" if other else ""
         out.append(f"- `{f['id']}`: {' '.join(f['error'].split())[:200]}{also}")
     return "\n".join(out) + "\n"
