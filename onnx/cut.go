@@ -35,21 +35,20 @@ func Cut(m *Model, h *Head) (*Model, error) {
 // A builder makes a model from parts of another and new nodes.
 type builder struct {
 	m      *Model
-	taken  map[string]bool
-	next   map[string]int // the number to try for a name that is taken
+	names  namer
 	nodes  []*onnxpb.Node // the new ones
 	consts []*onnxpb.Tensor
 	lent   map[string]bool // tensors of the model's view that have been taken over
 }
 
 func newBuilder(m *Model) *builder {
-	b := &builder{m: m, taken: map[string]bool{}, next: map[string]int{}, lent: map[string]bool{}}
-	allNames(m.pb.GetGraph(), b.taken)
+	b := &builder{m: m, lent: map[string]bool{}}
+	b.names.take(m.pb.GetGraph())
 	for name := range m.view.producer {
-		b.taken[name] = true
+		b.names.taken[name] = true
 	}
 	for name := range m.view.consts {
-		b.taken[name] = true
+		b.names.taken[name] = true
 	}
 	return b
 }
@@ -73,7 +72,7 @@ func (b *builder) take(name string) string {
 		b.lent[out] = true
 	}
 	n = shallow(n)
-	n.Name = proto.String(b.fresh("mfgs_" + n.GetOpType()))
+	n.Name = proto.String(b.names.fresh("mfgs_" + n.GetOpType()))
 	b.nodes = append(b.nodes, n)
 	return name
 }
@@ -104,20 +103,9 @@ func allNames(g *onnxpb.Graph, names map[string]bool) {
 	}
 }
 
-// fresh returns want, or want with a number where that is taken.
-func (b *builder) fresh(want string) string {
-	name := want
-	for b.taken[name] {
-		b.next[want]++
-		name = fmt.Sprintf("%s_%d", want, b.next[want])
-	}
-	b.taken[name] = true
-	return name
-}
-
 // add appends a node of the default domain and returns its output.
 func (b *builder) add(op, in, out string, attributes ...*onnxpb.Attribute) string {
-	out = b.fresh(out)
+	out = b.names.fresh(out)
 	b.nodes = append(b.nodes, &onnxpb.Node{
 		OpType: &op, Name: &out, Input: []string{in}, Output: []string{out}, Attribute: attributes})
 	return out
@@ -132,7 +120,7 @@ func (b *builder) features(h *Head) string {
 	for _, s := range h.affine.shares {
 		joined.Input = append(joined.Input, b.share(s, CutFeatures+"_share"))
 	}
-	out := b.fresh(CutFeatures)
+	out := b.names.fresh(CutFeatures)
 	joined.Name, joined.Output = proto.String(out), []string{out}
 	b.nodes = append(b.nodes, joined)
 	return out
@@ -149,7 +137,7 @@ func (b *builder) share(s *share, name string) string {
 		for i, in := range n.Input[1:] {
 			n.Input[1+i] = b.take(in)
 		}
-		cur = b.fresh("mfgs_selected")
+		cur = b.names.fresh("mfgs_selected")
 		n.Output = []string{cur}
 		n.Name = proto.String(cur)
 		b.nodes = append(b.nodes, n)

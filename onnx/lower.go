@@ -2,7 +2,6 @@ package onnx
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -48,9 +47,9 @@ func init() {
 // A lowering is one node being expressed through others.
 type lowering struct {
 	*onnxpb.Node
-	g      *graph          // as read
-	taken  map[string]bool // names of the graph
-	budget *int            // numbers that may still be copied from one operator into another
+	g      *graph // as read
+	names  *namer
+	budget *int // numbers that may still be copied from one operator into another
 	nodes  []*onnxpb.Node
 	consts []*onnxpb.Tensor
 }
@@ -66,8 +65,8 @@ func lower(pb *onnxpb.Model, g *graph) *graph {
 	if !slices.ContainsFunc(g.order, wanted) {
 		return g
 	}
-	taken := map[string]bool{}
-	allNames(g.pb, taken)
+	names := new(namer)
+	names.take(g.pb)
 	view := *g
 	view.order = nil
 	view.consts, view.producer = map[string]*onnxpb.Tensor{}, map[string]*onnxpb.Node{}
@@ -77,7 +76,7 @@ func lower(pb *onnxpb.Model, g *graph) *graph {
 	}
 	budget := 1 << 24
 	for _, n := range g.order {
-		l := &lowering{Node: n, g: g, taken: taken, budget: &budget}
+		l := &lowering{Node: n, g: g, names: names, budget: &budget}
 		if !wanted(n) || !l.wellFormed() || !lowerings[opName(n)](l) {
 			l.nodes, l.consts = []*onnxpb.Node{n}, nil
 		}
@@ -116,13 +115,7 @@ func (l *lowering) fresh(suffix string) string {
 	if base == "" {
 		base = nodeName(l.Node)
 	}
-	want := base + "/" + suffix
-	name := want
-	for i := 1; l.taken[name]; i++ {
-		name = fmt.Sprintf("%s_%d", want, i)
-	}
-	l.taken[name] = true
-	return name
+	return l.names.fresh(base + "/" + suffix)
 }
 
 // add appends a node that gives out, and returns out. Inputs left out at the end are dropped.

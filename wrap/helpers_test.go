@@ -22,7 +22,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/onnx"
 )
 
 // shared is a folder with the digits and bundles made of them, which tests read
@@ -225,24 +224,8 @@ func photo(t testing.TB, seed, size int) []byte {
 // that it gives a fair chance: data a calibration can make sense of.
 func labelsOf(t testing.TB, model string, n int, inputs ...Tensor) []int64 {
 	t.Helper()
-	m, err := onnx.Open(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := onnx.FindHead(m, onnx.HeadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	net, err := openNetwork(m, h, nil, Runtime{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer net.close()
-	rows, err := net.extractor.Run(t.Context(), inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sampled(rows.Logits, n)
+	_, logits := rowsOf(t, model, inputs...)
+	return sampled(logits, n)
 }
 
 // sampled draws a label from the softmax, or the sigmoid, of each example's logits.
