@@ -303,44 +303,24 @@ func (s *csvSource) info() *info  { return &s.meta }
 func (s *csvSource) Close() error { return s.text.f.Close() }
 
 func (s *csvSource) examples(from, to int, yield func(Example, error) bool) {
-	r, at, err := s.text.from(from)
-	if err != nil {
-		yield(Example{Label: -1}, err)
-		return
-	}
-	defer r.Close()
-	records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
-	base := filepath.Base(s.text.path)
-	for ; at < to; at++ {
-		cells, err := records.next()
-		if err != nil && !isParseError(err) {
-			if err == io.EOF {
-				err = s.text.changed(at)
-			} else {
-				err = s.text.readError(err)
+	s.text.examples(from, to, yield, func(r io.Reader) func(*Example) (error, error) {
+		records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
+		return func(e *Example) (broken, fatal error) {
+			cells, err := records.next()
+			switch {
+			case isParseError(err):
+				return parseError(err), nil
+			case err != nil:
+				return nil, err
+			case e == nil:
+				return nil, nil
 			}
-			yield(Example{Label: -1}, err)
-			return
+			if err := s.fill(e, cells); err != nil {
+				return parseError(err), nil
+			}
+			return nil, nil
 		}
-		if at < from {
-			continue
-		}
-		e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
-		if err == nil {
-			err = s.fill(&e, cells)
-		}
-		var refused *refusal
-		if errors.As(err, &refused) {
-			yield(e, fmt.Errorf("%s: %w", e.Name, err))
-			return
-		}
-		if err != nil {
-			err = &RecordError{e.Name, at, parseError(err)}
-		}
-		if !yield(e, err) {
-			return
-		}
-	}
+	})
 }
 
 // fill makes an example of a record.

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"path/filepath"
 	"slices"
-	"strconv"
 )
 
 // tryLines is how many lines may be broken before the first that shows what the
@@ -173,45 +171,25 @@ func (s *jsonlSource) info() *info  { return &s.meta }
 func (s *jsonlSource) Close() error { return s.text.f.Close() }
 
 func (s *jsonlSource) examples(from, to int, yield func(Example, error) bool) {
-	r, at, err := s.text.from(from)
-	if err != nil {
-		yield(Example{Label: -1}, err)
-		return
-	}
-	defer r.Close()
-	lines := newLineReader(r)
-	base := filepath.Base(s.text.path)
-	for ; at < to; at++ {
-		line, err := lines.next()
-		if err != nil && err != errLongLine {
-			if err == io.EOF {
-				err = s.text.changed(at)
-			} else {
-				err = s.text.readError(err)
+	s.text.examples(from, to, yield, func(r io.Reader) func(*Example) (error, error) {
+		lines := newLineReader(r)
+		return func(e *Example) (broken, fatal error) {
+			line, err := lines.next()
+			switch {
+			case err == errLongLine:
+				return err, nil
+			case err != nil:
+				return nil, err
+			case e == nil:
+				return nil, nil
 			}
-			yield(Example{Label: -1}, err)
-			return
+			if err := s.parse(e, line); err != nil {
+				e.Inputs = nil
+				return err, nil
+			}
+			return nil, nil
 		}
-		if at < from {
-			continue
-		}
-		e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
-		if err == nil {
-			err = s.parse(&e, line)
-		}
-		var refused *refusal
-		if errors.As(err, &refused) {
-			yield(e, fmt.Errorf("%s: %w", e.Name, err))
-			return
-		}
-		if err != nil {
-			e.Inputs = nil
-			err = &RecordError{e.Name, at, err}
-		}
-		if !yield(e, err) {
-			return
-		}
-	}
+	})
 }
 
 // parse reads a line into an example.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
 )
 
 const (
@@ -63,6 +65,50 @@ func (t *textFile) from(i int) (r io.ReadCloser, at int, err error) {
 		return nil, 0, t.readError(err)
 	}
 	return r, at * indexStep, nil
+}
+
+// examples yields from…to-1, as a source does. open returns what reads the next
+// example from the text, into e if that is not nil: broken concerns that one only,
+// unless it is a *refusal, and fatal ends the text.
+func (t *textFile) examples(from, to int, yield func(Example, error) bool, open func(io.Reader) func(e *Example) (broken, fatal error)) {
+	r, at, err := t.from(from)
+	if err != nil {
+		yield(Example{Label: -1}, err)
+		return
+	}
+	defer r.Close()
+	next, base := open(r), filepath.Base(t.path)
+	for ; at < to; at++ {
+		e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
+		into := &e
+		if at < from {
+			into = nil
+		}
+		broken, fatal := next(into)
+		if fatal != nil {
+			if fatal == io.EOF {
+				fatal = t.changed(at)
+			} else {
+				fatal = t.readError(fatal)
+			}
+			yield(Example{Label: -1}, fatal)
+			return
+		}
+		if at < from {
+			continue
+		}
+		var refused *refusal
+		if errors.As(broken, &refused) {
+			yield(e, fmt.Errorf("%s: %w", e.Name, broken))
+			return
+		}
+		if broken != nil {
+			broken = &RecordError{e.Name, at, broken}
+		}
+		if !yield(e, broken) {
+			return
+		}
+	}
 }
 
 // readError words what was met while reading the text.
