@@ -95,13 +95,10 @@ type Fitted struct {
 	Rho            float64     // ε over the mean eigenvalue; zero where that is too small for it
 	Candidates     []Candidate // more than one where the damping was chosen
 	MedianVariance float64     // held-out s² at T_ens = 1
-	// MaxRatio is the largest held-out T_max/T_min of one example under either
-	// pair of temperatures: how hard mf0 is to interpolate.
-	MaxRatio  float64
-	OODTuned  bool // else OOD temperatures are those for the likelihood
-	NLLGrid   Grid
-	AUROCGrid Grid // empty where there were no out-of-distribution examples
-	Warnings  []string
+	OODTuned       bool        // else OOD temperatures are those for the likelihood
+	NLLGrid        Grid
+	AUROCGrid      Grid // empty where there were no out-of-distribution examples
+	Warnings       []string
 }
 
 // Fit chooses damping and temperatures for a curvature.
@@ -237,9 +234,10 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		}
 		f.OOD = Temperatures{Act: best.act, Ens: best.tau * f.MedianVariance}
 		f.AUROCGrid, f.OODTuned = grid, true
+		f.Ratio = maxRatio(oodSet, o.Lambda0, f.NLL, f.OOD)
 		o.Progress("tuning", steps, steps)
 	}
-	f.MaxRatio = maxRatio(valSet, o.Lambda0, f.NLL, f.OOD)
+	f.Ratio = math.Max(f.Ratio, maxRatio(valSet, o.Lambda0, f.NLL, f.OOD))
 	if bestPoint.tau > 0.5*maxTau {
 		f.Warnings = append(f.Warnings, "held-out likelihood drives T_ens to its upper bound: for calibration alone a single temperature (ts) would do as well here")
 	}
@@ -270,6 +268,7 @@ func pairedGain(a, b []float64) (gain, stdErr float64) {
 	return gain, math.Sqrt(ss / math.Max(1, n-1) / n)
 }
 
+// maxRatio returns the largest T_max/T_min of one of the examples.
 func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
 	k := t.head.Logits
 	ratio := 1.0

@@ -14,6 +14,11 @@ type Calibration struct {
 	OOD       Temperatures // tuned for telling apart: OODScore
 	TS        float64      // temperature scaling, for comparison
 	Lambda0   float64      // zero: meanfield.Lambda0
+
+	// Ratio is the largest T_max/T_min of one held-out example, in or out of
+	// distribution, under either pair: over what interval mf0 is interpolated. It is
+	// at least 1, and 0 where it is unknown.
+	Ratio float64
 }
 
 // Predictions are the results for n examples of C classes and K logits (C = K,

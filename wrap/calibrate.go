@@ -544,7 +544,7 @@ func (c *calibration) write(context.Context) error {
 			Optimum: &bundle.Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens, TunedOn: "nll"},
 			TS:      f.TS,
 		},
-		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.MaxRatio},
+		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio},
 		HeldOut: bundle.HeldOut{
 			Before: bundleFigures(r.HeldOut.Before), TS: bundleFigures(r.HeldOut.TS), After: bundleFigures(r.HeldOut.After),
 		},

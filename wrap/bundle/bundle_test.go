@@ -216,7 +216,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			}
 
 			c := got.Calibration()
-			if c.Posterior != got.Posterior || c.Lambda0 != 0.303964 || c.TS != 1.5 ||
+			if c.Posterior != got.Posterior || c.Lambda0 != 0.303964 || c.Ratio != want.MeanField.MaxRatio || c.TS != 1.5 ||
 				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act || c.OOD.Ens != want.Temperatures.OOD.Ens {
 				t.Errorf("calibration %+v", c)
 			}

@@ -99,6 +99,7 @@ var manifestLies = []struct {
 	{"likelihood tuned on something else", "tuned_on: nll", "tuned_on: ood", ErrField, "temperatures.nll.tuned_on"},
 	{"no lambda0", "lambda0: 0.303964", "lambda0: 0", ErrField, "mean_field.lambda0"},
 	{"ratio below 1", "max_ratio: 1.75", "max_ratio: 0.5", ErrField, "mean_field.max_ratio"},
+	{"infinite ratio", "max_ratio: 1.75", "max_ratio: .inf", ErrNotFinite, "mean_field.max_ratio"},
 	{"figures of nothing", "{examples: 100, error: 0.015, nll: 0.16", "{examples: 0, error: 0.015, nll: 0.16", ErrField, "held_out.before.in_domain.examples"},
 	{"negative likelihood", "nll: 0.16", "nll: -0.16", ErrField, "held_out.before.in_domain.nll"},
 	{"OOD figures of nothing", "{examples: 150, accuracy: 0.7", "{examples: 0, accuracy: 0.7", ErrField, "held_out.before.ood.examples"},

@@ -165,8 +165,9 @@ type MeanField struct {
 	// unit of τ in Grids.
 	MedianVariance float64 `yaml:"median_variance"`
 
-	// MaxRatio is the largest held-out T_max/T_min of one example, from which
-	// the degree of interpolation follows.
+	// MaxRatio is the largest held-out T_max/T_min of one example, in or out of
+	// distribution, from which the degree of interpolation follows. Nothing
+	// interpolates the links sigmoid and one-vs-rest.
 	MaxRatio float64 `yaml:"max_ratio"`
 }
 

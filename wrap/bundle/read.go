@@ -35,6 +35,7 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		OOD:       calibrate.Temperatures{Act: t.OOD.Act, Ens: t.OOD.Ens},
 		TS:        t.TS,
 		Lambda0:   b.Manifest.MeanField.Lambda0,
+		Ratio:     b.Manifest.MeanField.MaxRatio,
 	}
 }
 
