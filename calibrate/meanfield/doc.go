@@ -29,7 +29,7 @@
 // classes but the most probable, 1 - max p, formed as a sum so that it stays
 // exact to relative precision where max p rounds to one.
 //
-// [Workspace.MF0] costs O(mK) with m between 8 and about 60: its K log-sum-exps
-// are values of one smooth function that is interpolated. [Curve] tabulates that
+// [Workspace.MF0] costs O(mK) with m about 10: its K log-sum-exps are values of one
+// smooth function that is interpolated. [Curve] tabulates that
 // function over all temperatures, which is what makes tuning them cheap.
 package meanfield

@@ -8,8 +8,12 @@ import (
 // the relative error of a single ẽ_k. Far below what float32 logits resolve.
 const tolerance = 1e-9
 
-// maxLength is the log(T_max/T_min) beyond which nothing is interpolated.
-const maxLength = 100
+// Beyond the log(T_max/T_min) maxLength nothing is interpolated, nor with so few
+// classes that the exact form is as fast.
+const (
+	maxLength  = 100
+	fewClasses = 24
+)
 
 // Workspace evaluates mf0 for examples of one class count without allocating.
 // It is not safe for concurrent use; each goroutine has its own.
@@ -19,8 +23,7 @@ type Workspace struct {
 	angle   float64 // see strip
 	shifted []float64
 	b       []float64
-	coef    []float64
-	values  []float64
+	f       piecewise
 }
 
 // NewWorkspace returns a Workspace for K = classes and the given λ₀; zero
@@ -59,8 +62,9 @@ func strip(classes int) float64 {
 	return math.Atan2(math.Pi, math.Log(float64(max(classes-1, 2))))
 }
 
-// nodes returns how many Chebyshev nodes interpolate f over an interval of t
-// of length L = log(T_max/T_min) to the tolerance.
+// Nodes returns how many Chebyshev nodes interpolate f over an interval of t of
+// length L = log(T_max/T_min), for any logits of so many classes, to within
+// tolerance, in nats.
 //
 // Mapped to [-1,1], f is analytic in the Bernstein ellipse whose minor
 // half-axis is θ/(L/2), so ρ = x + √(1+x²) with x = 2θ/L, and the error of
@@ -68,10 +72,18 @@ func strip(classes int) float64 {
 // Approximation Theory and Approximation Practice, theorem 8.2), where M, the
 // size of f on the ellipse, is of order log K. ρ is taken 5 % inside, where f
 // is bounded.
+func Nodes(classes int, length, tolerance float64) int {
+	return nodes(classes, strip(classes), length, tolerance)
+}
+
 func (w *Workspace) nodes(length float64) int {
-	x := 2 * w.angle / length * 0.95
+	return nodes(w.classes, w.angle, length, tolerance)
+}
+
+func nodes(classes int, angle, length, tolerance float64) int {
+	x := 2 * angle / length * 0.95
 	rho := x + math.Sqrt(1+x*x)
-	size := 4 * (math.Log(float64(w.classes)) + math.Pi) / (rho - 1)
+	size := 4 * (math.Log(float64(classes)) + math.Pi) / (rho - 1)
 	return max(4, int(math.Ceil(math.Log(math.Max(1, size)/tolerance)/math.Log(rho))))
 }
 
@@ -80,9 +92,9 @@ func (w *Workspace) nodes(length float64) int {
 //
 // The K log-sum-exps over i of μ_i/T_k are values of one function
 // f(b) = log Σ_i exp(b(μ_i - max μ)) at b = 1/T_k. f is sampled at m Chebyshev
-// nodes in t = log b over the example's own interval and evaluated by
-// Clenshaw's recurrence, which is stable at any m. Where m would not be much
-// less than K the exact form is used.
+// nodes in t = log b on each of some parts of the example's own interval, and
+// evaluated by Clenshaw's recurrence, which is stable at any m. Where that would
+// cost as much as the exact form, that is used.
 //
 // It writes log-probabilities to logp (K values, nats), which must not overlap
 // mu, and returns 1 - max p.
@@ -99,13 +111,8 @@ func (w *Workspace) MF0(logp, mu, s2 []float64) (rest float64) {
 	}
 	// t = 1+λ₀s² is T², so the interval of log b = -½ log t has this length:
 	length := 0.5 * math.Log(hi/lo)
-	// A degenerate interval has one node and no interpolation to speak of.
-	m := 1
-	if length > 1e-12 {
-		m = w.nodes(length)
-	}
 	// Infinite variances have no interval, and are left to the exact form too.
-	if !(2*m < w.classes) || !(length < maxLength) {
+	if w.classes < fewClasses || !(length < maxLength) {
 		return MF0Exact(logp, mu, s2, w.lambda0)
 	}
 
@@ -113,53 +120,11 @@ func (w *Workspace) MF0(logp, mu, s2 []float64) (rest float64) {
 	for i, v := range mu {
 		w.shifted[i] = v - mu[top]
 	}
-	mid := -0.25 * (math.Log(hi) + math.Log(lo))
-	w.interpolate(m, mid, length/2)
+	if !w.f.interpolate(w.shifted, -0.5*math.Log(hi), -0.5*math.Log(lo), w.nodes) {
+		return MF0Exact(logp, mu, s2, w.lambda0)
+	}
 	for k, t := range w.b {
-		x := 0.0
-		if m > 1 {
-			x = (-0.5*math.Log(t) - mid) / (length / 2)
-		}
-		logp[k] = w.shifted[k]/math.Sqrt(t) - clenshaw(w.coef, x)
+		logp[k] = w.shifted[k]/math.Sqrt(t) - w.f.at(-0.5*math.Log(t))
 	}
 	return normalize(logp)
-}
-
-// interpolate sets w.coef to the Chebyshev coefficients of f over
-// t = mid + half·x, x in [-1,1], from m nodes.
-func (w *Workspace) interpolate(m int, mid, half float64) {
-	w.coef, w.values = resize(w.coef, m), resize(w.values, m)
-	for j := range m {
-		x := math.Cos(math.Pi * (float64(j) + 0.5) / float64(m))
-		b := math.Exp(mid + half*x)
-		var others float64
-		for _, d := range w.shifted {
-			others += math.Exp(b * d)
-		}
-		w.values[j] = math.Log(others) // ≥ 0: the largest term is exp(0)
-	}
-	for n := range m {
-		var sum float64
-		for j, v := range w.values {
-			sum += v * math.Cos(math.Pi*float64(n)*(float64(j)+0.5)/float64(m))
-		}
-		w.coef[n] = 2 * sum / float64(m)
-	}
-	w.coef[0] /= 2
-}
-
-// clenshaw evaluates Σ c_n T_n(x).
-func clenshaw(c []float64, x float64) float64 {
-	var b1, b2 float64
-	for n := len(c) - 1; n > 0; n-- {
-		b1, b2 = c[n]+2*x*b1-b2, b1
-	}
-	return c[0] + x*b1 - b2
-}
-
-func resize(x []float64, n int) []float64 {
-	if cap(x) < n {
-		return make([]float64, n)
-	}
-	return x[:n]
 }

@@ -1,0 +1,196 @@
+package meanfield
+
+import "math"
+
+// piecewise is f(t) = log Σ_i exp(e^t δ_i) over an interval of t, as polynomials
+// over equal parts of it, each by its Chebyshev coefficients.
+type piecewise struct {
+	first, width float64   // where the first part begins, and how wide each is
+	parts, m     int       // and how many coefficients each has
+	coef         []float64 // [parts,m]
+
+	bins   bins
+	values []float64 // [m], at the nodes
+	cosine []float64 // cos(2π i/4m), [4m]
+}
+
+// interpolate sets p to f over [lo,hi] for δ ≤ 0, of which one is 0, such that
+// each part is within the tolerance: nodes says how many coefficients that takes
+// for a part of a length. It reports false, and sets nothing, where to sum f for
+// each δ costs no more.
+func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(length float64) int) bool {
+	hi = math.Max(hi, lo+shortest)
+	p.bins.gather(delta, math.Exp(lo), math.Exp(hi))
+	// The more parts, the fewer coefficients to evaluate for each class, but the
+	// more values of f, which cost as much as some coefficients each.
+	least, value := exponential*float64(len(delta)*len(delta)), p.bins.cost(len(delta))
+	p.parts = 0
+	for parts := 1; parts <= maxParts; parts *= 2 {
+		m := nodes((hi - lo) / float64(parts))
+		if cost := float64(m) * (float64(len(delta)) + value*float64(parts)); cost < least {
+			p.parts, p.m, least = parts, m, cost
+		}
+	}
+	if p.parts == 0 {
+		return false
+	}
+	m := p.m
+	p.first, p.width = lo, (hi-lo)/float64(p.parts)
+	p.coef, p.values = resize(p.coef, p.parts*m), resize(p.values, m)
+	if len(p.cosine) != 4*m {
+		p.cosine = resize(p.cosine, 4*m)
+		for i := range p.cosine {
+			p.cosine[i] = math.Cos(2 * math.Pi * float64(i) / float64(4*m))
+		}
+	}
+	for part := range p.parts {
+		mid, half := p.first+(float64(part)+0.5)*p.width, p.width/2
+		for j := range p.values {
+			p.values[j] = p.bins.logSum(delta, math.Exp(mid+half*p.cosine[2*j+1]))
+		}
+		for n := range m {
+			var sum float64
+			at := n // of n(2j+1), the multiple of 2π/4m
+			for _, v := range p.values {
+				sum += v * p.cosine[at]
+				if at += 2 * n; at >= 4*m {
+					at -= 4 * m
+				}
+			}
+			p.coef[part*m+n] = 2 * sum / float64(m)
+		}
+		p.coef[part*m] /= 2
+	}
+	return true
+}
+
+const (
+	// maxParts bounds the parts. More pay only for ratios of temperatures in the
+	// hundreds.
+	maxParts = 64
+	// shortest is a length beside which rounding in t is nothing.
+	shortest = 1e-6
+)
+
+// at evaluates f.
+func (p *piecewise) at(t float64) float64 {
+	x := (t - p.first) / p.width
+	part := min(int(x), p.parts-1) // rounding may put t a little outside
+	return clenshaw(p.coef[part*p.m:(part+1)*p.m], 2*(x-float64(part))-1)
+}
+
+// clenshaw evaluates Σ c_n T_n(x).
+func clenshaw(c []float64, x float64) float64 {
+	var b1, b2 float64
+	twice := 2 * x
+	for n := len(c) - 1; n > 0; n-- {
+		b1, b2 = (c[n]-b2)+twice*b1, b1
+	}
+	return c[0] + x*b1 - b2
+}
+
+// bins hold the δ of one example, sorted into intervals of e^hi δ of length 1 by
+// the moments of what they lack of the middle of it, r:
+//
+//	Σ_i exp(bδ_i) = Σ_j exp(-y(j+½)) Σ_n yⁿ/n! M_jn,  M_jn = Σ_{i in j} r_iⁿ,  y = b/e^hi
+//
+// for b ≤ e^hi, in a few operations for each interval rather than an exponential
+// for each class. The terms of the sum are positive, so its relative error is at
+// most that of the series of exp(yr), |yr| ≤ ½, cut off at n = 11: below
+// ½¹¹/11! e^½ / e^-½, that is 4e-11.
+type bins struct {
+	scale   float64   // e^hi
+	limit   float64   // -bδ beyond which a class is left out
+	n       int       // 0: not used, the sum is taken over the classes
+	moments []float64 // [n,moments], M_jn/n!
+}
+
+const moments = 11
+
+// gather prepares sums for b in [lo,hi].
+func (s *bins) gather(delta []float64, lo, hi float64) {
+	// Together the classes beyond have e^-32 of the largest's 1.
+	s.limit = 32 + math.Log(float64(len(delta)))
+	s.scale, s.n = hi, 0
+	var deepest float64
+	for _, d := range delta {
+		if d < deepest && d*lo > -s.limit {
+			deepest = d
+		}
+	}
+	n := 1 + math.Floor(-deepest*hi)
+	if !(n*binCost < float64(len(delta))) {
+		return
+	}
+	s.n = int(n)
+	s.moments = resize(s.moments, s.n*moments)
+	clear(s.moments)
+	for _, d := range delta {
+		if d < deepest {
+			continue
+		}
+		u := -d * hi
+		j := int(u)
+		r := float64(j) + 0.5 - u
+		m := s.moments[j*moments : (j+1)*moments]
+		power := 1.0
+		for n := range m {
+			m[n] += power
+			power *= r
+		}
+	}
+	for at := 0; at < len(s.moments); at += moments {
+		factorial := 1.0
+		for n := range moments {
+			s.moments[at+n] /= factorial
+			factorial *= float64(n + 1)
+		}
+	}
+}
+
+// What things cost, measured, in coefficients evaluated: an exponential, and an
+// interval of the bins in exponentials.
+const (
+	exponential = 6
+	binCost     = 2
+)
+
+// cost is what a value costs.
+func (s *bins) cost(classes int) float64 {
+	if s.n == 0 {
+		return exponential * float64(classes)
+	}
+	return exponential * binCost * float64(s.n)
+}
+
+// logSum returns log Σ_i exp(bδ_i).
+func (s *bins) logSum(delta []float64, b float64) float64 {
+	var sum float64
+	if s.n == 0 {
+		for _, d := range delta {
+			sum += math.Exp(b * d)
+		}
+		return math.Log(sum)
+	}
+	y := b / s.scale
+	step, factor := math.Exp(-y), math.Exp(-y/2)
+	last := min(s.n, int(s.limit/y)+1)
+	for j := range last {
+		if m := (*[moments]float64)(s.moments[j*moments:]); m[0] > 0 {
+			even, odd, yy := m[10], m[9], y*y
+			for n := 8; n > 0; n -= 2 {
+				even, odd = m[n]+yy*even, m[n-1]+yy*odd
+			}
+			sum += factor * (m[0] + yy*even + y*odd)
+		}
+		factor *= step
+	}
+	return math.Log(sum)
+}
+
+func resize(x []float64, n int) []float64 {
+	if cap(x) < n {
+		return make([]float64, n)
+	}
+	return x[:n]
+}
