@@ -72,12 +72,15 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 	return sha256.Sum256(id), nil
 }
 
-func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, yield func(*Block) error) (Stats, error) {
-	key, err := c.Cache.key(ctx, e, ds, total)
+func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
+	c.check()
+	cache := c.Cache
+	c.Cache = nil
+	key, err := cache.key(ctx, e, ds, c.total(ds))
 	if err != nil {
 		return Stats{}, err
 	}
-	path := filepath.Join(c.Cache.Dir, hex.EncodeToString(key[:])+".rows")
+	path := filepath.Join(cache.Dir, hex.EncodeToString(key[:])+".rows")
 	f, err := openRows(path, key, e.d, e.k)
 	switch {
 	case err == nil:
@@ -85,12 +88,12 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		if len(f.bad) > c.MaxBad {
 			return Stats{Bad: f.bad}, &TooManyBadError{Allowed: c.MaxBad, Bad: f.bad[:c.MaxBad+1]}
 		}
-		return f.stream(ctx, c.Progress, yield)
+		return f.stream(ctx, c.report, yield)
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStaleRows):
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 
-	if err := os.MkdirAll(c.Cache.Dir, 0o777); err != nil {
+	if err := os.MkdirAll(cache.Dir, 0o777); err != nil {
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 	w, err := createRows(path, key, e.d, e.k)
@@ -98,7 +101,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 	defer w.abandon()
-	stats, err := e.stream(ctx, ds, c, total, func(b *Block) error {
+	stats, err := e.Stream(ctx, ds, c, func(b *Block) error {
 		if err := w.add(b); err != nil {
 			return fmt.Errorf("features cache: %w", err)
 		}
@@ -295,8 +298,8 @@ func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func
 		}
 		n := min(size, r.n-first)
 		b := &Block{
-			Rows:      Rows{N: n, Features: make([]float32, n*r.d), Logits: make([]float32, n*r.k)},
-			Positions: make([]int, n), Labels: make([]int, n),
+			Rows:     Rows{N: n, Features: make([]float32, n*r.d), Logits: make([]float32, n*r.k)},
+			Examples: Examples{Positions: make([]int, n), Labels: make([]int, n)},
 		}
 		for i := range n {
 			if _, err := io.ReadFull(in, raw); err != nil {

@@ -338,7 +338,7 @@ func FuzzOpenRows(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	b := &Block{Rows: Rows{N: 2, Features: random(1, 2*d), Logits: random(2, 2*k)}, Labels: []int{-1, 2}, Targets: []uint8{0, 1, 1, 1, 1, 0}, Positions: []int{4, 9}}
+	b := &Block{Rows: Rows{N: 2, Features: random(1, 2*d), Logits: random(2, 2*k)}, Examples: Examples{Labels: []int{-1, 2}, Targets: []uint8{0, 1, 1, 1, 1, 0}, Positions: []int{4, 9}}}
 	if err := w.add(b); err != nil {
 		f.Fatal(err)
 	}

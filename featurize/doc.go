@@ -19,5 +19,9 @@
 // input of real numbers; not so where the model has several inputs and this one
 // has fewer than four axes.
 //
+// [Network] does the same for a model that is run as it is, whatever its outputs:
+// an [Extractor] is the Network of the cut model, with a cache. Inputs and results
+// are not copied on their way into the runtime and out of it.
+//
 // [Product] is ONNX Runtime's matrix product for package calibrate.
 package featurize

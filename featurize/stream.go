@@ -19,13 +19,12 @@ import (
 type StreamConfig struct {
 	Limit    int    // at most so many examples, spread evenly over the dataset; 0 is all
 	MaxBad   int    // records that may be unreadable
-	Cache    *Cache // nil keeps nothing
+	Cache    *Cache // for an Extractor's rows; nil keeps nothing
 	Progress func(done, total int)
 }
 
-// Block is a run of consecutive examples with their results.
-type Block struct {
-	Rows
+// Examples is what a dataset tells of consecutive examples.
+type Examples struct {
 	Positions []int    // in the source, rising
 	Labels    []int    // -1 where there is none
 	Targets   []uint8  // [N,K], each 0 or 1, of a dataset opened with MultiLabel that has labels; else nil
@@ -53,6 +52,26 @@ func (e *TooManyBadError) Error() string {
 	return fmt.Sprintf("%s: that is %d unreadable records, --max-bad allows %d", last, len(e.Bad), e.Allowed)
 }
 
+func (c *StreamConfig) check() {
+	if c.Limit < 0 || c.MaxBad < 0 {
+		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d and MaxBad %d", c.Limit, c.MaxBad))
+	}
+}
+
+// total returns how many of a dataset's examples are wanted.
+func (c *StreamConfig) total(ds *dataset.Dataset) int {
+	if c.Limit > 0 {
+		return min(c.Limit, ds.Len())
+	}
+	return ds.Len()
+}
+
+func (c *StreamConfig) report(done, total int) {
+	if c.Progress != nil {
+		c.Progress(done, total)
+	}
+}
+
 // A job is consecutive examples on their way through the pipeline.
 type job struct {
 	parts   []*part
@@ -60,14 +79,17 @@ type job struct {
 	lenient bool          // a value that does not suit the model is its record's trouble
 	pending atomic.Int32  // records being prepared, and one more while it grows
 	ready   chan struct{} // closed when none is
-	block   Block
+
+	results  Results // of those that could be read
+	examples Examples
 }
 
 // A part is those of a job's examples that are inferred at once. They have the
 // same shapes, and nothing but that in common with each other.
 type part struct {
-	batch batch
-	rows  Rows
+	batch   batch
+	n       int // its examples that could be read
+	results Results
 }
 
 // A record is what is known of one of a job's records. The worker that prepares
@@ -98,7 +120,7 @@ func (j *job) release() {
 
 // Stream runs the network over a dataset and calls yield with the results, in
 // order. yield runs in the caller's goroutine, while later batches are read,
-// decoded and inferred; it owns the block.
+// decoded and inferred; it owns what it is given.
 //
 // An error of yield, of the dataset or of the network ends the stream, as does
 // the end of ctx. Records that cannot be read are skipped, up to c.MaxBad.
@@ -107,24 +129,12 @@ func (j *job) release() {
 // them for all. A ragged dataset's examples however are each run at their own
 // size, together with others of the same size and never padded: an example's
 // rows do not depend on those beside it.
-func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
-	if c.Limit < 0 || c.MaxBad < 0 {
-		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d and MaxBad %d", c.Limit, c.MaxBad))
-	}
-	total := ds.Len()
-	if c.Limit > 0 && c.Limit < total {
-		total = c.Limit
-	}
-	if c.Progress == nil {
-		c.Progress = func(int, int) {}
-	}
+func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(Results, Examples) error) (Stats, error) {
 	if c.Cache != nil {
-		return e.streamCached(ctx, ds, c, total, yield)
+		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
-	return e.stream(ctx, ds, c, total, yield)
-}
-
-func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, total int, yield func(*Block) error) (Stats, error) {
+	c.check()
+	total := c.total(ds)
 	// A context of our own, so that every stage ends before we return.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -134,15 +144,15 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 	// were read, and some batches, at least as many as keep the workers busy.
 	workers := runtime.GOMAXPROCS(0)
 	tasks := make(chan task, workers)
-	jobs := make(chan *job, max(2, (2*workers+e.batch-1)/e.batch))
+	jobs := make(chan *job, max(2, (2*workers+w.batch-1)/w.batch))
 	results := make(chan *job, 2)
 
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{extractor: e, tasks: tasks, jobs: jobs, lenient: ds.IsText()}
-		if ds.Ragged() && e.open() {
-			r.window = newWindow(e)
+		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText()}
+		if ds.Ragged() && w.open() {
+			r.window = newWindow(w)
 		}
 		return r.read(ctx, ds, total)
 	})
@@ -165,7 +175,7 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			if err := e.inferJob(ctx, j); err != nil {
+			if err := w.inferJob(ctx, j); err != nil {
 				return err
 			}
 			if err := send(ctx, results, j); err != nil {
@@ -178,7 +188,7 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 	var stats Stats
 	var failed error
 	done := 0
-	c.Progress(0, total)
+	c.report(0, total)
 	for j := range results {
 		if failed != nil {
 			continue // drain, so that the stages end
@@ -188,7 +198,7 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 			continue
 		}
 		done += len(j.records)
-		c.Progress(done, total)
+		c.report(done, total)
 	}
 	err := group.Wait()
 	if failed != nil {
@@ -201,7 +211,7 @@ func (e *Extractor) stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 }
 
 // take counts a job's records and hands its examples over.
-func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(*Block) error) error {
+func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(Results, Examples) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -213,11 +223,11 @@ func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(*Block)
 			return &TooManyBadError{Allowed: maxBad, Bad: s.Bad}
 		}
 	}
-	if j.block.N == 0 {
+	if j.results.N == 0 {
 		return nil
 	}
-	s.Examples += j.block.N
-	return yield(&j.block)
+	s.Examples += j.results.N
+	return yield(j.results, j.examples)
 }
 
 func send[T any](ctx context.Context, to chan<- T, v T) error {
@@ -231,10 +241,10 @@ func send[T any](ctx context.Context, to chan<- T, v T) error {
 
 // A reader gathers examples into jobs.
 type reader struct {
-	extractor *Extractor
-	tasks     chan<- task
-	jobs      chan<- *job // in order
-	lenient   bool
+	network *Network
+	tasks   chan<- task
+	jobs    chan<- *job // in order
+	lenient bool
 
 	job    *job
 	pipes  []*preprocess.Pipeline // one for each input, nil while sizes are open
@@ -262,7 +272,7 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 			continue
 		}
 		if r.job == nil {
-			r.job = r.newJob(max(1, min(r.extractor.batch, total-taken)))
+			r.job = r.newJob(max(1, min(r.network.batch, total-taken)))
 		}
 		taken++
 		if err := r.add(ctx, &example, bad); err != nil {
@@ -318,7 +328,7 @@ func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.Reco
 		return nil
 	}
 	if j.parts == nil {
-		b, err := newBatch(r.extractor.inputs, r.pipes, cap(j.records))
+		b, err := newBatch(r.network.inputs, r.pipes, cap(j.records))
 		if err != nil {
 			return err
 		}
@@ -330,7 +340,7 @@ func (r *reader) add(ctx context.Context, ex *dataset.Example, bad *dataset.Reco
 
 // resolve returns the pipelines for an example's sizes.
 func (r *reader) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
-	pipes, err := r.extractor.resolve(ex)
+	pipes, err := r.network.resolve(ex)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ex.Name, err)
 	}
@@ -381,8 +391,8 @@ func (t *task) prepare() {
 }
 
 // inferJob runs the network on those of a job's records that could be read.
-func (e *Extractor) inferJob(ctx context.Context, j *job) error {
-	b := &j.block
+func (w *Network) inferJob(ctx context.Context, j *job) error {
+	n, x := 0, &j.examples
 	for i := range j.records {
 		r := &j.records[i]
 		if r.err != nil {
@@ -393,19 +403,22 @@ func (e *Extractor) inferJob(ctx context.Context, j *job) error {
 		}
 		// The rows before it that are bad leave no gap. A part's records have
 		// rising rows.
-		r.part.batch.move(r.part.rows.N, r.row)
-		r.row = r.part.rows.N
-		r.part.rows.N++
-		b.Positions, b.Labels, b.Names = append(b.Positions, r.position), append(b.Labels, r.label), append(b.Names, r.name)
-		b.Targets = append(b.Targets, r.targets...)
-		b.N++
+		r.part.batch.move(r.part.n, r.row)
+		r.row = r.part.n
+		r.part.n++
+		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names, r.name)
+		x.Targets = append(x.Targets, r.targets...)
+		n++
 	}
+	j.results = w.results(n)
 	for _, p := range j.parts {
-		if p.rows.N == 0 {
+		if p.n == 0 {
 			continue
 		}
-		var err error
-		if p.rows, err = e.infer(ctx, p.batch.tensors(p.rows.N), p.rows.N); err != nil {
+		if p.results = j.results; len(j.parts) > 1 {
+			p.results = w.results(p.n)
+		}
+		if err := w.infer(ctx, p.batch.tensors(p.n), p.results); err != nil {
 			if len(j.parts) > 1 && ctx.Err() == nil { // the shape may be what is wrong
 				first := slices.IndexFunc(j.records, func(r record) bool { return r.part == p && r.bad == "" })
 				err = fmt.Errorf("%s and those of its shape: %w", j.records[first].name, err)
@@ -414,17 +427,15 @@ func (e *Extractor) inferJob(ctx context.Context, j *job) error {
 		}
 		p.batch = nil
 	}
-	if len(j.parts) == 1 {
-		b.Rows = j.parts[0].rows
+	if len(j.parts) <= 1 {
 		return nil
 	}
-	d, k := e.d, e.k
-	b.Features, b.Logits = make([]float32, 0, b.N*d), make([]float32, 0, b.N*k)
-	for _, r := range j.records {
-		if r.bad == "" {
-			rows := &r.part.rows
-			b.Features = append(b.Features, rows.Features[r.row*d:(r.row+1)*d]...)
-			b.Logits = append(b.Logits, rows.Logits[r.row*k:(r.row+1)*k]...)
+	for c, o := range w.outputs {
+		to := j.results.Columns[c]
+		for _, r := range j.records {
+			if r.bad == "" {
+				to = to[copy(to, r.part.results.Columns[c][r.row*o.width:(r.row+1)*o.width]):]
+			}
 		}
 	}
 	return nil

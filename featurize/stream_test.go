@@ -322,7 +322,7 @@ func TestAModelThatMixesExamplesIsRefused(t *testing.T) {
 	e := extractor(t, "merged", Config{})
 	ds := openData(t, write(t, t.TempDir(), "x.npy", npy(random(1, 5*12), 5, 2, 6)), dataset.Options{})
 	_, err := e.Stream(t.Context(), ds, StreamConfig{}, collect(&collected{}))
-	says(t, err, "[10 6]", "want [5,6]", "first axis")
+	says(t, err, "mfgs_features [10,6] float32", "want mfgs_features [5,6]", "first axis")
 }
 
 func TestABadLabelEndsTheStream(t *testing.T) {

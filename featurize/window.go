@@ -39,8 +39,8 @@ type held struct {
 	shape   string                 // key of the pipes
 }
 
-func newWindow(e *Extractor) *window {
-	return &window{most: max(e.batch, min(windowBatches*e.batch, maxWindow)), shapes: map[string][]*preprocess.Pipeline{}}
+func newWindow(w *Network) *window {
+	return &window{most: max(w.batch, min(windowBatches*w.batch, maxWindow)), shapes: map[string][]*preprocess.Pipeline{}}
 }
 
 // hold adds an example to the window, and sends all on when it is full.
@@ -108,9 +108,9 @@ func (r *reader) release(ctx context.Context) error {
 		}
 		p := parts[h.shape]
 		if p == nil || p.used == p.rows {
-			rows := min(left[h.shape], r.extractor.most(h.pipes))
+			rows := min(left[h.shape], r.network.most(h.pipes))
 			left[h.shape] -= rows
-			b, err := newBatch(r.extractor.inputs, h.pipes, rows)
+			b, err := newBatch(r.network.inputs, h.pipes, rows)
 			if err != nil {
 				return err
 			}

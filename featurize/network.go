@@ -1,0 +1,453 @@
+package featurize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	goimage "image"
+	"math"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// Config says what is run, and how. Model must be set.
+type Config struct {
+	Model *onnx.Model
+	Head  *onnx.Head // of Model, where New cuts it; NewNetwork needs none
+
+	// Preprocess turns images into the model's input. Nil takes the default for
+	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.
+	Preprocess *preprocess.Spec
+
+	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps its own
+	Threads  int    // of one inference; 0 is one for each CPU
+	Provider string // one of ort.Providers; "" is the CPU
+}
+
+// Network runs a model over examples. It is safe for concurrent use.
+type Network struct {
+	session *ort.Session
+	infos   []onnx.ValueInfo // of the inputs
+	inputs  []input
+	outputs []output
+	fixed   bool // the graph runs batches of exactly this size
+	chosen  bool // nobody asked for this size
+	batch   int
+}
+
+// input is one of the model's inputs and how it is filled.
+type input struct {
+	info onnx.ValueInfo
+	pipe *preprocess.Pipeline // its sizes may be open
+}
+
+// output is one of the model's outputs.
+type output struct {
+	name  string
+	shape []int64 // of one example: [] or [width]
+	width int     // numbers of one example
+}
+
+// Results are n consecutive results: for each of the model's outputs, in its
+// order, its numbers for all examples, [n] or [n,width], row-major.
+type Results struct {
+	N       int
+	Columns [][]float32
+}
+
+// ErrSeveralInputs is that of preprocessing for a model that takes ready arrays.
+var ErrSeveralInputs = errors.New("preprocessing is for models with one image input")
+
+// NewNetwork prepares a model to run as it is. All its outputs must be declared
+// as float32 [N] or [N,width], N being the batch. The runtime's library must be
+// loaded (ort.Load), and the caller closes the Network.
+func NewNetwork(c Config) (*Network, error) {
+	w := &Network{infos: c.Model.Inputs()}
+	if len(w.infos) == 0 {
+		return nil, errors.New("the model has no inputs that its logits depend on")
+	}
+	if c.Preprocess != nil && len(w.infos) > 1 {
+		return nil, fmt.Errorf("the model has %d inputs: %w", len(w.infos), ErrSeveralInputs)
+	}
+	for _, info := range w.infos {
+		in, err := newInput(info, c.Preprocess, len(w.infos) == 1)
+		if err != nil {
+			return nil, err
+		}
+		w.inputs = append(w.inputs, in)
+	}
+	outputs := c.Model.Outputs()
+	for _, info := range outputs {
+		o, err := newOutput(info)
+		if err != nil {
+			return nil, err
+		}
+		w.outputs = append(w.outputs, o)
+	}
+	var err error
+	if w.fixed, w.batch, err = batchSize(w.inputs, c.Batch); err != nil {
+		return nil, err
+	}
+	w.chosen = c.Batch == 0 && !w.fixed
+	graph, folder, err := c.Model.Runnable()
+	if err != nil {
+		return nil, err
+	}
+	w.session, err = ort.NewSession(ort.SessionConfig{
+		Graph: graph, Folder: folder,
+		Inputs:  names(w.infos),
+		Outputs: names(outputs),
+		Threads: c.Threads, Provider: c.Provider,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// newOutput reads from an output's declaration how many numbers it has for each
+// example.
+func newOutput(info onnx.ValueInfo) (output, error) {
+	o := output{name: info.Name, width: 1}
+	if info.Type != onnx.Float32 || len(info.Shape) == 0 || len(info.Shape) > 2 {
+		return output{}, fmt.Errorf("output %q is %v, want float32 of shape [N] or [N,width]", info.Name, info)
+	}
+	for _, d := range info.Shape[1:] {
+		if d.Value <= 0 || d.Value > math.MaxInt32 {
+			return output{}, fmt.Errorf("output %q is %v, want a declared width", info.Name, info)
+		}
+		o.shape, o.width = append(o.shape, d.Value), int(d.Value)
+	}
+	return o, nil
+}
+
+func names(infos []onnx.ValueInfo) []string {
+	n := make([]string, len(infos))
+	for i, v := range infos {
+		n[i] = v.Name
+	}
+	return n
+}
+
+// newInput prepares to fill an input, by the default preprocessing where spec is
+// nil. only says that the model has no other.
+func newInput(info onnx.ValueInfo, spec *preprocess.Spec, only bool) (input, error) {
+	switch {
+	case info.Type == onnx.Undefined:
+		return input{}, fmt.Errorf("input %q is a sequence, a map or optional; want a tensor: export the model with tensors as inputs", info.Name)
+	case info.Shape == nil:
+		return input{}, fmt.Errorf("input %q has no declared shape; want at least its number of axes", info.Name)
+	}
+	target := preprocess.Target{Name: info.Name, Elem: info.Type.String()}
+	for _, d := range info.Shape {
+		target.Shape = append(target.Shape, d.Value)
+	}
+	if spec == nil {
+		s := preprocess.For(target)
+		if !only && len(info.Shape) < 4 {
+			s.Scale = 0 // bytes beside other inputs are masks and categories, not pixels
+		}
+		spec = &s
+	}
+	pipe, err := preprocess.New(*spec, target)
+	if err != nil {
+		return input{}, err
+	}
+	if _, err := alloc(target.Elem, 0); err != nil {
+		return input{}, fmt.Errorf("input %q: %w", info.Name, err)
+	}
+	return input{info: info, pipe: pipe}, nil
+}
+
+// maxBatchElements bounds the elements of one batch of inputs where the batch
+// size is not given: 16 images of 3×224×224.
+const (
+	maxBatchElements = 2_500_000
+	maxBatch         = 256
+)
+
+// weight is how many numbers the network makes of one of an input's elements: a
+// token becomes an embedding.
+func (in *input) weight() float64 {
+	if t := in.info.Type; t == onnx.Int32 || t == onnx.Int64 {
+		return 256
+	}
+	return 1
+}
+
+// open reports whether the model leaves sizes of its inputs open.
+func (w *Network) open() bool {
+	return slices.ContainsFunc(w.inputs, func(in input) bool { return !in.pipe.Resolved() })
+}
+
+// most returns how many examples of the given sizes are run at once.
+func (w *Network) most(pipes []*preprocess.Pipeline) int {
+	if !w.chosen {
+		return w.batch
+	}
+	elements := 1.0
+	for i, p := range pipes {
+		elements = max(elements, float64(p.Len())*w.inputs[i].weight())
+	}
+	return int(max(1, min(float64(w.batch), maxBatchElements/elements)))
+}
+
+// openElements is a guess at the product of sizes that nothing has settled yet,
+// by their number: an image's.
+var openElements = []float64{1, 224, 224 * 224, 3 * 224 * 224}
+
+// batchSize returns how many examples one inference takes, and whether the
+// graph insists on it.
+func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
+	elements, work := 1.0, 1.0
+	for _, in := range inputs {
+		n, open := 1.0, 0
+		for _, d := range in.pipe.Shape() {
+			if d < 0 {
+				open++
+			} else {
+				n *= float64(d)
+			}
+		}
+		n *= openElements[min(open, len(openElements)-1)]
+		elements, work = max(elements, n), max(work, n*in.weight())
+		if b := int(in.info.Shape[0].Value); b > 0 {
+			if fixed && b != batch {
+				return false, 0, fmt.Errorf("the model's inputs have batches of %d and of %d", batch, b)
+			}
+			fixed, batch = true, b
+		}
+	}
+	switch {
+	case asked < 0:
+		return false, 0, fmt.Errorf("batches of %d examples, want a positive number, or 0 to choose", asked)
+	case fixed && float64(batch)*elements > math.MaxInt32:
+		return false, 0, fmt.Errorf("the model takes batches of exactly %d examples, %.3g numbers in all: export it with an open first axis", batch, float64(batch)*elements)
+	case fixed:
+		return true, batch, nil
+	case asked > 0:
+		return false, asked, nil
+	}
+	batch = maxBatch
+	for batch > 1 && float64(batch)*work > maxBatchElements {
+		batch /= 2
+	}
+	return false, batch, nil
+}
+
+// Batch returns how many examples one inference takes.
+func (w *Network) Batch() int { return w.batch }
+
+// Inputs describes what Run takes, in the model's order.
+func (w *Network) Inputs() []onnx.ValueInfo { return slices.Clone(w.infos) }
+
+// InputNames returns the names of Inputs.
+func (w *Network) InputNames() []string { return names(w.infos) }
+
+// InputWidths returns how many numbers one example has in each of Inputs, 0
+// where the model leaves that open: dataset.Options.Widths.
+func (w *Network) InputWidths() []int {
+	widths := make([]int, len(w.inputs))
+	for i, in := range w.inputs {
+		widths[i] = max(0, in.pipe.Len())
+	}
+	return widths
+}
+
+// Preprocess returns the preprocessing with everything written out that the
+// model's input decides, or nil for a model with several inputs, which takes
+// ready arrays only.
+func (w *Network) Preprocess() *preprocess.Spec {
+	if len(w.inputs) > 1 {
+		return nil
+	}
+	s := w.inputs[0].pipe.Spec()
+	return &s
+}
+
+// Close releases the runtime's memory.
+func (w *Network) Close() error { return w.session.Close() }
+
+// Run evaluates ready model inputs of n examples each, n being the first
+// dimension of all of them. Any n is run, in batches the model can take. The
+// runtime reads the inputs where they are, and writes the results to where they
+// stay.
+func (w *Network) Run(ctx context.Context, inputs []ort.Tensor) (Results, error) {
+	n, err := w.count(inputs)
+	if err != nil {
+		return Results{}, err
+	}
+	all := w.results(n)
+	for first := 0; first < n; first += w.batch {
+		last := min(first+w.batch, n)
+		part := make([]ort.Tensor, len(inputs))
+		for i, t := range inputs {
+			part[i] = slice(t, first, last)
+		}
+		if err := w.infer(ctx, part, w.slice(all, first, last)); err != nil {
+			return Results{}, err
+		}
+	}
+	return all, nil
+}
+
+// results returns room for n examples.
+func (w *Network) results(n int) Results {
+	r := Results{N: n, Columns: make([][]float32, len(w.outputs))}
+	for i, o := range w.outputs {
+		r.Columns[i] = make([]float32, n*o.width)
+	}
+	return r
+}
+
+// slice returns the results of examples first to last, sharing their memory.
+func (w *Network) slice(r Results, first, last int) Results {
+	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs))}
+	for i, o := range w.outputs {
+		part.Columns[i] = r.Columns[i][first*o.width : last*o.width : last*o.width]
+	}
+	return part
+}
+
+// count checks that the inputs agree about n.
+func (w *Network) count(inputs []ort.Tensor) (int, error) {
+	if len(inputs) != len(w.inputs) {
+		return 0, fmt.Errorf("got %d inputs, want %d: %q", len(inputs), len(w.inputs), w.InputNames())
+	}
+	n := -1
+	for _, t := range inputs {
+		if len(t.Shape) == 0 {
+			return 0, fmt.Errorf("input %q has no batch axis", t.Name)
+		}
+		if n >= 0 && int(t.Shape[0]) != n {
+			return 0, fmt.Errorf("input %q holds %d examples, another %d", t.Name, t.Shape[0], n)
+		}
+		n = int(t.Shape[0])
+		size := int64(1)
+		for i, d := range t.Shape {
+			// Without the second condition n examples of nothing would cost n
+			// rows of results.
+			if d < 0 || i > 0 && d == 0 || d > 0 && size > math.MaxInt32*1024/d {
+				return 0, fmt.Errorf("input %q has shape %v, want positive sizes", t.Name, t.Shape)
+			}
+			size *= d
+		}
+		if got := length(t.Data); int64(got) != size {
+			return 0, fmt.Errorf("input %q has %d values for shape %v, want %d", t.Name, got, t.Shape, size)
+		}
+	}
+	return n, nil
+}
+
+// infer runs one batch of at most w.batch examples, as many as r has room for.
+func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) error {
+	if !w.fixed || r.N == w.batch {
+		return w.inferInto(ctx, inputs, r)
+	}
+	full, padded := w.results(w.batch), make([]ort.Tensor, len(inputs))
+	for i, t := range inputs {
+		padded[i] = pad(t, w.batch)
+	}
+	if err := w.inferInto(ctx, padded, full); err != nil {
+		return err
+	}
+	for i, c := range r.Columns {
+		copy(c, full.Columns[i])
+	}
+	return nil
+}
+
+// inferInto runs one batch of a size that the graph takes.
+func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results) error {
+	into := make([]ort.Tensor, len(w.outputs))
+	for i, o := range w.outputs {
+		into[i] = ort.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.Columns[i]}
+	}
+	err := w.session.RunInto(ctx, inputs, into)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	// The results may have other shapes than there is room for, which the runtime
+	// tells in many ways: ask for them as they come.
+	outputs, e := w.session.Run(ctx, inputs)
+	if e != nil {
+		return err
+	}
+	for i, o := range outputs {
+		if want := into[i].Shape; !slices.Equal(o.Shape, want) {
+			return fmt.Errorf("the model gave %v for %d examples, want %v: is the first axis of its input the batch?",
+				ort.Info{Name: o.Name, Type: o.DType(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name, Type: ort.Float32, Shape: want})
+		}
+	}
+	return err
+}
+
+// resolve returns the pipelines of all inputs, with open sizes settled by an
+// example.
+func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
+	pipes := make([]*preprocess.Pipeline, len(w.inputs))
+	for i, in := range w.inputs {
+		array, err := find(ex, in.info.Name, len(w.inputs) == 1)
+		if err != nil {
+			return nil, err
+		}
+		if pipes[i], err = in.pipe.Resolve(image(*array)); err != nil {
+			return nil, err
+		}
+	}
+	return pipes, nil
+}
+
+// Images preprocesses images for a model with one input, for Run. Where the
+// model leaves sizes open, all must have that of the first.
+func (w *Network) Images(images []goimage.Image) ([]ort.Tensor, error) {
+	if len(w.inputs) > 1 {
+		return nil, fmt.Errorf("the model has %d inputs, want one that takes images", len(w.inputs))
+	}
+	if len(images) == 0 {
+		return nil, errors.New("no images")
+	}
+	example := func(i int) (*dataset.Example, error) {
+		array, err := dataset.FromImage(images[i])
+		return &dataset.Example{Inputs: []dataset.Array{array}}, err
+	}
+	first, err := example(0)
+	var pipes []*preprocess.Pipeline
+	if err == nil {
+		pipes, err = w.resolve(first)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("image 0: %w", err)
+	}
+	b, err := newBatch(w.inputs, pipes, len(images))
+	if err != nil {
+		return nil, err
+	}
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	errs := make([]error, len(images))
+	for i := range images {
+		group.Go(func() error {
+			ex, err := example(i)
+			if err == nil {
+				err = b.set(i, ex)
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	group.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("image %d: %w", i, err)
+		}
+	}
+	return b.tensors(len(images)), nil
+}

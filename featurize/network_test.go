@@ -1,0 +1,266 @@
+package featurize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// network runs a model of the repository whole.
+func network(t testing.TB, path string, c Config) *Network {
+	t.Helper()
+	var err error
+	if c.Model, err = onnx.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewNetwork(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+// oneByOne is the slow twin: a session of its own, an example at a time or, for a
+// fixed batch, as many copies of it.
+func oneByOne(t testing.TB, path string, copies, n int, input func(from, to int) ort.Tensor) Results {
+	t.Helper()
+	m, err := onnx.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph, err := m.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ort.NewSession(ort.SessionConfig{Graph: graph})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	all := Results{N: n, Columns: make([][]float32, len(m.Outputs()))}
+	for i := range n {
+		out, err := s.Run(t.Context(), []ort.Tensor{pad(input(i, i+1), copies)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for c, o := range out {
+			data := o.Data.([]float32)
+			all.Columns[c] = append(all.Columns[c], data[:len(data)/copies]...)
+		}
+	}
+	return all
+}
+
+// alike compares results: ONNX Runtime adds in another order for another batch.
+func alike(t testing.TB, got, want Results) {
+	t.Helper()
+	if got.N != want.N || len(got.Columns) != len(want.Columns) {
+		t.Fatalf("%d columns of %d examples, want %d of %d", len(got.Columns), got.N, len(want.Columns), want.N)
+	}
+	for c := range want.Columns {
+		if !slices.EqualFunc(got.Columns[c], want.Columns[c], func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5 }) {
+			t.Fatalf("column %d is %v, want %v", c, got.Columns[c], want.Columns[c])
+		}
+	}
+}
+
+// Any number of examples, in batches of any size, of models whose outputs are
+// [N,width] and [N].
+func TestANetworkGivesAllOutputsOfAllExamples(t *testing.T) {
+	x := random(4, 40*192)
+	for _, tt := range []struct {
+		path   string
+		copies int
+		shape  []int64 // of an example
+	}{
+		{"testdata/conv.onnx", 1, []int64{3, 8, 8}},
+		{"testdata/batch1.onnx", 1, []int64{3, 8, 8}},
+		{"testdata/batch4.onnx", 4, []int64{3, 8, 8}},
+		{"../testdata/onnx/torch_binary.onnx", 1, []int64{5}},
+		{"../testdata/onnx/outputs_aux.onnx", 1, []int64{5}},
+	} {
+		input := func(from, to int) ort.Tensor {
+			size := 1
+			for _, d := range tt.shape {
+				size *= int(d)
+			}
+			return ort.Tensor{Shape: append([]int64{int64(to - from)}, tt.shape...), Data: x[from*size : to*size]}
+		}
+		for _, batch := range []int{0, 1, 3, 16} {
+			w := network(t, tt.path, Config{Batch: batch})
+			for _, n := range []int{0, 1, 3, 4, 8, 37} {
+				t.Run(fmt.Sprintf("%s/batch=%d/n=%d", tt.path, batch, n), func(t *testing.T) {
+					got, err := w.Run(t.Context(), []ort.Tensor{input(0, n)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					alike(t, got, oneByOne(t, tt.path, tt.copies, n, input))
+				})
+			}
+		}
+	}
+}
+
+// Results are the caller's: no later call writes to them.
+func TestConcurrentRunsGiveTheSameBytes(t *testing.T) {
+	x := random(5, 37*192)
+	for _, path := range []string{"testdata/conv.onnx", "testdata/batch4.onnx"} {
+		w := network(t, path, Config{Batch: 16})
+		input := func(n int) []ort.Tensor {
+			return []ort.Tensor{{Shape: []int64{int64(n), 3, 8, 8}, Data: x[:n*192]}}
+		}
+		want := map[int]Results{}
+		for _, n := range []int{1, 7, 16, 37} {
+			var err error
+			if want[n], err = w.Run(t.Context(), input(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		for g := range 12 {
+			wg.Go(func() {
+				for i := range 20 {
+					n := []int{1, 7, 16, 37}[(g+i)%4]
+					got, err := w.Run(context.Background(), input(n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for c := range got.Columns {
+						if !slices.Equal(got.Columns[c], want[n].Columns[c]) {
+							t.Errorf("%d examples: column %d differs", n, c)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// Inside an operator's loop, between operators, and between batches.
+func TestACancelledRunEndsAndHarmsNoOther(t *testing.T) {
+	gone := errors.New("gone")
+	cancelled := func(w *Network, inputs []ort.Tensor) {
+		t.Helper()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		at := make(chan time.Time, 1)
+		time.AfterFunc(50*time.Millisecond, func() { at <- time.Now(); cancel(gone) })
+		if _, err := w.Run(ctx, inputs); err != gone {
+			t.Fatalf("error %v, want the cause", err)
+		}
+		if late := time.Since(<-at); late > 100*time.Millisecond {
+			t.Errorf("ended %v after it was cancelled", late)
+		}
+	}
+	w := network(t, "testdata/slow.onnx", Config{})
+	for range 3 {
+		cancelled(w, []ort.Tensor{{Shape: []int64{1, 6}, Data: random(1, 6)}})
+	}
+
+	w = network(t, "testdata/conv.onnx", Config{Batch: 16})
+	const many = 100_000 // take far longer than 50 ms
+	x := random(2, many*192)
+	few := []ort.Tensor{{Shape: []int64{40, 3, 8, 8}, Data: x[:40*192]}}
+	want, err := w.Run(t.Context(), few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		cancelled(w, []ort.Tensor{{Shape: []int64{many, 3, 8, 8}, Data: x}})
+		got, err := w.Run(t.Context(), few)
+		if err != nil {
+			t.Fatal(err)
+		}
+		alike(t, got, want)
+	}
+}
+
+func TestANetworkStreamsADataset(t *testing.T) {
+	dir := photos(t, n, 8, 8, 3, 2, 11)
+	var x []float32
+	for i := range n {
+		if i != 2 && i != 11 {
+			x = append(x, chw(pixels(i, 8, 8, 3), 8, 8, 3)...)
+		}
+	}
+	for _, path := range []string{"testdata/conv.onnx", "testdata/batch4.onnx"} {
+		w := network(t, path, Config{Batch: 7})
+		all, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{n - 2, 3, 8, 8}, Data: x}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := Results{Columns: make([][]float32, 2)}
+		var positions []int
+		stats, err := w.Stream(t.Context(), openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2}, func(r Results, e Examples) error {
+			if len(e.Positions) != r.N || len(e.Labels) != r.N || len(e.Names) != r.N || !strings.HasSuffix(e.Names[0], ".png") {
+				t.Errorf("%d results of the examples %+v", r.N, e)
+			}
+			got.N += r.N
+			positions = append(positions, e.Positions...)
+			for c := range r.Columns {
+				got.Columns[c] = append(got.Columns[c], r.Columns[c]...)
+			}
+			return nil
+		})
+		if err != nil || stats.Examples != n-2 || len(stats.Bad) != 2 || len(positions) != n-2 || slices.Contains(positions, 11) {
+			t.Errorf("%+v, positions %v, %v", stats, positions, err)
+		}
+		alike(t, got, all)
+	}
+}
+
+func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
+	for path, words := range map[string][]string{
+		"../testdata/onnx/float64.onnx":                {`output "y" is [N,4] float64`, "want float32"},
+		"../testdata/onnx/tail_groups.onnx":            {`output "y" is [unk__0,2,2] float32`, "[N,width]"},
+		"../testdata/onnx/gemm_left_untransposed.onnx": {`output "y" is [4,N] float32`, "declared width"},
+		"../testdata/onnx/old_opset.onnx":              {`output "y" is […] float32`, "[N,width]"},
+		"testdata/list.onnx":                           {"is a sequence", "export the model"},
+	} {
+		m, err := onnx.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := NewNetwork(Config{Model: m})
+		if err == nil {
+			w.Close()
+		}
+		says(t, err, words...)
+	}
+
+	// Whose declarations are not kept, shows when it is run.
+	w := network(t, "../testdata/onnx/tail_fixed_batch_squeezed.onnx", Config{})
+	_, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{3, 5}, Data: random(1, 15)}})
+	says(t, err, "y [4] float32 for 1 examples", "want y [1]", "first axis")
+	// What else goes wrong is told as it is.
+	w = network(t, "testdata/conv.onnx", Config{})
+	_, err = w.Run(t.Context(), []ort.Tensor{{Shape: []int64{1, 2, 8, 8}, Data: random(1, 128)}})
+	says(t, err, "image", "[N,3,8,8]", "[1,2,8,8]")
+	w.Close()
+	if _, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: random(1, 192)}}); err != ort.ErrClosed {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+func TestACacheIsForExtractors(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+	}()
+	w := network(t, "testdata/conv.onnx", Config{})
+	w.Stream(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}}, nil)
+}
