@@ -35,7 +35,11 @@
 //
 // # Signals
 //
-// The CUDA provider installs signal handlers of its own, in front of those of the
-// Go runtime. A program that uses it should not rely on os/signal after the first
-// CUDA session was made.
+// The CUDA provider, and TensorRT with it, may install signal handlers of its own
+// in place of those of the Go runtime, without the flag (SA_ONSTACK) that Go wants
+// of them: a signal such as SIGINT may then end the process with "non-Go code set
+// up signal handler without SA_ONSTACK flag", rather than reach os/signal. A
+// program that uses it should not rely on os/signal after the first such session
+// was made: end calls through their context, and keep nothing half done that a
+// sudden end would spoil.
 package ort

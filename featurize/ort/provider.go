@@ -23,6 +23,16 @@ func Providers() []string {
 	return []string{CPU, CUDA, TensorRT, CoreML, DirectML, OpenVINO}
 }
 
+// builds says for each provider which builds of ONNX Runtime have it, and what
+// it wants of the machine.
+var builds = map[string]string{
+	CUDA:     "a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA and cuDNN that it was made for",
+	TensorRT: "a GPU build, such as that in the Python package onnxruntime-gpu, with the CUDA, cuDNN and TensorRT that it was made for",
+	CoreML:   "an official build for macOS",
+	DirectML: "a build for Windows such as that in the Python package onnxruntime-directml",
+	OpenVINO: "a build such as that in the Python package onnxruntime-openvino, for Intel processors on Linux or Windows",
+}
+
 // A ProviderError says that the loaded library has no such provider, or that the
 // provider cannot work on this machine.
 type ProviderError struct {
@@ -32,8 +42,8 @@ type ProviderError struct {
 }
 
 func (e *ProviderError) Error() string {
-	return fmt.Sprintf("provider %s is not to be had from ONNX Runtime %s at %s (%v): use provider cpu, or set %s to a build with %s",
-		e.Provider, e.Library.Version, e.Library.Path, e.Err, EnvLibrary, e.Provider)
+	return fmt.Sprintf("provider %s is not to be had from ONNX Runtime %s at %s (%s): use provider cpu, or set %s to the library of %s",
+		e.Provider, e.Library.Version, e.Library.Path, strings.TrimRight(e.Err.Error(), ". "), EnvLibrary, builds[e.Provider])
 }
 
 func (e *ProviderError) Unwrap() error { return e.Err }
