@@ -27,9 +27,13 @@ func Cut(m *Model, h *Head) (*Model, error) {
 	b := newBuilder(m)
 	features := b.features(h)
 	logits := b.rows(b.take(h.Logits), &h.logitsValue, CutLogits)
-	return b.build(
+	cut, err := b.build(
 		tensorInfo(features, Float32, -1, int64(h.FeatureDim)),
 		tensorInfo(logits, Float32, -1, int64(h.Classes)))
+	if err != nil {
+		return nil, fmt.Errorf("cutting the model: %w", err)
+	}
+	return cut, nil
 }
 
 // A builder makes a model from parts of another and new nodes.
@@ -39,6 +43,7 @@ type builder struct {
 	nodes  []*onnxpb.Node // the new ones
 	consts []*onnxpb.Tensor
 	lent   map[string]bool // tensors of the model's view that have been taken over
+	kept   []file          // with the bytes of new constants
 }
 
 func newBuilder(m *Model) *builder {
@@ -159,12 +164,20 @@ func (b *builder) rows(cur string, known *value, name string) string {
 	return b.add("Flatten", cur, name, intAttribute("axis", 1))
 }
 
-// build returns a model with the given outputs and what they need.
+// build returns a model with the given outputs, which are the new nodes' and the old graph's, and what they need. Where the
+// old graph's are among them, so are all its inputs.
 func (b *builder) build(outputs ...*onnxpb.ValueInfo) (*Model, error) {
 	old := b.m.pb.GetGraph()
 	var roots []string
 	for _, n := range b.nodes {
 		roots = append(roots, dependencies(n)...)
+	}
+	whole := false
+	for _, v := range outputs {
+		if b.m.graph.has(v.GetName()) {
+			whole = true
+			roots = append(roots, v.GetName())
+		}
 	}
 	needed := b.m.graph.ancestors(roots...)
 	g := shallow(old)
@@ -177,6 +190,9 @@ func (b *builder) build(outputs ...*onnxpb.ValueInfo) (*Model, error) {
 	g.Node = append(g.Node, b.nodes...)
 	g.Initializer = append(g.Initializer, b.consts...)
 	read := map[string]bool{}
+	for _, name := range roots {
+		read[name] = true
+	}
 	for _, n := range g.Node {
 		for _, name := range dependencies(n) {
 			read[name] = true
@@ -194,7 +210,7 @@ func (b *builder) build(outputs ...*onnxpb.ValueInfo) (*Model, error) {
 	}
 	for _, v := range old.GetInput() {
 		// Before IR version 4 an initializer had to be an input as well; later it is one only so that it can be replaced.
-		if read[v.GetName()] && (b.m.IRVersion() < 4 || !b.m.graph.initialized(v.GetName())) {
+		if (whole || read[v.GetName()]) && !b.m.graph.initialized(v.GetName()) {
 			g.Input = append(g.Input, v)
 		}
 	}
@@ -205,12 +221,15 @@ func (b *builder) build(outputs ...*onnxpb.ValueInfo) (*Model, error) {
 	}
 	pb := shallow(b.m.pb)
 	pb.Graph = g
+	pb.IrVersion = proto.Int64(max(4, b.m.IRVersion()))
 	pb.Functions = usedFunctions(g.Node, b.m.pb.GetFunctions())
 	// Training information speaks of tensors that are gone.
 	pb.ProtoReflect().SetUnknown(without(pb.ProtoReflect().GetUnknown(), 20))
-	m, err := newModel(pb, b.m.store, b.m.sha256)
+	s := *b.m.store
+	s.files = slices.Concat(s.files, b.kept)
+	m, err := newModel(pb, &s, b.m.sha256)
 	if err != nil {
-		return nil, fmt.Errorf("cutting the model: %w", err)
+		return nil, err
 	}
 	m.path = b.m.path
 	return m, nil
@@ -293,6 +312,7 @@ func tensorInfo(name string, typ DataType, dims ...int64) *onnxpb.ValueInfo {
 const (
 	typeFloat = 1
 	typeInt   = 2
+	typeGraph = 5
 	typeInts  = 7
 )
 

@@ -229,4 +229,6 @@ func eachTensorOfSparse(s *onnxpb.SparseTensor, do func(*onnxpb.Tensor) error) e
 }
 
 // SelfContained reports whether all of the model is in one file: none of its weights is external data.
-func (m *Model) SelfContained() bool { return len(m.store.files) == 1 }
+func (m *Model) SelfContained() bool {
+	return !slices.ContainsFunc(m.store.files[1:], func(f file) bool { return f.data == nil })
+}

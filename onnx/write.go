@@ -40,7 +40,10 @@ func (m *Model) Runnable() (graph []byte, folder string, err error) {
 		graph, err = m.Bytes()
 		return graph, "", err
 	}
-	for i := range m.store.files {
+	for i, f := range m.store.files {
+		if f.data != nil {
+			continue
+		}
 		f, err := m.store.open(i) // a changed file would otherwise give other weights without a word
 		if err != nil {
 			return nil, "", err
@@ -401,8 +404,11 @@ func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	return nil
 }
 
-// refer gives a tensor its payload as ONNX external data where it lies.
+// refer gives a tensor its payload as ONNX external data where it lies, or in memory if it lies there.
 func (s *store) refer(t *onnxpb.Tensor, span *onnxpb.Span) error {
+	if s.files[span.GetFile()].data != nil {
+		return s.load(t, span)
+	}
 	external(t, filepath.ToSlash(s.files[span.GetFile()].name), span.GetOffset(), span.GetLength())
 	return nil
 }

@@ -22,6 +22,7 @@ type Bundle struct {
 	Manifest  Manifest
 	Posterior *calibrate.Posterior
 
+	sum  string // SHA256
 	fsys fs.FS  // where it was opened, nil if it was not
 	dir  string // its folder, if that is one of the operating system's
 }
@@ -38,6 +39,11 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		Ratio:     b.Manifest.MeanField.MaxRatio,
 	}
 }
+
+// SHA256 identifies the bundle: the sum, in hexadecimal, that the last line of its
+// manifest gives, which through the sums in the manifest covers all files. It is
+// "" for a bundle that was not opened.
+func (b *Bundle) SHA256() string { return b.sum }
 
 // FS returns the folder that the bundle was opened from, to read
 // [CurvatureName], [ModelName] or [ModelDataName]; their hashes were those of the manifest when
@@ -102,7 +108,8 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ManifestName, err)
 	}
-	b := &Bundle{Manifest: *m, fsys: fsys}
+	sum := sha256.Sum256(document)
+	b := &Bundle{Manifest: *m, sum: hex.EncodeToString(sum[:]), fsys: fsys}
 	if b.Posterior, err = readPosterior(fsys, m); err != nil {
 		return nil, err
 	}

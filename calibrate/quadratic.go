@@ -1,0 +1,231 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+)
+
+// Quadratic is a posterior as M = K+1 quadratic forms of an example's features: the
+// variances of its K logits at ensemble temperature 1, and its leverage. All are
+// sums of squares, of which float32 loses little:
+//
+//	z = (φ - Center)·Projection + Offset
+//	q_m = Σ_r z_r² Weights_rm                   Weights given: Kronecker, R = D
+//	q_m = Σ_j z_{mD+j}²                         Weights nil: full, R = M·D
+//
+// Subtracting Center, which Offset makes up for, changes nothing but the rounding:
+// with features about their mean, what cancels in z is no larger than their spread.
+type Quadratic struct {
+	Forms      int       // M
+	Center     []float64 // [d]
+	Projection []float64 // [d,R], row-major
+	Offset     []float64 // [R]
+	Weights    []float64 // [R,M], or nil
+
+	// Double says that z needs float64: in float32 the forms of features such as
+	// those trained on would be off by more than 3e-5 of their size.
+	Double bool
+}
+
+// singleTolerance is the relative error of a form up to which float32 will do.
+const singleTolerance = 3e-5
+
+// Quadratic returns the posterior's quadratic forms.
+func (p *Posterior) Quadratic() (*Quadratic, error) {
+	d, features := p.Head.Dim(), p.Head.Features
+	// second is the second moments of the augmented features up to a factor, as
+	// root·rootᵀ.
+	var root []float64
+	mean := make([]float64, d)
+	q := &Quadratic{Forms: p.Head.Logits + 1}
+	var projection []float64 // [D,R], for augmented features
+	if p.Structure == Kronecker {
+		projection = p.QA
+		q.Weights = p.weights()
+		root = make([]float64, d*d)
+		for i := range d {
+			for j, l := range p.LambdaA {
+				root[i*d+j] = p.QA[i*d+j] * math.Sqrt(l)
+			}
+		}
+	} else {
+		a, err := p.secondMoments()
+		if err != nil {
+			return nil, err
+		}
+		if root, err = squareRoot(a, d); err != nil {
+			return nil, err
+		}
+		if projection, err = p.roots(); err != nil {
+			return nil, err
+		}
+	}
+	if p.Head.Bias {
+		// The last column of A holds Σφ and N.
+		last := root[features*d:]
+		count := blas64.Dot(vector(last), vector(last))
+		if count > 0 {
+			for i := range features {
+				mean[i] = blas64.Dot(vector(root[i*d:(i+1)*d]), vector(last)) / count
+			}
+		}
+		mean[features] = 1
+	}
+	width := len(projection) / d
+	q.Center, q.Projection = mean[:features], projection[:features*width]
+	q.Offset = make([]float64, width)
+	blas64.Gemv(blas.Trans, 1, general(projection, d, width), vector(mean), 0, vector(q.Offset))
+	q.Double = q.singleError(root, p.Head) > singleTolerance
+	return q, nil
+}
+
+func vector(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Inc: 1, Data: x} }
+
+// weights joins V and the leverages, [D,K+1].
+func (p *Posterior) weights() []float64 {
+	k, d := p.Head.Logits, p.Head.Dim()
+	w := make([]float64, 0, d*(k+1))
+	for i, l := range p.Leverage {
+		w = append(append(w, p.V[i*k:(i+1)*k]...), l)
+	}
+	return w
+}
+
+// secondMoments recovers A from (A + δI)⁻¹.
+func (p *Posterior) secondMoments() ([]float64, error) {
+	d := p.Head.Dim()
+	a := append([]float64(nil), p.Leverage...)
+	tri, ok := lapack64.Potrf(blas64.Symmetric{N: d, Stride: d, Data: a, Uplo: blas.Upper})
+	if !ok {
+		return nil, errors.New("the leverage matrix is not positive definite")
+	}
+	lapack64.Potri(tri)
+	for i := range d {
+		for j := range i {
+			a[i*d+j] = a[j*d+i]
+		}
+	}
+	var trace float64
+	for i := range d {
+		trace += a[i*d+i]
+	}
+	// δ is leverageDamping of the mean eigenvalue without it. Where all features
+	// are zero it is 1, and what is left here does not matter.
+	delta := trace / (1 + leverageDamping) * leverageDamping / float64(d)
+	for i := range d {
+		a[i*d+i] -= delta
+	}
+	return a, nil
+}
+
+// roots returns R_m with R_mᵀR_m = Σ_kk, and for the leverage (A + δI)⁻¹, side by
+// side and transposed: [D,(K+1)D].
+func (p *Posterior) roots() ([]float64, error) {
+	k, d := p.Head.Logits, p.Head.Dim()
+	width := (k + 1) * d
+	all := make([]float64, d*width)
+	for m := range k + 1 {
+		block := p.Leverage
+		if m < k {
+			block = p.Blocks[m*d*d : (m+1)*d*d]
+		}
+		l, err := squareRoot(block, d)
+		if err != nil {
+			return nil, err
+		}
+		for i := range d {
+			copy(all[i*width+m*d:], l[i*d:(i+1)*d])
+		}
+	}
+	return all, nil
+}
+
+// squareRoot returns L with LLᵀ = a, positive semi-definite but for rounding.
+func squareRoot(a []float64, d int) ([]float64, error) {
+	l := append([]float64(nil), a...)
+	if tri, ok := lapack64.Potrf(blas64.Symmetric{N: d, Stride: d, Data: l, Uplo: blas.Lower}); ok {
+		for i := range d {
+			clear(tri.Data[i*d+i+1 : (i+1)*d])
+		}
+		return l, nil
+	}
+	copy(l, a)
+	lambda, err := eigen.Sym(l, d)
+	if err != nil {
+		return nil, fmt.Errorf("a covariance block has no square root: %w", err)
+	}
+	for i := range d {
+		for j, v := range lambda {
+			l[i*d+j] *= math.Sqrt(math.Max(0, v))
+		}
+	}
+	return l, nil
+}
+
+// singleError returns the largest relative error of a form that float32 makes of
+// examples with the second moments root·rootᵀ, by some such examples.
+func (q *Quadratic) singleError(root []float64, head Head) float64 {
+	const examples = 8
+	d, features := head.Dim(), head.Features
+	rng := rand.New(rand.NewPCG(1, 1))
+	g, x := make([]float64, d), make([]float64, d)
+	scale := 1.0
+	if head.Bias {
+		if last := root[features*d:]; blas64.Nrm2(vector(last)) > 0 {
+			scale = 1 / blas64.Nrm2(vector(last))
+		}
+	}
+	worst := 0.0
+	width := len(q.Offset)
+	exact := make([]float64, width)
+	single := make([]float32, width)
+	for range examples {
+		for i := range g {
+			g[i] = rng.NormFloat64()
+		}
+		// The mean is taken out, along which there is no spread.
+		blas64.Gemv(blas.NoTrans, scale, general(root, d, d), vector(g), 0, vector(x))
+		if head.Bias {
+			blas64.Axpy(-x[features], vector(q.Center), vector(x[:features]))
+		}
+		copy(exact, q.Offset)
+		for r, v := range q.Offset {
+			single[r] = float32(v)
+		}
+		for i, v := range x[:features] {
+			// As φ, and so its difference to the centre, comes in float32.
+			s := float32(v)
+			for r, w := range q.Projection[i*width : (i+1)*width] {
+				exact[r] += float64(s) * w
+				single[r] += s * float32(w)
+			}
+		}
+		for m := range q.Forms {
+			var a, b float64
+			if q.Weights == nil {
+				for r := m * d; r < (m+1)*d; r++ {
+					a += exact[r] * exact[r]
+					b += float64(single[r]) * float64(single[r])
+				}
+			} else {
+				for r := range width {
+					w := q.Weights[r*q.Forms+m]
+					a += exact[r] * exact[r] * w
+					b += float64(single[r]) * float64(single[r]) * w
+				}
+			}
+			if a > 0 {
+				worst = math.Max(worst, math.Abs(b/a-1))
+			}
+		}
+	}
+	return worst
+}

@@ -1,0 +1,148 @@
+package calibrate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// evaluate is the formula of Quadratic, in float64.
+func (q *Quadratic) evaluate(phi []float32) []float64 {
+	width := len(q.Offset)
+	z := append([]float64(nil), q.Offset...)
+	for i, v := range phi {
+		for r, w := range q.Projection[i*width : (i+1)*width] {
+			z[r] += (float64(v) - q.Center[i]) * w
+		}
+	}
+	out := make([]float64, q.Forms)
+	for r, v := range z {
+		if q.Weights == nil {
+			out[r/(width/q.Forms)] += v * v
+			continue
+		}
+		for m := range out {
+			out[m] += v * v * q.Weights[r*q.Forms+m]
+		}
+	}
+	return out
+}
+
+func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
+	for _, bias := range []bool{true, false} {
+		for _, structure := range []Structure{Full, Kronecker} {
+			for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
+				t.Run(fmt.Sprintf("%s/%s/bias=%t", structure, cov, bias), func(t *testing.T) {
+					h := Head{Logits: 4, Features: 9, Bias: bias, Link: Softmax}
+					m := newMixture(h, 2, 1.5, 3)
+					// Fewer examples than parameters: the Fisher matrix is singular, and with it the sandwich.
+					set := m.draw(20, 0)
+					for i := range set.Features {
+						set.Features[i] += 30 // a mean far from zero
+					}
+					c, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure, Fisher: true})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, label := range set.Labels {
+						if err := c.Add(i, set.Features[i*9:(i+1)*9], set.Logits[i*4:(i+1)*4], int(label)); err != nil {
+							t.Fatal(err)
+						}
+					}
+					p, err := c.Posterior(cov, 0.5)
+					if err != nil {
+						t.Fatal(err)
+					}
+					q, err := p.Quadratic()
+					if err != nil {
+						t.Fatal(err)
+					}
+					n := 20
+					s2, leverage := make([]float64, n*4), make([]float64, n)
+					p.Both(s2, leverage, set.Features, n)
+					for i := range n {
+						got := q.evaluate(set.Features[i*9 : (i+1)*9])
+						for k, want := range append(s2[i*4:(i+1)*4:(i+1)*4], leverage[i]) {
+							if math.Abs(got[k]-want) > 1e-7*want {
+								t.Fatalf("example %d, form %d: %v, want %v", i, k, got[k], want)
+							}
+						}
+					}
+					if bias {
+						for j, v := range q.Center {
+							var mean float64
+							for i := range n {
+								mean += float64(set.Features[i*9+j]) / float64(n)
+							}
+							if math.Abs(v-mean) > 1e-6*mean {
+								t.Errorf("centre %v, want the mean %v", v, mean)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// float32 will do but where a few directions hold nearly all of the features and the
+// others much of the variance. A softmax has no such: in its constant direction, which
+// H does not see, all directions of the features weigh alike.
+func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
+	const d = 40
+	for _, c := range []struct {
+		link   Link
+		orders float64 // of magnitude, between directions
+		want   bool
+	}{{Sigmoid, 0, false}, {Sigmoid, 2, false}, {Sigmoid, 5, true}, {Softmax, 5, false}} {
+		h := Head{Logits: 3, Features: d, Bias: true, Link: c.link}
+		for _, structure := range []Structure{Full, Kronecker} {
+			set := newMixture(h, 2, 1, 5).draw(200, 0)
+			mixed := make([]float32, len(set.Features))
+			for i := range mixed {
+				mixed[i] = set.Features[i] * float32(math.Pow(10, -c.orders*float64(i%d)/d))
+			}
+			// Reflections, so that every feature has a part in every direction.
+			rng := rand.New(rand.NewPCG(6, 1))
+			for range 6 {
+				v := make([]float64, d)
+				var norm float64
+				for j := range v {
+					v[j] = rng.NormFloat64()
+					norm += v[j] * v[j]
+				}
+				for i := range 200 {
+					row := mixed[i*d : (i+1)*d]
+					var dot float64
+					for j, x := range row {
+						dot += v[j] * float64(x)
+					}
+					for j := range row {
+						row[j] -= float32(2 * dot / norm * v[j])
+					}
+				}
+			}
+			cv, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 200 {
+				if err := cv.Add(i, mixed[i*d:(i+1)*d], set.Logits[i*3:(i+1)*3], -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := cv.Posterior(Hessian, 1e-9)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := p.Quadratic()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if q.Double != c.want {
+				t.Errorf("%s, %v orders, %s: float64 %t, want %t", c.link, c.orders, structure, q.Double, c.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package onnx
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Method is an approximation of the Gaussian-softmax integral: mf0 or mf1 of Lu, Ie and Sha, "Mean-Field Approximation to
+// Gaussian-Softmax Integral with Application to Uncertainty Estimation" (the paper, below). Links other than Softmax have no
+// pairs of classes, in which alone the two differ.
+type Method string
+
+const (
+	MF0 Method = "mf0" // eq. 9
+	MF1 Method = "mf1" // eq. 10; its cost grows with the square of the classes
+)
+
+// MaxMF1Classes bounds the classes of MF1, whose graph holds numbers for every pair of them.
+const MaxMF1Classes = 256
+
+// Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R terms:
+//
+//	z = (φ - Center)·Projection + Offset
+//	q_m = Σ_r z_r² Weights_rm                 where there are Weights
+//	q_m = Σ_j z_{m(R/M)+j}², 0 ≤ j < R/M      where there are none
+type Quadratic struct {
+	Forms      int       // M
+	Center     []float64 // [d]
+	Projection []float64 // [d,R], row-major
+	Offset     []float64 // [R]
+	Weights    []float64 // [R,M], or nil
+	Double     bool      // z needs float64
+}
+
+// Temperatures are a pair of T_act, which divides logits, and T_ens, which divides their variances.
+type Temperatures struct {
+	Act, Ens float64
+}
+
+// Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the batch is at most Ratio.
+type Interval struct {
+	Ratio float64
+	Nodes int
+}
+
+// MeanField is what follows the network in a fused model, in plain numbers.
+type MeanField struct {
+	Method  Method // "" is MF0
+	Lambda0 float64
+
+	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
+	Forms Quadratic
+
+	NLL Temperatures // for probabilities and logit variances
+	OOD Temperatures // for the out-of-distribution score
+
+	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last, and where no number of
+	// nodes is much less than that of the classes, they are computed by their formula.
+	Intervals []Interval
+
+	// Metadata is added to the model's metadata_props, in the place of entries with the same keys.
+	Metadata map[string]string
+}
+
+// FusedOutputs are the names that outputs of a fused model have: N examples, K logits, C classes.
+type FusedOutputs struct {
+	// Probabilities are [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1.
+	Probabilities string
+	Logits        string // [N,K], the model's own
+	LogitVariance string // [N,K], at the T_ens of the pair NLL
+	OODScore      string // [N], 1 - max p under the pair OOD; with several labels the mean over them of 1 - max(p, 1-p)
+	Leverage      string // [N]
+}
+
+// Names lists the outputs in the order of the struct.
+func (o FusedOutputs) Names() []string {
+	return []string{o.Probabilities, o.Logits, o.LogitVariance, o.OODScore, o.Leverage}
+}
+
+// The metadata keys under which a fused model tells the names of its outputs.
+const metadataOutput = "mfgs.output."
+
+// Fuse returns the model with the mean-field head behind it: the model's own outputs, which alone leaves out, and then
+// probabilities, logits, logit_variance, ood_score and leverage, all float32. A name that the model has already gets the
+// prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
+// added, in the form they have in the model's own operator set. It panics if h was not found in m.
+//
+// Everything is computed as package calibrate/meanfield does, in float32: in terms of logarithms, with the largest logit
+// subtracted first, and 1 - max p as the sum of the other probabilities.
+func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, error) {
+	if h.model != m {
+		panic("onnx: Fuse with the head of another model")
+	}
+	if err := mf.check(h); err != nil {
+		return nil, FusedOutputs{}, err
+	}
+	f := &fuser{
+		builder: newBuilder(m), mf: mf, k: int64(h.Classes), link: h.Link,
+		classes: int64(h.Classes), ints: map[string]string{}, floats: map[float64]string{},
+	}
+	f.opset = m.graph.opset
+	if h.Link == Sigmoid && h.Classes == 1 {
+		f.classes = 2
+	}
+	batch := batchDim(m)
+	var outputs []*onnxpb.ValueInfo
+	if !alone {
+		outputs = slices.Clone(m.pb.GetGraph().GetOutput())
+	}
+	var names FusedOutputs
+	declare := func(name string, dims ...int64) {
+		outputs = append(outputs, batched(tensorInfo(name, Float32, append([]int64{-1}, dims...)...), batch))
+	}
+
+	phi := f.features(h)
+	own := !alone && f.hasLogits(h)
+	names.Probabilities = f.outputName("probabilities")
+	if names.Logits = h.Logits; !own {
+		names.Logits = f.outputName("logits")
+	}
+	names.LogitVariance, names.OODScore, names.Leverage = f.outputName("logit_variance"), f.outputName("ood_score"), f.outputName("leverage")
+
+	logits := names.Logits
+	if !own {
+		f.result(f.rows(f.take(h.Logits), &h.logitsValue, "mfgs_logits"), logits)
+	}
+	forms := f.forms(phi)
+	f.as(names.LogitVariance, func() string { return f.slice(forms, 1, 0, f.k) })
+	f.as(names.Leverage, func() string { return f.reshape(f.slice(forms, 1, f.k, f.k+1), -1) })
+	f.probabilities(logits, names.LogitVariance, names)
+
+	declare(names.Probabilities, f.classes)
+	if !own {
+		declare(names.Logits, f.k)
+	}
+	declare(names.LogitVariance, f.k)
+	declare(names.OODScore)
+	declare(names.Leverage)
+	fused, err := f.build(outputs...)
+	if err != nil {
+		return nil, FusedOutputs{}, fmt.Errorf("fusing the model: %w", err)
+	}
+	return fused.withMetadata(mf.Metadata, names), names, nil
+}
+
+func (mf *MeanField) check(h *Head) error {
+	q, k := &mf.Forms, h.Classes
+	terms := len(q.Offset)
+	switch {
+	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
+		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
+	case mf.Method == MF1 && h.Link == Softmax && k > MaxMF1Classes:
+		return fmt.Errorf("%s for %d classes, want at most %d, as its graph holds numbers for every pair of them: use %s", MF1, k, MaxMF1Classes, MF0)
+	case q.Forms != k+1:
+		return fmt.Errorf("%d quadratic forms, want %d: one for each logit and the leverage", q.Forms, k+1)
+	case len(q.Center) != h.FeatureDim, len(q.Projection) != h.FeatureDim*terms, terms == 0,
+		q.Weights != nil && len(q.Weights) != terms*q.Forms, q.Weights == nil && terms%q.Forms != 0:
+		return fmt.Errorf("quadratic forms with %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
+			len(q.Center), len(q.Projection), len(q.Offset), len(q.Weights), h.FeatureDim, k)
+	}
+	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens} {
+		if !(x > 0) || math.IsInf(x, 0) {
+			return fmt.Errorf("λ₀ %v and temperatures %v and %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD)
+		}
+	}
+	last := 1.0
+	for _, i := range mf.Intervals {
+		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
+			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1", i.Nodes, i.Ratio, maxNodes)
+		}
+		last = i.Ratio
+	}
+	return nil
+}
+
+// maxNodes is more than any interval needs that is worth interpolating.
+const maxNodes = 1024
+
+// batchDim is the first dimension that all of a model's inputs declare.
+func batchDim(m *Model) Dim {
+	open := Dim{Value: -1}
+	batch := open
+	for i, in := range m.Inputs() {
+		if len(in.Shape) == 0 || i > 0 && in.Shape[0] != batch {
+			return open
+		}
+		batch = in.Shape[0]
+	}
+	return batch
+}
+
+// batched gives a value's first dimension.
+func batched(v *onnxpb.ValueInfo, d Dim) *onnxpb.ValueInfo {
+	dim := v.GetType().GetTensorType().GetShape().GetDim()[0]
+	switch {
+	case d.Value >= 0:
+		dim.Value = &onnxpb.Dimension_DimValue{DimValue: d.Value}
+	case d.Param != "":
+		dim.Value = &onnxpb.Dimension_DimParam{DimParam: d.Param}
+	}
+	return v
+}
+
+// withMetadata returns the model with properties added, of the same keys replaced.
+func (m *Model) withMetadata(properties map[string]string, names FusedOutputs) *Model {
+	all := map[string]string{
+		metadataOutput + "probabilities": names.Probabilities, metadataOutput + "logits": names.Logits,
+		metadataOutput + "logit_variance": names.LogitVariance, metadataOutput + "ood_score": names.OODScore,
+		metadataOutput + "leverage": names.Leverage,
+	}
+	for k, v := range properties {
+		all[k] = v
+	}
+	keys := make([]string, 0, len(all))
+	for k := range all {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	pb := shallow(m.pb)
+	pb.MetadataProps = slices.DeleteFunc(slices.Clone(pb.GetMetadataProps()), func(e *onnxpb.Entry) bool {
+		_, replaced := all[e.GetKey()]
+		return replaced
+	})
+	for _, k := range keys {
+		pb.MetadataProps = append(pb.MetadataProps, &onnxpb.Entry{Key: proto.String(k), Value: proto.String(all[k])})
+	}
+	with := *m
+	with.pb = pb
+	return &with
+}
+
+// Metadata returns the model's metadata_props.
+func (m *Model) Metadata() map[string]string {
+	all := map[string]string{}
+	for _, e := range m.pb.GetMetadataProps() {
+		all[e.GetKey()] = e.GetValue()
+	}
+	return all
+}
+
+// A fuser writes the mean-field head. Its methods add nodes and return the name of their output. Shapes in comments: N
+// examples, K logits, P pairs of temperatures, one where the two are the same.
+type fuser struct {
+	*builder
+	mf      *MeanField
+	opset   int64
+	link    Link
+	k       int64 // K
+	classes int64 // C
+
+	target string             // what the next output must be called, if not ""
+	ints   map[string]string  // constants by their numbers
+	floats map[float64]string // scalars likewise
+}
+
+// hasLogits reports whether the model has an output called as ours would be, that is the head's logits as rows of float32.
+func (f *fuser) hasLogits(h *Head) bool {
+	return h.Logits == "logits" && slices.ContainsFunc(f.m.pb.GetGraph().GetOutput(), func(v *onnxpb.ValueInfo) bool {
+		info := valueInfo(v)
+		return info.Name == h.Logits && info.Type == Float32 && (len(h.logitsValue.dims) == 2 || len(info.Shape) == 2)
+	})
+}
+
+func (f *fuser) outputName(want string) string {
+	if f.names.taken[want] {
+		want = "mfgs_" + want
+	}
+	return f.names.fresh(want)
+}
+
+// as runs write, the last node of which makes a tensor called name.
+func (f *fuser) as(name string, write func() string) {
+	f.result(write(), name)
+}
+
+// result renames the output of the last node.
+func (f *fuser) result(made, name string) {
+	last := f.nodes[len(f.nodes)-1]
+	if len(last.Output) != 1 || last.Output[0] != made {
+		panic("onnx: " + made + " is not what the last node makes")
+	}
+	last.Output = []string{name}
+}
+
+// op adds a node of the default domain.
+func (f *fuser) op(kind string, in []string, attributes ...*onnxpb.Attribute) string {
+	out := f.names.fresh("mfgs_" + strings.ToLower(kind))
+	f.nodes = append(f.nodes, &onnxpb.Node{
+		OpType: proto.String(kind), Name: proto.String(out), Input: in, Output: []string{out}, Attribute: attributes})
+	return out
+}
+
+func (f *fuser) unary(kind, x string) string     { return f.op(kind, []string{x}) }
+func (f *fuser) binary(kind, x, y string) string { return f.op(kind, []string{x, y}) }
+func (f *fuser) cast(x string, to DataType) string {
+	return f.op("Cast", []string{x}, intAttribute("to", int64(to)))
+}
+
+// tensor adds a constant. Large ones are kept as bytes that can be written as external data.
+func (f *fuser) tensor(name string, typ DataType, raw []byte, dims ...int64) string {
+	name = f.names.fresh("mfgs_" + name)
+	t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ)), Dims: dims}
+	if len(raw) < spanMin {
+		t.RawData = raw
+	} else {
+		t.Span = f.keep(name, raw)
+	}
+	f.consts = append(f.consts, t)
+	return name
+}
+
+// float adds a float32 constant.
+func (f *fuser) float(name string, x []float64, dims ...int64) string {
+	raw := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(v)))
+	}
+	return f.tensor(name, Float32, raw, dims...)
+}
+
+// double adds a float64 constant.
+func (f *fuser) double(name string, x []float64, dims ...int64) string {
+	raw := make([]byte, 0, 8*len(x))
+	for _, v := range x {
+		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
+	}
+	return f.tensor(name, Float64, raw, dims...)
+}
+
+// scalar is a float32 constant of no dimensions.
+func (f *fuser) scalar(x float64) string {
+	if f.floats[x] == "" {
+		f.floats[x] = f.float("scalar", []float64{x})
+	}
+	return f.floats[x]
+}
+
+// list is an int64 constant of one dimension.
+func (f *fuser) list(x ...int64) string {
+	key := fmt.Sprint(x)
+	if f.ints[key] == "" {
+		raw := make([]byte, 0, 8*len(x))
+		for _, v := range x {
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
+		}
+		f.ints[key] = f.tensor("ints", Int64, raw, int64(len(x)))
+	}
+	return f.ints[key]
+}
+
+// reshape takes 0 for a dimension that stays and -1 for what is left.
+func (f *fuser) reshape(x string, dims ...int64) string {
+	return f.op("Reshape", []string{x, f.list(dims...)})
+}
+
+// slice takes [from,to) of an axis.
+func (f *fuser) slice(x string, axis, from, to int64) string {
+	if f.opset < 10 {
+		return f.op("Slice", []string{x}, intsAttribute("axes", axis), intsAttribute("starts", from), intsAttribute("ends", to))
+	}
+	return f.op("Slice", []string{x, f.list(from), f.list(to), f.list(axis)})
+}
+
+// reduce reduces one axis. Its number became an input in operator set 13 for ReduceSum and in 18 for all others.
+func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
+	kept := intAttribute("keepdims", 0)
+	if keep {
+		kept = intAttribute("keepdims", 1)
+	}
+	if f.opset >= 18 || kind == "ReduceSum" && f.opset >= 13 {
+		return f.op(kind, []string{x, f.list(axis)}, kept)
+	}
+	return f.op(kind, []string{x}, kept, intsAttribute("axes", axis))
+}
+
+// subgraph returns the graph of the nodes that write adds; it may read tensors of the graph around it.
+func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() []*onnxpb.ValueInfo) *onnxpb.Graph {
+	outer := f.nodes
+	f.nodes = nil
+	outputs := write()
+	g := &onnxpb.Graph{Name: &name, Node: f.nodes, Input: inputs, Output: outputs}
+	f.nodes = outer
+	return g
+}
+
+func graphAttribute(name string, g *onnxpb.Graph) *onnxpb.Attribute {
+	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(typeGraph), G: g}
+}

@@ -1,0 +1,82 @@
+package wrap
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+const (
+	// intervalMargin is how many times the largest ratio of temperatures T_k in
+	// held-out data is still interpolated with the nodes that suit it.
+	intervalMargin = 4
+	// farRatio is interpolated with more nodes: so far an example may be from all
+	// that was held out, and not take K² terms.
+	farRatio = 100
+	// lseTolerance bounds the error of interpolation, in nats: it is what float32
+	// does to a logarithm of some size.
+	lseTolerance = 5e-7
+)
+
+// fuse puts the mean-field head of a bundle behind its model. alone leaves out the
+// model's own outputs.
+func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Method, alone bool) (*onnx.Model, onnx.FusedOutputs, error) {
+	forms, err := b.Posterior.Quadratic()
+	if err != nil {
+		return nil, onnx.FusedOutputs{}, err
+	}
+	m := b.Manifest
+	mf := &onnx.MeanField{
+		Method:    method,
+		Lambda0:   m.MeanField.Lambda0,
+		Forms:     onnx.Quadratic(*forms),
+		NLL:       onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
+		OOD:       onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
+		Intervals: intervals(head.Classes, intervalMargin*m.MeanField.MaxRatio),
+		Metadata:  metadata(b, method),
+	}
+	return onnx.Fuse(model, head, mf, alone)
+}
+
+// intervals returns those that mf0 interpolates, the usual one up to ratio.
+func intervals(classes int, ratio float64) []onnx.Interval {
+	var list []onnx.Interval
+	for _, r := range []float64{math.Min(ratio, farRatio), farRatio} {
+		list = append(list, onnx.Interval{Ratio: r, Nodes: meanfield.Nodes(classes, math.Log(r), lseTolerance)})
+	}
+	if list[0].Ratio > farRatio/2 {
+		return list[1:]
+	}
+	return list
+}
+
+// metadata is what a fused model says of where it comes from, as metadata_props.
+func metadata(b *bundle.Bundle, method onnx.Method) map[string]string {
+	if method == "" {
+		method = onnx.MF0
+	}
+	m := b.Manifest
+	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	all := map[string]string{
+		"mfgs.version":              Version(),
+		"mfgs.bundle":               b.SHA256(),
+		"mfgs.model":                m.Model.SHA256,
+		"mfgs.method":               string(method),
+		"mfgs.covariance":           string(m.Covariance),
+		"mfgs.structure":            string(m.Structure),
+		"mfgs.lambda0":              number(m.MeanField.Lambda0),
+		"mfgs.temperatures.nll.act": number(m.Temperatures.NLL.Act),
+		"mfgs.temperatures.nll.ens": number(m.Temperatures.NLL.Ens),
+		"mfgs.temperatures.ood.act": number(m.Temperatures.OOD.Act),
+		"mfgs.temperatures.ood.ens": number(m.Temperatures.OOD.Ens),
+	}
+	if len(m.Labels) > 0 {
+		labels, _ := json.Marshal(m.Labels) // strings always can be
+		all["mfgs.labels"] = string(labels)
+	}
+	return all
+}

@@ -1,0 +1,323 @@
+package wrap
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// selector is a model whose input x [N,R], when it is the r-th unit vector, gives the
+// r-th of the given logits [R,K]: one Gemm, in a model of the operator set.
+func selector(opset uint64, logits []float32, r, k int) []byte {
+	message := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	number := func(b []byte, field protowire.Number, v uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+	}
+	text := func(b []byte, field protowire.Number, s string) []byte { return message(b, field, []byte(s)) }
+	value := func(name string, width int) []byte {
+		shape := message(nil, 1, text(nil, 2, "N"))
+		shape = message(shape, 1, number(nil, 1, uint64(width)))
+		tensor := message(number(nil, 1, 1), 2, shape)
+		return message(text(nil, 1, name), 2, message(nil, 1, tensor))
+	}
+	raw := make([]byte, 0, 4*len(logits))
+	for _, v := range logits {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	w := number(number(number(nil, 1, uint64(r)), 1, uint64(k)), 2, 1)
+	w = message(text(w, 8, "w"), 9, raw)
+	node := text(text(text(text(nil, 1, "x"), 1, "w"), 2, "y"), 4, "MatMul")
+	graph := text(message(nil, 1, node), 2, "selector")
+	graph = message(message(message(graph, 5, w), 11, value("x", r)), 12, value("y", k))
+	model := message(number(nil, 1, 7), 7, graph)
+	return message(model, 8, number(nil, 2, opset))
+}
+
+// fusedSelector is a selector with the mean-field head: the r-th example has the
+// r-th of the logits and of the variances at T_ens = 1, both [R,K].
+func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int, change func(*onnx.MeanField)) (*onnx.Model, onnx.FusedOutputs) {
+	return fusedSelectorLink(t, opset, onnx.Softmax, logits, variances, r, change)
+}
+
+func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, variances []float32, r int, change func(*onnx.MeanField)) (*onnx.Model, onnx.FusedOutputs) {
+	t.Helper()
+	k := len(logits) / r
+	m, err := onnx.Parse("selector", selector(opset, logits, r, k))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := onnx.FindHead(m, onnx.HeadOptions{Link: link})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := onnx.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r), Offset: make([]float64, r)}
+	for i := range r {
+		q.Projection[i*r+i] = 1
+		for _, v := range variances[i*k : (i+1)*k] {
+			q.Weights = append(q.Weights, float64(v))
+		}
+		q.Weights = append(q.Weights, float64(i))
+	}
+	mf := &onnx.MeanField{
+		Lambda0: meanfield.Lambda0, Forms: q,
+		NLL: onnx.Temperatures{Act: 1, Ens: 1}, OOD: onnx.Temperatures{Act: 1.5, Ens: 0.5},
+		Intervals: intervals(k, 8),
+	}
+	if change != nil {
+		change(mf)
+	}
+	fused, names, err := onnx.Fuse(m, h, mf, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fused, names
+}
+
+func startFused(t testing.TB, m *onnx.Model, names onnx.FusedOutputs) *ort.Session {
+	t.Helper()
+	graph, err := m.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir := os.Getenv("MFGS_KEEP_FUSED"); dir != "" {
+		name := filepath.Join(dir, fmt.Sprintf("fused-%d-%d.onnx", m.Opset(), len(graph)))
+		if err := os.WriteFile(name, graph, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := ort.NewSession(ort.SessionConfig{Graph: graph, Outputs: names.Names()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// unit returns the unit vectors of r dimensions.
+func unit(r int) ort.Tensor {
+	x := make([]float32, r*r)
+	for i := range r {
+		x[i*r+i] = 1
+	}
+	return ort.Tensor{Name: "x", Shape: []int64{int64(r), int64(r)}, Data: x}
+}
+
+// adversarial returns examples that are hard to interpolate or to represent, [R,K] each,
+// with temperatures T_k between 1 and ratio.
+func adversarial(k int, ratio float64, seed uint64) (logits, variances []float32, names []string) {
+	rng := rand.New(rand.NewPCG(seed, uint64(k)))
+	add := func(name string, logit func(i int) float64) {
+		names = append(names, name)
+		for i := range k {
+			logits = append(logits, float32(logit(i)))
+			// T from 1 to ratio, its logarithm spread evenly, in no order.
+			u := rng.Float64()
+			if i < 2 {
+				u = float64(i)
+			}
+			t := math.Exp(u * math.Log(ratio))
+			variances = append(variances, float32((t*t-1)/meanfield.Lambda0))
+		}
+	}
+	add("equal", func(int) float64 { return 3 })
+	add("zero", func(int) float64 { return 0 })
+	add("random", func(int) float64 { return 4 * rng.NormFloat64() })
+	add("spread over 2e4", func(i int) float64 { return -1e4 + 2e4*float64(i)/float64(max(k-1, 1)) })
+	add("one at 1e4, the rest at -1e4", func(i int) float64 {
+		if i == k/2 {
+			return 1e4
+		}
+		return -1e4
+	})
+	// The tied case is the worst for interpolation where the others together weigh as much as the first.
+	for _, gap := range []float64{0.1, 0.5, 1, 1.5, 2, 4, 10} {
+		gap := gap * math.Log(float64(max(k-1, 2)))
+		add(fmt.Sprintf("first ahead by %.3g", gap), func(i int) float64 {
+			if i == 0 {
+				return gap
+			}
+			return 0
+		})
+	}
+	add("two clusters", func(i int) float64 { return float64(i%2) * 6 })
+	return logits, variances, names
+}
+
+// The graph gives what the formulas give in float64, for the worst logits there are.
+func TestFusedGraphOnAdversarialLogits(t *testing.T) {
+	for _, k := range []int{2, 3, 10, 60, 100, 1000, 21841} {
+		for _, ratio := range []float64{1, 1.0001, 2, 4, 40, 300} { // 300 is beyond what is interpolated
+			if k > 1000 && ratio > 40 {
+				continue // K² terms for every example: seconds
+			}
+			t.Run(fmt.Sprintf("K=%d/ratio=%v", k, ratio), func(t *testing.T) {
+				logits, variances, what := adversarial(k, ratio, 1)
+				r := len(what)
+				m, names := fusedSelector(t, 13, logits, variances, r, nil)
+				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				probabilities, score := out[0].Data.([]float32), out[3].Data.([]float32)
+				mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
+				w := meanfield.NewWorkspace(k, 0)
+				for i, name := range what {
+					oracle := func(act, ens float64) float64 {
+						for j := range k {
+							mu[j] = float64(logits[i*k+j]) / act
+							s2[j] = float64(variances[i*k+j]) / ens
+						}
+						if k > 1000 {
+							return w.MF0(logp, mu, s2)
+						}
+						return meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
+					}
+					rest := oracle(1, 1)
+					for j, l := range logp {
+						want := math.Exp(l)
+						if got := float64(probabilities[i*k+j]); !(math.Abs(got-want) <= 2e-6) {
+							t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
+						}
+					}
+					rest = oracle(1.5, 0.5)
+					if got := float64(score[i]); !(math.Abs(got-rest) <= 2e-5*rest+1e-37) {
+						t.Errorf("%s: ood_score %v, want %v", name, got, rest)
+					}
+				}
+			})
+		}
+	}
+}
+
+// In every operator set the same operators are meant: those that changed are written as they are in the model's own.
+func TestFusedGraphInEveryOperatorSet(t *testing.T) {
+	for _, k := range []int{3, 300} {
+		for _, ratio := range []float64{2, 30, 300} { // each of the branches
+			logits, variances, what := adversarial(k, ratio, 2)
+			r := len(what)
+			var first []float32
+			for opset := uint64(7); opset <= 22; opset++ {
+				m, names := fusedSelector(t, opset, logits, variances, r, nil)
+				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+				if err != nil {
+					t.Fatalf("operator set %d: %v", opset, err)
+				}
+				all := slices.Concat(out[0].Data.([]float32), out[2].Data.([]float32), out[3].Data.([]float32), out[4].Data.([]float32))
+				if first == nil {
+					first = all
+				}
+				for i, v := range all {
+					if !(math.Abs(float64(v-first[i])) <= 1e-6*math.Abs(float64(first[i]))+1e-30) {
+						t.Fatalf("operator set %d, K=%d: number %d is %v, in operator set 7 %v", opset, k, i, v, first[i])
+					}
+				}
+			}
+		}
+	}
+}
+
+// Every link and method, with and without temperatures of their own for the score.
+func TestFusedGraphEqualsTheFormulas(t *testing.T) {
+	for _, k := range []int{1, 2, 7, 200} {
+		logits, variances, what := adversarial(k, 3, 3)
+		r := len(what)
+		for _, link := range []onnx.Link{onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest} {
+			for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
+				for _, one := range []bool{true, false} {
+					if k == 1 && link != onnx.Sigmoid {
+						continue
+					}
+					t.Run(fmt.Sprintf("%s/%s/K=%d/one=%t", link, method, k, one), func(t *testing.T) {
+						nll, ood := onnx.Temperatures{Act: 0.7, Ens: 2}, onnx.Temperatures{Act: 3, Ens: 0.4}
+						if one {
+							ood = nll
+						}
+						m, names := fusedSelectorLink(t, 17, link, logits, variances, r, func(mf *onnx.MeanField) {
+							mf.Method, mf.NLL, mf.OOD = method, nll, ood
+						})
+						out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+						if err != nil {
+							t.Fatal(err)
+						}
+						for i, name := range what {
+							a, v := logits[i*k:(i+1)*k], variances[i*k:(i+1)*k]
+							want, _ := formula(link, method, a, v, nll)
+							_, rest := formula(link, method, a, v, ood)
+							c := len(want)
+							for j := range want {
+								if got := float64(out[0].Data.([]float32)[i*c+j]); !(math.Abs(got-want[j]) <= 2e-6) {
+									t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want[j])
+								}
+							}
+							if got := float64(out[3].Data.([]float32)[i]); !(math.Abs(got-rest) <= 1e-5*rest+1e-37) {
+								t.Errorf("%s: ood_score %v, want %v", name, got, rest)
+							}
+							for j := range a {
+								if got := out[1].Data.([]float32)[i*k+j]; got != a[j] {
+									t.Fatalf("%s: logit %v, want %v", name, got, a[j])
+								}
+								got, want := float64(out[2].Data.([]float32)[i*k+j]), float64(v[j])/nll.Ens
+								if !(math.Abs(got-want) <= 1e-6*want) {
+									t.Fatalf("%s: variance %v, want %v", name, got, want)
+								}
+							}
+							if got := out[4].Data.([]float32)[i]; got != float32(i) {
+								t.Errorf("%s: leverage %v, want %d", name, got, i)
+							}
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+// formula returns probabilities and 1 - max p of one example in float64.
+func formula(link onnx.Link, method onnx.Method, logits, variances []float32, temperatures onnx.Temperatures) (p []float64, rest float64) {
+	k := len(logits)
+	mu, s2 := make([]float64, k), make([]float64, k)
+	for j := range k {
+		mu[j], s2[j] = float64(logits[j])/temperatures.Act, float64(variances[j])/temperatures.Ens
+	}
+	logp := make([]float64, k)
+	switch {
+	case link == onnx.Softmax && method == onnx.MF1:
+		rest = meanfield.MF1(logp, mu, s2, meanfield.Lambda0)
+	case link == onnx.Softmax:
+		rest = meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
+	default:
+		for j := range k {
+			mu[j] /= math.Sqrt(1 + meanfield.Lambda0*s2[j])
+		}
+		if link == onnx.OneVsRest {
+			rest = meanfield.OneVsRest(logp, mu)
+			break
+		}
+		both := make([]float64, 2*k)
+		rest = meanfield.Sigmoids(both, mu)
+		if k == 1 {
+			logp = both
+			break
+		}
+		for j := range k {
+			logp[j] = both[2*j+1]
+		}
+	}
+	for _, l := range logp {
+		p = append(p, math.Exp(l))
+	}
+	return p, rest
+}
