@@ -312,7 +312,7 @@ func (f *fuser) exact(e exponentials, t string) string {
 	}
 	which := f.reshape(f.list(classes...), turns, n)
 	b := f.unary("Reciprocal", t)
-	total, going := f.list(turns), ""
+	total := f.list(turns)
 	iteration := tensorInfo(f.names.fresh("mfgs_turn"), Int64)
 	condition := tensorInfo(f.names.fresh("mfgs_going"), Bool)
 	carried := tensorInfo(f.names.fresh("mfgs_carried"), Int64, 1)
@@ -323,7 +323,9 @@ func (f *fuser) exact(e exponentials, t string) string {
 		on, carry := f.cast(condition.GetName(), Bool), f.cast(carried.GetName(), Int64)
 		return []*onnxpb.ValueInfo{tensorInfo(on, Bool), tensorInfo(carry, Int64, 1), tensorInfo(lse, Float32, -1, int64(len(f.pairs())), n)}
 	})
-	// Nothing needs to be carried from turn to turn, but before operator set 11 something must.
+	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and some take a condition that
+	// is left out for false.
+	going := f.tensor("true", Bool, []byte{1})
 	rest := f.op("Loop", []string{f.reshape(total), going, total}, graphAttribute("body", body))
 	all := f.names.fresh("mfgs_loop") // [turns,N,P,n]
 	f.nodes[len(f.nodes)-1].Output = []string{rest, all}
