@@ -28,6 +28,7 @@ var verbs = []func(*program) *cli.Command{
 	(*program).calibrate,
 	(*program).eval,
 	(*program).predict,
+	(*program).export,
 	(*program).reseal,
 	(*program).setup,
 	(*program).demo,

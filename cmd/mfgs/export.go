@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) export() *cli.Command {
+	return &cli.Command{
+		Name:  "export",
+		Usage: "write network and calibration as one ONNX model",
+		UsageText: `mfgs export --bundle DIR --out FILE.onnx
+mfgs export --bundle DIR --triton REPOSITORY [--name NAME]`,
+		Description: `The model gives what predict gives, wherever ONNX Runtime runs: in Python, JavaScript,
+C# or Triton. Its inputs are the network's own, so that preprocessing is up to who
+calls it; its outputs are the network's own, and probabilities, logits,
+logit_variance, ood_score and leverage. A model above 2 GiB keeps its weights in
+FILE.onnx.data beside it. For Triton, REPOSITORY/NAME becomes a model of version 1
+with its config.pbtxt, and the names of the classes if there are any.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+			&cli.StringFlag{Name: "method", Category: dataFlags, Value: wrap.ExportMethods()[0],
+				Usage: "`NAME` " + alternatives(wrap.ExportMethods()) + ", which is for a few classes only [mf0]"},
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` the model to write"},
+			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` the folder of a Triton model repository, to add the model to"},
+			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` the model's in the repository [that of the bundle]"},
+			&cli.IntFlag{Name: "max-batch", Category: outputFlags,
+				Usage: fmt.Sprintf("`N` examples at most that Triton puts into one inference [%d]", wrap.DefaultMaxBatch)},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace FILE.onnx, or what an export wrote to REPOSITORY/NAME"},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			if err := required(c, "bundle"); err != nil {
+				return err
+			}
+			switch {
+			case c.String("out") == "" && c.String("triton") == "":
+				return usagef(c.Command.Name, "missing --out, or --triton")
+			case c.String("out") != "" && c.String("triton") != "":
+				return usagef(c.Command.Name, "--out and --triton are for one export each")
+			case c.String("out") != "" && !strings.HasSuffix(c.String("out"), ".onnx"):
+				return usagef(c.Command.Name, "--out %s: want a file name that ends in .onnx", c.String("out"))
+			}
+			for _, name := range []string{"name", "max-batch"} {
+				if c.IsSet(name) && c.String("triton") == "" {
+					return usagef(c.Command.Name, "--%s is for --triton", name)
+				}
+			}
+			if n := c.Int("max-batch"); c.IsSet("max-batch") && n < 1 {
+				return usagef(c.Command.Name, "--max-batch %d: want 1 or more", n)
+			}
+			if name := c.String("name"); name != "" {
+				if err := wrap.CheckTritonName(name); err != nil {
+					return usagef(c.Command.Name, "--name: %v", err)
+				}
+			}
+			if err := oneOf(c, "method", wrap.ExportMethods()); err != nil {
+				return err
+			}
+			report, err := wrap.Export(c.Context, c.String("bundle"), wrap.ExportOptions{
+				Out:      c.String("out"),
+				Triton:   c.String("triton"),
+				Name:     c.String("name"),
+				MaxBatch: c.Int("max-batch"),
+				Model:    c.String("model"),
+				Method:   c.String("method"),
+				Force:    c.Bool("force"),
+			})
+			if err != nil {
+				return err
+			}
+			p.warn(report.Warnings...)
+			if c.Bool("json") {
+				return writeJSON(p.stdout, report)
+			}
+			return writeExport(p.stdout, report)
+		},
+	}
+}
+
+// writeExport says what was written, and how it is run.
+func writeExport(w io.Writer, r *wrap.ExportReport) error {
+	var b strings.Builder
+	var f facts
+	f.add("bundle", r.Bundle)
+	for i, file := range r.Files {
+		term := "written"
+		if i > 0 {
+			term = ""
+		}
+		f.add(term, fmt.Sprintf("%s, %s", file.Path, size(file.Size)))
+	}
+	f.add("operator set", fmt.Sprintf("%d", r.Opset))
+	f.add("method", r.Method)
+	if r.Triton != nil {
+		batch := "that of each request"
+		if r.Triton.MaxBatch > 0 {
+			batch = fmt.Sprintf("at most %d examples, of requests put together", r.Triton.MaxBatch)
+		}
+		f.add("batch", batch)
+	}
+	lines := func(term string, values []onnx.ValueInfo) {
+		for i, v := range values {
+			if i > 0 {
+				term = ""
+			}
+			f.add(term, v.Name+" "+v.String())
+		}
+	}
+	lines("inputs", r.Inputs)
+	lines("outputs", r.Outputs.List())
+	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), func(v onnx.ValueInfo) bool { return v.Name == r.Outputs.Logits.Name }))
+	b.WriteString(f.text())
+	if r.Triton != nil {
+		fmt.Fprintf(&b, "\nserve it:\n\n    tritonserver --model-repository=%s\n", shellWord(absolute(r.Triton.Repository)))
+	} else {
+		b.WriteString("\nrun it in Python:\n\n" + pythonLines(r))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// absolute is the whole of a path, which Triton wants; the path itself where that
+// is not known.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+var plainWord = regexp.MustCompile(`^[\pL\pN_./:\\-]+$`)
+
+// shellWord quotes a word where a shell would take it apart.
+func shellWord(s string) string {
+	if plainWord.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// pythonLines are the lines of Python that run an exported model on its inputs,
+// x.
+func pythonLines(r *wrap.ExportReport) string {
+	feeds := make([]string, len(r.Inputs))
+	for i, in := range r.Inputs {
+		feeds[i] = pythonString(in.Name) + ": x"
+		if len(r.Inputs) > 1 {
+			feeds[i] += strconv.Itoa(i + 1)
+		}
+	}
+	return fmt.Sprintf(`    import onnxruntime
+    session = onnxruntime.InferenceSession(%s)
+    probabilities, ood_score, leverage = session.run(
+        [%s, %s, %s], {%s})
+`, pythonString(r.File), pythonString(r.Outputs.Probabilities.Name), pythonString(r.Outputs.OODScore.Name), pythonString(r.Outputs.Leverage.Name), strings.Join(feeds, ", "))
+}
+
+// pythonString quotes a string, as JSON does, whose strings are Python's too.
+func pythonString(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(s); err != nil {
+		panic(err) // a string has JSON
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// size writes a number of bytes, for people.
+func size(n int64) string {
+	const unit = 1000
+	if n < unit {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	v, units := float64(n)/unit, []string{"KB", "MB", "GB"}
+	for v >= unit && len(units) > 1 {
+		v, units = v/unit, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", v, units[0])
+}

@@ -1,0 +1,477 @@
+package wrap
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// ExportMethods lists the methods that a model can be exported with, the
+// default first.
+func ExportMethods() []string { return []string{string(onnx.MF0), string(onnx.MF1)} }
+
+// ExportOptions says what Export writes, and where: either Out or Triton must be
+// set.
+type ExportOptions struct {
+	// Out is the path of the model file to write, which ends in .onnx. A model
+	// above 2 GiB keeps its weights beside it, in Out + ".data".
+	Out string
+
+	// Triton is the folder of a Triton model repository, which is made if its
+	// parent is there, and Name the model's name in it; "" takes that of the
+	// bundle's folder.
+	Triton, Name string
+	// MaxBatch is the most examples that Triton puts into one inference; 0 is
+	// DefaultMaxBatch. It has no say where the model's batch is fixed.
+	MaxBatch int
+
+	Model  string // path of the model file, for a bundle that holds none
+	Method string // one of ExportMethods; "" is the first
+	Force  bool   // replace what an earlier Export wrote, or with Out any file
+}
+
+// ExportReport is what Export tells of its work.
+type ExportReport struct {
+	Bundle string     `json:"bundle"` // "" after ExportFS
+	Model  *ModelInfo `json:"model"`  // the one that was calibrated
+	Method string     `json:"method"`
+
+	File   string           `json:"file"`  // the model that was written
+	Files  []WrittenFile    `json:"files"` // all that was written, the model first
+	Opset  int64            `json:"opset"`
+	Inputs []onnx.ValueInfo `json:"inputs"` // those of the model that was calibrated
+	// Outputs are what Export is for, OwnOutputs what the model gave before. Logits
+	// may be both.
+	Outputs    ExportedOutputs  `json:"outputs"`
+	OwnOutputs []onnx.ValueInfo `json:"own_outputs"`
+
+	Triton   *TritonModel `json:"triton,omitempty"` // nil for ExportOptions.Out
+	Warnings []string     `json:"warnings"`
+}
+
+// WrittenFile is a file and its size in bytes.
+type WrittenFile struct {
+	Path string `json:"path"`
+	Size int64  `json:"bytes"`
+}
+
+// ExportedOutputs are what an exported model gives of a [Prediction], for N
+// examples, C classes and K logits. All are float32. Their names are those of the
+// fields in JSON, unless the model had them for others.
+type ExportedOutputs struct {
+	Probabilities onnx.ValueInfo `json:"probabilities"`  // [N,C]; of a multi-label head [N,K]
+	Logits        onnx.ValueInfo `json:"logits"`         // [N,K]
+	LogitVariance onnx.ValueInfo `json:"logit_variance"` // [N,K]
+	OODScore      onnx.ValueInfo `json:"ood_score"`      // [N]
+	Leverage      onnx.ValueInfo `json:"leverage"`       // [N]
+}
+
+// List returns the outputs in their order in the model.
+func (o *ExportedOutputs) List() []onnx.ValueInfo {
+	return []onnx.ValueInfo{o.Probabilities, o.Logits, o.LogitVariance, o.OODScore, o.Leverage}
+}
+
+// TritonModel is a model in a Triton model repository.
+type TritonModel struct {
+	Repository string `json:"repository"`
+	Name       string `json:"name"`
+	MaxBatch   int    `json:"max_batch_size"` // 0 where requests cannot be put together
+}
+
+// Export writes the network of the bundle in a folder, with the mean-field head
+// as ordinary operators behind it, as one ONNX model: what [Predictor] gives,
+// wherever ONNX Runtime runs. It needs no ONNX Runtime itself. On error nothing
+// is left, and what was there before stands as it was.
+//
+// The model takes the network's own inputs: preprocessing is not part of it.
+func Export(ctx context.Context, dir string, o ExportOptions) (*ExportReport, error) {
+	return export(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
+}
+
+// ExportFS is [Export] for a bundle at the root of a file system; fs.Sub gets
+// there.
+func ExportFS(ctx context.Context, fsys fs.FS, o ExportOptions) (*ExportReport, error) {
+	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
+}
+
+func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOptions) (*ExportReport, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	b, err := read()
+	if err != nil {
+		return nil, err
+	}
+	if b.Manifest.Model == nil {
+		return nil, errors.New("the bundle was made of ready-made features, and there is no network to export: calibrate with a model, or give features to the Go function PredictFeatures")
+	}
+	if o.Triton != "" && o.Name == "" {
+		if o.Name, err = tritonName(b.Dir()); err != nil {
+			return nil, err
+		}
+	}
+	place, err := o.place(b)
+	if err != nil {
+		return nil, err
+	}
+	p := &Predictor{bundle: b, head: b.Posterior.Head}
+	model, err := p.openModel(o.Model)
+	if err != nil {
+		return nil, err
+	}
+	head, err := p.findHead(model)
+	if err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	fused, names, err := fuse(b, model, head, onnx.Method(o.Method), false)
+	if err != nil {
+		return nil, err
+	}
+	report := &ExportReport{
+		Bundle: b.Dir(), Model: modelInfo(model), Method: o.Method, Opset: fused.Opset(), Inputs: fused.Inputs(),
+		OwnOutputs: append([]onnx.ValueInfo{}, model.Outputs()...), Warnings: []string{},
+	}
+	if report.Outputs, err = exportedOutputs(fused, names); err != nil {
+		return nil, err
+	}
+	var config *tritonConfig
+	if o.Triton != "" {
+		var unfit string
+		config, unfit, err = newTritonConfig(o.Name, report.Inputs, report.OwnOutputs, report.Outputs.List(), o.MaxBatch)
+		if err != nil {
+			return nil, err
+		}
+		if unfit != "" {
+			// Triton looks at every output that the file has, in the configuration
+			// or not.
+			if fused, names, err = fuse(b, model, head, onnx.Method(o.Method), true); err != nil {
+				return nil, err
+			}
+			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
+			report.OwnOutputs = []onnx.ValueInfo{}
+			if report.Outputs, err = exportedOutputs(fused, names); err != nil {
+				return nil, err
+			}
+			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.List(), o.MaxBatch); err != nil {
+				return nil, err
+			}
+			report.Inputs = fused.Inputs()
+		}
+		report.Triton = &TritonModel{Repository: o.Triton, Name: o.Name, MaxBatch: config.maxBatch}
+	}
+	files, err := fused.Files(place.model)
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		config.labelled = names.Probabilities
+		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
+	}
+	if report.Files, err = place.write(ctx, files); err != nil {
+		return nil, err
+	}
+	report.File = report.Files[0].Path
+	return report, nil
+}
+
+// check refuses what cannot work before anything is read, and fills in what is
+// left to us.
+func (o *ExportOptions) check() error {
+	if o.Method == "" {
+		o.Method = ExportMethods()[0]
+	}
+	if o.MaxBatch == 0 {
+		o.MaxBatch = DefaultMaxBatch
+	}
+	switch {
+	case !slices.Contains(ExportMethods(), o.Method):
+		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(ExportMethods(), ", "))
+	case (o.Out == "") == (o.Triton == ""):
+		return errors.New("export wants either a file or a Triton model repository to write to")
+	case o.Out != "" && !strings.HasSuffix(o.Out, ".onnx"):
+		return fmt.Errorf("%s: want a file name that ends in .onnx, by which readers know the format", o.Out)
+	case o.Out != "" && o.Name != "":
+		return errors.New("a name is for a model in a Triton model repository, and a file has its own")
+	case o.MaxBatch < 0 || o.MaxBatch > bundle.MaxBatch:
+		return fmt.Errorf("the largest batch is %d, want 1 to %d", o.MaxBatch, bundle.MaxBatch)
+	case o.Name != "":
+		return CheckTritonName(o.Name)
+	}
+	return nil
+}
+
+// exportedOutputs looks up the outputs that a fused model has by these names.
+func exportedOutputs(m *onnx.Model, names onnx.FusedOutputs) (o ExportedOutputs, err error) {
+	all := m.Outputs()
+	for _, f := range []struct {
+		to   *onnx.ValueInfo
+		name string
+	}{
+		{&o.Probabilities, names.Probabilities}, {&o.Logits, names.Logits}, {&o.LogitVariance, names.LogitVariance},
+		{&o.OODScore, names.OODScore}, {&o.Leverage, names.Leverage},
+	} {
+		i := slices.IndexFunc(all, func(v onnx.ValueInfo) bool { return v.Name == f.name })
+		if i < 0 {
+			return o, fmt.Errorf("the fused model has no output %q", f.name)
+		}
+		*f.to = all[i]
+	}
+	return o, nil
+}
+
+// A place is where an export goes: the files that make it up have names
+// relative to folder, and those of the model begin with model.
+type place struct {
+	folder, model string
+	force         bool
+	// whole is the name in folder of a folder that holds all, "" where files
+	// stand for themselves.
+	whole string
+	// made says that folder is to be made.
+	made bool
+	kept []string // files that must not be replaced
+}
+
+// place returns where the export goes, and refuses what must not be replaced.
+func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
+	p := &place{force: o.Force}
+	if o.Model != "" {
+		p.kept = append(p.kept, o.Model, o.Model+".data")
+	}
+	if o.Out != "" {
+		path := o.Out
+		// A link stays, and the file is replaced.
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		p.folder, p.model = filepath.Dir(path), filepath.Base(path)
+	} else {
+		p.folder, p.whole, p.model = filepath.Clean(o.Triton), o.Name, tritonModelName
+	}
+	s, err := os.Stat(p.folder)
+	if errors.Is(err, fs.ErrNotExist) && p.whole != "" {
+		p.made = true
+		s, err = os.Stat(filepath.Dir(p.folder))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !s.IsDir() {
+		return nil, fmt.Errorf("%s is not a folder", p.folder)
+	}
+	if b.Dir() != "" {
+		if own, err := os.Stat(b.Dir()); err == nil && os.SameFile(s, own) {
+			return nil, fmt.Errorf("%s is the bundle: export to another folder", b.Dir())
+		}
+	}
+	if p.whole != "" {
+		return p, p.checkWhole()
+	}
+	return p, p.checkFile(p.model)
+}
+
+// checkFile refuses to replace a file without force, and by any means what is no
+// file, or is to be kept.
+func (p *place) checkFile(name string) error {
+	path := filepath.Join(p.folder, name)
+	s, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !s.Mode().IsRegular():
+		return fmt.Errorf("%s is not replaced: it is not a regular file", path)
+	case !p.force:
+		return fmt.Errorf("%s: %w: use --force to replace it", path, fs.ErrExist)
+	}
+	for _, kept := range p.kept {
+		if k, err := os.Stat(kept); err == nil && os.SameFile(s, k) {
+			return fmt.Errorf("%s is not replaced: it is the model that is exported; choose another name", path)
+		}
+	}
+	return nil
+}
+
+// checkWhole refuses to replace a folder without force, and by any means one
+// that an export has not written.
+func (p *place) checkWhole() error {
+	path := filepath.Join(p.folder, p.whole)
+	_, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !p.force:
+		return fmt.Errorf("%s: %w: use --force to replace it, or --name for another beside it", path, fs.ErrExist)
+	}
+	return replaceableTriton(path)
+}
+
+// write writes the files, whose names may begin with a folder, and returns their
+// paths. Until all are there they lie in a folder of their own, beside the place.
+func (p *place) write(ctx context.Context, files []onnx.File) (written []WrittenFile, err error) {
+	if p.made {
+		if err := os.Mkdir(p.folder, 0o777); err != nil {
+			return nil, err
+		}
+		defer func() {
+			if err != nil {
+				os.Remove(p.folder)
+			}
+		}()
+	}
+	to := p.folder
+	name := p.model
+	if p.whole != "" {
+		to, name = filepath.Join(p.folder, p.whole), p.whole
+	}
+	temp, err := makeHidden(p.folder, name)
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temp)
+	for _, f := range files {
+		size, err := putFile(ctx, filepath.Join(temp, filepath.FromSlash(f.Name)), f.Write)
+		if err != nil {
+			return nil, fmt.Errorf("writing %s: %w", f.Name, err)
+		}
+		written = append(written, WrittenFile{filepath.Join(to, filepath.FromSlash(f.Name)), size})
+	}
+	if p.whole != "" {
+		return written, p.moveWhole(temp)
+	}
+	return written, p.moveFiles(temp, files)
+}
+
+// moveFiles moves files to where they belong, the model last: its weights must
+// be there when it is found.
+func (p *place) moveFiles(temp string, files []onnx.File) (err error) {
+	// Writing took its time: what is there need not be what was before.
+	for _, f := range files {
+		if err := p.checkFile(f.Name); err != nil {
+			return err
+		}
+	}
+	var fresh []string // to be removed if the rest fails
+	defer func() {
+		if err != nil {
+			for _, path := range fresh {
+				os.Remove(path)
+			}
+		}
+	}()
+	for _, f := range slices.Backward(files) {
+		path := filepath.Join(p.folder, f.Name)
+		_, missing := os.Lstat(path)
+		if err := os.Rename(filepath.Join(temp, f.Name), path); err != nil {
+			return err
+		}
+		if missing != nil {
+			fresh = append(fresh, path)
+		}
+	}
+	return nil
+}
+
+// moveWhole gives the folder temp its name.
+func (p *place) moveWhole(temp string) error {
+	if err := p.checkWhole(); err != nil {
+		return err
+	}
+	path := filepath.Join(p.folder, p.whole)
+	old := temp + ".old"
+	err := os.Rename(path, old)
+	if errors.Is(err, fs.ErrNotExist) {
+		return os.Rename(temp, path)
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		if back := os.Rename(old, path); back != nil {
+			err = fmt.Errorf("%w, and what was at %s is left at %s: %w", err, path, old, back)
+		}
+		return err
+	}
+	if err := os.RemoveAll(old); err != nil {
+		return fmt.Errorf("the new model is in place, but the old one is left at %s: %w", old, err)
+	}
+	return nil
+}
+
+// makeHidden makes a folder of a new, hidden name, with the permissions of any
+// new folder: those of os.MkdirTemp would keep it from other users.
+func makeHidden(folder, name string) (string, error) {
+	for {
+		path := filepath.Join(folder, fmt.Sprintf(".%s.%08x.tmp", name, rand.Uint32()))
+		err := os.Mkdir(path, 0o777)
+		if !errors.Is(err, fs.ErrExist) {
+			return path, err
+		}
+	}
+}
+
+// putFile writes a new file, and returns its size.
+func putFile(ctx context.Context, path string, content func(io.Writer) error) (size int64, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	w := &endingWriter{ctx: ctx, w: f}
+	b := bufio.NewWriterSize(w, 1<<20)
+	if err := content(b); err != nil {
+		return 0, err
+	}
+	if err := b.Flush(); err != nil {
+		return 0, err
+	}
+	if err := f.Sync(); err != nil {
+		return 0, err
+	}
+	return w.n, f.Close()
+}
+
+// endingWriter writes until a context ends.
+type endingWriter struct {
+	ctx context.Context
+	w   io.Writer
+	n   int64
+}
+
+func (e *endingWriter) Write(p []byte) (int, error) {
+	if err := context.Cause(e.ctx); err != nil {
+		return 0, err
+	}
+	n, err := e.w.Write(p)
+	e.n += int64(n)
+	return n, err
+}
+
+// text is a file of a few lines.
+func text(name string, content []byte) onnx.File {
+	return onnx.File{Name: name, Size: int64(len(content)), Write: func(w io.Writer) error {
+		_, err := io.Copy(w, bytes.NewReader(content))
+		return err
+	}}
+}

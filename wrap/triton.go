@@ -1,0 +1,324 @@
+package wrap
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// DefaultMaxBatch is the most examples that Triton is told to put into one
+// inference where nothing else is said. It waits for none of them.
+const DefaultMaxBatch = 64
+
+// The files of a model in a Triton model repository, beside its folder of a
+// version.
+const (
+	tritonConfigName = "config.pbtxt"
+	tritonLabelsName = "labels.txt"
+	tritonVersion    = "1"
+	tritonModelName  = "model.onnx" // a file, or the folder that Triton looks into where weights have a file of their own
+)
+
+// tritonMark begins the configuration of a model that may be replaced.
+const tritonMark = "# Written by mfgs export. Replaced by mfgs export --force.\n"
+
+// tritonTypes are Triton's names for the element types that its ONNX Runtime
+// backend takes.
+var tritonTypes = map[onnx.DataType]string{
+	onnx.Bool: "TYPE_BOOL", onnx.String: "TYPE_STRING",
+	onnx.Uint8: "TYPE_UINT8", onnx.Uint16: "TYPE_UINT16", onnx.Uint32: "TYPE_UINT32", onnx.Uint64: "TYPE_UINT64",
+	onnx.Int8: "TYPE_INT8", onnx.Int16: "TYPE_INT16", onnx.Int32: "TYPE_INT32", onnx.Int64: "TYPE_INT64",
+	onnx.Float16: "TYPE_FP16", onnx.BFloat16: "TYPE_BF16", onnx.Float32: "TYPE_FP32", onnx.Float64: "TYPE_FP64",
+}
+
+// A tritonConfig is what config.pbtxt says of a model.
+type tritonConfig struct {
+	name            string
+	maxBatch        int // 0: dims are whole shapes, and requests are run one by one
+	inputs, outputs []tritonTensor
+	labelled        string // the output whose columns the labels name
+}
+
+// A tritonTensor is an input or output. Its dims leave out the axis of the
+// batch, where there is one.
+type tritonTensor struct {
+	name, dataType string
+	dims           []int64
+	scalar         bool // one number an example: dims are [1], for want of []
+}
+
+// newTritonConfig describes a model by its inputs, its own outputs and those
+// that it has by fusing, one of which may be its own. Triton serves a model only if the file's tensors, all of them,
+// are what it can describe, and an output's dims only if they are those that ONNX
+// Runtime infers: where own outputs are not sure to be so, unfit says which of
+// them is why, and there is no configuration.
+func newTritonConfig(name string, inputs, own, added []onnx.ValueInfo, maxBatch int) (c *tritonConfig, unfit string, err error) {
+	c = &tritonConfig{name: name, maxBatch: maxBatch}
+	added = slices.DeleteFunc(slices.Clone(added), func(v onnx.ValueInfo) bool {
+		return slices.ContainsFunc(own, func(o onnx.ValueInfo) bool { return o.Name == v.Name })
+	})
+	for _, v := range slices.Concat(inputs, added) {
+		if reason := unservable(v); reason != "" {
+			return nil, "", fmt.Errorf("%q %s, which Triton does not serve: export to a file instead", v.Name, reason)
+		}
+	}
+	open := func(v onnx.ValueInfo) bool { return len(v.Shape) > 0 && v.Shape[0].Value < 0 }
+	closed := func(v onnx.ValueInfo) bool { return !open(v) }
+	// So Triton itself finds out whether requests can be put together.
+	if slices.ContainsFunc(slices.Concat(inputs, added), closed) {
+		c.maxBatch = 0
+	}
+	for _, v := range own {
+		reason := unservable(v)
+		switch {
+		case reason != "":
+		case c.maxBatch > 0 && closed(v):
+			reason = "has no open batch"
+		case c.maxBatch == 0 && open(v) && !slices.ContainsFunc(inputs, open):
+			reason = "has an open batch, and the inputs a fixed one"
+		case slices.ContainsFunc(v.Shape[min(1, len(v.Shape)):], func(d onnx.Dim) bool { return d.Value < 0 }):
+			reason = "has dimensions that the model does not give"
+		}
+		if reason != "" {
+			return nil, fmt.Sprintf("%q %s", v.Name, reason), nil
+		}
+	}
+	for _, v := range inputs {
+		c.inputs = append(c.inputs, c.tensor(v))
+	}
+	for _, v := range slices.Concat(own, added) {
+		c.outputs = append(c.outputs, c.tensor(v))
+	}
+	return c, "", nil
+}
+
+// unservable says why Triton cannot describe a tensor, "" where it can.
+func unservable(v onnx.ValueInfo) string {
+	switch {
+	case v.Name == "" || !utf8.ValidString(v.Name):
+		return "is no name in UTF-8"
+	case v.Type == onnx.Undefined:
+		return "is not declared as a tensor"
+	case tritonTypes[v.Type] == "":
+		return fmt.Sprintf("is of type %s", v.Type)
+	case v.Shape == nil:
+		return "has a shape that the model does not give"
+	case slices.ContainsFunc(v.Shape, func(d onnx.Dim) bool { return d.Value == 0 }):
+		return "has a dimension of 0"
+	}
+	return ""
+}
+
+func (c *tritonConfig) tensor(v onnx.ValueInfo) tritonTensor {
+	t := tritonTensor{name: v.Name, dataType: tritonTypes[v.Type]}
+	shape := v.Shape
+	if c.maxBatch > 0 {
+		shape = shape[1:]
+		t.scalar = len(shape) == 0
+	}
+	for _, d := range shape {
+		t.dims = append(t.dims, max(d.Value, -1))
+	}
+	if t.dims == nil {
+		t.dims = []int64{1}
+	}
+	return t
+}
+
+// layOut returns the files of the model's folder: those of the model, labels if
+// there are any, and the configuration.
+func (c *tritonConfig) layOut(model []onnx.File, labels []string, metadata map[string]string) []onnx.File {
+	folder := tritonVersion + "/"
+	if len(model) > 1 {
+		folder += tritonModelName + "/"
+	}
+	var files []onnx.File
+	for _, f := range model {
+		f.Name = folder + f.Name
+		files = append(files, f)
+	}
+	if len(labels) == 0 {
+		c.labelled = ""
+	} else {
+		files = append(files, text(tritonLabelsName, labelLines(labels)))
+	}
+	return append(files, text(tritonConfigName, c.text(metadata)))
+}
+
+// labelLines writes one label a line, and a blank for a line break in one.
+func labelLines(labels []string) []byte {
+	var b bytes.Buffer
+	for _, l := range labels {
+		b.WriteString(strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, l) + "\n")
+	}
+	return b.Bytes()
+}
+
+// text writes the configuration in protobuf's text format, with those of the
+// model's metadata_props that fusing gave it.
+func (c *tritonConfig) text(metadata map[string]string) []byte {
+	var b bytes.Buffer
+	b.WriteString(tritonMark)
+	fmt.Fprintf(&b, "name: %s\n", pbString(c.name))
+	b.WriteString("backend: \"onnxruntime\"\n")
+	fmt.Fprintf(&b, "max_batch_size: %d\n", c.maxBatch)
+	if c.maxBatch > 1 {
+		b.WriteString("dynamic_batching { }\n")
+	}
+	b.WriteString("version_policy { latest { num_versions: 1 } }\n")
+	for _, side := range []struct {
+		name    string
+		tensors []tritonTensor
+	}{{"input", c.inputs}, {"output", c.outputs}} {
+		for _, t := range side.tensors {
+			fmt.Fprintf(&b, "%s {\n  name: %s\n  data_type: %s\n  dims: %s\n", side.name, pbString(t.name), t.dataType, pbList(t.dims))
+			if t.scalar {
+				b.WriteString("  reshape { shape: [ ] }\n")
+			}
+			if side.name == "output" && t.name == c.labelled {
+				fmt.Fprintf(&b, "  label_filename: %s\n", pbString(tritonLabelsName))
+			}
+			b.WriteString("}\n")
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(metadata)) {
+		// The rest is not ours, and may be anything; the labels have their file.
+		if !strings.HasPrefix(key, "mfgs.") || key == "mfgs.labels" {
+			continue
+		}
+		fmt.Fprintf(&b, "parameters {\n  key: %s\n  value { string_value: %s }\n}\n", pbString(key), pbString(metadata[key]))
+	}
+	return b.Bytes()
+}
+
+// pbString writes a string in protobuf's text format, whose strings are UTF-8.
+func pbString(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&b, `\%03o`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+func pbList(list []int64) string {
+	return "[ " + strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ", ") + " ]"
+}
+
+// maxTritonName is what file systems take as the name of a folder, less what a
+// temporary name adds.
+const maxTritonName = 200
+
+// CheckTritonName refuses what cannot be ExportOptions.Name: no name of a folder, or
+// of a part of a URL.
+func CheckTritonName(name string) error {
+	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, func(r rune) bool { return !inTritonName(r) }) || !inTritonStart(name) {
+		return fmt.Errorf("%q is no name for a Triton model: want letters, digits, '_', '-' and '.', the first a letter, a digit or '_', at most %d bytes", name, maxTritonName)
+	}
+	return nil
+}
+
+func inTritonName(r rune) bool {
+	return r == '_' || r == '-' || r == '.' || r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r))
+}
+
+func inTritonStart(name string) bool { return name[0] != '.' && name[0] != '-' }
+
+// tritonName makes a name of a bundle's folder.
+func tritonName(dir string) (string, error) {
+	if dir == "" {
+		return "", errors.New("a bundle that is not in a folder has no name: give the model in the repository one")
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Base(path)
+	name := strings.Map(func(r rune) rune {
+		if inTritonName(r) {
+			return r
+		}
+		return '_'
+	}, strings.TrimSuffix(base, ".mfgs"))
+	if base == string(filepath.Separator) || CheckTritonName(name) != nil {
+		return "", fmt.Errorf("the bundle's folder, %q, gives no name for a Triton model: give one with --name", base)
+	}
+	return name, nil
+}
+
+// replaceableTriton refuses a folder in which anything but what an export wrote
+// would be lost.
+func replaceableTriton(dir string) error {
+	refuse := func(why string) error {
+		return fmt.Errorf("%s is not replaced: %s; give another --name, or remove it yourself", dir, why)
+	}
+	s, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !s.IsDir() {
+		return refuse("it is not a folder")
+	}
+	// Looked at before it is opened: a pipe would keep its reader waiting.
+	config := filepath.Join(dir, tritonConfigName)
+	if s, err := os.Lstat(config); errors.Is(err, fs.ErrNotExist) || err == nil && !s.Mode().IsRegular() {
+		return refuse("it has no file " + tritonConfigName)
+	}
+	f, err := os.Open(config)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	begin := make([]byte, len(tritonMark))
+	if _, err := io.ReadFull(f, begin); err != nil || string(begin) != tritonMark {
+		return refuse("its " + tritonConfigName + " was not written by mfgs export")
+	}
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		if e.IsDir() && !slices.Contains(tritonFolders, name) || !e.IsDir() && !slices.Contains(tritonFiles, name) {
+			return refuse("it holds " + name + ", which mfgs export did not write")
+		}
+		return nil
+	})
+}
+
+// What an export writes into a model's folder.
+var (
+	tritonFolders = []string{".", tritonVersion, tritonVersion + "/" + tritonModelName}
+	tritonFiles   = []string{
+		tritonConfigName, tritonLabelsName, tritonVersion + "/" + tritonModelName,
+		tritonVersion + "/" + tritonModelName + "/" + tritonModelName, tritonVersion + "/" + tritonModelName + "/" + tritonModelName + ".data",
+	}
+)
