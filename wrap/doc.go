@@ -8,6 +8,8 @@
 //  3. [Open] and [OpenFS] turn a bundle into a [Predictor], which gives for each
 //     input class probabilities, the variance of every logit, and two scores
 //     that say how unfamiliar the input is.
+//  4. [Export] and [ExportFS] turn a bundle into one ONNX model that gives the
+//     same, for programs without this package.
 //
 // Data is named by SPECs, such as "mnist/train-images-idx3-ubyte.gz[0:55000]";
 // package featurize/dataset says which formats there are.

@@ -83,6 +83,33 @@ func draw(lines ...string) image.Image {
 	return img
 }
 
+// What leaves Go is one file: the network, and its calibration as further
+// operators.
+func ExampleExport() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	report, err := wrap.Export(context.Background(), "testdata/digits", wrap.ExportOptions{Out: filepath.Join(dir, "digits.onnx")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, in := range report.Inputs {
+		fmt.Println("takes", in.Name, in)
+	}
+	for _, out := range report.Outputs.List() {
+		fmt.Println("gives", out.Name, out)
+	}
+	// Output:
+	// takes image [N,1,8,8] float32
+	// gives probabilities [N,10] float32
+	// gives logits [N,10] float32
+	// gives logit_variance [N,10] float32
+	// gives ood_score [N] float32
+	// gives leverage [N] float32
+}
+
 // The whole way: calibrate a network, measure what was gained on data that
 // nothing was tuned on, and predict.
 func Example() {
