@@ -44,13 +44,13 @@ func BenchmarkPredict(b *testing.B) {
 		})
 		for _, s := range structures {
 			dir, _ := calibrated(b, s)
-			p := opened(b, dir, Options{})
-			rows, err := p.network.extractor.Run(b.Context(), inputs)
+			p, cutter := opened(b, dir, Options{}), cut(b, dir)
+			rows, err := cutter.network.extractor.Run(b.Context(), inputs)
 			if err != nil {
 				b.Fatal(err)
 			}
 			each("cut", func() error {
-				_, err := p.network.extractor.Run(b.Context(), inputs)
+				_, err := cutter.network.extractor.Run(b.Context(), inputs)
 				return err
 			})
 			each("features/"+string(s), func() error {

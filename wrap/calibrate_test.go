@@ -157,7 +157,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
 			bundleDir, want := calibrated(t, s)
-			p := opened(t, bundleDir, Options{})
+			p := cut(t, bundleDir)
 			dir := t.TempDir()
 			c := Config{
 				ReadyMade: true, Out: filepath.Join(dir, "b"), Structure: s,
@@ -238,7 +238,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 
 func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 	bundleDir, _ := calibrated(t, calibrate.Kronecker)
-	p := opened(t, bundleDir, Options{})
+	p := cut(t, bundleDir)
 	dir := t.TempDir()
 	c := quick(config(t, filepath.Join(dir, "b")))
 	model := mustCalibrate(t, c)

@@ -62,7 +62,7 @@ func Evaluate(ctx context.Context, cfg EvalConfig) (*Evaluation, error) {
 			return nil, fmt.Errorf("two out-of-distribution sets are named %q: give them names with NAME=SPEC", o.Name)
 		}
 	}
-	p, err := open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(cfg.Bundle) }, Options{
+	p, err := open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(cfg.Bundle) }, (*Predictor).openCut, Options{
 		Model: cfg.Model, Preprocess: cfg.Preprocess, Runtime: cfg.Runtime,
 	})
 	if err != nil {

@@ -49,7 +49,7 @@ type Predictor struct {
 	bundle      *bundle.Bundle
 	calibration *calibrate.Calibration
 	head        calibrate.Head
-	network     *network // nil where the bundle was made of ready-made features
+	network     *network // nil where the bundle was made of ready-made features, else fused
 	maxBad      int
 	unlabelled  bool
 }
@@ -58,16 +58,17 @@ type Predictor struct {
 // ends, so does the installation of ONNX Runtime that o may ask for; it has no say
 // in what the Predictor does.
 func Open(ctx context.Context, dir string, o Options) (*Predictor, error) {
-	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
+	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, (*Predictor).openFused, o)
 }
 
 // OpenFS opens a bundle at the root of a file system, such as one embedded into
 // the program; fs.Sub gets there. ctx is as for Open.
 func OpenFS(ctx context.Context, fsys fs.FS, o Options) (*Predictor, error) {
-	return open(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
+	return open(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, (*Predictor).openFused, o)
 }
 
-func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Predictor, error) {
+// open opens a bundle, and its model by connect.
+func open(ctx context.Context, read func() (*bundle.Bundle, error), connect func(*Predictor, *onnx.Model, *onnx.Head, Options) (*network, error), o Options) (*Predictor, error) {
 	if o.MaxBad < 0 {
 		return nil, fmt.Errorf("max-bad is %d, want no negative number", o.MaxBad)
 	}
@@ -99,18 +100,37 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err := o.Runtime.load(ctx); err != nil {
 		return nil, err
 	}
-	if o.Preprocess != nil {
-		p.network, err = openNetwork(model, head, o.Preprocess, o.Runtime)
-	} else {
-		p.network, err = openNetwork(model, head, &b.Manifest.Preprocess, o.Runtime)
-		if errors.Is(err, featurize.ErrSeveralInputs) { // of which nothing is recorded
-			p.network, err = openNetwork(model, head, nil, o.Runtime)
-		}
-	}
-	if err != nil {
+	if p.network, err = connect(p, model, head, o); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// openFused prepares the model for predictions: all of them in one session.
+func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
+	fused, names, err := fuse(p.bundle, model, head, onnx.MF0, true)
+	if err != nil {
+		return nil, err
+	}
+	return p.preprocessed(o.Preprocess, func(s *preprocess.Spec) (*network, error) { return openFused(fused, names, s, o.Runtime) })
+}
+
+// openCut prepares the model for features and logits.
+func (p *Predictor) openCut(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
+	return p.preprocessed(o.Preprocess, func(s *preprocess.Spec) (*network, error) { return openNetwork(model, head, s, o.Runtime) })
+}
+
+// preprocessed opens a network with its preprocessing: the given one or else the
+// bundle's.
+func (p *Predictor) preprocessed(given *preprocess.Spec, open func(*preprocess.Spec) (*network, error)) (*network, error) {
+	if given != nil {
+		return open(given)
+	}
+	n, err := open(&p.bundle.Manifest.Preprocess)
+	if errors.Is(err, featurize.ErrSeveralInputs) { // of which nothing is recorded
+		return open(nil)
+	}
+	return n, err
 }
 
 // findHead finds in a model the head that the bundle is for.
@@ -223,7 +243,7 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 	if p.network == nil {
 		return nil
 	}
-	return p.network.extractor.Inputs()
+	return p.network.Inputs()
 }
 
 // Head describes the model's last layer: how many features and logits
@@ -262,11 +282,11 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 	if p.network == nil {
 		return nil, errNoModel
 	}
-	rows, err := p.network.extractor.Run(ctx, inputs)
+	r, err := p.network.Run(ctx, inputs)
 	if err != nil {
 		return nil, err
 	}
-	return p.checked(rows)
+	return p.fused(r, featurize.Examples{})
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them.
@@ -274,7 +294,7 @@ func (p *Predictor) PredictImages(ctx context.Context, images ...image.Image) ([
 	if p.network == nil {
 		return nil, errNoModel
 	}
-	inputs, err := p.network.extractor.Images(images)
+	inputs, err := p.network.Images(images)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +308,11 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 	if len(logits) != n*p.head.Logits || len(phi) != n*p.head.Features {
 		return nil, fmt.Errorf("%d features and %d logits, want %d and %d for each example", len(phi), len(logits), p.head.Features, p.head.Logits)
 	}
-	return p.checked(featurize.Rows{N: n, Features: phi, Logits: slices.Clone(logits)})
+	b := &featurize.Block{Rows: featurize.Rows{N: n, Features: phi, Logits: slices.Clone(logits)}}
+	if err := checkFinite(p.head, b); err != nil {
+		return nil, err
+	}
+	return p.predict(b)
 }
 
 // DatasetReport tells what PredictDataset passed over.
@@ -318,11 +342,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 		return report, err
 	}
 	stray := 0
-	n, _, err := s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
-		predictions, err := p.predict(b)
-		if err != nil {
-			return err
-		}
+	each := func(predictions []Prediction) error {
 		for _, one := range predictions {
 			if one.Label == nil && one.Targets == nil && s.labelled() {
 				stray++
@@ -332,7 +352,25 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 			}
 		}
 		return nil
-	})
+	}
+	var n int
+	if p.network == nil {
+		n, _, err = s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
+			predictions, err := p.predict(b)
+			if err != nil {
+				return err
+			}
+			return each(predictions)
+		})
+	} else {
+		n, _, err = s.streamFused(ctx, notes, func(r featurize.Results, x featurize.Examples) error {
+			predictions, err := p.fused(r, x)
+			if err != nil {
+				return err
+			}
+			return each(predictions)
+		})
+	}
 	if stray > 0 {
 		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", stray, n, p.head.Classes()))
 	}
@@ -340,76 +378,157 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	return report, err
 }
 
-// checked is predict for rows that nobody has checked.
-func (p *Predictor) checked(rows featurize.Rows) ([]Prediction, error) {
-	b := &featurize.Block{Rows: rows}
-	if err := checkFinite(p.head, b); err != nil {
-		return nil, err
-	}
-	return p.predict(b)
-}
-
-// predict turns finite rows into predictions.
+// predict turns finite rows into predictions, in float64.
 func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
 	r := p.calibration.Predict(b.Features, b.Logits, b.N)
-	k, width := p.head.Logits, p.head.Outcomes()
-	names := p.bundle.Manifest.Labels
+	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
+	probabilities := make([]float64, 0, b.N*c)
+	for j, l := range r.LogP {
+		// Of two outcomes of each label the second is that it is there.
+		if width == c || j%2 == 1 {
+			probabilities = append(probabilities, math.Exp(l))
+		}
+	}
 	out := make([]Prediction, b.N)
 	for i := range out {
-		one := Prediction{
-			Logits:        b.Logits[i*k : (i+1)*k : (i+1)*k],
-			LogitVariance: r.Variance[i*k : (i+1)*k : (i+1)*k],
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(b.Logits, i, k),
+			LogitVariance: row(r.Variance, i, k),
 			OODScore:      r.OODScore[i],
 			Leverage:      r.Leverage[i],
 		}
-		logp := r.LogP[i*width : (i+1)*width]
-		for j, l := range logp {
-			v := math.Exp(l)
-			if v > 0 { // 0 log 0 is 0
-				one.Entropy -= v * l
-			}
-			if !p.head.MultiLabel() || j%2 == 1 {
-				one.Probabilities = append(one.Probabilities, v)
-			}
+		if err := p.finish(&out[i], i, &b.Examples); err != nil {
+			return nil, err
 		}
-		for j, v := range one.Probabilities {
-			if v > one.Probabilities[one.Class] {
-				one.Class = j
-			}
-		}
-		one.Confidence = one.Probabilities[one.Class]
-		if p.head.MultiLabel() {
-			one.multiLabel(logp, names)
-		}
-		// The logits are finite: what is left is a bundle of absurd numbers.
-		if sum := one.Confidence + one.Entropy + one.OODScore + one.Leverage; math.IsNaN(sum) || math.IsInf(sum, 0) {
-			return nil, fmt.Errorf("%s: the prediction is not finite: the bundle's posterior and temperatures do not fit the model", nameOf(b, i))
-		}
-		if len(names) > 0 {
-			one.ClassName = names[one.Class]
-		}
-		if b.Names != nil {
-			one.Input = b.Names[i]
-		}
-		if b.Labels != nil && b.Labels[i] >= 0 {
-			one.Label = &b.Labels[i]
-		}
-		if b.Targets != nil {
-			one.Targets = present(k, func(j int) bool { return b.Targets[i*k+j] == 1 })
-		}
-		out[i] = one
 	}
 	return out, nil
 }
 
-// multiLabel sets what only predictions of a multi-label head have.
-func (p *Prediction) multiLabel(logp []float64, names []string) {
-	k := len(p.Probabilities)
-	p.Confidence = 0
-	for j := range k {
-		p.Confidence += math.Exp(max(logp[2*j], logp[2*j+1])) / float64(k)
+// fused turns what the fused network gave into predictions.
+func (p *Predictor) fused(r featurize.Results, x featurize.Examples) ([]Prediction, error) {
+	is, k, c := p.network.columns, p.head.Logits, p.head.Classes()
+	logits := r.Columns[is.logits]
+	if err := checkColumn("logit", logits, k, x.Names); err != nil {
+		return nil, err
 	}
-	p.Labels = present(k, func(j int) bool { return logp[2*j+1] > logp[2*j] })
+	probabilities, variance := widened(r.Columns[is.probabilities]), widened(r.Columns[is.variance])
+	out := make([]Prediction, r.N)
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(logits, i, k),
+			LogitVariance: row(variance, i, k),
+			OODScore:      float64(r.Columns[is.oodScore][i]),
+			Leverage:      float64(r.Columns[is.leverage][i]),
+		}
+		if err := p.finish(&out[i], i, &x); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// row returns the i-th of rows of n numbers.
+func row[T any](rows []T, i, n int) []T { return rows[i*n : (i+1)*n : (i+1)*n] }
+
+func widened(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// finish sets what follows from the numbers of the i-th of some examples, and
+// what is known of it.
+func (p *Predictor) finish(one *Prediction, i int, x *featurize.Examples) error {
+	sum := one.OODScore + one.Leverage
+	for _, v := range one.Probabilities {
+		sum += v
+	}
+	for _, v := range one.LogitVariance {
+		sum += v
+	}
+	// The logits are finite: what is left is a bundle of absurd numbers.
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return fmt.Errorf("%s: the prediction is not finite: the bundle's posterior and temperatures do not fit the model", recordName(x.Names, i))
+	}
+	names := p.bundle.Manifest.Labels
+	if p.head.MultiLabel() {
+		one.multiLabel(names)
+	} else {
+		one.singleLabel()
+	}
+	if len(names) > 0 {
+		one.ClassName = names[one.Class]
+	}
+	if x.Names != nil {
+		one.Input = x.Names[i]
+	}
+	if x.Labels != nil && x.Labels[i] >= 0 {
+		one.Label = &x.Labels[i]
+	}
+	if k := p.head.Logits; x.Targets != nil {
+		one.Targets = present(k, func(j int) bool { return x.Targets[i*k+j] == 1 })
+	}
+	return nil
+}
+
+// largest returns the class of the largest probability, the first of them.
+func (p *Prediction) largest() int {
+	class := 0
+	for j, v := range p.Probabilities {
+		if v > p.Probabilities[class] {
+			class = j
+		}
+	}
+	return class
+}
+
+// singleLabel makes the probabilities sum to 1, which they do but for rounding,
+// and sets what follows from them.
+//
+// Each has so many digits of its own, so that of one near 1 it is the others that
+// tell how near: where it is more than ½, it becomes what they leave.
+func (p *Prediction) singleLabel() {
+	p.Class = p.largest()
+	rest := 0.0
+	for j, v := range p.Probabilities {
+		if j != p.Class {
+			rest += v
+		}
+	}
+	top := &p.Probabilities[p.Class]
+	if rest < 0.5 {
+		*top = 1 - rest
+		p.Entropy = -*top * math.Log1p(-rest)
+	} else {
+		sum := rest + *top
+		for j := range p.Probabilities {
+			p.Probabilities[j] /= sum
+		}
+		p.Entropy = -*top * math.Log(*top)
+	}
+	p.Confidence = *top
+	for j, v := range p.Probabilities {
+		if j != p.Class && v > 0 { // 0 log 0 is 0
+			p.Entropy -= v * math.Log(v)
+		}
+	}
+}
+
+// multiLabel sets what follows from the probabilities of a multi-label head.
+func (p *Prediction) multiLabel(names []string) {
+	k := len(p.Probabilities)
+	p.Class = p.largest()
+	for _, v := range p.Probabilities {
+		p.Confidence += max(v, 1-v) / float64(k)
+		if 0 < v && v < 1 {
+			p.Entropy -= v*math.Log(v) + (1-v)*math.Log1p(-v)
+		}
+	}
+	p.Labels = present(k, func(j int) bool { return p.Probabilities[j] > 0.5 })
 	if len(names) > 0 {
 		p.LabelNames = make([]string, len(p.Labels))
 		for i, j := range p.Labels {

@@ -3,6 +3,7 @@ package wrap
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
@@ -30,18 +31,28 @@ func (r *Runtime) load(ctx context.Context) error {
 	return ort.Load(lib)
 }
 
-// network is a model with its head, ready to run.
+// network is a model ready to run: cut at its head, for features and logits, or
+// with the mean-field head behind it, for predictions.
 type network struct {
+	*featurize.Network
+
+	// Of a cut one.
 	model     *onnx.Model
 	head      *onnx.Head
 	extractor *featurize.Extractor
+
+	// Of a fused one: which of its outputs is what.
+	columns fusedColumns
 }
+
+type fusedColumns struct{ probabilities, logits, variance, oodScore, leverage int }
 
 // headOf returns a model's head in the terms of package calibrate.
 func headOf(h *onnx.Head) calibrate.Head {
 	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
 }
 
+// openNetwork cuts a model.
 func openNetwork(model *onnx.Model, head *onnx.Head, p *preprocess.Spec, r Runtime) (*network, error) {
 	e, err := featurize.New(featurize.Config{
 		Model: model, Head: head, Preprocess: p,
@@ -50,10 +61,32 @@ func openNetwork(model *onnx.Model, head *onnx.Head, p *preprocess.Spec, r Runti
 	if err != nil {
 		return nil, err
 	}
-	return &network{model: model, head: head, extractor: e}, nil
+	return &network{Network: e.Network, model: model, head: head, extractor: e}, nil
 }
 
-func (n *network) close() error { return n.extractor.Close() }
+// openFused prepares a model that fuse has made.
+func openFused(model *onnx.Model, names onnx.FusedOutputs, p *preprocess.Spec, r Runtime) (*network, error) {
+	outputs := model.Outputs()
+	find := func(name string) int {
+		return slices.IndexFunc(outputs, func(o onnx.ValueInfo) bool { return o.Name == name })
+	}
+	net, err := featurize.NewNetwork(featurize.Config{
+		Model: model, Preprocess: p,
+		Batch: r.Batch, Threads: r.Threads, Provider: r.Provider,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &network{Network: net, columns: fusedColumns{
+		probabilities: find(names.Probabilities),
+		logits:        find(names.Logits),
+		variance:      find(names.LogitVariance),
+		oodScore:      find(names.OODScore),
+		leverage:      find(names.Leverage),
+	}}, nil
+}
+
+func (n *network) close() error { return n.Network.Close() }
 
 // info describes the model.
 func (n *network) info() *ModelInfo { return modelInfo(n.model) }

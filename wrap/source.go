@@ -63,7 +63,7 @@ func (o *opener) open(name, spec string, classes int, labelled bool) (*set, erro
 		s.config.Limit = o.limit
 		return s, nil
 	}
-	opts.Inputs, opts.Widths = o.network.extractor.InputNames(), o.network.extractor.InputWidths()
+	opts.Inputs, opts.Widths = o.network.InputNames(), o.network.InputWidths()
 	if s.data, err = dataset.Open(spec, opts); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -201,22 +201,34 @@ func (s *set) stream(ctx context.Context, h calibrate.Head, n *notes, yield func
 		}
 		return yield(b)
 	}
-	if s.data == nil {
-		examples, err = s.streamReady(ctx, n, checked)
-	} else {
-		c := s.config
-		c.Progress = func(done, total int) { n.step(s.name, "examples", done, total) }
-		var stats featurize.Stats
-		stats, err = s.network.extractor.Stream(ctx, s.data, c, checked)
-		for _, b := range stats.Bad {
-			n.bad = append(n.bad, s.name+": "+b)
+	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
+		if s.data == nil {
+			examples, err := s.streamReady(ctx, n, checked)
+			return featurize.Stats{Examples: examples}, err
 		}
-		examples, bad = stats.Examples, len(stats.Bad)
+		return s.network.extractor.Stream(ctx, s.data, c, checked)
+	})
+}
+
+// streamFused is stream for a fused network, whose results may not be finite.
+func (s *set) streamFused(ctx context.Context, n *notes, yield func(featurize.Results, featurize.Examples) error) (examples, bad int, err error) {
+	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
+		return s.network.Stream(ctx, s.data, c, yield)
+	})
+}
+
+// count runs a stream of the set and notes what it met.
+func (s *set) count(n *notes, stream func(featurize.StreamConfig) (featurize.Stats, error)) (examples, bad int, err error) {
+	c := s.config
+	c.Progress = func(done, total int) { n.step(s.name, "examples", done, total) }
+	stats, err := stream(c)
+	for _, b := range stats.Bad {
+		n.bad = append(n.bad, s.name+": "+b)
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("%s: %w", s.name, err)
 	}
-	return examples, bad, nil
+	return stats.Examples, len(stats.Bad), nil
 }
 
 // streamReady streams a file of features. Like those of a dataset, fewer
@@ -267,24 +279,29 @@ func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.B
 
 // nameOf returns what to call an example in messages: its record's name, else
 // its position in the call.
-func nameOf(b *featurize.Block, i int) string {
-	if b.Names != nil {
-		return b.Names[i]
+func nameOf(b *featurize.Block, i int) string { return recordName(b.Names, i) }
+
+func recordName(names []string, i int) string {
+	if names != nil {
+		return names[i]
 	}
 	return fmt.Sprintf("example %d", i)
 }
 
 // checkFinite reports the first feature or logit that is NaN or infinite.
 func checkFinite(h calibrate.Head, b *featurize.Block) error {
-	for _, part := range []struct {
-		what   string
-		values []float32
-		each   int
-	}{{"feature", b.Features, h.Features}, {"logit", b.Logits, h.Logits}} {
-		for j, v := range part.values {
-			if v-v != 0 { // NaN, for both
-				return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", nameOf(b, j/part.each), part.what, j%part.each, v)
-			}
+	if err := checkColumn("feature", b.Features, h.Features, b.Names); err != nil {
+		return err
+	}
+	return checkColumn("logit", b.Logits, h.Logits, b.Names)
+}
+
+// checkColumn reports the first of what the network made of examples, each so
+// many numbers, that is NaN or infinite.
+func checkColumn(what string, values []float32, each int, names []string) error {
+	for j, v := range values {
+		if v-v != 0 { // NaN, for both
+			return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", recordName(names, j/each), what, j%each, v)
 		}
 	}
 	return nil

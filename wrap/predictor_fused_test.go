@@ -1,0 +1,246 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// One session serves all goroutines, and gives each the same for the same.
+func TestConcurrentPredictionsAreTheSame(t *testing.T) {
+	x := digitTensor(t, 1500, 1797).Data.([]float32)
+	input := func(n int) []Tensor { return []Tensor{{Shape: []int64{int64(n), 1, 8, 8}, Data: x[:n*64]}} }
+	for _, s := range structures {
+		dir, _ := calibrated(t, s)
+		p := opened(t, dir, Options{Runtime: Runtime{Batch: 64}})
+		sizes := []int{1, 7, 64, 150}
+		want := map[int][]Prediction{}
+		for _, n := range sizes {
+			var err error
+			if want[n], err = p.Predict(t.Context(), input(n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var wg sync.WaitGroup
+		for g := range 12 {
+			wg.Go(func() {
+				for i := range 20 {
+					n := sizes[(g+i)%len(sizes)]
+					got, err := p.Predict(context.Background(), input(n))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !reflect.DeepEqual(got, want[n]) {
+						t.Errorf("%s: predictions of %d examples differ", s, n)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// another makes a bundle for a model of the same input and as many features and
+// classes as the one it was calibrated for.
+func another(t *testing.T, dir, model string) string {
+	t.Helper()
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := onnx.Open(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := onnx.FindHead(m, onnx.HeadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Manifest.Model.SHA256, b.Manifest.Head.Features, b.Manifest.Head.Logits = m.SHA256(), h.Features, h.Logits
+	other := filepath.Join(t.TempDir(), "b")
+	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+func TestACancelledPredictionEndsSoonAndHarmsNoOther(t *testing.T) {
+	gone := errors.New("gone")
+	cancelled := func(p *Predictor, inputs []Tensor) {
+		t.Helper()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		at := make(chan time.Time, 1)
+		time.AfterFunc(50*time.Millisecond, func() { at <- time.Now(); cancel(gone) })
+		if _, err := p.Predict(ctx, inputs); err != gone {
+			t.Fatalf("error %v, want the cause", err)
+		}
+		if late := time.Since(<-at); late > 100*time.Millisecond {
+			t.Errorf("ended %v after it was cancelled", late)
+		}
+	}
+
+	// Within one batch: a network that loops for seconds.
+	const models = "../featurize/testdata/"
+	x := Tensor{Shape: []int64{200, 6}, Data: random(1, 1200)}
+	dir := t.TempDir()
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{200, 6}}, "labels": {labelsOf(t, models+"default.onnx", 200, x), []int{200}}}))
+	c := quick(Config{Model: models + "default.onnx", Train: file, Val: file, Out: filepath.Join(dir, "b")})
+	mustCalibrate(t, c)
+	slow := opened(t, another(t, c.Out, models+"slow.onnx"), Options{})
+	for range 3 {
+		cancelled(slow, []Tensor{{Shape: []int64{1, 6}, Data: random(1, 6)}})
+	}
+
+	// Between batches.
+	bundle, _ := calibrated(t, structures[0])
+	p := opened(t, bundle, Options{})
+	few := []Tensor{digitTensor(t, 1500, 1510)}
+	want, err := p.Predict(t.Context(), few)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const many = 500_000 // take far longer than 50 ms
+	for range 3 {
+		cancelled(p, []Tensor{{Shape: []int64{many, 1, 8, 8}, Data: make([]float32, many*64)}})
+		got, err := p.Predict(t.Context(), few)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("afterwards %+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+// Sequences of many lengths are predicted each at its own, as the formulas do
+// from the features that the cut network gives of them.
+func TestRaggedSequencesArePredicted(t *testing.T) {
+	const n = 150
+	rng := rand.New(rand.NewPCG(2, 3))
+	var lines strings.Builder
+	for i := range n {
+		length := 1 + rng.IntN(9)
+		ids, mask := make([]string, length), make([]string, length)
+		for j := range ids {
+			ids[j], mask[j] = fmt.Sprint(rng.IntN(20)), "1"
+		}
+		fmt.Fprintf(&lines, "{\"ids\":[%s],\"mask\":[%s],\"label\":%d}\n", strings.Join(ids, ","), strings.Join(mask, ","), i%4)
+	}
+	dir := t.TempDir()
+	file := write(t, dir, "x.jsonl", []byte(lines.String()))
+	for _, s := range structures {
+		c := quick(Config{Model: "../featurize/testdata/sequence.onnx", Train: file, Val: file, Out: filepath.Join(dir, string(s))})
+		c.Structure = s
+		mustCalibrate(t, c)
+		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
+		set, err := (&opener{network: oracle.network, notes: &notes{}}).open("input", file, 4, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer set.close()
+		var want []Prediction
+		if _, _, err = set.stream(t.Context(), p.head, &notes{}, func(b *featurize.Block) error {
+			some, err := oracle.predict(b)
+			want = append(want, some...)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		i := 0
+		_, err = p.PredictDataset(t.Context(), file, func(got Prediction) error {
+			float32s.check(t, got, want[i])
+			if got.Input != want[i].Input || *got.Label != *want[i].Label {
+				t.Errorf("example %d is %s of label %d, want %s of %d", i, got.Input, *got.Label, want[i].Input, *want[i].Label)
+			}
+			i++
+			return nil
+		})
+		if err != nil || i != n {
+			t.Errorf("%d predictions, %v", i, err)
+		}
+	}
+}
+
+// A model of a fixed batch takes any number of examples all the same.
+func TestAFixedBatchIsFilledUp(t *testing.T) {
+	const n = 50
+	x := Tensor{Shape: []int64{n, 3, 8, 8}, Data: random(1, n*192)}
+	dir := t.TempDir()
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"image": {x.Data, []int{n, 3, 8, 8}}, "labels": {labelsOf(t, "../featurize/testdata/conv.onnx", n, x), []int{n}}}))
+	c := quick(Config{Model: "../featurize/testdata/conv.onnx", Train: file, Val: file, Out: filepath.Join(dir, "b")})
+	mustCalibrate(t, c)
+	want, err := opened(t, c.Out, Options{}).Predict(t.Context(), []Tensor{x})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := opened(t, another(t, c.Out, "../featurize/testdata/batch4.onnx"), Options{})
+	for _, n := range []int{0, 1, 3, 4, 5, 37, 50} {
+		got, err := p.Predict(t.Context(), []Tensor{{Shape: []int64{int64(n), 3, 8, 8}, Data: x.Data.([]float32)[:n*192]}})
+		if err != nil || len(got) != n {
+			t.Fatalf("%d predictions of %d examples, %v", len(got), n, err)
+		}
+		for i := range got {
+			alike(t, got[i], want[i])
+		}
+	}
+}
+
+// The score in 32 bits tells unfamiliar data as the formulas in 64 bits do.
+func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
+	const data = "../../shared/data"
+	if _, err := os.Stat("../../shared"); err != nil {
+		t.Skip("NOT TESTED ON REAL DATA: ../shared does not exist beside the module")
+	}
+	train, test, other := data+"/mnist/train-images-idx3-ubyte.gz", data+"/mnist/t10k-images-idx3-ubyte.gz", data+"/notmnist/notmnist-images-idx3-ubyte.gz"
+	dir := t.TempDir()
+	// Networks so sure of their training set that the Hessian is nearly zero.
+	for _, model := range []string{"model.onnx", "seed1.onnx"} {
+		for _, s := range structures {
+			c := quick(Config{
+				Model: "../models/mnist-mlp/" + model, Train: train + "[0:2000]", Val: train + "[55000:55500]", OOD: other + "[0:500]",
+				Out: filepath.Join(dir, model+string(s)), Inputs: Inputs{Cache: filepath.Join(dir, "cache")},
+			})
+			c.Structure, c.Limit = s, 0
+			mustCalibrate(t, c)
+			e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: test, OOD: []NamedSpec{{Name: "notmnist", Spec: other + "[5000:]"}}, Methods: []string{"mf0", "leverage"}, Inputs: c.Inputs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := opened(t, c.Out, Options{Unlabelled: true})
+			scores := func(spec string) (score, leverage []float64) {
+				if _, err := p.PredictDataset(t.Context(), spec, func(one Prediction) error {
+					score, leverage = append(score, one.OODScore), append(leverage, one.Leverage)
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				return score, leverage
+			}
+			in, inLeverage := scores(test)
+			out, outLeverage := scores(other + "[5000:]")
+			for i, pair := range [][2][]float64{{in, out}, {inLeverage, outLeverage}} {
+				got, err := metrics.Detect(pair[0], pair[1])
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := e.Methods[i].OOD[0].AUROC
+				if !(got.AUROC > 0.8) || !(got.AUROC-want < 1e-4) || !(want-got.AUROC < 1e-4) {
+					t.Errorf("%s, %s: %s has AUROC %v, want %v", model, s, e.Methods[i].Name, got.AUROC, want)
+				}
+				t.Logf("%s, %s: %s has AUROC %.6f, in 64 bits %+.1e", model, s, e.Methods[i].Name, got.AUROC, want-got.AUROC)
+			}
+		}
+	}
+}
