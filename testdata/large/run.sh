@@ -1,6 +1,6 @@
 #!/bin/sh
-# Inspects, calibrates and predicts with a model of 2.5 GiB, and says what time and memory it took. By hand, not in CI: it needs
-# Python with onnx and numpy, GNU time, 5 GiB of memory, and 2.5 GiB of disk for a bundle that holds the model. The model itself
+# Inspects, calibrates, predicts with and exports a model of 2.5 GiB, and says what time and memory it took. By hand, not in CI: it needs
+# Python with onnx and numpy, GNU time, 5 GiB of memory, and 2.5 GiB of disk for a copy of the model at a time. The model itself
 # takes none, as its weights are holes in a file.
 #
 #     testdata/large/run.sh MFGS [PYTHON [FOLDER]]
@@ -15,8 +15,8 @@ folder=${3:-$(mktemp -d)}
 here=$(dirname "$(realpath "$0")")
 "$python" "$here/make.py" "$folder"
 cd "$folder"
-rm -rf bundle whole
-trap 'rm -rf whole' EXIT
+rm -rf bundle whole fused*
+trap 'rm -rf whole fused*' EXIT
 
 measured() {
 	echo "== mfgs $*"
@@ -31,6 +31,12 @@ measured inspect big.onnx
 measured calibrate --model big.onnx --train train.npz --val val.npz --no-model --out bundle
 measured predict --bundle bundle --model big.onnx --json val.npz
 mv out.txt want.txt
+measured export --bundle bundle --model big.onnx --out fused.onnx
+ls -l fused.onnx fused.onnx.data
+rm fused*
+measured export --bundle bundle --model big.onnx --triton fused --name big
+ls -l fused/big/1/model.onnx/model.onnx fused/big/1/model.onnx/model.onnx.data
+rm -r fused
 measured calibrate --model big.onnx --train train.npz --val val.npz --out whole
 ls -l whole
 measured predict --bundle whole --json val.npz
