@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Holds the exported models against the standard, as onnx implements it.
+
+    python3 check.py --work FOLDER        (after prepare.py)
+
+Each must pass onnx.checker with full_check and shape inference in strict mode, which must find for the outputs of mfgs the types and
+ranks that are promised. No opset may have been added or changed, no operator may be used beside those of the default domain that the
+original does not use, and the original's outputs must come first, as they are. Of the models that are made for it, the inputs must have
+been such that the log-sum-exps were interpolated, or computed in full too. A model that the checker refuses before mfgs has
+touched it is let off what it is refused for, and named.
+"""
+
+import argparse
+import collections
+import glob
+import json
+import os
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+
+RANKS = {"probabilities": 2, "logits": 2, "logit_variance": 2, "ood_score": 1, "leverage": 1}
+
+
+def checker(path):
+    onnx.checker.check_model(path, full_check=True)
+
+
+def inference(path):
+    onnx.shape_inference.infer_shapes(onnx.load(path), check_type=True, strict_mode=True, data_prop=True)
+
+
+def operators(model):
+    """The operators beside the default domain's, in subgraphs and functions too."""
+    count = collections.Counter()
+
+    def walk(nodes):
+        for n in nodes:
+            if n.domain not in ("", "ai.onnx"):
+                count[n.domain, n.op_type] += 1
+            for a in n.attribute:
+                for g in [a.g, *a.graphs]:
+                    walk(g.node)
+
+    walk(model.graph.node)
+    for f in model.functions:
+        walk(f.node)
+    return count
+
+
+def problems(case, path):
+    """Yields what is wrong; the second of each pair says whether it is so in the original already."""
+    for check in [checker, inference]:
+        try:
+            check(path)
+        except Exception as e:
+            try:
+                check(case["original"])
+                original = False
+            except Exception:
+                original = True
+            yield f"{check.__name__}: {' '.join(str(e).split())[:400]}", original
+    model, original = onnx.load(path), onnx.load(case["original"])
+    opsets = [{(o.domain.replace("ai.onnx.ml", "ml").replace("ai.onnx", ""), o.version) for o in m.opset_import} for m in (model, original)]
+    if opsets[0] - opsets[1]:
+        yield f"opsets {sorted(opsets[0])}, and {sorted(opsets[1])} in the original", False
+    if added := operators(model) - operators(original):
+        yield f"operators added: {dict(added)}", False
+    names = [o.name for o in model.graph.output]
+    own = [o.name for o in original.graph.output]
+    # An output that is the logits already is not doubled.
+    if names != own + [case["outputs"][o] for o in RANKS if case["outputs"][o] not in own]:
+        yield f"outputs {names}, want {own} and then {list(case['outputs'].values())}", False
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
+    for m, how in [(model, "declared"), (inferred, "inferred")]:
+        for o in m.graph.output:
+            for kind, rank in RANKS.items():
+                t = o.type.tensor_type
+                if o.name == case["outputs"][kind] and (t.elem_type != onnx.TensorProto.FLOAT or len(t.shape.dim) != rank):
+                    yield f"{o.name} is {how} as type {t.elem_type} of rank {len(t.shape.dim)}, want float32 of rank {rank}", False
+    props = {p.key for p in model.metadata_props}
+    if missing := {"mfgs.version", "mfgs.bundle", "mfgs.method"} - props:
+        yield f"metadata_props lack {sorted(missing)}", False
+
+
+def branches(case, path):
+    """What the conditions of the head's Ifs were, over all runs."""
+    model = onnx.load(path)
+    old = {o for n in onnx.load(case["original"]).graph.node for o in n.output}
+    ifs = [n for n in model.graph.node if n.op_type == "If" and n.output[0] not in old]
+    for n in ifs:
+        model.graph.output.append(onnx.helper.make_tensor_value_info(n.input[0], onnx.TensorProto.BOOL, None))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return {bool(v.item()) for r in case["runs"] for v in session.run([n.input[0] for n in ifs], {k: np.array(t["data"], t["type"]).reshape(t["dims"]) for k, t in r["feeds"].items()})}
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--work", required=True)
+args = parser.parse_args()
+checked, bad, refused = 0, 0, set()
+for path in sorted(glob.glob(os.path.join(args.work, "cases", "*", "case.json"))):
+    case = json.load(open(path))
+    checked += 1
+    for problem, original in problems(case, os.path.join(os.path.dirname(path), "fused.onnx")):
+        if original:
+            refused.add(f"{os.path.relpath(case['original'])}: {problem}")
+        else:
+            bad += 1
+            print(f"{case['id']}: {problem}", flush=True)
+    for kind, want in [("-within", {False}), ("-beyond", {False, True})]:
+        if case["id"].endswith(kind) and (got := branches(case, os.path.join(os.path.dirname(path), "fused.onnx"))) != want:
+            bad += 1
+            print(f"{case['id']}: conditions of If were {sorted(got)}, want {sorted(want)}", flush=True)
+for line in sorted(refused):
+    print("refused without mfgs too:", line)
+print(f"onnx {onnx.__version__}: {checked} exported models, {bad} problems")
+if not checked or bad:
+    sys.exit(1)

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Compares what the runtimes gave for the exported models with what mfgs predicts in Go.
+
+    python3 compare.py --work FOLDER        (after prepare.py and the run_*s)
+
+For each model and runtime the largest differences:
+
+    p        of a probability, from Go's, and from the printed formulas in float64 of Go's logits and variances; bound 1e-5. Go predicts
+             by mf0 only: for mf1 there are but the formulas
+    ood      likewise of the out-of-distribution score; bound 1e-5
+    head     of a probability or score, from the printed formulas of the runtime's own logits and variances; bound 1e-5
+    logits   relative to the largest of the example; bound 1e-5, which is what float32 inference differs by between two machines
+    s2, lev  relative, of the logit variance and the leverage; bound 1e-4
+    own      of the outputs that the model had before, from the original model's in the same runtime, relative; in Python only. They
+             have to be the same, but only without optimisations: what is read by the head cannot be fused away, and where a quantised
+             Softmax was, its float32 form comes
+
+onnx's reference evaluator rounds half precision after every step, as no runtime does. Where its logits are beyond their bound, only head
+is held against it.
+
+All lines go to FOLDER/results/table.txt; standard output has one a runtime for each group of models, and each that is beyond a bound.
+Fails if there is such a line, or a result is missing. A model whose original the runtime does not take is counted, not compared.
+"""
+
+import argparse
+import collections
+import functools
+import glob
+import json
+import os
+import re
+import sys
+
+import numpy as np
+
+BOUNDS = {"p": 1e-5, "ood": 1e-5, "head": 1e-5, "logits": 1e-5, "s2": 1e-4, "lev": 1e-4, "own": 0.0}
+
+
+def sigmoid(x):
+    return np.where(x > 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+
+
+def formula(link, method, mu, s2, lambda0):
+    """Probabilities and ood score of one example, by the formulas as they are printed, with logits μ/T_act and variances s²/T_ens."""
+    t = np.sqrt(1 + lambda0 * s2)
+    if link == "sigmoid":
+        p = sigmoid(mu / t)
+        return (p, 1 - np.maximum(p, 1 - p).mean()) if len(p) > 1 else (np.array([1 - p[0], p[0]]), min(p[0], 1 - p[0]))
+    if link == "one-vs-rest":
+        e = sigmoid(mu / t)
+    else:
+        # Σ_i exp(-(μ_k-μ_i)/T_k), with √(1+λ₀(s²_k+s²_i)) in the place of T_k for mf1 and i ≠ k.
+        z = (mu[None, :] - mu[:, None]) / (t[:, None] if method == "mf0" else np.sqrt(1 + lambda0 * (s2[:, None] + s2[None, :])))
+        top = z.max(1)
+        log = -(top + np.log(np.exp(z - top[:, None]).sum(1)))
+        e = np.exp(log - log.max())
+    p = e / e.sum()
+    return p, np.delete(p, p.argmax()).sum()
+
+
+def formulas(numbers, method, logits, s2):
+    """Probabilities [N,C] and scores [N] by the formulas, of logits and of variances at T_ens of the pair nll, [N,K] each."""
+    of = lambda pair: [formula(numbers["link"], method, mu / numbers[pair]["act"], v * (numbers["nll"]["ens"] / numbers[pair]["ens"]), numbers["lambda0"])
+                       for mu, v in zip(logits, s2)]
+    return np.array([p for p, _ in of("nll")]), np.array([o for _, o in of("ood")])
+
+
+class Want:
+    """The examples of a run, as arrays [N] and [N,K]."""
+
+    def __init__(self, numbers, method, predictions):
+        get = lambda k: np.array([p[k] for p in predictions], np.float64)
+        self.logits, self.s2, self.lev = get("logits"), get("logit_variance"), get("leverage")
+        self.p, self.ood = zip(formulas(numbers, method, self.logits, self.s2), *[(get("probabilities"), get("ood_score"))] if method == "mf0" else [])
+
+
+@functools.cache
+def wanted(id):
+    w = json.load(open(os.path.join(args.work, "cases", id, "want.json")))
+    return w, [Want(w["manifest"], w["method"], r["predictions"]) for r in w["runs"]]
+
+
+def largest(x):
+    # Not max, which a NaN can get past.
+    x = np.asarray(x, np.float64)
+    return float("inf") if np.isnan(x).any() else float(x.max(initial=0))
+
+
+def differences(id, result):
+    w, wants = wanted(id)
+    worst = dict.fromkeys(BOUNDS, 0.0)
+    worst["own"] = result.get("own", 0.0)
+    for want, got in zip(wants, result["runs"], strict=True):
+        n, k = want.logits.shape
+        shapes = {"probabilities": want.p[0].shape[1:], "logits": (k,), "logit_variance": (k,), "ood_score": (), "leverage": ()}
+        a = {}
+        for o, shape in shapes.items():
+            dims = got[o]["dims"]
+            if tuple(dims[1:]) != shape or dims[0] < n:
+                raise ValueError(f"{o} is of shape {dims}, want {[n, *shape]}")
+            # A None is a NaN or an infinity: JavaScript writes null for them.
+            a[o] = np.array(got[o]["data"], np.float64).reshape(dims)[:n]
+        p, ood = formulas(w["manifest"], w["method"], a["logits"], a["logit_variance"])
+        for kind, d in [
+            *[("p", np.abs(a["probabilities"] - x)) for x in want.p],
+            *[("ood", np.abs(a["ood_score"] - x)) for x in want.ood],
+            ("head", np.abs(a["probabilities"] - p)),
+            ("head", np.abs(a["ood_score"] - ood)),
+            ("logits", np.abs(a["logits"] - want.logits) / (1 + np.abs(want.logits).max(1, keepdims=True))),
+            ("s2", np.abs(a["logit_variance"] / want.s2 - 1)),
+            ("lev", np.abs(a["leverage"] / want.lev - 1)),
+        ]:
+            worst[kind] = max(worst[kind], largest(d))
+    return worst
+
+
+def beyond(worst, runtime):
+    held = set(BOUNDS)
+    if "unoptimised" not in runtime:
+        held.discard("own")
+    if runtime.startswith("onnx-reference") and worst["logits"] > BOUNDS["logits"]:
+        held = {"head"}
+    return [k for k in BOUNDS if k in held and not worst[k] <= BOUNDS[k]]
+
+
+def line(name, runtime, worst, note=""):
+    return f"{name:<38} {runtime:<28} " + " ".join(f"{worst[k]:7.1e}" for k in BOUNDS) + ("  " + note if note else "")
+
+
+def short(error):
+    return " ".join(str(error).split())[:200]
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--work", required=True)
+args = parser.parse_args()
+cases = {c["id"]: c for c in (json.load(open(p)) for p in glob.glob(os.path.join(args.work, "cases", "*", "case.json")))}
+runtimes = sorted(os.listdir(os.path.join(args.work, "results"))) if os.path.isdir(os.path.join(args.work, "results")) else []
+runtimes = [r for r in runtimes if os.path.isdir(os.path.join(args.work, "results", r))]
+head = f"{'model':<38} {'runtime':<28} " + " ".join(f"{k:>7}" for k in BOUNDS)
+table, bad, groups, not_taken = [head], [], collections.defaultdict(list), collections.defaultdict(set)
+for id, c in sorted(cases.items()):
+    group = {"fixture": "testdata/onnx, each alone", "wide": re.sub(r"opset-\d+", "opsets 7 to 24", id)}.get(c["group"], id)
+    for runtime in runtimes:
+        path = os.path.join(args.work, "results", runtime, id + ".json")
+        if not os.path.exists(path):
+            bad.append(f"{id:<38} {runtime:<28} no result")
+            continue
+        result = json.load(open(path))
+        if not result["original"]:
+            not_taken[runtime].add(id)
+            table.append(f"{id:<38} {runtime:<28} the original is not taken: {short(result['error'])}")
+            continue
+        try:
+            if "error" in result:
+                raise ValueError(result["error"])
+            worst = differences(id, result)
+        except ValueError as e:
+            table.append(f"{id:<38} {runtime:<28} {short(e)}")
+            bad.append(table[-1])
+            continue
+        over = beyond(worst, runtime)
+        table.append(line(id, runtime, worst, "beyond: " + ", ".join(over) if over else ""))
+        if over:
+            bad.append(table[-1])
+        groups[group, runtime].append(worst)
+with open(os.path.join(args.work, "results", "table.txt"), "w") as f:
+    f.write("\n".join(table) + "\n")
+print(head)
+for (group, runtime), all in sorted(groups.items()):
+    print(line(group, runtime, {k: max(w[k] for w in all) for k in BOUNDS}, f"{len(all)} models" if len(all) > 1 else ""))
+for runtime in runtimes:
+    of = [w for (_, r), all in groups.items() if r == runtime for w in all]
+    print(f"{runtime}: {len(of)} models compared, {len(not_taken[runtime])} whose original it does not take")
+for b in bad:
+    print("FAIL", b)
+print(f"{len(cases)} models, {len(runtimes)} runtimes, {len(bad)} failures")
+if bad or not cases or not runtimes:
+    sys.exit(1)
