@@ -18,8 +18,11 @@ import (
 // sums of squares, of which float32 loses little:
 //
 //	z = (φ - Center)·Projection + Offset
-//	q_m = Σ_r z_r² Weights_rm                   Weights given: Kronecker, R = D
+//	q_m = Σ_r z_r² (Reduction·Weights)_rm       Weights given: Kronecker, R = D
 //	q_m = Σ_j z_{mD+j}²                         Weights nil: full, R = M·D
+//
+// Reduction·Weights is V and the leverages. They are smooth functions of λ_A, of which
+// a few rows give all the others; where they do not, Reduction is nil and left out.
 //
 // Subtracting Center, which Offset makes up for, changes nothing but the rounding:
 // with features about their mean, what cancels in z is no larger than their spread.
@@ -28,7 +31,8 @@ type Quadratic struct {
 	Center     []float64 // [d]
 	Projection []float64 // [d,R], row-major
 	Offset     []float64 // [R]
-	Weights    []float64 // [R,M], or nil
+	Reduction  []float64 // [R,S], or nil
+	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
 
 	// Double says that z needs float64: in float32 the forms of features such as
 	// those trained on would be off by more than 3e-5 of their size.
@@ -49,7 +53,7 @@ func (p *Posterior) Quadratic() (*Quadratic, error) {
 	var projection []float64 // [D,R], for augmented features
 	if p.Structure == Kronecker {
 		projection = p.QA
-		q.Weights = p.weights()
+		q.Reduction, q.Weights = p.weights()
 		root = make([]float64, d*d)
 		for i := range d {
 			for j, l := range p.LambdaA {
@@ -89,14 +93,20 @@ func (p *Posterior) Quadratic() (*Quadratic, error) {
 
 func vector(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Inc: 1, Data: x} }
 
-// weights joins V and the leverages, [D,K+1].
-func (p *Posterior) weights() []float64 {
+// weights joins V and the leverages, as functions of λ_A that few of their rows tell or
+// as they are.
+func (p *Posterior) weights() (reduction, weights []float64) {
 	k, d := p.Head.Logits, p.Head.Dim()
-	w := make([]float64, 0, d*(k+1))
+	weights = make([]float64, 0, d*(k+1))
+	t := make([]float64, d)
 	for i, l := range p.Leverage {
-		w = append(append(w, p.V[i*k:(i+1)*k]...), l)
+		weights = append(append(weights, p.V[i*k:(i+1)*k]...), l)
+		t[i] = math.Log(math.Max(p.LambdaA[i], math.SmallestNonzeroFloat64))
 	}
-	return w
+	if left, right, ok := selectRows(weights, t, k+1); ok {
+		return left, right
+	}
+	return nil, weights
 }
 
 // secondMoments recovers A from (A + δI)⁻¹.
@@ -187,6 +197,10 @@ func (q *Quadratic) singleError(root []float64, head Head) float64 {
 	width := len(q.Offset)
 	exact := make([]float64, width)
 	single := make([]float32, width)
+	weights := q.Weights
+	if q.Reduction != nil {
+		weights = product(q.Reduction, q.Weights, width, q.Forms)
+	}
 	for range examples {
 		for i := range g {
 			g[i] = rng.NormFloat64()
@@ -210,14 +224,14 @@ func (q *Quadratic) singleError(root []float64, head Head) float64 {
 		}
 		for m := range q.Forms {
 			var a, b float64
-			if q.Weights == nil {
+			if weights == nil {
 				for r := m * d; r < (m+1)*d; r++ {
 					a += exact[r] * exact[r]
 					b += float64(single[r]) * float64(single[r])
 				}
 			} else {
 				for r := range width {
-					w := q.Weights[r*q.Forms+m]
+					w := weights[r*q.Forms+m]
 					a += exact[r] * exact[r] * w
 					b += float64(single[r]) * float64(single[r]) * w
 				}
@@ -228,4 +242,12 @@ func (q *Quadratic) singleError(root []float64, head Head) float64 {
 		}
 	}
 	return worst
+}
+
+// product returns the product of left [rows,inner] and right [inner,cols].
+func product(left, right []float64, rows, cols int) []float64 {
+	inner := len(left) / rows
+	out := make([]float64, rows*cols)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(left, rows, inner), general(right, inner, cols), 0, general(out, rows, cols))
+	return out
 }

@@ -28,14 +28,15 @@ const MaxMF1Classes = 256
 // Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R terms:
 //
 //	z = (φ - Center)·Projection + Offset
-//	q_m = Σ_r z_r² Weights_rm                 where there are Weights
+//	q_m = Σ_r z_r² (Reduction·Weights)_rm     where there are Weights; Reduction may be left out
 //	q_m = Σ_j z_{m(R/M)+j}², 0 ≤ j < R/M      where there are none
 type Quadratic struct {
 	Forms      int       // M
 	Center     []float64 // [d]
 	Projection []float64 // [d,R], row-major
 	Offset     []float64 // [R]
-	Weights    []float64 // [R,M], or nil
+	Reduction  []float64 // [R,S], or nil
+	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
 	Double     bool      // z needs float64
 }
 
@@ -153,6 +154,10 @@ func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, e
 func (mf *MeanField) check(h *Head) error {
 	q, k := &mf.Forms, h.Classes
 	terms := len(q.Offset)
+	inner := terms
+	if q.Reduction != nil && terms > 0 {
+		inner = len(q.Reduction) / terms
+	}
 	switch {
 	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
 		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
@@ -161,9 +166,10 @@ func (mf *MeanField) check(h *Head) error {
 	case q.Forms != k+1:
 		return fmt.Errorf("%d quadratic forms, want %d: one for each logit and the leverage", q.Forms, k+1)
 	case len(q.Center) != h.FeatureDim, len(q.Projection) != h.FeatureDim*terms, terms == 0,
-		q.Weights != nil && len(q.Weights) != terms*q.Forms, q.Weights == nil && terms%q.Forms != 0:
-		return fmt.Errorf("quadratic forms with %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
-			len(q.Center), len(q.Projection), len(q.Offset), len(q.Weights), h.FeatureDim, k)
+		len(q.Reduction)%terms != 0, q.Reduction != nil && q.Weights == nil,
+		q.Weights != nil && len(q.Weights) != inner*q.Forms, q.Weights == nil && terms%q.Forms != 0:
+		return fmt.Errorf("quadratic forms with %d, %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
+			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.FeatureDim, k)
 	}
 	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens} {
 		if !(x > 0) || math.IsInf(x, 0) {

@@ -46,6 +46,10 @@ func (f *fuser) forms(phi string) string {
 	for m := range scale {
 		scale[m] = f.formScale(int64(m))
 	}
+	if q.Reduction != nil {
+		inner := int64(len(q.Reduction)) / terms
+		u, terms = f.binary("MatMul", u, f.float("reduction", q.Reduction, terms, inner)), inner
+	}
 	return f.binary("MatMul", u, f.float("weights", scaled(q.Weights, scale), terms, forms))
 }
 
