@@ -70,7 +70,7 @@ type CurvatureConfig struct {
 	Head      Head
 	Structure Structure // Full or Kronecker; zero and Auto are resolved by the head
 	Fisher    bool      // accumulate J beside H; every example then needs a label
-	Product   Product   // nil: float64 in pure Go
+	Product   Product   // nil: float64 in pure Go; not called concurrently
 }
 
 // Curvature accumulates the second derivatives of the loss with respect to the
@@ -120,7 +120,7 @@ type block struct {
 	last    int // position of the last example
 	rows    int
 	phi     []float64 // [rows, D]
-	weights []float64 // [rows, width]: what phi is weighted with
+	weights []float64 // what phi is weighted with, [rows, width]; Kronecker: [width/K, BlockSize, K]
 	width   int
 	p, rest []float64 // of one example
 	r       []float64
@@ -135,10 +135,7 @@ func NewCurvature(cfg CurvatureConfig) (*Curvature, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Curvature{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: cfg.Product}
-	if c.product == nil {
-		c.product = gonumProduct{}
-	}
+	c := &Curvature{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: orGonum(cfg.Product)}
 	k, d := cfg.Head.Logits, cfg.Head.Dim()
 	c.coupled = cfg.Head.coupled()
 	c.probabilities = links[cfg.Head.Link].curvature
@@ -233,7 +230,7 @@ func (c *Curvature) add(position int, phi, logits []float32, label int, targets 
 	if c.fisher {
 		c.head.residuals(b.r, b.p, b.rest, label, targets)
 	}
-	c.weigh(b.weights[b.rows*b.width : (b.rows+1)*b.width])
+	c.weigh()
 	b.rows++
 	b.last = position
 	c.n++
@@ -292,11 +289,13 @@ func (h Head) residuals(r, p, rest []float64, label int, targets []uint8) {
 }
 
 // weigh writes the weights of the current example, whose p, 1-p and r are set.
-func (c *Curvature) weigh(w []float64) {
-	p, rest, r := c.block.p, c.block.rest, c.block.r
+func (c *Curvature) weigh() {
+	b := &c.block
+	p, rest, r := b.p, b.rest, b.r
 	k := len(p)
 	switch {
 	case c.structure == Full:
+		w := b.weights[b.rows*b.width : (b.rows+1)*b.width]
 		// A 1 for A, then w_kl of every coupled pair k ≤ l for H, then for J.
 		w[0] = 1
 		at := 1
@@ -327,9 +326,9 @@ func (c *Curvature) weigh(w []float64) {
 			}
 		}
 	default:
-		copy(w, p)
+		copy(b.weights[b.rows*k:], p)
 		if c.fisher {
-			copy(w[k:], r)
+			copy(b.weights[(BlockSize+b.rows)*k:], r)
 		}
 		// The diagonal is summed here from p(1-p); the product gives the rest.
 		for i := range k {
@@ -447,45 +446,31 @@ func (c *Curvature) flushKronecker() error {
 	b, k, d := &c.block, c.head.Logits, c.head.Dim()
 	rows := b.rows
 	phi := b.phi[:rows*d]
-	if err := c.addProduct(c.a, phi, rows, d); err != nil || c.diagonal {
+	if err := c.product.AddTransposedProduct(c.a, phi, phi, rows, d, d); err != nil || c.diagonal {
 		return err
 	}
-	c.scratch = grow(c.scratch, rows*k+k*k)
-	p, sum := c.scratch[:rows*k], c.scratch[rows*k:]
-	for part, dst := range [][]float64{c.b, c.g} {
-		if dst == nil {
-			continue
-		}
-		for r := range rows {
-			copy(p[r*k:(r+1)*k], b.weights[r*b.width+part*k:])
-		}
-		clear(sum)
-		if err := c.product.AddTransposedProduct(sum, p, p, rows, k, k); err != nil {
-			return err
-		}
-		for i := range k {
-			for l := range k {
-				switch {
-				case part == 1:
-					dst[i*k+l] += sum[i*k+l]
-				case i != l:
-					dst[i*k+l] -= sum[i*k+l]
-				}
-			}
-		}
+	// B's diagonal was summed by itself: 1 - p of a network that is sure of its
+	// training examples is not to be found in a sum of p².
+	c.scratch = grow(c.scratch, rows*k+k)
+	minus, diagonal := c.scratch[:rows*k], c.scratch[rows*k:]
+	p := b.weights[:rows*k]
+	for i, v := range p {
+		minus[i] = -v
 	}
-	return nil
-}
-
-// addProduct adds xᵀx of the block to dst.
-func (c *Curvature) addProduct(dst, x []float64, rows, n int) error {
-	c.scratch = grow(c.scratch, n*n)
-	clear(c.scratch)
-	if err := c.product.AddTransposedProduct(c.scratch, x, x, rows, n, n); err != nil {
+	for i := range diagonal {
+		diagonal[i] = c.b[i*k+i]
+	}
+	if err := c.product.AddTransposedProduct(c.b, minus, p, rows, k, k); err != nil {
 		return err
 	}
-	add(dst, c.scratch)
-	return nil
+	for i, v := range diagonal {
+		c.b[i*k+i] = v
+	}
+	if !c.fisher {
+		return nil
+	}
+	r := b.weights[BlockSize*k : (BlockSize+rows)*k]
+	return c.product.AddTransposedProduct(c.g, r, r, rows, k, k)
 }
 
 // Merge adds the sums of another accumulator of the same configuration, such

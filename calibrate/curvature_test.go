@@ -357,16 +357,17 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 }
 
 // float32Product is what a caller with a fast product brings.
-type float32Product struct{}
+type float32Product struct{ gonumProduct }
+
+func to32(x []float64) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return y
+}
 
 func (float32Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
-	to32 := func(x []float64) []float32 {
-		y := make([]float32, len(x))
-		for i, v := range x {
-			y[i] = float32(v)
-		}
-		return y
-	}
 	sum := make([]float32, m*n)
 	blas32.Gemm(blas.Trans, blas.NoTrans, 1,
 		blas32.General{Rows: rows, Cols: m, Stride: m, Data: to32(a)},
@@ -615,6 +616,62 @@ func (p *failingProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int)
 		return errProduct
 	}
 	return p.gonumProduct.AddTransposedProduct(c, a, b, rows, m, n)
+}
+
+func (p *failingProduct) Multiply(c, a, b []float64, rows, n, m int) error {
+	if p.left--; p.left < 0 {
+		return errProduct
+	}
+	return p.gonumProduct.Multiply(c, a, b, rows, n, m)
+}
+
+func TestErrorsOfTheProductInFit(t *testing.T) {
+	for _, structure := range []Structure{Full, Kronecker} {
+		h := Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}
+		task := newTask(h, 66)
+		p := &failingProduct{left: math.MaxInt}
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Product: p}, task.train, 0)
+		fit := func(left int) error {
+			p.left = left
+			_, err := Fit(t.Context(), c, task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}})
+			return err
+		}
+		if err := fit(math.MaxInt); err != nil {
+			t.Fatal(err)
+		}
+		calls := math.MaxInt - p.left // the last of them for the out-of-distribution set
+		for _, left := range []int{0, calls / 2, calls - 1} {
+			if err := fit(left); !errors.Is(err, errProduct) {
+				t.Errorf("%s: error %v after %d of %d products", structure, err, left, calls)
+			}
+		}
+	}
+}
+
+// Variances need as good a product as curvature does.
+func TestMultiplyEqualsItsSum(t *testing.T) {
+	rng := rand.New(rand.NewPCG(67, 1))
+	for _, dim := range [][3]int{{1, 1, 1}, {3, 70, 5}, {40, 9, 33}, {2, 5, 20_000}, {5, 300, 257}} {
+		rows, n, m := dim[0], dim[1], dim[2]
+		a, b, c := make([]float64, rows*n), make([]float64, n*m), make([]float64, rows*m)
+		for _, x := range [][]float64{a, b, c} { // of c nothing is to be left
+			for i := range x {
+				x[i] = rng.NormFloat64()
+			}
+		}
+		if err := (gonumProduct{}).Multiply(c, a, b, rows, n, m); err != nil {
+			t.Fatal(err)
+		}
+		for i := range c {
+			var want float64
+			for l := range n {
+				want += a[i/m*n+l] * b[l*m+i%m]
+			}
+			if math.Abs(c[i]-want) > 1e-13*float64(n) {
+				t.Fatalf("%v: c[%d] = %v, want %v", dim, i, c[i], want)
+			}
+		}
+	}
 }
 
 func TestErrorsOfTheProductAreFinal(t *testing.T) {

@@ -192,7 +192,9 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 			f.Warnings = append(f.Warnings, fmt.Sprintf("relative damping %v was not tried: %v", rho, err))
 			continue
 		}
-		post.Variances(valSet.s2, val.Features, valSet.n)
+		if err := post.forms(c.product, valSet.s2, nil, val.Features, valSet.n); err != nil {
+			return nil, err
+		}
 		mid := median(valSet.s2)
 		// Temperatures are in proportion, and beyond this no pair of them means anything.
 		const least, most = 1e-50, 1e50
@@ -227,7 +229,9 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 	f.OOD = f.NLL
 	if ood != nil {
 		oodSet := newTuningSet(h, ood, false)
-		f.Posterior.Variances(oodSet.s2, ood.Features, oodSet.n)
+		if err := f.Posterior.forms(c.product, oodSet.s2, nil, ood.Features, oodSet.n); err != nil {
+			return nil, err
+		}
 		grid, best, err := tuneAUROC(ctx, valSet, oodSet, f.MedianVariance, o.Lambda0)
 		if err != nil {
 			return nil, err

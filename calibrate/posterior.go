@@ -431,36 +431,36 @@ func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
 }
 
 // batchRows bounds the rows that are worked on at once, and so the memory.
-const batchRows = 256
+const batchRows = 512
 
 // Variances writes the variance of each logit at ensemble temperature 1 to dst
 // [n,K], for features phi [n,d]: the diagonal of ∇a Σ ∇aᵀ (paper, eq. 19).
 func (p *Posterior) Variances(dst []float64, phi []float32, n int) {
-	p.each(phi, n, func(first, rows int, x []float64) {
-		p.variances(dst[first*p.Head.Logits:], x, rows)
-	})
+	must(p.forms(gonumProduct{}, dst, nil, phi, n))
 }
 
 // Leverages writes φᵀ(A + δI)⁻¹φ of each example to dst [n], δ = 1e-3 of the
 // mean eigenvalue of A = Σφφᵀ: how far an input is from what was trained on.
 func (p *Posterior) Leverages(dst []float64, phi []float32, n int) {
-	p.each(phi, n, func(first, rows int, x []float64) {
-		p.leverages(dst[first:], x, rows)
-	})
+	must(p.forms(gonumProduct{}, nil, dst, phi, n))
 }
 
 // Both is Variances and Leverages at little more than the cost of the first.
 func (p *Posterior) Both(variances, leverages []float64, phi []float32, n int) {
-	p.each(phi, n, func(first, rows int, x []float64) {
-		p.variances(variances[first*p.Head.Logits:], x, rows)
-		p.leverages(leverages[first:], x, rows)
-	})
+	must(p.forms(gonumProduct{}, variances, leverages, phi, n))
 }
 
-// each calls f with blocks of rows of what variances and leverages take: φ
-// augmented or, for the Kronecker structure, u = (Q_Aᵀφ)².
-func (p *Posterior) each(phi []float32, n int, f func(first, rows int, x []float64)) {
-	d, features := p.Head.Dim(), p.Head.Features
+// must is for what a gonumProduct computes.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// forms computes variances and leverages, each unless nil, a block of rows after
+// another.
+func (p *Posterior) forms(product Product, variances, leverages []float64, phi []float32, n int) error {
+	k, d, features := p.Head.Logits, p.Head.Dim(), p.Head.Features
 	if len(phi) != n*features {
 		panic(fmt.Sprintf("calibrate: %d features for %d examples, want %d each", len(phi), n, features))
 	}
@@ -471,48 +471,71 @@ func (p *Posterior) each(phi []float32, n int, f func(first, rows int, x []float
 		for r := range rows {
 			p.Head.augment(x[r*d:(r+1)*d], phi[(first+r)*features:(first+r+1)*features])
 		}
+		x, u := x[:rows*d], u[:rows*d]
+		v, l := variances, leverages
+		if v != nil {
+			v = v[first*k : (first+rows)*k]
+		}
+		if l != nil {
+			l = l[first : first+rows]
+		}
+		var err error
 		if p.Structure == Full {
-			f(first, rows, x[:rows*d])
-			continue
+			err = p.formsFull(product, v, l, x, u)
+		} else {
+			err = p.formsKronecker(product, v, l, x, u)
 		}
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(x, rows, d), general(p.QA, d, d), 0, general(u, rows, d))
-		for i, v := range u[:rows*d] {
-			u[i] = v * v
+		if err != nil {
+			return err
 		}
-		f(first, rows, u[:rows*d])
 	}
+	return nil
 }
 
-func (p *Posterior) variances(dst, x []float64, rows int) {
+// formsFull is forms for rows of augmented φ, with as much work space.
+func (p *Posterior) formsFull(product Product, variances, leverages, x, t []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
-	if p.Structure == Kronecker {
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(x, rows, d), general(p.V, d, k), 0, general(dst, rows, k))
-		return
+	for i := 0; i < k && variances != nil; i++ {
+		if err := quadratic(product, variances[i:], k, x, p.Blocks[i*d*d:(i+1)*d*d], t, d); err != nil {
+			return err
+		}
 	}
-	t := make([]float64, rows*d)
-	for i := range k {
-		quadratic(dst[i:], k, x, p.Blocks[i*d*d:(i+1)*d*d], t, rows, d)
+	if leverages == nil {
+		return nil
 	}
+	return quadratic(product, leverages, 1, x, p.Leverage, t, d)
 }
 
-func (p *Posterior) leverages(dst, x []float64, rows int) {
-	d := p.Head.Dim()
-	if p.Structure == Full {
-		quadratic(dst, 1, x, p.Leverage, make([]float64, rows*d), rows, d)
-		return
+// formsKronecker is formsFull for the Kronecker structure: of u = (Q_Aᵀφ)² all
+// are linear forms.
+func (p *Posterior) formsKronecker(product Product, variances, leverages, x, u []float64) error {
+	k, d := p.Head.Logits, p.Head.Dim()
+	rows := len(x) / d
+	if err := product.Multiply(u, x, p.QA, rows, d, d); err != nil {
+		return err
 	}
-	for r := range rows {
+	for i, v := range u {
+		u[i] = v * v
+	}
+	for r := range leverages {
 		var sum float64
-		for i, v := range x[r*d : (r+1)*d] {
+		for i, v := range u[r*d : (r+1)*d] {
 			sum += v * p.Leverage[i]
 		}
-		dst[r] = sum
+		leverages[r] = sum
 	}
+	if variances == nil {
+		return nil
+	}
+	return product.Multiply(variances, u, p.V, rows, d, k)
 }
 
-// quadratic writes x_rᵀ m x_r for each row of x to dst, stride apart.
-func quadratic(dst []float64, stride int, x, m, t []float64, rows, d int) {
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(x, rows, d), general(m, d, d), 0, general(t, rows, d))
+// quadratic writes xᵀmx for each row of x to dst, stride apart.
+func quadratic(product Product, dst []float64, stride int, x, m, t []float64, d int) error {
+	rows := len(x) / d
+	if err := product.Multiply(t, x, m, rows, d, d); err != nil {
+		return err
+	}
 	for r := range rows {
 		var sum float64
 		for i, v := range x[r*d : (r+1)*d] {
@@ -520,4 +543,5 @@ func quadratic(dst []float64, stride int, x, m, t []float64, rows, d int) {
 		}
 		dst[r*stride] = math.Max(0, sum)
 	}
+	return nil
 }

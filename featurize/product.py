@@ -1,20 +1,22 @@
-"""Writes product.onnx: c = aᵀb for float64 matrices a [rows,m] and b [rows,n].
+"""Writes matrix products of float64: transposed.onnx, c = aᵀb for a [rows,m] and
+b [rows,n], and product.onnx, c = ab for a [rows,n] and b [n,m].
 
-Run with onnx 1.12: python3 product.py
+Run with onnx 1.23: python3 product.py
 """
 from onnx import TensorProto, checker, helper, save
 
-graph = helper.make_graph(
-    [helper.make_node("Gemm", ["a", "b"], ["c"], transA=1)],
-    "product",
-    [
-        helper.make_tensor_value_info("a", TensorProto.DOUBLE, ["rows", "m"]),
-        helper.make_tensor_value_info("b", TensorProto.DOUBLE, ["rows", "n"]),
-    ],
-    [helper.make_tensor_value_info("c", TensorProto.DOUBLE, ["m", "n"])],
-)
-model = helper.make_model(
-    graph, producer_name="mfgs", opset_imports=[helper.make_opsetid("", 13)], ir_version=7
-)
-checker.check_model(model, full_check=True)
-save(model, "product.onnx")
+
+def write(name, node, a, b, c):
+    def info(tensor, shape):
+        return helper.make_tensor_value_info(tensor, TensorProto.DOUBLE, shape)
+
+    graph = helper.make_graph([node], name, [info("a", a), info("b", b)], [info("c", c)])
+    model = helper.make_model(
+        graph, producer_name="mfgs", opset_imports=[helper.make_opsetid("", 13)], ir_version=7
+    )
+    checker.check_model(model, full_check=True)
+    save(model, name + ".onnx")
+
+
+write("transposed", helper.make_node("Gemm", ["a", "b"], ["c"], transA=1), ["rows", "m"], ["rows", "n"], ["m", "n"])
+write("product", helper.make_node("MatMul", ["a", "b"], ["c"]), ["rows", "n"], ["n", "m"], ["rows", "m"])

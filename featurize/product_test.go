@@ -39,31 +39,54 @@ func TestProductEqualsItsSum(t *testing.T) {
 				t.Fatalf("%v: c[%d] = %v, want %v", dim, i, c[i], want[i])
 			}
 		}
+
+		// aᵀb once more, with aᵀ written out.
+		at := make([]float64, m*rows)
+		for r := range rows {
+			for i := range m {
+				at[i*rows+r] = a[r*m+i]
+			}
+		}
+		again, zero := make([]float64, m*n), make([]float64, m*n)
+		if err := p.Multiply(again, at, b, m, rows, n); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.AddTransposedProduct(zero, a, b, rows, m, n); err != nil {
+			t.Fatal(err)
+		}
+		for i := range again {
+			if math.Abs(again[i]-zero[i]) > 1e-12*math.Sqrt(float64(rows))*10 {
+				t.Fatalf("%v: ab[%d] = %v, want %v", dim, i, again[i], zero[i])
+			}
+		}
 	}
 }
 
 func BenchmarkProduct(b *testing.B) {
+	p, err := NewProduct(0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
 	for _, dim := range [][3]int{{512, 56, 4096}, {512, 1281, 1281}} {
-		p, err := NewProduct(0)
-		if err != nil {
-			b.Fatal(err)
-		}
 		rows, m, n := dim[0], dim[1], dim[2]
 		x, y, c := make([]float64, rows*m), make([]float64, rows*n), make([]float64, m*n)
-		for i := range x {
-			x[i] = 1
-		}
-		for i := range y {
-			y[i] = 1
-		}
-		b.Run(fmt.Sprint(dim), func(b *testing.B) {
-			for b.Loop() {
-				if err := p.AddTransposedProduct(c, x, y, rows, m, n); err != nil {
-					b.Fatal(err)
-				}
+		for _, v := range [][]float64{x, y, c} {
+			for i := range v {
+				v[i] = 1
 			}
-			b.ReportMetric(2*float64(rows*m*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
-		})
-		p.Close()
+		}
+		each := func(name string, f func() error) {
+			b.Run(fmt.Sprintf("%s/%v", name, dim), func(b *testing.B) {
+				for b.Loop() {
+					if err := f(); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(2*float64(rows*m*n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			})
+		}
+		each("transposed", func() error { return p.AddTransposedProduct(c, x, y, rows, m, n) })
+		each("plain", func() error { return p.Multiply(y, x, c, rows, m, n) })
 	}
 }

@@ -182,6 +182,9 @@ func (c *calibration) open(ctx context.Context) error {
 		}
 		c.report.Model = c.network.info()
 	} else {
+		if err := c.findProduct(); err != nil {
+			return err
+		}
 		opener.multi = (c.Config.Head.Link == "" || c.Config.Head.Link == onnx.Sigmoid) && hasTargets(c.Val)
 	}
 
@@ -238,6 +241,21 @@ func (c *calibration) open(ctx context.Context) error {
 		Head: c.head, Structure: c.Structure, Fisher: c.Covariance.NeedsFisher(), Product: c.matrixProduct(),
 	})
 	return err
+}
+
+// findProduct prepares the runtime's product for ready-made features, which need
+// no runtime: where none is found, Go's own product serves.
+func (c *calibration) findProduct() error {
+	r := c.Runtime
+	r.Setup.Install = false
+	err := r.load(context.Background())
+	if err == nil {
+		c.product, err = featurize.NewProduct(c.Threads)
+	}
+	if err != nil && r.Setup.Flag != "" {
+		return err
+	}
+	return nil
 }
 
 // matrixProduct returns the runtime's product where there is a runtime, and
