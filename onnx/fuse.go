@@ -89,8 +89,8 @@ func (o FusedOutputs) Names() []string {
 const metadataOutput = "mfgs.output."
 
 // Fuse returns the model with the mean-field head behind it: the model's own outputs, which alone leaves out, and then
-// probabilities, logits, logit_variance, ood_score and leverage, all float32. A name that the model has already gets the
-// prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
+// probabilities, logits, logit_variance, ood_score and leverage, all float32. A name that an input or output of the model has
+// already gets the prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
 // added, in the form they have in the model's own operator set. It panics if h was not found in m.
 //
 // Everything is computed as package calibrate/meanfield does, in float32: in terms of logarithms, with the largest logit
@@ -122,11 +122,13 @@ func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, e
 
 	phi := f.features(h)
 	own := !alone && f.hasLogits(h)
-	names.Probabilities = f.outputName("probabilities")
+	rename := map[string]string{}
+	fresh := func(name string) string { return f.outputName(name, alone, rename) }
+	names.Probabilities = fresh("probabilities")
 	if names.Logits = h.Logits; !own {
-		names.Logits = f.outputName("logits")
+		names.Logits = fresh("logits")
 	}
-	names.LogitVariance, names.OODScore, names.Leverage = f.outputName("logit_variance"), f.outputName("ood_score"), f.outputName("leverage")
+	names.LogitVariance, names.OODScore, names.Leverage = fresh("logit_variance"), fresh("ood_score"), fresh("leverage")
 
 	logits := names.Logits
 	if !own {
@@ -144,9 +146,18 @@ func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, e
 	declare(names.LogitVariance, f.k)
 	declare(names.OODScore)
 	declare(names.Leverage)
+	if f.err != nil {
+		return nil, FusedOutputs{}, f.err
+	}
 	fused, err := f.build(outputs...)
+	if err == nil {
+		fused, err = fused.renamed(rename)
+	}
 	if err != nil {
 		return nil, FusedOutputs{}, fmt.Errorf("fusing the model: %w", err)
+	}
+	for _, name := range []*string{&names.Probabilities, &names.Logits, &names.LogitVariance, &names.OODScore, &names.Leverage} {
+		*name = renaming(rename).name(*name)
 	}
 	return fused.withMetadata(mf.Metadata, names), names, nil
 }
@@ -261,9 +272,9 @@ type fuser struct {
 	k       int64 // K
 	classes int64 // C
 
-	target string             // what the next output must be called, if not ""
 	ints   map[string]string  // constants by their numbers
 	floats map[float64]string // scalars likewise
+	err    error              // a constant that cannot be
 }
 
 // hasLogits reports whether the model has an output called as ours would be, that is the head's logits as rows of float32.
@@ -274,9 +285,21 @@ func (f *fuser) hasLogits(h *Head) bool {
 	})
 }
 
-func (f *fuser) outputName(want string) string {
-	if f.names.taken[want] {
-		want = "mfgs_" + want
+// outputName returns a name for an output that is to be called as wanted, or with the prefix mfgs_ where an input or output
+// of the model is called so. A tensor within the model makes way: rename gets a name for it, and for the output.
+func (f *fuser) outputName(want string, alone bool, rename map[string]string) string {
+	g := f.m.pb.GetGraph()
+	public := slices.Clone(g.GetInput())
+	if !alone {
+		public = append(public, g.GetOutput()...)
+	}
+	switch {
+	case slices.ContainsFunc(public, func(v *onnxpb.ValueInfo) bool { return v.GetName() == want }):
+		return f.names.fresh("mfgs_" + want)
+	case f.names.taken[want]:
+		name := f.names.fresh("mfgs_" + want)
+		rename[want], rename[name] = f.names.fresh("mfgs_inner_"+want), want
+		return name
 	}
 	return f.names.fresh(want)
 }
@@ -326,7 +349,11 @@ func (f *fuser) tensor(name string, typ DataType, raw []byte, dims ...int64) str
 func (f *fuser) float(name string, x []float64, dims ...int64) string {
 	raw := make([]byte, 0, 4*len(x))
 	for _, v := range x {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(float32(v)))
+		single := float32(v)
+		if d := single - single; d != 0 { // infinite, or not a number
+			f.err = fmt.Errorf("the %s of the mean-field head hold %v, which float32 does not: the posterior and the temperatures do not fit the model", name, v)
+		}
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(single))
 	}
 	return f.tensor(name, Float32, raw, dims...)
 }

@@ -185,14 +185,14 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 						}
 						return meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
 					}
-					rest := oracle(1, 1)
+					oracle(1, 1)
 					for j, l := range logp {
 						want := math.Exp(l)
 						if got := float64(probabilities[i*k+j]); !(math.Abs(got-want) <= 2e-6) {
 							t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
 						}
 					}
-					rest = oracle(1.5, 0.5)
+					rest := oracle(1.5, 0.5)
 					if got := float64(score[i]); !(math.Abs(got-rest) <= 2e-5*rest+1e-37) {
 						t.Errorf("%s: ood_score %v, want %v", name, got, rest)
 					}
