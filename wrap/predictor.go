@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,9 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
+	"sync"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
@@ -46,12 +49,15 @@ type Options struct {
 
 // Predictor gives predictions with uncertainty. It is safe for concurrent use.
 type Predictor struct {
-	bundle      *bundle.Bundle
-	calibration *calibrate.Calibration
-	head        calibrate.Head
-	network     *network // nil where the bundle was made of ready-made features, else fused
-	maxBad      int
-	unlabelled  bool
+	read       func() (*bundle.Bundle, error)
+	bundle     *bundle.Bundle // without posterior where the network is fused
+	head       calibrate.Head
+	network    *network // nil where the bundle was made of ready-made features, else fused
+	maxBad     int
+	unlabelled bool
+
+	mu          sync.Mutex
+	calibration *calibrate.Calibration // of formulas
 }
 
 // Open opens the bundle in a folder. The caller closes the Predictor. When ctx
@@ -79,7 +85,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), connect func
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad, unlabelled: o.Unlabelled}
+	p := &Predictor{read: read, bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad, unlabelled: o.Unlabelled}
 	if b.Manifest.Model == nil {
 		if o.Model != "" {
 			return nil, errors.New("the bundle was made of ready-made features and goes with no model")
@@ -112,6 +118,12 @@ func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*n
 	if err != nil {
 		return nil, err
 	}
+	// The posterior is in the graph now. What it took and what fuse took goes back
+	// before the runtime takes as much.
+	small := *p.bundle
+	small.Posterior = nil
+	p.bundle, p.calibration = &small, nil
+	debug.FreeOSMemory()
 	return p.preprocessed(o.Preprocess, func(s *preprocess.Spec) (*network, error) { return openFused(fused, names, s, o.Runtime) })
 }
 
@@ -301,8 +313,29 @@ func (p *Predictor) PredictImages(ctx context.Context, images ...image.Image) ([
 	return p.Predict(ctx, inputs)
 }
 
+// formulas returns what computes in float64. The posterior of a thousand classes is
+// half as large as their network, which has it in its graph: beside that it is read
+// only when it is asked for.
+func (p *Predictor) formulas() (*calibrate.Calibration, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calibration != nil {
+		return p.calibration, nil
+	}
+	b, err := p.read()
+	if err != nil {
+		return nil, err
+	}
+	if b.SHA256() != p.bundle.SHA256() {
+		return nil, fmt.Errorf("%s: the bundle is no longer the one that was opened: open it again", cmp.Or(p.bundle.Dir(), bundle.ManifestName))
+	}
+	p.calibration = b.Calibration()
+	return p.calibration, nil
+}
+
 // PredictFeatures evaluates features [n,d] and logits [n,K] that the caller got
-// from the network by other means.
+// from the network by other means. Where the bundle has a model, the first call
+// reads the bundle once more, which must be unchanged.
 func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error) {
 	n := len(logits) / p.head.Logits
 	if len(logits) != n*p.head.Logits || len(phi) != n*p.head.Features {
@@ -312,7 +345,11 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 	if err := checkFinite(p.head, b); err != nil {
 		return nil, err
 	}
-	return p.predict(b)
+	c, err := p.formulas()
+	if err != nil {
+		return nil, err
+	}
+	return p.predict(c, b)
 }
 
 // DatasetReport tells what PredictDataset passed over.
@@ -356,7 +393,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	var n int
 	if p.network == nil {
 		n, _, err = s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
-			predictions, err := p.predict(b)
+			predictions, err := p.predict(p.calibration, b)
 			if err != nil {
 				return err
 			}
@@ -379,8 +416,8 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 }
 
 // predict turns finite rows into predictions, in float64.
-func (p *Predictor) predict(b *featurize.Block) ([]Prediction, error) {
-	r := p.calibration.Predict(b.Features, b.Logits, b.N)
+func (p *Predictor) predict(calibration *calibrate.Calibration, b *featurize.Block) ([]Prediction, error) {
+	r := calibration.Predict(b.Features, b.Logits, b.N)
 	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
 	probabilities := make([]float64, 0, b.N*c)
 	for j, l := range r.LogP {

@@ -11,11 +11,13 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// benchModel names the variable with the file of a model of one float32 input and
-// one output of logits that BenchmarkPredictor measures beside the digits, such as a
-// ResNet-50. Its sizes must be declared; it is calibrated on noise.
+// benchModel names the variable with the path of what BenchmarkPredictor measures
+// beside the digits, such as a ResNet-50: a model of one float32 input with declared
+// sizes and one output of logits, which is then calibrated on noise, or a bundle of
+// such a model.
 const benchModel = "MFGS_BENCH_MODEL"
 
 // BenchmarkPredictor compares a prediction with one run of the network as it is, in a
@@ -26,7 +28,11 @@ func BenchmarkPredictor(b *testing.B) {
 	dir, _ := calibrated(b, calibrate.Kronecker)
 	subjects := []subject{{"digits", digits(b, "model.onnx"), dir}}
 	if path := os.Getenv(benchModel); path != "" {
-		subjects = append(subjects, subject{filepath.Base(path), path, noisy(b, path)})
+		s := subject{filepath.Base(path), filepath.Join(path, bundle.ModelName), path}
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			s.model, s.bundle = path, noisy(b, path)
+		}
+		subjects = append(subjects, s)
 	}
 	for _, s := range subjects {
 		m, err := onnx.Open(s.model)

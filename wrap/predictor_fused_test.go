@@ -152,7 +152,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		defer set.close()
 		var want []Prediction
 		if _, _, err = set.stream(t.Context(), p.head, &notes{}, func(b *featurize.Block) error {
-			some, err := oracle.predict(b)
+			some, err := oracle.predict(oracle.calibration, b)
 			want = append(want, some...)
 			return err
 		}); err != nil {
@@ -242,5 +242,53 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 				t.Logf("%s, %s: %s has AUROC %.6f, in 64 bits %+.1e", model, s, e.Methods[i].Name, got.AUROC, want-got.AUROC)
 			}
 		}
+	}
+}
+
+// The posterior is read again for PredictFeatures, and must be what it was.
+func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
+	whole, _ := calibrated(t, structures[0])
+	dir := filepath.Join(t.TempDir(), "b")
+	copied := func(from string) {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(from))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copied(whole)
+	phi, logits := random(1, 3*128), random(2, 3*10)
+	kept, early := opened(t, dir, Options{}), opened(t, dir, Options{})
+	if kept.bundle.Posterior != nil {
+		t.Error("the posterior stays in memory")
+	}
+	want, err := early.PredictFeatures(phi, logits)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	other, _ := calibrated(t, structures[1])
+	copied(other)
+	_, err = kept.PredictFeatures(phi, logits)
+	says(t, err, dir, "no longer the one that was opened")
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err = kept.PredictFeatures(phi, logits)
+	says(t, err, dir, "no such file")
+	if _, err := kept.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {
+		t.Errorf("without the bundle: %v", err)
+	}
+
+	copied(whole)
+	for _, p := range []*Predictor{early, kept} {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if got, err := p.PredictFeatures(phi, logits); err != nil || !reflect.DeepEqual(got, want) {
+					t.Errorf("%+v, %v, want %+v", got, err, want)
+				}
+			})
+		}
+		wg.Wait()
 	}
 }
