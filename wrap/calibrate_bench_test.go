@@ -3,11 +3,90 @@ package wrap
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/onnx"
 )
+
+// BenchmarkCalibrate compares the training pass of a calibration, from a file of
+// tensors to the sums of the Kronecker structure, with runs of the network as it is
+// on the same batches, by turns. It reports the time for an example of each and the
+// throughput of the pass in units of the network's.
+func BenchmarkCalibrate(b *testing.B) {
+	models := []string{digits(b, "model.onnx")}
+	if path := os.Getenv(benchModel); path != "" {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			models = append(models, path)
+		}
+	}
+	const n, batch = calibrate.BlockSize, 16
+	for _, path := range models {
+		m, err := onnx.Open(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		plain, err := featurize.NewNetwork(featurize.Config{Model: m, Batch: batch})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer plain.Close()
+		x := noise(b, plain, n)
+		data, width := x.Data.([]float32), plain.InputWidths()[0]
+		dims := make([]int, len(x.Shape))
+		for i, d := range x.Shape {
+			dims[i] = int(d)
+		}
+		dir := b.TempDir()
+		labels := make([]int64, n)
+		file := write(b, dir, "x.npz", npz(b, map[string]array{m.Inputs()[0].Name: {data, dims}, "labels": {labels, []int{n}}}))
+		c := &calibration{Config: Config{
+			Model: path, Train: file, Val: file, Structure: calibrate.Kronecker, Runtime: Runtime{Batch: batch},
+		}}
+		c.report.Seconds = map[string]float64{}
+		defer c.close()
+		if err := c.open(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(filepath.Base(path), func(b *testing.B) {
+			var alone, pass, ratios []float64
+			took := func(f func()) float64 {
+				start := time.Now()
+				f()
+				return float64(time.Since(start)) / float64(time.Millisecond) / n
+			}
+			for b.Loop() {
+				alone = append(alone, took(func() {
+					for i := 0; i < n; i += batch {
+						shape := append([]int64{batch}, x.Shape[1:]...)
+						if _, err := plain.Run(b.Context(), []Tensor{{Shape: shape, Data: data[i*width : (i+batch)*width]}}); err != nil {
+							b.Fatal(err)
+						}
+					}
+				}))
+				pass = append(pass, took(func() {
+					var err error
+					c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{Head: c.head, Structure: c.Structure, Product: c.matrixProduct()})
+					if err == nil {
+						err = c.accumulate(b.Context())
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}))
+				ratios = append(ratios, alone[len(alone)-1]/pass[len(pass)-1])
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(alone), "network-ms/example")
+			b.ReportMetric(median(pass), "calibrate-ms/example")
+			b.ReportMetric(median(ratios), "throughput")
+		})
+	}
+}
 
 // BenchmarkCurvature accumulates the curvature of blocks of examples, with the
 // runtime's matrix product, and reports the time on all cores for each example.
