@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -290,5 +292,88 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	}
+}
+
+// Networks as others trained them, of ten classes and of a thousand, on noise.
+func TestFusedPredictionsOfRealNetworks(t *testing.T) {
+	const folder = "../../shared/data/models"
+	if _, err := os.Stat("../../shared"); err != nil {
+		t.Skip("NOT TESTED ON REAL MODELS: ../shared does not exist beside the module")
+	}
+	for name, structures := range map[string][]calibrate.Structure{
+		"cifar10_resnet20.onnx":               {calibrate.Full, calibrate.Kronecker},
+		"mnist_cntk_opset8.onnx":              {calibrate.Full, calibrate.Kronecker},
+		"imagenet_mobilenet_v1_0.25_128.onnx": {calibrate.Kronecker},
+		"imagenet_squeezenet_fp16.onnx":       {calibrate.Kronecker},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const n = 60
+			model := filepath.Join(folder, name)
+			m, err := onnx.Open(model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var o onnx.HeadOptions
+			if strings.Contains(name, "squeezenet") {
+				o.Approximate = "relu"
+			}
+			h, err := onnx.FindHead(m, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			net, err := openNetwork(m, h, nil, Runtime{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer net.close()
+			in := net.Inputs()[0]
+			x := Tensor{Name: in.Name, Shape: []int64{n}}
+			for _, d := range in.Shape[1:] {
+				x.Shape = append(x.Shape, d.Value)
+			}
+			numbers := random(1, n*net.InputWidths()[0])
+			x.Data = numbers
+			train := arrays([]Tensor{x})
+			if in.Type == onnx.Float16 {
+				half := make(ort.Float16Bits, len(numbers))
+				for i := range half {
+					half[i] = 0x3800 | uint16(i*i%1021) // from ½ to 1
+					numbers[i] = 0.5 + float32(half[i]&0x3ff)/2048
+				}
+				x.Data = half
+			}
+			rows, err := net.extractor.Run(t.Context(), []Tensor{x})
+			if err != nil {
+				t.Fatal(err)
+			}
+			train["labels"] = array{sampled(rows.Logits, n), []int{n}}
+			dir := t.TempDir()
+			file := write(t, dir, "x.npz", npz(t, train))
+			for _, s := range structures {
+				c := quick(Config{Model: model, Head: o, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, string(s))})
+				c.Structure = s
+				mustCalibrate(t, c)
+				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
+				for _, n := range []int{1, 37} {
+					some := first([]Tensor{x}, n)
+					got, err := p.Predict(t.Context(), some)
+					if err != nil {
+						t.Fatal(err)
+					}
+					rows, err := oracle.network.extractor.Run(t.Context(), some)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want, err := oracle.PredictFeatures(rows.Features, rows.Logits)
+					if err != nil || len(got) != n || len(want) != n {
+						t.Fatalf("%d and %d predictions of %d examples, %v", len(got), len(want), n, err)
+					}
+					for i := range want {
+						float32s.check(t, got[i], want[i])
+					}
+				}
+			}
+		})
 	}
 }
