@@ -23,7 +23,8 @@ type Prediction struct {
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
 	// OODScore is 1 - Confidence, but under the temperatures tuned to tell
-	// unfamiliar inputs: in [0, 1-1/C], of a multi-label head in [0, ½].
+	// unfamiliar inputs: in [0, 1-1/C], of a multi-label head in [0, ½], but for
+	// rounding.
 	OODScore float64 `json:"ood_score"`
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the
 	// training set. Not bounded.
