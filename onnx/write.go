@@ -305,7 +305,7 @@ func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bo
 				if err := place(t, span); err != nil {
 					return nil, err
 				}
-				span = nil
+				span, t.Span = t.Span, nil // what place leaves is copied in
 			}
 		}
 		b, err := encoded(t)
@@ -404,10 +404,12 @@ func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	return nil
 }
 
-// refer gives a tensor its payload as ONNX external data where it lies, or in memory if it lies there.
+// refer gives a tensor its payload as ONNX external data where it lies, and leaves one that lies in memory: only initializers
+// do, in a model with files.
 func (s *store) refer(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if s.files[span.GetFile()].data != nil {
-		return s.load(t, span)
+		t.Span = span
+		return nil
 	}
 	external(t, filepath.ToSlash(s.files[span.GetFile()].name), span.GetOffset(), span.GetLength())
 	return nil
