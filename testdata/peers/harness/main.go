@@ -1,0 +1,270 @@
+// Command harness measures the Go library for the scripts beside it. Every
+// sub-command prints one JSON document: seconds of single runs, and peak_mib, the
+// most memory that the process had resident.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+var (
+	model     = flag.String("model", "", "latency: the network as it is")
+	folder    = flag.String("bundle", "", "latency, predict, predict-features: the bundle")
+	data      = flag.String("data", "", "predict: SPEC of images; fit, predict-features: NPZ of features")
+	structure = flag.String("structure", "kron", "fit: full or kron")
+	only      = flag.String("only", "", "latency: plain or fused, not both")
+	batch     = flag.Int("batch", 16, "examples at a time")
+	runs      = flag.Int("runs", 1, "runs to time, after one that is not")
+)
+
+func main() {
+	commands := map[string]func(context.Context) (map[string]any, error){
+		"latency": latency, "fit": fit, "predict": predict, "predict-features": predictFeatures,
+	}
+	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
+		fmt.Fprintln(os.Stderr, "usage: harness latency|fit|predict|predict-features FLAGS")
+		os.Exit(2)
+	}
+	command := commands[os.Args[1]]
+	_ = flag.CommandLine.Parse(os.Args[2:]) // exits on error
+	document, err := command(context.Background())
+	if err == nil {
+		document["peak_mib"], err = peak()
+	}
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(document)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// peak returns the kernel's VmHWM, in MiB.
+func peak() (float64, error) {
+	f, err := os.Open("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if rest, ok := strings.CutPrefix(s.Text(), "VmHWM:"); ok {
+			var kib float64
+			_, err := fmt.Sscan(rest, &kib)
+			return kib / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("no VmHWM in /proc/self/status")
+}
+
+// load loads ONNX Runtime, as the environment names it.
+func load(ctx context.Context) error {
+	lib, err := ort.Ensure(ctx, ort.SetupConfig{})
+	if err != nil {
+		return err
+	}
+	return ort.Load(lib)
+}
+
+// timed returns the seconds that f takes.
+func timed(f func() error) (float64, error) {
+	start := time.Now()
+	err := f()
+	return time.Since(start).Seconds(), err
+}
+
+// latency runs the plain network and the predictor on the same batch, in turn.
+func latency(ctx context.Context) (map[string]any, error) {
+	m, err := onnx.Open(*model)
+	if err != nil {
+		return nil, err
+	}
+	input := m.Inputs()[0]
+	shape := []int64{int64(*batch)}
+	size := *batch
+	for _, d := range input.Shape[1:] {
+		shape, size = append(shape, d.Value), size*int(d.Value)
+	}
+	pixels := make([]float32, size)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range pixels {
+		pixels[i] = float32(rng.NormFloat64())
+	}
+	tensors := []wrap.Tensor{{Shape: shape, Data: pixels}}
+
+	sides := map[string]func() error{}
+	if *only != "fused" {
+		if err := load(ctx); err != nil {
+			return nil, err
+		}
+		graph, weights, err := m.Runnable()
+		if err != nil {
+			return nil, err
+		}
+		session, err := ort.NewSession(ort.SessionConfig{Graph: graph, Folder: weights})
+		if err != nil {
+			return nil, err
+		}
+		defer session.Close()
+		sides["plain"] = func() error {
+			_, err := session.Run(ctx, tensors)
+			return err
+		}
+	}
+	if *only != "plain" {
+		p, err := wrap.Open(ctx, *folder, wrap.Options{Runtime: wrap.Runtime{Batch: *batch}})
+		if err != nil {
+			return nil, err
+		}
+		defer p.Close()
+		sides["fused"] = func() error {
+			_, err := p.Predict(ctx, tensors)
+			return err
+		}
+	}
+	seconds := map[string]any{}
+	for r := range *runs + 1 {
+		order := []string{"plain", "fused"}
+		if r%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, name := range order {
+			if sides[name] == nil {
+				continue
+			}
+			t, err := timed(sides[name])
+			if err != nil {
+				return nil, err
+			}
+			if r > 0 {
+				list, _ := seconds[name].([]float64)
+				seconds[name] = append(list, t)
+			}
+		}
+	}
+	return seconds, nil
+}
+
+// features reads an .npz of features and logits.
+func features(ctx context.Context) (head calibrate.Head, phi, logits []float32, err error) {
+	f, err := dataset.OpenFeatures(*data, dataset.Options{})
+	if err != nil {
+		return head, nil, nil, err
+	}
+	defer f.Close()
+	head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: calibrate.Softmax}
+	for b, err := range f.Blocks(ctx, calibrate.BlockSize) {
+		if err != nil {
+			return head, nil, nil, err
+		}
+		phi, logits = append(phi, b.Phi...), append(logits, b.Logits...)
+	}
+	return head, phi, logits, nil
+}
+
+// fit turns features in memory into the posterior at damping 1.
+func fit(ctx context.Context) (map[string]any, error) {
+	head, phi, logits, err := features(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := load(ctx); err != nil {
+		return nil, err
+	}
+	product, err := featurize.NewProduct(0)
+	if err != nil {
+		return nil, err
+	}
+	defer product.Close()
+	config := calibrate.CurvatureConfig{Head: head, Structure: calibrate.Structure(*structure), Product: product}
+	one := func() error {
+		c, err := calibrate.NewCurvature(config)
+		if err != nil {
+			return err
+		}
+		d, k := head.Features, head.Logits
+		for i := range len(logits) / k {
+			if err := c.Add(i, phi[i*d:(i+1)*d], logits[i*k:(i+1)*k], -1); err != nil {
+				return err
+			}
+		}
+		_, err = c.Posterior(calibrate.Hessian, 1)
+		return err
+	}
+	return repeat("fit", 1, one)
+}
+
+// predictFeatures predicts features in memory; seconds an example.
+func predictFeatures(ctx context.Context) (map[string]any, error) {
+	head, phi, logits, err := features(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := wrap.Open(ctx, *folder, wrap.Options{})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	n := len(logits) / head.Logits
+	return repeat("predict", n, func() error {
+		for first := 0; first < n; first += *batch {
+			last := min(n, first+*batch)
+			_, err := p.PredictFeatures(phi[first*head.Features:last*head.Features], logits[first*head.Logits:last*head.Logits])
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// predict predicts a dataset from its file; seconds an image.
+func predict(ctx context.Context) (map[string]any, error) {
+	p, err := wrap.Open(ctx, *folder, wrap.Options{Runtime: wrap.Runtime{Batch: *batch}})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	n := 0
+	pass := func() error {
+		n = 0
+		_, err := p.PredictDataset(ctx, *data, func(wrap.Prediction) error { n++; return nil })
+		return err
+	}
+	if err := pass(); err != nil {
+		return nil, err
+	}
+	return repeat("predict", n, pass)
+}
+
+// repeat times f, after a first time that is not, and divides by n.
+func repeat(name string, n int, f func() error) (map[string]any, error) {
+	if err := f(); err != nil {
+		return nil, err
+	}
+	var seconds []float64
+	for range *runs {
+		t, err := timed(f)
+		if err != nil {
+			return nil, err
+		}
+		seconds = append(seconds, t/float64(n))
+	}
+	return map[string]any{name: seconds}, nil
+}

@@ -1,0 +1,66 @@
+"""The fused ResNet-50 against the network alone, in Python's ONNX Runtime and in Go: latency, and the
+most memory of a process that does nothing else.
+"""
+
+import json
+import sys
+
+import numpy as np
+import onnxruntime
+
+from common import THREADS, alternate, arguments, must, peak, process, record, side
+
+SECTION = "resnet50"
+LIMITS = {16: 1.02, 1: 1.03}
+MEMORY = 1.4
+
+
+def session(path):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def images(batch, size):
+    return {"images": np.random.default_rng(1).normal(size=(batch, 3, size, size)).astype(np.float32)}
+
+
+def main():
+    args = arguments(__doc__, lambda p: p.add_argument("--only", choices=["plain", "fused"], help="run one model in this process and tell its memory"))
+    models = {"plain": args.work / "resnet50-1000.onnx", "fused": args.work / "resnet50-fused.onnx"}
+    sizes = args.sizes
+    if args.only:
+        one, x = session(models[args.only]), images(sizes.batch, sizes.image)
+        for _ in range(3):
+            one.run(None, x)
+        json.dump({"peak_mib": peak()}, sys.stdout)
+        return
+
+    sessions = {name: session(path) for name, path in models.items()}
+    go = [args.harness, "latency", "-model", models["plain"], "-bundle", args.work / "resnet50.mfgs"]
+    for order, batch in enumerate((sizes.batch, 1)):
+        x = images(batch, sizes.image)
+        runs = sizes.runs if batch > 1 else 2 * sizes.runs + 1
+        fused, plain = alternate(runs, *(lambda s=sessions[name]: s.run(None, x) for name in ("fused", "plain")))
+        record(args, f"resnet50-python-{batch}", SECTION, f"batch {batch}, Python", "ms",
+               [side("fused", [1e3 * t for t in fused]), side("plain", [1e3 * t for t in plain])],
+               [(0, 1, "at most", LIMITS[1 if batch == 1 else 16])], order=order)
+        done = must(process([*go, "-batch", batch, "-runs", runs])).out
+        record(args, f"resnet50-go-{batch}", SECTION, f"batch {batch}, Go", "ms",
+               [side("Predictor", [1e3 * t for t in done["fused"]]), side("plain", [1e3 * t for t in done["plain"]])],
+               [(0, 1, "at most", LIMITS[1 if batch == 1 else 16])], order=2 + order,
+               notes=["`wrap.Predictor.Predict`, which makes a `Prediction` of each row, against `ort.Session.Run`"])
+    del sessions
+
+    quick = ["--quick"] if args.quick else []
+    python = {name: [must(process([sys.executable, "-W", "ignore", sys.argv[0], "--only", name, "--work", args.work, *quick])).peak
+                     for _ in range(sizes.rounds)] for name in models}
+    record(args, "resnet50-memory-python", SECTION, f"most memory, batch {sizes.batch}, Python", "MiB",
+           [side("fused", python["fused"]), side("plain", python["plain"])], [(0, 1, "at most", MEMORY)], order=4)
+    library = {name: [must(process([*go, "-batch", sizes.batch, "-runs", 2, "-only", name])).peak
+                      for _ in range(sizes.rounds)] for name in models}
+    record(args, "resnet50-memory-go", SECTION, f"most memory, batch {sizes.batch}, Go", "MiB",
+           [side("Predictor", library["fused"]), side("plain", library["plain"])], [(0, 1, "at most", MEMORY)], order=5)
+
+
+main()
