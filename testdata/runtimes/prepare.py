@@ -6,7 +6,7 @@
 Each case is a folder FOLDER/cases/ID with
 
     fused.onnx      what `mfgs export` wrote
-    case.json       the path of the original model, the runs (inputs by name), and the names of the outputs
+    case.json       the path of the original model, the runs (inputs by name), the names of the outputs, and whether the model rounds
     want.json       of each run, what `mfgs predict --json` says, and the temperatures it was computed with
 
 Cases are all of testdata/onnx that have a head, the models that ship, and random ones for what those leave out. Labels of random
@@ -243,6 +243,12 @@ def inputs_of(model):
     return [i for i in model.graph.input if i.name not in constant]
 
 
+def rounds(model):
+    """Whether a network rounds to something coarser than float32 as it goes, which runtimes do in different places."""
+    kinds = {n.op_type for n in itertools.chain(model.graph.node, *(f.node for f in model.functions))}
+    return any(re.search("quant|integer|nbits|qgemm|qlinear", k.lower()) for k in kinds) or any(i.data_type == T.FLOAT16 for i in model.graph.initializer)
+
+
 def tensor(a):
     a = np.ascontiguousarray(a)
     # Half precision as bits: JavaScript of today has no such numbers everywhere.
@@ -271,7 +277,7 @@ def case(id, subject, bundle, method="mf0"):
             runs.append({"feeds": {k: tensor(np.stack([a[i] for i in filled])) for k, a in arrays.items()}})
             want.append({"rows": some, "predictions": [{o: alone[i][o] for o in OUTPUTS} for i in some]})
     props = {p.key: p.value for p in m.metadata_props}
-    json.dump({"id": id, "group": subject.group, "original": subject.model, "runs": runs,
+    json.dump({"id": id, "group": subject.group, "original": subject.model, "rounds": rounds(m), "runs": runs,
                "outputs": {o: props["mfgs.output." + o] for o in OUTPUTS}}, open(os.path.join(folder, "case.json"), "w"))
     numbers = Manifest(bundle).numbers()
     json.dump({"method": method, "manifest": numbers, "ratio": ratios(by_batch, numbers).max(), "runs": want}, open(os.path.join(folder, "want.json"), "w"))

@@ -21,6 +21,8 @@ parser.add_argument("--reference", action="store_true", help="the reference eval
 parser.add_argument("--unoptimised", action="store_true", help="without ONNX Runtime's graph optimisations")
 args = parser.parse_args()
 
+# The reference evaluator's Sigmoid and LogSoftmax warn of the far inputs.
+np.seterr(all="ignore")
 if args.reference:
     import onnx
     from onnx.reference import ReferenceEvaluator
@@ -80,7 +82,8 @@ def outcome(case, path):
         session = Session(path)
         got = [dict(zip(session.outputs, session.run(session.outputs, feeds(r)), strict=True)) for r in case["runs"]]
     except Exception as e:
-        return result | {"error": str(e)[:1000]}
+        # The reference evaluator knows some operators in some versions only.
+        return result | {"original": not (args.reference and "No implementation for operator" in str(e)), "error": str(e)[:1000]}
     result["own"] = max((apart(g[name], b) for g, o in zip(got, own) for name, b in zip(original.outputs, o)), default=0.0)
     result["runs"] = [{k: {"dims": list(g[name].shape), "data": np.asarray(g[name], np.float64).ravel().tolist()} for k, name in case["outputs"].items()} for g in got]
     return result
