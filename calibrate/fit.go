@@ -222,6 +222,11 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		o.Progress("tuning", 2+i, steps)
 	}
 	valSet.s2 = s2
+	if f.NLLGrid.Act == nil {
+		if f.NLLGrid, _, err = nllSearch(valSet, f.MedianVariance, o.Lambda0).grid(ctx); err != nil {
+			return nil, err
+		}
+	}
 	copy(valSet.nll[0], bestNLL)
 	pair := prefer(valSet, bestPoint, scaled, f.MedianVariance, o.Lambda0)
 	f.Optimum = Temperatures{Act: bestPoint.act, Ens: bestPoint.tau * f.MedianVariance}

@@ -1,7 +1,6 @@
 package calibrate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -284,7 +283,7 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 		"the cold end of the valley": {valley(1e-3), minAct, meanfield.Lambda0 * minAct * minAct / (1.9 * 1.9)},
 	} {
 		evaluations := 0
-		g, points, err := search(t.Context(), func(acts []float64, tau float64) []float64 {
+		f := search(func(acts []float64, tau float64) []float64 {
 			values := make([]float64, len(acts))
 			for i, act := range acts {
 				evaluations++
@@ -294,14 +293,20 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 				values[i] = test.f(act, tau)
 			}
 			return values
-		}, meanfield.Lambda0)
+		})
+		g, points, err := f.grid(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		more, err := f.descend(t.Context(), least(points), gridStep, meanfield.Lambda0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		points = append(points, more...)
 		if len(points) != evaluations || evaluations > gridSize*gridSize+151 {
 			t.Errorf("%s: %d points of %d evaluations", name, len(points), evaluations)
 		}
-		best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+		best := least(points)
 		if want := test.f(test.act, test.tau); best.value > want+1e-3 {
 			t.Errorf("%s: least %v at T_act %v, τ %v; want %v at %v, %v", name, best.value, best.act, best.tau, want, test.act, test.tau)
 		}
@@ -310,14 +315,119 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 		}
 	}
 	calls := 0
-	_, _, err := search(t.Context(), func(acts []float64, tau float64) []float64 {
-		if calls++; calls == 12 { // after the grid's nine: in the simplex
-			return []float64{math.NaN()}
+	f := search(func(acts []float64, tau float64) []float64 {
+		values := make([]float64, len(acts))
+		if calls++; calls == 3 || calls == 12 {
+			values[0] = math.NaN()
 		}
-		return make([]float64, len(acts))
-	}, meanfield.Lambda0)
-	if err == nil || !strings.Contains(err.Error(), "not a number") {
-		t.Errorf("a NaN objective: error %v", err)
+		return values
+	})
+	_, _, gridErr := f.grid(t.Context()) // nine calls
+	_, err := f.descend(t.Context(), point{act: 1, tau: 1}, gridStep, meanfield.Lambda0)
+	for _, err := range []error{gridErr, err} {
+		if err == nil || !strings.Contains(err.Error(), "not a number") {
+			t.Errorf("a NaN objective: error %v", err)
+		}
+	}
+}
+
+// Of many examples a few show where to look; what is found is the optimum of all.
+func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
+	for i, h := range []Head{
+		{Logits: 4, Features: 6, Bias: true, Link: Softmax},
+		{Logits: 1, Features: 6, Link: Sigmoid},
+		{Logits: 3, Features: 5, Bias: true, Link: Sigmoid},
+		{Logits: 4, Features: 6, Link: OneVsRest},
+	} {
+		m := newMixture(h, 2, 1.5, uint64(900+i))
+		c := accumulate(t, CurvatureConfig{Head: h}, m.draw(300, 0), 0)
+		for _, epsilon := range []float64{1e-3, 1} {
+			p := mustPosterior(t, c, Hessian, epsilon)
+			data := m.draw(4*thinSize+123, 0)
+			val := newTuningSet(h, data, true)
+			copy(val.s2, p.variancesOf(data))
+			mid := median(val.s2)
+			g, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if g.Act != nil {
+				t.Error("all of the grid was evaluated")
+			}
+			if got := mean(val.nll[0]); got != best.value {
+				t.Errorf("%s: what is left is of NLL %v, the optimum's is %v", h.Link, got, best.value)
+			}
+			f := nllSearch(val, mid, meanfield.Lambda0)
+			_, points, err := f.grid(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			more, err := f.descend(t.Context(), least(points), gridStep, meanfield.Lambda0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What the simplex tells apart.
+			if want := least(append(points, more...)); best.value > want.value+2e-6 {
+				t.Errorf("%s, ε = %v: NLL %v at T_act %v, τ %v; want %v at %v, %v", h.Link, epsilon, best.value, best.act, best.tau, want.value, want.act, want.tau)
+			}
+		}
+	}
+}
+
+func TestMedianIsThatOfTheSorted(t *testing.T) {
+	rng := rand.New(rand.NewPCG(910, 1))
+	for n := 1; n < 200; n++ {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = float64(rng.IntN(1 + n*(n%3))) // with ties, and all the same
+		}
+		before := slices.Clone(x)
+		got := median(x)
+		if !slices.Equal(x, before) {
+			t.Fatal("the argument has changed")
+		}
+		slices.Sort(before)
+		if got != before[n/2] {
+			t.Errorf("median %v of %v", got, before)
+		}
+	}
+	if got := median([]float64{math.NaN(), math.NaN()}); !math.IsNaN(got) {
+		t.Errorf("median %v of NaN", got)
+	}
+}
+
+func TestBrentFindsTheMinimum(t *testing.T) {
+	for name, test := range map[string]struct {
+		f       func(float64) float64
+		a, b, x float64
+		want    float64
+	}{
+		"parabola":        {func(x float64) float64 { return (x - 0.3) * (x - 0.3) }, -2, 3, 1, 0.3},
+		"from the left":   {func(x float64) float64 { return (x - 0.3) * (x - 0.3) }, -2, 3, -7, 0.3},
+		"skewed":          {func(x float64) float64 { return math.Exp(3*x) - 5*x }, -4, 2, -3.9, math.Log(5.0/3) / 3},
+		"flat":            {func(x float64) float64 { return math.Pow(x-1, 4) }, -1, 3, 2, 1},
+		"kink":            {func(x float64) float64 { return math.Abs(x - 0.7) }, 0, 1, 0.1, 0.7},
+		"at the left":     {func(x float64) float64 { return x }, -1, 1, 0, -1},
+		"at the right":    {func(x float64) float64 { return -math.Exp(x) }, -1, 1, 0, 1},
+		"nothing to find": {func(float64) float64 { return 2 }, -1, 1, 0.5, math.NaN()},
+	} {
+		calls := 0
+		got := brent(func(x float64) float64 {
+			if calls++; x < test.a || x > test.b {
+				t.Errorf("%s: asked for %v outside of [%v,%v]", name, x, test.a, test.b)
+			}
+			return test.f(x)
+		}, test.a, test.b, test.x, 1e-4)
+		tolerance := 4e-4
+		if name == "flat" {
+			tolerance = 0.05 // whose values differ by 1e-5
+		}
+		if math.Abs(got-test.want) > tolerance {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		if calls > 60 {
+			t.Errorf("%s: %d evaluations", name, calls)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -106,6 +107,8 @@ type tuningSet struct {
 	// Results, [N], of each T_act that was asked for: -log p of the label and
 	// log(1 - max p).
 	nll, rest [gridSize][]float64
+
+	thin *tuningSet // of thinned
 }
 
 func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
@@ -133,6 +136,39 @@ func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
 		})
 	}
 	return t
+}
+
+// thinned returns about thinSize of the examples, spread evenly, with the variances
+// as they stand, or nil where there are not many more.
+func (t *tuningSet) thinned() *tuningSet {
+	step := t.n / thinSize
+	if step < 4 {
+		return nil
+	}
+	k, n := t.head.Logits, (t.n+step-1)/step
+	if t.thin == nil {
+		t.thin = &tuningSet{head: t.head, n: n, logits: make([]float64, n*k), s2: make([]float64, n*k)}
+		for j := range gridSize {
+			t.thin.nll[j], t.thin.rest[j] = make([]float64, n), make([]float64, n)
+		}
+	}
+	thin := t.thin
+	thin.labels, thin.targets, thin.curves = thin.labels[:0], thin.targets[:0], thin.curves[:0]
+	for i := range n {
+		at := i * step
+		copy(thin.logits[i*k:], t.logits[at*k:(at+1)*k])
+		copy(thin.s2[i*k:], t.s2[at*k:(at+1)*k])
+		if t.labels != nil {
+			thin.labels = append(thin.labels, t.labels[at])
+		}
+		if t.targets != nil {
+			thin.targets = append(thin.targets, t.targets[at*k:(at+1)*k]...)
+		}
+		if t.curves != nil {
+			thin.curves = append(thin.curves, t.curves[at])
+		}
+	}
+	return thin
 }
 
 func (t *tuningSet) label(i int) int {
@@ -253,16 +289,79 @@ func goldenSection(f func(float64) float64, a, b, tolerance float64) float64 {
 // point is one evaluation of the search.
 type point struct{ act, tau, value float64 }
 
-// search minimises f over (T_act, τ): the grid, then Nelder and Mead's simplex
-// from its best point. f gives its values at several T_act and one τ. search
-// returns the grid and all points evaluated.
-func search(ctx context.Context, f func(acts []float64, tau float64) []float64, lambda0 float64) (Grid, []point, error) {
+// brent minimises f, which has one minimum in [a,b] and is smooth, from x in between
+// to within the tolerance: by parabolas through the three best points where these
+// close in, else by golden sections (Brent, Algorithms for Minimization without
+// Derivatives, 1973, chapter 5).
+func brent(f func(float64) float64, a, b, x, tolerance float64) float64 {
+	const golden = 0.3819660112501051 // (3-√5)/2
+	x = clamp(x, a, b)
+	fx := f(x)
+	second, third, fSecond, fThird := x, x, fx, fx
+	var step, before float64 // the last step, and the one before it
+	for range 100 {
+		mid := (a + b) / 2
+		if math.Abs(x-mid) <= 2*tolerance-(b-a)/2 {
+			break
+		}
+		// The vertex of the parabola is x + p/q.
+		r, q := (x-second)*(fx-fThird), (x-third)*(fx-fSecond)
+		p := (x-third)*q - (x-second)*r
+		if q = 2 * (q - r); q > 0 {
+			p = -p
+		}
+		q = math.Abs(q)
+		if math.Abs(p) < math.Abs(q*before/2) && p > q*(a-x) && p < q*(b-x) {
+			step, before = p/q, step
+			if u := x + step; u-a < 2*tolerance || b-u < 2*tolerance {
+				step = math.Copysign(tolerance, mid-x)
+			}
+		} else {
+			before = b - x
+			if x >= mid {
+				before = a - x
+			}
+			step = golden * before
+		}
+		u := x + step
+		if math.Abs(step) < tolerance {
+			u = x + math.Copysign(tolerance, step)
+		}
+		fu := f(u)
+		if fu <= fx {
+			if u < x {
+				b = x
+			} else {
+				a = x
+			}
+			third, fThird, second, fSecond, x, fx = second, fSecond, x, fx, u, fu
+			continue
+		}
+		if u < x {
+			a = u
+		} else {
+			b = u
+		}
+		switch {
+		case fu <= fSecond || second == x:
+			third, fThird, second, fSecond = second, fSecond, u, fu
+		case fu <= fThird || third == x || third == second:
+			third, fThird = u, fu
+		}
+	}
+	return x
+}
+
+// search is what is minimised over (T_act, τ): values at several T_act and one τ.
+type search func(acts []float64, tau float64) []float64
+
+// grid evaluates f on the grid, and returns all points beside it.
+func (f search) grid(ctx context.Context) (Grid, []point, error) {
 	g := Grid{Act: logSpace(minAct, maxAct, gridSize), Tau: logSpace(minTau, maxTau, gridSize)}
 	for range gridSize {
 		g.Value = append(g.Value, make([]float64, gridSize))
 	}
 	var points []point
-	best := 0
 	for j, tau := range g.Tau {
 		if err := context.Cause(ctx); err != nil {
 			return g, nil, err
@@ -270,19 +369,22 @@ func search(ctx context.Context, f func(acts []float64, tau float64) []float64, 
 		for i, v := range f(g.Act, tau) {
 			g.Value[i][j] = v
 			points = append(points, point{g.Act[i], tau, v})
-			if v < points[best].value {
-				best = len(points) - 1
-			}
 		}
 	}
-	if err := checkPoints(points); err != nil {
-		return g, nil, err
-	}
-	start := points[best]
+	return g, points, checkPoints(points)
+}
+
+// gridStep is half a cell of the grid in log T_act: the size of the first simplex
+// from its best point.
+var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
+
+// descend minimises f by Nelder and Mead's simplex, the first of which has its
+// corner at start. It returns all points evaluated.
+func (f search) descend(ctx context.Context, start point, size, lambda0 float64) ([]point, error) {
+	var points []point
 	// NLL and AUROC have a narrow valley along which the temperature of the median
 	// variance, T_act √(1+λ₀/τ), stays as it is. With that for a coordinate the
 	// valley lies along the other, where the simplex gets on; across both it creeps.
-	valley := func(tau float64) float64 { return 0.5 * math.Log1p(lambda0/tau) }
 	problem := optimize.Problem{Func: func(x []float64) float64 {
 		if ctx.Err() != nil {
 			return math.Inf(1) // the search ends soon, without further work
@@ -290,27 +392,39 @@ func search(ctx context.Context, f func(acts []float64, tau float64) []float64, 
 		// Outside the box: the value at its edge, and a push back.
 		v := clamp(x[1], math.Log(minTau), math.Log(maxTau))
 		tau := math.Exp(v)
-		w := x[0] - valley(tau)
+		w := x[0] - valley(tau, lambda0)
 		u := clamp(w, math.Log(minAct), math.Log(maxAct))
 		p := point{act: math.Exp(u), tau: tau}
 		p.value = f([]float64{p.act}, tau)[0]
 		points = append(points, p)
 		return p.value + math.Abs(w-u) + math.Abs(x[1]-v)
 	}}
-	// The first simplex spans half a cell of the grid.
-	size := 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
-	_, err := optimize.Minimize(problem, []float64{math.Log(start.act) + valley(start.tau), math.Log(start.tau)},
+	// How long nothing is gained before it ends. A simplex that begins small shrinks
+	// by less before it gets on.
+	patience := 10
+	if size < gridStep {
+		patience = 6
+	}
+	_, err := optimize.Minimize(problem, []float64{math.Log(start.act) + valley(start.tau, lambda0), math.Log(start.tau)},
 		&optimize.Settings{
 			FuncEvaluations: 150,
-			Converger:       &optimize.FunctionConverge{Absolute: 1e-6, Relative: 1e-6, Iterations: 10},
+			Converger:       &optimize.FunctionConverge{Absolute: 1e-6, Relative: 1e-6, Iterations: patience},
 		}, &optimize.NelderMead{SimplexSize: size})
 	if cause := context.Cause(ctx); cause != nil {
-		return g, nil, cause
+		return nil, cause
 	}
 	if err != nil {
-		return g, nil, fmt.Errorf("searching temperatures: %w", err)
+		return nil, fmt.Errorf("searching temperatures: %w", err)
 	}
-	return g, points, checkPoints(points)
+	return points, checkPoints(points)
+}
+
+// valley is the logarithm of what the median variance makes of T_act.
+func valley(tau, lambda0 float64) float64 { return 0.5 * math.Log1p(lambda0/tau) }
+
+// least returns the first of the points with the least value.
+func least(points []point) point {
+	return slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
 }
 
 // checkPoints refuses NaN, which would pass for the least value.
@@ -333,10 +447,9 @@ func logSpace(lo, hi float64, n int) []float64 {
 	return x
 }
 
-// tuneNLL minimises the held-out NLL and leaves the per-example values at the
-// optimum in val.nll[0].
-func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (Grid, point, error) {
-	f := func(acts []float64, tau float64) []float64 {
+// nllSearch is the mean NLL of val, which it leaves for each example in val.nll.
+func nllSearch(val *tuningSet, median, lambda0 float64) search {
+	return func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, 1/(tau*median), lambda0)
 		values := make([]float64, len(acts))
 		for j := range acts {
@@ -344,13 +457,67 @@ func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (Grid
 		}
 		return values
 	}
-	g, points, err := search(ctx, f, lambda0)
+}
+
+// thinSize is how many examples show where on the grid it is worth looking at all
+// of them, if these are several times as many.
+const thinSize = 500
+
+// tuneNLL minimises the held-out NLL, and leaves the per-example values at the
+// optimum in val.nll[0]. The grid is one over all examples, or empty where there was
+// no need of it.
+//
+// For every τ there is one valley over T_act, in much the same place for a part of the
+// examples as for all. So where there are many, some of them are searched first, and
+// of the grid over all no more is evaluated than the least point for each τ.
+func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (g Grid, best point, err error) {
+	f := nllSearch(val, median, lambda0)
+	points, size := []point(nil), gridStep
+	if thin := val.thinned(); thin == nil {
+		if g, points, err = f.grid(ctx); err != nil {
+			return g, point{}, err
+		}
+	} else {
+		if points, size, err = tuneThin(ctx, thin, f, median, lambda0); err != nil {
+			return g, point{}, err
+		}
+	}
+	more, err := f.descend(ctx, least(points), size, lambda0)
 	if err != nil {
 		return g, point{}, err
 	}
-	best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+	best = least(append(points, more...))
 	f([]float64{best.act}, best.tau)
 	return g, best, nil
+}
+
+// tuneThin returns points where f may be least, and the size of the simplex to go on
+// with from the best of them.
+func tuneThin(ctx context.Context, thin *tuningSet, f search, median, lambda0 float64) ([]point, float64, error) {
+	few := nllSearch(thin, median, lambda0)
+	_, points, err := few.grid(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	more, err := few.descend(ctx, least(points), gridStep, lambda0)
+	if err != nil {
+		return nil, 0, err
+	}
+	starts := []point{least(append(more, points...))}
+	for ; len(points) > 0; points = points[gridSize:] { // those of one τ
+		starts = append(starts, least(points[:gridSize]))
+	}
+	for i := range starts {
+		if err := context.Cause(ctx); err != nil {
+			return nil, 0, err
+		}
+		starts[i].value = f([]float64{starts[i].act}, starts[i].tau)[0]
+	}
+	size := gridStep
+	if least(starts) == starts[0] {
+		size /= 8 // what a few hundred examples leave open
+	}
+	return starts, size, checkPoints(starts)
 }
 
 // leastTau ends the preference for small τ. There a median T_k is already
@@ -383,10 +550,11 @@ func prefer(val *tuningSet, best point, limit, median, lambda0 float64) point {
 		// With τ the best T_act falls, at most as √τ.
 		lo := math.Max(minAct, best.act*math.Sqrt(tau/best.tau)/2)
 		hi := math.Min(maxAct, best.act*1.1)
-		act := math.Exp(goldenSection(func(logAct float64) float64 {
+		along := math.Log(best.act) + valley(best.tau, lambda0) - valley(tau, lambda0)
+		act := math.Exp(brent(func(logAct float64) float64 {
 			val.evaluate([]float64{math.Exp(logAct)}, 1/(tau*median), lambda0)
 			return mean(val.nll[0])
-		}, math.Log(lo), math.Log(hi), 1e-3))
+		}, math.Log(lo), math.Log(hi), along, 1e-3))
 		val.evaluate([]float64{act}, 1/(tau*median), lambda0)
 		loss, stdErr := pairedGain(val.nll[0], base)
 		return point{act, tau, best.value + loss}, loss <= math.Min(stdErr, most)
@@ -416,7 +584,7 @@ const ridge = 1e-4
 // out of distribution.
 func tuneAUROC(ctx context.Context, val, ood *tuningSet, median, lambda0 float64) (Grid, point, error) {
 	scratch := make([]float64, val.n+ood.n)
-	g, points, err := search(ctx, func(acts []float64, tau float64) []float64 {
+	f := search(func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, 1/(tau*median), lambda0)
 		ood.evaluate(acts, 1/(tau*median), lambda0)
 		values := make([]float64, len(acts))
@@ -428,16 +596,22 @@ func tuneAUROC(ctx context.Context, val, ood *tuningSet, median, lambda0 float64
 			values[j] = -auroc
 		}
 		return values
-	}, lambda0)
+	})
+	g, points, err := f.grid(ctx)
 	if err != nil {
 		return g, point{}, err
 	}
+	more, err := f.descend(ctx, least(points), gridStep, lambda0)
+	if err != nil {
+		return g, point{}, err
+	}
+	points = append(points, more...)
 	for _, row := range g.Value {
 		for j := range row {
 			row[j] = -row[j]
 		}
 	}
-	best := slices.MinFunc(points, func(a, b point) int { return cmp.Compare(a.value, b.value) })
+	best := least(points)
 	for _, p := range points {
 		if p.value <= best.value+ridge && p.tau > best.tau {
 			// The bound stays the best value's, whichever point is taken.
@@ -455,11 +629,38 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// median returns the middle value of x, which it leaves as it is.
+// median returns the middle value of x, which it leaves as it is. Where there are
+// NaN it may be one.
 func median(x []float64) float64 {
-	s := slices.Clone(x)
-	slices.Sort(s)
-	return s[len(s)/2]
+	s, rng := slices.Clone(x), rand.New(rand.NewPCG(1, 1))
+	at := len(s) / 2
+	// Of s, s[at] if all of it were sorted: whichever part holds it is parted again.
+	for {
+		pivot := s[rng.IntN(len(s))]
+		if math.IsNaN(pivot) {
+			return pivot
+		}
+		low, same := 0, 0 // s[:low] < pivot, s[low:same] = pivot
+		for i, v := range s {
+			switch {
+			case v < pivot:
+				s[i], s[same], s[low] = s[same], pivot, v
+				low++
+				same++
+			case v == pivot:
+				s[i], s[same] = s[same], v
+				same++
+			}
+		}
+		switch {
+		case at < low:
+			s = s[:low]
+		case at < same:
+			return pivot
+		default:
+			s, at = s[same:], at-same
+		}
+	}
 }
 
 // parallel calls f for contiguous parts of [0,n) on all processors.
