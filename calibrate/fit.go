@@ -107,7 +107,8 @@ type Fitted struct {
 // out of distribution. The temperature pair NLL minimises the mean -log p of
 // val's labels under mf0, over T_act in [0.02, 20] and τ = T_ens / median s² in
 // [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
-// its best point, reported as Optimum. Of the pairs whose NLL is higher by no more
+// its best point, reported as Optimum; of thousands of examples some hundreds show
+// which points of the grid to evaluate over all. Of the pairs whose NLL is higher by no more
 // than one standard error of the paired differences between examples, nor by more
 // than 0.5 %, nor than that of temperature scaling, it then takes the one with the
 // smallest τ ≥ 0.01: where likelihood cannot tell how much of the spread is the
