@@ -78,7 +78,8 @@ func (p *Posterior) Quadratic() (*Quadratic, error) {
 		count := blas64.Dot(vector(last), vector(last))
 		if count > 0 {
 			for i := range features {
-				mean[i] = blas64.Dot(vector(root[i*d:(i+1)*d]), vector(last)) / count
+				// A float32, as which it is subtracted: Offset makes up for no other.
+				mean[i] = float64(float32(blas64.Dot(vector(root[i*d:(i+1)*d]), vector(last)) / count))
 			}
 		}
 		mean[features] = 1

@@ -8,23 +8,38 @@ import (
 	"testing"
 )
 
-// evaluate is the formula of Quadratic, in float64.
+// evaluate is the formula of Quadratic with numbers as a graph has them, of float32 but
+// for Projection and Offset where they are to be of float64. Sums are exact.
 func (q *Quadratic) evaluate(phi []float32) []float64 {
-	width := len(q.Offset)
-	z := append([]float64(nil), q.Offset...)
-	for i, v := range phi {
-		for r, w := range q.Projection[i*width : (i+1)*width] {
-			z[r] += (float64(v) - q.Center[i]) * w
+	stored := func(v float64) float64 {
+		if q.Double {
+			return v
 		}
+		return float64(float32(v))
+	}
+	width := len(q.Offset)
+	z := make([]float64, width)
+	for r, v := range q.Offset {
+		z[r] = stored(v)
+	}
+	for i, v := range phi {
+		x := stored(float64(v) - float64(float32(q.Center[i])))
+		for r, w := range q.Projection[i*width : (i+1)*width] {
+			z[r] += x * stored(w)
+		}
+	}
+	weights := q.Weights
+	if q.Reduction != nil {
+		weights = product(q.Reduction, q.Weights, width, q.Forms)
 	}
 	out := make([]float64, q.Forms)
 	for r, v := range z {
-		if q.Weights == nil {
+		if weights == nil {
 			out[r/(width/q.Forms)] += v * v
 			continue
 		}
 		for m := range out {
-			out[m] += v * v * q.Weights[r*q.Forms+m]
+			out[m] += v * v * weights[r*q.Forms+m]
 		}
 	}
 	return out
@@ -65,7 +80,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 					for i := range n {
 						got := q.evaluate(set.Features[i*9 : (i+1)*9])
 						for k, want := range append(s2[i*4:(i+1)*4:(i+1)*4], leverage[i]) {
-							if math.Abs(got[k]-want) > 1e-7*want {
+							if math.Abs(got[k]-want) > 2e-6*want {
 								t.Fatalf("example %d, form %d: %v, want %v", i, k, got[k], want)
 							}
 						}
@@ -194,5 +209,51 @@ func TestRowsOfVAreInterpolated(t *testing.T) {
 	}
 	if _, _, ok := selectRows(x, at, k); ok {
 		t.Error("random numbers are interpolated")
+	}
+}
+
+// With features far from zero the variances are as good as with features about it.
+func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
+	const d, n = 40, 400
+	h := Head{Logits: 3, Features: d, Bias: true, Link: Sigmoid}
+	for _, mean := range []float32{0, 10, 100, 1000} {
+		for _, structure := range []Structure{Full, Kronecker} {
+			set := newMixture(h, 2, 1, 9).draw(n, 0)
+			rng := rand.New(rand.NewPCG(9, 1))
+			at := make([]float32, d)
+			for j := range at {
+				at[j] = mean * float32(rng.Float64())
+			}
+			for i := range set.Features {
+				set.Features[i] = set.Features[i]*float32(math.Pow(10, -2*float64(i%d)/d)) + at[i%d]
+			}
+			c, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range n {
+				if err := c.Add(i, set.Features[i*d:(i+1)*d], set.Logits[i*3:(i+1)*3], -1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := c.Posterior(Hessian, 1e-6)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := p.Quadratic()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s2, leverage := make([]float64, n*3), make([]float64, n)
+			p.Both(s2, leverage, set.Features, n)
+			for i := range n {
+				got := q.evaluate(set.Features[i*d : (i+1)*d])
+				for k, want := range append(s2[i*3:(i+1)*3:(i+1)*3], leverage[i]) {
+					if math.Abs(got[k]-want) > 1e-5*want {
+						t.Fatalf("mean %v, %s: form %d is %v, want %v", mean, structure, k, got[k], want)
+					}
+				}
+			}
+		}
 	}
 }
