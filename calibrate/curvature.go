@@ -112,6 +112,8 @@ type Curvature struct {
 	err     error      // of the product; what it lost is not made good
 	eigen   *kronEigen // of the sums as they stand; dropped by Add and Merge
 	scratch []float64
+
+	transposed []float64 // weights of the block
 }
 
 // block buffers the examples of one block until their product is formed.
@@ -367,6 +369,12 @@ func (c *Curvature) flushFull() error {
 	if width < fewPairs {
 		return c.flushFullByPair()
 	}
+	c.transposed = grow(c.transposed, width*rows)
+	for r := range rows {
+		for i, w := range weights[r*width : (r+1)*width] {
+			c.transposed[i*rows+r] = w
+		}
+	}
 	// Columns formed at once; [512, 4096] float64 is 16 MiB.
 	const columns = 4096
 	for first := 0; first < d; {
@@ -389,8 +397,7 @@ func (c *Curvature) flushFull() error {
 				}
 			}
 		}
-		clear(sum)
-		if err := c.product.AddTransposedProduct(sum, weights, q, rows, width, n); err != nil {
+		if err := c.product.Multiply(sum, c.transposed, q, width, rows, n); err != nil {
 			return err
 		}
 		offset := packedRow(first, d)
