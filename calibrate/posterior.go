@@ -8,7 +8,6 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"github.com/mfgs/mfgs/calibrate/internal/eigen"
 )
@@ -138,11 +137,10 @@ func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, erro
 	return p, c.invertKronecker(p)
 }
 
-// dense assembles the symmetric matrix of the coupled logits from first on.
-func (c *Curvature) dense(packed []float64, first int) []float64 {
+// eachCoupled calls f with the elements of the symmetric matrix of the coupled logits
+// from first on: those in its upper triangle, and some of the others.
+func (c *Curvature) eachCoupled(packed []float64, first int, f func(row, column int, v float64)) {
 	k, d := c.coupled, c.head.Dim()
-	n := k * d
-	m := make([]float64, n*n)
 	at := first / k * triangle(k) * triangle(d)
 	for i := range k {
 		for l := i; l < k; l++ {
@@ -150,13 +148,31 @@ func (c *Curvature) dense(packed []float64, first int) []float64 {
 				for s := r; s < d; s++ {
 					v := packed[at]
 					at++
-					m[(i*d+r)*n+l*d+s], m[(i*d+s)*n+l*d+r] = v, v
-					m[(l*d+r)*n+i*d+s], m[(l*d+s)*n+i*d+r] = v, v
+					f(i*d+r, l*d+s, v)
+					f(i*d+s, l*d+r, v)
 				}
 			}
 		}
 	}
+}
+
+// dense assembles the symmetric matrix of the coupled logits from first on.
+func (c *Curvature) dense(packed []float64, first int) []float64 {
+	n := c.coupled * c.head.Dim()
+	m := make([]float64, n*n)
+	c.eachCoupled(packed, first, func(i, j int, v float64) { m[i*n+j], m[j*n+i] = v, v })
 	return m
+}
+
+// factor is dense, to be inverted.
+func (c *Curvature) factor(packed []float64, first int) *factor {
+	f := newFactor(c.coupled*c.head.Dim(), c.product)
+	c.eachCoupled(packed, first, func(i, j int, v float64) {
+		if i <= j {
+			*f.at(i, j) = v
+		}
+	})
+	return f
 }
 
 // invertFull forms the diagonal blocks of the covariance.
@@ -166,43 +182,42 @@ func (c *Curvature) dense(packed []float64, first int) []float64 {
 // has use.
 func (c *Curvature) invertFull(p *Posterior) error {
 	d := c.head.Dim()
-	n := c.coupled * d
 	m := c.h
 	if p.Covariance == Fisher {
 		m = c.j
 	}
 	p.Blocks = make([]float64, c.head.Logits*d*d)
 	for first := 0; first < c.head.Logits; first += c.coupled {
-		u, err := inverseFactor(c.dense(m, first), n, p.Epsilon)
-		if err != nil {
+		u := c.factor(m, first)
+		if err := u.invert(p.Epsilon); err != nil {
 			return err
 		}
 		blocks := p.Blocks[first*d*d : (first+c.coupled)*d*d]
 		if p.Covariance == Sandwich {
-			c.sandwich(blocks, u, first)
+			if err := c.sandwich(blocks, u, first); err != nil {
+				return err
+			}
 			continue
 		}
 		for i := range c.coupled {
-			rows := blas64.General{Rows: d, Cols: n - i*d, Stride: n, Data: u[i*d*n+i*d:]}
-			gram(blocks[i*d*d:(i+1)*d*d], rows)
+			if err := u.gram(blocks[i*d*d:(i+1)*d*d], i*d, (i+1)*d); err != nil {
+				return err
+			}
 		}
 	}
-	leverage := make([]float64, d*d)
+	u := newFactor(d, c.product)
 	var trace float64
 	for i := range d {
 		for j := i; j < d; j++ {
-			v := c.a[packedRow(i, d)+j-i]
-			leverage[i*d+j], leverage[j*d+i] = v, v
+			*u.at(i, j) = c.a[packedRow(i, d)+j-i]
 		}
-		trace += leverage[i*d+i]
+		trace += *u.at(i, i)
 	}
-	u, err := inverseFactor(leverage, d, leverageDelta(trace, d))
-	if err != nil {
+	if err := u.invert(leverageDelta(trace, d)); err != nil {
 		return err
 	}
 	p.Leverage = make([]float64, d*d)
-	gram(p.Leverage, general(u, d, d))
-	return nil
+	return u.gram(p.Leverage, 0, d)
 }
 
 // leverageDelta returns δ, or 1 where all features are zero.
@@ -213,59 +228,36 @@ func leverageDelta(trace float64, d int) float64 {
 	return leverageDamping * trace / float64(d)
 }
 
-// inverseFactor returns the upper triangular U⁻¹ with UᵀU = m + εI, in m's
-// storage, the lower triangle zero.
-//
-// m is semi-definite, so that ε is its least eigenvalue, or near it. Rounding in
-// the factorisation moves eigenvalues by up to n·2⁻⁵² of the largest entry
-// (Higham, Accuracy and Stability of Numerical Algorithms, theorem 10.3): a
-// smaller ε would give an inverse of rounding errors, or none.
-func inverseFactor(m []float64, n int, epsilon float64) ([]float64, error) {
-	var largest float64
-	for i := range n {
-		largest = math.Max(largest, m[i*n+i])
-		m[i*n+i] += epsilon
-	}
-	ok := epsilon > float64(n)*0x1p-52*largest
-	var tri blas64.Triangular
-	if ok {
-		tri, ok = lapack64.Potrf(blas64.Symmetric{N: n, Stride: n, Data: m, Uplo: blas.Upper})
-	}
-	if !ok || !lapack64.Trtri(tri) {
-		return nil, fmt.Errorf("the curvature damped by %.3g is not positive definite in float64: use a larger --damping", epsilon)
-	}
-	for i := range n {
-		clear(m[i*n : i*n+i])
-	}
-	return m, nil
-}
-
-// gram writes x xᵀ to dst.
-func gram(dst []float64, x blas64.General) {
-	n := x.Rows
-	blas64.Syrk(blas.NoTrans, 1, x, 0, blas64.Symmetric{N: n, Stride: n, Data: dst, Uplo: blas.Upper})
-	for i := range n {
-		for j := range i {
-			dst[i*n+j] = dst[j*n+i]
-		}
-	}
-}
-
 // sandwich writes the diagonal blocks of MJM, M = U⁻¹U⁻ᵀ, as M_k J M_kᵀ with M_k
 // the k-th D rows of M, for the coupled logits from first on.
-func (c *Curvature) sandwich(blocks, u []float64, first int) {
+func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
 	k, d := c.coupled, c.head.Dim()
 	n := k * d
-	j := general(c.dense(c.j, first), n, n)
-	rows, right := general(make([]float64, d*n), d, n), general(make([]float64, d*n), d, n)
+	j := c.dense(c.j, first)
+	lower := u.transposed(0, n) // U⁻ᵀ
+	m, right, t := make([]float64, d*n), make([]float64, d*n), make([]float64, n*d)
 	for i := range k {
-		// M_k = (rows of U⁻¹, zero left of column kD) · U⁻ᵀ
-		blas64.Gemm(blas.NoTrans, blas.Trans, 1,
-			blas64.General{Rows: d, Cols: n - i*d, Stride: n, Data: u[i*d*n+i*d:]},
-			blas64.General{Rows: n, Cols: n - i*d, Stride: n, Data: u[i*d:]}, 0, rows)
-		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, j, 0, right)
-		blas64.Gemm(blas.NoTrans, blas.Trans, 1, right, rows, 0, general(blocks[i*d*d:(i+1)*d*d], d, d))
+		// M_k = (rows of U⁻¹, zero left of column kD) · U⁻ᵀ, and its transpose.
+		rows := n - i*d
+		columns := u.transposed(i*d, (i+1)*d)
+		clear(m)
+		clear(t)
+		if err := c.product.AddTransposedProduct(m, columns, lower[i*d*n:], rows, d, n); err != nil {
+			return err
+		}
+		for r := range d {
+			for s := range n {
+				t[s*d+r] = m[r*n+s]
+			}
+		}
+		if err := c.product.Multiply(right, m, j, d, n, n); err != nil {
+			return err
+		}
+		if err := c.product.Multiply(blocks[i*d*d:(i+1)*d*d], right, t, d, n, d); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 // spectrum returns the eigenvectors and eigenvalues that damping needs.

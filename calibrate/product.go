@@ -5,9 +5,9 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// A Product multiplies matrices, all row-major and dense. It is the hot loop of
-// accumulating curvature and of variances, so that a caller with a faster matrix
-// product may bring it.
+// A Product multiplies matrices, all row-major and dense, in float64. It is the hot
+// loop of accumulating curvature, of inverting it and of variances, so that a caller
+// with a faster matrix product may bring it.
 type Product interface {
 	// AddTransposedProduct computes c += aᵀb for a [rows,m], b [rows,n] and c [m,n].
 	AddTransposedProduct(c, a, b []float64, rows, m, n int) error
