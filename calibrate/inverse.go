@@ -122,18 +122,18 @@ func (f *factor) factorise() (bool, error) {
 // invertTriangle makes U⁻¹ of what factorise made: with W = U⁻¹ of the panels before,
 // panel j of it is W_jj = U_jj⁻¹ and above that -W U_j W_jj.
 func (f *factor) invertTriangle() error {
+	last := (len(f.panels) - 1) * f.width
+	x, part := make([]float64, last*f.width), make([]float64, last*f.width)
 	for j, panel := range f.panels {
 		first, end := f.bounds(j)
 		cols := end - first
 		if first == 0 {
 			continue
 		}
-		x := make([]float64, first*cols)
 		if err := f.product.Multiply(x, panel, panel[first*cols:], first, cols, cols); err != nil {
 			return err
 		}
 		clear(panel[:first*cols])
-		part := make([]float64, first*cols)
 		for k := range j {
 			above, below := f.bounds(k)
 			if err := f.product.Multiply(part, f.panels[k], x[above*cols:], below, below-above, cols); err != nil {

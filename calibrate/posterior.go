@@ -186,6 +186,7 @@ func (c *Curvature) invertFull(p *Posterior) error {
 	if p.Covariance == Fisher {
 		m = c.j
 	}
+	c.scratch = nil // room for the inverse
 	p.Blocks = make([]float64, c.head.Logits*d*d)
 	for first := 0; first < c.head.Logits; first += c.coupled {
 		u := c.factor(m, first)
