@@ -84,7 +84,7 @@ func (b *builder) take(name string) string {
 
 // allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not hide outer ones.
 func allNames(g *onnxpb.Graph, names map[string]bool) {
-	for _, list := range [][]*onnxpb.ValueInfo{g.GetInput(), g.GetOutput()} {
+	for _, list := range [][]*onnxpb.ValueInfo{g.GetInput(), g.GetOutput(), g.GetValueInfo()} {
 		for _, v := range list {
 			names[v.GetName()] = true
 		}

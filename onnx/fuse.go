@@ -413,6 +413,14 @@ func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
 	return f.op(kind, []string{x}, kept, intsAttribute("axes", axis))
 }
 
+// clip keeps float32 numbers between two.
+func (f *fuser) clip(x string, low, high float64) string {
+	if f.opset < 11 {
+		return f.op("Clip", []string{x}, floatAttribute("min", float32(low)), floatAttribute("max", float32(high)))
+	}
+	return f.op("Clip", []string{x, f.scalar(low), f.scalar(high)})
+}
+
 // subgraph returns the graph of the nodes that write adds; it may read tensors of the graph around it.
 func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() []*onnxpb.ValueInfo) *onnxpb.Graph {
 	outer := f.nodes

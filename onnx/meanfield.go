@@ -9,7 +9,16 @@ import (
 )
 
 // forms returns the quadratic forms of the features, [N,M]; those that are variances are divided by T_ens of the pair NLL.
+//
+// They end at 1e28. Features that are more than 1e14 times what they should be are no less out of distribution for that,
+// while infinite numbers would make of the scores what is not a number.
 func (f *fuser) forms(phi string) string {
+	const most = 1e28
+	return f.clip(f.unbounded(phi, most), 0, most)
+}
+
+// unbounded is forms, with squares up to most.
+func (f *fuser) unbounded(phi string, most float64) string {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
 	constant := f.float
@@ -42,6 +51,7 @@ func (f *fuser) forms(phi string) string {
 	if q.Double {
 		u = f.cast(u, Float32)
 	}
+	u = f.clip(u, 0, most)
 	scale := make([]float64, forms)
 	for m := range scale {
 		scale[m] = f.formScale(int64(m))
@@ -193,6 +203,7 @@ func (f *fuser) mf1(mu, spread string) string {
 	column := func(x string) string { return f.reshape(x, 0, 0, f.k, 1) }
 	row := func(x string) string { return f.reshape(x, 0, 0, 1, f.k) }
 	t := f.temperatures(f.binary("Add", column(spread), row(spread)))
+	mu = f.clip(mu, -1e30, 0) // a class that is masked by -Inf has a difference to itself, too
 	x := f.binary("Div", f.binary("Sub", row(mu), column(mu)), t)
 	top := f.reduce("ReduceMax", x, 3, true)
 	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", x, top)), 3, false)

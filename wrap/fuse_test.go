@@ -229,6 +229,54 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 	}
 }
 
+// What no model should meet: features far beyond all that was seen, classes masked out.
+func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
+	const masked = -3e38 // -Inf would be, times the zero of the other example, no number
+	for _, k := range []int{5, 300} {
+		for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
+			if method == onnx.MF1 && k > onnx.MaxMF1Classes {
+				continue
+			}
+			for _, opset := range []uint64{7, 11, 18} {
+				logits, variances := make([]float32, 2*k), make([]float32, 2*k)
+				for j := range logits {
+					logits[j], variances[j] = float32(j%7), 1+float32(j%3)
+				}
+				logits[k+2], logits[k+4] = masked, masked
+				m, names := fusedSelector(t, opset, logits, variances, 2, func(mf *onnx.MeanField) { mf.Method = method })
+				s := startFused(t, m, names)
+				for _, scale := range []float32{1, 1e10, 1e19, 1e30, 1e37} {
+					out, err := s.Run(t.Context(), []ort.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{scale, 0}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					p, score := out[0].Data.([]float32), float64(out[3].Data.([]float32)[0])
+					var sum float64
+					for _, v := range p {
+						sum += float64(v)
+					}
+					if math.Abs(sum-1) > 1e-5 || !(score >= 0 && score <= 1) {
+						t.Errorf("K=%d, %s, features of %v: probabilities sum to %v, ood_score %v", k, method, scale, sum, score)
+					}
+				}
+				// The other example, with two classes masked.
+				out, err := s.Run(t.Context(), []ort.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{1e-20, 1}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var sum float64
+				p := out[0].Data.([]float32)
+				for _, v := range p {
+					sum += float64(v)
+				}
+				if math.Abs(sum-1) > 1e-5 || p[2] != 0 || p[4] != 0 {
+					t.Errorf("K=%d, %s: masked classes have probabilities %v and %v, all sum to %v", k, method, p[2], p[4], sum)
+				}
+			}
+		}
+	}
+}
+
 // Every link and method, with and without temperatures of their own for the score.
 func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 	for _, k := range []int{1, 2, 7, 200} {

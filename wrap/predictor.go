@@ -490,9 +490,9 @@ func (p *Predictor) finish(one *Prediction, i int, x *featurize.Examples) error 
 	for _, v := range one.LogitVariance {
 		sum += v
 	}
-	// The logits are finite: what is left is a bundle of absurd numbers.
+	// The logits are finite: what is left are absurd numbers.
 	if math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return fmt.Errorf("%s: the prediction is not finite: the bundle's posterior and temperatures do not fit the model", recordName(x.Names, i))
+		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", recordName(x.Names, i))
 	}
 	names := p.bundle.Manifest.Labels
 	if p.head.MultiLabel() {
