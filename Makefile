@@ -44,8 +44,10 @@ fuzz: toolchain
 	done; \
 	if [ -z "$$found" ]; then echo "no fuzz target found" >&2; exit 1; fi
 
+# A few minutes. With MFGS_BENCH_MODEL=resnet50.onnx, or another model of one float32
+# input of declared sizes, calibration and prediction are timed on that as well.
 bench: setup
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+	$(GO) test -timeout 60m -run '^$$' -bench . -benchmem ./...
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \

@@ -61,7 +61,7 @@ func BenchmarkFit(b *testing.B) {
 		{Logits: 1000, Features: 1280, Bias: true, Link: Softmax},
 	} {
 		m := newMixture(h, 4, 2, 3)
-		train, val, ood := m.draw(8*BlockSize, 0), m.draw(5000, 0), m.draw(5000, 4)
+		train, val, ood := m.draw(8*BlockSize, 0), m.draw(2000, 0), m.draw(500, 4)
 		c := accumulate(b, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0)
 		for _, cov := range []Covariance{Hessian, Sandwich} {
 			b.Run(fmt.Sprintf("K=%d/D=%d/%s", h.Logits, h.Dim(), cov), func(b *testing.B) {
