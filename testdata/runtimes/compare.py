@@ -141,7 +141,9 @@ def line(name, runtime, worst, note=""):
 
 
 def short(error):
-    return " ".join(str(error).split())[:200]
+    # ONNX Runtime says where in its sources first, and what is wrong last.
+    text = " ".join(str(error).split())
+    return text if len(text) <= 240 else text[:80] + " … " + text[-160:]
 
 
 parser = argparse.ArgumentParser()
@@ -187,6 +189,8 @@ for (group, runtime), all in sorted(groups.items()):
 for runtime in runtimes:
     of = [w for (_, r), all in groups.items() if r == runtime for w in all]
     print(f"{runtime}: {len(of)} models compared, {len(not_taken[runtime])} whose original it does not take")
+    if not of:
+        bad.append(f"{'':<38} {runtime:<28} nothing compared")
 for b in bad:
     print("FAIL", b)
 print(f"{len(cases)} models, {len(runtimes)} runtimes, {len(bad)} failures")

@@ -77,7 +77,7 @@ def outcome(case, path):
         own = [original.run(None, feeds(r)) for r in case["runs"]]
     except Exception as e:
         # Whether a runtime takes the network at all is not for its head to say.
-        return result | {"original": False, "error": str(e)[:300]}
+        return result | {"original": False, "error": str(e)[:1000]}
     try:
         session = Session(path)
         got = [dict(zip(session.outputs, session.run(session.outputs, feeds(r)), strict=True)) for r in case["runs"]]
