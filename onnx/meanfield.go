@@ -232,15 +232,15 @@ func (f *fuser) mf0(mu, t string, e exponentials) string {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
 		half := f.binary("Mul", f.binary("Sub", high, low), f.scalar(0.5))
-		widest := f.op("ReduceMax", []string{half}, intAttribute("keepdims", 0))
-		lse = f.within(intervals, widest, func(i Interval) string { return f.interpolated(int64(i.Nodes), e, log, low, half) },
+		lse = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), e, log, low, half) },
 			func() string { return f.exact(e, t) })
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), lse)
 }
 
-// within adds an If for each interval: that is interpolated whose half length is no less than widest.
-func (f *fuser) within(intervals []Interval, widest string, interpolated func(Interval) string, exact func() string) string {
+// within adds an If for each interval: the first is interpolated that no half length exceeds. Those that are not numbers
+// count for nothing, so that an example which is none has no say in how the others are computed.
+func (f *fuser) within(intervals []Interval, half string, interpolated func(Interval) string, exact func() string) string {
 	if len(intervals) == 0 {
 		return exact()
 	}
@@ -249,9 +249,10 @@ func (f *fuser) within(intervals []Interval, widest string, interpolated func(In
 			return []*onnxpb.ValueInfo{tensorInfo(write(), Float32, -1, int64(len(f.pairs())), f.k)}
 		}))
 	}
-	wide := f.binary("Greater", widest, f.scalar(0.5*math.Log(intervals[0].Ratio)))
+	wider := f.cast(f.binary("Greater", half, f.scalar(0.5*math.Log(intervals[0].Ratio))), Float32)
+	wide := f.binary("Greater", f.op("ReduceSum", []string{wider}, intAttribute("keepdims", 0)), f.scalar(0.5))
 	return f.op("If", []string{wide},
-		branch("then_branch", func() string { return f.within(intervals[1:], widest, interpolated, exact) }),
+		branch("then_branch", func() string { return f.within(intervals[1:], half, interpolated, exact) }),
 		branch("else_branch", func() string { return interpolated(intervals[0]) }))
 }
 

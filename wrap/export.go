@@ -174,6 +174,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOp
 		}
 		report.Triton = &TritonModel{Repository: o.Triton, Name: o.Name, MaxBatch: config.maxBatch}
 	}
+	report.Warnings = append(report.Warnings, moved(names)...)
 	files, err := fused.Files(place.model)
 	if err != nil {
 		return nil, err
@@ -187,6 +188,17 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOp
 	}
 	report.File = report.Files[0].Path
 	return report, nil
+}
+
+// moved tells of outputs that are not called as everywhere else: who asks for them by
+// that name gets the network's own.
+func moved(names onnx.FusedOutputs) (warnings []string) {
+	for i, want := range []string{"probabilities", "logits", "logit_variance", "ood_score", "leverage"} {
+		if name := names.Names()[i]; name != want {
+			warnings = append(warnings, fmt.Sprintf("the network has an input or output %q of its own: the calibrated model's is called %q", want, name))
+		}
+	}
+	return warnings
 }
 
 // check refuses what cannot work before anything is read, and fills in what is

@@ -84,6 +84,30 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 	}
 }
 
+// Who asks an exported model for "probabilities" must not get the network's own unawares.
+func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
+	const n, width, classes = 60, 4, 3
+	dir := t.TempDir()
+	model := write(t, dir, "model.onnx", selector(13, "probabilities", random(4, width*classes), width, classes))
+	labels := make([]int64, n)
+	for i := range labels {
+		labels[i] = int64(i % classes)
+	}
+	file := write(t, dir, "data.npz", npz(t, map[string]array{"x": {random(3, n*width), []int{n, width}}, "labels": {labels, []int{n}}}))
+	c := Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"), Damping: calibrate.Damping{Relative: 1}}
+	mustCalibrate(t, c)
+	r, err := Export(t.Context(), c.Out, ExportOptions{Out: filepath.Join(dir, "out.onnx")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
+		return strings.Contains(w, `"probabilities" of its own`) && strings.Contains(w, `"mfgs_probabilities"`)
+	})
+	if !warned || r.Outputs.Probabilities.Name != "mfgs_probabilities" {
+		t.Errorf("the probabilities are called %s, warnings %q", r.Outputs.Probabilities.Name, r.Warnings)
+	}
+}
+
 func TestAnExportIsReported(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	path := filepath.Join(t.TempDir(), "digits.onnx")

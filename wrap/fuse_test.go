@@ -18,8 +18,8 @@ import (
 )
 
 // selector is a model whose input x [N,R], when it is the r-th unit vector, gives the
-// r-th of the given logits [R,K]: one Gemm, in a model of the operator set.
-func selector(opset uint64, logits []float32, r, k int) []byte {
+// r-th of the given logits [R,K]: one MatMul, in a model of the operator set.
+func selector(opset uint64, output string, logits []float32, r, k int) []byte {
 	message := func(b []byte, field protowire.Number, m []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
 	}
@@ -39,9 +39,9 @@ func selector(opset uint64, logits []float32, r, k int) []byte {
 	}
 	w := number(number(number(nil, 1, uint64(r)), 1, uint64(k)), 2, 1)
 	w = message(text(w, 8, "w"), 9, raw)
-	node := text(text(text(text(nil, 1, "x"), 1, "w"), 2, "y"), 4, "MatMul")
+	node := text(text(text(text(nil, 1, "x"), 1, "w"), 2, output), 4, "MatMul")
 	graph := text(message(nil, 1, node), 2, "selector")
-	graph = message(message(message(graph, 5, w), 11, value("x", r)), 12, value("y", k))
+	graph = message(message(message(graph, 5, w), 11, value("x", r)), 12, value(output, k))
 	model := message(number(nil, 1, 7), 7, graph)
 	return message(model, 8, number(nil, 2, opset))
 }
@@ -55,7 +55,7 @@ func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r in
 func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, variances []float32, r int, change func(*onnx.MeanField)) (*onnx.Model, onnx.FusedOutputs) {
 	t.Helper()
 	k := len(logits) / r
-	m, err := onnx.Parse("selector", selector(opset, logits, r, k))
+	m, err := onnx.Parse("selector", selector(opset, "y", logits, r, k))
 	if err != nil {
 		t.Fatal(err)
 	}
