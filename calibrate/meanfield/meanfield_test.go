@@ -369,6 +369,33 @@ func TestInterpolationEqualsItsFunction(t *testing.T) {
 	}
 }
 
+// What is no number stays none, and stops nothing.
+func TestFastMF0OfWhatIsNotFinite(t *testing.T) {
+	const n = 500
+	w := NewWorkspace(n, 0)
+	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		for _, where := range []string{"mu", "s2"} {
+			mu, s2, logp := make([]float64, n), make([]float64, n), make([]float64, n)
+			for i := range mu {
+				mu[i], s2[i] = float64(i%17), float64(i%5)
+			}
+			x := mu
+			if where == "s2" {
+				x = s2
+			}
+			x[7] = bad
+			want := make([]float64, n)
+			w.MF0(logp, mu, s2)
+			MF0Exact(want, mu, s2, Lambda0)
+			for i := range want {
+				if math.IsNaN(want[i]) != math.IsNaN(logp[i]) {
+					t.Fatalf("%s with %v: log p[%d] = %v, want %v", where, bad, i, logp[i], want[i])
+				}
+			}
+		}
+	}
+}
+
 // The sums over intervals of logits are those over logits.
 func TestBinsEqualTheirSum(t *testing.T) {
 	const n = 5000

@@ -126,7 +126,7 @@ func (s *bins) gather(delta []float64, lo, hi float64) {
 	s.moments = resize(s.moments, s.n*moments)
 	clear(s.moments)
 	for _, d := range delta {
-		if d < deepest {
+		if !(d >= deepest) { // too deep, or NaN
 			continue
 		}
 		u := -d * hi
