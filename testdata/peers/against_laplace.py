@@ -59,9 +59,12 @@ PYTHON = [sys.executable, "-W", "ignore"]
 
 def laplace(case, *more, backend=None, sampled=False, runs=1):
     backend = backend or fastest(case)
-    n = min(case.predict, 8) if args.quick else case.predict
+    # Samples of the weights serve a whole batch.
+    n, batch = (256, 256) if sampled else (case.predict, case.predict_batch)
+    if args.quick:
+        n = min(n, 8)
     command = [*PYTHON, HERE / "peer_laplace.py", "--structure", case.structure, "--backend", backend,
-               "--predict", n, "--predict-batch", min(n, case.predict_batch), "--runs", runs, *more]
+               "--predict", n, "--predict-batch", min(n, batch), "--runs", runs, *more]
     return process(command + (["--sampled"] if sampled else []), limited=True)
 
 
@@ -133,7 +136,7 @@ def cached(case, order):
             extra=[side("mfgs calibrate, the whole command", [d.seconds for d in commands], note="start, reading, tuning and writing included")])
     sampled = laplace_cached(case, 3 if case.rounds else 1, sampled=True)
     compare(case, prefix, section, "predict an example", flat(d.out["predict"] for d in predicts), theirs, "predict", "ms", 10, order + 1, scale=1e3,
-            extra=[side("laplace-torch, 100 samples of the weights", [1e3 * v for v in values(sampled, "predict")], error=trouble(sampled), note="`pred_type=\"nn\"`: no variances")])
+            extra=[side("laplace-torch, 100 samples of the weights", [1e3 * v for v in values(sampled, "predict")], error=trouble(sampled), note="256 at a time: no variances")])
     peaks = [max(a.peak, b.peak, c.peak) for a, b, c in zip(fits, predicts, commands)]
     memory(case, prefix, section, peaks, theirs, order + 2)
 

@@ -21,8 +21,9 @@ def session(path):
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def images(batch, size):
-    return {"images": np.random.default_rng(1).normal(size=(batch, 3, size, size)).astype(np.float32)}
+def images(args, batch):
+    """The last of the training images, which the bundle was not made of."""
+    return {"images": np.ascontiguousarray(np.load(args.work / "train.npy", mmap_mode="r")[-batch:])}
 
 
 def main():
@@ -30,16 +31,16 @@ def main():
     models = {"plain": args.work / "resnet50-1000.onnx", "fused": args.work / "resnet50-fused.onnx"}
     sizes = args.sizes
     if args.only:
-        one, x = session(models[args.only]), images(sizes.batch, sizes.image)
+        one, x = session(models[args.only]), images(args, sizes.batch)
         for _ in range(3):
             one.run(None, x)
         json.dump({"peak_mib": peak()}, sys.stdout)
         return
 
     sessions = {name: session(path) for name, path in models.items()}
-    go = [args.harness, "latency", "-model", models["plain"], "-bundle", args.work / "resnet50.mfgs"]
+    go = [args.harness, "latency", "-model", models["plain"], "-bundle", args.work / "resnet50.mfgs", "-data", args.work / "train.npy"]
     for order, batch in enumerate((sizes.batch, 1)):
-        x = images(batch, sizes.image)
+        x = images(args, batch)
         runs = sizes.runs if batch > 1 else 2 * sizes.runs + 1
         fused, plain = alternate(runs, *(lambda s=sessions[name]: s.run(None, x) for name in ("fused", "plain")))
         record(args, f"resnet50-python-{batch}", SECTION, f"batch {batch}, Python", "ms",

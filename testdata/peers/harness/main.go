@@ -6,10 +6,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -26,7 +27,7 @@ import (
 var (
 	model     = flag.String("model", "", "latency: the network as it is")
 	folder    = flag.String("bundle", "", "latency, predict, predict-features: the bundle")
-	data      = flag.String("data", "", "predict: SPEC of images; fit, predict-features: NPZ of features")
+	data      = flag.String("data", "", "latency: NPY whose last images are run; predict: SPEC of images; fit, predict-features: NPZ of features")
 	structure = flag.String("structure", "kron", "fit: full or kron")
 	only      = flag.String("only", "", "latency: plain or fused, not both")
 	batch     = flag.Int("batch", 16, "examples at a time")
@@ -102,9 +103,8 @@ func latency(ctx context.Context) (map[string]any, error) {
 		shape, size = append(shape, d.Value), size*int(d.Value)
 	}
 	pixels := make([]float32, size)
-	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range pixels {
-		pixels[i] = float32(rng.NormFloat64())
+	if err := tail(pixels, *data); err != nil {
+		return nil, err
 	}
 	tensors := []wrap.Tensor{{Shape: shape, Data: pixels}}
 
@@ -159,6 +159,19 @@ func latency(ctx context.Context) (map[string]any, error) {
 		}
 	}
 	return seconds, nil
+}
+
+// tail fills dst from the end of a file of float32 numbers, such as an .npy.
+func tail(dst []float32, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := f.Seek(-4*int64(len(dst)), io.SeekEnd); err != nil {
+		return err
+	}
+	return binary.Read(f, binary.LittleEndian, dst)
 }
 
 // features reads an .npz of features and logits.
