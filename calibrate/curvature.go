@@ -385,18 +385,15 @@ func (c *Curvature) flushFull() error {
 		}
 		c.scratch = grow(c.scratch, rows*n+width*n)
 		q, sum := c.scratch[:rows*n], c.scratch[rows*n:]
-		for r := range rows {
-			phi := b.phi[r*d : (r+1)*d]
-			row := q[r*n : (r+1)*n]
-			at := 0
-			for i := first; i < last; i++ {
-				v := phi[i]
-				for _, u := range phi[i:] {
-					row[at] = v * u
-					at++
+		parallel(rows, func(from, to int) {
+			for r := from; r < to; r++ {
+				phi, row := b.phi[r*d:(r+1)*d], q[r*n:(r+1)*n]
+				for i := first; i < last; i++ {
+					scaleTo(row[:d-i], phi[i], phi[i:])
+					row = row[d-i:]
 				}
 			}
-		}
+		})
 		if err := c.product.Multiply(sum, c.transposed, q, width, rows, n); err != nil {
 			return err
 		}
@@ -513,6 +510,14 @@ func packedRow(i, n int) int { return i*n - i*(i-1)/2 }
 func add(dst, src []float64) {
 	for i, v := range src {
 		dst[i] += v
+	}
+}
+
+// scaleTo writes a·x to dst.
+func scaleTo(dst []float64, a float64, x []float64) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = a * v
 	}
 }
 
