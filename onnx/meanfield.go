@@ -231,7 +231,11 @@ func (f *fuser) mf0(mu, t string, e exponentials) string {
 	} else {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
-		half := f.binary("Mul", f.binary("Sub", high, low), f.scalar(0.5))
+		// The interval is longer than its points want. Rounding moves them by units in the last place of t: in an interval of a
+		// few of these that would be far outside, where polynomials are huge. So far the T_k of m = 100 nodes stay inside.
+		const least = 1. / 64
+		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.scalar(0.5)), f.scalar(least))
+		low = f.binary("Sub", low, f.scalar(least))
 		lse = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), e, log, low, half) },
 			func() string { return f.exact(e, t) })
 	}
@@ -377,8 +381,7 @@ func (f *fuser) interpolated(m int64, e exponentials, t, low, half string) strin
 	// [N,P,m] to [N,P,groups,r].
 	coefficients := f.reshape(f.binary("MatMul", value, f.float("chebyshev", productCoefficients(m, r), m, groups*r)), 0, 0, groups, r)
 
-	// Where all T_k are alike, x is 0/1e-30 and the interval a point.
-	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), f.binary("Add", half, f.scalar(1e-30))), 0, 0, 1, f.k)
+	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
 	inner := f.chebyshev(x, r+1)
 	sums := f.binary("MatMul", coefficients, f.op("Concat", inner[:r], intAttribute("axis", 2))) // [N,P,groups,K]
 	if groups > 1 {

@@ -118,6 +118,11 @@ func unit(r int) ort.Tensor {
 // adversarial returns examples that are hard to interpolate or to represent, [R,K] each,
 // with temperatures T_k between 1 and ratio.
 func adversarial(k int, ratio float64, seed uint64) (logits, variances []float32, names []string) {
+	return adversarialFrom(k, 1, ratio, seed)
+}
+
+// adversarialFrom is adversarial with temperatures between base and base·ratio.
+func adversarialFrom(k int, base, ratio float64, seed uint64) (logits, variances []float32, names []string) {
 	rng := rand.New(rand.NewPCG(seed, uint64(k)))
 	add := func(name string, logit func(i int) float64) {
 		names = append(names, name)
@@ -128,7 +133,7 @@ func adversarial(k int, ratio float64, seed uint64) (logits, variances []float32
 			if i < 2 {
 				u = float64(i)
 			}
-			t := math.Exp(u * math.Log(ratio))
+			t := base * math.Exp(u*math.Log(ratio))
 			variances = append(variances, float32((t*t-1)/meanfield.Lambda0))
 		}
 	}
@@ -198,6 +203,38 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Temperatures that are nearly the same leave an interval of a few units in the last
+// place, or of none.
+func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
+	for _, k := range []int{300, 1000} {
+		for _, base := range []float64{1, 3, 100, 1e4} {
+			for _, above := range []float64{0, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 1e-4, 1e-3} {
+				logits, variances, what := adversarialFrom(k, base, 1+above, 4)
+				r := len(what)
+				for i := range logits {
+					logits[i] *= float32(base) // so that the temperatures do not level them
+					logits[i] = min(max(logits[i], -1e6), 1e6)
+				}
+				m, names := fusedSelector(t, 13, logits, variances, r, nil)
+				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, name := range what {
+					// The variances as they are in the graph.
+					got := out[2].Data.([]float32)[i*k : (i+1)*k]
+					want, _ := formula(onnx.Softmax, onnx.MF0, logits[i*k:(i+1)*k], got, onnx.Temperatures{Act: 1, Ens: 1})
+					for j := range want {
+						if p := float64(out[0].Data.([]float32)[i*k+j]); !(math.Abs(p-want[j]) <= 4e-6) {
+							t.Fatalf("K=%d, T from %v to %v times that, %s: p[%d] = %v, want %v", k, base, 1+above, name, j, p, want[j])
+						}
+					}
+				}
+			}
 		}
 	}
 }
