@@ -66,7 +66,10 @@ type MeanField struct {
 	// nodes is much less than that of the classes, they are computed by their formula.
 	Intervals []Interval
 
-	// Metadata is added to the model's metadata_props, in the place of entries with the same keys.
+	// Alone leaves out the model's own outputs, and what only they need.
+	Alone bool
+
+	// Metadata is added to the model's metadata_props. Its entries that begin with mfgs. go: they speak of another head.
 	Metadata map[string]string
 }
 
@@ -88,14 +91,13 @@ func (o FusedOutputs) Names() []string {
 // The metadata keys under which a fused model tells the names of its outputs.
 const metadataOutput = "mfgs.output."
 
-// Fuse returns the model with the mean-field head behind it: the model's own outputs, which alone leaves out, and then
-// probabilities, logits, logit_variance, ood_score and leverage, all float32. A name that an input or output of the model has
+// Fuse returns the model with the mean-field head behind it: the model's own outputs and then probabilities, logits, logit_variance, ood_score and leverage, all float32. A name that an input or output of the model has
 // already gets the prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
 // added, in the form they have in the model's own operator set. It panics if h was not found in m.
 //
 // Everything is computed as package calibrate/meanfield does, in float32: in terms of logarithms, with the largest logit
 // subtracted first, and 1 - max p as the sum of the other probabilities.
-func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, error) {
+func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 	if h.model != m {
 		panic("onnx: Fuse with the head of another model")
 	}
@@ -112,7 +114,7 @@ func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, e
 	}
 	batch := batchDim(m)
 	var outputs []*onnxpb.ValueInfo
-	if !alone {
+	if !mf.Alone {
 		outputs = slices.Clone(m.pb.GetGraph().GetOutput())
 	}
 	var names FusedOutputs
@@ -121,9 +123,9 @@ func Fuse(m *Model, h *Head, mf *MeanField, alone bool) (*Model, FusedOutputs, e
 	}
 
 	phi := f.features(h)
-	own := !alone && f.hasLogits(h)
+	own := !mf.Alone && f.hasLogits(h)
 	rename := map[string]string{}
-	fresh := func(name string) string { return f.outputName(name, alone, rename) }
+	fresh := func(name string) string { return f.outputName(name, rename) }
 	names.Probabilities = fresh("probabilities")
 	if names.Logits = h.Logits; !own {
 		names.Logits = fresh("logits")
@@ -225,7 +227,7 @@ func batched(v *onnxpb.ValueInfo, d Dim) *onnxpb.ValueInfo {
 	return v
 }
 
-// withMetadata returns the model with properties added, of the same keys replaced.
+// withMetadata returns the model with properties in the place of those of an earlier head.
 func (m *Model) withMetadata(properties map[string]string, names FusedOutputs) *Model {
 	all := map[string]string{
 		metadataOutput + "probabilities": names.Probabilities, metadataOutput + "logits": names.Logits,
@@ -242,8 +244,7 @@ func (m *Model) withMetadata(properties map[string]string, names FusedOutputs) *
 	slices.Sort(keys)
 	pb := shallow(m.pb)
 	pb.MetadataProps = slices.DeleteFunc(slices.Clone(pb.GetMetadataProps()), func(e *onnxpb.Entry) bool {
-		_, replaced := all[e.GetKey()]
-		return replaced
+		return strings.HasPrefix(e.GetKey(), "mfgs.")
 	})
 	for _, k := range keys {
 		pb.MetadataProps = append(pb.MetadataProps, &onnxpb.Entry{Key: proto.String(k), Value: proto.String(all[k])})
@@ -287,10 +288,10 @@ func (f *fuser) hasLogits(h *Head) bool {
 
 // outputName returns a name for an output that is to be called as wanted, or with the prefix mfgs_ where an input or output
 // of the model is called so. A tensor within the model makes way: rename gets a name for it, and for the output.
-func (f *fuser) outputName(want string, alone bool, rename map[string]string) string {
+func (f *fuser) outputName(want string, rename map[string]string) string {
 	g := f.m.pb.GetGraph()
 	public := slices.Clone(g.GetInput())
-	if !alone {
+	if !f.mf.Alone {
 		public = append(public, g.GetOutput()...)
 	}
 	switch {
@@ -351,7 +352,7 @@ func (f *fuser) float(name string, x []float64, dims ...int64) string {
 	for _, v := range x {
 		single := float32(v)
 		if d := single - single; d != 0 { // infinite, or not a number
-			f.err = fmt.Errorf("the %s of the mean-field head hold %v, which float32 does not: the posterior and the temperatures do not fit the model", name, v)
+			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): posterior.safetensors and the temperatures in bundle.yaml do not fit the model", v, name)
 		}
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(single))
 	}

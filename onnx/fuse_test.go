@@ -99,7 +99,9 @@ func TestFuseNamesOutputs(t *testing.T) {
 			pb := network()
 			c.change(pb.Graph)
 			m, h := parsed(t, pb)
-			fused, names, err := Fuse(m, h, meanField(h), c.alone)
+			mf := meanField(h)
+			mf.Alone = c.alone
+			fused, names, err := Fuse(m, h, mf)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,19 +138,19 @@ func TestFuseNamesOutputs(t *testing.T) {
 
 func TestFuseReplacesMetadata(t *testing.T) {
 	pb := network()
-	for _, kv := range []string{"mfgs.version=old", "author=someone"} {
+	for _, kv := range []string{"mfgs.version=old", "mfgs.labels=of another head", "author=someone"} {
 		k, v, _ := strings.Cut(kv, "=")
 		pb.MetadataProps = append(pb.MetadataProps, &onnxpb.Entry{Key: &k, Value: &v})
 	}
 	m, h := parsed(t, pb)
-	fused, _, err := Fuse(m, h, meanField(h), false)
+	fused, _, err := Fuse(m, h, meanField(h))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fused.Metadata(); got["mfgs.version"] != "test" || got["author"] != "someone" || len(fused.pb.MetadataProps) != len(got) {
+	if got := fused.Metadata(); got["mfgs.version"] != "test" || got["author"] != "someone" || got["mfgs.labels"] != "" || len(fused.pb.MetadataProps) != len(got) {
 		t.Errorf("metadata %v", fused.pb.MetadataProps)
 	}
-	if len(m.pb.MetadataProps) != 2 {
+	if len(m.pb.MetadataProps) != 3 {
 		t.Error("the model itself has changed")
 	}
 }
@@ -180,7 +182,7 @@ func TestFuseRefuses(t *testing.T) {
 	} {
 		mf := meanField(h)
 		c.change(mf)
-		if _, _, err := Fuse(m, h, mf, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := Fuse(m, h, mf); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
 	}
@@ -190,7 +192,7 @@ func TestFuseRefuses(t *testing.T) {
 	m, h = parsed(t, wide)
 	mf := meanField(h)
 	mf.Method = MF1
-	if _, _, err := Fuse(m, h, mf, false); err == nil || !strings.Contains(err.Error(), "mf1 for 512 classes") {
+	if _, _, err := Fuse(m, h, mf); err == nil || !strings.Contains(err.Error(), "mf1 for 512 classes") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -208,7 +210,7 @@ func TestFusedModelIsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	mf := meanField(h)
-	fused, _, err := Fuse(m, h, mf, false)
+	fused, _, err := Fuse(m, h, mf)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,9 +37,10 @@ func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Meth
 		NLL:       onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 		OOD:       onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
 		Intervals: intervals(head.Classes, intervalMargin*m.MeanField.MaxRatio),
+		Alone:     alone,
 		Metadata:  metadata(b, method),
 	}
-	return onnx.Fuse(model, head, mf, alone)
+	return onnx.Fuse(model, head, mf)
 }
 
 // intervals returns those that mf0 interpolates, the usual one up to ratio.

@@ -79,7 +79,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, varia
 	if change != nil {
 		change(mf)
 	}
-	fused, names, err := onnx.Fuse(m, h, mf, false)
+	fused, names, err := onnx.Fuse(m, h, mf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +308,72 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 				}
 				if math.Abs(sum-1) > 1e-5 || p[2] != 0 || p[4] != 0 {
 					t.Errorf("K=%d, %s: masked classes have probabilities %v and %v, all sum to %v", k, method, p[2], p[4], sum)
+				}
+			}
+		}
+	}
+}
+
+// The forms of features are written in three ways, and in float64 where they must be.
+func TestFusedGraphInEveryForm(t *testing.T) {
+	const k = 5
+	logits, variances, what := adversarial(k, 3, 6)
+	r := len(what)
+	forms := map[string]func(q *onnx.Quadratic){
+		"weights": func(*onnx.Quadratic) {},
+		"a reduction": func(q *onnx.Quadratic) { // twice the last of r-1 rows
+			q.Reduction, q.Weights = make([]float64, r*(r-1)), q.Weights[:(r-1)*(k+1)]
+			for i := range r {
+				q.Reduction[i*(r-1)+min(i, r-2)] = 1 + float64(i/(r-1))
+			}
+		},
+		"groups": func(q *onnx.Quadratic) {
+			width := (k + 1) * r
+			projection := make([]float64, r*width)
+			for i := range r {
+				for m := range k + 1 {
+					projection[i*width+m*r+i] = math.Sqrt(q.Weights[i*(k+1)+m])
+				}
+			}
+			q.Projection, q.Offset, q.Weights = projection, make([]float64, width), nil
+		},
+	}
+	for name, form := range forms {
+		for _, double := range []bool{false, true} {
+			for _, centred := range []bool{false, true} {
+				for _, opset := range []uint64{7, 13, 18} {
+					m, names := fusedSelector(t, opset, logits, variances, r, func(mf *onnx.MeanField) {
+						form(&mf.Forms)
+						mf.Forms.Double = double
+						if centred { // which the offset makes up for
+							q := &mf.Forms
+							width := len(q.Offset)
+							for i := range q.Center {
+								q.Center[i] = 0.5
+								for j := range width {
+									q.Offset[j] += 0.5 * q.Projection[i*width+j]
+								}
+							}
+						}
+					})
+					out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i := range r {
+						from, times := i, 1.0
+						if name == "a reduction" && i == r-1 {
+							from, times = r-2, 2
+						}
+						for j, got := range out[2].Data.([]float32)[i*k : (i+1)*k] {
+							if want := times * float64(variances[from*k+j]); !(math.Abs(float64(got)-want) <= 1e-6*want) {
+								t.Fatalf("%s, float64 %t, centred %t, operator set %d: variance %v, want %v", name, double, centred, opset, got, want)
+							}
+						}
+						if got, want := float64(out[4].Data.([]float32)[i]), times*float64(from); !(math.Abs(got-want) <= 1e-6*want) {
+							t.Fatalf("%s, float64 %t, centred %t, operator set %d: leverage %v, want %v", name, double, centred, opset, got, want)
+						}
+					}
 				}
 			}
 		}
