@@ -9,7 +9,7 @@
 //     does not recognise it refuses with an [*UnsupportedError].
 //  3. [Cut] gives a model whose outputs are φ and the logits.
 //  4. [Model.Runnable] gives the graph for ONNX Runtime, with large weights referred to in place; [Model.Bytes] gives it in
-//     one piece, and [Model.WriteFile] writes it, above 2 GiB with its weights in a second file.
+//     one piece, and [Model.Files] what to write, above 2 GiB with the weights in a second file.
 //
 // A [Model] is immutable: every step gives a new one, which shares what it has in common with the old.
 //

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -89,61 +87,6 @@ func (m *Model) files(name string, limit int64) ([]File, error) {
 		return nil, errTooLarge
 	}
 	return []File{{Name: name, Size: e.size, Write: e.writeTo}, {Name: d.name, Size: d.size, Write: d.writeTo}}, nil
-}
-
-// WriteFile writes the model to path, and where it takes more than 2 GiB its weights to path.data, as [Model.Files] says.
-// Weights are copied from file to file. Either all of it is written or none, but that a model in two files which replaces
-// another of the same names is exchanged file by file, the weights first.
-func (m *Model) WriteFile(path string) error {
-	files, err := m.Files(filepath.Base(path))
-	if err != nil {
-		return err
-	}
-	return writeFiles(filepath.Dir(path), files)
-}
-
-func writeFiles(folder string, files []File) (err error) {
-	var written []string // to be removed if the rest fails
-	defer func() {
-		if err != nil {
-			for _, name := range written {
-				os.Remove(name)
-			}
-		}
-	}()
-	temps := make([]string, len(files))
-	for i, file := range files {
-		f, err := os.CreateTemp(folder, "."+file.Name+".*")
-		if err != nil {
-			return err
-		}
-		temps[i] = f.Name()
-		written = append(written, f.Name())
-		err = file.Write(f)
-		if err == nil {
-			err = f.Chmod(0o644) // CreateTemp gives 0600
-		}
-		if err == nil {
-			err = f.Sync()
-		}
-		if cerr := f.Close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for i, file := range slices.Backward(files) {
-		path := filepath.Join(folder, file.Name)
-		_, missing := os.Lstat(path)
-		if err := os.Rename(temps[i], path); err != nil {
-			return err
-		}
-		if errors.Is(missing, fs.ErrNotExist) {
-			written = append(written, path)
-		}
-	}
-	return nil
 }
 
 // A dataFile is external data in the making: where in it the tensors of a model go.
