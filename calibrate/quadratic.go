@@ -52,13 +52,25 @@ func (p *Posterior) Quadratic() (*Quadratic, error) {
 	q := &Quadratic{Forms: p.Head.Logits + 1}
 	var projection []float64 // [D,R], for augmented features
 	if p.Structure == Kronecker {
-		projection = p.QA
-		q.Reduction, q.Weights = p.weights()
-		root = make([]float64, d*d)
+		var trace float64
+		for _, l := range p.LambdaA {
+			trace += l
+		}
+		// Whatever the features' unit is, the squares are of order one.
+		scale := 1.0
+		if trace > 0 {
+			scale = math.Exp2(-math.Round(math.Log2(trace/float64(d)) / 2))
+		}
+		projection, root = make([]float64, d*d), make([]float64, d*d)
 		for i := range d {
 			for j, l := range p.LambdaA {
+				projection[i*d+j] = p.QA[i*d+j] * scale
 				root[i*d+j] = p.QA[i*d+j] * math.Sqrt(l)
 			}
+		}
+		q.Reduction, q.Weights = p.weights()
+		for i := range q.Weights {
+			q.Weights[i] /= scale * scale
 		}
 	} else {
 		a, err := p.secondMoments()
@@ -116,7 +128,7 @@ func (p *Posterior) secondMoments() ([]float64, error) {
 	a := append([]float64(nil), p.Leverage...)
 	tri, ok := lapack64.Potrf(blas64.Symmetric{N: d, Stride: d, Data: a, Uplo: blas.Upper})
 	if !ok {
-		return nil, errors.New("the leverage matrix is not positive definite")
+		return nil, errors.New("the bundle's posterior.safetensors: the leverage matrix is not positive definite, as that of a calibration is: calibrate again")
 	}
 	lapack64.Potri(tri)
 	for i := range d {
