@@ -102,6 +102,39 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 	}
 }
 
+// The unit of the features does not decide what float32 can hold.
+func TestQuadraticFormsOfAnyUnit(t *testing.T) {
+	h := Head{Logits: 3, Features: 6, Link: Softmax}
+	for _, unit := range []float32{1e-20, 1, 1e20} {
+		for _, structure := range []Structure{Full, Kronecker} {
+			set := newMixture(h, 2, 1, 5).draw(50, 0)
+			for i := range set.Features {
+				set.Features[i] *= unit
+			}
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, set, 0)
+			mean, err := c.MeanEigenvalue(Hessian)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := c.Posterior(Hessian, mean)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q, err := p.Quadratic()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, list := range [][]float64{q.Projection, q.Weights} {
+				for _, v := range list {
+					if math.Abs(v) > 1e30 || v != 0 && structure == Kronecker && math.Abs(v) < 1e-30 {
+						t.Fatalf("unit %v, %s: %v", unit, structure, v)
+					}
+				}
+			}
+		}
+	}
+}
+
 // float32 will do but where a few directions hold nearly all of the features and the
 // others much of the variance. A softmax has no such: in its constant direction, which
 // H does not see, all directions of the features weigh alike.

@@ -8,17 +8,21 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
+// Features, variances and logits that are absurdly large end at these numbers, where float32 would make them infinite and the
+// scores what is not a number. Such an example is as far out of distribution as can be: its T are as large as its logits.
+const (
+	mostSquare = 1e28
+	mostForm   = 1e37
+	mostSpread = 1e28 // T = 1e14
+	mostLogit  = 1e14
+)
+
 // forms returns the quadratic forms of the features, [N,M]; those that are variances are divided by T_ens of the pair NLL.
-//
-// They end at 1e28. Features that are more than 1e14 times what they should be are no less out of distribution for that,
-// while infinite numbers would make of the scores what is not a number.
 func (f *fuser) forms(phi string) string {
-	const most = 1e28
-	return f.clip(f.unbounded(phi, most), 0, most)
+	return f.clip(f.unbounded(phi), 0, mostForm)
 }
 
-// unbounded is forms, with squares up to most.
-func (f *fuser) unbounded(phi string, most float64) string {
+func (f *fuser) unbounded(phi string) string {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
 	constant := f.float
@@ -51,7 +55,7 @@ func (f *fuser) unbounded(phi string, most float64) string {
 	if q.Double {
 		u = f.cast(u, Float32)
 	}
-	u = f.clip(u, 0, most)
+	u = f.clip(u, 0, mostSquare)
 	scale := make([]float64, forms)
 	for m := range scale {
 		scale[m] = f.formScale(int64(m))
@@ -107,16 +111,16 @@ func (f *fuser) probabilities(logits, variance string, names FusedOutputs) {
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
 	// λ₀s² of every pair, [N,P,K].
-	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.float("lambda", ens, p, 1))
+	spread := f.clip(f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.float("lambda", ens, p, 1)), 0, mostSpread)
 	inverse := f.float("inverse_act", act, p, 1)
 
 	if f.link != Softmax {
-		mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), inverse)
+		mu := f.binary("Mul", f.reshape(f.clip(logits, -mostLogit, mostLogit), 0, 1, f.k), inverse)
 		f.separate(f.binary("Div", mu, f.temperatures(spread)), names)
 		return
 	}
 	// Probabilities do not change when all logits are shifted; now none is positive.
-	shifted := f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true))
+	shifted := f.clip(f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true)), -mostLogit, 0)
 	mu := f.binary("Mul", f.reshape(shifted, 0, 1, f.k), inverse)
 	if f.mf.Method == MF1 {
 		f.normalised(f.mf1(mu, spread), names)
@@ -203,7 +207,6 @@ func (f *fuser) mf1(mu, spread string) string {
 	column := func(x string) string { return f.reshape(x, 0, 0, f.k, 1) }
 	row := func(x string) string { return f.reshape(x, 0, 0, 1, f.k) }
 	t := f.temperatures(f.binary("Add", column(spread), row(spread)))
-	mu = f.clip(mu, -1e30, 0) // a class that is masked by -Inf has a difference to itself, too
 	x := f.binary("Div", f.binary("Sub", row(mu), column(mu)), t)
 	top := f.reduce("ReduceMax", x, 3, true)
 	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", x, top)), 3, false)
