@@ -183,6 +183,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOp
 		config.labelled = names.Probabilities
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
+	report.Warnings = append(report.Warnings, place.strays(files)...)
 	if report.Files, err = place.write(ctx, files); err != nil {
 		return nil, err
 	}
@@ -246,6 +247,9 @@ func exportedOutputs(m *onnx.Model, names onnx.FusedOutputs) (o ExportedOutputs,
 	return o, nil
 }
 
+// dataSuffix is what [onnx.Model.Files] adds to a model's name for its weights'.
+const dataSuffix = ".data"
+
 // A place is where an export goes: the files that make it up have names
 // relative to folder, and those of the model begin with model.
 type place struct {
@@ -263,13 +267,15 @@ type place struct {
 func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
 	p := &place{force: o.Force}
 	if o.Model != "" {
-		p.kept = append(p.kept, o.Model, o.Model+".data")
+		p.kept = append(p.kept, o.Model, o.Model+dataSuffix)
 	}
 	if o.Out != "" {
 		path := o.Out
 		// A link stays, and the file is replaced.
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			path = real
+		} else if s, e := os.Lstat(path); e == nil && s.Mode()&fs.ModeSymlink != 0 {
+			return nil, fmt.Errorf("%s is a link that leads to no file: remove it, or choose another --out", path)
 		}
 		p.folder, p.model = filepath.Dir(path), filepath.Base(path)
 	} else {
@@ -280,10 +286,14 @@ func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
 		p.made = true
 		s, err = os.Stat(filepath.Dir(p.folder))
 	}
-	if err != nil {
-		return nil, err
-	}
-	if !s.IsDir() {
+	switch {
+	case p.made && errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w: make the folder for --triton %s first, or choose another", filepath.Dir(p.folder), fs.ErrNotExist, o.Triton)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w: make the folder for --out %s first, or choose another", p.folder, fs.ErrNotExist, o.Out)
+	case err != nil:
+		return nil, pathError(p.folder, err)
+	case !s.IsDir():
 		return nil, fmt.Errorf("%s is not a folder", p.folder)
 	}
 	if b.Dir() != "" {
@@ -297,6 +307,16 @@ func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
 	return p, p.checkFile(p.model)
 }
 
+// pathError tells of a path what the file system said, without the name of its
+// call.
+func pathError(path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 // checkFile refuses to replace a file without force, and by any means what is no
 // file, or is to be kept.
 func (p *place) checkFile(name string) error {
@@ -306,7 +326,7 @@ func (p *place) checkFile(name string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return err
+		return pathError(path, err)
 	case !s.Mode().IsRegular():
 		return fmt.Errorf("%s is not replaced: it is not a regular file", path)
 	case !p.force:
@@ -320,6 +340,19 @@ func (p *place) checkFile(name string) error {
 	return nil
 }
 
+// strays warns of what is left beside a model in one file by an earlier one in
+// two. It is not removed: other models may have their weights in it.
+func (p *place) strays(files []onnx.File) []string {
+	if p.whole != "" || len(files) > 1 {
+		return nil
+	}
+	path := filepath.Join(p.folder, p.model+dataSuffix)
+	if _, err := os.Lstat(path); err != nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s is no part of the model in %s, which holds all of its weights: remove it unless another model needs it", path, p.model)}
+}
+
 // checkWhole refuses to replace a folder without force, and by any means one
 // that an export has not written.
 func (p *place) checkWhole() error {
@@ -329,34 +362,40 @@ func (p *place) checkWhole() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
+		return pathError(path, err)
+	}
+	if err := replaceableTriton(path); err != nil {
 		return err
-	case !p.force:
+	}
+	if !p.force {
 		return fmt.Errorf("%s: %w: use --force to replace it, or --name for another beside it", path, fs.ErrExist)
 	}
-	return replaceableTriton(path)
+	return nil
 }
 
 // write writes the files, whose names may begin with a folder, and returns their
 // paths. Until all are there they lie in a folder of their own, beside the place.
 func (p *place) write(ctx context.Context, files []onnx.File) (written []WrittenFile, err error) {
+	to := p.folder
+	if p.whole != "" {
+		to = filepath.Join(p.folder, p.whole)
+	} else if err := p.checkFiles(files); err != nil {
+		return nil, err
+	}
 	if p.made {
-		if err := os.Mkdir(p.folder, 0o777); err != nil {
-			return nil, err
+		e := os.Mkdir(p.folder, 0o777)
+		if e != nil && !errors.Is(e, fs.ErrExist) { // there it is if another export was faster
+			return nil, pathError(p.folder, e)
 		}
 		defer func() {
-			if err != nil {
+			if err != nil && e == nil {
 				os.Remove(p.folder)
 			}
 		}()
 	}
-	to := p.folder
-	name := p.model
-	if p.whole != "" {
-		to, name = filepath.Join(p.folder, p.whole), p.whole
-	}
-	temp, err := makeHidden(p.folder, name)
+	temp, err := makeHidden(p.folder)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("nothing can be written to the folder %w", pathError(p.folder, err))
 	}
 	defer os.RemoveAll(temp)
 	for _, f := range files {
@@ -372,14 +411,22 @@ func (p *place) write(ctx context.Context, files []onnx.File) (written []Written
 	return written, p.moveFiles(temp, files)
 }
 
-// moveFiles moves files to where they belong, the model last: its weights must
-// be there when it is found.
-func (p *place) moveFiles(temp string, files []onnx.File) (err error) {
-	// Writing took its time: what is there need not be what was before.
+// checkFiles is checkFile for each of the files.
+func (p *place) checkFiles(files []onnx.File) error {
 	for _, f := range files {
 		if err := p.checkFile(f.Name); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// moveFiles moves files to where they belong, the model last: its weights must
+// be there when it is found.
+func (p *place) moveFiles(temp string, files []onnx.File) (err error) {
+	// Writing took its time: what is there need not be what was before.
+	if err := p.checkFiles(files); err != nil {
+		return err
 	}
 	var fresh []string // to be removed if the rest fails
 	defer func() {
@@ -430,9 +477,9 @@ func (p *place) moveWhole(temp string) error {
 
 // makeHidden makes a folder of a new, hidden name, with the permissions of any
 // new folder: those of os.MkdirTemp would keep it from other users.
-func makeHidden(folder, name string) (string, error) {
+func makeHidden(folder string) (string, error) {
 	for {
-		path := filepath.Join(folder, fmt.Sprintf(".%s.%08x.tmp", name, rand.Uint32()))
+		path := filepath.Join(folder, fmt.Sprintf(".mfgs-export.%08x.tmp", rand.Uint32()))
 		err := os.Mkdir(path, 0o777)
 		if !errors.Is(err, fs.ErrExist) {
 			return path, err

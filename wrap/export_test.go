@@ -289,6 +289,12 @@ func TestExportRefuses(t *testing.T) {
 	}
 	other := write(t, out, "other.onnx", read(t, filepath.Join("..", "testdata", "examples", "keras", "model.onnx")))
 	write(t, out, "theirs/digits/config.pbtxt", []byte("name: \"digits\""))
+	dangling, loop := filepath.Join(out, "dangling.onnx"), filepath.Join(out, "loop.onnx")
+	for link, to := range map[string]string{dangling: "nothing", loop: "loop.onnx", filepath.Join(out, "linked"): "theirs"} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
 	fresh := filepath.Join(out, "fresh.onnx")
 	tree := func() string {
 		var all []string
@@ -318,8 +324,12 @@ func TestExportRefuses(t *testing.T) {
 		"ready-made features":         {ready, ExportOptions{Out: fresh}, []string{"ready-made features", "no network", "calibrate with a model"}},
 		"a bundle without its model":  {slim, ExportOptions{Out: fresh}, []string{"holds no model", "--model"}},
 		"another model":               {slim, ExportOptions{Out: fresh, Model: other}, []string{other, "SHA-256"}},
-		"no folder":                   {dir, ExportOptions{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none")}},
-		"no folder of a repository":   {dir, ExportOptions{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none")}},
+		"no folder":                   {dir, ExportOptions{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none") + ": ", "make the folder", "--out"}},
+		"no folder of a repository":   {dir, ExportOptions{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none") + ": ", "make the folder", "--triton"}},
+		"a name too long":             {dir, ExportOptions{Out: filepath.Join(out, strings.Repeat("x", 300)+".onnx")}, []string{"x.onnx: "}},
+		"a link to nothing":           {dir, ExportOptions{Out: dangling}, []string{dangling, "a link that leads to no file", "--out"}},
+		"a link to itself":            {dir, ExportOptions{Out: loop, Force: true}, []string{loop, "a link that leads to no file"}},
+		"a link as name":              {dir, ExportOptions{Triton: out, Name: "linked"}, []string{filepath.Join(out, "linked") + " is not replaced: it is a link"}},
 		"a file for a folder":         {dir, ExportOptions{Out: filepath.Join(there, "m.onnx")}, []string{there}},
 		"a file for a repository":     {dir, ExportOptions{Triton: there}, []string{there, "not a folder"}},
 		"a file that is there":        {dir, ExportOptions{Out: there}, []string{there, "--force"}},
@@ -344,6 +354,9 @@ func TestExportRefuses(t *testing.T) {
 			}
 			_, err := Export(t.Context(), test.dir, test.o)
 			says(t, err, test.words...)
+			if o := test.o; o.Model == "" && (strings.Contains(err.Error(), "stat ") || strings.Contains(err.Error(), ".tmp")) {
+				t.Errorf("speaks of calls of the system: %v", err)
+			}
 			if name == "a device" {
 				return
 			}
@@ -463,9 +476,9 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	if got := state(dir); got != "" {
 		t.Errorf("there lies %s", got)
 	}
-	// Weights alone are in the way as well.
+	// Weights alone are in the way as well, which is noticed before any are written.
 	write(t, dir, "m.onnx.data", []byte("mine"))
-	_, err := p.write(t.Context(), files("1", nil))
+	_, err := p.write(t.Context(), files("1", errors.New("written")))
 	says(t, err, "m.onnx.data", "--force")
 	if got := state(dir); got != "m.onnx.data: mine" {
 		t.Errorf("there lies %s", got)
@@ -480,6 +493,31 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 			t.Errorf("there lies %s, want %s", got, want)
 		}
 	}
+	// Afterwards in one file, it does not need those weights, and others may.
+	one := files("one", nil)[:1]
+	if warnings := p.strays(files("two", nil)); len(warnings) > 0 {
+		t.Errorf("weights that are replaced: %q", warnings)
+	}
+	if warnings := p.strays(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, "m.onnx.data")+" is no part of the model") {
+		t.Errorf("warnings %q", warnings)
+	}
+	if _, err := p.write(t.Context(), one); err != nil {
+		t.Error(err)
+	}
+	if got := state(dir); got != "m.onnx: model one, m.onnx.data: weights 1" {
+		t.Errorf("there lies %s", got)
+	}
+	// Neither goes where a folder is in the place of one.
+	dir = t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "m.onnx.data"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	p = place{folder: dir, model: "m.onnx", force: true}
+	_, err = p.write(t.Context(), files("1", nil))
+	says(t, err, "m.onnx.data is not replaced")
+	if got := list(t, dir); !slices.Equal(got, []string{"m.onnx.data"}) {
+		t.Errorf("there lies %q", got)
+	}
 	// The weights are moved first; where the model cannot follow they go again.
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "m.onnx"), 0o777); err != nil {
@@ -493,6 +531,40 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	}
 	if got := list(t, dir); !slices.Equal(got, []string{"m.onnx"}) {
 		t.Errorf("there lies %q", got)
+	}
+}
+
+// Two exports may both find that there is no repository yet.
+func TestARepositoryMayComeMeanwhile(t *testing.T) {
+	repository := filepath.Join(t.TempDir(), "models")
+	var places []*place
+	for _, name := range []string{"a", "b", "c"} {
+		o := ExportOptions{Triton: repository, Name: name}
+		p, err := o.place(&bundle.Bundle{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, p)
+	}
+	broken := errors.New("broken")
+	fail := onnx.File{Name: "config.pbtxt", Write: func(io.Writer) error { return broken }}
+	if _, err := places[0].write(t.Context(), []onnx.File{fail}); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if left := list(t, filepath.Dir(repository)); len(left) > 0 {
+		t.Errorf("there lies %q", left)
+	}
+	for _, p := range places[:2] {
+		if _, err := p.write(t.Context(), []onnx.File{text("config.pbtxt", nil)}); err != nil {
+			t.Error(err)
+		}
+	}
+	// Who fails now leaves what others made.
+	if _, err := places[2].write(t.Context(), []onnx.File{fail}); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	if got := list(t, repository); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("the repository holds %q", got)
 	}
 }
 

@@ -59,10 +59,10 @@ type tritonTensor struct {
 }
 
 // newTritonConfig describes a model by its inputs, its own outputs and those
-// that it has by fusing, one of which may be its own. Triton serves a model only if the file's tensors, all of them,
-// are what it can describe, and an output's dims only if they are those that ONNX
-// Runtime infers: where own outputs are not sure to be so, unfit says which of
-// them is why, and there is no configuration.
+// that it has by fusing, one of which may be its own. Triton serves a model only
+// if all tensors of the file are what it can describe, and an output's dims only
+// if they are those that ONNX Runtime infers: where own outputs are not sure to
+// be so, unfit says which of them is why, and there is no configuration.
 func newTritonConfig(name string, inputs, own, added []onnx.ValueInfo, maxBatch int) (c *tritonConfig, unfit string, err error) {
 	c = &tritonConfig{name: name, maxBatch: maxBatch}
 	added = slices.DeleteFunc(slices.Clone(added), func(v onnx.ValueInfo) bool {
@@ -281,6 +281,9 @@ func replaceableTriton(dir string) error {
 	if err != nil {
 		return err
 	}
+	if s.Mode()&fs.ModeSymlink != 0 {
+		return refuse("it is a link, not a folder")
+	}
 	if !s.IsDir() {
 		return refuse("it is not a folder")
 	}
@@ -319,6 +322,6 @@ var (
 	tritonFolders = []string{".", tritonVersion, tritonVersion + "/" + tritonModelName}
 	tritonFiles   = []string{
 		tritonConfigName, tritonLabelsName, tritonVersion + "/" + tritonModelName,
-		tritonVersion + "/" + tritonModelName + "/" + tritonModelName, tritonVersion + "/" + tritonModelName + "/" + tritonModelName + ".data",
+		tritonVersion + "/" + tritonModelName + "/" + tritonModelName, tritonVersion + "/" + tritonModelName + "/" + tritonModelName + dataSuffix,
 	}
 )
