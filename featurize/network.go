@@ -6,6 +6,7 @@ import (
 	"fmt"
 	goimage "image"
 	"math"
+	"regexp"
 	"runtime"
 	"slices"
 
@@ -364,6 +365,10 @@ func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) err
 	return nil
 }
 
+// aboutShapes is found in what the runtime says of results that have other shapes
+// than there is room for, whichever operator notices.
+var aboutShapes = regexp.MustCompile(`(?i)shape|dim`)
+
 // inferInto runs one batch of a size that the graph takes.
 func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results) error {
 	into := make([]ort.Tensor, len(w.outputs))
@@ -371,7 +376,7 @@ func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results)
 		into[i] = ort.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.Columns[i]}
 	}
 	err := w.session.RunInto(ctx, inputs, into)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || !aboutShapes.MatchString(err.Error()) {
 		return err
 	}
 	// The results may have other shapes than there is room for, which the runtime

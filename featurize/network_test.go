@@ -255,6 +255,22 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 	}
 }
 
+// A batch is run again for what its shapes tell, not after any failure.
+func TestShapesAreLookedForWhereTheyAreSpokenOf(t *testing.T) {
+	for message, want := range map[string]bool{
+		"shape mismatch attempting to re-use buffer. {4} != {1}":                                 true,
+		"Expected shape from model of {1} does not match actual shape of {4} for output y":       true,
+		"Got invalid dimensions for input: x":                                                    true,
+		"Failed to allocate memory for requested buffer of size 1073741824":                      false,
+		"CUDA failure 2: out of memory ; GPU=0 ; hostname=h ; expr=cudaMalloc((void**)&p, size)": false,
+		"Exiting due to terminate flag being set to true.":                                       false,
+	} {
+		if got := aboutShapes.MatchString(message); got != want {
+			t.Errorf("%q: %t", message, got)
+		}
+	}
+}
+
 func TestACacheIsForExtractors(t *testing.T) {
 	defer func() {
 		if recover() == nil {
