@@ -210,10 +210,6 @@ func (q *Quadratic) singleError(root []float64, head Head) float64 {
 	width := len(q.Offset)
 	exact := make([]float64, width)
 	single := make([]float32, width)
-	weights := q.Weights
-	if q.Reduction != nil {
-		weights = product(q.Reduction, q.Weights, width, q.Forms)
-	}
 	for range examples {
 		for i := range g {
 			g[i] = rng.NormFloat64()
@@ -235,32 +231,38 @@ func (q *Quadratic) singleError(root []float64, head Head) float64 {
 				single[r] += s * float32(w)
 			}
 		}
-		for m := range q.Forms {
-			var a, b float64
-			if weights == nil {
-				for r := m * d; r < (m+1)*d; r++ {
-					a += exact[r] * exact[r]
-					b += float64(single[r]) * float64(single[r])
-				}
-			} else {
-				for r := range width {
-					w := weights[r*q.Forms+m]
-					a += exact[r] * exact[r] * w
-					b += float64(single[r]) * float64(single[r]) * w
-				}
-			}
-			if a > 0 {
-				worst = math.Max(worst, math.Abs(b/a-1))
+		want := q.combine(exact)
+		for r, v := range single {
+			exact[r] = float64(v)
+		}
+		for m, v := range q.combine(exact) {
+			if want[m] > 0 {
+				worst = math.Max(worst, math.Abs(v/want[m]-1))
 			}
 		}
 	}
 	return worst
 }
 
-// product returns the product of left [rows,inner] and right [inner,cols].
-func product(left, right []float64, rows, cols int) []float64 {
-	inner := len(left) / rows
-	out := make([]float64, rows*cols)
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(left, rows, inner), general(right, inner, cols), 0, general(out, rows, cols))
-	return out
+// combine returns the forms of z [R].
+func (q *Quadratic) combine(z []float64) []float64 {
+	forms := make([]float64, q.Forms)
+	if q.Weights == nil {
+		size := len(z) / q.Forms
+		for r, v := range z {
+			forms[r/size] += v * v
+		}
+		return forms
+	}
+	u := make([]float64, len(z))
+	for r, v := range z {
+		u[r] = v * v
+	}
+	if q.Reduction != nil {
+		few := make([]float64, len(q.Weights)/q.Forms)
+		blas64.Gemv(blas.Trans, 1, general(q.Reduction, len(u), len(few)), vector(u), 0, vector(few))
+		u = few
+	}
+	blas64.Gemv(blas.Trans, 1, general(q.Weights, len(u), q.Forms), vector(u), 0, vector(forms))
+	return forms
 }

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 )
 
 // evaluate is the formula of Quadratic with numbers as a graph has them, of float32 but
@@ -28,21 +31,7 @@ func (q *Quadratic) evaluate(phi []float32) []float64 {
 			z[r] += x * stored(w)
 		}
 	}
-	weights := q.Weights
-	if q.Reduction != nil {
-		weights = product(q.Reduction, q.Weights, width, q.Forms)
-	}
-	out := make([]float64, q.Forms)
-	for r, v := range z {
-		if weights == nil {
-			out[r/(width/q.Forms)] += v * v
-			continue
-		}
-		for m := range out {
-			out[m] += v * v * weights[r*q.Forms+m]
-		}
-	}
-	return out
+	return q.combine(z)
 }
 
 func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
@@ -227,7 +216,7 @@ func TestRowsOfVAreInterpolated(t *testing.T) {
 			}
 			rank := len(left) / d
 			t.Logf("%v orders, ε %v: %d rows", orders, epsilon, rank)
-			for i, v := range product(left, right, d, k) {
+			for i, v := range multiplied(left, right, d, k) {
 				if math.Abs(v/x[i]-1) > 2*rowTolerance {
 					t.Fatalf("%v orders, ε %v: entry %d is off by %.2g", orders, epsilon, i, v/x[i]-1)
 				}
@@ -289,4 +278,12 @@ func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 			}
 		}
 	}
+}
+
+// multiplied returns the product of left [rows,inner] and right [inner,cols].
+func multiplied(left, right []float64, rows, cols int) []float64 {
+	inner := len(left) / rows
+	out := make([]float64, rows*cols)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(left, rows, inner), general(right, inner, cols), 0, general(out, rows, cols))
+	return out
 }

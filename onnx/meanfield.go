@@ -218,8 +218,8 @@ func (f *fuser) mf1(mu, spread string) string {
 //
 // The K log-sum-exps of an example and pair are values of one function f(b) = log Σ_i exp(bμ_i), at b = 1/T_k. Where there
 // are enough classes it is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
-// interpolated. The error of that in exact arithmetic, for whatever logits, is bounded in meanfield.Nodes, by which m is
-// chosen; |f'| in t is below log K + 1/e, so that what float32 does to T and to the nodes costs a few units in the last place
+// interpolated. The error of that in exact arithmetic, for whatever logits, is at most 200 log K ρ^-m/(ρ-1) with
+// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by; |f'| in t is below log K + 1/e, so that what float32 does to T and to the nodes costs a few units in the last place
 // of log K.
 func (f *fuser) mf0(mu, t string, e exponentials) string {
 	var intervals []Interval

@@ -17,9 +17,9 @@ const (
 	// farRatio is interpolated with more nodes: so far an example may be from all
 	// that was held out, and not take K² terms.
 	farRatio = 100
-	// lseTolerance bounds the error of interpolation, in nats: it is what float32
-	// does to a logarithm of some size.
-	lseTolerance = 5e-7
+	// lseTolerance bounds the error of interpolation, in nats: that of a probability
+	// is at most half of it. What is found is a hundred times smaller.
+	lseTolerance = 1e-5
 )
 
 // fuse puts the mean-field head of a bundle behind its model. alone leaves out the

@@ -69,9 +69,15 @@ func strip(classes int) float64 {
 // Mapped to [-1,1], f is analytic in the Bernstein ellipse whose minor
 // half-axis is θ/(L/2), so ρ = x + √(1+x²) with x = 2θ/L, and the error of
 // interpolation at m nodes is at most 4M ρ^-m / (ρ-1) (Trefethen,
-// Approximation Theory and Approximation Practice, theorem 8.2), where M, the
-// size of f on the ellipse, is of order log K. ρ is taken 5 % inside, where f
-// is bounded.
+// Approximation Theory and Approximation Practice, theorem 8.2), where M is the
+// largest |f| on the ellipse. ρ is taken 5 % inside, where |Im t| ≤ 0.95 θ.
+//
+// M is at most 50 log K. In the strip Re e^t > 0, so that Re f = log |Σ exp(e^t δ_i)|
+// is at most log K. About any real t_0 the strip is the disc |w| < 1 of
+// w = tanh(π(t-t_0)/4θ), in which |w| ≤ r = tan(0.95 π/4) where t has the real part t_0
+// and |Im t| ≤ 0.95 θ. There, by Borel and Carathéodory's theorem,
+//
+//	|f| ≤ 2r/(1-r) log K + (1+r)/(1-r) |f(t_0)|,  0 ≤ f(t_0) ≤ log K.
 func Nodes(classes int, length, tolerance float64) int {
 	return nodes(classes, strip(classes), length, tolerance)
 }
@@ -83,7 +89,7 @@ func (w *Workspace) nodes(length float64) int {
 func nodes(classes int, angle, length, tolerance float64) int {
 	x := 2 * angle / length * 0.95
 	rho := x + math.Sqrt(1+x*x)
-	size := 4 * (math.Log(float64(classes)) + math.Pi) / (rho - 1)
+	size := 4 * 50 * math.Log(float64(classes)) / (rho - 1)
 	return max(4, int(math.Ceil(math.Log(math.Max(1, size)/tolerance)/math.Log(rho))))
 }
 
