@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -109,6 +110,12 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	runtime, err := p.inference(c, bar)
 	if err != nil {
 		return fail(err)
+	}
+	if err := found(c, "model"); err != nil {
+		return fail(err)
+	}
+	if parent := filepath.Dir(filepath.Clean(c.String("out"))); !exists(parent) {
+		return fail(fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent))
 	}
 	config := wrap.Config{
 		Model:      c.String("model"),

@@ -54,6 +54,9 @@ one for each label of each example. Of a bundle from ready-made features, SPECs 
 			if err != nil {
 				return err
 			}
+			if err := found(c, "bundle", "model"); err != nil {
+				return err
+			}
 			evaluation, err := wrap.Evaluate(c.Context, wrap.EvalConfig{
 				Bundle:   c.String("bundle"),
 				Model:    c.String("model"),

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
 )
 
@@ -61,8 +62,8 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 					return usagef(c.Command.Name, "--%s is for --triton", name)
 				}
 			}
-			if n := c.Int("max-batch"); c.IsSet("max-batch") && n < 1 {
-				return usagef(c.Command.Name, "--max-batch %d: want 1 or more", n)
+			if n := c.Int("max-batch"); c.IsSet("max-batch") && (n < 1 || n > bundle.MaxBatch) {
+				return usagef(c.Command.Name, "--max-batch %d: want 1 to %d", n, bundle.MaxBatch)
 			}
 			if name := c.String("name"); name != "" {
 				if err := wrap.CheckTritonName(name); err != nil {
@@ -70,6 +71,9 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 				}
 			}
 			if err := oneOf(c, "method", wrap.ExportMethods()); err != nil {
+				return err
+			}
+			if err := found(c, "bundle", "model"); err != nil {
 				return err
 			}
 			report, err := wrap.Export(c.Context, c.String("bundle"), wrap.ExportOptions{
@@ -151,6 +155,9 @@ func shellWord(s string) string {
 	if plainWord.MatchString(s) {
 		return s
 	}
+	if printable(s) != s {
+		return "$'" + printable(strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s)) + "'"
+	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
@@ -171,7 +178,8 @@ func pythonLines(r *wrap.ExportReport) string {
 `, pythonString(r.File), pythonString(r.Outputs.Probabilities.Name), pythonString(r.Outputs.OODScore.Name), pythonString(r.Outputs.Leverage.Name), strings.Join(feeds, ", "))
 }
 
-// pythonString quotes a string, as JSON does, whose strings are Python's too.
+// pythonString quotes a string, as JSON does, whose strings are Python's too, and
+// what it leaves to terminals as Go does.
 func pythonString(s string) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -179,7 +187,7 @@ func pythonString(s string) string {
 	if err := e.Encode(s); err != nil {
 		panic(err) // a string has JSON
 	}
-	return strings.TrimSpace(b.String())
+	return printable(strings.TrimSpace(b.String()))
 }
 
 // size writes a number of bytes, for people.

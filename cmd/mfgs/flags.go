@@ -123,6 +123,37 @@ func fileError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
+// wanted says what a flag's path is to lead to.
+var wanted = map[string]string{
+	"bundle": "the folder that calibrate wrote",
+	"model":  "the ONNX file of the network",
+}
+
+// found refuses paths that lead nowhere, which readers further on would tell
+// without the flag.
+func found(c *cli.Context, names ...string) error {
+	for _, name := range names {
+		if path := c.String(name); path != "" {
+			if err := leads(path, wanted[name]); err != nil {
+				return fmt.Errorf("--%s %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// leads refuses a path that leads to nothing; want says what is wanted there.
+func leads(path, want string) error {
+	_, err := os.Stat(path)
+	if err == nil {
+		return nil
+	}
+	if s, e := os.Lstat(path); e == nil && s.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("%s: a link that leads nowhere: give %s", path, want)
+	}
+	return fmt.Errorf("%w: give %s", fileError(path, err), want)
+}
+
 // maxSideFile bounds the files that flags name, beside models and data.
 const maxSideFile = 16 << 20
 

@@ -23,6 +23,9 @@ none is recognised the exit code is 1, and the reason tells what may help.`,
 			if c.NArg() != 1 {
 				return usagef(c.Command.Name, "want one model file, got %d arguments", c.NArg())
 			}
+			if err := leads(c.Args().First(), wanted["model"]); err != nil {
+				return err
+			}
 			in, err := wrap.Inspect(c.Args().First(), head(c))
 			if err != nil {
 				return err
@@ -72,7 +75,7 @@ func writeInspection(w io.Writer, in *wrap.Inspection) error {
 	if len(in.Evidence) > 0 {
 		b.WriteString("\nevidence\n")
 		for _, line := range in.Evidence {
-			b.WriteString(wrapText("  - ", line))
+			b.WriteString(wrapText("  - ", printable(line)))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

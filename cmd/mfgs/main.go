@@ -136,10 +136,10 @@ func (p *program) run(ctx context.Context, args []string) error {
 // oneDash is how the flag package names a flag.
 var oneDash = regexp.MustCompile(`for (flag )?-`)
 
-// oneLine joins the lines of a message.
+// oneLine joins the lines of a message, and makes it printable.
 func oneLine(s string) string {
 	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
-	return strings.Join(lines, "; ")
+	return printable(strings.Join(lines, "; "))
 }
 
 // alternatives writes "a, b or c".

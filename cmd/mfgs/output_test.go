@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -30,6 +33,80 @@ func TestTable(t *testing.T) {
 		"x\n"
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for s, want := range map[string]string{
+		"":                            "",
+		"größer 猫 \u200c🐈‍⬛ C:\\new":  "größer 猫 \u200c🐈‍⬛ C:\\new",
+		"\x1b]0;owned\a\x1b[31mred":   `\x1b]0;owned\a\x1b[31mred`,
+		"a\r\n\tb\x00\x7f\u009b2J":    `a\r\n\tb\x00\x7f\u009b2J`,
+		"\u202eabc\u2066\u2028\u2029": `\u202eabc\u2066\u2028\u2029`,
+		"\xff\x9bé":                   `\xff\x9bé`,
+		"\ufffd":                      "\ufffd",
+	} {
+		got := printable(s)
+		if got != want || printable(got) != got {
+			t.Errorf("%q: %q, and then %q, want %q", s, got, printable(got), want)
+		}
+	}
+}
+
+// Whatever the files of others call their classes, tensors and examples, a table
+// keeps its lines and the terminal its state.
+func TestNoNameReachesTheTerminalRaw(t *testing.T) {
+	const evil = "put\x1b[31m\r\u009b2J\n\u202e\xff"
+	tensor := onnx.ValueInfo{Name: evil, Type: onnx.Float32, Shape: []onnx.Dim{{Value: -1, Param: evil}}}
+	class := []string{evil, evil}
+	label := 1
+	table := func(multi bool, p wrap.Prediction) func(io.Writer) error {
+		return func(w io.Writer) error {
+			out := newPredictionWriter("table", w, class, multi)
+			if err := out.write(p); err != nil {
+				return err
+			}
+			return out.close()
+		}
+	}
+	model := &wrap.ModelInfo{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor}, Outputs: []onnx.ValueInfo{tensor}}
+	exported := &wrap.ExportReport{
+		Bundle: evil, Model: model, File: evil, Files: []wrap.WrittenFile{{Path: evil}}, Inputs: []onnx.ValueInfo{tensor}, OwnOutputs: []onnx.ValueInfo{tensor},
+		Outputs: wrap.ExportedOutputs{Probabilities: tensor, Logits: tensor, LogitVariance: tensor, OODScore: tensor, Leverage: tensor},
+	}
+	served := *exported
+	served.Triton = &wrap.TritonModel{Repository: evil, Name: evil}
+	served.OwnOutputs = nil
+	for name, c := range map[string]struct {
+		lines int
+		write func(io.Writer) error
+	}{
+		"predictions": {2, table(false, wrap.Prediction{Input: evil, Class: 0, Label: &label})},
+		"label lists": {2, table(true, wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
+		"inspection": {0, func(w io.Writer) error {
+			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
+				Head: &onnx.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
+		}},
+		"export":    {0, func(w io.Writer) error { return writeExport(w, exported) }},
+		"served":    {0, func(w io.Writer) error { return writeExport(w, &served) }},
+		"warnings":  {0, func(w io.Writer) error { (&program{stderr: w}).warn(evil); return nil }},
+		"records":   {0, func(w io.Writer) error { (&program{stderr: w}).warnRecords(class, class); return nil }},
+		"an error":  {1, func(w io.Writer) error { _, err := io.WriteString(w, oneLine(evil)+"\n"); return err }},
+		"bad usage": {2, func(w io.Writer) error { _, err := fmt.Fprintln(w, usagef("eval", "%s", evil)); return err }},
+	} {
+		var b bytes.Buffer
+		if err := c.write(&b); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+		if c.lines > 0 && len(lines) != c.lines || !strings.Contains(b.String(), `put\`) {
+			t.Errorf("%s: %d lines, want %d with the name:\n%s", name, len(lines), c.lines, printable(b.String()))
+		}
+		for _, line := range lines {
+			if printable(line) != line {
+				t.Errorf("%s: raw: %q", name, line)
+			}
+		}
 	}
 }
 

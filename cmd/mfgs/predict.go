@@ -63,6 +63,9 @@ is written as it comes; csv leaves out other lists of json than labels.`,
 			if err != nil {
 				return err
 			}
+			if err := found(c, "bundle", "model"); err != nil {
+				return err
+			}
 			predictor, err := wrap.Open(c.Context, c.String("bundle"), wrap.Options{
 				Model:   c.String("model"),
 				Runtime: runtime,
@@ -294,7 +297,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	case p.Label != nil:
 		truth = t.class(*p.Label)
 	}
-	row := []string{shorten(p.Input), truth, found, percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
+	row := []string{shorten(printable(p.Input)), truth, found, percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -320,7 +323,7 @@ func shorten(name string) string {
 func (t *tablePredictions) class(i int) string {
 	s := strconv.Itoa(i)
 	if i < len(t.classes) && t.classes[i] != s {
-		s += " " + t.classes[i]
+		s += " " + printable(t.classes[i])
 	}
 	return s
 }

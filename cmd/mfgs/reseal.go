@@ -22,7 +22,7 @@ bundle.yaml anew. What does not hold together is refused and left as it is.`,
 			if err := bundle.Reseal(dir); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(p.stdout, "resealed", dir)
+			_, err := fmt.Fprintln(p.stdout, "resealed", printable(dir))
 			return err
 		},
 	}

@@ -6,8 +6,38 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
+
+// printable writes s as a terminal may be given it: what would move its cursor,
+// break the line or turn the text around is written as Go writes it in strings.
+// Names of classes, tensors and files are whatever the files they come from say.
+func printable(s string) string {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[0])
+		case unicode.IsControl(r):
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		case unprintable(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+		s = s[n:]
+	}
+	return b.String()
+}
+
+func unprintable(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+}
 
 // A table is text in columns.
 type table struct {
@@ -21,7 +51,15 @@ func (t *table) row(term string, cells ...string) {
 	if len(cells) > len(t.align) {
 		panic(fmt.Sprintf("a row of %d cells in a table of %d columns", len(cells), len(t.align)))
 	}
-	t.rows = append(t.rows, cells)
+	t.rows = append(t.rows, printables(cells))
+}
+
+func printables(cells []string) []string {
+	out := make([]string, len(cells))
+	for i, cell := range cells {
+		out[i] = printable(cell)
+	}
+	return out
 }
 
 // write prints the table, columns two spaces apart and without trailing blanks.
@@ -100,7 +138,7 @@ func plural(n int, noun string) string {
 // facts are terms and what is to say of each.
 type facts [][2]string
 
-func (f *facts) add(term, value string) { *f = append(*f, [2]string{term, value}) }
+func (f *facts) add(term, value string) { *f = append(*f, [2]string{term, printable(value)}) }
 
 // text returns the facts below each other, long ones in several lines.
 func (f facts) text() string {
