@@ -182,7 +182,7 @@ func (c *calibration) open(ctx context.Context) error {
 		}
 		c.report.Model = c.network.info()
 	} else {
-		if err := c.findProduct(); err != nil {
+		if err := c.findProduct(ctx); err != nil {
 			return err
 		}
 		opener.multi = (c.Config.Head.Link == "" || c.Config.Head.Link == onnx.Sigmoid) && hasTargets(c.Val)
@@ -245,10 +245,10 @@ func (c *calibration) open(ctx context.Context) error {
 
 // findProduct prepares the runtime's product for ready-made features, which need
 // no runtime: where none is found, Go's own product serves.
-func (c *calibration) findProduct() error {
+func (c *calibration) findProduct(ctx context.Context) error {
 	r := c.Runtime
 	r.Setup.Install = false
-	err := r.load(context.Background())
+	err := r.load(ctx)
 	if err == nil {
 		c.product, err = featurize.NewProduct(c.Threads)
 	}

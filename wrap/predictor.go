@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"sync"
 
@@ -104,7 +103,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), connect func
 		return nil, err
 	}
 	if o.Runtime.Batch == 0 {
-		o.Runtime.Batch = b.Manifest.Batch
+		o.Runtime.Batch = min(b.Manifest.Batch, headBatch(head.Classes))
 	}
 	if err := o.Runtime.load(ctx); err != nil {
 		return nil, err
@@ -115,18 +114,20 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), connect func
 	return p, nil
 }
 
+// headBatch is how many examples of so many classes are worth a batch: the head holds
+// some 64 numbers for each class, and is slow where they outgrow the processor's caches.
+func headBatch(classes int) int { return max(1, 2_500_000/(64*classes)) }
+
 // openFused prepares the model for predictions: all of them in one session.
 func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
 	fused, names, err := fuse(p.bundle, model, head, onnx.MF0, true)
 	if err != nil {
 		return nil, err
 	}
-	// The posterior is in the graph now. What it took and what fuse took goes back
-	// before the runtime takes as much.
+	// The posterior is in the graph now, and takes no second place in memory.
 	small := *p.bundle
 	small.Posterior = nil
 	p.bundle, p.calibration = &small, nil
-	debug.FreeOSMemory()
 	return p.preprocessed(o.Preprocess, func(s *preprocess.Spec) (*network, error) { return openFused(fused, names, s, o.Runtime) })
 }
 
