@@ -6,7 +6,7 @@ FUZZTIME ?= 20s
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench setup toolchain
+.PHONY: build demo test race lint fuzz bench peers setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -48,6 +48,11 @@ fuzz: toolchain
 # input of declared sizes, calibration and prediction are timed on that as well.
 bench: setup
 	$(GO) test -timeout 60m -run '^$$' -bench . -benchmem ./...
+
+# Against plain ONNX Runtime, laplace-torch, ensembles and sampling: docs/benchmarks.md.
+# About half an hour, in the Python environment that testdata/peers/README.md describes.
+peers: setup
+	testdata/peers/run.sh
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \
