@@ -568,6 +568,36 @@ func TestARepositoryMayComeMeanwhile(t *testing.T) {
 	}
 }
 
+// A posterior of numbers that no calibration gives is told by its file.
+func TestExportNamesTheFileOfAnAbsurdPosterior(t *testing.T) {
+	for name, test := range map[string]struct {
+		structure calibrate.Structure
+		change    func(p *calibrate.Posterior)
+		words     []string
+	}{
+		"no leverage":    {calibrate.Full, func(p *calibrate.Posterior) { clear(p.Leverage) }, []string{"leverage", "positive definite", bundle.PosteriorName, "calibrate again"}},
+		"huge variances": {calibrate.Kronecker, func(p *calibrate.Posterior) { p.V[0] = 1e90 }, []string{"float32 does not hold", bundle.PosteriorName, bundle.ManifestName}},
+	} {
+		dir, _ := calibrated(t, test.structure)
+		out := t.TempDir()
+		_, err := export(t.Context(), func() (*bundle.Bundle, error) {
+			b, err := bundle.Open(dir)
+			if err == nil {
+				test.change(b.Posterior)
+			}
+			return b, err
+		}, ExportOptions{Out: filepath.Join(out, "m.onnx")})
+		if err == nil {
+			t.Errorf("%s: exported", name)
+			continue
+		}
+		says(t, err, test.words...)
+		if left := list(t, out); len(left) > 0 {
+			t.Errorf("%s: there lies %q", name, left)
+		}
+	}
+}
+
 // ExportMethods names what package onnx can fuse, and those are real methods.
 func TestEveryExportMethodExports(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
