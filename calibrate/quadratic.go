@@ -183,7 +183,7 @@ func squareRoot(a []float64, d int) ([]float64, error) {
 	copy(l, a)
 	lambda, err := eigen.Sym(l, d)
 	if err != nil {
-		return nil, fmt.Errorf("a covariance block has no square root: %w", err)
+		return nil, fmt.Errorf("the bundle's posterior.safetensors: a covariance block has no square root: %w", err)
 	}
 	for i := range d {
 		for j, v := range lambda {
