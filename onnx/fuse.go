@@ -136,9 +136,7 @@ func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 	if !own {
 		f.result(f.rows(f.take(h.Logits), &h.logitsValue, "mfgs_logits"), logits)
 	}
-	forms := f.forms(phi)
-	f.as(names.LogitVariance, func() string { return f.slice(forms, 1, 0, f.k) })
-	f.as(names.Leverage, func() string { return f.reshape(f.slice(forms, 1, f.k, f.k+1), -1) })
+	f.forms(phi, names)
 	f.probabilities(logits, names.LogitVariance, names)
 
 	declare(names.Probabilities, f.classes)

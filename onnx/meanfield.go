@@ -8,8 +8,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Features, variances and logits that are absurdly large end at these numbers, where float32 would make them infinite and the
-// scores what is not a number. Such an example is as far out of distribution as can be: its T are as large as its logits.
+// Squares of features, variances and logits that are absurdly large end at these numbers, where float32 would make them infinite
+// and the scores what is not a number. Such an example is as far out of distribution as can be: its T are as large as its
+// logits.
 const (
 	mostSquare = 1e28
 	mostForm   = 1e37
@@ -17,12 +18,8 @@ const (
 	mostLogit  = 1e14
 )
 
-// forms returns the quadratic forms of the features, [N,M]; those that are variances are divided by T_ens of the pair NLL.
-func (f *fuser) forms(phi string) string {
-	return f.clip(f.unbounded(phi), 0, mostForm)
-}
-
-func (f *fuser) unbounded(phi string) string {
+// forms returns the variances of the logits, [N,K] and divided by T_ens of the pair NLL, and the leverage, [N].
+func (f *fuser) forms(phi string, names FusedOutputs) {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
 	constant := f.float
@@ -45,26 +42,36 @@ func (f *fuser) unbounded(phi string) string {
 	z := f.op("Gemm", []string{phi, constant("projection", projection, d, terms), constant("offset", offset, terms)})
 	if q.Weights == nil {
 		// A sum over an axis of its own, [N,M,R/M].
-		out := f.reduce("ReduceSumSquare", f.reshape(z, 0, forms, terms/forms), 2, false)
+		sums := f.reduce("ReduceSumSquare", f.reshape(z, 0, forms, terms/forms), 2, false)
 		if q.Double {
-			out = f.cast(out, Float32)
+			sums = f.cast(sums, Float32)
 		}
-		return out
+		sums = f.clip(sums, 0, mostForm)
+		f.as(names.LogitVariance, func() string { return f.slice(sums, 1, 0, f.k) })
+		f.as(names.Leverage, func() string { return f.reshape(f.slice(sums, 1, f.k, f.k+1), -1) })
+		return
 	}
 	u := f.binary("Mul", z, z)
 	if q.Double {
 		u = f.cast(u, Float32)
 	}
 	u = f.clip(u, 0, mostSquare)
-	scale := make([]float64, forms)
-	for m := range scale {
-		scale[m] = f.formScale(int64(m))
-	}
 	if q.Reduction != nil {
 		inner := int64(len(q.Reduction)) / terms
 		u, terms = f.binary("MatMul", u, f.float("reduction", q.Reduction, terms, inner)), inner
 	}
-	return f.binary("MatMul", u, f.float("weights", scaled(q.Weights, scale), terms, forms))
+	variances, leverage := make([]float64, 0, terms*f.k), make([]float64, 0, terms)
+	for r := range terms {
+		row := q.Weights[r*forms : (r+1)*forms]
+		for _, v := range row[:f.k] {
+			variances = append(variances, v*f.formScale(0))
+		}
+		leverage = append(leverage, row[f.k])
+	}
+	f.as(names.LogitVariance, func() string { return f.binary("MatMul", u, f.float("variances", variances, terms, f.k)) })
+	f.as(names.Leverage, func() string {
+		return f.reshape(f.binary("MatMul", u, f.float("leverages", leverage, terms, 1)), -1)
+	})
 }
 
 // formScale is what a form is multiplied by: 1/T_ens for variances, one for the leverage.
@@ -126,23 +133,12 @@ func (f *fuser) probabilities(logits, variance string, names FusedOutputs) {
 		f.normalised(f.mf1(mu, spread), names)
 		return
 	}
-	// In sums of exponentials the largest, exp(0), is left out until the end, beside which small ones would lose digits.
-	smaller, ties := f.below(shifted, f.scalar(0), 1)
-	const gone = 1e30
-	others := f.binary("Add", shifted, f.binary("Mul", f.binary("Sub", smaller, f.scalar(1)), f.scalar(gone)))
-	e := exponentials{f.terms(f.binary("Mul", f.reshape(others, 0, 1, f.k), inverse)), f.reshape(ties, 0, 1, 1)}
-	f.normalised(f.mf0(mu, f.temperatures(spread), e), names)
+	f.normalised(f.mf0(mu, f.temperatures(spread)), names)
 }
 
 // temperatures returns T = √(1+λ₀s²).
 func (f *fuser) temperatures(spread string) string {
 	return f.unary("Sqrt", f.binary("Add", spread, f.scalar(1)))
-}
-
-// below returns which elements are below top, as ones and zeros, and the number along an axis, kept, of those that are not.
-func (f *fuser) below(x, top string, axis int64) (smaller, ties string) {
-	smaller = f.cast(f.binary("Less", x, top), Float32)
-	return smaller, f.binary("Sub", f.scalar(float64(f.k)), f.reduce("ReduceSum", smaller, axis, true))
 }
 
 // pair takes that pair of [N,P,n]: [N,n].
@@ -167,9 +163,10 @@ func (f *fuser) score(x string) string {
 // Of those as large as the largest all but one enter r as exactly one, and a small r keeps its digits.
 func (f *fuser) normalised(logp string, names FusedOutputs) {
 	top := f.reduce("ReduceMax", logp, 2, true)
-	smaller, ties := f.below(logp, top, 2)
+	smaller := f.cast(f.binary("Less", logp, top), Float32)
+	others := f.binary("Sub", f.scalar(float64(f.k-1)), f.reduce("ReduceSum", smaller, 2, true)) // as large as the largest
 	e := f.unary("Exp", f.binary("Sub", logp, top))
-	r := f.binary("Add", f.sum(f.binary("Mul", e, smaller)), f.binary("Sub", ties, f.scalar(1)))
+	r := f.binary("Add", f.sum(f.binary("Mul", e, smaller)), others)
 	sum := f.binary("Add", r, f.scalar(1))
 	f.as(names.Probabilities, func() string { return f.pair(f.binary("Div", e, sum), 0, f.k) })
 	f.as(names.OODScore, func() string { return f.score(f.binary("Div", r, sum)) })
@@ -213,15 +210,14 @@ func (f *fuser) mf1(mu, spread string) string {
 	return f.unary("Neg", f.binary("Add", f.unary("Log", sum), f.reshape(top, 0, 0, f.k)))
 }
 
-// mf0 returns log ẽ_k = μ_k/T_k - log Σ_i exp(μ_i/T_k), [N,P,K], for μ ≤ 0 with a largest of zero, of which e are the
-// exponentials.
+// mf0 returns log ẽ_k = μ_k/T_k - log Σ_i exp(μ_i/T_k), [N,P,K], for μ ≤ 0 with a largest of zero.
 //
 // The K log-sum-exps of an example and pair are values of one function f(b) = log Σ_i exp(bμ_i), at b = 1/T_k. Where there
 // are enough classes it is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
 // interpolated. The error of that in exact arithmetic, for whatever logits, is at most 200 log K ρ^-m/(ρ-1) with
 // ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by; |f'| in t is below log K + 1/e, so that what float32 does to T and to the nodes costs a few units in the last place
 // of log K.
-func (f *fuser) mf0(mu, t string, e exponentials) string {
+func (f *fuser) mf0(mu, t string) string {
 	var intervals []Interval
 	for _, i := range f.mf.Intervals {
 		if 2*int64(i.Nodes) < f.k {
@@ -229,8 +225,9 @@ func (f *fuser) mf0(mu, t string, e exponentials) string {
 		}
 	}
 	var lse string
+	terms := f.terms(mu)
 	if len(intervals) == 0 {
-		lse = f.logSumExp(f.unary("Reciprocal", t), f.k, e)
+		lse = f.logSumExp(f.unary("Reciprocal", t), f.k, terms)
 	} else {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
@@ -239,8 +236,8 @@ func (f *fuser) mf0(mu, t string, e exponentials) string {
 		const least = 1. / 64
 		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.scalar(0.5)), f.scalar(least))
 		low = f.binary("Sub", low, f.scalar(least))
-		lse = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), e, log, low, half) },
-			func() string { return f.exact(e, t) })
+		lse = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), terms, log, low, half) },
+			func() string { return f.exact(terms, t) })
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), lse)
 }
@@ -263,12 +260,6 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 		branch("else_branch", func() string { return interpolated(intervals[0]) }))
 }
 
-// exponentials are what log-sum-exps are made of.
-type exponentials struct {
-	terms string // μ of all but the largest, for which there is -1e30 or so; see terms
-	ties  string // [N,1,1] how many are the largest
-}
-
 // grouped says that there are many classes.
 func (f *fuser) grouped() bool { return f.k > 256 }
 
@@ -285,6 +276,12 @@ func (f *fuser) terms(mu string) string {
 // by a number, in the places left.
 func (f *fuser) group(x, op string, number float64) string {
 	groups := int64(math.Sqrt(float64(f.k)))
+	for g := groups; 4*g*g > f.k; g-- { // a divisor not far from the square root needs no filling
+		if f.k%g == 0 {
+			groups = g
+			break
+		}
+	}
 	size := (f.k + groups - 1) / groups
 	if missing := groups*size - f.k; missing > 0 {
 		numbers := make([]float64, missing)
@@ -306,27 +303,27 @@ func (f *fuser) sum(x string) string {
 }
 
 // logSumExp returns log Σ_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the largest μ is zero.
-func (f *fuser) logSumExp(b string, n int64, e exponentials) string {
+func (f *fuser) logSumExp(b string, n int64, terms string) string {
 	shape := []int64{0, 0, n, 1}
 	if f.grouped() {
 		shape = append(shape, 1)
 	}
-	sum := f.unary("Exp", f.binary("Mul", f.reshape(b, shape...), e.terms))
+	sum := f.unary("Exp", f.binary("Mul", f.reshape(b, shape...), terms))
 	for axis := int64(len(shape)) - 1; axis >= 3; axis-- {
 		sum = f.reduce("ReduceSum", sum, axis, false)
 	}
-	return f.unary("Log", f.binary("Add", sum, e.ties))
+	return f.unary("Log", sum)
 }
 
 // chunk is how many log-sum-exps are computed at once: their terms should stay in the processor's caches.
 func (f *fuser) chunk() int64 {
-	const most = 1 << 16
+	const most = 1 << 17
 	return max(4, most/f.k)
 }
 
 // exact computes every log-sum-exp by its formula, some classes in each turn of a loop, so that memory stays in
 // proportion to K.
-func (f *fuser) exact(e exponentials, t string) string {
+func (f *fuser) exact(terms, t string) string {
 	n := min(f.chunk(), f.k)
 	turns := (f.k + n - 1) / n
 	classes := make([]int64, turns*n) // the last ones are computed more than once, if there are too many
@@ -342,7 +339,7 @@ func (f *fuser) exact(e exponentials, t string) string {
 	body := f.subgraph("mfgs_exact", []*onnxpb.ValueInfo{iteration, condition, carried}, func() []*onnxpb.ValueInfo {
 		turn := f.reshape(iteration.GetName(), 1)
 		some := f.reshape(f.op("Gather", []string{which, turn}, intAttribute("axis", 0)), n)
-		lse := f.logSumExp(f.op("Gather", []string{b, some}, intAttribute("axis", 2)), n, e)
+		lse := f.logSumExp(f.op("Gather", []string{b, some}, intAttribute("axis", 2)), n, terms)
 		on, carry := f.cast(condition.GetName(), Bool), f.cast(carried.GetName(), Int64)
 		return []*onnxpb.ValueInfo{tensorInfo(on, Bool), tensorInfo(carry, Int64, 1), tensorInfo(lse, Float32, -1, int64(len(f.pairs())), n)}
 	})
@@ -361,7 +358,7 @@ func (f *fuser) exact(e exponentials, t string) string {
 // The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y = T_r(x): from
 // T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function of the values at the nodes. It takes
 // r + m/r tensors of N·P·K numbers, and as many steps, where Clenshaw's recurrence has m steps; both are stable.
-func (f *fuser) interpolated(m int64, e exponentials, t, low, half string) string {
+func (f *fuser) interpolated(m int64, terms, t, low, half string) string {
 	const r = 8
 	groups := (m + r - 1) / r
 	middle := f.binary("Add", low, half)
@@ -372,10 +369,11 @@ func (f *fuser) interpolated(m int64, e exponentials, t, low, half string) strin
 		count := min(n, m-first)
 		x := make([]float64, count)
 		for j := range x {
-			x[j] = chebyshevNode(first+int64(j), m)
+			x[j] = -chebyshevNode(first+int64(j), m)
 		}
-		at := f.binary("Add", middle, f.binary("Mul", half, f.float("nodes", x, count)))
-		values = append(values, f.logSumExp(f.unary("Exp", f.unary("Neg", at)), count, e))
+		// b = exp(-t)
+		at := f.binary("Sub", f.binary("Mul", half, f.float("nodes", x, count)), middle)
+		values = append(values, f.logSumExp(f.unary("Exp", at), count, terms))
 	}
 	value := values[0]
 	if len(values) > 1 {
@@ -385,18 +383,18 @@ func (f *fuser) interpolated(m int64, e exponentials, t, low, half string) strin
 	coefficients := f.reshape(f.binary("MatMul", value, f.float("chebyshev", productCoefficients(m, r), m, groups*r)), 0, 0, groups, r)
 
 	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
-	inner := f.chebyshev(x, r+1)
+	one := f.binary("Add", f.binary("Mul", x, f.scalar(0)), f.scalar(1))
+	inner := f.chebyshev(one, x, r+1)
 	sums := f.binary("MatMul", coefficients, f.op("Concat", inner[:r], intAttribute("axis", 2))) // [N,P,groups,K]
 	if groups > 1 {
-		outer := f.chebyshev(inner[r], int(groups))
+		outer := f.chebyshev(one, inner[r], int(groups))
 		sums = f.binary("Mul", sums, f.op("Concat", outer, intAttribute("axis", 2)))
 	}
 	return f.reduce("ReduceSum", sums, 2, false)
 }
 
-// chebyshev returns T_0(x) to T_{n-1}(x), n ≥ 2, by their recurrence.
-func (f *fuser) chebyshev(x string, n int) []string {
-	one := f.binary("Add", f.binary("Mul", x, f.scalar(0)), f.scalar(1))
+// chebyshev returns T_0(x) = 1 to T_{n-1}(x), n ≥ 2, by their recurrence.
+func (f *fuser) chebyshev(one, x string, n int) []string {
 	list := []string{one, x}
 	twice := f.binary("Add", x, x)
 	for len(list) < n {

@@ -3,6 +3,7 @@ package wrap
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
@@ -10,12 +11,13 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
+// margins are how many times the largest ratio of temperatures T_k in held-out data
+// each of the intervals goes that mf0 interpolates: nearly all inputs are in the first,
+// which takes few nodes, and what is far from all that was held out in the second.
+var margins = []float64{1.25, 4}
+
 const (
-	// intervalMargin is how many times the largest ratio of temperatures T_k in
-	// held-out data is still interpolated with the nodes that suit it.
-	intervalMargin = 4
-	// farRatio is interpolated with more nodes: so far an example may be from all
-	// that was held out, and not take K² terms.
+	// farRatio is interpolated with still more nodes, rather than take K² terms.
 	farRatio = 100
 	// lseTolerance bounds the error of interpolation, in nats: that of a probability
 	// is at most half of it. What is found is a hundred times smaller.
@@ -36,21 +38,22 @@ func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Meth
 		Forms:     onnx.Quadratic(*forms),
 		NLL:       onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 		OOD:       onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
-		Intervals: intervals(head.Classes, intervalMargin*m.MeanField.MaxRatio),
+		Intervals: intervals(head.Classes, m.MeanField.MaxRatio),
 		Alone:     alone,
 		Metadata:  metadata(b, method),
 	}
 	return onnx.Fuse(model, head, mf)
 }
 
-// intervals returns those that mf0 interpolates, the usual one up to ratio.
+// intervals returns those that mf0 interpolates for a largest held-out ratio, without
+// those that need nearly as many nodes as the next.
 func intervals(classes int, ratio float64) []onnx.Interval {
-	var list []onnx.Interval
-	for _, r := range []float64{math.Min(ratio, farRatio), farRatio} {
-		list = append(list, onnx.Interval{Ratio: r, Nodes: meanfield.Nodes(classes, math.Log(r), lseTolerance)})
-	}
-	if list[0].Ratio > farRatio/2 {
-		return list[1:]
+	list := []onnx.Interval{{Ratio: farRatio, Nodes: meanfield.Nodes(classes, math.Log(farRatio), lseTolerance)}}
+	for _, margin := range slices.Backward(margins) {
+		r := margin * ratio
+		if m := meanfield.Nodes(classes, math.Log(r), lseTolerance); r < farRatio && 5*m < 4*list[0].Nodes {
+			list = slices.Insert(list, 0, onnx.Interval{Ratio: r, Nodes: m})
+		}
 	}
 	return list
 }

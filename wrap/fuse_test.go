@@ -74,7 +74,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, varia
 	mf := &onnx.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
 		NLL: onnx.Temperatures{Act: 1, Ens: 1}, OOD: onnx.Temperatures{Act: 1.5, Ens: 0.5},
-		Intervals: intervals(k, 8),
+		Intervals: intervals(k, 2),
 	}
 	if change != nil {
 		change(mf)
@@ -473,4 +473,23 @@ func formula(link onnx.Link, method onnx.Method, logits, variances []float32, te
 		p = append(p, math.Exp(l))
 	}
 	return p, rest
+}
+
+func TestIntervals(t *testing.T) {
+	for _, ratio := range []float64{1, 1.05, 3, 8.35, 30, 1e6, math.Inf(1)} {
+		list := intervals(1000, ratio)
+		last := onnx.Interval{Ratio: 1}
+		for _, i := range list {
+			if i.Ratio <= last.Ratio || i.Nodes <= last.Nodes || i.Ratio > farRatio {
+				t.Errorf("ratio %v: %v", ratio, list)
+			}
+			last = i
+		}
+		if last.Ratio != farRatio {
+			t.Errorf("ratio %v: %v does not go far", ratio, list)
+		}
+	}
+	if list := intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
+		t.Errorf("%v, want few nodes for what is usual", list)
+	}
 }
