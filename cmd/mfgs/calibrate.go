@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -60,6 +62,11 @@ neither.`,
 			config, err := p.calibrateConfig(c, bar)
 			if err != nil {
 				return err
+			}
+			// What is held are a few large matrices, which cost little to collect and much
+			// to keep.
+			if os.Getenv("GOGC") == "" {
+				defer debug.SetGCPercent(debug.SetGCPercent(25))
 			}
 			report, err := wrap.Calibrate(c.Context, config)
 			bar.done()

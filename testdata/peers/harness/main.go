@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -193,6 +194,7 @@ func features(ctx context.Context) (head calibrate.Head, phi, logits []float32, 
 
 // fit turns features in memory into the posterior at damping 1.
 func fit(ctx context.Context) (map[string]any, error) {
+	debug.SetGCPercent(25) // as mfgs calibrate does
 	head, phi, logits, err := features(ctx)
 	if err != nil {
 		return nil, err
@@ -273,6 +275,7 @@ func repeat(name string, n int, f func() error) (map[string]any, error) {
 	}
 	var seconds []float64
 	for range *runs {
+		debug.FreeOSMemory() // what a run has left counts for no other
 		t, err := timed(f)
 		if err != nil {
 			return nil, err
