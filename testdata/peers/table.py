@@ -13,7 +13,9 @@ from common import HERE, ROOT
 
 SECTIONS = [
     ("resnet50", "The fused model", """torchvision's ResNet-50, 1000 classes, 2048 features, Kronecker structure; images of 224 × 224. The same
-session options on both sides, and runs in turn."""),
+session options on both sides, and runs in turn. Of the 1 ms that the head takes at batch 1, 0.6 ms are the
+product of the features and 2049 × 2049 eigenvectors, 16.8 MB that come from memory once an inference, and
+0.4 ms some 80 small operators."""),
     ("calibration", "Calibration", """What a training set costs beyond running the network on it. The peer is a loop in Python that keeps
 nothing of the network's output, over the same file in the same batches."""),
     ("whole", "laplace-torch, end to end", """A ResNet-18 with 512 features or, where d = 64, a layer of so many before the last; images of 224 × 224.
@@ -21,7 +23,8 @@ mfgs is the whole `mfgs calibrate`, with fingerprints of the data, the tuning of
 images and the writing of the bundle; laplace-torch fits its posterior, after its libraries are loaded, and
 does none of these. Predictions are those of a loaded bundle, and of a fitted object in memory."""),
     ("cached", "laplace-torch, on the same features", """The last layer alone, from ready-made features in memory to the posterior, and from features to
-probabilities, each without the start of the process."""),
+probabilities, each without the start of the process. For few classes both sides' Kronecker fit is little but
+the eigenvectors of a matrix of order 513: ours are of float64 and in Go, torch's of float32 and by LAPACK."""),
     ("backends", "laplace-torch's backends", """The fastest of its three is what mfgs is compared with; for the full curvature BackPACK, which shares its
 implementation there with ASDL and is faster than the default."""),
     ("sampling", "Ensembles and Monte Carlo", """What else turns a ResNet-50 into such probabilities."""),
@@ -110,6 +113,10 @@ def main():
     quick = [m["name"] for m in measurements if m["quick"]]
     if quick and not args.out:
         sys.exit(f"{', '.join(quick)}: measured with --quick, which shows only that it runs")
+    # A part may have been measured again: of mfgs all commits are named.
+    commits = sorted({m["versions"]["mfgs"] for m in measurements})
+    for m in measurements:
+        m["versions"]["mfgs"] = " and ".join(commits)
     if len({json.dumps([m["machine"], m["versions"]]) for m in measurements}) > 1:
         print("the measurements are of different machines or versions", file=sys.stderr)
         if not args.out:
