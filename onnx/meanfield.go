@@ -215,8 +215,8 @@ func (f *fuser) mf1(mu, spread string) string {
 // The K log-sum-exps of an example and pair are values of one function f(b) = log Σ_i exp(bμ_i), at b = 1/T_k. Where there
 // are enough classes it is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
 // interpolated. The error of that in exact arithmetic, for whatever logits, is at most 200 log K ρ^-m/(ρ-1) with
-// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by; |f'| in t is below log K + 1/e, so that what float32 does to T and to the nodes costs a few units in the last place
-// of log K.
+// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by; |f'| in t
+// is below log K + 1/e, so that what float32 does to T and to the nodes costs a few units in the last place of log K.
 func (f *fuser) mf0(mu, t string) string {
 	var intervals []Interval
 	for _, i := range f.mf.Intervals {
@@ -232,7 +232,8 @@ func (f *fuser) mf0(mu, t string) string {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
 		// The interval is longer than its points want. Rounding moves them by units in the last place of t: in an interval of a
-		// few of these that would be far outside, where polynomials are huge. So far the T_k of m = 100 nodes stay inside.
+		// few of these that would be far outside, where polynomials are huge. Of this one it is 1e-4 at most, which those of
+		// degree 100 bear.
 		const least = 1. / 64
 		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.scalar(0.5)), f.scalar(least))
 		low = f.binary("Sub", low, f.scalar(least))
