@@ -304,7 +304,15 @@ func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
 	if p.whole != "" {
 		return p, p.checkWhole()
 	}
-	return p, p.checkFile(p.model)
+	if err := p.checkFile(p.model); err != nil {
+		return nil, err
+	}
+	// The bundle has a copy, but that is not where its owner looks for it.
+	path := filepath.Join(p.folder, p.model)
+	if there, err := onnx.Open(path); err == nil && there.SHA256() == b.Manifest.Model.SHA256 {
+		return nil, fmt.Errorf("%s is the network that the bundle was made of, and is not replaced: choose another --out", path)
+	}
+	return p, nil
 }
 
 // pathError tells of a path what the file system said, without the name of its

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -105,6 +107,20 @@ func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
 	})
 	if !warned || r.Outputs.Probabilities.Name != "mfgs_probabilities" {
 		t.Errorf("the probabilities are called %s, warnings %q", r.Outputs.Probabilities.Name, r.Warnings)
+	}
+}
+
+// Nobody means to lose the network itself, by force or not.
+func TestExportDoesNotReplaceTheNetwork(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	network := read(t, digits(t, models.DigitsModel))
+	path := write(t, t.TempDir(), "mine.onnx", network)
+	_, err := Export(t.Context(), dir, ExportOptions{Out: path, Force: true})
+	if err == nil || !strings.Contains(err.Error(), "is not replaced") {
+		t.Errorf("got %v", err)
+	}
+	if !bytes.Equal(read(t, path), network) {
+		t.Error("the network has changed")
 	}
 }
 
