@@ -161,27 +161,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 				if err != nil || i != n {
 					t.Errorf("%d predictions: %v", i, err)
 				}
-				for _, n := range []int{1, 37} {
-					some := first(inputs, n)
-					got, err := p.Predict(t.Context(), some)
-					if err != nil {
-						t.Fatal(err)
-					}
-					rows, err := oracle.network.extractor.Run(t.Context(), some)
-					if err != nil {
-						t.Fatal(err)
-					}
-					want, err := oracle.PredictFeatures(rows.Features, rows.Logits)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if len(got) != n || len(want) != n {
-						t.Fatalf("%d and %d predictions of %d examples", len(got), len(want), n)
-					}
-					for i := range want {
-						float32s.check(t, got[i], want[i])
-					}
-				}
+				equalsTheFormulas(t, p, oracle, inputs)
 			}
 		})
 	}

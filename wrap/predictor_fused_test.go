@@ -355,25 +355,35 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 				c.Structure = s
 				mustCalibrate(t, c)
 				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
-				for _, n := range []int{1, 37} {
-					some := first([]Tensor{x}, n)
-					got, err := p.Predict(t.Context(), some)
-					if err != nil {
-						t.Fatal(err)
-					}
-					rows, err := oracle.network.extractor.Run(t.Context(), some)
-					if err != nil {
-						t.Fatal(err)
-					}
-					want, err := oracle.PredictFeatures(rows.Features, rows.Logits)
-					if err != nil || len(got) != n || len(want) != n {
-						t.Fatalf("%d and %d predictions of %d examples, %v", len(got), len(want), n, err)
-					}
-					for i := range want {
-						float32s.check(t, got[i], want[i])
-					}
-				}
+				equalsTheFormulas(t, p, oracle, []Tensor{x})
 			}
 		})
+	}
+}
+
+// equalsTheFormulas compares the fused predictions of one example and of some with
+// those in float64, from features and logits of the cut network.
+func equalsTheFormulas(t *testing.T, p, oracle *Predictor, inputs []Tensor) {
+	t.Helper()
+	for _, n := range []int{1, 37} {
+		some := first(inputs, n)
+		got, err := p.Predict(t.Context(), some)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := oracle.network.extractor.Run(t.Context(), some)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := oracle.PredictFeatures(rows.Features, rows.Logits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != n || len(want) != n {
+			t.Fatalf("%d and %d predictions of %d examples", len(got), len(want), n)
+		}
+		for i := range want {
+			float32s.check(t, got[i], want[i])
+		}
 	}
 }
