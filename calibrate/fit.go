@@ -165,7 +165,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		steps++
 	}
 	o.Progress("tuning", 0, steps)
-	valSet := newTuningSet(h, val, true)
+	valSet := newTuningSet(h, val, true, o.Lambda0)
 	f := &Fitted{}
 	f.Lambda0 = o.Lambda0
 	var scaled float64 // NLL of temperature scaling
@@ -202,7 +202,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		if !(mid >= least && mid <= most) {
 			return nil, fmt.Errorf("the median held-out logit variance is %.3g at damping %.3g, want %g to %g: are the features all zero, or is the curvature all but zero? Then give an absolute --damping, such as 1", mid, epsilon, least, most)
 		}
-		grid, best, err := tuneNLL(ctx, valSet, mid, o.Lambda0)
+		grid, best, err := tuneNLL(ctx, &valSet.examples, mid, o.Lambda0)
 		if err != nil {
 			return nil, err
 		}
@@ -224,21 +224,21 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 	}
 	valSet.s2 = s2
 	if f.NLLGrid.Act == nil {
-		if f.NLLGrid, _, err = nllSearch(valSet, f.MedianVariance, o.Lambda0).grid(ctx); err != nil {
+		if f.NLLGrid, _, err = nllSearch(&valSet.examples, f.MedianVariance).grid(ctx); err != nil {
 			return nil, err
 		}
 	}
 	copy(valSet.nll[0], bestNLL)
-	pair := prefer(valSet, bestPoint, scaled, f.MedianVariance, o.Lambda0)
+	pair := prefer(&valSet.examples, bestPoint, scaled, f.MedianVariance, o.Lambda0)
 	f.Optimum = Temperatures{Act: bestPoint.act, Ens: bestPoint.tau * f.MedianVariance}
 	f.NLL = Temperatures{Act: pair.act, Ens: pair.tau * f.MedianVariance}
 	f.OOD = f.NLL
 	if ood != nil {
-		oodSet := newTuningSet(h, ood, false)
+		oodSet := newTuningSet(h, ood, false, o.Lambda0)
 		if err := f.Posterior.forms(c.product, oodSet.s2, nil, ood.Features, oodSet.n); err != nil {
 			return nil, err
 		}
-		grid, best, err := tuneAUROC(ctx, valSet, oodSet, f.MedianVariance, o.Lambda0)
+		grid, best, err := tuneAUROC(ctx, &valSet.examples, &oodSet.examples, f.MedianVariance, o.Lambda0)
 		if err != nil {
 			return nil, err
 		}

@@ -168,9 +168,9 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 // how much NLL is larger at the chosen, with its standard error.
 func (f *Fitted) optimum(t *testing.T, val *Set) (pair Temperatures, loss, stdErr float64) {
 	t.Helper()
-	set := newTuningSet(f.Posterior.Head, val, true)
+	set := newTuningSet(f.Posterior.Head, val, true, meanfield.Lambda0)
 	copy(set.s2, f.Posterior.variancesOf(val))
-	_, best, err := tuneNLL(t.Context(), set, f.MedianVariance, f.Lambda0)
+	_, best, err := tuneNLL(t.Context(), &set.examples, f.MedianVariance, f.Lambda0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func (f *Fitted) optimum(t *testing.T, val *Set) (pair Temperatures, loss, stdEr
 		t.Errorf("NLL %v, of the candidate %v", best.value, least)
 	}
 	base := slices.Clone(set.nll[0])
-	set.evaluate([]float64{f.NLL.Act}, 1/f.NLL.Ens, f.Lambda0)
+	set.evaluate([]float64{f.NLL.Act}, f.NLL.Ens)
 	loss, stdErr = pairedGain(set.nll[0], base)
 	return Temperatures{best.act, best.tau * f.MedianVariance}, loss, stdErr
 }
@@ -241,7 +241,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 			logp, _ := Plain(s.head, s.set.Logits, n, temperature)
 			return nll(s.head, logp, s.set)
 		}
-		got, _ := newTuningSet(s.head, s.set, true).temperatureScaling()
+		got, _ := newTuningSet(s.head, s.set, true, meanfield.Lambda0).temperatureScaling()
 		best, least := 0.0, math.Inf(1)
 		for _, temperature := range logSpace(1./64, 50, 1000) {
 			if v := value(temperature); v < least {
@@ -344,10 +344,10 @@ func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
 		for _, epsilon := range []float64{1e-3, 1} {
 			p := mustPosterior(t, c, Hessian, epsilon)
 			data := m.draw(4*thinSize+123, 0)
-			val := newTuningSet(h, data, true)
+			val := newTuningSet(h, data, true, meanfield.Lambda0)
 			copy(val.s2, p.variancesOf(data))
 			mid := median(val.s2)
-			g, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
+			g, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -357,7 +357,7 @@ func TestTuningOnManyExamplesFindsTheSameOptimum(t *testing.T) {
 			if got := mean(val.nll[0]); got != best.value {
 				t.Errorf("%s: what is left is of NLL %v, the optimum's is %v", h.Link, got, best.value)
 			}
-			f := nllSearch(val, mid, meanfield.Lambda0)
+			f := nllSearch(&val.examples, mid)
 			_, points, err := f.grid(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -436,17 +436,17 @@ func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	p := mustPosterior(t, c, Hessian, 1)
-	val, ood := newTuningSet(h, task.val, true), newTuningSet(h, task.ood, false)
+	val, ood := newTuningSet(h, task.val, true, meanfield.Lambda0), newTuningSet(h, task.ood, false, meanfield.Lambda0)
 	copy(val.s2, p.variancesOf(task.val))
 	copy(ood.s2, p.variancesOf(task.ood))
 	mid := median(val.s2)
-	g, best, err := tuneAUROC(t.Context(), val, ood, mid, meanfield.Lambda0)
+	g, best, err := tuneAUROC(t.Context(), &val.examples, &ood.examples, mid, meanfield.Lambda0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := func(act, tau float64) float64 {
-		val.evaluate([]float64{act}, 1/(tau*mid), meanfield.Lambda0)
-		ood.evaluate([]float64{act}, 1/(tau*mid), meanfield.Lambda0)
+		val.evaluate([]float64{act}, tau*mid)
+		ood.evaluate([]float64{act}, tau*mid)
 		v, err := metrics.AUROC(val.rest[0], ood.rest[0], nil)
 		if err != nil {
 			t.Fatal(err)

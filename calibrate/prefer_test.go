@@ -34,7 +34,7 @@ func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet
 		s.Features = append(s.Features, 0)
 		s.Labels = append(s.Labels, int32(label))
 	}
-	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s, true)
+	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s, true, meanfield.Lambda0)
 	copy(t.s2, s2)
 	return t
 }
@@ -50,19 +50,19 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 		val := flatSet(tc.n, 2, tc.informative, 1)
 		mid := median(val.s2)
 		_, limit := val.temperatureScaling()
-		_, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
+		_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		optimum := append([]float64(nil), val.nll[0]...)
-		got := prefer(val, best, limit, mid, meanfield.Lambda0)
+		got := prefer(&val.examples, best, limit, mid, meanfield.Lambda0)
 		if got.tau > best.tau {
 			t.Errorf("%s: τ %v, above the optimum's %v", name, got.tau, best.tau)
 		}
 		if best.tau > leastTau && got.tau < leastTau*(1-1e-12) {
 			t.Errorf("%s: τ %v, below %v", name, got.tau, leastTau)
 		}
-		val.evaluate([]float64{got.act}, 1/(got.tau*mid), meanfield.Lambda0)
+		val.evaluate([]float64{got.act}, got.tau*mid)
 		most := math.Min(maxGivenUp*best.value, limit-best.value)
 		loss, stdErr := pairedGain(val.nll[0], optimum)
 		if got != best && loss > math.Min(stdErr, most)+1e-12 {
@@ -72,7 +72,7 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 		// fine grid.
 		if got.tau/2 > leastTau {
 			for _, act := range logSpace(0.1, maxAct, 200) {
-				val.evaluate([]float64{act}, 1/(got.tau/2*mid), meanfield.Lambda0)
+				val.evaluate([]float64{act}, got.tau/2*mid)
 				if loss, stdErr := pairedGain(val.nll[0], optimum); loss <= math.Min(stdErr, most) {
 					t.Errorf("%s: τ/2 at T_act %.3g costs only %v", name, act, loss)
 					break
@@ -88,11 +88,11 @@ func TestPreferYieldsToEvidence(t *testing.T) {
 	val := flatSet(10_000, 2, false, 1)
 	mid := median(val.s2)
 	_, limit := val.temperatureScaling()
-	_, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
+	_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := prefer(val, best, limit, mid, meanfield.Lambda0); got.tau < 10*leastTau {
+	if got := prefer(&val.examples, best, limit, mid, meanfield.Lambda0); got.tau < 10*leastTau {
 		t.Errorf("τ = %v although variances are noise (optimum %v)", got.tau, best.tau)
 	}
 }
@@ -115,16 +115,16 @@ func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 		val := flatSet(100, 2, false, 1+seed)
 		mid := median(val.s2)
 		_, limit := val.temperatureScaling()
-		_, best, err := tuneNLL(t.Context(), val, mid, meanfield.Lambda0)
+		_, best, err := tuneNLL(t.Context(), &val.examples, mid, meanfield.Lambda0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := prefer(val, best, limit, mid, meanfield.Lambda0)
+		got := prefer(&val.examples, best, limit, mid, meanfield.Lambda0)
 		for _, p := range []struct {
 			point
 			sum *float64
 		}{{best, &optimum}, {got, &preferred}} {
-			fresh.evaluate([]float64{p.act}, 1/(p.tau*mid), meanfield.Lambda0)
+			fresh.evaluate([]float64{p.act}, p.tau*mid)
 			*p.sum += mean(fresh.nll[0]) / repetitions
 		}
 	}

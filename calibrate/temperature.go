@@ -94,25 +94,47 @@ func (s *Set) Validate(h Head, labelled bool) error {
 	return nil
 }
 
-// tuningSet is a Set prepared for evaluating many temperatures.
+// examples are held-out examples as some method predicts them: what temperatures are
+// tuned on.
+type examples struct {
+	n int
+	// evaluate sets nll and rest for at most gridSize T_act at one T_ens.
+	evaluate func(acts []float64, ens float64)
+	// thinned returns about thinSize of the examples, spread evenly, or nil where there
+	// are not many more.
+	thinned func() *examples
+	err     error // of evaluate, which then gives NaN
+
+	// Results, [N], of each T_act that was asked for: -log p of the label and
+	// log(1 - max p).
+	nll, rest [gridSize][]float64
+}
+
+func newExamples(n int) examples {
+	e := examples{n: n}
+	for j := range gridSize {
+		e.nll[j], e.rest[j] = make([]float64, n), make([]float64, n)
+	}
+	return e
+}
+
+// tuningSet is a Set prepared for evaluating many temperatures of mf0.
 type tuningSet struct {
+	examples
 	head    Head
-	n       int
+	lambda0 float64
 	labels  []int32           // nil: none, or of other classes
 	targets []uint8           // [N,K], instead of labels of a multi-label head
 	logits  []float64         // [N,K]
 	curves  []meanfield.Curve // unless logits are separate
 	s2      []float64         // [N,K], of the posterior being tuned
 
-	// Results, [N], of each T_act that was asked for: -log p of the label and
-	// log(1 - max p).
-	nll, rest [gridSize][]float64
-
-	thin *tuningSet // of thinned
+	thin *tuningSet // of sparse
 }
 
-func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
-	t := &tuningSet{head: h, n: s.Len(h)}
+func newTuningSet(h Head, s *Set, labelled bool, lambda0 float64) *tuningSet {
+	t := &tuningSet{head: h, lambda0: lambda0}
+	t.init(s.Len(h))
 	switch {
 	case labelled && h.MultiLabel():
 		t.targets = s.Targets
@@ -124,9 +146,6 @@ func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
 		t.logits[i] = float64(v)
 	}
 	t.s2 = make([]float64, len(t.logits))
-	for j := range gridSize {
-		t.nll[j], t.rest[j] = make([]float64, t.n), make([]float64, t.n)
-	}
 	if !links[h.Link].separate {
 		t.curves = make([]meanfield.Curve, t.n)
 		parallel(t.n, func(first, last int) {
@@ -138,19 +157,29 @@ func newTuningSet(h Head, s *Set, labelled bool) *tuningSet {
 	return t
 }
 
-// thinned returns about thinSize of the examples, spread evenly, with the variances
+// init makes room for the results of n examples.
+func (t *tuningSet) init(n int) {
+	t.examples = newExamples(n)
+	t.evaluate = func(acts []float64, ens float64) { t.mf0(acts, 1/ens) }
+	t.thinned = func() *examples {
+		if thin := t.sparse(); thin != nil {
+			return &thin.examples
+		}
+		return nil
+	}
+}
+
+// sparse returns about thinSize of the examples, spread evenly, with the variances
 // as they stand, or nil where there are not many more.
-func (t *tuningSet) thinned() *tuningSet {
+func (t *tuningSet) sparse() *tuningSet {
 	step := t.n / thinSize
 	if step < 4 {
 		return nil
 	}
 	k, n := t.head.Logits, (t.n+step-1)/step
 	if t.thin == nil {
-		t.thin = &tuningSet{head: t.head, n: n, logits: make([]float64, n*k), s2: make([]float64, n*k)}
-		for j := range gridSize {
-			t.thin.nll[j], t.thin.rest[j] = make([]float64, n), make([]float64, n)
-		}
+		t.thin = &tuningSet{head: t.head, lambda0: t.lambda0, logits: make([]float64, n*k), s2: make([]float64, n*k)}
+		t.thin.init(n)
 	}
 	thin := t.thin
 	thin.labels, thin.targets, thin.curves = thin.labels[:0], thin.targets[:0], thin.curves[:0]
@@ -195,16 +224,16 @@ func (t *tuningSet) nllOf(i int, logp []float64) float64 {
 	return math.NaN()
 }
 
-// evaluate sets nll and rest for variances scale·s2 and at most gridSize T_act.
-// These share the temperatures T_k, whose roots cost as much as the rest.
-func (t *tuningSet) evaluate(acts []float64, scale, lambda0 float64) {
+// mf0 sets nll and rest for variances scale·s2 and at most gridSize T_act. These
+// share the temperatures T_k, whose roots cost as much as the rest.
+func (t *tuningSet) mf0(acts []float64, scale float64) {
 	k := t.head.Logits
 	predict := links[t.head.Link].predict
 	parallel(t.n, func(first, last int) {
 		inverseT, mu, logp := make([]float64, k), make([]float64, k), make([]float64, t.head.Outcomes())
 		for i := first; i < last; i++ {
 			a := t.logits[i*k : (i+1)*k]
-			meanfield.InverseTemperaturesTo(inverseT, t.s2[i*k:(i+1)*k], scale, lambda0)
+			meanfield.InverseTemperaturesTo(inverseT, t.s2[i*k:(i+1)*k], scale, t.lambda0)
 			for j, act := range acts {
 				if t.curves != nil {
 					t.nll[j][i], t.rest[j][i] = t.curves[i].MF0(a, inverseT, t.label(i), act)
@@ -448,9 +477,9 @@ func logSpace(lo, hi float64, n int) []float64 {
 }
 
 // nllSearch is the mean NLL of val, which it leaves for each example in val.nll.
-func nllSearch(val *tuningSet, median, lambda0 float64) search {
+func nllSearch(val *examples, median float64) search {
 	return func(acts []float64, tau float64) []float64 {
-		val.evaluate(acts, 1/(tau*median), lambda0)
+		val.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
 		for j := range acts {
 			values[j] = mean(val.nll[j])
@@ -470,8 +499,8 @@ const thinSize = 500
 // For every τ there is one valley over T_act, in much the same place for a part of the
 // examples as for all. So where there are many, some of them are searched first, and
 // of the grid over all no more is evaluated than the least point for each τ.
-func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (g Grid, best point, err error) {
-	f := nllSearch(val, median, lambda0)
+func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (g Grid, best point, err error) {
+	f := nllSearch(val, median)
 	points, size := []point(nil), gridStep
 	if thin := val.thinned(); thin == nil {
 		if g, points, err = f.grid(ctx); err != nil {
@@ -493,8 +522,8 @@ func tuneNLL(ctx context.Context, val *tuningSet, median, lambda0 float64) (g Gr
 
 // tuneThin returns points where f may be least, and the size of the simplex to go on
 // with from the best of them.
-func tuneThin(ctx context.Context, thin *tuningSet, f search, median, lambda0 float64) ([]point, float64, error) {
-	few := nllSearch(thin, median, lambda0)
+func tuneThin(ctx context.Context, thin *examples, f search, median, lambda0 float64) ([]point, float64, error) {
+	few := nllSearch(thin, median)
 	_, points, err := few.grid(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -539,7 +568,7 @@ const maxGivenUp = 0.005
 // flat to one part in two hundred, while the AUROC of 1 - max p under these
 // temperatures falls all the way. Where the data cannot tell, the posterior is
 // given the larger part.
-func prefer(val *tuningSet, best point, limit, median, lambda0 float64) point {
+func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 	if best.tau <= leastTau {
 		return best
 	}
@@ -552,10 +581,10 @@ func prefer(val *tuningSet, best point, limit, median, lambda0 float64) point {
 		hi := math.Min(maxAct, best.act*1.1)
 		along := math.Log(best.act) + valley(best.tau, lambda0) - valley(tau, lambda0)
 		act := math.Exp(brent(func(logAct float64) float64 {
-			val.evaluate([]float64{math.Exp(logAct)}, 1/(tau*median), lambda0)
+			val.evaluate([]float64{math.Exp(logAct)}, tau*median)
 			return mean(val.nll[0])
 		}, math.Log(lo), math.Log(hi), along, 1e-3))
-		val.evaluate([]float64{act}, 1/(tau*median), lambda0)
+		val.evaluate([]float64{act}, tau*median)
 		loss, stdErr := pairedGain(val.nll[0], base)
 		return point{act, tau, best.value + loss}, loss <= math.Min(stdErr, most)
 	}
@@ -582,11 +611,11 @@ const ridge = 1e-4
 
 // tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and
 // out of distribution.
-func tuneAUROC(ctx context.Context, val, ood *tuningSet, median, lambda0 float64) (Grid, point, error) {
+func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64) (Grid, point, error) {
 	scratch := make([]float64, val.n+ood.n)
 	f := search(func(acts []float64, tau float64) []float64 {
-		val.evaluate(acts, 1/(tau*median), lambda0)
-		ood.evaluate(acts, 1/(tau*median), lambda0)
+		val.evaluate(acts, tau*median)
+		ood.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
 		for j := range acts {
 			auroc, err := metrics.AUROC(val.rest[j], ood.rest[j], scratch)

@@ -1,0 +1,244 @@
+package calibrate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// Predictive is a set of examples as one method predicts them: their probabilities
+// as a function of the temperatures.
+type Predictive interface {
+	Len() int      // examples, N
+	Outcomes() int // probabilities of an example, C
+	// Spread is the median variance of a logit at T_ens = 1, the unit of T_ens. It is
+	// zero where a method has no T_ens, which is then 1.
+	Spread() float64
+	// Predictor returns a function for one goroutine. It writes log-probabilities of
+	// example i to logp [C], in nats, and returns 1 - max p, formed as the sum of the
+	// other probabilities.
+	Predictor() func(logp []float64, i int, t Temperatures) (rest float64)
+}
+
+// Resampled is a Predictive whose work is done anew for each T_ens, and is so much
+// that T_ens is only searched among the 9 of the grid.
+type Resampled interface {
+	Predictive
+	// SetEns does that work. Predictor's functions are then called with no other T_ens.
+	SetEns(ens float64) error
+}
+
+// Tuned are temperatures found by Tune, as those of Fitted.
+type Tuned struct {
+	NLL, OOD Temperatures
+	Optimum  Temperatures
+	OODTuned bool
+}
+
+// Tune finds the temperatures of a method as Fit does those of mf0: the same
+// objectives, bounds, search and preferences. labels are val's; ood may be nil. A
+// method without T_ens has T_act alone, searched on a grid of 33 and then by golden
+// sections.
+//
+// limit is the held-out NLL of temperature scaling, above which nothing is given up
+// for a larger spread; see Fit.
+func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, limit float64) (*Tuned, error) {
+	if len(labels) != val.Len() || val.Len() == 0 {
+		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())
+	}
+	for i, y := range labels {
+		if y < 0 || int(y) >= val.Outcomes() {
+			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Outcomes()-1)
+		}
+	}
+	v := predicted(val, labels, 1)
+	var o *examples
+	if ood != nil {
+		if ood.Len() == 0 {
+			return nil, fmt.Errorf("out-of-distribution data: no examples")
+		}
+		o = predicted(ood, nil, 1)
+	}
+	find := tuneAct
+	if spread := val.Spread(); spread != 0 {
+		if !(spread > 0) || math.IsInf(spread, 1) {
+			return nil, fmt.Errorf("the median held-out logit variance is %v, want a positive number", spread)
+		}
+		find = func(ctx context.Context, v, o *examples) (*Tuned, error) { return tunePair(ctx, v, o, spread, limit) }
+		if _, ok := val.(Resampled); ok {
+			find = func(ctx context.Context, v, o *examples) (*Tuned, error) { return tuneCoarse(ctx, v, o, spread) }
+		}
+	}
+	t, err := find(ctx, v, o)
+	for _, e := range []*examples{v, o} {
+		if e != nil && e.err != nil {
+			return nil, e.err // what made the search stumble
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.OODTuned = ood != nil; !t.OODTuned {
+		t.OOD = t.NLL
+	}
+	return t, nil
+}
+
+// predicted are every step-th of the examples.
+func predicted(p Predictive, labels []int32, step int) *examples {
+	e := newExamples((p.Len() + step - 1) / step)
+	resampled, _ := p.(Resampled)
+	e.evaluate = func(acts []float64, ens float64) {
+		if resampled != nil && e.err == nil {
+			e.err = resampled.SetEns(ens)
+		}
+		if e.err != nil {
+			for j := range acts {
+				fill(e.nll[j], math.NaN())
+				fill(e.rest[j], math.NaN())
+			}
+			return
+		}
+		parallel(e.n, func(first, last int) {
+			predict, logp := p.Predictor(), make([]float64, p.Outcomes())
+			for i := first; i < last; i++ {
+				for j, act := range acts {
+					rest := predict(logp, i*step, Temperatures{Act: act, Ens: ens})
+					e.rest[j][i] = math.Max(math.Log(rest), meanfield.LogFloor)
+					if labels != nil {
+						e.nll[j][i] = -logp[labels[i*step]]
+					}
+				}
+			}
+		})
+	}
+	e.thinned = func() *examples {
+		if step := e.n / thinSize; step >= 4 {
+			return predicted(p, labels, step)
+		}
+		return nil
+	}
+	return &e
+}
+
+func fill(x []float64, v float64) {
+	for i := range x {
+		x[i] = v
+	}
+}
+
+// tunePair searches both temperatures.
+func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*Tuned, error) {
+	const lambda0 = meanfield.Lambda0
+	_, best, err := tuneNLL(ctx, val, spread, lambda0)
+	if err != nil {
+		return nil, err
+	}
+	pair := prefer(val, best, limit, spread, lambda0)
+	t := &Tuned{NLL: pair.temperatures(spread), Optimum: best.temperatures(spread)}
+	if ood == nil {
+		return t, nil
+	}
+	_, best, err = tuneAUROC(ctx, val, ood, spread, lambda0)
+	t.OOD = best.temperatures(spread)
+	return t, err
+}
+
+func (p point) temperatures(spread float64) Temperatures {
+	return Temperatures{Act: p.act, Ens: p.tau * spread}
+}
+
+// tuneAct searches T_act alone.
+func tuneAct(ctx context.Context, val, ood *examples) (*Tuned, error) {
+	const ens = 1
+	p, err := searchAct(ctx, func(act float64) float64 { return meanNLL(val, act, ens) })
+	if err != nil {
+		return nil, err
+	}
+	t := &Tuned{NLL: Temperatures{Act: p.act, Ens: ens}, Optimum: Temperatures{Act: p.act, Ens: ens}}
+	if ood == nil {
+		return t, nil
+	}
+	p, err = searchAct(ctx, func(act float64) float64 { return -aurocOf(val, ood, act, ens) })
+	t.OOD = Temperatures{Act: p.act, Ens: ens}
+	return t, err
+}
+
+// searchAct minimises f over T_act.
+func searchAct(ctx context.Context, f func(act float64) float64) (point, error) {
+	var points []point
+	try := func(logAct float64) float64 {
+		p := point{act: math.Exp(logAct), value: math.Inf(1)}
+		if ctx.Err() == nil { // else the search ends soon, without further work
+			p.value = f(p.act)
+		}
+		points = append(points, p)
+		return p.value
+	}
+	lo, hi := bracket(try, math.Log(minAct), math.Log(maxAct))
+	goldenSection(try, lo, hi, 1e-3)
+	if err := context.Cause(ctx); err != nil {
+		return point{}, err
+	}
+	return least(points), checkPoints(points)
+}
+
+func meanNLL(val *examples, act, ens float64) float64 {
+	val.evaluate([]float64{act}, ens)
+	return mean(val.nll[0])
+}
+
+// aurocOf is that of 1 - max p, NaN where there is none.
+func aurocOf(val, ood *examples, act, ens float64) float64 {
+	val.evaluate([]float64{act}, ens)
+	ood.evaluate([]float64{act}, ens)
+	a, err := metrics.AUROC(val.rest[0], ood.rest[0], nil)
+	if err != nil {
+		return math.NaN()
+	}
+	return a
+}
+
+// tuneCoarse searches T_act for each τ of the grid.
+func tuneCoarse(ctx context.Context, val, ood *examples, spread float64) (*Tuned, error) {
+	var nlls, aurocs []point
+	var loss [][]float64 // per example, at the best T_act of each τ
+	for _, tau := range logSpace(minTau, maxTau, gridSize) {
+		ens := tau * spread
+		p, err := searchAct(ctx, func(act float64) float64 { return meanNLL(val, act, ens) })
+		if err != nil {
+			return nil, err
+		}
+		p.tau = tau
+		meanNLL(val, p.act, ens)
+		nlls, loss = append(nlls, p), append(loss, slices.Clone(val.nll[0]))
+		if ood == nil {
+			continue
+		}
+		if p, err = searchAct(ctx, func(act float64) float64 { return -aurocOf(val, ood, act, ens) }); err != nil {
+			return nil, err
+		}
+		p.tau = tau
+		aurocs = append(aurocs, p)
+	}
+	best := least(nlls)
+	t := &Tuned{Optimum: best.temperatures(spread)}
+	// As prefer, among the points there are.
+	chosen := best
+	base := loss[slices.Index(nlls, best)]
+	for i, p := range nlls {
+		given, stdErr := pairedGain(loss[i], base)
+		if p.tau >= leastTau && p.tau < chosen.tau && given <= math.Min(stdErr, maxGivenUp*best.value) {
+			chosen = p
+		}
+	}
+	t.NLL = chosen.temperatures(spread)
+	if ood != nil {
+		t.OOD = least(aurocs).temperatures(spread)
+	}
+	return t, nil
+}
