@@ -72,7 +72,7 @@ type Array struct {
 // An Example is one record of a dataset. Either Inputs or Encoded is set.
 type Example struct {
 	Index   int     // position in the source, before slicing
-	Name    string  // for messages: a file's relative path, or file[index]
+	Name    string  // for messages: a file's relative path, also in an archive, or file[index]
 	Label   int     // class in [0,K), or -1 where there is none
 	Targets []uint8 // under MultiLabel: K times 0 or 1, or nil where there are none
 	Inputs  []Array
@@ -181,6 +181,8 @@ func openSource(s parsedSpec, o Options) (source, error) {
 		return openIDX(s.path, o)
 	case "folder":
 		return openFolder(s.path, o)
+	case "tar":
+		return openTar(s.path, o)
 	case "image":
 		return openImage(s.path)
 	case "cifar10":
@@ -227,12 +229,12 @@ func (d *Dataset) Ragged() bool { return d.src.info().ragged }
 // does not suit the model is then no more than a bad record.
 func (d *Dataset) IsText() bool { return d.src.info().text }
 
-// Classes returns the names of the class folders in byte-wise order, nil for
-// other formats. The order is not that of the labels where folders are mapped
+// Classes returns the names of the class folders in byte-wise order, nil where
+// there are none. The order is not that of the labels where folders are mapped
 // by class name or integer.
 func (d *Dataset) Classes() []string { return d.src.info().classes }
 
-// Ignored returns what lay in the dataset's folder and was passed over.
+// Ignored returns what lay in the dataset's folder or archive and was passed over.
 func (d *Dataset) Ignored() []Ignored { return d.src.info().ignored }
 
 // Close releases the dataset's files. Passes still running fail.
@@ -285,8 +287,8 @@ func wantTargets(k int) string {
 }
 
 // Fingerprint returns a sha256 in hex over everything that determines the
-// examples: the bounds of the slice, the content of the files (for folders:
-// relative paths, labels and contents of the files in the slice), and whether
+// examples: the bounds of the slice, the content of the files (for folders
+// and archives: relative paths, labels and contents of the files in the slice), and whether
 // there are labels. It does not depend on where the files lie. It reads them
 // all.
 func (d *Dataset) Fingerprint(ctx context.Context) (string, error) {

@@ -33,6 +33,8 @@
 //	         images→labels and idx3|idx4→idx1, and may be absent.
 //	folder   One sub-folder a class, holding PNG and JPEG files. A folder with
 //	         images and no sub-folders is an unlabelled set.
+//	tar      An archive of PNG and JPEG files, in its order. Their labels lie
+//	         beside a.tar in a-labels.txt, or are the class folders' in it.
 //	image    One PNG or JPEG file, unlabelled.
 //	cifar10  CIFAR-10's binary version: one .bin file, or a folder of them. A
 //	cifar100 folder that holds training and test files means its training files;
@@ -45,7 +47,7 @@
 //	csv      A table with a header, plain or gzipped.
 //	jsonl    JSON lines, plain or gzipped: one object a line.
 //
-// Tar and Parquet are recognised and refused.
+// Parquet is recognised and refused.
 //
 // # CSV
 //
@@ -96,4 +98,19 @@
 // model's classes; they are integers in [0,K); there are exactly K of them, and
 // their byte-wise sorted order is the label. Folders of which only some are
 // class names are refused, since a misspelt name would silently shift every label.
+//
+// # Archives
+//
+// The label file of an archive has a line for each of its images: the path in the
+// archive and the label, a number or a class name, separated by tabs or, in a line
+// without tabs, blanks. What follows them is passed over.
+//
+//	n01440764/ILSVRC2012_val_00000293.JPEG	0	n01440764
+//
+// Without a label file an archive is read as a folder is, and folders that all its
+// images lie in do not count: a.tar may hold cat/1.png and dog/2.png, or
+// a/cat/1.png and a/dog/2.png. Only regular files are read, and of an archive that
+// is not compressed, since its images are reached one by one. At most 4,194,304 are
+// taken, and no two may have the same path, which ./, ../ or / before it does not
+// change.
 package dataset

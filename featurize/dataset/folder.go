@@ -51,11 +51,7 @@ func openFolder(root string, o Options) (source, error) {
 		s.dirs = []imageDir{{"", -1, len(top.images)}}
 		classes = nil
 	default:
-		msg := "no PNG or JPEG files"
-		for _, ig := range top.ignored {
-			msg += fmt.Sprintf("; %d ignored, %s (first: %s)", ig.Count, ig.Reason, ig.First)
-		}
-		return nil, fmt.Errorf("%s: %s", root, msg)
+		return nil, noImages(root, top.ignored)
 	}
 	s.meta = info{path: root, format: "folder", classes: classes, labelled: classes != nil && !o.Unlabelled, ignored: top.ignored}
 	labels := make([]int, len(classes))
@@ -77,6 +73,15 @@ func openFolder(root string, o Options) (source, error) {
 		s.meta.count += d.count
 	}
 	return s, nil
+}
+
+// noImages refuses a folder or archive that holds only what is ignored.
+func noImages(path string, ignored []Ignored) error {
+	msg := "no PNG or JPEG files"
+	for _, ig := range ignored {
+		msg += fmt.Sprintf("; %d ignored, %s (first: %s)", ig.Count, ig.Reason, ig.First)
+	}
+	return fmt.Errorf("%s: %s", path, msg)
 }
 
 // walk notes the images of dir and of the folders within it, for class i.
@@ -129,7 +134,7 @@ func (s *folderSource) list(dir string) (listing, error) {
 		name := e.Name()
 		link := e.Type()&os.ModeSymlink != 0
 		switch {
-		case strings.HasPrefix(name, ".") || name == "__MACOSX":
+		case isHidden(name):
 		case e.IsDir():
 			l.dirs = append(l.dirs, name)
 		case isImageName(name) && (link || e.Type().IsRegular()):
@@ -147,6 +152,10 @@ func isDir(path string) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.IsDir()
 }
+
+// isHidden reports whether a file or folder of this name is passed over without
+// a word.
+func isHidden(name string) bool { return strings.HasPrefix(name, ".") || name == "__MACOSX" }
 
 func isImageName(name string) bool {
 	switch strings.ToLower(filepath.Ext(name)) {
@@ -222,16 +231,26 @@ func readImageFile(path string) ([]byte, error) {
 		return nil, bareError(err)
 	case !fi.Mode().IsRegular():
 		return nil, errors.New("not a regular file")
-	case fi.Size() == 0:
-		return nil, errors.New("the file is empty")
-	case fi.Size() > maxEncoded:
-		return nil, fmt.Errorf("%d bytes are too many for an image, %d the most", fi.Size(), maxEncoded)
+	}
+	if err := checkEncoded(fi.Size()); err != nil {
+		return nil, err
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, bareError(err)
 	}
 	return b, nil
+}
+
+// checkEncoded refuses an image file of no bytes or too many.
+func checkEncoded(size int64) error {
+	switch {
+	case size == 0:
+		return errors.New("the file is empty")
+	case size > maxEncoded:
+		return fmt.Errorf("%d bytes are too many for an image, %d the most", size, maxEncoded)
+	}
+	return nil
 }
 
 // bareError drops the operation and path from a file system error.
@@ -255,9 +274,9 @@ func openImage(path string) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if size > maxEncoded {
+	if err := checkEncoded(size); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: %d bytes are too many for an image, %d the most", path, size, maxEncoded)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return &imageSource{info{path: path, format: "image", count: 1}, f, size}, nil
 }

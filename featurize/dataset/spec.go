@@ -16,13 +16,13 @@ import (
 )
 
 // supported ends the messages that refuse a format.
-const supported = "supported are IDX (.gz too), image folders, PNG, JPEG, CIFAR binary, .npy, .npz, .csv and .jsonl"
+const supported = "supported are IDX (.gz too), image folders, .tar of images, PNG, JPEG, CIFAR binary, .npy, .npz, .csv and .jsonl"
 
 // laterFormats are recognised so that they are refused by name.
-var laterFormats = map[string]string{"tar": "tar", "parquet": "Parquet"}
+var laterFormats = map[string]string{"parquet": "Parquet"}
 
 // formats are the supported ones, as in format:path.
-var formats = []string{"idx", "folder", "image", "cifar", "cifar10", "cifar100", "npy", "npz", "csv", "jsonl"}
+var formats = []string{"idx", "folder", "tar", "image", "cifar", "cifar10", "cifar100", "npy", "npz", "csv", "jsonl"}
 
 // A parsedSpec is a SPEC taken apart.
 type parsedSpec struct {

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"archive/tar"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -68,6 +69,11 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 	for i := range 10 {
 		write(t, dir, "folder/"+string(rune('a'+i/4))+"/"+strconv.Itoa(i)+".png", []byte{byte(i)})
 	}
+	var members []string
+	for i := range 10 {
+		members = append(members, string(rune('b'-i%2))+"/"+strconv.Itoa(i)+".png")
+	}
+	write(t, dir, "x.tar", tarball(t, tar.FormatPAX, members...))
 	for i, n := range []int{4, 1, 5} {
 		var b []byte
 		for j := range n {
@@ -92,7 +98,7 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 	write(t, dir, "x.csv", []byte(table))
 	write(t, dir, "y.csv.gz", gzipped(t, []byte(table)))
 	write(t, dir, "y.jsonl.gz", gzipped(t, []byte(lines)))
-	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "cifar", "x.npy", "x.npz", "x.jsonl", "y.jsonl.gz", "x.csv", "y.csv.gz"} {
+	for _, name := range []string{"images-idx3", "zipped-images-idx3.gz", "folder", "x.tar", "cifar", "x.npy", "x.npz", "x.jsonl", "y.jsonl.gz", "x.csv", "y.csv.gz"} {
 		path := filepath.Join(dir, name)
 		d, err := Open(path, Options{})
 		if err != nil {
@@ -143,8 +149,6 @@ func FuzzSpec(f *testing.F) {
 
 func TestUnsuitableFilesAreRefused(t *testing.T) {
 	dir := t.TempDir()
-	tarball := make([]byte, 1024)
-	copy(tarball[257:], "ustar")
 	for _, c := range []struct {
 		name    string
 		content []byte
@@ -152,9 +156,10 @@ func TestUnsuitableFilesAreRefused(t *testing.T) {
 	}{
 		{"empty", nil, []string{"the file is empty"}},
 		{"x.csv", []byte("1,2\n"), []string{"the first line is numbers (1, 2); want a header"}},
-		{"x.tar", tarball, []string{"tar is not supported", "supported are IDX"}},
+		{"x.tar", []byte("hello"), []string{"not a .tar file by its content (it begins 68 65 6c 6c)"}},
 		{"x.parquet", []byte("PAR1...."), []string{"Parquet is not supported", "supported are IDX"}},
-		{"x.tar.gz", gzipped(t, tarball), []string{"tar is not supported"}},
+		{"x.tar.gz", gzipped(t, tarball(t, tar.FormatGNU, "a.png")), []string{"a gzipped archive", "gunzip"}},
+		{"x.tgz", gzipped(t, nil), []string{"a gzipped archive", "gunzip"}},
 		{"x.gz", gzipped(t, []byte("hello")), []string{"no format recognised inside the gzip"}},
 		{"y.gz", []byte{0x1f, 0x8b, 9}, []string{"broken gzip header"}},
 		{"x.png", []byte("hello"), []string{"not a .png file by its content"}},

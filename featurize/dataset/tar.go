@@ -1,0 +1,333 @@
+package dataset
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxMembers bounds the images of an archive, which are remembered one by
+	// one: about half a gigabyte. ImageNet's training set has 1.3 million.
+	maxMembers = 1 << 22
+
+	// maxMemberName bounds a member's path, as Linux does a file's.
+	maxMemberName = 4096
+)
+
+// A tarSource remembers where in the archive each image lies.
+type tarSource struct {
+	meta    info
+	f       *os.File
+	members []tarMember // in the order of the archive
+}
+
+type tarMember struct {
+	name     string
+	at, size int64
+	label    int
+}
+
+func openTar(path string, o Options) (_ source, err error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+		}
+	}()
+	magic := make([]byte, 2)
+	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
+		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip", path)
+	}
+	members, ignored, err := indexTar(f, size, maxMembers)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(members) == 0 {
+		return nil, noImages(path, ignored)
+	}
+	s := &tarSource{info{path: path, format: "tar", ignored: ignored}, f, members}
+	if labels := tarLabelsPath(path); !exists(labels) {
+		err = s.labelByFolder(o)
+	} else if !o.Unlabelled {
+		err = s.labelByFile(labels, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.meta.count = len(s.members)
+	return s, nil
+}
+
+// tarLabelsPath returns the path of an archive's label file: a-labels.txt for
+// a.tar.
+func tarLabelsPath(path string) string {
+	return strings.TrimSuffix(path, filepath.Ext(path)) + "-labels.txt"
+}
+
+// indexTar returns the images of an archive, at most so many, without labels,
+// and what is passed over. It reads the headers only.
+func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored []Ignored, err error) {
+	var l listing
+	seen := map[string]bool{}
+	// The reader takes whole blocks from r and skips contents by Seek, so that r
+	// stands at a member's first byte when its header has been read.
+	r := io.NewSectionReader(f, 0, size)
+	archive, last := tar.NewReader(r), "its beginning"
+	for {
+		h, err := archive.Next()
+		if err == io.EOF {
+			return members, l.ignored, nil
+		}
+		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // names are never opened
+			return nil, nil, fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", last, err)
+		}
+		if len(h.Name) > maxMemberName {
+			return nil, nil, fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", last, len(h.Name), maxMemberName)
+		}
+		name := memberName(h.Name)
+		last = fmt.Sprintf("%q", name)
+		switch {
+		case h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader || isHiddenMember(name):
+			continue
+		case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
+			l.ignore("a link or a special file", name, 1)
+			continue
+		case !isImageName(name):
+			l.ignore("not PNG or JPEG", name, 1)
+			continue
+		case isSparse(h):
+			return nil, nil, fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse", name)
+		case seen[name]:
+			return nil, nil, fmt.Errorf("two members are called %q", name)
+		case len(members) == most:
+			return nil, nil, fmt.Errorf("holds more than %d images; unpack it and name the folder", most)
+		}
+		at, err := r.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return nil, nil, err
+		}
+		if h.Size > size-at {
+			return nil, nil, fmt.Errorf("truncated: %q has %d bytes, of which %d are there", name, h.Size, size-at)
+		}
+		seen[name] = true
+		members = append(members, tarMember{name, at, h.Size, -1})
+	}
+}
+
+// memberName returns a member's path as unpacking takes it: from the root of
+// the archive, whatever ./, ../ or / it begins with.
+func memberName(s string) string { return path.Clean("/" + s)[1:] }
+
+// isHiddenMember reports whether a folder of images would pass over this path.
+func isHiddenMember(name string) bool {
+	return slices.ContainsFunc(strings.Split(name, "/"), isHidden)
+}
+
+// isSparse reports whether a member's content is not stored as it is.
+func isSparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
+}
+
+// labelByFolder labels the images by the folders they lie in, if they do.
+// Folders that all of them lie in do not count: they were packed with the others.
+func (s *tarSource) labelByFolder(o Options) error {
+	parent := func(name string) string { return name[:1+strings.LastIndexByte(strings.TrimSuffix(name, "/"), '/')] }
+	root := parent(s.members[0].name)
+	for _, m := range s.members {
+		for !strings.HasPrefix(m.name, root) {
+			root = parent(root)
+		}
+	}
+	class := func(m tarMember) string {
+		folder, _, ok := strings.Cut(m.name[len(root):], "/")
+		if !ok {
+			return ""
+		}
+		return folder
+	}
+	place := map[string]int{} // in classes
+	for _, m := range s.members {
+		if c := class(m); c != "" {
+			place[c] = 0
+		}
+	}
+	if len(place) == 0 { // a flat, unlabelled archive
+		return nil
+	}
+	l := listing{ignored: s.meta.ignored}
+	s.members = slices.DeleteFunc(s.members, func(m tarMember) bool {
+		if class(m) != "" {
+			return false
+		}
+		l.ignore("an image outside the class folders", m.name, 1)
+		return true
+	})
+	classes := slices.Sorted(maps.Keys(place))
+	s.meta.classes, s.meta.ignored = classes, l.ignored
+	if o.Unlabelled {
+		return nil
+	}
+	if err := singleLabels(s.meta.path, o); err != nil {
+		return err
+	}
+	labels, err := mapClasses(classes, o.LabelClasses, o.Classes)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.meta.path, err)
+	}
+	for i, c := range classes {
+		place[c] = labels[i]
+	}
+	for i, m := range s.members {
+		s.members[i].label = place[class(m)]
+	}
+	s.meta.labelled = true
+	return nil
+}
+
+// labelByFile labels the images by the lines of a file.
+func (s *tarSource) labelByFile(path string, o Options) error {
+	if err := singleLabels(path, o); err != nil {
+		return err
+	}
+	f, _, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := labelMembers(s.members, f, o); err != nil {
+		return fmt.Errorf("%s: %w", path, bareError(err))
+	}
+	s.meta.labelled = true
+	return nil
+}
+
+// labelMembers reads a line for each member: its path, its label and what else
+// there may be, separated by tabs or, in a line without tabs, blanks.
+func labelMembers(members []tarMember, r io.Reader, o Options) error {
+	position := make(map[string]int, len(members))
+	for i, m := range members {
+		position[m.name] = i
+	}
+	parser := labelParser{names: o.LabelClasses, stray: o.StrayLabels}
+	known := map[string]int{} // labels by their text
+	done := make([]bool, len(members))
+	strays, firstStray := 0, ""
+	lines, number := bufio.NewScanner(r), 0
+	for lines.Scan() {
+		number++
+		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), string(byteOrderMark)))
+		if line == "" {
+			continue
+		}
+		fields := strings.Split(line, "\t")
+		if len(fields) == 1 {
+			fields = strings.Fields(line)
+		}
+		if len(fields) < 2 {
+			return fmt.Errorf("line %d is %q; want a path in the archive and its label", number, clip(line))
+		}
+		name, text := memberName(fields[0]), strings.TrimSpace(fields[1])
+		i, ok := position[name]
+		if !ok {
+			if strays++; strays == 1 {
+				firstStray = fmt.Sprintf("line %d, %q", number, name[:min(len(name), 100)])
+			}
+			continue
+		}
+		if done[i] {
+			return fmt.Errorf("line %d is the second for %q", number, name)
+		}
+		y, ok := known[text]
+		if !ok {
+			var err error
+			if y, err = parser.fromText(text); err != nil {
+				return fmt.Errorf("line %d: %w", number, err)
+			}
+			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
+				return labelRangeError(Example{Name: fmt.Sprintf("line %d", number), Label: y}, o.Classes)
+			}
+			known[text] = y
+		}
+		members[i].label, done[i] = y, true
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("line %d: %w", number+1, err)
+	}
+	if strays > 0 {
+		return fmt.Errorf("%d of its lines name no image in the archive (first: %s)", strays, firstStray)
+	}
+	missing, first := 0, ""
+	for i, ok := range done {
+		if !ok {
+			if missing++; missing == 1 {
+				first = members[i].name
+			}
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("has no line for %d of the archive's %d images (first: %q)", missing, len(members), first)
+	}
+	return nil
+}
+
+func (s *tarSource) info() *info  { return &s.meta }
+func (s *tarSource) Close() error { return s.f.Close() }
+
+func (s *tarSource) examples(from, to int, yield func(Example, error) bool) {
+	for i := from; i < to; i++ {
+		m := s.members[i]
+		e := Example{Index: i, Name: m.name, Label: m.label}
+		if err := checkEncoded(m.size); err != nil {
+			if !yield(e, &RecordError{e.Name, i, err}) {
+				return
+			}
+			continue
+		}
+		e.Encoded = make([]byte, m.size)
+		if _, err := s.f.ReadAt(e.Encoded, m.at); err != nil {
+			yield(Example{Label: -1}, s.readError(m, err))
+			return
+		}
+		if !yield(e, nil) {
+			return
+		}
+	}
+}
+
+func (s *tarSource) hash(ctx context.Context, h hash.Hash, from, to int) error {
+	for _, m := range s.members[from:to] {
+		fmt.Fprintf(h, "%q %d ", m.name, m.label)
+		if err := hashReader(ctx, h, io.NewSectionReader(s.f, m.at, m.size), m.size); err != nil {
+			return s.readError(m, err)
+		}
+	}
+	return nil
+}
+
+// readError words what was met while reading a member.
+func (s *tarSource) readError(m tarMember, err error) error {
+	if err == io.EOF {
+		return fmt.Errorf("%s: changed while in use: it ends within %q", s.meta.path, m.name)
+	}
+	return fmt.Errorf("%s: %q: %w", s.meta.path, m.name, bareError(err))
+}
