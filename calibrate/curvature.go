@@ -137,7 +137,7 @@ func NewCurvature(cfg CurvatureConfig) (*Curvature, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Curvature{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: orGonum(cfg.Product)}
+	c := &Curvature{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product)}
 	k, d := cfg.Head.Logits, cfg.Head.Dim()
 	c.coupled = cfg.Head.coupled()
 	c.probabilities = links[cfg.Head.Link].curvature

@@ -18,8 +18,8 @@ type Product interface {
 // gonumProduct is the default Product: float64 in pure Go. It never fails.
 type gonumProduct struct{}
 
-// orGonum returns p, or the default for nil.
-func orGonum(p Product) Product {
+// OrGo returns p, or for nil the default: float64 in pure Go.
+func OrGo(p Product) Product {
 	if p == nil {
 		return gonumProduct{}
 	}
