@@ -153,7 +153,7 @@ func TestMNISTFiguresHold(t *testing.T) {
 	images := readIDX(t, os.DirFS(data), "mnist/t10k-images-idx3-ubyte.gz")
 	labels := readIDX(t, os.DirFS(data), "mnist/t10k-labels-idx1-ubyte.gz")
 	readme := readFile(t, "mnist-mlp/README.md")
-	for _, name := range []string{"model.onnx", "seed1.onnx", "seed2.onnx"} {
+	for _, name := range []string{"model.onnx", "seed1.onnx", "seed2.onnx", "seed3.onnx", "seed4.onnx"} {
 		got := evaluate(t, []byte(readFile(t, filepath.Join("mnist-mlp", name))), images, labels)
 		if want := fmt.Sprintf("| `%s` | %s |", name, got.row()); !strings.Contains(readme, want) {
 			t.Errorf("the README has no line %q, which is what the model gives", want)
@@ -164,8 +164,8 @@ func TestMNISTFiguresHold(t *testing.T) {
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 4 {
-		t.Fatalf("found models %v (%v), want 4", models, err)
+	if err != nil || len(models) != 6 {
+		t.Fatalf("found models %v (%v), want 6", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {

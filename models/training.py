@@ -4,7 +4,10 @@ Everything runs on the CPU in float32 with the whole data set in memory, and the
 weights kept are always those after the last epoch.
 """
 
+import copy
 import gzip
+import inspect
+import os
 import struct
 import time
 
@@ -14,6 +17,9 @@ import torch
 from torch import nn
 
 OPSET = 14  # torch 1.13's default, named so that an upgrade does not move it
+
+# From PyTorch 2.9 on the exporter that needs no further packages must be asked for.
+LEGACY = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
 
 # Adam's epsilon. With PyTorch's 1e-8 a network that fits its training data is
 # thrown off it again and again once its gradients have faded, and the last epoch
@@ -39,45 +45,79 @@ def load(images, labels):
     return x, torch.from_numpy(read_idx(labels).astype(np.int64))
 
 
-def mlp(*widths):
+def mnist(folder):
+    """Returns the images and labels of MNIST's parts: train, val and test.
+
+    The folder holds its four files. The split is the paper's: the last 5,000 of
+    the 60,000 training examples are left for tuning.
+    """
+
+    def part(name):
+        return load(
+            os.path.join(folder, f"{name}-images-idx3-ubyte.gz"),
+            os.path.join(folder, f"{name}-labels-idx1-ubyte.gz"),
+        )
+
+    x, y = part("train")
+    return {"train": (x[:55_000], y[:55_000]), "val": (x[55_000:], y[55_000:]), "test": part("t10k")}
+
+
+def mlp(*widths, dense=nn.Linear, behind=()):
     """A ReLU network of these widths, first the pixels, last the classes.
 
     It flattens its input itself, so that the input keeps the shape of an image
-    and tools can tell it for one.
+    and tools can tell it for one. Behind every ReLU stand the layers of behind.
     """
-    layers = [nn.Flatten()]
-    for i, o in zip(widths, widths[1:]):
-        layers += [nn.Linear(i, o), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+    layers = [nn.Flatten(), dense(*widths[:2])]
+    for i, o in zip(widths[1:], widths[2:]):
+        layers += [nn.ReLU(), *(copy.deepcopy(layer) for layer in behind), dense(i, o)]
+    return nn.Sequential(*layers)
 
 
-def fit(net, x, y, seed, epochs, batch, rate, decay):
-    """Trains with Adam; the learning rate is multiplied by decay after an epoch."""
+def cross_entropy(logits, labels, epochs):
+    return nn.functional.cross_entropy(logits, labels)
+
+
+def fit(net, x, y, seed, epochs, batch, rate, decay, loss=cross_entropy, after=None, fused=False):
+    """Trains with Adam; the learning rate is multiplied by decay after an epoch.
+
+    The loss is a function of outputs, labels and the epochs gone; after(epoch) is
+    called when one has ended. Fused steps are faster, and round differently.
+    """
+    net.train()
     shuffle = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.Adam(net.parameters(), lr=rate, eps=EPSILON)
+    optimizer = torch.optim.Adam(net.parameters(), lr=rate, eps=EPSILON, fused=fused)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, decay)
     start = time.monotonic()
     for epoch in range(1, epochs + 1):
         total = 0.0
-        for part in torch.randperm(len(x), generator=shuffle).split(batch):
-            loss = nn.functional.cross_entropy(net(x[part]), y[part])
+        for step, part in enumerate(torch.randperm(len(x), generator=shuffle).split(batch)):
+            value = loss(net(x[part]), y[part], epoch - 1 + step * batch / len(x))
             optimizer.zero_grad()
-            loss.backward()
+            value.backward()
             optimizer.step()
-            total += loss.item() * len(part)
+            total += value.item() * len(part)
         schedule.step()
         print(
-            f"epoch {epoch:3d}  running NLL {total / len(x):.3e}  "
+            f"epoch {epoch:3d}  running loss {total / len(x):.3e}  "
             f"{time.monotonic() - start:.0f} s",
             flush=True,
         )
+        if after:
+            after(epoch)
+
+
+def pixels(x):
+    """Returns images in 0..1, whether they are bytes or that already."""
+    return x.float() / 255 if x.dtype == torch.uint8 else x
 
 
 def figures(net, x, y):
     """Error, NLL in nats and ECE (l1, 10 bins (l, u]) of the plain softmax."""
     net.eval()
     with torch.no_grad():
-        log_p = torch.log_softmax(net(x).double(), dim=1)
+        logits = torch.cat([net(pixels(part)) for part in x.split(1000)])
+        log_p = torch.log_softmax(logits.double(), dim=1)
     nll = -log_p[torch.arange(len(y)), y].mean().item()
     confidence, predicted = log_p.exp().max(dim=1)
     right = (predicted == y).double()
@@ -91,16 +131,29 @@ def figures(net, x, y):
     }
 
 
-def export(net, example, path):
-    """Writes an ONNX file with input image and output logits, both for any N."""
-    net.eval()
+def export(net, example, path, name="image", mode=torch.onnx.TrainingMode.EVAL):
+    """Writes an ONNX file with one input and output logits, both for any N."""
+    net.train(mode == torch.onnx.TrainingMode.TRAINING)
     torch.onnx.export(
         net,
         torch.zeros_like(example),
         path,
+        training=mode,
+        do_constant_folding=mode == torch.onnx.TrainingMode.EVAL,
         opset_version=OPSET,
-        input_names=["image"],
+        input_names=[name],
         output_names=["logits"],
-        dynamic_axes={"image": {0: "N"}, "logits": {0: "N"}},
+        dynamic_axes={name: {0: "N"}, "logits": {0: "N"}},
+        **LEGACY,
     )
     onnx.checker.check_model(onnx.load(path))
+
+
+def export_head(linear, path):
+    """Writes a last layer alone: input features [N,d], output logits [N,K].
+
+    Such a file is a whole classifier, of features, and a few kilobytes long: all
+    that SWAG reads of a checkpoint.
+    """
+    head = nn.Sequential(copy.deepcopy(linear))
+    export(head, torch.zeros(1, linear.in_features), path, name="features")

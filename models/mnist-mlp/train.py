@@ -23,8 +23,6 @@ import torch
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import training  # noqa: E402 (found through the line above)
 
-TRAIN = 55_000  # the paper's split: the last 5,000 are left for tuning
-
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -33,18 +31,11 @@ def main():
     parser.add_argument("--out", required=True, help="ONNX file to write")
     args = parser.parse_args()
 
-    def load(part):
-        return training.load(
-            os.path.join(args.data, f"{part}-images-idx3-ubyte.gz"),
-            os.path.join(args.data, f"{part}-labels-idx1-ubyte.gz"),
-        )
-
-    x, y = load("train")
-    parts = {"train": (x[:TRAIN], y[:TRAIN]), "val": (x[TRAIN:], y[TRAIN:]), "test": load("t10k")}
+    parts = training.mnist(args.data)
     torch.manual_seed(args.seed)
     net = training.mlp(784, 256, 256, 10)
     training.fit(net, *parts["train"], args.seed, epochs=100, batch=100, rate=1e-3, decay=0.998)
-    training.export(net, x[:1], args.out)
+    training.export(net, parts["train"][0][:1], args.out)
     print(json.dumps({"seed": args.seed} | {p: training.figures(net, *d) for p, d in parts.items()}))
 
 
