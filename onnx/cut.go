@@ -24,11 +24,16 @@ func Cut(m *Model, h *Head) (*Model, error) {
 	if h.model != m {
 		panic("onnx: Cut with the head of another model")
 	}
+	return cutBelow(m, h, h)
+}
+
+// cutBelow returns a model whose outputs are the features of one layer, and the logits of h.
+func cutBelow(m *Model, h, lowest *Head) (*Model, error) {
 	b := newBuilder(m)
-	features := b.features(h)
+	features := b.features(lowest)
 	logits := b.rows(b.take(h.Logits), &h.logitsValue, CutLogits)
 	cut, err := b.build(
-		tensorInfo(features, Float32, -1, int64(h.FeatureDim)),
+		tensorInfo(features, Float32, -1, int64(lowest.FeatureDim)),
 		tensorInfo(logits, Float32, -1, int64(h.Classes)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)

@@ -89,10 +89,15 @@ type UnsupportedError struct {
 	Reason string
 	// Candidates are linear layers before the output that could be meant, the nearest first.
 	Candidates []*Head
+
+	plain bool // the reason says all: it is not the head that is missing
 }
 
 // Error gives the reason and the way out.
 func (e *UnsupportedError) Error() string {
+	if e.plain {
+		return e.Reason
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with --features TENSOR --logits TENSOR", e.Reason)
 	for i, h := range e.Candidates {
@@ -131,7 +136,8 @@ func refuse(format string, args ...any) *refusal {
 // Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes from reading the file.
 // The finding rests on the graph alone; that φ·Wᵀ + b gives the logits should be checked on a batch.
 func FindHead(m *Model, o HeadOptions) (*Head, error) {
-	f := &finder{m: m, g: m.view, in: m.infer(), budget: m.interpreter(true).budget, worked: map[string]evaluated{}, approximate: o.Approximate == IgnoreRelu}
+	f := newFinder(m)
+	f.approximate = o.Approximate == IgnoreRelu
 	h, err := f.find(o)
 	if err == nil {
 		return h, nil
@@ -157,6 +163,10 @@ type finder struct {
 	approximate bool // a Relu may be ignored
 	link        Link // told, not found
 	sums, depth int  // additions of several layers looked into, in all and within another
+}
+
+func newFinder(m *Model) *finder {
+	return &finder{m: m, g: m.view, in: m.infer(), budget: m.interpreter(true).budget, worked: map[string]evaluated{}}
 }
 
 // evaluated is what came of working out a constant: its numbers too if they are few.
@@ -358,29 +368,8 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if t.approximated {
 		h.Approximation = IgnoreRelu
 	}
-	if out := f.in.get(start); t.shares[0].assumed && len(out.dims) > 2 && !(&flow{value: *out, class: len(out.dims) - 1}).rows() {
-		return nil, &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &flow{value: *out}, start, t.k), first}
-	}
-	var op, node, features []string
-	for _, n := range t.nodes {
-		n = f.g.source(n)
-		op, node = append(op, opName(n)), append(node, nodeName(n))
-	}
-	for _, p := range t.shares {
-		features = append(features, p.features)
-		h.FeatureDim += p.d
-		for _, m := range p.terms {
-			if f.g.producer[m.weight.name] == nil {
-				continue // stored weights have been checked when the model was read
-			}
-			if _, err := f.evaluate(m.weight.name, false); err != nil {
-				return nil, err
-			}
-		}
-	}
-	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
-	if size, ok := elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > maxWeightElements {
-		return nil, refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
+	if err := f.fill(h, t, start); err != nil {
+		return nil, err
 	}
 	if h.Link == Sigmoid && h.Classes > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
 		h.Link = OneVsRest
@@ -397,6 +386,36 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
 	}
 	return h, nil
+}
+
+// fill gives h the names and the size of the layer that a trail begins at, and makes sure that its weights can be had.
+func (f *finder) fill(h *Head, t *trail, start string) error {
+	first := t.nodes[0]
+	if out := f.in.get(start); t.shares[0].assumed && len(out.dims) > 2 && !(&flow{value: *out, class: len(out.dims) - 1}).rows() {
+		return &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &flow{value: *out}, start, t.k), first}
+	}
+	var op, node, features []string
+	for _, n := range t.nodes {
+		n = f.g.source(n)
+		op, node = append(op, opName(n)), append(node, nodeName(n))
+	}
+	for _, p := range t.shares {
+		features = append(features, p.features)
+		h.FeatureDim += p.d
+		for _, m := range p.terms {
+			if f.g.producer[m.weight.name] == nil {
+				continue // stored weights have been checked when the model was read
+			}
+			if _, err := f.evaluate(m.weight.name, false); err != nil {
+				return err
+			}
+		}
+	}
+	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
+	if size, ok := elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > maxWeightElements {
+		return refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
+	}
+	return nil
 }
 
 // exclusive reports whether a node is of an operator that gives one label among all classes.

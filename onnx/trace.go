@@ -100,7 +100,7 @@ func (f *finder) reach(start string) (*trail, error) {
 				if err != nil {
 					return nil, err
 				}
-				return f.follow(from, path, start)
+				return f.follow(from, path)
 			}
 		}
 		h := f.composite(n)
@@ -110,7 +110,7 @@ func (f *finder) reach(start string) (*trail, error) {
 				return nil, err
 			}
 			if from != nil {
-				return f.follow(from, path, start)
+				return f.follow(from, path)
 			}
 			h = f.back(n, t)
 		}
@@ -445,15 +445,11 @@ func (t *trail) stand(name string) {
 }
 
 // follow goes with the logits along path, which lies from the output back.
-func (f *finder) follow(t *trail, path []hop, start string) (*trail, error) {
+func (f *finder) follow(t *trail, path []hop) (*trail, error) {
 	for _, h := range slices.Backward(path) {
 		if err := f.pass(t, &h); err != nil {
 			return nil, err
 		}
-	}
-	if t.logits == "" && !t.at.rows() {
-		n := t.nodes[0]
-		return nil, &refusal{fmt.Sprintf("%s gives %v behind %s, not one row of %d logits for each example", f.describe(n), &t.at, start, t.k), n}
 	}
 	return t, nil
 }
