@@ -1,0 +1,205 @@
+package methods
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+)
+
+// Samples are classifiers drawn at random, whose probabilities are averaged: the mean
+// over M of softmax(a/T_act + δ_m/√T_ens), with logits a and what each draw deviates from
+// them by; or an ensemble of several classifiers, the mean of softmax(a_m/T_act).
+//
+// Predicting costs M·K exponentials for each example and pair of temperatures.
+type Samples struct {
+	n, m, k int
+	center  []float32 // [n,K]; nil for an ensemble
+	draws   []float32 // [n,M,K] deviations, of an ensemble logits
+	spread  float64
+}
+
+var _ calibrate.Predictive = (*Samples)(nil)
+
+// NewSamples returns M draws for each of n examples, from logits [n,K] and deviations
+// [n,M,K], both of which it keeps.
+func NewSamples(logits, deviations []float32, n, m, k int) (*Samples, error) {
+	if err := checkDraws(deviations, n, m, k); err != nil {
+		return nil, err
+	}
+	if len(logits) != n*k {
+		return nil, fmt.Errorf("%d logits for %d examples, want %d each", len(logits), n, k)
+	}
+	if err := checkFinite(logits, k, "logit"); err != nil {
+		return nil, err
+	}
+	s := &Samples{n: n, m: m, k: k, center: logits, draws: deviations}
+	variances := make([]float64, n*k)
+	for i := range n {
+		row := variances[i*k : (i+1)*k]
+		for j := range m {
+			for c, v := range s.draw(i, j) {
+				row[c] += float64(v) * float64(v) / float64(m)
+			}
+		}
+	}
+	s.spread = median(variances)
+	return s, nil
+}
+
+// NewEnsemble returns M classifiers as they predict each of n examples, from their
+// logits [n,M,K], which it keeps. An ensemble has no T_ens.
+func NewEnsemble(members []float32, n, m, k int) (*Samples, error) {
+	if err := checkDraws(members, n, m, k); err != nil {
+		return nil, err
+	}
+	return &Samples{n: n, m: m, k: k, draws: members}, nil
+}
+
+func checkDraws(draws []float32, n, m, k int) error {
+	if n < 1 || m < 1 || k < 2 {
+		return fmt.Errorf("%d samples of %d logits for %d examples, want at least 1, 2 and 1", m, k, n)
+	}
+	if len(draws) != n*m*k {
+		return fmt.Errorf("%d sampled logits, want %d examples × %d samples × %d", len(draws), n, m, k)
+	}
+	return checkFinite(draws, m*k, "sampled logit")
+}
+
+// checkFinite refuses NaN and infinities; each example has so many values.
+func checkFinite(x []float32, each int, what string) error {
+	for i, v := range x {
+		if v-v != 0 {
+			return fmt.Errorf("example %d: %s %d is %v, want a finite number", i/each, what, i%each, v)
+		}
+	}
+	return nil
+}
+
+func (s *Samples) Len() int { return s.n }
+
+func (s *Samples) Outcomes() int { return s.k }
+
+// Spread returns the median over examples and classes of the mean square deviation, or
+// zero for an ensemble.
+func (s *Samples) Spread() float64 { return s.spread }
+
+// draw returns sample m of example i.
+func (s *Samples) draw(i, m int) []float32 {
+	return s.draws[(i*s.m+m)*s.k : (i*s.m+m+1)*s.k]
+}
+
+func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (rest float64) {
+	center, x, sum := make([]float64, s.k), make([]float64, s.k), make([]float64, s.k)
+	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
+		scale := 1 / t.Act
+		if s.center != nil {
+			for c, v := range s.center[i*s.k : (i+1)*s.k] {
+				center[c] = float64(v) / t.Act
+			}
+			scale = 1 / math.Sqrt(t.Ens)
+		}
+		clear(sum)
+		draws := s.draws[i*s.m*s.k : (i+1)*s.m*s.k]
+		for ; len(draws) > 0; draws = draws[s.k:] {
+			top := math.Inf(-1)
+			for c, v := range draws[:s.k] {
+				a := center[c] + scale*float64(v)
+				if a > top {
+					top = a
+				}
+				x[c] = a
+			}
+			addSoftmax(sum, x, top, 1)
+		}
+		return logarithms(logp, sum)
+	}
+}
+
+// addSoftmax adds weight·softmax(x) to sum, and overwrites x, of which top is the largest.
+func addSoftmax(sum, x []float64, top, weight float64) {
+	weight /= exponentials(x, top)
+	sum = sum[:len(x)]
+	for c, e := range x {
+		sum[c] += weight * e
+	}
+}
+
+// logarithms writes log(p/Σp) to logp, for p > 0, and returns the part of all but the
+// largest, which is a sum and no difference.
+func logarithms(logp, p []float64) (rest float64) {
+	top := 0
+	for c, v := range p {
+		if v > p[top] {
+			top = c
+		}
+	}
+	var others float64
+	for c, v := range p {
+		if c != top {
+			others += v
+		}
+	}
+	total := p[top] + others
+	for c, v := range p {
+		logp[c] = math.Log(v / total)
+	}
+	logp[top] = -math.Log1p(others / p[top])
+	return others / total
+}
+
+const (
+	// expSteps is how many powers of 2 between 1 and 2 are tabulated.
+	expSteps = 64
+	// leastExponent is where exponentials stop falling. e^-690 is 1e-300, still a
+	// normal number after a division by a sum over classes or samples.
+	leastExponent = -690
+)
+
+var expTable [expSteps]float64 // 2^(i/expSteps)
+
+func init() {
+	for i := range expTable {
+		expTable[i] = math.Exp2(float64(i) / expSteps)
+	}
+}
+
+// exponentials overwrites x ≤ top by exp(max(x - top, -690)) and returns the sum. The
+// relative error is below 1e-7.
+//
+// With x = (n + r)·log 2/64, n an integer and |r| ≤ ½, exp x is 2^⌊n/64⌋ times a number
+// from the table times exp(r log 2/64), of which three terms of the series leave
+// (log 2/128)³/6 = 2.6e-8. Adding 3·2⁵¹ to a number rounds it to an integer, which then
+// stands in the last bits.
+//
+// It is a fourth of the cost of math.Exp: one call for many, and no cases.
+func exponentials(x []float64, top float64) (sum float64) {
+	const (
+		round  = 3 << 51
+		first  = math.Ln2 / expSteps
+		second = first * first / 2
+	)
+	for i, v := range x {
+		v -= top
+		if v < leastExponent {
+			v = leastExponent
+		}
+		v *= expSteps / math.Ln2
+		rounded := v + round
+		r := v - (rounded - round)
+		n := math.Float64bits(rounded)
+		e := expTable[n%expSteps] * (1 + r*(first+r*second))
+		// Adding ⌊n/64⌋ to the exponent; what is above its bits is shifted out.
+		e = math.Float64frombits(math.Float64bits(e) + n/expSteps<<52)
+		x[i] = e
+		sum += e
+	}
+	return sum
+}
+
+// median returns the upper median of x, which it sorts.
+func median(x []float64) float64 {
+	slices.Sort(x)
+	return x[len(x)/2]
+}
