@@ -1,0 +1,53 @@
+package methods
+
+import (
+	"context"
+
+	"github.com/mfgs/mfgs/calibrate"
+)
+
+// FitEnsemble fits M last layers on the features of labelled training examples, each
+// from a random start of its own (Lakshminarayanan et al. 2017, with all layers but the
+// last in common).
+//
+// Members go through the examples in groups of about 512/K that share one order, so
+// that a step is two products of large matrices: an epoch takes 4·M·N·K·D floating-point
+// operations.
+func FitEnsemble(ctx context.Context, train *calibrate.Set, h calibrate.Head, members int, o FitOptions) (*LastLayers, error) {
+	return fitLayers(ctx, train, h, members, o, func(member, example int) bool { return false })
+}
+
+// fitLayers fits last layers by their likelihood, each without the examples that it
+// leaves out.
+func fitLayers(ctx context.Context, train *calibrate.Set, h calibrate.Head, members int, o FitOptions, leavesOut func(member, example int) bool) (*LastLayers, error) {
+	t, err := newTrainer(train, h, o, 10)
+	if err != nil {
+		return nil, err
+	}
+	l, err := newLayers(h, o.Product, members)
+	if err != nil {
+		return nil, err
+	}
+	k := h.Logits
+	for first := 0; first < members; {
+		size, weights := l.group(first)
+		for m := first; m < first+size; m++ {
+			l.set(m, t.start(m))
+		}
+		progress := func(epochs int) { t.Progress(first*t.Epochs+size*epochs, members*t.Epochs) }
+		err := t.descend(ctx, weights, uint64(first), progress, func(z []float64, example int, _ float64) {
+			for j := range size {
+				if own := z[j*k : (j+1)*k]; leavesOut(first+j, example) {
+					clear(own)
+				} else {
+					crossEntropy(own, train.Labels[example])
+				}
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		first += size
+	}
+	return &LastLayers{l}, nil
+}

@@ -1,0 +1,51 @@
+package methods
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/mfgs/mfgs/calibrate"
+)
+
+// FitJackknife fits last layers as FitEnsemble does, each without leave training
+// examples of its own (Tukey 1958; paper, 500). The examples are cut into parts at
+// random, and anew where there are more members than parts. Zero leave is 500, or a
+// tenth of the examples where that is less; zero members is one for each part.
+//
+// Members start at random, not at the network's last layer: one that fits all training
+// examples stays where it is without some of them.
+func FitJackknife(ctx context.Context, train *calibrate.Set, h calibrate.Head, members, leave int, o FitOptions) (*LastLayers, error) {
+	if err := h.Validate(); err != nil {
+		return nil, err
+	}
+	n := train.Len(h)
+	if leave == 0 {
+		leave = max(1, min(500, n/10))
+	}
+	if leave < 0 || leave >= n {
+		return nil, fmt.Errorf("leave out %d of %d training examples, want at least 1 and not all", leave, n)
+	}
+	parts := (n + leave - 1) / leave
+	if members == 0 {
+		members = parts
+	}
+	if members < 1 {
+		return nil, fmt.Errorf("%d last layers, want at least 1", members)
+	}
+	if bytes := float64((members+parts-1)/parts) * float64(n) * 4; bytes > MaxBytes {
+		return nil, fmt.Errorf("%d last layers, each without %d of %d examples: take fewer", members, leave, n)
+	}
+	// part[round][example] is that which leaves it out.
+	part := make([][]int32, (members+parts-1)/parts)
+	for round := range part {
+		part[round] = make([]int32, n)
+		rng := rand.New(rand.NewPCG(o.Seed, streamParts+uint64(round)))
+		for position, example := range rng.Perm(n) {
+			part[round][example] = int32(position / leave)
+		}
+	}
+	return fitLayers(ctx, train, h, members, o, func(member, example int) bool {
+		return part[member/parts][example] == int32(member%parts)
+	})
+}
