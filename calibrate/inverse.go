@@ -165,6 +165,13 @@ func (f *factor) transposed(first, end int) []float64 {
 	return out
 }
 
+// inverseRows writes the rows from first to before end of M⁻¹ to dst [end-first, n]: those
+// of U⁻¹, zero left of column first, times U⁻ᵀ, lower, which is transposed(0, n).
+func (f *factor) inverseRows(dst, lower []float64, first, end int) error {
+	clear(dst)
+	return f.product.AddTransposedProduct(dst, f.transposed(first, end), lower[first*f.n:], f.n-first, end-first, f.n)
+}
+
 // gram writes the product of the rows from first to before end and their transpose to
 // dst: a block on the diagonal of U⁻¹U⁻ᵀ = M⁻¹.
 func (f *factor) gram(dst []float64, first, end int) error {

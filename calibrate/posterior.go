@@ -127,14 +127,21 @@ func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, erro
 	if err := c.ready(cov); err != nil {
 		return nil, err
 	}
-	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
-		return nil, fmt.Errorf("damping %v, want a positive finite number: the Hessian may have zero eigenvalues, and that of a softmax always has", epsilon)
+	if err := checkDamping(epsilon); err != nil {
+		return nil, err
 	}
 	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon}
 	if c.structure == Full {
 		return p, c.invertFull(p)
 	}
 	return p, c.invertKronecker(p)
+}
+
+func checkDamping(epsilon float64) error {
+	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
+		return fmt.Errorf("damping %v, want a positive finite number: the Hessian may have zero eigenvalues, and that of a softmax always has", epsilon)
+	}
+	return nil
 }
 
 // eachCoupled calls f with the elements of the symmetric matrix of the coupled logits
@@ -236,25 +243,15 @@ func (c *Curvature) sandwich(blocks []float64, u *factor, first int) error {
 	n := k * d
 	j := c.dense(c.j, first)
 	lower := u.transposed(0, n) // U⁻ᵀ
-	m, right, t := make([]float64, d*n), make([]float64, d*n), make([]float64, n*d)
+	m, right := make([]float64, d*n), make([]float64, d*n)
 	for i := range k {
-		// M_k = (rows of U⁻¹, zero left of column kD) · U⁻ᵀ, and its transpose.
-		rows := n - i*d
-		columns := u.transposed(i*d, (i+1)*d)
-		clear(m)
-		clear(t)
-		if err := c.product.AddTransposedProduct(m, columns, lower[i*d*n:], rows, d, n); err != nil {
+		if err := u.inverseRows(m, lower, i*d, (i+1)*d); err != nil { // M_k
 			return err
-		}
-		for r := range d {
-			for s := range n {
-				t[s*d+r] = m[r*n+s]
-			}
 		}
 		if err := c.product.Multiply(right, m, j, d, n, n); err != nil {
 			return err
 		}
-		if err := c.product.Multiply(blocks[i*d*d:(i+1)*d*d], right, t, d, n, d); err != nil {
+		if err := c.product.Multiply(blocks[i*d*d:(i+1)*d*d], right, transpose(m, d, n), d, n, d); err != nil {
 			return err
 		}
 	}
