@@ -164,8 +164,8 @@ func TestMNISTFiguresHold(t *testing.T) {
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 6 {
-		t.Fatalf("found models %v (%v), want 6", models, err)
+	if err != nil || len(models) != 7 {
+		t.Fatalf("found models %v (%v), want 7", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {
