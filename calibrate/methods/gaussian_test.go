@@ -517,6 +517,81 @@ func TestTuneMonteCarlo(t *testing.T) {
 	}
 }
 
+// TestCurvature goes from a curvature to every integral. Features are positive, as behind
+// a ReLU, and most logits sure: one direction of Σ is far larger than others. mf0 must
+// be that of a calibration with the same posterior.
+func TestCurvature(t *testing.T) {
+	h := calibrate.Head{Logits: 5, Features: 12, Bias: true, Link: calibrate.Softmax}
+	const n = 300
+	k := h.Logits
+	set := testSet(n, h.Features, k, 6, 11)
+	for i, v := range set.Features {
+		set.Features[i] = max(0, v+1)
+	}
+	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
+		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			if err := c.Add(i, set.Features[i*h.Features:(i+1)*h.Features], set.Logits[i*k:(i+1)*k], i%k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, covariance := range []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich} {
+			unit, err := c.MeanEigenvalue(covariance)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, rho := range []float64{1e-4, 1} {
+				name := fmt.Sprintf("%s %s, ρ = %v", structure, covariance, rho)
+				cov, err := c.Covariance(covariance, rho*unit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				posterior, err := c.Posterior(covariance, rho*unit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				mf0 := gaussian(t, MF0, cov, set, k)
+				temperatures := calibrate.Temperatures{Act: 1.2, Ens: mf0.Spread()}
+				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures, OOD: temperatures}).Predict(set.Features, set.Logits, n)
+				predict, logp := mf0.Predictor(), make([]float64, k)
+				for i := range n {
+					rest := predict(logp, i, temperatures)
+					for c, v := range logp {
+						if math.Abs(v-want.LogP[i*k+c]) > 1e-9 || math.Abs(rest/want.Rest[i]-1) > 1e-9 {
+							t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", name, i, logp, rest, want.LogP[i*k:(i+1)*k], want.Rest[i])
+						}
+					}
+				}
+				// mf2 and the unscented transform are near to the mean over samples.
+				const samples = 2000
+				part := &calibrate.Set{Features: set.Features[:20*h.Features], Logits: set.Logits[:20*k]}
+				mc, err := NewMonteCarlo(t.Context(), cov, part, k, samples, 1)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				sampled, got := mc.Predictor(), make([]float64, k)
+				for _, kind := range []Kind{MF2, UKF} {
+					predict := gaussian(t, kind, cov, part, k).Predictor()
+					var distance float64 // in total variation, a mean over examples
+					for i := range part.Logits[:20] {
+						sampled(logp, i, temperatures)
+						predict(got, i, temperatures)
+						for c := range got {
+							distance += math.Abs(math.Exp(got[c])-math.Exp(logp[c])) / 2 / 20
+						}
+					}
+					if !(distance < 0.05) {
+						t.Errorf("%s: %s is %v away from samples, want less than 0.05", name, kind, distance)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestGaussianErrors(t *testing.T) {
 	const d, k = 2, 3
 	set, cov := testSet(3, d, k, 1, 10), newRandomCovariance(k, d, 3, 10)

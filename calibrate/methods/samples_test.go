@@ -33,8 +33,8 @@ func naiveSoftmax(x []float64) []float64 {
 	return p
 }
 
-// wantProbabilities compares log-probabilities and 1 - max p with probabilities, of
-// which one relative error is allowed.
+// wantProbabilities compares log-probabilities and 1 - max p with the probabilities
+// wanted, to within a relative error of these.
 func wantProbabilities(t *testing.T, what string, logp []float64, rest float64, want []float64, tolerance float64) {
 	t.Helper()
 	top := slices.Index(want, slices.Max(want))
