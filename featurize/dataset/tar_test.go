@@ -135,7 +135,7 @@ func TestTarIsRefused(t *testing.T) {
 		copy(out[at:], b)
 		return out
 	}
-	tall := strings.Repeat("x", maxMemberName) + ".png"
+	tall := strings.Repeat("x", maxMemberName-len(".png")) + ".png"
 	for _, c := range []struct {
 		name    string
 		archive []byte
@@ -152,7 +152,7 @@ func TestTarIsRefused(t *testing.T) {
 		{"truncated within a header", good[:1024+100], "", Options{}, []string{`a broken one, behind "a.png": unexpected EOF`}},
 		{"truncated within an image", good[:1536+2], "", Options{}, []string{`truncated: "b.png" has 5 bytes, of which 2 are there`}},
 		{"one name twice", tarball(t, tar.FormatUnknown, "a/x.png", "./a/x.png"), "", Options{}, []string{`two members are called "a/x.png"`}},
-		{"a long name", tarball(t, tar.FormatPAX, "a.png", tall), "", Options{}, []string{`behind "a.png" has 4100 bytes; the most is 4096`}},
+		{"a long name", tarball(t, tar.FormatPAX, "a.png", tall, "a"+tall), "", Options{}, []string{`xxx.png" has 4097 bytes; the most is 4096`}},
 		{"a sparse file of PAX", bytes.ReplaceAll(sparsePAX(t), []byte("GNU.sparsE"), []byte("GNU.sparse")), "", Options{}, []string{`"s.png" is stored with its zeros left out`, "without --sparse"}},
 		{"a sparse file of old", sparseGNU(t), "", Options{}, []string{`"s.png" is stored with its zeros left out`}},
 		{"a folder too many", tarball(t, tar.FormatUnknown, "a/x.png", "b/x.png", "c/x.png"), "", Options{Classes: 2}, []string{"3 class folders (a, b, c) for 2 classes"}},
@@ -187,6 +187,28 @@ func TestTarIsRefused(t *testing.T) {
 	wantError(t, err, "holds more than 1 images; unpack it")
 	if m, _, err := indexTar(bytes.NewReader(good), int64(len(good)), 2); err != nil || len(m) != 2 {
 		t.Errorf("%d members, %v", len(m), err)
+	}
+}
+
+// What git archive writes is read, and names that a strict reader of archives
+// would refuse.
+func TestTarHeaders(t *testing.T) {
+	t.Setenv("GODEBUG", "tarinsecurepath=0")
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	for _, h := range []*tar.Header{
+		{Name: "pax_global_header", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "b45cc6e"}},
+		{Name: "/a.png", Typeflag: tar.TypeReg},
+		{Name: "../b.png", Typeflag: tar.TypeReg},
+	} {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Close()
+	members, ignored, err := indexTar(bytes.NewReader(buf.Bytes()), int64(buf.Len()), 2)
+	if err != nil || len(members) != 2 || members[0].name != "a.png" || members[1].name != "b.png" || ignored != nil {
+		t.Errorf("%+v, ignored %+v, %v", members, ignored, err)
 	}
 }
 
