@@ -113,7 +113,8 @@ type Fitted struct {
 // than 0.5 %, nor than that of temperature scaling, it then takes the one with the
 // smallest τ ≥ 0.01: where likelihood cannot tell how much of the spread is the
 // posterior's, it is given all it may have. The pair OOD maximises the AUROC of
-// 1 - max p over the same temperatures, preferring large τ among equals.
+// 1 - max p over the same temperatures, preferring large τ among equals; TSOOD is the
+// one temperature that maximises that of softmax(a/T).
 //
 // Fit ends with ctx, at the latest when the inversion that is under way is done.
 //
@@ -243,6 +244,9 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 			return nil, err
 		}
 		f.OOD = Temperatures{Act: best.act, Ens: best.tau * f.MedianVariance}
+		if f.TSOOD, err = tuneTS(ctx, h, val, ood); err != nil {
+			return nil, err
+		}
 		f.AUROCGrid, f.OODTuned = grid, true
 		f.Ratio = maxRatio(oodSet, o.Lambda0, f.NLL, f.OOD)
 		o.Progress("tuning", steps, steps)

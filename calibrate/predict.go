@@ -13,6 +13,7 @@ type Calibration struct {
 	NLL       Temperatures // tuned for held-out likelihood: probabilities
 	OOD       Temperatures // tuned for telling apart: OODScore
 	TS        float64      // temperature scaling, for comparison
+	TSOOD     float64      // temperature scaling's, tuned for telling apart; zero: TS
 	Lambda0   float64      // zero: meanfield.Lambda0
 
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of

@@ -32,6 +32,25 @@ type Resampled interface {
 	SetEns(ens float64) error
 }
 
+// PredictAll returns log-probabilities [N,C], in nats, and 1 - max p [N] of all examples.
+// It ends early with ctx.
+func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, rest []float64, err error) {
+	if r, ok := p.(Resampled); ok {
+		if err := r.SetEns(t.Ens); err != nil {
+			return nil, nil, err
+		}
+	}
+	c := p.Outcomes()
+	logp, rest = make([]float64, p.Len()*c), make([]float64, p.Len())
+	parallel(p.Len(), func(first, last int) {
+		predict := p.Predictor()
+		for i := first; i < last && ctx.Err() == nil; i++ {
+			rest[i] = predict(logp[i*c:(i+1)*c], i, t)
+		}
+	})
+	return logp, rest, context.Cause(ctx)
+}
+
 // Tuned are temperatures found by Tune, as those of Fitted.
 type Tuned struct {
 	NLL, OOD Temperatures
@@ -241,4 +260,28 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread float64) (*Tuned
 		t.OOD = least(aurocs).temperatures(spread)
 	}
 	return t, nil
+}
+
+// tuneTS returns the temperature T of softmax(a/T) that tells apart best.
+func tuneTS(ctx context.Context, h Head, val, ood *Set) (float64, error) {
+	v, o := plainExamples(h, val), plainExamples(h, ood)
+	p, err := searchAct(ctx, func(act float64) float64 { return -aurocOf(v, o, act, 1) })
+	return p.act, err
+}
+
+// plainExamples have no nll.
+func plainExamples(h Head, s *Set) *examples {
+	k := h.Logits
+	e := newExamples(s.Len(h))
+	e.evaluate = func(acts []float64, _ float64) {
+		parallel(e.n, func(first, last int) {
+			plain, logp := newEvaluator(h, 0), make([]float64, h.Outcomes())
+			for i := first; i < last; i++ {
+				for j, act := range acts {
+					e.rest[j][i] = math.Max(math.Log(plain.plain(logp, s.Logits[i*k:(i+1)*k], act)), meanfield.LogFloor)
+				}
+			}
+		})
+	}
+	return &e
 }

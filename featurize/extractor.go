@@ -73,6 +73,9 @@ func (e *Extractor) Run(ctx context.Context, inputs []ort.Tensor) (Rows, error) 
 // Stream is that of the Network, with the rows of c.Cache where it holds them.
 // yield owns the block.
 func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
+	if c.Passes > 1 {
+		panic("featurize: an Extractor has one pass, whose rows it may keep")
+	}
 	if c.Cache != nil {
 		return e.streamCached(ctx, ds, c, yield)
 	}

@@ -285,7 +285,7 @@ func (w *Network) Run(ctx context.Context, inputs []ort.Tensor) (Results, error)
 	if err != nil {
 		return Results{}, err
 	}
-	all := w.results(n)
+	all := w.results(n, 1)
 	for first := 0; first < n; first += w.batch {
 		last := min(first+w.batch, n)
 		part := make([]ort.Tensor, len(inputs))
@@ -299,11 +299,11 @@ func (w *Network) Run(ctx context.Context, inputs []ort.Tensor) (Results, error)
 	return all, nil
 }
 
-// results returns room for n examples.
-func (w *Network) results(n int) Results {
+// results returns room for n examples, each run so many times.
+func (w *Network) results(n, passes int) Results {
 	r := Results{N: n, Columns: make([][]float32, len(w.outputs))}
 	for i, o := range w.outputs {
-		r.Columns[i] = make([]float32, n*o.width)
+		r.Columns[i] = make([]float32, n*passes*o.width)
 	}
 	return r
 }
@@ -352,7 +352,7 @@ func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) err
 	if !w.fixed || r.N == w.batch {
 		return w.inferInto(ctx, inputs, r)
 	}
-	full, padded := w.results(w.batch), make([]ort.Tensor, len(inputs))
+	full, padded := w.results(w.batch, 1), make([]ort.Tensor, len(inputs))
 	for i, t := range inputs {
 		padded[i] = pad(t, w.batch)
 	}
@@ -361,6 +361,26 @@ func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) err
 	}
 	for i, c := range r.Columns {
 		copy(c, full.Columns[i])
+	}
+	return nil
+}
+
+// inferPasses is infer so many times, each with its own part of every example's
+// results.
+func (w *Network) inferPasses(ctx context.Context, inputs []ort.Tensor, r Results, passes int) error {
+	if passes == 1 {
+		return w.infer(ctx, inputs, r)
+	}
+	one := w.results(r.N, 1)
+	for pass := range passes {
+		if err := w.infer(ctx, inputs, one); err != nil {
+			return err
+		}
+		for c, o := range w.outputs {
+			for i := range r.N {
+				copy(r.Columns[c][(i*passes+pass)*o.width:], one.Columns[c][i*o.width:(i+1)*o.width])
+			}
+		}
 	}
 	return nil
 }

@@ -17,9 +17,13 @@ import (
 // StreamConfig says what Stream reads and what it tolerates. The zero value
 // reads all of a dataset and tolerates nothing.
 type StreamConfig struct {
-	Limit    int    // at most so many examples, spread evenly over the dataset; 0 is all
-	MaxBad   int    // records that may be unreadable
-	Cache    *Cache // for an Extractor's rows; nil keeps nothing
+	Limit  int    // at most so many examples, spread evenly over the dataset; 0 is all
+	MaxBad int    // records that may be unreadable
+	Cache  *Cache // for an Extractor's rows; nil keeps nothing
+	// Passes is how often a Network runs each batch, 0 being once. Of one that draws
+	// random numbers every pass gives other results, which stand one after another for
+	// each example: [n,Passes,width].
+	Passes   int
 	Progress func(done, total int)
 }
 
@@ -53,8 +57,8 @@ func (e *TooManyBadError) Error() string {
 }
 
 func (c *StreamConfig) check() {
-	if c.Limit < 0 || c.MaxBad < 0 {
-		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d and MaxBad %d", c.Limit, c.MaxBad))
+	if c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
+		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d, MaxBad %d and Passes %d", c.Limit, c.MaxBad, c.Passes))
 	}
 }
 
@@ -175,7 +179,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			if err := w.inferJob(ctx, j); err != nil {
+			if err := w.inferJob(ctx, j, max(1, c.Passes)); err != nil {
 				return err
 			}
 			if err := send(ctx, results, j); err != nil {
@@ -390,8 +394,9 @@ func (t *task) prepare() {
 	}
 }
 
-// inferJob runs the network on those of a job's records that could be read.
-func (w *Network) inferJob(ctx context.Context, j *job) error {
+// inferJob runs the network so many times on those of a job's records that could be
+// read.
+func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 	n, x := 0, &j.examples
 	for i := range j.records {
 		r := &j.records[i]
@@ -410,15 +415,15 @@ func (w *Network) inferJob(ctx context.Context, j *job) error {
 		x.Targets = append(x.Targets, r.targets...)
 		n++
 	}
-	j.results = w.results(n)
+	j.results = w.results(n, passes)
 	for _, p := range j.parts {
 		if p.n == 0 {
 			continue
 		}
 		if p.results = j.results; len(j.parts) > 1 {
-			p.results = w.results(p.n)
+			p.results = w.results(p.n, passes)
 		}
-		if err := w.infer(ctx, p.batch.tensors(p.n), p.results); err != nil {
+		if err := w.inferPasses(ctx, p.batch.tensors(p.n), p.results, passes); err != nil {
 			if len(j.parts) > 1 && ctx.Err() == nil { // the shape may be what is wrong
 				first := slices.IndexFunc(j.records, func(r record) bool { return r.part == p && r.bad == "" })
 				err = fmt.Errorf("%s and those of its shape: %w", j.records[first].name, err)
@@ -431,10 +436,10 @@ func (w *Network) inferJob(ctx context.Context, j *job) error {
 		return nil
 	}
 	for c, o := range w.outputs {
-		to := j.results.Columns[c]
+		to, width := j.results.Columns[c], o.width*passes
 		for _, r := range j.records {
 			if r.bad == "" {
-				to = to[copy(to, r.part.results.Columns[c][r.row*o.width:(r.row+1)*o.width]):]
+				to = to[copy(to, r.part.results.Columns[c][r.row*width:(r.row+1)*width]):]
 			}
 		}
 	}

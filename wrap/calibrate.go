@@ -430,7 +430,7 @@ func (c *calibration) describeFit() {
 		NLL:      Pair{Act: f.NLL.Act, Ens: f.NLL.Ens},
 		OOD:      Pair{Act: f.OOD.Act, Ens: f.OOD.Ens},
 		Optimum:  &Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens},
-		OODTuned: f.OODTuned, TS: f.TS,
+		OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 	}
 	e := r.Head.LogitError
 	r.Head = headInfo(c.describeHead())
@@ -458,18 +458,29 @@ func headInfo(h bundle.Head) HeadInfo {
 
 // measure computes the held-out figures of all methods.
 func (c *calibration) measure() error {
-	table := newTable(&c.fitted.Calibration, []string{"mle", "ts", "mf0", "leverage"})
-	if err := table.add(inDomain, c.val.Features, c.val.Logits, labels(c.val.Labels), c.val.Targets); err != nil {
-		return err
-	}
+	h := c.fitted.Posterior.Head
+	sets := []*evalSet{{role: testRole, data: c.val}}
+	var oods []NamedSpec
 	if c.ood != nil {
-		if err := table.add(0, c.ood.Features, c.ood.Logits, nil, nil); err != nil {
+		oods = []NamedSpec{{Name: "ood"}}
+		sets = append(sets, &evalSet{role: oodRole, data: c.ood})
+	}
+	tallies := make([]*tally, 0, 4)
+	for _, name := range PlainMethods() {
+		tallies = append(tallies, newTally(name, h, 0, len(oods)))
+	}
+	for _, s := range sets {
+		if err := addOwn(tallies, &c.fitted.Calibration, s, blockOf(s.data, h)); err != nil {
 			return err
 		}
 	}
-	results, err := table.results([]string{"ood"})
-	if err != nil {
-		return err
+	results := map[string]MethodResult{}
+	for _, t := range tallies {
+		r, err := t.result(nil, oods)
+		if err != nil {
+			return err
+		}
+		results[t.name] = r
 	}
 	figures := func(r MethodResult) Metrics {
 		m := Metrics{InDomain: *r.InDomain}
@@ -478,12 +489,12 @@ func (c *calibration) measure() error {
 		}
 		return m
 	}
-	h := &c.report.HeldOut
-	h.Before, h.TS, h.After = figures(results[0]), figures(results[1]), figures(results[2])
-	if len(results[3].OOD) > 0 {
-		h.Leverage = &results[3].OOD[0].OOD
+	report := &c.report.HeldOut
+	report.Before, report.TS, report.After = figures(results["mle"]), figures(results["ts"]), figures(results["mf0"])
+	if l := results[leverage].OOD; len(l) > 0 {
+		report.Leverage = &l[0].OOD
 	}
-	c.doubt(h.Before.InDomain)
+	c.doubt(report.Before.InDomain)
 	if look := probabilitiesIn(c.val.Logits, c.head); look != "" && c.ReadyMade {
 		c.warn("val: %s: are they probabilities? Give the values before the %s", look, c.head.Link)
 	}
@@ -533,6 +544,14 @@ func (c *calibration) doubt(before metrics.InDomain) {
 	}
 }
 
+// blockOf is a whole set as a block.
+func blockOf(s *calibrate.Set, h calibrate.Head) *featurize.Block {
+	return &featurize.Block{
+		Rows:     featurize.Rows{N: s.Len(h), Features: s.Features, Logits: s.Logits},
+		Examples: featurize.Examples{Labels: labels(s.Labels), Targets: s.Targets},
+	}
+}
+
 func labels(l []int32) []int {
 	out := make([]int, len(l))
 	for i, v := range l {
@@ -561,6 +580,7 @@ func (c *calibration) write(context.Context) error {
 			OOD:     bundle.Pair{Act: f.OOD.Act, Ens: f.OOD.Ens, TunedOn: "nll"},
 			Optimum: &bundle.Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens, TunedOn: "nll"},
 			TS:      f.TS,
+			TSOOD:   f.TSOOD,
 		},
 		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio},
 		HeldOut: bundle.HeldOut{

@@ -282,7 +282,7 @@ func (p *Predictor) Bundle() BundleInfo {
 		Temperatures: TemperatureInfo{
 			NLL:      Pair{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 			OOD:      Pair{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
-			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS,
+			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
 	}
 	if o := m.Temperatures.Optimum; o != nil {

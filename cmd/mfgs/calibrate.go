@@ -325,6 +325,9 @@ func temperatures(t wrap.TemperatureInfo) *table {
 		tab.row("for out-of-distribution", "the same", "")
 	}
 	tab.row("temperature scaling", number(t.TS), "")
+	if t.TSOOD != 0 {
+		tab.row("its for out-of-distribution", number(t.TSOOD), "")
+	}
 	return tab
 }
 

@@ -14,19 +14,39 @@ func (p *program) eval() *cli.Command {
 	return &cli.Command{
 		Name:      "eval",
 		Usage:     "compare methods on data that nothing was tuned on",
-		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]...",
-		Description: `Methods are mle, the network's own probabilities; ts, temperature scaling; mf0,
-the mean-field Gaussian-softmax; and leverage, which tells unfamiliar inputs but
-gives no probabilities. The figures of a multi-label head are over all its decisions,
-one for each label of each example. Of a bundle from ready-made features, SPECs are
-.npz files of the same kind.`,
+		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
+		Description: `Without --methods these are mle, ts, mf0 and leverage, for which the bundle has all
+that is needed. The others are tuned on the held-out data of the calibration, or on
+--val and --val-ood, and some are fitted to its training data, or to --train:
+
+` + describeMethods() + `
+A method is NAME[:M][@COVARIANCE[/STRUCTURE]]: mc:500 draws 500 samples, mf0@sandwich/kron
+has the covariance H⁻¹JH⁻¹ in the Kronecker structure. Covariances are hessian, fisher,
+sandwich and swag, of --checkpoint files; structures full and kron.
+
+The figures of a multi-label head are over all its decisions, one for each label of
+each example. Of a bundle from ready-made features, SPECs are .npz files of the same
+kind.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
 			&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
-			&cli.StringFlag{Name: "methods", Category: dataFlags, Usage: "`A,B,C` only these of " + alternatives(wrap.Methods()) + " [all]"},
+			&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
+			&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(wrap.PlainMethods(), ",") + "]"},
+			&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
+			&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
+			&cli.StringFlag{Name: "val", Category: methodFlags, Usage: "`SPEC` held-out labelled data to tune on [as calibrate]"},
+			&cli.StringFlag{Name: "val-ood", Category: methodFlags, Usage: "`SPEC` held-out data unlike any that the network is for [as calibrate]"},
+			&cli.StringSliceFlag{Name: "ensemble", Category: methodFlags, Usage: "`FILE` a network of the ensemble; repeated for each"},
+			&cli.StringSliceFlag{Name: "jackknife", Category: methodFlags, Usage: "`FILE` a network trained without a part of the data; repeated for each"},
+			&cli.StringSliceFlag{Name: "checkpoint", Category: methodFlags, Usage: "`FILE` a checkpoint of the network's training, for swag; repeated for each"},
+			&cli.StringFlag{Name: "vi", Category: methodFlags, Usage: "`FILE` a network that draws its weights anew in every run, for bnn-vi"},
+			&cli.StringFlag{Name: "edl", Category: methodFlags, Usage: "`FILE` an evidential network [a last layer is fitted]"},
+			&cli.StringFlag{Name: "evidence", Category: methodFlags, Usage: "`NAME` relu, softplus or exp: what makes evidence of its logits [as the file says]"},
+			&cli.Float64Flag{Name: "dropout-rate", Category: methodFlags, Usage: "`P` what part dropout leaves out [the network's own, else chosen]"},
+			&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
-			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set, spread evenly [all]"},
+			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
 			maxBadFlag(),
 			&cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"},
 			jsonFlag(),
@@ -38,7 +58,7 @@ one for each label of each example. Of a bundle from ready-made features, SPECs 
 			if err := required(c, "bundle", "test"); err != nil {
 				return err
 			}
-			if err := notNegative(c, "limit", "max-bad"); err != nil {
+			if err := notNegative(c, "limit", "max-bad", "layers"); err != nil {
 				return err
 			}
 			methods, err := parseMethods(c.String("methods"))
@@ -49,6 +69,10 @@ one for each label of each example. Of a bundle from ready-made features, SPECs 
 			if err != nil {
 				return usagef(c.Command.Name, "--ood: %v", err)
 			}
+			shifts, err := parseNamedSpecs(c.StringSlice("shift"))
+			if err != nil {
+				return usagef(c.Command.Name, "--shift: %v", err)
+			}
 			bar := p.progress()
 			runtime, err := p.inference(c, bar)
 			if err != nil {
@@ -58,15 +82,28 @@ one for each label of each example. Of a bundle from ready-made features, SPECs 
 				return err
 			}
 			evaluation, err := wrap.Evaluate(c.Context, wrap.EvalConfig{
-				Bundle:   c.String("bundle"),
-				Model:    c.String("model"),
-				Test:     c.String("test"),
-				OOD:      oods,
-				Methods:  methods,
-				Limit:    c.Int("limit"),
-				Inputs:   wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
-				Runtime:  runtime,
-				Progress: bar.work,
+				Bundle:      c.String("bundle"),
+				Model:       c.String("model"),
+				Test:        c.String("test"),
+				OOD:         oods,
+				Shifts:      shifts,
+				Limit:       c.Int("limit"),
+				Methods:     methods,
+				Train:       c.String("train"),
+				Val:         c.String("val"),
+				ValOOD:      c.String("val-ood"),
+				Layers:      c.Int("layers"),
+				Seed:        c.Uint64("seed"),
+				Ensemble:    c.StringSlice("ensemble"),
+				Jackknife:   c.StringSlice("jackknife"),
+				Checkpoints: c.StringSlice("checkpoint"),
+				VI:          c.String("vi"),
+				Evidential:  c.String("edl"),
+				Evidence:    c.String("evidence"),
+				DropoutRate: c.Float64("dropout-rate"),
+				Inputs:      wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
+				Runtime:     runtime,
+				Progress:    bar.work,
 			})
 			bar.done()
 			if err != nil {
@@ -104,6 +141,19 @@ func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
 		fmt.Fprintln(&b)
 		_ = in.write(&b)
 	}
+	if first := slices.IndexFunc(e.Methods, func(m wrap.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
+		for i, set := range e.Methods[first].Shifts {
+			shifted := table{align: "lrrrrr"}
+			shifted.row(set.Name, "n", "error", "NLL", "ECE", "Brier")
+			for _, m := range e.Methods {
+				if len(m.Shifts) > 0 {
+					shifted.row(m.Name, append([]string{count(m.Shifts[i].N)}, inDomain(m.Shifts[i].InDomain)...)...)
+				}
+			}
+			fmt.Fprintln(&b)
+			_ = shifted.write(&b)
+		}
+	}
 
 	if len(e.Methods) > 0 {
 		for i, set := range e.Methods[0].OOD {
@@ -117,8 +167,29 @@ func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
 		}
 	}
 	fmt.Fprintln(&b)
-	_ = temperatures(e.Bundle.Temperatures).write(&b)
+	tuned := temperatures(e.Bundle.Temperatures)
+	for _, m := range e.Methods {
+		if t := m.Temperatures; t != nil {
+			tuned.row(m.Name+", for the likelihood", number(t.NLL.Act), number(t.NLL.Ens))
+			tuned.row(m.Name+", for out-of-distribution", number(t.OOD.Act), number(t.OOD.Ens))
+		}
+	}
+	_ = tuned.write(&b)
+	for _, m := range e.Methods {
+		if m.Note != "" {
+			fmt.Fprintf(&b, "\n%s: %s\n", m.Name, m.Note)
+		}
+	}
 	writeRecords(&b, e.Bad, e.Ignored)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// describeMethods lists what --methods may hold.
+func describeMethods() string {
+	var b strings.Builder
+	for _, name := range wrap.Methods() {
+		fmt.Fprintf(&b, "  %-13s %s\n", name, wrap.DescribeMethod(name))
+	}
+	return b.String()
 }

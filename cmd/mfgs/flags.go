@@ -24,6 +24,7 @@ import (
 // Headings of the help.
 const (
 	dataFlags    = "data"
+	methodFlags  = "methods"
 	headFlags    = "head, where it is not found"
 	outputFlags  = "output"
 	runtimeFlags = "inference"

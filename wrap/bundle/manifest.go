@@ -146,6 +146,10 @@ type Temperatures struct {
 
 	OOD Pair    `yaml:"ood,flow"` // for out-of-distribution scores
 	TS  float64 `yaml:"ts"`
+
+	// TSOOD is the temperature of temperature scaling tuned on "ood"; absent where there
+	// were no such examples.
+	TSOOD float64 `yaml:"ts_ood,omitempty"`
 }
 
 // Pair is one pair of temperatures. TunedOn is "nll", the held-out likelihood,

@@ -35,6 +35,7 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		NLL:       calibrate.Temperatures{Act: t.NLL.Act, Ens: t.NLL.Ens},
 		OOD:       calibrate.Temperatures{Act: t.OOD.Act, Ens: t.OOD.Ens},
 		TS:        t.TS,
+		TSOOD:     t.TSOOD,
 		Lambda0:   b.Manifest.MeanField.Lambda0,
 		Ratio:     b.Manifest.MeanField.MaxRatio,
 	}

@@ -119,6 +119,9 @@ func (m *Manifest) Validate() error {
 	}
 	pair("temperatures.ood", t.OOD, "ood", "nll")
 	within("temperatures.ts", t.TS, 1e-6, 1e6)
+	if t.TSOOD != 0 {
+		within("temperatures.ts_ood", t.TSOOD, 1e-6, 1e6)
+	}
 	within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
 	positive("mean_field.median_variance", m.MeanField.MedianVariance)
 	check(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)

@@ -1,0 +1,191 @@
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+)
+
+// predictive is mf0 of a set or, without a spread, its softmax, as any method's.
+type predictive struct {
+	h      Head
+	logits []float32
+	s2     []float64
+	spread float64
+}
+
+func (p *predictive) Len() int        { return len(p.logits) / p.h.Logits }
+func (p *predictive) Outcomes() int   { return p.h.Logits }
+func (p *predictive) Spread() float64 { return p.spread }
+
+func (p *predictive) Predictor() func(logp []float64, i int, t Temperatures) float64 {
+	e, k := newEvaluator(p.h, 0), p.h.Logits
+	return func(logp []float64, i int, t Temperatures) float64 {
+		if p.spread == 0 {
+			return e.plain(logp, p.logits[i*k:(i+1)*k], t.Act)
+		}
+		return e.mf0(logp, p.logits[i*k:(i+1)*k], p.s2[i*k:(i+1)*k], t)
+	}
+}
+
+// resampled is a predictive that says its T_ens is costly.
+type resampled struct {
+	*predictive
+	ens  map[float64]bool
+	fail error
+}
+
+func (r *resampled) SetEns(ens float64) error {
+	r.ens[ens] = true
+	return r.fail
+}
+
+var tuneHead = Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}
+
+// fittedTask is a task, its fit, and its held-out sets as mf0 predicts them.
+func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
+	t.Helper()
+	task = newTask(tuneHead, 5)
+	f = fit(t, accumulate(t, CurvatureConfig{Head: tuneHead}, task.train, 0), task.val, task.ood, FitOptions{})
+	of := func(s *Set) *predictive {
+		return &predictive{tuneHead, s.Logits, f.Posterior.variancesOf(s), f.MedianVariance}
+	}
+	return task, f, of(task.val), of(task.ood)
+}
+
+func TestTuneFindsWhatFitFinds(t *testing.T) {
+	task, f, val, ood := fittedTask(t)
+	limit := nll(tuneHead, first(Plain(tuneHead, task.val.Logits, val.Len(), f.TS)), task.val)
+	got, err := Tune(t.Context(), val, task.val.Labels, ood, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Fit's curves are good to 1e-7, which moves the end of a flat search.
+	for name, pair := range map[string][2]Temperatures{"nll": {got.NLL, f.NLL}, "optimum": {got.Optimum, f.Optimum}} {
+		c := &Calibration{Posterior: f.Posterior, OOD: f.OOD}
+		at := func(p Temperatures) float64 {
+			c.NLL = p
+			return nll(tuneHead, c.Predict(task.val.Features, task.val.Logits, val.Len()).LogP, task.val)
+		}
+		if a, b := at(pair[0]), at(pair[1]); math.Abs(a-b) > 1e-5*b {
+			t.Errorf("%s: NLL %v at %v, Fit's %v at %v", name, a, pair[0], b, pair[1])
+		}
+	}
+	c := Calibration{Posterior: f.Posterior, NLL: f.NLL, OOD: got.OOD}
+	a, b := auroc(t, &c, task.val, task.ood), auroc(t, &f.Calibration, task.val, task.ood)
+	if math.Abs(a-b) > 2*ridge {
+		t.Errorf("AUROC %v at %v, Fit's %v at %v", a, got.OOD, b, f.OOD)
+	}
+	if !got.OODTuned {
+		t.Error("not tuned to tell apart")
+	}
+}
+
+func first[A, B any](a A, _ B) A { return a }
+
+func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
+	task, f, val, ood := fittedTask(t)
+	val.spread, ood.spread = 0, 0
+	got, err := Tune(t.Context(), val, task.val.Labels, ood, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if math.Abs(math.Log(got.NLL.Act/f.TS)) > 2e-3 || got.NLL.Ens != 1 {
+		t.Errorf("temperatures %v, want T_act %v and T_ens 1", got.NLL, f.TS)
+	}
+	if got.OOD.Act != f.TSOOD {
+		t.Errorf("T_act %v tells apart best, Fit says %v", got.OOD.Act, f.TSOOD)
+	}
+	best := at(t, val, ood, f.TSOOD)
+	for _, act := range logSpace(minAct, maxAct, 40) {
+		if a := at(t, val, ood, act); a > best+1e-3 {
+			t.Errorf("AUROC %v at T_act %v, at the chosen %v only %v", a, act, f.TSOOD, best)
+		}
+	}
+}
+
+// at is the AUROC at a T_act.
+func at(t *testing.T, val, ood *predictive, act float64) float64 {
+	t.Helper()
+	a := aurocOf(predicted(val, nil, 1), predicted(ood, nil, 1), act, 1)
+	if math.IsNaN(a) {
+		t.Fatalf("no AUROC at T_act %v", act)
+	}
+	return a
+}
+
+func TestTuneSearchesCostlySpreadsOnTheGrid(t *testing.T) {
+	task, f, val, _ := fittedTask(t)
+	ens := map[float64]bool{}
+	got, err := Tune(t.Context(), &resampled{val, ens, nil}, task.val.Labels, nil, math.Inf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ens) != gridSize || !ens[got.NLL.Ens] || !ens[got.Optimum.Ens] {
+		t.Errorf("%d T_ens tried, %v chosen, want %d and one of them", len(ens), got.NLL, gridSize)
+	}
+	if got.OOD != got.NLL || got.OODTuned {
+		t.Errorf("%v is for telling apart, and there was nothing to tell", got.OOD)
+	}
+	e := predicted(val, task.val.Labels, 1)
+	best := meanNLL(e, got.Optimum.Act, got.Optimum.Ens)
+	for _, tau := range logSpace(minTau, maxTau, gridSize) {
+		for _, act := range logSpace(minAct, maxAct, 25) {
+			if v := meanNLL(e, act, tau*f.MedianVariance); v < best-1e-6 {
+				t.Errorf("NLL %v at T_act %v, τ %v, at the optimum %v", v, act, tau, best)
+			}
+		}
+	}
+	if given := meanNLL(e, got.NLL.Act, got.NLL.Ens) - best; given > maxGivenUp*best {
+		t.Errorf("%v of %v given up", given, best)
+	}
+}
+
+func TestTuneReports(t *testing.T) {
+	task, _, val, ood := fittedTask(t)
+	ended, cancel := context.WithCancelCause(t.Context())
+	stop, broken := errors.New("stopped"), errors.New("no memory")
+	cancel(stop)
+	empty := &predictive{h: tuneHead, spread: 1}
+	labels := task.val.Labels
+	bad := append([]int32{}, labels...)
+	bad[7] = 3
+	infinite := *val
+	infinite.spread = math.Inf(1)
+	negative := *val
+	negative.spread = 0
+	for name, c := range map[string]struct {
+		ctx      context.Context
+		val, ood Predictive
+		labels   []int32
+		want     string
+	}{
+		"labels that are too few": {t.Context(), val, ood, labels[1:], "labels for"},
+		"a label out of range":    {t.Context(), val, ood, bad, "example 7 has label 3, want 0 to 2"},
+		"no examples":             {t.Context(), empty, nil, nil, "0 labels for 0 examples"},
+		"nothing to tell":         {t.Context(), val, empty, labels, "out-of-distribution data: no examples"},
+		"infinite spread":         {t.Context(), &infinite, nil, labels, "variance is +Inf"},
+		"the end, in both":        {ended, val, ood, labels, "stopped"},
+		"the end, in one":         {ended, &negative, nil, labels, "stopped"},
+		"the end, on the grid":    {ended, &resampled{val, map[float64]bool{}, nil}, nil, labels, "stopped"},
+		"a method that fails":     {t.Context(), &resampled{val, map[float64]bool{}, broken}, nil, labels, "no memory"},
+	} {
+		_, err := Tune(c.ctx, c.val, c.labels, c.ood, 1)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestScoresOfTuningAreFloored(t *testing.T) {
+	p := &predictive{h: Head{Logits: 2, Features: 1, Link: Softmax}, logits: []float32{0, 2000}}
+	e := predicted(p, []int32{1}, 1)
+	e.evaluate([]float64{1}, 1)
+	if e.rest[0][0] != meanfield.LogFloor || e.nll[0][0] != 0 {
+		t.Errorf("log(1 - max p) %v and -log p %v, want the floor %v and 0", e.rest[0][0], e.nll[0][0], meanfield.LogFloor)
+	}
+}

@@ -1,0 +1,281 @@
+package wrap
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/models"
+)
+
+// methodFile is a network of testdata/methods, which are for the digits.
+func methodFile(name string) string { return filepath.Join("..", "testdata", "methods", name) }
+
+func trajectory() []string {
+	var files []string
+	for _, n := range []string{"epoch101.onnx", "epoch102.onnx", "epoch103.onnx", "epoch104.onnx"} {
+		files = append(files, methodFile(filepath.Join("trajectory", n)))
+	}
+	return files
+}
+
+// everything is an evaluation of the digits by which all methods have what they need.
+func everything(t testing.TB, bundle string, methods ...string) EvalConfig {
+	return EvalConfig{
+		Bundle: bundle, Test: digits(t, models.DigitsTest),
+		OOD:         []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
+		Methods:     methods,
+		Ensemble:    []string{digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")},
+		Jackknife:   []string{methodFile("seed1.onnx"), methodFile("seed2.onnx")},
+		Checkpoints: trajectory(),
+		VI:          methodFile("vi.onnx"),
+	}
+}
+
+// evaluated are the results by name.
+func evaluated(t *testing.T, cfg EvalConfig) map[string]MethodResult {
+	t.Helper()
+	e, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := json.Marshal(e); err != nil {
+		t.Error(err)
+	}
+	if len(e.Warnings) > 0 {
+		t.Errorf("warnings %q", e.Warnings)
+	}
+	by := map[string]MethodResult{}
+	for i, m := range e.Methods {
+		if m.Name != cfg.Methods[i] {
+			t.Errorf("method %d is %s, want %s", i, m.Name, cfg.Methods[i])
+		}
+		by[m.Name] = m
+	}
+	return by
+}
+
+func TestEveryMethodOnTheDigits(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	var names []string
+	for _, k := range methodKinds {
+		name := k.name
+		if k.sampled {
+			name += ":40"
+		}
+		names = append(names, name)
+		if k.gaussian {
+			for _, of := range []string{"@fisher", "@sandwich/full", "@hessian/kron", "@swag"} {
+				names = append(names, name+of)
+			}
+		}
+	}
+	by := evaluated(t, everything(t, dir, names...))
+	mle := by["mle"]
+	for _, name := range names {
+		r := by[name]
+		if len(r.OOD) != 1 || len(r.OODNLL) != 1 || r.OOD[0].Name != "unfamiliar" || r.OOD[0].N != 300 {
+			t.Errorf("%s: out of distribution %+v", name, r.OOD)
+			continue
+		}
+		if name == leverage {
+			continue
+		}
+		// Temperatures tuned on 300 held-out digits do not make these much worse than the
+		// network's own probabilities, but that evidence and variational inference learn
+		// less from 1,200 digits.
+		worse, wrong := 0.02, 0.05
+		if name == "edl" || name == "bnn-vi:40" {
+			worse, wrong = 0.6, 0.2
+		}
+		if r.InDomain.N != 297 || !(r.InDomain.NLL < mle.InDomain.NLL+worse) || !(r.InDomain.Error < wrong) {
+			t.Errorf("%s: in domain %+v, the network %+v", name, *r.InDomain, *mle.InDomain)
+		}
+		if !(r.OOD[0].AUROC > 0.7) {
+			t.Errorf("%s: AUROC %v", name, r.OOD[0].AUROC)
+		}
+		if own := slices.Contains(PlainMethods(), name); own != (r.Temperatures == nil) {
+			t.Errorf("%s: temperatures %v", name, r.Temperatures)
+		}
+	}
+	if a, b := by["mf0"].InDomain.NLL, by["mf0@hessian/kron"].InDomain.NLL; math.Abs(a-b) > 0.01 {
+		t.Errorf("NLL %v with the full and %v with the Kronecker structure", a, b)
+	}
+	if note := by["dropout:40"].Note; !strings.Contains(note, "of features") {
+		t.Errorf("dropout says %q of a network without Dropout", note)
+	}
+}
+
+// The bundle's own posterior and temperatures, made anew, are the bundle's.
+func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
+	for _, s := range structures {
+		dir, _ := calibrated(t, s)
+		by := evaluated(t, everything(t, dir, "mf0", "mf0@hessian", "mf1", "ts"))
+		own, again := by["mf0"], by["mf0@hessian"]
+		if d := math.Abs(own.InDomain.NLL - again.InDomain.NLL); d > 2e-4 {
+			t.Errorf("%s: NLL %v, made anew %v", s, own.InDomain.NLL, again.InDomain.NLL)
+		}
+		if d := math.Abs(own.OOD[0].AUROC - again.OOD[0].AUROC); d > 2e-3 {
+			t.Errorf("%s: AUROC %v, made anew %v", s, own.OOD[0].AUROC, again.OOD[0].AUROC)
+		}
+	}
+}
+
+// An ensemble of one network, twice, is that network with temperature scaling.
+func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
+	dir, r := calibrated(t, calibrate.Kronecker)
+	cfg := everything(t, dir, "ts", "ensemble")
+	cfg.Ensemble = []string{digits(t, models.DigitsModel), digits(t, models.DigitsModel)}
+	cfg.Shifts = []NamedSpec{{"held out", digits(t, models.DigitsVal)}}
+	e, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts, ensemble := e.Methods[0], e.Methods[1]
+	if a := ensemble.Temperatures.NLL.Act; math.Abs(math.Log(a/r.Temperatures.TS)) > 2e-3 {
+		t.Errorf("temperature %v, of temperature scaling %v", a, r.Temperatures.TS)
+	}
+	for what, d := range map[string]float64{
+		"NLL":             ts.InDomain.NLL - ensemble.InDomain.NLL,
+		"NLL under shift": ts.Shifts[0].NLL - ensemble.Shifts[0].NLL,
+		"error":           ts.InDomain.Error - ensemble.InDomain.Error,
+		"AUROC":           ts.OOD[0].AUROC - ensemble.OOD[0].AUROC,
+	} {
+		if math.Abs(d) > 1e-5 {
+			t.Errorf("%s differs by %v", what, d)
+		}
+	}
+	if ts.Shifts[0].N != 300 || ts.Shifts[0].Name != "held out" {
+		t.Errorf("under shift %+v", ts.Shifts[0])
+	}
+}
+
+func TestEvaluationOverSeveralLayers(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	names := []string{"mf0", "mf2", "mc:40", "bnn-kfac:40", "mf0@fisher", "ts"}
+	one := evaluated(t, everything(t, dir, names...))
+	cfg := everything(t, dir, names...)
+	cfg.Layers = 2
+	two := evaluated(t, cfg)
+	for _, name := range names {
+		if d := two[name].InDomain.NLL - one[name].InDomain.NLL; !(math.Abs(d) < 0.03) {
+			t.Errorf("%s: NLL %v over two layers, over one %v", name, two[name].InDomain.NLL, one[name].InDomain.NLL)
+		}
+		if !(two[name].OOD[0].AUROC > 0.75) {
+			t.Errorf("%s: AUROC %v over two layers", name, two[name].OOD[0].AUROC)
+		}
+		same := name == "ts"
+		if got := two[name].OOD[0].AUROC == one[name].OOD[0].AUROC; got != same {
+			t.Errorf("%s: AUROC %v over two layers, over one %v", name, two[name].OOD[0].AUROC, one[name].OOD[0].AUROC)
+		}
+	}
+	cfg.Layers = 3
+	_, err := Evaluate(t.Context(), cfg)
+	says(t, err, "2 dense layers", "not in 3")
+}
+
+func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
+	c := config(t, filepath.Join(t.TempDir(), "b"))
+	c.Model = methodFile("dropout.onnx")
+	mustCalibrate(t, quick(c))
+	cfg := everything(t, c.Out, "dropout:60", "mle")
+	by := evaluated(t, cfg)
+	r := by["dropout:60"]
+	if !strings.Contains(r.Note, "1 Dropout node") {
+		t.Errorf("note %q", r.Note)
+	}
+	if !(r.InDomain.NLL < by["mle"].InDomain.NLL+0.02) || !(r.InDomain.Error < 0.09) {
+		t.Errorf("%+v, without dropout %+v", *r.InDomain, *by["mle"].InDomain)
+	}
+	if again := evaluated(t, cfg)["dropout:60"]; *again.InDomain != *r.InDomain {
+		t.Errorf("%+v, then %+v with the same seed", *r.InDomain, *again.InDomain)
+	}
+	cfg.Seed = 1
+	if other := evaluated(t, cfg)["dropout:60"]; *other.InDomain == *r.InDomain {
+		t.Errorf("%+v with another seed too", *r.InDomain)
+	}
+	cfg.DropoutRate = 0.9
+	if more := evaluated(t, cfg)["dropout:60"]; !(more.InDomain.NLL > r.InDomain.NLL) {
+		t.Errorf("NLL %v with nine tenths dropped, %v with a fifth", more.InDomain.NLL, r.InDomain.NLL)
+	}
+}
+
+func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := everything(t, dir, "edl")
+	cfg.Evidential = methodFile("edl.onnx")
+	r := evaluated(t, cfg)["edl"]
+	if r.Note != "a network, evidence softplus" || !(r.InDomain.Error < 0.09) {
+		t.Errorf("%+v %+v", r, *r.InDomain)
+	}
+	cfg.Evidence = "exp"
+	if r := evaluated(t, cfg)["edl"]; r.Note != "a network, evidence exp" {
+		t.Errorf("note %q", r.Note)
+	}
+	cfg.Evidence = "tanh"
+	_, err := Evaluate(t.Context(), cfg)
+	says(t, err, "method edl", "tanh", "relu")
+	cfg.Evidential, cfg.Evidence = methodFile("seed1.onnx"), ""
+	_, err = Evaluate(t.Context(), cfg)
+	says(t, err, "seed1.onnx", "mfgs.evidence", "--evidence")
+}
+
+func TestMethodsTellWhatTheyLack(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	for name, tt := range map[string]struct {
+		change func(*EvalConfig)
+		words  []string
+	}{
+		"no ensemble":           {func(c *EvalConfig) { c.Methods, c.Ensemble = []string{"ensemble"}, nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
+		"one of the jackknife":  {func(c *EvalConfig) { c.Methods, c.Jackknife = []string{"jackknife"}, c.Jackknife[:1] }, []string{"1 files with --jackknife"}},
+		"no checkpoints":        {func(c *EvalConfig) { c.Methods, c.Checkpoints = []string{"mf0@swag"}, nil }, []string{"--checkpoint", "at least 2"}},
+		"no vi":                 {func(c *EvalConfig) { c.Methods, c.VI = []string{"bnn-vi"}, "" }, []string{"--vi"}},
+		"vi that draws nothing": {func(c *EvalConfig) { c.Methods, c.VI = []string{"bnn-vi"}, methodFile("seed1.onnx") }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
+		"another network":       {func(c *EvalConfig) { c.Methods, c.Ensemble[1] = []string{"ensemble"}, "../testdata/onnx/gemm.onnx" }, []string{"gemm.onnx", "want a softmax of 10"}},
+		"another network's head": {func(c *EvalConfig) {
+			c.Methods, c.Checkpoints[0] = []string{"mf0@swag"}, "../models/mnist-mlp/model.onnx"
+		}, []string{"model.onnx", "256 features", "128"}},
+		"a sandwich of layers":    {func(c *EvalConfig) { c.Methods, c.Layers = []string{"mf0@sandwich"}, 2 }, []string{"sandwich", "hessian or fisher"}},
+		"full layers":             {func(c *EvalConfig) { c.Methods, c.Layers = []string{"mc@hessian/full"}, 2 }, []string{"/full"}},
+		"layers below none":       {func(c *EvalConfig) { c.Layers = -1 }, []string{"layers are -1"}},
+		"all dropped":             {func(c *EvalConfig) { c.Methods, c.DropoutRate = []string{"dropout"}, 1 }, []string{"dropout rate is 1"}},
+		"labels that are lacking": {func(c *EvalConfig) { c.Methods, c.Val = []string{"mc"}, digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
+		"unlabelled training":     {func(c *EvalConfig) { c.Methods, c.Train = []string{"rue"}, digits(t, models.UnfamiliarVal) }, []string{"label"}},
+		"shifts of one name":      {func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{"sets under shift", `"a"`}},
+		"a shift without labels":  {func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", digits(t, models.UnfamiliarTest)}} }, []string{"a:", "no labels"}},
+	} {
+		cfg := everything(t, dir, "mle")
+		tt.change(&cfg)
+		_, err := Evaluate(t.Context(), cfg)
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		says(t, err, tt.words...)
+	}
+}
+
+// What methods are fitted to must be what the bundle was made of, unless other data is
+// given.
+func TestMethodsWantTheDataOfCalibration(t *testing.T) {
+	dir := t.TempDir()
+	images, names := digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"
+	data := read(t, images)
+	write(t, dir, "digits-images-idx3-ubyte.gz", data)
+	write(t, dir, names, read(t, digits(t, names)))
+	c := config(t, filepath.Join(dir, "b"))
+	c.Train = filepath.Join(dir, models.DigitsTrain)
+	mustCalibrate(t, quick(c))
+	cfg := everything(t, c.Out, "mf2", "mle")
+	evaluated(t, cfg)
+
+	write(t, dir, names, read(t, digits(t, names))[:20])
+	_, err := Evaluate(t.Context(), cfg)
+	says(t, err, "the data of calibration", "--train")
+	cfg.Train = c.Val
+	evaluated(t, cfg)
+}

@@ -1,0 +1,408 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/methods/layers"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// stochasticBatch is the batch of networks that draw their weights anew in every run,
+// which costs as much as many examples.
+const stochasticBatch = 512
+
+// runnable prepares another model for the bundle's inputs. The bench closes it.
+func (b *bench) runnable(m *onnx.Model, batch int) (*network, error) {
+	n, err := b.p.preprocessed(b.Preprocess, func(s *preprocess.Spec) (*network, error) {
+		w, err := featurize.NewNetwork(featurize.Config{Model: m, Preprocess: s, Batch: batch, Threads: b.Threads, Provider: b.Provider})
+		if err != nil {
+			return nil, err
+		}
+		return &network{Network: w, model: m}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.closers = append(b.closers, n.close)
+	return n, nil
+}
+
+// outputs runs a network over a set and returns its outputs, those of an example one
+// pass after another. There must be as many examples as the bundle's network had.
+func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int) ([][]float32, error) {
+	width := 0
+	for _, o := range n.model.Outputs() {
+		width += int(max(1, o.Shape[len(o.Shape)-1].Value))
+	}
+	if err := checkMemory(s.len(), passes*width, s.name); err != nil {
+		return nil, err
+	}
+	o := b.opener(n, s.config.Limit)
+	o.inputs.Cache = ""
+	o.notes = &notes{progress: b.Progress}
+	other, err := o.open(s.name, s.spec, b.p.head.Classes(), s.role != oodRole)
+	if err != nil {
+		return nil, err
+	}
+	defer other.close()
+	other.config.Passes = passes
+	columns := make([][]float32, len(n.model.Outputs()))
+	examples, _, err := other.streamFused(ctx, o.notes, func(r featurize.Results, _ featurize.Examples) error {
+		for i, c := range r.Columns {
+			columns[i] = append(columns[i], c...)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if want := s.data.Len(b.p.head); examples != want {
+		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.name, examples, want)
+	}
+	return columns, nil
+}
+
+// fitNetworks predicts with the mean of several networks' probabilities.
+func (b *bench) fitNetworks(paths []string) (predictor, error) {
+	var members []*network
+	for _, path := range paths {
+		model, head, err := b.openHead(path)
+		if err != nil {
+			return nil, err
+		}
+		if model, err = onnx.OnlyLogits(model, head); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		n, err := b.runnable(model, b.Batch)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		members = append(members, n)
+	}
+	k := b.p.head.Logits
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+		n := s.data.Len(b.p.head)
+		if err := checkMemory(n, len(members)*k, s.name); err != nil {
+			return nil, err
+		}
+		all := make([]float32, n*len(members)*k)
+		for m, member := range members {
+			columns, err := b.outputs(ctx, member, s, 1)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", paths[m], err)
+			}
+			for i := range n {
+				copy(all[(i*len(members)+m)*k:], columns[0][i*k:(i+1)*k])
+			}
+		}
+		return methods.NewEnsemble(all, n, len(members), k)
+	}, nil
+}
+
+// passes predicts with the mean of the probabilities that a network which draws random
+// numbers gives in so many runs. Its one output are logits or, if they look like it,
+// probabilities.
+func (b *bench) passes(n *network, samples int) predictor {
+	k := b.p.head.Logits
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+		columns, err := b.outputs(ctx, n, s, samples)
+		if err != nil {
+			return nil, err
+		}
+		logits := columns[0]
+		if probabilitiesIn(logits, b.p.head) != "" {
+			for i, p := range logits {
+				logits[i] = float32(math.Log(math.Max(float64(p), math.SmallestNonzeroFloat32)))
+			}
+		}
+		return methods.NewEnsemble(logits, s.data.Len(b.p.head), samples, k)
+	}
+}
+
+// fitStochastic predicts with a network that draws its weights.
+func (b *bench) fitStochastic(m method) (predictor, error) {
+	model, err := onnx.Open(b.VI)
+	if err != nil {
+		return nil, err
+	}
+	if len(onnx.Random(model)) == 0 {
+		return nil, fmt.Errorf("%s: no node draws random numbers, so that every run would give the same: export the network with its weights drawn by RandomNormal or RandomNormalLike", b.VI)
+	}
+	out := model.Outputs()
+	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.p.head.Logits) {
+		return nil, fmt.Errorf("%s: its outputs are %v, want logits [N,%d] alone", b.VI, out, b.p.head.Logits)
+	}
+	batch := b.Batch
+	if batch == 0 {
+		batch = stochasticBatch
+	}
+	n, err := b.runnable(model, batch)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.VI, err)
+	}
+	return b.passes(n, m.samples), nil
+}
+
+// dropoutRates are tried where there is none to go by.
+var dropoutRates = []float64{0.05, 0.1, 0.2, 0.3, 0.5}
+
+// fitDropout switches the network's own Dropout on or, where it has none, leaves out
+// features.
+func (b *bench) fitDropout(ctx context.Context, m method) (predictor, string, error) {
+	if b.p.network != nil {
+		cut, err := onnx.OnlyLogits(b.p.network.model, b.p.network.head)
+		if err != nil {
+			return nil, "", err
+		}
+		model, switched, err := onnx.Stochastic(cut, b.DropoutRate, int(b.Seed%(1<<20)))
+		if err != nil {
+			return nil, "", err
+		}
+		if switched > 0 {
+			n, err := b.runnable(model, b.Batch)
+			if err != nil {
+				return nil, "", err
+			}
+			return b.passes(n, m.samples), fmt.Sprintf("%d Dropout nodes of the network", switched), nil
+		}
+	}
+	weights, err := b.headWeights()
+	if err != nil {
+		return nil, "", err
+	}
+	rates := dropoutRates
+	if b.DropoutRate > 0 {
+		rates = []float64{b.DropoutRate}
+	}
+	var best predictor
+	var rate float64
+	least := math.Inf(1)
+	for _, p := range rates {
+		drawn, err := methods.NewDropout(ctx, weights, b.p.head, b.product, p, m.samples, b.Seed)
+		if err != nil {
+			return nil, "", err
+		}
+		predict := func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+			return drawn.Predictive(ctx, s.data)
+		}
+		if len(rates) == 1 {
+			best, rate = predict, p
+			break
+		}
+		nll, err := b.heldOutNLL(ctx, predict)
+		if err != nil {
+			return nil, "", err
+		}
+		if nll < least {
+			least, best, rate = nll, predict, p
+		}
+	}
+	return best, fmt.Sprintf("of features, rate %g", rate), nil
+}
+
+// heldOutNLL is the least that temperatures reach.
+func (b *bench) heldOutNLL(ctx context.Context, predict predictor) (float64, error) {
+	val, err := predict(ctx, b.val)
+	if err != nil {
+		return 0, err
+	}
+	tuned, err := calibrate.Tune(ctx, val, b.val.data.Labels, nil, b.limit)
+	if err != nil {
+		return 0, err
+	}
+	logp, _, err := calibrate.PredictAll(ctx, val, tuned.Optimum)
+	return meanNLL(logp, b.val.data.Labels, b.p.head.Classes()), err
+}
+
+// evidenceKey is the metadata in which an evidential network says what makes evidence
+// of its logits.
+const evidenceKey = "mfgs.evidence"
+
+// fitEvidential runs an evidential network or fits an evidential last layer.
+func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
+	if b.Evidential == "" {
+		e, err := methods.FitEvidential(ctx, b.train.data, b.p.head, methods.EvidentialOptions{
+			FitOptions: methods.FitOptions{Product: b.product, Seed: b.Seed, Progress: func(done, total int) {
+				b.notes.step("edl: fit", "epochs", done, total)
+			}},
+			Evidence: methods.Evidence(b.Evidence),
+		})
+		if err != nil {
+			return nil, "", err
+		}
+		predict := func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return e.Predictive(ctx, s.data) }
+		return predict, fmt.Sprintf("a last layer, evidence %s", e.Evidence), nil
+	}
+	model, head, err := b.openHead(b.Evidential)
+	if err != nil {
+		return nil, "", err
+	}
+	evidence := methods.Evidence(b.Evidence)
+	if evidence == "" {
+		evidence = methods.Evidence(model.Metadata()[evidenceKey])
+	}
+	if err := evidence.Validate(); err != nil {
+		return nil, "", fmt.Errorf("%s: its metadata %s is %q and --evidence not given: %w", b.Evidential, evidenceKey, evidence, err)
+	}
+	if model, err = onnx.OnlyLogits(model, head); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", b.Evidential, err)
+	}
+	n, err := b.runnable(model, b.Batch)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", b.Evidential, err)
+	}
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+		columns, err := b.outputs(ctx, n, s, 1)
+		if err != nil {
+			return nil, err
+		}
+		return methods.NewEvidential(columns[0], b.p.head.Logits, evidence)
+	}, fmt.Sprintf("a network, evidence %s", evidence), nil
+}
+
+// tail is the dense layers on top of the network.
+type tail struct {
+	cut        *network
+	dense      *layers.Network
+	posteriors map[calibrate.Covariance]*layers.Posterior
+	sets       map[*evalSet]*calibrate.Set // what goes into them, for Features
+}
+
+// openTail finds the layers and cuts the network below them.
+func (b *bench) openTail() (*tail, error) {
+	if b.tail != nil {
+		return b.tail, nil
+	}
+	model, head := b.p.network.model, b.p.network.head
+	found, err := onnx.DenseTail(model, head, b.Layers)
+	if err != nil {
+		return nil, err
+	}
+	var all []layers.Layer
+	for _, d := range found.Layers {
+		w, bias, err := d.Weights()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, layers.Layer{In: d.In, Out: d.Out, Weights: w, Bias: bias, Activation: d.Activation.At})
+	}
+	t := &tail{posteriors: map[calibrate.Covariance]*layers.Posterior{}, sets: map[*evalSet]*calibrate.Set{}}
+	if t.dense, err = layers.NewNetwork(all, b.product); err != nil {
+		return nil, err
+	}
+	cut, err := onnx.CutTail(model, head, found)
+	if err != nil {
+		return nil, err
+	}
+	if t.cut, err = b.runnable(cut, b.Batch); err != nil {
+		return nil, err
+	}
+	b.tail = t
+	return t, nil
+}
+
+// inputs returns what of a set goes into the tail, as features.
+func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*calibrate.Set, error) {
+	if x := t.sets[s]; x != nil {
+		return x, nil
+	}
+	if err := b.collect(ctx, s); err != nil {
+		return nil, err
+	}
+	columns, err := b.outputs(ctx, t.cut, s, 1)
+	if err != nil {
+		return nil, err
+	}
+	x := &calibrate.Set{Features: columns[0], Logits: columns[1], Labels: s.data.Labels}
+	if err := t.check(x); err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	t.sets[s] = x
+	return x, nil
+}
+
+// check proves the layers on the first examples: they must give the network's logits.
+func (t *tail) check(x *calibrate.Set) error {
+	d, k := t.dense.Inputs(), t.dense.Logits()
+	n := min(32, len(x.Logits)/k)
+	got := make([]float64, n*k)
+	if err := t.dense.Forward(got, x.Features[:n*d]); err != nil {
+		return err
+	}
+	var worst, size float64
+	for i, v := range x.Logits[:n*k] {
+		worst = math.Max(worst, math.Abs(got[i]-float64(v)))
+		size = math.Max(size, math.Abs(float64(v)))
+	}
+	if !(worst <= logitTolerance*math.Max(size, 1e-30)) {
+		return fmt.Errorf("the dense layers do not give the network's logits: they differ by %.2g of the largest, want at most %.2g; take fewer --layers", worst/size, logitTolerance)
+	}
+	return nil
+}
+
+// fitLayers is fit for posteriors over several layers.
+func (b *bench) fitLayers(ctx context.Context, m method) (predictor, string, error) {
+	t, err := b.openTail()
+	if err != nil {
+		return nil, "", err
+	}
+	cov := b.likelihoodCovariance()
+	if m.covariance != "" {
+		cov = calibrate.Covariance(m.covariance)
+	}
+	p, damping, err := b.posteriorOf(ctx, t, cov)
+	if err != nil {
+		return nil, "", err
+	}
+	note := fmt.Sprintf("%d layers, damping %s", b.Layers, damping)
+	if m.name == "bnn-kfac" {
+		return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+			x, err := t.inputs(ctx, b, s)
+			if err != nil {
+				return nil, err
+			}
+			return layers.NewSampled(ctx, p, x.Features, m.samples, b.Seed)
+		}, note, nil
+	}
+	return b.integrate(m, p, func(ctx context.Context, s *evalSet) (*calibrate.Set, error) { return t.inputs(ctx, b, s) }), note, nil
+}
+
+// posteriorOf is damped as the bundle's: by the same ε or, where that was relative to
+// the mean eigenvalue, by the same part of each layer's own.
+func (b *bench) posteriorOf(ctx context.Context, t *tail, cov calibrate.Covariance) (*layers.Posterior, calibrate.Damping, error) {
+	d := b.p.bundle.Manifest.Damping
+	damping, err := calibrate.ParseDamping(d.Rule)
+	if err != nil {
+		return nil, damping, err
+	}
+	if damping == (calibrate.Damping{}) {
+		damping.Relative = d.Rho
+	}
+	if p := t.posteriors[cov]; p != nil {
+		return p, damping, nil
+	}
+	x, err := t.inputs(ctx, b, b.train)
+	if err != nil {
+		return nil, damping, err
+	}
+	c, err := layers.NewCurvature(t.dense, cov)
+	if err != nil {
+		return nil, damping, err
+	}
+	if err := c.Add(ctx, x.Features, x.Labels); err != nil {
+		return nil, damping, fmt.Errorf("train: %w", err)
+	}
+	p, err := c.Posterior(ctx, damping)
+	if err != nil {
+		return nil, damping, err
+	}
+	delete(t.sets, b.train)
+	t.posteriors[cov] = p
+	return p, damping, nil
+}
