@@ -85,7 +85,7 @@ func TestTar(t *testing.T) {
 			[]string{"b/x y.png 0", "a.png 3"}, true, nil, nil},
 		{"a label file, blanks, a byte order mark, no end of line", []string{"x.png", "y.png"}, "\ufeff y.png  0 of 2\nx.png 1", Options{Classes: 2},
 			[]string{"x.png 1", "y.png 0"}, true, nil, nil},
-		{"a label file of class names", []string{"x.png", "y.png"}, "x.png\tgreat white shark\ny.png\ttench\n", Options{Classes: 2, LabelClasses: []string{"tench", "great white shark"}},
+		{"a label file of class names", []string{"x.png", "y.png"}, "x.png\t great white shark \n \t\ny.png\ttench\n", Options{Classes: 2, LabelClasses: []string{"tench", "great white shark"}},
 			[]string{"x.png 1", "y.png 0"}, true, nil, nil},
 		{"a label file of numbers beside class names", []string{"x.png"}, "x.png 1", Options{Classes: 2, LabelClasses: []string{"tench", "shark"}}, []string{"x.png 1"}, true, nil, nil},
 		{"a label file before class folders", []string{"a/x.png", "b/x.png", "c.png"}, "a/x.png 5\nb/x.png 5\nc.png 4\n", Options{},
