@@ -8,8 +8,10 @@
 //   - mnist-mlp: the 784-256-256-10 network of the paper's MNIST experiments,
 //     trained from five seeds. It is only in the repository, and so is not
 //     embedded; MNIST itself is not shipped.
-//   - cifar10-resnet20: ResNet-20 on CIFAR-10, likewise not embedded, and the
-//     trajectory of its last layer.
+//   - mnist-methods: networks of the methods that the paper compares with on
+//     MNIST, such as dropout, likewise not embedded.
+//   - cifar10-resnet20: ResNet-20 on CIFAR-10 and the trajectory of its last layer,
+//     likewise not embedded.
 package models
 
 import (

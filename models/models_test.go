@@ -152,11 +152,14 @@ func TestMNISTFiguresHold(t *testing.T) {
 	data := sharedData(t)
 	images := readIDX(t, os.DirFS(data), "mnist/t10k-images-idx3-ubyte.gz")
 	labels := readIDX(t, os.DirFS(data), "mnist/t10k-labels-idx1-ubyte.gz")
-	readme := readFile(t, "mnist-mlp/README.md")
-	for _, name := range []string{"model.onnx", "seed1.onnx", "seed2.onnx", "seed3.onnx", "seed4.onnx"} {
-		got := evaluate(t, []byte(readFile(t, filepath.Join("mnist-mlp", name))), images, labels)
-		if want := fmt.Sprintf("| `%s` | %s |", name, got.row()); !strings.Contains(readme, want) {
-			t.Errorf("the README has no line %q, which is what the model gives", want)
+	for _, model := range []string{
+		"mnist-mlp/model.onnx", "mnist-mlp/seed1.onnx", "mnist-mlp/seed2.onnx", "mnist-mlp/seed3.onnx", "mnist-mlp/seed4.onnx",
+		"mnist-methods/dropout0.onnx", "mnist-methods/dropout1.onnx",
+	} {
+		folder, name := filepath.Split(model)
+		got := evaluate(t, []byte(readFile(t, model)), images, labels)
+		if want := fmt.Sprintf("| `%s` | %s |", name, got.row()); !strings.Contains(readFile(t, folder+"README.md"), want) {
+			t.Errorf("%sREADME.md has no line %q, which is what the model gives", folder, want)
 		}
 	}
 }
@@ -164,8 +167,8 @@ func TestMNISTFiguresHold(t *testing.T) {
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 7 {
-		t.Fatalf("found models %v (%v), want 7", models, err)
+	if err != nil || len(models) != 9 {
+		t.Fatalf("found models %v (%v), want 9", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {
