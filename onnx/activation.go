@@ -206,6 +206,14 @@ func (f *finder) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 		if alike(attrFloat(n, "alpha", 0.2), 1.0/6) && alike(attrFloat(n, "beta", 0.5), 0.5) {
 			return Activation{Func: HardSwish}, input(n, 0), 1
 		}
+	case "Clip": // max(0, min(6, x + 3)), of which x takes a sixth
+		c := &call{Node: n, interpreter: f.in, in: []*value{nil, f.in.get(input(n, 1)), f.in.get(input(n, 2))}}
+		lo, hi, known := c.clipBounds()
+		if add := f.g.producer[input(n, 0)]; known && lo == 0 && hi == 6 && add != nil && opName(add) == "Add" && !f.in.functions["Add"] {
+			if three, of := f.besides(add); three == 3 {
+				return Activation{Func: HardSwish}, of, 1.0 / 6
+			}
+		}
 	case "Add": // 1 + erf(x/√2), 1 + tanh(√(2/π)(x + 0.044715x³))
 		one, of := f.besides(n)
 		if of == "" || one != 1 {

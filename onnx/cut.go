@@ -315,10 +315,11 @@ func tensorInfo(name string, typ DataType, dims ...int64) *onnxpb.ValueInfo {
 
 // The values of Attribute.type in use.
 const (
-	typeFloat = 1
-	typeInt   = 2
-	typeGraph = 5
-	typeInts  = 7
+	typeFloat  = 1
+	typeInt    = 2
+	typeTensor = 4
+	typeGraph  = 5
+	typeInts   = 7
 )
 
 func intAttribute(name string, x int64) *onnxpb.Attribute {

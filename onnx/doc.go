@@ -7,9 +7,12 @@
 //  2. [FindHead] finds the last linear layer, logits = φ·Wᵀ + b, by going back from the output: past what only reshapes
 //     or makes probabilities, to the operator that is linear in exactly one tensor that depends on the input. What it
 //     does not recognise it refuses with an [*UnsupportedError].
-//  3. [Cut] gives a model whose outputs are φ and the logits.
+//  3. [Cut] gives a model whose outputs are φ and the logits. [DenseTail] finds the dense layers below the head as well, and
+//     [CutTail] cuts in front of those.
 //  4. [Model.Runnable] gives the graph for ONNX Runtime, with large weights referred to in place; [Model.Bytes] gives it in
 //     one piece, and [Model.Files] what to write, above 2 GiB with the weights in a second file.
+//
+// [Stochastic] switches Dropout nodes on, and [Random] tells which nodes of a network draw random numbers.
 //
 // A [Model] is immutable: every step gives a new one, which shares what it has in common with the old.
 //

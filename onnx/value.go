@@ -243,8 +243,7 @@ func (v *value) merge(w *value) {
 // isDeterministic reports whether a node without inputs that vary gives the same outputs every time and can be seen
 // through: no random numbers, no subgraphs.
 func isDeterministic(n *onnxpb.Node) bool {
-	switch n.GetOpType() {
-	case "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli":
+	if draws(n) {
 		return false
 	}
 	for _, a := range n.GetAttribute() {
@@ -253,6 +252,15 @@ func isDeterministic(n *onnxpb.Node) bool {
 		}
 	}
 	return true
+}
+
+// draws reports whether a node is of an operator that draws random numbers.
+func draws(n *onnxpb.Node) bool {
+	switch n.GetOpType() {
+	case "RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli":
+		return true
+	}
+	return false
 }
 
 // drops reports whether a Dropout may be in training mode, in which it drops at random.

@@ -137,6 +137,10 @@ def activations():
     two("silu", [("Sigmoid", "h", "s"), ("Mul", "h s", "a")], "Swish(1)")
     two("quick_gelu", [("Mul", "h k", "t"), ("Sigmoid", "t", "s"), ("Mul", "s h", "a")], "Swish(1.702)", {"k": f32(1.702)})
     two("hard_sigmoid_swish", [("HardSigmoid", "h", "s", {"alpha": 1 / 6, "beta": 0.5}), ("Mul", "h s", "a")], "HardSwish")
+    two("hard_swish_keras", [("Add", "h three", "s"), ("Clip", "s zero six", "c"), ("Mul", "c sixth", "t"), ("Mul", "h t", "a")], "HardSwish",
+        {"three": f32(3), "zero": f32(0), "six": f32(6), "sixth": f32(1 / 6)})
+    two("hard_swish_torch", [("Add", "h three", "s"), ("Clip", "s", "c", {"min": 0.0, "max": 6.0}), ("Mul", "h c", "t"), ("Div", "t six", "a")], "HardSwish",
+        {"three": f32(3), "six": f32(6)}, opset=10)
     two("sigmoid_by_hand", [("Neg", "h", "n"), ("Exp", "n", "e"), ("Add", "e one", "p"), ("Div", "one p", "a")], "Sigmoid", {"one": f32(1)})
     # What only looks like one of these.
     name = "gelu_other_factor"

@@ -1,0 +1,171 @@
+package featurize
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// stochastic runs a fixture with its two Dropout nodes switched on.
+func stochastic(t *testing.T, name string, ratio float64, seed int) *Network {
+	t.Helper()
+	m, err := onnx.Open(filepath.Join("../testdata/onnx/dropout", name+".onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	on, n, err := onnx.Stochastic(m, ratio, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n != 2 {
+		t.Fatalf("%d nodes switched on, want 2", n)
+	}
+	w, err := NewNetwork(Config{Model: on, Batch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w
+}
+
+const dropped = 4096 // numbers that a fixture drops from
+
+// drop runs one row of x = value.
+func drop(t *testing.T, w *Network, value float32) (a, b []float32) {
+	t.Helper()
+	x := slices.Repeat([]float32{value}, dropped)
+	r, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{1, dropped}, Data: x}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Columns[0], r.Columns[1]
+}
+
+// share returns how many of the numbers are kept, each of which must be scaled; the others must be 0.
+func share(t *testing.T, x []float32, p float64) float64 {
+	t.Helper()
+	kept := 0
+	for i, v := range x {
+		if v == 0 {
+			continue
+		}
+		if want := 1 / (1 - p); !(math.Abs(float64(v)-want) <= 1e-3*want) { // half precision
+			t.Fatalf("number %d is %v, want 0 or %v", i, v, want)
+		}
+		kept++
+	}
+	return float64(kept) / float64(len(x))
+}
+
+// holds compares a share of dropped numbers with a probability, within 4.5 standard errors: one of 10⁵ tests errs.
+func holds(t *testing.T, what string, got, p float64) {
+	t.Helper()
+	if se := math.Sqrt(p * (1 - p) / dropped); !(math.Abs(got-p) <= 4.5*se) {
+		t.Errorf("%s: share %.4f, want %.4f ± %.4f", what, got, p, se)
+	}
+}
+
+// both returns the share of places at which neither is 0.
+func both(a, b []float32) float64 {
+	n := 0
+	for i := range a {
+		if a[i] != 0 && b[i] != 0 {
+			n++
+		}
+	}
+	return float64(n) / float64(len(a))
+}
+
+// ONNX Runtime neither works out the masks beforehand nor takes two for one: they are independent of each other and of those
+// of other runs, and come again in the same order in a new session.
+func TestDropoutSwitchedOnDrops(t *testing.T) {
+	for _, tt := range []struct {
+		fixture  string
+		ratio, p float64
+	}{
+		{"opset7", 0, 0.25}, {"opset10", 0, 0.25}, {"opset12", 0, 0.5}, {"opset13", 0, 0.25}, {"opset22", 0, 0.25}, {"training", 0, 0.25},
+		{"half", 0, 0.5}, {"double", 0, 0.25}, {"constant", 0, 0.25}, {"opset7", 0.1, 0.1}, {"opset13", 0.8, 0.8}, {"training", 0.1, 0.1},
+	} {
+		t.Run(fmt.Sprintf("%s/%v", tt.fixture, tt.ratio), func(t *testing.T) {
+			value := float32(1)
+			if tt.fixture == "constant" {
+				value = 0
+			}
+			keep := 1 - tt.p
+			w := stochastic(t, tt.fixture, tt.ratio, 3)
+			a, b := drop(t, w, value)
+			holds(t, "kept", share(t, a, tt.p), keep)
+			holds(t, "kept by the other", share(t, b, tt.p), keep)
+			holds(t, "kept by both", both(a, b), keep*keep)
+			a2, b2 := drop(t, w, value)
+			holds(t, "kept in both runs", both(a, a2), keep*keep)
+			holds(t, "kept by the one, then by the other", both(a, b2), keep*keep)
+			if tt.fixture != "constant" {
+				if a, _ := drop(t, w, 0); slices.ContainsFunc(a, func(x float32) bool { return x != 0 }) {
+					t.Error("something has come of zeros")
+				}
+			}
+			again := stochastic(t, tt.fixture, tt.ratio, 3)
+			for i, want := range [][2][]float32{{a, b}, {a2, b2}} {
+				if x, y := drop(t, again, value); !slices.Equal(x, want[0]) || !slices.Equal(y, want[1]) {
+					t.Errorf("run %d with the same seed has dropped others", i)
+				}
+			}
+			other, _ := drop(t, stochastic(t, tt.fixture, tt.ratio, 4), value)
+			holds(t, "kept with both seeds", both(a, other), keep*keep)
+		})
+	}
+}
+
+// A network with Dropout switched on is a classifier still, which gives other logits in every run.
+func TestStochasticNetworkHasItsHead(t *testing.T) {
+	for _, name := range []string{"mlp_dropout_opset9", "mlp_dropout_opset13"} {
+		t.Run(name, func(t *testing.T) {
+			m, err := onnx.Open(filepath.Join("../testdata/onnx/dense", name+".onnx"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if random := onnx.Random(m); len(random) > 0 {
+				t.Errorf("at random: %q, want nothing", random)
+			}
+			on, n, err := onnx.Stochastic(m, 0, 1)
+			if err != nil || n != 2 {
+				t.Fatalf("%d nodes switched on, error %v", n, err)
+			}
+			if random := onnx.Random(on); len(random) != 2 {
+				t.Errorf("at random: %q, want two nodes", random)
+			}
+			logits := func(m *onnx.Model) func() []float32 {
+				h, err := onnx.FindHead(m, onnx.HeadOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				e, err := New(Config{Model: m, Head: h})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { e.Close() })
+				x := random(5, 3*5)
+				return func() []float32 {
+					rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{3, 5}, Data: x}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return slices.Clone(rows.Logits)
+				}
+			}
+			still, moving := logits(m), logits(on)
+			if !slices.Equal(still(), still()) {
+				t.Error("the model itself gives another result")
+			}
+			if slices.Equal(moving(), moving()) {
+				t.Error("switched on it gives the same result twice")
+			}
+		})
+	}
+}

@@ -1,0 +1,234 @@
+package onnx
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Stochastic returns the model with its Dropout nodes switched on, and how many these are: each drops a number with
+// probability p, at random in every run, and multiplies the others by 1/(1-p). p is ratio where that is not 0, else the node's
+// own ratio; nodes whose p is 0 stay as they are, and so does a model in which there are no others. ratio must be in [0,1).
+//
+// The masks are made by operators of the default domain as they are in the model's own operator set, from 7 on; from 22 on the
+// model gets operator set 21, see lastRandom. Every node has a seed of its own that follows from seed, so that a new session
+// repeats what another one gave; runs of one session differ. Where a Dropout cannot be switched on the error is an
+// *UnsupportedError: in a branch or a loop, or where its mask is used.
+func Stochastic(m *Model, ratio float64, seed int) (*Model, int, error) {
+	if !(ratio >= 0 && ratio < 1) {
+		return nil, 0, fmt.Errorf("dropout ratio %v, want a number in [0,1), or 0 for that of each node", ratio)
+	}
+	s := &switcher{m: m, in: m.infer(), ratio: ratio, seed: seed}
+	s.names.take(m.pb.GetGraph())
+	var nodes []*onnxpb.Node
+	for _, n := range m.pb.GetGraph().GetNode() {
+		on, err := s.switched(n)
+		if err != nil {
+			return nil, 0, err
+		}
+		nodes = append(nodes, on...)
+	}
+	for _, f := range usedFunctions(nodes, m.pb.GetFunctions()) {
+		if n := firstDropout(f.GetNode()); n != nil {
+			return nil, 0, unswitchable("%s is part of the model's function %s", describe(n), printable(f.GetName()))
+		}
+	}
+	if s.count == 0 {
+		return m, 0, nil
+	}
+	pb := shallow(m.pb)
+	pb.Graph = shallow(pb.Graph)
+	pb.Graph.Node = nodes
+	if err := s.lowerOpset(pb); err != nil {
+		return nil, 0, err
+	}
+	r, err := newModel(pb, m.store, m.sha256)
+	if err != nil {
+		return nil, 0, fmt.Errorf("switching Dropout on: %w", err)
+	}
+	r.path = m.path
+	return r, s.count, nil
+}
+
+// Random returns the names of the nodes that draw random numbers, or may, those of subgraphs and functions too: a network
+// that has any gives other results in every run.
+func Random(m *Model) []string {
+	in := m.infer()
+	var names []string
+	visit := func(drops func(*onnxpb.Node) bool) func(*onnxpb.Node) {
+		return func(n *onnxpb.Node) {
+			if isDefault(n.GetDomain()) && !in.functions[n.GetOpType()] && (draws(n) || isDropout(n) && drops(n)) {
+				names = append(names, nodeName(n))
+			}
+		}
+	}
+	eachNode(m.pb.GetGraph().GetNode(), visit(in.drops))
+	for _, f := range usedFunctions(m.pb.GetGraph().GetNode(), m.pb.GetFunctions()) {
+		eachNode(f.GetNode(), visit(func(n *onnxpb.Node) bool { return input(n, 2) != "" })) // what it is only the function knows
+	}
+	return names
+}
+
+// A switcher switches Dropout nodes on.
+type switcher struct {
+	m     *Model
+	in    *interpreter
+	names namer
+	ratio float64
+	seed  int
+	count int // how many have been
+}
+
+// switched returns what is to stand for a node of the main graph: itself unless it is a Dropout.
+func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
+	for _, a := range n.GetAttribute() {
+		for _, g := range subgraphs(a) {
+			if d := firstDropout(g.GetNode()); d != nil {
+				return nil, unswitchable("%s is in a branch or loop of %s", describe(d), describe(n))
+			}
+		}
+	}
+	if !isDropout(n) || s.in.functions["Dropout"] {
+		return []*onnxpb.Node{n}, nil
+	}
+	if s.m.graph.opset < 7 {
+		return nil, unswitchable("operator set %d is older than 7; convert the model with onnx.version_converter", s.m.graph.opset)
+	}
+	if input(n, 0) == "" || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
+		return nil, unswitchable("%s has no input or no output", describe(n))
+	}
+	p, err := s.probability(n)
+	if err != nil || p == 0 {
+		return []*onnxpb.Node{n}, err
+	}
+	for _, mask := range n.GetOutput()[1:] {
+		isOutput := func(v *onnxpb.ValueInfo) bool { return v.GetName() == mask }
+		if mask != "" && (len(s.m.graph.consumers[mask]) > 0 || slices.ContainsFunc(s.m.pb.GetGraph().GetOutput(), isOutput)) {
+			return nil, unswitchable("the mask %q of %s is used", mask, describe(n))
+		}
+	}
+	s.count++
+	return s.masked(n, p), nil
+}
+
+// probability returns the probability with which a Dropout drops, in [0,1).
+func (s *switcher) probability(n *onnxpb.Node) (float64, error) {
+	if s.ratio > 0 {
+		return s.ratio, nil
+	}
+	p := attrFloat(n, "ratio", 0.5) // an input from operator set 12 on
+	if name := input(n, 1); name != "" {
+		v := s.in.get(name)
+		if len(v.data) != 1 {
+			return 0, unswitchable("the ratio %q of %s is no constant; give one for all", name, describe(n))
+		}
+		p = v.data[0]
+	}
+	if !(p >= 0 && p < 1) {
+		return 0, unswitchable("%s has ratio %v, not one in [0,1)", describe(n), p)
+	}
+	return p, nil
+}
+
+// masked returns nodes that give x · mask/(1-p), where the mask is 1 with probability 1-p and else 0.
+func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
+	var nodes []*onnxpb.Node
+	add := func(op, out string, in []string, attributes ...*onnxpb.Attribute) string {
+		nodes = append(nodes, &onnxpb.Node{OpType: &op, Name: proto.String(out), Input: in, Output: []string{out}, Attribute: attributes})
+		return out
+	}
+	fresh := func(what string) string { return s.names.fresh("mfgs_dropout_" + what) }
+	number := func(what string, x float64) string {
+		t := &onnxpb.Tensor{DataType: proto.Int32(int32(Float32)), FloatData: []float32{float32(x)}}
+		return add("Constant", fresh(what), nil, &onnxpb.Attribute{Name: proto.String("value"), Type: proto.Int32(typeTensor), T: t})
+	}
+	x := input(n, 0)
+	uniform := add("RandomUniformLike", fresh("uniform"), []string{x}, intAttribute("dtype", int64(Float32)), floatAttribute("seed", nodeSeed(s.seed, s.count)))
+	kept := add("Less", fresh("kept"), []string{uniform, number("share", 1-p)})
+	mask := add("Cast", fresh("mask"), []string{kept}, intAttribute("to", int64(Float32)))
+	mask = add("Mul", fresh("scaled"), []string{mask, number("scale", 1/(1-p))})
+	if typ := s.in.get(x).typ; typ != Float32 && typ != Undefined { // unknown is mostly float32, and the runtime tells where it is not
+		mask = add("Cast", fresh("cast"), []string{mask}, intAttribute("to", int64(typ)))
+	}
+	last := n.GetName()
+	add("Mul", n.GetOutput()[0], []string{x, mask})
+	nodes[len(nodes)-1].Name = &last
+	return nodes
+}
+
+// lastRandom is the last operator set in whose version ONNX Runtime has operators that draw random numbers: it has none that
+// came with 22 (seen in 1.30 and 1.31), but for Dropout itself in training mode, and that one starts every run from the seed
+// next to the last, so that the first number of a mask stays as it is for thousands of runs. Up to lastLike what later sets
+// have in common with it means the same in both: they add operators, types, and attributes that are refused in an older set.
+const (
+	lastRandom = 21
+	lastLike   = 26
+)
+
+// newer lists the operators that came between the two.
+var newer = map[string]bool{
+	"Attention": true, "RMSNormalization": true, "RotaryEmbedding": true, "Swish": true, "TensorScatter": true, "BitCast": true, "CumProd": true,
+}
+
+// lowerOpset gives a model an operator set with random numbers.
+func (s *switcher) lowerOpset(pb *onnxpb.Model) error {
+	opset := s.m.graph.opset
+	if opset <= lastRandom {
+		return nil
+	}
+	var unknown *onnxpb.Node
+	eachNode(pb.GetGraph().GetNode(), func(n *onnxpb.Node) {
+		if isDefault(n.GetDomain()) && newer[n.GetOpType()] {
+			unknown = n
+		}
+	})
+	switch {
+	case opset > lastLike:
+		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and the model has %d; export it with an older one", lastRandom, opset)
+	case unknown != nil:
+		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and %s is not in that; export the model with an older one", lastRandom, describe(unknown))
+	}
+	pb.OpsetImport = slices.Clone(pb.OpsetImport)
+	for i, o := range pb.OpsetImport {
+		if isDefault(o.GetDomain()) {
+			o = shallow(o)
+			o.Version = proto.Int64(lastRandom)
+			pb.OpsetImport[i] = o
+		}
+	}
+	return nil
+}
+
+// nodeSeed returns the seed of the i-th node: a whole number in [1, 2²⁴), which float32 holds exactly, another for every node.
+// Seeds that lie side by side, or are small multiples of each other, would do no good: ONNX Runtime seeds a multiplicative
+// generator with them, which gives streams that are multiples of each other by the same factor.
+func nodeSeed(seed, i int) float32 {
+	const (
+		numbers = 1<<24 - 1 // = 3²·5·7·13·17·241, of which step has no factor
+		step    = 10368889  // about numbers divided by the golden ratio
+	)
+	z := uint64(seed) + 0x9e3779b97f4a7c15 // the mixing of SplitMix64 (Steele, Lea and Flood, 2014)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	z ^= z >> 31
+	return float32((z%numbers+uint64(i)%numbers*step)%numbers + 1)
+}
+
+func isDropout(n *onnxpb.Node) bool { return isDefault(n.GetDomain()) && n.GetOpType() == "Dropout" }
+
+// firstDropout returns the first Dropout among nodes and those of their subgraphs, nil if there is none.
+func firstDropout(nodes []*onnxpb.Node) (first *onnxpb.Node) {
+	eachNode(nodes, func(n *onnxpb.Node) {
+		if first == nil && isDropout(n) {
+			first = n
+		}
+	})
+	return first
+}
+
+func unswitchable(format string, args ...any) *UnsupportedError {
+	return &UnsupportedError{Reason: "Dropout cannot be switched on: " + fmt.Sprintf(format, args...), plain: true}
+}

@@ -1,0 +1,274 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// dropping is a model whose nodes make y, [N,8], of x, and which has the constants p = 0.25, zero = 0, one = 1, on and off.
+func dropping(opset int64, nodes ...*onnxpb.Node) *onnxpb.Model {
+	scalar := func(name string, typ DataType, x float32, flag int32) *onnxpb.Tensor {
+		t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
+		if typ == Bool {
+			t.Int32Data = []int32{flag}
+		} else {
+			t.FloatData = []float32{x}
+		}
+		return t
+	}
+	return &onnxpb.Model{
+		IrVersion:   proto.Int64(8),
+		OpsetImport: []*onnxpb.OperatorSet{{Version: &opset}},
+		Graph: &onnxpb.Graph{
+			Node: nodes,
+			Initializer: []*onnxpb.Tensor{scalar("p", Float32, 0.25, 0), scalar("zero", Float32, 0, 0), scalar("one", Float32, 1, 0),
+				scalar("on", Bool, 0, 1), scalar("off", Bool, 0, 0)},
+			Input:  []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, 8)},
+			Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 8)},
+		},
+	}
+}
+
+// withInputs is node with inputs that may be left out: "-".
+func withInputs(op, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
+	n := node(op, in, out, attributes...)
+	for i, name := range n.Input {
+		if name == "-" {
+			n.Input[i] = ""
+		}
+	}
+	return n
+}
+
+const masked = "RandomUniformLike Constant Less Cast Constant Mul Mul"
+
+func TestStochastic(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		opset int64
+		ratio float64
+		nodes []*onnxpb.Node
+		want  string  // operators
+		keep  float64 // of the first
+		n     int
+	}{
+		{"attribute", 7, 0, []*onnxpb.Node{node("Dropout", "x", "y", floatAttribute("ratio", 0.25))}, masked, 0.75, 1},
+		{"attribute left out", 11, 0, []*onnxpb.Node{node("Dropout", "x", "y")}, masked, 0.5, 1},
+		{"input", 13, 0, []*onnxpb.Node{node("Dropout", "x p", "y")}, masked, 0.75, 1},
+		{"input left out", 13, 0, []*onnxpb.Node{withInputs("Dropout", "x - off", "y")}, masked, 0.5, 1},
+		{"on already", 13, 0, []*onnxpb.Node{node("Dropout", "x p on", "y")}, masked, 0.75, 1},
+		{"constant of a node", 13, 0, []*onnxpb.Node{node("Neg", "p", "minus"), node("Abs", "minus", "q"), node("Dropout", "x q", "y")}, "Neg Abs " + masked, 0.75, 1},
+		{"given", 13, 0.1, []*onnxpb.Node{node("Dropout", "x p", "y")}, masked, 0.9, 1},
+		{"given for one that has none", 13, 0.1, []*onnxpb.Node{node("Dropout", "x zero", "y")}, masked, 0.9, 1},
+		{"given for one that varies", 13, 0.1, []*onnxpb.Node{node("ReduceMax", "x", "m"), node("Dropout", "x m", "y")}, "ReduceMax " + masked, 0.9, 1},
+		{"zero", 13, 0, []*onnxpb.Node{node("Dropout", "x zero", "y")}, "Dropout", 0, 0},
+		{"mask not used", 13, 0, []*onnxpb.Node{node("Dropout", "x p", "y mask")}, masked, 0.75, 1},
+		{"two and one that stays", 13, 0, []*onnxpb.Node{node("Dropout", "x p", "a"), node("Dropout", "a zero", "b"), node("Dropout", "b", "y")},
+			masked + " Dropout " + masked, 0.75, 2},
+		{"half", 13, 0, []*onnxpb.Node{node("Cast", "x", "c", intAttribute("to", int64(Float16))), node("Dropout", "c p", "d"), node("Cast", "d", "y", intAttribute("to", 1))},
+			"Cast RandomUniformLike Constant Less Cast Constant Mul Cast Mul Cast", 0.75, 1},
+		{"none", 13, 0, []*onnxpb.Node{node("Relu", "x", "y")}, "Relu", 0, 0},
+		{"new operator set", 22, 0, []*onnxpb.Node{node("Dropout", "x p", "y")}, masked, 0.75, 1},
+		{"new operator set, none", 30, 0, []*onnxpb.Node{node("Relu", "x", "y")}, "Relu", 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pb := dropping(tt.opset, tt.nodes...)
+			m, err := Parse("model", marshal(t, pb))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := bytesOf(t, m)
+			on, n, err := Stochastic(m, tt.ratio, 7)
+			if err != nil || n != tt.n {
+				t.Fatalf("%d nodes switched on with error %v, want %d", n, err, tt.n)
+			}
+			var ops []string
+			var keep []float64
+			names := map[string]bool{}
+			for _, node := range on.pb.Graph.Node {
+				ops = append(ops, opName(node))
+				if v := attribute(node, "value"); v != nil {
+					keep = append(keep, float64(v.GetT().GetFloatData()[0]))
+				}
+				if node.GetName() != "" && names[node.GetName()] {
+					t.Errorf("two nodes are named %q", node.GetName())
+				}
+				names[node.GetName()] = true
+			}
+			if got := strings.Join(ops, " "); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			if tt.n > 0 && (math.Abs(keep[0]-tt.keep) > 1e-6 || math.Abs(keep[1]-1/tt.keep) > 1e-6) {
+				t.Errorf("kept with probability %v and scaled by %v, want %v", keep[0], keep[1], tt.keep)
+			}
+			if tt.n == 0 && on != m {
+				t.Error("another model, though there is nothing to be switched on")
+			}
+			if want := min(tt.opset, 21); tt.n > 0 && on.Opset() != want {
+				t.Errorf("operator set %d, want %d", on.Opset(), want)
+			}
+			if !slices.Equal(bytesOf(t, m), before) {
+				t.Error("the model itself has changed")
+			}
+			if on.SHA256() != m.SHA256() {
+				t.Error("the model has lost its origin's sum")
+			}
+			if got := len(Random(on)); tt.n > 0 && got != tt.n {
+				t.Errorf("%d nodes at random, want %d", got, tt.n)
+			}
+			if again, err := Parse("again", bytesOf(t, on)); err != nil || len(again.Outputs()) != 1 {
+				t.Errorf("cannot be read again: %v", err)
+			}
+		})
+	}
+}
+
+func TestStochasticRefuses(t *testing.T) {
+	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(typeGraph), G: &onnxpb.Graph{
+		Node: []*onnxpb.Node{node("Dropout", "x p", "inner")}, Output: []*onnxpb.ValueInfo{tensorInfo("inner", Float32)}}}
+	called := functional([]*onnxpb.Node{calls("Drops", "x", "y")}, function("Drops", "a", "b", node("Dropout", "a", "b")))
+	called.Functions[0].OpsetImport[0].Version = proto.Int64(12) // another than the model's, so that the call stays
+	for _, tt := range []struct {
+		name  string
+		pb    *onnxpb.Model
+		ratio float64
+		want  string
+	}{
+		{"negative ratio", dropping(13), -0.1, "dropout ratio -0.1, want a number in [0,1)"},
+		{"ratio 1", dropping(13), 1, "dropout ratio 1, want"},
+		{"no number", dropping(13), math.NaN(), "dropout ratio NaN, want"},
+		{"old", dropping(6, node("Dropout", "x", "y")), 0, "operator set 6 is older than 7"},
+		{"all dropped", dropping(13, node("Dropout", "x one", "y")), 0, `Dropout "y" has ratio 1`},
+		{"varies", dropping(13, node("ReduceMax", "x", "m"), node("Dropout", "x m", "y")), 0, `the ratio "m" of Dropout "y" is no constant; give one for all`},
+		{"mask used", dropping(13, node("Dropout", "x p", "d mask"), node("Cast", "mask", "c", intAttribute("to", 1)), node("Mul", "d c", "y")), 0, `the mask "mask" of Dropout "d" is used`},
+		{"branch", dropping(13, node("If", "on", "y", branch)), 0, `Dropout "inner" is in a branch or loop of If "y"`},
+		{"function", called, 0, `Dropout "b" is part of the model's function Drops`},
+		{"too new", dropping(27, node("Dropout", "x p", "y")), 0, "up to operator set 21, and the model has 27"},
+		{"new operator", dropping(24, node("Swish", "x", "s"), node("Dropout", "s p", "y")), 0, `up to operator set 21, and Swish "s" is not in that`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if len(tt.pb.Graph.Node) == 0 {
+				tt.pb.Graph.Node = []*onnxpb.Node{node("Relu", "x", "y")}
+			}
+			m, err := Parse("model", marshal(t, tt.pb))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = Stochastic(m, tt.ratio, 1)
+			var u *UnsupportedError
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("got %v, want one line with %q", err, tt.want)
+			}
+			if !strings.HasPrefix(tt.want, "dropout ratio") && !errors.As(err, &u) {
+				t.Errorf("%v is a %T", err, err)
+			}
+		})
+	}
+}
+
+func TestRandom(t *testing.T) {
+	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(typeGraph), G: &onnxpb.Graph{
+		Node: []*onnxpb.Node{node("RandomNormalLike", "x", "inner")}, Output: []*onnxpb.ValueInfo{tensorInfo("inner", Float32)}}}
+	ints := intsAttribute("shape", 8)
+	called := functional([]*onnxpb.Node{calls("Draws", "x", "y")}, function("Draws", "a", "b", node("Bernoulli", "a", "b")))
+	called.Functions[0].OpsetImport[0].Version = proto.Int64(12)
+	own := functional([]*onnxpb.Node{node("Bernoulli", "x", "y")}, function("Bernoulli", "a", "b", node("Relu", "a", "b")))
+	own.Functions[0].Domain = proto.String("")
+	for _, tt := range []struct {
+		name string
+		pb   *onnxpb.Model
+		want string
+	}{
+		{"nothing", dropping(13, node("Relu", "x", "y")), ""},
+		{"dropout that is off", dropping(13, node("Dropout", "x p off", "a"), node("Dropout", "a p", "b"), node("Dropout", "b", "y")), ""},
+		{"dropout that is on", dropping(13, node("Dropout", "x p off", "a"), node("Dropout", "a p on", "y")), "y"},
+		{"dropout that may be on", dropping(13, node("ReduceMax", "x", "m"), node("Cast", "m", "t", intAttribute("to", int64(Bool))), node("Dropout", "x p t", "y")), "y"},
+		{"draws", dropping(13, node("RandomNormal", "", "a", ints), node("RandomUniform", "", "b", ints), node("RandomNormalLike", "x", "c"), node("RandomUniformLike", "x", "d"),
+			node("Multinomial", "x", "e"), node("Bernoulli", "x", "f"), node("Relu", "x", "y")), "a b c d e f"},
+		{"branch", dropping(13, node("If", "on", "y", branch)), "inner"},
+		{"function", called, "b"},
+		{"function of that name", own, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := Parse("model", marshal(t, tt.pb))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(Random(m), " "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Seeds are whole numbers that float32 holds, as many as there are nodes, and others for another seed.
+func TestNodeSeeds(t *testing.T) {
+	seen := map[float32]string{}
+	for _, seed := range []int{0, 1, 2, -1, math.MaxInt, math.MinInt} {
+		for i := 1; i <= 2000; i++ {
+			x, where := nodeSeed(seed, i), fmt.Sprint(seed, i)
+			if x < 1 || x >= 1<<24 || x != float32(math.Trunc(float64(x))) {
+				t.Fatalf("seed %s is %v", where, x)
+			}
+			if other, ok := seen[x]; ok && strings.Fields(other)[0] == strings.Fields(where)[0] {
+				t.Fatalf("seeds %s and %s are both %v", other, where, x)
+			}
+			seen[x] = where
+		}
+	}
+	if len(seen) < 6*2000-100 {
+		t.Errorf("only %d seeds of %d are different", len(seen), 6*2000)
+	}
+}
+
+// However a model's nodes are put together, its tail and its stochastic form are found or refused, and what is found can be
+// cut and read again.
+func FuzzDense(f *testing.F) {
+	for _, path := range fixturePaths(f) {
+		if strings.HasPrefix(path, "dense") || strings.HasPrefix(path, "dropout") {
+			f.Add(fixture(f, path))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := Parse("model", data)
+		if err != nil {
+			return
+		}
+		Random(m)
+		if on, n, err := Stochastic(m, 0, 1); err == nil && n > 0 {
+			if len(Random(on)) < n {
+				t.Errorf("%d nodes are switched on and only %q draw", n, Random(on))
+			}
+		}
+		h, err := FindHead(m, HeadOptions{})
+		if err != nil {
+			return
+		}
+		tail, err := DenseTail(m, h, 0)
+		if err != nil {
+			return
+		}
+		for i, d := range tail.Layers[1:] {
+			if d.In != tail.Layers[i].Out {
+				t.Errorf("%d numbers come out of %s and %d go into %s", tail.Layers[i].Out, tail.Layers[i].Node, d.In, d.Node)
+			}
+		}
+		for _, d := range tail.Layers {
+			if w, b, err := d.Weights(); err == nil && (len(w) != d.In*d.Out || b != nil && len(b) != d.Out) {
+				t.Errorf("%d weights and %d biases of a layer %d→%d", len(w), len(b), d.In, d.Out)
+			}
+			d.Activation.At(1)
+		}
+		if c, err := CutTail(m, h, tail); err == nil && len(c.Outputs()) != 2 {
+			t.Errorf("%d outputs, want 2", len(c.Outputs()))
+		}
+	})
+}
