@@ -154,7 +154,7 @@ func TestMNISTFiguresHold(t *testing.T) {
 	labels := readIDX(t, os.DirFS(data), "mnist/t10k-labels-idx1-ubyte.gz")
 	for _, model := range []string{
 		"mnist-mlp/model.onnx", "mnist-mlp/seed1.onnx", "mnist-mlp/seed2.onnx", "mnist-mlp/seed3.onnx", "mnist-mlp/seed4.onnx",
-		"mnist-methods/dropout0.onnx", "mnist-methods/dropout1.onnx",
+		"mnist-methods/dropout0.onnx", "mnist-methods/dropout1.onnx", "mnist-methods/dropout2.onnx",
 	} {
 		folder, name := filepath.Split(model)
 		got := evaluate(t, []byte(readFile(t, model)), images, labels)
@@ -167,8 +167,8 @@ func TestMNISTFiguresHold(t *testing.T) {
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 9 {
-		t.Fatalf("found models %v (%v), want 9", models, err)
+	if err != nil || len(models) != 10 {
+		t.Fatalf("found models %v (%v), want 10", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {
