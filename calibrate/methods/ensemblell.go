@@ -20,7 +20,7 @@ func FitEnsemble(ctx context.Context, train *calibrate.Set, h calibrate.Head, me
 // fitLayers fits last layers by their likelihood, each without the examples that it
 // leaves out.
 func fitLayers(ctx context.Context, train *calibrate.Set, h calibrate.Head, members int, o FitOptions, leavesOut func(member, example int) bool) (*LastLayers, error) {
-	t, err := newTrainer(train, h, o, 10)
+	t, err := newTrainer(train, h, o, FitOptions{Epochs: 10, Start: 6})
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func FitEvidential(ctx context.Context, train *calibrate.Set, h calibrate.Head, 
 	if !(o.Annealing >= 0) {
 		return nil, fmt.Errorf("annealing over %v epochs, want a positive number, or zero for the default", o.Annealing)
 	}
-	t, err := newTrainer(train, h, o.FitOptions, 20)
+	t, err := newTrainer(train, h, o.FitOptions, FitOptions{Epochs: 20, Start: 1})
 	if err != nil {
 		return nil, err
 	}

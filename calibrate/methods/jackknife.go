@@ -36,16 +36,21 @@ func FitJackknife(ctx context.Context, train *calibrate.Set, h calibrate.Head, m
 	if bytes := float64((members+parts-1)/parts) * float64(n) * 4; bytes > MaxBytes {
 		return nil, fmt.Errorf("%d last layers, each without %d of %d examples: take fewer", members, leave, n)
 	}
-	// part[round][example] is that which leaves it out.
-	part := make([][]int32, (members+parts-1)/parts)
+	return fitLayers(ctx, train, h, members, o, jackknifeParts(n, members, leave, o.Seed))
+}
+
+// jackknifeParts returns which member leaves out which example.
+func jackknifeParts(n, members, leave int, seed uint64) func(member, example int) bool {
+	parts := (n + leave - 1) / leave
+	part := make([][]int32, (members+parts-1)/parts) // [round][example]: the part it is in
 	for round := range part {
 		part[round] = make([]int32, n)
-		rng := rand.New(rand.NewPCG(o.Seed, streamParts+uint64(round)))
+		rng := rand.New(rand.NewPCG(seed, streamParts+uint64(round)))
 		for position, example := range rng.Perm(n) {
 			part[round][example] = int32(position / leave)
 		}
 	}
-	return fitLayers(ctx, train, h, members, o, func(member, example int) bool {
+	return func(member, example int) bool {
 		return part[member/parts][example] == int32(member%parts)
-	})
+	}
 }

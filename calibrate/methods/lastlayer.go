@@ -22,21 +22,31 @@ type FitOptions struct {
 	// Rate is the first, of the weights in units of 1/r, r the root mean square of the
 	// features, so that it does not depend on the scale of these. Zero: 0.01.
 	Rate float64
-	Seed uint64
+	// Start is the standard deviation of the logits of a random start, of features of
+	// length √d r. What training examples leave open stays what it was: more makes
+	// members differ more, far from the training examples most. Zero: 6, which lets them
+	// tell what is out of distribution; 1 for one evidential layer.
+	Start float64
+	Seed  uint64
 	// Progress, where set, is told how many of the epochs are done.
 	Progress func(done, total int)
 }
 
 // resolve replaces what is zero, for n examples.
-func (o FitOptions) resolve(n, epochs int) (FitOptions, error) {
+func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	switch {
 	case o.Epochs < 0 || o.Batch < 0:
 		return o, fmt.Errorf("%d epochs with batches of %d, want positive numbers, or zero for the defaults", o.Epochs, o.Batch)
 	case !(o.Rate >= 0) || math.IsInf(o.Rate, 1):
 		return o, fmt.Errorf("learning rate %v, want a positive number, or zero for the default", o.Rate)
+	case !(o.Start >= 0) || math.IsInf(o.Start, 1):
+		return o, fmt.Errorf("start with logits of %v, want a positive number, or zero for the default", o.Start)
 	}
 	if o.Epochs == 0 {
-		o.Epochs = epochs
+		o.Epochs = defaults.Epochs
+	}
+	if o.Start == 0 {
+		o.Start = defaults.Start
 	}
 	if o.Batch == 0 {
 		o.Batch = max(32, min(500, n/100))
@@ -69,7 +79,7 @@ type trainer struct {
 	unit  []float64 // [D] unit of the weights in each row of W: 1/r, of the bias 1
 }
 
-func newTrainer(train *calibrate.Set, h calibrate.Head, o FitOptions, epochs int) (*trainer, error) {
+func newTrainer(train *calibrate.Set, h calibrate.Head, o, defaults FitOptions) (*trainer, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
@@ -81,7 +91,7 @@ func newTrainer(train *calibrate.Set, h calibrate.Head, o FitOptions, epochs int
 	}
 	t := &trainer{head: h, train: train, n: train.Len(h)}
 	var err error
-	if t.FitOptions, err = o.resolve(t.n, epochs); err != nil {
+	if t.FitOptions, err = o.resolve(t.n, defaults); err != nil {
 		return nil, err
 	}
 	var squares float64
@@ -98,14 +108,16 @@ func newTrainer(train *calibrate.Set, h calibrate.Head, o FitOptions, epochs int
 	return t, nil
 }
 
-// start draws weights of one layer, [K,D], uniformly from ±1/√d units: PyTorch's start
-// of a linear layer, for features of root mean square 1.
+// start draws weights of one layer, [K,D], uniformly, for logits of standard deviation
+// Start and none from the bias.
 func (t *trainer) start(layer int) []float64 {
 	rng := rand.New(rand.NewPCG(t.Seed, streamStart+uint64(layer)))
 	w := make([]float64, t.head.Logits*t.head.Dim())
-	bound := 1 / math.Sqrt(float64(t.head.Features))
+	bound := t.Start * math.Sqrt(3/float64(t.head.Features))
 	for i := range w {
-		w[i] = (2*rng.Float64() - 1) * bound * t.unit[i%t.head.Dim()]
+		if j := i % t.head.Dim(); j < t.head.Features {
+			w[i] = (2*rng.Float64() - 1) * bound * t.unit[j]
+		}
 	}
 	return w
 }

@@ -34,7 +34,7 @@ type Variational struct {
 // with one draw of the logits for each example and epoch: those of independent weights
 // are independent Gaussians (local reparametrisation, Kingma et al. 2015).
 func FitVariational(ctx context.Context, train *calibrate.Set, h calibrate.Head, weights []float64, o VariationalOptions) (*Variational, error) {
-	t, err := newTrainer(train, h, o.FitOptions, 30)
+	t, err := newTrainer(train, h, o.FitOptions, FitOptions{Epochs: 30})
 	if err != nil {
 		return nil, err
 	}
