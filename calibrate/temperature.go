@@ -507,7 +507,7 @@ func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (g Gri
 			return g, point{}, err
 		}
 	} else {
-		if points, size, err = tuneThin(ctx, thin, f, median, lambda0); err != nil {
+		if points, size, err = searchThin(ctx, nllSearch(thin, median), f, lambda0); err != nil {
 			return g, point{}, err
 		}
 	}
@@ -520,10 +520,10 @@ func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (g Gri
 	return g, best, nil
 }
 
-// tuneThin returns points where f may be least, and the size of the simplex to go on
-// with from the best of them.
-func tuneThin(ctx context.Context, thin *examples, f search, median, lambda0 float64) ([]point, float64, error) {
-	few := nllSearch(thin, median)
+// searchThin searches the few examples of one function and returns points where f, the
+// same of all, may be least, and the size of the simplex to go on with from the best of
+// them.
+func searchThin(ctx context.Context, few, f search, lambda0 float64) ([]point, float64, error) {
 	_, points, err := few.grid(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -609,11 +609,11 @@ func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 // AUROC is flat, and the largest τ keeps the temperatures T_k moderate.
 const ridge = 1e-4
 
-// tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and
-// out of distribution.
-func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64) (Grid, point, error) {
+// aurocSearch is the AUROC of 1 - max p between held-out examples in and out of
+// distribution, negative, to be minimised.
+func aurocSearch(val, ood *examples, median float64) search {
 	scratch := make([]float64, val.n+ood.n)
-	f := search(func(acts []float64, tau float64) []float64 {
+	return func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, tau*median)
 		ood.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
@@ -625,7 +625,13 @@ func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64)
 			values[j] = -auroc
 		}
 		return values
-	})
+	}
+}
+
+// tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and out of
+// distribution.
+func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64) (Grid, point, error) {
+	f := aurocSearch(val, ood, median)
 	g, points, err := f.grid(ctx)
 	if err != nil {
 		return g, point{}, err
@@ -640,6 +646,28 @@ func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64)
 			row[j] = -row[j]
 		}
 	}
+	return g, onRidge(points), nil
+}
+
+// tuneAUROCThin is tuneAUROC without a grid over all examples: as in tuneNLL, some
+// of them show where to look.
+func tuneAUROCThin(ctx context.Context, val, ood *examples, median, lambda0 float64) (point, error) {
+	v, o := val.thinned(), ood.thinned()
+	if v == nil || o == nil {
+		_, best, err := tuneAUROC(ctx, val, ood, median, lambda0)
+		return best, err
+	}
+	f := aurocSearch(val, ood, median)
+	points, size, err := searchThin(ctx, aurocSearch(v, o, median), f, lambda0)
+	if err != nil {
+		return point{}, err
+	}
+	more, err := f.descend(ctx, least(points), size, lambda0)
+	return onRidge(append(points, more...)), err
+}
+
+// onRidge returns the least point, or one with a larger τ that gives up little.
+func onRidge(points []point) point {
 	best := least(points)
 	for _, p := range points {
 		if p.value <= best.value+ridge && p.tau > best.tau {
@@ -647,7 +675,7 @@ func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64)
 			best.act, best.tau = p.act, p.tau
 		}
 	}
-	return g, best, nil
+	return best
 }
 
 func mean(x []float64) float64 {

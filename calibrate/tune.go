@@ -162,7 +162,7 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	if ood == nil {
 		return t, nil
 	}
-	_, best, err = tuneAUROC(ctx, val, ood, spread, lambda0)
+	best, err = tuneAUROCThin(ctx, val, ood, spread, lambda0)
 	t.OOD = best.temperatures(spread)
 	return t, err
 }

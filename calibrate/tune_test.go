@@ -189,3 +189,35 @@ func TestScoresOfTuningAreFloored(t *testing.T) {
 		t.Errorf("log(1 - max p) %v and -log p %v, want the floor %v and 0", e.rest[0][0], e.nll[0][0], meanfield.LogFloor)
 	}
 }
+
+// Of many examples some show where to search all: nothing is lost by that.
+func TestTuningToTellManyExamplesIsAsGood(t *testing.T) {
+	m := newMixture(tuneHead, 3, 2, 9)
+	set, far := m.draw(4*thinSize+7, 0), m.draw(4*thinSize+50, 5)
+	c := accumulate(t, CurvatureConfig{Head: tuneHead}, m.draw(700, 0), 0)
+	p, err := c.Posterior(Hessian, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(s *Set) *predictive { return &predictive{tuneHead, s.Logits, p.variancesOf(s), 1} }
+	val, ood := of(set), of(far)
+	mid := median(val.s2)
+	v, o := predicted(val, nil, 1), predicted(ood, nil, 1)
+	if v.thinned() == nil || o.thinned() == nil {
+		t.Fatal("there are too few examples to leave any out")
+	}
+	_, want, err := tuneAUROC(t.Context(), v, o, mid, meanfield.Lambda0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := tuneAUROCThin(t.Context(), v, o, mid, meanfield.Lambda0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if -got.value < -want.value-2*ridge {
+		t.Errorf("AUROC %v at %+v, searched on all %v at %+v", -got.value, got, -want.value, want)
+	}
+	if -want.value < 0.6 || -want.value > 0.9999 {
+		t.Errorf("AUROC %v leaves nothing to find", -want.value)
+	}
+}

@@ -44,6 +44,10 @@ type dampedKey struct {
 // A predictor prepares a set of examples for a method that is fitted.
 type predictor func(ctx context.Context, s *evalSet) (calibrate.Predictive, error)
 
+// costlyHeldOut is how many examples of each held-out set a method is tuned on that
+// works anew for each T_ens.
+const costlyHeldOut = 1000
+
 func (b *bench) close() {
 	for _, s := range []*evalSet{b.train, b.val, b.ood} {
 		if s != nil {
@@ -295,7 +299,7 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		return MethodResult{}, err
 	}
 	err = timed("tune", func() (err error) {
-		tuned, err = b.tune(ctx, predict)
+		tuned, err = b.tune(ctx, m, predict)
 		return err
 	})
 	if err != nil {
@@ -331,18 +335,51 @@ func meanNLL(logp []float64, labels []int32, classes int) float64 {
 }
 
 // tune finds a method's temperatures on the held-out sets.
-func (b *bench) tune(ctx context.Context, predict predictor) (*calibrate.Tuned, error) {
-	val, err := predict(ctx, b.val)
+func (b *bench) tune(ctx context.Context, m method, predict predictor) (*calibrate.Tuned, error) {
+	v, o := b.val, b.ood
+	if m.name == "bnn-kfac" && b.overLayers(m) {
+		v, o = b.thinned(v), b.thinned(o)
+	}
+	val, err := predict(ctx, v)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.val.name, err)
+		return nil, fmt.Errorf("%s: %w", v.name, err)
 	}
 	var ood calibrate.Predictive
-	if b.ood != nil {
-		if ood, err = predict(ctx, b.ood); err != nil {
-			return nil, fmt.Errorf("%s: %w", b.ood.name, err)
+	if o != nil {
+		if ood, err = predict(ctx, o); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.name, err)
 		}
 	}
-	return calibrate.Tune(ctx, val, b.val.data.Labels, ood, b.limit)
+	return calibrate.Tune(ctx, val, v.data.Labels, ood, b.limit)
+}
+
+// thinned returns the set, or costlyHeldOut of its examples, spread evenly. Like the
+// set it is collected, and may be nil.
+func (b *bench) thinned(s *evalSet) *evalSet {
+	if s == nil {
+		return nil
+	}
+	n := s.data.Len(b.p.head)
+	if n <= costlyHeldOut {
+		return s
+	}
+	return &evalSet{set: s.set, role: s.role, index: s.index, whole: s, data: spread(s.data, b.p.head, costlyHeldOut)}
+}
+
+// spread returns so many of a set's examples, spread evenly.
+func spread(s *calibrate.Set, h calibrate.Head, most int) *calibrate.Set {
+	n, k := s.Len(h), h.Logits
+	d := len(s.Features) / n
+	part := &calibrate.Set{}
+	for j := range most {
+		i := j * n / most
+		part.Features = append(part.Features, s.Features[i*d:(i+1)*d]...)
+		part.Logits = append(part.Logits, s.Logits[i*k:(i+1)*k]...)
+		if len(s.Labels) > 0 {
+			part.Labels = append(part.Labels, s.Labels[i])
+		}
+	}
+	return part
 }
 
 // test measures a tuned method on a set.

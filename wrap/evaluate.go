@@ -69,7 +69,8 @@ type evalSet struct {
 	role  role
 	index int // among those of its role
 
-	data *calibrate.Set // kept where a method asks for more than a block at a time
+	data  *calibrate.Set // kept where a method asks for more than a block at a time
+	whole *evalSet       // of which this is a part; nil of a whole one
 }
 
 func (e *evaluation) close() {

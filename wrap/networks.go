@@ -312,6 +312,13 @@ func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*calibrate.Set
 	if x := t.sets[s]; x != nil {
 		return x, nil
 	}
+	if s.whole != nil {
+		x, err := t.inputs(ctx, b, s.whole)
+		if err != nil {
+			return nil, err
+		}
+		return spread(x, b.p.head, s.data.Len(b.p.head)), nil
+	}
 	if err := b.collect(ctx, s); err != nil {
 		return nil, err
 	}
