@@ -20,6 +20,7 @@ that is needed. The others are tuned on the held-out data of the calibration, or
 --val and --val-ood, and some are fitted to its training data, or to --train:
 
 ` + describeMethods() + `
+
 A method is NAME[:M][@COVARIANCE[/STRUCTURE]]: mc:500 draws 500 samples, mf0@sandwich/kron
 has the covariance H⁻¹JH⁻¹ in the Kronecker structure. Covariances are hessian, fisher,
 sandwich and swag, of --checkpoint files; structures full and kron.
@@ -191,5 +192,5 @@ func describeMethods() string {
 	for _, name := range wrap.Methods() {
 		fmt.Fprintf(&b, "  %-13s %s\n", name, wrap.DescribeMethod(name))
 	}
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -20,10 +20,12 @@ usage: mfgs VERB [flags]
 
 const specHelp = `
 SPEC names a dataset: a folder with one sub-folder of PNG or JPEG images a
-class, an IDX images file, a CIFAR binary, an .npy or .npz, a table (.csv) or
-JSON lines (.jsonl) with the model's inputs by name; or format:path where the
-format is not recognised. IDX, .csv and .jsonl may be gzipped. [a:b] behind it
-takes the examples a to b, as in 'train-images-idx3-ubyte.gz[0:55000]'.
+class, a .tar of such folders or of images with a label file beside it (a.tar
+and a-labels.txt: a path and its label a line), an IDX images file, a CIFAR
+binary, an .npy or .npz, a table (.csv) or JSON lines (.jsonl) with the model's
+inputs by name; or format:path where the format is not recognised. IDX, .csv and
+.jsonl may be gzipped. [a:b] behind it takes the examples a to b, as in
+'train-images-idx3-ubyte.gz[0:55000]'.
 `
 
 // writeOverview lists the verbs.
@@ -44,8 +46,13 @@ func writeOverview(w io.Writer, commands []*cli.Command) error {
 func writeHelp(w io.Writer, c *cli.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mfgs %s: %s\n\nusage: %s\n", c.Name, c.Usage, strings.ReplaceAll(c.UsageText, "\n", "\n       "))
-	if c.Description != "" {
-		b.WriteString("\n" + wrapText("", c.Description))
+	for paragraph := range strings.SplitSeq(c.Description, "\n\n") {
+		switch {
+		case strings.HasPrefix(paragraph, "  "): // a list, laid out already
+			b.WriteString("\n" + strings.TrimSuffix(paragraph, "\n") + "\n")
+		case paragraph != "":
+			b.WriteString("\n" + wrapText("", paragraph))
+		}
 	}
 	var categories []string
 	for _, f := range c.Flags {

@@ -38,7 +38,7 @@ var imports = map[string][]string{
 	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/safetensors", "calibrate/internal/eigen"},
 	"calibrate/internal/eigen": {},
 	"calibrate/methods":        {"calibrate", "calibrate/*"},
-	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/internal/eigen"},
+	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/internal/eigen"},
 	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "featurize/preprocess"},
 	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle"},
 	"wrap/serve":               {"wrap"},
