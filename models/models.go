@@ -9,7 +9,8 @@
 //     trained from five seeds. It is only in the repository, and so is not
 //     embedded; MNIST itself is not shipped.
 //   - mnist-methods: networks of the methods that the paper compares with on
-//     MNIST, such as dropout, likewise not embedded.
+//     MNIST: dropout, evidential, variational, and the trajectories of SWAG;
+//     likewise not embedded.
 //   - cifar10-resnet20: ResNet-20 on CIFAR-10 and the trajectory of its last layer,
 //     likewise not embedded.
 package models

@@ -167,8 +167,8 @@ func TestMNISTFiguresHold(t *testing.T) {
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 10 {
-		t.Fatalf("found models %v (%v), want 10", models, err)
+	if err != nil || len(models) != 16 {
+		t.Fatalf("found models %v (%v), want 16", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {

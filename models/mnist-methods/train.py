@@ -9,7 +9,8 @@ their method asks for, on the same 55,000 examples. METHOD is one of
   edl      evidential deep learning (Sensoy, Kaplan and Kandemir, 2018), evidence =
            --evidence of the logits. The file gives the logits, and names the function
   vi       mean-field variational inference over all layers (Blundell et al.,
-           2015), prior N(0, --prior^2). The file draws its weights anew in every run
+           2015), prior N(0, --prior^2), the divergence from it times --weight. The
+           file draws its weights anew in every run
   swag     the trajectory of SWAG (Maddox et al., 2019): 20 more epochs of the
            network --start at a constant rate, after each of which its last layer is
            written to the folder --out
@@ -77,6 +78,8 @@ class Dirichlet(nn.Module):
 
 def edl(args, x, y):
     net, evidence = training.mlp(*WIDTHS), EVIDENCE[args.evidence]
+    if args.evidence == "exp":
+        net.append(nn.Hardtanh(-10, 10))  # as its authors do: else it overflows
 
     def loss(logits, labels, epochs):
         return evidential(evidence(logits) + 1, labels, min(1.0, epochs / 10))
@@ -162,7 +165,7 @@ def vi(args, x, y):
 
     def bound(logits, labels, _):
         divergence = sum(layer.divergence(args.prior) for layer in net if isinstance(layer, Gaussian))
-        return F.cross_entropy(logits, labels) + divergence / len(x)
+        return F.cross_entropy(logits, labels) + args.weight * divergence / len(x)
 
     training.fit(net, x, y, args.seed, args.epochs, loss=bound, **RECIPE)
     training.export(net, x[:1], args.out)
@@ -184,7 +187,7 @@ def swag(args, x, y):
     return net
 
 
-METHODS = {"dropout": (dropout, 100), "edl": (edl, 100), "vi": (vi, 50), "swag": (swag, 20)}
+METHODS = {"dropout": (dropout, 100), "edl": (edl, 100), "vi": (vi, 40), "swag": (swag, 20)}
 
 
 def main():
@@ -193,10 +196,11 @@ def main():
     parser.add_argument("--data", required=True, help="folder of MNIST's four files")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", required=True, help="ONNX file to write; of swag, folder")
-    parser.add_argument("--epochs", type=int, help="100 unless given; 50 of vi, 20 of swag")
+    parser.add_argument("--epochs", type=int, help="100 unless given; 40 of vi, 20 of swag")
     parser.add_argument("--rate", type=float, default=0.2, help="share of units that dropout drops")
     parser.add_argument("--evidence", choices=EVIDENCE, default="exp", help="of edl")
     parser.add_argument("--prior", type=float, default=0.3, help="standard deviation of vi's prior")
+    parser.add_argument("--weight", type=float, default=0.1, help="of the divergence in vi's bound")
     parser.add_argument("--start", help="network that swag goes on from")
     args = parser.parse_args()
     if args.method == "swag" and not args.start:
