@@ -6,7 +6,7 @@ FUZZTIME ?= 20s
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers setup toolchain
+.PHONY: build demo test race lint fuzz bench peers paper setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -53,6 +53,11 @@ bench: setup
 # About half an hour, in the Python environment that testdata/peers/README.md describes.
 peers: setup
 	testdata/peers/run.sh
+
+# The paper's tables and figures from the data in ../shared/data, into docs: about half an
+# hour on two cores.
+paper: setup
+	$(GO) run ./cmd/mfgs-paper --data ../shared/data
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \

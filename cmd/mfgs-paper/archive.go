@@ -1,0 +1,185 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds of the archives read: CIFAR-10 has 60,000 files in 50 MB.
+const (
+	maxImages     = 1 << 18
+	maxImage      = 4 << 20
+	maxImageTotal = 1 << 30
+)
+
+// An image is an encoded image file of an archive.
+type image struct {
+	name  string // in the archive, with / between folders
+	data  []byte
+	label string // of a label file, as it stands there; "" where the folder tells
+}
+
+// class returns the folder of an image.
+func (i image) class() string { return path.Base(path.Dir(i.name)) }
+
+// readArchive reads the images of a tar file, gzipped or not, in the order of
+// their names.
+func readArchive(ctx context.Context, file string) ([]image, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var r io.Reader = f
+	if strings.HasSuffix(file, ".gz") {
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		r = z
+	}
+	images, err := images(ctx, tar.NewReader(r))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	slices.SortFunc(images, func(a, b image) int { return cmp.Compare(a.name, b.name) })
+	return images, nil
+}
+
+func images(ctx context.Context, r *tar.Reader) ([]image, error) {
+	var images []image
+	total := int64(0)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		h, err := r.Next()
+		if err == io.EOF {
+			return images, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		name := path.Clean(h.Name)
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		switch strings.ToLower(path.Ext(name)) {
+		case ".jpg", ".jpeg", ".png":
+		default:
+			continue
+		}
+		total += h.Size
+		switch {
+		case !filepath.IsLocal(name):
+			return nil, fmt.Errorf("%q leads out of the archive", h.Name)
+		case h.Size > maxImage:
+			return nil, fmt.Errorf("%s has %d bytes, the most is %d", name, h.Size, maxImage)
+		case len(images) == maxImages || total > maxImageTotal:
+			return nil, fmt.Errorf("more than %d images, or %d bytes of them", maxImages, maxImageTotal)
+		}
+		data := make([]byte, h.Size)
+		if _, err := io.ReadFull(r, data); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		images = append(images, image{name: name, data: data})
+	}
+}
+
+// readLabels fills in the labels of a label file: lines of path and label.
+func readLabels(file string, images []image) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	labels := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 {
+			labels[f[0]] = f[1]
+		}
+	}
+	for i := range images {
+		label, ok := labels[images[i].name]
+		if !ok {
+			return fmt.Errorf("%s: no label for %s", file, images[i].name)
+		}
+		images[i].label = label
+	}
+	return nil
+}
+
+// within returns the images below a folder, by paths relative to it.
+func within(images []image, folder string) []image {
+	var below []image
+	for _, i := range images {
+		if name, ok := strings.CutPrefix(i.name, folder+"/"); ok {
+			i.name = name
+			below = append(below, i)
+		}
+	}
+	return below
+}
+
+// split returns, of every class, the images before position n and those from n on;
+// a negative n counts from the end. Images are in the order of their names.
+func split(images []image, n int) (before, behind []image, err error) {
+	classes := map[string][]image{}
+	var order []string
+	for _, i := range images {
+		if classes[i.class()] == nil {
+			order = append(order, i.class())
+		}
+		classes[i.class()] = append(classes[i.class()], i)
+	}
+	for _, c := range order {
+		at := n
+		if n < 0 {
+			at += len(classes[c])
+		}
+		if at <= 0 || at >= len(classes[c]) {
+			return nil, nil, fmt.Errorf("class %s has %d images, which cannot be split at %d", c, len(classes[c]), n)
+		}
+		before = append(before, classes[c][:at]...)
+		behind = append(behind, classes[c][at:]...)
+	}
+	return before, behind, nil
+}
+
+// writeArchive writes a tar file and, where images have labels, its label file,
+// for package featurize/dataset to read.
+func writeArchive(file string, images []image) error {
+	var b, labels bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, i := range images {
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: i.name, Size: int64(len(i.data)), Mode: 0o644})
+		if err == nil {
+			_, err = w.Write(i.data)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if i.label != "" {
+			fmt.Fprintf(&labels, "%s\t%s\n", i.name, i.label)
+		}
+	}
+	if err := errors.Join(w.Close(), os.MkdirAll(filepath.Dir(file), 0o777)); err != nil {
+		return err
+	}
+	if labels.Len() > 0 {
+		if err := writeFile(strings.TrimSuffix(file, ".tar")+"-labels.txt", labels.Bytes()); err != nil {
+			return err
+		}
+	}
+	return writeFile(file, b.Bytes())
+}

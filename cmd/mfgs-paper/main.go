@@ -1,0 +1,212 @@
+// Mfgs-paper makes the tables and figures of the paper again: Lu, Ie and Sha,
+// "Mean-Field Approximation to Gaussian-Softmax Integral with Application to
+// Uncertainty Estimation".
+//
+//  1. A lab (lab.go) calibrates networks into a scratch folder and evaluates
+//     methods on the bundles, each pair of these once. It trains no network.
+//  2. The data that is not ready as it comes is made of what is there: splits of
+//     CIFAR-10 and ImageNet (archive.go), noise and digits as colour images
+//     (images.go), digits rotated (rotate.go).
+//  3. Each part (tables.go, cifar.go, imagenet.go, figures.go) says which methods
+//     on which networks are the rows of one table, or the lines of one figure, and
+//     sets them beside the paper's own numbers (numbers.go).
+//  4. The report (report.go) is written as Markdown, JSON and SVG (svg.go); its first
+//     paragraph says which claims of the paper the results bear out (claims.go).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first signal asks for an orderly end; a second one ends at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// A usageError is a command line that cannot be meant.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+// run is the whole command: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stdout)
+	if err == nil {
+		err = reproduce(ctx, o, stderr)
+	}
+	var usage *usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return exitDone
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "mfgs-paper: %s\nRun mfgs-paper --help for usage.\n", usage)
+		return exitUsage
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "mfgs-paper: interrupted")
+	default:
+		fmt.Fprintln(stderr, "mfgs-paper:", strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return exitFailed
+}
+
+// Options are what the command line says.
+type options struct {
+	data, models, out, scratch string
+
+	parts []part
+	seeds []int
+}
+
+func parse(args []string, stdout io.Writer) (options, error) {
+	var o options
+	var only, seeds string
+	f := flag.NewFlagSet("mfgs-paper", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // errors are told once, by run
+	f.StringVar(&o.data, "data", "", "`DIR` with mnist, notmnist, cifar10, tinyimagenet32, imagenet and models; must be given")
+	f.StringVar(&o.models, "models", "models", "`DIR` with the trained networks of this repository")
+	f.StringVar(&only, "only", "", "make `PARTS` only, of "+strings.Join(partNames(), ",")+" (default all)")
+	f.StringVar(&o.out, "out", "docs", "`DIR` that paper.md, paper.json and the folder paper are written to")
+	f.StringVar(&seeds, "seeds", "0,1,2", "`SEEDS` of the MNIST networks")
+	f.StringVar(&o.scratch, "scratch", "", "`DIR` for features and bundles, kept so that the next run is faster (default a temporary one, removed)")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(stdout, "usage: mfgs-paper --data DIR [flags]")
+			f.SetOutput(stdout)
+			f.PrintDefaults()
+			return o, err
+		}
+		return o, &usageError{err.Error()}
+	}
+	if f.NArg() > 0 {
+		return o, &usageError{fmt.Sprintf("unexpected argument %q: there are only flags", f.Arg(0))}
+	}
+	if o.data == "" {
+		return o, &usageError{"--data is missing: want the folder with the data sets"}
+	}
+	var err error
+	if o.parts, err = parseParts(only); err != nil {
+		return o, &usageError{"--only: " + err.Error()}
+	}
+	if o.seeds, err = parseSeeds(seeds); err != nil {
+		return o, &usageError{"--seeds: " + err.Error()}
+	}
+	return o, nil
+}
+
+// parseParts returns the parts of a list in their own order, all for "".
+func parseParts(list string) ([]part, error) {
+	if list == "" {
+		return parts, nil
+	}
+	names := strings.Split(list, ",")
+	for i, name := range names {
+		if !slices.Contains(partNames(), name) {
+			return nil, fmt.Errorf("%q is no part: want some of %s", name, strings.Join(partNames(), ", "))
+		}
+		if slices.Contains(names[:i], name) {
+			return nil, fmt.Errorf("%q is named twice", name)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return !slices.Contains(names, p.name) }), nil
+}
+
+func parseSeeds(list string) ([]int, error) {
+	var seeds []int
+	for s := range strings.SplitSeq(list, ",") {
+		seed, err := strconv.Atoi(s)
+		if err != nil || seed < 0 {
+			return nil, fmt.Errorf("%q is no seed: want whole numbers from 0 on, separated by commas", s)
+		}
+		if slices.Contains(seeds, seed) {
+			return nil, fmt.Errorf("%d is named twice", seed)
+		}
+		seeds = append(seeds, seed)
+	}
+	return seeds, nil
+}
+
+// A part is a table or figure of the paper.
+type part struct {
+	name  string
+	title string
+	make  func(context.Context, *lab, *section) error // fills the section
+}
+
+// parts are all of them, in the order of the report.
+var parts = []part{
+	{"table1", "Table 1: the mean-field approximation against sampling", table1},
+	{"table2", "Table 2: one, two and three layers", table2},
+	{"table4", "Table 4: other methods on MNIST and notMNIST", table4},
+	{"ukf", "The unscented Kalman filter", tableUKF},
+	{"table3", "Table 3: larger networks", table3},
+	{"cifar10", "CIFAR-10", tableCIFAR10},
+	{"cifar100", "CIFAR-100 and SVHN", tableCIFAR100},
+	{"heatmap", "Figures (a) and (b): the two temperatures", figureHeatMaps},
+	{"rotation", "Figure (c): calibration under rotation", figureRotation},
+}
+
+func partNames() []string {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = p.name
+	}
+	return names
+}
+
+// reproduce makes the parts and writes the report.
+func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
+	if s, err := os.Stat(o.data); err != nil || !s.IsDir() {
+		return fmt.Errorf("%s: no such folder: --data wants the one with the data sets", o.data)
+	}
+	scratch := o.scratch
+	if scratch == "" {
+		if scratch, err = os.MkdirTemp("", "mfgs-paper-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	} else if err := os.MkdirAll(scratch, 0o777); err != nil {
+		return err
+	}
+	l := newLab(o.data, o.models, scratch, o.seeds, stderr)
+	r, err := l.make(ctx, o.parts)
+	if err != nil {
+		return err
+	}
+	return r.write(o.out)
+}
+
+// make makes parts of the report.
+func (l *lab) make(ctx context.Context, chosen []part) (*report, error) {
+	r := &report{seeds: l.seeds, all: len(chosen) == len(parts)}
+	for _, p := range chosen {
+		s := &section{name: p.name, title: p.title}
+		l.part, l.began = p.name, time.Now()
+		if err := p.make(ctx, l, s); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		s.seconds = time.Since(l.began).Seconds()
+		l.say("made")
+		r.sections = append(r.sections, s)
+	}
+	return r, nil
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+func invoke(ctx context.Context, args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(ctx, args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestCommandLine(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+		code int
+		says string // on standard error, or on standard output where it ends well
+	}{
+		{"help", []string{"--help"}, exitDone, "--data DIR"},
+		{"no data", nil, exitUsage, "--data is missing"},
+		{"unknown flag", []string{"--dada", "x"}, exitUsage, "dada"},
+		{"positional", []string{"--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
+		{"unknown part", []string{"--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, table2`},
+		{"part twice", []string{"--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is named twice`},
+		{"no seed", []string{"--data", "x", "--seeds", "0,one"}, exitUsage, `"one" is no seed`},
+		{"negative seed", []string{"--data", "x", "--seeds", "-1"}, exitUsage, `"-1" is no seed`},
+		{"seed twice", []string{"--data", "x", "--seeds", "1,1"}, exitUsage, "1 is named twice"},
+		{"no folder", []string{"--data", filepath.Join(t.TempDir(), "none")}, exitFailed, "no such folder"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := invoke(t.Context(), test.args...)
+			told := stderr
+			if test.code == exitDone {
+				told = stdout
+			}
+			if code != test.code || !strings.Contains(told, test.says) {
+				t.Errorf("%q: exit code %d, stdout %q, stderr %q; want %d and %q", test.args, code, stdout, stderr, test.code, test.says)
+			}
+		})
+	}
+}
+
+func TestPartsComeInTheirOrder(t *testing.T) {
+	chosen, err := parseParts("rotation,table1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(chosen) != 2 || chosen[0].name != "table1" || chosen[1].name != "rotation" {
+		t.Errorf("got %v", chosen)
+	}
+	if all, err := parseParts(""); err != nil || len(all) != len(parts) {
+		t.Errorf("no list gives %d parts, %v", len(all), err)
+	}
+}
+
+// A part whose network is missing fails, names the script, and leaves no report.
+func TestMissingNetwork(t *testing.T) {
+	dir := t.TempDir()
+	code, _, stderr := invoke(t.Context(), "--data", dir, "--models", "../../models", "--seeds", "77", "--only", "ukf", "--out", filepath.Join(dir, "out"))
+	if code != exitFailed || !strings.Contains(stderr, "seed77.onnx: no such network") || !strings.Contains(stderr, "train.py") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if exists(filepath.Join(dir, "out")) {
+		t.Error("a report was written")
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	dir := t.TempDir()
+	code, _, stderr := invoke(ctx, "--data", "../../models", "--models", "../../models", "--only", "heatmap", "--out", filepath.Join(dir, "out"), "--scratch", filepath.Join(dir, "scratch"))
+	if code != exitFailed || !strings.HasSuffix(stderr, "mfgs-paper: interrupted\n") {
+		t.Errorf("exit code %d: %q", code, stderr)
+	}
+	if exists(filepath.Join(dir, "out")) {
+		t.Error("a report was written")
+	}
+}
+
+// digitsLab is a lab whose MNIST is the small digits that ship.
+func digitsLab(t *testing.T) *lab {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "digits")
+	if err := os.CopyFS(dir, models.DigitsMLP()); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(dir, dir, t.TempDir(), []int{0}, io.Discard)
+	l.sets[mnistName] = &benchmark{
+		name:    mnistName,
+		train:   filepath.Join(dir, models.DigitsTrain),
+		val:     filepath.Join(dir, models.DigitsVal),
+		valOOD:  filepath.Join(dir, models.UnfamiliarVal),
+		test:    filepath.Join(dir, models.DigitsTest),
+		ood:     []wrap.NamedSpec{{Name: notMNIST, Spec: filepath.Join(dir, models.UnfamiliarTest)}},
+		network: func(string, int) string { return filepath.Join(dir, models.DigitsModel) },
+		files: func(method string, _ int) extras {
+			if method == "ensemble" {
+				return extras{ensemble: []string{filepath.Join(dir, models.DigitsModel), filepath.Join(dir, models.DigitsModel)}}
+			}
+			return extras{}
+		},
+	}
+	return l
+}
+
+// From networks to files, on small data: a table, both maps, and the chart.
+func TestReport(t *testing.T) {
+	l := digitsLab(t)
+	chosen, err := parseParts("ukf,cifar100,heatmap,rotation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := l.make(t.Context(), chosen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "docs")
+	if err := r.write(out); err != nil {
+		t.Fatal(err)
+	}
+
+	text, err := os.ReadFile(filepath.Join(out, "paper.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# The paper's experiments, made again", "## The unscented Kalman filter", "| **mf0, eps = 1** |", "*96.91*", "--only ukf,cifar100,heatmap,rotation",
+		"](paper/heatmap-nll.svg)", "](paper/rotation.svg)",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("paper.md lacks %q", want)
+		}
+	}
+	if strings.Contains(string(text), "Table 1") {
+		t.Error("paper.md has a part that was not asked for")
+	}
+	for _, name := range []string{"heatmap-nll.svg", "heatmap-auroc.svg", "rotation.svg"} {
+		svg, err := os.ReadFile(filepath.Join(out, "paper", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wellFormed(t, name, svg)
+	}
+
+	data, err := os.ReadFile(filepath.Join(out, "paper.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []struct {
+		Table, Row, Data string
+		Seed             any
+		Error, NLL, ECE  *float64
+		OOD              map[string]detection
+	}
+	if err := json.Unmarshal(data, &entries); err != nil {
+		t.Fatal(err)
+	}
+	seeds := []any{}
+	for _, e := range entries {
+		if e.Table == "ukf" && e.Row == "mf0" {
+			seeds = append(seeds, e.Seed)
+			if e.NLL == nil || !(*e.NLL > 0 && *e.NLL < 1) || !(e.OOD[notMNIST].AUROC > .5) {
+				t.Errorf("mf0: %+v", e)
+			}
+		}
+		if e.Table == "cifar100" && (e.Seed != nil || e.Error != nil) {
+			t.Errorf("a row that cannot be made has %+v", e)
+		}
+	}
+	if !slices.Equal(seeds, []any{0.}) {
+		t.Errorf("mf0 has the seeds %v", seeds)
+	}
+	names, err := filepath.Glob(filepath.Join(out, ".*"))
+	if err != nil || len(names) > 0 {
+		t.Errorf("temporary files are left: %v %v", names, err)
+	}
+}
+
+func wellFormed(t *testing.T, name string, svg []byte) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	elements := 0
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if start, ok := token.(xml.StartElement); ok {
+			if elements++; elements == 1 && start.Name.Local != "svg" {
+				t.Errorf("%s begins with <%s>", name, start.Name.Local)
+			}
+		}
+	}
+	if elements < 10 {
+		t.Errorf("%s has %d elements", name, elements)
+	}
+	for _, bad := range []string{"NaN", "Inf"} {
+		if bytes.Contains(svg, []byte(bad)) {
+			t.Errorf("%s holds %s", name, bad)
+		}
+	}
+}

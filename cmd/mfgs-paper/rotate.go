@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+)
+
+// rotate returns an image [height,width] turned by so many degrees counter-clockwise
+// about its centre: every pixel is the bilinear interpolation of those it comes
+// from, black outside.
+func rotate(in []byte, width, height int, degrees float64) []byte {
+	sin, cos := math.Sincos(degrees * math.Pi / 180)
+	cx, cy := float64(width-1)/2, float64(height-1)/2
+	at := func(x, y int) float64 {
+		if x < 0 || y < 0 || x >= width || y >= height {
+			return 0
+		}
+		return float64(in[y*width+x])
+	}
+	out := make([]byte, len(in))
+	for y := range height {
+		for x := range width {
+			// The y axis points down.
+			dx, dy := float64(x)-cx, float64(y)-cy
+			fx, fy := cx+cos*dx-sin*dy, cy+sin*dx+cos*dy
+			x0, y0 := math.Floor(fx), math.Floor(fy)
+			u, v := fx-x0, fy-y0
+			i, j := int(x0), int(y0)
+			value := (1-v)*((1-u)*at(i, j)+u*at(i+1, j)) + v*((1-u)*at(i, j+1)+u*at(i+1, j+1))
+			out[y*width+x] = byte(value + .5)
+		}
+	}
+	return out
+}
+
+// writeRotated writes a gallery turned by so many degrees, with its labels, and
+// returns the SPEC.
+func (g *gallery) writeRotated(dir string, degrees int) (string, error) {
+	turned := make([]byte, 0, len(g.pixels))
+	for i := range g.len() {
+		turned = append(turned, rotate(g.image(i), g.width, g.height, float64(degrees))...)
+	}
+	name := filepath.Join(dir, fmt.Sprintf("rotated-%03d-", degrees))
+	if err := writeIDX(name+"labels-idx1-ubyte", g.labels, g.len()); err != nil {
+		return "", err
+	}
+	images := name + "images-idx3-ubyte"
+	return images, writeIDX(images, turned, g.len(), g.height, g.width)
+}

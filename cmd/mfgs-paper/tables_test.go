@@ -1,0 +1,83 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// Every row of the paper is measured or said to be missing.
+func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
+	upper, lower := table1Trials()
+	trials := map[string][]trial{
+		"1 MNIST":            append(upper, lower...),
+		"2 MNIST":            table2Trials(),
+		"3 ImageNet":         imagenetTrials(),
+		"4 MNIST":            table4Trials(),
+		"ukf MNIST":          ukfTrials(),
+		"cifar10 CIFAR-10":   cifarTrials(),
+		"3 CIFAR-100":        nil, // tables without data list the paper's rows
+		"cifar100 CIFAR-100": nil,
+	}
+	for _, p := range printed {
+		all, ok := trials[p.table+" "+p.data]
+		if !ok {
+			t.Errorf("no trials for table %s on %s", p.table, p.data)
+		}
+		if all == nil {
+			continue
+		}
+		if !slices.ContainsFunc(all, func(t trial) bool { return t.row == p.row || t.paper == p.row }) {
+			t.Errorf("table %s on %s: nothing stands beside the paper's row %s", p.table, p.data, p.row)
+		}
+	}
+	for name, all := range trials {
+		seen := map[string]bool{}
+		for _, trial := range all {
+			if seen[trial.row] {
+				t.Errorf("%s: two rows are called %s", name, trial.row)
+			}
+			seen[trial.row] = true
+			for _, r := range trial.row {
+				if r > 126 {
+					t.Errorf("%s: the name %s is not ASCII", name, trial.row)
+				}
+			}
+			if trial.method == "" {
+				if trial.note == "" {
+					t.Errorf("%s: row %s is not made, and nothing says why", name, trial.row)
+				}
+			} else if err := wrap.CheckMethods([]string{trial.method}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func TestPrintedNumbers(t *testing.T) {
+	if n := len(printed); n != 9+6+11+2+20+9+8 {
+		t.Errorf("%d rows", n)
+	}
+	for _, p := range printed {
+		for _, q := range []quantity{errorOf, nllOf, eceOf} {
+			if v := q(p.figures); v == nil && p.table != "cifar100" || v != nil && !(*v > 0 && *v < 1.2) {
+				t.Errorf("%v: %v", p.place, p.figures)
+			}
+		}
+		for set, d := range p.OOD {
+			for _, v := range []float64{d.Accuracy, d.AUROC, d.AUPRIn, d.AUPROut} {
+				if !(v > .2 && v < 1) {
+					t.Errorf("%v, %s: %v", p.place, set, d)
+				}
+			}
+		}
+	}
+	f := paperSays(place{"1", mnistName, "mf0"})
+	if f == nil || *f.Error != .017 || *f.NLL != .05 || *f.ECE != .002 || f.OOD[notMNIST] != (detection{.919, .969, .967, .970}) {
+		t.Errorf("mf0 of table 1: %+v", f)
+	}
+	if f := paperSays(place{"1", mnistName, "mf3"}); f != nil {
+		t.Errorf("mf3: %+v", f)
+	}
+}
