@@ -12,14 +12,17 @@ type verdict string
 const (
 	holds verdict = "holds"
 	fails verdict = "does not hold"
-	open  verdict = "cannot be told"
+	open  verdict = "undecided"
 )
 
 // A claim is one of the paper's, with what came out.
 type claim struct {
 	text     string // as in "mf0 tells notMNIST better than sampling"
 	verdict  verdict
+	but      string // which comparisons it does not hold of, where it holds of others
 	evidence string
+
+	comparisons int // that were made
 }
 
 // Differences smaller than these count as none: a little more than two networks, or
@@ -27,29 +30,45 @@ type claim struct {
 const (
 	aurocResolution = .003
 	eceResolution   = .001
+
+	rotatedResolution = .01 // of the ECE on rotated digits, which is larger by far
 )
 
-// compare says whether a is better than b, by at least resolution on average and in
-// every network; equal wants them within it instead. Samples are network by network,
-// and a single value of either stands for all networks.
+// pair returns a quantity of two rows for the networks that both were measured on. A
+// row of several networks together stands beside each network of the other.
+func pair(a, b row, q quantity) (of, against sample) {
+	for _, x := range a.runs {
+		for _, y := range b.runs {
+			_, joint := y.seed.(string)
+			if x.seed != y.seed && !joint {
+				continue
+			}
+			if u, v := q(x.figures), q(y.figures); u != nil && v != nil {
+				of, against = append(of, *u), append(against, *v)
+			}
+		}
+	}
+	return of, against
+}
+
+// compare says whether a is better than b, network by network: in every one of them,
+// and on average by at least resolution. Not to be better by that is to fail.
 func compare(a, b sample, higher bool, resolution float64) verdict {
-	n := max(len(a), len(b))
-	if len(a) == 0 || len(b) == 0 {
+	if len(a) == 0 || len(a) != len(b) {
 		return open
 	}
 	var differences sample
-	for i := range n {
-		d := a[min(i, len(a)-1)] - b[min(i, len(b)-1)]
+	for i := range a {
+		d := a[i] - b[i]
 		if !higher {
 			d = -d
 		}
 		differences = append(differences, d)
 	}
-	m := differences.mean()
-	switch {
+	switch m := differences.mean(); {
 	case m >= resolution && slices.Min(differences) > 0:
 		return holds
-	case m <= resolution && (m <= -resolution || slices.Max(differences) < resolution):
+	case m <= -resolution || slices.Max(differences) < resolution:
 		return fails
 	}
 	return open
@@ -68,55 +87,67 @@ func (r *report) results() results {
 	return all
 }
 
-// better claims that a row is better than others of its table by one quantity.
-func (r results) better(table, data, a string, others []string, of column, resolution float64, text string) []claim {
-	first, ok := r[place{table, data, a}]
-	if !ok || len(first.runs) == 0 {
-		return nil
-	}
-	higher := strings.HasSuffix(of.name, "ROC")
-	verdicts := map[verdict]int{}
-	evidence := []string{fmt.Sprintf("%s %s", a, of.cell(first))}
-	for _, name := range others {
-		other, ok := r[place{table, data, name}]
-		if !ok || len(other.runs) == 0 {
-			continue
-		}
-		v := compare(first.over(of.of[0]), other.over(of.of[0]), higher, resolution)
-		verdicts[v]++
-		evidence = append(evidence, fmt.Sprintf("%s %s", name, of.cell(other)))
-	}
-	if len(evidence) == 1 {
-		return nil
-	}
-	c := claim{text: text, verdict: open, evidence: of.name + ": " + strings.Join(evidence, ", ")}
-	switch {
-	case verdicts[fails] > 0:
-		c.verdict = fails
-	case verdicts[open] == 0:
-		c.verdict = holds
-	}
-	return []claim{c}
+// A contest is a comparison of two rows of a table by one quantity.
+type contest struct {
+	table, data string
+	a, b        string // rows
+	column
+	where string // what tells the contest from others of its claim; may be empty
 }
 
-// same claims that rows of a table do not differ by a quantity, network by network.
-func (r results) same(table, data string, names []string, of column, resolution float64, text string) []claim {
-	var rows []row
-	var evidence []string
-	for _, name := range names {
-		row, ok := r[place{table, data, name}]
-		if !ok || len(row.runs) == 0 {
-			return nil
-		}
-		rows, evidence = append(rows, row), append(evidence, fmt.Sprintf("%s %s", name, of.cell(row)))
-	}
-	c := claim{text: text, verdict: holds, evidence: of.name + ": " + strings.Join(evidence, ", ")}
-	for _, row := range rows[1:] {
-		a, b := rows[0].over(of.of[0]), row.over(of.of[0])
+// better claims that a is better than b in all contests that were held.
+func (r results) better(text string, resolution float64, contests ...contest) []claim {
+	return r.judge(text, contests, func(c contest, a, b sample) verdict {
+		return compare(a, b, strings.HasSuffix(c.name, "ROC"), resolution)
+	})
+}
+
+// same claims that a and b differ by no more than resolution, network by network.
+func (r results) same(text string, resolution float64, contests ...contest) []claim {
+	return r.judge(text, contests, func(_ contest, a, b sample) verdict {
 		for i := range a {
 			if d := a[i] - b[i]; d > resolution || d < -resolution {
-				c.verdict = fails
+				return fails
 			}
+		}
+		return holds
+	})
+}
+
+// judge makes a claim of contests, none where none was held.
+func (r results) judge(text string, contests []contest, of func(c contest, a, b sample) verdict) []claim {
+	names := map[verdict][]string{} // of what a was compared with
+	var evidence []string
+	held, last := 0, ""
+	for _, c := range contests {
+		a, b := r[place{c.table, c.data, c.a}], r[place{c.table, c.data, c.b}]
+		mine, theirs := pair(a, b, c.of[0])
+		if len(mine) == 0 {
+			continue
+		}
+		held++
+		v := of(c, mine, theirs)
+		names[v] = append(names[v], strings.TrimSpace(c.b+" "+c.where))
+		if first := c.name + " " + c.where + c.a; first != last {
+			evidence = append(evidence, fmt.Sprintf("%s: %s %s", strings.TrimSpace(c.name+" "+c.where), c.a, c.cell(a)))
+			last = first
+		}
+		evidence[len(evidence)-1] += fmt.Sprintf(", %s %s", c.b, c.cell(b))
+	}
+	if evidence == nil {
+		return nil
+	}
+	c := claim{text: text, verdict: holds, evidence: strings.Join(evidence, "; "), comparisons: held}
+	for _, v := range []struct {
+		verdict
+		as string
+	}{{open, "undecided"}, {fails, "not so"}} {
+		if len(names[v.verdict]) == 0 {
+			continue
+		}
+		c.verdict = v.verdict
+		if len(contests) > 1 {
+			c.but = strings.TrimSuffix(v.as+": "+strings.Join(names[v.verdict], ", ")+"; "+c.but, "; ")
 		}
 	}
 	return []claim{c}
@@ -125,48 +156,69 @@ func (r results) same(table, data string, names []string, of column, resolution 
 // claims are those of the paper that the report's parts can tell of.
 func (r *report) claims() []claim {
 	all := r.results()
-	roc, nllROC := detecting(notMNIST, false)[1], detecting(notMNIST, true)[1]
-	ece := inDomain[2]
-	var cs []claim
-	add := func(c []claim) { cs = append(cs, c...) }
-	sampling := []string{"M=20", "M=100", "M=500"}
-	for _, d := range []struct{ suffix, where string }{{"", "at the damping chosen on held-out data"}, {", eps = 1", "at the paper's damping, ε = 1"}} {
-		names := func(rows ...string) []string {
-			for i := range rows {
-				rows[i] += d.suffix
+	roc, nllROC, ece := detecting(notMNIST, false)[1], detecting(notMNIST, true)[1], inDomain[2]
+	// on compares rows of a table on MNIST, under each of the dampings.
+	on := func(table string, column column, a string, others ...string) []contest {
+		var contests []contest
+		for _, d := range dampings {
+			for _, b := range others {
+				contests = append(contests, contest{table, mnistName, a + d.suffix, b + d.suffix, column, ""})
 			}
-			return rows
 		}
-		mf0 := "mf0" + d.suffix
-		add(all.better("1", mnistName, mf0, names(slices.Clone(sampling)...), roc, aurocResolution, "mf0 tells notMNIST better than sampling with 20, 100 and 500 draws, "+d.where))
-		add(all.better("1", mnistName, mf0, names(slices.Clone(sampling)...), ece, eceResolution, "mf0 has a smaller ECE than sampling, "+d.where))
-		add(all.same("1", mnistName, names("mf0", "mf1", "mf2"), roc, aurocResolution, "mf0, mf1 and mf2 tell notMNIST equally well, "+d.where))
-		add(all.better("1", mnistName, mf0, names("mf1", "mf2"), ece, eceResolution, "mf0 has a smaller ECE than mf1 and mf2, "+d.where))
-		add(all.better("1", mnistName, mf0, names("J^-1"), roc, aurocResolution, "H⁻¹ tells notMNIST better than J⁻¹, "+d.where))
-		add(all.better("1", mnistName, mf0, names("H^-1JH^-1"), roc, aurocResolution, "H⁻¹ tells notMNIST better than H⁻¹JH⁻¹, "+d.where))
-		add(all.better("ukf", mnistName, mf0, names("ukf"), ece, eceResolution, "mf0 has a smaller ECE than the unscented filter, "+d.where))
-		add(all.better("ukf", mnistName, mf0, names("ukf"), roc, aurocResolution, "mf0 tells notMNIST better than the unscented filter, "+d.where))
+		return contests
 	}
-	add(all.better("1", mnistName, "mf0", []string{"SWAG"}, roc, aurocResolution, "H⁻¹ tells notMNIST better than SWAG"))
-	for _, layers := range []string{"last layer", "top two layers", "all three layers"} {
-		add(all.better("2", mnistName, "mf0, "+layers, []string{"M=500, " + layers}, roc, aurocResolution, "mf0 tells notMNIST better than sampling, "+layers))
+	one := func(table, data string, column column, where, a string, others ...string) []contest {
+		var contests []contest
+		for _, b := range others {
+			contests = append(contests, contest{table, data, a, b, column, where})
+		}
+		return contests
 	}
-	add(all.same("2", mnistName, []string{"mf0, last layer", "mf0, top two layers", "mf0, all three layers"}, roc, aurocResolution, "more layers than the last do not help mf0 to tell notMNIST"))
-	for _, other := range []string{"MLE", "T. Scale", "EDL", "Dropout", "BNN(VI)", "BNN(KFAC)", "RUE", "Deep E.(5)", "Deep E.(500), last layers", "JKnife(500), last layers"} {
-		add(all.better("4", mnistName, "mf0", []string{other}, roc, aurocResolution, "mf0 tells notMNIST better than "+other))
+	singles := []string{"MLE", "T. Scale", "EDL", "Dropout", "BNN(VI)", "BNN(KFAC)", "RUE"}
+	ensembles := []string{"Deep E.(5)", "Deep E.(500), last layers", "JKnife(500), last layers"}
+	sampling := []string{"M=20", "M=100", "M=500"}
+	var layers, depths []contest
+	for _, name := range []string{"last layer", "top two layers", "all three layers"} {
+		layers = append(layers, one("2", mnistName, roc, "", "mf0, "+name, "M=500, "+name)...)
 	}
-	add(all.better("4", mnistName, "mf0", []string{"MLE", "T. Scale", "EDL", "Dropout", "BNN(VI)", "BNN(KFAC)", "RUE"}, nllROC, aurocResolution,
-		"mf0 tells notMNIST better than all single networks and Bayesian ones where no such data is tuned on"))
-	add(all.better("4", mnistName, "mf0", []string{"MLE", "T. Scale", "EDL"}, ece, eceResolution, "mf0 has a smaller ECE on MNIST than MLE, temperature scaling and EDL"))
+	depths = one("2", mnistName, roc, "", "mf0, last layer", "mf0, top two layers", "mf0, all three layers")
+
+	cs := slices.Concat(
+		all.better("mf0 tells notMNIST better than sampling", aurocResolution, on("1", roc, "mf0", sampling...)...),
+		all.better("mf0 has a smaller ECE than sampling", eceResolution, on("1", ece, "mf0", sampling...)...),
+		all.same("mf0, mf1 and mf2 tell notMNIST equally well", aurocResolution, on("1", roc, "mf0", "mf1", "mf2")...),
+		all.better("mf0 has a smaller ECE than mf1 and mf2", eceResolution, on("1", ece, "mf0", "mf1", "mf2")...),
+		all.better("H⁻¹ tells notMNIST better than J⁻¹ and H⁻¹JH⁻¹", aurocResolution, on("1", roc, "mf0", "J^-1", "H^-1JH^-1")...),
+		all.better("H⁻¹ tells notMNIST better than SWAG", aurocResolution, one("1", mnistName, roc, "", "mf0", "SWAG")...),
+		all.better("mf0 tells notMNIST better than sampling, of however many layers", aurocResolution, layers...),
+		all.same("more layers than the last change nothing in how mf0 tells notMNIST", aurocResolution, depths...),
+		all.better("mf0 tells notMNIST better than methods of one network and Bayesian ones", aurocResolution, one("4", mnistName, roc, "", "mf0", singles...)...),
+		all.better("mf0 tells notMNIST better than ensembles", aurocResolution, one("4", mnistName, roc, "", "mf0", ensembles...)...),
+		all.better("mf0 tells notMNIST better than all of these where no such data is tuned on", aurocResolution,
+			one("4", mnistName, nllROC, "", "mf0", slices.Concat(singles, ensembles)...)...),
+		all.better("mf0 has a smaller ECE on MNIST than methods of one network", eceResolution, one("4", mnistName, ece, "", "mf0", "MLE", "T. Scale", "EDL", "Dropout")...),
+		all.better("mf0 tells notMNIST better than the unscented filter", aurocResolution, on("ukf", roc, "mf0", "ukf")...),
+		all.better("mf0 has a smaller ECE than the unscented filter", eceResolution, on("ukf", ece, "mf0", "ukf")...),
+	)
 	for _, data := range []string{cifar10Name, shiftName} {
+		var told []contest
 		for _, set := range []string{tinyImageNet, digits, uniformNoise, gaussianNoise} {
-			add(all.better("cifar10", data, "mf0", []string{"MLE", "T. Scale", "BNN(KFAC)"}, detecting(set, false)[1], aurocResolution,
-				fmt.Sprintf("mf0 tells %s from %s better than MLE, temperature scaling and BNN(KFAC)", set, data)))
+			told = append(told, one("cifar10", data, detecting(set, false)[1], "on "+set, "mf0", "MLE", "T. Scale", "BNN(KFAC)")...)
 		}
-		add(all.better("cifar10", data, "mf0", []string{"MLE"}, ece, eceResolution, "mf0 has a smaller ECE than MLE on "+data))
-		add(all.same("cifar10", data, []string{"mf0", "T. Scale"}, ece, 2*eceResolution, "mf0 and temperature scaling have much the same ECE on "+data))
+		cs = append(cs, all.better(fmt.Sprintf("mf0 tells other data from %s better than MLE, temperature scaling and BNN(KFAC)", data), aurocResolution, told...)...)
+		cs = append(cs, all.better("mf0 has a smaller ECE than MLE on "+data, eceResolution, one("cifar10", data, ece, "", "mf0", "MLE")...)...)
+		cs = append(cs, all.same("mf0 and temperature scaling have nearly the same ECE on "+data, eceResolution, one("cifar10", data, ece, "", "mf0", "T. Scale")...)...)
 	}
-	add(all.better("3", imagenetName, "mf0", []string{"T. Scale", "BNN(KFAC)", "MLE"}, ece, eceResolution, "mf0 has a smaller ECE on ImageNet than temperature scaling, BNN(KFAC) and MLE"))
+	cs = append(cs, all.better("mf0 has a smaller ECE on ImageNet than MLE, temperature scaling and BNN(KFAC)", eceResolution,
+		one("3", imagenetName, ece, "", "mf0", "MLE", "T. Scale", "BNN(KFAC)")...)...)
+	cs = append(cs, all.judge("mf0 is as well calibrated as others on rotated digits, or better",
+		one("rotation", acrossName, ece, "", "mf0", "MLE", "T. Scale", "Deep E.(5)", "Dropout"),
+		func(_ contest, a, b sample) verdict {
+			if compare(b, a, false, rotatedResolution) == holds {
+				return fails
+			}
+			return holds
+		})...)
 	for _, s := range r.sections {
 		cs = append(cs, s.claims...)
 	}
@@ -176,10 +228,11 @@ func (r *report) claims() []claim {
 // temperatureClaims are those about where the best temperatures lie.
 func temperatureClaims(nll, auroc heat) []claim {
 	of := func(text string, ok bool, evidence string) claim {
+		c := claim{text: text, verdict: fails, evidence: evidence, comparisons: 1}
 		if ok {
-			return claim{text, holds, evidence}
+			c.verdict = holds
 		}
-		return claim{text, fails, evidence}
+		return c
 	}
 	pairs := fmt.Sprintf("T_act %.3g and T_ens %.3g for likelihood, %.3g and %.3g for telling", nll.best.Act, nll.best.Ens, auroc.best.Act, auroc.best.Ens)
 	return []claim{
@@ -192,20 +245,26 @@ func temperatureClaims(nll, auroc heat) []claim {
 func summary(r *report) string {
 	cs := r.claims()
 	by := map[verdict][]string{}
+	comparisons := 0
 	for _, c := range cs {
-		by[c.verdict] = append(by[c.verdict], c.text)
+		comparisons += c.comparisons
+		text := c.text
+		if c.but != "" {
+			text += " (" + c.but + ")"
+		}
+		by[c.verdict] = append(by[c.verdict], text)
 	}
 	if len(cs) == 0 {
 		return "The parts made here test none of the paper's claims."
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Of %d claims of the paper that can be tried here, %d hold, %d do not, and %d cannot be told.", len(cs), len(by[holds]), len(by[fails]), len(by[open]))
+	fmt.Fprintf(&b, "Claims of the paper that can be tried here: %d, by %d comparisons. Borne out in full: %d; not, or not in full: %d; undecided: %d.", len(cs), comparisons, len(by[holds]), len(by[fails]), len(by[open]))
 	for _, v := range []struct {
 		verdict
 		name string
-	}{{holds, "These hold"}, {fails, "These do not hold"}, {open, "These cannot be told"}} {
+	}{{holds, "Borne out"}, {fails, "Not borne out"}, {open, "Undecided"}} {
 		if len(by[v.verdict]) > 0 {
-			fmt.Fprintf(&b, " **%s**: %s.", v.name, strings.Join(by[v.verdict], "; "))
+			fmt.Fprintf(&b, " **%s:** %s.", v.name, strings.Join(by[v.verdict], "; "))
 		}
 	}
 	return b.String()
@@ -217,13 +276,17 @@ func listClaims(r *report) string {
 	if len(cs) == 0 {
 		return ""
 	}
-	t := newTable("claim", "", "figures, in %")
+	var b strings.Builder
+	fmt.Fprintf(&b, "A method counts as better where it is in every network, and by %.1f points of AUROC or %.1f of ECE on average; by less it is not. "+
+		"What is better in some networks only is undecided. ROC is that under temperatures tuned to tell such data, as in the paper, unless \"nll\" stands before it. Figures are in per cent.\n",
+		100*aurocResolution, 100*eceResolution)
 	for _, c := range cs {
-		t.row(c.text, string(c.verdict), c.evidence)
+		fmt.Fprintf(&b, "\n- **%s: %s.** %s.", c.text, c.verdict, c.evidence)
+		if c.but != "" {
+			fmt.Fprintf(&b, " (%s)", c.but)
+		}
 	}
-	return fmt.Sprintf("A method counts as better where it is in every network, and by %.1f points of AUROC or %.1f of ECE on average. "+
-		"ROC is that under temperatures tuned to tell such data, as in the paper, unless \"nll\" stands before it.\n\n%s",
-		100*aurocResolution, 100*eceResolution, t)
+	return b.String() + "\n"
 }
 
 // preamble tells of data and networks.

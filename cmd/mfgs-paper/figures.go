@@ -114,8 +114,9 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 			}
 		}
 	}
-	for _, r := range rows {
-		s.add(r...)
+	for i, t := range trials {
+		s.add(rows[i]...)
+		s.add(acrossTurns(place{"rotation", acrossName, t.row}, rows[i][1:]))
 	}
 	c := chart{title: "ECE on MNIST's test digits, rotated", x: "rotation in degrees", y: "ECE in %"}
 	for i, t := range trials {
@@ -143,6 +144,22 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 	}
 	s.write("%s", t)
 	return nil
+}
+
+// acrossName is MNIST under all rotations but that by nothing.
+const acrossName = mnistName + " rotated by 15 to 180, mean"
+
+// acrossTurns is a row of the means of others, network by network.
+func acrossTurns(p place, rows []row) row {
+	all := row{place: p}
+	for i, first := range rows[0].runs {
+		turned := row{}
+		for _, r := range rows {
+			turned.runs = append(turned.runs, r.runs[i])
+		}
+		all.runs = append(all.runs, measurement{first.seed, answer{figures: turned.mean(), damping: first.damping}})
+	}
+	return all
 }
 
 // at returns where a value lies among values in geometric progression: 0 at the

@@ -179,6 +179,9 @@ func TestReport(t *testing.T) {
 				t.Errorf("mf0: %+v", e)
 			}
 		}
+		if e.Table == "rotation" && e.Data == acrossName && e.Row == "Deep E.(5)" && (e.Seed != "0-4" || e.ECE == nil) {
+			t.Errorf("the ensemble under rotation: %+v", e)
+		}
 		if e.Table == "cifar100" && (e.Seed != nil || e.Error != nil) {
 			t.Errorf("a row that cannot be made has %+v", e)
 		}

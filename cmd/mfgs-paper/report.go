@@ -316,10 +316,23 @@ func render(rows []row, columns ...column) string {
 
 // notes lists what is to be said of rows.
 func notes(rows []row) string {
+	most := 0
+	for _, r := range rows {
+		most = max(most, len(r.runs))
+	}
 	var b strings.Builder
 	for _, r := range rows {
+		var all []string
 		if r.note != "" {
-			fmt.Fprintf(&b, "\n- %s: %s", r.row, r.note)
+			all = append(all, r.note)
+		}
+		if len(r.runs) == 1 && most > 1 {
+			if seed, ok := r.runs[0].seed.(int); ok {
+				all = append(all, fmt.Sprintf("of the network of seed %d alone", seed))
+			}
+		}
+		if len(all) > 0 {
+			fmt.Fprintf(&b, "\n- %s: %s", r.row, strings.Join(all, "; "))
 		}
 	}
 	if b.Len() == 0 {

@@ -81,3 +81,39 @@ func TestPrintedNumbers(t *testing.T) {
 		t.Errorf("mf3: %+v", f)
 	}
 }
+
+// The claims name rows that there are.
+func TestClaimsAreOfRows(t *testing.T) {
+	upper, lower := table1Trials()
+	s := new(section)
+	for _, all := range []struct {
+		table, data string
+		trials      []trial
+	}{
+		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()}, {"4", mnistName, table4Trials()}, {"ukf", mnistName, ukfTrials()},
+		{"3", imagenetName, imagenetTrials()}, {"cifar10", cifar10Name, cifarTrials()}, {"cifar10", shiftName, cifarTrials()},
+	} {
+		told := map[string]detection{}
+		for _, set := range []string{notMNIST, tinyImageNet, digits, uniformNoise, gaussianNoise} {
+			told[set] = detection{AUROC: .9}
+		}
+		for _, trial := range all.trials {
+			r := row{place: place{all.table, all.data, trial.row}}
+			if trial.method != "" {
+				r.runs = []measurement{{trial.seedOf(0), answer{figures: figures{Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), OOD: told, OODNLL: told}}}}
+			}
+			s.add(r)
+		}
+	}
+	for _, name := range []string{"MLE", "T. Scale", "Deep E.(5)", "Dropout", "mf0"} {
+		s.add(row{place: place{"rotation", acrossName, name}, runs: []measurement{{0, answer{figures: figures{ECE: ptr(.3)}}}}})
+	}
+	r := &report{sections: []*section{s}}
+	claims, comparisons := r.claims(), 0
+	for _, c := range claims {
+		comparisons += c.comparisons
+	}
+	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 3 + 10 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 || comparisons != want {
+		t.Errorf("%d claims by %d comparisons, want 22 by %d", len(claims), comparisons, want)
+	}
+}
