@@ -649,23 +649,6 @@ func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64)
 	return g, onRidge(points), nil
 }
 
-// tuneAUROCThin is tuneAUROC without a grid over all examples: as in tuneNLL, some
-// of them show where to look.
-func tuneAUROCThin(ctx context.Context, val, ood *examples, median, lambda0 float64) (point, error) {
-	v, o := val.thinned(), ood.thinned()
-	if v == nil || o == nil {
-		_, best, err := tuneAUROC(ctx, val, ood, median, lambda0)
-		return best, err
-	}
-	f := aurocSearch(val, ood, median)
-	points, size, err := searchThin(ctx, aurocSearch(v, o, median), f, lambda0)
-	if err != nil {
-		return point{}, err
-	}
-	more, err := f.descend(ctx, least(points), size, lambda0)
-	return onRidge(append(points, more...)), err
-}
-
 // onRidge returns the least point, or one with a larger τ that gives up little.
 func onRidge(points []point) point {
 	best := least(points)

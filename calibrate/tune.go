@@ -58,10 +58,11 @@ type Tuned struct {
 	OODTuned bool
 }
 
-// Tune finds the temperatures of a method as Fit does those of mf0: the same
-// objectives, bounds, search and preferences. labels are val's; ood may be nil. A
-// method without T_ens has T_act alone, searched on a grid of 33 and then by golden
-// sections.
+// Tune finds the temperatures of a method by the objectives, bounds and preferences by
+// which Fit finds those of mf0; the search is more thorough, since other methods have
+// narrower valleys. labels are val's; ood may be nil. A method without T_ens has T_act
+// alone, searched on a grid of 33 and then by golden sections; one that is Resampled has
+// T_act searched so for each of nine T_ens.
 //
 // limit is the held-out NLL of temperature scaling, above which nothing is given up
 // for a larger spread; see Fit.
@@ -87,10 +88,11 @@ func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, l
 		if !(spread > 0) || math.IsInf(spread, 1) {
 			return nil, fmt.Errorf("the median held-out logit variance is %v, want a positive number", spread)
 		}
-		find = func(ctx context.Context, v, o *examples) (*Tuned, error) { return tunePair(ctx, v, o, spread, limit) }
+		search := tunePair
 		if _, ok := val.(Resampled); ok {
-			find = func(ctx context.Context, v, o *examples) (*Tuned, error) { return tuneCoarse(ctx, v, o, spread) }
+			search = tuneCoarse
 		}
+		find = func(ctx context.Context, v, o *examples) (*Tuned, error) { return search(ctx, v, o, spread, limit) }
 	}
 	t, err := find(ctx, v, o)
 	for _, e := range []*examples{v, o} {
@@ -152,19 +154,78 @@ func fill(x []float64, v float64) {
 
 // tunePair searches both temperatures.
 func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*Tuned, error) {
-	const lambda0 = meanfield.Lambda0
-	_, best, err := tuneNLL(ctx, val, spread, lambda0)
+	thin := orAll(val.thinned(), val)
+	f := nllSearch(val, spread)
+	points, err := searchValleys(ctx, nllSearch(thin, spread), f)
 	if err != nil {
 		return nil, err
 	}
-	pair := prefer(val, best, limit, spread, lambda0)
+	best := least(points)
+	f([]float64{best.act}, best.tau)
+	pair := prefer(val, best, limit, spread, meanfield.Lambda0)
 	t := &Tuned{NLL: pair.temperatures(spread), Optimum: best.temperatures(spread)}
 	if ood == nil {
 		return t, nil
 	}
-	best, err = tuneAUROCThin(ctx, val, ood, spread, lambda0)
-	t.OOD = best.temperatures(spread)
-	return t, err
+	few := aurocSearch(thin, orAll(ood.thinned(), ood), spread)
+	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread)); err != nil {
+		return nil, err
+	}
+	t.OOD = onRidge(points).temperatures(spread)
+	return t, nil
+}
+
+func orAll(thin, all *examples) *examples {
+	if thin == nil {
+		return all
+	}
+	return thin
+}
+
+// searchValleys returns points of a function of the temperatures where it may be least.
+// few is much the same function, of fewer examples.
+//
+// For each τ there is one valley over T_act, narrow beside the grid's steps: few shows
+// where it is. From the lowest of the nine a simplex goes on; and from the lowest with τ
+// below 10, since a method whose spread says something has a minimum there, which beside
+// a corner where the spread is nothing is easily passed over.
+func searchValleys(ctx context.Context, few, all search) ([]point, error) {
+	acts := logSpace(minAct, maxAct, gridSize)
+	step := math.Log(acts[1] / acts[0])
+	var points []point
+	for _, tau := range logSpace(minTau, maxTau, gridSize) {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		values := few(acts, tau)
+		best := 0
+		for i, v := range values {
+			if v < values[best] {
+				best = i
+			}
+		}
+		at := math.Log(acts[best])
+		lo, hi := math.Max(at-step, math.Log(minAct)), math.Min(at+step, math.Log(maxAct))
+		act := math.Exp(brent(func(logAct float64) float64 { return few([]float64{math.Exp(logAct)}, tau)[0] }, lo, hi, at, 0.02))
+		points = append(points, point{act, tau, all([]float64{act}, tau)[0]})
+	}
+	if err := checkPoints(points); err != nil {
+		return nil, err
+	}
+	starts := []point{least(points)}
+	const nothing = 10 // beyond this τ the spread is next to nothing
+	inner := least(slices.DeleteFunc(slices.Clone(points), func(p point) bool { return p.tau >= nothing }))
+	if inner != starts[0] {
+		starts = append(starts, inner)
+	}
+	for _, start := range starts {
+		more, err := all.descend(ctx, start, gridStep, meanfield.Lambda0)
+		if err != nil {
+			return nil, err
+		}
+		points = append(points, more...)
+	}
+	return points, nil
 }
 
 func (p point) temperatures(spread float64) Temperatures {
@@ -223,7 +284,7 @@ func aurocOf(val, ood *examples, act, ens float64) float64 {
 }
 
 // tuneCoarse searches T_act for each τ of the grid.
-func tuneCoarse(ctx context.Context, val, ood *examples, spread float64) (*Tuned, error) {
+func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) (*Tuned, error) {
 	var nlls, aurocs []point
 	var loss [][]float64 // per example, at the best T_act of each τ
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
@@ -251,13 +312,13 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread float64) (*Tuned
 	base := loss[slices.Index(nlls, best)]
 	for i, p := range nlls {
 		given, stdErr := pairedGain(loss[i], base)
-		if p.tau >= leastTau && p.tau < chosen.tau && given <= math.Min(stdErr, maxGivenUp*best.value) {
+		if p.tau >= leastTau && p.tau < chosen.tau && given <= math.Min(stdErr, math.Min(maxGivenUp*best.value, limit-best.value)) {
 			chosen = p
 		}
 	}
 	t.NLL = chosen.temperatures(spread)
 	if ood != nil {
-		t.OOD = least(aurocs).temperatures(spread)
+		t.OOD = onRidge(aurocs).temperatures(spread)
 	}
 	return t, nil
 }
