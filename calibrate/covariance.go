@@ -24,6 +24,7 @@ type LogitCovariance struct {
 	// Full: what each φ_rφ_s, r ≤ s, has of each s_kl, [D(D+1)/2, K(K+1)/2]; and of
 	// H̃⁻¹ and J̃⁻¹ the inverse of the Cholesky factor.
 	pairs []float64
+	own   []float64 // of pairs those of s_kk, [D(D+1)/2, K]; made by the first Variances
 	root  *factor
 
 	// Kronecker: with u = (Q_Aᵀφ)², u·weights [D,width] is
@@ -189,33 +190,76 @@ func packTo(dst, m []float64, n int) {
 // [n,K(K+1)/2], the rows of its upper triangle one after another, for features phi
 // [n,d]. It fails only with the Product.
 func (l *LogitCovariance) Covariances(dst []float64, phi []float32, n int) error {
-	k, d, features := l.head.Logits, l.head.Dim(), l.head.Features
+	k, features := l.head.Logits, l.head.Features
 	if len(phi) != n*features || len(dst) != n*triangle(k) {
 		panic(fmt.Sprintf("calibrate: %d features and %d covariances for %d examples, want %d and %d each", len(phi), len(dst), n, features, triangle(k)))
 	}
 	const most = 2 << 20 // numbers in K×K matrices at once
 	size := min(n, batchRows, max(1, most/(k*k)))
+	return l.augmented(phi, n, size, func(x []float64, first, rows int) error {
+		dst := dst[first*triangle(k) : (first+rows)*triangle(k)]
+		if l.pairs == nil {
+			return l.kronecker(dst, x, rows)
+		}
+		if err := l.full(dst, x, rows, l.pairs); err != nil {
+			return err
+		}
+		l.clampVariances(dst)
+		return nil
+	})
+}
+
+// Variances writes the diagonals of Covariances to dst [n,K], without the rest.
+func (l *LogitCovariance) Variances(dst []float64, phi []float32, n int) error {
+	k, d, features := l.head.Logits, l.head.Dim(), l.head.Features
+	if len(phi) != n*features || len(dst) != n*k {
+		panic(fmt.Sprintf("calibrate: %d features and %d variances for %d examples, want %d and %d each", len(phi), len(dst), n, features, k))
+	}
+	if l.pairs == nil {
+		return l.posterior.forms(l.product, dst, nil, phi, n)
+	}
+	if l.own == nil {
+		l.own = make([]float64, triangle(d)*k)
+		for i := range triangle(d) {
+			for c := range k {
+				l.own[i*k+c] = l.pairs[i*triangle(k)+packedRow(c, k)]
+			}
+		}
+	}
+	return l.augmented(phi, n, min(n, batchRows), func(x []float64, first, rows int) error {
+		dst := dst[first*k : (first+rows)*k]
+		if err := l.full(dst, x, rows, l.own); err != nil {
+			return err
+		}
+		for i, v := range dst {
+			dst[i] = math.Max(0, v)
+		}
+		return nil
+	})
+}
+
+// augmented calls f with augmented features x [rows,D], size rows at most, for one part
+// of the examples after another.
+func (l *LogitCovariance) augmented(phi []float32, n, size int, f func(x []float64, first, rows int) error) error {
+	d, features := l.head.Dim(), l.head.Features
 	x := make([]float64, size*d)
 	for first := 0; first < n; first += size {
 		rows := min(size, n-first)
 		for r := range rows {
 			l.head.augment(x[r*d:(r+1)*d], phi[(first+r)*features:(first+r+1)*features])
 		}
-		of := l.kronecker
-		if l.pairs != nil {
-			of = l.full
-		}
-		if err := of(dst[first*triangle(k):(first+rows)*triangle(k)], x[:rows*d], rows); err != nil {
+		if err := f(x[:rows*d], first, rows); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// full writes φᵀΣ_klφ of rows of augmented φ: products φ_rφ_s, a few rows of their
-// triangle at a time, times their weights.
-func (l *LogitCovariance) full(dst, x []float64, rows int) error {
-	pairs, d := triangle(l.head.Logits), l.head.Dim()
+// full writes Σ_rs φ_rφ_s weights_rs of rows of augmented φ, for weights
+// [D(D+1)/2, len(dst)/rows]: the products, a few rows of their triangle at a time, times
+// their weights. Of pairs these are φᵀΣ_klφ.
+func (l *LogitCovariance) full(dst, x []float64, rows int, weights []float64) error {
+	width, d := len(dst)/rows, l.head.Dim()
 	clear(dst)
 	part := make([]float64, len(dst))
 	const columns = 4096 // formed at once; [512, 4096] float64 is 16 MiB
@@ -236,14 +280,13 @@ func (l *LogitCovariance) full(dst, x []float64, rows int) error {
 				}
 			}
 		})
-		at := packedRow(first, d) * pairs
-		if err := l.product.Multiply(part, products, l.pairs[at:at+n*pairs], rows, n, pairs); err != nil {
+		at := packedRow(first, d) * width
+		if err := l.product.Multiply(part, products, weights[at:at+n*width], rows, n, width); err != nil {
 			return err
 		}
 		add(dst, part)
 		first = last
 	}
-	l.clampVariances(dst)
 	return nil
 }
 
@@ -258,7 +301,7 @@ func (l *LogitCovariance) clampVariances(s []float64) {
 	}
 }
 
-// kronecker is full for the Kronecker structure.
+// kronecker writes φᵀΣ_klφ of rows of augmented φ, for the Kronecker structure.
 func (l *LogitCovariance) kronecker(dst, x []float64, rows int) error {
 	k, d, p := l.head.Logits, l.head.Dim(), l.posterior
 	u := make([]float64, rows*d)

@@ -53,6 +53,19 @@ func naiveCovariances(h Head, sigma mat.Matrix, s *Set) []float64 {
 	return out
 }
 
+// wantOwnVariances compares the diagonals of covariances with Variances.
+func (l *LogitCovariance) wantOwnVariances(t *testing.T, name string, covariances []float64, s *Set) {
+	t.Helper()
+	k, n := l.head.Logits, s.Len(l.head)
+	variances := make([]float64, n*k)
+	for range 2 { // the second call has what the first made
+		if err := l.Variances(variances, s.Features, n); err != nil {
+			t.Fatal(err)
+		}
+		wantVariances(t, name+": Variances", covariances, variances, k, 1e-12)
+	}
+}
+
 // wantVariances compares the diagonals of covariances with a posterior's variances.
 func wantVariances(t *testing.T, name string, covariances, variances []float64, k int, tolerance float64) {
 	t.Helper()
@@ -99,6 +112,7 @@ func TestCovariancesEqualTheDenseInverse(t *testing.T) {
 					sigma := naiveCovariance(t, cov, hessian, fisher, k*d, epsilon)
 					wantSame(t, name, got, naiveCovariances(h, sigma, test), 10*rounding(cov, epsilon))
 					wantVariances(t, name, got, mustPosterior(t, c, cov, epsilon).variancesOf(test), k, 1e-10)
+					l.wantOwnVariances(t, name, got, test)
 
 					const m = 4
 					rng := rand.New(rand.NewPCG(uint64(i), 9))
@@ -150,6 +164,7 @@ func TestCovariancesInParts(t *testing.T) {
 		width := triangle(h.Logits)
 		wantSame(t, string(cov), got[(batchRows-2)*width:(batchRows+2)*width], naiveCovariances(h, sigma, few), 1e-11)
 		wantVariances(t, string(cov), got, mustPosterior(t, c, cov, epsilon).variancesOf(test), h.Logits, 1e-11)
+		l.wantOwnVariances(t, string(cov), got, test)
 		if cov == Sandwich {
 			continue
 		}
@@ -182,6 +197,7 @@ func TestCovariancesOfManyClasses(t *testing.T) {
 		got := l.covariancesOf(t, test)
 		variances := mustPosterior(t, c, cov, 0.01).variancesOf(test)
 		wantVariances(t, string(cov), got, variances, h.Logits, 1e-12)
+		l.wantOwnVariances(t, string(cov), got, test)
 		zeros := 0
 		for _, v := range got {
 			if v == 0 {
@@ -306,6 +322,9 @@ func TestCovariancesPassOnErrors(t *testing.T) {
 				l, err := c.Covariance(cov, 1)
 				if err == nil {
 					err = l.Covariances(make([]float64, 20*triangle(3)), train.Features, 20)
+				}
+				if err == nil {
+					err = l.Variances(make([]float64, 20*3), train.Features, 20)
 				}
 				if err == nil && cov != Sandwich {
 					g := make([]float64, 9)

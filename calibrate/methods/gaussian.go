@@ -37,7 +37,8 @@ type Gaussian struct {
 
 var _ calibrate.Predictive = (*Gaussian)(nil)
 
-// NewGaussian prepares a set of examples of K logits for one kind of integral.
+// NewGaussian prepares a set of examples of K logits for one kind of integral. mf0 and mf1
+// ask a cov that has [Variances] for these alone.
 func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *calibrate.Set, k int) (*Gaussian, error) {
 	switch kind {
 	case MF0, MF1, MF2, UKF:
@@ -57,22 +58,30 @@ func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *calibrate.Se
 	}
 	g := &Gaussian{kind: kind, n: n, k: k, logits: s.Logits, s: make([]float64, n*width)}
 	variances := make([]float64, n*k)
-	err = eachCovariance(ctx, cov, s, k, func(i int, packed []float64) error {
-		diagonal(variances[i*k:(i+1)*k], packed)
-		row := g.s[i*width : (i+1)*width]
-		switch kind {
-		case MF0, MF1:
-			diagonal(row, packed)
-		default:
+	if own, ok := cov.(Variances); ok && width == k {
+		err = eachBlock(ctx, s, k, k, own.Variances, func(i int, row []float64) error {
+			copy(variances[i*k:(i+1)*k], row)
+			return checkVariances(row)
+		})
+	} else {
+		err = eachCovariance(ctx, cov, s, k, func(i int, packed []float64) error {
+			diagonal(variances[i*k:(i+1)*k], packed)
+			if width == k {
+				return nil
+			}
+			row := g.s[i*width : (i+1)*width]
 			copy(row, packed)
-		}
-		if kind == UKF {
-			return cholesky(row, k)
-		}
-		return nil
-	})
+			if kind == UKF {
+				return cholesky(row, k)
+			}
+			return nil
+		})
+	}
 	if err != nil {
 		return nil, err
+	}
+	if width == k {
+		copy(g.s, variances)
 	}
 	g.spread = median(variances)
 	return g, nil
@@ -236,23 +245,30 @@ func checkSet(s *calibrate.Set, k int) (n int, err error) {
 
 // eachCovariance calls f with the packed covariance of each example, several at once.
 func eachCovariance(ctx context.Context, cov Covariance, s *calibrate.Set, k int, f func(i int, packed []float64) error) error {
-	const most, rows = 4 << 20, 1024 // numbers and examples at once
-	n, pairs := len(s.Logits)/k, triangle(k)
-	width := len(s.Features) / n
-	size := min(n, rows, max(1, most/pairs))
-	block := make([]float64, size*pairs)
+	return eachBlock(ctx, s, k, triangle(k), cov.Covariances, func(i int, packed []float64) error {
+		if err := checkCovariance(packed, k); err != nil {
+			return err
+		}
+		return f(i, packed)
+	})
+}
+
+// eachBlock calls f with the width numbers that write gives each example, several at once.
+func eachBlock(ctx context.Context, s *calibrate.Set, k, width int, write func(dst []float64, phi []float32, n int) error, f func(i int, row []float64) error) error {
+	const most, rows = 4 << 20, 256 // numbers and examples at once
+	n := len(s.Logits) / k
+	features := len(s.Features) / n
+	size := min(n, rows, max(1, most/width))
+	block := make([]float64, size*width)
 	errs := make([]error, size)
 	for first := 0; first < n; first += size {
 		count := min(size, n-first)
-		if err := cov.Covariances(block[:count*pairs], s.Features[first*width:(first+count)*width], count); err != nil {
+		if err := write(block[:count*width], s.Features[first*features:(first+count)*features], count); err != nil {
 			return err
 		}
 		parallel(count, func(from, to int) {
 			for i := from; i < to && ctx.Err() == nil; i++ {
-				packed := block[i*pairs : (i+1)*pairs]
-				if errs[i] = checkVariances(packed, k); errs[i] == nil {
-					errs[i] = f(first+i, packed)
-				}
+				errs[i] = f(first+i, block[i*width:(i+1)*width])
 			}
 		})
 		if err := context.Cause(ctx); err != nil {
@@ -267,11 +283,20 @@ func eachCovariance(ctx context.Context, cov Covariance, s *calibrate.Set, k int
 	return nil
 }
 
-func checkVariances(packed []float64, k int) error {
-	for i := range k {
-		if v := packed[packedRow(i, k)]; !(v >= 0) || math.IsInf(v, 1) {
+func checkVariances(variances []float64) error {
+	for i, v := range variances {
+		if !(v >= 0) || math.IsInf(v, 1) {
 			return fmt.Errorf("the variance of logit %d is %v, want a finite number that is not negative", i, v)
 		}
+	}
+	return nil
+}
+
+func checkCovariance(packed []float64, k int) error {
+	variances := make([]float64, k)
+	diagonal(variances, packed)
+	if err := checkVariances(variances); err != nil {
+		return err
 	}
 	for _, v := range packed {
 		if math.IsNaN(v - v) {

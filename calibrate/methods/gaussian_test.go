@@ -247,6 +247,54 @@ func TestUnscentedDefinition(t *testing.T) {
 	}
 }
 
+// withVariances adds those of a covariance, and counts what each is asked for.
+type withVariances struct {
+	*randomCovariance
+	covariances, variances int // examples
+	wrong                  float64
+}
+
+func (c *withVariances) Covariances(dst []float64, phi []float32, n int) error {
+	c.covariances += n
+	return c.randomCovariance.Covariances(dst, phi, n)
+}
+
+func (c *withVariances) Variances(dst []float64, phi []float32, n int) error {
+	c.variances += n
+	packed := make([]float64, n*triangle(c.k))
+	if err := c.randomCovariance.Covariances(packed, phi, n); err != nil {
+		return err
+	}
+	for i := range n {
+		diagonal(dst[i*c.k:(i+1)*c.k], packed[i*triangle(c.k):(i+1)*triangle(c.k)])
+	}
+	dst[n*c.k-1] += c.wrong
+	return nil
+}
+
+// TestVariancesAlone: mf0 and mf1 are the same by them, and form no covariances.
+func TestVariancesAlone(t *testing.T) {
+	const n, d, k = 600, 3, 4 // blocks of examples
+	set, plain := testSet(n, d, k, 3, 12), newRandomCovariance(k, d, 4, 12)
+	for kind, few := range map[Kind]bool{MF0: true, MF1: true, MF2: false, UKF: false} {
+		cov := &withVariances{randomCovariance: plain}
+		got, want := gaussian(t, kind, cov, set, k), gaussian(t, kind, plain, set, k)
+		if !slices.Equal(got.s, want.s) || got.spread != want.spread {
+			t.Errorf("%s: other numbers, or a spread of %v, want %v", kind, got.spread, want.spread)
+		}
+		asked := [2]int{cov.variances, cov.covariances}
+		if few && asked != [2]int{n, 0} || !few && asked != [2]int{0, n} {
+			t.Errorf("%s: variances of %d examples and covariances of %d", kind, asked[0], asked[1])
+		}
+	}
+	for _, wrong := range []float64{-1e6, math.NaN(), math.Inf(1)} {
+		err := gaussianError(t.Context(), MF0, &withVariances{randomCovariance: plain, wrong: wrong}, set, k)
+		if err == nil || !strings.Contains(err.Error(), "example 255: the variance of logit 3 is") {
+			t.Errorf("error %v for a variance off by %v, want one that names example and logit", err, wrong)
+		}
+	}
+}
+
 // naiveCholesky returns L with LLᵀ = s, of a positive definite s.
 func naiveCholesky(s []float64, k int) []float64 {
 	l := make([]float64, k*k)

@@ -18,6 +18,12 @@ type Covariance interface {
 	Covariances(dst []float64, phi []float32, n int) error
 }
 
+// Variances is what a Covariance may have besides, for those who need no more.
+type Variances interface {
+	// Variances writes the diagonal of the covariance of each example to dst [n,K].
+	Variances(dst []float64, phi []float32, n int) error
+}
+
 // checkSoftmax refuses heads whose logits do not compete.
 func checkSoftmax(h calibrate.Head) error {
 	if h.Link != calibrate.Softmax || h.Logits < 2 {

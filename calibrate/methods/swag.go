@@ -23,7 +23,10 @@ type SWAG struct {
 	deviations []float64 // δ_t/√(2(T-1)), [D,T·K]
 }
 
-var _ Covariance = (*SWAG)(nil)
+var (
+	_ Covariance = (*SWAG)(nil)
+	_ Variances  = (*SWAG)(nil)
+)
 
 // NewSWAG takes T ≥ 2 checkpoints of the last layer, each [K,D] with the bias in the last
 // column. A nil product is Go's own.
@@ -70,10 +73,37 @@ func NewSWAG(checkpoints [][]float64, h calibrate.Head, product calibrate.Produc
 // Covariances is that of the Covariance interface, for features [n,d]: K² T operations
 // for each example beside two products.
 func (s *SWAG) Covariances(dst []float64, phi []float32, n int) error {
+	k := s.head.Logits
+	return s.each(dst, triangle(k), phi, n, func(packed, deviations, variances []float64) {
+		clear(packed)
+		for ; len(deviations) > 0; deviations = deviations[k:] {
+			addOuter(packed, deviations[:k])
+		}
+		for c, v := range variances {
+			packed[packedRow(c, k)] += v
+		}
+	})
+}
+
+// Variances is that of the Variances interface, for features [n,d].
+func (s *SWAG) Variances(dst []float64, phi []float32, n int) error {
+	return s.each(dst, s.head.Logits, phi, n, func(row, deviations, variances []float64) {
+		clear(row)
+		for i, v := range deviations {
+			row[i%len(row)] += v * v
+		}
+		for c, v := range variances {
+			row[c] += v
+		}
+	})
+}
+
+// each calls write with the row of dst [n,pairs] of each example and what its covariance
+// is the sum of: the products of logits of deviations [T,K], and ½ 1/T Σ_t δ_t² [K].
+func (s *SWAG) each(dst []float64, pairs int, phi []float32, n int, write func(row, deviations, variances []float64)) error {
 	k, d, width := s.head.Logits, s.head.Dim(), s.t*s.head.Logits
-	pairs := triangle(k)
 	if len(phi) != n*s.head.Features || len(dst) != n*pairs {
-		panic(fmt.Sprintf("methods: %d features and %d covariances for %d examples, want %d and %d each", len(phi), len(dst), n, s.head.Features, pairs))
+		panic(fmt.Sprintf("methods: %d features and room for %d numbers for %d examples, want %d and %d each", len(phi), len(dst), n, s.head.Features, pairs))
 	}
 	set := &calibrate.Set{Features: phi}
 	size := min(n, blockRows)
@@ -94,14 +124,7 @@ func (s *SWAG) Covariances(dst []float64, phi []float32, n int) error {
 		}
 		parallel(rows, func(from, to int) {
 			for r := from; r < to; r++ {
-				packed := dst[(first+r)*pairs : (first+r+1)*pairs]
-				clear(packed)
-				for t := range s.t {
-					addOuter(packed, a[(r*s.t+t)*k:(r*s.t+t+1)*k])
-				}
-				for c := range k {
-					packed[packedRow(c, k)] += v[r*k+c]
-				}
+				write(dst[(first+r)*pairs:(first+r+1)*pairs], a[r*width:(r+1)*width], v[r*k:(r+1)*k])
 			}
 		})
 	}

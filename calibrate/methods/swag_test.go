@@ -75,10 +75,31 @@ func TestSWAG(t *testing.T) {
 					}
 				}
 			}
+			wantDiagonals(t, s, phi, n, k)
 			// Few checkpoints make covariances that have roots all the same.
 			set := &calibrate.Set{Features: phi, Logits: normals(rand.New(rand.NewPCG(2, 6)), n*k, 1)}
 			if g := gaussian(t, UKF, s, set, k); !(g.Spread() > 0) {
 				t.Errorf("spread %v, want a positive number", g.Spread())
+			}
+		}
+	}
+}
+
+// wantDiagonals compares Variances with the diagonals of Covariances.
+func wantDiagonals(t *testing.T, c interface {
+	Covariance
+	Variances
+}, phi []float32, n, k int) {
+	t.Helper()
+	packed, got, want := make([]float64, n*triangle(k)), make([]float64, n*k), make([]float64, k)
+	if err := errors.Join(c.Covariances(packed, phi, n), c.Variances(got, phi, n)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		diagonal(want, packed[i*triangle(k):(i+1)*triangle(k)])
+		for j, v := range got[i*k : (i+1)*k] {
+			if !(math.Abs(v-want[j]) <= 1e-12*want[j]) {
+				t.Fatalf("example %d: the variance of %d is %v, want %v", i, j, v, want[j])
 			}
 		}
 	}
@@ -114,6 +135,9 @@ func TestSWAGErrors(t *testing.T) {
 		}
 		if err := s.Covariances(make([]float64, 6), make([]float32, 2), 1); !errors.Is(err, errRefused) {
 			t.Errorf("error %v where %d columns are refused, want the product's", err, columns)
+		}
+		if err := s.Variances(make([]float64, 3), make([]float32, 2), 1); !errors.Is(err, errRefused) {
+			t.Errorf("variances: error %v where %d columns are refused, want the product's", err, columns)
 		}
 	}
 }

@@ -155,6 +155,26 @@ func TestCovariancesAreThoseOfTheDensePosterior(t *testing.T) {
 	}
 }
 
+func TestVariancesAreTheDiagonalsOfCovariances(t *testing.T) {
+	const n = calibrate.BlockSize + 5
+	for _, s := range stacks() {
+		for _, cov := range kinds {
+			p, k := s.fit(t, cov, 40, calibrate.Damping{Relative: 0.3}, nil), s.classes()
+			packed, got := covariancesOf(t, p, s.inputs(n)), make([]float64, n*k)
+			if err := p.Variances(got, s.inputs(n), n); err != nil {
+				t.Fatal(err)
+			}
+			at := 0
+			for i, v := range got {
+				if want := packed[at]; !(math.Abs(v-want) <= 1e-12*want) {
+					t.Fatalf("%s, %s: variance %d of example %d is %v, want %v", s.name, cov, i%k, i/k, v, want)
+				}
+				at += k - i%k
+			}
+		}
+	}
+}
+
 // denseSigma is (B ⊗ A + εI)⁻¹, with ε relative to the mean of all eigenvalues.
 func denseSigma(t *testing.T, a, b *mat.Dense, rule calibrate.Damping) *mat.Dense {
 	t.Helper()
@@ -335,6 +355,9 @@ func TestExamplesThatAreRefused(t *testing.T) {
 	if err := p.Covariances(make([]float64, 3*6), bad, 3); err == nil {
 		t.Error("covariances of NaN: no error")
 	}
+	if err := p.Variances(make([]float64, 3*3), bad, 3); err == nil {
+		t.Error("variances of NaN: no error")
+	}
 	if _, err := NewSampled(context.Background(), p, bad, 2, 1); err == nil {
 		t.Error("samples for NaN: no error")
 	}
@@ -484,6 +507,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for name, f := range map[string]func() error{
 		"Add":         func() error { return c.Add(context.Background(), x, nil) },
 		"Covariances": func() error { return p.Covariances(dst, x, n) },
+		"Variances":   func() error { return p.Variances(dst[:n*3], x, n) },
 		"Forward":     func() error { return network.Forward(dst[:n*3], x) },
 	} {
 		var before, after runtime.MemStats

@@ -4,6 +4,13 @@ import (
 	"fmt"
 
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/methods"
+)
+
+var (
+	_ methods.Covariance = (*Posterior)(nil)
+	_ methods.Variances  = (*Posterior)(nil)
 )
 
 // Posterior is the Gaussian over the weights of all layers at ensemble temperature 1. It
@@ -22,35 +29,48 @@ func (p *Posterior) Network() *Network { return p.network }
 //
 //	S = Σ_l J_l Q_B diag(w) Q_Bᵀ J_lᵀ,  w_j = Σ_i u_i / (λ_A,i λ_B,j + ε)
 func (p *Posterior) Covariances(dst []float64, x []float32, n int) error {
+	k := p.network.Logits()
+	return p.forms(dst, k*(k+1)/2, x, n, addForm)
+}
+
+// Variances writes the diagonals of Covariances to dst [n,K], without the rest.
+func (p *Posterior) Variances(dst []float64, x []float32, n int) error {
+	return p.forms(dst, p.network.Logits(), x, n, addDiagonal)
+}
+
+// forms writes so many numbers of S for each example to dst: sums of what add adds for
+// each layer.
+func (p *Posterior) forms(dst []float64, each int, x []float32, n int, add func(dst, t, w, scaled []float64)) error {
 	k, d := p.network.Logits(), p.network.Inputs()
-	pairs := k * (k + 1) / 2
-	if len(x) != n*d || len(dst) != n*pairs {
-		panic(fmt.Sprintf("layers: %d numbers and room for %d covariances, want %d and %d for each of %d examples", len(x), len(dst), d, pairs, n))
+	if len(x) != n*d || len(dst) != n*each {
+		panic(fmt.Sprintf("layers: %d numbers and room for %d, want %d and %d for each of %d examples", len(x), len(dst), d, each, n))
 	}
 	if _, err := p.network.check(x); err != nil {
 		return err
 	}
-	c := p.newCovariances(min(n, p.network.blockRows(k)))
+	c := p.newCovariances(min(n, p.network.blockRows(k)), each, add)
 	for first := 0; first < n; first += c.size {
 		end := min(n, first+c.size)
-		if err := c.block(dst[first*pairs:end*pairs], x[first*d:end*d]); err != nil {
+		if err := c.block(dst[first*each:end*each], x[first*d:end*d]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// covariances is the work space of Covariances, for size examples at once.
+// covariances is the work space of forms, for size examples at once.
 type covariances struct {
 	*Posterior
 	size        int
+	each        int
+	add         func(dst, t, w, scaled []float64)
 	pass        *pass
 	u           []float64 // [size,dim]
 	w           []float64 // [size,out]
 	v, spare, t []float64 // [size·K,out]
 }
 
-func (p *Posterior) newCovariances(size int) *covariances {
+func (p *Posterior) newCovariances(size, each int, add func(dst, t, w, scaled []float64)) *covariances {
 	n := p.network
 	deepest := 0
 	for _, l := range n.layers {
@@ -58,7 +78,7 @@ func (p *Posterior) newCovariances(size int) *covariances {
 	}
 	wide := size * n.widest()
 	return &covariances{
-		Posterior: p, size: size, pass: n.newPass(size, true),
+		Posterior: p, size: size, each: each, add: add, pass: n.newPass(size, true),
 		u: make([]float64, size*deepest), w: make([]float64, wide),
 		v: make([]float64, wide*n.Logits()), spare: make([]float64, wide*n.Logits()), t: make([]float64, wide*n.Logits()),
 	}
@@ -91,11 +111,10 @@ func (c *covariances) block(dst []float64, x []float32) error {
 		if err := product.Multiply(t, v, f.qb, rows*k, layer.out, layer.out); err != nil {
 			return err
 		}
-		pairs := k * (k + 1) / 2
 		parallel(rows, func(first, last int) {
 			scaled := make([]float64, layer.out)
 			for r := first; r < last; r++ {
-				addForm(dst[r*pairs:(r+1)*pairs], t[r*k*layer.out:(r+1)*k*layer.out], w[r*layer.out:(r+1)*layer.out], scaled)
+				c.add(dst[r*c.each:(r+1)*c.each], t[r*k*layer.out:(r+1)*k*layer.out], w[r*layer.out:(r+1)*layer.out], scaled)
 			}
 		})
 		return nil
@@ -112,6 +131,15 @@ func addForm(dst, t, w, scaled []float64) {
 		for other := first; other < len(t); other += out {
 			dst[at] += blas64.Dot(vector(scaled), vector(t[other:other+out]))
 			at++
+		}
+	}
+}
+
+// addDiagonal adds the diagonal of what addForm adds.
+func addDiagonal(dst, t, w, _ []float64) {
+	for i := range dst {
+		for j, v := range t[i*len(w) : (i+1)*len(w)] {
+			dst[i] += v * v * w[j]
 		}
 	}
 }

@@ -60,24 +60,15 @@ func NewSampled(ctx context.Context, p *Posterior, x []float32, samples int, see
 // spread returns the median variance of a logit of x [n,d₀].
 func (p *Posterior) spread(ctx context.Context, x []float32, n int) (float64, error) {
 	k, d := p.network.Logits(), p.network.Inputs()
-	pairs := k * (k + 1) / 2
-	rows := max(1, min(p.network.blockRows(k), maxNumbers/pairs))
-	s := make([]float64, rows*pairs)
-	var variances []float64
+	rows := p.network.blockRows(k)
+	variances := make([]float64, n*k)
 	for first := 0; first < n; first += rows {
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
 		end := min(n, first+rows)
-		block := s[:(end-first)*pairs]
-		if err := p.Covariances(block, x[first*d:end*d], end-first); err != nil {
+		if err := p.Variances(variances[first*k:end*k], x[first*d:end*d], end-first); err != nil {
 			return 0, err
-		}
-		for ; len(block) > 0; block = block[pairs:] {
-			for i, at := 0, 0; i < k; i++ {
-				variances = append(variances, block[at])
-				at += k - i
-			}
 		}
 	}
 	slices.Sort(variances)
