@@ -1,10 +1,14 @@
 package featurize
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -167,5 +171,94 @@ func TestStochasticNetworkHasItsHead(t *testing.T) {
 				t.Error("switched on it gives the same result twice")
 			}
 		})
+	}
+}
+
+// drawingEnv is the seed, or "none", with which the test binary, started once more, runs the network that draws its weights.
+const drawingEnv = "FEATURIZE_TEST_DRAWING"
+
+func init() { helpers[drawingEnv] = printDrawn }
+
+const drawingRuns = 3
+
+// drawn returns the logits of five examples in each run of a new session, batches of two at a time.
+func drawn(seed string) (runs [drawingRuns][]float32, err error) {
+	m, err := onnx.Open("../testdata/methods/vi.onnx")
+	if err != nil {
+		return runs, err
+	}
+	if seed != "none" {
+		n, err := strconv.Atoi(seed)
+		if err != nil {
+			return runs, err
+		}
+		if m, err = onnx.Seeded(m, n); err != nil {
+			return runs, err
+		}
+	}
+	w, err := NewNetwork(Config{Model: m, Batch: 2})
+	if err != nil {
+		return runs, err
+	}
+	defer w.Close()
+	x := random(5, 5*64)
+	for i := range runs {
+		r, err := w.Run(context.Background(), []ort.Tensor{{Shape: []int64{5, 1, 8, 8}, Data: x}})
+		if err != nil {
+			return runs, err
+		}
+		runs[i] = r.Columns[0]
+	}
+	return runs, nil
+}
+
+func printDrawn(seed string) {
+	runs, err := drawn(seed)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(runs)
+}
+
+// A network that draws its weights repeats itself in a new session of this process and of another, which it does not without
+// a seed: ONNX Runtime takes one from the clock, once a process. It never does in another run of the same session.
+func TestSeededNetworkRepeatsItself(t *testing.T) {
+	here := func(seed string) (runs [drawingRuns][]float32) {
+		t.Helper()
+		runs, err := drawn(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runs
+	}
+	elsewhere := func(seed string) string {
+		t.Helper()
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), drawingEnv+"="+seed)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	first, again, other := here("3"), here("3"), here("4")
+	for i := range drawingRuns {
+		if !slices.Equal(first[i], again[i]) {
+			t.Errorf("run %d with the same seed gives other logits", i)
+		}
+		if slices.Equal(first[i], other[i]) {
+			t.Errorf("run %d with another seed gives the same logits", i)
+		}
+		for j := range i {
+			if slices.Equal(first[i], first[j]) {
+				t.Errorf("runs %d and %d give the same logits", j, i)
+			}
+		}
+	}
+	if got, want := elsewhere("3"), fmt.Sprint(first); got != want {
+		t.Errorf("another process gives\n%s\nwant\n%s", got, want)
+	}
+	if elsewhere("none") == elsewhere("none") {
+		t.Error("two processes give the same without a seed, so that seeds show nothing")
 	}
 }

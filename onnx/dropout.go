@@ -58,18 +58,98 @@ func Stochastic(m *Model, ratio float64, seed int) (*Model, int, error) {
 func Random(m *Model) []string {
 	in := m.infer()
 	var names []string
-	visit := func(drops func(*onnxpb.Node) bool) func(*onnxpb.Node) {
-		return func(n *onnxpb.Node) {
-			if isDefault(n.GetDomain()) && !in.functions[n.GetOpType()] && (draws(n) || isDropout(n) && drops(n)) {
+	eachNode(m.pb.GetGraph().GetNode(), func(n *onnxpb.Node) {
+		if in.random(n) {
+			names = append(names, nodeName(n))
+		}
+	})
+	for _, f := range usedFunctions(m.pb.GetGraph().GetNode(), m.pb.GetFunctions()) {
+		eachNode(f.GetNode(), func(n *onnxpb.Node) {
+			if in.randomInFunction(n) {
 				names = append(names, nodeName(n))
 			}
-		}
-	}
-	eachNode(m.pb.GetGraph().GetNode(), visit(in.drops))
-	for _, f := range usedFunctions(m.pb.GetGraph().GetNode(), m.pb.GetFunctions()) {
-		eachNode(f.GetNode(), visit(func(n *onnxpb.Node) bool { return input(n, 2) != "" })) // what it is only the function knows
+		})
 	}
 	return names
+}
+
+// Seeded returns the model with a seed on each of its Random nodes, in branches and loops too, in place of any that is there:
+// a new session repeats what another one gave, run by run, and runs of one session differ. Each node has a seed of its own
+// that follows from seed. A model that draws nothing is returned as it is. Random nodes in functions that are called and not
+// expanded cannot be seeded one by one: the error is an *UnsupportedError.
+func Seeded(m *Model, seed int) (*Model, error) {
+	in := m.infer()
+	for _, f := range usedFunctions(m.pb.GetGraph().GetNode(), m.pb.GetFunctions()) {
+		var at *onnxpb.Node
+		eachNode(f.GetNode(), func(n *onnxpb.Node) {
+			if in.randomInFunction(n) {
+				at = n
+			}
+		})
+		if at != nil {
+			return nil, &UnsupportedError{plain: true, Reason: fmt.Sprintf(
+				"random numbers cannot be seeded: %s is part of the model's function %s; expand functions with onnx.inliner", describe(at), printable(f.GetName()))}
+		}
+	}
+	s := &seeder{in: in, seed: seed}
+	graph := s.graph(m.pb.GetGraph())
+	if s.count == 0 {
+		return m, nil
+	}
+	pb := shallow(m.pb)
+	pb.Graph = graph
+	r, err := newModel(pb, m.store, m.sha256)
+	if err != nil {
+		return nil, fmt.Errorf("seeding random numbers: %w", err)
+	}
+	r.path = m.path
+	return r, nil
+}
+
+// A seeder gives random nodes their seeds.
+type seeder struct {
+	in    *interpreter
+	seed  int
+	count int // how many have one
+}
+
+// graph returns g with seeds, in subgraphs too.
+func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
+	g = shallow(g)
+	g.Node = slices.Clone(g.Node)
+	for i, n := range g.Node {
+		c := shallow(n)
+		c.Attribute = slices.Clone(n.GetAttribute())
+		for j, a := range c.Attribute {
+			c.Attribute[j] = withSubgraphs(a, s.graph)
+		}
+		if s.in.random(n) {
+			s.count++
+			x := nodeSeed(s.seed, s.count)
+			a := floatAttribute("seed", x)
+			if isDropout(n) { // the one that wants a whole number
+				a = intAttribute("seed", int64(x))
+			}
+			c.Attribute = append(slices.DeleteFunc(c.Attribute, func(a *onnxpb.Attribute) bool { return a.GetName() == "seed" }), a)
+		}
+		g.Node[i] = c
+	}
+	return g
+}
+
+// random reports whether a node draws random numbers, or may.
+func (in *interpreter) random(n *onnxpb.Node) bool {
+	return in.standard(n) && (draws(n) || in.drops(n))
+}
+
+// randomInFunction is random for a node of a function, which alone knows what its tensors are.
+func (in *interpreter) randomInFunction(n *onnxpb.Node) bool {
+	return in.standard(n) && (draws(n) || isDropout(n) && input(n, 2) != "")
+}
+
+// standard reports whether a node is of an operator of the default domain, and no call of a function with such a name.
+func (in *interpreter) standard(n *onnxpb.Node) bool {
+	return isDefault(n.GetDomain()) && !in.functions[n.GetOpType()]
 }
 
 // A switcher switches Dropout nodes on.

@@ -209,6 +209,124 @@ func TestRandom(t *testing.T) {
 	}
 }
 
+// Random nodes have seeds of their own, wherever they are, in place of those they had.
+func TestSeeded(t *testing.T) {
+	branch := func(nodes ...*onnxpb.Node) *onnxpb.Attribute {
+		return &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(typeGraph), G: &onnxpb.Graph{
+			Node: nodes, Output: []*onnxpb.ValueInfo{tensorInfo("inner", Float32)}}}
+	}
+	ints := intsAttribute("shape", 8)
+	own := functional([]*onnxpb.Node{node("Bernoulli", "x", "f"), node("RandomNormalLike", "f", "y")}, function("Bernoulli", "a", "b", node("Relu", "a", "b")))
+	own.Functions[0].Domain = proto.String("")
+	for _, tt := range []struct {
+		name string
+		pb   *onnxpb.Model
+		want string // the nodes with a seed, in the order of their numbers
+	}{
+		{"all operators", dropping(13, node("RandomNormal", "", "a", ints), node("RandomUniform", "", "b", ints), node("RandomNormalLike", "x", "c"),
+			node("RandomUniformLike", "x", "d"), node("Relu", "x", "r"), node("Multinomial", "x", "e"), node("Bernoulli", "x", "y")), "a b c d e y"},
+		{"replaced", dropping(13, node("RandomNormalLike", "x", "a", floatAttribute("seed", 5), floatAttribute("mean", 2)), node("RandomNormalLike", "a", "y", floatAttribute("seed", 5))), "a y"},
+		{"dropout that is on", dropping(13, node("Dropout", "x p off", "a"), node("Dropout", "a p on", "y", intAttribute("seed", 5))), "y"},
+		{"branch", dropping(13, node("RandomNormalLike", "x", "a"), node("If", "on", "y", branch(node("RandomNormalLike", "x", "b"), node("If", "on", "inner", branch(node("RandomUniformLike", "x", "inner")))))),
+			"a b inner"},
+		{"function of that name", own, "y"},
+		{"nothing", dropping(13, node("Relu", "x", "y")), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			m, err := Parse("model", marshal(t, tt.pb))
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := bytesOf(t, m)
+			seeded, err := Seeded(m, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(bytesOf(t, m), before) {
+				t.Error("the model itself has changed")
+			}
+			if tt.want == "" {
+				if seeded != m {
+					t.Error("another model, though nothing is drawn")
+				}
+				return
+			}
+			seeds := seedsOf(t, seeded)
+			for i, name := range strings.Fields(tt.want) {
+				if want := nodeSeed(7, i+1); seeds[name] != want {
+					t.Errorf("node %q has seed %v, want %v", name, seeds[name], want)
+				}
+				delete(seeds, name)
+			}
+			if len(seeds) > 0 {
+				t.Errorf("seeds too of %v", seeds)
+			}
+			if seeded.SHA256() != m.SHA256() || !slices.Equal(Random(seeded), Random(m)) {
+				t.Errorf("seeded, the model has the sum %s and draws in %q", seeded.SHA256(), Random(seeded))
+			}
+			same, err := Seeded(seeded, 7)
+			if err != nil || !slices.Equal(bytesOf(t, same), bytesOf(t, seeded)) {
+				t.Errorf("seeded again it is another, error %v", err)
+			}
+			// But for the seeds it is the model itself.
+			for _, pb := range []*onnxpb.Model{seeded.pb, m.pb} {
+				withoutSeeds(pb.Graph.Node)
+			}
+			if !proto.Equal(seeded.pb, m.pb) {
+				t.Errorf("without seeds it is\n%v\nwant\n%v", seeded.pb, m.pb)
+			}
+		})
+	}
+}
+
+// seedsOf returns the seeds of a model's nodes by their first outputs.
+func seedsOf(t *testing.T, m *Model) map[string]float32 {
+	t.Helper()
+	seeds := map[string]float32{}
+	eachNode(m.pb.Graph.Node, func(n *onnxpb.Node) {
+		typ, n0 := int32(typeFloat), 0
+		if isDropout(n) {
+			typ = typeInt
+		}
+		for _, a := range n.GetAttribute() {
+			if a.GetName() == "seed" {
+				seeds[n.Output[0]] = a.GetF() + float32(a.GetI())
+				n0++
+				if a.GetType() != typ || n0 > 1 {
+					t.Errorf("%s has %d seeds, one of type %d, want one of %d", describe(n), n0, a.GetType(), typ)
+				}
+			}
+		}
+	})
+	return seeds
+}
+
+// withoutSeeds takes the seeds off nodes, for good.
+func withoutSeeds(nodes []*onnxpb.Node) {
+	eachNode(nodes, func(n *onnxpb.Node) {
+		n.Attribute = slices.DeleteFunc(n.Attribute, func(a *onnxpb.Attribute) bool { return a.GetName() == "seed" })
+		if len(n.Attribute) == 0 {
+			n.Attribute = nil
+		}
+	})
+}
+
+func TestSeededRefusesFunctions(t *testing.T) {
+	for _, inner := range []*onnxpb.Node{node("RandomNormalLike", "a", "b"), node("Dropout", "a a a", "b")} {
+		pb := functional([]*onnxpb.Node{calls("Draws", "x", "y")}, function("Draws", "a", "b", inner))
+		pb.Functions[0].OpsetImport[0].Version = proto.Int64(12) // another than the model's, so that the call stays
+		m, err := Parse("model", marshal(t, pb))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Seeded(m, 1)
+		var u *UnsupportedError
+		if want := inner.GetOpType() + ` "b" is part of the model's function Draws`; !errors.As(err, &u) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
 // Seeds are whole numbers that float32 holds, as many as there are nodes, and others for another seed.
 func TestNodeSeeds(t *testing.T) {
 	seen := map[float32]string{}
@@ -229,7 +347,29 @@ func TestNodeSeeds(t *testing.T) {
 	}
 }
 
-// However a model's nodes are put together, its tail and its stochastic form are found or refused, and what is found can be
+// Of a thousand nodes no two have the same seed, whatever the seed of all: that only moves them together, around 2²⁴ - 1.
+func TestNodeSeedsOfOneModelDiffer(t *testing.T) {
+	last := make([]int, 1<<24) // the seed that had this number last, plus 1
+	check := func(seed int) {
+		for i := 1; i <= 1000; i++ {
+			x := nodeSeed(seed, i)
+			n := int(x)
+			if float32(n) != x || n < 1 || n >= 1<<24 {
+				t.Fatalf("node %d has seed %v, want a whole number in [1, 2²⁴)", i, x)
+			}
+			if last[n] == seed+1 {
+				t.Fatalf("two of 1000 nodes have seed %v", x)
+			}
+			last[n] = seed + 1
+		}
+	}
+	for seed := 0; seed <= 1<<20; seed += 1021 {
+		check(seed)
+	}
+	check(1 << 20)
+}
+
+// However a model's nodes are put together, its tail, its stochastic form and its seeds are found or refused, and what is found can be
 // cut and read again.
 func FuzzDense(f *testing.F) {
 	for _, path := range fixturePaths(f) {
@@ -243,6 +383,9 @@ func FuzzDense(f *testing.F) {
 			return
 		}
 		Random(m)
+		if seeded, err := Seeded(m, 1); err == nil && len(Random(seeded)) != len(Random(m)) {
+			t.Errorf("seeded, %q draw, and before %q", Random(seeded), Random(m))
+		}
 		if on, n, err := Stochastic(m, 0, 1); err == nil && n > 0 {
 			if len(Random(on)) < n {
 				t.Errorf("%d nodes are switched on and only %q draw", n, Random(on))
