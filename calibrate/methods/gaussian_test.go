@@ -371,12 +371,16 @@ func quadrature(mu, l []float64, scale float64) []float64 {
 }
 
 // TestUnscentedNegative: where the weighted sum is negative there still are
-// probabilities.
+// probabilities, of that class the least.
 func TestUnscentedNegative(t *testing.T) {
 	const k = 3
-	set := &calibrate.Set{Features: []float32{1}, Logits: []float32{0, 0, -1}}
-	// A large variance of class 0 alone: class 2 loses in the middle what it has nowhere else.
-	cov := covarianceFunc(func(dst []float64) { clear(dst); dst[0] = 1e8 })
+	set := &calibrate.Set{Features: []float32{1}, Logits: []float32{5, 0, 0}}
+	// Of the columns (1, 2, -2), (0, 1, -1), (0, 0, 1) of a large root only the last,
+	// taken away, leaves class 0 on top: it has a third of what it loses in the middle.
+	const size = 1e6
+	cov := covarianceFunc(func(dst []float64) {
+		copy(dst, []float64{size, 2 * size, -2 * size, 5 * size, -5 * size, 6 * size})
+	})
 	logp := make([]float64, k)
 	rest := gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1})
 	var sum float64
@@ -388,6 +392,11 @@ func TestUnscentedNegative(t *testing.T) {
 	}
 	if math.Abs(sum-1) > 1e-12 || !(rest > 0 && rest < 1) {
 		t.Errorf("probabilities sum to %v and 1 - max p is %v, want 1 and more than 0", sum, rest)
+	}
+	// What the others sum to is what is missing to 1.
+	negative := 1/(1+math.Exp(-5))/3 - naiveSoftmax([]float64{5, 0, 0})[0]
+	if want := meanfield.LogFloor - math.Log(1-negative); !(negative < -0.5) || math.Abs(logp[0]-want) > 1e-6 {
+		t.Errorf("log p is %v of a class with the sum %v, want %v", logp[0], negative, want)
 	}
 }
 
@@ -501,10 +510,13 @@ func TestMonteCarlo(t *testing.T) {
 	}
 }
 
-// TestMonteCarloRepeats: draws depend on the seed and not on the processors.
+// TestMonteCarloRepeats: draws depend on the seed and not on the processors, and are
+// another's for an example that is the same.
 func TestMonteCarloRepeats(t *testing.T) {
 	const d, k = 2, 3
 	set, cov := testSet(100, d, k, 1, 8), newRandomCovariance(k, d, 3, 8)
+	copy(set.Features[d:2*d], set.Features[:d])
+	copy(set.Logits[k:2*k], set.Logits[:k])
 	draws := func(processors int, seed uint64) []float32 {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
 		s, err := NewMonteCarlo(t.Context(), cov, set, k, 5, seed)
@@ -521,7 +533,7 @@ func TestMonteCarloRepeats(t *testing.T) {
 		t.Error("draws of two seeds are the same")
 	}
 	if slices.Equal(one[:5*k], one[5*k:10*k]) {
-		t.Error("draws of two examples are the same")
+		t.Error("draws of two equal examples are the same")
 	}
 }
 
