@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -101,6 +102,50 @@ func TestFitsReachTheOptimum(t *testing.T) {
 				})
 				if got := loss(l.Weights(m)); math.Abs(got-want) > 1e-6 {
 					t.Errorf("bias %v, %s, member %d: loss %v, want %v", bias, fit.name, m, got, want)
+				}
+			}
+		}
+	}
+}
+
+// TestFitsDoNotDependOnTheUnit: features that are larger have logits that are the same,
+// long before any optimum.
+func TestFitsDoNotDependOnTheUnit(t *testing.T) {
+	h, s := softmaxHead(3, 2, true), clouds(60, 2, 3, 1, 12)
+	large := &calibrate.Set{Features: slices.Clone(s.Features), Logits: s.Logits, Labels: s.Labels}
+	for i := range large.Features {
+		large.Features[i] *= 40
+	}
+	o := FitOptions{Epochs: 3, Batch: 20, Rate: 0.1, Start: 1}
+	for name, fit := range map[string]func(s *calibrate.Set) ([]float64, error){
+		"ensemble": func(s *calibrate.Set) ([]float64, error) {
+			l, err := FitEnsemble(background, s, h, 1, o)
+			if err != nil {
+				return nil, err
+			}
+			return l.Weights(0), nil
+		},
+		"evidential": func(s *calibrate.Set) ([]float64, error) {
+			e, err := FitEvidential(background, s, h, EvidentialOptions{FitOptions: o})
+			if err != nil {
+				return nil, err
+			}
+			return e.Weights(), nil
+		},
+	} {
+		w, err := fit(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := fit(large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 60 {
+			want := naiveLogits(w, h, s.Features[i*2:i*2+2])
+			for c, a := range naiveLogits(other, h, large.Features[i*2:i*2+2]) {
+				if math.Abs(a-want[c]) > 1e-5 {
+					t.Fatalf("%s: example %d: logit %d of features × 40 is %v, want %v", name, i, c, a, want[c])
 				}
 			}
 		}
