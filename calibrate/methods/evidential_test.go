@@ -228,3 +228,60 @@ func TestFitEvidential(t *testing.T) {
 		}
 	}
 }
+
+// TestEvidentialAnnealing repeats a fit of few steps, each of all examples, where λ is the
+// step's number over those of the annealing, up to 1.
+func TestEvidentialAnnealing(t *testing.T) {
+	h, s := softmaxHead(3, 2, true), clouds(40, 2, 3, 1, 13)
+	for _, c := range []struct {
+		epochs    int
+		annealing float64
+		lambdas   []float64
+	}{
+		{6, 4, []float64{0, 0.25, 0.5, 0.75, 1, 1}},
+		{6, 0, []float64{0, 1. / 3, 2. / 3, 1, 1, 1}}, // over half of them
+		{30, 0, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}},
+		{4, 1e9, []float64{0, 0, 0, 0}},
+	} {
+		o := EvidentialOptions{Evidence: Softplus, Annealing: c.annealing, FitOptions: FitOptions{Epochs: c.epochs, Batch: 40, Rate: 0.3, Start: 2}}
+		tr, err := newTrainer(s, h, o.FitOptions, FitOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := tr.start(0) // [K,D]
+		mean, square := make([]float64, 9), make([]float64, 9)
+		for step := range c.epochs {
+			lambda := 1.0
+			if step < len(c.lambdas) {
+				lambda = c.lambdas[step]
+			}
+			gradient := make([]float64, 9)
+			for i, y := range s.Labels {
+				phi := s.Features[i*2 : i*2+2]
+				z := naiveLogits(w, h, phi)
+				evidentialLoss(z, int(y), Softplus, lambda)
+				for k, g := range z {
+					gradient[k*3] += g * float64(phi[0]) / 40
+					gradient[k*3+1] += g * float64(phi[1]) / 40
+					gradient[k*3+2] += g / 40
+				}
+			}
+			rate := 0.3 * (1 + math.Cos(math.Pi*float64(step)/float64(c.epochs))) / 2
+			for i, g := range gradient {
+				mean[i] = 0.9*mean[i] + 0.1*g
+				square[i] = 0.999*square[i] + 0.001*g*g
+				n := float64(step + 1)
+				w[i] -= rate * tr.unit[i%3] * mean[i] / (1 - math.Pow(0.9, n)) / (math.Sqrt(square[i]/(1-math.Pow(0.999, n))) + 1e-8)
+			}
+		}
+		e, err := FitEvidential(background, s, h, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range e.Weights() {
+			if math.Abs(v-w[i]) > 1e-6 {
+				t.Fatalf("%d epochs, annealing %v: weight %d is %v, want %v", c.epochs, c.annealing, i, v, w[i])
+			}
+		}
+	}
+}
