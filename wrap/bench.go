@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -218,9 +219,34 @@ func (e *evaluation) openBench(ctx context.Context) error {
 	if !b.val.labelled() {
 		return fmt.Errorf("val: %s has no labels", b.val.spec)
 	}
+	if err := b.warnOfShared(ctx); err != nil {
+		return err
+	}
 	for _, s := range e.sets {
 		if err := checkMemory(s.len(), h.Features+h.Logits, s.name); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// warnOfShared tells of what is measured on and was tuned on or fitted to as well, where
+// that is not the data of the calibration, of which it is told anyway.
+func (b *bench) warnOfShared(ctx context.Context) error {
+	for _, s := range []*evalSet{b.train, b.val, b.ood} {
+		if s == nil {
+			continue
+		}
+		if s.fingerprint == "" {
+			if err := s.identify(ctx); err != nil {
+				return err
+			}
+		}
+		for _, other := range b.sets {
+			of := slices.ContainsFunc(b.p.bundle.Manifest.Datasets, func(d bundle.Dataset) bool { return d.Fingerprint == other.fingerprint })
+			if shared := other.shares(s.set); shared != "" && !of {
+				b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.name, s.name, shared))
+			}
 		}
 	}
 	return nil
@@ -489,7 +515,7 @@ func (b *bench) fitLast(ctx context.Context, m method) (predictor, error) {
 			return nil, err
 		}
 		return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
-			return v.Predictive(ctx, s.data, m.samples, b.Seed)
+			return v.Predictive(ctx, s.data, m.samples, b.seedOf(s))
 		}, nil
 	default:
 		panic("wrap: no such method: " + m.name)
@@ -546,9 +572,10 @@ func (b *bench) integrate(m method, cov methods.Covariance, inputs func(context.
 	}
 }
 
-// seedOf returns a seed for one set, so that no two share their draws.
+// seedOf returns a seed for one set, so that no two share their draws and none depends
+// on which others there are.
 func (b *bench) seedOf(s *evalSet) uint64 {
-	return b.Seed<<16 ^ uint64(s.role)<<8 ^ uint64(s.index)
+	return rand.NewPCG(b.Seed, uint64(s.role)<<32|uint64(s.index)).Uint64()
 }
 
 // covarianceOf returns the covariance of logits.

@@ -1,7 +1,10 @@
 package wrap
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"io"
 	"math"
 	"path/filepath"
 	"slices"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // methodFile is a network of testdata/methods, which are for the digits.
@@ -201,6 +205,58 @@ func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
 	cfg.DropoutRate = 0.9
 	if more := evaluated(t, cfg)["dropout:60"]; !(more.InDomain.NLL > r.InDomain.NLL) {
 		t.Errorf("NLL %v with nine tenths dropped, %v with a fifth", more.InDomain.NLL, r.InDomain.NLL)
+	}
+}
+
+// What is drawn follows from the seed, of a network that draws its weights too, and from
+// nothing else that is measured.
+func TestDrawsFollowFromTheSeed(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	names := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5"}
+	cfg := everything(t, dir, names...)
+	cfg.DropoutRate = 0.2
+	first := evaluated(t, cfg)
+	again := cfg
+	again.Shifts = []NamedSpec{{"a part", strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)}}
+	again.Methods = slices.Concat(names[3:], names[:3])
+	second := evaluated(t, again)
+	cfg.Seed = 1
+	other := evaluated(t, cfg)
+	for _, name := range names {
+		if *first[name].InDomain != *second[name].InDomain || first[name].OOD[0] != second[name].OOD[0] {
+			t.Errorf("%s: %+v, then %+v with the same seed", name, *first[name].InDomain, *second[name].InDomain)
+		}
+		if *first[name].InDomain == *other[name].InDomain {
+			t.Errorf("%s: %+v with another seed too", name, *first[name].InDomain)
+		}
+	}
+}
+
+// The figures of a method are those at the temperatures that it reports.
+func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	r := evaluated(t, everything(t, dir, "mf0@hessian"))["mf0@hessian"]
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := read(t, digits(t, "digits-labels-idx1-ubyte.gz"))
+	z, err := gzip.NewReader(bytes.NewReader(labels))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if labels, err = io.ReadAll(z); err != nil {
+		t.Fatal(err)
+	}
+	phi, logits := rowsOf(t, digits(t, models.DigitsModel), digitTensor(t, 1500, 1797))
+	c := b.Calibration()
+	c.NLL = calibrate.Temperatures{Act: r.Temperatures.NLL.Act, Ens: r.Temperatures.NLL.Ens}
+	var nll float64
+	for i, logp := range slices.Collect(slices.Chunk(c.Predict(phi, logits, 297).LogP, 10)) {
+		nll -= logp[labels[8+1500+i]] / 297
+	}
+	if math.Abs(r.InDomain.NLL-nll) > 1e-6 {
+		t.Errorf("NLL %v, at the temperatures %+v it is %v", r.InDomain.NLL, *r.Temperatures, nll)
 	}
 }
 

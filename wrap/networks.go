@@ -18,19 +18,22 @@ import (
 const stochasticBatch = 512
 
 // runnable prepares another model for the bundle's inputs. The bench closes it.
-func (b *bench) runnable(m *onnx.Model, batch int) (*network, error) {
-	n, err := b.p.preprocessed(b.Preprocess, func(s *preprocess.Spec) (*network, error) {
+func (b *bench) runnable(m *onnx.Model) (*network, error) {
+	n, err := b.openOther(m, b.Batch)
+	if err == nil {
+		b.closers = append(b.closers, n.close)
+	}
+	return n, err
+}
+
+func (b *bench) openOther(m *onnx.Model, batch int) (*network, error) {
+	return b.p.preprocessed(b.Preprocess, func(s *preprocess.Spec) (*network, error) {
 		w, err := featurize.NewNetwork(featurize.Config{Model: m, Preprocess: s, Batch: batch, Threads: b.Threads, Provider: b.Provider})
 		if err != nil {
 			return nil, err
 		}
 		return &network{Network: w, model: m}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	b.closers = append(b.closers, n.close)
-	return n, nil
 }
 
 // outputs runs a network over a set and returns its outputs, those of an example one
@@ -79,7 +82,7 @@ func (b *bench) fitNetworks(paths []string) (predictor, error) {
 		if model, err = onnx.OnlyLogits(model, head); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		n, err := b.runnable(model, b.Batch)
+		n, err := b.runnable(model)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -107,10 +110,20 @@ func (b *bench) fitNetworks(paths []string) (predictor, error) {
 
 // passes predicts with the mean of the probabilities that a network which draws random
 // numbers gives in so many runs. Its one output are logits or, if they look like it,
-// probabilities.
-func (b *bench) passes(n *network, samples int) predictor {
+// probabilities. seeded makes the network for a seed: every set has its own, so that
+// what is drawn for one depends on no other.
+func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, error)) predictor {
 	k := b.p.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+		model, err := seeded(int(b.seedOf(s) % maxSeed))
+		if err != nil {
+			return nil, err
+		}
+		n, err := b.openOther(model, batch)
+		if err != nil {
+			return nil, err
+		}
+		defer n.close()
 		columns, err := b.outputs(ctx, n, s, samples)
 		if err != nil {
 			return nil, err
@@ -124,6 +137,9 @@ func (b *bench) passes(n *network, samples int) predictor {
 		return methods.NewEnsemble(logits, s.data.Len(b.p.head), samples, k)
 	}
 }
+
+// maxSeed bounds seeds of ONNX nodes, which are float32.
+const maxSeed = 1 << 20
 
 // fitStochastic predicts with a network that draws its weights.
 func (b *bench) fitStochastic(m method) (predictor, error) {
@@ -142,11 +158,14 @@ func (b *bench) fitStochastic(m method) (predictor, error) {
 	if batch == 0 {
 		batch = stochasticBatch
 	}
-	n, err := b.runnable(model, batch)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", b.VI, err)
-	}
-	return b.passes(n, m.samples), nil
+	predict := b.passes(m.samples, batch, func(seed int) (*onnx.Model, error) { return onnx.Seeded(model, seed) })
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+		p, err := predict(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", b.VI, err)
+		}
+		return p, nil
+	}, nil
 }
 
 // dropoutRates are tried where there is none to go by.
@@ -160,16 +179,16 @@ func (b *bench) fitDropout(ctx context.Context, m method) (predictor, string, er
 		if err != nil {
 			return nil, "", err
 		}
-		model, switched, err := onnx.Stochastic(cut, b.DropoutRate, int(b.Seed%(1<<20)))
-		if err != nil {
+		switched := 0
+		stochastic := func(seed int) (model *onnx.Model, err error) {
+			model, switched, err = onnx.Stochastic(cut, b.DropoutRate, seed)
+			return model, err
+		}
+		if _, err := stochastic(0); err != nil {
 			return nil, "", err
 		}
 		if switched > 0 {
-			n, err := b.runnable(model, b.Batch)
-			if err != nil {
-				return nil, "", err
-			}
-			return b.passes(n, m.samples), fmt.Sprintf("%d Dropout nodes of the network", switched), nil
+			return b.passes(m.samples, b.Batch, stochastic), fmt.Sprintf("%d Dropout nodes of the network", switched), nil
 		}
 	}
 	weights, err := b.headWeights()
@@ -253,7 +272,7 @@ func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
 	if model, err = onnx.OnlyLogits(model, head); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", b.Evidential, err)
 	}
-	n, err := b.runnable(model, b.Batch)
+	n, err := b.runnable(model)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", b.Evidential, err)
 	}
@@ -300,7 +319,7 @@ func (b *bench) openTail() (*tail, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.cut, err = b.runnable(cut, b.Batch); err != nil {
+	if t.cut, err = b.runnable(cut); err != nil {
 		return nil, err
 	}
 	b.tail = t
@@ -368,7 +387,13 @@ func (b *bench) fitLayers(ctx context.Context, m method) (predictor, string, err
 		return nil, "", err
 	}
 	note := fmt.Sprintf("%d layers, damping %s", b.Layers, damping)
+	if b.p.bundle.Manifest.Damping.Rule == (calibrate.Damping{}).String() {
+		note += ", as was chosen for the last"
+	}
 	if m.name == "bnn-kfac" {
+		if n := b.val.data.Len(b.p.head); n > costlyHeldOut {
+			note += fmt.Sprintf("; tuned on %d of %d held-out examples and nine T_ens", costlyHeldOut, n)
+		}
 		return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 			x, err := t.inputs(ctx, b, s)
 			if err != nil {
