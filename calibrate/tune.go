@@ -75,13 +75,13 @@ func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, l
 			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Outcomes()-1)
 		}
 	}
-	v := predicted(val, labels, 1)
+	v := predicted(ctx, val, labels, 1)
 	var o *examples
 	if ood != nil {
 		if ood.Len() == 0 {
 			return nil, fmt.Errorf("out-of-distribution data: no examples")
 		}
-		o = predicted(ood, nil, 1)
+		o = predicted(ctx, ood, nil, 1)
 	}
 	find := tuneAct
 	if spread := val.Spread(); spread != 0 {
@@ -109,13 +109,16 @@ func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, l
 	return t, nil
 }
 
-// predicted are every step-th of the examples.
-func predicted(p Predictive, labels []int32, step int) *examples {
+// predicted are every step-th of the examples. When ctx ends they have no values any more.
+func predicted(ctx context.Context, p Predictive, labels []int32, step int) *examples {
 	e := newExamples((p.Len() + step - 1) / step)
 	resampled, _ := p.(Resampled)
 	e.evaluate = func(acts []float64, ens float64) {
 		if resampled != nil && e.err == nil {
 			e.err = resampled.SetEns(ens)
+		}
+		if e.err == nil {
+			e.err = context.Cause(ctx)
 		}
 		if e.err != nil {
 			for j := range acts {
@@ -126,7 +129,7 @@ func predicted(p Predictive, labels []int32, step int) *examples {
 		}
 		parallel(e.n, func(first, last int) {
 			predict, logp := p.Predictor(), make([]float64, p.Outcomes())
-			for i := first; i < last; i++ {
+			for i := first; i < last && ctx.Err() == nil; i++ {
 				for j, act := range acts {
 					rest := predict(logp, i*step, Temperatures{Act: act, Ens: ens})
 					e.rest[j][i] = math.Max(math.Log(rest), meanfield.LogFloor)
@@ -139,7 +142,7 @@ func predicted(p Predictive, labels []int32, step int) *examples {
 	}
 	e.thinned = func() *examples {
 		if step := e.n / thinSize; step >= 4 {
-			return predicted(p, labels, step)
+			return predicted(ctx, p, labels, step)
 		}
 		return nil
 	}
@@ -226,6 +229,12 @@ func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 		points = append(points, more...)
 	}
 	return points, nil
+}
+
+// AtBound reports whether T_act is at a bound of the search: beyond it may be better.
+func (t Temperatures) AtBound() bool {
+	const near = 1.001
+	return t.Act <= minAct*near || t.Act >= maxAct/near
 }
 
 func (p point) temperatures(spread float64) Temperatures {

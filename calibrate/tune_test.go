@@ -111,7 +111,7 @@ func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
 // at is the AUROC at a T_act.
 func at(t *testing.T, val, ood *predictive, act float64) float64 {
 	t.Helper()
-	a := aurocOf(predicted(val, nil, 1), predicted(ood, nil, 1), act, 1)
+	a := aurocOf(predicted(t.Context(), val, nil, 1), predicted(t.Context(), ood, nil, 1), act, 1)
 	if math.IsNaN(a) {
 		t.Fatalf("no AUROC at T_act %v", act)
 	}
@@ -131,7 +131,7 @@ func TestTuneSearchesCostlySpreadsOnTheGrid(t *testing.T) {
 	if got.OOD != got.NLL || got.OODTuned {
 		t.Errorf("%v is for telling apart, and there was nothing to tell", got.OOD)
 	}
-	e := predicted(val, task.val.Labels, 1)
+	e := predicted(t.Context(), val, task.val.Labels, 1)
 	best := meanNLL(e, got.Optimum.Act, got.Optimum.Ens)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		for _, act := range logSpace(minAct, maxAct, 25) {
@@ -183,7 +183,7 @@ func TestTuneReports(t *testing.T) {
 
 func TestScoresOfTuningAreFloored(t *testing.T) {
 	p := &predictive{h: Head{Logits: 2, Features: 1, Link: Softmax}, logits: []float32{0, 2000}}
-	e := predicted(p, []int32{1}, 1)
+	e := predicted(t.Context(), p, []int32{1}, 1)
 	e.evaluate([]float64{1}, 1)
 	if e.rest[0][0] != meanfield.LogFloor || e.nll[0][0] != 0 {
 		t.Errorf("log(1 - max p) %v and -log p %v, want the floor %v and 0", e.rest[0][0], e.nll[0][0], meanfield.LogFloor)
@@ -205,7 +205,7 @@ func manyExamples(t *testing.T) (set *Set, val, ood *predictive, spread float64)
 	val, ood = of(set), of(far)
 	spread = median(val.s2)
 	val.spread, ood.spread = spread, spread
-	if predicted(val, nil, 1).thinned() == nil || predicted(ood, nil, 1).thinned() == nil {
+	if predicted(t.Context(), val, nil, 1).thinned() == nil || predicted(t.Context(), ood, nil, 1).thinned() == nil {
 		t.Fatal("there are too few examples to leave any out")
 	}
 	return set, val, ood, spread
@@ -234,7 +234,7 @@ func TestTuneMissesNoOptimum(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, o := predicted(of(val), set.Labels, 1), predicted(of(ood), nil, 1)
+		v, o := predicted(t.Context(), of(val), set.Labels, 1), predicted(t.Context(), of(ood), nil, 1)
 		nll, auroc := nllSearch(v, spread), aurocSearch(v, o, spread)
 		least := scan(nll)
 		if at := nll([]float64{got.Optimum.Act}, got.Optimum.Ens/spread)[0]; at > least.value*(1+1e-4) {
@@ -274,7 +274,7 @@ func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := aurocSearch(predicted(val, nil, 1), predicted(ood, nil, 1), spread)
+	f := aurocSearch(predicted(t.Context(), val, nil, 1), predicted(t.Context(), ood, nil, 1), spread)
 	best := math.Inf(1)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		for _, act := range logSpace(minAct, maxAct, 60) {

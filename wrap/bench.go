@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -68,6 +69,14 @@ func (e *evaluation) checkBench() error {
 	if !(e.DropoutRate >= 0 && e.DropoutRate < 1) {
 		return fmt.Errorf("dropout rate is %v, want 0 to less than 1", e.DropoutRate)
 	}
+	if e.Evidence != "" {
+		if err := methods.Evidence(e.Evidence).Validate(); err != nil {
+			return err
+		}
+	}
+	if err := e.checkUnused(); err != nil {
+		return err
+	}
 	for _, m := range e.methods {
 		if m.own(e.Layers) {
 			continue
@@ -82,6 +91,35 @@ func (e *evaluation) checkBench() error {
 				curvatures: map[curvatureKey]*calibrate.Curvature{},
 				damped:     map[dampedKey]*calibrate.LogitCovariance{},
 			}
+		}
+	}
+	return nil
+}
+
+// checkUnused refuses what is given for methods that are not asked for: it was meant to
+// be used.
+func (e *evaluation) checkUnused() error {
+	any := func(is func(method) bool) bool { return slices.ContainsFunc(e.methods, is) }
+	named := func(name string) bool { return any(func(m method) bool { return m.name == name }) }
+	layered := func(m method) bool { return m.gaussian || m.name == "bnn-kfac" }
+	for _, o := range []struct {
+		flag, wants string
+		given, used bool
+	}{
+		{"ensemble", "method ensemble", len(e.Ensemble) > 0, named("ensemble")},
+		{"jackknife", "method jackknife", len(e.Jackknife) > 0, named("jackknife")},
+		{"checkpoint", "a method with @swag", len(e.Checkpoints) > 0, any(func(m method) bool { return m.covariance == swag })},
+		{"vi", "method bnn-vi", e.VI != "", named("bnn-vi")},
+		{"edl", "method edl", e.Evidential != "", named("edl")},
+		{"evidence", "method edl", e.Evidence != "", named("edl")},
+		{"dropout-rate", "method dropout", e.DropoutRate != 0, named("dropout")},
+		{"layers", "one of mf0, mf1, mf2, ukf, mc and bnn-kfac", e.Layers > 1, any(layered)},
+		{"train", "a method that is fitted", e.Train != "", any(func(m method) bool { return !m.own(e.Layers) })},
+		{"val", "a method that is tuned", e.Val != "", any(func(m method) bool { return !m.own(e.Layers) })},
+		{"val-ood", "a method that is tuned", e.ValOOD != "", any(func(m method) bool { return !m.own(e.Layers) })},
+	} {
+		if o.given && !o.used {
+			return fmt.Errorf("--%s is for %s, and the methods have none: add it with --methods", o.flag, o.wants)
 		}
 	}
 	return nil
@@ -158,6 +196,14 @@ func (e *evaluation) openBench(ctx context.Context) error {
 		b.product = product
 		b.closers = append(b.closers, product.Close)
 	}
+	for _, m := range e.methods {
+		if m.own(e.Layers) {
+			continue
+		}
+		if err := b.checkFiles(m); err != nil {
+			return fmt.Errorf("method %s: %w", m.text, err)
+		}
+	}
 	open := func(role bundle.Role, r role, given, flag string, limit int) (*evalSet, error) {
 		spec := given
 		var recorded *bundle.Dataset
@@ -171,7 +217,7 @@ func (e *evaluation) openBench(ctx context.Context) error {
 			return nil, nil
 		}
 		out := func(err error) error { return fmt.Errorf("%w: give the data with --%s", err, flag) }
-		s, err := e.opener(e.p.network, limit).open(string(role), spec, h.Classes(), r != oodRole)
+		s, err := e.opener(e.p.network, limit).open(flag, spec, h.Classes(), r != oodRole)
 		if err != nil {
 			if recorded != nil {
 				err = out(fmt.Errorf("the data of calibration: %w", err))
@@ -193,7 +239,7 @@ func (e *evaluation) openBench(ctx context.Context) error {
 			}
 			if s.fingerprint != recorded.Fingerprint {
 				s.close()
-				return nil, out(fmt.Errorf("%s: %s is not the data of calibration any more", role, spec))
+				return nil, out(fmt.Errorf("%s: %s is not the data of calibration any more", flag, spec))
 			}
 		}
 		return set, nil
@@ -224,6 +270,39 @@ func (e *evaluation) openBench(ctx context.Context) error {
 	}
 	for _, s := range e.sets {
 		if err := checkMemory(s.len(), h.Features+h.Logits, s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFiles reports what would stop a method that is fitted only after others are done.
+func (b *bench) checkFiles(m method) error {
+	if b.overLayers(m) {
+		_, err := onnx.DenseTail(b.p.network.model, b.p.network.head, b.Layers)
+		return err
+	}
+	var files []string
+	switch {
+	case m.covariance == swag:
+		_, err := b.swag()
+		return err
+	case m.name == "ensemble":
+		files = b.Ensemble
+	case m.name == "jackknife":
+		files = b.Jackknife
+	case m.name == "edl" && b.Evidential != "":
+		_, _, _, err := b.evidential()
+		return err
+	case m.name == "bnn-vi":
+		_, err := b.stochastic()
+		return err
+	case m.name == "dropout" || m.name == "bnn-ll-vi":
+		_, err := b.headWeights()
+		return err
+	}
+	for _, path := range files {
+		if _, _, err := b.openHead(path); err != nil {
 			return err
 		}
 	}
@@ -348,8 +427,21 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		NLL: Pair{Act: tuned.NLL.Act, Ens: tuned.NLL.Ens},
 		OOD: Pair{Act: tuned.OOD.Act, Ens: tuned.OOD.Ens},
 	}
+	if tuned.NLL.AtBound() {
+		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
+	}
+	if tuned.OODTuned && tuned.OOD.AtBound() {
+		note = joinNotes(note, "T_act for out-of-distribution is at a bound of the search")
+	}
 	r.Note, r.Seconds = note, seconds
 	return r, err
+}
+
+func joinNotes(a, b string) string {
+	if a == "" {
+		return b
+	}
+	return a + "; " + b
 }
 
 func meanNLL(logp []float64, labels []int32, classes int) float64 {
@@ -697,6 +789,9 @@ func (b *bench) swag() (methods.Covariance, error) {
 // openHead opens another network for the bundle's classes.
 func (b *bench) openHead(path string) (*onnx.Model, *onnx.Head, error) {
 	model, err := onnx.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%s: no such file", path)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -27,17 +27,26 @@ func trajectory() []string {
 	return files
 }
 
-// everything is an evaluation of the digits by which all methods have what they need.
+// everything is an evaluation of the digits by which the methods have what they need.
 func everything(t testing.TB, bundle string, methods ...string) EvalConfig {
-	return EvalConfig{
+	c := EvalConfig{
 		Bundle: bundle, Test: digits(t, models.DigitsTest),
-		OOD:         []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
-		Methods:     methods,
-		Ensemble:    []string{digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")},
-		Jackknife:   []string{methodFile("seed1.onnx"), methodFile("seed2.onnx")},
-		Checkpoints: trajectory(),
-		VI:          methodFile("vi.onnx"),
+		OOD:     []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
+		Methods: methods,
 	}
+	for _, name := range methods {
+		switch {
+		case name == "ensemble":
+			c.Ensemble = []string{digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")}
+		case name == "jackknife":
+			c.Jackknife = []string{methodFile("seed1.onnx"), methodFile("seed2.onnx")}
+		case strings.HasSuffix(name, "@swag"):
+			c.Checkpoints = trajectory()
+		case strings.HasPrefix(name, "bnn-vi"):
+			c.VI = methodFile("vi.onnx")
+		}
+	}
+	return c
 }
 
 // evaluated are the results by name.
@@ -133,7 +142,7 @@ func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
 func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	dir, r := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "ts", "ensemble")
-	cfg.Ensemble = []string{digits(t, models.DigitsModel), digits(t, models.DigitsModel)}
+	cfg.Ensemble = []string{cfg.Ensemble[0], cfg.Ensemble[0]}
 	cfg.Shifts = []NamedSpec{{"held out", digits(t, models.DigitsVal)}}
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {
@@ -178,6 +187,7 @@ func TestEvaluationOverSeveralLayers(t *testing.T) {
 		}
 	}
 	cfg.Layers = 3
+	cfg.Methods = names[:1]
 	_, err := Evaluate(t.Context(), cfg)
 	says(t, err, "2 dense layers", "not in 3")
 }
@@ -272,39 +282,43 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	if r := evaluated(t, cfg)["edl"]; r.Note != "a network, evidence exp" {
 		t.Errorf("note %q", r.Note)
 	}
-	cfg.Evidence = "tanh"
-	_, err := Evaluate(t.Context(), cfg)
-	says(t, err, "method edl", "tanh", "relu")
 	cfg.Evidential, cfg.Evidence = methodFile("seed1.onnx"), ""
-	_, err = Evaluate(t.Context(), cfg)
+	_, err := Evaluate(t.Context(), cfg)
 	says(t, err, "seed1.onnx", "mfgs.evidence", "--evidence")
 }
 
 func TestMethodsTellWhatTheyLack(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
+	other := filepath.Join("..", "testdata", "onnx", "gemm.onnx")
+	mnist := filepath.Join("..", "models", "mnist-mlp", "model.onnx")
 	for name, tt := range map[string]struct {
+		method string
 		change func(*EvalConfig)
 		words  []string
 	}{
-		"no ensemble":           {func(c *EvalConfig) { c.Methods, c.Ensemble = []string{"ensemble"}, nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
-		"one of the jackknife":  {func(c *EvalConfig) { c.Methods, c.Jackknife = []string{"jackknife"}, c.Jackknife[:1] }, []string{"1 files with --jackknife"}},
-		"no checkpoints":        {func(c *EvalConfig) { c.Methods, c.Checkpoints = []string{"mf0@swag"}, nil }, []string{"--checkpoint", "at least 2"}},
-		"no vi":                 {func(c *EvalConfig) { c.Methods, c.VI = []string{"bnn-vi"}, "" }, []string{"--vi"}},
-		"vi that draws nothing": {func(c *EvalConfig) { c.Methods, c.VI = []string{"bnn-vi"}, methodFile("seed1.onnx") }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
-		"another network":       {func(c *EvalConfig) { c.Methods, c.Ensemble[1] = []string{"ensemble"}, "../testdata/onnx/gemm.onnx" }, []string{"gemm.onnx", "want a softmax of 10"}},
-		"another network's head": {func(c *EvalConfig) {
-			c.Methods, c.Checkpoints[0] = []string{"mf0@swag"}, "../models/mnist-mlp/model.onnx"
-		}, []string{"model.onnx", "256 features", "128"}},
-		"a sandwich of layers":    {func(c *EvalConfig) { c.Methods, c.Layers = []string{"mf0@sandwich"}, 2 }, []string{"sandwich", "hessian or fisher"}},
-		"full layers":             {func(c *EvalConfig) { c.Methods, c.Layers = []string{"mc@hessian/full"}, 2 }, []string{"/full"}},
-		"layers below none":       {func(c *EvalConfig) { c.Layers = -1 }, []string{"layers are -1"}},
-		"all dropped":             {func(c *EvalConfig) { c.Methods, c.DropoutRate = []string{"dropout"}, 1 }, []string{"dropout rate is 1"}},
-		"labels that are lacking": {func(c *EvalConfig) { c.Methods, c.Val = []string{"mc"}, digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
-		"unlabelled training":     {func(c *EvalConfig) { c.Methods, c.Train = []string{"rue"}, digits(t, models.UnfamiliarVal) }, []string{"label"}},
-		"shifts of one name":      {func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{"sets under shift", `"a"`}},
-		"a shift without labels":  {func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", digits(t, models.UnfamiliarTest)}} }, []string{"a:", "no labels"}},
+		"no ensemble":              {"ensemble", func(c *EvalConfig) { c.Ensemble = nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
+		"one of the jackknife":     {"jackknife", func(c *EvalConfig) { c.Jackknife = c.Jackknife[:1] }, []string{"1 files with --jackknife"}},
+		"no checkpoints":           {"mf0@swag", func(c *EvalConfig) { c.Checkpoints = nil }, []string{"--checkpoint", "at least 2"}},
+		"no vi":                    {"bnn-vi", func(c *EvalConfig) { c.VI = "" }, []string{"--vi"}},
+		"vi that draws nothing":    {"bnn-vi", func(c *EvalConfig) { c.VI = methodFile("seed1.onnx") }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
+		"a file that is not there": {"ensemble", func(c *EvalConfig) { c.Ensemble[1] = "nowhere.onnx" }, []string{"method ensemble: nowhere.onnx: no such file"}},
+		"another network":          {"ensemble", func(c *EvalConfig) { c.Ensemble[1] = other }, []string{"gemm.onnx", "want a softmax of 10"}},
+		"another network's head":   {"mf0@swag", func(c *EvalConfig) { c.Checkpoints[0] = mnist }, []string{"model.onnx", "256 features", "128"}},
+		"a sandwich of layers":     {"mf0@sandwich", func(c *EvalConfig) { c.Layers = 2 }, []string{"sandwich", "hessian or fisher"}},
+		"full layers":              {"mc@hessian/full", func(c *EvalConfig) { c.Layers = 2 }, []string{"/full"}},
+		"layers below none":        {"mf0", func(c *EvalConfig) { c.Layers = -1 }, []string{"layers are -1"}},
+		"all dropped":              {"dropout", func(c *EvalConfig) { c.DropoutRate = 1 }, []string{"dropout rate is 1"}},
+		"labels that are lacking":  {"mc", func(c *EvalConfig) { c.Val = digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
+		"unlabelled training":      {"rue", func(c *EvalConfig) { c.Train = digits(t, models.UnfamiliarVal) }, []string{"label"}},
+		"shifts of one name":       {"mle", func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{"sets under shift", `"a"`}},
+		"a shift without labels":   {"mle", func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", digits(t, models.UnfamiliarTest)}} }, []string{"a:", "no labels"}},
+		"unknown evidence":         {"edl", func(c *EvalConfig) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
+		"an ensemble for nothing":  {"mf0", func(c *EvalConfig) { c.Ensemble = []string{"a", "b"} }, []string{"--ensemble is for method ensemble", "--methods"}},
+		"a vi for nothing":         {"ensemble", func(c *EvalConfig) { c.VI = "a" }, []string{"--vi is for method bnn-vi"}},
+		"layers for nothing":       {"edl", func(c *EvalConfig) { c.Layers = 2 }, []string{"--layers is for one of mf0"}},
+		"tuning for nothing":       {"mf0", func(c *EvalConfig) { c.Val = c.Test }, []string{"--val is for a method that is tuned"}},
 	} {
-		cfg := everything(t, dir, "mle")
+		cfg := everything(t, dir, tt.method)
 		tt.change(&cfg)
 		_, err := Evaluate(t.Context(), cfg)
 		if err == nil {
@@ -312,6 +326,20 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 			continue
 		}
 		says(t, err, tt.words...)
+	}
+}
+
+// What is measured on and tuned on is told of.
+func TestSharedDataIsToldOf(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := everything(t, dir, "mf1")
+	cfg.Val = digits(t, strings.Replace(models.DigitsTest, "[1500:1797]", "[1700:1797]", 1))
+	e, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Warnings) != 1 || !strings.Contains(e.Warnings[0], "test and val share") || !strings.Contains(e.Warnings[0], "[1700:1797]") {
+		t.Errorf("warnings %q", e.Warnings)
 	}
 }
 

@@ -2,7 +2,9 @@ package wrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -141,9 +143,12 @@ func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, e
 // maxSeed bounds seeds of ONNX nodes, which are float32.
 const maxSeed = 1 << 20
 
-// fitStochastic predicts with a network that draws its weights.
-func (b *bench) fitStochastic(m method) (predictor, error) {
+// stochastic opens the network that draws its weights.
+func (b *bench) stochastic() (*onnx.Model, error) {
 	model, err := onnx.Open(b.VI)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such file", b.VI)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +158,15 @@ func (b *bench) fitStochastic(m method) (predictor, error) {
 	out := model.Outputs()
 	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.p.head.Logits) {
 		return nil, fmt.Errorf("%s: its outputs are %v, want logits [N,%d] alone", b.VI, out, b.p.head.Logits)
+	}
+	return model, nil
+}
+
+// fitStochastic predicts with a network that draws its weights.
+func (b *bench) fitStochastic(m method) (predictor, error) {
+	model, err := b.stochastic()
+	if err != nil {
+		return nil, err
 	}
 	batch := b.Batch
 	if batch == 0 {
@@ -243,6 +257,22 @@ func (b *bench) heldOutNLL(ctx context.Context, predict predictor) (float64, err
 // of its logits.
 const evidenceKey = "mfgs.evidence"
 
+// evidential opens the evidential network.
+func (b *bench) evidential() (*onnx.Model, *onnx.Head, methods.Evidence, error) {
+	model, head, err := b.openHead(b.Evidential)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	evidence := methods.Evidence(b.Evidence)
+	if evidence == "" {
+		evidence = methods.Evidence(model.Metadata()[evidenceKey])
+		if err := evidence.Validate(); err != nil {
+			return nil, nil, "", fmt.Errorf("%s: its metadata %s: %w: say with --evidence what makes evidence of its logits", b.Evidential, evidenceKey, err)
+		}
+	}
+	return model, head, evidence, nil
+}
+
 // fitEvidential runs an evidential network or fits an evidential last layer.
 func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
 	if b.Evidential == "" {
@@ -258,16 +288,9 @@ func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
 		predict := func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return e.Predictive(ctx, s.data) }
 		return predict, fmt.Sprintf("a last layer, evidence %s", e.Evidence), nil
 	}
-	model, head, err := b.openHead(b.Evidential)
+	model, head, evidence, err := b.evidential()
 	if err != nil {
 		return nil, "", err
-	}
-	evidence := methods.Evidence(b.Evidence)
-	if evidence == "" {
-		evidence = methods.Evidence(model.Metadata()[evidenceKey])
-	}
-	if err := evidence.Validate(); err != nil {
-		return nil, "", fmt.Errorf("%s: its metadata %s is %q and --evidence not given: %w", b.Evidential, evidenceKey, evidence, err)
 	}
 	if model, err = onnx.OnlyLogits(model, head); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", b.Evidential, err)
