@@ -2,6 +2,7 @@ package methods
 
 import (
 	"context"
+	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
 )
@@ -20,7 +21,7 @@ func FitEnsemble(ctx context.Context, train *calibrate.Set, h calibrate.Head, me
 // fitLayers fits last layers by their likelihood, each without the examples that it
 // leaves out.
 func fitLayers(ctx context.Context, train *calibrate.Set, h calibrate.Head, members int, o FitOptions, leavesOut func(member, example int) bool) (*LastLayers, error) {
-	t, err := newTrainer(train, h, o, FitOptions{Epochs: 10, Start: 6})
+	t, err := newTrainer(train, h, o, FitOptions{Epochs: 10, Start: 1 / math.Sqrt(3)})
 	if err != nil {
 		return nil, err
 	}

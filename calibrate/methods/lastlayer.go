@@ -24,8 +24,10 @@ type FitOptions struct {
 	Rate float64
 	// Start is the standard deviation of the logits of a random start, of features of
 	// length √d r. What training examples leave open stays what it was: more makes
-	// members differ more, far from the training examples most. Zero: 6, which lets them
-	// tell what is out of distribution; 1 for one evidential layer.
+	// members differ more, far from the training examples most. Zero: 1/√3, of weights
+	// uniform up to 1/(r√d) as PyTorch starts dense layers; 1 for one evidential layer.
+	// On digits of models/digits-mlp held out from training, an ensemble from 6 told
+	// what is out of distribution better, at a larger NLL.
 	Start float64
 	Seed  uint64
 	// Progress, where set, is told how many of the epochs are done.

@@ -224,6 +224,32 @@ func TestRandomStart(t *testing.T) {
 	}
 }
 
+// TestStartOfEnsembles: by default weights are uniform up to 1/√d in units of 1/r, and
+// almost what they were after a fit at almost no rate.
+func TestStartOfEnsembles(t *testing.T) {
+	const d, k = 100, 5
+	s := clouds(50, d, k, 1, 14)
+	for i := range s.Features {
+		s.Features[i] = float32(math.Copysign(8, float64(s.Features[i]))) // r = 8
+	}
+	h := softmaxHead(k, d, false)
+	l, err := FitEnsemble(background, s, h, 3, FitOptions{Epochs: 1, Rate: 1e-9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bound = 1. / (8 * 10)
+	for m := range 3 {
+		var least, most float64
+		for _, w := range l.Weights(m) {
+			least, most = min(least, w), max(most, w)
+		}
+		// Of 500 numbers the largest is below 0.97 of the bound once in 2,000.
+		if !(most <= bound+1e-7 && most > 0.97*bound && least >= -bound-1e-7 && least < -0.97*bound) {
+			t.Errorf("member %d: weights from %v to %v, want them up to ±%v", m, least, most, bound)
+		}
+	}
+}
+
 func TestFeaturesOfZero(t *testing.T) {
 	s := &calibrate.Set{Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int32{0, 1, 2, 0, 1, 2, 0, 1, 2, 0}}
 	h := softmaxHead(3, 2, false)
