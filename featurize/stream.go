@@ -210,6 +210,9 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	}
 	if err == nil && stats.Examples == 0 {
 		err = fmt.Errorf("%s: no examples could be read", ds.Spec())
+		if len(stats.Bad) > 0 {
+			err = fmt.Errorf("%w (first: %s)", err, stats.Bad[0])
+		}
 	}
 	return stats, err
 }

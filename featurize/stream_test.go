@@ -244,7 +244,7 @@ func TestMoreBadRecordsThanAllowedEndTheStream(t *testing.T) {
 func TestNothingButBadRecordsIsAnError(t *testing.T) {
 	ds := openData(t, photos(t, 3, 8, 8, 3, 0, 1, 2), dataset.Options{})
 	stats, err := extractor(t, "conv", Config{}).Stream(t.Context(), ds, StreamConfig{MaxBad: 3}, collect(&collected{}))
-	says(t, err, ds.Spec(), "no examples could be read")
+	says(t, err, ds.Spec(), "no examples could be read (first: ", "0000.png: broken PNG")
 	if len(stats.Bad) != 3 {
 		t.Errorf("stats %+v", stats)
 	}

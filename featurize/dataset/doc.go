@@ -103,14 +103,16 @@
 //
 // The label file of an archive has a line for each of its images: the path in the
 // archive and the label, a number or a class name, separated by tabs or, in a line
-// without tabs, blanks. What follows them is passed over.
+// without tabs, blanks, so that a path that holds blanks wants a tab behind it. What
+// follows them is passed over.
 //
 //	n01440764/ILSVRC2012_val_00000293.JPEG	0	n01440764
 //
 // Without a label file an archive is read as a folder is, and folders that all its
 // images lie in do not count: a.tar may hold cat/1.png and dog/2.png, or
 // a/cat/1.png and a/dog/2.png. Only regular files are read, and of an archive that
-// is not compressed, since its images are reached one by one. At most 4,194,304 are
-// taken, and no two may have the same path, which ./, ../ or / before it does not
-// change.
+// is not compressed, since its images are reached one by one. One that lacks the two
+// blocks of zeros at its end is refused, as it may be cut off. At most 4,194,304
+// images are taken, and no two may have the same path, which ./, ../ or / before it
+// does not change.
 package dataset

@@ -207,6 +207,9 @@ func sniff(path string) (string, error) {
 	if format := sniffBytes(head); format != "" {
 		return format, nil
 	}
+	if ext == ".tar" && len(bytes.Trim(head, "\x00")) == 0 { // an archive of nothing is all zeros
+		return "tar", nil
+	}
 	if bytes.HasPrefix(head, gzipMagic) {
 		return sniffGzip(path, head)
 	}

@@ -86,12 +86,16 @@ func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored
 	seen := map[string]bool{}
 	// The reader takes whole blocks from r and skips contents by Seek, so that r
 	// stands at a member's first byte when its header has been read.
-	r := io.NewSectionReader(f, 0, size)
-	archive, last := tar.NewReader(r), "its beginning"
+	r := &tarReader{SectionReader: io.NewSectionReader(f, 0, size)}
+	const beginning = "its beginning"
+	archive, last := tar.NewReader(r), beginning
 	for {
 		h, err := archive.Next()
-		if err == io.EOF {
+		if err == io.EOF && !r.short {
 			return members, l.ignored, nil
+		}
+		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && last != beginning {
+			return nil, nil, fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again", last)
 		}
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // names are never opened
 			return nil, nil, fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", last, err)
@@ -122,11 +126,27 @@ func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored
 			return nil, nil, err
 		}
 		if h.Size > size-at {
-			return nil, nil, fmt.Errorf("truncated: %q has %d bytes, of which %d are there", name, h.Size, size-at)
+			return nil, nil, fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", name, h.Size, size-at)
 		}
 		seen[name] = true
 		members = append(members, tarMember{name, at, h.Size, -1})
 	}
+}
+
+// A tarReader notes that less was there than was asked for. A tar.Reader asks
+// for whole blocks, and for none behind the end of an archive, but takes the end
+// of the file for that of the archive.
+type tarReader struct {
+	*io.SectionReader
+	short bool
+}
+
+func (r *tarReader) Read(p []byte) (int, error) {
+	n, err := r.SectionReader.Read(p)
+	if n < len(p) {
+		r.short = true
+	}
+	return n, err
 }
 
 // memberName returns a member's path as unpacking takes it: from the root of
@@ -231,8 +251,9 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	parser := labelParser{names: o.LabelClasses, stray: o.StrayLabels}
 	known := map[string]int{} // labels by their text
 	done := make([]bool, len(members))
-	strays, firstStray := 0, ""
+	strays, firstStray, untabbed := 0, "", false
 	lines, number := bufio.NewScanner(r), 0
+	lines.Split(scanLine)
 	for lines.Scan() {
 		number++
 		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), string(byteOrderMark)))
@@ -240,7 +261,8 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 			continue
 		}
 		fields := strings.Split(line, "\t")
-		if len(fields) == 1 {
+		tabs := len(fields) > 1
+		if !tabs {
 			fields = strings.Fields(line)
 		}
 		if len(fields) < 2 {
@@ -252,6 +274,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 			if strays++; strays == 1 {
 				firstStray = fmt.Sprintf("line %d, %q", number, name[:min(len(name), 100)])
 			}
+			untabbed = untabbed || !tabs
 			continue
 		}
 		if done[i] {
@@ -270,11 +293,17 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 		}
 		members[i].label, done[i] = y, true
 	}
-	if err := lines.Err(); err != nil {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Errorf("line %d is longer than %d bytes: is it a label file?", number+1, bufio.MaxScanTokenSize)
+	} else if err != nil {
 		return fmt.Errorf("line %d: %w", number+1, err)
 	}
 	if strays > 0 {
-		return fmt.Errorf("%d of its lines name no image in the archive (first: %s)", strays, firstStray)
+		hint := ""
+		if untabbed && slices.ContainsFunc(members, func(m tarMember) bool { return strings.Contains(m.name, " ") }) {
+			hint = "; a path with blanks wants a tab between it and its label"
+		}
+		return fmt.Errorf("%d of its lines name no image in the archive (first: %s)%s", strays, firstStray, hint)
 	}
 	missing, first := 0, ""
 	for i, ok := range done {
@@ -288,6 +317,21 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 		return fmt.Errorf("has no line for %d of the archive's %d images (first: %q)", missing, len(members), first)
 	}
 	return nil
+}
+
+// scanLine splits at the ends of lines that Unix, Windows and old Macs write:
+// LF, CR LF and CR.
+func scanLine(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	i := bytes.IndexAny(data, "\r\n")
+	switch {
+	case i < 0 && atEOF && len(data) > 0:
+		return len(data), data, nil
+	case i < 0, data[i] == '\r' && i+1 == len(data) && !atEOF: // an LF may follow
+		return 0, nil, nil
+	case data[i] == '\r' && i+1 < len(data) && data[i+1] == '\n':
+		return i + 2, data[:i], nil
+	}
+	return i + 1, data[:i], nil
 }
 
 func (s *tarSource) info() *info  { return &s.meta }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 )
 
 // tarball makes an archive. A member whose name ends in / is a folder, one whose
@@ -85,6 +86,10 @@ func TestTar(t *testing.T) {
 			[]string{"b/x y.png 0", "a.png 3"}, true, nil, nil},
 		{"a label file, blanks, a byte order mark, no end of line", []string{"x.png", "y.png"}, "\ufeff y.png  0 of 2\nx.png 1", Options{Classes: 2},
 			[]string{"x.png 1", "y.png 0"}, true, nil, nil},
+		{"a label file, lines that end with CR", []string{"x.png", "y.png", "z.png"}, "x.png 2\ry.png\t0\r\rz.png 1\r", Options{},
+			[]string{"x.png 2", "y.png 0", "z.png 1"}, true, nil, nil},
+		{"a label file, lines that end as they like", []string{"x.png", "y.png", "z.png"}, "x.png 2\r\r\ny.png 0\n\rz.png 1", Options{},
+			[]string{"x.png 2", "y.png 0", "z.png 1"}, true, nil, nil},
 		{"a label file of class names", []string{"x.png", "y.png"}, "x.png\t great white shark \n \t\ny.png\ttench\n", Options{Classes: 2, LabelClasses: []string{"tench", "great white shark"}},
 			[]string{"x.png 1", "y.png 0"}, true, nil, nil},
 		{"a label file of numbers beside class names", []string{"x.png"}, "x.png 1", Options{Classes: 2, LabelClasses: []string{"tench", "shark"}}, []string{"x.png 1"}, true, nil, nil},
@@ -146,11 +151,21 @@ func TestTarIsRefused(t *testing.T) {
 		{"gzipped", gzipped(t, good), "", Options{}, []string{"a gzipped archive", "gunzip"}},
 		{"no image", tarball(t, tar.FormatUnknown, "a/", "a/x.gif", "a.png->b", "c.txt"), "", Options{},
 			[]string{"no PNG or JPEG files; 2 ignored, not PNG or JPEG (first: a/x.gif); 1 ignored, a link or a special file (first: a.png)"}},
-		{"no member", make([]byte, 1024), "", Options{}, []string{"no PNG or JPEG files"}},
+		{"no member", make([]byte, 1024), "", Options{}, []string{"x.tar: no PNG or JPEG files"}},
+		{"half an end", make([]byte, 512), "", Options{}, []string{"is cut off: the two blocks of zeros that end an archive are missing behind its beginning; pack it again"}},
+		{"not even a block", []byte("tar?"), "", Options{}, []string{"not a tar archive, or a broken one, behind its beginning"}},
 		{"not an archive", bytes.Repeat([]byte("tar?"), 256), "", Options{}, []string{"not a tar archive, or a broken one, behind its beginning"}},
 		{"a broken header", patched(1024+150, '9'), "", Options{}, []string{`a broken one, behind "a.png": archive/tar: invalid tar header`}},
-		{"truncated within a header", good[:1024+100], "", Options{}, []string{`a broken one, behind "a.png": unexpected EOF`}},
-		{"truncated within an image", good[:1536+2], "", Options{}, []string{`truncated: "b.png" has 5 bytes, of which 2 are there`}},
+		{"truncated within a header", good[:1024+100], "", Options{}, []string{`is cut off: the two blocks of zeros that end an archive are missing behind "a.png"; pack it again`}},
+		{"truncated within an image", good[:1536+2], "", Options{}, []string{`is cut off: "b.png" has 5 bytes, of which 2 are there; pack it again`}},
+		{"truncated behind an image", good[:1536+5], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated within padding", good[:1536+100], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated between images", good[:1024], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
+		{"truncated within its end", good[:2048+100], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated halfway its end", good[:2048+512], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated within its end's last block", good[:2048+1023], "", Options{}, []string{`is cut off`, `are missing behind "b.png"`}},
+		{"truncated within what is passed over", tarball(t, tar.FormatUnknown, "a.png", "readme.txt")[:1536+2], "", Options{}, []string{`is cut off`, `are missing behind "readme.txt"`}},
+		{"truncated behind a long name", tarball(t, tar.FormatPAX, "a.png", tall)[:1024+512+4608], "", Options{}, []string{`is cut off`, `are missing behind "a.png"`}},
 		{"one name twice", tarball(t, tar.FormatUnknown, "a/x.png", "./a/x.png"), "", Options{}, []string{`two members are called "a/x.png"`}},
 		{"a long name", tarball(t, tar.FormatPAX, "a.png", tall, "a"+tall), "", Options{}, []string{`xxx.png" has 4097 bytes; the most is 4096`}},
 		{"a sparse file of PAX", bytes.ReplaceAll(sparsePAX(t), []byte("GNU.sparsE"), []byte("GNU.sparse")), "", Options{}, []string{`"s.png" is stored with its zeros left out`, "without --sparse"}},
@@ -165,8 +180,14 @@ func TestTarIsRefused(t *testing.T) {
 		{"a label that is no number", good, "a.png ferret\n", Options{}, []string{`-labels.txt: line 1: label "ferret" is no whole number`, "--classes"}},
 		{"a label that is no name", good, "a.png ferret\n", Options{LabelClasses: []string{"cat"}}, []string{`-labels.txt: line 1: label "ferret" is none of the 1 class names (cat)`}},
 		{"lines for no image", good, "path label\na.png 0\nc.png 0\nb.png 1\n", Options{}, []string{`-labels.txt: 2 of its lines name no image in the archive (first: line 1, "path")`}},
+		{"blanks in a path", tarball(t, tar.FormatUnknown, "a b.png"), "a b.png 0\n", Options{},
+			[]string{`-labels.txt: 1 of its lines name no image in the archive (first: line 1, "a"); a path with blanks wants a tab between it and its label`}},
 		{"images without a line", tarball(t, tar.FormatUnknown, "a.png", "b.png", "c.png"), "b.png 0\n", Options{}, []string{`-labels.txt: has no line for 2 of the archive's 3 images (first: "a.png")`}},
-		{"a line too long", good, "a.png 0\n" + strings.Repeat("x", 70000), Options{}, []string{"-labels.txt: line 2: bufio.Scanner: token too long"}},
+		{"a line too long", good, "a.png 0\n" + strings.Repeat("x", 70000), Options{}, []string{"-labels.txt: line 2 is longer than 65536 bytes: is it a label file?"}},
+		{"many zeros for labels", good, strings.Repeat("\x00", 70000), Options{}, []string{"-labels.txt: line 1 is longer than 65536 bytes: is it a label file?"}},
+		{"zeros for labels", good, "\x00\x00", Options{}, []string{`-labels.txt: line 1 is "\x00\x00"; want a path in the archive and its label`}},
+		{"lines that end with CR", good, "a.png 0\r\rb.png\r", Options{}, []string{`-labels.txt: line 3 is "b.png"; want`}},
+		{"lines that end with CR LF", good, "a.png 0\r\n\r\nb.png\r\n", Options{}, []string{`-labels.txt: line 3 is "b.png"; want`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -187,6 +208,60 @@ func TestTarIsRefused(t *testing.T) {
 	wantError(t, err, "holds more than 1 images; unpack it")
 	if m, _, err := indexTar(bytes.NewReader(good), int64(len(good)), 2); err != nil || len(m) != 2 {
 		t.Errorf("%d members, %v", len(m), err)
+	}
+}
+
+// A file of zeros is an archive of nothing, as tar writes it, if it is called one.
+func TestTarOfNothing(t *testing.T) {
+	zeros := make([]byte, 10240)
+	_, err := Open(write(t, t.TempDir(), "x.tar", zeros), Options{})
+	wantError(t, err, "x.tar: no PNG or JPEG files")
+	_, err = Open(write(t, t.TempDir(), "x.tar", append([]byte{1}, zeros...)), Options{})
+	wantError(t, err, "x.tar: not a .tar file by its content (it begins 01 00 00 00)")
+	_, err = Open(write(t, t.TempDir(), "x.png", zeros), Options{})
+	wantError(t, err, "x.png: not a .png file by its content")
+}
+
+// However an archive is cut, it is refused.
+func TestTarCutAnywhere(t *testing.T) {
+	for _, format := range []tar.Format{tar.FormatPAX, tar.FormatGNU} {
+		b := tarball(t, format, "a/", "a/x.png", "a/"+strings.Repeat("y", 120)+".png", "a/l.png->x.png", "readme.txt")
+		for n := range len(b) {
+			if m, _, err := indexTar(bytes.NewReader(b[:n]), int64(n), 9); err == nil {
+				t.Errorf("%s: %d of %d bytes are accepted, with %d images", format, n, len(b), len(m))
+			}
+		}
+		if m, _, err := indexTar(bytes.NewReader(b), int64(len(b)), 9); err != nil || len(m) != 2 {
+			t.Errorf("%s: %d images, %v", format, len(m), err)
+		}
+	}
+}
+
+// Tabs are asked for only where they would help.
+func TestTarLabelsThatWantTabs(t *testing.T) {
+	for _, c := range []struct {
+		member, lines string
+		want          bool
+	}{
+		{"a b.png", "path label\na b.png 0\n", true},
+		{"a b.png", "b.png\t0\n", false},
+		{"a.png", "a b.png 0\n", false},
+	} {
+		err := labelMembers([]tarMember{{name: c.member}}, strings.NewReader(c.lines), Options{})
+		wantError(t, err, "name no image in the archive (first: line 1, ")
+		if got := strings.Contains(err.Error(), "a tab"); got != c.want {
+			t.Errorf("%q for %q: %v", c.lines, c.member, err)
+		}
+	}
+}
+
+// Lines come out whole wherever the reads end.
+func TestTarLabelLinesInPieces(t *testing.T) {
+	members := []tarMember{{name: "x.png"}, {name: "y.png"}}
+	err := labelMembers(members, iotest.OneByteReader(strings.NewReader("x.png 1\r\n\r\ny.png 2\r\rz.png 3\r\n")), Options{})
+	wantError(t, err, `first: line 5, "z.png"`)
+	if members[0].label != 1 || members[1].label != 2 {
+		t.Errorf("%+v", members)
 	}
 }
 
@@ -500,6 +575,7 @@ func FuzzTarLabels(f *testing.F) {
 	f.Add("a.png 0\nb c.png\t1\n", "a.png", "b c.png")
 	f.Add("a 0\r\n\n\ufeffb 1 x", "a", "b")
 	f.Add("b\t 1\na/../b 1", "a", "b")
+	f.Add("a 0\rb 1\r", "a", "b")
 	f.Fuzz(func(t *testing.T, text, a, b string) {
 		members := []tarMember{{name: memberName(a), label: -1}, {name: memberName(b), label: -1}}
 		if a, b := members[0].name, members[1].name; a == b {
@@ -509,7 +585,7 @@ func FuzzTarLabels(f *testing.F) {
 			return
 		}
 		slow := map[string]int{}
-		for _, line := range strings.Split(text, "\n") {
+		for _, line := range strings.Split(strings.ReplaceAll(text, "\r", "\n"), "\n") {
 			line = strings.TrimSpace(strings.TrimPrefix(line, "\ufeff"))
 			if line == "" {
 				continue
