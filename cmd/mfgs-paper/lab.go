@@ -62,6 +62,7 @@ type benchmark struct {
 
 	train, val, valOOD, test string // SPECs; no valOOD: nothing is tuned on such data
 	ood                      []wrap.NamedSpec
+	told                     string // the set of which valOOD is a part, where there are several benchmarks of one name
 
 	// network returns the file of a network: kind is "" for the usual one.
 	network func(kind string, seed int) string
@@ -111,7 +112,7 @@ type answer struct {
 }
 
 func (l *lab) bundlePath(s subject) string {
-	return filepath.Join(l.scratch, "bundles", fileName(fmt.Sprintf("%s %s%d %v", s.set.name, s.kind, s.seed, s.posterior)))
+	return filepath.Join(l.scratch, "bundles", fileName(fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.told, s.kind, s.seed, s.posterior)))
 }
 
 // calibrate makes the bundle of a subject, unless there is one.
