@@ -93,6 +93,9 @@ func Seeded(m *Model, seed int) (*Model, error) {
 	}
 	s := &seeder{in: in, seed: seed}
 	graph := s.graph(m.pb.GetGraph())
+	if s.err != nil {
+		return nil, s.err
+	}
 	if s.count == 0 {
 		return m, nil
 	}
@@ -110,7 +113,27 @@ func Seeded(m *Model, seed int) (*Model, error) {
 type seeder struct {
 	in    *interpreter
 	seed  int
-	count int // how many have one
+	count int   // how many have one
+	err   error // the first node whose attributes make no distribution
+}
+
+// badDistribution says what is wrong with the attributes of a random node; "" of most.
+// ONNX Runtime does not look: with a standard deviation of 0 its process may end.
+func badDistribution(n *onnxpb.Node) string {
+	finite := func(v float64) bool { return v-v == 0 }
+	switch n.GetOpType() {
+	case "RandomNormal", "RandomNormalLike":
+		mean, scale := attrFloat(n, "mean", 0), attrFloat(n, "scale", 1)
+		if !finite(mean) || !(scale > 0) || !finite(scale) {
+			return fmt.Sprintf("mean %v and scale %v, want finite numbers and a positive scale", mean, scale)
+		}
+	case "RandomUniform", "RandomUniformLike":
+		low, high := attrFloat(n, "low", 0), attrFloat(n, "high", 1)
+		if !finite(low) || !finite(high) || !(low < high) {
+			return fmt.Sprintf("low %v and high %v, want finite numbers, the first the smaller", low, high)
+		}
+	}
+	return ""
 }
 
 // graph returns g with seeds, in subgraphs too.
@@ -124,6 +147,9 @@ func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
 			c.Attribute[j] = withSubgraphs(a, s.graph)
 		}
 		if s.in.random(n) {
+			if bad := badDistribution(n); bad != "" && s.err == nil {
+				s.err = &UnsupportedError{plain: true, Reason: fmt.Sprintf("%s draws from no distribution: it has %s", describe(n), bad)}
+			}
 			s.count++
 			x := nodeSeed(s.seed, s.count)
 			a := floatAttribute("seed", x)

@@ -415,3 +415,39 @@ func FuzzDense(f *testing.F) {
 		}
 	})
 }
+
+func TestSeededRefusesWhatIsNoDistribution(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, tt := range []struct {
+		op         string
+		attributes map[string]float32
+		want       string
+	}{
+		{"RandomNormalLike", map[string]float32{"scale": 0}, "scale 0"},
+		{"RandomNormalLike", map[string]float32{"scale": -1}, "scale -1"},
+		{"RandomNormalLike", map[string]float32{"scale": inf}, "scale +Inf"},
+		{"RandomNormalLike", map[string]float32{"mean": nan}, "mean NaN"},
+		{"RandomUniformLike", map[string]float32{"low": 1}, "low 1 and high 1"},
+		{"RandomUniformLike", map[string]float32{"low": -inf}, "low -Inf"},
+		{"RandomNormalLike", map[string]float32{"scale": 0.1, "mean": -3}, ""},
+		{"RandomUniformLike", map[string]float32{"low": -1, "high": 0}, ""},
+	} {
+		n := node(tt.op, "x", "y")
+		for name, v := range tt.attributes {
+			n.Attribute = append(n.Attribute, floatAttribute(name, v))
+		}
+		m, err := Parse("model", marshal(t, functional([]*onnxpb.Node{n})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Seeded(m, 1)
+		var u *UnsupportedError
+		if tt.want == "" {
+			if err != nil {
+				t.Errorf("%s %v: %v", tt.op, tt.attributes, err)
+			}
+		} else if !errors.As(err, &u) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `"y"`) {
+			t.Errorf("%s %v: error %v, want %q", tt.op, tt.attributes, err, tt.want)
+		}
+	}
+}
