@@ -159,6 +159,9 @@ func (b *bench) stochastic() (*onnx.Model, error) {
 	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.p.head.Logits) {
 		return nil, fmt.Errorf("%s: its outputs are %v, want logits [N,%d] alone", b.VI, out, b.p.head.Logits)
 	}
+	if _, err := onnx.Seeded(model, 0); err != nil {
+		return nil, fmt.Errorf("%s: %w", b.VI, err)
+	}
 	return model, nil
 }
 
