@@ -7,6 +7,8 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // maxSandwich is the largest K for which the Kronecker structure gives covariances of
@@ -162,7 +164,7 @@ func (c *Curvature) sandwichPairs(dst []float64, p *Posterior) {
 	g, t := general(make([]float64, k*k), k, k), general(make([]float64, k*k), k, k)
 	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1/float64(c.n), general(c.g, k, k), q, 0, t)
 	blas64.Gemm(blas.Trans, blas.NoTrans, 1, q, t, 0, g)
-	parallel(len(p.LambdaA), func(first, last int) {
+	parallel.For(len(p.LambdaA), func(first, last int) {
 		scaled := general(make([]float64, k*k), k, k)
 		t, s := general(make([]float64, k*k), k, k), general(make([]float64, k*k), k, k)
 		for i := first; i < last; i++ {
@@ -271,7 +273,7 @@ func (l *LogitCovariance) full(dst, x []float64, rows int, weights []float64) er
 			last++
 		}
 		products = grow(products, rows*n)
-		parallel(rows, func(from, to int) {
+		parallel.For(rows, func(from, to int) {
 			for r := from; r < to; r++ {
 				phi, row := x[r*d:(r+1)*d], products[r*n:(r+1)*n]
 				for i := first; i < last; i++ {

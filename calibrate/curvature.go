@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // Structure says how the curvature of the last layer is represented.
@@ -385,7 +387,7 @@ func (c *Curvature) flushFull() error {
 		}
 		c.scratch = grow(c.scratch, rows*n+width*n)
 		q, sum := c.scratch[:rows*n], c.scratch[rows*n:]
-		parallel(rows, func(from, to int) {
+		parallel.For(rows, func(from, to int) {
 			for r := from; r < to; r++ {
 				phi, row := b.phi[r*d:(r+1)*d], q[r*n:(r+1)*n]
 				for i := first; i < last; i++ {

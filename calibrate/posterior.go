@@ -294,22 +294,10 @@ func (c *Curvature) spectrum(cov Covariance) (*kronEigen, error) {
 	return e, nil
 }
 
-// eigenSym returns the eigenvectors, in columns, and eigenvalues of scale·m,
-// those clamped at zero: the matrices here are positive semi-definite. Of m it
-// reads what is on and above the diagonal.
+// eigenSym is eigen.Semidefinite of a curvature factor.
 func eigenSym(m []float64, n int, scale float64) (q, lambda []float64, err error) {
-	q = make([]float64, n*n)
-	for i := range n {
-		for j := i; j < n; j++ {
-			q[j*n+i] = m[i*n+j] * scale
-		}
-	}
-	lambda, err = eigen.Sym(q, n)
-	if err != nil {
+	if q, lambda, err = eigen.Semidefinite(m, n, scale); err != nil {
 		return nil, nil, fmt.Errorf("a curvature factor has no eigenvalues: %w", err)
-	}
-	for i, v := range lambda {
-		lambda[i] = math.Max(0, v)
 	}
 	return q, lambda, nil
 }

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
@@ -49,7 +50,7 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	k, outcomes := h.Logits, h.Outcomes()
 	s2 := make([]float64, n*k)
 	c.Posterior.Both(s2, p.Leverage, phi, n)
-	parallel(n, func(first, last int) {
+	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
 		unused := make([]float64, outcomes)
 		for i := first; i < last; i++ {
@@ -71,7 +72,7 @@ func Plain(h Head, logits []float32, n int, temperature float64) (logp, rest []f
 	checkLogits(logits, n, h)
 	outcomes := h.Outcomes()
 	logp, rest = make([]float64, n*outcomes), make([]float64, n)
-	parallel(n, func(first, last int) {
+	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, 0)
 		for i := first; i < last; i++ {
 			rest[i] = e.plain(logp[i*outcomes:(i+1)*outcomes], logits[i*h.Logits:(i+1)*h.Logits], temperature)

@@ -3,6 +3,8 @@ package calibrate
 import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // A Product multiplies matrices, all row-major and dense, in float64. It is the hot
@@ -37,7 +39,7 @@ func (gonumProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) erro
 func (gonumProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 	const cached = 32 << 10 // float64
 	size := max(4, cached/m)
-	parallel(rows, func(from, to int) {
+	parallel.For(rows, func(from, to int) {
 		for first := 0; first < n; first += size {
 			end := min(n, first+size)
 			beta := 1.0

@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
-	"sync"
 
 	"gonum.org/v1/gonum/optimize"
 
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
@@ -148,7 +147,7 @@ func newTuningSet(h Head, s *Set, labelled bool, lambda0 float64) *tuningSet {
 	t.s2 = make([]float64, len(t.logits))
 	if !links[h.Link].separate {
 		t.curves = make([]meanfield.Curve, t.n)
-		parallel(t.n, func(first, last int) {
+		parallel.For(t.n, func(first, last int) {
 			for i := first; i < last; i++ {
 				t.curves[i] = meanfield.NewCurve(t.logits[i*h.Logits : (i+1)*h.Logits])
 			}
@@ -229,7 +228,7 @@ func (t *tuningSet) nllOf(i int, logp []float64) float64 {
 func (t *tuningSet) mf0(acts []float64, scale float64) {
 	k := t.head.Logits
 	predict := links[t.head.Link].predict
-	parallel(t.n, func(first, last int) {
+	parallel.For(t.n, func(first, last int) {
 		inverseT, mu, logp := make([]float64, k), make([]float64, k), make([]float64, t.head.Outcomes())
 		for i := first; i < last; i++ {
 			a := t.logits[i*k : (i+1)*k]
@@ -256,7 +255,7 @@ func (t *tuningSet) temperatureScaling() (temperature, value float64) {
 	k, nll, link := t.head.Logits, t.nll[0], links[t.head.Link]
 	f := func(logT float64) float64 {
 		beta := math.Exp(-logT)
-		parallel(t.n, func(first, last int) {
+		parallel.For(t.n, func(first, last int) {
 			mu, logp := make([]float64, k), make([]float64, t.head.Outcomes())
 			for i := first; i < last; i++ {
 				a := t.logits[i*k : (i+1)*k]
@@ -701,14 +700,4 @@ func median(x []float64) float64 {
 			s, at = s[same:], at-same
 		}
 	}
-}
-
-// parallel calls f for contiguous parts of [0,n) on all processors.
-func parallel(n int, f func(first, last int)) {
-	workers := min(runtime.GOMAXPROCS(0), n)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() { f(w*n/workers, (w+1)*n/workers) })
-	}
-	wg.Wait()
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
@@ -42,7 +43,7 @@ func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, rest [
 	}
 	c := p.Outcomes()
 	logp, rest = make([]float64, p.Len()*c), make([]float64, p.Len())
-	parallel(p.Len(), func(first, last int) {
+	parallel.For(p.Len(), func(first, last int) {
 		predict := p.Predictor()
 		for i := first; i < last && ctx.Err() == nil; i++ {
 			rest[i] = predict(logp[i*c:(i+1)*c], i, t)
@@ -127,7 +128,7 @@ func predicted(ctx context.Context, p Predictive, labels []int32, step int) *exa
 			}
 			return
 		}
-		parallel(e.n, func(first, last int) {
+		parallel.For(e.n, func(first, last int) {
 			predict, logp := p.Predictor(), make([]float64, p.Outcomes())
 			for i := first; i < last && ctx.Err() == nil; i++ {
 				for j, act := range acts {
@@ -344,7 +345,7 @@ func plainExamples(h Head, s *Set) *examples {
 	k := h.Logits
 	e := newExamples(s.Len(h))
 	e.evaluate = func(acts []float64, _ float64) {
-		parallel(e.n, func(first, last int) {
+		parallel.For(e.n, func(first, last int) {
 			plain, logp := newEvaluator(h, 0), make([]float64, h.Outcomes())
 			for i := first; i < last; i++ {
 				for j, act := range acts {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
@@ -43,7 +44,7 @@ func NewBootstrap(ctx context.Context, train *calibrate.Set, h calibrate.Head, s
 	moves := make([]float64, chunk*k*d)
 	for first := 0; first < samples; first += chunk {
 		chunk := min(chunk, samples-first)
-		parallel(chunk, func(begin, end int) {
+		parallel.For(chunk, func(begin, end int) {
 			for j := begin; j < end; j++ {
 				multinomial(counts[j*n:(j+1)*n], rand.New(rand.NewPCG(seed, uint64(first+j))))
 			}
@@ -55,7 +56,7 @@ func NewBootstrap(ctx context.Context, train *calibrate.Set, h calibrate.Head, s
 				return nil, err
 			}
 			rows := min(rows, n-from)
-			parallel(rows, func(begin, end int) {
+			parallel.For(rows, func(begin, end int) {
 				r, mu := make([]float64, k), make([]float64, k)
 				for i := begin; i < end; i++ {
 					augment(x[i*d:(i+1)*d], h, train, from+i)

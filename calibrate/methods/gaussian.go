@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
@@ -270,7 +271,7 @@ func eachBlock(ctx context.Context, s *calibrate.Set, k, width int, write func(d
 		if err := write(block[:count*width], s.Features[first*features:(first+count)*features], count); err != nil {
 			return err
 		}
-		parallel(count, func(from, to int) {
+		parallel.For(count, func(from, to int) {
 			for i := from; i < to && ctx.Err() == nil; i++ {
 				errs[i] = f(first+i, block[i*width:(i+1)*width])
 			}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // NewWeightSamples draws last layers from a posterior, of its Gaussian around the
@@ -15,7 +16,7 @@ func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product calib
 		return nil, err
 	}
 	errs := make([]error, samples)
-	parallel(samples, func(first, last int) {
+	parallel.For(samples, func(first, last int) {
 		w := make([]float64, p.Head.Logits*p.Head.Dim())
 		for i := first; i < last; i++ {
 			if errs[i] = context.Cause(ctx); errs[i] != nil {

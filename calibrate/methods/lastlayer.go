@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // FitOptions says how last layers are fitted on features that are ready: by Adam
@@ -157,7 +158,7 @@ func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs
 			}
 			b.examples = order[i*t.n/batches : (i+1)*t.n/batches]
 			b.x = x[:len(b.examples)*d]
-			parallel(len(b.examples), func(first, last int) {
+			parallel.For(len(b.examples), func(first, last int) {
 				for r := first; r < last; r++ {
 					augment(b.x[r*d:(r+1)*d], t.head, t.train, b.examples[r])
 				}
@@ -188,7 +189,7 @@ func (t *trainer) descend(ctx context.Context, w []float64, stream uint64, progr
 		if err := t.Product.Multiply(z, b.x, w, rows, d, columns); err != nil {
 			return err
 		}
-		parallel(rows, func(first, last int) {
+		parallel.For(rows, func(first, last int) {
 			for r := first; r < last; r++ {
 				loss(z[r*columns:(r+1)*columns], b.examples[r], b.done)
 			}
@@ -223,7 +224,7 @@ func (a *adam) step(w, gradient []float64, scale, rate float64) {
 	// The corrections of both means for their start at zero, in one.
 	correct1 := 1 - math.Pow(beta1, float64(a.steps))
 	correct2 := 1 - math.Pow(beta2, float64(a.steps))
-	parallel(len(a.unit), func(first, last int) {
+	parallel.For(len(a.unit), func(first, last int) {
 		for row := first; row < last; row++ {
 			at := row * a.columns
 			move := rate * a.unit[row] / correct1

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // SWAG is the Gaussian over the weights of the last layer that the weights seen along a
@@ -122,7 +123,7 @@ func (s *SWAG) each(dst []float64, pairs int, phi []float32, n int, write func(r
 		if err := s.product.Multiply(v[:rows*k], x[:rows*d], s.variances, rows, d, k); err != nil {
 			return err
 		}
-		parallel(rows, func(from, to int) {
+		parallel.For(rows, func(from, to int) {
 			for r := from; r < to; r++ {
 				write(dst[(first+r)*pairs:(first+r+1)*pairs], a[r*width:(r+1)*width], v[r*k:(r+1)*k])
 			}

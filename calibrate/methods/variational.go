@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // VariationalOptions says how last-layer variational inference is done.
@@ -132,7 +133,7 @@ func (f *variationalStep) gradients(b *batch, mean, logs, noise []float64) error
 		return err
 	}
 	scale := 1 / float64(rows)
-	parallel(rows, func(first, last int) {
+	parallel.For(rows, func(first, last int) {
 		for r := first; r < last; r++ {
 			z, v, noise := z[r*k:(r+1)*k], v[r*k:(r+1)*k], noise[r*k:(r+1)*k]
 			for c := range z {
@@ -190,7 +191,7 @@ func (v *Variational) Predictive(ctx context.Context, s *calibrate.Set, samples 
 		return nil, err
 	}
 	deviations := make([]float32, n*samples*k)
-	parallel(n, func(first, last int) {
+	parallel.For(n, func(first, last int) {
 		for i := first; i < last && ctx.Err() == nil; i++ {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
 			own := deviations[i*samples*k : (i+1)*samples*k]

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // layers are M last layers side by side. They are kept in groups of whole layers with
@@ -106,7 +107,7 @@ func (l *layers) outputs(ctx context.Context, s *calibrate.Set) ([]float32, erro
 			if err := l.product.Multiply(a[:rows*columns], x[:rows*d], weights, rows, d, columns); err != nil {
 				return nil, err
 			}
-			parallel(rows, func(begin, end int) {
+			parallel.For(rows, func(begin, end int) {
 				for r := begin; r < end; r++ {
 					dst := out[((from+r)*l.m+first)*k:]
 					for j, v := range a[r*columns : (r+1)*columns] {

@@ -21,6 +21,25 @@ import (
 	"math"
 )
 
+// Semidefinite returns the eigenvectors, orthonormal and in columns, and the eigenvalues
+// of scale·m, which is positive semi-definite but for rounding: values below zero are
+// clamped. Of m [n,n], which stays as it is, what is on and above the diagonal is read.
+func Semidefinite(m []float64, n int, scale float64) (q, values []float64, err error) {
+	q = make([]float64, n*n)
+	for i := range n {
+		for j := i; j < n; j++ {
+			q[j*n+i] = m[i*n+j] * scale
+		}
+	}
+	if values, err = Sym(q, n); err != nil {
+		return nil, nil, err
+	}
+	for i, v := range values {
+		values[i] = math.Max(0, v)
+	}
+	return q, values, nil
+}
+
 // Sym overwrites the symmetric n×n matrix a, row-major, with its eigenvectors,
 // orthonormal and in columns, and returns the eigenvalues in ascending order:
 // column j belongs to the j-th. Only the lower triangle of a is read. Beside a

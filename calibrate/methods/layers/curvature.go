@@ -237,18 +237,10 @@ func newFactors(l layer, a, b []float64, scale float64, d calibrate.Damping) (fa
 	return f, nil
 }
 
-// eigenSym returns the eigenvectors, in columns, and eigenvalues of scale·m, positive
-// semi-definite but for rounding.
+// eigenSym is eigen.Semidefinite of a curvature factor.
 func eigenSym(m []float64, n int, scale float64) (q, lambda []float64, err error) {
-	q = make([]float64, n*n)
-	for i, v := range m {
-		q[i] = scale * v
-	}
-	if lambda, err = eigen.Sym(q, n); err != nil {
+	if q, lambda, err = eigen.Semidefinite(m, n, scale); err != nil {
 		return nil, nil, fmt.Errorf("a curvature factor has no eigenvalues: %w", err)
-	}
-	for i, v := range lambda {
-		lambda[i] = math.Max(0, v)
 	}
 	return q, lambda, nil
 }

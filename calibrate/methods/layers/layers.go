@@ -18,10 +18,9 @@ package layers
 import (
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 const (
@@ -225,7 +224,7 @@ func (p *pass) forward(weights [][]float64) error {
 		if l+1 < len(p.layers) {
 			stride = p.layers[l+1].dim
 		}
-		parallel(p.rows, func(first, last int) {
+		parallel.For(p.rows, func(first, last int) {
 			for r := first; r < last; r++ {
 				z, y := z[r*layer.out:(r+1)*layer.out], p.h[l+1][r*stride:r*stride+layer.out]
 				switch slope := p.slope[l]; {
@@ -255,7 +254,7 @@ func (p *pass) backward(v, spare []float64, each int, f func(l int, v []float64)
 		layer := p.layers[l]
 		now := v[:p.rows*each*layer.out]
 		if p.slope[l] != nil {
-			parallel(p.rows*each, func(first, last int) {
+			parallel.For(p.rows*each, func(first, last int) {
 				for r := first; r < last; r++ {
 					row, slope := now[r*layer.out:(r+1)*layer.out], p.slope[l][r/each*layer.out:]
 					for i := range row {
@@ -288,14 +287,4 @@ func (n *Network) widest() int {
 		most = max(most, l.out)
 	}
 	return most
-}
-
-// parallel calls f with equal parts of 0 to n, one for each processor.
-func parallel(n int, f func(first, last int)) {
-	workers := min(runtime.GOMAXPROCS(0), n)
-	var wg sync.WaitGroup
-	for w := range workers {
-		wg.Go(func() { f(w*n/workers, (w+1)*n/workers) })
-	}
-	wg.Wait()
 }

@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/blas/blas64"
 
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/methods"
 )
 
@@ -111,7 +112,7 @@ func (c *covariances) block(dst []float64, x []float32) error {
 		if err := product.Multiply(t, v, f.qb, rows*k, layer.out, layer.out); err != nil {
 			return err
 		}
-		parallel(rows, func(first, last int) {
+		parallel.For(rows, func(first, last int) {
 			scaled := make([]float64, layer.out)
 			for r := first; r < last; r++ {
 				c.add(dst[r*c.each:(r+1)*c.each], t[r*k*layer.out:(r+1)*k*layer.out], w[r*layer.out:(r+1)*layer.out], scaled)
