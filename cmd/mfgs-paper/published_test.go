@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// docs is where the report is published.
+const docs = "../../docs"
+
+// published reads the report's rows by table, data, row and seed.
+func published(t *testing.T) map[string]entry {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(docs, "paper.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []entry
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]entry{}
+	for _, e := range all {
+		name := key(e.Table, e.Data, e.Row, e.Seed)
+		if _, twice := rows[name]; twice {
+			t.Errorf("%s is there twice", name)
+		}
+		rows[name] = e
+	}
+	return rows
+}
+
+func key(table, data, row string, seed any) string {
+	return fmt.Sprint(table, "|", data, "|", row, "|", seed)
+}
+
+// The published report has every row that the program makes, and numbers in each.
+func TestThePublishedReportIsWhole(t *testing.T) {
+	rows := published(t)
+	sampling, covariances := table1Trials()
+	seeds := []int{0, 1, 2}
+	for table, trials := range map[string][]trial{
+		"1": append(sampling, covariances...), "2": table2Trials(), "4": table4Trials(), "ukf": ukfTrials(),
+	} {
+		for _, trial := range trials {
+			for _, q := range trial.requests(&benchmark{}, seeds) {
+				name := key(table, mnistName, trial.row, trial.seedOf(q.seed))
+				e, ok := rows[name]
+				if !ok {
+					t.Errorf("%s is missing", name)
+					continue
+				}
+				told, ok := e.OOD[notMNIST]
+				if trial.method != "leverage" && (e.NLL == nil || !(*e.NLL > 0)) || !ok || !(told.AUROC > 0.4) || e.Paper == nil && trial.method != "leverage" {
+					t.Errorf("%s: %+v, paper %+v", name, e.figures, e.Paper)
+				}
+			}
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(docs, "paper.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pictures := regexp.MustCompile(`\]\((paper/[^)]+\.svg)\)`).FindAllStringSubmatch(string(text), -1)
+	if len(pictures) != 3 {
+		t.Errorf("%d pictures, want two heat maps and the rotation", len(pictures))
+	}
+	for _, p := range pictures {
+		if _, err := os.Stat(filepath.Join(docs, p[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, missing := range []string{"SVHN", "LSUN", "CIFAR-100", "ImageNet-O"} {
+		if !strings.Contains(string(text), missing) {
+			t.Errorf("nothing is said of %s", missing)
+		}
+	}
+}
+
+// What mfgs promises on MNIST and notMNIST, as means of three seeds with its default
+// damping.
+func TestThePublishedFiguresKeepThePromises(t *testing.T) {
+	rows := published(t)
+	mf0, ok := rows[key("1", mnistName, "mf0", "mean")]
+	if !ok {
+		t.Fatal("no mean of mf0 over the seeds")
+	}
+	told := mf0.OOD[notMNIST]
+	for _, c := range []struct {
+		what     string
+		got      float64
+		from, to float64
+	}{
+		{"error", *mf0.Error, 0, 0.0175},
+		{"NLL", *mf0.NLL, 0, 0.056},
+		{"ECE", *mf0.ECE, 0, 0.005},
+		{"accuracy", told.Accuracy, 0.914, 1},
+		{"AUROC", told.AUROC, 0.967, 1},
+		{"AUPR in", told.AUPRIn, 0.960, 1},
+		{"AUPR out", told.AUPROut, 0.968, 1},
+	} {
+		if !(c.got >= c.from && c.got <= c.to) {
+			t.Errorf("%s %v, want %v to %v", c.what, c.got, c.from, c.to)
+		}
+	}
+	// mf1 is 0.0032 below mf0, and neither differs from it at ε = 1.
+	for other, most := range map[string]float64{"mf1": 0.0035, "mf2": 0.003, "mf1, eps = 1": 0.0005, "mf2, eps = 1": 0.0005} {
+		told := told
+		if strings.HasSuffix(other, "eps = 1") {
+			told = rows[key("1", mnistName, "mf0, eps = 1", "mean")].OOD[notMNIST]
+		}
+		if d := rows[key("1", mnistName, other, "mean")].OOD[notMNIST].AUROC - told.AUROC; !(math.Abs(d) <= most) {
+			t.Errorf("the AUROC of %s is %v above that of mf0", other, d)
+		}
+	}
+}
