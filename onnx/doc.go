@@ -12,7 +12,8 @@
 //  4. [Model.Runnable] gives the graph for ONNX Runtime, with large weights referred to in place; [Model.Bytes] gives it in
 //     one piece, and [Model.Files] what to write, above 2 GiB with the weights in a second file.
 //
-// [Stochastic] switches Dropout nodes on, and [Random] tells which nodes of a network draw random numbers.
+// [Stochastic] switches Dropout nodes on, [Random] tells which nodes of a network draw random numbers, and [Seeded] gives them
+// seeds, so that a new session repeats what another one gave.
 //
 // A [Model] is immutable: every step gives a new one, which shares what it has in common with the old.
 //
