@@ -7,9 +7,27 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
+// Method says how logits become the probabilities that are served.
+type Method string
+
+const (
+	MLE Method = "mle" // the network's own, softmax(a)
+	TS  Method = "ts"  // temperature scaling, softmax(a/T)
+	MF0 Method = "mf0" // the mean-field integral over the posterior (paper, eq. 9)
+)
+
+// Validate reports a method that is none of these.
+func (m Method) Validate() error {
+	if m != MLE && m != TS && m != MF0 {
+		return fmt.Errorf("method %.70q, want %s, %s or %s", m, MF0, TS, MLE)
+	}
+	return nil
+}
+
 // Calibration is all that prediction needs beside the network: what a bundle
 // holds. It never changes once made and may be used concurrently.
 type Calibration struct {
+	Method    Method // whose probabilities are served
 	Posterior *Posterior
 	NLL       Temperatures // tuned for held-out likelihood: probabilities
 	OOD       Temperatures // tuned for telling apart: OODScore

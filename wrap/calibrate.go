@@ -572,9 +572,10 @@ func (c *calibration) keep() []string {
 func (c *calibration) write(context.Context) error {
 	f, r := c.fitted, &c.report
 	m := bundle.Manifest{
-		Tool:    "mfgs " + Version(),
-		Head:    c.describeHead(),
-		Damping: bundle.Damping{Rule: r.Damping.Rule, Rho: f.Rho},
+		Tool:          "mfgs " + Version(),
+		Head:          c.describeHead(),
+		Probabilities: calibrate.MF0,
+		Damping:       bundle.Damping{Rule: r.Damping.Rule, Rho: f.Rho},
 		Temperatures: bundle.Temperatures{
 			NLL:     bundle.Pair{Act: f.NLL.Act, Ens: f.NLL.Ens, TunedOn: "nll"},
 			OOD:     bundle.Pair{Act: f.OOD.Act, Ens: f.OOD.Ens, TunedOn: "nll"},

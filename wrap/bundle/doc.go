@@ -57,6 +57,10 @@
 // logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
 // each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j).
 //
+// probabilities (format 2) names the method whose probabilities are served: mf0, under
+// the pair temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the
+// network's own. In format 1 it is always mf0.
+//
 // head.approximation says what stands between the layer and the logits though it is not
 // linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
 //
@@ -79,10 +83,11 @@
 //
 // # Versions
 //
-// This is format 1. Every later release of this module reads it, and predicts
-// from it what this one does. Since unknown fields are refused, a new field
-// makes a new format; a reader refuses formats newer than its own by number,
-// before it looks at anything else in the document.
+// This is format 2. Format 1, which is read too, lacks the fields that are said
+// above to be of format 2, and must not have them. Since unknown fields are
+// refused, a new field makes a new format; a reader refuses formats newer than its
+// own by number, before it looks at anything else in the document. Every later
+// release of this module reads both formats, and gives the same probabilities.
 //
 // # Writing
 //

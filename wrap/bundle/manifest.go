@@ -16,8 +16,10 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
-// Version is the format that is written, and the only one so far.
-const Version = 1
+// Version is the format that is written. Formats from [oldest] on are read.
+const Version = 2
+
+const oldest = 1
 
 // MaxManifest is the size in bytes of the largest manifest that is read: room
 // for the names of a hundred thousand classes.
@@ -39,7 +41,7 @@ const (
 // Manifest is what bundle.yaml says. Fields marked "set by Write" need not be
 // filled in by who writes a bundle.
 type Manifest struct {
-	Format int    `yaml:"format"` // [Version]; set by Write
+	Format int    `yaml:"format"` // set by Write, to [Version]
 	Tool   string `yaml:"tool"`   // what wrote the bundle, such as "mfgs v0.1.0"
 
 	// Model is nil where features came ready made.
@@ -51,8 +53,11 @@ type Manifest struct {
 	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
 	Damping    Damping              `yaml:"damping"`
 
-	Temperatures Temperatures `yaml:"temperatures"`
-	MeanField    MeanField    `yaml:"mean_field"`
+	// Probabilities names the method whose probabilities are served. Format 1 has none:
+	// it is mf0.
+	Probabilities calibrate.Method `yaml:"probabilities,omitempty"`
+	Temperatures  Temperatures     `yaml:"temperatures"`
+	MeanField     MeanField        `yaml:"mean_field"`
 
 	HeldOut  HeldOut   `yaml:"held_out"`
 	Datasets []Dataset `yaml:"datasets"`
@@ -244,20 +249,21 @@ type Grid struct {
 
 // comments stand above the fields of a manifest.
 var comments = map[string]string{
-	"format":       "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
-	"model":        "The network: sha256 is that of the file calibrated, file the copy kept here.",
-	"head":         "Its last layer, logits = W·features + b.",
-	"preprocess":   "From image to tensor.",
-	"covariance":   "The posterior: which covariance, of which structure.",
-	"damping":      "What was added to every eigenvalue; rho is in units of the mean one.",
-	"temperatures": "The activations are divided by act, the covariance by ens.",
-	"mean_field":   "Constants of the approximation.",
-	"held_out":     "Figures on the data used for tuning: fractions, and nats for the NLL.",
-	"datasets":     "The data, by the role it had.",
-	"batch":        "Examples to a batch of inference.",
-	"posterior":    "The other files of this folder.",
-	"labels":       "The classes in their order.",
-	"grids":        "What the temperatures were chosen from, by T_act and by tau = T_ens / median_variance.",
+	"format":        "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
+	"model":         "The network: sha256 is that of the file calibrated, file the copy kept here.",
+	"head":          "Its last layer, logits = W·features + b.",
+	"preprocess":    "From image to tensor.",
+	"covariance":    "The posterior: which covariance, of which structure.",
+	"damping":       "What was added to every eigenvalue; rho is in units of the mean one.",
+	"probabilities": "The method that gives the probabilities: mf0, ts (temperature scaling) or mle (the network's own).",
+	"temperatures":  "The activations are divided by act, the covariance by ens.",
+	"mean_field":    "Constants of the approximation.",
+	"held_out":      "Figures on the data used for tuning: fractions, and nats for the NLL.",
+	"datasets":      "The data, by the role it had.",
+	"batch":         "Examples to a batch of inference.",
+	"posterior":     "The other files of this folder.",
+	"labels":        "The classes in their order.",
+	"grids":         "What the temperatures were chosen from, by T_act and by tau = T_ens / median_variance.",
 }
 
 // render returns the document of a manifest, without its seal.
@@ -334,8 +340,8 @@ func parse(document []byte) (*Manifest, error) {
 	switch {
 	case format.Format == nil:
 		return nil, fmt.Errorf("%w: field format is missing", ErrVersion)
-	case *format.Format != Version:
-		return nil, fmt.Errorf("%w: format %d, this program reads %d", ErrVersion, *format.Format, Version)
+	case *format.Format < oldest || *format.Format > Version:
+		return nil, fmt.Errorf("%w: format %d, this program reads %d to %d", ErrVersion, *format.Format, oldest, Version)
 	}
 
 	var m Manifest

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -31,6 +32,7 @@ type Bundle struct {
 func (b *Bundle) Calibration() *calibrate.Calibration {
 	t := b.Manifest.Temperatures
 	return &calibrate.Calibration{
+		Method:    cmp.Or(b.Manifest.Probabilities, calibrate.MF0),
 		Posterior: b.Posterior,
 		NLL:       calibrate.Temperatures{Act: t.NLL.Act, Ens: t.NLL.Ens},
 		OOD:       calibrate.Temperatures{Act: t.OOD.Act, Ens: t.OOD.Ens},

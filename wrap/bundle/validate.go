@@ -29,8 +29,8 @@ var (
 
 // Validate reports what a manifest says that cannot be, or leaves out.
 func (m *Manifest) Validate() error {
-	if m.Format != Version {
-		return fmt.Errorf("%w: format %d, want %d", ErrVersion, m.Format, Version)
+	if m.Format < oldest || m.Format > Version {
+		return fmt.Errorf("%w: format %d, want %d to %d", ErrVersion, m.Format, oldest, Version)
 	}
 	if err := finite(reflect.ValueOf(m), ""); err != nil {
 		return err
@@ -72,6 +72,13 @@ func (m *Manifest) Validate() error {
 		for _, row := range g.Value {
 			check(len(row) == len(g.Tau), "%s.value has a row of %d numbers, want %d", field, len(row), len(g.Tau))
 		}
+	}
+
+	if m.Format == 1 {
+		// Fields that format 2 added.
+		check(m.Probabilities == "", "probabilities is a field of format 2, and this is format 1")
+	} else {
+		wrap("probabilities", m.Probabilities.Validate())
 	}
 
 	check(m.Tool != "", "tool is missing")
