@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -257,13 +258,13 @@ func TestSampledWeights(t *testing.T) {
 		}
 		for i := range k * d {
 			vi := sigma.At(i, i)
-			if math.Abs(mean[i]) > 4.5*math.Sqrt(vi/m) {
+			if !approx.Equal(mean[i], 0, 4.5*math.Sqrt(vi/m)) {
 				t.Errorf("%s: the mean of weight %d is %v, want 0 ± %v", h.name(), i, mean[i], math.Sqrt(vi/m))
 			}
 			for j := range k * d {
 				want := sigma.At(i, j)
 				stdErr := math.Sqrt((vi*sigma.At(j, j) + want*want) / m)
-				if got := second[i*k*d+j]; math.Abs(got-want) > 4.5*stdErr {
+				if got := second[i*k*d+j]; !approx.Equal(got, want, 4.5*stdErr) {
 					t.Errorf("%s: the covariance of weights %d and %d is %v, want %v ± %v", h.name(), i, j, got, want, stdErr)
 				}
 			}

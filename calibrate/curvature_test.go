@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 )
@@ -124,7 +125,7 @@ func TestHessianEqualsFiniteDifferencesOfTheLoss(t *testing.T) {
 					// ∂i∂j = (∂²(i+j) - ∂²(i-j)) / 4
 					want := (second(f, weights, unit(i, j, 1)) - second(f, weights, unit(i, j, -1))) / 4
 					size := math.Sqrt(got[i*n+i] * got[j*n+j])
-					if math.Abs(got[i*n+j]-want) > 1e-5*size {
+					if !approx.Equal(got[i*n+j], want, 1e-5*size) {
 						t.Errorf("H[%d,%d] = %v, finite differences %v", i, j, got[i*n+j], want)
 					}
 				}
@@ -668,7 +669,7 @@ func TestMultiplyEqualsItsSum(t *testing.T) {
 			for l := range n {
 				want += a[i/m*n+l] * b[l*m+i%m]
 			}
-			if math.Abs(c[i]-want) > 1e-13*float64(n) {
+			if !approx.Equal(c[i], want, 1e-13*float64(n)) {
 				t.Fatalf("%v: c[%d] = %v, want %v", dim, i, c[i], want)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 )
@@ -360,14 +361,11 @@ func wantSame(t *testing.T, what string, got, want []float64, tolerance float64)
 	for _, v := range want {
 		size = math.Max(size, math.Abs(v))
 	}
-	worst, at := -1.0, 0
 	for i := range want {
-		if e := math.Abs(got[i] - want[i]); !(e <= worst) { // true for NaN
-			worst, at = e, i
+		if !approx.Equal(got[i], want[i], tolerance*size) {
+			t.Errorf("%s: value %d is %v, want %v: off by %.1e of the largest, %v; want %.0e", what, i, got[i], want[i], math.Abs(got[i]-want[i])/size, size, tolerance)
+			return
 		}
-	}
-	if len(want) > 0 && !(worst <= tolerance*size) {
-		t.Errorf("%s: value %d is %v, want %v: off by %.1e of the largest, %v; want %.0e", what, at, got[at], want[at], worst/size, size, tolerance)
 	}
 }
 
@@ -378,7 +376,7 @@ func wantRelative(t *testing.T, what string, got, want []float64, tolerance floa
 		t.Fatalf("%s has %d values, want %d", what, len(got), len(want))
 	}
 	for i := range want {
-		if !(math.Abs(got[i]-want[i]) <= tolerance*math.Abs(want[i])) {
+		if !approx.Relative(got[i], want[i], tolerance) {
 			t.Errorf("%s: value %d is %v, want %v: off by %.1e, want %.0e", what, i, got[i], want[i], math.Abs(got[i]/want[i]-1), tolerance)
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -56,7 +57,7 @@ func TestFactorInverts(t *testing.T) {
 					}
 					for i := range size {
 						for j := range size {
-							if want := inverse.At(first+i, first+j); !(math.Abs(got[i*size+j]-want) <= 1e-12*(1+math.Abs(want))) {
+							if want := inverse.At(first+i, first+j); !approx.Equal(got[i*size+j], want, 1e-12*(1+math.Abs(want))) {
 								t.Fatalf("rows %d to %d: element (%d,%d) is %v, want %v", first, end, i, j, got[i*size+j], want)
 							}
 						}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -176,7 +177,7 @@ func TestKroneckerPosteriorEqualsTheDenseInverse(t *testing.T) {
 							}
 							v += q * q / (la*lb + epsilon)
 						}
-						if math.Abs(p.V[i*k+x]/v-1) > 1e-13 {
+						if !approx.Relative(p.V[i*k+x], v, 1e-13) {
 							t.Errorf("%s: V[%d,%d] = %v, want %v", name, i, x, p.V[i*k+x], v)
 						}
 					}
@@ -227,7 +228,7 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if math.Abs(a/b-1) > 1e-12 {
+				if !approx.Relative(a, b, 1e-12) {
 					t.Errorf("%s: mean eigenvalue %v in full, %v as factors", name, a, b)
 				}
 				for _, rho := range []float64{0.01, 1, 10} {
@@ -373,19 +374,19 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if mean := trace(m, k*d) / float64(k*d); math.Abs(got/mean-1) > 1e-13 {
+			if mean := trace(m, k*d) / float64(k*d); !approx.Relative(got, mean, 1e-13) {
 				t.Errorf("%s full %s: %v, want %v", h.name(), cov, got, mean)
 			}
 			got, err = kron.MeanEigenvalue(cov)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if mean := trace(want.a, d) / float64(d) * trace(b, k) / float64(k) / 60; math.Abs(got/mean-1) > 1e-13 {
+			if mean := trace(want.a, d) / float64(d) * trace(b, k) / float64(k) / 60; !approx.Relative(got, mean, 1e-13) {
 				t.Errorf("%s kron %s: %v, want %v", h.name(), cov, got, mean)
 			}
 			// Of the eigenvalues themselves.
 			p := mustPosterior(t, kron, cov, 1)
-			if product := mean(p.LambdaA) * mean(p.LambdaB); math.Abs(got/product-1) > 1e-12 {
+			if product := mean(p.LambdaA) * mean(p.LambdaB); !approx.Relative(got, product, 1e-12) {
 				t.Errorf("%s kron %s: %v, of eigenvalues %v", h.name(), cov, got, product)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // naiveOutcomes are the log-probabilities of a head of separate logits by their
@@ -74,7 +75,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 					}
 					logp, rest := one(calibration.NLL)
 					for k, want := range logp {
-						if math.Abs(got.LogP[i*outcomes+k]-want) > 1e-8 { // meanfield's own tolerance
+						if !approx.Equal(got.LogP[i*outcomes+k], want, 1e-8) { // meanfield's own tolerance
 							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
@@ -135,11 +136,11 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 					top = 1 - rest
 				}
 				for k, want := range p {
-					if got := math.Exp(logp[e*len(p)+k]); math.Abs(got-want) > 1e-14 {
+					if got := math.Exp(logp[e*len(p)+k]); !approx.Equal(got, want, 1e-14) {
 						t.Errorf("%s at T = %v: p[%d] = %v, want %v", h.Link, temperature, k, got, want)
 					}
 				}
-				if math.Abs(rest[e]-(1-top)) > 1e-14 {
+				if !approx.Equal(rest[e], (1 - top), 1e-14) {
 					t.Errorf("%s at T = %v: rest %v, want %v", h.Link, temperature, rest[e], 1-top)
 				}
 			}
@@ -153,11 +154,11 @@ func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 	logp, rest := Plain(h, []float32{60, -60}, 2, 1)
 	want := math.Exp(-60)
 	for i, r := range rest {
-		if math.Abs(r/want-1) > 1e-12 {
+		if !approx.Relative(r, want, 1e-12) {
 			t.Errorf("rest %d is %v, want %v", i, r, want)
 		}
 	}
-	if math.Abs(logp[0]+60) > 1e-12 || math.Abs(logp[1]/-want-1) > 1e-12 {
+	if !approx.Equal(logp[0], -60, 1e-12) || !approx.Relative(logp[1], -want, 1e-12) {
 		t.Errorf("log p %v, want -60 and %v", logp[:2], -want)
 	}
 }

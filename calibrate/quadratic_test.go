@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 )
@@ -69,7 +70,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 					for i := range n {
 						got := q.evaluate(set.Features[i*9 : (i+1)*9])
 						for k, want := range append(s2[i*4:(i+1)*4:(i+1)*4], leverage[i]) {
-							if math.Abs(got[k]-want) > 2e-6*want {
+							if !approx.Equal(got[k], want, 2e-6*want) {
 								t.Fatalf("example %d, form %d: %v, want %v", i, k, got[k], want)
 							}
 						}
@@ -80,7 +81,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 							for i := range n {
 								mean += float64(set.Features[i*9+j]) / float64(n)
 							}
-							if math.Abs(v-mean) > 1e-6*mean {
+							if !approx.Equal(v, mean, 1e-6*mean) {
 								t.Errorf("centre %v, want the mean %v", v, mean)
 							}
 						}
@@ -115,7 +116,7 @@ func TestQuadraticFormsOfAnyUnit(t *testing.T) {
 			}
 			for _, list := range [][]float64{q.Projection, q.Weights} {
 				for _, v := range list {
-					if math.Abs(v) > 1e30 || v != 0 && structure == Kronecker && math.Abs(v) < 1e-30 {
+					if !approx.Equal(v, 0, 1e30) || v != 0 && structure == Kronecker && math.Abs(v) < 1e-30 {
 						t.Fatalf("unit %v, %s: %v", unit, structure, v)
 					}
 				}
@@ -217,7 +218,7 @@ func TestRowsOfVAreInterpolated(t *testing.T) {
 			rank := len(left) / d
 			t.Logf("%v orders, ε %v: %d rows", orders, epsilon, rank)
 			for i, v := range multiplied(left, right, d, k) {
-				if math.Abs(v/x[i]-1) > 2*rowTolerance {
+				if !approx.Relative(v, x[i], 2*rowTolerance) {
 					t.Fatalf("%v orders, ε %v: entry %d is off by %.2g", orders, epsilon, i, v/x[i]-1)
 				}
 			}
@@ -271,7 +272,7 @@ func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 			for i := range n {
 				got := q.evaluate(set.Features[i*d : (i+1)*d])
 				for k, want := range append(s2[i*3:(i+1)*3:(i+1)*3], leverage[i]) {
-					if math.Abs(got[k]-want) > 1e-5*want {
+					if !approx.Equal(got[k], want, 1e-5*want) {
 						t.Fatalf("mean %v, %s: form %d is %v, want %v", mean, structure, k, got[k], want)
 					}
 				}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // predictive is mf0 of a set or, without a spread, its softmax, as any method's.
@@ -71,13 +72,13 @@ func TestTuneFindsWhatFitFinds(t *testing.T) {
 			c.NLL = p
 			return nll(tuneHead, c.Predict(task.val.Features, task.val.Logits, val.Len()).LogP, task.val)
 		}
-		if a, b := at(pair[0]), at(pair[1]); math.Abs(a-b) > 1e-5*b {
+		if a, b := at(pair[0]), at(pair[1]); !approx.Equal(a, b, 1e-5*b) {
 			t.Errorf("%s: NLL %v at %v, Fit's %v at %v", name, a, pair[0], b, pair[1])
 		}
 	}
 	c := Calibration{Posterior: f.Posterior, NLL: f.NLL, OOD: got.OOD}
 	a, b := auroc(t, &c, task.val, task.ood), auroc(t, &f.Calibration, task.val, task.ood)
-	if math.Abs(a-b) > 2*ridge {
+	if !approx.Equal(a, b, 2*ridge) {
 		t.Errorf("AUROC %v at %v, Fit's %v at %v", a, got.OOD, b, f.OOD)
 	}
 	if !got.OODTuned {
@@ -94,7 +95,7 @@ func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if math.Abs(math.Log(got.NLL.Act/f.TS)) > 2e-3 || got.NLL.Ens != 1 {
+	if !approx.Equal(math.Log(got.NLL.Act/f.TS), 0, 2e-3) || got.NLL.Ens != 1 {
 		t.Errorf("temperatures %v, want T_act %v and T_ens 1", got.NLL, f.TS)
 	}
 	if got.OOD.Act != f.TSOOD {

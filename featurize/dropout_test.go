@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -58,7 +59,7 @@ func share(t *testing.T, x []float32, p float64) float64 {
 		if v == 0 {
 			continue
 		}
-		if want := 1 / (1 - p); !(math.Abs(float64(v)-want) <= 1e-3*want) { // half precision
+		if want := 1 / (1 - p); !approx.Equal(float64(v), want, 1e-3*want) { // half precision
 			t.Fatalf("number %d is %v, want 0 or %v", i, v, want)
 		}
 		kept++
@@ -69,7 +70,7 @@ func share(t *testing.T, x []float32, p float64) float64 {
 // holds compares a share of dropped numbers with a probability, within 4.5 standard errors: one of 10⁵ tests errs.
 func holds(t *testing.T, what string, got, p float64) {
 	t.Helper()
-	if se := math.Sqrt(p * (1 - p) / dropped); !(math.Abs(got-p) <= 4.5*se) {
+	if se := math.Sqrt(p * (1 - p) / dropped); !approx.Equal(got, p, 4.5*se) {
 		t.Errorf("%s: share %.4f, want %.4f ± %.4f", what, got, p, se)
 	}
 }

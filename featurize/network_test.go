@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -69,7 +69,7 @@ func alike(t testing.TB, got, want Results) {
 		t.Fatalf("%d columns of %d examples, want %d of %d", len(got.Columns), got.N, len(want.Columns), want.N)
 	}
 	for c := range want.Columns {
-		if !slices.EqualFunc(got.Columns[c], want.Columns[c], func(a, b float32) bool { return math.Abs(float64(a-b)) <= 1e-5 }) {
+		if !slices.EqualFunc(got.Columns[c], want.Columns[c], func(a, b float32) bool { return approx.Equal(float64(a), float64(b), 1e-5) }) {
 			t.Fatalf("column %d is %v, want %v", c, got.Columns[c], want.Columns[c])
 		}
 	}

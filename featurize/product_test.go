@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func TestProductEqualsItsSum(t *testing.T) {
@@ -35,7 +37,7 @@ func TestProductEqualsItsSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range c {
-			if math.Abs(c[i]-want[i]) > 1e-12*math.Sqrt(float64(rows))*10 {
+			if !approx.Equal(c[i], want[i], 1e-12*math.Sqrt(float64(rows))*10) {
 				t.Fatalf("%v: c[%d] = %v, want %v", dim, i, c[i], want[i])
 			}
 		}
@@ -55,7 +57,7 @@ func TestProductEqualsItsSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range again {
-			if math.Abs(again[i]-zero[i]) > 1e-12*math.Sqrt(float64(rows))*10 {
+			if !approx.Equal(again[i], zero[i], 1e-12*math.Sqrt(float64(rows))*10) {
 				t.Fatalf("%v: ab[%d] = %v, want %v", dim, i, again[i], zero[i])
 			}
 		}

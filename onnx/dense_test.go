@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -101,7 +102,7 @@ func TestDenseTail(t *testing.T) {
 			k, d := h.Classes, tail.Layers[0].In
 			for n := range g.Examples {
 				for i, a := range forward(t, tail, g.Tail[n*d:][:d]) {
-					if w := g.Logits[n*k+i]; !(math.Abs(a-w) <= 1e-4+g.Tolerance) {
+					if w := g.Logits[n*k+i]; !approx.Equal(a, w, 1e-4+g.Tolerance) {
 						t.Fatalf("example %d class %d: the layers give %v, the model %v", n, i, a, w)
 					}
 				}
@@ -236,7 +237,7 @@ func TestActivationSlopes(t *testing.T) {
 			below, _ := a.At(x - h)
 			y, slope := a.At(x)
 			// Central differences err by h²/6 times the third derivative, here at most 3, and by the rounding of y over h.
-			if want := (above - below) / (2 * h); !(math.Abs(slope-want) <= 1e-9+1e-15/h*math.Max(1, math.Abs(y))) {
+			if want := (above - below) / (2 * h); !approx.Equal(slope, want, 1e-9+1e-15/h*math.Max(1, math.Abs(y))) {
 				t.Errorf("%v at %v: slope %v, want %v", a, x, slope, want)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -106,7 +107,7 @@ func TestStochastic(t *testing.T) {
 			if got := strings.Join(ops, " "); got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
-			if tt.n > 0 && (math.Abs(keep[0]-tt.keep) > 1e-6 || math.Abs(keep[1]-1/tt.keep) > 1e-6) {
+			if tt.n > 0 && (!approx.Equal(keep[0], tt.keep, 1e-6) || !approx.Equal(keep[1], 1/tt.keep, 1e-6)) {
 				t.Errorf("kept with probability %v and scaled by %v, want %v", keep[0], keep[1], tt.keep)
 			}
 			if tt.n == 0 && on != m {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -307,7 +308,7 @@ func TestProductCoefficients(t *testing.T) {
 				}
 				want += c * math.Cos(float64(n)*theta)
 			}
-			if math.Abs(got-want) > 1e-12 {
+			if !approx.Equal(got, want, 1e-12) {
 				t.Errorf("m=%d, x=%v: %v, want %v", m, x, got, want)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -136,7 +137,7 @@ func checkWeights(t *testing.T, h *onnx.Head, g golden) {
 			if g.Tolerance > 0 && h.Rounding > 0 {
 				a, tol = min(max(a, h.Low), h.High), tol+g.Tolerance
 			}
-			if !(math.Abs(a-want) <= tol) {
+			if !approx.Equal(a, want, tol) {
 				t.Fatalf("example %d class %d: φ·w + b = %v, the model gives %v", n, i, a, want)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -208,7 +209,7 @@ func TestHeadsInFunctions(t *testing.T) {
 						size += math.Abs(x)
 					}
 					// Float32 sums of the runtime: about 1e-5 of what is added.
-					if want := g.Logits[n*h.Classes+k]; !(math.Abs(sum-want) <= 1e-5*size) {
+					if want := g.Logits[n*h.Classes+k]; !approx.Equal(sum, want, 1e-5*size) {
 						t.Errorf("example %d class %d: %v, want %v", n, k, sum, want)
 					}
 				}

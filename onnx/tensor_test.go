@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -126,7 +127,7 @@ func slicesAlmostEqual(a, b []float64, tol float64) bool {
 		return false
 	}
 	for i := range a {
-		if !(math.Abs(a[i]-b[i]) <= tol) {
+		if !approx.Equal(a[i], b[i], tol) {
 			return false
 		}
 	}

@@ -3,7 +3,6 @@ package wrap
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -69,7 +69,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			}
 			// Figures of this network, with room for the rounding of another processor:
 			// NLL 0.0574 → 0.044, ECE below 2 %, AUROC 84 → 92, leverage 92 to 93.
-			if mle, mf0 := mle.InDomain, mf0.InDomain; !(mf0.NLL <= mle.NLL) || !(mf0.NLL < 0.05) || !(mf0.ECE < 0.025) || math.Abs(mf0.Error-mle.Error) > 0.007 {
+			if mle, mf0 := mle.InDomain, mf0.InDomain; !(mf0.NLL <= mle.NLL) || !(mf0.NLL < 0.05) || !(mf0.ECE < 0.025) || !approx.Equal(mf0.Error, mle.Error, 0.007) {
 				t.Errorf("in domain: mf0 %+v, the network %+v", *mf0, *mle)
 			}
 			if !(mf0.OOD[0].AUROC > 0.90) || !(mf0.OOD[0].AUROC > mle.OOD[0].AUROC+0.05) {
@@ -168,7 +168,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			got := mustCalibrate(t, c)
 			close := func(name string, a, b, tolerance float64) {
 				t.Helper()
-				if math.Abs(a-b) > tolerance*math.Abs(b) {
+				if !approx.Relative(a, b, tolerance) {
 					t.Errorf("%s is %v, from the model %v", name, a, b)
 				}
 			}
@@ -200,7 +200,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b {
-				if a[i].Class != b[i].Class || math.Abs(a[i].Confidence-b[i].Confidence) > 1e-3 || math.Abs(a[i].Leverage-b[i].Leverage) > 1e-9*b[i].Leverage {
+				if a[i].Class != b[i].Class || !approx.Equal(a[i].Confidence, b[i].Confidence, 1e-3) || !approx.Equal(a[i].Leverage, b[i].Leverage, 1e-9*b[i].Leverage) {
 					t.Errorf("prediction %+v, from the model %+v", a[i], b[i])
 				}
 			}
@@ -252,11 +252,11 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 	})
 	got := mustCalibrate(t, ready)
 	// The same 300, then.
-	if got.Examples.Train != 300 || math.Abs(got.Damping.Epsilon-model.Damping.Epsilon) > 1e-9*model.Damping.Epsilon {
+	if got.Examples.Train != 300 || !approx.Equal(got.Damping.Epsilon, model.Damping.Epsilon, 1e-9*model.Damping.Epsilon) {
 		t.Errorf("%d training examples, ε %v, from the model %v", got.Examples.Train, got.Damping.Epsilon, model.Damping.Epsilon)
 	}
 	ready.Limit, ready.Force = 0, true
-	if all := mustCalibrate(t, ready); all.Examples.Train != 1200 || math.Abs(all.Damping.Epsilon-model.Damping.Epsilon) < 0.1*model.Damping.Epsilon {
+	if all := mustCalibrate(t, ready); all.Examples.Train != 1200 || approx.Relative(all.Damping.Epsilon, model.Damping.Epsilon, 0.1) {
 		t.Errorf("%d training examples, ε %v, of a quarter %v", all.Examples.Train, all.Damping.Epsilon, model.Damping.Epsilon)
 	}
 }
@@ -447,7 +447,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		}
 		for i, one := range predictions {
 			if len(one.Probabilities) != 2 || len(one.Logits) != 1 || len(one.LogitVariance) != 1 ||
-				math.Abs(one.Probabilities[0]+one.Probabilities[1]-1) > 1e-12 || (one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
+				!approx.Equal(one.Probabilities[0]+one.Probabilities[1], 1, 1e-12) || (one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
 				!(one.OODScore >= 0 && one.OODScore <= .5) || !(one.LogitVariance[0] > 0) || !(one.Leverage > 0) {
 				t.Fatalf("prediction %d: %+v", i, one)
 			}
@@ -457,7 +457,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if math.Abs(e.Methods[2].InDomain.NLL-r.HeldOut.After.NLL) > 1e-9 {
+		if !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.After.NLL, 1e-9) {
 			t.Errorf("NLL %v, at calibration %v", e.Methods[2].InDomain.NLL, r.HeldOut.After.NLL)
 		}
 	}
@@ -499,7 +499,7 @@ func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range got {
-			if got[i].Class != want[i].Class || math.Abs(got[i].Confidence-want[i].Confidence) > 1e-6 || !close32(got[i].Logits, want[i].Logits) {
+			if got[i].Class != want[i].Class || !approx.Equal(got[i].Confidence, want[i].Confidence, 1e-6) || !close32(got[i].Logits, want[i].Logits) {
 				t.Fatalf("%s: prediction %+v, want %+v", path, got[i], want[i])
 			}
 		}
@@ -539,7 +539,7 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := e.Methods[0].InDomain.NLL, r.HeldOut.Before.NLL; math.Abs(got-want) > 1e-9 {
+	if got, want := e.Methods[0].InDomain.NLL, r.HeldOut.Before.NLL; !approx.Equal(got, want, 1e-9) {
 		t.Errorf("NLL %v, at calibration %v", got, want)
 	}
 	p := opened(t, c.Out, Options{})

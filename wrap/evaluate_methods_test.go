@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -115,7 +116,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			t.Errorf("%s: temperatures %v", name, r.Temperatures)
 		}
 	}
-	if a, b := by["mf0"].InDomain.NLL, by["mf0@hessian/kron"].InDomain.NLL; math.Abs(a-b) > 0.01 {
+	if a, b := by["mf0"].InDomain.NLL, by["mf0@hessian/kron"].InDomain.NLL; !approx.Equal(a, b, 0.01) {
 		t.Errorf("NLL %v with the full and %v with the Kronecker structure", a, b)
 	}
 	if note := by["dropout:40"].Note; !strings.Contains(note, "of features") {
@@ -129,10 +130,10 @@ func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
 		dir, _ := calibrated(t, s)
 		by := evaluated(t, everything(t, dir, "mf0", "mf0@hessian", "mf1", "ts"))
 		own, again := by["mf0"], by["mf0@hessian"]
-		if d := math.Abs(own.InDomain.NLL - again.InDomain.NLL); d > 2e-4 {
+		if d := own.InDomain.NLL - again.InDomain.NLL; !approx.Equal(d, 0, 2e-4) {
 			t.Errorf("%s: NLL %v, made anew %v", s, own.InDomain.NLL, again.InDomain.NLL)
 		}
-		if d := math.Abs(own.OOD[0].AUROC - again.OOD[0].AUROC); d > 2e-3 {
+		if d := own.OOD[0].AUROC - again.OOD[0].AUROC; !approx.Equal(d, 0, 2e-3) {
 			t.Errorf("%s: AUROC %v, made anew %v", s, own.OOD[0].AUROC, again.OOD[0].AUROC)
 		}
 	}
@@ -149,7 +150,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	ts, ensemble := e.Methods[0], e.Methods[1]
-	if a := ensemble.Temperatures.NLL.Act; math.Abs(math.Log(a/r.Temperatures.TS)) > 2e-3 {
+	if a := ensemble.Temperatures.NLL.Act; !approx.Equal(math.Log(a/r.Temperatures.TS), 0, 2e-3) {
 		t.Errorf("temperature %v, of temperature scaling %v", a, r.Temperatures.TS)
 	}
 	for what, d := range map[string]float64{
@@ -158,7 +159,7 @@ func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 		"error":           ts.InDomain.Error - ensemble.InDomain.Error,
 		"AUROC":           ts.OOD[0].AUROC - ensemble.OOD[0].AUROC,
 	} {
-		if math.Abs(d) > 1e-5 {
+		if !approx.Equal(d, 0, 1e-5) {
 			t.Errorf("%s differs by %v", what, d)
 		}
 	}
@@ -175,7 +176,7 @@ func TestEvaluationOverSeveralLayers(t *testing.T) {
 	cfg.Layers = 2
 	two := evaluated(t, cfg)
 	for _, name := range names {
-		if d := two[name].InDomain.NLL - one[name].InDomain.NLL; !(math.Abs(d) < 0.03) {
+		if d := two[name].InDomain.NLL - one[name].InDomain.NLL; !approx.Equal(d, 0, 0.03) {
 			t.Errorf("%s: NLL %v over two layers, over one %v", name, two[name].InDomain.NLL, one[name].InDomain.NLL)
 		}
 		if !(two[name].OOD[0].AUROC > 0.75) {
@@ -265,7 +266,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 	for i, logp := range slices.Collect(slices.Chunk(c.Predict(phi, logits, 297).LogP, 10)) {
 		nll -= logp[labels[8+1500+i]] / 297
 	}
-	if math.Abs(r.InDomain.NLL-nll) > 1e-6 {
+	if !approx.Equal(r.InDomain.NLL, nll, 1e-6) {
 		t.Errorf("NLL %v, at the temperatures %+v it is %v", r.InDomain.NLL, *r.Temperatures, nll)
 	}
 }

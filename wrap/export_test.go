@@ -17,6 +17,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -71,7 +72,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 			for i, p := range want {
 				for j := range width {
 					g, w := float64(values[i*width+j]), of(p, j)
-					if !(math.Abs(g-w) <= abs+rel*math.Abs(w)) {
+					if !approx.Equal(g, w, abs+rel*math.Abs(w)) {
 						t.Errorf("%s: %s of example %d: %v, want %v", s, what.Name, i, g, w)
 						return
 					}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -148,11 +149,11 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 				_, err = p.PredictDataset(t.Context(), file, func(p Prediction) error {
 					for j, got := range p.Logits {
 						// The range of the features decides how a layer of whole numbers is scaled, and they come in other batches.
-						if want := float64(rows.Logits[i*k+j]); math.Abs(float64(got)-want) > 1e-5*(1+math.Abs(want)) && !strings.Contains(g.File, "dynamic") && h.Op != "ConvInteger" && !strings.HasSuffix(g.File, "/dequantized.onnx") {
+						if want := float64(rows.Logits[i*k+j]); !approx.Equal(float64(got), want, 1e-5*(1+math.Abs(want))) && !strings.Contains(g.File, "dynamic") && h.Op != "ConvInteger" && !strings.HasSuffix(g.File, "/dequantized.onnx") {
 							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Logits[i*k:(i+1)*k])
 						}
 					}
-					if sum := total(p.Probabilities); h.Link != onnx.Sigmoid && math.Abs(sum-1) > 1e-15 {
+					if sum := total(p.Probabilities); h.Link != onnx.Sigmoid && !approx.Equal(sum, 1, 1e-15) {
 						t.Fatalf("example %d: probabilities sum to 1 %+g", i, sum-1)
 					}
 					i++

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -193,12 +194,12 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 					oracle(1, 1)
 					for j, l := range logp {
 						want := math.Exp(l)
-						if got := float64(probabilities[i*k+j]); !(math.Abs(got-want) <= 2e-6) {
+						if got := float64(probabilities[i*k+j]); !approx.Equal(got, want, 2e-6) {
 							t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
 						}
 					}
 					rest := oracle(1.5, 0.5)
-					if got := float64(score[i]); !(math.Abs(got-rest) <= 2e-5*rest+1e-37) {
+					if got := float64(score[i]); !approx.Equal(got, rest, 2e-5*rest+1e-37) {
 						t.Errorf("%s: ood_score %v, want %v", name, got, rest)
 					}
 				}
@@ -229,7 +230,7 @@ func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 					got := out[2].Data.([]float32)[i*k : (i+1)*k]
 					want, _ := formula(onnx.Softmax, onnx.MF0, logits[i*k:(i+1)*k], got, onnx.Temperatures{Act: 1, Ens: 1})
 					for j := range want {
-						if p := float64(out[0].Data.([]float32)[i*k+j]); !(math.Abs(p-want[j]) <= 4e-6) {
+						if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
 							t.Fatalf("K=%d, T from %v to %v times that, %s: p[%d] = %v, want %v", k, base, 1+above, name, j, p, want[j])
 						}
 					}
@@ -257,7 +258,7 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 					first = all
 				}
 				for i, v := range all {
-					if !(math.Abs(float64(v-first[i])) <= 1e-6*math.Abs(float64(first[i]))+1e-30) {
+					if !approx.Equal(float64(v), float64(first[i]), 1e-6*math.Abs(float64(first[i]))+1e-30) {
 						t.Fatalf("operator set %d, K=%d: number %d is %v, in operator set 7 %v", opset, k, i, v, first[i])
 					}
 				}
@@ -293,7 +294,7 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 						sum += float64(v)
 					}
 					// As features grow, logits and T grow alike: the score has a limit.
-					if math.Abs(sum-1) > 1e-5 || !(score >= min(0.5, last) && score <= 1) {
+					if !approx.Equal(sum, 1, 1e-5) || !(score >= min(0.5, last) && score <= 1) {
 						t.Errorf("K=%d, %s, features of %v: probabilities sum to %v, ood_score %v", k, method, scale, sum, score)
 					}
 					last = score
@@ -308,7 +309,7 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 				for _, v := range p {
 					sum += float64(v)
 				}
-				if math.Abs(sum-1) > 1e-5 || p[2] != 0 || p[4] != 0 {
+				if !approx.Equal(sum, 1, 1e-5) || p[2] != 0 || p[4] != 0 {
 					t.Errorf("K=%d, %s: masked classes have probabilities %v and %v, all sum to %v", k, method, p[2], p[4], sum)
 				}
 			}
@@ -368,11 +369,11 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 							from, times = r-2, 2
 						}
 						for j, got := range out[2].Data.([]float32)[i*k : (i+1)*k] {
-							if want := times * float64(variances[from*k+j]); !(math.Abs(float64(got)-want) <= 1e-6*want) {
+							if want := times * float64(variances[from*k+j]); !approx.Equal(float64(got), want, 1e-6*want) {
 								t.Fatalf("%s, float64 %t, centred %t, operator set %d: variance %v, want %v", name, double, centred, opset, got, want)
 							}
 						}
-						if got, want := float64(out[4].Data.([]float32)[i]), times*float64(from); !(math.Abs(got-want) <= 1e-6*want) {
+						if got, want := float64(out[4].Data.([]float32)[i]), times*float64(from); !approx.Equal(got, want, 1e-6*want) {
 							t.Fatalf("%s, float64 %t, centred %t, operator set %d: leverage %v, want %v", name, double, centred, opset, got, want)
 						}
 					}
@@ -411,11 +412,11 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 							_, rest := formula(link, method, a, v, ood)
 							c := len(want)
 							for j := range want {
-								if got := float64(out[0].Data.([]float32)[i*c+j]); !(math.Abs(got-want[j]) <= 2e-6) {
+								if got := float64(out[0].Data.([]float32)[i*c+j]); !approx.Equal(got, want[j], 2e-6) {
 									t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want[j])
 								}
 							}
-							if got := float64(out[3].Data.([]float32)[i]); !(math.Abs(got-rest) <= 1e-5*rest+1e-37) {
+							if got := float64(out[3].Data.([]float32)[i]); !approx.Equal(got, rest, 1e-5*rest+1e-37) {
 								t.Errorf("%s: ood_score %v, want %v", name, got, rest)
 							}
 							for j := range a {
@@ -423,7 +424,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 									t.Fatalf("%s: logit %v, want %v", name, got, a[j])
 								}
 								got, want := float64(out[2].Data.([]float32)[i*k+j]), float64(v[j])/nll.Ens
-								if !(math.Abs(got-want) <= 1e-6*want) {
+								if !approx.Equal(got, want, 1e-6*want) {
 									t.Fatalf("%s: variance %v, want %v", name, got, want)
 								}
 							}

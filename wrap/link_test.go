@@ -1,10 +1,10 @@
 package wrap
 
 import (
-	"math"
 	"path/filepath"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -25,7 +25,7 @@ func TestLinkIsTold(t *testing.T) {
 	i := 0
 	if _, err := opened(t, c.Out, Options{}).PredictDataset(t.Context(), file, func(p Prediction) error {
 		for j, a := range p.Logits {
-			if math.Abs(float64(a)-float64(logits[i*k+j])) > 1e-5 || p.Targets == nil {
+			if !approx.Equal(float64(a), float64(logits[i*k+j]), 1e-5) || p.Targets == nil {
 				t.Fatalf("example %d: %+v, want logits %v", i, p, logits[i*k:(i+1)*k])
 			}
 		}

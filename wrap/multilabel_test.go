@@ -12,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -143,7 +144,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		for i, one := range predictions {
 			near := func(what string, got, want float64) {
 				t.Helper()
-				if math.Abs(got-want) > 1e-5*math.Abs(want)+1e-9 { // float32 logits of another batch
+				if !approx.Equal(got, want, 1e-5*math.Abs(want)+1e-9) { // float32 logits of another batch
 					t.Fatalf("%s: example %d: %s is %v, want %v", name, i, what, got, want)
 				}
 			}
@@ -170,7 +171,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			}
 			near("confidence", one.Confidence, confidence)
 			// 1-p of a p near 1 is off by 6e-8, of which log(p/(1-p)) times as much enters.
-			if math.Abs(one.Entropy-entropy) > 1e-5*entropy+4e-6 {
+			if !approx.Equal(one.Entropy, entropy, 1e-5*entropy+4e-6) {
 				t.Fatalf("%s: example %d: entropy is %v, want %v", name, i, one.Entropy, entropy)
 			}
 			near("OOD score", one.OODScore, rest)
@@ -181,7 +182,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		}
 		near := func(what string, got, want float64) {
 			t.Helper()
-			if math.Abs(got-want) > 1e-6 {
+			if !approx.Equal(got, want, 1e-6) {
 				t.Errorf("%s: %s %v, want %v", name, what, got, want)
 			}
 		}
@@ -260,7 +261,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 	for _, structure := range structures {
 		c := Config{Model: oneVsRestModel, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, string(structure)), Structure: structure, Covariance: calibrate.Sandwich}
 		r := mustCalibrate(t, c)
-		if r.Head.Link != "one-vs-rest" || math.Abs(r.HeldOut.Before.NLL-plain) > 1e-5 {
+		if r.Head.Link != "one-vs-rest" || !approx.Equal(r.HeldOut.Before.NLL, plain, 1e-5) {
 			t.Errorf("%s: NLL before %v, want %v; %+v", structure, r.HeldOut.Before.NLL, plain, r.Head)
 		}
 		b, err := bundle.Open(c.Out)
@@ -275,11 +276,11 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 				sum += p
 			}
 			for c, p := range want {
-				if math.Abs(one.Probabilities[c]-p/sum) > 1e-6 {
+				if !approx.Equal(one.Probabilities[c], p/sum, 1e-6) {
 					t.Fatalf("%s: example %d: probabilities %v, want %v of %v", structure, i, one.Probabilities, want, sum)
 				}
 			}
-			if one.Label == nil || *one.Label != int(labels[i]) || one.Labels != nil || one.Targets != nil || math.Abs(one.Confidence-slices.Max(want)/sum) > 1e-6 {
+			if one.Label == nil || *one.Label != int(labels[i]) || one.Labels != nil || one.Targets != nil || !approx.Equal(one.Confidence, slices.Max(want)/sum, 1e-6) {
 				t.Fatalf("%s: example %d: %+v", structure, i, one)
 			}
 			i++
@@ -288,7 +289,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: c.Val})
-		if err != nil || math.Abs(e.Methods[2].InDomain.NLL-r.HeldOut.After.NLL) > 1e-9 {
+		if err != nil || !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.After.NLL, 1e-9) {
 			t.Errorf("%s: %+v, %v", structure, e, err)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -116,7 +117,7 @@ func (w within) check(t *testing.T, got, want Prediction) {
 	t.Helper()
 	near := func(name string, got, want, relative, absolute float64) {
 		t.Helper()
-		if !(math.Abs(got-want) <= relative*math.Abs(want)+absolute) {
+		if !approx.Equal(got, want, relative*math.Abs(want)+absolute) {
 			t.Fatalf("%s is %v, want %v", name, got, want)
 		}
 	}
@@ -170,11 +171,11 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 				float64s.check(t, exact[i], want)
 				float32s.check(t, one, want)
 				for c, v := range one.Logits {
-					if math.Abs(float64(v-logits[c])) > 1e-5*(1+math.Abs(float64(logits[c]))) {
+					if !approx.Equal(float64(v), float64(logits[c]), 1e-5*(1+math.Abs(float64(logits[c])))) {
 						t.Fatalf("logits %v, want %v", one.Logits, logits)
 					}
 				}
-				if sum := total(one.Probabilities); math.Abs(sum-1) > 1e-15 {
+				if sum := total(one.Probabilities); !approx.Equal(sum, 1, 1e-15) {
 					t.Fatalf("probabilities add up to 1 %+g", sum-1)
 				}
 				if one.Label != nil || one.Input != "" || one.ClassName != "" {
@@ -188,7 +189,7 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 // alike compares predictions made in other batches.
 func alike(t *testing.T, got, want Prediction) {
 	t.Helper()
-	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*math.Abs(b)+1e-7 }
+	near := func(a, b float64) bool { return approx.Equal(a, b, 1e-5*math.Abs(b)+1e-7) }
 	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore, want.OODScore) && near(got.Leverage, want.Leverage) &&
 		near(got.Entropy, want.Entropy)
 	for i := range want.Probabilities {
@@ -569,7 +570,9 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 
 // close32 reports whether logits are alike, but for the order in which they were added up.
 func close32(a, b []float32) bool {
-	return slices.EqualFunc(a, b, func(x, y float32) bool { return math.Abs(float64(x-y)) <= 1e-5*max(1, math.Abs(float64(y))) })
+	return slices.EqualFunc(a, b, func(x, y float32) bool {
+		return approx.Equal(float64(x), float64(y), 1e-5*max(1, math.Abs(float64(y))))
+	})
 }
 
 func TestABundleMayHoldExternalData(t *testing.T) {
@@ -586,7 +589,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 	same := func(name string, p *Predictor) {
 		t.Helper()
 		for i, got := range predictions(p) {
-			if !close32(got.Logits, want[i].Logits) || math.Abs(got.Confidence-want[i].Confidence) > 1e-6 {
+			if !close32(got.Logits, want[i].Logits) || !approx.Equal(got.Confidence, want[i].Confidence, 1e-6) {
 				t.Fatalf("%s: prediction %+v, want %+v", name, got, want[i])
 			}
 		}

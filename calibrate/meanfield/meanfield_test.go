@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // naiveMF evaluates eqs. 9 to 11 of the paper as printed, without logarithms.
@@ -74,11 +76,11 @@ func TestApproximationsEqualTheirFormulas(t *testing.T) {
 				want := naiveMF(order, mu, cov, Lambda0)
 				top := argmax(want)
 				for k := range want {
-					if math.Abs(math.Exp(got[k])-want[k]) > 1e-13 {
+					if !approx.Equal(math.Exp(got[k]), want[k], 1e-13) {
 						t.Fatalf("mf%d, K=%d: p[%d] = %v, want %v", order, n, k, math.Exp(got[k]), want[k])
 					}
 				}
-				if math.Abs(rest-(1-want[top])) > 1e-13 {
+				if !approx.Equal(rest, (1 - want[top]), 1e-13) {
 					t.Fatalf("mf%d, K=%d: rest %v, want %v", order, n, rest, 1-want[top])
 				}
 			}
@@ -101,11 +103,11 @@ func TestNoVarianceIsSoftmax(t *testing.T) {
 			"mf2":       func() float64 { return MF2(got, mu, cov, Lambda0) },
 		} {
 			rest := eval()
-			if math.Abs(rest/wantRest-1) > 1e-12 {
+			if !approx.Relative(rest, wantRest, 1e-12) {
 				t.Errorf("%s, K=%d: rest %v, want %v", name, n, rest, wantRest)
 			}
 			for k := range want {
-				if math.Abs(got[k]-want[k]) > 1e-11 {
+				if !approx.Equal(got[k], want[k], 1e-11) {
 					t.Errorf("%s, K=%d: log p[%d] = %v, want %v", name, n, k, got[k], want[k])
 				}
 			}
@@ -130,7 +132,7 @@ func TestShiftingLogitsChangesNothing(t *testing.T) {
 		eval(a, mu)
 		eval(b, shifted)
 		for k := range a {
-			if math.Abs(a[k]-b[k]) > 1e-10 {
+			if !approx.Equal(a[k], b[k], 1e-10) {
 				t.Errorf("%s: log p[%d] %v became %v", name, k, a[k], b[k])
 			}
 		}
@@ -147,7 +149,7 @@ func TestHugeVarianceIsUniform(t *testing.T) {
 	got := make([]float64, n)
 	MF0Exact(got, mu, s2, Lambda0)
 	for k := range got {
-		if math.Abs(math.Exp(got[k])-1.0/n) > 1e-4 {
+		if !approx.Equal(math.Exp(got[k]), 1.0/n, 1e-4) {
 			t.Errorf("p[%d] = %v, want about 1/%d", k, math.Exp(got[k]), n)
 		}
 	}
@@ -160,10 +162,10 @@ func TestRestKeepsRelativePrecision(t *testing.T) {
 	logp := make([]float64, 3)
 	rest := MF0Exact(logp, mu, s2, Lambda0)
 	want := math.Exp(logp[1]) + math.Exp(logp[2])
-	if rest <= 0 || math.Abs(rest/want-1) > 1e-12 {
+	if rest <= 0 || !approx.Relative(rest, want, 1e-12) {
 		t.Errorf("rest %v, want %v", rest, want)
 	}
-	if math.Abs(-logp[0]/want-1) > 1e-12 {
+	if !approx.Relative(-logp[0], want, 1e-12) {
 		t.Errorf("-log p of the first %v, want %v", -logp[0], want)
 	}
 }
@@ -174,7 +176,7 @@ func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
 			l1, l0 := Sigmoid(mu, s2, Lambda0)
 			want := make([]float64, 2)
 			MF0Exact(want, []float64{0, mu}, []float64{s2, s2}, Lambda0)
-			if math.Abs(l0-want[0]) > 1e-12*math.Max(1, math.Abs(l0)) || math.Abs(l1-want[1]) > 1e-12*math.Max(1, math.Abs(l1)) {
+			if !approx.Equal(l0, want[0], 1e-12*math.Max(1, math.Abs(l0))) || !approx.Equal(l1, want[1], 1e-12*math.Max(1, math.Abs(l1))) {
 				t.Errorf("μ=%v s²=%v: %v %v, want %v", mu, s2, l1, l0, want)
 			}
 		}
@@ -196,16 +198,16 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 		}
 		pairs, classes := make([]float64, 2*k), make([]float64, k)
 		rest := Sigmoids(pairs, mu)
-		if math.Abs(rest-least) > 1e-13 {
+		if !approx.Equal(rest, least, 1e-13) {
 			t.Errorf("Sigmoids of %v: rest %v, want %v", mu, rest, least)
 		}
-		if rest := OneVsRest(classes, mu); math.Abs(rest-(1-most/sum)) > 1e-13 {
+		if rest := OneVsRest(classes, mu); !approx.Equal(rest, (1 - most/sum), 1e-13) {
 			t.Errorf("OneVsRest of %v: rest %v, want %v", mu, rest, 1-most/sum)
 		}
 		for i, m := range mu {
 			p := 1 / (1 + math.Exp(-m))
 			for what, pair := range map[string][2]float64{"1-p": {pairs[2*i], 1 - p}, "p": {pairs[2*i+1], p}, "of the sum": {classes[i], p / sum}} {
-				if math.Abs(math.Exp(pair[0])-pair[1]) > 1e-13 {
+				if !approx.Equal(math.Exp(pair[0]), pair[1], 1e-13) {
 					t.Errorf("logit %d of %v: %s is %v, want %v", i, mu, what, math.Exp(pair[0]), pair[1])
 				}
 			}
@@ -220,16 +222,16 @@ func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 	rest := Sigmoids(pairs, mu)
 	small := math.Exp(-50)
 	for i, want := range []float64{-1e6, 0, 0, -1e6, -50, -small, 0, -800} {
-		if math.Abs(pairs[i]-want) > 1e-12*math.Abs(want) {
+		if !approx.Relative(pairs[i], want, 1e-12) {
 			t.Errorf("value %d is %v, want %v", i, pairs[i], want)
 		}
 	}
-	if math.Abs(rest/(small/4)-1) > 1e-12 {
+	if !approx.Relative(rest, small/4, 1e-12) {
 		t.Errorf("rest %v, want %v", rest, small/4)
 	}
 	logp := []float64{-1e6, -1e6 - 1, -2e6} // in place
 	rest = OneVsRest(logp, logp)
-	if want := 1 / (1 + math.E); math.Abs(rest-want) > 1e-9 || math.Abs(logp[0]-math.Log(1-want)) > 1e-9 || logp[2] > -9e5 {
+	if want := 1 / (1 + math.E); !approx.Equal(rest, want, 1e-9) || !approx.Equal(logp[0], math.Log(1-want), 1e-9) || logp[2] > -9e5 {
 		t.Errorf("log p %v, rest %v, want %v", logp, rest, want)
 	}
 }
@@ -271,7 +273,7 @@ func TestApproximationErrorAgainstSampling(t *testing.T) {
 		} {
 			tc.eval()
 			for k := range mean {
-				if d := math.Abs(math.Exp(lp[k]) - mean[k]); d > tc.tol {
+				if d := math.Exp(lp[k]) - mean[k]; !approx.Equal(d, 0, tc.tol) {
 					t.Errorf("%s: p[%d] = %.4f, sampled %.4f", name, k, math.Exp(lp[k]), mean[k])
 				}
 			}
@@ -321,12 +323,12 @@ func TestFastMF0EqualsExact(t *testing.T) {
 				}
 				rest := w.MF0(got, mu, s2)
 				wantRest := MF0Exact(want, mu, s2, Lambda0)
-				if math.Abs(rest-wantRest) > 1e-8*wantRest {
+				if !approx.Equal(rest, wantRest, 1e-8*wantRest) {
 					t.Errorf("K=%d, ratio %v, %s: rest %v, want %v", n, ratio, name, rest, wantRest)
 				}
 				for k := range got {
 					// log p of 1e4 in size carries rounding of 1e-12 itself.
-					if d := math.Abs(got[k] - want[k]); d > 1e-8 {
+					if d := got[k] - want[k]; !approx.Equal(d, 0, 1e-8) {
 						t.Errorf("K=%d, ratio %v, %s: log p[%d] off by %.1e", n, ratio, name, k, d)
 						break
 					}
@@ -360,7 +362,7 @@ func TestInterpolationEqualsItsFunction(t *testing.T) {
 				for i := range 6 {
 					at := lo + (hi-lo)*float64(i)/5
 					want := logSumExpScaled(mu, top, math.Exp(at))
-					if got := w.f.at(at); math.Abs(got-want) > tolerance {
+					if got := w.f.at(at); !approx.Equal(got, want, tolerance) {
 						t.Errorf("K=%d, %s (largest %v), ratio %v: f(%v) = %v, want %v", n, name, peak, ratio, at, got, want)
 					}
 				}
@@ -413,7 +415,7 @@ func TestBinsEqualTheirSum(t *testing.T) {
 		}
 		for _, b := range []float64{lo, 0.33, hi} {
 			got, want := s.logSum(delta, b), direct.logSum(delta, b)
-			if math.Abs(got-want) > 5e-11 {
+			if !approx.Equal(got, want, 5e-11) {
 				t.Errorf("%s: log Σ exp(%vδ) is %v, want %v", name, b, got, want)
 			}
 		}
@@ -456,7 +458,7 @@ func TestStripSurvivesRandomSearch(t *testing.T) {
 		w.MF0(got, mu, s2)
 		MF0Exact(want, mu, s2, Lambda0)
 		for k := range got {
-			if d := math.Abs(got[k] - want[k]); d > 1e-8 {
+			if d := got[k] - want[k]; !approx.Equal(d, 0, 1e-8) {
 				t.Fatalf("levels %v: log p[%d] off by %.1e", depth, k, d)
 			}
 		}
@@ -482,10 +484,10 @@ func TestCurveEqualsExact(t *testing.T) {
 				InverseTemperaturesTo(scratch, s2, scale, Lambda0)
 				nll, logRest := c.MF0(logits, scratch, label, tact)
 				tol := 1e-4 + 1e-6*math.Abs(logp[label])
-				if math.Abs(nll+logp[label]) > tol {
+				if !approx.Equal(nll, -logp[label], tol) {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: NLL %v, want %v", n, name, tact, scale, nll, -logp[label])
 				}
-				if want := math.Max(LogFloor, math.Log(rest)); math.Abs(logRest-want) > 2e-4 {
+				if want := math.Max(LogFloor, math.Log(rest)); !approx.Equal(logRest, want, 2e-4) {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: log rest %v, want %v", n, name, tact, scale, logRest, want)
 				}
 			}
@@ -494,7 +496,7 @@ func TestCurveEqualsExact(t *testing.T) {
 					mu[i] = logits[i] / temp
 				}
 				Softmax(logp, mu)
-				if got := c.NLL(logits, n-1, 1/temp); math.Abs(got+logp[n-1]) > 1e-4+1e-6*math.Abs(logp[n-1]) {
+				if got := c.NLL(logits, n-1, 1/temp); !approx.Equal(got, -logp[n-1], 1e-4+1e-6*math.Abs(logp[n-1])) {
 					t.Errorf("K=%d %s T=%v: NLL %v, want %v", n, name, temp, got, -logp[n-1])
 				}
 			}
@@ -504,7 +506,7 @@ func TestCurveEqualsExact(t *testing.T) {
 
 func TestExpSmallEqualsExp(t *testing.T) {
 	for x := 0.0; x > -700; x -= 0.00917 {
-		if got, want := expSmall(x), math.Exp(x); math.Abs(got/want-1) > 1e-10 {
+		if got, want := expSmall(x), math.Exp(x); !approx.Relative(got, want, 1e-10) {
 			t.Fatalf("exp(%v) = %v, want %v", x, got, want)
 		}
 	}
@@ -525,7 +527,7 @@ func TestCurveBeyondItsTable(t *testing.T) {
 			nll, logRest := c.MF0(logits, inverse, 2, tact)
 			rest := MF0Exact(logp, mu, s2, Lambda0)
 			// Above MaxBeta f is taken as constant, here 0 to e^-32.
-			if math.Abs(nll+logp[2]) > 1e-5 || math.Abs(logRest-math.Max(LogFloor, math.Log(rest))) > 1e-5 {
+			if !approx.Equal(nll, -logp[2], 1e-5) || !approx.Equal(logRest, math.Max(LogFloor, math.Log(rest)), 1e-5) {
 				t.Errorf("T_act %v, variances up to %v: %v and %v, want %v and %v", tact, 4*scale, nll, logRest, -logp[2], math.Log(rest))
 			}
 			if nll, _ := c.MF0(logits, inverse, -1, tact); !math.IsNaN(nll) {

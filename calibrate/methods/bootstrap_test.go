@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -122,7 +123,7 @@ func TestBootstrap(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i, v := range w.Deviation(m) {
-					if math.Abs(v-want.AtVec(i)) > 1e-10 {
+					if !approx.Equal(v, want.AtVec(i), 1e-10) {
 						t.Fatalf("bias %v, %s, sample %d: weight %d moves by %v, want %v", bias, structure, m, i, v, want.AtVec(i))
 					}
 				}
@@ -174,7 +175,7 @@ func TestBootstrapCovariance(t *testing.T) {
 		for b := range n {
 			// Six standard errors, were they Gaussian.
 			err := 6 * math.Sqrt((want.At(a, a)*want.At(b, b)+want.At(a, b)*want.At(a, b))/samples)
-			if v := got[a*n+b]; math.Abs(v-want.At(a, b)) > err {
+			if v := got[a*n+b]; !approx.Equal(v, want.At(a, b), err) {
 				t.Errorf("covariance of weights %d and %d is %v, want %v ± %v", a, b, v, want.At(a, b), err)
 			}
 		}
@@ -201,7 +202,7 @@ func TestMultinomial(t *testing.T) {
 		cross += x * y / samples
 	}
 	// Six standard errors are about 0.02 and 0.04.
-	if math.Abs(mean) > 0.02 || math.Abs(square-6./7) > 0.04 || math.Abs(cross+1./7) > 0.03 {
+	if !approx.Equal(mean, 0, 0.02) || !approx.Equal(square, 6./7, 0.04) || !approx.Equal(cross, -1./7, 0.03) {
 		t.Errorf("mean of ω-1 is %v, variance %v, covariance %v, want 0, 6/7 and -1/7", mean, square, cross)
 	}
 }
@@ -213,13 +214,13 @@ func TestResidualKeepsDigits(t *testing.T) {
 	residual(r, mu, s, 0)
 	others := math.Exp(-50) + math.Exp(-51)
 	for c, want := range []float64{-others, math.Exp(-50), math.Exp(-51)} {
-		if math.Abs(r[c]/want-1) > 1e-12 {
+		if !approx.Relative(r[c], want, 1e-12) {
 			t.Errorf("right: residual %d is %v, want %v", c, r[c], want)
 		}
 	}
 	s.Labels[0] = 1
 	residual(r, mu, s, 0)
-	if math.Abs(r[0]-1) > 1e-12 || math.Abs(r[1]+1) > 1e-12 {
+	if !approx.Equal(r[0], 1, 1e-12) || !approx.Equal(r[1], -1, 1e-12) {
 		t.Errorf("wrong: residuals %v, want 1 and -1", r)
 	}
 }
@@ -264,7 +265,7 @@ func TestWeightSamples(t *testing.T) {
 		}
 	}
 	for i, v := range got {
-		if math.Abs(v/want[i]-1) > 6*math.Sqrt(2./samples) {
+		if !approx.Relative(v, want[i], 6*math.Sqrt(2./samples)) {
 			t.Errorf("variance of logit %d of example %d is %v, want %v", i%3, i/3, v, want[i])
 		}
 	}

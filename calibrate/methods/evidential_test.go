@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat/distmv"
@@ -73,7 +74,7 @@ func TestEvidentialFarOut(t *testing.T) {
 				}
 			}
 		}
-		if math.Abs(logp[0]+math.Log(3)) > 1e-12 {
+		if !approx.Equal(logp[0], -math.Log(3), 1e-12) {
 			t.Errorf("%s: without evidence log p is %v, want log ⅓", evidence, logp)
 		}
 	}
@@ -86,13 +87,13 @@ func TestTrigamma(t *testing.T) {
 		2:   math.Pi*math.Pi/6 - 1,
 		1e8: 1e-8 + 0.5e-16,
 	} {
-		if got := trigamma(x); math.Abs(got/want-1) > 1e-13 {
+		if got := trigamma(x); !approx.Relative(got, want, 1e-13) {
 			t.Errorf("ψ'(%v) is %v, want %v", x, got, want)
 		}
 	}
 	for x := 0.3; x < 1e4; x *= 1.3 {
 		// Hurwitz' zeta function of 2 is ψ'.
-		if got, want := trigamma(x), mathext.Zeta(2, x); math.Abs(got/want-1) > 1e-13 {
+		if got, want := trigamma(x), mathext.Zeta(2, x); !approx.Relative(got, want, 1e-13) {
 			t.Errorf("ψ'(%v) is %v, want %v", x, got, want)
 		}
 	}
@@ -145,7 +146,7 @@ func TestEvidentialLoss(t *testing.T) {
 			got := slices.Clone(z)
 			evidentialLoss(got, y, evidence, lambda)
 			for c := range z {
-				if math.Abs(got[c]-want[c]) > 1e-7*(1+math.Abs(want[c])) {
+				if !approx.Equal(got[c], want[c], 1e-7*(1+math.Abs(want[c]))) {
 					t.Fatalf("%s, logits %v, y %d, λ %v: derivative %d is %v, want %v", evidence, z, y, lambda, c, got[c], want[c])
 				}
 			}
@@ -192,10 +193,10 @@ func TestEvidentialLossSampled(t *testing.T) {
 			divergence2 += x * x / draws
 		}
 		wantRisk, wantDivergence := naiveEvidentialLoss(z, y, evidence, 1)
-		if math.Abs(risk-wantRisk) > 6*math.Sqrt((risk2-risk*risk)/draws) {
+		if !approx.Equal(risk, wantRisk, 6*math.Sqrt((risk2-risk*risk)/draws)) {
 			t.Errorf("%s: risk %v, sampled %v", evidence, wantRisk, risk)
 		}
-		if math.Abs(divergence-wantDivergence) > 6*math.Sqrt((divergence2-divergence*divergence)/draws) {
+		if !approx.Equal(divergence, wantDivergence, 6*math.Sqrt((divergence2-divergence*divergence)/draws)) {
 			t.Errorf("%s: divergence %v, sampled %v", evidence, wantDivergence, divergence)
 		}
 	}
@@ -223,7 +224,7 @@ func TestFitEvidential(t *testing.T) {
 			return sum
 		}
 		want := minimum(t, 9, loss)
-		if got := loss(e.Weights()); math.Abs(got-want) > 1e-4 {
+		if got := loss(e.Weights()); !approx.Equal(got, want, 1e-4) {
 			t.Errorf("%s: loss %v, want %v", evidence, got, want)
 		}
 	}
@@ -279,7 +280,7 @@ func TestEvidentialAnnealing(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, v := range e.Weights() {
-			if math.Abs(v-w[i]) > 1e-6 {
+			if !approx.Equal(v, w[i], 1e-6) {
 				t.Fatalf("%d epochs, annealing %v: weight %d is %v, want %v", c.epochs, c.annealing, i, v, w[i])
 			}
 		}

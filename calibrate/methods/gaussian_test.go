@@ -13,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // randomCovariance is S = Σ_r (C_r φ)(C_r φ)ᵀ, of rank at most that.
@@ -133,7 +134,7 @@ func TestMeanField(t *testing.T) {
 	}
 	for kind, formula := range formulas {
 		g := gaussian(t, kind, cov, set, k)
-		if want := all[n*k/2]; math.Abs(g.Spread()/want-1) > 1e-12 || g.Len() != n || g.Outcomes() != k {
+		if want := all[n*k/2]; !approx.Relative(g.Spread(), want, 1e-12) || g.Len() != n || g.Outcomes() != k {
 			t.Errorf("%s: %d examples of %d outcomes and spread %v, want %d, %d and %v", kind, g.Len(), g.Outcomes(), g.Spread(), n, k, want)
 		}
 		predict, logp, want := g.Predictor(), make([]float64, k), make([]float64, k)
@@ -150,7 +151,7 @@ func TestMeanField(t *testing.T) {
 			wantRest := formula(want, mu, s)
 			rest := predict(logp, i, calibrate.Temperatures{Act: act, Ens: ens})
 			for c := range logp {
-				if math.Abs(logp[c]-want[c]) > 1e-12 || math.Abs(rest/wantRest-1) > 1e-12 {
+				if !approx.Equal(logp[c], want[c], 1e-12) || !approx.Relative(rest, wantRest, 1e-12) {
 					t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", kind, i, logp, rest, want, wantRest)
 				}
 			}
@@ -177,7 +178,7 @@ func TestIndependentLogits(t *testing.T) {
 		temperatures := calibrate.Temperatures{Act: 0.7, Ens: 0.4}
 		restA, restB := one(a, i, temperatures), two(b, i, temperatures)
 		for c := range a {
-			if math.Abs(a[c]-b[c]) > 1e-12 || math.Abs(restA/restB-1) > 1e-12 {
+			if !approx.Equal(a[c], b[c], 1e-12) || !approx.Relative(restA, restB, 1e-12) {
 				t.Fatalf("example %d: mf1 %v, %v and mf2 %v, %v differ", i, a, restA, b, restB)
 			}
 		}
@@ -225,12 +226,12 @@ func TestUnscentedDefinition(t *testing.T) {
 			}
 		}
 		for r := range mean {
-			if math.Abs(mean[r]-mu[r]) > 1e-12 {
+			if !approx.Equal(mean[r], mu[r], 1e-12) {
 				t.Fatalf("the mean of the sigma points is %v, want %v", mean, mu)
 			}
 		}
 		for r := range second {
-			if math.Abs(second[r]-s[r]) > 1e-12 {
+			if !approx.Equal(second[r], s[r], 1e-12) {
 				t.Fatalf("the covariance of the sigma points is %v, want %v", second, s)
 			}
 		}
@@ -390,12 +391,12 @@ func TestUnscentedNegative(t *testing.T) {
 		}
 		sum += math.Exp(v)
 	}
-	if math.Abs(sum-1) > 1e-12 || !(rest > 0 && rest < 1) {
+	if !approx.Equal(sum, 1, 1e-12) || !(rest > 0 && rest < 1) {
 		t.Errorf("probabilities sum to %v and 1 - max p is %v, want 1 and more than 0", sum, rest)
 	}
 	// What the others sum to is what is missing to 1.
 	negative := 1/(1+math.Exp(-5))/3 - naiveSoftmax([]float64{5, 0, 0})[0]
-	if want := meanfield.LogFloor - math.Log(1-negative); !(negative < -0.5) || math.Abs(logp[0]-want) > 1e-6 {
+	if want := meanfield.LogFloor - math.Log(1-negative); !(negative < -0.5) || !approx.Equal(logp[0], want, 1e-6) {
 		t.Errorf("log p is %v of a class with the sum %v, want %v", logp[0], negative, want)
 	}
 }
@@ -439,7 +440,7 @@ func TestCholesky(t *testing.T) {
 			t.Errorf("rank %d: %d columns that are not zero, want %d", rank, columns, want)
 		}
 		for i := range s {
-			if math.Abs(product[i]-s[i]) > 1e-12*slices.Max(s) {
+			if !approx.Equal(product[i], s[i], 1e-12*slices.Max(s)) {
 				t.Fatalf("rank %d: LLᵀ is %v at %d, want %v", rank, product[i], i, s[i])
 			}
 		}
@@ -475,7 +476,7 @@ func TestMonteCarlo(t *testing.T) {
 			for c := range k {
 				// The variance of a product of two normals is s_rr s_cc + s_rc².
 				stdErr := math.Sqrt((want[r*k+r]*want[c*k+c] + want[r*k+c]*want[r*k+c]) / m)
-				if math.Abs(got[r*k+c]-want[r*k+c]) > 4.5*stdErr {
+				if !approx.Equal(got[r*k+c], want[r*k+c], 4.5*stdErr) {
 					t.Errorf("example %d: covariance of %d and %d is %v, want %v ± %v", i, r, c, got[r*k+c], want[r*k+c], stdErr)
 				}
 			}
@@ -503,7 +504,7 @@ func TestMonteCarlo(t *testing.T) {
 		predict(logp, i, calibrate.Temperatures{Act: 2, Ens: 3})
 		for c := range logp {
 			stdErr := math.Sqrt(2 * (squares[c] - sum[c]*sum[c]) / m)
-			if math.Abs(math.Exp(logp[c])-sum[c]) > 4.5*stdErr {
+			if !approx.Equal(math.Exp(logp[c]), sum[c], 4.5*stdErr) {
 				t.Errorf("example %d: p of class %d is %v, want %v ± %v", i, c, math.Exp(logp[c]), sum[c], stdErr)
 			}
 		}
@@ -572,7 +573,7 @@ func TestTuneMonteCarlo(t *testing.T) {
 			nll[name] -= logp[y] / n
 		}
 	}
-	if math.Abs(nll["mc"]/nll["mf0"]-1) > 0.01 || math.Abs(nll["ukf"]/nll["mf0"]-1) > 0.01 {
+	if !approx.Relative(nll["mc"], nll["mf0"], 0.01) || !approx.Relative(nll["ukf"], nll["mf0"], 0.01) {
 		t.Errorf("tuned NLL %v, want about the same of each", nll)
 	}
 }
@@ -620,7 +621,7 @@ func TestCurvature(t *testing.T) {
 				for i := range n {
 					rest := predict(logp, i, temperatures)
 					for c, v := range logp {
-						if math.Abs(v-want.LogP[i*k+c]) > 1e-9 || math.Abs(rest/want.Rest[i]-1) > 1e-9 {
+						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest, want.Rest[i], 1e-9) {
 							t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", name, i, logp, rest, want.LogP[i*k:(i+1)*k], want.Rest[i])
 						}
 					}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/optimize"
 )
@@ -27,7 +28,7 @@ func TestCrossEntropy(t *testing.T) {
 		crossEntropy(z, int32(y))
 		for c := range z {
 			// That of exponentials is 1e-7.
-			if math.Abs(z[c]-want[c]) > 3e-7 {
+			if !approx.Equal(z[c], want[c], 3e-7) {
 				t.Fatalf("derivative %d is %v, want %v", c, z[c], want[c])
 			}
 		}
@@ -100,7 +101,7 @@ func TestFitsReachTheOptimum(t *testing.T) {
 					}
 					return loss(scaled)
 				})
-				if got := loss(l.Weights(m)); math.Abs(got-want) > 1e-6 {
+				if got := loss(l.Weights(m)); !approx.Equal(got, want, 1e-6) {
 					t.Errorf("bias %v, %s, member %d: loss %v, want %v", bias, fit.name, m, got, want)
 				}
 			}
@@ -144,7 +145,7 @@ func TestFitsDoNotDependOnTheUnit(t *testing.T) {
 		for i := range 60 {
 			want := naiveLogits(w, h, s.Features[i*2:i*2+2])
 			for c, a := range naiveLogits(other, h, large.Features[i*2:i*2+2]) {
-				if math.Abs(a-want[c]) > 1e-5 {
+				if !approx.Equal(a, want[c], 1e-5) {
 					t.Fatalf("%s: example %d: logit %d of features × 40 is %v, want %v", name, i, c, a, want[c])
 				}
 			}
@@ -186,7 +187,7 @@ func TestMinibatches(t *testing.T) {
 	if fmt.Sprint(epochs) != "[1 2 3]" {
 		t.Errorf("epochs %v", epochs)
 	}
-	if n := len(rates); n != 21 || rates[0] != 2 || math.Abs(rates[7]-1.5) > 1e-12 || rates[n-1] > 0.02 {
+	if n := len(rates); n != 21 || rates[0] != 2 || !approx.Equal(rates[7], 1.5, 1e-12) || rates[n-1] > 0.02 {
 		t.Errorf("rates %v, want 21 from 2 to almost 0", rates)
 	}
 
@@ -219,7 +220,7 @@ func TestRandomStart(t *testing.T) {
 		}
 	}
 	// Six standard errors of 2,000 squares.
-	if math.Abs(square/16-1) > 6*math.Sqrt(2./2000) {
+	if !approx.Relative(square, 16, 6*math.Sqrt(2./2000)) {
 		t.Errorf("logits of random starts have the variance %v, want 16", square)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // normals returns n numbers from N(0, size²).
@@ -40,14 +41,14 @@ func wantProbabilities(t *testing.T, what string, logp []float64, rest float64, 
 	top := slices.Index(want, slices.Max(want))
 	others := 0.0
 	for c, p := range want {
-		if !(math.Abs(logp[c]-math.Log(p)) <= tolerance) {
+		if !approx.Equal(logp[c], math.Log(p), tolerance) {
 			t.Errorf("%s: log p of class %d is %v, want %v", what, c, logp[c], math.Log(p))
 		}
 		if c != top {
 			others += p
 		}
 	}
-	if !(math.Abs(rest-others) <= tolerance*others) {
+	if !approx.Equal(rest, others, tolerance*others) {
 		t.Errorf("%s: 1 - max p is %v, want %v", what, rest, others)
 	}
 }
@@ -67,11 +68,11 @@ func TestExponentials(t *testing.T) {
 		for i, v := range x {
 			e := math.Exp(math.Max(v-top, leastExponent))
 			want += e
-			if !(math.Abs(got[i]/e-1) <= 1e-7) {
+			if !approx.Relative(got[i], e, 1e-7) {
 				t.Fatalf("exp(%v) is %v, want %v", v-top, got[i], e)
 			}
 		}
-		if !(math.Abs(sum/want-1) <= 1e-7) {
+		if !approx.Relative(sum, want, 1e-7) {
 			t.Fatalf("the sum is %v, want %v", sum, want)
 		}
 	}
@@ -102,7 +103,7 @@ func TestSamples(t *testing.T) {
 		}
 	}
 	slices.Sort(variances)
-	if want := variances[n*k/2]; math.Abs(s.Spread()/want-1) > 1e-12 {
+	if want := variances[n*k/2]; !approx.Relative(s.Spread(), want, 1e-12) {
 		t.Errorf("spread %v, want %v", s.Spread(), want)
 	}
 	predict, logp := s.Predictor(), make([]float64, k)
@@ -174,7 +175,7 @@ func TestSamplesAtTheBounds(t *testing.T) {
 			}
 		}
 	}
-	if predict(logp, 1, calibrate.Temperatures{Act: 1, Ens: 1}); math.Abs(logp[0]+math.Log(3)) > 1e-12 {
+	if predict(logp, 1, calibrate.Temperatures{Act: 1, Ens: 1}); !approx.Equal(logp[0], -math.Log(3), 1e-12) {
 		t.Errorf("log p of one of three equal classes is %v, want %v", logp[0], -math.Log(3))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {
@@ -68,7 +69,7 @@ func TestSWAG(t *testing.T) {
 								want += u * v * sigma[(c*d+a)*k*d+e*d+b]
 							}
 						}
-						if math.Abs(got[at]-want) > 1e-10 {
+						if !approx.Equal(got[at], want, 1e-10) {
 							t.Fatalf("%d checkpoints: example %d: the covariance of %d and %d is %v, want %v", m, i, c, e, got[at], want)
 						}
 						at++
@@ -98,7 +99,7 @@ func wantDiagonals(t *testing.T, c interface {
 	for i := range n {
 		diagonal(want, packed[i*triangle(k):(i+1)*triangle(k)])
 		for j, v := range got[i*k : (i+1)*k] {
-			if !(math.Abs(v-want[j]) <= 1e-12*want[j]) {
+			if !approx.Equal(v, want[j], 1e-12*want[j]) {
 				t.Fatalf("example %d: the variance of %d is %v, want %v", i, j, v, want[j])
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/integrate/quad"
 	"gonum.org/v1/gonum/optimize"
@@ -56,7 +57,7 @@ func TestVariationalGradients(t *testing.T) {
 	}
 	want := fd.Gradient(nil, loss, parameters, central)
 	for i, g := range append(f.mean, f.logs...) {
-		if math.Abs(g-want[i]) > 1e-6 {
+		if !approx.Equal(g, want[i], 1e-6) {
 			t.Errorf("derivative %d is %v, want %v", i, g, want[i])
 		}
 	}
@@ -132,7 +133,7 @@ func TestVariationalPredictive(t *testing.T) {
 		mean := naiveLogits(v.Mean, h, phi)
 		variance := naiveLogits(v.Variance, h, []float32{phi[0] * phi[0], phi[1] * phi[1]})
 		for c := range 3 {
-			if got := float64(drawn.center[i*3+c]); math.Abs(got-mean[c]) > 1e-5 {
+			if got := float64(drawn.center[i*3+c]); !approx.Equal(got, mean[c], 1e-5) {
 				t.Errorf("example %d: logit %d is %v, want %v", i, c, got, mean[c])
 			}
 			var sum, square, cross float64
@@ -144,7 +145,7 @@ func TestVariationalPredictive(t *testing.T) {
 			}
 			sd, next := math.Sqrt(variance[c]), math.Sqrt(variance[(c+1)%3])
 			const errors = 6 / 141. // √samples
-			if math.Abs(sum) > errors*sd || math.Abs(square/variance[c]-1) > errors*math.Sqrt2 || math.Abs(cross) > errors*sd*next {
+			if !approx.Equal(sum, 0, errors*sd) || !approx.Relative(square, variance[c], errors*math.Sqrt2) || !approx.Equal(cross, 0, errors*sd*next) {
 				t.Errorf("example %d, logit %d: deviations have the mean %v, the variance %v and the covariance %v, want 0, %v and 0", i, c, sum, square, cross, variance[c])
 			}
 		}
@@ -194,7 +195,7 @@ func TestDropout(t *testing.T) {
 					square += x * x / samples
 				}
 				// Six standard errors, of a fourth moment up to five times the square.
-				if math.Abs(sum) > 6*math.Sqrt(variance/samples)+1e-6 || math.Abs(square-variance) > 12*variance/math.Sqrt(samples)+1e-12 {
+				if !approx.Equal(sum, 0, 6*math.Sqrt(variance/samples)+1e-6) || !approx.Equal(square, variance, 12*variance/math.Sqrt(samples)+1e-12) {
 					t.Errorf("rate %v, example %d, logit %d: the mean is off by %v and the variance is %v, want %v", rate, i, c, sum, square, variance)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 var background = context.Background()
@@ -89,7 +90,7 @@ func TestLayers(t *testing.T) {
 		for i := range c.n {
 			for m, w := range weights {
 				for j, want := range naiveLogits(w, h, s.Features[i*c.d:(i+1)*c.d]) {
-					if v := got[(i*c.m+m)*c.k+j]; v != float32(want) && math.Abs(float64(v)-want) > 1e-6*(1+math.Abs(want)) {
+					if v := got[(i*c.m+m)*c.k+j]; v != float32(want) && !approx.Equal(float64(v), want, 1e-6*(1+math.Abs(want))) {
 						t.Fatalf("%+v: example %d, layer %d, logit %d is %v, want %v", c, i, m, j, v, want)
 					}
 				}

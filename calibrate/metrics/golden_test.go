@@ -2,9 +2,10 @@ package metrics
 
 import (
 	"encoding/json"
-	"math"
 	"os"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // tolerance allows for the order of summation over at most a hundred terms of
@@ -13,7 +14,7 @@ const tolerance = 1e-11
 
 func wantClose(t *testing.T, what string, got, want float64) {
 	t.Helper()
-	if !(math.Abs(got-want) <= tolerance) {
+	if !approx.Equal(got, want, tolerance) {
 		t.Errorf("%s = %.17g, want %.17g", what, got, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	goimage "image"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func TestRotate(t *testing.T) {
@@ -143,10 +144,10 @@ func TestNoise(t *testing.T) {
 			s = append(s, float64(v))
 		}
 		// Five standard errors of the mean; of the spread, a little more than that.
-		if m := s.mean(); math.Abs(m-test.mean) > 5*test.spread/math.Sqrt(n) {
+		if m := s.mean(); !approx.Equal(m, test.mean, 5*test.spread/math.Sqrt(n)) {
 			t.Errorf("%s: mean %v, want %v", test.name, m, test.mean)
 		}
-		if d := s.spread(); math.Abs(d-test.spread) > 1.5 {
+		if d := s.spread(); !approx.Equal(d, test.spread, 1.5) {
 			t.Errorf("%s: standard deviation %v, want %v", test.name, d, test.spread)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func ptr(v float64) *float64 { return &v }
@@ -46,7 +48,7 @@ func TestEntries(t *testing.T) {
 		}
 	}
 	mean := all[2]
-	if got := mean["ood"].(map[string]any)[notMNIST].(map[string]any)["auroc"].(float64); math.Abs(got-.97) > 1e-12 {
+	if got := mean["ood"].(map[string]any)[notMNIST].(map[string]any)["auroc"].(float64); !approx.Equal(got, .97, 1e-12) {
 		t.Errorf("the mean AUROC is %v, want 0.97", got)
 	}
 	if got := mean["paper"].(map[string]any)["nll"]; got != .05 {
@@ -88,7 +90,7 @@ func TestSpread(t *testing.T) {
 		{sample{1, 2, 3}, 2, 1},
 	}
 	for _, test := range tests {
-		if m, s := test.of.mean(), test.of.spread(); math.Abs(m-test.mean) > 1e-15 || math.Abs(s-test.spread) > 1e-15 {
+		if m, s := test.of.mean(), test.of.spread(); !approx.Equal(m, test.mean, 1e-15) || !approx.Equal(s, test.spread, 1e-15) {
 			t.Errorf("%v: %v ± %v, want %v ± %v", test.of, m, s, test.mean, test.spread)
 		}
 	}

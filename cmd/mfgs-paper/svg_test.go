@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -33,7 +34,7 @@ func TestWhereTheStarStands(t *testing.T) {
 		{[]float64{1, 10, 100}, 1e-9, 0},
 	}
 	for _, test := range tests {
-		if got := at(test.values, test.v); math.Abs(got-test.want) > 1e-12 {
+		if got := at(test.values, test.v); !approx.Equal(got, test.want, 1e-12) {
 			t.Errorf("%v among %v: %v, want %v", test.v, test.values, got, test.want)
 		}
 	}
@@ -52,7 +53,7 @@ func TestColour(t *testing.T) {
 
 func TestTick(t *testing.T) {
 	for _, test := range []struct{ most, want float64 }{{1, .2}, {52, 10}, {4, 1}, {9.9, 1}, {.031, .005}, {0, 1}, {math.NaN(), 1}} {
-		if got := tick(test.most); math.Abs(got-test.want) > 1e-12 {
+		if got := tick(test.most); !approx.Equal(got, test.want, 1e-12) {
 			t.Errorf("up to %v: %v, want %v", test.most, got, test.want)
 		}
 	}

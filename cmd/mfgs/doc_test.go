@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -231,13 +232,13 @@ func sameFigure(got, shown string) bool {
 	}
 	const rounding = 1 + 1e-9 // of these very numbers
 	if strings.HasPrefix(s[3], "%") {
-		return math.Abs(a-b) <= 1*rounding
+		return approx.Equal(a, b, 1*rounding)
 	}
 	mantissa, power, _ := strings.Cut(s[2], "e")
 	_, decimals, _ := strings.Cut(mantissa, ".")
 	exponent, _ := strconv.Atoi(power) // 0 where there is none
 	lastPlace := math.Pow10(exponent - len(decimals))
-	return math.Abs(a-b) <= (0.05*math.Abs(b)+lastPlace)*rounding
+	return approx.Equal(a, b, (0.05*math.Abs(b)+lastPlace)*rounding)
 }
 
 func TestCommandsAreFoundInDocumentation(t *testing.T) {

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -92,7 +92,7 @@ func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
 	}
 	var e wrap.Evaluation
 	decode(&e, "eval", "--bundle", bundle, "--model", model, "--test", test, "--methods", "mle")
-	if in := e.Methods[0].InDomain; in.N != 200 || math.Abs(1-in.Error-0.65) > 0.04 {
+	if in := e.Methods[0].InDomain; in.N != 200 || !approx.Equal(1-in.Error, 0.65, 0.04) {
 		t.Errorf("top-1 accuracy %.3f of %d images, want about 0.65", 1-in.Error, in.N)
 	}
 }

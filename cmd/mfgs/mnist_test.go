@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -78,7 +79,7 @@ func TestMNIST(t *testing.T) {
 			t.Errorf("%s: %+v", structure, report)
 		}
 		mle, mf0, leverage := m["mle"], m["mf0"], m["leverage"]
-		if d := math.Abs(mf0.InDomain.Error - mle.InDomain.Error); d > 0.002 {
+		if d := mf0.InDomain.Error - mle.InDomain.Error; !approx.Equal(d, 0, 0.002) {
 			t.Errorf("%s: the error changed by %.4f", structure, d)
 		}
 		if mf0.InDomain.NLL > 0.8*mle.InDomain.NLL || mf0.InDomain.ECE > 0.8*mle.InDomain.ECE {

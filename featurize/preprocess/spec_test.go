@@ -2,12 +2,12 @@ package preprocess
 
 import (
 	"bytes"
-	"math"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/approx"
 	"gopkg.in/yaml.v3"
 )
 
@@ -182,7 +182,7 @@ func TestPresets(t *testing.T) {
 				t.Fatal(err)
 			}
 			for k := range dst {
-				if math.Abs(float64(dst[k])-want[i][k/4]) > 1e-6 {
+				if !approx.Equal(float64(dst[k]), want[i][k/4], 1e-6) {
 					t.Errorf("%s of %d: %v, want %v", name, v, dst, want[i])
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func tanh(x float64) (y, slope float64) {
@@ -264,7 +265,7 @@ func wantSame(t *testing.T, what string, got, want []float64, tolerance float64)
 		size = math.Max(size, math.Abs(v))
 	}
 	for i := range want {
-		if !(math.Abs(got[i]-want[i]) <= tolerance*size) {
+		if !approx.Equal(got[i], want[i], tolerance*size) {
 			t.Errorf("%s: number %d is %v, want %v: off by %.1e of the largest, want %.0e", what, i, got[i], want[i], math.Abs(got[i]-want[i])/size, tolerance)
 			return
 		}

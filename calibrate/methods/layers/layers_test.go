@@ -15,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 var kinds = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher}
@@ -166,7 +167,7 @@ func TestVariancesAreTheDiagonalsOfCovariances(t *testing.T) {
 			}
 			at := 0
 			for i, v := range got {
-				if want := packed[at]; !(math.Abs(v-want) <= 1e-12*want) {
+				if want := packed[at]; !approx.Equal(v, want, 1e-12*want) {
 					t.Fatalf("%s, %s: variance %d of example %d is %v, want %v", s.name, cov, i%k, i/k, v, want)
 				}
 				at += k - i%k
@@ -274,7 +275,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 				for c := range k {
 					got += v[c*k+i] * v[c*k+j]
 				}
-				if !(math.Abs(got-w) <= 1e-12*math.Abs(w)) {
+				if !approx.Relative(got, w, 1e-12) {
 					t.Errorf("logits %v: entry %d, %d is %v, want %v", logits, i, j, got, w)
 				}
 			}
@@ -287,7 +288,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 				if j == y {
 					want.Sub(want, exact(1))
 				}
-				if w, _ := want.Float64(); !(math.Abs(r[j]-w) <= 1e-12*math.Abs(w)) {
+				if w, _ := want.Float64(); !approx.Relative(r[j], w, 1e-12) {
 					t.Errorf("logits %v, label %d: residual %d is %v, want %v", logits, y, j, r[j], w)
 				}
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func (s stack) sampled(t *testing.T, p *Posterior, n, samples int) *Sampled {
@@ -113,7 +114,7 @@ func TestSmallSpreadsAreLinear(t *testing.T) {
 					got := sum / samples * ens
 					// Five standard errors; the logits' last bits and what is not linear
 					// are each some 1e-3 of a deviation.
-					if slack := 5.2 * math.Sqrt(2*variance(i, c)*variance(i, d)/samples); !(math.Abs(got-want[at]) <= slack) {
+					if slack := 5.2 * math.Sqrt(2*variance(i, c)*variance(i, d)/samples); !approx.Equal(got, want[at], slack) {
 						t.Errorf("%s, example %d: covariance %d, %d is %v, want %v ± %v", s.name, i, c, d, got, want[at], slack)
 					}
 					at++
