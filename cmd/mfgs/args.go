@@ -45,7 +45,7 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 		}
 		f := findFlag(verb.Flags, name)
 		if f == nil {
-			return nil, false, usagef(verb.Name, "unknown flag --%s", name)
+			return nil, false, usagef(verb.Name, "unknown flag --%s%s", name, didYouMean(name, "--", flagNames(verb.Flags)))
 		}
 		if _, repeatable := f.(*cli.StringSliceFlag); given[name] && !repeatable {
 			return nil, false, usagef(verb.Name, "--%s is given twice", name)

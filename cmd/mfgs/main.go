@@ -110,6 +110,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 		for i, c := range commands {
 			names[i] = c.Name
 		}
+		if hint := didYouMean(name, "", append(names, "help", "version")); hint != "" {
+			return usagef("", "unknown verb %q%s", name, hint)
+		}
 		return usagef("", "unknown verb %q: want %s", name, alternatives(names))
 	}
 	arranged, help, err := arrange(commands[verb], rest)
