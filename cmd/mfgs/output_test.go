@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/models"
@@ -315,22 +316,49 @@ func (c cancelling) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestSilentProgressDrawsNothing(t *testing.T) {
+// Where standard error is no terminal, a short run writes nothing, and a long one a
+// plain line after 10 s, 20 s, 40 s, and then every minute.
+func TestProgressOffTerminalsIsPlainLinesNowAndThen(t *testing.T) {
 	var b bytes.Buffer
-	p := &program{stderr: &b}
-	bar := p.progress()
-	for i := range 3 {
-		bar.work(wrap.Progress{Stage: "train", Done: i, Total: 2, Unit: "examples"})
+	at := time.Unix(1e9, 0)
+	bar := newProgress(&b, !isTerminal(&b), func() time.Time { return at })
+	for range 99 {
+		at = at.Add(100 * time.Millisecond)
+		bar.work(wrap.Progress{Stage: "train", Done: 1, Total: 60_000, Unit: "examples"})
 	}
 	bar.done()
 	if b.Len() > 0 {
-		t.Errorf("%q was written to what is no terminal", b.String())
+		t.Fatalf("%q was written within 10 s", b.String())
+	}
+	bar = newProgress(&b, !isTerminal(&b), func() time.Time { return at })
+	bar.work(wrap.Progress{Stage: "train", Total: 60_000, Unit: "examples"})
+	for second := range 200 {
+		if second == 150 { // another stage, of unknown length
+			bar.done()
+		}
+		at = at.Add(time.Second)
+		r := wrap.Progress{Stage: "train", Done: 100 * (second + 1), Total: 60_000, Unit: "examples"}
+		if second >= 150 {
+			r = wrap.Progress{Stage: "predicting", Done: 7 * second, Unit: "examples"}
+		}
+		bar.work(r)
+	}
+	bar.done()
+	const want = `mfgs: progress: train: 1,000 of 60,000 examples (1%), about 9m50s left
+mfgs: progress: train: 2,000 of 60,000 examples (3%), about 9m40s left
+mfgs: progress: train: 4,000 of 60,000 examples (6%), about 9m20s left
+mfgs: progress: train: 8,000 of 60,000 examples (13%), about 8m40s left
+mfgs: progress: train: 14,000 of 60,000 examples (23%), about 7m40s left
+mfgs: progress: predicting: 1,393 examples
+`
+	if b.String() != want {
+		t.Errorf("wrote\n%swant\n%s", b.String(), want)
 	}
 }
 
 func TestProgressIsWipedInTheEnd(t *testing.T) {
 	var b bytes.Buffer
-	bar := &progress{w: &b}
+	bar := newProgress(&b, false, time.Now)
 	bar.work(wrap.Progress{Stage: "train", Done: 1, Total: 4, Unit: "examples"})
 	if !strings.Contains(b.String(), "train  25%") {
 		t.Errorf("%q shows nothing", b.String())

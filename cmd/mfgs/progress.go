@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -18,36 +20,53 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
 }
 
-// A progress shows how far the work is, with rate and remaining time, on a
-// terminal; elsewhere it keeps quiet. Stages follow one another, and the bar of
-// a finished one is wiped, so that what remains on the screen is the result.
+// A progress shows how far the work is, with rate and remaining time: a bar on a
+// terminal, elsewhere a plain line now and then. Stages follow one another, and the
+// bar of a finished one is wiped, so that what remains on the screen is the result.
 type progress struct {
-	w    io.Writer
-	mute bool
+	w     io.Writer
+	mute  bool
+	plain bool             // w is no terminal
+	now   func() time.Time // replaced by tests
 
 	mu    sync.Mutex
 	stage string
 	max   int64
 	bar   *progressbar.ProgressBar // nil between stages
+
+	begun, stageBegun time.Time
+	next              time.Time // when the next plain line is due
 }
+
+// firstLine is how long a run takes before the first plain line, and the shortest
+// time between two of them; the longest is lineEvery.
+const (
+	firstLine = 10 * time.Second
+	lineEvery = time.Minute
+)
 
 // progress returns a progress on standard error.
 func (p *program) progress() *progress {
-	return &progress{w: p.stderr, mute: !isTerminal(p.stderr)}
+	return newProgress(p.stderr, !isTerminal(p.stderr), time.Now)
+}
+
+func newProgress(w io.Writer, plain bool, now func() time.Time) *progress {
+	begun := now()
+	return &progress{w: w, plain: plain, now: now, begun: begun, next: begun.Add(firstLine)}
 }
 
 // work shows the stages of calibration and evaluation.
 func (p *progress) work(r wrap.Progress) {
-	p.show(r.Stage, int64(r.Done), int64(r.Total), progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit))
+	p.show(r.Stage, r.Unit, int64(r.Done), int64(r.Total), progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit))
 }
 
 // install shows the installation of ONNX Runtime.
 func (p *progress) install(r ort.Progress) {
-	p.show(r.Stage, r.Done, r.Total, progressbar.OptionShowBytes(true))
+	p.show(r.Stage, "bytes", r.Done, r.Total, progressbar.OptionShowBytes(true))
 }
 
 // show moves the bar of a stage to done of total; a total of 0 is not known.
-func (p *progress) show(stage string, done, total int64, options ...progressbar.Option) {
+func (p *progress) show(stage, unit string, done, total int64, options ...progressbar.Option) {
 	if p.mute {
 		return
 	}
@@ -58,7 +77,11 @@ func (p *progress) show(stage string, done, total int64, options ...progressbar.
 	}
 	if p.stage != stage || p.max != total {
 		p.wipe()
-		p.stage, p.max = stage, total
+		p.stage, p.max, p.stageBegun = stage, total, p.now()
+	}
+	if p.plain {
+		p.line(unit, done)
+		return
 	}
 	if total > 0 && done >= total {
 		p.wipe()
@@ -80,6 +103,29 @@ func (p *progress) show(stage string, done, total int64, options ...progressbar.
 	}
 	// A bar that cannot be drawn is no reason to stop working.
 	_ = p.bar.Set64(done)
+}
+
+// line writes how far the stage is, if a line is due. The longer the run, the rarer.
+func (p *progress) line(unit string, done int64) {
+	now := p.now()
+	if now.Before(p.next) {
+		return
+	}
+	p.next = now.Add(min(max(now.Sub(p.begun), firstLine), lineEvery))
+	text := fmt.Sprintf("mfgs: progress: %s: %s", p.stage, count(int(done)))
+	if p.max > 0 {
+		text += fmt.Sprintf(" of %s", count(int(p.max)))
+	}
+	text += " " + unit
+	if p.max > 0 {
+		text += fmt.Sprintf(" (%d%%)", 100*done/p.max)
+	}
+	if p.max > done && done > 0 {
+		left := now.Sub(p.stageBegun).Seconds() * float64(p.max-done) / float64(done)
+		text += fmt.Sprintf(", about %v left", time.Duration(math.Ceil(left))*time.Second)
+	}
+	// Progress that cannot be written is no reason to stop working.
+	_, _ = io.WriteString(p.w, oneLine(text)+"\n")
 }
 
 // done wipes the bar; the terminal is free for other output.
