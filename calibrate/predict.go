@@ -48,7 +48,7 @@ type Predictions struct {
 	// LogP are natural logarithms of the probabilities, [n,C]; of a multi-label
 	// head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
-	Variance []float64 // [n,K] logit variance s², divided by T_ens of the pair NLL
+	Variance []float64 // [n,K] logit variance s², the posterior's own: at T_ens = 1
 	Rest     []float64 // [n] 1 - max p
 	OODScore []float64 // [n] 1 - max p under the pair OOD
 	Leverage []float64 // [n]
@@ -66,20 +66,16 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 		Leverage: make([]float64, n),
 	}
 	k, outcomes := h.Logits, h.Outcomes()
-	s2 := make([]float64, n*k)
-	c.Posterior.Both(s2, p.Leverage, phi, n)
+	c.Posterior.Both(p.Variance, p.Leverage, phi, n)
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
 		unused := make([]float64, outcomes)
 		for i := first; i < last; i++ {
-			a, v := logits[i*k:(i+1)*k], s2[i*k:(i+1)*k]
+			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
 			p.OODScore[i] = e.mf0(unused, a, v, c.OOD)
 			p.Rest[i] = e.mf0(p.LogP[i*outcomes:(i+1)*outcomes], a, v, c.NLL)
 		}
 	})
-	for i, v := range s2 {
-		p.Variance[i] = v / c.NLL.Ens
-	}
 	return p
 }
 

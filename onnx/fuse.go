@@ -59,7 +59,7 @@ type MeanField struct {
 	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
 	Forms Quadratic
 
-	NLL Temperatures // for probabilities and logit variances
+	NLL Temperatures // for probabilities
 	OOD Temperatures // for the out-of-distribution score
 
 	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last, and where no number of
@@ -78,7 +78,7 @@ type FusedOutputs struct {
 	// Probabilities are [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1.
 	Probabilities string
 	Logits        string // [N,K], the model's own
-	LogitVariance string // [N,K], at the T_ens of the pair NLL
+	LogitVariance string // [N,K], the posterior's own: at T_ens = 1
 	OODScore      string // [N], 1 - max p under the pair OOD; with several labels the mean over them of 1 - max(p, 1-p)
 	Leverage      string // [N]
 }
@@ -136,8 +136,9 @@ func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 	if !own {
 		f.result(f.rows(f.take(h.Logits), &h.logitsValue, "mfgs_logits"), logits)
 	}
-	f.forms(phi, names)
-	f.probabilities(logits, names.LogitVariance, names)
+	variance := f.forms(phi, names)
+	f.variances(variance, names)
+	f.probabilities(logits, variance, names)
 
 	declare(names.Probabilities, f.classes)
 	if !own {

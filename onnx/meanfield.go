@@ -18,8 +18,9 @@ const (
 	mostLogit  = 1e14
 )
 
-// forms returns the variances of the logits, [N,K] and divided by T_ens of the pair NLL, and the leverage, [N].
-func (f *fuser) forms(phi string, names FusedOutputs) {
+// forms returns the variances of the logits, [N,K], and makes the leverage, [N]. The variances are in units of the T_ens of
+// the pair NLL: a posterior's own may be beyond float32, where its logits have an unusual unit.
+func (f *fuser) forms(phi string, names FusedOutputs) (variance string) {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
 	constant := f.float
@@ -47,9 +48,8 @@ func (f *fuser) forms(phi string, names FusedOutputs) {
 			sums = f.cast(sums, Float32)
 		}
 		sums = f.clip(sums, 0, mostForm)
-		f.as(names.LogitVariance, func() string { return f.slice(sums, 1, 0, f.k) })
 		f.as(names.Leverage, func() string { return f.reshape(f.slice(sums, 1, f.k, f.k+1), -1) })
-		return
+		return f.slice(sums, 1, 0, f.k)
 	}
 	u := f.binary("Mul", z, z)
 	if q.Double {
@@ -68,13 +68,19 @@ func (f *fuser) forms(phi string, names FusedOutputs) {
 		}
 		leverage = append(leverage, row[f.k])
 	}
-	f.as(names.LogitVariance, func() string { return f.binary("MatMul", u, f.float("variances", variances, terms, f.k)) })
 	f.as(names.Leverage, func() string {
 		return f.reshape(f.binary("MatMul", u, f.float("leverages", leverage, terms, 1)), -1)
 	})
+	return f.binary("MatMul", u, f.float("variances", variances, terms, f.k))
 }
 
-// formScale is what a form is multiplied by: 1/T_ens for variances, one for the leverage.
+// variances makes the posterior's own variances of those that forms returns.
+func (f *fuser) variances(variance string, names FusedOutputs) {
+	own := f.binary("Mul", f.cast(variance, Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
+	f.as(names.LogitVariance, func() string { return f.clip(f.cast(own, Float32), 0, mostForm) })
+}
+
+// formScale is what a form is multiplied by: one for the leverage, and for variances one over their unit.
 func (f *fuser) formScale(m int64) float64 {
 	if m == f.k {
 		return 1

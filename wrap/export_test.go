@@ -171,6 +171,7 @@ func TestAnExportIsReported(t *testing.T) {
 		"mfgs.version": Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": "mf0",
 		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
+		"mfgs.logit_variance.ens":   "1",
 		"mfgs.output.probabilities": r.Outputs.Probabilities.Name, "mfgs.output.logits": r.Outputs.Logits.Name, "mfgs.output.logit_variance": r.Outputs.LogitVariance.Name,
 		"mfgs.output.ood_score": r.Outputs.OODScore.Name, "mfgs.output.leverage": r.Outputs.Leverage.Name,
 	} {

@@ -73,6 +73,7 @@ func metadata(b *bundle.Bundle, method onnx.Method) map[string]string {
 		"mfgs.covariance":           string(m.Covariance),
 		"mfgs.structure":            string(m.Structure),
 		"mfgs.lambda0":              number(m.MeanField.Lambda0),
+		"mfgs.logit_variance.ens":   "1", // divided by a pair's T_ens, it is that pair's
 		"mfgs.temperatures.nll.act": number(m.Temperatures.NLL.Act),
 		"mfgs.temperatures.nll.ens": number(m.Temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": number(m.Temperatures.OOD.Act),

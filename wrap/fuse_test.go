@@ -423,7 +423,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 								if got := out[1].Data.([]float32)[i*k+j]; got != a[j] {
 									t.Fatalf("%s: logit %v, want %v", name, got, a[j])
 								}
-								got, want := float64(out[2].Data.([]float32)[i*k+j]), float64(v[j])/nll.Ens
+								got, want := float64(out[2].Data.([]float32)[i*k+j]), float64(v[j])
 								if !approx.Equal(got, want, 1e-6*want) {
 									t.Fatalf("%s: variance %v, want %v", name, got, want)
 								}

@@ -84,9 +84,8 @@ func separate(b *bundle.Bundle, pair bundle.Pair, phi, logits []float32) (p, s2 
 			}
 			v += u * u * post.V[i*k+c]
 		}
-		v /= pair.Ens
 		s2 = append(s2, v)
-		p = append(p, 1/(1+math.Exp(-float64(a)/pair.Act/math.Sqrt(1+b.Manifest.MeanField.Lambda0*v))))
+		p = append(p, 1/(1+math.Exp(-float64(a)/pair.Act/math.Sqrt(1+b.Manifest.MeanField.Lambda0*v/pair.Ens))))
 	}
 	return p, s2
 }

@@ -19,7 +19,7 @@ type Prediction struct {
 
 	Probabilities []float64 `json:"probabilities"`  // [C], sum 1; of a multi-label head [K], of each label
 	Logits        []float32 `json:"logits"`         // [K], the network's own
-	LogitVariance []float64 `json:"logit_variance"` // [K], under the likelihood temperatures
+	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
 	// OODScore is 1 - Confidence, but under the temperatures tuned to tell

@@ -85,9 +85,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 		p.Entropy -= q * math.Log(q)
 	}
 	p.OODScore = 1 - slices.Max(mf0(t.OOD))
-	for _, s := range s2 {
-		p.LogitVariance = append(p.LogitVariance, s/t.NLL.Ens)
-	}
+	p.LogitVariance = s2 // at T_ens = 1
 	return p
 }
 

@@ -65,8 +65,8 @@ def relative(x, want):
 
 
 def formulas(numbers, method, logits, s2):
-    """Probabilities [N,C] and scores [N] by the formulas, of logits and of variances at T_ens of the pair nll, [N,K] each."""
-    of = lambda pair: [formula(numbers["link"], method, mu / numbers[pair]["act"], v * (numbers["nll"]["ens"] / numbers[pair]["ens"]), numbers["lambda0"])
+    """Probabilities [N,C] and scores [N] by the formulas, of logits and of the posterior's own variances, [N,K] each."""
+    of = lambda pair: [formula(numbers["link"], method, mu / numbers[pair]["act"], v / numbers[pair]["ens"], numbers["lambda0"])
                        for mu, v in zip(logits, s2)]
     return np.array([p for p, _ in of("nll")]), np.array([o for _, o in of("ood")])
 

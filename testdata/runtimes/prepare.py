@@ -232,7 +232,7 @@ class Manifest:
 def ratios(predictions, m):
     """T_max/T_min of each example, under the pair that has the larger."""
     s2 = np.array([p["logit_variance"] for p in predictions])
-    t = [np.sqrt(1 + m["lambda0"] * s2 * m["nll"]["ens"] / m[pair]["ens"]) for pair in ["nll", "ood"]]
+    t = [np.sqrt(1 + m["lambda0"] * s2 / m[pair]["ens"]) for pair in ["nll", "ood"]]
     return np.maximum(*[x.max(1) / x.min(1) for x in t])
 
 

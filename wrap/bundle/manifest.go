@@ -140,7 +140,7 @@ type Candidate struct {
 // Temperatures are the two pairs of the method and the one of temperature
 // scaling.
 type Temperatures struct {
-	// NLL is for probabilities and logit variances: of the pairs whose held-out
+	// NLL is for probabilities: of the pairs whose held-out
 	// NLL cannot be told from the least, the one with the smallest T_ens over
 	// median variance.
 	NLL Pair `yaml:"nll,flow"`
