@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -21,6 +22,9 @@ const (
 	// maxStrings bounds the strings of one example's array, each of which costs
 	// more than its bytes.
 	maxStrings = 1 << 20
+
+	// maxLabelText bounds the bytes of one label as text: 1,024 characters.
+	maxLabelText = 4 << 10
 
 	// maxInflate bounds how much longer than its compressed form data can be:
 	// deflate reaches 1032:1 and not more.
@@ -242,20 +246,21 @@ func discard(r io.Reader, n int64) error {
 }
 
 // A labelReader reads labels from an array of integers, some at a time: one
-// an example, or as many as its items hold.
+// an example, or as many as its items hold. Text is read as in a table.
 type labelReader struct {
 	r       *arrayReader
+	text    labelParser
 	to      int
 	each    int
 	pending []int
 }
 
-func newLabelReader(a *arrayFile, from, to int) (*labelReader, error) {
+func newLabelReader(a *arrayFile, text labelParser, from, to int) (*labelReader, error) {
 	r, err := a.from(from)
 	if err != nil {
 		return nil, err
 	}
-	return &labelReader{r: r, to: to, each: a.item / a.dtype.size}, nil
+	return &labelReader{r: r, text: text, to: to, each: a.item / a.dtype.size}, nil
 }
 
 func (l *labelReader) Close() error { return l.r.Close() }
@@ -295,13 +300,29 @@ func (l *labelReader) row() ([]int, error) {
 			return nil, err
 		}
 		var bad int
-		if l.pending, bad = toInts(data); bad >= 0 {
+		if texts, ok := data.([]string); ok {
+			if l.pending, bad, err = l.fromTexts(texts); err != nil {
+				return nil, fmt.Errorf("%s: example %d: %w", l.r.name, at+bad, err)
+			}
+		} else if l.pending, bad = toInts(data); bad >= 0 {
 			return nil, fmt.Errorf("%s: label %d is not a whole number", l.r.name, at+bad/l.each)
 		}
 	}
 	row := l.pending[:l.each]
 	l.pending = l.pending[l.each:]
 	return row, nil
+}
+
+// fromTexts reads labels that are class names or numbers. bad is the first that is
+// neither.
+func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err error) {
+	labels = make([]int, len(texts))
+	for i, s := range texts {
+		if labels[i], err = l.text.fromText(strings.TrimSpace(s)); err != nil {
+			return nil, i, err
+		}
+	}
+	return labels, 0, nil
 }
 
 // toInts converts labels. bad is the first that is no integer, or -1.

@@ -140,7 +140,7 @@ func openCSV(path string, o Options) (_ source, err error) {
 			t.f.Close()
 		}
 	}()
-	s := &csvSource{text: t, labels: labelParser{names: o.LabelClasses, stray: o.StrayLabels}}
+	s := &csvSource{text: t, labels: newLabelParser(o)}
 	if err := s.scan(o); err != nil {
 		return nil, err
 	}

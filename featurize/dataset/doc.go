@@ -42,8 +42,8 @@
 //	         ones. cifar: sniffs which of the two it is.
 //	npy      One NumPy array [N, …], unlabelled.
 //	npz      NumPy arrays by name: labels (also label, y) holds the labels [N],
-//	         the others are inputs [N, …]. Arrays of strings count where they
-//	         are named as inputs.
+//	         numbers or class names, the others are inputs [N, …]. Arrays of
+//	         strings count where they are named as inputs, or are the labels.
 //	csv      A table with a header, plain or gzipped.
 //	jsonl    JSON lines, plain or gzipped: one object a line.
 //
@@ -81,14 +81,13 @@
 // them, and null is NaN. label (also labels) is a number, or a class name; all
 // examples have one, or none has. A line that cannot be read is a [RecordError].
 //
-// A class name must be among Options.LabelClasses. A number is a class's place
-// in them; where some class names are whole numbers themselves, a number in a
-// table is a name.
-//
 // # Labels
 //
 // A label is the number of one class, and HasLabels says that every example has
-// one. Under Options.MultiLabel it is instead a 0 or 1 for each of the head's K
+// one. Tables, JSON lines, .npz and the label files of archives may name the class
+// instead, as Options.LabelClasses does. A number is a class's place in them; where
+// some class names are whole numbers themselves, a number that is written as text is
+// a name. Under Options.MultiLabel a label is instead a 0 or 1 for each of the head's K
 // labels, which an .npz can hold, as labels [N,K] of any number type, and JSON
 // lines, as a list. Labels of the other kind than the head's are refused.
 //

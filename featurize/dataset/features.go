@@ -13,12 +13,13 @@ const maxFeatures = 1 << 20
 
 // Features is an open .npz of ready-made features: arrays "features" (or
 // "phi") [N,d], "logits" [N,K] and, optionally, "labels" (or "label", "y"): [N],
-// or [N,K] under Options.MultiLabel. Numbers may be float16, float32 or float64.
+// also class names, or [N,K] under Options.MultiLabel. Numbers may be float16, float32 or float64.
 type Features struct {
 	spec        string
 	z           *npzFile
 	phi, logits *arrayFile
 	labels      *arrayFile // nil where there are none
+	text        labelParser
 	from, to    int
 	stray       bool
 	multi       bool
@@ -35,7 +36,7 @@ type FeatureBlock struct {
 }
 
 // OpenFeatures opens the features file named by spec, a path to an .npz with an
-// optional slice. o.Classes, o.Unlabelled, o.StrayLabels and
+// optional slice. o.LabelClasses, o.Classes, o.Unlabelled, o.StrayLabels and
 // o.MultiLabel are heeded.
 func OpenFeatures(spec string, o Options) (*Features, error) {
 	s, err := parseSpec(spec, exists)
@@ -49,7 +50,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Features{spec: spec, z: z, stray: o.StrayLabels, multi: o.MultiLabel}
+	f := &Features{spec: spec, z: z, text: newLabelParser(o), stray: o.StrayLabels, multi: o.MultiLabel}
 	if err := f.arrays(o); err != nil {
 		z.Close()
 		return nil, err
@@ -166,7 +167,7 @@ func (f *Features) blocks(ctx context.Context, size int, yield func(FeatureBlock
 	defer logits.Close()
 	var labels *labelReader
 	if f.labels != nil {
-		if labels, err = newLabelReader(f.labels, f.from, f.to); err != nil {
+		if labels, err = newLabelReader(f.labels, f.text, f.from, f.to); err != nil {
 			return err
 		}
 		defer labels.Close()

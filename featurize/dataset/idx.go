@@ -181,7 +181,8 @@ type arraySource struct {
 	base   string // examples are named base[index]
 	inputs []namedArray
 	labels *arrayFile // may be nil
-	multi  bool       // labels are targets
+	text   labelParser
+	multi  bool // labels are targets
 }
 
 func (s arraySource) examples(from, to int, yield func(Example, error) bool) {
@@ -199,7 +200,7 @@ func (s arraySource) examples(from, to int, yield func(Example, error) bool) {
 	var labels *labelReader
 	if s.labels != nil {
 		var err error
-		if labels, err = newLabelReader(s.labels, from, to); err != nil {
+		if labels, err = newLabelReader(s.labels, s.text, from, to); err != nil {
 			fail(err)
 			return
 		}

@@ -37,7 +37,7 @@ func openJSONL(path string, o Options) (_ source, err error) {
 			t.f.Close()
 		}
 	}()
-	s := &jsonlSource{text: t, labelled: !o.Unlabelled, labels: labelParser{o.LabelClasses, o.MultiLabel, o.Classes, o.StrayLabels}}
+	s := &jsonlSource{text: t, labelled: !o.Unlabelled, labels: newLabelParser(o)}
 	if err := s.scan(o); err != nil {
 		return nil, err
 	}

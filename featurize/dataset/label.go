@@ -5,36 +5,56 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A labelParser reads labels that are written as text.
 type labelParser struct {
-	names []string // of the classes, in label order
-	multi bool
-	k     int  // labels of a multi-label head, 0 unknown
-	stray bool // a label that is none of the classes is -1
+	names    []string       // of the classes, in label order
+	byName   map[string]int // the first class of a name
+	numbered bool           // some are named by numbers
+	multi    bool
+	k        int  // labels of a multi-label head, 0 unknown
+	stray    bool // a label that is none of the classes is -1
+}
+
+func newLabelParser(o Options) labelParser {
+	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, multi: o.MultiLabel, k: o.Classes, stray: o.StrayLabels}
+	for i, name := range slices.Backward(l.names) {
+		l.byName[name] = i
+		_, err := strconv.Atoi(name)
+		l.numbered = l.numbered || err == nil
+	}
+	return l
 }
 
 // fromText reads a label that is a class name or an integer. An integer is the
 // number of a class unless classes are named by integers.
 func (l labelParser) fromText(s string) (int, error) {
-	if i := slices.Index(l.names, s); i >= 0 {
+	if i, ok := l.byName[s]; ok {
 		if j := slices.Index(l.names[i+1:], s); j >= 0 {
 			return -1, refuse("the class name %q stands for both %d and %d; label by number", s, i, i+1+j)
 		}
 		return i, nil
 	}
 	y, err := wholeText(s, strconv.ParseInt)
-	numbered := slices.ContainsFunc(l.names, func(n string) bool { _, err := strconv.Atoi(n); return err == nil })
 	switch {
-	case err == nil && !numbered:
+	case err == nil && !l.numbered:
 		return int(y), nil
 	case l.stray:
 		return -1, nil
 	case l.names == nil:
 		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes", clip(s))
 	}
+	if near := slices.IndexFunc(l.names, func(name string) bool { return plainName(name) == plainName(s) }); near >= 0 {
+		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names), l.names[near])
+	}
 	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), some(l.names))
+}
+
+// plainName is a name without what most often differs between two writings of it.
+func plainName(s string) string {
+	return strings.ToLower(strings.NewReplacer("_", " ", "-", " ").Replace(strings.TrimSpace(s)))
 }
 
 // fromJSON reads the value of an example's label. It returns false for null.

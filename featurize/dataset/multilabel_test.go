@@ -75,7 +75,7 @@ func TestLabelsThatTheHeadDoesNotWantAreRefused(t *testing.T) {
 		options    Options
 		words      []string
 	}{
-		{"targets for one class", npz("|u1", "(2, 3)", make([]byte, 6)), Options{Classes: 3}, []string{"labels: shape [2 3]", "one integer label", "exclude each other"}},
+		{"targets for one class", npz("|u1", "(2, 3)", make([]byte, 6)), Options{Classes: 3}, []string{"labels: shape [2 3]", "one label", "exclude each other"}},
 		{"one class for targets", npz("|u1", "(2,)", make([]byte, 2)), multi, []string{"labels: shape [2]", "want a 0 or 1 for each of the head's 3 labels"}},
 		{"too many targets", npz("|u1", "(2, 4)", make([]byte, 8)), multi, []string{"labels: shape [2 4]", "3 labels"}},
 		{"rank", npz("|u1", "(2, 3, 1)", make([]byte, 6)), multi, []string{"labels: shape [2 3 1]"}},
@@ -141,5 +141,5 @@ func TestFeaturesHaveTargets(t *testing.T) {
 	_, err = read(file("(4, 3)", append([]byte{3}, y[1:]...)), o)
 	wantError(t, err, "label 0 of example 0 is 3")
 	_, err = OpenFeatures(file("(4, 3)", y), Options{Classes: 3})
-	wantError(t, err, "labels: shape [4 3]", "one integer label")
+	wantError(t, err, "labels: shape [4 3]", "one label")
 }

@@ -355,7 +355,7 @@ type npzFile struct {
 func (z *npzFile) Close() error { return z.f.Close() }
 
 // openNPZFile opens the arrays of a zip. Those of strings are arrays where they
-// are named among texts.
+// are named among texts, or may be labels.
 func openNPZFile(path string, texts ...string) (_ *npzFile, err error) {
 	f, size, err := openRegular(path)
 	if err != nil {
@@ -388,7 +388,7 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 		if z.arrays[name] != nil {
 			return nil, fmt.Errorf("%s: array %q stands twice", path, name)
 		}
-		a, reason, err := readNPZMember(path+": "+name, m, size, slices.Contains(texts, name))
+		a, reason, err := readNPZMember(path+": "+name, m, size, slices.Contains(texts, name) || slices.Contains(labelNames, name))
 		if err != nil {
 			return nil, err
 		}
@@ -459,29 +459,48 @@ var labelNames = []string{"labels", "label", "y"}
 
 // labelsArray takes the labels out of the archive: their name and array, or nil.
 // Their shape must be what o asks for, for k targets an example under
-// MultiLabel, or any number where k is 0.
+// MultiLabel, or any number where k is 0. Numbers come before names, which may
+// stand beside them.
 func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
-	var found string
+	var found, names string
 	for _, name := range labelNames {
-		if a := z.arrays[name]; a == nil || a.dtype.isText() { // text is there as an input
+		a := z.arrays[name]
+		if a == nil || a.dtype.isText() && slices.Contains(o.Inputs, name) {
 			continue
 		}
-		if found != "" {
-			return "", nil, fmt.Errorf("%s: both %q and %q could be the labels", z.path, found, name)
+		at := &found
+		if a.dtype.isText() {
+			at = &names
 		}
-		found = name
+		if *at != "" {
+			return "", nil, fmt.Errorf("%s: both %q and %q could be the labels", z.path, *at, name)
+		}
+		*at = name
 	}
 	if found == "" {
+		found = names
+	} else if names != "" {
+		delete(z.arrays, names)
+		z.names = slices.DeleteFunc(z.names, func(n string) bool { return n == names })
+	}
+	if found == "" {
+		for _, name := range labelNames {
+			if reason := z.skipped[name]; reason != "" && !o.Unlabelled {
+				return "", nil, fmt.Errorf("%s: %s is %s: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)", z.path, name, reason)
+			}
+		}
 		return "", nil, nil
 	}
 	a := z.arrays[found]
 	shape := append([]int{a.count}, a.shape...)
 	switch {
 	case o.Unlabelled:
-	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
-		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
+	case o.MultiLabel && (a.dtype.isText() || len(a.shape) != 1 || k > 0 && a.shape[0] != k):
+		return "", nil, fmt.Errorf("%s: shape %v of %v; want %s, [N,K]", a.name, shape, a.dtype, wantTargets(k))
 	case !o.MultiLabel && a.item != a.dtype.size: // neither [N] nor [N,1]
-		return "", nil, fmt.Errorf("%s: shape %v; want one integer label an example, [N], for a head whose classes exclude each other", a.name, shape)
+		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other", a.name, shape)
+	case a.dtype.isText() && a.item > maxLabelText:
+		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.name, a.item, maxLabelText)
 	}
 	return found, a, nil
 }
@@ -506,11 +525,6 @@ func openNPZ(path string, o Options) (_ source, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range labelNames {
-		if reason := z.skipped[name]; labels == nil && reason != "" && !o.Unlabelled {
-			return nil, fmt.Errorf("%s: %s is %s: labels are whole numbers from 0", path, name, reason)
-		}
-	}
 	names := slices.DeleteFunc(slices.Clone(z.names), func(n string) bool { return labels != nil && n == labelName })
 	if len(names) == 0 {
 		reasons := make([]string, 0, len(z.skipped))
@@ -527,7 +541,7 @@ func openNPZ(path string, o Options) (_ source, err error) {
 		}
 		names = o.Inputs
 	}
-	s := &npzSource{z: z, arraySource: arraySource{base: filepath.Base(path), multi: o.MultiLabel}}
+	s := &npzSource{z: z, arraySource: arraySource{base: filepath.Base(path), text: newLabelParser(o), multi: o.MultiLabel}}
 	for _, name := range names {
 		a := z.arrays[name]
 		if first := z.arrays[names[0]]; a.count != first.count {

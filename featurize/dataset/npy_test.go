@@ -3,6 +3,7 @@ package dataset
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"maps"
@@ -186,9 +187,10 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 		{"labels only", map[string][]byte{"y.npy": y}, Options{}, nil, nil, "no input arrays"},
 		{"nothing", map[string][]byte{"readme.txt": y}, Options{}, nil, nil, "no input arrays"},
 		{"objects only", map[string][]byte{"x.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, `"x" is not an array of numbers`},
-		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "labels is not an array of numbers: labels are whole numbers"},
+		{"labels that are words", map[string][]byte{"x.npy": y, "labels.npy": npy("<U3", "(2,)", ramp(24))}, Options{}, nil, nil, "give them with --classes"},
+		{"labels that are objects", map[string][]byte{"x.npy": y, "labels.npy": npy("|O", "(2,)", ramp(16))}, Options{}, nil, nil, "labels is not an array of numbers: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)"},
 		{"two labels", map[string][]byte{"x.npy": x, "y.npy": y, "labels.npy": y}, Options{}, nil, nil, `both "labels" and "y" could be the labels`},
-		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one integer label an example"},
+		{"one-hot labels", map[string][]byte{"x.npy": x, "y.npy": x}, Options{}, nil, nil, "want one label an example"},
 		{"fractional label", map[string][]byte{"x.npy": x, "y.npy": npy("<f4", "(2,)", []byte{0, 0, 0, 0, 0, 0, 0, 0x3f})}, Options{}, nil, nil, "label 1 is not a whole number"},
 		{"counts differ", map[string][]byte{"b.npy": x, "a.npy": npy("|u1", "(3,)", ramp(3))}, Options{}, nil, nil, `"a" has 3 examples, "b" has 2`},
 		{"label count differs", map[string][]byte{"b.npy": x, "y.npy": npy("|u1", "(3,)", ramp(3))}, Options{}, nil, nil, "3 labels for 2 examples"},
@@ -224,17 +226,112 @@ func TestNPZNamesInputsAndLabels(t *testing.T) {
 	}
 }
 
-func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
-	utf32 := func(order binary.AppendByteOrder, words ...string) (b []byte) {
-		for _, w := range words {
-			runes := make([]rune, 5)
-			copy(runes, []rune(w))
-			for _, r := range runes {
-				b = order.AppendUint32(b, uint32(r))
-			}
+// utf32 encodes words as NumPy does, 5 code points each.
+func utf32(order binary.AppendByteOrder, words ...string) (b []byte) {
+	for _, w := range words {
+		runes := make([]rune, 5)
+		copy(runes, []rune(w))
+		for _, r := range runes {
+			b = order.AppendUint32(b, uint32(r))
 		}
-		return b
 	}
+	return b
+}
+
+// Labels may be class names, in any of NumPy's ways to write strings, and are read
+// as in a table.
+func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
+	x := npy("<f4", "(4,)", ramp(16))
+	classes := []string{"blått", "red", "PDF_a"}
+	words := []string{"red", "blått", "PDF_a", "red "}
+	le := func(words ...string) []byte { return npy("<U5", "(4,)", utf32(binary.LittleEndian, words...)) }
+	for _, c := range []struct {
+		name    string
+		arrays  map[string][]byte
+		options Options
+		want    []int
+		err     string
+	}{
+		{"little-endian", map[string][]byte{"labels": le(words...)}, Options{LabelClasses: classes}, []int{1, 0, 2, 1}, ""},
+		{"big-endian, a column, another name", map[string][]byte{"y": npy(">U5", "(4, 1)", utf32(binary.BigEndian, words...))}, Options{LabelClasses: classes}, []int{1, 0, 2, 1}, ""},
+		{"bytes", map[string][]byte{"label": npy("|S6", "(4,)", []byte("red\x00\x00\x00blåttPDF_a\x00red \x00\x00"))}, Options{LabelClasses: classes}, []int{1, 0, 2, 1}, ""},
+		{"numbers in words", map[string][]byte{"labels": le("2", "0", "red", "1.0")}, Options{LabelClasses: classes}, []int{2, 0, 1, 1}, ""},
+		{"numbers in words, of classes without names", map[string][]byte{"labels": le("2", "0", "1", "1")}, Options{}, []int{2, 0, 1, 1}, ""},
+		{"names that are numbers", map[string][]byte{"labels": le("7", "3", "3", "5")}, Options{LabelClasses: []string{"3", "5", "7"}}, []int{2, 0, 0, 1}, ""},
+		{"numbers go before names", map[string][]byte{"labels": npy("|u1", "(4,)", []byte{2, 1, 0, 0}), "label": le(words...)}, Options{LabelClasses: classes}, []int{2, 1, 0, 0}, ""},
+		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, StrayLabels: true}, []int{1, -1, -1, -1}, ""},
+		{"not wanted", map[string][]byte{"labels": le("cow", "cow", "cow", "cow")}, Options{LabelClasses: classes, Unlabelled: true}, []int{-1, -1, -1, -1}, ""},
+
+		{"unknown", map[string][]byte{"labels": le("red", "red", "cow", "red")}, Options{LabelClasses: classes}, nil, `labels: example 2: label "cow" is none of the 3 class names (blått, red, PDF_a)`},
+		{"almost known", map[string][]byte{"labels": le("red", "pdf-a", "red", "red")}, Options{LabelClasses: classes}, nil, `labels: example 1: label "pdf-a" is none of the 3 class names: did you mean "PDF_a"?`},
+		{"a number among names that are numbers", map[string][]byte{"labels": le("7", "0", "3", "3")}, Options{LabelClasses: []string{"3", "5", "7"}}, nil, `label "0" is none of the 3 class names (3, 5, 7)`},
+		{"out of range", map[string][]byte{"labels": le("red", "3", "red", "red")}, Options{LabelClasses: classes, Classes: 3}, nil, "x.npz[1]: label 3 is outside [0,3)"},
+		{"targets", map[string][]byte{"labels": le(words...)}, Options{LabelClasses: classes, MultiLabel: true, Classes: 3}, nil, "labels: shape [4] of string; want a 0 or 1 for each of the head's 3 labels"},
+		{"two", map[string][]byte{"labels": le(words...), "y": le(words...)}, Options{LabelClasses: classes}, nil, `both "labels" and "y" could be the labels`},
+		{"long", map[string][]byte{"labels": npy("<U1025", "(4,)", make([]byte, 4*4100))}, Options{LabelClasses: classes}, nil, "labels: class names of 4100 bytes, 4096 the most"},
+		{"a name of two classes", map[string][]byte{"labels": le("b", "b", "b", "b")}, Options{LabelClasses: []string{"a", "b", "b"}}, nil, `the class name "b" stands for both 1 and 2`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			members := map[string][]byte{"x.npy": x}
+			features := map[string][]byte{"features.npy": npy("<f4", "(4, 1)", ramp(16)), "logits.npy": npy("<f4", "(4, 3)", make([]byte, 48))}
+			for name, a := range c.arrays {
+				members[name+".npy"], features[name+".npy"] = a, a
+			}
+			path := write(t, t.TempDir(), "x.npz", zipped(t, members))
+			ready := write(t, t.TempDir(), "x.npz", zipped(t, features))
+			if c.err != "" {
+				wantError(t, readError(path, c.options), "x.npz", c.err)
+				if c.name != "out of range" { // which is worded without the array's name there
+					wantError(t, readFeaturesError(ready, c.options), "x.npz", c.err)
+				}
+				return
+			}
+			d, err := Open(path, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			examples, _ := all(t, d)
+			var got []int
+			for _, e := range examples {
+				if len(e.Inputs) != 1 || e.Inputs[0].Name != "" {
+					t.Errorf("inputs %+v, want only x", e.Inputs)
+				}
+				got = append(got, e.Label)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("labels %v, want %v", got, c.want)
+			}
+			f, err := OpenFeatures(ready, c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			for b, err := range f.Blocks(t.Context(), 9) {
+				if err != nil || c.want[0] >= 0 && !slices.Equal(b.Labels, c.want) {
+					t.Errorf("features have labels %v, %v; want %v", b.Labels, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+// readFeaturesError returns the first error of a file of features.
+func readFeaturesError(path string, o Options) error {
+	f, err := OpenFeatures(path, o)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, err := range f.Blocks(context.Background(), 9) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 	words := []string{"red", "", "blått", "a\x00b"}
 	x := npy("<f4", "(4,)", ramp(16))
 	for descr, data := range map[string][]byte{

@@ -248,7 +248,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	for i, m := range members {
 		position[m.name] = i
 	}
-	parser := labelParser{names: o.LabelClasses, stray: o.StrayLabels}
+	parser := newLabelParser(o)
 	known := map[string]int{} // labels by their text
 	done := make([]bool, len(members))
 	strays, firstStray, untabbed := 0, "", false
