@@ -18,7 +18,6 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 )
 
 // Cache keeps the rows of whole streams in a folder, one file each. A file's
@@ -60,10 +59,9 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 	if err != nil {
 		return [32]byte{}, err
 	}
-	runtime, _ := ort.Loaded()
 	id, err := json.Marshal(map[string]any{
 		"format": cacheMagic, "model": e.model, "features": e.features, "logits": e.logits,
-		"preprocess": e.Preprocess(), "batch": e.batch, "provider": e.provider, "runtime": runtime.Version,
+		"preprocess": e.Preprocess(), "batch": e.batch, "provider": e.provider, "runtime": e.runtime,
 		"dataset": fingerprint, "count": total, "options": c.Options,
 	})
 	if err != nil {

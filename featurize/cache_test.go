@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 )
@@ -142,6 +143,24 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 }
 
+// A stream from the cache ends when it is told to, as one that runs the network does.
+func TestACachedStreamCanBeCancelled(t *testing.T) {
+	e := extractor(t, "grey", Config{})
+	ds := openData(t, labelled(t, t.TempDir(), 1200), dataset.Options{})
+	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
+	stream(t, e, ds, StreamConfig{Cache: cache})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	blocks := 0
+	_, err := e.Stream(ctx, ds, StreamConfig{Cache: cache}, func(*Block) error {
+		blocks++
+		cancel(stop)
+		return nil
+	})
+	if err != stop || blocks != 1 {
+		t.Errorf("%v after %d blocks, want it to stop after the first", err, blocks)
+	}
+}
+
 // Whatever changes the rows changes the key.
 func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	dir := t.TempDir()
@@ -189,10 +208,22 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 		"provider": func(e *Extractor) { e.provider = "cuda" },
 		"features": func(e *Extractor) { e.features = "another" },
 		"logits":   func(e *Extractor) { e.logits = "another" },
+		"runtime":  func(e *Extractor) { e.runtime = "another" },
 	} {
 		other := *e
 		change(&other)
 		differs("another "+field, key(cache, &other, ds, 40))
+	}
+
+	if loaded, ok := ort.Loaded(); !ok || loaded.Version == "" || e.runtime != loaded.Version {
+		t.Errorf("the key holds version %q of the runtime, %q is loaded", e.runtime, loaded.Version)
+	}
+	// Options decide about labels, for which a reader may have no place in its fingerprint.
+	for name, o := range map[string]dataset.Options{
+		"more classes": {Classes: 5}, "no labels wanted": {Classes: 4, Unlabelled: true}, "class names": {Classes: 4, LabelClasses: []string{"a", "b", "c", "d"}},
+		"other class names": {Classes: 4, LabelClasses: []string{"b", "a", "c", "d"}}, "many labels": {Classes: 4, MultiLabel: true},
+	} {
+		differs(name, key(&Cache{Options: o}, e, ds, 40))
 	}
 
 	flip := func(name string) {

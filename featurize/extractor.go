@@ -15,7 +15,7 @@ type Extractor struct {
 	d, k int // features and logits per example
 
 	// identity of what is run, for cache keys
-	model, features, logits, provider string
+	model, features, logits, provider, runtime string
 }
 
 // Rows are n consecutive results: features [n,d] and logits [n,K], row-major.
@@ -48,6 +48,8 @@ func New(c Config) (*Extractor, error) {
 	if e.Network, err = NewNetwork(c); err != nil {
 		return nil, err
 	}
+	runtime, _ := ort.Loaded()
+	e.runtime = runtime.Version
 	return e, nil
 }
 

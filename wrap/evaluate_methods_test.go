@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 	"path/filepath"
@@ -136,6 +137,79 @@ func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
 		if d := own.OOD[0].AUROC - again.OOD[0].AUROC; !approx.Equal(d, 0, 2e-3) {
 			t.Errorf("%s: AUROC %v, made anew %v", s, own.OOD[0].AUROC, again.OOD[0].AUROC)
 		}
+	}
+}
+
+// ready is an evaluation that is ready to measure.
+func ready(t *testing.T, cfg EvalConfig) *evaluation {
+	t.Helper()
+	e := &evaluation{EvalConfig: cfg}
+	t.Cleanup(e.close)
+	if err := e.check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// The damping of a covariance that is not the bundle's is what a calibration with that
+// covariance finds.
+func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
+	dir, report := calibrated(t, calibrate.Kronecker)
+	_, full := calibrated(t, calibrate.Full)
+	c := config(t, filepath.Join(t.TempDir(), "b"))
+	c.Structure, c.Covariance = calibrate.Kronecker, calibrate.Fisher
+	fisher := mustCalibrate(t, c)
+	b := ready(t, everything(t, dir, "mf0@fisher", "mf0@hessian/full")).bench
+	for _, s := range []*evalSet{b.val, b.ood} {
+		if err := b.collect(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, of := range []struct {
+		key  dampedKey
+		want float64
+	}{
+		{dampedKey{calibrate.Kronecker, calibrate.Hessian}, report.Damping.Epsilon},
+		{dampedKey{calibrate.Kronecker, calibrate.Fisher}, fisher.Damping.Epsilon},
+		{dampedKey{calibrate.Full, calibrate.Hessian}, full.Damping.Epsilon},
+	} {
+		_, epsilon, err := b.dampingOf(t.Context(), of.key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !approx.Relative(epsilon, of.want, 1e-6) {
+			t.Errorf("%v has the damping %v, calibration finds %v", of.key, epsilon, of.want)
+		}
+		if of.want != report.Damping.Epsilon && approx.Relative(of.want, report.Damping.Epsilon, 0.01) {
+			t.Errorf("the damping %v of %v is too close to the bundle's, %v, to tell them apart", of.want, of.key, report.Damping.Epsilon)
+		}
+	}
+}
+
+// No two sets share their draws, of one role or of several.
+func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := everything(t, dir, "mc:5")
+	held := digits(t, models.DigitsVal)
+	cfg.OOD = append(cfg.OOD, NamedSpec{"other", digits(t, models.UnfamiliarVal)})
+	cfg.Shifts = []NamedSpec{{"first", held}, {"second", held}, {"third", held}}
+	seen := map[uint64]string{}
+	for seed := range uint64(3) {
+		cfg.Seed = seed
+		e := ready(t, cfg)
+		for _, s := range append(e.sets, e.bench.train, e.bench.val, e.bench.ood) {
+			name := fmt.Sprintf("set %s with seed %d", s.name, seed)
+			if other, taken := seen[e.bench.seedOf(s)]; taken {
+				t.Errorf("%s has the draws of %s", name, other)
+			}
+			seen[e.bench.seedOf(s)] = name
+		}
+	}
+	if want := 3 * (1 + 3 + 2 + 3); len(seen) != want {
+		t.Errorf("%d seeds, want %d", len(seen), want)
 	}
 }
 

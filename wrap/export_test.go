@@ -536,12 +536,25 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	if got := list(t, dir); !slices.Equal(got, []string{"m.onnx.data"}) {
 		t.Errorf("there lies %q", got)
 	}
+	// Where the weights cannot be replaced, the model that wants the old ones is not either.
+	dir = t.TempDir()
+	write(t, dir, "m.onnx", []byte("old model"))
+	write(t, dir, "m.onnx.data", []byte("old weights"))
+	temp := t.TempDir()
+	write(t, temp, "m.onnx", []byte("new model"))
+	p = place{folder: dir, model: "m.onnx", force: true}
+	if err := p.moveFiles(temp, files("1", nil)); err == nil {
+		t.Error("weights that are not there were moved")
+	}
+	if got := state(dir); got != "m.onnx: old model, m.onnx.data: old weights" {
+		t.Errorf("there lies %s", got)
+	}
 	// The weights are moved first; where the model cannot follow they go again.
 	dir = t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "m.onnx"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	temp := t.TempDir()
+	temp = t.TempDir()
 	write(t, temp, "m.onnx.data", nil)
 	p = place{folder: dir, model: "m.onnx", force: true}
 	if err := p.moveFiles(temp, files("1", nil)); err == nil {

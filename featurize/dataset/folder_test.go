@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -169,6 +170,46 @@ func TestFolderThatChangesIsNoticed(t *testing.T) {
 		last = err
 	}
 	wantError(t, last, filepath.Join(dir, "a"), "changed while in use: it had 1 images and has 2")
+}
+
+// Fingerprints of folders depend on content, names, labels and order.
+func TestFolderFingerprint(t *testing.T) {
+	images := map[string]string{"cat/1.png": "one", "cat/2.png": "two", "dog/3.png": "three"}
+	print := func(o Options, rename ...string) string {
+		t.Helper()
+		dir := t.TempDir()
+		for name, content := range images {
+			write(t, dir, strings.NewReplacer(rename...).Replace(name), []byte(content))
+		}
+		d, err := Open(dir, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		s, err := d.Fingerprint(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	base := print(Options{})
+	if print(Options{}) != base || print(Options{LabelClasses: []string{"cat", "dog"}}) != base {
+		t.Error("the same examples have two fingerprints")
+	}
+	seen := map[string]string{base: "base"}
+	differs := func(what, got string) {
+		t.Helper()
+		if other, dup := seen[got]; dup {
+			t.Errorf("%s has the fingerprint of %s", what, other)
+		}
+		seen[got] = what
+	}
+	differs("no labels wanted", print(Options{Unlabelled: true}))
+	differs("the same folders in another order of classes", print(Options{LabelClasses: []string{"dog", "cat"}}))
+	differs("another class that keeps its number", print(Options{}, "dog/", "fox/"))
+	differs("another name", print(Options{}, "3.png", "4.png"))
+	differs("an image in another folder", print(Options{}, "cat/2", "dog/2"))
+	differs("two images that changed places", print(Options{}, "1.png", "2.png", "2.png", "1.png"))
 }
 
 func TestSingleImage(t *testing.T) {
