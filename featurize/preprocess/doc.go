@@ -18,10 +18,14 @@
 //
 //	resize:                # [none]
 //	  size: 256            #   the shorter side, keeping the aspect ratio; or
-//	  width: 224           #   both sides, whatever the aspect ratio
+//	  width: 224           #   both sides, also as size: {width: 224, height: 224}
 //	  height: 224
-//	  mode: shortest       #   shortest or exact [whichever fields are given]
+//	  mode: shortest       #   shortest; exact, whatever the aspect ratio; or, keeping
+//	                       #   it, fit or height [shortest or exact, as fields are given]
 //	  filter: bilinear     #   nearest, bilinear or bicubic [bilinear]
+//	pad:                   # fill up what fit or height left [none]
+//	  value: 114           #   the pixels that are put in, before scale, mean and std [0]
+//	  position: centre     #   of the image: centre or corner, the top left [centre]
 //	crop:                  # cut out of the centre [none]
 //	  size: 224            #   a square; or
 //	  width: 224
@@ -34,10 +38,28 @@
 //	flatten: false         # one row of numbers for each image [where the model's
 //	                       #   input has rank 2]
 //
+// # Letterboxes
+//
+// Detectors and their classifiers often take an image as large as it fits, with
+// bars of grey:
+//
+//	resize: {size: {width: 640, height: 640}, mode: fit}
+//	pad: {value: 114}
+//
+// Readers of text take a line at one height, as wide as it then is. What is beyond
+// the width is squeezed, and what lacks is filled behind the text, here with a value
+// that mean and std make 0:
+//
+//	resize: {size: {width: 192, height: 48}, mode: height}
+//	pad: {value: 127.5, position: corner}
+//	scale: 0.00392156862745098
+//	mean: [0.5]
+//	std: [0.5]
+//
 // # What it equals
 //
 // Results equal what a model's training most likely used: resizing is
 // Pillow's, with its antialiasing and its 8-bit rounding after either pass, to
 // the last bit; the rounding of the shorter-side rule and of the centre crop is
-// torchvision's; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
+// torchvision's; fit and pad are Pillow's ImageOps.contain and ImageOps.pad; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
 package preprocess

@@ -125,6 +125,7 @@ func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) e
 		v = b.resize(v, g, p.spec.Resize.Filter, &b.resized)
 	}
 	reverse := p.spec.Color == BGR
+	nhwc := p.axes.order == NHWC
 	for k := range g.c {
 		from := 0 // grey serves all channels
 		if v.c == 3 {
@@ -133,23 +134,29 @@ func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) e
 				from = 2 - k
 			}
 		}
-		if p.axes.order == NHWC {
-			write(dst[k:], g.c, v, from, &t[k])
-		} else {
-			write(dst[k*g.ch*g.cw:], 1, v, from, &t[k])
+		plane, step := dst[k*g.outH*g.outW:], 1
+		if nhwc {
+			plane, step = dst[k:], g.c
 		}
+		if g.outW > v.w || g.outH > v.h {
+			for i := range g.outH * g.outW {
+				plane[i*step] = t.pad[k]
+			}
+		}
+		write(plane[(g.top*g.outW+g.left)*step:], step, g.outW, v, from, &t.of[k])
 	}
 	return nil
 }
 
-// write puts one channel of v into every step-th element of dst.
-func write[T any](dst []T, step int, v view, channel int, t *[256]T) {
-	if v.row == v.w*v.col { // rows without gaps are one long row
+// write puts one channel of v into every step-th element of dst, whose rows hold so
+// many of these.
+func write[T any](dst []T, step, width int, v view, channel int, t *[256]T) {
+	if v.row == v.w*v.col && width == v.w { // rows without gaps are one long row
 		v.w, v.h = v.w*v.h, 1
 	}
 	for y := range v.h {
 		src := v.pix[y*v.row+channel*v.plane:]
-		d := dst[y*v.w*step:]
+		d := dst[y*width*step:]
 		if v.col == 1 && step == 1 {
 			src, d = src[:v.w], d[:v.w]
 			for x, b := range src {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -59,18 +60,29 @@ var pillowFilters = map[uint8]Filter{0: Nearest, 1: Bilinear, 2: Bicubic}
 
 // The requirement is 1 of 255 for bilinear; the algorithm is the same, so the
 // bytes are.
-func TestResizeAndGreyEqualPillow(t *testing.T) {
+func TestResizePadAndGreyEqualPillow(t *testing.T) {
 	cases := pillowCases(t)
-	if len(cases) != 4*(2*9*3+1) {
-		t.Fatalf("%d cases", len(cases))
+	kinds := map[uint8]int{}
+	for _, c := range cases {
+		kinds[c.head.Kind]++
+	}
+	if want := map[uint8]int{0: 72, 1: 72, 2: 72, 3: 4, 4: 44, 5: 44, 6: 48}; !maps.Equal(kinds, want) {
+		t.Fatalf("cases of kinds %v, want %v", kinds, want)
 	}
 	for _, c := range cases {
 		h := c.head
 		name := fmt.Sprintf("kind %d, %d×%d×%d to %d×%d", h.Kind, h.H, h.W, h.Channels, h.ToH, h.ToW)
 		spec := Spec{Layout: NHWC, Resize: &Resize{Width: int(h.ToW), Height: int(h.ToH), Filter: pillowFilters[h.Kind]}}
 		channels := int64(h.Channels)
-		if h.Kind == 3 {
+		switch h.Kind {
+		case 3:
 			spec.Resize, channels = nil, 1
+		case 4:
+			spec.Resize.Mode, spec.Pad = Fit, &Pad{Value: 114}
+		case 5:
+			spec.Resize.Mode, spec.Resize.Filter, spec.Pad = Fit, Bicubic, &Pad{Position: Corner}
+		case 6:
+			spec.Resize.Mode, spec.Pad = Height, &Pad{Value: 128, Position: Corner}
 		}
 		p, err := New(spec, Target{Shape: []int64{-1, int64(h.ToH), int64(h.ToW), channels}, Elem: "uint8"})
 		if err != nil {

@@ -3,6 +3,7 @@ package preprocess
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -76,9 +77,12 @@ type Pipeline struct {
 	scratch *sync.Pool // of *buffers
 }
 
-// tables hold the value of every byte, for each channel in the order of
-// Spec.Color.
-type tables[T any] [3][256]T
+// tables hold the value of every byte, and that of Pad, for each channel in the
+// order of Spec.Color.
+type tables[T any] struct {
+	of  [3][256]T
+	pad [3]T
+}
 
 // buffers are one Apply's working memory.
 type buffers struct {
@@ -111,7 +115,7 @@ func New(spec Spec, t Target) (*Pipeline, error) {
 	}
 	p.f32 = makeTables(p.spec, func(v float64) float32 { return float32(v) })
 	p.f64 = makeTables(p.spec, func(v float64) float64 { return v })
-	p.u8 = makeTables(Spec{}, func(v float64) uint8 { return uint8(v) })
+	p.u8 = makeTables(Spec{Pad: p.spec.Pad}, func(v float64) uint8 { return uint8(v) })
 	return p, nil
 }
 
@@ -124,6 +128,9 @@ func (p *Pipeline) fit() error {
 	if !p.target.isFloat() && (len(s.Mean) > 0 || len(s.Std) > 0 || s.Scale != 0 && s.Scale != 1) {
 		return fmt.Errorf("scale, mean and std do not suit the model's input %v, which takes whole numbers", p.target)
 	}
+	if !p.target.isFloat() && s.Pad != nil && s.Pad.Value != math.Trunc(s.Pad.Value) {
+		return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", s.Pad.Value, p.target)
+	}
 	if c := s.Color.channels(); c > 0 {
 		if a.c > 0 && a.c != c {
 			return fmt.Errorf("color %s does not suit the model's input %v, which has %d channels", s.Color, p.target, a.c)
@@ -133,8 +140,8 @@ func (p *Pipeline) fit() error {
 	var w, h int
 	if s.Crop != nil {
 		w, h = s.Crop.sides()
-	} else if r := s.Resize; r != nil && r.exact() {
-		w, h = r.least()
+	} else if r := s.Resize; r != nil && (r.exact() || s.Pad != nil) {
+		w, h = r.sides()
 	} else {
 		return nil
 	}
@@ -172,7 +179,7 @@ func (p *Pipeline) setShape(shape []int) {
 	}
 }
 
-// makeTables computes (v·scale − mean) / std for every byte v.
+// makeTables computes (v·scale − mean) / std for every byte v, and for Pad's value.
 func makeTables[T any](s Spec, convert func(float64) T) *tables[T] {
 	at := func(v []float64, c int, otherwise float64) float64 {
 		switch len(v) {
@@ -188,9 +195,13 @@ func makeTables[T any](s Spec, convert func(float64) T) *tables[T] {
 		scale = 1
 	}
 	t := new(tables[T])
-	for c := range t {
-		for v := range t[c] {
-			t[c][v] = convert((float64(v)*scale - at(s.Mean, c, 0)) / at(s.Std, c, 1))
+	for c := range t.of {
+		value := func(v float64) T { return convert((v*scale - at(s.Mean, c, 0)) / at(s.Std, c, 1)) }
+		for v := range t.of[c] {
+			t.of[c][v] = value(float64(v))
+		}
+		if s.Pad != nil {
+			t.pad[c] = value(s.Pad.Value)
 		}
 	}
 	return t
@@ -234,7 +245,7 @@ func (p *Pipeline) Resolve(m Image) (*Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	q.axes.c, q.axes.h, q.axes.w = g.c, g.ch, g.cw
+	q.axes.c, q.axes.h, q.axes.w = g.c, g.outH, g.outW
 	q.setShape(q.axes.shape(len(p.shape)))
 	return &q, nil
 }
@@ -312,7 +323,7 @@ func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
 			return fmt.Errorf("a %v has no image axes, which resize, crop, and mean and std by channel need", m)
 		}
 		for i, b := range src {
-			dst[i] = t[0][b]
+			dst[i] = t.of[0][b]
 		}
 		return nil
 	}
@@ -368,6 +379,9 @@ type geometry struct {
 	x, y   int // the crop's corner
 	cw, ch int // after crop
 	c      int // channels in the end
+
+	outW, outH int // after pad
+	left, top  int // the image's corner in it
 }
 
 // geometry plans for the image m, seen as v.
@@ -387,17 +401,24 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 		}
 		g.x, g.y = centre(g.w, g.cw), centre(g.h, g.ch)
 	}
+	g.outW, g.outH = g.cw, g.ch
+	if pad := p.spec.Pad; pad != nil {
+		g.outW, g.outH = p.spec.Resize.sides()
+		if pad.Position != Corner {
+			g.left, g.top = centre(g.outW, g.w), centre(g.outH, g.h)
+		}
+	}
 	a := p.axes
 	g.c = a.c
 	if g.c < 0 {
 		g.c = v.c
-		if a.flat && v.c == 3 && a.n == g.cw*g.ch {
+		if a.flat && v.c == 3 && a.n == g.outW*g.outH {
 			g.c = 1 // only grey fits
-		} else if a.flat && v.c == 1 && a.n == 3*g.cw*g.ch {
+		} else if a.flat && v.c == 1 && a.n == 3*g.outW*g.outH {
 			g.c = 3
 		}
 	}
-	if a.h > 0 && a.h != g.ch || a.w > 0 && a.w != g.cw || a.flat && a.n > 0 && a.n != g.c*g.ch*g.cw || p.size > 0 && p.size != g.c*g.ch*g.cw {
+	if a.h > 0 && a.h != g.outH || a.w > 0 && a.w != g.outW || a.flat && a.n > 0 && a.n != g.c*g.outH*g.outW || p.size > 0 && p.size != g.c*g.outH*g.outW {
 		return g, p.shapeError(m, "")
 	}
 	if a.flat && a.order == "" && g.c > 1 {
@@ -411,6 +432,9 @@ func (p *Pipeline) shapeError(m Image, hint string) error {
 		hint = "images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet"
 		if p.spec.Resize != nil || p.spec.Crop != nil {
 			hint = "the preprocessing's resize and crop leave another size"
+			if r := p.spec.Resize; r != nil && r.leavesRoom() && p.spec.Pad == nil {
+				hint = fmt.Sprintf("the preprocessing's resize of mode %s leaves another size, and has no pad to fill it", r.Mode)
+			}
 		}
 	}
 	want := p.target.String()

@@ -39,7 +39,15 @@ func pixel(m Image, x, y, k int) float64 {
 	return float64(pix[(k*m.Shape[1]+y)*m.Shape[2]+x])
 }
 
-// naive computes one output number without resize: crop, colour, scale.
+// side returns an image's height, 0, or width, 1.
+func (m Image) side(i int) int {
+	if m.Layout == CHW {
+		i++
+	}
+	return m.Shape[i]
+}
+
+// naive computes one output number without resize: pad, crop, colour, scale.
 func naive(m Image, s Spec, channels, x, y, k int) float64 {
 	in := 3
 	if m.Layout == HW || m.Layout == HWC && m.Shape[2] == 1 || m.Layout == CHW && m.Shape[0] == 1 {
@@ -47,6 +55,8 @@ func naive(m Image, s Spec, channels, x, y, k int) float64 {
 	}
 	var v float64
 	switch {
+	case s.Pad != nil && (x < 0 || y < 0 || x >= m.side(1) || y >= m.side(0)):
+		v = s.Pad.Value
 	case in == 1:
 		v = pixel(m, x, y, 0)
 	case channels == 1:
@@ -80,17 +90,24 @@ func TestApplyEqualsNaive(t *testing.T) {
 	} {
 		for _, color := range []Color{RGB, BGR, Grey} {
 			for _, order := range []Order{NCHW, NHWC} {
-				for _, cropped := range []bool{false, true} {
+				for _, window := range []string{"whole", "crop", "bars above and below", "a bar behind"} {
 					for _, form := range []string{"image", "flat", "plane"} {
 						c, oh, ow, dx, dy := color.channels(), h, w, 0, 0
 						s := Spec{Color: color, Layout: order, Scale: 1. / 128, Mean: []float64{.25}}
 						if c == 3 {
 							s.Mean, s.Std = []float64{.1, .2, .3}, []float64{1, 2, 3}
 						}
-						if cropped {
+						switch window {
+						case "crop":
 							oh, ow = 4, 4 // 2.5 columns to either side: half to even is 2
 							dx, dy = 2, 1
 							s.Crop = &Crop{Size: 4}
+						case "bars above and below":
+							oh, dy = 13, -4 // 3.5 rows: half to even is 4
+							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Fit}, &Pad{Value: 127.5}
+						case "a bar behind":
+							ow = 11
+							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Height}, &Pad{Value: 3, Position: Corner}
 						}
 						shape := []int64{-1, int64(c), int64(oh), int64(ow)}
 						if order == NHWC {
@@ -118,7 +135,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 							}
 							want := naive(img, s, c, x+dx, y+dy, k)
 							if got[i] != float32(want) || double[i] != want {
-								t.Fatalf("%v to %s %v %v crop %t: (%d,%d,%d) is %v, want %v", img, color, order, shape, cropped, x, y, k, got[i], want)
+								t.Fatalf("%v to %s %v %v %s: (%d,%d,%d) is %v, want %v", img, color, order, shape, window, x, y, k, got[i], want)
 							}
 							checked++
 						}
@@ -172,6 +189,33 @@ func TestCropOfResizeEqualsWholeResize(t *testing.T) {
 					t.Errorf("%s of %v×%d: planes differ from interleaved pixels", filter, size, c)
 				}
 			}
+		}
+	}
+}
+
+// What OCR's rule makes of lines of text, worked out by hand: one height, the width
+// rounded up and squeezed where it is too much. Of a column fit leaves one pixel.
+func TestSidesOfFitAndHeight(t *testing.T) {
+	for _, c := range []struct {
+		resize   Resize
+		w, h     int
+		toW, toH int
+	}{
+		{Resize{Width: 192, Height: 48, Mode: Height}, 100, 40, 120, 48},
+		{Resize{Width: 192, Height: 48, Mode: Height}, 101, 41, 119, 48}, // 118.2
+		{Resize{Width: 192, Height: 48, Mode: Height}, 400, 20, 192, 48},
+		{Resize{Width: 192, Height: 48, Mode: Height}, 1, 16000, 1, 48},
+		{Resize{Width: 192, Height: 48, Mode: Height}, 16000, 1, 192, 48},
+		{Resize{Size: 640, Mode: Fit}, 1280, 720, 640, 360},
+		{Resize{Size: 640, Mode: Fit}, 100, 300, 213, 640}, // 213.3
+		{Resize{Size: 640, Mode: Fit}, 32, 32, 640, 640},
+		{Resize{Size: 10, Mode: Fit}, 4, 3, 10, 8}, // 7.5, half to even
+		{Resize{Size: 10, Mode: Fit}, 4, 1, 10, 2}, // 2.5
+		{Resize{Size: 16, Mode: Fit}, 1, 16000, 1, 16},
+		{Resize{Size: 16, Mode: Fit}, 16000, 1, 16, 1},
+	} {
+		if w, h := c.resize.to(c.w, c.h); w != c.toW || h != c.toH {
+			t.Errorf("%+v of %d×%d: %d×%d, want %d×%d", c.resize, c.w, c.h, w, h, c.toW, c.toH)
 		}
 	}
 }
@@ -273,6 +317,7 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		{randomImage(r, HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, "float32", "smaller than the crop of 5×5: put a resize before it"},
 		{randomImage(r, HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, "float32", "would make 16000×144000000 pixels"},
 		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, "float32", "resize and crop leave another size"},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, "float32", "resize of mode fit leaves another size, and has no pad to fill it"},
 		{Image{[]int{4, 4, 5}, HWC, make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, "float32", "want 1 or 3 channels"},
 		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, "float32", "has no image axes"},
 	} {
@@ -313,6 +358,8 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 		{Spec{Crop: &Crop{Size: 7}}, []int64{-1, 1, 8, 8}, "float32", "it makes images of 7×7 (height × width), which do not suit"},
 		{Spec{Color: Grey, Crop: &Crop{Size: 7}}, []int64{-1, 64}, "float32", "it makes images of 7×7"},
 		{Spec{Resize: &Resize{Width: 8, Height: 7}}, []int64{-1, 1, 8, 7}, "float32", "it makes images of 7×8"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{}}, []int64{-1, 1, 8, 7}, "float32", "it makes images of 7×8"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{Value: .5}}, []int64{-1, 7, 8, 3}, "uint8", "pad value 0.5 does not suit"},
 		{Spec{}, []int64{-1, 3, 8, 3}, "float32", "it can be NCHW and NHWC; say which with layout"},
 		{Spec{}, []int64{-1, 3, 0, 8}, "float32", "impossible dimension 0"},
 		{Spec{}, nil, "float32", "has no batch axis"},

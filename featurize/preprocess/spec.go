@@ -16,6 +16,7 @@ import (
 // the fields and their defaults. The zero value changes nothing.
 type Spec struct {
 	Resize  *Resize   `yaml:"resize,omitempty" json:"resize,omitempty"`
+	Pad     *Pad      `yaml:"pad,omitempty" json:"pad,omitempty"`
 	Crop    *Crop     `yaml:"crop,omitempty" json:"crop,omitempty"`
 	Color   Color     `yaml:"color,omitempty" json:"color,omitempty"`
 	Scale   float64   `yaml:"scale,omitempty" json:"scale,omitempty"` // 0 is 1
@@ -25,7 +26,8 @@ type Spec struct {
 	Flatten bool      `yaml:"flatten,omitempty" json:"flatten,omitempty"`
 }
 
-// Resize scales an image. Either Size is set, or Width and Height are.
+// Resize scales an image. Either Size is set, which stands for both sides where Mode
+// wants two, or Width and Height are.
 type Resize struct {
 	Size   int    `yaml:"size,omitempty" json:"size,omitempty"`
 	Width  int    `yaml:"width,omitempty" json:"width,omitempty"`
@@ -33,6 +35,23 @@ type Resize struct {
 	Mode   Mode   `yaml:"mode,omitempty" json:"mode,omitempty"`
 	Filter Filter `yaml:"filter,omitempty" json:"filter,omitempty"`
 }
+
+// Pad fills an image that Resize made smaller than its Width × Height up to these,
+// as a letterbox does. It goes with the modes Fit and Height.
+type Pad struct {
+	// Value is that of every channel, from 0 to 255, before Scale, Mean and Std. An
+	// input of real numbers takes fractions too.
+	Value    float64  `yaml:"value" json:"value"`
+	Position Position `yaml:"position,omitempty" json:"position,omitempty"`
+}
+
+// Position says where Pad leaves the image.
+type Position string
+
+const (
+	Centre Position = "centre" // also ""
+	Corner Position = "corner" // top left: what is filled lies right and below
+)
 
 // Crop cuts out the centre. Either Size is set, or Width and Height are.
 type Crop struct {
@@ -67,6 +86,10 @@ type Mode string
 const (
 	Shortest Mode = "shortest" // the shorter side becomes Size
 	Exact    Mode = "exact"    // the image becomes Width × Height, or Size × Size
+
+	// These keep the aspect ratio, and leave room that Pad fills.
+	Fit    Mode = "fit"    // as large as fits into Width × Height
+	Height Mode = "height" // the height becomes Height; only what grows wider than Width is squeezed
 )
 
 // Filter is a resampling filter.
@@ -131,8 +154,13 @@ func (s Spec) validate() error {
 		if err := sides("resize", r.Size, r.Width, r.Height); err != nil {
 			return err
 		}
-		if r.Mode != "" && r.Mode != Shortest && r.Mode != Exact {
-			return fmt.Errorf("resize mode %q is unknown; want shortest or exact", r.Mode)
+		switch r.Mode {
+		case "", Shortest, Exact, Fit, Height:
+		default:
+			return fmt.Errorf("resize mode %q is unknown; want shortest, exact, fit or height", r.Mode)
+		}
+		if w, h := r.sides(); (r.exact() || r.leavesRoom()) && w > maxPixels/h {
+			return fmt.Errorf("resize to %d×%d pixels; want at most %d in all", h, w, maxPixels)
 		}
 		if r.Mode == Shortest && r.Size == 0 {
 			return errors.New("resize mode shortest takes size, not width and height")
@@ -143,13 +171,27 @@ func (s Spec) validate() error {
 			return fmt.Errorf("resize filter %q is unknown; want nearest, bilinear or bicubic", r.Filter)
 		}
 	}
+	if p := s.Pad; p != nil {
+		if s.Resize == nil || !s.Resize.leavesRoom() {
+			return errors.New("pad fills the room that resize leaves in mode fit or height; give one of these")
+		}
+		if !(p.Value >= 0 && p.Value <= 255) {
+			return fmt.Errorf("pad value %v is not a number from 0 to 255", p.Value)
+		}
+		if p.Position != "" && p.Position != Centre && p.Position != Corner {
+			return fmt.Errorf("pad position %q is unknown; want centre or corner", p.Position)
+		}
+	}
 	if c := s.Crop; c != nil {
+		if s.Resize != nil && s.Resize.leavesRoom() {
+			return fmt.Errorf("crop does not go with resize mode %s; pad does", s.Resize.Mode)
+		}
 		if err := sides("crop", c.Size, c.Width, c.Height); err != nil {
 			return err
 		}
 		if r := s.Resize; r != nil {
 			cw, ch := c.sides()
-			if rw, rh := r.least(); cw > rw || ch > rh {
+			if rw, rh := r.sides(); cw > rw || ch > rh {
 				return fmt.Errorf("crop to %d×%d is larger than what resize leaves, %d×%d", cw, ch, rw, rh)
 			}
 		}
@@ -202,10 +244,12 @@ func sides(what string, size, width, height int) error {
 	return nil
 }
 
-func (r *Resize) exact() bool { return r.Mode == Exact || r.Size == 0 }
+func (r *Resize) exact() bool { return r.Mode == Exact || r.Mode == "" && r.Size == 0 }
 
-// least returns the smallest width and height that Resize can leave.
-func (r *Resize) least() (w, h int) {
+func (r *Resize) leavesRoom() bool { return r.Mode == Fit || r.Mode == Height }
+
+// sides returns the width and height that are asked for.
+func (r *Resize) sides() (w, h int) {
 	if r.Size == 0 {
 		return r.Width, r.Height
 	}
@@ -214,14 +258,24 @@ func (r *Resize) least() (w, h int) {
 
 // to returns the sides that an image of w × h gets.
 func (r *Resize) to(w, h int) (int, int) {
-	if r.exact() {
-		return r.least()
+	toW, toH := r.sides()
+	switch {
+	case r.exact():
+	case r.Mode == Fit:
+		// Pillow's ImageOps.contain, but for a side that it rounds to nothing.
+		if ratio, wanted := float64(w)/float64(h), float64(toW)/float64(toH); ratio > wanted {
+			toH = max(1, int(math.RoundToEven(float64(h)/float64(w)*float64(toW))))
+		} else if ratio < wanted {
+			toW = max(1, int(math.RoundToEven(float64(w)/float64(h)*float64(toH))))
+		}
+	case r.Mode == Height:
+		toW = int(min(float64(toW), math.Ceil(float64(toH)*(float64(w)/float64(h)))))
+	case w <= h: // torchvision: the longer side is int(size * long / short).
+		toH = int(int64(r.Size) * int64(h) / int64(w))
+	default:
+		toW = int(int64(r.Size) * int64(w) / int64(h))
 	}
-	// torchvision: the longer side is int(size * long / short).
-	if w <= h {
-		return r.Size, int(int64(r.Size) * int64(h) / int64(w))
-	}
-	return int(int64(r.Size) * int64(w) / int64(h)), r.Size
+	return toW, toH
 }
 
 func (c *Crop) sides() (w, h int) {
@@ -229,4 +283,52 @@ func (c *Crop) sides() (w, h int) {
 		return c.Width, c.Height
 	}
 	return c.Size, c.Size
+}
+
+// UnmarshalYAML also takes size: {width, height}, which is what it says.
+func (r *Resize) UnmarshalYAML(n *yaml.Node) error {
+	type plain Resize
+	return decodeSized(n, (*plain)(r), "size", "width", "height", "mode", "filter")
+}
+
+// UnmarshalYAML also takes size: {width, height}, which is what it says.
+func (c *Crop) UnmarshalYAML(n *yaml.Node) error {
+	type plain Crop
+	return decodeSized(n, (*plain)(c), "size", "width", "height")
+}
+
+// decodeSized decodes a mapping of known fields, taking size: {width, height} for
+// width and height. It refuses unknown fields, which a decoder's KnownFields does not
+// reach within UnmarshalYAML.
+func decodeSized(n *yaml.Node, into any, known ...string) error {
+	if n.Kind != yaml.MappingNode {
+		return n.Decode(into)
+	}
+	flat := *n
+	flat.Content = nil
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if key.Value == "size" && value.Kind == yaml.MappingNode {
+			for j := 0; j < len(value.Content); j += 2 {
+				if side := value.Content[j]; side.Value != "width" && side.Value != "height" {
+					return unknownField(side, "size")
+				}
+			}
+			flat.Content = append(flat.Content, value.Content...)
+			continue
+		}
+		if !slices.Contains(known, key.Value) {
+			return unknownField(key, strings.TrimPrefix(fmt.Sprintf("%T", into), "*"))
+		}
+		flat.Content = append(flat.Content, key, value)
+	}
+	return flat.Decode(into)
+}
+
+// unknownField words what a decoder says of one.
+func unknownField(key *yaml.Node, of string) error {
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: field %s not found in type %s", key.Line, key.Value, of)}}
 }

@@ -31,24 +31,72 @@ flatten: true
 	}
 }
 
-// The schema printed in the package documentation is a Spec.
+// The schema printed in the package documentation is a Spec, and so are the examples
+// that follow it.
 func TestDocumentedSchemaLoads(t *testing.T) {
 	src, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var doc strings.Builder
+	var blocks []string // of code
+	code := false
 	for line := range strings.Lines(string(src)) {
-		if code, ok := strings.CutPrefix(line, "//\t"); ok {
-			// Of the two ways to give sides, keep one.
-			if !strings.Contains(code, "width:") && !strings.Contains(code, "height:") {
-				doc.WriteString(code)
-			}
+		text, ok := strings.CutPrefix(line, "//\t")
+		if ok && !code {
+			blocks = append(blocks, "")
+		}
+		if code = ok; ok {
+			blocks[len(blocks)-1] += text
 		}
 	}
-	got, err := Load(strings.NewReader(doc.String()))
-	if err != nil || got.Resize == nil || got.Crop == nil || len(got.Mean) != 3 || got.Scale != 1./255 {
-		t.Errorf("%+v, %v from\n%s", got, err, doc.String())
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks of code", len(blocks))
+	}
+	load := func(text string) Spec {
+		s, err := Load(strings.NewReader(text))
+		if err != nil {
+			t.Errorf("%v from\n%s", err, text)
+			return Spec{Resize: &Resize{}, Pad: &Pad{}, Crop: &Crop{}}
+		}
+		return s
+	}
+	// Of what excludes each other, keep one.
+	without := func(text, from, to string) string {
+		i, j := strings.Index(text, from), strings.Index(text, to)
+		if i < 0 || j < i {
+			t.Fatalf("no %s before %s in\n%s", from, to, text)
+		}
+		return text[:i] + text[j:]
+	}
+	schema := without(blocks[0], "  width: 224", "  mode: shortest")
+	shortest := load(without(without(schema, "pad:", "crop:"), "  width: 224", "color:"))
+	if shortest.Resize == nil || shortest.Resize.Size != 256 || shortest.Crop == nil || len(shortest.Mean) != 3 || shortest.Scale != 1./255 {
+		t.Errorf("%+v", shortest)
+	}
+	fit := load(strings.Replace(without(schema, "crop:", "color:"), "mode: shortest", "mode: fit", 1))
+	if !reflect.DeepEqual(fit.Pad, &Pad{Value: 114, Position: Centre}) {
+		t.Errorf("%+v", fit)
+	}
+	if s := load(blocks[1]); !reflect.DeepEqual(s.Resize, &Resize{Width: 640, Height: 640, Mode: Fit}) || !reflect.DeepEqual(s.Pad, &Pad{Value: 114}) {
+		t.Errorf("%+v %+v", s.Resize, s.Pad)
+	}
+	if s := load(blocks[2]); !reflect.DeepEqual(s.Resize, &Resize{Width: 192, Height: 48, Mode: Height}) || !reflect.DeepEqual(s.Pad, &Pad{Value: 127.5, Position: Corner}) {
+		t.Errorf("%+v %+v", s.Resize, s.Pad)
+	}
+}
+
+// Width and height may stand in size, as in other tools' files.
+func TestSizeMayBeWidthAndHeight(t *testing.T) {
+	for text, want := range map[string]Spec{
+		"resize: {size: {width: 192, height: 48}}":                                              {Resize: &Resize{Width: 192, Height: 48}},
+		"resize: {filter: nearest, size: {height: 48, width: 192}, mode: fit}":                  {Resize: &Resize{Width: 192, Height: 48, Mode: Fit, Filter: Nearest}},
+		"resize:\n  size:\n    width: 192\n    height: 48\ncrop: {size: {width: 9, height: 8}}": {Resize: &Resize{Width: 192, Height: 48}, Crop: &Crop{Width: 9, Height: 8}},
+		"resize: {size: &s {width: 30, height: 40}}\ncrop: {size: *s}":                          {Resize: &Resize{Width: 30, Height: 40}, Crop: &Crop{Width: 30, Height: 40}},
+	} {
+		got, err := Load(strings.NewReader(text))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v %+v, %v", text, got.Resize, got.Crop, err)
+		}
 	}
 }
 
@@ -77,6 +125,28 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		"resize: {size: 1, filter: lanczos}": `resize filter "lanczos" is unknown`,
 		"resize: {width: 1, height: 1, mode: shortest}": "takes size, not width and height",
 		"{resize: {size: 10}, crop: {size: 11}}":        "crop to 11×11 is larger than what resize leaves",
+
+		"resize: {size: {width: 2}}":                               "resize takes either size, or width and height",
+		"resize: {size: {width: 2, height: 3, depth: 4}}":          "field depth not found",
+		"resize: {size: {width: 2, height: 3}, width: 2}":          `"width" already defined`,
+		"resize: {size: 2, sise: 3}":                               "field sise not found",
+		"crop: {size: 2, mode: exact}":                             "field mode not found",
+		"resize: {size: [2, 3]}":                                   "cannot unmarshal",
+		"resize: [2, 3]":                                           "cannot unmarshal",
+		"resize: {size: {width: 16385, height: 3}, mode: fit}":     "resize to 16385 pixels; want 1 to 16384",
+		"resize: {width: 16384, height: 16384}":                    "resize to 16384×16384 pixels; want at most 100000000 in all",
+		"{resize: {size: 16384, mode: fit}, pad: {}}":              "resize to 16384×16384 pixels; want at most 100000000 in all",
+		"pad: {value: 3}":                                          "pad fills the room that resize leaves in mode fit or height",
+		"{resize: {width: 2, height: 3}, pad: {value: 3}}":         "pad fills the room that resize leaves in mode fit or height",
+		"{resize: {size: 2}, pad: {value: 3}}":                     "pad fills the room that resize leaves in mode fit or height",
+		"{resize: {size: 2, mode: fit}, pad: {value: -1}}":         "pad value -1 is not a number from 0 to 255",
+		"{resize: {size: 2, mode: fit}, pad: {value: 255.5}}":      "pad value 255.5 is not a number from 0 to 255",
+		"{resize: {size: 2, mode: fit}, pad: {value: .nan}}":       "pad value NaN is not a number from 0 to 255",
+		"{resize: {size: 2, mode: fit}, pad: {value: [1, 2, 3]}}":  "cannot unmarshal",
+		"{resize: {size: 2, mode: fit}, pad: {position: left}}":    `pad position "left" is unknown; want centre or corner`,
+		"{resize: {size: 2, mode: fit}, pad: {size: 4}}":           "field size not found",
+		"{resize: {size: 9, mode: height}, crop: {size: 2}}":       "crop does not go with resize mode height; pad does",
+		"{resize: {size: 9, mode: fit}, pad: {}, crop: {size: 2}}": "crop does not go with resize mode fit; pad does",
 	} {
 		_, err := Load(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -88,6 +158,8 @@ func TestBadSpecsAreRefused(t *testing.T) {
 func FuzzPreprocessYAML(f *testing.F) {
 	f.Add([]byte("resize: {size: 256}\ncrop: {size: 224}\nmean: [1, 2, 3]"))
 	f.Add([]byte("{color: grey, layout: NHWC, scale: 1e-300}"))
+	f.Add([]byte("{resize: {size: {width: 64, height: 48}, mode: height}, pad: {value: 127.5, position: corner}}"))
+	f.Add([]byte("resize: &a {size: *a, <<: *a}"))
 	f.Add([]byte("&a [*a]"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Load(bytes.NewReader(b))

@@ -61,6 +61,9 @@
 // the pair temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the
 // network's own. In format 1 it is always mf0.
 //
+// preprocess is a Spec of package preprocess; its pad, and the modes fit and height of
+// its resize, are of format 2.
+//
 // head.approximation says what stands between the layer and the logits though it is not
 // linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
 //

@@ -8,12 +8,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
 func sum(data []byte) string {
@@ -36,6 +38,30 @@ func oneLine(t *testing.T, err, want error, text string) {
 	}
 }
 
+// Format 1 knows no padding, which format 2 keeps.
+func TestPaddingIsOfFormat2(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "b")
+	b := full()
+	b.Manifest.Preprocess.Resize = &preprocess.Resize{Width: 192, Height: 48, Mode: preprocess.Height}
+	b.Manifest.Preprocess.Pad = &preprocess.Pad{Value: 127.5, Position: preprocess.Corner}
+	if err := Write(dir, b, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Open(dir)
+	if err != nil || !reflect.DeepEqual(read.Manifest.Preprocess, b.Manifest.Preprocess) {
+		t.Fatalf("%+v, %v", read, err)
+	}
+	m := read.Manifest
+	m.Format, m.Probabilities = 1, ""
+	oneLine(t, m.Validate(), ErrField, "preprocess.pad is a field of format 2")
+	m.Preprocess.Pad = nil
+	oneLine(t, m.Validate(), ErrField, "preprocess.resize.mode height is of format 2")
+	m.Preprocess.Resize.Mode = preprocess.Exact
+	if err := m.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 var manifestLies = []struct {
 	name     string
 	old, new string // what is replaced, once
@@ -49,6 +75,7 @@ var manifestLies = []struct {
 	{"newer format", "format: 2\n", "format: 3\nfuture: true\n", ErrVersion, "format 3, this program reads 1 to 2"},
 	{"older format", "format: 2\n", "format: 0\n", ErrVersion, "format 0, this program reads 1 to 2"},
 	{"field newer than its format", "format: 2\n", "format: 1\n", ErrField, "probabilities is a field of format 2"},
+	{"unknown field of a resize", "size: 8", "size: 8\n    sice: 8", ErrUnknownField, "field sice"},
 	{"no probabilities", "probabilities: ts\n", "", ErrField, `probabilities: method ""`},
 	{"unknown probabilities", "probabilities: ts\n", "probabilities: mf9\n", ErrField, `probabilities: method "mf9"`},
 	{"no format", "format: 2\n", "", ErrVersion, "missing"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
 // What can be wrong with a bundle.
@@ -77,6 +78,10 @@ func (m *Manifest) Validate() error {
 	if m.Format == 1 {
 		// Fields that format 2 added.
 		check(m.Probabilities == "", "probabilities is a field of format 2, and this is format 1")
+		check(m.Preprocess.Pad == nil, "preprocess.pad is a field of format 2, and this is format 1")
+		if r := m.Preprocess.Resize; r != nil {
+			check(r.Mode != preprocess.Fit && r.Mode != preprocess.Height, "preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
+		}
 	} else {
 		wrap("probabilities", m.Probabilities.Validate())
 	}
