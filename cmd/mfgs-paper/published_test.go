@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,19 +18,29 @@ import (
 // docs is where the report is published.
 const docs = "../../docs"
 
-// published reads the report's rows by table, data, row and seed.
-func published(t *testing.T) map[string]entry {
+func publishedFile(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(docs, "paper.json"))
+	data, err := os.ReadFile(filepath.Join(docs, name))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return data
+}
+
+func publishedEntries(t *testing.T) []entry {
+	t.Helper()
 	var all []entry
-	if err := json.Unmarshal(data, &all); err != nil {
+	if err := json.Unmarshal(publishedFile(t, "paper.json"), &all); err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// published reads the report's rows by table, data, row and seed.
+func published(t *testing.T) map[string]entry {
+	t.Helper()
 	rows := map[string]entry{}
-	for _, e := range all {
+	for _, e := range publishedEntries(t) {
 		name := key(e.Table, e.Data, e.Row, e.Seed)
 		if _, twice := rows[name]; twice {
 			t.Errorf("%s is there twice", name)
@@ -63,10 +77,7 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(docs, "paper.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := publishedFile(t, "paper.md")
 	pictures := regexp.MustCompile(`\]\((paper/[^)]+\.svg)\)`).FindAllStringSubmatch(string(text), -1)
 	if len(pictures) != 3 {
 		t.Errorf("%d pictures, want two heat maps and the rotation", len(pictures))
@@ -79,6 +90,66 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 	for _, missing := range []string{"SVHN", "LSUN", "CIFAR-100", "ImageNet-O"} {
 		if !strings.Contains(string(text), missing) {
 			t.Errorf("nothing is said of %s", missing)
+		}
+	}
+}
+
+// Of the figures of single networks that are published, the program makes the means,
+// tables and claims that are published.
+func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
+	s := &section{}
+	for _, e := range publishedEntries(t) {
+		at := place{e.Table, e.Data, e.Row}
+		if n := len(s.rows); n == 0 || s.rows[n-1].place != at {
+			s.add(row{place: at, paper: e.Paper, note: e.Note})
+		}
+		seed := e.Seed
+		if v, ok := seed.(float64); ok {
+			seed = int(v)
+		}
+		if seed != nil && seed != "mean" {
+			r := &s.rows[len(s.rows)-1]
+			r.runs = append(r.runs, measurement{seed, answer{figures: e.figures, damping: e.Damping}})
+		}
+	}
+	r := &report{sections: []*section{s}}
+	again, err := r.json()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(again, publishedFile(t, "paper.json")) {
+		t.Error("paper.json is not what its own rows make")
+	}
+
+	text := string(publishedFile(t, "paper.md"))
+	found := r.results()
+	upper, lower := table1Trials()
+	for _, of := range []struct {
+		table  string
+		trials []trial
+	}{{"1", upper}, {"1", lower}, {"2", table2Trials()}, {"4", table4Trials()}, {"ukf", ukfTrials()}} {
+		var rows []row
+		for _, trial := range of.trials {
+			row := found[place{of.table, mnistName, trial.row}]
+			if want := paperSays(place{of.table, mnistName, cmp.Or(trial.paper, trial.row)}); !reflect.DeepEqual(row.paper, want) {
+				t.Errorf("table %s, %s: beside it stands %+v, want %+v", of.table, trial.row, row.paper, want)
+			}
+			rows = append(rows, row)
+		}
+		if table := render(rows, mnistColumns()...); !strings.Contains(text, table) {
+			t.Errorf("table %s is not that of the published figures, which is\n%s", of.table, table)
+		}
+		if dampings := chosenDampings(append(slices.Clone(rows), found[place{"1", mnistName, "J^-1"}], found[place{"1", mnistName, "H^-1JH^-1"}])); of.table == "1" && len(rows) == len(upper) && !strings.Contains(text, dampings) {
+			t.Errorf("the dampings are not those published: %s", dampings)
+		}
+	}
+	claims := strings.SplitAfter(listClaims(r), "\n")
+	if len(claims) < 20 {
+		t.Errorf("%d lines of claims", len(claims))
+	}
+	for _, line := range claims {
+		if !strings.Contains(text, line) {
+			t.Errorf("not published: %s", line)
 		}
 	}
 }

@@ -99,15 +99,56 @@ func promised(model, structure, cache string) mnistRun {
 	}
 }
 
+// A publishedRow is of docs/paper.json.
+type publishedRow struct {
+	Table, Row, Data string
+	Seed             any
+	Error, NLL, ECE  float64
+	OOD              map[string]struct{ Accuracy, AUROC float64 }
+}
+
+// publishedMNIST reads the report's rows of table 4, by name and then by seed.
+func publishedMNIST(t testing.TB) map[string][]publishedRow {
+	t.Helper()
+	data, err := os.ReadFile("../../docs/paper.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []publishedRow
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string][]publishedRow{}
+	for _, r := range all {
+		if seed, ok := r.Seed.(float64); ok && r.Table == "4" && r.Data == "MNIST" && int(seed) == len(rows[r.Row]) {
+			rows[r.Row] = append(rows[r.Row], r)
+		}
+	}
+	return rows
+}
+
 // keepPromises measures the figures that mfgs promises for the three trainings of
-// the network, and fails where their means are not met.
+// the network, and fails where their means are not met, or where those that no posterior
+// takes part in are not the published ones.
 func keepPromises(t testing.TB, structure, cache string) (means map[string]float64) {
 	t.Helper()
 	seeds := []string{"model.onnx", "seed1.onnx", "seed2.onnx"}
 	means = map[string]float64{}
-	for _, seed := range seeds {
+	published := publishedMNIST(t)
+	for i, seed := range seeds {
 		report, m := mnist(t, promised(seed, structure, cache))
 		mle, mf0 := m["mle"], m["mf0"]
+		for name, row := range map[string]string{"mle": "MLE", "ts": "T. Scale"} {
+			want, in, told := published[row][i], m[name].InDomain, m[name].OOD[0]
+			for what, pair := range map[string][2]float64{
+				"error": {in.Error, want.Error}, "NLL": {in.NLL, want.NLL}, "ECE": {in.ECE, want.ECE},
+				"accuracy": {told.Accuracy, want.OOD["notmnist"].Accuracy}, "AUROC": {told.AUROC, want.OOD["notmnist"].AUROC},
+			} {
+				if !approx.Equal(pair[0], pair[1], 5e-4) {
+					t.Errorf("%s, %s: %s %v, published as %v", seed, row, what, pair[0], pair[1])
+				}
+			}
+		}
 		figures := map[string]float64{
 			"error":         mf0.InDomain.Error,
 			"error-change":  math.Abs(mf0.InDomain.Error - mle.InDomain.Error),
