@@ -26,6 +26,9 @@ type Config struct {
 	// Preprocess turns images into the model's input. Nil takes the default for
 	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.
 	Preprocess *preprocess.Spec
+	// ArraysOnly says that no preprocessing is known: pixels for a model with one input
+	// are preprocess.ErrUnknown, instead of the default's.
+	ArraysOnly bool
 
 	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps its own
 	Threads  int    // of one inference; 0 is one for each CPU
@@ -78,7 +81,7 @@ func NewNetwork(c Config) (*Network, error) {
 		return nil, fmt.Errorf("the model has %d inputs: %w", len(w.infos), ErrSeveralInputs)
 	}
 	for _, info := range w.infos {
-		in, err := newInput(info, c.Preprocess, len(w.infos) == 1)
+		in, err := newInput(info, c, len(w.infos) == 1)
 		if err != nil {
 			return nil, err
 		}
@@ -137,9 +140,8 @@ func names(infos []onnx.ValueInfo) []string {
 	return n
 }
 
-// newInput prepares to fill an input, by the default preprocessing where spec is
-// nil. only says that the model has no other.
-func newInput(info onnx.ValueInfo, spec *preprocess.Spec, only bool) (input, error) {
+// newInput prepares to fill an input. only says that the model has no other.
+func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	switch {
 	case info.Type == onnx.Undefined:
 		return input{}, fmt.Errorf("input %q is a sequence, a map or optional; want a tensor: export the model with tensors as inputs", info.Name)
@@ -150,14 +152,20 @@ func newInput(info onnx.ValueInfo, spec *preprocess.Spec, only bool) (input, err
 	for _, d := range info.Shape {
 		target.Shape = append(target.Shape, d.Value)
 	}
-	if spec == nil {
+	var pipe *preprocess.Pipeline
+	var err error
+	switch {
+	case c.Preprocess != nil:
+		pipe, err = preprocess.New(*c.Preprocess, target)
+	case c.ArraysOnly && only:
+		pipe, err = preprocess.Arrays(target)
+	default:
 		s := preprocess.For(target)
 		if !only && len(info.Shape) < 4 {
 			s.Scale = 0 // bytes beside other inputs are masks and categories, not pixels
 		}
-		spec = &s
+		pipe, err = preprocess.New(s, target)
 	}
-	pipe, err := preprocess.New(*spec, target)
 	if err != nil {
 		return input{}, err
 	}
@@ -271,6 +279,21 @@ func (w *Network) Preprocess() *preprocess.Spec {
 	}
 	s := w.inputs[0].pipe.Spec()
 	return &s
+}
+
+// Pixels reports whether preprocessing decides what becomes of an example, which must
+// be decoded: whether it holds pixels and not ready arrays alone.
+func (w *Network) Pixels(ex *dataset.Example) (bool, error) {
+	for _, in := range w.inputs {
+		array, err := find(ex, in.info.Name, len(w.inputs) == 1)
+		if err != nil {
+			return false, err
+		}
+		if in.pipe.Pixels(image(*array)) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Close releases the runtime's memory.

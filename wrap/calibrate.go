@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -169,7 +170,9 @@ func (c *calibration) open(ctx context.Context) error {
 		if err := c.Runtime.load(ctx); err != nil {
 			return err
 		}
-		if c.network, err = openNetwork(model, h, c.Preprocess, c.Runtime); err != nil {
+		run := c.Runtime.config()
+		run.Preprocess = c.Preprocess
+		if c.network, err = openNetwork(model, h, run); err != nil {
 			return err
 		}
 		if c.product, err = featurize.NewProduct(c.Threads); err != nil {
@@ -237,10 +240,50 @@ func (c *calibration) open(ctx context.Context) error {
 			return fmt.Errorf("%s: %s has %d features and %d logits, the training set %d and %d", s.name, s.spec, f.Dim(), f.Logits(), c.head.Features, c.head.Logits)
 		}
 	}
+	if err := c.settlePreprocessing(ctx); err != nil {
+		return err
+	}
 	c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{
 		Head: c.head, Structure: c.Structure, Fisher: c.Covariance.NeedsFisher(), Product: c.matrixProduct(),
 	})
 	return err
+}
+
+// settlePreprocessing says how images become the model's input: as was told, else by
+// the default if the data are images. Where they are ready arrays it is not known.
+func (c *calibration) settlePreprocessing(ctx context.Context) error {
+	if c.network == nil {
+		return nil
+	}
+	spec := c.network.Preprocess()
+	if c.Preprocess != nil {
+		c.report.Preprocess = &PreprocessInfo{Source: Given, Spec: spec}
+		return nil
+	}
+	var images, arrays *set
+	for _, s := range c.sets {
+		pixels, err := s.pixels(ctx)
+		if err != nil {
+			return err
+		}
+		if pixels && images == nil {
+			images = s
+		}
+		if !pixels && arrays == nil {
+			arrays = s
+		}
+	}
+	switch {
+	case images != nil && arrays != nil && spec == nil:
+		return fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.name, images.spec, arrays.name, arrays.spec)
+	case images != nil && arrays != nil:
+		return fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.name, images.spec, arrays.name, arrays.spec, preprocess.ErrUnknown)
+	case images != nil && spec != nil:
+		c.report.Preprocess = &PreprocessInfo{Source: Assumed, Spec: spec}
+	default:
+		c.report.Preprocess = &PreprocessInfo{Source: Unknown}
+	}
+	return nil
 }
 
 // findProduct prepares the runtime's product for ready-made features, which need
@@ -603,9 +646,7 @@ func (c *calibration) write(context.Context) error {
 	if c.network != nil {
 		m.Model = &bundle.Model{SHA256: r.Model.SHA256, Producer: r.Model.Producer, Opset: r.Model.Opset}
 		m.Batch = c.network.extractor.Batch()
-		if p := c.network.extractor.Preprocess(); p != nil {
-			m.Preprocess = *p
-		}
+		m.Preprocess = c.report.Preprocess.Spec
 		if !c.NoModel {
 			if err := addModel(&o, c.network.model); err != nil {
 				return err

@@ -26,7 +26,8 @@ type Runtime struct {
 type Inputs struct {
 	// Preprocess turns images into the model's input; nil takes the default for
 	// the model's input: uint8 → x/255, layout and flattening as it wants, never
-	// a resize.
+	// a resize. Ready arrays tell nothing of it: beside images they want it given, and
+	// a bundle from arrays alone refuses images until it is.
 	Preprocess *preprocess.Spec
 	// MaxBad is how many records that cannot be read are skipped before giving up.
 	MaxBad int
@@ -80,6 +81,7 @@ type Report struct {
 	Bundle       string             `json:"bundle"`
 	Model        *ModelInfo         `json:"model"` // null for ready-made features
 	Head         HeadInfo           `json:"head"`
+	Preprocess   *PreprocessInfo    `json:"preprocess"` // null for ready-made features
 	Structure    string             `json:"structure"`
 	Covariance   string             `json:"covariance"`
 	Damping      DampingInfo        `json:"damping"`
@@ -101,6 +103,22 @@ type ModelInfo struct {
 	Inputs   []onnx.ValueInfo `json:"inputs"`
 	Outputs  []onnx.ValueInfo `json:"outputs"`
 }
+
+// PreprocessInfo says how images become the model's input, and how that is known. A
+// model with several inputs takes ready arrays, and has no Spec.
+type PreprocessInfo struct {
+	Source PreprocessSource `json:"source"`
+	Spec   *preprocess.Spec `json:"spec,omitempty"` // nil where it is not known
+}
+
+// PreprocessSource is how preprocessing is known.
+type PreprocessSource string
+
+const (
+	Given   PreprocessSource = "given"   // it was told
+	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
+	Unknown PreprocessSource = "unknown" // the data are ready arrays
+)
 
 // HeadInfo describes the classification head.
 type HeadInfo struct {

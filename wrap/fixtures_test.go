@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
@@ -115,7 +116,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			net, err := openNetwork(m, h, nil, Runtime{})
+			net, err := openNetwork(m, h, featurize.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
@@ -33,7 +34,7 @@ func rowsOf(t testing.TB, model string, inputs ...Tensor) (phi, logits []float32
 	if err != nil {
 		t.Fatal(err)
 	}
-	net, err := openNetwork(m, h, nil, Runtime{})
+	net, err := openNetwork(m, h, featurize.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/methods/layers"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -29,8 +28,11 @@ func (b *bench) runnable(m *onnx.Model) (*network, error) {
 }
 
 func (b *bench) openOther(m *onnx.Model, batch int) (*network, error) {
-	return b.p.preprocessed(b.Preprocess, func(s *preprocess.Spec) (*network, error) {
-		w, err := featurize.NewNetwork(featurize.Config{Model: m, Preprocess: s, Batch: batch, Threads: b.Threads, Provider: b.Provider})
+	r := b.Runtime
+	r.Batch = batch
+	return b.p.preprocessed(b.Preprocess, r, func(c featurize.Config) (*network, error) {
+		c.Model = m
+		w, err := featurize.NewNetwork(c)
 		if err != nil {
 			return nil, err
 		}

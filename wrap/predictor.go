@@ -36,7 +36,8 @@ type Options struct {
 	// Model is the path of the model file, for a bundle that holds none. It must
 	// be the file that was calibrated.
 	Model string
-	// Preprocess replaces the bundle's; nil keeps it.
+	// Preprocess replaces the bundle's; nil keeps it. A bundle that was calibrated with
+	// ready arrays alone has none, and images are refused until it is given here.
 	Preprocess *preprocess.Spec
 	// MaxBad is how many unreadable records PredictDataset skips.
 	MaxBad int
@@ -90,8 +91,8 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), connect func
 	}
 	p := &Predictor{read: read, bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad, unlabelled: o.Unlabelled}
 	if b.Manifest.Model == nil {
-		if o.Model != "" {
-			return nil, errors.New("the bundle was made of ready-made features and goes with no model")
+		if o.Model != "" || o.Preprocess != nil {
+			return nil, errors.New("the bundle was made of ready-made features and goes with no model and no preprocessing")
 		}
 		return p, nil
 	}
@@ -133,23 +134,27 @@ func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*n
 	small.Posterior = nil
 	p.bundle, p.calibration = &small, nil
 	debug.FreeOSMemory()
-	return p.preprocessed(o.Preprocess, func(s *preprocess.Spec) (*network, error) { return openFused(fused, names, s, o.Runtime) })
+	return p.preprocessed(o.Preprocess, o.Runtime, func(c featurize.Config) (*network, error) { return openFused(fused, names, c) })
 }
 
 // openCut prepares the model for features and logits.
 func (p *Predictor) openCut(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
-	return p.preprocessed(o.Preprocess, func(s *preprocess.Spec) (*network, error) { return openNetwork(model, head, s, o.Runtime) })
+	return p.preprocessed(o.Preprocess, o.Runtime, func(c featurize.Config) (*network, error) { return openNetwork(model, head, c) })
 }
 
 // preprocessed opens a network with its preprocessing: the given one or else the
-// bundle's.
-func (p *Predictor) preprocessed(given *preprocess.Spec, open func(*preprocess.Spec) (*network, error)) (*network, error) {
-	if given != nil {
-		return open(given)
+// bundle's, which may have none.
+func (p *Predictor) preprocessed(given *preprocess.Spec, r Runtime, open func(featurize.Config) (*network, error)) (*network, error) {
+	c := r.config()
+	if c.Preprocess = given; given != nil {
+		return open(c)
 	}
-	n, err := open(&p.bundle.Manifest.Preprocess)
-	if errors.Is(err, featurize.ErrSeveralInputs) { // of which nothing is recorded
-		return open(nil)
+	c.Preprocess = p.bundle.Manifest.Preprocess
+	c.ArraysOnly = c.Preprocess == nil
+	n, err := open(c)
+	if errors.Is(err, featurize.ErrSeveralInputs) { // of which format 1 records that nothing is done
+		c.Preprocess = nil
+		return open(c)
 	}
 	return n, err
 }

@@ -322,7 +322,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			net, err := openNetwork(m, h, nil, Runtime{})
+			net, err := openNetwork(m, h, featurize.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

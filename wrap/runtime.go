@@ -8,7 +8,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -52,12 +51,16 @@ func headOf(h *onnx.Head) calibrate.Head {
 	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
 }
 
+// config is that of a network; the model, and how images become its input, are set by
+// the caller.
+func (r *Runtime) config() featurize.Config {
+	return featurize.Config{Batch: r.Batch, Threads: r.Threads, Provider: r.Provider}
+}
+
 // openNetwork cuts a model.
-func openNetwork(model *onnx.Model, head *onnx.Head, p *preprocess.Spec, r Runtime) (*network, error) {
-	e, err := featurize.New(featurize.Config{
-		Model: model, Head: head, Preprocess: p,
-		Batch: r.Batch, Threads: r.Threads, Provider: r.Provider,
-	})
+func openNetwork(model *onnx.Model, head *onnx.Head, c featurize.Config) (*network, error) {
+	c.Model, c.Head = model, head
+	e, err := featurize.New(c)
 	if err != nil {
 		return nil, err
 	}
@@ -65,15 +68,13 @@ func openNetwork(model *onnx.Model, head *onnx.Head, p *preprocess.Spec, r Runti
 }
 
 // openFused prepares a model that fuse has made.
-func openFused(model *onnx.Model, names onnx.FusedOutputs, p *preprocess.Spec, r Runtime) (*network, error) {
+func openFused(model *onnx.Model, names onnx.FusedOutputs, c featurize.Config) (*network, error) {
 	outputs := model.Outputs()
 	find := func(name string) int {
 		return slices.IndexFunc(outputs, func(o onnx.ValueInfo) bool { return o.Name == name })
 	}
-	net, err := featurize.NewNetwork(featurize.Config{
-		Model: model, Preprocess: p,
-		Batch: r.Batch, Threads: r.Threads, Provider: r.Provider,
-	})
+	c.Model = model
+	net, err := featurize.NewNetwork(c)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -121,6 +122,32 @@ func (s *set) labelled() bool {
 		return s.data.HasLabels()
 	}
 	return s.features.HasLabels()
+}
+
+// pixels reports whether the examples hold pixels, of which preprocessing makes the
+// model's input, as the first that can be read tells: a source is all of one kind.
+func (s *set) pixels(ctx context.Context) (bool, error) {
+	var bad []string
+	for example, err := range s.data.Examples(ctx) {
+		if err == nil {
+			err = example.Decode()
+		}
+		if e := (*dataset.RecordError)(nil); errors.As(err, &e) {
+			if bad = append(bad, e.Error()); len(bad) <= s.config.MaxBad {
+				continue
+			}
+			err = &featurize.TooManyBadError{Allowed: s.config.MaxBad, Bad: bad}
+		}
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", s.name, err)
+		}
+		pixels, err := s.network.Pixels(&example)
+		if err != nil {
+			return false, fmt.Errorf("%s: %s: %w", s.name, example.Name, err)
+		}
+		return pixels, nil
+	}
+	return false, nil // which reading all of it will tell
 }
 
 // identify reads all of the set for its fingerprint.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -42,7 +41,7 @@ neither.`,
 			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
 			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
-			&cli.StringFlag{Name: "preprocess", Category: dataFlags, Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [unit]"},
+			preprocessFlag("unit, where all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [the model's own, or the training folders']"},
 			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
 			maxBadFlag(),
@@ -179,6 +178,11 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 		f.add("model", r.Model.Path)
 	}
 	f.add("head", headline(r.Head))
+	if r.Preprocess != nil {
+		if line := preprocessLine(r.Preprocess); line != "" {
+			f.add("images", line)
+		}
+	}
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
 	f.add("damping", dampingLine(r.Damping))
 	f.add("examples", exampleLine(r.Examples))
@@ -241,6 +245,50 @@ func classes(k int, link string) string {
 		return "1 logit of two classes"
 	}
 	return plural(k, "independent label")
+}
+
+// preprocessLine tells how images become the model's input where that was assumed or
+// told, "" where there are none.
+func preprocessLine(p *wrap.PreprocessInfo) string {
+	s := p.Spec
+	if s == nil {
+		return ""
+	}
+	var steps []string
+	if s.Resize != nil {
+		steps = append(steps, "resized")
+	}
+	if s.Crop != nil {
+		steps = append(steps, "cropped")
+	}
+	if s.Pad != nil {
+		steps = append(steps, "padded")
+	}
+	if s.Color != "" {
+		steps = append(steps, string(s.Color))
+	}
+	pixel := "x"
+	if s.Scale != 0 && s.Scale != 1 {
+		pixel += "·" + number(s.Scale)
+		if s.Scale == 1./255 {
+			pixel = "x/255"
+		}
+	}
+	if len(s.Mean) > 0 {
+		pixel += " − mean"
+	}
+	if len(s.Std) > 0 {
+		pixel = "(" + pixel + ") / std"
+	}
+	steps = append(steps, pixel)
+	if s.Layout != "" {
+		steps = append(steps, string(s.Layout))
+	}
+	line := strings.Join(steps, ", ")
+	if p.Source == wrap.Assumed {
+		line += ": assumed, as --preprocess says nothing else"
+	}
+	return line
 }
 
 // dampingLine tells the damping: rho is in units of the mean eigenvalue.

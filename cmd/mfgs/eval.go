@@ -48,6 +48,7 @@ kind.`,
 			&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
 			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
+			preprocessFlag("the bundle's"),
 			maxBadFlag(),
 			&cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"},
 			jsonFlag(),
@@ -82,6 +83,10 @@ kind.`,
 			if err := found(c, "bundle", "model"); err != nil {
 				return err
 			}
+			spec, err := bundlePreprocessing(c)
+			if err != nil {
+				return err
+			}
 			evaluation, err := wrap.Evaluate(c.Context, wrap.EvalConfig{
 				Bundle:      c.String("bundle"),
 				Model:       c.String("model"),
@@ -102,7 +107,7 @@ kind.`,
 				Evidential:  c.String("edl"),
 				Evidence:    c.String("evidence"),
 				DropoutRate: c.Float64("dropout-rate"),
-				Inputs:      wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
+				Inputs:      wrap.Inputs{Preprocess: spec, MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 				Runtime:     runtime,
 				Progress:    bar.work,
 			})

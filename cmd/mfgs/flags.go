@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
 )
 
@@ -224,13 +226,29 @@ func parseClasses(data []byte) ([]string, error) {
 	return names, nil
 }
 
+// preprocessFlag says how images become the model's input, and otherwise what is done
+// without it.
+func preprocessFlag(otherwise string) cli.Flag {
+	return &cli.StringFlag{Name: "preprocess", Category: dataFlags,
+		Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"}
+}
+
+// bundlePreprocessing reads --preprocess for the model of a bundle; nil without it.
+func bundlePreprocessing(c *cli.Context) (*preprocess.Spec, error) {
+	arg := c.String("preprocess")
+	if arg == "" {
+		return nil, nil
+	}
+	return readPreprocessing(arg, cmp.Or(c.String("model"), filepath.Join(c.String("bundle"), bundle.ModelName)))
+}
+
 // readPreprocessing reads the preprocessing that --preprocess names: a preset,
 // fitted to the model's input, or a YAML file. What looks like a path is one.
 func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 	if slices.Contains(preprocess.Presets, arg) {
 		m, err := onnx.Open(model)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("--preprocess %s is fitted to the model: %w", arg, err)
 		}
 		inputs := m.Inputs()
 		if len(inputs) != 1 {

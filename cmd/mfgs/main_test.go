@@ -107,6 +107,11 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"pngs": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(writePNGs(ts.MkAbs(args[0]), ts.MkAbs(args[1]), len(args) > 2))
 	},
+	// tensors SPEC FILE: the images of an IDX file as JSON lines of ready arrays from -1
+	// to 1, with their labels.
+	"tensors": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(writeTensors(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+	},
 	// features FILE N SEED [nan|targets]: ready-made features of an invented network,
 	// with a NaN, or with the targets of a multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -262,6 +267,31 @@ func writePNGs(spec, dir string, unlabelled bool) error {
 		}
 	}
 	return nil
+}
+
+func writeTensors(spec, path string) error {
+	d, err := dataset.Open(spec, dataset.Options{})
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	var b bytes.Buffer
+	for e, err := range d.Examples(context.Background()) {
+		if err != nil {
+			return err
+		}
+		a := e.Inputs[0]
+		rows := make([][]float32, a.Shape[0])
+		for i, v := range a.Data.([]uint8) {
+			rows[i/a.Shape[1]] = append(rows[i/a.Shape[1]], float32(v)/127.5-1)
+		}
+		line, err := json.Marshal(map[string]any{"image": rows, "label": e.Label})
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	return os.WriteFile(path, b.Bytes(), 0o666)
 }
 
 // writeFeatures writes what a linear layer of 3 classes on 6 random features

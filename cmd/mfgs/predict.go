@@ -34,6 +34,7 @@ is written as it comes; csv leaves out other lists of json than labels.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+			preprocessFlag("the bundle's"),
 			maxBadFlag(),
 			&cli.StringFlag{Name: "format", Value: "table", Category: outputFlags, Usage: "`NAME` " + alternatives(predictFormats) + " [table]"},
 			&cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "the same as --format json"},
@@ -66,10 +67,15 @@ is written as it comes; csv leaves out other lists of json than labels.`,
 			if err := found(c, "bundle", "model"); err != nil {
 				return err
 			}
+			spec, err := bundlePreprocessing(c)
+			if err != nil {
+				return err
+			}
 			predictor, err := wrap.Open(c.Context, c.String("bundle"), wrap.Options{
-				Model:   c.String("model"),
-				Runtime: runtime,
-				MaxBad:  c.Int("max-bad"),
+				Model:      c.String("model"),
+				Preprocess: spec,
+				Runtime:    runtime,
+				MaxBad:     c.Int("max-bad"),
 			})
 			bar.done()
 			if err != nil {

@@ -75,7 +75,13 @@ type Pipeline struct {
 	u8  *tables[uint8]
 
 	scratch *sync.Pool // of *buffers
+
+	arrays bool // of Arrays
 }
+
+// ErrUnknown is that of pixels for a model of which nobody said how they become its
+// input.
+var ErrUnknown = errors.New("nothing says how pixels become the model's input")
 
 // tables hold the value of every byte, and that of Pad, for each channel in the
 // order of Spec.Color.
@@ -117,6 +123,33 @@ func New(spec Spec, t Target) (*Pipeline, error) {
 	p.f64 = makeTables(p.spec, func(v float64) float64 { return v })
 	p.u8 = makeTables(Spec{Pad: p.spec.Pad}, func(v float64) uint8 { return uint8(v) })
 	return p, nil
+}
+
+// Arrays returns the pipeline for a target of which no preprocessing is known: it
+// takes ready arrays, and pixels are [ErrUnknown].
+func Arrays(t Target) (*Pipeline, error) {
+	p, err := New(For(t), t)
+	if err == nil {
+		p.arrays = true
+	}
+	return p, err
+}
+
+// Pixels reports whether it is the Spec that decides what becomes of m: an image for a
+// target that takes images, or bytes for one that takes real numbers.
+func (p *Pipeline) Pixels(m Image) bool {
+	if _, bytes := m.Data.([]uint8); !bytes {
+		return false
+	}
+	return p.target.isFloat() || p.target.Elem == "uint8" && m.Layout != None && p.noAxes == nil
+}
+
+// known refuses pixels where no preprocessing is known.
+func (p *Pipeline) known(m Image) error {
+	if p.arrays && p.Pixels(m) {
+		return fmt.Errorf("%v for %v: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays", m, p.target, ErrUnknown)
+	}
+	return nil
 }
 
 // fit holds the Spec against the target's axes and settles what it fixes.
@@ -228,6 +261,9 @@ func (p *Pipeline) Resolve(m Image) (*Pipeline, error) {
 	if p.Resolved() {
 		return p, nil
 	}
+	if err := p.known(m); err != nil {
+		return nil, err
+	}
 	q := *p
 	v, isImage, err := p.view(m)
 	if err != nil {
@@ -308,6 +344,9 @@ func (p *Pipeline) mustHold(n int) {
 // apply is Apply for one number type. t is nil for those that take no pixels.
 func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
 	p.mustHold(len(dst))
+	if err := p.known(m); err != nil {
+		return err
+	}
 	v, isImage, err := p.view(m)
 	if err != nil {
 		return err

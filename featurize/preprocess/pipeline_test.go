@@ -552,3 +552,49 @@ func ExamplePipeline() {
 	// [1 2 2] [0 0.2 0.4 1] <nil>
 	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
 }
+
+func TestPixelsAreWhatASpecDecides(t *testing.T) {
+	image := Image{[]int{2, 2}, HW, make([]uint8, 4)}
+	bytes := Image{[]int{4}, None, make([]uint8, 4)}
+	floats := Image{[]int{2, 2}, None, make([]float32, 4)}
+	for name, tc := range map[string]struct {
+		shape []int64
+		elem  string
+		image Image
+		want  bool
+	}{
+		"image":                        {[]int64{-1, 1, 2, 2}, "float32", image, true},
+		"image, half precision":        {[]int64{-1, 1, 2, 2}, "float16", image, true},
+		"image for pixels":             {[]int64{-1, 1, 2, 2}, "uint8", image, true},
+		"image for whole numbers":      {[]int64{-1, 1, 2, 2}, "int64", image, false},
+		"bytes for real numbers":       {[]int64{-1, 4}, "float32", bytes, true},
+		"bytes for bytes":              {[]int64{-1, 4}, "uint8", bytes, false},
+		"bytes for tokens":             {[]int64{-1, 4}, "int64", bytes, false},
+		"a ready array":                {[]int64{-1, 1, 2, 2}, "float32", floats, false},
+		"a ready array, sizes unknown": {[]int64{-1, -1, -1}, "float32", floats, false},
+		"image for sizes unknown":      {[]int64{-1, 1, -1, -1}, "float32", image, true},
+	} {
+		p, err := Arrays(Target{Name: "x", Shape: tc.shape, Elem: tc.elem})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.Pixels(tc.image); got != tc.want {
+			t.Errorf("%s: %t, want %t", name, got, tc.want)
+		}
+		// Without preprocessing pixels are refused, and nothing else.
+		_, err = p.Resolve(tc.image)
+		if p.Resolved() {
+			switch tc.elem {
+			case "uint8":
+				err = p.Apply(tc.image, make([]uint8, 4))
+			case "int64":
+				err = p.Apply(tc.image, make([]int64, 4))
+			default:
+				err = p.Apply(tc.image, make([]float32, 4))
+			}
+		}
+		if errors.Is(err, ErrUnknown) != tc.want || !tc.want && err != nil {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}

@@ -46,7 +46,7 @@ func full() Bundle {
 			Tool:       "mfgs v0.1.0",
 			Model:      &Model{SHA256: strings.Repeat("0a", 32), Producer: "pytorch 2.4.0", Opset: 17},
 			Head:       Head{Op: "Gemm", Node: "/fc/Gemm", Features: "/relu/Relu_output_0", Logits: "logits", FeatureDim: 2, Classes: 3, Bias: true, Link: calibrate.Softmax, Tail: []string{"Softmax"}},
-			Preprocess: preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW},
+			Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW},
 			Damping:    Damping{Rule: "auto", Rho: 1, Candidates: []Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05}, {Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
 			Temperatures: Temperatures{
 				NLL: Pair{Act: 0.5, Ens: 12.5, TunedOn: "nll"},
@@ -82,7 +82,7 @@ func kron() Bundle {
 	m := &b.Manifest
 	m.Model = nil
 	m.Head = Head{FeatureDim: 2, Classes: 3, Bias: true, Link: calibrate.Softmax}
-	m.Preprocess = preprocess.Spec{}
+	m.Preprocess = nil
 	m.Damping = Damping{Rule: "rel:0.1", Rho: 0.1}
 	m.Temperatures.OOD = m.Temperatures.NLL
 	m.Datasets = m.Datasets[:2]
@@ -236,6 +236,9 @@ func TestFormat1(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			b := test.b
 			b.Manifest.Probabilities = ""
+			if b.Manifest.Preprocess == nil { // format 1 always says something
+				b.Manifest.Preprocess = &preprocess.Spec{}
+			}
 			got, err := Open(dir)
 			if err != nil {
 				t.Fatal(err)

@@ -61,8 +61,11 @@
 // the pair temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the
 // network's own. In format 1 it is always mf0.
 //
-// preprocess is a Spec of package preprocess; its pad, and the modes fit and height of
-// its resize, are of format 2.
+// preprocess says how images become the model's input, as a Spec of package preprocess;
+// its pad, and the modes fit and height of its resize, are of format 2. In format 2 it is
+// left out where only ready arrays were calibrated with: how images become such arrays is
+// not known then, and a reader refuses them until it is told. Format 1 always has it, and
+// what is left out of it changes no pixel.
 //
 // head.approximation says what stands between the layer and the logits though it is not
 // linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.

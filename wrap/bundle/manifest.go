@@ -45,9 +45,13 @@ type Manifest struct {
 	Tool   string `yaml:"tool"`   // what wrote the bundle, such as "mfgs v0.1.0"
 
 	// Model is nil where features came ready made.
-	Model      *Model          `yaml:"model,omitempty"`
-	Head       Head            `yaml:"head"`
-	Preprocess preprocess.Spec `yaml:"preprocess"`
+	Model *Model `yaml:"model,omitempty"`
+	Head  Head   `yaml:"head"`
+
+	// Preprocess is how images become the model's input. Nil says that it is not known,
+	// as only ready arrays were calibrated with; images are then refused. Format 1 always
+	// says something: what is left out there changes no pixel.
+	Preprocess *preprocess.Spec `yaml:"preprocess,omitempty"`
 
 	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
 	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
@@ -252,7 +256,7 @@ var comments = map[string]string{
 	"format":        "A calibrated classifier, by mfgs. After an edit by hand, run: mfgs reseal FOLDER",
 	"model":         "The network: sha256 is that of the file calibrated, file the copy kept here.",
 	"head":          "Its last layer, logits = W·features + b.",
-	"preprocess":    "From image to tensor.",
+	"preprocess":    "From image to tensor; where this is left out it is not known.",
 	"covariance":    "The posterior: which covariance, of which structure.",
 	"damping":       "What was added to every eigenvalue; rho is in units of the mean one.",
 	"probabilities": "The method that gives the probabilities: mf0, ts (temperature scaling) or mle (the network's own).",
@@ -349,6 +353,9 @@ func parse(document []byte) (*Manifest, error) {
 	d.KnownFields(true)
 	if err := d.Decode(&m); err != nil {
 		return nil, yamlError(err)
+	}
+	if m.Format == 1 && m.Preprocess == nil {
+		m.Preprocess = &preprocess.Spec{}
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err

@@ -78,8 +78,12 @@ func (m *Manifest) Validate() error {
 	if m.Format == 1 {
 		// Fields that format 2 added.
 		check(m.Probabilities == "", "probabilities is a field of format 2, and this is format 1")
-		check(m.Preprocess.Pad == nil, "preprocess.pad is a field of format 2, and this is format 1")
-		if r := m.Preprocess.Resize; r != nil {
+		check(m.Preprocess != nil, "preprocess is missing, and this is format 1")
+		if p := m.Preprocess; p != nil {
+			check(p.Pad == nil, "preprocess.pad is a field of format 2, and this is format 1")
+		}
+		if p := m.Preprocess; p != nil && p.Resize != nil {
+			r := p.Resize
 			check(r.Mode != preprocess.Fit && r.Mode != preprocess.Height, "preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
 		}
 	} else {
@@ -102,7 +106,9 @@ func (m *Manifest) Validate() error {
 	if n := len(m.Labels); n > 0 {
 		check(n == head.Classes(), "labels has %d names for %d classes", n, head.Classes())
 	}
-	wrap("preprocess", m.Preprocess.Validate())
+	if m.Preprocess != nil {
+		wrap("preprocess", m.Preprocess.Validate())
+	}
 
 	wrap("covariance", m.Covariance.Validate())
 	check(m.Structure == calibrate.Full || m.Structure == calibrate.Kronecker, "structure is %q, want %s or %s", m.Structure, calibrate.Full, calibrate.Kronecker)
