@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Cache keeps the rows of whole streams in a folder, one file each. A file's
@@ -87,11 +88,11 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 			return Stats{Bad: f.bad}, &TooManyBadError{Allowed: c.MaxBad, Bad: f.bad[:c.MaxBad+1]}
 		}
 		return f.stream(ctx, c.report, yield)
-	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStaleRows):
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errStaleRows) && !errors.As(err, new(*files.IrregularError)):
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 
-	if err := os.MkdirAll(cache.Dir, 0o777); err != nil {
+	if err := os.MkdirAll(cache.Dir, files.FolderMode); err != nil {
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 	w, err := createRows(path, key, e.d, e.k)
@@ -117,22 +118,26 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 // rowsWriter writes a cache file under a temporary name.
 type rowsWriter struct {
 	path      string
-	f         *os.File
-	w         *bufio.Writer
+	draft     *files.Draft
+	f         *files.File
 	h         hash.Hash
 	buf       []byte
 	labels    []int32
 	positions []int64
 	targets   int // of each example
-	finished  bool
 }
 
 func createRows(path string, key [32]byte, d, k int) (*rowsWriter, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".rows-*")
+	draft, err := files.NewDraft(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	w := &rowsWriter{path: path, f: f, w: bufio.NewWriterSize(f, 1<<20), h: sha256.New()}
+	f, err := draft.Create(filepath.Base(path))
+	if err != nil {
+		draft.Close()
+		return nil, err
+	}
+	w := &rowsWriter{path: path, draft: draft, f: f, h: sha256.New()}
 	header := append([]byte(cacheMagic), key[:]...)
 	header = binary.LittleEndian.AppendUint32(header, uint32(d))
 	header = binary.LittleEndian.AppendUint32(header, uint32(k))
@@ -145,7 +150,7 @@ func createRows(path string, key [32]byte, d, k int) (*rowsWriter, error) {
 
 func (w *rowsWriter) write(p []byte) error {
 	w.h.Write(p)
-	_, err := w.w.Write(p)
+	_, err := w.f.Write(p)
 	return err
 }
 
@@ -188,26 +193,17 @@ func (w *rowsWriter) finish(bad []string) error {
 	if err := w.write(tail.Bytes()); err != nil {
 		return err
 	}
-	if _, err := w.w.Write(w.h.Sum(nil)); err != nil {
+	if _, err := w.f.Write(w.h.Sum(nil)); err != nil {
 		return err
 	}
-	if err := errors.Join(w.w.Flush(), w.f.Sync(), w.f.Close()); err != nil {
+	if err := w.f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(w.f.Name(), w.path); err != nil {
-		return err
-	}
-	w.finished = true
-	return nil
+	return w.draft.Move(filepath.Base(w.path))
 }
 
-// abandon removes the temporary file; after finish there is none.
-func (w *rowsWriter) abandon() {
-	if !w.finished {
-		w.f.Close()
-		os.Remove(w.f.Name())
-	}
-}
+// abandon removes what finish has not given its name.
+func (w *rowsWriter) abandon() { w.draft.Close() }
 
 // errStaleRows says that a cache file is not what its name promises.
 var errStaleRows = errors.New("not the rows that were asked for")
@@ -225,7 +221,7 @@ type rowsFile struct {
 // openRows opens and verifies a cache file. Anything wrong with its contents is
 // errStaleRows.
 func openRows(path string, key [32]byte, d, k int) (_ *rowsFile, err error) {
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -29,8 +29,8 @@ func labelled(t testing.TB, dir string, n int) string {
 	return write(t, dir, "x-images-idx3-ubyte", idx(pixels(1, n, 8, 8), n, 8, 8))
 }
 
-// files lists a folder, which may be missing.
-func files(t testing.TB, dir string) []string {
+// entries lists a folder, which may be missing.
+func entries(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -73,8 +73,8 @@ func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
 			c := StreamConfig{MaxBad: 2, Limit: tt.limit, Cache: &Cache{Dir: filepath.Join(t.TempDir(), "new", "cache")}}
 			first, stats := stream(t, e, ds, c)
 			equal(t, first, plain)
-			if stats.Cached || len(files(t, c.Cache.Dir)) != 1 {
-				t.Fatalf("stats %+v, files %q", stats, files(t, c.Cache.Dir))
+			if stats.Cached || len(entries(t, c.Cache.Dir)) != 1 {
+				t.Fatalf("stats %+v, files %q", stats, entries(t, c.Cache.Dir))
 			}
 
 			// Whoever runs the network now gets an error.
@@ -106,7 +106,7 @@ func TestTheCacheAllowsNoMoreBadRecordsThanAreAllowed(t *testing.T) {
 	for range 2 {
 		_, err := e.Stream(t.Context(), ds, StreamConfig{MaxBad: 1, Cache: cache}, collect(&collected{}))
 		says(t, err, "0022.png", "--max-bad allows 1")
-		if left := files(t, cache.Dir); len(left) > 0 {
+		if left := entries(t, cache.Dir); len(left) > 0 {
 			t.Fatalf("the cache holds %q", left)
 		}
 	}
@@ -128,7 +128,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*Block) error { return stop }); err != stop {
 		t.Fatal(err)
 	}
-	if left := files(t, cache.Dir); len(left) > 0 {
+	if left := entries(t, cache.Dir); len(left) > 0 {
 		t.Errorf("the cache holds %q", left)
 	}
 	// From a file that is there the error comes through too.
@@ -284,7 +284,7 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	ds := openData(t, photos(t, n, 8, 8, 3, 4), dataset.Options{})
 	c := StreamConfig{MaxBad: 1, Cache: &Cache{Dir: t.TempDir()}}
 	want, _ := stream(t, e, ds, c)
-	path := filepath.Join(c.Cache.Dir, files(t, c.Cache.Dir)[0])
+	path := filepath.Join(c.Cache.Dir, entries(t, c.Cache.Dir)[0])
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	if _, stats := stream(t, e, ds, c); !stats.Cached {
 		t.Error("it is not used")
 	}
-	if left := files(t, c.Cache.Dir); len(left) != 1 {
+	if left := entries(t, c.Cache.Dir); len(left) != 1 {
 		t.Errorf("the cache holds %q", left)
 	}
 }
@@ -347,7 +347,7 @@ func TestManyMayFillOneCache(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if left := files(t, cache.Dir); len(left) != 1 {
+	if left := entries(t, cache.Dir); len(left) != 1 {
 		t.Errorf("the cache holds %q", left)
 	}
 }

@@ -34,7 +34,7 @@ func TestAFullDiskLeavesNothingInTheCache(t *testing.T) {
 	if s := string(out); !strings.Contains(s, "features cache: write ") || !strings.Contains(s, "file too large") {
 		t.Errorf("it says %q", s)
 	}
-	if left := files(t, filepath.Join(dir, "cache")); len(left) > 0 {
+	if left := entries(t, filepath.Join(dir, "cache")); len(left) > 0 {
 		t.Errorf("the cache holds %q", left)
 	}
 }

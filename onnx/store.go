@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -89,7 +90,7 @@ func (s *store) open(i int) (*os.File, error) {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := root.Open(want.name)
+	f, err := files.OpenIn(root, want.name)
 	if err != nil {
 		return nil, err
 	}

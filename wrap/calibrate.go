@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -684,7 +684,7 @@ func addModel(o *bundle.WriteOptions, m *onnx.Model) error {
 
 // copyModel copies the file of a model that is one.
 func copyModel(w io.Writer, m *onnx.Model) error {
-	f, err := os.Open(m.Path())
+	f, err := files.Open(m.Path())
 	if err != nil {
 		return err
 	}

@@ -1,19 +1,18 @@
 package wrap
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -39,7 +38,7 @@ type ExportOptions struct {
 
 	Model  string // path of the model file, for a bundle that holds none
 	Method string // one of ExportMethods; "" is the first
-	Force  bool   // replace what an earlier Export wrote, or with Out any file
+	Force  bool   // replace what an earlier Export wrote, or with Out any ONNX model but the network itself
 }
 
 // ExportReport is what Export tells of its work.
@@ -261,6 +260,8 @@ type place struct {
 	// made says that folder is to be made.
 	made bool
 	kept []string // files that must not be replaced
+	// network is the SHA-256 of the model that was calibrated.
+	network string
 }
 
 // place returns where the export goes, and refuses what must not be replaced.
@@ -304,15 +305,8 @@ func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
 	if p.whole != "" {
 		return p, p.checkWhole()
 	}
-	if err := p.checkFile(p.model); err != nil {
-		return nil, err
-	}
-	// The bundle has a copy, but that is not where its owner looks for it.
-	path := filepath.Join(p.folder, p.model)
-	if there, err := onnx.Open(path); err == nil && there.SHA256() == b.Manifest.Model.SHA256 {
-		return nil, fmt.Errorf("%s is the network that the bundle was made of, and is not replaced: choose another --out", path)
-	}
-	return p, nil
+	p.network = b.Manifest.Model.SHA256
+	return p, p.checkFile(p.model)
 }
 
 // pathError tells of a path what the file system said, without the name of its
@@ -325,8 +319,8 @@ func pathError(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// checkFile refuses to replace a file without force, and by any means what is no
-// file, or is to be kept.
+// checkFile refuses to replace a file without force, and by any means what is to
+// be kept, or is neither an ONNX model nor weights of one.
 func (p *place) checkFile(name string) error {
 	path := filepath.Join(p.folder, name)
 	s, err := os.Lstat(path)
@@ -344,6 +338,20 @@ func (p *place) checkFile(name string) error {
 		if k, err := os.Stat(kept); err == nil && os.SameFile(s, k) {
 			return fmt.Errorf("%s is not replaced: it is the model that is exported; choose another name", path)
 		}
+	}
+	if s.Size() == 0 {
+		return nil // nothing to be lost
+	}
+	// Whatever else it is, somebody may need it, and a link may have led here.
+	there, err := onnx.Open(filepath.Join(p.folder, p.model))
+	switch {
+	case err != nil && name == p.model:
+		return fmt.Errorf("%s is not replaced: it is no ONNX model: remove it yourself, or choose another name", path)
+	case name == p.model && there.SHA256() == p.network:
+		// The bundle has a copy, but that is not where its owner looks for it.
+		return fmt.Errorf("%s is the network that the bundle was made of, and is not replaced: choose another --out", path)
+	case name != p.model && (err != nil || there.SelfContained()):
+		return fmt.Errorf("%s is not replaced: it is not known to hold the weights of %s: remove it yourself, or choose another name", path, p.model)
 	}
 	return nil
 }
@@ -383,15 +391,15 @@ func (p *place) checkWhole() error {
 
 // write writes the files, whose names may begin with a folder, and returns their
 // paths. Until all are there they lie in a folder of their own, beside the place.
-func (p *place) write(ctx context.Context, files []onnx.File) (written []WrittenFile, err error) {
+func (p *place) write(ctx context.Context, list []onnx.File) (written []WrittenFile, err error) {
 	to := p.folder
 	if p.whole != "" {
 		to = filepath.Join(p.folder, p.whole)
-	} else if err := p.checkFiles(files); err != nil {
+	} else if err := p.checkFiles(list); err != nil {
 		return nil, err
 	}
 	if p.made {
-		e := os.Mkdir(p.folder, 0o777)
+		e := os.Mkdir(p.folder, files.FolderMode)
 		if e != nil && !errors.Is(e, fs.ErrExist) { // there it is if another export was faster
 			return nil, pathError(p.folder, e)
 		}
@@ -401,27 +409,31 @@ func (p *place) write(ctx context.Context, files []onnx.File) (written []Written
 			}
 		}()
 	}
-	temp, err := makeHidden(p.folder)
+	draft, err := files.NewDraft(p.folder)
 	if err != nil {
 		return nil, fmt.Errorf("nothing can be written to the folder %w", pathError(p.folder, err))
 	}
-	defer os.RemoveAll(temp)
-	for _, f := range files {
-		size, err := putFile(ctx, filepath.Join(temp, filepath.FromSlash(f.Name)), f.Write)
+	defer draft.Close()
+	for _, f := range list {
+		w := &endingWriter{ctx: ctx}
+		err := draft.Put(filepath.Join(p.whole, filepath.FromSlash(f.Name)), func(to io.Writer) error {
+			w.w = to
+			return f.Write(w)
+		})
 		if err != nil {
 			return nil, fmt.Errorf("writing %s: %w", f.Name, err)
 		}
-		written = append(written, WrittenFile{filepath.Join(to, filepath.FromSlash(f.Name)), size})
+		written = append(written, WrittenFile{filepath.Join(to, filepath.FromSlash(f.Name)), w.n})
 	}
 	if p.whole != "" {
-		return written, p.moveWhole(temp)
+		return written, p.moveWhole(draft)
 	}
-	return written, p.moveFiles(temp, files)
+	return written, p.moveFiles(draft, list)
 }
 
 // checkFiles is checkFile for each of the files.
-func (p *place) checkFiles(files []onnx.File) error {
-	for _, f := range files {
+func (p *place) checkFiles(list []onnx.File) error {
+	for _, f := range list {
 		if err := p.checkFile(f.Name); err != nil {
 			return err
 		}
@@ -431,9 +443,9 @@ func (p *place) checkFiles(files []onnx.File) error {
 
 // moveFiles moves files to where they belong, the model last: its weights must
 // be there when it is found.
-func (p *place) moveFiles(temp string, files []onnx.File) (err error) {
+func (p *place) moveFiles(draft *files.Draft, list []onnx.File) (err error) {
 	// Writing took its time: what is there need not be what was before.
-	if err := p.checkFiles(files); err != nil {
+	if err := p.checkFiles(list); err != nil {
 		return err
 	}
 	var fresh []string // to be removed if the rest fails
@@ -444,10 +456,10 @@ func (p *place) moveFiles(temp string, files []onnx.File) (err error) {
 			}
 		}
 	}()
-	for _, f := range slices.Backward(files) {
+	for _, f := range slices.Backward(list) {
 		path := filepath.Join(p.folder, f.Name)
 		_, missing := os.Lstat(path)
-		if err := os.Rename(filepath.Join(temp, f.Name), path); err != nil {
+		if err := draft.Move(f.Name); err != nil {
 			return err
 		}
 		if missing != nil {
@@ -457,66 +469,17 @@ func (p *place) moveFiles(temp string, files []onnx.File) (err error) {
 	return nil
 }
 
-// moveWhole gives the folder temp its name.
-func (p *place) moveWhole(temp string) error {
+// moveWhole gives the folder of the draft its place. The draft takes along what
+// was there.
+func (p *place) moveWhole(draft *files.Draft) error {
 	if err := p.checkWhole(); err != nil {
 		return err
 	}
-	path := filepath.Join(p.folder, p.whole)
-	old := temp + ".old"
-	err := os.Rename(path, old)
-	if errors.Is(err, fs.ErrNotExist) {
-		return os.Rename(temp, path)
+	if _, err := os.Lstat(filepath.Join(p.folder, p.whole)); errors.Is(err, fs.ErrNotExist) {
+		return draft.MoveNew(p.whole)
 	}
-	if err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		if back := os.Rename(old, path); back != nil {
-			err = fmt.Errorf("%w, and what was at %s is left at %s: %w", err, path, old, back)
-		}
-		return err
-	}
-	if err := os.RemoveAll(old); err != nil {
-		return fmt.Errorf("the new model is in place, but the old one is left at %s: %w", old, err)
-	}
-	return nil
-}
-
-// makeHidden makes a folder of a new, hidden name, with the permissions of any
-// new folder: those of os.MkdirTemp would keep it from other users.
-func makeHidden(folder string) (string, error) {
-	for {
-		path := filepath.Join(folder, fmt.Sprintf(".mfgs-export.%08x.tmp", rand.Uint32()))
-		err := os.Mkdir(path, 0o777)
-		if !errors.Is(err, fs.ErrExist) {
-			return path, err
-		}
-	}
-}
-
-// putFile writes a new file, and returns its size.
-func putFile(ctx context.Context, path string, content func(io.Writer) error) (size int64, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return 0, err
-	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	w := &endingWriter{ctx: ctx, w: f}
-	b := bufio.NewWriterSize(w, 1<<20)
-	if err := content(b); err != nil {
-		return 0, err
-	}
-	if err := b.Flush(); err != nil {
-		return 0, err
-	}
-	if err := f.Sync(); err != nil {
-		return 0, err
-	}
-	return w.n, f.Close()
+	_, err := draft.Exchange(p.whole)
+	return err
 }
 
 // endingWriter writes until a context ends.

@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
+	drafts "github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -307,8 +308,8 @@ func TestExportRefuses(t *testing.T) {
 	}
 	other := write(t, out, "other.onnx", read(t, filepath.Join("..", "testdata", "examples", "keras", "model.onnx")))
 	write(t, out, "theirs/digits/config.pbtxt", []byte("name: \"digits\""))
-	dangling, loop := filepath.Join(out, "dangling.onnx"), filepath.Join(out, "loop.onnx")
-	for link, to := range map[string]string{dangling: "nothing", loop: "loop.onnx", filepath.Join(out, "linked"): "theirs"} {
+	dangling, loop, aside := filepath.Join(out, "dangling.onnx"), filepath.Join(out, "loop.onnx"), filepath.Join(out, "aside.onnx")
+	for link, to := range map[string]string{dangling: "nothing", aside: "there.onnx", loop: "loop.onnx", filepath.Join(out, "linked"): "theirs"} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
 		}
@@ -351,6 +352,8 @@ func TestExportRefuses(t *testing.T) {
 		"a file for a folder":         {dir, ExportOptions{Out: filepath.Join(there, "m.onnx")}, []string{there}},
 		"a file for a repository":     {dir, ExportOptions{Triton: there}, []string{there, "not a folder"}},
 		"a file that is there":        {dir, ExportOptions{Out: there}, []string{there, "--force"}},
+		"a file that is no model":     {dir, ExportOptions{Out: there, Force: true}, []string{there, "not replaced", "no ONNX model", "remove it"}},
+		"a link to what is no model":  {dir, ExportOptions{Out: aside, Force: true}, []string{there, "not replaced", "no ONNX model"}},
 		"a folder that is there":      {dir, ExportOptions{Out: folder, Force: true}, []string{folder, "not a regular file"}},
 		"a device":                    {dir, ExportOptions{Out: filepath.Join(out, "null.onnx"), Force: true}, []string{"not a regular file"}},
 		"the model":                   {slim, ExportOptions{Out: mine, Model: mine, Force: true}, []string{mine, "it is the model that is exported"}},
@@ -396,7 +399,11 @@ func TestExportRefuses(t *testing.T) {
 	}
 
 	// What goes wrong above works, with force or the right model.
-	for _, o := range []ExportOptions{{Out: there, Model: mine, Force: true}, {Out: fresh, Model: mine, Method: "mf1"}} {
+	if got := string(read(t, there)); got != "there" {
+		t.Errorf("what is no model was overwritten by %d bytes", len(got))
+	}
+	write(t, out, "there.onnx", read(t, other))
+	for _, o := range []ExportOptions{{Out: aside, Model: mine, Force: true}, {Out: fresh, Model: mine, Method: "mf1"}} {
 		if _, err := Export(t.Context(), slim, o); err != nil {
 			t.Error(err)
 		}
@@ -469,98 +476,119 @@ func TestAnEndedContextLeavesNothing(t *testing.T) {
 
 // A model above 2 GiB has its weights in a second file: both go together.
 func TestAModelAndItsWeightsGoTogether(t *testing.T) {
+	graph, weights := string(read(t, external)), string(read(t, external+".data"))
+	graphOf := func(content string) string { return graph + "\x32" + string(rune(len(content))) + content } // its doc_string
 	files := func(content string, fail error) []onnx.File {
-		return []onnx.File{text("m.onnx", []byte("model "+content)), {Name: "m.onnx.data", Write: func(w io.Writer) error {
+		return []onnx.File{text("external.onnx", []byte(graphOf(content))), {Name: "external.onnx.data", Write: func(w io.Writer) error {
 			if fail != nil {
 				return fail
 			}
-			_, err := io.WriteString(w, "weights "+content)
+			_, err := io.WriteString(w, weights+content)
 			return err
 		}}}
 	}
-	state := func(dir string) string {
-		var s []string
-		for _, name := range list(t, dir) {
-			s = append(s, name+": "+string(read(t, filepath.Join(dir, name))))
+	const model, data = "external.onnx", "external.onnx.data"
+	want := func(dir string, files map[string]string) {
+		t.Helper()
+		if got := list(t, dir); len(got) != len(files) {
+			t.Errorf("there lie %q", got)
 		}
-		return strings.Join(s, ", ")
+		for name, content := range files {
+			if string(read(t, filepath.Join(dir, name))) != content {
+				t.Errorf("%s is another one", name)
+			}
+		}
 	}
 	broken := errors.New("broken")
 	dir := t.TempDir()
-	p := place{folder: dir, model: "m.onnx"}
-	if _, err := p.write(t.Context(), files("1", broken)); !errors.Is(err, broken) || !strings.Contains(err.Error(), "m.onnx.data") {
+	p := place{folder: dir, model: model}
+	if _, err := p.write(t.Context(), files("1", broken)); !errors.Is(err, broken) || !strings.Contains(err.Error(), data) {
 		t.Errorf("got %v", err)
 	}
-	if got := state(dir); got != "" {
-		t.Errorf("there lies %s", got)
-	}
-	// Weights alone are in the way as well, which is noticed before any are written.
-	write(t, dir, "m.onnx.data", []byte("mine"))
+	want(dir, nil)
+	// Weights alone are in the way as well, which is noticed before any are written;
+	// and nobody knows whose they are.
+	write(t, dir, data, []byte("mine"))
 	_, err := p.write(t.Context(), files("1", errors.New("written")))
-	says(t, err, "m.onnx.data", "--force")
-	if got := state(dir); got != "m.onnx.data: mine" {
-		t.Errorf("there lies %s", got)
-	}
+	says(t, err, data, "--force")
 	p.force = true
+	_, err = p.write(t.Context(), files("1", errors.New("written")))
+	says(t, err, data+" is not replaced", "not known to hold the weights of "+model, "remove it")
+	want(dir, map[string]string{data: "mine"})
+	if err := os.Remove(filepath.Join(dir, data)); err != nil {
+		t.Fatal(err)
+	}
 	for i, fail := range []error{nil, nil, broken} {
 		_, err := p.write(t.Context(), files(fmt.Sprint(i), fail))
 		if !errors.Is(err, fail) {
 			t.Errorf("got %v", err)
 		}
-		if got, want := state(dir), fmt.Sprintf("m.onnx: model %d, m.onnx.data: weights %[1]d", min(i, 1)); got != want {
-			t.Errorf("there lies %s, want %s", got, want)
-		}
+		i := fmt.Sprint(min(i, 1))
+		want(dir, map[string]string{model: graphOf(i), data: weights + i})
 	}
 	// Afterwards in one file, it does not need those weights, and others may.
 	one := files("one", nil)[:1]
 	if warnings := p.strays(files("two", nil)); len(warnings) > 0 {
 		t.Errorf("weights that are replaced: %q", warnings)
 	}
-	if warnings := p.strays(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, "m.onnx.data")+" is no part of the model") {
+	if warnings := p.strays(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, data)+" is no part of the model") {
 		t.Errorf("warnings %q", warnings)
 	}
 	if _, err := p.write(t.Context(), one); err != nil {
 		t.Error(err)
 	}
-	if got := state(dir); got != "m.onnx: model one, m.onnx.data: weights 1" {
-		t.Errorf("there lies %s", got)
-	}
+	want(dir, map[string]string{model: graphOf("one"), data: weights + "1"})
 	// Neither goes where a folder is in the place of one.
 	dir = t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "m.onnx.data"), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, data), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	p = place{folder: dir, model: "m.onnx", force: true}
+	p = place{folder: dir, model: model, force: true}
 	_, err = p.write(t.Context(), files("1", nil))
-	says(t, err, "m.onnx.data is not replaced")
-	if got := list(t, dir); !slices.Equal(got, []string{"m.onnx.data"}) {
+	says(t, err, data+" is not replaced")
+	if got := list(t, dir); !slices.Equal(got, []string{data}) {
 		t.Errorf("there lies %q", got)
 	}
 	// Where the weights cannot be replaced, the model that wants the old ones is not either.
 	dir = t.TempDir()
-	write(t, dir, "m.onnx", []byte("old model"))
-	write(t, dir, "m.onnx.data", []byte("old weights"))
-	temp := t.TempDir()
-	write(t, temp, "m.onnx", []byte("new model"))
-	p = place{folder: dir, model: "m.onnx", force: true}
-	if err := p.moveFiles(temp, files("1", nil)); err == nil {
-		t.Error("weights that are not there were moved")
+	old := map[string]string{model: graphOf("old"), data: weights + "old"}
+	for name, content := range old {
+		write(t, dir, name, []byte(content))
 	}
-	if got := state(dir); got != "m.onnx: old model, m.onnx.data: old weights" {
-		t.Errorf("there lies %s", got)
-	}
-	// The weights are moved first; where the model cannot follow they go again.
-	dir = t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, "m.onnx"), 0o777); err != nil {
+	p = place{folder: dir, model: model, force: true}
+	draft, err := drafts.NewDraft(dir)
+	if err != nil {
 		t.Fatal(err)
 	}
-	temp = t.TempDir()
-	write(t, temp, "m.onnx.data", nil)
-	p = place{folder: dir, model: "m.onnx", force: true}
-	if err := p.moveFiles(temp, files("1", nil)); err == nil {
+	if err := draft.Put(model, func(io.Writer) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.moveFiles(draft, files("1", nil)); err == nil {
+		t.Error("weights that are not there were moved")
+	}
+	if err := draft.Close(); err != nil {
+		t.Error(err)
+	}
+	want(dir, old)
+	// The weights are moved first; where the model cannot follow they go again.
+	dir = t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, model), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	p = place{folder: dir, model: model, force: true}
+	if draft, err = drafts.NewDraft(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := draft.Put(data, func(io.Writer) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.moveFiles(draft, files("1", nil)); err == nil {
 		t.Error("a folder was replaced")
 	}
-	if got := list(t, dir); !slices.Equal(got, []string{"m.onnx"}) {
+	if err := draft.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := list(t, dir); !slices.Equal(got, []string{model}) {
 		t.Errorf("there lies %q", got)
 	}
 }

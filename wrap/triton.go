@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -287,12 +288,12 @@ func replaceableTriton(dir string) error {
 	if !s.IsDir() {
 		return refuse("it is not a folder")
 	}
-	// Looked at before it is opened: a pipe would keep its reader waiting.
 	config := filepath.Join(dir, tritonConfigName)
-	if s, err := os.Lstat(config); errors.Is(err, fs.ErrNotExist) || err == nil && !s.Mode().IsRegular() {
+	f, err := files.Open(config)
+	if _, e := os.Readlink(config); e == nil || errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*files.IrregularError)) {
+		f.Close()
 		return refuse("it has no file " + tritonConfigName)
 	}
-	f, err := os.Open(config)
 	if err != nil {
 		return err
 	}

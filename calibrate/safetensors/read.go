@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // What a reader can ask in vain.
@@ -30,7 +31,7 @@ type File struct {
 
 // Open opens a file by its path. Errors begin with it.
 func Open(path string) (*File, error) {
-	r, err := os.Open(path)
+	r, err := files.Open(path)
 	if err != nil {
 		return nil, err
 	}

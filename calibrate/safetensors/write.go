@@ -1,16 +1,12 @@
 package safetensors
 
 import (
-	"bufio"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // A Writer writes a file whose tensors are declared first and filled then, in
@@ -195,53 +191,12 @@ func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	return sw.Close()
 }
 
-// WriteFile writes a whole file, or none: the bytes go to a temporary file
-// beside path, are synced, and take its name at the end. A file already there
-// is replaced.
-func WriteFile(path string, tensors []Tensor, metadata map[string]string) (err error) {
-	f, err := createSibling(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+// WriteFile writes a whole file, or none. A file already there is replaced.
+func WriteFile(path string, tensors []Tensor, metadata map[string]string) error {
+	return files.Write(path, func(w io.Writer) error {
+		if err := Encode(w, tensors, metadata); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
-	}()
-	b := bufio.NewWriterSize(f, chunk)
-	if err := Encode(b, tensors, metadata); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	if err := b.Flush(); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	// The rename is done; where a folder can be synced, it also survives a
-	// power cut.
-	if d, err := os.Open(filepath.Dir(path)); err == nil {
-		d.Sync()
-		d.Close()
-	}
-	return nil
-}
-
-// createSibling creates a file of a new name beside path, with the permissions
-// of any new file: those of os.CreateTemp would keep it from other users.
-func createSibling(path string) (*os.File, error) {
-	for {
-		name := fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32())
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-		if !errors.Is(err, fs.ErrExist) {
-			return f, err
-		}
-	}
+		return nil
+	})
 }

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Bounds of the archives read: CIFAR-10 has 60,000 files in 50 MB.
@@ -36,7 +38,7 @@ func (i image) class() string { return path.Base(path.Dir(i.name)) }
 // readArchive reads the images of a tar file, gzipped or not, in the order of
 // their names.
 func readArchive(ctx context.Context, file string) ([]image, error) {
-	f, err := os.Open(file)
+	f, err := files.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func images(ctx context.Context, r *tar.Reader) ([]image, error) {
 
 // readLabels fills in the labels of a label file: lines of path and label.
 func readLabels(file string, images []image) error {
-	text, err := os.ReadFile(file)
+	text, err := files.Read(file, 1<<30)
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ func writeArchive(file string, images []image) error {
 			fmt.Fprintf(&labels, "%s\t%s\n", i.name, i.label)
 		}
 	}
-	if err := errors.Join(w.Close(), os.MkdirAll(filepath.Dir(file), 0o777)); err != nil {
+	if err := errors.Join(w.Close(), os.MkdirAll(filepath.Dir(file), files.FolderMode)); err != nil {
 		return err
 	}
 	if labels.Len() > 0 {

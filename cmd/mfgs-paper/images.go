@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // A gallery is grey images of one size, with labels.
@@ -109,5 +110,5 @@ func writeIDX(path string, data []byte, shape ...int) error {
 	if size != len(data) {
 		panic(fmt.Sprintf("%d bytes for the shape %v", len(data), shape))
 	}
-	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), writeFile(path, append(b, data...)))
+	return errors.Join(os.MkdirAll(filepath.Dir(path), files.FolderMode), writeFile(path, append(b, data...)))
 }

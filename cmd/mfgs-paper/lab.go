@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -125,7 +126,7 @@ func (l *lab) calibrate(ctx context.Context, s subject) (*wrap.Report, error) {
 		return nil, err
 	}
 	out := l.bundlePath(s)
-	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
 		return nil, err
 	}
 	l.say("calibrating %s, %s, %v", s.set.name, filepath.Base(model), s.posterior)

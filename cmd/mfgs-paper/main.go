@@ -27,6 +27,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Exit codes.
@@ -184,7 +186,7 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	} else if err := os.MkdirAll(scratch, 0o777); err != nil {
+	} else if err := os.MkdirAll(scratch, files.FolderMode); err != nil {
 		return err
 	}
 	l := newLab(o.data, o.models, scratch, o.seeds, stderr)

@@ -3,8 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -390,15 +391,15 @@ func (r *report) write(dir string) error {
 		path string
 		data []byte
 	}
-	var files []file
+	var list []file
 	for _, s := range r.sections {
 		for _, p := range s.pictures {
-			files = append(files, file{filepath.Join(dir, "paper", p.name), p.svg})
+			list = append(list, file{filepath.Join(dir, "paper", p.name), p.svg})
 		}
 	}
-	files = append(files, file{filepath.Join(dir, "paper.md"), r.markdown()}, file{filepath.Join(dir, "paper.json"), document})
-	for _, f := range files {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
+	list = append(list, file{filepath.Join(dir, "paper.md"), r.markdown()}, file{filepath.Join(dir, "paper.json"), document})
+	for _, f := range list {
+		if err := os.MkdirAll(filepath.Dir(f.path), files.FolderMode); err != nil {
 			return err
 		}
 		if err := writeFile(f.path, f.data); err != nil {
@@ -408,20 +409,10 @@ func (r *report) write(dir string) error {
 	return nil
 }
 
-// writeFile writes a temporary sibling and renames it.
-func writeFile(path string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
+// writeFile writes a whole file, or none.
+func writeFile(path string, data []byte) error {
+	return files.Write(path, func(w io.Writer) error {
+		_, err := w.Write(data)
 		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -161,21 +161,9 @@ func leads(path, want string) error {
 const maxSideFile = 16 << 20
 
 func readSideFile(path string) ([]byte, error) {
-	// Asked before it is opened: a pipe would keep its reader waiting.
-	if s, err := os.Stat(path); err == nil && !s.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
-	}
-	f, err := os.Open(path)
+	data, err := files.Read(path, maxSideFile)
 	if err != nil {
 		return nil, fileError(path, err)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSideFile+1))
-	if err != nil {
-		return nil, fileError(path, err)
-	}
-	if len(data) > maxSideFile {
-		return nil, fmt.Errorf("%s: larger than %d MiB", path, maxSideFile>>20)
 	}
 	return data, nil
 }

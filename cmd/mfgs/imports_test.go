@@ -26,25 +26,26 @@ const module = "github.com/mfgs/mfgs"
 // mathematical knows of ONNX Runtime, and nothing that reads model files knows
 // of the mathematics.
 var imports = map[string][]string{
-	"onnx":                     {"onnx/internal/onnxpb"},
+	"onnx":                     {"onnx/internal/onnxpb", "internal/files"},
 	"onnx/internal/onnxpb":     {},
-	"featurize/ort":            {},
-	"featurize/dataset":        {},
+	"featurize/ort":            {"internal/files"},
+	"featurize/dataset":        {"internal/files"},
 	"featurize/preprocess":     {},
-	"featurize":                {"onnx", "featurize/*"},
+	"featurize":                {"onnx", "featurize/*", "internal/files"},
 	"calibrate/meanfield":      {},
 	"calibrate/metrics":        {},
-	"calibrate/safetensors":    {},
+	"calibrate/safetensors":    {"internal/files"},
 	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/safetensors", "calibrate/internal/*"},
 	"calibrate/internal/*":     {},
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/internal/*"},
-	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "featurize/preprocess"},
-	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle"},
+	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "internal/files", "featurize/preprocess"},
+	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle", "internal/files"},
 	"wrap/serve":               {"wrap"},
-	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models"},
+	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "internal/files"},
 	"models":                   {},
 	"internal/approx":          {},
+	"internal/files":           {},
 }
 
 // testImports are what tests may import beyond their package's row and
@@ -61,7 +62,7 @@ var thirdParty = map[string][]string{
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap", "models"}, // wrap: only its tests
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle"},
 	"golang.org/x/sync":                 {"featurize", "wrap/..."},
-	"golang.org/x/sys":                  {"featurize/ort", "wrap/bundle"},
+	"golang.org/x/sys":                  {"featurize/ort", "internal/files", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},

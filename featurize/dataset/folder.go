@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // maxEncoded bounds the bytes of one image file.
@@ -225,18 +228,20 @@ func (s *folderSource) hash(ctx context.Context, h hash.Hash, from, to int) erro
 
 // readImageFile reads a bounded regular file. Its errors leave out the path.
 func readImageFile(path string) ([]byte, error) {
-	fi, err := os.Stat(path)
-	switch {
-	case err != nil:
+	f, err := files.Open(path)
+	if err != nil {
 		return nil, bareError(err)
-	case !fi.Mode().IsRegular():
-		return nil, errors.New("not a regular file")
+	}
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, bareError(err)
 	}
 	if err := checkEncoded(fi.Size()); err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(path)
-	if err != nil {
+	b := make([]byte, fi.Size())
+	if _, err := io.ReadFull(f, b); err != nil {
 		return nil, bareError(err)
 	}
 	return b, nil

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // supported ends the messages that refuse a format.
@@ -151,19 +153,12 @@ func fileError(path string, err error) error {
 
 // openRegular opens a non-empty regular file.
 func openRegular(path string) (*os.File, int64, error) {
-	// Stat before open: opening a pipe would block.
-	fi, err := os.Stat(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return nil, 0, fileError(path, err)
 	}
-	if !fi.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s: not a regular file", path)
-	}
-	f, err := os.Open(path)
+	fi, err := f.Stat()
 	if err != nil {
-		return nil, 0, fileError(path, err)
-	}
-	if fi, err = f.Stat(); err != nil {
 		f.Close()
 		return nil, 0, fileError(path, err)
 	}

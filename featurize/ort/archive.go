@@ -13,6 +13,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // maxLibrary bounds the size of a library taken from an archive, in bytes. The
@@ -21,7 +23,7 @@ const maxLibrary = 512 << 20
 
 // verify checks that the file at path is the archive.
 func (a *archive) verify(ctx context.Context, path string) error {
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return err
 	}
@@ -66,7 +68,7 @@ func (a *archive) extract(ctx context.Context, path, dst string) error {
 }
 
 func (a *archive) extractTar(ctx context.Context, file, dst string) error {
-	f, err := os.Open(file)
+	f, err := files.Open(file)
 	if err != nil {
 		return err
 	}

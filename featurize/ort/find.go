@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Find looks for the library and examines what it finds, without loading it and
@@ -189,7 +191,8 @@ func systemFolders() []string {
 
 // linkerFolders reads the folders from ld.so.conf and what it includes.
 func linkerFolders(conf string, depth int) []string {
-	data, err := os.ReadFile(conf)
+	const limit = 1 << 20
+	data, err := files.Read(conf, limit)
 	if err != nil || depth > 4 {
 		return nil
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Ensure finds the library, and installs it where none is found and c allows it.
@@ -86,7 +88,7 @@ func (c *SetupConfig) install(ctx context.Context, routes []route) (Library, err
 	if err != nil {
 		return Library{}, fmt.Errorf("no folder to install ONNX Runtime to: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, files.FolderMode); err != nil {
 		return Library{}, fmt.Errorf("cannot install ONNX Runtime: %w: choose another cache folder, or set %s to a library that is there", err, EnvLibrary)
 	}
 	unlock, err := c.lock(ctx, dir)
@@ -117,8 +119,7 @@ func (c *SetupConfig) install(ctx context.Context, routes []route) (Library, err
 	return Library{}, failed
 }
 
-// lock takes the lock that keeps concurrent installations into dir apart, and
-// clears away what killed ones have left there.
+// lock takes the lock that keeps concurrent installations into dir apart.
 func (c *SetupConfig) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	type result struct {
 		unlock func()
@@ -144,9 +145,6 @@ func (c *SetupConfig) lock(ctx context.Context, dir string) (unlock func(), err 
 			if r.err != nil {
 				return nil, r.err
 			}
-			for _, stale := range globs(filepath.Join(dir, workFolder)) {
-				os.RemoveAll(stale)
-			}
 			return r.unlock, nil
 		case <-ctx.Done():
 			go func() {
@@ -159,17 +157,18 @@ func (c *SetupConfig) lock(ctx context.Context, dir string) (unlock func(), err 
 	}
 }
 
-// workFolder is the pattern of the folders that installations work in.
-const workFolder = ".install-*"
-
 // installBy gets the archive by one route and moves its library into dir.
 func (c *SetupConfig) installBy(ctx context.Context, r route, dir string) (Library, error) {
-	// Beside the final place: a rename within one file system is atomic.
-	tmp, err := os.MkdirTemp(dir, workFolder)
+	draft, err := files.NewDraft(dir)
 	if err != nil {
 		return Library{}, err
 	}
-	defer os.RemoveAll(tmp)
+	defer draft.Close()
+	// Away from the library's name: what pip and npm leave goes there too.
+	tmp := draft.Path("archive")
+	if err := os.Mkdir(tmp, files.FolderMode); err != nil {
+		return Library{}, err
+	}
 	file := filepath.Join(tmp, r.archive.name)
 	if err := r.fetch(ctx, r.archive, file); err != nil {
 		return Library{}, err
@@ -178,7 +177,7 @@ func (c *SetupConfig) installBy(ctx context.Context, r route, dir string) (Libra
 		return Library{}, err
 	}
 	c.report("unpacking "+r.archive.name, 0, 0)
-	library := filepath.Join(tmp, libraryName(runtime.GOOS))
+	library := draft.Path(libraryName(runtime.GOOS))
 	if err := r.archive.extract(ctx, file, library); err != nil {
 		return Library{}, err
 	}
@@ -190,7 +189,7 @@ func (c *SetupConfig) installBy(ctx context.Context, r route, dir string) (Libra
 		return Library{}, fmt.Errorf("%s in %s: want version %s, got %q", r.archive.entry, r.archive.name, PinnedVersion, version)
 	}
 	final := filepath.Join(dir, libraryName(runtime.GOOS))
-	if err := os.Rename(library, final); err != nil {
+	if err := draft.Move(libraryName(runtime.GOOS)); err != nil {
 		return Library{}, err
 	}
 	return Library{Path: final, Version: version, Source: SourceCache, Installed: r.name + " " + r.archive.name}, nil

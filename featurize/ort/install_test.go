@@ -395,7 +395,15 @@ func TestInstallingReplacesABrokenLibraryAndClearsAway(t *testing.T) {
 	a, file := pack(t, "x.tgz", "x/library", library)
 	c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
 	dir, _ := c.installDir()
-	if err := os.MkdirAll(filepath.Join(dir, ".install-killed", "cache"), 0o755); err != nil {
+	killed := filepath.Join(dir, ".mfgs-0123456789abcdef.tmp")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(killed, "new", "archive"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(killed, "lock"), []byte(host), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, libraryName(runtime.GOOS)), library[:1000], 0o755); err != nil {

@@ -14,24 +14,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // probe examines the shared library at path without loading it. It returns an
 // error where the file is no complete ONNX Runtime for the given machine, and
 // else the version, or "" where the file does not tell one.
 func probe(path, goos, goarch string) (version string, err error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return "", bare(err)
-	}
-	if !st.Mode().IsRegular() {
-		return "", errors.New("not a file")
-	}
-	f, err := os.Open(path)
+	f, err := files.Open(path)
 	if err != nil {
 		return "", bare(err)
 	}
 	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", bare(err)
+	}
 	if version, err = inspect(f, st.Size(), goos, goarch); err == nil && version == "" {
 		version = versionInName.FindString(filepath.Base(path))
 	}

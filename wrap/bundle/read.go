@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Bundle is a calibrated classifier, but for the network.
@@ -66,7 +67,7 @@ func Open(dir string) (*Bundle, error) {
 	if !s.IsDir() {
 		return nil, fmt.Errorf("%s: not a bundle: want a folder", dir)
 	}
-	b, err := OpenFS(os.DirFS(dir))
+	b, err := OpenFS(files.DirFS(dir))
 	if err == nil {
 		err = b.Manifest.checkLinks(dir)
 	}
@@ -243,21 +244,19 @@ func readTensors(f *safetensors.File, p *calibrate.Posterior) error {
 
 // open opens a regular file, and returns its size.
 func open(fsys fs.FS, name string) (fs.File, int64, error) {
-	// Asked before it is opened: a pipe would keep its reader waiting.
-	s, err := fs.Stat(fsys, name)
-	if err == nil && !s.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s: not a regular file", name)
-	}
 	f, err := fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	var irregular *files.IrregularError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, 0, fmt.Errorf("%s: %w", name, ErrMissing)
-	}
-	if err != nil {
+	case errors.As(err, &irregular):
+		return nil, 0, fmt.Errorf("%s: %w", name, irregular)
+	case err != nil:
 		return nil, 0, err
 	}
-	s, err = f.Stat()
+	s, err := f.Stat()
 	if err == nil && !s.Mode().IsRegular() {
-		err = fmt.Errorf("%s: not a regular file", name)
+		err = fmt.Errorf("%s: %w", name, &files.IrregularError{Mode: s.Mode()})
 	}
 	if err != nil {
 		f.Close()
@@ -301,7 +300,7 @@ func Reseal(dir string) error {
 }
 
 func reseal(dir string) error {
-	fsys := os.DirFS(dir)
+	fsys := files.DirFS(dir)
 	data, err := readManifest(fsys)
 	if err != nil {
 		return err
@@ -318,5 +317,8 @@ func reseal(dir string) error {
 	if err := b.Manifest.checkLinks(dir); err != nil {
 		return err
 	}
-	return replace(filepath.Join(dir, ManifestName), sealed)
+	return files.Write(filepath.Join(dir, ManifestName), func(w io.Writer) error {
+		_, err := w.Write(sealed)
+		return err
+	})
 }

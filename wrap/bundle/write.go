@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // WriteOptions says what goes into a bundle beside manifest and posterior, and
@@ -41,7 +40,7 @@ type WriteOptions struct {
 // Copy returns a function that writes the content of the file at path.
 func Copy(path string) func(io.Writer) error {
 	return func(w io.Writer) error {
-		f, err := os.Open(path)
+		f, err := files.Open(path)
 		if err != nil {
 			return err
 		}
@@ -107,6 +106,11 @@ func replaceable(dir string, keep []string) error {
 		}
 		manifest = manifest || e.Name() == ManifestName
 	}
+	if len(entries) > 0 && manifest {
+		if err := isManifest(filepath.Join(dir, ManifestName)); err != nil {
+			return fmt.Errorf("%s is not replaced: %w", dir, err)
+		}
+	}
 	if !manifest {
 		return fmt.Errorf("%s is not replaced: it holds %s but no %s, so it is not a bundle", dir, entries[0].Name(), ManifestName)
 	}
@@ -130,22 +134,28 @@ func replaceable(dir string, keep []string) error {
 	return nil
 }
 
+// isManifest refuses a file that was never the manifest of a bundle, broken or
+// not: other programs have a bundle.yaml too.
+func isManifest(path string) error {
+	data, err := files.Read(path, MaxManifest)
+	if err != nil {
+		return err
+	}
+	if len(data) > 0 && !bytes.HasPrefix(data, []byte("# "+comments["format"]+"\n")) && !sealLine.Match(data) {
+		return fmt.Errorf("its %s is not that of a bundle: remove it yourself, or choose another folder", ManifestName)
+	}
+	return nil
+}
+
 // Write writes a bundle to the folder dir, which must not exist unless
 // o.Force, as the package documentation says. The fields of the manifest that
 // are marked so are set here, from the posterior and the files written.
 func Write(dir string, b Bundle, o WriteOptions) error {
-	return write(dir, b, o, func(path string) (output, error) { return createFile(path) })
-}
-
-// output is what is needed of an *os.File.
-type output interface {
-	io.Writer
-	Sync() error
-	Close() error
+	return write(dir, b, o, func(d *files.Draft, name string) (io.WriteCloser, error) { return d.Create(name) })
 }
 
 // write is Write, on a disk that may be full.
-func write(dir string, b Bundle, o WriteOptions, create func(path string) (output, error)) (err error) {
+func write(dir string, b Bundle, o WriteOptions, create func(d *files.Draft, name string) (io.WriteCloser, error)) (err error) {
 	dir, _, err = target(dir, o.Force, o.Keep)
 	if err != nil {
 		return err
@@ -160,33 +170,21 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 	case o.ModelData != nil && o.Model == nil:
 		return fmt.Errorf("%s is written into a bundle without %s", ModelDataName, ModelName)
 	}
-	temp, err := makeSibling(dir)
+	draft, err := files.NewDraft(filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
-	moved := false
-	defer func() {
-		if !moved {
-			os.RemoveAll(temp)
-		}
-	}()
+	defer draft.Close()
 
+	base := filepath.Base(dir)
 	put := func(name string, content func(io.Writer) error) (*File, error) {
-		f, err := create(filepath.Join(temp, name))
+		f, err := create(draft, filepath.Join(base, name))
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
 		h := sha256.New()
-		w := bufio.NewWriterSize(f, 1<<20)
-		if err := content(io.MultiWriter(w, h)); err != nil {
+		if err := content(io.MultiWriter(f, h)); err != nil {
 			return nil, fmt.Errorf("writing %s: %w", name, err)
-		}
-		if err := w.Flush(); err != nil {
-			return nil, err
-		}
-		if err := f.Sync(); err != nil {
-			return nil, err
 		}
 		return &File{Name: name, SHA256: hex.EncodeToString(h.Sum(nil))}, f.Close()
 	}
@@ -220,20 +218,7 @@ func write(dir string, b Bundle, o WriteOptions, create func(path string) (outpu
 	}); err != nil {
 		return err
 	}
-	syncFolder(temp)
-	old, err := move(temp, dir, o)
-	if err != nil {
-		return err
-	}
-	moved = true
-	syncFolder(filepath.Dir(dir))
-	if old == "" {
-		return nil
-	}
-	if err := discard(old); err != nil {
-		return fmt.Errorf("the new bundle is in place, but the old one is left at %s: %w", old, err)
-	}
-	return nil
+	return move(draft, dir, o)
 }
 
 // describe sets the fields of m that p determines, and leaves those of files
@@ -295,18 +280,26 @@ func (m *Manifest) document() ([]byte, error) {
 	return document, nil
 }
 
-// move gives the folder temp the name dir, and returns where what was there is
-// now, "" if nothing was. After an error temp is where it was.
-func move(temp, dir string, o WriteOptions) (old string, err error) {
-	// Making temp took its time: dir need not be what it was before.
+// move gives the folder of the draft the name dir.
+func move(draft *files.Draft, dir string, o WriteOptions) error {
+	// Writing took its time: dir need not be what it was before.
 	dir, there, err := target(dir, o.Force, o.Keep)
 	if err != nil {
-		return "", err
+		return err
 	}
+	base := filepath.Base(dir)
 	if !there {
-		return "", renameNew(temp, dir)
+		return draft.MoveNew(base)
 	}
-	return exchange(temp, dir)
+	old, err := draft.Exchange(base)
+	if err != nil {
+		return err
+	}
+	if err := discard(old); err != nil {
+		kept, e := draft.Keep(old)
+		return fmt.Errorf("the new bundle is in place, but the old one is left at %s: %w", kept, errors.Join(err, e))
+	}
+	return nil
 }
 
 // discard removes the folder of a bundle. What is no part of one, it leaves,
@@ -318,82 +311,4 @@ func discard(dir string) error {
 		}
 	}
 	return os.Remove(dir)
-}
-
-// renameNewByNames is renameNew in two steps, for systems that have no other.
-func renameNewByNames(temp, dir string) error {
-	if _, err := os.Lstat(dir); err == nil {
-		return &os.LinkError{Op: "rename", Old: temp, New: dir, Err: fs.ErrExist}
-	}
-	return os.Rename(temp, dir)
-}
-
-// exchangeByNames is exchange in two steps, for systems that have no other.
-func exchangeByNames(temp, dir string) (old string, err error) {
-	old = temp + ".old"
-	if err := os.Rename(dir, old); err != nil {
-		return "", err
-	}
-	if err := os.Rename(temp, dir); err != nil {
-		if back := os.Rename(old, dir); back != nil {
-			err = fmt.Errorf("%w, and what was at %s is left at %s: %w", err, dir, old, back)
-		}
-		return "", err
-	}
-	return old, nil
-}
-
-// makeSibling makes a folder of a new, hidden name beside dir, with the
-// permissions of any new folder: those of os.MkdirTemp would keep the bundle
-// from other users.
-func makeSibling(dir string) (string, error) {
-	for {
-		name := filepath.Join(filepath.Dir(dir), fmt.Sprintf(".%s.%08x.tmp", filepath.Base(dir), rand.Uint32()))
-		err := os.Mkdir(name, 0o777)
-		if !errors.Is(err, fs.ErrExist) {
-			return name, err
-		}
-	}
-}
-
-func createFile(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-}
-
-// replace replaces the content of a file, or leaves it as it is.
-func replace(path string, data []byte) (err error) {
-	temp := fmt.Sprintf("%s.%08x.tmp", path, rand.Uint32())
-	f, err := createFile(temp)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(temp)
-		}
-	}()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	syncFolder(filepath.Dir(path))
-	return nil
-}
-
-// syncFolder lets the names in a folder survive a power cut, where folders can
-// be synced.
-func syncFolder(path string) {
-	if d, err := os.Open(path); err == nil {
-		d.Sync()
-		d.Close()
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 func wantFiles(t *testing.T, dir string, want ...string) {
@@ -211,8 +213,8 @@ func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
 				}
 			}
 			var want []string
-			err := write(dir, full(), WriteOptions{Force: test.force}, func(path string) (output, error) {
-				if filepath.Base(path) == ManifestName {
+			err := write(dir, full(), WriteOptions{Force: test.force}, func(d *files.Draft, name string) (io.WriteCloser, error) {
+				if filepath.Base(name) == ManifestName {
 					if err := os.MkdirAll(dir, 0o777); err != nil {
 						t.Fatal(err)
 					}
@@ -225,7 +227,7 @@ func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
 						want = append(want, name)
 					}
 				}
-				return createFile(path)
+				return d.Create(name)
 			})
 			if err == nil || !test.force && !errors.Is(err, fs.ErrExist) {
 				t.Errorf("error %v", err)
@@ -233,29 +235,6 @@ func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
 			slices.Sort(want)
 			wantFiles(t, dir, want...)
 			wantFiles(t, parent, "b")
-		})
-	}
-}
-
-// Nothing is overwritten even in the instant after the last look.
-func TestRenameNew(t *testing.T) {
-	for name, rename := range map[string]func(temp, dir string) error{"system": renameNew, "two steps": renameNewByNames} {
-		t.Run(name, func(t *testing.T) {
-			parent := t.TempDir()
-			temp, taken := filepath.Join(parent, "temp"), filepath.Join(parent, "taken")
-			for _, d := range []string{temp, taken} {
-				if err := os.Mkdir(d, 0o777); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := rename(temp, taken); !errors.Is(err, fs.ErrExist) {
-				t.Errorf("error %v", err)
-			}
-			wantFiles(t, parent, "taken", "temp")
-			if err := rename(temp, filepath.Join(parent, "free")); err != nil {
-				t.Error(err)
-			}
-			wantFiles(t, parent, "free", "taken")
 		})
 	}
 }
@@ -274,29 +253,6 @@ func TestDiscardRemovesTheFilesOfABundleOnly(t *testing.T) {
 		t.Error("a file was taken for a bundle")
 	}
 	wantFiles(t, dir, "thesis.tex")
-}
-
-func TestTwoStepExchange(t *testing.T) {
-	parent := t.TempDir()
-	temp, dir := filepath.Join(parent, "temp"), filepath.Join(parent, "dir")
-	for _, d := range []string{temp, dir} {
-		if err := os.Mkdir(d, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(d, "was "+filepath.Base(d)), nil, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := exchangeByNames(filepath.Join(parent, "absent"), dir); err == nil {
-		t.Error("nothing took the place of the folder")
-	}
-	wantFiles(t, dir, "was dir")
-	old, err := exchangeByNames(temp, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantFiles(t, dir, "was temp")
-	wantFiles(t, old, "was dir")
 }
 
 func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
@@ -348,30 +304,30 @@ func TestLabelsOfAllKinds(t *testing.T) {
 	}
 }
 
-// disk has room for a number of bytes, and fails the last call it is asked to.
+// disk has room for a number of bytes, and fails when the file named is closed.
 type disk struct {
-	room    int
-	failure string // "Sync" or "Close", of the file named
-	name    string
+	room int
+	name string
 }
 
 var errDisk = errors.New("no space left on device")
 
 type diskFile struct {
-	*os.File
+	io.WriteCloser
 	disk *disk
+	name string
 }
 
-func (d *disk) create(path string) (output, error) {
-	f, err := createFile(path)
+func (d *disk) create(draft *files.Draft, name string) (io.WriteCloser, error) {
+	f, err := draft.Create(name)
 	if err != nil {
 		return nil, err
 	}
-	return diskFile{f, d}, nil
+	return diskFile{f, d, filepath.Base(name)}, nil
 }
 
 func (f diskFile) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p[:min(len(p), f.disk.room)])
+	n, err := f.WriteCloser.Write(p[:min(len(p), f.disk.room)])
 	f.disk.room -= n
 	if err == nil && n < len(p) {
 		err = errDisk
@@ -379,20 +335,9 @@ func (f diskFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (f diskFile) fails(call string) bool {
-	return f.disk.failure == call && filepath.Base(f.Name()) == f.disk.name
-}
-
-func (f diskFile) Sync() error {
-	if f.fails("Sync") {
-		return errDisk
-	}
-	return nil // real syncs would only take time
-}
-
 func (f diskFile) Close() error {
-	err := f.File.Close()
-	if f.fails("Close") {
+	err := f.WriteCloser.Close()
+	if f.name == f.disk.name {
 		return errDisk
 	}
 	return err
@@ -417,17 +362,15 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 	}
 	fill := func(force bool, after func()) {
 		t.Helper()
-		for room := 0; room < size; room += 97 {
+		for room := 0; room < size; room += 197 {
 			try(disk{room: room}, force)
 			after()
 		}
 		try(disk{room: size - 1}, force)
 		after()
 		for _, name := range names {
-			for _, call := range []string{"Sync", "Close"} {
-				try(disk{room: size, failure: call, name: name}, force)
-				after()
-			}
+			try(disk{room: size, name: name}, force)
+			after()
 		}
 	}
 	fill(false, func() { wantFiles(t, parent) })

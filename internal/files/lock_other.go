@@ -1,0 +1,19 @@
+//go:build !(darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd || windows)
+
+package files
+
+import (
+	"errors"
+	"os"
+)
+
+func lock(*os.File) error { return errors.ErrUnsupported }
+
+func locked(error) bool { return false }
+
+// removeOpen removes and closes a file, in this order: whoever opens it before
+// finds it locked.
+func removeOpen(f *os.File) {
+	os.Remove(f.Name())
+	f.Close()
+}
