@@ -47,13 +47,7 @@ func newWindow(w *Network) *window {
 func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
 	w, h := r.window, held{example: *ex, bad: bad}
 	if bad == nil {
-		w.key = w.key[:0]
-		for _, a := range ex.Inputs {
-			for _, d := range a.Shape {
-				w.key = append(strconv.AppendInt(w.key, int64(d), 10), ',')
-			}
-			w.key = append(w.key, ';')
-		}
+		w.key = appendShape(w.key[:0], ex)
 		h.shape = string(w.key)
 		var ok bool
 		if h.pipes, ok = w.shapes[h.shape]; !ok {
@@ -78,6 +72,17 @@ func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.Rec
 		return nil
 	}
 	return r.release(ctx)
+}
+
+// appendShape appends what tells an example's shapes from those of others.
+func appendShape(key []byte, ex *dataset.Example) []byte {
+	for _, a := range ex.Inputs {
+		for _, d := range a.Shape {
+			key = append(strconv.AppendInt(key, int64(d), 10), ',')
+		}
+		key = append(key, ';')
+	}
+	return key
 }
 
 // release makes one job of the window, a part for each shape or, of shapes with

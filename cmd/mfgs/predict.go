@@ -24,13 +24,18 @@ func (p *program) predict() *cli.Command {
 	return &cli.Command{
 		Name:      "predict",
 		Usage:     "classify inputs, with a score for the unfamiliar",
-		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv]",
+		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv]\nmfgs predict --bundle DIR - < LINES",
 		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
 the ood score is 1 - confidence under the temperatures tuned to tell unfamiliar
 inputs; leverage is how far the features lie from those of the training data. A
 multi-label head gives labels, those of probability above 1/2, and its confidence is
 the mean over all labels of the probability that each was decided with. All but json
-is written as it comes; csv leaves out other lists of json than labels.`,
+is written as it comes; csv leaves out other lists of json than labels.
+
+With - for INPUT, JSON lines are read from standard input, an object of the model's
+inputs each, and each is answered with a line at once, in their order, for as long as
+they come. A line that cannot be predicted is answered with input and error, and the
+next one goes on; with --max-bad N, no more than N of them.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
@@ -59,6 +64,13 @@ is written as it comes; csv leaves out other lists of json than labels.`,
 				}
 				format = "json"
 			}
+			lines := slices.Contains(c.Args().Slice(), "-")
+			switch {
+			case lines && c.NArg() > 1:
+				return usagef(c.Command.Name, "- takes standard input, and nothing beside it")
+			case lines && format != "jsonl" && (c.IsSet("format") || c.Bool("json")):
+				return usagef(c.Command.Name, "- is answered in JSON lines, not as %s", format)
+			}
 			bar := p.progress()
 			runtime, err := p.inference(c, bar)
 			if err != nil {
@@ -82,6 +94,13 @@ is written as it comes; csv leaves out other lists of json than labels.`,
 				return err
 			}
 			defer predictor.Close()
+			if lines {
+				mostBad := -1
+				if c.IsSet("max-bad") {
+					mostBad = c.Int("max-bad")
+				}
+				return p.predictLines(c.Context, predictor, mostBad)
+			}
 			return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
 		},
 	}
@@ -117,6 +136,40 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 		out.report(report)
 	}
 	return out.close()
+}
+
+// predictLines answers JSON lines from standard input, each with one on standard
+// output, which is there before the next is waited for. More than mostBad of them that
+// cannot be predicted end it; -1 is without limit.
+func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, mostBad int) error {
+	out := json.NewEncoder(p.stdout) // writes each line at once
+	out.SetEscapeHTML(false)
+	total, bad := 0, 0
+	err := predictor.PredictLines(ctx, p.stdin, func(prediction wrap.Prediction, err error) error {
+		total++
+		if err == nil {
+			return out.Encode(prediction)
+		}
+		bad++
+		text := oneLine(err.Error())
+		if err := out.Encode(badLine{prediction.Input, text}); err != nil {
+			return err
+		}
+		if mostBad >= 0 && bad > mostBad {
+			return fmt.Errorf("%s: %s: that is %s that cannot be predicted, --max-bad allows %d", prediction.Input, text, plural(bad, "line"), mostBad)
+		}
+		return nil
+	})
+	if err == nil && bad > 0 {
+		p.warn(fmt.Sprintf("%s of %s could not be predicted", count(bad), plural(total, "line")))
+	}
+	return err
+}
+
+// A badLine answers a line that cannot be predicted.
+type badLine struct {
+	Input string `json:"input"`
+	Error string `json:"error"`
 }
 
 // folderOf returns the folder that the names of an input's records are relative

@@ -264,10 +264,15 @@ func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
 }
 
 func labelRangeError(e Example, classes int) error {
+	return fmt.Errorf("%s: %s", e.Name, labelRange(e.Label, classes))
+}
+
+// labelRange words where a label should lie.
+func labelRange(label, classes int) string {
 	if classes == 0 {
-		return fmt.Errorf("%s: label %d is negative", e.Name, e.Label)
+		return fmt.Sprintf("label %d is negative", label)
 	}
-	return fmt.Errorf("%s: label %d is outside [0,%d), the model's classes", e.Name, e.Label, classes)
+	return fmt.Sprintf("label %d is outside [0,%d), the model's classes", label, classes)
 }
 
 // singleLabels refuses labels of one class an example under MultiLabel.

@@ -121,7 +121,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	case len(labelAt) > 1:
 		return refuse("both %q and %q could be the label", jsonLabelNames[0], jsonLabelNames[1])
 	case len(keys) == 0:
-		return refuse("the first example has no inputs: want an object of the model's inputs by name and, optionally, label")
+		return refuse("no inputs: want an object of the model's inputs by name and, optionally, label")
 	case len(o.Inputs) == 1 && len(keys) == 1: // whatever its name
 	case o.Inputs != nil:
 		for _, want := range o.Inputs {

@@ -1,0 +1,82 @@
+package featurize
+
+import (
+	"context"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+)
+
+// RunExamples runs the network on examples of whatever shapes, each on its own
+// account: results[i] are those of the i-th, with N = 1, or errs[i] says why there are
+// none. Examples of one shape are run together, and where that fails one by one, so
+// that none suffers for another. When ctx ends, so does the call, and errs tell that.
+func (w *Network) RunExamples(ctx context.Context, examples []dataset.Example) (results []Results, errs []error) {
+	results, errs = make([]Results, len(examples)), make([]error, len(examples))
+	type group struct {
+		pipes   []*preprocess.Pipeline
+		members []int
+	}
+	var groups []*group
+	byShape := map[string]*group{}
+	for i := range examples {
+		ex := &examples[i]
+		if errs[i] = ex.Decode(); errs[i] != nil {
+			continue
+		}
+		key := string(appendShape(nil, ex))
+		g := byShape[key]
+		if g == nil {
+			pipes, err := w.resolve(ex)
+			if err != nil {
+				errs[i] = err
+				continue
+			}
+			g = &group{pipes: pipes}
+			byShape[key], groups = g, append(groups, g)
+		}
+		g.members = append(g.members, i)
+	}
+	for _, g := range groups {
+		for len(g.members) > 0 {
+			n := min(len(g.members), w.most(g.pipes))
+			w.runTogether(ctx, examples, g.pipes, g.members[:n], results, errs)
+			g.members = g.members[n:]
+		}
+	}
+	return results, errs
+}
+
+// runTogether runs those members of some examples that can be made model inputs.
+func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, pipes []*preprocess.Pipeline, members []int, results []Results, errs []error) {
+	b, err := newBatch(w.inputs, pipes, len(members))
+	if err != nil {
+		for _, i := range members {
+			errs[i] = err
+		}
+		return
+	}
+	var in []int // those in the batch
+	for _, i := range members {
+		if errs[i] = b.set(len(in), &examples[i]); errs[i] == nil {
+			in = append(in, i)
+		}
+	}
+	if len(in) == 0 {
+		return
+	}
+	inputs, all := b.tensors(len(in)), w.results(len(in), 1)
+	err = w.infer(ctx, inputs, all)
+	for row, i := range in {
+		results[i], errs[i] = w.slice(all, row, row+1), err
+		if err == nil || len(in) == 1 || ctx.Err() != nil {
+			continue
+		}
+		alone := make([]ort.Tensor, len(inputs))
+		for k, t := range inputs {
+			alone[k] = slice(t, row, row+1)
+		}
+		errs[i] = w.infer(ctx, alone, results[i])
+	}
+}

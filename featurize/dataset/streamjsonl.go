@@ -1,0 +1,61 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+)
+
+// StreamJSONL reads JSON lines as they come, from a source that may never end. Each
+// line stands on its own: it need not have the keys of those before it, and its label
+// may be absent. Examples are named name[0], name[1] and so on. As in
+// [Dataset.Examples], a line that is no example comes as a *RecordError, and any
+// other error, r's own, is the last. Memory is bounded by the longest line, of 64 MiB;
+// one that is longer is passed over to its end.
+func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] {
+	labels := newLabelParser(o)
+	return func(yield func(Example, error) bool) {
+		lines := newLineReader(r)
+		for i := 0; ; i++ {
+			e := Example{Index: i, Name: name + "[" + strconv.Itoa(i) + "]", Label: -1}
+			line, err := lines.next()
+			switch {
+			case err == io.EOF:
+				return
+			case err == nil:
+				err = parseAlone(&e, line, labels, o)
+			case err != errLongLine:
+				yield(e, fmt.Errorf("%s: %w", name, bareError(err)))
+				return
+			}
+			if err != nil {
+				e.Inputs, e.Targets, e.Label = nil, nil, -1
+				err = &RecordError{e.Name, i, err}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// parseAlone reads a line that no other line says anything about.
+func parseAlone(e *Example, line []byte, labels labelParser, o Options) error {
+	s := &jsonlSource{labelled: !o.Unlabelled, labels: labels}
+	if err := s.learn(line, e.Index, o); err != nil {
+		return err
+	}
+	if err := s.parse(e, line); err != nil {
+		return err
+	}
+	if s.labelKey == "" || o.MultiLabel || e.Label >= 0 && (o.Classes == 0 || e.Label < o.Classes) {
+		return nil
+	}
+	if !o.StrayLabels {
+		return errors.New(labelRange(e.Label, o.Classes))
+	}
+	e.Label = -1
+	return nil
+}

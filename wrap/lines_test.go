@@ -1,0 +1,165 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate"
+)
+
+// digitLine is one of the digits as a JSON line.
+func digitLine(t testing.TB, i int) string {
+	t.Helper()
+	flat := digitTensor(t, i, i+1).Data.([]float32)
+	b, err := json.Marshal(map[string]any{"image": [][][]float32{slices.Collect(slices.Chunk(flat, 8))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b) + "\n"
+}
+
+// answer is a call of PredictLines's yield.
+type answer struct {
+	Prediction
+	err error
+}
+
+func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	const n = 300
+	want, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, n)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := map[int]string{0: "", 7: "no object", 8: `{"image":[1,2]}`, 299: `{"image":"x"}`}
+	var text strings.Builder
+	for i := range n {
+		if line, ok := bad[i]; ok {
+			text.WriteString(line + "\n")
+			continue
+		}
+		text.WriteString(digitLine(t, i))
+	}
+	var got []answer
+	err = p.PredictLines(t.Context(), strings.NewReader(text.String()), func(one Prediction, err error) error {
+		got = append(got, answer{one, err})
+		return nil
+	})
+	if err != nil || len(got) != n-1 { // the first line is blank
+		t.Fatalf("%d answers, %v", len(got), err)
+	}
+	for i, a := range got {
+		if a.Input != fmt.Sprintf("-[%d]", i) {
+			t.Fatalf("answer %d is called %q", i, a.Input)
+		}
+		if _, broken := bad[i+1]; broken != (a.err != nil) {
+			t.Errorf("answer %d: %v", i, a.err)
+		}
+		if a.err != nil {
+			if a.Probabilities != nil || strings.Contains(a.err.Error(), a.Input) {
+				t.Errorf("%+v", a)
+			}
+			continue
+		}
+		if w := want[i+1]; a.Class != w.Class || a.Label != nil || !(abs(a.Confidence-w.Confidence) <= 1e-5) || !(abs(a.Leverage-w.Leverage) <= 1e-4*w.Leverage) {
+			t.Errorf("answer %d: %+v, want %+v", i, a, w)
+		}
+	}
+	says(t, got[6].err, "broken JSON")
+	says(t, got[7].err, "an array [2] of int64 does not suit the model's input image [N,1,8,8] float32")
+}
+
+// A line that comes alone is answered before there is another; those that wait are
+// answered in their order.
+func TestLinesAreAnsweredAsTheyCome(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	r, w := io.Pipe()
+	answers, ended := make(chan answer), make(chan error, 1)
+	go func() {
+		ended <- p.PredictLines(t.Context(), r, func(one Prediction, err error) error {
+			answers <- answer{one, err}
+			return nil
+		})
+	}()
+	next := func() answer {
+		t.Helper()
+		select {
+		case a := <-answers:
+			return a
+		case <-time.After(30 * time.Second):
+			t.Fatal("no answer")
+		}
+		panic("unreachable")
+	}
+	for i := range 3 {
+		if _, err := io.WriteString(w, digitLine(t, i)); err != nil {
+			t.Fatal(err)
+		}
+		if a := next(); a.err != nil || a.Input != fmt.Sprintf("-[%d]", i) {
+			t.Fatalf("%+v", a)
+		}
+	}
+	const most = 1000 // far more than a batch
+	go func() {
+		for range most {
+			_, _ = io.WriteString(w, digitLine(t, 5))
+		}
+		w.Close()
+	}()
+	for i := range most {
+		if a := next(); a.err != nil || a.Input != fmt.Sprintf("-[%d]", 3+i) {
+			t.Fatalf("%+v", a)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLinesEnd(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	none := func(Prediction, error) error { return nil }
+	if err := p.PredictLines(t.Context(), strings.NewReader("\n\n"), none); err != nil {
+		t.Errorf("no lines: %v", err)
+	}
+
+	// With the context, while the source is silent.
+	silent, w := io.Pipe()
+	defer w.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if err := p.PredictLines(ctx, silent, none); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+
+	// With an error of the source, once what came before it is answered.
+	r, w := io.Pipe()
+	broken := errors.New("the line is cut")
+	go func() {
+		_, _ = io.WriteString(w, digitLine(t, 0))
+		w.CloseWithError(broken)
+	}()
+	n := 0
+	err := p.PredictLines(t.Context(), r, func(Prediction, error) error { n++; return nil })
+	if !errors.Is(err, broken) || n != 1 {
+		t.Errorf("%d answers, then %v", n, err)
+	}
+
+	// With yield's, at once.
+	enough := errors.New("enough")
+	n = 0
+	err = p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9)), func(Prediction, error) error { n++; return enough })
+	if !errors.Is(err, enough) || n != 1 {
+		t.Errorf("%d answers, then %v", n, err)
+	}
+}
