@@ -457,7 +457,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 	// Targets are nothing for a head whose classes exclude each other.
 	single := quick(Config{Model: oneVsRestModel, Train: fine, Val: fine, Out: out + "2"})
 	_, err = Calibrate(t.Context(), single)
-	says(t, err, "train: ", "[60 4]", "one integer label")
+	says(t, err, "train: ", "[60 4]", "one label")
 
 	// Ready-made features, of which those held out have targets.
 	ready := readyTargets(t, dir, "ready.npz", 1, 60, asTargets)
@@ -466,7 +466,7 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		words      []string
 	}{
 		"training labels of another kind": {readyTargets(t, dir, "a.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }), ready, []string{"train: ", "0 or 1"}},
-		"held-out labels of another kind": {ready, readyTargets(t, dir, "b.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }), []string{"train: ", "one integer label"}},
+		"held-out labels of another kind": {ready, readyTargets(t, dir, "b.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }), []string{"train: ", "one label"}},
 		"targets of too few logits":       {ready, readyTargets(t, dir, "c.npz", 1, 60, func(y []int64) array { return array{y[:120], []int{60, 2}} }), []string{"train: ", "labels"}},
 		"a target of two":                 {ready, readyTargets(t, dir, "d.npz", 1, 60, func(y []int64) array { y[31] = 2; return asTargets(y) }), []string{"val: ", "label 1 of example 10 is 2"}},
 	} {

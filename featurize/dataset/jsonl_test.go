@@ -216,7 +216,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 			[]string{`0 x.jsonl[0] -1  "" []  [1]`, `1 x.jsonl[1] -1  "" []  [1]`, `2 x.jsonl[2] -1  "" []  [1]`}, nil, ""},
 
 		{"input missing", `{"ids":[1],"text":1}`, two, nil, nil, `no key "mask" for the model's input; there are ids, text`},
-		{"no inputs", `{"label":1}`, Options{}, nil, nil, "the first example has no inputs"},
+		{"no inputs", `{"label":1}`, Options{}, nil, nil, "no inputs"},
 		{"two labels", `{"x":1,"label":1,"labels":1}`, Options{}, nil, nil, `both "label" and "labels"`},
 		{"blank", " \n\n", Options{}, nil, nil, "x.jsonl: holds no lines"},
 		{"not JSON", "hello\nworld", Options{}, nil, nil, "no line can be read; the first: broken JSON: want {"},

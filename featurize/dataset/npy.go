@@ -495,8 +495,10 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	shape := append([]int{a.count}, a.shape...)
 	switch {
 	case o.Unlabelled:
-	case o.MultiLabel && (a.dtype.isText() || len(a.shape) != 1 || k > 0 && a.shape[0] != k):
-		return "", nil, fmt.Errorf("%s: shape %v of %v; want %s, [N,K]", a.name, shape, a.dtype, wantTargets(k))
+	case o.MultiLabel && a.dtype.isText():
+		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.name, wantTargets(k))
+	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
+		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
 	case !o.MultiLabel && a.item != a.dtype.size: // neither [N] nor [N,1]
 		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other", a.name, shape)
 	case a.dtype.isText() && a.item > maxLabelText:

@@ -266,7 +266,7 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 		{"almost known", map[string][]byte{"labels": le("red", "pdf-a", "red", "red")}, Options{LabelClasses: classes}, nil, `labels: example 1: label "pdf-a" is none of the 3 class names: did you mean "PDF_a"?`},
 		{"a number among names that are numbers", map[string][]byte{"labels": le("7", "0", "3", "3")}, Options{LabelClasses: []string{"3", "5", "7"}}, nil, `label "0" is none of the 3 class names (3, 5, 7)`},
 		{"out of range", map[string][]byte{"labels": le("red", "3", "red", "red")}, Options{LabelClasses: classes, Classes: 3}, nil, "x.npz[1]: label 3 is outside [0,3)"},
-		{"targets", map[string][]byte{"labels": le(words...)}, Options{LabelClasses: classes, MultiLabel: true, Classes: 3}, nil, "labels: shape [4] of string; want a 0 or 1 for each of the head's 3 labels"},
+		{"targets", map[string][]byte{"labels": le(words...)}, Options{LabelClasses: classes, MultiLabel: true, Classes: 3}, nil, "labels: strings; want a 0 or 1 for each of the head's 3 labels"},
 		{"two", map[string][]byte{"labels": le(words...), "y": le(words...)}, Options{LabelClasses: classes}, nil, `both "labels" and "y" could be the labels`},
 		{"long", map[string][]byte{"labels": npy("<U1025", "(4,)", make([]byte, 4*4100))}, Options{LabelClasses: classes}, nil, "labels: class names of 4100 bytes, 4096 the most"},
 		{"a name of two classes", map[string][]byte{"labels": le("b", "b", "b", "b")}, Options{LabelClasses: []string{"a", "b", "b"}}, nil, `the class name "b" stands for both 1 and 2`},
