@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -74,15 +76,25 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 		{"classes in another order", []*onnxpb.Node{layer, node("Add", "z v", "u"), node("Gather", "u order", "y", intAttribute("axis", 1))}, func(z []float64) {
 			z[0], z[1], z[2] = z[2]+v[2], z[0]+v[0], z[1]+v[1]
 		}},
+		{"scaled classes in another order", []*onnxpb.Node{layer, node("Mul", "z v", "u"), node("Gather", "u order", "y", intAttribute("axis", 1))}, func(z []float64) {
+			z[0], z[1], z[2] = z[2]*v[2], z[0]*v[0], z[1]*v[1]
+		}},
+		{"another order of another order", []*onnxpb.Node{layer, node("Gather", "z order", "u", intAttribute("axis", 1)), node("Gather", "u swapped", "y", intAttribute("axis", 1))}, func(z []float64) {
+			z[1], z[2] = z[2], z[1]
+		}},
+		// Numbers that vary go to the features, and what they are multiplied by to the weights.
+		{"Mul by a number that varies, times a constant", []*onnxpb.Node{layer, node("Mul", "t half", "f"), node("Mul", "z f", "y")}, each(func(_ int, z float64) float64 { return z / 2 })},
+		{"Div by a number that varies, times a constant", []*onnxpb.Node{layer, node("Mul", "half t", "f"), node("Div", "z f", "y")}, each(func(_ int, z float64) float64 { return 2 * z })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(Int64)), Int64Data: []int64{2, 0, 1}}
+			swapped := &onnxpb.Tensor{Name: proto.String("swapped"), Dims: []int64{k}, DataType: proto.Int32(int32(Int64)), Int64Data: []int64{1, 0, 2}}
 			_, h := parsed(t, &onnxpb.Model{
 				IrVersion:   proto.Int64(8),
 				OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 				Graph: &onnxpb.Graph{
-					Node: test.nodes, Initializer: append(constants, order),
-					Input: []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, d)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, k)},
+					Node: test.nodes, Initializer: append(constants, order, swapped),
+					Input: []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, d), tensorInfo("t", Float32, 1)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, k)},
 				},
 			})
 			weights, bias, err := h.Weights()
@@ -122,6 +134,76 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 	}
 }
 
+// Layers that take different parts of the same tensor are one layer on both parts, and not one on the sum of their weights.
+func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
+	rng := rand.New(rand.NewPCG(13, 14))
+	weights := func() []float64 {
+		w := make([]float64, 4*3)
+		for i := range w {
+			w[i] = float64(float32(rng.NormFloat64()))
+		}
+		return w
+	}
+	first, second := weights(), weights()
+	index := &onnxpb.Tensor{Name: proto.String("index"), DataType: proto.Int32(int32(Int64)), Int64Data: []int64{0}}
+	_, h := parsed(t, &onnxpb.Model{
+		IrVersion:   proto.Int64(8),
+		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+		Graph: &onnxpb.Graph{
+			Node: []*onnxpb.Node{
+				node("MatMul", "x first", "u"), node("ReduceMean", "u", "a", intsAttribute("axes", 1), intAttribute("keepdims", 0)),
+				node("MatMul", "x second", "v"), node("Gather", "v index", "b", intAttribute("axis", 1)),
+				node("Add", "a b", "y"),
+			},
+			Initializer: []*onnxpb.Tensor{floatTensor("first", first, 4, 3), floatTensor("second", second, 4, 3), index},
+			Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, 5, 4)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 3)},
+		},
+	})
+	w, _, err := h.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.FeatureDim != 8 || len(w) != 24 {
+		t.Fatalf("%d weights of %d features, want 8 features", len(w), h.FeatureDim)
+	}
+	for c := range 3 {
+		for i := range 4 {
+			if a, b := w[c*8+i], w[c*8+4+i]; a != float32(first[i*3+c]) || b != float32(second[i*3+c]) {
+				t.Errorf("feature %d, class %d: %v and %v, want %v and %v", i, c, a, b, first[i*3+c], second[i*3+c])
+			}
+		}
+	}
+}
+
+// What is done to rounded logits is done to the steps and the range that they are rounded to.
+func TestRoundingFollowsTheOperators(t *testing.T) {
+	quantised := []*onnxpb.Node{node("MatMul", "x w", "z"), node("QuantizeLinear", "z step zero", "q"), node("DequantizeLinear", "q step zero", "u")}
+	zero := &onnxpb.Tensor{Name: proto.String("zero"), DataType: proto.Int32(int32(Int8)), RawData: []byte{3}}
+	for _, test := range []struct {
+		name                string
+		step                *onnxpb.Node
+		rounding, low, high float64
+	}{
+		{"nothing", node("Identity", "u", "y"), 0.25, -131 * 0.25, 124 * 0.25},
+		{"half", node("Mul", "u half", "y"), 0.125, -131 * 0.125, 124 * 0.125},
+		{"the negative", node("Neg", "u", "y"), 0.25, -124 * 0.25, 131 * 0.25},
+		{"more", node("Add", "u half", "y"), 0.25, -131*0.25 + 0.5, 124*0.25 + 0.5},
+	} {
+		_, h := parsed(t, &onnxpb.Model{
+			IrVersion:   proto.Int64(8),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+			Graph: &onnxpb.Graph{
+				Node:        append(slices.Clone(quantised), test.step),
+				Initializer: []*onnxpb.Tensor{floatTensor("w", make([]float64, 12), 4, 3), floatTensor("step", []float64{0.25}), floatTensor("half", []float64{0.5}), zero},
+				Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 3)},
+			},
+		})
+		if h.Rounding != test.rounding || h.Low != test.low || h.High != test.high {
+			t.Errorf("%s: rounded to multiples of %v in [%v,%v], want %v in [%v,%v]", test.name, h.Rounding, h.Low, h.High, test.rounding, test.low, test.high)
+		}
+	}
+}
+
 // floatTensor is an initializer of float32.
 func floatTensor(name string, data []float64, dims ...int64) *onnxpb.Tensor {
 	if n, _ := elements(dims); int(n) != len(data) {
@@ -132,4 +214,72 @@ func floatTensor(name string, data []float64, dims ...int64) *onnxpb.Tensor {
 		x.FloatData = append(x.FloatData, float32(v))
 	}
 	return x
+}
+
+// What looks like a linear layer and its link, and is not, is refused for that reason.
+func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
+	layer := node("MatMul", "x w", "z")
+	pixels := []int64{-1, 4, 1, 1}
+	pooled := []*onnxpb.Node{node("GlobalAveragePool", "z", "m"), node("Flatten", "m", "y")}
+	conv := func(out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
+		return node("Conv", "x kernel", out, attributes...)
+	}
+	normalizer := node("Normalizer", "s", "y", &onnxpb.Attribute{Name: proto.String("norm"), S: []byte("L2")})
+	normalizer.Domain = proto.String("ai.onnx.ml")
+	for _, test := range []struct {
+		name   string
+		opset  int64
+		input  []int64
+		nodes  []*onnxpb.Node
+		reason string // "" where it is a head
+	}{
+		{"a layer", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Softmax", "z", "y", intAttribute("axis", 1))}, ""},
+		{"Softmax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Softmax", "z", "y", intAttribute("axis", 0))}, "runs over axis 0"},
+		{"ArgMax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("ArgMax", "z", "y")}, "runs over axis 0"},
+		{"ArgMax", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("ArgMax", "z", "y", intAttribute("axis", 1))}, ""},
+		{"the smallest", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("TopK", "z one", "v y", intAttribute("axis", 1), intAttribute("largest", 0))}, "picks the smallest"},
+		{"Dropout in training", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Dropout", "z p on", "y")}, "training mode"},
+		{"Dropout", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Dropout", "z p off", "y")}, ""},
+		{"another norm", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Sigmoid", "z", "s"), normalizer}, `normalises by "L2"`},
+		{"logits that are cut off", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Clip", "z low high", "y")}, "cuts off logits"},
+		{"a convolution", 13, pixels, []*onnxpb.Node{conv("z"), node("Flatten", "z", "y")}, ""},
+		{"a convolution with padding", 13, pixels, append([]*onnxpb.Node{conv("z", intsAttribute("pads", 1, 1, 1, 1))}, pooled...), "groups, padding or dilation"},
+		{"a convolution with groups", 13, []int64{-1, 8, 1, 1}, append([]*onnxpb.Node{conv("z", intAttribute("group", 2))}, pooled...), "groups, padding or dilation"},
+	} {
+		scalar := func(name string, typ DataType, x float32, n int64) *onnxpb.Tensor {
+			t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
+			switch typ {
+			case Float32:
+				t.FloatData = []float32{x}
+			case Bool:
+				t.Int32Data = []int32{int32(n)}
+			default:
+				t.Dims, t.Int64Data = []int64{1}, []int64{n}
+			}
+			return t
+		}
+		m, err := Parse("model", marshal(t, &onnxpb.Model{
+			IrVersion:   proto.Int64(8),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: &test.opset}, {Domain: proto.String("ai.onnx.ml"), Version: proto.Int64(3)}},
+			Graph: &onnxpb.Graph{
+				Node: test.nodes,
+				Initializer: []*onnxpb.Tensor{
+					floatTensor("w", make([]float64, 12), 4, 3), floatTensor("kernel", make([]float64, 16), 4, 4, 1, 1),
+					scalar("one", Int64, 0, 1), scalar("p", Float32, 0.5, 0), scalar("on", Bool, 0, 1), scalar("off", Bool, 0, 0),
+					scalar("low", Float32, -20, 0), scalar("high", Float32, 3, 0),
+				},
+				Input: []*onnxpb.ValueInfo{tensorInfo("x", Float32, test.input...)}, Output: []*onnxpb.ValueInfo{{Name: proto.String("y")}},
+			},
+		}))
+		if err != nil {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		_, err = FindHead(m, HeadOptions{})
+		switch {
+		case test.reason == "" && err != nil:
+			t.Errorf("%s: %v", test.name, err)
+		case test.reason != "" && (err == nil || !strings.Contains(err.Error(), test.reason)):
+			t.Errorf("%s: got %v, want it refused: %s", test.name, err, test.reason)
+		}
+	}
 }

@@ -78,6 +78,44 @@ func TestFeaturesAreReadInBlocks(t *testing.T) {
 	}
 }
 
+// Fingerprints of ready-made features depend on content, slice and labels.
+func TestFeaturesFingerprint(t *testing.T) {
+	members := func(last byte) map[string][]byte {
+		logits := ramp(4 * 4)
+		logits[15] = last
+		return map[string][]byte{"features.npy": npy("<f4", "(4, 2)", ramp(4*8)), "logits.npy": npy("<f4", "(4, 1)", logits), "y.npy": npy("|u1", "(4,)", []byte{0, 1, 1, 0})}
+	}
+	path, moved := write(t, t.TempDir(), "f.npz", zipped(t, members(1))), write(t, t.TempDir(), "g.npz", zipped(t, members(1)))
+	print := func(spec string, o Options) string {
+		t.Helper()
+		f, err := OpenFeatures(spec, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		s, err := f.Fingerprint(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	base := print(path, Options{})
+	if print(moved, Options{}) != base || print(path+"[0:4]", Options{}) != base {
+		t.Error("the same examples have two fingerprints")
+	}
+	seen := map[string]string{base: "base"}
+	for what, got := range map[string]string{
+		"a slice": print(path+"[1:3]", Options{}), "another slice": print(path+"[1:4]", Options{}), "a later slice": print(path+"[2:4]", Options{}),
+		"no labels wanted": print(path, Options{Unlabelled: true}),
+		"another number":   print(write(t, t.TempDir(), "f.npz", zipped(t, members(2))), Options{}),
+	} {
+		if other, dup := seen[got]; dup {
+			t.Errorf("%s has the fingerprint of %s", what, other)
+		}
+		seen[got] = what
+	}
+}
+
 func TestFeaturesOfOneLogitHaveTwoClasses(t *testing.T) {
 	path := write(t, t.TempDir(), "f.npz", zipped(t, map[string][]byte{
 		"features.npy": npy("<f2", "(2, 1)", ramp(4)), "logits.npy": npy("<f4", "(2, 1)", ramp(8)),

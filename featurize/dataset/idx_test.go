@@ -102,6 +102,7 @@ func TestIDXLies(t *testing.T) {
 		{"empty examples", idx(nil, 3, 0, 28), nil, []string{"images-idx3", "impossible size"}},
 		{"labels for images", goodLabels, nil, []string{"images-idx3", "name the images file"}},
 		{"labels missing some", good, idx([]byte{1, 2}, 2), []string{"labels-idx1", "2 labels for the 3 examples", "images-idx3"}},
+		{"labels of others too", good, idx([]byte{1, 2, 3, 4}, 4), []string{"labels-idx1", "4 labels for the 3 examples", "images-idx3"}},
 		{"labels truncated", good, goodLabels[:9], []string{"labels-idx1", "truncated"}},
 		{"labels truncated in gzip", good, gzipped(t, goodLabels[:9]), []string{"labels-idx1", "truncated"}},
 		{"labels empty", good, []byte{}, []string{"labels-idx1", "is empty"}},

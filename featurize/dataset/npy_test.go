@@ -102,6 +102,34 @@ func checkRead(t *testing.T, z *npzFile, name string, want any) {
 	}
 }
 
+// Bytes are an image where it is plain which axis is that of the channels.
+func TestLayoutOfArrays(t *testing.T) {
+	bytes := dtype{'u', 1, binary.LittleEndian}
+	for _, test := range []struct {
+		dtype dtype
+		shape []int
+		want  Layout
+	}{
+		{bytes, []int{28, 28}, HW},
+		{bytes, []int{28, 28, 1}, HWC},
+		{bytes, []int{28, 28, 3}, HWC},
+		{bytes, []int{1, 28, 28}, CHW},
+		{bytes, []int{3, 28, 28}, CHW},
+		{bytes, []int{3, 28, 3}, None},
+		{bytes, []int{1, 28, 3}, None},
+		{bytes, []int{3, 28, 1}, None},
+		{bytes, []int{2, 28, 28}, None},
+		{bytes, []int{28}, None},
+		{bytes, []int{2, 28, 28, 3}, None},
+		{dtype{'i', 1, binary.LittleEndian}, []int{28, 28}, None},
+		{dtype{'f', 4, binary.LittleEndian}, []int{3, 28, 28}, None},
+	} {
+		if got := imageLayout(test.dtype, test.shape); got != test.want {
+			t.Errorf("%s %v: layout %q, want %q", test.dtype, test.shape, got, test.want)
+		}
+	}
+}
+
 func TestFloat16IsExact(t *testing.T) {
 	for h, want := range map[uint16]float64{
 		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x3555: 0.333251953125, 0x7bff: 65504, 0x0400: 0x1p-14, 0x0001: 0x1p-24, 0x83ff: -1023 * 0x1p-24,
