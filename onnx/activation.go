@@ -171,9 +171,6 @@ func (f *finder) operator(n *onnxpb.Node) (Activation, string) {
 
 // writtenOut is activation for several operators, of which n is the last.
 func (f *finder) writtenOut(n *onnxpb.Node) (Activation, string) {
-	if h := f.composite(n); h != nil && h.step == sigmoidByHand {
-		return Activation{Func: Logistic}, h.from
-	}
 	if op := opName(n); op != "Mul" && op != "Div" {
 		return Activation{}, ""
 	}
@@ -331,6 +328,12 @@ func (f *finder) scalar(name string) (float64, bool) {
 		return 0, false
 	}
 	return v.data[0], true
+}
+
+// is reports whether a tensor is the constant x.
+func (f *finder) is(name string, x float64) bool {
+	c, ok := f.scalar(name)
+	return ok && c == x
 }
 
 // alike reports whether a constant of a formula is x, as far as half precision tells.

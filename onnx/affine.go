@@ -44,7 +44,7 @@ type share struct {
 // A term is rows of a stored weight, each with a scale.
 type term struct {
 	weight weight
-	rows   []int     // of the weight, class by class; nil for all in order
+	rows   []int     // of the weight, class by class, -1 for one of zeros; nil for all in order
 	scale  []float64 // nil for 1
 }
 
@@ -108,6 +108,30 @@ func (a *affine) pick(rows []int) {
 	}
 	a.shift = picked(a.shift, rows)
 	a.k = len(rows)
+}
+
+// place makes the classes of a those from first on of k, of which the others are 0.
+func (a *affine) place(first, k int) {
+	for _, p := range a.shares {
+		for i := range p.terms {
+			t := &p.terms[i]
+			rows, scale := slices.Repeat([]int{-1}, k), slices.Repeat([]float64{1}, k)
+			for j := range a.k {
+				rows[first+j] = j
+				if t.rows != nil {
+					rows[first+j] = t.rows[j]
+				}
+				if t.scale != nil {
+					scale[first+j] = t.scale[j]
+				}
+			}
+			t.rows, t.scale = rows, scale
+		}
+	}
+	if a.shift != nil {
+		a.shift = slices.Concat(make([]float64, first), a.shift, make([]float64, k-first-a.k))
+	}
+	a.k = k
 }
 
 func picked[T any](from []T, rows []int) []T {
@@ -206,6 +230,9 @@ func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 		return slices.Clone(v.data), nil
 	}
 	pad := len(cur.dims) - len(v.dims)
+	if n := len(v.dims); k == 1 && n > 0 && v.dims[n-1] > 1 && cur.class == len(cur.dims)-1 {
+		return nil, refuse("%q makes %d of one logit, as the thresholds of CORAL do, which share their weights; mfgs has no link for them: export a head with weights of its own for each threshold, or one logit for each class", name, v.dims[n-1])
+	}
 	if cur.class == noClass || pad < 0 {
 		return nil, refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.dims, cur)
 	}

@@ -123,6 +123,39 @@ func (g *graph) sort() error {
 	return nil
 }
 
+// emptied returns a graph like g without its nodes, to be extended.
+func (g *graph) emptied() *graph {
+	view := *g
+	view.order = nil
+	view.consts, view.producer = map[string]*onnxpb.Tensor{}, map[string]*onnxpb.Node{}
+	view.consumers, view.origin = map[string][]*onnxpb.Node{}, map[*onnxpb.Node]*onnxpb.Node{}
+	for name, t := range g.consts {
+		view.consts[name] = t
+	}
+	return &view
+}
+
+// extend appends what stands in the place of a node of old.
+func (g *graph) extend(old *graph, n *onnxpb.Node, nodes []*onnxpb.Node, consts []*onnxpb.Tensor) {
+	for _, t := range consts {
+		g.consts[t.GetName()] = t
+	}
+	for _, p := range nodes {
+		if o := old.source(n); p != o {
+			g.origin[p] = o
+		}
+		g.order = append(g.order, p)
+		for _, name := range dependencies(p) {
+			g.consumers[name] = append(g.consumers[name], p)
+		}
+		for _, out := range p.GetOutput() {
+			if out != "" {
+				g.producer[out] = p
+			}
+		}
+	}
+}
+
 // source returns the node of the file that n is, or stands for.
 func (g *graph) source(n *onnxpb.Node) *onnxpb.Node {
 	if o := g.origin[n]; o != nil {

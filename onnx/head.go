@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,11 +71,18 @@ type Head struct {
 	Rounding  float64 `json:"rounding,omitempty"`
 	Low, High float64 `json:"-"`
 
+	// Shifted says that the tensor Logits holds φ·Wᵀ + b and a number of each example's own that is the same for all classes,
+	// as −‖φ − c‖² does. A Softmax does not see it.
+	Shifted bool `json:"shifted,omitempty"`
+
 	model       *Model
 	affine      affine
-	picked      bool  // the output is the best class
-	linked      bool  // probabilities are made of the logits
-	logitsValue value // what is known of the logits
+	after       []after // what the model makes of the probabilities
+	columns     []int   // the classes it gives, nil for all
+	picked      bool    // the output is the best class
+	linked      bool    // probabilities are made of the logits
+	scores      bool    // which the operator itself gives in another form
+	logitsValue value   // what is known of the logits
 }
 
 // weight is the constant side of a linear operator.
@@ -196,6 +204,9 @@ func (f *finder) evaluate(name string, numbers bool) (*value, error) {
 }
 
 func (f *finder) find(o HeadOptions) (*Head, error) {
+	if f.g.opset == 0 {
+		return nil, refuse("the model uses default operators and does not import them, so that their version is not known; export it again, or add the import with onnx.helper.make_opsetid")
+	}
 	if f.g.opset < 7 {
 		return nil, refuse("operator set %d is older than 7; convert the model with onnx.version_converter", f.g.opset)
 	}
@@ -215,7 +226,9 @@ func (f *finder) find(o HeadOptions) (*Head, error) {
 	var h *Head
 	var err error
 	if o.Logits != "" {
-		h, err = f.trace(o.Logits)
+		if h, err = f.trace(o.Logits); err == nil {
+			_, err = f.complete([]*Head{h})
+		}
 	} else {
 		h, err = f.choose(o.Output)
 	}
@@ -261,8 +274,9 @@ func (f *finder) choose(output string) (*Head, error) {
 			first, plausible = err, f.in.get(name).typ.IsFloat()
 		}
 	}
+	heads, err := f.complete(heads)
 	if len(heads) == 0 {
-		return nil, first
+		return nil, cmp.Or(first, err)
 	}
 	heads = f.last(heads)
 	best := slices.MaxFunc(heads, func(a, b *Head) int { return a.purpose() - b.purpose() }) // the first of equals
@@ -277,6 +291,34 @@ func (f *finder) choose(output string) (*Head, error) {
 			strings.Join(others, " or --logits ")))
 	}
 	return best, nil
+}
+
+// complete leaves out heads of which outputs give only some classes, or not in their order. One that gives the second of two is
+// whole: the other is what is left.
+func (f *finder) complete(heads []*Head) ([]*Head, error) {
+	given := map[string][]int{}
+	for _, h := range heads {
+		given[h.Logits] = append(given[h.Logits], h.columns...)
+	}
+	var err error
+	whole := slices.DeleteFunc(slices.Clone(heads), func(h *Head) bool {
+		if h.columns == nil {
+			return false
+		}
+		n, list := h.Classes, given[h.Logits]
+		if h.Link == Sigmoid {
+			n = max(2, n)
+		}
+		ok := n == 2 && slices.Equal(list, []int{1}) || len(list) == n
+		for i, k := range list {
+			ok = ok && (len(list) == 1 || k == i)
+		}
+		if !ok {
+			err = refuse("the outputs give the probabilities of some classes of %q only, or not in their order; export the model with all of them in one output", h.Logits)
+		}
+		return !ok
+	})
+	return whole, err
 }
 
 // last leaves out layers that feed another of the layers found: an embedding that is an output too.
@@ -330,28 +372,103 @@ func (f *finder) confirm(h *Head, features string) error {
 	return nil
 }
 
-// candidates looks for linear layers behind an obstacle.
+// candidates looks for linear layers behind an obstacle. Each is taken as far towards it as the tensors are linear in its
+// features: behind the bias, not in front of it. What lies below another layer or below a product, as that of
+// squeeze-and-excitation, is part of the body and no candidate.
 func (f *finder) candidates(at *onnxpb.Node) []*Head {
 	const most, far = 3, 1000
 	var heads []*Head
+	type place struct {
+		node *onnxpb.Node
+		path []string // tensors from the node on, towards the obstacle
+	}
 	seen := map[*onnxpb.Node]bool{at: true}
-	for queue := []*onnxpb.Node{at}; len(queue) > 0 && len(heads) < most && len(seen) < far; queue = queue[1:] {
-		for _, name := range dependencies(queue[0]) {
+	for queue := []place{{node: at}}; len(queue) > 0 && len(heads) < most && len(seen) < far; queue = queue[1:] {
+		for _, name := range f.ungated(queue[0].node) {
 			n := f.g.producer[name]
 			if n == nil || seen[n] {
 				continue
 			}
 			seen[n] = true
-			queue = append(queue, n)
-			if l, _ := f.linear(n); l == nil {
+			path := append([]string{name}, queue[0].path...)
+			l, _ := f.linear(n)
+			if l == nil {
+				if !f.weighs(n) && !f.gates(n) {
+					queue = append(queue, place{n, path})
+				}
 				continue
 			}
-			if h, err := f.trace(name); err == nil && len(heads) < most {
-				heads = append(heads, h)
+			f.sums = 0
+			for _, name := range slices.Backward(path) {
+				h, err := f.trace(name)
+				if err != nil {
+					continue
+				}
+				if !slices.ContainsFunc(heads, func(o *Head) bool { return o.Features == h.Features && o.Logits == h.Logits }) {
+					heads = append(heads, h)
+				}
+				break
 			}
 		}
 	}
 	return heads
+}
+
+// weighs reports whether a node multiplies something that varies by weights.
+func (f *finder) weighs(n *onnxpb.Node) bool {
+	switch n.GetOpType() {
+	case "Gemm", "MatMul", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN":
+		return !f.constant(n.GetOutput()[0])
+	}
+	return false
+}
+
+// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one that gates the other: the one
+// of fewer numbers, and what a function such as Sigmoid gives.
+func (f *finder) ungated(n *onnxpb.Node) []string {
+	names := dependencies(n)
+	if !f.multiplies(n) {
+		return names
+	}
+	a, okA := f.numbersOf(names[0])
+	b, okB := f.numbersOf(names[1])
+	switch {
+	case okA && okB && a > b:
+		return names[:1]
+	case okA && okB && b > a:
+		return names[1:]
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		p := f.g.producer[name]
+		return p != nil && slices.Contains([]string{"Sigmoid", "HardSigmoid", "Tanh", "Softmax", "Softplus"}, opName(p))
+	})
+}
+
+// multiplies reports whether a node is a product of two tensors that vary.
+func (f *finder) multiplies(n *onnxpb.Node) bool {
+	names := dependencies(n)
+	return opName(n) == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
+}
+
+// gates reports whether a node is a product of two tensors, neither of which is a single number for each example.
+func (f *finder) gates(n *onnxpb.Node) bool {
+	return f.multiplies(n) && !slices.ContainsFunc(n.GetInput(), func(name string) bool {
+		size, ok := f.numbersOf(name)
+		return ok && size == 1
+	})
+}
+
+// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown length.
+func (f *finder) numbersOf(name string) (n int64, known bool) {
+	v := f.in.get(name)
+	n = 1
+	for _, d := range v.dims[min(1, len(v.dims)):] {
+		if d < 0 {
+			d = 2
+		}
+		n = min(n*d, math.MaxInt32)
+	}
+	return n, v.dims != nil
 }
 
 // finish makes the head of a trail.
@@ -363,6 +480,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	h := &Head{
 		Logits: t.logits, Classes: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
 		Rounding: t.rounding, Low: t.low, High: t.high,
+		Shifted: t.common, after: t.after, columns: t.columns,
 		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
 	}
 	if t.approximated {
@@ -377,6 +495,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if err := f.settle(h, t); err != nil {
 		return nil, err
 	}
+	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
 	classes := h.Classes
 	if h.Link == Sigmoid {
@@ -423,11 +542,18 @@ func (f *finder) exclusive(n *onnxpb.Node) bool {
 	return opName(f.g.source(n)) == "ai.onnx.ml.LinearClassifier"
 }
 
+// givesScores reports whether a node is of an operator that has a row for one of two classes and gives scores, not the
+// probabilities for which the view takes them.
+func (f *finder) givesScores(n *onnxpb.Node) bool {
+	c := f.g.source(n)
+	return f.exclusive(n) && len(attribute(c, "intercepts").GetFloats()) == 1 && string(attribute(c, "post_transform").GetS()) != "LOGISTIC"
+}
+
 // settle checks the link, and takes the one that was told.
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
-	if t.shifted && h.Link != Softmax {
-		return &refusal{fmt.Sprintf("the largest logit is subtracted from all of %q, and no Softmax follows", h.Logits), first}
+	if t.shifted && (h.Classes == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
+		return &refusal{fmt.Sprintf("a number of each example's own is added to all of %q, which only a Softmax does not see", h.Logits), first}
 	}
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
@@ -479,9 +605,14 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		case m.scale[0] != 1:
 			say("a scale of %.6g is folded into the weights", m.scale[0])
 		}
-		if m.rows != nil {
+		if slices.Contains(m.rows, -1) {
+			say("the logits are those of several layers side by side")
+		} else if m.rows != nil {
 			say("the logits are %d of the layer's outputs", len(m.rows))
 		}
+	}
+	if h.Shifted {
+		say("%q holds the logits and a number that is the same for all classes, which a Softmax does not see", h.Logits)
 	}
 	if h.Rounding > 0 {
 		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
@@ -539,11 +670,6 @@ func (f *finder) linkBehind(name string) Link {
 			}
 		}
 	}
-	for _, n := range f.g.order { // what is written out in operators is known by the last of them
-		if h := f.composite(n); h != nil && h.step.link != "" && slices.Contains(queue, h.from) && f.leadsOut(n.GetOutput()[0]) {
-			return f.linkAt(n, h.step.link)
-		}
-	}
 	return ""
 }
 
@@ -558,9 +684,6 @@ func (f *finder) leadsOut(name string) bool {
 		}
 		for _, n := range f.g.consumers[queue[i]] {
 			s := f.step(n)
-			if h := f.composite(n); h != nil {
-				s = h.step
-			}
 			if s != nil && (s.layout || s.late || s.ends) && len(n.GetOutput()) > 0 {
 				queue = append(queue, n.GetOutput()...)
 			}
@@ -572,9 +695,6 @@ func (f *finder) leadsOut(name string) bool {
 // linkAt is the link that n makes, unless its probabilities are divided by their sum.
 func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
 	normalised := slices.ContainsFunc(f.g.order, func(next *onnxpb.Node) bool {
-		if h := f.composite(next); h != nil {
-			return h.step.normalises && h.from == n.GetOutput()[0]
-		}
 		s := f.step(next)
 		return s != nil && s.normalises && input(next, 0) == n.GetOutput()[0]
 	})
@@ -634,11 +754,14 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 			scale = t.scale[i]
 		}
 		for j := range p.d {
-			at := row*p.d + j
+			at := max(row, 0)*p.d + j
 			if t.weight.transposed {
-				at = j*rows + row
+				at = j*rows + max(row, 0)
 			}
-			x := float32(scale * v.data[at])
+			x := float32(0)
+			if row >= 0 {
+				x = float32(scale * v.data[at])
+			}
 			if !set {
 				x += w[i*stride+j]
 			}

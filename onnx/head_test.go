@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,7 @@ type golden struct {
 	File    string
 	Options onnx.HeadOptions
 	Refused string
+	Nearest []string // what is suggested instead
 	Head    struct {
 		Op, Features, Logits, Link string
 		FeatureDim                 int `json:"feature_dim"`
@@ -32,7 +34,8 @@ type golden struct {
 	}
 	Examples    int
 	Phi, Logits []float64
-	Tolerance   float64 // of the logits: what the model's rounding may add
+	Tolerance   float64   // of the logits: what the model's rounding may add
+	Gives       []float64 // what the model makes of the probabilities, in its first output
 }
 
 func goldens(t testing.TB) []golden {
@@ -74,6 +77,9 @@ func TestFindHead(t *testing.T) {
 				if !strings.Contains(err.Error(), g.Refused) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("refused with %q, want one line with %q", err, g.Refused)
 				}
+				if nearest := candidates(u); g.Nearest != nil && !slices.Equal(nearest, g.Nearest) {
+					t.Errorf("suggests %q, want %q", nearest, g.Nearest)
+				}
 				return
 			}
 			if err != nil {
@@ -100,9 +106,19 @@ func TestFindHead(t *testing.T) {
 				t.Errorf("rounded to multiples of %v, want half of that within %v", h.Rounding, g.Tolerance)
 			}
 			checkWeights(t, h, g)
+			checkGives(t, h, g)
 			checkCut(t, m, h, g.Options)
 		})
 	}
+}
+
+// candidates lists what an error suggests, as features and logits.
+func candidates(u *onnx.UnsupportedError) []string {
+	list := []string{}
+	for _, h := range u.Candidates {
+		list = append(list, h.Features+" "+h.Logits)
+	}
+	return list
 }
 
 // checkWeights holds the weights against features and logits that the reference evaluator computed.
@@ -117,6 +133,7 @@ func checkWeights(t *testing.T, h *onnx.Head, g golden) {
 		t.Fatalf("%d weights and %d biases for %d × %d", len(w), len(b), k, d)
 	}
 	for n := range g.Examples {
+		var common float64 // what the tensor holds besides, the same for all classes
 		for i := range k {
 			var a, size float64
 			for j := range d {
@@ -137,11 +154,62 @@ func checkWeights(t *testing.T, h *onnx.Head, g golden) {
 			if g.Tolerance > 0 && h.Rounding > 0 {
 				a, tol = min(max(a, h.Low), h.High), tol+g.Tolerance
 			}
+			if h.Shifted && i == 0 {
+				common = want - a
+			}
+			a += common
 			if !approx.Equal(a, want, tol) {
 				t.Fatalf("example %d class %d: φ·w + b = %v, the model gives %v", n, i, a, want)
 			}
 		}
 	}
+}
+
+// checkGives holds what the head says of the model's output against what the model gave.
+func checkGives(t *testing.T, h *onnx.Head, g golden) {
+	t.Helper()
+	if g.Gives == nil {
+		return
+	}
+	k, width := h.Classes, len(g.Gives)/g.Examples
+	for n := range g.Examples {
+		want := g.Gives[n*width:][:width]
+		got := h.Gives(probabilities(h.Link, g.Logits[n*k:][:k]))
+		if len(got) != width {
+			if h.Gives(make([]float64, k)) == nil && h.Link == onnx.Softmax && k == width {
+				got = g.Logits[n*k:][:k] // it ends in logits
+			} else {
+				t.Fatalf("gives %v, the model %v", got, want)
+			}
+		}
+		for i, want := range want {
+			if !approx.Equal(got[i], want, 1e-5*(1+math.Abs(want))) {
+				t.Fatalf("example %d: gives %v, the model %v", n, got, g.Gives[n*width:][:width])
+			}
+		}
+	}
+}
+
+func probabilities(link onnx.Link, logits []float64) []float64 {
+	var p []float64
+	sum := 0.0
+	for _, a := range logits {
+		x := math.Exp(a)
+		if link != onnx.Softmax {
+			x = 1 / (1 + math.Exp(-a))
+		}
+		p = append(p, x)
+		sum += x
+	}
+	switch {
+	case link == onnx.Sigmoid && len(p) == 1:
+		return []float64{1 - p[0], p[0]}
+	case link != onnx.Sigmoid:
+		for i := range p {
+			p[i] /= sum
+		}
+	}
+	return p
 }
 
 // checkCut holds the form of the cut model: two float32 outputs, and its own head at the same place.

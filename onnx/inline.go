@@ -11,9 +11,11 @@ import (
 )
 
 // Bounds on what the calls of functions may expand to. A few hundred bytes of file can ask for any number of nodes, by
-// functions that each call the next one twice.
+// functions that each call the next one twice. A function that is worth having is called some dozen times.
 const (
 	maxInlined      = 1 << 19 // messages made: nodes, attributes, subgraphs and what is in them
+	minInlined      = 1 << 14 // what a small model may expand to,
+	maxInlinedRatio = 64      // and a larger one, times the nodes and attributes it has itself
 	maxInlinedBytes = 1 << 28 // their size, and that of their names
 	maxCallDepth    = 100     // calls within calls
 	maxPrefix       = 200     // bytes of a call's name that the names inside it begin with
@@ -38,6 +40,11 @@ func (x *inliner) inline(m *onnxpb.Model) (*onnxpb.Model, error) {
 	if len(x.functions) == 0 {
 		return m, nil
 	}
+	// Counted before anything is made.
+	if x.expanded(m.GetGraph().GetNode(), map[*onnxpb.Function]int64{}, 0) > x.limit {
+		return nil, x.expandsTooFar()
+	}
+	x.messages = x.limit
 	x.tensors.take(m.GetGraph())
 	x.nodes.take(m.GetGraph())
 	nodes := x.expand(m.GetGraph().GetNode())
@@ -64,13 +71,14 @@ type inliner struct {
 	imports                []*onnxpb.OperatorSet           // what it has to import besides
 	tensors, nodes, groups namer
 	calls                  []*onnxpb.Function // being expanded
-	messages, bytes        int64              // that may still be made
+	limit, messages, bytes int64              // messages in all; messages and bytes that may still be made
 	changed                bool
 	err                    error
 }
 
 func newInliner(m *onnxpb.Model) *inliner {
-	x := &inliner{functions: map[functionID]*onnxpb.Function{}, versions: map[string]int64{}, messages: maxInlined, bytes: maxInlinedBytes}
+	x := &inliner{functions: map[functionID]*onnxpb.Function{}, versions: map[string]int64{}, bytes: maxInlinedBytes}
+	x.limit = min(maxInlined, minInlined+maxInlinedRatio*own(m))
 	for _, o := range m.GetOpsetImport() {
 		x.versions[canonical(o.GetDomain())] = o.GetVersion()
 	}
@@ -308,8 +316,40 @@ func (x *inliner) charge(messages, bytes int64) {
 	x.messages -= messages
 	x.bytes -= bytes
 	if x.err == nil && (x.messages < 0 || x.bytes < 0) {
-		x.err = fmt.Errorf("the model's functions expand to more than %d nodes and attributes, or %d MiB", maxInlined, maxInlinedBytes>>20)
+		x.err = x.expandsTooFar()
 	}
+}
+
+func (x *inliner) expandsTooFar() error {
+	return fmt.Errorf("the model's functions expand to more than %d nodes and attributes or %d MiB, for which a file of its size has no use", x.limit, maxInlinedBytes>>20)
+}
+
+// own counts the nodes and attributes that stand in a model's file.
+func own(m *onnxpb.Model) (n int64) {
+	count := func(node *onnxpb.Node) { n += int64(1 + len(node.GetAttribute())) }
+	eachNode(m.GetGraph().GetNode(), count)
+	for _, f := range m.GetFunctions() {
+		eachNode(f.GetNode(), count)
+	}
+	return n
+}
+
+// expanded counts the nodes and attributes that nodes expand to, at most one more than may be made. known holds what has been
+// counted of each function, 0 while that is under way: functions that call themselves, or one another without end, are found
+// when they are expanded.
+func (x *inliner) expanded(nodes []*onnxpb.Node, known map[*onnxpb.Function]int64, depth int) (n int64) {
+	eachNode(nodes, func(node *onnxpb.Node) {
+		n += int64(1 + len(node.GetAttribute()))
+		if f := x.functions[calledBy(node)]; f != nil && depth <= maxCallDepth {
+			if _, ok := known[f]; !ok {
+				known[f] = 0
+				known[f] = x.expanded(f.GetNode(), known, depth+1)
+			}
+			n += known[f]
+		}
+		n = min(n, maxInlined+1)
+	})
+	return n
 }
 
 // An expansion is one call on its way to become nodes.

@@ -448,7 +448,7 @@ func TestInlineRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := functional(tt.nodes, tt.functions...)
 			x := newInliner(m)
-			x.messages, x.bytes = 1<<12, 1<<20
+			x.limit, x.bytes = 1<<12, 1<<20
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			_, err := x.inline(m)
@@ -463,6 +463,30 @@ func TestInlineRefuses(t *testing.T) {
 				t.Errorf("allocated %d MiB", allocated>>20)
 			}
 		})
+	}
+}
+
+// A file of a kilobyte that asks for 2¹⁸ operators is refused before any is made.
+func TestInlineCountsFirst(t *testing.T) {
+	var list []*onnxpb.Function
+	for i := range 18 {
+		next := fmt.Sprint("f", i+1)
+		list = append(list, function(fmt.Sprint("f", i), "a", "c", calls(next, "a", "b"), calls(next, "b", "c")))
+	}
+	list = append(list, function("f18", "a", "b", node("Relu", "a", "b")))
+	m := functional([]*onnxpb.Node{calls("f0", "x", "y")}, list...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := inlineFunctions(m)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "expand to more than") {
+		t.Errorf("error %v, want the functions to expand to more than is allowed", err)
+	}
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
+		t.Errorf("allocated %d KiB to refuse it", allocated>>10)
+	}
+	if _, err := inlineFunctions(functional([]*onnxpb.Node{calls("f8", "x", "y")}, list...)); err != nil {
+		t.Errorf("2¹⁰ operators: %v", err)
 	}
 }
 
@@ -510,7 +534,7 @@ func FuzzInline(f *testing.F) {
 			editFunction(pb, edits[0], int(edits[1]), int(edits[2]), int(edits[3]))
 		}
 		x := newInliner(pb)
-		x.messages, x.bytes = 1<<12, 1<<22
+		x.limit, x.bytes = 1<<12, 1<<22
 		flat, err := x.inline(pb)
 		if err != nil {
 			return

@@ -67,38 +67,16 @@ func lower(pb *onnxpb.Model, g *graph) *graph {
 	}
 	names := new(namer)
 	names.take(g.pb)
-	view := *g
-	view.order = nil
-	view.consts, view.producer = map[string]*onnxpb.Tensor{}, map[string]*onnxpb.Node{}
-	view.consumers, view.origin = map[string][]*onnxpb.Node{}, map[*onnxpb.Node]*onnxpb.Node{}
-	for name, t := range g.consts {
-		view.consts[name] = t
-	}
+	view := g.emptied()
 	budget := 1 << 24
 	for _, n := range g.order {
 		l := &lowering{Node: n, g: g, names: names, budget: &budget}
 		if !wanted(n) || !l.wellFormed() || !lowerings[opName(n)](l) {
 			l.nodes, l.consts = []*onnxpb.Node{n}, nil
 		}
-		for _, t := range l.consts {
-			view.consts[t.GetName()] = t
-		}
-		for _, p := range l.nodes {
-			if p != n {
-				view.origin[p] = n
-			}
-			view.order = append(view.order, p)
-			for _, name := range dependencies(p) {
-				view.consumers[name] = append(view.consumers[name], p)
-			}
-			for _, out := range p.GetOutput() {
-				if out != "" {
-					view.producer[out] = p
-				}
-			}
-		}
+		view.extend(g, n, l.nodes, l.consts)
 	}
-	return &view
+	return view
 }
 
 // wellFormed reports whether the node has a first input and output, as all that are lowered must.

@@ -63,6 +63,9 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 		return nil, errors.New("not an ONNX model: the file is empty")
 	}
 	skeleton, err := scan(r, size)
+	if errors.Is(err, errNodes) {
+		return nil, err
+	}
 	if err != nil {
 		var head [20]byte
 		n, _ := r.ReadAt(head[:], 0)
@@ -99,7 +102,22 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newModel(pb, s, sum)
+	return newModel(withDefaultDomain(pb), s, sum)
+}
+
+// withDefaultDomain returns a model that imports the default operators, which are what it is cut with and what is put behind it.
+// Those of scikit-learn need none, and a model of such alone may not import any. Where it has one and does not say of which
+// version it is returned as it is.
+func withDefaultDomain(m *onnxpb.Model) *onnxpb.Model {
+	const version = 13 // with all that mfgs writes, and known to every runtime in use
+	imported := slices.ContainsFunc(m.GetOpsetImport(), func(o *onnxpb.OperatorSet) bool { return isDefault(o.GetDomain()) })
+	eachNode(m.GetGraph().GetNode(), func(n *onnxpb.Node) { imported = imported || isDefault(n.GetDomain()) })
+	if imported {
+		return m
+	}
+	m = shallow(m)
+	m.OpsetImport = append(slices.Clip(m.OpsetImport), &onnxpb.OperatorSet{Domain: proto.String(""), Version: proto.Int64(version)})
+	return m
 }
 
 func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
@@ -107,7 +125,9 @@ func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{pb: pb, graph: g, view: lower(pb, g), store: s, sha256: sum}, nil
+	m := &Model{pb: pb, graph: g, view: lower(pb, g), store: s, sha256: sum}
+	m.view = fold(m)
+	return m, nil
 }
 
 // Path returns the path the model was opened from, "" for a model from memory.
@@ -118,7 +138,8 @@ func (m *Model) Path() string { return m.path }
 // that one's sum.
 func (m *Model) SHA256() string { return m.sha256 }
 
-// Opset returns the version of the default operator set, 0 if the model imports none.
+// Opset returns the version of the default operator set: 13 if the model imports and uses none, 0 if it uses one and does not say
+// which.
 func (m *Model) Opset() int64 { return m.graph.opset }
 
 // IRVersion returns the version of the file format.

@@ -318,9 +318,9 @@ func TestParseRefusesWhatIsNoModel(t *testing.T) {
 	length := func(n uint64) []byte { // a graph that says it has n bytes
 		return protowire.AppendVarint(protowire.AppendTag(nil, 7, protowire.BytesType), n)
 	}
-	crowd := func() []byte { // nodes of no bytes, each of which would take hundreds in memory
-		nodes := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), nil), maxMessages+1)
-		return append(length(uint64(len(nodes))), nodes...)
+	crowd := func(field protowire.Number, n int) []byte { // of no bytes, each of which would take hundreds in memory
+		fields := bytes.Repeat(protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), nil), n)
+		return append(length(uint64(len(fields))), fields...)
 	}
 	for _, tt := range []struct {
 		name string
@@ -335,7 +335,8 @@ func TestParseRefusesWhatIsNoModel(t *testing.T) {
 		{"length that wraps", length(1<<64 - 1), "bytes and 0 are left"},
 		{"endless number", bytes.Repeat([]byte{0xff}, 100), "invalid protobuf number"},
 		{"group", protowire.AppendTag(nil, 7, protowire.StartGroupType), "invalid protobuf wire type"},
-		{"crowd", crowd(), "more than 4194304 protobuf messages"},
+		{"crowd of nodes", crowd(1, maxGraphNodes+1), "the model has more than 131072 nodes"},
+		{"crowd of types", crowd(13, maxMessages+1), "more than 4194304 protobuf messages"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m, err := Parse("model", tt.data)

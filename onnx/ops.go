@@ -100,6 +100,7 @@ func init() {
 	ops["GatherND"] = first(gatherND)
 	ops["DynamicQuantizeLinear"] = dynamicQuantize
 	ops[unpackNBits] = first(unpack)
+	ops[bothClasses] = first(doubled)
 	for _, name := range []string{"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",
 		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
 		"ThresholdedRelu", "PRelu", "Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LRN", "MeanVarianceNormalization",
@@ -711,7 +712,7 @@ func bound(x, d, lo, hi int64) int64 {
 	return max(lo, min(x, hi))
 }
 
-func split(c *call, _ int) *value {
+func split(c *call, i int) *value {
 	v := c.arg(0).like()
 	if v.dims == nil {
 		return v
@@ -720,7 +721,17 @@ func split(c *call, _ int) *value {
 	if !ok {
 		return nil
 	}
-	v.dims[a] = -1
+	n := int64(len(c.GetOutput()))
+	if list, ok := c.list("split", 1); ok && list != nil {
+		if i >= len(list) {
+			return nil
+		}
+		v.dims[a] = list[i]
+	} else if ok && v.dims[a]%n == 0 && v.dims[a] > 0 {
+		v.dims[a] /= n
+	} else {
+		v.dims[a] = -1
+	}
 	return v
 }
 
@@ -1091,6 +1102,20 @@ func globalPool(c *call) *value {
 	v := c.arg(0).like()
 	for i := 2; i < len(v.dims); i++ {
 		v.dims[i] = 1
+	}
+	return v
+}
+
+// doubled is the shape of what is joined with something of its own shape.
+func doubled(c *call) *value {
+	x := c.arg(0)
+	i, ok := axis(attrInt(c.Node, "axis", 0), len(x.dims))
+	if !ok {
+		return nil
+	}
+	v := &value{typ: x.typ, dims: slices.Clone(x.dims)}
+	if v.dims[i] > 0 {
+		v.dims[i] *= 2
 	}
 	return v
 }

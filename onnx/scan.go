@@ -12,9 +12,10 @@ import (
 // models have some 10⁵ nodes) and far below what would hurt: a message costs a few hundred bytes of memory but may
 // take only two bytes of file.
 const (
-	maxMessages = 1 << 22 // protobuf messages in one file: nodes, attributes, tensors, dimensions, …
-	maxDepth    = 100     // nesting of messages; a subgraph inside a node takes three levels
-	maxSkeleton = 1 << 29 // bytes of a file without its large tensors
+	maxMessages   = 1 << 22 // protobuf messages in one file: nodes, attributes, tensors, dimensions, …
+	maxGraphNodes = 1 << 17 // nodes among them, which cost the most
+	maxDepth      = 100     // nesting of messages; a subgraph inside a node takes three levels
+	maxSkeleton   = 1 << 29 // bytes of a file without its large tensors
 )
 
 // spanMin is the size in bytes from which a tensor's payload stays in the file.
@@ -77,6 +78,7 @@ type scanner struct {
 	winLen   int
 	out      []byte
 	messages int
+	nodes    int
 }
 
 // field is one field of a message in the file: its tag stands at start, its value (without a length prefix) in
@@ -91,6 +93,11 @@ type field struct {
 func (s *scanner) message(k *kind, start, end int64, depth int) error {
 	if s.messages++; s.messages > maxMessages {
 		return fmt.Errorf("more than %d protobuf messages", maxMessages)
+	}
+	if k == nodeKind {
+		if s.nodes++; s.nodes > maxGraphNodes {
+			return errNodes
+		}
 	}
 	if depth > maxDepth {
 		return fmt.Errorf("messages nested more than %d deep", maxDepth)
@@ -252,6 +259,8 @@ func (s *scanner) peek(pos int64, n int) ([]byte, error) {
 	}
 	return s.win[pos-s.winOff:][:n], nil
 }
+
+var errNodes = fmt.Errorf("the model has more than %d nodes, more than a classifier can have a use for", maxGraphNodes)
 
 var errSkeleton = fmt.Errorf("more than %d MiB besides the weights", maxSkeleton>>20)
 

@@ -3,6 +3,8 @@ package onnx
 import (
 	"fmt"
 	"slices"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // A step is an operator that may stand between the linear layer and the output.
@@ -15,9 +17,9 @@ type step struct {
 	late       bool // may stand only behind the link
 	normalises bool // makes the sum over the classes 1
 	logs, exps bool // gives logarithms of probabilities; takes logarithms, and gives probabilities
-	shifts     bool // adds a number to all logits of an example, which a Softmax does not see
 	chooses    bool // inputs behind the first are shapes or indices, and may be computed
 	anyOutput  bool // any output may be followed
+	anySide    bool // any input may be what is followed, as with what is affine
 	asked      bool // not linear; an approximation that must be asked for
 	link       Link
 	// class returns the class axis behind the operator, given the flow before and the shape behind. A reason refuses.
@@ -59,12 +61,19 @@ func init() {
 		"Clip":                  {layout: true, class: clipClass},
 		"Exp":                   {late: true, exps: true, class: keepClass},
 		"Log":                   {late: true, logs: true, class: keepClass},
+		"Max":                   {late: true, anySide: true, class: keepClass},
+		"Min":                   {late: true, anySide: true, class: keepClass},
+		"Split":                 {pools: true, chooses: true, anyOutput: true, class: splitClass},
+		bothClasses:             {late: true, class: bothClassesClass},
 		"Relu":                  {layout: true, asked: true, class: keepClass},
 		"LpNormalization":       {late: true, normalises: true, class: lpNormalizationClass},
 		"ai.onnx.ml.Normalizer": {late: true, normalises: true, class: normalizerClass},
 		"ai.onnx.ml.ZipMap":     {layout: true, class: zipMapClass},
 	}
 }
+
+// shift adds a number to all logits of an example, which a Softmax does not see.
+var shift = &step{class: shiftClass}
 
 // The functions below follow the class axis through the operators of the table steps.
 
@@ -202,6 +211,9 @@ func averagePoolClass(c *call, before *flow, after *value) (int, string) {
 func reduceClass(c *call, before *flow, _ *value) (int, string) {
 	list, ok := c.list("axes", 1)
 	drop, in := axes(list, len(before.dims))
+	if ok && in && len(list) == 1 && drop[0] && before.timeFirst() && attrInt(c.Node, "keepdims", 1) == 0 {
+		return before.class - 1, ""
+	}
 	if !ok || !in || len(list) == 0 || before.class < 1 || drop[0] || drop[before.class] {
 		return noClass, fmt.Sprintf("%s averages %v over examples or classes", describe(c.Node), before)
 	}
@@ -213,6 +225,9 @@ func reduceClass(c *call, before *flow, _ *value) (int, string) {
 
 func gatherClass(c *call, before *flow, after *value) (int, string) {
 	a, ok := axis(attrInt(c.Node, "axis", 0), len(before.dims))
+	if ok && a == 0 && before.timeFirst() && c.arg(1).dims != nil && len(c.arg(1).dims) == 0 {
+		return before.class - 1, ""
+	}
 	positions := a == 0 && before.merged && len(c.arg(1).dims) == 1 // one of each example's
 	if !ok || a == 0 && !positions || before.class < 1 || c.arg(1).dims == nil {
 		return noClass, fmt.Sprintf("%s selects from %v along the examples", describe(c.Node), before)
@@ -270,14 +285,26 @@ func (c *call) sliceAxes() ([]int64, bool) {
 	return along, n > 0
 }
 
+// splitClass allows to split the classes of probabilities, and positions of what is not rows.
+func splitClass(c *call, before *flow, after *value) (int, string) {
+	a, ok := axis(attrInt(c.Node, "axis", 0), len(before.dims))
+	if !ok || a == 0 || before.class < 1 || len(after.dims) != len(before.dims) {
+		return noClass, fmt.Sprintf("%s splits %v along the examples", describe(c.Node), before)
+	}
+	return before.class, ""
+}
+
 // choosesClasses reports whether a selection runs along the classes.
 func (c *call) choosesClasses(before *flow) bool {
 	var along []int64
 	switch c.GetOpType() {
-	case "Gather":
+	case "Gather", "Split":
 		along = []int64{attrInt(c.Node, "axis", 0)}
 	case "Slice":
 		along, _ = c.sliceAxes()
+	}
+	if before.class == noClass {
+		return false
 	}
 	marked, ok := axes(along, len(before.dims))
 	return ok && marked[before.class]
@@ -361,4 +388,38 @@ func argMaxClass(c *call, before *flow, _ *value) (int, string) {
 		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", describe(c.Node), attrInt(c.Node, "axis", 0), before, before.class)
 	}
 	return noClass, ""
+}
+
+// shiftClass finds the classes where a number for each example has been added.
+func shiftClass(c *call, before *flow, after *value) (int, string) {
+	if len(after.dims) != len(before.dims) {
+		return noClass, describe(c.Node) + " changes the rank of the logits"
+	}
+	return before.class, ""
+}
+
+// bothClassesClass checks that there is one probability to be completed.
+func bothClassesClass(c *call, before *flow, _ *value) (int, string) {
+	a := attrInt(c.Node, "axis", 0)
+	if before.dims != nil && a < 0 {
+		a += int64(len(before.dims))
+	}
+	if a == 0 {
+		return noClass, fmt.Sprintf("%s joins classes along the examples", describe(c.Node))
+	}
+	if n, ok := elements(before.dims[min(1, len(before.dims)):]); before.dims != nil && ok && n != 1 {
+		return noClass, fmt.Sprintf("%s joins %v with its complement", describe(c.Node), before)
+	}
+	if before.dims == nil {
+		return noClass, ""
+	}
+	return int(a), ""
+}
+
+// stepName names a step's operator for people.
+func stepName(n *onnxpb.Node) string {
+	if n.GetOpType() == bothClasses {
+		return "Concat"
+	}
+	return n.GetOpType()
 }

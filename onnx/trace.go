@@ -19,6 +19,12 @@ type flow struct {
 	flat   bool // axis 2 is that of all positions of a map
 }
 
+// timeFirst reports whether the flow holds rows of K numbers behind two axes, of which the first may be that of positions and
+// the second that of examples. Whether it is shows when the model is run: there are as many rows as examples, or not.
+func (f *flow) timeFirst() bool {
+	return f.class == 2 && len(f.dims) == 3 && f.dims[0] != 1 && !f.merged && !f.flat
+}
+
 // noClass is the class axis of a flow in which the classes have no axis of their own any more, or it is not known.
 const noClass = -1
 
@@ -52,8 +58,10 @@ type hop struct {
 	node   *onnxpb.Node // the last of them
 	from   string       // the tensor the logits come by
 	step   *step
-	via    *onnxpb.Node // the one whose axes say over what they run, if not node
-	factor *factor      // where the logits are multiplied by something that varies
+	factor *factor // where the logits are multiplied by something that varies
+	common string  // where something that is the same for all classes is added to them,
+	minus  bool    // or they are subtracted from it
+	out    string  // what has been followed of the node's outputs
 }
 
 // A factor is what logits are multiplied or divided by: a number for each example or all, that depends on the input, and
@@ -81,8 +89,12 @@ func (f *finder) trace(start string) (*Head, error) {
 
 // reach goes back from a tensor to linear layers and forward again to it.
 func (f *finder) reach(start string) (*trail, error) {
+	const far = 1 << 12
 	var path []hop // from the output back
 	for t := start; ; {
+		if len(path) == far {
+			return nil, refuse("more than %d operators lead to %q, and none is a linear layer", far, start)
+		}
 		n := f.g.producer[t]
 		switch {
 		case f.constant(t):
@@ -103,11 +115,17 @@ func (f *finder) reach(start string) (*trail, error) {
 				return f.follow(from, path)
 			}
 		}
-		h := f.composite(n)
+		h := f.shifted(n)
 		if h == nil {
 			from, err := f.sum(n)
 			if err != nil {
 				return nil, err
+			}
+			if from == nil {
+				from, err = f.joined(n)
+				if err != nil {
+					return nil, err
+				}
 			}
 			if from != nil {
 				return f.follow(from, path)
@@ -136,7 +154,7 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	if s == nil || s.asked && !f.approximate || n.GetOutput()[0] != t && !s.anyOutput {
 		return nil
 	}
-	h := &hop{node: n, step: s}
+	h := &hop{node: n, step: s, out: t}
 	for i, name := range n.GetInput() {
 		if name == "" || f.constant(name) {
 			continue
@@ -148,7 +166,7 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 		if h.from != "" {
 			return f.scaled(n)
 		}
-		if i > 0 && !s.affine {
+		if i > 0 && !s.affine && !s.anySide {
 			return nil
 		}
 		h.from = name
@@ -157,6 +175,41 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 		return nil
 	}
 	return h
+}
+
+// shifted recognises a sum or difference of logits and something that varies but is the same for all classes, along whatever
+// axis those lie; nil if n is no such.
+func (f *finder) shifted(n *onnxpb.Node) *hop {
+	op := opName(n)
+	if op != "Add" && op != "Sub" || f.in.functions[op] || len(n.GetInput()) != 2 {
+		return nil
+	}
+	for i := 1; i >= 0; i-- {
+		r, x := input(n, i), input(n, 1-i)
+		if f.constant(r) || f.constant(x) || r == x {
+			continue
+		}
+		for _, axis := range f.axesOf(n) {
+			if f.common(r, axis) && !f.common(x, axis) {
+				return &hop{node: n, from: x, out: n.GetOutput()[0], step: shift, common: r, minus: op == "Sub" && i == 0}
+			}
+		}
+	}
+	return nil
+}
+
+// axesOf returns the axes along which the classes may lie in what a node gives, as interpreter.common takes them.
+func (f *finder) axesOf(n *onnxpb.Node) []int64 {
+	if rank := len(f.in.get(n.GetOutput()[0]).dims); rank > 2 {
+		return []int64{-1, int64(1 - rank)}
+	}
+	return []int64{-1, 1}
+}
+
+// common reports whether a tensor is known not to vary along an axis.
+func (f *finder) common(name string, axis int64) bool {
+	fuel := 200
+	return f.in.common(name, axis, &fuel)
 }
 
 // scaled recognises a product or quotient of logits with something else that varies but is the same for all classes.
@@ -208,6 +261,8 @@ func (f *finder) constant(name string) bool {
 func (f *finder) obstacle(n *onnxpb.Node, start string) *refusal {
 	r := &refusal{at: n}
 	switch back := f.nearest(n); {
+	case f.isDistance(n):
+		r.reason = fmt.Sprintf("%s takes the root of a squared distance, which is not linear in the features as the square is: end the model in the squared distance, with the sign that makes the nearest class the largest", f.describe(n))
 	case n.GetDomain() == "com.microsoft.nchwc":
 		r.reason = fmt.Sprintf("%s is laid out for one kind of processor; save the model from ONNX Runtime with optimisation level \"extended\" or lower", f.describe(n))
 	case back != nil:
@@ -221,11 +276,24 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *refusal {
 	return r
 }
 
+// isDistance reports whether a node takes the root of a squared distance from prototypes.
+func (f *finder) isDistance(n *onnxpb.Node) bool {
+	if op := opName(n); op != "Sqrt" && op != "Pow" || f.constant(n.GetOutput()[0]) {
+		return false
+	}
+	t, err := f.reach(input(n, 0))
+	return err == nil && t.shifted && !t.decided
+}
+
 // nearest returns the linear layer from which n gets its first input, past operators with one input, or nil.
 func (f *finder) nearest(n *onnxpb.Node) *onnxpb.Node {
 	const far = 8
 	for range far {
-		if n = f.g.producer[input(n, 0)]; n == nil {
+		names := f.ungated(n)
+		if len(names) == 0 || f.gates(n) {
+			return nil
+		}
+		if n = f.g.producer[names[0]]; n == nil {
 			return nil
 		}
 		if l, _ := f.linear(n); l != nil {
@@ -248,12 +316,16 @@ type trail struct {
 	picked  bool           // the best class has been picked
 	link    Link
 	tail    []string
+	after   []after // what becomes of the probabilities
+	columns []int   // the classes whose probabilities are left, nil for all
 
 	rounding     float64 // the logits are rounded to multiples of this,
 	low, high    float64 // and kept in this range
 	approximated bool    // a Relu was ignored
-	shifted      bool    // all logits have been shifted alike since they were noted
+	shifted      bool    // all logits of an example have been shifted alike,
+	common       bool    // before they were noted
 	logarithms   bool    // of the probabilities
+	negated      bool    // and with the other sign
 }
 
 // beginning returns the trail at the output of a linear operator.
@@ -310,7 +382,10 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 		if err != nil {
 			return nil, &refusal{fmt.Sprintf("%s adds %q, which is not linear in any features", f.describe(n), name), n}
 		}
-		if !t.at.rows() || t.decided {
+		if t.decided {
+			return nil, &refusal{fmt.Sprintf("%s adds what is behind %s: %s", f.describe(n), strings.Join(t.tail, ", "), noAverage), n}
+		}
+		if !t.at.rows() {
 			return nil, &refusal{fmt.Sprintf("%s adds %q of shape %v", f.describe(n), name, &t.at), n}
 		}
 		if weights[i] != 1 {
@@ -341,6 +416,109 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	all.logits = ""
 	all.stand(n.GetOutput()[0])
 	return all, nil
+}
+
+// joined returns the trail behind a Concat of classes that several layers give, or one and a constant: they are one layer on
+// the features of all, in blocks. It returns nil if n is no such.
+func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
+	const most, deepest = 64, 8
+	if opName(n) != "Concat" || f.in.functions["Concat"] || len(n.GetInput()) < 2 || f.sums >= most || f.depth >= deepest {
+		return nil, nil
+	}
+	f.sums++
+	f.depth++
+	defer func() { f.depth-- }()
+	parts := make([]*trail, len(n.GetInput()))
+	var first *trail
+	for i, name := range n.GetInput() {
+		if _, ok := f.uniform(name); ok {
+			continue
+		}
+		t, err := f.reach(name)
+		var r *refusal
+		if err != nil && !errors.As(err, &r) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, &refusal{fmt.Sprintf("%s joins %q, which is not linear in any features", f.describe(n), name), n}
+		}
+		a, ok := axis(attrInt(n, "axis", 0), len(t.at.dims))
+		if !t.at.rows() || t.decided || t.shifted || !ok || a != t.at.class || first != nil && len(t.at.dims) != len(first.at.dims) {
+			return nil, &refusal{fmt.Sprintf("%s joins %q of shape %v, which is no row of logits beside others", f.describe(n), name, &t.at), n}
+		}
+		parts[i] = t
+		if first == nil {
+			first = t
+		}
+	}
+	if first == nil {
+		return nil, nil
+	}
+	all := &trail{at: first.at, low: math.Inf(-1), high: math.Inf(1)}
+	widths := make([]int, len(parts))
+	for i, t := range parts {
+		if t != nil {
+			widths[i] = t.k
+		} else if v := f.in.get(n.GetInput()[i]); len(v.dims) == len(all.at.dims) && v.dims[all.at.class] > 0 && v.dims[all.at.class] <= maxShapeElements {
+			widths[i] = int(v.dims[all.at.class])
+		} else {
+			return nil, &refusal{fmt.Sprintf("%s joins %q, of which it is not known how many classes it is", f.describe(n), n.GetInput()[i]), n}
+		}
+		all.k += widths[i]
+	}
+	at := 0 // the first class of a part
+	for i, t := range parts {
+		if t == nil {
+			if x, _ := f.uniform(n.GetInput()[i]); x != 0 {
+				v := make([]float64, all.k)
+				for j := range widths[i] {
+					v[at+j] = x
+				}
+				all.apply(nil, v)
+			}
+		} else {
+			t.place(at, all.k)
+			all.join(t)
+		}
+		at += widths[i]
+	}
+	all.at.dims = slices.Clone(all.at.dims)
+	all.at.dims[all.at.class] = int64(all.k)
+	all.stand(n.GetOutput()[0])
+	return all, nil
+}
+
+// uniform returns the number that all of a tensor is, however it is spread out.
+func (f *finder) uniform(name string) (float64, bool) {
+	const far = 8
+	for range far {
+		if v := f.in.get(name); v.constant && len(v.data) > 0 && slices.Min(v.data) == slices.Max(v.data) {
+			return v.data[0], true
+		}
+		n := f.g.producer[name]
+		if n == nil || f.in.functions[opName(n)] {
+			return 0, false
+		}
+		switch opName(n) {
+		case "ConstantOfShape":
+			c := call{Node: n, interpreter: f.in, in: []*value{{dims: []int64{0}, data: []float64{}}}}
+			if v := constantOfShape(&c); v != nil && len(v.data) == 1 {
+				return v.data[0], true
+			}
+			return 0, false
+		case "Mul":
+			zero := func(name string) bool { x, ok := f.scalar(name); return ok && x == 0 }
+			_, ok := with(n, zero)
+			return 0, ok
+		case "Sub":
+			return 0, input(n, 0) == input(n, 1)
+		case "Identity", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze":
+			name = input(n, 0)
+		default:
+			return 0, false
+		}
+	}
+	return 0, false
 }
 
 // addends returns what a node adds up, and by what each is multiplied; nil if the node does something else.
@@ -398,8 +576,14 @@ func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 // join adds the logits of another trail.
 func (t *trail) join(o *trail) {
 	t.apply(nil, o.shift)
-	t.nodes, t.tail = append(t.nodes, o.nodes...), append(t.tail, o.tail...)
+	for _, n := range o.nodes {
+		if !slices.Contains(t.nodes, n) {
+			t.nodes = append(t.nodes, n)
+		}
+	}
+	t.tail = append(t.tail, o.tail...)
 	t.moved = nil
+	t.shifted = t.shifted || o.shifted
 	t.rounding += o.rounding
 	t.low, t.high = math.Inf(-1), math.Inf(1)
 	t.approximated = t.approximated || o.approximated
@@ -439,8 +623,8 @@ func (t *trail) transform(scale, shift []float64) {
 // stand notes that the trail has come to a tensor.
 func (t *trail) stand(name string) {
 	number := t.at.typ.IsFloat() || t.at.typ == Undefined || t.at.typ == Int32
-	if !t.decided && !t.shifted && number && t.at.rows() && (t.logits == "" || len(t.at.dims) == 2) {
-		t.logits, t.found = name, t.at.value
+	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.dims) == 2 && t.shifted == t.common) {
+		t.logits, t.found, t.common = name, t.at.value, t.shifted
 	}
 }
 
@@ -457,27 +641,34 @@ func (f *finder) follow(t *trail, path []hop) (*trail, error) {
 // pass goes with the logits through one operator.
 func (f *finder) pass(t *trail, h *hop) error {
 	n, s := h.node, h.step
+	if t.decided && s.affine && h.factor == nil {
+		return f.smooth(t, h)
+	}
+	if t.decided && s.pools {
+		return f.column(t, h)
+	}
 	if t.decided && !s.layout && !s.late && !(s.ends && s.link == "") {
 		return &refusal{fmt.Sprintf("%s follows %s", f.describe(n), strings.Join(t.tail, ", ")), n}
 	}
-	if (s.exps || s.normalises) && t.decided && t.logarithms != s.exps || s.logs && t.decided && t.logarithms {
+	if (s.exps || s.normalises) && t.decided && t.logarithms != s.exps || s.logs && t.decided && t.logarithms || t.negated && s.exps {
 		return &refusal{fmt.Sprintf("%s follows %s", f.describe(n), strings.Join(t.tail, ", ")), n}
+	}
+	if t.negated && s.ends {
+		return &refusal{fmt.Sprintf("%s follows %s and picks the least probable", f.describe(n), strings.Join(t.tail, ", ")), n}
 	}
 	if s.late && !t.decided && !s.layout {
 		return &refusal{fmt.Sprintf("%s stands between the linear layer %s and what makes probabilities", f.describe(n), f.describe(t.nodes[0])), n}
 	}
 	c, after := f.call(n, h.from, &t.at), new(value)
-	if h.via != nil {
-		c = f.call(h.via, input(h.via, 0), &t.at)
-		after = t.at.like()
-	} else if op := ops[opName(n)]; op != nil {
+	if op := ops[opName(n)]; op != nil {
 		if v := op(c, 0); v != nil {
 			after = v
 		}
 	}
 	class, reason := noClass, ""
-	if !t.decided || s.ends || s.late {
-		class, reason = s.class(c, &t.at, after)
+	class, reason = s.class(c, &t.at, after)
+	if t.decided && !s.ends && !s.late {
+		reason = "" // only where the classes lie
 	}
 	if reason != "" {
 		return &refusal{reason, n}
@@ -488,6 +679,15 @@ func (f *finder) pass(t *trail, h *hop) error {
 	merged, flat := t.at.merged, false
 	isBias := false // the first constant added belongs to the layer
 	switch {
+	case h.common != "":
+		if at := int64(t.at.class); t.at.class == noClass || !f.common(h.common, at-int64(len(t.at.dims))) && !f.common(h.common, at) {
+			return &refusal{fmt.Sprintf("%s adds %q, which is not the same for all classes of %v", f.describe(n), h.common, &t.at), n}
+		}
+		if h.minus {
+			t.transform([]float64{-1}, nil)
+			t.logits = ""
+		}
+		t.shifted = true
 	case h.factor != nil:
 		if err := f.multiply(t, h); err != nil {
 			return err
@@ -498,6 +698,9 @@ func (f *finder) pass(t *trail, h *hop) error {
 			return err
 		}
 		isBias = scale == nil && t.shift == nil
+		if t.shifted && len(scale) > 1 && slices.Min(scale) != slices.Max(scale) {
+			return &refusal{fmt.Sprintf("%s scales classes differently after something that varies has been added to all", f.describe(n)), n}
+		}
 		t.transform(scale, shift)
 		t.logits = "" // what came before has other numbers
 	case s.rounds:
@@ -545,14 +748,14 @@ func (f *finder) pass(t *trail, h *hop) error {
 		t.logits = "" // rows of something else than examples
 	}
 	t.logarithms = (t.logarithms || s.logs) && !s.exps
-	t.shifted = t.shifted || s.shifts
+	f.becomes(t, n, s)
 	if class >= len(after.dims) {
 		class = noClass
 	}
 	t.at = flow{*after, class, merged, flat}
 	t.stand(n.GetOutput()[0])
 	if !isBias {
-		t.tail = append(t.tail, n.GetOpType())
+		t.tail = append(t.tail, stepName(n))
 	}
 	return nil
 }
@@ -658,8 +861,19 @@ var integerRange = map[DataType][2]float64{
 
 // chooseClasses follows a selection of classes.
 func (f *finder) chooseClasses(t *trail, c *call) error {
-	numbers := &value{typ: Int64, dims: slices.Repeat([]int64{1}, len(t.at.dims)), data: make([]float64, t.k)}
-	numbers.dims[t.at.class] = int64(t.k)
+	rows, err := f.chosen(t, c, t.k)
+	if err != nil {
+		return err
+	}
+	t.pick(rows)
+	t.logits = ""
+	return nil
+}
+
+// chosen returns which of k classes a selection leaves.
+func (f *finder) chosen(t *trail, c *call, k int) ([]int, error) {
+	numbers := &value{typ: Int64, dims: slices.Repeat([]int64{1}, len(t.at.dims)), data: make([]float64, k)}
+	numbers.dims[t.at.class] = int64(k)
 	for i := range numbers.data {
 		numbers.data[i] = float64(i)
 	}
@@ -673,21 +887,19 @@ func (f *finder) chooseClasses(t *trail, c *call) error {
 		}
 		v, err := f.numbers(name) // a long list has stayed in the file so far
 		if err != nil {
-			return err
+			return nil, err
 		}
 		in.in[i] = v
 	}
 	v := ops[c.GetOpType()](&in, 0)
 	if v == nil || len(v.data) == 0 {
-		return &refusal{fmt.Sprintf("%s selects classes by what is not constant", f.describe(c.Node)), c.Node}
+		return nil, &refusal{fmt.Sprintf("%s selects classes by what is not constant", f.describe(c.Node)), c.Node}
 	}
 	rows := make([]int, len(v.data))
 	for i, x := range v.data {
 		rows[i] = int(x)
 	}
-	t.pick(rows)
-	t.logits = ""
-	return nil
+	return rows, nil
 }
 
 // call prepares a step with the flow as the input that carries the logits.

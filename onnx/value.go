@@ -53,19 +53,21 @@ func (m *Model) interpreter(weights bool) *interpreter {
 // infer works out every tensor of the graph.
 func (m *Model) infer() *interpreter {
 	in := m.interpreter(false)
-	for _, v := range m.pb.GetGraph().GetValueInfo() {
-		in.declare(v)
-	}
-	for _, v := range m.pb.GetGraph().GetInput() {
-		in.declare(v)
-	}
-	for _, v := range m.pb.GetGraph().GetOutput() {
-		in.declare(v)
-	}
+	in.declareAll(m)
 	for _, n := range m.view.order {
 		in.run(n)
 	}
 	return in
+}
+
+// declareAll takes over what the model says of its tensors.
+func (in *interpreter) declareAll(m *Model) {
+	g := m.pb.GetGraph()
+	for _, list := range [][]*onnxpb.ValueInfo{g.GetValueInfo(), g.GetInput(), g.GetOutput()} {
+		for _, v := range list {
+			in.declare(v)
+		}
+	}
 }
 
 // declare takes over what the model says of a tensor.

@@ -327,7 +327,7 @@ func TestShapes(t *testing.T) {
 		{"Gemm", node("Gemm", "", "", intAttribute("transA", 1), intAttribute("transB", 1)), []*value{x(5, -1), x(3, 5)}, "[?,3]"},
 		{"mean", node("ReduceMean", "", "", ints("axes", -1, -2), intAttribute("keepdims", 0)), []*value{x(-1, 7, 5, 2)}, "[?,7]"},
 		{"best", node("ArgMax", "", "", intAttribute("axis", -1), intAttribute("keepdims", 0)), []*value{x(-1, 7)}, "[?]"},
-		{"part", node("Split", "", "", intAttribute("axis", 1)), []*value{x(4, 7)}, "[4,?]"},
+		{"part", node("Split", "", "", intAttribute("axis", 1)), []*value{x(4, 7)}, "[4,7]"},
 		{"token", node("Gather", "", "", intAttribute("axis", 1)), []*value{x(-1, 7, 5), {typ: Int64, dims: []int64{}, data: []float64{0}}}, "[?,5]"},
 		{"window", node("Slice", "", ""), []*value{x(-1, 7, 5), list(1), list(math.MaxInt64), list(1), list(2)}, "[?,3,5]"},
 		{"of another domain", &onnxpb.Node{OpType: proto.String("Relu"), Domain: proto.String("com.example")}, []*value{x(1)}, "[…]"},

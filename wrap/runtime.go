@@ -118,9 +118,11 @@ func checkLogits(h *onnx.Head, rows featurize.Rows) (float64, error) {
 	}
 	d, k := h.FeatureDim, h.Classes
 	var worst, size float64
+	sums := make([]float64, k)
 	for i := range max(1, min(rows.N, checkProducts/(d*k))) {
-		phi := rows.Features[i*d : (i+1)*d]
-		for j, got := range rows.Logits[i*k : (i+1)*k] {
+		phi, logits := rows.Features[i*d:(i+1)*d], rows.Logits[i*k:(i+1)*k]
+		var common float64 // what the logits hold besides, on average over the classes
+		for j, got := range logits {
 			var sum float64
 			for l, v := range w[j*d : (j+1)*d] {
 				sum += float64(v) * float64(phi[l])
@@ -128,7 +130,13 @@ func checkLogits(h *onnx.Head, rows featurize.Rows) (float64, error) {
 			if b != nil {
 				sum += float64(b[j])
 			}
-			sum = min(max(sum, h.Low), h.High)
+			sums[j] = min(max(sum, h.Low), h.High)
+			if h.Shifted {
+				common += (float64(got) - sums[j]) / float64(k)
+			}
+		}
+		for j, got := range logits {
+			sum := sums[j] + common
 			worst = max(worst, abs(sum-float64(got))-h.Rounding)
 			size = max(size, abs(float64(got)))
 		}

@@ -73,8 +73,9 @@ def write(name, m):
     onnx.save(m, os.path.join(here, name + ".onnx"))
 
 
-def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=None):
-    """phi and logits: a tensor's name, or a function of a function that gives tensors by name."""
+def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=None, gives=None):
+    """phi and logits: a tensor's name, or a function of a function that gives tensors by name. gives: the output that holds
+    what the model itself makes of the probabilities."""
     feed = feed or {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}
     get = lambda t: run(m, feed, [t])[0]
     value = lambda f: np.asarray(f(get) if callable(f) else get(f), dtype=np.float64)
@@ -86,14 +87,15 @@ def found(name, m, h, phi, logits, options=None, tolerance=0, feed=None, labels=
     write(name, m)
     golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "head": {**h, "labels": labels}, "tolerance": tolerance,
                    "inputs": {k: {"type": v.dtype.name, "shape": list(v.shape), "data": numbers(v)} for k, v in feed.items()},
-                   "examples": n, "phi": numbers(p), "logits": numbers(a)})
+                   "examples": n, "phi": numbers(p), "logits": numbers(a), **({"gives": numbers(get(gives))} if gives else {})})
 
 
-def refused(name, m, reason, options=None, runs=True):
+def refused(name, m, reason, options=None, runs=True, nearest=None):
+    """nearest: the layers that are suggested, as "features logits"."""
     if runs:
         run(m, {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}, [o.name for o in m.graph.output])
     write(name, m)
-    golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "refused": reason})
+    golden.append({"file": "operators/" + name + ".onnx", "options": options or {}, "refused": reason, **({"nearest": nearest} if nearest is not None else {})})
 
 
 def body(name, width=D, k=K):
@@ -110,7 +112,8 @@ def plain():
     """Operators that are linear, and what may follow."""
     def linear(name, nodes, weights, h, phi="phi", logits="y", **options):
         b0, _, _ = body(name)
-        found(name, model(BODY + nodes, {**b0, **weights}), h, phi, logits, **options)
+        decided = {"Softmax", "LogSoftmax", "Sigmoid"} & set(h["tail"]) and not {"TopK", "ArgMax"} & set(h["tail"])
+        found(name, model(BODY + nodes, {**b0, **weights}), h, phi, logits, gives="y" if decided else None, **options)
 
     _, w, b = body("einsum")
     linear("einsum_nd_kd", [("Einsum", "phi w", "y", {"equation": "nd,kd->nk"})], {"w": w}, head("Einsum", "phi", "y", bias=False))
@@ -200,16 +203,17 @@ def plain():
     z = ("Gemm", "phi w b", "z", gemm)
     tail = {"w": w, "b": b, "axis": i64(1)}
     linear("tail_softmax_by_hand", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Exp", "s", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Div", "e t", "y")],
-           tail, head("Gemm", "phi", "z", tail=["Div"]), logits="z")
+           tail, head("Gemm", "phi", "z", tail=["Softmax"]), logits="z")
     linear("tail_shifted", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Softmax", "s", "y")], tail, head("Gemm", "phi", "z", tail=["Sub", "Softmax"]), logits="z")
     b0, _, _ = body("tail_shifted_only")
-    refused("tail_shifted_only", model(BODY + [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "y")], {**b0, **tail}), "no Softmax follows")
+    linear("tail_shifted_only", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "y")], tail, head("Gemm", "phi", "z", tail=["Sub"]), logits="z")
+    refused("tail_shifted_sigmoid", model(BODY + [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Sigmoid", "s", "y")], {**b0, **tail}), "which only a Softmax does not see")
     b0, _, _ = body("tail_exp_of_sigmoid")
     refused("tail_exp_of_sigmoid", model(BODY + [z, ("Sigmoid", "z", "p"), ("Exp", "p", "e"), ("LpNormalization", "e", "y", {"axis": 1, "p": 1})], {**b0, **tail}), 'Exp "e" follows Sigmoid')
     b0, _, _ = body("tail_least")
     refused("tail_least", model(BODY + [z, ("TopK", "z one", "y yi", {"axis": 1, "largest": 0})], {**b0, **tail, "one": i64(1)}), "picks the smallest")
-    linear("tail_log_sum_exp", [z, ("ReduceLogSumExp", "z", "t", {"axes": [1], "keepdims": 1}), ("Sub", "z t", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["Exp"]), logits="z")
-    linear("tail_log_softmax_by_hand", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Log", "t", "lt"), ("Sub", "z lt", "y")], tail, head("Gemm", "phi", "z", tail=["Sub"]), logits="z")
+    linear("tail_log_sum_exp", [z, ("ReduceLogSumExp", "z", "t", {"axes": [1], "keepdims": 1}), ("Sub", "z t", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["LogSoftmax", "Exp"]), logits="z")
+    linear("tail_log_softmax_by_hand", [z, ("Exp", "z", "e"), ("ReduceSum", "e axis", "t", {"keepdims": 1}), ("Log", "t", "lt"), ("Sub", "z lt", "y")], tail, head("Gemm", "phi", "z", tail=["LogSoftmax"]), logits="z")
     linear("tail_exp_log_softmax", [z, ("LogSoftmax", "z", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["LogSoftmax", "Exp"]), logits="z")
     linear("tail_clipped_probabilities", [z, ("Softmax", "z", "p"), ("Clip", "p lo hi", "y")], {**tail, "lo": np.float32(1e-7), "hi": np.float32(1 - 1e-7)},
            head("Gemm", "phi", "z", tail=["Softmax", "Clip"]), logits="z")
@@ -220,10 +224,10 @@ def plain():
     linear("tail_top_k", [z, ("Softmax", "z", "p"), ("TopK", "p one", "y yi", {"axis": 1})], {**tail, "one": i64(2)}, head("Gemm", "phi", "z", tail=["Softmax", "TopK"]), logits="z")
     linear("tail_neg", [z, ("Neg", "z", "n"), ("Softmax", "n", "y")], tail, head("Gemm", "phi", "n", tail=["Neg", "Softmax"]), logits="n")
     linear("tail_sigmoids_normalised", [z, ("Sigmoid", "z", "p"), ("ReduceSum", "p axis", "t", {"keepdims": 1}), ("Div", "p t", "y")],
-           tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "Div"]), logits="z")
+           tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"]), logits="z")
     linear("tail_sigmoid_arg_max", [z, ("Sigmoid", "z", "p"), ("ArgMax", "p", "y", {"axis": 1})], tail, head("Gemm", "phi", "z", link="one-vs-rest", tail=["Sigmoid", "ArgMax"]), logits="z")
     linear("tail_sigmoid_by_hand", [z, ("Neg", "z", "n"), ("Exp", "n", "e"), ("Add", "e one", "s"), ("Reciprocal", "s", "y")], {**tail, "one": np.float32(1)},
-           head("Gemm", "phi", "z", link="sigmoid", tail=["Reciprocal"]), logits="z")
+           head("Gemm", "phi", "z", link="sigmoid", tail=["Sigmoid"]), logits="z")
     w1, b1 = w[:1], b[:1]
     one = ("Gemm", "phi w b", "z", gemm)
     binary = {"w": w1, "b": b1, "one": np.float32(1)}
@@ -342,7 +346,9 @@ def scikit_learn():
                                                                "multi_class": 0, "classlabels_ints": list(range(labels or len(b)))})
 
     def case(name, nodes, weights, h, logits, outputs=("label", "y"), phi=x, feed=None, labels=None, **options):
-        found(name, model(nodes, weights, outputs=outputs, **options), h, phi, logits, feed=feed, labels=labels)
+        m = model(nodes, weights, outputs=outputs, **options)
+        plain = h["link"] == "softmax" and not any(op.endswith("ZipMap") for op, *_ in nodes) and "y" in outputs and len(nodes) < 4
+        found(name, m, h, phi, logits, feed=feed, labels=labels, gives="y" if plain or h["link"] == "sigmoid" and h["tail"][-1] != "Gather" and not name.endswith("raw") else None)
 
     op = "ai.onnx.ml.LinearClassifier"
     lh = lambda *a, **k: head(op, *a, **{"d": 5, **k})
@@ -370,6 +376,18 @@ def scikit_learn():
     case("linear_classifier_margin", [classifier(*pair, "NONE"), (ml + "ArrayFeatureExtractor", "scores one", "y")], {"one": np.int64(1)},
          lh("label/features", "y", link="sigmoid", tail=["Gather"], classes=1), affine(w1, b1))
     case("linear_classifier_int64", [classifier(w, b, "SOFTMAX"), ("Identity", "scores", "y")], {}, lh("label/features", "label/logits", tail=["Softmax", "Identity"]), affine(w, b), x=(T.INT64, ["N", 5]), feed={"x": r.integers(-3, 4, size=(N, 5))})
+    # No operator of the default domain, and no import of it.
+    for name, nodes, h in (("ml_alone", [named, (ml + "ZipMap", "scores", "y", {"classlabels_strings": NAMES})], lh("label/features", "label/logits", tail=["Softmax", "ZipMap"])),
+                           ("ml_alone_normalised", [(ml + "Scaler", "x", "xs", {"offset": [0.5], "scale": [2.0]}), (*classifier(w, b, "LOGISTIC")[:1], "xs", *classifier(w, b, "LOGISTIC")[2:]), (ml + "Normalizer", "scores", "y", {"norm": "L1"})],
+                            lh("label/features", "label/logits", link="one-vs-rest", tail=["Sigmoid", "Normalizer"]))):
+        m = model(nodes, {}, outputs=("label", "y"))
+        del m.opset_import[:2]
+        found(name, m, h, "xs" if "normalised" in name else x, (lambda get: get("xs").astype(np.float64) @ w.T.astype(np.float64) + b) if "normalised" in name else affine(w, b),
+              labels=None if "normalised" in name else NAMES)
+    m = model([("MatMul", "x wt", "y")], {"wt": w.T.copy()})
+    del m.opset_import[:]
+    m.opset_import.append(oh.make_opsetid("ai.onnx.ml", 3))
+    refused("no_default_domain", m, "does not import them", runs=False)
     refused("linear_classifier_probit", model([classifier(w, b, "PROBIT"), ("Identity", "scores", "y")], {}, outputs=("label", "y")), "ai.onnx.ml.LinearClassifier")
     parts, columns = [], []
     for k in range(K):
@@ -383,11 +401,219 @@ def scikit_learn():
              ("ReduceSum", "p axis", "sum", {"keepdims": 1}), ("Cast", "sum", "some", {"to": 9}), ("Not", "some", "none"), ("Cast", "none", "g", {"to": 1}), ("Add", "p g", "pg"), ("Mul", "g k", "gk"),
              ("Add", "sum gk", "total"), ("Div", "pg total", "y"), ("ArgMax", "y", "label", {"axis": 1})]
     case("sgd_one_vs_rest", hinge, {"wt": w.T.copy(), "b": b, "minus": np.float32(-1), "unity": np.float32(1), "axis": i64(1), "k": np.float32(K)},
-         head("MatMul", "x", "score", link="one-vs-rest", tail=["Reciprocal", "Div"], d=5), "score")
+         head("MatMul", "x", "score", link="one-vs-rest", tail=["Sigmoid", "LpNormalization"], d=5), "score")
+
+
+def hints():
+    """Layers that are suggested where a tail is not recognised."""
+    _, w, b = body("hints")
+
+    def hint(name, nodes, weights, reason, nearest):
+        b0, _, _ = body(name)
+        refused(name, model(BODY + nodes, {**b0, **weights}), reason, nearest=nearest)
+
+    layer = [("MatMul", "phi w", "mm"), ("Add", "mm b", "z")]
+    weights = {"w": w.T.copy(), "b": b}
+    hint("hint_behind_bias", layer + [("Softplus", "z", "y")], weights, 'Softplus "y" stands between', ["phi z"])
+    hint("hint_behind_scale", layer + [("Mul", "z t", "m"), ("Reshape", "m s", "r"), ("Sub", "r t", "q"), ("Softplus", "q", "y")],
+         {**weights, "t": np.float32(0.5), "s": i64(-1, 1, K)}, 'Softplus "y" stands between', ["phi q"])
+    hint("hint_scaled_by_input", layer + [("ReduceSum", "x axis", "t", {"keepdims": 1}), ("Mul", "t z", "m"), ("Softplus", "m", "y")], {**weights, "axis": i64(1)},
+         'Softplus "y" stands between', ["phi z"])
+    # The gate of squeeze-and-excitation is a layer of the body, and what feeds it too.
+    gate = [("Reshape", "phi s", "map"), ("GlobalAveragePool", "map", "squeezed"), ("Conv", "squeezed w1", "c1"), ("Relu", "c1", "r1"), ("Conv", "r1 w2 b2", "c2"),
+            ("Sigmoid", "c2", "gate"), ("Mul", "map gate", "scaled")]
+    r = rng("gate")
+    gates = {"s": i64(-1, 3, 1, 2), "w1": r.normal(size=(2, 3, 1, 1)).astype(np.float32), "w2": r.normal(size=(3, 2, 1, 1)).astype(np.float32), "b2": r.normal(size=3).astype(np.float32)}
+    hint("hint_not_the_gate", gate + [("GlobalMaxPool", "scaled", "y")], gates, '"y" comes from GlobalMaxPool "y" and not from a linear layer', [])
+    hint("hint_above_the_gate", gate + [("Flatten", "scaled", "flat"), ("Gemm", "flat w b", "z", {"transB": 1}), ("Softplus", "z", "y")], {**gates, "w": w, "b": b},
+         'Softplus "y" stands between', ["flat z"])
+
+
+def softmax_by_hand():
+    """Softmax, log-softmax and the like as exporters write them out: what is subtracted first, how the sum is shaped and how the
+    quotient is formed differ, and what comes out does not."""
+    _, w, b = body("by hand")
+    z = [("Gemm", "phi w b", "z", {"transB": 1})]
+    weights = {"w": w, "b": b, "inf": np.float32(-np.inf), "axis": i64(1), "last": i64(-1), "one": np.float32(1), "minus": np.float32(-1), "tiny": np.float32(1e-12),
+               "column": i64(-1, 1), "k": i64(K), "t": np.float32(0.5)}
+
+    def case(name, nodes, tail, logits="z", expect=None, opset=17):
+        b0, _, _ = body(name)
+        m = model(BODY + z + nodes, {**b0, **weights}, opset=opset)
+        found(name, m, head("Gemm", "phi", logits, tail=tail), "phi", logits, gives="y" if expect else None)
+        if expect:  # the output is what the operators are said to amount to
+            feed = {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}
+            a, y = run(m, feed, [logits, "y"])
+            p = np.exp(a - a.max(1, keepdims=True))
+            p /= p.sum(1, keepdims=True)
+            assert np.allclose(expect(p), y, atol=1e-5), name
+
+    def refuse(name, nodes, reason):
+        b0, _, _ = body(name)
+        refused(name, model(BODY + z + nodes, {**b0, **weights}), reason)
+
+    same = lambda p: p
+    top = ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 0})
+    # JAX: the maximum with −∞, then the axis again, spread out; the sum likewise.
+    spread = [top, ("Max", "top inf", "m"), ("Reshape", "m column", "mc"), ("Shape", "z", "shape"), ("Expand", "mc shape", "me"), ("Sub", "z me", "s"), ("Exp", "s", "e")]
+    case("softmax_jax", spread + [("ReduceSum", "e axis", "sum", {"keepdims": 0}), ("Reshape", "sum column", "sc"), ("Expand", "sc shape", "se"), ("Div", "e se", "y")],
+         ["Softmax"], expect=same)
+    case("softmax_stop_gradient", [("ReduceMax", "z", "top", {"axes": [-1], "keepdims": 1}), ("Identity", "top", "stop"), ("Sub", "z stop", "s"), ("Identity", "s", "s2"), ("Exp", "s2", "e"),
+                                   ("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Div", "e sum", "y")], ["Softmax"], expect=same)
+    case("softmax_reciprocal", spread + [("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Reciprocal", "sum", "r"), ("Mul", "r e", "y")], ["Softmax"], expect=same)
+    case("softmax_power", spread + [("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Pow", "sum minus", "r"), ("Mul", "e r", "y")], ["Softmax"], expect=same)
+    case("softmax_inverse", [("Exp", "z", "e"), ("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Div", "one sum", "r"), ("Mul", "e r", "y")], ["Softmax"], expect=same)
+    case("softmax_guarded_sum", spread + [("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Add", "sum tiny", "st"), ("Div", "e st", "y")], ["Softmax"], expect=same)
+    case("softmax_exp_twice", spread + [("Exp", "s", "e2"), ("ReduceSum", "e2 last", "sum", {"keepdims": 1}), ("Div", "e sum", "y")], ["Softmax"], expect=same)
+    weights.update(zero=np.float32(0))
+    case("softmax_finite_max", [("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("IsInf", "top", "inf_"), ("Where", "inf_ zero top", "m"), ("Sub", "z m", "s"), ("Exp", "s", "e"),
+                                ("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Log", "sum", "ls"), ("Add", "ls m", "lse"), ("Sub", "z lse", "l"), ("Exp", "l", "y")], ["LogSoftmax", "Exp"], expect=same)
+    case("softmax_temperature_after_max", [("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Div", "s t", "u"), ("Softmax", "u", "y")],
+         ["Sub", "Div", "Softmax"], logits="u", expect=same)
+    case("log_softmax_jax", spread + [("ReduceSum", "e axis", "sum", {"keepdims": 0}), ("Log", "sum", "ls"), ("Reshape", "ls column", "lc"), ("Sub", "s lc", "y")], ["LogSoftmax"], expect=np.log)
+    case("log_softmax_of_softmax", spread + [("ReduceSum", "e last", "sum", {"keepdims": 1}), ("Div", "e sum", "p"), ("Log", "p", "y")], ["Softmax", "Log"], expect=np.log)
+    case("log_softmax_log_sum", [("ReduceLogSumExp", "z", "lse", {"axes": [1], "keepdims": 0}), ("Unsqueeze", "lse axis", "lc"), ("Neg", "lc", "n"), ("Add", "z n", "y")], ["LogSoftmax"], expect=np.log)
+    nll = lambda p: -np.log(p)
+    case("nll_neg", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "y")], ["LogSoftmax", "Neg"], expect=nll)
+    case("nll_mul", [("Softmax", "z", "p", {"axis": 1}), ("Log", "p", "l"), ("Mul", "l minus", "y")], ["Softmax", "Log", "Mul"], expect=nll)
+    case("nll_by_hand", [("ReduceLogSumExp", "z", "lse", {"axes": [1], "keepdims": 1}), ("Sub", "lse z", "y")], ["LogSoftmax", "Neg"], expect=nll)
+    case("nll_arg_min", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "n"), ("ArgMin", "n", "y", {"axis": 1})], ["LogSoftmax", "Neg", "Neg", "ArgMax"])
+    refuse("nll_arg_max", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "n"), ("ArgMax", "n", "y", {"axis": 1})], "picks the least probable")
+    refuse("nll_exp", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "n"), ("Exp", "n", "y")], 'Exp "y" follows LogSoftmax, Neg')
+
+    # What looks like it.
+    other = [("ReduceSum", "e last", "sum", {"keepdims": 1})]
+    refuse("softmax_of_another_sum", spread + [("Exp", "z", "e2"), ("ReduceSum", "e2 last", "sum", {"keepdims": 1}), ("Div", "e sum", "y")], "Div")
+    weights.update(first=i64(0))
+    refuse("softmax_over_examples", [("Exp", "z", "e"), ("ReduceSum", "e first", "sum", {"keepdims": 1}), ("Div", "e sum", "y")], "Div")
+    refuse("softmax_squared", spread + other + [("Mul", "sum sum", "s2"), ("Div", "e s2", "y")], "Div")
+    refuse("softmax_max_that_cuts", [("Max", "z one", "m"), ("Exp", "m", "e")] + other + [("Div", "e sum", "y")], 'Max "m" stands between')
+    refuse("softmax_with_another_class", spread + other + [("Add", "sum one", "more"), ("Div", "e more", "y")], "Div")
+
+    # Behind the softmax: smoothed, clamped, cut down to a column.
+    p = [("Softmax", "z", "p", {"axis": 1})]
+    weights.update(s=np.float32(0.9), u=np.float32(0.1 / K), lo=np.float32(1e-4), hi=np.float32(1 - 1e-4), classes=np.float32([1, 1, 2, 1]))
+    case("smoothed", p + [("Mul", "p s", "ps"), ("Add", "ps u", "y")], ["Softmax", "Mul", "Add"], expect=lambda p: 0.9 * p + 0.1 / K)
+    case("smoothed_log", p + [("Add", "p u", "pu"), ("Log", "pu", "y")], ["Softmax", "Add", "Log"], expect=lambda p: np.log(p + 0.1 / K))
+    case("clamped_max_min", p + [("Max", "p lo", "a"), ("Min", "hi a", "y")], ["Softmax", "Max", "Min"], expect=lambda p: p.clip(1e-4, 1 - 1e-4))
+    case("clamped_normalised", p + [("Clip", "p lo hi", "c"), ("ReduceSum", "c axis", "cs", {"keepdims": 1}), ("Div", "c cs", "y")], ["Softmax", "Clip", "LpNormalization"],
+         expect=lambda p: p.clip(1e-4, 1 - 1e-4) / p.clip(1e-4, 1 - 1e-4).sum(1, keepdims=True))
+    refuse("smoothed_unevenly", p + [("Mul", "p classes", "y")], "changes the probabilities of classes differently")
+    refuse("complement", p + [("Sub", "one p", "y")], "turns the probabilities round")
+    weights.update(views=i64(1, -1, K))
+    refuse("averaged", [("Reshape", "z views", "v"), ("Softmax", "v", "p", {"axis": 2}), ("ReduceMean", "p", "y", {"axes": [1], "keepdims": 0})], "let it average the logits")
+    refuse("averaged_passes", p + [("Gemm", "bo w b", "z2", {"transB": 1}), ("Softmax", "z2", "p2", {"axis": 1}), ("Add", "p p2", "pp"), ("Mul", "pp t", "y")], "let it average the logits")
+
+
+def prototypes():
+    """Squared distances from constant prototypes are linear but for what is common to all classes."""
+    _, c, _ = body("prototypes")
+    weights = {"c": c, "c3": c.reshape(1, K, D), "ct": c.T.reshape(1, D, K).copy(), "axis": i64(1), "last": i64(-1), "two": np.float32(2), "minus": np.float32(-1), "eps": np.float32(1e-6),
+               "root": np.float32(1 / (2 + 1e-6)), "half": np.float32(0.5), "cc": (c ** 2).sum(1), "ct2": (2 * c.T).copy(), "t": np.float32(-0.25), "three": i64(2)}
+    rows = [("Unsqueeze", "phi axis", "p3"), ("Sub", "p3 c3", "diff")]
+    total = [("ReduceSum", "sq last", "dist", {"keepdims": 0})]
+    neg = [("Neg", "dist", "y0"), ("Softmax", "y0", "y")]
+
+    def case(name, nodes, h, logits, phi="phi", **kw):
+        b0, _, _ = body(name)
+        found(name, model(BODY + nodes, {**b0, **weights}, **kw), h, phi, logits)
+
+    def refuse(name, nodes, reason):
+        b0, _, _ = body(name)
+        refused(name, model(BODY + nodes, {**b0, **weights}), reason)
+
+    h = lambda op="ReduceSum", logits="y0", tail=("Add", "Neg", "Softmax"), features="phi", bias=True: head(op, features, logits, bias=bias, tail=tail)
+    case("prototypes_pow", rows + [("Pow", "diff two", "sq")] + total + neg, h(), "y0")
+    case("prototypes_mul_raw", rows + [("Mul", "diff diff", "sq")] + total + [("Mul", "dist t", "y")], h(logits="y", tail=("Add", "Mul")), "y")
+    case("prototypes_left", [("Unsqueeze", "phi axis", "p3"), ("Sub", "c p3", "diff"), ("ReduceSumSquare", "diff", "dist", {"axes": [2], "keepdims": 0})] + neg, h("ReduceSumSquare"), "y0")
+    case("prototypes_columns", [("Unsqueeze", "phi three", "p3"), ("Sub", "p3 ct", "diff"), ("ReduceSumSquare", "diff", "dist", {"axes": [1], "keepdims": 0})] + neg, h("ReduceSumSquare"), "y0")
+    case("prototypes_norm", rows + [("ReduceL2", "diff", "norm", {"axes": [-1], "keepdims": 0}), ("Pow", "norm two", "dist")] + neg, h("ReduceL2", tail=("Add", "Identity", "Neg", "Softmax")), "y0")
+    weights.update(first=i64(0), kd=i64(K, D))
+    case("prototypes_cdist", [("Unsqueeze", "phi axis", "p3"), ("Shape", "phi", "sh"), ("Gather", "sh first", "n"), ("Concat", "n kd", "shape", {"axis": 0}), ("Expand", "p3 shape", "pe"), ("Expand", "c3 shape", "ce"),
+                              ("Sub", "pe ce", "d0"), ("Add", "d0 eps", "diff"), ("Pow", "diff two", "sq")] + [("ReduceSum", "sq last", "sum", {"keepdims": 0}), ("Pow", "sum root", "cd"), ("Mul", "cd cd", "dist")] + neg,
+         h(tail=("Add", "Identity", "Neg", "Softmax")), "y0")
+    case("prototypes_operator", [("com.microsoft::CDist", "phi c", "dist", {"metric": "sqeuclidean"})] + neg, h("com.microsoft.CDist"), "y0")
+    case("prototypes_nearest", rows + [("Pow", "diff two", "sq")] + total + [("ArgMin", "dist", "y", {"axis": 1})], h(logits="y/negated", tail=("Add", "Neg", "ArgMax")), lambda get: -get("dist"))
+    expanded = [("MatMul", "phi ct2", "cross"), ("ReduceSumSquare", "phi", "pp", {"axes": [1], "keepdims": 1})]
+    case("prototypes_expanded", expanded + [("Sub", "pp cross", "a"), ("Add", "a cc", "dist")] + neg, h("MatMul", tail=("Sub", "Neg", "Softmax")), "y0")
+    case("prototypes_expanded_bias_first", expanded + [("Sub", "cross cc", "a"), ("Sub", "a pp", "y0"), ("Softmax", "y0", "y")], h("MatMul", logits="a", tail=("Sub", "Softmax")), "a")
+    refuse("prototypes_distance", rows + [("ReduceL2", "diff", "dist", {"axes": [-1], "keepdims": 0})] + neg, "end the model in the squared distance")
+    refuse("prototypes_distance_root", rows + [("Pow", "diff two", "sq"), ("ReduceSum", "sq last", "sum", {"keepdims": 0}), ("Pow", "sum half", "dist")] + neg, "end the model in the squared distance")
+    refuse("prototypes_sigmoid", rows + [("Pow", "diff two", "sq")] + total + [("Neg", "dist", "y0"), ("Sigmoid", "y0", "y")], "which only a Softmax does not see")
+    weights.update(cube=np.float32(3))
+    refuse("prototypes_cubed", rows + [("Pow", "diff cube", "sq")] + total + neg, "ReduceSum")
+    weights.update(p3c=np.stack([c, c[::-1]])[:1].repeat(N, 0) * np.arange(1, N + 1, dtype=np.float32)[:, None, None])
+    refuse("prototypes_of_another_kind", [("Unsqueeze", "phi axis", "p3"), ("Sub", "p3 p3c", "diff"), ("Pow", "diff two", "sq")] + total + neg, "ReduceSum")
+    refuse("prototypes_scaled_differently", rows + [("Pow", "diff two", "sq")] + total + [("Mul", "dist cc", "y0"), ("Softmax", "y0", "y")], "scales classes differently")
+
+
+def several():
+    """Classes that come from several layers, from one logit, or in another order of axes."""
+    _, w, b = body("several")
+    one = ("Gemm", "phi w1 b1", "z", {"transB": 1})
+    weights = {"w": w, "b": b, "w1": w[:1], "b1": b[:1], "w3": w[1:], "b3": b[1:], "zero": np.zeros((1, 1), np.float32), "axis": i64(1), "unity": np.float32(1), "first": i64(0),
+               "thresholds": np.sort(b).astype(np.float32), "bw2": rng("bw2").normal(size=(5, 3)).astype(np.float32), "w2": rng("w2").normal(size=(2, 3)).astype(np.float32)}
+
+    def case(name, nodes, h, logits, phi="phi", outputs=("y",), **kw):
+        b0, _, _ = body(name)
+        found(name, model(BODY + nodes, {**b0, **weights}, outputs=outputs), h, phi, logits, gives=outputs[0], **kw)
+
+    def refuse(name, nodes, reason, outputs=("y",)):
+        b0, _, _ = body(name)
+        refused(name, model(BODY + nodes, {**b0, **weights}, outputs=outputs), reason)
+
+    softmax = ("Softmax", "zz", "y", {"axis": 1})
+    case("two_classes_zero", [one, ("Shape", "z", "sh"), ("ConstantOfShape", "sh", "zeros"), ("Concat", "zeros z", "zz", {"axis": 1}), softmax], head("Gemm", "phi", "zz", tail=["Softmax"], classes=2), "zz")
+    case("two_classes_zero_spread", [one, ("Shape", "z", "sh"), ("Expand", "zero sh", "zeros"), ("Concat", "z zeros", "zz", {"axis": -1}), softmax], head("Gemm", "phi", "zz", tail=["Softmax"], classes=2), "zz")
+    case("two_classes_opposite", [one, ("Neg", "z", "n"), ("Concat", "n z", "zz", {"axis": 1}), softmax], head("Gemm", "phi", "zz", tail=["Neg", "Softmax"], classes=2), "zz")
+    case("two_layers", [one, ("Gemm", "phi w3 b3", "z3", {"transB": 1}), ("Concat", "z z3", "zz", {"axis": 1}), softmax], head("Gemm+Gemm", "phi", "zz", tail=["Softmax"]), "zz")
+    case("two_layers_apart", [one, ("MatMul", "x bw2", "psi0"), ("Relu", "psi0", "psi"), ("Gemm", "psi w2", "z2", {"transB": 1}), ("Concat", "z2 z", "y", {"axis": 1})],
+         head("Gemm+Gemm", "psi,phi", "y", d=3 + D, classes=3), "y", phi=lambda get: np.concatenate([get("psi"), get("phi")], axis=1))
+    refuse("two_layers_decided", [one, ("Gemm", "phi w3 b3", "z3", {"transB": 1}), ("Softmax", "z3", "p3", {"axis": 1}), ("Sigmoid", "z", "p"), ("Concat", "p p3", "y", {"axis": 1})], "joins")
+    refuse("two_layers_below", [("Gemm", "phi w b", "z", {"transB": 1}), ("Gemm", "bo w b", "z2", {"transB": 1}), ("Concat", "z z2", "y", {"axis": 0})], "is no row of logits beside others")
+    sig = [one, ("Sigmoid", "z", "p"), ("Sub", "unity p", "q")]
+    case("both_classes_other_order", sig + [("Concat", "p q", "y", {"axis": 1})], head("Gemm", "phi", "y/negated", link="sigmoid", tail=["Neg", "Sigmoid", "Concat"], classes=1), lambda get: -get("z"))
+    case("both_classes_other_order_stacked", [one, ("Sigmoid", "z", "p"), ("Squeeze", "p axis", "p0"), ("Sub", "unity p0", "q"), ("Unsqueeze", "p0 axis", "p1"), ("Unsqueeze", "q axis", "q1"), ("Concat", "p1 q1", "y", {"axis": 1})],
+         head("Gemm", "phi", "y/negated", link="sigmoid", tail=["Neg", "Sigmoid", "Squeeze", "Unsqueeze", "Concat"], classes=1), lambda get: -get("z"))
+    weights.update(w1t=w[:1].T.copy())
+    refuse("coral", [("MatMul", "phi w1t", "m"), ("Add", "m thresholds", "zz"), ("Sigmoid", "zz", "y")], "weights of its own for each threshold")
+
+    # One output for each class, as with zipmap="columns".
+    columns = [("Gemm", "phi w b", "z", {"transB": 1}), ("Softmax", "z", "p", {"axis": 1})]
+    split = columns + [("Split", "p", "i0 i1 i2 i3", {"axis": 1})]
+    names = tuple(f"i{k}" for k in range(K))
+    case("columns_split", split, head("Gemm", "phi", "z", tail=["Softmax", "Split"]), "z", outputs=names)
+    gathered = columns + [("ai.onnx.ml::ArrayFeatureExtractor", f"p n{k}", f"a{k}") for k in range(K)] + [("Reshape", f"a{k} flat", f"i{k}") for k in range(K)]
+    weights.update({f"n{k}": i64(k) for k in range(K)}, flat=i64(-1))
+    case("columns_gathered", gathered, head("Gemm", "phi", "z", tail=["Softmax", "Gather", "Reshape"]), "z", outputs=names)
+    refuse("columns_in_another_order", split, "give the probabilities of some classes", outputs=("i1", "i0", "i2", "i3"))
+    refuse("columns_some", split, "give the probabilities of some classes", outputs=("i0", "i1", "i2"))
+    refuse("columns_one", columns + [("Gather", "p first", "y", {"axis": 1})], "give the probabilities of some classes")
+    two = [("Gemm", "phi w2d", "z", {"transB": 1}), ("Softmax", "z", "p", {"axis": 1}), ("Slice", "p axis stop axis", "y")]
+    weights.update(w2d=w[:2], stop=i64(2))
+    case("columns_of_two", two, head("Gemm", "phi", "z", bias=False, tail=["Softmax", "Slice"], classes=2), "z")
+
+    # Tokens: chosen behind the softmax, and in front of the examples.
+    tokens = [("Reshape", "phi nt", "s"), ("MatMul", "s wd", "m"), ("Add", "m b", "zt")]
+    weights.update(nt=i64(-1, 2, 3), wd=w.T[:3].copy(), zero0=np.int64(0), perm=i64(0))
+    case("token_behind_softmax", tokens + [("Softmax", "zt", "pt", {"axis": -1}), ("Gather", "pt zero0", "y", {"axis": 1})],
+         head("MatMul", "s", "y/chosen", tail=["Gather", "Softmax"], d=3), lambda get: get("zt")[:, 0], phi=lambda get: get("s")[:, 0])
+    case("token_behind_log_softmax", tokens + [("LogSoftmax", "zt", "pt", {"axis": 2}), ("Slice", "pt first axis axis", "l"), ("Squeeze", "l axis", "y")],
+         head("MatMul", "s", "l/chosen", tail=["Slice", "LogSoftmax", "Squeeze"], d=3), lambda get: get("zt")[:, 0], phi=lambda get: get("s")[:, 0])
+    refuse("token_behind_softmax_over_tokens", tokens + [("Softmax", "zt", "pt", {"axis": 1}), ("Gather", "pt zero0", "y", {"axis": 1})], "Softmax")
+    first = [("Reshape", "phi nt", "s0"), ("Transpose", "s0", "s", {"perm": [1, 0, 2]}), ("MatMul", "s wd", "m"), ("Add", "m b", "zt")]
+    weights.update(last=np.int64(-1))
+    case("time_first_last", first + [("Gather", "zt last", "y", {"axis": 0})], head("MatMul", "s", "y", tail=["Gather"], d=3), "y", phi=lambda get: get("s")[-1])
+    case("time_first_mean", first + [("ReduceMean", "zt", "z", {"axes": [0], "keepdims": 0}), ("Softmax", "z", "y", {"axis": 1})], head("MatMul", "s", "z", tail=["ReduceMean", "Softmax"], d=3), "z", phi=lambda get: get("s").mean(0))
+    case("time_first_softmax", first + [("Softmax", "zt", "pt", {"axis": 2}), ("Gather", "pt last", "y", {"axis": 0})], head("MatMul", "s", "y/chosen", tail=["Gather", "Softmax"], d=3), lambda get: get("zt")[-1], phi=lambda get: get("s")[-1])
 
 
 if __name__ == "__main__":
     plain()
+    softmax_by_hand()
+    prototypes()
+    several()
+    hints()
     quantised()
     scikit_learn()
     with open(os.path.join(here, "golden.json"), "w") as out:

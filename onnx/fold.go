@@ -1,0 +1,905 @@
+package onnx
+
+import (
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Operators of the view alone, which say what several of the file amount to.
+const (
+	bothClasses = "mfgs.BothClasses" // 1−p beside p
+)
+
+// foldings recognise what is written out in several operators, by the last of them, and put in its place the one operator that
+// it amounts to. Unlike lowerings they see shapes and constants, and what has been folded before. One that returns false leaves
+// the node alone.
+var foldings map[string][]func(*folding) bool
+
+func init() {
+	loglinear := []func(*folding) bool{foldSoftmax}
+	foldings = map[string][]func(*folding) bool{
+		"Div":             {foldSigmoid, foldGuarded, foldSoftmax},
+		"Reciprocal":      {foldSigmoid},
+		"Pow":             {foldSigmoid, foldSquaredRoot},
+		"Mul":             {foldSoftmax, foldSquaredRoot},
+		"Exp":             loglinear,
+		"Sub":             loglinear,
+		"Add":             loglinear,
+		"Neg":             loglinear,
+		"Log":             loglinear,
+		"ReduceSum":       {foldDistance},
+		"ReduceSumSquare": {foldDistance},
+		"ReduceL2":        {foldDistance},
+		"Concat":          {foldBothClasses},
+		"Gather":          {foldChoice},
+		"Slice":           {foldChoice},
+		"ArgMin":          {foldArgMin},
+
+		"com.microsoft.CDist": {foldDistance},
+	}
+}
+
+// A folding is one node of the view being folded.
+type folding struct {
+	*lowering
+	in   *interpreter
+	fuel *int // looks at nodes, in all
+}
+
+// spend reports whether one more node may be looked at.
+func (f *folding) spend() bool {
+	*f.fuel--
+	return *f.fuel >= 0
+}
+
+// fold returns the model's view with all folded that can be: the view itself where there is nothing.
+func fold(m *Model) *graph {
+	wanted := func(n *onnxpb.Node) bool {
+		switch opName(n) {
+		case "Exp", "ReduceSum", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "com.microsoft.CDist", "ArgMin":
+			return true
+		case "Concat":
+			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
+				p := m.view.producer[name]
+				return p != nil && opName(p) != "Shape" && slices.Contains([]string{"Sub", "Unsqueeze", "Reshape"}, opName(p))
+			})
+		case "Gather", "Slice":
+			p := m.view.producer[input(n, 0)]
+			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, opName(p))
+		}
+		return false
+	}
+	if !slices.ContainsFunc(m.view.order, wanted) {
+		return m.view
+	}
+	names := new(namer)
+	names.take(m.pb.GetGraph())
+	for name := range m.view.producer {
+		names.taken[name] = true
+	}
+	for name := range m.view.consts {
+		names.taken[name] = true
+	}
+	view := m.view.emptied()
+	in := m.interpreter(false)
+	in.g = view
+	in.declareAll(m)
+	fuel := 100*len(m.view.order) + 1<<12
+	for _, n := range m.view.order {
+		f := &folding{lowering: &lowering{Node: n, g: view, names: names}, in: in, fuel: &fuel}
+		folded := false
+		if f.wellFormed() && !in.functions[opName(n)] {
+			for _, rule := range foldings[opName(n)] {
+				f.nodes, f.consts = nil, nil
+				if folded = rule(f); folded {
+					break
+				}
+			}
+		}
+		if !folded {
+			f.nodes, f.consts = []*onnxpb.Node{n}, nil
+		}
+		view.extend(m.view, n, f.nodes, f.consts)
+		for _, p := range f.nodes {
+			in.run(p)
+		}
+	}
+	return view
+}
+
+// get returns what is known of a tensor.
+func (f *folding) get(name string) *value { return f.in.get(name) }
+
+// scalar returns a constant of one number.
+func (f *folding) scalar(name string) (float64, bool) {
+	v := f.in.get(name)
+	if name == "" || !v.constant || len(v.data) != 1 {
+		return 0, false
+	}
+	return v.data[0], true
+}
+
+func (f *folding) is(name string, x float64) bool {
+	c, ok := f.scalar(name)
+	return ok && c == x
+}
+
+// plain returns the node that makes a tensor, nil if that is a function of the model's own.
+func (f *folding) plain(name string) *onnxpb.Node {
+	n := f.g.producer[name]
+	if n == nil || f.in.functions[opName(n)] {
+		return nil
+	}
+	return n
+}
+
+// made returns the node that makes a tensor, past those that only reshape, if it is the given operator.
+func (f *folding) made(name, op string) *onnxpb.Node {
+	const far = 4
+	for range far {
+		n := f.plain(name)
+		switch {
+		case n == nil:
+			return nil
+		case opName(n) == op:
+			return n
+		case !isReshape(n) && !f.passes(n):
+			return nil
+		}
+		name = input(n, 0)
+	}
+	return nil
+}
+
+// isReshape reports whether a node gives the numbers of its input in another shape, some of them several times.
+func isReshape(n *onnxpb.Node) bool {
+	switch opName(n) {
+	case "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand":
+		return true
+	}
+	return false
+}
+
+// passes reports whether a node gives its first input as it is, but for rounding: a maximum with −∞, for instance.
+func (f *folding) passes(n *onnxpb.Node) bool {
+	switch opName(n) {
+	case "Identity":
+		return true
+	case "Cast":
+		return f.get(n.GetOutput()[0]).typ.IsFloat()
+	case "Dropout":
+		return !f.in.drops(n)
+	case "Max", "Min":
+		none := math.Inf(1)
+		if opName(n) == "Max" {
+			none = math.Inf(-1)
+		}
+		return len(n.GetInput()) == 1 || len(n.GetInput()) == 2 && f.far(input(n, 1), none)
+	case "Clip":
+		c := &call{Node: n, interpreter: f.in, in: []*value{f.get(input(n, 0)), f.get(input(n, 1)), f.get(input(n, 2))}}
+		lo, hi, known := c.clipBounds()
+		return known && lo <= -math.MaxFloat32 && hi >= math.MaxFloat32
+	}
+	return false
+}
+
+// far reports whether a tensor is the constant ±∞, or what float32 has nearest to it.
+func (f *folding) far(name string, limit float64) bool {
+	x, ok := f.scalar(name)
+	return ok && (x == limit || math.Abs(x) >= math.MaxFloat32 && math.Signbit(x) == math.Signbit(limit))
+}
+
+// with returns the other input of a node of two of which one is as wanted, the first where both are.
+func with(n *onnxpb.Node, wanted func(string) bool) (other string, ok bool) {
+	if len(n.GetInput()) != 2 {
+		return "", false
+	}
+	for i := 1; i >= 0; i-- {
+		if wanted(input(n, i)) {
+			return input(n, 1-i), true
+		}
+	}
+	return "", false
+}
+
+// foldSigmoid: 1/(1 + exp(−x)).
+func foldSigmoid(f *folding) bool {
+	sum := input(f.Node, 0)
+	switch f.GetOpType() {
+	case "Div":
+		if !f.is(sum, 1) {
+			return false
+		}
+		sum = input(f.Node, 1)
+	case "Pow":
+		if !f.is(input(f.Node, 1), -1) {
+			return false
+		}
+	}
+	add := f.made(sum, "Add")
+	if add == nil {
+		return false
+	}
+	of, ok := with(add, func(name string) bool { return f.is(name, 1) })
+	if !ok {
+		return false
+	}
+	e := f.made(of, "Exp")
+	if e == nil {
+		return false
+	}
+	x := ""
+	if neg := f.made(input(e, 0), "Neg"); neg != nil {
+		x = input(neg, 0)
+	} else if mul := f.made(input(e, 0), "Mul"); mul != nil {
+		x, _ = with(mul, func(name string) bool { return f.is(name, -1) })
+	}
+	if x == "" || f.get(x).constant {
+		return false
+	}
+	f.add("Sigmoid", f.out(), []string{x})
+	return true
+}
+
+// foldGuarded: (p + g) / (Σp + g·K), where g is 1 where the sum is 0 and else 0.
+func foldGuarded(f *folding) bool {
+	above, below := f.made(input(f.Node, 0), "Add"), f.made(input(f.Node, 1), "Add")
+	if above == nil || below == nil {
+		return false
+	}
+	p := input(above, 0)
+	sum, spread, not := f.made(input(below, 0), "ReduceSum"), f.made(input(below, 1), "Mul"), f.made(input(above, 1), "Not")
+	if sum == nil || spread == nil || not == nil || f.made(input(spread, 0), "Not") != not || !f.get(input(spread, 1)).constant ||
+		input(sum, 0) != p {
+		return false
+	}
+	some := f.plain(input(not, 0)) // the sum as a truth value
+	if some == nil || opName(some) != "Cast" || f.made(input(some, 0), "ReduceSum") != sum {
+		return false
+	}
+	axis, ok := f.in.reducedAxis(sum)
+	if ok {
+		f.add("LpNormalization", f.out(), []string{p}, intAttribute("axis", axis), intAttribute("p", 1))
+	}
+	return ok
+}
+
+// foldArgMin: the smallest of x is the largest of −x.
+func foldArgMin(f *folding) bool {
+	if f.get(input(f.Node, 0)).constant {
+		return false
+	}
+	negated := f.add("Neg", f.fresh("negated"), []string{input(f.Node, 0)})
+	f.add("ArgMax", f.out(), []string{negated}, f.GetAttribute()...)
+	return true
+}
+
+// foldBothClasses: p beside 1−p, in either order. Where the probability of the single logit z comes first it is that of the
+// first class, and that of the second is the Sigmoid of −z.
+func foldBothClasses(f *folding) bool {
+	if len(f.GetInput()) != 2 {
+		return false
+	}
+	axis := attribute(f.Node, "axis")
+	for i := range 2 {
+		q, p := input(f.Node, i), input(f.Node, 1-i)
+		if !f.complements(q, p) {
+			continue
+		}
+		if i == 0 {
+			f.add(bothClasses, f.out(), []string{p}, axis)
+			return true
+		}
+		chain := []*onnxpb.Node{} // from p back to the Sigmoid
+		for {
+			n := f.plain(p)
+			if n == nil || !f.spend() {
+				return false
+			}
+			chain = append(chain, n)
+			if opName(n) == "Sigmoid" {
+				break
+			}
+			if !isReshape(n) && !f.passes(n) {
+				return false
+			}
+			p = input(n, 0)
+		}
+		p = f.add("Neg", f.fresh("negated"), []string{input(chain[len(chain)-1], 0)})
+		for _, n := range slices.Backward(chain) {
+			p = f.add(n.GetOpType(), f.fresh("other"), append([]string{p}, n.GetInput()[1:]...), n.GetAttribute()...)
+		}
+		f.add(bothClasses, f.out(), []string{p}, axis)
+		return true
+	}
+	return false
+}
+
+// complements reports whether a is 1 − b.
+func (f *folding) complements(a, b string) bool {
+	if sub := f.made(a, "Sub"); sub != nil && f.is(input(sub, 0), 1) {
+		return f.root(input(sub, 1)) == f.root(b)
+	}
+	return false
+}
+
+// root returns the tensor that name is a reshaped form of.
+func (f *folding) root(name string) string {
+	const far = 16
+	for range far {
+		n := f.plain(name)
+		if n == nil || !isReshape(n) && !f.passes(n) {
+			break
+		}
+		name = input(n, 0)
+	}
+	return name
+}
+
+// foldChoice: to choose a token of probabilities is to make probabilities of the token chosen. It goes before the function.
+func foldChoice(f *folding) bool {
+	p := f.plain(input(f.Node, 0))
+	if p == nil || !slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, opName(p)) || f.get(input(p, 0)).constant {
+		return false
+	}
+	before, after := f.get(input(p, 0)), f.get(f.out())
+	if f.in.functions[opName(p)] {
+		return false
+	}
+	if opName(p) != "Sigmoid" {
+		rank := len(before.dims)
+		c := call{Node: f.Node, interpreter: f.in}
+		for _, name := range f.GetInput() {
+			c.in = append(c.in, f.get(name))
+		}
+		if op := ops[opName(f.Node)]; op != nil {
+			if v := op(&c, 0); v != nil {
+				after = v
+			}
+		}
+		// Only along the last axis, which stays the last, whatever is chosen in front of it.
+		a := attrInt(p, "axis", -1)
+		if f.g.opset < 13 {
+			a = attrInt(p, "axis", 1)
+		}
+		if i, ok := axis(a, max(rank, 1)); rank < 2 && a != -1 || rank >= 2 && (!ok || i != rank-1) {
+			return false
+		}
+		var along []int64
+		switch f.GetOpType() {
+		case "Gather":
+			along = []int64{attrInt(f.Node, "axis", 0)}
+		case "Slice":
+			var ok bool
+			if along, ok = c.sliceAxes(); !ok {
+				return false
+			}
+		}
+		for _, a := range along {
+			if i, ok := axis(a, max(rank, 1)); rank == 0 || !ok || i == rank-1 {
+				return false
+			}
+		}
+	}
+	chosen := f.add(f.GetOpType(), f.fresh("chosen"), append([]string{input(p, 0)}, f.GetInput()[1:]...), f.GetAttribute()...)
+	last := intAttribute("axis", -1)
+	if f.g.opset < 13 && len(after.dims) > 0 {
+		last = intAttribute("axis", int64(len(after.dims)-1))
+	}
+	if opName(p) == "Sigmoid" {
+		last = nil
+	}
+	f.add(p.GetOpType(), f.out(), []string{chosen}, last)
+	return true
+}
+
+// foldDistance: Σⱼ(φⱼ − c_kj)², for constant c, is −2c_k·φ + |c_k|² and |φ|², which is the same for all k; and the root of that.
+func foldDistance(f *folding) bool {
+	rows, weights, root, ok := f.cdist()
+	keep, axis := false, int64(0)
+	if !ok {
+		var diff string
+		if diff, axis, keep, ok = f.squares(); !ok {
+			return false
+		}
+		if rows, weights, ok = f.differences(diff, &axis); !ok {
+			return false
+		}
+		root = opName(f.Node) == "ReduceL2"
+	}
+	square := f.add("ReduceSumSquare", f.fresh("squares"), []string{weights}, intsAttribute("axes", 1), intAttribute("keepdims", 0))
+	z := f.add("Gemm", f.fresh("logits"), []string{rows, weights, square}, floatAttribute("alpha", -2), intAttribute("transB", 1))
+	common := f.add("ReduceSumSquare", f.fresh("common"), []string{rows}, intsAttribute("axes", 1), intAttribute("keepdims", 1))
+	last := f.add("Add", f.fresh("squared"), []string{z, common})
+	if keep {
+		last = f.add("Unsqueeze", f.fresh("kept"), []string{last}, intsAttribute("axes", axis))
+	}
+	if root {
+		f.add("Sqrt", f.fresh("root"), []string{last})
+	}
+	f.nodes[len(f.nodes)-1].Output = []string{f.out()}
+	return true
+}
+
+// foldSquaredRoot: (√x)².
+func foldSquaredRoot(f *folding) bool {
+	x, power := f.power(f.Node)
+	root := f.plain(x)
+	for root != nil && f.passes(root) && f.spend() {
+		root = f.plain(input(root, 0))
+	}
+	if root == nil || power != 2 {
+		return false
+	}
+	half := 0.5
+	if opName(root) == "Pow" {
+		_, half = f.power(root)
+	}
+	if opName(root) != "Sqrt" && opName(root) != "Pow" || !(math.Abs(2*half-1) <= 1e-6) { // PyTorch's cdist has the root 1/(2 + 10⁻⁶)
+		return false
+	}
+	f.add("Identity", f.out(), []string{input(root, 0)})
+	return true
+}
+
+// cdist recognises distances by one operator: of rows [N,d] from constant ones [K,d].
+func (f *folding) cdist() (rows, center string, root, ok bool) {
+	if opName(f.Node) != "com.microsoft.CDist" {
+		return "", "", false, false
+	}
+	metric := string(attribute(f.Node, "metric").GetS())
+	a, b := f.get(input(f.Node, 0)), f.get(input(f.Node, 1))
+	return input(f.Node, 0), input(f.Node, 1), metric == "euclidean",
+		slices.Contains([]string{"", "euclidean", "sqeuclidean"}, metric) && !a.constant && b.constant && len(b.dims) == 2
+}
+
+// differences takes the differences of all rows [N,d] from constant ones apart: in shapes [N,1,d] and [K,d], or [N,d,1] and
+// [d,K]. The constant ones are made [K,d], and axis, that of d, is counted from the start.
+func (f *folding) differences(diff string, axis *int64) (rows, weights string, ok bool) {
+	phi, center, sign, offset, ok := f.difference(diff)
+	if !ok {
+		return "", "", false
+	}
+	c := f.get(center)
+	if *axis < 0 {
+		*axis += 3
+	}
+	along := 3 - *axis // the axis of the classes
+	pad := 3 - len(c.dims)
+	phi = f.narrow(phi, along)
+	p := f.get(phi)
+	if len(p.dims) != 3 || *axis < 1 || *axis > 2 || pad < 0 || pad > 1 || pad == 0 && c.dims[0] != 1 {
+		return "", "", false
+	}
+	k, width := c.dims[along-int64(pad)], c.dims[*axis-int64(pad)]
+	if p.dims[along] != 1 || p.dims[*axis] != width || k < 1 {
+		return "", "", false
+	}
+	if u := f.plain(phi); u != nil && isReshape(u) && opName(u) != "Expand" {
+		if from := f.get(input(u, 0)); len(from.dims) == 2 && from.dims[1] == width {
+			rows = input(u, 0)
+		}
+	}
+	if rows == "" {
+		rows = f.add("Squeeze", f.fresh("features"), []string{phi}, intsAttribute("axes", along))
+	}
+	shape := []int64{k, width}
+	if *axis == 1 {
+		shape = []int64{width, k}
+	}
+	weights = f.add("Reshape", f.fresh("prototypes"), []string{center, f.ints("shape", shape)})
+	if *axis == 1 {
+		weights = f.add("Transpose", f.fresh("prototypes"), []string{weights}, intsAttribute("perm", 1, 0))
+	}
+	if offset != 0 { // ±(φ − c) + offset is ±(φ − (c ∓ offset))
+		weights = f.add("Sub", f.fresh("prototypes"), []string{weights, f.floats("offset", []float32{float32(sign * offset)})})
+	}
+	return rows, weights, true
+}
+
+// squares recognises a sum of squares, or its root: of what, along which axis, and whether that is kept.
+func (f *folding) squares() (of string, axis int64, keep, ok bool) {
+	axis, ok = f.in.reducedAxis(f.Node)
+	of, keep = input(f.Node, 0), attrInt(f.Node, "keepdims", 1) != 0
+	if opName(f.Node) == "ReduceSum" {
+		p := f.plain(of)
+		if p == nil {
+			return "", 0, false, false
+		}
+		x, power := f.power(p)
+		if power != 2 {
+			return "", 0, false, false
+		}
+		of = x
+	}
+	if a := f.plain(of); a != nil && opName(a) == "Abs" {
+		of = input(a, 0)
+	}
+	return of, axis, keep, ok
+}
+
+// power takes xᵖ apart; p is 0 for what is none.
+func (f *folding) power(n *onnxpb.Node) (x string, p float64) {
+	switch opName(n) {
+	case "Pow":
+		if p, ok := f.scalar(input(n, 1)); ok {
+			return input(n, 0), p
+		}
+	case "Mul":
+		if input(n, 0) == input(n, 1) {
+			return input(n, 0), 2
+		}
+	}
+	return "", 0
+}
+
+// difference takes ±(φ − c) + offset apart, where c is constant but for being spread out over the examples.
+func (f *folding) difference(name string) (phi, c string, sign, offset float64, ok bool) {
+	n := f.plain(name)
+	const far = 3
+	for range far {
+		if n == nil {
+			return "", "", 0, 0, false
+		}
+		if opName(n) != "Add" && opName(n) != "Sub" {
+			break
+		}
+		if x, ok := f.scalar(input(n, 1)); ok {
+			if opName(n) == "Sub" {
+				x = -x
+			}
+			offset += x
+			n = f.plain(input(n, 0))
+			continue
+		}
+		break
+	}
+	if n == nil || opName(n) != "Sub" {
+		return "", "", 0, 0, false
+	}
+	a, b := input(n, 0), input(n, 1)
+	ca, cb := f.spread(a), f.spread(b)
+	switch {
+	case ca == "" && cb != "":
+		return a, cb, 1, offset, true
+	case cb == "" && ca != "":
+		return b, ca, -1, offset, true
+	}
+	return "", "", 0, 0, false
+}
+
+// spread returns the constant that a tensor is, spread out or not; "" if it is none.
+func (f *folding) spread(name string) string {
+	for f.spend() {
+		if f.get(name).constant {
+			return name
+		}
+		n := f.plain(name)
+		if n == nil || opName(n) != "Expand" {
+			return ""
+		}
+		name = input(n, 0)
+	}
+	return ""
+}
+
+// narrow returns what a tensor is spread out from, if that has length 1 along an axis.
+func (f *folding) narrow(name string, axis int64) string {
+	for f.spend() {
+		n := f.plain(name)
+		if n == nil || opName(n) != "Expand" || len(f.get(input(n, 0)).dims) != len(f.get(name).dims) {
+			return name
+		}
+		name = input(n, 0)
+	}
+	return name
+}
+
+// reducedAxis returns the one axis that a reduction runs over.
+func (in *interpreter) reducedAxis(n *onnxpb.Node) (int64, bool) {
+	c := call{Node: n, interpreter: in, in: []*value{nil, in.get(input(n, 1))}}
+	list, ok := c.list("axes", 1)
+	if !ok || len(list) != 1 {
+		return 0, false
+	}
+	return list[0], true
+}
+
+// A form is a sum of numbers that are not known, each times a factor, and a constant.
+type form struct {
+	of   map[atom]float64
+	plus float64
+}
+
+// An atom is a tensor x, log x, or log Σ exp x or log Σ x along an axis.
+type atom struct {
+	name  string
+	log   bool // log x in the place of x
+	sum   bool // summed over
+	whole bool // the same for all classes
+}
+
+func (f *form) add(g *form, times float64) *form {
+	if f == nil || g == nil {
+		return nil
+	}
+	sum := &form{of: map[atom]float64{}, plus: f.plus + times*g.plus}
+	for a, x := range f.of {
+		sum.of[a] = x
+	}
+	for a, x := range g.of {
+		if sum.of[a] += times * x; sum.of[a] == 0 {
+			delete(sum.of, a)
+		}
+	}
+	return sum
+}
+
+// parts splits a form into the one atom that differs between classes, and what is the same for all; ok is false if there are
+// several or it has another factor than 1.
+func (f *form) parts() (base atom, rest *form, ok bool) {
+	rest = &form{of: map[atom]float64{}, plus: f.plus}
+	found := 0
+	for a, x := range f.of {
+		if a.whole {
+			rest.of[a] = x
+			continue
+		}
+		base = a
+		found++
+		ok = x == 1
+	}
+	return base, rest, ok && found == 1
+}
+
+// An exponent works out forms along one axis, that of the classes.
+type exponent struct {
+	*folding
+	axis int64 // counted from the end where that is known
+}
+
+// foldSoftmax: whatever equals exp(x)/Σexp(x), its logarithm, that with the other sign, or p/Σp. Sums and differences of
+// logarithms are followed as such, so that it does not matter what is subtracted from x first, as long as that is the same for
+// all classes, or in what way the quotient is formed.
+func foldSoftmax(f *folding) bool {
+	sum := f.reduction(f.Node, 12)
+	if sum == nil {
+		return false
+	}
+	axis, ok := f.in.reducedAxis(sum)
+	if !ok || axis == 0 {
+		return false
+	}
+	e := &exponent{folding: f, axis: axis}
+	if rank := len(f.get(input(sum, 0)).dims); rank > 0 && axis > 0 {
+		e.axis -= int64(rank) // from the end, which is the same however many axes of length 1 stand in front
+	}
+	out := f.out()
+	for _, as := range []struct {
+		op    string
+		value *form
+	}{{"Softmax", e.log(out, f.Node, false)}, {"LogSoftmax", e.linear(out, f.Node, false)}} {
+		if as.value == nil {
+			continue
+		}
+		negated := false
+		base, rest, ok := as.value.parts()
+		if !ok && as.op == "LogSoftmax" {
+			negated = true
+			base, rest, ok = (&form{of: map[atom]float64{}}).add(as.value, -1).parts()
+		}
+		whole := base
+		whole.sum, whole.whole = true, true
+		if !ok || len(rest.of) != 1 || rest.of[whole] != -1 || !(math.Abs(rest.plus) <= 1e-6) {
+			continue
+		}
+		switch {
+		case base.log && as.op == "Softmax":
+			f.add("LpNormalization", out, []string{base.name}, intAttribute("axis", axis), intAttribute("p", 1))
+		case base.log:
+			continue
+		case negated:
+			logs := f.add(as.op, f.fresh("log_softmax"), []string{base.name}, intAttribute("axis", axis))
+			f.add("Neg", out, []string{logs})
+		default:
+			f.add(as.op, out, []string{base.name}, intAttribute("axis", axis))
+		}
+		return true
+	}
+	return false
+}
+
+// reduction looks for a sum that a node depends on, past what is elementwise or changes shapes.
+func (f *folding) reduction(n *onnxpb.Node, depth int) *onnxpb.Node {
+	if n == nil || depth == 0 || !f.spend() {
+		return nil
+	}
+	switch opName(n) {
+	case "ReduceSum", "ReduceLogSumExp", "ReduceLogSum":
+		return n
+	case "Div", "Mul", "Sub", "Add", "Reciprocal", "Pow", "Log", "Exp", "Neg":
+	default:
+		if !isReshape(n) && !f.passes(n) && opName(n) != "Max" && opName(n) != "Clip" {
+			return nil
+		}
+	}
+	for i := range min(2, len(n.GetInput())) {
+		p := f.plain(input(n, i))
+		if i > 0 && isReshape(n) || p == nil {
+			continue
+		}
+		if sum := f.reduction(p, depth-1); sum != nil {
+			return sum
+		}
+	}
+	return nil
+}
+
+func single(a atom) *form { return &form{of: map[atom]float64{a: 1}} }
+
+// linear returns a tensor's numbers as a form; n is the node that makes it, and whole says that it is known to be the same for
+// all classes.
+func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
+	whole = whole || e.common(name)
+	self := single(atom{name: e.named(name, whole), whole: whole})
+	if x, ok := e.scalar(name); ok {
+		return &form{plus: x}
+	}
+	if n == nil || !e.spend() {
+		return self
+	}
+	a, b := input(n, 0), input(n, 1)
+	switch opName(n) {
+	case "Add", "Sub":
+		if len(n.GetInput()) != 2 || a == b {
+			return self
+		}
+		sign := 1.0
+		if opName(n) == "Sub" {
+			sign = -1
+		}
+		if !whole && !e.common(a) && !e.common(b) || e.get(a).constant && !e.is(a, 0) || e.get(b).constant && !e.is(b, 0) {
+			return self
+		}
+		return e.linear(a, e.plain(a), whole).add(e.linear(b, e.plain(b), whole), sign)
+	case "Neg":
+		return (&form{}).add(e.linear(a, e.plain(a), whole), -1)
+	case "Mul", "Div":
+		if len(n.GetInput()) == 2 && e.is(b, -1) {
+			return (&form{}).add(e.linear(a, e.plain(a), whole), -1)
+		}
+		if opName(n) == "Mul" && len(n.GetInput()) == 2 && e.is(a, -1) {
+			return (&form{}).add(e.linear(b, e.plain(b), whole), -1)
+		}
+	case "Log":
+		return e.log(a, e.plain(a), whole)
+	case "ReduceLogSumExp", "ReduceLogSum":
+		if f := e.summed(n, opName(n) == "ReduceLogSumExp"); f != nil {
+			return f
+		}
+	}
+	if e.passes(n) || whole && isReshape(n) {
+		return e.linear(a, e.plain(a), whole)
+	}
+	return self
+}
+
+// log returns the logarithms of a tensor's numbers as a form.
+func (e *exponent) log(name string, n *onnxpb.Node, whole bool) *form {
+	whole = whole || e.common(name)
+	self := single(atom{name: e.named(name, whole), log: true, whole: whole})
+	if x, ok := e.scalar(name); ok && x > 0 {
+		return &form{plus: math.Log(x)}
+	}
+	if n == nil || !e.spend() {
+		return self
+	}
+	a, b := input(n, 0), input(n, 1)
+	const small = 1e-6 // beside a sum in which something is 1, or against a division by 0
+	switch opName(n) {
+	case "Exp":
+		return e.linear(a, e.plain(a), whole)
+	case "Mul", "Div":
+		if len(n.GetInput()) != 2 || !whole && !e.common(a) && !e.common(b) {
+			return self
+		}
+		sign := 1.0
+		if opName(n) == "Div" {
+			sign = -1
+		}
+		return e.log(a, e.plain(a), whole).add(e.log(b, e.plain(b), whole), sign)
+	case "Reciprocal":
+		return (&form{}).add(e.log(a, e.plain(a), whole), -1)
+	case "Pow":
+		if e.is(b, -1) {
+			return (&form{}).add(e.log(a, e.plain(a), whole), -1)
+		}
+	case "ReduceSum":
+		if f := e.summed(n, false); f != nil {
+			return f
+		}
+	case "Max", "Add":
+		if x, ok := e.scalar(b); ok && whole && len(n.GetInput()) == 2 && x >= 0 && x <= small {
+			return e.log(a, e.plain(a), whole)
+		}
+	case "Clip":
+		c := &call{Node: n, interpreter: e.in, in: []*value{e.get(a), e.get(b), e.get(input(n, 2))}}
+		if lo, hi, known := c.clipBounds(); whole && known && lo <= small && hi >= math.MaxFloat32 {
+			return e.log(a, e.plain(a), whole)
+		}
+	}
+	if e.passes(n) || whole && isReshape(n) {
+		return e.log(a, e.plain(a), whole)
+	}
+	return self
+}
+
+// named is the name by which a tensor is known in a form: for what is the same for all classes its shape does not matter.
+func (e *exponent) named(name string, whole bool) string {
+	if whole {
+		return e.root(name)
+	}
+	return name
+}
+
+// summed is the form of log Σ exp x or log Σ x.
+func (e *exponent) summed(n *onnxpb.Node, exp bool) *form {
+	axis, ok := e.in.reducedAxis(n)
+	if rank := len(e.get(input(n, 0)).dims); ok && rank > 0 && axis >= 0 {
+		axis -= int64(rank)
+	}
+	if !ok || axis != e.axis {
+		return nil
+	}
+	x := input(n, 0)
+	var inner *form
+	if exp {
+		inner = e.linear(x, e.plain(x), false)
+	} else {
+		inner = e.log(x, e.plain(x), false)
+	}
+	base, rest, ok := inner.parts()
+	if !ok {
+		base, rest = atom{name: x, log: !exp}, &form{}
+	}
+	base.sum, base.whole = true, true
+	return rest.add(single(base), 1)
+}
+
+// common reports whether a tensor is known to hold the same number for all classes.
+func (e *exponent) common(name string) bool { return e.in.common(name, e.axis, e.fuel) }
+
+// common reports whether a tensor is known not to vary along an axis, which is counted from the end if that is known.
+func (in *interpreter) common(name string, axis int64, fuel *int) bool {
+	v := in.get(name)
+	if len(v.dims) > 0 && axis < 0 {
+		at := axis + int64(len(v.dims))
+		if at < 0 || v.dims[at] == 1 {
+			return true
+		}
+	}
+	if v.dims != nil && len(v.dims) == 0 {
+		return true
+	}
+	n := in.g.producer[name]
+	if *fuel--; n == nil || *fuel < 0 || in.functions[opName(n)] || v.constant {
+		return false
+	}
+	switch op := opName(n); op {
+	case "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceLogSum", "ReduceSumSquare", "ReduceL2", "ReduceL1":
+		a, ok := in.reducedAxis(n)
+		if rank := len(in.get(input(n, 0)).dims); ok && rank > 0 && a >= 0 && axis < 0 {
+			a -= int64(rank)
+		}
+		return ok && a == axis && attrInt(n, "keepdims", 1) != 0
+	case "Expand":
+		return axis < 0 && in.common(input(n, 0), axis, fuel)
+	case "Identity", "Cast", "Neg", "Exp", "Log", "Abs", "Sqrt", "Reciprocal", "Clip", "Not", "IsInf", "IsNaN", "Dropout":
+		return in.common(input(n, 0), axis, fuel)
+	case "Add", "Sub", "Mul", "Div", "Max", "Min", "Where", "Pow", "Equal", "Less", "Greater", "And", "Or":
+		return !slices.ContainsFunc(n.GetInput(), func(name string) bool { return !in.common(name, axis, fuel) })
+	}
+	return false
+}
