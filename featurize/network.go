@@ -363,7 +363,11 @@ func (w *Network) count(inputs []ort.Tensor) (int, error) {
 			}
 			size *= d
 		}
-		if got := length(t.Data); int64(got) != size {
+		got := length(t.Data)
+		if got < 0 {
+			return 0, fmt.Errorf("input %q has data of type %T, want a slice of values", t.Name, t.Data)
+		}
+		if int64(got) != size {
 			return 0, fmt.Errorf("input %q has %d values for shape %v, want %d", t.Name, got, t.Shape, size)
 		}
 	}

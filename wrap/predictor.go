@@ -315,7 +315,8 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 	return p.fused(r, featurize.Examples{})
 }
 
-// PredictImages preprocesses images as the bundle says and evaluates them.
+// PredictImages preprocesses images as the bundle says and evaluates them. No
+// images are an error, and so is one that is nil.
 func (p *Predictor) PredictImages(ctx context.Context, images ...image.Image) ([]Prediction, error) {
 	if p.network == nil {
 		return nil, errNoModel

@@ -1,14 +1,20 @@
 package dataset
 
 import (
+	"errors"
 	"fmt"
 	"image"
 	"image/draw"
+	"reflect"
 )
 
 // FromImage returns an image in memory as Example.Decode does one in a file:
 // uint8 [H,W,1] for grey images, else [H,W,3] RGB without alpha.
 func FromImage(img image.Image) (Array, error) {
+	// So come those that did not decode.
+	if v := reflect.ValueOf(img); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return Array{}, errors.New("there is none: it is nil")
+	}
 	b := img.Bounds()
 	if n, ok := mul(b.Dx(), b.Dy()); !ok || n == 0 || n > maxPixels {
 		return Array{}, fmt.Errorf("an image of %d×%d pixels, want 1 to %d in all", b.Dx(), b.Dy(), maxPixels)
