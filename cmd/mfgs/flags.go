@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -207,7 +208,7 @@ func parseClasses(data []byte) ([]string, error) {
 			return nil, fmt.Errorf("class %d has no name", i)
 		}
 		if j, dup := first[name]; dup {
-			return nil, fmt.Errorf("classes %d and %d are both named %q", j, i, name)
+			return nil, fmt.Errorf("classes %d and %d are both named %q", j, i, text.Name(name))
 		}
 		first[name] = i
 	}

@@ -29,8 +29,8 @@ var imports = map[string][]string{
 	"onnx":                     {"onnx/internal/onnxpb", "internal/files"},
 	"onnx/internal/onnxpb":     {},
 	"featurize/ort":            {"internal/files"},
-	"featurize/dataset":        {"internal/files"},
-	"featurize/preprocess":     {},
+	"featurize/dataset":        {"internal/files", "internal/text"},
+	"featurize/preprocess":     {"internal/text"},
 	"featurize":                {"onnx", "featurize/*", "internal/files"},
 	"calibrate/meanfield":      {},
 	"calibrate/metrics":        {},
@@ -39,13 +39,14 @@ var imports = map[string][]string{
 	"calibrate/internal/*":     {},
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/internal/*"},
-	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "internal/files", "featurize/preprocess"},
+	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "internal/files", "internal/text", "featurize/preprocess"},
 	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle", "internal/files"},
 	"wrap/serve":               {"wrap"},
-	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "internal/files"},
+	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "internal/files", "internal/text"},
 	"models":                   {},
 	"internal/approx":          {},
 	"internal/files":           {},
+	"internal/text":            {},
 }
 
 // testImports are what tests may import beyond their package's row and

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -139,11 +140,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 // oneDash is how the flag package names a flag.
 var oneDash = regexp.MustCompile(`for (flag )?-`)
 
-// oneLine joins the lines of a message, and makes it printable.
-func oneLine(s string) string {
-	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
-	return printable(strings.Join(lines, "; "))
-}
+// oneLine writes a message in one line that a terminal may be given.
+func oneLine(s string) string { return text.Line(s) }
 
 // alternatives writes "a, b or c".
 func alternatives[S ~string](names []S) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // writeJSON writes v as one document that people can read, too. Nothing is
@@ -22,9 +23,35 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("cannot write the result as JSON: %w", err)
 	}
-	_, err := w.Write(b.Bytes())
+	_, err := jsonText{w}.Write(b.Bytes())
 	return err
 }
+
+// jsonText writes JSON as a terminal may be given it. What encoding/json leaves
+// as it is, of what commands one, can stand in strings only, and is escaped. A
+// Write ends where a character does.
+type jsonText struct{ w io.Writer }
+
+func (j jsonText) Write(p []byte) (int, error) {
+	text := string(p)
+	if !strings.ContainsFunc(text, commands) {
+		return j.w.Write(p)
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if commands(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	if _, err := io.WriteString(j.w, b.String()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func commands(r rune) bool { return r >= 0x7f && printable(string(r)) != string(r) }
 
 // warn writes warnings to standard error.
 func (p *program) warn(warnings ...string) {

@@ -88,8 +88,17 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
 				Head: &onnx.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
 		}},
-		"export":    {0, func(w io.Writer) error { return writeExport(w, exported) }},
-		"served":    {0, func(w io.Writer) error { return writeExport(w, &served) }},
+		"export": {0, func(w io.Writer) error { return writeExport(w, exported) }},
+		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},
+		"CSV": {0, func(w io.Writer) error {
+			out := newPredictionWriter("csv", w, class, false)
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}), out.close())
+		}},
+		"JSON lines": {1, func(w io.Writer) error {
+			out := newPredictionWriter("jsonl", w, class, false)
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}), out.close())
+		}},
+		"JSON":      {0, func(w io.Writer) error { return writeJSON(w, map[string]string{evil: evil}) }},
 		"warnings":  {0, func(w io.Writer) error { (&program{stderr: w}).warn(evil); return nil }},
 		"records":   {0, func(w io.Writer) error { (&program{stderr: w}).warnRecords(class, class); return nil }},
 		"an error":  {1, func(w io.Writer) error { _, err := io.WriteString(w, oneLine(evil)+"\n"); return err }},
@@ -118,7 +127,8 @@ func TestNumbersForPeople(t *testing.T) {
 		{number(1234567), "1.235e+06"}, {number(0.5), "0.5"}, {nats(0.04861), "0.0486"},
 		{seconds(0.04), "0.0"}, {seconds(9.94), "9.9"}, {seconds(9.96), "10"}, {seconds(61.4), "61"},
 		{plural(1, "file"), "1 file"}, {plural(1200, "file"), "1,200 files"}, {plural(2, "class"), "2 classes"},
-		{oneLine("a\r\nb\n"), "a; b"},
+		{oneLine("a\r\nb\n"), "a; b"}, {fmt.Sprint(len(oneLine(strings.Repeat("x", 400000)))), "2002"},
+		{csvText("one\ntwo, \"three\""), "one\ntwo, \"three\""}, {csvText("a\n\x1b[2J"), `a\n\x1b[2J`},
 		{alternatives([]string{"a"}), "a"}, {alternatives([]string{"a", "b"}), "a or b"}, {alternatives([]string{"a", "b", "c"}), "a, b or c"},
 		{wrapText("- ", strings.Repeat("12345678 ", 10)), "- " + strings.TrimSuffix(strings.Repeat("12345678 ", 8), " ") + "\n  12345678 12345678\n"},
 		{wrapText("  ", strings.Repeat("x", 100)), "  " + strings.Repeat("x", 100) + "\n"},

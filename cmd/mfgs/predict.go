@@ -142,7 +142,7 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 // output, which is there before the next is waited for. More than mostBad of them that
 // cannot be predicted end it; -1 is without limit.
 func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, mostBad int) error {
-	out := json.NewEncoder(p.stdout) // writes each line at once
+	out := json.NewEncoder(jsonText{p.stdout}) // writes each line at once
 	out.SetEscapeHTML(false)
 	total, bad := 0, 0
 	err := predictor.PredictLines(ctx, p.stdin, func(prediction wrap.Prediction, err error) error {
@@ -209,7 +209,7 @@ func newPredictionWriter(format string, w io.Writer, classes []string, multi boo
 	case "json":
 		return &jsonPredictions{w: w, doc: predictionDocument{Predictions: []wrap.Prediction{}, Bad: []string{}, Ignored: []string{}, Warnings: []string{}}}
 	case "jsonl":
-		e := json.NewEncoder(b)
+		e := json.NewEncoder(jsonText{b})
 		e.SetEscapeHTML(false)
 		return &jsonLines{unreported{b}, e}
 	case "csv":
@@ -285,10 +285,25 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	case p.Label != nil:
 		record[1] = strconv.Itoa(*p.Label)
 	}
+	for i, s := range record {
+		record[i] = csvText(s)
+	}
 	for _, v := range []float64{p.Confidence, p.Entropy, p.OODScore, p.Leverage} {
 		record = append(record, strconv.FormatFloat(v, 'g', -1, 64))
 	}
 	return c.w.Write(record)
+}
+
+// csvText lets a name through with what CSV quotes, line breaks, but with nothing
+// that would command the terminal of who looks at the file.
+func csvText(s string) string {
+	pieces := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\t' })
+	for _, piece := range pieces {
+		if printable(piece) != piece {
+			return printable(s)
+		}
+	}
+	return s
 }
 
 func numbers(list []int) string {

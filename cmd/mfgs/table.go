@@ -6,38 +6,13 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/internal/text"
 )
 
-// printable writes s as a terminal may be given it: what would move its cursor,
-// break the line or turn the text around is written as Go writes it in strings.
-// Names of classes, tensors and files are whatever the files they come from say.
-func printable(s string) string {
-	if utf8.ValidString(s) && !strings.ContainsFunc(s, unprintable) {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		r, n := utf8.DecodeRuneInString(s)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[0])
-		case unicode.IsControl(r):
-			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
-		case unprintable(r):
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-		s = s[n:]
-	}
-	return b.String()
-}
-
-func unprintable(r rune) bool {
-	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
-}
+// printable writes s as a terminal may be given it.
+func printable(s string) string { return text.Printable(s) }
 
 // A table is text in columns.
 type table struct {

@@ -101,7 +101,7 @@ func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
 		}
 		return a, nil
 	}
-	return nil, fmt.Errorf("%s: no array %q; there are %q", z.path, names[0], z.names)
+	return nil, fmt.Errorf("%s: no array %q; there are %s", z.path, names[0], some(z.names))
 }
 
 // Spec returns the SPEC as it was given to OpenFeatures.

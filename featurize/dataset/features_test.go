@@ -137,8 +137,8 @@ func TestFeaturesAreRefused(t *testing.T) {
 		members map[string][]byte
 		want    string
 	}{
-		{"no features", map[string][]byte{"logits.npy": l}, `no array "features"; there are ["logits"]`},
-		{"no logits", map[string][]byte{"features.npy": x}, `no array "logits"; there are ["features"]`},
+		{"no features", map[string][]byte{"logits.npy": l}, `no array "features"; there are logits`},
+		{"no logits", map[string][]byte{"features.npy": x}, `no array "logits"; there are features`},
 		{"counts differ", map[string][]byte{"features.npy": x, "logits.npy": npy("<f4", "(3, 3)", ramp(36))}, "3 rows of logits for 2 of features"},
 		{"whole numbers", map[string][]byte{"features.npy": npy("<i4", "(2, 2)", ramp(16)), "logits.npy": l}, "features: int32 of shape [2 2]; want floats"},
 		{"rank", map[string][]byte{"features.npy": npy("<f4", "(2, 2, 1)", ramp(16)), "logits.npy": l}, "features: float32 of shape [2 2 1]; want floats"},

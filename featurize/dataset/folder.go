@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // maxEncoded bounds the bytes of one image file.
@@ -121,7 +122,7 @@ func (l *listing) ignore(reason, first string, count int) {
 			return
 		}
 	}
-	l.ignored = append(l.ignored, Ignored{reason, count, first})
+	l.ignored = append(l.ignored, Ignored{reason, count, text.Name(first)})
 }
 
 // list reads one directory. Links to directories are followed in the root
@@ -399,8 +400,13 @@ func byInteger(folders []string, k int) ([]int, error) {
 
 // some lists at most the first five names.
 func some(names []string) string {
-	if len(names) > 5 {
-		return strings.Join(names[:5], ", ") + ", …"
+	short := make([]string, 0, 6)
+	for i, name := range names {
+		if i == 5 {
+			short = append(short, "…")
+			break
+		}
+		short = append(short, text.Name(name))
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(short, ", ")
 }

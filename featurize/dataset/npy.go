@@ -15,6 +15,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // NumPy's format: magic, two version bytes, a little-endian header length (two
@@ -386,9 +388,9 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 			continue
 		}
 		if z.arrays[name] != nil {
-			return nil, fmt.Errorf("%s: array %q stands twice", path, name)
+			return nil, fmt.Errorf("%s: array %q stands twice", path, text.Name(name))
 		}
-		a, reason, err := readNPZMember(path+": "+name, m, size, slices.Contains(texts, name) || slices.Contains(labelNames, name))
+		a, reason, err := readNPZMember(path+": "+text.Name(name), m, size, slices.Contains(texts, name) || slices.Contains(labelNames, name))
 		if err != nil {
 			return nil, err
 		}

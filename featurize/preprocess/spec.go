@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // A Spec says how an image becomes a tensor; see the package documentation for
@@ -115,22 +117,22 @@ const maxSide = 16384
 // Load reads a Spec from YAML and validates it. Unknown fields are refused.
 func Load(r io.Reader) (Spec, error) {
 	const most = 1 << 20
-	text, err := io.ReadAll(io.LimitReader(r, most+1))
+	document, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err != nil {
 		return Spec{}, fmt.Errorf("preprocessing: %w", err)
 	}
-	if len(text) > most {
+	if len(document) > most {
 		return Spec{}, fmt.Errorf("preprocessing: the file is longer than %d bytes", most)
 	}
 	var s Spec
-	d := yaml.NewDecoder(bytes.NewReader(text))
+	d := yaml.NewDecoder(bytes.NewReader(document))
 	d.KnownFields(true)
 	if err := d.Decode(&s); err != nil {
 		if errors.Is(err, io.EOF) {
 			return Spec{}, errors.New("the preprocessing file is empty")
 		}
 		// YAML's errors take several lines.
-		return Spec{}, fmt.Errorf("preprocessing: %s", strings.Join(strings.Fields(err.Error()), " "))
+		return Spec{}, fmt.Errorf("preprocessing: %s", text.Line(strings.Join(strings.Fields(err.Error()), " ")))
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
 		return Spec{}, errors.New("preprocessing: more than one YAML document")

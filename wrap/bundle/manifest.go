@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // Version is the format that is written. Formats from [oldest] on are read.
@@ -389,7 +390,7 @@ func yamlError(err error) error {
 	if errors.As(err, &t) {
 		s = strings.Join(t.Errors, "; ")
 	}
-	s = strings.Join(strings.Fields(s), " ")
+	s = text.Line(strings.Join(strings.Fields(s), " "))
 	if unknownField.MatchString(s) {
 		return fmt.Errorf("%w: %s", ErrUnknownField, unknownField.ReplaceAllString(s, "field $1"))
 	}
