@@ -280,3 +280,71 @@ func TestACacheIsForExtractors(t *testing.T) {
 	w := network(t, "testdata/conv.onnx", Config{})
 	w.Stream(t.Context(), openData(t, photos(t, 1, 8, 8, 3), dataset.Options{}), StreamConfig{Cache: &Cache{}}, nil)
 }
+
+// Passes of a network that draws nothing are alike, and stand one after another for each
+// example, in whatever batches they were run.
+func TestPassesStandOneAfterAnother(t *testing.T) {
+	const passes = 3
+	ds := openData(t, photos(t, 11, 8, 8, 3), dataset.Options{})
+	collected := func(batch, passes int) (all Results) {
+		w := network(t, "testdata/conv.onnx", Config{Batch: batch})
+		_, err := w.Stream(t.Context(), ds, StreamConfig{Passes: passes}, func(r Results, _ Examples) error {
+			all.N += r.N
+			all.Columns = append(all.Columns, make([][]float32, len(r.Columns))...)[:len(r.Columns)]
+			for c, values := range r.Columns {
+				all.Columns[c] = append(all.Columns[c], values...)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	once := collected(4, 1)
+	want := Results{N: once.N}
+	for _, column := range once.Columns {
+		var repeated []float32
+		for row := range slices.Chunk(column, len(column)/once.N) {
+			repeated = append(repeated, slices.Repeat(row, passes)...)
+		}
+		want.Columns = append(want.Columns, repeated)
+	}
+	for _, batch := range []int{1, 4, 16} {
+		alike(t, collected(batch, passes), want)
+	}
+}
+
+// Inputs that insist on batches of two sizes cannot be run, whichever comes first.
+func TestInputsMustAgreeAboutTheBatch(t *testing.T) {
+	made := func(batches ...int64) []input {
+		var all []input
+		for i, b := range batches {
+			info := onnx.ValueInfo{Name: fmt.Sprint("x", i), Type: onnx.Float32, Shape: []onnx.Dim{{Value: b}, {Value: 3}}}
+			in, err := newInput(info, Config{}, len(batches) == 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, in)
+		}
+		return all
+	}
+	for _, test := range []struct {
+		batches []int64
+		asked   int
+		fixed   bool
+		want    int // 0: refused
+	}{
+		{[]int64{4, 8}, 0, false, 0},
+		{[]int64{8, 4}, 0, false, 0},
+		{[]int64{4, -1, 4}, 0, true, 4},
+		{[]int64{-1, 4}, 7, true, 4},
+		{[]int64{-1, -1}, 7, false, 7},
+		{[]int64{-1, -1}, -1, false, 0},
+	} {
+		fixed, batch, err := batchSize(made(test.batches...), test.asked)
+		if fixed != test.fixed || batch != test.want || (err != nil) != (test.want == 0) {
+			t.Errorf("inputs of %d examples, %d asked for: fixed %t, %d, %v; want %t, %d", test.batches, test.asked, fixed, batch, err, test.fixed, test.want)
+		}
+	}
+}

@@ -343,6 +343,16 @@ func TestNodeSeeds(t *testing.T) {
 			seen[x] = where
 		}
 	}
+	// Seeds of neighbours are far from each other, wherever they begin: the runtime's
+	// generators give similar streams for similar seeds.
+	for _, seed := range []int{0, 1, 2, 3, 4, 5} {
+		for i := 1; i < 100; i++ {
+			d := math.Abs(float64(nodeSeed(seed, i+1)) - float64(nodeSeed(seed, i)))
+			if d = min(d, 1<<24-1-d); !(d > 1<<20) {
+				t.Errorf("seeds of nodes %d and %d are %v apart", i, i+1, d)
+			}
+		}
+	}
 	if len(seen) < 6*2000-100 {
 		t.Errorf("only %d seeds of %d are different", len(seen), 6*2000)
 	}

@@ -235,6 +235,8 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 	}{
 		{"a layer", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Softmax", "z", "y", intAttribute("axis", 1))}, ""},
 		{"Softmax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Softmax", "z", "y", intAttribute("axis", 0))}, "runs over axis 0"},
+		{"Softmax over axis 1 and all behind it, as it was before operator set 13", 11, []int64{-1, 4}, []*onnxpb.Node{layer, node("Unsqueeze", "z", "u", intsAttribute("axes", 2)), node("Softmax", "u", "y")}, ""},
+		{"Softmax over the last axis, as it is from operator set 13 on", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("Unsqueeze", "z two", "u"), node("Softmax", "u", "y")}, "runs over axis -1"},
 		{"ArgMax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("ArgMax", "z", "y")}, "runs over axis 0"},
 		{"ArgMax", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("ArgMax", "z", "y", intAttribute("axis", 1))}, ""},
 		{"the smallest", 13, []int64{-1, 4}, []*onnxpb.Node{layer, node("TopK", "z one", "v y", intAttribute("axis", 1), intAttribute("largest", 0))}, "picks the smallest"},
@@ -265,7 +267,7 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 				Node: test.nodes,
 				Initializer: []*onnxpb.Tensor{
 					floatTensor("w", make([]float64, 12), 4, 3), floatTensor("kernel", make([]float64, 16), 4, 4, 1, 1),
-					scalar("one", Int64, 0, 1), scalar("p", Float32, 0.5, 0), scalar("on", Bool, 0, 1), scalar("off", Bool, 0, 0),
+					scalar("one", Int64, 0, 1), scalar("two", Int64, 0, 2), scalar("p", Float32, 0.5, 0), scalar("on", Bool, 0, 1), scalar("off", Bool, 0, 0),
 					scalar("low", Float32, -20, 0), scalar("high", Float32, 3, 0),
 				},
 				Input: []*onnxpb.ValueInfo{tensorInfo("x", Float32, test.input...)}, Output: []*onnxpb.ValueInfo{{Name: proto.String("y")}},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -210,6 +212,126 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	}
 	if want := 3 * (1 + 3 + 2 + 3); len(seen) != want {
 		t.Errorf("%d seeds, want %d", len(seen), want)
+	}
+}
+
+// A network that draws gets another seed for each set.
+func TestEachSetHasPassesOfItsOwn(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	e := ready(t, everything(t, dir, "mc:5"))
+	stop := errors.New("stop")
+	seen := map[int]int{} // how many sets have a seed
+	predict := e.bench.passes(5, 1, func(seed int) (*onnx.Model, error) {
+		seen[seed]++
+		return nil, stop
+	})
+	sets := append(e.sets, e.bench.val, e.bench.ood)
+	for _, s := range sets {
+		if _, err := predict(t.Context(), s); err != stop {
+			t.Fatal(err)
+		}
+	}
+	if len(seen) != len(sets) {
+		t.Errorf("%d sets have the seeds %v", len(sets), seen)
+	}
+}
+
+// Where no rate is given, that of the least held-out NLL drops features.
+func TestDropoutTakesTheBestRate(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	b := ready(t, everything(t, dir, "dropout:5")).bench
+	for _, s := range []*evalSet{b.val, b.ood} {
+		if err := b.collect(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := b.methods[0]
+	best, least, worst := 0.0, math.Inf(1), 0.0
+	for _, rate := range dropoutRates {
+		b.DropoutRate = rate
+		predict, note, err := b.fitDropout(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := fmt.Sprintf("of features, rate %g", rate); note != want {
+			t.Errorf("note %q, want %q", note, want)
+		}
+		nll, err := b.heldOutNLL(t.Context(), predict)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if worst = max(worst, nll); nll < least {
+			best, least = rate, nll
+		}
+	}
+	b.DropoutRate = 0
+	_, note, err := b.fitDropout(t.Context(), m)
+	if want := fmt.Sprintf("of features, rate %g", best); err != nil || note != want || !(least < worst) {
+		t.Errorf("note %q, want %q (%v); NLL %v to %v", note, want, err, least, worst)
+	}
+}
+
+// Several layers are damped relative to their own eigenvalues, as the last was chosen to
+// be, or as was asked for.
+func TestLayersAreDampedAsTheBundle(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := everything(t, dir, "mf1")
+	cfg.Layers = 2
+	b := ready(t, cfg).bench
+	if err := b.collect(t.Context(), b.train); err != nil {
+		t.Fatal(err)
+	}
+	tail, err := b.openTail()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		bundle bundle.Damping
+		want   calibrate.Damping
+	}{
+		{bundle.Damping{Rule: "auto", Rho: 0.375, Epsilon: 2}, calibrate.Damping{Relative: 0.375}},
+		{bundle.Damping{Rule: "rel:0.5", Rho: 0.5, Epsilon: 2}, calibrate.Damping{Relative: 0.5}},
+		{bundle.Damping{Rule: "3", Rho: 0.25, Epsilon: 3}, calibrate.Damping{Absolute: 3}},
+	} {
+		clear(tail.posteriors)
+		b.p.bundle.Manifest.Damping = test.bundle
+		if _, got, err := b.posteriorOf(t.Context(), tail, calibrate.Hessian); err != nil || got != test.want {
+			t.Errorf("%+v: damping %v, want %v (%v)", test.bundle, got, test.want, err)
+		}
+	}
+}
+
+// What class names mean decides about labels: features from a cache have those of the
+// names that are given now.
+func TestTheCacheTellsClassNamesApart(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	e := ready(t, everything(t, dir, "mle"))
+	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+	var lines strings.Builder
+	for i, name := range names[:5] {
+		row := "[" + strings.Repeat(fmt.Sprintf("0.%d,", i), 7) + "1]"
+		fmt.Fprintf(&lines, "{\"image\": [%s%s], \"label\": %q}\n", strings.Repeat(row+",", 7), row, name)
+	}
+	spec := filepath.Join(t.TempDir(), "rows.jsonl")
+	write(t, filepath.Dir(spec), "rows.jsonl", []byte(lines.String()))
+	o := e.opener(e.p.network, 0)
+	o.inputs.Cache = t.TempDir()
+	for range 2 { // in turn, so that each finds the other's file
+		for _, want := range [][]int32{{0, 1, 2, 3, 4}, {9, 8, 7, 6, 5}} {
+			o.classes = slices.Clone(names)
+			if want[0] == 9 {
+				slices.Reverse(o.classes)
+			}
+			s, err := o.open("rows", spec, 10, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _, err := s.collect(t.Context(), e.p.head, &e.notes)
+			s.close()
+			if err != nil || !slices.Equal(got.Labels, want) {
+				t.Errorf("labels %v, want %v (%v)", got, want, err)
+			}
+		}
 	}
 }
 
