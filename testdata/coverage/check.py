@@ -99,13 +99,16 @@ def original(path, data):
 
 def wanted(rows, meta):
     """The output to compare with: a row of classes per example, in float64."""
+    if meta["outputs"] == "class":
+        return next(o for o in rows if o.dtype.kind in "iu" and o.size == len(o)).reshape(len(rows[0]), 1).astype(np.float64)
     for o in rows:
         if o.dtype.kind == "f" and o.ndim >= 2 and o.size == len(o) * meta["classes"]:
             return o.reshape(len(o), -1).astype(np.float64)
-    # scikit-learn's binary scores may be one number an example.
-    for o in rows:
-        if o.dtype.kind == "f" and o.size == len(o):
-            return o.reshape(len(o), 1).astype(np.float64)
+    # scikit-learn's binary scores may be one number an example, and each class may have an output of its own.
+    columns = [o.reshape(len(o), 1) for o in rows if o.dtype.kind == "f" and o.size == len(o)]
+    for k in (meta["classes"], 1):
+        if len(columns) == k:
+            return np.hstack(columns).astype(np.float64)
     raise ValueError(f"no output has {meta['classes']} numbers an example: {[o.shape for o in rows]}")
 
 
@@ -118,34 +121,54 @@ def log_sigmoid(a):
     return -np.logaddexp(0, -a)
 
 
+def log_probabilities(out, meta):
+    """What the model's own output says, as logarithms of probabilities."""
+    if meta["outputs"] == "log probabilities":
+        return out
+    if meta["outputs"] == "negative log probabilities":
+        return -out
+    if meta["outputs"] == "shifted logits":
+        return log_softmax(out)
+    smoothing = meta.get("smoothing", 0)
+    p = (out / meta.get("scale", 1) - smoothing / out.shape[1]) / (1 - smoothing)
+    return np.log(np.maximum(p, 1e-300))
+
+
 def difference(z, out, meta):
     """How far the logits z are from the model's output, relative to its largest logit; for
-    probabilities the largest difference of their logarithms, over entries above 1e-6, likewise, or
-    of themselves where the network is quantised."""
+    probabilities the largest difference of their logarithms, over entries above 1e-6 (above 1e-3
+    where a constant was added to them), likewise, or of themselves where the network is quantised.
+    Where the output is the class alone, 0 if all are the same."""
+    if meta["outputs"] == "class":
+        chosen = z.argmax(1) if z.shape[1] > 1 else z[:, 0] > 0
+        return 0.0 if (chosen == out[:, 0]).all() else np.inf
     if meta["outputs"] == "logits":
         if z.shape[1] == 1 and out.shape[1] == 2:
-            out = out[:, 1:] - out[:, :1] if np.allclose(out[:, 0], -out[:, 1]) and not np.allclose(z, out[:, 1:]) else out[:, 1:]
+            if meta.get("differ"):  # of the two logits only the difference counts
+                out = out[:, 1:] - out[:, :1]
+            else:
+                out = out[:, 1:] - out[:, :1] if np.allclose(out[:, 0], -out[:, 1]) and not np.allclose(z, out[:, 1:]) else out[:, 1:]
         if z.shape[1] == 2 and out.shape[1] == 1:
             z = z[:, 1:] - z[:, :1]
         if z.shape != out.shape:
             return np.inf
         return np.abs(z - out).max() / max(np.abs(out).max(), 1e-12)
-    p = out if meta["outputs"] == "log probabilities" else np.log(np.maximum(out, 1e-300))
+    p = log_probabilities(out, meta)
     if z.shape[1] == 1:
-        mine = [log_sigmoid(np.hstack([-z, z]))[:, -p.shape[1]:]]
-    elif meta["link"] == "multilabel":
-        mine = [log_sigmoid(z)]
+        mine = log_sigmoid(np.hstack([-z, z]))[:, -p.shape[1]:]
+    elif meta["link"] in ("multilabel", "ordinal"):
+        mine = log_sigmoid(z)
     elif meta["link"] == "normalised sigmoids":
         s = log_sigmoid(z)
-        mine = [s - np.log(np.exp(s).sum(1, keepdims=True))]
+        mine = s - np.log(np.exp(s).sum(1, keepdims=True))
     else:
-        mine = [log_softmax(z)]
-    if mine[0].shape != p.shape:
+        mine = log_softmax(z)
+    if mine.shape != p.shape:
         return np.inf
     if meta.get("precision") == "int8":  # the probabilities themselves are multiples of 1/256, or stand behind such steps
-        return np.abs(np.exp(mine[0]) - np.exp(p)).max()
-    there = p > np.log(1e-6)
-    return np.abs(mine[0] - p)[there].max() / max(np.abs(z).max(), 1)
+        return np.abs(np.exp(mine) - np.exp(p)).max()
+    there = p > np.log(1e-3 if "smoothing" in meta else 1e-6)
+    return np.abs(mine - p)[there].max() / max(np.abs(z).max(), 1)
 
 
 def command(mfgs, words, folder):

@@ -23,6 +23,7 @@ import torchvision
 import transformers
 
 from common import Case, arguments, image, mask, notes, numbers, run, tokens
+import odd_heads
 import torch_heads
 import transformers_cases
 
@@ -66,7 +67,7 @@ def prepare(model, heads, batch):
         if not torch.isfinite(out).all():
             raise ValueError("the network's own logits are not finite")
         # No trained network is sure of everything to a hundred digits.
-        for m in heads if out.std() > 10 else []:
+        for m in heads if out.double().std() > 10 else []:
             m.weight *= 5 / out.std()
 
 
@@ -241,21 +242,22 @@ def transformers_case(spec, exporter, fallback=None):
 
 # Plain networks whose last layer is written in the ways that PyTorch allows
 
-def plain_case(name, make, inputs, features, classes, exporter, opset=None, dynamic=(0,), batch=2, **more):
+def plain_case(family, name, make, inputs, features, classes, exporter, opset=None, dynamic=(0,), batch=2, **more):
     def build(folder):
         torch.manual_seed(0)
         model = make()
         args = tuple(transformers_cases.example(i, batch) for i in inputs)
         prepare(model, [], args)
         export(model, args, [i["name"] for i in inputs], folder / "model.onnx", exporter, opset, dynamic)
-        return notes(f"torch, {exporter}" + (f", opset {opset}" if opset else ""), [features], classes, inputs, **more)
-    return Case(f"torch/{name}/{exporter}", build)
+        return notes(f"torch, {exporter}" + (f", opset {opset}" if opset else ""), features if isinstance(features, list) else [features], classes, inputs, **more)
+    return Case(f"{family}/{name}/{exporter}", build)
 
 
 def plain_cases():
-    for name, spec in torch_heads.cases().items():
-        for exporter in spec.pop("exporters", ("torchscript", "dynamo")):
-            yield plain_case(name, exporter=exporter, **spec)
+    for family, module in ("torch", torch_heads), ("odd", odd_heads):
+        for name, spec in module.cases().items():
+            for exporter in spec.pop("exporters", ("torchscript", "dynamo")):
+                yield plain_case(family, name, exporter=exporter, **spec)
 
 
 def warm_up(exporters):

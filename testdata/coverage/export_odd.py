@@ -1,0 +1,720 @@
+"""Writes odd heads without PyTorch: node by node with onnx.helper, in the manner of exporters that are named, and with
+onnxscript, spox, skl2onnx and Hummingbird. The odd heads of PyTorch, Keras and JAX come from those libraries' own scripts.
+"""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import warnings
+from importlib.metadata import version
+
+import numpy as np
+import onnx
+import onnxruntime
+import spox
+import spox.opset.ai.onnx.v21 as op21
+from onnx import TensorProto, helper, numpy_helper
+from onnxscript import FLOAT, script
+from onnxscript import opset18 as op18
+from skl2onnx import to_onnx
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.multiclass import OneVsOneClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from common import Case, arguments, notes, numbers, run
+
+warnings.filterwarnings("ignore")
+VERSIONS = {p: version(p) for p in ("onnx", "onnxscript", "spox", "skl2onnx", "scikit-learn")}
+X, D, K = 6, 24, 10
+
+
+def draw(*shape, scale=1.0, seed=5):
+    return (np.random.default_rng(seed + sum(shape)).normal(size=shape) * scale).astype(np.float32)
+
+
+class Graph:
+    """A graph of onnx.helper, one node after the other; tensors are their names.
+
+    Before operator set 13 the axes of Unsqueeze, Squeeze and ReduceSum are attributes, and before 18 those of the other
+    reductions. constants says whether weights are initializers or Constant nodes.
+    """
+
+    def __init__(self, opset, constants="initializers", domains=(), x=(None, X)):
+        self.opset, self.constants = opset, constants
+        self.imports = [helper.make_opsetid(d, v) for d, v in ([("", opset)] if opset else []) + list(domains)]
+        self.nodes, self.weights, self.outputs, self.n = [], [], [], 0
+        self.x = "x"
+        self.inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N" if s is None else s for s in x])]
+
+    def name(self, kind):
+        self.n += 1
+        return f"{kind}_{self.n}"
+
+    def c(self, value, dtype=np.float32):
+        name = self.name("const")
+        tensor = numpy_helper.from_array(np.asarray(value, dtype), name)
+        if self.constants == "initializers":
+            self.weights.append(tensor)
+        else:
+            self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+        return name
+
+    def __getattr__(self, kind):
+        def node(*inputs, domain="", outputs=1, **attributes):
+            names = [self.name(kind) for _ in range(outputs)]
+            inputs = [i if isinstance(i, str) else self.c(i) for i in inputs]
+            self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, name=self.name("node"), **attributes))
+            return names[0] if outputs == 1 else names
+        return node
+
+    def axes(self, kind, x, axes, since=13, **attributes):
+        """A node whose axes are an attribute before operator set since and an input from it on."""
+        if self.opset < since:
+            return getattr(self, kind)(x, axes=axes, **attributes)
+        return getattr(self, kind)(x, self.c(axes, np.int64), **attributes)
+
+    def reduce(self, kind, x, axes, keepdims=1):
+        return self.axes(kind, x, axes, 13 if kind == "ReduceSum" else 18, keepdims=keepdims)
+
+    def reshape(self, x, shape):
+        return self.Reshape(x, self.c(shape, np.int64))
+
+    def trunk(self):
+        """Features [N,D]."""
+        return self.Relu(self.Add(self.MatMul(self.x, draw(X, D, scale=0.5)), draw(D, scale=0.3)))
+
+    def logits(self, classes=K, x=None):
+        """Logits [N,classes] of the trunk or of x."""
+        return self.Add(self.MatMul(x or self.trunk(), draw(D, classes, scale=0.3)), draw(classes, scale=0.3))
+
+    def save(self, folder, *outputs, kinds=None):
+        values = [helper.make_tensor_value_info(o, (kinds or {}).get(o, TensorProto.FLOAT), None) for o in outputs]
+        model = helper.make_model(helper.make_graph(self.nodes, "odd", self.inputs, values, self.weights), opset_imports=self.imports,
+                                  ir_version=8, producer_name="onnx.helper")
+        # A tensor without a type, or a sequence, gets it from inference.
+        inferred = {v.name: v for v in onnx.shape_inference.infer_shapes(model).graph.value_info}
+        for v in model.graph.output:
+            if v.name in inferred:
+                v.CopyFrom(inferred[v.name])
+        save(folder, model)
+
+
+def save(folder, model):
+    onnx.save(model, str(folder / "model.onnx"))
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+
+
+def by_hand(name, write, manner="", features=D, classes=K, opset=17, constants="initializers", domains=(), x=(None, X), **more):
+    """A case written with onnx.helper: write(graph) gives the name of the output, or a tuple of names."""
+    def build(folder):
+        g = Graph(opset, constants, domains, x)
+        out = write(g)
+        g.save(folder, *(out if isinstance(out, tuple) else (out,)))
+        source = "onnx.helper" + (f", as {manner} writes it" if manner else "")
+        return notes(source, features if isinstance(features, list) else [features], classes, [numbers("x", list(x[1:]))], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/" + (manner.lower().replace(" ", "-").replace(".", "") or f"helper-{opset}"), build)
+
+
+# Softmax from its parts
+
+def tensorflow_js(g):
+    """keepDims false and a reshape behind each reduction; the logarithm of the sum taken first."""
+    z = g.logits()
+    s = g.Sub(z, g.reshape(g.reduce("ReduceMax", z, [1], 0), [-1, 1]))
+    log = g.Log(g.reduce("ReduceSum", g.Exp(s), [1], 0))
+    return g.Exp(g.Sub(s, g.reshape(log, [-1, 1])))
+
+
+def tensorflow_js_quotient(g):
+    z = g.logits()
+    e = g.Exp(g.Sub(z, g.reshape(g.reduce("ReduceMax", z, [1], 0), [-1, 1])))
+    return g.Div(e, g.reshape(g.reduce("ReduceSum", e, [-1], 0), [-1, 1]))
+
+
+def jax2tf(g):
+    """The maximum, not below −∞, reshaped and spread by Expand; so is the sum."""
+    z = g.logits()
+    m = g.Max(g.reduce("ReduceMax", z, [1], 0), g.c(-np.inf))
+    shape = g.Shape(z)
+    e = g.Exp(g.Sub(z, g.Expand(g.reshape(m, [-1, 1]), shape)))
+    return g.Div(e, g.Expand(g.reshape(g.reduce("ReduceSum", e, [1], 0), [-1, 1]), shape))
+
+
+def paddle(g):
+    """Unsqueeze behind reductions, scale and shift as Mul and Add by constants."""
+    z = g.Add(g.Mul(g.logits(), g.c([1.0])), g.c([0.0]))
+    s = g.Sub(z, g.axes("Unsqueeze", g.reduce("ReduceMax", z, [1], 0), [1]))
+    e = g.Exp(s)
+    return g.Identity(g.Div(e, g.axes("Unsqueeze", g.reduce("ReduceSum", e, [1], 0), [1])))
+
+
+def transposed(g):
+    """Classes first, as Core ML writes it, and Softmax over axis 0."""
+    return g.Transpose(g.Softmax(g.Transpose(g.logits(), perm=[1, 0]), axis=0), perm=[1, 0])
+
+
+def four_axes(g):
+    """[N,K,1,1] and a softmax over axis 1, by hand."""
+    z = g.reshape(g.logits(), [-1, K, 1, 1])
+    e = g.Exp(g.Sub(z, g.reduce("ReduceMax", z, [1])))
+    return g.Flatten(g.Div(e, g.reduce("ReduceSum", e, [1])))
+
+
+def tiled(g):
+    z = g.logits()
+    e = g.Exp(z)
+    return g.Div(e, g.Tile(g.reduce("ReduceSum", e, [1]), g.c([1, K], np.int64)))
+
+
+def summed_by_matmul(g):
+    """The sum as a product with ones, as TFLite's converters do."""
+    e = g.Exp(g.logits())
+    return g.Mul(e, g.Reciprocal(g.MatMul(e, np.ones((K, K), np.float32))))
+
+
+def pow_of_e(g):
+    e = g.Pow(g.c(np.e), g.logits())
+    return g.Div(e, g.reduce("ReduceSum", e, [1]))
+
+
+def normalised_by_norm(g):
+    """LpNormalization of order 1 of the exponentials."""
+    return g.LpNormalization(g.Exp(g.logits()), p=1, axis=1)
+
+
+def reduce_l1(g):
+    e = g.Exp(g.logits())
+    return g.Div(e, g.reduce("ReduceL1", e, [1]))
+
+
+# Logarithms
+
+def minus_log_sum_exp(g):
+    z = g.logits()
+    return g.Neg(g.Sub(z, g.reduce("ReduceLogSumExp", z, [1])))
+
+
+def log_sum(g):
+    z = g.logits()
+    return g.Sub(z, g.reduce("ReduceLogSum", g.Exp(z), [1]))
+
+
+def minus_one_times(g):
+    return g.Mul(g.LogSoftmax(g.logits(), axis=1), g.c(-1.0))
+
+
+# Prototypes
+
+def prototypes(distance):
+    def write(g):
+        phi = g.trunk()
+        return distance(g, phi, draw(K, D, scale=0.4))
+    return write
+
+
+def difference(g, phi, c):
+    return g.Sub(g.axes("Unsqueeze", phi, [1]), g.c(c[None]))
+
+
+def sum_square(g, phi, c):
+    return g.Neg(g.reduce("ReduceSumSquare", difference(g, phi, c), [2], 0))
+
+
+def l2_squared(g, phi, c):
+    n = g.reduce("ReduceL2", difference(g, phi, c), [-1], 0)
+    return g.Softmax(g.Mul(g.Mul(n, n), g.c(-0.7)), axis=1)
+
+
+def mul_itself(g, phi, c):
+    d = difference(g, phi, c)
+    return g.Softmax(g.Neg(g.reduce("ReduceSum", g.Mul(d, d), [2], 0)), axis=-1)
+
+
+def expanded(g, phi, c):
+    """‖φ‖² − 2φ·c + ‖c‖² with the sign turned last."""
+    norm = g.reduce("ReduceSum", g.Mul(phi, phi), [1])
+    cross = g.Mul(g.MatMul(phi, c.T.copy()), g.c(2.0))
+    return g.Neg(g.Add(g.Sub(norm, cross), g.c((c * c).sum(1))))
+
+
+def gemm(g, phi, c):
+    """alpha and beta of one Gemm."""
+    return g.Softmax(g.Sub(g.Gemm(phi, c, (c * c).sum(1), alpha=2.0, beta=-1.0, transB=1), g.reduce("ReduceSumSquare", phi, [1])), axis=1)
+
+
+def inverse_distance(g, phi, c):
+    d = g.reduce("ReduceSumSquare", difference(g, phi, c), [2], 0)
+    w = g.Reciprocal(g.Add(d, g.c(1.0)))
+    return g.Div(w, g.reduce("ReduceSum", w, [1]))
+
+
+def learned_scales(g, phi, c):
+    """A variance for each class: quadratic."""
+    d = g.reduce("ReduceSumSquare", g.Div(difference(g, phi, c), g.c(np.abs(draw(1, K, 1)) + 0.5)), [2], 0)
+    return g.Softmax(g.Neg(d), axis=1)
+
+
+# Two classes from one logit
+
+def one_minus_first(g):
+    p = g.Sigmoid(g.logits(1))
+    return g.Concat(p, g.Sub(g.c([[1.0]]), p), axis=1)
+
+
+def one_minus_last(g):
+    p = g.Sigmoid(g.logits(1))
+    return g.Concat(g.Sub(g.c(1.0), p), p, axis=-1)
+
+
+def minus_plus_one(g):
+    p = g.Sigmoid(g.logits(1))
+    return g.Concat(g.Add(g.Neg(p), g.c([1.0])), p, axis=1)
+
+
+def zero_beside(g):
+    z = g.logits(1)
+    return g.Softmax(g.Concat(g.Mul(z, g.c(0.0)), z, axis=1), axis=1)
+
+
+def zero_behind(g):
+    return g.Softmax(g.Pad(g.logits(1), g.c([0, 0, 0, 1], np.int64)), axis=1)
+
+
+def negated_beside(g):
+    z = g.logits(1)
+    return g.Softmax(g.Concat(g.Neg(z), z, axis=1), axis=1)
+
+
+def times_signs(g):
+    return g.Softmax(g.Mul(g.logits(1), g.c([[-0.5, 0.5]])), axis=1)
+
+
+def squeezed(g):
+    """[N] and not [N,1]."""
+    return g.Sigmoid(g.axes("Squeeze", g.logits(1), [1]))
+
+
+def stacked(g):
+    p = g.Sigmoid(g.axes("Squeeze", g.logits(1), [1]))
+    return g.Concat(g.axes("Unsqueeze", g.Sub(g.c(1.0), p), [1]), g.axes("Unsqueeze", p, [1]), axis=1)
+
+
+# Time first: the input [T,N,X]
+
+def steps(g):
+    """Logits [T,N,K]."""
+    phi = g.Tanh(g.Add(g.MatMul(g.Transpose(g.x, perm=[1, 0, 2]), draw(X, D, scale=0.5)), draw(D, scale=0.3)))
+    return g.logits(K, phi)
+
+
+def last_step(g):
+    return g.Softmax(g.Gather(steps(g), g.c(-1, np.int64), axis=0), axis=-1)
+
+
+def mean_of_steps(g):
+    return g.Softmax(g.reduce("ReduceMean", steps(g), [0], 0), axis=1)
+
+
+def slice_of_steps(g):
+    """The first step by Slice and Squeeze."""
+    s = g.Slice(steps(g), g.c([0], np.int64), g.c([1], np.int64), g.c([0], np.int64))
+    return g.axes("Squeeze", g.Softmax(s, axis=2), [0])
+
+
+def lstm(g):
+    """The last hidden state of ONNX's own LSTM, [1,N,D], which stays so until the end."""
+    y = g.LSTM(g.Transpose(g.x, perm=[1, 0, 2]), draw(1, 4 * D, X, scale=0.4), draw(1, 4 * D, D, scale=0.2), draw(1, 8 * D, scale=0.1), outputs=3, hidden_size=D)
+    return g.axes("Squeeze", g.logits(K, y[1]), [0])
+
+
+def per_step(g):
+    return g.Softmax(steps(g), axis=2)
+
+
+# Classes from several layers
+
+def concatenated(g):
+    phi = g.trunk()
+    return g.Softmax(g.Concat(g.logits(6, phi), g.logits(4, phi), axis=1), axis=1)
+
+
+def with_background(g):
+    """A background class of constant logit, as detectors have it."""
+    z = g.logits(9)
+    n = g.Slice(g.Shape(z), g.c([0], np.int64), g.c([1], np.int64), g.c([0], np.int64))
+    zeros = g.Expand(g.c([[0.0]]), g.Concat(n, g.c([1], np.int64), axis=0))
+    return g.Softmax(g.Concat(zeros, z, axis=1), axis=1)
+
+
+def group_of_groups(g):
+    """A softmax for each of two groups of five classes: two labels an example."""
+    z = g.reshape(g.logits(), [-1, 2, 5])
+    return g.reshape(g.Softmax(z, axis=2), [-1, K])
+
+
+# Behind the softmax
+
+def smoothed(g):
+    return g.Add(g.Mul(g.Softmax(g.logits(), axis=1), g.c(0.95)), g.c(0.05 / K))
+
+
+def smoothed_by_mixture(g):
+    return g.Add(g.Mul(g.Softmax(g.logits(), axis=1), g.c([0.8])), g.c(np.full((1, K), 0.02)))
+
+
+def clipped(g):
+    return g.Clip(g.Softmax(g.logits(), axis=1), g.c(1e-7), g.c(1 - 1e-7))
+
+
+def clipped_by_max_and_min(g):
+    return g.Min(g.Max(g.Softmax(g.logits(), axis=1), g.c(1e-7)), g.c(1.0))
+
+
+def averaged_views(g):
+    """Two views of an example in the rows of one batch: [N,2,X] → mean of both softmaxes."""
+    p = g.Softmax(g.logits(K, g.Relu(g.MatMul(g.x, draw(X, D, scale=0.5)))), axis=2)
+    return g.reduce("ReduceMean", p, [1], 0)
+
+
+def averaged_view_logits(g):
+    z = g.logits(K, g.Relu(g.MatMul(g.x, draw(X, D, scale=0.5))))
+    return g.Softmax(g.reduce("ReduceMean", z, [1], 0), axis=1)
+
+
+def averaged_copies(g):
+    """Test-time averaging where augmentation was switched off: the same probabilities twice."""
+    p = g.Softmax(g.logits(), axis=1)
+    return g.Div(g.Add(p, p), g.c(2.0))
+
+
+def renormalised(g):
+    """Clipped, and divided by their sum again: nothing changes but what was clipped."""
+    p = g.Clip(g.Softmax(g.logits(), axis=1), g.c(1e-7), g.c(1.0))
+    return g.Div(p, g.reduce("ReduceSum", p, [1]))
+
+
+def token_after_softmax(g):
+    z = g.logits(K, g.Tanh(g.MatMul(g.x, draw(X, D, scale=0.5))))
+    return g.Gather(g.Softmax(z, axis=2), g.c(0, np.int64), axis=1)
+
+
+def last_token_by_slice(g):
+    z = g.logits(K, g.Tanh(g.MatMul(g.x, draw(X, D, scale=0.5))))
+    p = g.LogSoftmax(z, axis=2)
+    s = g.Slice(p, g.c([-1], np.int64), g.c([2 ** 31], np.int64), g.c([1], np.int64))
+    return g.axes("Squeeze", s, [1])
+
+
+def columns(g):
+    """An output for each class."""
+    return tuple(g.Split(g.Softmax(g.logits(4), axis=1), g.c([1] * 4, np.int64), axis=1, outputs=4))
+
+
+def one_hot(g):
+    """The largest class as ones and zeros."""
+    z = g.logits()
+    return g.Cast(g.Equal(z, g.reduce("ReduceMax", z, [1])), to=TensorProto.FLOAT)
+
+
+# ai.onnx.ml alone
+
+ML = (("ai.onnx.ml", 3),)
+
+
+def linear_classifier(transform, classes=4, normalise=False, zipmap=False, scale=False, strings=False):
+    def write(g):
+        ml = dict(domain="ai.onnx.ml")
+        x = g.Scaler(g.x, offset=[0.1] * X, scale=[0.5] * X, **ml) if scale else g.x
+        rows = max(classes, 1)
+        names = [f"kind {i}" for i in range(max(classes, 2))]
+        labels = dict(classlabels_strings=names) if strings else dict(classlabels_ints=list(range(len(names))))
+        label, scores = g.LinearClassifier(x, coefficients=draw(rows, X).ravel().tolist(), intercepts=draw(rows).tolist(),
+                                           multi_class=int(classes > 2), post_transform=transform, outputs=2, **labels, **ml)
+        if normalise:
+            scores = g.Normalizer(scores, norm="L1", **ml)
+        if zipmap:
+            key = dict(classlabels_strings=names) if strings else dict(classlabels_int64s=list(range(len(names))))
+            scores = g.ZipMap(scores, **key, **ml)
+        return label, scores
+    return write
+
+
+def ml_save(name, write, **more):
+    """ai.onnx.ml's outputs have types of their own, which the graph states."""
+    strings, zipmap = more.pop("strings", False), more.pop("zipmap", False)
+
+    def build(folder):
+        g = Graph(0, domains=ML)
+        label, scores = write(g)
+        kind = TensorProto.STRING if strings else TensorProto.INT64
+        values = [helper.make_tensor_value_info(label, kind, ["N"])]
+        if zipmap:
+            element = helper.make_map_type_proto(kind, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+            values.append(helper.make_value_info(scores, helper.make_sequence_type_proto(element)))
+        else:
+            values.append(helper.make_tensor_value_info(scores, TensorProto.FLOAT, ["N", more["classes"]]))
+        save(folder, helper.make_model(helper.make_graph(g.nodes, "odd", g.inputs, values), opset_imports=g.imports, ir_version=8,
+                                       producer_name="onnx.helper"))
+        return notes("onnx.helper, ai.onnx.ml alone", [X], more.pop("classes"), [numbers("x", [X])], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/helper-ml-3", build)
+
+
+# onnxscript and spox: functions of the logits
+
+def scripts():
+    @script(default_opset=op18)
+    def softmax(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
+        z = op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b
+        m = op18.ReduceMax(z, op18.Constant(value_ints=[1]), keepdims=0)
+        e = op18.Exp(z - op18.Unsqueeze(m, op18.Constant(value_ints=[1])))
+        return e / op18.Unsqueeze(op18.ReduceSum(e, op18.Constant(value_ints=[1]), keepdims=0), op18.Constant(value_ints=[1]))
+
+    @script(default_opset=op18)
+    def minus_log(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
+        z = op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b
+        return -op18.Log(op18.Softmax(z, axis=1))
+
+    @script(default_opset=op18)
+    def distance(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
+        f = op18.Relu(op18.MatMul(x, w0))
+        d = op18.Unsqueeze(f, op18.Constant(value_ints=[1])) - op18.Unsqueeze(op18.Transpose(w, perm=[1, 0]), op18.Constant(value_ints=[0]))
+        return op18.Softmax(-op18.ReduceSum(d * d, op18.Constant(value_ints=[2]), keepdims=0) + b, axis=1)
+
+    @script(default_opset=op18)
+    def smoothing(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
+        p = op18.Softmax(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b, axis=1)
+        return p * op18.Constant(value_float=0.9) + op18.Constant(value_float=0.01)
+
+    @script(default_opset=op18)
+    def halves(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
+        f = op18.Relu(op18.MatMul(x, w0))
+        u, v = op18.Split(w, axis=1, num_outputs=2)
+        return op18.Softmax(op18.Concat(op18.MatMul(f, u), op18.MatMul(f, v), axis=1) + b, axis=1)
+
+    @script(default_opset=op18)
+    def clamp(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, K], b: FLOAT[K]) -> FLOAT["N", K]:
+        p = op18.Softmax(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b, axis=1)
+        return op18.Clip(p, op18.Constant(value_float=0.000001), op18.Constant(value_float=0.999999))
+
+    @script(default_opset=op18)
+    def ordinal(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, 1], b: FLOAT[4]) -> FLOAT["N", 4]:
+        return op18.Sigmoid(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b)
+
+    @script(default_opset=op18)
+    def complement(x: FLOAT["N", X], w0: FLOAT[X, D], w: FLOAT[D, 1], b: FLOAT[1]) -> FLOAT["N", 2]:
+        p = op18.Sigmoid(op18.MatMul(op18.Relu(op18.MatMul(x, w0)), w) + b)
+        return op18.Concat(p, op18.Constant(value_float=1.0) - p, axis=1)
+
+    return dict(softmax=softmax, minus_log=minus_log, distance=distance, smoothing=smoothing, halves=halves, clamp=clamp,
+                ordinal=ordinal, complement=complement)
+
+
+def scripted(name, function, classes=K, width=None, **more):
+    def build(folder):
+        model = scripts()[function].to_model_proto()
+        names = [i.name for i in model.graph.input][1:]
+        w = {n: v for n, v in zip(names, (draw(X, D, scale=0.5), draw(D, width or classes, scale=0.3), draw(more.pop("biases", width or classes), scale=0.3)))}
+        for i in list(model.graph.input)[1:]:
+            model.graph.input.remove(i)
+        model.graph.initializer.extend(numpy_helper.from_array(v, n) for n, v in w.items())
+        save(folder, model)
+        return notes("onnxscript", [D], classes, [numbers("x", [X])], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/onnxscript", build)
+
+
+def spoxed(name, write, classes=K, features=D, **more):
+    """write(features, draw) gives the output of a spox graph."""
+    def build(folder):
+        x = spox.argument(spox.Tensor(np.float32, ("N", X)))
+        phi = op21.relu(op21.matmul(x, op21.const(draw(X, D, scale=0.5))))
+        save(folder, spox.build({"x": x}, {"y": write(phi)}))
+        return notes("spox", [features], classes, [numbers("x", [X])], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/spox", build)
+
+
+def spox_logits(phi, classes=K):
+    return op21.add(op21.matmul(phi, op21.const(draw(D, classes, scale=0.3))), op21.const(draw(classes, scale=0.3)))
+
+
+def spox_softmax(phi):
+    z = spox_logits(phi)
+    axis = op21.const(np.array([1]))
+    e = op21.exp(op21.sub(z, op21.reduce_max(z, axis, keepdims=1)))
+    return op21.mul(e, op21.reciprocal(op21.reduce_sum(e, axis, keepdims=1)))
+
+
+def spox_minus_log(phi):
+    return op21.neg(op21.log_softmax(spox_logits(phi), axis=1))
+
+
+def spox_distance(phi):
+    d = op21.sub(op21.unsqueeze(phi, op21.const(np.array([1]))), op21.const(draw(1, K, D, scale=0.4)))
+    return op21.mul(op21.reduce_sum_square(d, op21.const(np.array([2])), keepdims=0), op21.const(np.float32(-0.5)))
+
+
+def spox_pair(phi):
+    z = spox_logits(phi, 1)
+    return op21.softmax(op21.concat([op21.neg(z), z], axis=1), axis=1)
+
+
+def spox_zero(phi):
+    z = spox_logits(phi, 1)
+    return op21.softmax(op21.concat([op21.sub(z, z), z], axis=1), axis=1)
+
+
+def spox_concat(phi):
+    return op21.concat([spox_logits(phi, 7), spox_logits(phi, 3)], axis=1)
+
+
+def spox_smoothing(phi):
+    return op21.add(op21.mul(op21.softmax(spox_logits(phi), axis=1), op21.const(np.float32(0.9))), op21.const(np.float32(0.01)))
+
+
+# scikit-learn
+
+def sklearn_data(classes):
+    rng = np.random.default_rng(3)
+    x = rng.uniform(-2, 2, (400, X)).astype(np.float32)
+    return x, ((x @ rng.normal(size=(X, classes))) + rng.gumbel(size=(400, classes))).argmax(1)
+
+
+def sklearn(name, make, classes=4, features=X, last=None, options=None, **more):
+    def build(folder):
+        model = make().fit(*sklearn_data(classes))
+        chosen = {id(model[-1] if hasattr(model, "steps") else model): options} if options else None
+        save(folder, to_onnx(model, initial_types=[("x", skl_float())], options=chosen, target_opset=17))
+        if classes == 2:
+            more.setdefault("classes_too", 1)
+        return notes("skl2onnx", [features], classes, [numbers("x", [X])], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/skl2onnx", build)
+
+
+def skl_float():
+    from skl2onnx.common.data_types import FloatTensorType
+    return FloatTensorType([None, X])
+
+
+def hummingbird(name, make, classes=4, features=X, **more):
+    def build(folder):
+        import torch
+        from hummingbird.ml import convert
+        x, y = sklearn_data(classes)
+        network = convert(make().fit(x, y), "torch").model
+        torch.onnx.export(network, (torch.from_numpy(x[:4]),), str(folder / "model.onnx"), dynamo=False, opset_version=17, input_names=["x"],
+                          output_names=["label", "probabilities"], dynamic_axes={n: {0: "batch"} for n in ("x", "label", "probabilities")})
+        if classes == 2:
+            more.setdefault("classes_too", 1)
+        return notes("Hummingbird, torchscript", [features], classes, [numbers("x", [X])], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/hummingbird", build)
+
+
+def cases():
+    logs, minus, shifted = dict(outputs="log probabilities"), dict(outputs="negative log probabilities"), dict(outputs="shifted logits")
+    two = dict(classes=2, classes_too=1)
+    time = dict(x=(None, 7, X))
+    views = dict(x=(None, 2, X))
+    lr = lambda: LogisticRegression(max_iter=500)
+    mlp = lambda: MLPClassifier((12,), max_iter=80, random_state=0)
+    return [
+        by_hand("softmax-logsum", tensorflow_js, "TensorFlow.js", opset=11),
+        by_hand("softmax-reshaped", tensorflow_js_quotient, "TensorFlow.js", opset=11),
+        by_hand("softmax-expanded", jax2tf, "jax2tf", opset=15),
+        by_hand("softmax-expanded", jax2tf, constants="nodes", opset=18),
+        by_hand("softmax-unsqueezed", paddle, "Paddle2ONNX", opset=11),
+        by_hand("softmax-unsqueezed", paddle, opset=9),
+        by_hand("softmax-transposed", transposed, "Core ML converters", opset=13),
+        by_hand("softmax-four-axes", four_axes, "Caffe converters", opset=9),
+        by_hand("softmax-tiled", tiled),
+        by_hand("softmax-matmul-of-ones", summed_by_matmul, "TFLite converters"),
+        by_hand("softmax-base-e", pow_of_e),
+        by_hand("softmax-l1-norm", normalised_by_norm),
+        by_hand("softmax-l1-norm", reduce_l1, opset=20),
+        by_hand("minus-log-softmax", minus_log_sum_exp, **minus),
+        by_hand("minus-log-softmax", minus_one_times, constants="nodes", opset=13, **minus),
+        by_hand("log-softmax-log-sum", log_sum, opset=12, **logs),
+        by_hand("squared-distance", prototypes(sum_square), opset=11, **shifted),
+        by_hand("squared-distance-norm", prototypes(l2_squared), opset=18),
+        by_hand("squared-distance-softmax", prototypes(mul_itself), constants="nodes"),
+        by_hand("squared-distance-expanded", prototypes(expanded), **shifted),
+        by_hand("squared-distance-gemm", prototypes(gemm), opset=13),
+        by_hand("inverse-distance", prototypes(inverse_distance), refuse="one over a distance is not linear"),
+        by_hand("distance-with-variances", prototypes(learned_scales), refuse="quadratic in the features: each class has a variance of its own"),
+        by_hand("concat-p-1-p", one_minus_first, **two),
+        by_hand("concat-p-1-p", one_minus_first, constants="nodes", opset=9, **two),
+        by_hand("concat-1-p-p", one_minus_last, **two),
+        by_hand("concat-1-p-p", minus_plus_one, opset=11, **two),
+        by_hand("softmax-0-z", zero_beside, **two),
+        by_hand("softmax-z-0", zero_behind, **two),
+        by_hand("softmax-minus-z-z", negated_beside, **two),
+        by_hand("softmax-signs-of-z", times_signs, **two),
+        by_hand("sigmoid-squeezed", squeezed, classes=1, link="sigmoid"),
+        by_hand("stack-1-p-p", stacked, **two),
+        by_hand("time-first-last", last_step, **time),
+        by_hand("time-first-last", last_step, constants="nodes", opset=11, **time),
+        by_hand("time-first-mean", mean_of_steps, **time),
+        by_hand("time-first-slice", slice_of_steps, **time),
+        by_hand("hidden-state-lstm", lstm, outputs="logits", **time),
+        by_hand("every-step", per_step, refuse="a label for every step, and not one for each example", **time),
+        by_hand("classes-concatenated", concatenated),
+        by_hand("classes-concatenated", concatenated, constants="nodes", opset=11),
+        by_hand("background-class", with_background),
+        by_hand("two-groups", group_of_groups, refuse="two softmaxes of five classes: two labels for each example"),
+        by_hand("label-smoothing", smoothed, smoothing=0.05),
+        by_hand("label-smoothing", smoothed_by_mixture, opset=13, smoothing=0.2),
+        by_hand("clamped", clipped),
+        by_hand("clamped-max-min", clipped_by_max_and_min, opset=12),
+        by_hand("clamped-renormalised", renormalised),
+        by_hand("views-mean-of-softmaxes", averaged_views, refuse="the mean of two softmaxes is the softmax of no linear layer", **views),
+        by_hand("views-mean-of-logits", averaged_view_logits, **views),
+        by_hand("copies-averaged", averaged_copies),
+        by_hand("softmax-then-first-token", token_after_softmax, **time),
+        by_hand("log-softmax-then-last-token", last_token_by_slice, **time, **logs),
+        by_hand("columns", columns, classes=4),
+        by_hand("one-hot", one_hot, refuse="the network yields ones and zeros: the class alone, by a comparison"),
+        ml_save("ml-alone-softmax", linear_classifier("SOFTMAX"), classes=4),
+        ml_save("ml-alone-none", linear_classifier("NONE"), classes=4, outputs="logits"),
+        ml_save("ml-alone-logistic", linear_classifier("LOGISTIC"), classes=4, link="multilabel"),
+        ml_save("ml-alone-logistic-normalised", linear_classifier("LOGISTIC", normalise=True), classes=4, link="normalised sigmoids"),
+        ml_save("ml-alone-zipmap", linear_classifier("SOFTMAX", zipmap=True), classes=4, zipmap=True),
+        ml_save("ml-alone-strings-zipmap", linear_classifier("SOFTMAX", zipmap=True, strings=True), classes=4, zipmap=True, strings=True),
+        ml_save("ml-alone-scaler", linear_classifier("SOFTMAX", scale=True), classes=4),
+        scripted("softmax-unsqueezed", "softmax"),
+        scripted("minus-log-of-softmax", "minus_log", **minus),
+        scripted("squared-distance-softmax", "distance"),
+        scripted("label-smoothing", "smoothing", smoothing=0.1),
+        scripted("classes-concatenated", "halves"),
+        scripted("clamped", "clamp"),
+        scripted("coral", "ordinal", 4, 1, biases=4, link="ordinal"),
+        scripted("concat-p-1-p", "complement", 2, 1, classes_too=1),
+        spoxed("softmax-reciprocal", spox_softmax),
+        spoxed("minus-log-softmax", spox_minus_log, **minus),
+        spoxed("squared-distance", spox_distance, **shifted),
+        spoxed("softmax-minus-z-z", spox_pair, **two),
+        spoxed("softmax-0-z", spox_zero, **two),
+        spoxed("classes-concatenated", spox_concat, outputs="logits"),
+        spoxed("label-smoothing", spox_smoothing, smoothing=0.1),
+        sklearn("zipmap-columns", lr, options=dict(zipmap="columns")),
+        sklearn("zipmap-columns-binary", lr, 2, options=dict(zipmap="columns")),
+        sklearn("zipmap-columns-MLP", mlp, features=12, options=dict(zipmap="columns")),
+        sklearn("zipmap-columns-MLP-binary", mlp, 2, features=12, options=dict(zipmap="columns")),
+        sklearn("zipmap-columns-scaler", lambda: make_pipeline(StandardScaler(), lr()), options=dict(zipmap="columns")),
+        sklearn("linear-SVC", lambda: SVC(kernel="linear", probability=False), refuse="a support vector machine votes over pairs of classes"),
+        sklearn("quadratic-discriminant", QuadraticDiscriminantAnalysis, options=dict(zipmap=False),
+                refuse="quadratic in the inputs: each class has a covariance of its own"),
+        sklearn("one-vs-one", lambda: OneVsOneClassifier(lr()), refuse="votes over pairs of classes"),
+        hummingbird("logistic-regression", lr),
+        hummingbird("logistic-regression-binary", lr, 2),
+        hummingbird("multilayer-perceptron", mlp, features=12),
+        hummingbird("scaler-logistic-regression", lambda: make_pipeline(StandardScaler(), lr())),
+    ]
+
+
+if __name__ == "__main__":
+    run(cases(), arguments(__doc__), VERSIONS)
