@@ -184,10 +184,25 @@ def command(mfgs, words, folder):
     return p.returncode, p.stdout, error, round(time.time() - start, 2)
 
 
+def examples(folder, meta, rng):
+    """Examples to train with, examples held out, and the labels of those, or None where they are not known."""
+    n_train, n = FEW if meta["bytes"] > LARGE else EXAMPLES
+    if meta["inputs"][0]["kind"] != "given":
+        return draw(meta["inputs"], n_train, rng), draw(meta["inputs"], n, rng), None
+    with np.load(folder / meta["inputs"][0]["file"]) as f:
+        train, held_out = ({k: f[k][rows] for k in f.files} for rows in (slice(n_train), slice(n_train, n_train + n)))
+    train.pop("labels", None)
+    return train, held_out, held_out.pop("labels", None)
+
+
 def labels(out, meta, rng):
     """Mostly what the model says, else chance."""
     n, k = out.shape
     chance = rng.random(n) < 0.3
+    if meta["outputs"] == "class":
+        return out[:, 0].astype(np.int64)
+    if meta["outputs"] == "negative log probabilities":
+        out = -out
     if meta["link"] == "multilabel":
         cut = 0.5 if meta["outputs"] == "probabilities" else 0
         return np.where(chance[:, None], rng.random((n, k)) < 0.5, out > cut).astype(np.int64)
@@ -226,12 +241,12 @@ def check(mfgs, folder, meta, inspect_only, max_dim, threads):
     rng = np.random.default_rng(7)
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
-        n_train, n = FEW if meta["bytes"] > LARGE else EXAMPLES
-        train, held_out = draw(meta["inputs"], n_train, rng), draw(meta["inputs"], n, rng)
+        train, held_out, y = examples(folder, meta, rng)
+        n = len(next(iter(held_out.values())))
         rows = wanted(original(model, held_out), meta)
         if not np.isfinite(rows).all():
             return dict(r, result="failed", reason="the original's own outputs are not finite")
-        y = labels(rows, meta, rng)
+        y = labels(rows, meta, rng) if y is None else y
         np.savez(scratch / "train.npz", **train)
         np.savez(scratch / "val.npz", **held_out, labels=y)
         # What is checked does not depend on the structure, and the full one of some thousand parameters takes minutes.

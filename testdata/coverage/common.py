@@ -46,6 +46,11 @@ def notes(source, features, classes, inputs, link="softmax", refuse="", outputs=
                 refuse=refuse, inputs=inputs, **more)
 
 
+def given(file):
+    """Examples that the case itself made: the arrays of an .npz beside the model, and labels where they are known."""
+    return [dict(kind="given", file=file)]
+
+
 def image(name, shape, low=-2.0, high=2.0, dtype="float32", channels_last=False):
     """An input of smooth random pictures; shape is one example's."""
     return dict(name=name, kind="image", shape=list(shape), low=low, high=high, dtype=dtype,

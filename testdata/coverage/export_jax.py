@@ -1,0 +1,94 @@
+"""Exports small JAX and Flax classifiers with jax2onnx."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+from importlib.metadata import version
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from common import Case, arguments, notes, numbers, run
+
+# JAX's threads do not survive a fork: each case loads it for itself.
+VERSIONS = {p: version(p) for p in ("jax", "flax", "jax2onnx", "onnx")}
+X, D, K = 6, 24, 10
+
+
+def draw(*shape, scale=0.3):
+    import jax.numpy as jnp
+    return jnp.asarray(np.random.default_rng(9 + sum(shape)).normal(size=shape) * scale, jnp.float32)
+
+
+def case(name, f, classes=K, **more):
+    """f makes the output of jax, jax.numpy, features [N,D] and a function that gives logits of so many classes."""
+    def build(folder):
+        import jax
+        from jax2onnx import to_onnx
+
+        def model(x):
+            return f(jax, jax.numpy, jax.nn.relu(x @ draw(X, D, scale=0.5)), lambda phi, k=classes: phi @ draw(D, k) + draw(k))
+        onnx.save(to_onnx(model, [("B", X)]), str(folder / "model.onnx"))
+        session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+        return notes("JAX, jax2onnx", [D], classes, [numbers(session.get_inputs()[0].name, [X])], **{"outputs": "probabilities", **more})
+    return Case(f"odd/{name}/jax2onnx", build)
+
+
+def flax(folder):
+    from flax import nnx
+    from jax2onnx import to_onnx
+
+    class Network(nnx.Module):
+        def __init__(self, rngs):
+            self.a, self.norm, self.b = nnx.Linear(X, D, rngs=rngs), nnx.LayerNorm(D, rngs=rngs), nnx.Linear(D, K, rngs=rngs)
+
+        def __call__(self, x):
+            return nnx.softmax(self.b(self.norm(nnx.gelu(self.a(x)))))
+
+    onnx.save(to_onnx(Network(nnx.Rngs(0)), [("B", X)]), str(folder / "model.onnx"))
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    return notes("Flax, jax2onnx", [D], K, [numbers(session.get_inputs()[0].name, [X])], outputs="probabilities")
+
+
+def by_hand(jax, jnp, z):
+    e = jnp.exp(z - jax.lax.stop_gradient(jnp.max(z, axis=-1, keepdims=True)))
+    return e / jnp.sum(e, axis=-1, keepdims=True)
+
+
+def initialised(jnp, z):
+    """As jax.nn.softmax lowers it: the maximum with the neutral element of the reduction."""
+    m = jnp.maximum(-jnp.inf, jnp.max(z, axis=-1))
+    e = jnp.exp(z - jnp.broadcast_to(m[:, None], z.shape))
+    return e / jnp.broadcast_to(jnp.sum(e, axis=-1)[:, None], z.shape)
+
+
+def cases():
+    c = np.asarray(np.random.default_rng(1).normal(size=(K, D)) * 0.4, np.float32)
+    two = dict(classes=2, classes_too=1)
+    return [
+        Case("odd/flax-softmax/jax2onnx", flax),
+        case("softmax", lambda jax, jnp, phi, fc: jax.nn.softmax(fc(phi))),
+        case("softmax-by-hand", lambda jax, jnp, phi, fc: by_hand(jax, jnp, fc(phi))),
+        case("softmax-expanded", lambda jax, jnp, phi, fc: initialised(jnp, fc(phi))),
+        case("softmax-logsumexp", lambda jax, jnp, phi, fc: jnp.exp(fc(phi) - jax.nn.logsumexp(fc(phi), axis=-1, keepdims=True))),
+        case("log-softmax", lambda jax, jnp, phi, fc: jax.nn.log_softmax(fc(phi)), outputs="log probabilities"),
+        case("minus-log-softmax", lambda jax, jnp, phi, fc: -jax.nn.log_softmax(fc(phi)), outputs="negative log probabilities"),
+        case("squared-distance", lambda jax, jnp, phi, fc: -jnp.sum((phi[:, None, :] - c[None]) ** 2, axis=-1), outputs="shifted logits"),
+        case("squared-distance-softmax", lambda jax, jnp, phi, fc: jax.nn.softmax(-jnp.sum(jnp.square(phi[:, None, :] - c), axis=2) / 0.5)),
+        case("squared-distance-expanded", lambda jax, jnp, phi, fc: -(jnp.sum(phi * phi, 1, keepdims=True) - 2 * phi @ c.T + jnp.sum(c * c, 1)), outputs="shifted logits"),
+        case("concat-1-p-p", lambda jax, jnp, phi, fc: jnp.concatenate([1 - jax.nn.sigmoid(fc(phi, 1)), jax.nn.sigmoid(fc(phi, 1))], axis=1), **two),
+        case("concat-p-1-p", lambda jax, jnp, phi, fc: jnp.concatenate([jax.nn.sigmoid(fc(phi, 1)), 1 - jax.nn.sigmoid(fc(phi, 1))], axis=1), **two),
+        case("softmax-0-z", lambda jax, jnp, phi, fc: jax.nn.softmax(jnp.concatenate([jnp.zeros_like(fc(phi, 1)), fc(phi, 1)], axis=1)), **two),
+        case("softmax-minus-z-z", lambda jax, jnp, phi, fc: jax.nn.softmax(jnp.concatenate([-fc(phi, 1), fc(phi, 1)], axis=1)), **two),
+        case("classes-concatenated", lambda jax, jnp, phi, fc: jnp.concatenate([fc(phi, 6), fc(phi, 4)], axis=1), outputs="logits"),
+        case("label-smoothing", lambda jax, jnp, phi, fc: 0.9 * jax.nn.softmax(fc(phi)) + 0.1 / K, smoothing=0.1),
+        case("clamped", lambda jax, jnp, phi, fc: jnp.clip(jax.nn.softmax(fc(phi)), 1e-7, 1 - 1e-7)),
+        case("coral", lambda jax, jnp, phi, fc: jax.nn.sigmoid(phi @ draw(D, 1) + jnp.asarray([1.2, 0.4, -0.3, -1.1])), 4, link="ordinal"),
+    ]
+
+
+if __name__ == "__main__":
+    run(cases(), arguments(__doc__), VERSIONS)
