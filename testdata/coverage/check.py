@@ -156,7 +156,7 @@ def difference(z, out, meta):
     p = log_probabilities(out, meta)
     if z.shape[1] == 1:
         mine = log_sigmoid(np.hstack([-z, z]))[:, -p.shape[1]:]
-    elif meta["link"] in ("multilabel", "ordinal"):
+    elif meta["link"] in ("multilabel", "sigmoids"):
         mine = log_sigmoid(z)
     elif meta["link"] == "normalised sigmoids":
         s = log_sigmoid(z)

@@ -37,9 +37,11 @@ def notes(source, features, classes, inputs, link="softmax", refuse="", outputs=
     source    the library and exporter, a cell of the table
     features  list of the feature counts that are right: one, but for networks with two classifiers
     classes   logits of the classifier
-    link      softmax, sigmoid (one logit) or multilabel
-    outputs   what the model's outputs are: logits, probabilities, or labels and scores
+    link      softmax, sigmoid (one logit), multilabel, sigmoids (of one label's classes), normalised sigmoids or ordinal
+    outputs   what the model's outputs are: logits, shifted logits (up to what all classes have in common), probabilities, log
+              probabilities, negative log probabilities, or class; in more, smoothing and scale say what was done to probabilities
     refuse    why refusing it is right; empty where it must be wrapped
+    linear    in more: true where a model to be refused is linear all the same
     inputs    list of image(), tokens(), … below
     """
     return dict(source=source, features=features, classes=classes, link=link, outputs=outputs,

@@ -65,13 +65,13 @@ def application(name, size=96, classes=10, activation="softmax", channels=3, low
     return Case(f"keras/{name}{tail}" + ("-1000" if classes == 1000 else ""), build)
 
 
-def own(name, make, inputs, features, classes, opset=15, **more):
+def own(name, make, inputs, features, classes, opset=15, family="keras", **more):
     def build(folder):
         tf.keras.utils.set_random_seed(0)
         model = make(tf, tf.keras, tf.keras.layers)
         convert(model, folder, opset)
         return notes("Keras, tf2onnx", [features], classes, inputs, **{"outputs": "probabilities", **more})
-    return Case("keras/" + name, build)
+    return Case(f"keras/{name}" if family == "keras" else f"{family}/{name}/tf2onnx", build)
 
 
 def small(head, **kw):
@@ -79,6 +79,35 @@ def small(head, **kw):
         return keras.Sequential([L.Input((16, 16, 3), name="image"), L.Conv2D(16, 3, 2, activation="relu"), L.Conv2D(24, 3, 2, activation="relu"),
                                  L.GlobalAveragePooling2D(), *head(L)])
     return make
+
+
+def odd(name, f, classes=10, dense=None, **more):
+    """f(tf, z) of the logits z of so many classes, or of the features where dense is 0."""
+    def make(tf, keras, L):
+        layers = [] if dense == 0 else [L.Dense(dense or classes)]
+        return small(lambda L: layers + [L.Lambda(lambda z: f(tf, z))])(tf, keras, L)
+    return own(name, make, [image("image", (16, 16, 3), channels_last=True)], 24, classes, family="odd", **more)
+
+
+def expanded(tf, z):
+    """As JAX's own converter to TensorFlow writes softmax: magika's head."""
+    m = tf.maximum(tf.constant(-np.inf), tf.reduce_max(z, axis=1))
+    e = tf.exp(z - tf.broadcast_to(tf.reshape(m, [-1, 1]), tf.shape(z)))
+    return e / tf.broadcast_to(tf.reshape(tf.reduce_sum(e, axis=1), [-1, 1]), tf.shape(z))
+
+
+def by_hand(tf, z):
+    e = tf.exp(z - tf.reduce_max(z, axis=1, keepdims=True))
+    return e * tf.math.reciprocal(tf.reduce_sum(e, axis=1, keepdims=True))
+
+
+def distance(tf, x):
+    c = tf.constant(np.random.default_rng(2).normal(size=(1, 10, 24)) * 0.3, tf.float32)
+    return -tf.reduce_sum(tf.math.squared_difference(x[:, None, :], c), axis=2)
+
+
+def pair(tf, p, reverse):
+    return tf.concat([1 - p, p] if reverse else [p, 1 - p], axis=1)
 
 
 def text(tf, keras, L):
@@ -125,6 +154,18 @@ def cases():
         own("text-lstm", recurrent, [tokens("ids", 12, 80, dtype="int32", low=0)], 24, 4),
         own("text-attention", attention, [tokens("ids", 12, 80, low=0)], 24, 5),
         own("two-tables", table, [numbers("numbers", [6]), numbers("more", [3])], 16, 3),
+        odd("softmax-expanded", expanded),
+        odd("softmax-reciprocal", by_hand),
+        odd("minus-log-softmax", lambda tf, z: -tf.nn.log_softmax(z), outputs="negative log probabilities"),
+        odd("minus-log-of-softmax", lambda tf, z: -tf.math.log(tf.nn.softmax(z)), outputs="negative log probabilities"),
+        odd("squared-distance", distance, dense=0, outputs="shifted logits"),
+        odd("squared-distance-softmax", lambda tf, x: tf.nn.softmax(distance(tf, x)), dense=0),
+        odd("concat-p-1-p", lambda tf, z: pair(tf, tf.sigmoid(z), False), 2, 1, classes_too=1),
+        odd("concat-1-p-p", lambda tf, z: pair(tf, tf.sigmoid(z), True), 2, 1, classes_too=1),
+        odd("softmax-0-z", lambda tf, z: tf.nn.softmax(tf.concat([tf.zeros_like(z), z], axis=1)), 2, 1, classes_too=1),
+        odd("label-smoothing", lambda tf, z: 0.9 * tf.nn.softmax(z) + 0.01, smoothing=0.1),
+        odd("clamped", lambda tf, z: tf.clip_by_value(tf.nn.softmax(z), 1e-7, 1 - 1e-7)),
+        odd("clamped-renormalised", lambda tf, z: (lambda p: p / tf.reduce_sum(p, axis=1, keepdims=True))(tf.clip_by_value(tf.nn.softmax(z), 1e-7, 1.0))),
         application("MobileNet"),
         application("MobileNetV2"),
         application("MobileNetV2", activation=None),

@@ -680,7 +680,7 @@ def cases():
         by_hand("one-hot", one_hot, refuse="the network yields ones and zeros: the class alone, by a comparison"),
         ml_save("ml-alone-softmax", linear_classifier("SOFTMAX"), classes=4),
         ml_save("ml-alone-none", linear_classifier("NONE"), classes=4, outputs="logits"),
-        ml_save("ml-alone-logistic", linear_classifier("LOGISTIC"), classes=4, link="multilabel"),
+        ml_save("ml-alone-logistic", linear_classifier("LOGISTIC"), classes=4, link="sigmoids"),
         ml_save("ml-alone-logistic-normalised", linear_classifier("LOGISTIC", normalise=True), classes=4, link="normalised sigmoids"),
         ml_save("ml-alone-zipmap", linear_classifier("SOFTMAX", zipmap=True), classes=4, zipmap=True),
         ml_save("ml-alone-strings-zipmap", linear_classifier("SOFTMAX", zipmap=True, strings=True), classes=4, zipmap=True, strings=True),
@@ -691,7 +691,8 @@ def cases():
         scripted("label-smoothing", "smoothing", smoothing=0.1),
         scripted("classes-concatenated", "halves"),
         scripted("clamped", "clamp"),
-        scripted("coral", "ordinal", 4, 1, biases=4, link="ordinal"),
+        scripted("coral", "ordinal", 4, 1, biases=4, link="ordinal", linear=True,
+             refuse="one weight vector for the thresholds of all classes, for which mfgs has no link"),
         scripted("concat-p-1-p", "complement", 2, 1, classes_too=1),
         spoxed("softmax-reciprocal", spox_softmax),
         spoxed("minus-log-softmax", spox_minus_log, **minus),
@@ -709,10 +710,10 @@ def cases():
         sklearn("quadratic-discriminant", QuadraticDiscriminantAnalysis, options=dict(zipmap=False),
                 refuse="quadratic in the inputs: each class has a covariance of its own"),
         sklearn("one-vs-one", lambda: OneVsOneClassifier(lr()), refuse="votes over pairs of classes"),
-        hummingbird("logistic-regression", lr),
+        hummingbird("logistic-regression", lr, link="normalised sigmoids"),
         hummingbird("logistic-regression-binary", lr, 2),
         hummingbird("multilayer-perceptron", mlp, features=12),
-        hummingbird("scaler-logistic-regression", lambda: make_pipeline(StandardScaler(), lr())),
+        hummingbird("scaler-logistic-regression", lambda: make_pipeline(StandardScaler(), lr()), link="normalised sigmoids"),
     ]
 
 

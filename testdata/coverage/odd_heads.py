@@ -160,6 +160,7 @@ def cases():
 
     logs, minus, shifted = dict(outputs="log probabilities"), dict(outputs="negative log probabilities"), dict(outputs="shifted logits")
     one = ("torchscript",)
+    ordinal = dict(link="ordinal", linear=True, refuse="one weight vector for the thresholds of all classes, for which mfgs has no link")
     c = {
         # Softmax from its parts
         "softmax-by-hand": then(softmax_by_hand),
@@ -194,7 +195,7 @@ def cases():
         "stack-1-p-p": two(lambda z: torch.stack([1 - z[:, 0].sigmoid(), z[:, 0].sigmoid()], -1)),
         "softmax-0-z": two(lambda z: torch.cat([torch.zeros_like(z), z], 1).softmax(1)),
         "softmax-minus-z-z": two(lambda z: torch.cat([-z, z], 1).softmax(1)),
-        "sigmoid-minus-z-z": two(lambda z: torch.sigmoid(torch.cat([-z, z], 1))),
+        "sigmoid-minus-z-z": net(binary(lambda z: torch.sigmoid(torch.cat([-z, z], 1))), 2, link="multilabel", outputs="probabilities"),
         "logits-0-z": two(lambda z: torch.nn.functional.pad(z, (1, 0)), outputs="logits"),
         "sigmoid-by-hand": net(binary(lambda z: 1 / (1 + (-z).exp())), 1, link="sigmoid", outputs="probabilities"),
         "sigmoid-from-tanh": net(binary(lambda z: 0.5 * (z / 2).tanh() + 0.5), 1, link="sigmoid", outputs="probabilities"),
@@ -229,8 +230,8 @@ def cases():
         "views-mean-of-softmaxes": dict(make=lambda: Views(lambda a, b: (a.softmax(1) + b.softmax(1)) / 2), inputs=picture, features=D, classes=K,
                                         refuse="the mean of two softmaxes is the softmax of no linear layer"),
         # Ordinal regression
-        "coral": net(lambda: Coral(torch.sigmoid), 4, link="ordinal", outputs="probabilities"),
-        "coral-logits": net(lambda: Coral(lambda z: z), 4, link="ordinal"),
+        "coral": net(lambda: Coral(torch.sigmoid), 4, **ordinal, outputs="probabilities"),
+        "coral-logits": net(lambda: Coral(lambda z: z), 4, **ordinal),
         # What only looks linear
         "excited": net(Excited, refuse="each logit is multiplied by a gate that depends on the features"),
         "softcapped": net(lambda: Then(lambda z: 30 * torch.tanh(z / 30)), refuse="tanh bends the logits"),
