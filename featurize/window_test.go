@@ -217,3 +217,21 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }
+
+// Examples are of one shape where all of their inputs are.
+func TestShapesAreToldApart(t *testing.T) {
+	seen := map[string]string{}
+	for _, shapes := range [][][]int{
+		{{2}}, {{2}, {2}}, {{2}, {3}}, {{3}, {2}}, {{2, 2}}, {{22}}, {{2, 3}, {4}}, {{2}, {3, 4}}, {{2, 3, 4}}, {{23}, {4}}, {{2}, {}}, {{}, {2}}, {{}}, {},
+	} {
+		var ex dataset.Example
+		for _, s := range shapes {
+			ex.Inputs = append(ex.Inputs, dataset.Array{Shape: s})
+		}
+		key := string(appendShape(nil, &ex))
+		if other, taken := seen[key]; taken {
+			t.Errorf("shapes %v have the key of %s", shapes, other)
+		}
+		seen[key] = fmt.Sprint(shapes)
+	}
+}
