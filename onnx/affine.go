@@ -230,9 +230,6 @@ func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 		return slices.Clone(v.data), nil
 	}
 	pad := len(cur.dims) - len(v.dims)
-	if n := len(v.dims); k == 1 && n > 0 && v.dims[n-1] > 1 && cur.class == len(cur.dims)-1 {
-		return nil, refuse("%q makes %d of one logit, as the thresholds of CORAL do, which share their weights; mfgs has no link for them: export a head with weights of its own for each threshold, or one logit for each class", name, v.dims[n-1])
-	}
 	if cur.class == noClass || pad < 0 {
 		return nil, refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.dims, cur)
 	}

@@ -20,20 +20,25 @@ var foldings map[string][]func(*folding) bool
 func init() {
 	loglinear := []func(*folding) bool{foldSoftmax}
 	foldings = map[string][]func(*folding) bool{
-		"Div":             {foldSigmoid, foldGuarded, foldSoftmax},
+		"Div":             {foldSigmoid, foldGuarded, foldTanh, foldSoftmax},
 		"Reciprocal":      {foldSigmoid},
-		"Pow":             {foldSigmoid, foldSquaredRoot},
-		"Mul":             {foldSoftmax, foldSquaredRoot},
+		"Pow":             {foldSigmoid, foldSquaredRoot, foldPower},
+		"Mul":             {foldTanh, foldSoftmax, foldSquaredRoot},
 		"Exp":             loglinear,
 		"Sub":             loglinear,
-		"Add":             loglinear,
+		"Add":             {foldTanh, foldSoftmax},
 		"Neg":             loglinear,
 		"Log":             loglinear,
 		"ReduceSum":       {foldDistance},
 		"ReduceSumSquare": {foldDistance},
 		"ReduceL2":        {foldDistance},
 		"Concat":          {foldBothClasses},
-		"Gather":          {foldChoice},
+		"LpNormalization": loglinear,
+		"MatMul":          {foldOnes},
+		"Pad":             {foldPad},
+		"Max":             {foldUnchanged},
+		"Min":             {foldUnchanged},
+		"Gather":          {foldOnlyOne, foldChoice},
 		"Slice":           {foldChoice},
 		"ArgMin":          {foldArgMin},
 
@@ -44,6 +49,7 @@ func init() {
 // A folding is one node of the view being folded.
 type folding struct {
 	*lowering
+	old  *graph // before folding, with all who read a tensor
 	in   *interpreter
 	fuel *int // looks at nodes, in all
 }
@@ -58,16 +64,16 @@ func (f *folding) spend() bool {
 func fold(m *Model) *graph {
 	wanted := func(n *onnxpb.Node) bool {
 		switch opName(n) {
-		case "Exp", "ReduceSum", "ReduceSumSquare", "ReduceL2", "ReduceLogSumExp", "com.microsoft.CDist", "ArgMin":
+		case "Exp", "ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "com.microsoft.CDist", "ArgMin", "Tanh", "Pad", "Max", "Min":
 			return true
 		case "Concat":
 			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
 				p := m.view.producer[name]
-				return p != nil && opName(p) != "Shape" && slices.Contains([]string{"Sub", "Unsqueeze", "Reshape"}, opName(p))
+				return p != nil && opName(p) != "Shape" && slices.Contains([]string{"Sub", "Add", "Unsqueeze", "Reshape"}, opName(p))
 			})
 		case "Gather", "Slice":
 			p := m.view.producer[input(n, 0)]
-			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, opName(p))
+			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid", "MatMul", "Gemm", "Add"}, opName(p))
 		}
 		return false
 	}
@@ -88,7 +94,7 @@ func fold(m *Model) *graph {
 	in.declareAll(m)
 	fuel := 100*len(m.view.order) + 1<<12
 	for _, n := range m.view.order {
-		f := &folding{lowering: &lowering{Node: n, g: view, names: names}, in: in, fuel: &fuel}
+		f := &folding{lowering: &lowering{Node: n, g: view, names: names}, old: m.view, in: in, fuel: &fuel}
 		folded := false
 		if f.wellFormed() && !in.functions[opName(n)] {
 			for _, rule := range foldings[opName(n)] {
@@ -156,11 +162,14 @@ func (f *folding) made(name, op string) *onnxpb.Node {
 // isReshape reports whether a node gives the numbers of its input in another shape, some of them several times.
 func isReshape(n *onnxpb.Node) bool {
 	switch opName(n) {
-	case "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand":
+	case "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile":
 		return true
 	}
 	return false
 }
+
+// repeatsNumbers reports whether a node gives numbers of its input several times.
+func repeatsNumbers(n *onnxpb.Node) bool { return opName(n) == "Expand" || opName(n) == "Tile" }
 
 // passes reports whether a node gives its first input as it is, but for rounding: a maximum with −∞, for instance.
 func (f *folding) passes(n *onnxpb.Node) bool {
@@ -319,10 +328,170 @@ func foldBothClasses(f *folding) bool {
 
 // complements reports whether a is 1 − b.
 func (f *folding) complements(a, b string) bool {
-	if sub := f.made(a, "Sub"); sub != nil && f.is(input(sub, 0), 1) {
-		return f.root(input(sub, 1)) == f.root(b)
+	b = f.root(b)
+	x, scale, shift := f.affine(a, b)
+	return x == b && scale == -1 && shift == 1
+}
+
+// affine returns the tensor x of which another is scale·x + shift, going no further than a given one.
+func (f *folding) affine(name, until string) (x string, scale, shift float64) {
+	scale = 1
+	for f.spend() {
+		n := f.plain(name)
+		if name == f.out() {
+			n = f.Node
+		}
+		if n == nil || name == until {
+			break
+		}
+		if isReshape(n) || f.passes(n) {
+			name = input(n, 0)
+			continue
+		}
+		c, left := 0.0, false // the constant, and whether it stands on the left
+		if opName(n) != "Neg" {
+			var ok bool
+			if c, ok = f.uniform(input(n, 1)); !ok {
+				c, ok = f.uniform(input(n, 0))
+				left = true
+			}
+			if !ok || len(n.GetInput()) != 2 {
+				break
+			}
+		}
+		switch op := opName(n); {
+		case op == "Neg":
+			scale = -scale
+		case op == "Add":
+			shift += scale * c
+		case op == "Sub" && left:
+			shift += scale * c
+			scale = -scale
+		case op == "Sub":
+			shift -= scale * c
+		case op == "Mul":
+			scale *= c
+		case op == "Div" && !left:
+			scale /= c
+		default:
+			return name, scale, shift
+		}
+		name = input(n, 0)
+		if left {
+			name = input(n, 1)
+		}
 	}
-	return false
+	return name, scale, shift
+}
+
+// uniform returns the number that all of a constant is.
+func (f *folding) uniform(name string) (float64, bool) {
+	v := f.get(name)
+	if name == "" || !v.constant || len(v.data) == 0 || slices.Min(v.data) != slices.Max(v.data) {
+		return 0, false
+	}
+	return v.data[0], true
+}
+
+// foldTanh: ½ + ½ tanh(z/2) is the sigmoid of z.
+func foldTanh(f *folding) bool {
+	x, scale, shift := f.affine(f.out(), "")
+	n := f.plain(x)
+	for _, reader := range f.old.consumers[f.out()] {
+		if opName(reader) == "Mul" { // part of an activation
+			return false
+		}
+	}
+	if n == nil || opName(n) != "Tanh" || !alike(scale, 0.5) || !alike(shift, 0.5) {
+		return false
+	}
+	z, half, zero := f.affine(input(n, 0), "")
+	if half != 0.5 || zero != 0 || f.get(z).constant || len(f.get(z).dims) != len(f.get(input(n, 0)).dims) {
+		z = f.add("Mul", f.fresh("doubled"), []string{input(n, 0), f.floats("two", []float32{2})})
+	}
+	f.add("Sigmoid", f.out(), []string{z})
+	return true
+}
+
+// foldPower: cˣ, for constant c, is exp(x·log c).
+func foldPower(f *folding) bool {
+	c, ok := f.scalar(input(f.Node, 0))
+	if !ok || !(c > 0) || c == 1 || f.get(input(f.Node, 1)).constant {
+		return false
+	}
+	x := input(f.Node, 1)
+	if !(math.Abs(math.Log(c)-1) <= 1e-6) {
+		x = f.add("Mul", f.fresh("exponent"), []string{x, f.floats("log", []float32{float32(math.Log(c))})})
+	}
+	f.add("Exp", f.out(), []string{x})
+	return true
+}
+
+// foldOnes: a product of exponentials with a matrix of ones is their sum.
+func foldOnes(f *folding) bool {
+	x, w := input(f.Node, 0), input(f.Node, 1)
+	v := f.get(w)
+	if one, ok := f.uniform(w); !ok || one != 1 || len(v.dims) != 2 || f.made(x, "Exp") == nil {
+		return false
+	}
+	if v.dims[1] == 1 {
+		f.add("ReduceSum", f.out(), []string{x}, intsAttribute("axes", -1), intAttribute("keepdims", 1))
+		return true
+	}
+	sum := f.add("ReduceSum", f.fresh("sum"), []string{x}, intsAttribute("axes", -1), intAttribute("keepdims", 1))
+	f.add("Expand", f.out(), []string{sum, f.ints("width", []int64{1, v.dims[1]})})
+	return true
+}
+
+// foldOnlyOne: to choose the only one there is along an axis is to drop the axis.
+func foldOnlyOne(f *folding) bool {
+	v, i := f.get(input(f.Node, 0)), f.get(input(f.Node, 1))
+	a, ok := axis(attrInt(f.Node, "axis", 0), len(v.dims))
+	if !ok || v.dims[a] != 1 || v.constant || len(i.data) != 1 || len(i.dims) != 0 || i.data[0] != 0 && i.data[0] != -1 {
+		return false
+	}
+	f.add("Squeeze", f.out(), []string{input(f.Node, 0)}, intsAttribute("axes", int64(a)))
+	return true
+}
+
+// foldPad: a column of zeros in front of the last axis or behind it is one more part of a Concat.
+func foldPad(f *folding) bool {
+	x := input(f.Node, 0)
+	rank := len(f.get(x).dims)
+	c := call{Node: f.Node, interpreter: f.in, in: []*value{nil, f.get(input(f.Node, 1))}}
+	pads, ok := c.list("pads", 1)
+	mode := string(attribute(f.Node, "mode").GetS())
+	if !ok || rank < 2 || len(pads) != 2*rank || mode != "" && mode != "constant" || attrFloat(f.Node, "value", 0) != 0 || input(f.Node, 3) != "" {
+		return false
+	}
+	if v := input(f.Node, 2); v != "" && !f.is(v, 0) {
+		return false
+	}
+	for i, p := range pads {
+		if i%rank != rank-1 && p != 0 {
+			return false
+		}
+	}
+	before, after := pads[rank-1], pads[2*rank-1]
+	if before+after != 1 || before < 0 || after < 0 {
+		return false
+	}
+	sum := f.add("ReduceSum", f.fresh("column"), []string{x}, intsAttribute("axes", -1), intAttribute("keepdims", 1))
+	parts := []string{x, f.add("Mul", f.fresh("zeros"), []string{sum, f.floats("zero", []float32{0})})}
+	if before == 1 {
+		slices.Reverse(parts)
+	}
+	f.add("Concat", f.out(), parts, intAttribute("axis", int64(rank-1)))
+	return true
+}
+
+// foldUnchanged: what gives its input as it is.
+func foldUnchanged(f *folding) bool {
+	if !f.passes(f.Node) || f.get(input(f.Node, 0)).constant {
+		return false
+	}
+	f.add("Identity", f.out(), f.GetInput()[:1])
+	return true
 }
 
 // root returns the tensor that name is a reshaped form of.
@@ -477,7 +646,7 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 	if p.dims[along] != 1 || p.dims[*axis] != width || k < 1 {
 		return "", "", false
 	}
-	if u := f.plain(phi); u != nil && isReshape(u) && opName(u) != "Expand" {
+	if u := f.plain(phi); u != nil && isReshape(u) && !repeatsNumbers(u) {
 		if from := f.get(input(u, 0)); len(from.dims) == 2 && from.dims[1] == width {
 			rows = input(u, 0)
 		}
@@ -577,7 +746,7 @@ func (f *folding) spread(name string) string {
 			return name
 		}
 		n := f.plain(name)
-		if n == nil || opName(n) != "Expand" {
+		if n == nil || !repeatsNumbers(n) {
 			return ""
 		}
 		name = input(n, 0)
@@ -589,7 +758,7 @@ func (f *folding) spread(name string) string {
 func (f *folding) narrow(name string, axis int64) string {
 	for f.spend() {
 		n := f.plain(name)
-		if n == nil || opName(n) != "Expand" || len(f.get(input(n, 0)).dims) != len(f.get(name).dims) {
+		if n == nil || !repeatsNumbers(n) || len(f.get(input(n, 0)).dims) != len(f.get(name).dims) {
 			return name
 		}
 		name = input(n, 0)
@@ -669,6 +838,9 @@ func foldSoftmax(f *folding) bool {
 		return false
 	}
 	axis, ok := f.in.reducedAxis(sum)
+	if opName(sum) == "LpNormalization" {
+		axis, ok = attrInt(sum, "axis", -1), sum == f.Node && attrInt(sum, "p", 2) == 1
+	}
 	if !ok || axis == 0 {
 		return false
 	}
@@ -696,6 +868,8 @@ func foldSoftmax(f *folding) bool {
 			continue
 		}
 		switch {
+		case base.log && opName(f.Node) == "LpNormalization":
+			continue
 		case base.log && as.op == "Softmax":
 			f.add("LpNormalization", out, []string{base.name}, intAttribute("axis", axis), intAttribute("p", 1))
 		case base.log:
@@ -717,7 +891,7 @@ func (f *folding) reduction(n *onnxpb.Node, depth int) *onnxpb.Node {
 		return nil
 	}
 	switch opName(n) {
-	case "ReduceSum", "ReduceLogSumExp", "ReduceLogSum":
+	case "ReduceSum", "ReduceL1", "ReduceLogSumExp", "ReduceLogSum", "LpNormalization":
 		return n
 	case "Div", "Mul", "Sub", "Add", "Reciprocal", "Pow", "Log", "Exp", "Neg":
 	default:
@@ -810,13 +984,18 @@ func (e *exponent) log(name string, n *onnxpb.Node, whole bool) *form {
 			sign = -1
 		}
 		return e.log(a, e.plain(a), whole).add(e.log(b, e.plain(b), whole), sign)
+	case "LpNormalization": // of positive numbers, which is only asked where the node folded is one
+		sum := e.total(a, false)
+		if n == e.Node && sum != nil {
+			return e.log(a, e.plain(a), whole).add(sum, -1)
+		}
 	case "Reciprocal":
 		return (&form{}).add(e.log(a, e.plain(a), whole), -1)
 	case "Pow":
 		if e.is(b, -1) {
 			return (&form{}).add(e.log(a, e.plain(a), whole), -1)
 		}
-	case "ReduceSum":
+	case "ReduceSum", "ReduceL1": // of positive numbers
 		if f := e.summed(n, false); f != nil {
 			return f
 		}
@@ -853,7 +1032,11 @@ func (e *exponent) summed(n *onnxpb.Node, exp bool) *form {
 	if !ok || axis != e.axis {
 		return nil
 	}
-	x := input(n, 0)
+	return e.total(input(n, 0), exp)
+}
+
+// total is the form of log Σ exp x or log Σ x.
+func (e *exponent) total(x string, exp bool) *form {
 	var inner *form
 	if exp {
 		inner = e.linear(x, e.plain(x), false)
@@ -894,7 +1077,7 @@ func (in *interpreter) common(name string, axis int64, fuel *int) bool {
 			a -= int64(rank)
 		}
 		return ok && a == axis && attrInt(n, "keepdims", 1) != 0
-	case "Expand":
+	case "Expand", "Tile":
 		return axis < 0 && in.common(input(n, 0), axis, fuel)
 	case "Identity", "Cast", "Neg", "Exp", "Log", "Abs", "Sqrt", "Reciprocal", "Clip", "Not", "IsInf", "IsNaN", "Dropout":
 		return in.common(input(n, 0), axis, fuel)

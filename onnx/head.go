@@ -555,6 +555,9 @@ func (f *finder) settle(h *Head, t *trail) error {
 	if t.shifted && (h.Classes == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
 		return &refusal{fmt.Sprintf("a number of each example's own is added to all of %q, which only a Softmax does not see", h.Logits), first}
 	}
+	if t.thresholds && h.Link != Sigmoid && f.link != Sigmoid {
+		return &refusal{fmt.Sprintf("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each", h.Logits, h.Classes, Sigmoid), nil}
+	}
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
 			return &refusal{fmt.Sprintf("what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link, f.link), first}
@@ -610,6 +613,9 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		} else if m.rows != nil {
 			say("the logits are %d of the layer's outputs", len(m.rows))
 		}
+	}
+	if t.thresholds {
+		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it", h.Classes)
 	}
 	if h.Shifted {
 		say("%q holds the logits and a number that is the same for all classes, which a Softmax does not see", h.Logits)

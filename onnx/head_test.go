@@ -243,7 +243,7 @@ func checkCut(t *testing.T, m *onnx.Model, h *onnx.Head, o onnx.HeadOptions) {
 	if err != nil {
 		t.Fatalf("the cut model cannot be read: %v", err)
 	}
-	h2, err := onnx.FindHead(again, onnx.HeadOptions{Output: out[1].Name, Approximate: o.Approximate})
+	h2, err := onnx.FindHead(again, onnx.HeadOptions{Output: out[1].Name, Approximate: o.Approximate, Link: h.Link})
 	if err != nil {
 		t.Fatalf("the cut model has lost the head: %v", err)
 	}

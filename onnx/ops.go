@@ -99,6 +99,9 @@ func init() {
 	ops["GatherElements"] = first(func(c *call) *value { return &value{typ: c.arg(0).typ, dims: slices.Clone(c.arg(1).dims)} })
 	ops["GatherND"] = first(gatherND)
 	ops["DynamicQuantizeLinear"] = dynamicQuantize
+	for _, op := range []string{"LSTM", "GRU", "RNN"} {
+		ops[op] = recurrent
+	}
 	ops[unpackNBits] = first(unpack)
 	ops[bothClasses] = first(doubled)
 	for _, name := range []string{"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",
@@ -1118,4 +1121,22 @@ func doubled(c *call) *value {
 		v.dims[i] *= 2
 	}
 	return v
+}
+
+// recurrent is the shape of what a recurrent layer gives for x [T,N,d]: all its states [T,directions,N,h], and the last ones
+// [directions,N,h].
+func recurrent(c *call, i int) *value {
+	x, h := c.arg(0), attrInt(c.Node, "hidden_size", -1)
+	if len(x.dims) != 3 || attrInt(c.Node, "layout", 0) != 0 {
+		return nil
+	}
+	directions := int64(1)
+	if string(attribute(c.Node, "direction").GetS()) == "bidirectional" {
+		directions = 2
+	}
+	dims := []int64{directions, x.dims[1], h}
+	if i == 0 {
+		dims = append([]int64{x.dims[0]}, dims...)
+	}
+	return &value{typ: x.typ, dims: dims}
 }

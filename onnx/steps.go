@@ -260,6 +260,8 @@ func sliceClass(c *call, before *flow, after *value) (int, string) {
 	marked, in := axes(along, len(before.dims))
 	switch {
 	case !known || !in || before.class < 1 || len(along) == 0 || len(after.dims) != len(before.dims):
+	case marked[0] && len(along) == 1 && before.timeFirst() && after.dims[0] == 1:
+		return before.class, ""
 	case marked[0]:
 	case marked[before.class] && len(along) > 1:
 	default:

@@ -326,6 +326,7 @@ type trail struct {
 	common       bool    // before they were noted
 	logarithms   bool    // of the probabilities
 	negated      bool    // and with the other sign
+	thresholds   bool    // one logit has been made several, by adding a constant for each
 }
 
 // beginning returns the trail at the output of a linear operator.
@@ -693,6 +694,10 @@ func (f *finder) pass(t *trail, h *hop) error {
 			return err
 		}
 	case s.affine:
+		if err := f.repeat(t, n, h.from); err != nil {
+			return err
+		}
+		after.dims = slices.Clone(after.dims)
 		scale, shift, err := f.constants(n, h.from, &t.at, t.k)
 		if err != nil {
 			return err
@@ -727,6 +732,10 @@ func (f *finder) pass(t *trail, h *hop) error {
 		t.low, t.high, t.logits = max(t.low, lo), min(t.high, hi), ""
 	case s.layout && s.asked:
 		t.approximated, t.logits = true, ""
+	case n.GetOpType() == "Squeeze" && !t.decided && t.at.class == 2 && class == 1 && len(t.at.dims) == 3 && t.at.dims[0] == 1 && !t.at.rows():
+		if err := t.selectBy(n); err != nil { // [1,N,K]: the features lose the axis too
+			return err
+		}
 	case s.layout && flattens(&t.at, after, class):
 		t.logits, flat = "", true
 	case s.layout && merges(&t.at, after, class):
@@ -744,7 +753,7 @@ func (f *finder) pass(t *trail, h *hop) error {
 			t.link = s.link
 		}
 	}
-	if now := (flow{*after, class, merged, flat}); s.layout && !t.decided && class != noClass && len(after.dims) > 1 && t.at.rows() && !now.rows() {
+	if now := (flow{*after, class, merged, flat}); s.layout && !t.decided && class != noClass && len(after.dims) > 1 && t.at.rows() && !now.rows() && n.GetOpType() != "Transpose" {
 		t.logits = "" // rows of something else than examples
 	}
 	t.logarithms = (t.logarithms || s.logs) && !s.exps
@@ -757,6 +766,24 @@ func (f *finder) pass(t *trail, h *hop) error {
 	if !isBias {
 		t.tail = append(t.tail, stepName(n))
 	}
+	return nil
+}
+
+// repeat makes one logit several where a constant of several is added to it, or multiplied with it.
+func (f *finder) repeat(t *trail, n *onnxpb.Node, from string) error {
+	if t.k != 1 || len(n.GetInput()) != 2 || !t.at.rows() || t.at.class != len(t.at.dims)-1 {
+		return nil
+	}
+	other, _ := with(n, func(name string) bool { return name == from })
+	dims := f.in.get(other).dims
+	if len(dims) == 0 || len(dims) > len(t.at.dims) || dims[len(dims)-1] <= 1 || dims[len(dims)-1] > maxShapeElements {
+		return nil
+	}
+	k := int(dims[len(dims)-1])
+	t.pick(make([]int, k))
+	t.at.dims = slices.Clone(t.at.dims)
+	t.at.dims[t.at.class] = int64(k)
+	t.thresholds = opName(n) == "Add" || opName(n) == "Sub"
 	return nil
 }
 

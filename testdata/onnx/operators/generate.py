@@ -209,7 +209,7 @@ def plain():
     linear("tail_shifted_only", [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "y")], tail, head("Gemm", "phi", "z", tail=["Sub"]), logits="z")
     refused("tail_shifted_sigmoid", model(BODY + [z, ("ReduceMax", "z", "top", {"axes": [1], "keepdims": 1}), ("Sub", "z top", "s"), ("Sigmoid", "s", "y")], {**b0, **tail}), "which only a Softmax does not see")
     b0, _, _ = body("tail_exp_of_sigmoid")
-    refused("tail_exp_of_sigmoid", model(BODY + [z, ("Sigmoid", "z", "p"), ("Exp", "p", "e"), ("LpNormalization", "e", "y", {"axis": 1, "p": 1})], {**b0, **tail}), 'Exp "e" follows Sigmoid')
+    refused("tail_exp_of_sigmoid", model(BODY + [z, ("Sigmoid", "z", "p"), ("Exp", "p", "e"), ("LpNormalization", "e", "y", {"axis": 1, "p": 1})], {**b0, **tail}), "follows Sigmoid")
     b0, _, _ = body("tail_least")
     refused("tail_least", model(BODY + [z, ("TopK", "z one", "y yi", {"axis": 1, "largest": 0})], {**b0, **tail, "one": i64(1)}), "picks the smallest")
     linear("tail_log_sum_exp", [z, ("ReduceLogSumExp", "z", "t", {"axes": [1], "keepdims": 1}), ("Sub", "z t", "l"), ("Exp", "l", "y")], tail, head("Gemm", "phi", "z", tail=["LogSoftmax", "Exp"]), logits="z")
@@ -437,13 +437,14 @@ def softmax_by_hand():
     weights = {"w": w, "b": b, "inf": np.float32(-np.inf), "axis": i64(1), "last": i64(-1), "one": np.float32(1), "minus": np.float32(-1), "tiny": np.float32(1e-12),
                "column": i64(-1, 1), "k": i64(K), "t": np.float32(0.5)}
 
-    def case(name, nodes, tail, logits="z", expect=None, opset=17):
+    def case(name, nodes, tail, logits="z", expect=None, opset=17, value=None):
         b0, _, _ = body(name)
         m = model(BODY + z + nodes, {**b0, **weights}, opset=opset)
-        found(name, m, head("Gemm", "phi", logits, tail=tail), "phi", logits, gives="y" if expect else None)
+        found(name, m, head("Gemm", "phi", logits, tail=tail), "phi", value or logits, gives="y" if expect else None)
         if expect:  # the output is what the operators are said to amount to
             feed = {"x": rng(name).normal(size=(N, 5)).astype(np.float32)}
-            a, y = run(m, feed, [logits, "y"])
+            get = lambda t: run(m, feed, [t])[0]
+            a, y = value(get) if value else get(logits), get("y")
             p = np.exp(a - a.max(1, keepdims=True))
             p /= p.sum(1, keepdims=True)
             assert np.allclose(expect(p), y, atol=1e-5), name
@@ -480,6 +481,16 @@ def softmax_by_hand():
     case("nll_arg_min", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "n"), ("ArgMin", "n", "y", {"axis": 1})], ["LogSoftmax", "Neg", "Neg", "ArgMax"])
     refuse("nll_arg_max", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "n"), ("ArgMax", "n", "y", {"axis": 1})], "picks the least probable")
     refuse("nll_exp", [("LogSoftmax", "z", "l", {"axis": 1}), ("Neg", "l", "n"), ("Exp", "n", "y")], 'Exp "y" follows LogSoftmax, Neg')
+
+    weights.update(euler=np.float32(np.e), base=np.float32(2), ones=np.ones((K, K), np.float32), onecolumn=np.ones((K, 1), np.float32), tiles=i64(1, K))
+    case("softmax_base_e", [("Pow", "euler z", "p"), ("ReduceSum", "p last", "sum", {"keepdims": 1}), ("Div", "p sum", "y")], ["Softmax"], expect=same)
+    case("softmax_base_2", [("Pow", "base z", "p"), ("ReduceSum", "p last", "sum", {"keepdims": 1}), ("Div", "p sum", "y")], ["Mul", "Softmax"], logits="p/exponent", value=lambda get: get("z") * np.log(2), expect=same)
+    case("softmax_ones", [("Exp", "z", "e_"), ("MatMul", "e_ ones", "sum"), ("Div", "e_ sum", "y")], ["Softmax"], expect=same)
+    case("softmax_column_of_ones", [("Exp", "z", "e_"), ("MatMul", "e_ onecolumn", "sum"), ("Div", "e_ sum", "y")], ["Softmax"], expect=same)
+    case("softmax_l1", [("Exp", "z", "e_"), ("LpNormalization", "e_", "y", {"axis": 1, "p": 1})], ["Softmax"], expect=same)
+    case("softmax_reduce_l1", [("Exp", "z", "e_"), ("ReduceL1", "e_", "sum", {"axes": [1], "keepdims": 1}), ("Div", "e_ sum", "y")], ["Softmax"], expect=same)
+    case("softmax_tiled", [("Exp", "z", "e_"), ("ReduceSum", "e_ last", "sum", {"keepdims": 1}), ("Tile", "sum tiles", "st"), ("Div", "e_ st", "y")], ["Softmax"], expect=same)
+    case("softmax_transposed", [("Transpose", "z", "zt"), ("Softmax", "zt", "pt", {"axis": 0}), ("Transpose", "pt", "y")], ["Transpose", "Softmax", "Transpose"], expect=same)
 
     # What looks like it.
     other = [("ReduceSum", "e last", "sum", {"keepdims": 1})]
@@ -576,7 +587,18 @@ def several():
     case("both_classes_other_order_stacked", [one, ("Sigmoid", "z", "p"), ("Squeeze", "p axis", "p0"), ("Sub", "unity p0", "q"), ("Unsqueeze", "p0 axis", "p1"), ("Unsqueeze", "q axis", "q1"), ("Concat", "p1 q1", "y", {"axis": 1})],
          head("Gemm", "phi", "y/negated", link="sigmoid", tail=["Neg", "Sigmoid", "Squeeze", "Unsqueeze", "Concat"], classes=1), lambda get: -get("z"))
     weights.update(w1t=w[:1].T.copy())
-    refuse("coral", [("MatMul", "phi w1t", "m"), ("Add", "m thresholds", "zz"), ("Sigmoid", "zz", "y")], "weights of its own for each threshold")
+    case("coral", [("MatMul", "phi w1t", "m"), ("Add", "m thresholds", "zz"), ("Sigmoid", "zz", "y")], head("MatMul", "phi", "zz", link="sigmoid", tail=["Sigmoid"]), "zz")
+    refuse("coral_logits", [("MatMul", "phi w1t", "m"), ("Add", "m thresholds", "y")], "say so with --link sigmoid")
+    weights.update(signs=np.float32([[-1, 1]]), two=np.float32(2), half=np.float32(0.5), pads=i64(0, 0, 0, 1), pads2=i64(0, 1, 0, 0), nought=np.int64(0))
+    case("two_classes_signs", [one, ("Mul", "z signs", "zz"), softmax], head("Gemm", "phi", "zz", tail=["Mul", "Softmax"], classes=2), "zz")
+    case("two_classes_padded", [one, ("Pad", "z pads", "zz"), softmax], head("Gemm", "phi", "zz", tail=["Softmax"], classes=2), "zz")
+    case("two_classes_padded_in_front", [one, ("Pad", "z pads2", "y", {"mode": "constant"})], head("Gemm", "phi", "y", tail=[], classes=2), "y")
+    refuse("two_classes_reflected", [("Gemm", "phi w b", "z", {"transB": 1}), ("Pad", "z pads", "zz", {"mode": "reflect"}), softmax], "Pad")
+    case("both_classes_one_chosen", [one, ("Gather", "z nought", "z0", {"axis": 1}), ("Sigmoid", "z0", "p"), ("Neg", "p", "np"), ("Add", "np unity", "q"), ("Unsqueeze", "q axis", "q1"), ("Unsqueeze", "p axis", "p1"), ("Concat", "q1 p1", "y", {"axis": 1})],
+         head("Gemm", "phi", "z", link="sigmoid", tail=["Squeeze", "Sigmoid", "Unsqueeze", "Concat"], classes=1), "z")
+    case("sigmoid_tanh", [one, ("Div", "z two", "h"), ("Tanh", "h", "th"), ("Mul", "th half", "ht"), ("Add", "ht half", "y")], head("Gemm", "phi", "z", link="sigmoid", tail=["Sigmoid"], classes=1), "z")
+    case("sigmoid_tanh_plus_one", [one, ("Tanh", "z", "th"), ("Add", "unity th", "t1"), ("Div", "t1 two", "y")], head("Gemm", "phi", "y/doubled", link="sigmoid", tail=["Mul", "Sigmoid"], classes=1), lambda get: 2 * get("z"))
+    refuse("sigmoid_tanh_other", [one, ("Tanh", "z", "th"), ("Add", "two th", "t1"), ("Div", "t1 two", "y")], "Tanh")
 
     # One output for each class, as with zipmap="columns".
     columns = [("Gemm", "phi w b", "z", {"transB": 1}), ("Softmax", "z", "p", {"axis": 1})]
@@ -604,6 +626,8 @@ def several():
     first = [("Reshape", "phi nt", "s0"), ("Transpose", "s0", "s", {"perm": [1, 0, 2]}), ("MatMul", "s wd", "m"), ("Add", "m b", "zt")]
     weights.update(last=np.int64(-1))
     case("time_first_last", first + [("Gather", "zt last", "y", {"axis": 0})], head("MatMul", "s", "y", tail=["Gather"], d=3), "y", phi=lambda get: get("s")[-1])
+    weights.update(end=i64(3))
+    case("time_first_slice", first + [("Slice", "zt axis end first", "l"), ("Squeeze", "l first", "y")], head("MatMul", "s", "y", tail=["Slice", "Squeeze"], d=3), "y", phi=lambda get: get("s")[-1])
     case("time_first_mean", first + [("ReduceMean", "zt", "z", {"axes": [0], "keepdims": 0}), ("Softmax", "z", "y", {"axis": 1})], head("MatMul", "s", "z", tail=["ReduceMean", "Softmax"], d=3), "z", phi=lambda get: get("s").mean(0))
     case("time_first_softmax", first + [("Softmax", "zt", "pt", {"axis": 2}), ("Gather", "pt last", "y", {"axis": 0})], head("MatMul", "s", "y/chosen", tail=["Gather", "Softmax"], d=3), lambda get: get("zt")[-1], phi=lambda get: get("s")[-1])
 
