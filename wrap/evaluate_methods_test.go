@@ -215,6 +215,36 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	}
 }
 
+// Each set has its own figures, in the order they were asked for.
+func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	part := strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)
+	cfg := EvalConfig{
+		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"},
+		Shifts: []NamedSpec{{"part", part}, {"held out", digits(t, models.DigitsVal)}},
+		OOD:    []NamedSpec{{"digits", part}, {"unfamiliar", digits(t, models.UnfamiliarTest)}},
+	}
+	e, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range e.Methods {
+		for i, shift := range cfg.Shifts {
+			alone, err := Evaluate(t.Context(), EvalConfig{Bundle: dir, Test: shift.Spec, Methods: []string{m.Name}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := m.Shifts[i]; got.Name != shift.Name || got.InDomain != *alone.Methods[0].InDomain {
+				t.Errorf("%s: under shift %+v, %s alone %+v", m.Name, got, shift.Name, *alone.Methods[0].InDomain)
+			}
+		}
+		if m.InDomain.N != 297 || m.OOD[0].Name != "digits" || m.OOD[0].N != 100 || m.OOD[1].Name != "unfamiliar" || m.OOD[1].N != 300 ||
+			!(m.OOD[0].AUROC < 0.6) || !(m.OOD[1].AUROC > 0.7) {
+			t.Errorf("%s: in domain %+v, out of distribution %+v", m.Name, *m.InDomain, m.OOD)
+		}
+	}
+}
+
 // A network that draws gets another seed for each set.
 func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)

@@ -130,12 +130,18 @@ func TestADraftOfAnotherHostGetsADay(t *testing.T) {
 	}
 	sweep(dir)
 	wantList(t, dir, ".mfgs-0000000000000000.tmp", ".mfgs-0000000000000001.tmp")
-	old := time.Now().Add(-25 * time.Hour)
-	for _, name := range []string{"", newName, newName + "/big", lockName} {
-		if err := os.Chtimes(filepath.Join(dir, ".mfgs-0000000000000000.tmp", name), old, old); err != nil {
-			t.Fatal(err)
+	touched := func(ago time.Duration) {
+		for _, name := range []string{"", newName, newName + "/big", lockName} {
+			at := time.Now().Add(-ago)
+			if err := os.Chtimes(filepath.Join(dir, ".mfgs-0000000000000000.tmp", name), at, at); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	touched(23 * time.Hour)
+	sweep(dir)
+	wantList(t, dir, ".mfgs-0000000000000000.tmp", ".mfgs-0000000000000001.tmp")
+	touched(25 * time.Hour)
 	sweep(dir)
 	wantList(t, dir, ".mfgs-0000000000000001.tmp")
 }
