@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
@@ -252,6 +253,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		o.Progress("tuning", steps, steps)
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(valSet, o.Lambda0, f.NLL, f.OOD))
+	f.MedianMargin = medianMargin(valSet, val, o.Lambda0, f.OOD)
 	if bestPoint.tau > 0.5*maxTau {
 		f.Warnings = append(f.Warnings, "held-out likelihood drives T_ens to its upper bound: for calibration alone a single temperature (ts) would do as well here")
 	}
@@ -280,6 +282,21 @@ func pairedGain(a, b []float64) (gain, stdErr float64) {
 		ss += d * d
 	}
 	return gain, math.Sqrt(ss / math.Max(1, n-1) / n)
+}
+
+// medianMargin returns the median margin under a pair, or 1 where that is zero.
+func medianMargin(t *tuningSet, s *Set, lambda0 float64, pair Temperatures) float64 {
+	margins, k := make([]float64, t.n), t.head.Logits
+	parallel.For(t.n, func(first, last int) {
+		e, logp := newEvaluator(t.head, lambda0), make([]float64, t.head.Outcomes())
+		for i := first; i < last; i++ {
+			margins[i] = e.mf0(logp, s.Logits[i*k:(i+1)*k], t.s2[i*k:(i+1)*k], pair)
+		}
+	})
+	if m := median(margins); m > 0 {
+		return m
+	}
+	return 1
 }
 
 // maxRatio returns the largest T_max/T_min of one of the examples.

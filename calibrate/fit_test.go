@@ -64,15 +64,11 @@ func nll(h Head, logp []float64, s *Set) float64 {
 	return sum
 }
 
-// auroc is that of the scores of a calibration, floored as in tuning.
+// auroc is that of the scores of a calibration.
 func auroc(t *testing.T, c *Calibration, val, ood *Set) float64 {
 	t.Helper()
 	scores := func(s *Set) []float64 {
-		x := c.Predict(s.Features, s.Logits, s.Len(c.Posterior.Head)).OODScore
-		for i, v := range x {
-			x[i] = math.Max(math.Log(v), meanfield.LogFloor)
-		}
-		return x
+		return c.Predict(s.Features, s.Logits, s.Len(c.Posterior.Head)).OODScore
 	}
 	v, err := metrics.AUROC(scores(val), scores(ood), nil)
 	if err != nil {
@@ -451,7 +447,7 @@ func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
 	at := func(act, tau float64) float64 {
 		val.evaluate([]float64{act}, tau*mid)
 		ood.evaluate([]float64{act}, tau*mid)
-		v, err := metrics.AUROC(val.rest[0], ood.rest[0], nil)
+		v, err := told(&val.examples, &ood.examples, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,8 +25,8 @@ type link struct {
 	manyMinima bool
 
 	// predict writes the log-probabilities of logits ([Head.Outcomes]) and returns
-	// 1 - max p, formed as a sum.
-	predict func(logp, mu []float64) (rest float64)
+	// the margin.
+	predict func(logp, mu []float64) (margin float64)
 }
 
 var links = map[Link]link{

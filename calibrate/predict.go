@@ -35,6 +35,10 @@ type Calibration struct {
 	TSOOD     float64      // temperature scaling's, tuned for telling apart; zero: TS
 	Lambda0   float64      // zero: meanfield.Lambda0
 
+	// MedianMargin is that of held-out examples in distribution under the pair OOD, the
+	// unit of OODScore; zero: 1.
+	MedianMargin float64
+
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
 	// distribution, under either pair: over what interval mf0 is interpolated. It is
 	// at least 1, and 0 where it is unknown.
@@ -49,9 +53,21 @@ type Predictions struct {
 	// head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
 	Variance []float64 // [n,K] logit variance s², the posterior's own: at T_ens = 1
-	Rest     []float64 // [n] 1 - max p
-	OODScore []float64 // [n] 1 - max p under the pair OOD
+	Margin   []float64 // [n] of 1 - max p, as meanfield.Rest has it
+	OODScore []float64 // [n] [Score] of the margin under the pair OOD
 	Leverage []float64 // [n]
+}
+
+// Score makes a score in (0,1] of a margin g, larger for what is more unfamiliar:
+// m/(m+g), where m is the margin of a usual example, which scores ½; zero: 1. It is
+// strictly monotone, so that examples are in the order of 1 - max p, and tells margins
+// apart that differ by more than some 2⁻⁵² of m+g, be 1 - max p next to nothing or next to
+// what it is by chance.
+func Score(margin, m float64) float64 {
+	if m == 0 {
+		m = 1
+	}
+	return m / (m + margin)
 }
 
 // Predict evaluates mf0 for n examples, from features [n,d] and logits [n,K].
@@ -61,7 +77,7 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	p := &Predictions{
 		LogP:     make([]float64, n*h.Outcomes()),
 		Variance: make([]float64, n*h.Logits),
-		Rest:     make([]float64, n),
+		Margin:   make([]float64, n),
 		OODScore: make([]float64, n),
 		Leverage: make([]float64, n),
 	}
@@ -72,8 +88,8 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 		unused := make([]float64, outcomes)
 		for i := first; i < last; i++ {
 			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
-			p.OODScore[i] = e.mf0(unused, a, v, c.OOD)
-			p.Rest[i] = e.mf0(p.LogP[i*outcomes:(i+1)*outcomes], a, v, c.NLL)
+			p.OODScore[i] = Score(e.mf0(unused, a, v, c.OOD), c.MedianMargin)
+			p.Margin[i] = e.mf0(p.LogP[i*outcomes:(i+1)*outcomes], a, v, c.NLL)
 		}
 	})
 	return p
@@ -81,18 +97,18 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 
 // Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's own
 // probabilities at T = 1 and temperature scaling's at T = c.TS. It returns
-// log-probabilities and 1 - max p [n], both as in [Predictions].
-func Plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
+// log-probabilities and margins [n], both as in [Predictions].
+func Plain(h Head, logits []float32, n int, temperature float64) (logp, margin []float64) {
 	checkLogits(logits, n, h)
 	outcomes := h.Outcomes()
-	logp, rest = make([]float64, n*outcomes), make([]float64, n)
+	logp, margin = make([]float64, n*outcomes), make([]float64, n)
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, 0)
 		for i := first; i < last; i++ {
-			rest[i] = e.plain(logp[i*outcomes:(i+1)*outcomes], logits[i*h.Logits:(i+1)*h.Logits], temperature)
+			margin[i] = e.plain(logp[i*outcomes:(i+1)*outcomes], logits[i*h.Logits:(i+1)*h.Logits], temperature)
 		}
 	})
-	return logp, rest
+	return logp, margin
 }
 
 func checkLogits(logits []float32, n int, h Head) {
@@ -122,7 +138,7 @@ func newEvaluator(h Head, lambda0 float64) *evaluator {
 	}
 }
 
-func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t Temperatures) (rest float64) {
+func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t Temperatures) (margin float64) {
 	if e.separate {
 		inverseT := e.s2
 		meanfield.InverseTemperaturesTo(inverseT, s2, 1/t.Ens, e.lambda0)
@@ -138,7 +154,7 @@ func (e *evaluator) mf0(logp []float64, logits []float32, s2 []float64, t Temper
 	return e.w.MF0(logp, e.mu, e.s2)
 }
 
-func (e *evaluator) plain(logp []float64, logits []float32, temperature float64) (rest float64) {
+func (e *evaluator) plain(logp []float64, logits []float32, temperature float64) (margin float64) {
 	for k, a := range logits {
 		e.mu[k] = float64(a) / temperature
 	}

@@ -51,7 +51,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 					Posterior: mustPosterior(t, c, Hessian, 0.5),
 					NLL:       Temperatures{Act: 1.3, Ens: 0.7},
 					OOD:       Temperatures{Act: 0.4, Ens: 0.02},
-					Lambda0:   meanfield.LambdaProbit,
+					Lambda0:   meanfield.LambdaProbit, MedianMargin: 0.3,
 				}
 				got := calibration.Predict(test.Features, test.Logits, n)
 				s2 := calibration.Posterior.variancesOf(test)
@@ -70,7 +70,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							}
 							return naiveOutcomes(h, mu)
 						}
-						rest = meanfield.MF0Exact(logp, mu, v, calibration.Lambda0)
+						rest = meanfield.Rest(meanfield.MF0Exact(logp, mu, v, calibration.Lambda0), h.Logits)
 						return logp, rest
 					}
 					logp, rest := one(calibration.NLL)
@@ -79,9 +79,10 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
-					wantRelative(t, "rest", got.Rest[i:i+1], []float64{rest}, 1e-8)
+					wantRelative(t, "1 - max p", []float64{meanfield.Rest(got.Margin[i], chances(h))}, []float64{rest}, 1e-8)
 					_, rest = one(calibration.OOD)
-					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{rest}, 1e-8)
+					chance := math.Log(float64(chances(h) - 1))
+					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)}, 1e-8)
 				}
 				for i, v := range s2 {
 					if got.Variance[i] != v { // at T_ens = 1, whatever the pairs
@@ -115,7 +116,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 	} {
 		s := randomSet(h, 50, 3, uint64(1030+i))
 		for _, temperature := range []float64{0.5, 1, 4} {
-			logp, rest := Plain(h, s.Logits, 50, temperature)
+			logp, rest := plain(h, s.Logits, 50, temperature)
 			for e := range 50 {
 				logits := make([]float32, h.Logits)
 				for k, a := range s.logits(h, e) {
@@ -151,7 +152,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 // A sigmoid head is a softmax over [0, a] of which only the difference is known.
 func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 	h := Head{Logits: 1, Features: 1, Link: Sigmoid}
-	logp, rest := Plain(h, []float32{60, -60}, 2, 1)
+	logp, rest := plain(h, []float32{60, -60}, 2, 1)
 	want := math.Exp(-60)
 	for i, r := range rest {
 		if !approx.Relative(r, want, 1e-12) {
@@ -167,13 +168,13 @@ func TestPlainSigmoidKeepsSmallProbabilities(t *testing.T) {
 // one-vs-rest keeps the ratio of two classes that are both all but impossible.
 func TestSeparateLogitsKeepSmallProbabilities(t *testing.T) {
 	multi := Head{Logits: 2, Features: 1, Link: Sigmoid}
-	logp, rest := Plain(multi, []float32{60, -70}, 1, 1)
+	logp, rest := plain(multi, []float32{60, -70}, 1, 1)
 	p, q := math.Exp(-60), math.Exp(-70)
 	wantRelative(t, "log p of two labels", logp, []float64{-60, -p, -q, -70}, 1e-12)
 	wantRelative(t, "their rest", rest, []float64{(p + q) / 2}, 1e-12)
 
 	ovr := Head{Logits: 3, Features: 1, Link: OneVsRest}
-	logp, rest = Plain(ovr, []float32{-900, -940, -1000, 40, -30, -41}, 2, 1)
+	logp, rest = plain(ovr, []float32{-900, -940, -1000, 40, -30, -41}, 2, 1)
 	wantRelative(t, "log p of three classes", logp, []float64{-math.Exp(-40), -40, -100, -math.Exp(-30), -30, -41}, 1e-4)
 	wantRelative(t, "their rest", rest, []float64{math.Exp(-40), math.Exp(-30) + math.Exp(-41)}, 1e-12)
 }
@@ -222,4 +223,21 @@ func TestPredictPanicsOnShapes(t *testing.T) {
 			f()
 		}()
 	}
+}
+
+// plain is Plain with 1 - max p.
+func plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
+	logp, rest = Plain(h, logits, n, temperature)
+	for i, g := range rest {
+		rest[i] = meanfield.Rest(g, chances(h))
+	}
+	return logp, rest
+}
+
+// chances are the outcomes among which max p is chosen.
+func chances(h Head) int {
+	if h.MultiLabel() {
+		return 2
+	}
+	return h.Classes()
 }

@@ -97,22 +97,22 @@ func (s *Set) Validate(h Head, labelled bool) error {
 // tuned on.
 type examples struct {
 	n int
-	// evaluate sets nll and rest for at most gridSize T_act at one T_ens.
+	// evaluate sets nll and margin for at most gridSize T_act at one T_ens.
 	evaluate func(acts []float64, ens float64)
 	// thinned returns about thinSize of the examples, spread evenly, or nil where there
 	// are not many more.
 	thinned func() *examples
 	err     error // of evaluate, which then gives NaN
 
-	// Results, [N], of each T_act that was asked for: -log p of the label and
-	// log(1 - max p).
-	nll, rest [gridSize][]float64
+	// Results, [N], of each T_act that was asked for: -log p of the label and the
+	// margin of 1 - max p.
+	nll, margin [gridSize][]float64
 }
 
 func newExamples(n int) examples {
 	e := examples{n: n}
 	for j := range gridSize {
-		e.nll[j], e.rest[j] = make([]float64, n), make([]float64, n)
+		e.nll[j], e.margin[j] = make([]float64, n), make([]float64, n)
 	}
 	return e
 }
@@ -223,7 +223,7 @@ func (t *tuningSet) nllOf(i int, logp []float64) float64 {
 	return math.NaN()
 }
 
-// mf0 sets nll and rest for variances scale·s2 and at most gridSize T_act. These
+// mf0 sets nll and margin for variances scale·s2 and at most gridSize T_act. These
 // share the temperatures T_k, whose roots cost as much as the rest.
 func (t *tuningSet) mf0(acts []float64, scale float64) {
 	k := t.head.Logits
@@ -235,13 +235,13 @@ func (t *tuningSet) mf0(acts []float64, scale float64) {
 			meanfield.InverseTemperaturesTo(inverseT, t.s2[i*k:(i+1)*k], scale, t.lambda0)
 			for j, act := range acts {
 				if t.curves != nil {
-					t.nll[j][i], t.rest[j][i] = t.curves[i].MF0(a, inverseT, t.label(i), act)
+					t.nll[j][i], t.margin[j][i] = t.curves[i].MF0(a, inverseT, t.label(i), act)
 					continue
 				}
 				for c, v := range a {
 					mu[c] = v * inverseT[c] / act
 				}
-				t.rest[j][i] = math.Max(math.Log(predict(logp, mu)), meanfield.LogFloor)
+				t.margin[j][i] = predict(logp, mu)
 				t.nll[j][i] = t.nllOf(i, logp)
 			}
 		}
@@ -617,14 +617,20 @@ func aurocSearch(val, ood *examples, median float64) search {
 		ood.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
 		for j := range acts {
-			auroc, err := metrics.AUROC(val.rest[j], ood.rest[j], scratch)
+			value, err := told(val, ood, j, scratch)
 			if err != nil {
-				auroc = math.NaN() // a NaN score, which search reports
+				value = math.NaN() // a NaN score, which search reports
 			}
-			values[j] = -auroc
+			values[j] = -value
 		}
 		return values
 	}
+}
+
+// told is the AUROC of 1 - max p at the j-th T_act: the probability that an example out of
+// distribution has the smaller margin.
+func told(val, ood *examples, j int, scratch []float64) (float64, error) {
+	return metrics.AUROC(ood.margin[j], val.margin[j], scratch)
 }
 
 // tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and out of

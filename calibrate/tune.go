@@ -8,7 +8,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
-	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
 // Predictive is a set of examples as one method predicts them: their probabilities
@@ -20,9 +19,8 @@ type Predictive interface {
 	// zero where a method has no T_ens, which is then 1.
 	Spread() float64
 	// Predictor returns a function for one goroutine. It writes log-probabilities of
-	// example i to logp [C], in nats, and returns 1 - max p, formed as the sum of the
-	// other probabilities.
-	Predictor() func(logp []float64, i int, t Temperatures) (rest float64)
+	// example i to logp [C], in nats, and returns the margin: see meanfield.Rest.
+	Predictor() func(logp []float64, i int, t Temperatures) (margin float64)
 }
 
 // Resampled is a Predictive whose work is done anew for each T_ens, and is so much
@@ -33,23 +31,23 @@ type Resampled interface {
 	SetEns(ens float64) error
 }
 
-// PredictAll returns log-probabilities [N,C], in nats, and 1 - max p [N] of all examples.
+// PredictAll returns log-probabilities [N,C], in nats, and margins [N] of all examples.
 // It ends early with ctx.
-func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, rest []float64, err error) {
+func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, margin []float64, err error) {
 	if r, ok := p.(Resampled); ok {
 		if err := r.SetEns(t.Ens); err != nil {
 			return nil, nil, err
 		}
 	}
 	c := p.Outcomes()
-	logp, rest = make([]float64, p.Len()*c), make([]float64, p.Len())
+	logp, margin = make([]float64, p.Len()*c), make([]float64, p.Len())
 	parallel.For(p.Len(), func(first, last int) {
 		predict := p.Predictor()
 		for i := first; i < last && ctx.Err() == nil; i++ {
-			rest[i] = predict(logp[i*c:(i+1)*c], i, t)
+			margin[i] = predict(logp[i*c:(i+1)*c], i, t)
 		}
 	})
-	return logp, rest, context.Cause(ctx)
+	return logp, margin, context.Cause(ctx)
 }
 
 // Tuned are temperatures found by Tune, as those of Fitted.
@@ -124,7 +122,7 @@ func predicted(ctx context.Context, p Predictive, labels []int32, step int) *exa
 		if e.err != nil {
 			for j := range acts {
 				fill(e.nll[j], math.NaN())
-				fill(e.rest[j], math.NaN())
+				fill(e.margin[j], math.NaN())
 			}
 			return
 		}
@@ -132,8 +130,7 @@ func predicted(ctx context.Context, p Predictive, labels []int32, step int) *exa
 			predict, logp := p.Predictor(), make([]float64, p.Outcomes())
 			for i := first; i < last && ctx.Err() == nil; i++ {
 				for j, act := range acts {
-					rest := predict(logp, i*step, Temperatures{Act: act, Ens: ens})
-					e.rest[j][i] = math.Max(math.Log(rest), meanfield.LogFloor)
+					e.margin[j][i] = predict(logp, i*step, Temperatures{Act: act, Ens: ens})
 					if labels != nil {
 						e.nll[j][i] = -logp[labels[i*step]]
 					}
@@ -286,7 +283,7 @@ func meanNLL(val *examples, act, ens float64) float64 {
 func aurocOf(val, ood *examples, act, ens float64) float64 {
 	val.evaluate([]float64{act}, ens)
 	ood.evaluate([]float64{act}, ens)
-	a, err := metrics.AUROC(val.rest[0], ood.rest[0], nil)
+	a, err := told(val, ood, 0, nil)
 	if err != nil {
 		return math.NaN()
 	}
@@ -349,7 +346,7 @@ func plainExamples(h Head, s *Set) *examples {
 			plain, logp := newEvaluator(h, 0), make([]float64, h.Outcomes())
 			for i := first; i < last; i++ {
 				for j, act := range acts {
-					e.rest[j][i] = math.Max(math.Log(plain.plain(logp, s.Logits[i*k:(i+1)*k], act)), meanfield.LogFloor)
+					e.margin[j][i] = plain.plain(logp, s.Logits[i*k:(i+1)*k], act)
 				}
 			}
 		})

@@ -182,12 +182,24 @@ func TestTuneReports(t *testing.T) {
 	}
 }
 
-func TestScoresOfTuningAreFloored(t *testing.T) {
-	p := &predictive{h: Head{Logits: 2, Features: 1, Link: Softmax}, logits: []float32{0, 2000}}
-	e := predicted(t.Context(), p, []int32{1}, 1)
-	e.evaluate([]float64{1}, 1)
-	if e.rest[0][0] != meanfield.LogFloor || e.nll[0][0] != 0 {
-		t.Errorf("log(1 - max p) %v and -log p %v, want the floor %v and 0", e.rest[0][0], e.nll[0][0], meanfield.LogFloor)
+// Networks that are sure have 1 - max p far below what is not zero: they are told apart all the same.
+func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
+	h := Head{Logits: 3, Features: 1, Link: Softmax}
+	logits := []float32{0, 1900, 2000, 0, 1900, 2001, 1900, 1900, 2001}
+	s := &Set{Features: make([]float32, 3), Logits: logits}
+	mf0 := newTuningSet(h, s, false, meanfield.Lambda0) // with variances of zero
+	for name, e := range map[string]*examples{
+		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1), "temperature scaling": plainExamples(h, s),
+	} {
+		for _, act := range []float64{1, 0.05, 20} {
+			e.evaluate([]float64{act}, 1)
+			// The logit of the most probable class less the log of the mean exponential of the others.
+			for i, w := range []float64{100/act + math.Ln2, 101/act + math.Ln2, 101 / act} {
+				if got := e.margin[0][i]; !approx.Relative(got, w, 1e-5) {
+					t.Errorf("%s at T_act %v: the margin of example %d is %v, want %v", name, act, i, got, w)
+				}
+			}
+		}
 	}
 }
 

@@ -30,6 +30,9 @@ type Config struct {
 	// are preprocess.ErrUnknown, instead of the default's.
 	ArraysOnly bool
 
+	// Doubles says that outputs may be float64, which Results then have in Doubles.
+	Doubles bool
+
 	Batch    int    // examples per inference; 0 chooses. A model with a fixed batch keeps its own
 	Threads  int    // of one inference; 0 is one for each CPU
 	Provider string // one of ort.Providers; "" is the CPU
@@ -54,23 +57,45 @@ type input struct {
 
 // output is one of the model's outputs.
 type output struct {
-	name  string
-	shape []int64 // of one example: [] or [width]
-	width int     // numbers of one example
+	name   string
+	shape  []int64 // of one example: [] or [width]
+	width  int     // numbers of one example
+	double bool    // float64, else float32
 }
 
 // Results are n consecutive results: for each of the model's outputs, in its
-// order, its numbers for all examples, [n] or [n,width], row-major.
+// order, its numbers for all examples, [n] or [n,width], row-major. They are in Columns
+// or, of outputs that are float64, at the same place in Doubles; the other has nil there.
 type Results struct {
 	N       int
 	Columns [][]float32
+	Doubles [][]float64
+}
+
+// data returns the numbers of one output.
+func (r Results) data(c int) any {
+	if r.Doubles[c] != nil {
+		return r.Doubles[c]
+	}
+	return r.Columns[c]
+}
+
+// copyFrom copies so many numbers of an output of other results, from a place there to
+// one here.
+func (r Results) copyFrom(other Results, c, from, to, count int) {
+	if r.Doubles[c] != nil {
+		copy(r.Doubles[c][to:to+count], other.Doubles[c][from:from+count])
+		return
+	}
+	copy(r.Columns[c][to:to+count], other.Columns[c][from:from+count])
 }
 
 // ErrSeveralInputs is that of preprocessing for a model that takes ready arrays.
 var ErrSeveralInputs = errors.New("preprocessing is for models with one image input")
 
 // NewNetwork prepares a model to run as it is. All its outputs must be declared
-// as float32 [N] or [N,width], N being the batch. The runtime's library must be
+// as float32, or float64 where c.Doubles, [N] or [N,width], N being the batch. The
+// runtime's library must be
 // loaded (ort.Load), and the caller closes the Network.
 func NewNetwork(c Config) (*Network, error) {
 	w := &Network{infos: c.Model.Inputs()}
@@ -89,7 +114,7 @@ func NewNetwork(c Config) (*Network, error) {
 	}
 	outputs := c.Model.Outputs()
 	for _, info := range outputs {
-		o, err := newOutput(info)
+		o, err := newOutput(info, c.Doubles)
 		if err != nil {
 			return nil, err
 		}
@@ -118,9 +143,9 @@ func NewNetwork(c Config) (*Network, error) {
 
 // newOutput reads from an output's declaration how many numbers it has for each
 // example.
-func newOutput(info onnx.ValueInfo) (output, error) {
-	o := output{name: info.Name, width: 1}
-	if info.Type != onnx.Float32 || len(info.Shape) == 0 || len(info.Shape) > 2 {
+func newOutput(info onnx.ValueInfo, doubles bool) (output, error) {
+	o := output{name: info.Name, width: 1, double: doubles && info.Type == onnx.Float64}
+	if info.Type != onnx.Float32 && !o.double || len(info.Shape) == 0 || len(info.Shape) > 2 {
 		return output{}, fmt.Errorf("output %q is %v, want float32 of shape [N] or [N,width]", info.Name, info)
 	}
 	for _, d := range info.Shape[1:] {
@@ -324,18 +349,26 @@ func (w *Network) Run(ctx context.Context, inputs []ort.Tensor) (Results, error)
 
 // results returns room for n examples, each run so many times.
 func (w *Network) results(n, passes int) Results {
-	r := Results{N: n, Columns: make([][]float32, len(w.outputs))}
+	r := Results{N: n, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs))}
 	for i, o := range w.outputs {
-		r.Columns[i] = make([]float32, n*passes*o.width)
+		if o.double {
+			r.Doubles[i] = make([]float64, n*passes*o.width)
+		} else {
+			r.Columns[i] = make([]float32, n*passes*o.width)
+		}
 	}
 	return r
 }
 
 // slice returns the results of examples first to last, sharing their memory.
 func (w *Network) slice(r Results, first, last int) Results {
-	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs))}
+	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs))}
 	for i, o := range w.outputs {
-		part.Columns[i] = r.Columns[i][first*o.width : last*o.width : last*o.width]
+		if o.double {
+			part.Doubles[i] = r.Doubles[i][first*o.width : last*o.width : last*o.width]
+		} else {
+			part.Columns[i] = r.Columns[i][first*o.width : last*o.width : last*o.width]
+		}
 	}
 	return part
 }
@@ -386,8 +419,8 @@ func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) err
 	if err := w.inferInto(ctx, padded, full); err != nil {
 		return err
 	}
-	for i, c := range r.Columns {
-		copy(c, full.Columns[i])
+	for i, o := range w.outputs {
+		r.copyFrom(full, i, 0, 0, r.N*o.width)
 	}
 	return nil
 }
@@ -405,7 +438,7 @@ func (w *Network) inferPasses(ctx context.Context, inputs []ort.Tensor, r Result
 		}
 		for c, o := range w.outputs {
 			for i := range r.N {
-				copy(r.Columns[c][(i*passes+pass)*o.width:], one.Columns[c][i*o.width:(i+1)*o.width])
+				r.copyFrom(one, c, i*o.width, (i*passes+pass)*o.width, o.width)
 			}
 		}
 	}
@@ -420,7 +453,7 @@ var aboutShapes = regexp.MustCompile(`(?i)shape|dim`)
 func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results) error {
 	into := make([]ort.Tensor, len(w.outputs))
 	for i, o := range w.outputs {
-		into[i] = ort.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.Columns[i]}
+		into[i] = ort.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.data(i)}
 	}
 	err := w.session.RunInto(ctx, inputs, into)
 	if err == nil || ctx.Err() != nil || !aboutShapes.MatchString(err.Error()) {
@@ -435,7 +468,7 @@ func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results)
 	for i, o := range outputs {
 		if want := into[i].Shape; !slices.Equal(o.Shape, want) {
 			return fmt.Errorf("the model gave %v for %d examples, want %v: is the first axis of its input the batch?",
-				ort.Info{Name: o.Name, Type: o.DType(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name, Type: ort.Float32, Shape: want})
+				ort.Info{Name: o.Name, Type: o.DType(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name, Type: into[i].DType(), Shape: want})
 		}
 	}
 	return err

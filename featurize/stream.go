@@ -439,10 +439,11 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		return nil
 	}
 	for c, o := range w.outputs {
-		to, width := j.results.Columns[c], o.width*passes
+		to, width := 0, o.width*passes
 		for _, r := range j.records {
 			if r.bad == "" {
-				to = to[copy(to, r.part.results.Columns[c][r.row*width:(r.row+1)*width]):]
+				j.results.copyFrom(r.part.results, c, r.row*width, to, width)
+				to += width
 			}
 		}
 	}

@@ -62,6 +62,9 @@ type MeanField struct {
 	NLL Temperatures // for probabilities
 	OOD Temperatures // for the out-of-distribution score
 
+	// MedianMargin is the margin that scores ½.
+	MedianMargin float64
+
 	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last, and where no number of
 	// nodes is much less than that of the classes, they are computed by their formula.
 	Intervals []Interval
@@ -79,7 +82,7 @@ type FusedOutputs struct {
 	Probabilities string
 	Logits        string // [N,K], the model's own
 	LogitVariance string // [N,K], the posterior's own: at T_ens = 1
-	OODScore      string // [N], 1 - max p under the pair OOD; with several labels the mean over them of 1 - max(p, 1-p)
+	OODScore      string // [N] in (0,1], made of 1 - max p under the pair OOD, with which it grows; float64
 	Leverage      string // [N]
 }
 
@@ -91,12 +94,12 @@ func (o FusedOutputs) Names() []string {
 // The metadata keys under which a fused model tells the names of its outputs.
 const metadataOutput = "mfgs.output."
 
-// Fuse returns the model with the mean-field head behind it: the model's own outputs and then probabilities, logits, logit_variance, ood_score and leverage, all float32. A name that an input or output of the model has
+// Fuse returns the model with the mean-field head behind it: the model's own outputs and then probabilities, logits, logit_variance, ood_score and leverage, all float32 but the score, which is float64. A name that an input or output of the model has
 // already gets the prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
 // added, in the form they have in the model's own operator set. It panics if h was not found in m.
 //
-// Everything is computed as package calibrate/meanfield does, in float32: in terms of logarithms, with the largest logit
-// subtracted first, and 1 - max p as the sum of the other probabilities.
+// The network is left as it is, and variances are formed in float32. What follows is computed as package calibrate/meanfield
+// does, in float64 and in terms of logarithms.
 func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 	if h.model != m {
 		panic("onnx: Fuse with the head of another model")
@@ -106,7 +109,7 @@ func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 	}
 	f := &fuser{
 		builder: newBuilder(m), mf: mf, k: int64(h.Classes), link: h.Link,
-		classes: int64(h.Classes), ints: map[string]string{}, floats: map[float64]string{},
+		classes: int64(h.Classes), ints: map[string]string{}, floats: map[float64]string{}, doubles: map[float64]string{},
 	}
 	f.opset = m.graph.opset
 	if h.Link == Sigmoid && h.Classes == 1 {
@@ -118,8 +121,8 @@ func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 		outputs = slices.Clone(m.pb.GetGraph().GetOutput())
 	}
 	var names FusedOutputs
-	declare := func(name string, dims ...int64) {
-		outputs = append(outputs, batched(tensorInfo(name, Float32, append([]int64{-1}, dims...)...), batch))
+	declare := func(name string, typ DataType, dims ...int64) {
+		outputs = append(outputs, batched(tensorInfo(name, typ, append([]int64{-1}, dims...)...), batch))
 	}
 
 	phi := f.features(h)
@@ -140,13 +143,13 @@ func Fuse(m *Model, h *Head, mf *MeanField) (*Model, FusedOutputs, error) {
 	f.variances(variance, names)
 	f.probabilities(logits, variance, names)
 
-	declare(names.Probabilities, f.classes)
+	declare(names.Probabilities, Float32, f.classes)
 	if !own {
-		declare(names.Logits, f.k)
+		declare(names.Logits, Float32, f.k)
 	}
-	declare(names.LogitVariance, f.k)
-	declare(names.OODScore)
-	declare(names.Leverage)
+	declare(names.LogitVariance, Float32, f.k)
+	declare(names.OODScore, Float64)
+	declare(names.Leverage, Float32)
 	if f.err != nil {
 		return nil, FusedOutputs{}, f.err
 	}
@@ -183,9 +186,9 @@ func (mf *MeanField) check(h *Head) error {
 		return fmt.Errorf("quadratic forms with %d, %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
 			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.FeatureDim, k)
 	}
-	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens} {
+	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens, mf.MedianMargin} {
 		if !(x > 0) || math.IsInf(x, 0) {
-			return fmt.Errorf("λ₀ %v and temperatures %v and %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD)
+			return fmt.Errorf("λ₀ %v, temperatures %v and %v and median margin %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD, mf.MedianMargin)
 		}
 	}
 	last := 1.0
@@ -272,9 +275,10 @@ type fuser struct {
 	k       int64 // K
 	classes int64 // C
 
-	ints   map[string]string  // constants by their numbers
-	floats map[float64]string // scalars likewise
-	err    error              // a constant that cannot be
+	ints    map[string]string  // constants by their numbers
+	floats  map[float64]string // scalars likewise, of float32
+	doubles map[float64]string // and of float64
+	err     error              // a constant that cannot be
 }
 
 // hasLogits reports whether the model has an output called as ours would be, that is the head's logits as rows of float32.
@@ -373,6 +377,14 @@ func (f *fuser) scalar(x float64) string {
 		f.floats[x] = f.float("scalar", []float64{x})
 	}
 	return f.floats[x]
+}
+
+// number is a float64 constant of no dimensions.
+func (f *fuser) number(x float64) string {
+	if f.doubles[x] == "" {
+		f.doubles[x] = f.double("number", []float64{x})
+	}
+	return f.doubles[x]
 }
 
 // list is an int64 constant of one dimension.

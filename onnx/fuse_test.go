@@ -29,7 +29,7 @@ func meanField(h *Head) *MeanField {
 		return x
 	}
 	return &MeanField{
-		Lambda0: 0.3, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
+		Lambda0: 0.3, MedianMargin: 1, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
 		Forms:     Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
 		Metadata:  map[string]string{"mfgs.version": "test"},
@@ -58,7 +58,7 @@ func outputNames(m *Model) string {
 }
 
 func TestFuseNamesOutputs(t *testing.T) {
-	const ours = "[?,32] float32 probabilities, [?,32] float32 logits, [?,32] float32 logit_variance, [?] float32 ood_score, [?] float32 leverage"
+	const ours = "[?,32] float32 probabilities, [?,32] float32 logits, [?,32] float32 logit_variance, [?] float64 ood_score, [?] float32 leverage"
 	for _, c := range []struct {
 		name   string
 		change func(*onnxpb.Graph)

@@ -14,7 +14,6 @@ import (
 const (
 	mostSquare = 1e28
 	mostForm   = 1e37
-	mostSpread = 1e28 // T = 1e14
 	mostLogit  = 1e14
 )
 
@@ -114,7 +113,8 @@ func (f *fuser) pairs() []Temperatures {
 	return []Temperatures{f.mf.NLL, f.mf.OOD}
 }
 
-// probabilities adds what makes probabilities and score of logits and their variances, both [N,K].
+// probabilities adds what makes probabilities and score of logits and their variances as forms returns them, both [N,K]. All is
+// float64: the score is to tell examples apart whose probabilities are all but the same, or all but one next to nothing.
 func (f *fuser) probabilities(logits, variance string, names FusedOutputs) {
 	pairs := f.pairs()
 	p := int64(len(pairs))
@@ -123,28 +123,31 @@ func (f *fuser) probabilities(logits, variance string, names FusedOutputs) {
 		act[i] = 1 / t.Act
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
+	variance = f.cast(f.clip(variance, 0, mostForm), Float64)
 	// λ₀s² of every pair, [N,P,K].
-	spread := f.clip(f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.float("lambda", ens, p, 1)), 0, mostSpread)
-	inverse := f.float("inverse_act", act, p, 1)
-
-	if f.link != Softmax {
-		mu := f.binary("Mul", f.reshape(f.clip(logits, -mostLogit, mostLogit), 0, 1, f.k), inverse)
+	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
+	inverse := f.double("inverse_act", act, p, 1)
+	logits = f.clip(logits, -mostLogit, mostLogit)
+	if f.link == Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
+		top := f.cast(f.reduce("ReduceMax", logits, 1, true), Float64)
+		logits = f.binary("Sub", f.cast(logits, Float64), top)
+	} else {
+		logits = f.cast(logits, Float64)
+	}
+	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), inverse)
+	switch {
+	case f.link != Softmax:
 		f.separate(f.binary("Div", mu, f.temperatures(spread)), names)
-		return
-	}
-	// Probabilities do not change when all logits are shifted; now none is positive.
-	shifted := f.clip(f.binary("Sub", logits, f.reduce("ReduceMax", logits, 1, true)), -mostLogit, 0)
-	mu := f.binary("Mul", f.reshape(shifted, 0, 1, f.k), inverse)
-	if f.mf.Method == MF1 {
+	case f.mf.Method == MF1:
 		f.normalised(f.mf1(mu, spread), names)
-		return
+	default:
+		f.normalised(f.mf0(mu, f.temperatures(spread)), names)
 	}
-	f.normalised(f.mf0(mu, f.temperatures(spread)), names)
 }
 
 // temperatures returns T = √(1+λ₀s²).
 func (f *fuser) temperatures(spread string) string {
-	return f.unary("Sqrt", f.binary("Add", spread, f.scalar(1)))
+	return f.unary("Sqrt", f.binary("Add", spread, f.number(1)))
 }
 
 // pair takes that pair of [N,P,n]: [N,n].
@@ -155,27 +158,82 @@ func (f *fuser) pair(x string, i, n int64) string {
 	return f.reshape(x, 0, n)
 }
 
-// score takes the last pair of [N,P,1]: [N].
-func (f *fuser) score(x string) string {
-	if p := int64(len(f.pairs())); p > 1 {
-		x = f.slice(x, 1, p-1, p)
-	}
-	return f.reshape(x, -1)
+// scored takes the last pair of [N,P,K], that of the score, [N,K].
+func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
+
+// served casts what the first pair gives, [N,n], to the output for probabilities.
+func (f *fuser) served(p string, names FusedOutputs) {
+	f.as(names.Probabilities, func() string { return f.cast(p, Float32) })
 }
 
-// normalised makes probabilities and score of logarithms, [N,P,K], of what is proportional to probabilities: with the largest
-// of these as unit and r the sum of the others, 1/(1+r) of each, and r/(1+r).
-//
-// Of those as large as the largest all but one enter r as exactly one, and a small r keeps its digits.
+// score makes of margins, [N,1], the score m/(m+g), [N].
+func (f *fuser) score(margin string, names FusedOutputs) {
+	f.as(names.OODScore, func() string {
+		m := f.number(f.mf.MedianMargin)
+		return f.reshape(f.binary("Div", m, f.binary("Add", margin, m)), -1)
+	})
+}
+
+// normalised makes probabilities and score of logarithms, [N,P,K], of what is proportional to probabilities.
 func (f *fuser) normalised(logp string, names FusedOutputs) {
-	top := f.reduce("ReduceMax", logp, 2, true)
-	smaller := f.cast(f.binary("Less", logp, top), Float32)
-	others := f.binary("Sub", f.scalar(float64(f.k-1)), f.reduce("ReduceSum", smaller, 2, true)) // as large as the largest
-	e := f.unary("Exp", f.binary("Sub", logp, top))
-	r := f.binary("Add", f.sum(f.binary("Mul", e, smaller)), others)
-	sum := f.binary("Add", r, f.scalar(1))
-	f.as(names.Probabilities, func() string { return f.pair(f.binary("Div", e, sum), 0, f.k) })
-	f.as(names.OODScore, func() string { return f.score(f.binary("Div", r, sum)) })
+	l := f.pair(logp, 0, f.k)
+	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
+	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), names)
+
+	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max l - l_k and m their least:
+	// of those as large as the largest all but one count, with x = 0.
+	l = f.scored(logp)
+	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
+	smaller := f.cast(f.binary("Greater", x, f.number(0)), Float64)
+	others := f.binary("Sub", f.number(float64(f.k-1)), f.reduce("ReduceSum", smaller, 1, true))
+	// What is not to count goes so far that its exponential is zero.
+	const far = 1e300
+	apart := f.binary("Add", x, f.binary("Mul", f.binary("Sub", f.number(1), smaller), f.number(far)))
+	single := f.cast(f.binary("Less", others, f.number(0.5)), Float64)
+	least := f.binary("Mul", f.reduce("ReduceMin", apart, 1, true), single)
+	sum := f.binary("Add", f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", least, apart)), 1, true), others)
+	count := f.number(float64(f.k - 1))
+	direct := f.binary("Sub", least, f.unary("Log", f.binary("Div", sum, count)))
+	series := f.cumulants(f.unary("Neg", x), 1, f.k-1)
+	close := f.unary("Neg", f.series(series, ""))
+	f.score(f.either(f.reduce("ReduceMax", x, 1, true), close, direct), names)
+}
+
+// tiny is what numbers must be below for the mean of their exponentials to be so near one that its logarithm, of which there
+// are 16 digits of one, is made of cumulants instead. The first that is left out has a relative part of tiny³/24 in it, and
+// what rounding takes of the logarithm otherwise is 1e-16/tiny, both times as much as the largest number is beside the mean.
+const tiny = 3e-4
+
+// either returns close where depth is below tiny, else other. Both must be finite.
+func (f *fuser) either(depth, close, other string) string {
+	near := f.cast(f.binary("Less", depth, f.number(tiny)), Float64)
+	far := f.binary("Sub", f.number(1), near)
+	return f.binary("Add", f.binary("Mul", near, close), f.binary("Mul", far, other))
+}
+
+// cumulants returns the first three of numbers x along an axis, of which there are so many and any number of zeros besides.
+func (f *fuser) cumulants(x string, axis, count int64) [3]string {
+	mean := func(x string) string {
+		return f.binary("Div", f.reduce("ReduceSum", x, axis, true), f.number(float64(count)))
+	}
+	square := f.binary("Mul", x, x)
+	m1, m2, m3 := mean(x), mean(square), mean(f.binary("Mul", square, x))
+	k2 := f.binary("Sub", m2, f.binary("Mul", m1, m1))
+	// m3 - 3 m1 m2 + 2 m1³ = m3 - m1 (m2 + 2 k2)
+	k3 := f.binary("Sub", m3, f.binary("Mul", m1, f.binary("Add", m2, f.binary("Add", k2, k2))))
+	return [3]string{m1, k2, k3}
+}
+
+// series returns log mean exp(bx) of small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6. Without b it is 1.
+func (f *fuser) series(k [3]string, b string) string {
+	times := func(x string) string {
+		if b == "" {
+			return x
+		}
+		return f.binary("Mul", x, b)
+	}
+	inner := f.binary("Add", f.binary("Mul", k[1], f.number(1./2)), times(f.binary("Mul", k[2], f.number(1./6))))
+	return times(f.binary("Add", k[0], times(inner)))
 }
 
 // separate makes probabilities and score of y = μ/T, [N,P,K], where each logit has a sigmoid of its own.
@@ -185,44 +243,63 @@ func (f *fuser) normalised(logp string, names FusedOutputs) {
 func (f *fuser) separate(y string, names FusedOutputs) {
 	size := f.unary("Abs", y)
 	e := f.unary("Exp", f.unary("Neg", size))
-	one := f.binary("Add", e, f.scalar(1))
+	one := f.binary("Add", e, f.number(1))
 	negative := func(y string) string { // min(y,0)
-		return f.binary("Mul", f.binary("Sub", y, size), f.scalar(0.5))
+		return f.binary("Mul", f.binary("Sub", y, size), f.number(0.5))
 	}
 	if f.link == OneVsRest {
-		// log σ(y), to be normalised.
-		f.normalised(f.binary("Sub", negative(y), f.unary("Log", one)), names)
+		// log 2σ(y), to be normalised, by its series where it is small.
+		const little = 1e-2 // the series lacks y⁶/2880
+		full := f.binary("Add", f.binary("Sub", negative(y), f.unary("Log", one)), f.number(math.Ln2))
+		within := f.cast(f.binary("Less", size, f.number(little)), Float64)
+		z := f.binary("Mul", y, within)
+		square := f.binary("Mul", z, z)
+		tail := f.binary("Sub", f.binary("Mul", square, f.number(1./192)), f.number(1./8))
+		close := f.binary("Add", f.binary("Mul", z, f.number(0.5)), f.binary("Mul", square, tail))
+		full = f.binary("Mul", full, f.binary("Sub", f.number(1), within))
+		f.normalised(f.binary("Add", close, full), names)
 		return
 	}
 	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", negative(y)), one) }
 	if f.k > 1 {
-		f.as(names.Probabilities, func() string { return f.pair(sigmoid(y), 0, f.k) })
+		f.served(f.pair(sigmoid(y), 0, f.k), names)
 	} else {
 		no, yes := f.pair(sigmoid(f.unary("Neg", y)), 0, 1), f.pair(sigmoid(y), 0, 1)
-		f.as(names.Probabilities, func() string { return f.op("Concat", []string{no, yes}, intAttribute("axis", 1)) })
+		f.served(f.op("Concat", []string{no, yes}, intAttribute("axis", 1)), names)
 	}
-	smaller := f.binary("Div", e, one)
-	f.as(names.OODScore, func() string { return f.score(f.reduce("ReduceMean", smaller, 2, true)) })
+	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w exp(m-x)). For small x it is
+	// that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
+	x, w := f.scored(size), f.unary("Reciprocal", f.scored(one))
+	least := f.reduce("ReduceMin", x, 1, true)
+	less := f.reduce("ReduceSum", f.binary("Mul", w, f.unary("Exp", f.binary("Sub", least, x))), 1, true)
+	direct := f.binary("Add", least, f.unary("Log", f.binary("Div", f.reduce("ReduceSum", w, 1, true), less)))
+	cube := func(x string) string { return f.binary("Mul", x, f.binary("Mul", x, x)) }
+	mean := f.reduce("ReduceMean", x, 1, true)
+	third := f.binary("Sub", cube(mean), f.reduce("ReduceMean", cube(x), 1, true))
+	close := f.binary("Add", mean, f.binary("Mul", third, f.number(1./12)))
+	f.score(f.either(f.reduce("ReduceMax", x, 1, true), close, direct), names)
 }
 
-// mf1 returns log ẽ_k = -log Σ_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k is exp(0) in the paper as here.
+// mf1 returns log(K ẽ_k) = -log mean_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k is exp(0) in the paper as here.
 func (f *fuser) mf1(mu, spread string) string {
 	column := func(x string) string { return f.reshape(x, 0, 0, f.k, 1) }
 	row := func(x string) string { return f.reshape(x, 0, 0, 1, f.k) }
 	t := f.temperatures(f.binary("Add", column(spread), row(spread)))
 	x := f.binary("Div", f.binary("Sub", row(mu), column(mu)), t)
 	top := f.reduce("ReduceMax", x, 3, true)
-	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", x, top)), 3, false)
-	return f.unary("Neg", f.binary("Add", f.unary("Log", sum), f.reshape(top, 0, 0, f.k)))
+	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", x, top)), 3, true)
+	direct := f.binary("Add", f.unary("Log", f.binary("Div", sum, f.number(float64(f.k)))), top)
+	close := f.series(f.cumulants(x, 3, f.k), "")
+	depth := f.reduce("ReduceMax", f.unary("Abs", x), 3, true)
+	return f.unary("Neg", f.reshape(f.either(depth, close, direct), 0, 0, f.k))
 }
 
-// mf0 returns log ẽ_k = μ_k/T_k - log Σ_i exp(μ_i/T_k), [N,P,K], for μ ≤ 0 with a largest of zero.
+// mf0 returns log(K ẽ_k) = μ_k/T_k - F(1/T_k), [N,P,K], with F(b) = log mean_i exp(bμ_i), for μ ≤ 0 with a largest of zero.
 //
-// The K log-sum-exps of an example and pair are values of one function f(b) = log Σ_i exp(bμ_i), at b = 1/T_k. Where there
-// are enough classes it is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
-// interpolated. The error of that in exact arithmetic, for whatever logits, is at most 200 log K ρ^-m/(ρ-1) with
-// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by; |f'| in t
-// is below log K + 1/e, so that what float32 does to T and to the nodes costs a few units in the last place of log K.
+// F is as small as bμ are: what is taken from one another here has its own digits where temperatures are high. Where there
+// are enough classes F is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
+// interpolated. The error of that in exact arithmetic, for whatever logits, is some |F|/log K times 200 log K ρ^-m/(ρ-1) with
+// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by.
 func (f *fuser) mf0(mu, t string) string {
 	var intervals []Interval
 	for _, i := range f.mf.Intervals {
@@ -230,23 +307,22 @@ func (f *fuser) mf0(mu, t string) string {
 			intervals = append(intervals, i)
 		}
 	}
-	var lse string
-	terms := f.terms(mu)
+	var mean string
+	of := f.logits(mu)
 	if len(intervals) == 0 {
-		lse = f.logSumExp(f.unary("Reciprocal", t), f.k, terms)
+		mean = f.logMeanExp(f.unary("Reciprocal", t), f.k, of)
 	} else {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
-		// The interval is longer than its points want. Rounding moves them by units in the last place of t: in an interval of a
-		// few of these that would be far outside, where polynomials are huge. Of this one it is 1e-4 at most, which those of
-		// degree 100 bear.
+		// The interval is longer than its points want: in one of a few units in the last place rounding would move them far
+		// outside, where polynomials are huge.
 		const least = 1. / 64
-		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.scalar(0.5)), f.scalar(least))
-		low = f.binary("Sub", low, f.scalar(least))
-		lse = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), terms, log, low, half) },
-			func() string { return f.exact(terms, t) })
+		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.number(0.5)), f.number(least))
+		low = f.binary("Sub", low, f.number(least))
+		mean = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), of, log, low, half) },
+			func() string { return f.exact(of, t) })
 	}
-	return f.binary("Sub", f.binary("Div", mu, t), lse)
+	return f.binary("Sub", f.binary("Div", mu, t), mean)
 }
 
 // within adds an If for each interval: the first is interpolated that no half length exceeds. Those that are not numbers
@@ -257,80 +333,45 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 	}
 	branch := func(name string, write func() string) *onnxpb.Attribute {
 		return graphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
-			return []*onnxpb.ValueInfo{tensorInfo(write(), Float32, -1, int64(len(f.pairs())), f.k)}
+			return []*onnxpb.ValueInfo{tensorInfo(write(), Float64, -1, int64(len(f.pairs())), f.k)}
 		}))
 	}
-	wider := f.cast(f.binary("Greater", half, f.scalar(0.5*math.Log(intervals[0].Ratio))), Float32)
+	wider := f.cast(f.binary("Greater", half, f.number(0.5*math.Log(intervals[0].Ratio))), Float32)
 	wide := f.binary("Greater", f.op("ReduceSum", []string{wider}, intAttribute("keepdims", 0)), f.scalar(0.5))
 	return f.op("If", []string{wide},
 		branch("then_branch", func() string { return f.within(intervals[1:], half, interpolated, exact) }),
 		branch("else_branch", func() string { return interpolated(intervals[0]) }))
 }
 
-// grouped says that there are many classes.
-func (f *fuser) grouped() bool { return f.k > 256 }
-
-// terms prepares μ, [N,P,K] and not positive, for logSumExp: [N,P,1,K] or [N,P,1,groups,size].
-func (f *fuser) terms(mu string) string {
-	if !f.grouped() {
-		return f.reshape(mu, 0, 0, 1, f.k)
-	}
-	return f.group(mu, "Add", -1e30)
+// shifted are logits μ, [N,P,K] and none positive, as logMeanExp takes them.
+type shifted struct {
+	terms     string    // [N,P,1,K]
+	depth     string    // -min μ, [N,P,1]
+	cumulants [3]string // [N,P,1] each
 }
 
-// group splits the last axis of [N,P,K], so that sums of sums can be formed: [N,P,1,groups,size]. A float32 that grows by one
-// small term after the other loses them. Where K is no such product there is the first of every row, added to or multiplied
-// by a number, in the places left.
-func (f *fuser) group(x, op string, number float64) string {
-	groups := int64(math.Sqrt(float64(f.k)))
-	for g := groups; 4*g*g > f.k; g-- { // a divisor not far from the square root needs no filling
-		if f.k%g == 0 {
-			groups = g
-			break
-		}
+func (f *fuser) logits(mu string) shifted {
+	return shifted{
+		terms: f.reshape(mu, 0, 0, 1, f.k), depth: f.unary("Neg", f.reduce("ReduceMin", mu, 2, true)), cumulants: f.cumulants(mu, 2, f.k),
 	}
-	size := (f.k + groups - 1) / groups
-	if missing := groups*size - f.k; missing > 0 {
-		numbers := make([]float64, missing)
-		for i := range numbers {
-			numbers[i] = number
-		}
-		filling := f.binary(op, f.slice(x, 2, 0, 1), f.float("filling", numbers, missing))
-		x = f.op("Concat", []string{x, filling}, intAttribute("axis", 2))
-	}
-	return f.reshape(x, 0, 0, 1, groups, size)
 }
 
-// sum adds up the last axis of [N,P,K], of finite numbers: [N,P,1].
-func (f *fuser) sum(x string) string {
-	if !f.grouped() {
-		return f.reduce("ReduceSum", x, 2, true)
-	}
-	return f.reduce("ReduceSum", f.reduce("ReduceSum", f.group(x, "Mul", 0), 4, false), 3, false)
+// logMeanExp returns log mean_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the largest μ is zero.
+func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
+	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms)), 3, false)
+	direct := f.unary("Log", f.binary("Div", sum, f.number(float64(f.k))))
+	return f.either(f.binary("Mul", b, of.depth), f.series(of.cumulants, b), direct)
 }
 
-// logSumExp returns log Σ_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the largest μ is zero.
-func (f *fuser) logSumExp(b string, n int64, terms string) string {
-	shape := []int64{0, 0, n, 1}
-	if f.grouped() {
-		shape = append(shape, 1)
-	}
-	sum := f.unary("Exp", f.binary("Mul", f.reshape(b, shape...), terms))
-	for axis := int64(len(shape)) - 1; axis >= 3; axis-- {
-		sum = f.reduce("ReduceSum", sum, axis, false)
-	}
-	return f.unary("Log", sum)
-}
-
-// chunk is how many log-sum-exps are computed at once: their terms should stay in the processor's caches.
+// chunk is how many of these are computed at once: their terms should stay in the processor's caches.
 func (f *fuser) chunk() int64 {
 	const most = 1 << 17
 	return max(4, most/f.k)
 }
 
-// exact computes every log-sum-exp by its formula, some classes in each turn of a loop, so that memory stays in
+// exact computes every one of mf0's log mean exp by its formula, some classes in each turn of a loop, so that memory stays in
 // proportion to K.
-func (f *fuser) exact(terms, t string) string {
+func (f *fuser) exact(of shifted, t string) string {
 	n := min(f.chunk(), f.k)
 	turns := (f.k + n - 1) / n
 	classes := make([]int64, turns*n) // the last ones are computed more than once, if there are too many
@@ -346,9 +387,9 @@ func (f *fuser) exact(terms, t string) string {
 	body := f.subgraph("mfgs_exact", []*onnxpb.ValueInfo{iteration, condition, carried}, func() []*onnxpb.ValueInfo {
 		turn := f.reshape(iteration.GetName(), 1)
 		some := f.reshape(f.op("Gather", []string{which, turn}, intAttribute("axis", 0)), n)
-		lse := f.logSumExp(f.op("Gather", []string{b, some}, intAttribute("axis", 2)), n, terms)
+		mean := f.logMeanExp(f.op("Gather", []string{b, some}, intAttribute("axis", 2)), n, of)
 		on, carry := f.cast(condition.GetName(), Bool), f.cast(carried.GetName(), Int64)
-		return []*onnxpb.ValueInfo{tensorInfo(on, Bool), tensorInfo(carry, Int64, 1), tensorInfo(lse, Float32, -1, int64(len(f.pairs())), n)}
+		return []*onnxpb.ValueInfo{tensorInfo(on, Bool), tensorInfo(carry, Int64, 1), tensorInfo(mean, Float64, -1, int64(len(f.pairs())), n)}
 	})
 	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and some take a condition that
 	// is left out for false.
@@ -360,12 +401,12 @@ func (f *fuser) exact(terms, t string) string {
 	return f.slice(all, 2, 0, f.k)
 }
 
-// interpolated computes the log-sum-exps at t = log T from those at Chebyshev nodes between low and low + 2 half, [N,P,1].
+// interpolated computes F at t = log T from those at Chebyshev nodes between low and low + 2 half, [N,P,1].
 //
 // The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y = T_r(x): from
 // T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function of the values at the nodes. It takes
 // r + m/r tensors of N·P·K numbers, and as many steps, where Clenshaw's recurrence has m steps; both are stable.
-func (f *fuser) interpolated(m int64, terms, t, low, half string) string {
+func (f *fuser) interpolated(m int64, of shifted, t, low, half string) string {
 	const r = 8
 	groups := (m + r - 1) / r
 	middle := f.binary("Add", low, half)
@@ -379,18 +420,18 @@ func (f *fuser) interpolated(m int64, terms, t, low, half string) string {
 			x[j] = -chebyshevNode(first+int64(j), m)
 		}
 		// b = exp(-t)
-		at := f.binary("Sub", f.binary("Mul", half, f.float("nodes", x, count)), middle)
-		values = append(values, f.logSumExp(f.unary("Exp", at), count, terms))
+		at := f.binary("Sub", f.binary("Mul", half, f.double("nodes", x, count)), middle)
+		values = append(values, f.logMeanExp(f.unary("Exp", at), count, of))
 	}
 	value := values[0]
 	if len(values) > 1 {
 		value = f.op("Concat", values, intAttribute("axis", 2))
 	}
 	// [N,P,m] to [N,P,groups,r].
-	coefficients := f.reshape(f.binary("MatMul", value, f.float("chebyshev", productCoefficients(m, r), m, groups*r)), 0, 0, groups, r)
+	coefficients := f.reshape(f.binary("MatMul", value, f.double("chebyshev", productCoefficients(m, r), m, groups*r)), 0, 0, groups, r)
 
 	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
-	one := f.binary("Add", f.binary("Mul", x, f.scalar(0)), f.scalar(1))
+	one := f.binary("Add", f.binary("Mul", x, f.number(0)), f.number(1))
 	inner := f.chebyshev(one, x, r+1)
 	sums := f.binary("MatMul", coefficients, f.op("Concat", inner[:r], intAttribute("axis", 2))) // [N,P,groups,K]
 	if groups > 1 {

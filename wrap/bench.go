@@ -165,11 +165,13 @@ func (b *bench) test(ctx context.Context, t *tally, predict predictor, tuned *ca
 	if s.role == shiftRole {
 		return t.add(s, logp, nil, nil, labels(s.data.Labels), nil)
 	}
+	nll = strangeness(nll)
 	ood := nll
 	if tuned.OOD != tuned.NLL {
 		if _, ood, err = calibrate.PredictAll(ctx, p, tuned.OOD); err != nil {
 			return err
 		}
+		ood = strangeness(ood)
 	}
 	return t.add(s, logp, ood, nll, labels(s.data.Labels), nil)
 }

@@ -626,7 +626,7 @@ func (c *calibration) write(context.Context) error {
 			TS:      f.TS,
 			TSOOD:   f.TSOOD,
 		},
-		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio},
+		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin},
 		HeldOut: bundle.HeldOut{
 			Before: bundleFigures(r.HeldOut.Before), TS: bundleFigures(r.HeldOut.TS), After: bundleFigures(r.HeldOut.After),
 		},

@@ -448,7 +448,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		for i, one := range predictions {
 			if len(one.Probabilities) != 2 || len(one.Logits) != 1 || len(one.LogitVariance) != 1 ||
 				!approx.Equal(one.Probabilities[0]+one.Probabilities[1], 1, 1e-12) || (one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
-				!(one.OODScore >= 0 && one.OODScore <= .5) || !(one.LogitVariance[0] > 0) || !(one.Leverage > 0) {
+				!(one.OODScore > 0 && one.OODScore <= 1) || !(one.LogitVariance[0] > 0) || !(one.Leverage > 0) {
 				t.Fatalf("prediction %d: %+v", i, one)
 			}
 		}

@@ -223,17 +223,20 @@ func addOwn(tallies []*tally, c *calibrate.Calibration, s *evalSet, b *featurize
 		switch t.name {
 		case "mle":
 			logp, ood = calibrate.Plain(h, b.Logits, b.N, 1)
+			ood = strangeness(ood)
 		case "ts":
 			logp, ood = calibrate.Plain(h, b.Logits, b.N, c.TS)
+			ood = strangeness(ood)
 			if told := c.TSOOD; told != 0 && told != c.TS {
 				nll = ood
 				_, ood = calibrate.Plain(h, b.Logits, b.N, told)
+				ood = strangeness(ood)
 			}
 		default:
 			if mf0 == nil {
 				mf0 = c.Predict(b.Features, b.Logits, b.N)
 			}
-			logp, ood, nll = mf0.LogP, mf0.OODScore, mf0.Rest
+			logp, ood, nll = mf0.LogP, mf0.OODScore, strangeness(mf0.Margin)
 			if t.name == leverage {
 				ood, nll = mf0.Leverage, nil
 			}

@@ -63,8 +63,8 @@ func ExampleOpenFS() {
 		log.Fatal(err)
 	}
 	for _, one := range predictions {
-		// Nine digits in ten have a score below 0.65.
-		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.65)
+		// Nine digits in ten have a score below 0.39.
+		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.39)
 	}
 	// Output:
 	// class 3, confidence 1.0, unfamiliar: false
@@ -106,7 +106,7 @@ func ExampleExport() {
 	// gives probabilities [N,10] float32
 	// gives logits [N,10] float32
 	// gives logit_variance [N,10] float32
-	// gives ood_score [N] float32
+	// gives ood_score [N] float64
 	// gives leverage [N] float32
 }
 

@@ -67,8 +67,8 @@ type WrittenFile struct {
 }
 
 // ExportedOutputs are what an exported model gives of a [Prediction], for N
-// examples, C classes and K logits. All are float32. Their names are those of the
-// fields in JSON, unless the model had them for others.
+// examples, C classes and K logits. All are float32 but the score, which is float64.
+// Their names are those of the fields in JSON, unless the model had them for others.
 type ExportedOutputs struct {
 	Probabilities onnx.ValueInfo `json:"probabilities"`  // [N,C]; of a multi-label head [N,K]
 	Logits        onnx.ValueInfo `json:"logits"`         // [N,K]

@@ -66,6 +66,12 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 		near := func(what onnx.ValueInfo, width int, abs, rel float64, of func(p Prediction, j int) float64) {
 			t.Helper()
 			values, ok := got[what.Name].Data.([]float32)
+			if d, double := got[what.Name].Data.([]float64); double && what.Type == onnx.Float64 {
+				ok = true
+				for _, v := range d {
+					values = append(values, float32(v))
+				}
+			}
 			if !ok || len(values) != n*width {
 				t.Errorf("%s: output %s is %T of %d", s, what, got[what.Name].Data, len(values))
 				return

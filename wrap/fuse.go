@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -33,14 +34,15 @@ func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Meth
 	}
 	m := b.Manifest
 	mf := &onnx.MeanField{
-		Method:    method,
-		Lambda0:   m.MeanField.Lambda0,
-		Forms:     onnx.Quadratic(*forms),
-		NLL:       onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
-		OOD:       onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
-		Intervals: intervals(head.Classes, m.MeanField.MaxRatio),
-		Alone:     alone,
-		Metadata:  metadata(b, method),
+		Method:       method,
+		Lambda0:      m.MeanField.Lambda0,
+		Forms:        onnx.Quadratic(*forms),
+		NLL:          onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
+		OOD:          onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
+		MedianMargin: cmp.Or(m.MeanField.MedianMargin, 1),
+		Intervals:    intervals(head.Classes, m.MeanField.MaxRatio),
+		Alone:        alone,
+		Metadata:     metadata(b, method),
 	}
 	return onnx.Fuse(model, head, mf)
 }

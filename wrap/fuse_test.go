@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/approx"
@@ -75,7 +77,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, varia
 	mf := &onnx.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
 		NLL: onnx.Temperatures{Act: 1, Ens: 1}, OOD: onnx.Temperatures{Act: 1.5, Ens: 0.5},
-		Intervals: intervals(k, 2),
+		Intervals: intervals(k, 2), MedianMargin: 0.7,
 	}
 	if change != nil {
 		change(mf)
@@ -177,7 +179,7 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				probabilities, score := out[0].Data.([]float32), out[3].Data.([]float32)
+				probabilities, score := out[0].Data.([]float32), out[3].Data.([]float64)
 				mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
 				w := meanfield.NewWorkspace(k, 0)
 				for i, name := range what {
@@ -198,9 +200,9 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 							t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
 						}
 					}
-					rest := oracle(1.5, 0.5)
-					if got := float64(score[i]); !approx.Equal(got, rest, 2e-5*rest+1e-37) {
-						t.Errorf("%s: ood_score %v, want %v", name, got, rest)
+					want := calibrate.Score(oracle(1.5, 0.5), 0.7)
+					if got := score[i]; !approx.Relative(got, want, 1e-6) {
+						t.Errorf("%s: ood_score %v, want %v", name, got, want)
 					}
 				}
 			})
@@ -246,14 +248,15 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 		for _, ratio := range []float64{2, 30, 300} { // each of the branches
 			logits, variances, what := adversarial(k, ratio, 2)
 			r := len(what)
-			var first []float32
-			for opset := uint64(7); opset <= 22; opset++ {
+			var first []float64
+			for opset := uint64(7); opset <= 24; opset++ {
 				m, names := fusedSelector(t, opset, logits, variances, r, nil)
 				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
 				if err != nil {
 					t.Fatalf("operator set %d: %v", opset, err)
 				}
-				all := slices.Concat(out[0].Data.([]float32), out[2].Data.([]float32), out[3].Data.([]float32), out[4].Data.([]float32))
+				all := widened(slices.Concat(out[0].Data.([]float32), out[2].Data.([]float32), out[4].Data.([]float32)))
+				all = append(all, out[3].Data.([]float64)...)
 				if first == nil {
 					first = all
 				}
@@ -288,13 +291,13 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					p, score := out[0].Data.([]float32), float64(out[3].Data.([]float32)[0])
+					p, score := out[0].Data.([]float32), out[3].Data.([]float64)[0]
 					var sum float64
 					for _, v := range p {
 						sum += float64(v)
 					}
 					// As features grow, logits and T grow alike: the score has a limit.
-					if !approx.Equal(sum, 1, 1e-5) || !(score >= min(0.5, last) && score <= 1) {
+					if !approx.Equal(sum, 1, 1e-5) || !(scale <= 1e2 || score >= 0.999*last) || !(score > 0 && score <= 1) {
 						t.Errorf("K=%d, %s, features of %v: probabilities sum to %v, ood_score %v", k, method, scale, sum, score)
 					}
 					last = score
@@ -409,15 +412,16 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						for i, name := range what {
 							a, v := logits[i*k:(i+1)*k], variances[i*k:(i+1)*k]
 							want, _ := formula(link, method, a, v, nll)
-							_, rest := formula(link, method, a, v, ood)
+							_, margin := formula(link, method, a, v, ood)
+							score := calibrate.Score(margin, 0.7)
 							c := len(want)
 							for j := range want {
 								if got := float64(out[0].Data.([]float32)[i*c+j]); !approx.Equal(got, want[j], 2e-6) {
 									t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want[j])
 								}
 							}
-							if got := float64(out[3].Data.([]float32)[i]); !approx.Equal(got, rest, 1e-5*rest+1e-37) {
-								t.Errorf("%s: ood_score %v, want %v", name, got, rest)
+							if got := out[3].Data.([]float64)[i]; !approx.Relative(got, score, 1e-6) {
+								t.Errorf("%s: ood_score %v, want %v", name, got, score)
 							}
 							for j := range a {
 								if got := out[1].Data.([]float32)[i*k+j]; got != a[j] {
@@ -439,8 +443,8 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 	}
 }
 
-// formula returns probabilities and 1 - max p of one example in float64.
-func formula(link onnx.Link, method onnx.Method, logits, variances []float32, temperatures onnx.Temperatures) (p []float64, rest float64) {
+// formula returns probabilities and margin of one example in float64.
+func formula(link onnx.Link, method onnx.Method, logits, variances []float32, temperatures onnx.Temperatures) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2 := make([]float64, k), make([]float64, k)
 	for j := range k {
@@ -449,19 +453,19 @@ func formula(link onnx.Link, method onnx.Method, logits, variances []float32, te
 	logp := make([]float64, k)
 	switch {
 	case link == onnx.Softmax && method == onnx.MF1:
-		rest = meanfield.MF1(logp, mu, s2, meanfield.Lambda0)
+		margin = meanfield.MF1(logp, mu, s2, meanfield.Lambda0)
 	case link == onnx.Softmax:
-		rest = meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
+		margin = meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
 	default:
 		for j := range k {
 			mu[j] /= math.Sqrt(1 + meanfield.Lambda0*s2[j])
 		}
 		if link == onnx.OneVsRest {
-			rest = meanfield.OneVsRest(logp, mu)
+			margin = meanfield.OneVsRest(logp, mu)
 			break
 		}
 		both := make([]float64, 2*k)
-		rest = meanfield.Sigmoids(both, mu)
+		margin = meanfield.Sigmoids(both, mu)
 		if k == 1 {
 			logp = both
 			break
@@ -473,7 +477,7 @@ func formula(link onnx.Link, method onnx.Method, logits, variances []float32, te
 	for _, l := range logp {
 		p = append(p, math.Exp(l))
 	}
-	return p, rest
+	return p, margin
 }
 
 func TestIntervals(t *testing.T) {
@@ -492,5 +496,68 @@ func TestIntervals(t *testing.T) {
 	}
 	if list := intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
 		t.Errorf("%v, want few nodes for what is usual", list)
+	}
+}
+
+// The score of the graph has the digits of the float64 formulas where float32 has none:
+// where a network is sure, and where temperatures make all probabilities the same.
+func TestFusedScoresDoNotTie(t *testing.T) {
+	const r = 30
+	for _, k := range []int{1, 2, 4, 60, 700} {
+		for _, link := range []onnx.Link{onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest} {
+			for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
+				if k == 1 && link != onnx.Sigmoid || method == onnx.MF1 && (link != onnx.Softmax || k > onnx.MaxMF1Classes) {
+					continue
+				}
+				for _, scale := range []float64{1e-6, 1e-3, 1, 1e3, 1e6} {
+					if link == onnx.OneVsRest && scale > 1 {
+						continue // σ is 1 for several classes: 1 - max p itself ties
+					}
+					for _, ens := range []float64{1e20, 1, 1e-12} {
+						rng := rand.New(rand.NewPCG(uint64(k), 8))
+						logits, variances := make([]float32, r*k), make([]float32, r*k)
+						for i := range logits {
+							logits[i] = float32(scale * rng.NormFloat64())
+							temp := 1 + rng.Float64()
+							variances[i] = float32(temp * temp / meanfield.Lambda0)
+						}
+						ood := onnx.Temperatures{Act: 0.8, Ens: ens}
+						margins := make([]float64, r)
+						for i := range margins {
+							_, margins[i] = formula(link, method, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k], ood)
+						}
+						median := slices.Sorted(slices.Values(margins))[r/2]
+						m, names := fusedSelectorLink(t, 13, link, logits, variances, r, func(mf *onnx.MeanField) {
+							mf.Method, mf.OOD, mf.MedianMargin = method, ood, median
+						})
+						out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+						if err != nil {
+							t.Fatal(err)
+						}
+						what := fmt.Sprintf("%s, %s, K=%d, logits of %v, T_ens %v", link, method, k, scale, ens)
+						scores := out[3].Data.([]float64)
+						for i, got := range scores {
+							if want := calibrate.Score(margins[i], median); !approx.Relative(got, want, 1e-5) {
+								t.Errorf("%s: score %v, want %v", what, got, want)
+							}
+						}
+						order := make([]int, r)
+						for i := range order {
+							order[i] = i
+						}
+						slices.SortFunc(order, func(i, j int) int { return cmp.Compare(margins[j], margins[i]) })
+						for i, at := range order[1:] {
+							before := order[i]
+							if !(scores[at] > scores[before]) && !approx.Relative(margins[at], margins[before], 1e-5) {
+								t.Errorf("%s: scores %v and %v of margins %v and %v", what, scores[before], scores[at], margins[before], margins[at])
+							}
+						}
+						if distinct := slices.Compact(slices.Sorted(slices.Values(scores))); len(distinct) < r {
+							t.Errorf("%s: %d scores of %d examples", what, len(distinct), r)
+						}
+					}
+				}
+			}
+		}
 	}
 }

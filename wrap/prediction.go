@@ -22,9 +22,10 @@ type Prediction struct {
 	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
-	// OODScore is 1 - Confidence, but under the temperatures tuned to tell
-	// unfamiliar inputs: in [0, 1-1/C], of a multi-label head in [0, ½], but for
-	// rounding.
+	// OODScore grows with 1 - Confidence, but under the temperatures tuned to tell
+	// unfamiliar inputs: it is in (0,1], half of the held-out examples were below ½,
+	// and it has digits for inputs whose Confidence is the same in floating point. See
+	// [calibrate.Score].
 	OODScore float64 `json:"ood_score"`
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the
 	// training set. Not bounded.

@@ -471,7 +471,7 @@ func (p *Predictor) fused(r featurize.Results, x featurize.Examples) ([]Predicti
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(logits, i, k),
 			LogitVariance: row(variance, i, k),
-			OODScore:      float64(r.Columns[is.oodScore][i]),
+			OODScore:      r.Doubles[is.oodScore][i],
 			Leverage:      float64(r.Columns[is.leverage][i]),
 		}
 		if err := p.finish(&out[i], i, &x); err != nil {

@@ -8,12 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -384,6 +386,42 @@ func equalsTheFormulas(t *testing.T, p, oracle *Predictor, inputs []Tensor) {
 		}
 		for i := range want {
 			float32s.check(t, got[i], want[i])
+		}
+	}
+}
+
+// Where tuning makes probabilities hard or soft, no two digits have the same score: in
+// float32 1 - max p was exactly zero for many, or one of a few numbers for all.
+func TestScoresOfDigitsDoNotTie(t *testing.T) {
+	const n = 297
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	x := digitTensor(t, 1500, 1500+n)
+	for _, c := range []struct {
+		name     string
+		act, ens float64
+	}{{"hard", 0.02, 1e9}, {"soft", 20, 1e-12}} {
+		pair := regexp.MustCompile(`(?m)^  ood: \{act: [^,]*, ens: [^,]*,`).FindString(string(read(t, filepath.Join(dir, bundle.ManifestName))))
+		edited := reseal(t, dir, pair, fmt.Sprintf("  ood: {act: %v, ens: %v,", c.act, c.ens))
+		p := opened(t, edited, Options{})
+		predictions, err := p.Predict(t.Context(), []Tensor{x})
+		if err != nil {
+			t.Fatal(err)
+		}
+		formulas, err := p.formulas()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (calibrate.Temperatures{Act: c.act, Ens: c.ens}); formulas.OOD != want {
+			t.Fatalf("temperatures %v, want %v", formulas.OOD, want)
+		}
+		scores, rests := map[float64]bool{}, map[float32]bool{}
+		for _, one := range predictions {
+			scores[one.OODScore] = true
+			g := formulas.MedianMargin/one.OODScore - formulas.MedianMargin
+			rests[float32(meanfield.Rest(g, 10))] = true
+		}
+		if len(scores) < n || len(rests) > n*3/4 {
+			t.Errorf("%s: %d scores of %d digits, and %d of 1 - max p in float32: want all, and ties", c.name, len(scores), n, len(rests))
 		}
 	}
 }

@@ -84,7 +84,8 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	for _, q := range p.Probabilities {
 		p.Entropy -= q * math.Log(q)
 	}
-	p.OODScore = 1 - slices.Max(mf0(t.OOD))
+	top := slices.Max(mf0(t.OOD))
+	p.OODScore = calibrate.Score(math.Log(top/(1-top)*float64(k-1)), b.Manifest.MeanField.MedianMargin)
 	p.LogitVariance = s2 // at T_ens = 1
 	return p
 }

@@ -73,7 +73,7 @@ func openFused(model *onnx.Model, names onnx.FusedOutputs, c featurize.Config) (
 	find := func(name string) int {
 		return slices.IndexFunc(outputs, func(o onnx.ValueInfo) bool { return o.Name == name })
 	}
-	c.Model = model
+	c.Model, c.Doubles = model, true
 	net, err := featurize.NewNetwork(c)
 	if err != nil {
 		return nil, err

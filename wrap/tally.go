@@ -21,6 +21,15 @@ type tally struct {
 // likelihood, stays empty where it would be the same as ood.
 type scores struct{ ood, nll []float64 }
 
+// strangeness makes scores of margins.
+func strangeness(margins []float64) []float64 {
+	out := make([]float64, len(margins))
+	for i, g := range margins {
+		out[i] = -g
+	}
+	return out
+}
+
 func (s *scores) add(ood, nll []float64) {
 	s.ood, s.nll = append(s.ood, ood...), append(s.nll, nll...)
 }

@@ -5,25 +5,26 @@ import (
 	"math"
 )
 
-// A Curve tabulates f(β) = log Σ_i exp(β(a_i - max a)) of one example's
+// A Curve tabulates F(β) = log mean_i exp(β(a_i - max a)) of one example's
 // logits a for every inverse temperature β that tuning may ask for, so that
 // trying a pair of temperatures costs O(K) rather than O(K²).
 //
-// With μ = a/T_act the log-sum-exp in mf0 is f(1/(T_act T_k)): it depends on
-// the temperatures through β alone. f is interpolated by cubic Hermite
+// With μ = a/T_act the log-sum-exp in mf0 is F(1/(T_act T_k)) + log K: it depends on
+// the temperatures through β alone. F is interpolated by cubic Hermite
 // polynomials between its values and derivatives at 16 points per octave of β.
 // The error is about 1e-7 for common logits and below 1e-4 nats for adversarial
 // ones (K-1 classes tied far below the first): enough to choose temperatures
 // by, while what is reported with them is computed by [Workspace.MF0].
 type Curve struct {
 	cells *[curveSteps * octaves]cell
-	first [2]float64 // f and f' at MinBeta
+	first [2]float64 // F(β) = β(first₀ + β first₁) up to MinBeta
 	peak  float64
+	logK  float64
 }
 
-// A cell holds the polynomial of f between two points, c0 + c1 x + c2 x² + c3 x³
-// for x in [0,1). Four float32 are one load of 16 bytes, and resolve f ≤ log K
-// to 1e-6.
+// A cell holds the polynomial of F between two points, c0 + c1 x + c2 x² + c3 x³
+// for x in [0,1). Four float32 are one load of 16 bytes, and resolve F to 1e-7 of
+// itself: it is next to nothing where temperatures are high.
 type cell [4]float32
 
 const (
@@ -44,7 +45,7 @@ const (
 func NewCurve(logits []float64) Curve {
 	top := argmax(logits)
 	peak := logits[top]
-	c := Curve{cells: new([curveSteps * octaves]cell), peak: peak}
+	c := Curve{cells: new([curveSteps * octaves]cell), peak: peak, logK: math.Log(float64(len(logits)))}
 	var f, slope [curveSteps*octaves + 1]float64
 	e := make([]float64, 0, len(logits))
 	delta := make([]float64, 0, len(logits))
@@ -62,14 +63,14 @@ func NewCurve(logits []float64) Curve {
 			last++ // the end of the table
 		}
 		for octave := range last {
-			// f = log(1 + Σ e) and f' = Σ δ e / (1 + Σ e), and the next octave's e.
+			// F = log(1 + Σ e) - log K and F' = Σ δ e / (1 + Σ e), and the next octave's e.
 			var sum, weighted float64
 			live := 0
 			for i, v := range e {
 				d := delta[i]
 				sum += v
 				weighted += v * d
-				// f is wanted to 1e-7: what is far below stays out from here on.
+				// F is wanted to 1e-7: what is far below stays out from here on.
 				const negligible = 1e-20
 				if v *= v; v > negligible {
 					e[live], delta[live] = v, d
@@ -78,10 +79,12 @@ func NewCurve(logits []float64) Curve {
 			}
 			e, delta = e[:live], delta[:live]
 			p := octave*curveSteps + step
-			f[p], slope[p] = math.Log1p(sum), weighted/(1+sum)
+			f[p], slope[p] = math.Log1p(sum)-c.logK, weighted/(1+sum)
 		}
 	}
-	c.first = [2]float64{f[0], slope[0]}
+	// The parabola through F(0) = 0 with F and F' at MinBeta.
+	c.first[0] = 2*f[0]/MinBeta - slope[0]
+	c.first[1] = (slope[0] - f[0]/MinBeta) / MinBeta
 	for p := range c.cells {
 		h := math.Ldexp(1, minExponent+p/curveSteps) / curveSteps
 		d0, d1, df := h*slope[p], h*slope[p+1], f[p+1]-f[p]
@@ -90,12 +93,11 @@ func NewCurve(logits []float64) Curve {
 	return c
 }
 
-// at evaluates f(β). The position in the table is read off the bits of β: the
+// at evaluates F(β). The position in the table is read off the bits of β: the
 // exponent is the octave and the leading bits of the fraction are the step.
 func (c *Curve) at(beta float64) float64 {
 	if beta < MinBeta {
-		// f is nearly linear so close to zero.
-		return c.first[0] - (MinBeta-beta)*c.first[1]
+		return beta * (c.first[0] + beta*c.first[1])
 	}
 	if beta >= MaxBeta {
 		beta = math.Nextafter(MaxBeta, 0)
@@ -110,7 +112,7 @@ func (c *Curve) at(beta float64) float64 {
 // NLL returns -log softmax_label(β a) in nats: temperature scaling with
 // T = 1/β.
 func (c *Curve) NLL(logits []float64, label int, beta float64) float64 {
-	return c.at(beta) - beta*(logits[label]-c.peak)
+	return c.at(beta) + c.logK - beta*(logits[label]-c.peak)
 }
 
 // InverseTemperaturesTo writes 1/T_k = 1/√(1+λ₀ scale s²_k) to dst, for
@@ -122,22 +124,19 @@ func InverseTemperaturesTo(dst, s2 []float64, scale, lambda0 float64) {
 	}
 }
 
-// MF0 returns, for the example whose curve this is, -log p_label and
-// log(1 - max p) of mf0 at μ = logits/tact and inverse temperatures 1/T_k of
-// the classes, both in nats. A negative label gives NaN for the first.
-//
-// The second is floored at log(2⁻¹²⁶): smaller scores are ties, as they are in
-// the float32 of an ONNX graph.
-func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, logRest float64) {
+// MF0 returns, for the example whose curve this is, -log p_label, in nats, and
+// the margin of mf0 at μ = logits/tact and inverse temperatures 1/T_k of
+// the classes. A negative label gives NaN for the first.
+func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, margin float64) {
 	checkLen("inverseT", len(inverseT), len(logits))
 	if label >= len(logits) {
 		panic(fmt.Sprintf("meanfield: label %d, want below %d", label, len(logits)))
 	}
 	inverseT = inverseT[:len(logits)]
 	peak, act := c.peak, 1/tact
-	// log ẽ_k ≤ 0, and the largest is at least -log K: exponentials need no
+	// log(K ẽ_k) ≤ log K, and the largest is at least zero: exponentials need no
 	// shift, but for the largest, which is kept out of the sum of the others.
-	others, best := 0.0, math.Inf(-1)
+	others, best, second := 0.0, math.Inf(-1), math.Inf(-1)
 	for k, a := range logits {
 		beta := act * inverseT[k]
 		l := beta * (a - peak)
@@ -152,31 +151,43 @@ func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, l
 		if l > best {
 			l, best = best, l
 		}
-		if l > negligibleLog {
-			others += expSmall(l)
+		if l > second-negligible {
+			if l > second {
+				second = l
+			}
+			if l > leastExponent {
+				others += expSmall(l)
+			}
 		}
 	}
-	total, logRest := best, LogFloor
+	total := best
 	if others > 0 {
-		ratio := others * math.Exp(-best)
-		total += math.Log1p(ratio)
-		logRest = math.Max(LogFloor, math.Log(others)-total)
+		total += math.Log1p(others * math.Exp(-best))
 	}
+	shift := 0.0
+	if second <= leastExponent+negligible { // exponentials of the others are beyond floating point
+		shift, others = second, 0
+		for k, a := range logits {
+			beta := act * inverseT[k]
+			if l := beta*(a-peak) - c.at(beta); l <= second && l > second-negligible {
+				others += expSmall(l - second)
+			}
+		}
+	}
+	margin = best - shift - math.Log(others/float64(len(logits)-1))
 	if label < 0 {
-		return math.NaN(), logRest
+		return math.NaN(), margin
 	}
 	beta := act * inverseT[label]
-	return total - (beta*(logits[label]-peak) - c.at(beta)), logRest
+	return total - (beta*(logits[label]-peak) - c.at(beta)), margin
 }
 
 const (
-	// LogFloor is the least log(1 - max p) that tuning tells apart: the
-	// logarithm of the smallest normal float32.
-	LogFloor = -126 * math.Ln2
-
-	// negligibleLog is far enough below LogFloor that a million classes there
-	// change nothing above it.
-	negligibleLog = LogFloor - 40
+	// negligible is how far below another an exponent is of which a million
+	// change nothing.
+	negligible = 50
+	// leastExponent is the least that expSmall takes.
+	leastExponent = -700
 )
 
 // expSmall is exp(x) for x in [-700, 0] with a relative error below 1e-10, in a

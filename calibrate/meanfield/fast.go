@@ -78,6 +78,12 @@ func strip(classes int) float64 {
 // and |Im t| ≤ 0.95 θ. There, by Borel and Carathéodory's theorem,
 //
 //	|f| ≤ 2r/(1-r) log K + (1+r)/(1-r) |f(t_0)|,  0 ≤ f(t_0) ≤ log K.
+//
+// F = f - log K, which is interpolated, has a real part of at most zero there, so that by
+// the same theorem |F| ≤ (1+r)/(1-r) |F(t_0)|. F(b) is convex with F(0) = 0, and t_0 is no
+// further from the interval than θ: |F(t_0)| is at most e^θ times as large as F is in it.
+// Together |F| is at most 120 times that, and the error of interpolation at most 2.4
+// |F|/log K times the tolerance: relative to F where that is small.
 func Nodes(classes int, length, tolerance float64) int {
 	return nodes(classes, strip(classes), length, tolerance)
 }
@@ -96,15 +102,16 @@ func nodes(classes int, angle, length, tolerance float64) int {
 // MF0 is the mean-field approximation mf0 (paper, eq. 9) of one example, as
 // [MF0Exact] to within 1e-9 relative in each ẽ_k, in O(mK).
 //
-// The K log-sum-exps over i of μ_i/T_k are values of one function
-// f(b) = log Σ_i exp(b(μ_i - max μ)) at b = 1/T_k. f is sampled at m Chebyshev
+// The K log-sum-exps over i of μ_i/T_k are, less log K, values of one function
+// F(b) = log mean_i exp(b(μ_i - max μ)) at b = 1/T_k, which is as small as b(μ_i - max μ)
+// are. F is sampled at m Chebyshev
 // nodes in t = log b on each of some parts of the example's own interval, and
 // evaluated by Clenshaw's recurrence, which is stable at any m. Where that would
 // cost as much as the exact form, that is used.
 //
 // It writes log-probabilities to logp (K values, nats), which must not overlap
-// mu, and returns 1 - max p.
-func (w *Workspace) MF0(logp, mu, s2 []float64) (rest float64) {
+// mu, and returns the margin.
+func (w *Workspace) MF0(logp, mu, s2 []float64) (margin float64) {
 	checkLen("logp", len(logp), w.classes)
 	checkLen("mu", len(mu), w.classes)
 	checkLen("s2", len(s2), w.classes)

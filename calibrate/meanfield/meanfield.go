@@ -15,45 +15,40 @@ const (
 	LambdaProbit = math.Pi / 8
 )
 
-// Softmax writes log softmax(μ) to logp and returns 1 - max p. It is the
+// Softmax writes log softmax(μ) to logp and returns the margin. It is the
 // limit of every approximation here as the variances vanish.
 // logp may be mu itself.
-func Softmax(logp, mu []float64) (rest float64) {
+func Softmax(logp, mu []float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	top := argmax(mu)
 	peak := mu[top]
-	var others float64
-	for i, m := range mu {
-		logp[i] = m - peak
-		if i != top {
-			others += math.Exp(m - peak)
-		}
-	}
+	margin, others := marginOf(mu, top)
 	lse := math.Log1p(others)
-	for i := range logp {
-		logp[i] -= lse
+	for i, m := range mu {
+		logp[i] = m - peak - lse
 	}
-	return others / (1 + others)
+	return margin
 }
 
 // MF0Exact is the mean-field approximation mf0 (paper, eq. 9) by its formula:
 // K log-sum-exps of K terms each, O(K²). It is what [Workspace.MF0] falls back
 // to where interpolation does not pay, and what it is tested against.
 // logp must not overlap mu.
-func MF0Exact(logp, mu, s2 []float64, lambda0 float64) (rest float64) {
+func MF0Exact(logp, mu, s2 []float64, lambda0 float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	checkLen("s2", len(s2), len(mu))
 	top := argmax(mu)
+	depth := depthOf(mu, top)
 	for k := range mu {
 		b := 1 / math.Sqrt(1+lambda0*s2[k])
-		logp[k] = b*(mu[k]-mu[top]) - logSumExpScaled(mu, top, b)
+		logp[k] = b*(mu[k]-mu[top]) - logMeanExp(mu, top, depth, b)
 	}
 	return normalize(logp)
 }
 
 // MF1 is the mean-field approximation mf1 (paper, eq. 10), O(K²).
 // logp must not overlap mu.
-func MF1(logp, mu, s2 []float64, lambda0 float64) (rest float64) {
+func MF1(logp, mu, s2 []float64, lambda0 float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	checkLen("s2", len(s2), len(mu))
 	pairwise(logp, mu, func(k, i int) float64 { return 1 + lambda0*(s2[k]+s2[i]) })
@@ -62,7 +57,7 @@ func MF1(logp, mu, s2 []float64, lambda0 float64) (rest float64) {
 
 // MF2 is the mean-field approximation mf2 (paper, eq. 11), O(K²). s is the
 // K×K covariance of the logits, row-major. logp must not overlap mu.
-func MF2(logp, mu, s []float64, lambda0 float64) (rest float64) {
+func MF2(logp, mu, s []float64, lambda0 float64) (margin float64) {
 	n := len(mu)
 	checkLen("logp", len(logp), n)
 	checkLen("s", len(s), n*n)
@@ -73,65 +68,56 @@ func MF2(logp, mu, s []float64, lambda0 float64) (rest float64) {
 	return normalize(logp)
 }
 
-// pairwise writes -log(1 + Σ_{i≠k} exp(-(μ_k-μ_i)/√t_ki)) to logp[k].
+// pairwise writes -log of the mean over i of exp(-(μ_k-μ_i)/√t_ki) to logp[k], where
+// exp(0) stands in for i = k: it is the one of the sum.
 func pairwise(logp, mu []float64, t func(k, i int) float64) {
+	n := float64(len(mu))
 	for k := range mu {
-		// The one of the sum, exp(0), stands in for i = k.
-		top, peak := k, 0.0
+		top, peak, depth := k, 0.0, 0.0
 		for i := range mu {
 			if i == k {
 				continue
 			}
-			if x := (mu[i] - mu[k]) / math.Sqrt(t(k, i)); x > peak {
+			x := (mu[i] - mu[k]) / math.Sqrt(t(k, i))
+			if x > peak {
 				top, peak = i, x
 			}
+			depth = math.Max(depth, math.Abs(x))
 		}
 		var others float64
 		for i := range mu {
+			var x float64
+			if i != k {
+				x = (mu[i] - mu[k]) / math.Sqrt(t(k, i))
+			}
 			switch {
-			case i == top:
-			case i == k:
-				others += math.Exp(-peak)
-			default:
-				others += math.Exp((mu[i]-mu[k])/math.Sqrt(t(k, i)) - peak)
+			case depth < small:
+				others += math.Expm1(x)
+			case i != top:
+				others += math.Exp(x - peak)
 			}
 		}
-		logp[k] = -(peak + math.Log1p(others))
-	}
-}
-
-// logSumExpScaled returns log Σ_i exp(b(μ_i - μ_top)) for b ≥ 0, where μ_top
-// is the largest.
-func logSumExpScaled(mu []float64, top int, b float64) float64 {
-	var others float64
-	peak := mu[top]
-	for i, m := range mu {
-		if i != top {
-			others += math.Exp(b * (m - peak))
+		if depth < small {
+			logp[k] = -math.Log1p(others / n)
+			continue
 		}
+		logp[k] = -(peak + math.Log1p(others) - math.Log(n))
 	}
-	return math.Log1p(others)
 }
 
-// normalize subtracts log Σ exp(logp) from logp and returns 1 - max p as the
-// sum of the other probabilities. The largest entry is set from that sum,
-// since log(1-x) of a tiny x is -x and not a difference of rounded logarithms.
-func normalize(logp []float64) (rest float64) {
+// normalize subtracts log Σ exp(logp) from logp and returns the margin. The largest
+// entry is set from the sum of the others, since log(1-x) of a tiny x is -x and not a
+// difference of rounded logarithms.
+func normalize(logp []float64) (margin float64) {
 	top := argmax(logp)
-	peak := logp[top]
-	var others float64
-	for i, l := range logp {
-		if i != top {
-			others += math.Exp(l - peak)
-		}
-	}
-	lse := peak + math.Log1p(others)
+	margin, others := marginOf(logp, top)
+	lse := math.Log1p(others)
+	peak := logp[top] + lse
 	for i := range logp {
-		logp[i] -= lse
+		logp[i] -= peak
 	}
-	rest = others / (1 + others)
-	logp[top] = -math.Log1p(others)
-	return rest
+	logp[top] = -lse
+	return margin
 }
 
 // argmax returns the index of the largest value, the first among equals.

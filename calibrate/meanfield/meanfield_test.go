@@ -72,7 +72,7 @@ func TestApproximationsEqualTheirFormulas(t *testing.T) {
 				func() float64 { return MF1(got, mu, s2, Lambda0) },
 				func() float64 { return MF2(got, mu, cov, Lambda0) },
 			} {
-				rest := eval()
+				rest := Rest(eval(), n)
 				want := naiveMF(order, mu, cov, Lambda0)
 				top := argmax(want)
 				for k := range want {
@@ -95,14 +95,14 @@ func TestNoVarianceIsSoftmax(t *testing.T) {
 		zero := make([]float64, n)
 		cov := make([]float64, n*n)
 		want, got := make([]float64, n), make([]float64, n)
-		wantRest := Softmax(want, mu)
+		wantRest := Rest(Softmax(want, mu), n)
 		for name, eval := range map[string]func() float64{
 			"mf0 exact": func() float64 { return MF0Exact(got, mu, zero, Lambda0) },
 			"mf0":       func() float64 { return NewWorkspace(n, 0).MF0(got, mu, zero) },
 			"mf1":       func() float64 { return MF1(got, mu, zero, Lambda0) },
 			"mf2":       func() float64 { return MF2(got, mu, cov, Lambda0) },
 		} {
-			rest := eval()
+			rest := Rest(eval(), n)
 			if !approx.Relative(rest, wantRest, 1e-12) {
 				t.Errorf("%s, K=%d: rest %v, want %v", name, n, rest, wantRest)
 			}
@@ -160,7 +160,7 @@ func TestRestKeepsRelativePrecision(t *testing.T) {
 	mu := []float64{80, 0, 1}
 	s2 := []float64{0.5, 0.25, 0.125}
 	logp := make([]float64, 3)
-	rest := MF0Exact(logp, mu, s2, Lambda0)
+	rest := Rest(MF0Exact(logp, mu, s2, Lambda0), 3)
 	want := math.Exp(logp[1]) + math.Exp(logp[2])
 	if rest <= 0 || !approx.Relative(rest, want, 1e-12) {
 		t.Errorf("rest %v, want %v", rest, want)
@@ -197,11 +197,11 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 			most = math.Max(most, p)
 		}
 		pairs, classes := make([]float64, 2*k), make([]float64, k)
-		rest := Sigmoids(pairs, mu)
+		rest := Rest(Sigmoids(pairs, mu), 2)
 		if !approx.Equal(rest, least, 1e-13) {
 			t.Errorf("Sigmoids of %v: rest %v, want %v", mu, rest, least)
 		}
-		if rest := OneVsRest(classes, mu); !approx.Equal(rest, (1 - most/sum), 1e-13) {
+		if rest := Rest(OneVsRest(classes, mu), k); !approx.Equal(rest, (1 - most/sum), 1e-13) {
 			t.Errorf("OneVsRest of %v: rest %v, want %v", mu, rest, 1-most/sum)
 		}
 		for i, m := range mu {
@@ -219,7 +219,7 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 	mu := []float64{1e6, -1e6, 50, -800}
 	pairs := make([]float64, 8)
-	rest := Sigmoids(pairs, mu)
+	rest := Rest(Sigmoids(pairs, mu), 2)
 	small := math.Exp(-50)
 	for i, want := range []float64{-1e6, 0, 0, -1e6, -50, -small, 0, -800} {
 		if !approx.Relative(pairs[i], want, 1e-12) {
@@ -230,7 +230,7 @@ func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 		t.Errorf("rest %v, want %v", rest, small/4)
 	}
 	logp := []float64{-1e6, -1e6 - 1, -2e6} // in place
-	rest = OneVsRest(logp, logp)
+	rest = Rest(OneVsRest(logp, logp), 3)
 	if want := 1 / (1 + math.E); !approx.Equal(rest, want, 1e-9) || !approx.Equal(logp[0], math.Log(1-want), 1e-9) || logp[2] > -9e5 {
 		t.Errorf("log p %v, rest %v, want %v", logp, rest, want)
 	}
@@ -321,8 +321,8 @@ func TestFastMF0EqualsExact(t *testing.T) {
 					}
 					s2[i] = (temp*temp - 1) / Lambda0
 				}
-				rest := w.MF0(got, mu, s2)
-				wantRest := MF0Exact(want, mu, s2, Lambda0)
+				rest := Rest(w.MF0(got, mu, s2), n)
+				wantRest := Rest(MF0Exact(want, mu, s2, Lambda0), n)
 				if !approx.Equal(rest, wantRest, 1e-8*wantRest) {
 					t.Errorf("K=%d, ratio %v, %s: rest %v, want %v", n, ratio, name, rest, wantRest)
 				}
@@ -361,7 +361,7 @@ func TestInterpolationEqualsItsFunction(t *testing.T) {
 				}
 				for i := range 6 {
 					at := lo + (hi-lo)*float64(i)/5
-					want := logSumExpScaled(mu, top, math.Exp(at))
+					want := logMeanExp(mu, top, depthOf(mu, top), math.Exp(at))
 					if got := w.f.at(at); !approx.Equal(got, want, tolerance) {
 						t.Errorf("K=%d, %s (largest %v), ratio %v: f(%v) = %v, want %v", n, name, peak, ratio, at, got, want)
 					}
@@ -408,15 +408,16 @@ func TestBinsEqualTheirSum(t *testing.T) {
 			delta[i] = v - mu[top]
 		}
 		const lo, hi = 0.2, 0.9
-		var s, direct bins
+		var s bins
+		direct := bins{depth: depthOf(mu, top)}
 		s.gather(delta, lo, hi)
 		if spread := name == "spread" || name == "huge"; s.n == 0 && !spread {
 			t.Errorf("%s: summed directly", name)
 		}
 		for _, b := range []float64{lo, 0.33, hi} {
-			got, want := s.logSum(delta, b), direct.logSum(delta, b)
+			got, want := s.logMean(delta, b), direct.logMean(delta, b)
 			if !approx.Equal(got, want, 5e-11) {
-				t.Errorf("%s: log Σ exp(%vδ) is %v, want %v", name, b, got, want)
+				t.Errorf("%s: log mean exp(%vδ) is %v, want %v", name, b, got, want)
 			}
 		}
 	}
@@ -480,15 +481,16 @@ func TestCurveEqualsExact(t *testing.T) {
 					mu[i] = logits[i] / tact
 				}
 				label := rng.IntN(n)
-				rest := MF0Exact(logp, mu, scaled, Lambda0)
+				wantMargin := MF0Exact(logp, mu, scaled, Lambda0)
 				InverseTemperaturesTo(scratch, s2, scale, Lambda0)
-				nll, logRest := c.MF0(logits, scratch, label, tact)
+				nll, margin := c.MF0(logits, scratch, label, tact)
 				tol := 1e-4 + 1e-6*math.Abs(logp[label])
 				if !approx.Equal(nll, -logp[label], tol) {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: NLL %v, want %v", n, name, tact, scale, nll, -logp[label])
 				}
-				if want := math.Max(LogFloor, math.Log(rest)); !approx.Equal(logRest, want, 2e-4) {
-					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: log rest %v, want %v", n, name, tact, scale, logRest, want)
+				// Its own digits where it is small, and those of the exponents where these are large.
+				if !approx.Equal(margin, wantMargin, math.Min(1e-4, 1e-2*wantMargin)+1e-6*wantMargin) {
+					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: margin %v, want %v", n, name, tact, scale, margin, wantMargin)
 				}
 			}
 			for _, temp := range []float64{0.02, 0.5, 1, 3, 20} {
@@ -524,11 +526,11 @@ func TestCurveBeyondItsTable(t *testing.T) {
 				s2[k], mu[k] = float64(k)*scale, logits[k]/tact
 			}
 			InverseTemperaturesTo(inverse, s2, 1, Lambda0)
-			nll, logRest := c.MF0(logits, inverse, 2, tact)
-			rest := MF0Exact(logp, mu, s2, Lambda0)
+			nll, margin := c.MF0(logits, inverse, 2, tact)
+			want := MF0Exact(logp, mu, s2, Lambda0)
 			// Above MaxBeta f is taken as constant, here 0 to e^-32.
-			if !approx.Equal(nll, -logp[2], 1e-5) || !approx.Equal(logRest, math.Max(LogFloor, math.Log(rest)), 1e-5) {
-				t.Errorf("T_act %v, variances up to %v: %v and %v, want %v and %v", tact, 4*scale, nll, logRest, -logp[2], math.Log(rest))
+			if !approx.Equal(nll, -logp[2], 1e-5) || !approx.Equal(margin, want, 1e-5*want+1e-12) {
+				t.Errorf("T_act %v, variances up to %v: %v and %v, want %v and %v", tact, 4*scale, nll, margin, -logp[2], want)
 			}
 			if nll, _ := c.MF0(logits, inverse, -1, tact); !math.IsNaN(nll) {
 				t.Errorf("without a label the NLL is %v", nll)

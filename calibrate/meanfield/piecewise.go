@@ -2,7 +2,7 @@ package meanfield
 
 import "math"
 
-// piecewise is f(t) = log Σ_i exp(e^t δ_i) over an interval of t, as polynomials
+// piecewise is F(t) = log mean_i exp(e^t δ_i) over an interval of t, as polynomials
 // over equal parts of it, each by its Chebyshev coefficients.
 type piecewise struct {
 	first, width float64   // where the first part begins, and how wide each is
@@ -14,15 +14,15 @@ type piecewise struct {
 	cosine []float64 // cos(2π i/4m), [4m]
 }
 
-// interpolate sets p to f over [lo,hi] for δ ≤ 0, of which one is 0, such that
+// interpolate sets p to F over [lo,hi] for δ ≤ 0, of which one is 0, such that
 // each part is within the tolerance: nodes says how many coefficients that takes
-// for a part of a length. It reports false, and sets nothing, where to sum f for
+// for a part of a length. It reports false, and sets nothing, where to sum it for
 // each δ costs no more.
 func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(length float64) int) bool {
 	hi = math.Max(hi, lo+shortest)
 	p.bins.gather(delta, math.Exp(lo), math.Exp(hi))
 	// The more parts, the fewer coefficients to evaluate for each class, but the
-	// more values of f, which cost as much as some coefficients each.
+	// more values of F, which cost as much as some coefficients each.
 	least, value := exponential*float64(len(delta)*len(delta)), p.bins.cost(len(delta))
 	p.parts = 0
 	for parts := 1; parts <= maxParts; parts *= 2 {
@@ -46,7 +46,7 @@ func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(leng
 	for part := range p.parts {
 		mid, half := p.first+(float64(part)+0.5)*p.width, p.width/2
 		for j := range p.values {
-			p.values[j] = p.bins.logSum(delta, math.Exp(mid+half*p.cosine[2*j+1]))
+			p.values[j] = p.bins.logMean(delta, math.Exp(mid+half*p.cosine[2*j+1]))
 		}
 		for n := range m {
 			var sum float64
@@ -72,7 +72,7 @@ const (
 	shortest = 1e-6
 )
 
-// at evaluates f.
+// at evaluates F.
 func (p *piecewise) at(t float64) float64 {
 	x := (t - p.first) / p.width
 	part := min(int(x), p.parts-1) // rounding may put t a little outside
@@ -97,11 +97,15 @@ func clenshaw(c []float64, x float64) float64 {
 // for b ≤ e^hi, in a few operations for each interval rather than an exponential
 // for each class. The terms of the sum are positive, so its relative error is at
 // most that of the series of exp(yr), |yr| ≤ ½, cut off at n = 11: below
-// ½¹¹/11! e^½ / e^-½, that is 4e-11.
+// ½¹¹/11! e^½ / e^-½, that is 4e-11. Where all of e^hi δ are in [-½,0], and the mean of the
+// exponentials may be nearly one, r is e^hi δ itself and what the mean lacks of one the
+// series without its first term, to the same relative error.
 type bins struct {
 	scale   float64   // e^hi
 	limit   float64   // -bδ beyond which a class is left out
+	depth   float64   // how far the least δ is below the largest, 0
 	n       int       // 0: not used, the sum is taken over the classes
+	around0 bool      // moments are those of δ e^hi itself, of all classes
 	moments []float64 // [n,moments], M_jn/n!
 }
 
@@ -113,7 +117,9 @@ func (s *bins) gather(delta []float64, lo, hi float64) {
 	s.limit = 32 + math.Log(float64(len(delta)))
 	s.scale, s.n = hi, 0
 	var deepest float64
+	s.depth = 0
 	for _, d := range delta {
+		s.depth = math.Max(s.depth, -d)
 		if d < deepest && d*lo > -s.limit {
 			deepest = d
 		}
@@ -122,7 +128,7 @@ func (s *bins) gather(delta []float64, lo, hi float64) {
 	if !(n*binCost < float64(len(delta))) {
 		return
 	}
-	s.n = int(n)
+	s.n, s.around0 = int(n), s.depth*hi < small
 	s.moments = resize(s.moments, s.n*moments)
 	clear(s.moments)
 	for _, d := range delta {
@@ -132,6 +138,9 @@ func (s *bins) gather(delta []float64, lo, hi float64) {
 		u := -d * hi
 		j := int(u)
 		r := float64(j) + 0.5 - u
+		if s.around0 {
+			r = -u
+		}
 		m := s.moments[j*moments : (j+1)*moments]
 		power := 1.0
 		for n := range m {
@@ -163,16 +172,22 @@ func (s *bins) cost(classes int) float64 {
 	return exponential * binCost * float64(s.n)
 }
 
-// logSum returns log Σ_i exp(bδ_i).
-func (s *bins) logSum(delta []float64, b float64) float64 {
-	var sum float64
+// logMean returns log mean_i exp(bδ_i).
+func (s *bins) logMean(delta []float64, b float64) float64 {
+	count := float64(len(delta))
 	if s.n == 0 {
-		for _, d := range delta {
-			sum += math.Exp(b * d)
-		}
-		return math.Log(sum)
+		return logMeanExp(delta, argmax(delta), s.depth, b)
 	}
 	y := b / s.scale
+	if s.around0 {
+		m := (*[moments]float64)(s.moments)
+		var lack float64
+		for n := moments - 1; n > 0; n-- {
+			lack = y * (m[n] + lack)
+		}
+		return math.Log1p(lack / count)
+	}
+	var sum float64
 	step, factor := math.Exp(-y), math.Exp(-y/2)
 	last := min(s.n, int(s.limit/y)+1)
 	for j := range last {
@@ -185,7 +200,7 @@ func (s *bins) logSum(delta []float64, b float64) float64 {
 		}
 		factor *= step
 	}
-	return math.Log(sum)
+	return math.Log(sum / count)
 }
 
 func resize(x []float64, n int) []float64 {

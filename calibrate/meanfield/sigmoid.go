@@ -5,45 +5,67 @@ import "math"
 // Sigmoid approximates ∫ σ(a) N(a; μ, s²) da by σ(μ/√(1+λ₀s²)) (paper, eq. 7)
 // and returns the logarithms of that probability and of its complement.
 func Sigmoid(mu, s2, lambda0 float64) (logp1, logp0 float64) {
-	logp1, logp0, _ = sigmoid(mu / math.Sqrt(1+lambda0*s2))
-	return logp1, logp0
+	return sigmoid(mu / math.Sqrt(1+lambda0*s2))
 }
 
-// sigmoid returns log σ(z), log σ(-z) and the smaller of the two probabilities:
-// with e = exp(-|z|) ≤ 1 they are -log(1+e), -|z|-log(1+e) and e/(1+e).
-func sigmoid(z float64) (logp1, logp0, smaller float64) {
-	e := math.Exp(-math.Abs(z))
-	large := -math.Log1p(e)
+// sigmoid returns log σ(z) and log σ(-z): with e = exp(-|z|) ≤ 1 the larger is -log(1+e)
+// and the smaller |z| below it.
+func sigmoid(z float64) (logp1, logp0 float64) {
+	large := -math.Log1p(math.Exp(-math.Abs(z)))
 	small := large - math.Abs(z)
 	if z < 0 {
 		large, small = small, large
 	}
-	return large, small, e / (1 + e)
+	return large, small
 }
 
 // Sigmoids is for K logits of which each decides by itself whether something
 // holds, p_k = σ(μ_k): the labels of a multi-label head. It writes log(1-p_k) and
-// log p_k to logp [K,2], and returns 1 - mean_k max(p_k, 1-p_k).
+// log p_k to logp [K,2], and returns the margin.
 //
 // Of logits μ_k/T_k, as all here, it is the mean-field approximation of K
 // Gaussian-sigmoid integrals.
-func Sigmoids(logp, mu []float64) (rest float64) {
+//
+// With x_k = |μ_k|, m the least of them and w_k = 1/(1+exp(-x_k)), 1 - r is the mean of
+// w_k, and r that of w_k exp(-x_k): the margin is m + log(Σ w_k / Σ w_k exp(m-x_k)), in
+// which what the second sum lacks of the first is summed.
+func Sigmoids(logp, mu []float64) (margin float64) {
 	checkLen("logp", len(logp), 2*len(mu))
+	least := math.Inf(1)
 	for k, m := range mu {
-		var smaller float64
-		logp[2*k+1], logp[2*k], smaller = sigmoid(m)
-		rest += smaller
+		logp[2*k+1], logp[2*k] = sigmoid(m)
+		least = math.Min(least, math.Abs(m))
 	}
-	return rest / float64(len(mu))
+	var sum, lack float64
+	for _, m := range mu {
+		x := math.Abs(m)
+		w, e := 1/(1+math.Exp(-x)), math.Expm1(least-x)
+		lack -= w * e
+		sum += w * (1 + e)
+	}
+	return least + math.Log1p(lack/sum)
 }
 
 // OneVsRest is for K classes that exclude each other, each of which has a logit
 // that was trained to tell it from all others: p_k = σ(μ_k) / Σ_i σ(μ_i). It
-// writes log p_k to logp, which may be mu itself, and returns 1 - max p.
-func OneVsRest(logp, mu []float64) (rest float64) {
+// writes log p_k to logp, which may be mu itself, and returns the margin.
+//
+// Logarithms are of p_k over that of the largest logit μ: with Δ = μ - μ_k ≥ 0
+//
+//	log(σ(μ)/σ(μ_k)) = log(1 + σ(-μ)(exp(Δ) - 1)),
+//
+// in which nothing cancels.
+func OneVsRest(logp, mu []float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
+	top := argmax(mu)
+	peak := mu[top]
+	_, log0 := sigmoid(peak)
 	for k, m := range mu {
-		logp[k], _, _ = sigmoid(m)
+		delta := peak - m
+		// The exponent of what is so large that log(1+x) is log(x) is left out of it.
+		v := delta + log0
+		beyond := math.Max(0, v-600)
+		logp[k] = -math.Log1p(-math.Expm1(-delta)*math.Exp(v-beyond)) - beyond
 	}
 	return normalize(logp)
 }

@@ -105,7 +105,7 @@ func residual(r, mu []float64, s *calibrate.Set, example int) {
 			top = c
 		}
 	}
-	rest := meanfield.Softmax(r, mu)
+	rest := meanfield.Rest(meanfield.Softmax(r, mu), k)
 	for c, v := range r {
 		r[c] = math.Exp(v)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 )
 
 // Evidence says how an evidential classifier makes evidence e ≥ 0 of a logit.
@@ -85,7 +86,7 @@ func (e *Evidential) Outcomes() int   { return e.k }
 func (e *Evidential) Spread() float64 { return 0 }
 
 func (e *Evidential) Predictor() func(logp []float64, i int, t calibrate.Temperatures) float64 {
-	return func(logp []float64, i int, t calibrate.Temperatures) (rest float64) {
+	return func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 		top := 0
 		for c, a := range e.logits[i*e.k : (i+1)*e.k] {
 			logp[c] = e.evidence.logConcentration(float64(a) / t.Act)
@@ -93,18 +94,19 @@ func (e *Evidential) Predictor() func(logp []float64, i int, t calibrate.Tempera
 				top = c
 			}
 		}
-		highest := logp[top]
+		margin = meanfield.MarginOf(logp)
+		highest, others := logp[top], 0.0
 		for c := range logp {
 			logp[c] -= highest
 			if c != top {
-				rest += math.Exp(logp[c])
+				others += math.Exp(logp[c])
 			}
 		}
-		norm := math.Log1p(rest)
+		norm := math.Log1p(others)
 		for c := range logp {
 			logp[c] -= norm
 		}
-		return rest / (1 + rest)
+		return margin
 	}
 }
 

@@ -99,7 +99,7 @@ func (g *Gaussian) Outcomes() int { return g.k }
 // Spread returns the median over examples and classes of the logit variance.
 func (g *Gaussian) Spread() float64 { return g.spread }
 
-func (g *Gaussian) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (rest float64) {
+func (g *Gaussian) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 	mu := make([]float64, g.k)
 	predict := g.integral()
 	width := len(g.s) / g.n
@@ -112,7 +112,7 @@ func (g *Gaussian) Predictor() func(logp []float64, i int, t calibrate.Temperatu
 }
 
 // integral returns the function that integrates for one goroutine.
-func (g *Gaussian) integral() func(logp, mu, s []float64, ens float64) (rest float64) {
+func (g *Gaussian) integral() func(logp, mu, s []float64, ens float64) (margin float64) {
 	k := g.k
 	switch g.kind {
 	case UKF:
@@ -153,9 +153,9 @@ func (g *Gaussian) integral() func(logp, mu, s []float64, ens float64) (rest flo
 //	w₀ = -α/(1-α),  w = 1/(2(1-α)K),  h = √((1-α)K) · scale
 //
 // (paper, appendix), for the columns L_i of a root of S as cholesky makes it. w₀ is
-// negative, and so may e_k be: it is then taken for 2⁻¹²⁶, the least number that tuning
-// tells from others, and e is divided by its sum. x and p are work space [K].
-func unscented(logp, mu, root []float64, scale float64, x, p []float64) (rest float64) {
+// negative, and so may e_k be: it is then taken for 2⁻¹²⁶, the least normal number of
+// float32, and e is divided by its sum. x and p are work space [K].
+func unscented(logp, mu, root []float64, scale float64, x, p []float64) (margin float64) {
 	k := len(mu)
 	const center = -ukfAlpha / (1 - ukfAlpha)
 	weight := 1 / (2 * (1 - ukfAlpha) * float64(k))
@@ -181,7 +181,7 @@ func unscented(logp, mu, root []float64, scale float64, x, p []float64) (rest fl
 	}
 	copy(x, mu)
 	add(center)
-	least := math.Exp(meanfield.LogFloor)
+	const least = 0x1p-126
 	for c, v := range p {
 		p[c] = max(v, least)
 	}

@@ -148,8 +148,8 @@ func TestMeanField(t *testing.T) {
 			for j := range s {
 				s[j] /= ens
 			}
-			wantRest := formula(want, mu, s)
-			rest := predict(logp, i, calibrate.Temperatures{Act: act, Ens: ens})
+			wantRest := meanfield.Rest(formula(want, mu, s), k)
+			rest := meanfield.Rest(predict(logp, i, calibrate.Temperatures{Act: act, Ens: ens}), len(logp))
 			for c := range logp {
 				if !approx.Equal(logp[c], want[c], 1e-12) || !approx.Relative(rest, wantRest, 1e-12) {
 					t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", kind, i, logp, rest, want, wantRest)
@@ -243,7 +243,7 @@ func TestUnscentedDefinition(t *testing.T) {
 		for c := range want {
 			want[c] /= total
 		}
-		rest := predict(logp, i, temperatures)
+		rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
 		wantProbabilities(t, fmt.Sprintf("example %d", i), logp, rest, want, 1e-5)
 	}
 }
@@ -382,12 +382,13 @@ func TestUnscentedNegative(t *testing.T) {
 	cov := covarianceFunc(func(dst []float64) {
 		copy(dst, []float64{size, 2 * size, -2 * size, 5 * size, -5 * size, 6 * size})
 	})
+	logLeast := -126 * math.Ln2
 	logp := make([]float64, k)
-	rest := gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1})
+	rest := meanfield.Rest(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1}), k)
 	var sum float64
 	for _, v := range logp {
-		if !(v <= 0 && v >= meanfield.LogFloor-1) {
-			t.Errorf("log-probabilities %v, want them from %v to 0", logp, meanfield.LogFloor)
+		if !(v <= 0 && v >= logLeast-1) {
+			t.Errorf("log-probabilities %v, want them from %v to 0", logp, logLeast)
 		}
 		sum += math.Exp(v)
 	}
@@ -396,7 +397,7 @@ func TestUnscentedNegative(t *testing.T) {
 	}
 	// What the others sum to is what is missing to 1.
 	negative := 1/(1+math.Exp(-5))/3 - naiveSoftmax([]float64{5, 0, 0})[0]
-	if want := meanfield.LogFloor - math.Log(1-negative); !(negative < -0.5) || !approx.Equal(logp[0], want, 1e-6) {
+	if want := logLeast - math.Log(1-negative); !(negative < -0.5) || !approx.Equal(logp[0], want, 1e-6) {
 		t.Errorf("log p is %v of a class with the sum %v, want %v", logp[0], negative, want)
 	}
 }
@@ -619,10 +620,10 @@ func TestCurvature(t *testing.T) {
 				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures, OOD: temperatures}).Predict(set.Features, set.Logits, n)
 				predict, logp := mf0.Predictor(), make([]float64, k)
 				for i := range n {
-					rest := predict(logp, i, temperatures)
+					rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
 					for c, v := range logp {
-						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest, want.Rest[i], 1e-9) {
-							t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", name, i, logp, rest, want.LogP[i*k:(i+1)*k], want.Rest[i])
+						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest, meanfield.Rest(want.Margin[i], k), 1e-9) {
+							t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", name, i, logp, rest, want.LogP[i*k:(i+1)*k], want.Margin[i])
 						}
 					}
 				}

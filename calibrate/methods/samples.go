@@ -90,7 +90,7 @@ func (s *Samples) draw(i, m int) []float32 {
 	return s.draws[(i*s.m+m)*s.k : (i*s.m+m+1)*s.k]
 }
 
-func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (rest float64) {
+func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 	center, x, sum := make([]float64, s.k), make([]float64, s.k), make([]float64, s.k)
 	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
 		scale := 1 / t.Act
@@ -126,9 +126,9 @@ func addSoftmax(sum, x []float64, top, weight float64) {
 	}
 }
 
-// logarithms writes log(p/Σp) to logp, for p > 0, and returns the part of all but the
-// largest, which is a sum and no difference.
-func logarithms(logp, p []float64) (rest float64) {
+// logarithms writes log(p/Σp) to logp, for p > 0, and returns the margin, for which all but
+// the largest are a sum and no difference.
+func logarithms(logp, p []float64) (margin float64) {
 	top := 0
 	for c, v := range p {
 		if v > p[top] {
@@ -146,7 +146,7 @@ func logarithms(logp, p []float64) (rest float64) {
 		logp[c] = math.Log(v / total)
 	}
 	logp[top] = -math.Log1p(others / p[top])
-	return others / total
+	return -math.Log(others / p[top] / float64(len(p)-1))
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -119,7 +120,7 @@ func TestSamples(t *testing.T) {
 					want[c] += p / m
 				}
 			}
-			rest := predict(logp, i, temperatures)
+			rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
 			wantProbabilities(t, fmt.Sprintf("example %d at %v", i, temperatures), logp, rest, want, 2e-7)
 		}
 	}
@@ -149,7 +150,7 @@ func TestEnsemble(t *testing.T) {
 				want[c] += p / m
 			}
 		}
-		rest := predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1})
+		rest := meanfield.Rest(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
 		wantProbabilities(t, fmt.Sprintf("example %d", i), logp, rest, want, 2e-7)
 	}
 }
@@ -164,7 +165,7 @@ func TestSamplesAtTheBounds(t *testing.T) {
 	predict, logp := s.Predictor(), make([]float64, 3)
 	for i := range 2 {
 		for _, temperatures := range []calibrate.Temperatures{{Act: 0.02, Ens: 1e-12}, {Act: 20, Ens: 1e30}} {
-			rest := predict(logp, i, temperatures)
+			rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
 			for c, v := range logp {
 				if !(v <= 0 && v > -800) {
 					t.Errorf("example %d at %v: log p of class %d is %v, want a number from -800 to 0", i, temperatures, c, v)

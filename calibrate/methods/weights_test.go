@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/internal/approx"
 )
 
@@ -141,7 +142,7 @@ func TestPredictives(t *testing.T) {
 					want[c] += v / 2
 				}
 			}
-			rest := predict(logp, i, at)
+			rest := meanfield.Rest(predict(logp, i, at), len(logp))
 			wantProbabilities(t, fmt.Sprintf("%s, example %d", of.name, i), logp, rest, want, 1e-6)
 		}
 	}

@@ -237,18 +237,18 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 func TestLabelsInCells(t *testing.T) {
 	names := []string{"cat", "dog", "a bird of some kind", "3"}
 	predictions := []wrap.Prediction{
-		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75},
+		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5, OODScore: 0.25, Leverage: 12},
 		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5},
 		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1},
 	}
 	for format, want := range map[string]string{
 		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\n" +
-			"a,,0 1,cat;dog,0.75,0,0,0\n" +
+			"a,,0 1,cat;dog,0.75,0.5,0.25,12\n" +
 			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,0\n" +
 			"c,2 3,,,1,0,0,0\n",
 		"table": "" +
 			"input  targets                   labels        confidence  ood score  leverage\n" +
-			"a      none                      0 cat, 1 dog      75.00%     0.0000     0.000\n" +
+			"a      none                      0 cat, 1 dog      75.00%     0.2500     12.00\n" +
 			"b      -                         0 cat +2          50.00%     0.0000     0.000\n" +
 			"c      2 a bird of some kind +1  none             100.00%     0.0000     0.000\n",
 	} {

@@ -22,6 +22,7 @@ import onnx
 import onnxruntime
 
 RANKS = {"probabilities": 2, "logits": 2, "logit_variance": 2, "ood_score": 1, "leverage": 1}
+TYPES = {"ood_score": onnx.TensorProto.DOUBLE}  # else FLOAT
 
 
 def checker(model):
@@ -91,8 +92,8 @@ def problems(case, path):
         for o in m.graph.output:
             for kind, rank in RANKS.items():
                 t = o.type.tensor_type
-                if o.name == case["outputs"][kind] and (t.elem_type != onnx.TensorProto.FLOAT or len(t.shape.dim) != rank):
-                    yield f"{o.name} is {how} as type {t.elem_type} of rank {len(t.shape.dim)}, want float32 of rank {rank}", False
+                if o.name == case["outputs"][kind] and (t.elem_type != TYPES.get(kind, onnx.TensorProto.FLOAT) or len(t.shape.dim) != rank):
+                    yield f"{o.name} is {how} as type {t.elem_type} of rank {len(t.shape.dim)}, want {TYPES.get(kind, onnx.TensorProto.FLOAT)} of rank {rank}", False
     props = {p.key for p in model.metadata_props}
     if missing := {"mfgs.version", "mfgs.bundle", "mfgs.method"} - props:
         yield f"metadata_props lack {sorted(missing)}", False

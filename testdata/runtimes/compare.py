@@ -41,12 +41,18 @@ def sigmoid(x):
     return np.where(x > 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
 
 
+def margin(rest, outcomes):
+    """log((1-r)/r) less that of r by chance, where r is 1 - max p."""
+    with np.errstate(divide="ignore"):
+        return max(0.0, np.log((1 - rest) / rest) + np.log(outcomes - 1))
+
+
 def formula(link, method, mu, s2, lambda0):
-    """Probabilities and ood score of one example, by the formulas as they are printed, with logits μ/T_act and variances s²/T_ens."""
+    """Probabilities and margin of one example, by the formulas as they are printed, with logits μ/T_act and variances s²/T_ens."""
     t = np.sqrt(1 + lambda0 * s2)
     if link == "sigmoid":
         p = sigmoid(mu / t)
-        return (p, 1 - np.maximum(p, 1 - p).mean()) if len(p) > 1 else (np.array([1 - p[0], p[0]]), min(p[0], 1 - p[0]))
+        return (p, margin(sigmoid(-np.abs(mu / t)).mean(), 2)) if len(p) > 1 else (np.array([1 - p[0], p[0]]), margin(min(p[0], 1 - p[0]), 2))
     if link == "one-vs-rest":
         e = sigmoid(mu / t)
     else:
@@ -56,7 +62,7 @@ def formula(link, method, mu, s2, lambda0):
         log = -(top + np.log(np.exp(z - top[:, None]).sum(1)))
         e = np.exp(log - log.max())
     p = e / e.sum()
-    return p, np.delete(p, p.argmax()).sum()
+    return p, margin(np.delete(p, p.argmax()).sum(), len(p))
 
 
 def relative(x, want):
@@ -68,7 +74,7 @@ def formulas(numbers, method, logits, s2):
     """Probabilities [N,C] and scores [N] by the formulas, of logits and of the posterior's own variances, [N,K] each."""
     of = lambda pair: [formula(numbers["link"], method, mu / numbers[pair]["act"], v / numbers[pair]["ens"], numbers["lambda0"])
                        for mu, v in zip(logits, s2)]
-    return np.array([p for p, _ in of("nll")]), np.array([o for _, o in of("ood")])
+    return np.array([p for p, _ in of("nll")]), np.array([numbers["margin"] / (numbers["margin"] + g) for _, g in of("ood")])
 
 
 class Want:

@@ -203,7 +203,7 @@ class Manifest:
         return {"act": self.number(rf"\n  {name}: {{act: ([^,]*),"), "ens": self.number(rf"\n  {name}: {{act: [^,]*, ens: ([^,]*),")}
 
     def numbers(self):
-        return {"nll": self.pair("nll"), "ood": self.pair("ood"), "lambda0": self.number(r"\n  lambda0: (.*)"), "ratio": self.number(r"\n  max_ratio: (.*)"),
+        return {"nll": self.pair("nll"), "ood": self.pair("ood"), "lambda0": self.number(r"\n  lambda0: (.*)"), "ratio": self.number(r"\n  max_ratio: (.*)"), "margin": self.number(r"\n  median_margin: (.*)"),
                 "link": re.search(r"\n  link: (.*)", self.text).group(1)}
 
     def edit(self, *edits):

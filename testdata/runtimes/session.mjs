@@ -31,7 +31,7 @@ export async function outcome(ort, c, load, options) {
 			const got = await session.run(feeds, names);
 			const outputs = {};
 			for (const [kind, name] of Object.entries(c.outputs)) {
-				if (got[name].type !== "float32") throw new Error(`${name} is ${got[name].type}`);
+				if (got[name].type !== (kind === "ood_score" ? "float64" : "float32")) throw new Error(`${name} is ${got[name].type}`);
 				outputs[kind] = {dims: got[name].dims, data: Array.from(got[name].data)};
 			}
 			result.runs.push(outputs);

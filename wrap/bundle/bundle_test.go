@@ -53,7 +53,7 @@ func full() Bundle {
 				OOD: Pair{Act: 0.25, Ens: 1e-6, TunedOn: "ood"},
 				TS:  1.5,
 			},
-			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75},
+			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75, MedianMargin: 2.5},
 			HeldOut: HeldOut{
 				Before: Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03}, OOD: &OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
 				TS:     Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
@@ -214,7 +214,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			}
 
 			c := got.Calibration()
-			if c.Method != calibrate.TS || c.Posterior != got.Posterior || c.Lambda0 != 0.303964 || c.Ratio != want.MeanField.MaxRatio || c.TS != 1.5 ||
+			if c.Method != calibrate.TS || c.Posterior != got.Posterior || c.Lambda0 != 0.303964 || c.Ratio != want.MeanField.MaxRatio || c.MedianMargin != 2.5 || c.TS != 1.5 ||
 				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act || c.OOD.Ens != want.Temperatures.OOD.Ens {
 				t.Errorf("calibration %+v", c)
 			}
@@ -235,7 +235,7 @@ func TestFormat1(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			b := test.b
-			b.Manifest.Probabilities = ""
+			b.Manifest.Probabilities, b.Manifest.MeanField.MedianMargin = "", 0
 			if b.Manifest.Preprocess == nil { // format 1 always says something
 				b.Manifest.Preprocess = &preprocess.Spec{}
 			}
@@ -258,6 +258,9 @@ func TestFormat1(t *testing.T) {
 			}
 			if got := got.Calibration().Method; got != calibrate.MF0 {
 				t.Errorf("probabilities of %q, want mf0, which gave them when format 1 was written", got)
+			}
+			if got := got.Calibration().MedianMargin; got != 1 {
+				t.Errorf("median margin %v, want 1", got)
 			}
 		})
 	}

@@ -67,6 +67,12 @@
 // not known then, and a reader refuses them until it is told. Format 1 always has it, and
 // what is left out of it changes no pixel.
 //
+// mean_field.median_margin (format 2) is the unit of ood_score, a margin: the score of a
+// margin g is median_margin/(median_margin + g). With r = 1 - max p under the pair
+// temperatures.ood and r₀ = 1 - 1/C of C classes, g is log((1-r)/r) - log((1-r₀)/r₀); of
+// several labels r is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½. In format 1 it is
+// always 1.
+//
 // head.approximation says what stands between the layer and the logits though it is not
 // linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
 //

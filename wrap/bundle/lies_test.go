@@ -52,7 +52,7 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 		t.Fatalf("%+v, %v", read, err)
 	}
 	m := read.Manifest
-	m.Format, m.Probabilities = 1, ""
+	m.Format, m.Probabilities, m.MeanField.MedianMargin = 1, "", 0
 	oneLine(t, m.Validate(), ErrField, "preprocess.pad is a field of format 2")
 	m.Preprocess.Pad = nil
 	oneLine(t, m.Validate(), ErrField, "preprocess.resize.mode height is of format 2")
@@ -131,6 +131,8 @@ var manifestLies = []struct {
 	{"no lambda0", "lambda0: 0.303964", "lambda0: 0", ErrField, "mean_field.lambda0"},
 	{"ratio below 1", "max_ratio: 1.75", "max_ratio: 0.5", ErrField, "mean_field.max_ratio"},
 	{"infinite ratio", "max_ratio: 1.75", "max_ratio: .inf", ErrNotFinite, "mean_field.max_ratio"},
+	{"no median margin", "  median_margin: 2.5\n", "", ErrField, "mean_field.median_margin is 0, want a positive number"},
+	{"negative median margin", "median_margin: 2.5", "median_margin: -2.5", ErrField, "mean_field.median_margin"},
 	{"figures of nothing", "{examples: 100, error: 0.015, nll: 0.16", "{examples: 0, error: 0.015, nll: 0.16", ErrField, "held_out.before.in_domain.examples"},
 	{"negative likelihood", "nll: 0.16", "nll: -0.16", ErrField, "held_out.before.in_domain.nll"},
 	{"OOD figures of nothing", "{examples: 150, accuracy: 0.7", "{examples: 0, accuracy: 0.7", ErrField, "held_out.before.ood.examples"},

@@ -183,6 +183,10 @@ type MeanField struct {
 	// distribution, from which the degree of interpolation follows. Nothing
 	// interpolates the links sigmoid and one-vs-rest.
 	MaxRatio float64 `yaml:"max_ratio"`
+
+	// MedianMargin is the median held-out margin in distribution under the pair OOD, by
+	// which scores are made of margins ([calibrate.Score]). Format 1 has none: it is 1.
+	MedianMargin float64 `yaml:"median_margin,omitempty"`
 }
 
 // HeldOut are the figures on the data that the temperatures were tuned on: they

@@ -41,6 +41,8 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		TSOOD:     t.TSOOD,
 		Lambda0:   b.Manifest.MeanField.Lambda0,
 		Ratio:     b.Manifest.MeanField.MaxRatio,
+
+		MedianMargin: cmp.Or(b.Manifest.MeanField.MedianMargin, 1),
 	}
 }
 

@@ -86,8 +86,10 @@ func (m *Manifest) Validate() error {
 			r := p.Resize
 			check(r.Mode != preprocess.Fit && r.Mode != preprocess.Height, "preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
 		}
+		check(m.MeanField.MedianMargin == 0, "mean_field.median_margin is a field of format 2, and this is format 1")
 	} else {
 		wrap("probabilities", m.Probabilities.Validate())
+		positive("mean_field.median_margin", m.MeanField.MedianMargin)
 	}
 
 	check(m.Tool != "", "tool is missing")

@@ -114,7 +114,7 @@ func (c *Curvature) add(labels []int32) error {
 				return fmt.Errorf("example %d has a logit %v of the dense layers, want finite numbers", c.n+r, a)
 			}
 		}
-		rest := meanfield.Softmax(c.logp, logits)
+		rest := meanfield.Rest(meanfield.Softmax(c.logp, logits), k)
 		v := c.v[r*c.each*k : (r+1)*c.each*k]
 		if labels != nil {
 			residual(v, c.logp, rest, int(labels[r]))

@@ -252,7 +252,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 	for _, logits := range [][]float64{{0.3, -1, 2}, {50, 3, -20}, {-3, 0, 400}, {0, 0}} {
 		k := len(logits)
 		logp, v := make([]float64, k), make([]float64, k*k)
-		root(v, logp, meanfield.Softmax(logp, logits))
+		root(v, logp, meanfield.Rest(meanfield.Softmax(logp, logits), len(logits)))
 		// p in 2000 bits; all but the differences is well conditioned.
 		exact := func(x float64) *big.Float { return new(big.Float).SetPrec(2000).SetFloat64(x) }
 		p, sum := make([]*big.Float, k), exact(0)
@@ -282,7 +282,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 		}
 		for y := range k {
 			r := make([]float64, k)
-			residual(r, logp, meanfield.Softmax(logp, logits), y)
+			residual(r, logp, meanfield.Rest(meanfield.Softmax(logp, logits), len(logits)), y)
 			for j := range k {
 				want := exact(0).Set(p[j])
 				if j == y {

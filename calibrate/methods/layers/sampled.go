@@ -174,7 +174,7 @@ func (s *Sampled) draw(weights [][]float64, m int, ens float64, scratch []float6
 }
 
 // Predictor returns a function that is called with the T_ens of the last SetEns.
-func (s *Sampled) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (rest float64) {
+func (s *Sampled) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 	predict := s.ensemble.Predictor()
 	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
 		if t.Ens != s.ens {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/internal/approx"
 )
@@ -68,7 +69,7 @@ func TestSampledIsTheMeanOverDrawnNetworks(t *testing.T) {
 							want[c] += v / samples
 						}
 					}
-					rest := predict(logp, i, at)
+					rest := meanfield.Rest(predict(logp, i, at), len(logp))
 					got, others := make([]float64, k), 1.0
 					for c, l := range logp {
 						got[c] = math.Exp(l)
@@ -228,8 +229,8 @@ func TestSampledRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	logp := make([]float64, 3)
-	if rest := sampled.Predictor()(logp, 0, calibrate.Temperatures{Act: 0.02, Ens: 1e-300}); !(rest >= 0 && rest < 1) {
-		t.Errorf("1 - max p is %v", rest)
+	if margin := sampled.Predictor()(logp, 0, calibrate.Temperatures{Act: 0.02, Ens: 1e-300}); !(margin >= 0 && margin < math.Inf(1)) {
+		t.Errorf("the margin is %v", margin)
 	}
 	defer func() {
 		if recover() == nil {
