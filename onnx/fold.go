@@ -40,6 +40,7 @@ func init() {
 		"Min":             {foldUnchanged},
 		"Gather":          {foldOnlyOne, foldChoice},
 		"Slice":           {foldChoice},
+		"Squeeze":         {foldChoice},
 		"ArgMin":          {foldArgMin},
 
 		"com.microsoft.CDist": {foldDistance},
@@ -71,7 +72,7 @@ func fold(m *Model) *graph {
 				p := m.view.producer[name]
 				return p != nil && opName(p) != "Shape" && slices.Contains([]string{"Sub", "Add", "Unsqueeze", "Reshape"}, opName(p))
 			})
-		case "Gather", "Slice":
+		case "Gather", "Slice", "Squeeze":
 			p := m.view.producer[input(n, 0)]
 			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid", "MatMul", "Gemm", "Add"}, opName(p))
 		}
@@ -113,6 +114,26 @@ func fold(m *Model) *graph {
 		}
 	}
 	return view
+}
+
+// reduce appends a reduction of one axis, in the form of the operator set.
+func (f *folding) reduce(op, out, x string, axis int64, keep bool) string {
+	kept := intAttribute("keepdims", 0)
+	if keep {
+		kept = intAttribute("keepdims", 1)
+	}
+	if f.g.opset >= 18 || op == "ReduceSum" && f.g.opset >= 13 {
+		return f.add(op, out, []string{x, f.ints("axis", []int64{axis})}, kept)
+	}
+	return f.add(op, out, []string{x}, kept, intsAttribute("axes", axis))
+}
+
+// change appends a Squeeze or Unsqueeze of one axis, likewise.
+func (f *folding) change(op, out, x string, axis int64) string {
+	if f.g.opset >= 13 {
+		return f.add(op, out, []string{x, f.ints("axis", []int64{axis})})
+	}
+	return f.add(op, out, []string{x}, intsAttribute("axes", axis))
 }
 
 // get returns what is known of a tensor.
@@ -180,6 +201,8 @@ func (f *folding) passes(n *onnxpb.Node) bool {
 		return f.get(n.GetOutput()[0]).typ.IsFloat()
 	case "Dropout":
 		return !f.in.drops(n)
+	case "Slice":
+		return f.slicesAll(n)
 	case "Max", "Min":
 		none := math.Inf(1)
 		if opName(n) == "Max" {
@@ -192,6 +215,19 @@ func (f *folding) passes(n *onnxpb.Node) bool {
 		return known && lo <= -math.MaxFloat32 && hi >= math.MaxFloat32
 	}
 	return false
+}
+
+// slicesAll reports whether a Slice takes all there is.
+func (f *folding) slicesAll(n *onnxpb.Node) bool {
+	c := call{Node: n, interpreter: f.in}
+	for _, name := range n.GetInput() {
+		c.in = append(c.in, f.get(name))
+	}
+	starts, ok1 := c.list("starts", 1)
+	ends, ok2 := c.list("ends", 2)
+	steps, ok3 := c.list("steps", 4)
+	return ok1 && ok2 && ok3 && len(starts) > 0 && !slices.ContainsFunc(starts, func(x int64) bool { return x != 0 }) &&
+		!slices.ContainsFunc(ends, func(x int64) bool { return x < 1e9 }) && !slices.ContainsFunc(steps, func(x int64) bool { return x != 1 })
 }
 
 // far reports whether a tensor is the constant ±∞, or what float32 has nearest to it.
@@ -435,10 +471,10 @@ func foldOnes(f *folding) bool {
 		return false
 	}
 	if v.dims[1] == 1 {
-		f.add("ReduceSum", f.out(), []string{x}, intsAttribute("axes", -1), intAttribute("keepdims", 1))
+		f.reduce("ReduceSum", f.out(), x, -1, true)
 		return true
 	}
-	sum := f.add("ReduceSum", f.fresh("sum"), []string{x}, intsAttribute("axes", -1), intAttribute("keepdims", 1))
+	sum := f.reduce("ReduceSum", f.fresh("sum"), x, -1, true)
 	f.add("Expand", f.out(), []string{sum, f.ints("width", []int64{1, v.dims[1]})})
 	return true
 }
@@ -450,7 +486,7 @@ func foldOnlyOne(f *folding) bool {
 	if !ok || v.dims[a] != 1 || v.constant || len(i.data) != 1 || len(i.dims) != 0 || i.data[0] != 0 && i.data[0] != -1 {
 		return false
 	}
-	f.add("Squeeze", f.out(), []string{input(f.Node, 0)}, intsAttribute("axes", int64(a)))
+	f.change("Squeeze", f.out(), input(f.Node, 0), int64(a))
 	return true
 }
 
@@ -476,7 +512,7 @@ func foldPad(f *folding) bool {
 	if before+after != 1 || before < 0 || after < 0 {
 		return false
 	}
-	sum := f.add("ReduceSum", f.fresh("column"), []string{x}, intsAttribute("axes", -1), intAttribute("keepdims", 1))
+	sum := f.reduce("ReduceSum", f.fresh("column"), x, -1, true)
 	parts := []string{x, f.add("Mul", f.fresh("zeros"), []string{sum, f.floats("zero", []float32{0})})}
 	if before == 1 {
 		slices.Reverse(parts)
@@ -514,7 +550,7 @@ func foldChoice(f *folding) bool {
 		return false
 	}
 	before, after := f.get(input(p, 0)), f.get(f.out())
-	if f.in.functions[opName(p)] {
+	if f.GetOpType() == "Squeeze" && (len(before.dims) != 3 || before.dims[0] != 1) { // otherwise only a change of shape
 		return false
 	}
 	if opName(p) != "Sigmoid" {
@@ -543,6 +579,10 @@ func foldChoice(f *folding) bool {
 		case "Slice":
 			var ok bool
 			if along, ok = c.sliceAxes(); !ok {
+				return false
+			}
+		case "Squeeze":
+			if along, _ = c.list("axes", 1); !slices.Equal(along, []int64{0}) {
 				return false
 			}
 		}
@@ -578,12 +618,12 @@ func foldDistance(f *folding) bool {
 		}
 		root = opName(f.Node) == "ReduceL2"
 	}
-	square := f.add("ReduceSumSquare", f.fresh("squares"), []string{weights}, intsAttribute("axes", 1), intAttribute("keepdims", 0))
+	square := f.reduce("ReduceSumSquare", f.fresh("squares"), weights, 1, false)
 	z := f.add("Gemm", f.fresh("logits"), []string{rows, weights, square}, floatAttribute("alpha", -2), intAttribute("transB", 1))
-	common := f.add("ReduceSumSquare", f.fresh("common"), []string{rows}, intsAttribute("axes", 1), intAttribute("keepdims", 1))
+	common := f.reduce("ReduceSumSquare", f.fresh("common"), rows, 1, true)
 	last := f.add("Add", f.fresh("squared"), []string{z, common})
 	if keep {
-		last = f.add("Unsqueeze", f.fresh("kept"), []string{last}, intsAttribute("axes", axis))
+		last = f.change("Unsqueeze", f.fresh("kept"), last, axis)
 	}
 	if root {
 		f.add("Sqrt", f.fresh("root"), []string{last})
@@ -638,6 +678,9 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 	along := 3 - *axis // the axis of the classes
 	pad := 3 - len(c.dims)
 	phi = f.narrow(phi, along)
+	for n := f.plain(phi); n != nil && f.passes(n) && f.spend(); n = f.plain(phi) {
+		phi = input(n, 0)
+	}
 	p := f.get(phi)
 	if len(p.dims) != 3 || *axis < 1 || *axis > 2 || pad < 0 || pad > 1 || pad == 0 && c.dims[0] != 1 {
 		return "", "", false
@@ -652,7 +695,7 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 		}
 	}
 	if rows == "" {
-		rows = f.add("Squeeze", f.fresh("features"), []string{phi}, intsAttribute("axes", along))
+		rows = f.change("Squeeze", f.fresh("features"), phi, along)
 	}
 	shape := []int64{k, width}
 	if *axis == 1 {
@@ -833,10 +876,13 @@ type exponent struct {
 // logarithms are followed as such, so that it does not matter what is subtracted from x first, as long as that is the same for
 // all classes, or in what way the quotient is formed.
 func foldSoftmax(f *folding) bool {
-	sum := f.reduction(f.Node, 12)
-	if sum == nil {
-		return false
-	}
+	var sums []*onnxpb.Node
+	f.reductions(f.Node, 12, &sums)
+	return slices.ContainsFunc(sums, f.softmaxBy)
+}
+
+// softmaxBy is foldSoftmax for what is normalised by a given sum.
+func (f *folding) softmaxBy(sum *onnxpb.Node) bool {
 	axis, ok := f.in.reducedAxis(sum)
 	if opName(sum) == "LpNormalization" {
 		axis, ok = attrInt(sum, "axis", -1), sum == f.Node && attrInt(sum, "p", 2) == 1
@@ -885,30 +931,28 @@ func foldSoftmax(f *folding) bool {
 	return false
 }
 
-// reduction looks for a sum that a node depends on, past what is elementwise or changes shapes.
-func (f *folding) reduction(n *onnxpb.Node, depth int) *onnxpb.Node {
-	if n == nil || depth == 0 || !f.spend() {
-		return nil
+// reductions collects the sums that a node depends on, past what is elementwise or changes shapes.
+func (f *folding) reductions(n *onnxpb.Node, depth int, sums *[]*onnxpb.Node) {
+	const most = 4
+	if n == nil || depth == 0 || !f.spend() || len(*sums) == most || slices.Contains(*sums, n) {
+		return
 	}
 	switch opName(n) {
 	case "ReduceSum", "ReduceL1", "ReduceLogSumExp", "ReduceLogSum", "LpNormalization":
-		return n
+		*sums = append(*sums, n)
+		return
 	case "Div", "Mul", "Sub", "Add", "Reciprocal", "Pow", "Log", "Exp", "Neg":
 	default:
 		if !isReshape(n) && !f.passes(n) && opName(n) != "Max" && opName(n) != "Clip" {
-			return nil
+			return
 		}
 	}
 	for i := range min(2, len(n.GetInput())) {
-		p := f.plain(input(n, i))
-		if i > 0 && isReshape(n) || p == nil {
+		if i > 0 && isReshape(n) || f.get(input(n, i)).constant {
 			continue
 		}
-		if sum := f.reduction(p, depth-1); sum != nil {
-			return sum
-		}
+		f.reductions(f.plain(input(n, i)), depth-1, sums)
 	}
-	return nil
 }
 
 func single(a atom) *form { return &form{of: map[atom]float64{a: 1}} }
@@ -1063,7 +1107,7 @@ func (in *interpreter) common(name string, axis int64, fuel *int) bool {
 			return true
 		}
 	}
-	if v.dims != nil && len(v.dims) == 0 {
+	if v.dims != nil && (len(v.dims) == 0 || axis >= 0 && int64(len(v.dims)) == axis+1 && v.dims[axis] == 1) {
 		return true
 	}
 	n := in.g.producer[name]

@@ -492,6 +492,12 @@ def softmax_by_hand():
     case("softmax_tiled", [("Exp", "z", "e_"), ("ReduceSum", "e_ last", "sum", {"keepdims": 1}), ("Tile", "sum tiles", "st"), ("Div", "e_ st", "y")], ["Softmax"], expect=same)
     case("softmax_transposed", [("Transpose", "z", "zt"), ("Softmax", "zt", "pt", {"axis": 0}), ("Transpose", "pt", "y")], ["Transpose", "Softmax", "Transpose"], expect=same)
 
+    # Naive Bayes of Bernoulli variables, as skl2onnx writes it: a sum over constants stands in front, that over the classes has
+    # lost its axis, and ranks are not known.
+    weights.update(logs=rng("logs").normal(size=(D, K)).astype(np.float32), axis0=i64(0))
+    case("softmax_behind_constant_sum", [("ReduceSum", "logs axis0", "ls", {"keepdims": 1}), ("Add", "z ls", "joint"), ("ReduceLogSumExp", "joint", "lse", {"axes": [1], "keepdims": 0}),
+                                         ("Reshape", "lse column", "lc"), ("Sub", "joint lc", "l"), ("Exp", "l", "y")], ["Add", "LogSoftmax", "Exp"], logits="joint", expect=same)
+
     # What looks like it.
     other = [("ReduceSum", "e last", "sum", {"keepdims": 1})]
     refuse("softmax_of_another_sum", spread + [("Exp", "z", "e2"), ("ReduceSum", "e2 last", "sum", {"keepdims": 1}), ("Div", "e sum", "y")], "Div")
@@ -548,6 +554,8 @@ def prototypes():
     expanded = [("MatMul", "phi ct2", "cross"), ("ReduceSumSquare", "phi", "pp", {"axes": [1], "keepdims": 1})]
     case("prototypes_expanded", expanded + [("Sub", "pp cross", "a"), ("Add", "a cc", "dist")] + neg, h("MatMul", tail=("Sub", "Neg", "Softmax")), "y0")
     case("prototypes_expanded_bias_first", expanded + [("Sub", "cross cc", "a"), ("Sub", "a pp", "y0"), ("Softmax", "y0", "y")], h("MatMul", logits="a", tail=("Sub", "Softmax")), "a")
+    weights.update(begin=i64(0, 0, 0), end=i64(10 ** 9, 10 ** 9, 10 ** 9), axes=i64(0, 1, 2))
+    case("prototypes_whole_slice", [("Unsqueeze", "phi axis", "u3"), ("Slice", "u3 begin end axes", "p3"), ("Sub", "p3 c3", "diff"), ("Mul", "diff diff", "sq")] + total + neg, h(), "y0", opset=18)
     refuse("prototypes_distance", rows + [("ReduceL2", "diff", "dist", {"axes": [-1], "keepdims": 0})] + neg, "end the model in the squared distance")
     refuse("prototypes_distance_root", rows + [("Pow", "diff two", "sq"), ("ReduceSum", "sq last", "sum", {"keepdims": 0}), ("Pow", "sum half", "dist")] + neg, "end the model in the squared distance")
     refuse("prototypes_sigmoid", rows + [("Pow", "diff two", "sq")] + total + [("Neg", "dist", "y0"), ("Sigmoid", "y0", "y")], "which only a Softmax does not see")
@@ -626,8 +634,11 @@ def several():
     first = [("Reshape", "phi nt", "s0"), ("Transpose", "s0", "s", {"perm": [1, 0, 2]}), ("MatMul", "s wd", "m"), ("Add", "m b", "zt")]
     weights.update(last=np.int64(-1))
     case("time_first_last", first + [("Gather", "zt last", "y", {"axis": 0})], head("MatMul", "s", "y", tail=["Gather"], d=3), "y", phi=lambda get: get("s")[-1])
-    weights.update(end=i64(3))
+    weights.update(end=i64(3), wt=w.T.copy())
     case("time_first_slice", first + [("Slice", "zt axis end first", "l"), ("Squeeze", "l first", "y")], head("MatMul", "s", "y", tail=["Slice", "Squeeze"], d=3), "y", phi=lambda get: get("s")[-1])
+    case("time_first_only", [("Unsqueeze", "phi first", "s"), ("MatMul", "s wt", "m"), ("Add", "m b", "zt"), ("Squeeze", "zt first", "y")], head("MatMul", "s", "y", tail=["Squeeze"]), "y", phi=lambda get: get("s")[0])
+    case("time_first_only_softmax", [("Unsqueeze", "phi first", "s"), ("MatMul", "s wt", "m"), ("Add", "m b", "zt"), ("Softmax", "zt", "pt", {"axis": 2}), ("Squeeze", "pt first", "y")],
+         head("MatMul", "s", "y/chosen", tail=["Squeeze", "Softmax"]), lambda get: get("zt")[0], phi=lambda get: get("s")[0])
     case("time_first_mean", first + [("ReduceMean", "zt", "z", {"axes": [0], "keepdims": 0}), ("Softmax", "z", "y", {"axis": 1})], head("MatMul", "s", "z", tail=["ReduceMean", "Softmax"], d=3), "z", phi=lambda get: get("s").mean(0))
     case("time_first_softmax", first + [("Softmax", "zt", "pt", {"axis": 2}), ("Gather", "pt last", "y", {"axis": 0})], head("MatMul", "s", "y/chosen", tail=["Gather", "Softmax"], d=3), lambda get: get("zt")[-1], phi=lambda get: get("s")[-1])
 
