@@ -37,7 +37,7 @@ def notes(source, features, classes, inputs, link="softmax", refuse="", outputs=
     source    the library and exporter, a cell of the table
     features  list of the feature counts that are right: one, but for networks with two classifiers
     classes   logits of the classifier
-    link      softmax, sigmoid (one logit), multilabel, sigmoids (of one label's classes), normalised sigmoids or ordinal
+    link      softmax, sigmoid (one logit), multilabel, sigmoids (of one label's classes) or normalised sigmoids
     outputs   what the model's outputs are: logits, shifted logits (up to what all classes have in common), probabilities, log
               probabilities, negative log probabilities, or class; in more, smoothing and scale say what was done to probabilities
     refuse    why refusing it is right; empty where it must be wrapped

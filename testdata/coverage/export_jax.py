@@ -103,8 +103,7 @@ def cases():
         case("classes-concatenated", lambda jax, jnp, phi, fc: jnp.concatenate([fc(phi, 6), fc(phi, 4)], axis=1), outputs="logits"),
         case("label-smoothing", lambda jax, jnp, phi, fc: 0.9 * jax.nn.softmax(fc(phi)) + 0.1 / K, smoothing=0.1),
         case("clamped", lambda jax, jnp, phi, fc: jnp.clip(jax.nn.softmax(fc(phi)), 1e-7, 1 - 1e-7)),
-        case("coral", lambda jax, jnp, phi, fc: jax.nn.sigmoid(phi @ draw(D, 1) + jnp.asarray([1.2, 0.4, -0.3, -1.1])), 4, link="ordinal", linear=True,
-             refuse="one weight vector for the thresholds of all classes, for which mfgs has no link"),
+        case("coral", lambda jax, jnp, phi, fc: jax.nn.sigmoid(phi @ draw(D, 1) + jnp.asarray([1.2, 0.4, -0.3, -1.1])), 4, link="multilabel"),
     ]
 
 

@@ -160,7 +160,6 @@ def cases():
 
     logs, minus, shifted = dict(outputs="log probabilities"), dict(outputs="negative log probabilities"), dict(outputs="shifted logits")
     one = ("torchscript",)
-    ordinal = dict(link="ordinal", linear=True, refuse="one weight vector for the thresholds of all classes, for which mfgs has no link")
     c = {
         # Softmax from its parts
         "softmax-by-hand": then(softmax_by_hand),
@@ -230,8 +229,9 @@ def cases():
         "views-mean-of-softmaxes": dict(make=lambda: Views(lambda a, b: (a.softmax(1) + b.softmax(1)) / 2), inputs=picture, features=D, classes=K,
                                         refuse="the mean of two softmaxes is the softmax of no linear layer"),
         # Ordinal regression
-        "coral": net(lambda: Coral(torch.sigmoid), 4, **ordinal, outputs="probabilities"),
-        "coral-logits": net(lambda: Coral(lambda z: z), 4, **ordinal),
+        "coral": net(lambda: Coral(torch.sigmoid), 4, link="multilabel", outputs="probabilities"),
+        "coral-logits": net(lambda: Coral(lambda z: z), 4, linear=True,
+                            refuse="the file does not say that a sigmoid makes probabilities of each threshold's logit: --link sigmoid does"),
         # What only looks linear
         "excited": net(Excited, refuse="each logit is multiplied by a gate that depends on the features"),
         "softcapped": net(lambda: Then(lambda z: 30 * torch.tanh(z / 30)), refuse="tanh bends the logits"),
