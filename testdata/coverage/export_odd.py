@@ -423,6 +423,67 @@ def one_hot(g):
     return g.Cast(g.Equal(z, g.reduce("ReduceMax", z, [1])), to=TensorProto.FLOAT)
 
 
+# What comes near, and is no softmax of one linear layer
+
+def another_sum(g):
+    phi = g.trunk()
+    return g.Div(g.Exp(g.logits(K, phi)), g.reduce("ReduceSum", g.Exp(g.Add(g.MatMul(phi, draw(D, K, seed=6)), g.c(0.1))), [1]))
+
+
+def softmax_of_examples(g):
+    return g.Softmax(g.logits(), axis=0)
+
+
+def maximum_of_examples(g):
+    """The largest logit of each class among the examples of a batch, and no sum behind."""
+    z = g.logits()
+    return g.Exp(g.Sub(z, g.reduce("ReduceMax", z, [0])))
+
+
+def one_more(g):
+    e = g.Exp(g.logits())
+    return g.Div(e, g.Add(g.reduce("ReduceSum", e, [1]), g.c(1.0)))
+
+
+def one_minus_another(g):
+    phi = g.trunk()
+    q = g.Sigmoid(g.Add(g.MatMul(phi, draw(D, 1, seed=8)), g.c(0.2)))
+    return g.Concat(g.Sigmoid(g.logits(1, phi)), g.Sub(g.c(1.0), q), axis=1)
+
+
+def weighed(g):
+    return g.Mul(g.Softmax(g.logits(), axis=1), g.c(np.linspace(0.5, 1, K)[None]))
+
+
+def scales_of_classes(g, phi, c):
+    d = g.reduce("ReduceSumSquare", difference(g, phi, c), [2], 0)
+    return g.Softmax(g.Mul(d, g.c(-np.linspace(0.2, 1, K)[None])), axis=1)
+
+
+def sigmoid_of_distance(g, phi, c):
+    return g.Sigmoid(g.Sub(g.c(3.0), g.reduce("ReduceSumSquare", difference(g, phi, c), [2], 0)))
+
+
+def mean_of_examples(g):
+    z = g.logits()
+    return g.Softmax(g.Sub(z, g.reduce("ReduceMean", g.Mul(z, z), [0])), axis=1)
+
+
+def euclidean(g):
+    e = g.Exp(g.logits())
+    return g.Div(e, g.reduce("ReduceL2", e, [1]))
+
+
+def product_with_sum(g):
+    e = g.Exp(g.logits())
+    return g.Mul(e, g.reduce("ReduceSum", e, [1]))
+
+
+def softmin(g):
+    e = g.Exp(g.Neg(g.logits()))
+    return g.Div(e, g.reduce("ReduceSum", e, [1]))
+
+
 # ai.onnx.ml alone
 
 ML = (("ai.onnx.ml", 3),)
@@ -678,6 +739,18 @@ def cases():
         by_hand("log-softmax-then-last-token", last_token_by_slice, **time, **logs),
         by_hand("columns", columns, classes=4),
         by_hand("one-hot", one_hot, refuse="the network yields ones and zeros: the class alone, by a comparison"),
+        by_hand("softmin", softmin),
+        by_hand("near-another-sum", another_sum, refuse="divided by the sum of another layer's exponentials"),
+        by_hand("near-softmax-of-examples", softmax_of_examples, refuse="normalised over the examples of a batch, and not over the classes"),
+        by_hand("near-maximum-of-examples", maximum_of_examples, refuse="what is subtracted comes from the other examples of the batch"),
+        by_hand("near-one-more", one_more, refuse="one is added to the sum: the probabilities leave room for a class that is no output"),
+        by_hand("near-one-minus-another", one_minus_another, classes=2, refuse="one minus the probability of another layer"),
+        by_hand("near-weighed", weighed, refuse="each probability has a weight of its own, and they no longer add up to one"),
+        by_hand("near-scales-of-classes", prototypes(scales_of_classes), refuse="quadratic in the features: each class has a scale of its own"),
+        by_hand("near-sigmoid-of-distance", prototypes(sigmoid_of_distance), refuse="no softmax follows: what is common to all classes does not drop out"),
+        by_hand("near-mean-of-examples", mean_of_examples, refuse="what is subtracted comes from the other examples of the batch"),
+        by_hand("near-euclidean", euclidean, refuse="exponentials divided by their Euclidean norm"),
+        by_hand("near-product-with-sum", product_with_sum, refuse="exponentials times their sum"),
         ml_save("ml-alone-softmax", linear_classifier("SOFTMAX"), classes=4),
         ml_save("ml-alone-none", linear_classifier("NONE"), classes=4, outputs="logits"),
         ml_save("ml-alone-logistic", linear_classifier("LOGISTIC"), classes=4, link="sigmoids"),
