@@ -95,6 +95,7 @@ func (c *calibration) run(ctx context.Context) error {
 		run  func(context.Context) error
 	}{
 		{"open", c.open},
+		{"proof", c.prove},
 		{"fingerprint", c.fingerprint},
 		{"train", c.accumulate},
 		{"held_out", c.collect},
@@ -475,9 +476,9 @@ func (c *calibration) describeFit() {
 		Optimum:  &Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens},
 		OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 	}
-	e := r.Head.LogitError
+	e, p := r.Head.LogitError, r.Head.Proof
 	r.Head = headInfo(c.describeHead())
-	r.Head.LogitError = e
+	r.Head.LogitError, r.Head.Proof = e, p
 }
 
 // describeHead describes the head for the manifest.

@@ -136,6 +136,9 @@ type HeadInfo struct {
 	// LogitError is the largest |φW + b - logits| on the first training batch,
 	// relative to the largest logit there.
 	LogitError float64 `json:"logit_error,omitempty"`
+	// Proof compares what is made of the logits with what the model itself gives; nil where
+	// nothing was compared.
+	Proof *Proof `json:"proof,omitempty"`
 }
 
 // DampingInfo says what was asked for and what was taken.

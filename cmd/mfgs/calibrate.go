@@ -178,6 +178,9 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 		f.add("model", r.Model.Path)
 	}
 	f.add("head", headline(r.Head))
+	if p := r.Head.Proof; p != nil {
+		f.add("proof", fmt.Sprintf("as the model's own %s, to %.2g, on %s examples", p.Output, p.Difference, count(p.Examples)))
+	}
 	if r.Preprocess != nil {
 		if line := preprocessLine(r.Preprocess); line != "" {
 			f.add("images", line)

@@ -1,0 +1,406 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// Proof says how far what is made of the logits is from what the model itself gives.
+type Proof struct {
+	Output   string `json:"output"`   // of the model, that was compared
+	Examples int    `json:"examples"` // of the training data
+	// Difference is the largest, of probabilities; of class numbers it is the part of the
+	// examples whose class is another.
+	Difference float64 `json:"difference"`
+}
+
+const (
+	// proofExamples is how many examples are compared, or somewhat more.
+	proofExamples = 32
+	// proofBytes is the largest model that is opened a second time, for a moment, to
+	// compare where its head was found and not named: that takes a second at most.
+	proofBytes = 256 << 20
+
+	// How far probabilities may be from the model's own. Both come of the same logits, by
+	// other ways of rounding float32; where numbers of 8 or 16 bits lie between, a
+	// probability is rounded to 1/256.
+	proofTolerance       = 1e-4
+	coarseProofTolerance = 1e-2
+	// logitRounding is how far logits may be from themselves, relative to the largest,
+	// where the runtime has another kernel for the layer as the model has it.
+	logitRounding = 1e-5
+)
+
+var errEnough = errors.New("enough examples")
+
+// prove compares what is made of the logits with what the model itself gives on the
+// first examples: always where the head was named by hand, otherwise where that costs
+// nothing to speak of.
+func (c *calibration) prove(ctx context.Context) error {
+	if c.network == nil {
+		return nil
+	}
+	h := c.network.head
+	named := c.Config.Head.Features != "" || c.Config.Head.Logits != "" || c.Config.Head.Output != ""
+	if !named && c.network.model.Size() > proofBytes {
+		return nil
+	}
+	logits, owns, err := c.own(ctx)
+	if err != nil {
+		return err
+	}
+	n := len(logits) / h.Classes
+	var compared []*agreement
+	itself := false // the logits are an output
+	for i := range owns {
+		o := &owns[i]
+		if len(o.Ops) == 0 {
+			itself = true
+			continue
+		}
+		if !named && (only(o.Ops, linearOps) || !only(o.Ops, plainOps)) || c.Config.Head.Output != "" && o.Name != c.Config.Head.Output {
+			continue
+		}
+		if a := agree(c.head, logits, n, &o.Own, o.values); a != nil {
+			compared = append(compared, a)
+		}
+	}
+	switch a := telling(compared); {
+	case a != nil && !a.holds():
+		return a.error(h, n)
+	case a != nil:
+		c.report.Head.Proof = &Proof{Output: a.output, Examples: n, Difference: a.difference}
+		if s := a.smoothed; s != nil {
+			c.warn("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
+		}
+	case named && !itself:
+		c.warn("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
+	}
+	return nil
+}
+
+// ownValues are what the model itself made of the logits of some examples.
+type ownValues struct {
+	onnx.Own
+	values []float32 // [n,Width]
+}
+
+// own runs the model on its first examples, and gives their logits, and what the model
+// makes of these. Where that cannot be run, it makes nothing.
+func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValues, err error) {
+	model, list, err := onnx.WithOwn(c.network.model, c.network.head)
+	if err != nil || len(list) == 0 {
+		return nil, nil, nil
+	}
+	run := c.Runtime.config()
+	run.Model, run.Preprocess = model, c.network.Preprocess()
+	net, err := featurize.NewNetwork(run)
+	if err != nil {
+		return nil, nil, nil // such as for an output whose shape is not what it is declared to be
+	}
+	defer net.Close()
+	for _, o := range list {
+		owns = append(owns, ownValues{Own: o})
+	}
+	n := 0
+	train := c.sets[0]
+	config := train.config
+	config.Cache = nil
+	_, err = net.Stream(ctx, train.data, config, func(r featurize.Results, _ featurize.Examples) error {
+		logits = append(logits, r.Columns[0]...)
+		for i := range owns {
+			owns[i].values = append(owns[i].values, r.Columns[1+i]...)
+		}
+		if n += r.N; n >= proofExamples {
+			return errEnough
+		}
+		return nil
+	})
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, nil, cause
+	}
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, nil, nil // what is wrong with the data will show when all of it is read
+	}
+	return logits, owns, nil
+}
+
+// plainOps make of logits what is known: probabilities, their logarithms or the best
+// class, whatever the order. A head that was found is compared with what comes of them
+// alone: others, such as a mean over several views, are understood by their place.
+var plainOps = map[string]bool{
+	"Softmax": true, "LogSoftmax": true, "Sigmoid": true, "ArgMax": true, "TopK": true,
+	"Identity": true, "Cast": true, "Dropout": true, "Flatten": true, "Reshape": true, "Squeeze": true, "Unsqueeze": true, "Transpose": true,
+	"QuantizeLinear": true, "DequantizeLinear": true,
+	"ReduceMax": true, "Sub": true, "Exp": true, "ReduceSum": true, "Div": true, "Log": true, "Neg": true, "ReduceLogSumExp": true,
+	"Concat": true, "LpNormalization": true, "ai.onnx.ml.Normalizer": true, "ai.onnx.ml.ZipMap": true,
+	"Clip": true, "Max": true, "Min": true, "Expand": true, "Shape": true, "Add": true, "Mul": true, "Not": true, "Reciprocal": true,
+}
+
+// linearOps make other logits of logits.
+var linearOps = map[string]bool{
+	"Identity": true, "Cast": true, "Dropout": true, "Flatten": true, "Reshape": true, "Squeeze": true, "Unsqueeze": true, "Transpose": true,
+	"QuantizeLinear": true, "DequantizeLinear": true,
+	"Add": true, "Sub": true, "Mul": true, "Div": true, "BatchNormalization": true,
+}
+
+func only(ops []string, of map[string]bool) bool {
+	return !slices.ContainsFunc(ops, func(op string) bool { return !of[op] })
+}
+
+// agreement is how far one of a model's own outputs is from what is made of the logits.
+type agreement struct {
+	output     string
+	what       string  // "probabilities" or "classes"
+	difference float64 // as in Proof
+	allowed    float64
+	classes    int         // examples whose most probable class is another
+	smoothed   *[2]float64 // a and b, where the model's own are a·p + b and not p
+}
+
+// telling returns the comparison that counts, nil without any: one of probabilities,
+// which say more than classes, that holds, or else the first. A model may give other
+// probabilities beside those of its head.
+func telling(all []*agreement) *agreement {
+	rank := func(a *agreement) int {
+		r := 0
+		if a.what == "probabilities" {
+			r = 4
+		}
+		if a.holds() {
+			r += 2
+		}
+		if a.smoothed == nil {
+			r++
+		}
+		return r
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(all, func(a, b *agreement) int { return rank(a) - rank(b) }) // the first of equals
+}
+
+func (a *agreement) holds() bool { return a.smoothed != nil || a.difference <= a.allowed }
+
+func (a *agreement) error(h *onnx.Head, n int) error {
+	found := fmt.Sprintf("they differ by %.2g, want at most %.2g, and in %d of %d examples in their class", a.difference, a.allowed, a.classes, n)
+	if a.what == "classes" {
+		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
+	}
+	return fmt.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with --logits, behind every bias and scale, and their --link, or give features and logits ready made",
+		a.what, h.Logits, h.Link, a.output, found)
+}
+
+// agree compares what one of a model's own outputs says of n examples with their
+// logits; nil where it cannot be told what it says.
+func agree(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []float32) *agreement {
+	largest := 0.0
+	for _, v := range slices.Concat(logits, values) {
+		if v-v != 0 { // NaN, for both
+			return nil
+		}
+	}
+	for _, v := range logits {
+		largest = max(largest, abs(float64(v)))
+	}
+	if n == 0 {
+		return nil
+	}
+	a := &agreement{output: o.Name, what: "probabilities", allowed: min(proofTolerance+logitRounding*largest, coarseProofTolerance)}
+	if o.Coarse {
+		a.allowed = coarseProofTolerance
+	}
+	if o.Integer {
+		a.what = "classes"
+		return a.compareClasses(h, logits, n, o, values, largest)
+	}
+	own := ownProbabilities(h, n, o, values)
+	if own == nil {
+		return nil
+	}
+	ours := probabilities(h, logits, n)
+	low, high := cutOff(own, o.Ops)
+	c := len(own) / n
+	for i := range n {
+		if !h.MultiLabel() && argmax(ours[i*c:(i+1)*c]) != argmax(own[i*c:(i+1)*c]) {
+			a.classes++
+		}
+	}
+	for i, p := range ours {
+		a.difference = max(a.difference, abs(min(max(p, low), high)-own[i]))
+	}
+	if !a.holds() {
+		a.smoothed = smoothing(ours, own, n, a.allowed)
+	}
+	return a
+}
+
+// cutOff returns the probabilities between which a model's own are kept: where it cuts
+// them off, several are the least or the largest.
+func cutOff(own []float64, ops []string) (low, high float64) {
+	low, high = 0, 1
+	if !slices.ContainsFunc(ops, func(op string) bool { return op == "Clip" || op == "Max" || op == "Min" }) {
+		return low, high
+	}
+	least, most := slices.Min(own), slices.Max(own)
+	lows, highs := 0, 0
+	for _, p := range own {
+		if p == least {
+			lows++
+		}
+		if p == most {
+			highs++
+		}
+	}
+	if lows > 1 {
+		low = least
+	}
+	if highs > 1 {
+		high = most
+	}
+	return low, high
+}
+
+// probabilities are those of each class, or of each label of a multi-label head.
+func probabilities(h calibrate.Head, logits []float32, n int) []float64 {
+	logp, _ := calibrate.Plain(h, logits, n, 1)
+	p := make([]float64, 0, n*h.Classes())
+	for j, l := range logp {
+		// Of two outcomes of each label the second is that it is there.
+		if !h.MultiLabel() || j%2 == 1 {
+			p = append(p, math.Exp(l))
+		}
+	}
+	return p
+}
+
+// ownProbabilities reads an output as probabilities of all classes; nil where it is
+// something else.
+func ownProbabilities(h calibrate.Head, n int, o *onnx.Own, values []float32) []float64 {
+	c := h.Classes()
+	single := h.Logits == 1 && o.Width == 1
+	if o.Width != c && !single || slices.Contains(o.Ops, "TopK") {
+		return nil
+	}
+	if only(o.Ops, linearOps) {
+		if o.Width != h.Logits {
+			return nil
+		}
+		return probabilities(h, values, n)
+	}
+	p := make([]float64, 0, n*c)
+	for _, v := range values {
+		if single { // of the class that the logit speaks for
+			p = append(p, 1-float64(v))
+		}
+		p = append(p, float64(v))
+	}
+	if distributions(h, p) {
+		return p
+	}
+	if single || h.MultiLabel() {
+		return nil
+	}
+	for _, sign := range []float64{1, -1} { // logarithms, or less these
+		for i, v := range values {
+			p[i] = math.Exp(sign * float64(v))
+		}
+		if distributions(h, p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// distributions reports whether rows are probabilities: of a multi-label head each by
+// itself, otherwise together.
+func distributions(h calibrate.Head, p []float64) bool {
+	const slack = coarseProofTolerance
+	c := h.Classes()
+	for i, v := range p {
+		if !(v >= -slack && v <= 1+slack) {
+			return false
+		}
+		if i%c == 0 && !h.MultiLabel() {
+			sum := 0.0
+			for _, u := range p[i : i+c] {
+				sum += u
+			}
+			if !(abs(sum-1) <= slack*max(2, float64(c)/10)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// compareClasses compares the best class, where that is nothing else than the largest
+// logit's.
+func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []float32, largest float64) *agreement {
+	k := h.Logits
+	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")
+	if k == 1 || h.MultiLabel() || o.Width != 1 || !best || !only(o.Ops, plainOps) {
+		return nil
+	}
+	a.allowed = 0
+	slack := 1e-4 * largest
+	if o.Coarse {
+		slack = 1e-2 * largest
+	}
+	for i := range n {
+		row := logits[i*k : (i+1)*k]
+		class := int(values[i])
+		if class < 0 || class >= k {
+			return nil
+		}
+		if float64(slices.Max(row)-row[class]) > slack { // else a tie
+			a.classes++
+		}
+	}
+	a.difference = float64(a.classes) / float64(n)
+	return a
+}
+
+// smoothing returns a and b where own is a·p + b of ours, nil where it is not.
+func smoothing(ours, own []float64, n int, allowed float64) *[2]float64 {
+	const least = 4 // through fewer a line goes too easily
+	if n < least {
+		return nil
+	}
+	var mx, my, sxx, sxy float64
+	for i := range ours {
+		mx, my = mx+ours[i]/float64(len(ours)), my+own[i]/float64(len(ours))
+	}
+	for i := range ours {
+		sxx, sxy = sxx+(ours[i]-mx)*(ours[i]-mx), sxy+(ours[i]-mx)*(own[i]-my)
+	}
+	a := sxy / sxx
+	b := my - a*mx
+	if !(a >= 0.5 && a < 1 && b >= 0 && a+b <= 1) {
+		return nil
+	}
+	for i := range ours {
+		if !(abs(a*ours[i]+b-own[i]) <= allowed) {
+			return nil
+		}
+	}
+	return &[2]float64{a, b}
+}
+
+func argmax(p []float64) int {
+	best := 0
+	for i, v := range p {
+		if v > p[best] {
+			best = i
+		}
+	}
+	return best
+}
