@@ -62,6 +62,7 @@ type calibration struct {
 	sets      []*set
 	datasets  []bundle.Dataset
 	curvature *calibrate.Curvature
+	census    map[bundle.Role]*census
 	val, ood  *calibrate.Set // ood may be nil
 	fitted    *calibrate.Fitted
 }
@@ -375,6 +376,8 @@ func (c *calibration) fingerprint(ctx context.Context) error {
 // accumulate streams the training set into the curvature.
 func (c *calibration) accumulate(ctx context.Context) error {
 	train := c.sets[0]
+	counts := &census{}
+	c.census = map[bundle.Role]*census{bundle.Train: counts}
 	first := true
 	var inCurvature time.Duration
 	examples, bad, err := train.stream(ctx, c.head, &c.notes, func(b *featurize.Block) error {
@@ -389,6 +392,7 @@ func (c *calibration) accumulate(ctx context.Context) error {
 			}
 		}
 		first = false
+		counts.add(c.head, b)
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
 		d, k := c.head.Features, c.head.Logits
@@ -433,9 +437,28 @@ func (c *calibration) collect(ctx context.Context) error {
 		} else {
 			c.ood, c.report.Examples.OOD = got, n
 		}
+		c.census[role] = &census{}
+		c.census[role].add(c.head, blockOf(got, c.head))
 		c.describeSet(s, role, n, bad)
 	}
+	c.doubtData()
 	return nil
+}
+
+// doubtData warns of sets that lack what they should have.
+func (c *calibration) doubtData() {
+	train, val := c.census[bundle.Train], c.census[bundle.Val]
+	warnings := []string{
+		train.few(), train.absentTrain(c.head, val, c.Classes), val.absentHeldOut(c.head, c.Classes),
+	}
+	for _, s := range c.sets {
+		warnings = append(warnings, c.census[bundle.Role(s.name)].repeated(s.name))
+	}
+	for _, w := range warnings {
+		if w != "" {
+			c.warn("%s", w)
+		}
+	}
 }
 
 // describeSet notes a set for the manifest.
@@ -537,6 +560,10 @@ func (c *calibration) measure() error {
 	report.Before, report.TS, report.After = figures(results["mle"]), figures(results["ts"]), figures(results["mf0"])
 	if l := results[leverage].OOD; len(l) > 0 {
 		report.Leverage = &l[0].OOD
+		scores := []score{{"ood_score", report.After.OOD.AUROC}, {"leverage", report.Leverage.AUROC}}
+		if w := belowChance(scores, report.After.N, report.Leverage.N); w != "" {
+			c.warn("%s", w)
+		}
 	}
 	c.doubt(report.Before.InDomain)
 	if look := probabilitiesIn(c.val.Logits, c.head); look != "" && c.ReadyMade {

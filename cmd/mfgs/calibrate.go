@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -179,7 +180,8 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	}
 	f.add("head", headline(r.Head))
 	if p := r.Head.Proof; p != nil {
-		f.add("proof", fmt.Sprintf("as the model's own %s, to %.2g, on %s examples", p.Output, p.Difference, count(p.Examples)))
+		within := math.Pow(10, math.Ceil(math.Log10(max(p.Difference, 1e-6))))
+		f.add("proof", fmt.Sprintf("as the model's own %s, within %.0e on %s", p.Output, within, plural(p.Examples, "example")))
 	}
 	if r.Preprocess != nil {
 		if line := preprocessLine(r.Preprocess); line != "" {

@@ -51,11 +51,39 @@ func Copy(path string) func(io.Writer) error {
 }
 
 // CheckTarget reports whether [Write], with force and keep for its options
-// Force and Keep, would refuse dir for what is there already: to be asked before
-// the work whose result goes there.
+// Force and Keep, would refuse dir for what is there already, or could write
+// nothing there, which it tries: to be asked before the work whose result goes there.
 func CheckTarget(dir string, force bool, keep ...string) error {
-	_, _, err := target(dir, force, keep)
-	return err
+	path, _, err := target(dir, force, keep)
+	if err != nil {
+		return err
+	}
+	return tryWriting(dir, path)
+}
+
+// tryWriting makes what Write would make, and takes it away again; path is where dir
+// really is.
+func tryWriting(dir, path string) error {
+	fail := func(err error) error {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err // the path is of a hidden file, which nobody named
+		}
+		return fmt.Errorf("%s cannot be written: %w: choose another folder, or see to its permissions", dir, err)
+	}
+	draft, err := files.NewDraft(filepath.Dir(path))
+	if err != nil {
+		return fail(err)
+	}
+	defer draft.Close()
+	f, err := draft.Create(filepath.Join(filepath.Base(path), ManifestName))
+	if err != nil {
+		return fail(err)
+	}
+	if err := f.Close(); err != nil {
+		return fail(err)
+	}
+	return nil
 }
 
 // fileNames are those of all files that a bundle can have.
@@ -74,6 +102,8 @@ func target(dir string, force bool, keep []string) (path string, there bool, err
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return path, false, nil
+	} else if err != nil {
+		return "", false, err
 	}
 	if !force {
 		return "", false, fmt.Errorf("%s: %w: use --force to replace it", path, fs.ErrExist)

@@ -1,0 +1,249 @@
+package wrap
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/models"
+)
+
+// checkWarning checks that a warning is one line that holds all of the words, and that
+// there is none where there are no words.
+func checkWarning(t *testing.T, name, got string, want ...string) {
+	t.Helper()
+	if (got == "") != (len(want) == 0) || strings.Contains(got, "\n") || len(got) > 400 {
+		t.Errorf("%s: warning %q, want %q", name, got, want)
+	}
+	for _, w := range want {
+		if !strings.Contains(got, w) {
+			t.Errorf("%s: the warning %q does not say %q", name, got, w)
+		}
+	}
+}
+
+// counts are of n examples, of class or label k so many.
+func counts(n int, of ...int) *census { return &census{n: n, labelled: n, labels: of, predicted: of} }
+
+func unlabelled(n int, predicted ...int) *census {
+	return &census{n: n, labels: make([]int, len(predicted)), predicted: predicted}
+}
+
+func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
+	head := func(k int) calibrate.Head { return calibrate.Head{Logits: k, Link: calibrate.Softmax} }
+	multi := calibrate.Head{Logits: 3, Link: calibrate.Sigmoid}
+	two := calibrate.Head{Logits: 1, Link: calibrate.Sigmoid}
+	many := func(present int) []int {
+		of := make([]int, 1000)
+		for k := range present {
+			of[k] = 5
+		}
+		return of
+	}
+	names := []string{"cat", "dog", "eel", "fox"}
+	for name, tc := range map[string]struct {
+		val   *census
+		head  calibrate.Head
+		names []string
+		want  []string
+	}{
+		"all there":                {counts(300, 100, 1, 199), head(3), nil, nil},
+		"one missing":              {counts(300, 100, 0, 200), head(3), nil, []string{"val: class 1 has no example among 300 held-out examples", "sorted by class"}},
+		"one missing, named":       {counts(300, 100, 0, 100, 100), head(4), names, []string{`class 1 ("dog") has no example`}},
+		"two missing":              {counts(300, 100, 0, 200, 0), head(4), names, []string{`classes 1 ("dog"), 3 ("fox") have no example`}},
+		"few of many classes":      {counts(3100, many(620)...), head(1000), nil, []string{"val: 380 of 1000 classes have no example among 3100", "sorted by class"}},
+		"few, as chance has it":    {counts(1000, many(630)...), head(1000), nil, []string{"370 of 1000 classes", "give more examples"}},
+		"a single class":           {counts(300, 0, 300, 0), head(3), names, []string{`all 300 held-out examples are of class 1 ("dog")`, "sorted by class"}},
+		"a single one of two":      {counts(300, 300, 0), two, nil, []string{"all 300 held-out examples are of class 0"}},
+		"labels":                   {counts(300, 10, 3, 299), multi, nil, nil},
+		"a label of none":          {counts(300, 10, 0, 300), multi, names, []string{`label 1 ("dog") holds for none of 300 held-out examples`}},
+		"a name of the outlandish": {counts(300, 100, 0, 200), head(3), []string{"a", "b\x1b[2J\n", "c"}, []string{`class 1 ("b\x1b[2J\n")`}},
+	} {
+		checkWarning(t, name, tc.val.absentHeldOut(tc.head, tc.names), tc.want...)
+	}
+
+	balanced := counts(500, 100, 100, 100, 100, 100)
+	for name, tc := range map[string]struct {
+		train, val *census
+		head       calibrate.Head
+		want       []string
+	}{
+		"all there":                   {counts(1000, 990, 4, 2, 2, 2), balanced, head(5), nil},
+		"the first of a sorted file":  {counts(1000, 500, 500, 0, 0, 0), balanced, head(5), []string{"train: classes 2, 3, 4 have no example among 1000 training examples", "sorted by class", "--limit N"}},
+		"most missing":                {counts(1000, 1000, 0, 0, 0, 0), balanced, head(5), []string{"4 of 5 classes"}},
+		"few of many, by chance":      {counts(1000, many(640)...), counts(5000, many(1000)...), head(1000), []string{"360 of 1000 classes", "give more examples"}},
+		"unlabelled, all found":       {unlabelled(1000, 210, 190, 200, 195, 205), balanced, head(5), nil},
+		"unlabelled, long-tailed":     {unlabelled(10000, 9000, 800, 150, 40, 10), counts(500, 450, 40, 8, 2, 0), head(5), nil},
+		"unlabelled, sorted":          {unlabelled(1000, 497, 499, 1, 2, 1), balanced, head(5), []string{"the network finds next to none of classes 2, 3, 4 among 1000 training examples", "--limit N"}},
+		"unlabelled, never predicted": {unlabelled(1000, 250, 250, 250, 250, 0), counts(500, 125, 125, 125, 125, 0), head(5), nil},
+		"unlabelled, too few to tell": {unlabelled(50, 10, 10, 20, 10, 0), balanced, head(5), nil},
+		"labels":                      {counts(300, 10, 0, 300), counts(300, 10, 3, 200), multi, []string{"label 1 holds for none of 300 training examples"}},
+	} {
+		checkWarning(t, name, tc.train.absentTrain(tc.head, tc.val, nil), tc.want...)
+	}
+}
+
+func TestTrainingSetsOfNextToNothingAreToldOf(t *testing.T) {
+	checkWarning(t, "one", counts(1).few(), "a single example")
+	checkWarning(t, "three", counts(3).few(), "3 examples")
+	checkWarning(t, "ten", counts(10).few())
+}
+
+func TestScoresBelowChanceAreToldOf(t *testing.T) {
+	for name, tc := range map[string]struct {
+		scores []score
+		n, m   int
+		want   []string
+	}{
+		"all well":            {[]score{{"ood_score", 0.8}, {"leverage", 0.7}}, 1000, 1000, nil},
+		"leverage":            {[]score{{"ood_score", 0.79}, {"leverage", 0.43}}, 1000, 1000, []string{"leverage (AUROC 0.43)", "ood_score has 0.79", "1000 unfamiliar"}},
+		"both":                {[]score{{"ood_score", 0.3}, {"leverage", 0.2}}, 1000, 1000, []string{"ood_score (AUROC 0.30), leverage (AUROC 0.20)", "--ood"}},
+		"no more than chance": {[]score{{"ood_score", 0.79}, {"leverage", 0.47}}, 100, 100, nil},
+	} {
+		checkWarning(t, name, belowChance(tc.scores, tc.n, tc.m), tc.want...)
+	}
+}
+
+// Repeats are counted exactly while they are few, and estimated beyond.
+func TestRepeatsAreCounted(t *testing.T) {
+	for name, tc := range map[string]struct {
+		n, different int
+		want         float64
+		tolerance    float64
+	}{
+		"none":                 {1000, 1000, 0, 0},
+		"one":                  {1001, 1000, 1. / 1001, 1e-12},
+		"half":                 {2000, 1000, 0.5, 0},
+		"all":                  {1000, 1, 0.999, 0},
+		"none of very many":    {5 * mostHashes, 5 * mostHashes, 0, 0},
+		"a third of very many": {3 * mostHashes, 2 * mostHashes, 1. / 3, 0.01},
+	} {
+		var r repeats
+		row := make([]float32, 3)
+		for i := range tc.n {
+			k := i % tc.different
+			row[0], row[1], row[2] = float32(k%1000), float32(k/1000), 7
+			r.add(row)
+		}
+		if got := r.part(); !(got >= tc.want-tc.tolerance && got <= tc.want+tc.tolerance) {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+		if len(r.seen) > mostHashes {
+			t.Errorf("%s: %d hashes are kept, want at most %d", name, len(r.seen), mostHashes)
+		}
+	}
+	s := census{n: 1000}
+	s.repeats = repeats{all: 1000, again: 150}
+	checkWarning(t, "some", s.repeated("val"))
+	s.repeats.again = 500
+	checkWarning(t, "many", s.repeated("val"), "val: 500 of 1000 examples have the features of another")
+	s = census{n: 4, repeats: repeats{all: 4, again: 3}}
+	checkWarning(t, "a handful", s.repeated("train"))
+}
+
+func TestACensusCountsLabelsAndPredictions(t *testing.T) {
+	check := func(name string, h calibrate.Head, b *featurize.Block, labelled int, labels, predicted []int) {
+		t.Helper()
+		var s census
+		s.add(h, b)
+		s.add(h, b)
+		if s.n != 2*b.N || s.labelled != labelled || !slices.Equal(s.labels, labels) || !slices.Equal(s.predicted, predicted) {
+			t.Errorf("%s: %d examples, labels %v of %d, predicted %v; want %v of %d and %v", name, s.n, s.labels, s.labelled, s.predicted, labels, labelled, predicted)
+		}
+	}
+	rows := featurize.Rows{N: 3, Features: make([]float32, 3), Logits: []float32{0, 2, 3, 1, -1, -2}}
+	check("two classes", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Softmax},
+		&featurize.Block{Rows: rows, Examples: featurize.Examples{Labels: []int{1, -1, 1}}}, 4, []int{0, 4}, []int{4, 2})
+	check("no labels", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Softmax},
+		&featurize.Block{Rows: rows, Examples: featurize.Examples{Labels: []int{}}}, 0, []int{0, 0}, []int{4, 2})
+	check("labels", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Sigmoid},
+		&featurize.Block{Rows: rows, Examples: featurize.Examples{Targets: []uint8{1, 0, 1, 1, 0, 0}}}, 6, []int{4, 2}, []int{2, 4})
+	one := featurize.Rows{N: 3, Features: make([]float32, 3), Logits: []float32{1, -2, 3}}
+	check("one logit", calibrate.Head{Logits: 1, Features: 1, Link: calibrate.Sigmoid},
+		&featurize.Block{Rows: one, Examples: featurize.Examples{Labels: []int{0, 0, 1}}}, 6, []int{4, 2}, []int{2, 4})
+}
+
+// A part of data that is sorted by class is told of, a random part or all of it is not.
+func TestDataSortedByClassIsToldOf(t *testing.T) {
+	sorted := t.TempDir()
+	pixels, labels := digitsByClass(t)
+	write(t, sorted, "x-images-idx3-ubyte", idx(pixels, len(labels), 8, 8))
+	write(t, sorted, "x-labels-idx1-ubyte", idx(labels, len(labels)))
+	bare := t.TempDir()
+	write(t, bare, "x-images-idx3-ubyte", idx(pixels, len(labels), 8, 8))
+	file := func(dir, part string) string { return filepath.Join(dir, "x-images-idx3-ubyte") + part }
+	for name, tc := range map[string]struct {
+		train, val string
+		want       []string
+	}{
+		"all":                {file(sorted, ""), digits(t, models.DigitsVal), nil},
+		"as it comes":        {digits(t, models.DigitsTrain), digits(t, models.DigitsVal), nil},
+		"a random part":      {digits(t, "digits-images-idx3-ubyte.gz[100:400]"), digits(t, "digits-images-idx3-ubyte.gz[1200:1300]"), nil},
+		"train, the first":   {file(sorted, "[0:500]"), digits(t, models.DigitsVal), []string{"train: 5 of 10 classes have no example among 500"}},
+		"train, no labels":   {file(bare, "[0:500]"), digits(t, models.DigitsVal), []string{"train: the network finds next to none of"}},
+		"held out, the last": {digits(t, models.DigitsTrain), file(sorted, fmt.Sprintf("[%d:]", len(labels)-100)), []string{"val: all 100 held-out examples are of class 9"}},
+	} {
+		c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+		c.Train, c.Val, c.OOD, c.Limit = tc.train, tc.val, "", 0
+		var got []string
+		for _, w := range mustCalibrate(t, c).Warnings {
+			if strings.Contains(w, "classes") || strings.Contains(w, "of class") || strings.Contains(w, "features of another") {
+				got = append(got, w)
+			}
+		}
+		if len(got) != len(tc.want) || len(got) > 0 && !strings.Contains(got[0], tc.want[0]) {
+			t.Errorf("%s: warnings %q, want %q", name, got, tc.want)
+		}
+	}
+	copies := quick(config(t, filepath.Join(t.TempDir(), "b")))
+	copies.Limit, copies.OOD = 0, ""
+	dir := t.TempDir()
+	for class := range 10 {
+		for i := range 20 {
+			write(t, filepath.Join(dir, fmt.Sprint(class)), fmt.Sprintf("%d.png", i), photo(t, class*20+i/2, 8))
+		}
+	}
+	copies.Val = dir
+	if w := strings.Join(mustCalibrate(t, copies).Warnings, "; "); !strings.Contains(w, "val: 100 of 200 examples have the features of another") {
+		t.Errorf("of copies: warnings %q", w)
+	}
+}
+
+// digitsByClass returns the first 1,200 digits, sorted by class.
+func digitsByClass(t *testing.T) (pixels, labels []byte) {
+	t.Helper()
+	x := digitTensor(t, 0, 1200).Data.([]float32)
+	all := gunzipped(t, digits(t, "digits-labels-idx1-ubyte.gz"))[8:]
+	for class := range byte(10) {
+		for i, y := range all[:1200] {
+			if y != class {
+				continue
+			}
+			labels = append(labels, y)
+			for _, v := range x[i*64 : (i+1)*64] {
+				pixels = append(pixels, byte(v*255+0.5))
+			}
+		}
+	}
+	return pixels, labels
+}
+
+func gunzipped(t *testing.T, path string) []byte {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(read(t, path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
