@@ -65,10 +65,15 @@ func (c *calibration) prove(ctx context.Context) error {
 			itself = true
 			continue
 		}
-		if !named && (only(o.Ops, linearOps) || !only(o.Ops, plainOps)) || c.Config.Head.Output != "" && o.Name != c.Config.Head.Output {
+		if c.Config.Head.Output != "" && o.Name != c.Config.Head.Output {
 			continue
 		}
-		if a := agree(c.head, logits, n, &o.Own, o.values); a != nil {
+		a := agree(c.head, logits, n, &o.Own, o.values)
+		understood := given(h, c.head, logits, n, o)
+		switch {
+		case understood != nil:
+			compared = append(compared, understood)
+		case a != nil && (named || only(o.Ops, plainOps) && !only(o.Ops, linearOps)):
 			compared = append(compared, a)
 		}
 	}
@@ -140,7 +145,7 @@ var plainOps = map[string]bool{
 	"Identity": true, "Cast": true, "Dropout": true, "Flatten": true, "Reshape": true, "Squeeze": true, "Unsqueeze": true, "Transpose": true,
 	"QuantizeLinear": true, "DequantizeLinear": true,
 	"ReduceMax": true, "Sub": true, "Exp": true, "ReduceSum": true, "Div": true, "Log": true, "Neg": true, "ReduceLogSumExp": true,
-	"Concat": true, "LpNormalization": true, "ai.onnx.ml.Normalizer": true, "ai.onnx.ml.ZipMap": true,
+	"Concat": true, "mfgs.BothClasses": true, "LpNormalization": true, "ai.onnx.ml.Normalizer": true, "ai.onnx.ml.ZipMap": true,
 	"Clip": true, "Max": true, "Min": true, "Expand": true, "Shape": true, "Add": true, "Mul": true, "Not": true, "Reciprocal": true,
 }
 
@@ -163,6 +168,44 @@ type agreement struct {
 	allowed    float64
 	classes    int         // examples whose most probable class is another
 	smoothed   *[2]float64 // a and b, where the model's own are a·p + b and not p
+}
+
+// given compares an output with what the head, as it was found, says that the model
+// gives: probabilities smoothed, clamped or in logarithms. It is nil where that is not
+// this output, or not the head's business.
+func given(h *onnx.Head, head calibrate.Head, logits []float32, n int, o *ownValues) *agreement {
+	if o.Integer || n == 0 {
+		return nil
+	}
+	p, c := probabilities(head, logits, n), head.Classes()
+	a := &agreement{output: o.Name, what: "probabilities", allowed: allowed(logits, &o.Own)}
+	for i := range n {
+		gives := h.Gives(p[i*c : (i+1)*c])
+		if len(gives) != o.Width {
+			return nil
+		}
+		for j, want := range gives {
+			got := float64(o.values[i*o.Width+j])
+			// Written so that NaN fails.
+			if !(abs(want-got) <= a.allowed*max(1, abs(want))) {
+				return nil
+			}
+			a.difference = max(a.difference, min(abs(want-got), a.allowed))
+		}
+	}
+	return a
+}
+
+// allowed is how far probabilities may be from the model's own.
+func allowed(logits []float32, o *onnx.Own) float64 {
+	if o.Coarse {
+		return coarseProofTolerance
+	}
+	largest := 0.0
+	for _, v := range logits {
+		largest = max(largest, abs(float64(v)))
+	}
+	return min(proofTolerance+logitRounding*largest, coarseProofTolerance)
 }
 
 // telling returns the comparison that counts, nil without any: one of probabilities,
@@ -214,10 +257,7 @@ func agree(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []floa
 	if n == 0 {
 		return nil
 	}
-	a := &agreement{output: o.Name, what: "probabilities", allowed: min(proofTolerance+logitRounding*largest, coarseProofTolerance)}
-	if o.Coarse {
-		a.allowed = coarseProofTolerance
-	}
+	a := &agreement{output: o.Name, what: "probabilities", allowed: allowed(logits, o)}
 	if o.Integer {
 		a.what = "classes"
 		return a.compareClasses(h, logits, n, o, values, largest)
