@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
 // digitLine is one of the digits as a JSON line.
@@ -161,5 +163,90 @@ func TestLinesEnd(t *testing.T) {
 	err = p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9)), func(Prediction, error) error { n++; return enough })
 	if !errors.Is(err, enough) || n != 1 {
 		t.Errorf("%d answers, then %v", n, err)
+	}
+}
+
+// Labels come along where lines have them, unless none are wanted; those that are no
+// class are left out.
+func TestLinesBringTheirLabels(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	text := ""
+	for _, label := range []string{`,"label":7`, "", `,"label":99`, `,"label":0`} {
+		text += strings.TrimSuffix(digitLine(t, 0), "}\n") + label + "}\n"
+	}
+	for _, unlabelled := range []bool{false, true} {
+		p := opened(t, dir, Options{Unlabelled: unlabelled})
+		want := []int{7, -1, -1, 0}
+		if unlabelled {
+			want = []int{-1, -1, -1, -1}
+		}
+		var got []int
+		err := p.PredictLines(t.Context(), strings.NewReader(text), func(one Prediction, err error) error {
+			label := -1
+			if one.Label != nil {
+				label = *one.Label
+			}
+			got = append(got, label)
+			return err
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("unlabelled %t: labels %v, want %v (%v)", unlabelled, got, want, err)
+		}
+	}
+
+	x := Tensor{Shape: []int64{300, 5}, Data: random(1, 300*5)}
+	_, logits := rowsOf(t, multiLabelModel, x)
+	folder := t.TempDir()
+	file := write(t, folder, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{300, 5}}, "labels": {tossed(logits), []int{300, 4}}}))
+	c := Config{Model: multiLabelModel, Train: file + "[:200]", Val: file + "[200:]", Out: filepath.Join(folder, "b"), Damping: calibrate.Damping{Relative: 1}}
+	mustCalibrate(t, c)
+	p := opened(t, c.Out, Options{})
+	name := p.Inputs()[0].Name
+	text = fmt.Sprintf("{%q:[1,2,3,4,5],\"labels\":[0,1,1,0]}\n{%[1]q:[1,2,3,4,5]}\n{%[1]q:[1,2,3,4,5],\"labels\":[0,0,0,0]}\n{%[1]q:[1,2,3,4,5],\"labels\":[0,0,2,0]}\n", name)
+	var got []string
+	err := p.PredictLines(t.Context(), strings.NewReader(text), func(one Prediction, err error) error {
+		got = append(got, fmt.Sprint(one.Targets, one.Targets == nil, err != nil))
+		return nil
+	})
+	if want := []string{"[1 2] false false", "[] true false", "[] false false", "[] true true"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("targets %q, want %q (%v)", got, want, err)
+	}
+}
+
+// As many lines wait as make a batch, or as hold so many numbers, and once they are
+// handed on the next may wait.
+func TestLinesWaitUpToABatch(t *testing.T) {
+	const batch = 3
+	of := func(numbers int) line {
+		return line{example: dataset.Example{Inputs: []dataset.Array{{Shape: []int{2, numbers / 2}}}}}
+	}
+	for _, test := range []struct {
+		numbers, fit int // of a line; lines that wait
+	}{{2, batch}, {maxWaiting, 1}, {maxWaiting / 2, 2}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		read, waiting := make(chan line), make(chan []line)
+		go gather(ctx, read, waiting, batch)
+		for range 3 {
+			for i := range test.fit {
+				select {
+				case read <- of(test.numbers):
+				case <-time.After(30 * time.Second):
+					t.Fatalf("line %d of %d numbers finds no place", i, test.numbers)
+				}
+			}
+			select {
+			case read <- of(test.numbers):
+				t.Fatalf("of %d numbers more than %d lines wait", test.numbers, test.fit)
+			case <-time.After(20 * time.Millisecond):
+			}
+			if lines := <-waiting; len(lines) != test.fit {
+				t.Fatalf("%d lines are handed on, want %d", len(lines), test.fit)
+			}
+		}
+		close(read)
+		if lines, ok := <-waiting; ok {
+			t.Errorf("%d lines more", len(lines))
+		}
+		cancel()
 	}
 }

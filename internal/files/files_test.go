@@ -405,3 +405,24 @@ func TestRead(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// Some file systems tell only when a file is closed that it could not be written.
+func TestAFileThatCannotBeClosedIsNotWhole(t *testing.T) {
+	dir := t.TempDir()
+	real := syncFile
+	syncFile = func(*os.File) error { return nil }
+	defer func() { syncFile = real }()
+	d, err := NewDraft(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	f, err := d.Create("file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.f.Close() // so that it cannot be closed again
+	if err := f.Close(); err == nil || err.Error() != "write "+filepath.Join(dir, "file")+": "+fs.ErrClosed.Error() {
+		t.Errorf("error %v", err)
+	}
+}
