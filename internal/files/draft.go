@@ -61,6 +61,7 @@ func NewDraft(dir string) (*Draft, error) {
 		}
 		l, err := holdLock(filepath.Join(path, lockName))
 		if errors.Is(err, errSwept) {
+			os.RemoveAll(path) // the other leaves a folder whose lock names no host yet
 			continue
 		}
 		d := &Draft{dir: dir, path: path, lock: l}
