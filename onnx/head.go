@@ -135,7 +135,9 @@ func refuse(format string, args ...any) *refusal {
 // It goes back from an output, past operators that only reshape, convert, pick the best class or make probabilities, to
 // the first operator that is linear in exactly one tensor that depends on the model's input; what it is multiplied by
 // must follow from constants. Bias, scalar or per-class scale, and a temperature are folded in. Pooling and the
-// selection of a token commute with a linear layer, so they may stand behind it.
+// selection of a token commute with a linear layer, so they may stand behind it. What is written out in several operators
+// counts as the one it amounts to, and squared distances from constant prototypes as a linear layer: what is common to all
+// classes drops out of a Softmax.
 //
 // With several outputs, a layer that feeds another one found is no head (an embedding that is an output too). Among the
 // rest one that ends in a Softmax or Sigmoid comes before one that ends in an ArgMax, and that before one that ends in
