@@ -983,13 +983,13 @@ func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
 		}
 		return e.linear(a, e.plain(a), whole).add(e.linear(b, e.plain(b), whole), sign)
 	case "Neg":
-		return (&form{}).add(e.linear(a, e.plain(a), whole), -1)
+		return e.negative(a, whole, self)
 	case "Mul", "Div":
 		if len(n.GetInput()) == 2 && e.is(b, -1) {
-			return (&form{}).add(e.linear(a, e.plain(a), whole), -1)
+			return e.negative(a, whole, self)
 		}
 		if opName(n) == "Mul" && len(n.GetInput()) == 2 && e.is(a, -1) {
-			return (&form{}).add(e.linear(b, e.plain(b), whole), -1)
+			return e.negative(b, whole, self)
 		}
 	case "Log":
 		return e.log(a, e.plain(a), whole)
@@ -1000,6 +1000,17 @@ func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
 	}
 	if e.passes(n) || whole && isReshape(n) {
 		return e.linear(a, e.plain(a), whole)
+	}
+	return self
+}
+
+// negative is the form of −x. Logits with the other sign are logits, and left as they are.
+func (e *exponent) negative(x string, whole bool, self *form) *form {
+	f := (&form{}).add(e.linear(x, e.plain(x), whole), -1)
+	for a := range f.of {
+		if a.whole {
+			return f
+		}
 	}
 	return self
 }

@@ -498,6 +498,8 @@ def softmax_by_hand():
     case("softmax_behind_constant_sum", [("ReduceSum", "logs axis0", "ls", {"keepdims": 1}), ("Add", "z ls", "joint"), ("ReduceLogSumExp", "joint", "lse", {"axes": [1], "keepdims": 0}),
                                          ("Reshape", "lse column", "lc"), ("Sub", "joint lc", "l"), ("Exp", "l", "y")], ["Add", "LogSoftmax", "Exp"], logits="joint", expect=same)
 
+    case("softmin", [("Neg", "z", "n"), ("Exp", "n", "e_"), ("ReduceSum", "e_ last", "sum", {"keepdims": 1}), ("Div", "e_ sum", "y")], ["Neg", "Softmax"], logits="n", expect=same)
+
     # What looks like it.
     other = [("ReduceSum", "e last", "sum", {"keepdims": 1})]
     refuse("softmax_of_another_sum", spread + [("Exp", "z", "e2"), ("ReduceSum", "e2 last", "sum", {"keepdims": 1}), ("Div", "e sum", "y")], "Div")
