@@ -314,3 +314,30 @@ func TestProductCoefficients(t *testing.T) {
 		}
 	}
 }
+
+// Logit variances are computed in the unit of T_ens for likelihood, and given in their own.
+func TestFusedVariancesHaveTheUnitOfThePosterior(t *testing.T) {
+	m, h := parsed(t, network())
+	mf := meanField(h)
+	fused, _, err := Fuse(m, h, mf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, c := range fused.pb.Graph.Initializer {
+		if !strings.Contains(c.GetName(), "unit") {
+			continue
+		}
+		found++
+		if v, err := fused.evaluate(c.GetName()); err != nil || !slices.Equal(v.data, []float64{mf.NLL.Ens}) {
+			t.Errorf("%s is %v, want T_ens %v (%v)", c.GetName(), v, mf.NLL.Ens, err)
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d constants are a unit, want 1", found)
+	}
+	f := &fuser{mf: mf, k: int64(h.Classes)}
+	if got := f.formScale(0); got != 1/mf.NLL.Ens || f.formScale(f.k) != 1 {
+		t.Errorf("variances are multiplied by %v and the leverage by %v, want %v and 1", got, f.formScale(f.k), 1/mf.NLL.Ens)
+	}
+}

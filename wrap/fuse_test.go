@@ -497,6 +497,12 @@ func TestIntervals(t *testing.T) {
 	if list := intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
 		t.Errorf("%v, want few nodes for what is usual", list)
 	}
+	// Nearly all inputs are in the first, which goes further than all that was held out.
+	for _, ratio := range []float64{1, 1.05, 3, 8} {
+		if list := intervals(1000, ratio); list[0].Ratio != margins[0]*ratio || list[1].Ratio != margins[1]*ratio {
+			t.Errorf("ratio %v: %v, want them to begin with %v and %v times as much", ratio, list, margins[0], margins[1])
+		}
+	}
 }
 
 // The score of the graph has the digits of the float64 formulas where float32 has none:

@@ -399,3 +399,35 @@ func digits(t *testing.T) string {
 	}
 	return dir + string(filepath.Separator)
 }
+
+// Every number stands under its own name, in all formats.
+func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
+	label := 2
+	p := wrap.Prediction{
+		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5, OODScore: 0.25, Leverage: 8,
+		Probabilities: []float64{0.25, 0.625, 0.125}, Labels: []int{1}, LabelNames: []string{"dog"}, Targets: []int{0, 2},
+	}
+	for _, test := range []struct {
+		format string
+		multi  bool
+		want   string
+	}{
+		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,leverage\nx.png,2,1,dog,0.625,1.5,0.25,8\n"},
+		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,8\n"},
+		{"table", false, "input label class confidence ood score leverage x.png 2 owl 1 dog 62.50% 0.2500 8.000 "},
+		{"table", true, "input targets labels confidence ood score leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 8.000 "},
+	} {
+		var b bytes.Buffer
+		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi)
+		if err := errors.Join(w.write(p), w.close()); err != nil {
+			t.Fatal(err)
+		}
+		got := b.String()
+		if test.format == "table" {
+			got = strings.Join(strings.Fields(got), " ") + " "
+		}
+		if got != test.want {
+			t.Errorf("%s, multi-label %t: got\n%swant\n%s", test.format, test.multi, got, test.want)
+		}
+	}
+}
