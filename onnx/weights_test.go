@@ -285,3 +285,126 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Weights and biases that say nothing but differences between classes: what is common to all of them drops out.
+func relative(t *testing.T, h *Head) (w [][]float64, b []float64) {
+	t.Helper()
+	weights, bias, err := h.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for c := 1; c < h.Classes; c++ {
+		row := make([]float64, h.FeatureDim)
+		for i := range row {
+			row[i] = float64(weights[c*h.FeatureDim+i]) - float64(weights[i])
+		}
+		w = append(w, row)
+		if bias != nil {
+			b = append(b, float64(bias[c])-float64(bias[0]))
+		}
+	}
+	return w, b
+}
+
+// −Σ(±(φ − c_k) + o)² is linear in φ but for what is common to all classes, with the offset in the prototypes.
+func TestDistancesAreTakenApart(t *testing.T) {
+	const d, k = 4, 3
+	rng := rand.New(rand.NewPCG(15, 16))
+	c := make([]float64, k*d)
+	for i := range c {
+		c[i] = float64(float32(rng.NormFloat64()))
+	}
+	for _, test := range []struct {
+		name   string
+		diff   []*onnxpb.Node
+		center func(c float64) float64 // of the squares as they are left
+	}{
+		{"φ − c", []*onnxpb.Node{node("Sub", "u c", "e")}, func(c float64) float64 { return c }},
+		{"c − φ", []*onnxpb.Node{node("Sub", "c u", "e")}, func(c float64) float64 { return c }},
+		{"φ − c + o", []*onnxpb.Node{node("Sub", "u c", "v"), node("Add", "v o", "e")}, func(c float64) float64 { return c - 0.25 }},
+		{"φ − c − o", []*onnxpb.Node{node("Sub", "u c", "v"), node("Sub", "v o", "e")}, func(c float64) float64 { return c + 0.25 }},
+		{"c − φ + o", []*onnxpb.Node{node("Sub", "c u", "v"), node("Add", "v o", "e")}, func(c float64) float64 { return c + 0.25 }},
+	} {
+		nodes := append([]*onnxpb.Node{node("Unsqueeze", "x one", "u")}, test.diff...)
+		nodes = append(nodes, node("Mul", "e e", "s"), node("ReduceSum", "s last", "r", intAttribute("keepdims", 0)), node("Neg", "r", "z"), node("Softmax", "z", "y", intAttribute("axis", 1)))
+		whole := func(name string, n int64) *onnxpb.Tensor {
+			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(Int64)), Int64Data: []int64{n}}
+		}
+		_, h := parsed(t, &onnxpb.Model{
+			IrVersion:   proto.Int64(8),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+			Graph: &onnxpb.Graph{
+				Node: nodes, Initializer: []*onnxpb.Tensor{floatTensor("c", c, k, d), floatTensor("o", []float64{0.25}), whole("one", 1), whole("last", 2)},
+				Input: []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, d)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, k)},
+			},
+		})
+		w, b := relative(t, h)
+		if len(w) != k-1 || len(b) != k-1 {
+			t.Fatalf("%s: %d rows and %d biases", test.name, len(w), len(b))
+		}
+		squares := make([]float64, k)
+		for class := range k {
+			for i := range d {
+				squares[class] += math.Pow(test.center(c[class*d+i]), 2)
+			}
+		}
+		for class := 1; class < k; class++ {
+			for i := range d {
+				if want := 2 * (c[class*d+i] - c[i]); !approx.Equal(w[class-1][i], want, 1e-5) {
+					t.Errorf("%s: weight %d of class %d is %v more than that of the first, want %v", test.name, i, class, w[class-1][i], want)
+				}
+			}
+			if want := squares[0] - squares[class]; !approx.Equal(b[class-1], want, 1e-5) {
+				t.Errorf("%s: the bias of class %d is %v more than that of the first, want %v", test.name, class, b[class-1], want)
+			}
+		}
+	}
+}
+
+// What is written out is a Sigmoid only where it is one: of −x where the exponential is that of x, and of nothing where it is
+// not added to 1.
+func TestSigmoidsByHand(t *testing.T) {
+	const d, k = 4, 3
+	w := make([]float64, d*k)
+	for i := range w {
+		w[i] = 1 + float64(i)/8
+	}
+	for _, test := range []struct {
+		name  string
+		nodes []*onnxpb.Node
+		sign  float64 // of the weights; 0 where it is refused, or might be
+	}{
+		{"of x", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Add", "e one", "s"), node("Div", "one s", "y")}, 1},
+		{"by a factor", []*onnxpb.Node{node("Mul", "z minus", "n"), node("Exp", "n", "e"), node("Add", "one e", "s"), node("Reciprocal", "s", "y")}, 1},
+		{"of −x", []*onnxpb.Node{node("Exp", "z", "e"), node("Add", "e one", "s"), node("Div", "one s", "y")}, -1},
+		{"of another sum", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Add", "e two", "s"), node("Div", "one s", "y")}, 0},
+		{"of another dividend", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Add", "e one", "s"), node("Div", "two s", "y")}, 0},
+	} {
+		m, err := Parse("model", marshal(t, &onnxpb.Model{
+			IrVersion:   proto.Int64(8),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+			Graph: &onnxpb.Graph{
+				Node:        append([]*onnxpb.Node{node("MatMul", "x w", "z")}, test.nodes...),
+				Initializer: []*onnxpb.Tensor{floatTensor("w", w, d, k), floatTensor("one", []float64{1}), floatTensor("two", []float64{2}), floatTensor("minus", []float64{-1})},
+				Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, d)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, k)},
+			},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := FindHead(m, HeadOptions{})
+		if err != nil {
+			if test.sign == 1 {
+				t.Errorf("%s: %v", test.name, err)
+			}
+			continue
+		}
+		weights, _, err := h.Weights()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.sign == 0 || h.Link != Sigmoid || weights[0] != float32(test.sign) {
+			t.Errorf("%s: found with link %s and the weight %v", test.name, h.Link, weights[0])
+		}
+	}
+}
