@@ -163,12 +163,15 @@ def cases():
     c = {
         # Softmax from its parts
         "softmax-by-hand": then(softmax_by_hand),
-        "softmax-expanded": then(softmax_expanded),
+        "softmax-expanded": then(softmax_expanded, exporters=("dynamo",)),
+        "softmax-expanded-where": then(softmax_expanded, exporters=one, linear=True,
+                                       refuse="the exporter computes with Where the shape to which the sum is spread"),
         "softmax-exp": then(lambda z: z.exp() / z.exp().sum(1, keepdim=True)),
         "softmax-reciprocal": then(reciprocal),
         "softmax-logsumexp": then(lambda z: (z - z.logsumexp(1, keepdim=True)).exp()),
         "softmax-temperature": then(lambda z: softmax_by_hand(z / 0.7)),
-        "softmax-einsum": then(lambda z: torch.einsum("nk,n->nk", z.exp(), 1 / z.exp().sum(1))),
+        "softmax-einsum": then(lambda z: torch.einsum("nk,n->nk", z.exp(), 1 / z.exp().sum(1)), linear=True,
+                               refuse="an Einsum divides by the sum, which mfgs does not take for a product with a row"),
         "softmax-base-2": then(lambda z: torch.exp2(z) / torch.exp2(z).sum(1, keepdim=True)),
         # Logarithms of it
         "log-softmax-by-hand": then(lambda z: z - z.logsumexp(1, keepdim=True), **logs),
@@ -184,7 +187,8 @@ def cases():
         "squared-distance-expanded": net(lambda: Prototypes(
             lambda x, c: 2 * x @ c.T - (x * x).sum(1, keepdim=True) - (c * c).sum(1)), **shifted),
         "squared-norm": net(lambda: Prototypes(lambda x, c: -0.5 * torch.linalg.vector_norm(x[:, None] - c, dim=-1) ** 2), **shifted),
-        "cdist-squared": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c) ** 2), **shifted),
+        "cdist-squared": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c) ** 2), linear=True, **shifted,
+                             refuse="the squared distance is bounded from below before its root is taken and squared again"),
         "cdist": net(lambda: Prototypes(lambda x, c: -torch.cdist(x, c)), refuse="a distance is the root of the squared one: not linear in the features"),
         "gaussian-kernel": net(lambda: Prototypes(lambda x, c: (-((x[:, None] - c) ** 2).sum(-1)).exp()), refuse="a kernel for each class, not normalised: "
                                "what is common to all classes does not drop out"),
