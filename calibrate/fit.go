@@ -87,9 +87,68 @@ type Candidate struct {
 	Gain, StdErr float64
 }
 
+// Choice says whose probabilities serve, and why: the simplest of the network itself
+// (MLE), temperature scaling (TS) and MF0 that held-out data cannot tell from a better
+// one. Gains are nats of the objective that tuning minimises, a mean over the held-out
+// examples; a method is taken for one that gains more than is needed.
+type Choice struct {
+	Method Method
+
+	// TSGain is what temperature scaling gains on the network. With N examples it needs
+	// 1/(2N): if the network's probabilities are right, twice the gain of all examples
+	// together has about the mean 1 (Wilks, The Large-Sample Distribution of the
+	// Likelihood Ratio, 1938). The spread between examples would say less: of a sure
+	// network a few errors have all the loss.
+	TSGain, TSNeeded float64
+
+	// MF0Gain is what mf0 gains, at its optimum, on the one of these two that was
+	// chosen. It needs one standard error of the paired differences between examples, and
+	// an NLL that is no higher without the half of an example that tuning adds.
+	MF0Gain, MF0Needed float64
+}
+
+// trial is a method as tuned, on the held-out examples: its losses and its mean NLL.
+type trial struct {
+	losses []float64
+	nll    float64
+}
+
+func (e *examples) trial(j int) trial { return trial{e.losses(j), mean(e.nll[j])} }
+
+// choose compares the network, temperature scaling and mf0.
+func choose(own, scaled, mf0 trial) Choice {
+	c := Choice{Method: MLE, TSGain: mean(own.losses) - mean(scaled.losses), TSNeeded: 0.5 / float64(len(own.losses))}
+	simple := own
+	if c.TSGain > c.TSNeeded {
+		c.Method, simple = TS, scaled
+	}
+	c.MF0Gain, c.MF0Needed = pairedGain(simple.losses, mf0.losses)
+	c.MF0Needed = math.Max(c.MF0Needed, resolution)
+	if c.MF0Gain > c.MF0Needed && mf0.nll <= simple.nll {
+		c.Method = MF0
+	}
+	return c
+}
+
+// String says it in a sentence, with nats.
+func (c Choice) String() string {
+	if c.Method == MF0 {
+		return fmt.Sprintf("mf0: on the held-out data it gains %.2g nats on what is simpler, and %.2g may be chance", c.MF0Gain, c.MF0Needed)
+	}
+	mf0 := fmt.Sprintf("what mf0 gains, %.2g, may be chance up to %.2g", c.MF0Gain, c.MF0Needed)
+	if c.MF0Gain > c.MF0Needed {
+		mf0 = "mf0 has a higher NLL there"
+	}
+	if c.Method == TS {
+		return fmt.Sprintf("temperature scaling: on the held-out data it gains %.2g nats on the network itself; %s", c.TSGain, mf0)
+	}
+	return fmt.Sprintf("the network's own: what temperature scaling gains on the held-out data, %.2g nats, may be chance up to %.2g; %s", c.TSGain, c.TSNeeded, mf0)
+}
+
 // Fitted is what calibration found.
 type Fitted struct {
 	Calibration
+	Choice Choice // of Method
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
 	Optimum        Temperatures
@@ -106,8 +165,9 @@ type Fitted struct {
 //
 // val are held-out labelled examples; ood, which may be nil, held-out examples
 // out of distribution. The temperature pair NLL minimises the mean -log p of
-// val's labels under mf0, over T_act in [0.02, 20] and τ = T_ens / median s² in
-// [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
+// val's labels, and of half an example more that is wrong, under mf0, over
+// T_act from 1/1000 of the median of max a - mean a to that itself and τ = T_ens /
+// median s² in [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
 // its best point, reported as Optimum; of thousands of examples some hundreds show
 // which points of the grid to evaluate over all. Of the pairs whose NLL is higher by no more
 // than one standard error of the paired differences between examples, nor by more
@@ -115,7 +175,8 @@ type Fitted struct {
 // smallest τ ≥ 0.01: where likelihood cannot tell how much of the spread is the
 // posterior's, it is given all it may have. The pair OOD maximises the AUROC of
 // 1 - max p over the same temperatures, preferring large τ among equals; TSOOD is the
-// one temperature that maximises that of softmax(a/T).
+// one temperature that maximises that of softmax(a/T). Method is mf0 where it is told
+// from temperature scaling and from the network itself; see Choice.
 //
 // Fit ends with ctx, at the latest when the inversion that is under way is done.
 //
@@ -167,17 +228,20 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		steps++
 	}
 	o.Progress("tuning", 0, steps)
-	valSet := newTuningSet(h, val, true, o.Lambda0)
+	act := val.actUnit(h)
+	valSet := newTuningSet(h, val, true, o.Lambda0, act)
 	f := &Fitted{}
 	f.Lambda0 = o.Lambda0
-	var scaled float64 // NLL of temperature scaling
-	f.TS, scaled = valSet.temperatureScaling()
+	valSet.plain(1 / act)
+	own := valSet.trial(0) // of the network's own probabilities
+	scale, limit := valSet.temperatureScaling()
+	scaled := valSet.trial(0)
+	f.TS = scale * act
 	o.Progress("tuning", 1, steps)
 
 	var base []float64 // per-example NLL at ρ = 1
 	var chosen Candidate
 	var bestPoint point
-	var bestNLL []float64                 // per example, at bestPoint
 	s2 := make([]float64, len(valSet.s2)) // of the chosen
 	for i, rho := range rhos {
 		if err := context.Cause(ctx); err != nil {
@@ -208,7 +272,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		if err != nil {
 			return nil, err
 		}
-		candidate := Candidate{Rho: rho, Epsilon: epsilon, NLL: best.value}
+		candidate := Candidate{Rho: rho, Epsilon: epsilon, NLL: mean(valSet.nll[0])}
 		if i == 0 {
 			base = slices.Clone(valSet.nll[0])
 		} else {
@@ -219,7 +283,6 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 			chosen = candidate
 			f.Posterior, f.Rho, f.MedianVariance = post, rho, mid
 			f.NLLGrid, bestPoint = grid, best
-			bestNLL = slices.Clone(valSet.nll[0])
 			s2, valSet.s2 = valSet.s2, s2
 		}
 		o.Progress("tuning", 2+i, steps)
@@ -230,13 +293,18 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 			return nil, err
 		}
 	}
-	copy(valSet.nll[0], bestNLL)
-	pair := prefer(&valSet.examples, bestPoint, scaled, f.MedianVariance, o.Lambda0)
-	f.Optimum = Temperatures{Act: bestPoint.act, Ens: bestPoint.tau * f.MedianVariance}
-	f.NLL = Temperatures{Act: pair.act, Ens: pair.tau * f.MedianVariance}
+	at := func(p point) Temperatures { return Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance} }
+	valSet.evaluate([]float64{bestPoint.act}, bestPoint.tau*f.MedianVariance)
+	f.Choice = choose(own, scaled, valSet.trial(0))
+	if f.Method = f.Choice.Method; f.Method == MF0 {
+		// What mf0 was chosen for is not given up.
+		limit = bestPoint.value + f.Choice.MF0Gain - f.Choice.MF0Needed
+	}
+	pair := prefer(&valSet.examples, bestPoint, limit, f.MedianVariance, o.Lambda0)
+	f.Optimum, f.NLL = at(bestPoint), at(pair)
 	f.OOD = f.NLL
 	if ood != nil {
-		oodSet := newTuningSet(h, ood, false, o.Lambda0)
+		oodSet := newTuningSet(h, ood, false, o.Lambda0, act)
 		if err := f.Posterior.forms(c.product, oodSet.s2, nil, ood.Features, oodSet.n); err != nil {
 			return nil, err
 		}
@@ -244,19 +312,18 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		if err != nil {
 			return nil, err
 		}
-		f.OOD = Temperatures{Act: best.act, Ens: best.tau * f.MedianVariance}
-		if f.TSOOD, err = tuneTS(ctx, h, val, ood); err != nil {
+		f.OOD = at(best)
+		if f.TSOOD, err = tuneTS(ctx, h, val, ood, act); err != nil {
 			return nil, err
 		}
 		f.AUROCGrid, f.OODTuned = grid, true
+		scaleTo(f.AUROCGrid.Act, act, f.AUROCGrid.Act)
 		f.Ratio = maxRatio(oodSet, o.Lambda0, f.NLL, f.OOD)
 		o.Progress("tuning", steps, steps)
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(valSet, o.Lambda0, f.NLL, f.OOD))
 	f.MedianMargin = medianMargin(valSet, val, o.Lambda0, f.OOD)
-	if bestPoint.tau > 0.5*maxTau {
-		f.Warnings = append(f.Warnings, "held-out likelihood drives T_ens to its upper bound: for calibration alone a single temperature (ts) would do as well here")
-	}
+	scaleTo(f.NLLGrid.Act, act, f.NLLGrid.Act)
 	return f, nil
 }
 

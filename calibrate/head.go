@@ -54,6 +54,15 @@ func (h Head) Outcomes() int {
 	return h.Classes()
 }
 
+// chances returns C of a margin (see package meanfield): the classes, or two of labels
+// that are told independently.
+func (h Head) chances() int {
+	if h.MultiLabel() {
+		return 2
+	}
+	return h.Classes()
+}
+
 // Validate reports a head that the mathematics does not cover.
 func (h Head) Validate() error {
 	l, known := links[h.Link]

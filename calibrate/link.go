@@ -20,10 +20,6 @@ type link struct {
 	// in the derivatives of the training loss.
 	curvature func(p, rest []float64, logits []float32)
 
-	// manyMinima says that the NLL may have several over the temperature of
-	// temperature scaling.
-	manyMinima bool
-
 	// predict writes the log-probabilities of logits ([Head.Outcomes]) and returns
 	// the margin.
 	predict func(logp, mu []float64) (margin float64)
@@ -32,7 +28,7 @@ type link struct {
 var links = map[Link]link{
 	Softmax:   {least: 2, curvature: softmax, predict: meanfield.Softmax},
 	Sigmoid:   {least: 1, separate: true, curvature: sigmoids, predict: meanfield.Sigmoids},
-	OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest, manyMinima: true},
+	OneVsRest: {least: 2, separate: true, curvature: sigmoids, predict: meanfield.OneVsRest},
 }
 
 // coupled returns how many logits the blocks of the curvature couple: the full

@@ -27,11 +27,11 @@ func (m Method) Validate() error {
 // Calibration is all that prediction needs beside the network: what a bundle
 // holds. It never changes once made and may be used concurrently.
 type Calibration struct {
-	Method    Method // whose probabilities are served
+	Method    Method // whose probabilities are served; "" is MF0
 	Posterior *Posterior
-	NLL       Temperatures // tuned for held-out likelihood: probabilities
+	NLL       Temperatures // tuned for held-out likelihood: probabilities of MF0
 	OOD       Temperatures // tuned for telling apart: OODScore
-	TS        float64      // temperature scaling, for comparison
+	TS        float64      // temperature scaling's T: probabilities of TS
 	TSOOD     float64      // temperature scaling's, tuned for telling apart; zero: TS
 	Lambda0   float64      // zero: meanfield.Lambda0
 
@@ -70,7 +70,19 @@ func Score(margin, m float64) float64 {
 	return m / (m + margin)
 }
 
-// Predict evaluates mf0 for n examples, from features [n,d] and logits [n,K].
+// PlainTemperature returns the T where the probabilities served are softmax(a/T), and 0
+// where mf0 gives them.
+func (c *Calibration) PlainTemperature() float64 {
+	switch c.Method {
+	case MLE:
+		return 1
+	case TS:
+		return c.TS
+	}
+	return 0
+}
+
+// Predict evaluates n examples, from features [n,d] and logits [n,K].
 func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	h := c.Posterior.Head
 	checkLogits(logits, n, h)
@@ -83,13 +95,18 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	}
 	k, outcomes := h.Logits, h.Outcomes()
 	c.Posterior.Both(p.Variance, p.Leverage, phi, n)
+	plain := c.PlainTemperature()
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
 		unused := make([]float64, outcomes)
 		for i := first; i < last; i++ {
 			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
 			p.OODScore[i] = Score(e.mf0(unused, a, v, c.OOD), c.MedianMargin)
-			p.Margin[i] = e.mf0(p.LogP[i*outcomes:(i+1)*outcomes], a, v, c.NLL)
+			if logp := p.LogP[i*outcomes : (i+1)*outcomes]; plain > 0 {
+				p.Margin[i] = e.plain(logp, a, plain)
+			} else {
+				p.Margin[i] = e.mf0(logp, a, v, c.NLL)
+			}
 		}
 	})
 	return p

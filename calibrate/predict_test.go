@@ -79,9 +79,9 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
-					wantRelative(t, "1 - max p", []float64{meanfield.Rest(got.Margin[i], chances(h))}, []float64{rest}, 1e-8)
+					wantRelative(t, "1 - max p", []float64{meanfield.Rest(got.Margin[i], h.chances())}, []float64{rest}, 1e-8)
 					_, rest = one(calibration.OOD)
-					chance := math.Log(float64(chances(h) - 1))
+					chance := math.Log(float64(h.chances() - 1))
 					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)}, 1e-8)
 				}
 				for i, v := range s2 {
@@ -229,15 +229,7 @@ func TestPredictPanicsOnShapes(t *testing.T) {
 func plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
 	logp, rest = Plain(h, logits, n, temperature)
 	for i, g := range rest {
-		rest[i] = meanfield.Rest(g, chances(h))
+		rest[i] = meanfield.Rest(g, h.chances())
 	}
 	return logp, rest
-}
-
-// chances are the outcomes among which max p is chosen.
-func chances(h Head) int {
-	if h.MultiLabel() {
-		return 2
-	}
-	return h.Classes()
 }

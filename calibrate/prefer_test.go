@@ -34,7 +34,7 @@ func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet
 		s.Features = append(s.Features, 0)
 		s.Labels = append(s.Labels, int32(label))
 	}
-	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s, true, meanfield.Lambda0)
+	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s, true, meanfield.Lambda0, 1)
 	copy(t.s2, s2)
 	return t
 }

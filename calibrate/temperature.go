@@ -23,21 +23,52 @@ type Temperatures struct {
 	Ens float64
 }
 
-// Bounds of the search. The optimal T_ens spans ten orders of magnitude from
+// Bounds of the search. T_act and T are in units of logitScale / 20, which is about
+// 1 for common networks. The optimal T_ens spans ten orders of magnitude from
 // network to network, τ = T_ens / median s² does not. The lower bound of τ keeps
 // the median T_k below 1000, where float32 still ranks.
 const (
 	minAct, maxAct = 0.02, 20
 	minTau, maxTau = 3e-7, 1e3
 	gridSize       = 9
-	minTS, maxTS   = 1 / meanfield.MaxBeta, 50
+	minTS, maxTS   = 1 / meanfield.MaxBeta, 200
 )
+
+// actUnit returns the unit of T_act for examples of n logits each: a twentieth of the
+// median of max a - mean a, how far the first class stands above the others. It
+// follows the logits' own unit, and so do all temperatures searched for. logits writes
+// those of example i.
+func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
+	margins, a := make([]float64, examples), make([]float64, n)
+	for i := range margins {
+		logits(a, i)
+		margins[i] = slices.Max(a) - mean(a)
+	}
+	unit := median(margins) / 20
+	if !(unit > 0) || math.IsInf(unit, 1) {
+		return 1 // all classes tie, or what is no number: any unit will do
+	}
+	return unit
+}
+
+// actUnit is that of a set. A sigmoid is a softmax of two logits, 0 and a.
+func (s *Set) actUnit(h Head) float64 {
+	k := h.Logits
+	if !links[h.Link].separate {
+		return actUnit(s.Len(h), k, func(dst []float64, i int) {
+			for j, v := range s.Logits[i*k : (i+1)*k] {
+				dst[j] = float64(v)
+			}
+		})
+	}
+	return actUnit(len(s.Logits), 2, func(dst []float64, i int) { dst[0], dst[1] = 0, float64(s.Logits[i]) })
+}
 
 // Grid is an objective over log-spaced temperatures: the paper's heat maps.
 type Grid struct {
 	Act   []float64   // T_act, rows
 	Tau   []float64   // T_ens / median held-out s², columns
-	Value [][]float64 // NLL in nats, or AUROC
+	Value [][]float64 // held-out NLL, counting half an example more that is wrong, in nats; or AUROC
 }
 
 // Set is a set of examples kept for tuning: features [N,d], logits [N,K] and
@@ -96,7 +127,8 @@ func (s *Set) Validate(h Head, labelled bool) error {
 // examples are held-out examples as some method predicts them: what temperatures are
 // tuned on.
 type examples struct {
-	n int
+	n        int
+	outcomes int // C that margins are of, 2 for labels told independently
 	// evaluate sets nll and margin for at most gridSize T_act at one T_ens.
 	evaluate func(acts []float64, ens float64)
 	// thinned returns about thinSize of the examples, spread evenly, or nil where there
@@ -109,12 +141,45 @@ type examples struct {
 	nll, margin [gridSize][]float64
 }
 
-func newExamples(n int) examples {
-	e := examples{n: n}
+func newExamples(n, outcomes int) examples {
+	e := examples{n: n, outcomes: outcomes}
 	for j := range gridSize {
 		e.nll[j], e.margin[j] = make([]float64, n), make([]float64, n)
 	}
 	return e
+}
+
+// losses returns, [N], what tuning takes the mean of: the -log p of each label and, in
+// equal parts, half of -log(1 - max p) of an average one, as if half an example more were
+// there, whose prediction is wrong.
+//
+// Jeffreys' prior for the rate of errors counts half an error more than were seen. Without
+// it a network that makes no error on the examples at hand would have no temperature too
+// low, and few errors one that is too low by far; of many examples the half says next to
+// nothing. docs/choice.md has what no, one half, one and two errors more lead to.
+func (e *examples) losses(j int) []float64 {
+	wrong := e.wrong(j)
+	l := slices.Clone(e.nll[j])
+	for i := range l {
+		l[i] += wrong
+	}
+	return l
+}
+
+// objective is the mean of losses.
+func (e *examples) objective(j int) float64 { return mean(e.nll[j]) + e.wrong(j) }
+
+// wrong is the part of each example in half the mean -log(1 - max p). With margin g that
+// is log(1 + exp(g)/(C-1)); see meanfield.Rest.
+func (e *examples) wrong(j int) float64 {
+	var sum float64
+	others := math.Log(float64(e.outcomes - 1))
+	for _, g := range e.margin[j] {
+		x := g - others
+		sum += math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
+	}
+	n := float64(e.n)
+	return 0.5 * sum / n / n
 }
 
 // tuningSet is a Set prepared for evaluating many temperatures of mf0.
@@ -122,17 +187,18 @@ type tuningSet struct {
 	examples
 	head    Head
 	lambda0 float64
+	unit    float64           // of T_act
 	labels  []int32           // nil: none, or of other classes
 	targets []uint8           // [N,K], instead of labels of a multi-label head
-	logits  []float64         // [N,K]
+	logits  []float64         // [N,K], in that unit
 	curves  []meanfield.Curve // unless logits are separate
 	s2      []float64         // [N,K], of the posterior being tuned
 
 	thin *tuningSet // of sparse
 }
 
-func newTuningSet(h Head, s *Set, labelled bool, lambda0 float64) *tuningSet {
-	t := &tuningSet{head: h, lambda0: lambda0}
+func newTuningSet(h Head, s *Set, labelled bool, lambda0, unit float64) *tuningSet {
+	t := &tuningSet{head: h, lambda0: lambda0, unit: unit}
 	t.init(s.Len(h))
 	switch {
 	case labelled && h.MultiLabel():
@@ -142,7 +208,7 @@ func newTuningSet(h Head, s *Set, labelled bool, lambda0 float64) *tuningSet {
 	}
 	t.logits = make([]float64, len(s.Logits))
 	for i, v := range s.Logits {
-		t.logits[i] = float64(v)
+		t.logits[i] = float64(v) / unit
 	}
 	t.s2 = make([]float64, len(t.logits))
 	if !links[h.Link].separate {
@@ -158,7 +224,7 @@ func newTuningSet(h Head, s *Set, labelled bool, lambda0 float64) *tuningSet {
 
 // init makes room for the results of n examples.
 func (t *tuningSet) init(n int) {
-	t.examples = newExamples(n)
+	t.examples = newExamples(n, t.head.chances())
 	t.evaluate = func(acts []float64, ens float64) { t.mf0(acts, 1/ens) }
 	t.thinned = func() *examples {
 		if thin := t.sparse(); thin != nil {
@@ -177,7 +243,7 @@ func (t *tuningSet) sparse() *tuningSet {
 	}
 	k, n := t.head.Logits, (t.n+step-1)/step
 	if t.thin == nil {
-		t.thin = &tuningSet{head: t.head, lambda0: t.lambda0, logits: make([]float64, n*k), s2: make([]float64, n*k)}
+		t.thin = &tuningSet{head: t.head, lambda0: t.lambda0, unit: t.unit, logits: make([]float64, n*k), s2: make([]float64, n*k)}
 		t.thin.init(n)
 	}
 	thin := t.thin
@@ -248,34 +314,20 @@ func (t *tuningSet) mf0(acts []float64, scale float64) {
 	})
 }
 
-// temperatureScaling returns the T that minimises the NLL of the network's own
-// probabilities for logits a/T (Guo et al., On Calibration of Modern Neural
-// Networks, 2017), and that NLL.
+// plain sets nll and rest for softmax(a/T), or sigmoids, of at most gridSize T: no
+// variance leaves mf0's temperatures T_k at 1.
+func (t *tuningSet) plain(temperatures ...float64) { t.mf0(temperatures, 0) }
+
+// temperatureScaling returns the T, in t.unit, that minimises the objective of the
+// network's own probabilities for logits a/T (Guo et al., On Calibration of Modern
+// Neural Networks, 2017), and that objective. It leaves the per-example values in
+// nll[0] and margin[0].
 func (t *tuningSet) temperatureScaling() (temperature, value float64) {
-	k, nll, link := t.head.Logits, t.nll[0], links[t.head.Link]
 	f := func(logT float64) float64 {
-		beta := math.Exp(-logT)
-		parallel.For(t.n, func(first, last int) {
-			mu, logp := make([]float64, k), make([]float64, t.head.Outcomes())
-			for i := first; i < last; i++ {
-				a := t.logits[i*k : (i+1)*k]
-				if t.curves != nil {
-					nll[i] = t.curves[i].NLL(a, t.label(i), beta)
-					continue
-				}
-				for c, v := range a {
-					mu[c] = v * beta
-				}
-				link.predict(logp, mu)
-				nll[i] = t.nllOf(i, logp)
-			}
-		})
-		return mean(nll)
+		t.plain(math.Exp(logT))
+		return t.objective(0)
 	}
-	lo, hi := math.Log(minTS), math.Log(maxTS)
-	if link.manyMinima {
-		lo, hi = bracket(f, lo, hi)
-	}
+	lo, hi := bracket(f, math.Log(minTS), math.Log(maxTS))
 	logT := goldenSection(f, lo, hi, 1e-6)
 	return math.Exp(logT), f(logT)
 }
@@ -294,8 +346,7 @@ func bracket(f func(float64) float64, a, b float64) (lo, hi float64) {
 	return at(max(0, best-1)), at(min(steps, best+1))
 }
 
-// goldenSection minimises f, which has one minimum in [a,b]: the NLL of softmax
-// and sigmoid as a function of log T is quasi-convex, being convex in 1/T.
+// goldenSection minimises f, which has one minimum in [a,b].
 func goldenSection(f func(float64) float64, a, b, tolerance float64) float64 {
 	const ratio = 0.6180339887498949 // (√5-1)/2
 	c, d := b-ratio*(b-a), a+ratio*(b-a)
@@ -475,13 +526,14 @@ func logSpace(lo, hi float64, n int) []float64 {
 	return x
 }
 
-// nllSearch is the mean NLL of val, which it leaves for each example in val.nll.
+// nllSearch is the objective of val, whose parts it leaves for each example in val.nll
+// and val.margin.
 func nllSearch(val *examples, median float64) search {
 	return func(acts []float64, tau float64) []float64 {
 		val.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
 		for j := range acts {
-			values[j] = mean(val.nll[j])
+			values[j] = val.objective(j)
 		}
 		return values
 	}
@@ -491,8 +543,8 @@ func nllSearch(val *examples, median float64) search {
 // of them, if these are several times as many.
 const thinSize = 500
 
-// tuneNLL minimises the held-out NLL, and leaves the per-example values at the
-// optimum in val.nll[0]. The grid is one over all examples, or empty where there was
+// tuneNLL minimises the objective, and leaves the per-example values at the optimum in
+// val.nll[0] and val.margin[0]. The grid is one over all examples, or empty where there was
 // no need of it.
 //
 // For every τ there is one valley over T_act, in much the same place for a part of the
@@ -557,11 +609,11 @@ const leastTau = 0.01
 // the standard error: it is large where there are few examples.
 const maxGivenUp = 0.005
 
-// prefer returns the temperatures with the smallest τ ≥ leastTau whose held-out
-// NLL, at its best T_act, cannot be told from that of the optimum: it is above it
-// by no more than one standard error of the paired differences and by no more
-// than maxGivenUp, and not above limit, the NLL of temperature scaling.
-// val.nll[0] must hold the NLL at the optimum.
+// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at
+// its best T_act, cannot be told from that of the optimum: it is above it by no more
+// than one standard error of the paired differences and by no more than maxGivenUp,
+// and not above limit, the objective of temperature scaling. val.nll[0] and
+// val.margin[0] must be those at the optimum.
 //
 // Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often
 // flat to one part in two hundred, while the AUROC of 1 - max p under these
@@ -571,7 +623,7 @@ func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 	if best.tau <= leastTau {
 		return best
 	}
-	base := slices.Clone(val.nll[0])
+	base := val.losses(0)
 	most := math.Min(maxGivenUp*best.value, limit-best.value)
 	try := func(logTau float64) (point, bool) {
 		tau := math.Exp(logTau)
@@ -581,10 +633,10 @@ func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 		along := math.Log(best.act) + valley(best.tau, lambda0) - valley(tau, lambda0)
 		act := math.Exp(brent(func(logAct float64) float64 {
 			val.evaluate([]float64{math.Exp(logAct)}, tau*median)
-			return mean(val.nll[0])
+			return val.objective(0)
 		}, math.Log(lo), math.Log(hi), along, 1e-3))
 		val.evaluate([]float64{act}, tau*median)
-		loss, stdErr := pairedGain(val.nll[0], base)
+		loss, stdErr := pairedGain(val.losses(0), base)
 		return point{act, tau, best.value + loss}, loss <= math.Min(stdErr, most)
 	}
 	lo, hi := math.Log(leastTau), math.Log(best.tau)

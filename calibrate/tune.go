@@ -55,6 +55,8 @@ type Tuned struct {
 	NLL, OOD Temperatures
 	Optimum  Temperatures
 	OODTuned bool
+	// Set where T_act is at a bound of the search: beyond it may be better.
+	NLLAtBound, OODAtBound bool
 }
 
 // Tune finds the temperatures of a method by the objectives, bounds and preferences by
@@ -63,8 +65,8 @@ type Tuned struct {
 // alone, searched on a grid of 33 and then by golden sections; one that is Resampled has
 // T_act searched so for each of nine T_ens.
 //
-// limit is the held-out NLL of temperature scaling, above which nothing is given up
-// for a larger spread; see Fit.
+// limit is what [ScalingLimit] returns for val, above which nothing is given up for a
+// larger spread; see Fit.
 func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, limit float64) (*Tuned, error) {
 	if len(labels) != val.Len() || val.Len() == 0 {
 		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())
@@ -74,13 +76,17 @@ func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, l
 			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Outcomes()-1)
 		}
 	}
-	v := predicted(ctx, val, labels, 1)
+	unit, err := unitOf(val)
+	if err != nil {
+		return nil, err
+	}
+	v := predicted(ctx, val, labels, 1, unit)
 	var o *examples
 	if ood != nil {
 		if ood.Len() == 0 {
 			return nil, fmt.Errorf("out-of-distribution data: no examples")
 		}
-		o = predicted(ctx, ood, nil, 1)
+		o = predicted(ctx, ood, nil, 1, unit)
 	}
 	find := tuneAct
 	if spread := val.Spread(); spread != 0 {
@@ -102,15 +108,36 @@ func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, l
 	if err != nil {
 		return nil, err
 	}
+	t.NLLAtBound, t.OODAtBound = atBound(t.NLL.Act), ood != nil && atBound(t.OOD.Act)
+	for _, p := range []*Temperatures{&t.NLL, &t.OOD, &t.Optimum} {
+		p.Act *= unit
+	}
 	if t.OODTuned = ood != nil; !t.OODTuned {
 		t.OOD = t.NLL
 	}
 	return t, nil
 }
 
-// predicted are every step-th of the examples. When ctx ends they have no values any more.
-func predicted(ctx context.Context, p Predictive, labels []int32, step int) *examples {
-	e := newExamples((p.Len() + step - 1) / step)
+// unitOf is the unit of T_act for a method: that of the logits, as its probabilities
+// give them where the covariance is next to nothing.
+func unitOf(p Predictive) (float64, error) {
+	t := Temperatures{Act: 1, Ens: 1}
+	if spread := p.Spread(); spread > 0 {
+		t.Ens = maxTau * spread
+	}
+	if r, ok := p.(Resampled); ok {
+		if err := r.SetEns(t.Ens); err != nil {
+			return 0, err
+		}
+	}
+	predict := p.Predictor()
+	return actUnit(p.Len(), p.Outcomes(), func(logp []float64, i int) { predict(logp, i, t) }), nil
+}
+
+// predicted are every step-th of the examples, with T_act in a unit. When ctx ends they
+// have no values any more.
+func predicted(ctx context.Context, p Predictive, labels []int32, step int, unit float64) *examples {
+	e := newExamples((p.Len()+step-1)/step, p.Outcomes())
 	resampled, _ := p.(Resampled)
 	e.evaluate = func(acts []float64, ens float64) {
 		if resampled != nil && e.err == nil {
@@ -130,7 +157,7 @@ func predicted(ctx context.Context, p Predictive, labels []int32, step int) *exa
 			predict, logp := p.Predictor(), make([]float64, p.Outcomes())
 			for i := first; i < last && ctx.Err() == nil; i++ {
 				for j, act := range acts {
-					e.margin[j][i] = predict(logp, i*step, Temperatures{Act: act, Ens: ens})
+					e.margin[j][i] = predict(logp, i*step, Temperatures{Act: act * unit, Ens: ens})
 					if labels != nil {
 						e.nll[j][i] = -logp[labels[i*step]]
 					}
@@ -140,11 +167,19 @@ func predicted(ctx context.Context, p Predictive, labels []int32, step int) *exa
 	}
 	e.thinned = func() *examples {
 		if step := e.n / thinSize; step >= 4 {
-			return predicted(ctx, p, labels, step)
+			return predicted(ctx, p, labels, step, unit)
 		}
 		return nil
 	}
 	return &e
+}
+
+// ScalingLimit returns the objective of temperature scaling, in nats, from the NLL of
+// each held-out example of C classes and its margin, as [Plain] returns it.
+func ScalingLimit(nll, margin []float64, classes int) float64 {
+	e := examples{n: len(nll), outcomes: classes}
+	e.nll[0], e.margin[0] = nll, margin
+	return e.objective(0)
 }
 
 func fill(x []float64, v float64) {
@@ -229,10 +264,10 @@ func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 	return points, nil
 }
 
-// AtBound reports whether T_act is at a bound of the search: beyond it may be better.
-func (t Temperatures) AtBound() bool {
+// atBound reports whether T_act is at a bound of the search.
+func atBound(act float64) bool {
 	const near = 1.001
-	return t.Act <= minAct*near || t.Act >= maxAct/near
+	return act <= minAct*near || act >= maxAct/near
 }
 
 func (p point) temperatures(spread float64) Temperatures {
@@ -276,7 +311,7 @@ func searchAct(ctx context.Context, f func(act float64) float64) (point, error) 
 
 func meanNLL(val *examples, act, ens float64) float64 {
 	val.evaluate([]float64{act}, ens)
-	return mean(val.nll[0])
+	return val.objective(0)
 }
 
 // aurocOf is that of 1 - max p, NaN where there is none.
@@ -302,7 +337,7 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 		}
 		p.tau = tau
 		meanNLL(val, p.act, ens)
-		nlls, loss = append(nlls, p), append(loss, slices.Clone(val.nll[0]))
+		nlls, loss = append(nlls, p), append(loss, val.losses(0))
 		if ood == nil {
 			continue
 		}
@@ -331,22 +366,22 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 }
 
 // tuneTS returns the temperature T of softmax(a/T) that tells apart best.
-func tuneTS(ctx context.Context, h Head, val, ood *Set) (float64, error) {
-	v, o := plainExamples(h, val), plainExamples(h, ood)
+func tuneTS(ctx context.Context, h Head, val, ood *Set, unit float64) (float64, error) {
+	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
 	p, err := searchAct(ctx, func(act float64) float64 { return -aurocOf(v, o, act, 1) })
-	return p.act, err
+	return p.act * unit, err
 }
 
 // plainExamples have no nll.
-func plainExamples(h Head, s *Set) *examples {
+func plainExamples(h Head, s *Set, unit float64) *examples {
 	k := h.Logits
-	e := newExamples(s.Len(h))
+	e := newExamples(s.Len(h), h.chances())
 	e.evaluate = func(acts []float64, _ float64) {
 		parallel.For(e.n, func(first, last int) {
 			plain, logp := newEvaluator(h, 0), make([]float64, h.Outcomes())
 			for i := first; i < last; i++ {
 				for j, act := range acts {
-					e.margin[j][i] = plain.plain(logp, s.Logits[i*k:(i+1)*k], act)
+					e.margin[j][i] = plain.plain(logp, s.Logits[i*k:(i+1)*k], act*unit)
 				}
 			}
 		})

@@ -60,7 +60,7 @@ func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
 
 func TestTuneFindsWhatFitFinds(t *testing.T) {
 	task, f, val, ood := fittedTask(t)
-	limit := nll(tuneHead, first(Plain(tuneHead, task.val.Logits, val.Len(), f.TS)), task.val)
+	limit := limitOf(task.val, f.TS)
 	got, err := Tune(t.Context(), val, task.val.Labels, ood, limit)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +86,15 @@ func TestTuneFindsWhatFitFinds(t *testing.T) {
 	}
 }
 
-func first[A, B any](a A, _ B) A { return a }
+// limitOf is what tuning may not exceed: the objective of temperature scaling.
+func limitOf(s *Set, temperature float64) float64 {
+	logp, margin := Plain(tuneHead, s.Logits, s.Len(tuneHead), temperature)
+	each := make([]float64, len(margin))
+	for i, y := range s.Labels {
+		each[i] = -logp[i*tuneHead.Logits+int(y)]
+	}
+	return ScalingLimit(each, margin, tuneHead.Logits)
+}
 
 func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
 	task, f, val, ood := fittedTask(t)
@@ -112,7 +120,7 @@ func TestTuneWithoutSpreadIsTemperatureScaling(t *testing.T) {
 // at is the AUROC at a T_act.
 func at(t *testing.T, val, ood *predictive, act float64) float64 {
 	t.Helper()
-	a := aurocOf(predicted(t.Context(), val, nil, 1), predicted(t.Context(), ood, nil, 1), act, 1)
+	a := aurocOf(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), act, 1)
 	if math.IsNaN(a) {
 		t.Fatalf("no AUROC at T_act %v", act)
 	}
@@ -132,7 +140,7 @@ func TestTuneSearchesCostlySpreadsOnTheGrid(t *testing.T) {
 	if got.OOD != got.NLL || got.OODTuned {
 		t.Errorf("%v is for telling apart, and there was nothing to tell", got.OOD)
 	}
-	e := predicted(t.Context(), val, task.val.Labels, 1)
+	e := predicted(t.Context(), val, task.val.Labels, 1, 1)
 	best := meanNLL(e, got.Optimum.Act, got.Optimum.Ens)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		for _, act := range logSpace(minAct, maxAct, 25) {
@@ -187,9 +195,9 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	h := Head{Logits: 3, Features: 1, Link: Softmax}
 	logits := []float32{0, 1900, 2000, 0, 1900, 2001, 1900, 1900, 2001}
 	s := &Set{Features: make([]float32, 3), Logits: logits}
-	mf0 := newTuningSet(h, s, false, meanfield.Lambda0) // with variances of zero
+	mf0 := newTuningSet(h, s, false, meanfield.Lambda0, 1) // with variances of zero
 	for name, e := range map[string]*examples{
-		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1), "temperature scaling": plainExamples(h, s),
+		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1, 1), "temperature scaling": plainExamples(h, s, 1),
 	} {
 		for _, act := range []float64{1, 0.05, 20} {
 			e.evaluate([]float64{act}, 1)
@@ -218,7 +226,7 @@ func manyExamples(t *testing.T) (set *Set, val, ood *predictive, spread float64)
 	val, ood = of(set), of(far)
 	spread = median(val.s2)
 	val.spread, ood.spread = spread, spread
-	if predicted(t.Context(), val, nil, 1).thinned() == nil || predicted(t.Context(), ood, nil, 1).thinned() == nil {
+	if predicted(t.Context(), val, nil, 1, 1).thinned() == nil || predicted(t.Context(), ood, nil, 1, 1).thinned() == nil {
 		t.Fatal("there are too few examples to leave any out")
 	}
 	return set, val, ood, spread
@@ -247,7 +255,7 @@ func TestTuneMissesNoOptimum(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, o := predicted(t.Context(), of(val), set.Labels, 1), predicted(t.Context(), of(ood), nil, 1)
+		v, o := predicted(t.Context(), of(val), set.Labels, 1, 1), predicted(t.Context(), of(ood), nil, 1, 1)
 		nll, auroc := nllSearch(v, spread), aurocSearch(v, o, spread)
 		least := scan(nll)
 		if at := nll([]float64{got.Optimum.Act}, got.Optimum.Ens/spread)[0]; at > least.value*(1+1e-4) {
@@ -287,7 +295,7 @@ func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := aurocSearch(predicted(t.Context(), val, nil, 1), predicted(t.Context(), ood, nil, 1), spread)
+	f := aurocSearch(predicted(t.Context(), val, nil, 1, 1), predicted(t.Context(), ood, nil, 1, 1), spread)
 	best := math.Inf(1)
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		for _, act := range logSpace(minAct, maxAct, 60) {

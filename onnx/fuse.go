@@ -56,10 +56,14 @@ type MeanField struct {
 	Method  Method // "" is MF0
 	Lambda0 float64
 
+	// Plain is the T of probabilities softmax(a/T), or sigmoids, of the logits alone, which stand in the place of Method's: the
+	// network's own for 1. Zero: Method gives them. The score is Method's either way.
+	Plain float64
+
 	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
 	Forms Quadratic
 
-	NLL Temperatures // for probabilities
+	NLL Temperatures // for Method's probabilities
 	OOD Temperatures // for the out-of-distribution score
 
 	// MedianMargin is the margin that scores ½.
@@ -190,6 +194,9 @@ func (mf *MeanField) check(h *Head) error {
 		if !(x > 0) || math.IsInf(x, 0) {
 			return fmt.Errorf("λ₀ %v, temperatures %v and %v and median margin %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD, mf.MedianMargin)
 		}
+	}
+	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {
+		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none", mf.Plain)
 	}
 	last := 1.0
 	for _, i := range mf.Intervals {

@@ -105,10 +105,10 @@ func zero(x []float64) bool {
 	return true
 }
 
-// pairs returns the distinct pairs of temperatures: that for probabilities and, last, that for the score.
+// pairs returns the distinct pairs of temperatures: that for probabilities, where they need one, and, last, that for the score.
 func (f *fuser) pairs() []Temperatures {
-	if f.mf.OOD == f.mf.NLL {
-		return []Temperatures{f.mf.NLL}
+	if f.mf.OOD == f.mf.NLL || f.mf.Plain > 0 {
+		return []Temperatures{f.mf.OOD}
 	}
 	return []Temperatures{f.mf.NLL, f.mf.OOD}
 }
@@ -133,6 +133,17 @@ func (f *fuser) probabilities(logits, variance string, names FusedOutputs) {
 		logits = f.binary("Sub", f.cast(logits, Float64), top)
 	} else {
 		logits = f.cast(logits, Float64)
+	}
+	if f.mf.Plain > 0 {
+		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
+		switch f.link {
+		case Softmax:
+			f.servedSoftmax(y, names)
+		case OneVsRest:
+			f.servedSoftmax(f.logSigmoid(y), names)
+		default:
+			f.servedSigmoids(y, names)
+		}
 	}
 	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), inverse)
 	switch {
@@ -161,9 +172,50 @@ func (f *fuser) pair(x string, i, n int64) string {
 // scored takes the last pair of [N,P,K], that of the score, [N,K].
 func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
 
-// served casts what the first pair gives, [N,n], to the output for probabilities.
+// served casts probabilities, [N,C], to their output.
 func (f *fuser) served(p string, names FusedOutputs) {
 	f.as(names.Probabilities, func() string { return f.cast(p, Float32) })
+}
+
+// servedSoftmax makes probabilities of logarithms, [N,K], of what is proportional to them.
+func (f *fuser) servedSoftmax(l string, names FusedOutputs) {
+	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
+	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), names)
+}
+
+// servedSigmoids makes probabilities of logits y, [N,K], each of which has a sigmoid of its own.
+//
+// With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e): no difference, and the runtime's Sigmoid, which is flat beyond 18, is not
+// used.
+func (f *fuser) servedSigmoids(y string, names FusedOutputs) {
+	one := f.binary("Add", f.unary("Exp", f.unary("Neg", f.unary("Abs", y))), f.number(1))
+	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", f.negative(y)), one) }
+	if f.k > 1 {
+		f.served(sigmoid(y), names)
+		return
+	}
+	no, yes := sigmoid(f.unary("Neg", y)), sigmoid(y)
+	f.served(f.op("Concat", []string{no, yes}, intAttribute("axis", 1)), names)
+}
+
+// negative returns min(y,0).
+func (f *fuser) negative(y string) string {
+	return f.binary("Mul", f.binary("Sub", y, f.unary("Abs", y)), f.number(0.5))
+}
+
+// logSigmoid returns log 2σ(y), by its series where it is small.
+func (f *fuser) logSigmoid(y string) string {
+	const little = 1e-2 // the series lacks y⁶/2880
+	size := f.unary("Abs", y)
+	one := f.binary("Add", f.unary("Exp", f.unary("Neg", size)), f.number(1))
+	full := f.binary("Add", f.binary("Sub", f.negative(y), f.unary("Log", one)), f.number(math.Ln2))
+	within := f.cast(f.binary("Less", size, f.number(little)), Float64)
+	z := f.binary("Mul", y, within)
+	square := f.binary("Mul", z, z)
+	tail := f.binary("Sub", f.binary("Mul", square, f.number(1./192)), f.number(1./8))
+	close := f.binary("Add", f.binary("Mul", z, f.number(0.5)), f.binary("Mul", square, tail))
+	full = f.binary("Mul", full, f.binary("Sub", f.number(1), within))
+	return f.binary("Add", close, full)
 }
 
 // score makes of margins, [N,1], the score m/(m+g), [N].
@@ -176,13 +228,13 @@ func (f *fuser) score(margin string, names FusedOutputs) {
 
 // normalised makes probabilities and score of logarithms, [N,P,K], of what is proportional to probabilities.
 func (f *fuser) normalised(logp string, names FusedOutputs) {
-	l := f.pair(logp, 0, f.k)
-	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
-	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), names)
+	if f.mf.Plain == 0 {
+		f.servedSoftmax(f.pair(logp, 0, f.k), names)
+	}
 
 	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max l - l_k and m their least:
 	// of those as large as the largest all but one count, with x = 0.
-	l = f.scored(logp)
+	l := f.scored(logp)
 	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
 	smaller := f.cast(f.binary("Greater", x, f.number(0)), Float64)
 	others := f.binary("Sub", f.number(float64(f.k-1)), f.reduce("ReduceSum", smaller, 1, true))
@@ -237,39 +289,18 @@ func (f *fuser) series(k [3]string, b string) string {
 }
 
 // separate makes probabilities and score of y = μ/T, [N,P,K], where each logit has a sigmoid of its own.
-//
-// With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e) and the smaller of σ(y) and σ(-y) is e/(1+e): neither is a difference,
-// and the runtime's Sigmoid, which is flat beyond 18, is not used.
 func (f *fuser) separate(y string, names FusedOutputs) {
-	size := f.unary("Abs", y)
-	e := f.unary("Exp", f.unary("Neg", size))
-	one := f.binary("Add", e, f.number(1))
-	negative := func(y string) string { // min(y,0)
-		return f.binary("Mul", f.binary("Sub", y, size), f.number(0.5))
-	}
 	if f.link == OneVsRest {
-		// log 2σ(y), to be normalised, by its series where it is small.
-		const little = 1e-2 // the series lacks y⁶/2880
-		full := f.binary("Add", f.binary("Sub", negative(y), f.unary("Log", one)), f.number(math.Ln2))
-		within := f.cast(f.binary("Less", size, f.number(little)), Float64)
-		z := f.binary("Mul", y, within)
-		square := f.binary("Mul", z, z)
-		tail := f.binary("Sub", f.binary("Mul", square, f.number(1./192)), f.number(1./8))
-		close := f.binary("Add", f.binary("Mul", z, f.number(0.5)), f.binary("Mul", square, tail))
-		full = f.binary("Mul", full, f.binary("Sub", f.number(1), within))
-		f.normalised(f.binary("Add", close, full), names)
+		f.normalised(f.logSigmoid(y), names)
 		return
 	}
-	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", negative(y)), one) }
-	if f.k > 1 {
-		f.served(f.pair(sigmoid(y), 0, f.k), names)
-	} else {
-		no, yes := f.pair(sigmoid(f.unary("Neg", y)), 0, 1), f.pair(sigmoid(y), 0, 1)
-		f.served(f.op("Concat", []string{no, yes}, intAttribute("axis", 1)), names)
+	if f.mf.Plain == 0 {
+		f.servedSigmoids(f.pair(y, 0, f.k), names)
 	}
 	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w exp(m-x)). For small x it is
 	// that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
-	x, w := f.scored(size), f.unary("Reciprocal", f.scored(one))
+	x := f.unary("Abs", f.scored(y))
+	w := f.unary("Reciprocal", f.binary("Add", f.unary("Exp", f.unary("Neg", x)), f.number(1)))
 	least := f.reduce("ReduceMin", x, 1, true)
 	less := f.reduce("ReduceSum", f.binary("Mul", w, f.unary("Exp", f.binary("Sub", least, x))), 1, true)
 	direct := f.binary("Add", least, f.unary("Log", f.binary("Div", f.reduce("ReduceSum", w, 1, true), less)))

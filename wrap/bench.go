@@ -18,7 +18,7 @@ type bench struct {
 	closers  []func() error
 	train    *evalSet // nil where no method needs it
 	val, ood *evalSet // ood may be nil
-	limit    float64  // held-out NLL of temperature scaling
+	limit    float64  // see calibrate.ScalingLimit
 
 	// Made when first asked for.
 	tail       *tail
@@ -61,8 +61,9 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		}
 	}
 	if b.limit == 0 {
-		logp, _ := calibrate.Plain(b.p.head, b.val.data.Logits, b.val.data.Len(b.p.head), b.p.calibration.TS)
-		b.limit = meanNLL(logp, b.val.data.Labels, b.p.head.Classes())
+		logp, margin := calibrate.Plain(b.p.head, b.val.data.Logits, b.val.data.Len(b.p.head), b.p.calibration.TS)
+		classes := b.p.head.Classes()
+		b.limit = calibrate.ScalingLimit(nllOf(logp, b.val.data.Labels, classes), margin, classes)
 	}
 	seconds := map[string]float64{}
 	timed := func(stage string, f func() error) error {
@@ -108,10 +109,10 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		NLL: Pair{Act: tuned.NLL.Act, Ens: tuned.NLL.Ens},
 		OOD: Pair{Act: tuned.OOD.Act, Ens: tuned.OOD.Ens},
 	}
-	if tuned.NLL.AtBound() {
+	if tuned.NLLAtBound {
 		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
 	}
-	if tuned.OODTuned && tuned.OOD.AtBound() {
+	if tuned.OODAtBound {
 		note = joinNotes(note, "T_act for out-of-distribution is at a bound of the search")
 	}
 	r.Note, r.Seconds = note, seconds
@@ -125,10 +126,19 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
+// nllOf returns -log p of each label.
+func nllOf(logp []float64, labels []int32, classes int) []float64 {
+	nll := make([]float64, len(labels))
+	for i, y := range labels {
+		nll[i] = -logp[i*classes+int(y)]
+	}
+	return nll
+}
+
 func meanNLL(logp []float64, labels []int32, classes int) float64 {
 	var sum float64
-	for i, y := range labels {
-		sum -= logp[i*classes+int(y)]
+	for _, v := range nllOf(logp, labels, classes) {
+		sum += v
 	}
 	return sum / float64(len(labels))
 }

@@ -499,6 +499,11 @@ func (c *calibration) describeFit() {
 		Optimum:  &Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens},
 		OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 	}
+	choice := f.Choice
+	r.Probabilities = ChoiceInfo{
+		Method: string(choice.Method), Reason: choice.String(),
+		TSGain: choice.TSGain, TSNeeded: choice.TSNeeded, MF0Gain: choice.MF0Gain, MF0Needed: choice.MF0Needed,
+	}
 	e, p := r.Head.LogitError, r.Head.Proof
 	r.Head = headInfo(c.describeHead())
 	r.Head.LogitError, r.Head.Proof = e, p
@@ -557,7 +562,15 @@ func (c *calibration) measure() error {
 		return m
 	}
 	report := &c.report.HeldOut
-	report.Before, report.TS, report.After = figures(results["mle"]), figures(results["ts"]), figures(results["mf0"])
+	report.Before, report.TS, report.MF0 = figures(results["mle"]), figures(results["ts"]), figures(results["mf0"])
+	report.After = report.MF0
+	if m := c.fitted.Method; m != calibrate.MF0 {
+		served := results[string(m)]
+		report.After.InDomain = *served.InDomain
+		if len(served.OOD) > 0 {
+			report.After.OODNLL = &served.OODNLL[0].OOD
+		}
+	}
 	if l := results[leverage].OOD; len(l) > 0 {
 		report.Leverage = &l[0].OOD
 		scores := []score{{"ood_score", report.After.OOD.AUROC}, {"leverage", report.Leverage.AUROC}}
@@ -565,7 +578,7 @@ func (c *calibration) measure() error {
 			c.warn("%s", w)
 		}
 	}
-	c.doubt(report.Before.InDomain)
+	c.doubt(report.Before.InDomain, report.TS.InDomain)
 	if look := probabilitiesIn(c.val.Logits, c.head); look != "" && c.ReadyMade {
 		c.warn("val: %s: are they probabilities? Give the values before the %s", look, c.head.Link)
 	}
@@ -599,15 +612,17 @@ func probabilitiesIn(logits []float32, h calibrate.Head) string {
 }
 
 // doubt warns of held-out figures that speak of a mistake, or say too little.
-func (c *calibration) doubt(before metrics.InDomain) {
+func (c *calibration) doubt(before, scaled metrics.InDomain) {
 	const few = 100
 	choices := c.head.Classes()
 	if c.head.MultiLabel() {
 		choices = 2 // for each label
 	}
 	switch guess := math.Log(float64(choices)); {
-	case before.NLL >= guess:
-		c.warn("on the held-out data the network does no better than guessing (NLL %.2f, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", before.NLL, choices, guess)
+	// A temperature mends probabilities that are too sure, whatever the logits' unit, but
+	// not what they say.
+	case scaled.NLL >= 0.98*guess:
+		c.warn("on the held-out data the network does no better than guessing (NLL %.2f at its best temperature, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", scaled.NLL, choices, guess)
 	case before.N < few:
 		c.warn("%d held-out examples say little about two temperatures: give some hundreds or more", before.N)
 	case before.Error == 0:
@@ -642,10 +657,11 @@ func (c *calibration) keep() []string {
 // write writes the bundle.
 func (c *calibration) write(context.Context) error {
 	f, r := c.fitted, &c.report
+	mf0 := bundleFigures(r.HeldOut.MF0)
 	m := bundle.Manifest{
 		Tool:          "mfgs " + Version(),
 		Head:          c.describeHead(),
-		Probabilities: calibrate.MF0,
+		Probabilities: (*bundle.Choice)(&f.Choice),
 		Damping:       bundle.Damping{Rule: r.Damping.Rule, Rho: f.Rho},
 		Temperatures: bundle.Temperatures{
 			NLL:     bundle.Pair{Act: f.NLL.Act, Ens: f.NLL.Ens, TunedOn: "nll"},
@@ -656,7 +672,7 @@ func (c *calibration) write(context.Context) error {
 		},
 		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin},
 		HeldOut: bundle.HeldOut{
-			Before: bundleFigures(r.HeldOut.Before), TS: bundleFigures(r.HeldOut.TS), After: bundleFigures(r.HeldOut.After),
+			Before: bundleFigures(r.HeldOut.Before), TS: bundleFigures(r.HeldOut.TS), MF0: &mf0, After: bundleFigures(r.HeldOut.After),
 		},
 		Datasets: c.datasets,
 		Warnings: r.Warnings,

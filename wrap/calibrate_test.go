@@ -227,7 +227,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			close("NLL evaluated", e.Methods[2].InDomain.NLL, got.HeldOut.After.NLL, 1e-9)
+			close("NLL evaluated", e.Methods[2].InDomain.NLL, got.HeldOut.MF0.NLL, 1e-9)
 			close("AUROC evaluated", e.Methods[2].OOD[0].AUROC, got.HeldOut.After.OOD.AUROC, 1e-9)
 			if e.Model != nil {
 				t.Errorf("model %+v", e.Model)
@@ -457,8 +457,8 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.After.NLL, 1e-9) {
-			t.Errorf("NLL %v, at calibration %v", e.Methods[2].InDomain.NLL, r.HeldOut.After.NLL)
+		if !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL, 1e-9) {
+			t.Errorf("NLL %v, at calibration %v", e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL)
 		}
 	}
 	_, err := Calibrate(t.Context(), Config{Model: model, Train: file, Val: file, Out: filepath.Join(dir, "none"), Classes: []string{"no", "yes", "perhaps"}})

@@ -78,20 +78,21 @@ type Progress struct {
 
 // Report is what Calibrate tells of its work.
 type Report struct {
-	Bundle       string             `json:"bundle"`
-	Model        *ModelInfo         `json:"model"` // null for ready-made features
-	Head         HeadInfo           `json:"head"`
-	Preprocess   *PreprocessInfo    `json:"preprocess"` // null for ready-made features
-	Structure    string             `json:"structure"`
-	Covariance   string             `json:"covariance"`
-	Damping      DampingInfo        `json:"damping"`
-	Temperatures TemperatureInfo    `json:"temperatures"`
-	HeldOut      HeldOut            `json:"held_out"`
-	Examples     Examples           `json:"examples"`
-	Seconds      map[string]float64 `json:"seconds"` // by stage, and "total"
-	Bad          []string           `json:"bad_records"`
-	Ignored      []string           `json:"ignored"` // files passed over, by reason
-	Warnings     []string           `json:"warnings"`
+	Bundle        string             `json:"bundle"`
+	Model         *ModelInfo         `json:"model"` // null for ready-made features
+	Head          HeadInfo           `json:"head"`
+	Preprocess    *PreprocessInfo    `json:"preprocess"` // null for ready-made features
+	Structure     string             `json:"structure"`
+	Covariance    string             `json:"covariance"`
+	Damping       DampingInfo        `json:"damping"`
+	Probabilities ChoiceInfo         `json:"probabilities"`
+	Temperatures  TemperatureInfo    `json:"temperatures"`
+	HeldOut       HeldOut            `json:"held_out"`
+	Examples      Examples           `json:"examples"`
+	Seconds       map[string]float64 `json:"seconds"` // by stage, and "total"
+	Bad           []string           `json:"bad_records"`
+	Ignored       []string           `json:"ignored"` // files passed over, by reason
+	Warnings      []string           `json:"warnings"`
 }
 
 // ModelInfo names a model file.
@@ -158,6 +159,18 @@ type DampingCandidate struct {
 	StdErr  float64 `json:"std_err"` // of that
 }
 
+// ChoiceInfo says whose probabilities are served: "mf0", "ts" (temperature scaling) or
+// "mle" (the network's own), and why. The numbers are those of a [calibrate.Choice], in
+// nats.
+type ChoiceInfo struct {
+	Method    string  `json:"method"`
+	Reason    string  `json:"reason"`
+	TSGain    float64 `json:"ts_gain"`
+	TSNeeded  float64 `json:"ts_needed"`
+	MF0Gain   float64 `json:"mf0_gain"`
+	MF0Needed float64 `json:"mf0_needed"`
+}
+
 // TemperatureInfo holds the tuned temperatures.
 type TemperatureInfo struct {
 	// NLL are those for likelihood: of the pairs that held-out data cannot tell
@@ -181,7 +194,10 @@ type Pair struct {
 type HeldOut struct {
 	Before Metrics `json:"before"` // the network's own probabilities
 	TS     Metrics `json:"ts"`     // temperature scaling
-	After  Metrics `json:"after"`  // mf0
+	MF0    Metrics `json:"mf0"`
+	// After is what is served: the probabilities of Report.Probabilities.Method, and in
+	// OOD the score.
+	After Metrics `json:"after"`
 	// Leverage has figures only for telling out-of-distribution data.
 	Leverage *metrics.OOD `json:"leverage,omitempty"`
 }
@@ -266,11 +282,13 @@ type Evaluation struct {
 
 // BundleInfo names a bundle.
 type BundleInfo struct {
-	Path         string          `json:"path"`
-	Structure    string          `json:"structure"`
-	Covariance   string          `json:"covariance"`
-	Damping      DampingInfo     `json:"damping"`
-	Temperatures TemperatureInfo `json:"temperatures"`
+	Path       string      `json:"path"`
+	Structure  string      `json:"structure"`
+	Covariance string      `json:"covariance"`
+	Damping    DampingInfo `json:"damping"`
+	// Probabilities names the method that is served: mf0, ts or mle.
+	Probabilities string          `json:"probabilities"`
+	Temperatures  TemperatureInfo `json:"temperatures"`
 }
 
 // MethodResult is one method's figures. Leverage, which gives no

@@ -234,7 +234,9 @@ func addOwn(tallies []*tally, c *calibrate.Calibration, s *evalSet, b *featurize
 			}
 		default:
 			if mf0 == nil {
-				mf0 = c.Predict(b.Features, b.Logits, b.N)
+				of := *c
+				of.Method = calibrate.MF0
+				mf0 = of.Predict(b.Features, b.Logits, b.N)
 			}
 			logp, ood, nll = mf0.LogP, mf0.OODScore, strangeness(mf0.Margin)
 			if t.name == leverage {

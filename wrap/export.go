@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// ExportMethods lists the methods that a model can be exported with, the
-// default first.
+// ExportMethods lists the methods that a model can be exported with, whatever the bundle
+// serves.
 func ExportMethods() []string { return []string{string(onnx.MF0), string(onnx.MF1)} }
 
 // ExportOptions says what Export writes, and where: either Out or Triton must be
@@ -37,7 +38,7 @@ type ExportOptions struct {
 	MaxBatch int
 
 	Model  string // path of the model file, for a bundle that holds none
-	Method string // one of ExportMethods; "" is the first
+	Method string // one of ExportMethods; "" serves the probabilities that the bundle does
 	Force  bool   // replace what an earlier Export wrote, or with Out any ONNX model but the network itself
 }
 
@@ -45,7 +46,7 @@ type ExportOptions struct {
 type ExportReport struct {
 	Bundle string     `json:"bundle"` // "" after ExportFS
 	Model  *ModelInfo `json:"model"`  // the one that was calibrated
-	Method string     `json:"method"`
+	Method string     `json:"method"` // whose probabilities it gives: mf0, ts, mle or mf1
 
 	File   string           `json:"file"`  // the model that was written
 	Files  []WrittenFile    `json:"files"` // all that was written, the model first
@@ -142,7 +143,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOp
 		return nil, err
 	}
 	report := &ExportReport{
-		Bundle: b.Dir(), Model: modelInfo(model), Method: o.Method, Opset: fused.Opset(), Inputs: fused.Inputs(),
+		Bundle: b.Dir(), Model: modelInfo(model), Method: cmp.Or(o.Method, string(b.Calibration().Method)), Opset: fused.Opset(), Inputs: fused.Inputs(),
 		OwnOutputs: append([]onnx.ValueInfo{}, model.Outputs()...), Warnings: []string{},
 	}
 	if report.Outputs, err = exportedOutputs(fused, names); err != nil {
@@ -204,14 +205,11 @@ func moved(names onnx.FusedOutputs) (warnings []string) {
 // check refuses what cannot work before anything is read, and fills in what is
 // left to us.
 func (o *ExportOptions) check() error {
-	if o.Method == "" {
-		o.Method = ExportMethods()[0]
-	}
 	if o.MaxBatch == 0 {
 		o.MaxBatch = DefaultMaxBatch
 	}
 	switch {
-	case !slices.Contains(ExportMethods(), o.Method):
+	case o.Method != "" && !slices.Contains(ExportMethods(), o.Method):
 		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(ExportMethods(), ", "))
 	case (o.Out == "") == (o.Triton == ""):
 		return errors.New("export wants either a file or a Triton model repository to write to")

@@ -133,7 +133,7 @@ func TestExportDoesNotReplaceTheNetwork(t *testing.T) {
 }
 
 func TestAnExportIsReported(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Full)
+	dir, calibration := calibrated(t, calibrate.Full)
 	path := filepath.Join(t.TempDir(), "digits.onnx")
 	r, err := Export(t.Context(), dir, ExportOptions{Out: path})
 	if err != nil {
@@ -162,7 +162,7 @@ func TestAnExportIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Bundle != dir || r.File != path || r.Method != "mf0" || r.Triton != nil || r.Opset != own.Opset() || r.Model.SHA256 != own.SHA256() ||
+	if r.Bundle != dir || r.File != path || r.Method != calibration.Probabilities.Method || r.Triton != nil || r.Opset != own.Opset() || r.Model.SHA256 != own.SHA256() ||
 		!slices.Equal(r.Files, []WrittenFile{{path, s.Size()}}) || r.Warnings == nil || len(r.Warnings) > 0 {
 		t.Errorf("reported %+v", r)
 	}
@@ -175,7 +175,7 @@ func TestAnExportIsReported(t *testing.T) {
 	manifest := strings.TrimSpace(string(read(t, filepath.Join(dir, bundle.ManifestName))))
 	metadata, temperatures := m.Metadata(), b.Manifest.Temperatures
 	for key, want := range map[string]string{
-		"mfgs.version": Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": "mf0",
+		"mfgs.version": Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": calibration.Probabilities.Method, "mfgs.temperatures.ts": fmt.Sprint(temperatures.TS),
 		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
 		"mfgs.logit_variance.ens":   "1",

@@ -44,6 +44,9 @@ func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Meth
 		Alone:        alone,
 		Metadata:     metadata(b, method),
 	}
+	if method == "" {
+		mf.Plain = b.Calibration().PlainTemperature()
+	}
 	return onnx.Fuse(model, head, mf)
 }
 
@@ -62,16 +65,18 @@ func intervals(classes int, ratio float64) []onnx.Interval {
 
 // metadata is what a fused model says of where it comes from, as metadata_props.
 func metadata(b *bundle.Bundle, method onnx.Method) map[string]string {
-	if method == "" {
-		method = onnx.MF0
-	}
 	m := b.Manifest
+	served := string(method)
+	if served == "" {
+		served = string(b.Calibration().Method)
+	}
 	number := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 	all := map[string]string{
 		"mfgs.version":              Version(),
 		"mfgs.bundle":               b.SHA256(),
 		"mfgs.model":                m.Model.SHA256,
-		"mfgs.method":               string(method),
+		"mfgs.method":               served,
+		"mfgs.temperatures.ts":      number(m.Temperatures.TS),
 		"mfgs.covariance":           string(m.Covariance),
 		"mfgs.structure":            string(m.Structure),
 		"mfgs.lambda0":              number(m.MeanField.Lambda0),

@@ -393,17 +393,20 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 		r := len(what)
 		for _, link := range []onnx.Link{onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest} {
 			for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
-				for _, one := range []bool{true, false} {
+				for _, probabilities := range []string{"of their own pair", "of the score's", "plain"} {
 					if k == 1 && link != onnx.Sigmoid {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s/%s/K=%d/one=%t", link, method, k, one), func(t *testing.T) {
-						nll, ood := onnx.Temperatures{Act: 0.7, Ens: 2}, onnx.Temperatures{Act: 3, Ens: 0.4}
-						if one {
+					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", link, method, k, probabilities), func(t *testing.T) {
+						nll, ood, plain := onnx.Temperatures{Act: 0.7, Ens: 2}, onnx.Temperatures{Act: 3, Ens: 0.4}, 0.0
+						switch probabilities {
+						case "of the score's":
 							ood = nll
+						case "plain":
+							plain = 1.7
 						}
 						m, names := fusedSelectorLink(t, 17, link, logits, variances, r, func(mf *onnx.MeanField) {
-							mf.Method, mf.NLL, mf.OOD = method, nll, ood
+							mf.Method, mf.NLL, mf.OOD, mf.Plain = method, nll, ood, plain
 						})
 						out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
 						if err != nil {
@@ -412,6 +415,9 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						for i, name := range what {
 							a, v := logits[i*k:(i+1)*k], variances[i*k:(i+1)*k]
 							want, _ := formula(link, method, a, v, nll)
+							if plain > 0 {
+								want, _ = formula(link, onnx.MF0, a, make([]float32, k), onnx.Temperatures{Act: plain, Ens: 1})
+							}
 							_, margin := formula(link, method, a, v, ood)
 							score := calibrate.Score(margin, 0.7)
 							c := len(want)

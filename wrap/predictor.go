@@ -122,7 +122,7 @@ func headBatch(classes int) int { return max(1, 2_500_000/(64*classes)) }
 
 // openFused prepares the model for predictions: all of them in one session.
 func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
-	fused, names, err := fuse(p.bundle, model, head, onnx.MF0, true)
+	fused, names, err := fuse(p.bundle, model, head, "", true)
 	if err != nil {
 		return nil, err
 	}
@@ -290,6 +290,7 @@ func (p *Predictor) Bundle() BundleInfo {
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
 	}
+	info.Probabilities = string(p.bundle.Calibration().Method)
 	if o := m.Temperatures.Optimum; o != nil {
 		info.Temperatures.Optimum = &Pair{Act: o.Act, Ens: o.Ens}
 	}

@@ -25,6 +25,16 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
+// servedPair returns the temperatures under which mf0 gives the probabilities that are
+// served: those of the network and of temperature scaling are mf0's without a variance.
+func servedPair(b *bundle.Bundle) bundle.Pair {
+	plain := b.Calibration().PlainTemperature()
+	if plain == 0 {
+		return b.Manifest.Temperatures.NLL
+	}
+	return bundle.Pair{Act: plain, Ens: math.Inf(1)}
+}
+
 // oracle computes a prediction from features and logits by the formulas as they
 // are printed, with loops and in float64.
 func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
@@ -78,7 +88,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 		}
 		return e
 	}
-	p.Probabilities = mf0(t.NLL)
+	p.Probabilities = mf0(servedPair(b))
 	p.Confidence = slices.Max(p.Probabilities)
 	p.Class = slices.Index(p.Probabilities, p.Confidence)
 	for _, q := range p.Probabilities {
@@ -341,7 +351,7 @@ func TestAPredictorDescribesItself(t *testing.T) {
 	if !reflect.DeepEqual(p.Head(), head) {
 		t.Errorf("head %+v, want %+v", p.Head(), head)
 	}
-	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
+	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities.Method, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
 		t.Errorf("bundle %+v, want %+v", p.Bundle(), want)
 	}
 }

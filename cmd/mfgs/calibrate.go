@@ -190,6 +190,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	}
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
 	f.add("damping", dampingLine(r.Damping))
+	f.add("probabilities", r.Probabilities.Reason)
 	f.add("examples", exampleLine(r.Examples))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
@@ -200,7 +201,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	}{
 		{"network as it is", r.HeldOut.Before},
 		{"temperature scaling", r.HeldOut.TS},
-		{"mfgs (mf0)", r.HeldOut.After},
+		{"mfgs (mf0)", r.HeldOut.MF0},
 	}
 	fmt.Fprintln(&b)
 	in := table{align: "lrrrr"}

@@ -32,8 +32,8 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
-			&cli.StringFlag{Name: "method", Category: dataFlags, Value: wrap.ExportMethods()[0],
-				Usage: "`NAME` " + alternatives(wrap.ExportMethods()) + ", which is for a few classes only [mf0]"},
+			&cli.StringFlag{Name: "method", Category: dataFlags,
+				Usage: "`NAME` whose probabilities: " + alternatives(wrap.ExportMethods()) + ", which is for a few classes only [those that predict gives]"},
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` the model to write"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` the folder of a Triton model repository, to add the model to"},
 			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` the model's in the repository [that of the bundle]"},
@@ -70,8 +70,10 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 					return usagef(c.Command.Name, "--name: %v", err)
 				}
 			}
-			if err := oneOf(c, "method", wrap.ExportMethods()); err != nil {
-				return err
+			if c.IsSet("method") {
+				if err := oneOf(c, "method", wrap.ExportMethods()); err != nil {
+					return err
+				}
 			}
 			if err := found(c, "bundle", "model"); err != nil {
 				return err

@@ -57,9 +57,10 @@ func full() Bundle {
 			HeldOut: HeldOut{
 				Before: Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03}, OOD: &OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
 				TS:     Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
+				MF0:    &Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}},
 				After:  Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}, OOD: &OOD{N: 150, AUROC: 0.97}, OODNLL: &OOD{N: 150, AUROC: 0.94}},
 			},
-			Probabilities: calibrate.TS,
+			Probabilities: &Choice{Method: calibrate.TS, TSGain: 0.1, TSNeeded: 0.005, MF0Gain: -0.01, MF0Needed: 0.02},
 			Datasets: []Dataset{
 				{Role: Train, Spec: "train-images-idx3-ubyte.gz[0:55000]", Fingerprint: strings.Repeat("1b", 32), Count: 54998, Ignored: 3, Bad: 2},
 				{Role: Val, Spec: "idx:val [1:2] # odd: \"name\"", Fingerprint: strings.Repeat("2c", 32), Count: 100},
@@ -235,7 +236,7 @@ func TestFormat1(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			b := test.b
-			b.Manifest.Probabilities, b.Manifest.MeanField.MedianMargin = "", 0
+			b.Manifest.Probabilities, b.Manifest.HeldOut.MF0, b.Manifest.MeanField.MedianMargin = nil, nil, 0
 			if b.Manifest.Preprocess == nil { // format 1 always says something
 				b.Manifest.Preprocess = &preprocess.Spec{}
 			}

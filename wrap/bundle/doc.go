@@ -57,7 +57,7 @@
 // logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
 // each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j).
 //
-// probabilities (format 2) names the method whose probabilities are served: mf0, under
+// probabilities.method (format 2) says whose probabilities are served: mf0, under
 // the pair temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the
 // network's own. In format 1 it is always mf0.
 //

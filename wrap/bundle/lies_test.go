@@ -52,7 +52,7 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 		t.Fatalf("%+v, %v", read, err)
 	}
 	m := read.Manifest
-	m.Format, m.Probabilities, m.MeanField.MedianMargin = 1, "", 0
+	m.Format, m.Probabilities, m.HeldOut.MF0, m.MeanField.MedianMargin = 1, nil, nil, 0
 	oneLine(t, m.Validate(), ErrField, "preprocess.pad is a field of format 2")
 	m.Preprocess.Pad = nil
 	oneLine(t, m.Validate(), ErrField, "preprocess.resize.mode height is of format 2")
@@ -76,8 +76,11 @@ var manifestLies = []struct {
 	{"older format", "format: 2\n", "format: 0\n", ErrVersion, "format 0, this program reads 1 to 2"},
 	{"field newer than its format", "format: 2\n", "format: 1\n", ErrField, "probabilities is a field of format 2"},
 	{"unknown field of a resize", "size: 8", "size: 8\n    sice: 8", ErrUnknownField, "field sice"},
-	{"no probabilities", "probabilities: ts\n", "", ErrField, `probabilities: method ""`},
-	{"unknown probabilities", "probabilities: ts\n", "probabilities: mf9\n", ErrField, `probabilities: method "mf9"`},
+	{"no probabilities", "probabilities: {method: ts, ts_gain: 0.1, ts_needed: 0.005, mf0_gain: -0.01, mf0_needed: 0.02}\n", "", ErrField, "probabilities is missing"},
+	{"negative need", "mf0_needed: 0.02", "mf0_needed: -0.02", ErrField, "probabilities.mf0_needed"},
+	{"gain that is NaN", "ts_gain: 0.1", "ts_gain: .nan", ErrNotFinite, "probabilities.ts_gain"},
+	{"figures of mf0 of nothing", "mf0:\n    in_domain: {examples: 100", "mf0:\n    in_domain: {examples: 0", ErrField, "held_out.mf0.in_domain.examples"},
+	{"unknown probabilities", "{method: ts,", "{method: mf9,", ErrField, `probabilities.method: method "mf9"`},
 	{"no format", "format: 2\n", "", ErrVersion, "missing"},
 	{"null format", "format: 2\n", "format: null\n", ErrVersion, "missing"},
 	{"format that is a word", "format: 2\n", "format: one\n", ErrYAML, "one"},

@@ -58,11 +58,10 @@ type Manifest struct {
 	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
 	Damping    Damping              `yaml:"damping"`
 
-	// Probabilities names the method whose probabilities are served. Format 1 has none:
-	// it is mf0.
-	Probabilities calibrate.Method `yaml:"probabilities,omitempty"`
-	Temperatures  Temperatures     `yaml:"temperatures"`
-	MeanField     MeanField        `yaml:"mean_field"`
+	// Probabilities says whose probabilities are served. Format 1 has none: they are mf0's.
+	Probabilities *Choice      `yaml:"probabilities,omitempty,flow"`
+	Temperatures  Temperatures `yaml:"temperatures"`
+	MeanField     MeanField    `yaml:"mean_field"`
 
 	HeldOut  HeldOut   `yaml:"held_out"`
 	Datasets []Dataset `yaml:"datasets"`
@@ -142,10 +141,19 @@ type Candidate struct {
 	StdErr  float64 `yaml:"std_err"`
 }
 
+// Choice is a [calibrate.Choice], convertible from it.
+type Choice struct {
+	Method    calibrate.Method `yaml:"method"`
+	TSGain    float64          `yaml:"ts_gain"`
+	TSNeeded  float64          `yaml:"ts_needed"`
+	MF0Gain   float64          `yaml:"mf0_gain"`
+	MF0Needed float64          `yaml:"mf0_needed"`
+}
+
 // Temperatures are the two pairs of the method and the one of temperature
 // scaling.
 type Temperatures struct {
-	// NLL is for probabilities: of the pairs whose held-out
+	// NLL is for the probabilities of mf0: of the pairs whose held-out
 	// NLL cannot be told from the least, the one with the smallest T_ens over
 	// median variance.
 	NLL Pair `yaml:"nll,flow"`
@@ -192,9 +200,10 @@ type MeanField struct {
 // HeldOut are the figures on the data that the temperatures were tuned on: they
 // are better than those on new data will be.
 type HeldOut struct {
-	Before Figures `yaml:"before"` // the network's own probabilities
-	TS     Figures `yaml:"ts"`     // temperature scaling
-	After  Figures `yaml:"after"`  // mf0
+	Before Figures  `yaml:"before"`        // the network's own probabilities
+	TS     Figures  `yaml:"ts"`            // temperature scaling
+	MF0    *Figures `yaml:"mf0,omitempty"` // of format 2
+	After  Figures  `yaml:"after"`         // what is served: probabilities and OOD score; in format 1 mf0
 }
 
 // Figures are those of one method. OOD is nil without out-of-distribution data.
@@ -264,7 +273,7 @@ var comments = map[string]string{
 	"preprocess":    "From image to tensor; where this is left out it is not known.",
 	"covariance":    "The posterior: which covariance, of which structure.",
 	"damping":       "What was added to every eigenvalue; rho is in units of the mean one.",
-	"probabilities": "The method that gives the probabilities: mf0, ts (temperature scaling) or mle (the network's own).",
+	"probabilities": "Whose probabilities are served: mf0, ts (temperature scaling) or mle (the network's own), and the gains, in nats, that decided.",
 	"temperatures":  "The activations are divided by act, the covariance by ens.",
 	"mean_field":    "Constants of the approximation.",
 	"held_out":      "Figures on the data used for tuning: fractions, and nats for the NLL.",

@@ -32,8 +32,12 @@ type Bundle struct {
 // Calibration returns what package calibrate predicts with.
 func (b *Bundle) Calibration() *calibrate.Calibration {
 	t := b.Manifest.Temperatures
+	method := calibrate.MF0 // in format 1
+	if b.Manifest.Probabilities != nil {
+		method = b.Manifest.Probabilities.Method
+	}
 	return &calibrate.Calibration{
-		Method:    cmp.Or(b.Manifest.Probabilities, calibrate.MF0),
+		Method:    method,
 		Posterior: b.Posterior,
 		NLL:       calibrate.Temperatures{Act: t.NLL.Act, Ens: t.NLL.Ens},
 		OOD:       calibrate.Temperatures{Act: t.OOD.Act, Ens: t.OOD.Ens},

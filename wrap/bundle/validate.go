@@ -77,7 +77,8 @@ func (m *Manifest) Validate() error {
 
 	if m.Format == 1 {
 		// Fields that format 2 added.
-		check(m.Probabilities == "", "probabilities is a field of format 2, and this is format 1")
+		check(m.Probabilities == nil, "probabilities is a field of format 2, and this is format 1")
+		check(m.HeldOut.MF0 == nil, "held_out.mf0 is a field of format 2, and this is format 1")
 		check(m.Preprocess != nil, "preprocess is missing, and this is format 1")
 		if p := m.Preprocess; p != nil {
 			check(p.Pad == nil, "preprocess.pad is a field of format 2, and this is format 1")
@@ -88,8 +89,12 @@ func (m *Manifest) Validate() error {
 		}
 		check(m.MeanField.MedianMargin == 0, "mean_field.median_margin is a field of format 2, and this is format 1")
 	} else {
-		wrap("probabilities", m.Probabilities.Validate())
 		positive("mean_field.median_margin", m.MeanField.MedianMargin)
+		if check(m.Probabilities != nil, "probabilities is missing"); m.Probabilities != nil {
+			wrap("probabilities.method", m.Probabilities.Method.Validate())
+			notNegative("probabilities.ts_needed", m.Probabilities.TSNeeded)
+			notNegative("probabilities.mf0_needed", m.Probabilities.MF0Needed)
+		}
 	}
 
 	check(m.Tool != "", "tool is missing")
@@ -159,6 +164,9 @@ func (m *Manifest) Validate() error {
 	figures("held_out.before", m.HeldOut.Before)
 	figures("held_out.ts", m.HeldOut.TS)
 	figures("held_out.after", m.HeldOut.After)
+	if m.HeldOut.MF0 != nil {
+		figures("held_out.mf0", *m.HeldOut.MF0)
+	}
 
 	roles := map[Role]int{Train: 0, Val: 0, Held: 0}
 	for i, d := range m.Datasets {

@@ -1,0 +1,215 @@
+// Choice measures the rule by which calibration chooses whose probabilities are served:
+// the network's own, temperature scaling's or mf0's. It writes the tables of
+// docs/choice.md to standard output.
+//
+//	go run ./testdata/choice --data ../shared/data --cifar DIR > tables.md
+//
+// DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. About
+// half an hour on two cores.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+var sizes = []int{50, 100, 200, 400, 1000, 5000}
+
+// leastFresh is how many examples must be left to measure a draw on.
+const leastFresh = 300
+
+func main() {
+	log.SetFlags(0)
+	data := flag.String("data", "../shared/data", "`DIR` with mnist and models")
+	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
+	draws := flag.Int("draws", 50, "held-out sets drawn of each size")
+	flag.Parse()
+	if err := run(context.Background(), *data, *cifar, *draws); err != nil {
+		log.Fatal("choice: ", err)
+	}
+}
+
+// A network is calibrated with examples of its training data, and draws its held-out sets
+// from a pool of examples that it was not trained on.
+type network struct {
+	name, model string
+	preprocess  *preprocess.Spec
+	files       []string
+	training    func(file, position int) bool // else of the pool
+}
+
+func networks(data, cifar string) []network {
+	mnist := []string{filepath.Join(data, "mnist", "train-images-idx3-ubyte.gz"), filepath.Join(data, "mnist", "t10k-images-idx3-ubyte.gz")}
+	mnistTraining := func(file, position int) bool { return file == 0 && position < 55_000 }
+	digits := []string{filepath.Join("models", "digits-mlp", "digits-images-idx3-ubyte.gz")}
+	images := []string{filepath.Join(cifar, "train"), filepath.Join(cifar, "test")}
+	shift := &preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225}}
+	return []network{
+		{"digits-mlp", filepath.Join("models", "digits-mlp", "model.onnx"), nil, digits,
+			func(_, position int) bool { return position < 1200 }},
+		{"mnist-mlp, seed 0", filepath.Join("models", "mnist-mlp", "model.onnx"), nil, mnist, mnistTraining},
+		{"mnist-mlp, seed 3", filepath.Join("models", "mnist-mlp", "seed3.onnx"), nil, mnist, mnistTraining},
+		{"mnist-methods, dropout", filepath.Join("models", "mnist-methods", "dropout0.onnx"), nil, mnist, mnistTraining},
+		// By class, the last 500 of 5,000 training images were held out.
+		{"cifar10-resnet20", filepath.Join("models", "cifar10-resnet20", "model.onnx"), nil, images,
+			func(file, position int) bool { return file == 0 && position%5000 < 4500 }},
+		{"a ResNet-20 under shift", filepath.Join(data, "models", "cifar10_resnet20.onnx"), shift, images,
+			func(file, _ int) bool { return file == 0 }},
+	}
+}
+
+// A loss is by how much a draw's NLL on fresh examples is above the least of the three,
+// each as fitted on that draw, for each choice there is.
+type loss struct {
+	network string
+	chosen  calibrate.Method
+	of      map[string]float64 // "rule", or a method
+}
+
+func run(ctx context.Context, data, cifar string, draws int) error {
+	if cifar == "" {
+		return errors.New("--cifar is missing: want the folder with CIFAR-10's folders train and test")
+	}
+	lib, err := ort.Ensure(ctx, ort.SetupConfig{})
+	if err != nil {
+		return err
+	}
+	if err := ort.Load(lib); err != nil {
+		return err
+	}
+	losses := map[int][]loss{}
+	for _, n := range networks(data, cifar) {
+		log.Print(n.name)
+		curvature, pool, err := n.open(ctx)
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
+		h := curvature.Head()
+		for _, size := range sizes {
+			if pool.Len(h)-size < leastFresh {
+				continue
+			}
+			for draw := range draws {
+				rng := rand.New(rand.NewPCG(uint64(draw), uint64(size)))
+				order := rng.Perm(pool.Len(h))
+				l, err := measure(ctx, curvature, pick(pool, h, order[:size]), pick(pool, h, order[size:]))
+				if err != nil {
+					return fmt.Errorf("%s: draw %d of %d: %w", n.name, draw, size, err)
+				}
+				l.network = n.name
+				losses[size] = append(losses[size], l)
+			}
+		}
+	}
+	tables(os.Stdout, networks(data, cifar), losses)
+	return nil
+}
+
+// open runs the network over its data.
+func (n network) open(ctx context.Context) (*calibrate.Curvature, *calibrate.Set, error) {
+	model, err := onnx.Open(n.model)
+	if err != nil {
+		return nil, nil, err
+	}
+	found, err := onnx.FindHead(model, onnx.HeadOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := featurize.New(featurize.Config{Model: model, Head: found, Preprocess: n.preprocess})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer e.Close()
+	h := calibrate.Head{Logits: found.Classes, Features: found.FeatureDim, Bias: found.Bias, Link: calibrate.Link(found.Link)}
+	product, err := featurize.NewProduct(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Kronecker factors, whose damping costs next to nothing to change: there are a
+	// thousand fits to each network.
+	curvature, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: calibrate.Kronecker, Product: product})
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := &calibrate.Set{}
+	d, k := h.Features, h.Logits
+	at := 0
+	for i, file := range n.files {
+		ds, err := dataset.Open(file, dataset.Options{Classes: h.Classes()})
+		if err != nil {
+			return nil, nil, err
+		}
+		_, err = e.Stream(ctx, ds, featurize.StreamConfig{}, func(b *featurize.Block) error {
+			for j, position := range b.Positions {
+				phi, logits := b.Features[j*d:(j+1)*d], b.Logits[j*k:(j+1)*k]
+				if n.training(i, position) {
+					if err := curvature.Add(at, phi, logits, b.Labels[j]); err != nil {
+						return err
+					}
+					at++
+					continue
+				}
+				pool.Features, pool.Logits = append(pool.Features, phi...), append(pool.Logits, logits...)
+				pool.Labels = append(pool.Labels, int32(b.Labels[j]))
+			}
+			return nil
+		})
+		ds.Close()
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return curvature, pool, curvature.Flush()
+}
+
+// pick returns some examples of a set.
+func pick(s *calibrate.Set, h calibrate.Head, which []int) *calibrate.Set {
+	out := &calibrate.Set{}
+	d, k := h.Features, h.Logits
+	for _, i := range which {
+		out.Features = append(out.Features, s.Features[i*d:(i+1)*d]...)
+		out.Logits = append(out.Logits, s.Logits[i*k:(i+1)*k]...)
+		out.Labels = append(out.Labels, s.Labels[i])
+	}
+	return out
+}
+
+// measure fits on a held-out set and measures on fresh examples.
+func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *calibrate.Set) (loss, error) {
+	f, err := calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{})
+	if err != nil {
+		return loss{}, err
+	}
+	h := curvature.Head()
+	l := loss{chosen: f.Method, of: map[string]float64{}}
+	least := math.Inf(1)
+	for _, m := range []calibrate.Method{calibrate.MLE, calibrate.TS, calibrate.MF0} {
+		c := f.Calibration
+		c.Method = m
+		logp := c.Predict(fresh.Features, fresh.Logits, fresh.Len(h)).LogP
+		var nll float64
+		for i, y := range fresh.Labels {
+			nll -= logp[i*h.Outcomes()+int(y)] / float64(len(fresh.Labels))
+		}
+		l.of[string(m)], least = nll, math.Min(least, nll)
+	}
+	l.of["rule"] = l.of[string(f.Method)]
+	for m := range l.of {
+		l.of[m] -= least
+	}
+	return l, nil
+}

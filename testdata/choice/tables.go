@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/mfgs/mfgs/calibrate"
+)
+
+// tables writes what a rule loses, and of which network.
+func tables(w io.Writer, networks []network, losses map[int][]loss) {
+	fmt.Fprintln(w, "| held out | rule: mean | network with the largest mean | worst draw | always mf0: mean, worst | always temperature scaling | always the network |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|---|")
+	for _, size := range sizes {
+		all := losses[size]
+		largest, of := 0.0, ""
+		for _, n := range networks {
+			if mean, _, count := summary(all, n.name, "rule"); count > 0 && mean >= largest {
+				largest, of = mean, n.name
+			}
+		}
+		mean, worst, _ := summary(all, "", "rule")
+		fmt.Fprintf(w, "| %d | %.4f | %.4f (%s) | %.4f |", size, mean, largest, of, worst)
+		for _, m := range []calibrate.Method{calibrate.MF0, calibrate.TS, calibrate.MLE} {
+			mean, worst, _ := summary(all, "", string(m))
+			fmt.Fprintf(w, " %.4f, %.4f |", mean, worst)
+		}
+		fmt.Fprintln(w)
+	}
+
+	fmt.Fprint(w, "\n| network |")
+	for _, size := range sizes {
+		fmt.Fprintf(w, " %d |", size)
+	}
+	fmt.Fprint(w, "\n|---|")
+	for range sizes {
+		fmt.Fprint(w, "---|")
+	}
+	fmt.Fprintln(w)
+	for _, n := range networks {
+		fmt.Fprintf(w, "| %s |", n.name)
+		for _, size := range sizes {
+			mean, worst, count := summary(losses[size], n.name, "rule")
+			if count == 0 {
+				fmt.Fprint(w, " – |")
+				continue
+			}
+			chosen := map[calibrate.Method]int{}
+			for _, l := range losses[size] {
+				if l.network == n.name {
+					chosen[l.chosen]++
+				}
+			}
+			fmt.Fprintf(w, " %.4f, %.4f; %d·%d·%d |", mean, worst, chosen[calibrate.MLE], chosen[calibrate.TS], chosen[calibrate.MF0])
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// summary is the mean and the largest loss of a choice, of one network or, for "", all.
+func summary(losses []loss, network, choice string) (mean, worst float64, count int) {
+	for _, l := range losses {
+		if network == "" || l.network == network {
+			mean += l.of[choice]
+			worst = max(worst, l.of[choice])
+			count++
+		}
+	}
+	return mean / float64(max(count, 1)), worst, count
+}
