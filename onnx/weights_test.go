@@ -377,6 +377,8 @@ func TestSigmoidsByHand(t *testing.T) {
 		{"of x", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Add", "e one", "s"), node("Div", "one s", "y")}, 1},
 		{"by a factor", []*onnxpb.Node{node("Mul", "z minus", "n"), node("Exp", "n", "e"), node("Add", "one e", "s"), node("Reciprocal", "s", "y")}, 1},
 		{"of −x", []*onnxpb.Node{node("Exp", "z", "e"), node("Add", "e one", "s"), node("Div", "one s", "y")}, -1},
+		{"of whole numbers", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Cast", "e", "i", intAttribute("to", int64(Int32))), node("Cast", "i", "f", intAttribute("to", 1)),
+			node("Add", "f one", "s"), node("Div", "one s", "y")}, 0},
 		{"of another sum", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Add", "e two", "s"), node("Div", "one s", "y")}, 0},
 		{"of another dividend", []*onnxpb.Node{node("Neg", "z", "n"), node("Exp", "n", "e"), node("Add", "e one", "s"), node("Div", "two s", "y")}, 0},
 	} {
@@ -405,6 +407,33 @@ func TestSigmoidsByHand(t *testing.T) {
 		}
 		if test.sign == 0 || h.Link != Sigmoid || weights[0] != float32(test.sign) {
 			t.Errorf("%s: found with link %s and the weight %v", test.name, h.Link, weights[0])
+		}
+	}
+}
+
+// Only the square of a distance is linear in features but for what is common to all classes.
+func TestPowersOfDistances(t *testing.T) {
+	for power, linear := range map[float32]bool{1: false, 2: true, 3: false, 4: false} {
+		whole := func(name string, n int64) *onnxpb.Tensor {
+			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(Int64)), Int64Data: []int64{n}}
+		}
+		m, err := Parse("model", marshal(t, &onnxpb.Model{
+			IrVersion:   proto.Int64(8),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+			Graph: &onnxpb.Graph{
+				Node: []*onnxpb.Node{
+					node("Unsqueeze", "x one", "u"), node("Sub", "u c", "e"), node("Mul", "e e", "s"), node("ReduceSum", "s last", "r", intAttribute("keepdims", 0)),
+					node("Sqrt", "r", "distance"), node("Pow", "distance p", "d"), node("Neg", "d", "z"), node("Softmax", "z", "y", intAttribute("axis", 1)),
+				},
+				Initializer: []*onnxpb.Tensor{floatTensor("c", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}, 3, 4), floatTensor("p", []float64{float64(power)}), whole("one", 1), whole("last", 2)},
+				Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 3)},
+			},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := FindHead(m, HeadOptions{}); (err == nil) != linear {
+			t.Errorf("to the power of %v: head %v, error %v", power, h, err)
 		}
 	}
 }

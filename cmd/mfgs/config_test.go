@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+// Every flag of calibrate gets where it belongs.
+func TestFlagsOfCalibrate(t *testing.T) {
+	dir := t.TempDir()
+	put := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	model, classes, spec := put("m.onnx", "a model"), put("classes.txt", "cat\ndog\n"), put("spec.yaml", "scale: 0.5\n")
+	out := filepath.Join(dir, "b")
+	config := func(args ...string) wrap.Config {
+		t.Helper()
+		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
+		var got wrap.Config
+		verb := p.calibrate()
+		verb.Action = func(c *cli.Context) (err error) {
+			got, err = p.calibrateConfig(c, p.progress())
+			return err
+		}
+		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{verb}}
+		if err := app.Run(append([]string{"mfgs", "calibrate"}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		if got.Progress == nil || got.Runtime.Setup.Progress == nil {
+			t.Error("nobody hears of progress")
+		}
+		got.Progress, got.Runtime.Setup.Progress = nil, nil // functions are not comparable
+		return got
+	}
+	got := config("--model", model, "--train", "T", "--val", "V", "--ood", "O", "--out", out, "--force", "--no-model",
+		"--covariance", "sandwich", "--structure", "kron", "--damping", "rel:0.25", "--limit", "11", "--max-bad", "12",
+		"--features-cache", "C", "--classes", classes, "--preprocess", spec, "--features", "f", "--logits", "l", "--output", "o",
+		"--link", "sigmoid", "--approximate", "relu", "--batch", "13", "--threads", "14", "--runtime", "R", "--no-install")
+	want := wrap.Config{
+		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, NoModel: true,
+		Head:       onnx.HeadOptions{Features: "f", Logits: "l", Output: "o", Link: onnx.Sigmoid, Approximate: onnx.IgnoreRelu},
+		Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
+		Limit: 11, Classes: []string{"cat", "dog"},
+	}
+	want.MaxBad, want.Cache = 12, "C"
+	want.Runtime.Batch, want.Runtime.Threads, want.Runtime.Provider = 13, 14, "cpu"
+	want.Runtime.Setup.Flag = "R"
+	if got.Preprocess == nil || got.Preprocess.Scale != 0.5 {
+		t.Errorf("preprocessing %+v", got.Preprocess)
+	}
+	got.Preprocess = nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+
+	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
+	want = wrap.Config{
+		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out, Head: onnx.HeadOptions{Link: onnx.OneVsRest},
+		Covariance: calibrate.Hessian, Structure: calibrate.Auto,
+	}
+	want.Runtime.Provider, want.Runtime.Setup.Install = "cpu", true
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// Temperatures stand in their columns.
+func TestTemperaturesForPeople(t *testing.T) {
+	told := wrap.TemperatureInfo{NLL: wrap.Pair{Act: 1.5, Ens: 20}, OOD: wrap.Pair{Act: 0.5, Ens: 7}, OODTuned: true, TS: 2.5, TSOOD: 3.5}
+	same := told
+	same.OODTuned, same.TSOOD = false, 0
+	for _, test := range []struct {
+		of   wrap.TemperatureInfo
+		want string
+	}{
+		{told, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution 0.5 7 temperature scaling 2.5 its for out-of-distribution 3.5"},
+		{same, "temperatures activation ensemble for the likelihood 1.5 20 for out-of-distribution the same temperature scaling 2.5"},
+	} {
+		var b bytes.Buffer
+		if err := temperatures(test.of).write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(b.String()), " "); got != test.want {
+			t.Errorf("got  %s\nwant %s", got, test.want)
+		}
+	}
+}
