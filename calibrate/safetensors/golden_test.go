@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -56,25 +55,31 @@ func TestWritesTheBytesOfTheReferenceImplementation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "out.safetensors")
-	if err := WriteFile(path, goldenTensors(), goldenMetadata); err != nil {
+	var got bytes.Buffer
+	if err := Encode(&got, goldenTensors(), goldenMetadata); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("got\n%q\nwant\n%q", got, want)
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("got\n%q\nwant\n%q", got.Bytes(), want)
 	}
 }
 
-func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
-	f, err := Open(goldenPath)
+// golden opens the reference implementation's file.
+func golden(t *testing.T) *File {
+	t.Helper()
+	data, err := os.ReadFile(goldenPath)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
+	f, err := NewFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
+	f := golden(t)
 	if !reflect.DeepEqual(f.Metadata(), goldenMetadata) {
 		t.Errorf("metadata %q, want %q", f.Metadata(), goldenMetadata)
 	}
@@ -117,11 +122,7 @@ func TestReadsAFileOfTheReferenceImplementation(t *testing.T) {
 }
 
 func TestReadWidensWithoutLoss(t *testing.T) {
-	f, err := Open(goldenPath)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
+	f := golden(t)
 	inf := math.Inf(1)
 	for name, want := range map[string][]float64{
 		"F16.vector":  {0, 0x1p-24, 65504},

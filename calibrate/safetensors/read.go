@@ -7,8 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-
-	"github.com/mfgs/mfgs/internal/files"
 )
 
 // What a reader can ask in vain.
@@ -26,27 +24,6 @@ type File struct {
 	tensors  []Info
 	index    map[string]int
 	metadata map[string]string
-	closer   io.Closer
-}
-
-// Open opens a file by its path. Errors begin with it.
-func Open(path string) (*File, error) {
-	r, err := files.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	s, err := r.Stat()
-	if err != nil {
-		r.Close()
-		return nil, err
-	}
-	f, err := NewFile(r, s.Size())
-	if err != nil {
-		r.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	f.closer = r
-	return f, nil
 }
 
 // NewFile reads and checks the header of a file of size bytes. The tensors are
@@ -93,14 +70,6 @@ func readAt(r io.ReaderAt, p []byte, at int64) error {
 		return fmt.Errorf("%w while it was read", ErrTruncated)
 	}
 	return err
-}
-
-// Close closes what [Open] opened. After [NewFile] it does nothing.
-func (f *File) Close() error {
-	if f.closer == nil {
-		return nil
-	}
-	return f.closer.Close()
 }
 
 // Tensors lists the tensors in the order of their data. It must not be changed.

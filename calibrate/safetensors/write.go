@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"github.com/mfgs/mfgs/internal/files"
 )
 
 // A Writer writes a file whose tensors are declared first and filled then, in
@@ -189,14 +187,4 @@ func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 		}
 	}
 	return sw.Close()
-}
-
-// WriteFile writes a whole file, or none. A file already there is replaced.
-func WriteFile(path string, tensors []Tensor, metadata map[string]string) error {
-	return files.Write(path, func(w io.Writer) error {
-		if err := Encode(w, tensors, metadata); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		return nil
-	})
 }
