@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
-	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func TestTheSimplerMethodServesWhereNoGainIsTold(t *testing.T) {

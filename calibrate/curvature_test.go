@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 )

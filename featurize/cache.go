@@ -18,7 +18,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // Cache keeps the rows of whole streams in a folder, one file each. A file's

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 

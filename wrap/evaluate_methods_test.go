@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 

@@ -16,11 +16,11 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/approx"
-	drafts "github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	drafts "github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 

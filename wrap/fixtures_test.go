@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 

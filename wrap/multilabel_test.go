@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )

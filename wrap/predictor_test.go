@@ -19,7 +19,7 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 

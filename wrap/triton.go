@@ -14,8 +14,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // DefaultMaxBatch is the most examples that Triton is told to put into one

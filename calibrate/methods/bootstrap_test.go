@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/mat"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/optimize"
 )

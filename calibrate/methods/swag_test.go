@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
 func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // Bounds of the archives read: CIFAR-10 has 60,000 files in 50 MB.

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // A gallery is grey images of one size, with labels.

@@ -14,8 +14,8 @@ import (
 
 	goimage "image"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func TestRotate(t *testing.T) {

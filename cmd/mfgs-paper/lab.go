@@ -15,7 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 )
 

@@ -28,7 +28,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // Exit codes.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 )
 

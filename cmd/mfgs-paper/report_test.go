@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
 func ptr(v float64) *float64 { return &v }

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/files"
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"

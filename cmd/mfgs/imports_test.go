@@ -26,31 +26,31 @@ const module = "github.com/mfgs/mfgs"
 // mathematical knows of ONNX Runtime, and nothing that reads model files knows
 // of the mathematics.
 var imports = map[string][]string{
-	"onnx":                     {"onnx/internal/onnxpb", "internal/files"},
+	"onnx":                     {"onnx/internal/onnxpb", "onnx/files"},
 	"onnx/internal/onnxpb":     {},
-	"featurize/ort":            {"internal/files"},
-	"featurize/dataset":        {"internal/files", "internal/text"},
-	"featurize/preprocess":     {"internal/text"},
-	"featurize":                {"onnx", "featurize/*", "internal/files"},
+	"featurize/ort":            {"onnx/files"},
+	"featurize/dataset":        {"onnx/files", "featurize/text"},
+	"featurize/preprocess":     {"featurize/text"},
+	"featurize":                {"onnx", "featurize/*", "onnx/files"},
 	"calibrate/meanfield":      {},
 	"calibrate/metrics":        {},
-	"calibrate/safetensors":    {"internal/files"},
+	"calibrate/safetensors":    {},
 	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/safetensors", "calibrate/internal/*"},
 	"calibrate/internal/*":     {},
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/internal/*"},
-	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "internal/files", "internal/text", "featurize/preprocess"},
-	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle", "internal/files"},
+	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess"},
+	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle", "onnx/files"},
 	"wrap/serve":               {"wrap"},
-	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "internal/files", "internal/text"},
+	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                   {},
-	"internal/approx":          {},
-	"internal/files":           {},
-	"internal/text":            {},
+	"calibrate/approx":         {},
+	"onnx/files":               {},
+	"featurize/text":           {},
 }
 
 // testImports are what tests may import beyond their package's row and
-// internal/approx.
+// calibrate/approx.
 var testImports = map[string][]string{
 	"wrap": {"models"}, // a real network and real data
 }
@@ -63,7 +63,7 @@ var thirdParty = map[string][]string{
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap", "models"}, // wrap: only its tests
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle"},
 	"golang.org/x/sync":                 {"featurize", "wrap/..."},
-	"golang.org/x/sys":                  {"featurize/ort", "internal/files", "wrap/bundle"}, // wrap/bundle: only its tests
+	"golang.org/x/sys":                  {"featurize/ort", "onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},
@@ -72,7 +72,7 @@ var thirdParty = map[string][]string{
 
 // topLevel is all that the root of the repository holds beside dot files.
 var topLevel = []string{
-	"go.mod", "go.sum", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "internal", "testdata",
+	"go.mod", "go.sum", "onnx", "featurize", "calibrate", "wrap", "cmd", "models", "testdata",
 	"README.md", "LICENSE", "NOTICE", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "docs",
 }
 
@@ -107,7 +107,7 @@ func TestImportsFollowTheTable(t *testing.T) {
 				continue
 			}
 			may, _ := row(imports, a.from)
-			if !matchAny(may, ours) && !(a.test && (ours == "internal/approx" || matchAny(testImports[a.from], ours))) {
+			if !matchAny(may, ours) && !(a.test && (ours == "calibrate/approx" || matchAny(testImports[a.from], ours))) {
 				t.Errorf("%s: %s may not import %s", a.file, a.from, ours)
 			}
 			continue

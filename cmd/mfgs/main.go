@@ -18,7 +18,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/wrap"
 )
 

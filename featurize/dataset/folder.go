@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/files"
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // maxEncoded bounds the bytes of one image file.

@@ -16,7 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/featurize/text"
 )
 
 // NumPy's format: magic, two version bytes, a little-endian header length (two

@@ -14,7 +14,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // maxLibrary bounds the size of a library taken from an archive, in bytes. The

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // Find looks for the library and examines what it finds, without loading it and

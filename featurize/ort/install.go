@@ -19,7 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // Ensure finds the library, and installs it where none is found and c allows it.

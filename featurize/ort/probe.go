@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // probe examines the shared library at path without loading it. It returns an

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/internal/text"
+	"github.com/mfgs/mfgs/featurize/text"
 )
 
 // Version is the format that is written. Formats from [oldest] on are read.

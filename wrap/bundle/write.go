@@ -14,7 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 // WriteOptions says what goes into a bundle beside manifest and posterior, and

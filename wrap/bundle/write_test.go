@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 func wantFiles(t *testing.T, dir string, want ...string) {
