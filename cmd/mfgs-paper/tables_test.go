@@ -2,8 +2,10 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -115,5 +117,21 @@ func TestClaimsAreOfRows(t *testing.T) {
 	}
 	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 3 + 10 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 || comparisons != want {
 		t.Errorf("%d claims by %d comparisons, want 22 by %d", len(claims), comparisons, want)
+	}
+}
+
+// A row is made with the damping that its name tells, and stands beside the paper's row of
+// its name without that.
+func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
+	upper, lower := table1Trials()
+	for _, trial := range slices.Concat(upper, lower, table2Trials(), table4Trials(), ukfTrials()) {
+		name, paper := strings.CutSuffix(trial.row, ", eps = 1")
+		want := calibrate.Damping{}
+		if paper {
+			want.Absolute = 1
+		}
+		if trial.damping != want || paper && trial.paper != name {
+			t.Errorf("%s: damping %v, want %v; beside the paper's %s", trial.row, trial.damping, want, trial.paper)
+		}
 	}
 }
