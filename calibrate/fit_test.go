@@ -894,3 +894,22 @@ func TestFitEndsWithItsContext(t *testing.T) {
 		t.Errorf("error %v, want %v", err, because)
 	}
 }
+
+// A usual held-out example, under the temperatures for telling, scores ½.
+func TestTheUsualExampleScoresAHalf(t *testing.T) {
+	for _, h := range []Head{
+		{Logits: 4, Features: 6, Bias: true, Link: Softmax}, {Logits: 1, Features: 6, Bias: true, Link: Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: Sigmoid},
+	} {
+		task := newTask(h, 3)
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)
+		f := fit(t, c, task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}})
+		if f.OOD == f.NLL {
+			t.Errorf("%+v: the pairs are the same, which tells nothing", h)
+		}
+		n := task.val.Len(h)
+		scores := f.Predict(task.val.Features, task.val.Logits, n).OODScore
+		if got := median(scores); !approx.Equal(got, 0.5, 1e-9) {
+			t.Errorf("%+v: the median of %d scores is %v, want 1/2; the median margin is %v", h, n, got, f.MedianMargin)
+		}
+	}
+}

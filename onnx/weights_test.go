@@ -437,3 +437,54 @@ func TestPowersOfDistances(t *testing.T) {
 		}
 	}
 }
+
+// Classes that come from several layers have their rows, scales and biases, each in its place.
+func TestClassesOfSeveralLayersHaveTheirPlaces(t *testing.T) {
+	const d, k = 4, 3
+	rng := rand.New(rand.NewPCG(17, 18))
+	numbers := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = float64(float32(1 + rng.Float64()))
+		}
+		return x
+	}
+	w, v, s, b := numbers(d*k), numbers(d*k), numbers(k), numbers(k)
+	order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(Int64)), Int64Data: []int64{2, 0, 1}}
+	_, h := parsed(t, &onnxpb.Model{
+		IrVersion:   proto.Int64(8),
+		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
+		Graph: &onnxpb.Graph{
+			Node: []*onnxpb.Node{
+				node("MatMul", "x v", "first"),
+				node("MatMul", "x w", "z"), node("Gather", "z order", "g", intAttribute("axis", 1)), node("Mul", "g s", "m"), node("Add", "m b", "second"),
+				node("Concat", "first second", "y", intAttribute("axis", 1)),
+			},
+			Initializer: []*onnxpb.Tensor{floatTensor("w", w, d, k), floatTensor("v", v, d, k), floatTensor("s", s, k), floatTensor("b", b, k), order},
+			Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, d)}, Output: []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 2*k)},
+		},
+	})
+	weights, bias, err := h.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.Classes != 2*k || h.FeatureDim != d || len(bias) != 2*k {
+		t.Fatalf("%d biases of a head %d → %d", len(bias), h.FeatureDim, h.Classes)
+	}
+	for c := range 2 * k {
+		for i := range d + 1 {
+			got, want := float64(bias[c]), 0.0
+			switch {
+			case i < d && c < k:
+				got, want = float64(weights[c*d+i]), v[i*k+c]
+			case i < d:
+				got, want = float64(weights[c*d+i]), w[i*k+[]int{2, 0, 1}[c-k]]*s[c-k]
+			case c >= k:
+				want = b[c-k]
+			}
+			if !approx.Equal(got, want, 1e-6) {
+				t.Errorf("class %d: number %d is %v, want %v", c, i, got, want)
+			}
+		}
+	}
+}

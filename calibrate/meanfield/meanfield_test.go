@@ -599,3 +599,15 @@ func BenchmarkCurve(b *testing.B) {
 		}
 	})
 }
+
+// Where its table begins a curve goes on as it was, for logits of any size.
+func TestCurveIsContinuousAtItsBeginning(t *testing.T) {
+	rng := rand.New(rand.NewPCG(19, 1))
+	for _, size := range []float64{1, 100, 1e3, 1e4} {
+		logits, _, _ := randomCase(rng, 12, size, 0)
+		c := NewCurve(logits)
+		if below, at := c.at(math.Nextafter(MinBeta, 0)), c.at(MinBeta); !approx.Relative(below, at, 1e-6) {
+			t.Errorf("logits of size %v: %v below the table, %v in it", size, below, at)
+		}
+	}
+}

@@ -99,3 +99,39 @@ func TestTemperaturesForPeople(t *testing.T) {
 		}
 	}
 }
+
+// A preset is fitted to the model that is given, and otherwise to the bundle's own.
+func TestPresetsAreFittedToTheModelThatIsRun(t *testing.T) {
+	digits, err := filepath.Abs("../../models/digits-mlp/model.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty, whole := t.TempDir(), t.TempDir()
+	data, err := os.ReadFile(digits)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(whole, "model.onnx"), data, 0o666)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		ok   bool
+	}{
+		{[]string{"--bundle", whole}, true}, {[]string{"--bundle", empty, "--model", digits}, true}, {[]string{"--bundle", empty}, false},
+	} {
+		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
+		verb := p.predict()
+		verb.Action = func(c *cli.Context) error {
+			spec, err := bundlePreprocessing(c)
+			if err == nil && (spec == nil || spec.Scale != 1./255) {
+				t.Errorf("%q: preprocessing %+v", test.args, spec)
+			}
+			return err
+		}
+		app := &cli.App{Name: "mfgs", Commands: []*cli.Command{verb}}
+		if err := app.Run(append([]string{"mfgs", "predict", "--preprocess", "unit"}, test.args...)); (err == nil) != test.ok {
+			t.Errorf("%q: %v", test.args, err)
+		}
+	}
+}
