@@ -431,3 +431,18 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 		}
 	}
 }
+
+// What is left of a stage is judged by the stage, and not by those before it.
+func TestProgressOfALaterStageTellsItsOwnTime(t *testing.T) {
+	var b bytes.Buffer
+	at := time.Unix(1e9, 0)
+	bar := newProgress(&b, true, func() time.Time { return at })
+	bar.work(wrap.Progress{Stage: "train", Total: 10, Unit: "examples"})
+	at = at.Add(time.Hour)
+	bar.work(wrap.Progress{Stage: "val", Total: 100, Unit: "examples"})
+	at = at.Add(time.Minute)
+	bar.work(wrap.Progress{Stage: "val", Done: 50, Total: 100, Unit: "examples"})
+	if want := "val: 50 of 100 examples (50%), about 1m0s left\n"; !strings.HasSuffix(b.String(), want) {
+		t.Errorf("wrote\n%swant it to end with %s", b.String(), want)
+	}
+}
