@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -201,5 +202,47 @@ func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
 		if got := telling(tc.all); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
+	}
+}
+
+// Each of the model's own outputs has values of its own.
+func TestOwnOutputsHaveTheirOwnValues(t *testing.T) {
+	c := &calibration{Config: namedConfig(t, "../testdata/onnx/tail_label_and_probabilities.onnx", ""), report: Report{Seconds: map[string]float64{}}}
+	t.Cleanup(c.close)
+	if err := c.check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	logits, owns, err := c.own(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := c.network.head.Classes
+	n := len(logits) / k
+	kinds := map[bool]int{}
+	for _, o := range owns {
+		kinds[o.Integer]++
+		if o.Integer {
+			for i, v := range o.values {
+				if row := logits[i*k : (i+1)*k]; len(o.values) != n || int(v) != slices.Index(row, slices.Max(row)) {
+					t.Errorf("%s: class %v of example %d, whose logits are %v", o.Name, v, i, row)
+				}
+			}
+			continue
+		}
+		for row := range slices.Chunk(o.values, k) {
+			var sum float64
+			for _, v := range row {
+				sum += float64(v)
+			}
+			if len(o.values) != n*k || !approx.Equal(sum, 1, 1e-5) {
+				t.Errorf("%s: %d values, probabilities %v", o.Name, len(o.values), row)
+			}
+		}
+	}
+	if kinds[true] != 1 || kinds[false] != 1 {
+		t.Errorf("%d outputs of classes and %d of probabilities, want one each", kinds[true], kinds[false])
 	}
 }
