@@ -499,14 +499,17 @@ func (c *calibration) describeFit() {
 		Optimum:  &Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens},
 		OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 	}
-	choice := f.Choice
-	r.Probabilities = ChoiceInfo{
-		Method: string(choice.Method), Reason: choice.String(),
-		TSGain: choice.TSGain, TSNeeded: choice.TSNeeded, MF0Gain: choice.MF0Gain, MF0Needed: choice.MF0Needed,
-	}
+	r.Probabilities = choiceInfo(f.Choice)
 	e, p := r.Head.LogitError, r.Head.Proof
 	r.Head = headInfo(c.describeHead())
 	r.Head.LogitError, r.Head.Proof = e, p
+}
+
+func choiceInfo(c calibrate.Choice) ChoiceInfo {
+	return ChoiceInfo{
+		Method: string(c.Method), Reason: c.String(),
+		TSGain: c.TSGain, TSNeeded: c.TSNeeded, MF0Gain: c.MF0Gain, MF0Needed: c.MF0Needed,
+	}
 }
 
 // describeHead describes the head for the manifest.

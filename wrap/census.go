@@ -73,6 +73,9 @@ const mostHashes = 1 << 18
 func (r *repeats) add(features []float32) {
 	h := uint64(14695981039346656037)
 	for _, v := range features {
+		if v == 0 {
+			v = 0 // not -0, whose bits are others
+		}
 		h = (h ^ uint64(math.Float32bits(v))) * 0x9e3779b97f4a7c15
 		h ^= h >> 29
 	}

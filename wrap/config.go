@@ -282,12 +282,11 @@ type Evaluation struct {
 
 // BundleInfo names a bundle.
 type BundleInfo struct {
-	Path       string      `json:"path"`
-	Structure  string      `json:"structure"`
-	Covariance string      `json:"covariance"`
-	Damping    DampingInfo `json:"damping"`
-	// Probabilities names the method that is served: mf0, ts or mle.
-	Probabilities string          `json:"probabilities"`
+	Path          string          `json:"path"`
+	Structure     string          `json:"structure"`
+	Covariance    string          `json:"covariance"`
+	Damping       DampingInfo     `json:"damping"`
+	Probabilities ChoiceInfo      `json:"probabilities"`
 	Temperatures  TemperatureInfo `json:"temperatures"`
 }
 

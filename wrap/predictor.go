@@ -290,7 +290,11 @@ func (p *Predictor) Bundle() BundleInfo {
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
 	}
-	info.Probabilities = string(p.bundle.Calibration().Method)
+	if c := m.Probabilities; c != nil {
+		info.Probabilities = choiceInfo(calibrate.Choice(*c))
+	} else {
+		info.Probabilities = ChoiceInfo{Method: string(calibrate.MF0), Reason: "mf0: bundles of format 1 have no other"}
+	}
 	if o := m.Temperatures.Optimum; o != nil {
 		info.Temperatures.Optimum = &Pair{Act: o.Act, Ens: o.Ens}
 	}

@@ -351,7 +351,7 @@ func TestAPredictorDescribesItself(t *testing.T) {
 	if !reflect.DeepEqual(p.Head(), head) {
 		t.Errorf("head %+v, want %+v", p.Head(), head)
 	}
-	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities.Method, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
+	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
 		t.Errorf("bundle %+v, want %+v", p.Bundle(), want)
 	}
 }

@@ -383,7 +383,7 @@ func distributions(h calibrate.Head, p []float64) bool {
 }
 
 // compareClasses compares the best class, where that is nothing else than the largest
-// logit's.
+// logit's. It is nil where classes are counted from another number than 0.
 func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []float32, largest float64) *agreement {
 	k := h.Logits
 	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")
@@ -395,15 +395,20 @@ func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o 
 	if o.Coarse {
 		slack = 1e-2 * largest
 	}
+	shifts := map[int]bool{}
 	for i := range n {
 		row := logits[i*k : (i+1)*k]
-		class := int(values[i])
+		class, largest := int(values[i]), slices.Max(row)
+		shifts[class-slices.Index(row, largest)] = true
 		if class < 0 || class >= k {
 			return nil
 		}
-		if float64(slices.Max(row)-row[class]) > slack { // else a tie
+		if float64(largest-row[class]) > slack { // else a tie
 			a.classes++
 		}
+	}
+	if len(shifts) == 1 && !shifts[0] {
+		return nil
 	}
 	a.difference = float64(a.classes) / float64(n)
 	return a

@@ -186,6 +186,30 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 }
 
 // Classes may agree where probabilities do not: these decide.
+// Classes counted from 1 are no other classes.
+func TestClassesMayBeCountedFromAnotherNumber(t *testing.T) {
+	h := calibrate.Head{Logits: 4, Features: 1, Link: calibrate.Softmax}
+	logits := []float32{3, 1, 0, 2, 0, 5, 1, 2, 0, 1, 6, 2}
+	own := &onnx.Own{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
+	for name, tc := range map[string]struct {
+		classes []float32
+		differ  int // -1: nothing to compare
+	}{
+		"from 0":       {[]float32{0, 1, 2}, 0},
+		"from 1":       {[]float32{1, 2, 3}, -1},
+		"others":       {[]float32{1, 1, 2}, 1},
+		"out of range": {[]float32{0, 1, 4}, -1},
+		"all others":   {[]float32{3, 3, 3}, 3},
+	} {
+		a := agree(h, logits, 3, own, tc.classes)
+		if got := a != nil; got != (tc.differ >= 0) {
+			t.Errorf("%s: %+v", name, a)
+		} else if a != nil && a.classes != tc.differ {
+			t.Errorf("%s: %d differ, want %d", name, a.classes, tc.differ)
+		}
+	}
+}
+
 func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
 	classes := &agreement{what: "classes"}
 	differing := &agreement{what: "probabilities", difference: 0.1, allowed: 1e-4}

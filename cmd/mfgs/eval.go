@@ -131,6 +131,7 @@ func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
 	var f facts
 	f.add("bundle", e.Bundle.Path)
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", e.Bundle.Structure, e.Bundle.Covariance))
+	f.add("probabilities", e.Bundle.Probabilities.Reason)
 	b.WriteString(f.text())
 
 	in := table{align: "lrrrrr"}

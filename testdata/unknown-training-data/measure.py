@@ -111,7 +111,7 @@ def measure(mfgs, case, work):
         report = run("eval", "--bundle", work / "bundle", "--test", test, "--ood", f"other={ood_test}")
         by = {m["name"]: m for m in report["methods"]}
         # Which method's probabilities the bundle serves; the ood score is mf0's.
-        served = report["bundle"]["probabilities"]
+        served = report["bundle"]["probabilities"]["method"]
         mf0, fit = by["mf0"], by[served]["in_domain"]
         rows.append([name, f"{len(images):,}", served, f"{fit['nll']:.4f}", f"{100 * fit['ece']:.2f} %",
                      f"{100 * mf0['ood'][0]['auroc']:.1f} %", f"{100 * by['leverage']['ood'][0]['auroc']:.1f} %"])

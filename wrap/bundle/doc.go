@@ -73,6 +73,9 @@
 // several labels r is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½. In format 1 it is
 // always 1.
 //
+// held_out has the figures of the network (before), of temperature scaling (ts), of mf0 (mf0,
+// format 2), and of what is served (after, which in format 1 are mf0's).
+//
 // head.approximation says what stands between the layer and the logits though it is not
 // linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
 //
@@ -106,14 +109,14 @@
 // [Write] builds the folder under a temporary name beside its place, the
 // manifest last, syncs every file, and renames the folder. Until then there is
 // no bundle, and after an error, a full disk among them, no trace. A process
-// that is killed can leave the folder with the temporary name, .NAME.xxxxxxxx.tmp
-// beside NAME, and one killed in [Reseal] bundle.yaml.xxxxxxxx.tmp in the bundle;
-// they can be removed.
+// that is killed can leave a hidden folder .mfgs-xxxxxxxxxxxxxxxx.tmp beside NAME,
+// or in [Reseal] within the bundle, which the next one that writes there removes.
 //
 // A name that is taken stays so, unless [WriteOptions.Force] is set. Then the
 // old bundle is exchanged for the new one, atomically on Linux, elsewhere with an
 // instant in which there is none, and the files of the old one are removed, by
 // name. Only a folder that holds a manifest and nothing but the files of a
-// bundle, or nothing at all, is replaced. Where the exchange is not atomic, a
-// process killed within it leaves the old bundle as .NAME.xxxxxxxx.tmp.old.
+// bundle, or nothing at all, is replaced. Where the exchange is not atomic and a
+// process is killed within it, the next one that writes there puts the old bundle
+// back.
 package bundle
