@@ -26,8 +26,8 @@ type Config struct {
 	// Preprocess turns images into the model's input. Nil takes the default for
 	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.
 	Preprocess *preprocess.Spec
-	// ArraysOnly says that no preprocessing is known: pixels for a model with one input
-	// are preprocess.ErrUnknown, instead of the default's.
+	// ArraysOnly says that no preprocessing is known: pixels are preprocess.ErrUnknown,
+	// instead of the default's.
 	ArraysOnly bool
 
 	// Doubles says that outputs may be float64, which Results then have in Doubles.
@@ -182,7 +182,7 @@ func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	switch {
 	case c.Preprocess != nil:
 		pipe, err = preprocess.New(*c.Preprocess, target)
-	case c.ArraysOnly && only:
+	case c.ArraysOnly:
 		pipe, err = preprocess.Arrays(target)
 	default:
 		s := preprocess.For(target)

@@ -98,9 +98,11 @@ func ownOf(m *Model, h *Head, in *interpreter, below map[*onnxpb.Node]bool, name
 		if !made[n] {
 			continue
 		}
-		if op := opName(n); !slices.Contains(own.Ops, op) {
+		op := opName(n)
+		if !slices.Contains(own.Ops, op) {
 			own.Ops = append(own.Ops, op)
 		}
+		own.Coarse = own.Coarse || op == "Round" || op == "Floor" || op == "Ceil"
 		for _, out := range n.GetOutput() {
 			t := in.get(out).typ
 			own.Coarse = own.Coarse || t == Float16 || t == BFloat16 || t == Uint8 || t == Int8 || t == Uint16 || t == Int16

@@ -280,7 +280,7 @@ func (c *calibration) settlePreprocessing(ctx context.Context) error {
 		return fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.name, images.spec, arrays.name, arrays.spec)
 	case images != nil && arrays != nil:
 		return fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.name, images.spec, arrays.name, arrays.spec, preprocess.ErrUnknown)
-	case images != nil && spec != nil:
+	case images != nil:
 		c.report.Preprocess = &PreprocessInfo{Source: Assumed, Spec: spec}
 	default:
 		c.report.Preprocess = &PreprocessInfo{Source: Unknown}
@@ -694,6 +694,7 @@ func (c *calibration) write(context.Context) error {
 		m.Model = &bundle.Model{SHA256: r.Model.SHA256, Producer: r.Model.Producer, Opset: r.Model.Opset}
 		m.Batch = c.network.extractor.Batch()
 		m.Preprocess = c.report.Preprocess.Spec
+		m.Bytes = c.report.Preprocess.Source == Assumed && m.Preprocess == nil
 		if !c.NoModel {
 			if err := addModel(&o, c.network.model); err != nil {
 				return err

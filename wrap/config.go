@@ -109,7 +109,7 @@ type ModelInfo struct {
 // model with several inputs takes ready arrays, and has no Spec.
 type PreprocessInfo struct {
 	Source PreprocessSource `json:"source"`
-	Spec   *preprocess.Spec `json:"spec,omitempty"` // nil where it is not known
+	Spec   *preprocess.Spec `json:"spec,omitempty"` // nil where it is not known, or there are several inputs
 }
 
 // PreprocessSource is how preprocessing is known.

@@ -150,10 +150,10 @@ func (p *Predictor) preprocessed(given *preprocess.Spec, r Runtime, open func(fe
 		return open(c)
 	}
 	c.Preprocess = p.bundle.Manifest.Preprocess
-	c.ArraysOnly = c.Preprocess == nil
+	c.ArraysOnly = c.Preprocess == nil && !p.bundle.Manifest.Bytes
 	n, err := open(c)
 	if errors.Is(err, featurize.ErrSeveralInputs) { // of which format 1 records that nothing is done
-		c.Preprocess = nil
+		c.Preprocess, c.ArraysOnly = nil, false
 		return open(c)
 	}
 	return n, err

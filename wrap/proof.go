@@ -383,7 +383,8 @@ func distributions(h calibrate.Head, p []float64) bool {
 }
 
 // compareClasses compares the best class, where that is nothing else than the largest
-// logit's. It is nil where classes are counted from another number than 0.
+// logit's. It is nil where the classes have other numbers: from 1 on, or the other way
+// round.
 func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []float32, largest float64) *agreement {
 	k := h.Logits
 	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")
@@ -395,11 +396,13 @@ func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o 
 	if o.Coarse {
 		slack = 1e-2 * largest
 	}
-	shifts := map[int]bool{}
+	// Of our class and the model's, the differences and the sums there are.
+	differences, sums := map[int]bool{}, map[int]bool{}
 	for i := range n {
 		row := logits[i*k : (i+1)*k]
 		class, largest := int(values[i]), slices.Max(row)
-		shifts[class-slices.Index(row, largest)] = true
+		ours := slices.Index(row, largest)
+		differences[class-ours], sums[class+ours] = true, true
 		if class < 0 || class >= k {
 			return nil
 		}
@@ -407,7 +410,7 @@ func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o 
 			a.classes++
 		}
 	}
-	if len(shifts) == 1 && !shifts[0] {
+	if a.classes > 0 && len(differences) != len(sums) && (len(differences) == 1 || len(sums) == 1) {
 		return nil
 	}
 	a.difference = float64(a.classes) / float64(n)

@@ -186,8 +186,8 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 }
 
 // Classes may agree where probabilities do not: these decide.
-// Classes counted from 1 are no other classes.
-func TestClassesMayBeCountedFromAnotherNumber(t *testing.T) {
+// Classes with other numbers, such as from 1 on, are no other classes.
+func TestClassesMayHaveOtherNumbers(t *testing.T) {
 	h := calibrate.Head{Logits: 4, Features: 1, Link: calibrate.Softmax}
 	logits := []float32{3, 1, 0, 2, 0, 5, 1, 2, 0, 1, 6, 2}
 	own := &onnx.Own{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
@@ -199,6 +199,7 @@ func TestClassesMayBeCountedFromAnotherNumber(t *testing.T) {
 		"from 1":       {[]float32{1, 2, 3}, -1},
 		"others":       {[]float32{1, 1, 2}, 1},
 		"out of range": {[]float32{0, 1, 4}, -1},
+		"backwards":    {[]float32{3, 2, 1}, -1},
 		"all others":   {[]float32{3, 3, 3}, 3},
 	} {
 		a := agree(h, logits, 3, own, tc.classes)

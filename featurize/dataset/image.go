@@ -22,6 +22,9 @@ func FromImage(img image.Image) (Array, error) {
 	switch m := img.(type) {
 	case *image.Gray, *image.Gray16, *image.NRGBA, *image.NRGBA64:
 	case *image.RGBA:
+		if len(m.Pix) < (b.Dy()-1)*m.Stride+4*b.Dx() {
+			return Array{}, fmt.Errorf("an image of %d×%d pixels has %d bytes of them", b.Dx(), b.Dy(), len(m.Pix))
+		}
 		if !m.Opaque() { // premultiplied
 			img = toNRGBA(img)
 		}

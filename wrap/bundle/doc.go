@@ -57,6 +57,10 @@
 // logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
 // each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j).
 //
+// preprocess is how images become the model's input, and absent (format 2) where only ready
+// arrays were calibrated with: images are then refused. bytes (format 2) is true where a
+// model with several inputs, which has no preprocess, was given bytes for some of them.
+//
 // probabilities.method (format 2) says whose probabilities are served: mf0, under
 // the pair temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the
 // network's own. In format 1 it is always mf0.

@@ -77,6 +77,7 @@ var manifestLies = []struct {
 	{"field newer than its format", "format: 2\n", "format: 1\n", ErrField, "probabilities is a field of format 2"},
 	{"unknown field of a resize", "size: 8", "size: 8\n    sice: 8", ErrUnknownField, "field sice"},
 	{"no probabilities", "probabilities: {method: ts, ts_gain: 0.1, ts_needed: 0.005, mf0_gain: -0.01, mf0_needed: 0.02}\n", "", ErrField, "probabilities is missing"},
+	{"bytes beside preprocessing", "batch: 64", "batch: 64\nbytes: true", ErrField, "bytes is for a bundle without preprocess"},
 	{"negative need", "mf0_needed: 0.02", "mf0_needed: -0.02", ErrField, "probabilities.mf0_needed"},
 	{"gain that is NaN", "ts_gain: 0.1", "ts_gain: .nan", ErrNotFinite, "probabilities.ts_gain"},
 	{"figures of mf0 of nothing", "mf0:\n    in_domain: {examples: 100", "mf0:\n    in_domain: {examples: 0", ErrField, "held_out.mf0.in_domain.examples"},

@@ -54,6 +54,11 @@ type Manifest struct {
 	// says something: what is left out there changes no pixel.
 	Preprocess *preprocess.Spec `yaml:"preprocess,omitempty"`
 
+	// Bytes says that a model with several inputs, which has no Preprocess, was calibrated
+	// with bytes for some of them: the default makes numbers of these. Format 1 does not
+	// tell.
+	Bytes bool `yaml:"bytes,omitempty"`
+
 	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
 	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
 	Damping    Damping              `yaml:"damping"`

@@ -78,6 +78,7 @@ func (m *Manifest) Validate() error {
 	if m.Format == 1 {
 		// Fields that format 2 added.
 		check(m.Probabilities == nil, "probabilities is a field of format 2, and this is format 1")
+		check(!m.Bytes, "bytes is a field of format 2, and this is format 1")
 		check(m.HeldOut.MF0 == nil, "held_out.mf0 is a field of format 2, and this is format 1")
 		check(m.Preprocess != nil, "preprocess is missing, and this is format 1")
 		if p := m.Preprocess; p != nil {
@@ -97,6 +98,7 @@ func (m *Manifest) Validate() error {
 		}
 	}
 
+	check(!m.Bytes || m.Preprocess == nil, "bytes is for a bundle without preprocess")
 	check(m.Tool != "", "tool is missing")
 	if m.Model != nil {
 		hash("model.sha256", m.Model.SHA256)
