@@ -3,6 +3,7 @@ package featurize
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -289,8 +291,15 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 		return []ort.Tensor{{Name: "ids", Shape: []int64{1, 5}, Data: ids[5*i : 5*i+5]}, {Name: "weight", Shape: []int64{1, 5}, Data: w}}
 	})
 	file := npz(t, "ids", npy(ids, n, 5), "weight", npy(weight, n, 5))
-	got, _ := stream(t, extractor(t, "tokens", Config{}), openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{}), StreamConfig{})
+	data := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
+	got, _ := stream(t, extractor(t, "tokens", Config{}), data, StreamConfig{})
 	same(t, got.Rows, want)
+
+	// Where only ready arrays are known, nothing says what bytes are.
+	_, err := extractor(t, "tokens", Config{ArraysOnly: true}).Stream(t.Context(), data, StreamConfig{}, func(*Block) error { return nil })
+	if !errors.Is(err, preprocess.ErrUnknown) {
+		t.Errorf("error %v, want %v", err, preprocess.ErrUnknown)
+	}
 }
 
 // What fills up a fixed batch is valid input, and leaves no trace.
