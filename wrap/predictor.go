@@ -51,7 +51,7 @@ type Options struct {
 // Predictor gives predictions with uncertainty. It is safe for concurrent use.
 //
 // The bundle's model and the mean-field head behind it run in one session of ONNX
-// Runtime, in float32; PredictFeatures computes in float64.
+// Runtime, the network and its variances in float32; PredictFeatures computes in float64.
 type Predictor struct {
 	read       func() (*bundle.Bundle, error)
 	bundle     *bundle.Bundle // without posterior where the network is fused

@@ -201,7 +201,7 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 	}
 }
 
-// The score in 32 bits tells unfamiliar data as the formulas in 64 bits do.
+// The fused score, of variances in float32, tells unfamiliar data as the formulas do.
 func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 	const data = "../../shared/data"
 	if _, err := os.Stat("../../shared"); err != nil {
