@@ -86,33 +86,9 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 		{row: "Dropout", method: "dropout:20", network: "dropout"},
 		{row: "mf0", method: "mf0"},
 	}
-	rows := make([][]row, len(trials)) // by trial and angle
-	for i, t := range trials {
-		for _, shift := range shifts {
-			rows[i] = append(rows[i], row{place: place{"rotation", set.name + " rotated by " + shift.Name, t.row}})
-		}
-	}
-	for i, seed := range l.seeds {
-		for _, kind := range []string{"", "dropout"} {
-			var methods []string
-			var of []int // trials
-			for j, t := range trials {
-				if t.network == kind && (i == 0 || t.joint == "") {
-					methods, of = append(methods, t.method), append(of, j)
-				}
-			}
-			e, err := l.evaluate(ctx, request{subject: subject{set: set, kind: kind, seed: seed}}, methods, nil, shifts)
-			if err != nil {
-				return err
-			}
-			for j, m := range e.Methods {
-				for k, in := range m.Shifts {
-					f := figures{Error: &in.Error, NLL: &in.NLL, ECE: &in.ECE}
-					r := &rows[of[j]][k]
-					r.runs = append(r.runs, measurement{trials[of[j]].seedOf(seed), answer{figures: f, damping: &e.Bundle.Damping}})
-				}
-			}
-		}
+	rows, err := l.measureShifts(ctx, set, trials, shifts)
+	if err != nil {
+		return err
 	}
 	for i, t := range trials {
 		s.add(rows[i]...)
@@ -144,6 +120,39 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 	}
 	s.write("%s", t)
 	return nil
+}
+
+// measureShifts makes the rows of each trial, one for each shifted set, over all networks.
+func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial, shifts []wrap.NamedSpec) ([][]row, error) {
+	rows := make([][]row, len(trials)) // by trial and angle
+	for i, t := range trials {
+		for _, shift := range shifts {
+			rows[i] = append(rows[i], row{place: place{"rotation", set.name + " rotated by " + shift.Name, t.row}})
+		}
+	}
+	for i, seed := range l.seeds {
+		for _, kind := range []string{"", "dropout"} {
+			var methods []string
+			var of []int // trials
+			for j, t := range trials {
+				if t.network == kind && (i == 0 || t.joint == "") {
+					methods, of = append(methods, t.method), append(of, j)
+				}
+			}
+			e, err := l.evaluate(ctx, request{subject: subject{set: set, kind: kind, seed: seed}}, methods, nil, shifts)
+			if err != nil {
+				return nil, err
+			}
+			for j, m := range e.Methods {
+				for k, in := range m.Shifts {
+					f := figures{Error: &in.Error, NLL: &in.NLL, ECE: &in.ECE}
+					r := &rows[of[j]][k]
+					r.runs = append(r.runs, measurement{trials[of[j]].seedOf(seed), answer{figures: f, damping: &e.Bundle.Damping}})
+				}
+			}
+		}
+	}
+	return rows, nil
 }
 
 // acrossName is MNIST under all rotations but that by nothing.
