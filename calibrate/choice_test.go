@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 func TestTheSimplerMethodServesWhereNoGainIsTold(t *testing.T) {
@@ -75,7 +76,7 @@ func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
 	task := newTask(h, 31)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	f := fit(t, c, task.val, nil, FitOptions{Damping: Damping{Relative: 1}})
-	n := task.val.Len(h)
+	n := task.val.N
 	for method, temperature := range map[Method]float64{MLE: 1, TS: f.TS} {
 		served := f.Calibration
 		served.Method = method
@@ -104,7 +105,7 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 		o := FitOptions{Damping: Damping{Relative: 1}}
 		want := fit(t, c, task.val, task.ood, o)
 		for _, unit := range []float64{1 << 14, 1.0 / (1 << 14)} {
-			scaled := func(s *Set) *Set {
+			scaled := func(s *rows.Batch) *rows.Batch {
 				u := *s
 				u.Logits = make([]float32, len(s.Logits))
 				for i, a := range s.Logits {
@@ -140,11 +141,11 @@ func TestFewHeldOutExamplesMakeNoNetworkSurer(t *testing.T) {
 	c := accumulate(t, CurvatureConfig{Head: h}, train, 0)
 	val := randomSet(h, 50, 3, 92)
 	for i := range val.Labels {
-		a := val.logits(h, i)
+		a := logitsOf(val, i)
 		for k := range a {
 			a[k] = float32(rng.NormFloat64())
 		}
-		val.Labels[i] = int32(rng.IntN(h.Logits))
+		val.Labels[i] = rng.IntN(h.Logits)
 		a[val.Labels[i]] += 30
 	}
 	f := fit(t, c, val, nil, FitOptions{Damping: Damping{Relative: 1}})

@@ -9,8 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 func mustCovariance(t *testing.T, c *Curvature, cov Covariance, epsilon float64) *LogitCovariance {
@@ -22,9 +24,9 @@ func mustCovariance(t *testing.T, c *Curvature, cov Covariance, epsilon float64)
 	return l
 }
 
-func (l *LogitCovariance) covariancesOf(t *testing.T, s *Set) []float64 {
+func (l *LogitCovariance) covariancesOf(t *testing.T, s *rows.Batch) []float64 {
 	t.Helper()
-	n := s.Len(l.head)
+	n := s.N
 	out := make([]float64, n*triangle(l.head.Logits))
 	if err := l.Covariances(out, s.Features, n); err != nil {
 		t.Fatal(err)
@@ -33,10 +35,10 @@ func (l *LogitCovariance) covariancesOf(t *testing.T, s *Set) []float64 {
 }
 
 // naiveCovariances is the upper triangle of ∇a Σ ∇aᵀ, with ∇a written out.
-func naiveCovariances(h Head, sigma mat.Matrix, s *Set) []float64 {
+func naiveCovariances(h Head, sigma mat.Matrix, s *rows.Batch) []float64 {
 	k, d := h.Logits, h.Dim()
 	var out []float64
-	for i := range s.Len(h) {
+	for i := range s.N {
 		jacobian := mat.NewDense(k, k*d, nil)
 		for c := range k {
 			for j, v := range naivePhi(h, s, i) {
@@ -55,9 +57,9 @@ func naiveCovariances(h Head, sigma mat.Matrix, s *Set) []float64 {
 }
 
 // wantOwnVariances compares the diagonals of covariances with Variances.
-func (l *LogitCovariance) wantOwnVariances(t *testing.T, name string, covariances []float64, s *Set) {
+func (l *LogitCovariance) wantOwnVariances(t *testing.T, name string, covariances []float64, s *rows.Batch) {
 	t.Helper()
-	k, n := l.head.Logits, s.Len(l.head)
+	k, n := l.head.Logits, s.N
 	variances := make([]float64, n*k)
 	for range 2 { // the second call has what the first made
 		if err := l.Variances(variances, s.Features, n); err != nil {
@@ -156,7 +158,7 @@ func TestCovariancesInParts(t *testing.T) {
 	}
 	train, test := randomSet(h, 150, 2, 920), randomSet(h, batchRows+5, 2, 921)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Full, Fisher: true}, train, 0)
-	few := test.slice(h, batchRows-2, batchRows+2) // of both batches
+	few := test.Slice(batchRows-2, batchRows+2) // of both batches
 	for _, cov := range []Covariance{Hessian, Sandwich} {
 		const epsilon = 1
 		l := mustCovariance(t, c, cov, epsilon)

@@ -12,9 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 var heads = []Head{
@@ -38,10 +40,10 @@ func (h Head) name() string {
 
 // The loss is Σ -log p_y as a function of the weights, here by its definition;
 // W and the bias are class-major, as H is.
-func loss(h Head, s *Set, weights []float64) float64 {
+func loss(h Head, s *rows.Batch, weights []float64) float64 {
 	d := h.Dim()
 	var sum float64
-	for i := range s.Len(h) {
+	for i := range s.N {
 		phi := naivePhi(h, s, i)
 		a := make([]float64, h.Logits)
 		for k := range a {
@@ -51,7 +53,7 @@ func loss(h Head, s *Set, weights []float64) float64 {
 		}
 		if h.Link != Softmax { // K binary losses
 			for k, v := range a {
-				if s.truth(h, i, k) {
+				if truth(h, s, i, k) {
 					v = -v
 				}
 				sum += math.Log(1 + math.Exp(v))
@@ -69,7 +71,7 @@ func loss(h Head, s *Set, weights []float64) float64 {
 
 // headSet returns weights and examples whose logits they give, exactly: both
 // are multiples of 1/8.
-func headSet(h Head, n int, seed uint64) (weights []float64, s *Set) {
+func headSet(h Head, n int, seed uint64) (weights []float64, s *rows.Batch) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	d := h.Dim()
 	weights = make([]float64, h.Logits*d)
@@ -140,8 +142,8 @@ func TestFisherEqualsSumOfOuterGradients(t *testing.T) {
 			weights, s := headSet(h, 20, uint64(10+i))
 			n := len(weights)
 			want := make([]float64, n*n)
-			for e := range s.Len(h) {
-				one := s.slice(h, e, e+1)
+			for e := range s.N {
+				one := s.Slice(e, e+1)
 				gradient := make([]float64, n)
 				for i := range gradient {
 					at := func(step float64) float64 {
@@ -220,9 +222,9 @@ func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
 	s := randomSet(h, 30, 3, 30)
 	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, s, 0)
 	b, g := make([]float64, h.Logits), make([]float64, h.Logits)
-	for i := range s.Len(h) {
+	for i := range s.N {
 		r := naiveR(h, s, i)
-		for k, p := range naiveP(h, s.logits(h, i)) {
+		for k, p := range naiveP(h, logitsOf(s, i)) {
 			b[k] += p - p*p
 			g[k] += r[k] * r[k]
 		}
@@ -257,7 +259,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 			}
 			for i := range n {
 				// Gaps of 25 to 40: 1-p is 1e-11 to 1e-17.
-				a := s.logits(h, i)
+				a := logitsOf(s, i)
 				for j := range a {
 					a[j] = float32(-25 - 15*rng.Float64())
 				}
@@ -266,7 +268,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 					continue
 				}
 				for k := range a {
-					if s.truth(h, i, k) {
+					if truth(h, s, i, k) {
 						a[k] = -a[k]
 					}
 				}
@@ -291,7 +293,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 			for e := range n {
 				var p, r []*big.Float
 				sum := newBig(0)
-				for _, a := range s.logits(h, e) {
+				for _, a := range logitsOf(s, e) {
 					p = append(p, newBig(math.Exp(float64(a))))
 					sum.Add(sum, p[len(p)-1])
 				}
@@ -302,7 +304,7 @@ func TestCurvatureOfInterpolatingNetworksKeepsItsDigits(t *testing.T) {
 					}
 					p[i].Quo(p[i], total)
 					y := 0.0
-					if s.truth(h, e, i) {
+					if truth(h, s, e, i) {
 						y = 1
 					}
 					r = append(r, newBig(0).Sub(p[i], newBig(y)))
@@ -400,7 +402,7 @@ func TestFloat32ProductIsGoodEnough(t *testing.T) {
 						t.Fatal(err)
 					}
 					s2 := make([]float64, len(val.Logits))
-					p.Variances(s2, val.Features, val.Len(h))
+					p.Variances(s2, val.Features, val.N)
 					return s2
 				}
 				// Sums of 512 float32 products are right to 512·2⁻²⁴ at worst and
@@ -507,12 +509,12 @@ func TestReadingMidwayChangesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		addAll(t, c, s.slice(h, 0, 120), 0)
+		addAll(t, c, s.Slice(0, 120), 0)
 		early, err := c.Posterior(Hessian, 0.5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		addAll(t, c, s.slice(h, 120, 300), 120)
+		addAll(t, c, s.Slice(120, 300), 120)
 		got, err := c.Posterior(Hessian, 0.5)
 		if err != nil {
 			t.Fatal(err)
@@ -525,9 +527,9 @@ func TestReadingMidwayChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, after, fresh := make([]float64, h.Logits), make([]float64, h.Logits), make([]float64, h.Logits)
-		early.Variances(before, s.phi(h, 0), 1)
-		got.Variances(after, s.phi(h, 0), 1)
-		late.Variances(fresh, s.phi(h, 0), 1)
+		early.Variances(before, phiOf(s, 0), 1)
+		got.Variances(after, phiOf(s, 0), 1)
+		late.Variances(fresh, phiOf(s, 0), 1)
 		wantRelative(t, cfg.name()+": variances", after, fresh, 1e-10)
 		for k := range before {
 			if !(before[k] > after[k]) {
@@ -546,7 +548,7 @@ func TestGapsKeepTheBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, position := range []int{BlockSize - 1, BlockSize, 5*BlockSize + 3, 5*BlockSize + 9} {
-		if err := c.Add(position, s.phi(h, i), s.logits(h, i), -1); err != nil {
+		if err := c.Add(position, phiOf(s, i), logitsOf(s, i), -1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -567,7 +569,7 @@ func TestGapsKeepTheBlocks(t *testing.T) {
 			t.Error("a position that does not rise did not panic")
 		}
 	}()
-	c.Add(5*BlockSize+9, s.phi(h, 0), s.logits(h, 0), -1)
+	c.Add(5*BlockSize+9, phiOf(s, 0), logitsOf(s, 0), -1)
 }
 
 type countingProduct struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // network stands for a trained classifier: three features, three classes and a
@@ -23,8 +24,8 @@ func network(phi []float32) (logits []float32) {
 
 // draw returns n examples of three classes around the unit circle, whose third
 // feature is close to zero, or examples of none, where it is not.
-func draw(rng *rand.Rand, n int, familiar bool) *calibrate.Set {
-	s := &calibrate.Set{}
+func draw(rng *rand.Rand, n int, familiar bool) *rows.Batch {
+	s := &rows.Batch{N: n}
 	for range n {
 		label := rng.IntN(3)
 		angle, third := 2*float64(label), 0.1
@@ -38,7 +39,7 @@ func draw(rng *rand.Rand, n int, familiar bool) *calibrate.Set {
 		}
 		s.Features = append(s.Features, phi...)
 		s.Logits = append(s.Logits, network(phi)...)
-		s.Labels = append(s.Labels, int32(label))
+		s.Labels = append(s.Labels, label)
 	}
 	return s
 }
@@ -55,7 +56,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for i := range train.Len(head) {
+	for i := range train.N {
 		err := curvature.Add(i, train.Features[3*i:3*i+3], train.Logits[3*i:3*i+3], int(train.Labels[i]))
 		if err != nil {
 			log.Fatal(err)

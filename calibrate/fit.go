@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is
@@ -183,7 +184,7 @@ type Fitted struct {
 // Automatic damping tries ρ = 1, 10, 0.1 and 0.01 mean eigenvalues and keeps 1
 // unless another has a held-out NLL that is lower by more than one standard
 // error of the paired differences between examples.
-func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitted, error) {
+func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) (*Fitted, error) {
 	if o.Covariance == "" {
 		o.Covariance = Hessian
 	}
@@ -197,11 +198,11 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		return nil, err
 	}
 	h := c.Head()
-	if err := val.Validate(h, true); err != nil {
+	if err := h.CheckBatch(val, true); err != nil {
 		return nil, fmt.Errorf("held-out data: %w", err)
 	}
 	if ood != nil {
-		if err := ood.Validate(h, false); err != nil {
+		if err := h.CheckBatch(ood, false); err != nil {
 			return nil, fmt.Errorf("out-of-distribution data: %w", err)
 		}
 	}
@@ -228,7 +229,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *Set, o FitOptions) (*Fitte
 		steps++
 	}
 	o.Progress("tuning", 0, steps)
-	act := val.actUnit(h)
+	act := h.logitUnit(val)
 	valSet := newTuningSet(h, val, true, o.Lambda0, act)
 	f := &Fitted{}
 	f.Lambda0 = o.Lambda0
@@ -352,7 +353,7 @@ func pairedGain(a, b []float64) (gain, stdErr float64) {
 }
 
 // medianMargin returns the median margin under a pair, or 1 where that is zero.
-func medianMargin(t *tuningSet, s *Set, lambda0 float64, pair Temperatures) float64 {
+func medianMargin(t *tuningSet, s *rows.Batch, lambda0 float64, pair Temperatures) float64 {
 	margins, k := make([]float64, t.n), t.head.Logits
 	parallel.For(t.n, func(first, last int) {
 		e, logp := newEvaluator(t.head, lambda0), make([]float64, t.head.Outcomes())

@@ -15,35 +15,31 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // task is a problem on which variances help: some held-out examples lie far from
 // the training set and have labels that the logits know nothing of.
-type task struct{ train, val, ood *Set }
+type task struct{ train, val, ood *rows.Batch }
 
 func newTask(h Head, seed uint64) task {
 	m := newMixture(h, 3, 2, seed)
 	t := task{train: m.draw(700, 0), val: m.draw(500, 0), ood: m.draw(300, 8)}
 	strange := m.draw(75, 8)
-	for range strange.Len(h) {
+	for range strange.N {
 		if h.MultiLabel() {
 			for range h.Logits {
 				strange.Targets = append(strange.Targets, m.toss(0.5))
 			}
 		} else {
-			strange.Labels = append(strange.Labels, int32(m.rng.IntN(h.Classes())))
+			strange.Labels = append(strange.Labels, m.rng.IntN(h.Classes()))
 		}
 	}
-	t.val = &Set{
-		Features: append(t.val.Features, strange.Features...),
-		Logits:   append(t.val.Logits, strange.Logits...),
-		Labels:   append(t.val.Labels, strange.Labels...),
-		Targets:  append(t.val.Targets, strange.Targets...),
-	}
+	t.val.Append(strange)
 	return t
 }
 
-func fit(t testing.TB, c *Curvature, val, ood *Set, o FitOptions) *Fitted {
+func fit(t testing.TB, c *Curvature, val, ood *rows.Batch, o FitOptions) *Fitted {
 	t.Helper()
 	f, err := Fit(t.Context(), c, val, ood, o)
 	if err != nil {
@@ -53,7 +49,7 @@ func fit(t testing.TB, c *Curvature, val, ood *Set, o FitOptions) *Fitted {
 }
 
 // nll is the mean -log p of the labels, or of the targets.
-func nll(h Head, logp []float64, s *Set) float64 {
+func nll(h Head, logp []float64, s *rows.Batch) float64 {
 	var sum float64
 	for i, y := range s.Labels {
 		sum -= logp[i*h.Classes()+int(y)] / float64(len(s.Labels))
@@ -66,7 +62,7 @@ func nll(h Head, logp []float64, s *Set) float64 {
 
 // objective is what tuning minimises: the NLL, and that of half an example more whose
 // prediction is wrong.
-func objective(h Head, logp, margin []float64, s *Set) float64 {
+func objective(h Head, logp, margin []float64, s *rows.Batch) float64 {
 	v, n := nll(h, logp, s), float64(len(margin))
 	for _, g := range margin {
 		v += 0.5 * math.Log1p(math.Exp(g)/float64(h.chances()-1)) / n / n
@@ -75,10 +71,10 @@ func objective(h Head, logp, margin []float64, s *Set) float64 {
 }
 
 // auroc is that of the scores of a calibration.
-func auroc(t *testing.T, c *Calibration, val, ood *Set) float64 {
+func auroc(t *testing.T, c *Calibration, val, ood *rows.Batch) float64 {
 	t.Helper()
-	scores := func(s *Set) []float64 {
-		return c.Predict(s.Features, s.Logits, s.Len(c.Posterior.Head)).OODScore
+	scores := func(s *rows.Batch) []float64 {
+		return c.Predict(s.Features, s.Logits, s.N).OODScore
 	}
 	v, err := metrics.AUROC(scores(val), scores(ood), nil)
 	if err != nil {
@@ -99,7 +95,7 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 		{Logits: 4, Features: 6, Bias: true, Link: OneVsRest},
 	} {
 		task := newTask(h, uint64(800+i))
-		val, n := task.val, task.val.Len(h)
+		val, n := task.val, task.val.N
 		for _, structure := range []Structure{Full, Kronecker} {
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, task.train, 0)
 			for _, cov := range covariances {
@@ -178,9 +174,9 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 
 // optimum returns the temperatures of the least NLL, before preference, and by
 // how much NLL is larger at the chosen, with its standard error.
-func (f *Fitted) optimum(t *testing.T, val *Set) (pair Temperatures, loss, stdErr float64) {
+func (f *Fitted) optimum(t *testing.T, val *rows.Batch) (pair Temperatures, loss, stdErr float64) {
 	t.Helper()
-	unit := val.actUnit(f.Posterior.Head)
+	unit := f.Posterior.Head.logitUnit(val)
 	set := newTuningSet(f.Posterior.Head, val, true, meanfield.Lambda0, unit)
 	copy(set.s2, f.Posterior.variancesOf(val))
 	_, best, err := tuneNLL(t.Context(), &set.examples, f.MedianVariance, f.Lambda0)
@@ -207,27 +203,27 @@ func (f *Fitted) chosen(t *testing.T) Candidate {
 }
 
 // alwaysRight returns examples whose label has the largest logit, by a little.
-func alwaysRight(h Head, n int) *Set {
+func alwaysRight(h Head, n int) *rows.Batch {
 	s := randomSet(h, n, 1, 813)
 	clear(s.Logits)
 	for i, y := range s.Labels {
-		s.logits(h, i)[y] = 0.5
+		logitsOf(s, i)[y] = 0.5
 	}
 	return s
 }
 
 // twoMinima returns examples of two kinds, each with two positive logits: of one
 // these are a hundred times as large, and so is the T that is best for it.
-func twoMinima(h Head, n int) *Set {
+func twoMinima(h Head, n int) *rows.Batch {
 	s := randomSet(h, n, 1, 817)
 	for i, y := range s.Labels {
-		a := s.logits(h, i)
+		a := logitsOf(s, i)
 		for k := range a {
 			a[k] = -1000
 		}
-		a[y], a[(int(y)+1)%h.Logits] = 20, 10
+		a[y], a[(y+1)%h.Logits] = 20, 10
 		if i%2 == 0 {
-			a[y], a[(int(y)+1)%h.Logits] = 0.2, 0.1
+			a[y], a[(y+1)%h.Logits] = 0.2, 0.1
 		}
 	}
 	return s
@@ -238,7 +234,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 	multi, rest := Head{Logits: 5, Features: 4, Link: Sigmoid}, Head{Logits: 5, Features: 4, Link: OneVsRest}
 	for name, s := range map[string]struct {
 		head Head
-		set  *Set
+		set  *rows.Batch
 	}{
 		"overconfident":  {softmax, newMixture(softmax, 2, 7, 810).draw(400, 0)},
 		"underconfident": {softmax, newMixture(softmax, 2, 0.1, 811).draw(400, 0)},
@@ -249,7 +245,7 @@ func TestTemperatureScalingIsTheBestOfAllTemperatures(t *testing.T) {
 		"always right":   {softmax, alwaysRight(softmax, 100)},        // the coldest
 		"noise":          {softmax, randomSet(softmax, 100, 30, 814)}, // the hottest
 	} {
-		n := s.set.Len(s.head)
+		n := s.set.N
 		value := func(temperature float64) float64 {
 			logp, rest := Plain(s.head, s.set.Logits, n, temperature)
 			return objective(s.head, logp, rest, s.set)
@@ -537,17 +533,17 @@ func offPlane(h Head, seed uint64) task {
 	t := newTask(h, seed)
 	rng := rand.New(rand.NewPCG(seed, 4))
 	half := h.Features / 2
-	for _, s := range []*Set{t.train, t.val} {
-		for i := range s.Len(h) {
-			clear(s.phi(h, i)[half:])
+	for _, s := range []*rows.Batch{t.train, t.val} {
+		for i := range s.N {
+			clear(phiOf(s, i)[half:])
 		}
 	}
-	for i := range t.val.Len(h) {
+	for i := range t.val.N {
 		if i%5 == 0 {
 			for j := half; j < h.Features; j++ {
-				t.val.phi(h, i)[j] = float32(rng.NormFloat64())
+				phiOf(t.val, i)[j] = float32(rng.NormFloat64())
 			}
-			t.val.Labels[i] = int32(rng.IntN(h.Classes()))
+			t.val.Labels[i] = rng.IntN(h.Classes())
 		}
 	}
 	return t
@@ -674,9 +670,9 @@ func TestVariancesThatDoNotHelpLeaveTemperatureScaling(t *testing.T) {
 	noisy := m.draw(2000, 0)
 	for i, y := range noisy.Labels {
 		scale := math.Exp(0.3 * m.rng.NormFloat64())
-		for j, v := range noisy.phi(h, i) {
+		for j, v := range phiOf(noisy, i) {
 			center := m.means[int(y)*h.Features+j]
-			noisy.phi(h, i)[j] = float32(center + scale*(float64(v)-center))
+			phiOf(noisy, i)[j] = float32(center + scale*(float64(v)-center))
 		}
 	}
 	m.relogit(noisy)
@@ -694,13 +690,13 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 		task := newTask(h, 880+seed)
 		if seed%2 == 1 { // few examples, among which the largest ratio is hardly found
 			const few = 5
-			task.val = &Set{Features: task.val.Features[:few*h.Features], Logits: task.val.Logits[:few*h.Logits], Labels: task.val.Labels[:few]}
+			task.val = task.val.Slice(0, few)
 		}
 		f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}})
 		var largest [2]float64 // in and out of distribution
-		for in, set := range []*Set{task.val, task.ood} {
+		for in, set := range []*rows.Batch{task.val, task.ood} {
 			s2 := f.Posterior.variancesOf(set)
-			for i := range set.Len(h) {
+			for i := range set.N {
 				for _, pair := range []Temperatures{f.NLL, f.OOD} {
 					for k := range h.Logits {
 						for l := range h.Logits {
@@ -727,7 +723,7 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 	h := Head{Logits: 3, Features: 4, Link: Softmax}
 	task := newTask(h, 890)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
-	for _, ood := range []*Set{nil, task.ood} {
+	for _, ood := range []*rows.Batch{nil, task.ood} {
 		var seen []int
 		total := 0
 		fit(t, c, task.val, ood, FitOptions{Progress: func(stage string, done, of int) {
@@ -750,36 +746,36 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 func TestFitRefusesBadData(t *testing.T) {
 	h := Head{Logits: 3, Features: 4, Link: Softmax}
 	c := accumulate(t, CurvatureConfig{Head: h}, randomSet(h, 50, 1, 900), 0)
-	good := func() *Set { return randomSet(h, 20, 1, 901) }
-	bad := func(f func(*Set)) *Set {
+	good := func() *rows.Batch { return randomSet(h, 20, 1, 901) }
+	bad := func(f func(*rows.Batch)) *rows.Batch {
 		s := good()
 		f(s)
 		return s
 	}
 	nan := float32(math.NaN())
 	for _, test := range []struct {
-		val, ood *Set
+		val, ood *rows.Batch
 		o        FitOptions
 		want     string
 	}{
-		{&Set{}, nil, FitOptions{}, "held-out data: no examples"},
+		{&rows.Batch{}, nil, FitOptions{}, "held-out data: no examples"},
 		{nil, nil, FitOptions{}, "held-out data: no examples"},
-		{good(), &Set{}, FitOptions{}, "out-of-distribution data: no examples"},
-		{bad(func(s *Set) { s.Labels = nil }), nil, FitOptions{}, "held-out data: 0 labels for 20 examples"},
-		{bad(func(s *Set) { s.Labels = s.Labels[1:] }), nil, FitOptions{}, "held-out data: 19 labels for 20 examples"},
-		{bad(func(s *Set) { s.Labels[3] = 3 }), nil, FitOptions{}, "held-out data: example 3 has label 3, want 0 to 2"},
-		{bad(func(s *Set) { s.Labels[3] = -1 }), nil, FitOptions{}, "held-out data: example 3 has no label"},
-		{bad(func(s *Set) { s.Logits[17] = nan }), nil, FitOptions{}, "held-out data: example 5: logit 2 is NaN"},
-		{bad(func(s *Set) { s.Features[17] = nan }), nil, FitOptions{}, "held-out data: example 4: feature 1 is NaN"},
-		{bad(func(s *Set) { s.Features = s.Features[1:] }), nil, FitOptions{}, "held-out data: 79 features and 60 logits for 20 examples, want 4 and 3 each"},
-		{bad(func(s *Set) { s.Logits = s.Logits[1:] }), nil, FitOptions{}, "held-out data: 80 features and 59 logits"},
-		{good(), bad(func(s *Set) { s.Features[0] = nan }), FitOptions{}, "out-of-distribution data: example 0: feature 0 is NaN"},
+		{good(), &rows.Batch{}, FitOptions{}, "out-of-distribution data: no examples"},
+		{bad(func(s *rows.Batch) { s.Labels = nil }), nil, FitOptions{}, "held-out data: 0 labels for 20 examples"},
+		{bad(func(s *rows.Batch) { s.Labels = s.Labels[1:] }), nil, FitOptions{}, "held-out data: 19 labels for 20 examples"},
+		{bad(func(s *rows.Batch) { s.Labels[3] = 3 }), nil, FitOptions{}, "held-out data: example 3 has label 3, want 0 to 2"},
+		{bad(func(s *rows.Batch) { s.Labels[3] = -1 }), nil, FitOptions{}, "held-out data: example 3 has no label"},
+		{bad(func(s *rows.Batch) { s.Logits[17] = nan }), nil, FitOptions{}, "held-out data: example 5: logit 2 is NaN"},
+		{bad(func(s *rows.Batch) { s.Features[17] = nan }), nil, FitOptions{}, "held-out data: example 4: feature 1 is NaN"},
+		{bad(func(s *rows.Batch) { s.Features = s.Features[1:] }), nil, FitOptions{}, "held-out data: 79 features and 60 logits for 20 examples, want 4 and 3 each"},
+		{bad(func(s *rows.Batch) { s.Logits = s.Logits[1:] }), nil, FitOptions{}, "held-out data: 80 features and 59 logits"},
+		{good(), bad(func(s *rows.Batch) { s.Features[0] = nan }), FitOptions{}, "out-of-distribution data: example 0: feature 0 is NaN"},
 		{good(), nil, FitOptions{Covariance: Fisher}, "fisher covariance needs the Fisher matrix"},
 		{good(), nil, FitOptions{Covariance: "x"}, `covariance "x"`},
 		{good(), nil, FitOptions{Damping: Damping{Absolute: -1}}, "damping -1"},
 		{good(), nil, FitOptions{Damping: Damping{Relative: math.NaN()}}, "damping NaN"},
 		{good(), nil, FitOptions{Damping: Damping{Absolute: 1, Relative: 1}}, "both"},
-		{bad(func(s *Set) { clear(s.Features) }), nil, FitOptions{}, "are the features all zero"},
+		{bad(func(s *rows.Batch) { clear(s.Features) }), nil, FitOptions{}, "are the features all zero"},
 	} {
 		f, err := Fit(t.Context(), c, test.val, test.ood, test.o)
 		if err == nil || !strings.Contains(err.Error(), test.want) || f != nil {
@@ -791,10 +787,10 @@ func TestFitRefusesBadData(t *testing.T) {
 	}
 	multi := Head{Logits: 3, Features: 4, Link: Sigmoid}
 	cm := accumulate(t, CurvatureConfig{Head: multi}, randomSet(multi, 50, 1, 902), 0)
-	for want, change := range map[string]func(*Set){
-		"0 targets for 20 examples: every example needs 3": func(s *Set) { s.Targets, s.Labels = nil, make([]int32, 20) },
-		"59 targets for 20 examples":                       func(s *Set) { s.Targets = s.Targets[1:] },
-		"example 6: target 1 is 3, want 0 or 1":            func(s *Set) { s.Targets[19] = 3 },
+	for want, change := range map[string]func(*rows.Batch){
+		"0 targets for 20 examples: every example needs 3": func(s *rows.Batch) { s.Targets, s.Labels = nil, make([]int, 20) },
+		"59 targets for 20 examples":                       func(s *rows.Batch) { s.Targets = s.Targets[1:] },
+		"example 6: target 1 is 3, want 0 or 1":            func(s *rows.Batch) { s.Targets[19] = 3 },
 	} {
 		val := randomSet(multi, 20, 1, 903)
 		change(val)
@@ -814,8 +810,8 @@ func TestFitRefusesBadData(t *testing.T) {
 func TestFitOnCurvatureOfZero(t *testing.T) {
 	h := Head{Logits: 3, Features: 4, Link: Softmax}
 	train := randomSet(h, 50, 1, 910)
-	for i := range train.Len(h) {
-		copy(train.logits(h, i), []float32{0, 2000, -2000})
+	for i := range train.N {
+		copy(logitsOf(train, i), []float32{0, 2000, -2000})
 	}
 	val := newMixture(h, 2, 1, 911).draw(50, 0)
 	for _, structure := range []Structure{Full, Kronecker} {
@@ -830,7 +826,7 @@ func TestFitOnCurvatureOfZero(t *testing.T) {
 		// Σ is the identity: every variance is |φ|².
 		for i, v := range f.Posterior.variancesOf(val) {
 			var norm float64
-			for _, x := range val.phi(h, i/h.Logits) {
+			for _, x := range phiOf(val, i/h.Logits) {
 				norm += float64(x) * float64(x)
 			}
 			if !approx.Relative(v, norm, 1e-12) {
@@ -906,7 +902,7 @@ func TestTheUsualExampleScoresAHalf(t *testing.T) {
 		if f.OOD == f.NLL {
 			t.Errorf("%+v: the pairs are the same, which tells nothing", h)
 		}
-		n := task.val.Len(h)
+		n := task.val.N
 		scores := f.Predict(task.val.Features, task.val.Logits, n).OODScore
 		if got := median(scores); !approx.Equal(got, 0.5, 1e-9) {
 			t.Errorf("%+v: the median of %d scores is %v, want 1/2; the median margin is %v", h, n, got, f.MedianMargin)

@@ -1,6 +1,10 @@
 package calibrate
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
 
 // Link says how logits become probabilities.
 type Link string
@@ -73,6 +77,42 @@ func (h Head) Validate() error {
 		return fmt.Errorf("head has link %q, want %q, %q or %q", h.Link, Softmax, Sigmoid, OneVsRest)
 	case h.Logits < l.least:
 		return fmt.Errorf("%s head has %d logits, want at least %d", h.Link, h.Logits, l.least)
+	}
+	return nil
+}
+
+// CheckBatch reports shapes that do not fit the head or each other, values that are not
+// finite and labels out of range. A labelled batch needs a label for every example, or of a
+// multi-label head targets; the labels of another are not looked at.
+func (h Head) CheckBatch(b *rows.Batch, labelled bool) error {
+	if b == nil || b.N == 0 {
+		return fmt.Errorf("no examples")
+	}
+	n := b.N
+	if len(b.Logits) != n*h.Logits || len(b.Features) != n*h.Features {
+		return fmt.Errorf("%d features and %d logits for %d examples, want %d and %d each", len(b.Features), len(b.Logits), n, h.Features, h.Logits)
+	}
+	if labelled && h.MultiLabel() && len(b.Targets) != n*h.Logits {
+		return fmt.Errorf("%d targets for %d examples: every example needs %d", len(b.Targets), n, h.Logits)
+	}
+	if labelled && !h.MultiLabel() && len(b.Labels) != n {
+		return fmt.Errorf("%d labels for %d examples: every example needs one", len(b.Labels), n)
+	}
+	for i := range n {
+		label := -1
+		var targets []uint8
+		switch {
+		case labelled && h.MultiLabel():
+			targets = b.Target(i)
+		case labelled:
+			if label = b.Labels[i]; label < 0 {
+				return fmt.Errorf("example %d has no label", i)
+			}
+		}
+		features, logits := b.Row(i)
+		if err := checkExample(h, i, features, logits, label, targets); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -5,9 +5,11 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // mixture is a Gaussian mixture with a head for it: features of class k are
@@ -40,9 +42,9 @@ func newMixture(h Head, spread, sharp float64, seed uint64) *mixture {
 
 // draw returns n examples of the mixture, or with away > 0 examples that far
 // from the origin in random directions, which belong to no class.
-func (m *mixture) draw(n int, away float64) *Set {
+func (m *mixture) draw(n int, away float64) *rows.Batch {
 	h, d, classes := m.head, m.head.Features, m.head.Classes()
-	s := &Set{Features: make([]float32, n*d), Logits: make([]float32, n*h.Logits)}
+	s := &rows.Batch{N: n, Features: make([]float32, n*d), Logits: make([]float32, n*h.Logits)}
 	for i := range n {
 		label := m.rng.IntN(classes)
 		for j := range d {
@@ -56,7 +58,7 @@ func (m *mixture) draw(n int, away float64) *Set {
 			}
 		}
 		if away == 0 && !h.MultiLabel() {
-			s.Labels = append(s.Labels, int32(label))
+			s.Labels = append(s.Labels, label)
 		}
 	}
 	m.relogit(s)
@@ -77,9 +79,9 @@ func (m *mixture) toss(p float64) uint8 {
 }
 
 // relogit sets the logits that go with the features.
-func (m *mixture) relogit(s *Set) {
+func (m *mixture) relogit(s *rows.Batch) {
 	h, d, classes := m.head, m.head.Features, m.head.Classes()
-	n := s.Len(h)
+	n := s.N
 	x := make([]float64, n*d)
 	for i, v := range s.Features {
 		x[i] = float64(v)
@@ -124,7 +126,7 @@ func (m *mixture) relogit(s *Set) {
 }
 
 // accumulate adds all examples of a set, from position first on.
-func accumulate(t testing.TB, cfg CurvatureConfig, s *Set, first int) *Curvature {
+func accumulate(t testing.TB, cfg CurvatureConfig, s *rows.Batch, first int) *Curvature {
 	t.Helper()
 	c, err := NewCurvature(cfg)
 	if err != nil {
@@ -137,10 +139,9 @@ func accumulate(t testing.TB, cfg CurvatureConfig, s *Set, first int) *Curvature
 	return c
 }
 
-func addAll(t testing.TB, c *Curvature, s *Set, first int) {
+func addAll(t testing.TB, c *Curvature, s *rows.Batch, first int) {
 	t.Helper()
-	h := c.Head()
-	for i := range s.Len(h) {
+	for i := range s.N {
 		if err := addOne(c, first+i, s, i); err != nil {
 			t.Fatal(err)
 		}
@@ -148,40 +149,40 @@ func addAll(t testing.TB, c *Curvature, s *Set, first int) {
 }
 
 // addOne adds example i of a set.
-func addOne(c *Curvature, position int, s *Set, i int) error {
+func addOne(c *Curvature, position int, s *rows.Batch, i int) error {
 	h := c.Head()
 	switch {
 	case h.MultiLabel():
-		return c.AddTargets(position, s.phi(h, i), s.logits(h, i), s.targets(h, i))
+		return c.AddTargets(position, phiOf(s, i), logitsOf(s, i), s.Target(i))
 	case s.Labels != nil:
-		return c.Add(position, s.phi(h, i), s.logits(h, i), int(s.Labels[i]))
+		return c.Add(position, phiOf(s, i), logitsOf(s, i), s.Labels[i])
 	}
-	return c.Add(position, s.phi(h, i), s.logits(h, i), -1)
+	return c.Add(position, phiOf(s, i), logitsOf(s, i), -1)
 }
 
-func (s *Set) phi(h Head, i int) []float32 { return s.Features[i*h.Features : (i+1)*h.Features] }
+func phiOf(s *rows.Batch, i int) []float32 {
+	phi, _ := s.Row(i)
+	return phi
+}
 
-func (s *Set) logits(h Head, i int) []float32 { return s.Logits[i*h.Logits : (i+1)*h.Logits] }
-
-func (s *Set) targets(h Head, i int) []uint8 {
-	if s.Targets == nil {
-		return nil
-	}
-	return s.Targets[i*h.Logits : (i+1)*h.Logits]
+func logitsOf(s *rows.Batch, i int) []float32 {
+	_, a := s.Row(i)
+	return a
 }
 
 // randomSet returns n examples with no structure in them: normal features,
 // normal logits of the given size and uniform labels.
-func randomSet(h Head, n int, size float64, seed uint64) *Set {
+func randomSet(h Head, n int, size float64, seed uint64) *rows.Batch {
 	rng := rand.New(rand.NewPCG(seed, 2))
-	s := &Set{
+	s := &rows.Batch{
+		N:        n,
 		Features: make([]float32, n*h.Features),
 		Logits:   make([]float32, n*h.Logits),
 	}
 	if h.MultiLabel() {
 		s.Targets = make([]uint8, n*h.Logits)
 	} else {
-		s.Labels = make([]int32, n)
+		s.Labels = make([]int, n)
 	}
 	for i := range s.Features {
 		s.Features[i] = float32(rng.NormFloat64())
@@ -190,24 +191,12 @@ func randomSet(h Head, n int, size float64, seed uint64) *Set {
 		s.Logits[i] = float32(size * rng.NormFloat64())
 	}
 	for i := range s.Labels {
-		s.Labels[i] = int32(rng.IntN(h.Classes()))
+		s.Labels[i] = rng.IntN(h.Classes())
 	}
 	for i := range s.Targets {
 		s.Targets[i] = uint8(rng.IntN(2))
 	}
 	return s
-}
-
-// slice returns the examples [from,to), which share memory with s.
-func (s *Set) slice(h Head, from, to int) *Set {
-	part := &Set{Features: s.Features[from*h.Features : to*h.Features], Logits: s.Logits[from*h.Logits : to*h.Logits]}
-	if s.Labels != nil {
-		part.Labels = s.Labels[from:to]
-	}
-	if s.Targets != nil {
-		part.Targets = s.Targets[from*h.Logits : to*h.Logits]
-	}
-	return part
 }
 
 // naive holds every sum by its definition, dense and class-major. Of separate
@@ -217,14 +206,14 @@ type naive struct {
 	h, j    []float64 // Σ(diag p - ppᵀ) ⊗ φφᵀ, Σ rrᵀ ⊗ φφᵀ
 }
 
-func newNaive(h Head, s *Set) naive {
+func newNaive(h Head, s *rows.Batch) naive {
 	k, d := h.Logits, h.Dim()
 	m := naive{
 		a: make([]float64, d*d), b: make([]float64, k*k), g: make([]float64, k*k),
 		h: make([]float64, k*d*k*d), j: make([]float64, k*d*k*d),
 	}
-	for i := range s.Len(h) {
-		phi, p, r := naivePhi(h, s, i), naiveP(h, s.logits(h, i)), naiveR(h, s, i)
+	for i := range s.N {
+		phi, p, r := naivePhi(h, s, i), naiveP(h, logitsOf(s, i)), naiveR(h, s, i)
 		outer(m.a, phi, phi)
 		w, rr := make([]float64, k*k), make([]float64, k*k)
 		for x := range k {
@@ -249,9 +238,9 @@ func newNaive(h Head, s *Set) naive {
 	return m
 }
 
-func naivePhi(h Head, s *Set, i int) []float64 {
+func naivePhi(h Head, s *rows.Batch, i int) []float64 {
 	phi := make([]float64, 0, h.Dim())
-	for _, v := range s.phi(h, i) {
+	for _, v := range phiOf(s, i) {
 		phi = append(phi, float64(v))
 	}
 	if h.Bias {
@@ -281,10 +270,10 @@ func naiveP(h Head, logits []float32) []float64 {
 }
 
 // naiveR returns p - y.
-func naiveR(h Head, s *Set, i int) []float64 {
-	r := naiveP(h, s.logits(h, i))
+func naiveR(h Head, s *rows.Batch, i int) []float64 {
+	r := naiveP(h, logitsOf(s, i))
 	for k := range r {
-		if (s.Labels != nil || s.Targets != nil) && s.truth(h, i, k) {
+		if (s.Labels != nil || s.Targets != nil) && truth(h, s, i, k) {
 			r[k]--
 		}
 	}
@@ -292,14 +281,14 @@ func naiveR(h Head, s *Set, i int) []float64 {
 }
 
 // truth reports whether what the k-th logit speaks for is true of example i.
-func (s *Set) truth(h Head, i, k int) bool {
+func truth(h Head, s *rows.Batch, i, k int) bool {
 	switch {
 	case h.MultiLabel():
 		return s.Targets[i*h.Logits+k] == 1
 	case h.Logits == 1:
 		return s.Labels[i] == 1
 	}
-	return int(s.Labels[i]) == k
+	return s.Labels[i] == k
 }
 
 // whole assembles the KD×KD matrix of a packed sum.

@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 var covariances = []Covariance{Hessian, Fisher, Sandwich}
@@ -44,10 +46,10 @@ func naiveCovariance(t *testing.T, cov Covariance, h, j []float64, n int, epsilo
 
 // naiveVariances is the diagonal of ∇a Σ ∇aᵀ, with the K × KD Jacobian ∇a of the
 // logits written out.
-func naiveVariances(h Head, sigma mat.Matrix, s *Set) []float64 {
+func naiveVariances(h Head, sigma mat.Matrix, s *rows.Batch) []float64 {
 	k, d := h.Logits, h.Dim()
 	var out []float64
-	for i := range s.Len(h) {
+	for i := range s.N {
 		jacobian := mat.NewDense(k, k*d, nil)
 		for c := range k {
 			for j, v := range naivePhi(h, s, i) {
@@ -63,7 +65,7 @@ func naiveVariances(h Head, sigma mat.Matrix, s *Set) []float64 {
 	return out
 }
 
-func naiveLeverages(t *testing.T, h Head, a []float64, s *Set) []float64 {
+func naiveLeverages(t *testing.T, h Head, a []float64, s *rows.Batch) []float64 {
 	d := h.Dim()
 	var trace float64
 	for i := range d {
@@ -71,7 +73,7 @@ func naiveLeverages(t *testing.T, h Head, a []float64, s *Set) []float64 {
 	}
 	inv := inverse(t, a, d, 1e-3*trace/float64(d))
 	var out []float64
-	for i := range s.Len(h) {
+	for i := range s.N {
 		phi := mat.NewVecDense(d, naivePhi(h, s, i))
 		out = append(out, mat.Inner(phi, inv, phi))
 	}
@@ -97,15 +99,15 @@ func mustPosterior(t testing.TB, c *Curvature, cov Covariance, epsilon float64) 
 	return p
 }
 
-func (p *Posterior) variancesOf(s *Set) []float64 {
-	n := s.Len(p.Head)
+func (p *Posterior) variancesOf(s *rows.Batch) []float64 {
+	n := s.N
 	v := make([]float64, n*p.Head.Logits)
 	p.Variances(v, s.Features, n)
 	return v
 }
 
-func (p *Posterior) leveragesOf(s *Set) []float64 {
-	v := make([]float64, s.Len(p.Head))
+func (p *Posterior) leveragesOf(s *rows.Batch) []float64 {
+	v := make([]float64, s.N)
 	p.Leverages(v, s.Features, len(v))
 	return v
 }
@@ -193,22 +195,22 @@ func TestKroneckerEqualsFullWhereTheCurvatureFactorises(t *testing.T) {
 	for i, h := range heads {
 		for _, everyLabel := range []bool{false, true} {
 			train := randomSet(h, 120, 1, uint64(400+i))
-			for e := range train.Len(h) {
-				copy(train.logits(h, e), train.logits(h, 0))
+			for e := range train.N {
+				copy(logitsOf(train, e), logitsOf(train, 0))
 				if h.MultiLabel() {
-					copy(train.targets(h, e), train.targets(h, 0))
+					copy(train.Target(e), train.Target(0))
 				} else {
 					train.Labels[e] = train.Labels[0]
 				}
 			}
 			if everyLabel {
 				once := train
-				train = &Set{}
+				train = &rows.Batch{N: once.N * h.Classes()}
 				for y := range h.Classes() {
 					train.Features = append(train.Features, once.Features...)
 					train.Logits = append(train.Logits, once.Logits...)
 					for range once.Labels {
-						train.Labels = append(train.Labels, int32(y))
+						train.Labels = append(train.Labels, y)
 					}
 					for range once.Targets {
 						train.Targets = append(train.Targets, uint8(y%2))
@@ -257,12 +259,12 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0)
 			one := h
 			one.Logits, one.Link = 1, Sigmoid
-			alone := func(s *Set, k int) *Set {
-				part := &Set{Features: s.Features}
-				for i := range s.Len(h) {
-					part.Logits = append(part.Logits, s.logits(h, i)[k])
-					label := int32(0)
-					if s.truth(h, i, k) {
+			alone := func(s *rows.Batch, k int) *rows.Batch {
+				part := &rows.Batch{N: s.N, Features: s.Features}
+				for i := range s.N {
+					part.Logits = append(part.Logits, logitsOf(s, i)[k])
+					label := 0
+					if truth(h, s, i, k) {
 						label = 1
 					}
 					part.Labels = append(part.Labels, label)
@@ -274,7 +276,7 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 				for k := range h.Logits {
 					ck := accumulate(t, CurvatureConfig{Head: one, Structure: structure, Fisher: true}, alone(train, k), 0)
 					var got []float64
-					for i := range test.Len(h) {
+					for i := range test.N {
 						got = append(got, together[i*h.Logits+k])
 					}
 					wantRelative(t, fmt.Sprintf("%s %s %s: logit %d", h.name(), structure, cov, k), got, mustPosterior(t, ck, cov, 0.3).variancesOf(alone(test, k)), tolerance)
@@ -302,7 +304,7 @@ func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 	for i := range n {
 		phi, r := naivePhi(h, train, i), naiveR(h, train, i)
 		outer(a, phi, phi)
-		for k, p := range naiveP(h, train.logits(h, i)) {
+		for k, p := range naiveP(h, logitsOf(train, i)) {
 			b[k] += (p - p*p) / n
 			g[k] += r[k] * r[k] / n
 		}
@@ -320,7 +322,7 @@ func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 			t.Errorf("%s: a diagonal B has eigenvectors", cov)
 		}
 		var want []float64
-		for i := range test.Len(h) {
+		for i := range test.N {
 			phi := mat.NewVecDense(d, naivePhi(h, test, i))
 			for k := range h.Logits {
 				sigma := naiveCovariance(t, cov, scaled(b[k]), scaled(g[k]), d, epsilon)
@@ -334,12 +336,12 @@ func TestManyClassesInvertTheDiagonalOfB(t *testing.T) {
 func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
 	h := Head{Logits: 3, Features: 6, Bias: true, Link: Softmax}
 	train, test := randomSet(h, 100, 1, 620), randomSet(h, 2*batchRows+3, 1, 621)
-	n := test.Len(h)
+	n := test.N
 	for _, structure := range []Structure{Full, Kronecker} {
 		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0), Hessian, 1)
 		variances, leverages := p.variancesOf(test), p.leveragesOf(test)
 		for i := range n {
-			one := test.slice(h, i, i+1)
+			one := test.Slice(i, i+1)
 			wantRelative(t, fmt.Sprintf("%s: variances of example %d", structure, i), p.variancesOf(one), variances[i*h.Logits:(i+1)*h.Logits], 1e-13)
 			wantRelative(t, fmt.Sprintf("%s: leverage of example %d", structure, i), p.leveragesOf(one), leverages[i:i+1], 1e-13)
 		}
@@ -435,7 +437,7 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 		t.Errorf("ε = 1e-15: error %v", err)
 	}
 	kron := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, train, 0)
-	for _, v := range mustPosterior(t, kron, Hessian, 1e-15).variancesOf(train.slice(h, 0, 5)) {
+	for _, v := range mustPosterior(t, kron, Hessian, 1e-15).variancesOf(train.Slice(0, 5)) {
 		if !(v > 0) || math.IsInf(v, 1) {
 			t.Errorf("ε = 1e-15, kron: variance %v", v)
 		}

@@ -43,7 +43,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 		{Logits: 4, Features: 5, Link: OneVsRest},
 	} {
 		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))
-		n, outcomes := test.Len(h), h.Outcomes()
+		n, outcomes := test.N, h.Outcomes()
 		for _, structure := range []Structure{Full, Kronecker} {
 			t.Run(fmt.Sprintf("%s/%s", h.name(), structure), func(t *testing.T) {
 				c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
@@ -60,7 +60,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 					one := func(pair Temperatures) (logp []float64, rest float64) {
 						mu, v := make([]float64, h.Logits), make([]float64, h.Logits)
 						for k := range mu {
-							mu[k] = float64(test.logits(h, i)[k]) / pair.Act
+							mu[k] = float64(logitsOf(test, i)[k]) / pair.Act
 							v[k] = s2[i*h.Logits+k] / pair.Ens
 						}
 						logp = make([]float64, outcomes)
@@ -119,7 +119,7 @@ func TestPlainIsWhatTheNetworkSays(t *testing.T) {
 			logp, rest := plain(h, s.Logits, 50, temperature)
 			for e := range 50 {
 				logits := make([]float32, h.Logits)
-				for k, a := range s.logits(h, e) {
+				for k, a := range logitsOf(s, e) {
 					logits[k] = a / float32(temperature) // powers of two: exact
 				}
 				p := naiveP(h, logits)

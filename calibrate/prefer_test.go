@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // flatSet makes held-out examples of a network that is overconfident by the
@@ -14,7 +15,7 @@ import (
 func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet {
 	rng := rand.New(rand.NewPCG(11, seed))
 	const k = 5
-	s := &Set{}
+	s := &rows.Batch{N: n}
 	s2 := make([]float64, 0, n*k)
 	for range n {
 		spread := math.Exp(1.5 * rng.NormFloat64())
@@ -32,7 +33,7 @@ func flatSet(n int, sharpness float64, informative bool, seed uint64) *tuningSet
 			s2 = append(s2, spread)
 		}
 		s.Features = append(s.Features, 0)
-		s.Labels = append(s.Labels, int32(label))
+		s.Labels = append(s.Labels, label)
 	}
 	t := newTuningSet(Head{Logits: k, Features: 1, Link: Softmax}, s, true, meanfield.Lambda0, 1)
 	copy(t.s2, s2)

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Temperatures are the two numbers that the method tunes: μ = a/T_act and the
@@ -51,11 +52,11 @@ func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
 	return unit
 }
 
-// actUnit is that of a set. A sigmoid is a softmax of two logits, 0 and a.
-func (s *Set) actUnit(h Head) float64 {
+// logitUnit is that of a batch. A sigmoid is a softmax of two logits, 0 and a.
+func (h Head) logitUnit(s *rows.Batch) float64 {
 	k := h.Logits
 	if !links[h.Link].separate {
-		return actUnit(s.Len(h), k, func(dst []float64, i int) {
+		return actUnit(s.N, k, func(dst []float64, i int) {
 			for j, v := range s.Logits[i*k : (i+1)*k] {
 				dst[j] = float64(v)
 			}
@@ -69,59 +70,6 @@ type Grid struct {
 	Act   []float64   // T_act, rows
 	Tau   []float64   // T_ens / median held-out s², columns
 	Value [][]float64 // held-out NLL, counting half an example more that is wrong, in nats; or AUROC
-}
-
-// Set is a set of examples kept for tuning: features [N,d], logits [N,K] and
-// labels [N], or for a multi-label head targets [N,K], each 0 or 1. There are
-// neither of out-of-distribution examples.
-type Set struct {
-	Features []float32
-	Logits   []float32
-	Labels   []int32
-	Targets  []uint8
-}
-
-// Len returns N.
-func (s *Set) Len(h Head) int {
-	if s == nil {
-		return 0
-	}
-	return len(s.Logits) / h.Logits
-}
-
-// Validate reports shapes that do not fit together, values that are not finite
-// and labels out of range. Labelled sets need a label for every example, or
-// targets.
-func (s *Set) Validate(h Head, labelled bool) error {
-	n := s.Len(h)
-	if n == 0 {
-		return fmt.Errorf("no examples")
-	}
-	if len(s.Logits) != n*h.Logits || len(s.Features) != n*h.Features {
-		return fmt.Errorf("%d features and %d logits for %d examples, want %d and %d each", len(s.Features), len(s.Logits), n, h.Features, h.Logits)
-	}
-	if labelled && h.MultiLabel() && len(s.Targets) != n*h.Logits {
-		return fmt.Errorf("%d targets for %d examples: every example needs %d", len(s.Targets), n, h.Logits)
-	}
-	if labelled && !h.MultiLabel() && len(s.Labels) != n {
-		return fmt.Errorf("%d labels for %d examples: every example needs one", len(s.Labels), n)
-	}
-	for i := range n {
-		label := -1
-		var targets []uint8
-		switch {
-		case labelled && h.MultiLabel():
-			targets = s.Targets[i*h.Logits : (i+1)*h.Logits]
-		case labelled:
-			if label = int(s.Labels[i]); label < 0 {
-				return fmt.Errorf("example %d has no label", i)
-			}
-		}
-		if err := checkExample(h, i, s.Features[i*h.Features:(i+1)*h.Features], s.Logits[i*h.Logits:(i+1)*h.Logits], label, targets); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // examples are held-out examples as some method predicts them: what temperatures are
@@ -182,13 +130,13 @@ func (e *examples) wrong(j int) float64 {
 	return 0.5 * sum / n / n
 }
 
-// tuningSet is a Set prepared for evaluating many temperatures of mf0.
+// tuningSet is a batch prepared for evaluating many temperatures of mf0.
 type tuningSet struct {
 	examples
 	head    Head
 	lambda0 float64
 	unit    float64           // of T_act
-	labels  []int32           // nil: none, or of other classes
+	labels  []int             // nil: none, or of other classes
 	targets []uint8           // [N,K], instead of labels of a multi-label head
 	logits  []float64         // [N,K], in that unit
 	curves  []meanfield.Curve // unless logits are separate
@@ -197,9 +145,9 @@ type tuningSet struct {
 	thin *tuningSet // of sparse
 }
 
-func newTuningSet(h Head, s *Set, labelled bool, lambda0, unit float64) *tuningSet {
+func newTuningSet(h Head, s *rows.Batch, labelled bool, lambda0, unit float64) *tuningSet {
 	t := &tuningSet{head: h, lambda0: lambda0, unit: unit}
-	t.init(s.Len(h))
+	t.init(s.N)
 	switch {
 	case labelled && h.MultiLabel():
 		t.targets = s.Targets
@@ -269,7 +217,7 @@ func (t *tuningSet) label(i int) int {
 	if t.labels == nil {
 		return -1
 	}
-	return int(t.labels[i])
+	return t.labels[i]
 }
 
 // nllOf returns -log p of the label of example i or, of a multi-label head, the

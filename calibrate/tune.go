@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Predictive is a set of examples as one method predicts them: their probabilities
@@ -67,12 +68,12 @@ type Tuned struct {
 //
 // limit is what [ScalingLimit] returns for val, above which nothing is given up for a
 // larger spread; see Fit.
-func Tune(ctx context.Context, val Predictive, labels []int32, ood Predictive, limit float64) (*Tuned, error) {
+func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, limit float64) (*Tuned, error) {
 	if len(labels) != val.Len() || val.Len() == 0 {
 		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())
 	}
 	for i, y := range labels {
-		if y < 0 || int(y) >= val.Outcomes() {
+		if y < 0 || y >= val.Outcomes() {
 			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Outcomes()-1)
 		}
 	}
@@ -136,7 +137,7 @@ func unitOf(p Predictive) (float64, error) {
 
 // predicted are every step-th of the examples, with T_act in a unit. When ctx ends they
 // have no values any more.
-func predicted(ctx context.Context, p Predictive, labels []int32, step int, unit float64) *examples {
+func predicted(ctx context.Context, p Predictive, labels []int, step int, unit float64) *examples {
 	e := newExamples((p.Len()+step-1)/step, p.Outcomes())
 	resampled, _ := p.(Resampled)
 	e.evaluate = func(acts []float64, ens float64) {
@@ -366,16 +367,16 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 }
 
 // tuneTS returns the temperature T of softmax(a/T) that tells apart best.
-func tuneTS(ctx context.Context, h Head, val, ood *Set, unit float64) (float64, error) {
+func tuneTS(ctx context.Context, h Head, val, ood *rows.Batch, unit float64) (float64, error) {
 	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
 	p, err := searchAct(ctx, func(act float64) float64 { return -aurocOf(v, o, act, 1) })
 	return p.act * unit, err
 }
 
 // plainExamples have no nll.
-func plainExamples(h Head, s *Set, unit float64) *examples {
+func plainExamples(h Head, s *rows.Batch, unit float64) *examples {
 	k := h.Logits
-	e := newExamples(s.Len(h), h.chances())
+	e := newExamples(s.N, h.chances())
 	e.evaluate = func(acts []float64, _ float64) {
 		parallel.For(e.n, func(first, last int) {
 			plain, logp := newEvaluator(h, 0), make([]float64, h.Outcomes())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // predictive is mf0 of a set or, without a spread, its softmax, as any method's.
@@ -52,7 +53,7 @@ func fittedTask(t *testing.T) (task task, f *Fitted, val, ood *predictive) {
 	t.Helper()
 	task = newTask(tuneHead, 5)
 	f = fit(t, accumulate(t, CurvatureConfig{Head: tuneHead}, task.train, 0), task.val, task.ood, FitOptions{})
-	of := func(s *Set) *predictive {
+	of := func(s *rows.Batch) *predictive {
 		return &predictive{tuneHead, s.Logits, f.Posterior.variancesOf(s), f.MedianVariance}
 	}
 	return task, f, of(task.val), of(task.ood)
@@ -87,11 +88,11 @@ func TestTuneFindsWhatFitFinds(t *testing.T) {
 }
 
 // limitOf is what tuning may not exceed: the objective of temperature scaling.
-func limitOf(s *Set, temperature float64) float64 {
-	logp, margin := Plain(tuneHead, s.Logits, s.Len(tuneHead), temperature)
+func limitOf(s *rows.Batch, temperature float64) float64 {
+	logp, margin := Plain(tuneHead, s.Logits, s.N, temperature)
 	each := make([]float64, len(margin))
 	for i, y := range s.Labels {
-		each[i] = -logp[i*tuneHead.Logits+int(y)]
+		each[i] = -logp[i*tuneHead.Logits+y]
 	}
 	return ScalingLimit(each, margin, tuneHead.Logits)
 }
@@ -161,7 +162,7 @@ func TestTuneReports(t *testing.T) {
 	cancel(stop)
 	empty := &predictive{h: tuneHead, spread: 1}
 	labels := task.val.Labels
-	bad := append([]int32{}, labels...)
+	bad := append([]int{}, labels...)
 	bad[7] = 3
 	infinite := *val
 	infinite.spread = math.Inf(1)
@@ -170,7 +171,7 @@ func TestTuneReports(t *testing.T) {
 	for name, c := range map[string]struct {
 		ctx      context.Context
 		val, ood Predictive
-		labels   []int32
+		labels   []int
 		want     string
 	}{
 		"labels that are too few": {t.Context(), val, ood, labels[1:], "labels for"},
@@ -194,7 +195,7 @@ func TestTuneReports(t *testing.T) {
 func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	h := Head{Logits: 3, Features: 1, Link: Softmax}
 	logits := []float32{0, 1900, 2000, 0, 1900, 2001, 1900, 1900, 2001}
-	s := &Set{Features: make([]float32, 3), Logits: logits}
+	s := &rows.Batch{N: 3, Features: make([]float32, 3), Logits: logits}
 	mf0 := newTuningSet(h, s, false, meanfield.Lambda0, 1) // with variances of zero
 	for name, e := range map[string]*examples{
 		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1, 1), "temperature scaling": plainExamples(h, s, 1),
@@ -213,7 +214,7 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 
 // manyExamples are so many that some show where to search all, with what mf0 makes of
 // them.
-func manyExamples(t *testing.T) (set *Set, val, ood *predictive, spread float64) {
+func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread float64) {
 	t.Helper()
 	m := newMixture(tuneHead, 3, 2, 9)
 	set, far := m.draw(4*thinSize+7, 0), m.draw(4*thinSize+50, 5)
@@ -222,7 +223,7 @@ func manyExamples(t *testing.T) (set *Set, val, ood *predictive, spread float64)
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := func(s *Set) *predictive { return &predictive{tuneHead, s.Logits, p.variancesOf(s), 1} }
+	of := func(s *rows.Batch) *predictive { return &predictive{tuneHead, s.Logits, p.variancesOf(s), 1} }
 	val, ood = of(set), of(far)
 	spread = median(val.s2)
 	val.spread, ood.spread = spread, spread

@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/files"
 )
@@ -71,7 +72,7 @@ func (c *Cache) key(ctx context.Context, e *Extractor, ds *dataset.Dataset, tota
 	return sha256.Sum256(id), nil
 }
 
-func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
+func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*rows.Batch) error) (Stats, error) {
 	c.check()
 	cache := c.Cache
 	c.Cache = nil
@@ -100,7 +101,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		return Stats{}, fmt.Errorf("features cache: %w", err)
 	}
 	defer w.abandon()
-	stats, err := e.Stream(ctx, ds, c, func(b *Block) error {
+	stats, err := e.Stream(ctx, ds, c, func(b *rows.Batch) error {
 		if err := w.add(b); err != nil {
 			return fmt.Errorf("features cache: %w", err)
 		}
@@ -154,7 +155,7 @@ func (w *rowsWriter) write(p []byte) error {
 	return err
 }
 
-func (w *rowsWriter) add(b *Block) error {
+func (w *rowsWriter) add(b *rows.Batch) error {
 	d, k, t := len(b.Features)/b.N, len(b.Logits)/b.N, len(b.Targets)/b.N
 	if len(w.labels) > 0 && t != w.targets {
 		return fmt.Errorf("an example has %d targets, those before it %d", t, w.targets)
@@ -281,7 +282,7 @@ func openRows(path string, key [32]byte, d, k int) (_ *rowsFile, err error) {
 }
 
 // stream yields the rows in blocks.
-func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func(*Block) error) (Stats, error) {
+func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func(*rows.Batch) error) (Stats, error) {
 	const size = 512
 	row := 4*(r.d+r.k) + r.t
 	in := bufio.NewReaderSize(io.NewSectionReader(r, cacheHeader, int64(r.n)*int64(row)), 1<<20)
@@ -291,9 +292,9 @@ func (r *rowsFile) stream(ctx context.Context, report func(int, int), yield func
 			return Stats{}, err
 		}
 		n := min(size, r.n-first)
-		b := &Block{
-			Rows:     Rows{N: n, Features: make([]float32, n*r.d), Logits: make([]float32, n*r.k)},
-			Examples: Examples{Positions: make([]int, n), Labels: make([]int, n)},
+		b := &rows.Batch{
+			N: n, Features: make([]float32, n*r.d), Logits: make([]float32, n*r.k),
+			Positions: make([]int, n), Labels: make([]int, n),
 		}
 		for i := range n {
 			if _, err := io.ReadFull(in, raw); err != nil {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -125,7 +126,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	e := extractor(t, "conv", Config{Batch: 3})
 	ds := openData(t, photos(t, n, 8, 8, 3), dataset.Options{})
 	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
-	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*Block) error { return stop }); err != stop {
+	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*rows.Batch) error { return stop }); err != stop {
 		t.Fatal(err)
 	}
 	if left := entries(t, cache.Dir); len(left) > 0 {
@@ -133,7 +134,7 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 	// From a file that is there the error comes through too.
 	stream(t, e, ds, StreamConfig{Cache: cache})
-	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*Block) error { return stop }); err != stop {
+	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*rows.Batch) error { return stop }); err != stop {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -151,7 +152,7 @@ func TestACachedStreamCanBeCancelled(t *testing.T) {
 	stream(t, e, ds, StreamConfig{Cache: cache})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	blocks := 0
-	_, err := e.Stream(ctx, ds, StreamConfig{Cache: cache}, func(*Block) error {
+	_, err := e.Stream(ctx, ds, StreamConfig{Cache: cache}, func(*rows.Batch) error {
 		blocks++
 		cancel(stop)
 		return nil
@@ -369,7 +370,7 @@ func FuzzOpenRows(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	b := &Block{Rows: Rows{N: 2, Features: random(1, 2*d), Logits: random(2, 2*k)}, Examples: Examples{Labels: []int{-1, 2}, Targets: []uint8{0, 1, 1, 1, 1, 0}, Positions: []int{4, 9}}}
+	b := &rows.Batch{N: 2, Positions: []int{4, 9}, Features: random(1, 2*d), Logits: random(2, 2*k), Labels: []int{-1, 2}, Targets: []uint8{0, 1, 1, 1, 1, 0}}
 	if err := w.add(b); err != nil {
 		f.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package featurize
 import (
 	"context"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
@@ -16,19 +17,6 @@ type Extractor struct {
 
 	// identity of what is run, for cache keys
 	model, features, logits, provider, runtime string
-}
-
-// Rows are n consecutive results: features [n,d] and logits [n,K], row-major.
-type Rows struct {
-	N        int
-	Features []float32
-	Logits   []float32
-}
-
-// Block is a run of consecutive examples with their rows.
-type Block struct {
-	Rows
-	Examples
 }
 
 // New cuts the model and prepares it to run. The runtime's library must be
@@ -59,27 +47,27 @@ func (e *Extractor) FeatureDim() int { return e.d }
 // Logits returns K.
 func (e *Extractor) Logits() int { return e.k }
 
-// rows names the columns of the cut model.
-func rows(r Results) Rows { return Rows{N: r.N, Features: r.Columns[0], Logits: r.Columns[1]} }
-
 // Run evaluates ready model inputs of n examples each, n being the first
 // dimension of all of them. Any n is run, in batches the model can take.
-func (e *Extractor) Run(ctx context.Context, inputs []ort.Tensor) (Rows, error) {
+func (e *Extractor) Run(ctx context.Context, inputs []ort.Tensor) (*rows.Batch, error) {
 	r, err := e.Network.Run(ctx, inputs)
 	if err != nil {
-		return Rows{}, err
+		return nil, err
 	}
-	return rows(r), nil
+	return &rows.Batch{N: r.N, Features: r.Columns[0], Logits: r.Columns[1]}, nil
 }
 
 // Stream is that of the Network, with the rows of c.Cache where it holds them.
 // yield owns the block.
-func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*Block) error) (Stats, error) {
+func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*rows.Batch) error) (Stats, error) {
 	if c.Passes > 1 {
 		panic("featurize: an Extractor has one pass, whose rows it may keep")
 	}
 	if c.Cache != nil {
 		return e.streamCached(ctx, ds, c, yield)
 	}
-	return e.Network.Stream(ctx, ds, c, func(r Results, x Examples) error { return yield(&Block{rows(r), x}) })
+	return e.Network.Stream(ctx, ds, c, func(r Results, b *rows.Batch) error {
+		b.Features, b.Logits = r.Columns[0], r.Columns[1]
+		return yield(b)
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
@@ -53,6 +54,6 @@ func streamOnFullDisk(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	_, err = e.Stream(context.Background(), ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}}, func(*Block) error { return nil })
+	_, err = e.Stream(context.Background(), ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}}, func(*rows.Batch) error { return nil })
 	fmt.Println(err)
 }

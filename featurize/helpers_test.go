@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
@@ -57,7 +58,7 @@ func newExtractor(name string, c Config) (*Extractor, error) {
 
 // uncut runs a whole network on one example at a time: the slow twin. Its
 // outputs are logits and phi.
-func uncut(t testing.TB, name string, n int, inputs func(i int) []ort.Tensor) Rows {
+func uncut(t testing.TB, name string, n int, inputs func(i int) []ort.Tensor) *rows.Batch {
 	t.Helper()
 	graph, err := model(t, name).Bytes()
 	if err != nil {
@@ -68,7 +69,7 @@ func uncut(t testing.TB, name string, n int, inputs func(i int) []ort.Tensor) Ro
 		t.Fatal(err)
 	}
 	defer s.Close()
-	rows := Rows{N: n}
+	rows := &rows.Batch{N: n}
 	for i := range n {
 		out, err := s.Run(t.Context(), inputs(i))
 		if err != nil {
@@ -81,7 +82,7 @@ func uncut(t testing.TB, name string, n int, inputs func(i int) []ort.Tensor) Ro
 }
 
 // same compares rows: ONNX Runtime adds in another order for another batch.
-func same(t testing.TB, got, want Rows) {
+func same(t testing.TB, got, want *rows.Batch) {
 	t.Helper()
 	if got.N != want.N {
 		t.Fatalf("%d examples, want %d", got.N, want.N)
@@ -110,19 +111,13 @@ func same(t testing.TB, got, want Rows) {
 
 // collected is all that a stream gave.
 type collected struct {
-	Rows
-	Positions, Labels []int
-	Targets           []uint8
-	Names             []string
-	Blocks            []int
+	rows.Batch
+	Blocks []int // examples of each batch
 }
 
-func collect(c *collected) func(*Block) error {
-	return func(b *Block) error {
-		c.N += b.N
-		c.Features, c.Logits = append(c.Features, b.Features...), append(c.Logits, b.Logits...)
-		c.Positions, c.Labels, c.Names = append(c.Positions, b.Positions...), append(c.Labels, b.Labels...), append(c.Names, b.Names...)
-		c.Targets = append(c.Targets, b.Targets...)
+func collect(c *collected) func(*rows.Batch) error {
+	return func(b *rows.Batch) error {
+		c.Append(b)
 		c.Blocks = append(c.Blocks, b.N)
 		return nil
 	}

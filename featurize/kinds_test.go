@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -107,7 +108,7 @@ func TestInputsOfEveryType(t *testing.T) {
 	for name, content := range map[string][]byte{"x.npz": npz(t, arrays...), "x.jsonl": []byte(lines.String())} {
 		ds := openData(t, write(t, t.TempDir(), name, content), dataset.Options{Inputs: e.InputNames()})
 		got, _ := stream(t, e, ds, StreamConfig{})
-		same(t, got.Rows, want)
+		same(t, &got.Batch, want)
 	}
 }
 
@@ -164,7 +165,7 @@ func TestArraysOfOtherTypesAreConverted(t *testing.T) {
 	}
 	ds := openData(t, write(t, t.TempDir(), "x.npz", npz(t, arrays...)), dataset.Options{Inputs: e.InputNames()})
 	got, _ := stream(t, e, ds, StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 }
 
 func widened[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](v []T) []int64 {
@@ -274,7 +275,7 @@ func TestPreprocessingInsideTheGraph(t *testing.T) {
 		t.Errorf("preprocessing %+v", s)
 	}
 	got, _ := stream(t, e, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 }
 
 // Bytes beside other inputs are a mask here, not pixels by 255.
@@ -293,10 +294,10 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	file := npz(t, "ids", npy(ids, n, 5), "weight", npy(weight, n, 5))
 	data := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
 	got, _ := stream(t, extractor(t, "tokens", Config{}), data, StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 
 	// Where only ready arrays are known, nothing says what bytes are.
-	_, err := extractor(t, "tokens", Config{ArraysOnly: true}).Stream(t.Context(), data, StreamConfig{}, func(*Block) error { return nil })
+	_, err := extractor(t, "tokens", Config{ArraysOnly: true}).Stream(t.Context(), data, StreamConfig{}, func(*rows.Batch) error { return nil })
 	if !errors.Is(err, preprocess.ErrUnknown) {
 		t.Errorf("error %v, want %v", err, preprocess.ErrUnknown)
 	}
@@ -314,7 +315,7 @@ func TestAFixedBatchIsFilledUpWithAnExample(t *testing.T) {
 	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)
 	e := extractor(t, "from100", Config{})
 	got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(ids, n, 3)), dataset.Options{}), StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 	rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{n, 3}, Data: ids}})
 	if err != nil {
 		t.Fatal(err)
@@ -342,7 +343,7 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 				t.Errorf("inputs %q", names)
 			}
 			got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(x, n, 6)), dataset.Options{}), StreamConfig{})
-			same(t, got.Rows, want)
+			same(t, &got.Batch, want)
 			rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{n, 6}, Data: x}})
 			if err != nil {
 				t.Fatal(err)
@@ -397,7 +398,7 @@ func TestColumnsOfATable(t *testing.T) {
 	}
 	for name, text := range map[string]string{"x.csv": table.String(), "x.jsonl": lines.String()} {
 		got, _ := stream(t, e, openData(t, write(t, t.TempDir(), name, []byte(text)), options), StreamConfig{})
-		same(t, got.Rows, want)
+		same(t, &got.Batch, want)
 		for i, l := range got.Labels {
 			if l != i%4 {
 				t.Fatalf("labels %d", got.Labels)
@@ -438,7 +439,7 @@ func TestATableForTheOnlyInput(t *testing.T) {
 	path := write(t, t.TempDir(), "x.csv", []byte(table))
 	ds := openData(t, path, dataset.Options{Inputs: e.InputNames(), Widths: e.InputWidths()})
 	got, _ := stream(t, e, ds, StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 
 	// A dataset that was opened without the widths gives its columns, and they
 	// are held against the model here.

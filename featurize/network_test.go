@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
@@ -204,7 +205,7 @@ func TestANetworkStreamsADataset(t *testing.T) {
 		}
 		got := Results{Columns: make([][]float32, 2)}
 		var positions []int
-		stats, err := w.Stream(t.Context(), openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2}, func(r Results, e Examples) error {
+		stats, err := w.Stream(t.Context(), openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2}, func(r Results, e *rows.Batch) error {
 			if len(e.Positions) != r.N || len(e.Labels) != r.N || len(e.Names) != r.N || !strings.HasSuffix(e.Names[0], ".png") {
 				t.Errorf("%d results of the examples %+v", r.N, e)
 			}
@@ -288,7 +289,7 @@ func TestPassesStandOneAfterAnother(t *testing.T) {
 	ds := openData(t, photos(t, 11, 8, 8, 3), dataset.Options{})
 	collected := func(batch, passes int) (all Results) {
 		w := network(t, "testdata/conv.onnx", Config{Batch: batch})
-		_, err := w.Stream(t.Context(), ds, StreamConfig{Passes: passes}, func(r Results, _ Examples) error {
+		_, err := w.Stream(t.Context(), ds, StreamConfig{Passes: passes}, func(r Results, _ *rows.Batch) error {
 			all.N += r.N
 			all.Columns = append(all.Columns, make([][]float32, len(r.Columns))...)[:len(r.Columns)]
 			for c, values := range r.Columns {

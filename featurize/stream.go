@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
@@ -25,14 +26,6 @@ type StreamConfig struct {
 	// each example: [n,Passes,width].
 	Passes   int
 	Progress func(done, total int)
-}
-
-// Examples is what a dataset tells of consecutive examples.
-type Examples struct {
-	Positions []int    // in the source, rising
-	Labels    []int    // -1 where there is none
-	Targets   []uint8  // [N,K], each 0 or 1, of a dataset opened with MultiLabel that has labels; else nil
-	Names     []string // for messages; nil when the rows come from a cache
 }
 
 // Stats tells what Stream met.
@@ -85,7 +78,7 @@ type job struct {
 	ready   chan struct{} // closed when none is
 
 	results  Results // of those that could be read
-	examples Examples
+	examples *rows.Batch
 }
 
 // A part is those of a job's examples that are inferred at once. They have the
@@ -123,7 +116,7 @@ func (j *job) release() {
 }
 
 // Stream runs the network over a dataset and calls yield with the results, in
-// order. yield runs in the caller's goroutine, while later batches are read,
+// order, and with the positions, labels, targets and names of their examples. yield runs in the caller's goroutine, while later batches are read,
 // decoded and inferred; it owns what it is given.
 //
 // An error of yield, of the dataset or of the network ends the stream, as does
@@ -133,7 +126,7 @@ func (j *job) release() {
 // them for all. A ragged dataset's examples however are each run at their own
 // size, together with others of the same size and never padded: an example's
 // rows do not depend on those beside it.
-func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(Results, Examples) error) (Stats, error) {
+func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(Results, *rows.Batch) error) (Stats, error) {
 	if c.Cache != nil {
 		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
@@ -218,7 +211,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 }
 
 // take counts a job's records and hands its examples over.
-func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(Results, Examples) error) error {
+func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(Results, *rows.Batch) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -400,7 +393,8 @@ func (t *task) prepare() {
 // inferJob runs the network so many times on those of a job's records that could be
 // read.
 func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
-	n, x := 0, &j.examples
+	x := &rows.Batch{}
+	j.examples = x
 	for i := range j.records {
 		r := &j.records[i]
 		if r.err != nil {
@@ -416,9 +410,9 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		r.part.n++
 		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names, r.name)
 		x.Targets = append(x.Targets, r.targets...)
-		n++
+		x.N++
 	}
-	j.results = w.results(n, passes)
+	j.results = w.results(x.N, passes)
 	for _, p := range j.parts {
 		if p.n == 0 {
 			continue

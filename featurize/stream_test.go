@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -81,7 +82,7 @@ func TestRowsAreThoseOfTheUncutNetworkOnOneExample(t *testing.T) {
 			for _, batch := range []int{0, 1, 7, 256} {
 				e := extractor(t, tt.model, Config{Batch: batch, Preprocess: tt.spec})
 				got, stats := stream(t, e, openData(t, tt.data, dataset.Options{}), StreamConfig{})
-				same(t, got.Rows, want)
+				same(t, &got.Batch, want)
 				size := map[string]int{"batch1": 1, "batch4": 4}[tt.model]
 				if size == 0 {
 					size = max(batch, e.Batch())
@@ -161,7 +162,7 @@ func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
 	options := dataset.Options{Inputs: e.InputNames(), Classes: 4}
 	file := npz(t, "weight", npy(weight, n, 5), "other", npy(weight, n, 5), "labels", npy(labels, n), "ids", npy(ids, n, 5))
 	got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npz", file), options), StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 	for i, l := range got.Labels {
 		if l != int(labels[i]) {
 			t.Fatalf("labels %d, want %d", got.Labels, labels)
@@ -203,7 +204,7 @@ func TestBadRecordsLeaveGaps(t *testing.T) {
 			if !slices.Equal(got.Positions, want) {
 				t.Fatalf("%s, batches of %d: positions %d, want %d", name, batch, got.Positions, want)
 			}
-			same(t, got.Rows, rows)
+			same(t, &got.Batch, rows)
 			for i, p := range want {
 				if got.Names[i] != fmt.Sprintf("%04d.png", p) {
 					t.Fatalf("names %q", got.Names)
@@ -346,7 +347,7 @@ func TestAnErrorOfYieldEndsTheStream(t *testing.T) {
 	stop := errors.New("enough")
 	for _, at := range []int{1, 5, 12} {
 		calls := 0
-		_, err := e.Stream(t.Context(), ds, StreamConfig{}, func(*Block) error {
+		_, err := e.Stream(t.Context(), ds, StreamConfig{}, func(*rows.Batch) error {
 			if calls++; calls == at {
 				return stop
 			}
@@ -398,7 +399,7 @@ func TestACancelledStreamReturnsItsCause(t *testing.T) {
 				c.Cache = &Cache{Dir: t.TempDir()}
 			}
 			start := time.Now()
-			_, err := e.Stream(ctx, openData(t, tt.data, dataset.Options{}), c, func(*Block) error {
+			_, err := e.Stream(ctx, openData(t, tt.data, dataset.Options{}), c, func(*rows.Batch) error {
 				t.Error("a block came")
 				return nil
 			})
@@ -421,7 +422,7 @@ func TestACancelledStreamReturnsItsCause(t *testing.T) {
 		e := extractor(t, "conv", Config{Batch: 2})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		calls := 0
-		_, err := e.Stream(ctx, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{}, func(*Block) error {
+		_, err := e.Stream(ctx, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{}, func(*rows.Batch) error {
 			if calls++; calls == 2 {
 				cancel(cause)
 			}
@@ -452,7 +453,7 @@ func TestBatchesDoNotPileUp(t *testing.T) {
 	before := heap()
 	stop := errors.New("seen enough")
 	calls := 0
-	_, err := e.Stream(t.Context(), openData(t, path, dataset.Options{}), StreamConfig{}, func(*Block) error {
+	_, err := e.Stream(t.Context(), openData(t, path, dataset.Options{}), StreamConfig{}, func(*rows.Batch) error {
 		if calls++; calls < 5 {
 			return nil
 		}
@@ -550,7 +551,7 @@ func TestImagesAreWhatFilesGive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, rows, want.Rows)
+	same(t, rows, &want.Batch)
 
 	_, err = e.Images(nil)
 	says(t, err, "no images")
@@ -597,7 +598,7 @@ func BenchmarkStream(b *testing.B) {
 			e := extractor(b, "grey", Config{Batch: batch})
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*Block) error { return nil }); err != nil {
+				if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*rows.Batch) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -612,7 +613,7 @@ func BenchmarkStreamOfPhotos(b *testing.B) {
 	e := extractor(b, "conv", Config{Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Width: 8, Height: 8}}})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*Block) error { return nil }); err != nil {
+		if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*rows.Batch) error { return nil }); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 )
@@ -61,7 +62,7 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 		}
 	}
 	tensors := sentenceTensors(ids, mask)
-	rows := uncut(t, "sequence", len(want), func(i int) []ort.Tensor { return tensors(want[i]) })
+	whole := uncut(t, "sequence", len(want), func(i int) []ort.Tensor { return tensors(want[i]) })
 	path := write(t, t.TempDir(), "x.jsonl", sentenceLines(ids, mask, broken))
 	for _, batch := range []int{0, 1, 3, 256} {
 		e := extractor(t, "sequence", Config{Batch: batch})
@@ -72,7 +73,7 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 				t.Errorf("progress %d of %d", d, total)
 			}
 		}})
-		same(t, got.Rows, rows)
+		same(t, &got.Batch, whole)
 		if !slices.Equal(got.Positions, want) || done != n {
 			t.Fatalf("batches of %d: positions %d, %d done", batch, got.Positions, done)
 		}
@@ -98,10 +99,10 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 		part, _ := stream(t, e, openData(t, path+"[300:]", dataset.Options{Inputs: e.InputNames()}), StreamConfig{MaxBad: 1, Limit: 100})
 		for i, p := range part.Positions {
 			k := slices.Index(want, p)
-			one := func(r Rows, i int) Rows {
-				return Rows{1, r.Features[i*e.d : (i+1)*e.d], r.Logits[i*e.k : (i+1)*e.k]}
+			one := func(r *rows.Batch, i int) *rows.Batch {
+				return r.Slice(i, i+1)
 			}
-			same(t, one(part.Rows, i), one(rows, k))
+			same(t, one(&part.Batch, i), one(whole, k))
 		}
 
 		// From the cache.
@@ -139,7 +140,7 @@ func TestSequencesInFixedBatches(t *testing.T) {
 	// The uncut network gives each row four times.
 	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)
 	got, _ := stream(t, extractor(t, "frames4", Config{}), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(lines.String())), dataset.Options{}), StreamConfig{})
-	same(t, got.Rows, want)
+	same(t, &got.Batch, want)
 	if !slices.Equal(got.Positions, positions(0, n)) {
 		t.Errorf("positions %d", got.Positions)
 	}
@@ -202,7 +203,7 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 	before := heap()
 	stop := fmt.Errorf("seen enough")
 	calls := 0
-	_, err := e.Stream(t.Context(), ds, StreamConfig{}, func(*Block) error {
+	_, err := e.Stream(t.Context(), ds, StreamConfig{}, func(*rows.Batch) error {
 		if calls++; calls < 2 {
 			return nil
 		}

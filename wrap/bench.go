@@ -61,7 +61,7 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		}
 	}
 	if b.limit == 0 {
-		logp, margin := calibrate.Plain(b.p.head, b.val.data.Logits, b.val.data.Len(b.p.head), b.p.calibration.TS)
+		logp, margin := calibrate.Plain(b.p.head, b.val.data.Logits, b.val.data.N, b.p.calibration.TS)
 		classes := b.p.head.Classes()
 		b.limit = calibrate.ScalingLimit(nllOf(logp, b.val.data.Labels, classes), margin, classes)
 	}
@@ -127,7 +127,7 @@ func joinNotes(a, b string) string {
 }
 
 // nllOf returns -log p of each label.
-func nllOf(logp []float64, labels []int32, classes int) []float64 {
+func nllOf(logp []float64, labels []int, classes int) []float64 {
 	nll := make([]float64, len(labels))
 	for i, y := range labels {
 		nll[i] = -logp[i*classes+int(y)]
@@ -135,7 +135,7 @@ func nllOf(logp []float64, labels []int32, classes int) []float64 {
 	return nll
 }
 
-func meanNLL(logp []float64, labels []int32, classes int) float64 {
+func meanNLL(logp []float64, labels []int, classes int) float64 {
 	var sum float64
 	for _, v := range nllOf(logp, labels, classes) {
 		sum += v
@@ -173,7 +173,7 @@ func (b *bench) test(ctx context.Context, t *tally, predict predictor, tuned *ca
 		return err
 	}
 	if s.role == shiftRole {
-		return t.add(s, logp, nil, nil, labels(s.data.Labels), nil)
+		return t.add(s, logp, nil, nil, s.data.Labels, nil)
 	}
 	nll = strangeness(nll)
 	ood := nll
@@ -183,7 +183,7 @@ func (b *bench) test(ctx context.Context, t *tally, predict predictor, tuned *ca
 		}
 		ood = strangeness(ood)
 	}
-	return t.add(s, logp, ood, nll, labels(s.data.Labels), nil)
+	return t.add(s, logp, ood, nll, s.data.Labels, nil)
 }
 
 // seedOf returns a seed for one set, so that no two share their draws and none depends

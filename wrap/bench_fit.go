@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -59,7 +60,7 @@ func (b *bench) fitLast(ctx context.Context, m method) (predictor, error) {
 		b.notes.step(m.text+": fit", "epochs", done, total)
 	}}
 	type predictive interface {
-		Predictive(ctx context.Context, s *calibrate.Set) (calibrate.Predictive, error)
+		Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error)
 	}
 	var made predictive
 	switch m.name {
@@ -144,12 +145,12 @@ func (b *bench) fitGaussian(ctx context.Context, m method) (predictor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.integrate(m, cov, func(_ context.Context, s *evalSet) (*calibrate.Set, error) { return s.data, nil }), nil
+	return b.integrate(m, cov, func(_ context.Context, s *evalSet) (*rows.Batch, error) { return s.data, nil }), nil
 }
 
 // integrate predicts with a Gaussian over logits. inputs are what the covariance is a
 // function of.
-func (b *bench) integrate(m method, cov methods.Covariance, inputs func(context.Context, *evalSet) (*calibrate.Set, error)) predictor {
+func (b *bench) integrate(m method, cov methods.Covariance, inputs func(context.Context, *evalSet) (*rows.Batch, error)) predictor {
 	k := b.p.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		x, err := inputs(ctx, s)
@@ -216,7 +217,7 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 		return nil, err
 	}
 	train := b.train.data
-	for i := range train.Len(h) {
+	for i := range train.N {
 		label := -1
 		if train.Labels != nil {
 			label = int(train.Labels[i])

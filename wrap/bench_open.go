@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -286,16 +287,13 @@ func checkMemory(n, each int, name string) error {
 }
 
 // keep returns what keeps a set's blocks, where methods need that.
-func (e *evaluation) keep(s *evalSet) func(*featurize.Block) {
+func (e *evaluation) keep(s *evalSet) func(*rows.Batch) {
 	if e.bench == nil {
-		return func(*featurize.Block) {}
+		return func(*rows.Batch) {}
 	}
-	s.data = &calibrate.Set{}
-	return func(b *featurize.Block) {
-		s.data.Features, s.data.Logits = append(s.data.Features, b.Features...), append(s.data.Logits, b.Logits...)
-		for _, y := range b.Labels {
-			s.data.Labels = append(s.data.Labels, int32(y))
-		}
+	s.data = &rows.Batch{}
+	return func(b *rows.Batch) {
+		s.data.Append(&rows.Batch{N: b.N, Features: b.Features, Logits: b.Logits, Labels: b.Labels})
 	}
 }
 
@@ -315,25 +313,18 @@ func (b *bench) thinned(s *evalSet) *evalSet {
 	if s == nil {
 		return nil
 	}
-	n := s.data.Len(b.p.head)
+	n := s.data.N
 	if n <= costlyHeldOut {
 		return s
 	}
-	return &evalSet{set: s.set, role: s.role, index: s.index, whole: s, data: spread(s.data, b.p.head, costlyHeldOut)}
+	return &evalSet{set: s.set, role: s.role, index: s.index, whole: s, data: spread(s.data, costlyHeldOut)}
 }
 
 // spread returns so many of a set's examples, spread evenly.
-func spread(s *calibrate.Set, h calibrate.Head, most int) *calibrate.Set {
-	n, k := s.Len(h), h.Logits
-	d := len(s.Features) / n
-	part := &calibrate.Set{}
-	for j := range most {
-		i := j * n / most
-		part.Features = append(part.Features, s.Features[i*d:(i+1)*d]...)
-		part.Logits = append(part.Logits, s.Logits[i*k:(i+1)*k]...)
-		if len(s.Labels) > 0 {
-			part.Labels = append(part.Labels, s.Labels[i])
-		}
+func spread(s *rows.Batch, most int) *rows.Batch {
+	which := make([]int, most)
+	for j := range which {
+		which[j] = j * s.N / most
 	}
-	return part
+	return s.Pick(which)
 }

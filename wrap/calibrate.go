@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
@@ -63,7 +64,7 @@ type calibration struct {
 	datasets  []bundle.Dataset
 	curvature *calibrate.Curvature
 	census    map[bundle.Role]*census
-	val, ood  *calibrate.Set // ood may be nil
+	val, ood  *rows.Batch // ood may be nil
 	fitted    *calibrate.Fitted
 }
 
@@ -380,9 +381,9 @@ func (c *calibration) accumulate(ctx context.Context) error {
 	c.census = map[bundle.Role]*census{bundle.Train: counts}
 	first := true
 	var inCurvature time.Duration
-	examples, bad, err := train.stream(ctx, c.head, &c.notes, func(b *featurize.Block) error {
+	examples, bad, err := train.stream(ctx, c.head, &c.notes, func(b *rows.Batch) error {
 		if first && c.network != nil {
-			e, err := checkLogits(c.network.head, b.Rows)
+			e, err := checkLogits(c.network.head, b)
 			if err != nil {
 				return err
 			}
@@ -395,17 +396,16 @@ func (c *calibration) accumulate(ctx context.Context) error {
 		counts.add(c.head, b)
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
-		d, k := c.head.Features, c.head.Logits
 		for i := range b.N {
-			phi, logits := b.Features[i*d:(i+1)*d], b.Logits[i*k:(i+1)*k]
+			phi, logits := b.Row(i)
 			var err error
 			if b.Targets != nil {
-				err = c.curvature.AddTargets(b.Positions[i], phi, logits, b.Targets[i*k:(i+1)*k])
+				err = c.curvature.AddTargets(b.Positions[i], phi, logits, b.Target(i))
 			} else {
-				err = c.curvature.Add(b.Positions[i], phi, logits, b.Labels[i])
+				err = c.curvature.Add(b.Positions[i], phi, logits, b.Label(i))
 			}
 			if err != nil {
-				return fmt.Errorf("%s: %w", nameOf(b, i), err)
+				return fmt.Errorf("%s: %w", b.Name(i), err)
 			}
 		}
 		return nil
@@ -431,14 +431,14 @@ func (c *calibration) collect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		role, n := bundle.Role(s.name), got.Len(c.head)
+		role, n := bundle.Role(s.name), got.N
 		if role == bundle.Val {
 			c.val, c.report.Examples.Val = got, n
 		} else {
 			c.ood, c.report.Examples.OOD = got, n
 		}
 		c.census[role] = &census{}
-		c.census[role].add(c.head, blockOf(got, c.head))
+		c.census[role].add(c.head, got)
 		c.describeSet(s, role, n, bad)
 	}
 	c.doubtData()
@@ -545,7 +545,7 @@ func (c *calibration) measure() error {
 		tallies = append(tallies, newTally(name, h, 0, len(oods)))
 	}
 	for _, s := range sets {
-		if err := addOwn(tallies, &c.fitted.Calibration, s, blockOf(s.data, h)); err != nil {
+		if err := addOwn(tallies, &c.fitted.Calibration, s, s.data); err != nil {
 			return err
 		}
 	}
@@ -631,22 +631,6 @@ func (c *calibration) doubt(before, scaled metrics.InDomain) {
 	case before.Error == 0:
 		c.warn("the network makes no error on the held-out data: was it trained on it? Its temperatures come out too sure")
 	}
-}
-
-// blockOf is a whole set as a block.
-func blockOf(s *calibrate.Set, h calibrate.Head) *featurize.Block {
-	return &featurize.Block{
-		Rows:     featurize.Rows{N: s.Len(h), Features: s.Features, Logits: s.Logits},
-		Examples: featurize.Examples{Labels: labels(s.Labels), Targets: s.Targets},
-	}
-}
-
-func labels(l []int32) []int {
-	out := make([]int, len(l))
-	for i, v := range l {
-		out[i] = int(v)
-	}
-	return out
 }
 
 // keep returns the files that must outlive the bundle that is replaced.

@@ -281,8 +281,8 @@ func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
 		t.Errorf("warnings %q", c.report.Warnings)
 	}
 	set, _, err := c.sets[1].collect(t.Context(), c.head, &c.notes)
-	if err != nil || set.Len(c.head) != maxHeldOut || len(set.Labels) != maxHeldOut {
-		t.Errorf("%d held-out examples, %v", set.Len(c.head), err)
+	if err != nil || set.N != maxHeldOut || len(set.Labels) != maxHeldOut {
+		t.Errorf("%d held-out examples, %v", set.N, err)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // A census counts what a set holds, as it streams by: in bounded memory.
@@ -18,7 +18,7 @@ type census struct {
 	repeats   repeats
 }
 
-func (s *census) add(h calibrate.Head, b *featurize.Block) {
+func (s *census) add(h calibrate.Head, b *rows.Batch) {
 	k := h.Logits
 	if s.labels == nil {
 		s.labels, s.predicted = make([]int, h.Classes()), make([]int, h.Classes())

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/models"
 )
 
@@ -149,7 +149,7 @@ func TestRepeatsAreCounted(t *testing.T) {
 }
 
 func TestACensusCountsLabelsAndPredictions(t *testing.T) {
-	check := func(name string, h calibrate.Head, b *featurize.Block, labelled int, labels, predicted []int) {
+	check := func(name string, h calibrate.Head, b *rows.Batch, labelled int, labels, predicted []int) {
 		t.Helper()
 		var s census
 		s.add(h, b)
@@ -158,16 +158,20 @@ func TestACensusCountsLabelsAndPredictions(t *testing.T) {
 			t.Errorf("%s: %d examples, labels %v of %d, predicted %v; want %v of %d and %v", name, s.n, s.labels, s.labelled, s.predicted, labels, labelled, predicted)
 		}
 	}
-	rows := featurize.Rows{N: 3, Features: make([]float32, 3), Logits: []float32{0, 2, 3, 1, -1, -2}}
+	two := rows.Batch{N: 3, Features: make([]float32, 3), Logits: []float32{0, 2, 3, 1, -1, -2}}
+	with := func(b rows.Batch, labels []int, targets []uint8) *rows.Batch {
+		b.Labels, b.Targets = labels, targets
+		return &b
+	}
 	check("two classes", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Softmax},
-		&featurize.Block{Rows: rows, Examples: featurize.Examples{Labels: []int{1, -1, 1}}}, 4, []int{0, 4}, []int{4, 2})
+		with(two, []int{1, -1, 1}, nil), 4, []int{0, 4}, []int{4, 2})
 	check("no labels", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Softmax},
-		&featurize.Block{Rows: rows, Examples: featurize.Examples{Labels: []int{}}}, 0, []int{0, 0}, []int{4, 2})
+		with(two, []int{}, nil), 0, []int{0, 0}, []int{4, 2})
 	check("labels", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Sigmoid},
-		&featurize.Block{Rows: rows, Examples: featurize.Examples{Targets: []uint8{1, 0, 1, 1, 0, 0}}}, 6, []int{4, 2}, []int{2, 4})
-	one := featurize.Rows{N: 3, Features: make([]float32, 3), Logits: []float32{1, -2, 3}}
+		with(two, nil, []uint8{1, 0, 1, 1, 0, 0}), 6, []int{4, 2}, []int{2, 4})
+	one := rows.Batch{N: 3, Features: make([]float32, 3), Logits: []float32{1, -2, 3}}
 	check("one logit", calibrate.Head{Logits: 1, Features: 1, Link: calibrate.Sigmoid},
-		&featurize.Block{Rows: one, Examples: featurize.Examples{Labels: []int{0, 0, 1}}}, 6, []int{4, 2}, []int{2, 4})
+		with(one, []int{0, 0, 1}, nil), 6, []int{4, 2}, []int{2, 4})
 }
 
 // A part of data that is sorted by class is told of, a random part or all of it is not.

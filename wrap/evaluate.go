@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -69,8 +69,8 @@ type evalSet struct {
 	role  role
 	index int // among those of its role
 
-	data  *calibrate.Set // kept where a method asks for more than a block at a time
-	whole *evalSet       // of which this is a part; nil of a whole one
+	data  *rows.Batch // kept where a method asks for more than a block at a time
+	whole *evalSet    // of which this is a part; nil of a whole one
 }
 
 func (e *evaluation) close() {
@@ -187,7 +187,7 @@ func (e *evaluation) measure(ctx context.Context) ([]MethodResult, error) {
 	}
 	for _, s := range e.sets {
 		keep := e.keep(s)
-		_, _, err := s.stream(ctx, e.p.head, &e.notes, func(b *featurize.Block) error {
+		_, _, err := s.stream(ctx, e.p.head, &e.notes, func(b *rows.Batch) error {
 			keep(b)
 			return addOwn(own, e.p.calibration, s, b)
 		})
@@ -215,7 +215,7 @@ func (e *evaluation) measure(ctx context.Context) ([]MethodResult, error) {
 
 // addOwn measures methods for which the bundle has all they need on a block of
 // examples, whose features and logits are finite.
-func addOwn(tallies []*tally, c *calibrate.Calibration, s *evalSet, b *featurize.Block) error {
+func addOwn(tallies []*tally, c *calibrate.Calibration, s *evalSet, b *rows.Batch) error {
 	h := c.Posterior.Head
 	var mf0 *calibrate.Predictions
 	for _, t := range tallies {

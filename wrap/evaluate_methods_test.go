@@ -347,7 +347,7 @@ func TestTheCacheTellsClassNamesApart(t *testing.T) {
 	o := e.opener(e.p.network, 0)
 	o.inputs.Cache = t.TempDir()
 	for range 2 { // in turn, so that each finds the other's file
-		for _, want := range [][]int32{{0, 1, 2, 3, 4}, {9, 8, 7, 6, 5}} {
+		for _, want := range [][]int{{0, 1, 2, 3, 4}, {9, 8, 7, 6, 5}} {
 			o.classes = slices.Clone(names)
 			if want[0] == 9 {
 				slices.Reverse(o.classes)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
@@ -140,7 +141,7 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 
 // predictLine makes the prediction of what the network gave for an example.
 func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) (Prediction, error) {
-	predictions, err := p.fused(r, featurize.Examples{Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}})
+	predictions, err := p.fused(r, &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}})
 	if err != nil {
 		return Prediction{Input: e.Name}, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), e.Name+": "))
 	}

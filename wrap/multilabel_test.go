@@ -353,7 +353,7 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := p.PredictFeatures(block.Phi, block.Logits); err != nil || len(got) != 10 || got[0].Labels == nil {
+		if got, err := p.PredictFeatures(block.Features, block.Logits); err != nil || len(got) != 10 || got[0].Labels == nil {
 			t.Errorf("%+v, %v", got, err)
 		}
 		break

@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/methods/layers"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 )
@@ -60,7 +61,7 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 	defer other.close()
 	other.config.Passes = passes
 	columns := make([][]float32, len(n.model.Outputs()))
-	examples, _, err := other.streamFused(ctx, o.notes, func(r featurize.Results, _ featurize.Examples) error {
+	examples, _, err := other.streamFused(ctx, o.notes, func(r featurize.Results, _ *rows.Batch) error {
 		for i, c := range r.Columns {
 			columns[i] = append(columns[i], c...)
 		}
@@ -69,7 +70,7 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 	if err != nil {
 		return nil, err
 	}
-	if want := s.data.Len(b.p.head); examples != want {
+	if want := s.data.N; examples != want {
 		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.name, examples, want)
 	}
 	return columns, nil
@@ -94,7 +95,7 @@ func (b *bench) fitNetworks(paths []string) (predictor, error) {
 	}
 	k := b.p.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
-		n := s.data.Len(b.p.head)
+		n := s.data.N
 		if err := checkMemory(n, len(members)*k, s.name); err != nil {
 			return nil, err
 		}
@@ -138,7 +139,7 @@ func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, e
 				logits[i] = float32(math.Log(math.Max(float64(p), math.SmallestNonzeroFloat32)))
 			}
 		}
-		return methods.NewEnsemble(logits, s.data.Len(b.p.head), samples, k)
+		return methods.NewEnsemble(logits, s.data.N, samples, k)
 	}
 }
 
@@ -318,7 +319,7 @@ type tail struct {
 	cut        *network
 	dense      *layers.Network
 	posteriors map[calibrate.Covariance]*layers.Posterior
-	sets       map[*evalSet]*calibrate.Set // what goes into them, for Features
+	sets       map[*evalSet]*rows.Batch // what goes into them, for Features
 }
 
 // openTail finds the layers and cuts the network below them.
@@ -339,7 +340,7 @@ func (b *bench) openTail() (*tail, error) {
 		}
 		all = append(all, layers.Layer{In: d.In, Out: d.Out, Weights: w, Bias: bias, Activation: d.Activation.At})
 	}
-	t := &tail{posteriors: map[calibrate.Covariance]*layers.Posterior{}, sets: map[*evalSet]*calibrate.Set{}}
+	t := &tail{posteriors: map[calibrate.Covariance]*layers.Posterior{}, sets: map[*evalSet]*rows.Batch{}}
 	if t.dense, err = layers.NewNetwork(all, b.product); err != nil {
 		return nil, err
 	}
@@ -355,7 +356,7 @@ func (b *bench) openTail() (*tail, error) {
 }
 
 // inputs returns what of a set goes into the tail, as features.
-func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*calibrate.Set, error) {
+func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*rows.Batch, error) {
 	if x := t.sets[s]; x != nil {
 		return x, nil
 	}
@@ -364,7 +365,7 @@ func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*calibrate.Set
 		if err != nil {
 			return nil, err
 		}
-		return spread(x, b.p.head, s.data.Len(b.p.head)), nil
+		return spread(x, s.data.N), nil
 	}
 	if err := b.collect(ctx, s); err != nil {
 		return nil, err
@@ -373,7 +374,7 @@ func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*calibrate.Set
 	if err != nil {
 		return nil, err
 	}
-	x := &calibrate.Set{Features: columns[0], Logits: columns[1], Labels: s.data.Labels}
+	x := &rows.Batch{N: s.data.N, Features: columns[0], Logits: columns[1], Labels: s.data.Labels}
 	if err := t.check(x); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -382,7 +383,7 @@ func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*calibrate.Set
 }
 
 // check proves the layers on the first examples: they must give the network's logits.
-func (t *tail) check(x *calibrate.Set) error {
+func (t *tail) check(x *rows.Batch) error {
 	d, k := t.dense.Inputs(), t.dense.Logits()
 	n := min(32, len(x.Logits)/k)
 	got := make([]float64, n*k)
@@ -419,7 +420,7 @@ func (b *bench) fitLayers(ctx context.Context, m method) (predictor, string, err
 		note += ", as was chosen for the last"
 	}
 	if m.name == "bnn-kfac" {
-		if n := b.val.data.Len(b.p.head); n > costlyHeldOut {
+		if n := b.val.data.N; n > costlyHeldOut {
 			note += fmt.Sprintf("; tuned on %d of %d held-out examples and nine T_ens", costlyHeldOut, n)
 		}
 		return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
@@ -430,7 +431,7 @@ func (b *bench) fitLayers(ctx context.Context, m method) (predictor, string, err
 			return layers.NewSampled(ctx, p, x.Features, m.samples, b.Seed)
 		}, note, nil
 	}
-	return b.integrate(m, p, func(ctx context.Context, s *evalSet) (*calibrate.Set, error) { return t.inputs(ctx, b, s) }), note, nil
+	return b.integrate(m, p, func(ctx context.Context, s *evalSet) (*rows.Batch, error) { return t.inputs(ctx, b, s) }), note, nil
 }
 
 // posteriorOf is damped as the bundle's: by the same ε or, where that was relative to

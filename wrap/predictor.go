@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -317,7 +318,7 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 	if err != nil {
 		return nil, err
 	}
-	return p.fused(r, featurize.Examples{})
+	return p.fused(r, &rows.Batch{N: r.N})
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them. No
@@ -361,7 +362,7 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 	if len(logits) != n*p.head.Logits || len(phi) != n*p.head.Features {
 		return nil, fmt.Errorf("%d features and %d logits, want %d and %d for each example", len(phi), len(logits), p.head.Features, p.head.Logits)
 	}
-	b := &featurize.Block{Rows: featurize.Rows{N: n, Features: phi, Logits: slices.Clone(logits)}}
+	b := &rows.Batch{N: n, Features: phi, Logits: slices.Clone(logits)}
 	if err := checkFinite(p.head, b); err != nil {
 		return nil, err
 	}
@@ -412,7 +413,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	}
 	var n int
 	if p.network == nil {
-		n, _, err = s.stream(ctx, p.head, notes, func(b *featurize.Block) error {
+		n, _, err = s.stream(ctx, p.head, notes, func(b *rows.Batch) error {
 			predictions, err := p.predict(p.calibration, b)
 			if err != nil {
 				return err
@@ -420,7 +421,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 			return each(predictions)
 		})
 	} else {
-		n, _, err = s.streamFused(ctx, notes, func(r featurize.Results, x featurize.Examples) error {
+		n, _, err = s.streamFused(ctx, notes, func(r featurize.Results, x *rows.Batch) error {
 			predictions, err := p.fused(r, x)
 			if err != nil {
 				return err
@@ -436,7 +437,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 }
 
 // predict turns finite rows into predictions, in float64.
-func (p *Predictor) predict(calibration *calibrate.Calibration, b *featurize.Block) ([]Prediction, error) {
+func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
 	r := calibration.Predict(b.Features, b.Logits, b.N)
 	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
 	probabilities := make([]float64, 0, b.N*c)
@@ -455,7 +456,7 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *featurize.Blo
 			OODScore:      r.OODScore[i],
 			Leverage:      r.Leverage[i],
 		}
-		if err := p.finish(&out[i], i, &b.Examples); err != nil {
+		if err := p.finish(&out[i], i, b); err != nil {
 			return nil, err
 		}
 	}
@@ -463,10 +464,10 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *featurize.Blo
 }
 
 // fused turns what the fused network gave into predictions.
-func (p *Predictor) fused(r featurize.Results, x featurize.Examples) ([]Prediction, error) {
+func (p *Predictor) fused(r featurize.Results, x *rows.Batch) ([]Prediction, error) {
 	is, k, c := p.network.columns, p.head.Logits, p.head.Classes()
 	logits := r.Columns[is.logits]
-	if err := checkColumn("logit", logits, k, x.Names); err != nil {
+	if err := checkColumn("logit", logits, k, x.Name); err != nil {
 		return nil, err
 	}
 	probabilities, variance := widened(r.Columns[is.probabilities]), widened(r.Columns[is.variance])
@@ -479,7 +480,7 @@ func (p *Predictor) fused(r featurize.Results, x featurize.Examples) ([]Predicti
 			OODScore:      r.Doubles[is.oodScore][i],
 			Leverage:      float64(r.Columns[is.leverage][i]),
 		}
-		if err := p.finish(&out[i], i, &x); err != nil {
+		if err := p.finish(&out[i], i, x); err != nil {
 			return nil, err
 		}
 	}
@@ -499,7 +500,7 @@ func widened(x []float32) []float64 {
 
 // finish sets what follows from the numbers of the i-th of some examples, and
 // what is known of it.
-func (p *Predictor) finish(one *Prediction, i int, x *featurize.Examples) error {
+func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
 	sum := one.OODScore + one.Leverage
 	for _, v := range one.Probabilities {
 		sum += v
@@ -509,7 +510,7 @@ func (p *Predictor) finish(one *Prediction, i int, x *featurize.Examples) error 
 	}
 	// The logits are finite: what is left are absurd numbers.
 	if math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", recordName(x.Names, i))
+		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
 	}
 	names := p.bundle.Manifest.Labels
 	if p.head.MultiLabel() {

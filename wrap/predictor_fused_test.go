@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
@@ -155,7 +156,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		}
 		defer set.close()
 		var want []Prediction
-		if _, _, err = set.stream(t.Context(), p.head, &notes{}, func(b *featurize.Block) error {
+		if _, _, err = set.stream(t.Context(), p.head, &notes{}, func(b *rows.Batch) error {
 			some, err := oracle.predict(oracle.calibration, b)
 			want = append(want, some...)
 			return err

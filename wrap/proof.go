@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 )
@@ -118,7 +119,7 @@ func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValu
 	train := c.sets[0]
 	config := train.config
 	config.Cache = nil
-	_, err = net.Stream(ctx, train.data, config, func(r featurize.Results, _ featurize.Examples) error {
+	_, err = net.Stream(ctx, train.data, config, func(r featurize.Results, _ *rows.Batch) error {
 		logits = append(logits, r.Columns[0]...)
 		for i := range owns {
 			owns[i].values = append(owns[i].values, r.Columns[1+i]...)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
@@ -111,24 +112,24 @@ const checkProducts = 100_000_000
 // far as a quantised network does not round them and cut them off. It returns the
 // largest difference relative to the largest logit, of an approximation too, which
 // may differ as it does.
-func checkLogits(h *onnx.Head, rows featurize.Rows) (float64, error) {
-	w, b, err := h.Weights()
+func checkLogits(h *onnx.Head, b *rows.Batch) (float64, error) {
+	w, bias, err := h.Weights()
 	if err != nil {
 		return 0, err
 	}
 	d, k := h.FeatureDim, h.Classes
 	var worst, size float64
 	sums := make([]float64, k)
-	for i := range max(1, min(rows.N, checkProducts/(d*k))) {
-		phi, logits := rows.Features[i*d:(i+1)*d], rows.Logits[i*k:(i+1)*k]
+	for i := range max(1, min(b.N, checkProducts/(d*k))) {
+		phi, logits := b.Row(i)
 		var common float64 // what the logits hold besides, on average over the classes
 		for j, got := range logits {
 			var sum float64
 			for l, v := range w[j*d : (j+1)*d] {
 				sum += float64(v) * float64(phi[l])
 			}
-			if b != nil {
-				sum += float64(b[j])
+			if bias != nil {
+				sum += float64(bias[j])
 			}
 			sums[j] = min(max(sum, h.Low), h.High)
 			if h.Shifted {

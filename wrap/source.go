@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
@@ -214,8 +215,8 @@ func (s *set) ignored() int {
 // stream yields the set's examples in order and returns how many there were,
 // and how many were bad. All that is yielded is finite. Errors name the set,
 // those of yield as well.
-func (s *set) stream(ctx context.Context, h calibrate.Head, n *notes, yield func(*featurize.Block) error) (examples, bad int, err error) {
-	checked := func(b *featurize.Block) error {
+func (s *set) stream(ctx context.Context, h calibrate.Head, n *notes, yield func(*rows.Batch) error) (examples, bad int, err error) {
+	checked := func(b *rows.Batch) error {
 		if b.Names == nil { // ready-made, or from the cache
 			path, _, _ := s.source()
 			b.Names = make([]string, b.N)
@@ -238,7 +239,7 @@ func (s *set) stream(ctx context.Context, h calibrate.Head, n *notes, yield func
 }
 
 // streamFused is stream for a fused network, whose results may not be finite.
-func (s *set) streamFused(ctx context.Context, n *notes, yield func(featurize.Results, featurize.Examples) error) (examples, bad int, err error) {
+func (s *set) streamFused(ctx context.Context, n *notes, yield func(featurize.Results, *rows.Batch) error) (examples, bad int, err error) {
 	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
 		return s.network.Stream(ctx, s.data, c, yield)
 	})
@@ -260,42 +261,32 @@ func (s *set) count(n *notes, stream func(featurize.StreamConfig) (featurize.Sta
 
 // streamReady streams a file of features. Like those of a dataset, fewer
 // examples than all are spread evenly.
-func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.Block) error) (int, error) {
+func (s *set) streamReady(ctx context.Context, n *notes, yield func(*rows.Batch) error) (int, error) {
 	all, total := s.size(), s.len()
-	d, k := s.features.Dim(), s.features.Logits()
 	seen, done := 0, 0
 	n.step(s.name, "examples", 0, total)
 	for b, err := range s.features.Blocks(ctx, readyBlock) {
 		if err != nil {
 			return done, err
 		}
-		block := new(featurize.Block)
+		var wanted []int
 		for i := range b.N {
 			at := seen
 			seen++
-			if at*total/all == (at+1)*total/all {
-				continue // not one of those wanted
-			}
-			block.N++
-			block.Features = append(block.Features, b.Phi[i*d:(i+1)*d]...)
-			block.Logits = append(block.Logits, b.Logits[i*k:(i+1)*k]...)
-			block.Positions = append(block.Positions, b.Start+i)
-			label := -1
-			if b.Labels != nil {
-				label = b.Labels[i]
-			}
-			block.Labels = append(block.Labels, label)
-			if b.Targets != nil {
-				block.Targets = append(block.Targets, b.Targets[i*k:(i+1)*k]...)
+			if at*total/all != (at+1)*total/all {
+				wanted = append(wanted, i)
 			}
 		}
-		if block.N == 0 {
+		if len(wanted) == 0 {
 			continue
 		}
-		if err := yield(block); err != nil {
+		if len(wanted) < b.N {
+			b = b.Pick(wanted)
+		}
+		if err := yield(b); err != nil {
 			return done, err
 		}
-		done += block.N
+		done += b.N
 		n.step(s.name, "examples", done, total)
 	}
 	if done == 0 {
@@ -304,31 +295,20 @@ func (s *set) streamReady(ctx context.Context, n *notes, yield func(*featurize.B
 	return done, nil
 }
 
-// nameOf returns what to call an example in messages: its record's name, else
-// its position in the call.
-func nameOf(b *featurize.Block, i int) string { return recordName(b.Names, i) }
-
-func recordName(names []string, i int) string {
-	if names != nil {
-		return names[i]
-	}
-	return fmt.Sprintf("example %d", i)
-}
-
 // checkFinite reports the first feature or logit that is NaN or infinite.
-func checkFinite(h calibrate.Head, b *featurize.Block) error {
-	if err := checkColumn("feature", b.Features, h.Features, b.Names); err != nil {
+func checkFinite(h calibrate.Head, b *rows.Batch) error {
+	if err := checkColumn("feature", b.Features, h.Features, b.Name); err != nil {
 		return err
 	}
-	return checkColumn("logit", b.Logits, h.Logits, b.Names)
+	return checkColumn("logit", b.Logits, h.Logits, b.Name)
 }
 
 // checkColumn reports the first of what the network made of examples, each so
 // many numbers, that is NaN or infinite.
-func checkColumn(what string, values []float32, each int, names []string) error {
+func checkColumn(what string, values []float32, each int, names func(i int) string) error {
 	for j, v := range values {
 		if v-v != 0 { // NaN, for both
-			return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", recordName(names, j/each), what, j%each, v)
+			return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", names(j/each), what, j%each, v)
 		}
 	}
 	return nil
@@ -336,22 +316,17 @@ func checkColumn(what string, values []float32, each int, names []string) error 
 
 // collect reads a whole set into memory. Held-out sets are small; the training
 // set is never collected.
-func (s *set) collect(ctx context.Context, h calibrate.Head, n *notes) (*calibrate.Set, int, error) {
-	out := &calibrate.Set{
+func (s *set) collect(ctx context.Context, h calibrate.Head, n *notes) (*rows.Batch, int, error) {
+	out := &rows.Batch{
 		Features: make([]float32, 0, s.len()*h.Features),
 		Logits:   make([]float32, 0, s.len()*h.Logits),
 	}
-	if s.labelled() && !h.MultiLabel() {
-		out.Labels = make([]int32, 0, s.len())
-	}
-	_, bad, err := s.stream(ctx, h, n, func(b *featurize.Block) error {
-		out.Features, out.Logits = append(out.Features, b.Features...), append(out.Logits, b.Logits...)
-		out.Targets = append(out.Targets, b.Targets...)
-		if out.Labels != nil {
-			for _, l := range b.Labels {
-				out.Labels = append(out.Labels, int32(l))
-			}
+	_, bad, err := s.stream(ctx, h, n, func(b *rows.Batch) error {
+		if !s.labelled() || h.MultiLabel() {
+			b.Labels = nil
 		}
+		b.Names = nil
+		out.Append(b)
 		return nil
 	})
 	return out, bad, err

@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Solver multiplies by the covariance that it is, H̃⁻¹ for infinitesimal bootstraps:
@@ -26,15 +27,15 @@ type Solver interface {
 // whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the
 // network's own logits. It takes 2·samples·N·K·D floating-point operations and as many
 // solutions as samples.
-func NewBootstrap(ctx context.Context, train *calibrate.Set, h calibrate.Head, solver Solver, product calibrate.Product, samples int, seed uint64) (*WeightSamples, error) {
+func NewBootstrap(ctx context.Context, train *rows.Batch, h calibrate.Head, solver Solver, product calibrate.Product, samples int, seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {
 		return nil, err
 	}
-	if err := train.Validate(h, true); err != nil {
+	if err := h.CheckBatch(train, true); err != nil {
 		return nil, fmt.Errorf("training data: %w", err)
 	}
-	n, k, d := train.Len(h), h.Logits, h.Dim()
+	n, k, d := train.N, h.Logits, h.Dim()
 	// Columns of one product, and counts in memory at once.
 	const columns, drawn = 4096, 1 << 26
 	chunk := min(samples, max(1, min(columns/k, drawn/n)))
@@ -59,7 +60,7 @@ func NewBootstrap(ctx context.Context, train *calibrate.Set, h calibrate.Head, s
 			parallel.For(rows, func(begin, end int) {
 				r, mu := make([]float64, k), make([]float64, k)
 				for i := begin; i < end; i++ {
-					augment(x[i*d:(i+1)*d], h, train, from+i)
+					augment(x[i*d:(i+1)*d], h, train.Features, from+i)
 					residual(r, mu, train, from+i)
 					row := weighted[i*chunk*k : (i+1)*chunk*k]
 					for j := range chunk {
@@ -96,7 +97,7 @@ func multinomial(counts []int32, rng *rand.Rand) {
 // residual writes p - onehot(y) of an example, with mu as work space. Where p_y is the
 // largest, 1 - p_y is the sum of the others: of a network that interpolates its
 // training set it is far below the rounding error of p_y.
-func residual(r, mu []float64, s *calibrate.Set, example int) {
+func residual(r, mu []float64, s *rows.Batch, example int) {
 	k := len(r)
 	top := 0
 	for c, a := range s.Logits[example*k : (example+1)*k] {
@@ -109,7 +110,7 @@ func residual(r, mu []float64, s *calibrate.Set, example int) {
 	for c, v := range r {
 		r[c] = math.Exp(v)
 	}
-	if y := int(s.Labels[example]); y == top {
+	if y := s.Labels[example]; y == top {
 		r[y] = -rest
 	} else {
 		r[y]--

@@ -6,13 +6,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
-	"gonum.org/v1/gonum/mat"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // curvatureOf is that of a set, with J.
-func curvatureOf(s *calibrate.Set, h calibrate.Head, structure calibrate.Structure) *calibrate.Curvature {
+func curvatureOf(s *rows.Batch, h calibrate.Head, structure calibrate.Structure) *calibrate.Curvature {
 	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true})
 	if err != nil {
 		panic(err)
@@ -25,7 +27,7 @@ func curvatureOf(s *calibrate.Set, h calibrate.Head, structure calibrate.Structu
 	return c
 }
 
-func kroneckerPosterior(s *calibrate.Set, h calibrate.Head) *calibrate.Posterior {
+func kroneckerPosterior(s *rows.Batch, h calibrate.Head) *calibrate.Posterior {
 	p, err := curvatureOf(s, h, calibrate.Kronecker).Posterior(calibrate.Hessian, 1)
 	if err != nil {
 		panic(err)
@@ -34,14 +36,14 @@ func kroneckerPosterior(s *calibrate.Set, h calibrate.Head) *calibrate.Posterior
 }
 
 // naiveGradient returns ∇ℓ of an example, [K,D].
-func naiveGradient(s *calibrate.Set, h calibrate.Head, i int) []float64 {
+func naiveGradient(s *rows.Batch, h calibrate.Head, i int) []float64 {
 	k, d := h.Logits, h.Dim()
 	a := make([]float64, k)
 	for c := range a {
 		a[c] = float64(s.Logits[i*k+c])
 	}
 	x := make([]float64, d)
-	augment(x, h, s, i)
+	augment(x, h, s.Features, i)
 	g := make([]float64, k*d)
 	for c, p := range naiveSoftmax(a) {
 		if c == int(s.Labels[i]) {
@@ -55,13 +57,13 @@ func naiveGradient(s *calibrate.Set, h calibrate.Head, i int) []float64 {
 }
 
 // naiveHessian returns H + εI, of the Kronecker structure B ⊗ A + εI.
-func naiveHessian(s *calibrate.Set, h calibrate.Head, structure calibrate.Structure, epsilon float64) *mat.Dense {
+func naiveHessian(s *rows.Batch, h calibrate.Head, structure calibrate.Structure, epsilon float64) *mat.Dense {
 	k, d := h.Logits, h.Dim()
 	n := len(s.Labels)
 	sum, sumA, sumB := mat.NewDense(k*d, k*d, nil), mat.NewDense(d, d, nil), mat.NewDense(k, k, nil)
 	x, a := make([]float64, d), make([]float64, k)
 	for i := range n {
-		augment(x, h, s, i)
+		augment(x, h, s.Features, i)
 		for c := range a {
 			a[c] = float64(s.Logits[i*k+c])
 		}
@@ -209,7 +211,7 @@ func TestMultinomial(t *testing.T) {
 
 // TestResidualKeepsDigits: of a network that is sure 1-p is no difference.
 func TestResidualKeepsDigits(t *testing.T) {
-	s := &calibrate.Set{Logits: []float32{50, 0, -1}, Labels: []int32{0}}
+	s := &rows.Batch{N: 1, Logits: []float32{50, 0, -1}, Labels: []int{0}}
 	r, mu := make([]float64, 3), make([]float64, 3)
 	residual(r, mu, s, 0)
 	others := math.Exp(-50) + math.Exp(-51)
@@ -248,7 +250,7 @@ func TestWeightSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	few := &calibrate.Set{Features: s.Features[:5*4], Logits: s.Logits[:5*3]}
+	few := s.Slice(0, 5)
 	want := make([]float64, 5*3)
 	p.Variances(want, few.Features, 5)
 	deviations, err := w.layers.outputs(background, few)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Evidence says how an evidential classifier makes evidence e ≥ 0 of a logit.
@@ -133,7 +134,7 @@ type EvidentialLayer struct {
 //	Σ_k (y_k - p_k)² + p_k(1-p_k)/(S+1) + λ KL(Dir(y + (1-y)⊙α) ‖ Dir(1)),  S = Σα
 //
 // with λ rising from 0 to 1.
-func FitEvidential(ctx context.Context, train *calibrate.Set, h calibrate.Head, o EvidentialOptions) (*EvidentialLayer, error) {
+func FitEvidential(ctx context.Context, train *rows.Batch, h calibrate.Head, o EvidentialOptions) (*EvidentialLayer, error) {
 	if o.Evidence == "" {
 		o.Evidence = Exp
 	}
@@ -170,7 +171,7 @@ func FitEvidential(ctx context.Context, train *calibrate.Set, h calibrate.Head, 
 func (e *EvidentialLayer) Weights() []float64 { return e.layers.layer(0) }
 
 // Predictive prepares a set, of which it needs the features.
-func (e *EvidentialLayer) Predictive(ctx context.Context, s *calibrate.Set) (calibrate.Predictive, error) {
+func (e *EvidentialLayer) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
 	logits, err := e.layers.outputs(ctx, s)
 	if err != nil {
 		return nil, err

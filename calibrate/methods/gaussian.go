@@ -8,6 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // Kind is a way to integrate a softmax over a Gaussian of logits in closed form.
@@ -44,7 +45,7 @@ var _ calibrate.Predictive = (*Gaussian)(nil)
 // The mean-field kinds have λ₀ = [meanfield.Lambda0] whatever calibrations are made with.
 // As only λ₀S/T_ens enters, another λ₀ is another T_ens, but where that is at a bound of
 // its search.
-func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *calibrate.Set, k int) (*Gaussian, error) {
+func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, k int) (*Gaussian, error) {
 	switch kind {
 	case MF0, MF1, MF2, UKF:
 	default:
@@ -237,19 +238,18 @@ func diagonal(dst, packed []float64) {
 }
 
 // checkSet returns how many examples there are.
-func checkSet(s *calibrate.Set, k int) (n int, err error) {
+func checkSet(s *rows.Batch, k int) (n int, err error) {
 	if k < 2 {
 		return 0, fmt.Errorf("%d logits, want at least 2", k)
 	}
-	n = len(s.Logits) / k
-	if n == 0 || len(s.Logits) != n*k || len(s.Features)%n != 0 {
+	if n = s.N; n == 0 || len(s.Logits) != n*k || len(s.Features)%n != 0 {
 		return 0, fmt.Errorf("%d logits and %d features, want %d logits for each of at least one example, and as many features for all", len(s.Logits), len(s.Features), k)
 	}
 	return n, checkFinite(s.Logits, k, "logit")
 }
 
 // eachCovariance calls f with the packed covariance of each example, several at once.
-func eachCovariance(ctx context.Context, cov Covariance, s *calibrate.Set, k int, f func(i int, packed []float64) error) error {
+func eachCovariance(ctx context.Context, cov Covariance, s *rows.Batch, k int, f func(i int, packed []float64) error) error {
 	return eachBlock(ctx, s, k, triangle(k), cov.Covariances, func(i int, packed []float64) error {
 		if err := checkCovariance(packed, k); err != nil {
 			return err
@@ -259,9 +259,9 @@ func eachCovariance(ctx context.Context, cov Covariance, s *calibrate.Set, k int
 }
 
 // eachBlock calls f with the width numbers that write gives each example, several at once.
-func eachBlock(ctx context.Context, s *calibrate.Set, k, width int, write func(dst []float64, phi []float32, n int) error, f func(i int, row []float64) error) error {
+func eachBlock(ctx context.Context, s *rows.Batch, k, width int, write func(dst []float64, phi []float32, n int) error, f func(i int, row []float64) error) error {
 	const most, rows = 4 << 20, 256 // numbers and examples at once
-	n := len(s.Logits) / k
+	n := s.N
 	features := len(s.Features) / n
 	size := min(n, rows, max(1, most/width))
 	block := make([]float64, size*width)

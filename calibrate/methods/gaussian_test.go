@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // randomCovariance is S = Σ_r (C_r φ)(C_r φ)ᵀ, of rank at most that.
@@ -58,7 +59,7 @@ func (c *randomCovariance) Covariances(dst []float64, phi []float32, n int) erro
 }
 
 // dense returns the K×K covariance of example i.
-func dense(t *testing.T, c Covariance, s *calibrate.Set, i, k int) []float64 {
+func dense(t *testing.T, c Covariance, s *rows.Batch, i, k int) []float64 {
 	t.Helper()
 	d := len(s.Features) / (len(s.Logits) / k)
 	packed := make([]float64, triangle(k))
@@ -98,12 +99,12 @@ func (c diagonalOnly) Covariances(dst []float64, phi []float32, n int) error {
 	return nil
 }
 
-func testSet(n, d, k int, size float64, seed uint64) *calibrate.Set {
+func testSet(n, d, k int, size float64, seed uint64) *rows.Batch {
 	rng := rand.New(rand.NewPCG(seed, 4))
-	return &calibrate.Set{Features: normals(rng, n*d, 1), Logits: normals(rng, n*k, size)}
+	return &rows.Batch{N: n, Features: normals(rng, n*d, 1), Logits: normals(rng, n*k, size)}
 }
 
-func gaussian(t *testing.T, kind Kind, cov Covariance, s *calibrate.Set, k int) *Gaussian {
+func gaussian(t *testing.T, kind Kind, cov Covariance, s *rows.Batch, k int) *Gaussian {
 	t.Helper()
 	g, err := NewGaussian(t.Context(), kind, cov, s, k)
 	if err != nil {
@@ -375,7 +376,7 @@ func quadrature(mu, l []float64, scale float64) []float64 {
 // probabilities, of that class the least.
 func TestUnscentedNegative(t *testing.T) {
 	const k = 3
-	set := &calibrate.Set{Features: []float32{1}, Logits: []float32{5, 0, 0}}
+	set := &rows.Batch{N: 1, Features: []float32{1}, Logits: []float32{5, 0, 0}}
 	// Of the columns (1, 2, -2), (0, 1, -1), (0, 0, 1) of a large root only the last,
 	// taken away, leaves class 0 on top: it has a third of what it loses in the middle.
 	const size = 1e6
@@ -545,14 +546,14 @@ func TestTuneMonteCarlo(t *testing.T) {
 	set, cov := testSet(n, d, k, 4, 9), newRandomCovariance(k, d, 3, 9)
 	rng := rand.New(rand.NewPCG(9, 9))
 	for i := range n { // labels of logits half as large
-		u, label := rng.Float64(), int32(0)
+		u, label := rng.Float64(), 0
 		x := make([]float64, k)
 		for c := range x {
 			x[c] = float64(set.Logits[i*k+c]) / 2
 		}
 		for c, p := range naiveSoftmax(x) {
 			if u -= p; u < 0 {
-				label = int32(c)
+				label = c
 				break
 			}
 		}
@@ -629,7 +630,7 @@ func TestCurvature(t *testing.T) {
 				}
 				// mf2 and the unscented transform are near to the mean over samples.
 				const samples = 2000
-				part := &calibrate.Set{Features: set.Features[:20*h.Features], Logits: set.Logits[:20*k]}
+				part := set.Slice(0, 20)
 				mc, err := NewMonteCarlo(t.Context(), cov, part, k, samples, 1)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -669,12 +670,12 @@ func TestGaussianErrors(t *testing.T) {
 		{"kind", func() error { return gaussianError(t.Context(), "mf3", cov, set, k) }, `integral "mf3"`},
 		{"one class", func() error { return gaussianError(t.Context(), MF0, cov, set, 1) }, "1 logits"},
 		{"odd logits", func() error { return gaussianError(t.Context(), MF0, cov, set, 2) }, "9 logits and 6 features"},
-		{"empty", func() error { return gaussianError(t.Context(), MF0, cov, &calibrate.Set{}, k) }, "0 logits"},
+		{"empty", func() error { return gaussianError(t.Context(), MF0, cov, &rows.Batch{}, k) }, "0 logits"},
 		{"NaN", func() error { return gaussianError(t.Context(), MF2, nan, set, k) }, "example 0: a covariance of the logits is NaN"},
 		{"negative", func() error { return gaussianError(t.Context(), MF0, negative, set, k) }, "example 0: the variance of logit 1 is -1"},
 		{"indefinite", func() error { return gaussianError(t.Context(), UKF, indefinite, set, k) }, "example 0: the covariance of the logits is not semi-definite"},
 		{"large", func() error {
-			return gaussianError(t.Context(), MF2, cov, &calibrate.Set{Logits: make([]float32, 1500*2000)}, 1500)
+			return gaussianError(t.Context(), MF2, cov, &rows.Batch{N: 2000, Logits: make([]float32, 1500*2000)}, 1500)
 		}, "2000 examples would take"},
 		{"product", func() error { return gaussianError(t.Context(), MF0, failing{bad}, set, k) }, "no such product"},
 		{"no samples", func() error { _, err := NewMonteCarlo(t.Context(), cov, set, k, 0, 1); return err }, "0 samples"},
@@ -697,7 +698,7 @@ func TestGaussianErrors(t *testing.T) {
 	}
 }
 
-func gaussianError(ctx context.Context, kind Kind, cov Covariance, s *calibrate.Set, k int) error {
+func gaussianError(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, k int) error {
 	_, err := NewGaussian(ctx, kind, cov, s, k)
 	return err
 }

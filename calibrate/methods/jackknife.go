@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // FitJackknife fits last layers as FitEnsemble does, each without leave training
@@ -15,11 +16,14 @@ import (
 //
 // Members start at random, not at the network's last layer: one that fits all training
 // examples stays where it is without some of them.
-func FitJackknife(ctx context.Context, train *calibrate.Set, h calibrate.Head, members, leave int, o FitOptions) (*LastLayers, error) {
+func FitJackknife(ctx context.Context, train *rows.Batch, h calibrate.Head, members, leave int, o FitOptions) (*LastLayers, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
-	n := train.Len(h)
+	n := 0
+	if train != nil {
+		n = train.N
+	}
 	if leave == 0 {
 		leave = max(1, min(500, n/10))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // FitOptions says how last layers are fitted on features that are ready: by Adam
@@ -83,22 +84,22 @@ const (
 type trainer struct {
 	FitOptions
 	head  calibrate.Head
-	train *calibrate.Set
+	train *rows.Batch
 	n     int
 	unit  []float64 // [D] unit of the weights in each row of W: 1/r, of the bias 1
 }
 
-func newTrainer(train *calibrate.Set, h calibrate.Head, o, defaults FitOptions) (*trainer, error) {
+func newTrainer(train *rows.Batch, h calibrate.Head, o, defaults FitOptions) (*trainer, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}
 	if err := checkSoftmax(h); err != nil {
 		return nil, err
 	}
-	if err := train.Validate(h, true); err != nil {
+	if err := h.CheckBatch(train, true); err != nil {
 		return nil, fmt.Errorf("training data: %w", err)
 	}
-	t := &trainer{head: h, train: train, n: train.Len(h)}
+	t := &trainer{head: h, train: train, n: train.N}
 	var err error
 	if t.FitOptions, err = o.resolve(t.n, defaults); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs
 			b.x = x[:len(b.examples)*d]
 			parallel.For(len(b.examples), func(first, last int) {
 				for r := first; r < last; r++ {
-					augment(b.x[r*d:(r+1)*d], t.head, t.train, b.examples[r])
+					augment(b.x[r*d:(r+1)*d], t.head, t.train.Features, b.examples[r])
 				}
 			})
 			b.done = float64(epoch) + float64(i)/float64(batches)
@@ -239,7 +240,7 @@ func (a *adam) step(w, gradient []float64, scale, rate float64) {
 }
 
 // crossEntropy turns logits into the derivatives of -log p_y.
-func crossEntropy(z []float64, y int32) {
+func crossEntropy(z []float64, y int) {
 	top := z[0]
 	for _, v := range z[1:] {
 		top = max(top, v)

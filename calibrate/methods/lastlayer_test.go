@@ -7,10 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/optimize"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // central differences have errors of about step² and 2⁻⁵²/step.
@@ -25,7 +27,7 @@ func TestCrossEntropy(t *testing.T) {
 		}
 		y := rng.IntN(len(z))
 		want := fd.Gradient(nil, func(z []float64) float64 { return -math.Log(naiveSoftmax(z)[y]) }, z, central)
-		crossEntropy(z, int32(y))
+		crossEntropy(z, y)
 		for c := range z {
 			// That of exponentials is 1e-7.
 			if !approx.Equal(z[c], want[c], 3e-7) {
@@ -36,7 +38,7 @@ func TestCrossEntropy(t *testing.T) {
 }
 
 // meanLoss is the mean over the examples that are left of -log p_y, under weights [K,D].
-func meanLoss(s *calibrate.Set, h calibrate.Head, w []float64, leftOut func(example int) bool) float64 {
+func meanLoss(s *rows.Batch, h calibrate.Head, w []float64, leftOut func(example int) bool) float64 {
 	var sum, n float64
 	for i, y := range s.Labels {
 		if !leftOut(i) {
@@ -113,20 +115,20 @@ func TestFitsReachTheOptimum(t *testing.T) {
 // long before any optimum.
 func TestFitsDoNotDependOnTheUnit(t *testing.T) {
 	h, s := softmaxHead(3, 2, true), clouds(60, 2, 3, 1, 12)
-	large := &calibrate.Set{Features: slices.Clone(s.Features), Logits: s.Logits, Labels: s.Labels}
+	large := &rows.Batch{N: s.N, Features: slices.Clone(s.Features), Logits: s.Logits, Labels: s.Labels}
 	for i := range large.Features {
 		large.Features[i] *= 40
 	}
 	o := FitOptions{Epochs: 3, Batch: 20, Rate: 0.1, Start: 1}
-	for name, fit := range map[string]func(s *calibrate.Set) ([]float64, error){
-		"ensemble": func(s *calibrate.Set) ([]float64, error) {
+	for name, fit := range map[string]func(s *rows.Batch) ([]float64, error){
+		"ensemble": func(s *rows.Batch) ([]float64, error) {
 			l, err := FitEnsemble(background, s, h, 1, o)
 			if err != nil {
 				return nil, err
 			}
 			return l.Weights(0), nil
 		},
-		"evidential": func(s *calibrate.Set) ([]float64, error) {
+		"evidential": func(s *rows.Batch) ([]float64, error) {
 			e, err := FitEvidential(background, s, h, EvidentialOptions{FitOptions: o})
 			if err != nil {
 				return nil, err
@@ -207,7 +209,7 @@ func TestMinibatches(t *testing.T) {
 func TestRandomStart(t *testing.T) {
 	const d = 500
 	h := softmaxHead(40, d, true)
-	s := &calibrate.Set{Features: normals(rand.New(rand.NewPCG(1, 1)), d, 30), Logits: make([]float32, 40), Labels: []int32{0}}
+	s := &rows.Batch{N: 1, Features: normals(rand.New(rand.NewPCG(1, 1)), d, 30), Logits: make([]float32, 40), Labels: []int{0}}
 	tr, err := newTrainer(s, h, FitOptions{Start: 4}, FitOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +254,7 @@ func TestStartOfEnsembles(t *testing.T) {
 }
 
 func TestFeaturesOfZero(t *testing.T) {
-	s := &calibrate.Set{Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int32{0, 1, 2, 0, 1, 2, 0, 1, 2, 0}}
+	s := &rows.Batch{N: 10, Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0}}
 	h := softmaxHead(3, 2, false)
 	l, err := FitEnsemble(background, s, h, 2, FitOptions{})
 	if err != nil {

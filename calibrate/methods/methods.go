@@ -14,7 +14,7 @@ const MaxBytes = 8 << 30
 type Covariance interface {
 	// Covariances writes the covariance S of the K logits of each example to dst
 	// [n,K(K+1)/2]: the rows of its upper triangle one after another. phi are features
-	// [n,d], or whatever else the covariance is made for, as in calibrate.Set.
+	// [n,d], or whatever else the covariance is made for, as in rows.Batch.
 	Covariances(dst []float64, phi []float32, n int) error
 }
 

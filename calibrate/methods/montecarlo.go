@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // NewMonteCarlo draws so many samples of the logits of each example from N(a, S): its
 // deviations are Lz, S = LLᵀ and z normal, from a generator of its own for each example.
-func NewMonteCarlo(ctx context.Context, cov Covariance, s *calibrate.Set, k, samples int, seed uint64) (*Samples, error) {
+func NewMonteCarlo(ctx context.Context, cov Covariance, s *rows.Batch, k, samples int, seed uint64) (*Samples, error) {
 	n, err := checkSet(s, k)
 	if err != nil {
 		return nil, err

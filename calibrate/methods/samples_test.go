@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // normals returns n numbers from N(0, size²).
@@ -208,7 +209,7 @@ func TestSamplesErrors(t *testing.T) {
 func TestPredictorsDoNotAllocate(t *testing.T) {
 	const n, m, k = 2, 3, 4
 	rng := rand.New(rand.NewPCG(4, 1))
-	set := &calibrate.Set{Features: normals(rng, n*2, 1), Logits: normals(rng, n*k, 2)}
+	set := &rows.Batch{N: n, Features: normals(rng, n*2, 1), Logits: normals(rng, n*k, 2)}
 	samples, err := NewSamples(set.Logits, normals(rng, n*m*k, 1), n, m, k)
 	if err != nil {
 		t.Fatal(err)

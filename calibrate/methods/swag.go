@@ -106,13 +106,12 @@ func (s *SWAG) each(dst []float64, pairs int, phi []float32, n int, write func(r
 	if len(phi) != n*s.head.Features || len(dst) != n*pairs {
 		panic(fmt.Sprintf("methods: %d features and room for %d numbers for %d examples, want %d and %d each", len(phi), len(dst), n, s.head.Features, pairs))
 	}
-	set := &calibrate.Set{Features: phi}
 	size := min(n, blockRows)
 	x, a, v := make([]float64, size*d), make([]float64, size*width), make([]float64, size*k)
 	for first := 0; first < n; first += size {
 		rows := min(size, n-first)
 		for r := range rows {
-			augment(x[r*d:(r+1)*d], s.head, set, first+r)
+			augment(x[r*d:(r+1)*d], s.head, phi, first+r)
 		}
 		if err := s.product.Multiply(a[:rows*width], x[:rows*d], s.deviations, rows, d, width); err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {
@@ -60,7 +61,7 @@ func TestSWAG(t *testing.T) {
 			at := 0
 			for i := range n {
 				x := make([]float64, d)
-				augment(x, h, &calibrate.Set{Features: phi}, i)
+				augment(x, h, phi, i)
 				for c := range k {
 					for e := c; e < k; e++ {
 						var want float64
@@ -78,7 +79,7 @@ func TestSWAG(t *testing.T) {
 			}
 			wantDiagonals(t, s, phi, n, k)
 			// Few checkpoints make covariances that have roots all the same.
-			set := &calibrate.Set{Features: phi, Logits: normals(rand.New(rand.NewPCG(2, 6)), n*k, 1)}
+			set := &rows.Batch{N: n, Features: phi, Logits: normals(rand.New(rand.NewPCG(2, 6)), n*k, 1)}
 			if g := gaussian(t, UKF, s, set, k); !(g.Spread() > 0) {
 				t.Errorf("spread %v, want a positive number", g.Spread())
 			}

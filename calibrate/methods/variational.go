@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // VariationalOptions says how last-layer variational inference is done.
@@ -34,7 +35,7 @@ type Variational struct {
 //
 // with one draw of the logits for each example and epoch: those of independent weights
 // are independent Gaussians (local reparametrisation, Kingma et al. 2015).
-func FitVariational(ctx context.Context, train *calibrate.Set, h calibrate.Head, weights []float64, o VariationalOptions) (*Variational, error) {
+func FitVariational(ctx context.Context, train *rows.Batch, h calibrate.Head, weights []float64, o VariationalOptions) (*Variational, error) {
 	t, err := newTrainer(train, h, o.FitOptions, FitOptions{Epochs: 30})
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func (f *variationalStep) gradients(b *batch, mean, logs, noise []float64) error
 
 // Predictive prepares a set, of which it needs the features: samples draws of the
 // logits, independent Gaussians around those of the mean weights.
-func (v *Variational) Predictive(ctx context.Context, s *calibrate.Set, samples int, seed uint64) (calibrate.Predictive, error) {
+func (v *Variational) Predictive(ctx context.Context, s *rows.Batch, samples int, seed uint64) (calibrate.Predictive, error) {
 	if samples < 1 {
 		return nil, fmt.Errorf("%d samples, want at least 1", samples)
 	}
@@ -178,7 +179,7 @@ func (v *Variational) Predictive(ctx context.Context, s *calibrate.Set, samples 
 		return nil, err
 	}
 	h := v.mean.head
-	squared := &calibrate.Set{Logits: s.Logits, Features: make([]float32, len(s.Features))}
+	squared := &rows.Batch{N: s.N, Logits: s.Logits, Features: make([]float32, len(s.Features))}
 	for i, x := range s.Features {
 		squared.Features[i] = x * x
 	}
@@ -186,7 +187,7 @@ func (v *Variational) Predictive(ctx context.Context, s *calibrate.Set, samples 
 	if err != nil {
 		return nil, fmt.Errorf("squares: %w", err)
 	}
-	n, k := s.Len(h), h.Logits
+	n, k := s.N, h.Logits
 	if err := checkSize(n, samples*k, 4); err != nil {
 		return nil, err
 	}

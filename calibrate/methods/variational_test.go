@@ -5,12 +5,13 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/integrate/quad"
 	"gonum.org/v1/gonum/optimize"
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // TestVariationalGradients differentiates the loss of one batch with its noise held.
@@ -26,7 +27,7 @@ func TestVariationalGradients(t *testing.T) {
 	b := &batch{examples: []int{4, 2, 7, 1, 0}}
 	b.x = make([]float64, 5*d)
 	for r, i := range b.examples {
-		augment(b.x[r*d:(r+1)*d], h, s, i)
+		augment(b.x[r*d:(r+1)*d], h, s.Features, i)
 	}
 	parameters, noise := make([]float64, 2*d*k), make([]float64, 5*k)
 	for i := range parameters {
@@ -156,7 +157,7 @@ func TestVariationalPredictive(t *testing.T) {
 	if _, err := v.Predictive(background, s, 1<<40, 3); err == nil {
 		t.Error("no error for too many samples")
 	}
-	if _, err := v.Predictive(background, &calibrate.Set{}, 1, 3); err == nil {
+	if _, err := v.Predictive(background, &rows.Batch{}, 1, 3); err == nil {
 		t.Error("no error for no examples")
 	}
 }

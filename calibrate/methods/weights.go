@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // layers are M last layers side by side. They are kept in groups of whole layers with
@@ -82,11 +83,11 @@ func (l *layers) layer(layer int) []float64 {
 }
 
 // outputs returns what every layer gives for every example, [n,M,K].
-func (l *layers) outputs(ctx context.Context, s *calibrate.Set) ([]float32, error) {
-	if err := s.Validate(l.head, false); err != nil {
+func (l *layers) outputs(ctx context.Context, s *rows.Batch) ([]float32, error) {
+	if err := l.head.CheckBatch(s, false); err != nil {
 		return nil, err
 	}
-	n, k, d := s.Len(l.head), l.head.Logits, l.head.Dim()
+	n, k, d := s.N, l.head.Logits, l.head.Dim()
 	if err := checkSize(n, l.m*k, 4); err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (l *layers) outputs(ctx context.Context, s *calibrate.Set) ([]float32, erro
 	for from := 0; from < n; from += blockRows {
 		rows := min(blockRows, n-from)
 		for r := range rows {
-			augment(x[r*d:(r+1)*d], l.head, s, from+r)
+			augment(x[r*d:(r+1)*d], l.head, s.Features, from+r)
 		}
 		for first := 0; first < l.m; {
 			if err := context.Cause(ctx); err != nil {
@@ -122,8 +123,8 @@ func (l *layers) outputs(ctx context.Context, s *calibrate.Set) ([]float32, erro
 }
 
 // augment writes the features of an example and, where the head has a bias, a 1 to dst.
-func augment(dst []float64, h calibrate.Head, s *calibrate.Set, example int) {
-	for j, v := range s.Features[example*h.Features : (example+1)*h.Features] {
+func augment(dst []float64, h calibrate.Head, features []float32, example int) {
+	for j, v := range features[example*h.Features : (example+1)*h.Features] {
 		dst[j] = float64(v)
 	}
 	if h.Bias {
@@ -151,13 +152,13 @@ func (w *WeightSamples) Deviation(sample int) []float64 { return w.layers.layer(
 
 // Predictive prepares a set: the logits of its examples deviate from the network's by
 // the product of their features and each draw.
-func (w *WeightSamples) Predictive(ctx context.Context, s *calibrate.Set) (calibrate.Predictive, error) {
+func (w *WeightSamples) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
 	deviations, err := w.layers.outputs(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	k := w.layers.head.Logits
-	return NewSamples(slices.Clone(s.Logits), deviations, s.Len(w.layers.head), w.layers.m, k)
+	return NewSamples(slices.Clone(s.Logits), deviations, s.N, w.layers.m, k)
 }
 
 // LastLayers are M classifiers on the same features, whose probabilities are averaged.
@@ -170,11 +171,11 @@ func (l *LastLayers) Len() int { return l.layers.m }
 func (l *LastLayers) Weights(member int) []float64 { return l.layers.layer(member) }
 
 // Predictive prepares a set, of which it needs the features; there is no T_ens.
-func (l *LastLayers) Predictive(ctx context.Context, s *calibrate.Set) (calibrate.Predictive, error) {
+func (l *LastLayers) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
 	members, err := l.layers.outputs(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	k := l.layers.head.Logits
-	return NewEnsemble(members, s.Len(l.layers.head), l.layers.m, k)
+	return NewEnsemble(members, s.N, l.layers.m, k)
 }

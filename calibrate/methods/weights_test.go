@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 var background = context.Background()
@@ -24,13 +25,13 @@ func softmaxHead(k, d int, bias bool) calibrate.Head {
 
 // clouds are n labelled examples of K overlapping classes, around points that far from
 // the origin, with random logits.
-func clouds(n, d, k int, distance float64, seed uint64) *calibrate.Set {
+func clouds(n, d, k int, distance float64, seed uint64) *rows.Batch {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	centers := normals(rng, k*d, distance)
-	s := &calibrate.Set{Features: normals(rng, n*d, 1), Logits: normals(rng, n*k, 2)}
+	s := &rows.Batch{N: n, Features: normals(rng, n*d, 1), Logits: normals(rng, n*k, 2)}
 	for i := range n {
 		y := rng.IntN(k)
-		s.Labels = append(s.Labels, int32(y))
+		s.Labels = append(s.Labels, y)
 		for j := range d {
 			s.Features[i*d+j] += centers[y*d+j]
 		}
@@ -120,7 +121,7 @@ func TestPredictives(t *testing.T) {
 	at := calibrate.Temperatures{Act: 1.7, Ens: 0.6}
 	for _, of := range []struct {
 		name string
-		p    func(context.Context, *calibrate.Set) (calibrate.Predictive, error)
+		p    func(context.Context, *rows.Batch) (calibrate.Predictive, error)
 		a    func(own float64, sampled float64) float64
 	}{
 		{"samples", (&WeightSamples{l}).Predictive, func(own, sampled float64) float64 { return own/at.Act + sampled/math.Sqrt(at.Ens) }},
@@ -288,7 +289,7 @@ func TestLastLayerErrors(t *testing.T) {
 	s, h := clouds(20, 2, 3, 1, 1), softmaxHead(3, 2, true)
 	sigmoids := h
 	sigmoids.Link = calibrate.OneVsRest
-	unlabelled := &calibrate.Set{Features: s.Features, Logits: s.Logits}
+	unlabelled := &rows.Batch{N: s.N, Features: s.Features, Logits: s.Logits}
 	w := []float64{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	for _, c := range []struct {
 		want string

@@ -38,7 +38,7 @@ func DefaultBins(k int) int {
 //
 // It panics if len(logp) != len(labels)*k, k < 2 or bins < 0. The error names
 // the first example whose row or label is bad, or says that there is none.
-func Classify(logp []float64, k int, labels []int32, bins int) (InDomain, error) {
+func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 	if len(logp) != len(labels)*k {
 		panic(fmt.Sprintf("metrics: %d log-probabilities for %d labels of %d classes", len(logp), len(labels), k))
 	}

@@ -18,7 +18,7 @@ func logs(p ...float64) []float64 {
 
 // randomRows returns n rows of k log-probabilities, and labels that agree with
 // the top class about two times in three.
-func randomRows(rng *rand.Rand, n, k int) (logp []float64, labels []int32) {
+func randomRows(rng *rand.Rand, n, k int) (logp []float64, labels []int) {
 	for range n {
 		row := make([]float64, k)
 		var sum float64
@@ -37,13 +37,13 @@ func randomRows(rng *rand.Rand, n, k int) (logp []float64, labels []int32) {
 		if rng.IntN(3) == 0 {
 			y = rng.IntN(k)
 		}
-		logp, labels = append(logp, row...), append(labels, int32(y))
+		logp, labels = append(logp, row...), append(labels, y)
 	}
 	return logp, labels
 }
 
 // slowECE goes through the bins of the definition, one after the other.
-func slowECE(logp []float64, k int, labels []int32, bins int) float64 {
+func slowECE(logp []float64, k int, labels []int, bins int) float64 {
 	var ece float64
 	for b := range bins {
 		lower, upper := float64(b)/float64(bins), float64(b+1)/float64(bins)
@@ -119,8 +119,8 @@ func TestBinsFollowTheNumberOfClasses(t *testing.T) {
 
 func TestTheLowestOfEqualClassesIsPredicted(t *testing.T) {
 	row := logs(0.1, 0.45, 0.45)
-	for label, want := range map[int32]float64{0: 1, 1: 0, 2: 1} {
-		got, err := Classify(row, 3, []int32{label}, 0)
+	for label, want := range map[int]float64{0: 1, 1: 0, 2: 1} {
+		got, err := Classify(row, 3, []int{label}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,21 +132,21 @@ func TestTheLowestOfEqualClassesIsPredicted(t *testing.T) {
 
 func TestNLLNeedsNoProbability(t *testing.T) {
 	// p(label) = e^-2000 is 0 in float64.
-	got, err := Classify([]float64{0, -2000}, 2, []int32{1}, 0)
+	got, err := Classify([]float64{0, -2000}, 2, []int{1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got != (InDomain{N: 1, Error: 1, NLL: 2000, ECE: 1, Brier: 2}) {
 		t.Errorf("got %+v", got)
 	}
-	got, err = Classify([]float64{0, math.Inf(-1)}, 2, []int32{0}, 0)
+	got, err = Classify([]float64{0, math.Inf(-1)}, 2, []int{0}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got != (InDomain{N: 1}) {
 		t.Errorf("certain and right: got %+v", got)
 	}
-	got, err = Classify([]float64{0, math.Inf(-1)}, 2, []int32{1}, 0)
+	got, err = Classify([]float64{0, math.Inf(-1)}, 2, []int{1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestBadExamplesAreRefusedAndNotCounted(t *testing.T) {
 	if _, err := Classify(nil, 2, nil, 0); err == nil {
 		t.Error("Classify of nothing succeeded")
 	}
-	_, err := Classify(append(logs(0.5, 0.5), logs(0.5, 0.5)...), 2, []int32{0, 7}, 0)
+	_, err := Classify(append(logs(0.5, 0.5), logs(0.5, 0.5)...), 2, []int{0, 7}, 0)
 	if err == nil || !strings.HasPrefix(err.Error(), "example 1: ") {
 		t.Errorf("error %v does not name example 1", err)
 	}
@@ -212,7 +212,7 @@ func TestBadExamplesAreRefusedAndNotCounted(t *testing.T) {
 
 func TestContradictingLengthsPanic(t *testing.T) {
 	for name, f := range map[string]func(){
-		"Classify":       func() { Classify(make([]float64, 5), 2, make([]int32, 2), 0) },
+		"Classify":       func() { Classify(make([]float64, 5), 2, make([]int, 2), 0) },
 		"one class":      func() { NewClassifier(1, 0) },
 		"negative bins":  func() { NewClassifier(2, -1) },
 		"Add":            func() { NewClassifier(3, 0).Add(make([]float64, 2), 0) },

@@ -14,7 +14,7 @@ func Example() {
 		math.Log(0.2), math.Log(0.8),
 		math.Log(0.6), math.Log(0.4),
 	}
-	in, err := metrics.Classify(logp, 2, []int32{0, 1, 1}, 0)
+	in, err := metrics.Classify(logp, 2, []int{0, 1, 1}, 0)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func TestFiguresOfScikitLearn(t *testing.T) {
 		Classification []struct {
 			K, Bins   int
 			LogP      []float64
-			Labels    []int32
+			Labels    []int
 			Error     float64
 			NLL       float64
 			ECE       float64

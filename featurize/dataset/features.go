@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"iter"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // maxFeatures bounds d and K, so that a block of examples has a sane size.
@@ -23,16 +25,6 @@ type Features struct {
 	from, to    int
 	stray       bool
 	multi       bool
-}
-
-// A FeatureBlock is n consecutive examples of a Features file.
-type FeatureBlock struct {
-	Start   int       // position of the first in the file, before slicing
-	N       int       // examples
-	Phi     []float32 // [N,d]
-	Logits  []float32 // [N,K]
-	Labels  []int     // [N], -1 where StrayLabels made it so; or nil
-	Targets []uint8   // [N,K], each 0 or 1, under MultiLabel; or nil
 }
 
 // OpenFeatures opens the features file named by spec, a path to an .npz with an
@@ -139,22 +131,23 @@ func (f *Features) HasLabels() bool { return f.labels != nil }
 // Close releases the file.
 func (f *Features) Close() error { return f.z.Close() }
 
-// Blocks reads the examples in order, at most size at a time. Blocks end at
+// Blocks reads the examples in order, at most size at a time, with their positions in the
+// file. Blocks end at
 // multiples of size in the file, so they do not depend on the slice. Numbers
 // are passed on as they are, NaN and infinities too. An error ends the
 // iteration.
-func (f *Features) Blocks(ctx context.Context, size int) iter.Seq2[FeatureBlock, error] {
+func (f *Features) Blocks(ctx context.Context, size int) iter.Seq2[*rows.Batch, error] {
 	if size <= 0 {
 		panic(fmt.Sprintf("dataset: blocks of %d examples", size))
 	}
-	return func(yield func(FeatureBlock, error) bool) {
+	return func(yield func(*rows.Batch, error) bool) {
 		if err := f.blocks(ctx, size, yield); err != nil {
-			yield(FeatureBlock{}, err)
+			yield(nil, err)
 		}
 	}
 }
 
-func (f *Features) blocks(ctx context.Context, size int, yield func(FeatureBlock, error) bool) error {
+func (f *Features) blocks(ctx context.Context, size int, yield func(*rows.Batch, error) bool) error {
 	phi, err := f.phi.from(f.from)
 	if err != nil {
 		return err
@@ -176,8 +169,11 @@ func (f *Features) blocks(ctx context.Context, size int, yield func(FeatureBlock
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		b := FeatureBlock{Start: start, N: min(f.to, start-start%size+size) - start}
-		if b.Phi, err = phi.floats(b.N); err != nil {
+		b := &rows.Batch{N: min(f.to, start-start%size+size) - start}
+		for i := range b.N {
+			b.Positions = append(b.Positions, start+i)
+		}
+		if b.Features, err = phi.floats(b.N); err != nil {
 			return err
 		}
 		if b.Logits, err = logits.floats(b.N); err != nil {

@@ -46,12 +46,12 @@ func TestFeaturesAreReadInBlocks(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if b.Start != at || b.N < 1 || b.Start/size != (b.Start+b.N-1)/size || len(b.Phi) != 3*b.N || len(b.Logits) != 2*b.N || len(b.Labels) != b.N {
-						t.Fatalf("block of %d from %d, want it from %d", b.N, b.Start, at)
+					if b.Positions[0] != at || b.N < 1 || b.Positions[0]/size != (b.Positions[0]+b.N-1)/size || len(b.Features) != 3*b.N || len(b.Logits) != 2*b.N || len(b.Labels) != b.N {
+						t.Fatalf("block of %d from %d, want it from %d", b.N, b.Positions[0], at)
 					}
-					for i := range b.Phi {
-						if math.Float32bits(b.Phi[i]) != math.Float32bits(phi[3*at+i]) {
-							t.Errorf("phi %d is %v", 3*at+i, b.Phi[i])
+					for i := range b.Features {
+						if math.Float32bits(b.Features[i]) != math.Float32bits(phi[3*at+i]) {
+							t.Errorf("phi %d is %v", 3*at+i, b.Features[i])
 						}
 					}
 					for i := range b.Logits {

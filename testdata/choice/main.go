@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -98,15 +99,14 @@ func run(ctx context.Context, data, cifar string, draws int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
-		h := curvature.Head()
 		for _, size := range sizes {
-			if pool.Len(h)-size < leastFresh {
+			if pool.N-size < leastFresh {
 				continue
 			}
 			for draw := range draws {
 				rng := rand.New(rand.NewPCG(uint64(draw), uint64(size)))
-				order := rng.Perm(pool.Len(h))
-				l, err := measure(ctx, curvature, pick(pool, h, order[:size]), pick(pool, h, order[size:]))
+				order := rng.Perm(pool.N)
+				l, err := measure(ctx, curvature, pool.Pick(order[:size]), pool.Pick(order[size:]))
 				if err != nil {
 					return fmt.Errorf("%s: draw %d of %d: %w", n.name, draw, size, err)
 				}
@@ -120,7 +120,7 @@ func run(ctx context.Context, data, cifar string, draws int) error {
 }
 
 // open runs the network over its data.
-func (n network) open(ctx context.Context) (*calibrate.Curvature, *calibrate.Set, error) {
+func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, error) {
 	model, err := onnx.Open(n.model)
 	if err != nil {
 		return nil, nil, err
@@ -145,17 +145,16 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *calibrate.Set
 	if err != nil {
 		return nil, nil, err
 	}
-	pool := &calibrate.Set{}
-	d, k := h.Features, h.Logits
+	pool := &rows.Batch{}
 	at := 0
 	for i, file := range n.files {
 		ds, err := dataset.Open(file, dataset.Options{Classes: h.Classes()})
 		if err != nil {
 			return nil, nil, err
 		}
-		_, err = e.Stream(ctx, ds, featurize.StreamConfig{}, func(b *featurize.Block) error {
+		_, err = e.Stream(ctx, ds, featurize.StreamConfig{}, func(b *rows.Batch) error {
 			for j, position := range b.Positions {
-				phi, logits := b.Features[j*d:(j+1)*d], b.Logits[j*k:(j+1)*k]
+				phi, logits := b.Row(j)
 				if n.training(i, position) {
 					if err := curvature.Add(at, phi, logits, b.Labels[j]); err != nil {
 						return err
@@ -163,8 +162,7 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *calibrate.Set
 					at++
 					continue
 				}
-				pool.Features, pool.Logits = append(pool.Features, phi...), append(pool.Logits, logits...)
-				pool.Labels = append(pool.Labels, int32(b.Labels[j]))
+				pool.Append(b.Slice(j, j+1))
 			}
 			return nil
 		})
@@ -176,20 +174,8 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *calibrate.Set
 	return curvature, pool, curvature.Flush()
 }
 
-// pick returns some examples of a set.
-func pick(s *calibrate.Set, h calibrate.Head, which []int) *calibrate.Set {
-	out := &calibrate.Set{}
-	d, k := h.Features, h.Logits
-	for _, i := range which {
-		out.Features = append(out.Features, s.Features[i*d:(i+1)*d]...)
-		out.Logits = append(out.Logits, s.Logits[i*k:(i+1)*k]...)
-		out.Labels = append(out.Labels, s.Labels[i])
-	}
-	return out
-}
-
 // measure fits on a held-out set and measures on fresh examples.
-func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *calibrate.Set) (loss, error) {
+func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *rows.Batch) (loss, error) {
 	f, err := calibrate.Fit(ctx, curvature, val, nil, calibrate.FitOptions{})
 	if err != nil {
 		return loss{}, err
@@ -200,10 +186,10 @@ func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *ca
 	for _, m := range []calibrate.Method{calibrate.MLE, calibrate.TS, calibrate.MF0} {
 		c := f.Calibration
 		c.Method = m
-		logp := c.Predict(fresh.Features, fresh.Logits, fresh.Len(h)).LogP
+		logp := c.Predict(fresh.Features, fresh.Logits, fresh.N).LogP
 		var nll float64
 		for i, y := range fresh.Labels {
-			nll -= logp[i*h.Outcomes()+int(y)] / float64(len(fresh.Labels))
+			nll -= logp[i*h.Outcomes()+y] / float64(len(fresh.Labels))
 		}
 		l.of[string(m)], least = nll, math.Min(least, nll)
 	}

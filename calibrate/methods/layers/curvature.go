@@ -62,7 +62,7 @@ func (c *Curvature) Examples() int { return c.n }
 // or out of range, and then adds none. It ends with ctx; after that, or an error of the
 // Product, every later call returns that error. What is added in one call or in several
 // is the same but for rounding.
-func (c *Curvature) Add(ctx context.Context, x []float32, labels []int32) error {
+func (c *Curvature) Add(ctx context.Context, x []float32, labels []int) error {
 	if c.err != nil {
 		return c.err
 	}
@@ -102,7 +102,7 @@ func (c *Curvature) Add(ctx context.Context, x []float32, labels []int32) error 
 //
 // With S Sᵀ = diag p - ppᵀ a layer's share of B is that of SᵀJ, row by row. One such S
 // is diag(q)(I - qqᵀ), q = √p: of length 1, so that I - qqᵀ is its own square.
-func (c *Curvature) add(labels []int32) error {
+func (c *Curvature) add(labels []int) error {
 	p, k := c.pass, c.network.Logits()
 	if err := p.forward(c.network.weights()); err != nil {
 		return err

@@ -85,11 +85,11 @@ func (s stack) inputs(n int) []float32 {
 
 func (s stack) classes() int { return s.layers[len(s.layers)-1].Out }
 
-func (s stack) labels(n int) []int32 {
+func (s stack) labels(n int) []int {
 	rng := rand.New(rand.NewPCG(9, 1))
-	y := make([]int32, n)
+	y := make([]int, n)
 	for i := range y {
-		y[i] = int32(rng.IntN(s.classes()))
+		y[i] = rng.IntN(s.classes())
 	}
 	return y
 }
@@ -193,7 +193,7 @@ func naiveP(logits []float64) []float64 {
 }
 
 // naiveFactors returns A_l and B_l / N of each layer by their definitions.
-func (s stack) naiveFactors(cov calibrate.Covariance, x []float32, labels []int32) (a, b []*mat.Dense) {
+func (s stack) naiveFactors(cov calibrate.Covariance, x []float32, labels []int) (a, b []*mat.Dense) {
 	n := len(x) / s.layers[0].In
 	for i, w := range s.parameters() {
 		out := s.layers[i].Out

@@ -330,13 +330,13 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		name   string
 		cov    calibrate.Covariance
 		x      []float32
-		labels []int32
+		labels []int
 		want   string
 	}{
 		{"not finite", calibrate.Hessian, bad, nil, "example 1: input 2 of the dense layers is NaN"},
 		{"no labels", calibrate.Fisher, x, nil, "0 labels for 3 examples"},
-		{"no label", calibrate.Fisher, x, []int32{0, -1, 2}, "example 1 has label -1"},
-		{"label out of range", calibrate.Fisher, x, []int32{0, 1, 3}, "example 2 has label 3, want 0 to 2"},
+		{"no label", calibrate.Fisher, x, []int{0, -1, 2}, "example 1 has label -1"},
+		{"label out of range", calibrate.Fisher, x, []int{0, 1, 3}, "example 2 has label 3, want 0 to 2"},
 	} {
 		curvature, err := NewCurvature(s.network(t, nil), c.cov)
 		if err != nil {
@@ -348,7 +348,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		if curvature.Examples() != 0 {
 			t.Errorf("%s: %d examples were added", c.name, curvature.Examples())
 		}
-		if err := curvature.Add(context.Background(), x, []int32{0, 1, 2}); err != nil {
+		if err := curvature.Add(context.Background(), x, []int{0, 1, 2}); err != nil {
 			t.Errorf("%s: good examples afterwards: %v", c.name, err)
 		}
 	}

@@ -250,7 +250,7 @@ func TestTuneSampled(t *testing.T) {
 	for i := range labels {
 		_, _, logits := s.naive(s.parameters(), s.example(s.inputs(n), i), 0, nil)
 		if i%5 > 0 {
-			labels[i] = int32(argmax(logits))
+			labels[i] = argmax(logits)
 		}
 	}
 	tuned, err := calibrate.Tune(context.Background(), val, labels, s.sampled(t, p, 30, 20), math.Inf(1))

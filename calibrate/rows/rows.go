@@ -1,0 +1,86 @@
+// Package rows holds what a network makes of examples: features, logits, and the labels
+// that came with them. It is the one form in which examples travel from a network, a file
+// or a store to the mathematics of package calibrate.
+package rows
+
+import "fmt"
+
+// Batch is N consecutive examples of a source. Matrices are row-major; what is not known
+// is nil.
+type Batch struct {
+	N         int
+	Positions []int     // [N] in the source, rising
+	Features  []float32 // [N,d]
+	Logits    []float32 // [N,K]
+	Labels    []int     // [N], -1 for an example without one
+	Targets   []uint8   // [N,K], each 0 or 1, in place of labels: of a multi-label head
+	Names     []string  // [N], for messages
+}
+
+// Row returns the features and the logits of example i.
+func (b *Batch) Row(i int) (features, logits []float32) {
+	return row(b.Features, i, b.N), row(b.Logits, i, b.N)
+}
+
+// Label returns the label of example i, or -1 where there is none.
+func (b *Batch) Label(i int) int {
+	if b.Labels == nil {
+		return -1
+	}
+	return b.Labels[i]
+}
+
+// Target returns the targets of example i, or nil where there are none.
+func (b *Batch) Target(i int) []uint8 { return row(b.Targets, i, b.N) }
+
+// Name returns what messages call example i.
+func (b *Batch) Name(i int) string {
+	if b.Names == nil {
+		return fmt.Sprintf("example %d", i)
+	}
+	return b.Names[i]
+}
+
+// Append adds the examples of another batch, which has what b has.
+func (b *Batch) Append(o *Batch) {
+	b.N += o.N
+	b.Positions = append(b.Positions, o.Positions...)
+	b.Features = append(b.Features, o.Features...)
+	b.Logits = append(b.Logits, o.Logits...)
+	b.Labels = append(b.Labels, o.Labels...)
+	b.Targets = append(b.Targets, o.Targets...)
+	b.Names = append(b.Names, o.Names...)
+}
+
+// Slice returns the examples from one to before another. They share memory with b.
+func (b *Batch) Slice(from, to int) *Batch {
+	return &Batch{
+		N:         to - from,
+		Positions: part(b.Positions, from, to, b.N),
+		Features:  part(b.Features, from, to, b.N),
+		Logits:    part(b.Logits, from, to, b.N),
+		Labels:    part(b.Labels, from, to, b.N),
+		Targets:   part(b.Targets, from, to, b.N),
+		Names:     part(b.Names, from, to, b.N),
+	}
+}
+
+// Pick returns a copy of some of the examples, in the given order.
+func (b *Batch) Pick(which []int) *Batch {
+	out := &Batch{}
+	for _, i := range which {
+		out.Append(b.Slice(i, i+1))
+	}
+	return out
+}
+
+func row[T any](x []T, i, n int) []T { return part(x, i, i+1, n) }
+
+// part returns some of the rows of x [n,…], of which nil has none.
+func part[T any](x []T, from, to, n int) []T {
+	if x == nil {
+		return nil
+	}
+	width := len(x) / n
+	return x[from*width : to*width : to*width]
+}
