@@ -76,7 +76,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 	c.check()
 	cache := c.Cache
 	c.Cache = nil
-	key, err := cache.key(ctx, e, ds, c.total(ds))
+	key, err := cache.key(ctx, e, ds, c.total(ds.Len()))
 	if err != nil {
 		return Stats{}, err
 	}

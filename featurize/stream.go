@@ -28,12 +28,8 @@ type StreamConfig struct {
 	Progress func(done, total int)
 }
 
-// Stats tells what Stream met.
-type Stats struct {
-	Examples int      // that were handed over
-	Bad      []string // one message for each record that was skipped
-	Cached   bool     // the rows came from the cache
-}
+// Stats is what a stream met.
+type Stats = rows.Stats
 
 // TooManyBadError reports that more records were unreadable than allowed.
 type TooManyBadError struct {
@@ -55,12 +51,12 @@ func (c *StreamConfig) check() {
 	}
 }
 
-// total returns how many of a dataset's examples are wanted.
-func (c *StreamConfig) total(ds *dataset.Dataset) int {
+// total returns how many of so many examples are wanted.
+func (c *StreamConfig) total(all int) int {
 	if c.Limit > 0 {
-		return min(c.Limit, ds.Len())
+		return min(c.Limit, all)
 	}
-	return ds.Len()
+	return all
 }
 
 func (c *StreamConfig) report(done, total int) {
@@ -131,7 +127,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
 	c.check()
-	total := c.total(ds)
+	total := c.total(ds.Len())
 	// A context of our own, so that every stage ends before we return.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -190,7 +186,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 		if failed != nil {
 			continue // drain, so that the stages end
 		}
-		if failed = stats.take(ctx, j, c.MaxBad, yield); failed != nil {
+		if failed = handOver(ctx, &stats, j, c.MaxBad, yield); failed != nil {
 			cancel(failed)
 			continue
 		}
@@ -210,8 +206,8 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	return stats, err
 }
 
-// take counts a job's records and hands its examples over.
-func (s *Stats) take(ctx context.Context, j *job, maxBad int, yield func(Results, *rows.Batch) error) error {
+// handOver counts a job's records and hands its examples over.
+func handOver(ctx context.Context, s *Stats, j *job, maxBad int, yield func(Results, *rows.Batch) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -262,7 +258,7 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 		if err != nil && !errors.As(err, &bad) {
 			return err
 		}
-		if at*total/all == (at+1)*total/all {
+		if !rows.Spread(at, all, total) {
 			continue // not one of those wanted
 		}
 		if r.window != nil {

@@ -5,7 +5,7 @@ package rows
 
 import "fmt"
 
-// Batch is N consecutive examples of a source. Matrices are row-major; what is not known
+// Batch is N consecutive examples of a [Source]. Matrices are row-major; what is not known
 // is nil.
 type Batch struct {
 	N         int
@@ -15,6 +15,7 @@ type Batch struct {
 	Labels    []int     // [N], -1 for an example without one
 	Targets   []uint8   // [N,K], each 0 or 1, in place of labels: of a multi-label head
 	Names     []string  // [N], for messages
+	From      string    // the source's name, by which examples without names are named
 }
 
 // Row returns the features and the logits of example i.
@@ -35,15 +36,19 @@ func (b *Batch) Target(i int) []uint8 { return row(b.Targets, i, b.N) }
 
 // Name returns what messages call example i.
 func (b *Batch) Name(i int) string {
-	if b.Names == nil {
-		return fmt.Sprintf("example %d", i)
+	switch {
+	case b.Names != nil:
+		return b.Names[i]
+	case b.From != "":
+		return fmt.Sprintf("%s[%d]", b.From, b.Positions[i])
 	}
-	return b.Names[i]
+	return fmt.Sprintf("example %d", i)
 }
 
 // Append adds the examples of another batch, which has what b has.
 func (b *Batch) Append(o *Batch) {
 	b.N += o.N
+	b.From = o.From
 	b.Positions = append(b.Positions, o.Positions...)
 	b.Features = append(b.Features, o.Features...)
 	b.Logits = append(b.Logits, o.Logits...)
@@ -62,12 +67,13 @@ func (b *Batch) Slice(from, to int) *Batch {
 		Labels:    part(b.Labels, from, to, b.N),
 		Targets:   part(b.Targets, from, to, b.N),
 		Names:     part(b.Names, from, to, b.N),
+		From:      b.From,
 	}
 }
 
 // Pick returns a copy of some of the examples, in the given order.
 func (b *Batch) Pick(which []int) *Batch {
-	out := &Batch{}
+	out := &Batch{From: b.From}
 	for _, i := range which {
 		out.Append(b.Slice(i, i+1))
 	}

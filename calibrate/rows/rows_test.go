@@ -22,7 +22,7 @@ func TestExamplesAreReadByIndex(t *testing.T) {
 	if !reflect.DeepEqual(features, []float32{5, 6}) || !reflect.DeepEqual(logits, []float32{-3}) {
 		t.Errorf("example 2 has features %v and logits %v", features, logits)
 	}
-	if b.Label(0) != 0 || b.Label(1) != -1 || b.Target(1) != nil || b.Name(1) != "b" {
+	if b.Label(0) != 0 || b.Label(1) != -1 || b.Target(1) != nil || b.Name(1) != "b" || (&Batch{N: 1, Positions: []int{7}, From: "x.npz"}).Name(0) != "x.npz[7]" {
 		t.Errorf("labels %d and %d, targets %v, name %q", b.Label(0), b.Label(1), b.Target(1), b.Name(1))
 	}
 	m := multi()
@@ -37,6 +37,7 @@ func TestPartsGiveTheWholeAgain(t *testing.T) {
 		again.Append(whole.Slice(0, 1))
 		again.Append(whole.Slice(1, whole.N))
 		again.Append(whole.Slice(1, 1))
+		again.From = whole.From
 		if !reflect.DeepEqual(&again, whole) {
 			t.Errorf("%+v of the parts of %+v", again, *whole)
 		}
