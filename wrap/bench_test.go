@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 // BenchmarkPredict shows beside the whole prediction its parts: the network as
@@ -45,12 +46,12 @@ func BenchmarkPredict(b *testing.B) {
 		for _, s := range structures {
 			dir, _ := calibrated(b, s)
 			p, cutter := opened(b, dir, Options{}), cut(b, dir)
-			rows, err := cutter.network.extractor.Run(b.Context(), inputs)
+			rows, err := cutter.Extractor.Run(b.Context(), inputs)
 			if err != nil {
 				b.Fatal(err)
 			}
 			each("cut", func() error {
-				_, err := cutter.network.extractor.Run(b.Context(), inputs)
+				_, err := cutter.Extractor.Run(b.Context(), inputs)
 				return err
 			})
 			each("features/"+string(s), func() error {

@@ -20,12 +20,10 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
-
-// maxHeldOut bounds the held-out examples of one set that are kept in memory
-// for tuning two temperatures; from a larger set as many are taken, spread
-// evenly.
-const maxHeldOut = 50_000
 
 // Calibrate fits the posterior and the temperatures of a classifier and writes
 // the bundle cfg.Out. On error there is no bundle, and an older one stands as it
@@ -37,7 +35,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	c := &calibration{
 		Config:  cfg,
 		started: time.Now(),
-		notes:   notes{progress: cfg.Progress},
+		notes:   source.Notes{Progress: cfg.step()},
 		report: Report{
 			Bundle: cfg.Out, Seconds: map[string]float64{},
 			Bad: []string{}, Ignored: []string{}, Warnings: []string{},
@@ -54,13 +52,13 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 type calibration struct {
 	Config
 	started time.Time
-	notes   notes
+	notes   source.Notes
 	report  Report
 
-	network   *network // nil for ready-made features
+	network   *attach.Cut // nil for ready-made features
 	head      calibrate.Head
 	product   *featurize.Product
-	sets      []*set
+	sets      []*source.Set
 	datasets  []bundle.Dataset
 	curvature *calibrate.Curvature
 	census    map[bundle.Role]*census
@@ -70,13 +68,13 @@ type calibration struct {
 
 func (c *calibration) close() {
 	for _, s := range c.sets {
-		s.close()
+		s.Close()
 	}
 	if c.product != nil {
 		c.product.Close()
 	}
 	if c.network != nil {
-		c.network.close()
+		c.network.Close()
 	}
 }
 
@@ -111,8 +109,8 @@ func (c *calibration) run(ctx context.Context) error {
 			return err
 		}
 	}
-	c.report.Bad, c.report.Ignored = append(c.report.Bad, c.notes.bad...), append(c.report.Ignored, c.notes.ignored...)
-	c.report.Examples.Bad = len(c.notes.bad)
+	c.report.Bad, c.report.Ignored = append(c.report.Bad, c.notes.Bad...), append(c.report.Ignored, c.notes.Ignored...)
+	c.report.Examples.Bad = len(c.notes.Bad)
 	c.report.Seconds["total"] = time.Since(c.started).Seconds()
 	return nil
 }
@@ -128,7 +126,7 @@ func (c *calibration) check() error {
 	if err := c.Covariance.Validate(); err != nil {
 		return err
 	}
-	if err := c.Runtime.check(); err != nil {
+	if err := c.Runtime.Validate(); err != nil {
 		return err
 	}
 	if err := c.Damping.Validate(); err != nil {
@@ -156,7 +154,7 @@ func (c *calibration) check() error {
 // open opens the model and all sets, so that what is wrong with any of them
 // shows before hours are spent on another.
 func (c *calibration) open(ctx context.Context) error {
-	opener := &opener{classes: c.Classes, inputs: c.Inputs, notes: &c.notes}
+	opener := &source.Opener{Classes: c.Classes, MaxBad: c.MaxBad, Cache: c.Cache, Notes: &c.notes}
 	if !c.ReadyMade {
 		model, err := onnx.Open(c.Model)
 		if err != nil {
@@ -166,43 +164,43 @@ func (c *calibration) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.head = headOf(h)
+		c.head = attach.Head(h)
 		if err := c.head.Validate(); err != nil {
 			return err
 		}
-		if err := c.Runtime.load(ctx); err != nil {
+		if err := c.Runtime.Load(ctx); err != nil {
 			return err
 		}
-		run := c.Runtime.config()
+		run := c.Runtime.Config()
 		run.Preprocess = c.Preprocess
-		if c.network, err = openNetwork(model, h, run); err != nil {
+		if c.network, err = attach.OpenCut(model, h, run); err != nil {
 			return err
 		}
 		if c.product, err = featurize.NewProduct(c.Threads); err != nil {
 			return err
 		}
-		opener.network, opener.multi = c.network, c.head.MultiLabel()
+		opener.Network, opener.Extractor, opener.MultiLabel = c.network.Network, c.network.Extractor, c.head.MultiLabel()
 		if c.Classes == nil {
 			c.Classes = h.Labels
-			opener.classes = c.Classes
+			opener.Classes = c.Classes
 		}
-		c.report.Model = c.network.info()
+		c.report.Model = NewModelInfo(c.network.Model)
 	} else {
 		if err := c.findProduct(ctx); err != nil {
 			return err
 		}
-		opener.multi = (c.Config.Head.Link == "" || c.Config.Head.Link == onnx.Sigmoid) && hasTargets(c.Val)
+		opener.MultiLabel = (c.Config.Head.Link == "" || c.Config.Head.Link == onnx.Sigmoid) && source.HasTargets(c.Val)
 	}
 
-	opener.limit = c.Limit
+	opener.Limit = c.Limit
 	train, err := c.openSet(opener, bundle.Train, c.Train, true)
 	if err != nil {
 		return err
 	}
 	if c.ReadyMade {
-		f := train.features
+		f := train.Ready()
 		c.head = calibrate.Head{Logits: f.Logits(), Features: f.Dim(), Bias: true, Link: calibrate.Softmax}
-		if f.Logits() == 1 || opener.multi {
+		if f.Logits() == 1 || opener.MultiLabel {
 			c.head.Link = calibrate.Sigmoid
 		}
 		if told := c.Config.Head.Link; told != "" {
@@ -211,23 +209,23 @@ func (c *calibration) open(ctx context.Context) error {
 		if err := c.head.Validate(); err != nil {
 			return err
 		}
-		if c.head.MultiLabel() && !opener.multi {
+		if c.head.MultiLabel() && !opener.MultiLabel {
 			return fmt.Errorf("val: %s has labels of one class, and %d logits with link sigmoid want %d labels of 0 or 1 an example", c.Val, c.head.Logits, c.head.Logits)
 		}
 	}
-	if c.Covariance.NeedsFisher() && !train.labelled() {
+	if c.Covariance.NeedsFisher() && !train.Labelled() {
 		return fmt.Errorf("train: %s has no labels: the %s covariance needs them, hessian does not", c.Train, c.Covariance)
 	}
 	if err := c.nameClasses(opener, train); err != nil {
 		return err
 	}
 
-	opener.limit = maxHeldOut
+	opener.Limit = source.MaxHeldOut
 	val, err := c.openSet(opener, bundle.Val, c.Val, true)
 	if err != nil {
 		return err
 	}
-	if !val.labelled() {
+	if !val.Labelled() {
 		return fmt.Errorf("val: %s has no labels: held-out data needs them", c.Val)
 	}
 	if c.OOD != "" {
@@ -236,11 +234,11 @@ func (c *calibration) open(ctx context.Context) error {
 		}
 	}
 	for _, s := range c.sets[1:] {
-		if s.len() < s.size() {
-			c.warn("%s: %d of %d examples are used for tuning, spread evenly", s.name, s.len(), s.size())
+		if s.Len() < s.Size() {
+			c.warn("%s: %d of %d examples are used for tuning, spread evenly", s.Name, s.Len(), s.Size())
 		}
-		if f := s.features; f != nil && (f.Dim() != c.head.Features || f.Logits() != c.head.Logits) {
-			return fmt.Errorf("%s: %s has %d features and %d logits, the training set %d and %d", s.name, s.spec, f.Dim(), f.Logits(), c.head.Features, c.head.Logits)
+		if err := s.Fits(c.head, "the training set"); err != nil {
+			return err
 		}
 	}
 	if err := c.settlePreprocessing(ctx); err != nil {
@@ -263,9 +261,9 @@ func (c *calibration) settlePreprocessing(ctx context.Context) error {
 		c.report.Preprocess = &PreprocessInfo{Source: Given, Spec: spec}
 		return nil
 	}
-	var images, arrays *set
+	var images, arrays *source.Set
 	for _, s := range c.sets {
-		pixels, err := s.pixels(ctx)
+		pixels, err := s.Pixels(ctx)
 		if err != nil {
 			return err
 		}
@@ -278,9 +276,9 @@ func (c *calibration) settlePreprocessing(ctx context.Context) error {
 	}
 	switch {
 	case images != nil && arrays != nil && spec == nil:
-		return fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.name, images.spec, arrays.name, arrays.spec)
+		return fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
 	case images != nil && arrays != nil:
-		return fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.name, images.spec, arrays.name, arrays.spec, preprocess.ErrUnknown)
+		return fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown)
 	case images != nil:
 		c.report.Preprocess = &PreprocessInfo{Source: Assumed, Spec: spec}
 	default:
@@ -294,7 +292,7 @@ func (c *calibration) settlePreprocessing(ctx context.Context) error {
 func (c *calibration) findProduct(ctx context.Context) error {
 	r := c.Runtime
 	r.Setup.Install = false
-	err := r.load(ctx)
+	err := r.Load(ctx)
 	if err == nil {
 		c.product, err = featurize.NewProduct(c.Threads)
 	}
@@ -313,12 +311,12 @@ func (c *calibration) matrixProduct() calibrate.Product {
 	return c.product
 }
 
-func (c *calibration) openSet(o *opener, role bundle.Role, spec string, labelled bool) (*set, error) {
+func (c *calibration) openSet(o *source.Opener, role bundle.Role, spec string, labelled bool) (*source.Set, error) {
 	classes := 0
 	if c.head.Logits > 0 {
 		classes = c.head.Classes()
 	}
-	s, err := o.open(string(role), spec, classes, labelled)
+	s, err := o.Open(string(role), spec, classes, labelled)
 	if err == nil {
 		c.sets = append(c.sets, s)
 	}
@@ -327,7 +325,7 @@ func (c *calibration) openSet(o *opener, role bundle.Role, spec string, labelled
 
 // nameClasses settles the class names: those given, or those of the training
 // folders where their order is the labels'.
-func (c *calibration) nameClasses(o *opener, train *set) error {
+func (c *calibration) nameClasses(o *source.Opener, train *source.Set) error {
 	k := c.head.Classes()
 	if c.Classes != nil {
 		if len(c.Classes) != k {
@@ -335,9 +333,9 @@ func (c *calibration) nameClasses(o *opener, train *set) error {
 		}
 		return nil
 	}
-	if train.data != nil && len(train.data.Classes()) == k && !integers(train.data.Classes()) {
-		c.Classes = train.data.Classes()
-		o.classes = c.Classes
+	if train.Data != nil && len(train.Data.Classes()) == k && !integers(train.Data.Classes()) {
+		c.Classes = train.Data.Classes()
+		o.Classes = c.Classes
 	}
 	return nil
 }
@@ -362,12 +360,12 @@ func (c *calibration) warn(format string, args ...any) {
 // has a part that the others must not have.
 func (c *calibration) fingerprint(ctx context.Context) error {
 	for i, s := range c.sets {
-		if err := s.identify(ctx); err != nil {
+		if err := s.Identify(ctx); err != nil {
 			return err
 		}
 		for _, other := range c.sets[:i] {
-			if shared := s.shares(other); shared != "" {
-				c.warn("%s and %s %s: what is tuned here may not hold on new data", other.name, s.name, shared)
+			if shared := s.Shares(other); shared != "" {
+				c.warn("%s and %s %s: what is tuned here may not hold on new data", other.Name, s.Name, shared)
 			}
 		}
 	}
@@ -381,14 +379,14 @@ func (c *calibration) accumulate(ctx context.Context) error {
 	c.census = map[bundle.Role]*census{bundle.Train: counts}
 	first := true
 	var inCurvature time.Duration
-	examples, bad, err := train.stream(ctx, c.head, &c.notes, func(b *rows.Batch) error {
+	examples, bad, err := train.Stream(ctx, c.head, &c.notes, func(b *rows.Batch) error {
 		if first && c.network != nil {
-			e, err := checkLogits(c.network.head, b)
+			e, err := attach.CheckLogits(c.network.Head, b)
 			if err != nil {
 				return err
 			}
 			c.report.Head.LogitError = e
-			if a := c.network.head.Approximation; a != "" {
+			if a := c.network.Head.Approximation; a != "" {
 				c.warn("approximation %s: φW + b differs from the logits by %.2g of the largest; variances are as approximate", a, e)
 			}
 		}
@@ -427,11 +425,11 @@ func (c *calibration) accumulate(ctx context.Context) error {
 // collect reads the held-out sets.
 func (c *calibration) collect(ctx context.Context) error {
 	for _, s := range c.sets[1:] {
-		got, bad, err := s.collect(ctx, c.head, &c.notes)
+		got, bad, err := s.Collect(ctx, c.head, &c.notes)
 		if err != nil {
 			return err
 		}
-		role, n := bundle.Role(s.name), got.N
+		role, n := bundle.Role(s.Name), got.N
 		if role == bundle.Val {
 			c.val, c.report.Examples.Val = got, n
 		} else {
@@ -452,7 +450,7 @@ func (c *calibration) doubtData() {
 		train.few(), train.absentTrain(c.head, val, c.Classes), val.absentHeldOut(c.head, c.Classes),
 	}
 	for _, s := range c.sets {
-		warnings = append(warnings, c.census[bundle.Role(s.name)].repeated(s.name))
+		warnings = append(warnings, c.census[bundle.Role(s.Name)].repeated(s.Name))
 	}
 	for _, w := range warnings {
 		if w != "" {
@@ -462,9 +460,9 @@ func (c *calibration) doubtData() {
 }
 
 // describeSet notes a set for the manifest.
-func (c *calibration) describeSet(s *set, role bundle.Role, examples, bad int) {
+func (c *calibration) describeSet(s *source.Set, role bundle.Role, examples, bad int) {
 	c.datasets = append(c.datasets, bundle.Dataset{
-		Role: role, Spec: s.spec, Fingerprint: s.fingerprint, Count: examples, Ignored: s.ignored(), Bad: bad,
+		Role: role, Spec: s.Spec, Fingerprint: s.Fingerprint, Count: examples, Ignored: s.Ignored(), Bad: bad,
 	})
 }
 
@@ -473,7 +471,7 @@ func (c *calibration) fit(ctx context.Context) error {
 	var err error
 	c.fitted, err = calibrate.Fit(ctx, c.curvature, c.val, c.ood, calibrate.FitOptions{
 		Covariance: c.Covariance, Damping: c.Damping, Lambda0: c.Lambda0,
-		Progress: func(stage string, done, total int) { c.notes.step(stage, "steps", done, total) },
+		Progress: func(stage string, done, total int) { c.notes.Step(stage, "steps", done, total) },
 	})
 	if err != nil {
 		return err
@@ -516,7 +514,7 @@ func choiceInfo(c calibrate.Choice) ChoiceInfo {
 func (c *calibration) describeHead() bundle.Head {
 	h := bundle.Head{FeatureDim: c.head.Features, Classes: c.head.Logits, Bias: c.head.Bias, Link: c.head.Link}
 	if c.network != nil {
-		n := c.network.head
+		n := c.network.Head
 		h.Op, h.Node, h.Features, h.Logits, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
 		h.Approximation = string(n.Approximation)
 	}
@@ -534,84 +532,56 @@ func headInfo(h bundle.Head) HeadInfo {
 // measure computes the held-out figures of all methods.
 func (c *calibration) measure() error {
 	h := c.fitted.Posterior.Head
-	sets := []*evalSet{{role: testRole, data: c.val}}
-	var oods []NamedSpec
+	var oods []string
 	if c.ood != nil {
-		oods = []NamedSpec{{Name: "ood"}}
-		sets = append(sets, &evalSet{role: oodRole, data: c.ood})
+		oods = []string{"ood"}
 	}
-	tallies := make([]*tally, 0, 4)
-	for _, name := range PlainMethods() {
-		tallies = append(tallies, newTally(name, h, 0, len(oods)))
+	var tallies []*measure.Tally
+	for _, name := range measure.Plain {
+		tallies = append(tallies, measure.New(name, h, 0, oods))
 	}
-	for _, s := range sets {
-		if err := addOwn(tallies, &c.fitted.Calibration, s, s.data); err != nil {
+	if err := measure.AddPlain(tallies, &c.fitted.Calibration, measure.Part{Role: measure.Test}, c.val); err != nil {
+		return err
+	}
+	if c.ood != nil {
+		if err := measure.AddPlain(tallies, &c.fitted.Calibration, measure.Part{Role: measure.OOD}, c.ood); err != nil {
 			return err
 		}
 	}
-	results := map[string]MethodResult{}
+	results := map[string]Metrics{}
 	for _, t := range tallies {
-		r, err := t.result(nil, oods)
+		f, err := t.Figures()
 		if err != nil {
 			return err
 		}
-		results[t.name] = r
-	}
-	figures := func(r MethodResult) Metrics {
-		m := Metrics{InDomain: *r.InDomain}
-		if len(r.OOD) > 0 {
-			m.OOD, m.OODNLL = &r.OOD[0].OOD, &r.OODNLL[0].OOD
+		m := Metrics{}
+		if f.InDomain != nil {
+			m.InDomain = *f.InDomain
 		}
-		return m
+		if len(f.OOD) > 0 {
+			m.OOD, m.OODNLL = &f.OOD[0], &f.OODNLL[0]
+		}
+		results[t.Name] = m
 	}
 	report := &c.report.HeldOut
-	report.Before, report.TS, report.MF0 = figures(results["mle"]), figures(results["ts"]), figures(results["mf0"])
+	report.Before, report.TS, report.MF0 = results["mle"], results["ts"], results["mf0"]
 	report.After = report.MF0
 	if m := c.fitted.Method; m != calibrate.MF0 {
 		served := results[string(m)]
-		report.After.InDomain = *served.InDomain
-		if len(served.OOD) > 0 {
-			report.After.OODNLL = &served.OODNLL[0].OOD
-		}
+		report.After.InDomain, report.After.OODNLL = served.InDomain, served.OODNLL
 	}
-	if l := results[leverage].OOD; len(l) > 0 {
-		report.Leverage = &l[0].OOD
+	if l := results[measure.Leverage].OOD; l != nil {
+		report.Leverage = l
 		scores := []score{{"ood_score", report.After.OOD.AUROC}, {"leverage", report.Leverage.AUROC}}
 		if w := belowChance(scores, report.After.N, report.Leverage.N); w != "" {
 			c.warn("%s", w)
 		}
 	}
 	c.doubt(report.Before.InDomain, report.TS.InDomain)
-	if look := probabilitiesIn(c.val.Logits, c.head); look != "" && c.ReadyMade {
+	if look := measure.ProbabilitiesIn(c.val.Logits, c.head); look != "" && c.ReadyMade {
 		c.warn("val: %s: are they probabilities? Give the values before the %s", look, c.head.Link)
 	}
 	return nil
-}
-
-// probabilitiesIn says why logits look like probabilities: all rows are
-// distributions or, of a multi-label head, all numbers probabilities. It is "" of
-// those that do not.
-func probabilitiesIn(logits []float32, h calibrate.Head) string {
-	k := h.Logits
-	if k == 1 {
-		return ""
-	}
-	for rows := logits; len(rows) > 0; rows = rows[k:] {
-		var sum float64
-		for _, v := range rows[:k] {
-			if v < 0 || v > 1 {
-				return ""
-			}
-			sum += float64(v)
-		}
-		if !h.MultiLabel() && math.Abs(sum-1) > 1e-3 {
-			return ""
-		}
-	}
-	if h.MultiLabel() {
-		return "all logits lie in [0,1]"
-	}
-	return "every row of logits lies in [0,1] and sums to 1"
 }
 
 // doubt warns of held-out figures that speak of a mistake, or say too little.
@@ -676,11 +646,11 @@ func (c *calibration) write(context.Context) error {
 	o := bundle.WriteOptions{Force: c.Force, Keep: c.keep()}
 	if c.network != nil {
 		m.Model = &bundle.Model{SHA256: r.Model.SHA256, Producer: r.Model.Producer, Opset: r.Model.Opset}
-		m.Batch = c.network.extractor.Batch()
+		m.Batch = c.network.Batch()
 		m.Preprocess = c.report.Preprocess.Spec
 		m.Bytes = c.report.Preprocess.Source == Assumed && m.Preprocess == nil
 		if !c.NoModel {
-			if err := addModel(&o, c.network.model); err != nil {
+			if err := addModel(&o, c.network.Model); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 // BenchmarkCalibrate compares the training pass of a calibration, from a file of
@@ -44,14 +45,9 @@ func BenchmarkCalibrate(b *testing.B) {
 		dir := b.TempDir()
 		labels := make([]int64, n)
 		file := write(b, dir, "x.npz", npz(b, map[string]array{m.Inputs()[0].Name: {data, dims}, "labels": {labels, []int{n}}}))
-		c := &calibration{Config: Config{
-			Model: path, Train: file, Val: file, Structure: calibrate.Kronecker, Runtime: Runtime{Batch: batch},
-		}}
-		c.report.Seconds = map[string]float64{}
-		defer c.close()
-		if err := c.open(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		accumulate := Accumulation(b, Config{
+			Model: path, Train: file, Val: file, Out: filepath.Join(dir, "b"), Structure: calibrate.Kronecker, Runtime: Runtime{Batch: batch},
+		})
 		b.Run(filepath.Base(path), func(b *testing.B) {
 			var alone, pass, ratios []float64
 			took := func(f func()) float64 {
@@ -69,12 +65,7 @@ func BenchmarkCalibrate(b *testing.B) {
 					}
 				}))
 				pass = append(pass, took(func() {
-					var err error
-					c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{Head: c.head, Structure: c.Structure, Product: c.matrixProduct()})
-					if err == nil {
-						err = c.accumulate(b.Context())
-					}
-					if err != nil {
+					if err := accumulate(b.Context()); err != nil {
 						b.Fatal(err)
 					}
 				}))

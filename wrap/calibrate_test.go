@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"encoding/json"
@@ -15,7 +15,11 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // The whole way on the digits, for both structures: a bundle, and figures on
@@ -49,9 +53,9 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 				t.Error(err)
 			}
 
-			e, err := Evaluate(t.Context(), EvalConfig{
+			e, err := bench.Evaluate(t.Context(), bench.Config{
 				Bundle: dir, Test: digits(t, models.DigitsTest),
-				OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
+				OOD: []bench.NamedSpec{{Name: "unfamiliar", Spec: digits(t, models.UnfamiliarTest)}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -59,7 +63,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			if _, err := json.Marshal(e); err != nil {
 				t.Error(err)
 			}
-			by := map[string]MethodResult{}
+			by := map[string]bench.MethodResult{}
 			for _, m := range e.Methods {
 				by[m.Name] = m
 			}
@@ -128,14 +132,15 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 }
 
 // features writes what the network makes of a set of digits as an .npz.
-func features(t testing.TB, p *Predictor, dir, name, images string, from, to int) string {
+func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
-	s, err := (&opener{network: p.network, notes: &notes{}}).open(name, digits(t, images), 10, true)
+	notes := &source.Notes{}
+	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(name, digits(t, images), 10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.close()
-	set, _, err := s.collect(t.Context(), p.head, &notes{})
+	defer s.Close()
+	set, _, err := s.Collect(t.Context(), attach.Head(p.Head), notes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +192,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if q.Inputs() != nil || q.NumClasses() != 10 {
 				t.Errorf("inputs %v, %d classes", q.Inputs(), q.NumClasses())
 			}
-			rows, err := p.network.extractor.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1520)})
+			rows, err := p.Extractor.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1520)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,7 +200,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b, err := p.PredictFeatures(rows.Features, rows.Logits)
+			b, err := p.formulas.PredictFeatures(rows.Features, rows.Logits)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +228,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if err != nil || n != 300 || len(report.Warnings) > 0 {
 				t.Errorf("%d predictions, %+v, %v", n, report, err)
 			}
-			e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: c.Val, OOD: []NamedSpec{{"letters", c.OOD}}})
+			e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "letters", Spec: c.OOD}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,26 +268,18 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 
 // Held-out features beyond what tuning takes are left out, and the report says so.
 func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
-	const n, d, k = maxHeldOut + 100, 1, 2
+	const n, d, k = source.MaxHeldOut + 100, 1, 2
 	dir := t.TempDir()
 	phi, logits := random(1, n*d), random(2, n*k)
 	labels := make([]int64, n)
 	copy(labels, sampled(logits, n))
 	file := write(t, dir, "x.npz", npz(t, map[string]array{"phi": {phi, []int{n, d}}, "logits": {logits, []int{n, k}}, "y": {labels, []int{n}}}))
-	c := calibration{Config: Config{ReadyMade: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")}}
-	defer c.close()
-	if err := c.check(); err != nil {
-		t.Fatal(err)
+	warnings, set, got := HeldOutSet(t, Config{ReadyMade: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
+	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "val: 50000 of 50100 examples are used") {
+		t.Errorf("warnings %q", warnings)
 	}
-	if err := c.open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if len(c.report.Warnings) != 1 || !strings.HasPrefix(c.report.Warnings[0], "val: 50000 of 50100 examples are used") {
-		t.Errorf("warnings %q", c.report.Warnings)
-	}
-	set, _, err := c.sets[1].collect(t.Context(), c.head, &c.notes)
-	if err != nil || set.N != maxHeldOut || len(set.Labels) != maxHeldOut {
-		t.Errorf("%d held-out examples, %v", set.N, err)
+	if got != source.MaxHeldOut || len(set.Labels) != source.MaxHeldOut {
+		t.Errorf("%d held-out examples with %d labels", got, len(set.Labels))
 	}
 }
 
@@ -379,9 +376,9 @@ func TestBadRecordsAreCountedAndNamed(t *testing.T) {
 	if err != nil || n != 39 || len(report.Bad) != 1 || len(report.Ignored) != 1 {
 		t.Errorf("%d predictions, %+v, %v", n, report, err)
 	}
-	_, err = Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: val})
+	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: val})
 	says(t, err, "test: zero/000.png")
-	e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: val, Inputs: Inputs{MaxBad: 1}, OOD: []NamedSpec{{"again", train}}})
+	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: val, Inputs: Inputs{MaxBad: 1}, OOD: []bench.NamedSpec{{Name: "again", Spec: train}}})
 	if err != nil || len(e.Bad) != 2 || len(e.Ignored) != 2 || e.Methods[0].InDomain.N != 39 || e.Methods[0].OOD[0].N != 79 {
 		t.Errorf("%+v, %v", e, err)
 	}
@@ -453,7 +450,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 			}
 		}
 		// The same head, from features.
-		e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: c.Val, OOD: []NamedSpec{{"ood", ood}}})
+		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "ood", Spec: ood}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -535,7 +532,7 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	}
 	c := Config{Model: model, Train: images, Val: images, Out: filepath.Join(dir, "b"), Inputs: Inputs{Preprocess: &spec}, Damping: calibrate.Damping{Absolute: 1}}
 	r := mustCalibrate(t, c)
-	e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: images, Methods: []string{"mle"}})
+	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: images, Methods: []string{"mle"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -590,7 +587,7 @@ func TestEvaluationOnTheDataOfCalibrationIsToldOf(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	warnings := func(test, ood string) []string {
 		t.Helper()
-		e, err := Evaluate(t.Context(), EvalConfig{Bundle: dir, Test: digits(t, test), OOD: []NamedSpec{{"drawings", digits(t, ood)}}, Methods: []string{"mle"}})
+		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: dir, Test: digits(t, test), OOD: []bench.NamedSpec{{Name: "drawings", Spec: digits(t, ood)}}, Methods: []string{"mle"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,12 +4,13 @@
 //  1. [Calibrate] runs the whole way from a model file and data to a bundle:
 //     the network is cut before its last layer, run over the training set, and
 //     the curvature of that layer, damping and temperatures become a folder.
-//  2. [Evaluate] compares methods on data that nothing was tuned on.
-//  3. [Open] and [OpenFS] turn a bundle into a [Predictor], which gives for each
+//  2. [Open] and [OpenFS] turn a bundle into a [Predictor], which gives for each
 //     input class probabilities, the variance of every logit, and two scores
 //     that say how unfamiliar the input is.
-//  4. [Export] and [ExportFS] turn a bundle into one ONNX model that gives the
-//     same, for programs without this package.
+//
+// Package wrap/bench compares methods on data that nothing was tuned on, and
+// wrap/export turns a bundle into one ONNX model that gives the same predictions,
+// for programs without this package.
 //
 // Data is named by SPECs, such as "mnist/train-images-idx3-ubyte.gz[0:55000]";
 // package featurize/dataset says which formats there are.

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"path/filepath"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 func TestFiguresThatSpeakOfAMistakeAreWarnedOf(t *testing.T) {
@@ -39,28 +39,5 @@ func TestFiguresThatSpeakOfAMistakeAreWarnedOf(t *testing.T) {
 				t.Errorf("%s: warnings %q, want %q", name, warnings, tc.want)
 			}
 		}
-	}
-}
-
-func TestProbabilitiesAreToldFromLogits(t *testing.T) {
-	for name, tc := range map[string]struct {
-		rows []float32
-		link calibrate.Link
-		want bool
-	}{
-		"probabilities":     {[]float32{0.25, 0.75, 1, 0}, calibrate.Softmax, true},
-		"logits":            {[]float32{0.25, 0.75, 2, -1}, calibrate.Softmax, false},
-		"sums of something": {[]float32{0.25, 0.75, 0.5, 0.6}, calibrate.Softmax, false},
-		"one-vs-rest":       {[]float32{0.25, 0.75, 0.5, 0.6}, calibrate.OneVsRest, false},
-		"multi-label":       {[]float32{0.25, 0.75, 0.5, 0.6}, calibrate.Sigmoid, true},
-		"labels' logits":    {[]float32{0.25, 0.75, 0.5, 1.6}, calibrate.Sigmoid, false},
-		"a negative one":    {[]float32{1.25, -0.25}, calibrate.Softmax, false},
-	} {
-		if got := probabilitiesIn(tc.rows, calibrate.Head{Logits: 2, Link: tc.link}) != ""; got != tc.want {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
-	}
-	if probabilitiesIn([]float32{1, 1}, calibrate.Head{Logits: 1, Link: calibrate.Sigmoid}) != "" {
-		t.Error("single logits were taken for probabilities")
 	}
 }

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"image"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 // Who serves requests gets images that did not decode, and batches of nothing.

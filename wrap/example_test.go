@@ -13,6 +13,8 @@ import (
 
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/export"
 )
 
 // The bundle was made in the folder models/digits-mlp by
@@ -85,13 +87,13 @@ func draw(lines ...string) image.Image {
 
 // What leaves Go is one file: the network, and its calibration as further
 // operators.
-func ExampleExport() {
+func Example_export() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	report, err := wrap.Export(context.Background(), "testdata/digits", wrap.ExportOptions{Out: filepath.Join(dir, "digits.onnx")})
+	report, err := export.Write(context.Background(), "testdata/digits", export.Options{Out: filepath.Join(dir, "digits.onnx")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -137,10 +139,10 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	evaluation, err := wrap.Evaluate(ctx, wrap.EvalConfig{
+	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:  path("bundle"),
 		Test:    path(models.DigitsTest),
-		OOD:     []wrap.NamedSpec{{Name: "drawings", Spec: path(models.UnfamiliarTest)}},
+		OOD:     []bench.NamedSpec{{Name: "drawings", Spec: path(models.UnfamiliarTest)}},
 		Methods: []string{"mle", "mf0"},
 		Runtime: runtime,
 	})

@@ -1,688 +1,76 @@
 package wrap
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"math"
-	"os"
-	"path/filepath"
-	"reflect"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/onnx"
-	drafts "github.com/mfgs/mfgs/onnx/files"
-	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// exported runs the model in a file, as a program without mfgs would.
-func exported(t testing.TB, path string, inputs ...Tensor) map[string]Tensor {
-	t.Helper()
-	s, err := ort.NewSession(ort.SessionConfig{Graph: read(t, path)})
+// What the tests of this package reach inside: they are of package wrap_test, since they evaluate
+// with package bench.
+
+var OpenRead = open
+
+// Formulas are those that PredictFeatures computes with.
+func (p *Predictor) Formulas() (*calibrate.Calibration, error) { return p.formulas() }
+
+// HoldsPosterior reports whether the posterior takes a place in memory.
+func (p *Predictor) HoldsPosterior() bool { return p.bundle.Posterior != nil }
+
+// An OwnOutput is one of a model's own outputs for some examples.
+type OwnOutput struct {
+	Name    string
+	Integer bool
+	Values  []float32
+}
+
+// OwnValues returns the logits of the first training examples, and what the model itself makes of
+// them.
+func OwnValues(t testing.TB, cfg Config) (logits []float32, outputs []OwnOutput) {
+	c := openCalibration(t, cfg)
+	logits, owns, err := c.own(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
-	outputs, err := s.Run(t.Context(), inputs)
+	for _, o := range owns {
+		outputs = append(outputs, OwnOutput{o.Name, o.Integer, o.values})
+	}
+	return logits, outputs
+}
+
+// HeldOut opens the sets of a calibration and reads the validation set.
+func HeldOutSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n int) {
+	c := openCalibration(t, cfg)
+	set, _, err := c.sets[1].Collect(t.Context(), c.head, &c.notes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	byName := map[string]Tensor{}
-	for _, o := range outputs {
-		byName[o.Name] = o
-	}
-	return byName
+	return c.report.Warnings, set, set.N
 }
 
-func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
-	const n = 37
-	x := digitTensor(t, 1500, 1500+n)
-	for _, s := range structures {
-		dir, _ := calibrated(t, s)
-		path := filepath.Join(t.TempDir(), "digits.onnx")
-		r, err := Export(t.Context(), dir, ExportOptions{Out: path})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := exported(t, path, x)
-		if len(got) != 5 {
-			t.Errorf("%s: %d outputs, want the 5: the model's only own one are the logits", s, len(got))
-		}
-		want, err := opened(t, dir, Options{}).Predict(t.Context(), []Tensor{x})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// near: equal within an absolute and a relative tolerance, those that the
-		// fused graph is held to.
-		near := func(what onnx.ValueInfo, width int, abs, rel float64, of func(p Prediction, j int) float64) {
-			t.Helper()
-			values, ok := got[what.Name].Data.([]float32)
-			if d, double := got[what.Name].Data.([]float64); double && what.Type == onnx.Float64 {
-				ok = true
-				for _, v := range d {
-					values = append(values, float32(v))
-				}
-			}
-			if !ok || len(values) != n*width {
-				t.Errorf("%s: output %s is %T of %d", s, what, got[what.Name].Data, len(values))
-				return
-			}
-			for i, p := range want {
-				for j := range width {
-					g, w := float64(values[i*width+j]), of(p, j)
-					if !approx.Equal(g, w, abs+rel*math.Abs(w)) {
-						t.Errorf("%s: %s of example %d: %v, want %v", s, what.Name, i, g, w)
-						return
-					}
-				}
-			}
-		}
-		near(r.Outputs.Probabilities, 10, 1e-5, 0, func(p Prediction, j int) float64 { return p.Probabilities[j] })
-		near(r.Outputs.Logits, 10, 0, 1e-4, func(p Prediction, j int) float64 { return float64(p.Logits[j]) })
-		near(r.Outputs.LogitVariance, 10, 0, 1e-4, func(p Prediction, j int) float64 { return p.LogitVariance[j] })
-		near(r.Outputs.OODScore, 1, 1e-5, 0, func(p Prediction, _ int) float64 { return p.OODScore })
-		near(r.Outputs.Leverage, 1, 0, 1e-4, func(p Prediction, _ int) float64 { return p.Leverage })
-	}
-}
-
-// Who asks an exported model for "probabilities" must not get the network's own unawares.
-func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
-	const n, width, classes = 60, 4, 3
-	dir := t.TempDir()
-	model := write(t, dir, "model.onnx", selector(13, "probabilities", random(4, width*classes), width, classes))
-	labels := make([]int64, n)
-	for i := range labels {
-		labels[i] = int64(i % classes)
-	}
-	file := write(t, dir, "data.npz", npz(t, map[string]array{"x": {random(3, n*width), []int{n, width}}, "labels": {labels, []int{n}}}))
-	c := Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"), Damping: calibrate.Damping{Relative: 1}}
-	mustCalibrate(t, c)
-	r, err := Export(t.Context(), c.Out, ExportOptions{Out: filepath.Join(dir, "out.onnx")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
-		return strings.Contains(w, `"probabilities" of its own`) && strings.Contains(w, `"mfgs_probabilities"`)
-	})
-	if !warned || r.Outputs.Probabilities.Name != "mfgs_probabilities" {
-		t.Errorf("the probabilities are called %s, warnings %q", r.Outputs.Probabilities.Name, r.Warnings)
-	}
-}
-
-// Nobody means to lose the network itself, by force or not.
-func TestExportDoesNotReplaceTheNetwork(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	network := read(t, digits(t, models.DigitsModel))
-	path := write(t, t.TempDir(), "mine.onnx", network)
-	_, err := Export(t.Context(), dir, ExportOptions{Out: path, Force: true})
-	if err == nil || !strings.Contains(err.Error(), "is not replaced") {
-		t.Errorf("got %v", err)
-	}
-	if !bytes.Equal(read(t, path), network) {
-		t.Error("the network has changed")
-	}
-}
-
-func TestAnExportIsReported(t *testing.T) {
-	dir, calibration := calibrated(t, calibrate.Full)
-	path := filepath.Join(t.TempDir(), "digits.onnx")
-	r, err := Export(t.Context(), dir, ExportOptions{Out: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := onnx.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !reflect.DeepEqual(r.Inputs, m.Inputs()) || len(m.Outputs()) != 5 {
-		t.Errorf("inputs %v, the file has %v, and outputs %v", r.Inputs, m.Inputs(), m.Outputs())
-	}
-	for _, o := range append(r.Outputs.List(), r.OwnOutputs...) {
-		if !slices.ContainsFunc(m.Outputs(), func(v onnx.ValueInfo) bool { return reflect.DeepEqual(v, o) }) {
-			t.Errorf("output %+v is reported, the file has %+v", o, m.Outputs())
-		}
-	}
-	if len(r.OwnOutputs) != 1 || r.OwnOutputs[0].Name != r.Outputs.Logits.Name {
-		t.Errorf("own outputs are %v, want the logits", r.OwnOutputs)
-	}
-	s, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := onnx.Open(filepath.Join(dir, bundle.ModelName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Bundle != dir || r.File != path || r.Method != calibration.Probabilities.Method || r.Triton != nil || r.Opset != own.Opset() || r.Model.SHA256 != own.SHA256() ||
-		!slices.Equal(r.Files, []WrittenFile{{path, s.Size()}}) || r.Warnings == nil || len(r.Warnings) > 0 {
-		t.Errorf("reported %+v", r)
-	}
-
-	b, err := bundle.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The last line of bundle.yaml is what names the bundle.
-	manifest := strings.TrimSpace(string(read(t, filepath.Join(dir, bundle.ManifestName))))
-	metadata, temperatures := m.Metadata(), b.Manifest.Temperatures
-	for key, want := range map[string]string{
-		"mfgs.version": Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": calibration.Probabilities.Method, "mfgs.temperatures.ts": fmt.Sprint(temperatures.TS),
-		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
-		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
-		"mfgs.logit_variance.ens":   "1",
-		"mfgs.output.probabilities": r.Outputs.Probabilities.Name, "mfgs.output.logits": r.Outputs.Logits.Name, "mfgs.output.logit_variance": r.Outputs.LogitVariance.Name,
-		"mfgs.output.ood_score": r.Outputs.OODScore.Name, "mfgs.output.leverage": r.Outputs.Leverage.Name,
-	} {
-		if want == "" || metadata[key] != want {
-			t.Errorf("metadata %s is %q, want %q", key, metadata[key], want)
-		}
-	}
-}
-
-func TestExportFromAFileSystem(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	out := t.TempDir()
-	if _, err := Export(t.Context(), dir, ExportOptions{Out: filepath.Join(out, "a.onnx")}); err != nil {
-		t.Fatal(err)
-	}
-	r, err := ExportFS(t.Context(), os.DirFS(dir), ExportOptions{Out: filepath.Join(out, "b.onnx")})
-	if err != nil || r.Bundle != "" {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if a, b := read(t, filepath.Join(out, "a.onnx")), read(t, filepath.Join(out, "b.onnx")); string(a) != string(b) {
-		t.Error("the bundle in a folder and the same in a file system give different models")
-	}
-	_, err = ExportFS(t.Context(), os.DirFS(dir), ExportOptions{Triton: out})
-	says(t, err, "has no name")
-	if r, err = ExportFS(t.Context(), os.DirFS(dir), ExportOptions{Triton: out, Name: "digits"}); err != nil || r.Triton.Name != "digits" {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-func TestExportToTriton(t *testing.T) {
-	out := t.TempDir()
-	names := []string{"zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"}
-	c := quick(config(t, filepath.Join(out, "digits.mfgs")))
-	c.Classes = names
-	mustCalibrate(t, c)
-	repository := filepath.Join(out, "models") // which is not there
-	r, err := Export(t.Context(), c.Out, ExportOptions{Triton: repository})
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := filepath.Join(repository, "digits")
-	if *r.Triton != (TritonModel{repository, "digits", DefaultMaxBatch}) || r.File != filepath.Join(folder, "1", "model.onnx") || len(r.Files) != 3 {
-		t.Errorf("reported %+v of %+v", r, r.Triton)
-	}
-	for _, f := range r.Files {
-		if s, err := os.Stat(f.Path); err != nil || s.Size() != f.Size {
-			t.Errorf("%+v: %v", f, err)
-		}
-	}
-	if got := list(t, repository); !slices.Equal(got, []string{"digits"}) {
-		t.Errorf("the repository holds %q", got)
-	}
-	if got, want := string(read(t, filepath.Join(folder, "labels.txt"))), strings.Join(names, "\n")+"\n"; got != want {
-		t.Errorf("labels are %q", got)
-	}
-	var labels []string
-	m, err := onnx.Open(r.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(m.Metadata()["mfgs.labels"]), &labels); err != nil || !slices.Equal(labels, names) {
-		t.Errorf("metadata has the labels %q, %v", labels, err)
-	}
-	if got := exported(t, r.File, digitTensor(t, 0, 3))[r.Outputs.Probabilities.Name].Shape; !slices.Equal(got, []int64{3, 10}) {
-		t.Errorf("probabilities have the shape %v", got)
-	}
-
-	// Once more is refused; with force it is the same again, and nothing else is there.
-	before := read(t, filepath.Join(folder, "config.pbtxt"))
-	_, err = Export(t.Context(), c.Out, ExportOptions{Triton: repository})
-	says(t, err, folder, "--force", "--name")
-	if r, err = Export(t.Context(), c.Out, ExportOptions{Triton: repository, Force: true, MaxBatch: 5}); err != nil || r.Triton.MaxBatch != 5 {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if got := strings.Replace(string(read(t, filepath.Join(folder, "config.pbtxt"))), "max_batch_size: 5", "max_batch_size: 64", 1); got != string(before) {
-		t.Errorf("the second time the configuration is\n%s\nnot\n%s", got, before)
-	}
-	// Another version is another's work.
-	write(t, folder, "2/model.onnx", nil)
-	_, err = Export(t.Context(), c.Out, ExportOptions{Triton: repository, Force: true})
-	says(t, err, "it holds 2, which mfgs export did not write")
-	if got := list(t, repository); !slices.Equal(got, []string{"digits"}) {
-		t.Errorf("the repository holds %q", got)
-	}
-}
-
-// Triton loads no model that has an output which is no tensor.
-func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
-	out := t.TempDir()
-	const data = "../testdata/examples/sklearn/"
-	c := Config{Model: data + "model.onnx", Train: data + "train.csv", Val: data + "val.csv", Out: filepath.Join(out, "sklearn.mfgs"), Damping: calibrate.Damping{Relative: 1}}
-	mustCalibrate(t, c)
-	r, err := Export(t.Context(), c.Out, ExportOptions{Triton: out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "is not declared as a tensor") || len(r.OwnOutputs) > 0 {
-		t.Errorf("warnings %q, own outputs %v", r.Warnings, r.OwnOutputs)
-	}
-	m, err := onnx.Open(r.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(m.Outputs()), fmt.Sprint(r.Outputs.List()); got != want {
-		t.Errorf("outputs are %s, want %s", got, want)
-	}
-	// A file keeps them.
-	if r, err = Export(t.Context(), c.Out, ExportOptions{Out: filepath.Join(out, "m.onnx")}); err != nil || len(r.OwnOutputs) != 2 || len(r.Warnings) > 0 {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
-func TestExportRefuses(t *testing.T) {
-	out := t.TempDir()
-	c := quick(config(t, filepath.Join(out, "slim")))
-	c.NoModel = true
-	mustCalibrate(t, c)
-	slim, model := c.Out, c.Model
-	phi, logits, labels := random(1, 300), random(2, 150), make([]int64, 50)
-	features := write(t, out, "features.npz", npz(t, map[string]array{"features": {phi, []int{50, 6}}, "logits": {logits, []int{50, 3}}, "labels": {labels, []int{50}}}))
-	ready := filepath.Join(out, "ready")
-	mustCalibrate(t, Config{ReadyMade: true, Train: features, Val: features, Out: ready, Damping: calibrate.Damping{Absolute: 1}})
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	there := write(t, out, "there.onnx", []byte("there"))
-	folder := filepath.Join(out, "folder.onnx")
-	if err := os.MkdirAll(filepath.Join(folder, "within"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	mine := write(t, out, "mine.onnx", read(t, model))
-	hard := filepath.Join(out, "hard.onnx")
-	if err := os.Link(mine, hard); err != nil {
-		t.Fatal(err)
-	}
-	other := write(t, out, "other.onnx", read(t, filepath.Join("..", "testdata", "examples", "keras", "model.onnx")))
-	write(t, out, "theirs/digits/config.pbtxt", []byte("name: \"digits\""))
-	dangling, loop, aside := filepath.Join(out, "dangling.onnx"), filepath.Join(out, "loop.onnx"), filepath.Join(out, "aside.onnx")
-	for link, to := range map[string]string{dangling: "nothing", aside: "there.onnx", loop: "loop.onnx", filepath.Join(out, "linked"): "theirs"} {
-		if err := os.Symlink(to, link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fresh := filepath.Join(out, "fresh.onnx")
-	tree := func() string {
-		var all []string
-		if err := filepath.WalkDir(out, func(path string, _ os.DirEntry, err error) error {
-			all = append(all, path)
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-		return strings.Join(all, "\n")
-	}
-	before := tree()
-	for name, test := range map[string]struct {
-		dir   string
-		o     ExportOptions
-		words []string
-	}{
-		"neither file nor repository": {dir, ExportOptions{}, []string{"either a file or a Triton model repository"}},
-		"both":                        {dir, ExportOptions{Out: fresh, Triton: out}, []string{"either"}},
-		"another format":              {dir, ExportOptions{Out: filepath.Join(out, "m.ort")}, []string{"m.ort", ".onnx"}},
-		"a name for a file":           {dir, ExportOptions{Out: fresh, Name: "x"}, []string{"name"}},
-		"a name that is a path":       {dir, ExportOptions{Triton: out, Name: "../x"}, []string{`"../x"`, "letters"}},
-		"a batch below nothing":       {dir, ExportOptions{Triton: out, MaxBatch: -1}, []string{"-1"}},
-		"a batch beyond all":          {dir, ExportOptions{Triton: out, MaxBatch: 1 << 30}, []string{"1073741824", "65536"}},
-		"a method without a graph":    {dir, ExportOptions{Out: fresh, Method: "ts"}, []string{`"ts"`, "mf0, mf1"}},
-		"no bundle":                   {out, ExportOptions{Out: fresh}, []string{"bundle.yaml", "not a bundle"}},
-		"ready-made features":         {ready, ExportOptions{Out: fresh}, []string{"ready-made features", "no network", "calibrate with a model"}},
-		"a bundle without its model":  {slim, ExportOptions{Out: fresh}, []string{"holds no model", "--model"}},
-		"another model":               {slim, ExportOptions{Out: fresh, Model: other}, []string{other, "SHA-256"}},
-		"no folder":                   {dir, ExportOptions{Out: filepath.Join(out, "none", "m.onnx")}, []string{filepath.Join(out, "none") + ": ", "make the folder", "--out"}},
-		"no folder of a repository":   {dir, ExportOptions{Triton: filepath.Join(out, "none", "models")}, []string{filepath.Join(out, "none") + ": ", "make the folder", "--triton"}},
-		"a name too long":             {dir, ExportOptions{Out: filepath.Join(out, strings.Repeat("x", 300)+".onnx")}, []string{"x.onnx: "}},
-		"a link to nothing":           {dir, ExportOptions{Out: dangling}, []string{dangling, "a link that leads to no file", "--out"}},
-		"a link to itself":            {dir, ExportOptions{Out: loop, Force: true}, []string{loop, "a link that leads to no file"}},
-		"a link as name":              {dir, ExportOptions{Triton: out, Name: "linked"}, []string{filepath.Join(out, "linked") + " is not replaced: it is a link"}},
-		"a file for a folder":         {dir, ExportOptions{Out: filepath.Join(there, "m.onnx")}, []string{there}},
-		"a file for a repository":     {dir, ExportOptions{Triton: there}, []string{there, "not a folder"}},
-		"a file that is there":        {dir, ExportOptions{Out: there}, []string{there, "--force"}},
-		"a file that is no model":     {dir, ExportOptions{Out: there, Force: true}, []string{there, "not replaced", "no ONNX model", "remove it"}},
-		"a link to what is no model":  {dir, ExportOptions{Out: aside, Force: true}, []string{there, "not replaced", "no ONNX model"}},
-		"a folder that is there":      {dir, ExportOptions{Out: folder, Force: true}, []string{folder, "not a regular file"}},
-		"a device":                    {dir, ExportOptions{Out: filepath.Join(out, "null.onnx"), Force: true}, []string{"not a regular file"}},
-		"the model":                   {slim, ExportOptions{Out: mine, Model: mine, Force: true}, []string{mine, "it is the model that is exported"}},
-		"the model by another name":   {slim, ExportOptions{Out: hard, Model: mine, Force: true}, []string{hard, "it is the model that is exported"}},
-		"the bundle's own model":      {dir, ExportOptions{Out: filepath.Join(dir, bundle.ModelName), Force: true}, []string{dir, "is the bundle"}},
-		"a file in the bundle":        {dir, ExportOptions{Out: filepath.Join(dir, "fused.onnx")}, []string{dir, "is the bundle"}},
-		"the bundle as repository":    {dir, ExportOptions{Triton: dir, Name: "x"}, []string{dir, "is the bundle"}},
-		"a repository in the bundle":  {dir, ExportOptions{Triton: filepath.Join(dir, "models"), Name: "x"}, []string{dir, "is the bundle"}},
-		"another's model in there":    {dir, ExportOptions{Triton: filepath.Join(out, "theirs"), Name: "digits", Force: true}, []string{"not written by mfgs export"}},
-		"a bundle in its place":       {dir, ExportOptions{Triton: out, Name: "slim", Force: true}, []string{slim, "no file config.pbtxt"}},
-		"a model that is not there":   {slim, ExportOptions{Out: fresh, Model: filepath.Join(out, "nowhere.onnx")}, []string{"nowhere.onnx"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if name == "a device" {
-				if err := os.Symlink(os.DevNull, test.o.Out); err != nil {
-					t.Fatal(err)
-				}
-				defer os.Remove(test.o.Out)
-			}
-			_, err := Export(t.Context(), test.dir, test.o)
-			says(t, err, test.words...)
-			if o := test.o; o.Model == "" && (strings.Contains(err.Error(), "stat ") || strings.Contains(err.Error(), ".tmp")) {
-				t.Errorf("speaks of calls of the system: %v", err)
-			}
-			if name == "a device" {
-				return
-			}
-			if left := tree(); left != before {
-				t.Errorf("there lies\n%s\nbefore\n%s", left, before)
-			}
-		})
-	}
-	if got := string(read(t, there)); got != "there" {
-		t.Errorf("what was there is %q now", got)
-	}
-	if string(read(t, mine)) != string(read(t, model)) {
-		t.Error("the model has changed")
-	}
-	for name := range bundleFiles(t, dir) {
-		if !slices.Contains([]string{bundle.ManifestName, bundle.PosteriorName, bundle.ModelName}, name) {
-			t.Errorf("the bundle holds %s now", name)
-		}
-	}
-
-	// What goes wrong above works, with force or the right model.
-	if got := string(read(t, there)); got != "there" {
-		t.Errorf("what is no model was overwritten by %d bytes", len(got))
-	}
-	write(t, out, "there.onnx", read(t, other))
-	for _, o := range []ExportOptions{{Out: aside, Model: mine, Force: true}, {Out: fresh, Model: mine, Method: "mf1"}} {
-		if _, err := Export(t.Context(), slim, o); err != nil {
-			t.Error(err)
-		}
-		if _, err := onnx.Open(o.Out); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func bundleFiles(t *testing.T, dir string) map[string]bool {
-	t.Helper()
-	names := map[string]bool{}
-	for _, name := range list(t, dir) {
-		names[name] = true
-	}
-	return names
-}
-
-func TestALinkedFileIsReplacedWhereItLies(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	out := t.TempDir()
-	real := write(t, out, "real/m.onnx", nil)
-	link := filepath.Join(out, "link.onnx")
-	if err := os.Symlink(real, link); err != nil {
-		t.Fatal(err)
-	}
-	r, err := Export(t.Context(), dir, ExportOptions{Out: link, Force: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.Readlink(link); err != nil || got != real || r.File != real {
-		t.Errorf("the link is %q, %v, the file %q", got, err, r.File)
-	}
-	if _, err := onnx.Open(link); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestAnEndedContextLeavesNothing(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Kronecker)
-	out := t.TempDir()
-	enough := errors.New("enough")
-	for _, o := range []ExportOptions{{Out: filepath.Join(out, "m.onnx")}, {Triton: filepath.Join(out, "models")}} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(enough)
-		if _, err := Export(ctx, dir, o); !errors.Is(err, enough) {
-			t.Errorf("got %v", err)
-		}
-	}
-	// In the middle of writing.
-	ctx, cancel := context.WithCancelCause(t.Context())
-	files := []onnx.File{{Name: "m.onnx", Write: func(w io.Writer) error {
-		big := make([]byte, 3<<20)
-		if _, err := w.Write(big); err != nil {
-			return err
-		}
-		cancel(enough)
-		_, err := w.Write(big)
-		return err
-	}}}
-	for _, p := range []place{{folder: out, model: "m.onnx"}, {folder: filepath.Join(out, "models"), model: "m.onnx", whole: "m", made: true}} {
-		if _, err := p.write(ctx, files); !errors.Is(err, enough) {
-			t.Errorf("got %v", err)
-		}
-	}
-	if left := list(t, out); len(left) > 0 {
-		t.Errorf("there lies %q", left)
-	}
-}
-
-// A model above 2 GiB has its weights in a second file: both go together.
-func TestAModelAndItsWeightsGoTogether(t *testing.T) {
-	graph, weights := string(read(t, external)), string(read(t, external+".data"))
-	graphOf := func(content string) string { return graph + "\x32" + string(rune(len(content))) + content } // its doc_string
-	files := func(content string, fail error) []onnx.File {
-		return []onnx.File{text("external.onnx", []byte(graphOf(content))), {Name: "external.onnx.data", Write: func(w io.Writer) error {
-			if fail != nil {
-				return fail
-			}
-			_, err := io.WriteString(w, weights+content)
-			return err
-		}}}
-	}
-	const model, data = "external.onnx", "external.onnx.data"
-	want := func(dir string, files map[string]string) {
-		t.Helper()
-		if got := list(t, dir); len(got) != len(files) {
-			t.Errorf("there lie %q", got)
-		}
-		for name, content := range files {
-			if string(read(t, filepath.Join(dir, name))) != content {
-				t.Errorf("%s is another one", name)
-			}
-		}
-	}
-	broken := errors.New("broken")
-	dir := t.TempDir()
-	p := place{folder: dir, model: model}
-	if _, err := p.write(t.Context(), files("1", broken)); !errors.Is(err, broken) || !strings.Contains(err.Error(), data) {
-		t.Errorf("got %v", err)
-	}
-	want(dir, nil)
-	// Weights alone are in the way as well, which is noticed before any are written;
-	// and nobody knows whose they are.
-	write(t, dir, data, []byte("mine"))
-	_, err := p.write(t.Context(), files("1", errors.New("written")))
-	says(t, err, data, "--force")
-	p.force = true
-	_, err = p.write(t.Context(), files("1", errors.New("written")))
-	says(t, err, data+" is not replaced", "not known to hold the weights of "+model, "remove it")
-	want(dir, map[string]string{data: "mine"})
-	if err := os.Remove(filepath.Join(dir, data)); err != nil {
-		t.Fatal(err)
-	}
-	for i, fail := range []error{nil, nil, broken} {
-		_, err := p.write(t.Context(), files(fmt.Sprint(i), fail))
-		if !errors.Is(err, fail) {
-			t.Errorf("got %v", err)
-		}
-		i := fmt.Sprint(min(i, 1))
-		want(dir, map[string]string{model: graphOf(i), data: weights + i})
-	}
-	// Afterwards in one file, it does not need those weights, and others may.
-	one := files("one", nil)[:1]
-	if warnings := p.strays(files("two", nil)); len(warnings) > 0 {
-		t.Errorf("weights that are replaced: %q", warnings)
-	}
-	if warnings := p.strays(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, data)+" is no part of the model") {
-		t.Errorf("warnings %q", warnings)
-	}
-	if _, err := p.write(t.Context(), one); err != nil {
-		t.Error(err)
-	}
-	want(dir, map[string]string{model: graphOf("one"), data: weights + "1"})
-	// Neither goes where a folder is in the place of one.
-	dir = t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, data), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	p = place{folder: dir, model: model, force: true}
-	_, err = p.write(t.Context(), files("1", nil))
-	says(t, err, data+" is not replaced")
-	if got := list(t, dir); !slices.Equal(got, []string{data}) {
-		t.Errorf("there lies %q", got)
-	}
-	// Where the weights cannot be replaced, the model that wants the old ones is not either.
-	dir = t.TempDir()
-	old := map[string]string{model: graphOf("old"), data: weights + "old"}
-	for name, content := range old {
-		write(t, dir, name, []byte(content))
-	}
-	p = place{folder: dir, model: model, force: true}
-	draft, err := drafts.NewDraft(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := draft.Put(model, func(io.Writer) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.moveFiles(draft, files("1", nil)); err == nil {
-		t.Error("weights that are not there were moved")
-	}
-	if err := draft.Close(); err != nil {
-		t.Error(err)
-	}
-	want(dir, old)
-	// The weights are moved first; where the model cannot follow they go again.
-	dir = t.TempDir()
-	if err := os.MkdirAll(filepath.Join(dir, model), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	p = place{folder: dir, model: model, force: true}
-	if draft, err = drafts.NewDraft(dir); err != nil {
-		t.Fatal(err)
-	}
-	if err := draft.Put(data, func(io.Writer) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.moveFiles(draft, files("1", nil)); err == nil {
-		t.Error("a folder was replaced")
-	}
-	if err := draft.Close(); err != nil {
-		t.Error(err)
-	}
-	if got := list(t, dir); !slices.Equal(got, []string{model}) {
-		t.Errorf("there lies %q", got)
-	}
-}
-
-// Two exports may both find that there is no repository yet.
-func TestARepositoryMayComeMeanwhile(t *testing.T) {
-	repository := filepath.Join(t.TempDir(), "models")
-	var places []*place
-	for _, name := range []string{"a", "b", "c"} {
-		o := ExportOptions{Triton: repository, Name: name}
-		p, err := o.place(&bundle.Bundle{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		places = append(places, p)
-	}
-	broken := errors.New("broken")
-	fail := onnx.File{Name: "config.pbtxt", Write: func(io.Writer) error { return broken }}
-	if _, err := places[0].write(t.Context(), []onnx.File{fail}); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
-	if left := list(t, filepath.Dir(repository)); len(left) > 0 {
-		t.Errorf("there lies %q", left)
-	}
-	for _, p := range places[:2] {
-		if _, err := p.write(t.Context(), []onnx.File{text("config.pbtxt", nil)}); err != nil {
-			t.Error(err)
-		}
-	}
-	// Who fails now leaves what others made.
-	if _, err := places[2].write(t.Context(), []onnx.File{fail}); !errors.Is(err, broken) {
-		t.Errorf("got %v", err)
-	}
-	if got := list(t, repository); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("the repository holds %q", got)
-	}
-}
-
-// A posterior of numbers that no calibration gives is told by its file.
-func TestExportNamesTheFileOfAnAbsurdPosterior(t *testing.T) {
-	for name, test := range map[string]struct {
-		structure calibrate.Structure
-		change    func(p *calibrate.Posterior)
-		words     []string
-	}{
-		"no leverage":    {calibrate.Full, func(p *calibrate.Posterior) { clear(p.Leverage) }, []string{"leverage", "positive definite", bundle.PosteriorName, "calibrate again"}},
-		"huge variances": {calibrate.Kronecker, func(p *calibrate.Posterior) { p.V[0] = 1e90 }, []string{"float32 does not hold", bundle.PosteriorName, bundle.ManifestName}},
-	} {
-		dir, _ := calibrated(t, test.structure)
-		out := t.TempDir()
-		_, err := export(t.Context(), func() (*bundle.Bundle, error) {
-			b, err := bundle.Open(dir)
-			if err == nil {
-				test.change(b.Posterior)
-			}
-			return b, err
-		}, ExportOptions{Out: filepath.Join(out, "m.onnx")})
+// Accumulation returns what makes one pass over the training set.
+func Accumulation(t testing.TB, cfg Config) func(context.Context) error {
+	c := openCalibration(t, cfg)
+	return func(ctx context.Context) error {
+		var err error
+		c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{Head: c.head, Structure: c.Structure, Product: c.matrixProduct()})
 		if err == nil {
-			t.Errorf("%s: exported", name)
-			continue
+			err = c.accumulate(ctx)
 		}
-		says(t, err, test.words...)
-		if left := list(t, out); len(left) > 0 {
-			t.Errorf("%s: there lies %q", name, left)
-		}
+		return err
 	}
 }
 
-// ExportMethods names what package onnx can fuse, and those are real methods.
-func TestEveryExportMethodExports(t *testing.T) {
-	dir, _ := calibrated(t, calibrate.Full)
-	for _, method := range ExportMethods() {
-		path := filepath.Join(t.TempDir(), method+".onnx")
-		r, err := Export(t.Context(), dir, ExportOptions{Out: path, Method: method})
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := onnx.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := m.Metadata()["mfgs.method"]; got != method || r.Method != method {
-			t.Errorf("the file says %s, the report %s, want %s", got, r.Method, method)
-		}
-		for i, p := range exported(t, path, digitTensor(t, 1500, 1510))[r.Outputs.Probabilities.Name].Data.([]float32) {
-			if !(p >= 0 && p <= 1) {
-				t.Fatalf("%s: probability %d is %v", method, i, p)
-			}
-		}
+func openCalibration(t testing.TB, cfg Config) *calibration {
+	c := &calibration{Config: cfg, report: Report{Seconds: map[string]float64{}}}
+	t.Cleanup(c.close)
+	if err := c.check(); err != nil {
+		t.Fatal(err)
 	}
+	if err := c.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // fixture is a model of testdata/onnx that has a head, and what it is fed.
@@ -119,19 +121,19 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			net, err := openNetwork(m, h, featurize.Config{})
+			net, err := attach.OpenCut(m, h, featurize.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer net.close()
+			defer net.Close()
 			inputs := g.random(3, net.InputNames(), n, 1)
-			rows, err := net.extractor.Run(t.Context(), inputs)
+			rows, err := net.Extractor.Run(t.Context(), inputs)
 			if err != nil {
 				t.Fatal(err)
 			}
 			k := h.Classes
 			train := arrays(inputs)
-			if headOf(h).MultiLabel() {
+			if attach.Head(h).MultiLabel() {
 				train["labels"] = array{tossed(rows.Logits), []int{n, k}}
 			} else {
 				train["labels"] = array{sampled(rows.Logits, n), []int{n}}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package wrap
+package wrap_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/models"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 // fullDiskEnv names the folder in which the test binary, started once more, may

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // Inspection is what can be told of a model file without running it.
@@ -25,7 +26,7 @@ func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inspection{Model: *modelInfo(m), Evidence: []string{}, Nearest: []*onnx.Head{}}
+	in := &Inspection{Model: *NewModelInfo(m), Evidence: []string{}, Nearest: []*onnx.Head{}}
 	h, err := onnx.FindHead(m, o)
 	var unsupported *onnx.UnsupportedError
 	switch {
@@ -36,7 +37,7 @@ func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
 		return nil, err
 	default:
 		in.Head, in.Evidence = h, h.Evidence
-		if err := headOf(h).Validate(); err != nil {
+		if err := attach.Head(h).Validate(); err != nil {
 			in.Reason = err.Error()
 		}
 		in.Supported = in.Reason == ""

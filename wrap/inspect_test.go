@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 func TestInspectTellsWhatItFinds(t *testing.T) {

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 // digitLine is one of the digits as a JSON line.
@@ -71,7 +72,7 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 			}
 			continue
 		}
-		if w := want[i+1]; a.Class != w.Class || a.Label != nil || !(abs(a.Confidence-w.Confidence) <= 1e-5) || !(abs(a.Leverage-w.Leverage) <= 1e-4*w.Leverage) {
+		if w := want[i+1]; a.Class != w.Class || a.Label != nil || !approx.Equal(a.Confidence, w.Confidence, 1e-5) || !approx.Equal(a.Leverage, w.Leverage, 1e-4*w.Leverage) {
 			t.Errorf("answer %d: %+v, want %+v", i, a, w)
 		}
 	}
@@ -210,43 +211,5 @@ func TestLinesBringTheirLabels(t *testing.T) {
 	})
 	if want := []string{"[1 2] false false", "[] true false", "[] false false", "[] true true"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("targets %q, want %q (%v)", got, want, err)
-	}
-}
-
-// As many lines wait as make a batch, or as hold so many numbers, and once they are
-// handed on the next may wait.
-func TestLinesWaitUpToABatch(t *testing.T) {
-	const batch = 3
-	of := func(numbers int) line {
-		return line{example: dataset.Example{Inputs: []dataset.Array{{Shape: []int{2, numbers / 2}}}}}
-	}
-	for _, test := range []struct {
-		numbers, fit int // of a line; lines that wait
-	}{{2, batch}, {maxWaiting, 1}, {maxWaiting / 2, 2}} {
-		ctx, cancel := context.WithCancel(t.Context())
-		read, waiting := make(chan line), make(chan []line)
-		go gather(ctx, read, waiting, batch)
-		for range 3 {
-			for i := range test.fit {
-				select {
-				case read <- of(test.numbers):
-				case <-time.After(30 * time.Second):
-					t.Fatalf("line %d of %d numbers finds no place", i, test.numbers)
-				}
-			}
-			select {
-			case read <- of(test.numbers):
-				t.Fatalf("of %d numbers more than %d lines wait", test.numbers, test.fit)
-			case <-time.After(20 * time.Millisecond):
-			}
-			if lines := <-waiting; len(lines) != test.fit {
-				t.Fatalf("%d lines are handed on, want %d", len(lines), test.fit)
-			}
-		}
-		close(read)
-		if lines, ok := <-waiting; ok {
-			t.Errorf("%d lines more", len(lines))
-		}
-		cancel()
 	}
 }

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"path/filepath"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
 )
 
 // A model that ends in bare logits does not say whether its labels exclude each other; who uses it does.

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -22,29 +22,6 @@ const (
 	multiLabelModel = "../testdata/onnx/torch_multilabel.onnx"                        // 5 inputs, 6 features, 4 labels
 	oneVsRestModel  = "../testdata/onnx/operators/linear_classifier_one_vs_rest.onnx" // 5 inputs, which are the features, 4 classes
 )
-
-// rowsOf runs a model's network on inputs.
-func rowsOf(t testing.TB, model string, inputs ...Tensor) (phi, logits []float32) {
-	t.Helper()
-	m, err := onnx.Open(model)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := onnx.FindHead(m, onnx.HeadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	net, err := openNetwork(m, h, featurize.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer net.close()
-	rows, err := net.extractor.Run(t.Context(), inputs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows.Features, rows.Logits
-}
 
 // tossed draws a target for each logit from its sigmoid.
 func tossed(logits []float32) []int64 {
@@ -187,7 +164,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			}
 		}
 		near("NLL at calibration", r.HeldOut.After.NLL, nll)
-		e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: c.Val, OOD: []NamedSpec{{"far", ood}}})
+		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "far", Spec: ood}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +265,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: c.Val})
+		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val})
 		if err != nil || !approx.Equal(e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL, 1e-9) {
 			t.Errorf("%s: %+v, %v", structure, e, err)
 		}
@@ -336,7 +313,7 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 	if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL-0.1) || !(r.HeldOut.After.ECE < r.HeldOut.Before.ECE/2) {
 		t.Errorf("before %+v, after %+v", r.HeldOut.Before, r.HeldOut.After)
 	}
-	e, err := Evaluate(t.Context(), EvalConfig{Bundle: filepath.Join(dir, "b"), Test: readyTargets(t, dir, "test.npz", 13, 600, asTargets)})
+	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: filepath.Join(dir, "b"), Test: readyTargets(t, dir, "test.npz", 13, 600, asTargets)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,10 +408,10 @@ func TestTargetsThatAreRefused(t *testing.T) {
 
 	mustCalibrate(t, c)
 	for _, tt := range bad {
-		_, err := Evaluate(t.Context(), EvalConfig{Bundle: out, Test: tt.spec})
+		_, err := bench.Evaluate(t.Context(), bench.Config{Bundle: out, Test: tt.spec})
 		says(t, err, append([]string{"test: "}, tt.words...)...)
 	}
-	_, err = Evaluate(t.Context(), EvalConfig{Bundle: out, Test: unlabelled})
+	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: out, Test: unlabelled})
 	says(t, err, "test: ", "no labels")
 
 	// Labels that mean nothing to the model are not needed to predict; those that

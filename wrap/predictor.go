@@ -3,14 +3,11 @@ package wrap
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"image"
 	"io/fs"
 	"math"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -22,6 +19,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // Tensor is one of the inputs of a model: its name, which may be empty where
@@ -57,7 +56,8 @@ type Predictor struct {
 	read       func() (*bundle.Bundle, error)
 	bundle     *bundle.Bundle // without posterior where the network is fused
 	head       calibrate.Head
-	network    *network // nil where the bundle was made of ready-made features, else fused
+	network    *featurize.Network // with the mean-field head behind it; nil where the bundle was made of ready-made features
+	columns    fusedColumns
 	maxBad     int
 	unlabelled bool
 
@@ -69,61 +69,41 @@ type Predictor struct {
 // ends, so does the installation of ONNX Runtime that o may ask for; it has no say
 // in what the Predictor does.
 func Open(ctx context.Context, dir string, o Options) (*Predictor, error) {
-	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, (*Predictor).openFused, o)
+	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
 
 // OpenFS opens a bundle at the root of a file system, such as one embedded into
 // the program; fs.Sub gets there. ctx is as for Open.
 func OpenFS(ctx context.Context, fsys fs.FS, o Options) (*Predictor, error) {
-	return open(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, (*Predictor).openFused, o)
+	return open(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
 }
 
-// open opens a bundle, and its model by connect.
-func open(ctx context.Context, read func() (*bundle.Bundle, error), connect func(*Predictor, *onnx.Model, *onnx.Head, Options) (*network, error), o Options) (*Predictor, error) {
+func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Predictor, error) {
 	if o.MaxBad < 0 {
 		return nil, fmt.Errorf("max-bad is %d, want no negative number", o.MaxBad)
 	}
-	if err := o.Runtime.check(); err != nil {
+	if err := o.Runtime.Validate(); err != nil {
 		return nil, err
 	}
 	b, err := read()
 	if err != nil {
 		return nil, err
 	}
+	a, err := attach.Open(b, o.Model, o.Preprocess)
+	if err != nil {
+		return nil, err
+	}
 	p := &Predictor{read: read, bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad, unlabelled: o.Unlabelled}
-	if b.Manifest.Model == nil {
-		if o.Model != "" || o.Preprocess != nil {
-			return nil, errors.New("the bundle was made of ready-made features and goes with no model and no preprocessing")
-		}
+	if a.Model == nil {
 		return p, nil
 	}
-	model, err := p.openModel(o.Model)
-	if err != nil {
-		return nil, err
-	}
-	head, err := p.findHead(model)
-	if err != nil {
-		return nil, err
-	}
 	if o.Runtime.Batch == 0 {
-		o.Runtime.Batch = min(b.Manifest.Batch, headBatch(head.Classes))
+		o.Runtime.Batch = a.Batch()
 	}
-	if err := o.Runtime.load(ctx); err != nil {
+	if err := o.Runtime.Load(ctx); err != nil {
 		return nil, err
 	}
-	if p.network, err = connect(p, model, head, o); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-// headBatch is how many examples of so many classes are worth a batch: the head holds
-// some 64 numbers for each class, and is slow where they outgrow the processor's caches.
-func headBatch(classes int) int { return max(1, 2_500_000/(64*classes)) }
-
-// openFused prepares the model for predictions: all of them in one session.
-func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
-	fused, names, err := fuse(p.bundle, model, head, "", true)
+	fused, names, err := a.Fuse("", true)
 	if err != nil {
 		return nil, err
 	}
@@ -131,121 +111,46 @@ func (p *Predictor) openFused(model *onnx.Model, head *onnx.Head, o Options) (*n
 	// took and what fuse took goes back before the runtime takes as much: that costs a
 	// collection of garbage, which is little beside starting a session, and is a
 	// quarter of the most memory that a ResNet-50 needs.
-	small := *p.bundle
+	small := *b
 	small.Posterior = nil
 	p.bundle, p.calibration = &small, nil
+	b, a.Bundle = nil, &small
 	debug.FreeOSMemory()
-	return p.preprocessed(o.Preprocess, o.Runtime, func(c featurize.Config) (*network, error) { return openFused(fused, names, c) })
-}
-
-// openCut prepares the model for features and logits.
-func (p *Predictor) openCut(model *onnx.Model, head *onnx.Head, o Options) (*network, error) {
-	return p.preprocessed(o.Preprocess, o.Runtime, func(c featurize.Config) (*network, error) { return openNetwork(model, head, c) })
-}
-
-// preprocessed opens a network with its preprocessing: the given one or else the
-// bundle's, which may have none.
-func (p *Predictor) preprocessed(given *preprocess.Spec, r Runtime, open func(featurize.Config) (*network, error)) (*network, error) {
-	c := r.config()
-	if c.Preprocess = given; given != nil {
-		return open(c)
-	}
-	c.Preprocess = p.bundle.Manifest.Preprocess
-	c.ArraysOnly = c.Preprocess == nil && !p.bundle.Manifest.Bytes
-	n, err := open(c)
-	if errors.Is(err, featurize.ErrSeveralInputs) { // of which format 1 records that nothing is done
-		c.Preprocess, c.ArraysOnly = nil, false
-		return open(c)
-	}
-	return n, err
-}
-
-// findHead finds in a model the head that the bundle is for.
-func (p *Predictor) findHead(model *onnx.Model) (*onnx.Head, error) {
-	want := p.bundle.Manifest.Head
-	h, err := onnx.FindHead(model, onnx.HeadOptions{Features: want.Features, Logits: want.Logits, Link: onnx.Link(want.Link), Approximate: onnx.Approximation(want.Approximation)})
+	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, names, c) })
 	if err != nil {
 		return nil, err
 	}
-	if got := headOf(h); got != p.head {
-		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the bundle's %d, %d, %t and %s: the bundle is for another model",
-			got.Features, got.Logits, got.Bias, got.Link, p.head.Features, p.head.Logits, p.head.Bias, p.head.Link)
-	}
-	return h, nil
+	return p, nil
 }
 
-// openModel opens the model at path or else the bundle's own.
-func (p *Predictor) openModel(path string) (*onnx.Model, error) {
-	want := p.bundle.Manifest.Model
-	if path != "" {
-		m, err := onnx.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		// The bundle's copy is another model to SHA256 where weights were gathered.
-		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != copySHA256(want)) {
-			return nil, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
-		}
-		return m, nil
+// run prepares a fused model.
+func (p *Predictor) run(model *onnx.Model, names onnx.FusedOutputs, c featurize.Config) error {
+	outputs := model.Outputs()
+	find := func(name string) int {
+		return slices.IndexFunc(outputs, func(o onnx.ValueInfo) bool { return o.Name == name })
 	}
-	if want.File == nil {
-		return nil, fmt.Errorf("the bundle holds no model: give the file with --model (SHA-256 %.12s…)", want.SHA256)
+	c.Model, c.Doubles = model, true
+	p.columns = fusedColumns{
+		probabilities: find(names.Probabilities),
+		logits:        find(names.Logits),
+		variance:      find(names.LogitVariance),
+		oodScore:      find(names.OODScore),
+		leverage:      find(names.Leverage),
 	}
-	m, err := p.ownModel()
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	// No hash in the bundle covers other files.
-	case want.Data == nil && !m.SelfContained():
-		return nil, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
-	case want.Data != nil && m.SelfContained():
-		return nil, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
-	}
-	// The bundle's hashes were checked when it was opened; this is another reading.
-	if m.SHA256() != copySHA256(want) {
-		reason := "it was replaced while the bundle was opened"
-		if want.Data != nil {
-			reason += ", or keeps weights in other files than " + bundle.ModelDataName
-		}
-		return nil, fmt.Errorf("%s: %w: %s", bundle.ModelName, bundle.ErrHash, reason)
-	}
-	return m, nil
+	var err error
+	p.network, err = featurize.NewNetwork(c)
+	return err
 }
 
-// copySHA256 is what [onnx.Model.SHA256] must give for the bundle's copy.
-func copySHA256(m *bundle.Model) string {
-	if m.Data == nil {
-		return m.File.SHA256
-	}
-	all := sha256.New()
-	for _, f := range []*bundle.File{m.File, m.Data} {
-		sum, _ := hex.DecodeString(f.SHA256) // the manifest is valid
-		all.Write(sum)
-	}
-	return hex.EncodeToString(all.Sum(nil))
-}
-
-func (p *Predictor) ownModel() (*onnx.Model, error) {
-	if dir := p.bundle.Dir(); dir != "" {
-		return onnx.Open(filepath.Join(dir, bundle.ModelName))
-	}
-	if p.bundle.Manifest.Model.Data != nil {
-		return nil, fmt.Errorf("%s: its weights, %s, are read from a folder of the operating system only: copy the bundle into one and open that, or give the model's file as Options.Model", bundle.ModelName, bundle.ModelDataName)
-	}
-	data, err := fs.ReadFile(p.bundle.FS(), bundle.ModelName)
-	if err != nil {
-		return nil, err
-	}
-	return onnx.Parse(bundle.ModelName, data)
-}
+// fusedColumns says which of the outputs of a fused network is what.
+type fusedColumns struct{ probabilities, logits, variance, oodScore, leverage int }
 
 // Close releases the runtime's memory. Calls that are running must have ended.
 func (p *Predictor) Close() error {
 	if p.network == nil {
 		return nil
 	}
-	return p.network.close()
+	return p.network.Close()
 }
 
 // Classes returns the class names in label order, nil if there are none.
@@ -281,9 +186,14 @@ func (p *Predictor) Head() HeadInfo {
 
 // Bundle describes the bundle. Its Path is "" after OpenFS.
 func (p *Predictor) Bundle() BundleInfo {
-	m := p.bundle.Manifest
+	return NewBundleInfo(p.bundle)
+}
+
+// NewBundleInfo describes a bundle.
+func NewBundleInfo(b *bundle.Bundle) BundleInfo {
+	m := b.Manifest
 	info := BundleInfo{
-		Path: p.bundle.Dir(), Structure: string(m.Structure), Covariance: string(m.Covariance),
+		Path: b.Dir(), Structure: string(m.Structure), Covariance: string(m.Covariance),
 		Damping: DampingInfo{Rule: m.Damping.Rule, Epsilon: m.Damping.Epsilon, Rho: m.Damping.Rho},
 		Temperatures: TemperatureInfo{
 			NLL:      Pair{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
@@ -363,7 +273,7 @@ func (p *Predictor) PredictFeatures(phi, logits []float32) ([]Prediction, error)
 		return nil, fmt.Errorf("%d features and %d logits, want %d and %d for each example", len(phi), len(logits), p.head.Features, p.head.Logits)
 	}
 	b := &rows.Batch{N: n, Features: phi, Logits: slices.Clone(logits)}
-	if err := checkFinite(p.head, b); err != nil {
+	if err := source.CheckFinite(p.head, b); err != nil {
 		return nil, err
 	}
 	c, err := p.formulas()
@@ -385,24 +295,24 @@ type DatasetReport struct {
 // reported where the dataset has them; those that are no classes of the model's
 // are left out, with a warning.
 func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(Prediction) error) (DatasetReport, error) {
-	notes, report := &notes{}, DatasetReport{}
-	opener := &opener{network: p.network, classes: p.Classes(), inputs: Inputs{MaxBad: p.maxBad}, multi: p.head.MultiLabel(), stray: true, notes: notes}
-	s, err := opener.open("input", spec, p.head.Classes(), !p.unlabelled)
+	notes, report := &source.Notes{}, DatasetReport{}
+	opener := &source.Opener{Network: p.network, Classes: p.Classes(), MaxBad: p.maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true, Notes: notes}
+	s, err := opener.Open("input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {
 		var e error
-		if s, e = opener.open("input", spec, p.head.Classes(), false); e != nil {
+		if s, e = opener.Open("input", spec, p.head.Classes(), false); e != nil {
 			return report, err
 		}
 		report.Warnings = append(report.Warnings, fmt.Sprintf("%v; predicted without labels", err))
 	}
-	defer s.close()
-	if err := p.fits(s); err != nil {
+	defer s.Close()
+	if err := s.Fits(p.head, "the bundle's head"); err != nil {
 		return report, err
 	}
 	stray := 0
 	each := func(predictions []Prediction) error {
 		for _, one := range predictions {
-			if one.Label == nil && one.Targets == nil && s.labelled() {
+			if one.Label == nil && one.Targets == nil && s.Labelled() {
 				stray++
 			}
 			if err := yield(one); err != nil {
@@ -413,7 +323,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	}
 	var n int
 	if p.network == nil {
-		n, _, err = s.stream(ctx, p.head, notes, func(b *rows.Batch) error {
+		n, _, err = s.Stream(ctx, p.head, notes, func(b *rows.Batch) error {
 			predictions, err := p.predict(p.calibration, b)
 			if err != nil {
 				return err
@@ -421,7 +331,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 			return each(predictions)
 		})
 	} else {
-		n, _, err = s.streamFused(ctx, notes, func(r featurize.Results, x *rows.Batch) error {
+		n, _, err = s.StreamFused(ctx, notes, func(r featurize.Results, x *rows.Batch) error {
 			predictions, err := p.fused(r, x)
 			if err != nil {
 				return err
@@ -432,7 +342,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	if stray > 0 {
 		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", stray, n, p.head.Classes()))
 	}
-	report.Bad, report.Ignored = notes.bad, notes.ignored
+	report.Bad, report.Ignored = notes.Bad, notes.Ignored
 	return report, err
 }
 
@@ -465,9 +375,9 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) (
 
 // fused turns what the fused network gave into predictions.
 func (p *Predictor) fused(r featurize.Results, x *rows.Batch) ([]Prediction, error) {
-	is, k, c := p.network.columns, p.head.Logits, p.head.Classes()
+	is, k, c := p.columns, p.head.Logits, p.head.Classes()
 	logits := r.Columns[is.logits]
-	if err := checkColumn("logit", logits, k, x.Name); err != nil {
+	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
 		return nil, err
 	}
 	probabilities, variance := widened(r.Columns[is.probabilities]), widened(r.Columns[is.variance])

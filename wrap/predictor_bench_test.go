@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"context"
@@ -21,7 +21,11 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // One session serves all goroutines, and gives each the same for the same.
@@ -150,14 +154,18 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		c.Structure = s
 		mustCalibrate(t, c)
 		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
-		set, err := (&opener{network: oracle.network, notes: &notes{}}).open("input", file, 4, true)
+		notes := &source.Notes{}
+		set, err := (&source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}).Open("input", file, 4, true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer set.close()
+		defer set.Close()
 		var want []Prediction
-		if _, _, err = set.stream(t.Context(), p.head, &notes{}, func(b *rows.Batch) error {
-			some, err := oracle.predict(oracle.calibration, b)
+		if _, _, err = set.Stream(t.Context(), attach.Head(oracle.Head), notes, func(b *rows.Batch) error {
+			some, err := oracle.formulas.PredictFeatures(b.Features, b.Logits)
+			for i := range some {
+				some[i].Input, some[i].Label = b.Names[i], &b.Labels[i]
+			}
 			want = append(want, some...)
 			return err
 		}); err != nil {
@@ -219,7 +227,7 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 			})
 			c.Structure, c.Limit = s, 0
 			mustCalibrate(t, c)
-			e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: test, OOD: []NamedSpec{{Name: "notmnist", Spec: other + "[5000:]"}}, Methods: []string{"mf0", "leverage"}, Inputs: c.Inputs})
+			e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: test, OOD: []bench.NamedSpec{{Name: "notmnist", Spec: other + "[5000:]"}}, Methods: []string{"mf0", "leverage"}, Inputs: c.Inputs})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +271,7 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 	copied(whole)
 	phi, logits := random(1, 3*128), random(2, 3*10)
 	kept, early := opened(t, dir, Options{}), opened(t, dir, Options{})
-	if kept.bundle.Posterior != nil {
+	if kept.HoldsPosterior() {
 		t.Error("the posterior stays in memory")
 	}
 	want, err := early.PredictFeatures(phi, logits)
@@ -325,11 +333,11 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			net, err := openNetwork(m, h, featurize.Config{})
+			net, err := attach.OpenCut(m, h, featurize.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer net.close()
+			defer net.Close()
 			in := net.Inputs()[0]
 			x := Tensor{Name: in.Name, Shape: []int64{n}}
 			for _, d := range in.Shape[1:] {
@@ -346,7 +354,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 				}
 				x.Data = half
 			}
-			rows, err := net.extractor.Run(t.Context(), []Tensor{x})
+			rows, err := net.Extractor.Run(t.Context(), []Tensor{x})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -366,7 +374,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 
 // equalsTheFormulas compares the fused predictions of one example and of some with
 // those in float64, from features and logits of the cut network.
-func equalsTheFormulas(t *testing.T, p, oracle *Predictor, inputs []Tensor) {
+func equalsTheFormulas(t *testing.T, p *Predictor, oracle cutNetwork, inputs []Tensor) {
 	t.Helper()
 	for _, n := range []int{1, 37} {
 		some := first(inputs, n)
@@ -374,11 +382,11 @@ func equalsTheFormulas(t *testing.T, p, oracle *Predictor, inputs []Tensor) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows, err := oracle.network.extractor.Run(t.Context(), some)
+		rows, err := oracle.Extractor.Run(t.Context(), some)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := oracle.PredictFeatures(rows.Features, rows.Logits)
+		want, err := oracle.formulas.PredictFeatures(rows.Features, rows.Logits)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,7 +416,7 @@ func TestScoresOfDigitsDoNotTie(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		formulas, err := p.formulas()
+		formulas, err := p.Formulas()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"bytes"
@@ -20,9 +20,13 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // servedPair returns the temperatures under which mf0 gives the probabilities that are
@@ -100,15 +104,33 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	return p
 }
 
-// cut opens a bundle as Evaluate does, for the features and logits of its network.
-func cut(t testing.TB, dir string) *Predictor {
+// cutNetwork is a bundle's network cut at its head, and what predicts in float64 from its features
+// and logits.
+type cutNetwork struct {
+	*attach.Cut
+	formulas *Predictor
+}
+
+func cut(t testing.TB, dir string) cutNetwork {
 	t.Helper()
-	p, err := open(t.Context(), func() (*bundle.Bundle, error) { return bundle.Open(dir) }, (*Predictor).openCut, Options{})
+	b, err := bundle.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { p.Close() })
-	return p
+	a, err := attach.Open(b, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cutNetwork{formulas: opened(t, dir, Options{})}
+	err = a.Run(nil, featurize.Config{Batch: a.Batch()}, func(run featurize.Config) (err error) {
+		c.Cut, err = attach.OpenCut(a.Model, a.Head, run)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Cut.Close() })
+	return c
 }
 
 // within bounds how far predictions may be from others. Those of 64 bits are
@@ -163,7 +185,7 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows, err := cut(t, dir).network.extractor.Run(t.Context(), inputs)
+			rows, err := cut(t, dir).Extractor.Run(t.Context(), inputs)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +286,7 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 		says(t, err, "image 0", "9×9 grey image", "[N,1,8,8]", "--preprocess")
 	})
 	t.Run("features", func(t *testing.T) {
-		rows, err := cut(t, dir).network.extractor.Run(t.Context(), []Tensor{x})
+		rows, err := cut(t, dir).Extractor.Run(t.Context(), []Tensor{x})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -477,7 +499,7 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	if _, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {
 		t.Error(err)
 	}
-	if e, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Model: c.Model, Test: digits(t, models.DigitsTest)}); err != nil || e.Model.Path != c.Model {
+	if e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Model: c.Model, Test: digits(t, models.DigitsTest)}); err != nil || e.Model.Path != c.Model {
 		t.Errorf("%+v, %v", e, err)
 	}
 
@@ -634,11 +656,11 @@ func TestDamagedExternalDataIsRefused(t *testing.T) {
 	other := slices.Clone(data)
 	other[len(other)-1] ^= 1
 
-	_, err := open(t.Context(), func() (*bundle.Bundle, error) {
+	_, err := OpenRead(t.Context(), func() (*bundle.Bundle, error) {
 		b, err := bundle.Open(own)
 		write(t, own, bundle.ModelDataName, other)
 		return b, err
-	}, (*Predictor).openFused, Options{})
+	}, Options{})
 	if !errors.Is(err, bundle.ErrHash) {
 		t.Errorf("replaced meanwhile: %v", err)
 	}
@@ -735,11 +757,11 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, dir, bundle.ModelName, original)
-			_, err = open(t.Context(), func() (*bundle.Bundle, error) {
+			_, err = OpenRead(t.Context(), func() (*bundle.Bundle, error) {
 				b, err := read()
 				write(t, dir, bundle.ModelName, data)
 				return b, err
-			}, (*Predictor).openFused, Options{})
+			}, Options{})
 			if !errors.Is(err, bundle.ErrHash) {
 				t.Errorf("got %v", err)
 			}

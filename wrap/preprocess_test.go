@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"bytes"
@@ -6,15 +6,16 @@ import (
 	goimage "image"
 	"image/png"
 
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // bgr is what the arrays of bgrPhotos were made by.
@@ -92,9 +93,9 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	says(t, err, "image 0: 8×8 colour image", "nothing says how pixels become", "--preprocess")
 	_, err = p.PredictDataset(t.Context(), folder, func(Prediction) error { return nil })
 	says(t, err, "000.png", "--preprocess")
-	_, err = Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: data, OOD: []NamedSpec{{"photos", folder}}})
+	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}})
 	says(t, err, "photos: ", "000.png", "--preprocess")
-	if _, err := Evaluate(t.Context(), EvalConfig{Bundle: c.Out, Test: data, OOD: []NamedSpec{{"photos", folder}}, Inputs: Inputs{Preprocess: &bgr}}); err != nil {
+	if _, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}, Inputs: Inputs{Preprocess: &bgr}}); err != nil {
 		t.Error(err)
 	}
 

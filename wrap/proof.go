@@ -48,9 +48,9 @@ func (c *calibration) prove(ctx context.Context) error {
 	if c.network == nil {
 		return nil
 	}
-	h := c.network.head
+	h := c.network.Head
 	named := c.Config.Head.Features != "" || c.Config.Head.Logits != "" || c.Config.Head.Output != ""
-	if !named && c.network.model.Size() > proofBytes {
+	if !named && c.network.Model.Size() > proofBytes {
 		return nil
 	}
 	logits, owns, err := c.own(ctx)
@@ -101,11 +101,11 @@ type ownValues struct {
 // own runs the model on its first examples, and gives their logits, and what the model
 // makes of these. Where that cannot be run, it makes nothing.
 func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValues, err error) {
-	model, list, err := onnx.WithOwn(c.network.model, c.network.head)
+	model, list, err := onnx.WithOwn(c.network.Model, c.network.Head)
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
 	}
-	run := c.Runtime.config()
+	run := c.Runtime.Config()
 	run.Model, run.Preprocess = model, c.network.Preprocess()
 	net, err := featurize.NewNetwork(run)
 	if err != nil {
@@ -117,9 +117,9 @@ func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValu
 	}
 	n := 0
 	train := c.sets[0]
-	config := train.config
+	config := train.Config
 	config.Cache = nil
-	_, err = net.Stream(ctx, train.data, config, func(r featurize.Results, _ *rows.Batch) error {
+	_, err = net.Stream(ctx, train.Data, config, func(r featurize.Results, _ *rows.Batch) error {
 		logits = append(logits, r.Columns[0]...)
 		for i := range owns {
 			owns[i].values = append(owns[i].values, r.Columns[1+i]...)

@@ -1,4 +1,4 @@
-package wrap
+package wrap_test
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -156,24 +158,24 @@ func TestEvaluateRefuses(t *testing.T) {
 	write(t, large, "0001.png", photo(t, 1, 28))
 	for _, tt := range []struct {
 		name  string
-		edit  func(c *EvalConfig)
+		edit  func(c *bench.Config)
 		words []string
 	}{
-		{"no test data", func(c *EvalConfig) { c.Test = "" }, []string{"test data"}},
-		{"no bundle", func(c *EvalConfig) { c.Bundle = large }, []string{large, "not a bundle"}},
-		{"unknown method", func(c *EvalConfig) { c.Methods = []string{"mf0", "magic"} }, []string{"magic", "mf0"}},
-		{"a method twice", func(c *EvalConfig) { c.Methods = []string{"mf0", "mf0"} }, []string{"twice"}},
-		{"a name twice", func(c *EvalConfig) { c.OOD = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{`"a"`, "NAME=SPEC"}},
-		{"no labels", func(c *EvalConfig) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
-		{"images of another size", func(c *EvalConfig) { c.OOD = []NamedSpec{{"letters", large}} }, []string{"letters: 0001.png", "28×28"}},
-		{"another model", func(c *EvalConfig) { c.Model = "../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
-		{"negative limit", func(c *EvalConfig) { c.Limit = -1 }, []string{"limit is -1"}},
-		{"negative batch", func(c *EvalConfig) { c.Batch = -1 }, []string{"batch -1"}},
+		{"no test data", func(c *bench.Config) { c.Test = "" }, []string{"test data"}},
+		{"no bundle", func(c *bench.Config) { c.Bundle = large }, []string{large, "not a bundle"}},
+		{"unknown method", func(c *bench.Config) { c.Methods = []string{"mf0", "magic"} }, []string{"magic", "mf0"}},
+		{"a method twice", func(c *bench.Config) { c.Methods = []string{"mf0", "mf0"} }, []string{"twice"}},
+		{"a name twice", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "a", Spec: c.Test}, {Name: "a", Spec: c.Test}} }, []string{`"a"`, "NAME=SPEC"}},
+		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
+		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
+		{"another model", func(c *bench.Config) { c.Model = "../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
+		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
+		{"negative batch", func(c *bench.Config) { c.Batch = -1 }, []string{"batch -1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := EvalConfig{Bundle: dir, Test: digits(t, models.DigitsTest)}
+			c := bench.Config{Bundle: dir, Test: digits(t, models.DigitsTest)}
 			tt.edit(&c)
-			_, err := Evaluate(t.Context(), c)
+			_, err := bench.Evaluate(t.Context(), c)
 			says(t, err, tt.words...)
 		})
 	}
@@ -182,8 +184,8 @@ func TestEvaluateRefuses(t *testing.T) {
 func TestEvaluateTakesAPart(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	last := map[string]Progress{}
-	e, err := Evaluate(t.Context(), EvalConfig{
-		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []NamedSpec{{"letters", digits(t, models.UnfamiliarTest)}},
+	e, err := bench.Evaluate(t.Context(), bench.Config{
+		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.UnfamiliarTest)}},
 		Methods: []string{"leverage", "mle"}, Limit: 50, Progress: func(p Progress) { last[p.Stage] = p },
 	})
 	if err != nil {

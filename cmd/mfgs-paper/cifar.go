@@ -10,7 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // The out-of-distribution sets of CIFAR-10 that are to be had.
@@ -66,7 +66,7 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	own = &benchmark{
 		name:  cifar10Name,
 		train: file("train.tar"), val: file("val.tar"), test: file("test.tar"),
-		ood: append([]wrap.NamedSpec{{Name: tinyImageNet, Spec: tiny}}, ood...),
+		ood: append([]bench.NamedSpec{{Name: tinyImageNet, Spec: tiny}}, ood...),
 		network: func(string, int) string {
 			return filepath.Join(l.models, "cifar10-resnet20", "model.onnx")
 		},
@@ -91,7 +91,7 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 }
 
 // cifarOOD writes the digits and the noise.
-func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]wrap.NamedSpec, error) {
+func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]bench.NamedSpec, error) {
 	g, err := readGallery(ctx, l.mnist().test)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]wrap.Na
 		return nil, err
 	}
 	const size = noiseImages * cifarSide * cifarSide * 3
-	var specs []wrap.NamedSpec
+	var specs []bench.NamedSpec
 	for _, s := range []struct {
 		name string
 		data []byte
@@ -115,7 +115,7 @@ func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]wrap.Na
 		if err := writeIDX(path, s.data, s.n, cifarSide, cifarSide, 3); err != nil {
 			return nil, err
 		}
-		specs = append(specs, wrap.NamedSpec{Name: s.name, Spec: path})
+		specs = append(specs, bench.NamedSpec{Name: s.name, Spec: path})
 	}
 	return specs, nil
 }
@@ -161,7 +161,7 @@ func (b *benchmark) telling() []*benchmark {
 		one := *b
 		one.told = o.Name
 		one.valOOD = fmt.Sprintf("%s[0:%d]", o.Spec, oodHeldOut)
-		one.ood = []wrap.NamedSpec{{Name: o.Name, Spec: fmt.Sprintf("%s[%d:]", o.Spec, oodHeldOut)}}
+		one.ood = []bench.NamedSpec{{Name: o.Name, Spec: fmt.Sprintf("%s[%d:]", o.Spec, oodHeldOut)}}
 		all = append(all, &one)
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -71,13 +72,13 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 		return err
 	}
 	l.say("rotating %d images", g.len())
-	var shifts []wrap.NamedSpec
+	var shifts []bench.NamedSpec
 	for _, degrees := range turns() {
 		spec, err := g.writeRotated(filepath.Join(l.scratch, "rotated"), degrees)
 		if err != nil {
 			return err
 		}
-		shifts = append(shifts, wrap.NamedSpec{Name: fmt.Sprint(degrees), Spec: spec})
+		shifts = append(shifts, bench.NamedSpec{Name: fmt.Sprint(degrees), Spec: spec})
 	}
 	trials := []trial{
 		{row: "MLE", method: "mle"},
@@ -123,7 +124,7 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 }
 
 // measureShifts makes the rows of each trial, one for each shifted set, over all networks.
-func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial, shifts []wrap.NamedSpec) ([][]row, error) {
+func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial, shifts []bench.NamedSpec) ([][]row, error) {
 	rows := make([][]row, len(trials)) // by trial and angle
 	for i, t := range trials {
 		for _, shift := range shifts {

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // A lab calibrates and evaluates, and remembers what it did.
@@ -62,7 +63,7 @@ type benchmark struct {
 	preprocess *preprocess.Spec
 
 	train, val, valOOD, test string // SPECs; no valOOD: nothing is tuned on such data
-	ood                      []wrap.NamedSpec
+	ood                      []bench.NamedSpec
 	told                     string // the set of which valOOD is a part, where there are several benchmarks of one name
 
 	// network returns the file of a network: kind is "" for the usual one.
@@ -203,11 +204,11 @@ func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]
 	return known, nil
 }
 
-func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood, shifts []wrap.NamedSpec) (*wrap.Evaluation, error) {
+func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood, shifts []bench.NamedSpec) (*bench.Evaluation, error) {
 	if _, err := l.calibrate(ctx, q.subject); err != nil {
 		return nil, err
 	}
-	c := wrap.EvalConfig{
+	c := bench.Config{
 		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Layers: q.layers,
 		Inputs: l.inputs(q.set), Runtime: l.runtime,
 	}
@@ -219,7 +220,7 @@ func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood, sh
 		of = fmt.Sprintf(" of %d layers", q.layers)
 	}
 	l.say("evaluating %s, %s, %v%s: %s", q.set.name, filepath.Base(q.set.network(q.kind, q.seed)), q.posterior, of, strings.Join(methods, " "))
-	e, err := wrap.Evaluate(ctx, c)
+	e, err := bench.Evaluate(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood, sh
 }
 
 // fill adds what the methods of c ask for.
-func (b *benchmark) fill(c *wrap.EvalConfig, seed int) error {
+func (b *benchmark) fill(c *bench.Config, seed int) error {
 	if b.files == nil {
 		return nil
 	}
@@ -279,12 +280,12 @@ type detection struct {
 	AUPROut  float64 `json:"aupr_out"`
 }
 
-func figuresOf(m wrap.MethodResult) figures {
+func figuresOf(m bench.MethodResult) figures {
 	var f figures
 	if in := m.InDomain; in != nil {
 		f.Error, f.NLL, f.ECE = &in.Error, &in.NLL, &in.ECE
 	}
-	sets := func(results []wrap.OODResult) map[string]detection {
+	sets := func(results []bench.OODResult) map[string]detection {
 		told := map[string]detection{}
 		for _, r := range results {
 			told[r.Name] = detectionOf(r.OOD)

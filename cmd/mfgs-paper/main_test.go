@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 func invoke(ctx context.Context, args ...string) (code int, stdout, stderr string) {
@@ -107,7 +107,7 @@ func digitsLab(t *testing.T) *lab {
 		val:     filepath.Join(dir, models.DigitsVal),
 		valOOD:  filepath.Join(dir, models.UnfamiliarVal),
 		test:    filepath.Join(dir, models.DigitsTest),
-		ood:     []wrap.NamedSpec{{Name: notMNIST, Spec: filepath.Join(dir, models.UnfamiliarTest)}},
+		ood:     []bench.NamedSpec{{Name: notMNIST, Spec: filepath.Join(dir, models.UnfamiliarTest)}},
 		network: func(string, int) string { return filepath.Join(dir, models.DigitsModel) },
 		files: func(method string, _ int) extras {
 			if method == "ensemble" {
@@ -178,7 +178,7 @@ func TestReport(t *testing.T) {
 			seeds = append(seeds, e.Seed)
 			// The figures are the library's.
 			set := l.sets[mnistName]
-			direct, err := wrap.Evaluate(t.Context(), wrap.EvalConfig{
+			direct, err := bench.Evaluate(t.Context(), bench.Config{
 				Bundle: l.bundlePath(subject{set: set}), Test: set.test, OOD: set.ood, Methods: []string{"mf0"},
 			})
 			if err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // A trial is a row to be made: a method on bundles of one kind.
@@ -41,7 +41,7 @@ func (t trial) seedOf(seed int) any {
 	return seed
 }
 
-// A request is what one call of wrap.Evaluate can answer.
+// A request is what one call of bench.Evaluate can answer.
 type request struct {
 	subject
 	layers int
@@ -109,7 +109,7 @@ func (l *lab) mnist() *benchmark {
 		val:    train + "[55000:60000]",
 		valOOD: other + "[0:5000]",
 		test:   file("mnist", "t10k-images-idx3-ubyte.gz"),
-		ood:    []wrap.NamedSpec{{Name: notMNIST, Spec: other + "[5000:]"}},
+		ood:    []bench.NamedSpec{{Name: notMNIST, Spec: other + "[5000:]"}},
 	}
 	model := func(seed int) string {
 		name := "model.onnx"

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // Every row of the paper is measured or said to be missing.
@@ -50,7 +50,7 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 				if trial.note == "" {
 					t.Errorf("%s: row %s is not made, and nothing says why", name, trial.row)
 				}
-			} else if err := wrap.CheckMethods([]string{trial.method}); err != nil {
+			} else if err := bench.CheckMethods([]string{trial.method}); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/urfave/cli/v2"
 )
 
@@ -82,10 +83,10 @@ func (d *demonstration) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	evaluation, err := wrap.Evaluate(ctx, wrap.EvalConfig{
+	evaluation, err := bench.Evaluate(ctx, bench.Config{
 		Bundle:   d.bundle,
 		Test:     d.path(models.DigitsTest),
-		OOD:      []wrap.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.UnfamiliarTest)}},
+		OOD:      []bench.NamedSpec{{Name: "unfamiliar", Spec: d.path(models.UnfamiliarTest)}},
 		Runtime:  d.runtime,
 		Progress: d.bar.work,
 	})
@@ -100,7 +101,7 @@ func (d *demonstration) run(ctx context.Context) error {
 }
 
 // show draws a few images, and sums up.
-func (d *demonstration) show(ctx context.Context, evaluation *wrap.Evaluation) error {
+func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) error {
 	predictor, err := wrap.Open(ctx, d.bundle, wrap.Options{Runtime: d.runtime})
 	if err != nil {
 		return err
@@ -139,14 +140,14 @@ func (d *demonstration) show(ctx context.Context, evaluation *wrap.Evaluation) e
 }
 
 // method returns the figures of one method of an evaluation of all.
-func method(e *wrap.Evaluation, name string) wrap.MethodResult {
-	return e.Methods[slices.IndexFunc(e.Methods, func(m wrap.MethodResult) bool { return m.Name == name })]
+func method(e *bench.Evaluation, name string) bench.MethodResult {
+	return e.Methods[slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name })]
 }
 
 func (d *demonstration) path(name string) string { return filepath.Join(d.dir, name) }
 
 // figures writes a small table of the evaluation.
-func (d *demonstration) figures(e *wrap.Evaluation) error {
+func (d *demonstration) figures(e *bench.Evaluation) error {
 	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling", "mf0": "mfgs (mf0)", "leverage": "mfgs (leverage)"}
 	t := table{align: "lrrrrr"}
 	t.row("", "error", "NLL", "ECE", "told from drawings", "AUROC")

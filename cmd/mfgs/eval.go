@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/urfave/cli/v2"
 )
 
@@ -33,7 +34,7 @@ kind.`,
 			&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
 			&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
 			&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
-			&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(wrap.PlainMethods(), ",") + "]"},
+			&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(bench.PlainMethods(), ",") + "]"},
 			&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
 			&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
 			&cli.StringFlag{Name: "val", Category: methodFlags, Usage: "`SPEC` held-out labelled data to tune on [as calibrate]"},
@@ -87,7 +88,7 @@ kind.`,
 			if err != nil {
 				return err
 			}
-			evaluation, err := wrap.Evaluate(c.Context, wrap.EvalConfig{
+			evaluation, err := bench.Evaluate(c.Context, bench.Config{
 				Bundle:      c.String("bundle"),
 				Model:       c.String("model"),
 				Test:        c.String("test"),
@@ -126,7 +127,7 @@ kind.`,
 
 // writeEvaluation writes methods by metrics, and a block for each
 // out-of-distribution set.
-func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
+func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var b strings.Builder
 	var f facts
 	f.add("bundle", e.Bundle.Path)
@@ -148,7 +149,7 @@ func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
 		fmt.Fprintln(&b)
 		_ = in.write(&b)
 	}
-	if first := slices.IndexFunc(e.Methods, func(m wrap.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
+	if first := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
 		for i, set := range e.Methods[first].Shifts {
 			shifted := table{align: "lrrrrr"}
 			shifted.row(set.Name, "n", "error", "NLL", "ECE", "Brier")
@@ -195,8 +196,8 @@ func writeEvaluation(w io.Writer, e *wrap.Evaluation) error {
 // describeMethods lists what --methods may hold.
 func describeMethods() string {
 	var b strings.Builder
-	for _, name := range wrap.Methods() {
-		fmt.Fprintf(&b, "  %-13s %s\n", name, wrap.DescribeMethod(name))
+	for _, name := range bench.Methods() {
+		fmt.Fprintf(&b, "  %-13s %s\n", name, bench.DescribeMethod(name))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/export"
 	"github.com/urfave/cli/v2"
 )
 
@@ -33,12 +33,12 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
 			&cli.StringFlag{Name: "method", Category: dataFlags,
-				Usage: "`NAME` whose probabilities: " + alternatives(wrap.ExportMethods()) + ", which is for a few classes only [those that predict gives]"},
+				Usage: "`NAME` whose probabilities: " + alternatives(export.Methods()) + ", which is for a few classes only [those that predict gives]"},
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` the model to write"},
 			&cli.StringFlag{Name: "triton", Category: outputFlags, Usage: "`REPOSITORY` the folder of a Triton model repository, to add the model to"},
 			&cli.StringFlag{Name: "name", Category: outputFlags, Usage: "`NAME` the model's in the repository [that of the bundle]"},
 			&cli.IntFlag{Name: "max-batch", Category: outputFlags,
-				Usage: fmt.Sprintf("`N` examples at most that Triton puts into one inference [%d]", wrap.DefaultMaxBatch)},
+				Usage: fmt.Sprintf("`N` examples at most that Triton puts into one inference [%d]", export.DefaultMaxBatch)},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace FILE.onnx, or what an export wrote to REPOSITORY/NAME"},
 			jsonFlag(),
 		},
@@ -66,19 +66,19 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 				return usagef(c.Command.Name, "--max-batch %d: want 1 to %d", n, bundle.MaxBatch)
 			}
 			if name := c.String("name"); name != "" {
-				if err := wrap.CheckTritonName(name); err != nil {
+				if err := export.CheckTritonName(name); err != nil {
 					return usagef(c.Command.Name, "--name: %v", err)
 				}
 			}
 			if c.IsSet("method") {
-				if err := oneOf(c, "method", wrap.ExportMethods()); err != nil {
+				if err := oneOf(c, "method", export.Methods()); err != nil {
 					return err
 				}
 			}
 			if err := found(c, "bundle", "model"); err != nil {
 				return err
 			}
-			report, err := wrap.Export(c.Context, c.String("bundle"), wrap.ExportOptions{
+			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
 				Out:      c.String("out"),
 				Triton:   c.String("triton"),
 				Name:     c.String("name"),
@@ -100,7 +100,7 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 }
 
 // writeExport says what was written, and how it is run.
-func writeExport(w io.Writer, r *wrap.ExportReport) error {
+func writeExport(w io.Writer, r *export.Report) error {
 	var b strings.Builder
 	var f facts
 	f.add("bundle", r.Bundle)
@@ -165,7 +165,7 @@ func shellWord(s string) string {
 
 // pythonLines are the lines of Python that run an exported model on its inputs,
 // x.
-func pythonLines(r *wrap.ExportReport) string {
+func pythonLines(r *export.Report) string {
 	feeds := make([]string, len(r.Inputs))
 	for i, in := range r.Inputs {
 		feeds[i] = pythonString(in.Name) + ": x"

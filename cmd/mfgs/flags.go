@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
 )
@@ -273,18 +274,18 @@ func parseMethods(s string) ([]string, error) {
 	for i, name := range methods {
 		methods[i] = strings.TrimSpace(name)
 	}
-	return methods, wrap.CheckMethods(methods)
+	return methods, bench.CheckMethods(methods)
 }
 
 // parseNamedSpecs reads NAME=SPEC, or a SPEC, which is named after its file.
-func parseNamedSpecs(args []string) ([]wrap.NamedSpec, error) {
-	var specs []wrap.NamedSpec
+func parseNamedSpecs(args []string) ([]bench.NamedSpec, error) {
+	var specs []bench.NamedSpec
 	for _, arg := range args {
 		s := parseNamedSpec(arg)
 		if s.Spec == "" {
 			return nil, fmt.Errorf("%q names no dataset: want NAME=SPEC", arg)
 		}
-		if slices.ContainsFunc(specs, func(other wrap.NamedSpec) bool { return other.Name == s.Name }) {
+		if slices.ContainsFunc(specs, func(other bench.NamedSpec) bool { return other.Name == s.Name }) {
 			return nil, fmt.Errorf("two datasets have the name %q: give them others as NAME=SPEC", s.Name)
 		}
 		specs = append(specs, s)
@@ -294,17 +295,17 @@ func parseNamedSpecs(args []string) ([]wrap.NamedSpec, error) {
 
 // parseNamedSpec takes NAME= off a SPEC, unless the whole names a path that is
 // there: paths hold equals signs too.
-func parseNamedSpec(arg string) wrap.NamedSpec {
+func parseNamedSpec(arg string) bench.NamedSpec {
 	name, spec, ok := strings.Cut(arg, "=")
 	if ok && name != "" && !strings.ContainsAny(name, `/\`) && !slices.ContainsFunc(readings(arg), exists) {
-		return wrap.NamedSpec{Name: name, Spec: spec}
+		return bench.NamedSpec{Name: name, Spec: spec}
 	}
 	paths := readings(arg)
 	path := paths[len(paths)-1]
 	if i := slices.IndexFunc(paths, exists); i >= 0 {
 		path = paths[i]
 	}
-	return wrap.NamedSpec{Name: filepath.Base(path), Spec: arg}
+	return bench.NamedSpec{Name: filepath.Base(path), Spec: arg}
 }
 
 var (

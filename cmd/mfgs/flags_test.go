@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 func TestNamedSpecs(t *testing.T) {
@@ -42,7 +42,7 @@ func TestNamedSpecs(t *testing.T) {
 		{"npy:nowhere/x.bin", "x.bin", "npy:nowhere/x.bin"},
 		{"=plain", "=plain", "=plain"},
 	} {
-		if got, want := parseNamedSpec(test.arg), (wrap.NamedSpec{Name: test.name, Spec: test.spec}); got != want {
+		if got, want := parseNamedSpec(test.arg), (bench.NamedSpec{Name: test.name, Spec: test.spec}); got != want {
 			t.Errorf("%q: %+v, want %+v", test.arg, got, want)
 		}
 	}

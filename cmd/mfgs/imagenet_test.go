@@ -13,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // imageNet unpacks 200 of the 1,000 validation images, and 40 of these once more
@@ -90,7 +91,7 @@ func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
 	if r.Head.FeatureDim != 1280 || r.Head.Classes != 1000 || r.Structure != "kron" || r.Examples.Train != 40 {
 		t.Errorf("%+v", r)
 	}
-	var e wrap.Evaluation
+	var e bench.Evaluation
 	decode(&e, "eval", "--bundle", bundle, "--model", model, "--test", test, "--methods", "mle")
 	if in := e.Methods[0].InDomain; in.N != 200 || !approx.Equal(1-in.Error, 0.65, 0.04) {
 		t.Errorf("top-1 accuracy %.3f of %d images, want about 0.65", 1-in.Error, in.N)

@@ -41,8 +41,13 @@ var imports = map[string][]string{
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/rows", "calibrate/internal/*"},
 	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess"},
-	"wrap":                     {"onnx", "featurize", "featurize/*", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap/bundle", "onnx/files"},
-	"wrap/serve":               {"wrap"},
+	"wrap/internal/source":     {"calibrate", "calibrate/rows", "featurize", "featurize/dataset"},
+	"wrap/internal/measure":    {"calibrate", "calibrate/metrics", "calibrate/rows"},
+	"wrap/internal/attach":     {"onnx", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "wrap/bundle"},
+	"wrap":                     {"onnx", "onnx/files", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
+	"wrap/bench":               {"onnx", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
+	"wrap/export":              {"onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
+	"wrap/internal/wraptest":   {"onnx", "featurize", "featurize/ort", "calibrate", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                   {},
 	"calibrate/approx":         {},
@@ -53,7 +58,11 @@ var imports = map[string][]string{
 // testImports are what tests may import beyond their package's row and
 // calibrate/approx.
 var testImports = map[string][]string{
-	"wrap": {"models"}, // a real network and real data
+	// A real network and real data; comparisons and exports of what was calibrated.
+	"wrap":                 {"models", "wrap/bench", "wrap/export"},
+	"wrap/bench":           {"models", "wrap/internal/wraptest"},
+	"wrap/export":          {"models", "calibrate", "featurize/ort", "wrap/internal/wraptest"},
+	"wrap/internal/attach": {"featurize/ort", "wrap/internal/wraptest"},
 }
 
 // thirdParty says which packages, tests included, may import each module from
@@ -61,7 +70,7 @@ var testImports = map[string][]string{
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go":   {"featurize/ort"},
 	"gonum.org/v1/gonum":                {"calibrate/..."},
-	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap", "models"}, // wrap: only its tests
+	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle"},
 	"golang.org/x/sync":                 {"featurize", "wrap/..."},
 	"golang.org/x/sys":                  {"featurize/ort", "onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // Real data lies beside the module; its absence is a user's clone.
@@ -31,7 +32,7 @@ type mnistRun struct {
 }
 
 // mnist calibrates and evaluates the paper's network from the command line.
-func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]wrap.MethodResult) {
+func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResult) {
 	t.Helper()
 	training := sharedData + "/mnist/train-images-idx3-ubyte.gz"
 	notMNIST := sharedData + "/notmnist/notmnist-images-idx3-ubyte.gz"
@@ -56,9 +57,9 @@ func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]wrap.MethodResult
 		args = append(args, "--covariance", r.covariance)
 	}
 	decode(&report, args...)
-	var evaluation wrap.Evaluation
+	var evaluation bench.Evaluation
 	decode(&evaluation, "eval", "--bundle", bundle, "--test", sharedData+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other)
-	methods := map[string]wrap.MethodResult{}
+	methods := map[string]bench.MethodResult{}
 	for _, m := range evaluation.Methods {
 		methods[m.Name] = m
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/export"
 )
 
 func TestTable(t *testing.T) {
@@ -71,12 +72,12 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		}
 	}
 	model := &wrap.ModelInfo{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor}, Outputs: []onnx.ValueInfo{tensor}}
-	exported := &wrap.ExportReport{
-		Bundle: evil, Model: model, File: evil, Files: []wrap.WrittenFile{{Path: evil}}, Inputs: []onnx.ValueInfo{tensor}, OwnOutputs: []onnx.ValueInfo{tensor},
-		Outputs: wrap.ExportedOutputs{Probabilities: tensor, Logits: tensor, LogitVariance: tensor, OODScore: tensor, Leverage: tensor},
+	exported := &export.Report{
+		Bundle: evil, Model: model, File: evil, Files: []export.WrittenFile{{Path: evil}}, Inputs: []onnx.ValueInfo{tensor}, OwnOutputs: []onnx.ValueInfo{tensor},
+		Outputs: export.Outputs{Probabilities: tensor, Logits: tensor, LogitVariance: tensor, OODScore: tensor, Leverage: tensor},
 	}
 	served := *exported
-	served.Triton = &wrap.TritonModel{Repository: evil, Name: evil}
+	served.Triton = &export.TritonModel{Repository: evil, Name: evil}
 	served.OwnOutputs = nil
 	for name, c := range map[string]struct {
 		lines int

@@ -1,4 +1,4 @@
-package wrap
+package bench
 
 import (
 	"bytes"
@@ -18,10 +18,11 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
 // methodFile is a network of testdata/methods, which are for the digits.
-func methodFile(name string) string { return filepath.Join("..", "testdata", "methods", name) }
+func methodFile(name string) string { return filepath.Join("..", "..", "testdata", "methods", name) }
 
 func trajectory() []string {
 	var files []string
@@ -32,8 +33,8 @@ func trajectory() []string {
 }
 
 // everything is an evaluation of the digits by which the methods have what they need.
-func everything(t testing.TB, bundle string, methods ...string) EvalConfig {
-	c := EvalConfig{
+func everything(t testing.TB, bundle string, methods ...string) Config {
+	c := Config{
 		Bundle: bundle, Test: digits(t, models.DigitsTest),
 		OOD:     []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
 		Methods: methods,
@@ -54,7 +55,7 @@ func everything(t testing.TB, bundle string, methods ...string) EvalConfig {
 }
 
 // evaluated are the results by name.
-func evaluated(t *testing.T, cfg EvalConfig) map[string]MethodResult {
+func evaluated(t *testing.T, cfg Config) map[string]MethodResult {
 	t.Helper()
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {
@@ -99,7 +100,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			t.Errorf("%s: out of distribution %+v", name, r.OOD)
 			continue
 		}
-		if name == leverage {
+		if name == measure.Leverage {
 			continue
 		}
 		// Temperatures tuned on 300 held-out digits do not make these much worse than the
@@ -143,9 +144,9 @@ func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
 }
 
 // ready is an evaluation that is ready to measure.
-func ready(t *testing.T, cfg EvalConfig) *evaluation {
+func ready(t *testing.T, cfg Config) *evaluation {
 	t.Helper()
-	e := &evaluation{EvalConfig: cfg}
+	e := &evaluation{Config: cfg}
 	t.Cleanup(e.close)
 	if err := e.check(); err != nil {
 		t.Fatal(err)
@@ -203,7 +204,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 		cfg.Seed = seed
 		e := ready(t, cfg)
 		for _, s := range append(e.sets, e.bench.train, e.bench.val, e.bench.ood) {
-			name := fmt.Sprintf("set %s with seed %d", s.name, seed)
+			name := fmt.Sprintf("set %s with seed %d", s.Name, seed)
 			if other, taken := seen[e.bench.seedOf(s)]; taken {
 				t.Errorf("%s has the draws of %s", name, other)
 			}
@@ -219,7 +220,7 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	part := strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)
-	cfg := EvalConfig{
+	cfg := Config{
 		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"},
 		Shifts: []NamedSpec{{"part", part}, {"held out", digits(t, models.DigitsVal)}},
 		OOD:    []NamedSpec{{"digits", part}, {"unfamiliar", digits(t, models.UnfamiliarTest)}},
@@ -230,7 +231,7 @@ func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
 	}
 	for _, m := range e.Methods {
 		for i, shift := range cfg.Shifts {
-			alone, err := Evaluate(t.Context(), EvalConfig{Bundle: dir, Test: shift.Spec, Methods: []string{m.Name}})
+			alone, err := Evaluate(t.Context(), Config{Bundle: dir, Test: shift.Spec, Methods: []string{m.Name}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -324,7 +325,7 @@ func TestLayersAreDampedAsTheBundle(t *testing.T) {
 		{bundle.Damping{Rule: "3", Rho: 0.25, Epsilon: 3}, calibrate.Damping{Absolute: 3}},
 	} {
 		clear(tail.posteriors)
-		b.p.bundle.Manifest.Damping = test.bundle
+		b.manifest.Damping = test.bundle
 		if _, got, err := b.posteriorOf(t.Context(), tail, calibrate.Hessian); err != nil || got != test.want {
 			t.Errorf("%+v: damping %v, want %v (%v)", test.bundle, got, test.want, err)
 		}
@@ -344,20 +345,20 @@ func TestTheCacheTellsClassNamesApart(t *testing.T) {
 	}
 	spec := filepath.Join(t.TempDir(), "rows.jsonl")
 	write(t, filepath.Dir(spec), "rows.jsonl", []byte(lines.String()))
-	o := e.opener(e.p.network, 0)
-	o.inputs.Cache = t.TempDir()
+	o := e.opener(e.cut.Network, 0)
+	o.Cache = t.TempDir()
 	for range 2 { // in turn, so that each finds the other's file
 		for _, want := range [][]int{{0, 1, 2, 3, 4}, {9, 8, 7, 6, 5}} {
-			o.classes = slices.Clone(names)
+			o.Classes = slices.Clone(names)
 			if want[0] == 9 {
-				slices.Reverse(o.classes)
+				slices.Reverse(o.Classes)
 			}
-			s, err := o.open("rows", spec, 10, true)
+			s, err := o.Open("rows", spec, 10, true)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, _, err := s.collect(t.Context(), e.p.head, &e.notes)
-			s.close()
+			got, _, err := s.Collect(t.Context(), e.head, &e.notes)
+			s.Close()
 			if err != nil || !slices.Equal(got.Labels, want) {
 				t.Errorf("labels %v, want %v (%v)", got, want, err)
 			}
@@ -517,34 +518,34 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 
 func TestMethodsTellWhatTheyLack(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
-	other := filepath.Join("..", "testdata", "onnx", "gemm.onnx")
-	mnist := filepath.Join("..", "models", "mnist-mlp", "model.onnx")
+	other := filepath.Join("..", "..", "testdata", "onnx", "gemm.onnx")
+	mnist := filepath.Join("..", "..", "models", "mnist-mlp", "model.onnx")
 	for name, tt := range map[string]struct {
 		method string
-		change func(*EvalConfig)
+		change func(*Config)
 		words  []string
 	}{
-		"no ensemble":              {"ensemble", func(c *EvalConfig) { c.Ensemble = nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
-		"one of the jackknife":     {"jackknife", func(c *EvalConfig) { c.Jackknife = c.Jackknife[:1] }, []string{"1 files with --jackknife"}},
-		"no checkpoints":           {"mf0@swag", func(c *EvalConfig) { c.Checkpoints = nil }, []string{"--checkpoint", "at least 2"}},
-		"no vi":                    {"bnn-vi", func(c *EvalConfig) { c.VI = "" }, []string{"--vi"}},
-		"vi that draws nothing":    {"bnn-vi", func(c *EvalConfig) { c.VI = methodFile("seed1.onnx") }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
-		"a file that is not there": {"ensemble", func(c *EvalConfig) { c.Ensemble[1] = "nowhere.onnx" }, []string{"method ensemble: nowhere.onnx: no such file"}},
-		"another network":          {"ensemble", func(c *EvalConfig) { c.Ensemble[1] = other }, []string{"gemm.onnx", "want a softmax of 10"}},
-		"another network's head":   {"mf0@swag", func(c *EvalConfig) { c.Checkpoints[0] = mnist }, []string{"model.onnx", "256 features", "128"}},
-		"a sandwich of layers":     {"mf0@sandwich", func(c *EvalConfig) { c.Layers = 2 }, []string{"sandwich", "hessian or fisher"}},
-		"full layers":              {"mc@hessian/full", func(c *EvalConfig) { c.Layers = 2 }, []string{"/full"}},
-		"layers below none":        {"mf0", func(c *EvalConfig) { c.Layers = -1 }, []string{"layers are -1"}},
-		"all dropped":              {"dropout", func(c *EvalConfig) { c.DropoutRate = 1 }, []string{"dropout rate is 1"}},
-		"labels that are lacking":  {"mc", func(c *EvalConfig) { c.Val = digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
-		"unlabelled training":      {"rue", func(c *EvalConfig) { c.Train = digits(t, models.UnfamiliarVal) }, []string{"label"}},
-		"shifts of one name":       {"mle", func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{"sets under shift", `"a"`}},
-		"a shift without labels":   {"mle", func(c *EvalConfig) { c.Shifts = []NamedSpec{{"a", digits(t, models.UnfamiliarTest)}} }, []string{"a:", "no labels"}},
-		"unknown evidence":         {"edl", func(c *EvalConfig) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
-		"an ensemble for nothing":  {"mf0", func(c *EvalConfig) { c.Ensemble = []string{"a", "b"} }, []string{"--ensemble is for method ensemble", "--methods"}},
-		"a vi for nothing":         {"ensemble", func(c *EvalConfig) { c.VI = "a" }, []string{"--vi is for method bnn-vi"}},
-		"layers for nothing":       {"edl", func(c *EvalConfig) { c.Layers = 2 }, []string{"--layers is for one of mf0"}},
-		"tuning for nothing":       {"mf0", func(c *EvalConfig) { c.Val = c.Test }, []string{"--val is for a method that is tuned"}},
+		"no ensemble":              {"ensemble", func(c *Config) { c.Ensemble = nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
+		"one of the jackknife":     {"jackknife", func(c *Config) { c.Jackknife = c.Jackknife[:1] }, []string{"1 files with --jackknife"}},
+		"no checkpoints":           {"mf0@swag", func(c *Config) { c.Checkpoints = nil }, []string{"--checkpoint", "at least 2"}},
+		"no vi":                    {"bnn-vi", func(c *Config) { c.VI = "" }, []string{"--vi"}},
+		"vi that draws nothing":    {"bnn-vi", func(c *Config) { c.VI = methodFile("seed1.onnx") }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
+		"a file that is not there": {"ensemble", func(c *Config) { c.Ensemble[1] = "nowhere.onnx" }, []string{"method ensemble: nowhere.onnx: no such file"}},
+		"another network":          {"ensemble", func(c *Config) { c.Ensemble[1] = other }, []string{"gemm.onnx", "want a softmax of 10"}},
+		"another network's head":   {"mf0@swag", func(c *Config) { c.Checkpoints[0] = mnist }, []string{"model.onnx", "256 features", "128"}},
+		"a sandwich of layers":     {"mf0@sandwich", func(c *Config) { c.Layers = 2 }, []string{"sandwich", "hessian or fisher"}},
+		"full layers":              {"mc@hessian/full", func(c *Config) { c.Layers = 2 }, []string{"/full"}},
+		"layers below none":        {"mf0", func(c *Config) { c.Layers = -1 }, []string{"layers are -1"}},
+		"all dropped":              {"dropout", func(c *Config) { c.DropoutRate = 1 }, []string{"dropout rate is 1"}},
+		"labels that are lacking":  {"mc", func(c *Config) { c.Val = digits(t, models.UnfamiliarVal) }, []string{"val", "no labels"}},
+		"unlabelled training":      {"rue", func(c *Config) { c.Train = digits(t, models.UnfamiliarVal) }, []string{"label"}},
+		"shifts of one name":       {"mle", func(c *Config) { c.Shifts = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{"sets under shift", `"a"`}},
+		"a shift without labels":   {"mle", func(c *Config) { c.Shifts = []NamedSpec{{"a", digits(t, models.UnfamiliarTest)}} }, []string{"a:", "no labels"}},
+		"unknown evidence":         {"edl", func(c *Config) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
+		"an ensemble for nothing":  {"mf0", func(c *Config) { c.Ensemble = []string{"a", "b"} }, []string{"--ensemble is for method ensemble", "--methods"}},
+		"a vi for nothing":         {"ensemble", func(c *Config) { c.VI = "a" }, []string{"--vi is for method bnn-vi"}},
+		"layers for nothing":       {"edl", func(c *Config) { c.Layers = 2 }, []string{"--layers is for one of mf0"}},
+		"tuning for nothing":       {"mf0", func(c *Config) { c.Val = c.Test }, []string{"--val is for a method that is tuned"}},
 	} {
 		cfg := everything(t, dir, tt.method)
 		tt.change(&cfg)

@@ -1,4 +1,4 @@
-package wrap
+package bench
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // stochasticBatch is the batch of networks that draw their weights anew in every run,
@@ -23,22 +26,30 @@ const stochasticBatch = 512
 func (b *bench) runnable(m *onnx.Model) (*network, error) {
 	n, err := b.openOther(m, b.Batch)
 	if err == nil {
-		b.closers = append(b.closers, n.close)
+		b.closers = append(b.closers, n.Close)
 	}
 	return n, err
 }
 
 func (b *bench) openOther(m *onnx.Model, batch int) (*network, error) {
-	r := b.Runtime
-	r.Batch = batch
-	return b.p.preprocessed(b.Preprocess, r, func(c featurize.Config) (*network, error) {
+	n := &network{model: m}
+	run := b.Runtime.Config()
+	run.Batch = batch
+	err := b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
 		c.Model = m
-		w, err := featurize.NewNetwork(c)
-		if err != nil {
-			return nil, err
-		}
-		return &network{Network: w, model: m}, nil
+		n.Network, err = featurize.NewNetwork(c)
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// network is another model than the bundle's, ready to run.
+type network struct {
+	*featurize.Network
+	model *onnx.Model
 }
 
 // outputs runs a network over a set and returns its outputs, those of an example one
@@ -48,20 +59,20 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 	for _, o := range n.model.Outputs() {
 		width += int(max(1, o.Shape[len(o.Shape)-1].Value))
 	}
-	if err := checkMemory(s.len(), passes*width, s.name); err != nil {
+	if err := checkMemory(s.Len(), passes*width, s.Name); err != nil {
 		return nil, err
 	}
-	o := b.opener(n, s.config.Limit)
-	o.inputs.Cache = ""
-	o.notes = &notes{progress: b.Progress}
-	other, err := o.open(s.name, s.spec, b.p.head.Classes(), s.role != oodRole)
+	o := b.opener(n.Network, s.Config.Limit)
+	o.Cache = ""
+	o.Notes = &source.Notes{Progress: b.notes.Progress}
+	other, err := o.Open(s.Name, s.Spec, b.head.Classes(), s.part.Role != measure.OOD)
 	if err != nil {
 		return nil, err
 	}
-	defer other.close()
-	other.config.Passes = passes
+	defer other.Close()
+	other.Config.Passes = passes
 	columns := make([][]float32, len(n.model.Outputs()))
-	examples, _, err := other.streamFused(ctx, o.notes, func(r featurize.Results, _ *rows.Batch) error {
+	examples, _, err := other.StreamFused(ctx, o.Notes, func(r featurize.Results, _ *rows.Batch) error {
 		for i, c := range r.Columns {
 			columns[i] = append(columns[i], c...)
 		}
@@ -71,7 +82,7 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 		return nil, err
 	}
 	if want := s.data.N; examples != want {
-		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.name, examples, want)
+		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.Name, examples, want)
 	}
 	return columns, nil
 }
@@ -93,10 +104,10 @@ func (b *bench) fitNetworks(paths []string) (predictor, error) {
 		}
 		members = append(members, n)
 	}
-	k := b.p.head.Logits
+	k := b.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		n := s.data.N
-		if err := checkMemory(n, len(members)*k, s.name); err != nil {
+		if err := checkMemory(n, len(members)*k, s.Name); err != nil {
 			return nil, err
 		}
 		all := make([]float32, n*len(members)*k)
@@ -118,7 +129,7 @@ func (b *bench) fitNetworks(paths []string) (predictor, error) {
 // probabilities. seeded makes the network for a seed: every set has its own, so that
 // what is drawn for one depends on no other.
 func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, error)) predictor {
-	k := b.p.head.Logits
+	k := b.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		model, err := seeded(int(b.seedOf(s) % maxSeed))
 		if err != nil {
@@ -128,13 +139,13 @@ func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, e
 		if err != nil {
 			return nil, err
 		}
-		defer n.close()
+		defer n.Close()
 		columns, err := b.outputs(ctx, n, s, samples)
 		if err != nil {
 			return nil, err
 		}
 		logits := columns[0]
-		if probabilitiesIn(logits, b.p.head) != "" {
+		if measure.ProbabilitiesIn(logits, b.head) != "" {
 			for i, p := range logits {
 				logits[i] = float32(math.Log(math.Max(float64(p), math.SmallestNonzeroFloat32)))
 			}
@@ -159,8 +170,8 @@ func (b *bench) stochastic() (*onnx.Model, error) {
 		return nil, fmt.Errorf("%s: no node draws random numbers, so that every run would give the same: export the network with its weights drawn by RandomNormal or RandomNormalLike", b.VI)
 	}
 	out := model.Outputs()
-	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.p.head.Logits) {
-		return nil, fmt.Errorf("%s: its outputs are %v, want logits [N,%d] alone", b.VI, out, b.p.head.Logits)
+	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.head.Logits) {
+		return nil, fmt.Errorf("%s: its outputs are %v, want logits [N,%d] alone", b.VI, out, b.head.Logits)
 	}
 	if _, err := onnx.Seeded(model, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.VI, err)
@@ -194,8 +205,8 @@ var dropoutRates = []float64{0.05, 0.1, 0.2, 0.3, 0.5}
 // fitDropout switches the network's own Dropout on or, where it has none, leaves out
 // features.
 func (b *bench) fitDropout(ctx context.Context, m method) (predictor, string, error) {
-	if b.p.network != nil {
-		cut, err := onnx.OnlyLogits(b.p.network.model, b.p.network.head)
+	if b.cut != nil {
+		cut, err := onnx.OnlyLogits(b.cut.Model, b.cut.Head)
 		if err != nil {
 			return nil, "", err
 		}
@@ -223,7 +234,7 @@ func (b *bench) fitDropout(ctx context.Context, m method) (predictor, string, er
 	var rate float64
 	least := math.Inf(1)
 	for _, p := range rates {
-		drawn, err := methods.NewDropout(ctx, weights, b.p.head, b.product, p, m.samples, b.Seed)
+		drawn, err := methods.NewDropout(ctx, weights, b.head, b.product, p, m.samples, b.Seed)
 		if err != nil {
 			return nil, "", err
 		}
@@ -256,7 +267,7 @@ func (b *bench) heldOutNLL(ctx context.Context, predict predictor) (float64, err
 		return 0, err
 	}
 	logp, _, err := calibrate.PredictAll(ctx, val, tuned.Optimum)
-	return meanNLL(logp, b.val.data.Labels, b.p.head.Classes()), err
+	return meanNLL(logp, b.val.data.Labels, b.head.Classes()), err
 }
 
 // evidenceKey is the metadata in which an evidential network says what makes evidence
@@ -282,9 +293,9 @@ func (b *bench) evidential() (*onnx.Model, *onnx.Head, methods.Evidence, error) 
 // fitEvidential runs an evidential network or fits an evidential last layer.
 func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
 	if b.Evidential == "" {
-		e, err := methods.FitEvidential(ctx, b.train.data, b.p.head, methods.EvidentialOptions{
+		e, err := methods.FitEvidential(ctx, b.train.data, b.head, methods.EvidentialOptions{
 			FitOptions: methods.FitOptions{Product: b.product, Seed: b.Seed, Progress: func(done, total int) {
-				b.notes.step("edl: fit", "epochs", done, total)
+				b.notes.Step("edl: fit", "epochs", done, total)
 			}},
 			Evidence: methods.Evidence(b.Evidence),
 		})
@@ -310,7 +321,7 @@ func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
 		if err != nil {
 			return nil, err
 		}
-		return methods.NewEvidential(columns[0], b.p.head.Logits, evidence)
+		return methods.NewEvidential(columns[0], b.head.Logits, evidence)
 	}, fmt.Sprintf("a network, evidence %s", evidence), nil
 }
 
@@ -327,7 +338,7 @@ func (b *bench) openTail() (*tail, error) {
 	if b.tail != nil {
 		return b.tail, nil
 	}
-	model, head := b.p.network.model, b.p.network.head
+	model, head := b.cut.Model, b.cut.Head
 	found, err := onnx.DenseTail(model, head, b.Layers)
 	if err != nil {
 		return nil, err
@@ -376,7 +387,7 @@ func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*rows.Batch, e
 	}
 	x := &rows.Batch{N: s.data.N, Features: columns[0], Logits: columns[1], Labels: s.data.Labels}
 	if err := t.check(x); err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	t.sets[s] = x
 	return x, nil
@@ -395,8 +406,8 @@ func (t *tail) check(x *rows.Batch) error {
 		worst = math.Max(worst, math.Abs(got[i]-float64(v)))
 		size = math.Max(size, math.Abs(float64(v)))
 	}
-	if !(worst <= logitTolerance*math.Max(size, 1e-30)) {
-		return fmt.Errorf("the dense layers do not give the network's logits: they differ by %.2g of the largest, want at most %.2g; take fewer --layers", worst/size, logitTolerance)
+	if !(worst <= attach.LogitTolerance*math.Max(size, 1e-30)) {
+		return fmt.Errorf("the dense layers do not give the network's logits: they differ by %.2g of the largest, want at most %.2g; take fewer --layers", worst/size, attach.LogitTolerance)
 	}
 	return nil
 }
@@ -416,7 +427,7 @@ func (b *bench) fitLayers(ctx context.Context, m method) (predictor, string, err
 		return nil, "", err
 	}
 	note := fmt.Sprintf("%d layers, damping %s", b.Layers, damping)
-	if b.p.bundle.Manifest.Damping.Rule == (calibrate.Damping{}).String() {
+	if b.manifest.Damping.Rule == (calibrate.Damping{}).String() {
 		note += ", as was chosen for the last"
 	}
 	if m.name == "bnn-kfac" {
@@ -437,7 +448,7 @@ func (b *bench) fitLayers(ctx context.Context, m method) (predictor, string, err
 // posteriorOf is damped as the bundle's: by the same ε or, where that was relative to
 // the mean eigenvalue, by the same part of each layer's own.
 func (b *bench) posteriorOf(ctx context.Context, t *tail, cov calibrate.Covariance) (*layers.Posterior, calibrate.Damping, error) {
-	d := b.p.bundle.Manifest.Damping
+	d := b.manifest.Damping
 	damping, err := calibrate.ParseDamping(d.Rule)
 	if err != nil {
 		return nil, damping, err

@@ -1,4 +1,4 @@
-package wrap
+package bench
 
 import (
 	"context"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
 // bench runs methods for which the bundle does not have all they need: they are tuned
@@ -37,7 +39,7 @@ const costlyHeldOut = 1000
 func (b *bench) close() {
 	for _, s := range []*evalSet{b.train, b.val, b.ood} {
 		if s != nil {
-			s.close()
+			s.Close()
 		}
 	}
 	for _, f := range slices.Backward(b.closers) {
@@ -61,17 +63,17 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		}
 	}
 	if b.limit == 0 {
-		logp, margin := calibrate.Plain(b.p.head, b.val.data.Logits, b.val.data.N, b.p.calibration.TS)
-		classes := b.p.head.Classes()
+		logp, margin := calibrate.Plain(b.head, b.val.data.Logits, b.val.data.N, b.calibration.TS)
+		classes := b.head.Classes()
 		b.limit = calibrate.ScalingLimit(nllOf(logp, b.val.data.Labels, classes), margin, classes)
 	}
 	seconds := map[string]float64{}
 	timed := func(stage string, f func() error) error {
-		b.notes.step(m.text+": "+stage, "steps", 0, 1)
+		b.notes.Step(m.text+": "+stage, "steps", 0, 1)
 		start := time.Now()
 		err := f()
 		seconds[stage] = time.Since(start).Seconds()
-		b.notes.step(m.text+": "+stage, "steps", 1, 1)
+		b.notes.Step(m.text+": "+stage, "steps", 1, 1)
 		return err
 	}
 
@@ -92,11 +94,11 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 	if err != nil {
 		return MethodResult{}, err
 	}
-	t := newTally(m.text, b.p.head, len(b.Shifts), len(b.OOD))
+	t := b.newTally(m)
 	err = timed("test", func() error {
 		for _, s := range b.sets {
 			if err := b.test(ctx, t, predict, tuned, s); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+				return fmt.Errorf("%s: %w", s.Name, err)
 			}
 		}
 		return nil
@@ -104,10 +106,10 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 	if err != nil {
 		return MethodResult{}, err
 	}
-	r, err := t.result(b.Shifts, b.OOD)
+	r, err := b.result(t)
 	r.Temperatures = &TunedPairs{
-		NLL: Pair{Act: tuned.NLL.Act, Ens: tuned.NLL.Ens},
-		OOD: Pair{Act: tuned.OOD.Act, Ens: tuned.OOD.Ens},
+		NLL: wrap.Pair{Act: tuned.NLL.Act, Ens: tuned.NLL.Ens},
+		OOD: wrap.Pair{Act: tuned.OOD.Act, Ens: tuned.OOD.Ens},
 	}
 	if tuned.NLLAtBound {
 		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
@@ -151,43 +153,40 @@ func (b *bench) tune(ctx context.Context, m method, predict predictor) (*calibra
 	}
 	val, err := predict(ctx, v)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", v.name, err)
+		return nil, fmt.Errorf("%s: %w", v.Name, err)
 	}
 	var ood calibrate.Predictive
 	if o != nil {
 		if ood, err = predict(ctx, o); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.name, err)
+			return nil, fmt.Errorf("%s: %w", o.Name, err)
 		}
 	}
 	return calibrate.Tune(ctx, val, v.data.Labels, ood, b.limit)
 }
 
 // test measures a tuned method on a set.
-func (b *bench) test(ctx context.Context, t *tally, predict predictor, tuned *calibrate.Tuned, s *evalSet) error {
+func (b *bench) test(ctx context.Context, t *measure.Tally, predict predictor, tuned *calibrate.Tuned, s *evalSet) error {
 	p, err := predict(ctx, s)
 	if err != nil {
 		return err
 	}
-	logp, nll, err := calibrate.PredictAll(ctx, p, tuned.NLL)
-	if err != nil {
+	var scores measure.Scores
+	if scores.LogP, scores.NLL, err = calibrate.PredictAll(ctx, p, tuned.NLL); err != nil {
 		return err
 	}
-	if s.role == shiftRole {
-		return t.add(s, logp, nil, nil, s.data.Labels, nil)
-	}
-	nll = strangeness(nll)
-	ood := nll
-	if tuned.OOD != tuned.NLL {
-		if _, ood, err = calibrate.PredictAll(ctx, p, tuned.OOD); err != nil {
+	measure.Negate(scores.NLL)
+	scores.OOD = scores.NLL
+	if tuned.OOD != tuned.NLL && s.part.Role != measure.Shift {
+		if _, scores.OOD, err = calibrate.PredictAll(ctx, p, tuned.OOD); err != nil {
 			return err
 		}
-		ood = strangeness(ood)
+		measure.Negate(scores.OOD)
 	}
-	return t.add(s, logp, ood, nll, s.data.Labels, nil)
+	return t.Add(s.part, scores, s.data.Labels, nil)
 }
 
 // seedOf returns a seed for one set, so that no two share their draws and none depends
 // on which others there are.
 func (b *bench) seedOf(s *evalSet) uint64 {
-	return rand.NewPCG(b.Seed, uint64(s.role)<<32|uint64(s.index)).Uint64()
+	return rand.NewPCG(b.Seed, uint64(s.part.Role)<<32|uint64(s.part.Index)).Uint64()
 }

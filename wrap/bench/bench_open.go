@@ -1,4 +1,4 @@
-package wrap
+package bench
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // checkBench refuses what methods cannot work with.
@@ -128,7 +130,7 @@ func (e *evaluation) openBench(ctx context.Context) error {
 	if b == nil {
 		return nil
 	}
-	h := e.p.head
+	h := e.head
 	if h.Link != calibrate.Softmax {
 		return fmt.Errorf("the head has %d logits with link %s: methods other than %v are for a softmax", h.Logits, h.Link, PlainMethods())
 	}
@@ -138,11 +140,11 @@ func (e *evaluation) openBench(ctx context.Context) error {
 			continue
 		}
 		needsTrain = needsTrain || b.needsTrain(m)
-		if e.p.network == nil && (b.overLayers(m) || slices.Contains([]string{"ensemble", "jackknife", "bnn-vi"}, m.name) || m.name == "edl" && e.Evidential != "") {
+		if e.cut == nil && (b.overLayers(m) || slices.Contains([]string{"ensemble", "jackknife", "bnn-vi"}, m.name) || m.name == "edl" && e.Evidential != "") {
 			return fmt.Errorf("method %q runs networks, and the bundle was made of ready-made features", m.text)
 		}
 	}
-	if e.p.network != nil {
+	if e.cut != nil {
 		product, err := featurize.NewProduct(e.Threads)
 		if err != nil {
 			return err
@@ -159,29 +161,29 @@ func (e *evaluation) openBench(ctx context.Context) error {
 		}
 	}
 	var err error
-	if b.val, err = b.openSet(ctx, bundle.Val, heldOutRole, e.Val, "val", maxHeldOut); err != nil {
+	if b.val, err = b.openSet(ctx, bundle.Val, heldOutRole, e.Val, "val", source.MaxHeldOut); err != nil {
 		return err
 	}
-	if b.ood, err = b.openSet(ctx, bundle.Held, oodRole, e.ValOOD, "val-ood", maxHeldOut); err != nil {
+	if b.ood, err = b.openSet(ctx, bundle.Held, measure.OOD, e.ValOOD, "val-ood", source.MaxHeldOut); err != nil {
 		return err
 	}
 	if b.ood != nil {
-		b.ood.index = len(e.OOD) // behind those that are measured on
+		b.ood.part.Index = len(e.OOD) // behind those that are measured on
 	}
 	if needsTrain {
 		if b.train, err = b.openSet(ctx, bundle.Train, trainRole, e.Train, "train", 0); err != nil {
 			return err
 		}
-		if err := checkMemory(b.train.len(), h.Features+h.Logits, "train"); err != nil {
+		if err := checkMemory(b.train.Len(), h.Features+h.Logits, "train"); err != nil {
 			return err
 		}
 	}
-	if !b.val.labelled() {
-		return fmt.Errorf("val: %s has no labels", b.val.spec)
+	if !b.val.Labelled() {
+		return fmt.Errorf("val: %s has no labels", b.val.Spec)
 	}
 	b.warnOfShared()
 	for _, s := range e.sets {
-		if err := checkMemory(s.len(), h.Features+h.Logits, s.name); err != nil {
+		if err := checkMemory(s.Len(), h.Features+h.Logits, s.Name); err != nil {
 			return err
 		}
 	}
@@ -190,48 +192,48 @@ func (e *evaluation) openBench(ctx context.Context) error {
 
 // openSet opens the data that is given or, where none is, that which had the part in the
 // calibration, if it is the same still. There is none where neither is.
-func (b *bench) openSet(ctx context.Context, part bundle.Role, r role, given, flag string, limit int) (*evalSet, error) {
+func (b *bench) openSet(ctx context.Context, part bundle.Role, r measure.Role, given, flag string, limit int) (*evalSet, error) {
 	spec := given
 	var recorded *bundle.Dataset
 	if given == "" {
-		all := b.p.bundle.Manifest.Datasets
+		all := b.manifest.Datasets
 		i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == part })
 		if i < 0 {
 			return nil, nil
 		}
 		recorded, spec = &all[i], all[i].Spec
 	}
-	s, err := b.opener(b.p.network, limit).open(flag, spec, b.p.head.Classes(), r != oodRole)
+	s, err := b.opener(b.network(), limit).Open(flag, spec, b.head.Classes(), r != measure.OOD)
 	if err != nil {
 		if recorded != nil {
 			err = fmt.Errorf("the data of calibration: %w: give the data with --%s", err, flag)
 		}
 		return nil, err
 	}
-	if err := b.p.fits(s); err != nil {
-		s.close()
+	if err := s.Fits(b.head, "the bundle's head"); err != nil {
+		s.Close()
 		return nil, err
 	}
-	if err := s.identify(ctx); err != nil {
-		s.close()
+	if err := s.Identify(ctx); err != nil {
+		s.Close()
 		return nil, err
 	}
 	if recorded != nil {
-		if s.fingerprint != recorded.Fingerprint {
-			s.close()
+		if s.Fingerprint != recorded.Fingerprint {
+			s.Close()
 			return nil, fmt.Errorf("%s: %s is not the data of calibration any more: give the data with --%s", flag, spec, flag)
 		}
-		if n := recorded.Count + recorded.Bad; n < s.len() {
-			s.config.Limit = n // calibration took as many, spread evenly
+		if n := recorded.Count + recorded.Bad; n < s.Len() {
+			s.Config.Limit = n // calibration took as many, spread evenly
 		}
 	}
-	return &evalSet{set: s, role: r}, nil
+	return &evalSet{Set: s, part: measure.Part{Role: r}}, nil
 }
 
 // checkFiles reports what would stop a method that is fitted only after others are done.
 func (b *bench) checkFiles(m method) error {
 	if b.overLayers(m) {
-		_, err := onnx.DenseTail(b.p.network.model, b.p.network.head, b.Layers)
+		_, err := onnx.DenseTail(b.cut.Model, b.cut.Head, b.Layers)
 		return err
 	}
 	var files []string
@@ -269,9 +271,9 @@ func (b *bench) warnOfShared() {
 			continue
 		}
 		for _, other := range b.sets {
-			told := slices.ContainsFunc(b.p.bundle.Manifest.Datasets, func(d bundle.Dataset) bool { return d.Fingerprint == other.fingerprint })
-			if shared := other.shares(s.set); shared != "" && !told {
-				b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.name, s.name, shared))
+			told := slices.ContainsFunc(b.manifest.Datasets, func(d bundle.Dataset) bool { return d.Fingerprint == other.Fingerprint })
+			if shared := other.Shares(s.Set); shared != "" && !told {
+				b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.Name, s.Name, shared))
 			}
 		}
 	}
@@ -302,7 +304,7 @@ func (b *bench) collect(ctx context.Context, s *evalSet) error {
 	if s == nil || s.data != nil {
 		return nil
 	}
-	data, _, err := s.set.collect(ctx, b.p.head, &b.notes)
+	data, _, err := s.Set.Collect(ctx, b.head, &b.notes)
 	s.data = data
 	return err
 }
@@ -317,7 +319,7 @@ func (b *bench) thinned(s *evalSet) *evalSet {
 	if n <= costlyHeldOut {
 		return s
 	}
-	return &evalSet{set: s.set, role: s.role, index: s.index, whole: s, data: spread(s.data, costlyHeldOut)}
+	return &evalSet{Set: s.Set, part: s.part, whole: s, data: spread(s.data, costlyHeldOut)}
 }
 
 // spread returns so many of a set's examples, spread evenly.

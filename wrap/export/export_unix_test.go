@@ -1,6 +1,6 @@
 //go:build unix
 
-package wrap
+package export
 
 import (
 	"io/fs"
@@ -22,7 +22,7 @@ func TestAnExportIsWritableByItsOwnerOnlyAndClearsAway(t *testing.T) {
 	}
 	before := syscall.Umask(0)
 	defer syscall.Umask(before)
-	for _, o := range []ExportOptions{{Out: filepath.Join(out, "m.onnx")}, {Triton: filepath.Join(out, "models"), Name: "m"}} {
+	for _, o := range []Options{{Out: filepath.Join(out, "m.onnx")}, {Triton: filepath.Join(out, "models"), Name: "m"}} {
 		folder := filepath.Dir(o.Out)
 		if o.Out == "" {
 			folder = o.Triton
@@ -30,7 +30,7 @@ func TestAnExportIsWritableByItsOwnerOnlyAndClearsAway(t *testing.T) {
 		// What a killed one left.
 		write(t, folder, ".mfgs-0123456789abcdef.tmp/lock", []byte(host))
 		write(t, folder, ".mfgs-0123456789abcdef.tmp/new/m.onnx", make([]byte, 1000))
-		if _, err := Export(t.Context(), dir, o); err != nil {
+		if _, err := Write(t.Context(), dir, o); err != nil {
 			t.Fatal(err)
 		}
 		if got := list(t, folder); slices.Contains(got, ".mfgs-0123456789abcdef.tmp") {

@@ -1,4 +1,4 @@
-package wrap
+package attach
 
 import (
 	"cmp"
@@ -25,9 +25,10 @@ const (
 	lseTolerance = 1e-5
 )
 
-// fuse puts the mean-field head of a bundle behind its model. alone leaves out the
-// model's own outputs.
-func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Method, alone bool) (*onnx.Model, onnx.FusedOutputs, error) {
+// Fuse puts the mean-field head of the bundle behind its model. method is whose probabilities
+// the model gives, "" those that the bundle serves; alone leaves out the model's own outputs.
+func (a *Attached) Fuse(method onnx.Method, alone bool) (*onnx.Model, onnx.FusedOutputs, error) {
+	b := a.Bundle
 	forms, err := b.Posterior.Quadratic()
 	if err != nil {
 		return nil, onnx.FusedOutputs{}, err
@@ -40,14 +41,14 @@ func fuse(b *bundle.Bundle, model *onnx.Model, head *onnx.Head, method onnx.Meth
 		NLL:          onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 		OOD:          onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
 		MedianMargin: cmp.Or(m.MeanField.MedianMargin, 1),
-		Intervals:    intervals(head.Classes, m.MeanField.MaxRatio),
+		Intervals:    intervals(a.Head.Classes, m.MeanField.MaxRatio),
 		Alone:        alone,
 		Metadata:     metadata(b, method),
 	}
 	if method == "" {
 		mf.Plain = b.Calibration().PlainTemperature()
 	}
-	return onnx.Fuse(model, head, mf)
+	return onnx.Fuse(a.Model, a.Head, mf)
 }
 
 // intervals returns those that mf0 interpolates for a largest held-out ratio, without

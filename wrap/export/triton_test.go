@@ -1,4 +1,4 @@
-package wrap
+package export
 
 import (
 	"fmt"
@@ -8,14 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/onnx"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
-
-	"github.com/mfgs/mfgs/onnx"
 )
 
 // info describes a tensor; -1 is an open dimension.

@@ -1,4 +1,4 @@
-package wrap
+package bench
 
 import (
 	"context"
@@ -55,9 +55,9 @@ func (b *bench) fit(ctx context.Context, m method) (p predictor, note string, er
 
 // fitLast is fit for methods that draw or fit last layers.
 func (b *bench) fitLast(ctx context.Context, m method) (predictor, error) {
-	h, train := b.p.head, b.train.data
+	h, train := b.head, b.train.data
 	options := methods.FitOptions{Product: b.product, Seed: b.Seed, Progress: func(done, total int) {
-		b.notes.step(m.text+": fit", "epochs", done, total)
+		b.notes.Step(m.text+": fit", "epochs", done, total)
 	}}
 	type predictive interface {
 		Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error)
@@ -78,7 +78,7 @@ func (b *bench) fitLast(ctx context.Context, m method) (predictor, error) {
 			return nil, err
 		}
 	case "rue":
-		c, err := b.covarianceOf(ctx, dampedKey{b.p.bundle.Manifest.Structure, calibrate.Hessian})
+		c, err := b.covarianceOf(ctx, dampedKey{b.manifest.Structure, calibrate.Hessian})
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +119,7 @@ func (b *bench) fitLast(ctx context.Context, m method) (predictor, error) {
 
 // likelihoodCovariance is the bundle's, where it is an inverse curvature.
 func (b *bench) likelihoodCovariance() calibrate.Covariance {
-	if b.p.bundle.Manifest.Covariance == calibrate.Fisher {
+	if b.manifest.Covariance == calibrate.Fisher {
 		return calibrate.Fisher
 	}
 	return calibrate.Hessian
@@ -132,7 +132,7 @@ func (b *bench) fitGaussian(ctx context.Context, m method) (predictor, error) {
 	if m.covariance == swag {
 		cov, err = b.swag()
 	} else {
-		manifest := b.p.bundle.Manifest
+		manifest := b.manifest
 		key := dampedKey{manifest.Structure, manifest.Covariance}
 		if m.covariance != "" {
 			key.covariance = calibrate.Covariance(m.covariance)
@@ -151,7 +151,7 @@ func (b *bench) fitGaussian(ctx context.Context, m method) (predictor, error) {
 // integrate predicts with a Gaussian over logits. inputs are what the covariance is a
 // function of.
 func (b *bench) integrate(m method, cov methods.Covariance, inputs func(context.Context, *evalSet) (*rows.Batch, error)) predictor {
-	k := b.p.head.Logits
+	k := b.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		x, err := inputs(ctx, s)
 		if err != nil {
@@ -187,7 +187,7 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 	if err != nil {
 		return nil, 0, err
 	}
-	manifest := b.p.bundle.Manifest
+	manifest := b.manifest
 	if key == (dampedKey{manifest.Structure, manifest.Covariance}) {
 		return c, manifest.Damping.Epsilon, nil
 	}
@@ -211,7 +211,7 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
 		return c, nil
 	}
-	h := b.p.head
+	h := b.head
 	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: k.structure, Fisher: k.fisher, Product: b.product})
 	if err != nil {
 		return nil, err
@@ -235,11 +235,11 @@ func (b *bench) headWeights() ([]float64, error) {
 	if b.weights != nil {
 		return b.weights, nil
 	}
-	if b.p.network == nil {
+	if b.cut == nil {
 		return nil, errors.New("the bundle was made of ready-made features and has no weights")
 	}
 	var err error
-	b.weights, err = headWeights(b.p.network.head)
+	b.weights, err = headWeights(b.cut.Head)
 	return b.weights, err
 }
 
@@ -268,8 +268,8 @@ func (b *bench) swag() (methods.Covariance, error) {
 		if err != nil {
 			return nil, err
 		}
-		if head.FeatureDim != b.p.head.Features || head.Bias != b.p.head.Bias {
-			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: is it of the same network?", path, head.FeatureDim, head.Bias, b.p.head.Features, b.p.head.Bias)
+		if head.FeatureDim != b.head.Features || head.Bias != b.head.Bias {
+			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: is it of the same network?", path, head.FeatureDim, head.Bias, b.head.Features, b.head.Bias)
 		}
 		w, err := headWeights(head)
 		if err != nil {
@@ -277,7 +277,7 @@ func (b *bench) swag() (methods.Covariance, error) {
 		}
 		trajectory = append(trajectory, w)
 	}
-	return methods.NewSWAG(trajectory, b.p.head, b.product)
+	return methods.NewSWAG(trajectory, b.head, b.product)
 }
 
 // openHead opens another network for the bundle's classes.
@@ -293,8 +293,8 @@ func (b *bench) openHead(path string) (*onnx.Model, *onnx.Head, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if head.Classes != b.p.head.Logits || head.Link != onnx.Softmax {
-		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, head.Classes, head.Link, b.p.head.Logits)
+	if head.Classes != b.head.Logits || head.Link != onnx.Softmax {
+		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, head.Classes, head.Link, b.head.Logits)
 	}
 	return model, head, nil
 }

@@ -1,8 +1,7 @@
-package wrap
+package attach_test
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,43 +10,14 @@ import (
 	"slices"
 	"testing"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
-
-// selector is a model whose input x [N,R], when it is the r-th unit vector, gives the
-// r-th of the given logits [R,K]: one MatMul, in a model of the operator set.
-func selector(opset uint64, output string, logits []float32, r, k int) []byte {
-	message := func(b []byte, field protowire.Number, m []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
-	}
-	number := func(b []byte, field protowire.Number, v uint64) []byte {
-		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
-	}
-	text := func(b []byte, field protowire.Number, s string) []byte { return message(b, field, []byte(s)) }
-	value := func(name string, width int) []byte {
-		shape := message(nil, 1, text(nil, 2, "N"))
-		shape = message(shape, 1, number(nil, 1, uint64(width)))
-		tensor := message(number(nil, 1, 1), 2, shape)
-		return message(text(nil, 1, name), 2, message(nil, 1, tensor))
-	}
-	raw := make([]byte, 0, 4*len(logits))
-	for _, v := range logits {
-		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
-	}
-	w := number(number(number(nil, 1, uint64(r)), 1, uint64(k)), 2, 1)
-	w = message(text(w, 8, "w"), 9, raw)
-	node := text(text(text(text(nil, 1, "x"), 1, "w"), 2, output), 4, "MatMul")
-	graph := text(message(nil, 1, node), 2, "selector")
-	graph = message(message(message(graph, 5, w), 11, value("x", r)), 12, value(output, k))
-	model := message(number(nil, 1, 7), 7, graph)
-	return message(model, 8, number(nil, 2, opset))
-}
 
 // fusedSelector is a selector with the mean-field head: the r-th example has the
 // r-th of the logits and of the variances at T_ens = 1, both [R,K].
@@ -58,7 +28,7 @@ func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r in
 func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, variances []float32, r int, change func(*onnx.MeanField)) (*onnx.Model, onnx.FusedOutputs) {
 	t.Helper()
 	k := len(logits) / r
-	m, err := onnx.Parse("selector", selector(opset, "y", logits, r, k))
+	m, err := onnx.Parse("selector", wraptest.Selector(opset, "y", logits, r, k))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +47,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, varia
 	mf := &onnx.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
 		NLL: onnx.Temperatures{Act: 1, Ens: 1}, OOD: onnx.Temperatures{Act: 1.5, Ens: 0.5},
-		Intervals: intervals(k, 2), MedianMargin: 0.7,
+		Intervals: attach.Intervals(k, 2), MedianMargin: 0.7,
 	}
 	if change != nil {
 		change(mf)
@@ -488,25 +458,25 @@ func formula(link onnx.Link, method onnx.Method, logits, variances []float32, te
 
 func TestIntervals(t *testing.T) {
 	for _, ratio := range []float64{1, 1.05, 3, 8.35, 30, 1e6, math.Inf(1)} {
-		list := intervals(1000, ratio)
+		list := attach.Intervals(1000, ratio)
 		last := onnx.Interval{Ratio: 1}
 		for _, i := range list {
-			if i.Ratio <= last.Ratio || i.Nodes <= last.Nodes || i.Ratio > farRatio {
+			if i.Ratio <= last.Ratio || i.Nodes <= last.Nodes || i.Ratio > attach.FarRatio {
 				t.Errorf("ratio %v: %v", ratio, list)
 			}
 			last = i
 		}
-		if last.Ratio != farRatio {
+		if last.Ratio != attach.FarRatio {
 			t.Errorf("ratio %v: %v does not go far", ratio, list)
 		}
 	}
-	if list := intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
+	if list := attach.Intervals(1000, 1.05); len(list) != 3 || list[0].Nodes > 12 {
 		t.Errorf("%v, want few nodes for what is usual", list)
 	}
 	// Nearly all inputs are in the first, which goes further than all that was held out.
 	for _, ratio := range []float64{1, 1.05, 3, 8} {
-		if list := intervals(1000, ratio); list[0].Ratio != margins[0]*ratio || list[1].Ratio != margins[1]*ratio {
-			t.Errorf("ratio %v: %v, want them to begin with %v and %v times as much", ratio, list, margins[0], margins[1])
+		if list := attach.Intervals(1000, ratio); list[0].Ratio != attach.Margins[0]*ratio || list[1].Ratio != attach.Margins[1]*ratio {
+			t.Errorf("ratio %v: %v, want them to begin with %v and %v times as much", ratio, list, attach.Margins[0], attach.Margins[1])
 		}
 	}
 }
@@ -572,4 +542,12 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 			}
 		}
 	}
+}
+
+func widened(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package wrap
+package bench
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
 // defaultSamples is how many classifiers a method draws that is not told.
@@ -56,7 +57,7 @@ var methodKinds = []methodKind{
 	{name: "edl", train: true, about: "an evidential network, --edl, else a last layer fitted so"},
 }
 
-// method is a name of EvalConfig.Methods, read.
+// method is a name of Config.Methods, read.
 type method struct {
 	methodKind
 	text       string
@@ -65,7 +66,7 @@ type method struct {
 	structure  calibrate.Structure // "" for the bundle's
 }
 
-// Methods returns what EvalConfig.Methods may hold; see there for what may be added.
+// Methods returns what Config.Methods may hold; see there for what may be added.
 func Methods() []string {
 	names := make([]string, len(methodKinds))
 	for i, k := range methodKinds {
@@ -81,17 +82,9 @@ func DescribeMethod(name string) string {
 }
 
 // PlainMethods returns those of Methods that need nothing but the bundle.
-func PlainMethods() []string {
-	var names []string
-	for _, k := range methodKinds {
-		if k.plain {
-			names = append(names, k.name)
-		}
-	}
-	return names
-}
+func PlainMethods() []string { return slices.Clone(measure.Plain) }
 
-// CheckMethods reports names that EvalConfig.Methods may not hold, or not twice.
+// CheckMethods reports names that Config.Methods may not hold, or not twice.
 func CheckMethods(names []string) error {
 	_, err := parseMethods(names)
 	return err

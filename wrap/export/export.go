@@ -1,4 +1,6 @@
-package wrap
+// Package export writes the network of a bundle, with the mean-field head behind it, as one ONNX
+// model or as a model in a Triton model repository.
+package export
 
 import (
 	"bytes"
@@ -15,16 +17,17 @@ import (
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
-// ExportMethods lists the methods that a model can be exported with, whatever the bundle
-// serves.
-func ExportMethods() []string { return []string{string(onnx.MF0), string(onnx.MF1)} }
+// Methods lists the methods that a model can be exported with, whatever the bundle serves.
+func Methods() []string { return []string{string(onnx.MF0), string(onnx.MF1)} }
 
-// ExportOptions says what Export writes, and where: either Out or Triton must be
+// Options says what Write writes, and where: either Out or Triton must be
 // set.
-type ExportOptions struct {
+type Options struct {
 	// Out is the path of the model file to write, which ends in .onnx. A model
 	// above 2 GiB keeps its weights beside it, in Out + ".data".
 	Out string
@@ -39,25 +42,25 @@ type ExportOptions struct {
 
 	Model  string // path of the model file, for a bundle that holds none
 	Method string // one of ExportMethods; "" serves the probabilities that the bundle does
-	Force  bool   // replace what an earlier Export wrote, or with Out any ONNX model but the network itself
+	Force  bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
 }
 
-// ExportReport is what Export tells of its work.
-type ExportReport struct {
-	Bundle string     `json:"bundle"` // "" after ExportFS
-	Model  *ModelInfo `json:"model"`  // the one that was calibrated
-	Method string     `json:"method"` // whose probabilities it gives: mf0, ts, mle or mf1
+// Report is what Write tells of its work.
+type Report struct {
+	Bundle string          `json:"bundle"` // "" after WriteFS
+	Model  *wrap.ModelInfo `json:"model"`  // the one that was calibrated
+	Method string          `json:"method"` // whose probabilities it gives: mf0, ts, mle or mf1
 
 	File   string           `json:"file"`  // the model that was written
 	Files  []WrittenFile    `json:"files"` // all that was written, the model first
 	Opset  int64            `json:"opset"`
 	Inputs []onnx.ValueInfo `json:"inputs"` // those of the model that was calibrated
-	// Outputs are what Export is for, OwnOutputs what the model gave before. Logits
+	// Outputs are what Write is for, OwnOutputs what the model gave before. Logits
 	// may be both.
-	Outputs    ExportedOutputs  `json:"outputs"`
+	Outputs    Outputs          `json:"outputs"`
 	OwnOutputs []onnx.ValueInfo `json:"own_outputs"`
 
-	Triton   *TritonModel `json:"triton,omitempty"` // nil for ExportOptions.Out
+	Triton   *TritonModel `json:"triton,omitempty"` // nil for Options.Out
 	Warnings []string     `json:"warnings"`
 }
 
@@ -67,10 +70,10 @@ type WrittenFile struct {
 	Size int64  `json:"bytes"`
 }
 
-// ExportedOutputs are what an exported model gives of a [Prediction], for N
+// Outputs are what an exported model gives of a [wrap.Prediction], for N
 // examples, C classes and K logits. All are float32 but the score, which is float64.
 // Their names are those of the fields in JSON, unless the model had them for others.
-type ExportedOutputs struct {
+type Outputs struct {
 	Probabilities onnx.ValueInfo `json:"probabilities"`  // [N,C]; of a multi-label head [N,K]
 	Logits        onnx.ValueInfo `json:"logits"`         // [N,K]
 	LogitVariance onnx.ValueInfo `json:"logit_variance"` // [N,K]
@@ -79,7 +82,7 @@ type ExportedOutputs struct {
 }
 
 // List returns the outputs in their order in the model.
-func (o *ExportedOutputs) List() []onnx.ValueInfo {
+func (o *Outputs) List() []onnx.ValueInfo {
 	return []onnx.ValueInfo{o.Probabilities, o.Logits, o.LogitVariance, o.OODScore, o.Leverage}
 }
 
@@ -90,23 +93,23 @@ type TritonModel struct {
 	MaxBatch   int    `json:"max_batch_size"` // 0 where requests cannot be put together
 }
 
-// Export writes the network of the bundle in a folder, with the mean-field head
-// as ordinary operators behind it, as one ONNX model: what [Predictor] gives,
+// Write writes the network of the bundle in a folder, with the mean-field head
+// as ordinary operators behind it, as one ONNX model: what [wrap.Predictor] gives,
 // wherever ONNX Runtime runs. It needs no ONNX Runtime itself. On error nothing
 // is left, and what was there before stands as it was.
 //
 // The model takes the network's own inputs: preprocessing is not part of it.
-func Export(ctx context.Context, dir string, o ExportOptions) (*ExportReport, error) {
+func Write(ctx context.Context, dir string, o Options) (*Report, error) {
 	return export(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
 
-// ExportFS is [Export] for a bundle at the root of a file system; fs.Sub gets
+// WriteFS is [Write] for a bundle at the root of a file system; fs.Sub gets
 // there.
-func ExportFS(ctx context.Context, fsys fs.FS, o ExportOptions) (*ExportReport, error) {
+func WriteFS(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
 }
 
-func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOptions) (*ExportReport, error) {
+func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (*Report, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -126,27 +129,22 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOp
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{bundle: b, head: b.Posterior.Head}
-	model, err := p.openModel(o.Model)
-	if err != nil {
-		return nil, err
-	}
-	head, err := p.findHead(model)
+	a, err := attach.Open(b, o.Model, nil)
 	if err != nil {
 		return nil, err
 	}
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	fused, names, err := fuse(b, model, head, onnx.Method(o.Method), false)
+	fused, names, err := a.Fuse(onnx.Method(o.Method), false)
 	if err != nil {
 		return nil, err
 	}
-	report := &ExportReport{
-		Bundle: b.Dir(), Model: modelInfo(model), Method: cmp.Or(o.Method, string(b.Calibration().Method)), Opset: fused.Opset(), Inputs: fused.Inputs(),
-		OwnOutputs: append([]onnx.ValueInfo{}, model.Outputs()...), Warnings: []string{},
+	report := &Report{
+		Bundle: b.Dir(), Model: wrap.NewModelInfo(a.Model), Method: cmp.Or(o.Method, string(b.Calibration().Method)), Opset: fused.Opset(), Inputs: fused.Inputs(),
+		OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), Warnings: []string{},
 	}
-	if report.Outputs, err = exportedOutputs(fused, names); err != nil {
+	if report.Outputs, err = newOutputs(fused, names); err != nil {
 		return nil, err
 	}
 	var config *tritonConfig
@@ -159,12 +157,12 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o ExportOp
 		if unfit != "" {
 			// Triton looks at every output that the file has, in the configuration
 			// or not.
-			if fused, names, err = fuse(b, model, head, onnx.Method(o.Method), true); err != nil {
+			if fused, names, err = a.Fuse(onnx.Method(o.Method), true); err != nil {
 				return nil, err
 			}
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
 			report.OwnOutputs = []onnx.ValueInfo{}
-			if report.Outputs, err = exportedOutputs(fused, names); err != nil {
+			if report.Outputs, err = newOutputs(fused, names); err != nil {
 				return nil, err
 			}
 			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.List(), o.MaxBatch); err != nil {
@@ -204,13 +202,13 @@ func moved(names onnx.FusedOutputs) (warnings []string) {
 
 // check refuses what cannot work before anything is read, and fills in what is
 // left to us.
-func (o *ExportOptions) check() error {
+func (o *Options) check() error {
 	if o.MaxBatch == 0 {
 		o.MaxBatch = DefaultMaxBatch
 	}
 	switch {
-	case o.Method != "" && !slices.Contains(ExportMethods(), o.Method):
-		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(ExportMethods(), ", "))
+	case o.Method != "" && !slices.Contains(Methods(), o.Method):
+		return fmt.Errorf("method %q cannot be exported, want one of %s", o.Method, strings.Join(Methods(), ", "))
 	case (o.Out == "") == (o.Triton == ""):
 		return errors.New("export wants either a file or a Triton model repository to write to")
 	case o.Out != "" && !strings.HasSuffix(o.Out, ".onnx"):
@@ -225,8 +223,8 @@ func (o *ExportOptions) check() error {
 	return nil
 }
 
-// exportedOutputs looks up the outputs that a fused model has by these names.
-func exportedOutputs(m *onnx.Model, names onnx.FusedOutputs) (o ExportedOutputs, err error) {
+// newOutputs looks up the outputs that a fused model has by these names.
+func newOutputs(m *onnx.Model, names onnx.FusedOutputs) (o Outputs, err error) {
 	all := m.Outputs()
 	for _, f := range []struct {
 		to   *onnx.ValueInfo
@@ -263,7 +261,7 @@ type place struct {
 }
 
 // place returns where the export goes, and refuses what must not be replaced.
-func (o *ExportOptions) place(b *bundle.Bundle) (*place, error) {
+func (o *Options) place(b *bundle.Bundle) (*place, error) {
 	p := &place{force: o.Force}
 	if o.Model != "" {
 		p.kept = append(p.kept, o.Model, o.Model+dataSuffix)

@@ -1,4 +1,4 @@
-package wrap
+package export
 
 import (
 	"bytes"
@@ -235,7 +235,7 @@ func pbList(list []int64) string {
 // temporary name adds.
 const maxTritonName = 200
 
-// CheckTritonName refuses what cannot be ExportOptions.Name: no name of a folder, or
+// CheckTritonName refuses what cannot be Options.Name: no name of a folder, or
 // of a part of a URL.
 func CheckTritonName(name string) error {
 	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, func(r rune) bool { return !inTritonName(r) }) || !inTritonStart(name) {

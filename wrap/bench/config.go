@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// NamedSpec is a dataset with a name for tables.
+type NamedSpec struct{ Name, Spec string }
+
+// Config says what Evaluate does. Bundle and Test must be set.
+type Config struct {
+	Bundle string
+	Model  string // where the bundle holds none
+	Test   string // SPEC with labels, for a multi-label head targets; of a bundle without model, an .npz of features and logits
+	OOD    []NamedSpec
+	Shifts []NamedSpec // labelled as Test, but unlike the training data: rotated, blurred, of another year
+	Limit  int         // use at most so many examples of each of these sets, spread evenly; 0 is all
+
+	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many
+	// classifiers are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and
+	// STRUCTURE, full or kron, are the bundle's where they are left out. Nil is
+	// PlainMethods().
+	Methods []string
+
+	// What methods beyond PlainMethods are tuned on and, some of them, fitted to. SPECs
+	// that are left out are those of the calibration, if their data is still the same.
+	Train, Val, ValOOD string
+
+	// Layers is how many dense layers, from the last on, the posterior of mf0, mf1, mf2,
+	// ukf, mc and bnn-kfac is over; 0 is the last alone. More have a block-diagonal
+	// Kronecker posterior (hessian or fisher).
+	Layers int
+	Seed   uint64 // of everything random
+
+	// ONNX files of other networks for the same data, with the same preprocessing.
+	Ensemble    []string // for ensemble
+	Jackknife   []string // for jackknife
+	Checkpoints []string // for swag: of one training run, at least two; only the last layer is read
+	VI          string   // for bnn-vi: a network that draws its weights anew in every run
+	Evidential  string   // for edl; "" fits a last layer
+	// Evidence says what makes evidence of an evidential network's logits: relu, softplus
+	// or exp. "" is what the file's metadata says under mfgs.evidence, and for a fitted
+	// layer exp.
+	Evidence string
+
+	// DropoutRate is the part of the features, or of what goes into the network's own
+	// Dropout nodes, that dropout leaves out. Zero keeps the nodes' own; where the
+	// network has none it is chosen by held-out likelihood.
+	DropoutRate float64
+
+	wrap.Inputs // Preprocess nil: the bundle's
+	wrap.Runtime
+
+	Progress func(wrap.Progress)
+}
+
+// step returns what hands progress on, nil where nobody asks for it.
+func (c *Config) step() func(stage, unit string, done, total int) {
+	if c.Progress == nil {
+		return nil
+	}
+	return func(stage, unit string, done, total int) {
+		c.Progress(wrap.Progress{Stage: stage, Unit: unit, Done: done, Total: total})
+	}
+}
+
+// Evaluation compares methods on data that nothing was tuned on.
+type Evaluation struct {
+	Model    *wrap.ModelInfo `json:"model"`
+	Bundle   wrap.BundleInfo `json:"bundle"`
+	Methods  []MethodResult  `json:"methods"`
+	Bad      []string        `json:"bad_records"`
+	Ignored  []string        `json:"ignored"`
+	Warnings []string        `json:"warnings"`
+}
+
+// MethodResult is one method's figures. Leverage, which gives no
+// probabilities, has no InDomain.
+type MethodResult struct {
+	Name     string            `json:"name"`
+	InDomain *metrics.InDomain `json:"in_domain,omitempty"`
+	// Shifts are the figures on Config.Shifts, in their order.
+	Shifts []ShiftResult `json:"shifts,omitempty"`
+	// Temperatures are those tuned for a method that the bundle has none for. T_ens is 1
+	// where the method has none.
+	Temperatures *TunedPairs `json:"temperatures,omitempty"`
+	// Note says what a reader of the figures should know.
+	Note string `json:"note,omitempty"`
+	// Seconds are those for fitting, tuning and testing such a method.
+	Seconds map[string]float64 `json:"seconds,omitempty"`
+	// OOD are the figures under the temperatures for telling out-of-distribution
+	// data; OODNLL those of 1 - max p under the temperatures for likelihood.
+	OOD    []OODResult `json:"ood"`
+	OODNLL []OODResult `json:"ood_nll"`
+}
+
+// TunedPairs are the temperatures for likelihood and for telling apart.
+type TunedPairs struct {
+	NLL wrap.Pair `json:"nll"`
+	OOD wrap.Pair `json:"ood"`
+}
+
+// ShiftResult are the figures on one set under shift, at the temperatures for
+// likelihood.
+type ShiftResult struct {
+	Name string `json:"name"`
+	metrics.InDomain
+}
+
+// OODResult is how well one set is told from the test set.
+type OODResult struct {
+	Name string `json:"name"`
+	metrics.OOD
+}

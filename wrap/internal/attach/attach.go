@@ -1,0 +1,176 @@
+// Package attach opens a bundle together with the model that it was made for and proves that
+// they belong together: what predictions, comparisons of methods and exports start from.
+package attach
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// Attached is a bundle with its model, which is nil, as Head is, where the bundle was made of
+// ready-made features.
+type Attached struct {
+	Bundle *bundle.Bundle
+	Model  *onnx.Model
+	Head   *onnx.Head
+}
+
+// Open finds the model of a bundle, at path or, where path is "", in the bundle itself, and
+// in it the head that the bundle is for. Neither a path nor preprocessing may be given for a bundle
+// that was made of ready-made features.
+func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, error) {
+	a := &Attached{Bundle: b}
+	if b.Manifest.Model == nil {
+		if path != "" || given != nil {
+			return nil, errors.New("the bundle was made of ready-made features and goes with no model and no preprocessing")
+		}
+		return a, nil
+	}
+	var err error
+	if a.Model, err = openModel(b, path); err != nil {
+		return nil, err
+	}
+	if a.Head, err = findHead(b, a.Model); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// findHead finds in a model the head that the bundle is for.
+func findHead(b *bundle.Bundle, model *onnx.Model) (*onnx.Head, error) {
+	want := b.Manifest.Head
+	h, err := onnx.FindHead(model, onnx.HeadOptions{
+		Features: want.Features, Logits: want.Logits,
+		Link: onnx.Link(want.Link), Approximate: onnx.Approximation(want.Approximation),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if got, want := Head(h), b.Posterior.Head; got != want {
+		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the bundle's %d, %d, %t and %s: the bundle is for another model",
+			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
+	}
+	return h, nil
+}
+
+// Head returns a model's head in the terms of package calibrate.
+func Head(h *onnx.Head) calibrate.Head {
+	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
+}
+
+// openModel opens the model at path or else the bundle's own.
+func openModel(b *bundle.Bundle, path string) (*onnx.Model, error) {
+	want := b.Manifest.Model
+	if path != "" {
+		m, err := onnx.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		// The bundle's copy is another model to SHA256 where weights were gathered.
+		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != copySHA256(want)) {
+			return nil, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
+		}
+		return m, nil
+	}
+	if want.File == nil {
+		return nil, fmt.Errorf("the bundle holds no model: give the file with --model (SHA-256 %.12s…)", want.SHA256)
+	}
+	m, err := ownModel(b)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	// No hash in the bundle covers other files.
+	case want.Data == nil && !m.SelfContained():
+		return nil, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
+	case want.Data != nil && m.SelfContained():
+		return nil, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
+	}
+	// The bundle's hashes were checked when it was opened; this is another reading.
+	if m.SHA256() != copySHA256(want) {
+		reason := "it was replaced while the bundle was opened"
+		if want.Data != nil {
+			reason += ", or keeps weights in other files than " + bundle.ModelDataName
+		}
+		return nil, fmt.Errorf("%s: %w: %s", bundle.ModelName, bundle.ErrHash, reason)
+	}
+	return m, nil
+}
+
+// copySHA256 is what [onnx.Model.SHA256] must give for the bundle's copy.
+func copySHA256(m *bundle.Model) string {
+	if m.Data == nil {
+		return m.File.SHA256
+	}
+	all := sha256.New()
+	for _, f := range []*bundle.File{m.File, m.Data} {
+		sum, _ := hex.DecodeString(f.SHA256) // the manifest is valid
+		all.Write(sum)
+	}
+	return hex.EncodeToString(all.Sum(nil))
+}
+
+func ownModel(b *bundle.Bundle) (*onnx.Model, error) {
+	if dir := b.Dir(); dir != "" {
+		return onnx.Open(filepath.Join(dir, bundle.ModelName))
+	}
+	if b.Manifest.Model.Data != nil {
+		return nil, fmt.Errorf("%s: its weights, %s, are read from a folder of the operating system only: copy the bundle into one and open that, or give the model's file as Options.Model", bundle.ModelName, bundle.ModelDataName)
+	}
+	data, err := fs.ReadFile(b.FS(), bundle.ModelName)
+	if err != nil {
+		return nil, err
+	}
+	return onnx.Parse(bundle.ModelName, data)
+}
+
+// Batch returns how many examples are worth a batch: as many as in the calibration, but fewer
+// where classes are many: the head holds some 64 numbers for each, and is slow where they
+// outgrow the processor's caches.
+func (a *Attached) Batch() int {
+	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.Classes)))
+}
+
+// Run has open prepare a network with the preprocessing of the bundle, which may have none, or
+// with another that is given.
+func (a *Attached) Run(given *preprocess.Spec, c featurize.Config, open func(featurize.Config) error) error {
+	if c.Preprocess = given; given != nil {
+		return open(c)
+	}
+	m := &a.Bundle.Manifest
+	c.Preprocess = m.Preprocess
+	c.ArraysOnly = c.Preprocess == nil && !m.Bytes
+	err := open(c)
+	if errors.Is(err, featurize.ErrSeveralInputs) { // of which format 1 records that nothing is done
+		c.Preprocess, c.ArraysOnly = nil, false
+		return open(c)
+	}
+	return err
+}
+
+// Cut is a model cut at its head, which gives features and logits.
+type Cut struct {
+	*featurize.Extractor
+	Model *onnx.Model // the whole of it
+	Head  *onnx.Head
+}
+
+// OpenCut cuts a model.
+func OpenCut(model *onnx.Model, head *onnx.Head, c featurize.Config) (*Cut, error) {
+	c.Model, c.Head = model, head
+	e, err := featurize.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Cut{e, model, head}, nil
+}

@@ -1,0 +1,8 @@
+package attach
+
+const FarRatio = farRatio
+
+var (
+	Intervals = intervals
+	Margins   = margins
+)

@@ -1,0 +1,64 @@
+package attach
+
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// LogitTolerance is how far φW + b may be from the network's own logits,
+// relative to the largest of them: float16 bodies round to 1e-3, other kernels
+// for the same product in float32 differ by 1e-5.
+const LogitTolerance = 5e-3
+
+// checkProducts bounds the multiplications of CheckLogits: a fraction of a second.
+const checkProducts = 100_000_000
+
+// CheckLogits proves the head on real examples: φW + b must be the logits, as
+// far as a quantised network does not round them and cut them off. It returns the
+// largest difference relative to the largest logit, of an approximation too, which
+// may differ as it does.
+func CheckLogits(h *onnx.Head, b *rows.Batch) (float64, error) {
+	w, bias, err := h.Weights()
+	if err != nil {
+		return 0, err
+	}
+	d, k := h.FeatureDim, h.Classes
+	var worst, size float64
+	sums := make([]float64, k)
+	for i := range max(1, min(b.N, checkProducts/(d*k))) {
+		phi, logits := b.Row(i)
+		var common float64 // what the logits hold besides, on average over the classes
+		for j, got := range logits {
+			var sum float64
+			for l, v := range w[j*d : (j+1)*d] {
+				sum += float64(v) * float64(phi[l])
+			}
+			if bias != nil {
+				sum += float64(bias[j])
+			}
+			sums[j] = min(max(sum, h.Low), h.High)
+			if h.Shifted {
+				common += (float64(got) - sums[j]) / float64(k)
+			}
+		}
+		for j, got := range logits {
+			sum := sums[j] + common
+			worst = max(worst, abs(sum-float64(got))-h.Rounding)
+			size = max(size, abs(float64(got)))
+		}
+	}
+	if size == 0 {
+		size = 1
+	}
+	worst = max(worst, 0)
+	// Written so that NaN fails.
+	if h.Approximation == "" && !(worst/size <= LogitTolerance) {
+		return 0, fmt.Errorf("%s times the weights of %s is not %s: they differ by %.2g of the largest logit, want at most %.2g; name the right tensors with --features and --logits",
+			h.Features, h.Node, h.Logits, worst/size, LogitTolerance)
+	}
+	return worst / size, nil
+}
+
+func abs(x float64) float64 { return max(x, -x) }

@@ -1,0 +1,231 @@
+// Package measure gathers the figures of methods that give probabilities, scores of
+// unfamiliarity or both, block by block, and computes those of the methods that need nothing but
+// a calibration.
+package measure
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Role is what a set is measured for.
+type Role int
+
+const (
+	Test  Role = iota
+	Shift      // labelled, unlike the training data
+	OOD        // out-of-distribution: to be told from the test set
+)
+
+// Part is the role of a set, and its place among those of its role.
+type Part struct {
+	Role  Role
+	Index int
+}
+
+// Scores are what a method gives for some examples. LogP has [calibrate.Head.Outcomes] numbers
+// for each. OOD and NLL, under the temperatures for out-of-distribution data and for likelihood,
+// are larger for what is more unfamiliar; NLL is nil where it would be the same as OOD.
+type Scores struct{ LogP, OOD, NLL []float64 }
+
+// Figures are those of one method. InDomain is nil for a method without probabilities. Shifts,
+// OOD and OODNLL are in the order of the sets.
+type Figures struct {
+	InDomain    *metrics.InDomain
+	Shifts      []metrics.InDomain
+	OOD, OODNLL []metrics.OOD
+}
+
+// Tally gathers one method's figures.
+type Tally struct {
+	Name   string
+	oods   []string
+	test   counter
+	shifts []counter
+	in     Scores   // of the test set
+	out    []Scores // of the out-of-distribution sets
+}
+
+// New returns a tally for a test set, so many sets under shift, and out-of-distribution sets of
+// these names.
+func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
+	t := &Tally{Name: name, oods: oods, shifts: make([]counter, shifts), out: make([]Scores, len(oods))}
+	if name == Leverage {
+		return t
+	}
+	t.test = newCounter(h)
+	for i := range t.shifts {
+		t.shifts[i] = newCounter(h)
+	}
+	return t
+}
+
+// Add measures examples of a set; labels, or targets where the head is multi-label, are theirs.
+func (t *Tally) Add(p Part, s Scores, labels []int, targets []uint8) error {
+	switch p.Role {
+	case Test:
+		t.in.add(s)
+		return t.test.add(s.LogP, labels, targets)
+	case Shift:
+		return t.shifts[p.Index].add(s.LogP, labels, targets)
+	}
+	t.out[p.Index].add(s)
+	return nil
+}
+
+func (s *Scores) add(more Scores) {
+	s.OOD, s.NLL = append(s.OOD, more.OOD...), append(s.NLL, more.NLL...)
+}
+
+// Figures returns what was gathered.
+func (t *Tally) Figures() (f Figures, err error) {
+	f.InDomain = t.test.result()
+	for i := range t.shifts {
+		if in := t.shifts[i].result(); in != nil {
+			f.Shifts = append(f.Shifts, *in)
+		}
+	}
+	for i, s := range t.out {
+		ood, err := metrics.Detect(t.in.OOD, s.OOD)
+		if err != nil {
+			return f, fmt.Errorf("%s: %w", t.oods[i], err)
+		}
+		nll := ood
+		if len(s.NLL) > 0 {
+			if nll, err = metrics.Detect(t.in.NLL, s.NLL); err != nil {
+				return f, fmt.Errorf("%s: %w", t.oods[i], err)
+			}
+		}
+		f.OOD, f.OODNLL = append(f.OOD, ood), append(f.OODNLL, nll)
+	}
+	return f, nil
+}
+
+// counter measures probabilities on one labelled set. One of classifier and multiLabel is set,
+// by the head, and neither for a method without probabilities.
+type counter struct {
+	head       calibrate.Head
+	classifier *metrics.Classifier
+	multiLabel *metrics.MultiLabel
+}
+
+func newCounter(h calibrate.Head) counter {
+	if h.MultiLabel() {
+		return counter{head: h, multiLabel: metrics.NewMultiLabel(h.Logits, 0)}
+	}
+	return counter{head: h, classifier: metrics.NewClassifier(h.Classes(), 0)}
+}
+
+func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
+	width, k := c.head.Outcomes(), c.head.Logits
+	for i := 0; len(logp) > 0; i++ {
+		var err error
+		switch {
+		case c.multiLabel != nil:
+			err = c.multiLabel.Add(logp[:width], targets[i*k:(i+1)*k])
+		case c.classifier != nil:
+			err = c.classifier.Add(logp[:width], labels[i])
+		default:
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		logp = logp[width:]
+	}
+	return nil
+}
+
+func (c *counter) result() *metrics.InDomain {
+	var r metrics.InDomain
+	switch {
+	case c.multiLabel != nil:
+		r = c.multiLabel.Result()
+	case c.classifier != nil:
+		r = c.classifier.Result()
+	default:
+		return nil
+	}
+	return &r
+}
+
+// Leverage is the method without probabilities.
+const Leverage = "leverage"
+
+// Plain lists the methods that need nothing but a calibration.
+var Plain = []string{"mle", "ts", "mf0", Leverage}
+
+// AddPlain adds to tallies of methods in Plain a block of examples, whose features and logits are
+// finite.
+func AddPlain(tallies []*Tally, c *calibrate.Calibration, p Part, b *rows.Batch) error {
+	h := c.Posterior.Head
+	var mf0 *calibrate.Predictions
+	for _, t := range tallies {
+		var s Scores
+		switch t.Name {
+		case "mle":
+			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, 1)
+			Negate(s.OOD)
+		case "ts":
+			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TS)
+			Negate(s.OOD)
+			if c.TSOOD != 0 && c.TSOOD != c.TS {
+				s.NLL = s.OOD
+				_, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TSOOD)
+				Negate(s.OOD)
+			}
+		default:
+			if mf0 == nil {
+				of := *c
+				of.Method = calibrate.MF0
+				mf0 = of.Predict(b.Features, b.Logits, b.N)
+				Negate(mf0.Margin)
+			}
+			s = Scores{mf0.LogP, mf0.OODScore, mf0.Margin}
+			if t.Name == Leverage {
+				s.OOD, s.NLL = mf0.Leverage, nil
+			}
+		}
+		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Negate makes scores of margins, which are smaller for what is more unfamiliar.
+func Negate(margins []float64) {
+	for i, m := range margins {
+		margins[i] = -m
+	}
+}
+
+// ProbabilitiesIn says why logits look like probabilities: all rows are
+// distributions or, of a multi-label head, all numbers probabilities. It is "" of
+// those that do not.
+func ProbabilitiesIn(logits []float32, h calibrate.Head) string {
+	k := h.Logits
+	if k == 1 {
+		return ""
+	}
+	for rows := logits; len(rows) > 0; rows = rows[k:] {
+		var sum float64
+		for _, v := range rows[:k] {
+			if v < 0 || v > 1 {
+				return ""
+			}
+			sum += float64(v)
+		}
+		if !h.MultiLabel() && math.Abs(sum-1) > 1e-3 {
+			return ""
+		}
+	}
+	if h.MultiLabel() {
+		return "all logits lie in [0,1]"
+	}
+	return "every row of logits lies in [0,1] and sums to 1"
+}

@@ -1,0 +1,355 @@
+// Package source opens what examples are read from, datasets run through a network or files of
+// ready-made features, and notes what is skipped on the way.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+)
+
+// MaxHeldOut bounds the held-out examples of one set that are kept in memory
+// for tuning two temperatures; from a larger set as many are taken, spread
+// evenly.
+const MaxHeldOut = 50_000
+
+// readyBlock is how many ready-made examples are read at once.
+const readyBlock = 512
+
+// Set is an open source of features and logits: a dataset run through the network, or a file of
+// ready-made features.
+type Set struct {
+	Name        string // "train", "val", …
+	Spec        string
+	Fingerprint string // set by Identify
+	Data        *dataset.Dataset
+	Config      featurize.StreamConfig
+
+	features *dataset.Features
+	opener   Opener
+}
+
+// Opener opens sets for one head.
+type Opener struct {
+	Network    *featurize.Network   // nil: sets are files of ready-made features
+	Extractor  *featurize.Extractor // of Network, where features and logits are wanted
+	Classes    []string             // class names in label order, nil if unknown
+	MaxBad     int                  // records that may be skipped
+	Cache      string               // folder that keeps features, "" for none
+	Limit      int                  // examples at most, spread evenly; 0 is all
+	MultiLabel bool                 // labels are targets
+	AnyLabels  bool                 // labels that are no classes of the model's are none
+	Notes      *Notes
+}
+
+// Notes gathers what a report tells of records and files passed over.
+type Notes struct {
+	Bad, Ignored []string
+	Progress     func(stage, unit string, done, total int) // may be nil
+}
+
+// Step reports progress.
+func (n *Notes) Step(stage, unit string, done, total int) {
+	if n.Progress != nil {
+		n.Progress(stage, unit, done, total)
+	}
+}
+
+// Open opens the set that has a part in the work under a name. classes is how
+// many labels may tell apart, 0 if that is not known yet.
+func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
+	opts := dataset.Options{LabelClasses: o.Classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.AnyLabels, MultiLabel: o.MultiLabel}
+	s := &Set{Name: name, Spec: spec, opener: *o}
+	var err error
+	if o.Network == nil {
+		if s.features, err = dataset.OpenFeatures(spec, opts); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		s.Config.Limit = o.Limit
+		return s, nil
+	}
+	opts.Inputs, opts.Widths = o.Network.InputNames(), o.Network.InputWidths()
+	if s.Data, err = dataset.Open(spec, opts); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if s.Data.Len() == 0 {
+		s.Close()
+		return nil, fmt.Errorf("%s: %s holds no examples", name, spec)
+	}
+	for _, i := range s.Data.Ignored() {
+		o.Notes.Ignored = append(o.Notes.Ignored, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
+	}
+	s.Config = featurize.StreamConfig{Limit: o.Limit, MaxBad: o.MaxBad}
+	if o.Cache != "" {
+		s.Config.Cache = &featurize.Cache{Dir: o.Cache, Options: opts}
+	}
+	return s, nil
+}
+
+// HasTargets reports whether a file of ready-made features has the labels of a
+// multi-label head: for each example a 0 or 1 for each of its logits.
+func HasTargets(spec string) bool {
+	f, err := dataset.OpenFeatures(spec, dataset.Options{MultiLabel: true})
+	if err != nil {
+		return false // what is wrong will show when it is opened
+	}
+	defer f.Close()
+	return f.HasLabels() && f.Logits() > 1
+}
+
+// Ready returns the ready-made features, nil for a dataset.
+func (s *Set) Ready() *dataset.Features { return s.features }
+
+// Close closes the file.
+func (s *Set) Close() {
+	if s.Data != nil {
+		s.Data.Close()
+	}
+	if s.features != nil {
+		s.features.Close()
+	}
+}
+
+// Size returns how many examples there are, and len how many of them are used.
+func (s *Set) Size() int {
+	if s.Data != nil {
+		return s.Data.Len()
+	}
+	return s.features.Len()
+}
+
+func (s *Set) Len() int {
+	if s.Config.Limit > 0 {
+		return min(s.Size(), s.Config.Limit)
+	}
+	return s.Size()
+}
+
+func (s *Set) Labelled() bool {
+	if s.Data != nil {
+		return s.Data.HasLabels()
+	}
+	return s.features.HasLabels()
+}
+
+// Pixels reports whether the examples hold pixels, of which preprocessing makes the
+// model's input, as the first that can be read tells: a source is all of one kind.
+func (s *Set) Pixels(ctx context.Context) (bool, error) {
+	var bad []string
+	for example, err := range s.Data.Examples(ctx) {
+		if err == nil {
+			err = example.Decode()
+		}
+		if e := (*dataset.RecordError)(nil); errors.As(err, &e) {
+			if bad = append(bad, e.Error()); len(bad) <= s.Config.MaxBad {
+				continue
+			}
+			err = &featurize.TooManyBadError{Allowed: s.Config.MaxBad, Bad: bad}
+		}
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		pixels, err := s.opener.Network.Pixels(&example)
+		if err != nil {
+			return false, fmt.Errorf("%s: %s: %w", s.Name, example.Name, err)
+		}
+		return pixels, nil
+	}
+	return false, nil // which reading all of it will tell
+}
+
+// Fits reports ready-made features that are not those of a head; whose tells in messages whose it is.
+func (s *Set) Fits(h calibrate.Head, whose string) error {
+	if f := s.features; f != nil && (f.Dim() != h.Features || f.Logits() != h.Logits) {
+		return fmt.Errorf("%s: %s has %d features and %d logits, %s %d and %d", s.Name, s.Spec, f.Dim(), f.Logits(), whose, h.Features, h.Logits)
+	}
+	return nil
+}
+
+// Identify reads all of the set for its fingerprint.
+func (s *Set) Identify(ctx context.Context) error {
+	var err error
+	if s.Data != nil {
+		s.Fingerprint, err = s.Data.Fingerprint(ctx)
+	} else {
+		s.Fingerprint, err = s.features.Fingerprint(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// place returns the file or folder of the set, and which of its examples it takes.
+func (s *Set) place() (path string, from, to int) {
+	if s.Data != nil {
+		path = s.Data.Path()
+		from, to = s.Data.Slice()
+	} else {
+		path = s.features.Path()
+		from, to = s.features.Slice()
+	}
+	return path, from, to
+}
+
+// Shares says what the set has in common with another, both identified: "" where
+// nothing is known of.
+func (s *Set) Shares(other *Set) string {
+	if s.Fingerprint == other.Fingerprint {
+		return "are the same data"
+	}
+	path, from, to := s.place()
+	otherPath, otherFrom, otherTo := other.place()
+	from, to = max(from, otherFrom), min(to, otherTo)
+	if from >= to || !sameFile(path, otherPath) {
+		return ""
+	}
+	return fmt.Sprintf("share %s[%d:%d]", path, from, to)
+}
+
+func sameFile(a, b string) bool {
+	fa, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	fb, err := os.Stat(b)
+	return err == nil && os.SameFile(fa, fb)
+}
+
+// Ignored counts the files that were passed over.
+func (s *Set) Ignored() int {
+	n := 0
+	if s.Data != nil {
+		for _, i := range s.Data.Ignored() {
+			n += i.Count
+		}
+	}
+	return n
+}
+
+// Stream yields the set's examples in order and returns how many there were,
+// and how many were bad. All that is yielded is finite. Errors name the set,
+// those of yield as well.
+func (s *Set) Stream(ctx context.Context, h calibrate.Head, n *Notes, yield func(*rows.Batch) error) (examples, bad int, err error) {
+	checked := func(b *rows.Batch) error {
+		if b.Names == nil { // ready-made, or from the cache
+			path, _, _ := s.place()
+			b.Names = make([]string, b.N)
+			for i, p := range b.Positions {
+				b.Names[i] = fmt.Sprintf("%s[%d]", filepath.Base(path), p)
+			}
+		}
+		if err := CheckFinite(h, b); err != nil {
+			return err
+		}
+		return yield(b)
+	}
+	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
+		if s.Data == nil {
+			examples, err := s.streamReady(ctx, n, checked)
+			return featurize.Stats{Examples: examples}, err
+		}
+		return s.opener.Extractor.Stream(ctx, s.Data, c, checked)
+	})
+}
+
+// StreamFused is stream for a fused network, whose results may not be finite.
+func (s *Set) StreamFused(ctx context.Context, n *Notes, yield func(featurize.Results, *rows.Batch) error) (examples, bad int, err error) {
+	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
+		return s.opener.Network.Stream(ctx, s.Data, c, yield)
+	})
+}
+
+// count runs a stream of the set and notes what it met.
+func (s *Set) count(n *Notes, stream func(featurize.StreamConfig) (featurize.Stats, error)) (examples, bad int, err error) {
+	c := s.Config
+	c.Progress = func(done, total int) { n.Step(s.Name, "examples", done, total) }
+	stats, err := stream(c)
+	for _, b := range stats.Bad {
+		n.Bad = append(n.Bad, s.Name+": "+b)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return stats.Examples, len(stats.Bad), nil
+}
+
+// streamReady streams a file of features. Like those of a dataset, fewer
+// examples than all are spread evenly.
+func (s *Set) streamReady(ctx context.Context, n *Notes, yield func(*rows.Batch) error) (int, error) {
+	all, total := s.Size(), s.Len()
+	seen, done := 0, 0
+	n.Step(s.Name, "examples", 0, total)
+	for b, err := range s.features.Blocks(ctx, readyBlock) {
+		if err != nil {
+			return done, err
+		}
+		var wanted []int
+		for i := range b.N {
+			at := seen
+			seen++
+			if at*total/all != (at+1)*total/all {
+				wanted = append(wanted, i)
+			}
+		}
+		if len(wanted) == 0 {
+			continue
+		}
+		if len(wanted) < b.N {
+			b = b.Pick(wanted)
+		}
+		if err := yield(b); err != nil {
+			return done, err
+		}
+		done += b.N
+		n.Step(s.Name, "examples", done, total)
+	}
+	if done == 0 {
+		return 0, fmt.Errorf("%s holds no examples", s.Spec)
+	}
+	return done, nil
+}
+
+// CheckFinite reports the first feature or logit that is NaN or infinite.
+func CheckFinite(h calibrate.Head, b *rows.Batch) error {
+	if err := CheckColumn("feature", b.Features, h.Features, b.Name); err != nil {
+		return err
+	}
+	return CheckColumn("logit", b.Logits, h.Logits, b.Name)
+}
+
+// CheckColumn reports the first of what the network made of examples, each so
+// many numbers, that is NaN or infinite.
+func CheckColumn(what string, values []float32, each int, name func(i int) string) error {
+	for j, v := range values {
+		if v-v != 0 { // NaN, for both
+			return fmt.Errorf("%s: %s %d is %v, want a finite number: does the preprocessing fit the model?", name(j/each), what, j%each, v)
+		}
+	}
+	return nil
+}
+
+// Collect reads a whole set into memory. Held-out sets are small; the training
+// set is never collected.
+func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, int, error) {
+	out := &rows.Batch{
+		Features: make([]float32, 0, s.Len()*h.Features),
+		Logits:   make([]float32, 0, s.Len()*h.Logits),
+	}
+	_, bad, err := s.Stream(ctx, h, n, func(b *rows.Batch) error {
+		if !s.Labelled() || h.MultiLabel() {
+			b.Labels = nil
+		}
+		b.Names = nil
+		out.Append(b)
+		return nil
+	})
+	return out, bad, err
+}
