@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // RunExamples runs the network on examples of whatever shapes, each on its own
@@ -73,9 +73,9 @@ func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, p
 		if err == nil || len(in) == 1 || ctx.Err() != nil {
 			continue
 		}
-		alone := make([]ort.Tensor, len(inputs))
+		alone := make([]tensor.Tensor, len(inputs))
 		for k, t := range inputs {
-			alone[k] = slice(t, row, row+1)
+			alone[k] = t.Slice(row, row+1)
 		}
 		errs[i] = w.infer(ctx, alone, results[i])
 	}

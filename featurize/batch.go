@@ -5,8 +5,8 @@ import (
 	"reflect"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // A batch is examples being gathered, one column for each of the model's inputs.
@@ -16,7 +16,7 @@ type batch []column
 // A column is one input's tensor.
 type column struct {
 	name string
-	elem string
+	typ  tensor.Type
 	only bool // the model has no other input
 	pipe *preprocess.Pipeline
 	data reflect.Value // a slice of rows × pipe.Len() elements
@@ -26,11 +26,11 @@ type column struct {
 func newBatch(inputs []input, pipes []*preprocess.Pipeline, rows int) (batch, error) {
 	b := make(batch, len(inputs))
 	for i, in := range inputs {
-		data, err := alloc(in.info.Type.String(), rows*pipes[i].Len())
+		data, err := in.typ().Make(rows * pipes[i].Len())
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", in.info.Name, err)
 		}
-		b[i] = column{name: in.info.Name, elem: in.info.Type.String(), only: len(inputs) == 1, pipe: pipes[i], data: reflect.ValueOf(data)}
+		b[i] = column{name: in.info.Name, typ: in.typ(), only: len(inputs) == 1, pipe: pipes[i], data: reflect.ValueOf(data)}
 	}
 	return b, nil
 }
@@ -51,16 +51,13 @@ func (b batch) set(row int, ex *dataset.Example) error {
 		}
 		img := image(*array)
 		if text, ok := array.Data.(dataset.Text); ok {
-			if img.Data, err = text.As(c.elem); err != nil {
+			if img.Data, err = text.As(c.typ); err != nil {
 				return err
 			}
 		}
-		switch dst := c.row(row).Interface().(type) {
-		case ort.Float16Bits:
-			err = narrow(c, img, dst, float16, 0x7c00)
-		case ort.BFloat16Bits:
-			err = narrow(c, img, dst, bfloat16, 0x7f80)
-		default:
+		if dst := c.row(row).Interface(); c.typ.IsBits() {
+			err = c.round(img, dst)
+		} else {
 			err = c.pipe.Apply(img, dst)
 		}
 		if err != nil {
@@ -70,17 +67,14 @@ func (b batch) set(row int, ex *dataset.Example) error {
 	return nil
 }
 
-// narrow preprocesses an image into numbers of 16 bits. infinity is the bits of
-// theirs, which is refused for a finite number.
-func narrow(c *column, img preprocess.Image, dst []uint16, round func(float32) uint16, infinity uint16) error {
-	exact := make([]float32, len(dst))
+// round preprocesses an image into the bits of numbers. A finite number that they have no room for is refused.
+func (c *column) round(img preprocess.Image, dst any) error {
+	exact := make([]float32, c.pipe.Len())
 	if err := c.pipe.Apply(img, exact); err != nil {
 		return err
 	}
-	for i, v := range exact {
-		if dst[i] = round(v); dst[i]&0x7fff == infinity && v-v == 0 {
-			return fmt.Errorf("value %v is too large for the model's input %q of 16-bit numbers", v, c.name)
-		}
+	if i := c.typ.Round(dst, exact); i >= 0 {
+		return fmt.Errorf("value %v is too large for the model's input %q of %d-bit numbers", exact[i], c.name, c.typ.Bits())
 	}
 	return nil
 }
@@ -96,14 +90,14 @@ func (b batch) move(to, from int) {
 }
 
 // tensors returns the first n rows.
-func (b batch) tensors(n int) []ort.Tensor {
-	out := make([]ort.Tensor, len(b))
+func (b batch) tensors(n int) []tensor.Tensor {
+	out := make([]tensor.Tensor, len(b))
 	for i, c := range b {
 		shape := []int64{int64(n)}
 		for _, d := range c.pipe.Shape() {
 			shape = append(shape, int64(d))
 		}
-		out[i] = ort.Tensor{Name: c.name, Shape: shape, Data: c.data.Slice(0, n*c.pipe.Len()).Interface()}
+		out[i] = tensor.Tensor{Name: c.name, Shape: shape, Data: c.data.Slice(0, n*c.pipe.Len()).Interface()}
 	}
 	return out
 }

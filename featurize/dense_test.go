@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -38,7 +38,7 @@ func dense(t *testing.T, tail *onnx.Tail, x []float64, n int) []float64 {
 }
 
 // runTail cuts a model below its dense layers, runs it, and holds its logits against what the layers make of their input.
-func runTail(t *testing.T, m *onnx.Model, layers int, in ort.Tensor, tolerance float64) (wide int, r Results) {
+func runTail(t *testing.T, m *onnx.Model, layers int, in tensor.Tensor, tolerance float64) (wide int, r Results) {
 	t.Helper()
 	h, err := onnx.FindHead(m, onnx.HeadOptions{})
 	if err != nil {
@@ -57,7 +57,7 @@ func runTail(t *testing.T, m *onnx.Model, layers int, in ort.Tensor, tolerance f
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if r, err = w.Run(t.Context(), []ort.Tensor{in}); err != nil {
+	if r, err = w.Run(t.Context(), []tensor.Tensor{in}); err != nil {
 		t.Fatal(err)
 	}
 	x := make([]float64, len(r.Columns[0]))
@@ -100,7 +100,7 @@ func TestTailsRun(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := ort.Tensor{Name: "x", Shape: g.Inputs.X.Shape}
+			in := tensor.Tensor{Name: "x", Shape: g.Inputs.X.Shape}
 			switch g.Inputs.X.Type {
 			case "float32":
 				in.Data = converted[float32](g.Inputs.X.Data)
@@ -139,7 +139,7 @@ func TestTailOfANetworkOfDenseLayers(t *testing.T) {
 		shape = append(shape, d.Value)
 	}
 	x := random(6, 7*784)
-	wide, r := runTail(t, m, 3, ort.Tensor{Shape: shape, Data: x}, 0)
+	wide, r := runTail(t, m, 3, tensor.Tensor{Shape: shape, Data: x}, 0)
 	if wide != 784 {
 		t.Errorf("%d numbers go into the lowest layer, want 784", wide)
 	}

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -44,7 +44,7 @@ const dropped = 4096 // numbers that a fixture drops from
 func drop(t *testing.T, w *Network, value float32) (a, b []float32) {
 	t.Helper()
 	x := slices.Repeat([]float32{value}, dropped)
-	r, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{1, dropped}, Data: x}})
+	r, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, dropped}, Data: x}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestStochasticNetworkHasItsHead(t *testing.T) {
 				t.Cleanup(func() { e.Close() })
 				x := random(5, 3*5)
 				return func() []float32 {
-					rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{3, 5}, Data: x}})
+					rows, err := e.Run(t.Context(), []tensor.Tensor{{Shape: []int64{3, 5}, Data: x}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -204,7 +204,7 @@ func drawn(seed string) (runs [drawingRuns][]float32, err error) {
 	defer w.Close()
 	x := random(5, 5*64)
 	for i := range runs {
-		r, err := w.Run(context.Background(), []ort.Tensor{{Shape: []int64{5, 1, 8, 8}, Data: x}})
+		r, err := w.Run(context.Background(), []tensor.Tensor{{Shape: []int64{5, 1, 8, 8}, Data: x}})
 		if err != nil {
 			return runs, err
 		}

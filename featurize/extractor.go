@@ -6,6 +6,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -49,7 +50,7 @@ func (e *Extractor) Logits() int { return e.k }
 
 // Run evaluates ready model inputs of n examples each, n being the first
 // dimension of all of them. Any n is run, in batches the model can take.
-func (e *Extractor) Run(ctx context.Context, inputs []ort.Tensor) (*rows.Batch, error) {
+func (e *Extractor) Run(ctx context.Context, inputs []tensor.Tensor) (*rows.Batch, error) {
 	r, err := e.Network.Run(ctx, inputs)
 	if err != nil {
 		return nil, err

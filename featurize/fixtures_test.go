@@ -9,14 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
 // Every fixture of package onnx, cut at its head and run, gives the features and logits that its generator computed.
 func TestFixturesRun(t *testing.T) {
 	const fixtures = "../testdata/onnx"
-	type tensor struct {
+	type golden struct {
 		Type  string
 		Shape []int64
 		Data  []float64
@@ -31,7 +31,7 @@ func TestFixturesRun(t *testing.T) {
 			File        string
 			Options     onnx.HeadOptions
 			Refused     string
-			Inputs      map[string]tensor
+			Inputs      map[string]golden
 			Examples    int
 			Phi, Logits []float64
 			Tolerance   float64
@@ -57,10 +57,10 @@ func TestFixturesRun(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer e.Close()
-				var in []ort.Tensor
+				var in []tensor.Tensor
 				for _, v := range e.Inputs() {
 					x := g.Inputs[v.Name]
-					data, err := alloc(v.Type.String(), 0)
+					data, err := tensor.Type(v.Type).Make(0)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -82,7 +82,7 @@ func TestFixturesRun(t *testing.T) {
 					default:
 						t.Fatalf("input %q has type %v", v.Name, v.Type)
 					}
-					in = append(in, ort.Tensor{Name: v.Name, Shape: x.Shape, Data: data})
+					in = append(in, tensor.Tensor{Name: v.Name, Shape: x.Shape, Data: data})
 				}
 				rows, err := e.Run(t.Context(), in)
 				if err != nil {

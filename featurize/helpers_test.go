@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -58,7 +59,7 @@ func newExtractor(name string, c Config) (*Extractor, error) {
 
 // uncut runs a whole network on one example at a time: the slow twin. Its
 // outputs are logits and phi.
-func uncut(t testing.TB, name string, n int, inputs func(i int) []ort.Tensor) *rows.Batch {
+func uncut(t testing.TB, name string, n int, inputs func(i int) []tensor.Tensor) *rows.Batch {
 	t.Helper()
 	graph, err := model(t, name).Bytes()
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -57,14 +56,14 @@ func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64]
 func typesData(n int) []typed {
 	rng := rand.New(rand.NewPCG(1, 8))
 	f32, f64, truth := random(1, 2*n), make([]float64, 2*n), make([]bool, 2*n)
-	half, brain := make(ort.Float16Bits, 2*n), make(ort.BFloat16Bits, 2*n)
+	half, brain := make(tensor.Float16Bits, 2*n), make(tensor.BFloat16Bits, 2*n)
 	halves, brains := make([]float32, 2*n), make([]float32, 2*n)
 	words, utf32 := make([]string, 2*n), make([][5]uint32, 2*n)
 	for i := range f64 {
 		f64[i] = rng.NormFloat64()
 		truth[i] = rng.IntN(2) == 1
 		halves[i], brains[i] = float32(rng.NormFloat64()), float32(rng.NormFloat64())
-		half[i], brain[i] = slowFloat16(halves[i]), slowBFloat16(brains[i])
+		half[i], brain[i] = tensor.ToFloat16(float64(halves[i])), tensor.ToBFloat16(brains[i])
 		words[i] = []string{"red", "green", "blå", "none"}[rng.IntN(4)]
 		for j, r := range []rune(words[i]) {
 			utf32[i][j] = uint32(r)
@@ -86,9 +85,9 @@ func typesData(n int) []typed {
 // Inputs of every element type, in one model.
 func TestInputsOfEveryType(t *testing.T) {
 	data := typesData(n)
-	want := uncut(t, "types", n, func(i int) (tensors []ort.Tensor) {
+	want := uncut(t, "types", n, func(i int) (tensors []tensor.Tensor) {
 		for _, d := range data {
-			tensors = append(tensors, ort.Tensor{Name: d.name, Shape: []int64{1, 2}, Data: d.tensor(2 * i)})
+			tensors = append(tensors, tensor.Tensor{Name: d.name, Shape: []int64{1, 2}, Data: d.tensor(2 * i)})
 		}
 		return tensors
 	})
@@ -115,9 +114,9 @@ func TestInputsOfEveryType(t *testing.T) {
 // Other types of arrays than the model's, where they hold the same values.
 func TestArraysOfOtherTypesAreConverted(t *testing.T) {
 	data := typesData(n)
-	want := uncut(t, "types", n, func(i int) (tensors []ort.Tensor) {
+	want := uncut(t, "types", n, func(i int) (tensors []tensor.Tensor) {
 		for _, d := range data {
-			tensors = append(tensors, ort.Tensor{Name: d.name, Shape: []int64{1, 2}, Data: d.tensor(2 * i)})
+			tensors = append(tensors, tensor.Tensor{Name: d.name, Shape: []int64{1, 2}, Data: d.tensor(2 * i)})
 		}
 		return tensors
 	})
@@ -223,52 +222,10 @@ func TestValuesThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
-// slowBFloat16 takes the nearer of the two that a float32 lies between.
-func slowBFloat16(v float32) uint16 {
-	lo := uint16(math.Float32bits(v) >> 16)
-	value := func(b uint16) float64 {
-		if b&0x7fff == 0x7f80 { // where the next would be
-			return math.Copysign(0x1p128, float64(v))
-		}
-		return float64(math.Float32frombits(uint32(b) << 16))
-	}
-	below, above := math.Abs(float64(v)-value(lo)), math.Abs(value(lo+1)-float64(v))
-	if above < below || above == below && lo&1 == 1 {
-		return lo + 1
-	}
-	return lo
-}
-
-func TestBFloat16RoundsToTheNearestEven(t *testing.T) {
-	rng := rand.New(rand.NewPCG(2, 2))
-	for i := range 1_000_000 {
-		v := math.Float32frombits(rng.Uint32())
-		if i < 1000 { // ties
-			v = math.Float32frombits(rng.Uint32()&0xffff0000 | 0x8000)
-		}
-		got := bfloat16(v)
-		if v != v {
-			if f := math.Float32frombits(uint32(got) << 16); f == f {
-				t.Fatalf("NaN %#x becomes %v", math.Float32bits(v), f)
-			}
-			continue
-		}
-		if math.IsInf(float64(v), 0) {
-			continue
-		}
-		if want := slowBFloat16(v); got != want {
-			t.Fatalf("%v (%#x) becomes %#x, want %#x", v, math.Float32bits(v), got, want)
-		}
-	}
-	if got := bfloat16(float32(math.Inf(-1))); got != 0xff80 {
-		t.Errorf("-∞ becomes %#x", got)
-	}
-}
-
 // Bytes go as they are into a network that brings its preprocessing along.
 func TestPreprocessingInsideTheGraph(t *testing.T) {
-	want := uncut(t, "inside", n, func(i int) []ort.Tensor {
-		return []ort.Tensor{{Name: "image", Shape: []int64{1, 8, 8, 3}, Data: pixels(i, 8, 8, 3)}}
+	want := uncut(t, "inside", n, func(i int) []tensor.Tensor {
+		return []tensor.Tensor{{Name: "image", Shape: []int64{1, 8, 8, 3}, Data: pixels(i, 8, 8, 3)}}
 	})
 	e := extractor(t, "inside", Config{Batch: 7})
 	if s := e.Preprocess(); s.Scale != 0 || s.Mean != nil || s.Layout != "NHWC" {
@@ -284,12 +241,12 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	for i := range ids {
 		ids[i], weight[i] = int64(i%20), uint8(i%7%2)
 	}
-	want := uncut(t, "tokens", n, func(i int) []ort.Tensor {
+	want := uncut(t, "tokens", n, func(i int) []tensor.Tensor {
 		w := make([]float32, 5)
 		for j := range w {
 			w[j] = float32(weight[5*i+j])
 		}
-		return []ort.Tensor{{Name: "ids", Shape: []int64{1, 5}, Data: ids[5*i : 5*i+5]}, {Name: "weight", Shape: []int64{1, 5}, Data: w}}
+		return []tensor.Tensor{{Name: "ids", Shape: []int64{1, 5}, Data: ids[5*i : 5*i+5]}, {Name: "weight", Shape: []int64{1, 5}, Data: w}}
 	})
 	file := npz(t, "ids", npy(ids, n, 5), "weight", npy(weight, n, 5))
 	data := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
@@ -309,14 +266,14 @@ func TestAFixedBatchIsFilledUpWithAnExample(t *testing.T) {
 	for i := range ids {
 		ids[i] = 100 + int64(i*i%20)
 	}
-	want := uncut(t, "from100", n, func(i int) []ort.Tensor {
-		return []ort.Tensor{{Name: "ids", Shape: []int64{4, 3}, Data: slices.Repeat(ids[3*i:3*i+3], 4)}}
+	want := uncut(t, "from100", n, func(i int) []tensor.Tensor {
+		return []tensor.Tensor{{Name: "ids", Shape: []int64{4, 3}, Data: slices.Repeat(ids[3*i:3*i+3], 4)}}
 	})
 	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)
 	e := extractor(t, "from100", Config{})
 	got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(ids, n, 3)), dataset.Options{}), StreamConfig{})
 	same(t, &got.Batch, want)
-	rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{n, 3}, Data: ids}})
+	rows, err := e.Run(t.Context(), []tensor.Tensor{{Shape: []int64{n, 3}, Data: ids}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,8 +292,8 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 	x := random(3, n*6)
 	for name, shape := range map[string][]int64{"folded": {1, 6}, "anonymous": {1, 6}, "default": {1, 6}} {
 		t.Run(name, func(t *testing.T) {
-			want := uncut(t, name, n, func(i int) []ort.Tensor {
-				return []ort.Tensor{{Name: "x", Shape: shape, Data: x[6*i : 6*i+6]}}
+			want := uncut(t, name, n, func(i int) []tensor.Tensor {
+				return []tensor.Tensor{{Name: "x", Shape: shape, Data: x[6*i : 6*i+6]}}
 			})
 			e := extractor(t, name, Config{})
 			if names := e.InputNames(); !slices.Equal(names, []string{"x"}) {
@@ -344,7 +301,7 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 			}
 			got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(x, n, 6)), dataset.Options{}), StreamConfig{})
 			same(t, &got.Batch, want)
-			rows, err := e.Run(t.Context(), []ort.Tensor{{Shape: []int64{n, 6}, Data: x}})
+			rows, err := e.Run(t.Context(), []tensor.Tensor{{Shape: []int64{n, 6}, Data: x}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -383,9 +340,9 @@ func TestColumnsOfATable(t *testing.T) {
 		fmt.Fprintf(&table, "%d,%s,%v,%d,%d\n", i, r.s, r.size, i%4, r.age)
 		fmt.Fprintf(&lines, `{"age":%d,"size":%v,"s":["%s"],"label":%d}`+"\n", r.age, r.size, r.s, i%4)
 	}
-	want := uncut(t, "columns", n, func(i int) []ort.Tensor {
+	want := uncut(t, "columns", n, func(i int) []tensor.Tensor {
 		r := rows[i]
-		return []ort.Tensor{
+		return []tensor.Tensor{
 			{Name: "age", Shape: []int64{1, 1}, Data: []int64{r.age}},
 			{Name: "size", Shape: []int64{1}, Data: []float32{r.size}},
 			{Name: "s", Shape: []int64{1, 1}, Data: []string{r.s}},
@@ -427,8 +384,8 @@ func TestColumnsOfATable(t *testing.T) {
 // All columns but the label for the one input of a scikit-learn model.
 func TestATableForTheOnlyInput(t *testing.T) {
 	x := random(3, n*6)
-	want := uncut(t, "anonymous", n, func(i int) []ort.Tensor {
-		return []ort.Tensor{{Name: "x", Shape: []int64{1, 6}, Data: x[6*i : 6*i+6]}}
+	want := uncut(t, "anonymous", n, func(i int) []tensor.Tensor {
+		return []tensor.Tensor{{Name: "x", Shape: []int64{1, 6}, Data: x[6*i : 6*i+6]}}
 	})
 	table := "a,b,label,c,d,x,e\n"
 	for i := range n {

@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -54,6 +55,8 @@ type input struct {
 	info onnx.ValueInfo
 	pipe *preprocess.Pipeline // its sizes may be open
 }
+
+func (in *input) typ() tensor.Type { return tensor.Type(in.info.Type) }
 
 // output is one of the model's outputs.
 type output struct {
@@ -173,7 +176,7 @@ func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	case info.Shape == nil:
 		return input{}, fmt.Errorf("input %q has no declared shape; want at least its number of axes", info.Name)
 	}
-	target := preprocess.Target{Name: info.Name, Elem: info.Type.String()}
+	target := preprocess.Target{Name: info.Name, Type: tensor.Type(info.Type)}
 	for _, d := range info.Shape {
 		target.Shape = append(target.Shape, d.Value)
 	}
@@ -194,7 +197,7 @@ func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	if err != nil {
 		return input{}, err
 	}
-	if _, err := alloc(target.Elem, 0); err != nil {
+	if _, err := target.Type.Make(0); err != nil {
 		return input{}, fmt.Errorf("input %q: %w", info.Name, err)
 	}
 	return input{info: info, pipe: pipe}, nil
@@ -328,7 +331,7 @@ func (w *Network) Close() error { return w.session.Close() }
 // dimension of all of them. Any n is run, in batches the model can take. The
 // runtime reads the inputs where they are, and writes the results to where they
 // stay.
-func (w *Network) Run(ctx context.Context, inputs []ort.Tensor) (Results, error) {
+func (w *Network) Run(ctx context.Context, inputs []tensor.Tensor) (Results, error) {
 	n, err := w.count(inputs)
 	if err != nil {
 		return Results{}, err
@@ -336,9 +339,9 @@ func (w *Network) Run(ctx context.Context, inputs []ort.Tensor) (Results, error)
 	all := w.results(n, 1)
 	for first := 0; first < n; first += w.batch {
 		last := min(first+w.batch, n)
-		part := make([]ort.Tensor, len(inputs))
+		part := make([]tensor.Tensor, len(inputs))
 		for i, t := range inputs {
-			part[i] = slice(t, first, last)
+			part[i] = t.Slice(first, last)
 		}
 		if err := w.infer(ctx, part, w.slice(all, first, last)); err != nil {
 			return Results{}, err
@@ -374,7 +377,7 @@ func (w *Network) slice(r Results, first, last int) Results {
 }
 
 // count checks that the inputs agree about n.
-func (w *Network) count(inputs []ort.Tensor) (int, error) {
+func (w *Network) count(inputs []tensor.Tensor) (int, error) {
 	if len(inputs) != len(w.inputs) {
 		return 0, fmt.Errorf("got %d inputs, want %d: %q", len(inputs), len(w.inputs), w.InputNames())
 	}
@@ -396,11 +399,11 @@ func (w *Network) count(inputs []ort.Tensor) (int, error) {
 			}
 			size *= d
 		}
-		got := length(t.Data)
+		got := int64(t.Len())
 		if got < 0 {
 			return 0, fmt.Errorf("input %q has data of type %T, want a slice of values", t.Name, t.Data)
 		}
-		if int64(got) != size {
+		if got != size {
 			return 0, fmt.Errorf("input %q has %d values for shape %v, want %d", t.Name, got, t.Shape, size)
 		}
 	}
@@ -408,13 +411,13 @@ func (w *Network) count(inputs []ort.Tensor) (int, error) {
 }
 
 // infer runs one batch of at most w.batch examples, as many as r has room for.
-func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) error {
+func (w *Network) infer(ctx context.Context, inputs []tensor.Tensor, r Results) error {
 	if !w.fixed || r.N == w.batch {
 		return w.inferInto(ctx, inputs, r)
 	}
-	full, padded := w.results(w.batch, 1), make([]ort.Tensor, len(inputs))
+	full, padded := w.results(w.batch, 1), make([]tensor.Tensor, len(inputs))
 	for i, t := range inputs {
-		padded[i] = pad(t, w.batch)
+		padded[i] = t.Pad(w.batch)
 	}
 	if err := w.inferInto(ctx, padded, full); err != nil {
 		return err
@@ -427,7 +430,7 @@ func (w *Network) infer(ctx context.Context, inputs []ort.Tensor, r Results) err
 
 // inferPasses is infer so many times, each with its own part of every example's
 // results.
-func (w *Network) inferPasses(ctx context.Context, inputs []ort.Tensor, r Results, passes int) error {
+func (w *Network) inferPasses(ctx context.Context, inputs []tensor.Tensor, r Results, passes int) error {
 	if passes == 1 {
 		return w.infer(ctx, inputs, r)
 	}
@@ -450,10 +453,10 @@ func (w *Network) inferPasses(ctx context.Context, inputs []ort.Tensor, r Result
 var aboutShapes = regexp.MustCompile(`(?i)shape|dim`)
 
 // inferInto runs one batch of a size that the graph takes.
-func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results) error {
-	into := make([]ort.Tensor, len(w.outputs))
+func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Results) error {
+	into := make([]tensor.Tensor, len(w.outputs))
 	for i, o := range w.outputs {
-		into[i] = ort.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.data(i)}
+		into[i] = tensor.Tensor{Name: o.name, Shape: append([]int64{int64(r.N)}, o.shape...), Data: r.data(i)}
 	}
 	err := w.session.RunInto(ctx, inputs, into)
 	if err == nil || ctx.Err() != nil || !aboutShapes.MatchString(err.Error()) {
@@ -468,7 +471,7 @@ func (w *Network) inferInto(ctx context.Context, inputs []ort.Tensor, r Results)
 	for i, o := range outputs {
 		if want := into[i].Shape; !slices.Equal(o.Shape, want) {
 			return fmt.Errorf("the model gave %v for %d examples, want %v: is the first axis of its input the batch?",
-				ort.Info{Name: o.Name, Type: o.DType(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name, Type: into[i].DType(), Shape: want})
+				ort.Info{Name: o.Name, Type: o.Type(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name, Type: into[i].Type(), Shape: want})
 		}
 	}
 	return err
@@ -492,7 +495,7 @@ func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 
 // Images preprocesses images for a model with one input, for Run. Where the
 // model leaves sizes open, all must have that of the first.
-func (w *Network) Images(images []goimage.Image) ([]ort.Tensor, error) {
+func (w *Network) Images(images []goimage.Image) ([]tensor.Tensor, error) {
 	if len(w.inputs) > 1 {
 		return nil, fmt.Errorf("the model has %d inputs, want one that takes images", len(w.inputs))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -34,7 +35,7 @@ func network(t testing.TB, path string, c Config) *Network {
 
 // oneByOne is the slow twin: a session of its own, an example at a time or, for a
 // fixed batch, as many copies of it.
-func oneByOne(t testing.TB, path string, copies, n int, input func(from, to int) ort.Tensor) Results {
+func oneByOne(t testing.TB, path string, copies, n int, input func(from, to int) tensor.Tensor) Results {
 	t.Helper()
 	m, err := onnx.Open(path)
 	if err != nil {
@@ -51,7 +52,7 @@ func oneByOne(t testing.TB, path string, copies, n int, input func(from, to int)
 	defer s.Close()
 	all := Results{N: n, Columns: make([][]float32, len(m.Outputs()))}
 	for i := range n {
-		out, err := s.Run(t.Context(), []ort.Tensor{pad(input(i, i+1), copies)})
+		out, err := s.Run(t.Context(), []tensor.Tensor{input(i, i+1).Pad(copies)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,18 +92,18 @@ func TestANetworkGivesAllOutputsOfAllExamples(t *testing.T) {
 		{"../testdata/onnx/torch_binary.onnx", 1, []int64{5}},
 		{"../testdata/onnx/outputs_aux.onnx", 1, []int64{5}},
 	} {
-		input := func(from, to int) ort.Tensor {
+		input := func(from, to int) tensor.Tensor {
 			size := 1
 			for _, d := range tt.shape {
 				size *= int(d)
 			}
-			return ort.Tensor{Shape: append([]int64{int64(to - from)}, tt.shape...), Data: x[from*size : to*size]}
+			return tensor.Tensor{Shape: append([]int64{int64(to - from)}, tt.shape...), Data: x[from*size : to*size]}
 		}
 		for _, batch := range []int{0, 1, 3, 16} {
 			w := network(t, tt.path, Config{Batch: batch})
 			for _, n := range []int{0, 1, 3, 4, 8, 37} {
 				t.Run(fmt.Sprintf("%s/batch=%d/n=%d", tt.path, batch, n), func(t *testing.T) {
-					got, err := w.Run(t.Context(), []ort.Tensor{input(0, n)})
+					got, err := w.Run(t.Context(), []tensor.Tensor{input(0, n)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -118,8 +119,8 @@ func TestConcurrentRunsGiveTheSameBytes(t *testing.T) {
 	x := random(5, 37*192)
 	for _, path := range []string{"testdata/conv.onnx", "testdata/batch4.onnx"} {
 		w := network(t, path, Config{Batch: 16})
-		input := func(n int) []ort.Tensor {
-			return []ort.Tensor{{Shape: []int64{int64(n), 3, 8, 8}, Data: x[:n*192]}}
+		input := func(n int) []tensor.Tensor {
+			return []tensor.Tensor{{Shape: []int64{int64(n), 3, 8, 8}, Data: x[:n*192]}}
 		}
 		want := map[int]Results{}
 		for _, n := range []int{1, 7, 16, 37} {
@@ -154,7 +155,7 @@ func TestConcurrentRunsGiveTheSameBytes(t *testing.T) {
 // Inside an operator's loop, between operators, and between batches.
 func TestACancelledRunEndsAndHarmsNoOther(t *testing.T) {
 	gone := errors.New("gone")
-	cancelled := func(w *Network, inputs []ort.Tensor) {
+	cancelled := func(w *Network, inputs []tensor.Tensor) {
 		t.Helper()
 		ctx, cancel := context.WithCancelCause(t.Context())
 		at := make(chan time.Time, 1)
@@ -168,19 +169,19 @@ func TestACancelledRunEndsAndHarmsNoOther(t *testing.T) {
 	}
 	w := network(t, "testdata/slow.onnx", Config{})
 	for range 3 {
-		cancelled(w, []ort.Tensor{{Shape: []int64{1, 6}, Data: random(1, 6)}})
+		cancelled(w, []tensor.Tensor{{Shape: []int64{1, 6}, Data: random(1, 6)}})
 	}
 
 	w = network(t, "testdata/conv.onnx", Config{Batch: 16})
 	const many = 100_000 // take far longer than 50 ms
 	x := random(2, many*192)
-	few := []ort.Tensor{{Shape: []int64{40, 3, 8, 8}, Data: x[:40*192]}}
+	few := []tensor.Tensor{{Shape: []int64{40, 3, 8, 8}, Data: x[:40*192]}}
 	want, err := w.Run(t.Context(), few)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		cancelled(w, []ort.Tensor{{Shape: []int64{many, 3, 8, 8}, Data: x}})
+		cancelled(w, []tensor.Tensor{{Shape: []int64{many, 3, 8, 8}, Data: x}})
 		got, err := w.Run(t.Context(), few)
 		if err != nil {
 			t.Fatal(err)
@@ -199,7 +200,7 @@ func TestANetworkStreamsADataset(t *testing.T) {
 	}
 	for _, path := range []string{"testdata/conv.onnx", "testdata/batch4.onnx"} {
 		w := network(t, path, Config{Batch: 7})
-		all, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{n - 2, 3, 8, 8}, Data: x}})
+		all, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{n - 2, 3, 8, 8}, Data: x}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -244,14 +245,14 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 
 	// Whose declarations are not kept, shows when it is run.
 	w := network(t, "../testdata/onnx/tail_fixed_batch_squeezed.onnx", Config{})
-	_, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{3, 5}, Data: random(1, 15)}})
+	_, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{3, 5}, Data: random(1, 15)}})
 	says(t, err, "y [4] float32 for 1 examples", "want y [1]", "first axis")
 	// What else goes wrong is told as it is.
 	w = network(t, "testdata/conv.onnx", Config{})
-	_, err = w.Run(t.Context(), []ort.Tensor{{Shape: []int64{1, 2, 8, 8}, Data: random(1, 128)}})
+	_, err = w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, 2, 8, 8}, Data: random(1, 128)}})
 	says(t, err, "image", "[N,3,8,8]", "[1,2,8,8]")
 	w.Close()
-	if _, err := w.Run(t.Context(), []ort.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: random(1, 192)}}); err != ort.ErrClosed {
+	if _, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: random(1, 192)}}); err != ort.ErrClosed {
 		t.Errorf("closed: %v", err)
 	}
 }

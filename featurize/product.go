@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 var (
@@ -60,12 +61,12 @@ func (p *Product) Multiply(c, a, b []float64, rows, n, m int) error {
 	return run(p.product, matrix("c", c, rows, m), matrix("a", a, rows, n), matrix("b", b, n, m))
 }
 
-func run(s *ort.Session, c, a, b ort.Tensor) error {
-	return s.RunInto(context.Background(), []ort.Tensor{a, b}, []ort.Tensor{c})
+func run(s *ort.Session, c, a, b tensor.Tensor) error {
+	return s.RunInto(context.Background(), []tensor.Tensor{a, b}, []tensor.Tensor{c})
 }
 
-func matrix(name string, x []float64, rows, cols int) ort.Tensor {
-	return ort.Tensor{Name: name, Shape: []int64{int64(rows), int64(cols)}, Data: x[:rows*cols]}
+func matrix(name string, x []float64, rows, cols int) tensor.Tensor {
+	return tensor.Tensor{Name: name, Shape: []int64{int64(rows), int64(cols)}, Data: x[:rows*cols]}
 }
 
 // Close releases the runtime's memory.

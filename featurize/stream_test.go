@@ -16,8 +16,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // n examples make a partial last batch for every batch size but 1 and 23.
@@ -25,51 +25,51 @@ const n = 23
 
 func TestRowsAreThoseOfTheUncutNetworkOnOneExample(t *testing.T) {
 	colour, grey := photos(t, n, 8, 8, 3), photos(t, n, 8, 8, 1)
-	image := func(shape []int64, data any) []ort.Tensor {
-		return []ort.Tensor{{Name: "image", Shape: shape, Data: data}}
+	image := func(shape []int64, data any) []tensor.Tensor {
+		return []tensor.Tensor{{Name: "image", Shape: shape, Data: data}}
 	}
-	convInputs := func(i int) []ort.Tensor { return image([]int64{1, 3, 8, 8}, chw(pixels(i, 8, 8, 3), 8, 8, 3)) }
+	convInputs := func(i int) []tensor.Tensor { return image([]int64{1, 3, 8, 8}, chw(pixels(i, 8, 8, 3), 8, 8, 3)) }
 	ready := random(3, n*192)
-	readyInputs := func(i int) []ort.Tensor { return image([]int64{1, 3, 8, 8}, ready[i*192:(i+1)*192]) }
+	readyInputs := func(i int) []tensor.Tensor { return image([]int64{1, 3, 8, 8}, ready[i*192:(i+1)*192]) }
 	readyFile := write(t, t.TempDir(), "x.npy", npy(ready, n, 3, 8, 8))
 
 	tests := []struct {
 		name, model, uncut string
 		data               string
 		spec               *preprocess.Spec
-		inputs             func(i int) []ort.Tensor
+		inputs             func(i int) []tensor.Tensor
 	}{
 		{"colour", "conv", "conv", colour, nil, convInputs},
 		{"fixed batch of 1", "batch1", "conv", colour, nil, convInputs},
 		{"fixed batch of 4", "batch4", "conv", colour, nil, convInputs},
 		{"open sizes", "open", "conv", colour, nil, convInputs},
-		{"float16", "float16", "float16", colour, nil, func(i int) []ort.Tensor {
-			bits := make(ort.Float16Bits, 192)
+		{"float16", "float16", "float16", colour, nil, func(i int) []tensor.Tensor {
+			bits := make(tensor.Float16Bits, 192)
 			for j, v := range chw(pixels(i, 8, 8, 3), 8, 8, 3) {
-				bits[j] = slowFloat16(v)
+				bits[j] = tensor.ToFloat16(float64(v))
 			}
 			return image([]int64{1, 3, 8, 8}, bits)
 		}},
-		{"uint8", "uint8", "uint8", colour, nil, func(i int) []ort.Tensor {
+		{"uint8", "uint8", "uint8", colour, nil, func(i int) []tensor.Tensor {
 			p, planes := pixels(i, 8, 8, 3), make([]uint8, 192)
 			for j, v := range chw(p, 8, 8, 3) {
 				planes[j] = uint8(v*255 + .5)
 			}
 			return image([]int64{1, 3, 8, 8}, planes)
 		}},
-		{"channels last", "nhwc", "nhwc", colour, nil, func(i int) []ort.Tensor {
+		{"channels last", "nhwc", "nhwc", colour, nil, func(i int) []tensor.Tensor {
 			x := make([]float32, 192)
 			for j, v := range pixels(i, 8, 8, 3) {
 				x[j] = float32(v) / 255
 			}
 			return image([]int64{1, 8, 8, 3}, x)
 		}},
-		{"grey", "grey", "grey", grey, nil, func(i int) []ort.Tensor { return image([]int64{1, 1, 8, 8}, chw(pixels(i, 8, 8, 1), 8, 8, 1)) }},
-		{"grey made colour", "conv", "conv", grey, nil, func(i int) []ort.Tensor {
+		{"grey", "grey", "grey", grey, nil, func(i int) []tensor.Tensor { return image([]int64{1, 1, 8, 8}, chw(pixels(i, 8, 8, 1), 8, 8, 1)) }},
+		{"grey made colour", "conv", "conv", grey, nil, func(i int) []tensor.Tensor {
 			x := chw(pixels(i, 8, 8, 1), 8, 8, 1)
 			return image([]int64{1, 3, 8, 8}, slices.Concat(x, x, x))
 		}},
-		{"flattened", "flat", "flat", colour, &preprocess.Spec{Scale: 1. / 255, Layout: preprocess.NCHW}, func(i int) []ort.Tensor {
+		{"flattened", "flat", "flat", colour, &preprocess.Spec{Scale: 1. / 255, Layout: preprocess.NCHW}, func(i int) []tensor.Tensor {
 			return image([]int64{1, 192}, chw(pixels(i, 8, 8, 3), 8, 8, 3))
 		}},
 		{"ready arrays", "conv", "conv", readyFile, nil, readyInputs},
@@ -98,7 +98,7 @@ func TestRowsAreThoseOfTheUncutNetworkOnOneExample(t *testing.T) {
 				}
 
 				// Run, on all examples at once, gives the same.
-				var inputs []ort.Tensor
+				var inputs []tensor.Tensor
 				for i := range n {
 					inputs = concat(inputs, tt.inputs(i))
 				}
@@ -121,12 +121,12 @@ func positions(from, to int) []int {
 }
 
 // concat joins tensors along the batch axis.
-func concat(a, b []ort.Tensor) []ort.Tensor {
+func concat(a, b []tensor.Tensor) []tensor.Tensor {
 	if a == nil {
 		return b
 	}
 	for i := range a {
-		a[i].Shape = withBatch(a[i].Shape, int(a[i].Shape[0]+b[i].Shape[0]))
+		a[i].Shape = append([]int64{a[i].Shape[0] + b[i].Shape[0]}, a[i].Shape[1:]...)
 		switch x := a[i].Data.(type) {
 		case []float32:
 			a[i].Data = slices.Concat(x, b[i].Data.([]float32))
@@ -134,8 +134,8 @@ func concat(a, b []ort.Tensor) []ort.Tensor {
 			a[i].Data = slices.Concat(x, b[i].Data.([]uint8))
 		case []int64:
 			a[i].Data = slices.Concat(x, b[i].Data.([]int64))
-		case ort.Float16Bits:
-			a[i].Data = slices.Concat(x, b[i].Data.(ort.Float16Bits))
+		case tensor.Float16Bits:
+			a[i].Data = slices.Concat(x, b[i].Data.(tensor.Float16Bits))
 		}
 	}
 	return a
@@ -149,8 +149,8 @@ func TestInputsOfSeveralNamesComeFromAnNPZ(t *testing.T) {
 		ids[i] = int64(pixels(i, 1, 1, 1)[0] % 20)
 		labels[i/5] = int64(i % 4)
 	}
-	want := uncut(t, "tokens", n, func(i int) []ort.Tensor {
-		return []ort.Tensor{
+	want := uncut(t, "tokens", n, func(i int) []tensor.Tensor {
+		return []tensor.Tensor{
 			{Name: "weight", Shape: []int64{1, 5}, Data: weight[i*5 : (i+1)*5]},
 			{Name: "ids", Shape: []int64{1, 5}, Data: ids[i*5 : (i+1)*5]},
 		}
@@ -185,8 +185,8 @@ func TestBadRecordsLeaveGaps(t *testing.T) {
 			want = append(want, i)
 		}
 	}
-	rows := uncut(t, "conv", len(want), func(i int) []ort.Tensor {
-		return []ort.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: chw(pixels(want[i], 8, 8, 3), 8, 8, 3)}}
+	rows := uncut(t, "conv", len(want), func(i int) []tensor.Tensor {
+		return []tensor.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: chw(pixels(want[i], 8, 8, 3), 8, 8, 3)}}
 	})
 	for _, name := range []string{"conv", "batch1", "batch4", "open"} {
 		for _, batch := range []int{1, 2, 7, 256} {
@@ -474,8 +474,8 @@ func TestConcurrentStreamsAndRunsDoNotDisturbEachOther(t *testing.T) {
 	for g := range cap(errs) {
 		size := 6 + g
 		dir := photos(t, n, size, size, 3)
-		want := uncut(t, "open", n, func(i int) []ort.Tensor {
-			return []ort.Tensor{{Shape: []int64{1, 3, int64(size), int64(size)}, Data: chw(pixels(i, size, size, 3), size, size, 3)}}
+		want := uncut(t, "open", n, func(i int) []tensor.Tensor {
+			return []tensor.Tensor{{Shape: []int64{1, 3, int64(size), int64(size)}, Data: chw(pixels(i, size, size, 3), size, size, 3)}}
 		})
 		ds := openData(t, dir, dataset.Options{})
 		go func() {
@@ -496,28 +496,28 @@ func TestConcurrentStreamsAndRunsDoNotDisturbEachOther(t *testing.T) {
 
 func TestRunChecksItsInputs(t *testing.T) {
 	e := extractor(t, "tokens", Config{})
-	ids := ort.Tensor{Name: "ids", Shape: []int64{2, 5}, Data: make([]int64, 10)}
-	weight := ort.Tensor{Name: "weight", Shape: []int64{2, 5}, Data: make([]float32, 10)}
-	with := func(t ort.Tensor, shape []int64, data any) ort.Tensor {
-		return ort.Tensor{Name: t.Name, Shape: shape, Data: data}
+	ids := tensor.Tensor{Name: "ids", Shape: []int64{2, 5}, Data: make([]int64, 10)}
+	weight := tensor.Tensor{Name: "weight", Shape: []int64{2, 5}, Data: make([]float32, 10)}
+	with := func(t tensor.Tensor, shape []int64, data any) tensor.Tensor {
+		return tensor.Tensor{Name: t.Name, Shape: shape, Data: data}
 	}
 	tests := []struct {
 		name   string
-		inputs []ort.Tensor
+		inputs []tensor.Tensor
 		words  []string
 	}{
 		{"none", nil, []string{"got 0 inputs, want 2", "ids", "weight"}},
-		{"too few", []ort.Tensor{ids}, []string{"got 1 inputs, want 2"}},
-		{"no batch axis", []ort.Tensor{ids, with(weight, nil, make([]float32, 1))}, []string{`"weight"`, "no batch axis"}},
-		{"different counts", []ort.Tensor{ids, with(weight, []int64{3, 5}, make([]float32, 15))}, []string{`"weight"`, "3 examples", "2"}},
-		{"too few values", []ort.Tensor{ids, with(weight, []int64{2, 5}, make([]float32, 9))}, []string{`"weight"`, "9 values", "want 10"}},
-		{"no slice", []ort.Tensor{ids, with(weight, []int64{2, 5}, 3)}, []string{`"weight"`}},
-		{"negative", []ort.Tensor{with(ids, []int64{-1, -5}, make([]int64, 5)), weight}, []string{`"ids"`, "[-1 -5]"}},
-		{"overflow", []ort.Tensor{with(ids, []int64{1 << 62, 4}, make([]int64, 0)), weight}, []string{`"ids"`}},
-		{"many examples of nothing", []ort.Tensor{with(ids, []int64{1 << 40, 0}, []int64{}), with(weight, []int64{1 << 40, 0}, []float32{})}, []string{`"ids"`, "positive"}},
-		{"wrong type", []ort.Tensor{with(ids, []int64{2, 5}, make([]int32, 10)), weight}, []string{`"ids"`, "int64", "int32"}},
-		{"wrong shape", []ort.Tensor{with(ids, []int64{2, 6}, make([]int64, 12)), weight}, []string{`"ids"`, "5", "6"}},
-		{"wrong name", []ort.Tensor{with(ort.Tensor{Name: "words"}, []int64{2, 5}, make([]int64, 10)), weight}, []string{`"words"`, "ids"}},
+		{"too few", []tensor.Tensor{ids}, []string{"got 1 inputs, want 2"}},
+		{"no batch axis", []tensor.Tensor{ids, with(weight, nil, make([]float32, 1))}, []string{`"weight"`, "no batch axis"}},
+		{"different counts", []tensor.Tensor{ids, with(weight, []int64{3, 5}, make([]float32, 15))}, []string{`"weight"`, "3 examples", "2"}},
+		{"too few values", []tensor.Tensor{ids, with(weight, []int64{2, 5}, make([]float32, 9))}, []string{`"weight"`, "9 values", "want 10"}},
+		{"no slice", []tensor.Tensor{ids, with(weight, []int64{2, 5}, 3)}, []string{`"weight"`}},
+		{"negative", []tensor.Tensor{with(ids, []int64{-1, -5}, make([]int64, 5)), weight}, []string{`"ids"`, "[-1 -5]"}},
+		{"overflow", []tensor.Tensor{with(ids, []int64{1 << 62, 4}, make([]int64, 0)), weight}, []string{`"ids"`}},
+		{"many examples of nothing", []tensor.Tensor{with(ids, []int64{1 << 40, 0}, []int64{}), with(weight, []int64{1 << 40, 0}, []float32{})}, []string{`"ids"`, "positive"}},
+		{"wrong type", []tensor.Tensor{with(ids, []int64{2, 5}, make([]int32, 10)), weight}, []string{`"ids"`, "int64", "int32"}},
+		{"wrong shape", []tensor.Tensor{with(ids, []int64{2, 6}, make([]int64, 12)), weight}, []string{`"ids"`, "5", "6"}},
+		{"wrong name", []tensor.Tensor{with(tensor.Tensor{Name: "words"}, []int64{2, 5}, make([]int64, 10)), weight}, []string{`"words"`, "ids"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -525,7 +525,7 @@ func TestRunChecksItsInputs(t *testing.T) {
 			says(t, err, tt.words...)
 		})
 	}
-	rows, err := e.Run(t.Context(), []ort.Tensor{with(weight, []int64{0, 5}, []float32{}), with(ids, []int64{0, 5}, []int64{})})
+	rows, err := e.Run(t.Context(), []tensor.Tensor{with(weight, []int64{0, 5}, []float32{}), with(ids, []int64{0, 5}, []int64{})})
 	if err != nil || rows.N != 0 {
 		t.Errorf("of no examples came %v, %v", rows, err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // sentences are the tokens of n examples of 1 to most tokens, and which count.
@@ -43,10 +43,10 @@ func sentenceLines(ids, mask [][]int64, broken map[int]string) []byte {
 	return []byte(b.String())
 }
 
-func sentenceTensors(ids, mask [][]int64) func(i int) []ort.Tensor {
-	return func(i int) []ort.Tensor {
+func sentenceTensors(ids, mask [][]int64) func(i int) []tensor.Tensor {
+	return func(i int) []tensor.Tensor {
 		shape := []int64{1, int64(len(ids[i]))}
-		return []ort.Tensor{{Name: "ids", Shape: shape, Data: ids[i]}, {Name: "mask", Shape: shape, Data: mask[i]}}
+		return []tensor.Tensor{{Name: "ids", Shape: shape, Data: ids[i]}, {Name: "mask", Shape: shape, Data: mask[i]}}
 	}
 }
 
@@ -62,7 +62,7 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 		}
 	}
 	tensors := sentenceTensors(ids, mask)
-	whole := uncut(t, "sequence", len(want), func(i int) []ort.Tensor { return tensors(want[i]) })
+	whole := uncut(t, "sequence", len(want), func(i int) []tensor.Tensor { return tensors(want[i]) })
 	path := write(t, t.TempDir(), "x.jsonl", sentenceLines(ids, mask, broken))
 	for _, batch := range []int{0, 1, 3, 256} {
 		e := extractor(t, "sequence", Config{Batch: batch})
@@ -133,9 +133,9 @@ func TestSequencesInFixedBatches(t *testing.T) {
 		}
 		lines.WriteString("]}\n")
 	}
-	want := uncut(t, "frames4", n, func(i int) []ort.Tensor {
+	want := uncut(t, "frames4", n, func(i int) []tensor.Tensor {
 		x := slices.Concat(frames[i], frames[i], frames[i], frames[i])
-		return []ort.Tensor{{Name: "x", Shape: []int64{4, int64(len(frames[i]) / 3), 3}, Data: x}}
+		return []tensor.Tensor{{Name: "x", Shape: []int64{4, int64(len(frames[i]) / 3), 3}, Data: x}}
 	})
 	// The uncut network gives each row four times.
 	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
@@ -526,7 +527,7 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	const model = "../featurize/testdata/aside.onnx"
 	dir := t.TempDir()
 	images := tree(t, []string{"0", "1", "2", "3"}, 20)
-	spec, err := preprocess.Preset("none", preprocess.Target{Shape: []int64{-1, 3, 8, 8}, Elem: "float32"})
+	spec, err := preprocess.Preset("none", preprocess.Target{Shape: []int64{-1, 3, 8, 8}, Type: tensor.Float32})
 	if err != nil {
 		t.Fatal(err)
 	}

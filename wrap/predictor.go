@@ -15,8 +15,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
@@ -28,7 +28,7 @@ import (
 // a slice of the type that [Predictor.Inputs] gives:
 //
 //	wrap.Tensor{Shape: []int64{2, 3, 224, 224}, Data: make([]float32, 2*3*224*224)}
-type Tensor = ort.Tensor
+type Tensor = tensor.Tensor
 
 // Options says how a bundle is opened. The zero value runs the bundle's own
 // model on the CPU, with an ONNX Runtime that is found and not installed.

@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -347,7 +347,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			x.Data = numbers
 			train := arrays([]Tensor{x})
 			if in.Type == onnx.Float16 {
-				half := make(ort.Float16Bits, len(numbers))
+				half := make(tensor.Float16Bits, len(numbers))
 				for i := range half {
 					half[i] = 0x3800 | uint16(i*i%1021) // from ½ to 1
 					numbers[i] = 0.5 + float32(half[i]&0x3ff)/2048

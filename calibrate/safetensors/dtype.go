@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // A DType is the type of a tensor's elements, by its name in the file.
@@ -99,7 +101,7 @@ func decode[T Element](dst []T, d DType, src []byte) {
 		}
 	case F16:
 		for i := range dst {
-			dst[i] = T(float16(le.Uint16(src[2*i:])))
+			dst[i] = T(tensor.FromFloat16(le.Uint16(src[2*i:])))
 		}
 	case BF16:
 		for i := range dst {
@@ -157,18 +159,4 @@ func encode[T Element](dst []byte, src []T) []byte {
 		}
 	}
 	return dst
-}
-
-// float16 is the value of an IEEE 754 binary16.
-func float16(h uint16) float32 {
-	sign := uint32(h>>15) << 31
-	exponent, mantissa := uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exponent {
-	case 0: // zero or subnormal: mantissa · 2^-24, exact in float32
-		v := float32(mantissa) * 0x1p-24
-		return math.Float32frombits(sign | math.Float32bits(v))
-	case 0x1f: // infinity or NaN
-		return math.Float32frombits(sign | 0xff<<23 | mantissa<<13)
-	}
-	return math.Float32frombits(sign | (exponent+127-15)<<23 | mantissa<<13)
 }

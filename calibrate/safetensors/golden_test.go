@@ -168,28 +168,3 @@ func TestReadWidensWithoutLoss(t *testing.T) {
 		}
 	}
 }
-
-// slowFloat16 is the value by the definition of binary16.
-func slowFloat16(h uint16) float64 {
-	sign := 1 - 2*float64(h>>15)
-	exponent, fraction := int(h>>10&31), float64(h&1023)/1024
-	switch {
-	case exponent == 31 && fraction != 0:
-		return math.NaN()
-	case exponent == 31:
-		return sign * math.Inf(1)
-	case exponent == 0:
-		return sign * math.Ldexp(fraction, -14)
-	}
-	return sign * math.Ldexp(1+fraction, exponent-15)
-}
-
-func TestEveryFloat16(t *testing.T) {
-	for h := range 1 << 16 {
-		got, want := float64(float16(uint16(h))), slowFloat16(uint16(h))
-		same := got == want && math.Signbit(got) == math.Signbit(want)
-		if !same && !(math.IsNaN(got) && math.IsNaN(want)) {
-			t.Fatalf("%#04x: %v, want %v", h, got, want)
-		}
-	}
-}

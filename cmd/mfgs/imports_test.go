@@ -28,13 +28,14 @@ const module = "github.com/mfgs/mfgs"
 var imports = map[string][]string{
 	"onnx":                     {"onnx/internal/onnxpb", "onnx/files"},
 	"onnx/internal/onnxpb":     {},
-	"featurize/ort":            {"onnx/files"},
-	"featurize/dataset":        {"onnx/files", "featurize/text", "calibrate/rows"},
-	"featurize/preprocess":     {"featurize/text"},
+	"featurize/tensor":         {},
+	"featurize/ort":            {"featurize/tensor", "onnx/files"},
+	"featurize/dataset":        {"featurize/tensor", "featurize/text", "onnx/files", "calibrate/rows"},
+	"featurize/preprocess":     {"featurize/tensor", "featurize/text"},
 	"featurize":                {"onnx", "featurize/*", "onnx/files", "calibrate/rows"},
 	"calibrate/meanfield":      {},
 	"calibrate/metrics":        {},
-	"calibrate/safetensors":    {},
+	"calibrate/safetensors":    {"featurize/tensor"},
 	"calibrate/rows":           {},
 	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/internal/*"},
 	"calibrate/internal/*":     {},
@@ -46,8 +47,8 @@ var imports = map[string][]string{
 	"wrap/internal/attach":     {"onnx", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "wrap/bundle"},
 	"wrap":                     {"onnx", "onnx/files", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
 	"wrap/bench":               {"onnx", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
-	"wrap/export":              {"onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
-	"wrap/internal/wraptest":   {"onnx", "featurize", "featurize/ort", "calibrate", "models", "wrap", "wrap/internal/attach"},
+	"wrap/export":              {"featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
+	"wrap/internal/wraptest":   {"featurize/tensor", "onnx", "featurize", "featurize/ort", "calibrate", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                   {},
 	"calibrate/approx":         {},
@@ -62,7 +63,7 @@ var testImports = map[string][]string{
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "wrap/internal/wraptest"},
-	"wrap/internal/attach": {"featurize/ort", "wrap/internal/wraptest"},
+	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
 }
 
 // thirdParty says which packages, tests included, may import each module from

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 const (
@@ -31,32 +33,24 @@ const (
 	maxInflate = 1032
 )
 
-// A dtype is the type of a stored number: kind and size as NumPy writes them.
+// A dtype is how an array stores its elements: an element type in a byte order or, with the type String,
+// texts of one size, as NumPy's U or S.
 type dtype struct {
-	kind  byte // 'b' bool, 'i', 'u', 'f', or text: 'U' UTF-32, 'S' bytes
+	tensor.Type
 	size  int  // bytes
+	utf32 bool // of texts: U, else S
 	order binary.ByteOrder
 }
 
-func (t dtype) String() string {
-	switch t.kind {
-	case 'b':
-		return "bool"
-	case 'i':
-		return fmt.Sprintf("int%d", t.size*8)
-	case 'u':
-		return fmt.Sprintf("uint%d", t.size*8)
-	case 'U', 'S':
-		return "string"
-	}
-	return fmt.Sprintf("float%d", t.size*8)
+// stored returns how elements of a type of fixed size are stored.
+func stored(t tensor.Type, order binary.ByteOrder) dtype {
+	return dtype{t, int(t.Bits() / 8), false, order}
 }
 
-// decode returns the numbers in raw, whose length is a multiple of t.size, as
-// a new slice of the matching Go type.
+// decode returns the elements in raw, whose length is a multiple of t.size, as a new slice of the matching
+// Go type. Those that Go has no type for become float32.
 func (t dtype) decode(raw []byte) any {
 	n := len(raw) / t.size
-	var dst any
 	switch {
 	case t.isText():
 		s := make([]string, n)
@@ -64,46 +58,30 @@ func (t dtype) decode(raw []byte) any {
 			s[i] = t.text(raw[i*t.size : (i+1)*t.size])
 		}
 		return s
-	case t.kind == 'b':
-		dst = make([]bool, n)
-	case t.kind == 'u' && t.size == 1:
+	case t.Type == tensor.Uint8:
 		return append([]uint8(nil), raw...)
-	case t.kind == 'u' && t.size == 2:
-		dst = make([]uint16, n)
-	case t.kind == 'u' && t.size == 4:
-		dst = make([]uint32, n)
-	case t.kind == 'u':
-		dst = make([]uint64, n)
-	case t.kind == 'i' && t.size == 1:
-		dst = make([]int8, n)
-	case t.kind == 'i' && t.size == 2:
-		dst = make([]int16, n)
-	case t.kind == 'i' && t.size == 4:
-		dst = make([]int32, n)
-	case t.kind == 'i':
-		dst = make([]int64, n)
-	case t.size == 2:
+	case t.IsBits():
 		f := make([]float32, n)
 		for i := range f {
-			f[i] = float16(t.order.Uint16(raw[2*i:]))
+			f[i] = tensor.FromFloat16(t.order.Uint16(raw[2*i:]))
 		}
 		return f
-	case t.size == 4:
-		dst = make([]float32, n)
-	default:
-		dst = make([]float64, n)
 	}
-	if _, err := binary.Decode(raw, t.order, dst); err != nil {
+	dst, err := t.Make(n)
+	if err == nil {
+		_, err = binary.Decode(raw, t.order, dst)
+	}
+	if err != nil {
 		panic(err) // dst has exactly the size of raw
 	}
 	return dst
 }
 
-func (t dtype) isText() bool { return t.kind == 'U' || t.kind == 'S' }
+func (t dtype) isText() bool { return t.Type == tensor.String }
 
 // text returns one string, which zeros fill up to the type's size.
 func (t dtype) text(raw []byte) string {
-	if t.kind == 'S' {
+	if !t.utf32 {
 		return string(bytes.TrimRight(raw, "\x00"))
 	}
 	var s []byte
@@ -115,20 +93,6 @@ func (t dtype) text(raw []byte) string {
 		s = utf8.AppendRune(s, rune(t.order.Uint32(raw[i:])))
 	}
 	return string(s)
-}
-
-// float16 widens an IEEE 754 half, exactly.
-func float16(h uint16) float32 {
-	sign := uint32(h&0x8000) << 16
-	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)
-	switch exp {
-	case 0:
-		f := float32(frac) * 0x1p-24
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
 // An arrayFile is an array [count, shape…] stored in row-major order behind a
@@ -390,7 +354,7 @@ func round[T float32 | float64](in []T) ([]int, int) {
 func imageLayout(t dtype, shape []int) Layout {
 	channels := func(c int) bool { return c == 1 || c == 3 }
 	switch {
-	case t.kind != 'u' || t.size != 1:
+	case t.Type != tensor.Uint8:
 		return None
 	case len(shape) == 2:
 		return HW

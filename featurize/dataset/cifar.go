@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // CIFAR's binary version: records of label bytes, then 3072 bytes of image,
@@ -123,7 +125,7 @@ func openCIFAR(path string, kind cifarKind, o Options) (_ source, err error) {
 			return nil, fmt.Errorf("%s: truncated or not %s: %d bytes are not whole records of %d", p, kind.format, size, kind.record)
 		}
 		n := int(size / int64(kind.record))
-		a, err := newArrayFile(p, dtype{'u', 1, binary.BigEndian}, []int{n, kind.record}, size)
+		a, err := newArrayFile(p, stored(tensor.Uint8, binary.BigEndian), []int{n, kind.record}, size)
 		if err != nil {
 			return nil, err
 		}

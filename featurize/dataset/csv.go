@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // csvLabel is the name of the column that holds the label.
@@ -65,19 +67,19 @@ type Text struct {
 	Columns []string // their names; not to be modified
 }
 
-// As returns the cells as elements for a tensor of a type as ONNX names them:
+// As returns the cells as elements for a tensor of a type:
 // []float64 for real numbers, []int64 or []uint64 for whole ones, []bool, or
 // []string. Whether a number is in the type's range is not checked. An empty
 // cell is NaN among real numbers, and refused for the others but strings.
-func (t Text) As(elem string) (any, error) {
-	switch {
-	case elem == "string":
+func (t Text) As(elem tensor.Type) (any, error) {
+	switch name := elem.String(); {
+	case elem == tensor.String:
 		return slices.Clone(t.Cells), nil
-	case elem == "bool":
+	case elem == tensor.Bool:
 		return cells(t, "true or false", strconv.ParseBool)
-	case strings.HasPrefix(elem, "int"):
+	case strings.HasPrefix(name, "int"):
 		return cells(t, "a whole number", func(s string) (int64, error) { return wholeText(s, strconv.ParseInt) })
-	case strings.HasPrefix(elem, "uint"):
+	case strings.HasPrefix(name, "uint"):
 		return cells(t, "a whole number from 0", func(s string) (uint64, error) { return wholeText(s, strconv.ParseUint) })
 	}
 	return cells(t, "a number", func(s string) (float64, error) {

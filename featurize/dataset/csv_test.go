@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 func TestCSVColumnsFeedInputs(t *testing.T) {
@@ -97,32 +99,36 @@ func TestTextBecomesWhatTheInputTakes(t *testing.T) {
 	of := func(cells ...string) Text { return Text{cells, []string{"a", "b", "c", "d", "e", "f"}[:len(cells)]} }
 	for _, c := range []struct {
 		text Text
-		elem string
+		elem tensor.Type
 		want any
 	}{
-		{of("1", " -2.5 ", "1e3", "inf"), "float32", []float64{1, -2.5, 1000, math.Inf(1)}},
-		{of("nan", ""), "bfloat16", []float64{math.NaN(), math.NaN()}},
-		{of("9007199254740993", "-9223372036854775808", "3.0", "2e3"), "int64", []int64{1<<53 + 1, math.MinInt64, 3, 2000}},
-		{of("300"), "int8", []int64{300}},
-		{of("18446744073709551615", "7.0"), "uint8", []uint64{math.MaxUint64, 7}},
-		{of("true", "0", "False", "1"), "bool", []bool{true, false, false, true}},
-		{of(" 1", ""), "string", []string{" 1", ""}},
+		{of("1", " -2.5 ", "1e3", "inf"), tensor.Float32, []float64{1, -2.5, 1000, math.Inf(1)}},
+		{of("nan", ""), tensor.BFloat16, []float64{math.NaN(), math.NaN()}},
+		{of("9007199254740993", "-9223372036854775808", "3.0", "2e3"), tensor.Int64, []int64{1<<53 + 1, math.MinInt64, 3, 2000}},
+		{of("300"), tensor.Int8, []int64{300}},
+		{of("18446744073709551615", "7.0"), tensor.Uint8, []uint64{math.MaxUint64, 7}},
+		{of("true", "0", "False", "1"), tensor.Bool, []bool{true, false, false, true}},
+		{of(" 1", ""), tensor.String, []string{" 1", ""}},
 	} {
 		got, err := c.text.As(c.elem)
 		if err != nil || fmt.Sprintf("%T %v", got, got) != fmt.Sprintf("%T %v", c.want, c.want) {
 			t.Errorf("%q as %s: %T %v, %v; want %v", c.text.Cells, c.elem, got, got, err, c.want)
 		}
 	}
-	for _, c := range []struct{ cell, elem, want string }{
-		{"x", "float32", `column "b" is "x"; want a number`},
-		{"1e999", "float32", "want a number"},
-		{"1,5", "float64", "want a number"},
-		{"0.5", "int32", "want a whole number"},
-		{"", "int32", "want a whole number"},
-		{"9223372036854775808", "int64", "want a whole number"},
-		{"-1", "uint8", "want a whole number from 0"},
-		{"-1.0", "uint8", "want a whole number from 0"},
-		{"2", "bool", "want true or false"},
+	for _, c := range []struct {
+		cell string
+		elem tensor.Type
+		want string
+	}{
+		{"x", tensor.Float32, `column "b" is "x"; want a number`},
+		{"1e999", tensor.Float32, "want a number"},
+		{"1,5", tensor.Float64, "want a number"},
+		{"0.5", tensor.Int32, "want a whole number"},
+		{"", tensor.Int32, "want a whole number"},
+		{"9223372036854775808", tensor.Int64, "want a whole number"},
+		{"-1", tensor.Uint8, "want a whole number from 0"},
+		{"-1.0", tensor.Uint8, "want a whole number from 0"},
+		{"2", tensor.Bool, "want true or false"},
 	} {
 		_, err := of("1", c.cell).As(c.elem)
 		wantError(t, err, c.want)

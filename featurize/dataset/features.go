@@ -88,7 +88,7 @@ func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
 		if a == nil {
 			continue
 		}
-		if len(a.shape) != 1 || a.shape[0] > maxFeatures || a.dtype.kind != 'f' {
+		if len(a.shape) != 1 || a.shape[0] > maxFeatures || !a.dtype.IsFloat() {
 			return nil, fmt.Errorf("%s: %s of shape %v; want floats of shape [N,n], n at most %d", a.name, a.dtype, append([]int{a.count}, a.shape...), maxFeatures)
 		}
 		return a, nil

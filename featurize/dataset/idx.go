@@ -12,18 +12,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // IDX: two zero bytes, a type byte, the number of dimensions, each dimension as
 // a big-endian uint32, then the elements, big-endian.
 // http://yann.lecun.com/exdb/mnist
-var idxTypes = map[byte]dtype{
-	0x08: {'u', 1, binary.BigEndian},
-	0x09: {'i', 1, binary.BigEndian},
-	0x0b: {'i', 2, binary.BigEndian},
-	0x0c: {'i', 4, binary.BigEndian},
-	0x0d: {'f', 4, binary.BigEndian},
-	0x0e: {'f', 8, binary.BigEndian},
+var idxTypes = map[byte]tensor.Type{
+	0x08: tensor.Uint8, 0x09: tensor.Int8, 0x0b: tensor.Int16, 0x0c: tensor.Int32, 0x0d: tensor.Float32, 0x0e: tensor.Float64,
 }
 
 // maxIDXDims: videos have [N,T,H,W,C], and nothing has more.
@@ -67,7 +64,7 @@ func openIDX(path string, o Options) (_ source, err error) {
 		if s.labels, err = s.openFile(lp); err != nil {
 			return nil, err
 		}
-		if len(s.labels.shape) != 0 || s.labels.dtype.kind == 'f' {
+		if len(s.labels.shape) != 0 || s.labels.dtype.IsFloat() {
 			return nil, fmt.Errorf("%s: labels are %s with %d dimensions; want integers with 1", lp, s.labels.dtype, len(s.labels.shape)+1)
 		}
 		if s.labels.count != s.images.count {
@@ -137,7 +134,7 @@ func readIDX(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
 	for i := range dims {
 		dims[i] = int(binary.BigEndian.Uint32(head[4+4*i:]))
 	}
-	a, err := newArrayFile(name, idxTypes[head[2]], dims, limit-int64(start))
+	a, err := newArrayFile(name, stored(idxTypes[head[2]], binary.BigEndian), dims, limit-int64(start))
 	if err != nil {
 		return nil, err
 	}

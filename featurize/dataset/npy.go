@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
@@ -105,20 +106,12 @@ func parseDescr(descr string) (dtype, error) {
 	if len(descr) != 3 {
 		return dtype{}, bad
 	}
-	t := dtype{kind: descr[1], size: int(descr[2] - '0')}
-	switch descr[0] {
-	case '<', '|', '=':
-		t.order = binary.LittleEndian
-	case '>':
+	t := stored(tensor.FromNumPy(descr[1:]), binary.LittleEndian)
+	order := descr[0]
+	if order == '>' {
 		t.order = binary.BigEndian
-	default:
-		return dtype{}, bad
 	}
-	if descr[0] == '|' && t.size != 1 {
-		return dtype{}, bad
-	}
-	sizes := map[byte]string{'b': "1", 'i': "1248", 'u': "1248", 'f': "248"}[t.kind]
-	if !strings.Contains(sizes, descr[2:]) {
+	if t.Type == tensor.Undefined || !strings.ContainsRune("<|=>", rune(order)) || order == '|' && t.size != 1 {
 		return dtype{}, bad
 	}
 	return t, nil
@@ -135,11 +128,11 @@ func textType(descr string) (dtype, bool) {
 	}
 	switch {
 	case descr[1] == 'U' && descr[0] == '<':
-		return dtype{'U', int(4 * n), binary.LittleEndian}, true
+		return dtype{tensor.String, int(4 * n), true, binary.LittleEndian}, true
 	case descr[1] == 'U' && descr[0] == '>':
-		return dtype{'U', int(4 * n), binary.BigEndian}, true
+		return dtype{tensor.String, int(4 * n), true, binary.BigEndian}, true
 	case descr[1] == 'S' && descr[0] == '|':
-		return dtype{'S', int(n), binary.LittleEndian}, true
+		return dtype{tensor.String, int(n), false, binary.LittleEndian}, true
 	}
 	return dtype{}, false
 }

@@ -6,20 +6,22 @@ import (
 	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // An Info describes one input or output of a graph, as the graph declares it.
 type Info struct {
 	Name  string
-	Type  DType   // "" where it is not a tensor, or of an element type that Go slices cannot hold
-	Shape []int64 // -1 for a dimension that is open; nil where even the rank is
+	Type  tensor.Type // Undefined where it is not a tensor, or of an element type that Go slices cannot hold
+	Shape []int64     // -1 for a dimension that is open; nil where even the rank is
 }
 
 func (i Info) String() string {
 	if i.Shape == nil {
 		return fmt.Sprintf("%s [...] %s", i.Name, i.Type)
 	}
-	return fmt.Sprintf("%s %s %s", i.Name, formatShape(i.Shape), i.Type)
+	return fmt.Sprintf("%s %s %s", i.Name, tensor.FormatShape(i.Shape), i.Type)
 }
 
 var errNotONNX = errors.New("not an ONNX model")
@@ -74,15 +76,15 @@ func readInfo(b []byte) (Info, error) {
 		case valueName:
 			info.Name = string(v)
 		case valueType:
-			return messages(v, func(num protowire.Number, tensor []byte) error {
+			return messages(v, func(num protowire.Number, typ []byte) error {
 				if num != typeTensor {
 					return nil
 				}
-				return fields(tensor, func(num protowire.Number, elem uint64, shape []byte) error {
+				return fields(typ, func(num protowire.Number, elem uint64, shape []byte) error {
 					switch {
 					case num == tensorElem && shape == nil:
-						if k := kindByCode(int32(elem)); k != nil {
-							info.Type = k.dtype
+						if t := tensor.Type(elem); t.Holds() {
+							info.Type = t
 						}
 					case num == tensorShape && shape != nil:
 						info.Shape = []int64{}

@@ -12,6 +12,8 @@ import (
 	"sync"
 
 	onnx "github.com/yalue/onnxruntime_go"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // SessionConfig says what a session runs, and how.
@@ -74,12 +76,12 @@ func NewSession(c SessionConfig) (*Session, error) {
 		return nil, errors.New("the model has no inputs")
 	}
 	for _, i := range s.inputs {
-		if i.Type == "" {
+		if i.Type == tensor.Undefined {
 			return nil, fmt.Errorf("input %q is not a tensor of numbers or strings", i.Name)
 		}
 	}
 	for _, o := range s.outputs {
-		if o.Type == "" {
+		if o.Type == tensor.Undefined {
 			return nil, fmt.Errorf("output %q is not a tensor of numbers or strings: name one that is", o.Name)
 		}
 	}
@@ -192,7 +194,7 @@ func (s *Session) Close() error {
 //
 // A float16 or bfloat16 output can be returned only where the graph declares its
 // whole shape; append a Cast to the graph, or use RunInto, where it does not.
-func (s *Session) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
+func (s *Session) Run(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
 	call := newCall(s)
 	defer call.end()
 	if err := call.setInputs(inputs); err != nil {
@@ -201,22 +203,25 @@ func (s *Session) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 	// The runtime allocates the outputs, except those that the binding cannot
 	// take over from it: scalars and 16-bit floats.
 	for i, o := range s.outputs {
-		half := o.Type == Float16 || o.Type == BFloat16
+		half := o.Type.IsBits()
 		fixed := o.Shape != nil && !slices.Contains(o.Shape, -1)
 		switch {
 		case half && !fixed:
 			return nil, fmt.Errorf("output %q is %s of open shape: append a Cast to float32 to the graph, or give its memory with RunInto", o.Name, o.Type)
 		case half, fixed && len(o.Shape) == 0:
-			n, err := elements(o.Shape)
+			n, err := tensor.Elements(o.Shape)
 			if err == nil && n > math.MaxInt32 {
-				err = fmt.Errorf("declared shape %s is too large", formatShape(o.Shape))
+				err = fmt.Errorf("declared shape %s is too large", tensor.FormatShape(o.Shape))
 			}
 			if err != nil {
 				return nil, fmt.Errorf("output %q: %w", o.Name, err)
 			}
-			k := kinds[slices.IndexFunc(kinds, func(k *kind) bool { return k.dtype == o.Type })]
+			data, err := o.Type.Make(int(n))
+			if err != nil {
+				return nil, fmt.Errorf("output %q: %w", o.Name, err)
+			}
 			// On error v is an interface around a nil pointer: not to be kept.
-			v, err := k.wrap(o.Shape, k.alloc(int(n)), &call.pinner)
+			v, err := carrierOf(o.Type).wrap(o.Shape, data, &call.pinner)
 			if err != nil {
 				return nil, fmt.Errorf("output %q: %w", o.Name, plain(err))
 			}
@@ -226,19 +231,13 @@ func (s *Session) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 	if err := call.run(ctx); err != nil {
 		return nil, err
 	}
-	outputs := make([]Tensor, len(s.outputs))
+	outputs := make([]tensor.Tensor, len(s.outputs))
 	for i, o := range s.outputs {
-		t := Tensor{Name: o.Name, Shape: call.out[i].GetShape()}
-		for _, k := range kinds {
-			if data, ok := k.unwrap(call.out[i]); ok {
-				t.Data = data
-				break
-			}
-		}
-		if t.Data == nil {
+		data, ok := carrierOf(o.Type).unwrap(call.out[i])
+		if !ok {
 			return nil, fmt.Errorf("output %q came as %T, want %s", o.Name, call.out[i], o.Type)
 		}
-		outputs[i] = t
+		outputs[i] = tensor.Tensor{Name: o.Name, Shape: call.out[i].GetShape(), Data: data}
 	}
 	return outputs, nil
 }
@@ -246,7 +245,7 @@ func (s *Session) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 // RunInto is Run into memory that the caller has allocated: each output has the
 // shape and the element type that the graph gives it for these inputs, and its
 // Data is overwritten. On error the contents of the outputs are undefined.
-func (s *Session) RunInto(ctx context.Context, inputs, outputs []Tensor) error {
+func (s *Session) RunInto(ctx context.Context, inputs, outputs []tensor.Tensor) error {
 	call := newCall(s)
 	defer call.end()
 	if err := call.setInputs(inputs); err != nil {
@@ -258,7 +257,7 @@ func (s *Session) RunInto(ctx context.Context, inputs, outputs []Tensor) error {
 	}
 	for i, o := range s.outputs {
 		t := outputs[order[i]]
-		if t.DType() == String || len(t.Shape) == 0 {
+		if t.Type() == tensor.String || len(t.Shape) == 0 {
 			return fmt.Errorf("output %q: RunInto takes neither strings nor scalars", o.Name)
 		}
 		if call.out[i], err = call.value("output", o, t); err != nil {
@@ -290,7 +289,7 @@ func (c *call) end() {
 	c.pinner.Unpin()
 }
 
-func (c *call) setInputs(inputs []Tensor) error {
+func (c *call) setInputs(inputs []tensor.Tensor) error {
 	order, err := match("input", c.s.inputs, inputs)
 	if err != nil {
 		return err
@@ -298,7 +297,7 @@ func (c *call) setInputs(inputs []Tensor) error {
 	for i, info := range c.s.inputs {
 		t := inputs[order[i]]
 		if info.Shape != nil && !fits(t.Shape, info.Shape) {
-			return fmt.Errorf("input %q: want shape %s, got %s", info.Name, formatShape(info.Shape), formatShape(t.Shape))
+			return fmt.Errorf("input %q: want shape %s, got %s", info.Name, tensor.FormatShape(info.Shape), tensor.FormatShape(t.Shape))
 		}
 		if c.in[i], err = c.value("input", info, t); err != nil {
 			return err
@@ -308,22 +307,22 @@ func (c *call) setInputs(inputs []Tensor) error {
 }
 
 // value checks t against what the graph declares and wraps it.
-func (c *call) value(what string, info Info, t Tensor) (onnx.Value, error) {
-	k, have := kindOf(t.Data)
-	if k == nil {
+func (c *call) value(what string, info Info, t tensor.Tensor) (onnx.Value, error) {
+	typ, have := t.Type(), t.Len()
+	if typ == tensor.Undefined {
 		return nil, fmt.Errorf("%s %q: %T is not the data of a tensor", what, info.Name, t.Data)
 	}
-	if k.dtype != info.Type {
-		return nil, fmt.Errorf("%s %q: want %s, got %s", what, info.Name, info.Type, k.dtype)
+	if typ != info.Type {
+		return nil, fmt.Errorf("%s %q: want %s, got %s", what, info.Name, info.Type, typ)
 	}
-	want, err := elements(t.Shape)
+	want, err := tensor.Elements(t.Shape)
 	if err != nil {
 		return nil, fmt.Errorf("%s %q: %w", what, info.Name, err)
 	}
 	if int64(have) != want {
-		return nil, fmt.Errorf("%s %q: shape %s has %d elements, the data %d", what, info.Name, formatShape(t.Shape), want, have)
+		return nil, fmt.Errorf("%s %q: shape %s has %d elements, the data %d", what, info.Name, tensor.FormatShape(t.Shape), want, have)
 	}
-	v, err := k.wrap(t.Shape, t.Data, &c.pinner)
+	v, err := carrierOf(typ).wrap(t.Shape, t.Data, &c.pinner)
 	if err != nil {
 		return nil, fmt.Errorf("%s %q: %w", what, info.Name, plain(err))
 	}
@@ -372,7 +371,7 @@ func (c *call) run(ctx context.Context) error {
 
 // match finds for each of the session's tensors the index of the one given:
 // by its name, or by its position if it has none.
-func match(what string, infos []Info, given []Tensor) ([]int, error) {
+func match(what string, infos []Info, given []tensor.Tensor) ([]int, error) {
 	if len(given) != len(infos) {
 		return nil, fmt.Errorf("want %d %ss (%s), got %d", len(infos), what, strings.Join(names(infos), ", "), len(given))
 	}

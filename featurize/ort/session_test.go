@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 func graph(t testing.TB, name string) []byte {
@@ -53,25 +55,25 @@ func TestInputsAndOutputsAreListed(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
-	if got := (Info{Name: "x", Type: Float32}).String(); got != "x [...] float32" {
+	if got := (Info{Name: "x", Type: tensor.Float32}).String(); got != "x [...] float32" {
 		t.Errorf("an unknown rank is written %q", got)
 	}
 }
 
 func TestOutputsComeInTheOrderAskedFor(t *testing.T) {
-	x := Tensor{Name: "x", Shape: []int64{2, 3}, Data: []float32{1, 0, 0, 0, 1, 1}}
-	y := Tensor{Name: "y", Shape: []int64{2, 2}, Data: []float32{1.5, 1.5, 8.5, 9.5}}
-	total := Tensor{Name: "total", Shape: []int64{2}, Data: []float32{3, 18}}
+	x := tensor.Tensor{Name: "x", Shape: []int64{2, 3}, Data: []float32{1, 0, 0, 0, 1, 1}}
+	y := tensor.Tensor{Name: "y", Shape: []int64{2, 2}, Data: []float32{1.5, 1.5, 8.5, 9.5}}
+	total := tensor.Tensor{Name: "total", Shape: []int64{2}, Data: []float32{3, 18}}
 	for _, test := range []struct {
 		outputs []string
-		want    []Tensor
+		want    []tensor.Tensor
 	}{
-		{nil, []Tensor{y, total}},
-		{[]string{"total", "y"}, []Tensor{total, y}},
-		{[]string{"total"}, []Tensor{total}},
+		{nil, []tensor.Tensor{y, total}},
+		{[]string{"total", "y"}, []tensor.Tensor{total, y}},
+		{[]string{"total"}, []tensor.Tensor{total}},
 	} {
 		s := session(t, SessionConfig{Graph: graph(t, "linear"), Outputs: test.outputs})
-		got, err := s.Run(t.Context(), []Tensor{x})
+		got, err := s.Run(t.Context(), []tensor.Tensor{x})
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("outputs %q: got %v, %v; want %v", test.outputs, got, err, test.want)
 		}
@@ -82,13 +84,13 @@ func TestInputsAreTakenByNameOrPosition(t *testing.T) {
 	a, b := []float32{5, 7}, []float32{1, 2}
 	for _, test := range []struct {
 		session []string
-		inputs  []Tensor
+		inputs  []tensor.Tensor
 	}{
-		{nil, []Tensor{{Data: a}, {Data: b}}},
-		{nil, []Tensor{{Name: "a", Data: a}, {Name: "b", Data: b}}},
-		{nil, []Tensor{{Name: "b", Data: b}, {Name: "a", Data: a}}},
-		{nil, []Tensor{{Name: "a", Data: a}, {Data: b}}},
-		{[]string{"b", "a"}, []Tensor{{Data: b}, {Data: a}}},
+		{nil, []tensor.Tensor{{Data: a}, {Data: b}}},
+		{nil, []tensor.Tensor{{Name: "a", Data: a}, {Name: "b", Data: b}}},
+		{nil, []tensor.Tensor{{Name: "b", Data: b}, {Name: "a", Data: a}}},
+		{nil, []tensor.Tensor{{Name: "a", Data: a}, {Data: b}}},
+		{[]string{"b", "a"}, []tensor.Tensor{{Data: b}, {Data: a}}},
 	} {
 		for i := range test.inputs {
 			test.inputs[i].Shape = []int64{2}
@@ -102,19 +104,19 @@ func TestInputsAreTakenByNameOrPosition(t *testing.T) {
 }
 
 // oneOfEach has a tensor [2,2] of every element type, as the model types wants.
-func oneOfEach() []Tensor {
+func oneOfEach() []tensor.Tensor {
 	data := []any{
 		[]float32{1.5, -2, float32(math.Inf(1)), 0}, []float64{1e300, -2, 3, 4},
 		[]int8{-128, 127, 0, 1}, []int16{-32768, 32767, 0, 1}, []int32{math.MinInt32, math.MaxInt32, 0, 1}, []int64{math.MinInt64, math.MaxInt64, 0, 1},
 		[]uint8{0, 255, 1, 2}, []uint16{0, 65535, 1, 2}, []uint32{0, math.MaxUint32, 1, 2}, []uint64{0, math.MaxUint64, 1, 2},
 		[]bool{true, false, false, true},
-		Float16Bits{0x3c00, 0xc000, 0x7bff, 0x0001}, BFloat16Bits{0x3f80, 0xc000, 0x7f7f, 0x0001},
+		tensor.Float16Bits{0x3c00, 0xc000, 0x7bff, 0x0001}, tensor.BFloat16Bits{0x3f80, 0xc000, 0x7f7f, 0x0001},
 		[]string{"", "one", "zwölf", "a longer string than the others"},
 	}
-	var tensors []Tensor
+	var tensors []tensor.Tensor
 	for _, d := range data {
-		t := Tensor{Shape: []int64{2, 2}, Data: d}
-		t.Name = string(t.DType())
+		t := tensor.Tensor{Shape: []int64{2, 2}, Data: d}
+		t.Name = t.Type().String()
 		tensors = append(tensors, t)
 	}
 	return tensors
@@ -122,8 +124,14 @@ func oneOfEach() []Tensor {
 
 func TestEveryElementTypePasses(t *testing.T) {
 	inputs := oneOfEach()
-	if len(inputs) != len(kinds) {
-		t.Fatalf("%d types are tested, there are %d", len(inputs), len(kinds))
+	held := 0
+	for typ := range tensor.Type(100) {
+		if typ.Holds() {
+			held++
+		}
+	}
+	if len(inputs) != held {
+		t.Fatalf("%d types are tested, there are %d", len(inputs), held)
 	}
 	s := session(t, SessionConfig{Graph: graph(t, "types")})
 	outputs, err := s.Run(t.Context(), inputs)
@@ -136,8 +144,8 @@ func TestEveryElementTypePasses(t *testing.T) {
 		if !reflect.DeepEqual(out, want) {
 			t.Errorf("got %v, want %v", out, want)
 		}
-		if info := s.Outputs()[i]; info.Type != out.DType() {
-			t.Errorf("%s came as %s", info, out.DType())
+		if info := s.Outputs()[i]; info.Type != out.Type() {
+			t.Errorf("%s came as %s", info, out.Type())
 		}
 	}
 	// The outputs are no view of anything that the next call changes.
@@ -153,8 +161,8 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 	t.Run("float32", func(t *testing.T) {
 		s := session(t, SessionConfig{Graph: graph(t, "linear")})
 		y, total := make([]float32, 4), make([]float32, 2)
-		inputs := []Tensor{{Shape: []int64{2, 3}, Data: []float32{1, 0, 0, 0, 1, 1}}}
-		outputs := []Tensor{{Name: "total", Shape: []int64{2}, Data: total}, {Name: "y", Shape: []int64{2, 2}, Data: y}}
+		inputs := []tensor.Tensor{{Shape: []int64{2, 3}, Data: []float32{1, 0, 0, 0, 1, 1}}}
+		outputs := []tensor.Tensor{{Name: "total", Shape: []int64{2}, Data: total}, {Name: "y", Shape: []int64{2, 2}, Data: y}}
 		if err := s.RunInto(t.Context(), inputs, outputs); err != nil {
 			t.Fatal(err)
 		}
@@ -163,13 +171,16 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 		}
 	})
 	t.Run("every type", func(t *testing.T) {
-		inputs := slices.DeleteFunc(oneOfEach(), func(t Tensor) bool { return t.Name == "string" })
+		inputs := slices.DeleteFunc(oneOfEach(), func(t tensor.Tensor) bool { return t.Name == "string" })
 		var in, out []string
 		outputs := slices.Clone(inputs)
 		for i, input := range inputs {
 			in, out = append(in, input.Name), append(out, input.Name+"_copy")
-			k, n := kindOf(input.Data)
-			outputs[i].Name, outputs[i].Data = "", k.alloc(n)
+			data, err := input.Type().Make(input.Len())
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs[i].Name, outputs[i].Data = "", data
 		}
 		types := graph(t, "types")
 		s, err := NewSession(SessionConfig{Graph: types, Inputs: append(in, "string"), Outputs: out})
@@ -177,7 +188,7 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.RunInto(t.Context(), append(slices.Clone(inputs), Tensor{Shape: []int64{2, 2}, Data: make([]string, 4)}), outputs); err != nil {
+		if err := s.RunInto(t.Context(), append(slices.Clone(inputs), tensor.Tensor{Shape: []int64{2, 2}, Data: make([]string, 4)}), outputs); err != nil {
 			t.Fatal(err)
 		}
 		for i := range outputs {
@@ -188,9 +199,9 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 	})
 	t.Run("float16 of open shape", func(t *testing.T) {
 		s := session(t, SessionConfig{Graph: graph(t, "half")})
-		x, y := Float16Bits{0x3c00, 0xc000, 0x7bff}, make(Float16Bits, 3)
-		inputs := []Tensor{{Shape: []int64{3}, Data: x}}
-		if err := s.RunInto(t.Context(), inputs, []Tensor{{Shape: []int64{3}, Data: y}}); err != nil || !slices.Equal(x, y) {
+		x, y := tensor.Float16Bits{0x3c00, 0xc000, 0x7bff}, make(tensor.Float16Bits, 3)
+		inputs := []tensor.Tensor{{Shape: []int64{3}, Data: x}}
+		if err := s.RunInto(t.Context(), inputs, []tensor.Tensor{{Shape: []int64{3}, Data: y}}); err != nil || !slices.Equal(x, y) {
 			t.Errorf("got %v, %v", y, err)
 		}
 		_, err := s.Run(t.Context(), inputs)
@@ -200,7 +211,7 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 
 func TestAHugeDeclaredOutputIsNotAllocated(t *testing.T) {
 	s := session(t, SessionConfig{Graph: graph(t, "half_huge")})
-	_, err := s.Run(t.Context(), []Tensor{{Shape: []int64{1}, Data: Float16Bits{0}}})
+	_, err := s.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1}, Data: tensor.Float16Bits{0}}})
 	oneLine(t, err, `output "y"`, "too large")
 }
 
@@ -208,7 +219,7 @@ func TestScalars(t *testing.T) {
 	s := session(t, SessionConfig{Graph: graph(t, "scalar")})
 	for n := range 3 {
 		x := []float32{1, 2, 3}[:n+1]
-		got, err := s.Run(t.Context(), []Tensor{{Shape: []int64{int64(n + 1)}, Data: x}, {Name: "s", Data: []float32{2}}})
+		got, err := s.Run(t.Context(), []tensor.Tensor{{Shape: []int64{int64(n + 1)}, Data: x}, {Name: "s", Data: []float32{2}}})
 		want := []float32{2, 6, 12}[n]
 		if err != nil || len(got[0].Shape) != 0 || !reflect.DeepEqual(got[0].Data, []float32{want}) {
 			t.Errorf("got %v, %v; want %v", got, err, want)
@@ -218,8 +229,8 @@ func TestScalars(t *testing.T) {
 
 func TestAnEmptyBatchGivesEmptyOutputs(t *testing.T) {
 	s := session(t, SessionConfig{Graph: graph(t, "subtract")})
-	empty := Tensor{Shape: []int64{0}, Data: []float32{}}
-	got, err := s.Run(t.Context(), []Tensor{empty, empty})
+	empty := tensor.Tensor{Shape: []int64{0}, Data: []float32{}}
+	got, err := s.Run(t.Context(), []tensor.Tensor{empty, empty})
 	if err != nil || !slices.Equal(got[0].Shape, []int64{0}) {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -231,7 +242,7 @@ func TestExternalWeightsAreReadFromTheFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := session(t, SessionConfig{Graph: data, Folder: "testdata/external"})
-	got, err := s.Run(t.Context(), []Tensor{{Shape: []int64{256}, Data: make([]float32, 256)}})
+	got, err := s.Run(t.Context(), []tensor.Tensor{{Shape: []int64{256}, Data: make([]float32, 256)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,33 +305,33 @@ func TestEveryProviderWorksOrSaysWhyNot(t *testing.T) {
 func TestUnfitTensorsAreRefused(t *testing.T) {
 	linear := session(t, SessionConfig{Graph: graph(t, "linear")})
 	subtract := session(t, SessionConfig{Graph: graph(t, "subtract")})
-	x := Tensor{Name: "x", Shape: []int64{2, 3}, Data: make([]float32, 6)}
-	with := func(change func(*Tensor)) []Tensor {
+	x := tensor.Tensor{Name: "x", Shape: []int64{2, 3}, Data: make([]float32, 6)}
+	with := func(change func(*tensor.Tensor)) []tensor.Tensor {
 		t := x
 		change(&t)
-		return []Tensor{t}
+		return []tensor.Tensor{t}
 	}
 	for name, test := range map[string]struct {
 		s      *Session
-		inputs []Tensor
+		inputs []tensor.Tensor
 		words  []string
 	}{
 		"none":               {linear, nil, []string{"want 1 inputs (x), got 0"}},
-		"too many":           {linear, []Tensor{x, x}, []string{"got 2"}},
-		"unknown name":       {linear, with(func(t *Tensor) { t.Name = "z" }), []string{`no input "z", only x`}},
-		"twice":              {subtract, []Tensor{{Name: "a"}, {Name: "a"}}, []string{`input "a" is given twice`}},
-		"twice by position":  {subtract, []Tensor{{Name: "b"}, {}}, []string{`input "b" is given twice`}},
-		"no data":            {linear, with(func(t *Tensor) { t.Data = nil }), []string{`input "x"`, "<nil> is not the data of a tensor"}},
-		"a number":           {linear, with(func(t *Tensor) { t.Data = 1.5 }), []string{"float64 is not the data of a tensor"}},
-		"another type":       {linear, with(func(t *Tensor) { t.Data = make([]float64, 6) }), []string{`input "x": want float32, got float64`}},
-		"float16":            {linear, with(func(t *Tensor) { t.Data = make(Float16Bits, 6) }), []string{"want float32, got float16"}},
-		"another rank":       {linear, with(func(t *Tensor) { t.Shape = []int64{6} }), []string{`input "x": want shape [N,3], got [6]`}},
-		"another dimension":  {linear, with(func(t *Tensor) { t.Shape = []int64{3, 2} }), []string{"want shape [N,3], got [3,2]"}},
-		"negative dimension": {linear, with(func(t *Tensor) { t.Shape = []int64{-2, 3} }), []string{"negative dimension"}},
-		"overflow":           {linear, with(func(t *Tensor) { t.Shape = []int64{math.MaxInt64 / 2, 3} }), []string{"too many elements"}},
-		"too little data":    {linear, with(func(t *Tensor) { t.Data = make([]float32, 5) }), []string{"shape [2,3] has 6 elements, the data 5"}},
-		"too much data":      {linear, with(func(t *Tensor) { t.Data = make([]float32, 7) }), []string{"has 6 elements, the data 7"}},
-		"unequal lengths": {subtract, []Tensor{{Shape: []int64{2}, Data: make([]float32, 2)}, {Shape: []int64{3}, Data: make([]float32, 3)}},
+		"too many":           {linear, []tensor.Tensor{x, x}, []string{"got 2"}},
+		"unknown name":       {linear, with(func(t *tensor.Tensor) { t.Name = "z" }), []string{`no input "z", only x`}},
+		"twice":              {subtract, []tensor.Tensor{{Name: "a"}, {Name: "a"}}, []string{`input "a" is given twice`}},
+		"twice by position":  {subtract, []tensor.Tensor{{Name: "b"}, {}}, []string{`input "b" is given twice`}},
+		"no data":            {linear, with(func(t *tensor.Tensor) { t.Data = nil }), []string{`input "x"`, "<nil> is not the data of a tensor"}},
+		"a number":           {linear, with(func(t *tensor.Tensor) { t.Data = 1.5 }), []string{"float64 is not the data of a tensor"}},
+		"another type":       {linear, with(func(t *tensor.Tensor) { t.Data = make([]float64, 6) }), []string{`input "x": want float32, got float64`}},
+		"float16":            {linear, with(func(t *tensor.Tensor) { t.Data = make(tensor.Float16Bits, 6) }), []string{"want float32, got float16"}},
+		"another rank":       {linear, with(func(t *tensor.Tensor) { t.Shape = []int64{6} }), []string{`input "x": want shape [N,3], got [6]`}},
+		"another dimension":  {linear, with(func(t *tensor.Tensor) { t.Shape = []int64{3, 2} }), []string{"want shape [N,3], got [3,2]"}},
+		"negative dimension": {linear, with(func(t *tensor.Tensor) { t.Shape = []int64{-2, 3} }), []string{"negative dimension"}},
+		"overflow":           {linear, with(func(t *tensor.Tensor) { t.Shape = []int64{math.MaxInt64 / 2, 3} }), []string{"too many elements"}},
+		"too little data":    {linear, with(func(t *tensor.Tensor) { t.Data = make([]float32, 5) }), []string{"shape [2,3] has 6 elements, the data 5"}},
+		"too much data":      {linear, with(func(t *tensor.Tensor) { t.Data = make([]float32, 7) }), []string{"has 6 elements, the data 7"}},
+		"unequal lengths": {subtract, []tensor.Tensor{{Shape: []int64{2}, Data: make([]float32, 2)}, {Shape: []int64{3}, Data: make([]float32, 3)}},
 			[]string{"onnx runtime: ", "Sub"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -328,26 +339,26 @@ func TestUnfitTensorsAreRefused(t *testing.T) {
 			oneLine(t, err, test.words...)
 		})
 	}
-	y, total := Tensor{Shape: []int64{2, 2}, Data: make([]float32, 4)}, Tensor{Shape: []int64{2}, Data: make([]float32, 2)}
+	y, total := tensor.Tensor{Shape: []int64{2, 2}, Data: make([]float32, 4)}, tensor.Tensor{Shape: []int64{2}, Data: make([]float32, 2)}
 	for name, test := range map[string]struct {
-		outputs []Tensor
+		outputs []tensor.Tensor
 		words   []string
 	}{
 		"none":          {nil, []string{"want 2 outputs (y, total), got 0"}},
-		"another type":  {[]Tensor{y, {Shape: []int64{2}, Data: make([]int64, 2)}}, []string{`output "total": want float32, got int64`}},
-		"no data":       {[]Tensor{y, {Shape: []int64{2}}}, []string{`output "total"`}},
-		"another shape": {[]Tensor{{Shape: []int64{1, 4}, Data: make([]float32, 4)}, total}, []string{"onnx runtime: "}},
-		"scalar":        {[]Tensor{y, {Data: make([]float32, 1)}}, []string{"neither strings nor scalars"}},
+		"another type":  {[]tensor.Tensor{y, {Shape: []int64{2}, Data: make([]int64, 2)}}, []string{`output "total": want float32, got int64`}},
+		"no data":       {[]tensor.Tensor{y, {Shape: []int64{2}}}, []string{`output "total"`}},
+		"another shape": {[]tensor.Tensor{{Shape: []int64{1, 4}, Data: make([]float32, 4)}, total}, []string{"onnx runtime: "}},
+		"scalar":        {[]tensor.Tensor{y, {Data: make([]float32, 1)}}, []string{"neither strings nor scalars"}},
 	} {
 		t.Run("output "+name, func(t *testing.T) {
-			oneLine(t, linear.RunInto(t.Context(), []Tensor{x}, test.outputs), test.words...)
+			oneLine(t, linear.RunInto(t.Context(), []tensor.Tensor{x}, test.outputs), test.words...)
 		})
 	}
 }
 
 // forever is an evaluation that does not end by itself in the life of a test.
-func forever() []Tensor {
-	return []Tensor{{Name: "n", Data: []int64{1 << 40}}, {Name: "x", Shape: []int64{1}, Data: []float32{0}}}
+func forever() []tensor.Tensor {
+	return []tensor.Tensor{{Name: "n", Data: []int64{1 << 40}}, {Name: "x", Shape: []int64{1}, Data: []float32{0}}}
 }
 
 func TestARunEndsWithItsContext(t *testing.T) {
@@ -388,7 +399,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 		})
 	}
 	// Nothing of it sticks to the session.
-	got, err := s.Run(t.Context(), []Tensor{{Name: "n", Data: []int64{1000}}, {Name: "x", Shape: []int64{2}, Data: []float32{0, 1}}})
+	got, err := s.Run(t.Context(), []tensor.Tensor{{Name: "n", Data: []int64{1000}}, {Name: "x", Shape: []int64{2}, Data: []float32{0, 1}}})
 	if err != nil || !reflect.DeepEqual(got[0].Data, []float32{1000, 1001}) {
 		t.Errorf("afterwards: got %v, %v", got, err)
 	}
@@ -407,7 +418,7 @@ func TestOneSessionServesManyGoroutines(t *testing.T) {
 				for j := range n {
 					x[3*j] = v
 				}
-				inputs := []Tensor{{Shape: []int64{int64(n), 3}, Data: x}}
+				inputs := []tensor.Tensor{{Shape: []int64{int64(n), 3}, Data: x}}
 				var y []float32
 				if i%2 == 0 {
 					out, err := s.Run(t.Context(), inputs)
@@ -418,7 +429,7 @@ func TestOneSessionServesManyGoroutines(t *testing.T) {
 					y = out[0].Data.([]float32)
 				} else {
 					y = make([]float32, 2*n)
-					out := []Tensor{{Shape: []int64{int64(n), 2}, Data: y}, {Shape: []int64{int64(n)}, Data: make([]float32, n)}}
+					out := []tensor.Tensor{{Shape: []int64{int64(n), 2}, Data: y}, {Shape: []int64{int64(n)}, Data: make([]float32, n)}}
 					if err := s.RunInto(t.Context(), inputs, out); err != nil {
 						t.Error(err)
 						return
@@ -453,7 +464,7 @@ func TestCloseWaitsForRunsAndRefusesMore(t *testing.T) {
 	started := make(chan struct{})
 	wg.Go(func() {
 		close(started)
-		_, err := s.Run(t.Context(), []Tensor{{Name: "n", Data: []int64{20_000}}, {Name: "x", Shape: []int64{1}, Data: []float32{0}}})
+		_, err := s.Run(t.Context(), []tensor.Tensor{{Name: "n", Data: []int64{20_000}}, {Name: "x", Shape: []int64{1}, Data: []float32{0}}})
 		if err != nil && !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
@@ -490,10 +501,10 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	const n = 1 << 18 // 1 MiB
 	s := session(t, SessionConfig{Graph: graph(t, "subtract")})
-	good := []Tensor{{Shape: []int64{n}, Data: make([]float32, n)}, {Shape: []int64{n}, Data: make([]float32, n)}}
+	good := []tensor.Tensor{{Shape: []int64{n}, Data: make([]float32, n)}, {Shape: []int64{n}, Data: make([]float32, n)}}
 	types := session(t, SessionConfig{Graph: graph(t, "types")})
 	each, linear := oneOfEach(), graph(t, "linear")
-	refused := []Tensor{{Shape: []int64{2}, Data: make([]float32, 2)}, {Shape: []int64{3}, Data: make([]float32, 3)}}
+	refused := []tensor.Tensor{{Shape: []int64{2}, Data: make([]float32, 2)}, {Shape: []int64{3}, Data: make([]float32, 3)}}
 	round := func(times int) {
 		for range times {
 			if _, err := s.Run(t.Context(), good); err != nil {
@@ -558,7 +569,7 @@ func BenchmarkRun(b *testing.B) {
 	for _, spin := range []bool{false, true} {
 		b.Run(fmt.Sprintf("spin=%v", spin), func(b *testing.B) {
 			s := session(b, SessionConfig{Graph: graph(b, "linear"), Spin: spin})
-			x := []Tensor{{Shape: []int64{1, 3}, Data: make([]float32, 3)}}
+			x := []tensor.Tensor{{Shape: []int64{1, 3}, Data: make([]float32, 3)}}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := s.Run(b.Context(), x); err != nil {

@@ -96,33 +96,3 @@ func isFloat[T number]() bool {
 	var one T = 1
 	return one/2 != 0
 }
-
-func length(data any) int {
-	switch s := data.(type) {
-	case []float32:
-		return len(s)
-	case []float64:
-		return len(s)
-	case []uint8:
-		return len(s)
-	case []int8:
-		return len(s)
-	case []uint16:
-		return len(s)
-	case []int16:
-		return len(s)
-	case []uint32:
-		return len(s)
-	case []int32:
-		return len(s)
-	case []uint64:
-		return len(s)
-	case []int64:
-		return len(s)
-	case []bool:
-		return len(s)
-	case []string:
-		return len(s)
-	}
-	panic(fmt.Sprintf("preprocess: data of type %T", data))
-}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // pillowCase is one record of testdata/pillow.bin.gz; see pillow.py.
@@ -84,7 +86,7 @@ func TestResizePadAndGreyEqualPillow(t *testing.T) {
 		case 6:
 			spec.Resize.Mode, spec.Pad = Height, &Pad{Value: 128, Position: Corner}
 		}
-		p, err := New(spec, Target{Shape: []int64{-1, int64(h.ToH), int64(h.ToW), channels}, Elem: "uint8"})
+		p, err := New(spec, Target{Shape: []int64{-1, int64(h.ToH), int64(h.ToW), channels}, Type: tensor.Uint8})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

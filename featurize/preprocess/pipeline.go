@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // Layout says what the axes of an Image mean.
@@ -141,7 +143,7 @@ func (p *Pipeline) Pixels(m Image) bool {
 	if _, bytes := m.Data.([]uint8); !bytes {
 		return false
 	}
-	return p.target.isFloat() || p.target.Elem == "uint8" && m.Layout != None && p.noAxes == nil
+	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != None && p.noAxes == nil
 }
 
 // known refuses pixels where no preprocessing is known.
@@ -158,10 +160,10 @@ func (p *Pipeline) fit() error {
 	if s.Flatten && !a.flat {
 		return fmt.Errorf("flatten does not suit the model's input %v", p.target)
 	}
-	if !p.target.isFloat() && (len(s.Mean) > 0 || len(s.Std) > 0 || s.Scale != 0 && s.Scale != 1) {
+	if !p.target.Type.IsFloat() && (len(s.Mean) > 0 || len(s.Std) > 0 || s.Scale != 0 && s.Scale != 1) {
 		return fmt.Errorf("scale, mean and std do not suit the model's input %v, which takes whole numbers", p.target)
 	}
-	if !p.target.isFloat() && s.Pad != nil && s.Pad.Value != math.Trunc(s.Pad.Value) {
+	if !p.target.Type.IsFloat() && s.Pad != nil && s.Pad.Value != math.Trunc(s.Pad.Value) {
 		return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", s.Pad.Value, p.target)
 	}
 	if c := s.Color.channels(); c > 0 {
@@ -380,7 +382,7 @@ func (p *Pipeline) ready(m Image) ([]int, error) {
 	for _, d := range m.Shape {
 		n *= d
 	}
-	if got := length(m.Data); got != n {
+	if got := (tensor.Tensor{Data: m.Data}).Len(); got != n {
 		return nil, fmt.Errorf("array of shape %v holds %d elements", m.Shape, got)
 	}
 	switch {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // randomImage makes an image of the given layout.
@@ -119,7 +121,7 @@ func TestApplyEqualsNaive(t *testing.T) {
 						case form == "plane" && c == 1:
 							shape = []int64{-1, int64(oh), int64(ow)}
 						}
-						p, err := New(s, Target{Shape: shape, Elem: "float32"})
+						p, err := New(s, Target{Shape: shape, Type: tensor.Float32})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -165,7 +167,7 @@ func TestCropOfResizeEqualsWholeResize(t *testing.T) {
 				w, h := resize.to(size[1], size[0])
 				run := func(s Spec, m Image, h, w int) []uint8 {
 					t.Helper()
-					p, err := New(s, Target{Shape: []int64{-1, int64(h), int64(w), int64(c)}, Elem: "uint8"})
+					p, err := New(s, Target{Shape: []int64{-1, int64(h), int64(w), int64(c)}, Type: tensor.Uint8})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -243,44 +245,44 @@ func TestReadyArraysPassUnchanged(t *testing.T) {
 		shape    []int
 		data     any
 		target   []int64
-		elem     string
+		elem     tensor.Type
 		dst      any
 		want     any
 		errWords string
 	}{
-		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 2, 2}, "float32", make([]float32, 4), []float32{1, 2, 3, 4}, ""},
-		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 1, 2, 2}, "float32", make([]float32, 4), []float32{1, 2, 3, 4}, ""},
-		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 4}, "float32", make([]float32, 4), []float32{1, 2, 3, 4}, ""},
-		{[]int{2, 2}, []float64{1, 2, 3, math.Pi}, []int64{-1, 2, 2}, "float32", make([]float32, 4), []float32{1, 2, 3, math.Pi}, ""},
-		{[]int{2}, []float64{1, math.Pi}, []int64{-1, 2}, "float64", make([]float64, 2), []float64{1, math.Pi}, ""},
-		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, "int64", make([]int64, 2), []int64{-7, 9}, ""},
-		{[]int{2}, []uint8{7, 9}, []int64{-1, 2}, "int64", make([]int64, 2), []int64{7, 9}, ""},
-		{[]int{2}, []uint8{0, 255}, []int64{-1, 2}, "float32", make([]float32, 2), []float32{0, 1}, ""},
-		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, "float32", make([]float32, 2), []float32{-7, 9}, ""},
-		{[]int{2}, []bool{true, false}, []int64{-1, 2}, "bool", make([]bool, 2), []bool{true, false}, ""},
-		{[]int{}, []float32{3}, []int64{-1}, "float32", make([]float32, 1), []float32{3}, ""},
-		{[]int{2, 2, 2, 1}, []float32{1, 2, 3, 4, 5, 6, 7, 8}, []int64{-1, 2, 2, 2, 1}, "float32", make([]float32, 8), []float32{1, 2, 3, 4, 5, 6, 7, 8}, ""},
-		{[]int{2}, []int64{7, 1 << 40}, []int64{-1, 2}, "int32", make([]int32, 2), nil, "value 1099511627776 does not fit int32"},
-		{[]int{2}, []int64{7, -1}, []int64{-1, 2}, "uint64", make([]uint64, 2), nil, "value -1 does not fit uint64"},
-		{[]int{2}, []int32{7, 1<<24 + 1}, []int64{-1, 2}, "float32", make([]float32, 2), []float32{7, 1 << 24}, ""},
-		{[]int{2}, []float64{math.Inf(1), math.NaN()}, []int64{-1, 2}, "int64", make([]int64, 2), nil, "real numbers"},
-		{[]int{2}, []float64{math.Inf(1), 3e38}, []int64{-1, 2}, "float32", make([]float32, 2), []float32{float32(math.Inf(1)), 3e38}, ""},
-		{[]int{2}, []float64{1, -1e39}, []int64{-1, 2}, "float32", make([]float32, 2), nil, "value -1e+39 does not fit float32"},
-		{[]int{2}, []bool{true, false}, []int64{-1, 2}, "int64", make([]int64, 2), []int64{1, 0}, ""},
-		{[]int{2}, []int64{1, 0}, []int64{-1, 2}, "bool", make([]bool, 2), []bool{true, false}, ""},
-		{[]int{2}, []int64{1, 2}, []int64{-1, 2}, "bool", make([]bool, 2), nil, "value 2 is neither 0 nor 1"},
-		{[]int{2}, []int64{1, -1}, []int64{-1, 2}, "bool", make([]bool, 2), nil, "value -1 does not fit uint8"},
-		{[]int{1}, []string{"a"}, []int64{-1, 1}, "string", make([]string, 1), []string{"a"}, ""},
-		{[]int{}, []string{"a"}, []int64{-1, 1}, "string", make([]string, 1), []string{"a"}, ""},
-		{[]int{1}, []int64{1}, []int64{-1, 1}, "string", make([]string, 1), nil, "it takes strings"},
-		{[]int{1}, []string{"a"}, []int64{-1, 1}, "float32", make([]float32, 1), nil, "no conversion from []string to []float32"},
-		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, "int64", make([]int64, 2), nil, "real numbers"},
-		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, "bool", make([]bool, 2), nil, "real numbers"},
-		{[]int{3}, []float32{1, 2, 3}, []int64{-1, 2}, "float32", make([]float32, 2), nil, "array [3] of float32 does not suit the model's input x [N,2] float32"},
-		{[]int{2, 3}, make([]float32, 6), []int64{-1, 3, 2}, "float32", make([]float32, 6), nil, "array [2,3] of float32 does not suit"},
-		{[]int{2, 3}, make([]float32, 5), []int64{-1, 2, 3}, "float32", make([]float32, 6), nil, "array of shape [2 3] holds 5 elements"},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 2, 2}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 1, 2, 2}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 4}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float64{1, 2, 3, math.Pi}, []int64{-1, 2, 2}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, math.Pi}, ""},
+		{[]int{2}, []float64{1, math.Pi}, []int64{-1, 2}, tensor.Float64, make([]float64, 2), []float64{1, math.Pi}, ""},
+		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), []int64{-7, 9}, ""},
+		{[]int{2}, []uint8{7, 9}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), []int64{7, 9}, ""},
+		{[]int{2}, []uint8{0, 255}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{0, 1}, ""},
+		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{-7, 9}, ""},
+		{[]int{2}, []bool{true, false}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), []bool{true, false}, ""},
+		{[]int{}, []float32{3}, []int64{-1}, tensor.Float32, make([]float32, 1), []float32{3}, ""},
+		{[]int{2, 2, 2, 1}, []float32{1, 2, 3, 4, 5, 6, 7, 8}, []int64{-1, 2, 2, 2, 1}, tensor.Float32, make([]float32, 8), []float32{1, 2, 3, 4, 5, 6, 7, 8}, ""},
+		{[]int{2}, []int64{7, 1 << 40}, []int64{-1, 2}, tensor.Int32, make([]int32, 2), nil, "value 1099511627776 does not fit int32"},
+		{[]int{2}, []int64{7, -1}, []int64{-1, 2}, tensor.Uint64, make([]uint64, 2), nil, "value -1 does not fit uint64"},
+		{[]int{2}, []int32{7, 1<<24 + 1}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{7, 1 << 24}, ""},
+		{[]int{2}, []float64{math.Inf(1), math.NaN()}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), nil, "real numbers"},
+		{[]int{2}, []float64{math.Inf(1), 3e38}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{float32(math.Inf(1)), 3e38}, ""},
+		{[]int{2}, []float64{1, -1e39}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), nil, "value -1e+39 does not fit float32"},
+		{[]int{2}, []bool{true, false}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), []int64{1, 0}, ""},
+		{[]int{2}, []int64{1, 0}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), []bool{true, false}, ""},
+		{[]int{2}, []int64{1, 2}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), nil, "value 2 is neither 0 nor 1"},
+		{[]int{2}, []int64{1, -1}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), nil, "value -1 does not fit uint8"},
+		{[]int{1}, []string{"a"}, []int64{-1, 1}, tensor.String, make([]string, 1), []string{"a"}, ""},
+		{[]int{}, []string{"a"}, []int64{-1, 1}, tensor.String, make([]string, 1), []string{"a"}, ""},
+		{[]int{1}, []int64{1}, []int64{-1, 1}, tensor.String, make([]string, 1), nil, "it takes strings"},
+		{[]int{1}, []string{"a"}, []int64{-1, 1}, tensor.Float32, make([]float32, 1), nil, "no conversion from []string to []float32"},
+		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), nil, "real numbers"},
+		{[]int{2}, []float32{7, 1}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), nil, "real numbers"},
+		{[]int{3}, []float32{1, 2, 3}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), nil, "array [3] of float32 does not suit the model's input x [N,2] float32"},
+		{[]int{2, 3}, make([]float32, 6), []int64{-1, 3, 2}, tensor.Float32, make([]float32, 6), nil, "array [2,3] of float32 does not suit"},
+		{[]int{2, 3}, make([]float32, 5), []int64{-1, 2, 3}, tensor.Float32, make([]float32, 6), nil, "array of shape [2 3] holds 5 elements"},
 	} {
-		target := Target{Name: "x", Shape: c.target, Elem: c.elem}
+		target := Target{Name: "x", Shape: c.target, Type: c.elem}
 		p, err := New(For(target), target)
 		if err != nil {
 			t.Fatal(err)
@@ -304,24 +306,24 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		img   Image
 		spec  *Spec // nil is the default
 		shape []int64
-		elem  string
+		elem  tensor.Type
 		want  string
 	}{
-		{randomImage(r, HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, "float32",
+		{randomImage(r, HW, 28, 28, 1), nil, []int64{-1, 3, 224, 224}, tensor.Float32,
 			"a 28×28 grey image does not suit the model's input x [N,3,224,224] float32: images are never resized unasked; give --preprocess with a resize"},
-		{randomImage(r, HW, 28, 28, 1), nil, []int64{-1, 64}, "float32", "a 28×28 grey image does not suit the model's input x [N,64] float32"},
-		{randomImage(r, HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, "float32", "a 10×12 colour image does not suit"},
-		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 48}, "float32", "say layout NCHW or NHWC"},
-		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, "float32", "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
-		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, "int64", ""},
-		{randomImage(r, HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, "float32", "smaller than the crop of 5×5: put a resize before it"},
-		{randomImage(r, HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, "float32", "would make 16000×144000000 pixels"},
-		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, "float32", "resize and crop leave another size"},
-		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, "float32", "resize of mode fit leaves another size, and has no pad to fill it"},
-		{Image{[]int{4, 4, 5}, HWC, make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, "float32", "want 1 or 3 channels"},
-		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, "float32", "has no image axes"},
+		{randomImage(r, HW, 28, 28, 1), nil, []int64{-1, 64}, tensor.Float32, "a 28×28 grey image does not suit the model's input x [N,64] float32"},
+		{randomImage(r, HWC, 10, 12, 3), nil, []int64{-1, 3, 12, 10}, tensor.Float32, "a 10×12 colour image does not suit"},
+		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 48}, tensor.Float32, "say layout NCHW or NHWC"},
+		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, tensor.Float32, "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
+		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, tensor.Int64, ""},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "smaller than the crop of 5×5: put a resize before it"},
+		{randomImage(r, HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "would make 16000×144000000 pixels"},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize and crop leave another size"},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize of mode fit leaves another size, and has no pad to fill it"},
+		{Image{[]int{4, 4, 5}, HWC, make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, tensor.Float32, "want 1 or 3 channels"},
+		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, tensor.Float32, "has no image axes"},
 	} {
-		target := Target{Name: "x", Shape: c.shape, Elem: c.elem}
+		target := Target{Name: "x", Shape: c.shape, Type: c.elem}
 		spec := For(target)
 		if c.spec != nil {
 			spec = *c.spec
@@ -331,7 +333,7 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		var dst any = make([]float32, p.Len())
-		if c.elem == "int64" {
+		if c.elem == tensor.Int64 {
 			dst = make([]int64, p.Len())
 		}
 		if err = p.Apply(c.img, dst); c.want == "" && err == nil {
@@ -347,25 +349,25 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		spec  Spec
 		shape []int64
-		elem  string
+		elem  tensor.Type
 		want  string
 	}{
-		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, "float32", "color grey does not suit the model's input [N,3,8,8] float32, which has 3 channels"},
-		{Spec{Color: RGB}, []int64{-1, 1, 8, 8}, "float32", "color RGB does not suit"},
-		{Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 1, 8, 8}, "float32", "color RGB does not suit"},
-		{Spec{Flatten: true}, []int64{-1, 1, 8, 8}, "float32", "flatten does not suit"},
-		{Spec{Scale: .5}, []int64{-1, 8, 8, 3}, "uint8", "which takes whole numbers"},
-		{Spec{Crop: &Crop{Size: 7}}, []int64{-1, 1, 8, 8}, "float32", "it makes images of 7×7 (height × width), which do not suit"},
-		{Spec{Color: Grey, Crop: &Crop{Size: 7}}, []int64{-1, 64}, "float32", "it makes images of 7×7"},
-		{Spec{Resize: &Resize{Width: 8, Height: 7}}, []int64{-1, 1, 8, 7}, "float32", "it makes images of 7×8"},
-		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{}}, []int64{-1, 1, 8, 7}, "float32", "it makes images of 7×8"},
-		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{Value: .5}}, []int64{-1, 7, 8, 3}, "uint8", "pad value 0.5 does not suit"},
-		{Spec{}, []int64{-1, 3, 8, 3}, "float32", "it can be NCHW and NHWC; say which with layout"},
-		{Spec{}, []int64{-1, 3, 0, 8}, "float32", "impossible dimension 0"},
-		{Spec{}, nil, "float32", "has no batch axis"},
-		{Spec{Std: []float64{-1}}, []int64{-1, 3, 8, 8}, "float32", "std -1 is not positive"},
+		{Spec{Color: Grey}, []int64{-1, 3, 8, 8}, tensor.Float32, "color grey does not suit the model's input [N,3,8,8] float32, which has 3 channels"},
+		{Spec{Color: RGB}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not suit"},
+		{Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 1, 8, 8}, tensor.Float32, "color RGB does not suit"},
+		{Spec{Flatten: true}, []int64{-1, 1, 8, 8}, tensor.Float32, "flatten does not suit"},
+		{Spec{Scale: .5}, []int64{-1, 8, 8, 3}, tensor.Uint8, "which takes whole numbers"},
+		{Spec{Crop: &Crop{Size: 7}}, []int64{-1, 1, 8, 8}, tensor.Float32, "it makes images of 7×7 (height × width), which do not suit"},
+		{Spec{Color: Grey, Crop: &Crop{Size: 7}}, []int64{-1, 64}, tensor.Float32, "it makes images of 7×7"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7}}, []int64{-1, 1, 8, 7}, tensor.Float32, "it makes images of 7×8"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{}}, []int64{-1, 1, 8, 7}, tensor.Float32, "it makes images of 7×8"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{Value: .5}}, []int64{-1, 7, 8, 3}, tensor.Uint8, "pad value 0.5 does not suit"},
+		{Spec{}, []int64{-1, 3, 8, 3}, tensor.Float32, "it can be NCHW and NHWC; say which with layout"},
+		{Spec{}, []int64{-1, 3, 0, 8}, tensor.Float32, "impossible dimension 0"},
+		{Spec{}, nil, tensor.Float32, "has no batch axis"},
+		{Spec{Std: []float64{-1}}, []int64{-1, 3, 8, 8}, tensor.Float32, "std -1 is not positive"},
 	} {
-		p, err := New(c.spec, Target{Shape: c.shape, Elem: c.elem})
+		p, err := New(c.spec, Target{Shape: c.shape, Type: c.elem})
 		if err == nil && p.noAxes != nil {
 			err = p.Apply(Image{[]int{8, 8}, HW, make([]uint8, 64)}, make([]float32, p.Len()))
 		}
@@ -396,7 +398,7 @@ func TestResolve(t *testing.T) {
 		{Spec{}, []int64{-1, -1, 4}, Image{[]int{3, 4}, None, make([]float32, 12)}, []int{-1, 4}, []int{3, 4}},
 		{Spec{}, []int64{-1, -1}, Image{[]int{3, 4}, None, make([]float32, 12)}, []int{-1}, []int{12}},
 	} {
-		p, err := New(c.spec, Target{Shape: c.shape, Elem: "float32"})
+		p, err := New(c.spec, Target{Shape: c.shape, Type: tensor.Float32})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -428,7 +430,7 @@ func TestResolve(t *testing.T) {
 			t.Errorf("%v after %v is taken", other, c.img)
 		}
 	}
-	p, err := New(Spec{}, Target{Shape: []int64{-1, 3, -1, 8}, Elem: "float32"})
+	p, err := New(Spec{}, Target{Shape: []int64{-1, 3, -1, 8}, Type: tensor.Float32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -441,7 +443,7 @@ func TestResolve(t *testing.T) {
 func TestSpecOfAPipelineIsComplete(t *testing.T) {
 	for _, name := range Presets {
 		for _, shape := range [][]int64{{-1, 3, 64, 64}, {-1, 64, 64, 3}, {-1, 1, 64, 64}, {-1, 3, -1, -1}, {-1, 4096}} {
-			target := Target{Shape: shape, Elem: "float32"}
+			target := Target{Shape: shape, Type: tensor.Float32}
 			s, err := Preset(name, target)
 			if err != nil {
 				t.Fatal(err)
@@ -460,7 +462,7 @@ func TestSpecOfAPipelineIsComplete(t *testing.T) {
 
 func TestApplyIsSafeForConcurrentUse(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
-	target := Target{Shape: []int64{-1, 3, 8, 8}, Elem: "float32"}
+	target := Target{Shape: []int64{-1, 3, 8, 8}, Type: tensor.Float32}
 	p, err := New(Spec{Resize: &Resize{Width: 8, Height: 8}}, target)
 	if err != nil {
 		t.Fatal(err)
@@ -486,7 +488,7 @@ func TestApplyIsSafeForConcurrentUse(t *testing.T) {
 }
 
 func TestMisusePanics(t *testing.T) {
-	p, err := New(Spec{}, Target{Shape: []int64{-1, 4}, Elem: "float32"})
+	p, err := New(Spec{}, Target{Shape: []int64{-1, 4}, Type: tensor.Float32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -504,12 +506,12 @@ func TestMisusePanics(t *testing.T) {
 
 func BenchmarkApply(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
-	imagenet := Target{Shape: []int64{-1, 3, 224, 224}, Elem: "float32"}
+	imagenet := Target{Shape: []int64{-1, 3, 224, 224}, Type: tensor.Float32}
 	preset, err := Preset("imagenet", imagenet)
 	if err != nil {
 		b.Fatal(err)
 	}
-	digits := Target{Shape: []int64{-1, 784}, Elem: "float32"}
+	digits := Target{Shape: []int64{-1, 784}, Type: tensor.Float32}
 	for _, c := range []struct {
 		name   string
 		spec   Spec
@@ -537,7 +539,7 @@ func BenchmarkApply(b *testing.B) {
 }
 
 func ExamplePipeline() {
-	target := Target{Name: "data", Shape: []int64{-1, 1, 2, 2}, Elem: "float32"}
+	target := Target{Name: "data", Shape: []int64{-1, 1, 2, 2}, Type: tensor.Float32}
 	p, err := New(For(target), target)
 	if err != nil {
 		fmt.Println(err)
@@ -559,22 +561,22 @@ func TestPixelsAreWhatASpecDecides(t *testing.T) {
 	floats := Image{[]int{2, 2}, None, make([]float32, 4)}
 	for name, tc := range map[string]struct {
 		shape []int64
-		elem  string
+		elem  tensor.Type
 		image Image
 		want  bool
 	}{
-		"image":                        {[]int64{-1, 1, 2, 2}, "float32", image, true},
-		"image, half precision":        {[]int64{-1, 1, 2, 2}, "float16", image, true},
-		"image for pixels":             {[]int64{-1, 1, 2, 2}, "uint8", image, true},
-		"image for whole numbers":      {[]int64{-1, 1, 2, 2}, "int64", image, false},
-		"bytes for real numbers":       {[]int64{-1, 4}, "float32", bytes, true},
-		"bytes for bytes":              {[]int64{-1, 4}, "uint8", bytes, false},
-		"bytes for tokens":             {[]int64{-1, 4}, "int64", bytes, false},
-		"a ready array":                {[]int64{-1, 1, 2, 2}, "float32", floats, false},
-		"a ready array, sizes unknown": {[]int64{-1, -1, -1}, "float32", floats, false},
-		"image for sizes unknown":      {[]int64{-1, 1, -1, -1}, "float32", image, true},
+		"image":                        {[]int64{-1, 1, 2, 2}, tensor.Float32, image, true},
+		"image, half precision":        {[]int64{-1, 1, 2, 2}, tensor.Float16, image, true},
+		"image for pixels":             {[]int64{-1, 1, 2, 2}, tensor.Uint8, image, true},
+		"image for whole numbers":      {[]int64{-1, 1, 2, 2}, tensor.Int64, image, false},
+		"bytes for real numbers":       {[]int64{-1, 4}, tensor.Float32, bytes, true},
+		"bytes for bytes":              {[]int64{-1, 4}, tensor.Uint8, bytes, false},
+		"bytes for tokens":             {[]int64{-1, 4}, tensor.Int64, bytes, false},
+		"a ready array":                {[]int64{-1, 1, 2, 2}, tensor.Float32, floats, false},
+		"a ready array, sizes unknown": {[]int64{-1, -1, -1}, tensor.Float32, floats, false},
+		"image for sizes unknown":      {[]int64{-1, 1, -1, -1}, tensor.Float32, image, true},
 	} {
-		p, err := Arrays(Target{Name: "x", Shape: tc.shape, Elem: tc.elem})
+		p, err := Arrays(Target{Name: "x", Shape: tc.shape, Type: tc.elem})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -585,9 +587,9 @@ func TestPixelsAreWhatASpecDecides(t *testing.T) {
 		_, err = p.Resolve(tc.image)
 		if p.Resolved() {
 			switch tc.elem {
-			case "uint8":
+			case tensor.Uint8:
 				err = p.Apply(tc.image, make([]uint8, 4))
-			case "int64":
+			case tensor.Int64:
 				err = p.Apply(tc.image, make([]int64, 4))
 			default:
 				err = p.Apply(tc.image, make([]float32, 4))

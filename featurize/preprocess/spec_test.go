@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"gopkg.in/yaml.v3"
 )
 
@@ -178,7 +179,7 @@ func FuzzPreprocessYAML(f *testing.F) {
 		if second, _ := yaml.Marshal(again); !bytes.Equal(text, second) {
 			t.Fatalf("%s became %s", text, second)
 		}
-		if _, err := New(s, Target{Shape: []int64{-1, 3, -1, -1}, Elem: "float32"}); err != nil && strings.Contains(err.Error(), "\n") {
+		if _, err := New(s, Target{Shape: []int64{-1, 3, -1, -1}, Type: tensor.Float32}); err != nil && strings.Contains(err.Error(), "\n") {
 			t.Fatal(err)
 		}
 	})
@@ -187,20 +188,20 @@ func FuzzPreprocessYAML(f *testing.F) {
 func TestDefaultFollowsTheModel(t *testing.T) {
 	for _, c := range []struct {
 		shape []int64
-		elem  string
+		elem  tensor.Type
 		want  Spec
 	}{
-		{[]int64{-1, 3, 224, 224}, "float32", Spec{Color: RGB, Scale: 1. / 255, Layout: NCHW}},
-		{[]int64{-1, 224, 224, 3}, "float16", Spec{Color: RGB, Scale: 1. / 255, Layout: NHWC}},
-		{[]int64{1, 1, 28, 28}, "float32", Spec{Color: Grey, Scale: 1. / 255, Layout: NCHW}},
-		{[]int64{-1, 28, 28}, "float32", Spec{Color: Grey, Scale: 1. / 255}},
-		{[]int64{-1, 784}, "float32", Spec{Scale: 1. / 255, Flatten: true}},
-		{[]int64{-1, 32, 32, 3}, "uint8", Spec{Color: RGB, Layout: NHWC}},
-		{[]int64{-1, -1, -1, -1}, "float32", Spec{Scale: 1. / 255, Layout: NCHW}},
-		{[]int64{-1, 128}, "int64", Spec{Flatten: true}},
-		{[]int64{-1}, "float32", Spec{Scale: 1. / 255}},
+		{[]int64{-1, 3, 224, 224}, tensor.Float32, Spec{Color: RGB, Scale: 1. / 255, Layout: NCHW}},
+		{[]int64{-1, 224, 224, 3}, tensor.Float16, Spec{Color: RGB, Scale: 1. / 255, Layout: NHWC}},
+		{[]int64{1, 1, 28, 28}, tensor.Float32, Spec{Color: Grey, Scale: 1. / 255, Layout: NCHW}},
+		{[]int64{-1, 28, 28}, tensor.Float32, Spec{Color: Grey, Scale: 1. / 255}},
+		{[]int64{-1, 784}, tensor.Float32, Spec{Scale: 1. / 255, Flatten: true}},
+		{[]int64{-1, 32, 32, 3}, tensor.Uint8, Spec{Color: RGB, Layout: NHWC}},
+		{[]int64{-1, -1, -1, -1}, tensor.Float32, Spec{Scale: 1. / 255, Layout: NCHW}},
+		{[]int64{-1, 128}, tensor.Int64, Spec{Flatten: true}},
+		{[]int64{-1}, tensor.Float32, Spec{Scale: 1. / 255}},
 	} {
-		got := For(Target{Shape: c.shape, Elem: c.elem})
+		got := For(Target{Shape: c.shape, Type: c.elem})
 		if !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v %s: %+v, want %+v", c.shape, c.elem, got, c.want)
 		}
@@ -208,7 +209,7 @@ func TestDefaultFollowsTheModel(t *testing.T) {
 }
 
 func TestPresets(t *testing.T) {
-	model := func(side int64) Target { return Target{Shape: []int64{-1, 3, side, side}, Elem: "float32"} }
+	model := func(side int64) Target { return Target{Shape: []int64{-1, 3, side, side}, Type: tensor.Float32} }
 	for _, name := range Presets {
 		s, err := Preset(name, model(224))
 		if err != nil {

@@ -6,13 +6,15 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // A Target is the model input to be filled.
 type Target struct {
 	Name  string  // for messages; may be empty
 	Shape []int64 // with the batch axis first; -1 is unknown
-	Elem  string  // number type: "float32", "uint8", "int64", …
+	Type  tensor.Type
 }
 
 // String formats t as in "input [N,3,224,224] float32".
@@ -28,17 +30,11 @@ func (t Target) String() string {
 			dims[i] = strconv.FormatInt(d, 10)
 		}
 	}
-	s := "[" + strings.Join(dims, ",") + "] " + t.Elem
+	s := "[" + strings.Join(dims, ",") + "] " + t.Type.String()
 	if t.Name != "" {
 		s = t.Name + " " + s
 	}
 	return s
-}
-
-// isFloat reports whether the input takes real numbers, so that pixels can be
-// normalised.
-func (t Target) isFloat() bool {
-	return strings.HasPrefix(t.Elem, "float") || t.Elem == "bfloat16"
 }
 
 // An axes says how a Target holds an image. Unknown sizes are -1.
@@ -101,7 +97,7 @@ func (a axes) checked() (axes, error) {
 // its shape asks, and neither resize nor crop.
 func For(t Target) Spec {
 	var s Spec
-	if t.isFloat() {
+	if t.Type.IsFloat() {
 		s.Scale = 1. / 255
 	}
 	return s.fill(t)

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 )
@@ -33,15 +34,6 @@ const (
 
 // tritonMark begins the configuration of a model that may be replaced.
 const tritonMark = "# Written by mfgs export. Replaced by mfgs export --force.\n"
-
-// tritonTypes are Triton's names for the element types that its ONNX Runtime
-// backend takes.
-var tritonTypes = map[onnx.DataType]string{
-	onnx.Bool: "TYPE_BOOL", onnx.String: "TYPE_STRING",
-	onnx.Uint8: "TYPE_UINT8", onnx.Uint16: "TYPE_UINT16", onnx.Uint32: "TYPE_UINT32", onnx.Uint64: "TYPE_UINT64",
-	onnx.Int8: "TYPE_INT8", onnx.Int16: "TYPE_INT16", onnx.Int32: "TYPE_INT32", onnx.Int64: "TYPE_INT64",
-	onnx.Float16: "TYPE_FP16", onnx.BFloat16: "TYPE_BF16", onnx.Float32: "TYPE_FP32", onnx.Float64: "TYPE_FP64",
-}
 
 // A tritonConfig is what config.pbtxt says of a model.
 type tritonConfig struct {
@@ -111,7 +103,7 @@ func unservable(v onnx.ValueInfo) string {
 		return "is no name in UTF-8"
 	case v.Type == onnx.Undefined:
 		return "is not declared as a tensor"
-	case tritonTypes[v.Type] == "":
+	case tensor.Type(v.Type).Triton() == "":
 		return fmt.Sprintf("is of type %s", v.Type)
 	case v.Shape == nil:
 		return "has a shape that the model does not give"
@@ -122,7 +114,7 @@ func unservable(v onnx.ValueInfo) string {
 }
 
 func (c *tritonConfig) tensor(v onnx.ValueInfo) tritonTensor {
-	t := tritonTensor{name: v.Name, dataType: tritonTypes[v.Type]}
+	t := tritonTensor{name: v.Name, dataType: tensor.Type(v.Type).Triton()}
 	shape := v.Shape
 	if c.maxBatch > 0 {
 		shape = shape[1:]

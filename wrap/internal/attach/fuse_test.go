@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/wraptest"
@@ -80,12 +81,12 @@ func startFused(t testing.TB, m *onnx.Model, names onnx.FusedOutputs) *ort.Sessi
 }
 
 // unit returns the unit vectors of r dimensions.
-func unit(r int) ort.Tensor {
+func unit(r int) tensor.Tensor {
 	x := make([]float32, r*r)
 	for i := range r {
 		x[i*r+i] = 1
 	}
-	return ort.Tensor{Name: "x", Shape: []int64{int64(r), int64(r)}, Data: x}
+	return tensor.Tensor{Name: "x", Shape: []int64{int64(r), int64(r)}, Data: x}
 }
 
 // adversarial returns examples that are hard to interpolate or to represent, [R,K] each,
@@ -145,7 +146,7 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 				logits, variances, what := adversarial(k, ratio, 1)
 				r := len(what)
 				m, names := fusedSelector(t, 13, logits, variances, r, nil)
-				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -193,7 +194,7 @@ func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 					logits[i] = min(max(logits[i], -1e6), 1e6)
 				}
 				m, names := fusedSelector(t, 13, logits, variances, r, nil)
-				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -221,7 +222,7 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 			var first []float64
 			for opset := uint64(7); opset <= 24; opset++ {
 				m, names := fusedSelector(t, opset, logits, variances, r, nil)
-				out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 				if err != nil {
 					t.Fatalf("operator set %d: %v", opset, err)
 				}
@@ -257,7 +258,7 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 				m, names := fusedSelector(t, opset, logits, variances, 2, func(mf *onnx.MeanField) { mf.Method = method })
 				s, last := startFused(t, m, names), 0.0
 				for _, scale := range []float32{1, 1e2, 1e5, 1e10, 1e14, 1e16, 1e19, 1e25, 1e30, 1e37} {
-					out, err := s.Run(t.Context(), []ort.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{scale, 0}}})
+					out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{scale, 0}}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -273,7 +274,7 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 					last = score
 				}
 				// The other example, with two classes masked.
-				out, err := s.Run(t.Context(), []ort.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{1e-20, 1}}})
+				out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{1e-20, 1}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -332,7 +333,7 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 							}
 						}
 					})
-					out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+					out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -378,7 +379,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 						m, names := fusedSelectorLink(t, 17, link, logits, variances, r, func(mf *onnx.MeanField) {
 							mf.Method, mf.NLL, mf.OOD, mf.Plain = method, nll, ood, plain
 						})
-						out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -512,7 +513,7 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 						m, names := fusedSelectorLink(t, 13, link, logits, variances, r, func(mf *onnx.MeanField) {
 							mf.Method, mf.OOD, mf.MedianMargin = method, ood, median
 						})
-						out, err := startFused(t, m, names).Run(t.Context(), []ort.Tensor{unit(r)})
+						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
@@ -244,7 +244,7 @@ func DigitTensor(t testing.TB, from, to int) wrap.Tensor {
 	for i := range data {
 		data[i] = float32(raw[from*64+i]) / 255
 	}
-	return ort.Tensor{Name: "image", Shape: []int64{int64(to - from), 1, 8, 8}, Data: data}
+	return tensor.Tensor{Name: "image", Shape: []int64{int64(to - from), 1, 8, 8}, Data: data}
 }
 
 // Says checks that an error is one line that holds all of the words.
