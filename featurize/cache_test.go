@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // labelled makes an IDX pair of n grey images with labels 0 to 3.
@@ -262,7 +263,7 @@ func TestTheKeyCoversExternalWeights(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := onnx.FindHead(m, onnx.HeadOptions{})
+		h, err := head.Find(m, head.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

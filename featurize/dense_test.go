@@ -9,10 +9,12 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/layers"
 )
 
 // dense computes logits from what goes into a tail, n rows, in float64.
-func dense(t *testing.T, tail *onnx.Tail, x []float64, n int) []float64 {
+func dense(t *testing.T, tail *layers.Tail, x []float64, n int) []float64 {
 	t.Helper()
 	for _, d := range tail.Layers {
 		w, b, err := d.Weights()
@@ -38,17 +40,17 @@ func dense(t *testing.T, tail *onnx.Tail, x []float64, n int) []float64 {
 }
 
 // runTail cuts a model below its dense layers, runs it, and holds its logits against what the layers make of their input.
-func runTail(t *testing.T, m *onnx.Model, layers int, in tensor.Tensor, tolerance float64) (wide int, r Results) {
+func runTail(t *testing.T, m *onnx.Model, depth int, in tensor.Tensor, tolerance float64) (wide int, r Results) {
 	t.Helper()
-	h, err := onnx.FindHead(m, onnx.HeadOptions{})
+	h, err := head.Find(m, head.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tail, err := onnx.DenseTail(m, h, layers)
+	tail, err := layers.Find(m, h, depth)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := onnx.CutTail(m, h, tail)
+	c, err := layers.Cut(m, h, tail)
 	if err != nil {
 		t.Fatal(err)
 	}

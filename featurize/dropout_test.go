@@ -14,6 +14,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/layers"
 )
 
 // stochastic runs a fixture with its two Dropout nodes switched on.
@@ -23,7 +25,7 @@ func stochastic(t *testing.T, name string, ratio float64, seed int) *Network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	on, n, err := onnx.Stochastic(m, ratio, seed)
+	on, n, err := layers.Stochastic(m, ratio, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,18 +137,18 @@ func TestStochasticNetworkHasItsHead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if random := onnx.Random(m); len(random) > 0 {
+			if random := layers.Random(m); len(random) > 0 {
 				t.Errorf("at random: %q, want nothing", random)
 			}
-			on, n, err := onnx.Stochastic(m, 0, 1)
+			on, n, err := layers.Stochastic(m, 0, 1)
 			if err != nil || n != 2 {
 				t.Fatalf("%d nodes switched on, error %v", n, err)
 			}
-			if random := onnx.Random(on); len(random) != 2 {
+			if random := layers.Random(on); len(random) != 2 {
 				t.Errorf("at random: %q, want two nodes", random)
 			}
 			logits := func(m *onnx.Model) func() []float32 {
-				h, err := onnx.FindHead(m, onnx.HeadOptions{})
+				h, err := head.Find(m, head.Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -193,7 +195,7 @@ func drawn(seed string) (runs [drawingRuns][]float32, err error) {
 		if err != nil {
 			return runs, err
 		}
-		if m, err = onnx.Seeded(m, n); err != nil {
+		if m, err = layers.Seeded(m, n); err != nil {
 			return runs, err
 		}
 	}

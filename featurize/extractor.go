@@ -7,7 +7,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/tensor"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Extractor is the Network of a model cut at its head: it gives features and
@@ -31,7 +31,7 @@ func New(c Config) (*Extractor, error) {
 		e.provider = ort.CPU
 	}
 	var err error
-	if c.Model, err = onnx.Cut(c.Model, c.Head); err != nil {
+	if c.Model, err = head.Cut(c.Model, c.Head); err != nil {
 		return nil, err
 	}
 	if e.Network, err = NewNetwork(c); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Every fixture of package onnx, cut at its head and run, gives the features and logits that its generator computed.
@@ -29,7 +30,7 @@ func TestFixturesRun(t *testing.T) {
 		}
 		var list []struct {
 			File        string
-			Options     onnx.HeadOptions
+			Options     head.Options
 			Refused     string
 			Inputs      map[string]golden
 			Examples    int
@@ -48,7 +49,7 @@ func TestFixturesRun(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				h, err := onnx.FindHead(m, g.Options)
+				h, err := head.Find(m, g.Options)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -23,6 +23,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // model opens one of the models of testdata/make_models.py.
@@ -51,7 +52,7 @@ func newExtractor(name string, c Config) (*Extractor, error) {
 	if c.Model, err = onnx.Open(filepath.Join("testdata", name+".onnx")); err != nil {
 		return nil, err
 	}
-	if c.Head, err = onnx.FindHead(c.Model, onnx.HeadOptions{}); err != nil {
+	if c.Head, err = head.Find(c.Model, head.Options{}); err != nil {
 		return nil, err
 	}
 	return New(c)

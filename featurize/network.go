@@ -17,12 +17,13 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Config says what is run, and how. Model must be set.
 type Config struct {
 	Model *onnx.Model
-	Head  *onnx.Head // of Model, where New cuts it; NewNetwork needs none
+	Head  *head.Head // of Model, where New cuts it; NewNetwork needs none
 
 	// Preprocess turns images into the model's input. Nil takes the default for
 	// the input: uint8 → x/255, layout and flattening as it wants, never a resize.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
 // Opening a named pipe that nobody writes to would wait for ever.
@@ -21,12 +22,12 @@ func TestPipesAreRefused(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	pb := network()
+	pb := onnxtest.Network()
 	w := pb.Graph.Initializer[0]
 	w.RawData, w.DataLocation = nil, proto.Int32(1)
 	w.ExternalData = []*onnxpb.Entry{{Key: proto.String("location"), Value: proto.String("fifo")}}
 	path := filepath.Join(dir, "model.onnx")
-	writeModel(t, path, pb)
+	onnxtest.WriteModel(t, path, pb)
 	if err := os.Symlink("fifo", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -18,8 +20,8 @@ import (
 // immutable, and safe for concurrent use.
 type Model struct {
 	pb     *onnxpb.Model
-	graph  *graph // as it runs
-	view   *graph // the same in plain operators, for finding the head
+	graph  *graph.Graph // as it runs
+	view   func() *graph.View
 	store  *store
 	path   string
 	sha256 string
@@ -95,7 +97,12 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if pb, err = inlineFunctions(pb); err != nil {
+	for _, t := range pb.GetGraph().GetSparseInitializer() {
+		if err := checkSparse(t); err != nil {
+			return nil, err
+		}
+	}
+	if pb, err = graph.Inline(pb); err != nil {
 		return nil, err
 	}
 	sum, err := s.sum(r)
@@ -110,24 +117,78 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 // version it is returned as it is.
 func withDefaultDomain(m *onnxpb.Model) *onnxpb.Model {
 	const version = 13 // with all that mfgs writes, and known to every runtime in use
-	imported := slices.ContainsFunc(m.GetOpsetImport(), func(o *onnxpb.OperatorSet) bool { return isDefault(o.GetDomain()) })
-	eachNode(m.GetGraph().GetNode(), func(n *onnxpb.Node) { imported = imported || isDefault(n.GetDomain()) })
+	imported := slices.ContainsFunc(m.GetOpsetImport(), func(o *onnxpb.OperatorSet) bool { return onnxpb.IsDefault(o.GetDomain()) })
+	onnxpb.EachNode(m.GetGraph().GetNode(), func(n *onnxpb.Node) { imported = imported || onnxpb.IsDefault(n.GetDomain()) })
 	if imported {
 		return m
 	}
-	m = shallow(m)
+	m = onnxpb.Shallow(m)
 	m.OpsetImport = append(slices.Clip(m.OpsetImport), &onnxpb.OperatorSet{Domain: proto.String(""), Version: proto.Int64(version)})
 	return m
 }
 
 func newModel(pb *onnxpb.Model, s *store, sum string) (*Model, error) {
-	g, err := newGraph(pb)
+	g, err := graph.New(pb)
 	if err != nil {
 		return nil, err
 	}
-	m := &Model{pb: pb, graph: g, view: lower(pb, g), store: s, sha256: sum}
-	m.view = fold(m)
-	return m, nil
+	view := sync.OnceValue(func() *graph.View { return graph.NewView(pb, g, s, s.mayGive()) })
+	return &Model{pb: pb, graph: g, view: view, store: s, sha256: sum}, nil
+}
+
+// Proto returns the model's message, which may not be changed.
+func (m *Model) Proto() *onnxpb.Model { return m.pb }
+
+// Graph returns the model's graph as it runs.
+func (m *Model) Graph() *graph.Graph { return m.graph }
+
+// View returns the model's graph in plain operators.
+func (m *Model) View() *graph.View { return m.view() }
+
+// A Payload is the bytes of a tensor that is to be stored as they are.
+type Payload struct {
+	Tensor *onnxpb.Tensor
+	Raw    []byte
+}
+
+// Derive returns a model with another graph that shares the files of m, and its sum. Payloads that are large become files of
+// it, so that they can be written as external data.
+func (m *Model) Derive(pb *onnxpb.Model, payloads ...Payload) (*Model, error) {
+	s := *m.store
+	s.files = slices.Clip(s.files)
+	for _, p := range payloads {
+		if len(p.Raw) < spanMin {
+			p.Tensor.RawData = p.Raw
+			continue
+		}
+		number, length := int32(len(s.files)), int64(len(p.Raw))
+		p.Tensor.Span = &onnxpb.Span{File: &number, Offset: proto.Int64(0), Length: &length}
+		s.files = append(s.files, file{name: p.Tensor.GetName(), data: p.Raw, size: length})
+	}
+	derived, err := newModel(pb, &s, m.sha256)
+	if err != nil {
+		return nil, err
+	}
+	derived.path = m.path
+	return derived, nil
+}
+
+// Size is the size of the model's files in bytes, those of external data included.
+func (m *Model) Size() int64 {
+	var n int64
+	for _, f := range m.store.files {
+		n += f.size
+	}
+	return n
+}
+
+// Metadata returns the model's metadata_props.
+func (m *Model) Metadata() map[string]string {
+	all := map[string]string{}
+	for _, e := range m.pb.GetMetadataProps() {
+		all[e.GetKey()] = e.GetValue()
+	}
+	return all
 }
 
 // Path returns the path the model was opened from, "" for a model from memory.
@@ -140,7 +201,7 @@ func (m *Model) SHA256() string { return m.sha256 }
 
 // Opset returns the version of the default operator set: 13 if the model imports and uses none, 0 if it uses one and does not say
 // which.
-func (m *Model) Opset() int64 { return m.graph.opset }
+func (m *Model) Opset() int64 { return m.graph.Opset }
 
 // IRVersion returns the version of the file format.
 func (m *Model) IRVersion() int64 { return m.pb.GetIrVersion() }
@@ -155,8 +216,8 @@ func (m *Model) Producer() string {
 func (m *Model) Inputs() []ValueInfo {
 	var in []ValueInfo
 	for _, v := range m.pb.GetGraph().GetInput() {
-		if !m.graph.initialized(v.GetName()) {
-			in = append(in, valueInfo(v))
+		if !m.graph.Initialized(v.GetName()) {
+			in = append(in, InfoOf(v))
 		}
 	}
 	return in
@@ -166,7 +227,7 @@ func (m *Model) Inputs() []ValueInfo {
 func (m *Model) Outputs() []ValueInfo {
 	var out []ValueInfo
 	for _, v := range m.pb.GetGraph().GetOutput() {
-		out = append(out, valueInfo(v))
+		out = append(out, InfoOf(v))
 	}
 	return out
 }
@@ -229,7 +290,7 @@ func eachTensorOfAttributes(attributes []*onnxpb.Attribute, do func(*onnxpb.Tens
 				return err
 			}
 		}
-		for _, g := range subgraphs(a) {
+		for _, g := range onnxpb.Subgraphs(a) {
 			if err := eachTensorOfGraph(g, do); err != nil {
 				return err
 			}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,67 +15,19 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-const fixtures = "../testdata/onnx"
-
-func fixture(t testing.TB, name string) []byte {
-	t.Helper()
-	b, err := os.ReadFile(filepath.Join(fixtures, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// eachFixture calls do for every model file among the fixtures.
 func eachFixture(t *testing.T, do func(t *testing.T, path string)) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(fixtures, "*.onnx"))
+	paths, err := filepath.Glob(filepath.Join(onnxtest.Fixtures, "*.onnx"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no fixtures: %v", err)
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".onnx"), func(t *testing.T) { do(t, path) })
-	}
-}
-
-// A network is a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
-func network() *onnxpb.Model {
-	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(Float32)), RawData: make([]byte, 16*32*4)}
-	for i := range w.RawData {
-		w.RawData[i] = byte(i) & 0x3f
-	}
-	return &onnxpb.Model{
-		IrVersion:   proto.Int64(8),
-		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
-		Graph: &onnxpb.Graph{
-			Node:        []*onnxpb.Node{node("MatMul", "x w", "y")},
-			Initializer: []*onnxpb.Tensor{w},
-			Input:       []*onnxpb.ValueInfo{tensorInfo("x", Float32, -1, 16)},
-			Output:      []*onnxpb.ValueInfo{tensorInfo("y", Float32, -1, 32)},
-		},
-	}
-}
-
-func node(op, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
-	return &onnxpb.Node{OpType: &op, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: attributes}
-}
-
-func marshal(t testing.TB, m proto.Message) []byte {
-	t.Helper()
-	b, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-func writeModel(t testing.TB, path string, m *onnxpb.Model) {
-	t.Helper()
-	if err := os.WriteFile(path, marshal(t, m), 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -89,8 +40,8 @@ func plain(t *testing.T, b []byte) *onnxpb.Model {
 	}
 	// Bytes writes large float_data as raw data, the same bytes.
 	eachTensor(m, func(x *onnxpb.Tensor) error {
-		if n := 4 * len(x.FloatData); n >= spanMin && x.GetDataType() == int32(Float32) {
-			packed := marshal(t, &onnxpb.Tensor{FloatData: x.FloatData})
+		if n := 4 * len(x.FloatData); n >= spanMin && x.GetDataType() == int32(onnxpb.Float32) {
+			packed := onnxtest.Marshal(t, &onnxpb.Tensor{FloatData: x.FloatData})
 			x.RawData, x.FloatData = packed[len(packed)-n:], nil
 		}
 		return nil
@@ -120,7 +71,7 @@ func TestBytesGivesBackWhatWasRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := inlineFunctions(plain(t, b))
+			want, err := graph.Inline(plain(t, b))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,13 +88,13 @@ func TestBytesGivesBackWhatWasRead(t *testing.T) {
 func TestUnknownFieldsSurvive(t *testing.T) {
 	unknown := protowire.AppendTag(nil, 12345, protowire.BytesType)
 	unknown = protowire.AppendString(unknown, "of a newer version")
-	pb := network()
-	pb.Graph.Node[0].Attribute = []*onnxpb.Attribute{intAttribute("axis", 0)}
+	pb := onnxtest.Network()
+	pb.Graph.Node[0].Attribute = []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 0)}
 	messages := []proto.Message{pb, pb.Graph, pb.Graph.Node[0], pb.Graph.Node[0].Attribute[0], pb.Graph.Initializer[0], pb.Graph.Input[0], pb.Graph.Input[0].Type}
 	for _, m := range messages {
 		m.ProtoReflect().SetUnknown(unknown)
 	}
-	m, err := Parse("model", marshal(t, pb))
+	m, err := Parse("model", onnxtest.Marshal(t, pb))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +134,7 @@ func TestLargeTensorsStayInTheFile(t *testing.T) {
 }
 
 func TestOpenTakesMemoryForTheGraphOnly(t *testing.T) {
-	path := sparseModel(t, 64<<20)
+	path := onnxtest.SparseModel(t, 64<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	m, err := Open(path)
@@ -198,51 +149,6 @@ func TestOpenTakesMemoryForTheGraphOnly(t *testing.T) {
 		t.Errorf("allocated %d KiB for a model of one node", got>>10)
 	}
 	runtime.KeepAlive(m)
-}
-
-// sparseModel writes a model with a weight of size bytes, all zero, that takes no room on disk.
-func sparseModel(t testing.TB, size int64) string {
-	t.Helper()
-	pb := network()
-	w := pb.Graph.Initializer[0]
-	pb.Graph.Initializer = nil
-	w.RawData, w.Dims = nil, []int64{16, size / 64}
-	head := marshal(t, w)
-	head = protowire.AppendTag(head, tensorRawData, protowire.BytesType)
-	head = protowire.AppendVarint(head, uint64(size))
-	graph := marshal(t, pb.Graph)
-	graph = protowire.AppendTag(graph, 5, protowire.BytesType)
-	graph = protowire.AppendVarint(graph, uint64(int64(len(head))+size))
-	graph = append(graph, head...)
-	pb.Graph = nil
-	b := marshal(t, pb)
-	b = protowire.AppendTag(b, 7, protowire.BytesType)
-	b = protowire.AppendVarint(b, uint64(int64(len(graph))+size))
-	b = append(b, graph...)
-	path := filepath.Join(t.TempDir(), "sparse.onnx")
-	if err := os.WriteFile(path, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, int64(len(b))+size); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-func BenchmarkOpen(b *testing.B) {
-	const size = 128 << 20
-	path := sparseModel(b, size)
-	b.SetBytes(size)
-	b.ReportAllocs()
-	for b.Loop() {
-		m, err := Open(path)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := FindHead(m, HeadOptions{}); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 // Every model that lies is refused, with an error that names the lie.
@@ -265,11 +171,11 @@ func TestParseRefuses(t *testing.T) {
 		{"no payload", initializer(func(w *onnxpb.Tensor) { w.RawData = nil }), "wants 512 elements and has 0"},
 		{"too few numbers", initializer(func(w *onnxpb.Tensor) { w.RawData, w.FloatData = nil, make([]float32, 100) }), "wants 512 elements and has 100"},
 		{"two payloads", initializer(func(w *onnxpb.Tensor) { w.FloatData = make([]float32, 512) }), "more than one payload"},
-		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(Float64)) }), "wants 4096 bytes and has 2048"},
-		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(String)) }), "strings cannot be raw data"},
+		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(onnxpb.Float64)) }), "wants 4096 bytes and has 2048"},
+		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(onnxpb.String)) }), "strings cannot be raw data"},
 		{"a tensor in a subgraph", func(m *onnxpb.Model) {
 			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{
-				Node: []*onnxpb.Node{node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{Name: proto.String("deep"), Dims: []int64{1 << 62}}})}}}}
+				Node: []*onnxpb.Node{onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{Name: proto.String("deep"), Dims: []int64{1 << 62}}})}}}}
 		}, `tensor "deep": its shape [4611686018427387904] is impossible`},
 		{"external data in memory", initializer(func(w *onnxpb.Tensor) {
 			w.RawData, w.DataLocation = nil, proto.Int32(1)
@@ -281,16 +187,16 @@ func TestParseRefuses(t *testing.T) {
 		}), "wants 512 elements and has 0"},
 		{"two inputs of one name", func(m *onnxpb.Model) { m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0]) }, `two graph inputs are named "x"`},
 		{"two initializers of one name", func(m *onnxpb.Model) { m.Graph.Initializer = append(m.Graph.Initializer, m.Graph.Initializer[0]) }, `two initializers are named "w"`},
-		{"a tensor made twice", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, node("Relu", "x", "y")) }, `"y" is made twice`},
-		{"a node that makes an input", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, node("Relu", "y", "x")) }, `"x" is made twice`},
+		{"a tensor made twice", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, onnxtest.Node("Relu", "x", "y")) }, `"y" is made twice`},
+		{"a node that makes an input", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, onnxtest.Node("Relu", "y", "x")) }, `"x" is made twice`},
 		{"an input from nowhere", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "nowhere" }, `reads "nowhere", which nothing makes`},
 		{"an output from nowhere", func(m *onnxpb.Model) { m.Graph.Output[0].Name = proto.String("z") }, `nothing makes the output "z"`},
 		{"a cycle", func(m *onnxpb.Model) {
-			m.Graph.Node = []*onnxpb.Node{node("MatMul", "b w", "y"), node("Relu", "y", "a"), node("Relu", "a", "b")}
+			m.Graph.Node = []*onnxpb.Node{onnxtest.Node("MatMul", "b w", "y"), onnxtest.Node("Relu", "y", "a"), onnxtest.Node("Relu", "a", "b")}
 		}, "the graph has a cycle"},
 		{"a node that reads itself", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "y" }, "the graph has a cycle"},
 		{"a cycle through a subgraph", func(m *onnxpb.Model) {
-			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{Node: []*onnxpb.Node{node("Relu", "y", "inner")}}}}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{Node: []*onnxpb.Node{onnxtest.Node("Relu", "y", "inner")}}}}
 		}, "the graph has a cycle"},
 		{"subgraphs without end", func(m *onnxpb.Model) {
 			g := new(onnxpb.Graph)
@@ -301,9 +207,9 @@ func TestParseRefuses(t *testing.T) {
 		}, "nested more than"},
 	} {
 		t.Run(tt.lie, func(t *testing.T) {
-			pb := network()
+			pb := onnxtest.Network()
 			tt.change(pb)
-			m, err := Parse("model", marshal(t, pb))
+			m, err := Parse("model", onnxtest.Marshal(t, pb))
 			if err == nil {
 				t.Fatalf("accepted: %v", m)
 			}
@@ -351,7 +257,7 @@ func TestParseRefusesWhatIsNoModel(t *testing.T) {
 }
 
 func TestParseRefusesEveryTruncation(t *testing.T) {
-	b := fixture(t, "torch_softmax.onnx")
+	b := onnxtest.Fixture(t, "torch_softmax.onnx")
 	for n := range len(b) {
 		if _, err := Parse("model", b[:n]); err == nil {
 			t.Errorf("the first %d of %d bytes were accepted", n, len(b))
@@ -372,39 +278,8 @@ func TestOpenNamesThePath(t *testing.T) {
 	}
 }
 
-func TestChangedFileIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "model.onnx")
-	writeModel(t, path, network())
-	m, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := FindHead(m, HeadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := h.Weights(); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(path, 100); err != nil {
-		t.Fatal(err)
-	}
-	_, _, runnable := m.Runnable()
-	_, bytes := m.Bytes()
-	_, _, weights := h.Weights()
-	files, err := m.Files("copy.onnx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, err := range map[string]error{"Runnable": runnable, "Bytes": bytes, "Weights": weights, "Files": files[0].Write(io.Discard)} {
-		if err == nil || !strings.Contains(err.Error(), "has changed") {
-			t.Errorf("%s: %v, want that the file has changed", name, err)
-		}
-	}
-}
-
 func TestOneFileIsWhatBytesGives(t *testing.T) {
-	m, err := Open(filepath.Join(fixtures, "external.onnx"))
+	m, err := Open(filepath.Join(onnxtest.Fixtures, "external.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -471,7 +346,7 @@ func TestRunnableRefersToWeightsInPlace(t *testing.T) {
 }
 
 func TestModelFromMemoryIsRunnableInOnePiece(t *testing.T) {
-	b := fixture(t, "torch_large.onnx")
+	b := onnxtest.Fixture(t, "torch_large.onnx")
 	m, err := Parse("model", b)
 	if err != nil {
 		t.Fatal(err)
@@ -492,7 +367,7 @@ func TestExternalData(t *testing.T) {
 		}
 		return entries
 	}
-	weights := network().Graph.Initializer[0].RawData
+	weights := onnxtest.Network().Graph.Initializer[0].RawData
 	// A hub cache: model and data are links into a folder of blobs. Beside it, things no model may reach.
 	dir := t.TempDir()
 	blobs, snapshot, outside := filepath.Join(dir, "blobs"), filepath.Join(dir, "snapshot"), filepath.Join(dir, "outside")
@@ -522,10 +397,10 @@ func TestExternalData(t *testing.T) {
 		t.Fatal(err)
 	}
 	open := func(entries []*onnxpb.Entry) (*Model, error) {
-		pb := network()
+		pb := onnxtest.Network()
 		w := pb.Graph.Initializer[0]
 		w.RawData, w.DataLocation, w.ExternalData = nil, proto.Int32(1), entries
-		writeModel(t, filepath.Join(blobs, "blob1"), pb)
+		onnxtest.WriteModel(t, filepath.Join(blobs, "blob1"), pb)
 		return Open(filepath.Join(snapshot, "model.onnx"))
 	}
 	for name, entries := range map[string][]*onnxpb.Entry{
@@ -547,7 +422,7 @@ func TestExternalData(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !proto.Equal(plain(t, b), network()) {
+			if !proto.Equal(plain(t, b), onnxtest.Network()) {
 				t.Error("the weights are others")
 			}
 		})
@@ -607,14 +482,14 @@ func TestExternalData(t *testing.T) {
 func TestExternalDataAnywhere(t *testing.T) {
 	secret := func() *onnxpb.Tensor {
 		key, value := "location", "../secret"
-		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(Float32)), DataLocation: proto.Int32(1),
+		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(onnxpb.Float32)), DataLocation: proto.Int32(1),
 			ExternalData: []*onnxpb.Entry{{Key: &key, Value: &value}}}
 	}
 	constant := func() *onnxpb.Node {
-		return node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: secret()})
+		return onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: secret()})
 	}
 	branch := func(g *onnxpb.Graph) *onnxpb.Node {
-		return node("If", "x", "z", &onnxpb.Attribute{Name: proto.String("then_branch"), G: g})
+		return onnxtest.Node("If", "x", "z", &onnxpb.Attribute{Name: proto.String("then_branch"), G: g})
 	}
 	for name, change := range map[string]func(*onnxpb.Model){
 		"initializer": func(m *onnxpb.Model) { m.Graph.Initializer = append(m.Graph.Initializer, secret()) },
@@ -646,9 +521,9 @@ func TestExternalDataAnywhere(t *testing.T) {
 		"list of subgraphs": func(m *onnxpb.Model) {
 			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"), Graphs: []*onnxpb.Graph{{Initializer: []*onnxpb.Tensor{secret()}}}}}
 		},
-		"function": func(m *onnxpb.Model) { m.Functions = []*onnxpb.Function{function("F", "a", "c", constant())} },
+		"function": func(m *onnxpb.Model) { m.Functions = []*onnxpb.Function{onnxtest.Function("F", "a", "c", constant())} },
 		"function's default": func(m *onnxpb.Model) {
-			f := function("F", "a", "a")
+			f := onnxtest.Function("F", "a", "a")
 			f.AttributeProto = []*onnxpb.Attribute{{Name: proto.String("d"), T: secret()}}
 			m.Functions = []*onnxpb.Function{f}
 		},
@@ -661,14 +536,14 @@ func TestExternalDataAnywhere(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "secret"), make([]byte, 4), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			pb := network()
+			pb := onnxtest.Network()
 			change(pb)
 			path := filepath.Join(dir, "model", "m.onnx")
-			writeModel(t, path, pb)
+			onnxtest.WriteModel(t, path, pb)
 			if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "leaves the model's folder") {
 				t.Errorf("error %v, want that it leaves the model's folder", err)
 			}
-			if _, err := Parse("m", marshal(t, pb)); err == nil || !strings.Contains(err.Error(), "cannot have external data") {
+			if _, err := Parse("m", onnxtest.Marshal(t, pb)); err == nil || !strings.Contains(err.Error(), "cannot have external data") {
 				t.Errorf("in memory: %v", err)
 			}
 		})
@@ -684,7 +559,7 @@ func TestOpenFollowsLinksToTheModel(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"external.onnx", "external.onnx.data"} {
-		if err := os.WriteFile(filepath.Join(dir, "real", name), fixture(t, name), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "real", name), onnxtest.Fixture(t, name), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -710,37 +585,8 @@ func TestOpenFollowsLinksToTheModel(t *testing.T) {
 	}
 }
 
-// Models of every version are read from operator set 7 on, those to come too: what they mean is up to the runtime. What is
-// written has IR version 4 at least, in which weights need not be inputs.
-func TestVersions(t *testing.T) {
-	for opset := int64(7); opset <= 40; opset++ {
-		for _, ir := range []int64{3, 8, 10, 13, 14, 99} {
-			pb := network()
-			pb.IrVersion, pb.OpsetImport[0].Version = &ir, &opset
-			if ir < 4 { // weights are inputs too
-				pb.Graph.Input = append(pb.Graph.Input, tensorInfo("w", Float32, 16, 32))
-			}
-			m, err := Parse("model", marshal(t, pb))
-			if err != nil {
-				t.Fatalf("operator set %d, IR version %d: %v", opset, ir, err)
-			}
-			h, err := FindHead(m, HeadOptions{})
-			if err != nil {
-				t.Fatalf("operator set %d, IR version %d: %v", opset, ir, err)
-			}
-			c, err := Cut(m, h)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Opset() != opset || c.IRVersion() != max(4, ir) || len(c.Inputs()) != 1 {
-				t.Errorf("operator set %d and IR version %d became %d and %d", opset, ir, c.Opset(), c.IRVersion())
-			}
-		}
-	}
-}
-
 func TestAccessors(t *testing.T) {
-	m, err := Open(filepath.Join(fixtures, "cntk.onnx"))
+	m, err := Open(filepath.Join(onnxtest.Fixtures, "cntk.onnx"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -750,5 +596,23 @@ func TestAccessors(t *testing.T) {
 	}
 	if slices.ContainsFunc(m.Inputs(), func(v ValueInfo) bool { return v.Name == "w" }) {
 		t.Error("a weight counts as an input")
+	}
+}
+
+func TestSizeCountsExternalData(t *testing.T) {
+	var want int64
+	for _, name := range []string{"external.onnx", "external.onnx.data"} {
+		info, err := os.Stat(filepath.Join("../testdata/onnx", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want += info.Size()
+	}
+	external, err := Open("../testdata/onnx/external.onnx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := external.Size(); got != want {
+		t.Errorf("%d bytes, want %d", got, want)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // Bounds on what a file may ask for. They stand far above any model met in the field (the largest unrolled language
@@ -161,9 +163,9 @@ func (s *scanner) tensor(start, end int64, depth int) error {
 		case tensorRawData:
 			return true
 		case tensorFloatData:
-			return dataType == uint64(Float32)
+			return dataType == uint64(onnxpb.Float32)
 		case tensorDoubleData:
-			return dataType == uint64(Float64)
+			return dataType == uint64(onnxpb.Float64)
 		}
 		return false
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -32,7 +33,7 @@ func (s *store) mayGive() int64 {
 	const small, times = 1 << 22, 16
 	n := int64(small)
 	for _, f := range s.files {
-		n += min(times*min(f.size, maxWeightElements), maxWeightElements)
+		n += min(times*min(f.size, graph.MaxWeightElements), graph.MaxWeightElements)
 	}
 	return n
 }
@@ -222,9 +223,9 @@ func (s *store) resolve(given string, t *onnxpb.Tensor) error {
 	}
 	size := s.files[i].size
 	if length < 0 {
-		n, ok := elements(t.GetDims())
+		n, ok := onnxpb.Elements(t.GetDims())
 		if ok {
-			length, ok = DataType(t.GetDataType()).payload(n)
+			length, ok = onnxpb.DataType(t.GetDataType()).Payload(n)
 		}
 		if !ok {
 			return errors.New("external data without a length")

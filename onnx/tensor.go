@@ -16,8 +16,8 @@ func checkTensor(t *onnxpb.Tensor) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("tensor %q: %s", t.GetName(), fmt.Sprintf(format, args...))
 	}
-	typ := DataType(t.GetDataType())
-	n, ok := elements(t.GetDims())
+	typ := onnxpb.DataType(t.GetDataType())
+	n, ok := onnxpb.Elements(t.GetDims())
 	if !ok {
 		return fail("its shape %v is impossible", t.GetDims())
 	}
@@ -42,17 +42,17 @@ func checkTensor(t *onnxpb.Tensor) error {
 		return fail("has more than one payload")
 	}
 	if t.GetRawData() != nil || t.GetSpan() != nil {
-		if want, ok := typ.payload(n); ok && raw != want {
+		if want, ok := typ.Payload(n); ok && raw != want {
 			return fail("%v of %v wants %d bytes and has %d", t.GetDims(), typ, want, raw)
 		}
-		if typ == String {
+		if typ == onnxpb.String {
 			return fail("strings cannot be raw data")
 		}
 		return nil
 	}
 	want := n
 	switch typ {
-	case Complex64, Complex128:
+	case onnxpb.Complex64, onnxpb.Complex128:
 		want = 2 * n
 	case 21, 22, 23: // two elements to an int32
 		want = (n + 1) / 2
@@ -65,8 +65,8 @@ func checkTensor(t *onnxpb.Tensor) error {
 	return nil
 }
 
-// floats calls do for every element of a numeric tensor, in order, as float64.
-func (s *store) floats(t *onnxpb.Tensor, do func(float64)) error {
+// Floats calls do for every element of a numeric tensor, in order, as float64.
+func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 	switch {
 	case len(t.GetFloatData()) > 0:
 		for _, v := range t.GetFloatData() {
@@ -89,7 +89,7 @@ func (s *store) floats(t *onnxpb.Tensor, do func(float64)) error {
 		}
 		return nil
 	}
-	typ := DataType(t.GetDataType())
+	typ := onnxpb.DataType(t.GetDataType())
 	decode, ok := decoders[typ]
 	if !ok {
 		return fmt.Errorf("tensor %q: elements of type %v cannot be read as numbers", t.GetName(), typ)
@@ -97,8 +97,8 @@ func (s *store) floats(t *onnxpb.Tensor, do func(float64)) error {
 	if len(t.GetInt32Data()) > 0 {
 		// Types narrower than 32 bits lie here too: floats as their bits, and those narrower than 8 as they lie in a byte.
 		var b [8]byte
-		bits := dataTypes[typ].bits
-		left, _ := elements(t.GetDims()) // checked when the model was read
+		bits := onnxpb.DataTypes[typ].Bits
+		left, _ := onnxpb.Elements(t.GetDims()) // checked when the model was read
 		for _, v := range t.GetInt32Data() {
 			if bits < 8 {
 				left -= unpackByte(byte(v), bits, left, func(b []byte) { do(decode(b)) })
@@ -115,9 +115,9 @@ func (s *store) floats(t *onnxpb.Tensor, do func(float64)) error {
 	}
 	defer r.Close()
 	in := bufio.NewReaderSize(r, 1<<16)
-	bits := dataTypes[typ].bits
+	bits := onnxpb.DataTypes[typ].Bits
 	b := make([]byte, (bits+7)/8)
-	left, _ := elements(t.GetDims()) // checked when the model was read
+	left, _ := onnxpb.Elements(t.GetDims()) // checked when the model was read
 	for {
 		if _, err := io.ReadFull(in, b); err == io.EOF {
 			return nil
@@ -147,7 +147,7 @@ func unpackByte(packed byte, bits, left int64, do func([]byte)) int64 {
 // are, and positions given by one number or by one for each dimension.
 func checkSparse(t *onnxpb.SparseTensor) error {
 	name := t.GetValues().GetName()
-	n, ok := elements(t.GetDims())
+	n, ok := onnxpb.Elements(t.GetDims())
 	if !ok {
 		return fmt.Errorf("sparse tensor %q: its shape %v is impossible", name, t.GetDims())
 	}
@@ -159,14 +159,14 @@ func checkSparse(t *onnxpb.SparseTensor) error {
 	case values[0] == 0 && t.GetIndices() == nil:
 	case len(indices) < 1 || len(indices) > 2 || indices[0] != values[0] || len(indices) == 2 && (rank == 0 || indices[1] != rank):
 		return fmt.Errorf("sparse tensor %q: positions of shape %v for %d values in %d dimensions", name, indices, values[0], rank)
-	case DataType(t.GetIndices().GetDataType()) != Int64:
-		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name, DataType(t.GetIndices().GetDataType()), Int64)
+	case onnxpb.DataType(t.GetIndices().GetDataType()) != onnxpb.Int64:
+		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name, onnxpb.DataType(t.GetIndices().GetDataType()), onnxpb.Int64)
 	}
 	return nil
 }
 
-// dense returns all n elements of a sparse tensor that [checkSparse] has accepted.
-func (s *store) dense(t *onnxpb.SparseTensor, n int64) ([]float64, error) {
+// Dense returns all n elements of a sparse tensor that [checkSparse] has accepted.
+func (s *store) Dense(t *onnxpb.SparseTensor, n int64) ([]float64, error) {
 	data := make([]float64, n)
 	values := t.GetValues().GetDims()[0]
 	if values == 0 {
@@ -179,7 +179,7 @@ func (s *store) dense(t *onnxpb.SparseTensor, n int64) ([]float64, error) {
 	}
 	var k int
 	var wrong error
-	err := s.floats(t.GetIndices(), func(x float64) {
+	err := s.Floats(t.GetIndices(), func(x float64) {
 		d := int64(-1)
 		if x >= 0 && x < float64(dims[k]) {
 			d = int64(x)
@@ -199,7 +199,7 @@ func (s *store) dense(t *onnxpb.SparseTensor, n int64) ([]float64, error) {
 		return nil, err
 	}
 	k = 0
-	err = s.floats(t.GetValues(), func(x float64) {
+	err = s.Floats(t.GetValues(), func(x float64) {
 		data[at[k]] = x
 		k++
 	})
@@ -216,29 +216,29 @@ func (s *store) payload(t *onnxpb.Tensor) (io.ReadCloser, error) {
 
 // decoders turns the raw little-endian bytes of one element into its value. An element narrower than a byte comes in the low
 // bits of one.
-var decoders = map[DataType]func([]byte) float64{
-	Float32: func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) },
-	Float64: func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) },
-	Float16: func(b []byte) float64 { return float16(binary.LittleEndian.Uint16(b)) },
-	BFloat16: func(b []byte) float64 {
+var decoders = map[onnxpb.DataType]func([]byte) float64{
+	onnxpb.Float32: func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) },
+	onnxpb.Float64: func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) },
+	onnxpb.Float16: func(b []byte) float64 { return onnxpb.DecodeFloat16(binary.LittleEndian.Uint16(b)) },
+	onnxpb.BFloat16: func(b []byte) float64 {
 		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
 	},
-	Uint8:  func(b []byte) float64 { return float64(b[0]) },
-	Int8:   func(b []byte) float64 { return float64(int8(b[0])) },
-	Bool:   func(b []byte) float64 { return float64(b[0]) },
-	Uint16: func(b []byte) float64 { return float64(binary.LittleEndian.Uint16(b)) },
-	Int16:  func(b []byte) float64 { return float64(int16(binary.LittleEndian.Uint16(b))) },
-	Uint32: func(b []byte) float64 { return float64(binary.LittleEndian.Uint32(b)) },
-	Int32:  func(b []byte) float64 { return float64(int32(binary.LittleEndian.Uint32(b))) },
-	Uint64: func(b []byte) float64 { return float64(binary.LittleEndian.Uint64(b)) },
-	Int64:  func(b []byte) float64 { return float64(int64(binary.LittleEndian.Uint64(b))) },
-	17:     func(b []byte) float64 { return minifloat(b[0], 4, 3, 7, onlyNaN) },
-	18:     func(b []byte) float64 { return minifloat(b[0], 4, 3, 8, negativeZeroIsNaN) },
-	19:     func(b []byte) float64 { return float16(uint16(b[0]) << 8) }, // e5m2 is the upper half of a float16
-	20:     func(b []byte) float64 { return minifloat(b[0], 5, 2, 16, negativeZeroIsNaN) },
-	21:     func(b []byte) float64 { return float64(b[0]) },
-	22:     func(b []byte) float64 { return float64(int8(b[0]<<4) >> 4) },
-	23:     func(b []byte) float64 { return minifloat(b[0]&8<<4|b[0]&7, 2, 1, 1, finite) },
+	onnxpb.Uint8:  func(b []byte) float64 { return float64(b[0]) },
+	onnxpb.Int8:   func(b []byte) float64 { return float64(int8(b[0])) },
+	onnxpb.Bool:   func(b []byte) float64 { return float64(b[0]) },
+	onnxpb.Uint16: func(b []byte) float64 { return float64(binary.LittleEndian.Uint16(b)) },
+	onnxpb.Int16:  func(b []byte) float64 { return float64(int16(binary.LittleEndian.Uint16(b))) },
+	onnxpb.Uint32: func(b []byte) float64 { return float64(binary.LittleEndian.Uint32(b)) },
+	onnxpb.Int32:  func(b []byte) float64 { return float64(int32(binary.LittleEndian.Uint32(b))) },
+	onnxpb.Uint64: func(b []byte) float64 { return float64(binary.LittleEndian.Uint64(b)) },
+	onnxpb.Int64:  func(b []byte) float64 { return float64(int64(binary.LittleEndian.Uint64(b))) },
+	17:            func(b []byte) float64 { return minifloat(b[0], 4, 3, 7, onlyNaN) },
+	18:            func(b []byte) float64 { return minifloat(b[0], 4, 3, 8, negativeZeroIsNaN) },
+	19:            func(b []byte) float64 { return onnxpb.DecodeFloat16(uint16(b[0]) << 8) }, // e5m2 is the upper half of a float16
+	20:            func(b []byte) float64 { return minifloat(b[0], 5, 2, 16, negativeZeroIsNaN) },
+	21:            func(b []byte) float64 { return float64(b[0]) },
+	22:            func(b []byte) float64 { return float64(int8(b[0]<<4) >> 4) },
+	23:            func(b []byte) float64 { return minifloat(b[0]&8<<4|b[0]&7, 2, 1, 1, finite) },
 	24: func(b []byte) float64 { // a power of two
 		if b[0] == 255 {
 			return math.NaN()
@@ -275,22 +275,4 @@ func minifloat(bits byte, exp, frac, bias int, s special) float64 {
 		return sign * math.Ldexp(f, 1-bias-frac)
 	}
 	return sign * math.Ldexp(f+float64(int(1)<<frac), e-bias-frac)
-}
-
-// float16 returns the value of an IEEE 754 binary16.
-func float16(bits uint16) float64 {
-	sign, exp, frac := 1.0, int(bits>>10&0x1f), float64(bits&0x3ff)
-	if bits>>15 == 1 {
-		sign = -1
-	}
-	switch exp {
-	case 0:
-		return sign * math.Ldexp(frac, -24)
-	case 31:
-		if frac != 0 {
-			return math.NaN()
-		}
-		return math.Inf(int(sign))
-	}
-	return sign * math.Ldexp(1024+frac, exp-25)
 }

@@ -1,11 +1,11 @@
 package onnx
 
 import (
+	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,22 +13,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-const typeFixtures = fixtures + "/types"
-
-func readJSON(t *testing.T, path string, to any) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err == nil {
-		err = json.Unmarshal(b, to)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var typeFixtures = onnxtest.Fixtures + "/types"
 
 // Every pattern of the narrow element types has the value that onnx's own library gives it, in both ways of storing it.
 func TestNarrowElements(t *testing.T) {
@@ -40,13 +30,13 @@ func TestNarrowElements(t *testing.T) {
 		Int32  []int32
 		Values []any // numbers, or "nan", "inf", "-inf"
 	}
-	readJSON(t, filepath.Join(typeFixtures, "values.json"), &list)
+	onnxtest.ReadJSON(t, filepath.Join(typeFixtures, "values.json"), &list)
 	if len(list) == 0 {
 		t.Fatal("no values")
 	}
 	for _, g := range list {
 		t.Run(g.Name, func(t *testing.T) {
-			if name := DataType(g.Type).String(); !strings.EqualFold(name, g.Name) {
+			if name := onnxpb.DataType(g.Type).String(); !strings.EqualFold(name, g.Name) {
 				t.Errorf("called %s", name)
 			}
 			raw, err := hex.DecodeString(g.Raw)
@@ -59,7 +49,7 @@ func TestNarrowElements(t *testing.T) {
 					t.Fatalf("%s: %v", form, err)
 				}
 				var got []float64
-				if err := new(store).floats(x, func(v float64) { got = append(got, v) }); err != nil {
+				if err := new(store).Floats(x, func(v float64) { got = append(got, v) }); err != nil {
 					t.Fatalf("%s: %v", form, err)
 				}
 				if len(got) != len(g.Values) {
@@ -81,66 +71,13 @@ func TestNarrowElements(t *testing.T) {
 	}
 }
 
-func TestSparseInitializers(t *testing.T) {
-	var want map[string][]float64
-	readJSON(t, filepath.Join(typeFixtures, "sparse.json"), &want)
-	m, err := Open(filepath.Join(typeFixtures, "sparse.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, w := range want {
-		v, err := m.evaluate(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slicesAlmostEqual(v.data, w, 0) {
-			t.Errorf("%s is %v, want %v", name, v.data, w)
-		}
-	}
-	h, err := FindHead(m, HeadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, _, err := h.Weights()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for k := range h.Classes {
-		for d := range h.FeatureDim {
-			if got, want := float64(w[k*h.FeatureDim+d]), want["w"][d*h.Classes+k]; got != want {
-				t.Errorf("weight of feature %d for class %d is %v, want %v", d, k, got, want)
-			}
-		}
-	}
-	// The cut model keeps them sparse.
-	c, err := Cut(m, h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := len(c.pb.Graph.SparseInitializer); n != 2 {
-		t.Errorf("%d sparse initializers after the cut", n)
-	}
-}
-
-func slicesAlmostEqual(a, b []float64, tol float64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if !approx.Equal(a[i], b[i], tol) {
-			return false
-		}
-	}
-	return true
-}
-
 // Positions that are none are an error, not a panic; and a shape alone takes no memory.
 func TestSparseInitializersThatLie(t *testing.T) {
 	values := func(n int64) *onnxpb.Tensor {
-		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(Float32)), RawData: make([]byte, 4*n)}
+		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(onnxpb.Float32)), RawData: make([]byte, 4*n)}
 	}
 	indices := func(dims []int64, list ...int64) *onnxpb.Tensor {
-		x := &onnxpb.Tensor{Dims: dims, DataType: proto.Int32(int32(Int64))}
+		x := &onnxpb.Tensor{Dims: dims, DataType: proto.Int32(int32(onnxpb.Int64))}
 		for _, i := range list {
 			x.RawData = protowire.AppendFixed64(x.RawData, uint64(i))
 		}
@@ -169,20 +106,74 @@ func TestSparseInitializersThatLie(t *testing.T) {
 		{"too large to be worked out", &onnxpb.SparseTensor{Values: values(1), Indices: indices([]int64{1}, 0), Dims: []int64{1 << 20, 1 << 20}}, "cannot read"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pb := network()
+			pb := onnxtest.Network()
 			pb.Graph.Initializer = nil
 			pb.Graph.SparseInitializer = []*onnxpb.SparseTensor{tt.st}
 			if tt.st.Values == nil {
-				tt.st.Values = &onnxpb.Tensor{Name: proto.String("w"), DataType: proto.Int32(int32(Float32)), FloatData: []float32{0}}
+				tt.st.Values = &onnxpb.Tensor{Name: proto.String("w"), DataType: proto.Int32(int32(onnxpb.Float32)), FloatData: []float32{0}}
 			}
-			m, err := Parse("model", marshal(t, pb))
-			var v *value
+			m, err := Parse("model", onnxtest.Marshal(t, pb))
+			var v *graph.Value
 			if err == nil {
-				v, err = m.evaluate("w")
+				v, err = m.View().Evaluate("w")
 			}
-			if tt.want == "" && (err != nil || len(v.data) != 512) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			if tt.want == "" && (err != nil || len(v.Data) != 512) || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// The same numbers come out of every way to store them.
+func TestDecode(t *testing.T) {
+	values := []float64{1, 0, 2, 100}
+	for _, tt := range []struct {
+		typ   onnxpb.DataType
+		typed *onnxpb.Tensor
+		raw   func(b []byte, x float64) []byte
+	}{
+		{onnxpb.Float32, &onnxpb.Tensor{FloatData: []float32{1, 0, 2, 100}}, func(b []byte, x float64) []byte {
+			return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
+		}},
+		{onnxpb.Float64, &onnxpb.Tensor{DoubleData: []float64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, math.Float64bits(x)) }},
+		{onnxpb.Float16, &onnxpb.Tensor{Int32Data: []int32{0x3c00, 0, 0x4000, 0x5640}}, func(b []byte, x float64) []byte {
+			return binary.LittleEndian.AppendUint16(b, map[float64]uint16{0: 0, 1: 0x3c00, 2: 0x4000, 100: 0x5640}[x])
+		}},
+		{onnxpb.BFloat16, &onnxpb.Tensor{Int32Data: []int32{0x3f80, 0, 0x4000, 0x42c8}}, func(b []byte, x float64) []byte {
+			return binary.LittleEndian.AppendUint16(b, uint16(math.Float32bits(float32(x))>>16))
+		}},
+		{onnxpb.Int8, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return append(b, byte(x)) }},
+		{onnxpb.Uint8, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return append(b, byte(x)) }},
+		{onnxpb.Int16, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(x)) }},
+		{onnxpb.Uint16, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(x)) }},
+		{onnxpb.Int32, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(x)) }},
+		{onnxpb.Uint32, &onnxpb.Tensor{Uint64Data: []uint64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(x)) }},
+		{onnxpb.Int64, &onnxpb.Tensor{Int64Data: []int64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(x)) }},
+		{onnxpb.Uint64, &onnxpb.Tensor{Uint64Data: []uint64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(x)) }},
+	} {
+		t.Run(tt.typ.String(), func(t *testing.T) {
+			var b []byte
+			for _, x := range values {
+				b = tt.raw(b, x)
+			}
+			for name, x := range map[string]*onnxpb.Tensor{"typed": tt.typed, "raw": {RawData: b}} {
+				x.Dims, x.DataType = []int64{4}, proto.Int32(int32(tt.typ))
+				if err := checkTensor(x); err != nil {
+					t.Fatal(err)
+				}
+				var got []float64
+				if err := new(store).Floats(x, func(v float64) { got = append(got, v) }); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(got, values) {
+					t.Errorf("%s: got %v, want %v", name, got, values)
+				}
+			}
+		})
+	}
+	signs := &onnxpb.Tensor{DataType: proto.Int32(int32(onnxpb.Int8)), Dims: []int64{2}, RawData: []byte{0xff, 0x80}}
+	var got []float64
+	if err := new(store).Floats(signs, func(v float64) { got = append(got, v) }); err != nil || !slices.Equal(got, []float64{-1, -128}) {
+		t.Errorf("int8 0xff, 0x80 = %v (%v), want -1, -128", got, err)
 	}
 }

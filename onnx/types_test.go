@@ -4,13 +4,15 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 func TestValueInfoSurvivesJSON(t *testing.T) {
 	for _, v := range []ValueInfo{
-		{Name: "image", Type: Float32, Shape: []Dim{{Value: -1, Param: "N"}, {Value: 3}, {Value: -1}}},
-		{Name: "scalar", Type: BFloat16, Shape: []Dim{}},
-		{Name: "of no rank", Type: Int64},
+		{Name: "image", Type: onnxpb.Float32, Shape: []Dim{{Value: -1, Param: "N"}, {Value: 3}, {Value: -1}}},
+		{Name: "scalar", Type: onnxpb.BFloat16, Shape: []Dim{}},
+		{Name: "of no rank", Type: onnxpb.Int64},
 		{Name: "map"},
 	} {
 		data, err := json.Marshal(v)
@@ -25,7 +27,7 @@ func TestValueInfoSurvivesJSON(t *testing.T) {
 			t.Errorf("%+v became %s and %+v", v, data, got)
 		}
 	}
-	var d DataType
+	var d onnxpb.DataType
 	if err := json.Unmarshal([]byte(`"float33"`), &d); err == nil {
 		t.Error("float33 was taken for a type")
 	}

@@ -219,7 +219,7 @@ func (m *Model) whole(limit int64) (*encoding, error) {
 // files get what place gives them, but that with copied, initializers of the main graph, which can be large, are copied in
 // when the encoding is written.
 func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bool) (*encoding, error) {
-	pb, g := shallow(m.pb), shallow(m.pb.GetGraph())
+	pb, g := onnxpb.Shallow(m.pb), onnxpb.Shallow(m.pb.GetGraph())
 	initializers := g.Initializer
 	pb.Graph, g.Initializer = nil, nil
 	var err error
@@ -242,7 +242,7 @@ func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bo
 	for _, t := range initializers {
 		span := t.GetSpan()
 		if span != nil {
-			t = shallow(t)
+			t = onnxpb.Shallow(t)
 			t.Span = nil
 			if !copied {
 				if err := place(t, span); err != nil {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
 // A model in two files is the model, whatever held its weights before.
@@ -57,7 +58,7 @@ func TestFilesWithExternalData(t *testing.T) {
 		if again.SelfContained() {
 			t.Error("no weights in the second file")
 		}
-		if !proto.Equal(plain(t, bytesOf(t, again)), plain(t, bytesOf(t, m))) {
+		if !proto.Equal(plain(t, onnxtest.BytesOf(t, again)), plain(t, onnxtest.BytesOf(t, m))) {
 			t.Error("the model has changed")
 		}
 		eachTensor(again.pb, func(x *onnxpb.Tensor) error {
@@ -89,13 +90,13 @@ func writeFiles(folder string, files []File) error {
 // huge is a model whose weights are said to have so many bytes, which are nowhere.
 func huge(t *testing.T, lengths ...int64) *Model {
 	t.Helper()
-	pb := network()
+	pb := onnxtest.Network()
 	w := pb.Graph.Initializer[0]
 	pb.Graph.Initializer = nil
 	s := &store{folder: t.TempDir(), files: []file{{name: "model"}}}
 	var at int64
 	for i, n := range lengths {
-		w := shallow(w)
+		w := onnxpb.Shallow(w)
 		w.RawData, w.Dims = nil, []int64{16, n / 64}
 		w.Name = proto.String(strings.Repeat("v", i) + "w")
 		w.Span = &onnxpb.Span{Offset: proto.Int64(at), Length: proto.Int64(n)}
@@ -151,7 +152,7 @@ func TestFilesAboveTwoGiB(t *testing.T) {
 
 // What only the graph makes large cannot be helped.
 func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
-	m, err := Parse("model", marshal(t, network()))
+	m, err := Parse("model", onnxtest.Marshal(t, onnxtest.Network()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,11 +164,11 @@ func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
 
 // A tensor that two nodes share, as the bodies of functions do, is written once.
 func TestFilesShareSpans(t *testing.T) {
-	constant := node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{
-		Dims: []int64{16, 32}, DataType: proto.Int32(int32(Float32)), RawData: make([]byte, 2048)}})
-	mix := function("Mix", "a", "b", constant, node("Add", "a c", "b"))
-	pb := functional([]*onnxpb.Node{node("MatMul", "x w", "h"), calls("Mix", "h", "g"), calls("Mix", "g", "y")}, mix)
-	m, err := Parse("model", marshal(t, pb))
+	constant := onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{
+		Dims: []int64{16, 32}, DataType: proto.Int32(int32(onnxpb.Float32)), RawData: make([]byte, 2048)}})
+	mix := onnxtest.Function("Mix", "a", "b", constant, onnxtest.Node("Add", "a c", "b"))
+	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "h"), onnxtest.Calls("Mix", "h", "g"), onnxtest.Calls("Mix", "g", "y")}, mix)
+	m, err := Parse("model", onnxtest.Marshal(t, pb))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,5 +178,50 @@ func TestFilesShareSpans(t *testing.T) {
 	}
 	if len(files) != 2 || files[1].Size != dataAlign+2048 {
 		t.Errorf("files %+v, want w and one c", files)
+	}
+}
+
+// Payloads go where the model's weights go: into the file, or beside it when one is too small.
+func TestPayloadsAreWritten(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.onnx")
+	onnxtest.WriteModel(t, path, onnxtest.Network())
+	m, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pb := onnxpb.Shallow(m.Proto())
+	pb.Graph = onnxpb.Shallow(pb.Graph)
+	var payloads []Payload
+	for i, size := range []int64{1, 1 << 10} { // one is small
+		raw := make([]byte, 4*size)
+		raw[0] = byte(i + 1)
+		more := &onnxpb.Tensor{Name: proto.String(fmt.Sprint("more", i)), DataType: proto.Int32(int32(onnxpb.Float32)), Dims: []int64{size}}
+		pb.Graph.Initializer = append(slices.Clip(pb.Graph.Initializer), more)
+		payloads = append(payloads, Payload{more, raw})
+	}
+	derived, err := m.Derive(pb, payloads...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := plain(t, onnxtest.BytesOf(t, derived))
+	for i, x := range whole.Graph.Initializer[1:] {
+		if !bytes.Equal(x.RawData, payloads[i].Raw) {
+			t.Errorf("%s is written as %d other bytes", x.GetName(), len(x.RawData))
+		}
+	}
+	files, err := derived.files("two.onnx", 4096)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%d files, want two: %v", len(files), err)
+	}
+	if err := writeFiles(dir, files); err != nil {
+		t.Fatal(err)
+	}
+	two, err := Open(filepath.Join(dir, "two.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(plain(t, onnxtest.BytesOf(t, two)), whole) {
+		t.Error("with external data it is another model")
 	}
 }

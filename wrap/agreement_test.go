@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
@@ -68,41 +68,41 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		head   calibrate.Head
 		logits []float32
-		own    onnx.Own
+		own    head.Output
 		values []float32
 		want   string
 		smooth [2]float64
 	}{
-		"probabilities":                {softmax, logits, onnx.Own{Ops: []string{"Softmax"}}, of(same), holds, [2]float64{}},
-		"of other logits":              {softmax, logits, onnx.Own{Ops: []string{"Softmax"}}, other(same), differs, [2]float64{}},
-		"logarithms":                   {softmax, logits, onnx.Own{Ops: []string{"LogSoftmax"}}, of(math.Log), holds, [2]float64{}},
-		"logarithms of others":         {softmax, logits, onnx.Own{Ops: []string{"LogSoftmax"}}, other(math.Log), differs, [2]float64{}},
-		"less the logarithms":          {softmax, logits, onnx.Own{Ops: []string{"LogSoftmax", "Neg"}}, of(func(v float64) float64 { return -math.Log(v) }), holds, [2]float64{}},
-		"smoothed":                     {softmax, logits, onnx.Own{Ops: []string{"Add", "Mul", "Softmax"}}, of(func(v float64) float64 { return 0.9*v + 0.1/3 }), holds, [2]float64{0.9, 0.1 / 3}},
-		"smoothed ones of others":      {softmax, logits, onnx.Own{Ops: []string{"Add", "Mul", "Softmax"}}, other(func(v float64) float64 { return 0.9*v + 0.1/3 }), differs, [2]float64{}},
-		"clipped":                      {softmax, logits, onnx.Own{Ops: []string{"Clip", "Softmax"}}, of(func(v float64) float64 { return min(max(v, 0.002), 0.998) }), holds, [2]float64{}},
-		"rounded to 1/256":             {softmax, logits, onnx.Own{Ops: []string{"QuantizeLinear", "Softmax"}, Coarse: true}, of(func(v float64) float64 { return math.Round(v*256) / 256 }), holds, [2]float64{}},
-		"rounded for no reason":        {softmax, logits, onnx.Own{Ops: []string{"Softmax"}}, of(func(v float64) float64 { return math.Round(v*256) / 256 }), differs, [2]float64{}},
-		"other logits":                 {softmax, logits, onnx.Own{Ops: []string{"Add"}}, biased, differs, [2]float64{}},
-		"something else":               {softmax, logits, onnx.Own{Ops: []string{"Relu"}}, biased, says, [2]float64{}},
-		"the largest, sorted":          {softmax, logits, onnx.Own{Ops: []string{"Softmax", "TopK"}}, other(same), says, [2]float64{}},
-		"not a number":                 {softmax, logits, onnx.Own{Ops: []string{"Softmax"}}, of(func(float64) float64 { return math.NaN() }), says, [2]float64{}},
-		"another number of them":       {softmax, logits, onnx.Own{Ops: []string{"Softmax"}, Width: 4}, make([]float32, n*4), says, [2]float64{}},
-		"classes":                      {softmax, logits, onnx.Own{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, classes, holds, [2]float64{}},
-		"other classes":                {softmax, logits, onnx.Own{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, wrong, differs, [2]float64{}},
-		"classes that tie":             {softmax, tied, onnx.Own{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, wrong, holds, [2]float64{}},
-		"classes by a table":           {softmax, logits, onnx.Own{Ops: []string{"ArgMax", "Gather"}, Integer: true, Width: 1}, wrong, says, [2]float64{}},
-		"classes by a threshold":       {softmax, logits, onnx.Own{Ops: []string{"Greater"}, Integer: true, Width: 1}, wrong, says, [2]float64{}},
-		"classes from 1":               {softmax, logits, onnx.Own{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, slices.Repeat([]float32{3}, n), says, [2]float64{}},
-		"one logit":                    {one, logits[:n], onnx.Own{Ops: []string{"Sigmoid"}, Width: 1}, second(probabilities(one, logits[:n], n)), holds, [2]float64{}},
-		"one logit, both classes":      {one, logits[:n], onnx.Own{Ops: []string{"Concat", "Sigmoid"}, Width: 2}, float32s(probabilities(one, logits[:n], n)), holds, [2]float64{}},
-		"one logit, of the other":      {one, logits[:n], onnx.Own{Ops: []string{"Sigmoid"}, Width: 1}, second(probabilities(one, biased[:n], n)), differs, [2]float64{}},
-		"labels":                       {several, logits, onnx.Own{Ops: []string{"Sigmoid"}}, float32s(probabilities(several, logits, n)), holds, [2]float64{}},
-		"labels of others":             {several, logits, onnx.Own{Ops: []string{"Sigmoid"}}, float32s(probabilities(several, biased, n)), differs, [2]float64{}},
-		"sigmoids for a softmax":       {softmax, logits, onnx.Own{Ops: []string{"Sigmoid"}}, float32s(probabilities(several, logits, n)), says, [2]float64{}},
-		"sigmoids, normalised":         {ovr, logits, onnx.Own{Ops: []string{"Div", "Sigmoid"}}, float32s(probabilities(ovr, logits, n)), holds, [2]float64{}},
-		"sigmoids for one normalised":  {softmax, logits, onnx.Own{Ops: []string{"Div", "Sigmoid"}}, float32s(probabilities(ovr, logits, n)), differs, [2]float64{}},
-		"a mean over several examples": {softmax, logits, onnx.Own{Ops: []string{"ReduceMean", "Softmax"}}, slices.Repeat([]float32{1. / 3}, n*k), differs, [2]float64{}},
+		"probabilities":                {softmax, logits, head.Output{Ops: []string{"Softmax"}}, of(same), holds, [2]float64{}},
+		"of other logits":              {softmax, logits, head.Output{Ops: []string{"Softmax"}}, other(same), differs, [2]float64{}},
+		"logarithms":                   {softmax, logits, head.Output{Ops: []string{"LogSoftmax"}}, of(math.Log), holds, [2]float64{}},
+		"logarithms of others":         {softmax, logits, head.Output{Ops: []string{"LogSoftmax"}}, other(math.Log), differs, [2]float64{}},
+		"less the logarithms":          {softmax, logits, head.Output{Ops: []string{"LogSoftmax", "Neg"}}, of(func(v float64) float64 { return -math.Log(v) }), holds, [2]float64{}},
+		"smoothed":                     {softmax, logits, head.Output{Ops: []string{"Add", "Mul", "Softmax"}}, of(func(v float64) float64 { return 0.9*v + 0.1/3 }), holds, [2]float64{0.9, 0.1 / 3}},
+		"smoothed ones of others":      {softmax, logits, head.Output{Ops: []string{"Add", "Mul", "Softmax"}}, other(func(v float64) float64 { return 0.9*v + 0.1/3 }), differs, [2]float64{}},
+		"clipped":                      {softmax, logits, head.Output{Ops: []string{"Clip", "Softmax"}}, of(func(v float64) float64 { return min(max(v, 0.002), 0.998) }), holds, [2]float64{}},
+		"rounded to 1/256":             {softmax, logits, head.Output{Ops: []string{"QuantizeLinear", "Softmax"}, Coarse: true}, of(func(v float64) float64 { return math.Round(v*256) / 256 }), holds, [2]float64{}},
+		"rounded for no reason":        {softmax, logits, head.Output{Ops: []string{"Softmax"}}, of(func(v float64) float64 { return math.Round(v*256) / 256 }), differs, [2]float64{}},
+		"other logits":                 {softmax, logits, head.Output{Ops: []string{"Add"}}, biased, differs, [2]float64{}},
+		"something else":               {softmax, logits, head.Output{Ops: []string{"Relu"}}, biased, says, [2]float64{}},
+		"the largest, sorted":          {softmax, logits, head.Output{Ops: []string{"Softmax", "TopK"}}, other(same), says, [2]float64{}},
+		"not a number":                 {softmax, logits, head.Output{Ops: []string{"Softmax"}}, of(func(float64) float64 { return math.NaN() }), says, [2]float64{}},
+		"another number of them":       {softmax, logits, head.Output{Ops: []string{"Softmax"}, Width: 4}, make([]float32, n*4), says, [2]float64{}},
+		"classes":                      {softmax, logits, head.Output{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, classes, holds, [2]float64{}},
+		"other classes":                {softmax, logits, head.Output{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, wrong, differs, [2]float64{}},
+		"classes that tie":             {softmax, tied, head.Output{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, wrong, holds, [2]float64{}},
+		"classes by a table":           {softmax, logits, head.Output{Ops: []string{"ArgMax", "Gather"}, Integer: true, Width: 1}, wrong, says, [2]float64{}},
+		"classes by a threshold":       {softmax, logits, head.Output{Ops: []string{"Greater"}, Integer: true, Width: 1}, wrong, says, [2]float64{}},
+		"classes from 1":               {softmax, logits, head.Output{Ops: []string{"ArgMax"}, Integer: true, Width: 1}, slices.Repeat([]float32{3}, n), says, [2]float64{}},
+		"one logit":                    {one, logits[:n], head.Output{Ops: []string{"Sigmoid"}, Width: 1}, second(probabilities(one, logits[:n], n)), holds, [2]float64{}},
+		"one logit, both classes":      {one, logits[:n], head.Output{Ops: []string{"Concat", "Sigmoid"}, Width: 2}, float32s(probabilities(one, logits[:n], n)), holds, [2]float64{}},
+		"one logit, of the other":      {one, logits[:n], head.Output{Ops: []string{"Sigmoid"}, Width: 1}, second(probabilities(one, biased[:n], n)), differs, [2]float64{}},
+		"labels":                       {several, logits, head.Output{Ops: []string{"Sigmoid"}}, float32s(probabilities(several, logits, n)), holds, [2]float64{}},
+		"labels of others":             {several, logits, head.Output{Ops: []string{"Sigmoid"}}, float32s(probabilities(several, biased, n)), differs, [2]float64{}},
+		"sigmoids for a softmax":       {softmax, logits, head.Output{Ops: []string{"Sigmoid"}}, float32s(probabilities(several, logits, n)), says, [2]float64{}},
+		"sigmoids, normalised":         {ovr, logits, head.Output{Ops: []string{"Div", "Sigmoid"}}, float32s(probabilities(ovr, logits, n)), holds, [2]float64{}},
+		"sigmoids for one normalised":  {softmax, logits, head.Output{Ops: []string{"Div", "Sigmoid"}}, float32s(probabilities(ovr, logits, n)), differs, [2]float64{}},
+		"a mean over several examples": {softmax, logits, head.Output{Ops: []string{"ReduceMean", "Softmax"}}, slices.Repeat([]float32{1. / 3}, n*k), differs, [2]float64{}},
 	} {
 		if tc.own.Width == 0 {
 			tc.own.Width = k
@@ -128,7 +128,7 @@ func TestOwnOutputsAreComparedByWhatTheySay(t *testing.T) {
 func TestClassesMayHaveOtherNumbers(t *testing.T) {
 	h := calibrate.Head{Logits: 4, Features: 1, Link: calibrate.Softmax}
 	logits := []float32{3, 1, 0, 2, 0, 5, 1, 2, 0, 1, 6, 2}
-	own := &onnx.Own{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
+	own := &head.Output{Name: "class", Width: 1, Integer: true, Ops: []string{"Add", "ArgMax"}}
 	for name, tc := range map[string]struct {
 		classes []float32
 		differ  int // -1: nothing to compare

@@ -19,6 +19,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
@@ -141,7 +142,7 @@ func (c *calibration) check() error {
 		return errors.New("calibration needs training data and held-out data")
 	case c.ReadyMade && c.Model != "":
 		return errors.New("ready-made features come without a model")
-	case c.ReadyMade && (c.Config.Head != onnx.HeadOptions{Link: c.Config.Head.Link} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
+	case c.ReadyMade && (c.Config.Head != head.Options{Link: c.Config.Head.Link} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
 		return errors.New("head, preprocessing, features cache and no-model are for a model, and with ready-made features there is none")
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
@@ -160,7 +161,7 @@ func (c *calibration) open(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		h, err := onnx.FindHead(model, c.Config.Head)
+		h, err := head.Find(model, c.Config.Head)
 		if err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ func (c *calibration) open(ctx context.Context) error {
 		if err := c.findProduct(ctx); err != nil {
 			return err
 		}
-		opener.MultiLabel = (c.Config.Head.Link == "" || c.Config.Head.Link == onnx.Sigmoid) && source.HasTargets(c.Val)
+		opener.MultiLabel = (c.Config.Head.Link == "" || c.Config.Head.Link == head.Sigmoid) && source.HasTargets(c.Val)
 	}
 
 	opener.Limit = c.Limit

@@ -6,6 +6,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Setup says where ONNX Runtime is looked for, and whether it may be installed.
@@ -38,8 +39,8 @@ type Inputs struct {
 // Config says what Calibrate does. Model (or ready-made features), Train, Val
 // and Out must be set.
 type Config struct {
-	Model string           // path of the .onnx file
-	Head  onnx.HeadOptions // zero: the head is found
+	Model string       // path of the .onnx file
+	Head  head.Options // zero: the head is found
 
 	// Dataset SPECs. Train needs labels only where the covariance asks for the
 	// Fisher matrix, Val always does, and OOD, which may be empty, never.

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
@@ -20,7 +21,7 @@ import (
 // fixture is a model of testdata/onnx that has a head, and what it is fed.
 type fixture struct {
 	File    string
-	Options onnx.HeadOptions
+	Options head.Options
 	Refused string
 	Head    struct{ Op, Features, Logits, Link string }
 	Inputs  map[string]struct {
@@ -117,7 +118,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h, err := onnx.FindHead(m, g.Options)
+			h, err := head.Find(m, g.Options)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +160,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Logits[i*k:(i+1)*k])
 						}
 					}
-					if sum := total(p.Probabilities); h.Link != onnx.Sigmoid && !approx.Equal(sum, 1, 1e-15) {
+					if sum := total(p.Probabilities); h.Link != head.Sigmoid && !approx.Equal(sum, 1, 1e-15) {
 						t.Fatalf("example %d: probabilities sum to 1 %+g", i, sum-1)
 					}
 					i++

@@ -4,31 +4,32 @@ import (
 	"errors"
 
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // Inspection is what can be told of a model file without running it.
 type Inspection struct {
 	Model     ModelInfo    `json:"model"`
-	Head      *onnx.Head   `json:"head"` // null when none is recognised
+	Head      *head.Head   `json:"head"` // null when none is recognised
 	Supported bool         `json:"supported"`
 	Reason    string       `json:"reason"`     // why not; empty when supported
 	Evidence  []string     `json:"evidence"`   // what the head was recognised by
-	Nearest   []*onnx.Head `json:"candidates"` // when unsupported: linear layers that may be meant
+	Nearest   []*head.Head `json:"candidates"` // when unsupported: linear layers that may be meant
 }
 
 // Inspect reads a model file and looks for its head. A model whose head is not
 // recognised, or is of a kind that cannot be calibrated, is no error: Supported
 // is then false and Reason says why and what to do. The error is for files that
 // cannot be read.
-func Inspect(path string, o onnx.HeadOptions) (*Inspection, error) {
+func Inspect(path string, o head.Options) (*Inspection, error) {
 	m, err := onnx.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	in := &Inspection{Model: *NewModelInfo(m), Evidence: []string{}, Nearest: []*onnx.Head{}}
-	h, err := onnx.FindHead(m, o)
-	var unsupported *onnx.UnsupportedError
+	in := &Inspection{Model: *NewModelInfo(m), Evidence: []string{}, Nearest: []*head.Head{}}
+	h, err := head.Find(m, o)
+	var unsupported *head.UnsupportedError
 	switch {
 	case errors.As(err, &unsupported):
 		in.Reason = unsupported.Error()

@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
 )
 
 func TestInspectTellsWhatItFinds(t *testing.T) {
-	in, err := Inspect(digits(t, models.DigitsModel), onnx.HeadOptions{})
+	in, err := Inspect(digits(t, models.DigitsModel), head.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestInspectTellsWhatItFinds(t *testing.T) {
 
 // A head that is not recognised is an answer, not an error.
 func TestInspectTellsWhyItFindsNothing(t *testing.T) {
-	in, err := Inspect("../testdata/onnx/no_layer.onnx", onnx.HeadOptions{})
+	in, err := Inspect("../testdata/onnx/no_layer.onnx", head.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +37,14 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), `"head":null`) || !strings.Contains(string(out), `"evidence":[]`) {
 		t.Errorf("%s, %v", out, err)
 	}
-	_, err = Inspect(write(t, t.TempDir(), "x.onnx", []byte("no model")), onnx.HeadOptions{})
+	_, err = Inspect(write(t, t.TempDir(), "x.onnx", []byte("no model")), head.Options{})
 	says(t, err, "x.onnx", "not an ONNX model")
 }
 
 // Heads of every link are for calibration.
 func TestInspectSupportsAllLinks(t *testing.T) {
-	for model, link := range map[string]onnx.Link{multiLabelModel: onnx.Sigmoid, oneVsRestModel: onnx.OneVsRest, "../testdata/onnx/torch_binary.onnx": onnx.Sigmoid} {
-		in, err := Inspect(model, onnx.HeadOptions{})
+	for model, link := range map[string]head.Link{multiLabelModel: head.Sigmoid, oneVsRestModel: head.OneVsRest, "../testdata/onnx/torch_binary.onnx": head.Sigmoid} {
+		in, err := Inspect(model, head.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
 )
 
@@ -19,7 +19,7 @@ func TestLinkIsTold(t *testing.T) {
 	c := Config{Model: model, Train: file + "[:80]", Val: file + "[80:]", Out: filepath.Join(dir, "bundle")}
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "labels")
-	c.Head.Link = onnx.Sigmoid
+	c.Head.Link = head.Sigmoid
 	if r := mustCalibrate(t, c); r.Head.Link != "sigmoid" {
 		t.Errorf("head %+v", r.Head)
 	}
@@ -47,14 +47,14 @@ func TestReadyMadeLinkIsTold(t *testing.T) {
 	phi, logits := random(1, n*3), random(2, n*4)
 	file := write(t, dir, "f.npz", npz(t, map[string]array{"features": {phi, []int{n, 3}}, "logits": {logits, []int{n, 4}}, "labels": {sampled(logits, n), []int{n}}}))
 	c := Config{ReadyMade: true, Train: file + "[:100]", Val: file + "[100:]", Out: filepath.Join(dir, "bundle")}
-	c.Head.Link = onnx.OneVsRest
+	c.Head.Link = head.OneVsRest
 	if r := mustCalibrate(t, c); r.Head.Link != "one-vs-rest" {
 		t.Errorf("head %+v", r.Head)
 	}
-	c.Head.Link, c.Force = onnx.Sigmoid, true
+	c.Head.Link, c.Force = head.Sigmoid, true
 	_, err := Calibrate(t.Context(), c)
 	says(t, err, "4 logits", "0 or 1")
-	c.Head = onnx.HeadOptions{Link: onnx.Softmax, Features: "phi"}
+	c.Head = head.Options{Link: head.Softmax, Features: "phi"}
 	_, err = Calibrate(t.Context(), c)
 	says(t, err, "ready-made")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -124,7 +125,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 }
 
 // run prepares a fused model.
-func (p *Predictor) run(model *onnx.Model, names onnx.FusedOutputs, c featurize.Config) error {
+func (p *Predictor) run(model *onnx.Model, names fuse.Outputs, c featurize.Config) error {
 	outputs := model.Outputs()
 	find := func(name string) int {
 		return slices.IndexFunc(outputs, func(o onnx.ValueInfo) bool { return o.Name == name })

@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -76,7 +77,7 @@ func another(t *testing.T, dir, model string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := onnx.FindHead(m, onnx.HeadOptions{})
+	h, err := head.Find(m, head.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,11 +326,11 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var o onnx.HeadOptions
+			var o head.Options
 			if strings.Contains(name, "squeezenet") {
 				o.Approximate = "relu"
 			}
-			h, err := onnx.FindHead(m, o)
+			h, err := head.Find(m, o)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // Proof says how far what is made of the logits is from what the model itself gives.
@@ -69,7 +69,7 @@ func (c *calibration) prove(ctx context.Context) error {
 		if c.Config.Head.Output != "" && o.Name != c.Config.Head.Output {
 			continue
 		}
-		a := agree(c.head, logits, n, &o.Own, o.values)
+		a := agree(c.head, logits, n, &o.Output, o.values)
 		understood := given(h, c.head, logits, n, o)
 		switch {
 		case understood != nil:
@@ -94,14 +94,14 @@ func (c *calibration) prove(ctx context.Context) error {
 
 // ownValues are what the model itself made of the logits of some examples.
 type ownValues struct {
-	onnx.Own
+	head.Output
 	values []float32 // [n,Width]
 }
 
 // own runs the model on its first examples, and gives their logits, and what the model
 // makes of these. Where that cannot be run, it makes nothing.
 func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValues, err error) {
-	model, list, err := onnx.WithOwn(c.network.Model, c.network.Head)
+	model, list, err := head.WithOutputs(c.network.Model, c.network.Head)
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
 	}
@@ -113,7 +113,7 @@ func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValu
 	}
 	defer net.Close()
 	for _, o := range list {
-		owns = append(owns, ownValues{Own: o})
+		owns = append(owns, ownValues{Output: o})
 	}
 	n := 0
 	train := c.sets[0]
@@ -174,12 +174,12 @@ type agreement struct {
 // given compares an output with what the head, as it was found, says that the model
 // gives: probabilities smoothed, clamped or in logarithms. It is nil where that is not
 // this output, or not the head's business.
-func given(h *onnx.Head, head calibrate.Head, logits []float32, n int, o *ownValues) *agreement {
+func given(h *head.Head, head calibrate.Head, logits []float32, n int, o *ownValues) *agreement {
 	if o.Integer || n == 0 {
 		return nil
 	}
 	p, c := probabilities(head, logits, n), head.Classes()
-	a := &agreement{output: o.Name, what: "probabilities", allowed: allowed(logits, &o.Own)}
+	a := &agreement{output: o.Name, what: "probabilities", allowed: allowed(logits, &o.Output)}
 	for i := range n {
 		gives := h.Gives(p[i*c : (i+1)*c])
 		if len(gives) != o.Width {
@@ -198,7 +198,7 @@ func given(h *onnx.Head, head calibrate.Head, logits []float32, n int, o *ownVal
 }
 
 // allowed is how far probabilities may be from the model's own.
-func allowed(logits []float32, o *onnx.Own) float64 {
+func allowed(logits []float32, o *head.Output) float64 {
 	if o.Coarse {
 		return coarseProofTolerance
 	}
@@ -234,7 +234,7 @@ func telling(all []*agreement) *agreement {
 
 func (a *agreement) holds() bool { return a.smoothed != nil || a.difference <= a.allowed }
 
-func (a *agreement) error(h *onnx.Head, n int) error {
+func (a *agreement) error(h *head.Head, n int) error {
 	found := fmt.Sprintf("they differ by %.2g, want at most %.2g, and in %d of %d examples in their class", a.difference, a.allowed, a.classes, n)
 	if a.what == "classes" {
 		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
@@ -245,7 +245,7 @@ func (a *agreement) error(h *onnx.Head, n int) error {
 
 // agree compares what one of a model's own outputs says of n examples with their
 // logits; nil where it cannot be told what it says.
-func agree(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []float32) *agreement {
+func agree(h calibrate.Head, logits []float32, n int, o *head.Output, values []float32) *agreement {
 	largest := 0.0
 	for _, v := range slices.Concat(logits, values) {
 		if v-v != 0 { // NaN, for both
@@ -325,7 +325,7 @@ func probabilities(h calibrate.Head, logits []float32, n int) []float64 {
 
 // ownProbabilities reads an output as probabilities of all classes; nil where it is
 // something else.
-func ownProbabilities(h calibrate.Head, n int, o *onnx.Own, values []float32) []float64 {
+func ownProbabilities(h calibrate.Head, n int, o *head.Output, values []float32) []float64 {
 	c := h.Classes()
 	single := h.Logits == 1 && o.Width == 1
 	if o.Width != c && !single || slices.Contains(o.Ops, "TopK") {
@@ -386,7 +386,7 @@ func distributions(h calibrate.Head, p []float64) bool {
 // compareClasses compares the best class, where that is nothing else than the largest
 // logit's. It is nil where the classes have other numbers: from 1 on, or the other way
 // round.
-func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o *onnx.Own, values []float32, largest float64) *agreement {
+func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o *head.Output, values []float32, largest float64) *agreement {
 	k := h.Logits
 	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")
 	if k == 1 || h.MultiLabel() || o.Width != 1 || !best || !only(o.Ops, plainOps) {

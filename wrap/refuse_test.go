@@ -15,7 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -88,7 +88,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"model truncated", func(c *Config) { c.Model = write(t, data, "cut.onnx", model[:len(model)/2]) }, []string{"cut.onnx", "not an ONNX model"}},
 		{"model of noise", func(c *Config) { c.Model = write(t, data, "noise.onnx", photo(t, 1, 50)) }, []string{"noise.onnx", "not an ONNX model"}},
 		{"no head", func(c *Config) { c.Model = "../testdata/onnx/no_layer.onnx" }, []string{"--features"}},
-		{"head of other names", func(c *Config) { c.Head = onnx.HeadOptions{Features: "elsewhere"} }, []string{"elsewhere"}},
+		{"head of other names", func(c *Config) { c.Head = head.Options{Features: "elsewhere"} }, []string{"elsewhere"}},
 		{"preprocessing that does not fit", func(c *Config) { c.Preprocess = &preprocess.Spec{Crop: &preprocess.Crop{Size: 4}} }, []string{"4×4", "[N,1,8,8]"}},
 
 		{"training data missing", func(c *Config) { c.Train = filepath.Join(data, "none") }, []string{"train: ", "none"}},

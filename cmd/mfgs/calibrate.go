@@ -126,7 +126,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	}
 	config := wrap.Config{
 		Model:      c.String("model"),
-		Head:       head(c),
+		Head:       readHead(c),
 		Train:      c.String("train" + suffix),
 		Val:        c.String("val" + suffix),
 		OOD:        c.String("ood" + suffix),

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -52,7 +52,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		"--link", "sigmoid", "--approximate", "relu", "--batch", "13", "--threads", "14", "--runtime", "R", "--no-install")
 	want := wrap.Config{
 		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, NoModel: true,
-		Head:       onnx.HeadOptions{Features: "f", Logits: "l", Output: "o", Link: onnx.Sigmoid, Approximate: onnx.IgnoreRelu},
+		Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu},
 		Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
 		Limit: 11, Classes: []string{"cat", "dog"},
 	}
@@ -69,7 +69,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
 	want = wrap.Config{
-		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out, Head: onnx.HeadOptions{Link: onnx.OneVsRest},
+		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out, Head: head.Options{Link: head.OneVsRest},
 		Covariance: calibrate.Hessian, Structure: calibrate.Auto,
 	}
 	want.Runtime.Provider, want.Runtime.Setup.Install = "cpu", true

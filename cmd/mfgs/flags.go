@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -90,16 +91,16 @@ func headOptions() []cli.Flag {
 		&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
 		&cli.StringFlag{Name: "link", Category: headFlags, Usage: "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest",
 			Action: func(c *cli.Context, v string) error {
-				switch onnx.Link(v) {
-				case onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest:
+				switch head.Link(v) {
+				case head.Softmax, head.Sigmoid, head.OneVsRest:
 					return nil
 				}
-				return usagef(c.Command.Name, "--link %q, want %s, %s or %s", v, onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest)
+				return usagef(c.Command.Name, "--link %q, want %s, %s or %s", v, head.Softmax, head.Sigmoid, head.OneVsRest)
 			}},
 		&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu` may stand behind the last layer; variances are then approximate",
 			Action: func(c *cli.Context, v string) error {
-				if v != string(onnx.IgnoreRelu) {
-					return usagef(c.Command.Name, "--approximate %q, want %s", v, onnx.IgnoreRelu)
+				if v != string(head.IgnoreRelu) {
+					return usagef(c.Command.Name, "--approximate %q, want %s", v, head.IgnoreRelu)
 				}
 				return nil
 			}},
@@ -107,9 +108,9 @@ func headOptions() []cli.Flag {
 	}
 }
 
-// head reads headOptions.
-func head(c *cli.Context) onnx.HeadOptions {
-	return onnx.HeadOptions{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"), Link: onnx.Link(c.String("link")), Approximate: onnx.Approximation(c.String("approximate"))}
+// readHead reads headOptions.
+func readHead(c *cli.Context) head.Options {
+	return head.Options{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"), Link: head.Link(c.String("link")), Approximate: head.Approximation(c.String("approximate"))}
 }
 
 func maxBadFlag() cli.Flag {

@@ -26,13 +26,19 @@ const module = "github.com/mfgs/mfgs"
 // mathematical knows of ONNX Runtime, and nothing that reads model files knows
 // of the mathematics.
 var imports = map[string][]string{
-	"onnx":                     {"onnx/internal/onnxpb", "onnx/files"},
+	"onnx":                     {"onnx/internal/onnxpb", "onnx/internal/graph", "onnx/files"},
 	"onnx/internal/onnxpb":     {},
+	"onnx/internal/graph":      {"onnx/internal/onnxpb"},
+	"onnx/internal/build":      {"onnx", "onnx/internal/onnxpb"},
+	"onnx/internal/onnxtest":   {"onnx/internal/onnxpb"}, // for tests
+	"onnx/head":                {"onnx", "onnx/internal/build", "onnx/internal/graph", "onnx/internal/onnxpb"},
+	"onnx/fuse":                {"onnx", "onnx/head", "onnx/internal/build", "onnx/internal/onnxpb"},
+	"onnx/layers":              {"onnx", "onnx/head", "onnx/internal/graph", "onnx/internal/onnxpb"},
 	"featurize/tensor":         {},
 	"featurize/ort":            {"featurize/tensor", "onnx/files"},
 	"featurize/dataset":        {"featurize/tensor", "featurize/text", "onnx/files", "calibrate/rows"},
 	"featurize/preprocess":     {"featurize/tensor", "featurize/text"},
-	"featurize":                {"onnx", "featurize/*", "onnx/files", "calibrate/rows"},
+	"featurize":                {"onnx", "onnx/head", "featurize/*", "onnx/files", "calibrate/rows"},
 	"calibrate/meanfield":      {},
 	"calibrate/metrics":        {},
 	"calibrate/safetensors":    {"featurize/tensor"},
@@ -44,12 +50,12 @@ var imports = map[string][]string{
 	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess"},
 	"wrap/internal/source":     {"calibrate", "calibrate/rows", "featurize", "featurize/dataset"},
 	"wrap/internal/measure":    {"calibrate", "calibrate/metrics", "calibrate/rows"},
-	"wrap/internal/attach":     {"onnx", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "wrap/bundle"},
-	"wrap":                     {"onnx", "onnx/files", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
-	"wrap/bench":               {"onnx", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
-	"wrap/export":              {"featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
-	"wrap/internal/wraptest":   {"featurize/tensor", "onnx", "featurize", "featurize/ort", "calibrate", "models", "wrap", "wrap/internal/attach"},
-	"cmd/*":                    {"onnx", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
+	"wrap/internal/attach":     {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "wrap/bundle"},
+	"wrap":                     {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
+	"wrap/bench":               {"onnx", "onnx/head", "onnx/layers", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
+	"wrap/export":              {"featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
+	"wrap/internal/wraptest":   {"featurize/tensor", "onnx", "onnx/head", "featurize", "featurize/ort", "calibrate", "models", "wrap", "wrap/internal/attach"},
+	"cmd/*":                    {"onnx", "onnx/head", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                   {},
 	"calibrate/approx":         {},
 	"onnx/files":               {},
@@ -59,6 +65,12 @@ var imports = map[string][]string{
 // testImports are what tests may import beyond their package's row and
 // calibrate/approx.
 var testImports = map[string][]string{
+	"onnx":                {"onnx/internal/onnxtest"},
+	"onnx/internal/graph": {"onnx/internal/onnxtest"},
+	"onnx/head":           {"onnx/internal/onnxtest"},
+	"onnx/fuse":           {"onnx/internal/onnxtest"},
+	"onnx/layers":         {"onnx/internal/onnxtest"},
+	"featurize":           {"onnx/layers"}, // whose networks it runs
 	// A real network and real data; comparisons and exports of what was calibrated.
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},

@@ -26,7 +26,7 @@ none is recognised the exit code is 1, and the reason tells what may help.`,
 			if err := leads(c.Args().First(), wanted["model"]); err != nil {
 				return err
 			}
-			in, err := wrap.Inspect(c.Args().First(), head(c))
+			in, err := wrap.Inspect(c.Args().First(), readHead(c))
 			if err != nil {
 				return err
 			}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/export"
 )
@@ -87,7 +88,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"label lists": {2, table(true, wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
 		"inspection": {0, func(w io.Writer) error {
 			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
-				Head: &onnx.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
+				Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
 		}},
 		"export": {0, func(w io.Writer) error { return writeExport(w, exported) }},
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},

@@ -26,6 +26,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 var sizes = []int{50, 100, 200, 400, 1000, 5000}
@@ -125,7 +126,7 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, e
 	if err != nil {
 		return nil, nil, err
 	}
-	found, err := onnx.FindHead(model, onnx.HeadOptions{})
+	found, err := head.Find(model, head.Options{})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 type curvatureKey struct {
@@ -243,7 +244,7 @@ func (b *bench) headWeights() ([]float64, error) {
 	return b.weights, err
 }
 
-func headWeights(h *onnx.Head) ([]float64, error) {
+func headWeights(h *head.Head) ([]float64, error) {
 	w, bias, err := h.Weights()
 	if err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ func (b *bench) swag() (methods.Covariance, error) {
 }
 
 // openHead opens another network for the bundle's classes.
-func (b *bench) openHead(path string) (*onnx.Model, *onnx.Head, error) {
+func (b *bench) openHead(path string) (*onnx.Model, *head.Head, error) {
 	model, err := onnx.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("%s: no such file", path)
@@ -289,12 +290,12 @@ func (b *bench) openHead(path string) (*onnx.Model, *onnx.Head, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	head, err := onnx.FindHead(model, onnx.HeadOptions{})
+	h, err := head.Find(model, head.Options{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if head.Classes != b.head.Logits || head.Link != onnx.Softmax {
-		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, head.Classes, head.Link, b.head.Logits)
+	if h.Classes != b.head.Logits || h.Link != head.Softmax {
+		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, h.Classes, h.Link, b.head.Logits)
 	}
-	return model, head, nil
+	return model, h, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
-	"github.com/mfgs/mfgs/onnx"
+	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -233,7 +233,7 @@ func (b *bench) openSet(ctx context.Context, part bundle.Role, r measure.Role, g
 // checkFiles reports what would stop a method that is fitted only after others are done.
 func (b *bench) checkFiles(m method) error {
 	if b.overLayers(m) {
-		_, err := onnx.DenseTail(b.cut.Model, b.cut.Head, b.Layers)
+		_, err := onnxlayers.Find(b.cut.Model, b.cut.Head, b.Layers)
 		return err
 	}
 	var files []string

@@ -13,6 +13,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -91,11 +93,11 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 func (b *bench) fitNetworks(paths []string) (predictor, error) {
 	var members []*network
 	for _, path := range paths {
-		model, head, err := b.openHead(path)
+		model, h, err := b.openHead(path)
 		if err != nil {
 			return nil, err
 		}
-		if model, err = onnx.OnlyLogits(model, head); err != nil {
+		if model, err = head.OnlyLogits(model, h); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		n, err := b.runnable(model)
@@ -166,14 +168,14 @@ func (b *bench) stochastic() (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(onnx.Random(model)) == 0 {
+	if len(onnxlayers.Random(model)) == 0 {
 		return nil, fmt.Errorf("%s: no node draws random numbers, so that every run would give the same: export the network with its weights drawn by RandomNormal or RandomNormalLike", b.VI)
 	}
 	out := model.Outputs()
 	if len(out) != 1 || len(out[0].Shape) != 2 || out[0].Shape[1].Value != int64(b.head.Logits) {
 		return nil, fmt.Errorf("%s: its outputs are %v, want logits [N,%d] alone", b.VI, out, b.head.Logits)
 	}
-	if _, err := onnx.Seeded(model, 0); err != nil {
+	if _, err := onnxlayers.Seeded(model, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.VI, err)
 	}
 	return model, nil
@@ -189,7 +191,7 @@ func (b *bench) fitStochastic(m method) (predictor, error) {
 	if batch == 0 {
 		batch = stochasticBatch
 	}
-	predict := b.passes(m.samples, batch, func(seed int) (*onnx.Model, error) { return onnx.Seeded(model, seed) })
+	predict := b.passes(m.samples, batch, func(seed int) (*onnx.Model, error) { return onnxlayers.Seeded(model, seed) })
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		p, err := predict(ctx, s)
 		if err != nil {
@@ -206,13 +208,13 @@ var dropoutRates = []float64{0.05, 0.1, 0.2, 0.3, 0.5}
 // features.
 func (b *bench) fitDropout(ctx context.Context, m method) (predictor, string, error) {
 	if b.cut != nil {
-		cut, err := onnx.OnlyLogits(b.cut.Model, b.cut.Head)
+		cut, err := head.OnlyLogits(b.cut.Model, b.cut.Head)
 		if err != nil {
 			return nil, "", err
 		}
 		switched := 0
 		stochastic := func(seed int) (model *onnx.Model, err error) {
-			model, switched, err = onnx.Stochastic(cut, b.DropoutRate, seed)
+			model, switched, err = onnxlayers.Stochastic(cut, b.DropoutRate, seed)
 			return model, err
 		}
 		if _, err := stochastic(0); err != nil {
@@ -275,8 +277,8 @@ func (b *bench) heldOutNLL(ctx context.Context, predict predictor) (float64, err
 const evidenceKey = "mfgs.evidence"
 
 // evidential opens the evidential network.
-func (b *bench) evidential() (*onnx.Model, *onnx.Head, methods.Evidence, error) {
-	model, head, err := b.openHead(b.Evidential)
+func (b *bench) evidential() (*onnx.Model, *head.Head, methods.Evidence, error) {
+	model, h, err := b.openHead(b.Evidential)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -287,7 +289,7 @@ func (b *bench) evidential() (*onnx.Model, *onnx.Head, methods.Evidence, error) 
 			return nil, nil, "", fmt.Errorf("%s: its metadata %s: %w: say with --evidence what makes evidence of its logits", b.Evidential, evidenceKey, err)
 		}
 	}
-	return model, head, evidence, nil
+	return model, h, evidence, nil
 }
 
 // fitEvidential runs an evidential network or fits an evidential last layer.
@@ -305,11 +307,11 @@ func (b *bench) fitEvidential(ctx context.Context) (predictor, string, error) {
 		predict := func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return e.Predictive(ctx, s.data) }
 		return predict, fmt.Sprintf("a last layer, evidence %s", e.Evidence), nil
 	}
-	model, head, evidence, err := b.evidential()
+	model, h, evidence, err := b.evidential()
 	if err != nil {
 		return nil, "", err
 	}
-	if model, err = onnx.OnlyLogits(model, head); err != nil {
+	if model, err = head.OnlyLogits(model, h); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", b.Evidential, err)
 	}
 	n, err := b.runnable(model)
@@ -339,7 +341,7 @@ func (b *bench) openTail() (*tail, error) {
 		return b.tail, nil
 	}
 	model, head := b.cut.Model, b.cut.Head
-	found, err := onnx.DenseTail(model, head, b.Layers)
+	found, err := onnxlayers.Find(model, head, b.Layers)
 	if err != nil {
 		return nil, err
 	}
@@ -355,7 +357,7 @@ func (b *bench) openTail() (*tail, error) {
 	if t.dense, err = layers.NewNetwork(all, b.product); err != nil {
 		return nil, err
 	}
-	cut, err := onnx.CutTail(model, head, found)
+	cut, err := onnxlayers.Cut(model, head, found)
 	if err != nil {
 		return nil, err
 	}

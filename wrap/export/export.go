@@ -17,13 +17,14 @@ import (
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // Methods lists the methods that a model can be exported with, whatever the bundle serves.
-func Methods() []string { return []string{string(onnx.MF0), string(onnx.MF1)} }
+func Methods() []string { return []string{string(fuse.MF0), string(fuse.MF1)} }
 
 // Options says what Write writes, and where: either Out or Triton must be
 // set.
@@ -136,7 +137,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	fused, names, err := a.Fuse(onnx.Method(o.Method), false)
+	fused, names, err := a.Fuse(fuse.Method(o.Method), false)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		if unfit != "" {
 			// Triton looks at every output that the file has, in the configuration
 			// or not.
-			if fused, names, err = a.Fuse(onnx.Method(o.Method), true); err != nil {
+			if fused, names, err = a.Fuse(fuse.Method(o.Method), true); err != nil {
 				return nil, err
 			}
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
@@ -191,7 +192,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 
 // moved tells of outputs that are not called as everywhere else: who asks for them by
 // that name gets the network's own.
-func moved(names onnx.FusedOutputs) (warnings []string) {
+func moved(names fuse.Outputs) (warnings []string) {
 	for i, want := range []string{"probabilities", "logits", "logit_variance", "ood_score", "leverage"} {
 		if name := names.Names()[i]; name != want {
 			warnings = append(warnings, fmt.Sprintf("the network has an input or output %q of its own: the calibrated model's is called %q", want, name))
@@ -224,7 +225,7 @@ func (o *Options) check() error {
 }
 
 // newOutputs looks up the outputs that a fused model has by these names.
-func newOutputs(m *onnx.Model, names onnx.FusedOutputs) (o Outputs, err error) {
+func newOutputs(m *onnx.Model, names fuse.Outputs) (o Outputs, err error) {
 	all := m.Outputs()
 	for _, f := range []struct {
 		to   *onnx.ValueInfo

@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -22,7 +23,7 @@ import (
 type Attached struct {
 	Bundle *bundle.Bundle
 	Model  *onnx.Model
-	Head   *onnx.Head
+	Head   *head.Head
 }
 
 // Open finds the model of a bundle, at path or, where path is "", in the bundle itself, and
@@ -47,11 +48,11 @@ func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, err
 }
 
 // findHead finds in a model the head that the bundle is for.
-func findHead(b *bundle.Bundle, model *onnx.Model) (*onnx.Head, error) {
+func findHead(b *bundle.Bundle, model *onnx.Model) (*head.Head, error) {
 	want := b.Manifest.Head
-	h, err := onnx.FindHead(model, onnx.HeadOptions{
+	h, err := head.Find(model, head.Options{
 		Features: want.Features, Logits: want.Logits,
-		Link: onnx.Link(want.Link), Approximate: onnx.Approximation(want.Approximation),
+		Link: head.Link(want.Link), Approximate: head.Approximation(want.Approximation),
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func findHead(b *bundle.Bundle, model *onnx.Model) (*onnx.Head, error) {
 }
 
 // Head returns a model's head in the terms of package calibrate.
-func Head(h *onnx.Head) calibrate.Head {
+func Head(h *head.Head) calibrate.Head {
 	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
 }
 
@@ -162,11 +163,11 @@ func (a *Attached) Run(given *preprocess.Spec, c featurize.Config, open func(fea
 type Cut struct {
 	*featurize.Extractor
 	Model *onnx.Model // the whole of it
-	Head  *onnx.Head
+	Head  *head.Head
 }
 
 // OpenCut cuts a model.
-func OpenCut(model *onnx.Model, head *onnx.Head, c featurize.Config) (*Cut, error) {
+func OpenCut(model *onnx.Model, head *head.Head, c featurize.Config) (*Cut, error) {
 	c.Model, c.Head = model, head
 	e, err := featurize.New(c)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -27,19 +28,19 @@ const (
 
 // Fuse puts the mean-field head of the bundle behind its model. method is whose probabilities
 // the model gives, "" those that the bundle serves; alone leaves out the model's own outputs.
-func (a *Attached) Fuse(method onnx.Method, alone bool) (*onnx.Model, onnx.FusedOutputs, error) {
+func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outputs, error) {
 	b := a.Bundle
 	forms, err := b.Posterior.Quadratic()
 	if err != nil {
-		return nil, onnx.FusedOutputs{}, err
+		return nil, fuse.Outputs{}, err
 	}
 	m := b.Manifest
-	mf := &onnx.MeanField{
+	mf := &fuse.MeanField{
 		Method:       method,
 		Lambda0:      m.MeanField.Lambda0,
-		Forms:        onnx.Quadratic(*forms),
-		NLL:          onnx.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
-		OOD:          onnx.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
+		Forms:        fuse.Quadratic(*forms),
+		NLL:          fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
+		OOD:          fuse.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
 		MedianMargin: cmp.Or(m.MeanField.MedianMargin, 1),
 		Intervals:    intervals(a.Head.Classes, m.MeanField.MaxRatio),
 		Alone:        alone,
@@ -48,24 +49,24 @@ func (a *Attached) Fuse(method onnx.Method, alone bool) (*onnx.Model, onnx.Fused
 	if method == "" {
 		mf.Plain = b.Calibration().PlainTemperature()
 	}
-	return onnx.Fuse(a.Model, a.Head, mf)
+	return fuse.Append(a.Model, a.Head, mf)
 }
 
 // intervals returns those that mf0 interpolates for a largest held-out ratio, without
 // those that need nearly as many nodes as the next.
-func intervals(classes int, ratio float64) []onnx.Interval {
-	list := []onnx.Interval{{Ratio: farRatio, Nodes: meanfield.Nodes(classes, math.Log(farRatio), lseTolerance)}}
+func intervals(classes int, ratio float64) []fuse.Interval {
+	list := []fuse.Interval{{Ratio: farRatio, Nodes: meanfield.Nodes(classes, math.Log(farRatio), lseTolerance)}}
 	for _, margin := range slices.Backward(margins) {
 		r := margin * ratio
 		if m := meanfield.Nodes(classes, math.Log(r), lseTolerance); r < farRatio && 5*m < 4*list[0].Nodes {
-			list = slices.Insert(list, 0, onnx.Interval{Ratio: r, Nodes: m})
+			list = slices.Insert(list, 0, fuse.Interval{Ratio: r, Nodes: m})
 		}
 	}
 	return list
 }
 
 // metadata is what a fused model says of where it comes from, as metadata_props.
-func metadata(b *bundle.Bundle, method onnx.Method) map[string]string {
+func metadata(b *bundle.Bundle, method fuse.Method) map[string]string {
 	m := b.Manifest
 	served := string(method)
 	if served == "" {

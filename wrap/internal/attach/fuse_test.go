@@ -16,28 +16,30 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
 
 // fusedSelector is a selector with the mean-field head: the r-th example has the
 // r-th of the logits and of the variances at T_ens = 1, both [R,K].
-func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int, change func(*onnx.MeanField)) (*onnx.Model, onnx.FusedOutputs) {
-	return fusedSelectorLink(t, opset, onnx.Softmax, logits, variances, r, change)
+func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int, change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
+	return fusedSelectorLink(t, opset, head.Softmax, logits, variances, r, change)
 }
 
-func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, variances []float32, r int, change func(*onnx.MeanField)) (*onnx.Model, onnx.FusedOutputs) {
+func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, variances []float32, r int, change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
 	t.Helper()
 	k := len(logits) / r
 	m, err := onnx.Parse("selector", wraptest.Selector(opset, "y", logits, r, k))
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := onnx.FindHead(m, onnx.HeadOptions{Link: link})
+	h, err := head.Find(m, head.Options{Link: link})
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := onnx.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r), Offset: make([]float64, r)}
+	q := fuse.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r), Offset: make([]float64, r)}
 	for i := range r {
 		q.Projection[i*r+i] = 1
 		for _, v := range variances[i*k : (i+1)*k] {
@@ -45,22 +47,22 @@ func fusedSelectorLink(t testing.TB, opset uint64, link onnx.Link, logits, varia
 		}
 		q.Weights = append(q.Weights, float64(i))
 	}
-	mf := &onnx.MeanField{
+	mf := &fuse.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
-		NLL: onnx.Temperatures{Act: 1, Ens: 1}, OOD: onnx.Temperatures{Act: 1.5, Ens: 0.5},
+		NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 1.5, Ens: 0.5},
 		Intervals: attach.Intervals(k, 2), MedianMargin: 0.7,
 	}
 	if change != nil {
 		change(mf)
 	}
-	fused, names, err := onnx.Fuse(m, h, mf)
+	fused, names, err := fuse.Append(m, h, mf)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return fused, names
 }
 
-func startFused(t testing.TB, m *onnx.Model, names onnx.FusedOutputs) *ort.Session {
+func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 	t.Helper()
 	graph, err := m.Bytes()
 	if err != nil {
@@ -201,7 +203,7 @@ func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 				for i, name := range what {
 					// The variances as they are in the graph.
 					got := out[2].Data.([]float32)[i*k : (i+1)*k]
-					want, _ := formula(onnx.Softmax, onnx.MF0, logits[i*k:(i+1)*k], got, onnx.Temperatures{Act: 1, Ens: 1})
+					want, _ := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], got, fuse.Temperatures{Act: 1, Ens: 1})
 					for j := range want {
 						if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
 							t.Fatalf("K=%d, T from %v to %v times that, %s: p[%d] = %v, want %v", k, base, 1+above, name, j, p, want[j])
@@ -245,8 +247,8 @@ func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 	const masked = -3e38 // -Inf would be, times the zero of the other example, no number
 	for _, k := range []int{5, 300} {
-		for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
-			if method == onnx.MF1 && k > onnx.MaxMF1Classes {
+		for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
+			if method == fuse.MF1 && k > fuse.MaxMF1Classes {
 				continue
 			}
 			for _, opset := range []uint64{7, 11, 18} {
@@ -255,7 +257,7 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 					logits[j], variances[j] = float32(j%7), 1+float32(j%3)
 				}
 				logits[k+2], logits[k+4] = masked, masked
-				m, names := fusedSelector(t, opset, logits, variances, 2, func(mf *onnx.MeanField) { mf.Method = method })
+				m, names := fusedSelector(t, opset, logits, variances, 2, func(mf *fuse.MeanField) { mf.Method = method })
 				s, last := startFused(t, m, names), 0.0
 				for _, scale := range []float32{1, 1e2, 1e5, 1e10, 1e14, 1e16, 1e19, 1e25, 1e30, 1e37} {
 					out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{scale, 0}}})
@@ -296,15 +298,15 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 	const k = 5
 	logits, variances, what := adversarial(k, 3, 6)
 	r := len(what)
-	forms := map[string]func(q *onnx.Quadratic){
-		"weights": func(*onnx.Quadratic) {},
-		"a reduction": func(q *onnx.Quadratic) { // twice the last of r-1 rows
+	forms := map[string]func(q *fuse.Quadratic){
+		"weights": func(*fuse.Quadratic) {},
+		"a reduction": func(q *fuse.Quadratic) { // twice the last of r-1 rows
 			q.Reduction, q.Weights = make([]float64, r*(r-1)), q.Weights[:(r-1)*(k+1)]
 			for i := range r {
 				q.Reduction[i*(r-1)+min(i, r-2)] = 1 + float64(i/(r-1))
 			}
 		},
-		"groups": func(q *onnx.Quadratic) {
+		"groups": func(q *fuse.Quadratic) {
 			width := (k + 1) * r
 			projection := make([]float64, r*width)
 			for i := range r {
@@ -319,7 +321,7 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 		for _, double := range []bool{false, true} {
 			for _, centred := range []bool{false, true} {
 				for _, opset := range []uint64{7, 13, 18} {
-					m, names := fusedSelector(t, opset, logits, variances, r, func(mf *onnx.MeanField) {
+					m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
 						form(&mf.Forms)
 						mf.Forms.Double = double
 						if centred { // which the offset makes up for
@@ -362,21 +364,21 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 	for _, k := range []int{1, 2, 7, 200} {
 		logits, variances, what := adversarial(k, 3, 3)
 		r := len(what)
-		for _, link := range []onnx.Link{onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest} {
-			for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
+		for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
 				for _, probabilities := range []string{"of their own pair", "of the score's", "plain"} {
-					if k == 1 && link != onnx.Sigmoid {
+					if k == 1 && link != head.Sigmoid {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s/%s/K=%d/%s", link, method, k, probabilities), func(t *testing.T) {
-						nll, ood, plain := onnx.Temperatures{Act: 0.7, Ens: 2}, onnx.Temperatures{Act: 3, Ens: 0.4}, 0.0
+						nll, ood, plain := fuse.Temperatures{Act: 0.7, Ens: 2}, fuse.Temperatures{Act: 3, Ens: 0.4}, 0.0
 						switch probabilities {
 						case "of the score's":
 							ood = nll
 						case "plain":
 							plain = 1.7
 						}
-						m, names := fusedSelectorLink(t, 17, link, logits, variances, r, func(mf *onnx.MeanField) {
+						m, names := fusedSelectorLink(t, 17, link, logits, variances, r, func(mf *fuse.MeanField) {
 							mf.Method, mf.NLL, mf.OOD, mf.Plain = method, nll, ood, plain
 						})
 						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
@@ -387,7 +389,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 							a, v := logits[i*k:(i+1)*k], variances[i*k:(i+1)*k]
 							want, _ := formula(link, method, a, v, nll)
 							if plain > 0 {
-								want, _ = formula(link, onnx.MF0, a, make([]float32, k), onnx.Temperatures{Act: plain, Ens: 1})
+								want, _ = formula(link, fuse.MF0, a, make([]float32, k), fuse.Temperatures{Act: plain, Ens: 1})
 							}
 							_, margin := formula(link, method, a, v, ood)
 							score := calibrate.Score(margin, 0.7)
@@ -421,7 +423,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 }
 
 // formula returns probabilities and margin of one example in float64.
-func formula(link onnx.Link, method onnx.Method, logits, variances []float32, temperatures onnx.Temperatures) (p []float64, margin float64) {
+func formula(link head.Link, method fuse.Method, logits, variances []float32, temperatures fuse.Temperatures) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2 := make([]float64, k), make([]float64, k)
 	for j := range k {
@@ -429,15 +431,15 @@ func formula(link onnx.Link, method onnx.Method, logits, variances []float32, te
 	}
 	logp := make([]float64, k)
 	switch {
-	case link == onnx.Softmax && method == onnx.MF1:
+	case link == head.Softmax && method == fuse.MF1:
 		margin = meanfield.MF1(logp, mu, s2, meanfield.Lambda0)
-	case link == onnx.Softmax:
+	case link == head.Softmax:
 		margin = meanfield.MF0Exact(logp, mu, s2, meanfield.Lambda0)
 	default:
 		for j := range k {
 			mu[j] /= math.Sqrt(1 + meanfield.Lambda0*s2[j])
 		}
-		if link == onnx.OneVsRest {
+		if link == head.OneVsRest {
 			margin = meanfield.OneVsRest(logp, mu)
 			break
 		}
@@ -460,7 +462,7 @@ func formula(link onnx.Link, method onnx.Method, logits, variances []float32, te
 func TestIntervals(t *testing.T) {
 	for _, ratio := range []float64{1, 1.05, 3, 8.35, 30, 1e6, math.Inf(1)} {
 		list := attach.Intervals(1000, ratio)
-		last := onnx.Interval{Ratio: 1}
+		last := fuse.Interval{Ratio: 1}
 		for _, i := range list {
 			if i.Ratio <= last.Ratio || i.Nodes <= last.Nodes || i.Ratio > attach.FarRatio {
 				t.Errorf("ratio %v: %v", ratio, list)
@@ -487,13 +489,13 @@ func TestIntervals(t *testing.T) {
 func TestFusedScoresDoNotTie(t *testing.T) {
 	const r = 30
 	for _, k := range []int{1, 2, 4, 60, 700} {
-		for _, link := range []onnx.Link{onnx.Softmax, onnx.Sigmoid, onnx.OneVsRest} {
-			for _, method := range []onnx.Method{onnx.MF0, onnx.MF1} {
-				if k == 1 && link != onnx.Sigmoid || method == onnx.MF1 && (link != onnx.Softmax || k > onnx.MaxMF1Classes) {
+		for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
+				if k == 1 && link != head.Sigmoid || method == fuse.MF1 && (link != head.Softmax || k > fuse.MaxMF1Classes) {
 					continue
 				}
 				for _, scale := range []float64{1e-6, 1e-3, 1, 1e3, 1e6} {
-					if link == onnx.OneVsRest && scale > 1 {
+					if link == head.OneVsRest && scale > 1 {
 						continue // σ is 1 for several classes: 1 - max p itself ties
 					}
 					for _, ens := range []float64{1e20, 1, 1e-12} {
@@ -504,13 +506,13 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 							temp := 1 + rng.Float64()
 							variances[i] = float32(temp * temp / meanfield.Lambda0)
 						}
-						ood := onnx.Temperatures{Act: 0.8, Ens: ens}
+						ood := fuse.Temperatures{Act: 0.8, Ens: ens}
 						margins := make([]float64, r)
 						for i := range margins {
 							_, margins[i] = formula(link, method, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k], ood)
 						}
 						median := slices.Sorted(slices.Values(margins))[r/2]
-						m, names := fusedSelectorLink(t, 13, link, logits, variances, r, func(mf *onnx.MeanField) {
+						m, names := fusedSelectorLink(t, 13, link, logits, variances, r, func(mf *fuse.MeanField) {
 							mf.Method, mf.OOD, mf.MedianMargin = method, ood, median
 						})
 						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})

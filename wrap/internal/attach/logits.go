@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 )
 
 // LogitTolerance is how far φW + b may be from the network's own logits,
@@ -19,7 +19,7 @@ const checkProducts = 100_000_000
 // far as a quantised network does not round them and cut them off. It returns the
 // largest difference relative to the largest logit, of an approximation too, which
 // may differ as it does.
-func CheckLogits(h *onnx.Head, b *rows.Batch) (float64, error) {
+func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	w, bias, err := h.Weights()
 	if err != nil {
 		return 0, err

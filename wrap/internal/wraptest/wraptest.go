@@ -25,6 +25,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -299,7 +300,7 @@ func RowsOf(t testing.TB, model string, inputs ...wrap.Tensor) (phi, logits []fl
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := onnx.FindHead(m, onnx.HeadOptions{})
+	h, err := head.Find(m, head.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,2 @@
+// Package fuse appends the mean-field head to a model, as standard ONNX operators: [Append].
+package fuse

@@ -1,0 +1,447 @@
+package fuse
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/internal/build"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Method is an approximation of the Gaussian-softmax integral: mf0 or mf1 of Lu, Ie and Sha, "Mean-Field Approximation to
+// Gaussian-Softmax Integral with Application to Uncertainty Estimation" (the paper, below). Links other than Softmax have no
+// pairs of classes, in which alone the two differ.
+type Method string
+
+const (
+	MF0 Method = "mf0" // eq. 9
+	MF1 Method = "mf1" // eq. 10; its cost grows with the square of the classes
+)
+
+// MaxMF1Classes bounds the classes of MF1, whose graph holds numbers for every pair of them.
+const MaxMF1Classes = 256
+
+// Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R terms:
+//
+//	z = (φ - Center)·Projection + Offset
+//	q_m = Σ_r z_r² (Reduction·Weights)_rm     where there are Weights; Reduction may be left out
+//	q_m = Σ_j z_{m(R/M)+j}², 0 ≤ j < R/M      where there are none
+type Quadratic struct {
+	Forms      int       // M
+	Center     []float64 // [d]
+	Projection []float64 // [d,R], row-major
+	Offset     []float64 // [R]
+	Reduction  []float64 // [R,S], or nil
+	Weights    []float64 // [S,M], or [R,M] without Reduction, or nil
+	Double     bool      // z needs float64
+}
+
+// Temperatures are a pair of T_act, which divides logits, and T_ens, which divides their variances.
+type Temperatures struct {
+	Act, Ens float64
+}
+
+// Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the batch is at most Ratio.
+type Interval struct {
+	Ratio float64
+	Nodes int
+}
+
+// MeanField is what follows the network in a fused model, in plain numbers.
+type MeanField struct {
+	Method  Method // "" is MF0
+	Lambda0 float64
+
+	// Plain is the T of probabilities softmax(a/T), or sigmoids, of the logits alone, which stand in the place of Method's: the
+	// network's own for 1. Zero: Method gives them. The score is Method's either way.
+	Plain float64
+
+	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
+	Forms Quadratic
+
+	NLL Temperatures // for Method's probabilities
+	OOD Temperatures // for the out-of-distribution score
+
+	// MedianMargin is the margin that scores ½.
+	MedianMargin float64
+
+	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last, and where no number of
+	// nodes is much less than that of the classes, they are computed by their formula.
+	Intervals []Interval
+
+	// Alone leaves out the model's own outputs, and what only they need.
+	Alone bool
+
+	// Metadata is added to the model's metadata_props. Its entries that begin with mfgs. go: they speak of another head.
+	Metadata map[string]string
+}
+
+// Outputs are the names that outputs of a fused model have: N examples, K logits, C classes.
+type Outputs struct {
+	// Probabilities are [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1.
+	Probabilities string
+	Logits        string // [N,K], the model's own
+	LogitVariance string // [N,K], the posterior's own: at T_ens = 1
+	OODScore      string // [N] in (0,1], made of 1 - max p under the pair OOD, with which it grows; float64
+	Leverage      string // [N]
+}
+
+// Names lists the outputs in the order of the struct.
+func (o Outputs) Names() []string {
+	return []string{o.Probabilities, o.Logits, o.LogitVariance, o.OODScore, o.Leverage}
+}
+
+// The metadata keys under which a fused model tells the names of its outputs.
+const metadataOutput = "mfgs.output."
+
+// Append returns the model with the mean-field head behind it: the model's own outputs and then probabilities, logits, logit_variance, ood_score and leverage, all float32 but the score, which is float64. A name that an input or output of the model has
+// already gets the prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
+// added, in the form they have in the model's own operator set. It panics if h was not found in m.
+//
+// The network is left as it is, and variances are formed in float32. What follows is computed as package calibrate/meanfield
+// does, in float64 and in terms of logarithms.
+func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, error) {
+	if !h.Of(m) {
+		panic("fuse: Append with the head of another model")
+	}
+	if err := mf.check(h); err != nil {
+		return nil, Outputs{}, err
+	}
+	f := &fuser{
+		Builder: build.New(m), mf: mf, k: int64(h.Classes), link: h.Link,
+		classes: int64(h.Classes), ints: map[string]string{}, floats: map[float64]string{}, doubles: map[float64]string{},
+	}
+	f.opset = m.Opset()
+	if h.Link == head.Sigmoid && h.Classes == 1 {
+		f.classes = 2
+	}
+	batch := batchDim(m)
+	var outputs []*onnxpb.ValueInfo
+	if !mf.Alone {
+		outputs = slices.Clone(m.Proto().GetGraph().GetOutput())
+	}
+	var names Outputs
+	declare := func(name string, typ onnxpb.DataType, dims ...int64) {
+		outputs = append(outputs, batched(onnxpb.TensorInfo(name, typ, append([]int64{-1}, dims...)...), batch))
+	}
+
+	phi := h.AddFeatures(f.Builder)
+	own := !mf.Alone && f.hasLogits(h)
+	rename := map[string]string{}
+	fresh := func(name string) string { return f.outputName(name, rename) }
+	names.Probabilities = fresh("probabilities")
+	if names.Logits = h.Logits; !own {
+		names.Logits = fresh("logits")
+	}
+	names.LogitVariance, names.OODScore, names.Leverage = fresh("logit_variance"), fresh("ood_score"), fresh("leverage")
+
+	logits := names.Logits
+	if !own {
+		f.result(h.AddLogits(f.Builder), logits)
+	}
+	variance := f.forms(phi, names)
+	f.variances(variance, names)
+	f.probabilities(logits, variance, names)
+
+	declare(names.Probabilities, onnxpb.Float32, f.classes)
+	if !own {
+		declare(names.Logits, onnxpb.Float32, f.k)
+	}
+	declare(names.LogitVariance, onnxpb.Float32, f.k)
+	declare(names.OODScore, onnxpb.Float64)
+	declare(names.Leverage, onnxpb.Float32)
+	if f.err != nil {
+		return nil, Outputs{}, f.err
+	}
+	fused, err := f.Build(outputs...)
+	if err != nil {
+		return nil, Outputs{}, fmt.Errorf("fusing the model: %w", err)
+	}
+	for _, name := range []*string{&names.Probabilities, &names.Logits, &names.LogitVariance, &names.OODScore, &names.Leverage} {
+		*name = renaming(rename).name(*name)
+	}
+	pb := onnxpb.Shallow(fused.Proto())
+	pb.Graph = renaming(rename).graph(pb.Graph)
+	pb.MetadataProps = withMetadata(pb.MetadataProps, mf.Metadata, names)
+	if fused, err = fused.Derive(pb); err != nil {
+		return nil, Outputs{}, fmt.Errorf("fusing the model: %w", err)
+	}
+	return fused, names, nil
+}
+
+func (mf *MeanField) check(h *head.Head) error {
+	q, k := &mf.Forms, h.Classes
+	terms := len(q.Offset)
+	inner := terms
+	if q.Reduction != nil && terms > 0 {
+		inner = len(q.Reduction) / terms
+	}
+	switch {
+	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
+		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
+	case mf.Method == MF1 && h.Link == head.Softmax && k > MaxMF1Classes:
+		return fmt.Errorf("%s for %d classes, want at most %d, as its graph holds numbers for every pair of them: use %s", MF1, k, MaxMF1Classes, MF0)
+	case q.Forms != k+1:
+		return fmt.Errorf("%d quadratic forms, want %d: one for each logit and the leverage", q.Forms, k+1)
+	case len(q.Center) != h.FeatureDim, len(q.Projection) != h.FeatureDim*terms, terms == 0,
+		len(q.Reduction)%terms != 0, q.Reduction != nil && q.Weights == nil,
+		q.Weights != nil && len(q.Weights) != inner*q.Forms, q.Weights == nil && terms%q.Forms != 0:
+		return fmt.Errorf("quadratic forms with %d, %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
+			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.FeatureDim, k)
+	}
+	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens, mf.MedianMargin} {
+		if !(x > 0) || math.IsInf(x, 0) {
+			return fmt.Errorf("λ₀ %v, temperatures %v and %v and median margin %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD, mf.MedianMargin)
+		}
+	}
+	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {
+		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none", mf.Plain)
+	}
+	last := 1.0
+	for _, i := range mf.Intervals {
+		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
+			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1", i.Nodes, i.Ratio, maxNodes)
+		}
+		last = i.Ratio
+	}
+	return nil
+}
+
+// maxNodes is more than any interval needs that is worth interpolating.
+const maxNodes = 1024
+
+// batchDim is the first dimension that all of a model's inputs declare.
+func batchDim(m *onnx.Model) onnx.Dim {
+	open := onnx.Dim{Value: -1}
+	batch := open
+	for i, in := range m.Inputs() {
+		if len(in.Shape) == 0 || i > 0 && in.Shape[0] != batch {
+			return open
+		}
+		batch = in.Shape[0]
+	}
+	return batch
+}
+
+// batched gives a value's first dimension.
+func batched(v *onnxpb.ValueInfo, d onnx.Dim) *onnxpb.ValueInfo {
+	dim := v.GetType().GetTensorType().GetShape().GetDim()[0]
+	switch {
+	case d.Value >= 0:
+		dim.Value = &onnxpb.Dimension_DimValue{DimValue: d.Value}
+	case d.Param != "":
+		dim.Value = &onnxpb.Dimension_DimParam{DimParam: d.Param}
+	}
+	return v
+}
+
+// withMetadata returns entries with properties in the place of those of an earlier head.
+func withMetadata(entries []*onnxpb.Entry, properties map[string]string, names Outputs) []*onnxpb.Entry {
+	all := map[string]string{
+		metadataOutput + "probabilities": names.Probabilities, metadataOutput + "logits": names.Logits,
+		metadataOutput + "logit_variance": names.LogitVariance, metadataOutput + "ood_score": names.OODScore,
+		metadataOutput + "leverage": names.Leverage,
+	}
+	for k, v := range properties {
+		all[k] = v
+	}
+	keys := make([]string, 0, len(all))
+	for k := range all {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e *onnxpb.Entry) bool {
+		return strings.HasPrefix(e.GetKey(), "mfgs.")
+	})
+	for _, k := range keys {
+		entries = append(entries, &onnxpb.Entry{Key: proto.String(k), Value: proto.String(all[k])})
+	}
+	return entries
+}
+
+// A fuser writes the mean-field head. Its methods add nodes and return the name of their output. Shapes in comments: N
+// examples, K logits, P pairs of temperatures, one where the two are the same.
+type fuser struct {
+	*build.Builder
+	mf      *MeanField
+	opset   int64
+	link    head.Link
+	k       int64 // K
+	classes int64 // C
+
+	ints    map[string]string  // constants by their numbers
+	floats  map[float64]string // scalars likewise, of float32
+	doubles map[float64]string // and of float64
+	err     error              // a constant that cannot be
+}
+
+// hasLogits reports whether the model has an output called as ours would be, that is the head's logits as rows of float32.
+func (f *fuser) hasLogits(h *head.Head) bool {
+	return h.Logits == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(), func(v *onnxpb.ValueInfo) bool {
+		info := onnx.InfoOf(v)
+		return info.Name == h.Logits && info.Type == onnxpb.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
+	})
+}
+
+// outputName returns a name for an output that is to be called as wanted, or with the prefix mfgs_ where an input or output
+// of the model is called so. A tensor within the model makes way: rename gets a name for it, and for the output.
+func (f *fuser) outputName(want string, rename map[string]string) string {
+	g := f.Model.Proto().GetGraph()
+	public := slices.Clone(g.GetInput())
+	if !f.mf.Alone {
+		public = append(public, g.GetOutput()...)
+	}
+	switch {
+	case slices.ContainsFunc(public, func(v *onnxpb.ValueInfo) bool { return v.GetName() == want }):
+		return f.Names.Fresh("mfgs_" + want)
+	case f.Names.Taken[want]:
+		name := f.Names.Fresh("mfgs_" + want)
+		rename[want], rename[name] = f.Names.Fresh("mfgs_inner_"+want), want
+		return name
+	}
+	return f.Names.Fresh(want)
+}
+
+// as runs write, the last node of which makes a tensor called name.
+func (f *fuser) as(name string, write func() string) {
+	f.result(write(), name)
+}
+
+// result renames the output of the last node.
+func (f *fuser) result(made, name string) {
+	last := f.Nodes[len(f.Nodes)-1]
+	if len(last.Output) != 1 || last.Output[0] != made {
+		panic("fuse: " + made + " is not what the last node makes")
+	}
+	last.Output = []string{name}
+}
+
+// op adds a node of the default domain.
+func (f *fuser) op(kind string, in []string, attributes ...*onnxpb.Attribute) string {
+	out := f.Names.Fresh("mfgs_" + strings.ToLower(kind))
+	f.Nodes = append(f.Nodes, &onnxpb.Node{
+		OpType: proto.String(kind), Name: proto.String(out), Input: in, Output: []string{out}, Attribute: attributes})
+	return out
+}
+
+func (f *fuser) unary(kind, x string) string { return f.op(kind, []string{x}) }
+
+func (f *fuser) binary(kind, x, y string) string { return f.op(kind, []string{x, y}) }
+
+func (f *fuser) cast(x string, to onnxpb.DataType) string {
+	return f.op("Cast", []string{x}, onnxpb.IntAttribute("to", int64(to)))
+}
+
+// tensor adds a constant. Large ones are kept as bytes that can be written as external data.
+func (f *fuser) tensor(name string, typ onnxpb.DataType, raw []byte, dims ...int64) string {
+	name = f.Names.Fresh("mfgs_" + name)
+	t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ)), Dims: dims}
+	f.Consts = append(f.Consts, t)
+	f.Kept = append(f.Kept, onnx.Payload{Tensor: t, Raw: raw})
+	return name
+}
+
+// float adds a float32 constant.
+func (f *fuser) float(name string, x []float64, dims ...int64) string {
+	raw := make([]byte, 0, 4*len(x))
+	for _, v := range x {
+		single := float32(v)
+		if d := single - single; d != 0 { // infinite, or not a number
+			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): posterior.safetensors and the temperatures in bundle.yaml do not fit the model", v, name)
+		}
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(single))
+	}
+	return f.tensor(name, onnxpb.Float32, raw, dims...)
+}
+
+// double adds a float64 constant.
+func (f *fuser) double(name string, x []float64, dims ...int64) string {
+	raw := make([]byte, 0, 8*len(x))
+	for _, v := range x {
+		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
+	}
+	return f.tensor(name, onnxpb.Float64, raw, dims...)
+}
+
+// scalar is a float32 constant of no dimensions.
+func (f *fuser) scalar(x float64) string {
+	if f.floats[x] == "" {
+		f.floats[x] = f.float("scalar", []float64{x})
+	}
+	return f.floats[x]
+}
+
+// number is a float64 constant of no dimensions.
+func (f *fuser) number(x float64) string {
+	if f.doubles[x] == "" {
+		f.doubles[x] = f.double("number", []float64{x})
+	}
+	return f.doubles[x]
+}
+
+// list is an int64 constant of one dimension.
+func (f *fuser) list(x ...int64) string {
+	key := fmt.Sprint(x)
+	if f.ints[key] == "" {
+		raw := make([]byte, 0, 8*len(x))
+		for _, v := range x {
+			raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
+		}
+		f.ints[key] = f.tensor("ints", onnxpb.Int64, raw, int64(len(x)))
+	}
+	return f.ints[key]
+}
+
+// reshape takes 0 for a dimension that stays and -1 for what is left.
+func (f *fuser) reshape(x string, dims ...int64) string {
+	return f.op("Reshape", []string{x, f.list(dims...)})
+}
+
+// slice takes [from,to) of an axis.
+func (f *fuser) slice(x string, axis, from, to int64) string {
+	if f.opset < 10 {
+		return f.op("Slice", []string{x}, onnxpb.IntsAttribute("axes", axis), onnxpb.IntsAttribute("starts", from), onnxpb.IntsAttribute("ends", to))
+	}
+	return f.op("Slice", []string{x, f.list(from), f.list(to), f.list(axis)})
+}
+
+// reduce reduces one axis. Its number became an input in operator set 13 for ReduceSum and in 18 for all others.
+func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
+	kept := onnxpb.IntAttribute("keepdims", 0)
+	if keep {
+		kept = onnxpb.IntAttribute("keepdims", 1)
+	}
+	if f.opset >= 18 || kind == "ReduceSum" && f.opset >= 13 {
+		return f.op(kind, []string{x, f.list(axis)}, kept)
+	}
+	return f.op(kind, []string{x}, kept, onnxpb.IntsAttribute("axes", axis))
+}
+
+// clip keeps float32 numbers between two.
+func (f *fuser) clip(x string, low, high float64) string {
+	if f.opset < 11 {
+		return f.op("Clip", []string{x}, onnxpb.FloatAttribute("min", float32(low)), onnxpb.FloatAttribute("max", float32(high)))
+	}
+	return f.op("Clip", []string{x, f.scalar(low), f.scalar(high)})
+}
+
+// subgraph returns the graph of the nodes that write adds; it may read tensors of the graph around it.
+func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() []*onnxpb.ValueInfo) *onnxpb.Graph {
+	outer := f.Nodes
+	f.Nodes = nil
+	outputs := write()
+	g := &onnxpb.Graph{Name: &name, Node: f.Nodes, Input: inputs, Output: outputs}
+	f.Nodes = outer
+	return g
+}
+
+func graphAttribute(name string, g *onnxpb.Graph) *onnxpb.Attribute {
+	return &onnxpb.Attribute{Name: &name, Type: proto.Int32(onnxpb.TypeGraph), G: g}
+}

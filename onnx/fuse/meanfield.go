@@ -1,0 +1,521 @@
+package fuse
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Squares of features, variances and logits that are absurdly large end at these numbers, where float32 would make them infinite
+// and the scores what is not a number. Such an example is as far out of distribution as can be: its T are as large as its
+// logits.
+const (
+	mostSquare = 1e28
+	mostForm   = 1e37
+	mostLogit  = 1e14
+)
+
+// forms returns the variances of the logits, [N,K], and makes the leverage, [N]. The variances are in units of the T_ens of
+// the pair NLL: a posterior's own may be beyond float32, where its logits have an unusual unit.
+func (f *fuser) forms(phi string, names Outputs) (variance string) {
+	q := &f.mf.Forms
+	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
+	constant := f.float
+	if q.Double {
+		constant = f.double
+		phi = f.cast(phi, onnxpb.Float64)
+	}
+	if !zero(q.Center) {
+		phi = f.binary("Sub", phi, constant("center", q.Center, d))
+	}
+	projection, offset := q.Projection, q.Offset
+	if q.Weights == nil {
+		// Each column belongs to one form, whose scale goes into it.
+		scale := make([]float64, terms)
+		for r := range scale {
+			scale[r] = math.Sqrt(f.formScale(int64(r) / (terms / forms)))
+		}
+		projection, offset = scaled(projection, scale), scaled(offset, scale)
+	}
+	z := f.op("Gemm", []string{phi, constant("projection", projection, d, terms), constant("offset", offset, terms)})
+	if q.Weights == nil {
+		// A sum over an axis of its own, [N,M,R/M].
+		sums := f.reduce("ReduceSumSquare", f.reshape(z, 0, forms, terms/forms), 2, false)
+		if q.Double {
+			sums = f.cast(sums, onnxpb.Float32)
+		}
+		sums = f.clip(sums, 0, mostForm)
+		f.as(names.Leverage, func() string { return f.reshape(f.slice(sums, 1, f.k, f.k+1), -1) })
+		return f.slice(sums, 1, 0, f.k)
+	}
+	u := f.binary("Mul", z, z)
+	if q.Double {
+		u = f.cast(u, onnxpb.Float32)
+	}
+	u = f.clip(u, 0, mostSquare)
+	if q.Reduction != nil {
+		inner := int64(len(q.Reduction)) / terms
+		u, terms = f.binary("MatMul", u, f.float("reduction", q.Reduction, terms, inner)), inner
+	}
+	variances, leverage := make([]float64, 0, terms*f.k), make([]float64, 0, terms)
+	for r := range terms {
+		row := q.Weights[r*forms : (r+1)*forms]
+		for _, v := range row[:f.k] {
+			variances = append(variances, v*f.formScale(0))
+		}
+		leverage = append(leverage, row[f.k])
+	}
+	f.as(names.Leverage, func() string {
+		return f.reshape(f.binary("MatMul", u, f.float("leverages", leverage, terms, 1)), -1)
+	})
+	return f.binary("MatMul", u, f.float("variances", variances, terms, f.k))
+}
+
+// variances makes the posterior's own variances of those that forms returns.
+func (f *fuser) variances(variance string, names Outputs) {
+	own := f.binary("Mul", f.cast(variance, onnxpb.Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
+	f.as(names.LogitVariance, func() string { return f.clip(f.cast(own, onnxpb.Float32), 0, mostForm) })
+}
+
+// formScale is what a form is multiplied by: one for the leverage, and for variances one over their unit.
+func (f *fuser) formScale(m int64) float64 {
+	if m == f.k {
+		return 1
+	}
+	return 1 / f.mf.NLL.Ens
+}
+
+// scaled multiplies the columns of a row-major matrix.
+func scaled(x, columns []float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = v * columns[i%len(columns)]
+	}
+	return out
+}
+
+func zero(x []float64) bool {
+	for _, v := range x {
+		if v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pairs returns the distinct pairs of temperatures: that for probabilities, where they need one, and, last, that for the score.
+func (f *fuser) pairs() []Temperatures {
+	if f.mf.OOD == f.mf.NLL || f.mf.Plain > 0 {
+		return []Temperatures{f.mf.OOD}
+	}
+	return []Temperatures{f.mf.NLL, f.mf.OOD}
+}
+
+// probabilities adds what makes probabilities and score of logits and their variances as forms returns them, both [N,K]. All is
+// float64: the score is to tell examples apart whose probabilities are all but the same, or all but one next to nothing.
+func (f *fuser) probabilities(logits, variance string, names Outputs) {
+	pairs := f.pairs()
+	p := int64(len(pairs))
+	act, ens := make([]float64, p), make([]float64, p)
+	for i, t := range pairs {
+		act[i] = 1 / t.Act
+		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
+	}
+	variance = f.cast(f.clip(variance, 0, mostForm), onnxpb.Float64)
+	// λ₀s² of every pair, [N,P,K].
+	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
+	inverse := f.double("inverse_act", act, p, 1)
+	logits = f.clip(logits, -mostLogit, mostLogit)
+	if f.link == head.Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
+		top := f.cast(f.reduce("ReduceMax", logits, 1, true), onnxpb.Float64)
+		logits = f.binary("Sub", f.cast(logits, onnxpb.Float64), top)
+	} else {
+		logits = f.cast(logits, onnxpb.Float64)
+	}
+	if f.mf.Plain > 0 {
+		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
+		switch f.link {
+		case head.Softmax:
+			f.servedSoftmax(y, names)
+		case head.OneVsRest:
+			f.servedSoftmax(f.logSigmoid(y), names)
+		default:
+			f.servedSigmoids(y, names)
+		}
+	}
+	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), inverse)
+	switch {
+	case f.link != head.Softmax:
+		f.separate(f.binary("Div", mu, f.temperatures(spread)), names)
+	case f.mf.Method == MF1:
+		f.normalised(f.mf1(mu, spread), names)
+	default:
+		f.normalised(f.mf0(mu, f.temperatures(spread)), names)
+	}
+}
+
+// temperatures returns T = √(1+λ₀s²).
+func (f *fuser) temperatures(spread string) string {
+	return f.unary("Sqrt", f.binary("Add", spread, f.number(1)))
+}
+
+// pair takes that pair of [N,P,n]: [N,n].
+func (f *fuser) pair(x string, i, n int64) string {
+	if len(f.pairs()) > 1 {
+		x = f.slice(x, 1, i, i+1)
+	}
+	return f.reshape(x, 0, n)
+}
+
+// scored takes the last pair of [N,P,K], that of the score, [N,K].
+func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
+
+// served casts probabilities, [N,C], to their output.
+func (f *fuser) served(p string, names Outputs) {
+	f.as(names.Probabilities, func() string { return f.cast(p, onnxpb.Float32) })
+}
+
+// servedSoftmax makes probabilities of logarithms, [N,K], of what is proportional to them.
+func (f *fuser) servedSoftmax(l string, names Outputs) {
+	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
+	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), names)
+}
+
+// servedSigmoids makes probabilities of logits y, [N,K], each of which has a sigmoid of its own.
+//
+// With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e): no difference, and the runtime's Sigmoid, which is flat beyond 18, is not
+// used.
+func (f *fuser) servedSigmoids(y string, names Outputs) {
+	one := f.binary("Add", f.unary("Exp", f.unary("Neg", f.unary("Abs", y))), f.number(1))
+	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", f.negative(y)), one) }
+	if f.k > 1 {
+		f.served(sigmoid(y), names)
+		return
+	}
+	no, yes := sigmoid(f.unary("Neg", y)), sigmoid(y)
+	f.served(f.op("Concat", []string{no, yes}, onnxpb.IntAttribute("axis", 1)), names)
+}
+
+// negative returns min(y,0).
+func (f *fuser) negative(y string) string {
+	return f.binary("Mul", f.binary("Sub", y, f.unary("Abs", y)), f.number(0.5))
+}
+
+// logSigmoid returns log 2σ(y), by its series where it is small.
+func (f *fuser) logSigmoid(y string) string {
+	const little = 1e-2 // the series lacks y⁶/2880
+	size := f.unary("Abs", y)
+	one := f.binary("Add", f.unary("Exp", f.unary("Neg", size)), f.number(1))
+	full := f.binary("Add", f.binary("Sub", f.negative(y), f.unary("Log", one)), f.number(math.Ln2))
+	within := f.cast(f.binary("Less", size, f.number(little)), onnxpb.Float64)
+	z := f.binary("Mul", y, within)
+	square := f.binary("Mul", z, z)
+	tail := f.binary("Sub", f.binary("Mul", square, f.number(1./192)), f.number(1./8))
+	close := f.binary("Add", f.binary("Mul", z, f.number(0.5)), f.binary("Mul", square, tail))
+	full = f.binary("Mul", full, f.binary("Sub", f.number(1), within))
+	return f.binary("Add", close, full)
+}
+
+// score makes of margins, [N,1], the score m/(m+g), [N].
+func (f *fuser) score(margin string, names Outputs) {
+	f.as(names.OODScore, func() string {
+		m := f.number(f.mf.MedianMargin)
+		return f.reshape(f.binary("Div", m, f.binary("Add", margin, m)), -1)
+	})
+}
+
+// normalised makes probabilities and score of logarithms, [N,P,K], of what is proportional to probabilities.
+func (f *fuser) normalised(logp string, names Outputs) {
+	if f.mf.Plain == 0 {
+		f.servedSoftmax(f.pair(logp, 0, f.k), names)
+	}
+
+	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max l - l_k and m their least:
+	// of those as large as the largest all but one count, with x = 0.
+	l := f.scored(logp)
+	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
+	smaller := f.cast(f.binary("Greater", x, f.number(0)), onnxpb.Float64)
+	others := f.binary("Sub", f.number(float64(f.k-1)), f.reduce("ReduceSum", smaller, 1, true))
+	// What is not to count goes so far that its exponential is zero.
+	const far = 1e300
+	apart := f.binary("Add", x, f.binary("Mul", f.binary("Sub", f.number(1), smaller), f.number(far)))
+	single := f.cast(f.binary("Less", others, f.number(0.5)), onnxpb.Float64)
+	least := f.binary("Mul", f.reduce("ReduceMin", apart, 1, true), single)
+	sum := f.binary("Add", f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", least, apart)), 1, true), others)
+	count := f.number(float64(f.k - 1))
+	direct := f.binary("Sub", least, f.unary("Log", f.binary("Div", sum, count)))
+	series := f.cumulants(f.unary("Neg", x), 1, f.k-1)
+	close := f.unary("Neg", f.series(series, ""))
+	f.score(f.either(f.reduce("ReduceMax", x, 1, true), close, direct), names)
+}
+
+// tiny is what numbers must be below for the mean of their exponentials to be so near one that its logarithm, of which there
+// are 16 digits of one, is made of cumulants instead. The first that is left out has a relative part of tiny³/24 in it, and
+// what rounding takes of the logarithm otherwise is 1e-16/tiny, both times as much as the largest number is beside the mean.
+const tiny = 3e-4
+
+// either returns close where depth is below tiny, else other. Both must be finite.
+func (f *fuser) either(depth, close, other string) string {
+	near := f.cast(f.binary("Less", depth, f.number(tiny)), onnxpb.Float64)
+	far := f.binary("Sub", f.number(1), near)
+	return f.binary("Add", f.binary("Mul", near, close), f.binary("Mul", far, other))
+}
+
+// cumulants returns the first three of numbers x along an axis, of which there are so many and any number of zeros besides.
+func (f *fuser) cumulants(x string, axis, count int64) [3]string {
+	mean := func(x string) string {
+		return f.binary("Div", f.reduce("ReduceSum", x, axis, true), f.number(float64(count)))
+	}
+	square := f.binary("Mul", x, x)
+	m1, m2, m3 := mean(x), mean(square), mean(f.binary("Mul", square, x))
+	k2 := f.binary("Sub", m2, f.binary("Mul", m1, m1))
+	// m3 - 3 m1 m2 + 2 m1³ = m3 - m1 (m2 + 2 k2)
+	k3 := f.binary("Sub", m3, f.binary("Mul", m1, f.binary("Add", m2, f.binary("Add", k2, k2))))
+	return [3]string{m1, k2, k3}
+}
+
+// series returns log mean exp(bx) of small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6. Without b it is 1.
+func (f *fuser) series(k [3]string, b string) string {
+	times := func(x string) string {
+		if b == "" {
+			return x
+		}
+		return f.binary("Mul", x, b)
+	}
+	inner := f.binary("Add", f.binary("Mul", k[1], f.number(1./2)), times(f.binary("Mul", k[2], f.number(1./6))))
+	return times(f.binary("Add", k[0], times(inner)))
+}
+
+// separate makes probabilities and score of y = μ/T, [N,P,K], where each logit has a sigmoid of its own.
+func (f *fuser) separate(y string, names Outputs) {
+	if f.link == head.OneVsRest {
+		f.normalised(f.logSigmoid(y), names)
+		return
+	}
+	if f.mf.Plain == 0 {
+		f.servedSigmoids(f.pair(y, 0, f.k), names)
+	}
+	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w exp(m-x)). For small x it is
+	// that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
+	x := f.unary("Abs", f.scored(y))
+	w := f.unary("Reciprocal", f.binary("Add", f.unary("Exp", f.unary("Neg", x)), f.number(1)))
+	least := f.reduce("ReduceMin", x, 1, true)
+	less := f.reduce("ReduceSum", f.binary("Mul", w, f.unary("Exp", f.binary("Sub", least, x))), 1, true)
+	direct := f.binary("Add", least, f.unary("Log", f.binary("Div", f.reduce("ReduceSum", w, 1, true), less)))
+	cube := func(x string) string { return f.binary("Mul", x, f.binary("Mul", x, x)) }
+	mean := f.reduce("ReduceMean", x, 1, true)
+	third := f.binary("Sub", cube(mean), f.reduce("ReduceMean", cube(x), 1, true))
+	close := f.binary("Add", mean, f.binary("Mul", third, f.number(1./12)))
+	f.score(f.either(f.reduce("ReduceMax", x, 1, true), close, direct), names)
+}
+
+// mf1 returns log(K ẽ_k) = -log mean_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k is exp(0) in the paper as here.
+func (f *fuser) mf1(mu, spread string) string {
+	column := func(x string) string { return f.reshape(x, 0, 0, f.k, 1) }
+	row := func(x string) string { return f.reshape(x, 0, 0, 1, f.k) }
+	t := f.temperatures(f.binary("Add", column(spread), row(spread)))
+	x := f.binary("Div", f.binary("Sub", row(mu), column(mu)), t)
+	top := f.reduce("ReduceMax", x, 3, true)
+	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", x, top)), 3, true)
+	direct := f.binary("Add", f.unary("Log", f.binary("Div", sum, f.number(float64(f.k)))), top)
+	close := f.series(f.cumulants(x, 3, f.k), "")
+	depth := f.reduce("ReduceMax", f.unary("Abs", x), 3, true)
+	return f.unary("Neg", f.reshape(f.either(depth, close, direct), 0, 0, f.k))
+}
+
+// mf0 returns log(K ẽ_k) = μ_k/T_k - F(1/T_k), [N,P,K], with F(b) = log mean_i exp(bμ_i), for μ ≤ 0 with a largest of zero.
+//
+// F is as small as bμ are: what is taken from one another here has its own digits where temperatures are high. Where there
+// are enough classes F is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
+// interpolated. The error of that in exact arithmetic, for whatever logits, is some |F|/log K times 200 log K ρ^-m/(ρ-1) with
+// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by.
+func (f *fuser) mf0(mu, t string) string {
+	var intervals []Interval
+	for _, i := range f.mf.Intervals {
+		if 2*int64(i.Nodes) < f.k {
+			intervals = append(intervals, i)
+		}
+	}
+	var mean string
+	of := f.logits(mu)
+	if len(intervals) == 0 {
+		mean = f.logMeanExp(f.unary("Reciprocal", t), f.k, of)
+	} else {
+		log := f.unary("Log", t)
+		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
+		// The interval is longer than its points want: in one of a few units in the last place rounding would move them far
+		// outside, where polynomials are huge.
+		const least = 1. / 64
+		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.number(0.5)), f.number(least))
+		low = f.binary("Sub", low, f.number(least))
+		mean = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), of, log, low, half) },
+			func() string { return f.exact(of, t) })
+	}
+	return f.binary("Sub", f.binary("Div", mu, t), mean)
+}
+
+// within adds an If for each interval: the first is interpolated that no half length exceeds. Those that are not numbers
+// count for nothing, so that an example which is none has no say in how the others are computed.
+func (f *fuser) within(intervals []Interval, half string, interpolated func(Interval) string, exact func() string) string {
+	if len(intervals) == 0 {
+		return exact()
+	}
+	branch := func(name string, write func() string) *onnxpb.Attribute {
+		return graphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
+			return []*onnxpb.ValueInfo{onnxpb.TensorInfo(write(), onnxpb.Float64, -1, int64(len(f.pairs())), f.k)}
+		}))
+	}
+	wider := f.cast(f.binary("Greater", half, f.number(0.5*math.Log(intervals[0].Ratio))), onnxpb.Float32)
+	wide := f.binary("Greater", f.op("ReduceSum", []string{wider}, onnxpb.IntAttribute("keepdims", 0)), f.scalar(0.5))
+	return f.op("If", []string{wide},
+		branch("then_branch", func() string { return f.within(intervals[1:], half, interpolated, exact) }),
+		branch("else_branch", func() string { return interpolated(intervals[0]) }))
+}
+
+// shifted are logits μ, [N,P,K] and none positive, as logMeanExp takes them.
+type shifted struct {
+	terms     string    // [N,P,1,K]
+	depth     string    // -min μ, [N,P,1]
+	cumulants [3]string // [N,P,1] each
+}
+
+func (f *fuser) logits(mu string) shifted {
+	return shifted{
+		terms: f.reshape(mu, 0, 0, 1, f.k), depth: f.unary("Neg", f.reduce("ReduceMin", mu, 2, true)), cumulants: f.cumulants(mu, 2, f.k),
+	}
+}
+
+// logMeanExp returns log mean_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the largest μ is zero.
+func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
+	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms)), 3, false)
+	direct := f.unary("Log", f.binary("Div", sum, f.number(float64(f.k))))
+	return f.either(f.binary("Mul", b, of.depth), f.series(of.cumulants, b), direct)
+}
+
+// chunk is how many of these are computed at once: their terms should stay in the processor's caches.
+func (f *fuser) chunk() int64 {
+	const most = 1 << 17
+	return max(4, most/f.k)
+}
+
+// exact computes every one of mf0's log mean exp by its formula, some classes in each turn of a loop, so that memory stays in
+// proportion to K.
+func (f *fuser) exact(of shifted, t string) string {
+	n := min(f.chunk(), f.k)
+	turns := (f.k + n - 1) / n
+	classes := make([]int64, turns*n) // the last ones are computed more than once, if there are too many
+	for i := range classes {
+		classes[i] = min(int64(i), f.k-1)
+	}
+	which := f.reshape(f.list(classes...), turns, n)
+	b := f.unary("Reciprocal", t)
+	total := f.list(turns)
+	iteration := onnxpb.TensorInfo(f.Names.Fresh("mfgs_turn"), onnxpb.Int64)
+	condition := onnxpb.TensorInfo(f.Names.Fresh("mfgs_going"), onnxpb.Bool)
+	carried := onnxpb.TensorInfo(f.Names.Fresh("mfgs_carried"), onnxpb.Int64, 1)
+	body := f.subgraph("mfgs_exact", []*onnxpb.ValueInfo{iteration, condition, carried}, func() []*onnxpb.ValueInfo {
+		turn := f.reshape(iteration.GetName(), 1)
+		some := f.reshape(f.op("Gather", []string{which, turn}, onnxpb.IntAttribute("axis", 0)), n)
+		mean := f.logMeanExp(f.op("Gather", []string{b, some}, onnxpb.IntAttribute("axis", 2)), n, of)
+		on, carry := f.cast(condition.GetName(), onnxpb.Bool), f.cast(carried.GetName(), onnxpb.Int64)
+		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, onnxpb.Bool), onnxpb.TensorInfo(carry, onnxpb.Int64, 1), onnxpb.TensorInfo(mean, onnxpb.Float64, -1, int64(len(f.pairs())), n)}
+	})
+	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and some take a condition that
+	// is left out for false.
+	going := f.tensor("true", onnxpb.Bool, []byte{1})
+	rest := f.op("Loop", []string{f.reshape(total), going, total}, graphAttribute("body", body))
+	all := f.Names.Fresh("mfgs_loop") // [turns,N,P,n]
+	f.Nodes[len(f.Nodes)-1].Output = []string{rest, all}
+	all = f.reshape(f.op("Transpose", []string{all}, onnxpb.IntsAttribute("perm", 1, 2, 0, 3)), 0, 0, turns*n)
+	return f.slice(all, 2, 0, f.k)
+}
+
+// interpolated computes F at t = log T from those at Chebyshev nodes between low and low + 2 half, [N,P,1].
+//
+// The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y = T_r(x): from
+// T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function of the values at the nodes. It takes
+// r + m/r tensors of N·P·K numbers, and as many steps, where Clenshaw's recurrence has m steps; both are stable.
+func (f *fuser) interpolated(m int64, of shifted, t, low, half string) string {
+	const r = 8
+	groups := (m + r - 1) / r
+	middle := f.binary("Add", low, half)
+
+	var values []string
+	n := min(f.chunk(), m)
+	for first := int64(0); first < m; first += n {
+		count := min(n, m-first)
+		x := make([]float64, count)
+		for j := range x {
+			x[j] = -chebyshevNode(first+int64(j), m)
+		}
+		// b = exp(-t)
+		at := f.binary("Sub", f.binary("Mul", half, f.double("nodes", x, count)), middle)
+		values = append(values, f.logMeanExp(f.unary("Exp", at), count, of))
+	}
+	value := values[0]
+	if len(values) > 1 {
+		value = f.op("Concat", values, onnxpb.IntAttribute("axis", 2))
+	}
+	// [N,P,m] to [N,P,groups,r].
+	coefficients := f.reshape(f.binary("MatMul", value, f.double("chebyshev", productCoefficients(m, r), m, groups*r)), 0, 0, groups, r)
+
+	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
+	one := f.binary("Add", f.binary("Mul", x, f.number(0)), f.number(1))
+	inner := f.chebyshev(one, x, r+1)
+	sums := f.binary("MatMul", coefficients, f.op("Concat", inner[:r], onnxpb.IntAttribute("axis", 2))) // [N,P,groups,K]
+	if groups > 1 {
+		outer := f.chebyshev(one, inner[r], int(groups))
+		sums = f.binary("Mul", sums, f.op("Concat", outer, onnxpb.IntAttribute("axis", 2)))
+	}
+	return f.reduce("ReduceSum", sums, 2, false)
+}
+
+// chebyshev returns T_0(x) = 1 to T_{n-1}(x), n ≥ 2, by their recurrence.
+func (f *fuser) chebyshev(one, x string, n int) []string {
+	list := []string{one, x}
+	twice := f.binary("Add", x, x)
+	for len(list) < n {
+		list = append(list, f.binary("Sub", f.binary("Mul", twice, list[len(list)-1]), list[len(list)-2]))
+	}
+	return list
+}
+
+// chebyshevNode is the j-th of the m zeros of T_m.
+func chebyshevNode(j, m int64) float64 {
+	return math.Cos(math.Pi * (float64(j) + 0.5) / float64(m))
+}
+
+// productCoefficients returns the matrix [m, groups·r] that makes of a polynomial's values at the m Chebyshev nodes its
+// coefficients D_qj for T_q(T_r(x)) T_j(x).
+func productCoefficients(m, r int64) []float64 {
+	groups := (m + r - 1) / r
+	width := groups * r
+	// expand[n] is T_n in that basis. T_{qr-j}, j > 0, is of the group before.
+	expand := make([][]float64, width)
+	for n := range width {
+		row := make([]float64, width)
+		if q, j := n/r, n%r; q == 0 || j == 0 {
+			row[n] = 1
+		} else {
+			row[n] = 2
+			for i, v := range expand[q*r-j] {
+				row[i] -= v
+			}
+		}
+		expand[n] = row
+	}
+	out := make([]float64, m*width)
+	for j := range m {
+		for n := range m {
+			c := 2 / float64(m) * math.Cos(math.Pi*float64(n)*(float64(j)+0.5)/float64(m))
+			if n == 0 {
+				c /= 2
+			}
+			for i, v := range expand[n] {
+				out[j*width+int64(i)] += c * v
+			}
+		}
+	}
+	return out
+}

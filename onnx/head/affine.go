@@ -1,0 +1,265 @@
+package head
+
+import (
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// bias returns what a linear operator adds itself, one number or K.
+func (f *finder) bias(l *linear) ([]float64, error) {
+	if l.node.GetOpType() != "Conv" {
+		return f.vector(l.bias, &l.out, int(l.k))
+	}
+	v, err := f.numbers(l.bias) // along axis 1, whatever follows
+	if err == nil && len(v.Data) != int(l.k) {
+		err = graph.Refuse("%s has %d biases for %d classes", f.describe(l.node), len(v.Data), l.k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(v.Data), nil
+}
+
+// numbers returns a constant with its elements.
+func (f *finder) numbers(name string) (*graph.Value, error) {
+	if v := f.In.Get(name); v.Constant && v.Data != nil {
+		return v, nil
+	}
+	return f.evaluate(name, true)
+}
+
+// A share is what one linear layer gives to the logits: features · Wᵀ, where W is a sum of terms.
+type share struct {
+	features   string
+	d          int
+	known      graph.Value    // of the features tensor
+	assumed    bool           // its rank is not known and taken to be 2
+	transposed bool           // it is [d,N]
+	selection  []*onnxpb.Node // operators between layer and logits that act alike on features: pooling, picking a token
+	terms      []term
+}
+
+// A term is rows of a stored weight, each with a scale.
+type term struct {
+	weight weight
+	rows   []int     // of the weight, class by class, -1 for one of zeros; nil for all in order
+	scale  []float64 // nil for 1
+}
+
+// An affine is the logits as a function of features: the sum of the shares plus shift, which is nil or of length k.
+type affine struct {
+	k      int
+	shares []*share
+	shift  []float64
+}
+
+// apply follows a by x → scale ⊙ x + shift, each nil or of length 1 or k.
+func (a *affine) apply(scale, shift []float64) {
+	full := func(v []float64) []float64 {
+		if len(v) == 1 {
+			return slices.Repeat(v, a.k)
+		}
+		return slices.Clone(v)
+	}
+	if scale != nil {
+		scale = full(scale)
+		for _, p := range a.shares {
+			for i := range p.terms {
+				t := &p.terms[i]
+				if t.scale == nil {
+					t.scale = slices.Clone(scale)
+					continue
+				}
+				for j, s := range scale {
+					t.scale[j] *= s
+				}
+			}
+		}
+		for i := range a.shift {
+			a.shift[i] *= scale[i]
+		}
+	}
+	if shift != nil {
+		shift = full(shift)
+		if a.shift == nil {
+			a.shift = shift
+			return
+		}
+		for i, s := range shift {
+			a.shift[i] += s
+		}
+	}
+}
+
+// pick makes class i what was class rows[i].
+func (a *affine) pick(rows []int) {
+	for _, p := range a.shares {
+		for i := range p.terms {
+			t := &p.terms[i]
+			if t.rows == nil {
+				t.rows = slices.Clone(rows)
+			} else {
+				t.rows = picked(t.rows, rows)
+			}
+			t.scale = picked(t.scale, rows)
+		}
+	}
+	a.shift = picked(a.shift, rows)
+	a.k = len(rows)
+}
+
+// place makes the classes of a those from first on of k, of which the others are 0.
+func (a *affine) place(first, k int) {
+	for _, p := range a.shares {
+		for i := range p.terms {
+			t := &p.terms[i]
+			rows, scale := slices.Repeat([]int{-1}, k), slices.Repeat([]float64{1}, k)
+			for j := range a.k {
+				rows[first+j] = j
+				if t.rows != nil {
+					rows[first+j] = t.rows[j]
+				}
+				if t.scale != nil {
+					scale[first+j] = t.scale[j]
+				}
+			}
+			t.rows, t.scale = rows, scale
+		}
+	}
+	if a.shift != nil {
+		a.shift = slices.Concat(make([]float64, first), a.shift, make([]float64, k-first-a.k))
+	}
+	a.k = k
+}
+
+func picked[T any](from []T, rows []int) []T {
+	if from == nil {
+		return nil
+	}
+	out := make([]T, len(rows))
+	for i, r := range rows {
+		out[i] = from[r]
+	}
+	return out
+}
+
+// constants returns what an affine step multiplies the logits by and adds to them.
+func (f *finder) constants(n *onnxpb.Node, from string, cur *flow, k int) (scale, shift []float64, err error) {
+	switch n.GetOpType() {
+	case "BatchNormalization":
+		return f.batchNorm(n, cur, k)
+	case "Neg":
+		return []float64{-1}, nil, nil
+	}
+	left := onnxpb.Input(n, 0) == from
+	if len(n.GetInput()) != 2 || onnxpb.Input(n, 0) == onnxpb.Input(n, 1) {
+		return nil, nil, graph.RefuseAt(n, "%s is not linear", f.describe(n))
+	}
+	other := onnxpb.Input(n, 0)
+	if left {
+		other = onnxpb.Input(n, 1)
+	}
+	v, err := f.vector(other, cur, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch op := n.GetOpType(); {
+	case op == "Add":
+		return nil, v, nil
+	case op == "Mul":
+		scale = v
+	case op == "Sub" && left:
+		for i := range v {
+			v[i] = -v[i]
+		}
+		return nil, v, nil
+	case op == "Sub":
+		return []float64{-1}, v, nil
+	case op == "Div" && left:
+		for i := range v {
+			v[i] = 1 / v[i]
+		}
+		scale = v
+	default:
+		return nil, nil, graph.RefuseAt(n, "%s divides by the logits", f.describe(n))
+	}
+	return scale, nil, checkScale(n, scale)
+}
+
+func checkScale(n *onnxpb.Node, scale []float64) error {
+	for _, s := range scale {
+		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+			return graph.Refuse("%s multiplies the logits by %v", onnxpb.Describe(n), s)
+		}
+	}
+	return nil
+}
+
+// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
+func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []float64, err error) {
+	if onnxpb.AttrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || cur.class != 1 {
+		return nil, nil, graph.RefuseAt(n, "%s has no fixed statistics for each class", f.describe(n))
+	}
+	var p [4][]float64
+	for i := range p {
+		v, err := f.numbers(onnxpb.Input(n, i+1))
+		if err != nil {
+			return nil, nil, err
+		}
+		if p[i] = v.Data; len(p[i]) != k {
+			return nil, nil, graph.Refuse("%s has %d statistics for %d classes", f.describe(n), len(p[i]), k)
+		}
+	}
+	scale, shift = make([]float64, k), make([]float64, k)
+	for i := range scale {
+		scale[i] = p[0][i] / math.Sqrt(p[3][i]+onnxpb.AttrFloat(n, "epsilon", 1e-5))
+		shift[i] = p[1][i] - p[2][i]*scale[i]
+	}
+	return scale, shift, checkScale(n, scale)
+}
+
+// vector returns a constant that is combined elementwise with the logits: one number, or one for each class.
+func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
+	v, err := f.numbers(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.Data) == 1 && len(v.Dims) <= max(len(cur.Dims), 1) {
+		return slices.Clone(v.Data), nil
+	}
+	pad := len(cur.Dims) - len(v.Dims)
+	if cur.class == noClass || pad < 0 {
+		return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
+	}
+	for i, d := range v.Dims {
+		// Along the examples, axis 0, a constant may have been spread out for a fixed batch.
+		if d != 1 && d != cur.Dims[pad+i] && (pad+i > 0 || cur.class == 0) {
+			return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
+		}
+	}
+	n := 1
+	if i := cur.class - pad; i >= 0 && v.Dims[i] > 1 {
+		n = k
+	}
+	inner := int64(1)
+	if n > 1 {
+		inner, _ = onnxpb.Elements(v.Dims[cur.class-pad+1:])
+	}
+	out := make([]float64, n)
+	for i, x := range v.Data {
+		j := i / int(inner) % n
+		if i < n*int(inner) && i%int(inner) == 0 {
+			out[j] = x
+		}
+		if x != out[j] {
+			return nil, graph.Refuse("the constant %q of shape %v is not the same for every example", name, v.Dims)
+		}
+	}
+	if len(v.Data) == 0 {
+		return nil, graph.Refuse("the constant %q is empty", name)
+	}
+	return out, nil
+}

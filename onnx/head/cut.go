@@ -1,0 +1,104 @@
+package head
+
+import (
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/internal/build"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// The outputs of a cut model are called this, unless the model has tensors of these names already; then something is
+// appended. Ask the cut model's Outputs.
+const (
+	CutFeatures = "mfgs_features"
+	CutLogits   = "mfgs_logits"
+)
+
+// Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both float32. Operators are
+// appended where the tensors have another type or shape, and all that is not needed for the two is left out. It panics if
+// h was not found in m.
+func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
+	if h.model != m {
+		panic("head: Cut with the head of another model")
+	}
+	return CutBelow(m, h, h)
+}
+
+// CutBelow returns a model whose outputs are the features of one layer, and the logits of h.
+func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
+	b := build.New(m)
+	features, logits := lowest.AddFeatures(b), h.AddLogits(b)
+	cut, err := b.Build(
+		onnxpb.TensorInfo(features, onnxpb.Float32, -1, int64(lowest.FeatureDim)),
+		onnxpb.TensorInfo(logits, onnxpb.Float32, -1, int64(h.Classes)))
+	if err != nil {
+		return nil, fmt.Errorf("cutting the model: %w", err)
+	}
+	return cut, nil
+}
+
+// Of reports whether the head was found in m.
+func (h *Head) Of(m *onnx.Model) bool { return h.model == m }
+
+// LogitsAreRows reports whether the tensor Logits is known to be of rank 2.
+func (h *Head) LogitsAreRows() bool { return len(h.logitsValue.Dims) == 2 }
+
+// AddLogits appends what turns the logits into rows [N,K] of float32, and returns its output.
+func (h *Head) AddLogits(b *build.Builder) string {
+	return b.Rows(b.Take(h.Logits), h.logitsValue.Type, CutLogits)
+}
+
+// AddFeatures appends what turns the features into rows [N,d] of float32, and returns its output.
+func (h *Head) AddFeatures(b *build.Builder) string {
+	if len(h.affine.shares) == 1 {
+		return h.affine.shares[0].add(b, CutFeatures)
+	}
+	joined := &onnxpb.Node{OpType: proto.String("Concat"), Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}}
+	for _, s := range h.affine.shares {
+		joined.Input = append(joined.Input, s.add(b, CutFeatures+"_share"))
+	}
+	out := b.Names.Fresh(CutFeatures)
+	joined.Name, joined.Output = proto.String(out), []string{out}
+	b.Nodes = append(b.Nodes, joined)
+	return out
+}
+
+// add appends what turns the features of one layer into rows.
+func (s *share) add(b *build.Builder, name string) string {
+	cur := b.Take(s.features)
+	for _, n := range s.selection {
+		n = onnxpb.Shallow(n)
+		n.Input = slices.Clone(n.Input)
+		n.Input[0] = cur
+		for i, in := range n.Input[1:] {
+			n.Input[1+i] = b.Take(in)
+		}
+		cur = b.Names.Fresh("mfgs_selected")
+		n.Output = []string{cur}
+		n.Name = proto.String(cur)
+		b.Nodes = append(b.Nodes, n)
+	}
+	if s.transposed {
+		cur = b.Add("Transpose", cur, "mfgs_transposed", onnxpb.IntsAttribute("perm", 1, 0))
+	}
+	return b.Rows(cur, s.known.Type, name)
+}
+
+// OnlyLogits returns a model with one output, the head's logits [N,K] in float32, and
+// without what they do not need. It panics if h was not found in m.
+func OnlyLogits(m *onnx.Model, h *Head) (*onnx.Model, error) {
+	if h.model != m {
+		panic("head: OnlyLogits with the head of another model")
+	}
+	b := build.New(m)
+	logits := h.AddLogits(b)
+	only, err := b.Build(onnxpb.TensorInfo(logits, onnxpb.Float32, -1, int64(h.Classes)))
+	if err != nil {
+		return nil, fmt.Errorf("cutting the model: %w", err)
+	}
+	return only, nil
+}

@@ -1,0 +1,132 @@
+package head
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+)
+
+// Whatever the graph, a head is refused or can be cut at. Changed bytes seldom give a model that can be read, so the
+// fixtures are changed by edits of four bytes: what to change, where, and how.
+func FuzzFindHead(f *testing.F) {
+	var models [][]byte
+	for i, path := range onnxtest.FixturePaths(f) {
+		if path != "external.onnx" { // cannot be read from memory
+			models = append(models, onnxtest.Fixture(f, path))
+		}
+		f.Add(uint16(i), []byte{})
+		f.Add(uint16(i), []byte{1, 2, 0, 3, 4, 1, 0, 0, 6, 0, 0, 255})
+	}
+	f.Fuzz(func(t *testing.T, which uint16, edits []byte) {
+		pb := new(onnxpb.Model)
+		if err := proto.Unmarshal(models[int(which)%len(models)], pb); err != nil {
+			t.Fatal(err)
+		}
+		for ; len(edits) >= 4; edits = edits[4:] {
+			edit(pb.Graph, edits[0], int(edits[1]), int(edits[2]), edits[3])
+		}
+		m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
+		if err != nil {
+			return
+		}
+		var o Options
+		if which&0x8000 != 0 {
+			o.Approximate = IgnoreRelu
+		}
+		h, err := Find(m, o)
+		if err != nil {
+			var u *UnsupportedError
+			if !errors.As(err, &u) || u.Reason == "" || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("not an *UnsupportedError of one line: %v", err)
+			}
+			return
+		}
+		if h.Classes < 1 || h.FeatureDim < 1 || h.Link == "" || h.Logits == "" {
+			t.Fatalf("impossible head %+v", h)
+		}
+		if w, b, err := h.Weights(); err == nil && (len(w) != h.Classes*h.FeatureDim || b != nil && len(b) != h.Classes) {
+			t.Fatalf("%d weights and %d biases for %+v", len(w), len(b), h)
+		}
+		if _, err := Cut(m, h); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// edit changes one thing of a graph.
+func edit(g *onnxpb.Graph, what byte, i, j int, to byte) {
+	number := int64(int8(to))
+	if to == 127 {
+		number = 1 << 40
+	}
+	if len(g.Node) == 0 {
+		return
+	}
+	n := g.Node[i%len(g.Node)]
+	switch what % 10 {
+	case 0: // another operator
+		names := slices.Sorted(maps.Keys(graph.Ops))
+		names = append(append(names, slices.Sorted(maps.Keys(steps))...), slices.Sorted(maps.Keys(graph.Lowerings))...)
+		domain, op := "", names[(int(to)+j<<8)%len(names)]
+		if dot := strings.LastIndex(op, "."); dot >= 0 {
+			domain, op = op[:dot], op[dot+1:]
+		}
+		n.OpType, n.Domain = &op, &domain
+	case 1: // another wire
+		from := g.Node[int(to)%len(g.Node)]
+		if len(n.Input) > 0 && len(from.Output) > 0 {
+			n.Input[j%len(n.Input)] = from.Output[0]
+		}
+	case 2: // a weight for an input
+		if len(n.Input) > 0 && len(g.Initializer) > 0 {
+			n.Input[j%len(n.Input)] = g.Initializer[int(to)%len(g.Initializer)].GetName()
+		}
+	case 3: // an input more or less
+		if to%2 == 0 && len(n.Input) > 0 {
+			n.Input = n.Input[1:]
+		} else {
+			n.Input = append(n.Input, "")
+		}
+	case 4: // an attribute more
+		names := []string{"axis", "axes", "perm", "keepdims", "to", "transA", "transB", "alpha", "beta", "pads", "strides", "kernel_shape", "group", "allowzero", "auto_pad"}
+		n.Attribute = append(n.Attribute, &onnxpb.Attribute{Name: &names[j%len(names)], I: &number, Ints: []int64{number, 0}, F: proto.Float32(float32(number)), S: []byte("VALID")})
+	case 5: // another attribute
+		if len(n.Attribute) > 0 {
+			a := n.Attribute[j%len(n.Attribute)]
+			a.I = &number
+			for k := range a.Ints {
+				a.Ints[k] = number
+			}
+		}
+	case 6: // another shape of the input
+		if dims := g.Input[i%len(g.Input)].GetType().GetTensorType().GetShape().GetDim(); len(dims) > 0 {
+			dims[j%len(dims)].Value = &onnxpb.Dimension_DimValue{DimValue: number}
+		}
+	case 7: // another shape of a weight, of as many elements
+		if len(g.Initializer) > 0 {
+			t := g.Initializer[i%len(g.Initializer)]
+			if size, ok := onnxpb.Elements(t.Dims); ok {
+				t.Dims = [][]int64{{size}, {size, 1}, {1, size}, {1, 1, size, 1}}[to%4]
+			}
+		}
+	case 8: // other numbers in a weight
+		if len(g.Initializer) > 0 {
+			if raw := g.Initializer[i%len(g.Initializer)].RawData; len(raw) > 0 {
+				raw[j%len(raw)] = to
+			}
+		}
+	case 9: // another output
+		if len(n.Output) > 0 {
+			g.Output = append(g.Output, &onnxpb.ValueInfo{Name: &n.Output[0]})
+		}
+	}
+}

@@ -1,0 +1,767 @@
+package head
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Link is the function that turns logits into probabilities.
+type Link string
+
+const (
+	// Softmax is for one label among all classes.
+	Softmax Link = "softmax"
+	// Sigmoid is for one logit (two classes), or for several labels that may hold at once.
+	Sigmoid Link = "sigmoid"
+	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to sum 1.
+	OneVsRest Link = "one-vs-rest"
+)
+
+// Options says where to look for the head. The zero value looks behind every output of the model.
+type Options struct {
+	// Features names the tensor the logits must be linear in, if not "".
+	Features string
+	// Logits names the tensor to start from instead of an output, if not "".
+	Logits string
+	// Output names the output of the model to start from, if not "". Logits goes before it.
+	Output string
+	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves that to the graph, and
+	// to Softmax, or Sigmoid for one logit, where it is silent.
+	Link Link
+	// Approximate names what may stand between layer and logits though it is not linear; "" is nothing.
+	Approximate Approximation
+}
+
+// Approximation is a way to take a head for linear that is not quite.
+type Approximation string
+
+// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let all numbers pass. The
+// logits stay the model's own; what they owe to the features, and with it their variance, is approximate.
+const IgnoreRelu Approximation = "relu"
+
+// Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d features and K classes.
+type Head struct {
+	Op         string   `json:"op"`          // the operator that is linear; several that are added are joined by "+"
+	Node       string   `json:"node"`        // its name or, where it has none, that of its output; joined likewise
+	Features   string   `json:"features"`    // the tensor that goes into it; several are joined by ","
+	Logits     string   `json:"logits"`      // the last tensor that holds the logits
+	FeatureDim int      `json:"feature_dim"` // d, without the bias
+	Classes    int      `json:"classes"`     // K
+	Bias       bool     `json:"bias"`        // whether there is a b
+	Link       Link     `json:"link"`        // what follows the logits
+	Tail       []string `json:"tail"`        // the operators between the linear layer, its bias included, and the output
+	Evidence   []string `json:"-"`           // what was found, in sentences for people
+
+	// Labels are the names that the model has for its classes, in their order, of a single logit's two classes too; nil if it
+	// has none.
+	Labels []string `json:"labels,omitempty"`
+
+	// Approximation is what had to be asked for; "" where φ·Wᵀ + b is exact.
+	Approximation Approximation `json:"approximation,omitempty"`
+	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them between Low and High, which are
+	// infinite where nothing bounds them: φ·Wᵀ + b is what was rounded. All three are in units of the logits. Several
+	// roundings, one after another, are added up.
+	Rounding  float64 `json:"rounding,omitempty"`
+	Low, High float64 `json:"-"`
+
+	// Shifted says that the tensor Logits holds φ·Wᵀ + b and a number of each example's own that is the same for all classes,
+	// as −‖φ − c‖² does. A Softmax does not see it.
+	Shifted bool `json:"shifted,omitempty"`
+
+	model       *onnx.Model
+	affine      affine
+	after       []after     // what the model makes of the probabilities
+	columns     []int       // the classes it gives, nil for all
+	picked      bool        // the output is the best class
+	linked      bool        // probabilities are made of the logits
+	scores      bool        // which the operator itself gives in another form
+	logitsValue graph.Value // what is known of the logits
+}
+
+// weight is the constant side of a linear operator.
+type weight struct {
+	name       string
+	transposed bool // the tensor is [d,K], not [K,d]
+}
+
+// UnsupportedError is returned where no head is found, or not the one asked for.
+type UnsupportedError struct {
+	// Reason is why, in one sentence.
+	Reason string
+	// Candidates are linear layers before the output that could be meant, the nearest first.
+	Candidates []*Head
+}
+
+// Error gives the reason and the way out.
+func (e *UnsupportedError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with --features TENSOR --logits TENSOR", e.Reason)
+	for i, h := range e.Candidates {
+		sep := ", or"
+		if i == 0 {
+			sep = ": nearest"
+		}
+		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features), onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.Classes)
+	}
+	return b.String()
+}
+
+// Find finds the linear layer that makes a classifier's logits.
+//
+// It goes back from an output, past operators that only reshape, convert, pick the best class or make probabilities, to
+// the first operator that is linear in exactly one tensor that depends on the model's input; what it is multiplied by
+// must follow from constants. Bias, scalar or per-class scale, and a temperature are folded in. Pooling and the
+// selection of a token commute with a linear layer, so they may stand behind it. What is written out in several operators
+// counts as the one it amounts to, and squared distances from constant prototypes as a linear layer: what is common to all
+// classes drops out of a Softmax.
+//
+// With several outputs, a layer that feeds another one found is no head (an embedding that is an output too). Among the
+// rest one that ends in a Softmax or Sigmoid comes before one that ends in an ArgMax, and that before one that ends in
+// neither; then the first output wins: exporters put the main output first.
+//
+// Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes from reading the file.
+// The finding rests on the graph alone; that φ·Wᵀ + b gives the logits should be checked on a batch.
+func Find(m *onnx.Model, o Options) (*Head, error) {
+	f := NewFinder(m)
+	f.approximate = o.Approximate == IgnoreRelu
+	h, err := f.find(o)
+	if err == nil {
+		return h, nil
+	}
+	var r *graph.Refusal
+	if !errors.As(err, &r) {
+		return nil, err
+	}
+	u := &UnsupportedError{Reason: r.Reason}
+	if r.At != nil {
+		u.Candidates = f.candidates(r.At)
+	}
+	return nil, u
+}
+
+type finder struct {
+	m  *onnx.Model
+	v  *graph.View
+	g  *graph.Graph
+	In *graph.Interpreter
+
+	budget      int64 // elements that may still be computed
+	worked      map[string]evaluated
+	approximate bool // a Relu may be ignored
+	link        Link // told, not found
+	sums, depth int  // additions of several layers looked into, in all and within another
+}
+
+func NewFinder(m *onnx.Model) *finder {
+	v := m.View()
+	return &finder{m: m, v: v, g: v.Graph, In: v.Infer(), budget: v.Limit, worked: map[string]evaluated{}}
+}
+
+// evaluated is what came of working out a constant: its numbers too if they are few.
+type evaluated struct {
+	value *graph.Value
+	err   error
+}
+
+// evaluate works out a constant; all that are worked out in one search share one bound. Of what has been worked out before
+// it may give type and shape only.
+func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
+	if e, ok := f.worked[name]; ok && (e.err != nil || e.value.Data != nil || !numbers) {
+		return e.value, e.err
+	}
+	in := f.v.Interpreter(true)
+	in.Budget = f.budget
+	v, err := in.Evaluate(name)
+	f.budget = max(0, in.Budget)
+	kept := evaluated{v, err}
+	const few = 1 << 16
+	if err == nil && len(v.Data) > few {
+		kept.value = v.Like()
+		kept.value.Constant = true
+	}
+	f.worked[name] = kept
+	return v, err
+}
+
+func (f *finder) find(o Options) (*Head, error) {
+	if f.g.Opset == 0 {
+		return nil, graph.Refuse("the model uses default operators and does not import them, so that their version is not known; export it again, or add the import with onnx.helper.make_opsetid")
+	}
+	if f.g.Opset < 7 {
+		return nil, graph.Refuse("operator set %d is older than 7; convert the model with onnx.version_converter", f.g.Opset)
+	}
+	if o.Link != "" && !slices.Contains([]Link{Softmax, Sigmoid, OneVsRest}, o.Link) {
+		return nil, graph.Refuse("there is no link %q, only %s, %s and %s", o.Link, Softmax, Sigmoid, OneVsRest)
+	}
+	f.link = o.Link
+	if o.Approximate != "" && o.Approximate != IgnoreRelu {
+		return nil, graph.Refuse("there is no approximation %q, only %q", o.Approximate, IgnoreRelu)
+	}
+	for _, name := range []string{o.Features, o.Logits} {
+		// The features of several layers have names that are no tensor's; they are confirmed at the end.
+		if name != "" && !f.g.Has(name) && (name == o.Logits || !strings.Contains(name, featuresSep)) {
+			return nil, graph.Refuse("the graph has no tensor %q", name)
+		}
+	}
+	var h *Head
+	var err error
+	if o.Logits != "" {
+		if h, err = f.trace(o.Logits); err == nil {
+			_, err = f.complete([]*Head{h})
+		}
+	} else {
+		h, err = f.choose(o.Output)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Features != "" {
+		if err := f.confirm(h, o.Features); err != nil {
+			return nil, err
+		}
+	}
+	return h, nil
+}
+
+// choose tries the model's outputs, or the one named.
+func (f *finder) choose(output string) (*Head, error) {
+	var names []string
+	for _, v := range f.m.Outputs() {
+		if output == "" || v.Name == output {
+			names = append(names, v.Name)
+		}
+	}
+	switch {
+	case len(names) == 0 && output == "":
+		return nil, graph.Refuse("the model has no output")
+	case len(names) == 0:
+		return nil, graph.Refuse("the model has no output %q", output)
+	}
+	const most = 64 // detectors with a hundred outputs are no classifiers
+	var heads []*Head
+	var first error // of those that can be logits, if there are any
+	plausible := false
+	for _, name := range names[:min(most, len(names))] {
+		f.sums = 0
+		h, err := f.trace(name)
+		var r *graph.Refusal
+		switch {
+		case err == nil:
+			heads = append(heads, h)
+		case !errors.As(err, &r):
+			return nil, err
+		case first == nil || !plausible && f.In.Get(name).Type.IsFloat():
+			first, plausible = err, f.In.Get(name).Type.IsFloat()
+		}
+	}
+	heads, err := f.complete(heads)
+	if len(heads) == 0 {
+		return nil, cmp.Or(first, err)
+	}
+	heads = f.last(heads)
+	best := slices.MaxFunc(heads, func(a, b *Head) int { return a.purpose() - b.purpose() }) // the first of equals
+	var others []string
+	for _, h := range heads {
+		if h.Node != best.Node {
+			others = append(others, h.Logits)
+		}
+	}
+	if len(others) > 0 {
+		best.Evidence = append(best.Evidence, fmt.Sprintf("other outputs come from other linear layers; choose them with --logits %s",
+			strings.Join(others, " or --logits ")))
+	}
+	return best, nil
+}
+
+// complete leaves out heads of which outputs give only some classes, or not in their order. One that gives the second of two is
+// whole: the other is what is left.
+func (f *finder) complete(heads []*Head) ([]*Head, error) {
+	given := map[string][]int{}
+	for _, h := range heads {
+		given[h.Logits] = append(given[h.Logits], h.columns...)
+	}
+	var err error
+	whole := slices.DeleteFunc(slices.Clone(heads), func(h *Head) bool {
+		if h.columns == nil {
+			return false
+		}
+		n, list := h.Classes, given[h.Logits]
+		if h.Link == Sigmoid {
+			n = max(2, n)
+		}
+		ok := n == 2 && slices.Equal(list, []int{1}) || len(list) == n
+		for i, k := range list {
+			ok = ok && (len(list) == 1 || k == i)
+		}
+		if !ok {
+			err = graph.Refuse("the outputs give the probabilities of some classes of %q only, or not in their order; export the model with all of them in one output", h.Logits)
+		}
+		return !ok
+	})
+	return whole, err
+}
+
+// last leaves out layers that feed another of the layers found: an embedding that is an output too.
+func (f *finder) last(heads []*Head) []*Head {
+	inner := map[*onnxpb.Node]bool{}
+	for _, h := range heads {
+		for _, s := range h.affine.shares {
+			maps.Copy(inner, f.g.Ancestors(s.features))
+		}
+	}
+	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.Producer[h.Logits]] })
+}
+
+// purpose says how plainly the graph itself tells what the logits are for: 3 where probabilities are made of them, 2 where
+// the best class is picked from those, 1 where it is picked from the logits.
+func (h *Head) purpose() int {
+	switch {
+	case h.linked && !h.picked:
+		return 3
+	case h.linked:
+		return 2
+	case h.picked:
+		return 1
+	}
+	return 0
+}
+
+// featuresSep stands between the names of features in Head.Features where there are several.
+const featuresSep = ","
+
+// confirm checks that the tensor the user named as features is what the layer reads, up to a change of shape.
+func (f *finder) confirm(h *Head, features string) error {
+	if h.Features == features {
+		return nil
+	}
+	if !f.g.Has(features) {
+		return graph.Refuse("the logits %q are linear in %q, not in %q", h.Logits, h.Features, features)
+	}
+	for t := h.Features; t != features; {
+		n := f.g.Producer[t]
+		if s := f.step(n); s == nil || !s.layout || s.asked {
+			between := "the graph's input"
+			if n != nil {
+				between = f.describe(n)
+			}
+			return graph.Refuse("the logits %q are linear in %q, and %s stands between that and %q", h.Logits, h.Features, between, features)
+		}
+		t = onnxpb.Input(n, 0)
+	}
+	h.Evidence = append(h.Evidence, fmt.Sprintf("%q reaches the layer as %q, in another shape", features, h.Features))
+	return nil
+}
+
+// candidates looks for linear layers behind an obstacle. Each is taken as far towards it as the tensors are linear in its
+// features: behind the bias, not in front of it. What lies below another layer or below a product, as that of
+// squeeze-and-excitation, is part of the body and no candidate.
+func (f *finder) candidates(at *onnxpb.Node) []*Head {
+	const most, far = 3, 1000
+	var heads []*Head
+	type place struct {
+		node *onnxpb.Node
+		path []string // tensors from the node on, towards the obstacle
+	}
+	seen := map[*onnxpb.Node]bool{at: true}
+	for queue := []place{{node: at}}; len(queue) > 0 && len(heads) < most && len(seen) < far; queue = queue[1:] {
+		for _, name := range f.ungated(queue[0].node) {
+			n := f.g.Producer[name]
+			if n == nil || seen[n] {
+				continue
+			}
+			seen[n] = true
+			path := append([]string{name}, queue[0].path...)
+			l, _ := f.linear(n)
+			if l == nil {
+				if !f.weighs(n) && !f.gates(n) {
+					queue = append(queue, place{n, path})
+				}
+				continue
+			}
+			f.sums = 0
+			for _, name := range slices.Backward(path) {
+				h, err := f.trace(name)
+				if err != nil {
+					continue
+				}
+				if !slices.ContainsFunc(heads, func(o *Head) bool { return o.Features == h.Features && o.Logits == h.Logits }) {
+					heads = append(heads, h)
+				}
+				break
+			}
+		}
+	}
+	return heads
+}
+
+// weighs reports whether a node multiplies something that varies by weights.
+func (f *finder) weighs(n *onnxpb.Node) bool {
+	switch n.GetOpType() {
+	case "Gemm", "MatMul", "Conv", "ConvTranspose", "LSTM", "GRU", "RNN":
+		return !f.constant(n.GetOutput()[0])
+	}
+	return false
+}
+
+// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one that gates the other: the one
+// of fewer numbers, and what a function such as Sigmoid gives.
+func (f *finder) ungated(n *onnxpb.Node) []string {
+	names := onnxpb.Dependencies(n)
+	if !f.multiplies(n) {
+		return names
+	}
+	a, okA := f.numbersOf(names[0])
+	b, okB := f.numbersOf(names[1])
+	switch {
+	case okA && okB && a > b:
+		return names[:1]
+	case okA && okB && b > a:
+		return names[1:]
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		p := f.g.Producer[name]
+		return p != nil && slices.Contains([]string{"Sigmoid", "HardSigmoid", "Tanh", "Softmax", "Softplus"}, onnxpb.OpName(p))
+	})
+}
+
+// multiplies reports whether a node is a product of two tensors that vary.
+func (f *finder) multiplies(n *onnxpb.Node) bool {
+	names := onnxpb.Dependencies(n)
+	return onnxpb.OpName(n) == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
+}
+
+// gates reports whether a node is a product of two tensors, neither of which is a single number for each example.
+func (f *finder) gates(n *onnxpb.Node) bool {
+	return f.multiplies(n) && !slices.ContainsFunc(n.GetInput(), func(name string) bool {
+		size, ok := f.numbersOf(name)
+		return ok && size == 1
+	})
+}
+
+// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown length.
+func (f *finder) numbersOf(name string) (n int64, known bool) {
+	v := f.In.Get(name)
+	n = 1
+	for _, d := range v.Dims[min(1, len(v.Dims)):] {
+		if d < 0 {
+			d = 2
+		}
+		n = min(n*d, math.MaxInt32)
+	}
+	return n, v.Dims != nil
+}
+
+// finish makes the head of a trail.
+func (f *finder) finish(t *trail, start string) (*Head, error) {
+	first := t.nodes[0]
+	if t.logits == "" {
+		return nil, graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &t.at, start, t.k)
+	}
+	h := &Head{
+		Logits: t.logits, Classes: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
+		Rounding: t.rounding, Low: t.low, High: t.high,
+		Shifted: t.common, after: t.after, columns: t.columns,
+		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
+	}
+	if t.approximated {
+		h.Approximation = IgnoreRelu
+	}
+	if err := f.fill(h, t, start); err != nil {
+		return nil, err
+	}
+	if h.Link == Sigmoid && h.Classes > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+		h.Link = OneVsRest
+	}
+	if err := f.settle(h, t); err != nil {
+		return nil, err
+	}
+	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
+	h.Evidence = f.evidence(h, t)
+	classes := h.Classes
+	if h.Link == Sigmoid {
+		classes = max(2, classes)
+	}
+	if h.Labels = f.labels(h, t, classes); h.Labels != nil {
+		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
+	}
+	return h, nil
+}
+
+// fill gives h the names and the size of the layer that a trail begins at, and makes sure that its weights can be had.
+func (f *finder) fill(h *Head, t *trail, start string) error {
+	first := t.nodes[0]
+	if out := f.In.Get(start); t.shares[0].assumed && len(out.Dims) > 2 && !(&flow{Value: *out, class: len(out.Dims) - 1}).rows() {
+		return graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &flow{Value: *out}, start, t.k)
+	}
+	var op, node, features []string
+	for _, n := range t.nodes {
+		n = f.g.Source(n)
+		op, node = append(op, onnxpb.OpName(n)), append(node, onnxpb.NodeName(n))
+	}
+	for _, p := range t.shares {
+		features = append(features, p.features)
+		h.FeatureDim += p.d
+		for _, m := range p.terms {
+			if f.g.Producer[m.weight.name] == nil {
+				continue // stored weights have been checked when the model was read
+			}
+			if _, err := f.evaluate(m.weight.name, false); err != nil {
+				return err
+			}
+		}
+	}
+	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
+	if size, ok := onnxpb.Elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > graph.MaxWeightElements {
+		return graph.Refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
+	}
+	return nil
+}
+
+// exclusive reports whether a node is of an operator that gives one label among all classes.
+func (f *finder) exclusive(n *onnxpb.Node) bool {
+	return onnxpb.OpName(f.g.Source(n)) == "ai.onnx.ml.LinearClassifier"
+}
+
+// givesScores reports whether a node is of an operator that has a row for one of two classes and gives scores, not the
+// probabilities for which the view takes them.
+func (f *finder) givesScores(n *onnxpb.Node) bool {
+	c := f.g.Source(n)
+	return f.exclusive(n) && len(onnxpb.Attr(c, "intercepts").GetFloats()) == 1 && string(onnxpb.Attr(c, "post_transform").GetS()) != "LOGISTIC"
+}
+
+// settle checks the link, and takes the one that was told.
+func (f *finder) settle(h *Head, t *trail) error {
+	first := t.nodes[0]
+	if t.shifted && (h.Classes == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
+		return graph.RefuseAt(first, "a number of each example's own is added to all of %q, which only a Softmax does not see", h.Logits)
+	}
+	if t.thresholds && h.Link != Sigmoid && f.link != Sigmoid {
+		return graph.Refuse("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each", h.Logits, h.Classes, Sigmoid)
+	}
+	if f.link != "" && f.link != h.Link {
+		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
+			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link, f.link)
+		}
+		h.Link = f.link
+	}
+	if h.Classes == 1 && h.Link != "" && h.Link != Sigmoid {
+		return graph.RefuseAt(first, "%s has one output only, of which %s makes 1", f.describe(first), h.Link)
+	}
+	return nil
+}
+
+// evidence tells in sentences what was found, and settles the link where the path did not.
+func (f *finder) evidence(h *Head, t *trail) []string {
+	var found []string
+	say := func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); !slices.Contains(found, s) { // two layers may be alike
+			found = append(found, s)
+		}
+	}
+	for _, p := range t.shares {
+		rank := ""
+		if p.assumed {
+			rank = ", taken to be [N,d] as the graph does not give its rank"
+		}
+		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank, p.terms[0].weight.name)
+	}
+	form := fmt.Sprintf("= features [N,%d] · Wᵀ", h.FeatureDim)
+	if h.Approximation != "" {
+		form = "≈" + strings.TrimPrefix(form, "=")
+	}
+	if h.Bias {
+		form += " + b"
+	}
+	say("logits %q [N,%d] %s", h.Logits, h.Classes, form)
+	if len(t.shares) > 1 {
+		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
+	}
+	for _, p := range t.shares {
+		for _, n := range p.selection {
+			say("%s commutes with the linear layer and is done on the features", f.describe(n))
+		}
+		m := p.terms[0]
+		switch {
+		case m.scale == nil:
+		case slices.Min(m.scale) != slices.Max(m.scale):
+			say("a scale for each class is folded into the weights")
+		case m.scale[0] != 1:
+			say("a scale of %.6g is folded into the weights", m.scale[0])
+		}
+		if slices.Contains(m.rows, -1) {
+			say("the logits are those of several layers side by side")
+		} else if m.rows != nil {
+			say("the logits are %d of the layer's outputs", len(m.rows))
+		}
+	}
+	if t.thresholds {
+		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it", h.Classes)
+	}
+	if h.Shifted {
+		say("%q holds the logits and a number that is the same for all classes, which a Softmax does not see", h.Logits)
+	}
+	if h.Rounding > 0 {
+		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
+	}
+	if h.Approximation != "" {
+		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed", h.Approximation)
+	}
+	behind := f.linkBehind(h.Logits)
+	if h.Classes == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
+		behind = Sigmoid
+	}
+	switch {
+	case h.Link != "" && h.Link == f.link:
+		say("probabilities are made by %s, as told", h.Link)
+	case h.Link != "":
+		say("what follows makes probabilities of them: %s", strings.Join(h.Tail, ", "))
+	case behind != "":
+		h.Link = behind
+		say("elsewhere in the graph the logits go into %s", h.Link)
+	case h.Classes == 1:
+		h.Link = Sigmoid
+		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
+	default:
+		h.Link = Softmax
+		say("no Softmax or Sigmoid follows the logits; one label among all classes is assumed")
+	}
+	return found
+}
+
+// reader returns the linear operator that reads a share's features.
+func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
+	for _, n := range t.nodes {
+		if slices.Contains(n.GetInput(), p.features) {
+			return n
+		}
+	}
+	return t.nodes[0]
+}
+
+// linkBehind looks forward from the logits for what makes probabilities of them, past operators that only reshape.
+func (f *finder) linkBehind(name string) Link {
+	const far = 100
+	queue := []string{name}
+	for i := 0; i < len(queue) && i < far; i++ {
+		for _, n := range f.g.Consumers[queue[i]] {
+			s := f.step(n)
+			if s == nil || onnxpb.Input(n, 0) != queue[i] || len(n.GetOutput()) == 0 {
+				continue
+			}
+			if s.link != "" && f.leadsOut(n.GetOutput()[0]) {
+				return f.linkAt(n, s.link)
+			}
+			if s.layout {
+				queue = append(queue, n.GetOutput()[0])
+			}
+		}
+	}
+	return ""
+}
+
+// leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that gates something is no
+// link.
+func (f *finder) leadsOut(name string) bool {
+	const far = 100
+	queue := []string{name}
+	for i := 0; i < len(queue) && i < far; i++ {
+		if slices.ContainsFunc(f.g.Proto.GetOutput(), func(v *onnxpb.ValueInfo) bool { return v.GetName() == queue[i] }) {
+			return true
+		}
+		for _, n := range f.g.Consumers[queue[i]] {
+			s := f.step(n)
+			if s != nil && (s.layout || s.late || s.ends) && len(n.GetOutput()) > 0 {
+				queue = append(queue, n.GetOutput()...)
+			}
+		}
+	}
+	return false
+}
+
+// linkAt is the link that n makes, unless its probabilities are divided by their sum.
+func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
+	normalised := slices.ContainsFunc(f.g.Order, func(next *onnxpb.Node) bool {
+		s := f.step(next)
+		return s != nil && s.normalises && onnxpb.Input(next, 0) == n.GetOutput()[0]
+	})
+	if link == Sigmoid && normalised {
+		return OneVsRest
+	}
+	return link
+}
+
+// Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits = features · wᵀ + b, with
+// every scale that stands between layer and logits folded in. It reads them from the file on every call.
+func (h *Head) Weights() (w, b []float32, err error) {
+	k, d := h.Classes, h.FeatureDim
+	w = make([]float32, k*d)
+	first := 0 // column of the share
+	for _, p := range h.affine.shares {
+		for i, t := range p.terms {
+			if err := h.addTerm(w[first:], d, p, t, i == 0); err != nil {
+				return nil, nil, err
+			}
+		}
+		first += p.d
+	}
+	if h.affine.shift != nil {
+		b = make([]float32, k)
+		for i, x := range h.affine.shift {
+			b[i] = float32(x)
+		}
+	}
+	for _, list := range [][]float32{w, b} {
+		for _, x := range list {
+			if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
+				return nil, nil, fmt.Errorf("weights of %s hold NaN or infinite numbers", h.Node)
+			}
+		}
+	}
+	return w, b, nil
+}
+
+// addTerm puts one weight into the columns of its share, rows of w being stride apart: sets them if it is the share's first,
+// and adds to them otherwise.
+func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) error {
+	v, err := h.model.View().Evaluate(t.weight.name)
+	if err != nil {
+		return fmt.Errorf("weights of %s: %w", h.Node, err)
+	}
+	rows := len(v.Data) / p.d
+	if rows*p.d != len(v.Data) || t.rows == nil && rows != h.Classes {
+		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.Data), h.Classes, p.d)
+	}
+	for i := range h.Classes {
+		row, scale := i, 1.0
+		if t.rows != nil {
+			row = t.rows[i]
+		}
+		if t.scale != nil {
+			scale = t.scale[i]
+		}
+		for j := range p.d {
+			at := max(row, 0)*p.d + j
+			if t.weight.transposed {
+				at = j*rows + max(row, 0)
+			}
+			x := float32(0)
+			if row >= 0 {
+				x = float32(scale * v.Data[at])
+			}
+			if !set {
+				x += w[i*stride+j]
+			}
+			w[i*stride+j] = x
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package head
+
+import (
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// maxLabel is the length in bytes of the longest class name that is taken over.
+const maxLabel = 256
+
+// labels returns the names that the model itself has for the n classes of a head, nil if it has none: those by which
+// scikit-learn's operators name its scores or pick the best class. Numbers are names too, unless they count from 0.
+func (f *finder) labels(h *Head, t *trail, n int) []string {
+	for _, node := range t.nodes {
+		c := f.g.Source(node)
+		if l := usable(onnxpb.Attr(c, "classlabels_strings").GetStrings(), n); l != nil {
+			return l
+		}
+		if l := usable(numerals(onnxpb.Attr(c, "classlabels_ints").GetInts()), n); l != nil {
+			return l
+		}
+	}
+	const far = 1000
+	queue, seen := []string{h.Logits}, map[string]bool{h.Logits: true}
+	for i := 0; i < len(queue) && i < far; i++ {
+		for _, node := range f.g.Consumers[queue[i]] {
+			var names [][]byte
+			switch node = f.g.Source(node); onnxpb.OpName(node) {
+			case "ai.onnx.ml.ZipMap":
+				names = onnxpb.Attr(node, "classlabels_strings").GetStrings()
+				if names == nil {
+					names = numerals(onnxpb.Attr(node, "classlabels_int64s").GetInts())
+				}
+			case "ai.onnx.ml.ArrayFeatureExtractor":
+				if t := f.g.Consts[onnxpb.Input(node, 0)]; onnxpb.DataType(t.GetDataType()) == onnxpb.String && len(t.GetDims()) == 1 {
+					names = t.GetStringData()
+				} else if v := f.In.Get(onnxpb.Input(node, 0)); v.Constant && (v.Type == onnxpb.Int64 || v.Type == onnxpb.Int32) {
+					whole := make([]int64, len(v.Data))
+					for i, x := range v.Data {
+						whole[i] = int64(x)
+					}
+					names = numerals(whole)
+				}
+			}
+			if l := usable(names, n); l != nil {
+				return l
+			}
+			for _, out := range node.GetOutput() {
+				if !seen[out] {
+					seen[out] = true
+					queue = append(queue, out)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// numerals returns whole numbers as names, nil for 0, 1, 2, ….
+func numerals(list []int64) [][]byte {
+	var names [][]byte
+	counts := true
+	for i, x := range list {
+		names = append(names, strconv.AppendInt(nil, x, 10))
+		counts = counts && x == int64(i)
+	}
+	if counts {
+		return nil
+	}
+	return names
+}
+
+// usable returns names as strings if there are n different ones that can be printed.
+func usable(names [][]byte, n int) []string {
+	if len(names) != n {
+		return nil
+	}
+	seen := map[string]bool{}
+	list := make([]string, n)
+	for i, name := range names {
+		s := string(name)
+		if s == "" || len(s) > maxLabel || !utf8.ValidString(s) || seen[s] {
+			return nil
+		}
+		for _, r := range s {
+			if !unicode.IsPrint(r) {
+				return nil
+			}
+		}
+		seen[s], list[i] = true, s
+	}
+	return list
+}

@@ -1,0 +1,192 @@
+package head
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// A linear is an operator that is linear in one tensor, the other being constant.
+type linear struct {
+	node       *onnxpb.Node
+	features   string
+	transposed bool // features lie [d,N]
+	weight     weight
+	k, d       int64
+	alpha      float64
+	bias       string // "" if it has none
+	beta       float64
+	out        flow
+	assumed    bool // the rank of features is not known and taken to be 2
+}
+
+// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
+// refusal if it is one of these but not of a form that makes a head.
+func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
+	if f.In.Functions[onnxpb.OpName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
+		return nil, nil
+	}
+	var form func(*onnxpb.Node, *graph.Value, *graph.Value, bool) (*linear, error)
+	switch onnxpb.OpName(n) {
+	case "Gemm":
+		form = f.gemm
+	case "MatMul", "com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul":
+		form = f.matMul
+	case "Conv":
+		form = f.conv
+	default:
+		return nil, nil
+	}
+	a, b := f.In.Get(onnxpb.Input(n, 0)), f.In.Get(onnxpb.Input(n, 1))
+	if a.Constant == b.Constant {
+		return nil, graph.RefuseAt(n, "%s multiplies two tensors that both depend on the input", f.describe(n))
+	}
+	w, name := b, onnxpb.Input(n, 1)
+	if a.Constant {
+		w, name = a, onnxpb.Input(n, 0)
+	}
+	if w.Dims == nil { // too large to be followed so far, or not to be computed at all
+		var err error
+		if w, err = f.evaluate(name, false); err != nil {
+			return nil, err
+		}
+		if a.Constant {
+			a = w
+		} else {
+			b = w
+		}
+	}
+	l, err := form(n, a, b, a.Constant)
+	if err != nil {
+		return nil, err
+	}
+	if size, ok := onnxpb.Elements([]int64{l.k, l.d}); !ok || size == 0 || size > graph.MaxWeightElements {
+		return nil, graph.Refuse("%s has %d features and %d classes", f.describe(n), l.d, l.k)
+	}
+	l.node = n
+	l.weight.name = name
+	if l.features = onnxpb.Input(n, 0); a.Constant {
+		l.features = onnxpb.Input(n, 1)
+	}
+	l.out.Type = cmp.Or(a.Type, b.Type)
+	if op := f.g.Source(n).GetOpType(); op == "MatMulInteger" || op == "ConvInteger" {
+		l.out.Type = onnxpb.Int32
+	}
+	l.out.Merge(f.In.Values[n.GetOutput()[0]])
+	return l, nil
+}
+
+// gemm is α·A'·B' + β·C.
+func (f *finder) gemm(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, error) {
+	transA, transB := onnxpb.AttrInt(n, "transA", 0) != 0, onnxpb.AttrInt(n, "transB", 0) != 0
+	l := &linear{alpha: onnxpb.AttrFloat(n, "alpha", 1), beta: onnxpb.AttrFloat(n, "beta", 1)}
+	if l.beta != 0 {
+		l.bias = onnxpb.Input(n, 2)
+	}
+	if l.bias != "" && !f.constant(l.bias) {
+		return nil, graph.RefuseAt(n, "%s adds %q, which depends on the input", f.describe(n), l.bias)
+	}
+	w := b.Dims
+	if left {
+		// Weights stand on the left, so the result is [K,N].
+		w = a.Dims
+		l.weight.transposed, l.transposed = transA, !transB
+	} else {
+		l.weight.transposed, l.transposed = !transB, transA
+	}
+	if len(w) != 2 {
+		return nil, graph.Refuse("%s has weights of shape %v", f.describe(n), w)
+	}
+	l.k, l.d = w[0], w[1]
+	if l.weight.transposed {
+		l.k, l.d = w[1], w[0]
+	}
+	if l.out = (flow{Value: graph.Value{Dims: []int64{-1, l.k}}, class: 1}); left {
+		l.out = flow{Value: graph.Value{Dims: []int64{l.k, -1}}, class: 0}
+	}
+	return l, nil
+}
+
+// matMul is x·W for x of any rank from 2, or W·x for rank 2. The fused operator may transpose either, and scale.
+func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, error) {
+	transW, transX := onnxpb.AttrInt(n, "transB", 0) != 0, onnxpb.AttrInt(n, "transA", 0) != 0
+	w, x := b.Dims, a.Dims
+	if left {
+		w, x = a.Dims, b.Dims
+		transW, transX = transX, transW
+	}
+	l := &linear{alpha: onnxpb.AttrFloat(n, "alpha", 1), weight: weight{transposed: left == transW}, transposed: left != transX}
+	if onnxpb.AttrInt(n, "transBatchA", 0) != 0 || onnxpb.AttrInt(n, "transBatchB", 0) != 0 || transX && len(x) != 2 {
+		return nil, graph.Refuse("%s transposes features of shape %v", f.describe(n), x)
+	}
+	for len(w) > 2 && w[0] == 1 && len(x) >= len(w) {
+		w = w[1:]
+	}
+	switch {
+	case len(w) != 2:
+		return nil, graph.Refuse("%s has weights of shape %v", f.describe(n), w)
+	case x == nil && !left:
+		if out := f.In.Values[n.GetOutput()[0]]; len(out.Dims) >= 2 {
+			x = slices.Repeat([]int64{-1}, len(out.Dims))
+			break
+		}
+		l.assumed = true
+		x = []int64{-1, -1}
+	case len(x) < 2 || left && len(x) != 2:
+		return nil, graph.Refuse("%s multiplies features of shape %v", f.describe(n), x)
+	}
+	l.k, l.d = w[0], w[1]
+	if l.weight.transposed {
+		l.k, l.d = w[1], w[0]
+	}
+	if left {
+		l.out = flow{Value: graph.Value{Dims: []int64{l.k, -1}}, class: 0}
+		return l, nil
+	}
+	l.out = flow{Value: graph.Value{Dims: slices.Clone(x)}, class: len(x) - 1}
+	l.out.Dims[len(x)-1] = l.k
+	return l, nil
+}
+
+// conv is a convolution that is a linear layer: with a 1×1 kernel at every place alike, or with a kernel as large as its
+// input, so that there is one place only.
+func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, error) {
+	l := &linear{alpha: 1, beta: 1, bias: onnxpb.Input(n, 2)}
+	if left || len(w.Dims) < 3 {
+		return nil, graph.Refuse("%s has weights of shape %v", f.describe(n), w.Dims)
+	}
+	if l.bias != "" && !f.constant(l.bias) {
+		return nil, graph.Refuse("%s adds %q, which depends on the input", f.describe(n), l.bias)
+	}
+	all := func(name string, want int64) bool {
+		return !slices.ContainsFunc(onnxpb.Attr(n, name).GetInts(), func(x int64) bool { return x != want })
+	}
+	size, ok := onnxpb.Elements(w.Dims[1:])
+	if !ok || onnxpb.AttrInt(n, "group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
+		return nil, graph.RefuseAt(n, "%s is no linear layer: it has groups, padding or dilation", f.describe(n))
+	}
+	out := f.In.Values[n.GetOutput()[0]]
+	kernel := w.Dims[2:]
+	point := !slices.ContainsFunc(kernel, func(k int64) bool { return k != 1 })
+	whole := false // of the input: features are that, flattened
+	switch {
+	case point && (all("strides", 1) || len(x.Dims) > 2 && !slices.ContainsFunc(x.Dims[2:], func(d int64) bool { return d != 1 })):
+	case len(x.Dims) == len(w.Dims) && slices.Equal(x.Dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(onnxpb.Attr(n, "auto_pad").GetS())):
+		whole = true
+	default:
+		return nil, graph.RefuseAt(n, "%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", f.describe(n), kernel)
+	}
+	l.k, l.d = w.Dims[0], size
+	l.out = flow{Value: graph.Value{Dims: slices.Repeat([]int64{-1}, len(w.Dims))}, class: 1}
+	l.out.Dims[1] = l.k
+	for i := 2; i < len(w.Dims); i++ {
+		if whole {
+			l.out.Dims[i] = 1
+		} else if len(out.Dims) == len(w.Dims) {
+			l.out.Dims[i] = out.Dims[i]
+		}
+	}
+	return l, nil
+}

@@ -1,0 +1,98 @@
+package head
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/internal/build"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Output is what a model itself makes of a head's logits: one of its outputs or, where that is a list of maps, the tensor that
+// it is made of.
+type Output struct {
+	Name    string   // of the model's output
+	Width   int      // numbers for each example
+	Integer bool     // it holds whole numbers, such as that of the best class
+	Coarse  bool     // on the way from the logits numbers are rounded to fewer bits than float32 has
+	Ops     []string // the operators on that way, each once, sorted; none where it is the logits
+}
+
+// WithOutputs returns a model whose outputs are the head's logits [N,K], and behind them what the model itself makes of them
+// [N,Width], all in float32: reading both in one run tells whether they belong together. Outputs that are no numbers, that
+// depend on none of the logits or whose width is not known are left out, and beyond 16 the rest. It panics if h was not
+// found in m.
+func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
+	if h.model != m {
+		panic("head: WithOutputs with the head of another model")
+	}
+	const most = 16
+	b, in := build.New(m), m.View().Infer()
+	logits := h.AddLogits(b)
+	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, onnxpb.Float32, -1, int64(h.Classes))}
+	below := m.View().Descendants(h.Logits)
+	var owns []Output
+	for _, v := range m.Proto().GetGraph().GetOutput() {
+		name := v.GetName()
+		if n := m.Graph().Producer[name]; n != nil && onnxpb.OpName(n) == "ai.onnx.ml.ZipMap" {
+			name = onnxpb.Input(n, 0)
+		}
+		own, ok := ownOf(m, h, in, below, name, v)
+		if own.Name = v.GetName(); !ok || len(owns) == most {
+			continue
+		}
+		out := b.Rows(b.Take(name), onnxpb.Undefined, "mfgs_own") // converted, whatever its type
+		outputs = append(outputs, onnxpb.TensorInfo(out, onnxpb.Float32, -1, int64(own.Width)))
+		owns = append(owns, own)
+	}
+	with, err := b.Build(outputs...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading the model's own outputs: %w", err)
+	}
+	return with, owns, nil
+}
+
+// ownOf describes a tensor that is declared as an output, or is what that is made of.
+func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string, output *onnxpb.ValueInfo) (own Output, ok bool) {
+	v := *in.Get(name)
+	v.Merge(graph.Declared(output))
+	typ, dims := v.Type, v.Dims
+	own.Integer = typ == onnxpb.Int32 || typ == onnxpb.Int64
+	if !own.Integer && !typ.IsFloat() || dims != nil && len(dims) == 0 {
+		return own, false
+	}
+	if own.Width = h.Classes; own.Integer {
+		own.Width = 1
+	}
+	if dims != nil {
+		if n, known := onnxpb.Elements(dims[1:]); known && n > 0 && n <= 1<<24 {
+			own.Width = int(n)
+		}
+	}
+	if name == h.Logits {
+		return own, true
+	}
+	made := m.View().Ancestors(name)
+	if p := m.View().Producer[name]; p == nil || !below[p] {
+		return own, false
+	}
+	own.Coarse = typ.IsFloat() && typ != onnxpb.Float32 && typ != onnxpb.Float64
+	for n := range below {
+		if !made[n] {
+			continue
+		}
+		op := onnxpb.OpName(n)
+		if !slices.Contains(own.Ops, op) {
+			own.Ops = append(own.Ops, op)
+		}
+		own.Coarse = own.Coarse || op == "Round" || op == "Floor" || op == "Ceil"
+		for _, out := range n.GetOutput() {
+			t := in.Get(out).Type
+			own.Coarse = own.Coarse || t == onnxpb.Float16 || t == onnxpb.BFloat16 || t == onnxpb.Uint8 || t == onnxpb.Int8 || t == onnxpb.Uint16 || t == onnxpb.Int16
+		}
+	}
+	slices.Sort(own.Ops)
+	return own, true
+}

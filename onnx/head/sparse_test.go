@@ -1,0 +1,63 @@
+package head
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+)
+
+func TestSparseInitializers(t *testing.T) {
+	var want map[string][]float64
+	onnxtest.ReadJSON(t, filepath.Join(onnxtest.Fixtures, "types", "sparse.json"), &want)
+	m, err := onnx.Open(filepath.Join(onnxtest.Fixtures, "types", "sparse.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range want {
+		v, err := m.View().Evaluate(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slicesAlmostEqual(v.Data, w, 0) {
+			t.Errorf("%s is %v, want %v", name, v.Data, w)
+		}
+	}
+	h, err := Find(m, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _, err := h.Weights()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k := range h.Classes {
+		for d := range h.FeatureDim {
+			if got, want := float64(w[k*h.FeatureDim+d]), want["w"][d*h.Classes+k]; got != want {
+				t.Errorf("weight of feature %d for class %d is %v, want %v", d, k, got, want)
+			}
+		}
+	}
+	// The cut model keeps them sparse.
+	c, err := Cut(m, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(c.Proto().Graph.SparseInitializer); n != 2 {
+		t.Errorf("%d sparse initializers after the cut", n)
+	}
+}
+
+func slicesAlmostEqual(a, b []float64, tol float64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if !approx.Equal(a[i], b[i], tol) {
+			return false
+		}
+	}
+	return true
+}

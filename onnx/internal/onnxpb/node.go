@@ -1,0 +1,294 @@
+package onnxpb
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Dependencies returns the tensors a node reads, each once: its inputs and what its subgraphs capture from outside.
+func Dependencies(n *Node) []string {
+	seen := map[string]bool{"": true}
+	var deps []string
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			deps = append(deps, name)
+		}
+	}
+	for _, in := range n.GetInput() {
+		add(in)
+	}
+	for _, a := range n.GetAttribute() {
+		for _, g := range Subgraphs(a) {
+			captures(g, add)
+		}
+	}
+	return deps
+}
+
+func Subgraphs(a *Attribute) []*Graph {
+	if a.GetG() == nil {
+		return a.GetGraphs()
+	}
+	return append([]*Graph{a.GetG()}, a.GetGraphs()...)
+}
+
+// captures calls add for the tensors that g takes from the graph around it.
+func captures(g *Graph, add func(string)) {
+	own := map[string]bool{"": true}
+	for _, v := range g.GetInput() {
+		own[v.GetName()] = true
+	}
+	for _, t := range g.GetInitializer() {
+		own[t.GetName()] = true
+	}
+	for _, s := range g.GetSparseInitializer() {
+		own[s.GetValues().GetName()] = true
+	}
+	for _, n := range g.GetNode() {
+		for _, out := range n.GetOutput() {
+			own[out] = true
+		}
+	}
+	outer := func(name string) {
+		if !own[name] {
+			add(name)
+		}
+	}
+	for _, n := range g.GetNode() {
+		for _, name := range Dependencies(n) {
+			outer(name)
+		}
+	}
+	for _, v := range g.GetOutput() {
+		outer(v.GetName())
+	}
+}
+
+func IsDefault(domain string) bool { return domain == "" || domain == "ai.onnx" }
+
+// Describe names a node for people: its operator with the name or, where it has none, the first output.
+func Describe(n *Node) string {
+	return fmt.Sprintf(`%s "%s"`, Printable(OpName(n)), Printable(NodeName(n)))
+}
+
+// Printable escapes what would break a line, and cuts what would fill a page.
+func Printable(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return strings.Trim(strconv.Quote(s), `"`)
+}
+
+// OpName returns the operator with its domain, if that is not the default one.
+func OpName(n *Node) string {
+	if IsDefault(n.GetDomain()) {
+		return n.GetOpType()
+	}
+	return n.GetDomain() + "." + n.GetOpType()
+}
+
+func NodeName(n *Node) string {
+	if n.GetName() != "" || len(n.GetOutput()) == 0 {
+		return n.GetName()
+	}
+	return n.GetOutput()[0]
+}
+
+// attribute returns the named attribute, nil if the node has none.
+func Attr(n *Node, name string) *Attribute {
+	for _, a := range n.GetAttribute() {
+		if a.GetName() == name {
+			return a
+		}
+	}
+	return nil
+}
+
+func AttrInt(n *Node, name string, otherwise int64) int64 {
+	if a := Attr(n, name); a != nil {
+		return a.GetI()
+	}
+	return otherwise
+}
+
+func AttrFloat(n *Node, name string, otherwise float64) float64 {
+	if a := Attr(n, name); a != nil {
+		return float64(a.GetF())
+	}
+	return otherwise
+}
+
+// Input returns the name of a node's i-th input, "" where it is left out.
+func Input(n *Node, i int) string {
+	if i < len(n.GetInput()) {
+		return n.GetInput()[i]
+	}
+	return ""
+}
+
+// EachNode calls do for nodes and those of their subgraphs.
+func EachNode(nodes []*Node, do func(*Node)) {
+	for _, n := range nodes {
+		do(n)
+		for _, a := range n.GetAttribute() {
+			for _, g := range Subgraphs(a) {
+				EachNode(g.GetNode(), do)
+			}
+		}
+	}
+}
+
+// WithSubgraphs returns an attribute with its subgraphs changed.
+func WithSubgraphs(a *Attribute, change func(*Graph) *Graph) *Attribute {
+	if len(Subgraphs(a)) == 0 {
+		return a
+	}
+	a = Shallow(a)
+	if a.G != nil {
+		a.G = change(a.G)
+	}
+	a.Graphs = slices.Clone(a.Graphs)
+	for i, g := range a.Graphs {
+		a.Graphs[i] = change(g)
+	}
+	return a
+}
+
+// UsedFunctions returns the model-local functions that nodes call, directly or through others.
+func UsedFunctions(nodes []*Node, functions []*Function) []*Function {
+	type id struct{ domain, name string }
+	byName := map[id][]*Function{}
+	for _, f := range functions {
+		key := id{f.GetDomain(), f.GetName()}
+		byName[key] = append(byName[key], f)
+	}
+	used := map[*Function]bool{}
+	var visit func([]*Node)
+	visit = func(nodes []*Node) {
+		for _, n := range nodes {
+			for _, f := range byName[id{n.GetDomain(), n.GetOpType()}] {
+				if !used[f] {
+					used[f] = true
+					visit(f.GetNode())
+				}
+			}
+			for _, a := range n.GetAttribute() {
+				for _, g := range Subgraphs(a) {
+					visit(g.GetNode())
+				}
+			}
+		}
+	}
+	visit(nodes)
+	return slices.DeleteFunc(slices.Clone(functions), func(f *Function) bool { return !used[f] })
+}
+
+// Shallow returns a copy of a message that shares its fields, for replacing some of them.
+func Shallow[M interface {
+	*T
+	proto.Message
+}, T any](m M) M {
+	c := M(new(T))
+	src, dst := m.ProtoReflect(), c.ProtoReflect()
+	for fd, v := range src.Range {
+		dst.Set(fd, v)
+	}
+	dst.SetUnknown(src.GetUnknown())
+	return c
+}
+
+// TensorInfo describes a tensor; a dimension below 0 is left open.
+func TensorInfo(name string, typ DataType, dims ...int64) *ValueInfo {
+	shape := new(Shape)
+	for _, d := range dims {
+		dim := new(Dimension)
+		if d >= 0 {
+			dim.Value = &Dimension_DimValue{DimValue: d}
+		}
+		shape.Dim = append(shape.Dim, dim)
+	}
+	return &ValueInfo{Name: &name, Type: &Type{
+		TensorType: &TensorType{ElemType: proto.Int32(int32(typ)), Shape: shape}}}
+}
+
+// The values of Attribute.type in use.
+const (
+	TypeFloat  = 1
+	TypeInt    = 2
+	TypeTensor = 4
+	TypeGraph  = 5
+	typeInts   = 7
+)
+
+func IntAttribute(name string, x int64) *Attribute {
+	return &Attribute{Name: &name, Type: proto.Int32(TypeInt), I: &x}
+}
+
+func IntsAttribute(name string, list ...int64) *Attribute {
+	return &Attribute{Name: &name, Type: proto.Int32(typeInts), Ints: list}
+}
+
+func FloatAttribute(name string, x float32) *Attribute {
+	return &Attribute{Name: &name, Type: proto.Int32(TypeFloat), F: &x}
+}
+
+// A Namer gives names that are not taken.
+type Namer struct {
+	Taken map[string]bool
+	next  map[string]int // where to go on counting
+}
+
+// Take takes every name of a graph.
+func (n *Namer) Take(g *Graph) {
+	n.Taken = map[string]bool{}
+	allNames(g, n.Taken)
+}
+
+// Fresh returns want, or want with a number where that is taken.
+func (n *Namer) Fresh(want string) string {
+	if n.Taken == nil {
+		n.Taken = map[string]bool{}
+	}
+	if n.next == nil {
+		n.next = map[string]int{}
+	}
+	name := want
+	for n.Taken[name] {
+		n.next[want]++
+		name = fmt.Sprintf("%s_%d", want, n.next[want])
+	}
+	n.Taken[name] = true
+	return name
+}
+
+// allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not hide outer ones.
+func allNames(g *Graph, names map[string]bool) {
+	for _, list := range [][]*ValueInfo{g.GetInput(), g.GetOutput(), g.GetValueInfo()} {
+		for _, v := range list {
+			names[v.GetName()] = true
+		}
+	}
+	for _, t := range g.GetInitializer() {
+		names[t.GetName()] = true
+	}
+	for _, s := range g.GetSparseInitializer() {
+		names[s.GetValues().GetName()] = true
+	}
+	for _, n := range g.GetNode() {
+		names[n.GetName()] = true
+		for _, out := range n.GetOutput() {
+			names[out] = true
+		}
+		for _, a := range n.GetAttribute() {
+			for _, sub := range Subgraphs(a) {
+				allNames(sub, names)
+			}
+		}
+	}
+}
