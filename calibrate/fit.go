@@ -80,12 +80,14 @@ type FitOptions struct {
 
 // Candidate is one damping that was tried.
 type Candidate struct {
-	Rho     float64 // relative to the mean eigenvalue
-	Epsilon float64
-	NLL     float64 // held out, at its best temperatures, nats
+	Rho     float64 `yaml:"rho" json:"rho"` // relative to the mean eigenvalue
+	Epsilon float64 `yaml:"epsilon" json:"epsilon"`
+	NLL     float64 `yaml:"nll" json:"nll"` // held out, at its best temperatures, nats
+
 	// Gain is the mean of how much less NLL than at ρ = 1 an example has, and
 	// StdErr that mean's standard error. Both are zero for ρ = 1 itself.
-	Gain, StdErr float64
+	Gain   float64 `yaml:"gain" json:"gain"`
+	StdErr float64 `yaml:"std_err" json:"std_err"`
 }
 
 // Choice says whose probabilities serve, and why: the simplest of the network itself
@@ -93,19 +95,21 @@ type Candidate struct {
 // one. Gains are nats of the objective that tuning minimises, a mean over the held-out
 // examples; a method is taken for one that gains more than is needed.
 type Choice struct {
-	Method Method
+	Method Method `yaml:"method" json:"method"`
 
 	// TSGain is what temperature scaling gains on the network. With N examples it needs
 	// 1/(2N): if the network's probabilities are right, twice the gain of all examples
 	// together has about the mean 1 (Wilks, The Large-Sample Distribution of the
 	// Likelihood Ratio, 1938). The spread between examples would say less: of a sure
 	// network a few errors have all the loss.
-	TSGain, TSNeeded float64
+	TSGain   float64 `yaml:"ts_gain" json:"ts_gain"`
+	TSNeeded float64 `yaml:"ts_needed" json:"ts_needed"`
 
 	// MF0Gain is what mf0 gains, at its optimum, on the one of these two that was
 	// chosen. It needs one standard error of the paired differences between examples, and
 	// an NLL that is no higher without the half of an example that tuning adds.
-	MF0Gain, MF0Needed float64
+	MF0Gain   float64 `yaml:"mf0_gain" json:"mf0_gain"`
+	MF0Needed float64 `yaml:"mf0_needed" json:"mf0_needed"`
 }
 
 // trial is a method as tuned, on the held-out examples: its losses and its mean NLL.

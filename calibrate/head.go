@@ -22,10 +22,10 @@ const (
 
 // Head describes the last layer, a = Wᵀφ + b.
 type Head struct {
-	Logits   int // K: columns of W
-	Features int // d: rows of W
-	Bias     bool
-	Link     Link
+	Features int  `yaml:"feature_dim" json:"feature_dim"` // d: rows of W
+	Logits   int  `yaml:"classes" json:"classes"`         // K: columns of W
+	Bias     bool `yaml:"bias" json:"bias"`
+	Link     Link `yaml:"link" json:"link"`
 }
 
 // Dim returns D, the parameters per logit: d, plus one for a bias.

@@ -20,8 +20,8 @@ import (
 // covariance is Σ/T_ens (paper, Algorithm 1). The logit variance is not divided
 // by T_act².
 type Temperatures struct {
-	Act float64
-	Ens float64
+	Act float64 `yaml:"act" json:"act"`
+	Ens float64 `yaml:"ens" json:"ens"`
 }
 
 // Bounds of the search. T_act and T are in units of logitScale / 20, which is about
@@ -67,9 +67,11 @@ func (h Head) logitUnit(s *rows.Batch) float64 {
 
 // Grid is an objective over log-spaced temperatures: the paper's heat maps.
 type Grid struct {
-	Act   []float64   // T_act, rows
-	Tau   []float64   // T_ens / median held-out s², columns
-	Value [][]float64 // held-out NLL, counting half an example more that is wrong, in nats; or AUROC
+	Act []float64 `yaml:"act,flow"` // T_act, rows
+	Tau []float64 `yaml:"tau,flow"` // T_ens / median held-out s², columns
+
+	// Value is the held-out NLL, counting half an example more that is wrong, in nats; or the AUROC.
+	Value [][]float64 `yaml:"value,flow"`
 }
 
 // examples are held-out examples as some method predicts them: what temperatures are

@@ -9,11 +9,11 @@ import (
 // InDomain says how right and how honest probabilities are on labelled
 // examples.
 type InDomain struct {
-	N     int     `json:"n"`     // examples
-	Error float64 `json:"error"` // fraction whose most probable class is not the label
-	NLL   float64 `json:"nll"`   // mean −log p(label), nats
-	ECE   float64 `json:"ece"`   // expected calibration error of the top class, see [Classifier]
-	Brier float64 `json:"brier"` // mean Σ_k (p_k − y_k)², in [0, 2]
+	N     int     `yaml:"examples" json:"n"`  // examples
+	Error float64 `yaml:"error" json:"error"` // fraction whose most probable class is not the label
+	NLL   float64 `yaml:"nll" json:"nll"`     // mean −log p(label), nats
+	ECE   float64 `yaml:"ece" json:"ece"`     // expected calibration error of the top class, see [Classifier]
+	Brier float64 `yaml:"brier" json:"brier"` // mean Σ_k (p_k − y_k)², in [0, 2]
 }
 
 // sumTolerance is how far the probabilities of one example may be from summing

@@ -11,27 +11,27 @@ import (
 // in-distribution ones.
 type OOD struct {
 	// N is the number of out-of-distribution examples.
-	N int `json:"n"`
+	N int `yaml:"examples" json:"n"`
 
 	// Accuracy is the detection accuracy at equal priors and the best
 	// threshold: max_t ½ (P(in ≤ t) + P(out > t)). 0.5 is chance.
-	Accuracy float64 `json:"accuracy"`
+	Accuracy float64 `yaml:"accuracy" json:"accuracy"`
 
 	// AUROC is the probability that an out-of-distribution example scores
 	// higher than an in-distribution one, a tie counting ½.
-	AUROC float64 `json:"auroc"`
+	AUROC float64 `yaml:"auroc" json:"auroc"`
 
 	// AUPRIn and AUPROut are average precisions, Σ_i (R_i − R_{i−1}) P_i over
 	// the distinct scores, with the in- and with the out-of-distribution
 	// examples as the positive class. They depend on the ratio of the two
 	// numbers of examples.
-	AUPRIn  float64 `json:"aupr_in"`
-	AUPROut float64 `json:"aupr_out"`
+	AUPRIn  float64 `yaml:"aupr_in" json:"aupr_in"`
+	AUPROut float64 `yaml:"aupr_out" json:"aupr_out"`
 
 	// FPR95 is the fraction of out-of-distribution examples accepted by the
 	// lowest threshold that accepts at least 95 % of the in-distribution ones
 	// (accepted: score ≤ threshold).
-	FPR95 float64 `json:"fpr95"`
+	FPR95 float64 `yaml:"fpr95" json:"fpr95"`
 }
 
 // Detect measures scores for which higher means more out-of-distribution, of
