@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -230,7 +229,7 @@ func (c *calibration) open(ctx context.Context) error {
 		return fmt.Errorf("val: %s has no labels: held-out data needs them", c.Val)
 	}
 	if c.OOD != "" {
-		if _, err := c.openSet(opener, bundle.Held, c.OOD, false); err != nil {
+		if _, err := c.openSet(opener, bundle.OOD, c.OOD, false); err != nil {
 			return err
 		}
 	}
@@ -488,20 +487,12 @@ func (c *calibration) fit(ctx context.Context) error {
 func (c *calibration) describeFit() {
 	f, r := c.fitted, &c.report
 	r.Structure, r.Covariance = string(f.Posterior.Structure), string(f.Posterior.Covariance)
-	r.Damping = DampingInfo{Rule: c.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho}
-	for _, d := range f.Candidates {
-		r.Damping.Candidates = append(r.Damping.Candidates, DampingCandidate(d))
-	}
+	r.Damping = bundle.Damping{Rule: c.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates}
 	r.Temperatures = TemperatureInfo{
-		NLL:      Pair{Act: f.NLL.Act, Ens: f.NLL.Ens},
-		OOD:      Pair{Act: f.OOD.Act, Ens: f.OOD.Ens},
-		Optimum:  &Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens},
-		OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
+		NLL: f.NLL, OOD: f.OOD, Optimum: &f.Optimum, OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 	}
 	r.Probabilities = choiceInfo(f.Choice)
-	e, p := r.Head.LogitError, r.Head.Proof
-	r.Head = headInfo(c.describeHead())
-	r.Head.LogitError, r.Head.Proof = e, p
+	r.Head.Head = c.describeHead()
 }
 
 func choiceInfo(c calibrate.Choice) ChoiceInfo {
@@ -513,21 +504,13 @@ func choiceInfo(c calibrate.Choice) ChoiceInfo {
 
 // describeHead describes the head for the manifest.
 func (c *calibration) describeHead() bundle.Head {
-	h := bundle.Head{FeatureDim: c.head.Features, Classes: c.head.Logits, Bias: c.head.Bias, Link: c.head.Link}
+	h := bundle.Head{Head: c.head}
 	if c.network != nil {
 		n := c.network.Head
-		h.Op, h.Node, h.Features, h.Logits, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
 		h.Approximation = string(n.Approximation)
 	}
 	return h
-}
-
-func headInfo(h bundle.Head) HeadInfo {
-	return HeadInfo{
-		Op: h.Op, Node: h.Node, Features: h.Features, Logits: h.Logits,
-		FeatureDim: h.FeatureDim, Classes: h.Classes, Bias: h.Bias, Link: string(h.Link), Tail: slices.Clone(h.Tail),
-		Approximation: h.Approximation,
-	}
 }
 
 // measure computes the held-out figures of all methods.
@@ -549,13 +532,13 @@ func (c *calibration) measure() error {
 			return err
 		}
 	}
-	results := map[string]Metrics{}
+	results := map[string]bundle.Figures{}
 	for _, t := range tallies {
 		f, err := t.Figures()
 		if err != nil {
 			return err
 		}
-		m := Metrics{}
+		m := bundle.Figures{}
 		if f.InDomain != nil {
 			m.InDomain = *f.InDomain
 		}
@@ -565,8 +548,8 @@ func (c *calibration) measure() error {
 		results[t.Name] = m
 	}
 	report := &c.report.HeldOut
-	report.Before, report.TS, report.MF0 = results["mle"], results["ts"], results["mf0"]
-	report.After = report.MF0
+	mf0 := results["mf0"]
+	report.Before, report.TS, report.MF0, report.After = results["mle"], results["ts"], &mf0, mf0
 	if m := c.fitted.Method; m != calibrate.MF0 {
 		served := results[string(m)]
 		report.After.InDomain, report.After.OODNLL = served.InDomain, served.OODNLL
@@ -615,34 +598,28 @@ func (c *calibration) keep() []string {
 // write writes the bundle.
 func (c *calibration) write(context.Context) error {
 	f, r := c.fitted, &c.report
-	mf0 := bundleFigures(r.HeldOut.MF0)
 	m := bundle.Manifest{
 		Tool:          "mfgs " + Version(),
 		Head:          c.describeHead(),
-		Probabilities: (*bundle.Choice)(&f.Choice),
-		Damping:       bundle.Damping{Rule: r.Damping.Rule, Rho: f.Rho},
+		Probabilities: &f.Choice,
+		Damping:       r.Damping,
 		Temperatures: bundle.Temperatures{
-			NLL:     bundle.Pair{Act: f.NLL.Act, Ens: f.NLL.Ens, TunedOn: "nll"},
-			OOD:     bundle.Pair{Act: f.OOD.Act, Ens: f.OOD.Ens, TunedOn: "nll"},
-			Optimum: &bundle.Pair{Act: f.Optimum.Act, Ens: f.Optimum.Ens, TunedOn: "nll"},
+			NLL:     bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"},
+			OOD:     bundle.Pair{Temperatures: f.OOD, TunedOn: "nll"},
+			Optimum: &bundle.Pair{Temperatures: f.Optimum, TunedOn: "nll"},
 			TS:      f.TS,
 			TSOOD:   f.TSOOD,
 		},
 		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin},
-		HeldOut: bundle.HeldOut{
-			Before: bundleFigures(r.HeldOut.Before), TS: bundleFigures(r.HeldOut.TS), MF0: &mf0, After: bundleFigures(r.HeldOut.After),
-		},
-		Datasets: c.datasets,
-		Warnings: r.Warnings,
-		Labels:   c.Classes,
-		Grids:    &bundle.Grids{NLL: (*bundle.Grid)(&f.NLLGrid)},
+		HeldOut:   r.HeldOut.HeldOut,
+		Datasets:  c.datasets,
+		Warnings:  r.Warnings,
+		Labels:    c.Classes,
+		Grids:     &bundle.Grids{NLL: &f.NLLGrid},
 	}
 	if f.OODTuned {
 		m.Temperatures.OOD.TunedOn = "ood"
-		m.Grids.AUROC = (*bundle.Grid)(&f.AUROCGrid)
-	}
-	for _, d := range f.Candidates {
-		m.Damping.Candidates = append(m.Damping.Candidates, bundle.Candidate(d))
+		m.Grids.AUROC = &f.AUROCGrid
 	}
 	o := bundle.WriteOptions{Force: c.Force, Keep: c.keep()}
 	if c.network != nil {
@@ -657,14 +634,6 @@ func (c *calibration) write(context.Context) error {
 		}
 	}
 	return bundle.Write(c.Out, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
-}
-
-func bundleFigures(m Metrics) bundle.Figures {
-	f := bundle.Figures{InDomain: bundle.InDomain(m.InDomain)}
-	if m.OOD != nil {
-		f.OOD, f.OODNLL = (*bundle.OOD)(m.OOD), (*bundle.OOD)(m.OODNLL)
-	}
-	return f
 }
 
 // addModel has the bundle hold a model: a copy of its file or, where weights lie

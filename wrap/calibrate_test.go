@@ -35,7 +35,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			if r.Bundle != dir || r.Structure != string(s) || r.Covariance != "hessian" || r.Examples != (Examples{Train: 1200, Val: 300, OOD: 300}) {
 				t.Errorf("report %+v", r)
 			}
-			if r.Head.FeatureDim != 128 || r.Head.Classes != 10 || !r.Head.Bias || r.Head.Link != "softmax" || !(r.Head.LogitError < 1e-5) {
+			if r.Head.Features != 128 || r.Head.Logits != 10 || !r.Head.Bias || r.Head.Link != "softmax" || !(r.Head.LogitError < 1e-5) {
 				t.Errorf("head %+v", r.Head)
 			}
 			if r.Damping.Rule != "auto" || len(r.Damping.Candidates) < 2 || !(r.Damping.Epsilon > 0) || !r.Temperatures.OODTuned {
@@ -185,7 +185,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			close("AUROC", got.HeldOut.After.OOD.AUROC, want.HeldOut.After.OOD.AUROC, 1e-3)
 			close("AUROC of leverage", got.HeldOut.Leverage.AUROC, want.HeldOut.Leverage.AUROC, 1e-9)
 			close("NLL before", got.HeldOut.Before.NLL, want.HeldOut.Before.NLL, 1e-12)
-			if got.Model != nil || got.Head.FeatureDim != 128 || got.Head.Classes != 10 || !got.Head.Bias || got.Examples != want.Examples {
+			if got.Model != nil || got.Head.Features != 128 || got.Head.Logits != 10 || !got.Head.Bias || got.Examples != want.Examples {
 				t.Errorf("report %+v", got)
 			}
 
@@ -435,7 +435,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		r := mustCalibrate(t, c)
 		// These labels are the network's own, so that nothing is to be gained; the
 		// posterior may cost one standard error, 0.04 here.
-		if r.Head.Link != "sigmoid" || r.Head.Classes != 1 || !(r.HeldOut.After.NLL <= r.HeldOut.Before.NLL+0.04) {
+		if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || !(r.HeldOut.After.NLL <= r.HeldOut.Before.NLL+0.04) {
 			t.Errorf("report %+v", r)
 		}
 		p := opened(t, c.Out, Options{})
@@ -471,7 +471,7 @@ func TestReadyMadeFeaturesOfOneLogitHaveASigmoidHead(t *testing.T) {
 		"features": {random(1, n*d), []int{n, d}}, "logits": {logits, []int{n, 1}}, "labels": {sampled(logits, n), []int{n}},
 	}))
 	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "b")})
-	if r.Head.Link != "sigmoid" || r.Head.Classes != 1 || opened(t, filepath.Join(dir, "b"), Options{}).NumClasses() != 2 {
+	if r.Head.Link != "sigmoid" || r.Head.Logits != 1 || opened(t, filepath.Join(dir, "b"), Options{}).NumClasses() != 2 {
 		t.Errorf("head %+v", r.Head)
 	}
 }

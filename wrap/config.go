@@ -7,6 +7,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // Setup says where ONNX Runtime is looked for, and whether it may be installed.
@@ -95,7 +96,7 @@ type Report struct {
 	Preprocess    *PreprocessInfo    `json:"preprocess"` // null for ready-made features
 	Structure     string             `json:"structure"`
 	Covariance    string             `json:"covariance"`
-	Damping       DampingInfo        `json:"damping"`
+	Damping       bundle.Damping     `json:"damping"`
 	Probabilities ChoiceInfo         `json:"probabilities"`
 	Temperatures  TemperatureInfo    `json:"temperatures"`
 	HeldOut       HeldOut            `json:"held_out"`
@@ -134,40 +135,13 @@ const (
 
 // HeadInfo describes the classification head.
 type HeadInfo struct {
-	Op         string   `json:"op,omitempty"`
-	Node       string   `json:"node,omitempty"`
-	Features   string   `json:"features,omitempty"`
-	Logits     string   `json:"logits,omitempty"`
-	FeatureDim int      `json:"feature_dim"`
-	Classes    int      `json:"classes"`
-	Bias       bool     `json:"bias"`
-	Link       string   `json:"link"`
-	Tail       []string `json:"tail,omitempty"`
-	// Approximation is the onnx.Approximation that was asked for and needed.
-	Approximation string `json:"approximation,omitempty"`
+	bundle.Head
 	// LogitError is the largest |φW + b - logits| on the first training batch,
 	// relative to the largest logit there.
 	LogitError float64 `json:"logit_error,omitempty"`
 	// Proof compares what is made of the logits with what the model itself gives; nil where
 	// nothing was compared.
 	Proof *Proof `json:"proof,omitempty"`
-}
-
-// DampingInfo says what was asked for and what was taken.
-type DampingInfo struct {
-	Rule       string             `json:"rule"`    // "auto", a number or "rel:RHO"
-	Epsilon    float64            `json:"epsilon"` // ε that was added
-	Rho        float64            `json:"rho"`     // ε over the mean eigenvalue
-	Candidates []DampingCandidate `json:"candidates"`
-}
-
-// DampingCandidate is a [calibrate.Candidate], convertible from it.
-type DampingCandidate struct {
-	Rho     float64 `json:"rho"`
-	Epsilon float64 `json:"epsilon"`
-	NLL     float64 `json:"nll"`     // held out, nats
-	Gain    float64 `json:"gain"`    // how much less NLL than at rho 1
-	StdErr  float64 `json:"std_err"` // of that
 }
 
 // ChoiceInfo says whose probabilities are served: "mf0", "ts" (temperature scaling) or
@@ -186,41 +160,20 @@ type ChoiceInfo struct {
 type TemperatureInfo struct {
 	// NLL are those for likelihood: of the pairs that held-out data cannot tell
 	// from the Optimum, the one with the smallest T_ens.
-	NLL      Pair    `json:"nll"`
-	Optimum  *Pair   `json:"optimum,omitempty"`
-	OOD      Pair    `json:"ood"`
-	OODTuned bool    `json:"ood_tuned"` // else OOD is NLL again
-	TS       float64 `json:"ts"`        // temperature scaling
+	NLL      calibrate.Temperatures  `json:"nll"`
+	Optimum  *calibrate.Temperatures `json:"optimum,omitempty"`
+	OOD      calibrate.Temperatures  `json:"ood"`
+	OODTuned bool                    `json:"ood_tuned"` // else OOD is NLL again
+	TS       float64                 `json:"ts"`        // temperature scaling
 	// TSOOD is temperature scaling's for telling apart; zero where OODTuned is false.
 	TSOOD float64 `json:"ts_ood,omitempty"`
 }
 
-// Pair is an activation and an ensemble temperature.
-type Pair struct {
-	Act float64 `json:"act"`
-	Ens float64 `json:"ens"`
-}
-
-// HeldOut compares the methods on the data that was tuned on.
+// HeldOut compares the methods on the data that was tuned on. Leverage has figures only for
+// telling out-of-distribution data.
 type HeldOut struct {
-	Before Metrics `json:"before"` // the network's own probabilities
-	TS     Metrics `json:"ts"`     // temperature scaling
-	MF0    Metrics `json:"mf0"`
-	// After is what is served: the probabilities of Report.Probabilities.Method, and in
-	// OOD the score.
-	After Metrics `json:"after"`
-	// Leverage has figures only for telling out-of-distribution data.
+	bundle.HeldOut
 	Leverage *metrics.OOD `json:"leverage,omitempty"`
-}
-
-// Metrics are one method's figures, of a multi-label head over all its decisions
-// (see metrics.MultiLabel). OOD, under the temperatures for telling
-// out-of-distribution data, and OODNLL, under those for likelihood, are nil
-// without such data.
-type Metrics struct {
-	metrics.InDomain
-	OOD    *metrics.OOD `json:"ood,omitempty"`
-	OODNLL *metrics.OOD `json:"ood_nll,omitempty"`
 }
 
 // Examples counts what was read.
@@ -236,7 +189,7 @@ type BundleInfo struct {
 	Path          string          `json:"path"`
 	Structure     string          `json:"structure"`
 	Covariance    string          `json:"covariance"`
-	Damping       DampingInfo     `json:"damping"`
+	Damping       bundle.Damping  `json:"damping"`
 	Probabilities ChoiceInfo      `json:"probabilities"`
 	Temperatures  TemperatureInfo `json:"temperatures"`
 }

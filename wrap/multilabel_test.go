@@ -37,7 +37,7 @@ func tossed(logits []float32) []int64 {
 
 // separate computes by the formulas as they are printed, with loops, σ(μ_k/T_k) of
 // each logit under a pair of temperatures, and the logit variances.
-func separate(b *bundle.Bundle, pair bundle.Pair, phi, logits []float32) (p, s2 []float64) {
+func separate(b *bundle.Bundle, pair calibrate.Temperatures, phi, logits []float32) (p, s2 []float64) {
 	post := b.Posterior
 	var x []float64
 	for _, v := range phi {
@@ -91,7 +91,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood, Out: filepath.Join(dir, name),
 			Structure: tt.structure, Covariance: tt.covariance, Classes: classes, Inputs: Inputs{Cache: filepath.Join(dir, "cache")}}
 		r := mustCalibrate(t, c)
-		if r.Head.Link != "sigmoid" || r.Head.Classes != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 || r.HeldOut.After.OOD == nil {
+		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 || r.HeldOut.After.OOD == nil {
 			t.Errorf("%s: report %+v", name, r)
 		}
 		if want := string(tt.structure); tt.structure != calibrate.Auto && r.Structure != want || tt.structure == calibrate.Auto && r.Structure != "full" {
@@ -142,7 +142,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 					nll -= (y*math.Log(q) + (1-y)*math.Log(1-q)) / 200 / k
 				}
 			}
-			second, _ := separate(b, b.Manifest.Temperatures.OOD, phi[i*6:(i+1)*6], logits[i*k:(i+1)*k])
+			second, _ := separate(b, b.Manifest.Temperatures.OOD.Temperatures, phi[i*6:(i+1)*6], logits[i*k:(i+1)*k])
 			for _, q := range second {
 				rest += math.Min(q, 1-q) / k
 			}
@@ -307,7 +307,7 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 	train, val := readyTargets(t, dir, "train.npz", 11, 700, asTargets), readyTargets(t, dir, "val.npz", 12, 600, asTargets)
 	unlabelled := readyTargets(t, dir, "unlabelled.npz", 11, 700, nil)
 	r := mustCalibrate(t, Config{ReadyMade: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"), Covariance: calibrate.Sandwich})
-	if r.Head.Link != "sigmoid" || r.Head.Classes != 3 {
+	if r.Head.Link != "sigmoid" || r.Head.Logits != 3 {
 		t.Errorf("head %+v", r.Head)
 	}
 	if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL-0.1) || !(r.HeldOut.After.ECE < r.HeldOut.Before.ECE/2) {

@@ -182,7 +182,9 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 // Head describes the model's last layer: how many features and logits
 // PredictFeatures takes.
 func (p *Predictor) Head() HeadInfo {
-	return headInfo(p.bundle.Manifest.Head)
+	h := p.bundle.Manifest.Head
+	h.Tail = slices.Clone(h.Tail)
+	return HeadInfo{Head: h}
 }
 
 // Bundle describes the bundle. Its Path is "" after OpenFS.
@@ -195,24 +197,22 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 	m := b.Manifest
 	info := BundleInfo{
 		Path: b.Dir(), Structure: string(m.Structure), Covariance: string(m.Covariance),
-		Damping: DampingInfo{Rule: m.Damping.Rule, Epsilon: m.Damping.Epsilon, Rho: m.Damping.Rho},
+		Damping: m.Damping,
 		Temperatures: TemperatureInfo{
-			NLL:      Pair{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
-			OOD:      Pair{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
+			NLL:      m.Temperatures.NLL.Temperatures,
+			OOD:      m.Temperatures.OOD.Temperatures,
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
 	}
 	if c := m.Probabilities; c != nil {
-		info.Probabilities = choiceInfo(calibrate.Choice(*c))
+		info.Probabilities = choiceInfo(*c)
 	} else {
 		info.Probabilities = ChoiceInfo{Method: string(calibrate.MF0), Reason: "mf0: bundles of format 1 have no other"}
 	}
 	if o := m.Temperatures.Optimum; o != nil {
-		info.Temperatures.Optimum = &Pair{Act: o.Act, Ens: o.Ens}
+		info.Temperatures.Optimum = &o.Temperatures
 	}
-	for _, d := range m.Damping.Candidates {
-		info.Damping.Candidates = append(info.Damping.Candidates, DampingCandidate(d))
-	}
+	info.Damping.Candidates = slices.Clone(m.Damping.Candidates)
 	return info
 }
 

@@ -81,7 +81,7 @@ func another(t *testing.T, dir, model string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manifest.Model.SHA256, b.Manifest.Head.Features, b.Manifest.Head.Logits = m.SHA256(), h.Features, h.Logits
+	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.Features, h.Logits
 	other := filepath.Join(t.TempDir(), "b")
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
 		t.Fatal(err)

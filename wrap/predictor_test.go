@@ -31,12 +31,12 @@ import (
 
 // servedPair returns the temperatures under which mf0 gives the probabilities that are
 // served: those of the network and of temperature scaling are mf0's without a variance.
-func servedPair(b *bundle.Bundle) bundle.Pair {
+func servedPair(b *bundle.Bundle) calibrate.Temperatures {
 	plain := b.Calibration().PlainTemperature()
 	if plain == 0 {
-		return b.Manifest.Temperatures.NLL
+		return b.Manifest.Temperatures.NLL.Temperatures
 	}
-	return bundle.Pair{Act: plain, Ens: math.Inf(1)}
+	return calibrate.Temperatures{Act: plain, Ens: math.Inf(1)}
 }
 
 // oracle computes a prediction from features and logits by the formulas as they
@@ -76,7 +76,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 			}
 		}
 	}
-	mf0 := func(t bundle.Pair) []float64 {
+	mf0 := func(t calibrate.Temperatures) []float64 {
 		e, sum := make([]float64, k), 0.0
 		for c := range e {
 			scale := math.Sqrt(1 + b.Manifest.MeanField.Lambda0*s2[c]/t.Ens)
@@ -98,7 +98,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	for _, q := range p.Probabilities {
 		p.Entropy -= q * math.Log(q)
 	}
-	top := slices.Max(mf0(t.OOD))
+	top := slices.Max(mf0(t.OOD.Temperatures))
 	p.OODScore = calibrate.Score(math.Log(top/(1-top)*float64(k-1)), b.Manifest.MeanField.MedianMargin)
 	p.LogitVariance = s2 // at T_ens = 1
 	return p
@@ -541,7 +541,7 @@ func reseal(t *testing.T, dir, old, new string) string {
 
 func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	dir, r := calibrated(t, calibrate.Kronecker)
-	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.Features, "features: elsewhere"), Options{})
+	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.FeaturesTensor, "features: elsewhere"), Options{})
 	says(t, err, "elsewhere")
 
 	// Another model under the bundle's name, with hashes that are right.
@@ -554,7 +554,7 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Manifest.Model.SHA256 = model.SHA256()
-	b.Manifest.Head.Features, b.Manifest.Head.Logits = "phi", "logits"
+	b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = "phi", "logits"
 	other := filepath.Join(t.TempDir(), "b")
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy("../featurize/testdata/conv.onnx")}); err != nil {
 		t.Fatal(err)

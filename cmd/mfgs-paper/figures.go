@@ -7,16 +7,15 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // A heat is a grid of held-out figures over the two temperatures.
 type heat struct {
-	act, ens []float64   // rows and columns
-	value    [][]float64 // [len(act)][len(ens)]
-	best     wrap.Pair   // refined from the best cell
+	act, ens []float64              // rows and columns
+	value    [][]float64            // [len(act)][len(ens)]
+	best     calibrate.Temperatures // refined from the best cell
 }
 
 func figureHeatMaps(ctx context.Context, l *lab, s *section) error {
@@ -34,7 +33,7 @@ func figureHeatMaps(ctx context.Context, l *lab, s *section) error {
 	if m.Grids == nil || m.Grids.NLL == nil || m.Grids.AUROC == nil || report.Temperatures.Optimum == nil {
 		return fmt.Errorf("%s: the bundle keeps no grids of temperatures", report.Bundle)
 	}
-	heatOf := func(g *bundle.Grid, best wrap.Pair) heat {
+	heatOf := func(g *calibrate.Grid, best calibrate.Temperatures) heat {
 		h := heat{act: g.Act, value: g.Value, best: best}
 		for _, tau := range g.Tau {
 			h.ens = append(h.ens, tau*m.MeanField.MedianVariance)

@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // A lab calibrates and evaluates, and remembers what it did.
@@ -109,7 +110,7 @@ func (p posterior) String() string {
 // An answer is what wrap says of a method on data that nothing was tuned on.
 type answer struct {
 	figures
-	damping *wrap.DampingInfo // of the bundle
+	damping *bundle.Damping // of the bundle
 	note    string
 }
 

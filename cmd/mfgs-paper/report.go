@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/onnx/files"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // A report is what is written in the end.
@@ -165,9 +165,9 @@ type entry struct {
 	Seed  any    `json:"seed"` // a number, several as in "0-4", or "mean"; null where there is none
 	figures
 
-	Damping *wrap.DampingInfo `json:"damping,omitempty"`
-	Paper   *figures          `json:"paper,omitempty"`
-	Note    string            `json:"note,omitempty"`
+	Damping *bundle.Damping `json:"damping,omitempty"`
+	Paper   *figures        `json:"paper,omitempty"`
+	Note    string          `json:"note,omitempty"`
 }
 
 // entries returns the rows as paper.json has them.

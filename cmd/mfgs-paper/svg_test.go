@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/wrap"
 )
 
 func TestPicturesAreWellFormed(t *testing.T) {
-	h := heat{act: []float64{.1, 1, 10}, ens: []float64{1e-3, 1}, value: [][]float64{{.5, .4}, {.3, math.Inf(1)}, {.1, .2}}, best: wrap.Pair{Act: 10, Ens: 1e-3}}
+	h := heat{act: []float64{.1, 1, 10}, ens: []float64{1e-3, 1}, value: [][]float64{{.5, .4}, {.3, math.Inf(1)}, {.1, .2}}, best: calibrate.Temperatures{Act: 10, Ens: 1e-3}}
 	svg := string(h.svg(`A < B & "C"`, "nats", true, "%.2g"))
 	// A value that is no number is printed as such, so the check of numbers is not for it.
 	wellFormed(t, "heat", []byte(strings.ReplaceAll(svg, "+Inf", "-")))

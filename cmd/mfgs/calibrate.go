@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
 )
 
@@ -197,11 +198,11 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 
 	methods := []struct {
 		name string
-		wrap.Metrics
+		bundle.Figures
 	}{
 		{"network as it is", r.HeldOut.Before},
 		{"temperature scaling", r.HeldOut.TS},
-		{"mfgs (mf0)", r.HeldOut.MF0},
+		{"mfgs (mf0)", *r.HeldOut.MF0},
 	}
 	fmt.Fprintln(&b)
 	in := table{align: "lrrrr"}
@@ -231,11 +232,11 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 }
 
 func headline(h wrap.HeadInfo) string {
-	s := fmt.Sprintf("%s features", count(h.FeatureDim))
+	s := fmt.Sprintf("%s features", count(h.Features))
 	if h.Bias {
 		s += " and bias"
 	}
-	s += fmt.Sprintf(", %s, %s", classes(h.Classes, h.Link), h.Link)
+	s += fmt.Sprintf(", %s, %s", classes(h.Logits, h.Link), h.Link)
 	if h.Op != "" {
 		s = h.Op + ", " + s
 	}
@@ -243,9 +244,9 @@ func headline(h wrap.HeadInfo) string {
 }
 
 // classes counts what a head of k logits tells apart.
-func classes(k int, link string) string {
+func classes(k int, link calibrate.Link) string {
 	switch {
-	case link != string(calibrate.Sigmoid):
+	case link != calibrate.Sigmoid:
 		return plural(k, "class")
 	case k == 1:
 		return "1 logit of two classes"
@@ -298,7 +299,7 @@ func preprocessLine(p *wrap.PreprocessInfo) string {
 }
 
 // dampingLine tells the damping: rho is in units of the mean eigenvalue.
-func dampingLine(d wrap.DampingInfo) string {
+func dampingLine(d bundle.Damping) string {
 	s := fmt.Sprintf("%s: rho %s, epsilon %s", d.Rule, number(d.Rho), number(d.Epsilon))
 	if len(d.Candidates) > 1 {
 		tried := make([]string, len(d.Candidates))

@@ -88,7 +88,7 @@ func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
 	// A bundle is needed to evaluate the network; what it is tuned on is no matter.
 	var r wrap.Report
 	decode(&r, "calibrate", "--model", model, "--no-model", "--preprocess", "mobilenet", "--train", few, "--val", few, "--damping", "1", "--out", bundle)
-	if r.Head.FeatureDim != 1280 || r.Head.Classes != 1000 || r.Structure != "kron" || r.Examples.Train != 40 {
+	if r.Head.Features != 1280 || r.Head.Logits != 1000 || r.Structure != "kron" || r.Examples.Train != 40 {
 		t.Errorf("%+v", r)
 	}
 	var e bench.Evaluation

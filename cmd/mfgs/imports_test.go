@@ -47,7 +47,7 @@ var imports = map[string][]string{
 	"calibrate/internal/*":     {},
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/rows", "calibrate/internal/*"},
-	"wrap/bundle":              {"calibrate", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess"},
+	"wrap/bundle":              {"calibrate", "calibrate/metrics", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess"},
 	"wrap/internal/source":     {"calibrate", "calibrate/rows", "featurize", "featurize/dataset"},
 	"wrap/internal/measure":    {"calibrate", "calibrate/metrics", "calibrate/rows"},
 	"wrap/internal/attach":     {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "wrap/bundle"},

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
@@ -107,10 +106,7 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 		return MethodResult{}, err
 	}
 	r, err := b.result(t)
-	r.Temperatures = &TunedPairs{
-		NLL: wrap.Pair{Act: tuned.NLL.Act, Ens: tuned.NLL.Ens},
-		OOD: wrap.Pair{Act: tuned.OOD.Act, Ens: tuned.OOD.Ens},
-	}
+	r.Temperatures = &TunedPairs{NLL: tuned.NLL, OOD: tuned.OOD}
 	if tuned.NLLAtBound {
 		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
 	}

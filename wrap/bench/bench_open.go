@@ -164,7 +164,7 @@ func (e *evaluation) openBench(ctx context.Context) error {
 	if b.val, err = b.openSet(ctx, bundle.Val, heldOutRole, e.Val, "val", source.MaxHeldOut); err != nil {
 		return err
 	}
-	if b.ood, err = b.openSet(ctx, bundle.Held, measure.OOD, e.ValOOD, "val-ood", source.MaxHeldOut); err != nil {
+	if b.ood, err = b.openSet(ctx, bundle.OOD, measure.OOD, e.ValOOD, "val-ood", source.MaxHeldOut); err != nil {
 		return err
 	}
 	if b.ood != nil {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -97,8 +98,8 @@ type MethodResult struct {
 
 // TunedPairs are the temperatures for likelihood and for telling apart.
 type TunedPairs struct {
-	NLL wrap.Pair `json:"nll"`
-	OOD wrap.Pair `json:"ood"`
+	NLL calibrate.Temperatures `json:"nll"`
+	OOD calibrate.Temperatures `json:"ood"`
 }
 
 // ShiftResult are the figures on one set under shift, at the temperatures for

@@ -16,6 +16,7 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
@@ -38,40 +39,45 @@ func posterior(h calibrate.Head, s calibrate.Structure, c calibrate.Covariance) 
 	return p
 }
 
+var softmax = calibrate.Head{Features: 2, Logits: 3, Bias: true, Link: calibrate.Softmax}
+
 // full and kron are bundles as Write takes them; what it sets is empty.
 func full() Bundle {
 	return Bundle{
-		Posterior: posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.Softmax}, calibrate.Full, calibrate.Hessian),
+		Posterior: posterior(softmax, calibrate.Full, calibrate.Hessian),
 		Manifest: Manifest{
-			Tool:       "mfgs v0.1.0",
-			Model:      &Model{SHA256: strings.Repeat("0a", 32), Producer: "pytorch 2.4.0", Opset: 17},
-			Head:       Head{Op: "Gemm", Node: "/fc/Gemm", Features: "/relu/Relu_output_0", Logits: "logits", FeatureDim: 2, Classes: 3, Bias: true, Link: calibrate.Softmax, Tail: []string{"Softmax"}},
+			Tool:  "mfgs v0.1.0",
+			Model: &Model{SHA256: strings.Repeat("0a", 32), Producer: "pytorch 2.4.0", Opset: 17},
+			Head: Head{
+				Op: "Gemm", Node: "/fc/Gemm", FeaturesTensor: "/relu/Relu_output_0", LogitsTensor: "logits",
+				Head: softmax, Tail: []string{"Softmax"},
+			},
 			Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW},
-			Damping:    Damping{Rule: "auto", Rho: 1, Candidates: []Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05}, {Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
+			Damping:    Damping{Rule: "auto", Rho: 1, Candidates: []calibrate.Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05}, {Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
 			Temperatures: Temperatures{
-				NLL: Pair{Act: 0.5, Ens: 12.5, TunedOn: "nll"},
-				OOD: Pair{Act: 0.25, Ens: 1e-6, TunedOn: "ood"},
+				NLL: Pair{Temperatures: calibrate.Temperatures{Act: 0.5, Ens: 12.5}, TunedOn: "nll"},
+				OOD: Pair{Temperatures: calibrate.Temperatures{Act: 0.25, Ens: 1e-6}, TunedOn: "ood"},
 				TS:  1.5,
 			},
 			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75, MedianMargin: 2.5},
 			HeldOut: HeldOut{
-				Before: Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03}, OOD: &OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
-				TS:     Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
-				MF0:    &Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}},
-				After:  Figures{InDomain: InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}, OOD: &OOD{N: 150, AUROC: 0.97}, OODNLL: &OOD{N: 150, AUROC: 0.94}},
+				Before: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03}, OOD: &metrics.OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
+				TS:     Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
+				MF0:    &Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}},
+				After:  Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}, OOD: &metrics.OOD{N: 150, AUROC: 0.97}, OODNLL: &metrics.OOD{N: 150, AUROC: 0.94}},
 			},
-			Probabilities: &Choice{Method: calibrate.TS, TSGain: 0.1, TSNeeded: 0.005, MF0Gain: -0.01, MF0Needed: 0.02},
+			Probabilities: &calibrate.Choice{Method: calibrate.TS, TSGain: 0.1, TSNeeded: 0.005, MF0Gain: -0.01, MF0Needed: 0.02},
 			Datasets: []Dataset{
 				{Role: Train, Spec: "train-images-idx3-ubyte.gz[0:55000]", Fingerprint: strings.Repeat("1b", 32), Count: 54998, Ignored: 3, Bad: 2},
 				{Role: Val, Spec: "idx:val [1:2] # odd: \"name\"", Fingerprint: strings.Repeat("2c", 32), Count: 100},
-				{Role: Held, Spec: "ood/", Fingerprint: strings.Repeat("3d", 32), Count: 50},
+				{Role: OOD, Spec: "ood/", Fingerprint: strings.Repeat("3d", 32), Count: 50},
 			},
 			Batch:    64,
 			Warnings: []string{"held-out likelihood drives T_ens to its upper bound"},
 			Labels:   []string{"null", "two\nlines", "2"},
 			Grids: &Grids{
-				NLL:   &Grid{Act: []float64{0.02, 20}, Tau: []float64{3e-7, 1e3}, Value: [][]float64{{1, 2}, {3, 4}}},
-				AUROC: &Grid{Act: []float64{1}, Tau: []float64{2, 3}, Value: [][]float64{{0.5, 0.75}}},
+				NLL:   &calibrate.Grid{Act: []float64{0.02, 20}, Tau: []float64{3e-7, 1e3}, Value: [][]float64{{1, 2}, {3, 4}}},
+				AUROC: &calibrate.Grid{Act: []float64{1}, Tau: []float64{2, 3}, Value: [][]float64{{0.5, 0.75}}},
 			},
 		},
 	}
@@ -82,7 +88,7 @@ func kron() Bundle {
 	b.Posterior = posterior(b.Posterior.Head, calibrate.Kronecker, calibrate.Sandwich)
 	m := &b.Manifest
 	m.Model = nil
-	m.Head = Head{FeatureDim: 2, Classes: 3, Bias: true, Link: calibrate.Softmax}
+	m.Head = Head{Head: softmax}
 	m.Preprocess = nil
 	m.Damping = Damping{Rule: "rel:0.1", Rho: 0.1}
 	m.Temperatures.OOD = m.Temperatures.NLL
@@ -141,7 +147,7 @@ func inMemory(t testing.TB, dir string) fstest.MapFS {
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	sigmoid := kron()
 	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: calibrate.Sigmoid}, calibrate.Full, calibrate.Fisher)
-	sigmoid.Manifest.Head = Head{FeatureDim: 4, Classes: 1, Link: calibrate.Sigmoid}
+	sigmoid.Manifest.Head = Head{Head: sigmoid.Posterior.Head}
 	sigmoid.Manifest.Labels = []string{"", "yes"}
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
@@ -159,8 +165,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 	// The curvature is zero where every training probability is 0 or 1.
 	flat := full()
-	flat.Manifest.Damping = Damping{Rule: "0.125", Candidates: []Candidate{{Epsilon: 0.125, NLL: 0.05}}}
-	flat.Manifest.Temperatures.Optimum = &Pair{Act: 0.75, Ens: 100, TunedOn: "nll"}
+	flat.Manifest.Damping = Damping{Rule: "0.125", Candidates: []calibrate.Candidate{{Epsilon: 0.125, NLL: 0.05}}}
+	flat.Manifest.Temperatures.Optimum = &Pair{Temperatures: calibrate.Temperatures{Act: 0.75, Ens: 100}, TunedOn: "nll"}
 	flat.Manifest.Batch = MaxBatch
 
 	for _, test := range []struct {

@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/text"
 )
@@ -64,9 +65,9 @@ type Manifest struct {
 	Damping    Damping              `yaml:"damping"`
 
 	// Probabilities says whose probabilities are served. Format 1 has none: they are mf0's.
-	Probabilities *Choice      `yaml:"probabilities,omitempty,flow"`
-	Temperatures  Temperatures `yaml:"temperatures"`
-	MeanField     MeanField    `yaml:"mean_field"`
+	Probabilities *calibrate.Choice `yaml:"probabilities,omitempty,flow"`
+	Temperatures  Temperatures      `yaml:"temperatures"`
+	MeanField     MeanField         `yaml:"mean_field"`
 
 	HeldOut  HeldOut   `yaml:"held_out"`
 	Datasets []Dataset `yaml:"datasets"`
@@ -105,54 +106,27 @@ type Model struct {
 	Data *File `yaml:"data,omitempty"`
 }
 
-// Head is the last layer. Features and Logits name tensors of the model; they
-// and Op, Node and Tail are empty where there is none.
+// Head is the last layer. The tensors, Op, Node and Tail are empty where there is no model.
 type Head struct {
-	Op         string         `yaml:"op,omitempty"`
-	Node       string         `yaml:"node,omitempty"`
-	Features   string         `yaml:"features,omitempty"`
-	Logits     string         `yaml:"logits,omitempty"`
-	FeatureDim int            `yaml:"feature_dim"` // d, without the bias
-	Classes    int            `yaml:"classes"`     // K, the number of logits
-	Bias       bool           `yaml:"bias"`
-	Link       calibrate.Link `yaml:"link"`
-	Tail       []string       `yaml:"tail,omitempty,flow"` // operators behind the logits
+	Op             string `yaml:"op,omitempty" json:"op,omitempty"`
+	Node           string `yaml:"node,omitempty" json:"node,omitempty"`
+	FeaturesTensor string `yaml:"features,omitempty" json:"features,omitempty"`
+	LogitsTensor   string `yaml:"logits,omitempty" json:"logits,omitempty"`
+	calibrate.Head `yaml:",inline"`
+	Tail           []string `yaml:"tail,omitempty,flow" json:"tail,omitempty"` // operators behind the logits
 
 	// Approximation names what stands between the layer and the logits though it is
 	// not linear: "relu", as in SqueezeNet; empty where φW + b is the logits.
-	Approximation string `yaml:"approximation,omitempty"`
-}
-
-// Calibrate returns the head in the terms of package calibrate.
-func (h Head) Calibrate() calibrate.Head {
-	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: h.Link}
+	Approximation string `yaml:"approximation,omitempty" json:"approximation,omitempty"`
 }
 
 // Damping says how ε came about.
 type Damping struct {
-	Rule    string  `yaml:"rule"`    // what was asked for: auto, EPS or rel:RHO
-	Epsilon float64 `yaml:"epsilon"` // set by Write
-	Rho     float64 `yaml:"rho"`     // ε over the mean eigenvalue; 0 where the mean eigenvalue is zero
+	Rule    string  `yaml:"rule" json:"rule"`       // what was asked for: auto, EPS or rel:RHO
+	Epsilon float64 `yaml:"epsilon" json:"epsilon"` // set by Write
+	Rho     float64 `yaml:"rho" json:"rho"`         // ε over the mean eigenvalue; 0 where the mean eigenvalue is zero
 
-	Candidates []Candidate `yaml:"candidates,omitempty"`
-}
-
-// Candidate is a [calibrate.Candidate], convertible from it.
-type Candidate struct {
-	Rho     float64 `yaml:"rho"` // as that of Damping
-	Epsilon float64 `yaml:"epsilon"`
-	NLL     float64 `yaml:"nll"`
-	Gain    float64 `yaml:"gain"`
-	StdErr  float64 `yaml:"std_err"`
-}
-
-// Choice is a [calibrate.Choice], convertible from it.
-type Choice struct {
-	Method    calibrate.Method `yaml:"method"`
-	TSGain    float64          `yaml:"ts_gain"`
-	TSNeeded  float64          `yaml:"ts_needed"`
-	MF0Gain   float64          `yaml:"mf0_gain"`
-	MF0Needed float64          `yaml:"mf0_needed"`
+	Candidates []calibrate.Candidate `yaml:"candidates,omitempty" json:"candidates"`
 }
 
 // Temperatures are the two pairs of the method and the one of temperature
@@ -179,9 +153,8 @@ type Temperatures struct {
 // or "ood", telling apart held-out examples in and out of distribution; the
 // pair OOD is "nll", and equal to the other, where there were none of these.
 type Pair struct {
-	Act     float64 `yaml:"act"`
-	Ens     float64 `yaml:"ens"`
-	TunedOn string  `yaml:"tuned_on"`
+	calibrate.Temperatures `yaml:",inline"`
+	TunedOn                string `yaml:"tuned_on"`
 }
 
 // MeanField holds the other numbers of the approximation.
@@ -205,36 +178,19 @@ type MeanField struct {
 // HeldOut are the figures on the data that the temperatures were tuned on: they
 // are better than those on new data will be.
 type HeldOut struct {
-	Before Figures  `yaml:"before"`        // the network's own probabilities
-	TS     Figures  `yaml:"ts"`            // temperature scaling
-	MF0    *Figures `yaml:"mf0,omitempty"` // of format 2
-	After  Figures  `yaml:"after"`         // what is served: probabilities and OOD score; in format 1 mf0
+	Before Figures  `yaml:"before" json:"before"`     // the network's own probabilities
+	TS     Figures  `yaml:"ts" json:"ts"`             // temperature scaling
+	MF0    *Figures `yaml:"mf0,omitempty" json:"mf0"` // of format 2
+	After  Figures  `yaml:"after" json:"after"`       // what is served: probabilities and OOD score; in format 1 mf0
 }
 
-// Figures are those of one method. OOD is nil without out-of-distribution data.
+// Figures are those of one method; of a multi-label head over all its decisions (see
+// metrics.MultiLabel). OOD, under the temperatures for telling out-of-distribution data, and
+// OODNLL, under those for likelihood, are nil without such data.
 type Figures struct {
-	InDomain InDomain `yaml:"in_domain,flow"`
-	OOD      *OOD     `yaml:"ood,omitempty,flow"`     // under the pair OOD
-	OODNLL   *OOD     `yaml:"ood_nll,omitempty,flow"` // under the pair NLL
-}
-
-// InDomain is convertible from the type of that name in calibrate/metrics.
-type InDomain struct {
-	N     int     `yaml:"examples"`
-	Error float64 `yaml:"error"`
-	NLL   float64 `yaml:"nll"`
-	ECE   float64 `yaml:"ece"`
-	Brier float64 `yaml:"brier"`
-}
-
-// OOD is convertible from the type of that name in calibrate/metrics.
-type OOD struct {
-	N        int     `yaml:"examples"`
-	Accuracy float64 `yaml:"accuracy"`
-	AUROC    float64 `yaml:"auroc"`
-	AUPRIn   float64 `yaml:"aupr_in"`
-	AUPROut  float64 `yaml:"aupr_out"`
-	FPR95    float64 `yaml:"fpr95"`
+	metrics.InDomain `yaml:"in_domain,flow"`
+	OOD              *metrics.OOD `yaml:"ood,omitempty,flow" json:"ood,omitempty"`
+	OODNLL           *metrics.OOD `yaml:"ood_nll,omitempty,flow" json:"ood_nll,omitempty"`
 }
 
 // Role says what a dataset was used for.
@@ -243,7 +199,7 @@ type Role string
 const (
 	Train Role = "train" // curvature
 	Val   Role = "val"   // damping and temperatures
-	Held  Role = "ood"   // the temperatures of the pair OOD
+	OOD   Role = "ood"   // the temperatures of the pair OOD
 )
 
 // Dataset is a source of examples.
@@ -259,15 +215,8 @@ type Dataset struct {
 // Grids are the objectives over temperatures; AUROC is nil without
 // out-of-distribution data.
 type Grids struct {
-	NLL   *Grid `yaml:"nll,omitempty"`
-	AUROC *Grid `yaml:"auroc,omitempty"`
-}
-
-// Grid is a [calibrate.Grid], convertible from it.
-type Grid struct {
-	Act   []float64   `yaml:"act,flow"`   // T_act, rows
-	Tau   []float64   `yaml:"tau,flow"`   // T_ens / median variance, columns
-	Value [][]float64 `yaml:"value,flow"` // NLL in nats, or AUROC
+	NLL   *calibrate.Grid `yaml:"nll,omitempty"`
+	AUROC *calibrate.Grid `yaml:"auroc,omitempty"`
 }
 
 // comments stand above the fields of a manifest.

@@ -39,8 +39,8 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 	return &calibrate.Calibration{
 		Method:    method,
 		Posterior: b.Posterior,
-		NLL:       calibrate.Temperatures{Act: t.NLL.Act, Ens: t.NLL.Ens},
-		OOD:       calibrate.Temperatures{Act: t.OOD.Act, Ens: t.OOD.Ens},
+		NLL:       t.NLL.Temperatures,
+		OOD:       t.OOD.Temperatures,
 		TS:        t.TS,
 		TSOOD:     t.TSOOD,
 		Lambda0:   b.Manifest.MeanField.Lambda0,
@@ -167,7 +167,7 @@ func (m *Manifest) checkLinks(dir string) error {
 // readPosterior reads the posterior that a valid manifest describes.
 func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 	p := &calibrate.Posterior{
-		Head:       m.Head.Calibrate(),
+		Head:       m.Head.Head,
 		Structure:  m.Structure,
 		Covariance: m.Covariance,
 		Epsilon:    m.Damping.Epsilon,

@@ -65,7 +65,7 @@ func (m *Manifest) Validate() error {
 	count := func(field string, n, least int) {
 		check(n >= least, "%s is %d, want at least %d", field, n, least)
 	}
-	grid := func(field string, g *Grid) {
+	grid := func(field string, g *calibrate.Grid) {
 		if g == nil {
 			return
 		}
@@ -105,13 +105,13 @@ func (m *Manifest) Validate() error {
 		file("model.file", m.Model.File, ModelName)
 		file("model.data", m.Model.Data, ModelDataName)
 		check(m.Model.Data == nil || m.Model.File != nil, "model.data is given without model.file, whose weights it has")
-		check(m.Head.Features != "" && m.Head.Logits != "", "head.features and head.logits must name tensors of the model")
+		check(m.Head.FeaturesTensor != "" && m.Head.LogitsTensor != "", "head.features and head.logits must name tensors of the model")
 	}
-	head := m.Head.Calibrate()
+	head := m.Head.Head
 	wrap("head", head.Validate())
 	check(m.Head.Approximation == "" || m.Head.Approximation == "relu", "head.approximation is %.70q, want relu or none", m.Head.Approximation)
 	// Larger matrices than these do not fit into a file.
-	check(m.Head.FeatureDim < 1<<24 && m.Head.Classes < 1<<24, "head has %d features and %d logits, want fewer than 2^24", m.Head.FeatureDim, m.Head.Classes)
+	check(m.Head.Features < 1<<24 && m.Head.Logits < 1<<24, "head has %d features and %d logits, want fewer than 2^24", m.Head.Features, m.Head.Logits)
 	if n := len(m.Labels); n > 0 {
 		check(n == head.Classes(), "labels has %d names for %d classes", n, head.Classes())
 	}
@@ -170,11 +170,11 @@ func (m *Manifest) Validate() error {
 		figures("held_out.mf0", *m.HeldOut.MF0)
 	}
 
-	roles := map[Role]int{Train: 0, Val: 0, Held: 0}
+	roles := map[Role]int{Train: 0, Val: 0, OOD: 0}
 	for i, d := range m.Datasets {
 		field := fmt.Sprintf("datasets[%d]", i)
 		_, known := roles[d.Role]
-		check(known, "%s.role is %q, want %s, %s or %s", field, d.Role, Train, Val, Held)
+		check(known, "%s.role is %q, want %s, %s or %s", field, d.Role, Train, Val, OOD)
 		roles[d.Role]++
 		check(d.Spec != "", "%s.spec is missing", field)
 		hash(field+".fingerprint", d.Fingerprint)
@@ -213,8 +213,11 @@ func finite(v reflect.Value, field string) error {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
-			if field != "" {
+			name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+			switch {
+			case options == "inline":
+				name = field
+			case field != "":
 				name = field + "." + name
 			}
 			if err := finite(v.Field(i), name); err != nil {

@@ -257,8 +257,8 @@ func describe(m *Manifest, p *calibrate.Posterior) error {
 	if err := p.Head.Validate(); err != nil {
 		return err
 	}
-	if m.Head.Calibrate() != p.Head {
-		return fmt.Errorf("the manifest describes the head %+v, the posterior %+v", m.Head.Calibrate(), p.Head)
+	if m.Head.Head != p.Head {
+		return fmt.Errorf("the manifest describes the head %+v, the posterior %+v", m.Head.Head, p.Head)
 	}
 	m.Format = Version
 	m.Covariance, m.Structure, m.Damping.Epsilon = p.Covariance, p.Structure, p.Epsilon

@@ -260,7 +260,7 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		"NaN in the posterior":     func(b *Bundle, _ *WriteOptions) { b.Posterior.Blocks[0] = math.NaN() },
 		"posterior too short":      func(b *Bundle, _ *WriteOptions) { b.Posterior.Leverage = b.Posterior.Leverage[1:] },
 		"posterior of another one": func(b *Bundle, _ *WriteOptions) { b.Posterior = kron().Posterior; b.Posterior.Head.Logits = 4 },
-		"head of nothing":          func(b *Bundle, _ *WriteOptions) { b.Posterior.Head.Logits, b.Manifest.Head.Classes = 0, 0 },
+		"head of nothing":          func(b *Bundle, _ *WriteOptions) { b.Posterior.Head.Logits, b.Manifest.Head.Logits = 0, 0 },
 		"structure left open":      func(b *Bundle, _ *WriteOptions) { b.Posterior = kron().Posterior; b.Posterior.Structure = "auto" },
 		"NaN in the manifest":      func(b *Bundle, _ *WriteOptions) { b.Manifest.HeldOut.After.InDomain.NLL = math.NaN() },
 		"no tool":                  func(b *Bundle, _ *WriteOptions) { b.Manifest.Tool = "" },

@@ -51,7 +51,7 @@ func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, err
 func findHead(b *bundle.Bundle, model *onnx.Model) (*head.Head, error) {
 	want := b.Manifest.Head
 	h, err := head.Find(model, head.Options{
-		Features: want.Features, Logits: want.Logits,
+		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
 		Link: head.Link(want.Link), Approximate: head.Approximation(want.Approximation),
 	})
 	if err != nil {
