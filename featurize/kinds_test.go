@@ -315,11 +315,11 @@ func TestInputsThatAreNoTensorsAreRefused(t *testing.T) {
 		_, err := newExtractor(name, Config{})
 		says(t, err, `input "x" is a sequence, a map or optional`, "want a tensor")
 	}
-	_, err := newInput(onnx.ValueInfo{Name: "x", Type: onnx.Float32}, Config{}, true)
+	_, err := newInput(onnx.ValueInfo{Name: "x", Type: tensor.Float32}, Config{}, true)
 	says(t, err, `input "x" has no declared shape`)
-	_, err = newInput(onnx.ValueInfo{Name: "x", Type: onnx.Float32, Shape: []onnx.Dim{}}, Config{}, true)
+	_, err = newInput(onnx.ValueInfo{Name: "x", Type: tensor.Float32, Shape: []onnx.Dim{}}, Config{}, true)
 	says(t, err, "x [] float32", "no batch axis")
-	_, err = newInput(onnx.ValueInfo{Name: "x", Type: onnx.Complex64, Shape: []onnx.Dim{{Value: -1}}}, Config{}, true)
+	_, err = newInput(onnx.ValueInfo{Name: "x", Type: tensor.Complex64, Shape: []onnx.Dim{{Value: -1}}}, Config{}, true)
 	says(t, err, `input "x"`, "complex64 are not supported")
 }
 

@@ -148,8 +148,8 @@ func NewNetwork(c Config) (*Network, error) {
 // newOutput reads from an output's declaration how many numbers it has for each
 // example.
 func newOutput(info onnx.ValueInfo, doubles bool) (output, error) {
-	o := output{name: info.Name, width: 1, double: doubles && info.Type == onnx.Float64}
-	if info.Type != onnx.Float32 && !o.double || len(info.Shape) == 0 || len(info.Shape) > 2 {
+	o := output{name: info.Name, width: 1, double: doubles && info.Type == tensor.Float64}
+	if info.Type != tensor.Float32 && !o.double || len(info.Shape) == 0 || len(info.Shape) > 2 {
 		return output{}, fmt.Errorf("output %q is %v, want float32 of shape [N] or [N,width]", info.Name, info)
 	}
 	for _, d := range info.Shape[1:] {
@@ -172,7 +172,7 @@ func names(infos []onnx.ValueInfo) []string {
 // newInput prepares to fill an input. only says that the model has no other.
 func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	switch {
-	case info.Type == onnx.Undefined:
+	case info.Type == tensor.Undefined:
 		return input{}, fmt.Errorf("input %q is a sequence, a map or optional; want a tensor: export the model with tensors as inputs", info.Name)
 	case info.Shape == nil:
 		return input{}, fmt.Errorf("input %q has no declared shape; want at least its number of axes", info.Name)
@@ -214,7 +214,7 @@ const (
 // weight is how many numbers the network makes of one of an input's elements: a
 // token becomes an embedding.
 func (in *input) weight() float64 {
-	if t := in.info.Type; t == onnx.Int32 || t == onnx.Int64 {
+	if t := in.info.Type; t == tensor.Int32 || t == tensor.Int64 {
 		return 256
 	}
 	return 1

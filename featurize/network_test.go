@@ -322,7 +322,7 @@ func TestInputsMustAgreeAboutTheBatch(t *testing.T) {
 	made := func(batches ...int64) []input {
 		var all []input
 		for i, b := range batches {
-			info := onnx.ValueInfo{Name: fmt.Sprint("x", i), Type: onnx.Float32, Shape: []onnx.Dim{{Value: b}, {Value: 3}}}
+			info := onnx.ValueInfo{Name: fmt.Sprint("x", i), Type: tensor.Float32, Shape: []onnx.Dim{{Value: b}, {Value: 3}}}
 			in, err := newInput(info, Config{}, len(batches) == 1)
 			if err != nil {
 				t.Fatal(err)

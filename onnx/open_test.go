@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
@@ -40,7 +41,7 @@ func plain(t *testing.T, b []byte) *onnxpb.Model {
 	}
 	// Bytes writes large float_data as raw data, the same bytes.
 	eachTensor(m, func(x *onnxpb.Tensor) error {
-		if n := 4 * len(x.FloatData); n >= spanMin && x.GetDataType() == int32(onnxpb.Float32) {
+		if n := 4 * len(x.FloatData); n >= spanMin && x.GetDataType() == int32(tensor.Float32) {
 			packed := onnxtest.Marshal(t, &onnxpb.Tensor{FloatData: x.FloatData})
 			x.RawData, x.FloatData = packed[len(packed)-n:], nil
 		}
@@ -171,8 +172,8 @@ func TestParseRefuses(t *testing.T) {
 		{"no payload", initializer(func(w *onnxpb.Tensor) { w.RawData = nil }), "wants 512 elements and has 0"},
 		{"too few numbers", initializer(func(w *onnxpb.Tensor) { w.RawData, w.FloatData = nil, make([]float32, 100) }), "wants 512 elements and has 100"},
 		{"two payloads", initializer(func(w *onnxpb.Tensor) { w.FloatData = make([]float32, 512) }), "more than one payload"},
-		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(onnxpb.Float64)) }), "wants 4096 bytes and has 2048"},
-		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(onnxpb.String)) }), "strings cannot be raw data"},
+		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(tensor.Float64)) }), "wants 4096 bytes and has 2048"},
+		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(tensor.String)) }), "strings cannot be raw data"},
 		{"a tensor in a subgraph", func(m *onnxpb.Model) {
 			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{
 				Node: []*onnxpb.Node{onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{Name: proto.String("deep"), Dims: []int64{1 << 62}}})}}}}
@@ -482,7 +483,7 @@ func TestExternalData(t *testing.T) {
 func TestExternalDataAnywhere(t *testing.T) {
 	secret := func() *onnxpb.Tensor {
 		key, value := "location", "../secret"
-		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(onnxpb.Float32)), DataLocation: proto.Int32(1),
+		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Float32)), DataLocation: proto.Int32(1),
 			ExternalData: []*onnxpb.Entry{{Key: &key, Value: &value}}}
 	}
 	constant := func() *onnxpb.Node {

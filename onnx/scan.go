@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // Bounds on what a file may ask for. They stand far above any model met in the field (the largest unrolled language
@@ -163,9 +163,9 @@ func (s *scanner) tensor(start, end int64, depth int) error {
 		case tensorRawData:
 			return true
 		case tensorFloatData:
-			return dataType == uint64(onnxpb.Float32)
+			return dataType == uint64(tensor.Float32)
 		case tensorDoubleData:
-			return dataType == uint64(onnxpb.Float64)
+			return dataType == uint64(tensor.Float64)
 		}
 		return false
 	}

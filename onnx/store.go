@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
@@ -225,7 +226,7 @@ func (s *store) resolve(given string, t *onnxpb.Tensor) error {
 	if length < 0 {
 		n, ok := onnxpb.Elements(t.GetDims())
 		if ok {
-			length, ok = onnxpb.DataType(t.GetDataType()).Payload(n)
+			length, ok = tensor.Type(t.GetDataType()).Bytes(n)
 		}
 		if !ok {
 			return errors.New("external data without a length")

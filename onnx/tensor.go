@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -16,7 +16,7 @@ func checkTensor(t *onnxpb.Tensor) error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("tensor %q: %s", t.GetName(), fmt.Sprintf(format, args...))
 	}
-	typ := onnxpb.DataType(t.GetDataType())
+	typ := tensor.Type(t.GetDataType())
 	n, ok := onnxpb.Elements(t.GetDims())
 	if !ok {
 		return fail("its shape %v is impossible", t.GetDims())
@@ -42,17 +42,17 @@ func checkTensor(t *onnxpb.Tensor) error {
 		return fail("has more than one payload")
 	}
 	if t.GetRawData() != nil || t.GetSpan() != nil {
-		if want, ok := typ.Payload(n); ok && raw != want {
+		if want, ok := typ.Bytes(n); ok && raw != want {
 			return fail("%v of %v wants %d bytes and has %d", t.GetDims(), typ, want, raw)
 		}
-		if typ == onnxpb.String {
+		if typ == tensor.String {
 			return fail("strings cannot be raw data")
 		}
 		return nil
 	}
 	want := n
 	switch typ {
-	case onnxpb.Complex64, onnxpb.Complex128:
+	case tensor.Complex64, tensor.Complex128:
 		want = 2 * n
 	case 21, 22, 23: // two elements to an int32
 		want = (n + 1) / 2
@@ -89,15 +89,15 @@ func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 		}
 		return nil
 	}
-	typ := onnxpb.DataType(t.GetDataType())
-	decode, ok := decoders[typ]
-	if !ok {
+	typ := tensor.Type(t.GetDataType())
+	decode := typ.Value()
+	if decode == nil {
 		return fmt.Errorf("tensor %q: elements of type %v cannot be read as numbers", t.GetName(), typ)
 	}
 	if len(t.GetInt32Data()) > 0 {
 		// Types narrower than 32 bits lie here too: floats as their bits, and those narrower than 8 as they lie in a byte.
 		var b [8]byte
-		bits := onnxpb.DataTypes[typ].Bits
+		bits := typ.Bits()
 		left, _ := onnxpb.Elements(t.GetDims()) // checked when the model was read
 		for _, v := range t.GetInt32Data() {
 			if bits < 8 {
@@ -115,7 +115,7 @@ func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 	}
 	defer r.Close()
 	in := bufio.NewReaderSize(r, 1<<16)
-	bits := onnxpb.DataTypes[typ].Bits
+	bits := typ.Bits()
 	b := make([]byte, (bits+7)/8)
 	left, _ := onnxpb.Elements(t.GetDims()) // checked when the model was read
 	for {
@@ -159,8 +159,8 @@ func checkSparse(t *onnxpb.SparseTensor) error {
 	case values[0] == 0 && t.GetIndices() == nil:
 	case len(indices) < 1 || len(indices) > 2 || indices[0] != values[0] || len(indices) == 2 && (rank == 0 || indices[1] != rank):
 		return fmt.Errorf("sparse tensor %q: positions of shape %v for %d values in %d dimensions", name, indices, values[0], rank)
-	case onnxpb.DataType(t.GetIndices().GetDataType()) != onnxpb.Int64:
-		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name, onnxpb.DataType(t.GetIndices().GetDataType()), onnxpb.Int64)
+	case tensor.Type(t.GetIndices().GetDataType()) != tensor.Int64:
+		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name, tensor.Type(t.GetIndices().GetDataType()), tensor.Int64)
 	}
 	return nil
 }
@@ -212,67 +212,4 @@ func (s *store) payload(t *onnxpb.Tensor) (io.ReadCloser, error) {
 		return s.reader(t.GetSpan())
 	}
 	return io.NopCloser(bytes.NewReader(t.GetRawData())), nil
-}
-
-// decoders turns the raw little-endian bytes of one element into its value. An element narrower than a byte comes in the low
-// bits of one.
-var decoders = map[onnxpb.DataType]func([]byte) float64{
-	onnxpb.Float32: func(b []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(b))) },
-	onnxpb.Float64: func(b []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(b)) },
-	onnxpb.Float16: func(b []byte) float64 { return onnxpb.DecodeFloat16(binary.LittleEndian.Uint16(b)) },
-	onnxpb.BFloat16: func(b []byte) float64 {
-		return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16))
-	},
-	onnxpb.Uint8:  func(b []byte) float64 { return float64(b[0]) },
-	onnxpb.Int8:   func(b []byte) float64 { return float64(int8(b[0])) },
-	onnxpb.Bool:   func(b []byte) float64 { return float64(b[0]) },
-	onnxpb.Uint16: func(b []byte) float64 { return float64(binary.LittleEndian.Uint16(b)) },
-	onnxpb.Int16:  func(b []byte) float64 { return float64(int16(binary.LittleEndian.Uint16(b))) },
-	onnxpb.Uint32: func(b []byte) float64 { return float64(binary.LittleEndian.Uint32(b)) },
-	onnxpb.Int32:  func(b []byte) float64 { return float64(int32(binary.LittleEndian.Uint32(b))) },
-	onnxpb.Uint64: func(b []byte) float64 { return float64(binary.LittleEndian.Uint64(b)) },
-	onnxpb.Int64:  func(b []byte) float64 { return float64(int64(binary.LittleEndian.Uint64(b))) },
-	17:            func(b []byte) float64 { return minifloat(b[0], 4, 3, 7, onlyNaN) },
-	18:            func(b []byte) float64 { return minifloat(b[0], 4, 3, 8, negativeZeroIsNaN) },
-	19:            func(b []byte) float64 { return onnxpb.DecodeFloat16(uint16(b[0]) << 8) }, // e5m2 is the upper half of a float16
-	20:            func(b []byte) float64 { return minifloat(b[0], 5, 2, 16, negativeZeroIsNaN) },
-	21:            func(b []byte) float64 { return float64(b[0]) },
-	22:            func(b []byte) float64 { return float64(int8(b[0]<<4) >> 4) },
-	23:            func(b []byte) float64 { return minifloat(b[0]&8<<4|b[0]&7, 2, 1, 1, finite) },
-	24: func(b []byte) float64 { // a power of two
-		if b[0] == 255 {
-			return math.NaN()
-		}
-		return math.Ldexp(1, int(b[0])-127)
-	},
-	25: func(b []byte) float64 { return float64(b[0]) },
-	26: func(b []byte) float64 { return float64(int8(b[0]<<6) >> 6) },
-}
-
-// What of the patterns of a float of 8 bits or fewer is no number.
-type special int
-
-const (
-	finite            special = iota // nothing
-	onlyNaN                          // all ones behind the sign; there is no infinity
-	negativeZeroIsNaN                // the sign alone
-)
-
-// minifloat returns the value of a float with the sign in bit 7 and exp and frac bits of exponent and fraction in the lowest
-// ones: (-1)^sign · 2^(e-bias) · 1.f or, with e = 0, (-1)^sign · 2^(1-bias) · 0.f.
-func minifloat(bits byte, exp, frac, bias int, s special) float64 {
-	sign := 1.0
-	if bits>>7 == 1 {
-		sign = -1
-	}
-	m := bits & 0x7f
-	switch {
-	case s == onlyNaN && m == 1<<(exp+frac)-1, s == negativeZeroIsNaN && bits == 0x80:
-		return math.NaN()
-	}
-	e, f := int(m>>frac), float64(m&(1<<frac-1))
-	if e == 0 {
-		return sign * math.Ldexp(f, 1-bias-frac)
-	}
-	return sign * math.Ldexp(f+float64(int(1)<<frac), e-bias-frac)
 }

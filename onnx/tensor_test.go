@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
@@ -36,7 +37,7 @@ func TestNarrowElements(t *testing.T) {
 	}
 	for _, g := range list {
 		t.Run(g.Name, func(t *testing.T) {
-			if name := onnxpb.DataType(g.Type).String(); !strings.EqualFold(name, g.Name) {
+			if name := tensor.Type(g.Type).String(); !strings.EqualFold(name, g.Name) {
 				t.Errorf("called %s", name)
 			}
 			raw, err := hex.DecodeString(g.Raw)
@@ -74,10 +75,10 @@ func TestNarrowElements(t *testing.T) {
 // Positions that are none are an error, not a panic; and a shape alone takes no memory.
 func TestSparseInitializersThatLie(t *testing.T) {
 	values := func(n int64) *onnxpb.Tensor {
-		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(onnxpb.Float32)), RawData: make([]byte, 4*n)}
+		return &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{n}, DataType: proto.Int32(int32(tensor.Float32)), RawData: make([]byte, 4*n)}
 	}
 	indices := func(dims []int64, list ...int64) *onnxpb.Tensor {
-		x := &onnxpb.Tensor{Dims: dims, DataType: proto.Int32(int32(onnxpb.Int64))}
+		x := &onnxpb.Tensor{Dims: dims, DataType: proto.Int32(int32(tensor.Int64))}
 		for _, i := range list {
 			x.RawData = protowire.AppendFixed64(x.RawData, uint64(i))
 		}
@@ -110,7 +111,7 @@ func TestSparseInitializersThatLie(t *testing.T) {
 			pb.Graph.Initializer = nil
 			pb.Graph.SparseInitializer = []*onnxpb.SparseTensor{tt.st}
 			if tt.st.Values == nil {
-				tt.st.Values = &onnxpb.Tensor{Name: proto.String("w"), DataType: proto.Int32(int32(onnxpb.Float32)), FloatData: []float32{0}}
+				tt.st.Values = &onnxpb.Tensor{Name: proto.String("w"), DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{0}}
 			}
 			m, err := Parse("model", onnxtest.Marshal(t, pb))
 			var v *graph.Value
@@ -128,28 +129,28 @@ func TestSparseInitializersThatLie(t *testing.T) {
 func TestDecode(t *testing.T) {
 	values := []float64{1, 0, 2, 100}
 	for _, tt := range []struct {
-		typ   onnxpb.DataType
+		typ   tensor.Type
 		typed *onnxpb.Tensor
 		raw   func(b []byte, x float64) []byte
 	}{
-		{onnxpb.Float32, &onnxpb.Tensor{FloatData: []float32{1, 0, 2, 100}}, func(b []byte, x float64) []byte {
+		{tensor.Float32, &onnxpb.Tensor{FloatData: []float32{1, 0, 2, 100}}, func(b []byte, x float64) []byte {
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
 		}},
-		{onnxpb.Float64, &onnxpb.Tensor{DoubleData: []float64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, math.Float64bits(x)) }},
-		{onnxpb.Float16, &onnxpb.Tensor{Int32Data: []int32{0x3c00, 0, 0x4000, 0x5640}}, func(b []byte, x float64) []byte {
+		{tensor.Float64, &onnxpb.Tensor{DoubleData: []float64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, math.Float64bits(x)) }},
+		{tensor.Float16, &onnxpb.Tensor{Int32Data: []int32{0x3c00, 0, 0x4000, 0x5640}}, func(b []byte, x float64) []byte {
 			return binary.LittleEndian.AppendUint16(b, map[float64]uint16{0: 0, 1: 0x3c00, 2: 0x4000, 100: 0x5640}[x])
 		}},
-		{onnxpb.BFloat16, &onnxpb.Tensor{Int32Data: []int32{0x3f80, 0, 0x4000, 0x42c8}}, func(b []byte, x float64) []byte {
+		{tensor.BFloat16, &onnxpb.Tensor{Int32Data: []int32{0x3f80, 0, 0x4000, 0x42c8}}, func(b []byte, x float64) []byte {
 			return binary.LittleEndian.AppendUint16(b, uint16(math.Float32bits(float32(x))>>16))
 		}},
-		{onnxpb.Int8, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return append(b, byte(x)) }},
-		{onnxpb.Uint8, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return append(b, byte(x)) }},
-		{onnxpb.Int16, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(x)) }},
-		{onnxpb.Uint16, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(x)) }},
-		{onnxpb.Int32, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(x)) }},
-		{onnxpb.Uint32, &onnxpb.Tensor{Uint64Data: []uint64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(x)) }},
-		{onnxpb.Int64, &onnxpb.Tensor{Int64Data: []int64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(x)) }},
-		{onnxpb.Uint64, &onnxpb.Tensor{Uint64Data: []uint64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(x)) }},
+		{tensor.Int8, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return append(b, byte(x)) }},
+		{tensor.Uint8, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return append(b, byte(x)) }},
+		{tensor.Int16, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(x)) }},
+		{tensor.Uint16, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint16(b, uint16(x)) }},
+		{tensor.Int32, &onnxpb.Tensor{Int32Data: []int32{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(x)) }},
+		{tensor.Uint32, &onnxpb.Tensor{Uint64Data: []uint64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint32(b, uint32(x)) }},
+		{tensor.Int64, &onnxpb.Tensor{Int64Data: []int64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(x)) }},
+		{tensor.Uint64, &onnxpb.Tensor{Uint64Data: []uint64{1, 0, 2, 100}}, func(b []byte, x float64) []byte { return binary.LittleEndian.AppendUint64(b, uint64(x)) }},
 	} {
 		t.Run(tt.typ.String(), func(t *testing.T) {
 			var b []byte
@@ -171,7 +172,7 @@ func TestDecode(t *testing.T) {
 			}
 		})
 	}
-	signs := &onnxpb.Tensor{DataType: proto.Int32(int32(onnxpb.Int8)), Dims: []int64{2}, RawData: []byte{0xff, 0x80}}
+	signs := &onnxpb.Tensor{DataType: proto.Int32(int32(tensor.Int8)), Dims: []int64{2}, RawData: []byte{0xff, 0x80}}
 	var got []float64
 	if err := new(store).Floats(signs, func(v float64) { got = append(got, v) }); err != nil || !slices.Equal(got, []float64{-1, -128}) {
 		t.Errorf("int8 0xff, 0x80 = %v (%v), want -1, -128", got, err)

@@ -5,30 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
-)
-
-// DataType is the element type of a tensor, with ONNX's numbers.
-type DataType = onnxpb.DataType
-
-const (
-	Undefined  = onnxpb.Undefined
-	Float32    = onnxpb.Float32
-	Uint8      = onnxpb.Uint8
-	Int8       = onnxpb.Int8
-	Uint16     = onnxpb.Uint16
-	Int16      = onnxpb.Int16
-	Int32      = onnxpb.Int32
-	Int64      = onnxpb.Int64
-	String     = onnxpb.String
-	Bool       = onnxpb.Bool
-	Float16    = onnxpb.Float16
-	Float64    = onnxpb.Float64
-	Uint32     = onnxpb.Uint32
-	Uint64     = onnxpb.Uint64
-	Complex64  = onnxpb.Complex64
-	Complex128 = onnxpb.Complex128
-	BFloat16   = onnxpb.BFloat16
 )
 
 // Dim is one dimension of a shape. Value is -1 where the model leaves it open, and Param is then its name, if it has
@@ -69,14 +47,14 @@ func (d *Dim) UnmarshalJSON(data []byte) error {
 // ValueInfo is the name, element type and shape of a model's input or output. Type is Undefined for what is not a
 // tensor (sequences and maps). Shape is nil where the model does not give the rank, and empty for a scalar.
 type ValueInfo struct {
-	Name  string          `json:"name"`
-	Type  onnxpb.DataType `json:"type"`
-	Shape []Dim           `json:"shape"`
+	Name  string      `json:"name"`
+	Type  tensor.Type `json:"type"`
+	Shape []Dim       `json:"shape"`
 }
 
 // String returns shape and type, as in "[N,3,224,224] float32".
 func (v ValueInfo) String() string {
-	if v.Type == onnxpb.Undefined {
+	if v.Type == tensor.Undefined {
 		return "not a tensor"
 	}
 	if v.Shape == nil {
@@ -92,7 +70,7 @@ func (v ValueInfo) String() string {
 func InfoOf(pb *onnxpb.ValueInfo) ValueInfo {
 	v := ValueInfo{Name: pb.GetName()}
 	t := pb.GetType().GetTensorType()
-	v.Type = onnxpb.DataType(t.GetElemType())
+	v.Type = tensor.Type(t.GetElemType())
 	if t.GetShape() == nil {
 		return v
 	}

@@ -5,14 +5,14 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 func TestValueInfoSurvivesJSON(t *testing.T) {
 	for _, v := range []ValueInfo{
-		{Name: "image", Type: onnxpb.Float32, Shape: []Dim{{Value: -1, Param: "N"}, {Value: 3}, {Value: -1}}},
-		{Name: "scalar", Type: onnxpb.BFloat16, Shape: []Dim{}},
-		{Name: "of no rank", Type: onnxpb.Int64},
+		{Name: "image", Type: tensor.Float32, Shape: []Dim{{Value: -1, Param: "N"}, {Value: 3}, {Value: -1}}},
+		{Name: "scalar", Type: tensor.BFloat16, Shape: []Dim{}},
+		{Name: "of no rank", Type: tensor.Int64},
 		{Name: "map"},
 	} {
 		data, err := json.Marshal(v)
@@ -27,7 +27,7 @@ func TestValueInfoSurvivesJSON(t *testing.T) {
 			t.Errorf("%+v became %s and %+v", v, data, got)
 		}
 	}
-	var d onnxpb.DataType
+	var d tensor.Type
 	if err := json.Unmarshal([]byte(`"float33"`), &d); err == nil {
 		t.Error("float33 was taken for a type")
 	}

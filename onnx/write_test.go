@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
@@ -165,7 +166,7 @@ func TestFilesRefuseAGraphAboveTheLimit(t *testing.T) {
 // A tensor that two nodes share, as the bodies of functions do, is written once.
 func TestFilesShareSpans(t *testing.T) {
 	constant := onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{
-		Dims: []int64{16, 32}, DataType: proto.Int32(int32(onnxpb.Float32)), RawData: make([]byte, 2048)}})
+		Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)), RawData: make([]byte, 2048)}})
 	mix := onnxtest.Function("Mix", "a", "b", constant, onnxtest.Node("Add", "a c", "b"))
 	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "h"), onnxtest.Calls("Mix", "h", "g"), onnxtest.Calls("Mix", "g", "y")}, mix)
 	m, err := Parse("model", onnxtest.Marshal(t, pb))
@@ -196,7 +197,7 @@ func TestPayloadsAreWritten(t *testing.T) {
 	for i, size := range []int64{1, 1 << 10} { // one is small
 		raw := make([]byte, 4*size)
 		raw[0] = byte(i + 1)
-		more := &onnxpb.Tensor{Name: proto.String(fmt.Sprint("more", i)), DataType: proto.Int32(int32(onnxpb.Float32)), Dims: []int64{size}}
+		more := &onnxpb.Tensor{Name: proto.String(fmt.Sprint("more", i)), DataType: proto.Int32(int32(tensor.Float32)), Dims: []int64{size}}
 		pb.Graph.Initializer = append(slices.Clip(pb.Graph.Initializer), more)
 		payloads = append(payloads, Payload{more, raw})
 	}

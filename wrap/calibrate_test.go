@@ -15,7 +15,6 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -541,7 +540,7 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 		t.Errorf("NLL %v, at calibration %v", got, want)
 	}
 	p := opened(t, c.Out, Options{})
-	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].Type != onnx.Float32 || in[0].String() != "[N,3,8,8] float32" {
+	if in := p.Inputs(); len(in) != 1 || in[0].Name != "image" || in[0].Type != tensor.Float32 || in[0].String() != "[N,3,8,8] float32" {
 		t.Errorf("inputs %v", in)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -82,7 +83,7 @@ func median(x []float64) float64 {
 // noise returns n random examples for a network's one input.
 func noise(b *testing.B, w *featurize.Network, n int) Tensor {
 	in := w.Inputs()
-	if len(in) != 1 || in[0].Type != onnx.Float32 || w.InputWidths()[0] == 0 {
+	if len(in) != 1 || in[0].Type != tensor.Float32 || w.InputWidths()[0] == 0 {
 		b.Fatalf("inputs %v, want one of float32 with all sizes declared", in)
 	}
 	shape := []int64{int64(n)}

@@ -347,7 +347,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			numbers := random(1, n*net.InputWidths()[0])
 			x.Data = numbers
 			train := arrays([]Tensor{x})
-			if in.Type == onnx.Float16 {
+			if in.Type == tensor.Float16 {
 				half := make(tensor.Float16Bits, len(numbers))
 				for i := range half {
 					half[i] = 0x3800 | uint16(i*i%1021) // from ½ to 1

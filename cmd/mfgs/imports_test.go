@@ -26,14 +26,14 @@ const module = "github.com/mfgs/mfgs"
 // mathematical knows of ONNX Runtime, and nothing that reads model files knows
 // of the mathematics.
 var imports = map[string][]string{
-	"onnx":                     {"onnx/internal/onnxpb", "onnx/internal/graph", "onnx/files"},
-	"onnx/internal/onnxpb":     {},
-	"onnx/internal/graph":      {"onnx/internal/onnxpb"},
-	"onnx/internal/build":      {"onnx", "onnx/internal/onnxpb"},
-	"onnx/internal/onnxtest":   {"onnx/internal/onnxpb"}, // for tests
-	"onnx/head":                {"onnx", "onnx/internal/build", "onnx/internal/graph", "onnx/internal/onnxpb"},
-	"onnx/fuse":                {"onnx", "onnx/head", "onnx/internal/build", "onnx/internal/onnxpb"},
-	"onnx/layers":              {"onnx", "onnx/head", "onnx/internal/graph", "onnx/internal/onnxpb"},
+	"onnx":                     {"featurize/tensor", "onnx/internal/onnxpb", "onnx/internal/graph", "onnx/files"},
+	"onnx/internal/onnxpb":     {"featurize/tensor"},
+	"onnx/internal/graph":      {"featurize/tensor", "onnx/internal/onnxpb"},
+	"onnx/internal/build":      {"featurize/tensor", "onnx", "onnx/internal/onnxpb"},
+	"onnx/internal/onnxtest":   {"featurize/tensor", "onnx/internal/onnxpb"}, // for tests
+	"onnx/head":                {"featurize/tensor", "onnx", "onnx/internal/build", "onnx/internal/graph", "onnx/internal/onnxpb"},
+	"onnx/fuse":                {"featurize/tensor", "onnx", "onnx/head", "onnx/internal/build", "onnx/internal/onnxpb"},
+	"onnx/layers":              {"featurize/tensor", "onnx", "onnx/head", "onnx/internal/graph", "onnx/internal/onnxpb"},
 	"featurize/tensor":         {},
 	"featurize/ort":            {"featurize/tensor", "onnx/files"},
 	"featurize/dataset":        {"featurize/tensor", "featurize/text", "onnx/files", "calibrate/rows"},

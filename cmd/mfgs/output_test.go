@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -60,7 +61,7 @@ func TestPrintable(t *testing.T) {
 // keeps its lines and the terminal its state.
 func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 	const evil = "put\x1b[31m\r\u009b2J\n\u202e\xff"
-	tensor := onnx.ValueInfo{Name: evil, Type: onnx.Float32, Shape: []onnx.Dim{{Value: -1, Param: evil}}}
+	tensor := onnx.ValueInfo{Name: evil, Type: tensor.Float32, Shape: []onnx.Dim{{Value: -1, Param: evil}}}
 	class := []string{evil, evil}
 	label := 1
 	table := func(multi bool, p wrap.Prediction) func(io.Writer) error {

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/internal/build"
@@ -128,7 +129,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		outputs = slices.Clone(m.Proto().GetGraph().GetOutput())
 	}
 	var names Outputs
-	declare := func(name string, typ onnxpb.DataType, dims ...int64) {
+	declare := func(name string, typ tensor.Type, dims ...int64) {
 		outputs = append(outputs, batched(onnxpb.TensorInfo(name, typ, append([]int64{-1}, dims...)...), batch))
 	}
 
@@ -150,13 +151,13 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	f.variances(variance, names)
 	f.probabilities(logits, variance, names)
 
-	declare(names.Probabilities, onnxpb.Float32, f.classes)
+	declare(names.Probabilities, tensor.Float32, f.classes)
 	if !own {
-		declare(names.Logits, onnxpb.Float32, f.k)
+		declare(names.Logits, tensor.Float32, f.k)
 	}
-	declare(names.LogitVariance, onnxpb.Float32, f.k)
-	declare(names.OODScore, onnxpb.Float64)
-	declare(names.Leverage, onnxpb.Float32)
+	declare(names.LogitVariance, tensor.Float32, f.k)
+	declare(names.OODScore, tensor.Float64)
+	declare(names.Leverage, tensor.Float32)
 	if f.err != nil {
 		return nil, Outputs{}, f.err
 	}
@@ -286,7 +287,7 @@ type fuser struct {
 func (f *fuser) hasLogits(h *head.Head) bool {
 	return h.Logits == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(), func(v *onnxpb.ValueInfo) bool {
 		info := onnx.InfoOf(v)
-		return info.Name == h.Logits && info.Type == onnxpb.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
+		return info.Name == h.Logits && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
 	})
 }
 
@@ -335,12 +336,12 @@ func (f *fuser) unary(kind, x string) string { return f.op(kind, []string{x}) }
 
 func (f *fuser) binary(kind, x, y string) string { return f.op(kind, []string{x, y}) }
 
-func (f *fuser) cast(x string, to onnxpb.DataType) string {
+func (f *fuser) cast(x string, to tensor.Type) string {
 	return f.op("Cast", []string{x}, onnxpb.IntAttribute("to", int64(to)))
 }
 
 // tensor adds a constant. Large ones are kept as bytes that can be written as external data.
-func (f *fuser) tensor(name string, typ onnxpb.DataType, raw []byte, dims ...int64) string {
+func (f *fuser) tensor(name string, typ tensor.Type, raw []byte, dims ...int64) string {
 	name = f.Names.Fresh("mfgs_" + name)
 	t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ)), Dims: dims}
 	f.Consts = append(f.Consts, t)
@@ -358,7 +359,7 @@ func (f *fuser) float(name string, x []float64, dims ...int64) string {
 		}
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(single))
 	}
-	return f.tensor(name, onnxpb.Float32, raw, dims...)
+	return f.tensor(name, tensor.Float32, raw, dims...)
 }
 
 // double adds a float64 constant.
@@ -367,7 +368,7 @@ func (f *fuser) double(name string, x []float64, dims ...int64) string {
 	for _, v := range x {
 		raw = binary.LittleEndian.AppendUint64(raw, math.Float64bits(v))
 	}
-	return f.tensor(name, onnxpb.Float64, raw, dims...)
+	return f.tensor(name, tensor.Float64, raw, dims...)
 }
 
 // scalar is a float32 constant of no dimensions.
@@ -394,7 +395,7 @@ func (f *fuser) list(x ...int64) string {
 		for _, v := range x {
 			raw = binary.LittleEndian.AppendUint64(raw, uint64(v))
 		}
-		f.ints[key] = f.tensor("ints", onnxpb.Int64, raw, int64(len(x)))
+		f.ints[key] = f.tensor("ints", tensor.Int64, raw, int64(len(x)))
 	}
 	return f.ints[key]
 }

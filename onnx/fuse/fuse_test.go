@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
@@ -71,29 +72,29 @@ func TestFuseNamesOutputs(t *testing.T) {
 		{"alone", func(*onnxpb.Graph) {}, true, ours},
 		{"an output of the same name, another tensor", func(g *onnxpb.Graph) {
 			g.Node = append(g.Node, onnxtest.Node("Softmax", "y", "probabilities"))
-			g.Output = []*onnxpb.ValueInfo{onnxpb.TensorInfo("probabilities", onnxpb.Float32, -1, 32)}
+			g.Output = []*onnxpb.ValueInfo{onnxpb.TensorInfo("probabilities", tensor.Float32, -1, 32)}
 		}, false, "[?,32] float32 probabilities, " + strings.Replace(ours, "probabilities", "mfgs_probabilities", 1)},
 		{"a tensor within of the same name", func(g *onnxpb.Graph) {
 			g.Node = []*onnxpb.Node{onnxtest.Node("Relu", "x", "leverage"), onnxtest.Node("MatMul", "leverage w", "y")}
 		}, false, "[?,32] float32 y, " + ours},
 		{"a tensor in a subgraph of the same name", func(g *onnxpb.Graph) {
 			branch := func(name string) *onnxpb.Attribute {
-				return graphAttribute(name, &onnxpb.Graph{Name: &name, Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", "ood_score"), onnxtest.Node("Abs", "ood_score", name)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo(name, onnxpb.Float32, -1, 16)}})
+				return graphAttribute(name, &onnxpb.Graph{Name: &name, Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", "ood_score"), onnxtest.Node("Abs", "ood_score", name)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo(name, tensor.Float32, -1, 16)}})
 			}
-			g.Initializer = append(g.Initializer, &onnxpb.Tensor{Name: proto.String("logits"), DataType: proto.Int32(int32(onnxpb.Bool)), RawData: []byte{1}})
+			g.Initializer = append(g.Initializer, &onnxpb.Tensor{Name: proto.String("logits"), DataType: proto.Int32(int32(tensor.Bool)), RawData: []byte{1}})
 			g.Node = []*onnxpb.Node{onnxtest.Node("If", "logits", "leverage", branch("then_branch"), branch("else_branch")), onnxtest.Node("MatMul", "leverage w", "y")}
 		}, false, "[?,32] float32 y, " + ours},
 		{"the logits themselves", func(g *onnxpb.Graph) {
-			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", onnxpb.Float32, -1, 32)}
+			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", tensor.Float32, -1, 32)}
 		}, false, "[?,32] float32 logits, " + strings.Replace(ours, "[?,32] float32 logits, ", "", 1)},
 		{"the logits themselves, alone", func(g *onnxpb.Graph) {
-			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", onnxpb.Float32, -1, 32)}
+			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", tensor.Float32, -1, 32)}
 		}, true, ours},
 		{"both names taken", func(g *onnxpb.Graph) {
-			g.Input[0] = onnxpb.TensorInfo("leverage", onnxpb.Float32, -1, 16)
+			g.Input[0] = onnxpb.TensorInfo("leverage", tensor.Float32, -1, 16)
 			g.Node = []*onnxpb.Node{onnxtest.Node("Relu", "leverage", "mfgs_leverage"), onnxtest.Node("MatMul", "mfgs_leverage w", "y")}
 		}, false, "[?,32] float32 y, " + strings.Replace(ours, "leverage", "mfgs_leverage_1", 1)},
-		{"a fixed batch", func(g *onnxpb.Graph) { g.Input[0] = onnxpb.TensorInfo("x", onnxpb.Float32, 8, 16) }, true, strings.ReplaceAll(ours, "?", "8")},
+		{"a fixed batch", func(g *onnxpb.Graph) { g.Input[0] = onnxpb.TensorInfo("x", tensor.Float32, 8, 16) }, true, strings.ReplaceAll(ours, "?", "8")},
 		{"a named batch", func(g *onnxpb.Graph) {
 			g.Input[0].Type.TensorType.Shape.Dim[0].Value = &onnxpb.Dimension_DimParam{DimParam: "batch"}
 		}, true, strings.ReplaceAll(ours, "?", "batch")},
@@ -191,7 +192,7 @@ func TestFuseRefuses(t *testing.T) {
 	}
 	wide := onnxtest.Network()
 	wide.Graph.Initializer[0].Dims = []int64{1, 512}
-	wide.Graph.Input[0], wide.Graph.Output[0] = onnxpb.TensorInfo("x", onnxpb.Float32, -1, 1), onnxpb.TensorInfo("y", onnxpb.Float32, -1, 512)
+	wide.Graph.Input[0], wide.Graph.Output[0] = onnxpb.TensorInfo("x", tensor.Float32, -1, 1), onnxpb.TensorInfo("y", tensor.Float32, -1, 512)
 	m, h = parsedModel(t, wide)
 	mf := meanField(h)
 	mf.Method = MF1

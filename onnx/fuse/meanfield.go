@@ -3,6 +3,7 @@ package fuse
 import (
 	"math"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -24,7 +25,7 @@ func (f *fuser) forms(phi string, names Outputs) (variance string) {
 	constant := f.float
 	if q.Double {
 		constant = f.double
-		phi = f.cast(phi, onnxpb.Float64)
+		phi = f.cast(phi, tensor.Float64)
 	}
 	if !zero(q.Center) {
 		phi = f.binary("Sub", phi, constant("center", q.Center, d))
@@ -43,7 +44,7 @@ func (f *fuser) forms(phi string, names Outputs) (variance string) {
 		// A sum over an axis of its own, [N,M,R/M].
 		sums := f.reduce("ReduceSumSquare", f.reshape(z, 0, forms, terms/forms), 2, false)
 		if q.Double {
-			sums = f.cast(sums, onnxpb.Float32)
+			sums = f.cast(sums, tensor.Float32)
 		}
 		sums = f.clip(sums, 0, mostForm)
 		f.as(names.Leverage, func() string { return f.reshape(f.slice(sums, 1, f.k, f.k+1), -1) })
@@ -51,7 +52,7 @@ func (f *fuser) forms(phi string, names Outputs) (variance string) {
 	}
 	u := f.binary("Mul", z, z)
 	if q.Double {
-		u = f.cast(u, onnxpb.Float32)
+		u = f.cast(u, tensor.Float32)
 	}
 	u = f.clip(u, 0, mostSquare)
 	if q.Reduction != nil {
@@ -74,8 +75,8 @@ func (f *fuser) forms(phi string, names Outputs) (variance string) {
 
 // variances makes the posterior's own variances of those that forms returns.
 func (f *fuser) variances(variance string, names Outputs) {
-	own := f.binary("Mul", f.cast(variance, onnxpb.Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
-	f.as(names.LogitVariance, func() string { return f.clip(f.cast(own, onnxpb.Float32), 0, mostForm) })
+	own := f.binary("Mul", f.cast(variance, tensor.Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
+	f.as(names.LogitVariance, func() string { return f.clip(f.cast(own, tensor.Float32), 0, mostForm) })
 }
 
 // formScale is what a form is multiplied by: one for the leverage, and for variances one over their unit.
@@ -122,16 +123,16 @@ func (f *fuser) probabilities(logits, variance string, names Outputs) {
 		act[i] = 1 / t.Act
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
-	variance = f.cast(f.clip(variance, 0, mostForm), onnxpb.Float64)
+	variance = f.cast(f.clip(variance, 0, mostForm), tensor.Float64)
 	// λ₀s² of every pair, [N,P,K].
 	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
 	inverse := f.double("inverse_act", act, p, 1)
 	logits = f.clip(logits, -mostLogit, mostLogit)
 	if f.link == head.Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
-		top := f.cast(f.reduce("ReduceMax", logits, 1, true), onnxpb.Float64)
-		logits = f.binary("Sub", f.cast(logits, onnxpb.Float64), top)
+		top := f.cast(f.reduce("ReduceMax", logits, 1, true), tensor.Float64)
+		logits = f.binary("Sub", f.cast(logits, tensor.Float64), top)
 	} else {
-		logits = f.cast(logits, onnxpb.Float64)
+		logits = f.cast(logits, tensor.Float64)
 	}
 	if f.mf.Plain > 0 {
 		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
@@ -173,7 +174,7 @@ func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))
 
 // served casts probabilities, [N,C], to their output.
 func (f *fuser) served(p string, names Outputs) {
-	f.as(names.Probabilities, func() string { return f.cast(p, onnxpb.Float32) })
+	f.as(names.Probabilities, func() string { return f.cast(p, tensor.Float32) })
 }
 
 // servedSoftmax makes probabilities of logarithms, [N,K], of what is proportional to them.
@@ -208,7 +209,7 @@ func (f *fuser) logSigmoid(y string) string {
 	size := f.unary("Abs", y)
 	one := f.binary("Add", f.unary("Exp", f.unary("Neg", size)), f.number(1))
 	full := f.binary("Add", f.binary("Sub", f.negative(y), f.unary("Log", one)), f.number(math.Ln2))
-	within := f.cast(f.binary("Less", size, f.number(little)), onnxpb.Float64)
+	within := f.cast(f.binary("Less", size, f.number(little)), tensor.Float64)
 	z := f.binary("Mul", y, within)
 	square := f.binary("Mul", z, z)
 	tail := f.binary("Sub", f.binary("Mul", square, f.number(1./192)), f.number(1./8))
@@ -235,12 +236,12 @@ func (f *fuser) normalised(logp string, names Outputs) {
 	// of those as large as the largest all but one count, with x = 0.
 	l := f.scored(logp)
 	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
-	smaller := f.cast(f.binary("Greater", x, f.number(0)), onnxpb.Float64)
+	smaller := f.cast(f.binary("Greater", x, f.number(0)), tensor.Float64)
 	others := f.binary("Sub", f.number(float64(f.k-1)), f.reduce("ReduceSum", smaller, 1, true))
 	// What is not to count goes so far that its exponential is zero.
 	const far = 1e300
 	apart := f.binary("Add", x, f.binary("Mul", f.binary("Sub", f.number(1), smaller), f.number(far)))
-	single := f.cast(f.binary("Less", others, f.number(0.5)), onnxpb.Float64)
+	single := f.cast(f.binary("Less", others, f.number(0.5)), tensor.Float64)
 	least := f.binary("Mul", f.reduce("ReduceMin", apart, 1, true), single)
 	sum := f.binary("Add", f.reduce("ReduceSum", f.unary("Exp", f.binary("Sub", least, apart)), 1, true), others)
 	count := f.number(float64(f.k - 1))
@@ -257,7 +258,7 @@ const tiny = 3e-4
 
 // either returns close where depth is below tiny, else other. Both must be finite.
 func (f *fuser) either(depth, close, other string) string {
-	near := f.cast(f.binary("Less", depth, f.number(tiny)), onnxpb.Float64)
+	near := f.cast(f.binary("Less", depth, f.number(tiny)), tensor.Float64)
 	far := f.binary("Sub", f.number(1), near)
 	return f.binary("Add", f.binary("Mul", near, close), f.binary("Mul", far, other))
 }
@@ -363,10 +364,10 @@ func (f *fuser) within(intervals []Interval, half string, interpolated func(Inte
 	}
 	branch := func(name string, write func() string) *onnxpb.Attribute {
 		return graphAttribute(name, f.subgraph("mfgs_"+name, nil, func() []*onnxpb.ValueInfo {
-			return []*onnxpb.ValueInfo{onnxpb.TensorInfo(write(), onnxpb.Float64, -1, int64(len(f.pairs())), f.k)}
+			return []*onnxpb.ValueInfo{onnxpb.TensorInfo(write(), tensor.Float64, -1, int64(len(f.pairs())), f.k)}
 		}))
 	}
-	wider := f.cast(f.binary("Greater", half, f.number(0.5*math.Log(intervals[0].Ratio))), onnxpb.Float32)
+	wider := f.cast(f.binary("Greater", half, f.number(0.5*math.Log(intervals[0].Ratio))), tensor.Float32)
 	wide := f.binary("Greater", f.op("ReduceSum", []string{wider}, onnxpb.IntAttribute("keepdims", 0)), f.scalar(0.5))
 	return f.op("If", []string{wide},
 		branch("then_branch", func() string { return f.within(intervals[1:], half, interpolated, exact) }),
@@ -411,19 +412,19 @@ func (f *fuser) exact(of shifted, t string) string {
 	which := f.reshape(f.list(classes...), turns, n)
 	b := f.unary("Reciprocal", t)
 	total := f.list(turns)
-	iteration := onnxpb.TensorInfo(f.Names.Fresh("mfgs_turn"), onnxpb.Int64)
-	condition := onnxpb.TensorInfo(f.Names.Fresh("mfgs_going"), onnxpb.Bool)
-	carried := onnxpb.TensorInfo(f.Names.Fresh("mfgs_carried"), onnxpb.Int64, 1)
+	iteration := onnxpb.TensorInfo(f.Names.Fresh("mfgs_turn"), tensor.Int64)
+	condition := onnxpb.TensorInfo(f.Names.Fresh("mfgs_going"), tensor.Bool)
+	carried := onnxpb.TensorInfo(f.Names.Fresh("mfgs_carried"), tensor.Int64, 1)
 	body := f.subgraph("mfgs_exact", []*onnxpb.ValueInfo{iteration, condition, carried}, func() []*onnxpb.ValueInfo {
 		turn := f.reshape(iteration.GetName(), 1)
 		some := f.reshape(f.op("Gather", []string{which, turn}, onnxpb.IntAttribute("axis", 0)), n)
 		mean := f.logMeanExp(f.op("Gather", []string{b, some}, onnxpb.IntAttribute("axis", 2)), n, of)
-		on, carry := f.cast(condition.GetName(), onnxpb.Bool), f.cast(carried.GetName(), onnxpb.Int64)
-		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, onnxpb.Bool), onnxpb.TensorInfo(carry, onnxpb.Int64, 1), onnxpb.TensorInfo(mean, onnxpb.Float64, -1, int64(len(f.pairs())), n)}
+		on, carry := f.cast(condition.GetName(), tensor.Bool), f.cast(carried.GetName(), tensor.Int64)
+		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, tensor.Bool), onnxpb.TensorInfo(carry, tensor.Int64, 1), onnxpb.TensorInfo(mean, tensor.Float64, -1, int64(len(f.pairs())), n)}
 	})
 	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and some take a condition that
 	// is left out for false.
-	going := f.tensor("true", onnxpb.Bool, []byte{1})
+	going := f.tensor("true", tensor.Bool, []byte{1})
 	rest := f.op("Loop", []string{f.reshape(total), going, total}, graphAttribute("body", body))
 	all := f.Names.Fresh("mfgs_loop") // [turns,N,P,n]
 	f.Nodes[len(f.Nodes)-1].Output = []string{rest, all}

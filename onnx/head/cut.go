@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/build"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
@@ -33,8 +34,8 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	b := build.New(m)
 	features, logits := lowest.AddFeatures(b), h.AddLogits(b)
 	cut, err := b.Build(
-		onnxpb.TensorInfo(features, onnxpb.Float32, -1, int64(lowest.FeatureDim)),
-		onnxpb.TensorInfo(logits, onnxpb.Float32, -1, int64(h.Classes)))
+		onnxpb.TensorInfo(features, tensor.Float32, -1, int64(lowest.FeatureDim)),
+		onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Classes)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}
@@ -96,7 +97,7 @@ func OnlyLogits(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	}
 	b := build.New(m)
 	logits := h.AddLogits(b)
-	only, err := b.Build(onnxpb.TensorInfo(logits, onnxpb.Float32, -1, int64(h.Classes)))
+	only, err := b.Build(onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Classes)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
@@ -80,7 +81,7 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 func TestCutKeepsUsedFunctionsOnly(t *testing.T) {
 	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Old", "x", "h"), onnxtest.Calls("Plain", "h", "g"), onnxtest.Node("MatMul", "g w", "y"), onnxtest.Calls("OldToo", "y", "z")},
 		onnxtest.Function("Plain", "a", "b", onnxtest.Node("Relu", "a", "b")))
-	pb.Graph.Output = append(pb.Graph.Output, onnxpb.TensorInfo("z", onnxpb.Float32, -1, 32))
+	pb.Graph.Output = append(pb.Graph.Output, onnxpb.TensorInfo("z", tensor.Float32, -1, 32))
 	for _, name := range []string{"Old", "OldToo", "Unused"} { // of another operator set, so that calls of them stay
 		f := onnxtest.Function(name, "a", "b", onnxtest.Node("Relu", "a", "b"))
 		f.OpsetImport[0].Version = proto.Int64(12)

@@ -5,6 +5,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -35,9 +36,9 @@ func (f *finder) labels(h *Head, t *trail, n int) []string {
 					names = numerals(onnxpb.Attr(node, "classlabels_int64s").GetInts())
 				}
 			case "ai.onnx.ml.ArrayFeatureExtractor":
-				if t := f.g.Consts[onnxpb.Input(node, 0)]; onnxpb.DataType(t.GetDataType()) == onnxpb.String && len(t.GetDims()) == 1 {
+				if t := f.g.Consts[onnxpb.Input(node, 0)]; tensor.Type(t.GetDataType()) == tensor.String && len(t.GetDims()) == 1 {
 					names = t.GetStringData()
-				} else if v := f.In.Get(onnxpb.Input(node, 0)); v.Constant && (v.Type == onnxpb.Int64 || v.Type == onnxpb.Int32) {
+				} else if v := f.In.Get(onnxpb.Input(node, 0)); v.Constant && (v.Type == tensor.Int64 || v.Type == tensor.Int32) {
 					whole := make([]int64, len(v.Data))
 					for i, x := range v.Data {
 						whole[i] = int64(x)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -72,7 +73,7 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	}
 	l.out.Type = cmp.Or(a.Type, b.Type)
 	if op := f.g.Source(n).GetOpType(); op == "MatMulInteger" || op == "ConvInteger" {
-		l.out.Type = onnxpb.Int32
+		l.out.Type = tensor.Int32
 	}
 	l.out.Merge(f.In.Values[n.GetOutput()[0]])
 	return l, nil

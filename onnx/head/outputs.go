@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/build"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
@@ -31,7 +32,7 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	const most = 16
 	b, in := build.New(m), m.View().Infer()
 	logits := h.AddLogits(b)
-	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, onnxpb.Float32, -1, int64(h.Classes))}
+	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Classes))}
 	below := m.View().Descendants(h.Logits)
 	var owns []Output
 	for _, v := range m.Proto().GetGraph().GetOutput() {
@@ -43,8 +44,8 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 		if own.Name = v.GetName(); !ok || len(owns) == most {
 			continue
 		}
-		out := b.Rows(b.Take(name), onnxpb.Undefined, "mfgs_own") // converted, whatever its type
-		outputs = append(outputs, onnxpb.TensorInfo(out, onnxpb.Float32, -1, int64(own.Width)))
+		out := b.Rows(b.Take(name), tensor.Undefined, "mfgs_own") // converted, whatever its type
+		outputs = append(outputs, onnxpb.TensorInfo(out, tensor.Float32, -1, int64(own.Width)))
 		owns = append(owns, own)
 	}
 	with, err := b.Build(outputs...)
@@ -59,7 +60,7 @@ func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node
 	v := *in.Get(name)
 	v.Merge(graph.Declared(output))
 	typ, dims := v.Type, v.Dims
-	own.Integer = typ == onnxpb.Int32 || typ == onnxpb.Int64
+	own.Integer = typ == tensor.Int32 || typ == tensor.Int64
 	if !own.Integer && !typ.IsFloat() || dims != nil && len(dims) == 0 {
 		return own, false
 	}
@@ -78,7 +79,7 @@ func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node
 	if p := m.View().Producer[name]; p == nil || !below[p] {
 		return own, false
 	}
-	own.Coarse = typ.IsFloat() && typ != onnxpb.Float32 && typ != onnxpb.Float64
+	own.Coarse = typ.IsFloat() && typ != tensor.Float32 && typ != tensor.Float64
 	for n := range below {
 		if !made[n] {
 			continue
@@ -90,7 +91,7 @@ func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node
 		own.Coarse = own.Coarse || op == "Round" || op == "Floor" || op == "Ceil"
 		for _, out := range n.GetOutput() {
 			t := in.Get(out).Type
-			own.Coarse = own.Coarse || t == onnxpb.Float16 || t == onnxpb.BFloat16 || t == onnxpb.Uint8 || t == onnxpb.Int8 || t == onnxpb.Uint16 || t == onnxpb.Int16
+			own.Coarse = own.Coarse || t == tensor.Float16 || t == tensor.BFloat16 || t == tensor.Uint8 || t == tensor.Int8 || t == tensor.Uint16 || t == tensor.Int16
 		}
 	}
 	slices.Sort(own.Ops)

@@ -5,8 +5,8 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 func TestWhatAModelMakesOfItsLogits(t *testing.T) {
@@ -37,7 +37,7 @@ func TestWhatAModelMakesOfItsLogits(t *testing.T) {
 			continue
 		}
 		for i, o := range outputs[1:] {
-			if o.Type != onnxpb.Float32 || len(o.Shape) != 2 || o.Shape[1].Value != int64(want[i].Width) {
+			if o.Type != tensor.Float32 || len(o.Shape) != 2 || o.Shape[1].Value != int64(want[i].Width) {
 				t.Errorf("%s: output %v for %+v", file, o, want[i])
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -612,7 +613,7 @@ func (t *trail) transform(scale, shift []float64) {
 
 // stand notes that the trail has come to a tensor.
 func (t *trail) stand(name string) {
-	number := t.at.Type.IsFloat() || t.at.Type == onnxpb.Undefined || t.at.Type == onnxpb.Int32
+	number := t.at.Type.IsFloat() || t.at.Type == tensor.Undefined || t.at.Type == tensor.Int32
 	if !t.decided && number && t.at.rows() && (t.logits == "" || len(t.at.Dims) == 2 && t.shifted == t.common) {
 		t.logits, t.found, t.common = name, t.at.Value, t.shifted
 	}
@@ -861,7 +862,7 @@ func (f *finder) round(t *trail, n *onnxpb.Node) {
 	t.rounding += slices.Max(scale.Data)
 	typ, zero := f.In.Get(onnxpb.Input(n, 2)).Type, 0.0
 	if onnxpb.Input(n, 2) == "" {
-		typ = cmp.Or(onnxpb.DataType(onnxpb.AttrInt(n, "output_dtype", 0)), onnxpb.Uint8)
+		typ = cmp.Or(tensor.Type(onnxpb.AttrInt(n, "output_dtype", 0)), tensor.Uint8)
 	} else if z, err := f.numbers(onnxpb.Input(n, 2)); err == nil && len(z.Data) == 1 {
 		zero = z.Data[0]
 	}
@@ -884,7 +885,7 @@ func (f *finder) chooseClasses(t *trail, c *graph.Call) error {
 
 // chosen returns which of k classes a selection leaves.
 func (f *finder) chosen(t *trail, c *graph.Call, k int) ([]int, error) {
-	numbers := &graph.Value{Type: onnxpb.Int64, Dims: slices.Repeat([]int64{1}, len(t.at.Dims)), Data: make([]float64, k)}
+	numbers := &graph.Value{Type: tensor.Int64, Dims: slices.Repeat([]int64{1}, len(t.at.Dims)), Data: make([]float64, k)}
 	numbers.Dims[t.at.class] = int64(k)
 	for i := range numbers.Data {
 		numbers.Data[i] = float64(i)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
@@ -20,7 +21,7 @@ func TestVersions(t *testing.T) {
 			pb := onnxtest.Network()
 			pb.IrVersion, pb.OpsetImport[0].Version = &ir, &opset
 			if ir < 4 { // weights are inputs too
-				pb.Graph.Input = append(pb.Graph.Input, onnxpb.TensorInfo("w", onnxpb.Float32, 16, 32))
+				pb.Graph.Input = append(pb.Graph.Input, onnxpb.TensorInfo("w", tensor.Float32, 16, 32))
 			}
 			m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
@@ -18,7 +19,7 @@ import (
 // No operator of a hostile graph may take more memory than was set aside, however it multiplies.
 func TestEvaluationIsBounded(t *testing.T) {
 	pb := onnxtest.Network()
-	zeros := &onnxpb.Tensor{Name: proto.String("big"), DataType: proto.Int32(int32(onnxpb.Int64)), Dims: []int64{2}, Int64Data: []int64{16, 1 << 30}}
+	zeros := &onnxpb.Tensor{Name: proto.String("big"), DataType: proto.Int32(int32(tensor.Int64)), Dims: []int64{2}, Int64Data: []int64{16, 1 << 30}}
 	pb.Graph.Initializer = []*onnxpb.Tensor{zeros}
 	pb.Graph.Node = []*onnxpb.Node{onnxtest.Node("ConstantOfShape", "big", "w"), onnxtest.Node("MatMul", "x w", "y")}
 	m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
@@ -103,14 +104,14 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 		{"Div by a number that varies, times a constant", []*onnxpb.Node{layer, onnxtest.Node("Mul", "half t", "f"), onnxtest.Node("Div", "z f", "y")}, each(func(_ int, z float64) float64 { return 2 * z })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(onnxpb.Int64)), Int64Data: []int64{2, 0, 1}}
-			swapped := &onnxpb.Tensor{Name: proto.String("swapped"), Dims: []int64{k}, DataType: proto.Int32(int32(onnxpb.Int64)), Int64Data: []int64{1, 0, 2}}
+			order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{2, 0, 1}}
+			swapped := &onnxpb.Tensor{Name: proto.String("swapped"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{1, 0, 2}}
 			_, h := parsed(t, &onnxpb.Model{
 				IrVersion:   proto.Int64(8),
 				OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 				Graph: &onnxpb.Graph{
 					Node: test.nodes, Initializer: append(constants, order, swapped),
-					Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, d), onnxpb.TensorInfo("t", onnxpb.Float32, 1)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, k)},
+					Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d), onnxpb.TensorInfo("t", tensor.Float32, 1)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
 				},
 			})
 			weights, bias, err := h.Weights()
@@ -161,7 +162,7 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 		return w
 	}
 	first, second := weights(), weights()
-	index := &onnxpb.Tensor{Name: proto.String("index"), DataType: proto.Int32(int32(onnxpb.Int64)), Int64Data: []int64{0}}
+	index := &onnxpb.Tensor{Name: proto.String("index"), DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{0}}
 	_, h := parsed(t, &onnxpb.Model{
 		IrVersion:   proto.Int64(8),
 		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
@@ -172,7 +173,7 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 				onnxtest.Node("Add", "a b", "y"),
 			},
 			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("first", first, 4, 3), onnxtest.FloatTensor("second", second, 4, 3), index},
-			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, 5, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, 3)},
+			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 5, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
 		},
 	})
 	w, _, err := h.Weights()
@@ -194,7 +195,7 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 // What is done to rounded logits is done to the steps and the range that they are rounded to.
 func TestRoundingFollowsTheOperators(t *testing.T) {
 	quantised := []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("QuantizeLinear", "z step zero", "q"), onnxtest.Node("DequantizeLinear", "q step zero", "u")}
-	zero := &onnxpb.Tensor{Name: proto.String("zero"), DataType: proto.Int32(int32(onnxpb.Int8)), RawData: []byte{3}}
+	zero := &onnxpb.Tensor{Name: proto.String("zero"), DataType: proto.Int32(int32(tensor.Int8)), RawData: []byte{3}}
 	for _, test := range []struct {
 		name                string
 		step                *onnxpb.Node
@@ -211,7 +212,7 @@ func TestRoundingFollowsTheOperators(t *testing.T) {
 			Graph: &onnxpb.Graph{
 				Node:        append(slices.Clone(quantised), test.step),
 				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", make([]float64, 12), 4, 3), onnxtest.FloatTensor("step", []float64{0.25}), onnxtest.FloatTensor("half", []float64{0.5}), zero},
-				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, 3)},
+				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
 			},
 		})
 		if h.Rounding != test.rounding || h.Low != test.low || h.High != test.high {
@@ -252,12 +253,12 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 		{"a convolution with padding", 13, pixels, append([]*onnxpb.Node{conv("z", onnxpb.IntsAttribute("pads", 1, 1, 1, 1))}, pooled...), "groups, padding or dilation"},
 		{"a convolution with groups", 13, []int64{-1, 8, 1, 1}, append([]*onnxpb.Node{conv("z", onnxpb.IntAttribute("group", 2))}, pooled...), "groups, padding or dilation"},
 	} {
-		scalar := func(name string, typ onnxpb.DataType, x float32, n int64) *onnxpb.Tensor {
+		scalar := func(name string, typ tensor.Type, x float32, n int64) *onnxpb.Tensor {
 			t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
 			switch typ {
-			case onnxpb.Float32:
+			case tensor.Float32:
 				t.FloatData = []float32{x}
-			case onnxpb.Bool:
+			case tensor.Bool:
 				t.Int32Data = []int32{int32(n)}
 			default:
 				t.Dims, t.Int64Data = []int64{1}, []int64{n}
@@ -271,10 +272,10 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 				Node: test.nodes,
 				Initializer: []*onnxpb.Tensor{
 					onnxtest.FloatTensor("w", make([]float64, 12), 4, 3), onnxtest.FloatTensor("kernel", make([]float64, 16), 4, 4, 1, 1),
-					scalar("one", onnxpb.Int64, 0, 1), scalar("two", onnxpb.Int64, 0, 2), scalar("p", onnxpb.Float32, 0.5, 0), scalar("on", onnxpb.Bool, 0, 1), scalar("off", onnxpb.Bool, 0, 0),
-					scalar("low", onnxpb.Float32, -20, 0), scalar("high", onnxpb.Float32, 3, 0),
+					scalar("one", tensor.Int64, 0, 1), scalar("two", tensor.Int64, 0, 2), scalar("p", tensor.Float32, 0.5, 0), scalar("on", tensor.Bool, 0, 1), scalar("off", tensor.Bool, 0, 0),
+					scalar("low", tensor.Float32, -20, 0), scalar("high", tensor.Float32, 3, 0),
 				},
-				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, test.input...)}, Output: []*onnxpb.ValueInfo{{Name: proto.String("y")}},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, test.input...)}, Output: []*onnxpb.ValueInfo{{Name: proto.String("y")}},
 			},
 		}))
 		if err != nil {
@@ -332,14 +333,14 @@ func TestDistancesAreTakenApart(t *testing.T) {
 		nodes := append([]*onnxpb.Node{onnxtest.Node("Unsqueeze", "x one", "u")}, test.diff...)
 		nodes = append(nodes, onnxtest.Node("Mul", "e e", "s"), onnxtest.Node("ReduceSum", "s last", "r", onnxpb.IntAttribute("keepdims", 0)), onnxtest.Node("Neg", "r", "z"), onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1)))
 		whole := func(name string, n int64) *onnxpb.Tensor {
-			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(onnxpb.Int64)), Int64Data: []int64{n}}
+			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{n}}
 		}
 		_, h := parsed(t, &onnxpb.Model{
 			IrVersion:   proto.Int64(8),
 			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 			Graph: &onnxpb.Graph{
 				Node: nodes, Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("c", c, k, d), onnxtest.FloatTensor("o", []float64{0.25}), whole("one", 1), whole("last", 2)},
-				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, k)},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
 			},
 		})
 		w, b := relative(t, h)
@@ -381,7 +382,7 @@ func TestSigmoidsByHand(t *testing.T) {
 		{"of x", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "one s", "y")}, 1},
 		{"by a factor", []*onnxpb.Node{onnxtest.Node("Mul", "z minus", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "one e", "s"), onnxtest.Node("Reciprocal", "s", "y")}, 1},
 		{"of −x", []*onnxpb.Node{onnxtest.Node("Exp", "z", "e"), onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "one s", "y")}, -1},
-		{"of whole numbers", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Cast", "e", "i", onnxpb.IntAttribute("to", int64(onnxpb.Int32))), onnxtest.Node("Cast", "i", "f", onnxpb.IntAttribute("to", 1)),
+		{"of whole numbers", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Cast", "e", "i", onnxpb.IntAttribute("to", int64(tensor.Int32))), onnxtest.Node("Cast", "i", "f", onnxpb.IntAttribute("to", 1)),
 			onnxtest.Node("Add", "f one", "s"), onnxtest.Node("Div", "one s", "y")}, 0},
 		{"of another sum", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "e two", "s"), onnxtest.Node("Div", "one s", "y")}, 0},
 		{"of another dividend", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "two s", "y")}, 0},
@@ -392,7 +393,7 @@ func TestSigmoidsByHand(t *testing.T) {
 			Graph: &onnxpb.Graph{
 				Node:        append([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z")}, test.nodes...),
 				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("one", []float64{1}), onnxtest.FloatTensor("two", []float64{2}), onnxtest.FloatTensor("minus", []float64{-1})},
-				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, k)},
+				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
 			},
 		}))
 		if err != nil {
@@ -419,7 +420,7 @@ func TestSigmoidsByHand(t *testing.T) {
 func TestPowersOfDistances(t *testing.T) {
 	for power, linear := range map[float32]bool{1: false, 2: true, 3: false, 4: false} {
 		whole := func(name string, n int64) *onnxpb.Tensor {
-			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(onnxpb.Int64)), Int64Data: []int64{n}}
+			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{n}}
 		}
 		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
 			IrVersion:   proto.Int64(8),
@@ -430,7 +431,7 @@ func TestPowersOfDistances(t *testing.T) {
 					onnxtest.Node("Sqrt", "r", "distance"), onnxtest.Node("Pow", "distance p", "d"), onnxtest.Node("Neg", "d", "z"), onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1)),
 				},
 				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("c", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}, 3, 4), onnxtest.FloatTensor("p", []float64{float64(power)}), whole("one", 1), whole("last", 2)},
-				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, 3)},
+				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
 			},
 		}))
 		if err != nil {
@@ -454,7 +455,7 @@ func TestClassesOfSeveralLayersHaveTheirPlaces(t *testing.T) {
 		return x
 	}
 	w, v, s, b := numbers(d*k), numbers(d*k), numbers(k), numbers(k)
-	order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(onnxpb.Int64)), Int64Data: []int64{2, 0, 1}}
+	order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{2, 0, 1}}
 	_, h := parsed(t, &onnxpb.Model{
 		IrVersion:   proto.Int64(8),
 		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
@@ -465,7 +466,7 @@ func TestClassesOfSeveralLayersHaveTheirPlaces(t *testing.T) {
 				onnxtest.Node("Concat", "first second", "y", onnxpb.IntAttribute("axis", 1)),
 			},
 			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("v", v, d, k), onnxtest.FloatTensor("s", s, k), onnxtest.FloatTensor("b", b, k), order},
-			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, 2*k)},
+			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2*k)},
 		},
 	})
 	weights, bias, err := h.Weights()

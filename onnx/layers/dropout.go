@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
@@ -248,15 +249,15 @@ func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 	}
 	fresh := func(what string) string { return s.names.Fresh("mfgs_dropout_" + what) }
 	number := func(what string, x float64) string {
-		t := &onnxpb.Tensor{DataType: proto.Int32(int32(onnxpb.Float32)), FloatData: []float32{float32(x)}}
+		t := &onnxpb.Tensor{DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{float32(x)}}
 		return add("Constant", fresh(what), nil, &onnxpb.Attribute{Name: proto.String("value"), Type: proto.Int32(onnxpb.TypeTensor), T: t})
 	}
 	x := onnxpb.Input(n, 0)
-	uniform := add("RandomUniformLike", fresh("uniform"), []string{x}, onnxpb.IntAttribute("dtype", int64(onnxpb.Float32)), onnxpb.FloatAttribute("seed", nodeSeed(s.seed, s.count)))
+	uniform := add("RandomUniformLike", fresh("uniform"), []string{x}, onnxpb.IntAttribute("dtype", int64(tensor.Float32)), onnxpb.FloatAttribute("seed", nodeSeed(s.seed, s.count)))
 	kept := add("Less", fresh("kept"), []string{uniform, number("share", 1-p)})
-	mask := add("Cast", fresh("mask"), []string{kept}, onnxpb.IntAttribute("to", int64(onnxpb.Float32)))
+	mask := add("Cast", fresh("mask"), []string{kept}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	mask = add("Mul", fresh("scaled"), []string{mask, number("scale", 1/(1-p))})
-	if typ := s.in.Get(x).Type; typ != onnxpb.Float32 && typ != onnxpb.Undefined { // unknown is mostly float32, and the runtime tells where it is not
+	if typ := s.in.Get(x).Type; typ != tensor.Float32 && typ != tensor.Undefined { // unknown is mostly float32, and the runtime tells where it is not
 		mask = add("Cast", fresh("cast"), []string{mask}, onnxpb.IntAttribute("to", int64(typ)))
 	}
 	last := n.GetName()

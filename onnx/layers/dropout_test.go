@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
@@ -19,9 +20,9 @@ import (
 
 // dropping is a model whose nodes make y, [N,8], of x, and which has the constants p = 0.25, zero = 0, one = 1, on and off.
 func dropping(opset int64, nodes ...*onnxpb.Node) *onnxpb.Model {
-	scalar := func(name string, typ onnxpb.DataType, x float32, flag int32) *onnxpb.Tensor {
+	scalar := func(name string, typ tensor.Type, x float32, flag int32) *onnxpb.Tensor {
 		t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
-		if typ == onnxpb.Bool {
+		if typ == tensor.Bool {
 			t.Int32Data = []int32{flag}
 		} else {
 			t.FloatData = []float32{x}
@@ -33,10 +34,10 @@ func dropping(opset int64, nodes ...*onnxpb.Node) *onnxpb.Model {
 		OpsetImport: []*onnxpb.OperatorSet{{Version: &opset}},
 		Graph: &onnxpb.Graph{
 			Node: nodes,
-			Initializer: []*onnxpb.Tensor{scalar("p", onnxpb.Float32, 0.25, 0), scalar("zero", onnxpb.Float32, 0, 0), scalar("one", onnxpb.Float32, 1, 0),
-				scalar("on", onnxpb.Bool, 0, 1), scalar("off", onnxpb.Bool, 0, 0)},
-			Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, 8)},
-			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, 8)},
+			Initializer: []*onnxpb.Tensor{scalar("p", tensor.Float32, 0.25, 0), scalar("zero", tensor.Float32, 0, 0), scalar("one", tensor.Float32, 1, 0),
+				scalar("on", tensor.Bool, 0, 1), scalar("off", tensor.Bool, 0, 0)},
+			Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 8)},
+			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 8)},
 		},
 	}
 }
@@ -77,7 +78,7 @@ func TestStochastic(t *testing.T) {
 		{"mask not used", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "y mask")}, masked, 0.75, 1},
 		{"two and one that stays", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "a"), onnxtest.Node("Dropout", "a zero", "b"), onnxtest.Node("Dropout", "b", "y")},
 			masked + " Dropout " + masked, 0.75, 2},
-		{"half", 13, 0, []*onnxpb.Node{onnxtest.Node("Cast", "x", "c", onnxpb.IntAttribute("to", int64(onnxpb.Float16))), onnxtest.Node("Dropout", "c p", "d"), onnxtest.Node("Cast", "d", "y", onnxpb.IntAttribute("to", 1))},
+		{"half", 13, 0, []*onnxpb.Node{onnxtest.Node("Cast", "x", "c", onnxpb.IntAttribute("to", int64(tensor.Float16))), onnxtest.Node("Dropout", "c p", "d"), onnxtest.Node("Cast", "d", "y", onnxpb.IntAttribute("to", 1))},
 			"Cast RandomUniformLike Constant Less Cast Constant Mul Cast Mul Cast", 0.75, 1},
 		{"none", 13, 0, []*onnxpb.Node{onnxtest.Node("Relu", "x", "y")}, "Relu", 0, 0},
 		{"new operator set", 22, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "y")}, masked, 0.75, 1},
@@ -137,7 +138,7 @@ func TestStochastic(t *testing.T) {
 
 func TestStochasticRefuses(t *testing.T) {
 	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: &onnxpb.Graph{
-		Node: []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", onnxpb.Float32)}}}
+		Node: []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
 	called := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Drops", "x", "y")}, onnxtest.Function("Drops", "a", "b", onnxtest.Node("Dropout", "a", "b")))
 	called.Functions[0].OpsetImport[0].Version = proto.Int64(12) // another than the model's, so that the call stays
 	for _, tt := range []struct {
@@ -180,7 +181,7 @@ func TestStochasticRefuses(t *testing.T) {
 
 func TestRandom(t *testing.T) {
 	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: &onnxpb.Graph{
-		Node: []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "x", "inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", onnxpb.Float32)}}}
+		Node: []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "x", "inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
 	ints := onnxpb.IntsAttribute("shape", 8)
 	called := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Draws", "x", "y")}, onnxtest.Function("Draws", "a", "b", onnxtest.Node("Bernoulli", "a", "b")))
 	called.Functions[0].OpsetImport[0].Version = proto.Int64(12)
@@ -194,7 +195,7 @@ func TestRandom(t *testing.T) {
 		{"nothing", dropping(13, onnxtest.Node("Relu", "x", "y")), ""},
 		{"dropout that is off", dropping(13, onnxtest.Node("Dropout", "x p off", "a"), onnxtest.Node("Dropout", "a p", "b"), onnxtest.Node("Dropout", "b", "y")), ""},
 		{"dropout that is on", dropping(13, onnxtest.Node("Dropout", "x p off", "a"), onnxtest.Node("Dropout", "a p on", "y")), "y"},
-		{"dropout that may be on", dropping(13, onnxtest.Node("ReduceMax", "x", "m"), onnxtest.Node("Cast", "m", "t", onnxpb.IntAttribute("to", int64(onnxpb.Bool))), onnxtest.Node("Dropout", "x p t", "y")), "y"},
+		{"dropout that may be on", dropping(13, onnxtest.Node("ReduceMax", "x", "m"), onnxtest.Node("Cast", "m", "t", onnxpb.IntAttribute("to", int64(tensor.Bool))), onnxtest.Node("Dropout", "x p t", "y")), "y"},
 		{"draws", dropping(13, onnxtest.Node("RandomNormal", "", "a", ints), onnxtest.Node("RandomUniform", "", "b", ints), onnxtest.Node("RandomNormalLike", "x", "c"), onnxtest.Node("RandomUniformLike", "x", "d"),
 			onnxtest.Node("Multinomial", "x", "e"), onnxtest.Node("Bernoulli", "x", "f"), onnxtest.Node("Relu", "x", "y")), "a b c d e f"},
 		{"branch", dropping(13, onnxtest.Node("If", "on", "y", branch)), "inner"},
@@ -217,7 +218,7 @@ func TestRandom(t *testing.T) {
 func TestSeeded(t *testing.T) {
 	branch := func(nodes ...*onnxpb.Node) *onnxpb.Attribute {
 		return &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: &onnxpb.Graph{
-			Node: nodes, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", onnxpb.Float32)}}}
+			Node: nodes, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
 	}
 	ints := onnxpb.IntsAttribute("shape", 8)
 	own := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("Bernoulli", "x", "f"), onnxtest.Node("RandomNormalLike", "f", "y")}, onnxtest.Function("Bernoulli", "a", "b", onnxtest.Node("Relu", "a", "b")))

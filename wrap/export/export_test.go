@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	drafts "github.com/mfgs/mfgs/onnx/files"
@@ -67,7 +68,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 		near := func(what onnx.ValueInfo, width int, abs, rel float64, of func(p wrap.Prediction, j int) float64) {
 			t.Helper()
 			values, ok := got[what.Name].Data.([]float32)
-			if d, double := got[what.Name].Data.([]float64); double && what.Type == onnx.Float64 {
+			if d, double := got[what.Name].Data.([]float64); double && what.Type == tensor.Float64 {
 				ok = true
 				for _, v := range d {
 					values = append(values, float32(v))

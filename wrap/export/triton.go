@@ -101,7 +101,7 @@ func unservable(v onnx.ValueInfo) string {
 	switch {
 	case v.Name == "" || !utf8.ValidString(v.Name):
 		return "is no name in UTF-8"
-	case v.Type == onnx.Undefined:
+	case v.Type == tensor.Undefined:
 		return "is not declared as a tensor"
 	case tensor.Type(v.Type).Triton() == "":
 		return fmt.Sprintf("is of type %s", v.Type)

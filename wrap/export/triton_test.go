@@ -2,23 +2,24 @@ package export
 
 import (
 	"fmt"
-
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/onnx"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx"
 )
 
 // info describes a tensor; -1 is an open dimension.
-func info(name string, typ onnx.DataType, dims ...int64) onnx.ValueInfo {
+func info(name string, typ tensor.Type, dims ...int64) onnx.ValueInfo {
 	v := onnx.ValueInfo{Name: name, Type: typ, Shape: []onnx.Dim{}}
 	for _, d := range dims {
 		v.Shape = append(v.Shape, onnx.Dim{Value: d})
@@ -27,10 +28,10 @@ func info(name string, typ onnx.DataType, dims ...int64) onnx.ValueInfo {
 }
 
 func TestTritonIsToldWhatItCanServe(t *testing.T) {
-	image := []onnx.ValueInfo{info("image", onnx.Float32, -1, 3, 224, 224)}
-	added := []onnx.ValueInfo{info("probabilities", onnx.Float32, -1, 10), info("leverage", onnx.Float32, -1)}
-	fixed := []onnx.ValueInfo{info("probabilities", onnx.Float32, 4, 10), info("leverage", onnx.Float32, 4)}
-	rankless := info("boxes", onnx.Float32)
+	image := []onnx.ValueInfo{info("image", tensor.Float32, -1, 3, 224, 224)}
+	added := []onnx.ValueInfo{info("probabilities", tensor.Float32, -1, 10), info("leverage", tensor.Float32, -1)}
+	fixed := []onnx.ValueInfo{info("probabilities", tensor.Float32, 4, 10), info("leverage", tensor.Float32, 4)}
+	rankless := info("boxes", tensor.Float32)
 	rankless.Shape = nil
 	for name, test := range map[string]struct {
 		inputs, own, added []onnx.ValueInfo
@@ -43,7 +44,7 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 			want: "64: image TYPE_FP32 [3 224 224] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"own outputs": {
-			inputs: image, own: []onnx.ValueInfo{info("label", onnx.Int64, -1), info("embedding", onnx.Float16, -1, 512)}, added: added, maxBatch: 8,
+			inputs: image, own: []onnx.ValueInfo{info("label", tensor.Int64, -1), info("embedding", tensor.Float16, -1, 512)}, added: added, maxBatch: 8,
 			want: "8: image TYPE_FP32 [3 224 224] → label TYPE_INT64 scalar, embedding TYPE_FP16 [512], probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"logits that are its own": {
@@ -51,52 +52,52 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 			want: "8: image TYPE_FP32 [3 224 224] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"several inputs of open length": {
-			inputs: []onnx.ValueInfo{info("input_ids", onnx.Int64, -1, -1), info("attention_mask", onnx.Int64, -1, -1)}, added: added, maxBatch: 1,
+			inputs: []onnx.ValueInfo{info("input_ids", tensor.Int64, -1, -1), info("attention_mask", tensor.Int64, -1, -1)}, added: added, maxBatch: 1,
 			want: "1: input_ids TYPE_INT64 [-1], attention_mask TYPE_INT64 [-1] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"strings, and one number an example": {
-			inputs: []onnx.ValueInfo{info("text", onnx.String, -1), info("age", onnx.Float64, -1, 1)}, added: added, maxBatch: 64,
+			inputs: []onnx.ValueInfo{info("text", tensor.String, -1), info("age", tensor.Float64, -1, 1)}, added: added, maxBatch: 64,
 			want: "64: text TYPE_STRING scalar, age TYPE_FP64 [1] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"every other type": {
 			inputs: []onnx.ValueInfo{
-				info("a", onnx.Bool, -1, 1), info("b", onnx.Uint8, -1, 1), info("c", onnx.Uint16, -1, 1), info("d", onnx.Uint32, -1, 1), info("e", onnx.Uint64, -1, 1),
-				info("f", onnx.Int8, -1, 1), info("g", onnx.Int16, -1, 1), info("h", onnx.Int32, -1, 1), info("i", onnx.BFloat16, -1, 1),
+				info("a", tensor.Bool, -1, 1), info("b", tensor.Uint8, -1, 1), info("c", tensor.Uint16, -1, 1), info("d", tensor.Uint32, -1, 1), info("e", tensor.Uint64, -1, 1),
+				info("f", tensor.Int8, -1, 1), info("g", tensor.Int16, -1, 1), info("h", tensor.Int32, -1, 1), info("i", tensor.BFloat16, -1, 1),
 			},
 			added: added[:1], maxBatch: 64,
 			want: "64: a TYPE_BOOL [1], b TYPE_UINT8 [1], c TYPE_UINT16 [1], d TYPE_UINT32 [1], e TYPE_UINT64 [1], f TYPE_INT8 [1], g TYPE_INT16 [1], h TYPE_INT32 [1], i TYPE_BF16 [1] → probabilities TYPE_FP32 [10]",
 		},
 		"a fixed batch": {
-			inputs: []onnx.ValueInfo{info("image", onnx.Float32, 4, 3, 8, 8)}, own: []onnx.ValueInfo{info("label", onnx.Int64, 4)}, added: fixed, maxBatch: 64,
+			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)}, own: []onnx.ValueInfo{info("label", tensor.Int64, 4)}, added: fixed, maxBatch: 64,
 			want: "0: image TYPE_FP32 [4 3 8 8] → label TYPE_INT64 [4], probabilities TYPE_FP32 [4 10], leverage TYPE_FP32 [4]",
 		},
 		"an input for the whole batch": {
-			inputs: []onnx.ValueInfo{image[0], info("training", onnx.Bool)}, own: []onnx.ValueInfo{info("label", onnx.Int64, -1)}, added: added, maxBatch: 64,
+			inputs: []onnx.ValueInfo{image[0], info("training", tensor.Bool)}, own: []onnx.ValueInfo{info("label", tensor.Int64, -1)}, added: added, maxBatch: 64,
 			want: "0: image TYPE_FP32 [-1 3 224 224], training TYPE_BOOL [1] → label TYPE_INT64 [-1], probabilities TYPE_FP32 [-1 10], leverage TYPE_FP32 [-1]",
 		},
 
 		"own outputs that are no tensors": {
-			inputs: image, own: []onnx.ValueInfo{info("label", onnx.Int64, -1), {Name: "scores"}}, added: added, maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{info("label", tensor.Int64, -1), {Name: "scores"}}, added: added, maxBatch: 64,
 			unfit: `"scores" is not declared as a tensor`,
 		},
 		"an own output for the whole batch": {
-			inputs: image, own: []onnx.ValueInfo{info("loss", onnx.Float32)}, added: added, maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{info("loss", tensor.Float32)}, added: added, maxBatch: 64,
 			unfit: `"loss" has no open batch`,
 		},
 		"an own output of one example": {
-			inputs: image, own: []onnx.ValueInfo{info("logits", onnx.Float32, 1, 10)}, added: added, maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{info("logits", tensor.Float32, 1, 10)}, added: added, maxBatch: 64,
 			unfit: `"logits" has no open batch`,
 		},
 		"an own output that says less than can be inferred": {
-			inputs: image, own: []onnx.ValueInfo{info("logits", onnx.Float32, -1, -1)}, added: added, maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{info("logits", tensor.Float32, -1, -1)}, added: added, maxBatch: 64,
 			unfit: `"logits" has dimensions that the model does not give`,
 		},
 		"the same of the batch": {
-			inputs: []onnx.ValueInfo{info("image", onnx.Float32, 4, 3, 8, 8)}, own: []onnx.ValueInfo{info("label", onnx.Int64, -1)}, added: fixed, maxBatch: 64,
+			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)}, own: []onnx.ValueInfo{info("label", tensor.Int64, -1)}, added: fixed, maxBatch: 64,
 			unfit: `"label" has an open batch, and the inputs a fixed one`,
 		},
 		"logits of its own that say nothing": {
-			inputs: image, own: []onnx.ValueInfo{{Name: "probabilities", Type: onnx.Float32}}, added: append([]onnx.ValueInfo{{Name: "probabilities", Type: onnx.Float32}}, added[1:]...), maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}}, added: append([]onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}}, added[1:]...), maxBatch: 64,
 			unfit: `"probabilities" has a shape that the model does not give`,
 		},
 		"an own output of any shape": {
@@ -104,15 +105,15 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 			unfit: `"boxes" has a shape that the model does not give`,
 		},
 		"an own output of complex numbers": {
-			inputs: image, own: []onnx.ValueInfo{info("spectrum", onnx.Complex64, -1, 8)}, added: added, maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{info("spectrum", tensor.Complex64, -1, 8)}, added: added, maxBatch: 64,
 			unfit: `"spectrum" is of type complex64`,
 		},
 
 		"an input of any shape":      {inputs: []onnx.ValueInfo{rankless}, added: added, err: `"boxes" has a shape that the model does not give, which Triton does not serve: export to a file`},
 		"an input that is no tensor": {inputs: []onnx.ValueInfo{{Name: "rows"}}, added: added, err: `"rows" is not declared as a tensor`},
 		"an input of 8-bit floats":   {inputs: []onnx.ValueInfo{info("x", 17, -1, 8)}, added: added, err: `"x" is of type float8e4m3fn`},
-		"an input of no numbers":     {inputs: []onnx.ValueInfo{info("x", onnx.Float32, -1, 0)}, added: added, err: `"x" has a dimension of 0`},
-		"a name that is no text":     {inputs: []onnx.ValueInfo{info("\xff", onnx.Float32, -1, 1)}, added: added, err: `"\xff" is no name in UTF-8`},
+		"an input of no numbers":     {inputs: []onnx.ValueInfo{info("x", tensor.Float32, -1, 0)}, added: added, err: `"x" has a dimension of 0`},
+		"a name that is no text":     {inputs: []onnx.ValueInfo{info("\xff", tensor.Float32, -1, 1)}, added: added, err: `"\xff" is no name in UTF-8`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, unfit, err := newTritonConfig("m", test.inputs, test.own, test.added, test.maxBatch)

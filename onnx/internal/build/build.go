@@ -5,6 +5,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -58,9 +59,9 @@ func (b *Builder) Add(op, in, out string, attributes ...*onnxpb.Attribute) strin
 // Rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it. Rows that
 // are so already go through Flatten and not Identity: where ONNX Runtime takes an Identity away it may fuse, in the same
 // pass, what makes the tensor with what comes before, and then miss a tensor that is an output now (seen in 1.26 to 1.31).
-func (b *Builder) Rows(cur string, typ onnxpb.DataType, name string) string {
-	if typ != onnxpb.Float32 {
-		cur = b.Add("Cast", cur, name+"_float", onnxpb.IntAttribute("to", int64(onnxpb.Float32)))
+func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
+	if typ != tensor.Float32 {
+		cur = b.Add("Cast", cur, name+"_float", onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	}
 	return b.Add("Flatten", cur, name, onnxpb.IntAttribute("axis", 1))
 }

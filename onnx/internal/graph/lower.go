@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -106,7 +107,7 @@ func (l *lowering) add(op, out string, inputs []string, attributes ...*onnxpb.At
 // floats adds a constant.
 func (l *lowering) floats(suffix string, data []float32, dims ...int64) string {
 	name := l.fresh(suffix)
-	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(onnxpb.Float32)), Dims: dims, FloatData: data})
+	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Float32)), Dims: dims, FloatData: data})
 	return name
 }
 
@@ -191,7 +192,7 @@ func (l *lowering) integerBias(bias, scaleA, scaleB string) string {
 		return ""
 	}
 	unit := l.add("Mul", l.fresh("bias_unit"), []string{scaleA, scaleB})
-	b := l.add("Cast", l.fresh("bias_float"), []string{bias}, onnxpb.IntAttribute("to", int64(onnxpb.Float32)))
+	b := l.add("Cast", l.fresh("bias_float"), []string{bias}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	return l.add("Mul", l.fresh("bias"), []string{b, unit})
 }
 
@@ -236,11 +237,11 @@ func lowerMatMulInteger(l *lowering) bool {
 
 // centred is q − zero, for zero points along the last axis or a single one.
 func (l *lowering) centred(q, zero string) string {
-	b := l.add("Cast", l.fresh("b_float"), []string{q}, onnxpb.IntAttribute("to", int64(onnxpb.Float32)))
+	b := l.add("Cast", l.fresh("b_float"), []string{q}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	if zero == "" {
 		return b
 	}
-	z := l.add("Cast", l.fresh("zero_float"), []string{zero}, onnxpb.IntAttribute("to", int64(onnxpb.Float32)))
+	z := l.add("Cast", l.fresh("zero_float"), []string{zero}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	return l.add("Sub", l.fresh("b"), []string{b, z})
 }
 
@@ -499,7 +500,7 @@ func (l *lowering) slicesColumn1(n *onnxpb.Node) bool {
 // gemm appends the layer that a LinearClassifier's attributes give.
 func (l *lowering) gemm(x string, w, b []float32, out string) {
 	k := int64(len(b))
-	features := l.add("Cast", l.fresh("features"), []string{x}, onnxpb.IntAttribute("to", int64(onnxpb.Float32)))
+	features := l.add("Cast", l.fresh("features"), []string{x}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	weights := l.floats("coefficients", w, k, int64(len(w))/k)
 	l.add("Gemm", out, []string{features, weights, l.floats("intercepts", b, k)}, onnxpb.IntAttribute("transB", 1))
 }
@@ -610,6 +611,6 @@ func repeats(s string) bool {
 // ints adds a constant list.
 func (l *lowering) ints(suffix string, list []int64) string {
 	name := l.fresh(suffix)
-	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(onnxpb.Int64)), Dims: []int64{int64(len(list))}, Int64Data: list})
+	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Int64)), Dims: []int64{int64(len(list))}, Int64Data: list})
 	return name
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -66,7 +67,7 @@ func init() {
 		"GlobalLpPool":      first(globalPool),
 	}
 	Ops["Div"] = first(func(c *Call) *Value {
-		if t := c.Arg(0).Type; t == onnxpb.Undefined || t.IsFloat() {
+		if t := c.Arg(0).Type; t == tensor.Undefined || t.IsFloat() {
 			return elementwise(c, func(a, b float64) float64 { return a / b })
 		}
 		return elementwise(c, func(a, b float64) float64 {
@@ -92,7 +93,7 @@ func init() {
 		return &Value{Type: c.Arg(1).Type, Dims: broadcast(broadcast(c.Arg(0).Dims, c.Arg(1).Dims), c.Arg(2).Dims)}
 	})
 	Ops["NonZero"] = first(func(c *Call) *Value {
-		v := &Value{Type: onnxpb.Int64, Dims: []int64{-1, -1}}
+		v := &Value{Type: tensor.Int64, Dims: []int64{-1, -1}}
 		if c.Arg(0).Dims != nil {
 			v.Dims[0] = int64(max(1, len(c.Arg(0).Dims)))
 		}
@@ -118,7 +119,7 @@ func init() {
 	}
 	for _, name := range []string{"Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"} {
 		Ops[name] = first(func(c *Call) *Value {
-			v := &Value{Type: onnxpb.Bool, Dims: broadcast(c.Arg(0).Dims, c.Arg(1).Dims)}
+			v := &Value{Type: tensor.Bool, Dims: broadcast(c.Arg(0).Dims, c.Arg(1).Dims)}
 			if name == "Mod" {
 				v.Type = c.Arg(0).Type
 			}
@@ -152,16 +153,16 @@ func constant(c *Call) *Value {
 		case "value":
 			return c.tensor(a.GetT())
 		case "value_int":
-			v.Type, v.Data = onnxpb.Int64, []float64{float64(a.GetI())}
+			v.Type, v.Data = tensor.Int64, []float64{float64(a.GetI())}
 		case "value_float":
-			v.Type, v.Data = onnxpb.Float32, []float64{float64(a.GetF())}
+			v.Type, v.Data = tensor.Float32, []float64{float64(a.GetF())}
 		case "value_ints":
-			v.Type, v.Dims = onnxpb.Int64, []int64{int64(len(a.GetInts()))}
+			v.Type, v.Dims = tensor.Int64, []int64{int64(len(a.GetInts()))}
 			for _, x := range a.GetInts() {
 				v.Data = append(v.Data, float64(x))
 			}
 		case "value_floats":
-			v.Type, v.Dims = onnxpb.Float32, []int64{int64(len(a.GetFloats()))}
+			v.Type, v.Dims = tensor.Float32, []int64{int64(len(a.GetFloats()))}
 			for _, x := range a.GetFloats() {
 				v.Data = append(v.Data, float64(x))
 			}
@@ -174,7 +175,7 @@ func constant(c *Call) *Value {
 }
 
 func ConstantOfShape(c *Call) *Value {
-	v := &Value{Type: onnxpb.Float32}
+	v := &Value{Type: tensor.Float32}
 	fill := 0.0
 	if a := onnxpb.Attr(c.Node, "value"); a != nil {
 		t := c.tensor(a.GetT())
@@ -207,26 +208,26 @@ func dimsOf(list []maybeInt) []int64 {
 
 func cast(c *Call) *Value {
 	v := c.Arg(0).Like()
-	v.Type = onnxpb.DataType(onnxpb.AttrInt(c.Node, "to", 0))
+	v.Type = tensor.Type(onnxpb.AttrInt(c.Node, "to", 0))
 	if c.Arg(0).Data == nil {
 		return v
 	}
 	var to func(float64) float64
 	switch v.Type {
-	case onnxpb.Float64:
+	case tensor.Float64:
 		to = func(x float64) float64 { return x }
-	case onnxpb.Float32:
+	case tensor.Float32:
 		to = func(x float64) float64 { return float64(float32(x)) }
-	case onnxpb.Float16:
-		to = onnxpb.RoundFloat16
-	case onnxpb.Bool:
+	case tensor.Float16:
+		to = func(x float64) float64 { return float64(tensor.FromFloat16(tensor.ToFloat16(x))) }
+	case tensor.Bool:
 		to = func(x float64) float64 {
 			if x == 0 {
 				return 0
 			}
 			return 1
 		}
-	case onnxpb.Int64, onnxpb.Int32:
+	case tensor.Int64, tensor.Int32:
 		to = math.Trunc
 	default:
 		return v
@@ -328,7 +329,7 @@ func dot(s, t []float64) (d float64) {
 }
 
 func shape(c *Call) *Value {
-	v := &Value{Type: onnxpb.Int64, Dims: []int64{-1}}
+	v := &Value{Type: tensor.Int64, Dims: []int64{-1}}
 	dims := c.Arg(0).Dims
 	if dims == nil {
 		return v
@@ -810,11 +811,11 @@ func (c *Call) scaleIndex(x, scale *Value) func(i int) int {
 func dynamicQuantize(c *Call, i int) *Value {
 	switch i {
 	case 0:
-		return &Value{Type: onnxpb.Uint8, Dims: slices.Clone(c.Arg(0).Dims)}
+		return &Value{Type: tensor.Uint8, Dims: slices.Clone(c.Arg(0).Dims)}
 	case 1:
-		return &Value{Type: onnxpb.Float32, Dims: []int64{}}
+		return &Value{Type: tensor.Float32, Dims: []int64{}}
 	case 2:
-		return &Value{Type: onnxpb.Uint8, Dims: []int64{}}
+		return &Value{Type: tensor.Uint8, Dims: []int64{}}
 	}
 	return nil
 }
@@ -831,7 +832,7 @@ func unpack(c *Call) *Value {
 	if !ok || total == 0 || size < 1 || size > 1<<16 || bits != 2 && bits != 4 && bits != 8 {
 		return nil
 	}
-	v := &Value{Type: cmp.Or(c.Arg(1).Type, onnxpb.Float32), Dims: []int64{k, n}}
+	v := &Value{Type: cmp.Or(c.Arg(1).Type, tensor.Float32), Dims: []int64{k, n}}
 	packed, scales, zeros := c.Arg(0).Data, c.Arg(1).Data, c.Arg(2).Data
 	blocks := (k + size - 1) / size
 	perByte := 8 / bits
@@ -872,7 +873,7 @@ func quantize(c *Call) *Value {
 	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2)
 	v := x.Like()
 	if v.Type = zero.Type; onnxpb.Input(c.Node, 2) == "" {
-		v.Type = cmp.Or(onnxpb.DataType(onnxpb.AttrInt(c.Node, "output_dtype", 0)), onnxpb.Uint8)
+		v.Type = cmp.Or(tensor.Type(onnxpb.AttrInt(c.Node, "output_dtype", 0)), tensor.Uint8)
 	}
 	r, known := IntegerRange[v.Type]
 	if x.Data == nil || scale.Data == nil || !known || onnxpb.Input(c.Node, 2) != "" && len(zero.Data) != len(scale.Data) {
@@ -945,7 +946,7 @@ func reduce(f func([]float64) float64) func(*Call, int) *Value {
 
 func argMax(c *Call, i int) *Value {
 	in := c.Arg(0)
-	v := &Value{Type: onnxpb.Int64}
+	v := &Value{Type: tensor.Int64}
 	if i > 0 || in.Dims == nil {
 		return v
 	}
@@ -1151,6 +1152,6 @@ func (c *Call) SliceAxes() ([]int64, bool) {
 }
 
 // IntegerRange is what a quantised number may be.
-var IntegerRange = map[onnxpb.DataType][2]float64{
-	onnxpb.Uint8: {0, 255}, onnxpb.Int8: {-128, 127}, onnxpb.Uint16: {0, 65535}, onnxpb.Int16: {-32768, 32767},
+var IntegerRange = map[tensor.Type][2]float64{
+	tensor.Uint8: {0, 255}, tensor.Int8: {-128, 127}, tensor.Uint16: {0, 65535}, tensor.Int16: {-32768, 32767},
 }

@@ -8,15 +8,16 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // A Value is what is known about a tensor without running the model.
 type Value struct {
-	Type     onnxpb.DataType // Undefined: not known
-	Dims     []int64         // -1: not known; nil: not even the rank is known
-	Constant bool            // the tensor depends on no input of the model
-	Data     []float64       // nil: not known. NaN stands for an unknown element of a shape.
+	Type     tensor.Type // Undefined: not known
+	Dims     []int64     // -1: not known; nil: not even the rank is known
+	Constant bool        // the tensor depends on no input of the model
+	Data     []float64   // nil: not known. NaN stands for an unknown element of a shape.
 }
 
 // String returns the shape for people.
@@ -94,7 +95,7 @@ func (in *Interpreter) declare(pb *onnxpb.ValueInfo) {
 // Declared returns what a model says of a tensor.
 func Declared(pb *onnxpb.ValueInfo) *Value {
 	t := pb.GetType().GetTensorType()
-	v := &Value{Type: onnxpb.DataType(t.GetElemType())}
+	v := &Value{Type: tensor.Type(t.GetElemType())}
 	if shape := t.GetShape(); shape != nil {
 		v.Dims = make([]int64, len(shape.GetDim()))
 		for i, d := range shape.GetDim() {
@@ -157,12 +158,12 @@ func (in *Interpreter) Get(name string) *Value {
 
 // tensor returns the value of a stored tensor.
 func (in *Interpreter) tensor(t *onnxpb.Tensor) *Value {
-	v := &Value{Type: onnxpb.DataType(t.GetDataType()), Dims: slices.Clone(t.GetDims()), Constant: true}
+	v := &Value{Type: tensor.Type(t.GetDataType()), Dims: slices.Clone(t.GetDims()), Constant: true}
 	if v.Dims == nil {
 		v.Dims = []int64{}
 	}
 	n, _ := onnxpb.Elements(v.Dims) // checked when the model was read
-	numeric := v.Type.IsNumeric()
+	numeric := v.Type.Value() != nil
 	if !numeric || !in.weights && t.GetSpan() != nil || !in.take(n) {
 		return v
 	}
@@ -176,12 +177,12 @@ func (in *Interpreter) tensor(t *onnxpb.Tensor) *Value {
 
 // sparse returns the value of a stored sparse tensor.
 func (in *Interpreter) sparse(t *onnxpb.SparseTensor) *Value {
-	v := &Value{Type: onnxpb.DataType(t.GetValues().GetDataType()), Dims: slices.Clone(t.GetDims()), Constant: true}
+	v := &Value{Type: tensor.Type(t.GetValues().GetDataType()), Dims: slices.Clone(t.GetDims()), Constant: true}
 	if v.Dims == nil {
 		v.Dims = []int64{}
 	}
 	n, _ := onnxpb.Elements(v.Dims) // checked when the model was read
-	numeric := v.Type.IsNumeric()
+	numeric := v.Type.Value() != nil
 	if !numeric || !in.weights && (t.GetValues().GetSpan() != nil || t.GetIndices().GetSpan() != nil) || !in.take(n) {
 		return v
 	}
@@ -247,7 +248,7 @@ func (in *Interpreter) run(n *onnxpb.Node) {
 
 // Merge fills the gaps of v from w.
 func (v *Value) Merge(w *Value) {
-	if v.Type == onnxpb.Undefined {
+	if v.Type == tensor.Undefined {
 		v.Type = w.Type
 	}
 	if v.Dims == nil {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
@@ -28,7 +29,7 @@ func runNode(n *onnxpb.Node, opset int64, inputs ...*Value) *Value {
 
 // random returns an array of up to four dimensions, some of them 1 and some 0.
 func randomTensor(r *rand.Rand) *Value {
-	v := &Value{Type: onnxpb.Float32, Dims: []int64{}, Constant: true}
+	v := &Value{Type: tensor.Float32, Dims: []int64{}, Constant: true}
 	for range r.IntN(5) {
 		v.Dims = append(v.Dims, []int64{0, 1, 1, 2, 3, 4}[r.IntN(6)])
 	}
@@ -167,7 +168,7 @@ func TestOperatorsAgainstTheirDefinition(t *testing.T) {
 			}
 		}
 		dims[ax] = int64(len(picked))
-		one := func(x int64) *Value { return &Value{Type: onnxpb.Int64, Dims: []int64{1}, Data: []float64{float64(x)}} }
+		one := func(x int64) *Value { return &Value{Type: tensor.Int64, Dims: []int64{1}, Data: []float64{float64(x)}} }
 		sameValue(t, "Slice", runNode(onnxtest.Node("Slice", "", ""), 13, a, one(start), one(end), one(int64(ax)), one(step)), fill(dims, func(i []int64) float64 {
 			return a.get(with(i, picked[i[ax]]))
 		}))
@@ -176,8 +177,8 @@ func TestOperatorsAgainstTheirDefinition(t *testing.T) {
 
 // Shapes are followed as far as they can be known, and no further.
 func TestShapes(t *testing.T) {
-	x := func(dims ...int64) *Value { return &Value{Type: onnxpb.Float32, Dims: dims} }
-	list := func(xs ...float64) *Value { return &Value{Type: onnxpb.Int64, Dims: []int64{int64(len(xs))}, Data: xs} }
+	x := func(dims ...int64) *Value { return &Value{Type: tensor.Float32, Dims: dims} }
+	list := func(xs ...float64) *Value { return &Value{Type: tensor.Int64, Dims: []int64{int64(len(xs))}, Data: xs} }
 	ints := onnxpb.IntsAttribute
 	str := func(name, s string) *onnxpb.Attribute { return &onnxpb.Attribute{Name: &name, S: []byte(s)} }
 	nan := math.NaN()
@@ -201,7 +202,7 @@ func TestShapes(t *testing.T) {
 		{"reshape", onnxtest.Node("Reshape", "", ""), []*Value{x(-1, 8, 2, 2), list(0, -1)}, "[?,32]"},
 		{"reshape without 0", onnxtest.Node("Reshape", "", ""), []*Value{x(-1, 8, 2, 2), list(-1, 32)}, "[?,32]"},
 		{"reshape by a computed number", onnxtest.Node("Reshape", "", ""), []*Value{x(-1, 8, 2, 2), list(nan, -1)}, "[?,?]"},
-		{"reshape by an unknown list", onnxtest.Node("Reshape", "", ""), []*Value{x(-1, 8, 2, 2), {Type: onnxpb.Int64, Dims: []int64{3}}}, "[?,?,?]"},
+		{"reshape by an unknown list", onnxtest.Node("Reshape", "", ""), []*Value{x(-1, 8, 2, 2), {Type: tensor.Int64, Dims: []int64{3}}}, "[?,?,?]"},
 		{"reshape that does not divide", onnxtest.Node("Reshape", "", ""), []*Value{x(5, 7), list(2, -1)}, "[2,?]"},
 		{"squeeze", onnxtest.Node("Squeeze", "", "", ints("axes", -1, 2)), []*Value{x(-1, 8, 1, 1)}, "[?,8]"},
 		{"squeeze all", onnxtest.Node("Squeeze", "", ""), []*Value{x(1, 8, 1, 1)}, "[8]"},
@@ -215,7 +216,7 @@ func TestShapes(t *testing.T) {
 		{"mean", onnxtest.Node("ReduceMean", "", "", ints("axes", -1, -2), onnxpb.IntAttribute("keepdims", 0)), []*Value{x(-1, 7, 5, 2)}, "[?,7]"},
 		{"best", onnxtest.Node("ArgMax", "", "", onnxpb.IntAttribute("axis", -1), onnxpb.IntAttribute("keepdims", 0)), []*Value{x(-1, 7)}, "[?]"},
 		{"part", onnxtest.Node("Split", "", "", onnxpb.IntAttribute("axis", 1)), []*Value{x(4, 7)}, "[4,7]"},
-		{"token", onnxtest.Node("Gather", "", "", onnxpb.IntAttribute("axis", 1)), []*Value{x(-1, 7, 5), {Type: onnxpb.Int64, Dims: []int64{}, Data: []float64{0}}}, "[?,5]"},
+		{"token", onnxtest.Node("Gather", "", "", onnxpb.IntAttribute("axis", 1)), []*Value{x(-1, 7, 5), {Type: tensor.Int64, Dims: []int64{}, Data: []float64{0}}}, "[?,5]"},
 		{"window", onnxtest.Node("Slice", "", ""), []*Value{x(-1, 7, 5), list(1), list(math.MaxInt64), list(1), list(2)}, "[?,3,5]"},
 		{"of another domain", &onnxpb.Node{OpType: proto.String("Relu"), Domain: proto.String("com.example")}, []*Value{x(1)}, "[…]"},
 	} {
@@ -230,7 +231,7 @@ func TestShapes(t *testing.T) {
 // What fits once does not fit as often as it is asked for.
 func TestElementsAreGivenOutOnce(t *testing.T) {
 	in := &Interpreter{G: new(Graph), weights: true, Budget: 1000, Values: map[string]*Value{}}
-	in.Values["a"] = &Value{Type: onnxpb.Float32, Dims: []int64{400}, Data: make([]float64, 400), Constant: true}
+	in.Values["a"] = &Value{Type: tensor.Float32, Dims: []int64{400}, Data: make([]float64, 400), Constant: true}
 	var known []bool
 	for _, n := range []*onnxpb.Node{onnxtest.Node("Neg", "a", "b"), onnxtest.Node("Neg", "b", "c"), onnxtest.Node("Neg", "c", "d")} {
 		in.run(n)

@@ -2,11 +2,14 @@ package onnxpb
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // Dependencies returns the tensors a node reads, each once: its inputs and what its subgraphs capture from outside.
@@ -204,7 +207,7 @@ func Shallow[M interface {
 }
 
 // TensorInfo describes a tensor; a dimension below 0 is left open.
-func TensorInfo(name string, typ DataType, dims ...int64) *ValueInfo {
+func TensorInfo(name string, typ tensor.Type, dims ...int64) *ValueInfo {
 	shape := new(Shape)
 	for _, d := range dims {
 		dim := new(Dimension)
@@ -291,4 +294,17 @@ func allNames(g *Graph, names map[string]bool) {
 			}
 		}
 	}
+}
+
+// Elements returns the product of dims and whether all are known, non-negative and their product fits an int64 with
+// room for any element size.
+func Elements(dims []int64) (int64, bool) {
+	n := int64(1)
+	for _, d := range dims {
+		if d < 0 || d > math.MaxInt64/128/max(n, 1) {
+			return 0, false
+		}
+		n *= d
+	}
+	return n, true
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -53,7 +54,7 @@ func Fixture(t testing.TB, name string) []byte {
 // eachFixture calls do for every model file among the fixtures.
 // A network is a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
 func Network() *onnxpb.Model {
-	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(onnxpb.Float32)), RawData: make([]byte, 16*32*4)}
+	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)), RawData: make([]byte, 16*32*4)}
 	for i := range w.RawData {
 		w.RawData[i] = byte(i) & 0x3f
 	}
@@ -63,8 +64,8 @@ func Network() *onnxpb.Model {
 		Graph: &onnxpb.Graph{
 			Node:        []*onnxpb.Node{Node("MatMul", "x w", "y")},
 			Initializer: []*onnxpb.Tensor{w},
-			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", onnxpb.Float32, -1, 16)},
-			Output:      []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", onnxpb.Float32, -1, 32)},
+			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 16)},
+			Output:      []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 32)},
 		},
 	}
 }
@@ -155,7 +156,7 @@ func FloatTensor(name string, data []float64, dims ...int64) *onnxpb.Tensor {
 	if n, _ := onnxpb.Elements(dims); int(n) != len(data) {
 		panic(fmt.Sprintf("%s: %d numbers of shape %v", name, len(data), dims))
 	}
-	x := &onnxpb.Tensor{Name: &name, Dims: dims, DataType: proto.Int32(int32(onnxpb.Float32))}
+	x := &onnxpb.Tensor{Name: &name, Dims: dims, DataType: proto.Int32(int32(tensor.Float32))}
 	for _, v := range data {
 		x.FloatData = append(x.FloatData, float32(v))
 	}
