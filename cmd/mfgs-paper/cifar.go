@@ -70,11 +70,11 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 		network: func(string, int) string {
 			return filepath.Join(l.models, "cifar10-resnet20", "model.onnx")
 		},
-		files: func(method string, _ int) extras {
+		files: func(method string, _ int) map[string][]string {
 			if method != "mf0@swag" {
-				return extras{}
+				return nil
 			}
-			return extras{checkpoints: trajectory(filepath.Join(l.models, "cifar10-resnet20", "trajectory"), 33, 40)}
+			return map[string][]string{"swag": trajectory(filepath.Join(l.models, "cifar10-resnet20", "trajectory"), 33, 40)}
 		},
 	}
 	other := *own

@@ -69,14 +69,9 @@ type benchmark struct {
 
 	// network returns the file of a network: kind is "" for the usual one.
 	network func(kind string, seed int) string
-	// files names what a method needs beside the bundle; nil where nothing is.
-	files func(method string, seed int) extras
-}
-
-// extras are files of trained networks that a method asks for.
-type extras struct {
-	ensemble, checkpoints []string
-	vi, evidential        string
+	// files names the trained networks that a method needs, as bench.Config.With does; nil where
+	// there are none.
+	files func(method string, seed int) map[string][]string
 }
 
 // A subject is what there is a bundle of.
@@ -234,27 +229,15 @@ func (b *benchmark) fill(c *bench.Config, seed int) error {
 	if b.files == nil {
 		return nil
 	}
+	c.With = map[string][]string{}
 	for _, m := range c.Methods {
-		e := b.files(m, seed)
-		for _, path := range slices.Concat(e.ensemble, e.checkpoints, []string{e.vi, e.evidential}) {
-			if path == "" {
-				continue
+		for name, paths := range b.files(m, seed) {
+			for _, path := range paths {
+				if err := trained(path); err != nil {
+					return err
+				}
 			}
-			if err := trained(path); err != nil {
-				return err
-			}
-		}
-		if e.ensemble != nil {
-			c.Ensemble = e.ensemble
-		}
-		if e.checkpoints != nil {
-			c.Checkpoints = e.checkpoints
-		}
-		if e.vi != "" {
-			c.VI = e.vi
-		}
-		if e.evidential != "" {
-			c.Evidential = e.evidential
+			c.With[name] = paths
 		}
 	}
 	return nil

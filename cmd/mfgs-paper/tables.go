@@ -127,22 +127,22 @@ func (l *lab) mnist() *benchmark {
 		}
 		return of("%s%d.onnx", kind, seed)
 	}
-	b.files = func(method string, seed int) extras {
+	b.files = func(method string, seed int) map[string][]string {
 		switch name, _, _ := strings.Cut(method, ":"); name {
 		case "ensemble":
 			var all []string
 			for i := range ensembleSize {
 				all = append(all, model(i))
 			}
-			return extras{ensemble: all}
+			return map[string][]string{"ensemble": all}
 		case "mf0@swag":
-			return extras{checkpoints: trajectory(of("swag%d", seed), 101, 120)}
+			return map[string][]string{"swag": trajectory(of("swag%d", seed), 101, 120)}
 		case "bnn-vi":
-			return extras{vi: of("vi%d.onnx", seed)}
+			return map[string][]string{"bnn-vi": {of("vi%d.onnx", seed)}}
 		case "edl":
-			return extras{evidential: of("edl%d.onnx", seed)}
+			return map[string][]string{"edl": {of("edl%d.onnx", seed)}}
 		}
-		return extras{}
+		return nil
 	}
 	l.sets[mnistName] = b
 	return b

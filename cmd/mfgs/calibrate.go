@@ -47,7 +47,7 @@ neither.`,
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [the model's own, or the training folders']"},
 			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
 			maxBadFlag(),
-			&cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"},
+			cacheFlag(),
 
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is there"},

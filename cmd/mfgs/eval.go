@@ -24,94 +24,19 @@ that is needed. The others are tuned on the held-out data of the calibration, or
 
 A method is NAME[:M][@COVARIANCE[/STRUCTURE]]: mc:500 draws 500 samples, mf0@sandwich/kron
 has the covariance H⁻¹JH⁻¹ in the Kronecker structure. Covariances are hessian, fisher,
-sandwich and swag, of --checkpoint files; structures full and kron.
+sandwich and swag, of the checkpoints in --with swag=FILE; structures full and kron.
 
 The figures of a multi-label head are over all its decisions, one for each label of
 each example. Of a bundle from ready-made features, SPECs are .npz files of the same
 kind.`,
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
-			&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
-			&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
-			&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
-			&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(bench.PlainMethods(), ",") + "]"},
-			&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
-			&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
-			&cli.StringFlag{Name: "val", Category: methodFlags, Usage: "`SPEC` held-out labelled data to tune on [as calibrate]"},
-			&cli.StringFlag{Name: "val-ood", Category: methodFlags, Usage: "`SPEC` held-out data unlike any that the network is for [as calibrate]"},
-			&cli.StringSliceFlag{Name: "ensemble", Category: methodFlags, Usage: "`FILE` a network of the ensemble; repeated for each"},
-			&cli.StringSliceFlag{Name: "jackknife", Category: methodFlags, Usage: "`FILE` a network trained without a part of the data; repeated for each"},
-			&cli.StringSliceFlag{Name: "checkpoint", Category: methodFlags, Usage: "`FILE` a checkpoint of the network's training, for swag; repeated for each"},
-			&cli.StringFlag{Name: "vi", Category: methodFlags, Usage: "`FILE` a network that draws its weights anew in every run, for bnn-vi"},
-			&cli.StringFlag{Name: "edl", Category: methodFlags, Usage: "`FILE` an evidential network [a last layer is fitted]"},
-			&cli.StringFlag{Name: "evidence", Category: methodFlags, Usage: "`NAME` relu, softplus or exp: what makes evidence of its logits [as the file says]"},
-			&cli.Float64Flag{Name: "dropout-rate", Category: methodFlags, Usage: "`P` what part dropout leaves out [the network's own, else chosen]"},
-			&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
-			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
-			preprocessFlag("the bundle's"),
-			maxBadFlag(),
-			&cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"},
-			jsonFlag(),
-		}, inferenceFlags()),
+		Flags: slices.Concat(evalFlags(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			if err := required(c, "bundle", "test"); err != nil {
-				return err
-			}
-			if err := notNegative(c, "limit", "max-bad", "layers"); err != nil {
-				return err
-			}
-			methods, err := parseMethods(c.String("methods"))
-			if err != nil {
-				return usagef(c.Command.Name, "--methods: %v", err)
-			}
-			oods, err := parseNamedSpecs(c.StringSlice("ood"))
-			if err != nil {
-				return usagef(c.Command.Name, "--ood: %v", err)
-			}
-			shifts, err := parseNamedSpecs(c.StringSlice("shift"))
-			if err != nil {
-				return usagef(c.Command.Name, "--shift: %v", err)
-			}
 			bar := p.progress()
-			runtime, err := p.inference(c, bar)
+			config, err := p.evalConfig(c, bar)
 			if err != nil {
 				return err
 			}
-			if err := found(c, "bundle", "model"); err != nil {
-				return err
-			}
-			spec, err := bundlePreprocessing(c)
-			if err != nil {
-				return err
-			}
-			evaluation, err := bench.Evaluate(c.Context, bench.Config{
-				Bundle:      c.String("bundle"),
-				Model:       c.String("model"),
-				Test:        c.String("test"),
-				OOD:         oods,
-				Shifts:      shifts,
-				Limit:       c.Int("limit"),
-				Methods:     methods,
-				Train:       c.String("train"),
-				Val:         c.String("val"),
-				ValOOD:      c.String("val-ood"),
-				Layers:      c.Int("layers"),
-				Seed:        c.Uint64("seed"),
-				Ensemble:    c.StringSlice("ensemble"),
-				Jackknife:   c.StringSlice("jackknife"),
-				Checkpoints: c.StringSlice("checkpoint"),
-				VI:          c.String("vi"),
-				Evidential:  c.String("edl"),
-				Evidence:    c.String("evidence"),
-				DropoutRate: c.Float64("dropout-rate"),
-				Inputs:      wrap.Inputs{Preprocess: spec, MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
-				Runtime:     runtime,
-				Progress:    bar.work,
-			})
+			evaluation, err := bench.Evaluate(c.Context, config)
 			bar.done()
 			if err != nil {
 				return err
@@ -123,6 +48,94 @@ kind.`,
 			return writeEvaluation(p.stdout, evaluation)
 		},
 	}
+}
+
+func evalFlags() []cli.Flag {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
+		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
+		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
+		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
+		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(bench.PlainMethods(), ",") + "]"},
+		&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
+		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
+		&cli.StringFlag{Name: "val", Category: methodFlags, Usage: "`SPEC` held-out labelled data to tune on [as calibrate]"},
+		&cli.StringFlag{Name: "val-ood", Category: methodFlags, Usage: "`SPEC` held-out data unlike any that the network is for [as calibrate]"},
+		&cli.StringSliceFlag{Name: "with", Category: methodFlags, Usage: "`NAME=FILE` another network, for method NAME or for swag; repeated for each"},
+		&cli.StringFlag{Name: "evidence", Category: methodFlags, Usage: "`NAME` relu, softplus or exp: what makes evidence of the logits of edl [as the file says]"},
+		&cli.Float64Flag{Name: "dropout-rate", Category: methodFlags, Usage: "`P` what part dropout leaves out [the network's own, else chosen]"},
+		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
+		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+		&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
+		preprocessFlag("the bundle's"),
+		maxBadFlag(),
+		cacheFlag(),
+		jsonFlag(),
+	}
+	for _, f := range bench.FileKinds() {
+		if f.Flag != "" {
+			flags = append(flags, &cli.StringSliceFlag{Name: f.Flag, Category: methodFlags, Usage: "`FILE` the same as --with " + f.Name + "=FILE"})
+		}
+	}
+	return flags
+}
+
+// evalConfig reads the flags of eval.
+func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config, err error) {
+	if err := noArguments(c); err != nil {
+		return config, err
+	}
+	if err := required(c, "bundle", "test"); err != nil {
+		return config, err
+	}
+	if err := notNegative(c, "limit", "max-bad", "layers"); err != nil {
+		return config, err
+	}
+	config = bench.Config{
+		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"),
+		Train: c.String("train"), Val: c.String("val"), ValOOD: c.String("val-ood"),
+		Layers: c.Int("layers"), Seed: c.Uint64("seed"), Evidence: c.String("evidence"), DropoutRate: c.Float64("dropout-rate"),
+		Inputs:   wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
+		Progress: bar.work,
+	}
+	if config.Methods, err = parseMethods(c.String("methods")); err != nil {
+		return config, usagef(c.Command.Name, "--methods: %v", err)
+	}
+	if config.OOD, err = parseNamedSpecs(c.StringSlice("ood")); err != nil {
+		return config, usagef(c.Command.Name, "--ood: %v", err)
+	}
+	if config.Shifts, err = parseNamedSpecs(c.StringSlice("shift")); err != nil {
+		return config, usagef(c.Command.Name, "--shift: %v", err)
+	}
+	if config.With, err = parseWith(c); err != nil {
+		return config, err
+	}
+	if config.Runtime, err = p.inference(c, bar); err != nil {
+		return config, err
+	}
+	if err := found(c, "bundle", "model"); err != nil {
+		return config, err
+	}
+	config.Preprocess, err = bundlePreprocessing(c)
+	return config, err
+}
+
+// parseWith reads --with NAME=FILE, and the flags that each kind of files has of its own.
+func parseWith(c *cli.Context) (map[string][]string, error) {
+	with := map[string][]string{}
+	for _, arg := range c.StringSlice("with") {
+		name, file, ok := strings.Cut(arg, "=")
+		if !ok || name == "" || file == "" {
+			return nil, usagef(c.Command.Name, "--with %s: want NAME=FILE", arg)
+		}
+		with[name] = append(with[name], file)
+	}
+	for _, f := range bench.FileKinds() {
+		if f.Flag != "" {
+			with[f.Name] = append(with[f.Name], c.StringSlice(f.Flag)...)
+		}
+	}
+	return with, nil
 }
 
 // writeEvaluation writes methods by metrics, and a block for each

@@ -218,6 +218,11 @@ func parseClasses(data []byte) ([]string, error) {
 	return names, nil
 }
 
+// cacheFlag names the folder of the features cache.
+func cacheFlag() cli.Flag {
+	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"}
+}
+
 // preprocessFlag says how images become the model's input, and otherwise what is done
 // without it.
 func preprocessFlag(otherwise string) cli.Flag {

@@ -1,42 +1,91 @@
+// Package bench compares methods of uncertainty on data that nothing was tuned on: those that a
+// bundle has all it takes for, and others that are tuned and fitted first.
+//
+// A method is an entry of the registry in method.go, and the file that makes it.
 package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
-// bench runs methods for which the bundle does not have all they need: they are tuned
-// on held-out data, and some are fitted to training data first.
-type bench struct {
-	*evaluation
-	product  calibrate.Product
-	closers  []func() error
-	train    *evalSet // nil where no method needs it
-	val, ood *evalSet // ood may be nil
-	limit    float64  // see calibrate.ScalingLimit
-
-	// Made when first asked for.
-	tail       *tail
-	weights    []float64 // of the head, [K,D] with the bias in the last column
-	curvatures map[curvatureKey]*calibrate.Curvature
-	damped     map[dampedKey]*calibrate.LogitCovariance
+// Evaluate measures methods on a labelled test set, on such sets under shift, and on how well they
+// tell the test set from other sets.
+//
+// For methods of PlainMethods data is streamed, and memory holds a score for each example. The
+// others want held-out data to be tuned on, and some the training set to be fitted to; features and
+// logits of all sets are then kept in memory.
+func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
+	b := newBench(cfg)
+	defer b.close()
+	if err := b.check(); err != nil {
+		return nil, err
+	}
+	if err := b.open(ctx); err != nil {
+		return nil, err
+	}
+	results, err := b.measure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Evaluation{
+		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results,
+		Bad: append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...), Warnings: append([]string{}, b.warnings...),
+	}
+	if b.cut != nil {
+		r.Model = wrap.NewModelInfo(b.cut.Model)
+	}
+	return r, nil
 }
 
-// A predictor prepares a set of examples for a method that is fitted.
-type predictor func(ctx context.Context, s *evalSet) (calibrate.Predictive, error)
+// bench is one run of Evaluate.
+type bench struct {
+	Config
+	requests []*request
+	notes    source.Notes
+	warnings []string
 
-// costlyHeldOut is how many examples of each held-out set a method is tuned on that
-// works anew for each T_ens.
-const costlyHeldOut = 1000
+	attached    *attach.Attached
+	cut         *attach.Cut // nil for ready-made features
+	manifest    *bundle.Manifest
+	head        calibrate.Head
+	calibration *calibrate.Calibration
+	sets        []*evalSet // those to measure on, the test set first
+
+	// For methods that are tuned and fitted.
+	product        calibrate.Product // nil: calibrate's own
+	closers        []func() error
+	train, val     *evalSet // train is nil where no method needs it
+	ood            *evalSet // may be nil
+	limit          float64  // see calibrate.ScalingLimit
+	weightsOfHead  []float64
+	denseTail      *tail
+	curvatures     map[curvatureKey]*calibrate.Curvature
+	logitVariances map[dampedKey]*calibrate.LogitCovariance
+}
+
+func newBench(cfg Config) *bench {
+	return &bench{
+		Config: cfg, notes: source.Notes{Progress: cfg.step()},
+		curvatures: map[curvatureKey]*calibrate.Curvature{}, logitVariances: map[dampedKey]*calibrate.LogitCovariance{},
+	}
+}
 
 func (b *bench) close() {
-	for _, s := range []*evalSet{b.train, b.val, b.ood} {
+	for _, s := range append(b.sets, b.train, b.val, b.ood) {
 		if s != nil {
 			s.Close()
 		}
@@ -46,54 +95,232 @@ func (b *bench) close() {
 	}
 }
 
-// run fits, tunes and measures a method.
-func (b *bench) run(ctx context.Context, m method) (MethodResult, error) {
-	r, err := b.runMethod(ctx, m)
-	if err != nil {
-		return r, fmt.Errorf("method %s: %w", m.text, err)
-	}
-	return r, nil
-}
-
-func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
-	for _, s := range []*evalSet{b.val, b.ood} {
-		if err := b.collect(ctx, s); err != nil {
-			return MethodResult{}, err
+// fitted lists the requests for which the bundle has not all they need.
+func (b *bench) fitted() (list []*request) {
+	for _, r := range b.requests {
+		if !r.plain(b.Layers) {
+			list = append(list, r)
 		}
 	}
-	if b.limit == 0 {
-		logp, margin := calibrate.Plain(b.head, b.val.data.Logits, b.val.data.N, b.calibration.TS)
-		classes := b.head.Classes()
-		b.limit = calibrate.ScalingLimit(nllOf(logp, b.val.data.Labels, classes), margin, classes)
+	return list
+}
+
+// check refuses what cannot work before any work is done.
+func (b *bench) check() error {
+	names := b.Methods
+	if len(names) == 0 {
+		names = PlainMethods()
+	}
+	var err error
+	if b.requests, err = parseMethods(names); err != nil {
+		return err
+	}
+	if len(b.OOD) == 0 && len(b.requests) == 1 && b.requests[0].name == measure.Leverage {
+		return errors.New("leverage gives no probabilities: it needs an out-of-distribution set to be measured on")
+	}
+	if err := b.Runtime.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case b.Limit < 0 || b.MaxBad < 0:
+		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", b.Limit, b.MaxBad)
+	case b.Test == "":
+		return errors.New("evaluation needs test data")
+	case b.Layers < 0:
+		return fmt.Errorf("layers are %d, want a positive number, or 0 for the last alone", b.Layers)
+	case !(b.DropoutRate >= 0 && b.DropoutRate < 1):
+		return fmt.Errorf("dropout rate is %v, want 0 to less than 1", b.DropoutRate)
+	}
+	if err := uniqueNames("out-of-distribution sets", b.OOD); err != nil {
+		return err
+	}
+	if err := uniqueNames("sets under shift", b.Shifts); err != nil {
+		return err
+	}
+	if err := b.checkUnused(); err != nil {
+		return err
+	}
+	for _, r := range b.fitted() {
+		if err := b.checkRequest(r); err != nil {
+			return fmt.Errorf("method %q: %w", r.text, err)
+		}
+	}
+	return nil
+}
+
+func uniqueNames(what string, sets []NamedSpec) error {
+	for i, s := range sets {
+		if slices.ContainsFunc(sets[:i], func(o NamedSpec) bool { return o.Name == s.Name }) {
+			return fmt.Errorf("two %s are named %q: give them names with NAME=SPEC", what, s.Name)
+		}
+	}
+	return nil
+}
+
+// open opens the bundle, its network and all sets.
+func (b *bench) open(ctx context.Context) error {
+	if err := b.attach(ctx); err != nil {
+		return err
+	}
+	if err := b.openSets(ctx); err != nil {
+		return err
+	}
+	if fitted := b.fitted(); len(fitted) > 0 {
+		return b.openFitted(ctx, fitted)
+	}
+	return nil
+}
+
+// attach opens the bundle and its network, cut at its head.
+func (b *bench) attach(ctx context.Context) error {
+	opened, err := bundle.Open(b.Bundle)
+	if err != nil {
+		return err
+	}
+	if b.attached, err = attach.Open(opened, b.Model, b.Preprocess); err != nil {
+		return err
+	}
+	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
+	if b.attached.Model == nil {
+		return nil
+	}
+	if err := b.Runtime.Load(ctx); err != nil {
+		return err
+	}
+	run := b.Runtime.Config()
+	if run.Batch == 0 {
+		run.Batch = b.attached.Batch()
+	}
+	err = b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
+		b.cut, err = attach.OpenCut(b.attached.Model, b.attached.Head, c)
+		return err
+	})
+	if err == nil {
+		b.closers = append(b.closers, b.cut.Close)
+	}
+	return err
+}
+
+// openFitted opens what methods are tuned on and fitted to, and refuses what would stop one of them
+// only after others are done.
+func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
+	if b.head.Link != calibrate.Softmax {
+		return fmt.Errorf("the head has %d logits with link %s: methods other than %v are for a softmax", b.head.Logits, b.head.Link, PlainMethods())
+	}
+	for _, r := range fitted {
+		if b.cut == nil && b.runsNetworks(r) {
+			return fmt.Errorf("method %q runs networks, and the bundle was made of ready-made features", r.text)
+		}
+	}
+	if b.cut != nil {
+		product, err := featurize.NewProduct(b.Threads)
+		if err != nil {
+			return err
+		}
+		b.product = product
+		b.closers = append(b.closers, product.Close)
+	}
+	for _, r := range fitted {
+		if err := b.checkFiles(r); err != nil {
+			return fmt.Errorf("method %s: %w", r.text, err)
+		}
+	}
+	return b.openTuning(ctx, slices.ContainsFunc(fitted, b.needsTrain))
+}
+
+// measure returns the figures of all methods, in their order.
+func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
+	tallies := make([]*measure.Tally, len(b.requests))
+	var plain []*measure.Tally
+	for i, r := range b.requests {
+		tallies[i] = b.newTally(r)
+		if r.plain(b.Layers) {
+			plain = append(plain, tallies[i])
+		}
+	}
+	keep := len(plain) < len(tallies)
+	for _, s := range b.sets {
+		_, _, err := s.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
+			if keep {
+				s.keep(batch)
+			}
+			return measure.AddPlain(plain, b.calibration, s.part, batch)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	results := make([]MethodResult, len(b.requests))
+	for i, r := range b.requests {
+		var err error
+		if r.plain(b.Layers) {
+			results[i], err = b.result(tallies[i])
+		} else if results[i], err = b.run(ctx, r, tallies[i]); err != nil {
+			err = fmt.Errorf("method %s: %w", r.text, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (b *bench) newTally(r *request) *measure.Tally {
+	oods := make([]string, len(b.OOD))
+	for i, s := range b.OOD {
+		oods[i] = s.Name
+	}
+	return measure.New(r.text, b.head, len(b.Shifts), oods)
+}
+
+// result returns what a tally gathered, with the names of the sets.
+func (b *bench) result(t *measure.Tally) (MethodResult, error) {
+	f, err := t.Figures()
+	r := MethodResult{Name: t.Name, InDomain: f.InDomain, OOD: []OODResult{}, OODNLL: []OODResult{}}
+	for i, in := range f.Shifts {
+		r.Shifts = append(r.Shifts, ShiftResult{b.Shifts[i].Name, in})
+	}
+	for i := range f.OOD {
+		r.OOD = append(r.OOD, OODResult{b.OOD[i].Name, f.OOD[i]})
+		r.OODNLL = append(r.OODNLL, OODResult{b.OOD[i].Name, f.OODNLL[i]})
+	}
+	return r, err
+}
+
+// A predictor prepares a set of examples for a method that is fitted.
+type predictor func(ctx context.Context, s *evalSet) (calibrate.Predictive, error)
+
+// run fits, tunes and measures a method.
+func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodResult, error) {
+	if err := b.prepare(ctx, r); err != nil {
+		return MethodResult{}, err
 	}
 	seconds := map[string]float64{}
 	timed := func(stage string, f func() error) error {
-		b.notes.Step(m.text+": "+stage, "steps", 0, 1)
+		b.notes.Step(r.text+": "+stage, "steps", 0, 1)
 		start := time.Now()
 		err := f()
 		seconds[stage] = time.Since(start).Seconds()
-		b.notes.Step(m.text+": "+stage, "steps", 1, 1)
+		b.notes.Step(r.text+": "+stage, "steps", 1, 1)
 		return err
 	}
-
 	var predict predictor
 	var note string
-	var tuned *calibrate.Tuned
 	err := timed("fit", func() (err error) {
-		predict, note, err = b.fit(ctx, m)
+		predict, note, err = b.fit(ctx, r)
 		return err
 	})
 	if err != nil {
 		return MethodResult{}, err
 	}
+	var tuned *calibrate.Tuned
 	err = timed("tune", func() (err error) {
-		tuned, err = b.tune(ctx, m, predict)
+		tuned, err = b.tune(ctx, r, predict)
 		return err
 	})
 	if err != nil {
 		return MethodResult{}, err
 	}
-	t := b.newTally(m)
 	err = timed("test", func() error {
 		for _, s := range b.sets {
 			if err := b.test(ctx, t, predict, tuned, s); err != nil {
@@ -105,16 +332,16 @@ func (b *bench) runMethod(ctx context.Context, m method) (MethodResult, error) {
 	if err != nil {
 		return MethodResult{}, err
 	}
-	r, err := b.result(t)
-	r.Temperatures = &TunedPairs{NLL: tuned.NLL, OOD: tuned.OOD}
+	result, err := b.result(t)
+	result.Temperatures = &TunedPairs{NLL: tuned.NLL, OOD: tuned.OOD}
 	if tuned.NLLAtBound {
 		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
 	}
 	if tuned.OODAtBound {
 		note = joinNotes(note, "T_act for out-of-distribution is at a bound of the search")
 	}
-	r.Note, r.Seconds = note, seconds
-	return r, err
+	result.Note, result.Seconds = note, seconds
+	return result, err
 }
 
 func joinNotes(a, b string) string {
@@ -124,28 +351,51 @@ func joinNotes(a, b string) string {
 	return a + "; " + b
 }
 
+// prepare reads what the method is tuned on and fitted to.
+func (b *bench) prepare(ctx context.Context, r *request) error {
+	sets := []*evalSet{b.val, b.ood}
+	if b.needsTrain(r) && !b.overLayers(r) {
+		sets = append(sets, b.train)
+	}
+	for _, s := range sets {
+		if err := b.collect(ctx, s); err != nil {
+			return err
+		}
+	}
+	if b.limit == 0 {
+		logp, margin := calibrate.Plain(b.head, b.val.data.Logits, b.val.data.N, b.calibration.TS)
+		classes := b.head.Classes()
+		b.limit = calibrate.ScalingLimit(nllOf(logp, b.val.data.Labels, classes), margin, classes)
+	}
+	return nil
+}
+
 // nllOf returns -log p of each label.
 func nllOf(logp []float64, labels []int, classes int) []float64 {
 	nll := make([]float64, len(labels))
 	for i, y := range labels {
-		nll[i] = -logp[i*classes+int(y)]
+		nll[i] = -logp[i*classes+y]
 	}
 	return nll
 }
 
-func meanNLL(logp []float64, labels []int, classes int) float64 {
-	var sum float64
-	for _, v := range nllOf(logp, labels, classes) {
-		sum += v
+// fit makes a method ready to predict. The note says what was decided.
+func (b *bench) fit(ctx context.Context, r *request) (predictor, string, error) {
+	if b.overLayers(r) {
+		return b.fitLayers(ctx, r)
 	}
-	return sum / float64(len(labels))
+	return r.fit(ctx, b, r)
 }
 
+// costlyHeldOut is how many examples of each held-out set a method is tuned on that works anew for
+// each T_ens.
+const costlyHeldOut = 1000
+
 // tune finds a method's temperatures on the held-out sets.
-func (b *bench) tune(ctx context.Context, m method, predict predictor) (*calibrate.Tuned, error) {
+func (b *bench) tune(ctx context.Context, r *request, predict predictor) (*calibrate.Tuned, error) {
 	v, o := b.val, b.ood
-	if m.name == "bnn-kfac" && b.overLayers(m) {
-		v, o = b.thinned(v), b.thinned(o)
+	if r.method == bnnKFAC && b.overLayers(r) {
+		v, o = v.thinned(costlyHeldOut), o.thinned(costlyHeldOut)
 	}
 	val, err := predict(ctx, v)
 	if err != nil {
@@ -181,8 +431,8 @@ func (b *bench) test(ctx context.Context, t *measure.Tally, predict predictor, t
 	return t.Add(s.part, scores, s.data.Labels, nil)
 }
 
-// seedOf returns a seed for one set, so that no two share their draws and none depends
-// on which others there are.
+// seedOf returns a seed for one set, so that no two share their draws and none depends on which
+// others there are.
 func (b *bench) seedOf(s *evalSet) uint64 {
 	return rand.NewPCG(b.Seed, uint64(s.part.Role)<<32|uint64(s.part.Index)).Uint64()
 }

@@ -34,12 +34,10 @@ type Config struct {
 	Layers int
 	Seed   uint64 // of everything random
 
-	// ONNX files of other networks for the same data, with the same preprocessing.
-	Ensemble    []string // for ensemble
-	Jackknife   []string // for jackknife
-	Checkpoints []string // for swag: of one training run, at least two; only the last layer is read
-	VI          string   // for bnn-vi: a network that draws its weights anew in every run
-	Evidential  string   // for edl; "" fits a last layer
+	// With has ONNX files of other networks for the same data, with the same preprocessing, by
+	// what they are for: see FileKinds. edl without one fits a last layer.
+	With map[string][]string
+
 	// Evidence says what makes evidence of an evidential network's logits: relu, softplus
 	// or exp. "" is what the file's metadata says under mfgs.evidence, and for a fitted
 	// layer exp.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,81 +9,107 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/methods"
+	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
-// defaultSamples is how many classifiers a method draws that is not told.
-const defaultSamples = 100
-
-// maxSamples bounds them: what is prepared of one example is in proportion.
-const maxSamples = 100_000
-
-// swag is the covariance of the last layers along a training trajectory.
-const swag = "swag"
-
-// methodKind is what is fixed about a method's name.
-type methodKind struct {
-	name string
-	// plain methods need nothing but the bundle.
-	plain bool
-	// gaussian ones integrate a Gaussian over logits, of any covariance.
-	gaussian bool
-	// sampled ones draw classifiers, as many as are asked for.
-	sampled bool
-	// train says that the training set is needed, also where the covariance is the
-	// bundle's.
-	train bool
-	about string
-}
-
-// methodKinds are in the order of tables.
-var methodKinds = []methodKind{
-	{name: "mle", plain: true, about: "the network's own probabilities"},
-	{name: "ts", plain: true, about: "temperature scaling"},
-	{name: "mf0", plain: true, gaussian: true, about: "the mean-field approximation"},
-	{name: "leverage", plain: true, about: "of the features: tells out-of-distribution data only"},
-	{name: "mf1", gaussian: true, about: "mean field with the variances of both logits"},
-	{name: "mf2", gaussian: true, about: "mean field with their covariance too"},
-	{name: "ukf", gaussian: true, about: "the unscented transform"},
-	{name: "mc", gaussian: true, sampled: true, about: "sampling logits"},
-	{name: "bnn-kfac", sampled: true, train: true, about: "sampling weights from the Kronecker posterior"},
-	{name: "rue", sampled: true, train: true, about: "resampling: infinitesimal bootstraps"},
-	{name: "ensemble", about: "networks trained apart: --ensemble"},
-	{name: "jackknife", about: "networks trained on parts of the data: --jackknife"},
-	{name: "ensemble-ll", sampled: true, train: true, about: "last layers fitted from random starts"},
-	{name: "jackknife-ll", sampled: true, train: true, about: "last layers fitted on parts of the data"},
-	{name: "dropout", sampled: true, about: "the network's own Dropout, else of features"},
-	{name: "bnn-vi", sampled: true, about: "a network that draws its weights: --vi"},
-	{name: "bnn-ll-vi", sampled: true, train: true, about: "a last layer fitted by variational inference"},
-	{name: "edl", train: true, about: "an evidential network, --edl, else a last layer fitted so"},
-}
-
-// method is a name of Config.Methods, read.
+// A method is a way to make probabilities, scores of unfamiliarity, or both.
 type method struct {
-	methodKind
+	name string
+	doc  string // a few words
+
+	gaussian bool // it integrates a Gaussian over logits, of any covariance
+	sampled  bool // it draws classifiers, as many as are asked for
+	layered  bool // its posterior may be over several layers
+	train    bool // it is fitted to the training set, unless files take its place
+	files    *Files
+
+	// check refuses what would stop fit; nil checks nothing. No set is open yet.
+	check func(b *bench, r *request) error
+	// fit makes the method ready to predict. The note says what was decided, where a reader of the
+	// figures should know it. It is nil for methods of measure.Plain that nothing can be added to.
+	fit func(ctx context.Context, b *bench, r *request) (p predictor, note string, err error)
+}
+
+// registry has the methods in the order of tables.
+var registry = []*method{
+	{name: "mle", doc: "the network's own probabilities"},
+	{name: "ts", doc: "temperature scaling"},
+	{name: "mf0", doc: "the mean-field approximation", gaussian: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian},
+	{name: measure.Leverage, doc: "of the features: tells out-of-distribution data only"},
+	mf1, mf2, ukf, mc, bnnKFAC, rue,
+	ensemble, jackknife, ensembleLL, jackknifeLL,
+	dropout, bnnVI, bnnLLVI, edl,
+}
+
+// Files says which files [Config].With may hold under a name: ONNX models of other networks for the
+// same data, with the same preprocessing.
+type Files struct {
+	Name  string
+	Flag  string // of the command, beside --with NAME=FILE; "" for none
+	least int
+	most  int    // 0 for any number
+	of    string // whom they are for
+	run   bool   // they are run, not only read
+}
+
+// FileKinds lists what Config.With may hold.
+func FileKinds() []*Files {
+	list := []*Files{swagFiles}
+	for _, m := range registry {
+		if m.files != nil {
+			list = append(list, m.files)
+		}
+	}
+	return list
+}
+
+// Methods returns what Config.Methods may hold; see there for what may be added.
+func Methods() []string {
+	names := make([]string, len(registry))
+	for i, m := range registry {
+		names[i] = m.name
+	}
+	return names
+}
+
+// DescribeMethod says in a few words what a method of Methods is.
+func DescribeMethod(name string) string { return find(name).doc }
+
+// PlainMethods returns those of Methods that need nothing but the bundle.
+func PlainMethods() []string { return slices.Clone(measure.Plain) }
+
+func find(name string) *method {
+	i := slices.IndexFunc(registry, func(m *method) bool { return m.name == name })
+	if i < 0 {
+		return nil
+	}
+	return registry[i]
+}
+
+// request is a name of Config.Methods, read.
+type request struct {
+	*method
 	text       string
 	samples    int                 // of a sampled one
 	covariance string              // of a gaussian one: a calibrate.Covariance, swag, or "" for the bundle's
 	structure  calibrate.Structure // "" for the bundle's
 }
 
-// Methods returns what Config.Methods may hold; see there for what may be added.
-func Methods() []string {
-	names := make([]string, len(methodKinds))
-	for i, k := range methodKinds {
-		names[i] = k.name
+// plain reports whether the bundle itself has all the method needs. Over several layers mf0 has
+// another posterior.
+func (r *request) plain(layers int) bool {
+	return slices.Contains(measure.Plain, r.name) && r.covariance == "" && (layers <= 1 || !r.layered)
+}
+
+// filesOf returns the kind of files that the method takes, nil for none.
+func (r *request) filesOf() *Files {
+	if r.covariance == swag {
+		return swagFiles
 	}
-	return names
+	return r.files
 }
-
-// DescribeMethod says in a few words what a method of Methods is.
-func DescribeMethod(name string) string {
-	i := slices.IndexFunc(methodKinds, func(k methodKind) bool { return k.name == name })
-	return methodKinds[i].about
-}
-
-// PlainMethods returns those of Methods that need nothing but the bundle.
-func PlainMethods() []string { return slices.Clone(measure.Plain) }
 
 // CheckMethods reports names that Config.Methods may not hold, or not twice.
 func CheckMethods(names []string) error {
@@ -90,69 +117,183 @@ func CheckMethods(names []string) error {
 	return err
 }
 
-func parseMethods(names []string) ([]method, error) {
-	out := make([]method, 0, len(names))
+func parseMethods(names []string) ([]*request, error) {
+	out := make([]*request, 0, len(names))
 	for i, text := range names {
 		if slices.Contains(names[:i], text) {
 			return nil, fmt.Errorf("method %q is named twice", text)
 		}
-		m, err := parseMethod(text)
+		r, err := parseMethod(text)
 		if err != nil {
 			return nil, fmt.Errorf("method %q: %w", text, err)
 		}
-		out = append(out, m)
+		out = append(out, r)
 	}
 	return out, nil
 }
 
+const (
+	defaultSamples = 100     // where a method does not say how many
+	maxSamples     = 100_000 // what is prepared of one example is in proportion
+)
+
 // parseMethod reads NAME[:M][@COVARIANCE[/STRUCTURE]].
-func parseMethod(text string) (method, error) {
-	m := method{text: text}
+func parseMethod(text string) (*request, error) {
 	name, of, hasOf := strings.Cut(text, "@")
 	name, samples, hasSamples := strings.Cut(name, ":")
-	i := slices.IndexFunc(methodKinds, func(k methodKind) bool { return k.name == name })
-	if i < 0 {
-		return m, fmt.Errorf("not known, want some of %s", strings.Join(Methods(), ", "))
+	r := &request{text: text, method: find(name)}
+	if r.method == nil {
+		return nil, fmt.Errorf("not known, want some of %s", strings.Join(Methods(), ", "))
 	}
-	m.methodKind = methodKinds[i]
-	if m.sampled {
-		m.samples = defaultSamples
+	if r.sampled {
+		r.samples = defaultSamples
 	}
 	if hasSamples {
-		if !m.sampled {
-			return m, fmt.Errorf("%s draws no samples: leave out :%s", name, samples)
+		if !r.sampled {
+			return nil, fmt.Errorf("%s draws no samples: leave out :%s", name, samples)
 		}
 		n, err := strconv.Atoi(samples)
 		if err != nil || n < 1 || n > maxSamples {
-			return m, fmt.Errorf("%q samples, want a number from 1 to %d", samples, maxSamples)
+			return nil, fmt.Errorf("%q samples, want a number from 1 to %d", samples, maxSamples)
 		}
-		m.samples = n
+		r.samples = n
 	}
-	if !hasOf {
-		return m, nil
+	if hasOf {
+		return r, r.parseCovariance(of)
 	}
-	if !m.gaussian {
-		return m, fmt.Errorf("%s has no covariance: leave out @%s", name, of)
-	}
-	covariance, structure, hasStructure := strings.Cut(of, "/")
-	m.covariance = covariance
-	if covariance != swag && calibrate.Covariance(covariance).Validate() != nil {
-		return m, fmt.Errorf("covariance %q, want hessian, fisher, sandwich or swag", covariance)
-	}
-	if hasStructure {
-		m.structure = calibrate.Structure(structure)
-		if m.structure != calibrate.Full && m.structure != calibrate.Kronecker {
-			return m, fmt.Errorf("structure %q, want full or kron", structure)
-		}
-		if covariance == swag {
-			return m, errors.New("swag has a structure of its own: leave out /" + structure)
-		}
-	}
-	return m, nil
+	return r, nil
 }
 
-// own reports whether the bundle itself has all the method needs. Over several layers
-// mf0 has another posterior.
-func (m method) own(layers int) bool {
-	return m.plain && m.covariance == "" && (layers <= 1 || !m.gaussian)
+// parseCovariance reads COVARIANCE[/STRUCTURE].
+func (r *request) parseCovariance(text string) error {
+	if !r.gaussian {
+		return fmt.Errorf("%s has no covariance: leave out @%s", r.name, text)
+	}
+	covariance, structure, hasStructure := strings.Cut(text, "/")
+	r.covariance = covariance
+	if covariance != swag && calibrate.Covariance(covariance).Validate() != nil {
+		return fmt.Errorf("covariance %q, want hessian, fisher, sandwich or swag", covariance)
+	}
+	if !hasStructure {
+		return nil
+	}
+	r.structure = calibrate.Structure(structure)
+	switch {
+	case r.structure != calibrate.Full && r.structure != calibrate.Kronecker:
+		return fmt.Errorf("structure %q, want full or kron", structure)
+	case covariance == swag:
+		return errors.New("swag has a structure of its own: leave out /" + structure)
+	}
+	return nil
+}
+
+// overLayers reports whether the method is over several layers.
+func (b *bench) overLayers(r *request) bool { return b.Layers > 1 && r.layered && r.covariance != swag }
+
+// given returns the files that the method was given.
+func (b *bench) given(r *request) []string {
+	if f := r.filesOf(); f != nil {
+		return b.With[f.Name]
+	}
+	return nil
+}
+
+// needsTrain reports whether the method is fitted to training data.
+func (b *bench) needsTrain(r *request) bool { return r.train && len(b.given(r)) == 0 }
+
+// runsNetworks reports whether the method runs other networks than the one cut at its head.
+func (b *bench) runsNetworks(r *request) bool {
+	return b.overLayers(r) || len(b.given(r)) > 0 && r.filesOf().run
+}
+
+// checkRequest refuses what a method cannot work with.
+func (b *bench) checkRequest(r *request) error {
+	switch {
+	case b.Layers > 1 && r.covariance == swag:
+		return errors.New("swag is of the last layer: leave out --layers")
+	case b.Layers > 1 && r.covariance == string(calibrate.Sandwich):
+		return errors.New("several layers have no sandwich: want hessian or fisher")
+	case b.Layers > 1 && r.structure == calibrate.Full:
+		return errors.New("several layers have a Kronecker posterior: leave out /full")
+	}
+	f := r.filesOf()
+	if f == nil {
+		return nil
+	}
+	n := len(b.given(r))
+	if n < f.least {
+		return fmt.Errorf("%d files with --%s, want at least %d", n, f.flag(), f.least)
+	}
+	if f.most > 0 && n > f.most {
+		return fmt.Errorf("%d files with --%s, want at most %d", n, f.flag(), f.most)
+	}
+	return nil
+}
+
+// flag is what the command calls the files.
+func (f *Files) flag() string {
+	if f.Flag == "" {
+		return "with " + f.Name + "=FILE"
+	}
+	return f.Flag
+}
+
+// checkFiles refuses what would stop a method that is fitted only after others are done.
+func (b *bench) checkFiles(r *request) error {
+	if b.overLayers(r) {
+		_, err := onnxlayers.Find(b.cut.Model, b.cut.Head, b.Layers)
+		return err
+	}
+	if r.check == nil {
+		return nil
+	}
+	return r.check(b, r)
+}
+
+// checkUnused refuses what is given for methods that are not asked for: it was meant to be used.
+func (b *bench) checkUnused() error {
+	if b.Evidence != "" {
+		if err := methods.Evidence(b.Evidence).Validate(); err != nil {
+			return err
+		}
+	}
+	type option struct {
+		flag, wants string
+		given       bool
+		used        func(r *request) bool
+	}
+	named := func(m *method) func(*request) bool { return func(r *request) bool { return r.method == m } }
+	tuned := func(r *request) bool { return !r.plain(b.Layers) }
+	var options []option
+	kinds := FileKinds()
+	for name := range b.With {
+		if !slices.ContainsFunc(kinds, func(f *Files) bool { return f.Name == name }) {
+			return fmt.Errorf("no method takes files named %q, want one of %s", name, fileNames())
+		}
+	}
+	for _, f := range kinds {
+		options = append(options, option{f.flag(), f.of, len(b.With[f.Name]) > 0, func(r *request) bool { return r.filesOf() == f }})
+	}
+	options = append(options,
+		option{"evidence", "method edl", b.Evidence != "", named(edl)},
+		option{"dropout-rate", "method dropout", b.DropoutRate != 0, named(dropout)},
+		option{"layers", "one of mf0, mf1, mf2, ukf, mc and bnn-kfac", b.Layers > 1, func(r *request) bool { return r.layered }},
+		option{"train", "a method that is fitted", b.Train != "", tuned},
+		option{"val", "a method that is tuned", b.Val != "", tuned},
+		option{"val-ood", "a method that is tuned", b.ValOOD != "", tuned},
+	)
+	for _, o := range options {
+		if o.given && !slices.ContainsFunc(b.requests, o.used) {
+			return fmt.Errorf("--%s is for %s, and the methods have none: add it with --methods", o.flag, o.wants)
+		}
+	}
+	return nil
+}
+
+func fileNames() string {
+	var names []string
+	for _, f := range FileKinds() {
+		names = append(names, f.Name)
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"reflect"
 	"slices"
 	"testing"
 
@@ -9,35 +8,34 @@ import (
 )
 
 func TestMethodsAreRead(t *testing.T) {
-	for text, want := range map[string]method{
-		"mf0":                  {methodKind: methodKind{name: "mf0"}},
-		"mc":                   {methodKind: methodKind{name: "mc"}, samples: defaultSamples},
-		"mc:20":                {methodKind: methodKind{name: "mc"}, samples: 20},
-		"mc:20@fisher/kron":    {methodKind: methodKind{name: "mc"}, samples: 20, covariance: "fisher", structure: calibrate.Kronecker},
-		"mf0@sandwich/full":    {methodKind: methodKind{name: "mf0"}, covariance: "sandwich", structure: calibrate.Full},
-		"ukf@swag":             {methodKind: methodKind{name: "ukf"}, covariance: "swag"},
-		"bnn-ll-vi:7":          {methodKind: methodKind{name: "bnn-ll-vi"}, samples: 7},
-		"edl":                  {methodKind: methodKind{name: "edl"}},
-		"jackknife-ll:100000":  {methodKind: methodKind{name: "jackknife-ll"}, samples: 100_000},
-		"mf2@hessian":          {methodKind: methodKind{name: "mf2"}, covariance: "hessian"},
-		"mf1@fisher/full":      {methodKind: methodKind{name: "mf1"}, covariance: "fisher", structure: calibrate.Full},
-		"bnn-kfac":             {methodKind: methodKind{name: "bnn-kfac"}, samples: defaultSamples},
-		"dropout:1":            {methodKind: methodKind{name: "dropout"}, samples: 1},
-		"leverage":             {methodKind: methodKind{name: "leverage"}},
-		"mf0@hessian/kron":     {methodKind: methodKind{name: "mf0"}, covariance: "hessian", structure: calibrate.Kronecker},
-		"mc@swag":              {methodKind: methodKind{name: "mc"}, samples: defaultSamples, covariance: "swag"},
-		"ensemble":             {methodKind: methodKind{name: "ensemble"}},
-		"mc:100@sandwich/kron": {methodKind: methodKind{name: "mc"}, samples: 100, covariance: "sandwich", structure: calibrate.Kronecker},
+	for text, want := range map[string]request{
+		"mf0":                  {method: find("mf0")},
+		"mc":                   {method: find("mc"), samples: defaultSamples},
+		"mc:20":                {method: find("mc"), samples: 20},
+		"mc:20@fisher/kron":    {method: find("mc"), samples: 20, covariance: "fisher", structure: calibrate.Kronecker},
+		"mf0@sandwich/full":    {method: find("mf0"), covariance: "sandwich", structure: calibrate.Full},
+		"ukf@swag":             {method: find("ukf"), covariance: "swag"},
+		"bnn-ll-vi:7":          {method: find("bnn-ll-vi"), samples: 7},
+		"edl":                  {method: find("edl")},
+		"jackknife-ll:100000":  {method: find("jackknife-ll"), samples: 100_000},
+		"mf2@hessian":          {method: find("mf2"), covariance: "hessian"},
+		"mf1@fisher/full":      {method: find("mf1"), covariance: "fisher", structure: calibrate.Full},
+		"bnn-kfac":             {method: find("bnn-kfac"), samples: defaultSamples},
+		"dropout:1":            {method: find("dropout"), samples: 1},
+		"leverage":             {method: find("leverage")},
+		"mf0@hessian/kron":     {method: find("mf0"), covariance: "hessian", structure: calibrate.Kronecker},
+		"mc@swag":              {method: find("mc"), samples: defaultSamples, covariance: "swag"},
+		"ensemble":             {method: find("ensemble")},
+		"mc:100@sandwich/kron": {method: find("mc"), samples: 100, covariance: "sandwich", structure: calibrate.Kronecker},
 	} {
 		got, err := parseMethod(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		i := slices.IndexFunc(methodKinds, func(k methodKind) bool { return k.name == want.name })
-		want.methodKind, want.text = methodKinds[i], text
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, want %+v", text, got, want)
+		want.text = text
+		if *got != want {
+			t.Errorf("%s: %+v, want %+v", text, *got, want)
 		}
 	}
 }

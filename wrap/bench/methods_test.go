@@ -37,18 +37,18 @@ func everything(t testing.TB, bundle string, methods ...string) Config {
 	c := Config{
 		Bundle: bundle, Test: digits(t, models.DigitsTest),
 		OOD:     []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
-		Methods: methods,
+		Methods: methods, With: map[string][]string{},
 	}
 	for _, name := range methods {
 		switch {
 		case name == "ensemble":
-			c.Ensemble = []string{digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")}
+			c.With["ensemble"] = []string{digits(t, models.DigitsModel), methodFile("seed1.onnx"), methodFile("seed2.onnx")}
 		case name == "jackknife":
-			c.Jackknife = []string{methodFile("seed1.onnx"), methodFile("seed2.onnx")}
+			c.With["jackknife"] = []string{methodFile("seed1.onnx"), methodFile("seed2.onnx")}
 		case strings.HasSuffix(name, "@swag"):
-			c.Checkpoints = trajectory()
+			c.With["swag"] = trajectory()
 		case strings.HasPrefix(name, "bnn-vi"):
-			c.VI = methodFile("vi.onnx")
+			c.With["bnn-vi"] = []string{methodFile("vi.onnx")}
 		}
 	}
 	return c
@@ -80,7 +80,7 @@ func evaluated(t *testing.T, cfg Config) map[string]MethodResult {
 func TestEveryMethodOnTheDigits(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	var names []string
-	for _, k := range methodKinds {
+	for _, k := range registry {
 		name := k.name
 		if k.sampled {
 			name += ":40"
@@ -144,9 +144,9 @@ func TestEvaluationOfTheBundlesOwnCovarianceGivesTheBundle(t *testing.T) {
 }
 
 // ready is an evaluation that is ready to measure.
-func ready(t *testing.T, cfg Config) *evaluation {
+func ready(t *testing.T, cfg Config) *bench {
 	t.Helper()
-	e := &evaluation{Config: cfg}
+	e := newBench(cfg)
 	t.Cleanup(e.close)
 	if err := e.check(); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestEachCovarianceHasADampingOfItsOwn(t *testing.T) {
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	c.Structure, c.Covariance = calibrate.Kronecker, calibrate.Fisher
 	fisher := mustCalibrate(t, c)
-	b := ready(t, everything(t, dir, "mf0@fisher", "mf0@hessian/full")).bench
+	b := ready(t, everything(t, dir, "mf0@fisher", "mf0@hessian/full"))
 	for _, s := range []*evalSet{b.val, b.ood} {
 		if err := b.collect(t.Context(), s); err != nil {
 			t.Fatal(err)
@@ -203,12 +203,12 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	for seed := range uint64(3) {
 		cfg.Seed = seed
 		e := ready(t, cfg)
-		for _, s := range append(e.sets, e.bench.train, e.bench.val, e.bench.ood) {
+		for _, s := range append(e.sets, e.train, e.val, e.ood) {
 			name := fmt.Sprintf("set %s with seed %d", s.Name, seed)
-			if other, taken := seen[e.bench.seedOf(s)]; taken {
+			if other, taken := seen[e.seedOf(s)]; taken {
 				t.Errorf("%s has the draws of %s", name, other)
 			}
-			seen[e.bench.seedOf(s)] = name
+			seen[e.seedOf(s)] = name
 		}
 	}
 	if want := 3 * (1 + 3 + 2 + 3); len(seen) != want {
@@ -252,11 +252,11 @@ func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 	e := ready(t, everything(t, dir, "mc:5"))
 	stop := errors.New("stop")
 	seen := map[int]int{} // how many sets have a seed
-	predict := e.bench.passes(5, 1, func(seed int) (*onnx.Model, error) {
+	predict := e.passes(5, 1, func(seed int) (*onnx.Model, error) {
 		seen[seed]++
 		return nil, stop
 	})
-	sets := append(e.sets, e.bench.val, e.bench.ood)
+	sets := append(e.sets, e.val, e.ood)
 	for _, s := range sets {
 		if _, err := predict(t.Context(), s); err != stop {
 			t.Fatal(err)
@@ -270,17 +270,17 @@ func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 // Where no rate is given, that of the least held-out NLL drops features.
 func TestDropoutTakesTheBestRate(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
-	b := ready(t, everything(t, dir, "dropout:5")).bench
+	b := ready(t, everything(t, dir, "dropout:5"))
 	for _, s := range []*evalSet{b.val, b.ood} {
 		if err := b.collect(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m := b.methods[0]
+	r := b.requests[0]
 	best, least, worst := 0.0, math.Inf(1), 0.0
 	for _, rate := range dropoutRates {
 		b.DropoutRate = rate
-		predict, note, err := b.fitDropout(t.Context(), m)
+		predict, note, err := fitDropout(t.Context(), b, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +296,7 @@ func TestDropoutTakesTheBestRate(t *testing.T) {
 		}
 	}
 	b.DropoutRate = 0
-	_, note, err := b.fitDropout(t.Context(), m)
+	_, note, err := fitDropout(t.Context(), b, r)
 	if want := fmt.Sprintf("of features, rate %g", best); err != nil || note != want || !(least < worst) {
 		t.Errorf("note %q, want %q (%v); NLL %v to %v", note, want, err, least, worst)
 	}
@@ -308,7 +308,7 @@ func TestLayersAreDampedAsTheBundle(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "mf1")
 	cfg.Layers = 2
-	b := ready(t, cfg).bench
+	b := ready(t, cfg)
 	if err := b.collect(t.Context(), b.train); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +345,7 @@ func TestTheCacheTellsClassNamesApart(t *testing.T) {
 	}
 	spec := filepath.Join(t.TempDir(), "rows.jsonl")
 	write(t, filepath.Dir(spec), "rows.jsonl", []byte(lines.String()))
-	o := e.opener(e.cut.Network, 0)
+	o := e.opener(nil, 0)
 	o.Cache = t.TempDir()
 	for range 2 { // in turn, so that each finds the other's file
 		for _, want := range [][]int{{0, 1, 2, 3, 4}, {9, 8, 7, 6, 5}} {
@@ -370,7 +370,7 @@ func TestTheCacheTellsClassNamesApart(t *testing.T) {
 func TestAnEnsembleOfOneNetworkIsTemperatureScaling(t *testing.T) {
 	dir, r := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "ts", "ensemble")
-	cfg.Ensemble = []string{cfg.Ensemble[0], cfg.Ensemble[0]}
+	cfg.With["ensemble"] = []string{cfg.With["ensemble"][0], cfg.With["ensemble"][0]}
 	cfg.Shifts = []NamedSpec{{"held out", digits(t, models.DigitsVal)}}
 	e, err := Evaluate(t.Context(), cfg)
 	if err != nil {
@@ -502,7 +502,7 @@ func TestFiguresAreThoseAtTheReportedTemperatures(t *testing.T) {
 func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	cfg := everything(t, dir, "edl")
-	cfg.Evidential = methodFile("edl.onnx")
+	cfg.With["edl"] = []string{methodFile("edl.onnx")}
 	r := evaluated(t, cfg)["edl"]
 	if r.Note != "a network, evidence softplus" || !(r.InDomain.Error < 0.09) {
 		t.Errorf("%+v %+v", r, *r.InDomain)
@@ -511,7 +511,7 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	if r := evaluated(t, cfg)["edl"]; !strings.HasPrefix(r.Note, "a network, evidence exp") {
 		t.Errorf("note %q", r.Note)
 	}
-	cfg.Evidential, cfg.Evidence = methodFile("seed1.onnx"), ""
+	cfg.With["edl"], cfg.Evidence = []string{methodFile("seed1.onnx")}, ""
 	_, err := Evaluate(t.Context(), cfg)
 	says(t, err, "seed1.onnx", "mfgs.evidence", "--evidence")
 }
@@ -525,14 +525,14 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 		change func(*Config)
 		words  []string
 	}{
-		"no ensemble":              {"ensemble", func(c *Config) { c.Ensemble = nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
-		"one of the jackknife":     {"jackknife", func(c *Config) { c.Jackknife = c.Jackknife[:1] }, []string{"1 files with --jackknife"}},
-		"no checkpoints":           {"mf0@swag", func(c *Config) { c.Checkpoints = nil }, []string{"--checkpoint", "at least 2"}},
-		"no vi":                    {"bnn-vi", func(c *Config) { c.VI = "" }, []string{"--vi"}},
-		"vi that draws nothing":    {"bnn-vi", func(c *Config) { c.VI = methodFile("seed1.onnx") }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
-		"a file that is not there": {"ensemble", func(c *Config) { c.Ensemble[1] = "nowhere.onnx" }, []string{"method ensemble: nowhere.onnx: no such file"}},
-		"another network":          {"ensemble", func(c *Config) { c.Ensemble[1] = other }, []string{"gemm.onnx", "want a softmax of 10"}},
-		"another network's head":   {"mf0@swag", func(c *Config) { c.Checkpoints[0] = mnist }, []string{"model.onnx", "256 features", "128"}},
+		"no ensemble":              {"ensemble", func(c *Config) { c.With["ensemble"] = nil }, []string{`"ensemble"`, "0 files with --ensemble", "at least 2"}},
+		"one of the jackknife":     {"jackknife", func(c *Config) { c.With["jackknife"] = c.With["jackknife"][:1] }, []string{"1 files with --jackknife"}},
+		"no checkpoints":           {"mf0@swag", func(c *Config) { c.With["swag"] = nil }, []string{"--checkpoint", "at least 2"}},
+		"no vi":                    {"bnn-vi", func(c *Config) { c.With["bnn-vi"] = nil }, []string{"--vi"}},
+		"vi that draws nothing":    {"bnn-vi", func(c *Config) { c.With["bnn-vi"] = []string{methodFile("seed1.onnx")} }, []string{"seed1.onnx", "draws random numbers", "RandomNormal"}},
+		"a file that is not there": {"ensemble", func(c *Config) { c.With["ensemble"][1] = "nowhere.onnx" }, []string{"method ensemble: nowhere.onnx: no such file"}},
+		"another network":          {"ensemble", func(c *Config) { c.With["ensemble"][1] = other }, []string{"gemm.onnx", "want a softmax of 10"}},
+		"another network's head":   {"mf0@swag", func(c *Config) { c.With["swag"][0] = mnist }, []string{"model.onnx", "256 features", "128"}},
 		"a sandwich of layers":     {"mf0@sandwich", func(c *Config) { c.Layers = 2 }, []string{"sandwich", "hessian or fisher"}},
 		"full layers":              {"mc@hessian/full", func(c *Config) { c.Layers = 2 }, []string{"/full"}},
 		"layers below none":        {"mf0", func(c *Config) { c.Layers = -1 }, []string{"layers are -1"}},
@@ -542,8 +542,8 @@ func TestMethodsTellWhatTheyLack(t *testing.T) {
 		"shifts of one name":       {"mle", func(c *Config) { c.Shifts = []NamedSpec{{"a", c.Test}, {"a", c.Test}} }, []string{"sets under shift", `"a"`}},
 		"a shift without labels":   {"mle", func(c *Config) { c.Shifts = []NamedSpec{{"a", digits(t, models.UnfamiliarTest)}} }, []string{"a:", "no labels"}},
 		"unknown evidence":         {"edl", func(c *Config) { c.Evidence = "tanh" }, []string{`evidence "tanh"`, "relu, softplus or exp"}},
-		"an ensemble for nothing":  {"mf0", func(c *Config) { c.Ensemble = []string{"a", "b"} }, []string{"--ensemble is for method ensemble", "--methods"}},
-		"a vi for nothing":         {"ensemble", func(c *Config) { c.VI = "a" }, []string{"--vi is for method bnn-vi"}},
+		"an ensemble for nothing":  {"mf0", func(c *Config) { c.With["ensemble"] = []string{"a", "b"} }, []string{"--ensemble is for method ensemble", "--methods"}},
+		"a vi for nothing":         {"ensemble", func(c *Config) { c.With["bnn-vi"] = []string{"a"} }, []string{"--vi is for method bnn-vi"}},
 		"layers for nothing":       {"edl", func(c *Config) { c.Layers = 2 }, []string{"--layers is for one of mf0"}},
 		"tuning for nothing":       {"mf0", func(c *Config) { c.Val = c.Test }, []string{"--val is for a method that is tuned"}},
 	} {

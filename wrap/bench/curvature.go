@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/onnx/head"
+)
+
+type curvatureKey struct {
+	structure calibrate.Structure
+	fisher    bool
+}
+
+type dampedKey struct {
+	structure  calibrate.Structure
+	covariance calibrate.Covariance
+}
+
+// likelihoodCovariance is the bundle's, where it is an inverse curvature.
+func (b *bench) likelihoodCovariance() calibrate.Covariance {
+	if b.manifest.Covariance == calibrate.Fisher {
+		return calibrate.Fisher
+	}
+	return calibrate.Hessian
+}
+
+// covarianceOf returns the covariance of logits.
+func (b *bench) covarianceOf(ctx context.Context, key dampedKey) (*calibrate.LogitCovariance, error) {
+	if c := b.logitVariances[key]; c != nil {
+		return c, nil
+	}
+	c, epsilon, err := b.dampingOf(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	b.logitVariances[key], err = c.Covariance(key.covariance, epsilon)
+	return b.logitVariances[key], err
+}
+
+// dampingOf returns the curvature and ε: the bundle's own where it has this covariance, else what its
+// rule gives.
+func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, float64, error) {
+	if err := b.collect(ctx, b.train); err != nil {
+		return nil, 0, err
+	}
+	c, err := b.curvatureOf(key)
+	if err != nil {
+		return nil, 0, err
+	}
+	if key == (dampedKey{b.manifest.Structure, b.manifest.Covariance}) {
+		return c, b.manifest.Damping.Epsilon, nil
+	}
+	rule, err := calibrate.ParseDamping(b.manifest.Damping.Rule)
+	if err != nil {
+		return nil, 0, err
+	}
+	fitted, err := calibrate.Fit(ctx, c, b.val.data, nil, calibrate.FitOptions{Covariance: key.covariance, Damping: rule, Lambda0: b.manifest.MeanField.Lambda0})
+	if err != nil {
+		return nil, 0, err
+	}
+	return c, fitted.Posterior.Epsilon, nil
+}
+
+// curvatureOf accumulates the training set.
+func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
+	k := curvatureKey{key.structure, key.covariance.NeedsFisher()}
+	if c := b.curvatures[k]; c != nil {
+		return c, nil
+	}
+	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
+		return c, nil
+	}
+	h := b.head
+	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: k.structure, Fisher: k.fisher, Product: b.product})
+	if err != nil {
+		return nil, err
+	}
+	train := b.train.data
+	for i := range train.N {
+		label := -1
+		if train.Labels != nil {
+			label = int(train.Labels[i])
+		}
+		if err := c.Add(i, train.Features[i*h.Features:(i+1)*h.Features], train.Logits[i*h.Logits:(i+1)*h.Logits], label); err != nil {
+			return nil, fmt.Errorf("train: %w", err)
+		}
+	}
+	b.curvatures[k] = c
+	return c, c.Flush()
+}
+
+// headWeights returns the last layer, [K,D] with the bias in the last column.
+func (b *bench) headWeights() ([]float64, error) {
+	if b.weightsOfHead != nil {
+		return b.weightsOfHead, nil
+	}
+	if b.cut == nil {
+		return nil, errors.New("the bundle was made of ready-made features and has no weights")
+	}
+	var err error
+	b.weightsOfHead, err = lastLayer(b.cut.Head)
+	return b.weightsOfHead, err
+}
+
+func checkWeights(b *bench, _ *request) error {
+	_, err := b.headWeights()
+	return err
+}
+
+func lastLayer(h *head.Head) ([]float64, error) {
+	w, bias, err := h.Weights()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, 0, len(w)+len(bias))
+	for k := range h.Classes {
+		for _, v := range w[k*h.FeatureDim : (k+1)*h.FeatureDim] {
+			out = append(out, float64(v))
+		}
+		if bias != nil {
+			out = append(out, float64(bias[k]))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Methods that integrate a Gaussian over logits. mf0, the bundle's own, is in the registry.
+var (
+	mf1 = gaussian("mf1", "mean field with the variances of both logits")
+	mf2 = gaussian("mf2", "mean field with their covariance too")
+	ukf = gaussian("ukf", "the unscented transform")
+	mc  = &method{name: "mc", doc: "sampling logits", gaussian: true, sampled: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian}
+)
+
+func gaussian(name, doc string) *method {
+	return &method{name: name, doc: doc, gaussian: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian}
+}
+
+func checkGaussian(b *bench, r *request) (err error) {
+	if r.covariance == swag {
+		_, err = b.swag()
+	}
+	return err
+}
+
+// fitGaussian integrates a Gaussian over the last layer's logits.
+func fitGaussian(ctx context.Context, b *bench, r *request) (predictor, string, error) {
+	var cov methods.Covariance
+	var err error
+	if r.covariance == swag {
+		cov, err = b.swag()
+	} else {
+		key := dampedKey{b.manifest.Structure, b.manifest.Covariance}
+		if r.covariance != "" {
+			key.covariance = calibrate.Covariance(r.covariance)
+		}
+		if r.structure != "" {
+			key.structure = r.structure
+		}
+		cov, err = b.covarianceOf(ctx, key)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return b.integrate(r, cov, func(_ context.Context, s *evalSet) (*rows.Batch, error) { return s.data, nil }), "", nil
+}
+
+// integrate predicts with a Gaussian over logits. inputs are what the covariance is a function of.
+func (b *bench) integrate(r *request, cov methods.Covariance, inputs func(context.Context, *evalSet) (*rows.Batch, error)) predictor {
+	k := b.head.Logits
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
+		x, err := inputs(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		if r.sampled {
+			return methods.NewMonteCarlo(ctx, cov, x, k, r.samples, b.seedOf(s))
+		}
+		return methods.NewGaussian(ctx, methods.Kind(r.name), cov, x, k)
+	}
+}
+
+// swag is the covariance of the last layers along a training trajectory.
+const swag = "swag"
+
+var swagFiles = &Files{
+	Name: swag, Flag: "checkpoint", least: 2, of: "a method with @swag",
+}
+
+// swag reads the last layers of the checkpoints.
+func (b *bench) swag() (methods.Covariance, error) {
+	var trajectory [][]float64
+	for _, path := range b.With[swag] {
+		_, h, err := b.openHead(path)
+		if err != nil {
+			return nil, err
+		}
+		if h.FeatureDim != b.head.Features || h.Bias != b.head.Bias {
+			return nil, fmt.Errorf("%s: its last layer has %d features and bias %t, the bundle's %d and %t: is it of the same network?", path, h.FeatureDim, h.Bias, b.head.Features, b.head.Bias)
+		}
+		w, err := lastLayer(h)
+		if err != nil {
+			return nil, err
+		}
+		trajectory = append(trajectory, w)
+	}
+	return methods.NewSWAG(trajectory, b.head, b.product)
+}

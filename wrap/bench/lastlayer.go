@@ -1,0 +1,65 @@
+package bench
+
+import (
+	"context"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Methods that draw last layers, from a posterior or by resampling, or fit them.
+var (
+	bnnKFAC     = &method{name: "bnn-kfac", doc: "sampling weights from the Kronecker posterior", sampled: true, layered: true, train: true, fit: fitKFAC}
+	rue         = &method{name: "rue", doc: "resampling: infinitesimal bootstraps", sampled: true, train: true, fit: fitBootstrap}
+	ensembleLL  = &method{name: "ensemble-ll", doc: "last layers fitted from random starts", sampled: true, train: true, fit: fitEnsembleLL}
+	jackknifeLL = &method{name: "jackknife-ll", doc: "last layers fitted on parts of the data", sampled: true, train: true, fit: fitJackknifeLL}
+)
+
+func fitKFAC(ctx context.Context, b *bench, r *request) (predictor, string, error) {
+	key := dampedKey{calibrate.Kronecker, b.likelihoodCovariance()}
+	c, epsilon, err := b.dampingOf(ctx, key)
+	if err != nil {
+		return nil, "", err
+	}
+	p, err := c.Posterior(key.covariance, epsilon)
+	if err != nil {
+		return nil, "", err
+	}
+	return ofRows(methods.NewWeightSamples(ctx, p, b.product, r.samples, b.Seed))
+}
+
+func fitBootstrap(ctx context.Context, b *bench, r *request) (predictor, string, error) {
+	c, err := b.covarianceOf(ctx, dampedKey{b.manifest.Structure, calibrate.Hessian})
+	if err != nil {
+		return nil, "", err
+	}
+	return ofRows(methods.NewBootstrap(ctx, b.train.data, b.head, c, b.product, r.samples, b.Seed))
+}
+
+func fitEnsembleLL(ctx context.Context, b *bench, r *request) (predictor, string, error) {
+	return ofRows(methods.FitEnsemble(ctx, b.train.data, b.head, r.samples, b.fitOptions(r)))
+}
+
+func fitJackknifeLL(ctx context.Context, b *bench, r *request) (predictor, string, error) {
+	return ofRows(methods.FitJackknife(ctx, b.train.data, b.head, r.samples, 0, b.fitOptions(r)))
+}
+
+// predictive is what methods that are functions of features and logits have in common.
+type predictive interface {
+	Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error)
+}
+
+// ofRows predicts from a set's features and logits.
+func ofRows[P predictive](p P, err error) (predictor, string, error) {
+	if err != nil {
+		return nil, "", err
+	}
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return p.Predictive(ctx, s.data) }, "", nil
+}
+
+func (b *bench) fitOptions(r *request) methods.FitOptions {
+	return methods.FitOptions{Product: b.product, Seed: b.Seed, Progress: func(done, total int) {
+		b.notes.Step(r.text+": fit", "epochs", done, total)
+	}}
+}

@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
+)
+
+// What a set is for beyond being measured.
+const (
+	heldOutRole = measure.OOD + 1 + iota // to be tuned on
+	trainRole
+)
+
+// evalSet is a set with its part in the evaluation.
+type evalSet struct {
+	*source.Set
+	part  measure.Part
+	data  *rows.Batch // kept where a method asks for more than a batch at a time
+	whole *evalSet    // of which this is a part; nil of a whole one
+}
+
+// keep adds a batch to the data that is kept.
+func (s *evalSet) keep(b *rows.Batch) {
+	if s.data == nil {
+		s.data = &rows.Batch{}
+	}
+	s.data.Append(&rows.Batch{N: b.N, Features: b.Features, Logits: b.Logits, Labels: b.Labels})
+}
+
+// thinned returns the set, or so many of its examples, spread evenly. Like the set it is collected,
+// and may be nil.
+func (s *evalSet) thinned(most int) *evalSet {
+	if s == nil || s.data.N <= most {
+		return s
+	}
+	return &evalSet{Set: s.Set, part: s.part, whole: s, data: spread(s.data, most)}
+}
+
+// spread returns so many of a set's examples, spread evenly.
+func spread(s *rows.Batch, most int) *rows.Batch {
+	which := make([]int, most)
+	for j := range which {
+		which[j] = j * s.N / most
+	}
+	return s.Pick(which)
+}
+
+// collect reads a set into memory, once.
+func (b *bench) collect(ctx context.Context, s *evalSet) (err error) {
+	if s != nil && s.data == nil {
+		s.data, _, err = s.Set.Collect(ctx, b.head, &b.notes)
+	}
+	return err
+}
+
+// opener opens sets for the bundle's own network, or another that takes the same inputs.
+func (b *bench) opener(other *featurize.Network, limit int) *source.Opener {
+	o := &source.Opener{
+		Network: other, Classes: b.manifest.Labels, MaxBad: b.MaxBad, Cache: b.Cache, Limit: limit,
+		MultiLabel: b.head.MultiLabel(), Notes: &b.notes,
+	}
+	if other == nil && b.cut != nil {
+		o.Network, o.Extractor = b.cut.Network, b.cut.Extractor
+	}
+	return o
+}
+
+// openSets opens the sets that are measured on.
+func (b *bench) openSets(ctx context.Context) error {
+	opener := b.opener(nil, b.Limit)
+	add := func(role measure.Role, list ...NamedSpec) error {
+		for i, n := range list {
+			s, err := opener.Open(n.Name, n.Spec, b.head.Classes(), role != measure.OOD)
+			if err != nil {
+				return err
+			}
+			b.sets = append(b.sets, &evalSet{Set: s, part: measure.Part{Role: role, Index: i}})
+			if role != measure.OOD && !s.Labelled() {
+				return fmt.Errorf("%s: %s has no labels", n.Name, n.Spec)
+			}
+			if err := s.Fits(b.head, "the bundle's head"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := add(measure.Test, NamedSpec{"test", b.Test}); err != nil {
+		return err
+	}
+	if err := add(measure.Shift, b.Shifts...); err != nil {
+		return err
+	}
+	if err := add(measure.OOD, b.OOD...); err != nil {
+		return err
+	}
+	for _, s := range b.sets {
+		if err := s.Identify(ctx); err != nil {
+			return err
+		}
+		for _, d := range b.manifest.Datasets {
+			if d.Fingerprint == s.Fingerprint {
+				b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name, d.Role))
+			}
+		}
+	}
+	return nil
+}
+
+// openTuning opens the sets that methods are tuned on and, with train, fitted to.
+func (b *bench) openTuning(ctx context.Context, train bool) (err error) {
+	each := b.head.Features + b.head.Logits
+	if b.val, err = b.openSet(ctx, bundle.Val, heldOutRole, b.Val, "val", source.MaxHeldOut); err != nil {
+		return err
+	}
+	if b.ood, err = b.openSet(ctx, bundle.OOD, measure.OOD, b.ValOOD, "val-ood", source.MaxHeldOut); err != nil {
+		return err
+	}
+	if b.ood != nil {
+		b.ood.part.Index = len(b.OOD) // behind those that are measured on
+	}
+	if train {
+		if b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0); err != nil {
+			return err
+		}
+		if err := checkMemory(b.train.Len(), each, "train"); err != nil {
+			return err
+		}
+	}
+	if !b.val.Labelled() {
+		return fmt.Errorf("val: %s has no labels", b.val.Spec)
+	}
+	b.warnOfShared()
+	for _, s := range b.sets {
+		if err := checkMemory(s.Len(), each, s.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSet opens the data that is given or, where none is, that which had the part in the calibration,
+// if it is the same still. There is none where neither is.
+func (b *bench) openSet(ctx context.Context, part bundle.Role, role measure.Role, given, flag string, limit int) (*evalSet, error) {
+	spec := given
+	var recorded *bundle.Dataset
+	if given == "" {
+		all := b.manifest.Datasets
+		i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == part })
+		if i < 0 {
+			return nil, nil
+		}
+		recorded, spec = &all[i], all[i].Spec
+	}
+	s, err := b.opener(nil, limit).Open(flag, spec, b.head.Classes(), role != measure.OOD)
+	if err != nil {
+		if recorded != nil {
+			err = fmt.Errorf("the data of calibration: %w: give the data with --%s", err, flag)
+		}
+		return nil, err
+	}
+	if err = s.Fits(b.head, "the bundle's head"); err == nil {
+		err = s.Identify(ctx)
+	}
+	if err == nil && recorded != nil && s.Fingerprint != recorded.Fingerprint {
+		err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with --%s", flag, spec, flag)
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	if recorded != nil {
+		if n := recorded.Count + recorded.Bad; n < s.Len() {
+			s.Config.Limit = n // calibration took as many, spread evenly
+		}
+	}
+	return &evalSet{Set: s, part: measure.Part{Role: role}}, nil
+}
+
+// warnOfShared warns of what is measured on and was tuned on or fitted to as well, where that is not
+// the data of the calibration, of which openSets warns.
+func (b *bench) warnOfShared() {
+	for _, s := range []*evalSet{b.train, b.val, b.ood} {
+		if s == nil {
+			continue
+		}
+		for _, other := range b.sets {
+			known := slices.ContainsFunc(b.manifest.Datasets, func(d bundle.Dataset) bool { return d.Fingerprint == other.Fingerprint })
+			if shared := other.Shares(s.Set); shared != "" && !known {
+				b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.Name, s.Name, shared))
+			}
+		}
+	}
+}
+
+// checkMemory refuses sets of n examples, each so many float32, that are too large to keep.
+func checkMemory(n, each int, name string) error {
+	if bytes := float64(n) * float64(each) * 4; bytes > methods.MaxBytes {
+		return fmt.Errorf("%s: features and logits of %d examples take %.1f GB, want at most %.1f for methods that keep them: take a part of the data, as in SPEC[0:100000]", name, n, bytes/1e9, float64(methods.MaxBytes)/1e9)
+	}
+	return nil
+}
