@@ -24,7 +24,7 @@ type Extractor struct {
 // loaded (ort.Load), and the caller closes the Extractor.
 func New(c Config) (*Extractor, error) {
 	e := &Extractor{
-		d: c.Head.FeatureDim, k: c.Head.Classes,
+		d: c.Head.FeatureDim, k: c.Head.LogitDim,
 		model: c.Model.SHA256(), features: c.Head.Features, logits: c.Head.Logits, provider: c.Provider,
 	}
 	if e.provider == "" {

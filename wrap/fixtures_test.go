@@ -132,7 +132,7 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			k := h.Classes
+			k := h.LogitDim
 			train := arrays(inputs)
 			if attach.Head(h).MultiLabel() {
 				train["labels"] = array{tossed(rows.Logits), []int{n, k}}

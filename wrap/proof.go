@@ -57,7 +57,7 @@ func (c *calibration) prove(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := len(logits) / h.Classes
+	n := len(logits) / h.LogitDim
 	var compared []*agreement
 	itself := false // the logits are an output
 	for i := range owns {

@@ -116,11 +116,11 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		return nil, Outputs{}, err
 	}
 	f := &fuser{
-		Builder: build.New(m), mf: mf, k: int64(h.Classes), link: h.Link,
-		classes: int64(h.Classes), ints: map[string]string{}, floats: map[float64]string{}, doubles: map[float64]string{},
+		Builder: build.New(m), mf: mf, k: int64(h.LogitDim), link: h.Link,
+		classes: int64(h.LogitDim), ints: map[string]string{}, floats: map[float64]string{}, doubles: map[float64]string{},
 	}
 	f.opset = m.Opset()
-	if h.Link == head.Sigmoid && h.Classes == 1 {
+	if h.Link == head.Sigmoid && h.LogitDim == 1 {
 		f.classes = 2
 	}
 	batch := batchDim(m)
@@ -178,7 +178,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 }
 
 func (mf *MeanField) check(h *head.Head) error {
-	q, k := &mf.Forms, h.Classes
+	q, k := &mf.Forms, h.LogitDim
 	terms := len(q.Offset)
 	inner := terms
 	if q.Reduction != nil && terms > 0 {

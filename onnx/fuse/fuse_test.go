@@ -23,7 +23,7 @@ import (
 
 // head returns a mean-field head of the right sizes, of no meaning.
 func meanField(h *head.Head) *MeanField {
-	d, m := h.FeatureDim, h.Classes+1
+	d, m := h.FeatureDim, h.LogitDim+1
 	fill := func(n int) []float64 {
 		x := make([]float64, n)
 		for i := range x {
@@ -313,7 +313,7 @@ func TestFusedVariancesHaveTheUnitOfThePosterior(t *testing.T) {
 	if found != 1 {
 		t.Errorf("%d constants are a unit, want 1", found)
 	}
-	f := &fuser{mf: mf, k: int64(h.Classes)}
+	f := &fuser{mf: mf, k: int64(h.LogitDim)}
 	if got := f.formScale(0); got != 1/mf.NLL.Ens || f.formScale(f.k) != 1 {
 		t.Errorf("variances are multiplied by %v and the leverage by %v, want %v and 1", got, f.formScale(f.k), 1/mf.NLL.Ens)
 	}

@@ -24,7 +24,7 @@ func (h *Head) Gives(p []float64) []float64 {
 		return nil
 	}
 	y := slices.Clone(p)
-	if h.Classes == 1 {
+	if h.LogitDim == 1 {
 		y = y[1:]
 	}
 	for _, a := range h.after {

@@ -93,7 +93,7 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 	if !fits || t.k != s.d {
 		return fail(graph.Refuse("%s gives %v, and %s reads rows of %d", f.describe(t.nodes[0]), &t.at, above.Node, s.d))
 	}
-	h := &Head{Classes: t.k, Bias: t.shift != nil, Rounding: t.rounding, Low: t.low, High: t.high, model: f.m, affine: t.affine}
+	h := &Head{LogitDim: t.k, Bias: t.shift != nil, Rounding: t.rounding, Low: t.low, High: t.high, model: f.m, affine: t.affine}
 	if err := f.fill(h, t, s.features); err != nil {
 		return fail(err)
 	}

@@ -35,7 +35,7 @@ func CutBelow(m *onnx.Model, h, lowest *Head) (*onnx.Model, error) {
 	features, logits := lowest.AddFeatures(b), h.AddLogits(b)
 	cut, err := b.Build(
 		onnxpb.TensorInfo(features, tensor.Float32, -1, int64(lowest.FeatureDim)),
-		onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Classes)))
+		onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}
@@ -97,7 +97,7 @@ func OnlyLogits(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	}
 	b := build.New(m)
 	logits := h.AddLogits(b)
-	only, err := b.Build(onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Classes)))
+	only, err := b.Build(onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim)))
 	if err != nil {
 		return nil, fmt.Errorf("cutting the model: %w", err)
 	}

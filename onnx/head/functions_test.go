@@ -52,7 +52,7 @@ func TestHeadsInFunctions(t *testing.T) {
 			}
 			got := g.Head
 			got.Op, got.Features, got.Logits, got.Link = h.Op, h.Features, h.Logits, string(h.Link)
-			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.FeatureDim, h.Classes, h.Bias, h.Tail
+			got.FeatureDim, got.Classes, got.Bias, got.Tail = h.FeatureDim, h.LogitDim, h.Bias, h.Tail
 			if !reflect.DeepEqual(got, g.Head) {
 				t.Errorf("got  %+v\nwant %+v", got, g.Head)
 			}
@@ -61,7 +61,7 @@ func TestHeadsInFunctions(t *testing.T) {
 				t.Fatal(err)
 			}
 			for n := range g.Examples {
-				for k := range h.Classes {
+				for k := range h.LogitDim {
 					sum, size := float64(b[k]), 1.0
 					for d := range h.FeatureDim {
 						x := g.Phi[n*h.FeatureDim+d] * float64(w[k*h.FeatureDim+d])
@@ -69,7 +69,7 @@ func TestHeadsInFunctions(t *testing.T) {
 						size += math.Abs(x)
 					}
 					// Float32 sums of the runtime: about 1e-5 of what is added.
-					if want := g.Logits[n*h.Classes+k]; !approx.Equal(sum, want, 1e-5*size) {
+					if want := g.Logits[n*h.LogitDim+k]; !approx.Equal(sum, want, 1e-5*size) {
 						t.Errorf("example %d class %d: %v, want %v", n, k, sum, want)
 					}
 				}

@@ -50,10 +50,10 @@ func FuzzFindHead(f *testing.F) {
 			}
 			return
 		}
-		if h.Classes < 1 || h.FeatureDim < 1 || h.Link == "" || h.Logits == "" {
+		if h.LogitDim < 1 || h.FeatureDim < 1 || h.Link == "" || h.Logits == "" {
 			t.Fatalf("impossible head %+v", h)
 		}
-		if w, b, err := h.Weights(); err == nil && (len(w) != h.Classes*h.FeatureDim || b != nil && len(b) != h.Classes) {
+		if w, b, err := h.Weights(); err == nil && (len(w) != h.LogitDim*h.FeatureDim || b != nil && len(b) != h.LogitDim) {
 			t.Fatalf("%d weights and %d biases for %+v", len(w), len(b), h)
 		}
 		if _, err := Cut(m, h); err != nil {

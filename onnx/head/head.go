@@ -55,7 +55,7 @@ type Head struct {
 	Features   string   `json:"features"`    // the tensor that goes into it; several are joined by ","
 	Logits     string   `json:"logits"`      // the last tensor that holds the logits
 	FeatureDim int      `json:"feature_dim"` // d, without the bias
-	Classes    int      `json:"classes"`     // K
+	LogitDim   int      `json:"classes"`     // K
 	Bias       bool     `json:"bias"`        // whether there is a b
 	Link       Link     `json:"link"`        // what follows the logits
 	Tail       []string `json:"tail"`        // the operators between the linear layer, its bias included, and the output
@@ -110,7 +110,7 @@ func (e *UnsupportedError) Error() string {
 		if i == 0 {
 			sep = ": nearest"
 		}
-		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features), onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.Classes)
+		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features), onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.LogitDim)
 	}
 	return b.String()
 }
@@ -294,7 +294,7 @@ func (f *finder) complete(heads []*Head) ([]*Head, error) {
 		if h.columns == nil {
 			return false
 		}
-		n, list := h.Classes, given[h.Logits]
+		n, list := h.LogitDim, given[h.Logits]
 		if h.Link == Sigmoid {
 			n = max(2, n)
 		}
@@ -467,7 +467,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 		return nil, graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &t.at, start, t.k)
 	}
 	h := &Head{
-		Logits: t.logits, Classes: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
+		Logits: t.logits, LogitDim: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
 		Rounding: t.rounding, Low: t.low, High: t.high,
 		Shifted: t.common, after: t.after, columns: t.columns,
 		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
@@ -478,7 +478,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if err := f.fill(h, t, start); err != nil {
 		return nil, err
 	}
-	if h.Link == Sigmoid && h.Classes > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
+	if h.Link == Sigmoid && h.LogitDim > 1 && (t.picked || slices.ContainsFunc(t.nodes, f.exclusive)) {
 		h.Link = OneVsRest
 	}
 	if err := f.settle(h, t); err != nil {
@@ -486,7 +486,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	}
 	h.scores = slices.ContainsFunc(t.nodes, f.givesScores)
 	h.Evidence = f.evidence(h, t)
-	classes := h.Classes
+	classes := h.LogitDim
 	if h.Link == Sigmoid {
 		classes = max(2, classes)
 	}
@@ -520,8 +520,8 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 		}
 	}
 	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
-	if size, ok := onnxpb.Elements([]int64{int64(h.Classes), int64(h.FeatureDim)}); !ok || size == 0 || size > graph.MaxWeightElements {
-		return graph.Refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.Classes)
+	if size, ok := onnxpb.Elements([]int64{int64(h.LogitDim), int64(h.FeatureDim)}); !ok || size == 0 || size > graph.MaxWeightElements {
+		return graph.Refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.LogitDim)
 	}
 	return nil
 }
@@ -541,11 +541,11 @@ func (f *finder) givesScores(n *onnxpb.Node) bool {
 // settle checks the link, and takes the one that was told.
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
-	if t.shifted && (h.Classes == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
+	if t.shifted && (h.LogitDim == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
 		return graph.RefuseAt(first, "a number of each example's own is added to all of %q, which only a Softmax does not see", h.Logits)
 	}
 	if t.thresholds && h.Link != Sigmoid && f.link != Sigmoid {
-		return graph.Refuse("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each", h.Logits, h.Classes, Sigmoid)
+		return graph.Refuse("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each", h.Logits, h.LogitDim, Sigmoid)
 	}
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
@@ -553,7 +553,7 @@ func (f *finder) settle(h *Head, t *trail) error {
 		}
 		h.Link = f.link
 	}
-	if h.Classes == 1 && h.Link != "" && h.Link != Sigmoid {
+	if h.LogitDim == 1 && h.Link != "" && h.Link != Sigmoid {
 		return graph.RefuseAt(first, "%s has one output only, of which %s makes 1", f.describe(first), h.Link)
 	}
 	return nil
@@ -581,7 +581,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	if h.Bias {
 		form += " + b"
 	}
-	say("logits %q [N,%d] %s", h.Logits, h.Classes, form)
+	say("logits %q [N,%d] %s", h.Logits, h.LogitDim, form)
 	if len(t.shares) > 1 {
 		say("the logits add up %d linear layers, taken as one on the features of all", len(t.shares))
 	}
@@ -604,7 +604,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		}
 	}
 	if t.thresholds {
-		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it", h.Classes)
+		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it", h.LogitDim)
 	}
 	if h.Shifted {
 		say("%q holds the logits and a number that is the same for all classes, which a Softmax does not see", h.Logits)
@@ -616,7 +616,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed", h.Approximation)
 	}
 	behind := f.linkBehind(h.Logits)
-	if h.Classes == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
+	if h.LogitDim == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
 		behind = Sigmoid
 	}
 	switch {
@@ -627,7 +627,7 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 	case behind != "":
 		h.Link = behind
 		say("elsewhere in the graph the logits go into %s", h.Link)
-	case h.Classes == 1:
+	case h.LogitDim == 1:
 		h.Link = Sigmoid
 		say("no Sigmoid follows the logit; a single one is taken as that of two classes")
 	default:
@@ -702,7 +702,7 @@ func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
 // Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits = features · wᵀ + b, with
 // every scale that stands between layer and logits folded in. It reads them from the file on every call.
 func (h *Head) Weights() (w, b []float32, err error) {
-	k, d := h.Classes, h.FeatureDim
+	k, d := h.LogitDim, h.FeatureDim
 	w = make([]float32, k*d)
 	first := 0 // column of the share
 	for _, p := range h.affine.shares {
@@ -737,10 +737,10 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 		return fmt.Errorf("weights of %s: %w", h.Node, err)
 	}
 	rows := len(v.Data) / p.d
-	if rows*p.d != len(v.Data) || t.rows == nil && rows != h.Classes {
-		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.Data), h.Classes, p.d)
+	if rows*p.d != len(v.Data) || t.rows == nil && rows != h.LogitDim {
+		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.Data), h.LogitDim, p.d)
 	}
-	for i := range h.Classes {
+	for i := range h.LogitDim {
 		row, scale := i, 1.0
 		if t.rows != nil {
 			row = t.rows[i]

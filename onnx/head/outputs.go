@@ -32,7 +32,7 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	const most = 16
 	b, in := build.New(m), m.View().Infer()
 	logits := h.AddLogits(b)
-	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.Classes))}
+	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim))}
 	below := m.View().Descendants(h.Logits)
 	var owns []Output
 	for _, v := range m.Proto().GetGraph().GetOutput() {
@@ -64,7 +64,7 @@ func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node
 	if !own.Integer && !typ.IsFloat() || dims != nil && len(dims) == 0 {
 		return own, false
 	}
-	if own.Width = h.Classes; own.Integer {
+	if own.Width = h.LogitDim; own.Integer {
 		own.Width = 1
 	}
 	if dims != nil {

@@ -118,8 +118,8 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if h.FeatureDim != d || h.Classes != k || len(weights) != d*k || bias != nil && len(bias) != k {
-				t.Fatalf("%d weights and %d biases of a head %d → %d", len(weights), len(bias), h.FeatureDim, h.Classes)
+			if h.FeatureDim != d || h.LogitDim != k || len(weights) != d*k || bias != nil && len(bias) != k {
+				t.Fatalf("%d weights and %d biases of a head %d → %d", len(weights), len(bias), h.FeatureDim, h.LogitDim)
 			}
 			for example := range d + 1 {
 				phi := make([]float64, d) // nothing, then each feature alone
@@ -298,7 +298,7 @@ func relative(t *testing.T, h *Head) (w [][]float64, b []float64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for c := 1; c < h.Classes; c++ {
+	for c := 1; c < h.LogitDim; c++ {
 		row := make([]float64, h.FeatureDim)
 		for i := range row {
 			row[i] = float64(weights[c*h.FeatureDim+i]) - float64(weights[i])
@@ -473,8 +473,8 @@ func TestClassesOfSeveralLayersHaveTheirPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.Classes != 2*k || h.FeatureDim != d || len(bias) != 2*k {
-		t.Fatalf("%d biases of a head %d → %d", len(bias), h.FeatureDim, h.Classes)
+	if h.LogitDim != 2*k || h.FeatureDim != d || len(bias) != 2*k {
+		t.Fatalf("%d biases of a head %d → %d", len(bias), h.FeatureDim, h.LogitDim)
 	}
 	for c := range 2 * k {
 		for i := range d + 1 {

@@ -103,7 +103,7 @@ func counted(n int, what string) string {
 }
 
 func dense(h *head.Head, a Activation) Dense {
-	return Dense{Op: h.Op, Node: h.Node, In: h.FeatureDim, Out: h.Classes, Bias: h.Bias, Activation: a, Rounding: h.Rounding, layer: h}
+	return Dense{Op: h.Op, Node: h.Node, In: h.FeatureDim, Out: h.LogitDim, Bias: h.Bias, Activation: a, Rounding: h.Rounding, layer: h}
 }
 
 // Cut is head.Cut one or several layers lower: a model with two outputs, what goes into the tail, [N,d₀], and the logits,

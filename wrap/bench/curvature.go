@@ -116,7 +116,7 @@ func lastLayer(h *head.Head) ([]float64, error) {
 		return nil, err
 	}
 	out := make([]float64, 0, len(w)+len(bias))
-	for k := range h.Classes {
+	for k := range h.LogitDim {
 		for _, v := range w[k*h.FeatureDim : (k+1)*h.FeatureDim] {
 			out = append(out, float64(v))
 		}

@@ -128,8 +128,8 @@ func (b *bench) openHead(path string) (*onnx.Model, *head.Head, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if h.Classes != b.head.Logits || h.Link != head.Softmax {
-		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, h.Classes, h.Link, b.head.Logits)
+	if h.LogitDim != b.head.Logits || h.Link != head.Softmax {
+		return nil, nil, fmt.Errorf("%s: it has %d logits with link %s, want a softmax of %d as the bundle's", path, h.LogitDim, h.Link, b.head.Logits)
 	}
 	return model, h, nil
 }

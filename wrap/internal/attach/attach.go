@@ -66,7 +66,7 @@ func findHead(b *bundle.Bundle, model *onnx.Model) (*head.Head, error) {
 
 // Head returns a model's head in the terms of package calibrate.
 func Head(h *head.Head) calibrate.Head {
-	return calibrate.Head{Logits: h.Classes, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
+	return calibrate.Head{Logits: h.LogitDim, Features: h.FeatureDim, Bias: h.Bias, Link: calibrate.Link(h.Link)}
 }
 
 // openModel opens the model at path or else the bundle's own.
@@ -139,7 +139,7 @@ func ownModel(b *bundle.Bundle) (*onnx.Model, error) {
 // where classes are many: the head holds some 64 numbers for each, and is slow where they
 // outgrow the processor's caches.
 func (a *Attached) Batch() int {
-	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.Classes)))
+	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.LogitDim)))
 }
 
 // Run has open prepare a network with the preprocessing of the bundle, which may have none, or

@@ -42,7 +42,7 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 		NLL:          fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 		OOD:          fuse.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
 		MedianMargin: cmp.Or(m.MeanField.MedianMargin, 1),
-		Intervals:    intervals(a.Head.Classes, m.MeanField.MaxRatio),
+		Intervals:    intervals(a.Head.LogitDim, m.MeanField.MaxRatio),
 		Alone:        alone,
 		Metadata:     metadata(b, method),
 	}

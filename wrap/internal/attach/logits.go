@@ -24,7 +24,7 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	d, k := h.FeatureDim, h.Classes
+	d, k := h.FeatureDim, h.LogitDim
 	var worst, size float64
 	sums := make([]float64, k)
 	for i := range max(1, min(b.N, checkProducts/(d*k))) {
