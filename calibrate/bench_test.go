@@ -20,14 +20,10 @@ func BenchmarkAdd(b *testing.B) {
 		h := bench.head
 		b.Run(fmt.Sprintf("K=%d/D=%d/%s/fisher=%v", h.Logits, h.Dim(), bench.structure, bench.fisher), func(b *testing.B) {
 			s := newMixture(h, 4, 1, 1).draw(BlockSize, 0)
-			c, err := NewCurvature(CurvatureConfig{Head: h, Structure: bench.structure, Fisher: bench.fisher})
-			if err != nil {
-				b.Fatal(err)
-			}
+			sums := newSums(b, CurvatureConfig{Head: h, Structure: bench.structure, Fisher: bench.fisher})
 			first := 0
 			for b.Loop() { // one block
-				addAll(b, c, s, first)
-				if err := c.Flush(); err != nil {
+				if err := addAll(sums, s, first); err != nil {
 					b.Fatal(err)
 				}
 				first += BlockSize

@@ -17,7 +17,7 @@ const maxSandwich = 256
 
 // LogitCovariance gives covariances of the logits of a softmax head at ensemble
 // temperature 1, S = ∇a Σ ∇aᵀ (paper, eq. 19), of which a [Posterior] has the
-// diagonal. It is used by one goroutine at a time, as its Product.
+// diagonal. It is used by one goroutine at a time.
 type LogitCovariance struct {
 	head       Head
 	covariance Covariance
@@ -67,7 +67,6 @@ func (c *Curvature) invertPairs(l *LogitCovariance, epsilon float64) error {
 	if l.covariance == Fisher {
 		m = c.j
 	}
-	c.scratch = nil // room for the inverse
 	u := c.factor(m, 0)
 	if err := u.invert(epsilon); err != nil {
 		return err
@@ -264,32 +263,15 @@ func (l *LogitCovariance) full(dst, x []float64, rows int, weights []float64) er
 	width, d := len(dst)/rows, l.head.Dim()
 	clear(dst)
 	part := make([]float64, len(dst))
-	const columns = 4096 // formed at once; [512, 4096] float64 is 16 MiB
-	var products []float64
-	for first := 0; first < d; {
-		last, n := first, 0
-		for last < d && (n == 0 || n+d-last <= columns) {
-			n += d - last
-			last++
-		}
-		products = grow(products, rows*n)
-		parallel.For(rows, func(from, to int) {
-			for r := from; r < to; r++ {
-				phi, row := x[r*d:(r+1)*d], products[r*n:(r+1)*n]
-				for i := first; i < last; i++ {
-					scaleTo(row[:d-i], phi[i], phi[i:])
-					row = row[d-i:]
-				}
-			}
-		})
-		at := packedRow(first, d) * width
-		if err := l.product.Multiply(part, products, weights[at:at+n*width], rows, n, width); err != nil {
+	var scratch []float64
+	return eachProducts(x, d, &scratch, func(offset int, products []float64) error {
+		columns := len(products) / rows
+		if err := l.product.Multiply(part, products, weights[offset*width:(offset+columns)*width], rows, columns, width); err != nil {
 			return err
 		}
 		add(dst, part)
-		first = last
-	}
-	return nil
+		return nil
+	})
 }
 
 // clampVariances sets variances that rounding made negative to zero.

@@ -233,8 +233,8 @@ func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
 	wantRelative(t, "the diagonal of G", c.g, g, 1e-12)
 
 	h.Logits = MaxDense
-	if c, err := NewCurvature(CurvatureConfig{Head: h, Structure: Kronecker}); err != nil || len(c.b) != MaxDense*MaxDense {
-		t.Errorf("%d classes: error %v, want a dense B", MaxDense, err)
+	if c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, &rows.Batch{}, 0); len(c.b) != MaxDense*MaxDense {
+		t.Errorf("%d classes: %d entries, want a dense B", MaxDense, len(c.b))
 	}
 }
 
@@ -415,77 +415,6 @@ func TestFloat32ProductIsGoodEnough(t *testing.T) {
 	}
 }
 
-// sums returns all that a curvature has accumulated.
-func (c *Curvature) sums() map[string][]float64 {
-	return map[string][]float64{"A": c.a, "H": c.h, "J": c.j, "B": c.b, "G": c.g}
-}
-
-var configs = []CurvatureConfig{
-	{Head: Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}, Structure: Full, Fisher: true},
-	{Head: Head{Logits: 6, Features: 4, Link: Softmax}, Structure: Full},
-	{Head: Head{Logits: 6, Features: 4, Bias: true, Link: Softmax}, Structure: Kronecker, Fisher: true},
-	{Head: Head{Logits: MaxDense + 1, Features: 1, Link: Softmax}, Structure: Kronecker, Fisher: true},
-	{Head: Head{Logits: 1, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
-	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
-	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: Sigmoid}, Structure: Kronecker, Fisher: true},
-	{Head: Head{Logits: 4, Features: 4, Bias: true, Link: OneVsRest}, Structure: Full, Fisher: true},
-}
-
-func (cfg CurvatureConfig) name() string {
-	return fmt.Sprintf("%s/%s/fisher=%v", cfg.Head.name(), cfg.Structure, cfg.Fisher)
-}
-
-func TestShardsMergedEqualOnePass(t *testing.T) {
-	for _, cfg := range configs {
-		t.Run(cfg.name(), func(t *testing.T) {
-			h := cfg.Head
-			n := 5*BlockSize + 77
-			if h.Logits > 100 {
-				n = 2*BlockSize + 7
-			}
-			s := randomSet(h, n, 2, 60)
-			// Some positions were skipped: records that could not be read.
-			skipped := func(i int) bool { return i%97 == 13 || i/BlockSize == 1 && i%BlockSize < 300 }
-			pass := func(from, to int) *Curvature {
-				c, err := NewCurvature(cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for i := from; i < to; i++ {
-					if skipped(i) {
-						continue
-					}
-					if err := addOne(c, i, s, i); err != nil {
-						t.Fatal(err)
-					}
-				}
-				return c // not flushed: Merge has to
-			}
-			whole := pass(0, n)
-			if err := whole.Flush(); err != nil {
-				t.Fatal(err)
-			}
-			for _, cut := range [][]int{{BlockSize}, {2 * BlockSize}, {BlockSize, 2 * BlockSize}} {
-				// Merged last first: order is no matter.
-				edges := append(append([]int{0}, cut...), n)
-				last := len(edges) - 1
-				merged := pass(edges[last-1], edges[last])
-				for i := last - 2; i >= 0; i-- {
-					if err := merged.Merge(pass(edges[i], edges[i+1])); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if merged.Examples() != whole.Examples() {
-					t.Errorf("cut at %v: %d examples, want %d", cut, merged.Examples(), whole.Examples())
-				}
-				for name, want := range whole.sums() {
-					wantSame(t, fmt.Sprintf("cut at %v: %s", cut, name), merged.sums()[name], want, 1e-12)
-				}
-			}
-		})
-	}
-}
-
 func TestAccumulatingIsDeterministic(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, cfg := range configs {
@@ -500,76 +429,27 @@ func TestAccumulatingIsDeterministic(t *testing.T) {
 	}
 }
 
-func TestReadingMidwayChangesNothing(t *testing.T) {
-	for _, cfg := range configs[:3] {
-		h := cfg.Head
-		s := randomSet(h, 300, 2, 62)
-		want := accumulate(t, cfg, s, 0)
-		c, err := NewCurvature(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addAll(t, c, s.Slice(0, 120), 0)
-		early, err := c.Posterior(Hessian, 0.5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		addAll(t, c, s.Slice(120, 300), 120)
-		got, err := c.Posterior(Hessian, 0.5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, sum := range want.sums() {
-			wantSame(t, name, c.sums()[name], sum, 1e-13)
-		}
-		late, err := want.Posterior(Hessian, 0.5)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before, after, fresh := make([]float64, h.Logits), make([]float64, h.Logits), make([]float64, h.Logits)
-		early.Variances(before, phiOf(s, 0), 1)
-		got.Variances(after, phiOf(s, 0), 1)
-		late.Variances(fresh, phiOf(s, 0), 1)
-		wantRelative(t, cfg.name()+": variances", after, fresh, 1e-10)
-		for k := range before {
-			if !(before[k] > after[k]) {
-				t.Errorf("%s: variance %v of 120 examples, %v of 300: the first posterior stood", cfg.name(), before[k], after[k])
-			}
-		}
-	}
-}
-
 func TestGapsKeepTheBlocks(t *testing.T) {
 	h := Head{Logits: 3, Features: 2, Link: Softmax}
 	s := randomSet(h, 4, 1, 63)
 	counter := &countingProduct{}
-	c, err := NewCurvature(CurvatureConfig{Head: h, Structure: Kronecker, Product: counter})
-	if err != nil {
+	sums := newSums(t, CurvatureConfig{Head: h, Structure: Kronecker, Product: counter})
+	s.Positions = []int{BlockSize - 1, BlockSize, 5*BlockSize + 3, 5*BlockSize + 9}
+	if err := addAll(sums, s, 0); err != nil {
 		t.Fatal(err)
 	}
-	for i, position := range []int{BlockSize - 1, BlockSize, 5*BlockSize + 3, 5*BlockSize + 9} {
-		if err := c.Add(position, phiOf(s, i), logitsOf(s, i), -1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Flush(); err != nil { // nothing is left: adds nothing
+	if err := sums.AddBlock(&rows.Batch{}); err != nil { // adds nothing
 		t.Fatal(err)
 	}
 	// A and B of the blocks that have examples.
 	if want := []int{1, 1, 1, 1, 2, 2}; !slices.Equal(counter.rows, want) {
 		t.Errorf("products of %v rows, want %v", counter.rows, want)
 	}
+	c, err := sums.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
 	wantSame(t, "B", c.b, newNaive(h, s).b, 1e-14)
-
-	defer func() {
-		if v := recover(); v == nil {
-			t.Error("a position that does not rise did not panic")
-		}
-	}()
-	c.Add(5*BlockSize+9, phiOf(s, 0), logitsOf(s, 0), -1)
 }
 
 type countingProduct struct {
@@ -580,32 +460,6 @@ type countingProduct struct {
 func (p *countingProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
 	p.rows = append(p.rows, rows)
 	return p.gonumProduct.AddTransposedProduct(c, a, b, rows, m, n)
-}
-
-func TestMergeRefusesAnotherConfiguration(t *testing.T) {
-	base := CurvatureConfig{Head: Head{Logits: 3, Features: 4, Link: Softmax}, Structure: Full}
-	for name, change := range map[string]func(*CurvatureConfig){
-		"logits":    func(c *CurvatureConfig) { c.Head.Logits = 4 },
-		"features":  func(c *CurvatureConfig) { c.Head.Features = 5 },
-		"bias":      func(c *CurvatureConfig) { c.Head.Bias, c.Head.Features = true, 3 },
-		"structure": func(c *CurvatureConfig) { c.Structure = Kronecker },
-		"fisher":    func(c *CurvatureConfig) { c.Fisher = true },
-	} {
-		other := base
-		change(&other)
-		c, o := accumulate(t, base, randomSet(base.Head, 3, 1, 64), 0), accumulate(t, other, randomSet(other.Head, 3, 1, 64), 0)
-		before := slices.Clone(c.h)
-		err := c.Merge(o)
-		if err == nil || !strings.Contains(err.Error(), c.describe()) || !strings.Contains(err.Error(), o.describe()) {
-			t.Errorf("another %s: error %v, want one that names both", name, err)
-		}
-		if name != "bias" && c.describe() == o.describe() {
-			t.Errorf("another %s: both are called %q", name, c.describe())
-		}
-		if !slices.Equal(before, c.h) || c.Examples() != 3 {
-			t.Errorf("another %s: refused, but added", name)
-		}
-	}
 }
 
 type failingProduct struct {
@@ -678,47 +532,6 @@ func TestMultiplyEqualsItsSum(t *testing.T) {
 	}
 }
 
-func TestErrorsOfTheProductAreFinal(t *testing.T) {
-	for _, cfg := range append(slices.Clone(configs), CurvatureConfig{Head: heads[0], Structure: Full}) {
-		s := randomSet(cfg.Head, 2, 1, 65)
-		healthy := accumulate(t, cfg, s, 0)
-		for left := range 3 {
-			cfg.Product = &failingProduct{left: left}
-			c, err := NewCurvature(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			// Each block needs at least one product.
-			for i := range 4 {
-				if err = addOne(c, i*BlockSize, s, 0); err != nil {
-					break
-				}
-			}
-			if !errors.Is(err, errProduct) {
-				t.Errorf("%s: adding after %d products: error %v", cfg.name(), left, err)
-			}
-			for name, err := range map[string]error{
-				"Add":    addOne(c, 9*BlockSize, s, 0),
-				"Flush":  c.Flush(),
-				"Merge":  c.Merge(healthy),
-				"merged": healthy.Merge(c),
-				"posterior": func() error {
-					_, err := c.Posterior(Hessian, 1)
-					return err
-				}(),
-				"mean eigenvalue": func() error {
-					_, err := c.MeanEigenvalue(Hessian)
-					return err
-				}(),
-			} {
-				if !errors.Is(err, errProduct) {
-					t.Errorf("%s: %s after a failed product: error %v, want that of the product", cfg.name(), name, err)
-				}
-			}
-		}
-	}
-}
-
 func TestAddRefusesBadExamplesByName(t *testing.T) {
 	softmax := Head{Logits: 3, Features: 2, Bias: true, Link: Softmax}
 	sigmoid := Head{Logits: 1, Features: 2, Link: Sigmoid}
@@ -741,22 +554,26 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 		{sigmoid, true, []float32{1, 1}, []float32{1}, 2, "example 7 has label 2, want 0 to 1"},
 	} {
 		for _, structure := range []Structure{Full, Kronecker} {
-			c, err := NewCurvature(CurvatureConfig{Head: test.head, Structure: structure, Fisher: test.fisher})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = c.Add(7, test.phi, test.logits, test.label)
+			sums := newSums(t, CurvatureConfig{Head: test.head, Structure: structure, Fisher: test.fisher})
+			block := &rows.Batch{N: 1, Positions: []int{7}, Features: test.phi, Logits: test.logits, Labels: []int{test.label}}
+			err := sums.AddBlock(block)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
-			// The example is left out, and the next takes its place.
-			if c.Examples() != 0 {
+			block.From = "x.npz"
+			if err := sums.AddBlock(block); err == nil || !strings.HasPrefix(err.Error(), "x.npz[7]: "+test.want) {
+				t.Errorf("error %v, want the source's name and %q", err, test.want)
+			}
+			// The block is left out, and another takes its place.
+			if sums.Examples() != 0 {
 				t.Errorf("%s: refused, but counted", test.want)
 			}
-			if err := c.Add(7, []float32{1, 2}, make([]float32, test.head.Logits), 0); err != nil {
-				t.Errorf("%s: the next example: %v", test.want, err)
+			block.Features, block.Logits, block.Labels = []float32{1, 2}, make([]float32, test.head.Logits), []int{0}
+			if err := sums.AddBlock(block); err != nil {
+				t.Errorf("%s: the next block: %v", test.want, err)
 			}
-			if err := c.Flush(); err != nil {
+			c, err := sums.Finish()
+			if err != nil {
 				t.Fatal(err)
 			}
 			for name, sum := range c.sums() {
@@ -768,20 +585,23 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 	}
 }
 
-func TestAddPanicsOnShapes(t *testing.T) {
+func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
 	h := Head{Logits: 3, Features: 2, Link: Softmax}
-	for _, shape := range [][2]int{{1, 3}, {3, 3}, {2, 2}, {2, 4}} {
-		c, err := NewCurvature(CurvatureConfig{Head: h})
-		if err != nil {
-			t.Fatal(err)
-		}
+	one := func(features, logits int, positions ...int) *rows.Batch {
+		return &rows.Batch{N: len(positions), Positions: positions, Features: make([]float32, features), Logits: make([]float32, logits)}
+	}
+	for name, b := range map[string]*rows.Batch{
+		"few features": one(1, 3, 0), "many features": one(3, 3, 0), "few logits": one(2, 2, 0), "many logits": one(2, 4, 0),
+		"no positions": {N: 1, Features: make([]float32, 2), Logits: make([]float32, 3)}, "two blocks": one(4, 6, BlockSize-1, BlockSize),
+		"the same position": one(4, 6, 7, 7), "positions that fall": one(4, 6, 8, 7),
+	} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("%d features and %d logits did not panic", shape[0], shape[1])
+					t.Errorf("%s: no panic", name)
 				}
 			}()
-			c.Add(0, make([]float32, shape[0]), make([]float32, shape[1]), 0)
+			newSums(t, CurvatureConfig{Head: h}).AddBlock(b)
 		}()
 	}
 }
@@ -873,27 +693,20 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		{multi, true, -1, nil, "example 7 has no label"},
 		{single, false, -1, []uint8{0, 1, 0}, "example 7 has 3 targets, want one label"},
 	} {
-		c, err := NewCurvature(CurvatureConfig{Head: test.head, Fisher: test.fisher})
-		if err != nil {
-			t.Fatal(err)
+		sums := newSums(t, CurvatureConfig{Head: test.head, Fisher: test.fisher})
+		block := &rows.Batch{N: 1, Positions: []int{7}, Features: make([]float32, 2), Logits: make([]float32, 3), Targets: test.targets}
+		if test.targets == nil {
+			block.Labels = []int{test.label}
 		}
-		phi, logits := make([]float32, 2), make([]float32, 3)
-		if test.targets != nil {
-			err = c.AddTargets(7, phi, logits, test.targets)
-		} else {
-			err = c.Add(7, phi, logits, test.label)
-		}
-		if err == nil || !strings.HasPrefix(err.Error(), test.want) || c.Examples() != 0 {
-			t.Errorf("error %v with %d examples, want %q", err, c.Examples(), test.want)
+		if err := sums.AddBlock(block); err == nil || !strings.HasPrefix(err.Error(), test.want) || sums.Examples() != 0 {
+			t.Errorf("error %v with %d examples, want %q", err, sums.Examples(), test.want)
 		}
 	}
 	// The Hessian needs none.
-	c, err := NewCurvature(CurvatureConfig{Head: multi})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(c.AddTargets(0, make([]float32, 2), make([]float32, 3), nil), c.Add(1, make([]float32, 2), make([]float32, 3), -1)); err != nil || c.Examples() != 2 {
-		t.Errorf("%d examples without targets, %v", c.Examples(), err)
+	sums := newSums(t, CurvatureConfig{Head: multi})
+	block := &rows.Batch{N: 2, Positions: []int{0, 1}, Features: make([]float32, 4), Logits: make([]float32, 6), Labels: []int{-1, -1}}
+	if err := sums.AddBlock(block); err != nil || sums.Examples() != 2 {
+		t.Errorf("%d examples without targets, %v", sums.Examples(), err)
 	}
 }
 
@@ -909,7 +722,7 @@ func TestHeadsThatAreRefused(t *testing.T) {
 		{Head{Logits: 2, Features: 2}, `link ""`},
 		{Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
 	} {
-		if _, err := NewCurvature(CurvatureConfig{Head: test.head}); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := NewSums(CurvatureConfig{Head: test.head}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: error %v, want %q", test.head, err, test.want)
 		}
 	}

@@ -4,9 +4,10 @@
 //
 // The way through it, after Lu, Ie and Sha (the paper; its Algorithm 1):
 //
-//  1. [Curvature] accumulates the last-layer Hessian H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ
-//     and the Fisher matrix J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ over the training set, in one
-//     pass, in full or as Kronecker factors. Accumulators of shards merge.
+//  1. [Sums] accumulate the last-layer Hessian H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ and the
+//     Fisher matrix J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ over the training set, in one pass, in full or as
+//     Kronecker factors, block by block. They can be stored between blocks, and merged with
+//     those of other parts of the data. Finished they are a [Curvature].
 //  2. [Curvature.Posterior] inverts the damped curvature into a [Posterior]: the
 //     covariance H⁻¹, J⁻¹ or H⁻¹JH⁻¹ of the last layer's weights. It gives the
 //     variance of each logit of an example, and its leverage.

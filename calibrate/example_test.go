@@ -52,15 +52,9 @@ func Example() {
 
 	// 1. Curvature: one pass over the training set.
 	train := draw(rng, 2000, true)
-	curvature, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: head})
+	curvature, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: head}, train)
 	if err != nil {
 		log.Fatal(err)
-	}
-	for i := range train.N {
-		err := curvature.Add(i, train.Features[3*i:3*i+3], train.Logits[3*i:3*i+3], int(train.Labels[i]))
-		if err != nil {
-			log.Fatal(err)
-		}
 	}
 
 	// 2 and 3. Posterior, damping and temperatures: tuned on held-out data.

@@ -125,39 +125,47 @@ func (m *mixture) relogit(s *rows.Batch) {
 	}
 }
 
-// accumulate adds all examples of a set, from position first on.
+// accumulate sums all examples of a set, whose positions count from first on unless it has some.
 func accumulate(t testing.TB, cfg CurvatureConfig, s *rows.Batch, first int) *Curvature {
 	t.Helper()
-	c, err := NewCurvature(cfg)
+	c, err := sumsOf(t, cfg, s, first).Finish()
 	if err != nil {
-		t.Fatal(err)
-	}
-	addAll(t, c, s, first)
-	if err := c.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-func addAll(t testing.TB, c *Curvature, s *rows.Batch, first int) {
+func newSums(t testing.TB, cfg CurvatureConfig) *Sums {
 	t.Helper()
-	for i := range s.N {
-		if err := addOne(c, first+i, s, i); err != nil {
-			t.Fatal(err)
-		}
+	s, err := NewSums(cfg)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return s
 }
 
-// addOne adds example i of a set.
-func addOne(c *Curvature, position int, s *rows.Batch, i int) error {
-	h := c.Head()
-	switch {
-	case h.MultiLabel():
-		return c.AddTargets(position, phiOf(s, i), logitsOf(s, i), s.Target(i))
-	case s.Labels != nil:
-		return c.Add(position, phiOf(s, i), logitsOf(s, i), s.Labels[i])
+func sumsOf(t testing.TB, cfg CurvatureConfig, s *rows.Batch, first int) *Sums {
+	t.Helper()
+	sums := newSums(t, cfg)
+	if err := addAll(sums, s, first); err != nil {
+		t.Fatal(err)
 	}
-	return c.Add(position, phiOf(s, i), logitsOf(s, i), -1)
+	return sums
+}
+
+// addAll adds a set block by block.
+func addAll(sums *Sums, s *rows.Batch, first int) error {
+	b := *s
+	if b.Positions == nil {
+		for i := range b.N {
+			b.Positions = append(b.Positions, first+i)
+		}
+	}
+	blocks := rows.NewBlocks(sums.AddBlock)
+	if err := blocks.Add(&b); err != nil {
+		return err
+	}
+	return blocks.Flush()
 }
 
 func phiOf(s *rows.Batch, i int) []float32 {

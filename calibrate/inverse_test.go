@@ -7,8 +7,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
 // spd returns a symmetric positive definite matrix.

@@ -400,10 +400,7 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 	for _, structure := range []Structure{Full, Kronecker} {
 		train := randomSet(h, 10, 1, 640)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
-		empty, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure})
-		if err != nil {
-			t.Fatal(err)
-		}
+		empty := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, &rows.Batch{}, 0)
 		for _, test := range []struct {
 			c       *Curvature
 			cov     Covariance

@@ -9,7 +9,7 @@ import (
 
 // A Product multiplies matrices, all row-major and dense, in float64. It is the hot
 // loop of accumulating curvature, of inverting it and of variances, so that a caller
-// with a faster matrix product may bring it.
+// with a faster matrix product may bring it, which is safe for concurrent use.
 type Product interface {
 	// AddTransposedProduct computes c += aᵀb for a [rows,m], b [rows,n] and c [m,n].
 	AddTransposedProduct(c, a, b []float64, rows, m, n int) error

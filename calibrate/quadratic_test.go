@@ -7,9 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // evaluate is the formula of Quadratic with numbers as a graph has them, of float32 but
@@ -47,15 +49,7 @@ func TestQuadraticFormsAreVariancesAndLeverage(t *testing.T) {
 					for i := range set.Features {
 						set.Features[i] += 30 // a mean far from zero
 					}
-					c, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure, Fisher: true})
-					if err != nil {
-						t.Fatal(err)
-					}
-					for i, label := range set.Labels {
-						if err := c.Add(i, set.Features[i*9:(i+1)*9], set.Logits[i*4:(i+1)*4], int(label)); err != nil {
-							t.Fatal(err)
-						}
-					}
+					c := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, set, 0)
 					p, err := c.Posterior(cov, 0.5)
 					if err != nil {
 						t.Fatal(err)
@@ -162,15 +156,7 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 					}
 				}
 			}
-			cv, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range 200 {
-				if err := cv.Add(i, mixed[i*d:(i+1)*d], set.Logits[i*3:(i+1)*3], -1); err != nil {
-					t.Fatal(err)
-				}
-			}
+			cv := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, &rows.Batch{N: 200, Features: mixed, Logits: set.Logits}, 0)
 			p, err := cv.Posterior(Hessian, 1e-9)
 			if err != nil {
 				t.Fatal(err)
@@ -250,15 +236,7 @@ func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 			for i := range set.Features {
 				set.Features[i] = set.Features[i]*float32(math.Pow(10, -2*float64(i%d)/d)) + at[i%d]
 			}
-			c, err := NewCurvature(CurvatureConfig{Head: h, Structure: structure})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range n {
-				if err := c.Add(i, set.Features[i*d:(i+1)*d], set.Logits[i*3:(i+1)*3], -1); err != nil {
-					t.Fatal(err)
-				}
-			}
+			c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, set, 0)
 			p, err := c.Posterior(Hessian, 1e-6)
 			if err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"sync"
 
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/tensor"
@@ -17,11 +18,13 @@ var (
 )
 
 // Product is matrix products run by ONNX Runtime, in float64 and on all cores:
-// several times as fast as in Go. It serves as calibrate.Product. It is not safe
-// for concurrent use.
+// several times as fast as in Go. It serves as calibrate.Product, and is safe for
+// concurrent use.
 type Product struct {
 	transposed, product *ort.Session
-	out                 []float64
+
+	mu  sync.Mutex
+	out []float64 // of transposed
 }
 
 // NewProduct prepares the product. The runtime's library must be loaded, and
@@ -42,6 +45,8 @@ func NewProduct(threads int) (*Product, error) {
 // AddTransposedProduct computes c += aᵀb for a [rows,m], b [rows,n] and c [m,n],
 // row-major.
 func (p *Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if cap(p.out) < m*n {
 		p.out = make([]float64, m*n)
 	}

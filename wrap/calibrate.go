@@ -60,7 +60,8 @@ type calibration struct {
 	product   *featurize.Product
 	sets      []*source.Set
 	datasets  []bundle.Dataset
-	curvature *calibrate.Curvature
+	sums      *calibrate.Sums
+	curvature *calibrate.Curvature // of them
 	census    map[bundle.Role]*census
 	val, ood  *rows.Batch // ood may be nil
 	fitted    *calibrate.Fitted
@@ -244,7 +245,7 @@ func (c *calibration) open(ctx context.Context) error {
 	if err := c.settlePreprocessing(ctx); err != nil {
 		return err
 	}
-	c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{
+	c.sums, err = calibrate.NewSums(calibrate.CurvatureConfig{
 		Head: c.head, Structure: c.Structure, Fisher: c.Covariance.NeedsFisher(), Product: c.matrixProduct(),
 	})
 	return err
@@ -378,6 +379,7 @@ func (c *calibration) accumulate(ctx context.Context) error {
 	counts := &census{}
 	c.census = map[bundle.Role]*census{bundle.Train: counts}
 	first := true
+	blocks := rows.NewBlocks(c.sums.AddBlock)
 	var inCurvature time.Duration
 	examples, bad, err := train.Stream(ctx, c.head, &c.notes, func(b *rows.Batch) error {
 		if first && c.network != nil {
@@ -394,25 +396,16 @@ func (c *calibration) accumulate(ctx context.Context) error {
 		counts.add(c.head, b)
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
-		for i := range b.N {
-			phi, logits := b.Row(i)
-			var err error
-			if b.Targets != nil {
-				err = c.curvature.AddTargets(b.Positions[i], phi, logits, b.Target(i))
-			} else {
-				err = c.curvature.Add(b.Positions[i], phi, logits, b.Label(i))
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", b.Name(i), err)
-			}
-		}
-		return nil
+		return blocks.Add(b)
 	})
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := c.curvature.Flush(); err != nil {
+	if err := blocks.Flush(); err != nil {
+		return fmt.Errorf("train: %w", err)
+	}
+	if c.curvature, err = c.sums.Finish(); err != nil {
 		return err
 	}
 	inCurvature += time.Since(start)

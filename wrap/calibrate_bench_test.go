@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
@@ -102,7 +103,7 @@ func BenchmarkCurvature(b *testing.B) {
 			}
 			defer product.Close()
 			h := calibrate.Head{Logits: c.logits, Features: c.features, Bias: true, Link: calibrate.Softmax}
-			curvature, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: c.structure, Fisher: c.fisher, Product: product})
+			sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: c.structure, Fisher: c.fisher, Product: product})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -115,16 +116,16 @@ func BenchmarkCurvature(b *testing.B) {
 			for i := range logits {
 				logits[i] = float32(3 * rng.NormFloat64())
 			}
-			position := 0
+			block := &rows.Batch{N: n, Positions: make([]int, n), Features: phi, Logits: logits, Labels: make([]int, n)}
+			for i := range n {
+				block.Positions[i], block.Labels[i] = i, i%c.logits
+			}
 			for b.Loop() {
-				for i := range n {
-					if err := curvature.Add(position, phi[i*c.features:(i+1)*c.features], logits[i*c.logits:(i+1)*c.logits], i%c.logits); err != nil {
-						b.Fatal(err)
-					}
-					position++
-				}
-				if err := curvature.Flush(); err != nil {
+				if err := sums.AddBlock(block); err != nil {
 					b.Fatal(err)
+				}
+				for i := range n {
+					block.Positions[i] += n
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N*n), "ms/example")

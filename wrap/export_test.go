@@ -55,7 +55,7 @@ func Accumulation(t testing.TB, cfg Config) func(context.Context) error {
 	c := openCalibration(t, cfg)
 	return func(ctx context.Context) error {
 		var err error
-		c.curvature, err = calibrate.NewCurvature(calibrate.CurvatureConfig{Head: c.head, Structure: c.Structure, Product: c.matrixProduct()})
+		c.sums, err = calibrate.NewSums(calibrate.CurvatureConfig{Head: c.head, Structure: c.Structure, Product: c.matrixProduct()})
 		if err == nil {
 			err = c.accumulate(ctx)
 		}

@@ -15,14 +15,9 @@ import (
 
 // curvatureOf is that of a set, with J.
 func curvatureOf(s *rows.Batch, h calibrate.Head, structure calibrate.Structure) *calibrate.Curvature {
-	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true})
+	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true}, s)
 	if err != nil {
 		panic(err)
-	}
-	for i, y := range s.Labels {
-		if err := c.Add(i, s.Features[i*h.Features:(i+1)*h.Features], s.Logits[i*h.Logits:(i+1)*h.Logits], int(y)); err != nil {
-			panic(err)
-		}
 	}
 	return c
 }

@@ -591,15 +591,13 @@ func TestCurvature(t *testing.T) {
 	for i, v := range set.Features {
 		set.Features[i] = max(0, v+1)
 	}
+	for i := range n {
+		set.Labels = append(set.Labels, i%k)
+	}
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
-		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true})
+		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: structure, Fisher: true}, set)
 		if err != nil {
 			t.Fatal(err)
-		}
-		for i := range n {
-			if err := c.Add(i, set.Features[i*h.Features:(i+1)*h.Features], set.Logits[i*k:(i+1)*k], i%k); err != nil {
-				t.Fatal(err)
-			}
 		}
 		for _, covariance := range []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich} {
 			unit, err := c.MeanEigenvalue(covariance)

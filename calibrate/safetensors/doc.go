@@ -31,12 +31,11 @@
 // # What is written
 //
 // The same tensors and metadata give the same bytes. The header is padded so
-// that the data starts at a multiple of 8. [Encode] and [WriteFile] order the
-// tensors as the reference implementation does, by falling dtype (U64, I64,
-// F64, F32, U32, I32, BF16, F16, U16, I16, I8, U8, BOOL), then by name, which
-// keeps every tensor aligned to its own width, and their files are
-// byte for byte those of its version 0.8. A [Writer] keeps the order declared
-// to it; declare wide types first to keep that property. Numbers are stored as
-// they are, NaN and infinities among them: what they mean is the caller's
-// affair.
+// that the data starts at a multiple of 8. [Encode] orders the tensors as the
+// reference implementation does, by falling dtype (U64, I64, F64, F32, U32, I32,
+// BF16, F16, U16, I16, I8, U8, BOOL), then by name, which keeps every tensor
+// aligned to its own width, and its files are byte for byte those of version 0.8
+// of it. [EncodeSealed] keeps the order it is given, and adds a checksum as one
+// more tensor. Numbers are stored as they are, NaN and infinities among them:
+// what they mean is the caller's affair.
 package safetensors

@@ -33,6 +33,7 @@ var (
 	ErrHole       = errors.New("the data has a hole")
 	ErrOverlap    = errors.New("two tensors overlap")
 	ErrTrailing   = errors.New("bytes follow the last tensor")
+	ErrSeal       = errors.New("the file is not as it was written")
 )
 
 // Info describes a tensor.
@@ -55,24 +56,6 @@ func (t Info) Len() int {
 
 // Bytes is the size of the data in bytes.
 func (t Info) Bytes() int64 { return int64(t.Len()) * int64(t.DType.Size()) }
-
-// rowLen is the number of elements of one entry of the first dimension. A
-// single number is one row.
-func (t Info) rowLen() int {
-	n := 1
-	for _, d := range t.Shape[min(1, len(t.Shape)):] {
-		n *= d
-	}
-	return n
-}
-
-// rows is the size of the first dimension.
-func (t Info) rows() int {
-	if len(t.Shape) == 0 {
-		return 1
-	}
-	return t.Shape[0]
-}
 
 // check refuses an unknown dtype and a shape whose size in bytes overflows.
 // Zeros are counted as ones, so that no part of a shape overflows either.

@@ -13,7 +13,6 @@ import (
 var (
 	ErrNotFound = errors.New("no such tensor")
 	ErrType     = errors.New("the dtype does not fit")
-	ErrRows     = errors.New("the rows do not exist")
 )
 
 // A File is the checked header of a file, and the way to its data. It may be
@@ -115,29 +114,7 @@ func Read[T Element](f *File, name string) ([]T, error) {
 		return nil, err
 	}
 	dst := make([]T, t.Len())
-	return dst, readTo(dst, f, t, 0)
-}
-
-// ReadRowsTo fills dst, whose length must be a multiple of the length of a row,
-// with the rows of a tensor from index lo of its first dimension on. Rows that
-// do not exist are an [ErrRows]. Types are those of [Read].
-func ReadRowsTo[T Element](dst []T, f *File, name string, lo int) error {
-	t, err := lookup[T](f, name)
-	if err != nil {
-		return err
-	}
-	row := t.rowLen()
-	if row == 0 {
-		if len(dst) == 0 {
-			return nil
-		}
-		return fmt.Errorf("tensor %q: %w: its rows are empty", name, ErrRows)
-	}
-	n := len(dst) / row
-	if n*row != len(dst) || lo < 0 || lo > t.rows() || n > t.rows()-lo {
-		return fmt.Errorf("tensor %q: %w: %d values from row %d on, of shape %v", name, ErrRows, len(dst), lo, t.Shape)
-	}
-	return readTo(dst, f, t, lo*row)
+	return dst, readTo(dst, f, t)
 }
 
 func lookup[T Element](f *File, name string) (Info, error) {
@@ -159,11 +136,11 @@ func lookup[T Element](f *File, name string) (Info, error) {
 // cheap, little enough to stay in the cache.
 const chunk = 1 << 18
 
-// readTo fills dst from element at of t on, both already checked.
-func readTo[T Element](dst []T, f *File, t Info, at int) error {
+// readTo fills dst with all of t.
+func readTo[T Element](dst []T, f *File, t Info) error {
 	size := t.DType.Size()
 	buf := make([]byte, min(chunk, len(dst)*size))
-	offset := f.data + t.begin + int64(at)*int64(size)
+	offset := f.data + t.begin
 	for len(dst) > 0 {
 		n := min(len(dst), chunk/size)
 		b := buf[:n*size]

@@ -2,102 +2,11 @@ package safetensors
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"slices"
 )
-
-// A Writer writes a file whose tensors are declared first and filled then, in
-// that order and in as many pieces as the caller likes, so that they never
-// stand in memory together. After an error every call returns it.
-type Writer struct {
-	w       io.Writer
-	tensors []Info
-	next    int   // the tensor being filled
-	left    int64 // bytes of it still to come
-	buf     []byte
-	err     error
-}
-
-// NewWriter writes the header of a file with the given tensors, each name,
-// dtype and shape, and metadata, which may be nil. w is written to in large
-// pieces and not closed.
-func NewWriter(w io.Writer, tensors []Info, metadata map[string]string) (*Writer, error) {
-	header, err := formatHeader(tensors, metadata)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(header); err != nil {
-		return nil, err
-	}
-	sw := &Writer{w: w, tensors: slices.Clone(tensors), next: -1}
-	sw.advance()
-	return sw, nil
-}
-
-// advance goes to the next tensor that needs bytes.
-func (w *Writer) advance() {
-	for w.left == 0 && w.next < len(w.tensors) {
-		w.next++
-		if w.next < len(w.tensors) {
-			w.left = w.tensors[w.next].Bytes()
-		}
-	}
-}
-
-// Write fills the next elements of a tensor, whose dtype must be that of T. The
-// name says which, so that data out of order is an error and not another file.
-func Write[T Element](w *Writer, name string, data []T) error {
-	d := native[T]()
-	for len(data) > 0 {
-		n := min(len(data), chunk/d.Size())
-		w.buf = encode(w.buf[:0], data[:n])
-		if err := w.write(name, d, w.buf); err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	return w.err
-}
-
-// WriteRaw fills the next bytes of a tensor of any dtype, little-endian.
-func (w *Writer) WriteRaw(name string, data []byte) error {
-	return w.write(name, "", data)
-}
-
-// write checks and writes bytes of a dtype, "" for any.
-func (w *Writer) write(name string, d DType, data []byte) error {
-	if w.err != nil || len(data) == 0 {
-		return w.err
-	}
-	w.err = func() error {
-		if w.next == len(w.tensors) {
-			return fmt.Errorf("tensor %q: all tensors are written", name)
-		}
-		t := w.tensors[w.next]
-		switch {
-		case t.Name != name:
-			return fmt.Errorf("tensor %q: out of order: %d bytes of %q come first", name, w.left, t.Name)
-		case d != "" && d != t.DType:
-			return fmt.Errorf("tensor %q: %w: %s, declared as %s", name, ErrType, d, t.DType)
-		case int64(len(data)) > w.left:
-			return fmt.Errorf("tensor %q: more data than %s %v holds", name, t.DType, t.Shape)
-		}
-		_, err := w.w.Write(data)
-		return err
-	}()
-	w.left -= int64(len(data))
-	w.advance()
-	return w.err
-}
-
-// Close says whether the file is complete. It does not close the io.Writer.
-func (w *Writer) Close() error {
-	if w.err == nil && w.next < len(w.tensors) {
-		w.err = fmt.Errorf("tensor %q: %d bytes were not written", w.tensors[w.next].Name, w.left)
-	}
-	return w.err
-}
 
 // A Tensor is a tensor in memory.
 type Tensor struct {
@@ -146,45 +55,123 @@ func (t Tensor) info() (Info, error) {
 	return i, err
 }
 
-func (t Tensor) write(w *Writer) error {
+// writeTo writes the data of t.
+func (t Tensor) writeTo(w io.Writer) error {
 	switch data := t.Data.(type) {
 	case []float64:
-		return Write(w, t.Name, data)
+		return writeChunks(w, data)
 	case []float32:
-		return Write(w, t.Name, data)
+		return writeChunks(w, data)
 	case []int64:
-		return Write(w, t.Name, data)
+		return writeChunks(w, data)
 	default:
-		return w.WriteRaw(t.Name, data.([]byte))
+		_, err := w.Write(data.([]byte))
+		return err
 	}
 }
 
-// Encode writes a whole file to w. The order of the tensors does not count: see
-// the package documentation. Nothing is written if a tensor is at fault.
-func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
-	tensors = slices.Clone(tensors)
-	for i, t := range tensors {
-		info, err := t.info()
-		if err != nil {
+func writeChunks[T Element](w io.Writer, data []T) error {
+	var buf []byte
+	for part := range slices.Chunk(data, chunk/native[T]().Size()) {
+		buf = encode(buf[:0], part)
+		if _, err := w.Write(buf); err != nil {
 			return err
 		}
-		tensors[i].DType = info.DType
 	}
-	slices.SortFunc(tensors, func(a, b Tensor) int {
-		return cmp.Or(cmp.Compare(b.DType.rank(), a.DType.rank()), cmp.Compare(a.Name, b.Name))
-	})
-	infos := make([]Info, len(tensors))
-	for i, t := range tensors {
-		infos[i] = Info{Name: t.Name, DType: t.DType, Shape: t.Shape}
-	}
-	sw, err := NewWriter(w, infos, metadata)
+	return nil
+}
+
+// Encode writes a whole file to w, in large pieces. The order of the tensors does not count: see
+// the package documentation. Nothing is written if a tensor is at fault.
+func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
+	infos, err := infosOf(tensors)
 	if err != nil {
 		return err
 	}
+	order := make([]int, len(tensors))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(infos[b].DType.rank(), infos[a].DType.rank()), cmp.Compare(infos[a].Name, infos[b].Name))
+	})
+	sorted, sortedInfos := make([]Tensor, len(order)), make([]Info, len(order))
+	for i, at := range order {
+		sorted[i], sortedInfos[i] = tensors[at], infos[at]
+	}
+	return encodeAll(w, sorted, sortedInfos, metadata)
+}
+
+func infosOf(tensors []Tensor) (infos []Info, err error) {
+	infos = make([]Info, len(tensors))
+	for i, t := range tensors {
+		if infos[i], err = t.info(); err != nil {
+			return nil, err
+		}
+	}
+	return infos, nil
+}
+
+// encodeAll writes tensors in the order given. Of the infos there may be more.
+func encodeAll(w io.Writer, tensors []Tensor, infos []Info, metadata map[string]string) error {
+	header, err := formatHeader(infos, metadata)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
 	for _, t := range tensors {
-		if err := t.write(sw); err != nil {
+		if err := t.writeTo(w); err != nil {
 			return err
 		}
 	}
-	return sw.Close()
+	return nil
+}
+
+// sealName is the last tensor of a sealed file.
+const sealName = "sha256"
+
+var seal = Info{Name: sealName, DType: U8, Shape: []int{sha256.Size}}
+
+// EncodeSealed writes tensors, in the order given, and behind them one more, "sha256", U8 [32]: the
+// SHA-256 of all bytes before it.
+func EncodeSealed(w io.Writer, tensors []Tensor, metadata map[string]string) error {
+	infos, err := infosOf(tensors)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	if err := encodeAll(io.MultiWriter(w, h), tensors, append(infos, seal), metadata); err != nil {
+		return err
+	}
+	_, err = w.Write(h.Sum(nil))
+	return err
+}
+
+// NewSealedFile is [NewFile] for what EncodeSealed wrote, all of which it reads and checks. Its
+// tensors do not list the seal.
+func NewSealedFile(r io.ReaderAt, size int64) (*File, error) {
+	f, err := NewFile(r, size)
+	if err != nil {
+		return nil, err
+	}
+	last := len(f.tensors) - 1
+	if last < 0 || f.tensors[last].Name != sealName || f.tensors[last].DType != U8 || !slices.Equal(f.tensors[last].Shape, seal.Shape) {
+		return nil, fmt.Errorf("%w: want %q behind all other tensors", ErrSeal, sealName)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(r, 0, size-sha256.Size)); err != nil {
+		return nil, err
+	}
+	var sum [sha256.Size]byte
+	if err := readAt(r, sum[:], size-sha256.Size); err != nil {
+		return nil, err
+	}
+	if [sha256.Size]byte(h.Sum(nil)) != sum {
+		return nil, fmt.Errorf("%w: the bytes have another SHA-256", ErrSeal)
+	}
+	f.tensors = f.tensors[:last]
+	delete(f.index, sealName)
+	return f, nil
 }

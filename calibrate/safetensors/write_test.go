@@ -10,56 +10,57 @@ import (
 	"testing"
 )
 
-func TestStreamedInPiecesIsTheSameFile(t *testing.T) {
-	// More than one chunk, and pieces that do not divide it.
+func TestTensorsOfSeveralChunksComeBack(t *testing.T) {
 	data := make([]float64, 2*chunk/8+5)
 	for i := range data {
 		data[i] = float64(i)
 	}
-	counts := []int64{1, 2, 3}
-	var want bytes.Buffer
-	if err := Encode(&want, []Tensor{
-		{Name: "data", Shape: []int{len(data)}, Data: data},
-		{Name: "none", Shape: []int{0}, Data: []float64{}},
-		{Name: "counts", Shape: []int{3}, Data: counts},
-	}, nil); err != nil {
+	var b bytes.Buffer
+	if err := Encode(&b, []Tensor{{Name: "data", Shape: []int{len(data)}, Data: data}, {Name: "none", Shape: []int{0}, Data: []float64{}}}, nil); err != nil {
 		t.Fatal(err)
 	}
-
-	var got bytes.Buffer
-	w, err := NewWriter(&got, []Info{
-		{Name: "counts", DType: I64, Shape: []int{3}},
-		{Name: "data", DType: F64, Shape: []int{len(data)}},
-		{Name: "none", DType: F64, Shape: []int{0}},
-	}, nil)
+	f, err := open(b.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(w, "counts", counts); err != nil {
+	if back, err := Read[float64](f, "data"); err != nil || !slices.Equal(back, data) {
+		t.Errorf("the data came back changed, %v", err)
+	}
+}
+
+func TestASealedFileIsTheOneThatWasWritten(t *testing.T) {
+	tensors := []Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, 2}}, {Name: "a", Shape: []int{3}, Data: []int64{1, 2, 3}}}
+	var b bytes.Buffer
+	if err := EncodeSealed(&b, tensors, map[string]string{"x": "y"}); err != nil {
 		t.Fatal(err)
 	}
-	for piece := range slices.Chunk(data, 1001) {
-		if err := Write(w, "data", piece); err != nil {
-			t.Fatal(err)
+	sealed := func(data []byte) (*File, error) { return NewSealedFile(bytes.NewReader(data), int64(len(data))) }
+	f, err := sealed(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Tensors(); len(got) != 2 || got[0].Name != "b" || got[1].Name != "a" || f.Metadata()["x"] != "y" {
+		t.Errorf("tensors %v, metadata %v", got, f.Metadata())
+	}
+	if got, err := Read[int64](f, "a"); err != nil || !slices.Equal(got, []int64{1, 2, 3}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for i := range b.Len() {
+		damaged := bytes.Clone(b.Bytes())
+		damaged[i] ^= 1 << (i % 8)
+		if _, err := sealed(damaged); err == nil {
+			t.Errorf("byte %d is another, and nobody notices", i)
+		}
+		if _, err := sealed(b.Bytes()[:i]); err == nil {
+			t.Errorf("cut at byte %d, and nobody notices", i)
 		}
 	}
-	if err := w.Close(); err != nil {
+	var plain bytes.Buffer
+	if err := Encode(&plain, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(got.Bytes(), want.Bytes()) {
-		t.Error("not the file that Encode writes")
-	}
-
-	f, err := open(got.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := Read[float64](f, "data")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(back, data) {
-		t.Error("the data came back changed")
+	if _, err := sealed(plain.Bytes()); !errors.Is(err, ErrSeal) {
+		t.Errorf("without a seal: %v", err)
 	}
 }
 
@@ -98,51 +99,6 @@ func TestDataIsAligned(t *testing.T) {
 	}
 }
 
-func TestReadRows(t *testing.T) {
-	f := golden(t)
-	for _, test := range []struct {
-		name string
-		n    int // values asked for
-		lo   int
-		want []float64 // nil: ErrRows
-	}{
-		{"matrix", 6, 1, []float64{6, 7, 8, 9, 10, 11}},
-		{"matrix", 0, 2, []float64{}},
-		{"matrix", 6, 2, nil},
-		{"matrix", 6, -1, nil},
-		{"matrix", 0, 3, nil},
-		{"matrix", 5, 0, nil},
-		{"matrix", 18, 0, nil},
-		{"F64.vector", 1, 1, []float64{5e-324}},
-		{"number", 1, 0, []float64{2.5}},
-		{"number", 1, 1, nil},
-	} {
-		got := make([]float64, test.n)
-		err := ReadRowsTo(got, f, test.name, test.lo)
-		switch {
-		case test.want == nil:
-			if !errors.Is(err, ErrRows) {
-				t.Errorf("%s: %d values from row %d: error %v", test.name, test.n, test.lo, err)
-			}
-		case err != nil:
-			t.Error(err)
-		case !slices.Equal(got, test.want):
-			t.Errorf("%s: %d values from row %d: %v, want %v", test.name, test.n, test.lo, got, test.want)
-		}
-	}
-
-	empty, err := open(file(`{"a":{"dtype":"F64","shape":[2,0],"data_offsets":[0,0]}}`, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ReadRowsTo([]float64{}, empty, "a", 0); err != nil {
-		t.Error(err)
-	}
-	if err := ReadRowsTo([]float64{1}, empty, "a", 0); !errors.Is(err, ErrRows) {
-		t.Errorf("error %v", err)
-	}
-}
-
 func TestAskingForAnotherType(t *testing.T) {
 	f := golden(t)
 	_, err := Read[float64](f, "I64.vector")
@@ -163,45 +119,6 @@ func TestAskingForAnotherType(t *testing.T) {
 	}
 	if _, err = f.Section("absent"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("section of an absent tensor: %v", err)
-	}
-}
-
-func TestAWriterKeepsToItsDeclaration(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		fill func(*Writer) error
-		want string
-	}{
-		{"out of order", func(w *Writer) error { return Write(w, "b", []int64{1}) }, `16 bytes of "a" come first`},
-		{"next before the end", func(w *Writer) error {
-			Write(w, "a", []float64{1})
-			return Write(w, "b", []int64{1})
-		}, `8 bytes of "a" come first`},
-		{"another type", func(w *Writer) error { return Write(w, "a", []float32{1}) }, "F32, declared as F64"},
-		{"too much", func(w *Writer) error { return Write(w, "a", []float64{1, 2, 3}) }, "more data"},
-		{"after the last", func(w *Writer) error {
-			Write(w, "a", []float64{1, 2})
-			Write(w, "b", []int64{1})
-			return w.WriteRaw("c", []byte{1})
-		}, "all tensors are written"},
-		{"too little", func(w *Writer) error {
-			return Write(w, "a", []float64{1, 2})
-		}, `"b": 8 bytes were not written`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			w, err := NewWriter(&bytes.Buffer{}, []Info{{Name: "a", DType: F64, Shape: []int{2}}, {Name: "b", DType: I64, Shape: []int{1}}}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			first := test.fill(w)
-			err = w.Close()
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want %q", err, test.want)
-			}
-			if first != nil && first != err {
-				t.Errorf("first %v, at Close %v", first, err)
-			}
-		})
 	}
 }
 

@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"calibrate/metrics":        {},
 	"calibrate/safetensors":    {"featurize/tensor"},
 	"calibrate/rows":           {},
-	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/internal/*"},
+	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "calibrate/internal/*"},
 	"calibrate/internal/*":     {},
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers": {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/rows", "calibrate/internal/*"},

@@ -142,11 +142,12 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, e
 	}
 	// Kronecker factors, whose damping costs next to nothing to change: there are a
 	// thousand fits to each network.
-	curvature, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: calibrate.Kronecker, Product: product})
+	sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: calibrate.Kronecker, Product: product})
 	if err != nil {
 		return nil, nil, err
 	}
 	pool := &rows.Batch{}
+	blocks := rows.NewBlocks(sums.AddBlock)
 	at := 0
 	for i, file := range n.files {
 		ds, err := dataset.Open(file, dataset.Options{Classes: h.Classes()})
@@ -155,15 +156,16 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, e
 		}
 		_, err = e.Stream(ctx, ds, featurize.StreamConfig{}, func(b *rows.Batch) error {
 			for j, position := range b.Positions {
-				phi, logits := b.Row(j)
-				if n.training(i, position) {
-					if err := curvature.Add(at, phi, logits, b.Labels[j]); err != nil {
-						return err
-					}
-					at++
+				one := b.Slice(j, j+1)
+				if !n.training(i, position) {
+					pool.Append(one)
 					continue
 				}
-				pool.Append(b.Slice(j, j+1))
+				one.Positions = []int{at}
+				if err := blocks.Add(one); err != nil {
+					return err
+				}
+				at++
 			}
 			return nil
 		})
@@ -172,7 +174,11 @@ func (n network) open(ctx context.Context) (*calibrate.Curvature, *rows.Batch, e
 			return nil, nil, err
 		}
 	}
-	return curvature, pool, curvature.Flush()
+	if err := blocks.Flush(); err != nil {
+		return nil, nil, err
+	}
+	curvature, err := sums.Finish()
+	return curvature, pool, err
 }
 
 // measure fits on a held-out set and measures on fresh examples.

@@ -73,23 +73,12 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
 		return c, nil
 	}
-	h := b.head
-	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: h, Structure: k.structure, Fisher: k.fisher, Product: b.product})
+	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product}, b.train.data)
 	if err != nil {
-		return nil, err
-	}
-	train := b.train.data
-	for i := range train.N {
-		label := -1
-		if train.Labels != nil {
-			label = int(train.Labels[i])
-		}
-		if err := c.Add(i, train.Features[i*h.Features:(i+1)*h.Features], train.Logits[i*h.Logits:(i+1)*h.Logits], label); err != nil {
-			return nil, fmt.Errorf("train: %w", err)
-		}
+		return nil, fmt.Errorf("train: %w", err)
 	}
 	b.curvatures[k] = c
-	return c, c.Flush()
+	return c, nil
 }
 
 // headWeights returns the last layer, [K,D] with the bias in the last column.

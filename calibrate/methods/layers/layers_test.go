@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 var kinds = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher}
@@ -208,21 +209,16 @@ func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
 		if err := s.network(t, nil).Forward(logits, x); err != nil {
 			t.Fatal(err)
 		}
-		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Kronecker, Fisher: true})
+		set := &rows.Batch{N: n, Features: x, Labels: y}
+		for _, v := range logits {
+			if float64(float32(v)) != v {
+				t.Fatalf("logit %v is not exact in float32: the test compares different things", v)
+			}
+			set.Logits = append(set.Logits, float32(v))
+		}
+		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Kronecker, Fisher: true}, set)
 		if err != nil {
 			t.Fatal(err)
-		}
-		for i := range n {
-			row := make([]float32, l.Out)
-			for k := range row {
-				row[k] = float32(logits[i*l.Out+k])
-				if float64(row[k]) != logits[i*l.Out+k] {
-					t.Fatalf("logit %v is not exact in float32: the test compares different things", logits[i*l.Out+k])
-				}
-			}
-			if err := c.Add(i, x[i*l.In:(i+1)*l.In], row, int(y[i])); err != nil {
-				t.Fatal(err)
-			}
 		}
 		for _, cov := range kinds {
 			unit, err := c.MeanEigenvalue(cov)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -209,15 +210,9 @@ func fit(ctx context.Context) (map[string]any, error) {
 	defer product.Close()
 	config := calibrate.CurvatureConfig{Head: head, Structure: calibrate.Structure(*structure), Product: product}
 	one := func() error {
-		c, err := calibrate.NewCurvature(config)
+		c, err := calibrate.NewCurvature(config, &rows.Batch{N: len(logits) / head.Logits, Features: phi, Logits: logits})
 		if err != nil {
 			return err
-		}
-		d, k := head.Features, head.Logits
-		for i := range len(logits) / k {
-			if err := c.Add(i, phi[i*d:(i+1)*d], logits[i*k:(i+1)*k], -1); err != nil {
-				return err
-			}
 		}
 		_, err = c.Posterior(calibrate.Hessian, 1)
 		return err

@@ -1,0 +1,167 @@
+package calibrate
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
+
+// sumsVersion is the version of the format that Encode writes, the only one that is read.
+const sumsVersion = "1"
+
+// maxBlock bounds the blocks of encoded sums, so that positions are far from overflowing.
+const maxBlock = 1 << 40
+
+// Encode writes the sums. They are a sealed safetensors file (see [safetensors.EncodeSealed]), of
+// format version 1, whose metadata holds
+//
+//	mfgs.sums         "1"
+//	link              "softmax", "sigmoid" or "one-vs-rest"
+//	logits, features  K and d, decimal
+//	structure         "full" or "kron"
+//	bias, fisher      "true" or "false"
+//
+// and whose tensors are, for each part i = 0, 1, …, parts rising by their first block,
+//
+//	i.n         I64 []            examples
+//	i.blocks    I64 [spans,2]     covered: from one block to before another, rising
+//	i.a         F64               Σφφᵀ: full [D(D+1)/2], the rows of its upper triangle; kron [D·D]
+//	i.h, i.j    F64, full         [P·D(D+1)/2], for each of P pairs of coupled logits such a triangle
+//	i.b, i.g    F64, kron         [K·K], or of K > 2048 and of separate logits the diagonal [K]
+//
+// j and g only with the Fisher matrix. The same sums give the same bytes.
+func (s *Sums) Encode(w io.Writer) error {
+	if s.err != nil {
+		return s.err
+	}
+	var tensors []safetensors.Tensor
+	for i, p := range s.parts {
+		spans := make([]int64, 0, 2*len(p.blocks))
+		for _, b := range p.blocks {
+			spans = append(spans, int64(b.from), int64(b.to))
+		}
+		prefix := strconv.Itoa(i) + "."
+		tensors = append(tensors,
+			safetensors.Tensor{Name: prefix + "n", Data: []int64{int64(p.n)}},
+			safetensors.Tensor{Name: prefix + "blocks", Shape: []int{len(p.blocks), 2}, Data: spans})
+		for _, m := range p.of(&s.layout) {
+			tensors = append(tensors, safetensors.Tensor{Name: prefix + m.name, Shape: []int{m.size}, Data: *m.data})
+		}
+	}
+	return safetensors.EncodeSealed(w, tensors, map[string]string{
+		"mfgs.sums": sumsVersion, "link": string(s.head.Link),
+		"logits": strconv.Itoa(s.head.Logits), "features": strconv.Itoa(s.head.Features),
+		"structure": string(s.structure), "bias": strconv.FormatBool(s.head.Bias), "fisher": strconv.FormatBool(s.fisher),
+	})
+}
+
+// DecodeSums reads what [Sums.Encode] wrote, size bytes. It checks all of it, and allocates no more
+// than there is. The sums go on with the given Product, which may be nil.
+func DecodeSums(r io.ReaderAt, size int64, product Product) (*Sums, error) {
+	f, err := safetensors.NewSealedFile(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("curvature sums: %w", err)
+	}
+	s, err := decodeSums(f, product)
+	if err != nil {
+		return nil, fmt.Errorf("curvature sums: %w", err)
+	}
+	return s, nil
+}
+
+func decodeSums(f *safetensors.File, product Product) (*Sums, error) {
+	meta := f.Metadata()
+	if v := meta["mfgs.sums"]; v != sumsVersion {
+		return nil, fmt.Errorf("format version %.20q, want %q", v, sumsVersion)
+	}
+	cfg := CurvatureConfig{Head: Head{Link: Link(meta["link"])}, Structure: Structure(meta["structure"]), Product: product}
+	for name, v := range map[string]*int{"logits": &cfg.Head.Logits, "features": &cfg.Head.Features} {
+		var err error
+		if *v, err = strconv.Atoi(meta[name]); err != nil || *v > 1<<30 {
+			return nil, fmt.Errorf("%s is %.20q, want a number up to 2³⁰", name, meta[name])
+		}
+	}
+	for name, v := range map[string]*bool{"bias": &cfg.Head.Bias, "fisher": &cfg.Fisher} {
+		switch meta[name] {
+		case "true", "false":
+			*v = meta[name] == "true"
+		default:
+			return nil, fmt.Errorf("%s is %.20q, want true or false", name, meta[name])
+		}
+	}
+	s, err := NewSums(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.structure != cfg.Structure {
+		return nil, fmt.Errorf("structure %q, want full or kron", cfg.Structure)
+	}
+	each := 2 + len(new(matrices).of(&s.layout))
+	for i := range len(f.Tensors()) / each {
+		p, err := s.decodePart(f, strconv.Itoa(i)+".")
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 && p.first() <= s.parts[i-1].first() {
+			return nil, fmt.Errorf("part %d begins with block %d, that before it with %d: want them to rise", i, p.first(), s.parts[i-1].first())
+		}
+		s.parts = append(s.parts, p)
+	}
+	if len(f.Tensors()) != each*len(s.parts) {
+		return nil, fmt.Errorf("%d tensors, want %d for each part", len(f.Tensors()), each)
+	}
+	if block, twice := overlap(s.parts); twice {
+		return nil, coveredTwice(block)
+	}
+	return s, nil
+}
+
+// decodePart reads the tensors of one part, whose names begin with a prefix.
+func (s *Sums) decodePart(f *safetensors.File, prefix string) (*part, error) {
+	p := &part{}
+	n, err := safetensors.Read[int64](f, prefix+"n")
+	if err != nil {
+		return nil, err
+	}
+	spans, err := safetensors.Read[int64](f, prefix+"blocks")
+	if err != nil {
+		return nil, err
+	}
+	if len(n) != 1 || len(spans) == 0 || len(spans)%2 != 0 {
+		return nil, fmt.Errorf("part %s has %d counts and %d bounds of blocks, want 1 and pairs", prefix, len(n), len(spans))
+	}
+	var end, blocks int64
+	for i := 0; i < len(spans); i += 2 {
+		from, to := spans[i], spans[i+1]
+		if from < end || to <= from || to > maxBlock || i > 0 && from == end {
+			return nil, fmt.Errorf("part %s covers blocks %d to %d after %d, want them to rise with gaps", prefix, from, to, end)
+		}
+		p.blocks = append(p.blocks, span{int(from), int(to)})
+		blocks, end = blocks+to-from, to
+	}
+	if n[0] < blocks || n[0] > blocks*BlockSize {
+		return nil, fmt.Errorf("part %s has %d examples in %d blocks, want 1 to %d in each", prefix, n[0], blocks, BlockSize)
+	}
+	p.n = int(n[0])
+	for _, m := range p.of(&s.layout) {
+		t, err := f.Lookup(prefix + m.name)
+		if err != nil {
+			return nil, err
+		}
+		if t.DType != safetensors.F64 || len(t.Shape) != 1 || t.Shape[0] != m.size {
+			return nil, fmt.Errorf("tensor %q is %s %v, want F64 [%d]", t.Name, t.DType, t.Shape, m.size)
+		}
+		if *m.data, err = safetensors.Read[float64](f, t.Name); err != nil {
+			return nil, err
+		}
+		for i, v := range *m.data {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return nil, fmt.Errorf("tensor %q: entry %d is %v, want a finite number", t.Name, i, v)
+			}
+		}
+	}
+	return p, nil
+}

@@ -1,0 +1,263 @@
+package calibrate
+
+import (
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// gram adds the products of a block's examples to sums.
+type gram struct {
+	*layout
+	probabilities func(p, rest []float64, logits []float32)
+
+	n       int       // examples of the block
+	phi     []float64 // [n,D] augmented
+	width   int       // weights of an example
+	weights []float64 // what phi is weighted with, [n,width]; Kronecker: [width/K, BlockSize, K]
+	p, rest []float64 // of one example: p and 1-p
+	r       []float64 // of one example: p-y
+
+	transposed, products, sum []float64 // work space
+}
+
+func newGram(l *layout) *gram {
+	k := l.head.Logits
+	g := &gram{layout: l, probabilities: links[l.head.Link].curvature}
+	matrices := 1
+	if l.fisher {
+		matrices = 2
+	}
+	switch {
+	case l.structure == Full:
+		g.width = 1 + matrices*l.pairs()
+	case !l.diagonal:
+		g.width = matrices * k
+	}
+	g.phi = make([]float64, BlockSize*l.head.Dim())
+	g.weights = make([]float64, BlockSize*g.width)
+	g.p, g.rest, g.r = make([]float64, k), make([]float64, k), make([]float64, k)
+	return g
+}
+
+// add adds a block, which is checked.
+func (g *gram) add(m *matrices, b *rows.Batch) error {
+	d := g.head.Dim()
+	for g.n = 0; g.n < b.N; g.n++ {
+		phi, logits := b.Row(g.n)
+		g.head.augment(g.phi[g.n*d:(g.n+1)*d], phi)
+		g.probabilities(g.p, g.rest, logits)
+		if g.fisher {
+			g.head.residuals(g.r, g.p, g.rest, b.Label(g.n), b.Target(g.n))
+		}
+		if g.structure == Full {
+			g.weigh()
+		} else {
+			g.weighKronecker(m)
+		}
+	}
+	m.n += b.N
+	if g.structure == Full {
+		return g.addFull(m)
+	}
+	return g.addKronecker(m)
+}
+
+// residuals writes p - y, y the targets or the one-hot code of the label, from p and 1-p: where y
+// is 1 it is -(1-p).
+func (h Head) residuals(r, p, rest []float64, label int, targets []uint8) {
+	copy(r, p)
+	switch {
+	case targets != nil:
+		for k, y := range targets {
+			if y == 1 {
+				r[k] = -rest[k]
+			}
+		}
+	case h.Logits == 1:
+		if label == 1 {
+			r[0] = -rest[0]
+		}
+	default:
+		r[label] = -rest[label]
+	}
+}
+
+// weigh writes the weights of example n for the full structure: a 1 for A, then w_kl of every
+// coupled pair k ≤ l for H, then for J.
+func (g *gram) weigh() {
+	p, rest, r := g.p, g.rest, g.r
+	w := g.weights[g.n*g.width : (g.n+1)*g.width]
+	w[0] = 1
+	at := 1
+	for first := 0; first < len(p); first += g.coupled {
+		end := first + g.coupled
+		for i := first; i < end; i++ {
+			w[at] = p[i] * rest[i]
+			at++
+			for l := i + 1; l < end; l++ {
+				w[at] = -p[i] * p[l]
+				at++
+			}
+		}
+	}
+	for first := 0; first < len(p) && g.fisher; first += g.coupled {
+		for i := first; i < first+g.coupled; i++ {
+			for l := i; l < first+g.coupled; l++ {
+				w[at] = r[i] * r[l]
+				at++
+			}
+		}
+	}
+}
+
+// weighKronecker writes p and r of example n, and adds to the diagonal of B: it is summed from
+// p(1-p), since the 1-p of a network that is sure of its training examples is not to be found in
+// a sum of p².
+func (g *gram) weighKronecker(m *matrices) {
+	k, p, rest, r := len(g.p), g.p, g.rest, g.r
+	if g.diagonal {
+		for i := range k {
+			m.b[i] += p[i] * rest[i]
+			if g.fisher {
+				m.g[i] += r[i] * r[i]
+			}
+		}
+		return
+	}
+	copy(g.weights[g.n*k:], p)
+	if g.fisher {
+		copy(g.weights[(BlockSize+g.n)*k:], r)
+	}
+	for i := range k {
+		m.b[i*k+i] += p[i] * rest[i]
+	}
+}
+
+// addFull adds Σ w_kl φφᵀ of the block for each pair of classes.
+//
+// H has K(K+1)/2 · D(D+1)/2 distinct entries, a quarter of its (KD)². They are the product of two
+// thin matrices over the examples, weights by pairs of classes and φ_iφ_j by pairs of features;
+// the second is formed a few rows of the triangle at a time. With few classes forming it would
+// cost more than the product, and one product a pair of classes is better.
+func (g *gram) addFull(m *matrices) error {
+	d, n, width := g.head.Dim(), g.n, g.width
+	const fewPairs = 16
+	if width < fewPairs {
+		return g.addFullByPair(m)
+	}
+	g.transposed = grow(g.transposed, width*n)
+	for r := range n {
+		for i, w := range g.weights[r*width : (r+1)*width] {
+			g.transposed[i*n+r] = w
+		}
+	}
+	return eachProducts(g.phi[:n*d], d, &g.products, func(offset int, products []float64) error {
+		columns := len(products) / n
+		g.sum = grow(g.sum, width*columns)
+		if err := g.product.Multiply(g.sum, g.transposed, products, width, n, columns); err != nil {
+			return err
+		}
+		m.eachSum(func(pair int, dst []float64) {
+			add(dst[offset:offset+columns], g.sum[pair*columns:(pair+1)*columns])
+		})
+		return nil
+	})
+}
+
+// eachProducts calls f with the products φ_iφ_j, i ≤ j, of all rows x [n,D], some columns of them
+// [n,columns] at a time, and which of the D(D+1)/2 the first of these is.
+func eachProducts(x []float64, d int, scratch *[]float64, f func(offset int, products []float64) error) error {
+	const most = 4096 // columns formed at once; [512, 4096] float64 is 16 MiB
+	rows := len(x) / d
+	for first := 0; first < d; {
+		last, columns := first, 0
+		for last < d && (columns == 0 || columns+d-last <= most) {
+			columns += d - last
+			last++
+		}
+		*scratch = grow(*scratch, rows*columns)
+		products := *scratch
+		parallel.For(rows, func(from, to int) {
+			for r := from; r < to; r++ {
+				phi, row := x[r*d:(r+1)*d], products[r*columns:(r+1)*columns]
+				for i := first; i < last; i++ {
+					scaleTo(row[:d-i], phi[i], phi[i:])
+					row = row[d-i:]
+				}
+			}
+		})
+		if err := f(packedRow(first, d), products); err != nil {
+			return err
+		}
+		first = last
+	}
+	return nil
+}
+
+// addFullByPair forms (w_kl ⊙ Φ)ᵀΦ for one pair of classes after another.
+func (g *gram) addFullByPair(m *matrices) (err error) {
+	d, n := g.head.Dim(), g.n
+	g.products, g.sum = grow(g.products, n*d), grow(g.sum, d*d)
+	weighted, sum := g.products, g.sum
+	m.eachSum(func(pair int, dst []float64) {
+		if err != nil {
+			return
+		}
+		for r := range n {
+			w := g.weights[r*g.width+pair]
+			for i, v := range g.phi[r*d : (r+1)*d] {
+				weighted[r*d+i] = w * v
+			}
+		}
+		clear(sum)
+		if err = g.product.AddTransposedProduct(sum, weighted, g.phi[:n*d], n, d, d); err != nil {
+			return
+		}
+		for i := range d {
+			add(dst[packedRow(i, d):packedRow(i+1, d)], sum[i*d+i:(i+1)*d])
+		}
+	})
+	return err
+}
+
+// eachSum calls f with each packed D×D sum of the full structure, in the order of the weights: A,
+// then H and J by pairs of classes.
+func (m *matrices) eachSum(f func(column int, dst []float64)) {
+	f(0, m.a)
+	size, column := len(m.a), 1
+	for _, x := range [][]float64{m.h, m.j} {
+		for at := 0; at < len(x); at += size {
+			f(column, x[at:at+size])
+			column++
+		}
+	}
+}
+
+// addKronecker adds Σφφᵀ, -Σppᵀ off the diagonal of B, and Σrrᵀ.
+func (g *gram) addKronecker(m *matrices) error {
+	k, d, n := g.head.Logits, g.head.Dim(), g.n
+	phi := g.phi[:n*d]
+	if err := g.product.AddTransposedProduct(m.a, phi, phi, n, d, d); err != nil || g.diagonal {
+		return err
+	}
+	g.products, g.sum = grow(g.products, n*k), grow(g.sum, k)
+	minus, diagonal := g.products, g.sum
+	p := g.weights[:n*k]
+	for i, v := range p {
+		minus[i] = -v
+	}
+	for i := range diagonal {
+		diagonal[i] = m.b[i*k+i]
+	}
+	if err := g.product.AddTransposedProduct(m.b, minus, p, n, k, k); err != nil {
+		return err
+	}
+	for i, v := range diagonal {
+		m.b[i*k+i] = v
+	}
+	if !g.fisher {
+		return nil
+	}
+	r := g.weights[BlockSize*k : (BlockSize+n)*k]
+	return g.product.AddTransposedProduct(m.g, r, r, n, k, k)
+}

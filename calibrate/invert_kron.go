@@ -1,0 +1,110 @@
+package calibrate
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+)
+
+// invertKronecker fills V so that the variance of logit k is Σ_i u_i V_ik with
+// u = (Q_Aᵀφ)²: the covariance is diagonal in the eigenbases, where damping adds
+// ε to each product of eigenvalues.
+//
+//	H⁻¹, J⁻¹:  V_ik = Σ_j Q_kj² / (λ_A,i λ_B,j + ε)
+//	H⁻¹JH⁻¹:  V_ik = λ_A,i Σ_jl Q_kj Q_kl G̃_jl / ((λ_A,i λ_B,j + ε)(λ_A,i λ_B,l + ε)),  G̃ = QᵀGQ
+func (c *Curvature) invertKronecker(p *Posterior) error {
+	a, b, err := c.spectra(p.Covariance)
+	if err != nil {
+		return err
+	}
+	k, d := c.head.Logits, c.head.Dim()
+	p.QA, p.LambdaA, p.QB, p.LambdaB = a.q, a.lambda, b.q, b.lambda
+	p.V = make([]float64, d*k)
+	switch {
+	case c.diagonal:
+		for i, la := range p.LambdaA {
+			for j, lb := range p.LambdaB {
+				x := la*lb + p.Epsilon
+				if p.Covariance == Sandwich {
+					p.V[i*k+j] = la * c.g[j] / float64(c.n) / (x * x)
+				} else {
+					p.V[i*k+j] = 1 / x
+				}
+			}
+		}
+	case p.Covariance == Sandwich:
+		c.sandwichV(p)
+	default:
+		inverse := make([]float64, d*k) // 1/(λ_A,i λ_B,j + ε)
+		for i, la := range p.LambdaA {
+			for j, lb := range p.LambdaB {
+				inverse[i*k+j] = 1 / (la*lb + p.Epsilon)
+			}
+		}
+		squares := make([]float64, k*k)
+		for i, v := range p.QB {
+			squares[i] = v * v
+		}
+		blas64.Gemm(blas.NoTrans, blas.Trans, 1, general(inverse, d, k), general(squares, k, k), 0, general(p.V, d, k))
+	}
+	var trace float64
+	for _, v := range p.LambdaA {
+		trace += v
+	}
+	delta := leverageDelta(trace, d)
+	p.Leverage = make([]float64, d)
+	for i, v := range p.LambdaA {
+		p.Leverage[i] = 1 / (v + delta)
+	}
+	return nil
+}
+
+// sandwichV fills V, row by row, or where that would take long from fewer rows.
+func (c *Curvature) sandwichV(p *Posterior) {
+	k, d := c.head.Logits, len(p.LambdaA)
+	row := c.sandwichRow(p)
+	const slow = 1e10 // multiplications: a second or two
+	interpolated := false
+	if float64(d)*float64(k)*float64(k)*float64(k) > slow {
+		// Below the floor λ_A,i λ_B,j + ε is ε to 1e-10.
+		floor := 1e-10 * p.Epsilon / math.Max(p.LambdaB[k-1], 1e-300)
+		interpolated = interpolateRows(p.V, p.LambdaA, floor, row)
+	}
+	for i, la := range p.LambdaA {
+		v := p.V[i*k : (i+1)*k]
+		if !interpolated {
+			row(v, la)
+		}
+		for j := range v {
+			v[j] *= la
+		}
+	}
+}
+
+// sandwichRow returns the function that gives a row of V over λ_A,
+// diag(Q W Qᵀ), W = w wᵀ ⊙ G̃, w_j = 1/(λ_A λ_B,j + ε), by a K×K product.
+func (c *Curvature) sandwichRow(p *Posterior) func(dst []float64, la float64) {
+	k := c.head.Logits
+	q := general(p.QB, k, k)
+	g, t := general(make([]float64, k*k), k, k), general(make([]float64, k*k), k, k)
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1/float64(c.n), general(c.g, k, k), q, 0, t)
+	blas64.Gemm(blas.Trans, blas.NoTrans, 1, q, t, 0, g)
+	scaled := general(make([]float64, k*k), k, k)
+	return func(dst []float64, la float64) {
+		for r := range k {
+			for j, lb := range p.LambdaB {
+				scaled.Data[r*k+j] = p.QB[r*k+j] / (la*lb + p.Epsilon)
+			}
+		}
+		blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, scaled, g, 0, t)
+		for r := range k {
+			var sum float64
+			for j, v := range t.Data[r*k : (r+1)*k] {
+				sum += v * scaled.Data[r*k+j]
+			}
+			// A rounding error of a quadratic form of a semi-definite matrix.
+			dst[r] = math.Max(0, sum)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package calibrate
+
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Structure says how the curvature of the last layer is represented.
+type Structure string
+
+const (
+	Auto      Structure = "auto" // Full while that is small (see MaxFull), else Kronecker
+	Full      Structure = "full" // KD × KD; of separate logits K blocks D × D
+	Kronecker Structure = "kron" // B ⊗ A: K × K, of separate logits diagonal, and D × D
+)
+
+const (
+	// MaxFull is the largest K·D for which Auto takes the full curvature of a softmax head: its
+	// Cholesky factor then takes 128 MiB and a few seconds. The K blocks of sigmoid and
+	// one-vs-rest heads may take as much, √K·D ≤ MaxFull.
+	MaxFull = 4096
+	// MaxDense is the largest K for which a Kronecker factor over classes is dense; beyond it
+	// only its diagonal is kept.
+	MaxDense = 2048
+	// BlockSize is the number of source positions whose matrix product is formed at once.
+	BlockSize = rows.BlockSize
+
+	// maxOrder bounds matrices: 16,384 squared is 2 GiB of float64, and factorising it takes an
+	// hour.
+	maxOrder = 16384
+	// maxPairs bounds the weights of a block of the full curvature, one for each pair of coupled
+	// logits and example: 134 MB, and as much again for J. 255 classes have as many pairs.
+	maxPairs = 255 * 256 / 2
+)
+
+// Resolve replaces Auto by the structure that fits the head, and refuses what would not fit into
+// memory.
+func (s Structure) Resolve(h Head) (Structure, error) {
+	coupled := h.coupled()
+	blocks, order := h.Logits/coupled, coupled*h.Dim()
+	pairs := blocks * triangle(coupled)
+	// In floating point, for lack of overflow.
+	entries := float64(blocks) * float64(order) * float64(order)
+	if s == Auto || s == "" {
+		s = Kronecker
+		if entries <= MaxFull*MaxFull && pairs <= maxPairs {
+			s = Full
+		}
+	}
+	switch {
+	case s == Full && pairs > maxPairs:
+		return "", fmt.Errorf("the full curvature of %d %s logits has %d pairs of classes, want at most %d: use the kron structure",
+			h.Logits, h.Link, pairs, maxPairs)
+	case s == Full && entries > maxOrder*maxOrder:
+		return "", fmt.Errorf("the full curvature of %d %s logits × %d parameters has %d × %d² entries, want at most %d²: use the kron structure",
+			h.Logits, h.Link, h.Dim(), blocks, order, maxOrder)
+	case s == Kronecker && h.Dim() > maxOrder:
+		return "", fmt.Errorf("the curvature of %d parameters per logit has at least %d² entries, want at most %d²: such a head is not supported",
+			h.Dim(), h.Dim(), maxOrder)
+	case s != Full && s != Kronecker:
+		return "", fmt.Errorf("structure %q, want auto, full or kron", s)
+	}
+	return s, nil
+}
+
+// CurvatureConfig says of what head the curvature is, and in what form.
+type CurvatureConfig struct {
+	Head      Head
+	Structure Structure // Full or Kronecker; zero and Auto are resolved by the head
+	Fisher    bool      // J beside H; every example then needs a label
+	Product   Product   // nil: float64 in pure Go
+}
+
+// layout is a configuration resolved: what matrices there are.
+type layout struct {
+	head      Head
+	structure Structure
+	fisher    bool
+	product   Product
+	coupled   int  // of Head.coupled
+	diagonal  bool // the Kronecker factors over classes have only their diagonals
+}
+
+func newLayout(cfg CurvatureConfig) (layout, error) {
+	if err := cfg.Head.Validate(); err != nil {
+		return layout{}, err
+	}
+	s, err := cfg.Structure.Resolve(cfg.Head)
+	if err != nil {
+		return layout{}, err
+	}
+	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product), coupled: cfg.Head.coupled()}
+	l.diagonal = s == Kronecker && (l.head.Logits > MaxDense || l.coupled == 1)
+	return l, nil
+}
+
+// Head returns the head whose curvature this is.
+func (l *layout) Head() Head { return l.head }
+
+// Structure returns Full or Kronecker.
+func (l *layout) Structure() Structure { return l.structure }
+
+// pairs returns how many pairs of logits the full structure has blocks for.
+func (l *layout) pairs() int { return l.head.Logits / l.coupled * triangle(l.coupled) }
+
+func (l *layout) String() string {
+	with := ""
+	if l.fisher {
+		with = ", with Fisher matrix"
+	}
+	return fmt.Sprintf("the %s curvature of %d %s logits × %d parameters%s", l.structure, l.head.Logits, l.head.Link, l.head.Dim(), with)
+}
+
+// matrices are sums over examples. Which of them there are, and in what form, follows from the
+// layout.
+type matrices struct {
+	n int       // examples
+	a []float64 // Σφφᵀ, D×D; of the full structure packed
+
+	// Full: [K/coupled, pairs of coupled classes, pairs of features], both packed triangles.
+	h, j []float64
+	// Kronecker: K×K, or the K diagonal entries.
+	b, g []float64
+}
+
+// A matrix is one of matrices, with its name in encoded sums and its size.
+type matrix struct {
+	name string
+	data *[]float64
+	size int
+}
+
+// of lists the matrices of a layout.
+func (m *matrices) of(l *layout) []matrix {
+	k, d := l.head.Logits, l.head.Dim()
+	list := []matrix{{"a", &m.a, d * d}}
+	first, second, size := matrix{name: "b", data: &m.b}, matrix{name: "g", data: &m.g}, k*k
+	switch {
+	case l.structure == Full:
+		list[0].size = triangle(d)
+		first, second, size = matrix{name: "h", data: &m.h}, matrix{name: "j", data: &m.j}, l.pairs()*triangle(d)
+	case l.diagonal:
+		size = k
+	}
+	first.size, second.size = size, size
+	if list = append(list, first); l.fisher {
+		list = append(list, second)
+	}
+	return list
+}
+
+// add adds the sums of other examples.
+func (m *matrices) add(o *matrices) {
+	m.n += o.n
+	add(m.a, o.a)
+	add(m.h, o.h)
+	add(m.j, o.j)
+	add(m.b, o.b)
+	add(m.g, o.g)
+}
+
+// triangle returns the number of pairs i ≤ j below n.
+func triangle(n int) int { return n * (n + 1) / 2 }
+
+// packedRow returns where row i of a packed upper triangle of order n begins.
+func packedRow(i, n int) int { return i*n - i*(i-1)/2 }
+
+func add(dst, src []float64) {
+	for i, v := range src {
+		dst[i] += v
+	}
+}
+
+// scaleTo writes a·x to dst.
+func scaleTo(dst []float64, a float64, x []float64) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = a * v
+	}
+}
+
+func grow(x []float64, n int) []float64 {
+	if cap(x) < n {
+		return make([]float64, n)
+	}
+	return x[:n]
+}

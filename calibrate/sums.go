@@ -1,0 +1,290 @@
+package calibrate
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Sums accumulate the second derivatives of the loss with respect to the last layer's weights, as
+// sums over examples:
+//
+//	H = Σᵢ (diag pᵢ - pᵢpᵢᵀ) ⊗ φᵢφᵢᵀ   (paper, eq. 16)
+//	J = Σᵢ rᵢrᵢᵀ ⊗ φᵢφᵢᵀ,  r = p - onehot(y)
+//
+// both at temperature 1, with φ augmented by 1 for a bias. H needs no labels. The full structure
+// keeps what is distinct of them, one symmetric D×D block for each unordered pair of classes; the
+// Kronecker structure keeps A = Σφφᵀ, B = Σ(diag p - ppᵀ) and G = Σrrᵀ.
+//
+// The logits of sigmoid and one-vs-rest heads are separate problems of two classes: H and J are K
+// blocks, H_k = Σᵢ pᵢₖ(1-pᵢₖ) φᵢφᵢᵀ and J_k = Σᵢ (pᵢₖ-yᵢₖ)² φᵢφᵢᵀ with p = σ(a), and of B and G
+// there are the diagonals.
+//
+// Sums change by whole blocks of 512 source positions (see [rows.Blocks]), and know which blocks
+// they cover. They can be written and read again between any two blocks ([Sums.Encode],
+// [DecodeSums]): going on from there gives the same bits as never to have stopped. Sums of other
+// blocks can be merged: the same parts give the same bits in any order, since they are added in
+// the order of their positions; another division into parts agrees to some 1e-12.
+//
+// Sums are used by one goroutine at a time.
+type Sums struct {
+	layout
+	parts    []*part // by first block
+	err      error   // of the product: what it lost is not made good
+	finished bool
+	work     *gram // nil before the first block
+}
+
+// A part is what was summed one block after another. Parts are added to each other when they are
+// finished, or before where nothing can come between: onto a first part without a gap from block
+// 0 on.
+type part struct {
+	matrices
+	blocks []span // covered, rising
+}
+
+// A span is the blocks from one to before another.
+type span struct{ from, to int }
+
+// NewSums returns sums of no examples.
+func NewSums(cfg CurvatureConfig) (*Sums, error) {
+	l, err := newLayout(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Sums{layout: l}, nil
+}
+
+// Examples returns how many examples were added, N.
+func (s *Sums) Examples() int {
+	n := 0
+	for _, p := range s.parts {
+		n += p.n
+	}
+	return n
+}
+
+// AddBlock adds a block: all examples there are in 512 source positions, with features and
+// logits. Those of blocks before it need not have been added.
+//
+// It returns an error, and adds nothing, for a block that is covered already, for values that are
+// not finite, for labels out of range and for a missing label where the Fisher matrix is wanted.
+// An error of the Product is final: every later call returns it.
+func (s *Sums) AddBlock(b *rows.Batch) error {
+	if s.err != nil || b.N == 0 {
+		return s.err
+	}
+	if s.finished {
+		panic("calibrate: a block is added to sums that are finished")
+	}
+	if err := s.check(b); err != nil {
+		return err
+	}
+	index := rows.Block(b.Positions[0])
+	if s.covers(index) {
+		return coveredTwice(index)
+	}
+	if s.work == nil {
+		s.work = newGram(&s.layout)
+	}
+	p := s.partBefore(index)
+	if s.err = s.work.add(&p.matrices, b); s.err != nil {
+		return s.err
+	}
+	p.cover(index)
+	s.settle()
+	return nil
+}
+
+// check refuses examples that cannot be added. A batch that is no block is a mistake of the caller.
+func (s *Sums) check(b *rows.Batch) error {
+	if len(b.Positions) != b.N || len(b.Features) != b.N*s.head.Features || len(b.Logits) != b.N*s.head.Logits {
+		panic(fmt.Sprintf("calibrate: %d positions, %d features and %d logits for %d examples, want 1, %d and %d each",
+			len(b.Positions), len(b.Features), len(b.Logits), b.N, s.head.Features, s.head.Logits))
+	}
+	for i, position := range b.Positions {
+		if rows.Block(position) != rows.Block(b.Positions[0]) || i > 0 && position <= b.Positions[i-1] {
+			panic(fmt.Sprintf("calibrate: position %d after %d, want rising positions of one block", position, b.Positions[max(0, i-1)]))
+		}
+		phi, logits := b.Row(i)
+		err := checkExample(s.head, position, phi, logits, b.Label(i), b.Target(i))
+		if err == nil && s.fisher && b.Label(i) < 0 && b.Targets == nil {
+			err = fmt.Errorf("example %d has no label: the Fisher matrix needs one for every training example; use the hessian covariance, which needs none", position)
+		}
+		if err != nil {
+			if b.Names != nil || b.From != "" {
+				err = fmt.Errorf("%s: %w", b.Name(i), err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+func checkExample(h Head, position int, phi, logits []float32, label int, targets []uint8) error {
+	for i, v := range phi {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return fmt.Errorf("example %d: feature %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
+		}
+	}
+	for i, v := range logits {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return fmt.Errorf("example %d: logit %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
+		}
+	}
+	if label < -1 || label >= h.Classes() {
+		return fmt.Errorf("example %d has label %d, want 0 to %d: the model has %d classes", position, label, h.Classes()-1, h.Classes())
+	}
+	switch {
+	case h.MultiLabel() && label >= 0:
+		return fmt.Errorf("example %d has label %d, want %d targets of 0 or 1: the head is multi-label", position, label, h.Logits)
+	case !h.MultiLabel() && targets != nil:
+		return fmt.Errorf("example %d has %d targets, want one label: the head is not multi-label", position, len(targets))
+	case targets != nil && len(targets) != h.Logits:
+		return fmt.Errorf("example %d has %d targets, want %d", position, len(targets), h.Logits)
+	}
+	for k, y := range targets {
+		if y > 1 {
+			return fmt.Errorf("example %d: target %d is %d, want 0 or 1", position, k, y)
+		}
+	}
+	return nil
+}
+
+func coveredTwice(block int) error {
+	return fmt.Errorf("the examples from %d to %d are summed already: want every part of the data once", block*BlockSize, (block+1)*BlockSize-1)
+}
+
+// covers reports whether a block was added.
+func (s *Sums) covers(index int) bool {
+	return slices.ContainsFunc(s.parts, func(p *part) bool {
+		return slices.ContainsFunc(p.blocks, func(b span) bool { return b.from <= index && index < b.to })
+	})
+}
+
+func (p *part) first() int { return p.blocks[0].from }
+func (p *part) end() int   { return p.blocks[len(p.blocks)-1].to }
+
+// partBefore returns the part that ends last before a block, or a new one where there is none.
+func (s *Sums) partBefore(index int) *part {
+	var before *part
+	for _, p := range s.parts {
+		if p.end() <= index && (before == nil || p.end() > before.end()) {
+			before = p
+		}
+	}
+	if before != nil {
+		return before
+	}
+	p := &part{}
+	for _, m := range p.of(&s.layout) {
+		*m.data = make([]float64, m.size)
+	}
+	p.blocks = []span{{index, index}}
+	at, _ := slices.BinarySearchFunc(s.parts, index, func(p *part, index int) int { return cmp.Compare(p.first(), index) })
+	s.parts = slices.Insert(s.parts, at, p)
+	return p
+}
+
+// cover notes that a block behind all others was added.
+func (p *part) cover(index int) {
+	if p.end() < index {
+		p.blocks = append(p.blocks, span{index, index})
+	}
+	p.blocks[len(p.blocks)-1].to = index + 1
+}
+
+// settle adds to the first part what follows it without a gap, if it begins with block 0.
+func (s *Sums) settle() {
+	for len(s.parts) > 1 {
+		first, next := s.parts[0], s.parts[1]
+		if first.first() != 0 || len(first.blocks) > 1 || first.end() != next.first() {
+			return
+		}
+		first.matrices.add(&next.matrices)
+		first.blocks[0].to = next.blocks[0].to
+		first.blocks = append(first.blocks, next.blocks[1:]...)
+		s.parts = slices.Delete(s.parts, 1, 2)
+	}
+}
+
+// Merge adds the sums of other blocks, which o gives up: it is left empty. It refuses those of
+// another configuration, and blocks that both cover.
+func (s *Sums) Merge(o *Sums) error {
+	if s.head != o.head || s.structure != o.structure || s.fisher != o.fisher {
+		return fmt.Errorf("cannot merge %s into %s", &o.layout, &s.layout)
+	}
+	if err := errors.Join(s.err, o.err); err != nil {
+		return err
+	}
+	if s.finished || o.finished {
+		panic("calibrate: sums are merged that are finished")
+	}
+	parts := append(slices.Clone(s.parts), o.parts...)
+	if block, twice := overlap(parts); twice {
+		return coveredTwice(block)
+	}
+	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.first(), b.first()) })
+	s.parts, o.parts = parts, nil
+	s.settle()
+	return nil
+}
+
+// overlap returns a block that two parts cover.
+func overlap(parts []*part) (block int, twice bool) {
+	var all []span
+	for _, p := range parts {
+		all = append(all, p.blocks...)
+	}
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	for i := 1; i < len(all); i++ {
+		if all[i].from < all[i-1].to {
+			return all[i].from, true
+		}
+	}
+	return 0, false
+}
+
+// Finish returns the curvature that the sums make. No more can be added to them.
+func (s *Sums) Finish() (*Curvature, error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	s.finished, s.work = true, nil
+	var total matrices
+	if len(s.parts) == 1 {
+		total = s.parts[0].matrices
+	} else {
+		for _, m := range total.of(&s.layout) {
+			*m.data = make([]float64, m.size)
+		}
+		for _, p := range s.parts {
+			total.add(&p.matrices)
+		}
+	}
+	return newCurvature(s.layout, total), nil
+}
+
+// NewCurvature returns the curvature of examples in memory, whose positions count from 0. The
+// error is that of NewSums, or names the example.
+func NewCurvature(cfg CurvatureConfig, examples *rows.Batch) (*Curvature, error) {
+	s, err := NewSums(cfg)
+	if err != nil {
+		return nil, err
+	}
+	for from := 0; from < examples.N; from += BlockSize {
+		block := examples.Slice(from, min(from+BlockSize, examples.N))
+		block.Positions = make([]int, block.N)
+		for i := range block.Positions {
+			block.Positions[i] = from + i
+		}
+		if err := s.AddBlock(block); err != nil {
+			return nil, err
+		}
+	}
+	return s.Finish()
+}

@@ -1,0 +1,429 @@
+package calibrate
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
+
+// sums returns the matrices of a curvature by name.
+func (c *Curvature) sums() map[string][]float64 {
+	return map[string][]float64{"A": c.a, "H": c.h, "J": c.j, "B": c.b, "G": c.g}
+}
+
+var configs = []CurvatureConfig{
+	{Head: Head{Logits: 3, Features: 4, Bias: true, Link: Softmax}, Structure: Full, Fisher: true},
+	{Head: Head{Logits: 6, Features: 4, Link: Softmax}, Structure: Full},
+	{Head: Head{Logits: 6, Features: 4, Bias: true, Link: Softmax}, Structure: Kronecker, Fisher: true},
+	{Head: Head{Logits: MaxDense + 1, Features: 1, Link: Softmax}, Structure: Kronecker, Fisher: true},
+	{Head: Head{Logits: 1, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
+	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: Sigmoid}, Structure: Full, Fisher: true},
+	{Head: Head{Logits: 20, Features: 4, Bias: true, Link: Sigmoid}, Structure: Kronecker, Fisher: true},
+	{Head: Head{Logits: 4, Features: 4, Bias: true, Link: OneVsRest}, Structure: Full, Fisher: true},
+}
+
+func (cfg CurvatureConfig) name() string {
+	return fmt.Sprintf("%s/%s/fisher=%v", cfg.Head.name(), cfg.Structure, cfg.Fisher)
+}
+
+// blocksOf cuts examples into blocks. Some positions are missing, as those of records that could
+// not be read, and where gap is not negative all of that block.
+func blocksOf(t testing.TB, h Head, n, gap int) []*rows.Batch {
+	t.Helper()
+	s := randomSet(h, n, 2, 60)
+	var kept []int
+	for i := range n {
+		s.Positions = append(s.Positions, i)
+		if i%97 != 13 && i/BlockSize != gap && (i/BlockSize != 1 || i%BlockSize >= 300) {
+			kept = append(kept, i)
+		}
+	}
+	var blocks []*rows.Batch
+	b := rows.NewBlocks(func(b *rows.Batch) error {
+		blocks = append(blocks, b)
+		return nil
+	})
+	if err := errors.Join(b.Add(s.Pick(kept)), b.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	return blocks
+}
+
+func summed(t testing.TB, cfg CurvatureConfig, blocks ...*rows.Batch) *Sums {
+	t.Helper()
+	s := newSums(t, cfg)
+	for _, b := range blocks {
+		if err := s.AddBlock(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func encoded(t testing.TB, s *Sums) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func decoded(t testing.TB, data []byte) *Sums {
+	t.Helper()
+	s, err := DecodeSums(bytes.NewReader(data), int64(len(data)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func finished(t testing.TB, s *Sums) *Curvature {
+	t.Helper()
+	c, err := s.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// size is how many examples of a head make some blocks in little time.
+func size(h Head) int {
+	if h.Logits > 100 {
+		return 3*BlockSize + 7
+	}
+	return 6*BlockSize + 77
+}
+
+// The same parts give the same bytes in any order of merging and however it is nested; and any
+// parts agree with one pass.
+func TestMergingSortsByPosition(t *testing.T) {
+	for i, cfg := range configs {
+		t.Run(cfg.name(), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(uint64(i), 70))
+			gaps := []int{-1, 0, 2}
+			if cfg.Head.Logits > 100 {
+				gaps = gaps[:1]
+			}
+			for _, gap := range gaps {
+				blocks := blocksOf(t, cfg.Head, size(cfg.Head), gap)
+				whole := finished(t, summed(t, cfg, blocks...))
+				for range 4 {
+					// Blocks go to a part at random: parts interleave.
+					parts := make([][]*rows.Batch, 1+rng.IntN(4))
+					for _, b := range blocks {
+						to := rng.IntN(len(parts))
+						parts[to] = append(parts[to], b)
+					}
+					var want []byte
+					for range 5 {
+						var left []*Sums
+						for _, p := range parts {
+							left = append(left, summed(t, cfg, p...))
+						}
+						for len(left) > 1 { // any two of them
+							rng.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
+							if rng.IntN(2) == 0 {
+								left[0] = decoded(t, encoded(t, left[0]))
+							}
+							if err := left[0].Merge(left[1]); err != nil {
+								t.Fatal(err)
+							}
+							left = append(left[:1], left[2:]...)
+						}
+						got := encoded(t, left[0])
+						if want == nil {
+							want = got
+						}
+						if !bytes.Equal(got, want) {
+							t.Fatalf("gap at %d: another order of merging gives other bytes", gap)
+						}
+					}
+					merged := finished(t, decoded(t, want))
+					if merged.Examples() != whole.Examples() {
+						t.Errorf("%d examples, want %d", merged.Examples(), whole.Examples())
+					}
+					for name, sum := range whole.sums() {
+						wantSame(t, fmt.Sprintf("%d parts: %s", len(parts), name), merged.sums()[name], sum, 1e-12)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A run that ends between two blocks and goes on from what was written gives the bytes of one that
+// was not disturbed.
+func TestResumingChangesNothing(t *testing.T) {
+	for _, cfg := range configs {
+		for _, gap := range []int{-1, 0, 1} {
+			blocks := blocksOf(t, cfg.Head, size(cfg.Head), gap)
+			want := encoded(t, summed(t, cfg, blocks...))
+			for cut := range len(blocks) + 1 {
+				again := decoded(t, encoded(t, summed(t, cfg, blocks[:cut]...)))
+				for _, b := range blocks[cut:] {
+					if err := again.AddBlock(b); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !bytes.Equal(encoded(t, again), want) {
+					t.Errorf("%s: gap at %d: other bytes after a stop behind %d blocks", cfg.name(), gap, cut)
+				}
+				if cut%3 == 0 && !reflect.DeepEqual(finished(t, again).sums(), finished(t, decoded(t, want)).sums()) {
+					t.Errorf("%s: another curvature", cfg.name())
+				}
+			}
+		}
+	}
+}
+
+// Parts in order cost the memory of one.
+func TestPartsWithoutAGapAreAddedAtOnce(t *testing.T) {
+	cfg := configs[2]
+	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
+	s := newSums(t, cfg)
+	for i := range blocks {
+		if err := s.Merge(summed(t, cfg, blocks[i])); err != nil {
+			t.Fatal(err)
+		}
+		if len(s.parts) != 1 {
+			t.Fatalf("%d parts after block %d", len(s.parts), i)
+		}
+	}
+}
+
+func TestBlocksAreSummedOnce(t *testing.T) {
+	cfg := configs[0]
+	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
+	s := summed(t, cfg, blocks[1], blocks[3])
+	before := encoded(t, s)
+	const said = "the examples from 1536 to 2047 are summed already"
+	if err := s.AddBlock(blocks[3]); err == nil || !strings.HasPrefix(err.Error(), said) {
+		t.Errorf("error %v, want %q", err, said)
+	}
+	other := summed(t, cfg, blocks[2], blocks[3], blocks[4])
+	if err := s.Merge(other); err == nil || !strings.HasPrefix(err.Error(), said) {
+		t.Errorf("error %v, want %q", err, said)
+	}
+	if !bytes.Equal(encoded(t, s), before) || other.Examples() == 0 {
+		t.Error("refused, but changed")
+	}
+	if err := s.AddBlock(blocks[2]); err != nil {
+		t.Errorf("a block between the others: %v", err)
+	}
+}
+
+func TestMergeRefusesAnotherConfiguration(t *testing.T) {
+	base := CurvatureConfig{Head: Head{Logits: 3, Features: 4, Link: Softmax}, Structure: Full}
+	for name, change := range map[string]func(*CurvatureConfig){
+		"logits":    func(c *CurvatureConfig) { c.Head.Logits = 4 },
+		"features":  func(c *CurvatureConfig) { c.Head.Features = 5 },
+		"bias":      func(c *CurvatureConfig) { c.Head.Bias, c.Head.Features = true, 3 },
+		"structure": func(c *CurvatureConfig) { c.Structure = Kronecker },
+		"fisher":    func(c *CurvatureConfig) { c.Fisher = true },
+	} {
+		other := base
+		change(&other)
+		s, o := sumsOf(t, base, randomSet(base.Head, 3, 1, 64), 0), sumsOf(t, other, randomSet(other.Head, 3, 1, 64), BlockSize)
+		before := encoded(t, s)
+		err := s.Merge(o)
+		if err == nil || !strings.Contains(err.Error(), s.String()) || !strings.Contains(err.Error(), o.String()) {
+			t.Errorf("another %s: error %v, want one that names both", name, err)
+		}
+		if name != "bias" && s.String() == o.String() {
+			t.Errorf("another %s: both are called %q", name, s)
+		}
+		if !bytes.Equal(before, encoded(t, s)) || s.Examples() != 3 {
+			t.Errorf("another %s: refused, but added", name)
+		}
+	}
+}
+
+func TestErrorsOfTheProductAreFinal(t *testing.T) {
+	for _, cfg := range append(slices.Clone(configs), CurvatureConfig{Head: heads[0], Structure: Full}) {
+		one := randomSet(cfg.Head, 1, 1, 65)
+		healthy := sumsOf(t, cfg, one, 99*BlockSize)
+		for left := range 3 {
+			cfg.Product = &failingProduct{left: left}
+			s := newSums(t, cfg)
+			// Each block needs at least one product.
+			var err error
+			for i := 0; i < 4 && err == nil; i++ {
+				err = addAll(s, one, i*BlockSize)
+			}
+			_, finish := s.Finish()
+			for name, err := range map[string]error{
+				"adding": err, "adding again": addAll(s, one, 9*BlockSize), "Merge": s.Merge(healthy), "merged": healthy.Merge(s),
+				"Encode": s.Encode(&bytes.Buffer{}), "Finish": finish,
+			} {
+				if !errors.Is(err, errProduct) {
+					t.Errorf("%s: %s after %d products: error %v, want that of the product", cfg.name(), name, left, err)
+				}
+			}
+		}
+	}
+}
+
+func TestACurvatureIsReadByMany(t *testing.T) {
+	for _, cfg := range configs[:3] {
+		c := accumulate(t, cfg, randomSet(cfg.Head, 300, 2, 62), 0)
+		want := mustPosterior(t, accumulate(t, cfg, randomSet(cfg.Head, 300, 2, 62), 0), Hessian, 0.5)
+		done := make(chan *Posterior)
+		const readers = 8
+		for range readers {
+			go func() {
+				p, err := c.Posterior(Hessian, 0.5)
+				if err != nil {
+					t.Error(err)
+				}
+				done <- p
+			}()
+		}
+		for range readers {
+			if p := <-done; !reflect.DeepEqual(p, want) {
+				t.Errorf("%s: another posterior", cfg.name())
+			}
+		}
+	}
+}
+
+// resealed returns encoded sums whose tensors were changed, with a checksum that fits.
+func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tensor, metadata map[string]string) []safetensors.Tensor) []byte {
+	t.Helper()
+	f, err := safetensors.NewSealedFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tensors []safetensors.Tensor
+	for _, info := range f.Tensors() {
+		tensor := safetensors.Tensor{Name: info.Name, Shape: info.Shape}
+		if info.DType == safetensors.I64 {
+			tensor.Data, err = safetensors.Read[int64](f, info.Name)
+		} else {
+			tensor.Data, err = safetensors.Read[float64](f, info.Name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		tensors = append(tensors, tensor)
+	}
+	var b bytes.Buffer
+	if err := safetensors.EncodeSealed(&b, change(tensors, f.Metadata()), f.Metadata()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestSumsThatLieAreRefused(t *testing.T) {
+	cfg := configs[0]
+	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
+	s := summed(t, cfg, blocks[1], blocks[2], blocks[4])
+	if err := s.Merge(summed(t, cfg, blocks[3])); err != nil {
+		t.Fatal(err)
+	}
+	good := encoded(t, s) // of two parts, each with n, blocks, a, h and j
+	spans := func(part int, bounds ...int64) func([]safetensors.Tensor, map[string]string) {
+		return func(tensors []safetensors.Tensor, _ map[string]string) {
+			tensors[5*part+1].Shape, tensors[5*part+1].Data = []int{len(bounds)}, bounds
+		}
+	}
+	meta := func(name, value string) func([]safetensors.Tensor, map[string]string) {
+		return func(_ []safetensors.Tensor, m map[string]string) { m[name] = value }
+	}
+	count := func(n int64) func([]safetensors.Tensor, map[string]string) {
+		return func(tensors []safetensors.Tensor, _ map[string]string) { tensors[0].Data = []int64{n} }
+	}
+	for want, change := range map[string]func([]safetensors.Tensor, map[string]string){
+		`format version "2"`:                      meta("mfgs.sums", "2"),
+		`link "probit"`:                           meta("link", "probit"),
+		`logits is "many"`:                        meta("logits", "many"),
+		`features is "9000000000000000000"`:       meta("features", "9000000000000000000"),
+		`bias is "yes"`:                           meta("bias", "yes"),
+		`fisher is ""`:                            meta("fisher", ""),
+		`structure "auto", want full or kron`:     meta("structure", "auto"),
+		`structure "dense"`:                       meta("structure", "dense"),
+		"use the kron structure":                  meta("features", "1000000"),
+		`tensor "0.a" is F64 [15], want F64 [21]`: meta("features", "5"),
+		"10 tensors, want 4 for each part":        meta("fisher", "false"),
+		`tensor "0.a" is F64 [15], want F64 [25]`: meta("structure", "kron"),
+		"has 0 examples":                          count(0),
+		"has 1537 examples in 3 blocks":           count(1537),
+		"covers blocks 2 to 1 after 0":            spans(0, 2, 1),
+		"covers blocks 2 to 3 after 3":            spans(0, 1, 3, 2, 3),
+		"covers blocks 3 to 4 after 3":            spans(0, 1, 3, 3, 4),
+		"covers blocks -1 to 3":                   spans(0, -1, 3, 4, 5),
+		"covers blocks 1 to 4611686018427387904":  spans(0, 1, 1<<62),
+		"0 bounds of blocks":                      spans(0),
+		"3 bounds of blocks":                      spans(0, 1, 2, 3),
+		"want them to rise":                       spans(1, 1, 2),
+		"the examples from 1024 to 1535":          spans(1, 2, 3),
+		`tensor "0.a": entry 3 is NaN`: func(tensors []safetensors.Tensor, _ map[string]string) {
+			tensors[2].Data.([]float64)[3] = math.NaN()
+		},
+		`tensor "1.h": entry 0 is -Inf`: func(tensors []safetensors.Tensor, _ map[string]string) {
+			tensors[8].Data.([]float64)[0] = math.Inf(-1)
+		},
+	} {
+		bad := resealed(t, good, func(tensors []safetensors.Tensor, m map[string]string) []safetensors.Tensor {
+			change(tensors, m)
+			return tensors
+		})
+		_, err := DecodeSums(bytes.NewReader(bad), int64(len(bad)), nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "curvature sums: ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	for i := 0; i < len(good); i += 7 {
+		damaged := bytes.Clone(good)
+		damaged[i] ^= 1 << (i % 8)
+		if _, err := DecodeSums(bytes.NewReader(damaged), int64(len(damaged)), nil); err == nil {
+			t.Errorf("byte %d is another, and nobody notices", i)
+		}
+	}
+	if !bytes.Equal(encoded(t, decoded(t, good)), good) {
+		t.Error("read and written they are others")
+	}
+}
+
+// reseal writes the checksum of all that lies before it.
+func reseal(data []byte) []byte {
+	data = bytes.Clone(data)
+	if end := len(data) - sha256.Size; end >= 0 {
+		sum := sha256.Sum256(data[:end])
+		copy(data[end:], sum[:])
+	}
+	return data
+}
+
+// FuzzDecodeSums changes what lies before a checksum that fits.
+func FuzzDecodeSums(f *testing.F) {
+	cfg := CurvatureConfig{Head: Head{Logits: 2, Features: 1, Bias: true, Link: Softmax}, Structure: Kronecker, Fisher: true}
+	s := sumsOf(f, cfg, randomSet(cfg.Head, 2, 1, 66), 5*BlockSize-1)
+	f.Add(encoded(f, s))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, data := range [][]byte{data, reseal(data)} {
+			s, err := DecodeSums(bytes.NewReader(data), int64(len(data)), nil)
+			if err != nil {
+				continue
+			}
+			again := decoded(t, encoded(t, s))
+			if !bytes.Equal(encoded(t, again), encoded(t, s)) {
+				t.Error("read and written they are others")
+			}
+			if c := finished(t, again); c.Examples() > len(data)*BlockSize {
+				t.Errorf("%d examples of %d bytes", c.Examples(), len(data))
+			}
+		}
+	})
+}
