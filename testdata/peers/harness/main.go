@@ -188,7 +188,7 @@ func features(ctx context.Context) (head calibrate.Head, phi, logits []float32, 
 		if err != nil {
 			return head, nil, nil, err
 		}
-		phi, logits = append(phi, b.Phi...), append(logits, b.Logits...)
+		phi, logits = append(phi, b.Features...), append(logits, b.Logits...)
 	}
 	return head, phi, logits, nil
 }
