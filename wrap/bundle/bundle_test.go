@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +170,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	flat.Manifest.Temperatures.Optimum = &Pair{Temperatures: calibrate.Temperatures{Act: 0.75, Ens: 100}, TunedOn: "nll"}
 	flat.Manifest.Batch = MaxBatch
 
+	extended := full()
+	extended.Manifest.Extensions = map[string]any{"x-team": "vision", "x-run": map[string]any{"id": 7, "tags": []any{"a", 0.5}}}
+
 	for _, test := range []struct {
 		name  string
 		b     Bundle
@@ -184,6 +188,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		{"zero mean eigenvalue", flat, WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"multi-label", multiLabel, WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"one-vs-rest", oneVsRest, WriteOptions{}, []string{ManifestName, PosteriorName}},
+		{"fields of others", extended, WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"one logit", sigmoid, WriteOptions{}, []string{ManifestName, PosteriorName}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -270,6 +275,39 @@ func TestFormat1(t *testing.T) {
 				t.Errorf("median margin %v, want 1", got)
 			}
 		})
+	}
+}
+
+// The table of fields in the package documentation names every field of a manifest.
+func TestTheFormatIsDocumented(t *testing.T) {
+	source, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(source), "//\tfield   ")
+	table, _, _ = strings.Cut(table, "\n//\n")
+	var fields func(t reflect.Type) []string
+	fields = func(t reflect.Type) (names []string) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || t == reflect.TypeFor[preprocess.Spec]() {
+			return nil
+		}
+		for i := range t.NumField() {
+			name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
+			names = append(append(names, name), fields(t.Field(i).Type)...)
+		}
+		return names
+	}
+	all := fields(reflect.TypeFor[Manifest]())
+	if len(all) < 60 {
+		t.Fatalf("only %d fields were found", len(all))
+	}
+	for _, name := range all {
+		if !regexp.MustCompile(`\b` + name + `\b`).MatchString(table) {
+			t.Errorf("the documentation has no field %s", name)
+		}
 	}
 }
 

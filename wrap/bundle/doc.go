@@ -12,7 +12,7 @@
 //
 //	bundle.yaml            the manifest, sealed by its last line
 //	posterior.safetensors  the Gaussian over the last layer's weights
-//	curvature.safetensors  optional, reserved: the sums the posterior was made from
+//	curvature.safetensors  optional: the sums over the training data that it was made from
 //	model.onnx             optional: the network
 //	model.onnx.data        only beside model.onnx: its weights, where it does not have them
 //
@@ -21,8 +21,7 @@
 // # bundle.yaml
 //
 // One YAML document in UTF-8, of at most [MaxManifest] bytes, without anchors
-// and aliases. Its fields are those of [Manifest]; unknown ones are refused.
-// Its last line seals it:
+// and aliases. Its last line seals it:
 //
 //	bytes            content
 //	0 … n−1          the document, ending in a newline
@@ -34,6 +33,104 @@
 // all: a changed byte anywhere in a bundle is an error of [Open]. The seal is
 // against damage and oversight, not against an adversary, who can renew it.
 // So can you, with [Reseal], after an edit by hand.
+//
+// The document is a mapping with the fields below, which are those of [Manifest]. Numbers are
+// finite; hashes are SHA-256, 64 hexadecimal digits in lower case; NLL and gains are in nats,
+// error, ECE, Brier score, accuracy, AUROC, AUPR and FPR95 are fractions. The last column says
+// in which format a field must be (1, 2), may be ((1), (2)), or is not known (–).
+//
+//	field                      content                                             formats
+//	format                     1 or 2                                                1   2
+//	tool                       what wrote the bundle, such as "mfgs v0.1.0"          1   2
+//	model                      the network; left out where features came ready made (1) (2)
+//	  sha256                   of the model that was calibrated, see below           1   2
+//	  producer                 what made it, as it says                             (1) (2)
+//	  opset                    its operator set                                      1   2
+//	  file, data               name and sha256 of model.onnx, model.onnx.data       (1) (2)
+//	head                       the last layer                                        1   2
+//	  op, node                 operator and node that are linear                    (1) (2)
+//	  features, logits         the tensors φ and a = Wᵀφ + b; must be with a model  (1) (2)
+//	  feature_dim              d, without the bias, below 2^24                       1   2
+//	  classes                  K, the number of logits, below 2^24                   1   2
+//	  bias                     whether there is a b                                  1   2
+//	  link                     softmax, sigmoid or one-vs-rest, see below            1   2
+//	  tail                     operators between the layer and the model's output   (1) (2)
+//	  approximation            relu, or left out: see below                         (1) (2)
+//	preprocess                 from image to tensor: a Spec of package preprocess    1  (2)
+//	  pad                      of it                                                 –  (2)
+//	  resize.mode              fit and height, of its values                         –  (2)
+//	bytes                      true: bytes were turned into numbers, see below       –  (2)
+//	covariance                 hessian, fisher or sandwich                           1   2
+//	structure                  full or kron                                          1   2
+//	damping                    ε, which was added to every eigenvalue                1   2
+//	  rule                     what was asked for: auto, a number or rel:NUMBER      1   2
+//	  epsilon                  ε > 0                                                 1   2
+//	  rho                      ε over the mean eigenvalue, 0 where that is zero      1   2
+//	  candidates               those tried: rho, epsilon, nll, gain and std_err     (1) (2)
+//	probabilities              whose are served                                      –   2
+//	  method                   mf0, ts or mle, see below                             –   2
+//	  ts_gain, ts_needed       what temperature scaling gains, and had to gain       –   2
+//	  mf0_gain, mf0_needed     and mf0                                               –   2
+//	temperatures               act is T_act in 1e-6 … 1e6, ens is T_ens in 1e-60 … 1e60
+//	  nll                      act, ens and tuned_on (nll): of mf0's probabilities   1   2
+//	  optimum                  likewise: the pair of the least held-out NLL         (1) (2)
+//	  ood                      act, ens and tuned_on (ood or nll): of ood_score      1   2
+//	  ts                       T of temperature scaling, in 1e-6 … 1e6               1   2
+//	  ts_ood                   its T tuned on telling apart                         (1) (2)
+//	mean_field                 constants of the approximation
+//	  lambda0                  λ₀, in 1e-6 … 1e6                                     1   2
+//	  median_variance          median held-out logit variance at T_ens = 1, > 0      1   2
+//	  max_ratio                largest held-out T_max/T_min of an example, ≥ 1       1   2
+//	  median_margin            > 0, the unit of ood_score, see below                 –   2
+//	held_out                   figures on the data used for tuning
+//	  before                   of the network                                        1   2
+//	  ts                       of temperature scaling                                1   2
+//	  mf0                      of mf0                                                –  (2)
+//	  after                    of what is served, in format 1 mf0                    1   2
+//	  ….in_domain              examples ≥ 1, error, nll, ece, brier                  1   2
+//	  ….ood, ….ood_nll         under the pairs ood and nll: examples ≥ 2, accuracy,
+//	                           auroc, aupr_in, aupr_out, fpr95                      (1) (2)
+//	datasets                   a list, with at least one train and one val           1   2
+//	  role                     train, val or ood                                     1   2
+//	  spec                     as given on the command line                          1   2
+//	  fingerprint              hash of the content                                   1   2
+//	  count                    examples used, ≥ 1                                    1   2
+//	  ignored, bad             files passed over, examples not readable; 0          (1) (2)
+//	batch                      examples to an inference, at most [MaxBatch]          1   2
+//	warnings                   lines for people                                     (1) (2)
+//	posterior                  name and sha256 of posterior.safetensors              1   2
+//	curvature                  name and sha256 of curvature.safetensors             (1) (2)
+//	labels                     the classes' names in their order                    (1) (2)
+//	grids                      nll and auroc, each left out or act [m], tau [n] and
+//	                           value [m][n], what temperatures were chosen from     (1) (2)
+//	x-…                        anything, of others                                   –  (2)
+//
+// Fields whose names begin with x- belong to whoever writes them: no version of the format will
+// define one. Readers look over them, and keep them. Other unknown fields are refused, at every
+// level; so are fields that stand there twice.
+//
+// head.link says how logits a become probabilities: softmax; sigmoid, σ(a) of each
+// logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
+// each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j). There are C = K classes, or two of a single
+// logit, the second being the one whose probability grows with it; labels has C names.
+//
+// head.approximation says what stands between the layer and the logits though it is not
+// linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
+//
+// preprocess is left out in format 2 where only ready arrays were calibrated with: how images
+// become such arrays is not known then, and a reader refuses them until it is told. Format 1
+// always has it, and what is left out of it changes no pixel. bytes is true where a model with
+// several inputs, which has no preprocess, was given bytes for some of them.
+//
+// probabilities.method says whose probabilities are served: mf0, under the pair
+// temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the network's own. In
+// format 1 it is always mf0.
+//
+// mean_field.median_margin is the unit of ood_score, a margin: the score of a
+// margin g is median_margin/(median_margin + g). With r = 1 - max p under the pair
+// temperatures.ood and r₀ = 1 - 1/C of C classes, g is log((1-r)/r) - log((1-r₀)/r₀); of
+// several labels r is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½. In format 1 it is
+// always 1.
 //
 // # posterior.safetensors
 //
@@ -53,36 +150,6 @@
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
 //
-// head.link says how logits a become probabilities: softmax; sigmoid, σ(a) of each
-// logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
-// each other; one-vs-rest, σ(a_k) / Σ_j σ(a_j).
-//
-// preprocess is how images become the model's input, and absent (format 2) where only ready
-// arrays were calibrated with: images are then refused. bytes (format 2) is true where a
-// model with several inputs, which has no preprocess, was given bytes for some of them.
-//
-// probabilities.method (format 2) says whose probabilities are served: mf0, under
-// the pair temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the
-// network's own. In format 1 it is always mf0.
-//
-// preprocess says how images become the model's input, as a Spec of package preprocess;
-// its pad, and the modes fit and height of its resize, are of format 2. In format 2 it is
-// left out where only ready arrays were calibrated with: how images become such arrays is
-// not known then, and a reader refuses them until it is told. Format 1 always has it, and
-// what is left out of it changes no pixel.
-//
-// mean_field.median_margin (format 2) is the unit of ood_score, a margin: the score of a
-// margin g is median_margin/(median_margin + g). With r = 1 - max p under the pair
-// temperatures.ood and r₀ = 1 - 1/C of C classes, g is log((1-r)/r) - log((1-r₀)/r₀); of
-// several labels r is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½. In format 1 it is
-// always 1.
-//
-// held_out has the figures of the network (before), of temperature scaling (ts), of mf0 (mf0,
-// format 2), and of what is served (after, which in format 1 are mf0's).
-//
-// head.approximation says what stands between the layer and the logits though it is not
-// linear, so that W·φ + b is not quite the logits: "relu", as in SqueezeNet, or absent.
-//
 // # model.onnx and model.onnx.data
 //
 // model.onnx is the ONNX model whose last layer head describes. Where it would take more
@@ -97,16 +164,21 @@
 //
 // # curvature.safetensors
 //
-// Reserved for a later update of the posterior. A bundle may carry it; it is
-// hashed, and otherwise not looked at.
+// The sums over the training data that the posterior was made from, for who merges or updates
+// them: in format 2 what calibrate.Sums encodes, in format 1 reserved, without content that
+// means anything. It is hashed, and otherwise not looked at here.
 //
 // # Versions
 //
-// This is format 2. Format 1, which is read too, lacks the fields that are said
-// above to be of format 2, and must not have them. Since unknown fields are
-// refused, a new field makes a new format; a reader refuses formats newer than its
-// own by number, before it looks at anything else in the document. Every later
-// release of this module reads both formats, and gives the same probabilities.
+// This is format 2; formats 1 and 2 are read. A reader refuses a format newer than its own by
+// number, before it looks at anything else in the document. Every later release of this module
+// reads both, and gives the same probabilities.
+//
+// Format 1 is frozen: since unknown fields are refused, a new field makes a new format. Format 2
+// is not yet: until this page says that it is, it grows with what is built on it, by optional
+// fields, so that what was written before stays readable. For these the names thresholds,
+// quantiles, scores and parts are reserved. A reader that does not know such a field refuses the
+// bundle and names it; nothing is served that was only half understood.
 //
 // # Writing
 //

@@ -60,6 +60,8 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 	if err := m.Validate(); err != nil {
 		t.Error(err)
 	}
+	m.Extensions = map[string]any{"x-a": 1}
+	oneLine(t, m.Validate(), ErrField, "x-… is a field of format 2")
 }
 
 var manifestLies = []struct {
@@ -90,6 +92,8 @@ var manifestLies = []struct {
 	{"second document", "format: 2\n", "format: 2\n---\n", ErrYAML, "more than one document"},
 	{"no YAML", "format: 2\n", "format: [\n", ErrYAML, ""},
 	{"number that is a word", "batch: 64", "batch: many", ErrYAML, "many"},
+	{"field of others, within", "act: 0.5", "act: 0.5, x-cat: 1", ErrUnknownField, "field x-cat"},
+	{"field of nobody", "batch: 64", "batch: 64\nX-a: 1", ErrUnknownField, "field X-a"},
 	{"no tool", "tool: mfgs v0.1.0\n", "", ErrField, "tool is missing"},
 	{"hash in upper case", strings.Repeat("0a", 32), strings.Repeat("0A", 32), ErrField, "model.sha256"},
 	{"hash too short", strings.Repeat("1b", 32), strings.Repeat("1b", 31), ErrField, "datasets[0].fingerprint"},

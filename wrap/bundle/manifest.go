@@ -84,7 +84,14 @@ type Manifest struct {
 
 	// Grids are what the temperatures were chosen from. It may be nil.
 	Grids *Grids `yaml:"grids,omitempty"`
+
+	// Extensions are fields of others, whose names begin with "x-". They are kept, and
+	// otherwise not looked at. Format 1 has none.
+	Extensions map[string]any `yaml:",inline"`
 }
+
+// extensionPrefix begins the names of fields that no version of the format will define.
+const extensionPrefix = "x-"
 
 // File is another file of the bundle.
 type File struct {
@@ -322,6 +329,9 @@ func parse(document []byte) (*Manifest, error) {
 	if err := d.Decode(&m); err != nil {
 		return nil, yamlError(err)
 	}
+	if err := checkExtensions(&root, &m); err != nil {
+		return nil, err
+	}
 	if m.Format == 1 && m.Preprocess == nil {
 		m.Preprocess = &preprocess.Spec{}
 	}
@@ -329,6 +339,20 @@ func parse(document []byte) (*Manifest, error) {
 		return nil, err
 	}
 	return &m, nil
+}
+
+// checkExtensions refuses fields of the manifest that no one defines: the decoder takes what it
+// does not know for extensions.
+func checkExtensions(root *yaml.Node, m *Manifest) error {
+	fields := root.Content[0].Content
+	for i := 0; i < len(fields); i += 2 {
+		key := fields[i]
+		_, unknown := m.Extensions[key.Value]
+		if unknown && (m.Format == 1 || !strings.HasPrefix(key.Value, extensionPrefix)) {
+			return fmt.Errorf("%w: line %d: field %s", ErrUnknownField, key.Line, text.Line(strings.Join(strings.Fields(key.Value), " ")))
+		}
+	}
+	return nil
 }
 
 // plain refuses anchors and aliases: a few lines of them stand for gigabytes.

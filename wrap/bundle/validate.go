@@ -36,162 +36,205 @@ func (m *Manifest) Validate() error {
 	if err := finite(reflect.ValueOf(m), ""); err != nil {
 		return err
 	}
-	var first error
-	check := func(ok bool, format string, args ...any) {
-		if !ok && first == nil {
-			first = fmt.Errorf("%w: %s", ErrField, fmt.Sprintf(format, args...))
-		}
-	}
-	wrap := func(field string, err error) {
-		if err != nil {
-			check(false, "%s: %v", field, err)
-		}
-	}
-	hash := func(field, s string) {
-		check(isHash(s), "%s is %.70q, want 64 hexadecimal digits in lower case", field, s)
-	}
-	file := func(field string, f *File, name string) {
-		if f != nil {
-			check(f.Name == name, "%s.name is %q, want %q", field, f.Name, name)
-			hash(field+".sha256", f.SHA256)
-		}
-	}
-	positive := func(field string, v float64) {
-		check(v > 0, "%s is %v, want a positive number", field, v)
-	}
-	notNegative := func(field string, v float64) {
-		check(v >= 0, "%s is %v, want at least 0", field, v)
-	}
-	count := func(field string, n, least int) {
-		check(n >= least, "%s is %d, want at least %d", field, n, least)
-	}
-	grid := func(field string, g *calibrate.Grid) {
-		if g == nil {
-			return
-		}
-		check(len(g.Value) == len(g.Act), "%s.value has %d rows, want %d", field, len(g.Value), len(g.Act))
-		for _, row := range g.Value {
-			check(len(row) == len(g.Tau), "%s.value has a row of %d numbers, want %d", field, len(row), len(g.Tau))
-		}
-	}
-
+	var c checks
 	if m.Format == 1 {
-		// Fields that format 2 added.
-		check(m.Probabilities == nil, "probabilities is a field of format 2, and this is format 1")
-		check(!m.Bytes, "bytes is a field of format 2, and this is format 1")
-		check(m.HeldOut.MF0 == nil, "held_out.mf0 is a field of format 2, and this is format 1")
-		check(m.Preprocess != nil, "preprocess is missing, and this is format 1")
-		if p := m.Preprocess; p != nil {
-			check(p.Pad == nil, "preprocess.pad is a field of format 2, and this is format 1")
-		}
-		if p := m.Preprocess; p != nil && p.Resize != nil {
-			r := p.Resize
-			check(r.Mode != preprocess.Fit && r.Mode != preprocess.Height, "preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
-		}
-		check(m.MeanField.MedianMargin == 0, "mean_field.median_margin is a field of format 2, and this is format 1")
+		c.format1(m)
 	} else {
-		positive("mean_field.median_margin", m.MeanField.MedianMargin)
-		if check(m.Probabilities != nil, "probabilities is missing"); m.Probabilities != nil {
-			wrap("probabilities.method", m.Probabilities.Method.Validate())
-			notNegative("probabilities.ts_needed", m.Probabilities.TSNeeded)
-			notNegative("probabilities.mf0_needed", m.Probabilities.MF0Needed)
+		c.format2(m)
+	}
+	c.that(!m.Bytes || m.Preprocess == nil, "bytes is for a bundle without preprocess")
+	c.that(m.Tool != "", "tool is missing")
+	c.model(m)
+	c.head(m)
+	if m.Preprocess != nil {
+		c.nested("preprocess", m.Preprocess.Validate())
+	}
+	c.posterior(m)
+	c.temperatures(&m.Temperatures)
+	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
+	c.positive("mean_field.median_variance", m.MeanField.MedianVariance)
+	c.that(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)
+	c.figures("held_out.before", &m.HeldOut.Before)
+	c.figures("held_out.ts", &m.HeldOut.TS)
+	c.figures("held_out.after", &m.HeldOut.After)
+	if m.HeldOut.MF0 != nil {
+		c.figures("held_out.mf0", m.HeldOut.MF0)
+	}
+	c.datasets(m.Datasets)
+	c.that(0 <= m.Batch && m.Batch <= MaxBatch, "batch is %d, want 0 to %d", m.Batch, MaxBatch)
+	c.file("posterior", &m.Posterior, PosteriorName)
+	c.file("curvature", m.Curvature, CurvatureName)
+	if m.Grids != nil {
+		c.grid("grids.nll", m.Grids.NLL)
+		c.grid("grids.auroc", m.Grids.AUROC)
+	}
+	for key := range m.Extensions {
+		c.that(strings.HasPrefix(key, extensionPrefix), "extension %.70q does not begin with %q", key, extensionPrefix)
+	}
+	return c.err
+}
+
+// checks keeps the first thing that is wrong with a manifest. Its methods check one section each,
+// or are what these are made of; fields are named as in bundle.yaml.
+type checks struct{ err error }
+
+func (c *checks) that(ok bool, format string, args ...any) {
+	if !ok && c.err == nil {
+		c.err = fmt.Errorf("%w: %s", ErrField, fmt.Sprintf(format, args...))
+	}
+}
+
+// nested is for what another package has validated.
+func (c *checks) nested(field string, err error) {
+	c.that(err == nil, "%s: %v", field, err)
+}
+
+func (c *checks) hash(field, s string) {
+	c.that(isHash(s), "%s is %.70q, want 64 hexadecimal digits in lower case", field, s)
+}
+
+func (c *checks) file(field string, f *File, name string) {
+	if f != nil {
+		c.that(f.Name == name, "%s.name is %q, want %q", field, f.Name, name)
+		c.hash(field+".sha256", f.SHA256)
+	}
+}
+
+func (c *checks) positive(field string, v float64) {
+	c.that(v > 0, "%s is %v, want a positive number", field, v)
+}
+
+func (c *checks) notNegative(field string, v float64) {
+	c.that(v >= 0, "%s is %v, want at least 0", field, v)
+}
+
+func (c *checks) within(field string, v, lo, hi float64) {
+	c.that(v >= lo && v <= hi, "%s is %v, want %g to %g", field, v, lo, hi)
+}
+
+func (c *checks) count(field string, n, least int) {
+	c.that(n >= least, "%s is %d, want at least %d", field, n, least)
+}
+
+// format1 refuses fields that format 2 added, and asks for what it made optional.
+func (c *checks) format1(m *Manifest) {
+	absent := func(ok bool, field string) { c.that(ok, "%s is a field of format 2, and this is format 1", field) }
+	absent(m.Probabilities == nil, "probabilities")
+	absent(!m.Bytes, "bytes")
+	absent(m.HeldOut.MF0 == nil, "held_out.mf0")
+	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")
+	if p := m.Preprocess; p != nil {
+		absent(p.Pad == nil, "preprocess.pad")
+		if r := p.Resize; r != nil {
+			c.that(r.Mode != preprocess.Fit && r.Mode != preprocess.Height,
+				"preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
 		}
 	}
+	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")
+	absent(len(m.Extensions) == 0, extensionPrefix+"…")
+}
 
-	check(!m.Bytes || m.Preprocess == nil, "bytes is for a bundle without preprocess")
-	check(m.Tool != "", "tool is missing")
-	if m.Model != nil {
-		hash("model.sha256", m.Model.SHA256)
-		file("model.file", m.Model.File, ModelName)
-		file("model.data", m.Model.Data, ModelDataName)
-		check(m.Model.Data == nil || m.Model.File != nil, "model.data is given without model.file, whose weights it has")
-		check(m.Head.FeaturesTensor != "" && m.Head.LogitsTensor != "", "head.features and head.logits must name tensors of the model")
+// format2 asks for the fields that format 2 added.
+func (c *checks) format2(m *Manifest) {
+	c.positive("mean_field.median_margin", m.MeanField.MedianMargin)
+	c.that(m.Probabilities != nil, "probabilities is missing")
+	if p := m.Probabilities; p != nil {
+		c.nested("probabilities.method", p.Method.Validate())
+		c.notNegative("probabilities.ts_needed", p.TSNeeded)
+		c.notNegative("probabilities.mf0_needed", p.MF0Needed)
 	}
-	head := m.Head.Head
-	wrap("head", head.Validate())
-	check(m.Head.Approximation == "" || m.Head.Approximation == "relu", "head.approximation is %.70q, want relu or none", m.Head.Approximation)
+}
+
+func (c *checks) model(m *Manifest) {
+	if m.Model == nil {
+		return
+	}
+	c.hash("model.sha256", m.Model.SHA256)
+	c.file("model.file", m.Model.File, ModelName)
+	c.file("model.data", m.Model.Data, ModelDataName)
+	c.that(m.Model.Data == nil || m.Model.File != nil, "model.data is given without model.file, whose weights it has")
+	c.that(m.Head.FeaturesTensor != "" && m.Head.LogitsTensor != "", "head.features and head.logits must name tensors of the model")
+}
+
+func (c *checks) head(m *Manifest) {
+	h := &m.Head
+	c.nested("head", h.Validate())
+	c.that(h.Approximation == "" || h.Approximation == "relu", "head.approximation is %.70q, want relu or none", h.Approximation)
 	// Larger matrices than these do not fit into a file.
-	check(m.Head.Features < 1<<24 && m.Head.Logits < 1<<24, "head has %d features and %d logits, want fewer than 2^24", m.Head.Features, m.Head.Logits)
+	c.that(h.Features < 1<<24 && h.Logits < 1<<24, "head has %d features and %d logits, want fewer than 2^24", h.Features, h.Logits)
 	if n := len(m.Labels); n > 0 {
-		check(n == head.Classes(), "labels has %d names for %d classes", n, head.Classes())
+		c.that(n == h.Classes(), "labels has %d names for %d classes", n, h.Classes())
 	}
-	if m.Preprocess != nil {
-		wrap("preprocess", m.Preprocess.Validate())
-	}
+}
 
-	wrap("covariance", m.Covariance.Validate())
-	check(m.Structure == calibrate.Full || m.Structure == calibrate.Kronecker, "structure is %q, want %s or %s", m.Structure, calibrate.Full, calibrate.Kronecker)
-	check(m.Damping.Rule != "", "damping.rule is missing")
+func (c *checks) posterior(m *Manifest) {
+	c.nested("covariance", m.Covariance.Validate())
+	c.that(m.Structure == calibrate.Full || m.Structure == calibrate.Kronecker,
+		"structure is %q, want %s or %s", m.Structure, calibrate.Full, calibrate.Kronecker)
+	c.that(m.Damping.Rule != "", "damping.rule is missing")
 	_, err := calibrate.ParseDamping(m.Damping.Rule)
-	wrap("damping.rule", err)
-	positive("damping.epsilon", m.Damping.Epsilon)
-	notNegative("damping.rho", m.Damping.Rho)
-	for i, c := range m.Damping.Candidates {
-		notNegative(fmt.Sprintf("damping.candidates[%d].rho", i), c.Rho)
+	c.nested("damping.rule", err)
+	c.positive("damping.epsilon", m.Damping.Epsilon)
+	c.notNegative("damping.rho", m.Damping.Rho)
+	for i, candidate := range m.Damping.Candidates {
+		c.notNegative(fmt.Sprintf("damping.candidates[%d].rho", i), candidate.Rho)
 	}
+}
 
-	// Wide enough for anything that tuning gives, and narrow enough for float64.
-	within := func(field string, v, lo, hi float64) {
-		check(v >= lo && v <= hi, "%s is %v, want %g to %g", field, v, lo, hi)
-	}
+// temperatures has bounds that are wide enough for anything that tuning gives, and narrow enough
+// for float64.
+func (c *checks) temperatures(t *Temperatures) {
 	pair := func(field string, p Pair, tunedOn ...string) {
-		within(field+".act", p.Act, 1e-6, 1e6)
-		within(field+".ens", p.Ens, 1e-60, 1e60)
-		check(slices.Contains(tunedOn, p.TunedOn), "%s.tuned_on is %q, want %s", field, p.TunedOn, strings.Join(tunedOn, " or "))
+		c.within(field+".act", p.Act, 1e-6, 1e6)
+		c.within(field+".ens", p.Ens, 1e-60, 1e60)
+		c.that(slices.Contains(tunedOn, p.TunedOn), "%s.tuned_on is %q, want %s", field, p.TunedOn, strings.Join(tunedOn, " or "))
 	}
-	t := m.Temperatures
 	pair("temperatures.nll", t.NLL, "nll")
 	if t.Optimum != nil {
 		pair("temperatures.optimum", *t.Optimum, "nll")
 	}
 	pair("temperatures.ood", t.OOD, "ood", "nll")
-	within("temperatures.ts", t.TS, 1e-6, 1e6)
+	c.within("temperatures.ts", t.TS, 1e-6, 1e6)
 	if t.TSOOD != 0 {
-		within("temperatures.ts_ood", t.TSOOD, 1e-6, 1e6)
+		c.within("temperatures.ts_ood", t.TSOOD, 1e-6, 1e6)
 	}
-	within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
-	positive("mean_field.median_variance", m.MeanField.MedianVariance)
-	check(m.MeanField.MaxRatio >= 1, "mean_field.max_ratio is %v, want at least 1", m.MeanField.MaxRatio)
+}
 
-	figures := func(field string, f Figures) {
-		count(field+".in_domain.examples", f.InDomain.N, 1)
-		notNegative(field+".in_domain.nll", f.InDomain.NLL)
-		if f.OOD != nil {
-			count(field+".ood.examples", f.OOD.N, 2)
-		}
-		if f.OODNLL != nil {
-			count(field+".ood_nll.examples", f.OODNLL.N, 2)
-		}
+func (c *checks) figures(field string, f *Figures) {
+	c.count(field+".in_domain.examples", f.N, 1)
+	c.notNegative(field+".in_domain.nll", f.NLL)
+	if f.OOD != nil {
+		c.count(field+".ood.examples", f.OOD.N, 2)
 	}
-	figures("held_out.before", m.HeldOut.Before)
-	figures("held_out.ts", m.HeldOut.TS)
-	figures("held_out.after", m.HeldOut.After)
-	if m.HeldOut.MF0 != nil {
-		figures("held_out.mf0", *m.HeldOut.MF0)
+	if f.OODNLL != nil {
+		c.count(field+".ood_nll.examples", f.OODNLL.N, 2)
 	}
+}
 
+func (c *checks) datasets(all []Dataset) {
 	roles := map[Role]int{Train: 0, Val: 0, OOD: 0}
-	for i, d := range m.Datasets {
+	for i, d := range all {
 		field := fmt.Sprintf("datasets[%d]", i)
 		_, known := roles[d.Role]
-		check(known, "%s.role is %q, want %s, %s or %s", field, d.Role, Train, Val, OOD)
+		c.that(known, "%s.role is %q, want %s, %s or %s", field, d.Role, Train, Val, OOD)
 		roles[d.Role]++
-		check(d.Spec != "", "%s.spec is missing", field)
-		hash(field+".fingerprint", d.Fingerprint)
-		count(field+".count", d.Count, 1)
-		count(field+".ignored", d.Ignored, 0)
-		count(field+".bad", d.Bad, 0)
+		c.that(d.Spec != "", "%s.spec is missing", field)
+		c.hash(field+".fingerprint", d.Fingerprint)
+		c.count(field+".count", d.Count, 1)
+		c.count(field+".ignored", d.Ignored, 0)
+		c.count(field+".bad", d.Bad, 0)
 	}
-	check(roles[Train] > 0 && roles[Val] > 0, "datasets lacks one of the roles %s and %s", Train, Val)
-	check(0 <= m.Batch && m.Batch <= MaxBatch, "batch is %d, want 0 to %d", m.Batch, MaxBatch)
+	c.that(roles[Train] > 0 && roles[Val] > 0, "datasets lacks one of the roles %s and %s", Train, Val)
+}
 
-	file("posterior", &m.Posterior, PosteriorName)
-	file("curvature", m.Curvature, CurvatureName)
-	if m.Grids != nil {
-		grid("grids.nll", m.Grids.NLL)
-		grid("grids.auroc", m.Grids.AUROC)
+func (c *checks) grid(field string, g *calibrate.Grid) {
+	if g == nil {
+		return
 	}
-	return first
+	c.that(len(g.Value) == len(g.Act), "%s.value has %d rows, want %d", field, len(g.Value), len(g.Act))
+	for _, row := range g.Value {
+		c.that(len(row) == len(g.Tau), "%s.value has a row of %d numbers, want %d", field, len(row), len(g.Tau))
+	}
 }
 
 // finite refuses a NaN or an infinity anywhere in v, and names its field.

@@ -271,6 +271,7 @@ func TestWhatCannotBeReadIsNotWritten(t *testing.T) {
 		"weights without a model":  func(_ *Bundle, o *WriteOptions) { o.Model = nil },
 		"weights of no model":      func(b *Bundle, o *WriteOptions) { b.Manifest.Model, o.Model = nil, nil },
 		"weights that fail":        func(_ *Bundle, o *WriteOptions) { o.ModelData = Copy("testdata/absent") },
+		"extension without x-":     func(b *Bundle, _ *WriteOptions) { b.Manifest.Extensions = map[string]any{"team": 1} },
 		"curvature that fails":     func(_ *Bundle, o *WriteOptions) { o.Curvature = func(io.Writer) error { return errors.New("none") } },
 	} {
 		t.Run(name, func(t *testing.T) {
