@@ -1,5 +1,14 @@
 package wrap
 
+import (
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/internal/source"
+)
+
 // Prediction is the result for one example.
 type Prediction struct {
 	Input      string  `json:"input,omitempty"` // name of the record, where there is one
@@ -30,4 +39,175 @@ type Prediction struct {
 	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the
 	// training set. Not bounded.
 	Leverage float64 `json:"leverage"`
+}
+
+// predict turns finite rows into predictions, in float64.
+func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
+	r := calibration.Predict(b.Features, b.Logits, b.N)
+	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
+	probabilities := make([]float64, 0, b.N*c)
+	for j, l := range r.LogP {
+		// Of two outcomes of each label the second is that it is there.
+		if width == c || j%2 == 1 {
+			probabilities = append(probabilities, math.Exp(l))
+		}
+	}
+	out := make([]Prediction, b.N)
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(b.Logits, i, k),
+			LogitVariance: row(r.Variance, i, k),
+			OODScore:      r.OODScore[i],
+			Leverage:      r.Leverage[i],
+		}
+		if err := p.finish(&out[i], i, b); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// predictions turns what Run gave of a batch's examples into predictions.
+func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error) {
+	k, c := p.head.Logits, p.head.Classes()
+	logits := r[outLogits].Data.([]float32)
+	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
+		return nil, err
+	}
+	probabilities, variance := widened(r[outProbabilities].Data.([]float32)), widened(r[outLogitVariance].Data.([]float32))
+	scores, leverage := r[outOODScore].Data.([]float64), r[outLeverage].Data.([]float32)
+	out := make([]Prediction, len(scores))
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(logits, i, k),
+			LogitVariance: row(variance, i, k),
+			OODScore:      scores[i],
+			Leverage:      float64(leverage[i]),
+		}
+		if err := p.finish(&out[i], i, x); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// row returns the i-th of rows of n numbers.
+func row[T any](rows []T, i, n int) []T { return rows[i*n : (i+1)*n : (i+1)*n] }
+
+func widened(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// finish sets what follows from the numbers of the i-th of some examples, and
+// what is known of it.
+func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
+	sum := one.OODScore + one.Leverage
+	for _, v := range one.Probabilities {
+		sum += v
+	}
+	for _, v := range one.LogitVariance {
+		sum += v
+	}
+	// The logits are finite: what is left are absurd numbers.
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
+	}
+	names := p.bundle.Manifest.Labels
+	if p.head.MultiLabel() {
+		one.multiLabel(names)
+	} else {
+		one.singleLabel()
+	}
+	if len(names) > 0 {
+		one.ClassName = names[one.Class]
+	}
+	if x.Names != nil {
+		one.Input = x.Names[i]
+	}
+	if x.Labels != nil && x.Labels[i] >= 0 {
+		one.Label = &x.Labels[i]
+	}
+	if k := p.head.Logits; x.Targets != nil {
+		one.Targets = present(k, func(j int) bool { return x.Targets[i*k+j] == 1 })
+	}
+	return nil
+}
+
+// largest returns the class of the largest probability, the first of them.
+func (p *Prediction) largest() int {
+	class := 0
+	for j, v := range p.Probabilities {
+		if v > p.Probabilities[class] {
+			class = j
+		}
+	}
+	return class
+}
+
+// singleLabel makes the probabilities sum to 1, which they do but for rounding,
+// and sets what follows from them.
+//
+// Each has so many digits of its own, so that of one near 1 it is the others that
+// tell how near: where it is more than ½, it becomes what they leave.
+func (p *Prediction) singleLabel() {
+	p.Class = p.largest()
+	rest := 0.0
+	for j, v := range p.Probabilities {
+		if j != p.Class {
+			rest += v
+		}
+	}
+	top := &p.Probabilities[p.Class]
+	if rest < 0.5 {
+		*top = 1 - rest
+		p.Entropy = -*top * math.Log1p(-rest)
+	} else {
+		sum := rest + *top
+		for j := range p.Probabilities {
+			p.Probabilities[j] /= sum
+		}
+		p.Entropy = -*top * math.Log(*top)
+	}
+	p.Confidence = *top
+	for j, v := range p.Probabilities {
+		if j != p.Class && v > 0 { // 0 log 0 is 0
+			p.Entropy -= v * math.Log(v)
+		}
+	}
+}
+
+// multiLabel sets what follows from the probabilities of a multi-label head.
+func (p *Prediction) multiLabel(names []string) {
+	k := len(p.Probabilities)
+	p.Class = p.largest()
+	for _, v := range p.Probabilities {
+		p.Confidence += max(v, 1-v) / float64(k)
+		if 0 < v && v < 1 {
+			p.Entropy -= v*math.Log(v) + (1-v)*math.Log1p(-v)
+		}
+	}
+	p.Labels = present(k, func(j int) bool { return p.Probabilities[j] > 0.5 })
+	if len(names) > 0 {
+		p.LabelNames = make([]string, len(p.Labels))
+		for i, j := range p.Labels {
+			p.LabelNames[i] = names[j]
+		}
+	}
+}
+
+// present lists those of k labels that are there; the list is never nil.
+func present(k int, is func(int) bool) []int {
+	list := []int{}
+	for j := range k {
+		if is(j) {
+			list = append(list, j)
+		}
+	}
+	return list
 }

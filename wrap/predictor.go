@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"image"
 	"io/fs"
-	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -42,6 +41,10 @@ type Options struct {
 	Preprocess *preprocess.Spec
 	// MaxBad is how many unreadable records PredictDataset skips.
 	MaxBad int
+	// FreeMemory returns to the operating system what reading the bundle took, before the runtime
+	// takes as much: a quarter of the most memory that a ResNet-50 needs. It costs the whole program
+	// a forced collection of garbage.
+	FreeMemory bool
 	// Unlabelled says that PredictDataset reads no labels, such as those of data
 	// whose classes are not the model's.
 	Unlabelled bool
@@ -58,7 +61,8 @@ type Predictor struct {
 	bundle     *bundle.Bundle // without posterior where the network is fused
 	head       calibrate.Head
 	network    *featurize.Network // with the mean-field head behind it; nil where the bundle was made of ready-made features
-	columns    fusedColumns
+	outputs    []onnx.ValueInfo   // of the network, in the order of the constants out…
+	columns    []int              // where each is among the network's own
 	maxBad     int
 	unlabelled bool
 
@@ -108,15 +112,14 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err != nil {
 		return nil, err
 	}
-	// The posterior is in the graph now, and takes no second place in memory. What it
-	// took and what fuse took goes back before the runtime takes as much: that costs a
-	// collection of garbage, which is little beside starting a session, and is a
-	// quarter of the most memory that a ResNet-50 needs.
+	// The posterior is in the graph now, and takes no second place in memory.
 	small := *b
 	small.Posterior = nil
 	p.bundle, p.calibration = &small, nil
 	b, a.Bundle = nil, &small
-	debug.FreeOSMemory()
+	if o.FreeMemory {
+		debug.FreeOSMemory()
+	}
 	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, names, c) })
 	if err != nil {
 		return nil, err
@@ -125,28 +128,28 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 }
 
 // run prepares a fused model.
-func (p *Predictor) run(model *onnx.Model, names fuse.Outputs, c featurize.Config) error {
-	outputs := model.Outputs()
-	find := func(name string) int {
-		return slices.IndexFunc(outputs, func(o onnx.ValueInfo) bool { return o.Name == name })
+func (p *Predictor) run(model *onnx.Model, names fuse.Outputs, c featurize.Config) (err error) {
+	infos := model.Outputs()
+	for _, name := range names.Names() {
+		i := slices.IndexFunc(infos, func(o onnx.ValueInfo) bool { return o.Name == name })
+		p.outputs, p.columns = append(p.outputs, infos[i]), append(p.columns, i)
 	}
 	c.Model, c.Doubles = model, true
-	p.columns = fusedColumns{
-		probabilities: find(names.Probabilities),
-		logits:        find(names.Logits),
-		variance:      find(names.LogitVariance),
-		oodScore:      find(names.OODScore),
-		leverage:      find(names.Leverage),
-	}
-	var err error
 	p.network, err = featurize.NewNetwork(c)
 	return err
 }
 
-// fusedColumns says which of the outputs of a fused network is what.
-type fusedColumns struct{ probabilities, logits, variance, oodScore, leverage int }
+// What Run gives, in the order of [fuse.Outputs].
+const (
+	outProbabilities = iota
+	outLogits
+	outLogitVariance
+	outOODScore
+	outLeverage
+)
 
-// Close releases the runtime's memory. Calls that are running must have ended.
+// Close waits for calls that are running, and then releases the runtime's memory. Calls that begin
+// later fail.
 func (p *Predictor) Close() error {
 	if p.network == nil {
 		return nil
@@ -218,10 +221,16 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 
 var errNoModel = errors.New("the bundle was made of ready-made features and runs no model: use PredictFeatures")
 
-// Predict evaluates ready model inputs: one tensor for each of the model's
-// inputs, the first dimension of each being the number of examples, which may
-// be any. When ctx ends, so does the call, within about 0.1 s.
-func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction, error) {
+// Outputs describes what Run gives: probabilities [N,C], logits [N,K], logit_variance [N,K] and
+// leverage [N], which are float32, and before the last ood_score [N], which is float64. [Prediction]
+// says what they mean. It is nil where there is no model.
+func (p *Predictor) Outputs() []onnx.ValueInfo { return slices.Clone(p.outputs) }
+
+// Run evaluates ready model inputs: one tensor for each of the model's inputs, the first dimension of
+// each being the number of examples, which may be any. It gives the numbers of an exported model, in
+// the order of Outputs, as they come from the runtime: Predict rounds and checks them. When ctx ends,
+// so does the call, within about 0.1 s.
+func (p *Predictor) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 	if p.network == nil {
 		return nil, errNoModel
 	}
@@ -229,7 +238,31 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 	if err != nil {
 		return nil, err
 	}
-	return p.fused(r, &rows.Batch{N: r.N})
+	return p.tensors(r), nil
+}
+
+// tensors names what the network gave. They share its memory.
+func (p *Predictor) tensors(r featurize.Results) []Tensor {
+	out := make([]Tensor, len(p.outputs))
+	for i, info := range p.outputs {
+		out[i] = Tensor{Name: info.Name, Shape: []int64{int64(r.N)}}
+		for _, d := range info.Shape[1:] {
+			out[i].Shape = append(out[i].Shape, d.Value)
+		}
+		if out[i].Data = r.Columns[p.columns[i]]; i == outOODScore {
+			out[i].Data = r.Doubles[p.columns[i]]
+		}
+	}
+	return out
+}
+
+// Predict evaluates ready model inputs, as Run takes them.
+func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction, error) {
+	out, err := p.Run(ctx, inputs)
+	if err != nil {
+		return nil, err
+	}
+	return p.predictions(out, &rows.Batch{N: int(out[outOODScore].Shape[0])})
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them. No
@@ -333,7 +366,7 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 		})
 	} else {
 		n, _, err = s.StreamFused(ctx, notes, func(r featurize.Results, x *rows.Batch) error {
-			predictions, err := p.fused(r, x)
+			predictions, err := p.predictions(p.tensors(r), x)
 			if err != nil {
 				return err
 			}
@@ -345,174 +378,4 @@ func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(
 	}
 	report.Bad, report.Ignored = notes.Bad, notes.Ignored
 	return report, err
-}
-
-// predict turns finite rows into predictions, in float64.
-func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
-	r := calibration.Predict(b.Features, b.Logits, b.N)
-	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
-	probabilities := make([]float64, 0, b.N*c)
-	for j, l := range r.LogP {
-		// Of two outcomes of each label the second is that it is there.
-		if width == c || j%2 == 1 {
-			probabilities = append(probabilities, math.Exp(l))
-		}
-	}
-	out := make([]Prediction, b.N)
-	for i := range out {
-		out[i] = Prediction{
-			Probabilities: row(probabilities, i, c),
-			Logits:        row(b.Logits, i, k),
-			LogitVariance: row(r.Variance, i, k),
-			OODScore:      r.OODScore[i],
-			Leverage:      r.Leverage[i],
-		}
-		if err := p.finish(&out[i], i, b); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// fused turns what the fused network gave into predictions.
-func (p *Predictor) fused(r featurize.Results, x *rows.Batch) ([]Prediction, error) {
-	is, k, c := p.columns, p.head.Logits, p.head.Classes()
-	logits := r.Columns[is.logits]
-	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
-		return nil, err
-	}
-	probabilities, variance := widened(r.Columns[is.probabilities]), widened(r.Columns[is.variance])
-	out := make([]Prediction, r.N)
-	for i := range out {
-		out[i] = Prediction{
-			Probabilities: row(probabilities, i, c),
-			Logits:        row(logits, i, k),
-			LogitVariance: row(variance, i, k),
-			OODScore:      r.Doubles[is.oodScore][i],
-			Leverage:      float64(r.Columns[is.leverage][i]),
-		}
-		if err := p.finish(&out[i], i, x); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// row returns the i-th of rows of n numbers.
-func row[T any](rows []T, i, n int) []T { return rows[i*n : (i+1)*n : (i+1)*n] }
-
-func widened(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
-	}
-	return out
-}
-
-// finish sets what follows from the numbers of the i-th of some examples, and
-// what is known of it.
-func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
-	sum := one.OODScore + one.Leverage
-	for _, v := range one.Probabilities {
-		sum += v
-	}
-	for _, v := range one.LogitVariance {
-		sum += v
-	}
-	// The logits are finite: what is left are absurd numbers.
-	if math.IsNaN(sum) || math.IsInf(sum, 0) {
-		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
-	}
-	names := p.bundle.Manifest.Labels
-	if p.head.MultiLabel() {
-		one.multiLabel(names)
-	} else {
-		one.singleLabel()
-	}
-	if len(names) > 0 {
-		one.ClassName = names[one.Class]
-	}
-	if x.Names != nil {
-		one.Input = x.Names[i]
-	}
-	if x.Labels != nil && x.Labels[i] >= 0 {
-		one.Label = &x.Labels[i]
-	}
-	if k := p.head.Logits; x.Targets != nil {
-		one.Targets = present(k, func(j int) bool { return x.Targets[i*k+j] == 1 })
-	}
-	return nil
-}
-
-// largest returns the class of the largest probability, the first of them.
-func (p *Prediction) largest() int {
-	class := 0
-	for j, v := range p.Probabilities {
-		if v > p.Probabilities[class] {
-			class = j
-		}
-	}
-	return class
-}
-
-// singleLabel makes the probabilities sum to 1, which they do but for rounding,
-// and sets what follows from them.
-//
-// Each has so many digits of its own, so that of one near 1 it is the others that
-// tell how near: where it is more than ½, it becomes what they leave.
-func (p *Prediction) singleLabel() {
-	p.Class = p.largest()
-	rest := 0.0
-	for j, v := range p.Probabilities {
-		if j != p.Class {
-			rest += v
-		}
-	}
-	top := &p.Probabilities[p.Class]
-	if rest < 0.5 {
-		*top = 1 - rest
-		p.Entropy = -*top * math.Log1p(-rest)
-	} else {
-		sum := rest + *top
-		for j := range p.Probabilities {
-			p.Probabilities[j] /= sum
-		}
-		p.Entropy = -*top * math.Log(*top)
-	}
-	p.Confidence = *top
-	for j, v := range p.Probabilities {
-		if j != p.Class && v > 0 { // 0 log 0 is 0
-			p.Entropy -= v * math.Log(v)
-		}
-	}
-}
-
-// multiLabel sets what follows from the probabilities of a multi-label head.
-func (p *Prediction) multiLabel(names []string) {
-	k := len(p.Probabilities)
-	p.Class = p.largest()
-	for _, v := range p.Probabilities {
-		p.Confidence += max(v, 1-v) / float64(k)
-		if 0 < v && v < 1 {
-			p.Entropy -= v*math.Log(v) + (1-v)*math.Log1p(-v)
-		}
-	}
-	p.Labels = present(k, func(j int) bool { return p.Probabilities[j] > 0.5 })
-	if len(names) > 0 {
-		p.LabelNames = make([]string, len(p.Labels))
-		for i, j := range p.Labels {
-			p.LabelNames[i] = names[j]
-		}
-	}
-}
-
-// present lists those of k labels that are there; the list is never nil.
-func present(k int, is func(int) bool) []int {
-	list := []int{}
-	for j := range k {
-		if is(j) {
-			list = append(list, j)
-		}
-	}
-	return list
 }

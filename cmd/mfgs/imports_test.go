@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -147,6 +148,34 @@ func TestImportsFollowTheTable(t *testing.T) {
 	}
 	if !seen["github.com/yalue/onnxruntime_go"] || !seen[module+"/onnx"] {
 		t.Error("the arrows that must exist were not seen: the test reads no imports")
+	}
+}
+
+// embedded are the modules from elsewhere that a program links which imports package wrap.
+var embedded = []string{
+	"github.com/rogpeppe/go-internal", // locks around an installation
+	"github.com/yalue/onnxruntime_go",
+	"golang.org/x/sync",
+	"golang.org/x/sys",
+	"golang.org/x/tools", // with go-internal
+	"gonum.org/v1/gonum",
+	"google.golang.org/protobuf",
+	"gopkg.in/yaml.v3",
+}
+
+// What a program pays for embedding the library is these modules and no more: readers of heavy formats
+// are imported by the command alone.
+func TestEmbeddingTheLibraryTakesFewModules(t *testing.T) {
+	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"/wrap")
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Fields(string(out))
+	slices.Sort(got)
+	got = slices.DeleteFunc(slices.Compact(got), func(m string) bool { return m == module })
+	if !slices.Equal(got, embedded) {
+		t.Errorf("package wrap brings in the modules\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(embedded, "\n"))
 	}
 }
 

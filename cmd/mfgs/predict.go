@@ -88,6 +88,7 @@ next one goes on; with --max-bad N, no more than N of them.`,
 				Preprocess: spec,
 				Runtime:    runtime,
 				MaxBad:     c.Int("max-bad"),
+				FreeMemory: true,
 			})
 			bar.done()
 			if err != nil {

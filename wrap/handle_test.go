@@ -1,0 +1,124 @@
+package wrap_test
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"testing"
+
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/export"
+)
+
+// Under load, every use finds an open predictor while it is exchanged again and again, and each that
+// is exchanged is closed, once its users are done and not before.
+func TestAPredictorIsExchangedUnderLoad(t *testing.T) {
+	dir, _ := calibrated(t, structures[1])
+	x := []Tensor{digitTensor(t, 0, 5)}
+	h := NewHandle(open(t, dir))
+	var load sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		load.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				err := h.Use(func(p *Predictor) error {
+					_, err := p.Predict(t.Context(), x)
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 5 {
+		if err := <-h.Swap(open(t, dir)); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	load.Wait()
+
+	var kept *Predictor
+	err := h.Use(func(p *Predictor) error {
+		kept = p
+		closed := h.Swap(open(t, dir))
+		_, err := p.Predict(t.Context(), x)
+		if len(closed) != 0 {
+			t.Error("closed while it is in use")
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := kept.Predict(t.Context(), x); err == nil {
+		t.Error("open after its last use")
+	}
+	if err := errors.Join(h.Close(), h.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := h.Use(func(*Predictor) error { return nil }); !errors.Is(err, ErrClosed) {
+		t.Errorf("use after Close: %v", err)
+	}
+	late := open(t, dir)
+	if err := <-h.Swap(late); err != nil {
+		t.Error(err)
+	}
+	if _, err := late.Predict(t.Context(), x); err == nil {
+		t.Error("what comes after Close stays open")
+	}
+}
+
+func open(t *testing.T, dir string) *Predictor {
+	t.Helper()
+	p, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// Run gives what an exported model does, named and shaped as Outputs says, and Predict's numbers.
+func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
+	const n = 37
+	dir, _ := calibrated(t, structures[0])
+	p := opened(t, dir, Options{})
+	x := []Tensor{digitTensor(t, 0, n)}
+	got, err := p.Run(t.Context(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := export.Write(t.Context(), dir, export.Options{Out: t.TempDir() + "/m.onnx"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := report.Outputs.List(); !reflect.DeepEqual(p.Outputs(), want) {
+		t.Errorf("outputs %v, exported %v", p.Outputs(), want)
+	}
+	for i, info := range p.Outputs() {
+		shape := []int64{n}
+		for _, d := range info.Shape[1:] {
+			shape = append(shape, d.Value)
+		}
+		if got[i].Name != info.Name || got[i].Type().String() != info.Type.String() || !slices.Equal(got[i].Shape, shape) || got[i].Len() != reflect.ValueOf(got[i].Data).Len() {
+			t.Errorf("%s: %s %s %v, want %s %v", info.Name, got[i].Name, got[i].Type(), got[i].Shape, info.Type, shape)
+		}
+	}
+	predictions, err := p.Predict(t.Context(), x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, one := range predictions {
+		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] || one.Leverage != float64(got[4].Data.([]float32)[i]) {
+			t.Fatalf("example %d: %+v", i, one)
+		}
+	}
+}
