@@ -247,8 +247,7 @@ type reader struct {
 	window *window                // nil where all examples have the first one's sizes
 }
 
-// read reads total of the dataset's examples. Fewer than all are spread evenly,
-// since folders come class by class.
+// read reads total of the dataset's examples.
 func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error {
 	all, seen, taken := ds.Len(), 0, 0
 	for example, err := range ds.Examples(ctx) {

@@ -10,10 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
@@ -303,32 +303,12 @@ func parseNamedSpecs(args []string) ([]bench.NamedSpec, error) {
 // parseNamedSpec takes NAME= off a SPEC, unless the whole names a path that is
 // there: paths hold equals signs too.
 func parseNamedSpec(arg string) bench.NamedSpec {
+	whole, err := dataset.ParseSpec(arg)
 	name, spec, ok := strings.Cut(arg, "=")
-	if ok && name != "" && !strings.ContainsAny(name, `/\`) && !slices.ContainsFunc(readings(arg), exists) {
+	if err != nil && !exists(whole.Path) && ok && name != "" && !strings.ContainsAny(name, `/\`) {
 		return bench.NamedSpec{Name: name, Spec: spec}
 	}
-	paths := readings(arg)
-	path := paths[len(paths)-1]
-	if i := slices.IndexFunc(paths, exists); i >= 0 {
-		path = paths[i]
-	}
-	return bench.NamedSpec{Name: filepath.Base(path), Spec: arg}
-}
-
-var (
-	formatPrefix = regexp.MustCompile(`^[a-z0-9]{2,}:`)
-	sliceSuffix  = regexp.MustCompile(`\[[0-9]*:[0-9]*\]$`)
-)
-
-// readings lists what may be the path of a SPEC, from the most literal on.
-func readings(spec string) []string {
-	unsliced := sliceSuffix.ReplaceAllString(spec, "")
-	return []string{
-		spec,
-		formatPrefix.ReplaceAllString(spec, ""),
-		unsliced,
-		formatPrefix.ReplaceAllString(unsliced, ""),
-	}
+	return bench.NamedSpec{Name: filepath.Base(whole.Path), Spec: arg}
 }
 
 func exists(path string) bool {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -176,19 +177,19 @@ type badLine struct {
 // folderOf returns the folder that the names of an input's records are relative
 // to: the input itself, or the one its file lies in.
 func folderOf(input string) string {
-	if s, err := os.Stat(input); err == nil {
-		if s.IsDir() {
-			return input
-		}
-		return filepath.Dir(input)
+	spec, err := dataset.ParseSpec(input)
+	switch {
+	case err != nil:
+		return ""
+	case isDir(spec.Path):
+		return spec.Path
 	}
-	if path, _, slice := strings.Cut(input, "["); slice {
-		return folderOf(path)
-	}
-	if _, path, format := strings.Cut(input, ":"); format {
-		return folderOf(path)
-	}
-	return ""
+	return filepath.Dir(spec.Path)
+}
+
+func isDir(path string) bool {
+	s, err := os.Stat(path)
+	return err == nil && s.IsDir()
 }
 
 // A predictionWriter writes predictions in one format.

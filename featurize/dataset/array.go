@@ -5,11 +5,10 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -366,11 +365,69 @@ func imageLayout(t dtype, shape []int) Layout {
 	return None
 }
 
-// closeAll closes files.
-func closeAll(files ...*os.File) error {
-	var errs []error
-	for _, f := range files {
-		errs = append(errs, f.Close())
+type namedArray struct {
+	name   string
+	layout Layout
+	*arrayFile
+}
+
+// An arraySource reads examples from arrays side by side.
+type arraySource struct {
+	Base
+	names  string // examples are named names[index]
+	inputs []namedArray
+	labels *arrayFile // may be nil
+	text   labelParser
+	multi  bool // labels are targets
+}
+
+// Examples reads the arrays side by side.
+func (s *arraySource) Examples(from, to int, yield func(Example, error) bool) {
+	fail := func(err error) { yield(Example{Label: -1}, err) }
+	readers := make([]*arrayReader, len(s.inputs))
+	for i, in := range s.inputs {
+		r, err := in.from(from)
+		if err != nil {
+			fail(err)
+			return
+		}
+		defer r.Close()
+		readers[i] = r
 	}
-	return errors.Join(errs...)
+	var labels *labelReader
+	if s.labels != nil {
+		var err error
+		if labels, err = newLabelReader(s.labels, s.text, from, to); err != nil {
+			fail(err)
+			return
+		}
+		defer labels.Close()
+	}
+	for i := from; i < to; i++ {
+		e := Example{Index: i, Name: s.names + "[" + strconv.Itoa(i) + "]", Label: -1, Inputs: make([]Array, len(readers))}
+		for j, r := range readers {
+			data, err := r.read(1)
+			if err != nil {
+				fail(err)
+				return
+			}
+			in := &s.inputs[j]
+			e.Inputs[j] = Array{Name: in.name, Shape: in.shape, Layout: in.layout, Data: data}
+		}
+		if labels != nil {
+			var err error
+			if s.multi {
+				e.Targets, err = labels.targets()
+			} else {
+				e.Label, err = labels.next()
+			}
+			if err != nil {
+				fail(err)
+				return
+			}
+		}
+		if !yield(e, nil) {
+			return
+		}
+	}
 }

@@ -1,11 +1,10 @@
 package dataset
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -32,7 +31,7 @@ var (
 
 // fits reports whether f looks like a file of this kind: its size, and the
 // labels of its first records.
-func (k cifarKind) fits(f *os.File, size int64) bool {
+func (k cifarKind) fits(f io.ReaderAt, size int64) bool {
 	if size%int64(k.record) != 0 {
 		return false
 	}
@@ -50,14 +49,45 @@ func (k cifarKind) fits(f *os.File, size int64) bool {
 	return true
 }
 
-func sniffCIFAR(path string, f *os.File, size int64) (string, error) {
-	for _, k := range []cifarKind{cifar10, cifar100} {
-		if k.fits(f, size) {
-			return k.format, nil
+// sniffCIFAR recognises .bin files, and folders that hold them and nothing else of use.
+func sniffCIFAR(kind cifarKind) func(*Peek) (bool, error) {
+	return func(p *Peek) (bool, error) {
+		if !p.Folder {
+			return p.Ext == ".bin" && kind.fits(p, p.Size), cifarMisfit(p.Path, p.Ext, p, p.Size)
 		}
+		first, err := firstCIFAR(p.Path)
+		if first == "" || err != nil {
+			return false, err
+		}
+		f, size, err := openRegular(first)
+		if err != nil {
+			return false, err
+		}
+		defer f.Close()
+		return kind.fits(f, size), cifarMisfit(first, ".bin", f, size)
 	}
-	return "", fmt.Errorf("%s: not CIFAR binary: want records of %d (CIFAR-10) or %d (CIFAR-100) bytes with labels in range, got %d bytes",
+}
+
+// cifarMisfit refuses a .bin file that is of neither kind.
+func cifarMisfit(path, ext string, f io.ReaderAt, size int64) error {
+	if ext != ".bin" || cifar10.fits(f, size) || cifar100.fits(f, size) {
+		return nil
+	}
+	return fmt.Errorf("%s: not CIFAR binary: want records of %d (CIFAR-10) or %d (CIFAR-100) bytes with labels in range, got %d bytes",
 		path, cifar10.record, cifar100.record, size)
+}
+
+// firstCIFAR returns the first .bin file of a folder of CIFAR batches, "" for a folder of images.
+func firstCIFAR(folder string) (string, error) {
+	l, err := (&folderSource{root: folder}).list("")
+	if err != nil {
+		return "", err
+	}
+	train, test, err := cifarFiles(folder)
+	if parts := append(train, test...); err == nil && len(parts) > 0 && len(l.images)+len(l.dirs) == 0 {
+		return parts[0], nil
+	}
+	return "", err
 }
 
 // cifarFiles returns the .bin files of a folder, apart for training and test.
@@ -82,64 +112,77 @@ func cifarFiles(folder string) (train, test []string, err error) {
 }
 
 type cifarSource struct {
-	meta  info
+	Base
 	kind  cifarKind
 	parts []*arrayFile // of whole records
-	files []*os.File
 }
 
-func openCIFAR(path string, kind cifarKind, o Options) (_ source, err error) {
-	if err := singleLabels(path, o); err != nil {
+// openAnyCIFAR opens whichever of the two it is.
+func openAnyCIFAR(path string, o Options) (Source, error) {
+	f, err := sniff(path)
+	if err != nil {
 		return nil, err
 	}
-	s := &cifarSource{kind: kind}
-	defer func() {
-		if err != nil {
+	if !strings.HasPrefix(f.Name, "cifar") {
+		return nil, fmt.Errorf("%s: not CIFAR binary: no .bin file of records of 3073 or 3074 bytes", path)
+	}
+	return f.Open(path, o)
+}
+
+func openCIFAR(kind cifarKind) func(string, Options) (Source, error) {
+	return func(path string, o Options) (Source, error) {
+		s := &cifarSource{Base: Base{Format: kind.format, Labelled: !o.Unlabelled}, kind: kind}
+		if err := s.openParts(path, o); err != nil {
 			s.Close()
+			return nil, err
 		}
-	}()
-	s.meta = info{path: path, format: kind.format, labelled: !o.Unlabelled}
+		return s, nil
+	}
+}
+
+func (s *cifarSource) openParts(path string, o Options) error {
+	if err := singleLabels(path, o); err != nil {
+		return err
+	}
 	parts := []string{path}
 	if isDir(path) {
 		train, test, err := cifarFiles(path)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		parts = train
 		if len(train) == 0 {
 			parts = test
 		} else if len(test) > 0 {
-			s.meta.ignored = []Ignored{{"a test part, to be named by itself", len(test), filepath.Base(test[0])}}
+			s.Ignored = []Ignored{{"a test part, to be named by itself", len(test), filepath.Base(test[0])}}
 		}
 		if len(parts) == 0 {
-			return nil, fmt.Errorf("%s: no .bin files", path)
+			return fmt.Errorf("%s: no .bin files", path)
 		}
 	}
 	for _, p := range parts {
-		f, size, err := openRegular(p)
+		f, err := s.Open(p)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		s.files = append(s.files, f)
-		if size%int64(kind.record) != 0 {
-			return nil, fmt.Errorf("%s: truncated or not %s: %d bytes are not whole records of %d", p, kind.format, size, kind.record)
+		size := f.Size()
+		if size%int64(s.kind.record) != 0 {
+			return fmt.Errorf("%s: truncated or not %s: %d bytes are not whole records of %d", p, s.kind.format, size, s.kind.record)
 		}
-		n := int(size / int64(kind.record))
-		a, err := newArrayFile(p, stored(tensor.Uint8, binary.BigEndian), []int{n, kind.record}, size)
+		n := int(size / int64(s.kind.record))
+		a, err := newArrayFile(p, stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		a.open = plainData(f, 0, size)
 		s.parts = append(s.parts, a)
-		s.meta.count += n
+		s.Count += n
 	}
-	return s, nil
+	return nil
 }
 
-func (s *cifarSource) info() *info  { return &s.meta }
-func (s *cifarSource) Close() error { return closeAll(s.files...) }
-
-func (s *cifarSource) examples(from, to int, yield func(Example, error) bool) {
+// Examples reads one part after another.
+func (s *cifarSource) Examples(from, to int, yield func(Example, error) bool) {
 	start := 0
 	for _, p := range s.parts {
 		end := start + p.count
@@ -173,7 +216,7 @@ func (s *cifarSource) part(p *arrayFile, from, to, start int, yield func(Example
 		}
 		record := data.([]uint8)
 		e := Example{Index: start + i, Name: base + "[" + strconv.Itoa(i) + "]", Label: -1}
-		if s.meta.labelled {
+		if s.Labelled {
 			e.Label = int(record[s.kind.labelAt])
 		}
 		e.Inputs = []Array{{Shape: shape, Layout: CHW, Data: record[s.kind.record-cifarPixels:]}}
@@ -182,13 +225,4 @@ func (s *cifarSource) part(p *arrayFile, from, to, start int, yield func(Example
 		}
 	}
 	return true, nil
-}
-
-func (s *cifarSource) hash(ctx context.Context, h hash.Hash, _, _ int) error {
-	for i, f := range s.files {
-		if err := hashReader(ctx, h, f, s.parts[i].bytes()); err != nil {
-			return fmt.Errorf("%s: %w", f.Name(), err)
-		}
-	}
-	return nil
 }

@@ -3,11 +3,9 @@ package dataset
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"path/filepath"
 	"slices"
@@ -115,8 +113,7 @@ func wholeText[T int64 | uint64](s string, parse func(string, int, int) (T, erro
 }
 
 type csvSource struct {
-	meta   info
-	text   *textFile
+	textSource
 	comma  rune
 	width  int // cells of a record
 	inputs []csvInput
@@ -132,54 +129,41 @@ type csvInput struct {
 	shape   []int
 }
 
-func openCSV(path string, o Options) (_ source, err error) {
-	t, err := openText(path)
-	if err != nil {
+func openCSV(path string, o Options) (Source, error) {
+	s := &csvSource{labels: newLabelParser(o)}
+	s.reader = s.records
+	if err := s.openText(path, func(r io.Reader) error { return s.scan(r, o) }); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			t.f.Close()
-		}
-	}()
-	s := &csvSource{text: t, labels: newLabelParser(o)}
-	if err := s.scan(o); err != nil {
-		return nil, err
-	}
-	s.meta = info{path: path, format: "csv", count: t.count, labelled: s.label >= 0, text: true}
+	s.Labelled = s.label >= 0
 	return s, nil
 }
 
 // scan reads the header, and all records to find where they are.
-func (s *csvSource) scan(o Options) error {
-	r, err := s.text.open(0)
-	if err != nil {
-		return s.text.readError(err)
-	}
-	defer r.Close()
+func (s *csvSource) scan(r io.Reader, o Options) error {
 	buf := bufio.NewReaderSize(r, 64<<10)
 	head, err := buf.Peek(64 << 10)
 	if err != nil && err != io.EOF {
-		return s.text.readError(err)
+		return s.readError(err)
 	}
 	start := 0
 	if bytes.HasPrefix(head, byteOrderMark) {
 		start = len(byteOrderMark)
 	}
 	if _, err := buf.Discard(start); err != nil {
-		return s.text.readError(err)
+		return s.readError(err)
 	}
-	s.comma = separator(head[start:], s.text.path)
+	s.comma = separator(head[start:], s.Path)
 	records := newCSVReader(buf, s.comma, int64(start))
 	header, err := records.next()
 	if err == io.EOF {
-		return fmt.Errorf("%s: holds no lines", s.text.path)
+		return fmt.Errorf("%s: holds no lines", s.Path)
 	}
 	if err != nil {
-		return s.text.readError(fmt.Errorf("header: %w", parseError(err)))
+		return s.readError(fmt.Errorf("header: %w", parseError(err)))
 	}
 	if err := s.assign(slices.Clone(header), o); err != nil {
-		return fmt.Errorf("%s: %w", s.text.path, err)
+		return fmt.Errorf("%s: %w", s.Path, err)
 	}
 	records.ReuseRecord = true
 	for {
@@ -189,12 +173,12 @@ func (s *csvSource) scan(o Options) error {
 			break
 		}
 		if err != nil && !isParseError(err) {
-			return s.text.readError(fmt.Errorf("example %d: %w", s.text.count, err))
+			return s.readError(fmt.Errorf("example %d: %w", s.Count, err))
 		}
-		s.text.add(place)
+		s.add(place)
 	}
-	if s.text.count == 0 {
-		return fmt.Errorf("%s: holds no examples, only a header", s.text.path)
+	if s.Count == 0 {
+		return fmt.Errorf("%s: holds no examples, only a header", s.Path)
 	}
 	return nil
 }
@@ -301,28 +285,21 @@ func parseError(err error) error {
 	return err
 }
 
-func (s *csvSource) info() *info  { return &s.meta }
-func (s *csvSource) Close() error { return s.text.f.Close() }
-
-func (s *csvSource) examples(from, to int, yield func(Example, error) bool) {
-	s.text.examples(from, to, yield, func(r io.Reader) func(*Example) (error, error) {
-		records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
-		return func(e *Example) (broken, fatal error) {
-			cells, err := records.next()
-			switch {
-			case isParseError(err):
-				return parseError(err), nil
-			case err != nil:
-				return nil, err
-			case e == nil:
-				return nil, nil
-			}
-			if err := s.fill(e, cells); err != nil {
-				return parseError(err), nil
-			}
+// records reads the text record by record.
+func (s *csvSource) records(r io.Reader) func(*Example) (broken, fatal error) {
+	records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
+	return func(e *Example) (broken, fatal error) {
+		cells, err := records.next()
+		switch {
+		case isParseError(err):
+			return parseError(err), nil
+		case err != nil:
+			return nil, err
+		case e == nil:
 			return nil, nil
 		}
-	})
+		return parseError(s.fill(e, cells)), nil
+	}
 }
 
 // fill makes an example of a record.
@@ -351,12 +328,5 @@ func (s *csvSource) fill(e *Example, record []string) error {
 		inputs[i] = Array{Name: in.name, Shape: in.shape, Data: t}
 	}
 	e.Inputs = inputs
-	return nil
-}
-
-func (s *csvSource) hash(ctx context.Context, h hash.Hash, _, _ int) error {
-	if err := hashReader(ctx, h, s.text.f, s.text.size); err != nil {
-		return s.text.readError(err)
-	}
 	return nil
 }

@@ -220,7 +220,7 @@ func FuzzCSV(f *testing.F) {
 			t.Fatal(err)
 		}
 		count := 0
-		s.examples(0, s.info().count, func(e Example, err error) bool {
+		s.Examples(0, s.base().Count, func(e Example, err error) bool {
 			count++
 			want, slowErr := slow.Read()
 			var bad *RecordError
@@ -248,8 +248,8 @@ func FuzzCSV(f *testing.F) {
 			}
 			return true
 		})
-		if count != s.info().count {
-			t.Fatalf("%d examples of %d", count, s.info().count)
+		if count != s.base().Count {
+			t.Fatalf("%d examples of %d", count, s.base().Count)
 		}
 	})
 }

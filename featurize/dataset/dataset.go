@@ -2,15 +2,9 @@ package dataset
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"hash"
-	"io"
 	"iter"
 	"math"
-	"os"
-	"strings"
 )
 
 // Options says what the caller knows about the classes and wants from the
@@ -44,6 +38,9 @@ type Options struct {
 	// Widths says how many numbers one example has in each of Inputs, 0 where
 	// that is open. A table's columns are told apart by it. May be nil.
 	Widths []int `json:",omitempty"`
+
+	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what it reads.
+	Fingerprint bool `json:"-"`
 }
 
 // Layout says what the axes of an image mean.
@@ -99,35 +96,10 @@ type Ignored struct {
 // A Dataset is an open source of examples. Its methods may be called
 // concurrently, each pass of Examples on its own.
 type Dataset struct {
-	spec     string
-	src      source
-	from, to int
-	classes  int
-	stray    bool
-	multi    bool
-}
-
-// info is what a source knows about itself once opened.
-type info struct {
-	path     string
-	format   string
-	count    int
-	labelled bool
-	classes  []string
-	ignored  []Ignored
-	ragged   bool
-	text     bool // jsonl and csv
-}
-
-// A source reads one format. Positions are absolute.
-type source interface {
-	info() *info
-	// examples yields from…to-1 in order. After a *RecordError it may go on;
-	// any other error is its last.
-	examples(from, to int, yield func(Example, error) bool)
-	// hash adds all that determines from…to-1 and their labels.
-	hash(ctx context.Context, h hash.Hash, from, to int) error
-	Close() error
+	opened
+	classes int
+	stray   bool
+	multi   bool
 }
 
 // Open opens the dataset named by spec; see the package documentation for its
@@ -139,7 +111,7 @@ func Open(spec string, o Options) (*Dataset, error) {
 	if o.LabelClasses != nil && o.Classes > 0 && len(o.LabelClasses) != o.Classes {
 		return nil, fmt.Errorf("there are %d class names for a model of %d classes", len(o.LabelClasses), o.Classes)
 	}
-	s, err := parseSpec(spec, exists)
+	s, err := ParseSpec(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -147,98 +119,33 @@ func Open(spec string, o Options) (*Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Dataset{spec: spec, src: src, classes: o.Classes, stray: o.StrayLabels, multi: o.MultiLabel}
-	if d.from, d.to, err = s.bounds(src.info().count); err != nil {
+	d := &Dataset{opened: opened{spec: spec, src: src}, classes: o.Classes, stray: o.StrayLabels, multi: o.MultiLabel}
+	if err := d.open(s, src.base().Count, src.base().Format, o.Fingerprint); err != nil {
 		src.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// openSource recognises the format where s leaves it open, and opens it.
-func openSource(s parsedSpec, o Options) (source, error) {
-	format := s.format
-	if format == "" || format == "cifar" {
-		sniffed, err := sniff(s.path)
-		if err != nil {
-			return nil, err
-		}
-		if format == "cifar" && !strings.HasPrefix(sniffed, "cifar") {
-			return nil, fmt.Errorf("%s: not CIFAR binary: no .bin file of records of 3073 or 3074 bytes", s.path)
-		}
-		format = sniffed
-	}
-	if fi, err := os.Stat(s.path); err != nil {
-		return nil, fileError(s.path, err)
-	} else if wantsFolder := format == "folder"; wantsFolder != fi.IsDir() && !strings.HasPrefix(format, "cifar") {
-		if wantsFolder {
-			return nil, fmt.Errorf("%s: a file, not a folder of images", s.path)
-		}
-		return nil, fmt.Errorf("%s: a folder, not a file of format %s", s.path, format)
-	}
-	switch format {
-	case "idx":
-		return openIDX(s.path, o)
-	case "folder":
-		return openFolder(s.path, o)
-	case "tar":
-		return openTar(s.path, o)
-	case "image":
-		return openImage(s.path)
-	case "cifar10":
-		return openCIFAR(s.path, cifar10, o)
-	case "cifar100":
-		return openCIFAR(s.path, cifar100, o)
-	case "npy":
-		return openNPY(s.path)
-	case "npz":
-		return openNPZ(s.path, o)
-	case "jsonl":
-		return openJSONL(s.path, o)
-	case "csv":
-		return openCSV(s.path, o)
-	}
-	return nil, fmt.Errorf("%s: %s is not supported: %s", s.path, laterFormats[format], supported)
-}
-
-// Spec returns the SPEC as it was given to Open.
-func (d *Dataset) Spec() string { return d.spec }
-
-// Path returns the file or folder that holds the examples.
-func (d *Dataset) Path() string { return d.src.info().path }
-
 // Format returns the recognised format, as in format:path.
-func (d *Dataset) Format() string { return d.src.info().format }
-
-// Slice returns the positions of the examples in the source, from the first to
-// the one after the last.
-func (d *Dataset) Slice() (from, to int) { return d.from, d.to }
-
-// Len returns the number of examples, after slicing.
-func (d *Dataset) Len() int { return d.to - d.from }
-
-// HasLabels reports whether every example has a label.
-func (d *Dataset) HasLabels() bool { return d.src.info().labelled }
+func (d *Dataset) Format() string { return d.src.base().Format }
 
 // Ragged reports whether the arrays of one example may have another shape than
 // those of the next, as sequences do that are written as JSON lines. Encoded
 // images are none of them.
-func (d *Dataset) Ragged() bool { return d.src.info().ragged }
+func (d *Dataset) Ragged() bool { return d.src.base().Ragged }
 
 // IsText reports whether examples are written as text, value by value: one that
 // does not suit the model is then no more than a bad record.
-func (d *Dataset) IsText() bool { return d.src.info().text }
+func (d *Dataset) IsText() bool { return d.src.base().Text }
 
 // Classes returns the names of the class folders in byte-wise order, nil where
 // there are none. The order is not that of the labels where folders are mapped
 // by class name or integer.
-func (d *Dataset) Classes() []string { return d.src.info().classes }
+func (d *Dataset) Classes() []string { return d.src.base().Classes }
 
 // Ignored returns what lay in the dataset's folder or archive and was passed over.
-func (d *Dataset) Ignored() []Ignored { return d.src.info().ignored }
-
-// Close releases the dataset's files. Passes still running fail.
-func (d *Dataset) Close() error { return d.src.Close() }
+func (d *Dataset) Ignored() []Ignored { return d.src.base().Ignored }
 
 // Examples reads the examples in order. An error of type *RecordError concerns
 // the one record that comes with it (its Index, Name and Label are set), and
@@ -246,7 +153,7 @@ func (d *Dataset) Close() error { return d.src.Close() }
 func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
 	checked := d.HasLabels() && !d.multi // targets are checked where they are read
 	return func(yield func(Example, error) bool) {
-		d.src.examples(d.from, d.to, func(e Example, err error) bool {
+		d.src.Examples(d.from, d.to, func(e Example, err error) bool {
 			if cause := context.Cause(ctx); cause != nil {
 				yield(Example{Label: -1}, cause)
 				return false
@@ -289,41 +196,6 @@ func wantTargets(k int) string {
 		return "a 0 or 1 for each of the head's labels"
 	}
 	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
-}
-
-// Fingerprint returns a sha256 in hex over everything that determines the
-// examples: the bounds of the slice, the content of the files (for folders
-// and archives: relative paths, labels and contents of the files in the slice), and whether
-// there are labels. It does not depend on where the files lie. It reads them
-// all.
-func (d *Dataset) Fingerprint(ctx context.Context) (string, error) {
-	h := sha256.New()
-	in := d.src.info()
-	fmt.Fprintf(h, "%s %t %d %d\n", in.format, in.labelled, d.from, d.to)
-	if err := d.src.hash(ctx, h, d.from, d.to); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-// hashReader adds the size and content of one file to h.
-func hashReader(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) error {
-	fmt.Fprintf(h, "%d\n", size)
-	buf := make([]byte, 256<<10)
-	src := io.NewSectionReader(r, 0, size)
-	for {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		n, err := src.Read(buf)
-		h.Write(buf[:n])
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
 
 // mul multiplies sizes, reporting false on overflow or a negative factor.

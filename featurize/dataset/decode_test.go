@@ -24,11 +24,12 @@ type imageCase struct {
 // imageCases reads testdata/images.npz; see pillow.py.
 func imageCases(t testing.TB) map[string]imageCase {
 	t.Helper()
-	z, err := openNPZFile("testdata/images.npz")
+	var b Base
+	z, err := openNPZFile(&b, "testdata/images.npz")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer z.Close()
+	defer b.Close()
 	whole := func(a *arrayFile) []uint8 {
 		r, err := a.from(0)
 		if err != nil {

@@ -2,8 +2,6 @@ package dataset
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"iter"
 
@@ -17,38 +15,38 @@ const maxFeatures = 1 << 20
 // "phi") [N,d], "logits" [N,K] and, optionally, "labels" (or "label", "y"): [N],
 // also class names, or [N,K] under Options.MultiLabel. Numbers may be float16, float32 or float64.
 type Features struct {
-	spec        string
+	opened
 	z           *npzFile
 	phi, logits *arrayFile
 	labels      *arrayFile // nil where there are none
 	text        labelParser
-	from, to    int
 	stray       bool
 	multi       bool
 }
 
 // OpenFeatures opens the features file named by spec, a path to an .npz with an
-// optional slice. o.LabelClasses, o.Classes, o.Unlabelled, o.StrayLabels and
-// o.MultiLabel are heeded.
+// optional slice. o.LabelClasses, o.Classes, o.Unlabelled, o.StrayLabels,
+// o.MultiLabel and o.Fingerprint are heeded.
 func OpenFeatures(spec string, o Options) (*Features, error) {
-	s, err := parseSpec(spec, exists)
+	s, err := ParseSpec(spec)
 	if err != nil {
 		return nil, err
 	}
-	if s.format != "" && s.format != "npz" {
-		return nil, fmt.Errorf("%s: features come as .npz, not as %s", s.path, s.format)
+	if s.Format != "" && s.Format != "npz" {
+		return nil, fmt.Errorf("%s: features come as .npz, not as %s", s.Path, s.Format)
 	}
-	z, err := openNPZFile(s.path)
+	src := &arraySource{Base: Base{Path: s.Path}}
+	f := &Features{opened: opened{spec: spec, src: src}, text: newLabelParser(o), stray: o.StrayLabels, multi: o.MultiLabel}
+	if f.z, err = openNPZFile(&src.Base, s.Path); err != nil {
+		return nil, err
+	}
+	err = f.arrays(o)
+	if err == nil {
+		src.Labelled = f.labels != nil
+		err = f.open(s, f.phi.count, "features", o.Fingerprint)
+	}
 	if err != nil {
-		return nil, err
-	}
-	f := &Features{spec: spec, z: z, text: newLabelParser(o), stray: o.StrayLabels, multi: o.MultiLabel}
-	if err := f.arrays(o); err != nil {
-		z.Close()
-		return nil, err
-	}
-	if f.from, f.to, err = s.bounds(f.phi.count); err != nil {
-		z.Close()
+		f.Close()
 		return nil, err
 	}
 	return f, nil
@@ -96,19 +94,6 @@ func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
 	return nil, fmt.Errorf("%s: no array %q; there are %s", z.path, names[0], some(z.names))
 }
 
-// Spec returns the SPEC as it was given to OpenFeatures.
-func (f *Features) Spec() string { return f.spec }
-
-// Path returns the file that holds the features.
-func (f *Features) Path() string { return f.z.path }
-
-// Slice returns the positions of the examples in the file, from the first to the
-// one after the last.
-func (f *Features) Slice() (from, to int) { return f.from, f.to }
-
-// Len returns the number of examples, after slicing.
-func (f *Features) Len() int { return f.to - f.from }
-
 // Dim returns d.
 func (f *Features) Dim() int { return f.phi.shape[0] }
 
@@ -124,12 +109,6 @@ func (f *Features) Classes() int {
 	}
 	return max(2, f.logits.shape[0])
 }
-
-// HasLabels reports whether every example has a label.
-func (f *Features) HasLabels() bool { return f.labels != nil }
-
-// Close releases the file.
-func (f *Features) Close() error { return f.z.Close() }
 
 // Blocks reads the examples in order, at most size at a time, with their positions in the
 // file. Blocks end at
@@ -229,15 +208,4 @@ func (r *arrayReader) floats(n int) ([]float32, error) {
 		return out, nil
 	}
 	panic(fmt.Sprintf("dataset: features of type %T", data)) // matrix lets only floats pass
-}
-
-// Fingerprint returns a sha256 in hex over the file, the bounds of the slice
-// and whether there are labels.
-func (f *Features) Fingerprint(ctx context.Context) (string, error) {
-	h := sha256.New()
-	fmt.Fprintf(h, "features %t %d %d\n", f.HasLabels(), f.from, f.to)
-	if err := hashReader(ctx, h, f.z.f, f.z.size); err != nil {
-		return "", fmt.Errorf("%s: %w", f.z.path, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -8,9 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx/files"
@@ -23,9 +22,15 @@ const maxEncoded = 256 << 20
 // images: names are listed again during a pass, so that memory is bounded by
 // the largest directory.
 type folderSource struct {
-	meta info
+	Base
 	root string
 	dirs []imageDir
+}
+
+// sniffFolder takes what is no folder of CIFAR batches.
+func sniffFolder(p *Peek) (bool, error) {
+	first, err := firstCIFAR(p.Path)
+	return first == "", err
 }
 
 type imageDir struct {
@@ -34,7 +39,7 @@ type imageDir struct {
 	count int
 }
 
-func openFolder(root string, o Options) (source, error) {
+func openFolder(root string, o Options) (Source, error) {
 	s := &folderSource{root: root}
 	top, err := s.list("")
 	if err != nil {
@@ -57,9 +62,9 @@ func openFolder(root string, o Options) (source, error) {
 	default:
 		return nil, noImages(root, top.ignored)
 	}
-	s.meta = info{path: root, format: "folder", classes: classes, labelled: classes != nil && !o.Unlabelled, ignored: top.ignored}
+	s.Classes, s.Labelled, s.Ignored = classes, classes != nil && !o.Unlabelled, top.ignored
 	labels := make([]int, len(classes))
-	if s.meta.labelled {
+	if s.Labelled {
 		if err := singleLabels(root, o); err != nil {
 			return nil, err
 		}
@@ -69,12 +74,12 @@ func openFolder(root string, o Options) (source, error) {
 	}
 	for i := range s.dirs {
 		d := &s.dirs[i]
-		if s.meta.labelled {
+		if s.Labelled {
 			d.label = labels[d.label]
 		} else {
 			d.label = -1
 		}
-		s.meta.count += d.count
+		s.Count += d.count
 	}
 	return s, nil
 }
@@ -152,11 +157,6 @@ func (s *folderSource) list(dir string) (listing, error) {
 	return l, nil
 }
 
-func isDir(path string) bool {
-	fi, err := os.Stat(path)
-	return err == nil && fi.IsDir()
-}
-
 // isHidden reports whether a file or folder of this name is passed over without
 // a word.
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") || name == "__MACOSX" }
@@ -169,12 +169,9 @@ func isImageName(name string) bool {
 	return false
 }
 
-func (s *folderSource) info() *info  { return &s.meta }
-func (s *folderSource) Close() error { return nil }
-
-// files visits the files at positions from…to-1 in order, until visit returns
+// visit visits the files at positions from…to-1 in order, until f returns
 // false or an error.
-func (s *folderSource) files(from, to int, visit func(i int, name string, label int) (bool, error)) error {
+func (s *folderSource) visit(from, to int, f func(i int, name string, label int) (bool, error)) error {
 	start := 0
 	for _, d := range s.dirs {
 		end := start + d.count
@@ -187,7 +184,7 @@ func (s *folderSource) files(from, to int, visit func(i int, name string, label 
 				return fmt.Errorf("%s: changed while in use: it had %d images and has %d", filepath.Join(s.root, d.path), d.count, len(l.images))
 			}
 			for i := max(from, start); i < min(to, end); i++ {
-				ok, err := visit(i, filepath.Join(d.path, l.images[i-start]), d.label)
+				ok, err := f(i, filepath.Join(d.path, l.images[i-start]), d.label)
 				if err != nil || !ok {
 					return err
 				}
@@ -198,10 +195,14 @@ func (s *folderSource) files(from, to int, visit func(i int, name string, label 
 	return nil
 }
 
-func (s *folderSource) examples(from, to int, yield func(Example, error) bool) {
-	err := s.files(from, to, func(i int, name string, label int) (bool, error) {
+// Examples reads one file after another.
+func (s *folderSource) Examples(from, to int, yield func(Example, error) bool) {
+	err := s.visit(from, to, func(i int, name string, label int) (bool, error) {
 		e := Example{Index: i, Name: filepath.ToSlash(name), Label: label}
 		encoded, err := readImageFile(filepath.Join(s.root, name))
+		s.digest.image(i-from, e.Name, label, encoded, func(h hash.Hash) error {
+			return s.hashImage(context.Background(), h, name, label)
+		})
 		if err != nil {
 			return yield(e, &RecordError{e.Name, i, err}), nil
 		}
@@ -213,17 +214,39 @@ func (s *folderSource) examples(from, to int, yield func(Example, error) bool) {
 	}
 }
 
-func (s *folderSource) hash(ctx context.Context, h hash.Hash, from, to int) error {
-	return s.files(from, to, func(_ int, name string, label int) (bool, error) {
-		fmt.Fprintf(h, "%q %d ", filepath.ToSlash(name), label)
-		f, size, err := openRegular(filepath.Join(s.root, name))
+func (s *folderSource) hash(ctx context.Context, d *digest, from, to int) error {
+	return s.visit(from+d.part, to, func(_ int, name string, label int) (bool, error) {
+		return true, d.whole(s.hashImage(ctx, d.h, name, label))
+	})
+}
+
+func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, name string, label int) error {
+	fmt.Fprintf(h, imagePart, filepath.ToSlash(name), label)
+	f, size, err := openRegular(filepath.Join(s.root, name))
+	if err != nil {
+		// A file that cannot be read is a bad record, not the end.
+		fmt.Fprintln(h, "unreadable")
+		return context.Cause(ctx)
+	}
+	defer f.Close()
+	return hashSized(ctx, h, f, size)
+}
+
+func (s *folderSource) stamp(w io.Writer, from, to int) (latest time.Time, err error) {
+	root, err := filepath.Abs(s.root)
+	if err != nil {
+		return latest, err
+	}
+	return latest, s.visit(from, to, func(_ int, name string, label int) (bool, error) {
+		fmt.Fprintf(w, imagePart, filepath.ToSlash(name), label)
+		path := filepath.Join(root, name)
+		fi, err := os.Stat(path)
 		if err != nil {
-			// A file that cannot be read is a bad record, not the end.
-			fmt.Fprintln(h, "unreadable")
-			return true, context.Cause(ctx)
+			fmt.Fprintln(w, "unreadable")
+			return true, nil
 		}
-		defer f.Close()
-		return true, hashReader(ctx, h, f, size)
+		latest = stampFile(w, path, fi, latest)
+		return true, nil
 	})
 }
 
@@ -257,156 +280,4 @@ func checkEncoded(size int64) error {
 		return fmt.Errorf("%d bytes are too many for an image, %d the most", size, maxEncoded)
 	}
 	return nil
-}
-
-// bareError drops the operation and path from a file system error.
-func bareError(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
-
-// An imageSource is a single image.
-type imageSource struct {
-	meta info
-	f    *os.File
-	size int64
-}
-
-func openImage(path string) (source, error) {
-	f, size, err := openRegular(path)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkEncoded(size); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return &imageSource{info{path: path, format: "image", count: 1}, f, size}, nil
-}
-
-func (s *imageSource) info() *info  { return &s.meta }
-func (s *imageSource) Close() error { return s.f.Close() }
-
-func (s *imageSource) examples(_, _ int, yield func(Example, error) bool) {
-	e := Example{Name: filepath.Base(s.meta.path), Label: -1, Encoded: make([]byte, s.size)}
-	if _, err := s.f.ReadAt(e.Encoded, 0); err != nil {
-		e.Encoded = nil
-		yield(e, &RecordError{e.Name, 0, bareError(err)})
-		return
-	}
-	yield(e, nil)
-}
-
-func (s *imageSource) hash(ctx context.Context, h hash.Hash, _, _ int) error {
-	return hashReader(ctx, h, s.f, s.size)
-}
-
-// mapClasses returns the label of each folder, whose names are sorted; see the
-// package documentation for the rules. names (the model's) may be nil, k may be
-// 0 for unknown.
-func mapClasses(folders, names []string, k int) ([]int, error) {
-	if labels, err := byClassName(folders, names); labels != nil || err != nil {
-		return labels, err
-	}
-	if labels, err := byInteger(folders, k); labels != nil || err != nil {
-		return labels, err
-	}
-	if k == 0 {
-		k = len(names)
-	}
-	if k != 0 && len(folders) != k {
-		return nil, fmt.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with --classes",
-			len(folders), some(folders), k)
-	}
-	labels := make([]int, len(folders))
-	for i := range labels {
-		labels[i] = i
-	}
-	return labels, nil
-}
-
-// byClassName returns nil labels where no folder is named like a class. Case
-// matters only where the class names need it to be told apart.
-func byClassName(folders, names []string) ([]int, error) {
-	exact, folded, twice := map[string]int{}, map[string]int{}, map[string]int{}
-	for i, n := range names {
-		if _, dup := exact[n]; dup {
-			twice[n] = i // no matter unless a folder is called so
-		} else {
-			exact[n] = i
-		}
-		if _, dup := folded[strings.ToLower(n)]; dup {
-			folded[strings.ToLower(n)] = -1
-		} else {
-			folded[strings.ToLower(n)] = i
-		}
-	}
-	labels := make([]int, len(folders))
-	taken := map[int]string{}
-	var unknown []string
-	for i, f := range folders {
-		y, ok := exact[f]
-		if !ok {
-			y, ok = folded[strings.ToLower(f)]
-		}
-		if !ok || y < 0 {
-			unknown = append(unknown, f)
-			continue
-		}
-		if j, dup := twice[names[y]]; dup {
-			return nil, fmt.Errorf("folder %s: the class name %q stands for both %d and %d; name the folders by integer label", f, names[y], y, j)
-		}
-		if other, dup := taken[y]; dup {
-			return nil, fmt.Errorf("folders %s and %s are both class %q", other, f, names[y])
-		}
-		taken[y] = f
-		labels[i] = y
-	}
-	switch {
-	case len(unknown) == len(folders):
-		return nil, nil
-	case len(unknown) > 0:
-		return nil, fmt.Errorf("%d of %d class folders are not among the %d class names: %s", len(unknown), len(folders), len(names), some(unknown))
-	}
-	return labels, nil
-}
-
-// byInteger returns nil labels where a folder is not named by an integer.
-func byInteger(folders []string, k int) ([]int, error) {
-	labels := make([]int, len(folders))
-	taken := map[int]string{}
-	for i, f := range folders {
-		y, err := strconv.Atoi(f)
-		if err != nil || f[0] == '+' || f[0] == '-' {
-			return nil, nil
-		}
-		labels[i] = y
-		if other, dup := taken[y]; dup {
-			return nil, fmt.Errorf("folders %s and %s are both class %d", other, f, y)
-		}
-		taken[y] = f
-	}
-	if k == 0 {
-		return labels, nil
-	}
-	if i := slices.IndexFunc(labels, func(y int) bool { return y >= k }); i >= 0 {
-		return nil, fmt.Errorf("class folder %s is outside [0,%d), the model's classes", folders[i], k)
-	}
-	return labels, nil
-}
-
-// some lists at most the first five names.
-func some(names []string) string {
-	short := make([]string, 0, 6)
-	for i, name := range names {
-		if i == 5 {
-			short = append(short, "…")
-			break
-		}
-		short = append(short, text.Name(name))
-	}
-	return strings.Join(short, ", ")
 }

@@ -3,14 +3,10 @@ package dataset
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/binary"
 	"fmt"
-	"hash"
 	"io"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
@@ -34,44 +30,41 @@ func isIDX(head []byte) bool {
 	return ok
 }
 
-type idxSource struct {
-	meta   info
-	images *arrayFile
-	labels *arrayFile // nil where there are none
-	files  []*os.File
-	layout Layout
-	base   string
+// sniffIDX passes over what may as well be a dark picture of class 0 in CIFAR's format.
+func sniffIDX(p *Peek) (bool, error) {
+	return isIDX(p.Head) && !(p.Ext == ".bin" && (cifar10.fits(p, p.Size) || cifar100.fits(p, p.Size))), nil
 }
 
-func openIDX(path string, o Options) (_ source, err error) {
-	s := &idxSource{base: filepath.Base(path)}
+func openIDX(path string, o Options) (_ Source, err error) {
+	s := &arraySource{names: filepath.Base(path)}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	if s.images, err = s.openFile(path); err != nil {
+	images, err := s.openIDX(path)
+	if err != nil {
 		return nil, err
 	}
-	if len(s.images.shape) == 0 {
+	if len(images.shape) == 0 {
 		return nil, fmt.Errorf("%s: holds one number an example, as labels files do; name the images file", path)
 	}
-	s.layout = imageLayout(s.images.dtype, s.images.shape)
+	s.inputs = []namedArray{{"", imageLayout(images.dtype, images.shape), images}}
 	if lp := labelsPath(path); lp != "" && !o.Unlabelled {
 		if err := singleLabels(lp, o); err != nil {
 			return nil, err
 		}
-		if s.labels, err = s.openFile(lp); err != nil {
+		if s.labels, err = s.openIDX(lp); err != nil {
 			return nil, err
 		}
 		if len(s.labels.shape) != 0 || s.labels.dtype.IsFloat() {
 			return nil, fmt.Errorf("%s: labels are %s with %d dimensions; want integers with 1", lp, s.labels.dtype, len(s.labels.shape)+1)
 		}
-		if s.labels.count != s.images.count {
-			return nil, fmt.Errorf("%s: %d labels for the %d examples of %s", lp, s.labels.count, s.images.count, path)
+		if s.labels.count != images.count {
+			return nil, fmt.Errorf("%s: %d labels for the %d examples of %s", lp, s.labels.count, images.count, path)
 		}
 	}
-	s.meta = info{path: path, format: "idx", count: s.images.count, labelled: s.labels != nil}
+	s.Count, s.Labelled = images.count, s.labels != nil
 	return s, nil
 }
 
@@ -94,14 +87,13 @@ func labelsPath(images string) string {
 	return ""
 }
 
-// openFile opens one IDX file, kept in s.files until Close.
-func (s *idxSource) openFile(path string) (*arrayFile, error) {
-	f, size, err := openRegular(path)
+// openIDX opens one IDX file.
+func (s *arraySource) openIDX(path string) (*arrayFile, error) {
+	f, err := s.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	s.files = append(s.files, f)
-	return readIDX(path, f, size)
+	return readIDX(path, f, f.Size())
 }
 
 // readIDX reads the header of an IDX file, plain or gzipped.
@@ -144,90 +136,4 @@ func readIDX(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
 	}
 	a.open = data(f, int64(start), size)
 	return a, nil
-}
-
-func (s *idxSource) info() *info { return &s.meta }
-
-func (s *idxSource) Close() error { return closeAll(s.files...) }
-
-func (s *idxSource) examples(from, to int, yield func(Example, error) bool) {
-	arraySource{base: s.base, inputs: []namedArray{{"", s.layout, s.images}}, labels: s.labels}.examples(from, to, yield)
-}
-
-func (s *idxSource) hash(ctx context.Context, h hash.Hash, _, _ int) error {
-	for _, f := range s.files {
-		fi, err := f.Stat()
-		if err != nil {
-			return fileError(f.Name(), err)
-		}
-		if err := hashReader(ctx, h, f, fi.Size()); err != nil {
-			return fmt.Errorf("%s: %w", f.Name(), err)
-		}
-	}
-	return nil
-}
-
-type namedArray struct {
-	name   string
-	layout Layout
-	*arrayFile
-}
-
-// An arraySource reads examples from arrays side by side.
-type arraySource struct {
-	base   string // examples are named base[index]
-	inputs []namedArray
-	labels *arrayFile // may be nil
-	text   labelParser
-	multi  bool // labels are targets
-}
-
-func (s arraySource) examples(from, to int, yield func(Example, error) bool) {
-	fail := func(err error) { yield(Example{Label: -1}, err) }
-	readers := make([]*arrayReader, len(s.inputs))
-	for i, in := range s.inputs {
-		r, err := in.from(from)
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer r.Close()
-		readers[i] = r
-	}
-	var labels *labelReader
-	if s.labels != nil {
-		var err error
-		if labels, err = newLabelReader(s.labels, s.text, from, to); err != nil {
-			fail(err)
-			return
-		}
-		defer labels.Close()
-	}
-	for i := from; i < to; i++ {
-		e := Example{Index: i, Name: s.base + "[" + strconv.Itoa(i) + "]", Label: -1, Inputs: make([]Array, len(readers))}
-		for j, r := range readers {
-			data, err := r.read(1)
-			if err != nil {
-				fail(err)
-				return
-			}
-			in := &s.inputs[j]
-			e.Inputs[j] = Array{Name: in.name, Shape: in.shape, Layout: in.layout, Data: data}
-		}
-		if labels != nil {
-			var err error
-			if s.multi {
-				e.Targets, err = labels.targets()
-			} else {
-				e.Label, err = labels.next()
-			}
-			if err != nil {
-				fail(err)
-				return
-			}
-		}
-		if !yield(e, nil) {
-			return
-		}
-	}
 }

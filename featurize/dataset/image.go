@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"image"
 	"image/draw"
+	"path/filepath"
 	"reflect"
 )
 
@@ -44,4 +45,36 @@ func toNRGBA(img image.Image) *image.NRGBA {
 	out := image.NewNRGBA(image.Rect(0, 0, b.Dx(), b.Dy()))
 	draw.Draw(out, out.Bounds(), img, b.Min, draw.Src)
 	return out
+}
+
+// An imageSource is a single image.
+type imageSource struct {
+	Base
+	f *File
+}
+
+func sniffImage(p *Peek) (bool, error) { return !p.Gzip && (isPNG(p.Head) || isJPEG(p.Head)), nil }
+
+func openImage(path string, _ Options) (Source, error) {
+	s := &imageSource{Base: Base{Count: 1}}
+	var err error
+	if s.f, err = s.Open(path); err != nil {
+		return nil, err
+	}
+	if err := checkEncoded(s.f.Size()); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// Examples reads the image.
+func (s *imageSource) Examples(_, _ int, yield func(Example, error) bool) {
+	e := Example{Name: filepath.Base(s.Path), Label: -1, Encoded: make([]byte, s.f.Size())}
+	if _, err := s.f.ReadAt(e.Encoded, 0); err != nil {
+		e.Encoded = nil
+		yield(e, &RecordError{e.Name, 0, bareError(err)})
+		return
+	}
+	yield(e, nil)
 }

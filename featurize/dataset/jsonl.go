@@ -2,10 +2,8 @@ package dataset
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"slices"
 )
@@ -18,8 +16,7 @@ const tryLines = 1000
 var jsonLabelNames = []string{"label", "labels"}
 
 type jsonlSource struct {
-	meta     info
-	text     *textFile
+	textSource
 	inputs   []string // keys
 	names    []string // of the arrays made of them
 	labelled bool     // labels are wanted
@@ -27,32 +24,19 @@ type jsonlSource struct {
 	labels   labelParser
 }
 
-func openJSONL(path string, o Options) (_ source, err error) {
-	t, err := openText(path)
-	if err != nil {
+func openJSONL(path string, o Options) (Source, error) {
+	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o)}
+	s.reader = s.lines
+	if err := s.openText(path, func(r io.Reader) error { return s.scan(r, o) }); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			t.f.Close()
-		}
-	}()
-	s := &jsonlSource{text: t, labelled: !o.Unlabelled, labels: newLabelParser(o)}
-	if err := s.scan(o); err != nil {
-		return nil, err
-	}
-	s.meta = info{path: path, format: "jsonl", count: t.count, labelled: s.labelKey != "", ragged: true, text: true}
+	s.Labelled, s.Ragged = s.labelKey != "", true
 	return s, nil
 }
 
 // scan reads all lines, to find where they are, and looks into the first that
 // are needed to know what they hold.
-func (s *jsonlSource) scan(o Options) error {
-	r, err := s.text.open(0)
-	if err != nil {
-		return s.text.readError(err)
-	}
-	defer r.Close()
+func (s *jsonlSource) scan(r io.Reader, o Options) error {
 	lines := newLineReader(r)
 	var broken error
 	for {
@@ -62,30 +46,30 @@ func (s *jsonlSource) scan(o Options) error {
 			break
 		}
 		if err != nil && err != errLongLine {
-			return s.text.readError(err)
+			return s.readError(err)
 		}
 		if s.inputs == nil {
 			if err == nil {
-				err = s.learn(line, s.text.count, o)
+				err = s.learn(line, s.Count, o)
 			}
 			var refused *refusal
 			if errors.As(err, &refused) {
-				return fmt.Errorf("%s: %w", s.text.path, err)
+				return fmt.Errorf("%s: %w", s.Path, err)
 			}
 			if err != nil && broken == nil {
 				broken = err
 			}
-			if err != nil && s.text.count == tryLines {
-				return fmt.Errorf("%s: no line of the first %d can be read; the first: %w", s.text.path, tryLines, broken)
+			if err != nil && s.Count == tryLines {
+				return fmt.Errorf("%s: no line of the first %d can be read; the first: %w", s.Path, tryLines, broken)
 			}
 		}
-		s.text.add(place)
+		s.add(place)
 	}
 	switch {
-	case s.text.count == 0:
-		return fmt.Errorf("%s: holds no lines", s.text.path)
+	case s.Count == 0:
+		return fmt.Errorf("%s: holds no lines", s.Path)
 	case s.inputs == nil:
-		return fmt.Errorf("%s: no line can be read; the first: %w", s.text.path, broken)
+		return fmt.Errorf("%s: no line can be read; the first: %w", s.Path, broken)
 	}
 	return nil
 }
@@ -167,29 +151,25 @@ func parserOf(line []byte, position int) *jsonParser {
 	return &jsonParser{text: line}
 }
 
-func (s *jsonlSource) info() *info  { return &s.meta }
-func (s *jsonlSource) Close() error { return s.text.f.Close() }
-
-func (s *jsonlSource) examples(from, to int, yield func(Example, error) bool) {
-	s.text.examples(from, to, yield, func(r io.Reader) func(*Example) (error, error) {
-		lines := newLineReader(r)
-		return func(e *Example) (broken, fatal error) {
-			line, err := lines.next()
-			switch {
-			case err == errLongLine:
-				return err, nil
-			case err != nil:
-				return nil, err
-			case e == nil:
-				return nil, nil
-			}
-			if err := s.parse(e, line); err != nil {
-				e.Inputs = nil
-				return err, nil
-			}
+// lines reads the text line by line.
+func (s *jsonlSource) lines(r io.Reader) func(*Example) (broken, fatal error) {
+	lines := newLineReader(r)
+	return func(e *Example) (broken, fatal error) {
+		line, err := lines.next()
+		switch {
+		case err == errLongLine:
+			return err, nil
+		case err != nil:
+			return nil, err
+		case e == nil:
 			return nil, nil
 		}
-	})
+		if err := s.parse(e, line); err != nil {
+			e.Inputs = nil
+			return err, nil
+		}
+		return nil, nil
+	}
 }
 
 // parse reads a line into an example.
@@ -235,13 +215,6 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 	}
 	if s.labelKey != "" && !labelled && (s.labels.multi || !s.labels.stray) {
 		return fmt.Errorf("no %s, which the first example has", s.labelKey)
-	}
-	return nil
-}
-
-func (s *jsonlSource) hash(ctx context.Context, h hash.Hash, _, _ int) error {
-	if err := hashReader(ctx, h, s.text.f, s.text.size); err != nil {
-		return s.text.readError(err)
 	}
 	return nil
 }

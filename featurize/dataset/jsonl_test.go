@@ -355,7 +355,7 @@ func FuzzJSONL(f *testing.F) {
 				continue
 			}
 			count := 0
-			s.examples(0, s.info().count, func(e Example, err error) bool {
+			s.Examples(0, s.base().Count, func(e Example, err error) bool {
 				count++
 				var bad *RecordError
 				if err != nil {
@@ -372,8 +372,8 @@ func FuzzJSONL(f *testing.F) {
 				}
 				return true
 			})
-			if count > s.info().count || count > len(b) {
-				t.Fatalf("%d examples of %d", count, s.info().count)
+			if count > s.base().Count || count > len(b) {
+				t.Fatalf("%d examples of %d", count, s.base().Count)
 			}
 			s.Close()
 		}

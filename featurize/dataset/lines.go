@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 )
@@ -24,42 +23,52 @@ const (
 
 var errLongLine = fmt.Errorf("more than %d bytes of text for one example", maxLine)
 
-// A textFile is an open file of text, plain or gzipped, and where in its text
-// the examples are.
-type textFile struct {
-	path string
-	f    *os.File
-	size int64
-	open func(skip int64) (io.ReadCloser, error) // the text from byte skip on
-
-	count  int     // examples
-	places []int64 // of example i*indexStep in the text
+// A textSource is a file of text, plain or gzipped, and where in its text
+// the examples are. What it embeds knows how one is written.
+type textSource struct {
+	Base
+	open   func(skip int64) (io.ReadCloser, error) // the text from byte skip on
+	places []int64                                 // of example i*indexStep in the text
+	// reader returns what reads the next example from the text, into e if that is not nil: broken
+	// concerns that one only, unless it is a *refusal, and fatal ends the text.
+	reader func(io.Reader) func(e *Example) (broken, fatal error)
 }
 
-func openText(path string) (*textFile, error) {
-	f, size, err := openRegular(path)
+// openText opens the text and has it scanned for the places of its examples.
+func (t *textSource) openText(path string, scan func(io.Reader) error) error {
+	f, err := t.Open(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	t := &textFile{path: path, f: f, size: size, open: plainData(f, 0, size)}
+	t.Path, t.Text, t.open = path, true, plainData(f, 0, f.Size())
 	magic := make([]byte, 2)
 	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
-		t.open = gzipData(f, 0, size)
+		t.open = gzipData(f, 0, f.Size())
 	}
-	return t, nil
+	r, err := t.open(0)
+	if err != nil {
+		err = t.readError(err)
+	} else {
+		err = scan(r)
+		r.Close()
+	}
+	if err != nil {
+		t.Close()
+	}
+	return err
 }
 
 // add notes that an example begins at a place, which may be before blank lines.
-func (t *textFile) add(place int64) {
-	if t.count%indexStep == 0 {
+func (t *textSource) add(place int64) {
+	if t.Count%indexStep == 0 {
 		t.places = append(t.places, place)
 	}
-	t.count++
+	t.Count++
 }
 
 // from opens the text at the example that is the last one remembered up to
 // position i, and returns that one's position.
-func (t *textFile) from(i int) (r io.ReadCloser, at int, err error) {
+func (t *textSource) from(i int) (r io.ReadCloser, at int, err error) {
 	at = i / indexStep
 	if r, err = t.open(t.places[at]); err != nil {
 		return nil, 0, t.readError(err)
@@ -67,17 +76,15 @@ func (t *textFile) from(i int) (r io.ReadCloser, at int, err error) {
 	return r, at * indexStep, nil
 }
 
-// examples yields from…to-1, as a source does. open returns what reads the next
-// example from the text, into e if that is not nil: broken concerns that one only,
-// unless it is a *refusal, and fatal ends the text.
-func (t *textFile) examples(from, to int, yield func(Example, error) bool, open func(io.Reader) func(e *Example) (broken, fatal error)) {
+// Examples reads one example after another.
+func (t *textSource) Examples(from, to int, yield func(Example, error) bool) {
 	r, at, err := t.from(from)
 	if err != nil {
 		yield(Example{Label: -1}, err)
 		return
 	}
 	defer r.Close()
-	next, base := open(r), filepath.Base(t.path)
+	next, base := t.reader(r), filepath.Base(t.Path)
 	for ; at < to; at++ {
 		e := Example{Index: at, Name: base + "[" + strconv.Itoa(at) + "]", Label: -1}
 		into := &e
@@ -112,17 +119,17 @@ func (t *textFile) examples(from, to int, yield func(Example, error) bool, open 
 }
 
 // readError words what was met while reading the text.
-func (t *textFile) readError(err error) error {
+func (t *textSource) readError(err error) error {
 	switch {
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%s: broken or truncated gzip: %w", t.path, err)
+		return fmt.Errorf("%s: broken or truncated gzip: %w", t.Path, err)
 	}
-	return fmt.Errorf("%s: %w", t.path, bareError(err))
+	return fmt.Errorf("%s: %w", t.Path, bareError(err))
 }
 
 // changed says that the text ended before the examples did that it had.
-func (t *textFile) changed(got int) error {
-	return fmt.Errorf("%s: changed while in use: it had %d examples and has %d", t.path, t.count, got)
+func (t *textSource) changed(got int) error {
+	return fmt.Errorf("%s: changed while in use: it had %d examples and has %d", t.Path, t.Count, got)
 }
 
 // A lineReader reads lines that are not blank.

@@ -47,11 +47,12 @@ func zipped(t testing.TB, members map[string][]byte) []byte {
 }
 
 func TestNumPyTypes(t *testing.T) {
-	z, err := openNPZFile("testdata/numpy.npz")
+	var b Base
+	z, err := openNPZFile(&b, "testdata/numpy.npz")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer z.Close()
+	defer b.Close()
 	for _, order := range "<>|" {
 		for _, c := range []struct {
 			descr string

@@ -15,27 +15,27 @@ func TestSpecReadings(t *testing.T) {
 	exists := func(p string) bool { return slices.Contains(files, p) }
 	for _, c := range []struct {
 		spec string
-		want parsedSpec
+		want Spec
 		err  string
 	}{
-		{spec: "a.npy", want: parsedSpec{path: "a.npy", to: -1}},
-		{spec: "a.npy[2:5]", want: parsedSpec{path: "a.npy", from: 2, to: 5, sliced: true}},
-		{spec: "a.npy[2:]", want: parsedSpec{path: "a.npy", from: 2, to: -1, sliced: true}},
-		{spec: "a.npy[:5]", want: parsedSpec{path: "a.npy", to: 5, sliced: true}},
-		{spec: "a.npy[:]", want: parsedSpec{path: "a.npy", to: -1, sliced: true}},
-		{spec: "idx:a.npy", want: parsedSpec{format: "idx", path: "a.npy", to: -1}},
-		{spec: "idx:a.npy[1:2]", want: parsedSpec{format: "idx", path: "a.npy", from: 1, to: 2, sliced: true}},
-		{spec: "odd[1:2]", want: parsedSpec{path: "odd[1:2]", to: -1}},
-		{spec: "odd[1:2][3:4]", want: parsedSpec{path: "odd[1:2][3:4]", to: -1}},
-		{spec: "odd[1:2][0:1]", want: parsedSpec{path: "odd[1:2]", to: 1, sliced: true}},
-		{spec: "npy:odd[1:2]", want: parsedSpec{format: "npy", path: "odd[1:2]", to: -1}},
-		{spec: "npz:a", want: parsedSpec{path: "npz:a", to: -1}},
-		{spec: "npz:a[1:2]", want: parsedSpec{path: "npz:a", from: 1, to: 2, sliced: true}},
-		{spec: "dir[x]/b[:7]", want: parsedSpec{path: "dir[x]/b", to: 7, sliced: true}},
-		{spec: `C:\data\a.npy[0:3]`, want: parsedSpec{path: `C:\data\a.npy`, to: 3, sliced: true}},
-		{spec: "idx", want: parsedSpec{path: "idx", to: -1}},
-		{spec: "both[1:2]", want: parsedSpec{path: "both[1:2]", to: -1}},
-		{spec: "csv:a.npy", want: parsedSpec{format: "csv", path: "a.npy", to: -1}},
+		{spec: "a.npy", want: Spec{Path: "a.npy", To: -1}},
+		{spec: "a.npy[2:5]", want: Spec{Path: "a.npy", From: 2, To: 5, sliced: true}},
+		{spec: "a.npy[2:]", want: Spec{Path: "a.npy", From: 2, To: -1, sliced: true}},
+		{spec: "a.npy[:5]", want: Spec{Path: "a.npy", To: 5, sliced: true}},
+		{spec: "a.npy[:]", want: Spec{Path: "a.npy", To: -1, sliced: true}},
+		{spec: "idx:a.npy", want: Spec{Format: "idx", Path: "a.npy", To: -1}},
+		{spec: "idx:a.npy[1:2]", want: Spec{Format: "idx", Path: "a.npy", From: 1, To: 2, sliced: true}},
+		{spec: "odd[1:2]", want: Spec{Path: "odd[1:2]", To: -1}},
+		{spec: "odd[1:2][3:4]", want: Spec{Path: "odd[1:2][3:4]", To: -1}},
+		{spec: "odd[1:2][0:1]", want: Spec{Path: "odd[1:2]", To: 1, sliced: true}},
+		{spec: "npy:odd[1:2]", want: Spec{Format: "npy", Path: "odd[1:2]", To: -1}},
+		{spec: "npz:a", want: Spec{Path: "npz:a", To: -1}},
+		{spec: "npz:a[1:2]", want: Spec{Path: "npz:a", From: 1, To: 2, sliced: true}},
+		{spec: "dir[x]/b[:7]", want: Spec{Path: "dir[x]/b", To: 7, sliced: true}},
+		{spec: `C:\data\a.npy[0:3]`, want: Spec{Path: `C:\data\a.npy`, To: 3, sliced: true}},
+		{spec: "idx", want: Spec{Path: "idx", To: -1}},
+		{spec: "both[1:2]", want: Spec{Path: "both[1:2]", To: -1}},
+		{spec: "csv:a.npy", want: Spec{Format: "csv", Path: "a.npy", To: -1}},
 		{spec: "", err: "the dataset SPEC is empty; want a path"},
 		{spec: "[1:2]", err: "[1:2]: no path in this SPEC"},
 		{spec: "gone", err: "gone: no such file or folder"},
@@ -46,7 +46,7 @@ func TestSpecReadings(t *testing.T) {
 		{spec: "a.npy[5:5]", err: "a.npy[5:5]: slice [5:5] is empty"},
 		{spec: "a.npy[5:3]", err: "a.npy[5:3]: slice [5:3] is empty"},
 		{spec: "a.npy[:99999999999999999999]", err: "a.npy[:99999999999999999999]: slice end 99999999999999999999 is too large"},
-		{spec: "hdf5:a.npy", err: `a.npy: unknown format "hdf5"; want one of ` + strings.Join(formats, ", ")},
+		{spec: "hdf5:a.npy", err: `a.npy: unknown format "hdf5"; want one of ` + formatNames()},
 	} {
 		got, err := parseSpec(c.spec, exists)
 		switch {
@@ -137,7 +137,7 @@ func FuzzSpec(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s.path != file || s.format != "" && !slices.Contains(formats, s.format) && laterFormats[s.format] == "" {
+		if s.Path != file || s.Format != "" && formatOf(s.Format) == nil {
 			t.Errorf("%q with %q present gives %+v", spec, file, s)
 		}
 		from, to, err := s.bounds(7)

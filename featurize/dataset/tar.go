@@ -10,11 +10,11 @@ import (
 	"hash"
 	"io"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 
 // A tarSource remembers where in the archive each image lies.
 type tarSource struct {
-	meta    info
-	f       *os.File
+	Base
+	f       *File
 	members []tarMember // in the order of the archive
 }
 
@@ -39,28 +39,35 @@ type tarMember struct {
 	label    int
 }
 
-func openTar(path string, o Options) (_ source, err error) {
-	f, size, err := openRegular(path)
-	if err != nil {
+// sniffTar also takes what is gzipped, to be refused, and an archive of nothing, which is all zeros.
+func sniffTar(p *Peek) (bool, error) {
+	name := strings.ToLower(p.Path)
+	return len(p.Head) >= 262 && string(p.Head[257:262]) == "ustar" ||
+		!p.Gzip && p.Ext == ".tar" && len(bytes.Trim(p.Head, "\x00")) == 0 ||
+		p.Gzip && (strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz")), nil
+}
+
+func openTar(path string, o Options) (_ Source, err error) {
+	s := new(tarSource)
+	if s.f, err = s.Open(path); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
+			s.Close()
 		}
 	}()
 	magic := make([]byte, 2)
-	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
+	if _, err := s.f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
 		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip", path)
 	}
-	members, ignored, err := indexTar(f, size, maxMembers)
-	if err != nil {
+	if s.members, s.Ignored, err = indexTar(s.f.f, s.f.Size(), maxMembers); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(members) == 0 {
-		return nil, noImages(path, ignored)
+	if len(s.members) == 0 {
+		return nil, noImages(path, s.Ignored)
 	}
-	s := &tarSource{info{path: path, format: "tar", ignored: ignored}, f, members}
+	s.Path = path
 	if labels := tarLabelsPath(path); !exists(labels) {
 		err = s.labelByFolder(o)
 	} else if !o.Unlabelled {
@@ -69,7 +76,7 @@ func openTar(path string, o Options) (_ source, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.meta.count = len(s.members)
+	s.Count = len(s.members)
 	return s, nil
 }
 
@@ -194,7 +201,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	if len(place) == 0 { // a flat, unlabelled archive
 		return nil
 	}
-	l := listing{ignored: s.meta.ignored}
+	l := listing{ignored: s.Ignored}
 	s.members = slices.DeleteFunc(s.members, func(m tarMember) bool {
 		if class(m) != "" {
 			return false
@@ -203,16 +210,16 @@ func (s *tarSource) labelByFolder(o Options) error {
 		return true
 	})
 	classes := slices.Sorted(maps.Keys(place))
-	s.meta.classes, s.meta.ignored = classes, l.ignored
+	s.Classes, s.Ignored = classes, l.ignored
 	if o.Unlabelled {
 		return nil
 	}
-	if err := singleLabels(s.meta.path, o); err != nil {
+	if err := singleLabels(s.Path, o); err != nil {
 		return err
 	}
 	labels, err := mapClasses(classes, o.LabelClasses, o.Classes)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.meta.path, err)
+		return fmt.Errorf("%s: %w", s.Path, err)
 	}
 	for i, c := range classes {
 		place[c] = labels[i]
@@ -220,7 +227,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	for i, m := range s.members {
 		s.members[i].label = place[class(m)]
 	}
-	s.meta.labelled = true
+	s.Labelled = true
 	return nil
 }
 
@@ -237,7 +244,7 @@ func (s *tarSource) labelByFile(path string, o Options) error {
 	if err := labelMembers(s.members, f, o); err != nil {
 		return fmt.Errorf("%s: %w", path, bareError(err))
 	}
-	s.meta.labelled = true
+	s.Labelled = true
 	return nil
 }
 
@@ -334,44 +341,59 @@ func scanLine(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	return i + 1, data[:i], nil
 }
 
-func (s *tarSource) info() *info  { return &s.meta }
-func (s *tarSource) Close() error { return s.f.Close() }
-
-func (s *tarSource) examples(from, to int, yield func(Example, error) bool) {
+// Examples reads one member after another.
+func (s *tarSource) Examples(from, to int, yield func(Example, error) bool) {
 	for i := from; i < to; i++ {
 		m := s.members[i]
 		e := Example{Index: i, Name: m.name, Label: m.label}
+		all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
 		if err := checkEncoded(m.size); err != nil {
+			s.digest.image(i-from, m.name, m.label, nil, all)
 			if !yield(e, &RecordError{e.Name, i, err}) {
 				return
 			}
 			continue
 		}
 		e.Encoded = make([]byte, m.size)
-		if _, err := s.f.ReadAt(e.Encoded, m.at); err != nil {
+		if _, err := s.f.f.ReadAt(e.Encoded, m.at); err != nil {
 			yield(Example{Label: -1}, s.readError(m, err))
 			return
 		}
+		s.digest.image(i-from, m.name, m.label, e.Encoded, all)
 		if !yield(e, nil) {
 			return
 		}
 	}
 }
 
-func (s *tarSource) hash(ctx context.Context, h hash.Hash, from, to int) error {
-	for _, m := range s.members[from:to] {
-		fmt.Fprintf(h, "%q %d ", m.name, m.label)
-		if err := hashReader(ctx, h, io.NewSectionReader(s.f, m.at, m.size), m.size); err != nil {
-			return s.readError(m, err)
+func (s *tarSource) hash(ctx context.Context, d *digest, from, to int) error {
+	for _, m := range s.members[from+d.part : to] {
+		if err := d.whole(s.hashImage(ctx, d.h, m)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+func (s *tarSource) hashImage(ctx context.Context, h hash.Hash, m tarMember) error {
+	fmt.Fprintf(h, imagePart, m.name, m.label)
+	if err := hashSized(ctx, h, io.NewSectionReader(s.f.f, m.at, m.size), m.size); err != nil {
+		return s.readError(m, err)
+	}
+	return nil
+}
+
+func (s *tarSource) stamp(w io.Writer, from, to int) (time.Time, error) {
+	for _, m := range s.members[from:to] {
+		fmt.Fprintf(w, imagePart+"%d\n", m.name, m.label, m.at)
+	}
+	return s.Base.stamp(w, from, to)
+}
+
 // readError words what was met while reading a member.
 func (s *tarSource) readError(m tarMember, err error) error {
 	if err == io.EOF {
-		return fmt.Errorf("%s: changed while in use: it ends within %q", s.meta.path, m.name)
+		return fmt.Errorf("%s: changed while in use: it ends within %q", s.Path, m.name)
 	}
-	return fmt.Errorf("%s: %q: %w", s.meta.path, m.name, bareError(err))
+	return fmt.Errorf("%s: %q: %w", s.Path, m.name, bareError(err))
 }

@@ -295,7 +295,7 @@ func (s *Set) streamReady(ctx context.Context, n *Notes, yield func(*rows.Batch)
 		for i := range b.N {
 			at := seen
 			seen++
-			if at*total/all != (at+1)*total/all {
+			if dataset.Spread(at, all, total) {
 				wanted = append(wanted, i)
 			}
 		}

@@ -1,0 +1,281 @@
+package dataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// A hasher hashes what determines a source's examples from…to-1: parts in a fixed order, which are its files
+// or, of folders and archives of images, its examples.
+type hasher interface {
+	// hash adds the parts that the digest does not hold yet. The digest is locked.
+	hash(ctx context.Context, d *digest, from, to int) error
+	// stamp writes for each part what tells that its content may have changed, and returns the time of the
+	// latest change.
+	stamp(w io.Writer, from, to int) (latest time.Time, err error)
+}
+
+// A digest is a SHA-256 over parts, to which whoever reads a part in order adds it on the way. What nobody
+// has read is read in the end.
+type digest struct {
+	mu   sync.Mutex
+	h    hash.Hash // nil until the digest is begun
+	sum  string    // "" until it is complete
+	part int       // the first that is not hashed whole
+	at   int64     // bytes of it that are hashed; for files only
+	open bool      // its size is hashed; for files only
+}
+
+// begin starts the digest. What is read from now on counts.
+func (d *digest) begin(header string) {
+	if d.h == nil {
+		d.h = sha256.New()
+		io.WriteString(d.h, header)
+	}
+}
+
+// lock takes the digest if it is being made and nobody else has it: who reads never waits.
+func (d *digest) lock() bool {
+	if !d.mu.TryLock() {
+		return false
+	}
+	if d.h == nil || d.sum != "" {
+		d.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+// maxGap bounds the bytes of a file that are read for the digest alone, in between: headers and the like.
+const maxGap = 64 << 10
+
+// read adds what was read of a file at an offset, if it is the part to be hashed and nothing much is missing
+// before it.
+func (d *digest) read(f *File, off int64, p []byte) {
+	if !d.lock() {
+		return
+	}
+	defer d.mu.Unlock()
+	if f.part != d.part || off > d.at+maxGap {
+		return
+	}
+	if off > d.at {
+		gap := make([]byte, off-d.at)
+		if _, err := f.f.ReadAt(gap, d.at); err != nil {
+			return
+		}
+		d.write(f, gap)
+	}
+	p = p[:max(0, min(int64(len(p)), f.size-off))]
+	if end := off + int64(len(p)); end > d.at {
+		d.write(f, p[d.at-off:])
+	}
+}
+
+// write adds the next bytes of a file.
+func (d *digest) write(f *File, p []byte) {
+	if !d.open {
+		fmt.Fprintf(d.h, "%d\n", f.size)
+		d.open = true
+	}
+	d.h.Write(p)
+	if d.at += int64(len(p)); d.at == f.size {
+		d.part, d.at, d.open = d.part+1, 0, false
+	}
+}
+
+// hash reads what is missing of the files.
+func (b *Base) hash(ctx context.Context, d *digest, _, _ int) error {
+	buf := make([]byte, 256<<10)
+	for d.part < len(b.files) {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		f := b.files[d.part]
+		n, err := f.f.ReadAt(buf[:min(int64(len(buf)), f.size-d.at)], d.at)
+		switch {
+		case n == 0 && err == io.EOF:
+			return fmt.Errorf("%s: changed while in use: it had %d bytes and has %d", f.f.Name(), f.size, d.at)
+		case n == 0 && err != nil:
+			return fmt.Errorf("%s: %w", f.f.Name(), bareError(err))
+		}
+		d.write(f, buf[:n])
+	}
+	return nil
+}
+
+func (b *Base) stamp(w io.Writer, _, _ int) (latest time.Time, err error) {
+	for _, f := range b.files {
+		fi, err := f.f.Stat()
+		if err != nil {
+			return latest, fileError(f.f.Name(), err)
+		}
+		path, err := filepath.Abs(f.f.Name())
+		if err != nil {
+			return latest, err
+		}
+		latest = stampFile(w, path, fi, latest)
+	}
+	return latest, nil
+}
+
+func stampFile(w io.Writer, path string, fi os.FileInfo, latest time.Time) time.Time {
+	fmt.Fprintf(w, "%q %d %d\n", path, fi.Size(), fi.ModTime().UnixNano())
+	if fi.ModTime().After(latest) {
+		return fi.ModTime()
+	}
+	return latest
+}
+
+// hashSized adds the size and content of something to h.
+func hashSized(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) error {
+	fmt.Fprintf(h, "%d\n", size)
+	buf := make([]byte, min(size, 256<<10))
+	src := io.NewSectionReader(r, 0, size)
+	for {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		n, err := src.Read(buf)
+		h.Write(buf[:n])
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// imagePart is what comes before an image's size and content, of which each is a part: its path and label.
+const imagePart = "%q %d "
+
+// image adds an image that was read, if it is the part to be hashed. One that could not be read, content being
+// nil, is added by all, which reads it as far as it goes.
+func (d *digest) image(part int, name string, label int, content []byte, all func(hash.Hash) error) {
+	if !d.lock() {
+		return
+	}
+	defer d.mu.Unlock()
+	if d.part != part {
+		return
+	}
+	if content == nil {
+		_ = d.whole(all(d.h)) // what is wrong will show when the digest is completed
+		return
+	}
+	fmt.Fprintf(d.h, imagePart+"%d\n", name, label, len(content))
+	d.h.Write(content)
+	d.part++
+}
+
+// whole notes that a part was added, or that half of it may have been.
+func (d *digest) whole(err error) error {
+	if err != nil {
+		d.h = nil
+		return err
+	}
+	d.part++
+	return nil
+}
+
+// opened is an open source and the slice of it that is wanted.
+type opened struct {
+	spec     string
+	src      Source
+	from, to int
+	header   string // of the fingerprint
+	keep     bool   // Options.Fingerprint
+}
+
+// open settles the slice and starts the fingerprint, if it is wanted.
+func (o *opened) open(s Spec, count int, format string, wanted bool) (err error) {
+	if o.from, o.to, err = s.bounds(count); err != nil {
+		return err
+	}
+	o.header, o.keep = fmt.Sprintf("%s %t %d %d\n", format, o.HasLabels(), o.from, o.to), wanted
+	if wanted {
+		o.src.base().digest.begin(o.header)
+	}
+	return nil
+}
+
+// Spec returns the SPEC that was opened.
+func (o *opened) Spec() string { return o.spec }
+
+// Path returns the file or folder that holds the examples.
+func (o *opened) Path() string { return o.src.base().Path }
+
+// Slice returns the positions of the examples in the source, from the first to the one after the last.
+func (o *opened) Slice() (from, to int) { return o.from, o.to }
+
+// Len returns the number of examples, after slicing.
+func (o *opened) Len() int { return o.to - o.from }
+
+// HasLabels reports whether every example has a label.
+func (o *opened) HasLabels() bool { return o.src.base().Labelled }
+
+// Close releases the source's files. Passes still running fail.
+func (o *opened) Close() error { return o.src.base().Close() }
+
+// Fingerprint returns a sha256 in hex over everything that determines the examples: the bounds of the slice,
+// the content of the files (for folders and archives: relative paths, labels and contents of the files in
+// the slice), and whether there are labels. It does not depend on where the files lie.
+//
+// It reads all of the files. Under Options.Fingerprint it reads only what no pass over the examples has read,
+// and only once.
+func (o *opened) Fingerprint(ctx context.Context) (string, error) {
+	d := &o.src.base().digest
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sum != "" {
+		return d.sum, nil
+	}
+	if d.h == nil {
+		d.part, d.at, d.open = 0, 0, false
+		d.begin(o.header)
+	}
+	if err := o.src.hash(ctx, d, o.from, o.to); err != nil {
+		return "", err
+	}
+	sum := hex.EncodeToString(d.h.Sum(nil))
+	d.h = nil
+	if o.keep {
+		d.sum = sum
+	}
+	return sum, nil
+}
+
+// settled is how long a file must not have changed for its size and time to tell that it has not: a change
+// within the clock's tick would not show.
+const settled = 2 * time.Second
+
+// Stamp returns a sha256 in hex over what Fingerprint covers, with the path, size and time of change of each
+// file in place of its content: while it stays, so does the fingerprint. It is "" where a file has changed just
+// now. It reads no file.
+func (o *opened) Stamp() (string, error) {
+	h := sha256.New()
+	io.WriteString(h, o.header)
+	latest, err := o.src.stamp(h, o.from, o.to)
+	if err != nil || time.Since(latest) < settled {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// Remember sets the fingerprint to one that was computed when the stamp was the same, so that nothing is read
+// for it.
+func (o *opened) Remember(fingerprint string) {
+	d := &o.src.base().digest
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sum = fingerprint
+}

@@ -1,0 +1,208 @@
+package dataset
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Format is a way to store examples. Formats that need large modules are registered by packages of their
+// own, which the command imports for that.
+type Format struct {
+	Name string // as in name:path
+	Doc  string // what it stores, in the list of formats; "" for a name that another row's list covers
+	// Files and Folders say what a path of this format may be.
+	Files, Folders bool
+	// Sniff reports whether a file or folder is of this format. An error ends the search. Nil never is.
+	Sniff func(*Peek) (bool, error)
+	// Open opens the path. Nil says that the format is known, and refused.
+	Open func(path string, o Options) (Source, error)
+}
+
+// formats are tried in order: what is known by its content comes before what only has a name.
+var formats []Format
+
+func init() {
+	formats = []Format{
+		{"idx", "IDX (.gz too)", true, false, sniffIDX, openIDX},
+		{"folder", "image folders", false, true, sniffFolder, openFolder},
+		{"tar", ".tar of images", true, false, sniffTar, openTar},
+		{"image", "PNG, JPEG", true, false, sniffImage, openImage},
+		{"cifar10", "", true, true, sniffCIFAR(cifar10), openCIFAR(cifar10)},
+		{"cifar100", "", true, true, sniffCIFAR(cifar100), openCIFAR(cifar100)},
+		{"cifar", "CIFAR binary", true, true, nil, openAnyCIFAR},
+		{"npy", ".npy", true, false, magic(npyMagic), openNPY},
+		{"npz", ".npz", true, false, magic("PK\x03\x04", "PK\x05\x06"), openNPZ},
+		{"parquet", "Parquet", true, false, magic("PAR1"), nil},
+		{"csv", ".csv", true, false, named(".csv", ".tsv"), openCSV},
+		{"jsonl", ".jsonl", true, false, named(".jsonl", ".ndjson"), openJSONL},
+	}
+}
+
+// Register adds a format, in place of one that has its name; others it goes before. It is to be called while
+// the program starts.
+func Register(f Format) {
+	formats = slices.DeleteFunc(formats, func(other Format) bool { return other.Name == f.Name })
+	formats = slices.Insert(formats, 0, f)
+}
+
+// formatOf returns the format of a name, or nil.
+func formatOf(name string) *Format {
+	if i := slices.IndexFunc(formats, func(f Format) bool { return f.Name == name }); i >= 0 {
+		return &formats[i]
+	}
+	return nil
+}
+
+func formatNames() string {
+	var names []string
+	for _, f := range formats {
+		if f.Open != nil {
+			names = append(names, f.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// supported ends the messages that refuse a format.
+func supported() string {
+	var docs []string
+	for _, f := range formats {
+		if f.Doc != "" && f.Open != nil {
+			docs = append(docs, f.Doc)
+		}
+	}
+	last := len(docs) - 1
+	return "supported are " + strings.Join(docs[:last], ", ") + " and " + docs[last]
+}
+
+// A Peek is what is looked at to recognise a format.
+type Peek struct {
+	Path   string
+	Folder bool
+	// Of a file:
+	Ext  string // of its name, in lower case, without .gz if it is gzipped
+	Head []byte // its first bytes, at most 512, unpacked if it is gzipped
+	Gzip bool
+	Size int64
+	io.ReaderAt
+}
+
+// magic recognises files that begin in one of some ways.
+func magic(begins ...string) func(*Peek) (bool, error) {
+	return func(p *Peek) (bool, error) {
+		begin := func(m string) bool { return bytes.HasPrefix(p.Head, []byte(m)) }
+		return !p.Gzip && slices.ContainsFunc(begins, begin), nil
+	}
+}
+
+// named recognises files by the ends of their names.
+func named(exts ...string) func(*Peek) (bool, error) {
+	return func(p *Peek) (bool, error) { return slices.Contains(exts, p.Ext), nil }
+}
+
+var gzipMagic = []byte{0x1f, 0x8b}
+
+// sniff recognises the format of an existing file or folder.
+func sniff(path string) (*Format, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	p := &Peek{Path: path, Folder: fi.IsDir()}
+	if !p.Folder {
+		f, size, err := openRegular(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		p.ReaderAt, p.Size = f, size
+		if err := p.peek(); err != nil {
+			return nil, err
+		}
+	}
+	for i := range formats {
+		f := &formats[i]
+		if f.Sniff == nil || p.Folder && !f.Folders || !p.Folder && !f.Files {
+			continue
+		}
+		if ok, err := f.Sniff(p); ok || err != nil {
+			return f, err
+		}
+	}
+	return nil, p.unknown()
+}
+
+// peek reads the beginning of the file.
+func (p *Peek) peek() error {
+	p.Ext = strings.ToLower(filepath.Ext(p.Path))
+	p.Head = make([]byte, 512)
+	n, err := p.ReadAt(p.Head, 0)
+	if err != nil && err != io.EOF {
+		return fileError(p.Path, err)
+	}
+	p.Head = p.Head[:n]
+	if !bytes.HasPrefix(p.Head, gzipMagic) {
+		return nil
+	}
+	p.Gzip = true
+	z, err := gzip.NewReader(bytes.NewReader(p.Head))
+	if err != nil {
+		return fmt.Errorf("%s: broken gzip header: %w", p.Path, err)
+	}
+	p.Head = make([]byte, 512)
+	n, _ = io.ReadFull(z, p.Head)
+	p.Head, p.Ext = p.Head[:n], strings.ToLower(filepath.Ext(strings.TrimSuffix(p.Path, filepath.Ext(p.Path))))
+	return nil
+}
+
+// unknown says why a file is of no format.
+func (p *Peek) unknown() error {
+	switch {
+	case p.Gzip:
+		return fmt.Errorf("%s: no format recognised inside the gzip: %s", p.Path, supported())
+	case p.Ext == ".json":
+		return fmt.Errorf("%s: JSON is read as lines: write one object a line into a .jsonl file", p.Path)
+	case slices.Contains([]string{".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".gz"}, p.Ext):
+		return fmt.Errorf("%s: not a %s file by its content (it begins % x)", p.Path, p.Ext, p.Head[:min(4, len(p.Head))])
+	}
+	return fmt.Errorf("%s: format not recognised: %s", p.Path, supported())
+}
+
+// openSource recognises the format where s leaves it open, and opens it.
+func openSource(s Spec, o Options) (Source, error) {
+	f := formatOf(s.Format)
+	if s.Format == "" {
+		var err error
+		if f, err = sniff(s.Path); err != nil {
+			return nil, err
+		}
+	}
+	if f.Open == nil {
+		return nil, fmt.Errorf("%s: %s is not supported: %s", s.Path, f.Doc, supported())
+	}
+	fi, err := os.Stat(s.Path)
+	switch {
+	case err != nil:
+		return nil, fileError(s.Path, err)
+	case fi.IsDir() && !f.Folders:
+		return nil, fmt.Errorf("%s: a folder, not a file of format %s", s.Path, f.Name)
+	case !fi.IsDir() && !f.Files:
+		return nil, fmt.Errorf("%s: a file, not a folder of images", s.Path)
+	}
+	src, err := f.Open(s.Path, o)
+	if err != nil {
+		return nil, err
+	}
+	b := src.base()
+	b.Path = s.Path
+	if b.Format == "" {
+		b.Format = f.Name
+	}
+	return src, nil
+}

@@ -1,0 +1,226 @@
+package dataset
+
+import (
+	"archive/zip"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/text"
+)
+
+// An npzFile is an open .npz: a zip of .npy members.
+type npzFile struct {
+	path    string
+	arrays  map[string]*arrayFile
+	names   []string // of arrays, sorted
+	ignored []Ignored
+	skipped map[string]string // why, by array
+}
+
+// openNPZFile opens the arrays of a zip for a source. Those of strings are arrays where they
+// are named among texts, or may be labels.
+func openNPZFile(b *Base, path string, texts ...string) (*npzFile, error) {
+	f, err := b.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	z, err := readNPZ(path, f, f.Size(), texts)
+	if err != nil {
+		b.Close()
+	}
+	return z, err
+}
+
+// readNPZ opens the arrays of a zip. Members that are no arrays of numbers are
+// ignored, so that metadata may travel along.
+func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, error) {
+	zr, err := zip.NewReader(f, size)
+	if err != nil {
+		return nil, fmt.Errorf("%s: broken .npz (a zip of arrays): %w", path, err)
+	}
+	z := &npzFile{path: path, arrays: map[string]*arrayFile{}, skipped: map[string]string{}}
+	var l listing
+	for _, m := range zr.File {
+		name, isArray := strings.CutSuffix(m.Name, ".npy")
+		if !isArray {
+			l.ignore("not an array", m.Name, 1)
+			continue
+		}
+		if z.arrays[name] != nil {
+			return nil, fmt.Errorf("%s: array %q stands twice", path, text.Name(name))
+		}
+		a, reason, err := readNPZMember(path+": "+text.Name(name), m, size, slices.Contains(texts, name) || slices.Contains(labelNames, name))
+		if err != nil {
+			return nil, err
+		}
+		if reason != "" {
+			l.ignore(reason, name, 1)
+			z.skipped[name] = reason
+			continue
+		}
+		z.arrays[name] = a
+		z.names = append(z.names, name)
+	}
+	slices.Sort(z.names)
+	z.ignored = l.ignored
+	return z, nil
+}
+
+// readNPZMember opens one array, or says why it is passed over.
+func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFile, ignored string, err error) {
+	// The directory's sizes are claims: hold them against the file's own.
+	factor := uint64(1)
+	if m.Method == zip.Deflate {
+		factor = maxInflate
+	}
+	if m.CompressedSize64 > uint64(size) || m.UncompressedSize64 > m.CompressedSize64*factor || m.UncompressedSize64 > math.MaxInt64 {
+		return nil, "", fmt.Errorf("%s: corrupt: %d bytes cannot come from %d in a file of %d", name, m.UncompressedSize64, m.CompressedSize64, size)
+	}
+	r, err := m.Open()
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	}
+	defer r.Close()
+	h, unsupported, err := readNPYHeader(r)
+	switch {
+	case err != nil:
+		return nil, "", fmt.Errorf("%s: %w", name, err)
+	case unsupported != nil && !(text && h.dtype.isText()):
+		return nil, "not an array of numbers", nil
+	case len(h.shape) == 0:
+		return nil, "a single number, not one for each example", nil
+	}
+	start := int64(h.size)
+	data := int64(m.UncompressedSize64) - start
+	if a, err = newArrayFile(name, h.dtype, h.shape, data); err != nil {
+		return nil, "", err
+	}
+	if text && a.item/a.dtype.size > maxStrings {
+		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.item/a.dtype.size, maxStrings)
+	}
+	if a.bytes() != data {
+		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.bytes(), data)
+	}
+	a.open = func(skip int64) (io.ReadCloser, error) {
+		r, err := m.Open()
+		if err != nil {
+			return nil, err
+		}
+		if err := discard(r, start+skip); err != nil {
+			r.Close()
+			return nil, err
+		}
+		return r, nil
+	}
+	return a, "", nil
+}
+
+// labelNames are those of the array that holds the labels.
+var labelNames = []string{"labels", "label", "y"}
+
+// labelsArray takes the labels out of the archive: their name and array, or nil.
+// Their shape must be what o asks for, for k targets an example under
+// MultiLabel, or any number where k is 0. Numbers come before names, which may
+// stand beside them.
+func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
+	var found, names string
+	for _, name := range labelNames {
+		a := z.arrays[name]
+		if a == nil || a.dtype.isText() && slices.Contains(o.Inputs, name) {
+			continue
+		}
+		at := &found
+		if a.dtype.isText() {
+			at = &names
+		}
+		if *at != "" {
+			return "", nil, fmt.Errorf("%s: both %q and %q could be the labels", z.path, *at, name)
+		}
+		*at = name
+	}
+	if found == "" {
+		found = names
+	} else if names != "" {
+		delete(z.arrays, names)
+		z.names = slices.DeleteFunc(z.names, func(n string) bool { return n == names })
+	}
+	if found == "" {
+		for _, name := range labelNames {
+			if reason := z.skipped[name]; reason != "" && !o.Unlabelled {
+				return "", nil, fmt.Errorf("%s: %s is %s: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)", z.path, name, reason)
+			}
+		}
+		return "", nil, nil
+	}
+	a := z.arrays[found]
+	shape := append([]int{a.count}, a.shape...)
+	switch {
+	case o.Unlabelled:
+	case o.MultiLabel && a.dtype.isText():
+		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.name, wantTargets(k))
+	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
+		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
+	case !o.MultiLabel && a.item != a.dtype.size: // neither [N] nor [N,1]
+		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other", a.name, shape)
+	case a.dtype.isText() && a.item > maxLabelText:
+		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.name, a.item, maxLabelText)
+	}
+	return found, a, nil
+}
+
+func openNPZ(path string, o Options) (_ Source, err error) {
+	s := &arraySource{names: filepath.Base(path), text: newLabelParser(o), multi: o.MultiLabel}
+	z, err := openNPZFile(&s.Base, path, o.Inputs...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	labelName, labels, err := z.labelsArray(o, o.Classes)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.DeleteFunc(slices.Clone(z.names), func(n string) bool { return labels != nil && n == labelName })
+	if len(names) == 0 {
+		reasons := make([]string, 0, len(z.skipped))
+		for _, name := range slices.Sorted(maps.Keys(z.skipped)) {
+			reasons = append(reasons, fmt.Sprintf("; %q is %s", name, z.skipped[name]))
+		}
+		return nil, fmt.Errorf("%s: no input arrays, only %q%s", path, z.names, strings.Join(reasons[:min(3, len(reasons))], ""))
+	}
+	if len(names) > 1 && o.Inputs != nil {
+		for _, want := range o.Inputs {
+			if !slices.Contains(names, want) {
+				return nil, fmt.Errorf("%s: no array named %q for the model's input; there are %s", path, want, some(names))
+			}
+		}
+		names = o.Inputs
+	}
+	for _, name := range names {
+		a := z.arrays[name]
+		if first := z.arrays[names[0]]; a.count != first.count {
+			return nil, fmt.Errorf("%s: %q has %d examples, %q has %d", path, names[0], first.count, name, a.count)
+		}
+		s.inputs = append(s.inputs, namedArray{name, imageLayout(a.dtype, a.shape), a})
+	}
+	if len(names) == 1 {
+		s.inputs[0].name = ""
+	}
+	s.Count = s.inputs[0].count
+	if labels != nil && !o.Unlabelled {
+		if labels.count != s.Count {
+			return nil, fmt.Errorf("%s: %d labels for %d examples", path, labels.count, s.Count)
+		}
+		s.labels = labels
+	}
+	s.Labelled, s.Ignored = s.labels != nil, z.ignored
+	return s, nil
+}

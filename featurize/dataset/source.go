@@ -1,0 +1,124 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/mfgs/mfgs/onnx/files"
+)
+
+// A Source reads one format. Its type embeds [Base]. Positions are absolute.
+type Source interface {
+	// Examples yields from…to-1 in order. After a *RecordError it may go on; any other error is its last.
+	Examples(from, to int, yield func(Example, error) bool)
+	Close() error
+
+	base() *Base
+	hasher
+}
+
+// Base is what all sources have: what they know of themselves once opened, and their files.
+type Base struct {
+	Path     string
+	Format   string // "" is the name that the format was opened by
+	Count    int    // examples
+	Labelled bool   // every example has a label
+	Ragged   bool   // examples may differ in their shapes
+	Text     bool   // examples are written as text, value by value
+	Classes  []string
+	Ignored  []Ignored
+
+	files  []*File
+	digest digest
+}
+
+func (b *Base) base() *Base { return b }
+
+// Open opens a non-empty regular file that determines the source's examples.
+func (b *Base) Open(path string) (*File, error) {
+	f, size, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	file := &File{f, size, len(b.files), &b.digest}
+	b.files = append(b.files, file)
+	return file, nil
+}
+
+// Close closes the source's files.
+func (b *Base) Close() error {
+	var errs []error
+	for _, f := range b.files {
+		errs = append(errs, f.f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// A File is one that a source reads from. While the fingerprint is wanted, what is read of it in order is
+// hashed on the way.
+type File struct {
+	f      *os.File
+	size   int64
+	part   int // its place among the source's files
+	digest *digest
+}
+
+// Size returns the bytes that the file had when it was opened.
+func (f *File) Size() int64 { return f.size }
+
+// Reader reads the whole file.
+func (f *File) Reader() io.Reader { return io.NewSectionReader(f, 0, f.size) }
+
+// ReadAt reads as os.File does.
+func (f *File) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.f.ReadAt(p, off)
+	f.digest.read(f, off, p[:n])
+	return n, err
+}
+
+// openRegular opens a non-empty regular file.
+func openRegular(path string) (*os.File, int64, error) {
+	f, err := files.Open(path)
+	if err != nil {
+		return nil, 0, fileError(path, err)
+	}
+	fi, err := f.Stat()
+	if err == nil && fi.Size() > 0 {
+		return f, fi.Size(), nil
+	}
+	f.Close()
+	if err != nil {
+		return nil, 0, fileError(path, err)
+	}
+	return nil, 0, fmt.Errorf("%s: the file is empty", path)
+}
+
+// fileError words what the file system said about path, whose name the system's own message repeats.
+func fileError(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such file or folder", path)
+	}
+	return fmt.Errorf("%s: %w", path, bareError(err))
+}
+
+// bareError drops the operation and path from a file system error.
+func bareError(err error) error {
+	var pe *os.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+func isDir(path string) bool {
+	fi, err := os.Stat(path)
+	return err == nil && fi.IsDir()
+}
