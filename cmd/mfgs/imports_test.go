@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"wrap":                     {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
 	"wrap/bench":               {"onnx", "onnx/head", "onnx/layers", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/export":              {"featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
-	"wrap/internal/wraptest":   {"featurize/tensor", "onnx", "onnx/head", "featurize", "featurize/ort", "calibrate", "models", "wrap", "wrap/internal/attach"},
+	"wrap/internal/wraptest":   {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                    {"onnx", "onnx/head", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                   {},
 	"calibrate/approx":         {},
@@ -86,8 +86,8 @@ var thirdParty = map[string][]string{
 	"gonum.org/v1/gonum":                {"calibrate/..."},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle"},
-	"golang.org/x/sync":                 {"featurize", "wrap/..."},
-	"golang.org/x/sys":                  {"featurize/ort", "onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests
+	"golang.org/x/sync":                 {"featurize"},
+	"golang.org/x/sys":                  {"onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},
@@ -176,6 +176,40 @@ func TestEmbeddingTheLibraryTakesFewModules(t *testing.T) {
 	got = slices.DeleteFunc(slices.Compact(got), func(m string) bool { return m == module })
 	if !slices.Equal(got, embedded) {
 		t.Errorf("package wrap brings in the modules\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(embedded, "\n"))
+	}
+}
+
+// Every row and every pattern in it stands for an import that there is.
+func TestTheTableHasNothingThatDoesNotExist(t *testing.T) {
+	arrows, packages := readImports(t)
+	used := func(from, to string) bool {
+		return slices.ContainsFunc(arrows, func(a arrow) bool {
+			return matchAny([]string{from}, a.from) && matchAny([]string{to}, strings.TrimPrefix(a.to, module+"/"))
+		})
+	}
+	for from, row := range imports {
+		if !slices.ContainsFunc(packages, func(p string) bool { return matchAny([]string{from}, p) }) {
+			t.Errorf("the import table has a row for %s, which does not exist", from)
+		}
+		for _, to := range row {
+			if !used(from, to) {
+				t.Errorf("the import table lets %s import %s, which it does not", from, to)
+			}
+		}
+	}
+	for from, row := range testImports {
+		for _, to := range row {
+			if !used(from, to) {
+				t.Errorf("the table lets tests of %s import %s, which they do not", from, to)
+			}
+		}
+	}
+	for mod, row := range thirdParty {
+		for _, from := range row {
+			if !used(from, mod+"/...") {
+				t.Errorf("the table lets %s import %s, which it does not", from, mod)
+			}
+		}
 	}
 }
 
