@@ -97,9 +97,9 @@ func (c *calibration) run(ctx context.Context) error {
 	}{
 		{"open", c.open},
 		{"proof", c.prove},
-		{"fingerprint", c.fingerprint},
 		{"train", c.accumulate},
 		{"held_out", c.collect},
+		{"fingerprint", c.fingerprint},
 		{"tuning", c.fit},
 		{"write", c.write},
 	} {
@@ -155,7 +155,7 @@ func (c *calibration) check() error {
 // open opens the model and all sets, so that what is wrong with any of them
 // shows before hours are spent on another.
 func (c *calibration) open(ctx context.Context) error {
-	opener := &source.Opener{Classes: c.Classes, MaxBad: c.MaxBad, Cache: c.Cache, Notes: &c.notes}
+	opener := &source.Opener{Classes: c.Classes, MaxBad: c.MaxBad, Cache: c.Cache, Fingerprint: true, Notes: &c.notes}
 	if !c.ReadyMade {
 		model, err := onnx.Open(c.Model)
 		if err != nil {
@@ -357,13 +357,14 @@ func (c *calibration) warn(format string, args ...any) {
 	c.report.Warnings = append(c.report.Warnings, fmt.Sprintf(format, args...))
 }
 
-// fingerprint identifies the sets, and warns of those that share examples: each
+// fingerprint identifies the sets, now that all have been read, and warns of those that share examples: each
 // has a part that the others must not have.
 func (c *calibration) fingerprint(ctx context.Context) error {
 	for i, s := range c.sets {
 		if err := s.Identify(ctx); err != nil {
 			return err
 		}
+		c.datasets[i].Fingerprint = s.Fingerprint
 		for _, other := range c.sets[:i] {
 			if shared := s.Shares(other); shared != "" {
 				c.warn("%s and %s %s: what is tuned here may not hold on new data", other.Name, s.Name, shared)
@@ -455,7 +456,7 @@ func (c *calibration) doubtData() {
 // describeSet notes a set for the manifest.
 func (c *calibration) describeSet(s *source.Set, role bundle.Role, examples, bad int) {
 	c.datasets = append(c.datasets, bundle.Dataset{
-		Role: role, Spec: s.Spec, Fingerprint: s.Fingerprint, Count: examples, Ignored: s.Ignored(), Bad: bad,
+		Role: role, Spec: s.Spec, Count: examples, Ignored: s.Ignored(), Bad: bad,
 	})
 }
 

@@ -46,7 +46,9 @@ type Opener struct {
 	Limit      int                  // examples at most, spread evenly; 0 is all
 	MultiLabel bool                 // labels are targets
 	AnyLabels  bool                 // labels that are no classes of the model's are none
-	Notes      *Notes
+	// Fingerprint says that sets will be identified after they have been streamed.
+	Fingerprint bool
+	Notes       *Notes
 }
 
 // Notes gathers what a report tells of records and files passed over.
@@ -65,7 +67,7 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 // Open opens the set that has a part in the work under a name. classes is how
 // many labels may tell apart, 0 if that is not known yet.
 func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
-	opts := dataset.Options{LabelClasses: o.Classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.AnyLabels, MultiLabel: o.MultiLabel}
+	opts := dataset.Options{LabelClasses: o.Classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.AnyLabels, MultiLabel: o.MultiLabel, Fingerprint: o.Fingerprint}
 	s := &Set{Name: name, Spec: spec, opener: *o}
 	var err error
 	if o.Network == nil {
@@ -173,7 +175,7 @@ func (s *Set) Fits(h calibrate.Head, whose string) error {
 	return nil
 }
 
-// Identify reads all of the set for its fingerprint.
+// Identify sets the fingerprint. After a stream it reads next to nothing for it.
 func (s *Set) Identify(ctx context.Context) error {
 	var err error
 	if s.Data != nil {
