@@ -3,8 +3,6 @@ package featurize
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -51,6 +50,31 @@ func equal(t testing.TB, got, want *collected) {
 		!slices.Equal(got.Positions, want.Positions) || !slices.Equal(got.Labels, want.Labels) || !slices.Equal(got.Targets, want.Targets) {
 		t.Error("other rows came")
 	}
+}
+
+// changed sets the time of change of all files below a folder.
+func changed(t testing.TB, dir string, at time.Time) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chtimes(path, at, at))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nameIn returns the name of a dataset's store.
+func nameIn(t testing.TB, c *Cache, e *Extractor, ds *dataset.Dataset, total int) string {
+	t.Helper()
+	recipe, err := c.recipe(e, total)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fingerprint, err := ds.Fingerprint(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.name(recipe, fingerprint)
 }
 
 func TestASecondRunComesFromTheCacheAlone(t *testing.T) {
@@ -170,24 +194,20 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	options := dataset.Options{Classes: 4}
 	e := extractor(t, "grey", Config{Batch: 7})
 	ds := openData(t, path, options)
-	key := func(c *Cache, e *Extractor, ds *dataset.Dataset, total int) [32]byte {
+	key := func(c *Cache, e *Extractor, ds *dataset.Dataset, total int) string {
 		t.Helper()
-		k, err := c.key(t.Context(), e, ds, total)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
+		return nameIn(t, c, e, ds, total)
 	}
 	cache := &Cache{Options: options}
-	seen := map[[32]byte]string{key(cache, e, ds, 40): "the first"}
-	differs := func(name string, k [32]byte) {
+	seen := map[string]string{key(cache, e, ds, 40): "the first"}
+	differs := func(name string, k string) {
 		t.Helper()
 		if other, ok := seen[k]; ok {
 			t.Errorf("%s has the key of %s", name, other)
 		}
 		seen[k] = name
 	}
-	same := func(name string, k [32]byte) {
+	same := func(name string, k string) {
 		t.Helper()
 		if _, ok := seen[k]; !ok {
 			t.Errorf("%s has a key of its own", name)
@@ -246,7 +266,7 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 
 func TestTheKeyCoversExternalWeights(t *testing.T) {
 	dir := t.TempDir()
-	var keys [2][32]byte
+	var keys [2]string
 	ds := openData(t, write(t, dir, "x.npy", npy(random(1, 15), 3, 5)), dataset.Options{})
 	for i := range keys {
 		for _, name := range []string{"external.onnx", "external.onnx.data"} {
@@ -272,9 +292,7 @@ func TestTheKeyCoversExternalWeights(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		if keys[i], err = new(Cache).key(t.Context(), e, ds, 3); err != nil {
-			t.Fatal(err)
-		}
+		keys[i] = nameIn(t, new(Cache), e, ds, 3)
 	}
 	if keys[0] == keys[1] {
 		t.Error("other weights have the same key")
@@ -283,7 +301,9 @@ func TestTheKeyCoversExternalWeights(t *testing.T) {
 
 func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	e := extractor(t, "conv", Config{Batch: 7})
-	ds := openData(t, photos(t, n, 8, 8, 3, 4), dataset.Options{})
+	images := photos(t, n, 8, 8, 3, 4)
+	changed(t, images, time.Now().Add(-time.Hour))
+	ds := openData(t, images, dataset.Options{})
 	c := StreamConfig{MaxBad: 1, Cache: &Cache{Dir: t.TempDir()}}
 	want, _ := stream(t, e, ds, c)
 	path := filepath.Join(c.Cache.Dir, entries(t, c.Cache.Dir)[0])
@@ -291,14 +311,11 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := [32]byte(whole[8:40])
 	try := func(name string, data []byte) {
 		t.Helper()
 		write(t, c.Cache.Dir, filepath.Base(path), data)
-		if f, err := openRows(path, key, e.d, e.k); !errors.Is(err, errStaleRows) {
-			if err == nil {
-				f.Close()
-			}
+		if store, f, err := c.Cache.open(filepath.Base(path), func(map[string]string) bool { return true }); store != nil || err != nil {
+			f.Close()
 			t.Fatalf("%s: opened, or %v", name, err)
 		}
 	}
@@ -325,6 +342,51 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	}
 	if left := entries(t, c.Cache.Dir); len(left) != 1 {
 		t.Errorf("the cache holds %q", left)
+	}
+}
+
+// Files that have the size and time of change that they had are not read again, and others are.
+func TestUnchangedDataAreNotReadAgain(t *testing.T) {
+	dir := t.TempDir()
+	path := labelled(t, dir, 40)
+	images := filepath.Join(dir, "x-images-idx3-ubyte")
+	past := time.Now().Add(-time.Hour)
+	age := func(at time.Time) { changed(t, dir, at) }
+	age(past)
+	e := extractor(t, "grey", Config{})
+	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}
+	run := func() (string, rows.Stats) {
+		t.Helper()
+		s := e.Source(openData(t, path, dataset.Options{Fingerprint: true}), c)
+		stats, err := s.Stream(t.Context(), func(*rows.Batch) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Fingerprint(), stats
+	}
+	first, stats := run()
+	if stats.Cached || len(first) != 64 {
+		t.Fatalf("fingerprint %q, %+v", first, stats)
+	}
+	data, err := os.ReadFile(images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-1] ^= 1
+	write(t, dir, filepath.Base(images), data)
+	age(past) // a lie that shows that nothing was read
+	if again, stats := run(); !stats.Cached || again != first {
+		t.Errorf("unchanged as far as can be told: fingerprint %q, %+v, want the first", again, stats)
+	}
+	age(past.Add(time.Second))
+	if other, stats := run(); stats.Cached || other == first {
+		t.Errorf("changed: fingerprint %q, %+v", other, stats)
+	}
+	data[len(data)-1] ^= 1
+	write(t, dir, filepath.Base(images), data)
+	age(past.Add(2 * time.Second))
+	if back, stats := run(); !stats.Cached || back != first {
+		t.Errorf("the first content at another time: fingerprint %q, %+v", back, stats)
 	}
 }
 
@@ -360,53 +422,6 @@ func TestACacheThatCannotBeWrittenIsAnError(t *testing.T) {
 	file := write(t, t.TempDir(), "file", []byte("not a folder"))
 	_, err := e.Stream(t.Context(), ds, StreamConfig{Cache: &Cache{Dir: file}}, collect(&collected{}))
 	says(t, err, "features cache", file)
-}
-
-// FuzzOpenRows damages what lies between a valid header and a valid hash.
-func FuzzOpenRows(f *testing.F) {
-	const d, k = 2, 3
-	key := sha256.Sum256([]byte("key"))
-	dir := f.TempDir()
-	w, err := createRows(filepath.Join(dir, "seed"), key, d, k)
-	if err != nil {
-		f.Fatal(err)
-	}
-	b := &rows.Batch{N: 2, Positions: []int{4, 9}, Features: random(1, 2*d), Logits: random(2, 2*k), Labels: []int{-1, 2}, Targets: []uint8{0, 1, 1, 1, 1, 0}}
-	if err := w.add(b); err != nil {
-		f.Fatal(err)
-	}
-	if err := w.finish([]string{"a bad record"}); err != nil {
-		f.Fatal(err)
-	}
-	seed, err := os.ReadFile(filepath.Join(dir, "seed"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(seed[cacheHeader : len(seed)-sha256.Size])
-	f.Add(binary.LittleEndian.AppendUint64(make([]byte, 8), 1<<62))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, body []byte) {
-		data := append(bytes.Clone(seed[:cacheHeader]), body...)
-		sum := sha256.Sum256(data)
-		path := filepath.Join(t.TempDir(), "rows")
-		if err := os.WriteFile(path, append(data, sum[:]...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r, err := openRows(path, key, d, k)
-		if err != nil {
-			if !errors.Is(err, errStaleRows) {
-				t.Fatal(err)
-			}
-			return
-		}
-		defer r.Close()
-		got := &collected{}
-		stats, err := r.stream(context.Background(), func(int, int) {}, collect(got))
-		if err != nil || stats.Examples != got.N || got.N == 0 || len(got.Features) != got.N*d || len(got.Logits) != got.N*k ||
-			len(got.Labels) != got.N || len(got.Positions) != got.N || len(got.Targets)%got.N != 0 || got.N*(4*(d+k)+12)+len(got.Targets) > len(body) {
-			t.Fatalf("%d examples of %d bytes: %v", got.N, len(body), err)
-		}
-	})
 }
 
 func TestTargetsComeWithTheRows(t *testing.T) {

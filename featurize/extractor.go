@@ -64,8 +64,10 @@ func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 	if c.Passes > 1 {
 		panic("featurize: an Extractor has one pass, whose rows it may keep")
 	}
+	c.check()
 	if c.Cache != nil {
-		return e.streamCached(ctx, ds, c, yield)
+		stats, _, err := e.streamCached(ctx, ds, c, yield)
+		return stats, err
 	}
 	return e.Network.Stream(ctx, ds, c, func(r Results, b *rows.Batch) error {
 		b.Features, b.Logits = r.Columns[0], r.Columns[1]

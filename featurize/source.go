@@ -29,9 +29,12 @@ func (s *extracted) Len() int            { return s.c.total(s.ds.Len()) }
 func (s *extracted) Labelled() bool      { return s.ds.HasLabels() }
 func (s *extracted) Fingerprint() string { return s.fingerprint }
 
-func (s *extracted) Stream(ctx context.Context, yield func(*rows.Batch) error) (rows.Stats, error) {
-	stats, err := s.Extractor.Stream(ctx, s.ds, s.c, yield)
-	if err == nil {
+func (s *extracted) Stream(ctx context.Context, yield func(*rows.Batch) error) (stats rows.Stats, err error) {
+	if s.c.Cache != nil {
+		stats, s.fingerprint, err = s.streamCached(ctx, s.ds, s.c, yield)
+		return stats, err
+	}
+	if stats, err = s.Extractor.Stream(ctx, s.ds, s.c, yield); err == nil {
 		s.fingerprint, err = s.ds.Fingerprint(ctx)
 	}
 	return stats, err

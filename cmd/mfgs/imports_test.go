@@ -43,7 +43,7 @@ var imports = map[string][]string{
 	"calibrate/meanfield":      {},
 	"calibrate/metrics":        {},
 	"calibrate/safetensors":    {"featurize/tensor"},
-	"calibrate/rows":           {},
+	"calibrate/rows":           {"calibrate/safetensors"},
 	"calibrate":                {"calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "calibrate/internal/*"},
 	"calibrate/internal/*":     {},
 	"calibrate/methods":        {"calibrate", "calibrate/*", "calibrate/internal/*"},

@@ -1,0 +1,343 @@
+package rows
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
+
+// A store is blocks of examples in a file that grows block by block, so that one whose writer was
+// stopped holds all blocks that were whole. It is segments, one after another, and each of them a
+// sealed safetensors file (see [safetensors.EncodeSealed]) behind its length:
+//
+//	bytes       content
+//	8           n, the length of the segment, unsigned little-endian
+//	n           the segment
+//
+// The metadata of a segment say under "mfgs.rows" what it is, and "version" is "1".
+//
+//	head        the first. Metadata: the caller's own; no tensors
+//	block       the examples of one block of 512 positions, of N > 0:
+//	            positions I64 [N], features F32 [N,d], logits F32 [N,K], and where there are any
+//	            labels I64 [N] (-1 for none) and targets U8 [N,K]
+//	end         the last, of a store whose stream came to its end. Metadata: "fingerprint" and
+//	            "labelled", "true" or "false"; bad U8 [m]: a JSON list of messages about records
+//	            that were left out
+const (
+	storeVersion = "1"
+	headKind     = "head"
+	blockKind    = "block"
+	endKind      = "end"
+)
+
+// End is what is known of a stream at its end.
+type End struct {
+	Fingerprint string
+	Labelled    bool
+	Bad         []string // one message for each record that was left out
+}
+
+// A Writer writes a store.
+type Writer struct {
+	w      io.Writer
+	buf    bytes.Buffer
+	blocks *Blocks
+}
+
+// NewWriter begins a store with metadata that say what it is of.
+func NewWriter(w io.Writer, metadata map[string]string) (*Writer, error) {
+	s := &Writer{w: w}
+	s.blocks = NewBlocks(s.block)
+	return s, s.segment(headKind, nil, metadata)
+}
+
+// Add takes the next examples, and writes the blocks that they complete.
+func (s *Writer) Add(b *Batch) error { return s.blocks.Add(b) }
+
+// End writes the last block and what makes the store complete. Without it the store has the blocks
+// that were whole.
+func (s *Writer) End(e End) error {
+	if err := s.blocks.Flush(); err != nil {
+		return err
+	}
+	bad, err := json.Marshal(e.Bad)
+	if err != nil {
+		return err
+	}
+	return s.segment(endKind,
+		[]safetensors.Tensor{{Name: "bad", Shape: []int{len(bad)}, Data: bad, DType: safetensors.U8}},
+		map[string]string{"fingerprint": e.Fingerprint, "labelled": fmt.Sprint(e.Labelled)})
+}
+
+func (s *Writer) block(b *Batch) error {
+	n := b.N
+	tensors := []safetensors.Tensor{
+		{Name: "positions", Shape: []int{n}, Data: wide(b.Positions)},
+		{Name: "features", Shape: []int{n, len(b.Features) / n}, Data: b.Features},
+		{Name: "logits", Shape: []int{n, len(b.Logits) / n}, Data: b.Logits},
+	}
+	if b.Labels != nil {
+		tensors = append(tensors, safetensors.Tensor{Name: "labels", Shape: []int{n}, Data: wide(b.Labels)})
+	}
+	if b.Targets != nil {
+		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets, DType: safetensors.U8})
+	}
+	return s.segment(blockKind, tensors, nil)
+}
+
+func (s *Writer) segment(kind string, tensors []safetensors.Tensor, metadata map[string]string) error {
+	all := map[string]string{"mfgs.rows": kind, "version": storeVersion}
+	for k, v := range metadata {
+		all[k] = v
+	}
+	s.buf.Reset()
+	s.buf.Write(make([]byte, 8))
+	if err := safetensors.EncodeSealed(&s.buf, tensors, all); err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(s.buf.Bytes(), uint64(s.buf.Len()-8))
+	_, err := s.w.Write(s.buf.Bytes())
+	return err
+}
+
+func wide(x []int) []int64 {
+	out := make([]int64, len(x))
+	for i, v := range x {
+		out[i] = int64(v)
+	}
+	return out
+}
+
+// ErrStore says that bytes are no store, or not as they were written.
+var ErrStore = errors.New("not a store of examples as it was written")
+
+// A Store is the whole blocks of a store. It is a [Source] of them.
+type Store struct {
+	metadata map[string]string
+	blocks   []*safetensors.File
+	d, k, n  int
+	labelled bool
+	end      *End
+}
+
+var _ Source = (*Store)(nil)
+
+// Metadata reads what NewWriter was given from a store of size bytes.
+func Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
+	f, _, err := segmentAt(r, 0, size)
+	if err == nil && f.Metadata()["mfgs.rows"] != headKind {
+		err = fmt.Errorf("%w: it has no head", ErrStore)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.Metadata(), nil
+}
+
+// Open reads and checks a store of size bytes. One that is not complete gives the blocks up to the
+// first that is not as it was written; see [Store.End].
+func Open(r io.ReaderAt, size int64) (*Store, error) {
+	metadata, err := Metadata(r, size)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{metadata: metadata}
+	last := -1
+	for at := int64(0); ; {
+		f, next, err := segmentAt(r, at, size)
+		if err != nil {
+			return s, nil // the writer came no further
+		}
+		if at > 0 {
+			if f.Metadata()["mfgs.rows"] == endKind && next == size {
+				s.end = readEnd(f)
+				return s, nil
+			}
+			positions, d, k, err := describe(f)
+			if err != nil || positions[0] <= last || len(s.blocks) > 0 && (d != s.d || k != s.k) {
+				return s, nil
+			}
+			s.blocks, s.d, s.k, s.n = append(s.blocks, f), d, k, s.n+len(positions)
+			last = positions[len(positions)-1]
+		}
+		at = next
+	}
+}
+
+// segmentAt reads and checks the segment at an offset, and returns where the next begins.
+func segmentAt(r io.ReaderAt, at, size int64) (*safetensors.File, int64, error) {
+	var prefix [8]byte
+	if size-at < int64(len(prefix)) {
+		return nil, 0, fmt.Errorf("%w: it ends at byte %d", ErrStore, size)
+	}
+	if _, err := r.ReadAt(prefix[:], at); err != nil && err != io.EOF {
+		return nil, 0, err
+	}
+	at += int64(len(prefix))
+	n := binary.LittleEndian.Uint64(prefix[:])
+	if n > uint64(size-at) {
+		return nil, 0, fmt.Errorf("%w: a segment of %d bytes at byte %d of %d", ErrStore, n, at, size)
+	}
+	f, err := safetensors.NewSealedFile(io.NewSectionReader(r, at, int64(n)), int64(n))
+	if err != nil {
+		return nil, 0, fmt.Errorf("%w: %v", ErrStore, err)
+	}
+	if v := f.Metadata()["version"]; v != storeVersion {
+		return nil, 0, fmt.Errorf("%w: format version %.20q, want %q", ErrStore, v, storeVersion)
+	}
+	return f, at + int64(n), nil
+}
+
+// readEnd returns nil for what is no end.
+func readEnd(f *safetensors.File) *End {
+	m := f.Metadata()
+	e := &End{Fingerprint: m["fingerprint"], Labelled: m["labelled"] == "true"}
+	bad, err := readBytes(f, "bad")
+	if err != nil || json.Unmarshal(bad, &e.Bad) != nil {
+		return nil
+	}
+	return e
+}
+
+func readBytes(f *safetensors.File, name string) ([]byte, error) {
+	t, err := f.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.DType != safetensors.U8 {
+		return nil, fmt.Errorf("%w: tensor %q is %s, want U8", ErrStore, name, t.DType)
+	}
+	section, err := f.Section(name)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(section)
+}
+
+// describe returns the positions of a block and how many features and logits its examples have.
+func describe(f *safetensors.File) (positions []int, d, k int, err error) {
+	if kind := f.Metadata()["mfgs.rows"]; kind != blockKind {
+		return nil, 0, 0, fmt.Errorf("%w: a segment %.20q, want %q", ErrStore, kind, blockKind)
+	}
+	if positions, err = readInts(f, "positions"); err != nil {
+		return nil, 0, 0, err
+	}
+	n := len(positions)
+	for i, p := range positions {
+		if p < 0 || Block(p) != Block(positions[0]) || i > 0 && p <= positions[i-1] {
+			return nil, 0, 0, fmt.Errorf("%w: positions that do not rise in one block", ErrStore)
+		}
+	}
+	width := map[string]int{}
+	for _, t := range f.Tensors() {
+		want := map[string]safetensors.DType{
+			"positions": safetensors.I64, "labels": safetensors.I64,
+			"features": safetensors.F32, "logits": safetensors.F32, "targets": safetensors.U8,
+		}[t.Name]
+		axes := 2
+		if want == safetensors.I64 {
+			axes = 1
+		}
+		if n == 0 || t.DType != want || len(t.Shape) != axes || t.Shape[0] != n {
+			return nil, 0, 0, fmt.Errorf("%w: tensor %q is %s %v in a block of %d examples", ErrStore, t.Name, t.DType, t.Shape, n)
+		}
+		width[t.Name] = t.Shape[axes-1]
+	}
+	d, k = width["features"], width["logits"]
+	if d == 0 || k == 0 {
+		return nil, 0, 0, fmt.Errorf("%w: a block of %d features and %d logits", ErrStore, d, k)
+	}
+	return positions, d, k, nil
+}
+
+func readInts(f *safetensors.File, name string) ([]int, error) {
+	wide, err := safetensors.Read[int64](f, name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, len(wide))
+	for i, v := range wide {
+		out[i] = int(v)
+	}
+	return out, nil
+}
+
+// readBlock returns the examples of a block, which was described.
+func readBlock(f *safetensors.File) (*Batch, error) {
+	b := &Batch{}
+	var err error
+	for _, t := range f.Tensors() {
+		switch t.Name {
+		case "positions":
+			b.Positions, err = readInts(f, t.Name)
+		case "features":
+			b.Features, err = safetensors.Read[float32](f, t.Name)
+		case "logits":
+			b.Logits, err = safetensors.Read[float32](f, t.Name)
+		case "labels":
+			b.Labels, err = readInts(f, t.Name)
+		case "targets":
+			b.Targets, err = readBytes(f, t.Name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	b.N = len(b.Positions)
+	return b, nil
+}
+
+// Metadata returns what NewWriter was given.
+func (s *Store) Metadata() map[string]string { return s.metadata }
+
+// End returns what was known at the end of the stream, or nil of a store that is not complete.
+func (s *Store) End() *End { return s.end }
+
+// Features returns d, 0 where there are no blocks.
+func (s *Store) Features() int { return s.d }
+
+// Logits returns K, 0 where there are no blocks.
+func (s *Store) Logits() int { return s.k }
+
+// Len returns how many examples there are.
+func (s *Store) Len() int { return s.n }
+
+// Labelled reports whether every example has a label, or targets, as far as is known.
+func (s *Store) Labelled() bool { return s.end != nil && s.end.Labelled }
+
+// Fingerprint is that of the data, "" of a store that is not complete.
+func (s *Store) Fingerprint() string {
+	if s.end == nil {
+		return ""
+	}
+	return s.end.Fingerprint
+}
+
+// Stream yields the blocks.
+func (s *Store) Stream(ctx context.Context, yield func(*Batch) error) (Stats, error) {
+	stats := Stats{Cached: true}
+	if s.end != nil {
+		stats.Bad = s.end.Bad
+	}
+	for _, f := range s.blocks {
+		if err := context.Cause(ctx); err != nil {
+			return stats, err
+		}
+		b, err := readBlock(f)
+		if err != nil {
+			return stats, err
+		}
+		n := b.N
+		if err := yield(b); err != nil {
+			return stats, err
+		}
+		stats.Examples += n
+	}
+	return stats, nil
+}
