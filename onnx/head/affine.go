@@ -146,49 +146,6 @@ func picked[T any](from []T, rows []int) []T {
 	return out
 }
 
-// constants returns what an affine step multiplies the logits by and adds to them.
-func (f *finder) constants(n *onnxpb.Node, from string, cur *flow, k int) (scale, shift []float64, err error) {
-	switch n.GetOpType() {
-	case "BatchNormalization":
-		return f.batchNorm(n, cur, k)
-	case "Neg":
-		return []float64{-1}, nil, nil
-	}
-	left := onnxpb.Input(n, 0) == from
-	if len(n.GetInput()) != 2 || onnxpb.Input(n, 0) == onnxpb.Input(n, 1) {
-		return nil, nil, graph.RefuseAt(n, "%s is not linear", f.describe(n))
-	}
-	other := onnxpb.Input(n, 0)
-	if left {
-		other = onnxpb.Input(n, 1)
-	}
-	v, err := f.vector(other, cur, k)
-	if err != nil {
-		return nil, nil, err
-	}
-	switch op := n.GetOpType(); {
-	case op == "Add":
-		return nil, v, nil
-	case op == "Mul":
-		scale = v
-	case op == "Sub" && left:
-		for i := range v {
-			v[i] = -v[i]
-		}
-		return nil, v, nil
-	case op == "Sub":
-		return []float64{-1}, v, nil
-	case op == "Div" && left:
-		for i := range v {
-			v[i] = 1 / v[i]
-		}
-		scale = v
-	default:
-		return nil, nil, graph.RefuseAt(n, "%s divides by the logits", f.describe(n))
-	}
-	return scale, nil, checkScale(n, scale)
-}
-
 func checkScale(n *onnxpb.Node, scale []float64) error {
 	for _, s := range scale {
 		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
@@ -196,29 +153,6 @@ func checkScale(n *onnxpb.Node, scale []float64) error {
 		}
 	}
 	return nil
-}
-
-// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
-func (f *finder) batchNorm(n *onnxpb.Node, cur *flow, k int) (scale, shift []float64, err error) {
-	if onnxpb.AttrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || cur.class != 1 {
-		return nil, nil, graph.RefuseAt(n, "%s has no fixed statistics for each class", f.describe(n))
-	}
-	var p [4][]float64
-	for i := range p {
-		v, err := f.numbers(onnxpb.Input(n, i+1))
-		if err != nil {
-			return nil, nil, err
-		}
-		if p[i] = v.Data; len(p[i]) != k {
-			return nil, nil, graph.Refuse("%s has %d statistics for %d classes", f.describe(n), len(p[i]), k)
-		}
-	}
-	scale, shift = make([]float64, k), make([]float64, k)
-	for i := range scale {
-		scale[i] = p[0][i] / math.Sqrt(p[3][i]+onnxpb.AttrFloat(n, "epsilon", 1e-5))
-		shift[i] = p[1][i] - p[2][i]*scale[i]
-	}
-	return scale, shift, checkScale(n, scale)
 }
 
 // vector returns a constant that is combined elementwise with the logits: one number, or one for each class.

@@ -9,53 +9,32 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// An after is a step that a model takes from probabilities to its output: x → Scale·x + Shift, or one of the others.
-type after struct {
-	op           string // "" for that, or Log, Exp, Clip, Both, Normalise, or a Link's name
-	scale, shift float64
-	low, high    float64
+// An after is a step that a model takes from probabilities to its output.
+type after func(y []float64) []float64
+
+// each is the step that does the same to every number.
+func each(f func(float64) float64) after {
+	return func(y []float64) []float64 {
+		for i, x := range y {
+			y[i] = f(x)
+		}
+		return y
+	}
 }
 
-// Gives returns what the model itself gives, in the output that Find began at, where the probabilities of the classes are
-// p, as Link makes them of the logits; of a single logit they are two. It is p, smoothed, clamped or in logarithms, of all
-// classes or some. It returns nil where the model picks the best class, gives logits, or leaves a normalisation to others.
+// Gives returns what the model itself gives, in the output that Find began at, where the probabilities of the classes are p,
+// as Link makes them of the logits; of a single logit they are two. It is p, smoothed, clamped or in logarithms, of all classes
+// or some. It returns nil where the model picks the best class, gives logits, or leaves a normalisation to others.
 func (h *Head) Gives(p []float64) []float64 {
-	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !slices.ContainsFunc(h.after, func(a after) bool { return a.op == string(OneVsRest) }) {
+	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !h.normalised {
 		return nil
 	}
 	y := slices.Clone(p)
 	if h.LogitDim == 1 {
 		y = y[1:]
 	}
-	for _, a := range h.after {
-		switch a.op {
-		case "Normalise":
-			sum := 0.0
-			for _, x := range y {
-				sum += x
-			}
-			for i := range y {
-				y[i] /= sum
-			}
-			continue
-		case "Both":
-			y = []float64{1 - y[0], y[0]}
-			continue
-		case string(OneVsRest):
-			continue
-		}
-		for i, x := range y {
-			switch a.op {
-			case "Log":
-				y[i] = math.Log(x)
-			case "Exp":
-				y[i] = math.Exp(x)
-			case "Clip":
-				y[i] = min(max(x, a.low), a.high)
-			default:
-				y[i] = a.scale*x + a.shift
-			}
-		}
+	for _, step := range h.after {
+		y = step(y)
 	}
 	if h.columns != nil {
 		return picked(y, h.columns)
@@ -63,63 +42,90 @@ func (h *Head) Gives(p []float64) []float64 {
 	return y
 }
 
-// becomes notes what a step behind the link makes of the probabilities.
-func (f *finder) becomes(t *trail, n *onnxpb.Node, s *step) {
-	switch op := onnxpb.OpName(n); {
-	case s.logs:
-		t.after = append(t.after, after{op: "Log"})
-	case s.exps:
-		t.after = append(t.after, after{op: "Exp"})
-	case s.normalises && t.link == OneVsRest && len(t.after) == 0:
-		t.after = append(t.after, after{op: string(OneVsRest)})
-	case s.normalises:
-		t.after = append(t.after, after{op: "Normalise"})
-	case op == graph.BothClasses:
-		t.after = append(t.after, after{op: "Both"})
-	case t.decided && (op == "Clip" || op == "Max" || op == "Min"):
-		a := after{op: "Clip", low: math.Inf(-1), high: math.Inf(1)}
-		if op == "Clip" {
-			c := &graph.Call{Node: n, Interpreter: f.In, In: []*graph.Value{nil, f.In.Get(onnxpb.Input(n, 1)), f.In.Get(onnxpb.Input(n, 2))}}
-			a.low, a.high, _ = c.ClipBounds()
-		} else if x, of := f.In.Besides(n); of != "" && op == "Max" {
-			a.low = x
-		} else if of != "" {
-			a.high = x
-		}
-		t.after = append(t.after, a)
-	}
+// The functions below follow what operators do to probabilities.
+
+// toLogs takes logarithms.
+func toLogs(p *passage) error {
+	p.logarithms, p.after = true, append(p.after, each(math.Log))
+	return nil
 }
 
-// smooth goes with probabilities through one operator that scales and shifts those of all classes alike, as label smoothing
-// does, or gives their logarithms the other sign.
-func (f *finder) smooth(t *trail, h *hop) error {
-	n := h.node
-	if onnxpb.OpName(n) == "BatchNormalization" || t.link == "" || t.picked {
-		return f.unexpected(t, n)
+// toProbs takes logarithms back.
+func toProbs(p *passage) error {
+	p.logarithms, p.after = false, append(p.after, each(math.Exp))
+	return nil
+}
+
+// normalise divides by the sum over the classes, which is what makes one label of several sigmoids.
+func normalise(p *passage) error {
+	if p.trail.link == Sigmoid && p.k > 1 {
+		p.trail.link = OneVsRest
 	}
-	scale, shift, err := f.constants(n, h.from, &t.at, max(t.k, t.classes()))
+	if p.trail.link == OneVsRest && len(p.after) == 0 && !p.normalised {
+		p.normalised = true
+		return nil
+	}
+	p.after = append(p.after, func(y []float64) []float64 {
+		sum := 0.0
+		for _, x := range y {
+			sum += x
+		}
+		return each(func(x float64) float64 { return x / sum })(y)
+	})
+	return nil
+}
+
+// addComplement puts 1−p beside p.
+func addComplement(p *passage) error {
+	p.after = append(p.after, func(y []float64) []float64 { return []float64{1 - y[0], y[0]} })
+	return nil
+}
+
+// boundProbs keeps probabilities in a range.
+func boundProbs(p *passage) error {
+	low, high := math.Inf(-1), math.Inf(1)
+	switch x, of := p.In.Besides(p.node); {
+	case p.node.GetOpType() == "Clip":
+		low, high, _ = p.call.ClipBounds()
+	case of != "" && p.node.GetOpType() == "Max":
+		low = x
+	case of != "":
+		high = x
+	}
+	p.after = append(p.after, each(func(x float64) float64 { return min(max(x, low), high) }))
+	return nil
+}
+
+// smooth scales and shifts the probabilities of all classes alike, as label smoothing does, or gives their logarithms the
+// other sign.
+func smooth(p *passage) error {
+	if p.trail.link == "" || p.picked {
+		return p.unexpected()
+	}
+	scale, shift, err := p.hop.step.constants(p)
 	if err != nil {
 		return err
 	}
-	a := after{scale: 1}
+	a, b := 1.0, 0.0
 	for _, x := range []struct {
 		list []float64
 		to   *float64
-	}{{scale, &a.scale}, {shift, &a.shift}} {
+	}{{scale, &a}, {shift, &b}} {
 		if len(x.list) == 0 {
 			continue
 		}
 		if slices.Min(x.list) != slices.Max(x.list) {
-			return graph.RefuseAt(n, "%s changes the probabilities of classes differently; export the model without it, or put the logarithms of its factors into the bias", f.describe(n))
+			return graph.RefuseAt(p.node, "%s changes the probabilities of classes differently; export the model without it, "+
+				"or put the logarithms of its factors into the bias", p.describe(p.node))
 		}
 		*x.to = x.list[0]
 	}
-	if !(a.scale != 0) || a.scale < 0 && !t.logarithms {
-		return graph.RefuseAt(n, "%s turns the probabilities round: the largest becomes the smallest", f.describe(n))
+	if !(a != 0) || a < 0 && !p.logarithms {
+		return graph.RefuseAt(p.node, "%s turns the probabilities round: the largest becomes the smallest", p.describe(p.node))
 	}
-	t.negated = t.negated != (a.scale < 0)
-	t.after = append(t.after, a)
-	t.tail = append(t.tail, stepName(n))
+	p.negated = p.negated != (a < 0)
+	p.after = append(p.after, each(func(x float64) float64 { return a*x + b }))
+	p.now = p.at
 	return nil
 }
 
@@ -131,44 +137,35 @@ func (t *trail) classes() int {
 	return t.k
 }
 
-// column goes with probabilities through a choice among the classes, which Find takes if the outputs give all of them.
-func (f *finder) column(t *trail, h *hop) error {
-	n := h.node
-	c := f.call(n, h.from, &t.at)
-	if t.columns != nil || t.picked || !h.step.chooses || !choosesClasses(c, &t.at) || t.at.class == noClass {
-		return f.unexpected(t, n)
+// column chooses among the classes, which Find takes if the outputs give all of them.
+func column(p *passage) error {
+	if p.columns != nil || p.picked || !p.selectsClasses() {
+		return p.unexpected()
 	}
-	k := t.classes()
-	var rows []int
-	if n.GetOpType() == "Split" {
-		i := slices.Index(n.GetOutput(), h.out)
-		if len(n.GetOutput()) != k || i < 0 {
-			return f.unexpected(t, n)
+	k := p.classes()
+	if p.hop.step.anyOutput { // each output is one class
+		i := slices.Index(p.node.GetOutput(), p.out)
+		if len(p.node.GetOutput()) != k || i < 0 {
+			return p.unexpected()
 		}
-		rows = []int{i}
+		p.columns = []int{i}
 	} else {
-		var err error
-		if rows, err = f.chosen(t, c, k); err != nil {
+		rows, err := p.chosen(p.trail, p.call, k)
+		if err != nil {
 			return err
 		}
+		p.columns = rows
 	}
-	after := new(graph.Value)
-	if op := graph.Ops[onnxpb.OpName(n)]; op != nil {
-		if v := op(c, 0); v != nil {
-			after = v
-		}
-	}
-	t.columns = rows
-	t.at = flow{Value: *after, class: noClass}
-	t.tail = append(t.tail, stepName(n))
+	p.now.class, p.now.merged = noClass, false
 	return nil
 }
 
 const noAverage = "an average of probabilities is no softmax of one layer's logits; export the model without it, or let it average the logits"
 
 // unexpected refuses what follows probabilities.
-func (f *finder) unexpected(t *trail, n *onnxpb.Node) error {
-	r := graph.RefuseAt(n, "%s follows %s", f.describe(n), strings.Join(t.tail, ", "))
+func (p *passage) unexpected() error {
+	n := p.node
+	r := graph.RefuseAt(n, "%s follows %s", p.describe(n), strings.Join(p.tail, ", "))
 	switch onnxpb.OpName(n) {
 	case "ReduceMean", "AveragePool", "GlobalAveragePool":
 		r.Reason += ": " + noAverage

@@ -107,7 +107,7 @@ var selects = map[string]bool{
 
 // carries reports whether a hop only moves numbers about, or chooses among them.
 func (h *hop) carries() bool {
-	return h.step.layout && !h.step.asked && h.node.GetOpType() != "Clip" || h.step.pools && h.step.chooses
+	return h.step.keeps == all || h.step.selects
 }
 
 // contracted returns the axis of its features that a layer sums over; noClass if their rank is not known.

@@ -80,6 +80,7 @@ type Head struct {
 	model       *onnx.Model
 	affine      affine
 	after       []after     // what the model makes of the probabilities
+	normalised  bool        // the sigmoids of several classes are normalised
 	columns     []int       // the classes it gives, nil for all
 	picked      bool        // the output is the best class
 	linked      bool        // probabilities are made of the logits
@@ -348,7 +349,7 @@ func (f *finder) confirm(h *Head, features string) error {
 	}
 	for t := h.Features; t != features; {
 		n := f.g.Producer[t]
-		if s := f.step(n); s == nil || !s.layout || s.asked {
+		if s := f.step(n); s == nil || s.keeps < inRange {
 			between := "the graph's input"
 			if n != nil {
 				between = f.describe(n)
@@ -469,7 +470,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	h := &Head{
 		Logits: t.logits, LogitDim: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
 		Rounding: t.rounding, Low: t.low, High: t.high,
-		Shifted: t.common, after: t.after, columns: t.columns,
+		Shifted: t.common, after: t.after, normalised: t.normalised, columns: t.columns,
 		model: f.m, affine: t.affine, linked: t.link != "", picked: t.picked, logitsValue: t.found,
 	}
 	if t.approximated {
@@ -660,7 +661,7 @@ func (f *finder) linkBehind(name string) Link {
 			if s.link != "" && f.leadsOut(n.GetOutput()[0]) {
 				return f.linkAt(n, s.link)
 			}
-			if s.layout {
+			if s.keeps > changed {
 				queue = append(queue, n.GetOutput()[0])
 			}
 		}
@@ -679,7 +680,7 @@ func (f *finder) leadsOut(name string) bool {
 		}
 		for _, n := range f.g.Consumers[queue[i]] {
 			s := f.step(n)
-			if s != nil && (s.layout || s.late || s.ends) && len(n.GetOutput()) > 0 {
+			if s != nil && (s.keeps > changed || s.logits == nil || s.link != "" || s.picks) && len(n.GetOutput()) > 0 {
 				queue = append(queue, n.GetOutput()...)
 			}
 		}

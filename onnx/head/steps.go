@@ -1,411 +1,72 @@
 package head
 
 import (
-	"fmt"
-	"slices"
-
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A step is an operator that may stand between the linear layer and the output.
-type step struct {
-	layout     bool // moves numbers about and changes none, but for rounding
-	rounds     bool // rounds
-	pools      bool // averages or selects: the same for features and logits
-	affine     bool // adds and multiplies by constants
-	ends       bool // the logits end here: makes probabilities or a decision of them
-	late       bool // may stand only behind the link
-	normalises bool // makes the sum over the classes 1
-	logs, exps bool // gives logarithms of probabilities; takes logarithms, and gives probabilities
-	chooses    bool // inputs behind the first are shapes or indices, and may be computed
-	anyOutput  bool // any output may be followed
-	anySide    bool // any input may be what is followed, as with what is affine
-	asked      bool // not linear; an approximation that must be asked for
-	link       Link
-	// class returns the class axis behind the operator, given the flow before and the shape behind. A reason refuses.
-	class func(c *graph.Call, before *flow, after *graph.Value) (axis int, reason string)
-}
-
-// steps says what may follow a linear layer, by opName. The shape behind each comes from ops.
+// steps says what may stand between a linear layer and the output, by OpName: where the classes lie behind it, what it does to
+// logits, and what it does to probabilities. To know one more operator is to add a row.
 var steps map[string]*step
 
 func init() {
 	steps = map[string]*step{
-		"Identity":              {layout: true, class: keepClass},
-		"Cast":                  {layout: true, class: castClass},
-		"Dropout":               {layout: true, class: dropoutClass},
-		"Flatten":               {layout: true, class: reshapeClass},
-		"Reshape":               {layout: true, chooses: true, class: reshapeClass},
-		"Squeeze":               {layout: true, class: squeezeClass},
-		"Unsqueeze":             {layout: true, class: unsqueezeClass},
-		"Transpose":             {layout: true, class: transposeClass},
-		"QuantizeLinear":        {layout: true, rounds: true, class: keepClass},
-		"DequantizeLinear":      {layout: true, rounds: true, class: keepClass},
-		"GlobalAveragePool":     {pools: true, class: globalPoolClass},
-		"AveragePool":           {pools: true, class: averagePoolClass},
-		"ReduceMean":            {pools: true, class: reduceClass},
-		"Gather":                {pools: true, chooses: true, class: gatherClass},
-		"GatherND":              {pools: true, chooses: true, class: gatherNDClass},
-		"Slice":                 {pools: true, chooses: true, class: sliceClass},
-		"Add":                   {affine: true, class: keepClass},
-		"Sub":                   {affine: true, class: keepClass},
-		"Mul":                   {affine: true, class: keepClass},
-		"Div":                   {affine: true, class: keepClass},
-		"Neg":                   {affine: true, class: keepClass},
-		"BatchNormalization":    {affine: true, class: keepClass},
-		"Softmax":               {ends: true, link: Softmax, class: softmaxClass},
-		"LogSoftmax":            {ends: true, link: Softmax, logs: true, class: softmaxClass},
-		"Sigmoid":               {ends: true, link: Sigmoid, class: keepClass},
-		"ArgMax":                {ends: true, class: argMaxClass},
-		"TopK":                  {ends: true, chooses: true, anyOutput: true, class: topKClass},
-		"Clip":                  {layout: true, class: clipClass},
-		"Exp":                   {late: true, exps: true, class: keepClass},
-		"Log":                   {late: true, logs: true, class: keepClass},
-		"Max":                   {late: true, anySide: true, class: keepClass},
-		"Min":                   {late: true, anySide: true, class: keepClass},
-		"Split":                 {pools: true, chooses: true, anyOutput: true, class: splitClass},
-		graph.BothClasses:       {late: true, class: bothClassesClass},
-		"Relu":                  {layout: true, asked: true, class: keepClass},
-		"LpNormalization":       {late: true, normalises: true, class: lpNormalizationClass},
-		"ai.onnx.ml.Normalizer": {late: true, normalises: true, class: normalizerClass},
-		"ai.onnx.ml.ZipMap":     {layout: true, class: zipMapClass},
+		"Identity":         {keeps: all, class: keepClass, logits: keep, probs: keep},
+		"Dropout":          {keeps: all, class: dropoutClass, logits: keep, probs: keep},
+		"DequantizeLinear": {keeps: all, class: keepClass, logits: keep, probs: keep},
+		"QuantizeLinear":   {keeps: all, class: keepClass, logits: round, probs: keep},
+		"Clip":             {keeps: inRange, class: clipClass, logits: bound, probs: boundProbs},
+		"Relu":             {keeps: little, class: keepClass, logits: approximate, probs: approximate},
+
+		"Cast":              {keeps: all, class: castClass, logits: move, probs: move},
+		"Flatten":           {keeps: all, class: reshapeClass, logits: move, probs: move},
+		"Reshape":           {keeps: all, class: reshapeClass, logits: move, probs: move, indexed: true},
+		"Squeeze":           {keeps: all, class: squeezeClass, logits: squeeze, probs: move},
+		"Unsqueeze":         {keeps: all, class: unsqueezeClass, logits: move, probs: move},
+		"Transpose":         {keeps: all, class: transposeClass, logits: move, probs: move, turns: true},
+		"ai.onnx.ml.ZipMap": {keeps: all, class: zipMapClass, logits: move, probs: move},
+
+		"GlobalAveragePool": {class: globalPoolClass, logits: pool, probs: column},
+		"AveragePool":       {class: averagePoolClass, logits: pool, probs: column},
+		"ReduceMean":        {class: reduceClass, logits: pool, probs: column, averages: true},
+		"Gather":            {class: gatherClass, logits: pool, probs: column, indexed: true, selects: true, along: axisOf},
+		"GatherND":          {class: gatherNDClass, logits: pool, probs: column, indexed: true, selects: true, along: noAxes},
+		"Slice":             {class: sliceClass, logits: pool, probs: column, indexed: true, selects: true, along: slicedAxes},
+		"Split":             {class: splitClass, logits: pool, probs: column, indexed: true, selects: true, along: axisOf, anyOutput: true},
+
+		"Add":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: sum},
+		"Sub":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: difference},
+		"Mul":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: product},
+		"Div":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: quotient},
+		"Neg":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: negation},
+		"BatchNormalization": {class: keepClass, logits: scaleAndShift, constants: batchNorm},
+
+		"Softmax":    {class: softmaxClass, logits: makeProbs, link: Softmax},
+		"LogSoftmax": {class: softmaxClass, logits: makeLogProbs, link: Softmax},
+		"Sigmoid":    {class: keepClass, logits: makeProbs, link: Sigmoid},
+		"ArgMax":     {class: argMaxClass, logits: pick, probs: pick, picks: true},
+		"TopK":       {class: topKClass, logits: pick, probs: pick, picks: true, indexed: true, anyOutput: true},
+
+		"Exp":                   {class: keepClass, probs: toProbs, takes: logarithms},
+		"Log":                   {class: keepClass, probs: toLogs, takes: plain},
+		"Max":                   {class: keepClass, probs: boundProbs, anySide: true},
+		"Min":                   {class: keepClass, probs: boundProbs, anySide: true},
+		"LpNormalization":       {class: lpNormalizationClass, probs: normalise, takes: plain, normalises: true},
+		"ai.onnx.ml.Normalizer": {class: normalizerClass, probs: normalise, takes: plain, normalises: true},
+		graph.BothClasses:       {class: bothClassesClass, probs: addComplement},
 	}
 }
 
-// shift adds a number to all logits of an example, which a Softmax does not see.
-var shift = &step{class: shiftClass}
+// shifting adds a number that varies to all logits of an example, and scaling multiplies them by one.
+var (
+	shifting = &step{class: keepClass, logits: shiftAll}
+	scaling  = &step{class: keepClass, logits: scaleAll}
+)
 
-// The functions below follow the class axis through the operators of the table steps.
-
-func keepClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if len(after.Dims) != len(before.Dims) {
-		return noClass, onnxpb.Describe(c.Node) + " changes the rank of the logits"
+// step returns how a node may be passed, nil if it may not.
+func (f *finder) step(n *onnxpb.Node) *step {
+	if n == nil || f.In.Functions[onnxpb.OpName(n)] {
+		return nil
 	}
-	return before.class, ""
-}
-
-func castClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if !after.Type.IsFloat() {
-		return noClass, fmt.Sprintf("%s turns the logits into %v", onnxpb.Describe(c.Node), after.Type)
-	}
-	return before.class, ""
-}
-
-func dropoutClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	if t := c.Arg(2); onnxpb.Input(c.Node, 2) != "" && (len(t.Data) != 1 || t.Data[0] != 0) {
-		return noClass, onnxpb.Describe(c.Node) + " is in training mode"
-	}
-	return before.class, ""
-}
-
-// reshapeClass finds the class axis behind an operator that keeps the numbers in their order. Where the logits are rows
-// they stay rows as long as some axis holds the classes and nothing lies behind it.
-func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if after.Dims == nil || before.class == noClass {
-		return noClass, ""
-	}
-	if k := before.Dims[before.class]; merges(before, after, 1) && (after.Dims[1] == k || after.Dims[1] < 0) {
-		return 1, ""
-	}
-	if flattens(before, after, 1) && after.Dims[1] == before.Dims[1] && before.Dims[1] > 0 {
-		return 1, ""
-	}
-	if !before.rows() && !(before.class == 0 && len(before.Dims) == 1) {
-		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example", onnxpb.Describe(c.Node), before)
-	}
-	k := before.Dims[before.class]
-	for i := len(after.Dims) - 1; i >= 0; i-- {
-		switch d := after.Dims[i]; {
-		case d == k && (k > 1 || i > 0):
-			return i, ""
-		case d == 1:
-		case d < 0 && i == 1 && len(after.Dims) == 2:
-			return i, "" // [N,?]: the shape is computed, and N is the only thing that can be
-		case d < 0 && k == 1:
-			return noClass, "" // one logit, its axis dropped
-		default:
-			return noClass, fmt.Sprintf("%s turns the %d logits into %v", onnxpb.Describe(c.Node), k, &flow{Value: *after, class: noClass})
-		}
-	}
-	return noClass, ""
-}
-
-func squeezeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if after.Dims == nil || before.class == noClass {
-		return noClass, ""
-	}
-	list, _ := c.List("axes", 1)
-	drop, ok := graph.Axes(list, len(before.Dims))
-	if !ok {
-		return noClass, onnxpb.Describe(c.Node) + " is malformed"
-	}
-	if list == nil {
-		for i, d := range before.Dims {
-			drop[i] = d == 1
-		}
-	}
-	if drop[before.class] {
-		return noClass, ""
-	}
-	return before.class - count(drop[:before.class]), ""
-}
-
-func count(marked []bool) (n int) {
-	for _, m := range marked {
-		if m {
-			n++
-		}
-	}
-	return n
-}
-
-func unsqueezeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if after.Dims == nil || before.class == noClass {
-		return noClass, ""
-	}
-	list, _ := c.List("axes", 1)
-	insert, ok := graph.Axes(list, len(after.Dims))
-	if !ok {
-		return noClass, onnxpb.Describe(c.Node) + " is malformed"
-	}
-	old := 0
-	for i, one := range insert {
-		if one {
-			continue
-		}
-		if old == before.class {
-			return i, ""
-		}
-		old++
-	}
-	return noClass, ""
-}
-
-func transposeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if after.Dims == nil || before.class == noClass {
-		return noClass, ""
-	}
-	perm, ok := c.Permutation(len(after.Dims))
-	if !ok {
-		return noClass, onnxpb.Describe(c.Node) + " is malformed"
-	}
-	return slices.Index(perm, before.class), ""
-}
-
-func globalPoolClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	if before.class != 1 || len(before.Dims) < 3 {
-		return noClass, fmt.Sprintf("%s pools %v over the classes", onnxpb.Describe(c.Node), before)
-	}
-	return 1, ""
-}
-
-func averagePoolClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	auto := string(onnxpb.Attr(c.Node, "auto_pad").GetS())
-	padded := slices.ContainsFunc(onnxpb.Attr(c.Node, "pads").GetInts(), func(p int64) bool { return p != 0 })
-	if padded || auto != "" && auto != "NOTSET" && auto != "VALID" || onnxpb.AttrInt(c.Node, "ceil_mode", 0) != 0 {
-		return noClass, onnxpb.Describe(c.Node) + " averages with padding, which does not commute with a linear layer"
-	}
-	return globalPoolClass(c, before, after)
-}
-
-func reduceClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	list, ok := c.List("axes", 1)
-	drop, in := graph.Axes(list, len(before.Dims))
-	if ok && in && len(list) == 1 && drop[0] && before.timeFirst() && onnxpb.AttrInt(c.Node, "keepdims", 1) == 0 {
-		return before.class - 1, ""
-	}
-	if !ok || !in || len(list) == 0 || before.class < 1 || drop[0] || drop[before.class] {
-		return noClass, fmt.Sprintf("%s averages %v over examples or classes", onnxpb.Describe(c.Node), before)
-	}
-	if onnxpb.AttrInt(c.Node, "keepdims", 1) != 0 {
-		return before.class, ""
-	}
-	return before.class - count(drop[:before.class]), ""
-}
-
-func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	a, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(before.Dims))
-	if ok && a == 0 && before.timeFirst() && c.Arg(1).Dims != nil && len(c.Arg(1).Dims) == 0 {
-		return before.class - 1, ""
-	}
-	positions := a == 0 && before.merged && len(c.Arg(1).Dims) == 1 // one of each example's
-	if !ok || a == 0 && !positions || before.class < 1 || c.Arg(1).Dims == nil {
-		return noClass, fmt.Sprintf("%s selects from %v along the examples", onnxpb.Describe(c.Node), before)
-	}
-	if a == before.class && len(c.Arg(1).Dims) != 1 {
-		return noClass, fmt.Sprintf("%s picks single classes from %v", onnxpb.Describe(c.Node), before)
-	}
-	if a < before.class {
-		return before.class + len(c.Arg(1).Dims) - 1, ""
-	}
-	return before.class, ""
-}
-
-// gatherNDClass allows a selection along the axes in front of the classes; that of examples must go with another, or be one
-// by one.
-func gatherNDClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	index, batch := c.Arg(1).Dims, int(onnxpb.AttrInt(c.Node, "batch_dims", 0))
-	q := -1
-	if len(index) > 0 {
-		q = int(index[len(index)-1])
-	}
-	if q < 0 || batch < 0 || batch > 1 || q+batch < 2 || before.class < q+batch || after.Dims == nil {
-		return noClass, fmt.Sprintf("%s selects from %v along examples or classes", onnxpb.Describe(c.Node), before)
-	}
-	return len(index) - 1 + before.class - batch - q, ""
-}
-
-func sliceClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	along, known := c.SliceAxes()
-	marked, in := graph.Axes(along, len(before.Dims))
-	switch {
-	case !known || !in || before.class < 1 || len(along) == 0 || len(after.Dims) != len(before.Dims):
-	case marked[0] && len(along) == 1 && before.timeFirst() && after.Dims[0] == 1:
-		return before.class, ""
-	case marked[0]:
-	case marked[before.class] && len(along) > 1:
-	default:
-		return before.class, ""
-	}
-	return noClass, fmt.Sprintf("%s cuts %v along the examples", onnxpb.Describe(c.Node), before)
-}
-
-// splitClass allows to split the classes of probabilities, and positions of what is not rows.
-func splitClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	a, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(before.Dims))
-	if !ok || a == 0 || before.class < 1 || len(after.Dims) != len(before.Dims) {
-		return noClass, fmt.Sprintf("%s splits %v along the examples", onnxpb.Describe(c.Node), before)
-	}
-	return before.class, ""
-}
-
-// choosesClasses reports whether a selection runs along the classes.
-func choosesClasses(c *graph.Call, before *flow) bool {
-	var along []int64
-	switch c.GetOpType() {
-	case "Gather", "Split":
-		along = []int64{onnxpb.AttrInt(c.Node, "axis", 0)}
-	case "Slice":
-		along, _ = c.SliceAxes()
-	}
-	if before.class == noClass {
-		return false
-	}
-	marked, ok := graph.Axes(along, len(before.Dims))
-	return ok && marked[before.class]
-}
-
-// clipClass allows bounds that probabilities lie in, and for logits those so wide that what they cut off is all the same.
-func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	lo, hi, known := c.ClipBounds()
-	const wide = 10 // a probability of e⁻¹⁰
-	if before.class != noClass && !(known && lo <= -wide && hi >= wide) {
-		return noClass, fmt.Sprintf("%s cuts off logits", onnxpb.Describe(c.Node))
-	}
-	return keepClass(c, before, after)
-}
-
-// topKClass is a choice among the classes.
-func topKClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", -1), len(before.Dims))
-	if onnxpb.AttrInt(c.Node, "largest", 1) == 0 {
-		return noClass, fmt.Sprintf("%s picks the smallest", onnxpb.Describe(c.Node))
-	}
-	if before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s runs over an axis of %v that is not the classes'", onnxpb.Describe(c.Node), before)
-	}
-	return noClass, ""
-}
-
-// normalizerClass allows the norm that makes probabilities sum to 1.
-func normalizerClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	if norm := string(onnxpb.Attr(c.Node, "norm").GetS()); norm != "L1" {
-		return noClass, fmt.Sprintf("%s normalises by %q and not by L1", onnxpb.Describe(c.Node), norm)
-	}
-	return before.class, ""
-}
-
-func lpNormalizationClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", -1), len(before.Dims))
-	if onnxpb.AttrInt(c.Node, "p", 2) != 1 || before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s does not make the sum over the classes 1", onnxpb.Describe(c.Node))
-	}
-	return before.class, ""
-}
-
-// zipMapClass: what is behind a ZipMap is no tensor.
-func zipMapClass(*graph.Call, *flow, *graph.Value) (int, string) { return noClass, "" }
-
-// softmaxClass checks that a Softmax runs over the classes. Before operator set 13 it ran over all axes from the one named.
-func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	old := c.G.Opset < 13
-	otherwise := int64(-1)
-	if old {
-		otherwise = 1
-	}
-	a := onnxpb.AttrInt(c.Node, "axis", otherwise)
-	if before.Dims == nil || before.class == noClass {
-		if a == -1 || a == 1 {
-			return noClass, ""
-		}
-		return noClass, fmt.Sprintf("%s runs over axis %d, and the graph does not say which that is", onnxpb.Describe(c.Node), a)
-	}
-	i, ok := graph.Axis(a, len(before.Dims))
-	if ok && old {
-		for j := i; j < len(before.Dims); j++ {
-			if j != before.class && before.Dims[j] != 1 {
-				ok = false
-			}
-		}
-		ok = ok && i <= before.class
-	} else {
-		ok = ok && i == before.class
-	}
-	if !ok {
-		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", onnxpb.Describe(c.Node), a, before, before.class)
-	}
-	return before.class, ""
-}
-
-func argMaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(before.Dims))
-	if before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", onnxpb.Describe(c.Node), onnxpb.AttrInt(c.Node, "axis", 0), before, before.class)
-	}
-	return noClass, ""
-}
-
-// shiftClass finds the classes where a number for each example has been added.
-func shiftClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	if len(after.Dims) != len(before.Dims) {
-		return noClass, onnxpb.Describe(c.Node) + " changes the rank of the logits"
-	}
-	return before.class, ""
-}
-
-// bothClassesClass checks that there is one probability to be completed.
-func bothClassesClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	a := onnxpb.AttrInt(c.Node, "axis", 0)
-	if before.Dims != nil && a < 0 {
-		a += int64(len(before.Dims))
-	}
-	if a == 0 {
-		return noClass, fmt.Sprintf("%s joins classes along the examples", onnxpb.Describe(c.Node))
-	}
-	if n, ok := onnxpb.Elements(before.Dims[min(1, len(before.Dims)):]); before.Dims != nil && ok && n != 1 {
-		return noClass, fmt.Sprintf("%s joins %v with its complement", onnxpb.Describe(c.Node), before)
-	}
-	if before.Dims == nil {
-		return noClass, ""
-	}
-	return int(a), ""
-}
-
-// stepName names a step's operator for people.
-func stepName(n *onnxpb.Node) string {
-	if n.GetOpType() == graph.BothClasses {
-		return "Concat"
-	}
-	return n.GetOpType()
+	return steps[onnxpb.OpName(n)]
 }

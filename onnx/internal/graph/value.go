@@ -325,6 +325,16 @@ func (in *Interpreter) Besides(n *onnxpb.Node) (c float64, of string) {
 // Alike reports whether a constant of a formula is x, as far as half precision tells.
 func Alike(k, x float64) bool { return math.Abs(k-x) <= 1e-3*math.Abs(x) }
 
+// Result returns what is known of the first output, never nil.
+func (c *Call) Result() *Value {
+	if op := Ops[onnxpb.OpName(c.Node)]; op != nil {
+		if v := op(c, 0); v != nil {
+			return v
+		}
+	}
+	return new(Value)
+}
+
 // Arg returns the i-th input, never nil.
 func (c *Call) Arg(i int) *Value {
 	if i < len(c.In) && c.In[i] != nil {

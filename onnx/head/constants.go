@@ -1,0 +1,96 @@
+package head
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// operand returns the constant that an operator of two inputs combines with what is followed, one number or one for each
+// class, and whether what is followed stands on the left.
+func (p *passage) operand() (v []float64, left bool, err error) {
+	n := p.node
+	if len(n.GetInput()) != 2 || onnxpb.Input(n, 0) == onnxpb.Input(n, 1) {
+		return nil, false, graph.RefuseAt(n, "%s is not linear", p.describe(n))
+	}
+	other := onnxpb.Input(n, 0)
+	if left = other == p.from; left {
+		other = onnxpb.Input(n, 1)
+	}
+	v, err = p.vector(other, &p.at, p.width())
+	return v, left, err
+}
+
+// width is how many numbers of an example are followed.
+func (p *passage) width() int {
+	if p.decided {
+		return max(p.k, p.classes())
+	}
+	return p.k
+}
+
+// The functions below return what operators multiply by and add.
+
+func sum(p *passage) (scale, shift []float64, err error) {
+	v, _, err := p.operand()
+	return nil, v, err
+}
+
+func difference(p *passage) (scale, shift []float64, err error) {
+	v, left, err := p.operand()
+	if err != nil || !left {
+		return []float64{-1}, v, err
+	}
+	for i := range v {
+		v[i] = -v[i]
+	}
+	return nil, v, nil
+}
+
+func negation(*passage) (scale, shift []float64, err error) { return []float64{-1}, nil, nil }
+
+func product(p *passage) (scale, shift []float64, err error) {
+	if scale, _, err = p.operand(); err != nil {
+		return nil, nil, err
+	}
+	return scale, nil, checkScale(p.node, scale)
+}
+
+func quotient(p *passage) (scale, shift []float64, err error) {
+	scale, left, err := p.operand()
+	if err == nil && !left {
+		err = graph.RefuseAt(p.node, "%s divides by the logits", p.describe(p.node))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range scale {
+		scale[i] = 1 / scale[i]
+	}
+	return scale, nil, checkScale(p.node, scale)
+}
+
+// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
+func batchNorm(p *passage) (scale, shift []float64, err error) {
+	n, k := p.node, p.width()
+	if onnxpb.AttrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || p.at.class != 1 {
+		return nil, nil, graph.RefuseAt(n, "%s has no fixed statistics for each class", p.describe(n))
+	}
+	var stats [4][]float64
+	for i := range stats {
+		v, err := p.numbers(onnxpb.Input(n, i+1))
+		if err != nil {
+			return nil, nil, err
+		}
+		if stats[i] = v.Data; len(stats[i]) != k {
+			return nil, nil, graph.Refuse("%s has %d statistics for %d classes", p.describe(n), len(stats[i]), k)
+		}
+	}
+	scale, shift = make([]float64, k), make([]float64, k)
+	for i := range scale {
+		scale[i] = stats[0][i] / math.Sqrt(stats[3][i]+onnxpb.AttrFloat(n, "epsilon", 1e-5))
+		shift[i] = stats[1][i] - stats[2][i]*scale[i]
+	}
+	return scale, shift, checkScale(n, scale)
+}

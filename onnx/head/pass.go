@@ -1,0 +1,395 @@
+package head
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// A step is what is known of an operator that may stand between the linear layer and the output.
+type step struct {
+	// class returns the axis along which the classes lie behind the operator, given the flow before and the shape behind. A
+	// reason refuses.
+	class func(c *graph.Call, before *flow, after *graph.Value) (axis int, reason string)
+	// logits and probs follow what the operator does to the one or the other; nil where it may not follow them.
+	logits, probs func(*passage) error
+
+	keeps     fidelity
+	takes     scale                                              // of probabilities
+	constants func(*passage) (scale, shift []float64, err error) // what it multiplies by and adds
+	along     func(*graph.Call) []int64                          // the axes along which it selects
+	link      Link                                               // makes probabilities of logits
+	picks     bool                                               // picks the best class
+
+	selects    bool // selects positions or classes
+	averages   bool // averages over axes, whatever the order of positions
+	normalises bool // makes the sum over the classes 1
+	turns      bool // may put the classes in front of the examples
+	indexed    bool // inputs behind the first are shapes or indices, and may be computed
+	anyOutput  bool // any output may be followed
+	anySide    bool // any input may be what is followed, as where there are constants
+}
+
+// fidelity is how much of the numbers is left behind an operator.
+type fidelity int
+
+const (
+	changed fidelity = iota // they are others
+	little                  // they are taken for the same if that is asked for
+	inRange                 // they are kept in a range that makes no difference
+	all                     // they are the same but for rounding, maybe in another place
+)
+
+// A scale is what is taken for probabilities.
+type scale int
+
+const (
+	either scale = iota
+	plain
+	logarithms
+)
+
+// A hop is one operator passed on the way back from the output, or several that are known together as one.
+type hop struct {
+	node   *onnxpb.Node // the last of them
+	from   string       // the tensor the logits come by
+	step   *step
+	factor *factor // where the logits are multiplied by something that varies
+	common string  // where something that is the same for all classes is added to them,
+	minus  bool    // or they are subtracted from it
+	out    string  // what has been followed of the node's outputs
+}
+
+// A factor is what logits are multiplied or divided by: a number for each example or all, that depends on the input, and
+// a constant.
+type factor struct {
+	varying, constant string // constant may be ""
+}
+
+// A passage is an operator being passed.
+type passage struct {
+	*finder
+	*trail
+	*hop
+	call *graph.Call
+	now  flow // behind the operator
+	bias bool // it adds the layer's bias, and is no part of the tail
+}
+
+// follow goes with the logits along path, which lies from the output back.
+func (f *finder) follow(t *trail, path []hop) (*trail, error) {
+	for _, h := range slices.Backward(path) {
+		if err := f.pass(t, &h); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// pass goes with the logits through one operator.
+func (f *finder) pass(t *trail, h *hop) error {
+	n, s := h.node, h.step
+	p := &passage{finder: f, trail: t, hop: h}
+	follow := s.logits
+	if t.decided {
+		if err := p.follows(); err != nil {
+			return err
+		}
+		follow = s.probs
+	} else if follow == nil {
+		return graph.RefuseAt(n, "%s stands between the linear layer %s and what makes probabilities", f.describe(n), f.describe(t.nodes[0]))
+	}
+	p.call = f.call(n, h.from, &t.at)
+	after := p.call.Result()
+	class, reason := s.class(p.call, &t.at, after)
+	if reason != "" && (!t.decided || s.logits == nil || s.picks) { // of probabilities it only matters where the classes lie
+		return graph.RefuseAt(n, "%s", reason)
+	}
+	if t.at.flat && !s.averages {
+		return graph.RefuseAt(n, "%s follows a change of shape of the map %v", f.describe(n), &t.at)
+	}
+	p.now = flow{Value: *after, class: class, merged: t.at.merged}
+	if err := follow(p); err != nil {
+		return err
+	}
+	if t.at = p.now; t.at.class >= len(t.at.Dims) {
+		t.at.class = noClass
+	}
+	t.stand(n.GetOutput()[0])
+	if !p.bias {
+		t.tail = append(t.tail, stepName(n))
+	}
+	return nil
+}
+
+// follows checks that the operator may follow the probabilities as they are.
+func (p *passage) follows() error {
+	s, t := p.hop.step, p.trail
+	wrong := s.takes == logarithms && (!t.logarithms || t.negated) || s.takes == plain && t.logarithms
+	switch {
+	case s.probs == nil || wrong:
+		return graph.RefuseAt(p.node, "%s follows %s", p.describe(p.node), strings.Join(t.tail, ", "))
+	case t.negated && s.picks:
+		return graph.RefuseAt(p.node, "%s follows %s and picks the least probable", p.describe(p.node), strings.Join(t.tail, ", "))
+	}
+	return nil
+}
+
+// stepName names a step's operator for people.
+func stepName(n *onnxpb.Node) string {
+	if n.GetOpType() == graph.BothClasses {
+		return "Concat"
+	}
+	return n.GetOpType()
+}
+
+// The functions below follow what operators do to the logits.
+
+// keep is for what does nothing.
+func keep(*passage) error { return nil }
+
+// move is for what changes the shape, through which features have to go as well.
+func move(p *passage) error {
+	switch {
+	case flattens(&p.at, &p.now.Value, p.now.class):
+		p.logits, p.now.flat = "", true
+	case merges(&p.at, &p.now.Value, p.now.class):
+		if err := p.merge(p.node); err != nil {
+			return err
+		}
+		p.now.merged = true
+	default:
+		p.moved = append(p.moved, p.node)
+	}
+	rows := p.now.rows() || p.now.class == noClass || len(p.now.Dims) < 2 || p.hop.step.turns
+	if !p.decided && p.at.rows() && !rows {
+		p.logits = "" // rows of something else than examples
+	}
+	return nil
+}
+
+// squeeze is move, but for [1,N,K]: there the features lose the axis too.
+func squeeze(p *passage) error {
+	if p.at.class == 2 && p.now.class == 1 && len(p.at.Dims) == 3 && p.at.Dims[0] == 1 && !p.at.rows() {
+		return p.selectBy(p.node)
+	}
+	return move(p)
+}
+
+// bound keeps the logits in a range.
+func bound(p *passage) error {
+	low, high, _ := p.call.ClipBounds()
+	p.low, p.high, p.logits = max(p.low, low), min(p.high, high), ""
+	return nil
+}
+
+// approximate takes the logits for what they were.
+func approximate(p *passage) error {
+	p.approximated, p.logits = true, ""
+	return nil
+}
+
+// round notes that QuantizeLinear rounds the logits, and keeps them in the range of its type.
+func round(p *passage) error {
+	f, t, n := p.finder, p.trail, p.node
+	t.logits = ""
+	scale, err := f.numbers(onnxpb.Input(n, 1))
+	if err != nil || len(scale.Data) == 0 {
+		return nil
+	}
+	t.rounding += slices.Max(scale.Data)
+	typ, zero := f.In.Get(onnxpb.Input(n, 2)).Type, 0.0
+	if onnxpb.Input(n, 2) == "" {
+		typ = cmp.Or(tensor.Type(onnxpb.AttrInt(n, "output_dtype", 0)), tensor.Uint8)
+	} else if z, err := f.numbers(onnxpb.Input(n, 2)); err == nil && len(z.Data) == 1 {
+		zero = z.Data[0]
+	}
+	if r, ok := graph.IntegerRange[typ]; ok && len(scale.Data) == 1 {
+		t.low = max(t.low, (r[0]-zero)*scale.Data[0])
+		t.high = min(t.high, (r[1]-zero)*scale.Data[0])
+	}
+	return nil
+}
+
+// pool is for what averages or selects, and does to features the same.
+func pool(p *passage) error {
+	switch {
+	case p.now.class == p.at.class && p.selectsClasses():
+		rows, err := p.chosen(p.trail, p.call, p.k)
+		if err != nil {
+			return err
+		}
+		p.trail.pick(rows)
+		p.logits = ""
+	case p.at.flat: // the mean of all positions, whatever order they are in
+		return p.selectBy(globalAverage(p.node))
+	case !p.at.rows(): // otherwise there is nothing to pool or to choose from
+		p.now.merged = false
+		return p.selectBy(p.node)
+	}
+	return nil
+}
+
+// selectsClasses reports whether a selection runs along the classes.
+func (p *passage) selectsClasses() bool {
+	if p.hop.step.along == nil || p.at.class == noClass {
+		return false
+	}
+	marked, ok := graph.Axes(p.hop.step.along(p.call), len(p.at.Dims))
+	return ok && marked[p.at.class]
+}
+
+// The axes along which operators select.
+func axisOf(c *graph.Call) []int64 { return []int64{onnxpb.AttrInt(c.Node, "axis", 0)} }
+func noAxes(*graph.Call) []int64   { return nil }
+func slicedAxes(c *graph.Call) []int64 {
+	along, _ := c.SliceAxes()
+	return along
+}
+
+// chosen returns which of k classes a selection leaves.
+func (f *finder) chosen(t *trail, c *graph.Call, k int) ([]int, error) {
+	numbers := &graph.Value{Type: tensor.Int64, Dims: slices.Repeat([]int64{1}, len(t.at.Dims)), Data: make([]float64, k)}
+	numbers.Dims[t.at.class] = int64(k)
+	for i := range numbers.Data {
+		numbers.Data[i] = float64(i)
+	}
+	in := *c
+	in.Interpreter = f.v.Interpreter(true)
+	in.In = slices.Clone(c.In)
+	in.In[0] = numbers
+	for i, name := range c.GetInput() {
+		if i == 0 || name == "" || !f.constant(name) {
+			continue
+		}
+		v, err := f.numbers(name) // a long list has stayed in the file so far
+		if err != nil {
+			return nil, err
+		}
+		in.In[i] = v
+	}
+	v := graph.Ops[c.GetOpType()](&in, 0)
+	if v == nil || len(v.Data) == 0 {
+		return nil, graph.RefuseAt(c.Node, "%s selects classes by what is not constant", f.describe(c.Node))
+	}
+	rows := make([]int, len(v.Data))
+	for i, x := range v.Data {
+		rows[i] = int(x)
+	}
+	return rows, nil
+}
+
+// scaleAndShift multiplies the logits by constants and adds constants to them.
+func scaleAndShift(p *passage) error {
+	p.repeat(p.trail, p.node, p.from)
+	scale, shift, err := p.hop.step.constants(p)
+	if err != nil {
+		return err
+	}
+	p.bias = scale == nil && p.shift == nil
+	if p.trail.shifted && len(scale) > 1 && slices.Min(scale) != slices.Max(scale) {
+		return graph.RefuseAt(p.node, "%s scales classes differently after something that varies has been added to all", p.describe(p.node))
+	}
+	p.transform(scale, shift)
+	p.logits = "" // what came before has other numbers
+	return nil
+}
+
+// repeat makes one logit several where a constant of several is added to it, or multiplied with it.
+func (f *finder) repeat(t *trail, n *onnxpb.Node, from string) {
+	if t.k != 1 || len(n.GetInput()) != 2 || !t.at.rows() || t.at.class != len(t.at.Dims)-1 {
+		return
+	}
+	other, _ := graph.With(n, func(name string) bool { return name == from })
+	dims := f.In.Get(other).Dims
+	if len(dims) == 0 || len(dims) > len(t.at.Dims) || dims[len(dims)-1] <= 1 || dims[len(dims)-1] > graph.MaxShapeElements {
+		return
+	}
+	k := int(dims[len(dims)-1])
+	t.pick(make([]int, k))
+	t.at.Dims = slices.Clone(t.at.Dims)
+	t.at.Dims[t.at.class] = int64(k)
+	t.thresholds = onnxpb.OpName(n) == "Add" || onnxpb.OpName(n) == "Sub"
+}
+
+// shiftAll adds a number that varies and is the same for all classes.
+func shiftAll(p *passage) error {
+	at := int64(p.at.class)
+	if p.at.class == noClass || !p.finder.common(p.hop.common, at-int64(len(p.at.Dims))) && !p.finder.common(p.hop.common, at) {
+		return graph.RefuseAt(p.node, "%s adds %q, which is not the same for all classes of %v", p.describe(p.node), p.hop.common, &p.at)
+	}
+	if p.minus {
+		p.transform([]float64{-1}, nil)
+		p.logits = ""
+	}
+	p.trail.shifted = true
+	return nil
+}
+
+// scaleAll takes a factor that varies to the features.
+func scaleAll(p *passage) error {
+	f, t, h, n := p.finder, p.trail, p.hop, p.node
+	if t.shift != nil {
+		return graph.RefuseAt(n, "%s scales what the bias has been added to, by a number that depends on the input", f.describe(n))
+	}
+	if h.factor.constant != "" {
+		v, err := f.vector(h.factor.constant, &t.at, t.k)
+		if err != nil {
+			return err
+		}
+		if n.GetOpType() == "Div" {
+			for i := range v {
+				v[i] = 1 / v[i]
+			}
+		}
+		if err := checkScale(n, v); err != nil {
+			return err
+		}
+		t.transform(v, nil)
+	}
+	op := n.GetOpType()
+	for _, p := range t.shares {
+		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying}, Output: []string{"scaled"}})
+	}
+	t.logits = ""
+	return nil
+}
+
+// makeProbs makes probabilities of the logits.
+func makeProbs(p *passage) error {
+	p.decided, p.trail.link = true, p.hop.step.link
+	return nil
+}
+
+// makeLogProbs makes logarithms of probabilities.
+func makeLogProbs(p *passage) error {
+	p.decided, p.trail.link = true, p.hop.step.link
+	return toLogs(p)
+}
+
+// pick picks the best class.
+func pick(p *passage) error {
+	p.decided, p.picked = true, true
+	return nil
+}
+
+// call prepares a step with the flow as the input that carries the logits.
+func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *graph.Call {
+	c := &graph.Call{Node: n, Interpreter: f.In}
+	for _, name := range n.GetInput() {
+		var v *graph.Value
+		switch name {
+		case "":
+		case from:
+			v = &cur.Value
+		default:
+			v = f.In.Get(name)
+		}
+		c.In = append(c.In, v)
+	}
+	return c
+}
