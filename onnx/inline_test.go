@@ -145,7 +145,7 @@ func nodeForm(n *onnxpb.Node, known map[string]string) string {
 		}
 	}
 	slices.Sort(attributes)
-	return fmt.Sprintf("%s%v(%s)", onnxpb.OpName(n), attributes, strings.Join(in, ", "))
+	return fmt.Sprintf("%s%v(%s)", n.Op(), attributes, strings.Join(in, ", "))
 }
 
 // The names inside a call say where it stands, so that --features can name them.

@@ -149,7 +149,7 @@ func picked[T any](from []T, rows []int) []T {
 func checkScale(n *onnxpb.Node, scale []float64) error {
 	for _, s := range scale {
 		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
-			return graph.Refuse("%s multiplies the logits by %v", onnxpb.Describe(n), s)
+			return graph.Refuse("%s multiplies the logits by %v", n.Describe(), s)
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // An after is a step that a model takes from probabilities to its output.
@@ -166,7 +165,7 @@ const noAverage = "an average of probabilities is no softmax of one layer's logi
 func (p *passage) unexpected() error {
 	n := p.node
 	r := graph.RefuseAt(n, "%s follows %s", p.describe(n), strings.Join(p.tail, ", "))
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "ReduceMean", "AveragePool", "GlobalAveragePool":
 		r.Reason += ": " + noAverage
 	}

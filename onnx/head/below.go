@@ -113,7 +113,7 @@ func (h *hop) carries() bool {
 // contracted returns the axis of its features that a layer sums over; noClass if their rank is not known.
 func (f *finder) contracted(s *share) int {
 	for _, n := range f.g.Consumers[s.features] {
-		if onnxpb.OpName(n) == "Conv" && onnxpb.Input(n, 1) == s.terms[0].weight.name {
+		if n.Op() == "Conv" && n.In(1) == s.terms[0].weight.name {
 			return 1
 		}
 	}

@@ -12,21 +12,21 @@ import (
 
 func keepClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if len(after.Dims) != len(before.Dims) {
-		return noClass, onnxpb.Describe(c.Node) + " changes the rank of the logits"
+		return noClass, c.Node.Describe() + " changes the rank of the logits"
 	}
 	return before.class, ""
 }
 
 func castClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if !after.Type.IsFloat() {
-		return noClass, fmt.Sprintf("%s turns the logits into %v", onnxpb.Describe(c.Node), after.Type)
+		return noClass, fmt.Sprintf("%s turns the logits into %v", c.Node.Describe(), after.Type)
 	}
 	return before.class, ""
 }
 
 func dropoutClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	if t := c.Arg(2); onnxpb.Input(c.Node, 2) != "" && (len(t.Data) != 1 || t.Data[0] != 0) {
-		return noClass, onnxpb.Describe(c.Node) + " is in training mode"
+	if t := c.Arg(2); c.Node.In(2) != "" && (len(t.Data) != 1 || t.Data[0] != 0) {
+		return noClass, c.Node.Describe() + " is in training mode"
 	}
 	return before.class, ""
 }
@@ -44,7 +44,7 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 		return 1, ""
 	}
 	if !before.rows() && !(before.class == 0 && len(before.Dims) == 1) {
-		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example", c.Node.Describe(), before)
 	}
 	k := before.Dims[before.class]
 	for i := len(after.Dims) - 1; i >= 0; i-- {
@@ -57,7 +57,7 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 		case d < 0 && k == 1:
 			return noClass, "" // one logit, its axis dropped
 		default:
-			return noClass, fmt.Sprintf("%s turns the %d logits into %v", onnxpb.Describe(c.Node), k, &flow{Value: *after, class: noClass})
+			return noClass, fmt.Sprintf("%s turns the %d logits into %v", c.Node.Describe(), k, &flow{Value: *after, class: noClass})
 		}
 	}
 	return noClass, ""
@@ -70,7 +70,7 @@ func squeezeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 	list, _ := c.List("axes", 1)
 	drop, ok := graph.Axes(list, len(before.Dims))
 	if !ok {
-		return noClass, onnxpb.Describe(c.Node) + " is malformed"
+		return noClass, c.Node.Describe() + " is malformed"
 	}
 	if list == nil {
 		for i, d := range before.Dims {
@@ -99,7 +99,7 @@ func unsqueezeClass(c *graph.Call, before *flow, after *graph.Value) (int, strin
 	list, _ := c.List("axes", 1)
 	insert, ok := graph.Axes(list, len(after.Dims))
 	if !ok {
-		return noClass, onnxpb.Describe(c.Node) + " is malformed"
+		return noClass, c.Node.Describe() + " is malformed"
 	}
 	old := 0
 	for i, one := range insert {
@@ -120,23 +120,23 @@ func transposeClass(c *graph.Call, before *flow, after *graph.Value) (int, strin
 	}
 	perm, ok := c.Permutation(len(after.Dims))
 	if !ok {
-		return noClass, onnxpb.Describe(c.Node) + " is malformed"
+		return noClass, c.Node.Describe() + " is malformed"
 	}
 	return slices.Index(perm, before.class), ""
 }
 
 func globalPoolClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	if before.class != 1 || len(before.Dims) < 3 {
-		return noClass, fmt.Sprintf("%s pools %v over the classes", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s pools %v over the classes", c.Node.Describe(), before)
 	}
 	return 1, ""
 }
 
 func averagePoolClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	auto := string(onnxpb.Attr(c.Node, "auto_pad").GetS())
-	padded := slices.ContainsFunc(onnxpb.Attr(c.Node, "pads").GetInts(), func(p int64) bool { return p != 0 })
-	if padded || auto != "" && auto != "NOTSET" && auto != "VALID" || onnxpb.AttrInt(c.Node, "ceil_mode", 0) != 0 {
-		return noClass, onnxpb.Describe(c.Node) + " averages with padding, which does not commute with a linear layer"
+	auto := string(c.Node.Attr("auto_pad").GetS())
+	padded := slices.ContainsFunc(c.Node.Attr("pads").GetInts(), func(p int64) bool { return p != 0 })
+	if padded || auto != "" && auto != "NOTSET" && auto != "VALID" || c.Node.Int("ceil_mode", 0) != 0 {
+		return noClass, c.Node.Describe() + " averages with padding, which does not commute with a linear layer"
 	}
 	return globalPoolClass(c, before, after)
 }
@@ -144,29 +144,29 @@ func averagePoolClass(c *graph.Call, before *flow, after *graph.Value) (int, str
 func reduceClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	list, ok := c.List("axes", 1)
 	drop, in := graph.Axes(list, len(before.Dims))
-	if ok && in && len(list) == 1 && drop[0] && before.timeFirst() && onnxpb.AttrInt(c.Node, "keepdims", 1) == 0 {
+	if ok && in && len(list) == 1 && drop[0] && before.timeFirst() && c.Node.Int("keepdims", 1) == 0 {
 		return before.class - 1, ""
 	}
 	if !ok || !in || len(list) == 0 || before.class < 1 || drop[0] || drop[before.class] {
-		return noClass, fmt.Sprintf("%s averages %v over examples or classes", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s averages %v over examples or classes", c.Node.Describe(), before)
 	}
-	if onnxpb.AttrInt(c.Node, "keepdims", 1) != 0 {
+	if c.Node.Int("keepdims", 1) != 0 {
 		return before.class, ""
 	}
 	return before.class - count(drop[:before.class]), ""
 }
 
 func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	a, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(before.Dims))
+	a, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
 	if ok && a == 0 && before.timeFirst() && c.Arg(1).Dims != nil && len(c.Arg(1).Dims) == 0 {
 		return before.class - 1, ""
 	}
 	positions := a == 0 && before.merged && len(c.Arg(1).Dims) == 1 // one of each example's
 	if !ok || a == 0 && !positions || before.class < 1 || c.Arg(1).Dims == nil {
-		return noClass, fmt.Sprintf("%s selects from %v along the examples", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s selects from %v along the examples", c.Node.Describe(), before)
 	}
 	if a == before.class && len(c.Arg(1).Dims) != 1 {
-		return noClass, fmt.Sprintf("%s picks single classes from %v", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s picks single classes from %v", c.Node.Describe(), before)
 	}
 	if a < before.class {
 		return before.class + len(c.Arg(1).Dims) - 1, ""
@@ -177,13 +177,13 @@ func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) 
 // gatherNDClass allows a selection along the axes in front of the classes; that of examples must go with another, or be one
 // by one.
 func gatherNDClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	index, batch := c.Arg(1).Dims, int(onnxpb.AttrInt(c.Node, "batch_dims", 0))
+	index, batch := c.Arg(1).Dims, int(c.Node.Int("batch_dims", 0))
 	q := -1
 	if len(index) > 0 {
 		q = int(index[len(index)-1])
 	}
 	if q < 0 || batch < 0 || batch > 1 || q+batch < 2 || before.class < q+batch || after.Dims == nil {
-		return noClass, fmt.Sprintf("%s selects from %v along examples or classes", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s selects from %v along examples or classes", c.Node.Describe(), before)
 	}
 	return len(index) - 1 + before.class - batch - q, ""
 }
@@ -200,14 +200,14 @@ func sliceClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	default:
 		return before.class, ""
 	}
-	return noClass, fmt.Sprintf("%s cuts %v along the examples", onnxpb.Describe(c.Node), before)
+	return noClass, fmt.Sprintf("%s cuts %v along the examples", c.Node.Describe(), before)
 }
 
 // splitClass allows to split the classes of probabilities, and positions of what is not rows.
 func splitClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
-	a, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(before.Dims))
+	a, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
 	if !ok || a == 0 || before.class < 1 || len(after.Dims) != len(before.Dims) {
-		return noClass, fmt.Sprintf("%s splits %v along the examples", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s splits %v along the examples", c.Node.Describe(), before)
 	}
 	return before.class, ""
 }
@@ -217,35 +217,35 @@ func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	lo, hi, known := c.ClipBounds()
 	const wide = 10 // a probability of e⁻¹⁰
 	if before.class != noClass && !(known && lo <= -wide && hi >= wide) {
-		return noClass, fmt.Sprintf("%s cuts off logits", onnxpb.Describe(c.Node))
+		return noClass, fmt.Sprintf("%s cuts off logits", c.Node.Describe())
 	}
 	return keepClass(c, before, after)
 }
 
 // topKClass is a choice among the classes.
 func topKClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", -1), len(before.Dims))
-	if onnxpb.AttrInt(c.Node, "largest", 1) == 0 {
-		return noClass, fmt.Sprintf("%s picks the smallest", onnxpb.Describe(c.Node))
+	i, ok := graph.Axis(c.Node.Int("axis", -1), len(before.Dims))
+	if c.Node.Int("largest", 1) == 0 {
+		return noClass, fmt.Sprintf("%s picks the smallest", c.Node.Describe())
 	}
 	if before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s runs over an axis of %v that is not the classes'", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s runs over an axis of %v that is not the classes'", c.Node.Describe(), before)
 	}
 	return noClass, ""
 }
 
 // normalizerClass allows the norm that makes probabilities sum to 1.
 func normalizerClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	if norm := string(onnxpb.Attr(c.Node, "norm").GetS()); norm != "L1" {
-		return noClass, fmt.Sprintf("%s normalises by %q and not by L1", onnxpb.Describe(c.Node), norm)
+	if norm := string(c.Node.Attr("norm").GetS()); norm != "L1" {
+		return noClass, fmt.Sprintf("%s normalises by %q and not by L1", c.Node.Describe(), norm)
 	}
 	return before.class, ""
 }
 
 func lpNormalizationClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", -1), len(before.Dims))
-	if onnxpb.AttrInt(c.Node, "p", 2) != 1 || before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s does not make the sum over the classes 1", onnxpb.Describe(c.Node))
+	i, ok := graph.Axis(c.Node.Int("axis", -1), len(before.Dims))
+	if c.Node.Int("p", 2) != 1 || before.class != noClass && (!ok || i != before.class) {
+		return noClass, fmt.Sprintf("%s does not make the sum over the classes 1", c.Node.Describe())
 	}
 	return before.class, ""
 }
@@ -260,12 +260,12 @@ func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	if old {
 		otherwise = 1
 	}
-	a := onnxpb.AttrInt(c.Node, "axis", otherwise)
+	a := c.Node.Int("axis", otherwise)
 	if before.Dims == nil || before.class == noClass {
 		if a == -1 || a == 1 {
 			return noClass, ""
 		}
-		return noClass, fmt.Sprintf("%s runs over axis %d, and the graph does not say which that is", onnxpb.Describe(c.Node), a)
+		return noClass, fmt.Sprintf("%s runs over axis %d, and the graph does not say which that is", c.Node.Describe(), a)
 	}
 	i, ok := graph.Axis(a, len(before.Dims))
 	if ok && old {
@@ -279,30 +279,30 @@ func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 		ok = ok && i == before.class
 	}
 	if !ok {
-		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", onnxpb.Describe(c.Node), a, before, before.class)
+		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", c.Node.Describe(), a, before, before.class)
 	}
 	return before.class, ""
 }
 
 func argMaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	i, ok := graph.Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(before.Dims))
+	i, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
 	if before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", onnxpb.Describe(c.Node), onnxpb.AttrInt(c.Node, "axis", 0), before, before.class)
+		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", c.Node.Describe(), c.Node.Int("axis", 0), before, before.class)
 	}
 	return noClass, ""
 }
 
 // bothClassesClass checks that there is one probability to be completed.
 func bothClassesClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
-	a := onnxpb.AttrInt(c.Node, "axis", 0)
+	a := c.Node.Int("axis", 0)
 	if before.Dims != nil && a < 0 {
 		a += int64(len(before.Dims))
 	}
 	if a == 0 {
-		return noClass, fmt.Sprintf("%s joins classes along the examples", onnxpb.Describe(c.Node))
+		return noClass, fmt.Sprintf("%s joins classes along the examples", c.Node.Describe())
 	}
 	if n, ok := onnxpb.Elements(before.Dims[min(1, len(before.Dims)):]); before.Dims != nil && ok && n != 1 {
-		return noClass, fmt.Sprintf("%s joins %v with its complement", onnxpb.Describe(c.Node), before)
+		return noClass, fmt.Sprintf("%s joins %v with its complement", c.Node.Describe(), before)
 	}
 	if before.Dims == nil {
 		return noClass, ""

@@ -4,19 +4,18 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/onnx/internal/graph"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // operand returns the constant that an operator of two inputs combines with what is followed, one number or one for each
 // class, and whether what is followed stands on the left.
 func (p *passage) operand() (v []float64, left bool, err error) {
 	n := p.node
-	if len(n.GetInput()) != 2 || onnxpb.Input(n, 0) == onnxpb.Input(n, 1) {
+	if len(n.GetInput()) != 2 || n.In(0) == n.In(1) {
 		return nil, false, graph.RefuseAt(n, "%s is not linear", p.describe(n))
 	}
-	other := onnxpb.Input(n, 0)
+	other := n.In(0)
 	if left = other == p.from; left {
-		other = onnxpb.Input(n, 1)
+		other = n.In(1)
 	}
 	v, err = p.vector(other, &p.at, p.width())
 	return v, left, err
@@ -74,12 +73,12 @@ func quotient(p *passage) (scale, shift []float64, err error) {
 // batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
 func batchNorm(p *passage) (scale, shift []float64, err error) {
 	n, k := p.node, p.width()
-	if onnxpb.AttrInt(n, "training_mode", 0) != 0 || len(n.GetInput()) != 5 || p.at.class != 1 {
+	if n.Int("training_mode", 0) != 0 || len(n.GetInput()) != 5 || p.at.class != 1 {
 		return nil, nil, graph.RefuseAt(n, "%s has no fixed statistics for each class", p.describe(n))
 	}
 	var stats [4][]float64
 	for i := range stats {
-		v, err := p.numbers(onnxpb.Input(n, i+1))
+		v, err := p.numbers(n.In(i + 1))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -89,7 +88,7 @@ func batchNorm(p *passage) (scale, shift []float64, err error) {
 	}
 	scale, shift = make([]float64, k), make([]float64, k)
 	for i := range scale {
-		scale[i] = stats[0][i] / math.Sqrt(stats[3][i]+onnxpb.AttrFloat(n, "epsilon", 1e-5))
+		scale[i] = stats[0][i] / math.Sqrt(stats[3][i]+n.Float("epsilon", 1e-5))
 		shift[i] = stats[1][i] - stats[2][i]*scale[i]
 	}
 	return scale, shift, checkScale(n, scale)

@@ -35,7 +35,7 @@ func cutFixture(t *testing.T, name string, o Options) *onnx.Model {
 func formOf(m *onnx.Model) string {
 	var ops, weights, inputs []string
 	for _, n := range m.Proto().Graph.Node {
-		ops = append(ops, onnxpb.OpName(n))
+		ops = append(ops, n.Op())
 	}
 	for _, w := range m.Proto().Graph.Initializer {
 		weights = append(weights, w.GetName())

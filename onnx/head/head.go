@@ -356,7 +356,7 @@ func (f *finder) confirm(h *Head, features string) error {
 			}
 			return graph.Refuse("the logits %q are linear in %q, and %s stands between that and %q", h.Logits, h.Features, between, features)
 		}
-		t = onnxpb.Input(n, 0)
+		t = n.In(0)
 	}
 	h.Evidence = append(h.Evidence, fmt.Sprintf("%q reaches the layer as %q, in another shape", features, h.Features))
 	return nil
@@ -430,14 +430,14 @@ func (f *finder) ungated(n *onnxpb.Node) []string {
 	}
 	return slices.DeleteFunc(names, func(name string) bool {
 		p := f.g.Producer[name]
-		return p != nil && slices.Contains([]string{"Sigmoid", "HardSigmoid", "Tanh", "Softmax", "Softplus"}, onnxpb.OpName(p))
+		return p != nil && slices.Contains([]string{"Sigmoid", "HardSigmoid", "Tanh", "Softmax", "Softplus"}, p.Op())
 	})
 }
 
 // multiplies reports whether a node is a product of two tensors that vary.
 func (f *finder) multiplies(n *onnxpb.Node) bool {
 	names := onnxpb.Dependencies(n)
-	return onnxpb.OpName(n) == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
+	return n.Op() == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
 }
 
 // gates reports whether a node is a product of two tensors, neither of which is a single number for each example.
@@ -506,7 +506,7 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 	var op, node, features []string
 	for _, n := range t.nodes {
 		n = f.g.Source(n)
-		op, node = append(op, onnxpb.OpName(n)), append(node, onnxpb.NodeName(n))
+		op, node = append(op, n.Op()), append(node, n.Label())
 	}
 	for _, p := range t.shares {
 		features = append(features, p.features)
@@ -529,14 +529,14 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 
 // exclusive reports whether a node is of an operator that gives one label among all classes.
 func (f *finder) exclusive(n *onnxpb.Node) bool {
-	return onnxpb.OpName(f.g.Source(n)) == "ai.onnx.ml.LinearClassifier"
+	return f.g.Source(n).Op() == "ai.onnx.ml.LinearClassifier"
 }
 
 // givesScores reports whether a node is of an operator that has a row for one of two classes and gives scores, not the
 // probabilities for which the view takes them.
 func (f *finder) givesScores(n *onnxpb.Node) bool {
 	c := f.g.Source(n)
-	return f.exclusive(n) && len(onnxpb.Attr(c, "intercepts").GetFloats()) == 1 && string(onnxpb.Attr(c, "post_transform").GetS()) != "LOGISTIC"
+	return f.exclusive(n) && len(c.Attr("intercepts").GetFloats()) == 1 && string(c.Attr("post_transform").GetS()) != "LOGISTIC"
 }
 
 // settle checks the link, and takes the one that was told.
@@ -655,7 +655,7 @@ func (f *finder) linkBehind(name string) Link {
 	for i := 0; i < len(queue) && i < far; i++ {
 		for _, n := range f.g.Consumers[queue[i]] {
 			s := f.step(n)
-			if s == nil || onnxpb.Input(n, 0) != queue[i] || len(n.GetOutput()) == 0 {
+			if s == nil || n.In(0) != queue[i] || len(n.GetOutput()) == 0 {
 				continue
 			}
 			if s.link != "" && f.leadsOut(n.GetOutput()[0]) {
@@ -692,7 +692,7 @@ func (f *finder) leadsOut(name string) bool {
 func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
 	normalised := slices.ContainsFunc(f.g.Order, func(next *onnxpb.Node) bool {
 		s := f.step(next)
-		return s != nil && s.normalises && onnxpb.Input(next, 0) == n.GetOutput()[0]
+		return s != nil && s.normalises && next.In(0) == n.GetOutput()[0]
 	})
 	if link == Sigmoid && normalised {
 		return OneVsRest

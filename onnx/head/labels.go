@@ -6,7 +6,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
-	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // maxLabel is the length in bytes of the longest class name that is taken over.
@@ -17,10 +16,10 @@ const maxLabel = 256
 func (f *finder) labels(h *Head, t *trail, n int) []string {
 	for _, node := range t.nodes {
 		c := f.g.Source(node)
-		if l := usable(onnxpb.Attr(c, "classlabels_strings").GetStrings(), n); l != nil {
+		if l := usable(c.Attr("classlabels_strings").GetStrings(), n); l != nil {
 			return l
 		}
-		if l := usable(numerals(onnxpb.Attr(c, "classlabels_ints").GetInts()), n); l != nil {
+		if l := usable(numerals(c.Attr("classlabels_ints").GetInts()), n); l != nil {
 			return l
 		}
 	}
@@ -29,16 +28,16 @@ func (f *finder) labels(h *Head, t *trail, n int) []string {
 	for i := 0; i < len(queue) && i < far; i++ {
 		for _, node := range f.g.Consumers[queue[i]] {
 			var names [][]byte
-			switch node = f.g.Source(node); onnxpb.OpName(node) {
+			switch node = f.g.Source(node); node.Op() {
 			case "ai.onnx.ml.ZipMap":
-				names = onnxpb.Attr(node, "classlabels_strings").GetStrings()
+				names = node.Attr("classlabels_strings").GetStrings()
 				if names == nil {
-					names = numerals(onnxpb.Attr(node, "classlabels_int64s").GetInts())
+					names = numerals(node.Attr("classlabels_int64s").GetInts())
 				}
 			case "ai.onnx.ml.ArrayFeatureExtractor":
-				if t := f.g.Consts[onnxpb.Input(node, 0)]; tensor.Type(t.GetDataType()) == tensor.String && len(t.GetDims()) == 1 {
+				if t := f.g.Consts[node.In(0)]; tensor.Type(t.GetDataType()) == tensor.String && len(t.GetDims()) == 1 {
 					names = t.GetStringData()
-				} else if v := f.In.Get(onnxpb.Input(node, 0)); v.Constant && (v.Type == tensor.Int64 || v.Type == tensor.Int32) {
+				} else if v := f.In.Get(node.In(0)); v.Constant && (v.Type == tensor.Int64 || v.Type == tensor.Int32) {
 					whole := make([]int64, len(v.Data))
 					for i, x := range v.Data {
 						whole[i] = int64(x)

@@ -26,11 +26,11 @@ type linear struct {
 // linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
 // refusal if it is one of these but not of a form that makes a head.
 func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
-	if f.In.Functions[onnxpb.OpName(n)] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
+	if f.In.Functions[n.Op()] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
 		return nil, nil
 	}
 	var form func(*onnxpb.Node, *graph.Value, *graph.Value, bool) (*linear, error)
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Gemm":
 		form = f.gemm
 	case "MatMul", "com.microsoft.FusedMatMul", "com.microsoft.TransposeMatMul":
@@ -40,13 +40,13 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	default:
 		return nil, nil
 	}
-	a, b := f.In.Get(onnxpb.Input(n, 0)), f.In.Get(onnxpb.Input(n, 1))
+	a, b := f.In.Get(n.In(0)), f.In.Get(n.In(1))
 	if a.Constant == b.Constant {
 		return nil, graph.RefuseAt(n, "%s multiplies two tensors that both depend on the input", f.describe(n))
 	}
-	w, name := b, onnxpb.Input(n, 1)
+	w, name := b, n.In(1)
 	if a.Constant {
-		w, name = a, onnxpb.Input(n, 0)
+		w, name = a, n.In(0)
 	}
 	if w.Dims == nil { // too large to be followed so far, or not to be computed at all
 		var err error
@@ -68,8 +68,8 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	}
 	l.node = n
 	l.weight.name = name
-	if l.features = onnxpb.Input(n, 0); a.Constant {
-		l.features = onnxpb.Input(n, 1)
+	if l.features = n.In(0); a.Constant {
+		l.features = n.In(1)
 	}
 	l.out.Type = cmp.Or(a.Type, b.Type)
 	if op := f.g.Source(n).GetOpType(); op == "MatMulInteger" || op == "ConvInteger" {
@@ -81,10 +81,10 @@ func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 
 // gemm is α·A'·B' + β·C.
 func (f *finder) gemm(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, error) {
-	transA, transB := onnxpb.AttrInt(n, "transA", 0) != 0, onnxpb.AttrInt(n, "transB", 0) != 0
-	l := &linear{alpha: onnxpb.AttrFloat(n, "alpha", 1), beta: onnxpb.AttrFloat(n, "beta", 1)}
+	transA, transB := n.Int("transA", 0) != 0, n.Int("transB", 0) != 0
+	l := &linear{alpha: n.Float("alpha", 1), beta: n.Float("beta", 1)}
 	if l.beta != 0 {
-		l.bias = onnxpb.Input(n, 2)
+		l.bias = n.In(2)
 	}
 	if l.bias != "" && !f.constant(l.bias) {
 		return nil, graph.RefuseAt(n, "%s adds %q, which depends on the input", f.describe(n), l.bias)
@@ -112,14 +112,14 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, er
 
 // matMul is x·W for x of any rank from 2, or W·x for rank 2. The fused operator may transpose either, and scale.
 func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, error) {
-	transW, transX := onnxpb.AttrInt(n, "transB", 0) != 0, onnxpb.AttrInt(n, "transA", 0) != 0
+	transW, transX := n.Int("transB", 0) != 0, n.Int("transA", 0) != 0
 	w, x := b.Dims, a.Dims
 	if left {
 		w, x = a.Dims, b.Dims
 		transW, transX = transX, transW
 	}
-	l := &linear{alpha: onnxpb.AttrFloat(n, "alpha", 1), weight: weight{transposed: left == transW}, transposed: left != transX}
-	if onnxpb.AttrInt(n, "transBatchA", 0) != 0 || onnxpb.AttrInt(n, "transBatchB", 0) != 0 || transX && len(x) != 2 {
+	l := &linear{alpha: n.Float("alpha", 1), weight: weight{transposed: left == transW}, transposed: left != transX}
+	if n.Int("transBatchA", 0) != 0 || n.Int("transBatchB", 0) != 0 || transX && len(x) != 2 {
 		return nil, graph.Refuse("%s transposes features of shape %v", f.describe(n), x)
 	}
 	for len(w) > 2 && w[0] == 1 && len(x) >= len(w) {
@@ -154,7 +154,7 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, 
 // conv is a convolution that is a linear layer: with a 1×1 kernel at every place alike, or with a kernel as large as its
 // input, so that there is one place only.
 func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, error) {
-	l := &linear{alpha: 1, beta: 1, bias: onnxpb.Input(n, 2)}
+	l := &linear{alpha: 1, beta: 1, bias: n.In(2)}
 	if left || len(w.Dims) < 3 {
 		return nil, graph.Refuse("%s has weights of shape %v", f.describe(n), w.Dims)
 	}
@@ -162,10 +162,10 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 		return nil, graph.Refuse("%s adds %q, which depends on the input", f.describe(n), l.bias)
 	}
 	all := func(name string, want int64) bool {
-		return !slices.ContainsFunc(onnxpb.Attr(n, name).GetInts(), func(x int64) bool { return x != want })
+		return !slices.ContainsFunc(n.Attr(name).GetInts(), func(x int64) bool { return x != want })
 	}
 	size, ok := onnxpb.Elements(w.Dims[1:])
-	if !ok || onnxpb.AttrInt(n, "group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
+	if !ok || n.Int("group", 1) != 1 || !all("pads", 0) || !all("dilations", 1) {
 		return nil, graph.RefuseAt(n, "%s is no linear layer: it has groups, padding or dilation", f.describe(n))
 	}
 	out := f.In.Values[n.GetOutput()[0]]
@@ -174,7 +174,7 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 	whole := false // of the input: features are that, flattened
 	switch {
 	case point && (all("strides", 1) || len(x.Dims) > 2 && !slices.ContainsFunc(x.Dims[2:], func(d int64) bool { return d != 1 })):
-	case len(x.Dims) == len(w.Dims) && slices.Equal(x.Dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(onnxpb.Attr(n, "auto_pad").GetS())):
+	case len(x.Dims) == len(w.Dims) && slices.Equal(x.Dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(n.Attr("auto_pad").GetS())):
 		whole = true
 	default:
 		return nil, graph.RefuseAt(n, "%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", f.describe(n), kernel)

@@ -37,8 +37,8 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	var owns []Output
 	for _, v := range m.Proto().GetGraph().GetOutput() {
 		name := v.GetName()
-		if n := m.Graph().Producer[name]; n != nil && onnxpb.OpName(n) == "ai.onnx.ml.ZipMap" {
-			name = onnxpb.Input(n, 0)
+		if n := m.Graph().Producer[name]; n != nil && n.Op() == "ai.onnx.ml.ZipMap" {
+			name = n.In(0)
 		}
 		own, ok := ownOf(m, h, in, below, name, v)
 		if own.Name = v.GetName(); !ok || len(owns) == most {
@@ -84,7 +84,7 @@ func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node
 		if !made[n] {
 			continue
 		}
-		op := onnxpb.OpName(n)
+		op := n.Op()
 		if !slices.Contains(own.Ops, op) {
 			own.Ops = append(own.Ops, op)
 		}

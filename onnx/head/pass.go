@@ -197,15 +197,15 @@ func approximate(p *passage) error {
 func round(p *passage) error {
 	f, t, n := p.finder, p.trail, p.node
 	t.logits = ""
-	scale, err := f.numbers(onnxpb.Input(n, 1))
+	scale, err := f.numbers(n.In(1))
 	if err != nil || len(scale.Data) == 0 {
 		return nil
 	}
 	t.rounding += slices.Max(scale.Data)
-	typ, zero := f.In.Get(onnxpb.Input(n, 2)).Type, 0.0
-	if onnxpb.Input(n, 2) == "" {
-		typ = cmp.Or(tensor.Type(onnxpb.AttrInt(n, "output_dtype", 0)), tensor.Uint8)
-	} else if z, err := f.numbers(onnxpb.Input(n, 2)); err == nil && len(z.Data) == 1 {
+	typ, zero := f.In.Get(n.In(2)).Type, 0.0
+	if n.In(2) == "" {
+		typ = cmp.Or(tensor.Type(n.Int("output_dtype", 0)), tensor.Uint8)
+	} else if z, err := f.numbers(n.In(2)); err == nil && len(z.Data) == 1 {
 		zero = z.Data[0]
 	}
 	if r, ok := graph.IntegerRange[typ]; ok && len(scale.Data) == 1 {
@@ -244,7 +244,7 @@ func (p *passage) selectsClasses() bool {
 }
 
 // The axes along which operators select.
-func axisOf(c *graph.Call) []int64 { return []int64{onnxpb.AttrInt(c.Node, "axis", 0)} }
+func axisOf(c *graph.Call) []int64 { return []int64{c.Node.Int("axis", 0)} }
 func noAxes(*graph.Call) []int64   { return nil }
 func slicedAxes(c *graph.Call) []int64 {
 	along, _ := c.SliceAxes()
@@ -313,7 +313,7 @@ func (f *finder) repeat(t *trail, n *onnxpb.Node, from string) {
 	t.pick(make([]int, k))
 	t.at.Dims = slices.Clone(t.at.Dims)
 	t.at.Dims[t.at.class] = int64(k)
-	t.thresholds = onnxpb.OpName(n) == "Add" || onnxpb.OpName(n) == "Sub"
+	t.thresholds = n.Op() == "Add" || n.Op() == "Sub"
 }
 
 // shiftAll adds a number that varies and is the same for all classes.
@@ -379,17 +379,11 @@ func pick(p *passage) error {
 
 // call prepares a step with the flow as the input that carries the logits.
 func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *graph.Call {
-	c := &graph.Call{Node: n, Interpreter: f.In}
-	for _, name := range n.GetInput() {
-		var v *graph.Value
-		switch name {
-		case "":
-		case from:
-			v = &cur.Value
-		default:
-			v = f.In.Get(name)
+	c := f.In.Call(n)
+	for i, name := range n.GetInput() {
+		if name == from && name != "" {
+			c.In[i] = &cur.Value
 		}
-		c.In = append(c.In, v)
 	}
 	return c
 }

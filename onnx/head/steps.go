@@ -65,8 +65,8 @@ var (
 
 // step returns how a node may be passed, nil if it may not.
 func (f *finder) step(n *onnxpb.Node) *step {
-	if n == nil || f.In.Functions[onnxpb.OpName(n)] {
+	if n == nil || f.In.Functions[n.Op()] {
 		return nil
 	}
-	return steps[onnxpb.OpName(n)]
+	return steps[n.Op()]
 }

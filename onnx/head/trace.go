@@ -14,9 +14,9 @@ import (
 // describe names a node for people, and the one of the file that it is part of.
 func (f *finder) describe(n *onnxpb.Node) string {
 	if s := f.g.Source(n); s != n {
-		return onnxpb.OpName(n) + " of " + onnxpb.Describe(s)
+		return n.Op() + " of " + s.Describe()
 	}
-	return onnxpb.Describe(n)
+	return n.Describe()
 }
 
 // trace goes back from a tensor to the linear layer it comes from, and forward again to see what happens to the logits.
@@ -113,12 +113,12 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 // shifted recognises a sum or difference of logits and something that varies but is the same for all classes, along whatever
 // axis those lie; nil if n is no such.
 func (f *finder) shifted(n *onnxpb.Node) *hop {
-	op := onnxpb.OpName(n)
+	op := n.Op()
 	if op != "Add" && op != "Sub" || f.In.Functions[op] || len(n.GetInput()) != 2 {
 		return nil
 	}
 	for i := 1; i >= 0; i-- {
-		r, x := onnxpb.Input(n, i), onnxpb.Input(n, 1-i)
+		r, x := n.In(i), n.In(1-i)
 		if f.constant(r) || f.constant(x) || r == x {
 			continue
 		}
@@ -152,24 +152,24 @@ func (f *finder) scaled(n *onnxpb.Node) *hop {
 		return nil
 	}
 	for i := 1; i >= 0; i-- {
-		by := f.factor(onnxpb.Input(n, i))
-		if by == nil || f.factor(onnxpb.Input(n, 1-i)) != nil {
+		by := f.factor(n.In(i))
+		if by == nil || f.factor(n.In(1-i)) != nil {
 			continue
 		}
 		if op == "Div" && i == 0 {
 			return nil
 		}
-		return &hop{node: n, from: onnxpb.Input(n, 1-i), step: scaling, factor: by}
+		return &hop{node: n, from: n.In(1 - i), step: scaling, factor: by}
 	}
 	return nil
 }
 
 // factor returns a tensor as something that is the same for all classes times a constant, nil if it is not known to be.
 func (f *finder) factor(name string) *factor {
-	if n := f.g.Producer[name]; n != nil && onnxpb.OpName(n) == "Mul" && !f.In.Functions["Mul"] {
+	if n := f.In.Producer(name); n != nil && n.Op() == "Mul" {
 		for i := range 2 {
-			if f.constant(onnxpb.Input(n, i)) && f.single(onnxpb.Input(n, 1-i)) {
-				return &factor{varying: onnxpb.Input(n, 1-i), constant: onnxpb.Input(n, i)}
+			if f.constant(n.In(i)) && f.single(n.In(1-i)) {
+				return &factor{varying: n.In(1 - i), constant: n.In(i)}
 			}
 		}
 	}
@@ -211,10 +211,10 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 
 // isDistance reports whether a node takes the root of a squared distance from prototypes.
 func (f *finder) isDistance(n *onnxpb.Node) bool {
-	if op := onnxpb.OpName(n); op != "Sqrt" && op != "Pow" || f.constant(n.GetOutput()[0]) {
+	if op := n.Op(); op != "Sqrt" && op != "Pow" || f.constant(n.GetOutput()[0]) {
 		return false
 	}
-	t, err := f.reach(onnxpb.Input(n, 0))
+	t, err := f.reach(n.In(0))
 	return err == nil && t.shifted && !t.decided
 }
 
@@ -330,7 +330,7 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 // the features of all, in blocks. It returns nil if n is no such.
 func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
 	const most, deepest = 64, 8
-	if onnxpb.OpName(n) != "Concat" || f.In.Functions["Concat"] || len(n.GetInput()) < 2 || f.sums >= most || f.depth >= deepest {
+	if n.Op() != "Concat" || f.In.Functions["Concat"] || len(n.GetInput()) < 2 || f.sums >= most || f.depth >= deepest {
 		return nil, nil
 	}
 	f.sums++
@@ -350,7 +350,7 @@ func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
 		if err != nil {
 			return nil, graph.RefuseAt(n, "%s joins %q, which is not linear in any features", f.describe(n), name)
 		}
-		a, ok := graph.Axis(onnxpb.AttrInt(n, "axis", 0), len(t.at.Dims))
+		a, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
 		if !t.at.rows() || t.decided || t.shifted || !ok || a != t.at.class || first != nil && len(t.at.Dims) != len(first.at.Dims) {
 			return nil, graph.RefuseAt(n, "%s joins %q of shape %v, which is no row of logits beside others", f.describe(n), name, &t.at)
 		}
@@ -403,11 +403,11 @@ func (f *finder) uniform(name string) (float64, bool) {
 		if v := f.In.Get(name); v.Constant && len(v.Data) > 0 && slices.Min(v.Data) == slices.Max(v.Data) {
 			return v.Data[0], true
 		}
-		n := f.g.Producer[name]
-		if n == nil || f.In.Functions[onnxpb.OpName(n)] {
+		n := f.In.Producer(name)
+		if n == nil {
 			return 0, false
 		}
-		switch onnxpb.OpName(n) {
+		switch n.Op() {
 		case "ConstantOfShape":
 			c := graph.Call{Node: n, Interpreter: f.In, In: []*graph.Value{{Dims: []int64{0}, Data: []float64{}}}}
 			if v := graph.ConstantOfShape(&c); v != nil && len(v.Data) == 1 {
@@ -419,9 +419,9 @@ func (f *finder) uniform(name string) (float64, bool) {
 			_, ok := graph.With(n, zero)
 			return 0, ok
 		case "Sub":
-			return 0, onnxpb.Input(n, 0) == onnxpb.Input(n, 1)
+			return 0, n.In(0) == n.In(1)
 		case "Identity", "Cast", "Expand", "Reshape", "Unsqueeze", "Squeeze":
-			name = onnxpb.Input(n, 0)
+			name = n.In(0)
 		default:
 			return 0, false
 		}
@@ -431,12 +431,12 @@ func (f *finder) uniform(name string) (float64, bool) {
 
 // addends returns what a node adds up, and by what each is multiplied; nil if the node does something else.
 func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
-	if f.In.Functions[onnxpb.OpName(n)] {
+	if f.In.Functions[n.Op()] {
 		return nil, nil
 	}
 	names = n.GetInput()
 	weights = slices.Repeat([]float64{1}, len(names))
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Add", "Sum":
 	case "Sub":
 		weights[len(weights)-1] = -1
@@ -454,25 +454,24 @@ func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 
 // stacked is addends for a reduction over the axis along which tensors have been stacked.
 func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
-	stack := f.g.Producer[onnxpb.Input(n, 0)]
-	if stack == nil || onnxpb.OpName(stack) != "Concat" || f.In.Functions["Concat"] || onnxpb.AttrInt(n, "keepdims", 1) != 0 {
+	stack := f.In.Producer(n.In(0))
+	if stack == nil || stack.Op() != "Concat" || n.Int("keepdims", 1) != 0 {
 		return nil, nil
 	}
-	axis := onnxpb.AttrInt(stack, "axis", 0)
+	axis := stack.Int("axis", 0)
 	along := func(n *onnxpb.Node) bool {
-		c := graph.Call{Node: n, Interpreter: f.In, In: []*graph.Value{nil, f.In.Get(onnxpb.Input(n, 1))}}
-		list, ok := c.List("axes", 1)
-		return ok && len(list) == 1 && list[0] == axis
+		a, ok := f.In.ReducedAxis(n)
+		return ok && a == axis
 	}
 	if axis < 0 || !along(n) {
 		return nil, nil
 	}
 	for _, name := range stack.GetInput() {
-		u := f.g.Producer[name]
-		if u == nil || onnxpb.OpName(u) != "Unsqueeze" || f.In.Functions["Unsqueeze"] || !along(u) {
+		u := f.In.Producer(name)
+		if u == nil || u.Op() != "Unsqueeze" || !along(u) {
 			return nil, nil
 		}
-		names = append(names, onnxpb.Input(u, 0))
+		names = append(names, u.In(0))
 	}
 	weight := 1.0
 	if n.GetOpType() == "ReduceMean" {

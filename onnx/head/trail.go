@@ -134,15 +134,15 @@ func (t *trail) stand(name string) {
 // selectBy makes a pooling or selecting operator one of the features.
 func (t *trail) selectBy(n *onnxpb.Node) error {
 	if len(t.shares) > 1 {
-		return graph.RefuseAt(n, "%s follows the sum of %s and %s", onnxpb.Describe(n), onnxpb.Describe(t.nodes[0]), onnxpb.Describe(t.nodes[1]))
+		return graph.RefuseAt(n, "%s follows the sum of %s and %s", n.Describe(), t.nodes[0].Describe(), t.nodes[1].Describe())
 	}
 	p := t.shares[0]
 	if p.assumed {
-		return graph.RefuseAt(n, "%s follows %s, whose features %q have an unknown rank", onnxpb.Describe(n), onnxpb.Describe(t.nodes[0]), p.features)
+		return graph.RefuseAt(n, "%s follows %s, whose features %q have an unknown rank", n.Describe(), t.nodes[0].Describe(), p.features)
 	}
 	for _, m := range t.moved { // these name the number of classes, so features cannot go through them
 		if op := m.GetOpType(); op == "Reshape" || op == "Flatten" {
-			return graph.RefuseAt(n, "%s stands between %s and %s", onnxpb.Describe(m), onnxpb.Describe(t.nodes[0]), onnxpb.Describe(n))
+			return graph.RefuseAt(n, "%s stands between %s and %s", m.Describe(), t.nodes[0].Describe(), n.Describe())
 		}
 	}
 	p.selection = append(append(p.selection, t.moved...), n)

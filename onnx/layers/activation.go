@@ -109,7 +109,7 @@ type recogniser struct{ in *graph.Interpreter }
 
 // activation recognises an activation whose last operator is n, and returns the tensor it is applied to; "" if n is none.
 func (f recogniser) activation(n *onnxpb.Node) (a Activation, from string) {
-	if f.in.Functions[onnxpb.OpName(n)] || len(n.GetOutput()) == 0 {
+	if f.in.Functions[n.Op()] || len(n.GetOutput()) == 0 {
 		return Activation{}, ""
 	}
 	a, from = f.operator(n)
@@ -128,9 +128,9 @@ func (f recogniser) activation(n *onnxpb.Node) (a Activation, from string) {
 
 // operator is activation for a single operator.
 func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
-	x := onnxpb.Input(n, 0)
-	alpha := func(otherwise float64) float64 { return onnxpb.AttrFloat(n, "alpha", otherwise) }
-	switch onnxpb.OpName(n) {
+	x := n.In(0)
+	alpha := func(otherwise float64) float64 { return n.Float("alpha", otherwise) }
+	switch n.Op() {
 	case "Relu", "Tanh", "Sigmoid", "Softplus", "HardSwish":
 		return Activation{Func: Nonlinearity(n.GetOpType())}, x
 	case "LeakyRelu":
@@ -138,9 +138,9 @@ func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
 	case "Elu":
 		return Activation{Func: Elu, Alpha: alpha(1)}, x
 	case "Selu": // the defaults of the operator's definition
-		return Activation{Func: Selu, Alpha: alpha(1.67326319217681884765625), Gamma: onnxpb.AttrFloat(n, "gamma", 1.05070102214813232421875)}, x
+		return Activation{Func: Selu, Alpha: alpha(1.67326319217681884765625), Gamma: n.Float("gamma", 1.05070102214813232421875)}, x
 	case "Gelu":
-		switch string(onnxpb.Attr(n, "approximate").GetS()) {
+		switch string(n.Attr("approximate").GetS()) {
 		case "", "none":
 			return Activation{Func: Gelu}, x
 		case "tanh":
@@ -149,7 +149,7 @@ func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
 	case "com.microsoft.Gelu":
 		return Activation{Func: Gelu}, x
 	case "com.microsoft.FastGelu":
-		if onnxpb.Input(n, 1) == "" {
+		if n.In(1) == "" {
 			return Activation{Func: GeluTanh}, x
 		}
 	case "com.microsoft.QuickGelu":
@@ -157,12 +157,11 @@ func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
 	case "Swish":
 		return Activation{Func: Swish, Alpha: alpha(1)}, x
 	case "PRelu":
-		if slope, ok := f.in.Scalar(onnxpb.Input(n, 1)); ok {
+		if slope, ok := f.in.Scalar(n.In(1)); ok {
 			return Activation{Func: LeakyRelu, Alpha: slope}, x
 		}
 	case "Clip":
-		c := &graph.Call{Node: n, Interpreter: f.in, In: []*graph.Value{f.in.Get(x), f.in.Get(onnxpb.Input(n, 1)), f.in.Get(onnxpb.Input(n, 2))}}
-		if lo, hi, known := c.ClipBounds(); known && lo == 0 && hi >= math.MaxFloat32 {
+		if lo, hi, known := f.in.Call(n).ClipBounds(); known && lo == 0 && hi >= math.MaxFloat32 {
 			return Activation{Func: Relu}, x
 		}
 	case "Max":
@@ -175,14 +174,14 @@ func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
 
 // writtenOut is activation for several operators, of which n is the last.
 func (f recogniser) writtenOut(n *onnxpb.Node) (Activation, string) {
-	if op := onnxpb.OpName(n); op != "Mul" && op != "Div" {
+	if op := n.Op(); op != "Mul" && op != "Div" {
 		return Activation{}, ""
 	}
 	y := n.GetOutput()[0]
 	_, factors := f.product(y, "")
 	for _, name := range factors { // x times a gate, where the gate tells which tensor is x
-		gate := f.in.G.Producer[name]
-		if gate == nil || f.in.Functions[onnxpb.OpName(gate)] {
+		gate := f.in.Producer(name)
+		if gate == nil {
 			continue
 		}
 		a, x, c := f.gate(gate)
@@ -199,18 +198,17 @@ func (f recogniser) writtenOut(n *onnxpb.Node) (Activation, string) {
 
 // gate recognises the second factor in a(x) = c·x·gate(x); x is "" if it is none.
 func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Sigmoid":
-		x, alpha := f.scaledTensor(onnxpb.Input(n, 0))
+		x, alpha := f.scaledTensor(n.In(0))
 		return Activation{Func: Swish, Alpha: alpha}, x, 1
 	case "HardSigmoid":
-		if graph.Alike(onnxpb.AttrFloat(n, "alpha", 0.2), 1.0/6) && graph.Alike(onnxpb.AttrFloat(n, "beta", 0.5), 0.5) {
-			return Activation{Func: HardSwish}, onnxpb.Input(n, 0), 1
+		if graph.Alike(n.Float("alpha", 0.2), 1.0/6) && graph.Alike(n.Float("beta", 0.5), 0.5) {
+			return Activation{Func: HardSwish}, n.In(0), 1
 		}
 	case "Clip": // max(0, min(6, x + 3)), of which x takes a sixth
-		c := &graph.Call{Node: n, Interpreter: f.in, In: []*graph.Value{nil, f.in.Get(onnxpb.Input(n, 1)), f.in.Get(onnxpb.Input(n, 2))}}
-		lo, hi, known := c.ClipBounds()
-		if add := f.in.G.Producer[onnxpb.Input(n, 0)]; known && lo == 0 && hi == 6 && add != nil && onnxpb.OpName(add) == "Add" && !f.in.Functions["Add"] {
+		lo, hi, known := f.in.Call(n).ClipBounds()
+		if add := f.in.Producer(n.In(0)); known && lo == 0 && hi == 6 && add != nil && add.Op() == "Add" {
 			if three, of := f.in.Besides(add); three == 3 {
 				return Activation{Func: HardSwish}, of, 1.0 / 6
 			}
@@ -220,15 +218,15 @@ func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 		if of == "" || one != 1 {
 			return Activation{}, "", 0
 		}
-		inner := f.in.G.Producer[of]
-		if inner == nil || f.in.Functions[onnxpb.OpName(inner)] {
+		inner := f.in.Producer(of)
+		if inner == nil {
 			return Activation{}, "", 0
 		}
-		of, k := f.scaledTensor(onnxpb.Input(inner, 0))
+		of, k := f.scaledTensor(inner.In(0))
 		switch {
-		case onnxpb.OpName(inner) == "Erf" && graph.Alike(k, math.Sqrt2/2):
+		case inner.Op() == "Erf" && graph.Alike(k, math.Sqrt2/2):
 			return Activation{Func: Gelu}, of, 0.5
-		case onnxpb.OpName(inner) == "Tanh" && graph.Alike(k, geluScale):
+		case inner.Op() == "Tanh" && graph.Alike(k, geluScale):
 			return Activation{Func: GeluTanh}, f.cubed(of), 0.5
 		}
 	}
@@ -240,17 +238,17 @@ func (f recogniser) scaledTensor(name string) (of string, k float64) {
 	k = 1
 	const far = 4
 	for range far {
-		n := f.in.G.Producer[name]
-		if n == nil || f.in.Functions[onnxpb.OpName(n)] {
+		n := f.in.Producer(name)
+		if n == nil {
 			break
 		}
 		c, x := f.in.Besides(n)
 		switch {
 		case x == "":
 			return name, k
-		case onnxpb.OpName(n) == "Mul":
+		case n.Op() == "Mul":
 			k *= c
-		case onnxpb.OpName(n) == "Div" && x == onnxpb.Input(n, 0):
+		case n.Op() == "Div" && x == n.In(0):
 			k /= c
 		default:
 			return name, k
@@ -262,13 +260,13 @@ func (f recogniser) scaledTensor(name string) (of string, k float64) {
 
 // cubed returns x where a tensor is x + 0.044715x³, otherwise "".
 func (f recogniser) cubed(name string) string {
-	n := f.in.G.Producer[name]
-	if n == nil || onnxpb.OpName(n) != "Add" || f.in.Functions["Add"] || len(n.GetInput()) != 2 {
+	n := f.in.Producer(name)
+	if n == nil || n.Op() != "Add" || len(n.GetInput()) != 2 {
 		return ""
 	}
 	for i := range 2 {
-		x := onnxpb.Input(n, i)
-		k, of := f.product(onnxpb.Input(n, 1-i), x)
+		x := n.In(i)
+		k, of := f.product(n.In(1-i), x)
 		if !graph.Alike(k, geluCube) {
 			continue
 		}
@@ -278,7 +276,7 @@ func (f recogniser) cubed(name string) string {
 		if len(of) != 1 {
 			continue
 		}
-		if p := f.in.G.Producer[of[0]]; p != nil && onnxpb.OpName(p) == "Pow" && !f.in.Functions["Pow"] && onnxpb.Input(p, 0) == x && f.in.Is(onnxpb.Input(p, 1), 3) {
+		if p := f.in.Producer(of[0]); p != nil && p.Op() == "Pow" && p.In(0) == x && f.in.Is(p.In(1), 3) {
 			return x
 		}
 	}
@@ -291,21 +289,21 @@ func (f recogniser) product(name, atom string) (k float64, of []string) {
 }
 
 func (f recogniser) productTo(name, atom string, depth int) (k float64, of []string) {
-	n := f.in.G.Producer[name]
+	n := f.in.Producer(name)
 	if k, ok := f.in.Scalar(name); ok {
 		return k, nil
 	}
-	if name == atom || n == nil || depth == 0 || f.in.Functions[onnxpb.OpName(n)] || len(n.GetInput()) != 2 {
+	if name == atom || n == nil || depth == 0 || len(n.GetInput()) != 2 {
 		return 1, []string{name}
 	}
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Mul":
-		k1, of1 := f.productTo(onnxpb.Input(n, 0), atom, depth-1)
-		k2, of2 := f.productTo(onnxpb.Input(n, 1), atom, depth-1)
+		k1, of1 := f.productTo(n.In(0), atom, depth-1)
+		k2, of2 := f.productTo(n.In(1), atom, depth-1)
 		return k1 * k2, append(of1, of2...)
 	case "Div":
-		if by, ok := f.in.Scalar(onnxpb.Input(n, 1)); ok {
-			k, of = f.productTo(onnxpb.Input(n, 0), atom, depth-1)
+		if by, ok := f.in.Scalar(n.In(1)); ok {
+			k, of = f.productTo(n.In(0), atom, depth-1)
 			return k / by, of
 		}
 	}

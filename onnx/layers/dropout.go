@@ -36,7 +36,7 @@ func Stochastic(m *onnx.Model, ratio float64, seed int) (*onnx.Model, int, error
 	}
 	for _, f := range onnxpb.UsedFunctions(nodes, m.Proto().GetFunctions()) {
 		if n := firstDropout(f.GetNode()); n != nil {
-			return nil, 0, unswitchable("%s is part of the model's function %s", onnxpb.Describe(n), onnxpb.Printable(f.GetName()))
+			return nil, 0, unswitchable("%s is part of the model's function %s", n.Describe(), onnxpb.Printable(f.GetName()))
 		}
 	}
 	if s.count == 0 {
@@ -62,13 +62,13 @@ func Random(m *onnx.Model) []string {
 	var names []string
 	onnxpb.EachNode(m.Proto().GetGraph().GetNode(), func(n *onnxpb.Node) {
 		if random(in, n) {
-			names = append(names, onnxpb.NodeName(n))
+			names = append(names, n.Label())
 		}
 	})
 	for _, f := range onnxpb.UsedFunctions(m.Proto().GetGraph().GetNode(), m.Proto().GetFunctions()) {
 		onnxpb.EachNode(f.GetNode(), func(n *onnxpb.Node) {
 			if randomInFunction(in, n) {
-				names = append(names, onnxpb.NodeName(n))
+				names = append(names, n.Label())
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func Seeded(m *onnx.Model, seed int) (*onnx.Model, error) {
 		})
 		if at != nil {
 			return nil, unsupported("random numbers cannot be seeded: %s is part of the model's function %s; expand functions with onnx.inliner",
-				onnxpb.Describe(at), onnxpb.Printable(f.GetName()))
+				at.Describe(), onnxpb.Printable(f.GetName()))
 		}
 	}
 	s := &seeder{in: in, seed: seed}
@@ -124,12 +124,12 @@ func badDistribution(n *onnxpb.Node) string {
 	finite := func(v float64) bool { return v-v == 0 }
 	switch n.GetOpType() {
 	case "RandomNormal", "RandomNormalLike":
-		mean, scale := onnxpb.AttrFloat(n, "mean", 0), onnxpb.AttrFloat(n, "scale", 1)
+		mean, scale := n.Float("mean", 0), n.Float("scale", 1)
 		if !finite(mean) || !(scale > 0) || !finite(scale) {
 			return fmt.Sprintf("mean %v and scale %v, want finite numbers and a positive scale", mean, scale)
 		}
 	case "RandomUniform", "RandomUniformLike":
-		low, high := onnxpb.AttrFloat(n, "low", 0), onnxpb.AttrFloat(n, "high", 1)
+		low, high := n.Float("low", 0), n.Float("high", 1)
 		if !finite(low) || !finite(high) || !(low < high) {
 			return fmt.Sprintf("low %v and high %v, want finite numbers, the first the smaller", low, high)
 		}
@@ -149,7 +149,7 @@ func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
 		}
 		if random(s.in, n) {
 			if bad := badDistribution(n); bad != "" && s.err == nil {
-				s.err = unsupported("%s draws from no distribution: it has %s", onnxpb.Describe(n), bad)
+				s.err = unsupported("%s draws from no distribution: it has %s", n.Describe(), bad)
 			}
 			s.count++
 			x := nodeSeed(s.seed, s.count)
@@ -171,7 +171,7 @@ func random(in *graph.Interpreter, n *onnxpb.Node) bool {
 
 // randomInFunction is random for a node of a function, which alone knows what its tensors are.
 func randomInFunction(in *graph.Interpreter, n *onnxpb.Node) bool {
-	return standard(in, n) && (graph.Draws(n) || isDropout(n) && onnxpb.Input(n, 2) != "")
+	return standard(in, n) && (graph.Draws(n) || isDropout(n) && n.In(2) != "")
 }
 
 // standard reports whether a node is of an operator of the default domain, and no call of a function with such a name.
@@ -194,7 +194,7 @@ func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 	for _, a := range n.GetAttribute() {
 		for _, g := range onnxpb.Subgraphs(a) {
 			if d := firstDropout(g.GetNode()); d != nil {
-				return nil, unswitchable("%s is in a branch or loop of %s", onnxpb.Describe(d), onnxpb.Describe(n))
+				return nil, unswitchable("%s is in a branch or loop of %s", d.Describe(), n.Describe())
 			}
 		}
 	}
@@ -204,8 +204,8 @@ func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 	if s.m.Opset() < 7 {
 		return nil, unswitchable("operator set %d is older than 7; convert the model with onnx.version_converter", s.m.Opset())
 	}
-	if onnxpb.Input(n, 0) == "" || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
-		return nil, unswitchable("%s has no input or no output", onnxpb.Describe(n))
+	if n.In(0) == "" || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
+		return nil, unswitchable("%s has no input or no output", n.Describe())
 	}
 	p, err := s.probability(n)
 	if err != nil || p == 0 {
@@ -214,7 +214,7 @@ func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 	for _, mask := range n.GetOutput()[1:] {
 		isOutput := func(v *onnxpb.ValueInfo) bool { return v.GetName() == mask }
 		if mask != "" && (len(s.m.Graph().Consumers[mask]) > 0 || slices.ContainsFunc(s.m.Proto().GetGraph().GetOutput(), isOutput)) {
-			return nil, unswitchable("the mask %q of %s is used", mask, onnxpb.Describe(n))
+			return nil, unswitchable("the mask %q of %s is used", mask, n.Describe())
 		}
 	}
 	s.count++
@@ -226,16 +226,16 @@ func (s *switcher) probability(n *onnxpb.Node) (float64, error) {
 	if s.ratio > 0 {
 		return s.ratio, nil
 	}
-	p := onnxpb.AttrFloat(n, "ratio", 0.5) // an input from operator set 12 on
-	if name := onnxpb.Input(n, 1); name != "" {
+	p := n.Float("ratio", 0.5) // an input from operator set 12 on
+	if name := n.In(1); name != "" {
 		v := s.in.Get(name)
 		if len(v.Data) != 1 {
-			return 0, unswitchable("the ratio %q of %s is no constant; give one for all", name, onnxpb.Describe(n))
+			return 0, unswitchable("the ratio %q of %s is no constant; give one for all", name, n.Describe())
 		}
 		p = v.Data[0]
 	}
 	if !(p >= 0 && p < 1) {
-		return 0, unswitchable("%s has ratio %v, not one in [0,1)", onnxpb.Describe(n), p)
+		return 0, unswitchable("%s has ratio %v, not one in [0,1)", n.Describe(), p)
 	}
 	return p, nil
 }
@@ -252,7 +252,7 @@ func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 		t := &onnxpb.Tensor{DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{float32(x)}}
 		return add("Constant", fresh(what), nil, &onnxpb.Attribute{Name: proto.String("value"), Type: proto.Int32(onnxpb.TypeTensor), T: t})
 	}
-	x := onnxpb.Input(n, 0)
+	x := n.In(0)
 	uniform := add("RandomUniformLike", fresh("uniform"), []string{x}, onnxpb.IntAttribute("dtype", int64(tensor.Float32)), onnxpb.FloatAttribute("seed", nodeSeed(s.seed, s.count)))
 	kept := add("Less", fresh("kept"), []string{uniform, number("share", 1-p)})
 	mask := add("Cast", fresh("mask"), []string{kept}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
@@ -296,7 +296,7 @@ func (s *switcher) lowerOpset(pb *onnxpb.Model) error {
 	case opset > lastLike:
 		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and the model has %d; export it with an older one", lastRandom, opset)
 	case unknown != nil:
-		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and %s is not in that; export the model with an older one", lastRandom, onnxpb.Describe(unknown))
+		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and %s is not in that; export the model with an older one", lastRandom, unknown.Describe())
 	}
 	pb.OpsetImport = slices.Clone(pb.OpsetImport)
 	for i, o := range pb.OpsetImport {

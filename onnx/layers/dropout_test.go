@@ -99,8 +99,8 @@ func TestStochastic(t *testing.T) {
 			var keep []float64
 			names := map[string]bool{}
 			for _, node := range on.Proto().Graph.Node {
-				ops = append(ops, onnxpb.OpName(node))
-				if v := onnxpb.Attr(node, "value"); v != nil {
+				ops = append(ops, node.Op())
+				if v := node.Attr("value"); v != nil {
 					keep = append(keep, float64(v.GetT().GetFloatData()[0]))
 				}
 				if node.GetName() != "" && names[node.GetName()] {
@@ -298,7 +298,7 @@ func seedsOf(t *testing.T, m *onnx.Model) map[string]float32 {
 				seeds[n.Output[0]] = a.GetF() + float32(a.GetI())
 				n0++
 				if a.GetType() != typ || n0 > 1 {
-					t.Errorf("%s has %d seeds, one of type %d, want one of %d", onnxpb.Describe(n), n0, a.GetType(), typ)
+					t.Errorf("%s has %d seeds, one of type %d, want one of %d", n.Describe(), n0, a.GetType(), typ)
 				}
 			}
 		}

@@ -64,17 +64,17 @@ func (f *folding) spend() bool {
 // fold returns the model's view with all folded that can be: the view itself where there is nothing.
 func (v *View) fold() *Graph {
 	wanted := func(n *onnxpb.Node) bool {
-		switch onnxpb.OpName(n) {
+		switch n.Op() {
 		case "Exp", "ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "com.microsoft.CDist", "ArgMin", "Tanh", "Pad", "Max", "Min":
 			return true
 		case "Concat":
 			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
 				p := v.Producer[name]
-				return p != nil && onnxpb.OpName(p) != "Shape" && slices.Contains([]string{"Sub", "Add", "Unsqueeze", "Reshape"}, onnxpb.OpName(p))
+				return p != nil && p.Op() != "Shape" && slices.Contains([]string{"Sub", "Add", "Unsqueeze", "Reshape"}, p.Op())
 			})
 		case "Gather", "Slice", "Squeeze":
-			p := v.Producer[onnxpb.Input(n, 0)]
-			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid", "MatMul", "Gemm", "Add"}, onnxpb.OpName(p))
+			p := v.Producer[n.In(0)]
+			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid", "MatMul", "Gemm", "Add"}, p.Op())
 		}
 		return false
 	}
@@ -90,8 +90,8 @@ func (v *View) fold() *Graph {
 	for _, n := range v.Order {
 		f := &folding{lowering: &lowering{Node: n, g: view, names: names}, old: v.Graph, in: in, fuel: &fuel}
 		folded := false
-		if f.wellFormed() && !in.Functions[onnxpb.OpName(n)] {
-			for _, rule := range foldings[onnxpb.OpName(n)] {
+		if f.wellFormed() && !in.Functions[n.Op()] {
+			for _, rule := range foldings[n.Op()] {
 				f.nodes, f.consts = nil, nil
 				if folded = rule(f); folded {
 					break
@@ -133,13 +133,7 @@ func (f *folding) change(op, out, x string, axis int64) string {
 func (f *folding) get(name string) *Value { return f.in.Get(name) }
 
 // plain returns the node that makes a tensor, nil if that is a function of the model's own.
-func (f *folding) plain(name string) *onnxpb.Node {
-	n := f.g.Producer[name]
-	if n == nil || f.in.Functions[onnxpb.OpName(n)] {
-		return nil
-	}
-	return n
-}
+func (f *folding) plain(name string) *onnxpb.Node { return f.in.Producer(name) }
 
 // made returns the node that makes a tensor, past those that only reshape, if it is the given operator.
 func (f *folding) made(name, op string) *onnxpb.Node {
@@ -149,19 +143,19 @@ func (f *folding) made(name, op string) *onnxpb.Node {
 		switch {
 		case n == nil:
 			return nil
-		case onnxpb.OpName(n) == op:
+		case n.Op() == op:
 			return n
 		case !isReshape(n) && !f.passes(n):
 			return nil
 		}
-		name = onnxpb.Input(n, 0)
+		name = n.In(0)
 	}
 	return nil
 }
 
 // isReshape reports whether a node gives the numbers of its input in another shape, some of them several times.
 func isReshape(n *onnxpb.Node) bool {
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile":
 		return true
 	}
@@ -170,12 +164,12 @@ func isReshape(n *onnxpb.Node) bool {
 
 // repeatsNumbers reports whether a node gives numbers of its input several times.
 func repeatsNumbers(n *onnxpb.Node) bool {
-	return onnxpb.OpName(n) == "Expand" || onnxpb.OpName(n) == "Tile"
+	return n.Op() == "Expand" || n.Op() == "Tile"
 }
 
 // passes reports whether a node gives its first input as it is, but for rounding: a maximum with −∞, for instance.
 func (f *folding) passes(n *onnxpb.Node) bool {
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Identity":
 		return true
 	case "Cast":
@@ -186,13 +180,12 @@ func (f *folding) passes(n *onnxpb.Node) bool {
 		return f.slicesAll(n)
 	case "Max", "Min":
 		none := math.Inf(1)
-		if onnxpb.OpName(n) == "Max" {
+		if n.Op() == "Max" {
 			none = math.Inf(-1)
 		}
-		return len(n.GetInput()) == 1 || len(n.GetInput()) == 2 && f.far(onnxpb.Input(n, 1), none)
+		return len(n.GetInput()) == 1 || len(n.GetInput()) == 2 && f.far(n.In(1), none)
 	case "Clip":
-		c := &Call{Node: n, Interpreter: f.in, In: []*Value{f.get(onnxpb.Input(n, 0)), f.get(onnxpb.Input(n, 1)), f.get(onnxpb.Input(n, 2))}}
-		lo, hi, known := c.ClipBounds()
+		lo, hi, known := f.in.Call(n).ClipBounds()
 		return known && lo <= -math.MaxFloat32 && hi >= math.MaxFloat32
 	}
 	return false
@@ -200,10 +193,7 @@ func (f *folding) passes(n *onnxpb.Node) bool {
 
 // slicesAll reports whether a Slice takes all there is.
 func (f *folding) slicesAll(n *onnxpb.Node) bool {
-	c := Call{Node: n, Interpreter: f.in}
-	for _, name := range n.GetInput() {
-		c.In = append(c.In, f.get(name))
-	}
+	c := f.in.Call(n)
 	starts, ok1 := c.List("starts", 1)
 	ends, ok2 := c.List("ends", 2)
 	steps, ok3 := c.List("steps", 4)
@@ -223,8 +213,8 @@ func With(n *onnxpb.Node, wanted func(string) bool) (other string, ok bool) {
 		return "", false
 	}
 	for i := 1; i >= 0; i-- {
-		if wanted(onnxpb.Input(n, i)) {
-			return onnxpb.Input(n, 1-i), true
+		if wanted(n.In(i)) {
+			return n.In(1 - i), true
 		}
 	}
 	return "", false
@@ -232,15 +222,15 @@ func With(n *onnxpb.Node, wanted func(string) bool) (other string, ok bool) {
 
 // foldSigmoid: 1/(1 + exp(−x)).
 func foldSigmoid(f *folding) bool {
-	sum := onnxpb.Input(f.Node, 0)
+	sum := f.Node.In(0)
 	switch f.GetOpType() {
 	case "Div":
 		if !f.in.Is(sum, 1) {
 			return false
 		}
-		sum = onnxpb.Input(f.Node, 1)
+		sum = f.Node.In(1)
 	case "Pow":
-		if !f.in.Is(onnxpb.Input(f.Node, 1), -1) {
+		if !f.in.Is(f.Node.In(1), -1) {
 			return false
 		}
 	}
@@ -257,9 +247,9 @@ func foldSigmoid(f *folding) bool {
 		return false
 	}
 	x := ""
-	if neg := f.made(onnxpb.Input(e, 0), "Neg"); neg != nil {
-		x = onnxpb.Input(neg, 0)
-	} else if mul := f.made(onnxpb.Input(e, 0), "Mul"); mul != nil {
+	if neg := f.made(e.In(0), "Neg"); neg != nil {
+		x = neg.In(0)
+	} else if mul := f.made(e.In(0), "Mul"); mul != nil {
 		x, _ = With(mul, func(name string) bool { return f.in.Is(name, -1) })
 	}
 	if x == "" || f.get(x).Constant {
@@ -271,21 +261,21 @@ func foldSigmoid(f *folding) bool {
 
 // foldGuarded: (p + g) / (Σp + g·K), where g is 1 where the sum is 0 and else 0.
 func foldGuarded(f *folding) bool {
-	above, below := f.made(onnxpb.Input(f.Node, 0), "Add"), f.made(onnxpb.Input(f.Node, 1), "Add")
+	above, below := f.made(f.Node.In(0), "Add"), f.made(f.Node.In(1), "Add")
 	if above == nil || below == nil {
 		return false
 	}
-	p := onnxpb.Input(above, 0)
-	sum, spread, not := f.made(onnxpb.Input(below, 0), "ReduceSum"), f.made(onnxpb.Input(below, 1), "Mul"), f.made(onnxpb.Input(above, 1), "Not")
-	if sum == nil || spread == nil || not == nil || f.made(onnxpb.Input(spread, 0), "Not") != not || !f.get(onnxpb.Input(spread, 1)).Constant ||
-		onnxpb.Input(sum, 0) != p {
+	p := above.In(0)
+	sum, spread, not := f.made(below.In(0), "ReduceSum"), f.made(below.In(1), "Mul"), f.made(above.In(1), "Not")
+	if sum == nil || spread == nil || not == nil || f.made(spread.In(0), "Not") != not || !f.get(spread.In(1)).Constant ||
+		sum.In(0) != p {
 		return false
 	}
-	some := f.plain(onnxpb.Input(not, 0)) // the sum as a truth value
-	if some == nil || onnxpb.OpName(some) != "Cast" || f.made(onnxpb.Input(some, 0), "ReduceSum") != sum {
+	some := f.plain(not.In(0)) // the sum as a truth value
+	if some == nil || some.Op() != "Cast" || f.made(some.In(0), "ReduceSum") != sum {
 		return false
 	}
-	axis, ok := f.in.reducedAxis(sum)
+	axis, ok := f.in.ReducedAxis(sum)
 	if ok {
 		f.add("LpNormalization", f.out(), []string{p}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
 	}
@@ -294,10 +284,10 @@ func foldGuarded(f *folding) bool {
 
 // foldArgMin: the smallest of x is the largest of −x.
 func foldArgMin(f *folding) bool {
-	if f.get(onnxpb.Input(f.Node, 0)).Constant {
+	if f.get(f.Node.In(0)).Constant {
 		return false
 	}
-	negated := f.add("Neg", f.fresh("negated"), []string{onnxpb.Input(f.Node, 0)})
+	negated := f.add("Neg", f.fresh("negated"), []string{f.Node.In(0)})
 	f.add("ArgMax", f.out(), []string{negated}, f.GetAttribute()...)
 	return true
 }
@@ -308,9 +298,9 @@ func foldBothClasses(f *folding) bool {
 	if len(f.GetInput()) != 2 {
 		return false
 	}
-	axis := onnxpb.Attr(f.Node, "axis")
+	axis := f.Node.Attr("axis")
 	for i := range 2 {
-		q, p := onnxpb.Input(f.Node, i), onnxpb.Input(f.Node, 1-i)
+		q, p := f.Node.In(i), f.Node.In(1-i)
 		if !f.complements(q, p) {
 			continue
 		}
@@ -325,15 +315,15 @@ func foldBothClasses(f *folding) bool {
 				return false
 			}
 			chain = append(chain, n)
-			if onnxpb.OpName(n) == "Sigmoid" {
+			if n.Op() == "Sigmoid" {
 				break
 			}
 			if !isReshape(n) && !f.passes(n) {
 				return false
 			}
-			p = onnxpb.Input(n, 0)
+			p = n.In(0)
 		}
-		p = f.add("Neg", f.fresh("negated"), []string{onnxpb.Input(chain[len(chain)-1], 0)})
+		p = f.add("Neg", f.fresh("negated"), []string{chain[len(chain)-1].In(0)})
 		for _, n := range slices.Backward(chain) {
 			p = f.add(n.GetOpType(), f.fresh("other"), append([]string{p}, n.GetInput()[1:]...), n.GetAttribute()...)
 		}
@@ -362,21 +352,21 @@ func (f *folding) affine(name, until string) (x string, scale, shift float64) {
 			break
 		}
 		if isReshape(n) || f.passes(n) {
-			name = onnxpb.Input(n, 0)
+			name = n.In(0)
 			continue
 		}
 		c, left := 0.0, false // the constant, and whether it stands on the left
-		if onnxpb.OpName(n) != "Neg" {
+		if n.Op() != "Neg" {
 			var ok bool
-			if c, ok = f.uniform(onnxpb.Input(n, 1)); !ok {
-				c, ok = f.uniform(onnxpb.Input(n, 0))
+			if c, ok = f.uniform(n.In(1)); !ok {
+				c, ok = f.uniform(n.In(0))
 				left = true
 			}
 			if !ok || len(n.GetInput()) != 2 {
 				break
 			}
 		}
-		switch op := onnxpb.OpName(n); {
+		switch op := n.Op(); {
 		case op == "Neg":
 			scale = -scale
 		case op == "Add":
@@ -393,9 +383,9 @@ func (f *folding) affine(name, until string) (x string, scale, shift float64) {
 		default:
 			return name, scale, shift
 		}
-		name = onnxpb.Input(n, 0)
+		name = n.In(0)
 		if left {
-			name = onnxpb.Input(n, 1)
+			name = n.In(1)
 		}
 	}
 	return name, scale, shift
@@ -415,16 +405,16 @@ func foldTanh(f *folding) bool {
 	x, scale, shift := f.affine(f.out(), "")
 	n := f.plain(x)
 	for _, reader := range f.old.Consumers[f.out()] {
-		if onnxpb.OpName(reader) == "Mul" { // part of an activation
+		if reader.Op() == "Mul" { // part of an activation
 			return false
 		}
 	}
-	if n == nil || onnxpb.OpName(n) != "Tanh" || !Alike(scale, 0.5) || !Alike(shift, 0.5) {
+	if n == nil || n.Op() != "Tanh" || !Alike(scale, 0.5) || !Alike(shift, 0.5) {
 		return false
 	}
-	z, half, zero := f.affine(onnxpb.Input(n, 0), "")
-	if half != 0.5 || zero != 0 || f.get(z).Constant || len(f.get(z).Dims) != len(f.get(onnxpb.Input(n, 0)).Dims) {
-		z = f.add("Mul", f.fresh("doubled"), []string{onnxpb.Input(n, 0), f.floats("two", []float32{2})})
+	z, half, zero := f.affine(n.In(0), "")
+	if half != 0.5 || zero != 0 || f.get(z).Constant || len(f.get(z).Dims) != len(f.get(n.In(0)).Dims) {
+		z = f.add("Mul", f.fresh("doubled"), []string{n.In(0), f.floats("two", []float32{2})})
 	}
 	f.add("Sigmoid", f.out(), []string{z})
 	return true
@@ -432,11 +422,11 @@ func foldTanh(f *folding) bool {
 
 // foldPower: cˣ, for constant c, is exp(x·log c).
 func foldPower(f *folding) bool {
-	c, ok := f.in.Scalar(onnxpb.Input(f.Node, 0))
-	if !ok || !(c > 0) || c == 1 || f.get(onnxpb.Input(f.Node, 1)).Constant {
+	c, ok := f.in.Scalar(f.Node.In(0))
+	if !ok || !(c > 0) || c == 1 || f.get(f.Node.In(1)).Constant {
 		return false
 	}
-	x := onnxpb.Input(f.Node, 1)
+	x := f.Node.In(1)
 	if !(math.Abs(math.Log(c)-1) <= 1e-6) {
 		x = f.add("Mul", f.fresh("exponent"), []string{x, f.floats("log", []float32{float32(math.Log(c))})})
 	}
@@ -446,7 +436,7 @@ func foldPower(f *folding) bool {
 
 // foldOnes: a product of exponentials with a matrix of ones is their sum.
 func foldOnes(f *folding) bool {
-	x, w := onnxpb.Input(f.Node, 0), onnxpb.Input(f.Node, 1)
+	x, w := f.Node.In(0), f.Node.In(1)
 	v := f.get(w)
 	if one, ok := f.uniform(w); !ok || one != 1 || len(v.Dims) != 2 || f.made(x, "Exp") == nil {
 		return false
@@ -462,26 +452,25 @@ func foldOnes(f *folding) bool {
 
 // foldOnlyOne: to choose the only one there is along an axis is to drop the axis.
 func foldOnlyOne(f *folding) bool {
-	v, i := f.get(onnxpb.Input(f.Node, 0)), f.get(onnxpb.Input(f.Node, 1))
-	a, ok := Axis(onnxpb.AttrInt(f.Node, "axis", 0), len(v.Dims))
+	v, i := f.get(f.Node.In(0)), f.get(f.Node.In(1))
+	a, ok := Axis(f.Node.Int("axis", 0), len(v.Dims))
 	if !ok || v.Dims[a] != 1 || v.Constant || len(i.Data) != 1 || len(i.Dims) != 0 || i.Data[0] != 0 && i.Data[0] != -1 {
 		return false
 	}
-	f.change("Squeeze", f.out(), onnxpb.Input(f.Node, 0), int64(a))
+	f.change("Squeeze", f.out(), f.Node.In(0), int64(a))
 	return true
 }
 
 // foldPad: a column of zeros in front of the last axis or behind it is one more part of a Concat.
 func foldPad(f *folding) bool {
-	x := onnxpb.Input(f.Node, 0)
+	x := f.Node.In(0)
 	rank := len(f.get(x).Dims)
-	c := Call{Node: f.Node, Interpreter: f.in, In: []*Value{nil, f.get(onnxpb.Input(f.Node, 1))}}
-	pads, ok := c.List("pads", 1)
-	mode := string(onnxpb.Attr(f.Node, "mode").GetS())
-	if !ok || rank < 2 || len(pads) != 2*rank || mode != "" && mode != "constant" || onnxpb.AttrFloat(f.Node, "value", 0) != 0 || onnxpb.Input(f.Node, 3) != "" {
+	pads, ok := f.in.Call(f.Node).List("pads", 1)
+	mode := string(f.Node.Attr("mode").GetS())
+	if !ok || rank < 2 || len(pads) != 2*rank || mode != "" && mode != "constant" || f.Node.Float("value", 0) != 0 || f.Node.In(3) != "" {
 		return false
 	}
-	if v := onnxpb.Input(f.Node, 2); v != "" && !f.in.Is(v, 0) {
+	if v := f.Node.In(2); v != "" && !f.in.Is(v, 0) {
 		return false
 	}
 	for i, p := range pads {
@@ -504,7 +493,7 @@ func foldPad(f *folding) bool {
 
 // foldUnchanged: what gives its input as it is.
 func foldUnchanged(f *folding) bool {
-	if !f.passes(f.Node) || f.get(onnxpb.Input(f.Node, 0)).Constant {
+	if !f.passes(f.Node) || f.get(f.Node.In(0)).Constant {
 		return false
 	}
 	f.add("Identity", f.out(), f.GetInput()[:1])
@@ -519,36 +508,31 @@ func (f *folding) root(name string) string {
 		if n == nil || !isReshape(n) && !f.passes(n) {
 			break
 		}
-		name = onnxpb.Input(n, 0)
+		name = n.In(0)
 	}
 	return name
 }
 
 // foldChoice: to choose a token of probabilities is to make probabilities of the token chosen. It goes before the function.
 func foldChoice(f *folding) bool {
-	p := f.plain(onnxpb.Input(f.Node, 0))
-	if p == nil || !slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, onnxpb.OpName(p)) || f.get(onnxpb.Input(p, 0)).Constant {
+	p := f.plain(f.Node.In(0))
+	if p == nil || !slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, p.Op()) || f.get(p.In(0)).Constant {
 		return false
 	}
-	before, after := f.get(onnxpb.Input(p, 0)), f.get(f.out())
+	before, after := f.get(p.In(0)), f.get(f.out())
 	if f.GetOpType() == "Squeeze" && (len(before.Dims) != 3 || before.Dims[0] != 1) { // otherwise only a change of shape
 		return false
 	}
-	if onnxpb.OpName(p) != "Sigmoid" {
+	if p.Op() != "Sigmoid" {
 		rank := len(before.Dims)
-		c := Call{Node: f.Node, Interpreter: f.in}
-		for _, name := range f.GetInput() {
-			c.In = append(c.In, f.get(name))
-		}
-		if op := Ops[onnxpb.OpName(f.Node)]; op != nil {
-			if v := op(&c, 0); v != nil {
-				after = v
-			}
+		c := f.in.Call(f.Node)
+		if v := c.Result(); v.Dims != nil {
+			after = v
 		}
 		// Only along the last axis, which stays the last, whatever is chosen in front of it.
-		a := onnxpb.AttrInt(p, "axis", -1)
+		a := p.Int("axis", -1)
 		if f.g.Opset < 13 {
-			a = onnxpb.AttrInt(p, "axis", 1)
+			a = p.Int("axis", 1)
 		}
 		if i, ok := Axis(a, max(rank, 1)); rank < 2 && a != -1 || rank >= 2 && (!ok || i != rank-1) {
 			return false
@@ -556,7 +540,7 @@ func foldChoice(f *folding) bool {
 		var along []int64
 		switch f.GetOpType() {
 		case "Gather":
-			along = []int64{onnxpb.AttrInt(f.Node, "axis", 0)}
+			along = []int64{f.Node.Int("axis", 0)}
 		case "Slice":
 			var ok bool
 			if along, ok = c.SliceAxes(); !ok {
@@ -573,12 +557,12 @@ func foldChoice(f *folding) bool {
 			}
 		}
 	}
-	chosen := f.add(f.GetOpType(), f.fresh("chosen"), append([]string{onnxpb.Input(p, 0)}, f.GetInput()[1:]...), f.GetAttribute()...)
+	chosen := f.add(f.GetOpType(), f.fresh("chosen"), append([]string{p.In(0)}, f.GetInput()[1:]...), f.GetAttribute()...)
 	last := onnxpb.IntAttribute("axis", -1)
 	if f.g.Opset < 13 && len(after.Dims) > 0 {
 		last = onnxpb.IntAttribute("axis", int64(len(after.Dims)-1))
 	}
-	if onnxpb.OpName(p) == "Sigmoid" {
+	if p.Op() == "Sigmoid" {
 		last = nil
 	}
 	f.add(p.GetOpType(), f.out(), []string{chosen}, last)
@@ -597,7 +581,7 @@ func foldDistance(f *folding) bool {
 		if rows, weights, ok = f.differences(diff, &axis); !ok {
 			return false
 		}
-		root = onnxpb.OpName(f.Node) == "ReduceL2"
+		root = f.Node.Op() == "ReduceL2"
 	}
 	square := f.reduce("ReduceSumSquare", f.fresh("squares"), weights, 1, false)
 	z := f.add("Gemm", f.fresh("logits"), []string{rows, weights, square}, onnxpb.FloatAttribute("alpha", -2), onnxpb.IntAttribute("transB", 1))
@@ -618,30 +602,30 @@ func foldSquaredRoot(f *folding) bool {
 	x, power := f.power(f.Node)
 	root := f.plain(x)
 	for root != nil && f.passes(root) && f.spend() {
-		root = f.plain(onnxpb.Input(root, 0))
+		root = f.plain(root.In(0))
 	}
 	if root == nil || power != 2 {
 		return false
 	}
 	half := 0.5
-	if onnxpb.OpName(root) == "Pow" {
+	if root.Op() == "Pow" {
 		_, half = f.power(root)
 	}
-	if onnxpb.OpName(root) != "Sqrt" && onnxpb.OpName(root) != "Pow" || !(math.Abs(2*half-1) <= 1e-6) { // PyTorch's cdist has the root 1/(2 + 10⁻⁶)
+	if root.Op() != "Sqrt" && root.Op() != "Pow" || !(math.Abs(2*half-1) <= 1e-6) { // PyTorch's cdist has the root 1/(2 + 10⁻⁶)
 		return false
 	}
-	f.add("Identity", f.out(), []string{onnxpb.Input(root, 0)})
+	f.add("Identity", f.out(), []string{root.In(0)})
 	return true
 }
 
 // cdist recognises distances by one operator: of rows [N,d] from constant ones [K,d].
 func (f *folding) cdist() (rows, center string, root, ok bool) {
-	if onnxpb.OpName(f.Node) != "com.microsoft.CDist" {
+	if f.Node.Op() != "com.microsoft.CDist" {
 		return "", "", false, false
 	}
-	metric := string(onnxpb.Attr(f.Node, "metric").GetS())
-	a, b := f.get(onnxpb.Input(f.Node, 0)), f.get(onnxpb.Input(f.Node, 1))
-	return onnxpb.Input(f.Node, 0), onnxpb.Input(f.Node, 1), metric == "euclidean",
+	metric := string(f.Node.Attr("metric").GetS())
+	a, b := f.get(f.Node.In(0)), f.get(f.Node.In(1))
+	return f.Node.In(0), f.Node.In(1), metric == "euclidean",
 		slices.Contains([]string{"", "euclidean", "sqeuclidean"}, metric) && !a.Constant && b.Constant && len(b.Dims) == 2
 }
 
@@ -660,7 +644,7 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 	pad := 3 - len(c.Dims)
 	phi = f.narrow(phi, along)
 	for n := f.plain(phi); n != nil && f.passes(n) && f.spend(); n = f.plain(phi) {
-		phi = onnxpb.Input(n, 0)
+		phi = n.In(0)
 	}
 	p := f.get(phi)
 	if len(p.Dims) != 3 || *axis < 1 || *axis > 2 || pad < 0 || pad > 1 || pad == 0 && c.Dims[0] != 1 {
@@ -671,8 +655,8 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 		return "", "", false
 	}
 	if u := f.plain(phi); u != nil && isReshape(u) && !repeatsNumbers(u) {
-		if from := f.get(onnxpb.Input(u, 0)); len(from.Dims) == 2 && from.Dims[1] == width {
-			rows = onnxpb.Input(u, 0)
+		if from := f.get(u.In(0)); len(from.Dims) == 2 && from.Dims[1] == width {
+			rows = u.In(0)
 		}
 	}
 	if rows == "" {
@@ -694,9 +678,9 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 
 // squares recognises a sum of squares, or its root: of what, along which axis, and whether that is kept.
 func (f *folding) squares() (of string, axis int64, keep, ok bool) {
-	axis, ok = f.in.reducedAxis(f.Node)
-	of, keep = onnxpb.Input(f.Node, 0), onnxpb.AttrInt(f.Node, "keepdims", 1) != 0
-	if onnxpb.OpName(f.Node) == "ReduceSum" {
+	axis, ok = f.in.ReducedAxis(f.Node)
+	of, keep = f.Node.In(0), f.Node.Int("keepdims", 1) != 0
+	if f.Node.Op() == "ReduceSum" {
 		p := f.plain(of)
 		if p == nil {
 			return "", 0, false, false
@@ -707,22 +691,22 @@ func (f *folding) squares() (of string, axis int64, keep, ok bool) {
 		}
 		of = x
 	}
-	if a := f.plain(of); a != nil && onnxpb.OpName(a) == "Abs" {
-		of = onnxpb.Input(a, 0)
+	if a := f.plain(of); a != nil && a.Op() == "Abs" {
+		of = a.In(0)
 	}
 	return of, axis, keep, ok
 }
 
 // power takes xᵖ apart; p is 0 for what is none.
 func (f *folding) power(n *onnxpb.Node) (x string, p float64) {
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Pow":
-		if p, ok := f.in.Scalar(onnxpb.Input(n, 1)); ok {
-			return onnxpb.Input(n, 0), p
+		if p, ok := f.in.Scalar(n.In(1)); ok {
+			return n.In(0), p
 		}
 	case "Mul":
-		if onnxpb.Input(n, 0) == onnxpb.Input(n, 1) {
-			return onnxpb.Input(n, 0), 2
+		if n.In(0) == n.In(1) {
+			return n.In(0), 2
 		}
 	}
 	return "", 0
@@ -736,23 +720,23 @@ func (f *folding) difference(name string) (phi, c string, sign, offset float64, 
 		if n == nil {
 			return "", "", 0, 0, false
 		}
-		if onnxpb.OpName(n) != "Add" && onnxpb.OpName(n) != "Sub" {
+		if n.Op() != "Add" && n.Op() != "Sub" {
 			break
 		}
-		if x, ok := f.in.Scalar(onnxpb.Input(n, 1)); ok {
-			if onnxpb.OpName(n) == "Sub" {
+		if x, ok := f.in.Scalar(n.In(1)); ok {
+			if n.Op() == "Sub" {
 				x = -x
 			}
 			offset += x
-			n = f.plain(onnxpb.Input(n, 0))
+			n = f.plain(n.In(0))
 			continue
 		}
 		break
 	}
-	if n == nil || onnxpb.OpName(n) != "Sub" {
+	if n == nil || n.Op() != "Sub" {
 		return "", "", 0, 0, false
 	}
-	a, b := onnxpb.Input(n, 0), onnxpb.Input(n, 1)
+	a, b := n.In(0), n.In(1)
 	ca, cb := f.spread(a), f.spread(b)
 	switch {
 	case ca == "" && cb != "":
@@ -773,7 +757,7 @@ func (f *folding) spread(name string) string {
 		if n == nil || !repeatsNumbers(n) {
 			return ""
 		}
-		name = onnxpb.Input(n, 0)
+		name = n.In(0)
 	}
 	return ""
 }
@@ -782,18 +766,17 @@ func (f *folding) spread(name string) string {
 func (f *folding) narrow(name string, axis int64) string {
 	for f.spend() {
 		n := f.plain(name)
-		if n == nil || !repeatsNumbers(n) || len(f.get(onnxpb.Input(n, 0)).Dims) != len(f.get(name).Dims) {
+		if n == nil || !repeatsNumbers(n) || len(f.get(n.In(0)).Dims) != len(f.get(name).Dims) {
 			return name
 		}
-		name = onnxpb.Input(n, 0)
+		name = n.In(0)
 	}
 	return name
 }
 
-// reducedAxis returns the one axis that a reduction runs over.
-func (in *Interpreter) reducedAxis(n *onnxpb.Node) (int64, bool) {
-	c := Call{Node: n, Interpreter: in, In: []*Value{nil, in.Get(onnxpb.Input(n, 1))}}
-	list, ok := c.List("axes", 1)
+// ReducedAxis returns the one axis that a reduction runs over.
+func (in *Interpreter) ReducedAxis(n *onnxpb.Node) (int64, bool) {
+	list, ok := in.Call(n).List("axes", 1)
 	if !ok || len(list) != 1 {
 		return 0, false
 	}
@@ -864,15 +847,15 @@ func foldSoftmax(f *folding) bool {
 
 // softmaxBy is foldSoftmax for what is normalised by a given sum.
 func (f *folding) softmaxBy(sum *onnxpb.Node) bool {
-	axis, ok := f.in.reducedAxis(sum)
-	if onnxpb.OpName(sum) == "LpNormalization" {
-		axis, ok = onnxpb.AttrInt(sum, "axis", -1), sum == f.Node && onnxpb.AttrInt(sum, "p", 2) == 1
+	axis, ok := f.in.ReducedAxis(sum)
+	if sum.Op() == "LpNormalization" {
+		axis, ok = sum.Int("axis", -1), sum == f.Node && sum.Int("p", 2) == 1
 	}
 	if !ok || axis == 0 {
 		return false
 	}
 	e := &exponent{folding: f, axis: axis}
-	if rank := len(f.get(onnxpb.Input(sum, 0)).Dims); rank > 0 && axis > 0 {
+	if rank := len(f.get(sum.In(0)).Dims); rank > 0 && axis > 0 {
 		e.axis -= int64(rank) // from the end, which is the same however many axes of length 1 stand in front
 	}
 	out := f.out()
@@ -895,7 +878,7 @@ func (f *folding) softmaxBy(sum *onnxpb.Node) bool {
 			continue
 		}
 		switch {
-		case base.log && onnxpb.OpName(f.Node) == "LpNormalization":
+		case base.log && f.Node.Op() == "LpNormalization":
 			continue
 		case base.log && as.op == "Softmax":
 			f.add("LpNormalization", out, []string{base.name}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
@@ -918,21 +901,21 @@ func (f *folding) reductions(n *onnxpb.Node, depth int, sums *[]*onnxpb.Node) {
 	if n == nil || depth == 0 || !f.spend() || len(*sums) == most || slices.Contains(*sums, n) {
 		return
 	}
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "ReduceSum", "ReduceL1", "ReduceLogSumExp", "ReduceLogSum", "LpNormalization":
 		*sums = append(*sums, n)
 		return
 	case "Div", "Mul", "Sub", "Add", "Reciprocal", "Pow", "Log", "Exp", "Neg":
 	default:
-		if !isReshape(n) && !f.passes(n) && onnxpb.OpName(n) != "Max" && onnxpb.OpName(n) != "Clip" {
+		if !isReshape(n) && !f.passes(n) && n.Op() != "Max" && n.Op() != "Clip" {
 			return
 		}
 	}
 	for i := range min(2, len(n.GetInput())) {
-		if i > 0 && isReshape(n) || f.get(onnxpb.Input(n, i)).Constant {
+		if i > 0 && isReshape(n) || f.get(n.In(i)).Constant {
 			continue
 		}
-		f.reductions(f.plain(onnxpb.Input(n, i)), depth-1, sums)
+		f.reductions(f.plain(n.In(i)), depth-1, sums)
 	}
 }
 
@@ -949,14 +932,14 @@ func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
 	if n == nil || !e.spend() {
 		return self
 	}
-	a, b := onnxpb.Input(n, 0), onnxpb.Input(n, 1)
-	switch onnxpb.OpName(n) {
+	a, b := n.In(0), n.In(1)
+	switch n.Op() {
 	case "Add", "Sub":
 		if len(n.GetInput()) != 2 || a == b {
 			return self
 		}
 		sign := 1.0
-		if onnxpb.OpName(n) == "Sub" {
+		if n.Op() == "Sub" {
 			sign = -1
 		}
 		if !whole && !e.common(a) && !e.common(b) || e.get(a).Constant && !e.in.Is(a, 0) || e.get(b).Constant && !e.in.Is(b, 0) {
@@ -969,13 +952,13 @@ func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
 		if len(n.GetInput()) == 2 && e.in.Is(b, -1) {
 			return e.negative(a, whole, self)
 		}
-		if onnxpb.OpName(n) == "Mul" && len(n.GetInput()) == 2 && e.in.Is(a, -1) {
+		if n.Op() == "Mul" && len(n.GetInput()) == 2 && e.in.Is(a, -1) {
 			return e.negative(b, whole, self)
 		}
 	case "Log":
 		return e.log(a, e.plain(a), whole)
 	case "ReduceLogSumExp", "ReduceLogSum":
-		if f := e.summed(n, onnxpb.OpName(n) == "ReduceLogSumExp"); f != nil {
+		if f := e.summed(n, n.Op() == "ReduceLogSumExp"); f != nil {
 			return f
 		}
 	}
@@ -1006,9 +989,9 @@ func (e *exponent) log(name string, n *onnxpb.Node, whole bool) *form {
 	if n == nil || !e.spend() {
 		return self
 	}
-	a, b := onnxpb.Input(n, 0), onnxpb.Input(n, 1)
+	a, b := n.In(0), n.In(1)
 	const small = 1e-6 // beside a sum in which something is 1, or against a division by 0
-	switch onnxpb.OpName(n) {
+	switch n.Op() {
 	case "Exp":
 		return e.linear(a, e.plain(a), whole)
 	case "Mul", "Div":
@@ -1016,7 +999,7 @@ func (e *exponent) log(name string, n *onnxpb.Node, whole bool) *form {
 			return self
 		}
 		sign := 1.0
-		if onnxpb.OpName(n) == "Div" {
+		if n.Op() == "Div" {
 			sign = -1
 		}
 		return e.log(a, e.plain(a), whole).add(e.log(b, e.plain(b), whole), sign)
@@ -1040,8 +1023,7 @@ func (e *exponent) log(name string, n *onnxpb.Node, whole bool) *form {
 			return e.log(a, e.plain(a), whole)
 		}
 	case "Clip":
-		c := &Call{Node: n, Interpreter: e.in, In: []*Value{e.get(a), e.get(b), e.get(onnxpb.Input(n, 2))}}
-		if lo, hi, known := c.ClipBounds(); whole && known && lo <= small && hi >= math.MaxFloat32 {
+		if lo, hi, known := e.in.Call(n).ClipBounds(); whole && known && lo <= small && hi >= math.MaxFloat32 {
 			return e.log(a, e.plain(a), whole)
 		}
 	}
@@ -1061,14 +1043,14 @@ func (e *exponent) named(name string, whole bool) string {
 
 // summed is the form of log Σ exp x or log Σ x.
 func (e *exponent) summed(n *onnxpb.Node, exp bool) *form {
-	axis, ok := e.in.reducedAxis(n)
-	if rank := len(e.get(onnxpb.Input(n, 0)).Dims); ok && rank > 0 && axis >= 0 {
+	axis, ok := e.in.ReducedAxis(n)
+	if rank := len(e.get(n.In(0)).Dims); ok && rank > 0 && axis >= 0 {
 		axis -= int64(rank)
 	}
 	if !ok || axis != e.axis {
 		return nil
 	}
-	return e.total(onnxpb.Input(n, 0), exp)
+	return e.total(n.In(0), exp)
 }
 
 // total is the form of log Σ exp x or log Σ x.
@@ -1103,20 +1085,20 @@ func (in *Interpreter) Common(name string, axis int64, fuel *int) bool {
 		return true
 	}
 	n := in.G.Producer[name]
-	if *fuel--; n == nil || *fuel < 0 || in.Functions[onnxpb.OpName(n)] || v.Constant {
+	if *fuel--; n == nil || *fuel < 0 || in.Functions[n.Op()] || v.Constant {
 		return false
 	}
-	switch op := onnxpb.OpName(n); op {
+	switch op := n.Op(); op {
 	case "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceLogSum", "ReduceSumSquare", "ReduceL2", "ReduceL1":
-		a, ok := in.reducedAxis(n)
-		if rank := len(in.Get(onnxpb.Input(n, 0)).Dims); ok && rank > 0 && a >= 0 && axis < 0 {
+		a, ok := in.ReducedAxis(n)
+		if rank := len(in.Get(n.In(0)).Dims); ok && rank > 0 && a >= 0 && axis < 0 {
 			a -= int64(rank)
 		}
-		return ok && a == axis && onnxpb.AttrInt(n, "keepdims", 1) != 0
+		return ok && a == axis && n.Int("keepdims", 1) != 0
 	case "Expand", "Tile":
-		return axis < 0 && in.Common(onnxpb.Input(n, 0), axis, fuel)
+		return axis < 0 && in.Common(n.In(0), axis, fuel)
 	case "Identity", "Cast", "Neg", "Exp", "Log", "Abs", "Sqrt", "Reciprocal", "Clip", "Not", "IsInf", "IsNaN", "Dropout":
-		return in.Common(onnxpb.Input(n, 0), axis, fuel)
+		return in.Common(n.In(0), axis, fuel)
 	case "Add", "Sub", "Mul", "Div", "Max", "Min", "Where", "Pow", "Equal", "Less", "Greater", "And", "Or":
 		return !slices.ContainsFunc(n.GetInput(), func(name string) bool { return !in.Common(name, axis, fuel) })
 	}

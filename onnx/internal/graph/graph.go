@@ -106,10 +106,10 @@ func (g *Graph) sort() error {
 			p := g.Producer[name]
 			switch {
 			case p == nil && !g.Has(name):
-				return fmt.Errorf("%s reads %q, which nothing makes", onnxpb.Describe(top.node), name)
+				return fmt.Errorf("%s reads %q, which nothing makes", top.node.Describe(), name)
 			case p == nil || state[p] == done:
 			case state[p] == open:
-				return fmt.Errorf("the graph has a cycle through %s", onnxpb.Describe(p))
+				return fmt.Errorf("the graph has a cycle through %s", p.Describe())
 			default:
 				state[p] = open
 				stack = append(stack, frame{p, onnxpb.Dependencies(p)})

@@ -238,7 +238,7 @@ func (x *inliner) body(call *onnxpb.Node, f *onnxpb.Function) ([]*onnxpb.Node, b
 	}
 	s := &scope{names: map[string]string{}}
 	for i, name := range f.GetInput() {
-		s.names[name] = onnxpb.Input(call, i)
+		s.names[name] = call.In(i)
 	}
 	var copies []*onnxpb.Node
 	for i, out := range call.GetOutput() {
@@ -273,7 +273,7 @@ func describeFunction(f *onnxpb.Function) string {
 
 // prefix returns what names inside a call begin with.
 func (x *inliner) prefix(call *onnxpb.Node, f *onnxpb.Function) string {
-	name := onnxpb.NodeName(call)
+	name := call.Label()
 	if name == "" || len(name) > maxPrefix {
 		name = f.GetName()
 	}

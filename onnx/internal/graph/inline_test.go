@@ -17,7 +17,7 @@ import (
 func listing(g *onnxpb.Graph) string {
 	var lines []string
 	for _, n := range g.Node {
-		line := fmt.Sprintf("%s %s = %s", onnxpb.OpName(n), strings.Join(n.Output, ","), strings.Join(n.Input, ","))
+		line := fmt.Sprintf("%s %s = %s", n.Op(), strings.Join(n.Output, ","), strings.Join(n.Input, ","))
 		for _, a := range n.Attribute {
 			for _, sub := range onnxpb.Subgraphs(a) {
 				var out []string

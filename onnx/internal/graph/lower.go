@@ -58,7 +58,7 @@ type lowering struct {
 // lower returns the graph with all nodes lowered that can be: g itself where there are none. Tensors of g keep their
 // names; tensors between the new nodes have names that g has not.
 func (v *View) lower(g *Graph) *Graph {
-	wanted := func(n *onnxpb.Node) bool { return Lowerings[onnxpb.OpName(n)] != nil && !v.functions[onnxpb.OpName(n)] }
+	wanted := func(n *onnxpb.Node) bool { return Lowerings[n.Op()] != nil && !v.functions[n.Op()] }
 	if !slices.ContainsFunc(g.Order, wanted) {
 		return g
 	}
@@ -68,7 +68,7 @@ func (v *View) lower(g *Graph) *Graph {
 	budget := 1 << 24
 	for _, n := range g.Order {
 		l := &lowering{Node: n, g: g, names: names, budget: &budget}
-		if !wanted(n) || !l.wellFormed() || !Lowerings[onnxpb.OpName(n)](l) {
+		if !wanted(n) || !l.wellFormed() || !Lowerings[n.Op()](l) {
 			l.nodes, l.consts = []*onnxpb.Node{n}, nil
 		}
 		view.extend(g, n, l.nodes, l.consts)
@@ -78,7 +78,7 @@ func (v *View) lower(g *Graph) *Graph {
 
 // wellFormed reports whether the node has a first input and output, as all that are lowered must.
 func (l *lowering) wellFormed() bool {
-	return onnxpb.Input(l.Node, 0) != "" && len(l.GetOutput()) > 0 && l.out() != ""
+	return l.Node.In(0) != "" && len(l.GetOutput()) > 0 && l.out() != ""
 }
 
 // out returns the tensor that the operator gives.
@@ -88,7 +88,7 @@ func (l *lowering) out() string { return l.GetOutput()[0] }
 func (l *lowering) fresh(suffix string) string {
 	base := l.out()
 	if base == "" {
-		base = onnxpb.NodeName(l.Node)
+		base = l.Node.Label()
 	}
 	return l.names.Fresh(base + "/" + suffix)
 }
@@ -98,7 +98,7 @@ func (l *lowering) add(op, out string, inputs []string, attributes ...*onnxpb.At
 	for len(inputs) > 0 && inputs[len(inputs)-1] == "" {
 		inputs = inputs[:len(inputs)-1]
 	}
-	name := onnxpb.NodeName(l.Node)
+	name := l.Node.Label()
 	l.nodes = append(l.nodes, &onnxpb.Node{OpType: &op, Name: &name, Input: inputs, Output: []string{out},
 		Attribute: slices.DeleteFunc(attributes, func(a *onnxpb.Attribute) bool { return a == nil })})
 	return out
@@ -129,7 +129,7 @@ func (l *lowering) dequantizedAlong(axis int64, suffix, q, scale, zero string) s
 func (l *lowering) attributes(names ...string) []*onnxpb.Attribute {
 	var list []*onnxpb.Attribute
 	for _, name := range names {
-		if a := onnxpb.Attr(l.Node, name); a != nil {
+		if a := l.Node.Attr(name); a != nil {
 			list = append(list, a)
 		}
 	}
@@ -140,7 +140,7 @@ func (l *lowering) attributes(names ...string) []*onnxpb.Attribute {
 func (l *lowering) ins(n, required int) ([]string, bool) {
 	in := make([]string, n)
 	for i := range in {
-		in[i] = onnxpb.Input(l.Node, i)
+		in[i] = l.Node.In(i)
 		if in[i] == "" && i < required {
 			return nil, false
 		}
@@ -175,7 +175,7 @@ func lowerQLinearMatMul(l *lowering) bool {
 // weights are those of the output channels.
 func lowerQLinearConv(l *lowering) bool {
 	in, ok := l.ins(9, 7)
-	if !ok || onnxpb.AttrInt(l.Node, "channels_last", 0) != 0 {
+	if !ok || l.Node.Int("channels_last", 0) != 0 {
 		return false
 	}
 	x := l.dequantized("x", in[0], in[1], in[2])
@@ -204,10 +204,10 @@ func lowerQGemm(l *lowering) bool {
 		return false
 	}
 	a := l.dequantized("a", in[0], in[1], in[2])
-	b := l.dequantizedAlong(1-onnxpb.AttrInt(l.Node, "transB", 0)&1, "b", in[3], in[4], in[5])
+	b := l.dequantizedAlong(1-l.Node.Int("transB", 0)&1, "b", in[3], in[4], in[5])
 	c := l.integerBias(in[6], in[1], in[4])
 	attributes := l.attributes("alpha", "transA", "transB")
-	if alpha := onnxpb.Attr(l.Node, "alpha"); alpha != nil { // alpha scales the bias too
+	if alpha := l.Node.Attr("alpha"); alpha != nil { // alpha scales the bias too
 		attributes = append(attributes, onnxpb.FloatAttribute("beta", alpha.GetF()))
 	}
 	y := l.out()
@@ -275,7 +275,7 @@ func lowerDynamicQuantizeMatMul(l *lowering) bool {
 		return false
 	}
 	q, scale, zero := l.fresh("a_quantized"), l.fresh("a_scale"), l.fresh("a_zero")
-	op, name := "DynamicQuantizeLinear", onnxpb.NodeName(l.Node)
+	op, name := "DynamicQuantizeLinear", l.Node.Label()
 	l.nodes = append(l.nodes, &onnxpb.Node{OpType: &op, Name: &name, Input: in[:1], Output: []string{q, scale, zero}})
 	a := l.dequantized("a", q, scale, zero)
 	l.scaledProduct(a, in[1], in[2], in[3], in[4])
@@ -314,7 +314,7 @@ func lowerQLinearBinary(op string) func(*lowering) bool {
 func lowerQLinearUnary(op string) func(*lowering) bool {
 	return func(l *lowering) bool {
 		in, _ := l.ins(5, 0)
-		if in[1] == "" || in[3] == "" || onnxpb.AttrInt(l.Node, "channels_last", 0) != 0 {
+		if in[1] == "" || in[3] == "" || l.Node.Int("channels_last", 0) != 0 {
 			return false
 		}
 		x := l.dequantized("x", in[0], in[1], in[2])
@@ -333,7 +333,7 @@ func lowerFused(op string) func(*lowering) bool {
 		if !ok {
 			return false
 		}
-		activation := string(onnxpb.Attr(l.Node, "activation").GetS())
+		activation := string(l.Node.Attr("activation").GetS())
 		if activation != "" && activation != "Relu" && activation != "Sigmoid" && activation != "Tanh" {
 			return false // others have parameters
 		}
@@ -381,16 +381,16 @@ func lowerMatMulNBits(l *lowering) bool {
 // lowerLinearClassifier: coefficients [K,d] and intercepts [K] as attributes; outputs are the label and the scores, which
 // post_transform makes of the logits. Of two classes one row is enough: the scores are then those of −a and a.
 func lowerLinearClassifier(l *lowering) bool {
-	w := onnxpb.Attr(l.Node, "coefficients").GetFloats()
-	b := onnxpb.Attr(l.Node, "intercepts").GetFloats()
+	w := l.Node.Attr("coefficients").GetFloats()
+	b := l.Node.Attr("intercepts").GetFloats()
 	k := len(b)
-	labels := len(onnxpb.Attr(l.Node, "classlabels_ints").GetInts()) + len(onnxpb.Attr(l.Node, "classlabels_strings").GetStrings())
+	labels := len(l.Node.Attr("classlabels_ints").GetInts()) + len(l.Node.Attr("classlabels_strings").GetStrings())
 	if len(l.GetOutput()) < 2 || l.GetOutput()[1] == "" || k == 0 || len(w) == 0 || len(w)%k != 0 {
 		return false
 	}
 	label, scores := l.out(), l.GetOutput()[1]
 	d := len(w) / k
-	post := string(onnxpb.Attr(l.Node, "post_transform").GetS())
+	post := string(l.Node.Attr("post_transform").GetS())
 	// What makes the label is left to the operator itself, under its own name.
 	if label != "" {
 		l.nodes = append(l.nodes, &onnxpb.Node{OpType: l.OpType, Domain: l.Domain, Name: l.Name, Input: l.GetInput(),
@@ -411,7 +411,7 @@ func lowerLinearClassifier(l *lowering) bool {
 	if post != "" && post != "NONE" {
 		logits = l.fresh("logits")
 	}
-	l.gemm(onnxpb.Input(l.Node, 0), w, b, logits)
+	l.gemm(l.Node.In(0), w, b, logits)
 	switch {
 	case post == "LOGISTIC" && pair:
 		p := l.add("Sigmoid", l.fresh("probability"), []string{logits})
@@ -444,31 +444,31 @@ func lowerArrayFeatureExtractor(l *lowering) bool {
 func lowerOneVsRest(l *lowering) bool {
 	var w, b []float32
 	var x string
-	if a := onnxpb.AttrInt(l.Node, "axis", 0); len(l.GetInput()) < 2 || a != 1 && a != -1 {
+	if a := l.Node.Int("axis", 0); len(l.GetInput()) < 2 || a != 1 && a != -1 {
 		return false
 	}
 	seen := map[string]bool{}
 	for _, name := range l.GetInput() {
 		column := l.g.Producer[name]
-		if column == nil || onnxpb.OpName(column) != "Slice" {
+		if column == nil || column.Op() != "Slice" {
 			return false
 		}
-		c := l.g.Producer[onnxpb.Input(column, 0)]
-		if c == nil || onnxpb.OpName(c) != "ai.onnx.ml.LinearClassifier" || len(c.GetOutput()) < 2 || c.GetOutput()[1] != onnxpb.Input(column, 0) || !l.slicesColumn1(column) {
+		c := l.g.Producer[column.In(0)]
+		if c == nil || c.Op() != "ai.onnx.ml.LinearClassifier" || len(c.GetOutput()) < 2 || c.GetOutput()[1] != column.In(0) || !l.slicesColumn1(column) {
 			return false
 		}
 		if seen[name] {
 			return false
 		}
 		seen[name] = true
-		rows, intercepts := onnxpb.Attr(c, "coefficients").GetFloats(), onnxpb.Attr(c, "intercepts").GetFloats()
-		if string(onnxpb.Attr(c, "post_transform").GetS()) != "LOGISTIC" || len(intercepts) != 2 || len(rows)%2 != 0 || len(rows) == 0 {
+		rows, intercepts := c.Attr("coefficients").GetFloats(), c.Attr("intercepts").GetFloats()
+		if string(c.Attr("post_transform").GetS()) != "LOGISTIC" || len(intercepts) != 2 || len(rows)%2 != 0 || len(rows) == 0 {
 			return false
 		}
 		if x == "" {
-			x = onnxpb.Input(c, 0)
+			x = c.In(0)
 		}
-		if onnxpb.Input(c, 0) != x || len(w)%(len(rows)/2) != 0 || len(w) > 0 && len(w)/len(b) != len(rows)/2 {
+		if c.In(0) != x || len(w)%(len(rows)/2) != 0 || len(w) > 0 && len(w)/len(b) != len(rows)/2 {
 			return false
 		}
 		if *l.budget -= len(rows); *l.budget < 0 {
@@ -484,7 +484,7 @@ func lowerOneVsRest(l *lowering) bool {
 // slicesColumn1 reports whether a Slice of rows of two takes the second.
 func (l *lowering) slicesColumn1(n *onnxpb.Node) bool {
 	is := func(i int, want int64) bool {
-		t := l.g.Consts[onnxpb.Input(n, i)]
+		t := l.g.Consts[n.In(i)]
 		if t == nil {
 			return false
 		}
@@ -494,7 +494,7 @@ func (l *lowering) slicesColumn1(n *onnxpb.Node) bool {
 		}
 		return len(got) == 1 && got[0] == want
 	}
-	return is(1, 1) && is(2, 2) && is(3, 1) && onnxpb.Input(n, 4) == ""
+	return is(1, 1) && is(2, 2) && is(3, 1) && n.In(4) == ""
 }
 
 // gemm appends the layer that a LinearClassifier's attributes give.
@@ -512,7 +512,7 @@ func (l *lowering) last() string { return l.nodes[len(l.nodes)-1].GetOutput()[0]
 // the operand that brings a single axis to the result or, where both do, its last.
 func lowerEinsum(l *lowering) bool {
 	in, ok := l.ins(3, 2)
-	equation := strings.ReplaceAll(string(onnxpb.Attr(l.Node, "equation").GetS()), " ", "")
+	equation := strings.ReplaceAll(string(l.Node.Attr("equation").GetS()), " ", "")
 	operands, result, explicit := strings.Cut(equation, "->")
 	a, b, two := strings.Cut(operands, ",")
 	if !ok || in[2] != "" || !explicit || !two || len(equation) > 64 {

@@ -177,7 +177,7 @@ func constant(c *Call) *Value {
 func ConstantOfShape(c *Call) *Value {
 	v := &Value{Type: tensor.Float32}
 	fill := 0.0
-	if a := onnxpb.Attr(c.Node, "value"); a != nil {
+	if a := c.Node.Attr("value"); a != nil {
 		t := c.tensor(a.GetT())
 		if len(t.Data) != 1 {
 			return nil
@@ -208,7 +208,7 @@ func dimsOf(list []maybeInt) []int64 {
 
 func cast(c *Call) *Value {
 	v := c.Arg(0).Like()
-	v.Type = tensor.Type(onnxpb.AttrInt(c.Node, "to", 0))
+	v.Type = tensor.Type(c.Node.Int("to", 0))
 	if c.Arg(0).Data == nil {
 		return v
 	}
@@ -289,9 +289,9 @@ func clip(c *Call) *Value {
 // ClipBounds returns the bounds of a Clip, which are attributes before operator set 11 and inputs from then on, and may be
 // left out; false if they are not known.
 func (c *Call) ClipBounds() (lo, hi float64, known bool) {
-	lo, hi = onnxpb.AttrFloat(c.Node, "min", math.Inf(-1)), onnxpb.AttrFloat(c.Node, "max", math.Inf(1))
+	lo, hi = c.Node.Float("min", math.Inf(-1)), c.Node.Float("max", math.Inf(1))
 	for i, bound := range []*float64{&lo, &hi} {
-		if onnxpb.Input(c.Node, i+1) == "" {
+		if c.Node.In(i+1) == "" {
 			continue
 		}
 		b := c.Arg(i + 1).Data
@@ -334,7 +334,7 @@ func shape(c *Call) *Value {
 	if dims == nil {
 		return v
 	}
-	start, end := onnxpb.AttrInt(c.Node, "start", 0), onnxpb.AttrInt(c.Node, "end", int64(len(dims)))
+	start, end := c.Node.Int("start", 0), c.Node.Int("end", int64(len(dims)))
 	clamp := func(a int64) int64 {
 		if a < 0 {
 			a += int64(len(dims))
@@ -357,7 +357,7 @@ func shape(c *Call) *Value {
 func reshape(c *Call) *Value {
 	in := c.Arg(0)
 	target := c.ints(1)
-	if a := onnxpb.Attr(c.Node, "shape"); a != nil { // operator sets before 5
+	if a := c.Node.Attr("shape"); a != nil { // operator sets before 5
 		target = nil
 		for _, d := range a.GetInts() {
 			target = append(target, maybeInt{d, true})
@@ -380,7 +380,7 @@ func reshape(c *Call) *Value {
 			v.Dims[i], open = -1, true
 		case t.n == -1:
 			v.Dims[i], inferred = -1, i
-		case t.n == 0 && onnxpb.AttrInt(c.Node, "allowzero", 0) == 0:
+		case t.n == 0 && c.Node.Int("allowzero", 0) == 0:
 			v.Dims[i] = -1
 			if i < len(in.Dims) {
 				v.Dims[i] = in.Dims[i]
@@ -417,7 +417,7 @@ func flatten(c *Call) *Value {
 	if in.Dims == nil {
 		return v
 	}
-	a := onnxpb.AttrInt(c.Node, "axis", 1)
+	a := c.Node.Int("axis", 1)
 	if a < 0 {
 		a += int64(len(in.Dims))
 	}
@@ -488,7 +488,7 @@ func unsqueeze(c *Call) *Value {
 // Permutation returns the axes a Transpose reads its output's axes from; false if the node is malformed.
 func (c *Call) Permutation(rank int) ([]int, bool) {
 	perm := make([]int, rank)
-	a := onnxpb.Attr(c.Node, "perm")
+	a := c.Node.Attr("perm")
 	if a != nil && len(a.GetInts()) != rank {
 		return nil, false
 	}
@@ -539,7 +539,7 @@ func concat(c *Call) *Value {
 	if len(c.In) == 0 || c.Arg(0).Dims == nil {
 		return v
 	}
-	a, ok := Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(c.Arg(0).Dims))
+	a, ok := Axis(c.Node.Int("axis", 0), len(c.Arg(0).Dims))
 	if !ok {
 		return nil
 	}
@@ -607,7 +607,7 @@ func gather(c *Call) *Value {
 	if in.Dims == nil || index.Dims == nil {
 		return v
 	}
-	a, ok := Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(in.Dims))
+	a, ok := Axis(c.Node.Int("axis", 0), len(in.Dims))
 	if !ok {
 		return nil
 	}
@@ -636,7 +636,7 @@ func gather(c *Call) *Value {
 func gatherND(c *Call) *Value {
 	in, index := c.Arg(0), c.Arg(1).Dims
 	v := &Value{Type: in.Type}
-	batch := onnxpb.AttrInt(c.Node, "batch_dims", 0)
+	batch := c.Node.Int("batch_dims", 0)
 	if in.Dims == nil || len(index) == 0 || index[len(index)-1] < 0 || batch < 0 {
 		return v
 	}
@@ -713,7 +713,7 @@ func split(c *Call, i int) *Value {
 	if v.Dims == nil {
 		return v
 	}
-	a, ok := Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(v.Dims))
+	a, ok := Axis(c.Node.Int("axis", 0), len(v.Dims))
 	if !ok {
 		return nil
 	}
@@ -752,7 +752,7 @@ func dequantize(c *Call) *Value {
 	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2)
 	v := x.Like()
 	v.Type = scale.Type
-	if x.Data == nil || scale.Data == nil || onnxpb.Input(c.Node, 2) != "" && zero.Data == nil {
+	if x.Data == nil || scale.Data == nil || c.Node.In(2) != "" && zero.Data == nil {
 		return v
 	}
 	at := c.scaleIndex(x, scale)
@@ -773,11 +773,11 @@ func dequantize(c *Call) *Value {
 // scaleIndex returns which scale belongs to an element of x: the only one, that of its index along an axis, or that of the
 // block along the axis in which it lies. It returns nil where the shapes do not fit.
 func (c *Call) scaleIndex(x, scale *Value) func(i int) int {
-	n, block := len(scale.Data), onnxpb.AttrInt(c.Node, "block_size", 0)
+	n, block := len(scale.Data), c.Node.Int("block_size", 0)
 	if n == 1 && block == 0 {
 		return func(int) int { return 0 }
 	}
-	a, ok := Axis(onnxpb.AttrInt(c.Node, "axis", 1), len(x.Dims))
+	a, ok := Axis(c.Node.Int("axis", 1), len(x.Dims))
 	if !ok || n == 0 {
 		return nil
 	}
@@ -826,8 +826,8 @@ const unpackNBits = "mfgs.UnpackNBits"
 // unpack gives (q − zero) · scale of weights packed as [N, blocks, bytes], with bits each from the lowest on, one scale a block,
 // [N, blocks], and one zero point a block, packed likewise, each row of N beginning with a new byte, or 2^(bits−1).
 func unpack(c *Call) *Value {
-	k, n := onnxpb.AttrInt(c.Node, "K", 0), onnxpb.AttrInt(c.Node, "N", 0)
-	bits, size := onnxpb.AttrInt(c.Node, "bits", 4), onnxpb.AttrInt(c.Node, "block_size", 0)
+	k, n := c.Node.Int("K", 0), c.Node.Int("N", 0)
+	bits, size := c.Node.Int("bits", 4), c.Node.Int("block_size", 0)
 	total, ok := onnxpb.Elements([]int64{k, n})
 	if !ok || total == 0 || size < 1 || size > 1<<16 || bits != 2 && bits != 4 && bits != 8 {
 		return nil
@@ -837,7 +837,7 @@ func unpack(c *Call) *Value {
 	blocks := (k + size - 1) / size
 	perByte := 8 / bits
 	blob, row := (size+perByte-1)/perByte, (blocks+perByte-1)/perByte
-	known := packed != nil && scales != nil && (zeros != nil || onnxpb.Input(c.Node, 2) == "")
+	known := packed != nil && scales != nil && (zeros != nil || c.Node.In(2) == "")
 	if !known || !c.take(total) {
 		return v
 	}
@@ -872,11 +872,11 @@ func unpack(c *Call) *Value {
 func quantize(c *Call) *Value {
 	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2)
 	v := x.Like()
-	if v.Type = zero.Type; onnxpb.Input(c.Node, 2) == "" {
-		v.Type = cmp.Or(tensor.Type(onnxpb.AttrInt(c.Node, "output_dtype", 0)), tensor.Uint8)
+	if v.Type = zero.Type; c.Node.In(2) == "" {
+		v.Type = cmp.Or(tensor.Type(c.Node.Int("output_dtype", 0)), tensor.Uint8)
 	}
 	r, known := IntegerRange[v.Type]
-	if x.Data == nil || scale.Data == nil || !known || onnxpb.Input(c.Node, 2) != "" && len(zero.Data) != len(scale.Data) {
+	if x.Data == nil || scale.Data == nil || !known || c.Node.In(2) != "" && len(zero.Data) != len(scale.Data) {
 		return v
 	}
 	at := c.scaleIndex(x, scale)
@@ -903,14 +903,14 @@ func reduce(f func([]float64) float64) func(*Call, int) *Value {
 		if in.Dims == nil || !ok {
 			return v
 		}
-		if len(list) == 0 && onnxpb.AttrInt(c.Node, "noop_with_empty_axes", 0) != 0 {
+		if len(list) == 0 && c.Node.Int("noop_with_empty_axes", 0) != 0 {
 			return same(c)
 		}
 		drop, ok := Axes(list, len(in.Dims))
 		if !ok {
 			return nil
 		}
-		keep := onnxpb.AttrInt(c.Node, "keepdims", 1) != 0
+		keep := c.Node.Int("keepdims", 1) != 0
 		var outDims, outStride, redDims, redStride []int64
 		v.Dims = []int64{}
 		step := int64(1)
@@ -950,13 +950,13 @@ func argMax(c *Call, i int) *Value {
 	if i > 0 || in.Dims == nil {
 		return v
 	}
-	a, ok := Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(in.Dims))
+	a, ok := Axis(c.Node.Int("axis", 0), len(in.Dims))
 	if !ok {
 		return nil
 	}
 	v.Dims = slices.Clone(in.Dims)
 	v.Dims[a] = 1
-	if onnxpb.AttrInt(c.Node, "keepdims", 1) == 0 {
+	if c.Node.Int("keepdims", 1) == 0 {
 		v.Dims = slices.Delete(v.Dims, a, a+1)
 	}
 	return v
@@ -1014,10 +1014,10 @@ func (c *Call) product(a, b *Value) []float64 {
 func gemm(c *Call) *Value {
 	v := &Value{Type: cmp.Or(c.Arg(0).Type, c.Arg(1).Type), Dims: []int64{-1, -1}}
 	if a := c.Arg(0).Dims; len(a) == 2 {
-		v.Dims[0] = a[onnxpb.AttrInt(c.Node, "transA", 0)&1]
+		v.Dims[0] = a[c.Node.Int("transA", 0)&1]
 	}
 	if b := c.Arg(1).Dims; len(b) == 2 {
-		v.Dims[1] = b[1-onnxpb.AttrInt(c.Node, "transB", 0)&1]
+		v.Dims[1] = b[1-c.Node.Int("transB", 0)&1]
 	}
 	return v
 }
@@ -1034,7 +1034,7 @@ func conv(c *Call) *Value {
 }
 
 func pool(c *Call) *Value {
-	kernel := onnxpb.Attr(c.Node, "kernel_shape").GetInts()
+	kernel := c.Node.Attr("kernel_shape").GetInts()
 	v := window(c, len(kernel)+2)
 	if v.Dims != nil && len(kernel)+2 == len(v.Dims) {
 		c.slide(v, kernel)
@@ -1057,12 +1057,12 @@ func window(c *Call, rank int) *Value {
 // slide replaces the spatial dimensions of v by those a window of the given size gives.
 func (c *Call) slide(v *Value, kernel []int64) {
 	ints := func(name string, i int, otherwise int64) int64 {
-		if list := onnxpb.Attr(c.Node, name).GetInts(); i < len(list) {
+		if list := c.Node.Attr(name).GetInts(); i < len(list) {
 			return list[i]
 		}
 		return otherwise
 	}
-	auto := string(onnxpb.Attr(c.Node, "auto_pad").GetS())
+	auto := string(c.Node.Attr("auto_pad").GetS())
 	for i, k := range kernel {
 		d := &v.Dims[2+i]
 		stride, dilation := ints("strides", i, 1), ints("dilations", i, 1)
@@ -1085,7 +1085,7 @@ func (c *Call) slide(v *Value, kernel []int64) {
 			pads = 0
 		}
 		room := *d + pads - dilation*(k-1) - 1
-		if onnxpb.AttrInt(c.Node, "ceil_mode", 0) != 0 {
+		if c.Node.Int("ceil_mode", 0) != 0 {
 			room += stride - 1
 		}
 		if *d = room/stride + 1; room < 0 {
@@ -1105,7 +1105,7 @@ func globalPool(c *Call) *Value {
 // doubled is the shape of what is joined with something of its own shape.
 func doubled(c *Call) *Value {
 	x := c.Arg(0)
-	i, ok := Axis(onnxpb.AttrInt(c.Node, "axis", 0), len(x.Dims))
+	i, ok := Axis(c.Node.Int("axis", 0), len(x.Dims))
 	if !ok {
 		return nil
 	}
@@ -1119,12 +1119,12 @@ func doubled(c *Call) *Value {
 // recurrent is the shape of what a recurrent layer gives for x [T,N,d]: all its states [T,directions,N,h], and the last ones
 // [directions,N,h].
 func recurrent(c *Call, i int) *Value {
-	x, h := c.Arg(0), onnxpb.AttrInt(c.Node, "hidden_size", -1)
-	if len(x.Dims) != 3 || onnxpb.AttrInt(c.Node, "layout", 0) != 0 {
+	x, h := c.Arg(0), c.Node.Int("hidden_size", -1)
+	if len(x.Dims) != 3 || c.Node.Int("layout", 0) != 0 {
 		return nil
 	}
 	directions := int64(1)
-	if string(onnxpb.Attr(c.Node, "direction").GetS()) == "bidirectional" {
+	if string(c.Node.Attr("direction").GetS()) == "bidirectional" {
 		directions = 2
 	}
 	dims := []int64{directions, x.Dims[1], h}
@@ -1141,7 +1141,7 @@ func (c *Call) SliceAxes() ([]int64, bool) {
 		return along, ok
 	}
 	// Left out, they are the first ones, as many as there are starts, whose values need not be known.
-	n := len(onnxpb.Attr(c.Node, "starts").GetInts())
+	n := len(c.Node.Attr("starts").GetInts())
 	if dims := c.Arg(1).Dims; len(dims) == 1 && dims[0] >= 0 && dims[0] <= maxRank {
 		n = int(dims[0])
 	}

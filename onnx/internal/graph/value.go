@@ -127,7 +127,7 @@ func (in *Interpreter) Evaluate(name string) (*Value, error) {
 			if in.Budget < 0 {
 				return nil, Refuse("%q takes more computing than a model of this size has a use for", name)
 			}
-			return nil, Refuse("%q is computed by %s, which mfgs does not evaluate", name, onnxpb.Describe(n))
+			return nil, Refuse("%q is computed by %s, which mfgs does not evaluate", name, n.Describe())
 		}
 	}
 	v := in.Get(name)
@@ -208,20 +208,26 @@ type Call struct {
 	In []*Value // nil where an input is left out
 }
 
-// run works out the outputs of a node.
-func (in *Interpreter) run(n *onnxpb.Node) {
+// Call returns a node with the values of its inputs.
+func (in *Interpreter) Call(n *onnxpb.Node) *Call {
 	c := &Call{Node: n, Interpreter: in}
-	constant := isDeterministic(n) && !in.Drops(n)
 	for _, name := range n.GetInput() {
 		var v *Value
 		if name != "" {
 			v = in.Get(name)
-			constant = constant && v.Constant
 		}
 		c.In = append(c.In, v)
 	}
-	op := Ops[onnxpb.OpName(n)]
-	if in.Functions[onnxpb.OpName(n)] || in.Drops(n) {
+	return c
+}
+
+// run works out the outputs of a node.
+func (in *Interpreter) run(n *onnxpb.Node) {
+	c := in.Call(n)
+	constant := isDeterministic(n) && !in.Drops(n) &&
+		!slices.ContainsFunc(c.In, func(v *Value) bool { return v != nil && !v.Constant })
+	op := Ops[n.Op()]
+	if in.Functions[n.Op()] || in.Drops(n) {
 		op = nil
 	}
 	for i, out := range n.GetOutput() {
@@ -287,11 +293,20 @@ func Draws(n *onnxpb.Node) bool {
 
 // Drops reports whether a Dropout may be in training mode, in which it drops at random.
 func (in *Interpreter) Drops(n *onnxpb.Node) bool {
-	if n.GetOpType() != "Dropout" || onnxpb.Input(n, 2) == "" {
+	if n.GetOpType() != "Dropout" || n.In(2) == "" {
 		return false
 	}
-	mode := in.Get(onnxpb.Input(n, 2))
+	mode := in.Get(n.In(2))
 	return len(mode.Data) != 1 || mode.Data[0] != 0
+}
+
+// Producer returns the node that makes a tensor, nil if there is none or it calls a function of the model's own.
+func (in *Interpreter) Producer(name string) *onnxpb.Node {
+	n := in.G.Producer[name]
+	if n == nil || in.Functions[n.Op()] {
+		return nil
+	}
+	return n
 }
 
 // Scalar returns a constant of one number.
@@ -315,8 +330,8 @@ func (in *Interpreter) Besides(n *onnxpb.Node) (c float64, of string) {
 		return 0, ""
 	}
 	for i := range 2 {
-		if c, ok := in.Scalar(onnxpb.Input(n, i)); ok {
-			return c, onnxpb.Input(n, 1-i)
+		if c, ok := in.Scalar(n.In(i)); ok {
+			return c, n.In(1 - i)
 		}
 	}
 	return 0, ""
@@ -327,7 +342,7 @@ func Alike(k, x float64) bool { return math.Abs(k-x) <= 1e-3*math.Abs(x) }
 
 // Result returns what is known of the first output, never nil.
 func (c *Call) Result() *Value {
-	if op := Ops[onnxpb.OpName(c.Node)]; op != nil {
+	if op := Ops[c.Node.Op()]; op != nil {
 		if v := op(c, 0); v != nil {
 			return v
 		}
@@ -374,10 +389,10 @@ func toInt(x float64) maybeInt {
 // List returns a list of integers that is an attribute up to some operator set and the input i from then on; ok is false
 // if it is not fully known. A list left out is nil.
 func (c *Call) List(name string, i int) (list []int64, ok bool) {
-	if a := onnxpb.Attr(c.Node, name); a != nil {
+	if a := c.Node.Attr(name); a != nil {
 		return a.GetInts(), true
 	}
-	if onnxpb.Input(c.Node, i) == "" {
+	if c.Node.In(i) == "" {
 		return nil, true
 	}
 	for _, x := range c.ints(i) {

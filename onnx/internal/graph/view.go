@@ -29,7 +29,7 @@ type reader interface {
 func NewView(m *onnxpb.Model, g *Graph, r reader, limit int64) *View {
 	v := &View{file: g, model: m, reader: r, Limit: min(limit, MaxWeightElements), functions: map[string]bool{}}
 	for _, f := range m.GetFunctions() {
-		v.functions[onnxpb.OpName(&onnxpb.Node{OpType: f.Name, Domain: f.Domain})] = true
+		v.functions[(&onnxpb.Node{OpType: f.Name, Domain: f.Domain}).Op()] = true
 	}
 	v.Graph = v.lower(g)
 	v.Graph = v.fold()

@@ -75,8 +75,8 @@ func captures(g *Graph, add func(string)) {
 func IsDefault(domain string) bool { return domain == "" || domain == "ai.onnx" }
 
 // Describe names a node for people: its operator with the name or, where it has none, the first output.
-func Describe(n *Node) string {
-	return fmt.Sprintf(`%s "%s"`, Printable(OpName(n)), Printable(NodeName(n)))
+func (n *Node) Describe() string {
+	return fmt.Sprintf(`%s "%s"`, Printable(n.Op()), Printable(n.Label()))
 }
 
 // Printable escapes what would break a line, and cuts what would fill a page.
@@ -88,15 +88,15 @@ func Printable(s string) string {
 	return strings.Trim(strconv.Quote(s), `"`)
 }
 
-// OpName returns the operator with its domain, if that is not the default one.
-func OpName(n *Node) string {
+// Op returns the operator with its domain, if that is not the default one.
+func (n *Node) Op() string {
 	if IsDefault(n.GetDomain()) {
 		return n.GetOpType()
 	}
 	return n.GetDomain() + "." + n.GetOpType()
 }
 
-func NodeName(n *Node) string {
+func (n *Node) Label() string {
 	if n.GetName() != "" || len(n.GetOutput()) == 0 {
 		return n.GetName()
 	}
@@ -104,7 +104,7 @@ func NodeName(n *Node) string {
 }
 
 // attribute returns the named attribute, nil if the node has none.
-func Attr(n *Node, name string) *Attribute {
+func (n *Node) Attr(name string) *Attribute {
 	for _, a := range n.GetAttribute() {
 		if a.GetName() == name {
 			return a
@@ -113,22 +113,22 @@ func Attr(n *Node, name string) *Attribute {
 	return nil
 }
 
-func AttrInt(n *Node, name string, otherwise int64) int64 {
-	if a := Attr(n, name); a != nil {
+func (n *Node) Int(name string, otherwise int64) int64 {
+	if a := n.Attr(name); a != nil {
 		return a.GetI()
 	}
 	return otherwise
 }
 
-func AttrFloat(n *Node, name string, otherwise float64) float64 {
-	if a := Attr(n, name); a != nil {
+func (n *Node) Float(name string, otherwise float64) float64 {
+	if a := n.Attr(name); a != nil {
 		return float64(a.GetF())
 	}
 	return otherwise
 }
 
-// Input returns the name of a node's i-th input, "" where it is left out.
-func Input(n *Node, i int) string {
+// In returns the name of a node's i-th input, "" where it is left out.
+func (n *Node) In(i int) string {
 	if i < len(n.GetInput()) {
 		return n.GetInput()[i]
 	}
