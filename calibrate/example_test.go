@@ -79,11 +79,11 @@ func Example() {
 	}
 	report("softmax", before)
 	report("mfgs", p.LogP)
-	ood, err := metrics.Detect(p.OODScore, q.OODScore)
+	ood, err := metrics.Detect(p.Score("ood_score"), q.Score("ood_score"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	leverage, err := metrics.Detect(p.Leverage, q.Leverage)
+	leverage, err := metrics.Detect(p.Score("leverage"), q.Score("leverage"))
 	if err != nil {
 		log.Fatal(err)
 	}

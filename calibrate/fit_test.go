@@ -74,7 +74,7 @@ func objective(h Head, logp, margin []float64, s *rows.Batch) float64 {
 func auroc(t *testing.T, c *Calibration, val, ood *rows.Batch) float64 {
 	t.Helper()
 	scores := func(s *rows.Batch) []float64 {
-		return c.Predict(s.Features, s.Logits, s.N).OODScore
+		return c.Predict(s.Features, s.Logits, s.N).Score("ood_score")
 	}
 	v, err := metrics.AUROC(scores(val), scores(ood), nil)
 	if err != nil {
@@ -903,7 +903,7 @@ func TestTheUsualExampleScoresAHalf(t *testing.T) {
 			t.Errorf("%+v: the pairs are the same, which tells nothing", h)
 		}
 		n := task.val.N
-		scores := f.Predict(task.val.Features, task.val.Logits, n).OODScore
+		scores := f.Predict(task.val.Features, task.val.Logits, n).Score("ood_score")
 		if got := median(scores); !approx.Equal(got, 0.5, 1e-9) {
 			t.Errorf("%+v: the median of %d scores is %v, want 1/2; the median margin is %v", h, n, got, f.MedianMargin)
 		}

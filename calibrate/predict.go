@@ -1,10 +1,12 @@
 package calibrate
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // Method says how logits become the probabilities that are served.
@@ -30,13 +32,12 @@ type Calibration struct {
 	Method    Method // whose probabilities are served; "" is MF0
 	Posterior *Posterior
 	NLL       Temperatures // tuned for held-out likelihood: probabilities of MF0
-	OOD       Temperatures // tuned for telling apart: OODScore
+	OOD       Temperatures // tuned for out-of-distribution data: the margin of score.Examples
 	TS        float64      // temperature scaling's T: probabilities of TS
 	TSOOD     float64      // temperature scaling's, tuned for telling apart; zero: TS
 	Lambda0   float64      // zero: meanfield.Lambda0
 
-	// MedianMargin is that of held-out examples in distribution under the pair OOD, the
-	// unit of OODScore; zero: 1.
+	// MedianMargin is that of held-out examples in distribution under the pair OOD; zero: 1.
 	MedianMargin float64
 
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
@@ -52,23 +53,13 @@ type Predictions struct {
 	// LogP are natural logarithms of the probabilities, [n,C]; of a multi-label
 	// head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
-	Variance []float64 // [n,K] logit variance s², the posterior's own: at T_ens = 1
-	Margin   []float64 // [n] of 1 - max p, as meanfield.Rest has it
-	OODScore []float64 // [n] [Score] of the margin under the pair OOD
-	Leverage []float64 // [n]
+	Variance []float64   // [n,K] logit variance s², the posterior's own: at T_ens = 1
+	Margin   []float64   // [n] of 1 - max p, as meanfield.Rest has it
+	Scores   [][]float64 // of unfamiliarity, [n] each, in the order of score.All
 }
 
-// Score makes a score in (0,1] of a margin g, larger for what is more unfamiliar:
-// m/(m+g), where m is the margin of a usual example, which scores ½; zero: 1. It is
-// strictly monotone, so that examples are in the order of 1 - max p, and tells margins
-// apart that differ by more than some 2⁻⁵² of m+g, be 1 - max p next to nothing or next to
-// what it is by chance.
-func Score(margin, m float64) float64 {
-	if m == 0 {
-		m = 1
-	}
-	return m / (m + margin)
-}
+// Score returns the values of the score with a name, which must be one of score.All.
+func (p *Predictions) Score(name string) []float64 { return p.Scores[score.Index(name)] }
 
 // PlainTemperature returns the T where the probabilities served are softmax(a/T), and 0
 // where mf0 gives them.
@@ -90,18 +81,20 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 		LogP:     make([]float64, n*h.Outcomes()),
 		Variance: make([]float64, n*h.Logits),
 		Margin:   make([]float64, n),
-		OODScore: make([]float64, n),
-		Leverage: make([]float64, n),
+	}
+	x := score.Examples{
+		N: n, K: h.Logits, Logits: logits, Variance: p.Variance,
+		Leverage: make([]float64, n), Margin: make([]float64, n), MedianMargin: cmp.Or(c.MedianMargin, 1),
 	}
 	k, outcomes := h.Logits, h.Outcomes()
-	c.Posterior.Both(p.Variance, p.Leverage, phi, n)
+	c.Posterior.Both(p.Variance, x.Leverage, phi, n)
 	plain := c.PlainTemperature()
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
 		unused := make([]float64, outcomes)
 		for i := first; i < last; i++ {
 			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
-			p.OODScore[i] = Score(e.mf0(unused, a, v, c.OOD), c.MedianMargin)
+			x.Margin[i] = e.mf0(unused, a, v, c.OOD)
 			if logp := p.LogP[i*outcomes : (i+1)*outcomes]; plain > 0 {
 				p.Margin[i] = e.plain(logp, a, plain)
 			} else {
@@ -109,6 +102,9 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 			}
 		}
 	})
+	for _, s := range score.All {
+		p.Scores = append(p.Scores, s.Values(x))
+	}
 	return p
 }
 

@@ -55,7 +55,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 				}
 				got := calibration.Predict(test.Features, test.Logits, n)
 				s2 := calibration.Posterior.variancesOf(test)
-				wantRelative(t, "leverage", got.Leverage, calibration.Posterior.leveragesOf(test), 0)
+				wantRelative(t, "leverage", got.Score("leverage"), calibration.Posterior.leveragesOf(test), 0)
 				for i := range n {
 					one := func(pair Temperatures) (logp []float64, rest float64) {
 						mu, v := make([]float64, h.Logits), make([]float64, h.Logits)
@@ -82,7 +82,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 					wantRelative(t, "1 - max p", []float64{meanfield.Rest(got.Margin[i], h.chances())}, []float64{rest}, 1e-8)
 					_, rest = one(calibration.OOD)
 					chance := math.Log(float64(h.chances() - 1))
-					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)}, 1e-8)
+					wantRelative(t, "OOD score", got.Score("ood_score")[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)}, 1e-8)
 				}
 				for i, v := range s2 {
 					if got.Variance[i] != v { // at T_ens = 1, whatever the pairs
@@ -196,7 +196,7 @@ func TestPredictIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if none := c.Predict(nil, nil, 0); len(none.LogP) != 0 || len(none.Leverage) != 0 {
+	if none := c.Predict(nil, nil, 0); len(none.LogP) != 0 || len(none.Score("leverage")) != 0 {
 		t.Errorf("of no examples: %+v", none)
 	}
 }

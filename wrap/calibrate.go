@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
@@ -548,10 +549,16 @@ func (c *calibration) measure() error {
 		served := results[string(m)]
 		report.After.InDomain, report.After.OODNLL = served.InDomain, served.OODNLL
 	}
-	if l := results[measure.Leverage].OOD; l != nil {
-		report.Leverage = l
-		scores := []score{{"ood_score", report.After.OOD.AUROC}, {"leverage", report.Leverage.AUROC}}
-		if w := belowChance(scores, report.After.N, report.Leverage.N); w != "" {
+	if c.ood != nil {
+		report.Scores = map[string]*metrics.OOD{}
+		detections := []detection{{"ood_score", report.After.OOD.AUROC}}
+		for _, s := range score.All {
+			if figures, ok := results[s.Name]; ok {
+				report.Scores[s.Name] = figures.OOD
+				detections = append(detections, detection{s.Name, figures.OOD.AUROC})
+			}
+		}
+		if w := belowChance(detections, c.val.N, c.ood.N); w != "" {
 			c.warn("%s", w)
 		}
 	}

@@ -41,7 +41,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 				t.Errorf("damping %+v, temperatures %+v", r.Damping, r.Temperatures)
 			}
 			h := r.HeldOut
-			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 || !(h.After.OOD.AUROC > h.Before.OOD.AUROC) || h.Leverage == nil {
+			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 || !(h.After.OOD.AUROC > h.Before.OOD.AUROC) || h.Scores["leverage"] == nil {
 				t.Errorf("held out: %+v", h)
 			}
 			for _, stage := range []string{"open", "fingerprint", "train", "curvature", "held_out", "tuning", "write", "total"} {
@@ -102,7 +102,7 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 				if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL) {
 					t.Errorf("NLL %v, before %v", r.HeldOut.After.NLL, r.HeldOut.Before.NLL)
 				}
-				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.HeldOut.After.OOD != nil || r.HeldOut.Leverage != nil {
+				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.HeldOut.After.OOD != nil || r.HeldOut.Scores["leverage"] != nil {
 					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.HeldOut)
 				}
 				opened(t, c.Out, Options{})
@@ -182,7 +182,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			close("epsilon", got.Damping.Epsilon, want.Damping.Epsilon, 1e-9)
 			close("NLL", got.HeldOut.After.NLL, want.HeldOut.After.NLL, 1e-5)
 			close("AUROC", got.HeldOut.After.OOD.AUROC, want.HeldOut.After.OOD.AUROC, 1e-3)
-			close("AUROC of leverage", got.HeldOut.Leverage.AUROC, want.HeldOut.Leverage.AUROC, 1e-9)
+			close("AUROC of leverage", got.HeldOut.Scores["leverage"].AUROC, want.HeldOut.Scores["leverage"].AUROC, 1e-9)
 			close("NLL before", got.HeldOut.Before.NLL, want.HeldOut.Before.NLL, 1e-12)
 			if got.Model != nil || got.Head.Features != 128 || got.Head.Logits != 10 || !got.Head.Bias || got.Examples != want.Examples {
 				t.Errorf("report %+v", got)
@@ -205,7 +205,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b {
-				if a[i].Class != b[i].Class || !approx.Equal(a[i].Confidence, b[i].Confidence, 1e-3) || !approx.Equal(a[i].Leverage, b[i].Leverage, 1e-9*b[i].Leverage) {
+				if a[i].Class != b[i].Class || !approx.Equal(a[i].Confidence, b[i].Confidence, 1e-3) || !approx.Equal(a[i].Leverage(), b[i].Leverage(), 1e-9*b[i].Leverage()) {
 					t.Errorf("prediction %+v, from the model %+v", a[i], b[i])
 				}
 			}
@@ -445,7 +445,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		for i, one := range predictions {
 			if len(one.Probabilities) != 2 || len(one.Logits) != 1 || len(one.LogitVariance) != 1 ||
 				!approx.Equal(one.Probabilities[0]+one.Probabilities[1], 1, 1e-12) || (one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
-				!(one.OODScore > 0 && one.OODScore <= 1) || !(one.LogitVariance[0] > 0) || !(one.Leverage > 0) {
+				!(one.OODScore() > 0 && one.OODScore() <= 1) || !(one.LogitVariance[0] > 0) || !(one.Leverage() > 0) {
 				t.Fatalf("prediction %d: %+v", i, one)
 			}
 		}

@@ -264,19 +264,19 @@ func className(k int, names []string) string {
 	return fmt.Sprint(k)
 }
 
-// A score tells unfamiliar inputs, as well as its AUROC says.
-type score struct {
+// detection is how well a score tells out-of-distribution data.
+type detection struct {
 	name  string
 	auroc float64
 }
 
 // belowChance warns of scores that rank unfamiliar data, m examples, as more familiar
 // than the n held-out ones, by more than chance would.
-func belowChance(scores []score, n, m int) string {
+func belowChance(scores []detection, n, m int) string {
 	// The AUROC of what knows nothing: Mann and Whitney (1947).
 	chance := math.Sqrt(float64(n+m+1) / (12 * float64(n) * float64(m)))
 	var below []string
-	best := score{auroc: 0.5}
+	best := detection{auroc: 0.5}
 	for _, s := range scores {
 		switch {
 		case s.auroc < 0.5-3*chance:

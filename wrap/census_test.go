@@ -92,14 +92,14 @@ func TestTrainingSetsOfNextToNothingAreToldOf(t *testing.T) {
 
 func TestScoresBelowChanceAreToldOf(t *testing.T) {
 	for name, tc := range map[string]struct {
-		scores []score
+		scores []detection
 		n, m   int
 		want   []string
 	}{
-		"all well":            {[]score{{"ood_score", 0.8}, {"leverage", 0.7}}, 1000, 1000, nil},
-		"leverage":            {[]score{{"ood_score", 0.79}, {"leverage", 0.43}}, 1000, 1000, []string{"leverage (AUROC 0.43)", "ood_score has 0.79", "1000 unfamiliar"}},
-		"both":                {[]score{{"ood_score", 0.3}, {"leverage", 0.2}}, 1000, 1000, []string{"ood_score (AUROC 0.30), leverage (AUROC 0.20)", "--ood"}},
-		"no more than chance": {[]score{{"ood_score", 0.79}, {"leverage", 0.47}}, 100, 100, nil},
+		"all well":            {[]detection{{"ood_score", 0.8}, {"leverage", 0.7}}, 1000, 1000, nil},
+		"leverage":            {[]detection{{"ood_score", 0.79}, {"leverage", 0.43}}, 1000, 1000, []string{"leverage (AUROC 0.43)", "ood_score has 0.79", "1000 unfamiliar"}},
+		"both":                {[]detection{{"ood_score", 0.3}, {"leverage", 0.2}}, 1000, 1000, []string{"ood_score (AUROC 0.30), leverage (AUROC 0.20)", "--ood"}},
+		"no more than chance": {[]detection{{"ood_score", 0.79}, {"leverage", 0.47}}, 100, 100, nil},
 	} {
 		checkWarning(t, name, belowChance(tc.scores, tc.n, tc.m), tc.want...)
 	}

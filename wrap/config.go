@@ -3,6 +3,7 @@ package wrap
 import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
@@ -169,11 +170,22 @@ type TemperatureInfo struct {
 	TSOOD float64 `json:"ts_ood,omitempty"`
 }
 
-// HeldOut compares the methods on the data that was tuned on. Leverage has figures only for
-// telling out-of-distribution data.
+// HeldOut compares the methods on the data that was tuned on.
 type HeldOut struct {
 	bundle.HeldOut
-	Leverage *metrics.OOD `json:"leverage,omitempty"`
+	// Scores are the figures of the other scores of [score.All], by name, nil without
+	// out-of-distribution data. In JSON each stands beside the methods.
+	Scores map[string]*metrics.OOD `json:"-"`
+}
+
+// MarshalJSON writes the scores behind the methods.
+func (h HeldOut) MarshalJSON() ([]byte, error) {
+	return score.AppendJSON(h.HeldOut, func(i int) any {
+		if figures, ok := h.Scores[score.All[i].Name]; ok {
+			return figures
+		}
+		return nil
+	})
 }
 
 // Examples counts what was read.

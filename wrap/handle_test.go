@@ -100,7 +100,7 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := report.Outputs.List(); !reflect.DeepEqual(p.Outputs(), want) {
+	if want := report.Outputs.Infos(); !reflect.DeepEqual(p.Outputs(), want) {
 		t.Errorf("outputs %v, exported %v", p.Outputs(), want)
 	}
 	for i, info := range p.Outputs() {
@@ -117,7 +117,7 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, one := range predictions {
-		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] || one.Leverage != float64(got[4].Data.([]float32)[i]) {
+		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore() != got[3].Data.([]float64)[i] || one.Leverage() != float64(got[4].Data.([]float32)[i]) {
 			t.Fatalf("example %d: %+v", i, one)
 		}
 	}

@@ -151,7 +151,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			if !approx.Equal(one.Entropy, entropy, 1e-5*entropy+4e-6) {
 				t.Fatalf("%s: example %d: entropy is %v, want %v", name, i, one.Entropy, entropy)
 			}
-			near("OOD score", one.OODScore, calibrate.Score(math.Log((1-rest)/rest), b.Manifest.MeanField.MedianMargin))
+			m := b.Manifest.MeanField.MedianMargin
+			near("OOD score", one.OODScore(), m/(m+math.Log((1-rest)/rest)))
 			if len(one.Probabilities) != k || one.Label != nil || one.Targets != nil || !slices.Equal(one.Labels, labels) || one.Labels == nil ||
 				!slices.Equal(one.LabelNames, names) || one.Class != slices.Index(one.Probabilities, slices.Max(one.Probabilities)) || one.ClassName != classes[one.Class] {
 				t.Fatalf("%s: example %d: %+v", name, i, one)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
@@ -31,14 +33,32 @@ type Prediction struct {
 	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
-	// OODScore grows with 1 - Confidence, but under the temperatures tuned to tell
-	// unfamiliar inputs: it is in (0,1], half of the held-out examples were below ½,
-	// and it has digits for inputs whose Confidence is the same in floating point. See
-	// [calibrate.Score].
-	OODScore float64 `json:"ood_score"`
-	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the
-	// training set. Not bounded.
-	Leverage float64 `json:"leverage"`
+	// Scores are those of unfamiliarity, in the order of [score.All], and in JSON by their
+	// names. All are larger for what is less like the training data.
+	Scores []float64 `json:"-"`
+}
+
+// Score returns the score with a name, which must be one of [score.All].
+func (p *Prediction) Score(name string) float64 { return p.Scores[score.Index(name)] }
+
+// OODScore returns the score ood_score: in (0,1], half of the held-out examples below ½. It
+// grows with 1 - Confidence, but under the temperatures for out-of-distribution data, and
+// has digits where Confidence is the same in floating point.
+func (p *Prediction) OODScore() float64 { return p.Score("ood_score") }
+
+// Leverage returns the score leverage, φᵀ(A+δI)⁻¹φ: how far the features are from those of
+// the training set. Not bounded.
+func (p *Prediction) Leverage() float64 { return p.Score("leverage") }
+
+// MarshalJSON writes the scores behind the fields.
+func (p Prediction) MarshalJSON() ([]byte, error) {
+	type fields Prediction
+	return score.AppendJSON(fields(p), func(i int) any {
+		if p.Scores == nil {
+			return nil
+		}
+		return p.Scores[i]
+	})
 }
 
 // predict turns finite rows into predictions, in float64.
@@ -58,8 +78,7 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) (
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(b.Logits, i, k),
 			LogitVariance: row(r.Variance, i, k),
-			OODScore:      r.OODScore[i],
-			Leverage:      r.Leverage[i],
+			Scores:        scores(func(s int) float64 { return r.Scores[s][i] }),
 		}
 		if err := p.finish(&out[i], i, b); err != nil {
 			return nil, err
@@ -71,20 +90,23 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) (
 // predictions turns what Run gave of a batch's examples into predictions.
 func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error) {
 	k, c := p.head.Logits, p.head.Classes()
-	logits := r[outLogits].Data.([]float32)
+	logits := r[fuse.Logits].Data.([]float32)
 	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
 		return nil, err
 	}
-	probabilities, variance := widened(r[outProbabilities].Data.([]float32)), widened(r[outLogitVariance].Data.([]float32))
-	scores, leverage := r[outOODScore].Data.([]float64), r[outLeverage].Data.([]float32)
-	out := make([]Prediction, len(scores))
+	probabilities, variance := widened(r[fuse.Probabilities].Data.([]float32)), widened(r[fuse.LogitVariance].Data.([]float32))
+	out := make([]Prediction, len(logits)/k)
 	for i := range out {
 		out[i] = Prediction{
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(logits, i, k),
 			LogitVariance: row(variance, i, k),
-			OODScore:      scores[i],
-			Leverage:      float64(leverage[i]),
+			Scores: scores(func(s int) float64 {
+				if x, ok := r[fuse.Scores+s].Data.([]float64); ok {
+					return x[i]
+				}
+				return float64(r[fuse.Scores+s].Data.([]float32)[i])
+			}),
 		}
 		if err := p.finish(&out[i], i, x); err != nil {
 			return nil, err
@@ -95,6 +117,15 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 
 // row returns the i-th of rows of n numbers.
 func row[T any](rows []T, i, n int) []T { return rows[i*n : (i+1)*n : (i+1)*n] }
+
+// scores gathers one example's, in the order of score.All.
+func scores(of func(s int) float64) []float64 {
+	all := make([]float64, len(score.All))
+	for s := range all {
+		all[s] = of(s)
+	}
+	return all
+}
 
 func widened(x []float32) []float64 {
 	out := make([]float64, len(x))
@@ -107,12 +138,11 @@ func widened(x []float32) []float64 {
 // finish sets what follows from the numbers of the i-th of some examples, and
 // what is known of it.
 func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
-	sum := one.OODScore + one.Leverage
-	for _, v := range one.Probabilities {
-		sum += v
-	}
-	for _, v := range one.LogitVariance {
-		sum += v
+	sum := 0.0
+	for _, list := range [][]float64{one.Scores, one.Probabilities, one.LogitVariance} {
+		for _, v := range list {
+			sum += v
+		}
 	}
 	// The logits are finite: what is left are absurd numbers.
 	if math.IsNaN(sum) || math.IsInf(sum, 0) {

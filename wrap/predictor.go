@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -61,8 +60,7 @@ type Predictor struct {
 	bundle     *bundle.Bundle // without posterior where the network is fused
 	head       calibrate.Head
 	network    *featurize.Network // with the mean-field head behind it; nil where the bundle was made of ready-made features
-	outputs    []onnx.ValueInfo   // of the network, in the order of the constants out…
-	columns    []int              // where each is among the network's own
+	outputs    []onnx.ValueInfo   // of the network
 	maxBad     int
 	unlabelled bool
 
@@ -108,7 +106,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err := o.Runtime.Load(ctx); err != nil {
 		return nil, err
 	}
-	fused, names, err := a.Fuse("", true)
+	fused, outputs, err := a.Fuse("", true)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +118,8 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if o.FreeMemory {
 		debug.FreeOSMemory()
 	}
-	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, names, c) })
+	p.outputs = outputs.Infos()
+	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, c) })
 	if err != nil {
 		return nil, err
 	}
@@ -128,25 +127,12 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 }
 
 // run prepares a fused model.
-func (p *Predictor) run(model *onnx.Model, names fuse.Outputs, c featurize.Config) (err error) {
-	infos := model.Outputs()
-	for _, name := range names.Names() {
-		i := slices.IndexFunc(infos, func(o onnx.ValueInfo) bool { return o.Name == name })
-		p.outputs, p.columns = append(p.outputs, infos[i]), append(p.columns, i)
-	}
+func (p *Predictor) run(model *onnx.Model, c featurize.Config) error {
 	c.Model, c.Doubles = model, true
+	var err error
 	p.network, err = featurize.NewNetwork(c)
 	return err
 }
-
-// What Run gives, in the order of [fuse.Outputs].
-const (
-	outProbabilities = iota
-	outLogits
-	outLogitVariance
-	outOODScore
-	outLeverage
-)
 
 // Close waits for calls that are running, and then releases the runtime's memory. Calls that begin
 // later fail.
@@ -221,9 +207,9 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 
 var errNoModel = errors.New("the bundle was made of ready-made features and runs no model: use PredictFeatures")
 
-// Outputs describes what Run gives: probabilities [N,C], logits [N,K], logit_variance [N,K] and
-// leverage [N], which are float32, and before the last ood_score [N], which is float64. [Prediction]
-// says what they mean. It is nil where there is no model.
+// Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K], which
+// are float32, and then the scores of [score.All], [N] each and float64 where [score.Score.Double]. It
+// is nil where there is no model.
 func (p *Predictor) Outputs() []onnx.ValueInfo { return slices.Clone(p.outputs) }
 
 // Run evaluates ready model inputs: one tensor for each of the model's inputs, the first dimension of
@@ -249,8 +235,8 @@ func (p *Predictor) tensors(r featurize.Results) []Tensor {
 		for _, d := range info.Shape[1:] {
 			out[i].Shape = append(out[i].Shape, d.Value)
 		}
-		if out[i].Data = r.Columns[p.columns[i]]; i == outOODScore {
-			out[i].Data = r.Doubles[p.columns[i]]
+		if out[i].Data = r.Columns[i]; r.Doubles[i] != nil {
+			out[i].Data = r.Doubles[i]
 		}
 	}
 	return out
@@ -262,7 +248,7 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 	if err != nil {
 		return nil, err
 	}
-	return p.predictions(out, &rows.Batch{N: int(out[outOODScore].Shape[0])})
+	return p.predictions(out, &rows.Batch{N: int(out[0].Shape[0])})
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them. No

@@ -235,7 +235,7 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 			p := opened(t, c.Out, Options{Unlabelled: true})
 			scores := func(spec string) (score, leverage []float64) {
 				if _, err := p.PredictDataset(t.Context(), spec, func(one Prediction) error {
-					score, leverage = append(score, one.OODScore), append(leverage, one.Leverage)
+					score, leverage = append(score, one.OODScore()), append(leverage, one.Leverage())
 					return nil
 				}); err != nil {
 					t.Fatal(err)
@@ -426,8 +426,8 @@ func TestScoresOfDigitsDoNotTie(t *testing.T) {
 		}
 		scores, rests := map[float64]bool{}, map[float32]bool{}
 		for _, one := range predictions {
-			scores[one.OODScore] = true
-			g := formulas.MedianMargin/one.OODScore - formulas.MedianMargin
+			scores[one.OODScore()] = true
+			g := formulas.MedianMargin/one.OODScore() - formulas.MedianMargin
 			rests[float32(meanfield.Rest(g, 10))] = true
 		}
 		if len(scores) < n || len(rests) > n*3/4 {

@@ -52,11 +52,11 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	}
 	d, k := len(x), len(logits)
 	s2 := make([]float64, k) // at T_ens = 1
-	p := Prediction{}
+	p, leverage := Prediction{}, 0.0
 	if post.Structure == calibrate.Full {
 		for i := range x {
 			for j := range x {
-				p.Leverage += x[i] * post.Leverage[i*d+j] * x[j]
+				leverage += x[i] * post.Leverage[i*d+j] * x[j]
 				for c := range s2 {
 					s2[c] += x[i] * post.Blocks[c*d*d+i*d+j] * x[j]
 				}
@@ -68,7 +68,7 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 			for j := range x {
 				u += post.QA[j*d+i] * x[j]
 			}
-			p.Leverage += u * u * post.Leverage[i]
+			leverage += u * u * post.Leverage[i]
 			for c := range s2 {
 				for j, q := range post.QB[c*k : (c+1)*k] {
 					s2[c] += u * u * q * q / (post.LambdaA[i]*post.LambdaB[j] + post.Epsilon)
@@ -99,7 +99,8 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 		p.Entropy -= q * math.Log(q)
 	}
 	top := slices.Max(mf0(t.OOD.Temperatures))
-	p.OODScore = calibrate.Score(math.Log(top/(1-top)*float64(k-1)), b.Manifest.MeanField.MedianMargin)
+	m := b.Manifest.MeanField.MedianMargin
+	p.Scores = []float64{m / (m + math.Log(top/(1-top)*float64(k-1))), leverage}
 	p.LogitVariance = s2 // at T_ens = 1
 	return p
 }
@@ -163,8 +164,8 @@ func (w within) check(t *testing.T, got, want Prediction) {
 	}
 	near("confidence", got.Confidence, want.Confidence, w.relative, w.probability)
 	near("entropy", got.Entropy, want.Entropy, w.relative, w.entropy)
-	near("OOD score", got.OODScore, want.OODScore, w.relative, w.probability)
-	near("leverage", got.Leverage, want.Leverage, w.variance, 0)
+	near("OOD score", got.OODScore(), want.OODScore(), w.relative, w.probability)
+	near("leverage", got.Leverage(), want.Leverage(), w.variance, 0)
 	// Of two that are as probable either is right.
 	if got.Class != want.Class && want.Probabilities[want.Class]-want.Probabilities[got.Class] > 2*w.probability {
 		t.Fatalf("class %d, want %d", got.Class, want.Class)
@@ -221,7 +222,7 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 func alike(t *testing.T, got, want Prediction) {
 	t.Helper()
 	near := func(a, b float64) bool { return approx.Equal(a, b, 1e-5*math.Abs(b)+1e-7) }
-	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore, want.OODScore) && near(got.Leverage, want.Leverage) &&
+	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore(), want.OODScore()) && near(got.Leverage(), want.Leverage()) &&
 		near(got.Entropy, want.Entropy)
 	for i := range want.Probabilities {
 		ok = ok && near(got.Probabilities[i], want.Probabilities[i]) && near(got.LogitVariance[i], want.LogitVariance[i]) &&

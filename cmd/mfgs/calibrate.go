@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
@@ -219,8 +220,10 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 		for _, m := range methods {
 			oodRows(&out, m.name, *m.OOD, *m.OODNLL)
 		}
-		if r.HeldOut.Leverage != nil {
-			out.row("leverage", ood(*r.HeldOut.Leverage)...)
+		for _, s := range score.All {
+			if figures := r.HeldOut.Scores[s.Name]; figures != nil {
+				out.row(s.Name, ood(*figures)...)
+			}
 		}
 		_ = out.write(&b)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/export"
 	"github.com/urfave/cli/v2"
@@ -129,8 +130,8 @@ func writeExport(w io.Writer, r *export.Report) error {
 		}
 	}
 	lines("inputs", r.Inputs)
-	lines("outputs", r.Outputs.List())
-	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), func(v onnx.ValueInfo) bool { return v.Name == r.Outputs.Logits.Name }))
+	lines("outputs", r.Outputs.Infos())
+	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), func(v onnx.ValueInfo) bool { return v.Name == r.Outputs[fuse.Logits].Name }))
 	b.WriteString(f.text())
 	if r.Triton != nil {
 		fmt.Fprintf(&b, "\nserve it:\n\n    tritonserver --model-repository=%s\n", shellWord(absolute(r.Triton.Repository)))
@@ -173,11 +174,17 @@ func pythonLines(r *export.Report) string {
 			feeds[i] += strconv.Itoa(i + 1)
 		}
 	}
+	var variables, names []string
+	for i, o := range r.Outputs {
+		if i == fuse.Probabilities || i >= fuse.Scores {
+			variables, names = append(variables, o.Key), append(names, pythonString(o.Name))
+		}
+	}
 	return fmt.Sprintf(`    import onnxruntime
     session = onnxruntime.InferenceSession(%s)
-    probabilities, ood_score, leverage = session.run(
-        [%s, %s, %s], {%s})
-`, pythonString(r.File), pythonString(r.Outputs.Probabilities.Name), pythonString(r.Outputs.OODScore.Name), pythonString(r.Outputs.Leverage.Name), strings.Join(feeds, ", "))
+    %s = session.run(
+        [%s], {%s})
+`, pythonString(r.File), strings.Join(variables, ", "), strings.Join(names, ", "), strings.Join(feeds, ", "))
 }
 
 // pythonString quotes a string, as JSON does, whose strings are Python's too, and

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/export"
@@ -76,7 +77,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 	model := &wrap.ModelInfo{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor}, Outputs: []onnx.ValueInfo{tensor}}
 	exported := &export.Report{
 		Bundle: evil, Model: model, File: evil, Files: []export.WrittenFile{{Path: evil}}, Inputs: []onnx.ValueInfo{tensor}, OwnOutputs: []onnx.ValueInfo{tensor},
-		Outputs: export.Outputs{Probabilities: tensor, Logits: tensor, LogitVariance: tensor, OODScore: tensor, Leverage: tensor},
+		Outputs: fuse.Outputs{{Key: "probabilities", ValueInfo: tensor}, {Key: "logits", ValueInfo: tensor}, {Key: "logit_variance", ValueInfo: tensor}, {Key: "ood_score", ValueInfo: tensor}, {Key: "leverage", ValueInfo: tensor}},
 	}
 	served := *exported
 	served.Triton = &export.TritonModel{Repository: evil, Name: evil}
@@ -85,8 +86,8 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		lines int
 		write func(io.Writer) error
 	}{
-		"predictions": {2, table(false, wrap.Prediction{Input: evil, Class: 0, Label: &label})},
-		"label lists": {2, table(true, wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
+		"predictions": {2, table(false, wrap.Prediction{Input: evil, Class: 0, Label: &label, Scores: []float64{0, 0}})},
+		"label lists": {2, table(true, wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}, Scores: []float64{0, 0}})},
 		"inspection": {0, func(w io.Writer) error {
 			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
 				Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
@@ -95,11 +96,11 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},
 		"CSV": {0, func(w io.Writer) error {
 			out := newPredictionWriter("csv", w, class, false)
-			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}), out.close())
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}), out.close())
 		}},
 		"JSON lines": {1, func(w io.Writer) error {
 			out := newPredictionWriter("jsonl", w, class, false)
-			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}), out.close())
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}), out.close())
 		}},
 		"JSON":      {0, func(w io.Writer) error { return writeJSON(w, map[string]string{evil: evil}) }},
 		"warnings":  {0, func(w io.Writer) error { (&program{stderr: w}).warn(evil); return nil }},
@@ -184,7 +185,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 			// The buffer below holds 4 kB, which the rows kept have filled.
 			t.Error("nothing was written after the rows that decide the widths")
 		}
-		p := wrap.Prediction{Input: strings.Repeat("x", 32), Confidence: 0.5}
+		p := wrap.Prediction{Input: strings.Repeat("x", 32), Confidence: 0.5, Scores: []float64{0, 0}}
 		if i == rowsKept {
 			p.Class = 1234567
 		}
@@ -218,9 +219,9 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 
 func TestNoPredictionsAreStillADocument(t *testing.T) {
 	for _, multi := range []bool{false, true} {
-		header := csvHeader
+		header := withScores(csvHeader)
 		if multi {
-			header = csvLabelsHeader
+			header = withScores(csvLabelsHeader)
 		}
 		for format, want := range map[string]string{
 			"json":  `{"predictions":[],"bad_records":[],"ignored":[],"warnings":[]}` + "\n",
@@ -240,9 +241,9 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 func TestLabelsInCells(t *testing.T) {
 	names := []string{"cat", "dog", "a bird of some kind", "3"}
 	predictions := []wrap.Prediction{
-		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5, OODScore: 0.25, Leverage: 12},
-		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5},
-		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1},
+		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5, Scores: []float64{0.25, 12}},
+		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5, Scores: []float64{0, 0}},
+		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1, Scores: []float64{0, 0}},
 	}
 	for format, want := range map[string]string{
 		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\n" +
@@ -407,7 +408,7 @@ func digits(t *testing.T) string {
 func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 	label := 2
 	p := wrap.Prediction{
-		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5, OODScore: 0.25, Leverage: 8,
+		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5, Scores: []float64{0.25, 8},
 		Probabilities: []float64{0.25, 0.625, 0.125}, Labels: []int{1}, LabelNames: []string{"dog"}, Targets: []int{0, 2},
 	}
 	for _, test := range []struct {

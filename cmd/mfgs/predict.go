@@ -14,6 +14,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
@@ -270,10 +271,10 @@ type csvPredictions struct {
 }
 
 var (
-	csvHeader = []string{"input", "label", "class", "class_name", "confidence", "entropy", "ood_score", "leverage"}
+	csvHeader = []string{"input", "label", "class", "class_name", "confidence", "entropy"}
 	// csvLabelsHeader is that of a multi-label head. Numbers in a list stand a blank
 	// apart, names a semicolon.
-	csvLabelsHeader = []string{"input", "targets", "labels", "label_names", "confidence", "entropy", "ood_score", "leverage"}
+	csvLabelsHeader = []string{"input", "targets", "labels", "label_names", "confidence", "entropy"}
 )
 
 func (c *csvPredictions) write(p wrap.Prediction) error {
@@ -290,7 +291,7 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	for i, s := range record {
 		record[i] = csvText(s)
 	}
-	for _, v := range []float64{p.Confidence, p.Entropy, p.OODScore, p.Leverage} {
+	for _, v := range append([]float64{p.Confidence, p.Entropy}, p.Scores...) {
 		record = append(record, strconv.FormatFloat(v, 'g', -1, 64))
 	}
 	return c.w.Write(record)
@@ -324,10 +325,11 @@ func (c *csvPredictions) begin() error {
 		return nil
 	}
 	c.started = true
+	header := csvHeader
 	if c.multi {
-		return c.w.Write(csvLabelsHeader)
+		header = csvLabelsHeader
 	}
-	return c.w.Write(csvHeader)
+	return c.w.Write(withScores(header))
 }
 
 func (c *csvPredictions) flush() error {
@@ -355,12 +357,20 @@ type tablePredictions struct {
 // rowsKept are looked at for the widths.
 const rowsKept = 64
 
-const predictionAlign = "lllrrr"
-
 var (
-	predictionHeader = []string{"input", "label", "class", "confidence", "ood score", "leverage"}
-	labelsHeader     = []string{"input", "targets", "labels", "confidence", "ood score", "leverage"}
+	predictionHeader = []string{"input", "label", "class", "confidence"}
+	labelsHeader     = []string{"input", "targets", "labels", "confidence"}
+	predictionAlign  = "lllr" + strings.Repeat("r", len(score.All))
 )
+
+// withScores adds the names of all scores.
+func withScores(header []string) []string {
+	header = slices.Clone(header)
+	for _, s := range score.All {
+		header = append(header, s.Name)
+	}
+	return header
+}
 
 func (t *tablePredictions) write(p wrap.Prediction) error {
 	truth, found := "-", t.class(p.Class)
@@ -373,7 +383,14 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	case p.Label != nil:
 		truth = t.class(*p.Label)
 	}
-	row := []string{shorten(printable(p.Input)), truth, found, percent(p.Confidence), fmt.Sprintf("%.4f", p.OODScore), fmt.Sprintf("%#.4g", p.Leverage)}
+	row := []string{shorten(printable(p.Input)), truth, found, percent(p.Confidence)}
+	for i, s := range score.All {
+		format := "%#.4g"
+		if s.Bounded {
+			format = "%.4f"
+		}
+		row = append(row, fmt.Sprintf(format, p.Scores[i]))
+	}
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -433,6 +450,10 @@ func (t *tablePredictions) begin() error {
 	header := predictionHeader
 	if t.multi {
 		header = labelsHeader
+	}
+	header = withScores(header)
+	for i, name := range header {
+		header[i] = strings.ReplaceAll(name, "_", " ")
 	}
 	t.widths = make([]int, len(header))
 	rows := append([][]string{header}, t.kept...)

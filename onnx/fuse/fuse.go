@@ -3,6 +3,7 @@ package fuse
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -70,7 +71,9 @@ type MeanField struct {
 	NLL Temperatures // for Method's probabilities
 	OOD Temperatures // for the out-of-distribution score
 
-	// MedianMargin is the margin that scores ½.
+	// Scores are the graph's last outputs, made of what the head has of an example. MedianMargin is a term of theirs: the
+	// margin of a usual example.
+	Scores       []Score
 	MedianMargin float64
 
 	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last, and where no number of
@@ -84,27 +87,10 @@ type MeanField struct {
 	Metadata map[string]string
 }
 
-// Outputs are the names that outputs of a fused model have: N examples, K logits, C classes.
-type Outputs struct {
-	// Probabilities are [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1.
-	Probabilities string
-	Logits        string // [N,K], the model's own
-	LogitVariance string // [N,K], the posterior's own: at T_ens = 1
-	OODScore      string // [N] in (0,1], made of 1 - max p under the pair OOD, with which it grows; float64
-	Leverage      string // [N]
-}
-
-// Names lists the outputs in the order of the struct.
-func (o Outputs) Names() []string {
-	return []string{o.Probabilities, o.Logits, o.LogitVariance, o.OODScore, o.Leverage}
-}
-
-// The metadata keys under which a fused model tells the names of its outputs.
-const metadataOutput = "mfgs.output."
-
-// Append returns the model with the mean-field head behind it: the model's own outputs and then probabilities, logits, logit_variance, ood_score and leverage, all float32 but the score, which is float64. A name that an input or output of the model has
-// already gets the prefix mfgs_, but that an output logits which is the head's is not doubled. Only operators of the default domain are
-// added, in the form they have in the model's own operator set. It panics if h was not found in m.
+// Append returns the model with the mean-field head behind it: the model's own outputs and then those of [Outputs]. A name that
+// an input or output of the model has already gets the prefix mfgs_, but that an output logits which is the head's is not
+// doubled. Only operators of the default domain are added, in the form they have in the model's own operator set. It panics if
+// h was not found in m.
 //
 // The network is left as it is, and variances are formed in float32. What follows is computed as package calibrate/meanfield
 // does, in float64 and in terms of logarithms.
@@ -113,7 +99,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 		panic("fuse: Append with the head of another model")
 	}
 	if err := mf.check(h); err != nil {
-		return nil, Outputs{}, err
+		return nil, nil, err
 	}
 	f := &fuser{
 		Builder: build.New(m), mf: mf, k: int64(h.LogitDim), link: h.Link,
@@ -123,58 +109,48 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	if h.Link == head.Sigmoid && h.LogitDim == 1 {
 		f.classes = 2
 	}
-	batch := batchDim(m)
-	var outputs []*onnxpb.ValueInfo
-	if !mf.Alone {
-		outputs = slices.Clone(m.Proto().GetGraph().GetOutput())
-	}
-	var names Outputs
-	declare := func(name string, typ tensor.Type, dims ...int64) {
-		outputs = append(outputs, batched(onnxpb.TensorInfo(name, typ, append([]int64{-1}, dims...)...), batch))
-	}
-
 	phi := h.AddFeatures(f.Builder)
 	own := !mf.Alone && f.hasLogits(h)
 	rename := map[string]string{}
-	fresh := func(name string) string { return f.outputName(name, rename) }
-	names.Probabilities = fresh("probabilities")
-	if names.Logits = h.Logits; !own {
-		names.Logits = fresh("logits")
-	}
-	names.LogitVariance, names.OODScore, names.Leverage = fresh("logit_variance"), fresh("ood_score"), fresh("leverage")
-
-	logits := names.Logits
+	outputs := f.outputs(h, own, rename)
+	logits := outputs[Logits].Name
 	if !own {
 		f.result(h.AddLogits(f.Builder), logits)
 	}
-	variance := f.forms(phi, names)
-	f.variances(variance, names)
-	f.probabilities(logits, variance, names)
-
-	declare(names.Probabilities, tensor.Float32, f.classes)
-	if !own {
-		declare(names.Logits, tensor.Float32, f.k)
-	}
-	declare(names.LogitVariance, tensor.Float32, f.k)
-	declare(names.OODScore, tensor.Float64)
-	declare(names.Leverage, tensor.Float32)
+	variance, leverage := f.forms(phi)
+	f.variances(variance, outputs[LogitVariance].Name)
+	margin := f.probabilities(logits, variance, outputs[Probabilities].Name)
+	f.scores(&Terms{
+		f: f, logits: logits, variance: outputs[LogitVariance].Name, leverage: leverage, margin: margin, doubles: map[string]string{},
+	}, outputs[Scores:])
 	if f.err != nil {
-		return nil, Outputs{}, f.err
+		return nil, nil, f.err
 	}
-	fused, err := f.Build(outputs...)
+
+	var declared []*onnxpb.ValueInfo
+	if !mf.Alone {
+		declared = slices.Clone(m.Proto().GetGraph().GetOutput())
+	}
+	batch := batchDim(m)
+	for i, o := range outputs {
+		if i != Logits || !own {
+			declared = append(declared, batched(o.declaration(), batch))
+		}
+	}
+	fused, err := f.Build(declared...)
 	if err != nil {
-		return nil, Outputs{}, fmt.Errorf("fusing the model: %w", err)
+		return nil, nil, fmt.Errorf("fusing the model: %w", err)
 	}
-	for _, name := range []*string{&names.Probabilities, &names.Logits, &names.LogitVariance, &names.OODScore, &names.Leverage} {
-		*name = renaming(rename).name(*name)
+	for i := range outputs {
+		outputs[i].Name = renaming(rename).name(outputs[i].Name)
 	}
 	pb := onnxpb.Shallow(fused.Proto())
 	pb.Graph = renaming(rename).graph(pb.Graph)
-	pb.MetadataProps = withMetadata(pb.MetadataProps, mf.Metadata, names)
+	pb.MetadataProps = withMetadata(pb.MetadataProps, mf.Metadata, outputs)
 	if fused, err = fused.Derive(pb); err != nil {
-		return nil, Outputs{}, fmt.Errorf("fusing the model: %w", err)
+		return nil, nil, fmt.Errorf("fusing the model: %w", err)
 	}
-	return fused, names, nil
+	return fused, outputs.in(fused), nil
 }
 
 func (mf *MeanField) check(h *head.Head) error {
@@ -244,24 +220,16 @@ func batched(v *onnxpb.ValueInfo, d onnx.Dim) *onnxpb.ValueInfo {
 }
 
 // withMetadata returns entries with properties in the place of those of an earlier head.
-func withMetadata(entries []*onnxpb.Entry, properties map[string]string, names Outputs) []*onnxpb.Entry {
-	all := map[string]string{
-		metadataOutput + "probabilities": names.Probabilities, metadataOutput + "logits": names.Logits,
-		metadataOutput + "logit_variance": names.LogitVariance, metadataOutput + "ood_score": names.OODScore,
-		metadataOutput + "leverage": names.Leverage,
+func withMetadata(entries []*onnxpb.Entry, properties map[string]string, outputs Outputs) []*onnxpb.Entry {
+	all := map[string]string{}
+	for _, o := range outputs {
+		all["mfgs.output."+o.Key] = o.Name
 	}
-	for k, v := range properties {
-		all[k] = v
-	}
-	keys := make([]string, 0, len(all))
-	for k := range all {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
+	maps.Copy(all, properties)
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e *onnxpb.Entry) bool {
 		return strings.HasPrefix(e.GetKey(), "mfgs.")
 	})
-	for _, k := range keys {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		entries = append(entries, &onnxpb.Entry{Key: proto.String(k), Value: proto.String(all[k])})
 	}
 	return entries

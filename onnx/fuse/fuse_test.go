@@ -35,7 +35,11 @@ func meanField(h *head.Head) *MeanField {
 		Lambda0: 0.3, MedianMargin: 1, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
 		Forms:     Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
-		Metadata:  map[string]string{"mfgs.version": "test"},
+		Scores: []Score{
+			{Name: "ood_score", Double: true, Emit: func(t *Terms) string { return t.Div(t.MedianMargin(), t.Add(t.Margin(), t.MedianMargin())) }},
+			{Name: "leverage", Emit: (*Terms).Leverage},
+		},
+		Metadata: map[string]string{"mfgs.version": "test"},
 	}
 }
 
@@ -105,20 +109,20 @@ func TestFuseNamesOutputs(t *testing.T) {
 			m, h := parsedModel(t, pb)
 			mf := meanField(h)
 			mf.Alone = c.alone
-			fused, names, err := Append(m, h, mf)
+			fused, outputs, err := Append(m, h, mf)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if got := outputNames(fused); got != c.want {
 				t.Errorf("outputs %s\n   want %s", got, c.want)
 			}
-			for _, name := range names.Names() {
-				if !slices.ContainsFunc(fused.Outputs(), func(v onnx.ValueInfo) bool { return v.Name == name }) {
-					t.Errorf("there is no output %s", name)
+			for _, o := range outputs {
+				if !slices.ContainsFunc(fused.Outputs(), func(v onnx.ValueInfo) bool { return v.Name == o.Name }) {
+					t.Errorf("there is no output %s", o.Name)
 				}
-			}
-			if got := fused.Metadata()["mfgs.output.leverage"]; got != names.Leverage {
-				t.Errorf("the metadata say leverage is %q, want %q", got, names.Leverage)
+				if got := fused.Metadata()["mfgs.output."+o.Key]; got != o.Name {
+					t.Errorf("the metadata say %s is %q, want %q", o.Key, got, o.Name)
+				}
 			}
 			// It is read again, and its head is the old one.
 			b, err := fused.Bytes()

@@ -17,9 +17,9 @@ const (
 	mostLogit  = 1e14
 )
 
-// forms returns the variances of the logits, [N,K], and makes the leverage, [N]. The variances are in units of the T_ens of
-// the pair NLL: a posterior's own may be beyond float32, where its logits have an unusual unit.
-func (f *fuser) forms(phi string, names Outputs) (variance string) {
+// forms returns the variances of the logits, [N,K], and the leverage, [N,1]. The variances are in units of the T_ens of the
+// pair NLL: a posterior's own may be beyond float32, where its logits have an unusual unit.
+func (f *fuser) forms(phi string) (variance, leverage string) {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
 	constant := f.float
@@ -47,8 +47,7 @@ func (f *fuser) forms(phi string, names Outputs) (variance string) {
 			sums = f.cast(sums, tensor.Float32)
 		}
 		sums = f.clip(sums, 0, mostForm)
-		f.as(names.Leverage, func() string { return f.reshape(f.slice(sums, 1, f.k, f.k+1), -1) })
-		return f.slice(sums, 1, 0, f.k)
+		return f.slice(sums, 1, 0, f.k), f.slice(sums, 1, f.k, f.k+1)
 	}
 	u := f.binary("Mul", z, z)
 	if q.Double {
@@ -59,24 +58,22 @@ func (f *fuser) forms(phi string, names Outputs) (variance string) {
 		inner := int64(len(q.Reduction)) / terms
 		u, terms = f.binary("MatMul", u, f.float("reduction", q.Reduction, terms, inner)), inner
 	}
-	variances, leverage := make([]float64, 0, terms*f.k), make([]float64, 0, terms)
+	variances, leverages := make([]float64, 0, terms*f.k), make([]float64, 0, terms)
 	for r := range terms {
 		row := q.Weights[r*forms : (r+1)*forms]
 		for _, v := range row[:f.k] {
 			variances = append(variances, v*f.formScale(0))
 		}
-		leverage = append(leverage, row[f.k])
+		leverages = append(leverages, row[f.k])
 	}
-	f.as(names.Leverage, func() string {
-		return f.reshape(f.binary("MatMul", u, f.float("leverages", leverage, terms, 1)), -1)
-	})
-	return f.binary("MatMul", u, f.float("variances", variances, terms, f.k))
+	return f.binary("MatMul", u, f.float("variances", variances, terms, f.k)),
+		f.binary("MatMul", u, f.float("leverages", leverages, terms, 1))
 }
 
 // variances makes the posterior's own variances of those that forms returns.
-func (f *fuser) variances(variance string, names Outputs) {
+func (f *fuser) variances(variance, output string) {
 	own := f.binary("Mul", f.cast(variance, tensor.Float64), f.double("unit", []float64{f.mf.NLL.Ens}))
-	f.as(names.LogitVariance, func() string { return f.clip(f.cast(own, tensor.Float32), 0, mostForm) })
+	f.as(output, func() string { return f.clip(f.cast(own, tensor.Float32), 0, mostForm) })
 }
 
 // formScale is what a form is multiplied by: one for the leverage, and for variances one over their unit.
@@ -113,9 +110,10 @@ func (f *fuser) pairs() []Temperatures {
 	return []Temperatures{f.mf.NLL, f.mf.OOD}
 }
 
-// probabilities adds what makes probabilities and score of logits and their variances as forms returns them, both [N,K]. All is
-// float64: the score is to tell examples apart whose probabilities are all but the same, or all but one next to nothing.
-func (f *fuser) probabilities(logits, variance string, names Outputs) {
+// probabilities makes the output of probabilities from logits and their variances as forms returns them, both [N,K], and returns
+// the margin of 1 - max p under the pair OOD, [N,1]. All is float64: margins differ where probabilities are all but the same, or
+// all but one next to nothing.
+func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	pairs := f.pairs()
 	p := int64(len(pairs))
 	act, ens := make([]float64, p), make([]float64, p)
@@ -138,22 +136,21 @@ func (f *fuser) probabilities(logits, variance string, names Outputs) {
 		y := f.binary("Mul", logits, f.number(1/f.mf.Plain))
 		switch f.link {
 		case head.Softmax:
-			f.servedSoftmax(y, names)
+			f.servedSoftmax(y, output)
 		case head.OneVsRest:
-			f.servedSoftmax(f.logSigmoid(y), names)
+			f.servedSoftmax(f.logSigmoid(y), output)
 		default:
-			f.servedSigmoids(y, names)
+			f.servedSigmoids(y, output)
 		}
 	}
 	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), inverse)
 	switch {
 	case f.link != head.Softmax:
-		f.separate(f.binary("Div", mu, f.temperatures(spread)), names)
+		return f.separate(f.binary("Div", mu, f.temperatures(spread)), output)
 	case f.mf.Method == MF1:
-		f.normalised(f.mf1(mu, spread), names)
-	default:
-		f.normalised(f.mf0(mu, f.temperatures(spread)), names)
+		return f.normalised(f.mf1(mu, spread), output)
 	}
+	return f.normalised(f.mf0(mu, f.temperatures(spread)), output)
 }
 
 // temperatures returns T = √(1+λ₀s²).
@@ -173,29 +170,29 @@ func (f *fuser) pair(x string, i, n int64) string {
 func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
 
 // served casts probabilities, [N,C], to their output.
-func (f *fuser) served(p string, names Outputs) {
-	f.as(names.Probabilities, func() string { return f.cast(p, tensor.Float32) })
+func (f *fuser) served(p, output string) {
+	f.as(output, func() string { return f.cast(p, tensor.Float32) })
 }
 
 // servedSoftmax makes probabilities of logarithms, [N,K], of what is proportional to them.
-func (f *fuser) servedSoftmax(l string, names Outputs) {
+func (f *fuser) servedSoftmax(l, output string) {
 	e := f.unary("Exp", f.binary("Sub", l, f.reduce("ReduceMax", l, 1, true)))
-	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), names)
+	f.served(f.binary("Div", e, f.reduce("ReduceSum", e, 1, true)), output)
 }
 
 // servedSigmoids makes probabilities of logits y, [N,K], each of which has a sigmoid of its own.
 //
 // With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e): no difference, and the runtime's Sigmoid, which is flat beyond 18, is not
 // used.
-func (f *fuser) servedSigmoids(y string, names Outputs) {
+func (f *fuser) servedSigmoids(y, output string) {
 	one := f.binary("Add", f.unary("Exp", f.unary("Neg", f.unary("Abs", y))), f.number(1))
 	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", f.negative(y)), one) }
 	if f.k > 1 {
-		f.served(sigmoid(y), names)
+		f.served(sigmoid(y), output)
 		return
 	}
 	no, yes := sigmoid(f.unary("Neg", y)), sigmoid(y)
-	f.served(f.op("Concat", []string{no, yes}, onnxpb.IntAttribute("axis", 1)), names)
+	f.served(f.op("Concat", []string{no, yes}, onnxpb.IntAttribute("axis", 1)), output)
 }
 
 // negative returns min(y,0).
@@ -218,18 +215,10 @@ func (f *fuser) logSigmoid(y string) string {
 	return f.binary("Add", close, full)
 }
 
-// score makes of margins, [N,1], the score m/(m+g), [N].
-func (f *fuser) score(margin string, names Outputs) {
-	f.as(names.OODScore, func() string {
-		m := f.number(f.mf.MedianMargin)
-		return f.reshape(f.binary("Div", m, f.binary("Add", margin, m)), -1)
-	})
-}
-
-// normalised makes probabilities and score of logarithms, [N,P,K], of what is proportional to probabilities.
-func (f *fuser) normalised(logp string, names Outputs) {
+// normalised makes probabilities of logarithms, [N,P,K], of what is proportional to them, and returns the margin.
+func (f *fuser) normalised(logp, output string) (margin string) {
 	if f.mf.Plain == 0 {
-		f.servedSoftmax(f.pair(logp, 0, f.k), names)
+		f.servedSoftmax(f.pair(logp, 0, f.k), output)
 	}
 
 	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max l - l_k and m their least:
@@ -248,7 +237,7 @@ func (f *fuser) normalised(logp string, names Outputs) {
 	direct := f.binary("Sub", least, f.unary("Log", f.binary("Div", sum, count)))
 	series := f.cumulants(f.unary("Neg", x), 1, f.k-1)
 	close := f.unary("Neg", f.series(series, ""))
-	f.score(f.either(f.reduce("ReduceMax", x, 1, true), close, direct), names)
+	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
 }
 
 // tiny is what numbers must be below for the mean of their exponentials to be so near one that its logarithm, of which there
@@ -288,14 +277,13 @@ func (f *fuser) series(k [3]string, b string) string {
 	return times(f.binary("Add", k[0], times(inner)))
 }
 
-// separate makes probabilities and score of y = μ/T, [N,P,K], where each logit has a sigmoid of its own.
-func (f *fuser) separate(y string, names Outputs) {
+// separate makes probabilities of y = μ/T, [N,P,K], where each logit has a sigmoid of its own, and returns the margin.
+func (f *fuser) separate(y, output string) (margin string) {
 	if f.link == head.OneVsRest {
-		f.normalised(f.logSigmoid(y), names)
-		return
+		return f.normalised(f.logSigmoid(y), output)
 	}
 	if f.mf.Plain == 0 {
-		f.servedSigmoids(f.pair(y, 0, f.k), names)
+		f.servedSigmoids(f.pair(y, 0, f.k), output)
 	}
 	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w exp(m-x)). For small x it is
 	// that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
@@ -308,7 +296,7 @@ func (f *fuser) separate(y string, names Outputs) {
 	mean := f.reduce("ReduceMean", x, 1, true)
 	third := f.binary("Sub", cube(mean), f.reduce("ReduceMean", cube(x), 1, true))
 	close := f.binary("Add", mean, f.binary("Mul", third, f.number(1./12)))
-	f.score(f.either(f.reduce("ReduceMax", x, 1, true), close, direct), names)
+	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
 }
 
 // mf1 returns log(K ẽ_k) = -log mean_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k is exp(0) in the paper as here.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -115,8 +116,8 @@ func (b *bench) check() error {
 	if b.requests, err = parseMethods(names); err != nil {
 		return err
 	}
-	if len(b.OOD) == 0 && len(b.requests) == 1 && b.requests[0].name == measure.Leverage {
-		return errors.New("leverage gives no probabilities: it needs an out-of-distribution set to be measured on")
+	if len(b.OOD) == 0 && len(b.requests) == 1 && score.Index(b.requests[0].name) >= 0 {
+		return fmt.Errorf("%s gives no probabilities: it needs an out-of-distribution set to be measured on", b.requests[0].name)
 	}
 	if err := b.Runtime.Validate(); err != nil {
 		return err

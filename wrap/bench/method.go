@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/calibrate/score"
 	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
@@ -33,14 +34,24 @@ type method struct {
 }
 
 // registry has the methods in the order of tables.
-var registry = []*method{
+var registry = slices.Concat([]*method{
 	{name: "mle", doc: "the network's own probabilities"},
 	{name: "ts", doc: "temperature scaling"},
 	{name: "mf0", doc: "the mean-field approximation", gaussian: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian},
-	{name: measure.Leverage, doc: "of the features: tells out-of-distribution data only"},
+}, scores(), []*method{
 	mf1, mf2, ukf, mc, bnnKFAC, rue,
 	ensemble, jackknife, ensembleLL, jackknifeLL,
 	dropout, bnnVI, bnnLLVI, edl,
+})
+
+// scores are methods without probabilities.
+func scores() (all []*method) {
+	for _, s := range score.All {
+		if slices.Contains(measure.Plain, s.Name) {
+			all = append(all, &method{name: s.Name, doc: s.Doc})
+		}
+	}
+	return all
 }
 
 // Files says which files [Config].With may hold under a name: ONNX models of other networks for the

@@ -58,7 +58,7 @@ type Report struct {
 	Inputs []onnx.ValueInfo `json:"inputs"` // those of the model that was calibrated
 	// Outputs are what Write is for, OwnOutputs what the model gave before. Logits
 	// may be both.
-	Outputs    Outputs          `json:"outputs"`
+	Outputs    fuse.Outputs     `json:"outputs"`
 	OwnOutputs []onnx.ValueInfo `json:"own_outputs"`
 
 	Triton   *TritonModel `json:"triton,omitempty"` // nil for Options.Out
@@ -69,22 +69,6 @@ type Report struct {
 type WrittenFile struct {
 	Path string `json:"path"`
 	Size int64  `json:"bytes"`
-}
-
-// Outputs are what an exported model gives of a [wrap.Prediction], for N
-// examples, C classes and K logits. All are float32 but the score, which is float64.
-// Their names are those of the fields in JSON, unless the model had them for others.
-type Outputs struct {
-	Probabilities onnx.ValueInfo `json:"probabilities"`  // [N,C]; of a multi-label head [N,K]
-	Logits        onnx.ValueInfo `json:"logits"`         // [N,K]
-	LogitVariance onnx.ValueInfo `json:"logit_variance"` // [N,K]
-	OODScore      onnx.ValueInfo `json:"ood_score"`      // [N]
-	Leverage      onnx.ValueInfo `json:"leverage"`       // [N]
-}
-
-// List returns the outputs in their order in the model.
-func (o *Outputs) List() []onnx.ValueInfo {
-	return []onnx.ValueInfo{o.Probabilities, o.Logits, o.LogitVariance, o.OODScore, o.Leverage}
 }
 
 // TritonModel is a model in a Triton model repository.
@@ -137,49 +121,43 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	fused, names, err := a.Fuse(fuse.Method(o.Method), false)
+	fused, outputs, err := a.Fuse(fuse.Method(o.Method), false)
 	if err != nil {
 		return nil, err
 	}
 	report := &Report{
 		Bundle: b.Dir(), Model: wrap.NewModelInfo(a.Model), Method: cmp.Or(o.Method, string(b.Calibration().Method)), Opset: fused.Opset(), Inputs: fused.Inputs(),
-		OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), Warnings: []string{},
-	}
-	if report.Outputs, err = newOutputs(fused, names); err != nil {
-		return nil, err
+		Outputs: outputs, OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), Warnings: []string{},
 	}
 	var config *tritonConfig
 	if o.Triton != "" {
 		var unfit string
-		config, unfit, err = newTritonConfig(o.Name, report.Inputs, report.OwnOutputs, report.Outputs.List(), o.MaxBatch)
+		config, unfit, err = newTritonConfig(o.Name, report.Inputs, report.OwnOutputs, report.Outputs.Infos(), o.MaxBatch)
 		if err != nil {
 			return nil, err
 		}
 		if unfit != "" {
 			// Triton looks at every output that the file has, in the configuration
 			// or not.
-			if fused, names, err = a.Fuse(fuse.Method(o.Method), true); err != nil {
+			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), true); err != nil {
 				return nil, err
 			}
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
 			report.OwnOutputs = []onnx.ValueInfo{}
-			if report.Outputs, err = newOutputs(fused, names); err != nil {
-				return nil, err
-			}
-			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.List(), o.MaxBatch); err != nil {
+			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.Infos(), o.MaxBatch); err != nil {
 				return nil, err
 			}
 			report.Inputs = fused.Inputs()
 		}
 		report.Triton = &TritonModel{Repository: o.Triton, Name: o.Name, MaxBatch: config.maxBatch}
 	}
-	report.Warnings = append(report.Warnings, moved(names)...)
+	report.Warnings = append(report.Warnings, moved(report.Outputs)...)
 	files, err := fused.Files(place.model)
 	if err != nil {
 		return nil, err
 	}
 	if config != nil {
-		config.labelled = names.Probabilities
+		config.labelled = report.Outputs[fuse.Probabilities].Name
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
 	report.Warnings = append(report.Warnings, place.strays(files)...)
@@ -192,10 +170,10 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 
 // moved tells of outputs that are not called as everywhere else: who asks for them by
 // that name gets the network's own.
-func moved(names fuse.Outputs) (warnings []string) {
-	for i, want := range []string{"probabilities", "logits", "logit_variance", "ood_score", "leverage"} {
-		if name := names.Names()[i]; name != want {
-			warnings = append(warnings, fmt.Sprintf("the network has an input or output %q of its own: the calibrated model's is called %q", want, name))
+func moved(outputs fuse.Outputs) (warnings []string) {
+	for _, o := range outputs {
+		if o.Name != o.Key {
+			warnings = append(warnings, fmt.Sprintf("the network has an input or output %q of its own: the calibrated model's is called %q", o.Key, o.Name))
 		}
 	}
 	return warnings
@@ -222,25 +200,6 @@ func (o *Options) check() error {
 		return CheckTritonName(o.Name)
 	}
 	return nil
-}
-
-// newOutputs looks up the outputs that a fused model has by these names.
-func newOutputs(m *onnx.Model, names fuse.Outputs) (o Outputs, err error) {
-	all := m.Outputs()
-	for _, f := range []struct {
-		to   *onnx.ValueInfo
-		name string
-	}{
-		{&o.Probabilities, names.Probabilities}, {&o.Logits, names.Logits}, {&o.LogitVariance, names.LogitVariance},
-		{&o.OODScore, names.OODScore}, {&o.Leverage, names.Leverage},
-	} {
-		i := slices.IndexFunc(all, func(v onnx.ValueInfo) bool { return v.Name == f.name })
-		if i < 0 {
-			return o, fmt.Errorf("the fused model has no output %q", f.name)
-		}
-		*f.to = all[i]
-	}
-	return o, nil
 }
 
 // dataSuffix is what [onnx.Model.Files] adds to a model's name for its weights'.

@@ -22,6 +22,7 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	drafts "github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -65,7 +66,7 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 		}
 		// near: equal within an absolute and a relative tolerance, those that the
 		// fused graph is held to.
-		near := func(what onnx.ValueInfo, width int, abs, rel float64, of func(p wrap.Prediction, j int) float64) {
+		near := func(what *fuse.Output, width int, abs, rel float64, of func(p wrap.Prediction, j int) float64) {
 			t.Helper()
 			values, ok := got[what.Name].Data.([]float32)
 			if d, double := got[what.Name].Data.([]float64); double && what.Type == tensor.Float64 {
@@ -88,11 +89,11 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 				}
 			}
 		}
-		near(r.Outputs.Probabilities, 10, 1e-5, 0, func(p wrap.Prediction, j int) float64 { return p.Probabilities[j] })
-		near(r.Outputs.Logits, 10, 0, 1e-4, func(p wrap.Prediction, j int) float64 { return float64(p.Logits[j]) })
-		near(r.Outputs.LogitVariance, 10, 0, 1e-4, func(p wrap.Prediction, j int) float64 { return p.LogitVariance[j] })
-		near(r.Outputs.OODScore, 1, 1e-5, 0, func(p wrap.Prediction, _ int) float64 { return p.OODScore })
-		near(r.Outputs.Leverage, 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage })
+		near(&r.Outputs[fuse.Probabilities], 10, 1e-5, 0, func(p wrap.Prediction, j int) float64 { return p.Probabilities[j] })
+		near(&r.Outputs[fuse.Logits], 10, 0, 1e-4, func(p wrap.Prediction, j int) float64 { return float64(p.Logits[j]) })
+		near(&r.Outputs[fuse.LogitVariance], 10, 0, 1e-4, func(p wrap.Prediction, j int) float64 { return p.LogitVariance[j] })
+		near(r.Outputs.Of("ood_score"), 1, 1e-5, 0, func(p wrap.Prediction, _ int) float64 { return p.OODScore() })
+		near(r.Outputs.Of("leverage"), 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage() })
 	}
 }
 
@@ -115,8 +116,8 @@ func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
 	warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
 		return strings.Contains(w, `"probabilities" of its own`) && strings.Contains(w, `"mfgs_probabilities"`)
 	})
-	if !warned || r.Outputs.Probabilities.Name != "mfgs_probabilities" {
-		t.Errorf("the probabilities are called %s, warnings %q", r.Outputs.Probabilities.Name, r.Warnings)
+	if !warned || r.Outputs[fuse.Probabilities].Name != "mfgs_probabilities" {
+		t.Errorf("the probabilities are called %s, warnings %q", r.Outputs[fuse.Probabilities].Name, r.Warnings)
 	}
 }
 
@@ -148,12 +149,12 @@ func TestAnExportIsReported(t *testing.T) {
 	if !reflect.DeepEqual(r.Inputs, m.Inputs()) || len(m.Outputs()) != 5 {
 		t.Errorf("inputs %v, the file has %v, and outputs %v", r.Inputs, m.Inputs(), m.Outputs())
 	}
-	for _, o := range append(r.Outputs.List(), r.OwnOutputs...) {
+	for _, o := range append(r.Outputs.Infos(), r.OwnOutputs...) {
 		if !slices.ContainsFunc(m.Outputs(), func(v onnx.ValueInfo) bool { return reflect.DeepEqual(v, o) }) {
 			t.Errorf("output %+v is reported, the file has %+v", o, m.Outputs())
 		}
 	}
-	if len(r.OwnOutputs) != 1 || r.OwnOutputs[0].Name != r.Outputs.Logits.Name {
+	if len(r.OwnOutputs) != 1 || r.OwnOutputs[0].Name != r.Outputs[fuse.Logits].Name {
 		t.Errorf("own outputs are %v, want the logits", r.OwnOutputs)
 	}
 	s, err := os.Stat(path)
@@ -181,8 +182,8 @@ func TestAnExportIsReported(t *testing.T) {
 		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
 		"mfgs.logit_variance.ens":   "1",
-		"mfgs.output.probabilities": r.Outputs.Probabilities.Name, "mfgs.output.logits": r.Outputs.Logits.Name, "mfgs.output.logit_variance": r.Outputs.LogitVariance.Name,
-		"mfgs.output.ood_score": r.Outputs.OODScore.Name, "mfgs.output.leverage": r.Outputs.Leverage.Name,
+		"mfgs.output.probabilities": r.Outputs[fuse.Probabilities].Name, "mfgs.output.logits": r.Outputs[fuse.Logits].Name, "mfgs.output.logit_variance": r.Outputs[fuse.LogitVariance].Name,
+		"mfgs.output.ood_score": r.Outputs.Of("ood_score").Name, "mfgs.output.leverage": r.Outputs.Of("leverage").Name,
 	} {
 		if want == "" || metadata[key] != want {
 			t.Errorf("metadata %s is %q, want %q", key, metadata[key], want)
@@ -244,7 +245,7 @@ func TestExportToTriton(t *testing.T) {
 	if err := json.Unmarshal([]byte(m.Metadata()["mfgs.labels"]), &labels); err != nil || !slices.Equal(labels, names) {
 		t.Errorf("metadata has the labels %q, %v", labels, err)
 	}
-	if got := exported(t, r.File, digitTensor(t, 0, 3))[r.Outputs.Probabilities.Name].Shape; !slices.Equal(got, []int64{3, 10}) {
+	if got := exported(t, r.File, digitTensor(t, 0, 3))[r.Outputs[fuse.Probabilities].Name].Shape; !slices.Equal(got, []int64{3, 10}) {
 		t.Errorf("probabilities have the shape %v", got)
 	}
 
@@ -284,7 +285,7 @@ func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprint(m.Outputs()), fmt.Sprint(r.Outputs.List()); got != want {
+	if got, want := fmt.Sprint(m.Outputs()), fmt.Sprint(r.Outputs.Infos()); got != want {
 		t.Errorf("outputs are %s, want %s", got, want)
 	}
 	// A file keeps them.
@@ -681,7 +682,7 @@ func TestEveryExportMethodExports(t *testing.T) {
 		if got := m.Metadata()["mfgs.method"]; got != method || r.Method != method {
 			t.Errorf("the file says %s, the report %s, want %s", got, r.Method, method)
 		}
-		for i, p := range exported(t, path, digitTensor(t, 1500, 1510))[r.Outputs.Probabilities.Name].Data.([]float32) {
+		for i, p := range exported(t, path, digitTensor(t, 1500, 1510))[r.Outputs[fuse.Probabilities].Name].Data.([]float32) {
 			if !(p >= 0 && p <= 1) {
 				t.Fatalf("%s: probability %d is %v", method, i, p)
 			}

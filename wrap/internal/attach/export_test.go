@@ -5,4 +5,5 @@ const FarRatio = farRatio
 var (
 	Intervals = intervals
 	Margins   = margins
+	Scores    = scores
 )

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -32,7 +33,7 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 	b := a.Bundle
 	forms, err := b.Posterior.Quadratic()
 	if err != nil {
-		return nil, fuse.Outputs{}, err
+		return nil, nil, err
 	}
 	m := b.Manifest
 	mf := &fuse.MeanField{
@@ -41,6 +42,7 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 		Forms:        fuse.Quadratic(*forms),
 		NLL:          fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
 		OOD:          fuse.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
+		Scores:       scores(),
 		MedianMargin: cmp.Or(m.MeanField.MedianMargin, 1),
 		Intervals:    intervals(a.Head.LogitDim, m.MeanField.MaxRatio),
 		Alone:        alone,
@@ -50,6 +52,14 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 		mf.Plain = b.Calibration().PlainTemperature()
 	}
 	return fuse.Append(a.Model, a.Head, mf)
+}
+
+// scores are all of them, to be written into a graph.
+func scores() (all []fuse.Score) {
+	for _, s := range score.All {
+		all = append(all, fuse.Score{Name: s.Name, Double: s.Double, Emit: func(t *fuse.Terms) string { return s.Emit(t) }})
+	}
+	return all
 }
 
 // intervals returns those that mf0 interpolates for a largest held-out ratio, without

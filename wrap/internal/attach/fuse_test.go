@@ -10,7 +10,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/featurize/ort"
@@ -50,7 +49,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, varia
 	mf := &fuse.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
 		NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 1.5, Ens: 0.5},
-		Intervals: attach.Intervals(k, 2), MedianMargin: 0.7,
+		Intervals: attach.Intervals(k, 2), Scores: attach.Scores(), MedianMargin: 0.7,
 	}
 	if change != nil {
 		change(mf)
@@ -74,13 +73,20 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 			t.Fatal(err)
 		}
 	}
-	s, err := ort.NewSession(ort.SessionConfig{Graph: graph, Outputs: names.Names()})
+	var list []string
+	for _, o := range names {
+		list = append(list, o.Name)
+	}
+	s, err := ort.NewSession(ort.SessionConfig{Graph: graph, Outputs: list})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
 }
+
+// oodScore is m/(m+g) of a margin g.
+func oodScore(margin, m float64) float64 { return m / (m + margin) }
 
 // unit returns the unit vectors of r dimensions.
 func unit(r int) tensor.Tensor {
@@ -173,7 +179,7 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 							t.Fatalf("%s: p[%d] = %v, want %v", name, j, got, want)
 						}
 					}
-					want := calibrate.Score(oracle(1.5, 0.5), 0.7)
+					want := oodScore(oracle(1.5, 0.5), 0.7)
 					if got := score[i]; !approx.Relative(got, want, 1e-6) {
 						t.Errorf("%s: ood_score %v, want %v", name, got, want)
 					}
@@ -392,7 +398,7 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 								want, _ = formula(link, fuse.MF0, a, make([]float32, k), fuse.Temperatures{Act: plain, Ens: 1})
 							}
 							_, margin := formula(link, method, a, v, ood)
-							score := calibrate.Score(margin, 0.7)
+							score := oodScore(margin, 0.7)
 							c := len(want)
 							for j := range want {
 								if got := float64(out[0].Data.([]float32)[i*c+j]); !approx.Equal(got, want[j], 2e-6) {
@@ -522,7 +528,7 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 						what := fmt.Sprintf("%s, %s, K=%d, logits of %v, T_ens %v", link, method, k, scale, ens)
 						scores := out[3].Data.([]float64)
 						for i, got := range scores {
-							if want := calibrate.Score(margins[i], median); !approx.Relative(got, want, 1e-5) {
+							if want := oodScore(margins[i], median); !approx.Relative(got, want, 1e-5) {
 								t.Errorf("%s: score %v, want %v", what, got, want)
 							}
 						}

@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // Role is what a set is measured for.
@@ -54,7 +55,7 @@ type Tally struct {
 // these names.
 func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
 	t := &Tally{Name: name, oods: oods, shifts: make([]counter, shifts), out: make([]Scores, len(oods))}
-	if name == Leverage {
+	if score.Index(name) >= 0 {
 		return t
 	}
 	t.test = newCounter(h)
@@ -153,11 +154,18 @@ func (c *counter) result() *metrics.InDomain {
 	return &r
 }
 
-// Leverage is the method without probabilities.
-const Leverage = "leverage"
+// Plain lists the methods that need nothing but a calibration: those with probabilities, and
+// the scores of unfamiliarity without mf0's own.
+var Plain = append([]string{"mle", "ts", "mf0"}, scores()...)
 
-// Plain lists the methods that need nothing but a calibration.
-var Plain = []string{"mle", "ts", "mf0", Leverage}
+func scores() (names []string) {
+	for _, s := range score.All {
+		if s.Name != "ood_score" {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
 
 // AddPlain adds to tallies of methods in Plain a block of examples, whose features and logits are
 // finite.
@@ -185,9 +193,8 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, p Part, b *rows.Batch)
 				mf0 = of.Predict(b.Features, b.Logits, b.N)
 				Negate(mf0.Margin)
 			}
-			s = Scores{mf0.LogP, mf0.OODScore, mf0.Margin}
-			if t.Name == Leverage {
-				s.OOD, s.NLL = mf0.Leverage, nil
+			if s = (Scores{mf0.LogP, mf0.Score("ood_score"), mf0.Margin}); t.Name != "mf0" {
+				s.OOD, s.NLL = mf0.Score(t.Name), nil
 			}
 		}
 		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {

@@ -1,0 +1,90 @@
+package score
+
+import (
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+// Names become JSON keys, CSV columns and tensor names.
+func TestNamesAreUniqueIdentifiers(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range All {
+		if !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(s.Name) || seen[s.Name] {
+			t.Errorf("%q is no identifier, or not the only one", s.Name)
+		}
+		if s.Doc == "" {
+			t.Errorf("%s says nothing of itself", s.Name)
+		}
+		seen[s.Name] = true
+		if All[Index(s.Name)].Name != s.Name {
+			t.Errorf("Index(%q) = %d", s.Name, Index(s.Name))
+		}
+	}
+	if Index("none") != -1 {
+		t.Error("a score that does not exist was found")
+	}
+}
+
+func TestOODScoreIsHalfAtTheMedianMarginAndRisesAsMarginsFall(t *testing.T) {
+	x := examples(rand.New(rand.NewPCG(1, 2)), 4, 3)
+	x.Margin, x.MedianMargin = []float64{0, 2, 20, 1e300}, 2
+	got := oodScore.Values(x)
+	for i, want := range []float64{1, 0.5, 2.0 / 22, 2e-300} {
+		if !approx.Equal(got[i], want, 1e-15) {
+			t.Errorf("margin %v: score %v, want %v", x.Margin[i], got[i], want)
+		}
+	}
+}
+
+// A formula over all operations against the same written by hand.
+func TestFormulasAreEvaluatedElementByElement(t *testing.T) {
+	x := examples(rand.New(rand.NewPCG(3, 4)), 7, 5)
+	// log Σ exp(a - max a) + √(mean s² · h) - g/m
+	got := everything[Rows](terms{x}).Data
+	for i := range x.N {
+		most, sum, mean := math.Inf(-1), 0.0, 0.0
+		for k := range x.K {
+			most = math.Max(most, float64(x.Logits[i*x.K+k]))
+			mean += x.Variance[i*x.K+k] / float64(x.K)
+		}
+		for k := range x.K {
+			sum += math.Exp(float64(x.Logits[i*x.K+k]) - most)
+		}
+		want := math.Log(sum) + math.Sqrt(mean*x.Leverage[i]) - x.Margin[i]/x.MedianMargin
+		if !approx.Equal(got[i], want, 1e-13) {
+			t.Errorf("example %d: %v, want %v", i, got[i], want)
+		}
+	}
+}
+
+func everything[V any](t Terms[V]) V {
+	a := t.Logits()
+	spread := t.Log(t.Sum(t.Exp(t.Sub(a, t.Max(a)))))
+	return t.Sub(t.Add(spread, t.Sqrt(t.Mul(t.Mean(t.Variance()), t.Leverage()))), t.Div(t.Margin(), t.MedianMargin()))
+}
+
+func TestExamplesOfOtherSizesPanic(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("three leverages were taken for four examples")
+		}
+	}()
+	x := examples(rand.New(rand.NewPCG(5, 6)), 4, 3)
+	x.Leverage = x.Leverage[:3]
+	leverage.Values(x)
+}
+
+func examples(rng *rand.Rand, n, k int) Examples {
+	x := Examples{N: n, K: k, MedianMargin: 1 + rng.Float64()}
+	for range n {
+		x.Leverage, x.Margin = append(x.Leverage, rng.ExpFloat64()), append(x.Margin, rng.ExpFloat64())
+		for range k {
+			x.Logits, x.Variance = append(x.Logits, float32(rng.NormFloat64())), append(x.Variance, rng.ExpFloat64())
+		}
+	}
+	return x
+}

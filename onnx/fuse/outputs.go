@@ -1,0 +1,110 @@
+package fuse
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their order. N are examples, K
+// logits, C classes.
+const (
+	Probabilities = iota // [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1
+	Logits               // [N,K], the model's own
+	LogitVariance        // [N,K], the posterior's own: at T_ens = 1
+	Scores               // [N] each
+)
+
+// Outputs are those of a fused model, in their order there.
+type Outputs []Output
+
+// Output is one of them. Key says what it is, and Name is what the model calls it: the same unless the model had that name for
+// something else.
+type Output struct {
+	Key string
+	onnx.ValueInfo
+}
+
+// outputs names and declares all outputs. own says that the model's own output logits is the head's.
+func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Outputs {
+	var all Outputs
+	add := func(key string, typ tensor.Type, dims ...int64) {
+		info := onnx.ValueInfo{Type: typ, Shape: []onnx.Dim{{Value: -1}}}
+		for _, d := range dims {
+			info.Shape = append(info.Shape, onnx.Dim{Value: d})
+		}
+		if info.Name = h.Logits; key != "logits" || !own {
+			info.Name = f.outputName(key, rename)
+		}
+		all = append(all, Output{key, info})
+	}
+	add("probabilities", tensor.Float32, f.classes)
+	add("logits", tensor.Float32, f.k)
+	add("logit_variance", tensor.Float32, f.k)
+	for _, s := range f.mf.Scores {
+		if s.Double {
+			add(s.Name, tensor.Float64)
+		} else {
+			add(s.Name, tensor.Float32)
+		}
+	}
+	return all
+}
+
+func (o Output) declaration() *onnxpb.ValueInfo {
+	var dims []int64
+	for _, d := range o.Shape {
+		dims = append(dims, d.Value)
+	}
+	return onnxpb.TensorInfo(o.Name, o.Type, dims...)
+}
+
+// in describes the outputs as a model declares them.
+func (o Outputs) in(m *onnx.Model) Outputs {
+	all := m.Outputs()
+	for i := range o {
+		at := slices.IndexFunc(all, func(v onnx.ValueInfo) bool { return v.Name == o[i].Name })
+		o[i].ValueInfo = all[at]
+	}
+	return o
+}
+
+// Infos returns what the model declares of the outputs.
+func (o Outputs) Infos() []onnx.ValueInfo {
+	all := make([]onnx.ValueInfo, len(o))
+	for i, output := range o {
+		all[i] = output.ValueInfo
+	}
+	return all
+}
+
+// Of returns the output with a key, or nil.
+func (o Outputs) Of(key string) *Output {
+	for i := range o {
+		if o[i].Key == key {
+			return &o[i]
+		}
+	}
+	return nil
+}
+
+// MarshalJSON writes an object with a value for each key, in the order of the outputs.
+func (o Outputs) MarshalJSON() ([]byte, error) {
+	b := []byte{'{'}
+	for i, output := range o {
+		key, _ := json.Marshal(output.Key) // strings always can be
+		value, err := json.Marshal(output.ValueInfo)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(append(b, key...), ':'), value...)
+	}
+	return append(b, '}'), nil
+}
