@@ -16,8 +16,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Model is an ONNX model: its graph in memory, its large weights where they lie. Functions of its own are expanded. It is
-// immutable, and safe for concurrent use.
+// Model is an ONNX model: its graph in memory, its large weights where they lie. Functions of its
+// own are expanded. It is immutable, and safe for concurrent use.
 type Model struct {
 	pb     *onnxpb.Model
 	graph  *graph.Graph // as it runs
@@ -27,9 +27,9 @@ type Model struct {
 	sha256 string
 }
 
-// Open reads the model file at path and checks it: its structure, the size of every tensor, and that external data
-// lies in the model's own folder. Tensors of 1 KiB and more are not read; they are remembered by their place in the file,
-// which must not change while the model is in use.
+// Open reads the model file at path and checks it: its structure, the size of every tensor, and
+// that external data lies in the model's own folder. Tensors of 1 KiB and more are not read; they
+// are remembered by their place in the file, which must not change while the model is in use.
 func Open(path string) (*Model, error) {
 	s, f, err := openStore(path)
 	if err != nil {
@@ -48,8 +48,8 @@ func Open(path string) (*Model, error) {
 	return m, nil
 }
 
-// Parse is Open for a model in memory, such as an embedded one; name stands in errors. The model keeps data, which must not
-// change any more. External data is refused.
+// Parse is Open for a model in memory, such as an embedded one; name stands in errors. The model
+// keeps data, which must not change any more. External data is refused.
 func Parse(name string, data []byte) (*Model, error) {
 	s := &store{files: []file{{name: name, data: data, size: int64(len(data))}}}
 	m, err := read(s, bytes.NewReader(data), "")
@@ -112,18 +112,23 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 	return newModel(withDefaultDomain(pb), s, sum)
 }
 
-// withDefaultDomain returns a model that imports the default operators, which are what it is cut with and what is put behind it.
-// Those of scikit-learn need none, and a model of such alone may not import any. Where it has one and does not say of which
-// version it is returned as it is.
+// withDefaultDomain returns a model that imports the default operators, which are what it is cut
+// with and what is put behind it. Those of scikit-learn need none, and a model of such alone may
+// not import any. Where it has one and does not say of which version it is returned as it is.
 func withDefaultDomain(m *onnxpb.Model) *onnxpb.Model {
 	const version = 13 // with all that mfgs writes, and known to every runtime in use
-	imported := slices.ContainsFunc(m.GetOpsetImport(), func(o *onnxpb.OperatorSet) bool { return onnxpb.IsDefault(o.GetDomain()) })
-	onnxpb.EachNode(m.GetGraph().GetNode(), func(n *onnxpb.Node) { imported = imported || onnxpb.IsDefault(n.GetDomain()) })
+	imported := slices.ContainsFunc(m.GetOpsetImport(),
+		func(o *onnxpb.OperatorSet) bool { return onnxpb.IsDefault(o.GetDomain()) })
+	onnxpb.EachNode(m.GetGraph().GetNode(), func(n *onnxpb.Node) {
+		imported = imported ||
+			onnxpb.IsDefault(n.GetDomain())
+	})
 	if imported {
 		return m
 	}
 	m = onnxpb.Shallow(m)
-	m.OpsetImport = append(slices.Clip(m.OpsetImport), &onnxpb.OperatorSet{Domain: proto.String(""), Version: proto.Int64(version)})
+	m.OpsetImport = append(slices.Clip(m.OpsetImport), &onnxpb.OperatorSet{Domain: proto.String(""),
+		Version: proto.Int64(version)})
 	return m
 }
 
@@ -151,8 +156,8 @@ type Payload struct {
 	Raw    []byte
 }
 
-// Derive returns a model with another graph that shares the files of m, and its sum. Payloads that are large become files of
-// it, so that they can be written as external data.
+// Derive returns a model with another graph that shares the files of m, and its sum. Payloads that
+// are large become files of it, so that they can be written as external data.
 func (m *Model) Derive(pb *onnxpb.Model, payloads ...Payload) (*Model, error) {
 	s := *m.store
 	s.files = slices.Clip(s.files)
@@ -194,13 +199,13 @@ func (m *Model) Metadata() map[string]string {
 // Path returns the path the model was opened from, "" for a model from memory.
 func (m *Model) Path() string { return m.path }
 
-// SHA256 identifies the model, in hexadecimal: the SHA-256 sum of its file or, where weights are external data, the sum of
-// the binary sums of that file and of each file of external data, in the order of first use. A model cut from another has
-// that one's sum.
+// SHA256 identifies the model, in hexadecimal: the SHA-256 sum of its file or, where weights are
+// external data, the sum of the binary sums of that file and of each file of external data, in the
+// order of first use. A model cut from another has that one's sum.
 func (m *Model) SHA256() string { return m.sha256 }
 
-// Opset returns the version of the default operator set: 13 if the model imports and uses none, 0 if it uses one and does not say
-// which.
+// Opset returns the version of the default operator set: 13 if the model imports and uses none, 0
+// if it uses one and does not say which.
 func (m *Model) Opset() int64 { return m.graph.Opset }
 
 // IRVersion returns the version of the file format.
@@ -211,8 +216,8 @@ func (m *Model) Producer() string {
 	return strings.TrimSpace(m.pb.GetProducerName() + " " + m.pb.GetProducerVersion())
 }
 
-// Inputs returns what the model must be fed, in its order. Weights that an older format lists among the inputs are
-// left out.
+// Inputs returns what the model must be fed, in its order. Weights that an older format lists among
+// the inputs are left out.
 func (m *Model) Inputs() []ValueInfo {
 	var in []ValueInfo
 	for _, v := range m.pb.GetGraph().GetInput() {
@@ -232,7 +237,8 @@ func (m *Model) Outputs() []ValueInfo {
 	return out
 }
 
-// eachTensor calls do for every tensor of a model: initializers, attributes, in subgraphs and functions.
+// eachTensor calls do for every tensor of a model: initializers, attributes, in subgraphs and
+// functions.
 func eachTensor(m *onnxpb.Model, do func(*onnxpb.Tensor) error) error {
 	if err := eachTensorOfGraph(m.GetGraph(), do); err != nil {
 		return err
@@ -310,7 +316,8 @@ func eachTensorOfSparse(s *onnxpb.SparseTensor, do func(*onnxpb.Tensor) error) e
 	return nil
 }
 
-// SelfContained reports whether all of the model is in one file: none of its weights is external data.
+// SelfContained reports whether all of the model is in one file: none of its weights is external
+// data.
 func (m *Model) SelfContained() bool {
 	return !slices.ContainsFunc(m.store.files[1:], func(f file) bool { return f.data == nil })
 }

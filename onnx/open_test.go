@@ -91,7 +91,8 @@ func TestUnknownFieldsSurvive(t *testing.T) {
 	unknown = protowire.AppendString(unknown, "of a newer version")
 	pb := onnxtest.Network()
 	pb.Graph.Node[0].Attribute = []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 0)}
-	messages := []proto.Message{pb, pb.Graph, pb.Graph.Node[0], pb.Graph.Node[0].Attribute[0], pb.Graph.Initializer[0], pb.Graph.Input[0], pb.Graph.Input[0].Type}
+	messages := []proto.Message{pb, pb.Graph, pb.Graph.Node[0], pb.Graph.Node[0].Attribute[0], pb.Graph.Initializer[0],
+		pb.Graph.Input[0], pb.Graph.Input[0].Type}
 	for _, m := range messages {
 		m.ProtoReflect().SetUnknown(unknown)
 	}
@@ -164,19 +165,30 @@ func TestParseRefuses(t *testing.T) {
 	}{
 		{"no graph", func(m *onnxpb.Model) { m.Graph = nil }, "no graph"},
 		{"no operator set", func(m *onnxpb.Model) { m.OpsetImport = nil }, "no operator set"},
-		{"dimensions that overflow", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1 << 31, 1 << 31, 1 << 31} }), "is impossible"},
-		{"dimensions that wrap to the right size", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1 << 32, 1 << 32, 512} }), "is impossible"},
+		{"dimensions that overflow", initializer(func(w *onnxpb.Tensor) {
+			w.Dims = []int64{1 << 31, 1 << 31,
+				1 << 31}
+		}), "is impossible"},
+		{"dimensions that wrap to the right size",
+			initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1 << 32, 1 << 32, 512} }), "is impossible"},
 		{"a negative dimension", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{-16, -32} }), "is impossible"},
-		{"a payload too short", initializer(func(w *onnxpb.Tensor) { w.RawData = w.RawData[:2000] }), "wants 2048 bytes and has 2000"},
-		{"a small payload too long", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1}; w.RawData = w.RawData[:8] }), "wants 4 bytes and has 8"},
+		{"a payload too short", initializer(func(w *onnxpb.Tensor) { w.RawData = w.RawData[:2000] }),
+			"wants 2048 bytes and has 2000"},
+		{"a small payload too long", initializer(func(w *onnxpb.Tensor) { w.Dims = []int64{1}; w.RawData = w.RawData[:8] }),
+			"wants 4 bytes and has 8"},
 		{"no payload", initializer(func(w *onnxpb.Tensor) { w.RawData = nil }), "wants 512 elements and has 0"},
-		{"too few numbers", initializer(func(w *onnxpb.Tensor) { w.RawData, w.FloatData = nil, make([]float32, 100) }), "wants 512 elements and has 100"},
-		{"two payloads", initializer(func(w *onnxpb.Tensor) { w.FloatData = make([]float32, 512) }), "more than one payload"},
-		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(tensor.Float64)) }), "wants 4096 bytes and has 2048"},
-		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(tensor.String)) }), "strings cannot be raw data"},
+		{"too few numbers", initializer(func(w *onnxpb.Tensor) { w.RawData, w.FloatData = nil, make([]float32, 100) }),
+			"wants 512 elements and has 100"},
+		{"two payloads", initializer(func(w *onnxpb.Tensor) { w.FloatData = make([]float32, 512) }),
+			"more than one payload"},
+		{"another type", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(tensor.Float64)) }),
+			"wants 4096 bytes and has 2048"},
+		{"strings as raw data", initializer(func(w *onnxpb.Tensor) { w.DataType = proto.Int32(int32(tensor.String)) }),
+			"strings cannot be raw data"},
 		{"a tensor in a subgraph", func(m *onnxpb.Model) {
 			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{
-				Node: []*onnxpb.Node{onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{Name: proto.String("deep"), Dims: []int64{1 << 62}}})}}}}
+				Node: []*onnxpb.Node{onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"),
+					T: &onnxpb.Tensor{Name: proto.String("deep"), Dims: []int64{1 << 62}}})}}}}
 		}, `tensor "deep": its shape [4611686018427387904] is impossible`},
 		{"external data in memory", initializer(func(w *onnxpb.Tensor) {
 			w.RawData, w.DataLocation = nil, proto.Int32(1)
@@ -186,18 +198,33 @@ func TestParseRefuses(t *testing.T) {
 			w.RawData = nil
 			w.Span = &onnxpb.Span{Offset: proto.Int64(0), Length: proto.Int64(2048)}
 		}), "wants 512 elements and has 0"},
-		{"two inputs of one name", func(m *onnxpb.Model) { m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0]) }, `two graph inputs are named "x"`},
-		{"two initializers of one name", func(m *onnxpb.Model) { m.Graph.Initializer = append(m.Graph.Initializer, m.Graph.Initializer[0]) }, `two initializers are named "w"`},
-		{"a tensor made twice", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, onnxtest.Node("Relu", "x", "y")) }, `"y" is made twice`},
-		{"a node that makes an input", func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, onnxtest.Node("Relu", "y", "x")) }, `"x" is made twice`},
-		{"an input from nowhere", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "nowhere" }, `reads "nowhere", which nothing makes`},
-		{"an output from nowhere", func(m *onnxpb.Model) { m.Graph.Output[0].Name = proto.String("z") }, `nothing makes the output "z"`},
+		{"two inputs of one name", func(m *onnxpb.Model) { m.Graph.Input = append(m.Graph.Input, m.Graph.Input[0]) },
+			`two graph inputs are named "x"`},
+		{"two initializers of one name",
+			func(m *onnxpb.Model) {
+				m.Graph.Initializer = append(m.Graph.Initializer,
+					m.Graph.Initializer[0])
+			}, `two initializers are named "w"`},
+		{"a tensor made twice", func(m *onnxpb.Model) {
+			m.Graph.Node = append(m.Graph.Node,
+				onnxtest.Node("Relu", "x", "y"))
+		}, `"y" is made twice`},
+		{"a node that makes an input", func(m *onnxpb.Model) {
+			m.Graph.Node = append(m.Graph.Node,
+				onnxtest.Node("Relu", "y", "x"))
+		}, `"x" is made twice`},
+		{"an input from nowhere", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "nowhere" },
+			`reads "nowhere", which nothing makes`},
+		{"an output from nowhere", func(m *onnxpb.Model) { m.Graph.Output[0].Name = proto.String("z") },
+			`nothing makes the output "z"`},
 		{"a cycle", func(m *onnxpb.Model) {
-			m.Graph.Node = []*onnxpb.Node{onnxtest.Node("MatMul", "b w", "y"), onnxtest.Node("Relu", "y", "a"), onnxtest.Node("Relu", "a", "b")}
+			m.Graph.Node = []*onnxpb.Node{onnxtest.Node("MatMul", "b w", "y"), onnxtest.Node("Relu", "y", "a"),
+				onnxtest.Node("Relu", "a", "b")}
 		}, "the graph has a cycle"},
 		{"a node that reads itself", func(m *onnxpb.Model) { m.Graph.Node[0].Input[0] = "y" }, "the graph has a cycle"},
 		{"a cycle through a subgraph", func(m *onnxpb.Model) {
-			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"), G: &onnxpb.Graph{Node: []*onnxpb.Node{onnxtest.Node("Relu", "y", "inner")}}}}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("body"),
+				G: &onnxpb.Graph{Node: []*onnxpb.Node{onnxtest.Node("Relu", "y", "inner")}}}}
 		}, "the graph has a cycle"},
 		{"subgraphs without end", func(m *onnxpb.Model) {
 			g := new(onnxpb.Graph)
@@ -214,7 +241,8 @@ func TestParseRefuses(t *testing.T) {
 			if err == nil {
 				t.Fatalf("accepted: %v", m)
 			}
-			if !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "model: ") || strings.Contains(err.Error(), "\n") {
+			if !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "model: ") ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("refused with %q, want one line with %q", err, tt.want)
 			}
 		})
@@ -369,16 +397,19 @@ func TestExternalData(t *testing.T) {
 		return entries
 	}
 	weights := onnxtest.Network().Graph.Initializer[0].RawData
-	// A hub cache: model and data are links into a folder of blobs. Beside it, things no model may reach.
+	// A hub cache: model and data are links into a folder of blobs. Beside it, things no model may
+	// reach.
 	dir := t.TempDir()
-	blobs, snapshot, outside := filepath.Join(dir, "blobs"), filepath.Join(dir, "snapshot"), filepath.Join(dir, "outside")
+	blobs, snapshot, outside := filepath.Join(dir, "blobs"), filepath.Join(dir, "snapshot"), filepath.Join(dir,
+		"outside")
 	for _, d := range []string{blobs, snapshot, outside, filepath.Join(blobs, "sub")} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for path, data := range map[string][]byte{
-		filepath.Join(blobs, "blob2"): append([]byte("skip"), weights...), filepath.Join(blobs, "sub", "data"): weights, filepath.Join(outside, "secret"): weights,
+		filepath.Join(blobs, "blob2"): append([]byte("skip"), weights...), filepath.Join(blobs, "sub",
+			"data"): weights, filepath.Join(outside, "secret"): weights,
 		filepath.Join(outside, "linked"): weights, filepath.Join(blobs, "with\x01control and space"): weights,
 		filepath.Join(blobs, "_ORT_MEM_ADDR_"): weights} {
 		if err := os.WriteFile(path, data, 0o644); err != nil {
@@ -386,10 +417,14 @@ func TestExternalData(t *testing.T) {
 		}
 	}
 	for link, to := range map[string]string{
-		filepath.Join(snapshot, "model.onnx"): "../blobs/blob1", filepath.Join(snapshot, "model.onnx.data"): "../blobs/blob2",
-		filepath.Join(blobs, "link_out"): "../outside/secret", filepath.Join(blobs, "folder_out"): "../outside", filepath.Join(blobs, "absolute_out"): filepath.Join(outside, "secret"),
-		filepath.Join(blobs, "link_in"): "sub/data", filepath.Join(blobs, "loop"): "loop", filepath.Join(blobs, "device"): "/dev/null",
-		filepath.Join(blobs, "chain"): "folder_out/back", filepath.Join(outside, "back"): "../blobs/sub/data", filepath.Join(blobs, "to_hard"): "hard"} {
+		filepath.Join(snapshot, "model.onnx"): "../blobs/blob1", filepath.Join(snapshot,
+			"model.onnx.data"): "../blobs/blob2",
+		filepath.Join(blobs, "link_out"): "../outside/secret", filepath.Join(blobs,
+			"folder_out"): "../outside", filepath.Join(blobs, "absolute_out"): filepath.Join(outside, "secret"),
+		filepath.Join(blobs, "link_in"): "sub/data", filepath.Join(blobs, "loop"): "loop", filepath.Join(blobs,
+			"device"): "/dev/null",
+		filepath.Join(blobs, "chain"): "folder_out/back", filepath.Join(outside,
+			"back"): "../blobs/sub/data", filepath.Join(blobs, "to_hard"): "hard"} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
 		}
@@ -439,7 +474,8 @@ func TestExternalData(t *testing.T) {
 		{"link out", entry("location", "link_out"), "is a link that leaves"},
 		{"absolute link out", entry("location", "absolute_out"), "is a link that leaves"},
 		{"folder that is a link out", entry("location", "folder_out/secret"), "is a link that leaves"},
-		{"folder that is a link out, in the middle", entry("location", "sub/../folder_out/secret"), "leaves the model's folder"},
+		{"folder that is a link out, in the middle", entry("location", "sub/../folder_out/secret"),
+			"leaves the model's folder"},
 		{"device", entry("location", "device"), "is a link that leaves"},
 		{"hard link", entry("location", "hard"), `"hard" has 2 hard links`},
 		{"link to a hard link", entry("location", "to_hard"), "has 2 hard links"},
@@ -451,7 +487,8 @@ func TestExternalData(t *testing.T) {
 		{"share with slashes", entry("location", "//host/share/secret"), "leaves the model's folder"},
 		{"NUL", entry("location", "sub/data\x00.bin"), "not a relative path with forward slashes"},
 		{"home", entry("location", "~/secret"), "is missing beside the model"},
-		{"address of a file", entry("location", "file://"+filepath.Join(outside, "secret")), "is missing beside the model"},
+		{"address of a file", entry("location", "file://"+filepath.Join(outside, "secret")),
+			"is missing beside the model"},
 		{"the folder itself", entry("location", "."), "is a link that leaves"},
 		{"two locations", entry("location", "sub/data", "location", "../outside/secret"), "leaves the model's folder"},
 		{"loop", entry("location", "loop"), "too many links"},
@@ -460,8 +497,10 @@ func TestExternalData(t *testing.T) {
 		{"no location", entry("offset", "0"), "without a location"},
 		{"missing", entry("location", "nothing"), "is missing beside the model"},
 		{"folder", entry("location", "sub"), "not a regular file"},
-		{"offset behind the end", entry("location", "blob2", "offset", "5"), "reaches to byte 5+2048 and \"blob2\" has 2052"},
-		{"offset that overflows", entry("location", "blob2", "offset", "9223372036854775807", "length", "2048"), "reaches to byte"},
+		{"offset behind the end", entry("location", "blob2", "offset", "5"),
+			"reaches to byte 5+2048 and \"blob2\" has 2052"},
+		{"offset that overflows", entry("location", "blob2", "offset", "9223372036854775807", "length", "2048"),
+			"reaches to byte"},
 		{"length behind the end", entry("location", "blob2", "length", "9223372036854775807"), "reaches to byte"},
 		{"length of another shape", entry("location", "blob2", "length", "2000"), "wants 2048 bytes and has 2000"},
 		{"negative offset", entry("location", "blob2", "offset", "-1"), "is not a size"},
@@ -483,7 +522,8 @@ func TestExternalData(t *testing.T) {
 func TestExternalDataAnywhere(t *testing.T) {
 	secret := func() *onnxpb.Tensor {
 		key, value := "location", "../secret"
-		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Float32)), DataLocation: proto.Int32(1),
+		return &onnxpb.Tensor{Name: proto.String("t"), Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Float32)),
+			DataLocation: proto.Int32(1),
 			ExternalData: []*onnxpb.Entry{{Key: &key, Value: &value}}}
 	}
 	constant := func() *onnxpb.Node {
@@ -499,7 +539,8 @@ func TestExternalDataAnywhere(t *testing.T) {
 		},
 		"attribute": func(m *onnxpb.Model) { m.Graph.Node = append(m.Graph.Node, constant()) },
 		"list in an attribute": func(m *onnxpb.Model) {
-			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"), Tensors: []*onnxpb.Tensor{secret()}}}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"),
+				Tensors: []*onnxpb.Tensor{secret()}}}
 		},
 		"sparse initializer's values": func(m *onnxpb.Model) {
 			m.Graph.SparseInitializer = []*onnxpb.SparseTensor{{Values: secret(), Dims: []int64{8}}}
@@ -508,21 +549,28 @@ func TestExternalDataAnywhere(t *testing.T) {
 			m.Graph.SparseInitializer = []*onnxpb.SparseTensor{{Indices: secret(), Dims: []int64{8}}}
 		},
 		"sparse attribute": func(m *onnxpb.Model) {
-			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("s"), SparseTensor: &onnxpb.SparseTensor{Values: secret()}}}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("s"),
+				SparseTensor: &onnxpb.SparseTensor{Values: secret()}}}
 		},
 		"list of sparse attributes": func(m *onnxpb.Model) {
-			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("s"), SparseTensors: []*onnxpb.SparseTensor{{Indices: secret()}}}}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("s"),
+				SparseTensors: []*onnxpb.SparseTensor{{Indices: secret()}}}}
 		},
 		"subgraph's initializer": func(m *onnxpb.Model) {
 			m.Graph.Node = append(m.Graph.Node, branch(&onnxpb.Graph{Initializer: []*onnxpb.Tensor{secret()}}))
 		},
 		"subgraph's node": func(m *onnxpb.Model) {
-			m.Graph.Node = append(m.Graph.Node, branch(&onnxpb.Graph{Node: []*onnxpb.Node{branch(&onnxpb.Graph{Node: []*onnxpb.Node{constant()}})}}))
+			m.Graph.Node = append(m.Graph.Node,
+				branch(&onnxpb.Graph{Node: []*onnxpb.Node{branch(&onnxpb.Graph{Node: []*onnxpb.Node{constant()}})}}))
 		},
 		"list of subgraphs": func(m *onnxpb.Model) {
-			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"), Graphs: []*onnxpb.Graph{{Initializer: []*onnxpb.Tensor{secret()}}}}}
+			m.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("list"),
+				Graphs: []*onnxpb.Graph{{Initializer: []*onnxpb.Tensor{secret()}}}}}
 		},
-		"function": func(m *onnxpb.Model) { m.Functions = []*onnxpb.Function{onnxtest.Function("F", "a", "c", constant())} },
+		"function": func(m *onnxpb.Model) {
+			m.Functions = []*onnxpb.Function{onnxtest.Function("F", "a", "c",
+				constant())}
+		},
 		"function's default": func(m *onnxpb.Model) {
 			f := onnxtest.Function("F", "a", "a")
 			f.AttributeProto = []*onnxpb.Attribute{{Name: proto.String("d"), T: secret()}}
@@ -544,7 +592,8 @@ func TestExternalDataAnywhere(t *testing.T) {
 			if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "leaves the model's folder") {
 				t.Errorf("error %v, want that it leaves the model's folder", err)
 			}
-			if _, err := Parse("m", onnxtest.Marshal(t, pb)); err == nil || !strings.Contains(err.Error(), "cannot have external data") {
+			if _, err := Parse("m", onnxtest.Marshal(t, pb)); err == nil ||
+				!strings.Contains(err.Error(), "cannot have external data") {
 				t.Errorf("in memory: %v", err)
 			}
 		})
@@ -569,7 +618,8 @@ func TestOpenFollowsLinksToTheModel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, path := range []string{"real/external.onnx", "folder/external.onnx", "other/model.onnx", "folder/../real/external.onnx"} {
+	for _, path := range []string{"real/external.onnx", "folder/external.onnx", "other/model.onnx",
+		"folder/../real/external.onnx"} {
 		m, err := Open(filepath.Join(dir, path))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
@@ -578,7 +628,8 @@ func TestOpenFollowsLinksToTheModel(t *testing.T) {
 		}
 	}
 	// The model file itself may have other names; with external data it is the folder's it lies in.
-	if err := os.Link(filepath.Join(dir, "real", "external.onnx"), filepath.Join(dir, "real", "again.onnx")); err != nil {
+	if err := os.Link(filepath.Join(dir, "real", "external.onnx"),
+		filepath.Join(dir, "real", "again.onnx")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(filepath.Join(dir, "real", "again.onnx")); err != nil {
@@ -591,7 +642,8 @@ func TestAccessors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%d %d %s %s %v %v", m.Opset(), m.IRVersion(), m.Producer(), m.Inputs()[0].Name, m.Inputs(), m.Outputs())
+	got := fmt.Sprintf("%d %d %s %s %v %v", m.Opset(), m.IRVersion(), m.Producer(), m.Inputs()[0].Name, m.Inputs(),
+		m.Outputs())
 	if want := "8 3 by hand x [[1,5] float32] [[1,4] float32]"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

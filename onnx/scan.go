@@ -10,9 +10,9 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
-// Bounds on what a file may ask for. They stand far above any model met in the field (the largest unrolled language
-// models have some 10⁵ nodes) and far below what would hurt: a message costs a few hundred bytes of memory but may
-// take only two bytes of file.
+// Bounds on what a file may ask for. They stand far above any model met in the field (the largest
+// unrolled language models have some 10⁵ nodes) and far below what would hurt: a message costs a
+// few hundred bytes of memory but may take only two bytes of file.
 const (
 	maxMessages   = 1 << 22 // protobuf messages in one file: nodes, attributes, tensors, dimensions, …
 	maxGraphNodes = 1 << 17 // nodes among them, which cost the most
@@ -32,8 +32,8 @@ const (
 	tensorSpan       = 536870911
 )
 
-// A kind is a message type the scanner descends into: those that can hold a tensor, and those whose number decides
-// how much memory decoding takes. Everything else is copied unseen.
+// A kind is a message type the scanner descends into: those that can hold a tensor, and those whose
+// number decides how much memory decoding takes. Everything else is copied unseen.
 type kind struct {
 	name     string
 	children map[protowire.Number]*kind
@@ -54,7 +54,8 @@ var (
 	graphKind     = &kind{"graph", map[protowire.Number]*kind{
 		1: nodeKind, 5: tensorKind, 11: valueInfoKind, 12: valueInfoKind, 13: valueInfoKind, 15: sparseKind}}
 	functionKind = &kind{"function", map[protowire.Number]*kind{7: nodeKind, 9: opsetKind, 11: attributeKind}}
-	modelKind    = &kind{"model", map[protowire.Number]*kind{7: graphKind, 8: opsetKind, 14: entryKind, 25: functionKind}}
+	modelKind    = &kind{"model", map[protowire.Number]*kind{7: graphKind, 8: opsetKind, 14: entryKind,
+		25: functionKind}}
 )
 
 func init() {
@@ -62,9 +63,9 @@ func init() {
 		5: tensorKind, 6: graphKind, 10: tensorKind, 11: graphKind, 22: sparseKind, 23: sparseKind}
 }
 
-// scan reads a model's wire format and returns it without the large tensor payloads: each is replaced by a span that
-// says where in r it lies. Memory stays within the size of what remains, however large the file and whatever
-// it claims.
+// scan reads a model's wire format and returns it without the large tensor payloads: each is
+// replaced by a span that says where in r it lies. Memory stays within the size of what remains,
+// however large the file and whatever it claims.
 func scan(r io.ReaderAt, size int64) ([]byte, error) {
 	s := &scanner{r: r}
 	if err := s.message(modelKind, 0, size, 0); err != nil {
@@ -83,8 +84,8 @@ type scanner struct {
 	nodes    int
 }
 
-// field is one field of a message in the file: its tag stands at start, its value (without a length prefix) in
-// [value,end).
+// field is one field of a message in the file: its tag stands at start, its value (without a length
+// prefix) in [value,end).
 type field struct {
 	num               protowire.Number
 	typ               protowire.Type
@@ -116,8 +117,8 @@ func (s *scanner) message(k *kind, start, end int64, depth int) error {
 	})
 }
 
-// nested appends a field that is a message. Its length is not known beforehand, so its prefix is a varint padded to
-// five bytes, which every protobuf decoder reads.
+// nested appends a field that is a message. Its length is not known beforehand, so its prefix is a
+// varint padded to five bytes, which every protobuf decoder reads.
 func (s *scanner) nested(f field, k *kind, depth int) error {
 	s.out = protowire.AppendTag(s.out, f.num, protowire.BytesType)
 	at := len(s.out)
@@ -136,8 +137,8 @@ func (s *scanner) nested(f field, k *kind, depth int) error {
 	return nil
 }
 
-// tensor appends a tensor, its payload replaced by a span if it is large. Packed float_data and double_data have the
-// bytes of raw_data, so they are treated alike.
+// tensor appends a tensor, its payload replaced by a span if it is large. Packed float_data and
+// double_data have the bytes of raw_data, so they are treated alike.
 func (s *scanner) tensor(start, end int64, depth int) error {
 	var dataType uint64
 	payloads := 0
@@ -223,7 +224,8 @@ func (s *scanner) fields(k *kind, pos, end int64, do func(field) error) error {
 			return fmt.Errorf("invalid protobuf wire type %d in a %s at byte %d", f.typ, k.name, pos)
 		}
 		if size > uint64(end-f.value) {
-			return fmt.Errorf("cut short: field %d of a %s at byte %d wants %d bytes and %d are left", f.num, k.name, pos, size, end-f.value)
+			return fmt.Errorf("cut short: field %d of a %s at byte %d wants %d bytes and %d are left", f.num, k.name,
+				pos, size, end-f.value)
 		}
 		f.end = f.value + int64(size)
 		if err := do(f); err != nil {
@@ -250,7 +252,8 @@ func (s *scanner) varint(k *kind, pos, end int64) (uint64, int64, error) {
 	return v, pos + int64(n), nil
 }
 
-// peek returns the n bytes at pos, n at most the window's size. They stay valid until the next call.
+// peek returns the n bytes at pos, n at most the window's size. They stay valid until the next
+// call.
 func (s *scanner) peek(pos int64, n int) ([]byte, error) {
 	if pos < s.winOff || pos+int64(n) > s.winOff+int64(s.winLen) {
 		m, err := s.r.ReadAt(s.win[:], pos)

@@ -21,15 +21,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A store is where a model's bytes lie: one block of memory, or files that all stay in one real folder. Files are
-// opened when they are read and closed again, so that a Model needs no Close; a file that has changed meanwhile
-// is refused.
+// A store is where a model's bytes lie: one block of memory, or files that all stay in one real
+// folder. Files are opened when they are read and closed again, so that a Model needs no Close; a
+// file that has changed meanwhile is refused.
 type store struct {
 	folder string // real path, "" when in memory
 	files  []file // the first is the model itself, the others hold external data
 }
 
-// mayGive returns how many elements computing with what is stored may reasonably come to: a small file has no use for many.
+// mayGive returns how many elements computing with what is stored may reasonably come to: a small
+// file has no use for many.
 func (s *store) mayGive() int64 {
 	const small, times = 1 << 22, 16
 	n := int64(small)
@@ -150,10 +151,11 @@ func (s *store) reader(span *onnxpb.Span) (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, span.GetOffset(), span.GetLength()), f}, nil
 }
 
-// external finds the file that holds external data at location. Hub caches keep model and data as symbolic links into
-// one folder, so links are followed, from the folder the user named or from the one the model really lies in; but what
-// does not end in the latter is refused. So is a file that has other names, by hard links: any of them may stand for what
-// lies elsewhere, and nothing tells which came first. ONNX's own loader refuses it as well.
+// external finds the file that holds external data at location. Hub caches keep model and data as
+// symbolic links into one folder, so links are followed, from the folder the user named or from the
+// one the model really lies in; but what does not end in the latter is refused. So is a file that
+// has other names, by hard links: any of them may stand for what lies elsewhere, and nothing tells
+// which came first. ONNX's own loader refuses it as well.
 func (s *store) external(given, location string) (int, error) {
 	switch {
 	case s.folder == "":
@@ -163,7 +165,8 @@ func (s *store) external(given, location string) (int, error) {
 	case strings.Contains(location, "_ORT_MEM_ADDR_"):
 		return 0, fmt.Errorf("external data location %q names a memory address", location)
 	}
-	// Locations are alike on every system: where backslashes and drives mean nothing, they are not taken for names either.
+	// Locations are alike on every system: where backslashes and drives mean nothing, they are not
+	// taken for names either.
 	if strings.ContainsAny(location, "\\\x00") || len(location) > 1 && location[1] == ':' && isLetter(location[0]) {
 		return 0, fmt.Errorf("external data location %q is not a relative path with forward slashes", location)
 	}
@@ -184,14 +187,16 @@ func (s *store) external(given, location string) (int, error) {
 		}
 		name, err := filepath.Rel(s.folder, real)
 		if err != nil || !filepath.IsLocal(name) {
-			return 0, fmt.Errorf("external data location %q is a link that leaves the model's folder %s", location, s.folder)
+			return 0, fmt.Errorf("external data location %q is a link that leaves the model's folder %s", location,
+				s.folder)
 		}
 		info, err := os.Lstat(real)
 		if err != nil {
 			return 0, err
 		}
 		if n := hardLinks(info); n > 1 && info.Mode().IsRegular() {
-			return 0, fmt.Errorf("external data file %q has %d hard links, of which some may be outside the model's folder; replace it by a copy", location, n)
+			return 0, fmt.Errorf("external data file %q has %d hard links, of which some may be outside the model's folder; replace it by a copy",
+				location, n)
 		}
 		return s.add(name)
 	}

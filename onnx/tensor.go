@@ -95,7 +95,8 @@ func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 		return fmt.Errorf("tensor %q: elements of type %v cannot be read as numbers", t.GetName(), typ)
 	}
 	if len(t.GetInt32Data()) > 0 {
-		// Types narrower than 32 bits lie here too: floats as their bits, and those narrower than 8 as they lie in a byte.
+		// Types narrower than 32 bits lie here too: floats as their bits, and those narrower than 8
+		// as they lie in a byte.
 		var b [8]byte
 		bits := typ.Bits()
 		left, _ := onnxpb.Elements(t.GetDims()) // checked when the model was read
@@ -132,8 +133,8 @@ func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 	}
 }
 
-// unpackByte calls do for the elements of the given bits in a byte, the lowest first, but for no more than left, and returns how
-// many there were.
+// unpackByte calls do for the elements of the given bits in a byte, the lowest first, but for no
+// more than left, and returns how many there were.
 func unpackByte(packed byte, bits, left int64, do func([]byte)) int64 {
 	n := min(8/bits, left)
 	for range n {
@@ -143,8 +144,8 @@ func unpackByte(packed byte, bits, left int64, do func([]byte)) int64 {
 	return n
 }
 
-// checkSparse checks what can be said of a sparse tensor without reading it: one value for each position, no more than there
-// are, and positions given by one number or by one for each dimension.
+// checkSparse checks what can be said of a sparse tensor without reading it: one value for each
+// position, no more than there are, and positions given by one number or by one for each dimension.
 func checkSparse(t *onnxpb.SparseTensor) error {
 	name := t.GetValues().GetName()
 	n, ok := onnxpb.Elements(t.GetDims())
@@ -157,10 +158,13 @@ func checkSparse(t *onnxpb.SparseTensor) error {
 	case t.GetValues() == nil || len(values) != 1 || values[0] > n:
 		return fmt.Errorf("sparse tensor %q: values of shape %v for %d elements", name, values, n)
 	case values[0] == 0 && t.GetIndices() == nil:
-	case len(indices) < 1 || len(indices) > 2 || indices[0] != values[0] || len(indices) == 2 && (rank == 0 || indices[1] != rank):
-		return fmt.Errorf("sparse tensor %q: positions of shape %v for %d values in %d dimensions", name, indices, values[0], rank)
+	case len(indices) < 1 || len(indices) > 2 || indices[0] != values[0] || len(indices) == 2 &&
+		(rank == 0 || indices[1] != rank):
+		return fmt.Errorf("sparse tensor %q: positions of shape %v for %d values in %d dimensions", name, indices,
+			values[0], rank)
 	case tensor.Type(t.GetIndices().GetDataType()) != tensor.Int64:
-		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name, tensor.Type(t.GetIndices().GetDataType()), tensor.Int64)
+		return fmt.Errorf("sparse tensor %q: positions of type %v, want %v", name,
+			tensor.Type(t.GetIndices().GetDataType()), tensor.Int64)
 	}
 	return nil
 }

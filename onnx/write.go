@@ -30,9 +30,10 @@ func (m *Model) Bytes() ([]byte, error) {
 	return e.bytes()
 }
 
-// Runnable returns the model for ONNX Runtime without reading its large weights: the graph refers to them where they
-// lie, and folder is what the session option session.model_external_initializers_file_folder_path must say. Folder is ""
-// when the graph is complete, as for a model from memory.
+// Runnable returns the model for ONNX Runtime without reading its large weights: the graph refers
+// to them where they lie, and folder is what the session option
+// session.model_external_initializers_file_folder_path must say. Folder is "" when the graph is
+// complete, as for a model from memory.
 func (m *Model) Runnable() (graph []byte, folder string, err error) {
 	if m.store.folder == "" {
 		graph, err = m.Bytes()
@@ -60,13 +61,15 @@ func (m *Model) Runnable() (graph []byte, folder string, err error) {
 type File struct {
 	Name string
 	Size int64 // in bytes
-	// Write writes the content, which it copies from where the model lies without holding it in memory.
+	// Write writes the content, which it copies from where the model lies without holding it in
+	// memory.
 	Write func(io.Writer) error
 }
 
-// Files returns what a model is as a file called name, without a folder: one file or, where that would take more than 2 GiB,
-// which protobuf cannot, the model and beside it NAME.data with the tensors of 1 KiB and more, as ONNX external data. The
-// model is the first of the two, and only to be put where a reader finds it when the other is in its place.
+// Files returns what a model is as a file called name, without a folder: one file or, where that
+// would take more than 2 GiB, which protobuf cannot, the model and beside it NAME.data with the
+// tensors of 1 KiB and more, as ONNX external data. The model is the first of the two, and only to
+// be put where a reader finds it when the other is in its place.
 func (m *Model) Files(name string) ([]File, error) {
 	return m.files(name, maxFile)
 }
@@ -104,10 +107,12 @@ type place struct {
 	offset, length int64
 }
 
-// dataAlign is what offsets into external data are multiples of: a page of memory, so that readers can map the file.
+// dataAlign is what offsets into external data are multiples of: a page of memory, so that readers
+// can map the file.
 const dataAlign = 4096
 
-// put gives a tensor its payload as external data in d, or in the model itself where it is too small for that.
+// put gives a tensor its payload as external data in d, or in the model itself where it is too
+// small for that.
 func (d *dataFile) put(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if span.GetLength() < spanMin {
 		return d.store.load(t, span)
@@ -142,7 +147,8 @@ func (d *dataFile) writeTo(w io.Writer) error {
 	return nil
 }
 
-// An encoding is a model in wire format, with the large initializers of the main graph still to be copied in.
+// An encoding is a model in wire format, with the large initializers of the main graph still to be
+// copied in.
 type encoding struct {
 	store *store
 	parts []part
@@ -215,9 +221,9 @@ func (m *Model) whole(limit int64) (*encoding, error) {
 	return e, err
 }
 
-// encode lays the model out: everything but the graph, then the graph, its initializers last and one by one. Tensors that lie in
-// files get what place gives them, but that with copied, initializers of the main graph, which can be large, are copied in
-// when the encoding is written.
+// encode lays the model out: everything but the graph, then the graph, its initializers last and
+// one by one. Tensors that lie in files get what place gives them, but that with copied,
+// initializers of the main graph, which can be large, are copied in when the encoding is written.
 func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bool) (*encoding, error) {
 	pb, g := onnxpb.Shallow(m.pb), onnxpb.Shallow(m.pb.GetGraph())
 	initializers := g.Initializer
@@ -285,8 +291,8 @@ func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bo
 	return e, nil
 }
 
-// encoded is proto.Marshal with the bound checked beforehand: messages of a model share parts, so that it can be much larger
-// written than in memory.
+// encoded is proto.Marshal with the bound checked beforehand: messages of a model share parts, so
+// that it can be much larger written than in memory.
 func encoded(m proto.Message) ([]byte, error) {
 	if proto.Size(m) > maxFile {
 		return nil, errTooLarge
@@ -294,8 +300,8 @@ func encoded(m proto.Message) ([]byte, error) {
 	return proto.Marshal(m)
 }
 
-// placed returns the messages with do called for every tensor in them that lies in a file. Those with none are shared,
-// the others copied first, as a model is never changed.
+// placed returns the messages with do called for every tensor in them that lies in a file. Those
+// with none are shared, the others copied first, as a model is never changed.
 func placed[M interface {
 	*onnxpb.Node | *onnxpb.Function | *onnxpb.SparseTensor
 	proto.Message
@@ -347,8 +353,8 @@ func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	return nil
 }
 
-// refer gives a tensor its payload as ONNX external data where it lies, and leaves one that lies in memory: only initializers
-// do, in a model with files.
+// refer gives a tensor its payload as ONNX external data where it lies, and leaves one that lies in
+// memory: only initializers do, in a model with files.
 func (s *store) refer(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if s.files[span.GetFile()].data != nil {
 		t.Span = span

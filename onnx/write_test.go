@@ -63,7 +63,8 @@ func TestFilesWithExternalData(t *testing.T) {
 			t.Error("the model has changed")
 		}
 		eachTensor(again.pb, func(x *onnxpb.Tensor) error {
-			if s := x.GetSpan(); s != nil && (s.GetFile() != 1 || s.GetOffset()%dataAlign != 0 || s.GetLength() < spanMin) {
+			if s := x.GetSpan(); s != nil && (s.GetFile() != 1 || s.GetOffset()%dataAlign != 0 ||
+				s.GetLength() < spanMin) {
 				t.Errorf("tensor %q lies at %v", x.GetName(), s)
 			}
 			return nil
@@ -129,7 +130,8 @@ func TestFilesAboveTwoGiB(t *testing.T) {
 	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 		t.Errorf("allocated %d KiB", n>>10)
 	}
-	if len(files) != 2 || files[0].Name != "m.onnx" || files[0].Size > 1000 || files[1].Name != "m.onnx.data" || files[1].Size != 1<<31+1<<34+3<<10 {
+	if len(files) != 2 || files[0].Name != "m.onnx" || files[0].Size > 1000 || files[1].Name != "m.onnx.data" ||
+		files[1].Size != 1<<31+1<<34+3<<10 {
 		t.Errorf("files %+v", files)
 	}
 	var graph bytes.Buffer
@@ -138,9 +140,11 @@ func TestFilesAboveTwoGiB(t *testing.T) {
 	}
 	var got []string
 	for _, w := range plain(t, graph.Bytes()).Graph.Initializer {
-		got = append(got, fmt.Sprintf("%s %s+%s", w.ExternalData[0].GetValue(), w.ExternalData[1].GetValue(), w.ExternalData[2].GetValue()))
+		got = append(got, fmt.Sprintf("%s %s+%s", w.ExternalData[0].GetValue(), w.ExternalData[1].GetValue(),
+			w.ExternalData[2].GetValue()))
 	}
-	if want := []string{"m.onnx.data 0+2147483648", "m.onnx.data 2147483648+17179869184", "m.onnx.data 19327352832+3072"}; !slices.Equal(got, want) {
+	if want := []string{"m.onnx.data 0+2147483648", "m.onnx.data 2147483648+17179869184",
+		"m.onnx.data 19327352832+3072"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	if _, err := m.Bytes(); !errors.Is(err, errTooLarge) {
@@ -168,7 +172,8 @@ func TestFilesShareSpans(t *testing.T) {
 	constant := onnxtest.Node("Constant", "", "c", &onnxpb.Attribute{Name: proto.String("value"), T: &onnxpb.Tensor{
 		Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)), RawData: make([]byte, 2048)}})
 	mix := onnxtest.Function("Mix", "a", "b", constant, onnxtest.Node("Add", "a c", "b"))
-	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "h"), onnxtest.Calls("Mix", "h", "g"), onnxtest.Calls("Mix", "g", "y")}, mix)
+	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "h"), onnxtest.Calls("Mix", "h", "g"),
+		onnxtest.Calls("Mix", "g", "y")}, mix)
 	m, err := Parse("model", onnxtest.Marshal(t, pb))
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +202,8 @@ func TestPayloadsAreWritten(t *testing.T) {
 	for i, size := range []int64{1, 1 << 10} { // one is small
 		raw := make([]byte, 4*size)
 		raw[0] = byte(i + 1)
-		more := &onnxpb.Tensor{Name: proto.String(fmt.Sprint("more", i)), DataType: proto.Int32(int32(tensor.Float32)), Dims: []int64{size}}
+		more := &onnxpb.Tensor{Name: proto.String(fmt.Sprint("more", i)), DataType: proto.Int32(int32(tensor.Float32)),
+			Dims: []int64{size}}
 		pb.Graph.Initializer = append(slices.Clip(pb.Graph.Initializer), more)
 		payloads = append(payloads, Payload{more, raw})
 	}

@@ -148,7 +148,8 @@ func TestADraftOfAnotherHostGetsADay(t *testing.T) {
 
 func TestOnlyDraftsAreSwept(t *testing.T) {
 	dir := t.TempDir()
-	keep := []string{".mfgs-0.tmp", ".mfgs-000000000000000g.tmp", ".mfgs-0123456789abcdef.tmp.d", ".x.0123456789abcdef.tmp"}
+	keep := []string{".mfgs-0.tmp", ".mfgs-000000000000000g.tmp", ".mfgs-0123456789abcdef.tmp.d",
+		".x.0123456789abcdef.tmp"}
 	for _, name := range keep {
 		put(t, filepath.Join(dir, name, lockName), hostname())
 	}
@@ -286,7 +287,8 @@ func TestErrorsNameThePlaceAndLeaveNothing(t *testing.T) {
 		t.Errorf("content that fails: %v", err)
 	}
 	absent := filepath.Join(dir, "absent")
-	if err := Write(filepath.Join(absent, "file"), text("")); !errors.Is(err, fs.ErrNotExist) || err.Error() != "write to "+absent+": no such file or directory" {
+	if err := Write(filepath.Join(absent, "file"), text("")); !errors.Is(err, fs.ErrNotExist) ||
+		err.Error() != "write to "+absent+": no such file or directory" {
 		t.Errorf("no folder: %v", err)
 	}
 	put(t, filepath.Join(dir, "folder", "x"), "")
@@ -310,7 +312,8 @@ func TestErrorsNameThePlaceAndLeaveNothing(t *testing.T) {
 }
 
 func TestRenameNew(t *testing.T) {
-	for name, rename := range map[string]func(from, to string) error{"system": renameNew, "two steps": renameNewByNames} {
+	for name, rename := range map[string]func(from, to string) error{"system": renameNew,
+		"two steps": renameNewByNames} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			from, taken := filepath.Join(dir, "from"), filepath.Join(dir, "taken")
@@ -332,7 +335,8 @@ func TestRenameNew(t *testing.T) {
 }
 
 func TestExchange(t *testing.T) {
-	for name, swap := range map[string]func(a, b, aside string) (string, error){"system": exchange, "two steps": exchangeByNames} {
+	for name, swap := range map[string]func(a, b, aside string) (string, error){"system": exchange,
+		"two steps": exchangeByNames} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			a, b, aside := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "old", "b")

@@ -35,7 +35,8 @@ func TestAFullDiskIsNoticed(t *testing.T) {
 		if e := f.Close(); err == nil {
 			err = e
 		}
-		if want := "write " + filepath.Join(dir, "file") + ": " + syscall.ENOSPC.Error(); err == nil || err.Error() != want {
+		if want := "write " + filepath.Join(dir, "file") + ": " + syscall.ENOSPC.Error(); err == nil ||
+			err.Error() != want {
 			t.Errorf("%d bytes: %v, want %s", size, err, want)
 		}
 		if err := d.Close(); err != nil {

@@ -100,7 +100,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes, the most that are read", limit)}
+		err = &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("larger than %d bytes, the most that are read",
+			limit)}
 	}
 	if err != nil {
 		return nil, err

@@ -42,7 +42,8 @@ func TestOnlyRegularFilesAreOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	for name, want := range map[string]string{"pipe": "a pipe", "link": "a pipe", "socket": "a socket", ".": "a folder", "/dev/null": "a device"} {
+	for name, want := range map[string]string{"pipe": "a pipe", "link": "a pipe", "socket": "a socket", ".": "a folder",
+		"/dev/null": "a device"} {
 		p := name
 		if !filepath.IsAbs(p) {
 			p = path(name)
@@ -95,12 +96,14 @@ func TestPermissionsFollowTheUmask(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = errors.Join(d.Put("folder/1/file", text("x")), d.MoveNew("folder"), Write(filepath.Join(dir, "file"), text("x")))
+		err = errors.Join(d.Put("folder/1/file", text("x")), d.MoveNew("folder"),
+			Write(filepath.Join(dir, "file"), text("x")))
 		if err != nil {
 			t.Error(err)
 		}
 		for name, want := range map[string]fs.FileMode{
-			"file": test.file, "folder": test.folder, "folder/1": test.folder, "folder/1/file": test.file, filepath.Base(d.path): test.folder,
+			"file": test.file, "folder": test.folder, "folder/1": test.folder, "folder/1/file": test.file,
+			filepath.Base(d.path): test.folder,
 		} {
 			if s, err := os.Stat(filepath.Join(dir, name)); err != nil || s.Mode().Perm() != want {
 				t.Errorf("umask %03o: %s has %v, %v, want %v", test.umask, name, s.Mode(), err, want)

@@ -49,7 +49,8 @@ type term struct {
 	scale  []float64 // nil for 1
 }
 
-// An affine is the logits as a function of features: the sum of the shares plus shift, which is nil or of length k.
+// An affine is the logits as a function of features: the sum of the shares plus shift, which is nil
+// or of length k.
 type affine struct {
 	k      int
 	shares []*share
@@ -155,7 +156,8 @@ func checkScale(n *onnxpb.Node, scale []float64) error {
 	return nil
 }
 
-// vector returns a constant that is combined elementwise with the logits: one number, or one for each class.
+// vector returns a constant that is combined elementwise with the logits: one number, or one for
+// each class.
 func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
 	v, err := f.numbers(name)
 	if err != nil {

@@ -21,9 +21,10 @@ func each(f func(float64) float64) after {
 	}
 }
 
-// Gives returns what the model itself gives, in the output that Find began at, where the probabilities of the classes are p,
-// as Link makes them of the logits; of a single logit they are two. It is p, smoothed, clamped or in logarithms, of all classes
-// or some. It returns nil where the model picks the best class, gives logits, or leaves a normalisation to others.
+// Gives returns what the model itself gives, in the output that Find began at, where the
+// probabilities of the classes are p, as Link makes them of the logits; of a single logit they are
+// two. It is p, smoothed, clamped or in logarithms, of all classes or some. It returns nil where
+// the model picks the best class, gives logits, or leaves a normalisation to others.
 func (h *Head) Gives(p []float64) []float64 {
 	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !h.normalised {
 		return nil
@@ -95,8 +96,8 @@ func boundProbs(p *passage) error {
 	return nil
 }
 
-// smooth scales and shifts the probabilities of all classes alike, as label smoothing does, or gives their logarithms the
-// other sign.
+// smooth scales and shifts the probabilities of all classes alike, as label smoothing does, or
+// gives their logarithms the other sign.
 func smooth(p *passage) error {
 	if p.trail.link == "" || p.picked {
 		return p.unexpected()
@@ -120,7 +121,8 @@ func smooth(p *passage) error {
 		*x.to = x.list[0]
 	}
 	if !(a != 0) || a < 0 && !p.logarithms {
-		return graph.RefuseAt(p.node, "%s turns the probabilities round: the largest becomes the smallest", p.describe(p.node))
+		return graph.RefuseAt(p.node, "%s turns the probabilities round: the largest becomes the smallest",
+			p.describe(p.node))
 	}
 	p.negated = p.negated != (a < 0)
 	p.after = append(p.after, each(func(x float64) float64 { return a*x + b }))
@@ -128,7 +130,8 @@ func smooth(p *passage) error {
 	return nil
 }
 
-// classes is how many probabilities there are, two of a single logit after its complement has been put beside it.
+// classes is how many probabilities there are, two of a single logit after its complement has been
+// put beside it.
 func (t *trail) classes() int {
 	if c := t.at.class; c != noClass && c < len(t.at.Dims) && t.at.Dims[c] > 0 {
 		return int(t.at.Dims[c])

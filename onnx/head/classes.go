@@ -31,8 +31,9 @@ func dropoutClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	return before.class, ""
 }
 
-// reshapeClass finds the class axis behind an operator that keeps the numbers in their order. Where the logits are rows
-// they stay rows as long as some axis holds the classes and nothing lies behind it.
+// reshapeClass finds the class axis behind an operator that keeps the numbers in their order. Where
+// the logits are rows they stay rows as long as some axis holds the classes and nothing lies behind
+// it.
 func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	if after.Dims == nil || before.class == noClass {
 		return noClass, ""
@@ -44,7 +45,8 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 		return 1, ""
 	}
 	if !before.rows() && !(before.class == 0 && len(before.Dims) == 1) {
-		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example", c.Node.Describe(), before)
+		return noClass, fmt.Sprintf("%s flattens %v, which is not one row of logits for each example",
+			c.Node.Describe(), before)
 	}
 	k := before.Dims[before.class]
 	for i := len(after.Dims) - 1; i >= 0; i-- {
@@ -57,7 +59,8 @@ func reshapeClass(c *graph.Call, before *flow, after *graph.Value) (int, string)
 		case d < 0 && k == 1:
 			return noClass, "" // one logit, its axis dropped
 		default:
-			return noClass, fmt.Sprintf("%s turns the %d logits into %v", c.Node.Describe(), k, &flow{Value: *after, class: noClass})
+			return noClass, fmt.Sprintf("%s turns the %d logits into %v", c.Node.Describe(), k,
+				&flow{Value: *after, class: noClass})
 		}
 	}
 	return noClass, ""
@@ -174,8 +177,8 @@ func gatherClass(c *graph.Call, before *flow, after *graph.Value) (int, string) 
 	return before.class, ""
 }
 
-// gatherNDClass allows a selection along the axes in front of the classes; that of examples must go with another, or be one
-// by one.
+// gatherNDClass allows a selection along the axes in front of the classes; that of examples must go
+// with another, or be one by one.
 func gatherNDClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	index, batch := c.Arg(1).Dims, int(c.Node.Int("batch_dims", 0))
 	q := -1
@@ -212,7 +215,8 @@ func splitClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	return before.class, ""
 }
 
-// clipClass allows bounds that probabilities lie in, and for logits those so wide that what they cut off is all the same.
+// clipClass allows bounds that probabilities lie in, and for logits those so wide that what they
+// cut off is all the same.
 func clipClass(c *graph.Call, before *flow, after *graph.Value) (int, string) {
 	lo, hi, known := c.ClipBounds()
 	const wide = 10 // a probability of e⁻¹⁰
@@ -253,7 +257,8 @@ func lpNormalizationClass(c *graph.Call, before *flow, _ *graph.Value) (int, str
 // zipMapClass: what is behind a ZipMap is no tensor.
 func zipMapClass(*graph.Call, *flow, *graph.Value) (int, string) { return noClass, "" }
 
-// softmaxClass checks that a Softmax runs over the classes. Before operator set 13 it ran over all axes from the one named.
+// softmaxClass checks that a Softmax runs over the classes. Before operator set 13 it ran over all
+// axes from the one named.
 func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	old := c.G.Opset < 13
 	otherwise := int64(-1)
@@ -265,7 +270,8 @@ func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 		if a == -1 || a == 1 {
 			return noClass, ""
 		}
-		return noClass, fmt.Sprintf("%s runs over axis %d, and the graph does not say which that is", c.Node.Describe(), a)
+		return noClass, fmt.Sprintf("%s runs over axis %d, and the graph does not say which that is", c.Node.Describe(),
+			a)
 	}
 	i, ok := graph.Axis(a, len(before.Dims))
 	if ok && old {
@@ -279,7 +285,8 @@ func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 		ok = ok && i == before.class
 	}
 	if !ok {
-		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", c.Node.Describe(), a, before, before.class)
+		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", c.Node.Describe(),
+			a, before, before.class)
 	}
 	return before.class, ""
 }
@@ -287,7 +294,8 @@ func softmaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 func argMaxClass(c *graph.Call, before *flow, _ *graph.Value) (int, string) {
 	i, ok := graph.Axis(c.Node.Int("axis", 0), len(before.Dims))
 	if before.class != noClass && (!ok || i != before.class) {
-		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", c.Node.Describe(), c.Node.Int("axis", 0), before, before.class)
+		return noClass, fmt.Sprintf("%s runs over axis %d of %v, and the classes lie along axis %d", c.Node.Describe(),
+			c.Node.Int("axis", 0), before, before.class)
 	}
 	return noClass, ""
 }

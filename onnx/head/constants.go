@@ -6,8 +6,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 )
 
-// operand returns the constant that an operator of two inputs combines with what is followed, one number or one for each
-// class, and whether what is followed stands on the left.
+// operand returns the constant that an operator of two inputs combines with what is followed, one
+// number or one for each class, and whether what is followed stands on the left.
 func (p *passage) operand() (v []float64, left bool, err error) {
 	n := p.node
 	if len(n.GetInput()) != 2 || n.In(0) == n.In(1) {
@@ -70,7 +70,8 @@ func quotient(p *passage) (scale, shift []float64, err error) {
 	return scale, nil, checkScale(p.node, scale)
 }
 
-// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β − μγ/√(σ²+ε).
+// batchNorm returns scale and shift of a normalisation with fixed statistics: γ/√(σ²+ε) and β −
+// μγ/√(σ²+ε).
 func batchNorm(p *passage) (scale, shift []float64, err error) {
 	n, k := p.node, p.width()
 	if n.Int("training_mode", 0) != 0 || len(n.GetInput()) != 5 || p.at.class != 1 {

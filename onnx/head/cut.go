@@ -12,16 +12,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// The outputs of a cut model are called this, unless the model has tensors of these names already; then something is
-// appended. Ask the cut model's Outputs.
+// The outputs of a cut model are called this, unless the model has tensors of these names already;
+// then something is appended. Ask the cut model's Outputs.
 const (
 	CutFeatures = "mfgs_features"
 	CutLogits   = "mfgs_logits"
 )
 
-// Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both float32. Operators are
-// appended where the tensors have another type or shape, and all that is not needed for the two is left out. It panics if
-// h was not found in m.
+// Cut returns a model with two outputs: the head's features, [N,d], and its logits, [N,K], both
+// float32. Operators are appended where the tensors have another type or shape, and all that is not
+// needed for the two is left out. It panics if h was not found in m.
 func Cut(m *onnx.Model, h *Head) (*onnx.Model, error) {
 	if h.model != m {
 		panic("head: Cut with the head of another model")
@@ -58,7 +58,8 @@ func (h *Head) AddFeatures(b *build.Builder) string {
 	if len(h.affine.shares) == 1 {
 		return h.affine.shares[0].add(b, CutFeatures)
 	}
-	joined := &onnxpb.Node{OpType: proto.String("Concat"), Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}}
+	joined := &onnxpb.Node{OpType: proto.String("Concat"),
+		Attribute: []*onnxpb.Attribute{onnxpb.IntAttribute("axis", 1)}}
 	for _, s := range h.affine.shares {
 		joined.Input = append(joined.Input, s.add(b, CutFeatures+"_share"))
 	}

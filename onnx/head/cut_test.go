@@ -63,7 +63,8 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 		{"control_flow", Options{}, "Gemm Relu ReduceSum Greater If Gemm Cast Flatten Flatten | bw bb w b zero | x"},
 		// Before IR version 4 weights are inputs too, later they need not be.
 		{"cntk", Options{}, "Gemm Relu Reshape MatMul Add Flatten Flatten | bw bb w s b | x"},
-		{"torch_keep_initializers", Options{}, "Gemm Relu Gemm Flatten Flatten | body.weight body.bias fc.weight fc.bias | x"},
+		{"torch_keep_initializers", Options{},
+			"Gemm Relu Gemm Flatten Flatten | body.weight body.bias fc.weight fc.bias | x"},
 		// Features take the way of the logits: pooled, turned round, flattened, converted.
 		{"torch_conv_pool", Options{}, "Conv Relu Conv GlobalAveragePool Flatten GlobalAveragePool Flatten Flatten | body.weight body.bias fc.weight fc.bias | x"},
 		{"torch_token", Options{}, "MatMul Add Relu MatMul Add Constant Gather Gather Flatten Flatten | body.bias fc.bias onnx::MatMul_14 onnx::MatMul_15 | x"},
@@ -79,7 +80,8 @@ func TestCutKeepsWhatIsNeeded(t *testing.T) {
 }
 
 func TestCutKeepsUsedFunctionsOnly(t *testing.T) {
-	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Old", "x", "h"), onnxtest.Calls("Plain", "h", "g"), onnxtest.Node("MatMul", "g w", "y"), onnxtest.Calls("OldToo", "y", "z")},
+	pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Old", "x", "h"), onnxtest.Calls("Plain", "h", "g"),
+		onnxtest.Node("MatMul", "g w", "y"), onnxtest.Calls("OldToo", "y", "z")},
 		onnxtest.Function("Plain", "a", "b", onnxtest.Node("Relu", "a", "b")))
 	pb.Graph.Output = append(pb.Graph.Output, onnxpb.TensorInfo("z", tensor.Float32, -1, 32))
 	for _, name := range []string{"Old", "OldToo", "Unused"} { // of another operator set, so that calls of them stay
@@ -110,12 +112,14 @@ func TestCutKeepsUsedFunctionsOnly(t *testing.T) {
 
 func TestCutNamesAreNew(t *testing.T) {
 	c := cutFixture(t, "names_taken", Options{})
-	if got := []string{c.Outputs()[0].Name, c.Outputs()[1].Name}; !slices.Equal(got, []string{"mfgs_features_1", "mfgs_logits_1"}) {
+	if got := []string{c.Outputs()[0].Name, c.Outputs()[1].Name}; !slices.Equal(got,
+		[]string{"mfgs_features_1", "mfgs_logits_1"}) {
 		t.Errorf("outputs %v", got)
 	}
 	// A name inside a subgraph counts too.
 	pb := onnxtest.Network()
-	pb.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("ignored"), G: &onnxpb.Graph{Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", CutLogits)}}}}
+	pb.Graph.Node[0].Attribute = []*onnxpb.Attribute{{Name: proto.String("ignored"),
+		G: &onnxpb.Graph{Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", CutLogits)}}}}
 	m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-// Heads in functions are found, at the tensors and with the weights that ONNX Runtime computes with.
+// Heads in functions are found, at the tensors and with the weights that ONNX Runtime computes
+// with.
 func TestHeadsInFunctions(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(onnxtest.FunctionFixtures, "golden.json"))
 	if err != nil {
@@ -82,7 +83,8 @@ func TestHeadsInFunctions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if h2, err := Find(again, Options{Output: c.Outputs()[1].Name}); err != nil || h2.Node != h.Node || h2.Features != h.Features {
+			if h2, err := Find(again, Options{Output: c.Outputs()[1].Name}); err != nil || h2.Node != h.Node ||
+				h2.Features != h.Features {
 				t.Errorf("the cut model has head %+v (%v), want %+v", h2, err, h)
 			}
 		})

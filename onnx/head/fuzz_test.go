@@ -15,8 +15,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-// Whatever the graph, a head is refused or can be cut at. Changed bytes seldom give a model that can be read, so the
-// fixtures are changed by edits of four bytes: what to change, where, and how.
+// Whatever the graph, a head is refused or can be cut at. Changed bytes seldom give a model that
+// can be read, so the fixtures are changed by edits of four bytes: what to change, where, and how.
 func FuzzFindHead(f *testing.F) {
 	var models [][]byte
 	for i, path := range onnxtest.FixturePaths(f) {
@@ -53,7 +53,8 @@ func FuzzFindHead(f *testing.F) {
 		if h.LogitDim < 1 || h.FeatureDim < 1 || h.Link == "" || h.Logits == "" {
 			t.Fatalf("impossible head %+v", h)
 		}
-		if w, b, err := h.Weights(); err == nil && (len(w) != h.LogitDim*h.FeatureDim || b != nil && len(b) != h.LogitDim) {
+		if w, b, err := h.Weights(); err == nil && (len(w) != h.LogitDim*h.FeatureDim || b != nil &&
+			len(b) != h.LogitDim) {
 			t.Fatalf("%d weights and %d biases for %+v", len(w), len(b), h)
 		}
 		if _, err := Cut(m, h); err != nil {
@@ -97,8 +98,10 @@ func edit(g *onnxpb.Graph, what byte, i, j int, to byte) {
 			n.Input = append(n.Input, "")
 		}
 	case 4: // an attribute more
-		names := []string{"axis", "axes", "perm", "keepdims", "to", "transA", "transB", "alpha", "beta", "pads", "strides", "kernel_shape", "group", "allowzero", "auto_pad"}
-		n.Attribute = append(n.Attribute, &onnxpb.Attribute{Name: &names[j%len(names)], I: &number, Ints: []int64{number, 0}, F: proto.Float32(float32(number)), S: []byte("VALID")})
+		names := []string{"axis", "axes", "perm", "keepdims", "to", "transA", "transB", "alpha", "beta", "pads",
+			"strides", "kernel_shape", "group", "allowzero", "auto_pad"}
+		n.Attribute = append(n.Attribute, &onnxpb.Attribute{Name: &names[j%len(names)], I: &number,
+			Ints: []int64{number, 0}, F: proto.Float32(float32(number)), S: []byte("VALID")})
 	case 5: // another attribute
 		if len(n.Attribute) > 0 {
 			a := n.Attribute[j%len(n.Attribute)]

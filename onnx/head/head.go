@@ -22,7 +22,8 @@ const (
 	Softmax Link = "softmax"
 	// Sigmoid is for one logit (two classes), or for several labels that may hold at once.
 	Sigmoid Link = "sigmoid"
-	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to sum 1.
+	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to
+	// sum 1.
 	OneVsRest Link = "one-vs-rest"
 )
 
@@ -34,47 +35,52 @@ type Options struct {
 	Logits string
 	// Output names the output of the model to start from, if not "". Logits goes before it.
 	Output string
-	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves that to the graph, and
-	// to Softmax, or Sigmoid for one logit, where it is silent.
+	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
+	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
 	Link Link
-	// Approximate names what may stand between layer and logits though it is not linear; "" is nothing.
+	// Approximate names what may stand between layer and logits though it is not linear; "" is
+	// nothing.
 	Approximate Approximation
 }
 
 // Approximation is a way to take a head for linear that is not quite.
 type Approximation string
 
-// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let all numbers pass. The
-// logits stay the model's own; what they owe to the features, and with it their variance, is approximate.
+// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let
+// all numbers pass. The logits stay the model's own; what they owe to the features, and with it
+// their variance, is approximate.
 const IgnoreRelu Approximation = "relu"
 
-// Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d features and K classes.
+// Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d
+// features and K classes.
 type Head struct {
-	Op         string   `json:"op"`          // the operator that is linear; several that are added are joined by "+"
-	Node       string   `json:"node"`        // its name or, where it has none, that of its output; joined likewise
-	Features   string   `json:"features"`    // the tensor that goes into it; several are joined by ","
-	Logits     string   `json:"logits"`      // the last tensor that holds the logits
-	FeatureDim int      `json:"feature_dim"` // d, without the bias
-	LogitDim   int      `json:"classes"`     // K
-	Bias       bool     `json:"bias"`        // whether there is a b
-	Link       Link     `json:"link"`        // what follows the logits
-	Tail       []string `json:"tail"`        // the operators between the linear layer, its bias included, and the output
-	Evidence   []string `json:"-"`           // what was found, in sentences for people
+	Op         string `json:"op"`          // the operator that is linear; several that are added are joined by "+"
+	Node       string `json:"node"`        // its name or, where it has none, that of its output; joined likewise
+	Features   string `json:"features"`    // the tensor that goes into it; several are joined by ","
+	Logits     string `json:"logits"`      // the last tensor that holds the logits
+	FeatureDim int    `json:"feature_dim"` // d, without the bias
+	LogitDim   int    `json:"classes"`     // K
+	Bias       bool   `json:"bias"`        // whether there is a b
+	Link       Link   `json:"link"`        // what follows the logits
+	// the operators between the linear layer, its bias included, and the output
+	Tail     []string `json:"tail"`
+	Evidence []string `json:"-"` // what was found, in sentences for people
 
-	// Labels are the names that the model has for its classes, in their order, of a single logit's two classes too; nil if it
-	// has none.
+	// Labels are the names that the model has for its classes, in their order, of a single logit's
+	// two classes too; nil if it has none.
 	Labels []string `json:"labels,omitempty"`
 
 	// Approximation is what had to be asked for; "" where φ·Wᵀ + b is exact.
 	Approximation Approximation `json:"approximation,omitempty"`
-	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them between Low and High, which are
-	// infinite where nothing bounds them: φ·Wᵀ + b is what was rounded. All three are in units of the logits. Several
-	// roundings, one after another, are added up.
+	// A quantised model rounds its logits to multiples of Rounding, 0 for none, and keeps them
+	// between Low and High, which are infinite where nothing bounds them: φ·Wᵀ + b is what was
+	// rounded. All three are in units of the logits. Several roundings, one after another, are
+	// added up.
 	Rounding  float64 `json:"rounding,omitempty"`
 	Low, High float64 `json:"-"`
 
-	// Shifted says that the tensor Logits holds φ·Wᵀ + b and a number of each example's own that is the same for all classes,
-	// as −‖φ − c‖² does. A Softmax does not see it.
+	// Shifted says that the tensor Logits holds φ·Wᵀ + b and a number of each example's own that is
+	// the same for all classes, as −‖φ − c‖² does. A Softmax does not see it.
 	Shifted bool `json:"shifted,omitempty"`
 
 	model       *onnx.Model
@@ -105,32 +111,37 @@ type UnsupportedError struct {
 // Error gives the reason and the way out.
 func (e *UnsupportedError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with --features TENSOR --logits TENSOR", e.Reason)
+	fmt.Fprintf(&b, "no classification head: %s; if another layer is meant, name it with --features TENSOR --logits TENSOR",
+		e.Reason)
 	for i, h := range e.Candidates {
 		sep := ", or"
 		if i == 0 {
 			sep = ": nearest"
 		}
-		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features), onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.LogitDim)
+		fmt.Fprintf(&b, "%s --features %s --logits %s (%s, %d features, %d classes)", sep, onnxpb.Printable(h.Features),
+			onnxpb.Printable(h.Logits), h.Op, h.FeatureDim, h.LogitDim)
 	}
 	return b.String()
 }
 
 // Find finds the linear layer that makes a classifier's logits.
 //
-// It goes back from an output, past operators that only reshape, convert, pick the best class or make probabilities, to
-// the first operator that is linear in exactly one tensor that depends on the model's input; what it is multiplied by
-// must follow from constants. Bias, scalar or per-class scale, and a temperature are folded in. Pooling and the
-// selection of a token commute with a linear layer, so they may stand behind it. What is written out in several operators
-// counts as the one it amounts to, and squared distances from constant prototypes as a linear layer: what is common to all
-// classes drops out of a Softmax.
+// It goes back from an output, past operators that only reshape, convert, pick the best class or
+// make probabilities, to the first operator that is linear in exactly one tensor that depends on
+// the model's input; what it is multiplied by must follow from constants. Bias, scalar or per-class
+// scale, and a temperature are folded in. Pooling and the selection of a token commute with a
+// linear layer, so they may stand behind it. What is written out in several operators counts as the
+// one it amounts to, and squared distances from constant prototypes as a linear layer: what is
+// common to all classes drops out of a Softmax.
 //
-// With several outputs, a layer that feeds another one found is no head (an embedding that is an output too). Among the
-// rest one that ends in a Softmax or Sigmoid comes before one that ends in an ArgMax, and that before one that ends in
-// neither; then the first output wins: exporters put the main output first.
+// With several outputs, a layer that feeds another one found is no head (an embedding that is an
+// output too). Among the rest one that ends in a Softmax or Sigmoid comes before one that ends in
+// an ArgMax, and that before one that ends in neither; then the first output wins: exporters put
+// the main output first.
 //
-// Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes from reading the file.
-// The finding rests on the graph alone; that φ·Wᵀ + b gives the logits should be checked on a batch.
+// Where the graph gives no certain answer the error is an *UnsupportedError; any other error comes
+// from reading the file. The finding rests on the graph alone; that φ·Wᵀ + b gives the logits
+// should be checked on a batch.
 func Find(m *onnx.Model, o Options) (*Head, error) {
 	f := NewFinder(m)
 	f.approximate = o.Approximate == IgnoreRelu
@@ -173,8 +184,8 @@ type evaluated struct {
 	err   error
 }
 
-// evaluate works out a constant; all that are worked out in one search share one bound. Of what has been worked out before
-// it may give type and shape only.
+// evaluate works out a constant; all that are worked out in one search share one bound. Of what has
+// been worked out before it may give type and shape only.
 func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
 	if e, ok := f.worked[name]; ok && (e.err != nil || e.value.Data != nil || !numbers) {
 		return e.value, e.err
@@ -198,7 +209,8 @@ func (f *finder) find(o Options) (*Head, error) {
 		return nil, graph.Refuse("the model uses default operators and does not import them, so that their version is not known; export it again, or add the import with onnx.helper.make_opsetid")
 	}
 	if f.g.Opset < 7 {
-		return nil, graph.Refuse("operator set %d is older than 7; convert the model with onnx.version_converter", f.g.Opset)
+		return nil, graph.Refuse("operator set %d is older than 7; convert the model with onnx.version_converter",
+			f.g.Opset)
 	}
 	if o.Link != "" && !slices.Contains([]Link{Softmax, Sigmoid, OneVsRest}, o.Link) {
 		return nil, graph.Refuse("there is no link %q, only %s, %s and %s", o.Link, Softmax, Sigmoid, OneVsRest)
@@ -208,7 +220,8 @@ func (f *finder) find(o Options) (*Head, error) {
 		return nil, graph.Refuse("there is no approximation %q, only %q", o.Approximate, IgnoreRelu)
 	}
 	for _, name := range []string{o.Features, o.Logits} {
-		// The features of several layers have names that are no tensor's; they are confirmed at the end.
+		// The features of several layers have names that are no tensor's; they are confirmed at the
+		// end.
 		if name != "" && !f.g.Has(name) && (name == o.Logits || !strings.Contains(name, featuresSep)) {
 			return nil, graph.Refuse("the graph has no tensor %q", name)
 		}
@@ -277,14 +290,15 @@ func (f *finder) choose(output string) (*Head, error) {
 		}
 	}
 	if len(others) > 0 {
-		best.Evidence = append(best.Evidence, fmt.Sprintf("other outputs come from other linear layers; choose them with --logits %s",
-			strings.Join(others, " or --logits ")))
+		best.Evidence = append(best.Evidence,
+			fmt.Sprintf("other outputs come from other linear layers; choose them with --logits %s",
+				strings.Join(others, " or --logits ")))
 	}
 	return best, nil
 }
 
-// complete leaves out heads of which outputs give only some classes, or not in their order. One that gives the second of two is
-// whole: the other is what is left.
+// complete leaves out heads of which outputs give only some classes, or not in their order. One
+// that gives the second of two is whole: the other is what is left.
 func (f *finder) complete(heads []*Head) ([]*Head, error) {
 	given := map[string][]int{}
 	for _, h := range heads {
@@ -304,7 +318,8 @@ func (f *finder) complete(heads []*Head) ([]*Head, error) {
 			ok = ok && (len(list) == 1 || k == i)
 		}
 		if !ok {
-			err = graph.Refuse("the outputs give the probabilities of some classes of %q only, or not in their order; export the model with all of them in one output", h.Logits)
+			err = graph.Refuse("the outputs give the probabilities of some classes of %q only, or not in their order; export the model with all of them in one output",
+				h.Logits)
 		}
 		return !ok
 	})
@@ -322,8 +337,9 @@ func (f *finder) last(heads []*Head) []*Head {
 	return slices.DeleteFunc(heads, func(h *Head) bool { return inner[f.g.Producer[h.Logits]] })
 }
 
-// purpose says how plainly the graph itself tells what the logits are for: 3 where probabilities are made of them, 2 where
-// the best class is picked from those, 1 where it is picked from the logits.
+// purpose says how plainly the graph itself tells what the logits are for: 3 where probabilities
+// are made of them, 2 where the best class is picked from those, 1 where it is picked from the
+// logits.
 func (h *Head) purpose() int {
 	switch {
 	case h.linked && !h.picked:
@@ -339,7 +355,8 @@ func (h *Head) purpose() int {
 // featuresSep stands between the names of features in Head.Features where there are several.
 const featuresSep = ","
 
-// confirm checks that the tensor the user named as features is what the layer reads, up to a change of shape.
+// confirm checks that the tensor the user named as features is what the layer reads, up to a change
+// of shape.
 func (f *finder) confirm(h *Head, features string) error {
 	if h.Features == features {
 		return nil
@@ -354,7 +371,8 @@ func (f *finder) confirm(h *Head, features string) error {
 			if n != nil {
 				between = f.describe(n)
 			}
-			return graph.Refuse("the logits %q are linear in %q, and %s stands between that and %q", h.Logits, h.Features, between, features)
+			return graph.Refuse("the logits %q are linear in %q, and %s stands between that and %q", h.Logits,
+				h.Features, between, features)
 		}
 		t = n.In(0)
 	}
@@ -362,9 +380,10 @@ func (f *finder) confirm(h *Head, features string) error {
 	return nil
 }
 
-// candidates looks for linear layers behind an obstacle. Each is taken as far towards it as the tensors are linear in its
-// features: behind the bias, not in front of it. What lies below another layer or below a product, as that of
-// squeeze-and-excitation, is part of the body and no candidate.
+// candidates looks for linear layers behind an obstacle. Each is taken as far towards it as the
+// tensors are linear in its features: behind the bias, not in front of it. What lies below another
+// layer or below a product, as that of squeeze-and-excitation, is part of the body and no
+// candidate.
 func (f *finder) candidates(at *onnxpb.Node) []*Head {
 	const most, far = 3, 1000
 	var heads []*Head
@@ -394,7 +413,10 @@ func (f *finder) candidates(at *onnxpb.Node) []*Head {
 				if err != nil {
 					continue
 				}
-				if !slices.ContainsFunc(heads, func(o *Head) bool { return o.Features == h.Features && o.Logits == h.Logits }) {
+				if !slices.ContainsFunc(heads, func(o *Head) bool {
+					return o.Features == h.Features &&
+						o.Logits == h.Logits
+				}) {
 					heads = append(heads, h)
 				}
 				break
@@ -413,8 +435,8 @@ func (f *finder) weighs(n *onnxpb.Node) bool {
 	return false
 }
 
-// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one that gates the other: the one
-// of fewer numbers, and what a function such as Sigmoid gives.
+// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one
+// that gates the other: the one of fewer numbers, and what a function such as Sigmoid gives.
 func (f *finder) ungated(n *onnxpb.Node) []string {
 	names := onnxpb.Dependencies(n)
 	if !f.multiplies(n) {
@@ -440,7 +462,8 @@ func (f *finder) multiplies(n *onnxpb.Node) bool {
 	return n.Op() == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
 }
 
-// gates reports whether a node is a product of two tensors, neither of which is a single number for each example.
+// gates reports whether a node is a product of two tensors, neither of which is a single number for
+// each example.
 func (f *finder) gates(n *onnxpb.Node) bool {
 	return f.multiplies(n) && !slices.ContainsFunc(n.GetInput(), func(name string) bool {
 		size, ok := f.numbersOf(name)
@@ -448,7 +471,8 @@ func (f *finder) gates(n *onnxpb.Node) bool {
 	})
 }
 
-// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown length.
+// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown
+// length.
 func (f *finder) numbersOf(name string) (n int64, known bool) {
 	v := f.In.Get(name)
 	n = 1
@@ -465,7 +489,8 @@ func (f *finder) numbersOf(name string) (n int64, known bool) {
 func (f *finder) finish(t *trail, start string) (*Head, error) {
 	first := t.nodes[0]
 	if t.logits == "" {
-		return nil, graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &t.at, start, t.k)
+		return nil, graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example",
+			f.describe(first), &t.at, start, t.k)
 	}
 	h := &Head{
 		Logits: t.logits, LogitDim: t.k, Bias: t.shift != nil, Link: t.link, Tail: append([]string{}, t.tail...),
@@ -497,11 +522,14 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	return h, nil
 }
 
-// fill gives h the names and the size of the layer that a trail begins at, and makes sure that its weights can be had.
+// fill gives h the names and the size of the layer that a trail begins at, and makes sure that its
+// weights can be had.
 func (f *finder) fill(h *Head, t *trail, start string) error {
 	first := t.nodes[0]
-	if out := f.In.Get(start); t.shares[0].assumed && len(out.Dims) > 2 && !(&flow{Value: *out, class: len(out.Dims) - 1}).rows() {
-		return graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example", f.describe(first), &flow{Value: *out}, start, t.k)
+	if out := f.In.Get(start); t.shares[0].assumed && len(out.Dims) > 2 &&
+		!(&flow{Value: *out, class: len(out.Dims) - 1}).rows() {
+		return graph.RefuseAt(first, "%s gives %v behind %s, not one row of %d logits for each example",
+			f.describe(first), &flow{Value: *out}, start, t.k)
 	}
 	var op, node, features []string
 	for _, n := range t.nodes {
@@ -521,7 +549,8 @@ func (f *finder) fill(h *Head, t *trail, start string) error {
 		}
 	}
 	h.Op, h.Node, h.Features = strings.Join(op, "+"), strings.Join(node, "+"), strings.Join(features, featuresSep)
-	if size, ok := onnxpb.Elements([]int64{int64(h.LogitDim), int64(h.FeatureDim)}); !ok || size == 0 || size > graph.MaxWeightElements {
+	if size, ok := onnxpb.Elements([]int64{int64(h.LogitDim), int64(h.FeatureDim)}); !ok || size == 0 ||
+		size > graph.MaxWeightElements {
 		return graph.Refuse("%s has %d features and %d classes", f.describe(first), h.FeatureDim, h.LogitDim)
 	}
 	return nil
@@ -532,25 +561,29 @@ func (f *finder) exclusive(n *onnxpb.Node) bool {
 	return f.g.Source(n).Op() == "ai.onnx.ml.LinearClassifier"
 }
 
-// givesScores reports whether a node is of an operator that has a row for one of two classes and gives scores, not the
-// probabilities for which the view takes them.
+// givesScores reports whether a node is of an operator that has a row for one of two classes and
+// gives scores, not the probabilities for which the view takes them.
 func (f *finder) givesScores(n *onnxpb.Node) bool {
 	c := f.g.Source(n)
-	return f.exclusive(n) && len(c.Attr("intercepts").GetFloats()) == 1 && string(c.Attr("post_transform").GetS()) != "LOGISTIC"
+	return f.exclusive(n) && len(c.Attr("intercepts").GetFloats()) == 1 &&
+		string(c.Attr("post_transform").GetS()) != "LOGISTIC"
 }
 
 // settle checks the link, and takes the one that was told.
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if t.shifted && (h.LogitDim == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
-		return graph.RefuseAt(first, "a number of each example's own is added to all of %q, which only a Softmax does not see", h.Logits)
+		return graph.RefuseAt(first, "a number of each example's own is added to all of %q, which only a Softmax does not see",
+			h.Logits)
 	}
 	if t.thresholds && h.Link != Sigmoid && f.link != Sigmoid {
-		return graph.Refuse("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each", h.Logits, h.LogitDim, Sigmoid)
+		return graph.Refuse("%q is one logit with %d thresholds, as CORAL has, and no Sigmoid follows; if each is whether an example is above a threshold, say so with --link %s and give labels of 0 and 1 for each",
+			h.Logits, h.LogitDim, Sigmoid)
 	}
 	if f.link != "" && f.link != h.Link {
 		if h.Link != "" && (h.Link == Softmax || f.link == Softmax) {
-			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link, f.link)
+			return graph.RefuseAt(first, "what follows %q makes probabilities by %s, not by %s", h.Logits, h.Link,
+				f.link)
 		}
 		h.Link = f.link
 	}
@@ -573,7 +606,8 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		if p.assumed {
 			rank = ", taken to be [N,d] as the graph does not give its rank"
 		}
-		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank, p.terms[0].weight.name)
+		say("%s is linear in %q%s, and its other side %q is constant", f.describe(f.reader(t, p)), p.features, rank,
+			p.terms[0].weight.name)
 	}
 	form := fmt.Sprintf("= features [N,%d] · Wᵀ", h.FeatureDim)
 	if h.Approximation != "" {
@@ -605,7 +639,8 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		}
 	}
 	if t.thresholds {
-		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it", h.LogitDim)
+		say("one logit is compared with %d thresholds, each of which is a label: whether the example is above it",
+			h.LogitDim)
 	}
 	if h.Shifted {
 		say("%q holds the logits and a number that is the same for all classes, which a Softmax does not see", h.Logits)
@@ -614,7 +649,8 @@ func (f *finder) evidence(h *Head, t *trail) []string {
 		say("the logits are rounded to multiples of %.3g, as the model is quantised", h.Rounding)
 	}
 	if h.Approximation != "" {
-		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed", h.Approximation)
+		say("approximation %s: Relu stands between the layer and the logits, and is taken to let all pass when variances are computed",
+			h.Approximation)
 	}
 	behind := f.linkBehind(h.Logits)
 	if h.LogitDim == 1 && behind != "" { // 1−p and p sum to 1 as they are, and a Softmax of one is for something else
@@ -648,7 +684,8 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 	return t.nodes[0]
 }
 
-// linkBehind looks forward from the logits for what makes probabilities of them, past operators that only reshape.
+// linkBehind looks forward from the logits for what makes probabilities of them, past operators
+// that only reshape.
 func (f *finder) linkBehind(name string) Link {
 	const far = 100
 	queue := []string{name}
@@ -669,13 +706,14 @@ func (f *finder) linkBehind(name string) Link {
 	return ""
 }
 
-// leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that gates something is no
-// link.
+// leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that
+// gates something is no link.
 func (f *finder) leadsOut(name string) bool {
 	const far = 100
 	queue := []string{name}
 	for i := 0; i < len(queue) && i < far; i++ {
-		if slices.ContainsFunc(f.g.Proto.GetOutput(), func(v *onnxpb.ValueInfo) bool { return v.GetName() == queue[i] }) {
+		if slices.ContainsFunc(f.g.Proto.GetOutput(),
+			func(v *onnxpb.ValueInfo) bool { return v.GetName() == queue[i] }) {
 			return true
 		}
 		for _, n := range f.g.Consumers[queue[i]] {
@@ -700,8 +738,9 @@ func (f *finder) linkAt(n *onnxpb.Node, link Link) Link {
 	return link
 }
 
-// Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits = features · wᵀ + b, with
-// every scale that stands between layer and logits folded in. It reads them from the file on every call.
+// Weights returns the layer's weights w, [K,d] row-major, and bias b, of length K or nil: logits =
+// features · wᵀ + b, with every scale that stands between layer and logits folded in. It reads them
+// from the file on every call.
 func (h *Head) Weights() (w, b []float32, err error) {
 	k, d := h.LogitDim, h.FeatureDim
 	w = make([]float32, k*d)
@@ -730,8 +769,8 @@ func (h *Head) Weights() (w, b []float32, err error) {
 	return w, b, nil
 }
 
-// addTerm puts one weight into the columns of its share, rows of w being stride apart: sets them if it is the share's first,
-// and adds to them otherwise.
+// addTerm puts one weight into the columns of its share, rows of w being stride apart: sets them if
+// it is the share's first, and adds to them otherwise.
 func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) error {
 	v, err := h.model.View().Evaluate(t.weight.name)
 	if err != nil {
@@ -739,7 +778,8 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 	}
 	rows := len(v.Data) / p.d
 	if rows*p.d != len(v.Data) || t.rows == nil && rows != h.LogitDim {
-		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.Data), h.LogitDim, p.d)
+		return fmt.Errorf("weights %q of %s: %d numbers and not %d × %d", t.weight.name, h.Node, len(v.Data),
+			h.LogitDim, p.d)
 	}
 	for i := range h.LogitDim {
 		row, scale := i, 1.0

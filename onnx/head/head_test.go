@@ -97,10 +97,12 @@ func TestFindHead(t *testing.T) {
 			if h.Node == "" || len(h.Evidence) < 2 {
 				t.Errorf("node %q, evidence %q: too little to tell a person", h.Node, h.Evidence)
 			}
-			again, err := head.Find(m, head.Options{Features: h.Features, Logits: h.Logits, Approximate: h.Approximation, Link: h.Link})
+			again, err := head.Find(m, head.Options{Features: h.Features, Logits: h.Logits,
+				Approximate: h.Approximation, Link: h.Link})
 			if err != nil {
 				t.Errorf("not found again by the names it was given: %v", err)
-			} else if again.Node != h.Node || again.Link != h.Link || again.FeatureDim != h.FeatureDim || again.LogitDim != h.LogitDim || again.Bias != h.Bias {
+			} else if again.Node != h.Node || again.Link != h.Link || again.FeatureDim != h.FeatureDim ||
+				again.LogitDim != h.LogitDim || again.Bias != h.Bias {
 				t.Errorf("by the names it was given it is %+v, and was %+v", again, h)
 			}
 			if (h.Rounding > 0) != (g.Tolerance > 0) || h.Rounding/2 > g.Tolerance {
@@ -146,8 +148,8 @@ func checkWeights(t *testing.T, h *head.Head, g golden) {
 				a += float64(b[i])
 			}
 			want := g.Logits[n*k+i]
-			// The reference works in the model's precision: float16 rounds to 2⁻¹¹, and a sum of its products errs by some
-			// of these.
+			// The reference works in the model's precision: float16 rounds to 2⁻¹¹, and a sum of
+			// its products errs by some of these.
 			tol := 1e-5 * (size + 1)
 			if strings.HasPrefix(g.File, "float16") {
 				tol = 2e-3 * (size + 1)
@@ -213,7 +215,8 @@ func probabilities(link head.Link, logits []float64) []float64 {
 	return p
 }
 
-// checkCut holds the form of the cut model: two float32 outputs, and its own head at the same place.
+// checkCut holds the form of the cut model: two float32 outputs, and its own head at the same
+// place.
 func checkCut(t *testing.T, m *onnx.Model, h *head.Head, o head.Options) {
 	t.Helper()
 	c, err := head.Cut(m, h)

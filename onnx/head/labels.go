@@ -11,8 +11,9 @@ import (
 // maxLabel is the length in bytes of the longest class name that is taken over.
 const maxLabel = 256
 
-// labels returns the names that the model itself has for the n classes of a head, nil if it has none: those by which
-// scikit-learn's operators name its scores or pick the best class. Numbers are names too, unless they count from 0.
+// labels returns the names that the model itself has for the n classes of a head, nil if it has
+// none: those by which scikit-learn's operators name its scores or pick the best class. Numbers are
+// names too, unless they count from 0.
 func (f *finder) labels(h *Head, t *trail, n int) []string {
 	for _, node := range t.nodes {
 		c := f.g.Source(node)

@@ -23,8 +23,8 @@ type linear struct {
 	assumed    bool // the rank of features is not known and taken to be 2
 }
 
-// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is another operator, and a
-// refusal if it is one of these but not of a form that makes a head.
+// linear recognises an operator that is linear in exactly one tensor. It returns nil if n is
+// another operator, and a refusal if it is one of these but not of a form that makes a head.
 func (f *finder) linear(n *onnxpb.Node) (*linear, error) {
 	if f.In.Functions[n.Op()] || len(n.GetInput()) < 2 || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
 		return nil, nil
@@ -110,7 +110,8 @@ func (f *finder) gemm(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, er
 	return l, nil
 }
 
-// matMul is x·W for x of any rank from 2, or W·x for rank 2. The fused operator may transpose either, and scale.
+// matMul is x·W for x of any rank from 2, or W·x for rank 2. The fused operator may transpose
+// either, and scale.
 func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, error) {
 	transW, transX := n.Int("transB", 0) != 0, n.Int("transA", 0) != 0
 	w, x := b.Dims, a.Dims
@@ -151,8 +152,8 @@ func (f *finder) matMul(n *onnxpb.Node, a, b *graph.Value, left bool) (*linear, 
 	return l, nil
 }
 
-// conv is a convolution that is a linear layer: with a 1×1 kernel at every place alike, or with a kernel as large as its
-// input, so that there is one place only.
+// conv is a convolution that is a linear layer: with a 1×1 kernel at every place alike, or with a
+// kernel as large as its input, so that there is one place only.
 func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, error) {
 	l := &linear{alpha: 1, beta: 1, bias: n.In(2)}
 	if left || len(w.Dims) < 3 {
@@ -173,11 +174,14 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 	point := !slices.ContainsFunc(kernel, func(k int64) bool { return k != 1 })
 	whole := false // of the input: features are that, flattened
 	switch {
-	case point && (all("strides", 1) || len(x.Dims) > 2 && !slices.ContainsFunc(x.Dims[2:], func(d int64) bool { return d != 1 })):
-	case len(x.Dims) == len(w.Dims) && slices.Equal(x.Dims[2:], kernel) && slices.Contains([]string{"", "NOTSET", "VALID"}, string(n.Attr("auto_pad").GetS())):
+	case point && (all("strides", 1) || len(x.Dims) > 2 &&
+		!slices.ContainsFunc(x.Dims[2:], func(d int64) bool { return d != 1 })):
+	case len(x.Dims) == len(w.Dims) && slices.Equal(x.Dims[2:], kernel) &&
+		slices.Contains([]string{"", "NOTSET", "VALID"}, string(n.Attr("auto_pad").GetS())):
 		whole = true
 	default:
-		return nil, graph.RefuseAt(n, "%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input", f.describe(n), kernel)
+		return nil, graph.RefuseAt(n, "%s is no linear layer: its kernel %v is neither 1×1 nor as large as its input",
+			f.describe(n), kernel)
 	}
 	l.k, l.d = w.Dims[0], size
 	l.out = flow{Value: graph.Value{Dims: slices.Repeat([]int64{-1}, len(w.Dims))}, class: 1}

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Output is what a model itself makes of a head's logits: one of its outputs or, where that is a list of maps, the tensor that
-// it is made of.
+// Output is what a model itself makes of a head's logits: one of its outputs or, where that is a
+// list of maps, the tensor that it is made of.
 type Output struct {
 	Name    string   // of the model's output
 	Width   int      // numbers for each example
@@ -21,10 +21,10 @@ type Output struct {
 	Ops     []string // the operators on that way, each once, sorted; none where it is the logits
 }
 
-// WithOutputs returns a model whose outputs are the head's logits [N,K], and behind them what the model itself makes of them
-// [N,Width], all in float32: reading both in one run tells whether they belong together. Outputs that are no numbers, that
-// depend on none of the logits or whose width is not known are left out, and beyond 16 the rest. It panics if h was not
-// found in m.
+// WithOutputs returns a model whose outputs are the head's logits [N,K], and behind them what the
+// model itself makes of them [N,Width], all in float32: reading both in one run tells whether they
+// belong together. Outputs that are no numbers, that depend on none of the logits or whose width is
+// not known are left out, and beyond 16 the rest. It panics if h was not found in m.
 func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	if h.model != m {
 		panic("head: WithOutputs with the head of another model")
@@ -56,7 +56,8 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 }
 
 // ownOf describes a tensor that is declared as an output, or is what that is made of.
-func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string, output *onnxpb.ValueInfo) (own Output, ok bool) {
+func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string,
+	output *onnxpb.ValueInfo) (own Output, ok bool) {
 	v := *in.Get(name)
 	v.Merge(graph.Declared(output))
 	typ, dims := v.Type, v.Dims
@@ -91,7 +92,8 @@ func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node
 		own.Coarse = own.Coarse || op == "Round" || op == "Floor" || op == "Ceil"
 		for _, out := range n.GetOutput() {
 			t := in.Get(out).Type
-			own.Coarse = own.Coarse || t == tensor.Float16 || t == tensor.BFloat16 || t == tensor.Uint8 || t == tensor.Int8 || t == tensor.Uint16 || t == tensor.Int16
+			own.Coarse = own.Coarse || t == tensor.Float16 || t == tensor.BFloat16 || t == tensor.Uint8 ||
+				t == tensor.Int8 || t == tensor.Uint16 || t == tensor.Int16
 		}
 	}
 	slices.Sort(own.Ops)

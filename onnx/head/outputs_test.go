@@ -11,13 +11,17 @@ import (
 
 func TestWhatAModelMakesOfItsLogits(t *testing.T) {
 	for file, want := range map[string][]Output{
-		"keras.onnx":                          {{Name: "y", Width: 4, Ops: []string{"Softmax"}}},
-		"torch_linear_opset7.onnx":            {{Name: "y", Width: 4}},
-		"torch_argmax.onnx":                   {{Name: "y", Width: 1, Integer: true, Ops: []string{"ArgMax"}}},
-		"torch_binary.onnx":                   {{Name: "y", Width: 1, Ops: []string{"Sigmoid", "Squeeze"}}},
-		"tail_label_and_probabilities.onnx":   {{Name: "l", Width: 1, Integer: true, Ops: []string{"ArgMax"}}, {Name: "p", Width: 4, Ops: []string{"Softmax"}}},
-		"operators/qdq_softmax.onnx":          {{Name: "y", Width: 4, Coarse: true, Ops: []string{"DequantizeLinear", "QuantizeLinear", "Softmax"}}},
-		"operators/linear_classifier.onnx":    {{Name: "y", Width: 4, Ops: []string{"Softmax", "ai.onnx.ml.Normalizer"}}}, // behind it a ZipMap; the labels are strings
+		"keras.onnx":               {{Name: "y", Width: 4, Ops: []string{"Softmax"}}},
+		"torch_linear_opset7.onnx": {{Name: "y", Width: 4}},
+		"torch_argmax.onnx":        {{Name: "y", Width: 1, Integer: true, Ops: []string{"ArgMax"}}},
+		"torch_binary.onnx":        {{Name: "y", Width: 1, Ops: []string{"Sigmoid", "Squeeze"}}},
+		"tail_label_and_probabilities.onnx": {{Name: "l", Width: 1, Integer: true, Ops: []string{"ArgMax"}},
+			{Name: "p", Width: 4, Ops: []string{"Softmax"}}},
+		"operators/qdq_softmax.onnx": {{Name: "y", Width: 4, Coarse: true,
+			Ops: []string{"DequantizeLinear", "QuantizeLinear", "Softmax"}}},
+		// behind it a ZipMap; the labels are strings
+		"operators/linear_classifier.onnx": {{Name: "y", Width: 4,
+			Ops: []string{"Softmax", "ai.onnx.ml.Normalizer"}}},
 		"operators/tail_softmax_by_hand.onnx": {{Name: "y", Width: 4, Ops: []string{"Softmax"}}},
 		"outputs_aux_chosen.onnx":             {{Name: "main", Width: 4}}, // the other output is made of other logits
 	} {

@@ -12,10 +12,11 @@ import (
 
 // A step is what is known of an operator that may stand between the linear layer and the output.
 type step struct {
-	// class returns the axis along which the classes lie behind the operator, given the flow before and the shape behind. A
-	// reason refuses.
+	// class returns the axis along which the classes lie behind the operator, given the flow before
+	// and the shape behind. A reason refuses.
 	class func(c *graph.Call, before *flow, after *graph.Value) (axis int, reason string)
-	// logits and probs follow what the operator does to the one or the other; nil where it may not follow them.
+	// logits and probs follow what the operator does to the one or the other; nil where it may not
+	// follow them.
 	logits, probs func(*passage) error
 
 	keeps     fidelity
@@ -53,7 +54,8 @@ const (
 	logarithms
 )
 
-// A hop is one operator passed on the way back from the output, or several that are known together as one.
+// A hop is one operator passed on the way back from the output, or several that are known together
+// as one.
 type hop struct {
 	node   *onnxpb.Node // the last of them
 	from   string       // the tensor the logits come by
@@ -64,8 +66,8 @@ type hop struct {
 	out    string  // what has been followed of the node's outputs
 }
 
-// A factor is what logits are multiplied or divided by: a number for each example or all, that depends on the input, and
-// a constant.
+// A factor is what logits are multiplied or divided by: a number for each example or all, that
+// depends on the input, and a constant.
 type factor struct {
 	varying, constant string // constant may be ""
 }
@@ -101,12 +103,14 @@ func (f *finder) pass(t *trail, h *hop) error {
 		}
 		follow = s.probs
 	} else if follow == nil {
-		return graph.RefuseAt(n, "%s stands between the linear layer %s and what makes probabilities", f.describe(n), f.describe(t.nodes[0]))
+		return graph.RefuseAt(n, "%s stands between the linear layer %s and what makes probabilities", f.describe(n),
+			f.describe(t.nodes[0]))
 	}
 	p.call = f.call(n, h.from, &t.at)
 	after := p.call.Result()
 	class, reason := s.class(p.call, &t.at, after)
-	if reason != "" && (!t.decided || s.logits == nil || s.picks) { // of probabilities it only matters where the classes lie
+	// of probabilities it only matters where the classes lie
+	if reason != "" && (!t.decided || s.logits == nil || s.picks) {
 		return graph.RefuseAt(n, "%s", reason)
 	}
 	if t.at.flat && !s.averages {
@@ -134,7 +138,8 @@ func (p *passage) follows() error {
 	case s.probs == nil || wrong:
 		return graph.RefuseAt(p.node, "%s follows %s", p.describe(p.node), strings.Join(t.tail, ", "))
 	case t.negated && s.picks:
-		return graph.RefuseAt(p.node, "%s follows %s and picks the least probable", p.describe(p.node), strings.Join(t.tail, ", "))
+		return graph.RefuseAt(p.node, "%s follows %s and picks the least probable", p.describe(p.node),
+			strings.Join(t.tail, ", "))
 	}
 	return nil
 }
@@ -253,7 +258,8 @@ func slicedAxes(c *graph.Call) []int64 {
 
 // chosen returns which of k classes a selection leaves.
 func (f *finder) chosen(t *trail, c *graph.Call, k int) ([]int, error) {
-	numbers := &graph.Value{Type: tensor.Int64, Dims: slices.Repeat([]int64{1}, len(t.at.Dims)), Data: make([]float64, k)}
+	numbers := &graph.Value{Type: tensor.Int64, Dims: slices.Repeat([]int64{1}, len(t.at.Dims)),
+		Data: make([]float64, k)}
 	numbers.Dims[t.at.class] = int64(k)
 	for i := range numbers.Data {
 		numbers.Data[i] = float64(i)
@@ -292,7 +298,8 @@ func scaleAndShift(p *passage) error {
 	}
 	p.bias = scale == nil && p.shift == nil
 	if p.trail.shifted && len(scale) > 1 && slices.Min(scale) != slices.Max(scale) {
-		return graph.RefuseAt(p.node, "%s scales classes differently after something that varies has been added to all", p.describe(p.node))
+		return graph.RefuseAt(p.node, "%s scales classes differently after something that varies has been added to all",
+			p.describe(p.node))
 	}
 	p.transform(scale, shift)
 	p.logits = "" // what came before has other numbers
@@ -306,7 +313,8 @@ func (f *finder) repeat(t *trail, n *onnxpb.Node, from string) {
 	}
 	other, _ := graph.With(n, func(name string) bool { return name == from })
 	dims := f.In.Get(other).Dims
-	if len(dims) == 0 || len(dims) > len(t.at.Dims) || dims[len(dims)-1] <= 1 || dims[len(dims)-1] > graph.MaxShapeElements {
+	if len(dims) == 0 || len(dims) > len(t.at.Dims) || dims[len(dims)-1] <= 1 ||
+		dims[len(dims)-1] > graph.MaxShapeElements {
 		return
 	}
 	k := int(dims[len(dims)-1])
@@ -319,8 +327,10 @@ func (f *finder) repeat(t *trail, n *onnxpb.Node, from string) {
 // shiftAll adds a number that varies and is the same for all classes.
 func shiftAll(p *passage) error {
 	at := int64(p.at.class)
-	if p.at.class == noClass || !p.finder.common(p.hop.common, at-int64(len(p.at.Dims))) && !p.finder.common(p.hop.common, at) {
-		return graph.RefuseAt(p.node, "%s adds %q, which is not the same for all classes of %v", p.describe(p.node), p.hop.common, &p.at)
+	if p.at.class == noClass || !p.finder.common(p.hop.common, at-int64(len(p.at.Dims))) &&
+		!p.finder.common(p.hop.common, at) {
+		return graph.RefuseAt(p.node, "%s adds %q, which is not the same for all classes of %v", p.describe(p.node),
+			p.hop.common, &p.at)
 	}
 	if p.minus {
 		p.transform([]float64{-1}, nil)
@@ -334,7 +344,8 @@ func shiftAll(p *passage) error {
 func scaleAll(p *passage) error {
 	f, t, h, n := p.finder, p.trail, p.hop, p.node
 	if t.shift != nil {
-		return graph.RefuseAt(n, "%s scales what the bias has been added to, by a number that depends on the input", f.describe(n))
+		return graph.RefuseAt(n, "%s scales what the bias has been added to, by a number that depends on the input",
+			f.describe(n))
 	}
 	if h.factor.constant != "" {
 		v, err := f.vector(h.factor.constant, &t.at, t.k)
@@ -353,7 +364,8 @@ func scaleAll(p *passage) error {
 	}
 	op := n.GetOpType()
 	for _, p := range t.shares {
-		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying}, Output: []string{"scaled"}})
+		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying},
+			Output: []string{"scaled"}})
 	}
 	t.logits = ""
 	return nil

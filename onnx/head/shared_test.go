@@ -36,7 +36,8 @@ func TestRealModels(t *testing.T) {
 				}
 				return
 			}
-			got := fmt.Sprintf("%s %s → %s, %d × %d, bias %v, %s", h.Op, h.Features, h.Logits, h.FeatureDim, h.LogitDim, h.Bias, h.Link)
+			got := fmt.Sprintf("%s %s → %s, %d × %d, bias %v, %s", h.Op, h.Features, h.Logits, h.FeatureDim, h.LogitDim,
+				h.Bias, h.Link)
 			if got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
 			}
@@ -48,8 +49,10 @@ func TestRealModels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if info, err := os.Stat(filepath.Join(folder, name+".onnx")); err != nil || int64(len(graph)) > info.Size()/5 {
-				t.Errorf("%d bytes of graph for a file of %v bytes: weights were taken along (%v)", len(graph), info.Size(), err)
+			if info, err := os.Stat(filepath.Join(folder, name+".onnx")); err != nil ||
+				int64(len(graph)) > info.Size()/5 {
+				t.Errorf("%d bytes of graph for a file of %v bytes: weights were taken along (%v)", len(graph),
+					info.Size(), err)
 			}
 			if w, b, err := h.Weights(); err != nil || len(w) != h.FeatureDim*h.LogitDim || len(b) != h.LogitDim {
 				t.Errorf("%d weights, %d biases, error %v", len(w), len(b), err)

@@ -5,8 +5,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// steps says what may stand between a linear layer and the output, by OpName: where the classes lie behind it, what it does to
-// logits, and what it does to probabilities. To know one more operator is to add a row.
+// steps says what may stand between a linear layer and the output, by OpName: where the classes lie
+// behind it, what it does to logits, and what it does to probabilities. To know one more operator
+// is to add a row.
 var steps map[string]*step
 
 func init() {
@@ -29,10 +30,14 @@ func init() {
 		"GlobalAveragePool": {class: globalPoolClass, logits: pool, probs: column},
 		"AveragePool":       {class: averagePoolClass, logits: pool, probs: column},
 		"ReduceMean":        {class: reduceClass, logits: pool, probs: column, averages: true},
-		"Gather":            {class: gatherClass, logits: pool, probs: column, indexed: true, selects: true, along: axisOf},
-		"GatherND":          {class: gatherNDClass, logits: pool, probs: column, indexed: true, selects: true, along: noAxes},
-		"Slice":             {class: sliceClass, logits: pool, probs: column, indexed: true, selects: true, along: slicedAxes},
-		"Split":             {class: splitClass, logits: pool, probs: column, indexed: true, selects: true, along: axisOf, anyOutput: true},
+		"Gather": {class: gatherClass, logits: pool, probs: column, indexed: true, selects: true,
+			along: axisOf},
+		"GatherND": {class: gatherNDClass, logits: pool, probs: column, indexed: true, selects: true,
+			along: noAxes},
+		"Slice": {class: sliceClass, logits: pool, probs: column, indexed: true, selects: true,
+			along: slicedAxes},
+		"Split": {class: splitClass, logits: pool, probs: column, indexed: true, selects: true,
+			along: axisOf, anyOutput: true},
 
 		"Add":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: sum},
 		"Sub":                {class: keepClass, logits: scaleAndShift, probs: smooth, constants: difference},
@@ -57,7 +62,8 @@ func init() {
 	}
 }
 
-// shifting adds a number that varies to all logits of an example, and scaling multiplies them by one.
+// shifting adds a number that varies to all logits of an example, and scaling multiplies them by
+// one.
 var (
 	shifting = &step{class: keepClass, logits: shiftAll}
 	scaling  = &step{class: keepClass, logits: scaleAll}

@@ -19,7 +19,8 @@ func (f *finder) describe(n *onnxpb.Node) string {
 	return n.Describe()
 }
 
-// trace goes back from a tensor to the linear layer it comes from, and forward again to see what happens to the logits.
+// trace goes back from a tensor to the linear layer it comes from, and forward again to see what
+// happens to the logits.
 func (f *finder) trace(start string) (*Head, error) {
 	t, err := f.reach(start)
 	if err != nil {
@@ -81,7 +82,8 @@ func (f *finder) reach(start string) (*trail, error) {
 	}
 }
 
-// back returns how the tensor t, an output of n, comes from the logits; nil if n is no step that can be passed.
+// back returns how the tensor t, an output of n, comes from the logits; nil if n is no step that
+// can be passed.
 func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	s := f.step(n)
 	if s == nil || s.keeps == little && !f.approximate || n.GetOutput()[0] != t && !s.anyOutput {
@@ -92,7 +94,8 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 		if name == "" || f.constant(name) {
 			continue
 		}
-		// Only an addition or a product takes the logits on any side; a shape or an index may be computed.
+		// Only an addition or a product takes the logits on any side; a shape or an index may be
+		// computed.
 		if i > 0 && s.indexed {
 			continue
 		}
@@ -110,8 +113,8 @@ func (f *finder) back(n *onnxpb.Node, t string) *hop {
 	return h
 }
 
-// shifted recognises a sum or difference of logits and something that varies but is the same for all classes, along whatever
-// axis those lie; nil if n is no such.
+// shifted recognises a sum or difference of logits and something that varies but is the same for
+// all classes, along whatever axis those lie; nil if n is no such.
 func (f *finder) shifted(n *onnxpb.Node) *hop {
 	op := n.Op()
 	if op != "Add" && op != "Sub" || f.In.Functions[op] || len(n.GetInput()) != 2 {
@@ -124,14 +127,16 @@ func (f *finder) shifted(n *onnxpb.Node) *hop {
 		}
 		for _, axis := range f.axesOf(n) {
 			if f.common(r, axis) && !f.common(x, axis) {
-				return &hop{node: n, from: x, out: n.GetOutput()[0], step: shifting, common: r, minus: op == "Sub" && i == 0}
+				return &hop{node: n, from: x, out: n.GetOutput()[0], step: shifting, common: r, minus: op == "Sub" &&
+					i == 0}
 			}
 		}
 	}
 	return nil
 }
 
-// axesOf returns the axes along which the classes may lie in what a node gives, as interpreter.common takes them.
+// axesOf returns the axes along which the classes may lie in what a node gives, as
+// interpreter.common takes them.
 func (f *finder) axesOf(n *onnxpb.Node) []int64 {
 	if rank := len(f.In.Get(n.GetOutput()[0]).Dims); rank > 2 {
 		return []int64{-1, int64(1 - rank)}
@@ -145,7 +150,8 @@ func (f *finder) common(name string, axis int64) bool {
 	return f.In.Common(name, axis, &fuel)
 }
 
-// scaled recognises a product or quotient of logits with something else that varies but is the same for all classes.
+// scaled recognises a product or quotient of logits with something else that varies but is the same
+// for all classes.
 func (f *finder) scaled(n *onnxpb.Node) *hop {
 	op := n.GetOpType()
 	if !onnxpb.IsDefault(n.GetDomain()) || op != "Mul" && op != "Div" || len(n.GetInput()) != 2 {
@@ -164,7 +170,8 @@ func (f *finder) scaled(n *onnxpb.Node) *hop {
 	return nil
 }
 
-// factor returns a tensor as something that is the same for all classes times a constant, nil if it is not known to be.
+// factor returns a tensor as something that is the same for all classes times a constant, nil if it
+// is not known to be.
 func (f *finder) factor(name string) *factor {
 	if n := f.In.Producer(name); n != nil && n.Op() == "Mul" {
 		for i := range 2 {
@@ -195,9 +202,11 @@ func (f *finder) obstacle(n *onnxpb.Node, start string) *graph.Refusal {
 	r := &graph.Refusal{At: n}
 	switch back := f.nearest(n); {
 	case f.isDistance(n):
-		r.Reason = fmt.Sprintf("%s takes the root of a squared distance, which is not linear in the features as the square is: end the model in the squared distance, with the sign that makes the nearest class the largest", f.describe(n))
+		r.Reason = fmt.Sprintf("%s takes the root of a squared distance, which is not linear in the features as the square is: end the model in the squared distance, with the sign that makes the nearest class the largest",
+			f.describe(n))
 	case n.GetDomain() == "com.microsoft.nchwc":
-		r.Reason = fmt.Sprintf("%s is laid out for one kind of processor; save the model from ONNX Runtime with optimisation level \"extended\" or lower", f.describe(n))
+		r.Reason = fmt.Sprintf("%s is laid out for one kind of processor; save the model from ONNX Runtime with optimisation level \"extended\" or lower",
+			f.describe(n))
 	case back != nil:
 		r.Reason = fmt.Sprintf("%s stands between the linear layer %s and %q", f.describe(n), f.describe(back), start)
 		if s := f.step(n); s != nil && s.keeps == little {
@@ -218,7 +227,8 @@ func (f *finder) isDistance(n *onnxpb.Node) bool {
 	return err == nil && t.shifted && !t.decided
 }
 
-// nearest returns the linear layer from which n gets its first input, past operators with one input, or nil.
+// nearest returns the linear layer from which n gets its first input, past operators with one
+// input, or nil.
 func (f *finder) nearest(n *onnxpb.Node) *onnxpb.Node {
 	const far = 8
 	for range far {
@@ -240,7 +250,8 @@ func (f *finder) nearest(n *onnxpb.Node) *onnxpb.Node {
 func (f *finder) beginning(l *linear) (*trail, error) {
 	t := &trail{nodes: []*onnxpb.Node{l.node}, at: l.out, low: math.Inf(-1), high: math.Inf(1)}
 	t.k = int(l.k)
-	p := &share{features: l.features, d: int(l.d), transposed: l.transposed, assumed: l.assumed, terms: []term{{weight: l.weight}}, known: *f.In.Get(l.features)}
+	p := &share{features: l.features, d: int(l.d), transposed: l.transposed, assumed: l.assumed,
+		terms: []term{{weight: l.weight}}, known: *f.In.Get(l.features)}
 	t.shares = []*share{p}
 	if l.alpha != 1 {
 		t.apply([]float64{l.alpha}, nil)
@@ -259,8 +270,9 @@ func (f *finder) beginning(l *linear) (*trail, error) {
 	return t, nil
 }
 
-// sum returns the trail behind an addition of several linear layers, such as the two heads of a distilled network: they are
-// one layer on the features of both. It returns nil if n is no such addition.
+// sum returns the trail behind an addition of several linear layers, such as the two heads of a
+// distilled network: they are one layer on the features of both. It returns nil if n is no such
+// addition.
 func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	names, weights := f.addends(n)
 	varying := 0
@@ -291,7 +303,8 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			return nil, graph.RefuseAt(n, "%s adds %q, which is not linear in any features", f.describe(n), name)
 		}
 		if t.decided {
-			return nil, graph.RefuseAt(n, "%s adds what is behind %s: %s", f.describe(n), strings.Join(t.tail, ", "), noAverage)
+			return nil, graph.RefuseAt(n, "%s adds what is behind %s: %s", f.describe(n), strings.Join(t.tail, ", "),
+				noAverage)
 		}
 		if !t.at.rows() {
 			return nil, graph.RefuseAt(n, "%s adds %q of shape %v", f.describe(n), name, &t.at)
@@ -326,8 +339,8 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 	return all, nil
 }
 
-// joined returns the trail behind a Concat of classes that several layers give, or one and a constant: they are one layer on
-// the features of all, in blocks. It returns nil if n is no such.
+// joined returns the trail behind a Concat of classes that several layers give, or one and a
+// constant: they are one layer on the features of all, in blocks. It returns nil if n is no such.
 func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
 	const most, deepest = 64, 8
 	if n.Op() != "Concat" || f.In.Functions["Concat"] || len(n.GetInput()) < 2 || f.sums >= most || f.depth >= deepest {
@@ -351,8 +364,10 @@ func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
 			return nil, graph.RefuseAt(n, "%s joins %q, which is not linear in any features", f.describe(n), name)
 		}
 		a, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
-		if !t.at.rows() || t.decided || t.shifted || !ok || a != t.at.class || first != nil && len(t.at.Dims) != len(first.at.Dims) {
-			return nil, graph.RefuseAt(n, "%s joins %q of shape %v, which is no row of logits beside others", f.describe(n), name, &t.at)
+		if !t.at.rows() || t.decided || t.shifted || !ok || a != t.at.class || first != nil &&
+			len(t.at.Dims) != len(first.at.Dims) {
+			return nil, graph.RefuseAt(n, "%s joins %q of shape %v, which is no row of logits beside others",
+				f.describe(n), name, &t.at)
 		}
 		parts[i] = t
 		if first == nil {
@@ -367,10 +382,12 @@ func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
 	for i, t := range parts {
 		if t != nil {
 			widths[i] = t.k
-		} else if v := f.In.Get(n.GetInput()[i]); len(v.Dims) == len(all.at.Dims) && v.Dims[all.at.class] > 0 && v.Dims[all.at.class] <= graph.MaxShapeElements {
+		} else if v := f.In.Get(n.GetInput()[i]); len(v.Dims) == len(all.at.Dims) && v.Dims[all.at.class] > 0 &&
+			v.Dims[all.at.class] <= graph.MaxShapeElements {
 			widths[i] = int(v.Dims[all.at.class])
 		} else {
-			return nil, graph.RefuseAt(n, "%s joins %q, of which it is not known how many classes it is", f.describe(n), n.GetInput()[i])
+			return nil, graph.RefuseAt(n, "%s joins %q, of which it is not known how many classes it is", f.describe(n),
+				n.GetInput()[i])
 		}
 		all.k += widths[i]
 	}
@@ -429,7 +446,8 @@ func (f *finder) uniform(name string) (float64, bool) {
 	return 0, false
 }
 
-// addends returns what a node adds up, and by what each is multiplied; nil if the node does something else.
+// addends returns what a node adds up, and by what each is multiplied; nil if the node does
+// something else.
 func (f *finder) addends(n *onnxpb.Node) (names []string, weights []float64) {
 	if f.In.Functions[n.Op()] {
 		return nil, nil

@@ -9,7 +9,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A flow is what is known of the tensor that carries the logits, at one point between the linear layer and the output.
+// A flow is what is known of the tensor that carries the logits, at one point between the linear
+// layer and the output.
 type flow struct {
 	graph.Value
 	class  int  // the axis along which the classes lie, or noClass
@@ -17,16 +18,19 @@ type flow struct {
 	flat   bool // axis 2 is that of all positions of a map
 }
 
-// timeFirst reports whether the flow holds rows of K numbers behind two axes, of which the first may be that of positions and
-// the second that of examples. Whether it is shows when the model is run: there are as many rows as examples, or not.
+// timeFirst reports whether the flow holds rows of K numbers behind two axes, of which the first
+// may be that of positions and the second that of examples. Whether it is shows when the model is
+// run: there are as many rows as examples, or not.
 func (f *flow) timeFirst() bool {
 	return f.class == 2 && len(f.Dims) == 3 && f.Dims[0] != 1 && !f.merged && !f.flat
 }
 
-// noClass is the class axis of a flow in which the classes have no axis of their own any more, or it is not known.
+// noClass is the class axis of a flow in which the classes have no axis of their own any more, or
+// it is not known.
 const noClass = -1
 
-// rows reports whether the flow holds one row of K numbers per example, whatever axes of length 1 lie between.
+// rows reports whether the flow holds one row of K numbers per example, whatever axes of length 1
+// lie between.
 func (f *flow) rows() bool {
 	if f.class < 1 || f.merged || f.flat {
 		return false
@@ -39,9 +43,11 @@ func (f *flow) rows() bool {
 	return true
 }
 
-// merges reports whether a change of shape joins the axes in front of the classes, which stay the last.
+// merges reports whether a change of shape joins the axes in front of the classes, which stay the
+// last.
 func merges(before *flow, after *graph.Value, class int) bool {
-	return !before.rows() && before.class == len(before.Dims)-1 && before.class > 1 && len(after.Dims) == 2 && class == 1
+	return !before.rows() && before.class == len(before.Dims)-1 && before.class > 1 && len(after.Dims) == 2 &&
+		class == 1
 }
 
 // flattens reports whether a change of shape joins the axes behind the classes.
@@ -102,7 +108,8 @@ func (t *trail) join(o *trail) {
 	}
 }
 
-// transform follows the logits by x → scale ⊙ x + shift, each nil or of length 1 or k, and what is known of their rounding.
+// transform follows the logits by x → scale ⊙ x + shift, each nil or of length 1 or k, and what is
+// known of their rounding.
 func (t *trail) transform(scale, shift []float64) {
 	t.apply(scale, shift)
 	if math.IsInf(t.low, -1) && math.IsInf(t.high, 1) && t.rounding == 0 {
@@ -134,11 +141,13 @@ func (t *trail) stand(name string) {
 // selectBy makes a pooling or selecting operator one of the features.
 func (t *trail) selectBy(n *onnxpb.Node) error {
 	if len(t.shares) > 1 {
-		return graph.RefuseAt(n, "%s follows the sum of %s and %s", n.Describe(), t.nodes[0].Describe(), t.nodes[1].Describe())
+		return graph.RefuseAt(n, "%s follows the sum of %s and %s", n.Describe(), t.nodes[0].Describe(),
+			t.nodes[1].Describe())
 	}
 	p := t.shares[0]
 	if p.assumed {
-		return graph.RefuseAt(n, "%s follows %s, whose features %q have an unknown rank", n.Describe(), t.nodes[0].Describe(), p.features)
+		return graph.RefuseAt(n, "%s follows %s, whose features %q have an unknown rank", n.Describe(),
+			t.nodes[0].Describe(), p.features)
 	}
 	for _, m := range t.moved { // these name the number of classes, so features cannot go through them
 		if op := m.GetOpType(); op == "Reshape" || op == "Flatten" {

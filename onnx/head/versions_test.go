@@ -13,8 +13,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-// Models of every version are read from operator set 7 on, those to come too: what they mean is up to the runtime. What is
-// written has IR version 4 at least, in which weights need not be inputs.
+// Models of every version are read from operator set 7 on, those to come too: what they mean is up
+// to the runtime. What is written has IR version 4 at least, in which weights need not be inputs.
 func TestVersions(t *testing.T) {
 	for opset := int64(7); opset <= 40; opset++ {
 		for _, ir := range []int64{3, 8, 10, 13, 14, 99} {
@@ -66,7 +66,8 @@ func TestChangedFileIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, err := range map[string]error{"Runnable": runnable, "Bytes": bytes, "Weights": weights, "Files": files[0].Write(io.Discard)} {
+	for name, err := range map[string]error{"Runnable": runnable, "Bytes": bytes, "Weights": weights,
+		"Files": files[0].Write(io.Discard)} {
 		if err == nil || !strings.Contains(err.Error(), "has changed") {
 			t.Errorf("%s: %v, want that the file has changed", name, err)
 		}

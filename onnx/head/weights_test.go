@@ -19,20 +19,23 @@ import (
 // No operator of a hostile graph may take more memory than was set aside, however it multiplies.
 func TestEvaluationIsBounded(t *testing.T) {
 	pb := onnxtest.Network()
-	zeros := &onnxpb.Tensor{Name: proto.String("big"), DataType: proto.Int32(int32(tensor.Int64)), Dims: []int64{2}, Int64Data: []int64{16, 1 << 30}}
+	zeros := &onnxpb.Tensor{Name: proto.String("big"), DataType: proto.Int32(int32(tensor.Int64)), Dims: []int64{2},
+		Int64Data: []int64{16, 1 << 30}}
 	pb.Graph.Initializer = []*onnxpb.Tensor{zeros}
 	pb.Graph.Node = []*onnxpb.Node{onnxtest.Node("ConstantOfShape", "big", "w"), onnxtest.Node("MatMul", "x w", "y")}
 	m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Find(m, Options{}); err == nil || !strings.Contains(err.Error(), "16 features and 1073741824 classes") {
+	if _, err := Find(m, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "16 features and 1073741824 classes") {
 		t.Errorf("got error %v", err)
 	}
 }
 
-// What layers and the steps behind them do to the logits is in the weights that are found: φ·W + b is the operators'
-// definition written out, in float64, with constants that no term can be lost among.
+// What layers and the steps behind them do to the logits is in the weights that are found: φ·W + b
+// is the operators' definition written out, in float64, with constants that no term can be lost
+// among.
 func TestWeightsFollowTheOperators(t *testing.T) {
 	const d, k = 4, 3
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -52,8 +55,10 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 		}
 	}
 	constants := []*onnxpb.Tensor{
-		onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("wt", wt, k, d), onnxtest.FloatTensor("v", v, k), onnxtest.FloatTensor("s", s, k),
-		onnxtest.FloatTensor("mean", mean, k), onnxtest.FloatTensor("variance", variance, k), onnxtest.FloatTensor("weak", weak, k),
+		onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("wt", wt, k, d), onnxtest.FloatTensor("v", v,
+			k), onnxtest.FloatTensor("s", s, k),
+		onnxtest.FloatTensor("mean", mean, k), onnxtest.FloatTensor("variance", variance,
+			k), onnxtest.FloatTensor("weak", weak, k),
 		onnxtest.FloatTensor("half", []float64{0.5}), onnxtest.FloatTensor("kernel", wt, k, d, 1),
 	}
 	each := func(f func(c int, z float64) float64) func([]float64) {
@@ -73,45 +78,75 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 		nodes []*onnxpb.Node // from x to y
 		want  func(z []float64)
 	}{
-		{"no step", []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "y")}, each(func(_ int, z float64) float64 { return z })},
-		{"Add", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "y")}, each(func(c int, z float64) float64 { return z + v[c] })},
-		{"Add from the left", []*onnxpb.Node{layer, onnxtest.Node("Add", "v z", "y")}, each(func(c int, z float64) float64 { return z + v[c] })},
-		{"Sub", []*onnxpb.Node{layer, onnxtest.Node("Sub", "z v", "y")}, each(func(c int, z float64) float64 { return z - v[c] })},
-		{"Sub from the left", []*onnxpb.Node{layer, onnxtest.Node("Sub", "v z", "y")}, each(func(c int, z float64) float64 { return v[c] - z })},
-		{"Mul", []*onnxpb.Node{layer, onnxtest.Node("Mul", "z v", "y")}, each(func(c int, z float64) float64 { return z * v[c] })},
-		{"Mul by one number", []*onnxpb.Node{layer, onnxtest.Node("Mul", "half z", "y")}, each(func(_ int, z float64) float64 { return z / 2 })},
-		{"Div", []*onnxpb.Node{layer, onnxtest.Node("Div", "z v", "y")}, each(func(c int, z float64) float64 { return z / v[c] })},
-		{"Neg", []*onnxpb.Node{layer, onnxtest.Node("Neg", "z", "y")}, each(func(_ int, z float64) float64 { return -z })},
-		{"Mul, then Add", []*onnxpb.Node{layer, onnxtest.Node("Mul", "z s", "u"), onnxtest.Node("Add", "u v", "y")}, each(func(c int, z float64) float64 { return z*s[c] + v[c] })},
-		{"Add, then Mul", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "u"), onnxtest.Node("Mul", "u s", "y")}, each(func(c int, z float64) float64 { return (z + v[c]) * s[c] })},
-		{"Add, then Div, then Sub", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "u"), onnxtest.Node("Div", "u s", "q"), onnxtest.Node("Sub", "mean q", "y")}, each(func(c int, z float64) float64 { return mean[c] - (z+v[c])/s[c] })},
-		{"BatchNormalization", []*onnxpb.Node{layer, onnxtest.Node("BatchNormalization", "z s v mean variance", "y", onnxpb.FloatAttribute("epsilon", 0.5))}, norm(variance, 0.5)},
-		{"BatchNormalization of no variance", []*onnxpb.Node{layer, onnxtest.Node("BatchNormalization", "z s v mean weak", "y")}, norm(weak, 1e-5)},
-		{"Gemm", []*onnxpb.Node{onnxtest.Node("Gemm", "x wt v", "y", transposed)}, each(func(c int, z float64) float64 { return z + v[c] })},
-		{"Gemm with α and β", []*onnxpb.Node{onnxtest.Node("Gemm", "x w v", "y", onnxpb.FloatAttribute("alpha", 0.25), onnxpb.FloatAttribute("beta", 3))}, each(func(c int, z float64) float64 { return z/4 + 3*v[c] })},
-		{"Gemm without β", []*onnxpb.Node{onnxtest.Node("Gemm", "x w v", "y", onnxpb.FloatAttribute("beta", 0))}, each(func(_ int, z float64) float64 { return z })},
-		{"classes in another order", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "u"), onnxtest.Node("Gather", "u order", "y", onnxpb.IntAttribute("axis", 1))}, func(z []float64) {
+		{"no step", []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "y")},
+			each(func(_ int, z float64) float64 { return z })},
+		{"Add", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "y")},
+			each(func(c int, z float64) float64 { return z + v[c] })},
+		{"Add from the left", []*onnxpb.Node{layer, onnxtest.Node("Add", "v z", "y")},
+			each(func(c int, z float64) float64 { return z + v[c] })},
+		{"Sub", []*onnxpb.Node{layer, onnxtest.Node("Sub", "z v", "y")},
+			each(func(c int, z float64) float64 { return z - v[c] })},
+		{"Sub from the left", []*onnxpb.Node{layer, onnxtest.Node("Sub", "v z", "y")},
+			each(func(c int, z float64) float64 { return v[c] - z })},
+		{"Mul", []*onnxpb.Node{layer, onnxtest.Node("Mul", "z v", "y")},
+			each(func(c int, z float64) float64 { return z * v[c] })},
+		{"Mul by one number", []*onnxpb.Node{layer, onnxtest.Node("Mul", "half z", "y")},
+			each(func(_ int, z float64) float64 { return z / 2 })},
+		{"Div", []*onnxpb.Node{layer, onnxtest.Node("Div", "z v", "y")},
+			each(func(c int, z float64) float64 { return z / v[c] })},
+		{"Neg", []*onnxpb.Node{layer, onnxtest.Node("Neg", "z", "y")},
+			each(func(_ int, z float64) float64 { return -z })},
+		{"Mul, then Add", []*onnxpb.Node{layer, onnxtest.Node("Mul", "z s", "u"), onnxtest.Node("Add", "u v", "y")},
+			each(func(c int, z float64) float64 { return z*s[c] + v[c] })},
+		{"Add, then Mul", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "u"), onnxtest.Node("Mul", "u s", "y")},
+			each(func(c int, z float64) float64 { return (z + v[c]) * s[c] })},
+		{"Add, then Div, then Sub", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "u"),
+			onnxtest.Node("Div", "u s", "q"), onnxtest.Node("Sub", "mean q", "y")}, each(func(c int,
+			z float64) float64 {
+			return mean[c] - (z+v[c])/s[c]
+		})},
+		{"BatchNormalization", []*onnxpb.Node{layer, onnxtest.Node("BatchNormalization", "z s v mean variance", "y",
+			onnxpb.FloatAttribute("epsilon", 0.5))}, norm(variance, 0.5)},
+		{"BatchNormalization of no variance",
+			[]*onnxpb.Node{layer, onnxtest.Node("BatchNormalization", "z s v mean weak", "y")}, norm(weak, 1e-5)},
+		{"Gemm", []*onnxpb.Node{onnxtest.Node("Gemm", "x wt v", "y", transposed)},
+			each(func(c int, z float64) float64 { return z + v[c] })},
+		{"Gemm with α and β", []*onnxpb.Node{onnxtest.Node("Gemm", "x w v", "y", onnxpb.FloatAttribute("alpha", 0.25),
+			onnxpb.FloatAttribute("beta", 3))}, each(func(c int, z float64) float64 { return z/4 + 3*v[c] })},
+		{"Gemm without β", []*onnxpb.Node{onnxtest.Node("Gemm", "x w v", "y", onnxpb.FloatAttribute("beta", 0))},
+			each(func(_ int, z float64) float64 { return z })},
+		{"classes in another order", []*onnxpb.Node{layer, onnxtest.Node("Add", "z v", "u"),
+			onnxtest.Node("Gather", "u order", "y", onnxpb.IntAttribute("axis", 1))}, func(z []float64) {
 			z[0], z[1], z[2] = z[2]+v[2], z[0]+v[0], z[1]+v[1]
 		}},
-		{"scaled classes in another order", []*onnxpb.Node{layer, onnxtest.Node("Mul", "z v", "u"), onnxtest.Node("Gather", "u order", "y", onnxpb.IntAttribute("axis", 1))}, func(z []float64) {
+		{"scaled classes in another order", []*onnxpb.Node{layer, onnxtest.Node("Mul", "z v", "u"),
+			onnxtest.Node("Gather", "u order", "y", onnxpb.IntAttribute("axis", 1))}, func(z []float64) {
 			z[0], z[1], z[2] = z[2]*v[2], z[0]*v[0], z[1]*v[1]
 		}},
-		{"another order of another order", []*onnxpb.Node{layer, onnxtest.Node("Gather", "z order", "u", onnxpb.IntAttribute("axis", 1)), onnxtest.Node("Gather", "u swapped", "y", onnxpb.IntAttribute("axis", 1))}, func(z []float64) {
-			z[1], z[2] = z[2], z[1]
-		}},
+		{"another order of another order",
+			[]*onnxpb.Node{layer, onnxtest.Node("Gather", "z order", "u", onnxpb.IntAttribute("axis", 1)),
+				onnxtest.Node("Gather", "u swapped", "y", onnxpb.IntAttribute("axis", 1))}, func(z []float64) {
+				z[1], z[2] = z[2], z[1]
+			}},
 		// Numbers that vary go to the features, and what they are multiplied by to the weights.
-		{"Mul by a number that varies, times a constant", []*onnxpb.Node{layer, onnxtest.Node("Mul", "t half", "f"), onnxtest.Node("Mul", "z f", "y")}, each(func(_ int, z float64) float64 { return z / 2 })},
-		{"Div by a number that varies, times a constant", []*onnxpb.Node{layer, onnxtest.Node("Mul", "half t", "f"), onnxtest.Node("Div", "z f", "y")}, each(func(_ int, z float64) float64 { return 2 * z })},
+		{"Mul by a number that varies, times a constant", []*onnxpb.Node{layer, onnxtest.Node("Mul", "t half", "f"),
+			onnxtest.Node("Mul", "z f", "y")}, each(func(_ int, z float64) float64 { return z / 2 })},
+		{"Div by a number that varies, times a constant", []*onnxpb.Node{layer, onnxtest.Node("Mul", "half t", "f"),
+			onnxtest.Node("Div", "z f", "y")}, each(func(_ int, z float64) float64 { return 2 * z })},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{2, 0, 1}}
-			swapped := &onnxpb.Tensor{Name: proto.String("swapped"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{1, 0, 2}}
+			order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k},
+				DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{2, 0, 1}}
+			swapped := &onnxpb.Tensor{Name: proto.String("swapped"), Dims: []int64{k},
+				DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{1, 0, 2}}
 			_, h := parsed(t, &onnxpb.Model{
 				IrVersion:   proto.Int64(8),
 				OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 				Graph: &onnxpb.Graph{
 					Node: test.nodes, Initializer: append(constants, order, swapped),
-					Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d), onnxpb.TensorInfo("t", tensor.Float32, 1)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
+					Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d),
+						onnxpb.TensorInfo("t", tensor.Float32, 1)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y",
+						tensor.Float32, -1, k)},
 				},
 			})
 			weights, bias, err := h.Weights()
@@ -119,7 +154,8 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 				t.Fatal(err)
 			}
 			if h.FeatureDim != d || h.LogitDim != k || len(weights) != d*k || bias != nil && len(bias) != k {
-				t.Fatalf("%d weights and %d biases of a head %d → %d", len(weights), len(bias), h.FeatureDim, h.LogitDim)
+				t.Fatalf("%d weights and %d biases of a head %d → %d", len(weights), len(bias), h.FeatureDim,
+					h.LogitDim)
 			}
 			for example := range d + 1 {
 				phi := make([]float64, d) // nothing, then each feature alone
@@ -151,7 +187,8 @@ func TestWeightsFollowTheOperators(t *testing.T) {
 	}
 }
 
-// Layers that take different parts of the same tensor are one layer on both parts, and not one on the sum of their weights.
+// Layers that take different parts of the same tensor are one layer on both parts, and not one on
+// the sum of their weights.
 func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	weights := func() []float64 {
@@ -162,18 +199,23 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 		return w
 	}
 	first, second := weights(), weights()
-	index := &onnxpb.Tensor{Name: proto.String("index"), DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{0}}
+	index := &onnxpb.Tensor{Name: proto.String("index"), DataType: proto.Int32(int32(tensor.Int64)),
+		Int64Data: []int64{0}}
 	_, h := parsed(t, &onnxpb.Model{
 		IrVersion:   proto.Int64(8),
 		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 		Graph: &onnxpb.Graph{
 			Node: []*onnxpb.Node{
-				onnxtest.Node("MatMul", "x first", "u"), onnxtest.Node("ReduceMean", "u", "a", onnxpb.IntsAttribute("axes", 1), onnxpb.IntAttribute("keepdims", 0)),
-				onnxtest.Node("MatMul", "x second", "v"), onnxtest.Node("Gather", "v index", "b", onnxpb.IntAttribute("axis", 1)),
+				onnxtest.Node("MatMul", "x first", "u"), onnxtest.Node("ReduceMean", "u", "a",
+					onnxpb.IntsAttribute("axes", 1), onnxpb.IntAttribute("keepdims", 0)),
+				onnxtest.Node("MatMul", "x second", "v"), onnxtest.Node("Gather", "v index", "b",
+					onnxpb.IntAttribute("axis", 1)),
 				onnxtest.Node("Add", "a b", "y"),
 			},
-			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("first", first, 4, 3), onnxtest.FloatTensor("second", second, 4, 3), index},
-			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 5, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
+			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("first", first, 4, 3),
+				onnxtest.FloatTensor("second", second, 4, 3), index},
+			Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 5,
+				4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
 		},
 	})
 	w, _, err := h.Weights()
@@ -194,7 +236,8 @@ func TestLayersOnDifferentPartsOfATensorStayApart(t *testing.T) {
 
 // What is done to rounded logits is done to the steps and the range that they are rounded to.
 func TestRoundingFollowsTheOperators(t *testing.T) {
-	quantised := []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("QuantizeLinear", "z step zero", "q"), onnxtest.Node("DequantizeLinear", "q step zero", "u")}
+	quantised := []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("QuantizeLinear", "z step zero",
+		"q"), onnxtest.Node("DequantizeLinear", "q step zero", "u")}
 	zero := &onnxpb.Tensor{Name: proto.String("zero"), DataType: proto.Int32(int32(tensor.Int8)), RawData: []byte{3}}
 	for _, test := range []struct {
 		name                string
@@ -210,13 +253,16 @@ func TestRoundingFollowsTheOperators(t *testing.T) {
 			IrVersion:   proto.Int64(8),
 			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 			Graph: &onnxpb.Graph{
-				Node:        append(slices.Clone(quantised), test.step),
-				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", make([]float64, 12), 4, 3), onnxtest.FloatTensor("step", []float64{0.25}), onnxtest.FloatTensor("half", []float64{0.5}), zero},
-				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
+				Node: append(slices.Clone(quantised), test.step),
+				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", make([]float64, 12), 4, 3),
+					onnxtest.FloatTensor("step", []float64{0.25}), onnxtest.FloatTensor("half", []float64{0.5}), zero},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1,
+					4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
 			},
 		})
 		if h.Rounding != test.rounding || h.Low != test.low || h.High != test.high {
-			t.Errorf("%s: rounded to multiples of %v in [%v,%v], want %v in [%v,%v]", test.name, h.Rounding, h.Low, h.High, test.rounding, test.low, test.high)
+			t.Errorf("%s: rounded to multiples of %v in [%v,%v], want %v in [%v,%v]", test.name, h.Rounding, h.Low,
+				h.High, test.rounding, test.low, test.high)
 		}
 	}
 }
@@ -238,20 +284,38 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 		nodes  []*onnxpb.Node
 		reason string // "" where it is a head
 	}{
-		{"a layer", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1))}, ""},
-		{"Softmax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 0))}, "runs over axis 0"},
-		{"Softmax over axis 1 and all behind it, as it was before operator set 13", 11, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Unsqueeze", "z", "u", onnxpb.IntsAttribute("axes", 2)), onnxtest.Node("Softmax", "u", "y")}, ""},
-		{"Softmax over the last axis, as it is from operator set 13 on", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Unsqueeze", "z two", "u"), onnxtest.Node("Softmax", "u", "y")}, "runs over axis -1"},
-		{"ArgMax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("ArgMax", "z", "y")}, "runs over axis 0"},
-		{"ArgMax", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("ArgMax", "z", "y", onnxpb.IntAttribute("axis", 1))}, ""},
-		{"the smallest", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("TopK", "z one", "v y", onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("largest", 0))}, "picks the smallest"},
-		{"Dropout in training", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Dropout", "z p on", "y")}, "training mode"},
+		{"a layer", 13, []int64{-1, 4},
+			[]*onnxpb.Node{layer, onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1))}, ""},
+		{"Softmax over examples", 13, []int64{-1, 4},
+			[]*onnxpb.Node{layer, onnxtest.Node("Softmax", "z", "y",
+				onnxpb.IntAttribute("axis", 0))}, "runs over axis 0"},
+		{"Softmax over axis 1 and all behind it, as it was before operator set 13", 11, []int64{-1, 4},
+			[]*onnxpb.Node{layer, onnxtest.Node("Unsqueeze", "z", "u", onnxpb.IntsAttribute("axes", 2)),
+				onnxtest.Node("Softmax", "u", "y")}, ""},
+		{"Softmax over the last axis, as it is from operator set 13 on", 13, []int64{-1, 4},
+			[]*onnxpb.Node{layer, onnxtest.Node("Unsqueeze", "z two", "u"),
+				onnxtest.Node("Softmax", "u", "y")}, "runs over axis -1"},
+		{"ArgMax over examples", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("ArgMax", "z", "y")},
+			"runs over axis 0"},
+		{"ArgMax", 13, []int64{-1, 4}, []*onnxpb.Node{layer,
+			onnxtest.Node("ArgMax", "z", "y", onnxpb.IntAttribute("axis", 1))}, ""},
+		{"the smallest", 13, []int64{-1, 4},
+			[]*onnxpb.Node{layer, onnxtest.Node("TopK", "z one", "v y", onnxpb.IntAttribute("axis", 1),
+				onnxpb.IntAttribute("largest", 0))}, "picks the smallest"},
+		{"Dropout in training", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Dropout", "z p on", "y")},
+			"training mode"},
 		{"Dropout", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Dropout", "z p off", "y")}, ""},
-		{"another norm", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Sigmoid", "z", "s"), normalizer}, `normalises by "L2"`},
-		{"logits that are cut off", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Clip", "z low high", "y")}, "cuts off logits"},
+		{"another norm", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Sigmoid", "z", "s"), normalizer},
+			`normalises by "L2"`},
+		{"logits that are cut off", 13, []int64{-1, 4}, []*onnxpb.Node{layer, onnxtest.Node("Clip", "z low high", "y")},
+			"cuts off logits"},
 		{"a convolution", 13, pixels, []*onnxpb.Node{conv("z"), onnxtest.Node("Flatten", "z", "y")}, ""},
-		{"a convolution with padding", 13, pixels, append([]*onnxpb.Node{conv("z", onnxpb.IntsAttribute("pads", 1, 1, 1, 1))}, pooled...), "groups, padding or dilation"},
-		{"a convolution with groups", 13, []int64{-1, 8, 1, 1}, append([]*onnxpb.Node{conv("z", onnxpb.IntAttribute("group", 2))}, pooled...), "groups, padding or dilation"},
+		{"a convolution with padding", 13, pixels,
+			append([]*onnxpb.Node{conv("z", onnxpb.IntsAttribute("pads", 1, 1, 1, 1))},
+				pooled...), "groups, padding or dilation"},
+		{"a convolution with groups", 13, []int64{-1, 8, 1, 1},
+			append([]*onnxpb.Node{conv("z", onnxpb.IntAttribute("group", 2))},
+				pooled...), "groups, padding or dilation"},
 	} {
 		scalar := func(name string, typ tensor.Type, x float32, n int64) *onnxpb.Tensor {
 			t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
@@ -266,16 +330,20 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 			return t
 		}
 		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
-			IrVersion:   proto.Int64(8),
-			OpsetImport: []*onnxpb.OperatorSet{{Version: &test.opset}, {Domain: proto.String("ai.onnx.ml"), Version: proto.Int64(3)}},
+			IrVersion: proto.Int64(8),
+			OpsetImport: []*onnxpb.OperatorSet{{Version: &test.opset},
+				{Domain: proto.String("ai.onnx.ml"), Version: proto.Int64(3)}},
 			Graph: &onnxpb.Graph{
 				Node: test.nodes,
 				Initializer: []*onnxpb.Tensor{
-					onnxtest.FloatTensor("w", make([]float64, 12), 4, 3), onnxtest.FloatTensor("kernel", make([]float64, 16), 4, 4, 1, 1),
-					scalar("one", tensor.Int64, 0, 1), scalar("two", tensor.Int64, 0, 2), scalar("p", tensor.Float32, 0.5, 0), scalar("on", tensor.Bool, 0, 1), scalar("off", tensor.Bool, 0, 0),
+					onnxtest.FloatTensor("w", make([]float64, 12), 4, 3), onnxtest.FloatTensor("kernel",
+						make([]float64, 16), 4, 4, 1, 1),
+					scalar("one", tensor.Int64, 0, 1), scalar("two", tensor.Int64, 0, 2), scalar("p", tensor.Float32,
+						0.5, 0), scalar("on", tensor.Bool, 0, 1), scalar("off", tensor.Bool, 0, 0),
 					scalar("low", tensor.Float32, -20, 0), scalar("high", tensor.Float32, 3, 0),
 				},
-				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, test.input...)}, Output: []*onnxpb.ValueInfo{{Name: proto.String("y")}},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32,
+					test.input...)}, Output: []*onnxpb.ValueInfo{{Name: proto.String("y")}},
 			},
 		}))
 		if err != nil {
@@ -291,7 +359,8 @@ func TestWhatOnlyLooksLikeAHeadIsRefused(t *testing.T) {
 	}
 }
 
-// Weights and biases that say nothing but differences between classes: what is common to all of them drops out.
+// Weights and biases that say nothing but differences between classes: what is common to all of
+// them drops out.
 func relative(t *testing.T, h *Head) (w [][]float64, b []float64) {
 	t.Helper()
 	weights, bias, err := h.Weights()
@@ -311,7 +380,8 @@ func relative(t *testing.T, h *Head) (w [][]float64, b []float64) {
 	return w, b
 }
 
-// −Σ(±(φ − c_k) + o)² is linear in φ but for what is common to all classes, with the offset in the prototypes.
+// −Σ(±(φ − c_k) + o)² is linear in φ but for what is common to all classes, with the offset in the
+// prototypes.
 func TestDistancesAreTakenApart(t *testing.T) {
 	const d, k = 4, 3
 	rng := rand.New(rand.NewPCG(15, 16))
@@ -326,21 +396,29 @@ func TestDistancesAreTakenApart(t *testing.T) {
 	}{
 		{"φ − c", []*onnxpb.Node{onnxtest.Node("Sub", "u c", "e")}, func(c float64) float64 { return c }},
 		{"c − φ", []*onnxpb.Node{onnxtest.Node("Sub", "c u", "e")}, func(c float64) float64 { return c }},
-		{"φ − c + o", []*onnxpb.Node{onnxtest.Node("Sub", "u c", "v"), onnxtest.Node("Add", "v o", "e")}, func(c float64) float64 { return c - 0.25 }},
-		{"φ − c − o", []*onnxpb.Node{onnxtest.Node("Sub", "u c", "v"), onnxtest.Node("Sub", "v o", "e")}, func(c float64) float64 { return c + 0.25 }},
-		{"c − φ + o", []*onnxpb.Node{onnxtest.Node("Sub", "c u", "v"), onnxtest.Node("Add", "v o", "e")}, func(c float64) float64 { return c + 0.25 }},
+		{"φ − c + o", []*onnxpb.Node{onnxtest.Node("Sub", "u c", "v"), onnxtest.Node("Add", "v o", "e")},
+			func(c float64) float64 { return c - 0.25 }},
+		{"φ − c − o", []*onnxpb.Node{onnxtest.Node("Sub", "u c", "v"), onnxtest.Node("Sub", "v o", "e")},
+			func(c float64) float64 { return c + 0.25 }},
+		{"c − φ + o", []*onnxpb.Node{onnxtest.Node("Sub", "c u", "v"), onnxtest.Node("Add", "v o", "e")},
+			func(c float64) float64 { return c + 0.25 }},
 	} {
 		nodes := append([]*onnxpb.Node{onnxtest.Node("Unsqueeze", "x one", "u")}, test.diff...)
-		nodes = append(nodes, onnxtest.Node("Mul", "e e", "s"), onnxtest.Node("ReduceSum", "s last", "r", onnxpb.IntAttribute("keepdims", 0)), onnxtest.Node("Neg", "r", "z"), onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1)))
+		nodes = append(nodes, onnxtest.Node("Mul", "e e", "s"), onnxtest.Node("ReduceSum", "s last", "r",
+			onnxpb.IntAttribute("keepdims",
+				0)), onnxtest.Node("Neg", "r", "z"), onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1)))
 		whole := func(name string, n int64) *onnxpb.Tensor {
-			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{n}}
+			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Int64)),
+				Int64Data: []int64{n}}
 		}
 		_, h := parsed(t, &onnxpb.Model{
 			IrVersion:   proto.Int64(8),
 			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 			Graph: &onnxpb.Graph{
-				Node: nodes, Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("c", c, k, d), onnxtest.FloatTensor("o", []float64{0.25}), whole("one", 1), whole("last", 2)},
-				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
+				Node: nodes, Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("c", c, k, d),
+					onnxtest.FloatTensor("o", []float64{0.25}), whole("one", 1), whole("last", 2)},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1,
+					d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
 			},
 		})
 		w, b := relative(t, h)
@@ -356,18 +434,20 @@ func TestDistancesAreTakenApart(t *testing.T) {
 		for class := 1; class < k; class++ {
 			for i := range d {
 				if want := 2 * (c[class*d+i] - c[i]); !approx.Equal(w[class-1][i], want, 1e-5) {
-					t.Errorf("%s: weight %d of class %d is %v more than that of the first, want %v", test.name, i, class, w[class-1][i], want)
+					t.Errorf("%s: weight %d of class %d is %v more than that of the first, want %v", test.name, i,
+						class, w[class-1][i], want)
 				}
 			}
 			if want := squares[0] - squares[class]; !approx.Equal(b[class-1], want, 1e-5) {
-				t.Errorf("%s: the bias of class %d is %v more than that of the first, want %v", test.name, class, b[class-1], want)
+				t.Errorf("%s: the bias of class %d is %v more than that of the first, want %v", test.name, class,
+					b[class-1], want)
 			}
 		}
 	}
 }
 
-// What is written out is a Sigmoid only where it is one: of −x where the exponential is that of x, and of nothing where it is
-// not added to 1.
+// What is written out is a Sigmoid only where it is one: of −x where the exponential is that of x,
+// and of nothing where it is not added to 1.
 func TestSigmoidsByHand(t *testing.T) {
 	const d, k = 4, 3
 	w := make([]float64, d*k)
@@ -379,21 +459,31 @@ func TestSigmoidsByHand(t *testing.T) {
 		nodes []*onnxpb.Node
 		sign  float64 // of the weights; 0 where it is refused, or might be
 	}{
-		{"of x", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "one s", "y")}, 1},
-		{"by a factor", []*onnxpb.Node{onnxtest.Node("Mul", "z minus", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "one e", "s"), onnxtest.Node("Reciprocal", "s", "y")}, 1},
-		{"of −x", []*onnxpb.Node{onnxtest.Node("Exp", "z", "e"), onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "one s", "y")}, -1},
-		{"of whole numbers", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Cast", "e", "i", onnxpb.IntAttribute("to", int64(tensor.Int32))), onnxtest.Node("Cast", "i", "f", onnxpb.IntAttribute("to", 1)),
+		{"of x", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"),
+			onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "one s", "y")}, 1},
+		{"by a factor", []*onnxpb.Node{onnxtest.Node("Mul", "z minus", "n"), onnxtest.Node("Exp", "n", "e"),
+			onnxtest.Node("Add", "one e", "s"), onnxtest.Node("Reciprocal", "s", "y")}, 1},
+		{"of −x", []*onnxpb.Node{onnxtest.Node("Exp", "z", "e"), onnxtest.Node("Add", "e one", "s"),
+			onnxtest.Node("Div", "one s", "y")}, -1},
+		{"of whole numbers", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"),
+			onnxtest.Node("Cast", "e", "i", onnxpb.IntAttribute("to", int64(tensor.Int32))), onnxtest.Node("Cast", "i",
+				"f", onnxpb.IntAttribute("to", 1)),
 			onnxtest.Node("Add", "f one", "s"), onnxtest.Node("Div", "one s", "y")}, 0},
-		{"of another sum", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "e two", "s"), onnxtest.Node("Div", "one s", "y")}, 0},
-		{"of another dividend", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"), onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "two s", "y")}, 0},
+		{"of another sum", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"),
+			onnxtest.Node("Add", "e two", "s"), onnxtest.Node("Div", "one s", "y")}, 0},
+		{"of another dividend", []*onnxpb.Node{onnxtest.Node("Neg", "z", "n"), onnxtest.Node("Exp", "n", "e"),
+			onnxtest.Node("Add", "e one", "s"), onnxtest.Node("Div", "two s", "y")}, 0},
 	} {
 		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
 			IrVersion:   proto.Int64(8),
 			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 			Graph: &onnxpb.Graph{
-				Node:        append([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z")}, test.nodes...),
-				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("one", []float64{1}), onnxtest.FloatTensor("two", []float64{2}), onnxtest.FloatTensor("minus", []float64{-1})},
-				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
+				Node: append([]*onnxpb.Node{onnxtest.Node("MatMul", "x w", "z")}, test.nodes...),
+				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k),
+					onnxtest.FloatTensor("one", []float64{1}), onnxtest.FloatTensor("two",
+						[]float64{2}), onnxtest.FloatTensor("minus", []float64{-1})},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1,
+					d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, k)},
 			},
 		}))
 		if err != nil {
@@ -420,18 +510,24 @@ func TestSigmoidsByHand(t *testing.T) {
 func TestPowersOfDistances(t *testing.T) {
 	for power, linear := range map[float32]bool{1: false, 2: true, 3: false, 4: false} {
 		whole := func(name string, n int64) *onnxpb.Tensor {
-			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{n}}
+			return &onnxpb.Tensor{Name: &name, Dims: []int64{1}, DataType: proto.Int32(int32(tensor.Int64)),
+				Int64Data: []int64{n}}
 		}
 		m, err := onnx.Parse("model", onnxtest.Marshal(t, &onnxpb.Model{
 			IrVersion:   proto.Int64(8),
 			OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 			Graph: &onnxpb.Graph{
 				Node: []*onnxpb.Node{
-					onnxtest.Node("Unsqueeze", "x one", "u"), onnxtest.Node("Sub", "u c", "e"), onnxtest.Node("Mul", "e e", "s"), onnxtest.Node("ReduceSum", "s last", "r", onnxpb.IntAttribute("keepdims", 0)),
-					onnxtest.Node("Sqrt", "r", "distance"), onnxtest.Node("Pow", "distance p", "d"), onnxtest.Node("Neg", "d", "z"), onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1)),
+					onnxtest.Node("Unsqueeze", "x one", "u"), onnxtest.Node("Sub", "u c", "e"), onnxtest.Node("Mul",
+						"e e", "s"), onnxtest.Node("ReduceSum", "s last", "r", onnxpb.IntAttribute("keepdims", 0)),
+					onnxtest.Node("Sqrt", "r", "distance"), onnxtest.Node("Pow", "distance p",
+						"d"), onnxtest.Node("Neg", "d", "z"),
+					onnxtest.Node("Softmax", "z", "y", onnxpb.IntAttribute("axis", 1)),
 				},
-				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("c", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3}, 3, 4), onnxtest.FloatTensor("p", []float64{float64(power)}), whole("one", 1), whole("last", 2)},
-				Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
+				Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("c", []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3},
+					3, 4), onnxtest.FloatTensor("p", []float64{float64(power)}), whole("one", 1), whole("last", 2)},
+				Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1,
+					4)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 3)},
 			},
 		}))
 		if err != nil {
@@ -455,18 +551,23 @@ func TestClassesOfSeveralLayersHaveTheirPlaces(t *testing.T) {
 		return x
 	}
 	w, v, s, b := numbers(d*k), numbers(d*k), numbers(k), numbers(k)
-	order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)), Int64Data: []int64{2, 0, 1}}
+	order := &onnxpb.Tensor{Name: proto.String("order"), Dims: []int64{k}, DataType: proto.Int32(int32(tensor.Int64)),
+		Int64Data: []int64{2, 0, 1}}
 	_, h := parsed(t, &onnxpb.Model{
 		IrVersion:   proto.Int64(8),
 		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}},
 		Graph: &onnxpb.Graph{
 			Node: []*onnxpb.Node{
 				onnxtest.Node("MatMul", "x v", "first"),
-				onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("Gather", "z order", "g", onnxpb.IntAttribute("axis", 1)), onnxtest.Node("Mul", "g s", "m"), onnxtest.Node("Add", "m b", "second"),
+				onnxtest.Node("MatMul", "x w", "z"), onnxtest.Node("Gather", "z order", "g",
+					onnxpb.IntAttribute("axis",
+						1)), onnxtest.Node("Mul", "g s", "m"), onnxtest.Node("Add", "m b", "second"),
 				onnxtest.Node("Concat", "first second", "y", onnxpb.IntAttribute("axis", 1)),
 			},
-			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("v", v, d, k), onnxtest.FloatTensor("s", s, k), onnxtest.FloatTensor("b", b, k), order},
-			Input:       []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2*k)},
+			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, d, k), onnxtest.FloatTensor("v", v, d, k),
+				onnxtest.FloatTensor("s", s, k), onnxtest.FloatTensor("b", b, k), order},
+			Input: []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1,
+				d)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 2*k)},
 		},
 	})
 	weights, bias, err := h.Weights()

@@ -8,7 +8,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A Nonlinearity is a function that is applied to every number of a layer, by the name of ONNX's operator.
+// A Nonlinearity is a function that is applied to every number of a layer, by the name of ONNX's
+// operator.
 type Nonlinearity string
 
 const (
@@ -43,8 +44,8 @@ func (a Activation) String() string {
 	return string(a.Func)
 }
 
-// At returns the function and its derivative at x; where there is none, that from the left. It panics if a.Func is none of
-// the above.
+// At returns the function and its derivative at x; where there is none, that from the left. It
+// panics if a.Func is none of the above.
 func (a Activation) At(x float64) (y, slope float64) {
 	switch a.Func {
 	case Identity:
@@ -107,7 +108,8 @@ func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // A recogniser finds activations, whether they are one operator or written out in several.
 type recogniser struct{ in *graph.Interpreter }
 
-// activation recognises an activation whose last operator is n, and returns the tensor it is applied to; "" if n is none.
+// activation recognises an activation whose last operator is n, and returns the tensor it is
+// applied to; "" if n is none.
 func (f recogniser) activation(n *onnxpb.Node) (a Activation, from string) {
 	if f.in.Functions[n.Op()] || len(n.GetOutput()) == 0 {
 		return Activation{}, ""
@@ -138,7 +140,8 @@ func (f recogniser) operator(n *onnxpb.Node) (Activation, string) {
 	case "Elu":
 		return Activation{Func: Elu, Alpha: alpha(1)}, x
 	case "Selu": // the defaults of the operator's definition
-		return Activation{Func: Selu, Alpha: alpha(1.67326319217681884765625), Gamma: n.Float("gamma", 1.05070102214813232421875)}, x
+		return Activation{Func: Selu, Alpha: alpha(1.67326319217681884765625),
+			Gamma: n.Float("gamma", 1.05070102214813232421875)}, x
 	case "Gelu":
 		switch string(n.Attr("approximate").GetS()) {
 		case "", "none":
@@ -233,7 +236,8 @@ func (f recogniser) gate(n *onnxpb.Node) (a Activation, x string, c float64) {
 	return Activation{}, "", 0
 }
 
-// scaledTensor takes a tensor apart into another, which is not a multiple by a constant, and the constant.
+// scaledTensor takes a tensor apart into another, which is not a multiple by a constant, and the
+// constant.
 func (f recogniser) scaledTensor(name string) (of string, k float64) {
 	k = 1
 	const far = 4
@@ -283,7 +287,8 @@ func (f recogniser) cubed(name string) string {
 	return ""
 }
 
-// product takes a tensor apart into a constant number and other tensors that are multiplied; atom is not taken apart.
+// product takes a tensor apart into a constant number and other tensors that are multiplied; atom
+// is not taken apart.
 func (f recogniser) product(name, atom string) (k float64, of []string) {
 	return f.productTo(name, atom, 4)
 }

@@ -39,7 +39,8 @@ func forward(t *testing.T, tail *layers.Tail, x []float64) []float64 {
 			t.Fatal(err)
 		}
 		if len(x) != d.In || len(w) != d.In*d.Out || (b != nil) != d.Bias || b != nil && len(b) != d.Out {
-			t.Fatalf("%d numbers go into %s %d→%d with %d weights and %d biases", len(x), d.Node, d.In, d.Out, len(w), len(b))
+			t.Fatalf("%d numbers go into %s %d→%d with %d weights and %d biases", len(x), d.Node, d.In, d.Out, len(w),
+				len(b))
 		}
 		y := make([]float64, d.Out)
 		for i := range y {
@@ -56,7 +57,8 @@ func forward(t *testing.T, tail *layers.Tail, x []float64) []float64 {
 	return x
 }
 
-// What is found in fixtures is what their generator made, and the layers give the logits that the model gives.
+// What is found in fixtures is what their generator made, and the layers give the logits that the
+// model gives.
 func TestDenseTail(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("../../testdata/onnx", "dense", "golden.json"))
 	if err != nil {
@@ -122,7 +124,8 @@ func TestDenseTail(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := fmt.Sprint(c.Outputs())
-				if want := fmt.Sprint([]string{fmt.Sprintf("[?,%d] float32", top.Layers[0].In), fmt.Sprintf("[?,%d] float32", k)}); got != want {
+				if want := fmt.Sprint([]string{fmt.Sprintf("[?,%d] float32", top.Layers[0].In),
+					fmt.Sprintf("[?,%d] float32", k)}); got != want {
 					t.Errorf("cut below %d n, outputs are %v, want %v", n, got, want)
 				}
 			}
@@ -132,7 +135,8 @@ func TestDenseTail(t *testing.T) {
 				t.Fatalf("one layer more: got %v, want it refused", err)
 			}
 			counts := fmt.Sprintf("ends in %d dense layer", len(tail.Layers))
-			if !strings.Contains(err.Error(), g.End) || !strings.Contains(err.Error(), counts) || strings.Contains(err.Error(), "\n") {
+			if !strings.Contains(err.Error(), g.End) || !strings.Contains(err.Error(), counts) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("refused with %q, want one line with %q and %q", err, counts, g.End)
 			}
 		})
@@ -175,7 +179,8 @@ func TestDenseTailOfOneLayerIsTheHead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := tail.Layers[0]; tail.Input != h.Features || d.Op != h.Op || d.Node != h.Node || d.In != h.FeatureDim || d.Out != h.LogitDim || d.Bias != h.Bias ||
+			if d := tail.Layers[0]; tail.Input != h.Features || d.Op != h.Op || d.Node != h.Node ||
+				d.In != h.FeatureDim || d.Out != h.LogitDim || d.Bias != h.Bias ||
 				d.Activation != (layers.Activation{Func: layers.Identity}) || d.Rounding != h.Rounding {
 				t.Errorf("got %+v of %q, want what the head is: %+v", d, tail.Input, h)
 			}
@@ -220,7 +225,8 @@ func TestDenseTailRefusesOtherNumbersAndModels(t *testing.T) {
 		return m, h
 	}
 	m, h := open()
-	if _, err := layers.Find(m, h, -1); err == nil || !strings.Contains(err.Error(), "-1 dense layers, want a positive number") {
+	if _, err := layers.Find(m, h, -1); err == nil ||
+		!strings.Contains(err.Error(), "-1 dense layers, want a positive number") {
 		t.Errorf("-1 layers: %v", err)
 	}
 	tail, err := layers.Find(m, h, 2)
@@ -247,15 +253,18 @@ func TestDenseTailRefusesOtherNumbersAndModels(t *testing.T) {
 // Derivatives are those of the functions: against differences on both sides.
 func TestActivationSlopes(t *testing.T) {
 	for _, a := range []layers.Activation{
-		{Func: layers.Identity}, {Func: layers.Relu}, {Func: layers.LeakyRelu, Alpha: 0.01}, {Func: layers.Elu, Alpha: 0.7}, {Func: layers.Selu, Alpha: 1.67, Gamma: 1.05},
-		{Func: layers.Tanh}, {Func: layers.Logistic}, {Func: layers.Softplus}, {Func: layers.Gelu}, {Func: layers.GeluTanh}, {Func: layers.Swish, Alpha: 1.702}, {Func: layers.HardSwish},
+		{Func: layers.Identity}, {Func: layers.Relu}, {Func: layers.LeakyRelu, Alpha: 0.01}, {Func: layers.Elu,
+			Alpha: 0.7}, {Func: layers.Selu, Alpha: 1.67, Gamma: 1.05},
+		{Func: layers.Tanh}, {Func: layers.Logistic}, {Func: layers.Softplus}, {Func: layers.Gelu}, {Func: layers.GeluTanh}, {Func: layers.Swish,
+			Alpha: 1.702}, {Func: layers.HardSwish},
 	} {
 		for x := -40.15; x < 40; x += 0.1 { // never on a kink
 			const h = 1e-5
 			above, _ := a.At(x + h)
 			below, _ := a.At(x - h)
 			y, slope := a.At(x)
-			// Central differences err by h²/6 times the third derivative, here at most 3, and by the rounding of y over h.
+			// Central differences err by h²/6 times the third derivative, here at most 3, and by
+			// the rounding of y over h.
 			if want := (above - below) / (2 * h); !approx.Equal(slope, want, 1e-9+1e-15/h*math.Max(1, math.Abs(y))) {
 				t.Errorf("%v at %v: slope %v, want %v", a, x, slope, want)
 			}

@@ -12,14 +12,16 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Stochastic returns the model with its Dropout nodes switched on, and how many these are: each drops a number with
-// probability p, at random in every run, and multiplies the others by 1/(1-p). p is ratio where that is not 0, else the node's
-// own ratio; nodes whose p is 0 stay as they are, and so does a model in which there are no others. ratio must be in [0,1).
+// Stochastic returns the model with its Dropout nodes switched on, and how many these are: each
+// drops a number with probability p, at random in every run, and multiplies the others by 1/(1-p).
+// p is ratio where that is not 0, else the node's own ratio; nodes whose p is 0 stay as they are,
+// and so does a model in which there are no others. ratio must be in [0,1).
 //
-// The masks are made by operators of the default domain as they are in the model's own operator set, from 7 on; from 22 on the
-// model gets operator set 21, see lastRandom. Every node has a seed of its own that follows from seed, so that a new session
-// repeats what another one gave; runs of one session differ. Where a Dropout cannot be switched on the error is an
-// *UnsupportedError: in a branch or a loop, or where its mask is used.
+// The masks are made by operators of the default domain as they are in the model's own operator
+// set, from 7 on; from 22 on the model gets operator set 21, see lastRandom. Every node has a seed
+// of its own that follows from seed, so that a new session repeats what another one gave; runs of
+// one session differ. Where a Dropout cannot be switched on the error is an *UnsupportedError: in a
+// branch or a loop, or where its mask is used.
 func Stochastic(m *onnx.Model, ratio float64, seed int) (*onnx.Model, int, error) {
 	if !(ratio >= 0 && ratio < 1) {
 		return nil, 0, fmt.Errorf("dropout ratio %v, want a number in [0,1), or 0 for that of each node", ratio)
@@ -36,7 +38,8 @@ func Stochastic(m *onnx.Model, ratio float64, seed int) (*onnx.Model, int, error
 	}
 	for _, f := range onnxpb.UsedFunctions(nodes, m.Proto().GetFunctions()) {
 		if n := firstDropout(f.GetNode()); n != nil {
-			return nil, 0, unswitchable("%s is part of the model's function %s", n.Describe(), onnxpb.Printable(f.GetName()))
+			return nil, 0, unswitchable("%s is part of the model's function %s", n.Describe(),
+				onnxpb.Printable(f.GetName()))
 		}
 	}
 	if s.count == 0 {
@@ -55,8 +58,8 @@ func Stochastic(m *onnx.Model, ratio float64, seed int) (*onnx.Model, int, error
 	return r, s.count, nil
 }
 
-// Random returns the names of the nodes that draw random numbers, or may, those of subgraphs and functions too: a network
-// that has any gives other results in every run.
+// Random returns the names of the nodes that draw random numbers, or may, those of subgraphs and
+// functions too: a network that has any gives other results in every run.
 func Random(m *onnx.Model) []string {
 	in := m.View().Infer()
 	var names []string
@@ -75,10 +78,11 @@ func Random(m *onnx.Model) []string {
 	return names
 }
 
-// Seeded returns the model with a seed on each of its Random nodes, in branches and loops too, in place of any that is there:
-// a new session repeats what another one gave, run by run, and runs of one session differ. Each node has a seed of its own
-// that follows from seed. A model that draws nothing is returned as it is. Random nodes in functions that are called and not
-// expanded cannot be seeded one by one: the error is an *UnsupportedError.
+// Seeded returns the model with a seed on each of its Random nodes, in branches and loops too, in
+// place of any that is there: a new session repeats what another one gave, run by run, and runs of
+// one session differ. Each node has a seed of its own that follows from seed. A model that draws
+// nothing is returned as it is. Random nodes in functions that are called and not expanded cannot
+// be seeded one by one: the error is an *UnsupportedError.
 func Seeded(m *onnx.Model, seed int) (*onnx.Model, error) {
 	in := m.View().Infer()
 	for _, f := range onnxpb.UsedFunctions(m.Proto().GetGraph().GetNode(), m.Proto().GetFunctions()) {
@@ -157,7 +161,8 @@ func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
 			if isDropout(n) { // the one that wants a whole number
 				a = onnxpb.IntAttribute("seed", int64(x))
 			}
-			c.Attribute = append(slices.DeleteFunc(c.Attribute, func(a *onnxpb.Attribute) bool { return a.GetName() == "seed" }), a)
+			c.Attribute = append(slices.DeleteFunc(c.Attribute,
+				func(a *onnxpb.Attribute) bool { return a.GetName() == "seed" }), a)
 		}
 		g.Node[i] = c
 	}
@@ -174,7 +179,8 @@ func randomInFunction(in *graph.Interpreter, n *onnxpb.Node) bool {
 	return standard(in, n) && (graph.Draws(n) || isDropout(n) && n.In(2) != "")
 }
 
-// standard reports whether a node is of an operator of the default domain, and no call of a function with such a name.
+// standard reports whether a node is of an operator of the default domain, and no call of a
+// function with such a name.
 func standard(in *graph.Interpreter, n *onnxpb.Node) bool {
 	return onnxpb.IsDefault(n.GetDomain()) && !in.Functions[n.GetOpType()]
 }
@@ -202,7 +208,8 @@ func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 		return []*onnxpb.Node{n}, nil
 	}
 	if s.m.Opset() < 7 {
-		return nil, unswitchable("operator set %d is older than 7; convert the model with onnx.version_converter", s.m.Opset())
+		return nil, unswitchable("operator set %d is older than 7; convert the model with onnx.version_converter",
+			s.m.Opset())
 	}
 	if n.In(0) == "" || len(n.GetOutput()) == 0 || n.GetOutput()[0] == "" {
 		return nil, unswitchable("%s has no input or no output", n.Describe())
@@ -213,7 +220,8 @@ func (s *switcher) switched(n *onnxpb.Node) ([]*onnxpb.Node, error) {
 	}
 	for _, mask := range n.GetOutput()[1:] {
 		isOutput := func(v *onnxpb.ValueInfo) bool { return v.GetName() == mask }
-		if mask != "" && (len(s.m.Graph().Consumers[mask]) > 0 || slices.ContainsFunc(s.m.Proto().GetGraph().GetOutput(), isOutput)) {
+		if mask != "" && (len(s.m.Graph().Consumers[mask]) > 0 ||
+			slices.ContainsFunc(s.m.Proto().GetGraph().GetOutput(), isOutput)) {
 			return nil, unswitchable("the mask %q of %s is used", mask, n.Describe())
 		}
 	}
@@ -240,24 +248,29 @@ func (s *switcher) probability(n *onnxpb.Node) (float64, error) {
 	return p, nil
 }
 
-// masked returns nodes that give x · mask/(1-p), where the mask is 1 with probability 1-p and else 0.
+// masked returns nodes that give x · mask/(1-p), where the mask is 1 with probability 1-p and else
+// 0.
 func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 	var nodes []*onnxpb.Node
 	add := func(op, out string, in []string, attributes ...*onnxpb.Attribute) string {
-		nodes = append(nodes, &onnxpb.Node{OpType: &op, Name: proto.String(out), Input: in, Output: []string{out}, Attribute: attributes})
+		nodes = append(nodes, &onnxpb.Node{OpType: &op, Name: proto.String(out), Input: in, Output: []string{out},
+			Attribute: attributes})
 		return out
 	}
 	fresh := func(what string) string { return s.names.Fresh("mfgs_dropout_" + what) }
 	number := func(what string, x float64) string {
 		t := &onnxpb.Tensor{DataType: proto.Int32(int32(tensor.Float32)), FloatData: []float32{float32(x)}}
-		return add("Constant", fresh(what), nil, &onnxpb.Attribute{Name: proto.String("value"), Type: proto.Int32(onnxpb.TypeTensor), T: t})
+		return add("Constant", fresh(what), nil, &onnxpb.Attribute{Name: proto.String("value"),
+			Type: proto.Int32(onnxpb.TypeTensor), T: t})
 	}
 	x := n.In(0)
-	uniform := add("RandomUniformLike", fresh("uniform"), []string{x}, onnxpb.IntAttribute("dtype", int64(tensor.Float32)), onnxpb.FloatAttribute("seed", nodeSeed(s.seed, s.count)))
+	uniform := add("RandomUniformLike", fresh("uniform"), []string{x},
+		onnxpb.IntAttribute("dtype", int64(tensor.Float32)), onnxpb.FloatAttribute("seed", nodeSeed(s.seed, s.count)))
 	kept := add("Less", fresh("kept"), []string{uniform, number("share", 1-p)})
 	mask := add("Cast", fresh("mask"), []string{kept}, onnxpb.IntAttribute("to", int64(tensor.Float32)))
 	mask = add("Mul", fresh("scaled"), []string{mask, number("scale", 1/(1-p))})
-	if typ := s.in.Get(x).Type; typ != tensor.Float32 && typ != tensor.Undefined { // unknown is mostly float32, and the runtime tells where it is not
+	// unknown is mostly float32, and the runtime tells where it is not
+	if typ := s.in.Get(x).Type; typ != tensor.Float32 && typ != tensor.Undefined {
 		mask = add("Cast", fresh("cast"), []string{mask}, onnxpb.IntAttribute("to", int64(typ)))
 	}
 	last := n.GetName()
@@ -266,10 +279,12 @@ func (s *switcher) masked(n *onnxpb.Node, p float64) []*onnxpb.Node {
 	return nodes
 }
 
-// lastRandom is the last operator set in whose version ONNX Runtime has operators that draw random numbers: it has none that
-// came with 22 (seen in 1.30 and 1.31), but for Dropout itself in training mode, and that one starts every run from the seed
-// next to the last, so that the first number of a mask stays as it is for thousands of runs. Up to lastLike what later sets
-// have in common with it means the same in both: they add operators, types, and attributes that are refused in an older set.
+// lastRandom is the last operator set in whose version ONNX Runtime has operators that draw random
+// numbers: it has none that came with 22 (seen in 1.30 and 1.31), but for Dropout itself in
+// training mode, and that one starts every run from the seed next to the last, so that the first
+// number of a mask stays as it is for thousands of runs. Up to lastLike what later sets have in
+// common with it means the same in both: they add operators, types, and attributes that are refused
+// in an older set.
 const (
 	lastRandom = 21
 	lastLike   = 26
@@ -277,7 +292,8 @@ const (
 
 // newer lists the operators that came between the two.
 var newer = map[string]bool{
-	"Attention": true, "RMSNormalization": true, "RotaryEmbedding": true, "Swish": true, "TensorScatter": true, "BitCast": true, "CumProd": true,
+	"Attention": true, "RMSNormalization": true, "RotaryEmbedding": true, "Swish": true, "TensorScatter": true,
+	"BitCast": true, "CumProd": true,
 }
 
 // lowerOpset gives a model an operator set with random numbers.
@@ -294,9 +310,11 @@ func (s *switcher) lowerOpset(pb *onnxpb.Model) error {
 	})
 	switch {
 	case opset > lastLike:
-		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and the model has %d; export it with an older one", lastRandom, opset)
+		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and the model has %d; export it with an older one",
+			lastRandom, opset)
 	case unknown != nil:
-		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and %s is not in that; export the model with an older one", lastRandom, unknown.Describe())
+		return unswitchable("ONNX Runtime has random numbers up to operator set %d, and %s is not in that; export the model with an older one",
+			lastRandom, unknown.Describe())
 	}
 	pb.OpsetImport = slices.Clone(pb.OpsetImport)
 	for i, o := range pb.OpsetImport {
@@ -309,9 +327,10 @@ func (s *switcher) lowerOpset(pb *onnxpb.Model) error {
 	return nil
 }
 
-// nodeSeed returns the seed of the i-th node: a whole number in [1, 2²⁴), which float32 holds exactly, another for every node.
-// Seeds that lie side by side, or are small multiples of each other, would do no good: ONNX Runtime seeds a multiplicative
-// generator with them, which gives streams that are multiples of each other by the same factor.
+// nodeSeed returns the seed of the i-th node: a whole number in [1, 2²⁴), which float32 holds
+// exactly, another for every node. Seeds that lie side by side, or are small multiples of each
+// other, would do no good: ONNX Runtime seeds a multiplicative generator with them, which gives
+// streams that are multiples of each other by the same factor.
 func nodeSeed(seed, i int) float32 {
 	const (
 		numbers = 1<<24 - 1 // = 3²·5·7·13·17·241, of which step has no factor
@@ -328,7 +347,8 @@ func isDropout(n *onnxpb.Node) bool {
 	return onnxpb.IsDefault(n.GetDomain()) && n.GetOpType() == "Dropout"
 }
 
-// firstDropout returns the first Dropout among nodes and those of their subgraphs, nil if there is none.
+// firstDropout returns the first Dropout among nodes and those of their subgraphs, nil if there is
+// none.
 func firstDropout(nodes []*onnxpb.Node) (first *onnxpb.Node) {
 	onnxpb.EachNode(nodes, func(n *onnxpb.Node) {
 		if first == nil && isDropout(n) {

@@ -18,7 +18,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-// dropping is a model whose nodes make y, [N,8], of x, and which has the constants p = 0.25, zero = 0, one = 1, on and off.
+// dropping is a model whose nodes make y, [N,8], of x, and which has the constants p = 0.25, zero =
+// 0, one = 1, on and off.
 func dropping(opset int64, nodes ...*onnxpb.Node) *onnxpb.Model {
 	scalar := func(name string, typ tensor.Type, x float32, flag int32) *onnxpb.Tensor {
 		t := &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(typ))}
@@ -34,7 +35,8 @@ func dropping(opset int64, nodes ...*onnxpb.Node) *onnxpb.Model {
 		OpsetImport: []*onnxpb.OperatorSet{{Version: &opset}},
 		Graph: &onnxpb.Graph{
 			Node: nodes,
-			Initializer: []*onnxpb.Tensor{scalar("p", tensor.Float32, 0.25, 0), scalar("zero", tensor.Float32, 0, 0), scalar("one", tensor.Float32, 1, 0),
+			Initializer: []*onnxpb.Tensor{scalar("p", tensor.Float32, 0.25, 0), scalar("zero", tensor.Float32, 0, 0),
+				scalar("one", tensor.Float32, 1, 0),
 				scalar("on", tensor.Bool, 0, 1), scalar("off", tensor.Bool, 0, 0)},
 			Input:  []*onnxpb.ValueInfo{onnxpb.TensorInfo("x", tensor.Float32, -1, 8)},
 			Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("y", tensor.Float32, -1, 8)},
@@ -65,20 +67,27 @@ func TestStochastic(t *testing.T) {
 		keep  float64 // of the first
 		n     int
 	}{
-		{"attribute", 7, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x", "y", onnxpb.FloatAttribute("ratio", 0.25))}, masked, 0.75, 1},
+		{"attribute", 7, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x", "y", onnxpb.FloatAttribute("ratio", 0.25))},
+			masked, 0.75, 1},
 		{"attribute left out", 11, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x", "y")}, masked, 0.5, 1},
 		{"input", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "y")}, masked, 0.75, 1},
 		{"input left out", 13, 0, []*onnxpb.Node{withInputs("Dropout", "x - off", "y")}, masked, 0.5, 1},
 		{"on already", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p on", "y")}, masked, 0.75, 1},
-		{"constant of a node", 13, 0, []*onnxpb.Node{onnxtest.Node("Neg", "p", "minus"), onnxtest.Node("Abs", "minus", "q"), onnxtest.Node("Dropout", "x q", "y")}, "Neg Abs " + masked, 0.75, 1},
+		{"constant of a node", 13, 0, []*onnxpb.Node{onnxtest.Node("Neg", "p", "minus"),
+			onnxtest.Node("Abs", "minus", "q"), onnxtest.Node("Dropout", "x q", "y")}, "Neg Abs " + masked, 0.75, 1},
 		{"given", 13, 0.1, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "y")}, masked, 0.9, 1},
-		{"given for one that has none", 13, 0.1, []*onnxpb.Node{onnxtest.Node("Dropout", "x zero", "y")}, masked, 0.9, 1},
-		{"given for one that varies", 13, 0.1, []*onnxpb.Node{onnxtest.Node("ReduceMax", "x", "m"), onnxtest.Node("Dropout", "x m", "y")}, "ReduceMax " + masked, 0.9, 1},
+		{"given for one that has none", 13, 0.1, []*onnxpb.Node{onnxtest.Node("Dropout", "x zero", "y")}, masked, 0.9,
+			1},
+		{"given for one that varies", 13, 0.1, []*onnxpb.Node{onnxtest.Node("ReduceMax", "x", "m"),
+			onnxtest.Node("Dropout", "x m", "y")}, "ReduceMax " + masked, 0.9, 1},
 		{"zero", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x zero", "y")}, "Dropout", 0, 0},
 		{"mask not used", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "y mask")}, masked, 0.75, 1},
-		{"two and one that stays", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "a"), onnxtest.Node("Dropout", "a zero", "b"), onnxtest.Node("Dropout", "b", "y")},
+		{"two and one that stays", 13, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "a"),
+			onnxtest.Node("Dropout", "a zero", "b"), onnxtest.Node("Dropout", "b", "y")},
 			masked + " Dropout " + masked, 0.75, 2},
-		{"half", 13, 0, []*onnxpb.Node{onnxtest.Node("Cast", "x", "c", onnxpb.IntAttribute("to", int64(tensor.Float16))), onnxtest.Node("Dropout", "c p", "d"), onnxtest.Node("Cast", "d", "y", onnxpb.IntAttribute("to", 1))},
+		{"half", 13, 0, []*onnxpb.Node{onnxtest.Node("Cast", "x", "c",
+			onnxpb.IntAttribute("to", int64(tensor.Float16))), onnxtest.Node("Dropout", "c p", "d"), onnxtest.Node("Cast", "d", "y", onnxpb.IntAttribute("to",
+			1))},
 			"Cast RandomUniformLike Constant Less Cast Constant Mul Cast Mul Cast", 0.75, 1},
 		{"none", 13, 0, []*onnxpb.Node{onnxtest.Node("Relu", "x", "y")}, "Relu", 0, 0},
 		{"new operator set", 22, 0, []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "y")}, masked, 0.75, 1},
@@ -137,9 +146,12 @@ func TestStochastic(t *testing.T) {
 }
 
 func TestStochasticRefuses(t *testing.T) {
-	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: &onnxpb.Graph{
-		Node: []*onnxpb.Node{onnxtest.Node("Dropout", "x p", "inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
-	called := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Drops", "x", "y")}, onnxtest.Function("Drops", "a", "b", onnxtest.Node("Dropout", "a", "b")))
+	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
+		G: &onnxpb.Graph{
+			Node: []*onnxpb.Node{onnxtest.Node("Dropout", "x p",
+				"inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
+	called := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Drops", "x", "y")},
+		onnxtest.Function("Drops", "a", "b", onnxtest.Node("Dropout", "a", "b")))
 	called.Functions[0].OpsetImport[0].Version = proto.Int64(12) // another than the model's, so that the call stays
 	for _, tt := range []struct {
 		name  string
@@ -152,12 +164,18 @@ func TestStochasticRefuses(t *testing.T) {
 		{"no number", dropping(13), math.NaN(), "dropout ratio NaN, want"},
 		{"old", dropping(6, onnxtest.Node("Dropout", "x", "y")), 0, "operator set 6 is older than 7"},
 		{"all dropped", dropping(13, onnxtest.Node("Dropout", "x one", "y")), 0, `Dropout "y" has ratio 1`},
-		{"varies", dropping(13, onnxtest.Node("ReduceMax", "x", "m"), onnxtest.Node("Dropout", "x m", "y")), 0, `the ratio "m" of Dropout "y" is no constant; give one for all`},
-		{"mask used", dropping(13, onnxtest.Node("Dropout", "x p", "d mask"), onnxtest.Node("Cast", "mask", "c", onnxpb.IntAttribute("to", 1)), onnxtest.Node("Mul", "d c", "y")), 0, `the mask "mask" of Dropout "d" is used`},
-		{"branch", dropping(13, onnxtest.Node("If", "on", "y", branch)), 0, `Dropout "inner" is in a branch or loop of If "y"`},
+		{"varies", dropping(13, onnxtest.Node("ReduceMax", "x", "m"), onnxtest.Node("Dropout", "x m", "y")), 0,
+			`the ratio "m" of Dropout "y" is no constant; give one for all`},
+		{"mask used", dropping(13, onnxtest.Node("Dropout", "x p", "d mask"),
+			onnxtest.Node("Cast", "mask", "c", onnxpb.IntAttribute("to", 1)), onnxtest.Node("Mul", "d c",
+				"y")), 0, `the mask "mask" of Dropout "d" is used`},
+		{"branch", dropping(13, onnxtest.Node("If", "on", "y", branch)), 0,
+			`Dropout "inner" is in a branch or loop of If "y"`},
 		{"function", called, 0, `Dropout "b" is part of the model's function Drops`},
-		{"too new", dropping(27, onnxtest.Node("Dropout", "x p", "y")), 0, "up to operator set 21, and the model has 27"},
-		{"new operator", dropping(24, onnxtest.Node("Swish", "x", "s"), onnxtest.Node("Dropout", "s p", "y")), 0, `up to operator set 21, and Swish "s" is not in that`},
+		{"too new", dropping(27, onnxtest.Node("Dropout", "x p", "y")), 0,
+			"up to operator set 21, and the model has 27"},
+		{"new operator", dropping(24, onnxtest.Node("Swish", "x", "s"), onnxtest.Node("Dropout", "s p", "y")), 0,
+			`up to operator set 21, and Swish "s" is not in that`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if len(tt.pb.Graph.Node) == 0 {
@@ -180,12 +198,16 @@ func TestStochasticRefuses(t *testing.T) {
 }
 
 func TestRandom(t *testing.T) {
-	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: &onnxpb.Graph{
-		Node: []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "x", "inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
+	branch := &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
+		G: &onnxpb.Graph{
+			Node: []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "x",
+				"inner")}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
 	ints := onnxpb.IntsAttribute("shape", 8)
-	called := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Draws", "x", "y")}, onnxtest.Function("Draws", "a", "b", onnxtest.Node("Bernoulli", "a", "b")))
+	called := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Draws", "x", "y")},
+		onnxtest.Function("Draws", "a", "b", onnxtest.Node("Bernoulli", "a", "b")))
 	called.Functions[0].OpsetImport[0].Version = proto.Int64(12)
-	own := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("Bernoulli", "x", "y")}, onnxtest.Function("Bernoulli", "a", "b", onnxtest.Node("Relu", "a", "b")))
+	own := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("Bernoulli", "x", "y")},
+		onnxtest.Function("Bernoulli", "a", "b", onnxtest.Node("Relu", "a", "b")))
 	own.Functions[0].Domain = proto.String("")
 	for _, tt := range []struct {
 		name string
@@ -193,11 +215,18 @@ func TestRandom(t *testing.T) {
 		want string
 	}{
 		{"nothing", dropping(13, onnxtest.Node("Relu", "x", "y")), ""},
-		{"dropout that is off", dropping(13, onnxtest.Node("Dropout", "x p off", "a"), onnxtest.Node("Dropout", "a p", "b"), onnxtest.Node("Dropout", "b", "y")), ""},
-		{"dropout that is on", dropping(13, onnxtest.Node("Dropout", "x p off", "a"), onnxtest.Node("Dropout", "a p on", "y")), "y"},
-		{"dropout that may be on", dropping(13, onnxtest.Node("ReduceMax", "x", "m"), onnxtest.Node("Cast", "m", "t", onnxpb.IntAttribute("to", int64(tensor.Bool))), onnxtest.Node("Dropout", "x p t", "y")), "y"},
-		{"draws", dropping(13, onnxtest.Node("RandomNormal", "", "a", ints), onnxtest.Node("RandomUniform", "", "b", ints), onnxtest.Node("RandomNormalLike", "x", "c"), onnxtest.Node("RandomUniformLike", "x", "d"),
-			onnxtest.Node("Multinomial", "x", "e"), onnxtest.Node("Bernoulli", "x", "f"), onnxtest.Node("Relu", "x", "y")), "a b c d e f"},
+		{"dropout that is off", dropping(13, onnxtest.Node("Dropout", "x p off", "a"),
+			onnxtest.Node("Dropout", "a p", "b"), onnxtest.Node("Dropout", "b", "y")), ""},
+		{"dropout that is on", dropping(13, onnxtest.Node("Dropout", "x p off", "a"),
+			onnxtest.Node("Dropout", "a p on", "y")), "y"},
+		{"dropout that may be on", dropping(13, onnxtest.Node("ReduceMax", "x", "m"),
+			onnxtest.Node("Cast", "m", "t", onnxpb.IntAttribute("to", int64(tensor.Bool))), onnxtest.Node("Dropout",
+				"x p t", "y")), "y"},
+		{"draws", dropping(13, onnxtest.Node("RandomNormal", "", "a", ints),
+			onnxtest.Node("RandomUniform", "", "b", ints), onnxtest.Node("RandomNormalLike", "x",
+				"c"), onnxtest.Node("RandomUniformLike", "x", "d"),
+			onnxtest.Node("Multinomial", "x", "e"), onnxtest.Node("Bernoulli", "x", "f"), onnxtest.Node("Relu", "x",
+				"y")), "a b c d e f"},
 		{"branch", dropping(13, onnxtest.Node("If", "on", "y", branch)), "inner"},
 		{"function", called, "b"},
 		{"function of that name", own, ""},
@@ -217,22 +246,32 @@ func TestRandom(t *testing.T) {
 // Random nodes have seeds of their own, wherever they are, in place of those they had.
 func TestSeeded(t *testing.T) {
 	branch := func(nodes ...*onnxpb.Node) *onnxpb.Attribute {
-		return &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph), G: &onnxpb.Graph{
-			Node: nodes, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
+		return &onnxpb.Attribute{Name: proto.String("then_branch"), Type: proto.Int32(onnxpb.TypeGraph),
+			G: &onnxpb.Graph{
+				Node: nodes, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo("inner", tensor.Float32)}}}
 	}
 	ints := onnxpb.IntsAttribute("shape", 8)
-	own := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("Bernoulli", "x", "f"), onnxtest.Node("RandomNormalLike", "f", "y")}, onnxtest.Function("Bernoulli", "a", "b", onnxtest.Node("Relu", "a", "b")))
+	own := onnxtest.Functional([]*onnxpb.Node{onnxtest.Node("Bernoulli", "x", "f"),
+		onnxtest.Node("RandomNormalLike", "f", "y")}, onnxtest.Function("Bernoulli", "a", "b", onnxtest.Node("Relu",
+		"a", "b")))
 	own.Functions[0].Domain = proto.String("")
 	for _, tt := range []struct {
 		name string
 		pb   *onnxpb.Model
 		want string // the nodes with a seed, in the order of their numbers
 	}{
-		{"all operators", dropping(13, onnxtest.Node("RandomNormal", "", "a", ints), onnxtest.Node("RandomUniform", "", "b", ints), onnxtest.Node("RandomNormalLike", "x", "c"),
-			onnxtest.Node("RandomUniformLike", "x", "d"), onnxtest.Node("Relu", "x", "r"), onnxtest.Node("Multinomial", "x", "e"), onnxtest.Node("Bernoulli", "x", "y")), "a b c d e y"},
-		{"replaced", dropping(13, onnxtest.Node("RandomNormalLike", "x", "a", onnxpb.FloatAttribute("seed", 5), onnxpb.FloatAttribute("mean", 2)), onnxtest.Node("RandomNormalLike", "a", "y", onnxpb.FloatAttribute("seed", 5))), "a y"},
-		{"dropout that is on", dropping(13, onnxtest.Node("Dropout", "x p off", "a"), onnxtest.Node("Dropout", "a p on", "y", onnxpb.IntAttribute("seed", 5))), "y"},
-		{"branch", dropping(13, onnxtest.Node("RandomNormalLike", "x", "a"), onnxtest.Node("If", "on", "y", branch(onnxtest.Node("RandomNormalLike", "x", "b"), onnxtest.Node("If", "on", "inner", branch(onnxtest.Node("RandomUniformLike", "x", "inner")))))),
+		{"all operators", dropping(13, onnxtest.Node("RandomNormal", "", "a", ints),
+			onnxtest.Node("RandomUniform", "", "b", ints), onnxtest.Node("RandomNormalLike", "x", "c"),
+			onnxtest.Node("RandomUniformLike", "x", "d"), onnxtest.Node("Relu", "x", "r"), onnxtest.Node("Multinomial",
+				"x", "e"), onnxtest.Node("Bernoulli", "x", "y")), "a b c d e y"},
+		{"replaced", dropping(13, onnxtest.Node("RandomNormalLike", "x", "a", onnxpb.FloatAttribute("seed", 5),
+			onnxpb.FloatAttribute("mean", 2)), onnxtest.Node("RandomNormalLike", "a", "y", onnxpb.FloatAttribute("seed",
+			5))), "a y"},
+		{"dropout that is on", dropping(13, onnxtest.Node("Dropout", "x p off", "a"),
+			onnxtest.Node("Dropout", "a p on", "y", onnxpb.IntAttribute("seed", 5))), "y"},
+		{"branch", dropping(13, onnxtest.Node("RandomNormalLike", "x", "a"),
+			onnxtest.Node("If", "on", "y", branch(onnxtest.Node("RandomNormalLike", "x", "b"),
+				onnxtest.Node("If", "on", "inner", branch(onnxtest.Node("RandomUniformLike", "x", "inner")))))),
 			"a b inner"},
 		{"function of that name", own, "y"},
 		{"nothing", dropping(13, onnxtest.Node("Relu", "x", "y")), ""},
@@ -317,8 +356,10 @@ func withoutSeeds(nodes []*onnxpb.Node) {
 }
 
 func TestSeededRefusesFunctions(t *testing.T) {
-	for _, inner := range []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "a", "b"), onnxtest.Node("Dropout", "a a a", "b")} {
-		pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Draws", "x", "y")}, onnxtest.Function("Draws", "a", "b", inner))
+	for _, inner := range []*onnxpb.Node{onnxtest.Node("RandomNormalLike", "a", "b"),
+		onnxtest.Node("Dropout", "a a a", "b")} {
+		pb := onnxtest.Functional([]*onnxpb.Node{onnxtest.Calls("Draws", "x", "y")},
+			onnxtest.Function("Draws", "a", "b", inner))
 		pb.Functions[0].OpsetImport[0].Version = proto.Int64(12) // another than the model's, so that the call stays
 		m, err := onnx.Parse("model", onnxtest.Marshal(t, pb))
 		if err != nil {
@@ -326,13 +367,15 @@ func TestSeededRefusesFunctions(t *testing.T) {
 		}
 		_, err = Seeded(m, 1)
 		var u *UnsupportedError
-		if want := inner.GetOpType() + ` "b" is part of the model's function Draws`; !errors.As(err, &u) || !strings.Contains(err.Error(), want) {
+		if want := inner.GetOpType() + ` "b" is part of the model's function Draws`; !errors.As(err, &u) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
 
-// Seeds are whole numbers that float32 holds, as many as there are nodes, and others for another seed.
+// Seeds are whole numbers that float32 holds, as many as there are nodes, and others for another
+// seed.
 func TestNodeSeeds(t *testing.T) {
 	seen := map[float32]string{}
 	for _, seed := range []int{0, 1, 2, -1, math.MaxInt, math.MinInt} {
@@ -362,7 +405,8 @@ func TestNodeSeeds(t *testing.T) {
 	}
 }
 
-// Of a thousand nodes no two have the same seed, whatever the seed of all: that only moves them together, around 2²⁴ - 1.
+// Of a thousand nodes no two have the same seed, whatever the seed of all: that only moves them
+// together, around 2²⁴ - 1.
 func TestNodeSeedsOfOneModelDiffer(t *testing.T) {
 	last := make([]int, 1<<24) // the seed that had this number last, plus 1
 	check := func(seed int) {
@@ -384,8 +428,8 @@ func TestNodeSeedsOfOneModelDiffer(t *testing.T) {
 	check(1 << 20)
 }
 
-// However a model's nodes are put together, its tail, its stochastic form and its seeds are found or refused, and what is found can be
-// cut and read again.
+// However a model's nodes are put together, its tail, its stochastic form and its seeds are found
+// or refused, and what is found can be cut and read again.
 func FuzzDense(f *testing.F) {
 	for _, path := range onnxtest.FixturePaths(f) {
 		if strings.HasPrefix(path, "dense") || strings.HasPrefix(path, "dropout") {
@@ -416,7 +460,8 @@ func FuzzDense(f *testing.F) {
 		}
 		for i, d := range tail.Layers[1:] {
 			if d.In != tail.Layers[i].Out {
-				t.Errorf("%d numbers come out of %s and %d go into %s", tail.Layers[i].Out, tail.Layers[i].Node, d.In, d.Node)
+				t.Errorf("%d numbers come out of %s and %d go into %s", tail.Layers[i].Out, tail.Layers[i].Node, d.In,
+					d.Node)
 			}
 		}
 		for _, d := range tail.Layers {
@@ -461,7 +506,8 @@ func TestSeededRefusesWhatIsNoDistribution(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s %v: %v", tt.op, tt.attributes, err)
 			}
-		} else if !errors.As(err, &u) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), `"y"`) {
+		} else if !errors.As(err, &u) || !strings.Contains(err.Error(), tt.want) ||
+			!strings.Contains(err.Error(), `"y"`) {
 			t.Errorf("%s %v: error %v, want %q", tt.op, tt.attributes, err, tt.want)
 		}
 	}

@@ -24,8 +24,8 @@ func New(m *onnx.Model) *Builder {
 	return &Builder{Model: m, Names: m.View().Names(), lent: map[string]bool{}}
 }
 
-// Take makes sure that a tensor of the model's view is there, and returns its name: what only the view has is computed by
-// the view's nodes.
+// Take makes sure that a tensor of the model's view is there, and returns its name: what only the
+// view has is computed by the view's nodes.
 func (b *Builder) Take(name string) string {
 	if name == "" || b.Model.Graph().Has(name) || b.lent[name] {
 		return name
@@ -56,9 +56,10 @@ func (b *Builder) Add(op, in, out string, attributes ...*onnxpb.Attribute) strin
 	return out
 }
 
-// Rows appends what makes a tensor two-dimensional and float32, and calls the result name or something like it. Rows that
-// are so already go through Flatten and not Identity: where ONNX Runtime takes an Identity away it may fuse, in the same
-// pass, what makes the tensor with what comes before, and then miss a tensor that is an output now (seen in 1.26 to 1.31).
+// Rows appends what makes a tensor two-dimensional and float32, and calls the result name or
+// something like it. Rows that are so already go through Flatten and not Identity: where ONNX
+// Runtime takes an Identity away it may fuse, in the same pass, what makes the tensor with what
+// comes before, and then miss a tensor that is an output now (seen in 1.26 to 1.31).
 func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
 	if typ != tensor.Float32 {
 		cur = b.Add("Cast", cur, name+"_float", onnxpb.IntAttribute("to", int64(tensor.Float32)))
@@ -66,8 +67,8 @@ func (b *Builder) Rows(cur string, typ tensor.Type, name string) string {
 	return b.Add("Flatten", cur, name, onnxpb.IntAttribute("axis", 1))
 }
 
-// Build returns a model with the given outputs, which are the new nodes' and the old graph's, and what they need. Where the
-// old graph's are among them, so are all its inputs.
+// Build returns a model with the given outputs, which are the new nodes' and the old graph's, and
+// what they need. Where the old graph's are among them, so are all its inputs.
 func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 	old := b.Model.Proto().GetGraph()
 	var roots []string
@@ -111,7 +112,8 @@ func (b *Builder) Build(outputs ...*onnxpb.ValueInfo) (*onnx.Model, error) {
 		}
 	}
 	for _, v := range old.GetInput() {
-		// Before IR version 4 an initializer had to be an input as well; later it is one only so that it can be replaced.
+		// Before IR version 4 an initializer had to be an input as well; later it is one only so
+		// that it can be replaced.
 		if (whole || read[v.GetName()]) && !b.Model.Graph().Initialized(v.GetName()) {
 			g.Input = append(g.Input, v)
 		}

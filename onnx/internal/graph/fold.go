@@ -12,9 +12,9 @@ const (
 	BothClasses = "mfgs.BothClasses" // 1−p beside p
 )
 
-// foldings recognise what is written out in several operators, by the last of them, and put in its place the one operator that
-// it amounts to. Unlike lowerings they see shapes and constants, and what has been folded before. One that returns false leaves
-// the node alone.
+// foldings recognise what is written out in several operators, by the last of them, and put in its
+// place the one operator that it amounts to. Unlike lowerings they see shapes and constants, and
+// what has been folded before. One that returns false leaves the node alone.
 var foldings map[string][]func(*folding) bool
 
 func init() {
@@ -61,20 +61,24 @@ func (f *folding) spend() bool {
 	return *f.fuel >= 0
 }
 
-// fold returns the model's view with all folded that can be: the view itself where there is nothing.
+// fold returns the model's view with all folded that can be: the view itself where there is
+// nothing.
 func (v *View) fold() *Graph {
 	wanted := func(n *onnxpb.Node) bool {
 		switch n.Op() {
-		case "Exp", "ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "com.microsoft.CDist", "ArgMin", "Tanh", "Pad", "Max", "Min":
+		case "Exp", "ReduceSum", "ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp",
+			"com.microsoft.CDist", "ArgMin", "Tanh", "Pad", "Max", "Min":
 			return true
 		case "Concat":
 			return slices.ContainsFunc(n.GetInput(), func(name string) bool {
 				p := v.Producer[name]
-				return p != nil && p.Op() != "Shape" && slices.Contains([]string{"Sub", "Add", "Unsqueeze", "Reshape"}, p.Op())
+				return p != nil && p.Op() != "Shape" && slices.Contains([]string{"Sub", "Add", "Unsqueeze", "Reshape"},
+					p.Op())
 			})
 		case "Gather", "Slice", "Squeeze":
 			p := v.Producer[n.In(0)]
-			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid", "MatMul", "Gemm", "Add"}, p.Op())
+			return p != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid", "MatMul", "Gemm", "Add"},
+				p.Op())
 		}
 		return false
 	}
@@ -135,7 +139,8 @@ func (f *folding) get(name string) *Value { return f.in.Get(name) }
 // plain returns the node that makes a tensor, nil if that is a function of the model's own.
 func (f *folding) plain(name string) *onnxpb.Node { return f.in.Producer(name) }
 
-// made returns the node that makes a tensor, past those that only reshape, if it is the given operator.
+// made returns the node that makes a tensor, past those that only reshape, if it is the given
+// operator.
 func (f *folding) made(name, op string) *onnxpb.Node {
 	const far = 4
 	for range far {
@@ -153,7 +158,8 @@ func (f *folding) made(name, op string) *onnxpb.Node {
 	return nil
 }
 
-// isReshape reports whether a node gives the numbers of its input in another shape, some of them several times.
+// isReshape reports whether a node gives the numbers of its input in another shape, some of them
+// several times.
 func isReshape(n *onnxpb.Node) bool {
 	switch n.Op() {
 	case "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile":
@@ -167,7 +173,8 @@ func repeatsNumbers(n *onnxpb.Node) bool {
 	return n.Op() == "Expand" || n.Op() == "Tile"
 }
 
-// passes reports whether a node gives its first input as it is, but for rounding: a maximum with −∞, for instance.
+// passes reports whether a node gives its first input as it is, but for rounding: a maximum with
+// −∞, for instance.
 func (f *folding) passes(n *onnxpb.Node) bool {
 	switch n.Op() {
 	case "Identity":
@@ -198,7 +205,8 @@ func (f *folding) slicesAll(n *onnxpb.Node) bool {
 	ends, ok2 := c.List("ends", 2)
 	steps, ok3 := c.List("steps", 4)
 	return ok1 && ok2 && ok3 && len(starts) > 0 && !slices.ContainsFunc(starts, func(x int64) bool { return x != 0 }) &&
-		!slices.ContainsFunc(ends, func(x int64) bool { return x < 1e9 }) && !slices.ContainsFunc(steps, func(x int64) bool { return x != 1 })
+		!slices.ContainsFunc(ends, func(x int64) bool { return x < 1e9 }) &&
+		!slices.ContainsFunc(steps, func(x int64) bool { return x != 1 })
 }
 
 // far reports whether a tensor is the constant ±∞, or what float32 has nearest to it.
@@ -207,7 +215,8 @@ func (f *folding) far(name string, limit float64) bool {
 	return ok && (x == limit || math.Abs(x) >= math.MaxFloat32 && math.Signbit(x) == math.Signbit(limit))
 }
 
-// With returns the other input of a node of two of which one is as wanted, the first where both are.
+// With returns the other input of a node of two of which one is as wanted, the first where both
+// are.
 func With(n *onnxpb.Node, wanted func(string) bool) (other string, ok bool) {
 	if len(n.GetInput()) != 2 {
 		return "", false
@@ -267,7 +276,8 @@ func foldGuarded(f *folding) bool {
 	}
 	p := above.In(0)
 	sum, spread, not := f.made(below.In(0), "ReduceSum"), f.made(below.In(1), "Mul"), f.made(above.In(1), "Not")
-	if sum == nil || spread == nil || not == nil || f.made(spread.In(0), "Not") != not || !f.get(spread.In(1)).Constant ||
+	if sum == nil || spread == nil || not == nil || f.made(spread.In(0), "Not") != not ||
+		!f.get(spread.In(1)).Constant ||
 		sum.In(0) != p {
 		return false
 	}
@@ -292,8 +302,8 @@ func foldArgMin(f *folding) bool {
 	return true
 }
 
-// foldBothClasses: p beside 1−p, in either order. Where the probability of the single logit z comes first it is that of the
-// first class, and that of the second is the Sigmoid of −z.
+// foldBothClasses: p beside 1−p, in either order. Where the probability of the single logit z comes
+// first it is that of the first class, and that of the second is the Sigmoid of −z.
 func foldBothClasses(f *folding) bool {
 	if len(f.GetInput()) != 2 {
 		return false
@@ -340,7 +350,8 @@ func (f *folding) complements(a, b string) bool {
 	return x == b && scale == -1 && shift == 1
 }
 
-// affine returns the tensor x of which another is scale·x + shift, going no further than a given one.
+// affine returns the tensor x of which another is scale·x + shift, going no further than a given
+// one.
 func (f *folding) affine(name, until string) (x string, scale, shift float64) {
 	scale = 1
 	for f.spend() {
@@ -454,7 +465,8 @@ func foldOnes(f *folding) bool {
 func foldOnlyOne(f *folding) bool {
 	v, i := f.get(f.Node.In(0)), f.get(f.Node.In(1))
 	a, ok := Axis(f.Node.Int("axis", 0), len(v.Dims))
-	if !ok || v.Dims[a] != 1 || v.Constant || len(i.Data) != 1 || len(i.Dims) != 0 || i.Data[0] != 0 && i.Data[0] != -1 {
+	if !ok || v.Dims[a] != 1 || v.Constant || len(i.Data) != 1 || len(i.Dims) != 0 || i.Data[0] != 0 &&
+		i.Data[0] != -1 {
 		return false
 	}
 	f.change("Squeeze", f.out(), f.Node.In(0), int64(a))
@@ -467,7 +479,8 @@ func foldPad(f *folding) bool {
 	rank := len(f.get(x).Dims)
 	pads, ok := f.in.Call(f.Node).List("pads", 1)
 	mode := string(f.Node.Attr("mode").GetS())
-	if !ok || rank < 2 || len(pads) != 2*rank || mode != "" && mode != "constant" || f.Node.Float("value", 0) != 0 || f.Node.In(3) != "" {
+	if !ok || rank < 2 || len(pads) != 2*rank || mode != "" && mode != "constant" || f.Node.Float("value", 0) != 0 ||
+		f.Node.In(3) != "" {
 		return false
 	}
 	if v := f.Node.In(2); v != "" && !f.in.Is(v, 0) {
@@ -513,14 +526,16 @@ func (f *folding) root(name string) string {
 	return name
 }
 
-// foldChoice: to choose a token of probabilities is to make probabilities of the token chosen. It goes before the function.
+// foldChoice: to choose a token of probabilities is to make probabilities of the token chosen. It
+// goes before the function.
 func foldChoice(f *folding) bool {
 	p := f.plain(f.Node.In(0))
 	if p == nil || !slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, p.Op()) || f.get(p.In(0)).Constant {
 		return false
 	}
 	before, after := f.get(p.In(0)), f.get(f.out())
-	if f.GetOpType() == "Squeeze" && (len(before.Dims) != 3 || before.Dims[0] != 1) { // otherwise only a change of shape
+	// otherwise only a change of shape
+	if f.GetOpType() == "Squeeze" && (len(before.Dims) != 3 || before.Dims[0] != 1) {
 		return false
 	}
 	if p.Op() != "Sigmoid" {
@@ -557,7 +572,8 @@ func foldChoice(f *folding) bool {
 			}
 		}
 	}
-	chosen := f.add(f.GetOpType(), f.fresh("chosen"), append([]string{p.In(0)}, f.GetInput()[1:]...), f.GetAttribute()...)
+	chosen := f.add(f.GetOpType(), f.fresh("chosen"), append([]string{p.In(0)}, f.GetInput()[1:]...),
+		f.GetAttribute()...)
 	last := onnxpb.IntAttribute("axis", -1)
 	if f.g.Opset < 13 && len(after.Dims) > 0 {
 		last = onnxpb.IntAttribute("axis", int64(len(after.Dims)-1))
@@ -569,7 +585,8 @@ func foldChoice(f *folding) bool {
 	return true
 }
 
-// foldDistance: Σⱼ(φⱼ − c_kj)², for constant c, is −2c_k·φ + |c_k|² and |φ|², which is the same for all k; and the root of that.
+// foldDistance: Σⱼ(φⱼ − c_kj)², for constant c, is −2c_k·φ + |c_k|² and |φ|², which is the same for
+// all k; and the root of that.
 func foldDistance(f *folding) bool {
 	rows, weights, root, ok := f.cdist()
 	keep, axis := false, int64(0)
@@ -584,7 +601,8 @@ func foldDistance(f *folding) bool {
 		root = f.Node.Op() == "ReduceL2"
 	}
 	square := f.reduce("ReduceSumSquare", f.fresh("squares"), weights, 1, false)
-	z := f.add("Gemm", f.fresh("logits"), []string{rows, weights, square}, onnxpb.FloatAttribute("alpha", -2), onnxpb.IntAttribute("transB", 1))
+	z := f.add("Gemm", f.fresh("logits"), []string{rows, weights, square}, onnxpb.FloatAttribute("alpha", -2),
+		onnxpb.IntAttribute("transB", 1))
 	common := f.reduce("ReduceSumSquare", f.fresh("common"), rows, 1, true)
 	last := f.add("Add", f.fresh("squared"), []string{z, common})
 	if keep {
@@ -611,7 +629,8 @@ func foldSquaredRoot(f *folding) bool {
 	if root.Op() == "Pow" {
 		_, half = f.power(root)
 	}
-	if root.Op() != "Sqrt" && root.Op() != "Pow" || !(math.Abs(2*half-1) <= 1e-6) { // PyTorch's cdist has the root 1/(2 + 10⁻⁶)
+	// PyTorch's cdist has the root 1/(2 + 10⁻⁶)
+	if root.Op() != "Sqrt" && root.Op() != "Pow" || !(math.Abs(2*half-1) <= 1e-6) {
 		return false
 	}
 	f.add("Identity", f.out(), []string{root.In(0)})
@@ -626,11 +645,13 @@ func (f *folding) cdist() (rows, center string, root, ok bool) {
 	metric := string(f.Node.Attr("metric").GetS())
 	a, b := f.get(f.Node.In(0)), f.get(f.Node.In(1))
 	return f.Node.In(0), f.Node.In(1), metric == "euclidean",
-		slices.Contains([]string{"", "euclidean", "sqeuclidean"}, metric) && !a.Constant && b.Constant && len(b.Dims) == 2
+		slices.Contains([]string{"", "euclidean", "sqeuclidean"}, metric) && !a.Constant && b.Constant &&
+			len(b.Dims) == 2
 }
 
-// differences takes the differences of all rows [N,d] from constant ones apart: in shapes [N,1,d] and [K,d], or [N,d,1] and
-// [d,K]. The constant ones are made [K,d], and axis, that of d, is counted from the start.
+// differences takes the differences of all rows [N,d] from constant ones apart: in shapes [N,1,d]
+// and [K,d], or [N,d,1] and [d,K]. The constant ones are made [K,d], and axis, that of d, is
+// counted from the start.
 func (f *folding) differences(diff string, axis *int64) (rows, weights string, ok bool) {
 	phi, center, sign, offset, ok := f.difference(diff)
 	if !ok {
@@ -671,12 +692,14 @@ func (f *folding) differences(diff string, axis *int64) (rows, weights string, o
 		weights = f.add("Transpose", f.fresh("prototypes"), []string{weights}, onnxpb.IntsAttribute("perm", 1, 0))
 	}
 	if offset != 0 { // ±(φ − c) + offset is ±(φ − (c ∓ offset))
-		weights = f.add("Sub", f.fresh("prototypes"), []string{weights, f.floats("offset", []float32{float32(sign * offset)})})
+		weights = f.add("Sub", f.fresh("prototypes"),
+			[]string{weights, f.floats("offset", []float32{float32(sign * offset)})})
 	}
 	return rows, weights, true
 }
 
-// squares recognises a sum of squares, or its root: of what, along which axis, and whether that is kept.
+// squares recognises a sum of squares, or its root: of what, along which axis, and whether that is
+// kept.
 func (f *folding) squares() (of string, axis int64, keep, ok bool) {
 	axis, ok = f.in.ReducedAxis(f.Node)
 	of, keep = f.Node.In(0), f.Node.Int("keepdims", 1) != 0
@@ -712,7 +735,8 @@ func (f *folding) power(n *onnxpb.Node) (x string, p float64) {
 	return "", 0
 }
 
-// difference takes ±(φ − c) + offset apart, where c is constant but for being spread out over the examples.
+// difference takes ±(φ − c) + offset apart, where c is constant but for being spread out over the
+// examples.
 func (f *folding) difference(name string) (phi, c string, sign, offset float64, ok bool) {
 	n := f.plain(name)
 	const far = 3
@@ -813,8 +837,8 @@ func (f *form) add(g *form, times float64) *form {
 	return sum
 }
 
-// parts splits a form into the one atom that differs between classes, and what is the same for all; ok is false if there are
-// several or it has another factor than 1.
+// parts splits a form into the one atom that differs between classes, and what is the same for all;
+// ok is false if there are several or it has another factor than 1.
 func (f *form) parts() (base atom, rest *form, ok bool) {
 	rest = &form{of: map[atom]float64{}, plus: f.plus}
 	found := 0
@@ -836,9 +860,10 @@ type exponent struct {
 	axis int64 // counted from the end where that is known
 }
 
-// foldSoftmax: whatever equals exp(x)/Σexp(x), its logarithm, that with the other sign, or p/Σp. Sums and differences of
-// logarithms are followed as such, so that it does not matter what is subtracted from x first, as long as that is the same for
-// all classes, or in what way the quotient is formed.
+// foldSoftmax: whatever equals exp(x)/Σexp(x), its logarithm, that with the other sign, or p/Σp.
+// Sums and differences of logarithms are followed as such, so that it does not matter what is
+// subtracted from x first, as long as that is the same for all classes, or in what way the quotient
+// is formed.
 func foldSoftmax(f *folding) bool {
 	var sums []*onnxpb.Node
 	f.reductions(f.Node, 12, &sums)
@@ -881,7 +906,8 @@ func (f *folding) softmaxBy(sum *onnxpb.Node) bool {
 		case base.log && f.Node.Op() == "LpNormalization":
 			continue
 		case base.log && as.op == "Softmax":
-			f.add("LpNormalization", out, []string{base.name}, onnxpb.IntAttribute("axis", axis), onnxpb.IntAttribute("p", 1))
+			f.add("LpNormalization", out, []string{base.name}, onnxpb.IntAttribute("axis", axis),
+				onnxpb.IntAttribute("p", 1))
 		case base.log:
 			continue
 		case negated:
@@ -921,8 +947,8 @@ func (f *folding) reductions(n *onnxpb.Node, depth int, sums *[]*onnxpb.Node) {
 
 func single(a atom) *form { return &form{of: map[atom]float64{a: 1}} }
 
-// linear returns a tensor's numbers as a form; n is the node that makes it, and whole says that it is known to be the same for
-// all classes.
+// linear returns a tensor's numbers as a form; n is the node that makes it, and whole says that it
+// is known to be the same for all classes.
 func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
 	whole = whole || e.common(name)
 	self := single(atom{name: e.named(name, whole), whole: whole})
@@ -942,7 +968,8 @@ func (e *exponent) linear(name string, n *onnxpb.Node, whole bool) *form {
 		if n.Op() == "Sub" {
 			sign = -1
 		}
-		if !whole && !e.common(a) && !e.common(b) || e.get(a).Constant && !e.in.Is(a, 0) || e.get(b).Constant && !e.in.Is(b, 0) {
+		if !whole && !e.common(a) && !e.common(b) || e.get(a).Constant && !e.in.Is(a, 0) || e.get(b).Constant &&
+			!e.in.Is(b, 0) {
 			return self
 		}
 		return e.linear(a, e.plain(a), whole).add(e.linear(b, e.plain(b), whole), sign)
@@ -1033,7 +1060,8 @@ func (e *exponent) log(name string, n *onnxpb.Node, whole bool) *form {
 	return self
 }
 
-// named is the name by which a tensor is known in a form: for what is the same for all classes its shape does not matter.
+// named is the name by which a tensor is known in a form: for what is the same for all classes its
+// shape does not matter.
 func (e *exponent) named(name string, whole bool) string {
 	if whole {
 		return e.root(name)
@@ -1072,7 +1100,8 @@ func (e *exponent) total(x string, exp bool) *form {
 // common reports whether a tensor is known to hold the same number for all classes.
 func (e *exponent) common(name string) bool { return e.in.Common(name, e.axis, e.fuel) }
 
-// Common reports whether a tensor is known not to vary along an axis, which is counted from the end if that is known.
+// Common reports whether a tensor is known not to vary along an axis, which is counted from the end
+// if that is known.
 func (in *Interpreter) Common(name string, axis int64, fuel *int) bool {
 	v := in.Get(name)
 	if len(v.Dims) > 0 && axis < 0 {
@@ -1089,7 +1118,8 @@ func (in *Interpreter) Common(name string, axis int64, fuel *int) bool {
 		return false
 	}
 	switch op := n.Op(); op {
-	case "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceLogSum", "ReduceSumSquare", "ReduceL2", "ReduceL1":
+	case "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceLogSumExp", "ReduceLogSum", "ReduceSumSquare",
+		"ReduceL2", "ReduceL1":
 		a, ok := in.ReducedAxis(n)
 		if rank := len(in.Get(n.In(0)).Dims); ok && rank > 0 && a >= 0 && axis < 0 {
 			a -= int64(rank)
@@ -1097,7 +1127,8 @@ func (in *Interpreter) Common(name string, axis int64, fuel *int) bool {
 		return ok && a == axis && n.Int("keepdims", 1) != 0
 	case "Expand", "Tile":
 		return axis < 0 && in.Common(n.In(0), axis, fuel)
-	case "Identity", "Cast", "Neg", "Exp", "Log", "Abs", "Sqrt", "Reciprocal", "Clip", "Not", "IsInf", "IsNaN", "Dropout":
+	case "Identity", "Cast", "Neg", "Exp", "Log", "Abs", "Sqrt", "Reciprocal", "Clip", "Not", "IsInf", "IsNaN",
+		"Dropout":
 		return in.Common(n.In(0), axis, fuel)
 	case "Add", "Sub", "Mul", "Div", "Max", "Min", "Where", "Pow", "Equal", "Less", "Greater", "And", "Or":
 		return !slices.ContainsFunc(n.GetInput(), func(name string) bool { return !in.Common(name, axis, fuel) })

@@ -7,8 +7,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A Graph is the main graph of a model with its connections: who makes a tensor, who reads it, and an order in which
-// every node stands behind those it depends on.
+// A Graph is the main graph of a model with its connections: who makes a tensor, who reads it, and
+// an order in which every node stands behind those it depends on.
 type Graph struct {
 	Proto     *onnxpb.Graph
 	Opset     int64 // of the default domain
@@ -73,8 +73,8 @@ func New(m *onnxpb.Model) (*Graph, error) {
 	return g, nil
 }
 
-// sort fills order: the file's own order where that is already a topological one. ONNX asks for that, but converters
-// that append nodes do not always keep it.
+// sort fills order: the file's own order where that is already a topological one. ONNX asks for
+// that, but converters that append nodes do not always keep it.
 func (g *Graph) sort() error {
 	const (
 		unseen = iota
@@ -165,7 +165,8 @@ func (g *Graph) Has(name string) bool {
 	return g.Producer[name] != nil || g.inputs[name] || g.Initialized(name)
 }
 
-// Initialized reports whether name is an initializer, which makes it a constant even where it is a graph input too.
+// Initialized reports whether name is an initializer, which makes it a constant even where it is a
+// graph input too.
 func (g *Graph) Initialized(name string) bool {
 	return g.Consts[name] != nil || g.sparse[name] != nil
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Bounds on what the calls of functions may expand to. A few hundred bytes of file can ask for any number of nodes, by
-// functions that each call the next one twice. A function that is worth having is called some dozen times.
+// Bounds on what the calls of functions may expand to. A few hundred bytes of file can ask for any
+// number of nodes, by functions that each call the next one twice. A function that is worth having
+// is called some dozen times.
 const (
 	maxInlined      = 1 << 19 // messages made: nodes, attributes, subgraphs and what is in them
 	minInlined      = 1 << 14 // what a small model may expand to,
@@ -21,17 +22,19 @@ const (
 	maxPrefix       = 200     // bytes of a call's name that the names inside it begin with
 )
 
-// inlineFunctions returns the model with the calls of its own functions replaced by what they do, in the main graph and the
-// subgraphs of its nodes, so that whoever looks for an operator sees one flat graph. A model without such calls is returned
-// as it is; m is never changed.
+// inlineFunctions returns the model with the calls of its own functions replaced by what they do,
+// in the main graph and the subgraphs of its nodes, so that whoever looks for an operator sees one
+// flat graph. A model without such calls is returned as it is; m is never changed.
 //
-// Inside a call, tensors and nodes are named CALL/NAME, after the name of the calling node or, where it has none, its first
-// output, with a number where that is taken. Types and shapes that the model declares for tensors of a function are left out.
+// Inside a call, tensors and nodes are named CALL/NAME, after the name of the calling node or,
+// where it has none, its first output, with a number where that is taken. Types and shapes that the
+// model declares for tensors of a function are left out.
 //
-// Some calls stay as they are, opaque to who reads the graph: those of a function in the default domain, for which ONNX
-// leaves open whether it or the standard operator is meant; of a function that uses an operator in another version than the
-// model imports; and of one that is not well formed. Functions that call themselves, and calls that expand beyond the bounds
-// above, are errors.
+// Some calls stay as they are, opaque to who reads the graph: those of a function in the default
+// domain, for which ONNX leaves open whether it or the standard operator is meant; of a function
+// that uses an operator in another version than the model imports; and of one that is not well
+// formed. Functions that call themselves, and calls that expand beyond the bounds above, are
+// errors.
 func Inline(m *onnxpb.Model) (*onnxpb.Model, error) {
 	return newInliner(m).inline(m)
 }
@@ -149,8 +152,8 @@ func wellFormed(f *onnxpb.Function) bool {
 	return true
 }
 
-// compatible reports whether the operators a function uses are of the versions that the model imports, or of domains that the
-// model does not import. Functions have no versions.
+// compatible reports whether the operators a function uses are of the versions that the model
+// imports, or of domains that the model does not import. Functions have no versions.
 func (x *inliner) compatible(f *onnxpb.Function, functions map[functionID]int) bool {
 	versions := map[string]int64{}
 	for _, o := range f.GetOpsetImport() {
@@ -219,7 +222,8 @@ func (x *inliner) expandSubgraphs(n *onnxpb.Node) *onnxpb.Node {
 	return n
 }
 
-// body returns what stands in the place of the node call, and false where it does not fit the function.
+// body returns what stands in the place of the node call, and false where it does not fit the
+// function.
 func (x *inliner) body(call *onnxpb.Node, f *onnxpb.Function) ([]*onnxpb.Node, bool) {
 	if len(call.GetInput()) > len(f.GetInput()) || len(call.GetOutput()) > len(f.GetOutput()) {
 		return nil, false
@@ -229,7 +233,8 @@ func (x *inliner) body(call *onnxpb.Node, f *onnxpb.Function) ([]*onnxpb.Node, b
 		return nil, false
 	}
 	if len(x.calls) == maxCallDepth {
-		x.err = fmt.Errorf("functions call one another more than %d deep, the last %s", maxCallDepth, describeFunction(f))
+		x.err = fmt.Errorf("functions call one another more than %d deep, the last %s", maxCallDepth,
+			describeFunction(f))
 		return nil, false
 	}
 	c := &expansion{x: x, prefix: x.prefix(call, f), attributes: map[string]*onnxpb.Attribute{}}
@@ -293,7 +298,8 @@ func (x *inliner) charge(messages, bytes int64) {
 }
 
 func (x *inliner) expandsTooFar() error {
-	return fmt.Errorf("the model's functions expand to more than %d nodes and attributes or %d MiB, for which a file of its size has no use", x.limit, maxInlinedBytes>>20)
+	return fmt.Errorf("the model's functions expand to more than %d nodes and attributes or %d MiB, for which a file of its size has no use",
+		x.limit, maxInlinedBytes>>20)
 }
 
 // own counts the nodes and attributes that stand in a model's file.
@@ -306,9 +312,9 @@ func own(m *onnxpb.Model) (n int64) {
 	return n
 }
 
-// expanded counts the nodes and attributes that nodes expand to, at most one more than may be made. known holds what has been
-// counted of each function, 0 while that is under way: functions that call themselves, or one another without end, are found
-// when they are expanded.
+// expanded counts the nodes and attributes that nodes expand to, at most one more than may be made.
+// known holds what has been counted of each function, 0 while that is under way: functions that
+// call themselves, or one another without end, are found when they are expanded.
 func (x *inliner) expanded(nodes []*onnxpb.Node, known map[*onnxpb.Function]int64, depth int) (n int64) {
 	onnxpb.EachNode(nodes, func(node *onnxpb.Node) {
 		n += int64(1 + len(node.GetAttribute()))
@@ -382,7 +388,8 @@ func (c *expansion) nodes(list []*onnxpb.Node, s *scope) []*onnxpb.Node {
 		if c.x.err != nil {
 			return nil
 		}
-		to := &onnxpb.Node{OpType: n.OpType, Domain: n.Domain, Overload: n.Overload, Input: s.all(n.GetInput()), Output: s.all(n.GetOutput())}
+		to := &onnxpb.Node{OpType: n.OpType, Domain: n.Domain, Overload: n.Overload, Input: s.all(n.GetInput()),
+			Output: s.all(n.GetOutput())}
 		if unknown := n.ProtoReflect().GetUnknown(); len(unknown) > 0 {
 			to.ProtoReflect().SetUnknown(unknown)
 		}
@@ -400,8 +407,8 @@ func (c *expansion) nodes(list []*onnxpb.Node, s *scope) []*onnxpb.Node {
 	return out
 }
 
-// attribute returns an attribute with its reference resolved or its subgraphs named anew, nil where it refers to what neither
-// the call nor the function gives.
+// attribute returns an attribute with its reference resolved or its subgraphs named anew, nil where
+// it refers to what neither the call nor the function gives.
 func (c *expansion) attribute(a *onnxpb.Attribute, s *scope) *onnxpb.Attribute {
 	if a.GetRefAttrName() == "" {
 		return onnxpb.WithSubgraphs(a, func(g *onnxpb.Graph) *onnxpb.Graph { return c.graph(g, s) })

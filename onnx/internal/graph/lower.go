@@ -11,9 +11,10 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Lowerings express an operator through plain ones of the default domain, in floating point: quantised operators through
-// DequantizeLinear and QuantizeLinear, fused ones through their parts, those of scikit-learn through Gemm. What they
-// compute differs from the operator itself by no more than rounding. A lowering that returns false leaves the node alone.
+// Lowerings express an operator through plain ones of the default domain, in floating point:
+// quantised operators through DequantizeLinear and QuantizeLinear, fused ones through their parts,
+// those of scikit-learn through Gemm. What they compute differs from the operator itself by no more
+// than rounding. A lowering that returns false leaves the node alone.
 var Lowerings map[string]func(*lowering) bool
 
 func init() {
@@ -55,8 +56,8 @@ type lowering struct {
 	consts []*onnxpb.Tensor
 }
 
-// lower returns the graph with all nodes lowered that can be: g itself where there are none. Tensors of g keep their
-// names; tensors between the new nodes have names that g has not.
+// lower returns the graph with all nodes lowered that can be: g itself where there are none.
+// Tensors of g keep their names; tensors between the new nodes have names that g has not.
 func (v *View) lower(g *Graph) *Graph {
 	wanted := func(n *onnxpb.Node) bool { return Lowerings[n.Op()] != nil && !v.functions[n.Op()] }
 	if !slices.ContainsFunc(g.Order, wanted) {
@@ -107,7 +108,8 @@ func (l *lowering) add(op, out string, inputs []string, attributes ...*onnxpb.At
 // floats adds a constant.
 func (l *lowering) floats(suffix string, data []float32, dims ...int64) string {
 	name := l.fresh(suffix)
-	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Float32)), Dims: dims, FloatData: data})
+	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Float32)), Dims: dims,
+		FloatData: data})
 	return name
 }
 
@@ -119,8 +121,9 @@ func (l *lowering) dequantized(suffix, q, scale, zero string) string {
 	return l.add("DequantizeLinear", l.fresh(suffix), []string{q, scale, zero})
 }
 
-// dequantizedAlong is dequantized with a scale for each index along an axis, if there are several. Only weights are: they are
-// worked out and never run, so that the operator set need not have the attribute.
+// dequantizedAlong is dequantized with a scale for each index along an axis, if there are several.
+// Only weights are: they are worked out and never run, so that the operator set need not have the
+// attribute.
 func (l *lowering) dequantizedAlong(axis int64, suffix, q, scale, zero string) string {
 	return l.add("DequantizeLinear", l.fresh(suffix), []string{q, scale, zero}, onnxpb.IntAttribute("axis", axis))
 }
@@ -157,8 +160,8 @@ func lowerAs(op string) func(*lowering) bool {
 	}
 }
 
-// lowerQLinearMatMul: a, its scale and zero point, b, its scale and zero point, scale and zero point of the result. Several
-// scales of b are those of its columns.
+// lowerQLinearMatMul: a, its scale and zero point, b, its scale and zero point, scale and zero
+// point of the result. Several scales of b are those of its columns.
 func lowerQLinearMatMul(l *lowering) bool {
 	in, ok := l.ins(8, 7)
 	if !ok {
@@ -171,8 +174,8 @@ func lowerQLinearMatMul(l *lowering) bool {
 	return true
 }
 
-// lowerQLinearConv: as QLinearMatMul, then an int32 bias in units of the product of both scales. Several scales of the
-// weights are those of the output channels.
+// lowerQLinearConv: as QLinearMatMul, then an int32 bias in units of the product of both scales.
+// Several scales of the weights are those of the output channels.
 func lowerQLinearConv(l *lowering) bool {
 	in, ok := l.ins(9, 7)
 	if !ok || l.Node.Int("channels_last", 0) != 0 {
@@ -196,8 +199,8 @@ func (l *lowering) integerBias(bias, scaleA, scaleB string) string {
 	return l.add("Mul", l.fresh("bias"), []string{b, unit})
 }
 
-// lowerQGemm: A, scale, zero point; B, scale, zero point; C in units of both scales; scale and zero point of the result,
-// without which it is float.
+// lowerQGemm: A, scale, zero point; B, scale, zero point; C in units of both scales; scale and zero
+// point of the result, without which it is float.
 func lowerQGemm(l *lowering) bool {
 	in, ok := l.ins(9, 6)
 	if !ok {
@@ -221,8 +224,8 @@ func lowerQGemm(l *lowering) bool {
 	return true
 }
 
-// lowerMatMulInteger: A, B and their zero points. The result is a whole number, as the numbers here are: the view does not
-// show that its type is an integer one, which Cast turns them into anyway.
+// lowerMatMulInteger: A, B and their zero points. The result is a whole number, as the numbers here
+// are: the view does not show that its type is an integer one, which Cast turns them into anyway.
 func lowerMatMulInteger(l *lowering) bool {
 	in, ok := l.ins(4, 2)
 	if !ok {
@@ -268,7 +271,8 @@ func lowerMatMulIntegerToFloat(l *lowering) bool {
 	return true
 }
 
-// lowerDynamicQuantizeMatMul: A in float, B, its scale and zero point, a bias. A is quantised on the way.
+// lowerDynamicQuantizeMatMul: A in float, B, its scale and zero point, a bias. A is quantised on
+// the way.
 func lowerDynamicQuantizeMatMul(l *lowering) bool {
 	in, ok := l.ins(5, 3)
 	if !ok {
@@ -282,7 +286,8 @@ func lowerDynamicQuantizeMatMul(l *lowering) bool {
 	return true
 }
 
-// scaledProduct is a · ((b − zero) ⊙ scale) + bias, with scales and zero points of columns or single ones.
+// scaledProduct is a · ((b − zero) ⊙ scale) + bias, with scales and zero points of columns or
+// single ones.
 func (l *lowering) scaledProduct(a, b, scale, zero, bias string) {
 	w := l.add("Mul", l.fresh("w"), []string{l.centred(b, zero), scale})
 	y := l.out()
@@ -295,7 +300,8 @@ func (l *lowering) scaledProduct(a, b, scale, zero, bias string) {
 	}
 }
 
-// lowerQLinearBinary: A, scale, zero point; B, scale, zero point; scale and zero point of the result.
+// lowerQLinearBinary: A, scale, zero point; B, scale, zero point; scale and zero point of the
+// result.
 func lowerQLinearBinary(op string) func(*lowering) bool {
 	return func(l *lowering) bool {
 		in, _ := l.ins(8, 0)
@@ -318,15 +324,17 @@ func lowerQLinearUnary(op string) func(*lowering) bool {
 			return false
 		}
 		x := l.dequantized("x", in[0], in[1], in[2])
-		y := l.add(op, l.fresh("result"), []string{x}, slices.DeleteFunc(slices.Clone(l.GetAttribute()), func(a *onnxpb.Attribute) bool {
-			return a.GetName() == "channels_last" || a.GetName() == "opset" // of the quantised operators only
-		})...)
+		y := l.add(op, l.fresh("result"), []string{x}, slices.DeleteFunc(slices.Clone(l.GetAttribute()),
+			func(a *onnxpb.Attribute) bool {
+				return a.GetName() == "channels_last" || a.GetName() == "opset" // of the quantised operators only
+			})...)
 		l.add("QuantizeLinear", l.out(), []string{y, in[3], in[4]})
 		return true
 	}
 }
 
-// lowerFused: an operator followed by the activation it names; FusedConv may add its input Z before that.
+// lowerFused: an operator followed by the activation it names; FusedConv may add its input Z before
+// that.
 func lowerFused(op string) func(*lowering) bool {
 	return func(l *lowering) bool {
 		in, ok := l.ins(4, 2)
@@ -360,13 +368,15 @@ func lowerFused(op string) func(*lowering) bool {
 	}
 }
 
-// lowerMatMulNBits: A [.., K] times weights of few bits in blocks along K, with scales and zero points of their own.
+// lowerMatMulNBits: A [.., K] times weights of few bits in blocks along K, with scales and zero
+// points of their own.
 func lowerMatMulNBits(l *lowering) bool {
 	in, ok := l.ins(6, 3)
 	if !ok || in[4] != "" { // a group index permutes the blocks
 		return false
 	}
-	w := l.add(unpackNBits, l.fresh("w"), []string{in[1], in[2], in[3]}, l.attributes("K", "N", "bits", "block_size")...)
+	w := l.add(unpackNBits, l.fresh("w"), []string{in[1], in[2], in[3]},
+		l.attributes("K", "N", "bits", "block_size")...)
 	y := l.out()
 	if in[5] != "" {
 		y = l.fresh("product")
@@ -378,8 +388,9 @@ func lowerMatMulNBits(l *lowering) bool {
 	return true
 }
 
-// lowerLinearClassifier: coefficients [K,d] and intercepts [K] as attributes; outputs are the label and the scores, which
-// post_transform makes of the logits. Of two classes one row is enough: the scores are then those of −a and a.
+// lowerLinearClassifier: coefficients [K,d] and intercepts [K] as attributes; outputs are the label
+// and the scores, which post_transform makes of the logits. Of two classes one row is enough: the
+// scores are then those of −a and a.
 func lowerLinearClassifier(l *lowering) bool {
 	w := l.Node.Attr("coefficients").GetFloats()
 	b := l.Node.Attr("intercepts").GetFloats()
@@ -439,8 +450,8 @@ func lowerArrayFeatureExtractor(l *lowering) bool {
 	return true
 }
 
-// lowerOneVsRest: columns 1 of the scores of several binary LinearClassifiers of the same features, side by side, as
-// scikit-learn's OneVsRestClassifier gives them, are those of one layer.
+// lowerOneVsRest: columns 1 of the scores of several binary LinearClassifiers of the same features,
+// side by side, as scikit-learn's OneVsRestClassifier gives them, are those of one layer.
 func lowerOneVsRest(l *lowering) bool {
 	var w, b []float32
 	var x string
@@ -454,7 +465,8 @@ func lowerOneVsRest(l *lowering) bool {
 			return false
 		}
 		c := l.g.Producer[column.In(0)]
-		if c == nil || c.Op() != "ai.onnx.ml.LinearClassifier" || len(c.GetOutput()) < 2 || c.GetOutput()[1] != column.In(0) || !l.slicesColumn1(column) {
+		if c == nil || c.Op() != "ai.onnx.ml.LinearClassifier" || len(c.GetOutput()) < 2 ||
+			c.GetOutput()[1] != column.In(0) || !l.slicesColumn1(column) {
 			return false
 		}
 		if seen[name] {
@@ -462,7 +474,8 @@ func lowerOneVsRest(l *lowering) bool {
 		}
 		seen[name] = true
 		rows, intercepts := c.Attr("coefficients").GetFloats(), c.Attr("intercepts").GetFloats()
-		if string(c.Attr("post_transform").GetS()) != "LOGISTIC" || len(intercepts) != 2 || len(rows)%2 != 0 || len(rows) == 0 {
+		if string(c.Attr("post_transform").GetS()) != "LOGISTIC" || len(intercepts) != 2 || len(rows)%2 != 0 ||
+			len(rows) == 0 {
 			return false
 		}
 		if x == "" {
@@ -508,8 +521,9 @@ func (l *lowering) gemm(x string, w, b []float32, out string) {
 // last returns the tensor made last.
 func (l *lowering) last() string { return l.nodes[len(l.nodes)-1].GetOutput()[0] }
 
-// lowerEinsum makes a MatMul of a product of two operands without common axes in the result. The weights are taken to be
-// the operand that brings a single axis to the result or, where both do, its last.
+// lowerEinsum makes a MatMul of a product of two operands without common axes in the result. The
+// weights are taken to be the operand that brings a single axis to the result or, where both do,
+// its last.
 func lowerEinsum(l *lowering) bool {
 	in, ok := l.ins(3, 2)
 	equation := strings.ReplaceAll(string(l.Node.Attr("equation").GetS()), " ", "")
@@ -535,7 +549,8 @@ func lowerEinsum(l *lowering) bool {
 		in[0], in[1] = in[1], in[0]
 	}
 	contracted := keepLetters(b, a, true)
-	if len(freeB) != 1 || contracted == "" || freeA == "" || len(result) != len(freeA)+1 || keepLetters(result, freeA+freeB, true) != result {
+	if len(freeB) != 1 || contracted == "" || freeA == "" || len(result) != len(freeA)+1 ||
+		keepLetters(result, freeA+freeB, true) != result {
 		return false // an axis of both stays, or one is summed over alone
 	}
 	freeA = keepLetters(result, freeA, true) // in the order of the result
@@ -611,6 +626,7 @@ func repeats(s string) bool {
 // ints adds a constant list.
 func (l *lowering) ints(suffix string, list []int64) string {
 	name := l.fresh(suffix)
-	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Int64)), Dims: []int64{int64(len(list))}, Int64Data: list})
+	l.consts = append(l.consts, &onnxpb.Tensor{Name: &name, DataType: proto.Int32(int32(tensor.Int64)),
+		Dims: []int64{int64(len(list))}, Int64Data: list})
 	return name
 }

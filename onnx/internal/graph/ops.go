@@ -9,9 +9,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Ops says for each operator what is known of its i-th output. An entry gives type and shape as far as they follow, and
-// the numbers where all it needs are known; it returns nil where it knows nothing. What stands without numbers here is
-// followed in shape only.
+// Ops says for each operator what is known of its i-th output. An entry gives type and shape as far
+// as they follow, and the numbers where all it needs are known; it returns nil where it knows
+// nothing. What stands without numbers here is followed in shape only.
 var Ops map[string]func(c *Call, i int) *Value
 
 func init() {
@@ -99,7 +99,10 @@ func init() {
 		}
 		return v
 	})
-	Ops["GatherElements"] = first(func(c *Call) *Value { return &Value{Type: c.Arg(0).Type, Dims: slices.Clone(c.Arg(1).Dims)} })
+	Ops["GatherElements"] = first(func(c *Call) *Value {
+		return &Value{Type: c.Arg(0).Type,
+			Dims: slices.Clone(c.Arg(1).Dims)}
+	})
 	Ops["GatherND"] = first(gatherND)
 	Ops["DynamicQuantizeLinear"] = dynamicQuantize
 	for _, op := range []string{"LSTM", "GRU", "RNN"} {
@@ -107,17 +110,22 @@ func init() {
 	}
 	Ops[unpackNBits] = first(unpack)
 	Ops[BothClasses] = first(doubled)
-	for _, name := range []string{"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish", "Tanh",
+	for _, name := range []string{"Relu", "LeakyRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish",
+		"Tanh",
 		"Softplus", "Softsign", "Erf", "Gelu", "Mish", "Swish", "Floor", "Ceil", "Round", "Sign", "Sin", "Cos",
-		"ThresholdedRelu", "PRelu", "Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LRN", "MeanVarianceNormalization",
-		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization", "CumSum", "Trilu",
+		"ThresholdedRelu", "PRelu", "Softmax", "LogSoftmax", "Hardmax", "LpNormalization", "LRN",
+		"MeanVarianceNormalization",
+		"BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization", "RMSNormalization",
+		"CumSum", "Trilu",
 		"Not", "ScatterND", "ScatterElements",
-		"SimplifiedLayerNormalization", "com.microsoft.SkipLayerNormalization", "com.microsoft.SkipSimplifiedLayerNormalization",
+		"SimplifiedLayerNormalization", "com.microsoft.SkipLayerNormalization",
+		"com.microsoft.SkipSimplifiedLayerNormalization",
 		"com.microsoft.Gelu", "com.microsoft.FastGelu", "com.microsoft.BiasGelu", "com.microsoft.QuickGelu",
 		"ai.onnx.ml.Normalizer", "ai.onnx.ml.Scaler"} {
 		Ops[name] = first(func(c *Call) *Value { return c.Arg(0).Like() })
 	}
-	for _, name := range []string{"Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"} {
+	for _, name := range []string{"Mod", "And", "Or", "Xor", "Equal", "Less", "LessOrEqual", "Greater",
+		"GreaterOrEqual"} {
 		Ops[name] = first(func(c *Call) *Value {
 			v := &Value{Type: tensor.Bool, Dims: broadcast(c.Arg(0).Dims, c.Arg(1).Dims)}
 			if name == "Mod" {
@@ -286,8 +294,8 @@ func clip(c *Call) *Value {
 	return c.mapped(v, func(x float64) float64 { return max(lo, min(x, hi)) })
 }
 
-// ClipBounds returns the bounds of a Clip, which are attributes before operator set 11 and inputs from then on, and may be
-// left out; false if they are not known.
+// ClipBounds returns the bounds of a Clip, which are attributes before operator set 11 and inputs
+// from then on, and may be left out; false if they are not known.
 func (c *Call) ClipBounds() (lo, hi float64, known bool) {
 	lo, hi = c.Node.Float("min", math.Inf(-1)), c.Node.Float("max", math.Inf(1))
 	for i, bound := range []*float64{&lo, &hi} {
@@ -485,7 +493,8 @@ func unsqueeze(c *Call) *Value {
 	return v
 }
 
-// Permutation returns the axes a Transpose reads its output's axes from; false if the node is malformed.
+// Permutation returns the axes a Transpose reads its output's axes from; false if the node is
+// malformed.
 func (c *Call) Permutation(rank int) ([]int, bool) {
 	perm := make([]int, rank)
 	a := c.Node.Attr("perm")
@@ -770,8 +779,9 @@ func dequantize(c *Call) *Value {
 	return v
 }
 
-// scaleIndex returns which scale belongs to an element of x: the only one, that of its index along an axis, or that of the
-// block along the axis in which it lies. It returns nil where the shapes do not fit.
+// scaleIndex returns which scale belongs to an element of x: the only one, that of its index along
+// an axis, or that of the block along the axis in which it lies. It returns nil where the shapes do
+// not fit.
 func (c *Call) scaleIndex(x, scale *Value) func(i int) int {
 	n, block := len(scale.Data), c.Node.Int("block_size", 0)
 	if n == 1 && block == 0 {
@@ -820,11 +830,13 @@ func dynamicQuantize(c *Call, i int) *Value {
 	return nil
 }
 
-// unpackNBits is the operator, of lowered nodes only, that gives the weights of a MatMulNBits as [K,N].
+// unpackNBits is the operator, of lowered nodes only, that gives the weights of a MatMulNBits as
+// [K,N].
 const unpackNBits = "mfgs.UnpackNBits"
 
-// unpack gives (q − zero) · scale of weights packed as [N, blocks, bytes], with bits each from the lowest on, one scale a block,
-// [N, blocks], and one zero point a block, packed likewise, each row of N beginning with a new byte, or 2^(bits−1).
+// unpack gives (q − zero) · scale of weights packed as [N, blocks, bytes], with bits each from the
+// lowest on, one scale a block, [N, blocks], and one zero point a block, packed likewise, each row
+// of N beginning with a new byte, or 2^(bits−1).
 func unpack(c *Call) *Value {
 	k, n := c.Node.Int("K", 0), c.Node.Int("N", 0)
 	bits, size := c.Node.Int("bits", 4), c.Node.Int("block_size", 0)
@@ -996,7 +1008,8 @@ func (c *Call) product(a, b *Value) []float64 {
 	const most = 1 << 31 // a few seconds
 	rows, inner, columns := a.Dims[0], a.Dims[1], b.Dims[1]
 	size, ok := onnxpb.Elements([]int64{rows, columns})
-	if work, fits := onnxpb.Elements([]int64{rows, inner, columns}); a.Data == nil || b.Data == nil || b.Dims[0] != inner || !ok || !fits || work > most || !c.take(size) {
+	if work, fits := onnxpb.Elements([]int64{rows, inner, columns}); a.Data == nil || b.Data == nil ||
+		b.Dims[0] != inner || !ok || !fits || work > most || !c.take(size) {
 		return nil
 	}
 	out := make([]float64, size)
@@ -1042,7 +1055,8 @@ func pool(c *Call) *Value {
 	return v
 }
 
-// window returns the first input's type and shape [N,C,…] with the spatial dimensions still of the input.
+// window returns the first input's type and shape [N,C,…] with the spatial dimensions still of the
+// input.
 func window(c *Call, rank int) *Value {
 	v := c.Arg(0).Like()
 	if v.Dims == nil && rank >= 2 {
@@ -1116,8 +1130,8 @@ func doubled(c *Call) *Value {
 	return v
 }
 
-// recurrent is the shape of what a recurrent layer gives for x [T,N,d]: all its states [T,directions,N,h], and the last ones
-// [directions,N,h].
+// recurrent is the shape of what a recurrent layer gives for x [T,N,d]: all its states
+// [T,directions,N,h], and the last ones [directions,N,h].
 func recurrent(c *Call, i int) *Value {
 	x, h := c.Arg(0), c.Node.Int("hidden_size", -1)
 	if len(x.Dims) != 3 || c.Node.Int("layout", 0) != 0 {
@@ -1140,7 +1154,8 @@ func (c *Call) SliceAxes() ([]int64, bool) {
 	if along != nil || !ok {
 		return along, ok
 	}
-	// Left out, they are the first ones, as many as there are starts, whose values need not be known.
+	// Left out, they are the first ones, as many as there are starts, whose values need not be
+	// known.
 	n := len(c.Node.Attr("starts").GetInts())
 	if dims := c.Arg(1).Dims; len(dims) == 1 && dims[0] >= 0 && dims[0] <= maxRank {
 		n = int(dims[0])

@@ -34,9 +34,10 @@ func (v *Value) String() string {
 	return "[" + strings.Join(s, ",") + "]"
 }
 
-// Bounds on what is computed with: while looking at shapes, the elements of one tensor and of all; when weights are worked
-// out, the elements of all (1 GiB; the heads of the largest image classifiers have some 10⁸ weights), and no more than a file
-// of that size can have a use for. No operator has a use for more than maxRank dimensions.
+// Bounds on what is computed with: while looking at shapes, the elements of one tensor and of all;
+// when weights are worked out, the elements of all (1 GiB; the heads of the largest image
+// classifiers have some 10⁸ weights), and no more than a file of that size can have a use for. No
+// operator has a use for more than maxRank dimensions.
 const (
 	MaxShapeElements  = 1 << 12
 	maxShapesElements = 1 << 22
@@ -44,8 +45,9 @@ const (
 	maxRank           = 64
 )
 
-// An Interpreter works out values along the graph, in its order. Constants of any size get their numbers when weights is set,
-// otherwise only those that stand in the graph itself, which is enough to follow shapes and reads no file.
+// An Interpreter works out values along the graph, in its order. Constants of any size get their
+// numbers when weights is set, otherwise only those that stand in the graph itself, which is enough
+// to follow shapes and reads no file.
 type Interpreter struct {
 	G         *Graph
 	reader    reader
@@ -57,7 +59,8 @@ type Interpreter struct {
 }
 
 func (v *View) Interpreter(weights bool) *Interpreter {
-	in := &Interpreter{G: v.Graph, reader: v.reader, weights: weights, Budget: v.Limit, Values: map[string]*Value{}, Functions: v.functions}
+	in := &Interpreter{G: v.Graph, reader: v.reader, weights: weights, Budget: v.Limit, Values: map[string]*Value{},
+		Functions: v.functions}
 	if !weights {
 		in.Budget = maxShapesElements
 	}
@@ -100,7 +103,8 @@ func Declared(pb *onnxpb.ValueInfo) *Value {
 		v.Dims = make([]int64, len(shape.GetDim()))
 		for i, d := range shape.GetDim() {
 			v.Dims[i] = -1
-			if n, ok := d.GetValue().(*onnxpb.Dimension_DimValue); ok && n.DimValue >= 0 && n.DimValue <= math.MaxInt32 {
+			if n, ok := d.GetValue().(*onnxpb.Dimension_DimValue); ok && n.DimValue >= 0 &&
+				n.DimValue <= math.MaxInt32 {
 				v.Dims[i] = n.DimValue
 			}
 		}
@@ -268,8 +272,8 @@ func (v *Value) Merge(w *Value) {
 	}
 }
 
-// isDeterministic reports whether a node without inputs that vary gives the same outputs every time and can be seen
-// through: no random numbers, no subgraphs.
+// isDeterministic reports whether a node without inputs that vary gives the same outputs every time
+// and can be seen through: no random numbers, no subgraphs.
 func isDeterministic(n *onnxpb.Node) bool {
 	if Draws(n) {
 		return false
@@ -300,7 +304,8 @@ func (in *Interpreter) Drops(n *onnxpb.Node) bool {
 	return len(mode.Data) != 1 || mode.Data[0] != 0
 }
 
-// Producer returns the node that makes a tensor, nil if there is none or it calls a function of the model's own.
+// Producer returns the node that makes a tensor, nil if there is none or it calls a function of the
+// model's own.
 func (in *Interpreter) Producer(name string) *onnxpb.Node {
 	n := in.G.Producer[name]
 	if n == nil || in.Functions[n.Op()] {
@@ -324,7 +329,8 @@ func (in *Interpreter) Is(name string, x float64) bool {
 	return ok && c == x
 }
 
-// Besides returns the constant number and the tensor that an operator of two inputs combines; "" if it has no such.
+// Besides returns the constant number and the tensor that an operator of two inputs combines; "" if
+// it has no such.
 func (in *Interpreter) Besides(n *onnxpb.Node) (c float64, of string) {
 	if len(n.GetInput()) != 2 {
 		return 0, ""
@@ -386,8 +392,8 @@ func toInt(x float64) maybeInt {
 	return maybeInt{int64(max(-most, min(most, x))), true}
 }
 
-// List returns a list of integers that is an attribute up to some operator set and the input i from then on; ok is false
-// if it is not fully known. A list left out is nil.
+// List returns a list of integers that is an attribute up to some operator set and the input i from
+// then on; ok is false if it is not fully known. A list left out is nil.
 func (c *Call) List(name string, i int) (list []int64, ok bool) {
 	if a := c.Node.Attr(name); a != nil {
 		return a.GetInts(), true
@@ -449,8 +455,8 @@ func broadcast(a, b []int64) []int64 {
 	return out
 }
 
-// at returns, for each element of an array of shape out, the index in a row-major array of shape dims that broadcasts
-// to it.
+// at returns, for each element of an array of shape out, the index in a row-major array of shape
+// dims that broadcasts to it.
 func at(out, dims []int64) func(func(int)) {
 	stride := make([]int64, len(out))
 	step := int64(1)

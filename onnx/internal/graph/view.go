@@ -1,13 +1,14 @@
-// Package graph is the view of a model that finding its head works on: the graph, the values of its constants, operators,
-// lowering, and inlining.
+// Package graph is the view of a model that finding its head works on: the graph, the values of its
+// constants, operators, lowering, and inlining.
 package graph
 
 import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A View is a model's graph in plain operators of the default domain, for finding the head: what is quantised or fused is
-// lowered to its parts, and what is written out in several operators is folded into the one it amounts to.
+// A View is a model's graph in plain operators of the default domain, for finding the head: what is
+// quantised or fused is lowered to its parts, and what is written out in several operators is
+// folded into the one it amounts to.
 type View struct {
 	*Graph
 	file      *Graph // as it runs
@@ -25,7 +26,8 @@ type reader interface {
 	Dense(t *onnxpb.SparseTensor, n int64) ([]float64, error)
 }
 
-// NewView returns the view of a model whose graph is g. Computing with its constants may come to size elements.
+// NewView returns the view of a model whose graph is g. Computing with its constants may come to
+// size elements.
 func NewView(m *onnxpb.Model, g *Graph, r reader, limit int64) *View {
 	v := &View{file: g, model: m, reader: r, Limit: min(limit, MaxWeightElements), functions: map[string]bool{}}
 	for _, f := range m.GetFunctions() {

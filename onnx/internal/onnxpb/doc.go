@@ -1,5 +1,5 @@
-// Package onnxpb holds the protocol buffer messages of the ONNX model format, as far as mfgs uses them, with what all
-// who read or make them need: names of nodes, attributes, element types.
+// Package onnxpb holds the protocol buffer messages of the ONNX model format, as far as mfgs uses
+// them, with what all who read or make them need: names of nodes, attributes, element types.
 package onnxpb
 
 // Generated with protoc 3.21.12 and

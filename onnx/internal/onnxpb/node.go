@@ -12,7 +12,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
-// Dependencies returns the tensors a node reads, each once: its inputs and what its subgraphs capture from outside.
+// Dependencies returns the tensors a node reads, each once: its inputs and what its subgraphs
+// capture from outside.
 func Dependencies(n *Node) []string {
 	seen := map[string]bool{"": true}
 	var deps []string
@@ -74,7 +75,8 @@ func captures(g *Graph, add func(string)) {
 
 func IsDefault(domain string) bool { return domain == "" || domain == "ai.onnx" }
 
-// Describe names a node for people: its operator with the name or, where it has none, the first output.
+// Describe names a node for people: its operator with the name or, where it has none, the first
+// output.
 func (n *Node) Describe() string {
 	return fmt.Sprintf(`%s "%s"`, Printable(n.Op()), Printable(n.Label()))
 }
@@ -270,7 +272,8 @@ func (n *Namer) Fresh(want string) string {
 	return name
 }
 
-// allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not hide outer ones.
+// allNames collects the names of all tensors and nodes, those of subgraphs too, as they may not
+// hide outer ones.
 func allNames(g *Graph, names map[string]bool) {
 	for _, list := range [][]*ValueInfo{g.GetInput(), g.GetOutput(), g.GetValueInfo()} {
 		for _, v := range list {
@@ -296,8 +299,8 @@ func allNames(g *Graph, names map[string]bool) {
 	}
 }
 
-// Elements returns the product of dims and whether all are known, non-negative and their product fits an int64 with
-// room for any element size.
+// Elements returns the product of dims and whether all are known, non-negative and their product
+// fits an int64 with room for any element size.
 func Elements(dims []int64) (int64, bool) {
 	n := int64(1)
 	for _, d := range dims {

@@ -54,7 +54,8 @@ func Fixture(t testing.TB, name string) []byte {
 // eachFixture calls do for every model file among the fixtures.
 // A network is a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
 func Network() *onnxpb.Model {
-	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)), RawData: make([]byte, 16*32*4)}
+	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)),
+		RawData: make([]byte, 16*32*4)}
 	for i := range w.RawData {
 		w.RawData[i] = byte(i) & 0x3f
 	}
@@ -114,8 +115,10 @@ func FixturePaths(t testing.TB) []string {
 
 // Function makes a function of the domain f.
 func Function(name, in, out string, nodes ...*onnxpb.Node) *onnxpb.Function {
-	return &onnxpb.Function{Name: &name, Domain: proto.String("f"), Input: strings.Fields(in), Output: strings.Fields(out), Node: nodes,
-		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)}, {Domain: proto.String("f"), Version: proto.Int64(1)}}}
+	return &onnxpb.Function{Name: &name, Domain: proto.String("f"), Input: strings.Fields(in),
+		Output: strings.Fields(out), Node: nodes,
+		OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(13)},
+			{Domain: proto.String("f"), Version: proto.Int64(1)}}}
 }
 
 // Calls makes a node that calls a function; "_" stands for a name left out.
@@ -132,7 +135,8 @@ func Calls(name, in, out string, attributes ...*onnxpb.Attribute) *onnxpb.Node {
 	return n
 }
 
-// Functional is network with these nodes instead of its own, which make y of x and w, and these functions.
+// Functional is network with these nodes instead of its own, which make y of x and w, and these
+// functions.
 func Functional(nodes []*onnxpb.Node, functions ...*onnxpb.Function) *onnxpb.Model {
 	m := Network()
 	m.OpsetImport = append(m.OpsetImport, &onnxpb.OperatorSet{Domain: proto.String("f"), Version: proto.Int64(1)})
@@ -175,7 +179,8 @@ func ReadJSON(t testing.TB, path string, to any) {
 	}
 }
 
-// SeedFunctions seeds a fuzz target of the number of a model and edits to it with those that have functions, and returns these.
+// SeedFunctions seeds a fuzz target of the number of a model and edits to it with those that have
+// functions, and returns these.
 func SeedFunctions(f *testing.F) [][]byte {
 	paths, err := filepath.Glob(filepath.Join(FunctionFixtures, "*.onnx"))
 	if err != nil || len(paths) == 0 {
@@ -194,7 +199,8 @@ func SeedFunctions(f *testing.F) [][]byte {
 	return models
 }
 
-// EditFunctions changes a model's functions, and calls of these, by edits of four bytes: what to change, where, and how.
+// EditFunctions changes a model's functions, and calls of these, by edits of four bytes: what to
+// change, where, and how.
 func EditFunctions(m *onnxpb.Model, edits []byte) {
 	for ; len(edits) >= 4 && len(m.Functions) > 0; edits = edits[4:] {
 		editFunction(m, edits[0], int(edits[1]), int(edits[2]), int(edits[3]))
