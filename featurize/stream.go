@@ -133,8 +133,40 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	defer cancel(nil)
 	group, ctx := errgroup.WithContext(ctx)
 
-	// The channels' capacities bound what is in memory: some examples as they
-	// were read, and some batches, at least as many as keep the workers busy.
+	results := w.start(ctx, group, ds, total, max(1, c.Passes))
+	var stats Stats
+	var failed error
+	done := 0
+	c.report(0, total)
+	for j := range results {
+		if failed != nil {
+			continue // drain, so that the stages end
+		}
+		if failed = handOver(ctx, &stats, j, c.MaxBad, yield); failed != nil {
+			cancel(failed)
+			continue
+		}
+		done += len(j.records)
+		c.report(done, total)
+	}
+	err := group.Wait()
+	if failed != nil {
+		err = failed
+	}
+	if err == nil && stats.Examples == 0 {
+		err = fmt.Errorf("%s: no examples could be read", ds.Spec())
+		if len(stats.Bad) > 0 {
+			err = fmt.Errorf("%w (first: %s)", err, stats.Bad[0])
+		}
+	}
+	return stats, err
+}
+
+// start starts the stages that read, prepare and infer total of a dataset's examples, and returns the jobs that
+// leave the last.
+func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, total, passes int) <-chan *job {
+	// The channels' capacities bound what is in memory: some examples as they were read, and some batches, at
+	// least as many as keep the workers busy.
 	workers := runtime.GOMAXPROCS(0)
 	tasks := make(chan task, workers)
 	jobs := make(chan *job, max(2, (2*workers+w.batch-1)/w.batch))
@@ -168,7 +200,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			if err := w.inferJob(ctx, j, max(1, c.Passes)); err != nil {
+			if err := w.inferJob(ctx, j, passes); err != nil {
 				return err
 			}
 			if err := send(ctx, results, j); err != nil {
@@ -177,33 +209,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 		}
 		return nil
 	})
-
-	var stats Stats
-	var failed error
-	done := 0
-	c.report(0, total)
-	for j := range results {
-		if failed != nil {
-			continue // drain, so that the stages end
-		}
-		if failed = handOver(ctx, &stats, j, c.MaxBad, yield); failed != nil {
-			cancel(failed)
-			continue
-		}
-		done += len(j.records)
-		c.report(done, total)
-	}
-	err := group.Wait()
-	if failed != nil {
-		err = failed
-	}
-	if err == nil && stats.Examples == 0 {
-		err = fmt.Errorf("%s: no examples could be read", ds.Spec())
-		if len(stats.Bad) > 0 {
-			err = fmt.Errorf("%w (first: %s)", err, stats.Bad[0])
-		}
-	}
-	return stats, err
+	return results
 }
 
 // handOver counts a job's records and hands its examples over.

@@ -152,62 +152,79 @@ func (s Spec) Validate() error {
 }
 
 func (s Spec) validate() error {
-	if r := s.Resize; r != nil {
-		if err := sides("resize", r.Size, r.Width, r.Height); err != nil {
+	for _, check := range []func() error{
+		s.Resize.validate,
+		func() error { return s.Pad.validate(s.Resize) },
+		func() error { return s.Crop.validate(s.Resize) },
+		func() error { return known("color", s.Color, "RGB, BGR or grey", RGB, BGR, Grey) },
+		func() error { return known("layout", s.Layout, "NCHW or NHWC", NCHW, NHWC) },
+		s.validateNumbers,
+	} {
+		if err := check(); err != nil {
 			return err
 		}
-		switch r.Mode {
-		case "", Shortest, Exact, Fit, Height:
-		default:
-			return fmt.Errorf("resize mode %q is unknown; want shortest, exact, fit or height", r.Mode)
-		}
-		if w, h := r.sides(); (r.exact() || r.leavesRoom()) && w > maxPixels/h {
-			return fmt.Errorf("resize to %d×%d pixels; want at most %d in all", h, w, maxPixels)
-		}
-		if r.Mode == Shortest && r.Size == 0 {
-			return errors.New("resize mode shortest takes size, not width and height")
-		}
-		switch r.Filter {
-		case "", Nearest, Bilinear, Bicubic:
-		default:
-			return fmt.Errorf("resize filter %q is unknown; want nearest, bilinear or bicubic", r.Filter)
-		}
 	}
-	if p := s.Pad; p != nil {
-		if s.Resize == nil || !s.Resize.leavesRoom() {
-			return errors.New("pad fills the room that resize leaves in mode fit or height; give one of these")
-		}
-		if !(p.Value >= 0 && p.Value <= 255) {
-			return fmt.Errorf("pad value %v is not a number from 0 to 255", p.Value)
-		}
-		if p.Position != "" && p.Position != Centre && p.Position != Corner {
-			return fmt.Errorf("pad position %q is unknown; want centre or corner", p.Position)
-		}
+	return nil
+}
+
+// known refuses a word that is none of some, nor left out.
+func known[T ~string](what string, word T, want string, words ...T) error {
+	if word == "" || slices.Contains(words, word) {
+		return nil
 	}
-	if c := s.Crop; c != nil {
-		if s.Resize != nil && s.Resize.leavesRoom() {
-			return fmt.Errorf("crop does not go with resize mode %s; pad does", s.Resize.Mode)
-		}
-		if err := sides("crop", c.Size, c.Width, c.Height); err != nil {
-			return err
-		}
-		if r := s.Resize; r != nil {
-			cw, ch := c.sides()
-			if rw, rh := r.sides(); cw > rw || ch > rh {
-				return fmt.Errorf("crop to %d×%d is larger than what resize leaves, %d×%d", cw, ch, rw, rh)
-			}
-		}
+	return fmt.Errorf("%s %q is unknown; want %s", what, word, want)
+}
+
+func (r *Resize) validate() error {
+	if r == nil {
+		return nil
 	}
-	switch s.Color {
-	case "", RGB, BGR, Grey:
-	default:
-		return fmt.Errorf("color %q is unknown; want RGB, BGR or grey", s.Color)
+	if err := sides("resize", r.Size, r.Width, r.Height); err != nil {
+		return err
 	}
-	switch s.Layout {
-	case "", NCHW, NHWC:
-	default:
-		return fmt.Errorf("layout %q is unknown; want NCHW or NHWC", s.Layout)
+	if err := known("resize mode", r.Mode, "shortest, exact, fit or height", Shortest, Exact, Fit, Height); err != nil {
+		return err
 	}
+	if w, h := r.sides(); (r.exact() || r.leavesRoom()) && w > maxPixels/h {
+		return fmt.Errorf("resize to %d×%d pixels; want at most %d in all", h, w, maxPixels)
+	}
+	if r.Mode == Shortest && r.Size == 0 {
+		return errors.New("resize mode shortest takes size, not width and height")
+	}
+	return known("resize filter", r.Filter, "nearest, bilinear or bicubic", Nearest, Bilinear, Bicubic)
+}
+
+func (p *Pad) validate(r *Resize) error {
+	switch {
+	case p == nil:
+		return nil
+	case r == nil || !r.leavesRoom():
+		return errors.New("pad fills the room that resize leaves in mode fit or height; give one of these")
+	case !(p.Value >= 0 && p.Value <= 255):
+		return fmt.Errorf("pad value %v is not a number from 0 to 255", p.Value)
+	}
+	return known("pad position", p.Position, "centre or corner", Centre, Corner)
+}
+
+func (c *Crop) validate(r *Resize) error {
+	if c == nil {
+		return nil
+	}
+	if r != nil && r.leavesRoom() {
+		return fmt.Errorf("crop does not go with resize mode %s; pad does", r.Mode)
+	}
+	if err := sides("crop", c.Size, c.Width, c.Height); err != nil || r == nil {
+		return err
+	}
+	cw, ch := c.sides()
+	if rw, rh := r.sides(); cw > rw || ch > rh {
+		return fmt.Errorf("crop to %d×%d is larger than what resize leaves, %d×%d", cw, ch, rw, rh)
+	}
+	return nil
+}
+
+// validateNumbers checks scale, mean and std.
+func (s Spec) validateNumbers() error {
 	if math.IsNaN(s.Scale) || math.IsInf(s.Scale, 0) || s.Scale < 0 {
 		return fmt.Errorf("scale %v is not a positive number", s.Scale)
 	}
