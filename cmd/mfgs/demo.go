@@ -148,7 +148,7 @@ func (d *demonstration) path(name string) string { return filepath.Join(d.dir, n
 
 // figures writes a small table of the evaluation.
 func (d *demonstration) figures(e *bench.Evaluation) error {
-	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling", "mf0": "mfgs (mf0)", "leverage": "mfgs (leverage)"}
+	names := map[string]string{"mle": "network as it is", "ts": "temperature scaling"}
 	t := table{align: "lrrrrr"}
 	t.row("", "error", "NLL", "ECE", "told from drawings", "AUROC")
 	for _, m := range e.Methods {
@@ -156,7 +156,11 @@ func (d *demonstration) figures(e *bench.Evaluation) error {
 		if m.InDomain != nil {
 			cells = inDomain(*m.InDomain)[:3]
 		}
-		t.row(names[m.Name], append(cells, percent(m.OOD[0].Accuracy), percent(m.OOD[0].AUROC))...)
+		name, ok := names[m.Name]
+		if !ok {
+			name = "mfgs (" + m.Name + ")"
+		}
+		t.row(name, append(cells, percent(m.OOD[0].Accuracy), percent(m.OOD[0].AUROC))...)
 	}
 	return t.write(d.w)
 }
