@@ -264,6 +264,15 @@ func className(k int, names []string) string {
 	return fmt.Sprint(k)
 }
 
+// doubtData warns of sets that lack what they should have; "" stands for no warning. ood may be nil.
+func doubtData(in *sources, train, val, ood *census) []string {
+	warnings := []string{train.few(), train.absentTrain(in.head, val, in.classes), val.absentHeldOut(in.head, in.classes)}
+	for i, s := range in.sets() {
+		warnings = append(warnings, []*census{train, val, ood}[i].repeated(s.Name))
+	}
+	return warnings
+}
+
 // detection is how well a score tells out-of-distribution data.
 type detection struct {
 	name  string

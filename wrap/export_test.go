@@ -29,8 +29,8 @@ type OwnOutput struct {
 // OwnValues returns the logits of the first training examples, and what the model itself makes of
 // them.
 func OwnValues(t testing.TB, cfg Config) (logits []float32, outputs []OwnOutput) {
-	c := openCalibration(t, cfg)
-	logits, owns, err := c.own(t.Context())
+	in, _ := openedSources(t, &cfg)
+	logits, owns, err := ownOutputs(t.Context(), &cfg, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,37 +40,35 @@ func OwnValues(t testing.TB, cfg Config) (logits []float32, outputs []OwnOutput)
 	return logits, outputs
 }
 
-// HeldOut opens the sets of a calibration and reads the validation set.
+// HeldOutSet opens the sets of a calibration and reads the validation set.
 func HeldOutSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n int) {
-	c := openCalibration(t, cfg)
-	set, _, err := c.sets[1].Collect(t.Context(), c.head, &c.notes)
+	in, log := openedSources(t, &cfg)
+	val, err := collect(t.Context(), in.val, in.head, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.report.Warnings, set, set.N
+	return log.warnings, val.rows, val.examples
 }
 
 // Accumulation returns what makes one pass over the training set.
 func Accumulation(t testing.TB, cfg Config) func(context.Context) error {
-	c := openCalibration(t, cfg)
+	in, log := openedSources(t, &cfg)
 	return func(ctx context.Context) error {
-		var err error
-		c.sums, err = calibrate.NewSums(calibrate.CurvatureConfig{Head: c.head, Structure: c.Structure, Product: c.matrixProduct()})
-		if err == nil {
-			err = c.accumulate(ctx)
-		}
+		_, _, _, err := accumulate(ctx, &cfg, in, log)
 		return err
 	}
 }
 
-func openCalibration(t testing.TB, cfg Config) *calibration {
-	c := &calibration{Config: cfg, report: Report{Seconds: map[string]float64{}}}
-	t.Cleanup(c.close)
-	if err := c.check(); err != nil {
+func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
+	*cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.open(t.Context()); err != nil {
+	log := newJournal(cfg)
+	in, err := openSources(t.Context(), cfg, log)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	t.Cleanup(in.close)
+	return in, log
 }

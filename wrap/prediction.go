@@ -157,8 +157,8 @@ func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
 	if len(names) > 0 {
 		one.ClassName = names[one.Class]
 	}
-	if x.Names != nil {
-		one.Input = x.Names[i]
+	if x.Names != nil || x.From != "" {
+		one.Input = x.Name(i)
 	}
 	if x.Labels != nil && x.Labels[i] >= 0 {
 		one.Label = &x.Labels[i]

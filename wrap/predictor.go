@@ -316,7 +316,11 @@ type DatasetReport struct {
 // are left out, with a warning.
 func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(Prediction) error) (DatasetReport, error) {
 	notes, report := &source.Notes{}, DatasetReport{}
-	opener := &source.Opener{Network: p.network, Classes: p.Classes(), MaxBad: p.maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true, Notes: notes}
+	opener := &source.Opener{
+		Network: p.network, Classes: p.Classes(), MaxBad: p.maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true,
+		Fingerprint: p.network == nil, // which comes with a stream of features
+		Notes:       notes,
+	}
 	s, err := opener.Open("input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {
 		var e error

@@ -165,7 +165,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		if _, _, err = set.Stream(t.Context(), attach.Head(oracle.Head), notes, func(b *rows.Batch) error {
 			some, err := oracle.formulas.PredictFeatures(b.Features, b.Logits)
 			for i := range some {
-				some[i].Input, some[i].Label = b.Names[i], &b.Labels[i]
+				some[i].Input, some[i].Label = b.Name(i), &b.Labels[i]
 			}
 			want = append(want, some...)
 			return err

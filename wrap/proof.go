@@ -44,18 +44,18 @@ var errEnough = errors.New("enough examples")
 // prove compares what is made of the logits with what the model itself gives on the
 // first examples: always where the head was named by hand, otherwise where that costs
 // nothing to speak of.
-func (c *calibration) prove(ctx context.Context) error {
-	if c.network == nil {
-		return nil
+func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof, error) {
+	if in.cut == nil {
+		return nil, nil
 	}
-	h := c.network.Head
-	named := c.Config.Head.Features != "" || c.Config.Head.Logits != "" || c.Config.Head.Output != ""
-	if !named && c.network.Model.Size() > proofBytes {
-		return nil
+	h := in.cut.Head
+	named := cfg.Head.Features != "" || cfg.Head.Logits != "" || cfg.Head.Output != ""
+	if !named && in.cut.Model.Size() > proofBytes {
+		return nil, nil
 	}
-	logits, owns, err := c.own(ctx)
+	logits, owns, err := ownOutputs(ctx, cfg, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	n := len(logits) / h.LogitDim
 	var compared []*agreement
@@ -66,11 +66,11 @@ func (c *calibration) prove(ctx context.Context) error {
 			itself = true
 			continue
 		}
-		if c.Config.Head.Output != "" && o.Name != c.Config.Head.Output {
+		if cfg.Head.Output != "" && o.Name != cfg.Head.Output {
 			continue
 		}
-		a := agree(c.head, logits, n, &o.Output, o.values)
-		understood := given(h, c.head, logits, n, o)
+		a := agree(in.head, logits, n, &o.Output, o.values)
+		understood := given(h, in.head, logits, n, o)
 		switch {
 		case understood != nil:
 			compared = append(compared, understood)
@@ -80,16 +80,16 @@ func (c *calibration) prove(ctx context.Context) error {
 	}
 	switch a := telling(compared); {
 	case a != nil && !a.holds():
-		return a.error(h, n)
+		return nil, a.error(h, n)
 	case a != nil:
-		c.report.Head.Proof = &Proof{Output: a.output, Examples: n, Difference: a.difference}
 		if s := a.smoothed; s != nil {
-			c.warn("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
+			log.warnf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
 		}
+		return &Proof{Output: a.output, Examples: n, Difference: a.difference}, nil
 	case named && !itself:
-		c.warn("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
+		log.warnf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
 	}
-	return nil
+	return nil, nil
 }
 
 // ownValues are what the model itself made of the logits of some examples.
@@ -98,15 +98,15 @@ type ownValues struct {
 	values []float32 // [n,Width]
 }
 
-// own runs the model on its first examples, and gives their logits, and what the model
+// ownOutputs runs the model on its first examples, and gives their logits, and what the model
 // makes of these. Where that cannot be run, it makes nothing.
-func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValues, err error) {
-	model, list, err := head.WithOutputs(c.network.Model, c.network.Head)
+func ownOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float32, owns []ownValues, err error) {
+	model, list, err := head.WithOutputs(in.cut.Model, in.cut.Head)
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
 	}
-	run := c.Runtime.Config()
-	run.Model, run.Preprocess = model, c.network.Preprocess()
+	run := cfg.Runtime.Config()
+	run.Model, run.Preprocess = model, in.cut.Preprocess()
 	net, err := featurize.NewNetwork(run)
 	if err != nil {
 		return nil, nil, nil // such as for an output whose shape is not what it is declared to be
@@ -116,10 +116,9 @@ func (c *calibration) own(ctx context.Context) (logits []float32, owns []ownValu
 		owns = append(owns, ownValues{Output: o})
 	}
 	n := 0
-	train := c.sets[0]
-	config := train.Config
+	config := in.train.Config
 	config.Cache = nil
-	_, err = net.Stream(ctx, train.Data, config, func(r featurize.Results, _ *rows.Batch) error {
+	_, err = net.Stream(ctx, in.train.Data, config, func(r featurize.Results, _ *rows.Batch) error {
 		logits = append(logits, r.Columns[0]...)
 		for i := range owns {
 			owns[i].values = append(owns[i].values, r.Columns[1+i]...)

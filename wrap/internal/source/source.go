@@ -3,6 +3,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,20 +21,28 @@ import (
 // evenly.
 const MaxHeldOut = 50_000
 
-// readyBlock is how many ready-made examples are read at once.
-const readyBlock = 512
-
-// Set is an open source of features and logits: a dataset run through the network, or a file of
+// Set is an open source of features and logits: a dataset run through a network, or a file of
 // ready-made features.
 type Set struct {
 	Name        string // "train", "val", …
 	Spec        string
-	Fingerprint string // set by Identify
-	Data        *dataset.Dataset
+	Fingerprint string           // known after Identify, or when Stream has ended
+	Data        *dataset.Dataset // nil for ready-made features
 	Config      featurize.StreamConfig
 
-	features *dataset.Features
-	opener   Opener
+	file    file
+	rows    func(featurize.StreamConfig) rows.Source // nil for a network that gives no features
+	network *featurize.Network
+}
+
+// file is what datasets and files of features have in common.
+type file interface {
+	Len() int
+	HasLabels() bool
+	Path() string
+	Slice() (from, to int)
+	Fingerprint(context.Context) (string, error)
+	Close() error
 }
 
 // Opener opens sets for one head.
@@ -67,28 +76,36 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 // Open opens the set that has a part in the work under a name. classes is how
 // many labels may tell apart, 0 if that is not known yet.
 func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
-	opts := dataset.Options{LabelClasses: o.Classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.AnyLabels, MultiLabel: o.MultiLabel, Fingerprint: o.Fingerprint}
-	s := &Set{Name: name, Spec: spec, opener: *o}
-	var err error
+	opts := dataset.Options{
+		LabelClasses: o.Classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.AnyLabels, MultiLabel: o.MultiLabel,
+		Fingerprint: o.Fingerprint,
+	}
+	s := &Set{Name: name, Spec: spec, network: o.Network, Config: featurize.StreamConfig{Limit: o.Limit}}
 	if o.Network == nil {
-		if s.features, err = dataset.OpenFeatures(spec, opts); err != nil {
+		f, err := dataset.OpenFeatures(spec, opts)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		s.Config.Limit = o.Limit
+		s.file, s.rows = f, func(c featurize.StreamConfig) rows.Source { return featurize.ReadyMade(f, c) }
 		return s, nil
 	}
 	opts.Inputs, opts.Widths = o.Network.InputNames(), o.Network.InputWidths()
-	if s.Data, err = dataset.Open(spec, opts); err != nil {
+	d, err := dataset.Open(spec, opts)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if s.Data.Len() == 0 {
-		s.Close()
+	if d.Len() == 0 {
+		d.Close()
 		return nil, fmt.Errorf("%s: %s holds no examples", name, spec)
 	}
-	for _, i := range s.Data.Ignored() {
+	s.file, s.Data = d, d
+	if o.Extractor != nil {
+		s.rows = func(c featurize.StreamConfig) rows.Source { return o.Extractor.Source(d, c) }
+	}
+	for _, i := range d.Ignored() {
 		o.Notes.Ignored = append(o.Notes.Ignored, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
-	s.Config = featurize.StreamConfig{Limit: o.Limit, MaxBad: o.MaxBad}
+	s.Config.MaxBad = o.MaxBad
 	if o.Cache != "" {
 		s.Config.Cache = &featurize.Cache{Dir: o.Cache, Options: opts}
 	}
@@ -106,27 +123,13 @@ func HasTargets(spec string) bool {
 	return f.HasLabels() && f.Logits() > 1
 }
 
-// Ready returns the ready-made features, nil for a dataset.
-func (s *Set) Ready() *dataset.Features { return s.features }
-
 // Close closes the file.
-func (s *Set) Close() {
-	if s.Data != nil {
-		s.Data.Close()
-	}
-	if s.features != nil {
-		s.features.Close()
-	}
-}
+func (s *Set) Close() { s.file.Close() }
 
-// Size returns how many examples there are, and len how many of them are used.
-func (s *Set) Size() int {
-	if s.Data != nil {
-		return s.Data.Len()
-	}
-	return s.features.Len()
-}
+// Size returns how many examples there are, and Len how many of them are used.
+func (s *Set) Size() int { return s.file.Len() }
 
+// Len returns how many examples are used.
 func (s *Set) Len() int {
 	if s.Config.Limit > 0 {
 		return min(s.Size(), s.Config.Limit)
@@ -134,11 +137,13 @@ func (s *Set) Len() int {
 	return s.Size()
 }
 
-func (s *Set) Labelled() bool {
-	if s.Data != nil {
-		return s.Data.HasLabels()
-	}
-	return s.features.HasLabels()
+// Labelled reports whether the examples have labels, or targets.
+func (s *Set) Labelled() bool { return s.file.HasLabels() }
+
+// Widths returns how many features and logits an example has.
+func (s *Set) Widths() (features, logits int) {
+	r := s.rows(s.Config)
+	return r.Features(), r.Logits()
 }
 
 // Pixels reports whether the examples hold pixels, of which preprocessing makes the
@@ -158,7 +163,7 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, fmt.Errorf("%s: %w", s.Name, err)
 		}
-		pixels, err := s.opener.Network.Pixels(&example)
+		pixels, err := s.network.Pixels(&example)
 		if err != nil {
 			return false, fmt.Errorf("%s: %s: %w", s.Name, example.Name, err)
 		}
@@ -167,38 +172,26 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	return false, nil // which reading all of it will tell
 }
 
-// Fits reports ready-made features that are not those of a head; whose tells in messages whose it is.
+// Fits reports ready-made features that are not those of a head; whose says in messages whose it is.
 func (s *Set) Fits(h calibrate.Head, whose string) error {
-	if f := s.features; f != nil && (f.Dim() != h.Features || f.Logits() != h.Logits) {
-		return fmt.Errorf("%s: %s has %d features and %d logits, %s %d and %d", s.Name, s.Spec, f.Dim(), f.Logits(), whose, h.Features, h.Logits)
+	if s.Data != nil {
+		return nil
+	}
+	if d, k := s.Widths(); d != h.Features || k != h.Logits {
+		return fmt.Errorf("%s: %s has %d features and %d logits, %s %d and %d", s.Name, s.Spec, d, k, whose, h.Features, h.Logits)
 	}
 	return nil
 }
 
-// Identify sets the fingerprint. After a stream it reads next to nothing for it.
-func (s *Set) Identify(ctx context.Context) error {
-	var err error
-	if s.Data != nil {
-		s.Fingerprint, err = s.Data.Fingerprint(ctx)
-	} else {
-		s.Fingerprint, err = s.features.Fingerprint(ctx)
+// Identify finds the set's fingerprint, if it is not known yet.
+func (s *Set) Identify(ctx context.Context) (err error) {
+	if s.Fingerprint != "" {
+		return nil
 	}
-	if err != nil {
+	if s.Fingerprint, err = s.file.Fingerprint(ctx); err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return nil
-}
-
-// place returns the file or folder of the set, and which of its examples it takes.
-func (s *Set) place() (path string, from, to int) {
-	if s.Data != nil {
-		path = s.Data.Path()
-		from, to = s.Data.Slice()
-	} else {
-		path = s.features.Path()
-		from, to = s.features.Slice()
-	}
-	return path, from, to
 }
 
 // Shares says what the set has in common with another, both identified: "" where
@@ -207,13 +200,13 @@ func (s *Set) Shares(other *Set) string {
 	if s.Fingerprint == other.Fingerprint {
 		return "are the same data"
 	}
-	path, from, to := s.place()
-	otherPath, otherFrom, otherTo := other.place()
+	from, to := s.file.Slice()
+	otherFrom, otherTo := other.file.Slice()
 	from, to = max(from, otherFrom), min(to, otherTo)
-	if from >= to || !sameFile(path, otherPath) {
+	if from >= to || !sameFile(s.file.Path(), other.file.Path()) {
 		return ""
 	}
-	return fmt.Sprintf("share %s[%d:%d]", path, from, to)
+	return fmt.Sprintf("share %s[%d:%d]", s.file.Path(), from, to)
 }
 
 func sameFile(a, b string) bool {
@@ -236,41 +229,34 @@ func (s *Set) Ignored() int {
 	return n
 }
 
-// Stream yields the set's examples in order and returns how many there were,
-// and how many were bad. All that is yielded is finite. Errors name the set,
-// those of yield as well.
+// Stream yields the set's examples in order and returns how many there were, and how many were bad.
+// All that is yielded is finite. Errors name the set, those of yield as well.
 func (s *Set) Stream(ctx context.Context, h calibrate.Head, n *Notes, yield func(*rows.Batch) error) (examples, bad int, err error) {
-	checked := func(b *rows.Batch) error {
-		if b.Names == nil { // ready-made, or from the cache
-			path, _, _ := s.place()
-			b.Names = make([]string, b.N)
-			for i, p := range b.Positions {
-				b.Names[i] = fmt.Sprintf("%s[%d]", filepath.Base(path), p)
+	return s.count(n, func(c featurize.StreamConfig) (rows.Stats, error) {
+		source := s.rows(c)
+		stats, err := source.Stream(ctx, func(b *rows.Batch) error {
+			if b.From == "" {
+				b.From = filepath.Base(s.file.Path())
 			}
-		}
-		if err := CheckFinite(h, b); err != nil {
-			return err
-		}
-		return yield(b)
-	}
-	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
-		if s.Data == nil {
-			examples, err := s.streamReady(ctx, n, checked)
-			return featurize.Stats{Examples: examples}, err
-		}
-		return s.opener.Extractor.Stream(ctx, s.Data, c, checked)
+			if err := CheckFinite(h, b); err != nil {
+				return err
+			}
+			return yield(b)
+		})
+		s.Fingerprint = cmp.Or(source.Fingerprint(), s.Fingerprint)
+		return stats, err
 	})
 }
 
-// StreamFused is stream for a fused network, whose results may not be finite.
+// StreamFused is Stream for a fused network, whose results may not be finite.
 func (s *Set) StreamFused(ctx context.Context, n *Notes, yield func(featurize.Results, *rows.Batch) error) (examples, bad int, err error) {
-	return s.count(n, func(c featurize.StreamConfig) (featurize.Stats, error) {
-		return s.opener.Network.Stream(ctx, s.Data, c, yield)
+	return s.count(n, func(c featurize.StreamConfig) (rows.Stats, error) {
+		return s.network.Stream(ctx, s.Data, c, yield)
 	})
 }
 
 // count runs a stream of the set and notes what it met.
-func (s *Set) count(n *Notes, stream func(featurize.StreamConfig) (featurize.Stats, error)) (examples, bad int, err error) {
+func (s *Set) count(n *Notes, stream func(featurize.StreamConfig) (rows.Stats, error)) (examples, bad int, err error) {
 	c := s.Config
 	c.Progress = func(done, total int) { n.Step(s.Name, "examples", done, total) }
 	stats, err := stream(c)
@@ -281,42 +267,6 @@ func (s *Set) count(n *Notes, stream func(featurize.StreamConfig) (featurize.Sta
 		return 0, 0, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return stats.Examples, len(stats.Bad), nil
-}
-
-// streamReady streams a file of features. Like those of a dataset, fewer
-// examples than all are spread evenly.
-func (s *Set) streamReady(ctx context.Context, n *Notes, yield func(*rows.Batch) error) (int, error) {
-	all, total := s.Size(), s.Len()
-	seen, done := 0, 0
-	n.Step(s.Name, "examples", 0, total)
-	for b, err := range s.features.Blocks(ctx, readyBlock) {
-		if err != nil {
-			return done, err
-		}
-		var wanted []int
-		for i := range b.N {
-			at := seen
-			seen++
-			if dataset.Spread(at, all, total) {
-				wanted = append(wanted, i)
-			}
-		}
-		if len(wanted) == 0 {
-			continue
-		}
-		if len(wanted) < b.N {
-			b = b.Pick(wanted)
-		}
-		if err := yield(b); err != nil {
-			return done, err
-		}
-		done += b.N
-		n.Step(s.Name, "examples", done, total)
-	}
-	if done == 0 {
-		return 0, fmt.Errorf("%s holds no examples", s.Spec)
-	}
-	return done, nil
 }
 
 // CheckFinite reports the first feature or logit that is NaN or infinite.

@@ -1,0 +1,262 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/source"
+)
+
+// sources are what a calibration reads.
+type sources struct {
+	cut        *attach.Cut // the network; nil for ready-made features
+	head       calibrate.Head
+	product    *featurize.Product // of the runtime; nil without one
+	classes    []string           // their names; nil if there are none
+	preprocess *PreprocessInfo    // nil for ready-made features
+	train, val *source.Set
+	ood        *source.Set // nil where there is none
+}
+
+func (in *sources) close() {
+	for _, s := range in.sets() {
+		s.Close()
+	}
+	if in.product != nil {
+		in.product.Close()
+	}
+	if in.cut != nil {
+		in.cut.Close()
+	}
+}
+
+// sets lists those that are open.
+func (in *sources) sets() (list []*source.Set) {
+	for _, s := range []*source.Set{in.train, in.val, in.ood} {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// matrixProduct returns the runtime's product where there is a runtime, and otherwise nil, which
+// stands for calibrate's own.
+func (in *sources) matrixProduct() calibrate.Product {
+	if in.product == nil {
+		return nil
+	}
+	return in.product
+}
+
+// openSources opens the model and all sets, so that what is wrong with any of them shows before hours
+// are spent on another.
+func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, err error) {
+	in = &sources{classes: cfg.Classes}
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	opener := &source.Opener{MaxBad: cfg.MaxBad, Cache: cfg.Cache, Fingerprint: true, Notes: &log.Notes}
+	if cfg.ReadyMade {
+		err = in.openProduct(ctx, cfg)
+		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) && source.HasTargets(cfg.Val)
+	} else if err = in.openNetwork(ctx, cfg); err == nil {
+		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
+	}
+	if err != nil {
+		return in, err
+	}
+	if err := in.openTrain(cfg, opener); err != nil {
+		return in, err
+	}
+	if err := in.openHeldOut(cfg, opener, log); err != nil {
+		return in, err
+	}
+	if in.cut != nil {
+		in.preprocess, err = in.findPreprocessing(ctx, cfg)
+	}
+	return in, err
+}
+
+// openNetwork opens the model and cuts it at its head.
+func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
+	model, err := onnx.Open(cfg.Model)
+	if err != nil {
+		return err
+	}
+	h, err := head.Find(model, cfg.Head)
+	if err != nil {
+		return err
+	}
+	in.head = attach.Head(h)
+	if err := in.head.Validate(); err != nil {
+		return err
+	}
+	if in.classes == nil {
+		in.classes = h.Labels
+	}
+	if err := cfg.Runtime.Load(ctx); err != nil {
+		return err
+	}
+	run := cfg.Runtime.Config()
+	run.Preprocess = cfg.Preprocess
+	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
+		return err
+	}
+	in.product, err = featurize.NewProduct(cfg.Threads)
+	return err
+}
+
+// openProduct prepares the runtime's product for ready-made features, which need no runtime: where none
+// is found, Go's own product serves.
+func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
+	r := cfg.Runtime
+	r.Setup.Install = false
+	err := r.Load(ctx)
+	if err == nil {
+		in.product, err = featurize.NewProduct(cfg.Threads)
+	}
+	if err != nil && r.Setup.Flag != "" {
+		return err
+	}
+	return nil
+}
+
+// openTrain opens the training set, which tells the head of ready-made features, and the names of
+// classes where nothing else does.
+func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
+	opener.Classes, opener.Limit = in.classes, cfg.Limit
+	classes := 0 // not known yet
+	if in.cut != nil {
+		classes = in.head.Classes()
+	}
+	var err error
+	if in.train, err = opener.Open(string(bundle.Train), cfg.Train, classes, true); err != nil {
+		return err
+	}
+	if cfg.ReadyMade {
+		if in.head, err = readyHead(cfg, in.train, opener.MultiLabel); err != nil {
+			return err
+		}
+	}
+	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
+		return fmt.Errorf("train: %s has no labels: the %s covariance needs them, hessian does not", cfg.Train, cfg.Covariance)
+	}
+	k := in.head.Classes()
+	if in.classes != nil && len(in.classes) != k {
+		return fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
+	}
+	if d := in.train.Data; in.classes == nil && d != nil && len(d.Classes()) == k && !integers(d.Classes()) {
+		in.classes = d.Classes() // those of folders, in the order of the labels
+	}
+	opener.Classes = in.classes
+	return nil
+}
+
+// readyHead returns the head of ready-made features.
+func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
+	d, k := train.Widths()
+	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: calibrate.Softmax}
+	if k == 1 || multiLabel {
+		h.Link = calibrate.Sigmoid
+	}
+	if cfg.Head.Link != "" {
+		h.Link = calibrate.Link(cfg.Head.Link)
+	}
+	if err := h.Validate(); err != nil {
+		return h, err
+	}
+	if h.MultiLabel() && !multiLabel {
+		return h, fmt.Errorf("val: %s has labels of one class, and %d logits with link sigmoid want %d labels of 0 or 1 an example", cfg.Val, k, k)
+	}
+	return h, nil
+}
+
+// integers reports whether all names are numbers: labels themselves, not names.
+func integers(names []string) bool {
+	for _, n := range names {
+		for _, r := range n {
+			if r < '0' || r > '9' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// openHeldOut opens the held-out sets.
+func (in *sources) openHeldOut(cfg *Config, opener *source.Opener, log *journal) (err error) {
+	opener.Limit = source.MaxHeldOut
+	k := in.head.Classes()
+	if in.val, err = opener.Open(string(bundle.Val), cfg.Val, k, true); err != nil {
+		return err
+	}
+	if !in.val.Labelled() {
+		return fmt.Errorf("val: %s has no labels: held-out data needs them", cfg.Val)
+	}
+	if cfg.OOD != "" {
+		if in.ood, err = opener.Open(string(bundle.OOD), cfg.OOD, k, false); err != nil {
+			return err
+		}
+	}
+	for _, s := range in.sets()[1:] {
+		if s.Len() < s.Size() {
+			log.warnf("%s: %d of %d examples are used for tuning, spread evenly", s.Name, s.Len(), s.Size())
+		}
+		if err := s.Fits(in.head, "the training set"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findPreprocessing returns how images become the model's input: as is given, else by the default if
+// the data are images. Where they are ready arrays it is not known.
+func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*PreprocessInfo, error) {
+	spec := in.cut.Preprocess()
+	if cfg.Preprocess != nil {
+		return &PreprocessInfo{Source: Given, Spec: spec}, nil
+	}
+	var images, arrays *source.Set
+	for _, s := range in.sets() {
+		pixels, err := s.Pixels(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if pixels && images == nil {
+			images = s
+		}
+		if !pixels && arrays == nil {
+			arrays = s
+		}
+	}
+	switch {
+	case images != nil && arrays != nil && spec == nil:
+		return nil, fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
+	case images != nil && arrays != nil:
+		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown)
+	case images != nil:
+		return &PreprocessInfo{Source: Assumed, Spec: spec}, nil
+	}
+	return &PreprocessInfo{Source: Unknown}, nil
+}
+
+// describeHead describes the head for report and manifest.
+func (in *sources) describeHead() bundle.Head {
+	h := bundle.Head{Head: in.head}
+	if in.cut != nil {
+		n := in.cut.Head
+		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+		h.Approximation = string(n.Approximation)
+	}
+	return h
+}
