@@ -52,7 +52,7 @@ kind.`,
 
 func evalFlags() []cli.Flag {
 	flags := []cli.Flag{
-		&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
+		bundleFlag(),
 		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
 		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
@@ -65,7 +65,7 @@ func evalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "evidence", Category: methodFlags, Usage: "`NAME` relu, softplus or exp: what makes evidence of the logits of edl [as the file says]"},
 		&cli.Float64Flag{Name: "dropout-rate", Category: methodFlags, Usage: "`P` what part dropout leaves out [the network's own, else chosen]"},
 		&cli.Uint64Flag{Name: "seed", Category: methodFlags, Usage: "`N` of all that is random [0]"},
-		&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+		modelFlag(),
 		&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` examples at most of each set that is measured on, spread evenly [all]"},
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),

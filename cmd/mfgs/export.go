@@ -31,8 +31,8 @@ logit_variance, ood_score and leverage. A model above 2 GiB keeps its weights in
 FILE.onnx.data beside it. For Triton, REPOSITORY/NAME becomes a model of version 1
 with its config.pbtxt, and the names of the classes if there are any.`,
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+			bundleFlag(),
+			modelFlag(),
 			&cli.StringFlag{Name: "method", Category: dataFlags,
 				Usage: "`NAME` whose probabilities: " + alternatives(export.Methods()) + ", which is for a few classes only [those that predict gives]"},
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`FILE.onnx` the model to write"},
@@ -44,49 +44,12 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if err := noArguments(c); err != nil {
-				return err
-			}
-			if err := required(c, "bundle"); err != nil {
-				return err
-			}
-			switch {
-			case c.String("out") == "" && c.String("triton") == "":
-				return usagef(c.Command.Name, "missing --out, or --triton")
-			case c.String("out") != "" && c.String("triton") != "":
-				return usagef(c.Command.Name, "--out and --triton are for one export each")
-			case c.String("out") != "" && !strings.HasSuffix(c.String("out"), ".onnx"):
-				return usagef(c.Command.Name, "--out %s: want a file name that ends in .onnx", c.String("out"))
-			}
-			for _, name := range []string{"name", "max-batch"} {
-				if c.IsSet(name) && c.String("triton") == "" {
-					return usagef(c.Command.Name, "--%s is for --triton", name)
-				}
-			}
-			if n := c.Int("max-batch"); c.IsSet("max-batch") && (n < 1 || n > bundle.MaxBatch) {
-				return usagef(c.Command.Name, "--max-batch %d: want 1 to %d", n, bundle.MaxBatch)
-			}
-			if name := c.String("name"); name != "" {
-				if err := export.CheckTritonName(name); err != nil {
-					return usagef(c.Command.Name, "--name: %v", err)
-				}
-			}
-			if c.IsSet("method") {
-				if err := oneOf(c, "method", export.Methods()); err != nil {
-					return err
-				}
-			}
-			if err := found(c, "bundle", "model"); err != nil {
+			if err := checkExport(c); err != nil {
 				return err
 			}
 			report, err := export.Write(c.Context, c.String("bundle"), export.Options{
-				Out:      c.String("out"),
-				Triton:   c.String("triton"),
-				Name:     c.String("name"),
-				MaxBatch: c.Int("max-batch"),
-				Model:    c.String("model"),
-				Method:   c.String("method"),
-				Force:    c.Bool("force"),
+				Out: c.String("out"), Triton: c.String("triton"), Name: c.String("name"), MaxBatch: c.Int("max-batch"),
+				Model: c.String("model"), Method: c.String("method"), Force: c.Bool("force"),
 			})
 			if err != nil {
 				return err
@@ -98,6 +61,45 @@ with its config.pbtxt, and the names of the classes if there are any.`,
 			return writeExport(p.stdout, report)
 		},
 	}
+}
+
+// checkExport refuses flags that cannot be meant.
+func checkExport(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	if err := required(c, "bundle"); err != nil {
+		return err
+	}
+	fail := func(format string, args ...any) error { return usagef(c.Command.Name, format, args...) }
+	out, triton := c.String("out"), c.String("triton")
+	switch {
+	case out == "" && triton == "":
+		return fail("missing --out, or --triton")
+	case out != "" && triton != "":
+		return fail("--out and --triton are for one export each")
+	case out != "" && !strings.HasSuffix(out, ".onnx"):
+		return fail("--out %s: want a file name that ends in .onnx", out)
+	}
+	for _, name := range []string{"name", "max-batch"} {
+		if c.IsSet(name) && triton == "" {
+			return fail("--%s is for --triton", name)
+		}
+	}
+	if n := c.Int("max-batch"); c.IsSet("max-batch") && (n < 1 || n > bundle.MaxBatch) {
+		return fail("--max-batch %d: want 1 to %d", n, bundle.MaxBatch)
+	}
+	if name := c.String("name"); name != "" {
+		if err := export.CheckTritonName(name); err != nil {
+			return fail("--name: %v", err)
+		}
+	}
+	if c.IsSet("method") {
+		if err := oneOf(c, "method", export.Methods()); err != nil {
+			return err
+		}
+	}
+	return found(c, "bundle", "model")
 }
 
 // writeExport says what was written, and how it is run.

@@ -218,6 +218,14 @@ func parseClasses(data []byte) ([]string, error) {
 	return names, nil
 }
 
+func bundleFlag() cli.Flag {
+	return &cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"}
+}
+
+func modelFlag() cli.Flag {
+	return &cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"}
+}
+
 // cacheFlag names the folder of the features cache.
 func cacheFlag() cli.Flag {
 	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"}

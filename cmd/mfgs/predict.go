@@ -39,74 +39,82 @@ inputs each, and each is answered with a line at once, in their order, for as lo
 they come. A line that cannot be predicted is answered with input and error, and the
 next one goes on; with --max-bad N, no more than N of them.`,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the folder that calibrate wrote"},
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle holds none"},
+			bundleFlag(),
+			modelFlag(),
 			preprocessFlag("the bundle's"),
 			maxBadFlag(),
 			&cli.StringFlag{Name: "format", Value: "table", Category: outputFlags, Usage: "`NAME` " + alternatives(predictFormats) + " [table]"},
 			&cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "the same as --format json"},
 		}, inferenceFlags()),
-		Action: func(c *cli.Context) error {
-			if err := required(c, "bundle"); err != nil {
-				return err
-			}
-			if !c.Args().Present() {
-				return usagef(c.Command.Name, "no input given: want image files or dataset SPECs")
-			}
-			if err := notNegative(c, "max-bad"); err != nil {
-				return err
-			}
-			if err := oneOf(c, "format", predictFormats); err != nil {
-				return err
-			}
-			format := c.String("format")
-			if c.Bool("json") {
-				if c.IsSet("format") && format != "json" {
-					return usagef(c.Command.Name, "--json and --format %s contradict each other", format)
-				}
-				format = "json"
-			}
-			lines := slices.Contains(c.Args().Slice(), "-")
-			switch {
-			case lines && c.NArg() > 1:
-				return usagef(c.Command.Name, "- takes standard input, and nothing beside it")
-			case lines && format != "jsonl" && (c.IsSet("format") || c.Bool("json")):
-				return usagef(c.Command.Name, "- is answered in JSON lines, not as %s", format)
-			}
-			bar := p.progress()
-			runtime, err := p.inference(c, bar)
-			if err != nil {
-				return err
-			}
-			if err := found(c, "bundle", "model"); err != nil {
-				return err
-			}
-			spec, err := bundlePreprocessing(c)
-			if err != nil {
-				return err
-			}
-			predictor, err := wrap.Open(c.Context, c.String("bundle"), wrap.Options{
-				Model:      c.String("model"),
-				Preprocess: spec,
-				Runtime:    runtime,
-				MaxBad:     c.Int("max-bad"),
-				FreeMemory: true,
-			})
-			bar.done()
-			if err != nil {
-				return err
-			}
-			defer predictor.Close()
-			if lines {
-				mostBad := -1
-				if c.IsSet("max-bad") {
-					mostBad = c.Int("max-bad")
-				}
-				return p.predictLines(c.Context, predictor, mostBad)
-			}
-			return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
-		},
+		Action: p.runPredict,
 	}
+}
+
+func (p *program) runPredict(c *cli.Context) error {
+	format, lines, err := predictFormat(c)
+	if err != nil {
+		return err
+	}
+	bar := p.progress()
+	options := wrap.Options{Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true}
+	if options.Runtime, err = p.inference(c, bar); err != nil {
+		return err
+	}
+	if err := found(c, "bundle", "model"); err != nil {
+		return err
+	}
+	if options.Preprocess, err = bundlePreprocessing(c); err != nil {
+		return err
+	}
+	predictor, err := wrap.Open(c.Context, c.String("bundle"), options)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	defer predictor.Close()
+	if !lines {
+		return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
+	}
+	mostBad := -1
+	if c.IsSet("max-bad") {
+		mostBad = c.Int("max-bad")
+	}
+	return p.predictLines(c.Context, predictor, mostBad)
+}
+
+// predictFormat returns the format to write, and whether lines are read from standard input. It refuses
+// arguments that cannot be meant.
+func predictFormat(c *cli.Context) (format string, lines bool, err error) {
+	fail := func(format string, args ...any) (string, bool, error) {
+		return "", false, usagef(c.Command.Name, format, args...)
+	}
+	if err := required(c, "bundle"); err != nil {
+		return "", false, err
+	}
+	if !c.Args().Present() {
+		return fail("no input given: want image files or dataset SPECs")
+	}
+	if err := notNegative(c, "max-bad"); err != nil {
+		return "", false, err
+	}
+	if err := oneOf(c, "format", predictFormats); err != nil {
+		return "", false, err
+	}
+	format = c.String("format")
+	if c.Bool("json") {
+		if c.IsSet("format") && format != "json" {
+			return fail("--json and --format %s contradict each other", format)
+		}
+		format = "json"
+	}
+	lines = slices.Contains(c.Args().Slice(), "-")
+	switch {
+	case lines && c.NArg() > 1:
+		return fail("- takes standard input, and nothing beside it")
+	case lines && format != "jsonl" && (c.IsSet("format") || c.Bool("json")):
+		return fail("- is answered in JSON lines, not as %s", format)
+	}
+	return format, lines, nil
 }
 
 // predictAll writes the predictions for all inputs, one after another.
