@@ -237,83 +237,48 @@ func (m *Model) Outputs() []ValueInfo {
 	return out
 }
 
-// eachTensor calls do for every tensor of a model: initializers, attributes, in subgraphs and
-// functions.
+// eachTensor calls do for every tensor of a model, until it returns an error.
 func eachTensor(m *onnxpb.Model, do func(*onnxpb.Tensor) error) error {
-	if err := eachTensorOfGraph(m.GetGraph(), do); err != nil {
-		return err
-	}
-	for _, f := range m.GetFunctions() {
-		if err := eachTensorOfFunction(f, do); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func eachTensorOfFunction(f *onnxpb.Function, do func(*onnxpb.Tensor) error) error {
-	if err := eachTensorOfNodes(f.GetNode(), do); err != nil {
-		return err
-	}
-	return eachTensorOfAttributes(f.GetAttributeProto(), do)
-}
-
-func eachTensorOfGraph(g *onnxpb.Graph, do func(*onnxpb.Tensor) error) error {
-	for _, t := range g.GetInitializer() {
+	for _, t := range tensors(nil, m) {
 		if err := do(t); err != nil {
 			return err
 		}
 	}
-	for _, s := range g.GetSparseInitializer() {
-		if err := eachTensorOfSparse(s, do); err != nil {
-			return err
-		}
-	}
-	return eachTensorOfNodes(g.GetNode(), do)
-}
-
-func eachTensorOfNodes(nodes []*onnxpb.Node, do func(*onnxpb.Tensor) error) error {
-	for _, n := range nodes {
-		if err := eachTensorOfAttributes(n.GetAttribute(), do); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
-func eachTensorOfAttributes(attributes []*onnxpb.Attribute, do func(*onnxpb.Tensor) error) error {
-	for _, a := range attributes {
-		for _, t := range slices.Concat(a.GetTensors(), []*onnxpb.Tensor{a.GetT()}) {
-			if t == nil {
-				continue
-			}
-			if err := do(t); err != nil {
-				return err
-			}
-		}
-		for _, s := range slices.Concat(a.GetSparseTensors(), []*onnxpb.SparseTensor{a.GetSparseTensor()}) {
-			if err := eachTensorOfSparse(s, do); err != nil {
-				return err
-			}
-		}
-		for _, g := range onnxpb.Subgraphs(a) {
-			if err := eachTensorOfGraph(g, do); err != nil {
-				return err
-			}
+// tensors appends every tensor in a message: initializers, attributes, those of subgraphs and of
+// functions.
+func tensors(list []*onnxpb.Tensor, m any) []*onnxpb.Tensor {
+	switch m := m.(type) {
+	case *onnxpb.Model:
+		return tensorsOf(tensors(list, m.GetGraph()), m.GetFunctions())
+	case *onnxpb.Function:
+		return tensorsOf(tensorsOf(list, m.GetNode()), m.GetAttributeProto())
+	case *onnxpb.Graph:
+		list = tensorsOf(append(list, m.GetInitializer()...), m.GetSparseInitializer())
+		return tensorsOf(list, m.GetNode())
+	case *onnxpb.Node:
+		return tensorsOf(list, m.GetAttribute())
+	case *onnxpb.Attribute:
+		list = tensors(append(list, m.GetTensors()...), m.GetT())
+		list = tensors(tensorsOf(list, m.GetSparseTensors()), m.GetSparseTensor())
+		return tensorsOf(list, onnxpb.Subgraphs(m))
+	case *onnxpb.SparseTensor:
+		return tensors(tensors(list, m.GetValues()), m.GetIndices())
+	case *onnxpb.Tensor:
+		if m != nil {
+			list = append(list, m)
 		}
 	}
-	return nil
+	return list
 }
 
-func eachTensorOfSparse(s *onnxpb.SparseTensor, do func(*onnxpb.Tensor) error) error {
-	for _, t := range []*onnxpb.Tensor{s.GetValues(), s.GetIndices()} {
-		if t != nil {
-			if err := do(t); err != nil {
-				return err
-			}
-		}
+func tensorsOf[M any](list []*onnxpb.Tensor, messages []M) []*onnxpb.Tensor {
+	for _, m := range messages {
+		list = tensors(list, m)
 	}
-	return nil
+	return list
 }
 
 // SelfContained reports whether all of the model is in one file: none of its weights is external

@@ -67,26 +67,8 @@ func checkTensor(t *onnxpb.Tensor) error {
 
 // Floats calls do for every element of a numeric tensor, in order, as float64.
 func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
-	switch {
-	case len(t.GetFloatData()) > 0:
-		for _, v := range t.GetFloatData() {
-			do(float64(v))
-		}
-		return nil
-	case len(t.GetDoubleData()) > 0:
-		for _, v := range t.GetDoubleData() {
-			do(v)
-		}
-		return nil
-	case len(t.GetInt64Data()) > 0:
-		for _, v := range t.GetInt64Data() {
-			do(float64(v))
-		}
-		return nil
-	case len(t.GetUint64Data()) > 0:
-		for _, v := range t.GetUint64Data() {
-			do(float64(v))
-		}
+	if all(t.GetFloatData(), do) || all(t.GetDoubleData(), do) || all(t.GetInt64Data(), do) ||
+		all(t.GetUint64Data(), do) {
 		return nil
 	}
 	typ := tensor.Type(t.GetDataType())
@@ -131,6 +113,14 @@ func (s *store) Floats(t *onnxpb.Tensor, do func(float64)) error {
 		}
 		left -= unpackByte(b[0], bits, left, func(b []byte) { do(decode(b)) })
 	}
+}
+
+// all calls do for every number, and reports whether there are any.
+func all[T float32 | float64 | int64 | uint64](list []T, do func(float64)) bool {
+	for _, v := range list {
+		do(float64(v))
+	}
+	return len(list) > 0
 }
 
 // unpackByte calls do for the elements of the given bits in a byte, the lowest first, but for no

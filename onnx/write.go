@@ -302,39 +302,21 @@ func encoded(m proto.Message) ([]byte, error) {
 
 // placed returns the messages with do called for every tensor in them that lies in a file. Those
 // with none are shared, the others copied first, as a model is never changed.
-func placed[M interface {
-	*onnxpb.Node | *onnxpb.Function | *onnxpb.SparseTensor
-	proto.Message
-}](list []M, do func(*onnxpb.Tensor, *onnxpb.Span) error) ([]M, error) {
-	each := func(m M, do func(*onnxpb.Tensor) error) error {
-		switch m := any(m).(type) {
-		case *onnxpb.Node:
-			return eachTensorOfNodes([]*onnxpb.Node{m}, do)
-		case *onnxpb.Function:
-			return eachTensorOfFunction(m, do)
-		case *onnxpb.SparseTensor:
-			return eachTensorOfSparse(m, do)
-		}
-		return nil
-	}
+func placed[M proto.Message](list []M, do func(*onnxpb.Tensor, *onnxpb.Span) error) ([]M, error) {
+	stored := func(t *onnxpb.Tensor) bool { return t.Span != nil }
 	out := slices.Clone(list)
 	for i, m := range out {
-		found := false
-		each(m, func(t *onnxpb.Tensor) error { found = found || t.Span != nil; return nil })
-		if !found {
+		if !slices.ContainsFunc(tensors(nil, m), stored) {
 			continue
 		}
 		out[i] = proto.Clone(m).(M)
-		err := each(out[i], func(t *onnxpb.Tensor) error {
-			span := t.Span
-			if span == nil {
-				return nil
+		for _, t := range tensors(nil, out[i]) {
+			if span := t.Span; span != nil {
+				t.Span = nil
+				if err := do(t, span); err != nil {
+					return nil, err
+				}
 			}
-			t.Span = nil
-			return do(t, span)
-		})
-		if err != nil {
-			return nil, err
 		}
 	}
 	return out, nil

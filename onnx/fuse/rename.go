@@ -3,8 +3,6 @@ package fuse
 import (
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
@@ -20,9 +18,6 @@ func (r renaming) name(name string) string {
 }
 
 func (r renaming) names(list []string) []string {
-	if !slices.ContainsFunc(list, func(name string) bool { return r[name] != "" }) {
-		return list
-	}
 	list = slices.Clone(list)
 	for i, name := range list {
 		list[i] = r.name(name)
@@ -30,45 +25,18 @@ func (r renaming) names(list []string) []string {
 	return list
 }
 
-func (r renaming) values(list []*onnxpb.ValueInfo) []*onnxpb.ValueInfo {
-	list = slices.Clone(list)
-	for i, v := range list {
-		if to := r[v.GetName()]; to != "" {
-			list[i] = onnxpb.Shallow(v)
-			list[i].Name = proto.String(to)
-		}
-	}
-	return list
-}
-
 func (r renaming) graph(g *onnxpb.Graph) *onnxpb.Graph {
-	g = onnxpb.Shallow(g)
-	g.Input, g.Output, g.ValueInfo = r.values(g.Input), r.values(g.Output), r.values(g.ValueInfo)
-	g.Initializer = slices.Clone(g.Initializer)
-	for i, t := range g.Initializer {
-		if to := r[t.GetName()]; to != "" {
-			g.Initializer[i] = onnxpb.Shallow(t)
-			g.Initializer[i].Name = proto.String(to)
+	return onnxpb.Renamed(g, r.name, r.name, func(nodes []*onnxpb.Node) []*onnxpb.Node {
+		nodes = slices.Clone(nodes)
+		for i, n := range nodes {
+			n = onnxpb.Shallow(n)
+			n.Input, n.Output = r.names(n.GetInput()), r.names(n.GetOutput())
+			n.Attribute = slices.Clone(n.GetAttribute())
+			for j, a := range n.Attribute {
+				n.Attribute[j] = onnxpb.WithSubgraphs(a, r.graph)
+			}
+			nodes[i] = n
 		}
-	}
-	g.SparseInitializer = slices.Clone(g.SparseInitializer)
-	for i, s := range g.SparseInitializer {
-		if to := r[s.GetValues().GetName()]; to != "" {
-			s = onnxpb.Shallow(s)
-			s.Values = onnxpb.Shallow(s.Values)
-			s.Values.Name = proto.String(to)
-			g.SparseInitializer[i] = s
-		}
-	}
-	g.Node = slices.Clone(g.Node)
-	for i, n := range g.Node {
-		c := onnxpb.Shallow(n)
-		c.Input, c.Output = r.names(n.GetInput()), r.names(n.GetOutput())
-		c.Attribute = slices.Clone(n.GetAttribute())
-		for j, a := range c.Attribute {
-			c.Attribute[j] = onnxpb.WithSubgraphs(a, r.graph)
-		}
-		g.Node[i] = c
-	}
-	return g
+		return nodes
+	})
 }

@@ -686,44 +686,46 @@ func (f *finder) reader(t *trail, p *share) *onnxpb.Node {
 
 // linkBehind looks forward from the logits for what makes probabilities of them, past operators
 // that only reshape.
-func (f *finder) linkBehind(name string) Link {
-	const far = 100
-	queue := []string{name}
-	for i := 0; i < len(queue) && i < far; i++ {
-		for _, n := range f.g.Consumers[queue[i]] {
-			s := f.step(n)
-			if s == nil || n.In(0) != queue[i] || len(n.GetOutput()) == 0 {
-				continue
-			}
-			if s.link != "" && f.leadsOut(n.GetOutput()[0]) {
-				return f.linkAt(n, s.link)
-			}
-			if s.keeps > changed {
-				queue = append(queue, n.GetOutput()[0])
-			}
+func (f *finder) linkBehind(name string) (link Link) {
+	f.forward(name, func(n *onnxpb.Node, in string) bool {
+		s := f.step(n)
+		if s == nil || n.In(0) != in || len(n.GetOutput()) == 0 {
+			return false
 		}
-	}
-	return ""
+		if link == "" && s.link != "" && f.leadsOut(n.GetOutput()[0]) {
+			link = f.linkAt(n, s.link)
+		}
+		return link == "" && s.keeps > changed
+	})
+	return link
 }
 
 // leadsOut reports whether a tensor becomes an output of the model past steps only: a Sigmoid that
 // gates something is no link.
 func (f *finder) leadsOut(name string) bool {
+	tensors := f.forward(name, func(n *onnxpb.Node, _ string) bool {
+		s := f.step(n)
+		return s != nil && (s.keeps > changed || s.logits == nil || s.link != "" || s.picks)
+	})
+	return slices.ContainsFunc(f.g.Proto.GetOutput(), func(v *onnxpb.ValueInfo) bool {
+		return slices.Contains(tensors, v.GetName())
+	})
+}
+
+// forward returns the tensors that depend on one past nodes that may be passed, the nearest first and
+// no more than are looked at.
+func (f *finder) forward(name string, pass func(n *onnxpb.Node, in string) bool) []string {
 	const far = 100
 	queue := []string{name}
-	for i := 0; i < len(queue) && i < far; i++ {
-		if slices.ContainsFunc(f.g.Proto.GetOutput(),
-			func(v *onnxpb.ValueInfo) bool { return v.GetName() == queue[i] }) {
-			return true
-		}
+	i := 0
+	for ; i < len(queue) && i < far; i++ {
 		for _, n := range f.g.Consumers[queue[i]] {
-			s := f.step(n)
-			if s != nil && (s.keeps > changed || s.logits == nil || s.link != "" || s.picks) && len(n.GetOutput()) > 0 {
+			if pass(n, queue[i]) {
 				queue = append(queue, n.GetOutput()...)
 			}
 		}
 	}
-	return false
+	return queue[:i]
 }
 
 // linkAt is the link that n makes, unless its probabilities are divided by their sum.

@@ -431,32 +431,6 @@ func (c *expansion) graph(g *onnxpb.Graph, outer *scope) *onnxpb.Graph {
 	s := &scope{map[string]string{}, outer}
 	g = onnxpb.Shallow(g)
 	g.ValueInfo = nil
-	rename := func(list []*onnxpb.ValueInfo, name func(string) string) []*onnxpb.ValueInfo {
-		out := make([]*onnxpb.ValueInfo, len(list))
-		for i, v := range list {
-			out[i] = onnxpb.Shallow(v)
-			out[i].Name = proto.String(name(v.GetName()))
-		}
-		return out
-	}
-	define := func(name string) string { return c.define(s, name) }
-	g.Input = rename(g.Input, define)
-	g.Initializer = slices.Clone(g.Initializer)
-	for i, t := range g.Initializer {
-		t = onnxpb.Shallow(t)
-		t.Name = proto.String(define(t.GetName()))
-		g.Initializer[i] = t
-	}
-	g.SparseInitializer = slices.Clone(g.SparseInitializer)
-	for i, t := range g.SparseInitializer {
-		t = onnxpb.Shallow(t)
-		if t.Values != nil {
-			t.Values = onnxpb.Shallow(t.Values)
-			t.Values.Name = proto.String(define(t.Values.GetName()))
-		}
-		g.SparseInitializer[i] = t
-	}
-	g.Node = c.nodes(g.Node, s)
-	g.Output = rename(g.Output, s.get)
-	return g
+	return onnxpb.Renamed(g, func(name string) string { return c.define(s, name) }, s.get,
+		func(nodes []*onnxpb.Node) []*onnxpb.Node { return c.nodes(nodes, s) })
 }

@@ -311,3 +311,35 @@ func Elements(dims []int64) (int64, bool) {
 	}
 	return n, true
 }
+
+// Renamed returns a graph with other names: define gives those of its inputs and constants, then nodes
+// makes its nodes, and use gives the names of its outputs and of what it says of values.
+func Renamed(g *Graph, define, use func(string) string, nodes func([]*Node) []*Node) *Graph {
+	values := func(list []*ValueInfo, name func(string) string) []*ValueInfo {
+		list = slices.Clone(list)
+		for i, v := range list {
+			list[i] = Shallow(v)
+			list[i].Name = proto.String(name(v.GetName()))
+		}
+		return list
+	}
+	g = Shallow(g)
+	g.Input = values(g.Input, define)
+	g.Initializer = slices.Clone(g.Initializer)
+	for i, t := range g.Initializer {
+		g.Initializer[i] = Shallow(t)
+		g.Initializer[i].Name = proto.String(define(t.GetName()))
+	}
+	g.SparseInitializer = slices.Clone(g.SparseInitializer)
+	for i, t := range g.SparseInitializer {
+		if t.Values != nil {
+			t = Shallow(t)
+			t.Values = Shallow(t.Values)
+			t.Values.Name = proto.String(define(t.Values.GetName()))
+			g.SparseInitializer[i] = t
+		}
+	}
+	g.Node = nodes(g.Node)
+	g.ValueInfo, g.Output = values(g.ValueInfo, use), values(g.Output, use)
+	return g
+}
