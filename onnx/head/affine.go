@@ -1,35 +1,11 @@
 package head
 
 import (
-	"math"
 	"slices"
 
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
-
-// bias returns what a linear operator adds itself, one number or K.
-func (f *finder) bias(l *linear) ([]float64, error) {
-	if l.node.GetOpType() != "Conv" {
-		return f.vector(l.bias, &l.out, int(l.k))
-	}
-	v, err := f.numbers(l.bias) // along axis 1, whatever follows
-	if err == nil && len(v.Data) != int(l.k) {
-		err = graph.Refuse("%s has %d biases for %d classes", f.describe(l.node), len(v.Data), l.k)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return slices.Clone(v.Data), nil
-}
-
-// numbers returns a constant with its elements.
-func (f *finder) numbers(name string) (*graph.Value, error) {
-	if v := f.In.Get(name); v.Constant && v.Data != nil {
-		return v, nil
-	}
-	return f.evaluate(name, true)
-}
 
 // A share is what one linear layer gives to the logits: features · Wᵀ, where W is a sum of terms.
 type share struct {
@@ -147,55 +123,8 @@ func picked[T any](from []T, rows []int) []T {
 	return out
 }
 
-func checkScale(n *onnxpb.Node, scale []float64) error {
-	for _, s := range scale {
-		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
-			return graph.Refuse("%s multiplies the logits by %v", n.Describe(), s)
-		}
-	}
-	return nil
-}
-
-// vector returns a constant that is combined elementwise with the logits: one number, or one for
-// each class.
-func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
-	v, err := f.numbers(name)
-	if err != nil {
-		return nil, err
-	}
-	if len(v.Data) == 1 && len(v.Dims) <= max(len(cur.Dims), 1) {
-		return slices.Clone(v.Data), nil
-	}
-	pad := len(cur.Dims) - len(v.Dims)
-	if cur.class == noClass || pad < 0 {
-		return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
-	}
-	for i, d := range v.Dims {
-		// Along the examples, axis 0, a constant may have been spread out for a fixed batch.
-		if d != 1 && d != cur.Dims[pad+i] && (pad+i > 0 || cur.class == 0) {
-			return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
-		}
-	}
-	n := 1
-	if i := cur.class - pad; i >= 0 && v.Dims[i] > 1 {
-		n = k
-	}
-	inner := int64(1)
-	if n > 1 {
-		inner, _ = onnxpb.Elements(v.Dims[cur.class-pad+1:])
-	}
-	out := make([]float64, n)
-	for i, x := range v.Data {
-		j := i / int(inner) % n
-		if i < n*int(inner) && i%int(inner) == 0 {
-			out[j] = x
-		}
-		if x != out[j] {
-			return nil, graph.Refuse("the constant %q of shape %v is not the same for every example", name, v.Dims)
-		}
-	}
-	if len(v.Data) == 0 {
-		return nil, graph.Refuse("the constant %q is empty", name)
-	}
-	return out, nil
+// weight is the constant side of a linear operator.
+type weight struct {
+	name       string
+	transposed bool // the tensor is [d,K], not [K,d]
 }

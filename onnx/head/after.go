@@ -8,9 +8,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 )
 
-// An after is a step that a model takes from probabilities to its output.
-type after func(y []float64) []float64
-
 // each is the step that does the same to every number.
 func each(f func(float64) float64) after {
 	return func(y []float64) []float64 {
@@ -19,27 +16,6 @@ func each(f func(float64) float64) after {
 		}
 		return y
 	}
-}
-
-// Gives returns what the model itself gives, in the output that Find began at, where the
-// probabilities of the classes are p, as Link makes them of the logits; of a single logit they are
-// two. It is p, smoothed, clamped or in logarithms, of all classes or some. It returns nil where
-// the model picks the best class, gives logits, or leaves a normalisation to others.
-func (h *Head) Gives(p []float64) []float64 {
-	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !h.normalised {
-		return nil
-	}
-	y := slices.Clone(p)
-	if h.LogitDim == 1 {
-		y = y[1:]
-	}
-	for _, step := range h.after {
-		y = step(y)
-	}
-	if h.columns != nil {
-		return picked(y, h.columns)
-	}
-	return y
 }
 
 // The functions below follow what operators do to probabilities.
@@ -130,15 +106,6 @@ func smooth(p *passage) error {
 	return nil
 }
 
-// classes is how many probabilities there are, two of a single logit after its complement has been
-// put beside it.
-func (t *trail) classes() int {
-	if c := t.at.class; c != noClass && c < len(t.at.Dims) && t.at.Dims[c] > 0 {
-		return int(t.at.Dims[c])
-	}
-	return t.k
-}
-
 // column chooses among the classes, which Find takes if the outputs give all of them.
 func column(p *passage) error {
 	if p.columns != nil || p.picked || !p.selectsClasses() {
@@ -162,8 +129,6 @@ func column(p *passage) error {
 	return nil
 }
 
-const noAverage = "an average of probabilities is no softmax of one layer's logits; export the model without it, or let it average the logits"
-
 // unexpected refuses what follows probabilities.
 func (p *passage) unexpected() error {
 	n := p.node
@@ -173,4 +138,10 @@ func (p *passage) unexpected() error {
 		r.Reason += ": " + noAverage
 	}
 	return r
+}
+
+// makeLogProbs makes logarithms of probabilities.
+func makeLogProbs(p *passage) error {
+	p.decided, p.trail.link = true, p.hop.step.link
+	return toLogs(p)
 }

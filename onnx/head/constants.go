@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
 // operand returns the constant that an operator of two inputs combines with what is followed, one
@@ -93,4 +94,44 @@ func batchNorm(p *passage) (scale, shift []float64, err error) {
 		shift[i] = stats[1][i] - stats[2][i]*scale[i]
 	}
 	return scale, shift, checkScale(n, scale)
+}
+
+func checkScale(n *onnxpb.Node, scale []float64) error {
+	for _, s := range scale {
+		if s == 0 || math.IsNaN(s) || math.IsInf(s, 0) {
+			return graph.Refuse("%s multiplies the logits by %v", n.Describe(), s)
+		}
+	}
+	return nil
+}
+
+// scaleAll takes a factor that varies to the features.
+func scaleAll(p *passage) error {
+	f, t, h, n := p.finder, p.trail, p.hop, p.node
+	if t.shift != nil {
+		return graph.RefuseAt(n, "%s scales what the bias has been added to, by a number that depends on the input",
+			f.describe(n))
+	}
+	if h.factor.constant != "" {
+		v, err := f.vector(h.factor.constant, &t.at, t.k)
+		if err != nil {
+			return err
+		}
+		if n.GetOpType() == "Div" {
+			for i := range v {
+				v[i] = 1 / v[i]
+			}
+		}
+		if err := checkScale(n, v); err != nil {
+			return err
+		}
+		t.transform(v, nil)
+	}
+	op := n.GetOpType()
+	for _, p := range t.shares {
+		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying},
+			Output: []string{"scaled"}})
+	}
+	t.logits = ""
+	return nil
 }

@@ -14,43 +14,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Link is the function that turns logits into probabilities.
-type Link string
-
-const (
-	// Softmax is for one label among all classes.
-	Softmax Link = "softmax"
-	// Sigmoid is for one logit (two classes), or for several labels that may hold at once.
-	Sigmoid Link = "sigmoid"
-	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to
-	// sum 1.
-	OneVsRest Link = "one-vs-rest"
-)
-
-// Options says where to look for the head. The zero value looks behind every output of the model.
-type Options struct {
-	// Features names the tensor the logits must be linear in, if not "".
-	Features string
-	// Logits names the tensor to start from instead of an output, if not "".
-	Logits string
-	// Output names the output of the model to start from, if not "". Logits goes before it.
-	Output string
-	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
-	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
-	Link Link
-	// Approximate names what may stand between layer and logits though it is not linear; "" is
-	// nothing.
-	Approximate Approximation
-}
-
-// Approximation is a way to take a head for linear that is not quite.
-type Approximation string
-
-// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let
-// all numbers pass. The logits stay the model's own; what they owe to the features, and with it
-// their variance, is approximate.
-const IgnoreRelu Approximation = "relu"
-
 // Head is the last linear layer of a classifier: logits = features · Wᵀ + b, with N examples, d
 // features and K classes.
 type Head struct {
@@ -92,12 +55,6 @@ type Head struct {
 	linked      bool        // probabilities are made of the logits
 	scores      bool        // which the operator itself gives in another form
 	logitsValue graph.Value // what is known of the logits
-}
-
-// weight is the constant side of a linear operator.
-type weight struct {
-	name       string
-	transposed bool // the tensor is [d,K], not [K,d]
 }
 
 // UnsupportedError is returned where no head is found, or not the one asked for.
@@ -158,50 +115,6 @@ func Find(m *onnx.Model, o Options) (*Head, error) {
 		u.Candidates = f.candidates(r.At)
 	}
 	return nil, u
-}
-
-type finder struct {
-	m  *onnx.Model
-	v  *graph.View
-	g  *graph.Graph
-	In *graph.Interpreter
-
-	budget      int64 // elements that may still be computed
-	worked      map[string]evaluated
-	approximate bool // a Relu may be ignored
-	link        Link // told, not found
-	sums, depth int  // additions of several layers looked into, in all and within another
-}
-
-func NewFinder(m *onnx.Model) *finder {
-	v := m.View()
-	return &finder{m: m, v: v, g: v.Graph, In: v.Infer(), budget: v.Limit, worked: map[string]evaluated{}}
-}
-
-// evaluated is what came of working out a constant: its numbers too if they are few.
-type evaluated struct {
-	value *graph.Value
-	err   error
-}
-
-// evaluate works out a constant; all that are worked out in one search share one bound. Of what has
-// been worked out before it may give type and shape only.
-func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
-	if e, ok := f.worked[name]; ok && (e.err != nil || e.value.Data != nil || !numbers) {
-		return e.value, e.err
-	}
-	in := f.v.Interpreter(true)
-	in.Budget = f.budget
-	v, err := in.Evaluate(name)
-	f.budget = max(0, in.Budget)
-	kept := evaluated{v, err}
-	const few = 1 << 16
-	if err == nil && len(v.Data) > few {
-		kept.value = v.Like()
-		kept.value.Constant = true
-	}
-	f.worked[name] = kept
-	return v, err
 }
 
 func (f *finder) find(o Options) (*Head, error) {
@@ -435,56 +348,6 @@ func (f *finder) weighs(n *onnxpb.Node) bool {
 	return false
 }
 
-// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one
-// that gates the other: the one of fewer numbers, and what a function such as Sigmoid gives.
-func (f *finder) ungated(n *onnxpb.Node) []string {
-	names := onnxpb.Dependencies(n)
-	if !f.multiplies(n) {
-		return names
-	}
-	a, okA := f.numbersOf(names[0])
-	b, okB := f.numbersOf(names[1])
-	switch {
-	case okA && okB && a > b:
-		return names[:1]
-	case okA && okB && b > a:
-		return names[1:]
-	}
-	return slices.DeleteFunc(names, func(name string) bool {
-		p := f.g.Producer[name]
-		return p != nil && slices.Contains([]string{"Sigmoid", "HardSigmoid", "Tanh", "Softmax", "Softplus"}, p.Op())
-	})
-}
-
-// multiplies reports whether a node is a product of two tensors that vary.
-func (f *finder) multiplies(n *onnxpb.Node) bool {
-	names := onnxpb.Dependencies(n)
-	return n.Op() == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
-}
-
-// gates reports whether a node is a product of two tensors, neither of which is a single number for
-// each example.
-func (f *finder) gates(n *onnxpb.Node) bool {
-	return f.multiplies(n) && !slices.ContainsFunc(n.GetInput(), func(name string) bool {
-		size, ok := f.numbersOf(name)
-		return ok && size == 1
-	})
-}
-
-// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown
-// length.
-func (f *finder) numbersOf(name string) (n int64, known bool) {
-	v := f.In.Get(name)
-	n = 1
-	for _, d := range v.Dims[min(1, len(v.Dims)):] {
-		if d < 0 {
-			d = 2
-		}
-		n = min(n*d, math.MaxInt32)
-	}
-	return n, v.Dims != nil
-}
-
 // finish makes the head of a trail.
 func (f *finder) finish(t *trail, start string) (*Head, error) {
 	first := t.nodes[0]
@@ -516,7 +379,7 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	if h.Link == Sigmoid {
 		classes = max(2, classes)
 	}
-	if h.Labels = f.labels(h, t, classes); h.Labels != nil {
+	if h.Labels = f.labels(t, classes); h.Labels != nil {
 		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
 	}
 	return h, nil
@@ -807,4 +670,35 @@ func (h *Head) addTerm(w []float32, stride int, p *share, t term, set bool) erro
 		}
 	}
 	return nil
+}
+
+// Gives returns what the model itself gives, in the output that Find began at, where the
+// probabilities of the classes are p, as Link makes them of the logits; of a single logit they are
+// two. It is p, smoothed, clamped or in logarithms, of all classes or some. It returns nil where
+// the model picks the best class, gives logits, or leaves a normalisation to others.
+func (h *Head) Gives(p []float64) []float64 {
+	if !h.linked || h.picked || h.scores || h.Link == OneVsRest && !h.normalised {
+		return nil
+	}
+	y := slices.Clone(p)
+	if h.LogitDim == 1 {
+		y = y[1:]
+	}
+	for _, step := range h.after {
+		y = step(y)
+	}
+	if h.columns != nil {
+		return picked(y, h.columns)
+	}
+	return y
+}
+
+// trace goes back from a tensor to the linear layer it comes from, and forward again to see what
+// happens to the logits.
+func (f *finder) trace(start string) (*Head, error) {
+	t, err := f.reach(start)
+	if err != nil {
+		return nil, err
+	}
+	return f.finish(t, start)
 }

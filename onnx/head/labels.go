@@ -14,7 +14,7 @@ const maxLabel = 256
 // labels returns the names that the model itself has for the n classes of a head, nil if it has
 // none: those by which scikit-learn's operators name its scores or pick the best class. Numbers are
 // names too, unless they count from 0.
-func (f *finder) labels(h *Head, t *trail, n int) []string {
+func (f *finder) labels(t *trail, n int) []string {
 	for _, node := range t.nodes {
 		c := f.g.Source(node)
 		if l := usable(c.Attr("classlabels_strings").GetStrings(), n); l != nil {
@@ -25,7 +25,7 @@ func (f *finder) labels(h *Head, t *trail, n int) []string {
 		}
 	}
 	const far = 1000
-	queue, seen := []string{h.Logits}, map[string]bool{h.Logits: true}
+	queue, seen := []string{t.logits}, map[string]bool{t.logits: true}
 	for i := 0; i < len(queue) && i < far; i++ {
 		for _, node := range f.g.Consumers[queue[i]] {
 			var names [][]byte

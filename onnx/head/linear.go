@@ -195,3 +195,18 @@ func (f *finder) conv(n *onnxpb.Node, x, w *graph.Value, left bool) (*linear, er
 	}
 	return l, nil
 }
+
+// bias returns what a linear operator adds itself, one number or K.
+func (f *finder) bias(l *linear) ([]float64, error) {
+	if l.node.GetOpType() != "Conv" {
+		return f.vector(l.bias, &l.out, int(l.k))
+	}
+	v, err := f.numbers(l.bias) // along axis 1, whatever follows
+	if err == nil && len(v.Data) != int(l.k) {
+		err = graph.Refuse("%s has %d biases for %d classes", f.describe(l.node), len(v.Data), l.k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(v.Data), nil
+}

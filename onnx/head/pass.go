@@ -250,7 +250,9 @@ func (p *passage) selectsClasses() bool {
 
 // The axes along which operators select.
 func axisOf(c *graph.Call) []int64 { return []int64{c.Node.Int("axis", 0)} }
-func noAxes(*graph.Call) []int64   { return nil }
+
+func noAxes(*graph.Call) []int64 { return nil }
+
 func slicedAxes(c *graph.Call) []int64 {
 	along, _ := c.SliceAxes()
 	return along
@@ -340,47 +342,10 @@ func shiftAll(p *passage) error {
 	return nil
 }
 
-// scaleAll takes a factor that varies to the features.
-func scaleAll(p *passage) error {
-	f, t, h, n := p.finder, p.trail, p.hop, p.node
-	if t.shift != nil {
-		return graph.RefuseAt(n, "%s scales what the bias has been added to, by a number that depends on the input",
-			f.describe(n))
-	}
-	if h.factor.constant != "" {
-		v, err := f.vector(h.factor.constant, &t.at, t.k)
-		if err != nil {
-			return err
-		}
-		if n.GetOpType() == "Div" {
-			for i := range v {
-				v[i] = 1 / v[i]
-			}
-		}
-		if err := checkScale(n, v); err != nil {
-			return err
-		}
-		t.transform(v, nil)
-	}
-	op := n.GetOpType()
-	for _, p := range t.shares {
-		p.selection = append(p.selection, &onnxpb.Node{OpType: &op, Name: n.Name, Input: []string{"", h.factor.varying},
-			Output: []string{"scaled"}})
-	}
-	t.logits = ""
-	return nil
-}
-
 // makeProbs makes probabilities of the logits.
 func makeProbs(p *passage) error {
 	p.decided, p.trail.link = true, p.hop.step.link
 	return nil
-}
-
-// makeLogProbs makes logarithms of probabilities.
-func makeLogProbs(p *passage) error {
-	p.decided, p.trail.link = true, p.hop.step.link
-	return toLogs(p)
 }
 
 // pick picks the best class.
@@ -389,13 +354,4 @@ func pick(p *passage) error {
 	return nil
 }
 
-// call prepares a step with the flow as the input that carries the logits.
-func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *graph.Call {
-	c := f.In.Call(n)
-	for i, name := range n.GetInput() {
-		if name == from && name != "" {
-			c.In[i] = &cur.Value
-		}
-	}
-	return c
-}
+const noAverage = "an average of probabilities is no softmax of one layer's logits; export the model without it, or let it average the logits"

@@ -11,24 +11,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// describe names a node for people, and the one of the file that it is part of.
-func (f *finder) describe(n *onnxpb.Node) string {
-	if s := f.g.Source(n); s != n {
-		return n.Op() + " of " + s.Describe()
-	}
-	return n.Describe()
-}
-
-// trace goes back from a tensor to the linear layer it comes from, and forward again to see what
-// happens to the logits.
-func (f *finder) trace(start string) (*Head, error) {
-	t, err := f.reach(start)
-	if err != nil {
-		return nil, err
-	}
-	return f.finish(t, start)
-}
-
 // reach goes back from a tensor to linear layers and forward again to it.
 func (f *finder) reach(start string) (*trail, error) {
 	const far = 1 << 12
@@ -144,12 +126,6 @@ func (f *finder) axesOf(n *onnxpb.Node) []int64 {
 	return []int64{-1, 1}
 }
 
-// common reports whether a tensor is known not to vary along an axis.
-func (f *finder) common(name string, axis int64) bool {
-	fuel := 200
-	return f.In.Common(name, axis, &fuel)
-}
-
 // scaled recognises a product or quotient of logits with something else that varies but is the same
 // for all classes.
 func (f *finder) scaled(n *onnxpb.Node) *hop {
@@ -184,17 +160,6 @@ func (f *finder) factor(name string) *factor {
 		return &factor{varying: name}
 	}
 	return nil
-}
-
-// single reports whether a tensor is known to hold a single number.
-func (f *finder) single(name string) bool {
-	v := f.In.Get(name)
-	n, ok := onnxpb.Elements(v.Dims)
-	return !v.Constant && v.Dims != nil && ok && n == 1
-}
-
-func (f *finder) constant(name string) bool {
-	return f.In.Get(name).Constant
 }
 
 // obstacle refuses a node that is no step, and names the linear layer behind it if one is near.
@@ -496,4 +461,54 @@ func (f *finder) stacked(n *onnxpb.Node) (names []string, weights []float64) {
 		weight /= float64(len(names))
 	}
 	return names, slices.Repeat([]float64{weight}, len(names))
+}
+
+// ungated returns the tensors a node reads. Of a product of two that vary it leaves out the one
+// that gates the other: the one of fewer numbers, and what a function such as Sigmoid gives.
+func (f *finder) ungated(n *onnxpb.Node) []string {
+	names := onnxpb.Dependencies(n)
+	if !f.multiplies(n) {
+		return names
+	}
+	a, okA := f.numbersOf(names[0])
+	b, okB := f.numbersOf(names[1])
+	switch {
+	case okA && okB && a > b:
+		return names[:1]
+	case okA && okB && b > a:
+		return names[1:]
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		p := f.g.Producer[name]
+		return p != nil && slices.Contains([]string{"Sigmoid", "HardSigmoid", "Tanh", "Softmax", "Softplus"}, p.Op())
+	})
+}
+
+// multiplies reports whether a node is a product of two tensors that vary.
+func (f *finder) multiplies(n *onnxpb.Node) bool {
+	names := onnxpb.Dependencies(n)
+	return n.Op() == "Mul" && len(names) == 2 && !f.constant(names[0]) && !f.constant(names[1])
+}
+
+// gates reports whether a node is a product of two tensors, neither of which is a single number for
+// each example.
+func (f *finder) gates(n *onnxpb.Node) bool {
+	return f.multiplies(n) && !slices.ContainsFunc(n.GetInput(), func(name string) bool {
+		size, ok := f.numbersOf(name)
+		return ok && size == 1
+	})
+}
+
+// numbersOf returns how many numbers of an example a tensor holds, taking 2 for an axis of unknown
+// length.
+func (f *finder) numbersOf(name string) (n int64, known bool) {
+	v := f.In.Get(name)
+	n = 1
+	for _, d := range v.Dims[min(1, len(v.Dims)):] {
+		if d < 0 {
+			d = 2
+		}
+		n = min(n*d, math.MaxInt32)
+	}
+	return n, v.Dims != nil
 }

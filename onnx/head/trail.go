@@ -172,3 +172,15 @@ func globalAverage(n *onnxpb.Node) *onnxpb.Node {
 	op := "GlobalAveragePool"
 	return &onnxpb.Node{OpType: &op, Name: n.Name, Input: n.GetInput()[:1], Output: n.GetOutput()}
 }
+
+// An after is a step that a model takes from probabilities to its output.
+type after func(y []float64) []float64
+
+// classes is how many probabilities there are, two of a single logit after its complement has been
+// put beside it.
+func (t *trail) classes() int {
+	if c := t.at.class; c != noClass && c < len(t.at.Dims) && t.at.Dims[c] > 0 {
+		return int(t.at.Dims[c])
+	}
+	return t.k
+}

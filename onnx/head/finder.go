@@ -1,0 +1,141 @@
+package head
+
+import (
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/internal/graph"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// numbers returns a constant with its elements.
+func (f *finder) numbers(name string) (*graph.Value, error) {
+	if v := f.In.Get(name); v.Constant && v.Data != nil {
+		return v, nil
+	}
+	return f.evaluate(name, true)
+}
+
+// vector returns a constant that is combined elementwise with the logits: one number, or one for
+// each class.
+func (f *finder) vector(name string, cur *flow, k int) ([]float64, error) {
+	v, err := f.numbers(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.Data) == 1 && len(v.Dims) <= max(len(cur.Dims), 1) {
+		return slices.Clone(v.Data), nil
+	}
+	pad := len(cur.Dims) - len(v.Dims)
+	if cur.class == noClass || pad < 0 {
+		return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
+	}
+	for i, d := range v.Dims {
+		// Along the examples, axis 0, a constant may have been spread out for a fixed batch.
+		if d != 1 && d != cur.Dims[pad+i] && (pad+i > 0 || cur.class == 0) {
+			return nil, graph.Refuse("the constant %q of shape %v does not fit logits of shape %v", name, v.Dims, cur)
+		}
+	}
+	n := 1
+	if i := cur.class - pad; i >= 0 && v.Dims[i] > 1 {
+		n = k
+	}
+	inner := int64(1)
+	if n > 1 {
+		inner, _ = onnxpb.Elements(v.Dims[cur.class-pad+1:])
+	}
+	out := make([]float64, n)
+	for i, x := range v.Data {
+		j := i / int(inner) % n
+		if i < n*int(inner) && i%int(inner) == 0 {
+			out[j] = x
+		}
+		if x != out[j] {
+			return nil, graph.Refuse("the constant %q of shape %v is not the same for every example", name, v.Dims)
+		}
+	}
+	if len(v.Data) == 0 {
+		return nil, graph.Refuse("the constant %q is empty", name)
+	}
+	return out, nil
+}
+
+// call prepares a step with the flow as the input that carries the logits.
+func (f *finder) call(n *onnxpb.Node, from string, cur *flow) *graph.Call {
+	c := f.In.Call(n)
+	for i, name := range n.GetInput() {
+		if name == from && name != "" {
+			c.In[i] = &cur.Value
+		}
+	}
+	return c
+}
+
+type finder struct {
+	m  *onnx.Model
+	v  *graph.View
+	g  *graph.Graph
+	In *graph.Interpreter
+
+	budget      int64 // elements that may still be computed
+	worked      map[string]evaluated
+	approximate bool // a Relu may be ignored
+	link        Link // told, not found
+	sums, depth int  // additions of several layers looked into, in all and within another
+}
+
+func NewFinder(m *onnx.Model) *finder {
+	v := m.View()
+	return &finder{m: m, v: v, g: v.Graph, In: v.Infer(), budget: v.Limit, worked: map[string]evaluated{}}
+}
+
+// evaluated is what came of working out a constant: its numbers too if they are few.
+type evaluated struct {
+	value *graph.Value
+	err   error
+}
+
+// evaluate works out a constant; all that are worked out in one search share one bound. Of what has
+// been worked out before it may give type and shape only.
+func (f *finder) evaluate(name string, numbers bool) (*graph.Value, error) {
+	if e, ok := f.worked[name]; ok && (e.err != nil || e.value.Data != nil || !numbers) {
+		return e.value, e.err
+	}
+	in := f.v.Interpreter(true)
+	in.Budget = f.budget
+	v, err := in.Evaluate(name)
+	f.budget = max(0, in.Budget)
+	kept := evaluated{v, err}
+	const few = 1 << 16
+	if err == nil && len(v.Data) > few {
+		kept.value = v.Like()
+		kept.value.Constant = true
+	}
+	f.worked[name] = kept
+	return v, err
+}
+
+// describe names a node for people, and the one of the file that it is part of.
+func (f *finder) describe(n *onnxpb.Node) string {
+	if s := f.g.Source(n); s != n {
+		return n.Op() + " of " + s.Describe()
+	}
+	return n.Describe()
+}
+
+// common reports whether a tensor is known not to vary along an axis.
+func (f *finder) common(name string, axis int64) bool {
+	fuel := 200
+	return f.In.Common(name, axis, &fuel)
+}
+
+// single reports whether a tensor is known to hold a single number.
+func (f *finder) single(name string) bool {
+	v := f.In.Get(name)
+	n, ok := onnxpb.Elements(v.Dims)
+	return !v.Constant && v.Dims != nil && ok && n == 1
+}
+
+func (f *finder) constant(name string) bool {
+	return f.In.Get(name).Constant
+}

@@ -1,0 +1,38 @@
+package head
+
+// Link is the function that turns logits into probabilities.
+type Link string
+
+const (
+	// Softmax is for one label among all classes.
+	Softmax Link = "softmax"
+	// Sigmoid is for one logit (two classes), or for several labels that may hold at once.
+	Sigmoid Link = "sigmoid"
+	// OneVsRest is for one label among all classes, each with a Sigmoid of its own, normalised to
+	// sum 1.
+	OneVsRest Link = "one-vs-rest"
+)
+
+// Options says where to look for the head. The zero value looks behind every output of the model.
+type Options struct {
+	// Features names the tensor the logits must be linear in, if not "".
+	Features string
+	// Logits names the tensor to start from instead of an output, if not "".
+	Logits string
+	// Output names the output of the model to start from, if not "". Logits goes before it.
+	Output string
+	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
+	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
+	Link Link
+	// Approximate names what may stand between layer and logits though it is not linear; "" is
+	// nothing.
+	Approximate Approximation
+}
+
+// Approximation is a way to take a head for linear that is not quite.
+type Approximation string
+
+// IgnoreRelu takes a Relu between the linear layer and the logits, as in SqueezeNet, as if it let
+// all numbers pass. The logits stay the model's own; what they owe to the features, and with it
+// their variance, is approximate.
+const IgnoreRelu Approximation = "relu"
