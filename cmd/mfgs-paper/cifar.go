@@ -81,7 +81,8 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	shift = &other
 	shift.name = shiftName
 	shift.train, shift.val, shift.test = file("all.tar"), file("shift-val.tar"), file("shift-test.tar")
-	shift.preprocess = &preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225}}
+	shift.preprocess = &preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406},
+		Std: []float64{.229, .224, .225}}
 	shift.files = nil
 	shift.network = func(string, int) string {
 		return filepath.Join(l.data, "models", "cifar10_resnet20.onnx")
@@ -225,7 +226,8 @@ func tableCIFAR10(ctx context.Context, l *lab, s *section) error {
 		s.write("%s", render(absent, detecting(set, false)...))
 	}
 
-	rows, err = l.measureCIFAR(ctx, shift, slices.DeleteFunc(cifarTrials(), func(t trial) bool { return t.method == "" || t.method == "mf0@swag" }))
+	rows, err = l.measureCIFAR(ctx, shift,
+		slices.DeleteFunc(cifarTrials(), func(t trial) bool { return t.method == "" || t.method == "mf0@swag" }))
 	if err != nil {
 		return err
 	}
@@ -246,7 +248,8 @@ func writeCIFAR(s *section, set *benchmark, rows []row) {
 	}
 	for _, o := range set.ood {
 		s.write("Told from %s:", o.Name)
-		made := slices.DeleteFunc(slices.Clone(made), func(r row) bool { return len(r.over(told(o.Name, false, aurocOf))) == 0 })
+		made := slices.DeleteFunc(slices.Clone(made),
+			func(r row) bool { return len(r.over(told(o.Name, false, aurocOf))) == 0 })
 		s.write("%s", render(made, append(detecting(o.Name, false), detecting(o.Name, true)...)...))
 	}
 }

@@ -50,7 +50,8 @@ func figureHeatMaps(ctx context.Context, l *lab, s *section) error {
 	s.write("The held-out data of seed %d under mf0 with H⁻¹ of the last layer and the paper's damping, on the grid that mfgs searches; the star marks the best pair, refined from "+
 		"the best cell: T_act = %.3g, T_ens = %.3g for likelihood, T_act = %.3g, T_ens = %.3g for telling notMNIST. (T_ens = ∞, T_act = 1) is MLE. "+
 		"Where pairs cannot be told apart on held-out likelihood mfgs takes the one with the smallest T_ens: T_act = %.3g, T_ens = %.3g here.",
-		subject.seed, nll.best.Act, nll.best.Ens, auroc.best.Act, auroc.best.Ens, report.Temperatures.NLL.Act, report.Temperatures.NLL.Ens)
+		subject.seed, nll.best.Act, nll.best.Ens, auroc.best.Act, auroc.best.Ens, report.Temperatures.NLL.Act,
+		report.Temperatures.NLL.Ens)
 	s.claims = append(s.claims, temperatureClaims(nll, auroc)...)
 	return nil
 }
@@ -123,7 +124,8 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 }
 
 // measureShifts makes the rows of each trial, one for each shifted set, over all networks.
-func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial, shifts []bench.NamedSpec) ([][]row, error) {
+func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
+	shifts []bench.NamedSpec) ([][]row, error) {
 	rows := make([][]row, len(trials)) // by trial and angle
 	for i, t := range trials {
 		for _, shift := range shifts {
@@ -147,7 +149,8 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 				for k, in := range m.Shifts {
 					f := figures{Error: &in.Error, NLL: &in.NLL, ECE: &in.ECE}
 					r := &rows[of[j]][k]
-					r.runs = append(r.runs, measurement{trials[of[j]].seedOf(seed), answer{figures: f, damping: &e.Bundle.Damping}})
+					r.runs = append(r.runs,
+						measurement{trials[of[j]].seedOf(seed), answer{figures: f, damping: &e.Bundle.Damping}})
 				}
 			}
 		}

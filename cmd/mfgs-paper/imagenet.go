@@ -31,11 +31,12 @@ func (l *lab) imagenet(ctx context.Context) (*benchmark, error) {
 		return nil, err
 	}
 	b := &benchmark{
-		name:       imagenetName,
-		train:      filepath.Join(dir, "ilsvrc_train_subset.tar"),
-		val:        filepath.Join(l.scratch, "imagenet", "val.tar"),
-		test:       filepath.Join(l.scratch, "imagenet", "test.tar"),
-		preprocess: &preprocess.Spec{Crop: &preprocess.Crop{Size: 224}, Color: preprocess.RGB, Scale: 1 / 127.5, Mean: []float64{1}},
+		name:  imagenetName,
+		train: filepath.Join(dir, "ilsvrc_train_subset.tar"),
+		val:   filepath.Join(l.scratch, "imagenet", "val.tar"),
+		test:  filepath.Join(l.scratch, "imagenet", "test.tar"),
+		preprocess: &preprocess.Spec{Crop: &preprocess.Crop{Size: 224}, Color: preprocess.RGB, Scale: 1 / 127.5,
+			Mean: []float64{1}},
 		network: func(string, int) string {
 			return filepath.Join(l.data, "models", "imagenet_mobilenet_v2_1.0_224.onnx")
 		},

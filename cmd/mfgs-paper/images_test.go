@@ -87,7 +87,8 @@ func TestGallery(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back.width != 3 || back.height != 2 || !slices.Equal(back.pixels, g.pixels) || !slices.Equal(back.labels, g.labels) {
+	if back.width != 3 || back.height != 2 || !slices.Equal(back.pixels, g.pixels) ||
+		!slices.Equal(back.labels, g.labels) {
 		t.Errorf("read back: %+v", back)
 	}
 

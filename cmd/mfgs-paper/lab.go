@@ -92,7 +92,8 @@ type posterior struct {
 
 // String describes a posterior as the log and the tables do.
 func (p posterior) String() string {
-	name := map[calibrate.Covariance]string{"": "H^-1", calibrate.Hessian: "H^-1", calibrate.Fisher: "J^-1", calibrate.Sandwich: "H^-1JH^-1"}[p.covariance]
+	name := map[calibrate.Covariance]string{"": "H^-1", calibrate.Hessian: "H^-1", calibrate.Fisher: "J^-1",
+		calibrate.Sandwich: "H^-1JH^-1"}[p.covariance]
 	switch {
 	case p.damping.Absolute > 0:
 		return fmt.Sprintf("%s, eps = %g", name, p.damping.Absolute)
@@ -200,7 +201,8 @@ func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]
 	return known, nil
 }
 
-func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood, shifts []bench.NamedSpec) (*bench.Evaluation, error) {
+func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood,
+	shifts []bench.NamedSpec) (*bench.Evaluation, error) {
 	if _, err := l.calibrate(ctx, q.subject); err != nil {
 		return nil, err
 	}

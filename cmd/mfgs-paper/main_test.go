@@ -111,7 +111,8 @@ func digitsLab(t *testing.T) *lab {
 		network: func(string, int) string { return filepath.Join(dir, models.DigitsModel) },
 		files: func(method string, _ int) map[string][]string {
 			if method == "ensemble" {
-				return map[string][]string{"ensemble": []string{filepath.Join(dir, models.DigitsModel), filepath.Join(dir, models.DigitsModel)}}
+				return map[string][]string{
+					"ensemble": []string{filepath.Join(dir, models.DigitsModel), filepath.Join(dir, models.DigitsModel)}}
 			}
 			return nil
 		},
@@ -186,7 +187,8 @@ func TestReport(t *testing.T) {
 			}
 			want, told := direct.Methods[0].InDomain, direct.Methods[0].OOD[0]
 			if e.NLL == nil || *e.NLL != want.NLL || *e.Error != want.Error || *e.ECE != want.ECE ||
-				e.OOD[notMNIST] != (detection{told.Accuracy, told.AUROC, told.AUPRIn, told.AUPROut}) || e.OODNLL[notMNIST].AUROC != direct.Methods[0].OODNLL[0].AUROC {
+				e.OOD[notMNIST] != (detection{told.Accuracy, told.AUROC, told.AUPRIn, told.AUPROut}) ||
+				e.OODNLL[notMNIST].AUROC != direct.Methods[0].OODNLL[0].AUROC {
 				t.Errorf("mf0: %+v, want %+v and %+v", e, *want, told)
 			}
 		}

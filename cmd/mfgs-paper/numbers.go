@@ -29,7 +29,8 @@ type printedRow struct {
 var printed = func() []printedRow {
 	var all []printedRow
 	mnist := func(table, name string, err, nll, ece float64, told ...float64) {
-		all = append(all, printedRow{place{table, mnistName, name}, percent(err, nll, ece, map[string][]float64{notMNIST: told})})
+		all = append(all, printedRow{place{table, mnistName, name},
+			percent(err, nll, ece, map[string][]float64{notMNIST: told})})
 	}
 	mnist("1", "M=20", 1.7, .06, .4, 87.6, 93.5, 91.7, 94.3)
 	mnist("1", "M=100", 1.7, .05, .5, 90.1, 95.6, 94.6, 96.1)
@@ -65,8 +66,10 @@ var printed = func() []printedRow {
 
 	large := func(name string, cifar, imagenet, versusLSUN, versusO []float64) {
 		all = append(all,
-			printedRow{place{"3", cifar100Name, name}, percent(cifar[0], cifar[1], cifar[2], map[string][]float64{lsun: versusLSUN})},
-			printedRow{place{"3", imagenetName, name}, percent(imagenet[0], imagenet[1], imagenet[2], map[string][]float64{imagenetO: versusO})})
+			printedRow{place{"3", cifar100Name, name},
+				percent(cifar[0], cifar[1], cifar[2], map[string][]float64{lsun: versusLSUN})},
+			printedRow{place{"3", imagenetName, name},
+				percent(imagenet[0], imagenet[1], imagenet[2], map[string][]float64{imagenetO: versusO})})
 	}
 	type f = []float64
 	large("Deep E.(5)", f{19.6, .71, 2.00}, f{21.2, .83, 3.10}, f{74.4, 82.3, 85.7, 77.8}, f{60.1, 50.6, 78.9, 25.7})
@@ -81,7 +84,8 @@ var printed = func() []printedRow {
 	large("mf2", f{24.3, .91, 2.22}, f{23.7, .91, 1.17}, f{82.2, 89.9, 92.0, 86.6}, f{63.2, 62.9, 83.5, 33.3})
 
 	cifar10 := func(name string, err, nll, ece float64, versusLSUN, versusSVHN []float64) {
-		all = append(all, printedRow{place{"cifar10", cifar10Name, name}, percent(err, nll, ece, map[string][]float64{lsun: versusLSUN, svhn: versusSVHN})})
+		all = append(all, printedRow{place{"cifar10", cifar10Name, name},
+			percent(err, nll, ece, map[string][]float64{lsun: versusLSUN, svhn: versusSVHN})})
 	}
 	cifar10("Deep E.(5)", 6.66, .20, 1.37, f{88.0, 94.4, 95.9, 92.1}, f{88.7, 93.4, 92.4, 94.8})
 	cifar10("RUE", 8.71, .28, 1.87, f{85.0, 91.3, 93.8, 87.8}, f{86.3, 90.7, 89.5, 92.6})

@@ -71,7 +71,8 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 					continue
 				}
 				told, ok := e.OOD[notMNIST]
-				if trial.method != "leverage" && (e.NLL == nil || !(*e.NLL > 0)) || !ok || !(told.AUROC > 0.4) || e.Paper == nil && trial.method != "leverage" {
+				if trial.method != "leverage" && (e.NLL == nil || !(*e.NLL > 0)) || !ok || !(told.AUROC > 0.4) ||
+					e.Paper == nil && trial.method != "leverage" {
 					t.Errorf("%s: %+v, paper %+v", name, e.figures, e.Paper)
 				}
 			}
@@ -131,7 +132,8 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 		var rows []row
 		for _, trial := range of.trials {
 			row := found[place{of.table, mnistName, trial.row}]
-			if want := paperSays(place{of.table, mnistName, cmp.Or(trial.paper, trial.row)}); !reflect.DeepEqual(row.paper, want) {
+			if want := paperSays(place{of.table, mnistName,
+				cmp.Or(trial.paper, trial.row)}); !reflect.DeepEqual(row.paper, want) {
 				t.Errorf("table %s, %s: beside it stands %+v, want %+v", of.table, trial.row, row.paper, want)
 			}
 			rows = append(rows, row)
@@ -139,7 +141,9 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 		if table := render(rows, mnistColumns()...); !strings.Contains(text, table) {
 			t.Errorf("table %s is not that of the published figures, which is\n%s", of.table, table)
 		}
-		if dampings := chosenDampings(append(slices.Clone(rows), found[place{"1", mnistName, "J^-1"}], found[place{"1", mnistName, "H^-1JH^-1"}])); of.table == "1" && len(rows) == len(upper) && !strings.Contains(text, dampings) {
+		if dampings := chosenDampings(append(slices.Clone(rows), found[place{"1", mnistName, "J^-1"}],
+			found[place{"1", mnistName, "H^-1JH^-1"}])); of.table == "1" && len(rows) == len(upper) &&
+			!strings.Contains(text, dampings) {
 			t.Errorf("the dampings are not those published: %s", dampings)
 		}
 	}

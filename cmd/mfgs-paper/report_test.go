@@ -18,7 +18,8 @@ func ptr(v float64) *float64 { return &v }
 func twoRuns() row {
 	at := func(seed int, err, roc float64) measurement {
 		d := map[string]detection{notMNIST: {.9, roc, .8, .7}}
-		return measurement{seed, answer{figures: figures{Error: ptr(err), NLL: ptr(.05), ECE: ptr(.002), OOD: d, OODNLL: d}}}
+		return measurement{seed, answer{figures: figures{Error: ptr(err), NLL: ptr(.05), ECE: ptr(.002), OOD: d,
+			OODNLL: d}}}
 	}
 	p := place{"1", mnistName, "mf0"}
 	return row{place: p, runs: []measurement{at(0, .01, .96), at(1, .02, .98)}, paper: paperSays(p)}
@@ -62,7 +63,8 @@ func TestEntries(t *testing.T) {
 func TestRender(t *testing.T) {
 	one := twoRuns()
 	one.row, one.runs, one.paper, one.note = "one", one.runs[1:], nil, "slow"
-	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, note: "no data"}}, inDomain[0], detecting(notMNIST, false)[1], detecting(notMNIST, true)[2])
+	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, note: "no data"}}, inDomain[0],
+		detecting(notMNIST, false)[1], detecting(notMNIST, true)[2])
 	want := strings.Join([]string{
 		"|  | error % | ROC | nll PR in : out |",
 		"|---|---:|---:|---:|",
@@ -90,7 +92,8 @@ func TestSpread(t *testing.T) {
 		{sample{1, 2, 3}, 2, 1},
 	}
 	for _, test := range tests {
-		if m, s := test.of.mean(), test.of.spread(); !approx.Equal(m, test.mean, 1e-15) || !approx.Equal(s, test.spread, 1e-15) {
+		if m, s := test.of.mean(), test.of.spread(); !approx.Equal(m, test.mean, 1e-15) ||
+			!approx.Equal(s, test.spread, 1e-15) {
 			t.Errorf("%v: %v ± %v, want %v ± %v", test.of, m, s, test.mean, test.spread)
 		}
 	}
@@ -149,7 +152,9 @@ func TestPair(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	r := &report{sections: []*section{{claims: []claim{{text: "water is wet", verdict: holds, evidence: "wet", comparisons: 3}, {text: "fire is cold", verdict: fails, but: "not so: in the middle", evidence: "hot"}}}}}
+	r := &report{sections: []*section{
+		{claims: []claim{{text: "water is wet", verdict: holds, evidence: "wet", comparisons: 3},
+			{text: "fire is cold", verdict: fails, but: "not so: in the middle", evidence: "hot"}}}}}
 	want := "Claims of the paper that can be tried here: 2, by 3 comparisons. Borne out in full: 1; not, or not in full: 1; undecided: 0. " +
 		"**Borne out:** water is wet. **Not borne out:** fire is cold (not so: in the middle)."
 	if got := summary(r); got != want {

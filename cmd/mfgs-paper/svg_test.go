@@ -10,7 +10,8 @@ import (
 )
 
 func TestPicturesAreWellFormed(t *testing.T) {
-	h := heat{act: []float64{.1, 1, 10}, ens: []float64{1e-3, 1}, value: [][]float64{{.5, .4}, {.3, math.Inf(1)}, {.1, .2}}, best: calibrate.Temperatures{Act: 10, Ens: 1e-3}}
+	h := heat{act: []float64{.1, 1, 10}, ens: []float64{1e-3, 1},
+		value: [][]float64{{.5, .4}, {.3, math.Inf(1)}, {.1, .2}}, best: calibrate.Temperatures{Act: 10, Ens: 1e-3}}
 	svg := string(h.svg(`A < B & "C"`, "nats", true, "%.2g"))
 	// A value that is no number is printed as such, so the check of numbers is not for it.
 	wellFormed(t, "heat", []byte(strings.ReplaceAll(svg, "+Inf", "-")))
@@ -52,7 +53,8 @@ func TestColour(t *testing.T) {
 }
 
 func TestTick(t *testing.T) {
-	for _, test := range []struct{ most, want float64 }{{1, .2}, {52, 10}, {4, 1}, {9.9, 1}, {.031, .005}, {0, 1}, {math.NaN(), 1}} {
+	for _, test := range []struct{ most, want float64 }{{1, .2}, {52, 10}, {4, 1}, {9.9, 1}, {.031, .005}, {0, 1},
+		{math.NaN(), 1}} {
 		if got := tick(test.most); !approx.Equal(got, test.want, 1e-12) {
 			t.Errorf("up to %v: %v, want %v", test.most, got, test.want)
 		}

@@ -76,7 +76,8 @@ func TestPrintedNumbers(t *testing.T) {
 		}
 	}
 	f := paperSays(place{"1", mnistName, "mf0"})
-	if f == nil || *f.Error != .017 || *f.NLL != .05 || *f.ECE != .002 || f.OOD[notMNIST] != (detection{.919, .969, .967, .970}) {
+	if f == nil || *f.Error != .017 || *f.NLL != .05 || *f.ECE != .002 ||
+		f.OOD[notMNIST] != (detection{.919, .969, .967, .970}) {
 		t.Errorf("mf0 of table 1: %+v", f)
 	}
 	if f := paperSays(place{"1", mnistName, "mf3"}); f != nil {
@@ -92,7 +93,8 @@ func TestClaimsAreOfRows(t *testing.T) {
 		table, data string
 		trials      []trial
 	}{
-		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()}, {"4", mnistName, table4Trials()}, {"ukf", mnistName, ukfTrials()},
+		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()}, {"4", mnistName, table4Trials()},
+		{"ukf", mnistName, ukfTrials()},
 		{"3", imagenetName, imagenetTrials()}, {"cifar10", cifar10Name, cifarTrials()}, {"cifar10", shiftName, cifarTrials()},
 	} {
 		told := map[string]detection{}
@@ -102,7 +104,9 @@ func TestClaimsAreOfRows(t *testing.T) {
 		for _, trial := range all.trials {
 			r := row{place: place{all.table, all.data, trial.row}}
 			if trial.method != "" {
-				r.runs = []measurement{{trial.seedOf(0), answer{figures: figures{Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), OOD: told, OODNLL: told}}}}
+				r.runs = []measurement{
+					{trial.seedOf(0),
+						answer{figures: figures{Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), OOD: told, OODNLL: told}}}}
 			}
 			s.add(r)
 		}
@@ -115,7 +119,8 @@ func TestClaimsAreOfRows(t *testing.T) {
 	for _, c := range claims {
 		comparisons += c.comparisons
 	}
-	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 3 + 10 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 || comparisons != want {
+	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 3 + 10 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 ||
+		comparisons != want {
 		t.Errorf("%d claims by %d comparisons, want 22 by %d", len(claims), comparisons, want)
 	}
 }

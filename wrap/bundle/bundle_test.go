@@ -54,7 +54,9 @@ func full() Bundle {
 				Head: softmax, Tail: []string{"Softmax"},
 			},
 			Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW},
-			Damping:    Damping{Rule: "auto", Rho: 1, Candidates: []calibrate.Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05}, {Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
+			Damping: Damping{Rule: "auto", Rho: 1,
+				Candidates: []calibrate.Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05},
+					{Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
 			Temperatures: Temperatures{
 				NLL: Pair{Temperatures: calibrate.Temperatures{Act: 0.5, Ens: 12.5}, TunedOn: "nll"},
 				OOD: Pair{Temperatures: calibrate.Temperatures{Act: 0.25, Ens: 1e-6}, TunedOn: "ood"},
@@ -62,12 +64,15 @@ func full() Bundle {
 			},
 			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75, MedianMargin: 2.5},
 			HeldOut: HeldOut{
-				Before: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03}, OOD: &metrics.OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
-				TS:     Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
-				MF0:    &Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}},
-				After:  Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}, OOD: &metrics.OOD{N: 150, AUROC: 0.97}, OODNLL: &metrics.OOD{N: 150, AUROC: 0.94}},
+				Before: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03},
+					OOD: &metrics.OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
+				TS:  Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.002, Brier: 0.02}},
+				MF0: &Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02}},
+				After: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.05, ECE: 0.003, Brier: 0.02},
+					OOD: &metrics.OOD{N: 150, AUROC: 0.97}, OODNLL: &metrics.OOD{N: 150, AUROC: 0.94}},
 			},
-			Probabilities: &calibrate.Choice{Method: calibrate.TS, TSGain: 0.1, TSNeeded: 0.005, MF0Gain: -0.01, MF0Needed: 0.02},
+			Probabilities: &calibrate.Choice{Method: calibrate.TS, TSGain: 0.1, TSNeeded: 0.005, MF0Gain: -0.01,
+				MF0Needed: 0.02},
 			Datasets: []Dataset{
 				{Role: Train, Spec: "train-images-idx3-ubyte.gz[0:55000]", Fingerprint: strings.Repeat("1b", 32), Count: 54998, Ignored: 3, Bad: 2},
 				{Role: Val, Spec: "idx:val [1:2] # odd: \"name\"", Fingerprint: strings.Repeat("2c", 32), Count: 100},
@@ -77,7 +82,8 @@ func full() Bundle {
 			Warnings: []string{"held-out likelihood drives T_ens to its upper bound"},
 			Labels:   []string{"null", "two\nlines", "2"},
 			Grids: &Grids{
-				NLL:   &calibrate.Grid{Act: []float64{0.02, 20}, Tau: []float64{3e-7, 1e3}, Value: [][]float64{{1, 2}, {3, 4}}},
+				NLL: &calibrate.Grid{Act: []float64{0.02, 20}, Tau: []float64{3e-7, 1e3},
+					Value: [][]float64{{1, 2}, {3, 4}}},
 				AUROC: &calibrate.Grid{Act: []float64{1}, Tau: []float64{2, 3}, Value: [][]float64{{0.5, 0.75}}},
 			},
 		},
@@ -147,18 +153,21 @@ func inMemory(t testing.TB, dir string) fstest.MapFS {
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	sigmoid := kron()
-	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: calibrate.Sigmoid}, calibrate.Full, calibrate.Fisher)
+	sigmoid.Posterior = posterior(calibrate.Head{Logits: 1, Features: 4, Link: calibrate.Sigmoid}, calibrate.Full,
+		calibrate.Fisher)
 	sigmoid.Manifest.Head = Head{Head: sigmoid.Posterior.Head}
 	sigmoid.Manifest.Labels = []string{"", "yes"}
 	diagonal := kron()
 	diagonal.Posterior.QB = nil
 	multiLabel := kron()
-	multiLabel.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.Sigmoid}, calibrate.Kronecker, calibrate.Hessian)
+	multiLabel.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.Sigmoid},
+		calibrate.Kronecker, calibrate.Hessian)
 	multiLabel.Posterior.QB = nil
 	multiLabel.Manifest.Head.Link = calibrate.Sigmoid
 	multiLabel.Manifest.Labels = []string{"cat", "dog", "bird"}
 	oneVsRest := full()
-	oneVsRest.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.OneVsRest}, calibrate.Full, calibrate.Sandwich)
+	oneVsRest.Posterior = posterior(calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.OneVsRest},
+		calibrate.Full, calibrate.Sandwich)
 	oneVsRest.Manifest.Head.Link = calibrate.OneVsRest
 
 	approximate := full()
@@ -226,8 +235,10 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			}
 
 			c := got.Calibration()
-			if c.Method != calibrate.TS || c.Posterior != got.Posterior || c.Lambda0 != 0.303964 || c.Ratio != want.MeanField.MaxRatio || c.MedianMargin != 2.5 || c.TS != 1.5 ||
-				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act || c.OOD.Ens != want.Temperatures.OOD.Ens {
+			if c.Method != calibrate.TS || c.Posterior != got.Posterior || c.Lambda0 != 0.303964 ||
+				c.Ratio != want.MeanField.MaxRatio || c.MedianMargin != 2.5 || c.TS != 1.5 ||
+				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act ||
+				c.OOD.Ens != want.Temperatures.OOD.Ens {
 				t.Errorf("calibration %+v", c)
 			}
 		})
@@ -263,8 +274,10 @@ func TestFormat1(t *testing.T) {
 				t.Errorf("format %d, want 1", m.Format)
 			}
 			// What Write sets depends on the files.
-			b.Manifest.Format, b.Manifest.Posterior, b.Manifest.Curvature, b.Manifest.Model = 1, m.Posterior, m.Curvature, m.Model
-			b.Manifest.Covariance, b.Manifest.Structure, b.Manifest.Damping.Epsilon = m.Covariance, m.Structure, m.Damping.Epsilon
+			b.Manifest.Format, b.Manifest.Posterior, b.Manifest.Curvature, b.Manifest.Model = 1, m.Posterior,
+				m.Curvature, m.Model
+			b.Manifest.Covariance, b.Manifest.Structure, b.Manifest.Damping.Epsilon = m.Covariance, m.Structure,
+				m.Damping.Epsilon
 			if !reflect.DeepEqual(m, b.Manifest) {
 				t.Errorf("manifest\n%+v, want\n%+v", m, b.Manifest)
 			}
@@ -414,7 +427,8 @@ func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 			func() error { _, err := Open(dir); return err },
 			func() error { return Reseal(dir) },
 		} {
-			if err := f(); err == nil || !strings.HasPrefix(err.Error(), dir) || !strings.Contains(err.Error(), ModelDataName+": a link that leaves") {
+			if err := f(); err == nil || !strings.HasPrefix(err.Error(), dir) ||
+				!strings.Contains(err.Error(), ModelDataName+": a link that leaves") {
 				t.Errorf("%s lies elsewhere: error %v", name, err)
 			}
 		}

@@ -52,7 +52,8 @@ func draftOfKilled(t *testing.T, parent string) {
 	host, err := os.Hostname()
 	err = errors.Join(err, os.MkdirAll(filepath.Join(draft, "new", "b"), 0o755))
 	err = errors.Join(err, os.WriteFile(filepath.Join(draft, "lock"), []byte(host), 0o644))
-	if err = errors.Join(err, os.WriteFile(filepath.Join(draft, "new", "b", ModelName), make([]byte, 1000), 0o644)); err != nil {
+	if err = errors.Join(err, os.WriteFile(filepath.Join(draft, "new", "b", ModelName), make([]byte, 1000),
+		0o644)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -185,7 +185,8 @@ func Write(dir string, b Bundle, o WriteOptions) error {
 }
 
 // write is Write, on a disk that may be full.
-func write(dir string, b Bundle, o WriteOptions, create func(d *files.Draft, name string) (io.WriteCloser, error)) (err error) {
+func write(dir string, b Bundle, o WriteOptions,
+	create func(d *files.Draft, name string) (io.WriteCloser, error)) (err error) {
 	dir, _, err = target(dir, o.Force, o.Keep)
 	if err != nil {
 		return err

@@ -63,7 +63,8 @@ func TestForceReplacesABundleAsAWhole(t *testing.T) {
 	// The model may come out of the bundle that is replaced, its weights too.
 	dir = written(t, full(), withData())
 	before := inMemory(t, dir)
-	o := WriteOptions{Force: true, Model: Copy(filepath.Join(dir, ModelName)), ModelData: Copy(filepath.Join(dir, ModelDataName))}
+	o := WriteOptions{Force: true, Model: Copy(filepath.Join(dir, ModelName)),
+		ModelData: Copy(filepath.Join(dir, ModelDataName))}
 	if err := Write(dir, full(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -213,22 +214,23 @@ func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
 				}
 			}
 			var want []string
-			err := write(dir, full(), WriteOptions{Force: test.force}, func(d *files.Draft, name string) (io.WriteCloser, error) {
-				if filepath.Base(name) == ManifestName {
-					if err := os.MkdirAll(dir, 0o777); err != nil {
-						t.Fatal(err)
-					}
-					if test.file != "" {
-						if err := os.WriteFile(filepath.Join(dir, test.file), nil, 0o666); err != nil {
+			err := write(dir, full(), WriteOptions{Force: test.force},
+				func(d *files.Draft, name string) (io.WriteCloser, error) {
+					if filepath.Base(name) == ManifestName {
+						if err := os.MkdirAll(dir, 0o777); err != nil {
 							t.Fatal(err)
 						}
+						if test.file != "" {
+							if err := os.WriteFile(filepath.Join(dir, test.file), nil, 0o666); err != nil {
+								t.Fatal(err)
+							}
+						}
+						for name := range inMemory(t, dir) {
+							want = append(want, name)
+						}
 					}
-					for name := range inMemory(t, dir) {
-						want = append(want, name)
-					}
-				}
-				return d.Create(name)
-			})
+					return d.Create(name)
+				})
 			if err == nil || !test.force && !errors.Is(err, fs.ErrExist) {
 				t.Errorf("error %v", err)
 			}
