@@ -1,0 +1,177 @@
+package calibrate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is
+// automatic.
+type Damping struct {
+	// Absolute is ε itself, where positive. The paper's is 1.
+	Absolute float64
+	// Relative is ρ, where positive: ε is ρ × the mean eigenvalue.
+	Relative float64
+}
+
+// ParseDamping reads "auto", a positive number (ε) or "rel:RHO".
+func ParseDamping(s string) (Damping, error) {
+	if s == "" || s == "auto" {
+		return Damping{}, nil
+	}
+	number, relative := strings.CutPrefix(s, "rel:")
+	v, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(v > 0) || math.IsInf(v, 0) {
+		return Damping{}, fmt.Errorf("damping %q, want auto, a positive number or rel:RHO with a positive RHO", s)
+	}
+	if relative {
+		return Damping{Relative: v}, nil
+	}
+	return Damping{Absolute: v}, nil
+}
+
+// Validate reports a damping that is no rule: negative or infinite, or both
+// absolute and relative.
+func (d Damping) Validate() error {
+	for _, v := range []float64{d.Absolute, d.Relative} {
+		if !(v >= 0) || math.IsInf(v, 1) {
+			return fmt.Errorf("damping %v, want a positive number or zero for automatic", v)
+		}
+	}
+	if d.Absolute > 0 && d.Relative > 0 {
+		return fmt.Errorf("damping is both absolute, %v, and relative, %v: want one", d.Absolute, d.Relative)
+	}
+	return nil
+}
+
+// String returns what ParseDamping reads.
+func (d Damping) String() string {
+	switch {
+	case d.Absolute > 0:
+		return strconv.FormatFloat(d.Absolute, 'g', -1, 64)
+	case d.Relative > 0:
+		return "rel:" + strconv.FormatFloat(d.Relative, 'g', -1, 64)
+	}
+	return "auto"
+}
+
+// standard is the relative damping that stands unless another is better;
+// autoDamping are the others tried.
+const standard = 1.0
+
+var autoDamping = []float64{10, 0.1, 0.01}
+
+// candidates returns the relative dampings to try, the standard one first. unit is the mean eigenvalue.
+// Of an absolute ε it is its ρ, or 0 where that is no number.
+func (d Damping) candidates(unit float64) []float64 {
+	switch {
+	case d.Absolute > 0:
+		if rho := d.Absolute / unit; unit > 0 && !math.IsInf(rho, 0) {
+			return []float64{rho}
+		}
+		return []float64{0}
+	case d.Relative > 0:
+		return []float64{d.Relative}
+	}
+	return append([]float64{standard}, autoDamping...)
+}
+
+// epsilon returns ε for a candidate.
+func (d Damping) epsilon(rho, unit float64) float64 {
+	if d.Absolute > 0 {
+		return d.Absolute
+	}
+	return rho * unit
+}
+
+// Candidate is one damping that was tried.
+type Candidate struct {
+	Rho     float64 `yaml:"rho" json:"rho"` // relative to the mean eigenvalue
+	Epsilon float64 `yaml:"epsilon" json:"epsilon"`
+	NLL     float64 `yaml:"nll" json:"nll"` // held out, at its best temperatures, nats
+
+	// Gain is the mean of how much less NLL than at ρ = 1 an example has, and
+	// StdErr that mean's standard error. Both are zero for ρ = 1 itself.
+	Gain   float64 `yaml:"gain" json:"gain"`
+	StdErr float64 `yaml:"std_err" json:"std_err"`
+}
+
+// beats reports whether a candidate replaces the one chosen so far: ρ = 1 stands
+// unless another gains more than one standard error on it. Where variances do not
+// help, gain and standard error both vanish; what is left of them says nothing.
+func (c Candidate) beats(chosen Candidate) bool {
+	return c.Gain > math.Max(c.StdErr, resolution) && c.NLL < chosen.NLL
+}
+
+// damped is the choice among candidates: the posterior at its damping, and where its NLL is least.
+type damped struct {
+	Candidate
+	posterior *Posterior
+	median    float64 // held-out s²
+	grid      Grid    // empty where there was no need of it
+	best      point
+}
+
+// tuneDamping tries dampings, and returns the one that is chosen beside all that were tried. It
+// leaves t with the variances of the chosen one. A candidate but the first that has no posterior is
+// a warning. done is called after each.
+func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Batch, o FitOptions, unit float64, done func(),
+) (chosen damped, tried []Candidate, warnings []string, err error) {
+	var base []float64               // per-example NLL of the first
+	s2 := make([]float64, len(t.s2)) // of the chosen
+	for i, rho := range o.Damping.candidates(unit) {
+		if err := context.Cause(ctx); err != nil {
+			return chosen, nil, nil, err
+		}
+		post, err := c.Posterior(o.Covariance, o.Damping.epsilon(rho, unit))
+		if err != nil {
+			if i == 0 {
+				return chosen, nil, nil, err
+			}
+			warnings = append(warnings, fmt.Sprintf("relative damping %v was not tried: %v", rho, err))
+			done()
+			continue
+		}
+		d, err := t.tuneAt(ctx, c, val, post, o.Lambda0)
+		if err != nil {
+			return chosen, nil, nil, err
+		}
+		if d.Rho = rho; i == 0 {
+			base = slices.Clone(t.nll[0])
+		} else {
+			d.Gain, d.StdErr = pairedGain(base, t.nll[0])
+		}
+		tried = append(tried, d.Candidate)
+		if i == 0 || d.beats(chosen.Candidate) {
+			chosen = d
+			s2, t.s2 = t.s2, s2
+		}
+		done()
+	}
+	t.s2 = s2
+	return chosen, tried, warnings, nil
+}
+
+// tuneAt finds the temperatures of the least NLL for a posterior, and leaves t with its variances and
+// with the values at these temperatures.
+func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior, lambda0 float64) (d damped, err error) {
+	if err := post.forms(c.product, t.s2, nil, val.Features, t.n); err != nil {
+		return d, err
+	}
+	d.posterior, d.Epsilon, d.median = post, post.Epsilon, median(t.s2)
+	// Temperatures are in proportion, and beyond this no pair of them means anything.
+	const least, most = 1e-50, 1e50
+	if !(d.median >= least && d.median <= most) {
+		return d, fmt.Errorf("the median held-out logit variance is %.3g at damping %.3g, want %g to %g: "+
+			"are the features all zero, or is the curvature all but zero? Then give an absolute --damping, such as 1", d.median, d.Epsilon, least, most)
+	}
+	d.grid, d.best, err = tuneNLL(ctx, &t.examples, d.median, lambda0)
+	d.NLL = mean(t.nll[0])
+	return d, err
+}
