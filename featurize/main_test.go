@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 )
 
 // helpers are what the test binary does instead of testing, by the variable that
@@ -16,7 +17,7 @@ var helpers = map[string]func(string){}
 // The tests run real networks: ONNX Runtime is installed into the user's cache
 // where there is none.
 func TestMain(m *testing.M) {
-	lib, err := ort.Ensure(context.Background(), ort.SetupConfig{Install: true})
+	lib, err := install.Ensure(context.Background(), install.Config{Install: true})
 	if err == nil {
 		err = ort.Load(lib)
 	}

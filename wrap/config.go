@@ -4,7 +4,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -13,7 +13,7 @@ import (
 
 // Setup says where ONNX Runtime is looked for, and whether it may be installed.
 // The zero value looks in the usual places and installs nothing.
-type Setup = ort.SetupConfig
+type Setup = install.Config
 
 // Runtime says how networks are run. The zero value runs them on the CPU with
 // an ONNX Runtime found on this machine, and installs nothing. A process loads

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/onnx"
 )
 
@@ -23,7 +24,7 @@ func (r *Runtime) Load(ctx context.Context) error {
 	if _, ok := ort.Loaded(); ok && r.Setup.Flag == "" {
 		return nil
 	}
-	lib, err := ort.Ensure(ctx, r.Setup)
+	lib, err := install.Ensure(ctx, r.Setup)
 	if err != nil {
 		return err
 	}

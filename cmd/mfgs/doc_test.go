@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -30,7 +30,7 @@ var mustShow = []string{"../../README.md", "../../docs/examples.md"}
 // it prints; "…" stands for lines left out. Words must be the same, and figures
 // nearly so: see sameFigure.
 func TestDocumentedCommands(t *testing.T) {
-	lib, err := ort.Find(ort.SetupConfig{})
+	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,8 +97,8 @@ func TestDocumentedCommands(t *testing.T) {
 				},
 			},
 			Setup: func(env *testscript.Env) error {
-				env.Setenv(ort.EnvLibrary, lib.Path)
-				env.Setenv(ort.EnvNoInstall, "1")
+				env.Setenv(install.EnvLibrary, lib.Path)
+				env.Setenv(install.EnvNoInstall, "1")
 				for _, dir := range []string{"models", "testdata/examples"} {
 					if err := os.CopyFS(filepath.Join(env.WorkDir, dir), os.DirFS("../../"+dir)); err != nil {
 						return err
@@ -331,11 +331,11 @@ func TestSameFigure(t *testing.T) {
 var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
 
 func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
-	lib, err := ort.Find(ort.SetupConfig{})
+	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(ort.EnvLibrary, lib.Path)
+	t.Setenv(install.EnvLibrary, lib.Path)
 	text, err := os.ReadFile("../../docs/examples.md")
 	if err != nil {
 		t.Fatal(err)

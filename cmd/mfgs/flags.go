@@ -15,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/featurize/text"
@@ -43,12 +44,12 @@ func jsonFlag() cli.Flag {
 
 func noInstallFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "no-install", Category: runtimeFlags,
-		Usage: "never install ONNX Runtime [$" + ort.EnvNoInstall + "]"}
+		Usage: "never install ONNX Runtime [$" + install.EnvNoInstall + "]"}
 }
 
 func runtimePathFlag() cli.Flag {
 	return &cli.StringFlag{Name: "runtime", Category: runtimeFlags,
-		Usage: "`PATH` ONNX Runtime's library, or its folder [$" + ort.EnvLibrary + ", else found or installed]"}
+		Usage: "`PATH` ONNX Runtime's library, or its folder [$" + install.EnvLibrary + ", else found or installed]"}
 }
 
 // inferenceFlags say how the network is run.
@@ -80,8 +81,8 @@ func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error)
 }
 
 // library reads --runtime and --no-install.
-func library(c *cli.Context, bar *progress) ort.SetupConfig {
-	return ort.SetupConfig{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
+func library(c *cli.Context, bar *progress) install.Config {
+	return install.Config{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
 }
 
 // headOptions are the flags that name tensors of the model.

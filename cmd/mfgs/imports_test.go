@@ -36,7 +36,8 @@ var imports = map[string][]string{
 	"onnx/fuse":                {"featurize/tensor", "onnx", "onnx/head", "onnx/internal/build", "onnx/internal/onnxpb"},
 	"onnx/layers":              {"featurize/tensor", "onnx", "onnx/head", "onnx/internal/graph", "onnx/internal/onnxpb"},
 	"featurize/tensor":         {},
-	"featurize/ort":            {"featurize/tensor", "onnx/files"},
+	"featurize/ort":            {"featurize/ort/install", "featurize/tensor"},
+	"featurize/ort/install":    {"onnx/files"},
 	"featurize/pixels":         {},
 	"featurize/dataset":        {"featurize/pixels", "featurize/tensor", "featurize/text", "onnx/files", "calibrate/rows"},
 	"featurize/preprocess":     {"featurize/tensor", "featurize/text"},
@@ -54,7 +55,7 @@ var imports = map[string][]string{
 	"wrap/internal/source":     {"calibrate", "calibrate/rows", "featurize", "featurize/dataset"},
 	"wrap/internal/measure":    {"calibrate", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"wrap/internal/attach":     {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},
-	"wrap":                     {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
+	"wrap":                     {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/internal/*"},
 	"wrap/bench":               {"onnx", "onnx/head", "onnx/layers", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/export":              {"featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
 	"wrap/internal/wraptest":   {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "models", "wrap", "wrap/internal/attach"},
@@ -68,12 +69,13 @@ var imports = map[string][]string{
 // testImports are what tests may import beyond their package's row and
 // calibrate/approx.
 var testImports = map[string][]string{
-	"onnx":                {"onnx/internal/onnxtest"},
-	"onnx/internal/graph": {"onnx/internal/onnxtest"},
-	"onnx/head":           {"onnx/internal/onnxtest"},
-	"onnx/fuse":           {"onnx/internal/onnxtest"},
-	"onnx/layers":         {"onnx/internal/onnxtest"},
-	"featurize":           {"onnx/layers"}, // whose networks it runs
+	"featurize/ort/install": {"featurize/ort"}, // a process that loads what was found
+	"onnx":                  {"onnx/internal/onnxtest"},
+	"onnx/internal/graph":   {"onnx/internal/onnxtest"},
+	"onnx/head":             {"onnx/internal/onnxtest"},
+	"onnx/fuse":             {"onnx/internal/onnxtest"},
+	"onnx/layers":           {"onnx/internal/onnxtest"},
+	"featurize":             {"onnx/layers", "featurize/ort/install"}, // whose networks it runs; the library
 	// A real network and real data; comparisons and exports of what was calibrated.
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
@@ -93,7 +95,7 @@ var thirdParty = map[string][]string{
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},
-	"github.com/rogpeppe/go-internal":   {"featurize/ort", "cmd/*"},
+	"github.com/rogpeppe/go-internal":   {"featurize/ort/install", "cmd/*"},
 }
 
 // topLevel is all that the root of the repository holds beside dot files.

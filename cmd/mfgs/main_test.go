@@ -20,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/models"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs the command line as people do. The scripts have, besides
 // those of testscript, the commands of scriptCommands.
 func TestScripts(t *testing.T) {
-	lib, err := ort.Find(ort.SetupConfig{})
+	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +42,8 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Cmds:                scriptCommands,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv(ort.EnvLibrary, lib.Path)
-			env.Setenv(ort.EnvNoInstall, "1")
+			env.Setenv(install.EnvLibrary, lib.Path)
+			env.Setenv(install.EnvNoInstall, "1")
 			return nil
 		},
 	})

@@ -18,18 +18,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 )
 
 // limited runs a command line with so many KiB of address space.
 func limited(t *testing.T, kib int, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	lib, err := ort.Find(ort.SetupConfig{})
+	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -v %d && exec mfgs "$@"`, kib), "sh"}, args...)...)
-	cmd.Env = append(os.Environ(), ort.EnvLibrary+"="+lib.Path)
+	cmd.Env = append(os.Environ(), install.EnvLibrary+"="+lib.Path)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -61,7 +61,7 @@ func (p *progress) work(r wrap.Progress) {
 }
 
 // install shows the installation of ONNX Runtime.
-func (p *progress) install(r ort.Progress) {
+func (p *progress) install(r install.Progress) {
 	p.show(r.Stage, "bytes", r.Done, r.Total, progressbar.OptionShowBytes(true))
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/urfave/cli/v2"
 )
 
@@ -16,9 +17,9 @@ func (p *program) setup() *cli.Command {
 		Description: fmt.Sprintf(`Looks for ONNX Runtime %s or newer where every command looks: --runtime, the
 variable %s, beside the executable, the user's cache,
 the system, a Python or Node installation. Where there is none, installs the
-official build of %s into the user's cache.`, ort.MinVersion, ort.EnvLibrary, ort.PinnedVersion),
+official build of %s into the user's cache.`, install.MinVersion, install.EnvLibrary, install.PinnedVersion),
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + ort.PinnedVersion + " anew, whatever there is"},
+			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + install.PinnedVersion + " anew, whatever there is"},
 			runtimePathFlag(),
 			noInstallFlag(),
 			jsonFlag(),
@@ -34,12 +35,12 @@ official build of %s into the user's cache.`, ort.MinVersion, ort.EnvLibrary, or
 			}
 			bar := p.progress()
 			config := library(c, bar)
-			var lib ort.Library
+			var lib install.Library
 			var err error
 			if config.Force = c.Bool("force"); config.Force {
-				lib, err = ort.Install(c.Context, config)
+				lib, err = install.Install(c.Context, config)
 			} else {
-				lib, err = ort.Ensure(c.Context, config)
+				lib, err = install.Ensure(c.Context, config)
 			}
 			bar.done()
 			if err != nil {

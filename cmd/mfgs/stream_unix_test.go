@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 )
 
 // A stream is a process of mfgs predict - at the other end of two pipes.
@@ -34,12 +34,12 @@ type stream struct {
 
 func startStream(t *testing.T, bundle string, args ...string) *stream {
 	t.Helper()
-	lib, err := ort.Find(ort.SetupConfig{})
+	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &stream{t: t, cmd: exec.Command("mfgs", append([]string{"predict", "--bundle", bundle, "-"}, args...)...)}
-	s.cmd.Env = append(os.Environ(), ort.EnvLibrary+"="+lib.Path, ort.EnvNoInstall+"=1")
+	s.cmd.Env = append(os.Environ(), install.EnvLibrary+"="+lib.Path, install.EnvNoInstall+"=1")
 	out, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	onnx "github.com/yalue/onnxruntime_go"
 )
 
@@ -37,20 +38,20 @@ var builds = map[string]string{
 // provider cannot work on this machine.
 type ProviderError struct {
 	Provider string
-	Library  Library
+	Library  install.Library
 	Err      error
 }
 
 func (e *ProviderError) Error() string {
 	return fmt.Sprintf("provider %s is not to be had from ONNX Runtime %s at %s (%s): use provider cpu, or set %s to the library of %s",
-		e.Provider, e.Library.Version, e.Library.Path, strings.TrimRight(e.Err.Error(), ". "), EnvLibrary, builds[e.Provider])
+		e.Provider, e.Library.Version, e.Library.Path, strings.TrimRight(e.Err.Error(), ". "), install.EnvLibrary, builds[e.Provider])
 }
 
 func (e *ProviderError) Unwrap() error { return e.Err }
 
 // appendProvider adds the provider to o, in front of the CPU that is always
 // there.
-func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib Library) error {
+func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Library) error {
 	var err error
 	switch c.Provider {
 	case "", CPU:

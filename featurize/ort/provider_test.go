@@ -4,16 +4,18 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/ort/install"
 )
 
 func TestAMissingProviderIsNamedWithTheWayOut(t *testing.T) {
-	lib := Library{Path: "/lib/libonnxruntime.so", Version: "1.30.0"}
+	lib := install.Library{Path: "/lib/libonnxruntime.so", Version: "1.30.0"}
 	for _, provider := range Providers() {
 		if provider == CPU {
 			continue // which every library has
 		}
 		err := error(&ProviderError{Provider: provider, Library: lib, Err: errors.New("not enabled in this build.")})
-		oneLine(t, err, "provider "+provider+" ", "ONNX Runtime 1.30.0 at /lib/libonnxruntime.so", "(not enabled in this build)", "use provider cpu", EnvLibrary, builds[provider])
+		oneLine(t, err, "provider "+provider+" ", "ONNX Runtime 1.30.0 at /lib/libonnxruntime.so", "(not enabled in this build)", "use provider cpu", install.EnvLibrary, builds[provider])
 		if !strings.Contains(builds[provider], "build") {
 			t.Errorf("%s: no build is named that has it", provider)
 		}

@@ -13,6 +13,7 @@ import (
 
 	onnx "github.com/yalue/onnxruntime_go"
 
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -98,7 +99,7 @@ func NewSession(c SessionConfig) (*Session, error) {
 }
 
 // options translates c. The caller destroys the result.
-func (c *SessionConfig) options(lib Library) (_ *onnx.SessionOptions, err error) {
+func (c *SessionConfig) options(lib install.Library) (_ *onnx.SessionOptions, err error) {
 	if c.Threads < 0 || c.Threads > maxThreads {
 		return nil, fmt.Errorf("threads: want 0 to %d, got %d", maxThreads, c.Threads)
 	}

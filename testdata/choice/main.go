@@ -24,6 +24,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -86,7 +87,7 @@ func run(ctx context.Context, data, cifar string, draws int) error {
 	if cifar == "" {
 		return errors.New("--cifar is missing: want the folder with CIFAR-10's folders train and test")
 	}
-	lib, err := ort.Ensure(ctx, ort.SetupConfig{})
+	lib, err := install.Ensure(ctx, install.Config{})
 	if err != nil {
 		return err
 	}

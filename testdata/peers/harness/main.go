@@ -22,6 +22,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -78,7 +79,7 @@ func peak() (float64, error) {
 
 // load loads ONNX Runtime, as the environment names it.
 func load(ctx context.Context) error {
-	lib, err := ort.Ensure(ctx, ort.SetupConfig{})
+	lib, err := install.Ensure(ctx, install.Config{})
 	if err != nil {
 		return err
 	}

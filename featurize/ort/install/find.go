@@ -1,4 +1,4 @@
-package ort
+package install
 
 import (
 	"context"
@@ -19,11 +19,11 @@ import (
 // without touching the network. An explicit choice that cannot be used is a
 // [*LibraryError]; where nothing usable lies about, the error is a
 // [*NotFoundError].
-func Find(c SetupConfig) (Library, error) {
+func Find(c Config) (Library, error) {
 	return c.find(places(c))
 }
 
-func (c *SetupConfig) find(places []place) (Library, error) {
+func (c *Config) find(places []place) (Library, error) {
 	if c.Flag != "" {
 		return explicit(c.Flag, SourceFlag)
 	}
@@ -44,7 +44,7 @@ type place struct {
 //
 // The current folder and its node_modules are not among them: a library is code,
 // and a folder that somebody merely works in must not decide what code runs.
-func places(c SetupConfig) []place {
+func places(c Config) []place {
 	return []place{
 		{SourceExecutable, executableFolders},
 		{SourceCache, func() []string {
@@ -114,12 +114,9 @@ func explicit(path, source string) (Library, error) {
 		}
 		path = found[0]
 	}
-	version, err := probe(path, runtime.GOOS, runtime.GOARCH)
+	version, err := check(path, source)
 	if err != nil {
-		return refuse(err.Error())
-	}
-	if tooOld(version) {
-		return refuse("version " + version + " is too old")
+		return Library{}, err
 	}
 	// A bare name would send the dynamic linker searching, and the runtime looks
 	// for its providers beside the path that it was loaded by.
@@ -130,6 +127,24 @@ func explicit(path, source string) (Library, error) {
 		return refuse(err.Error())
 	}
 	return Library{Path: path, Version: version, Source: source}, nil
+}
+
+// Check examines the file of a library, without loading it. The error is a [*LibraryError].
+func Check(lib Library) error {
+	_, err := check(lib.Path, lib.Source)
+	return err
+}
+
+// check returns the version that a library's file tells, "" where it tells none.
+func check(path, source string) (version string, err error) {
+	version, err = probe(path, runtime.GOOS, runtime.GOARCH)
+	switch {
+	case err != nil:
+		return "", &LibraryError{Path: path, Source: source, Reason: err.Error()}
+	case tooOld(version):
+		return "", &LibraryError{Path: path, Source: source, Reason: "version " + version + " is too old"}
+	}
+	return version, nil
 }
 
 // librariesIn lists what is named like the library in a folder.
@@ -326,7 +341,7 @@ func globs(pattern string) []string {
 
 // installDir is the folder that the pinned library is installed to. It holds the
 // platform because home folders are shared between machines.
-func (c *SetupConfig) installDir() (string, error) {
+func (c *Config) installDir() (string, error) {
 	dir := c.CacheDir
 	if dir == "" {
 		cache, err := os.UserCacheDir()

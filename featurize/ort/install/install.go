@@ -1,4 +1,4 @@
-package ort
+package install
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ import (
 )
 
 // Ensure finds the library, and installs it where none is found and c allows it.
-func Ensure(ctx context.Context, c SetupConfig) (Library, error) {
+func Ensure(ctx context.Context, c Config) (Library, error) {
 	return c.ensure(ctx, places(c))
 }
 
-func (c *SetupConfig) ensure(ctx context.Context, places []place) (Library, error) {
+func (c *Config) ensure(ctx context.Context, places []place) (Library, error) {
 	lib, err := c.find(places)
 	var missing *NotFoundError
 	if err == nil || !c.Install || !errors.As(err, &missing) {
@@ -46,7 +46,7 @@ func (c *SetupConfig) ensure(ctx context.Context, places []place) (Library, erro
 // that it can get with the SHA-256 it knows; if none, the error is an
 // [*InstallError]. It may run in several processes at once: one installs, the
 // others wait and use what it has installed.
-func Install(ctx context.Context, c SetupConfig) (Library, error) {
+func Install(ctx context.Context, c Config) (Library, error) {
 	p, ok := pinsFor(runtime.GOOS, runtime.GOARCH)
 	if !ok {
 		return Library{}, fmt.Errorf("there is no official ONNX Runtime %s for %s/%s: build one and set %s to it",
@@ -80,7 +80,7 @@ func (e *InstallError) Error() string {
 
 func (e *InstallError) Unwrap() []error { return e.Tried }
 
-func (c *SetupConfig) install(ctx context.Context, routes []route) (Library, error) {
+func (c *Config) install(ctx context.Context, routes []route) (Library, error) {
 	if noInstall() {
 		return Library{}, fmt.Errorf("%s forbids installing ONNX Runtime: unset it, or set %s to a library that is there", EnvNoInstall, EnvLibrary)
 	}
@@ -120,7 +120,7 @@ func (c *SetupConfig) install(ctx context.Context, routes []route) (Library, err
 }
 
 // lock takes the lock that keeps concurrent installations into dir apart.
-func (c *SetupConfig) lock(ctx context.Context, dir string) (unlock func(), err error) {
+func (c *Config) lock(ctx context.Context, dir string) (unlock func(), err error) {
 	type result struct {
 		unlock func()
 		err    error
@@ -158,7 +158,7 @@ func (c *SetupConfig) lock(ctx context.Context, dir string) (unlock func(), err 
 }
 
 // installBy gets the archive by one route and moves its library into dir.
-func (c *SetupConfig) installBy(ctx context.Context, r route, dir string) (Library, error) {
+func (c *Config) installBy(ctx context.Context, r route, dir string) (Library, error) {
 	draft, err := files.NewDraft(dir)
 	if err != nil {
 		return Library{}, err
@@ -196,7 +196,7 @@ func (c *SetupConfig) installBy(ctx context.Context, r route, dir string) (Libra
 }
 
 // report tells c.Progress, if there is one.
-func (c *SetupConfig) report(stage string, done, total int64) {
+func (c *Config) report(stage string, done, total int64) {
 	if c.Progress != nil {
 		c.Progress(Progress{Stage: stage, Done: done, Total: total})
 	}
@@ -212,7 +212,7 @@ type route struct {
 
 // routes lists the ways in the order to try them: the smaller download first, and
 // what needs no other tool before what does.
-func (c *SetupConfig) routes(p pins) []route {
+func (c *Config) routes(p pins) []route {
 	return []route{
 		{"GitHub release", p.github, c.download},
 		{"PyPI wheel", p.wheel, func(ctx context.Context, a archive, file string) error {
@@ -250,7 +250,7 @@ func findPip() []string {
 }
 
 // download gets the archive from the GitHub release.
-func (c *SetupConfig) download(ctx context.Context, a archive, file string) (err error) {
+func (c *Config) download(ctx context.Context, a archive, file string) (err error) {
 	base := strings.TrimSuffix(c.GitHubURL, "/")
 	if base == "" {
 		base = "https://github.com"
@@ -321,7 +321,7 @@ func (c *SetupConfig) download(ctx context.Context, a archive, file string) (err
 }
 
 // command runs a package manager that is to leave the archive at file.
-func (c *SetupConfig) command(ctx context.Context, a archive, file string, command []string, args ...string) error {
+func (c *Config) command(ctx context.Context, a archive, file string, command []string, args ...string) error {
 	program, err := exec.LookPath(command[0])
 	if err != nil {
 		return err

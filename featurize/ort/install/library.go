@@ -1,17 +1,11 @@
-package ort
+package install
 
 import (
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	onnx "github.com/yalue/onnxruntime_go"
 )
 
 const (
@@ -53,9 +47,9 @@ type Library struct {
 	Installed string
 }
 
-// SetupConfig says where to look for the library and how it may be installed.
+// Config says where to look for the library and how it may be installed.
 // The zero value looks in the usual places and installs nothing.
-type SetupConfig struct {
+type Config struct {
 	// Flag is the user's own choice, a file or the folder that holds it; "" means
 	// none was made.
 	Flag string
@@ -168,78 +162,4 @@ func parseVersion(s string, v *[2]int) bool {
 		v[i] = n
 	}
 	return true
-}
-
-// loaded is the process's one library. The binding keeps it in package
-// variables, without a lock of its own.
-var loaded struct {
-	sync.Mutex
-	ok  bool
-	lib Library
-}
-
-// Load loads the library into the process, where it stays. Loading it again is
-// no more than a check; loading another one is an error.
-//
-// Load turns the library's telemetry off, by setting ORT_DISABLE_TELEMETRY=1 in
-// the process's environment unless the variable is set already.
-func Load(lib Library) error {
-	loaded.Lock()
-	defer loaded.Unlock()
-	if loaded.ok {
-		if sameFile(lib.Path, loaded.lib.Path) {
-			return nil
-		}
-		return fmt.Errorf("ONNX Runtime %s from %s is loaded already, and a process can have only one: not %s as well",
-			loaded.lib.Version, loaded.lib.Path, lib.Path)
-	}
-	refuse := func(reason string) error {
-		return &LibraryError{Path: lib.Path, Source: lib.Source, Reason: reason}
-	}
-	version, err := probe(lib.Path, runtime.GOOS, runtime.GOARCH)
-	if err != nil {
-		return refuse(err.Error())
-	}
-	if tooOld(version) {
-		return refuse("version " + version + " is too old")
-	}
-	// The official builds since 1.29 write an identifier of the device into the
-	// user's cache folder and send events about models and runs to their maker,
-	// from the moment the environment is created. That is for the user to allow.
-	if _, decided := os.LookupEnv(envTelemetry); !decided {
-		os.Setenv(envTelemetry, "1")
-	}
-	onnx.SetSharedLibraryPath(lib.Path)
-	// Fatal only: what goes wrong is returned, and would be printed a second time.
-	if err := onnx.InitializeEnvironment(onnx.WithLogLevelFatal()); err != nil {
-		if strings.Contains(err.Error(), "setting ORT API base: 2") {
-			return refuse("it is too old")
-		}
-		return refuse("cannot be loaded: " + plain(err).Error())
-	}
-	lib.Version = onnx.GetVersion()
-	loaded.lib, loaded.ok = lib, true
-	// Older builds do not know the variable, but have this, on Windows.
-	if os.Getenv(envTelemetry) == "1" {
-		if err := onnx.DisableTelemetry(); err != nil {
-			return refuse("cannot be set up: " + plain(err).Error())
-		}
-	}
-	return nil
-}
-
-// envTelemetry is ONNX Runtime's own variable against its telemetry.
-const envTelemetry = "ORT_DISABLE_TELEMETRY"
-
-// Loaded returns the library that Load has loaded.
-func Loaded() (Library, bool) {
-	loaded.Lock()
-	defer loaded.Unlock()
-	return loaded.lib, loaded.ok
-}
-
-func sameFile(a, b string) bool {
-	sa, errA := os.Stat(a)
-	sb, errB := os.Stat(b)
-	return filepath.Clean(a) == filepath.Clean(b) || errors.Join(errA, errB) == nil && os.SameFile(sa, sb)
 }

@@ -1,4 +1,4 @@
-package ort
+package install
 
 import (
 	"archive/tar"

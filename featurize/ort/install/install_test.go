@@ -1,4 +1,4 @@
-package ort
+package install
 
 import (
 	"archive/tar"
@@ -86,7 +86,7 @@ func helper(t *testing.T, mode, file string) []string {
 }
 
 // leftovers lists what an installation left in its folder besides the lock.
-func leftovers(t testing.TB, c SetupConfig) []string {
+func leftovers(t testing.TB, c Config) []string {
 	t.Helper()
 	dir, err := c.installDir()
 	if err != nil {
@@ -160,7 +160,7 @@ func TestEachRouteInstalls(t *testing.T) {
 			})
 			command := helper(t, "fetch", file)
 			var last Progress
-			c := SetupConfig{
+			c := Config{
 				CacheDir: tempDir(t), GitHubURL: url + "/",
 				Pip: []string{"no-such-pip"}, NPM: []string{"no-such-npm"},
 				Progress: func(p Progress) {
@@ -197,7 +197,7 @@ func TestEachRouteInstalls(t *testing.T) {
 			if last.Stage != "unpacking "+a.name {
 				t.Errorf("the last progress was %+v", last)
 			}
-			found, err := Find(SetupConfig{CacheDir: c.CacheDir})
+			found, err := Find(Config{CacheDir: c.CacheDir})
 			if err != nil || found.Path != got.Path {
 				t.Errorf("found %+v, %v after installing %+v", found, err, got)
 			}
@@ -278,7 +278,7 @@ func TestFailedDownloadsLeaveNothing(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, test.answer), StallTimeout: 50 * time.Millisecond}
+			c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, test.answer), StallTimeout: 50 * time.Millisecond}
 			_, err := c.install(t.Context(), c.routes(pins{github: test.archive})[:1])
 			var failed *InstallError
 			if !errors.As(err, &failed) || len(failed.Tried) != 1 {
@@ -305,7 +305,7 @@ func TestFailedCommandsAreReported(t *testing.T) {
 			if mode != "missing" {
 				command = helper(t, mode, "")
 			}
-			c := SetupConfig{CacheDir: tempDir(t), Pip: command, NPM: command, CommandTimeout: time.Minute}
+			c := Config{CacheDir: tempDir(t), Pip: command, NPM: command, CommandTimeout: time.Minute}
 			if mode == "hang" {
 				c.CommandTimeout = 100 * time.Millisecond
 			}
@@ -325,7 +325,7 @@ func TestInstallingCanBeCancelled(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.AfterFunc(100*time.Millisecond, cancel)
-			c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
+			c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
 			routes := c.routes(pins{github: a, wheel: a, npm: a})
 			switch name {
 			case "command":
@@ -365,7 +365,7 @@ func TestConcurrentInstallationsDownloadOnce(t *testing.T) {
 	}
 	a, file := pack(t, "x.tgz", "x/library", library)
 	var downloads atomic.Int32
-	c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) {
+	c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		downloads.Add(1)
 		http.ServeFile(w, r, file)
 	})}
@@ -393,7 +393,7 @@ func TestInstallingReplacesABrokenLibraryAndClearsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, file := pack(t, "x.tgz", "x/library", library)
-	c := SetupConfig{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
+	c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
 	dir, _ := c.installDir()
 	killed := filepath.Join(dir, ".mfgs-0123456789abcdef.tmp")
 	host, err := os.Hostname()
@@ -422,7 +422,7 @@ func TestInstallingReplacesABrokenLibraryAndClearsAway(t *testing.T) {
 }
 
 func TestAFullDiskEndsTheAttempts(t *testing.T) {
-	c := SetupConfig{CacheDir: tempDir(t)}
+	c := Config{CacheDir: tempDir(t)}
 	full := route{"first", archive{}, func(context.Context, archive, string) error {
 		return &fs.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
 	}}
@@ -442,13 +442,13 @@ func TestACacheThatCannotBeWrittenIsNamed(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := SetupConfig{CacheDir: filepath.Join(file, "cache")}
+	c := Config{CacheDir: filepath.Join(file, "cache")}
 	_, err := Install(t.Context(), c)
 	oneLine(t, err, file, EnvLibrary)
 	if runtime.GOOS == "linux" {
 		t.Setenv("HOME", "")
 		t.Setenv("XDG_CACHE_HOME", "")
-		_, err = Install(t.Context(), SetupConfig{})
+		_, err = Install(t.Context(), Config{})
 		oneLine(t, err, "no cache folder", "HOME")
 	}
 }
@@ -461,7 +461,7 @@ func TestEnsureInstallsOnlyWhereAllowed(t *testing.T) {
 	t.Setenv(EnvLibrary, "")
 	t.Setenv(EnvNoInstall, "")
 	// A cache that cannot be: an attempt to install fails at once.
-	c := SetupConfig{CacheDir: filepath.Join(file, "cache")}
+	c := Config{CacheDir: filepath.Join(file, "cache")}
 	_, err := c.ensure(t.Context(), nil)
 	var missing *NotFoundError
 	if !errors.As(err, &missing) || missing.Forbidden {
@@ -486,7 +486,7 @@ func TestTheEnvironmentForbidsInstalling(t *testing.T) {
 			t.Errorf("%s=%s allows installing", EnvNoInstall, value)
 		}
 		cache := tempDir(t)
-		_, err := Install(t.Context(), SetupConfig{CacheDir: cache})
+		_, err := Install(t.Context(), Config{CacheDir: cache})
 		oneLine(t, err, EnvNoInstall)
 		if entries, _ := os.ReadDir(cache); len(entries) != 0 {
 			t.Errorf("a forbidden installation left %v", entries)

@@ -1,4 +1,4 @@
-package ort
+package install
 
 import (
 	"bytes"
@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -81,7 +80,7 @@ func TestFindLooksInThePlacesInOrder(t *testing.T) {
 		}},
 		{SourceNode, []string{at("node", "onnxruntime-node", "bin", "napi-v6", nodeOS, nodeArch)}},
 	}
-	got := places(SetupConfig{CacheDir: dir})
+	got := places(Config{CacheDir: dir})
 	if len(got) != len(want) {
 		t.Fatalf("%d places, want %d", len(got), len(want))
 	}
@@ -127,7 +126,7 @@ func TestPythonIsAsked(t *testing.T) {
 func TestFlagGoesBeforeEnvironmentBeforeTheRest(t *testing.T) {
 	lib := fakeLibrary(t, "1.30.0", "")
 	flag, env, cache := put(t, lib, tempDir(t)), put(t, lib, tempDir(t)), tempDir(t)
-	c := SetupConfig{CacheDir: cache}
+	c := Config{CacheDir: cache}
 	dir, err := c.installDir()
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +144,7 @@ func TestFlagGoesBeforeEnvironmentBeforeTheRest(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv(EnvLibrary, test.env)
-			got, err := Find(SetupConfig{CacheDir: cache, Flag: test.flag})
+			got, err := Find(Config{CacheDir: cache, Flag: test.flag})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,8 +155,11 @@ func TestFlagGoesBeforeEnvironmentBeforeTheRest(t *testing.T) {
 	}
 }
 
+// Unfit is a file that is no usable library, and why.
+type Unfit struct{ Path, Reason string }
+
 // unusable makes one of each kind of file that is no usable library.
-func unusable(t testing.TB) map[string]struct{ path, reason string } {
+func unusable(t testing.TB) map[string]Unfit {
 	good, err := os.ReadFile(fakeLibrary(t, "1.30.0", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +171,7 @@ func unusable(t testing.TB) map[string]struct{ path, reason string } {
 		}
 		return path
 	}
-	kinds := map[string]struct{ path, reason string }{
+	kinds := map[string]Unfit{
 		"missing":      {filepath.Join(tempDir(t), "none.so"), "no such file"},
 		"empty":        {write(nil), "not a shared library"},
 		"text":         {write([]byte("hello, world")), "not a shared library"},
@@ -181,7 +183,7 @@ func unusable(t testing.TB) map[string]struct{ path, reason string } {
 	if runtime.GOOS == "linux" {
 		foreign := bytes.Clone(good)
 		binary.LittleEndian.PutUint16(foreign[18:], 8) // e_machine: MIPS
-		kinds["foreign machine"] = struct{ path, reason string }{write(foreign), "made for linux/mips"}
+		kinds["foreign machine"] = Unfit{write(foreign), "made for linux/mips"}
 	}
 	return kinds
 }
@@ -189,7 +191,7 @@ func unusable(t testing.TB) map[string]struct{ path, reason string } {
 func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 	good := fakeLibrary(t, "1.30.0", "")
 	cache := tempDir(t)
-	c := SetupConfig{CacheDir: cache}
+	c := Config{CacheDir: cache}
 	dir, err := c.installDir()
 	if err != nil {
 		t.Fatal(err)
@@ -198,23 +200,23 @@ func TestAnExplicitChoiceIsRefusedWhenUnusable(t *testing.T) {
 	for name, kind := range unusable(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, source := range []string{SourceFlag, SourceEnvironment} {
-				c := SetupConfig{CacheDir: cache, Install: true}
+				c := Config{CacheDir: cache, Install: true}
 				if source == SourceFlag {
-					c.Flag = kind.path
+					c.Flag = kind.Path
 				} else {
-					t.Setenv(EnvLibrary, kind.path)
+					t.Setenv(EnvLibrary, kind.Path)
 				}
 				_, err := Ensure(t.Context(), c)
 				var refused *LibraryError
 				if !errors.As(err, &refused) || refused.Source != source {
 					t.Fatalf("%s: got %v, want a LibraryError", source, err)
 				}
-				oneLine(t, err, kind.path, kind.reason, "1.24 or newer")
+				oneLine(t, err, kind.Path, kind.Reason, "1.24 or newer")
 			}
 		})
 	}
 	t.Run("empty folder", func(t *testing.T) {
-		_, err := Find(SetupConfig{Flag: tempDir(t)})
+		_, err := Find(Config{Flag: tempDir(t)})
 		oneLine(t, err, "a folder without "+libraryName(runtime.GOOS))
 	})
 }
@@ -226,14 +228,14 @@ func TestWhatLiesAboutIsPassedOverWhenUnusable(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			bad := put(t, kind.path, tempDir(t))
+			bad := put(t, kind.Path, tempDir(t))
 			folders := []string{filepath.Join(tempDir(t), "none"), filepath.Dir(bad)}
 			_, err := search([]place{{SourceSystem, func() []string { return folders }}})
 			var missing *NotFoundError
 			if !errors.As(err, &missing) {
 				t.Fatalf("got %v, want a NotFoundError", err)
 			}
-			oneLine(t, err, "passed over: "+bad, kind.reason, "mfgs setup", EnvLibrary)
+			oneLine(t, err, "passed over: "+bad, kind.Reason, "mfgs setup", EnvLibrary)
 			folders = append(folders, filepath.Dir(good))
 			got, err := search([]place{{SourceSystem, func() []string { return folders }}})
 			if err != nil || got.Path != good {
@@ -275,7 +277,7 @@ func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 	}
 	_, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(unnamed)} }}})
 	oneLine(t, err, "does not tell its version")
-	if got, err := Find(SetupConfig{Flag: unnamed}); err != nil || got.Version != "" {
+	if got, err := Find(Config{Flag: unnamed}); err != nil || got.Version != "" {
 		t.Errorf("got %v, %v; want it without a version", got, err)
 	}
 }
@@ -302,74 +304,12 @@ func TestLinkerFolders(t *testing.T) {
 	}
 }
 
-// Load runs in a process of its own here: this one has its library already.
-func TestLoadRefusesWhatItCannotUse(t *testing.T) {
-	real, _ := Loaded()
-	kinds := unusable(t)
-	for name, kind := range map[string]struct{ path, reason string }{
-		"without an API": {fakeLibrary(t, "1.30.0", ""), "too old"},
-		"without what it links to": {fakeLibrary(t, "1.30.0", "extern int missing_thing; int *p = &missing_thing;"),
-			"missing_thing"},
-	} {
-		kinds[name] = kind
-	}
-	for name, kind := range kinds {
-		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), helperEnv+"=load", archiveEnv+"="+kind.path, raceExit)
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			msg, rest, _ := strings.Cut(string(out), "\n")
-			oneLine(t, errors.New(msg), kind.reason, kind.path)
-			if rest != "loaded: false\n" {
-				t.Errorf("said %q", out)
-			}
-		})
-	}
-	if err := Load(real); err != nil {
-		t.Errorf("loading the same library again: %v", err)
-	}
-	link := filepath.Join(tempDir(t), "link.so")
-	if err := os.Symlink(real.Path, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := Load(Library{Path: link}); err != nil {
-		t.Errorf("loading the same library by another name: %v", err)
-	}
-	oneLine(t, Load(Library{Path: put(t, real.Path, tempDir(t))}), "only one", real.Path)
-	if after, ok := Loaded(); !ok || after != real {
-		t.Errorf("loaded is %v, want %v", after, real)
-	}
-}
-
-// A library that reports to its maker writes an identifier into the user's cache
-// folder first.
-func TestLoadTurnsTelemetryOff(t *testing.T) {
-	real, _ := Loaded()
-	home := tempDir(t)
-	cmd := exec.Command(os.Args[0])
-	for _, v := range os.Environ() {
-		// In continuous integration the library keeps quiet by itself.
-		if name, _, _ := strings.Cut(v, "="); name != envTelemetry && name != "CI" && !strings.HasPrefix(name, "GITHUB_") {
-			cmd.Env = append(cmd.Env, v)
-		}
-	}
-	cmd.Env = append(cmd.Env, helperEnv+"=load", archiveEnv+"="+real.Path, raceExit,
-		"HOME="+home, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "LOCALAPPDATA="+filepath.Join(home, "local"))
-	out, err := cmd.Output()
-	if err != nil || string(out) != "loaded: true\n" {
-		t.Fatalf("said %q, %v", out, err)
-	}
-	if entries, err := os.ReadDir(home); err != nil || len(entries) != 0 {
-		t.Errorf("loading wrote %v to the user's folders (%v)", entries, err)
-	}
-}
-
 // The real library is told apart from each of its own beginnings.
 func TestATruncatedRealLibraryIsRefused(t *testing.T) {
-	real, _ := Loaded()
+	real, err := Find(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	data, err := os.ReadFile(real.Path)
 	if err != nil {
 		t.Fatal(err)
