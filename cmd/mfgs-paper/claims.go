@@ -6,25 +6,6 @@ import (
 	"strings"
 )
 
-// A verdict is what the results say of a claim.
-type verdict string
-
-const (
-	holds verdict = "holds"
-	fails verdict = "does not hold"
-	open  verdict = "undecided"
-)
-
-// A claim is one of the paper's, with what came out.
-type claim struct {
-	text     string // as in "mf0 tells notMNIST better than sampling"
-	verdict  verdict
-	but      string // which comparisons it does not hold of, where it holds of others
-	evidence string
-
-	comparisons int // that were made
-}
-
 // Differences smaller than these count as none: a little more than two networks, or
 // two runs of one method, differ by chance.
 const (
@@ -153,6 +134,9 @@ func (r results) judge(text string, contests []contest, of func(c contest, a, b 
 	return []claim{c}
 }
 
+// acrossName is MNIST under all rotations but that by nothing.
+const acrossName = mnistName + " rotated by 15 to 180, mean"
+
 // claims are those of the paper that the report's parts can tell of.
 func (r *report) claims() []claim {
 	all := r.results()
@@ -242,7 +226,7 @@ func temperatureClaims(nll, auroc heat) []claim {
 }
 
 // summary is the first paragraph.
-func summary(r *report) string {
+func (r *report) summary() string {
 	cs := r.claims()
 	by := map[verdict][]string{}
 	comparisons := 0
@@ -271,7 +255,7 @@ func summary(r *report) string {
 }
 
 // listClaims is the table of claims with their evidence.
-func listClaims(r *report) string {
+func (r *report) listClaims() string {
 	cs := r.claims()
 	if len(cs) == 0 {
 		return ""
@@ -290,7 +274,7 @@ func listClaims(r *report) string {
 }
 
 // preamble tells of data and networks.
-func preamble(r *report) string {
+func (r *report) preamble() string {
 	var seeds []string
 	for _, s := range r.seeds {
 		seeds = append(seeds, fmt.Sprint(s))

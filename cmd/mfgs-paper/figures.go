@@ -3,20 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
-
-// A heat is a grid of held-out figures over the two temperatures.
-type heat struct {
-	act, ens []float64              // rows and columns
-	value    [][]float64            // [len(act)][len(ens)]
-	best     calibrate.Temperatures // refined from the best cell
-}
 
 func figureHeatMaps(ctx context.Context, l *lab, s *section) error {
 	// The paper's damping, so that its temperatures can be compared.
@@ -158,9 +150,6 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 	return rows, nil
 }
 
-// acrossName is MNIST under all rotations but that by nothing.
-const acrossName = mnistName + " rotated by 15 to 180, mean"
-
 // acrossTurns is a row of the means of others, network by network.
 func acrossTurns(p place, rows []row) row {
 	all := row{place: p}
@@ -172,12 +161,4 @@ func acrossTurns(p place, rows []row) row {
 		all.runs = append(all.runs, measurement{first.seed, answer{figures: turned.mean(), damping: first.damping}})
 	}
 	return all
-}
-
-// at returns where a value lies among values in geometric progression: 0 at the
-// first, 1 at the second, and within them.
-func at(values []float64, v float64) float64 {
-	last := len(values) - 1
-	i := float64(last) * math.Log(v/values[0]) / math.Log(values[last]/values[0])
-	return min(max(i, 0), float64(last))
 }

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	goimage "image"
+
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	goimage "image"
 )
 
 func TestRotate(t *testing.T) {

@@ -201,6 +201,12 @@ func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]
 	return known, nil
 }
 
+// A request is what one call of bench.Evaluate can answer.
+type request struct {
+	subject
+	layers int
+}
+
 func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood,
 	shifts []bench.NamedSpec) (*bench.Evaluation, error) {
 	if _, err := l.calibrate(ctx, q.subject); err != nil {

@@ -147,7 +147,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 			t.Errorf("the dampings are not those published: %s", dampings)
 		}
 	}
-	claims := strings.SplitAfter(listClaims(r), "\n")
+	claims := strings.SplitAfter(r.listClaims(), "\n")
 	if len(claims) < 20 {
 		t.Errorf("%d lines of claims", len(claims))
 	}

@@ -23,6 +23,25 @@ type report struct {
 	all      bool // of the parts
 }
 
+// A verdict is what the results say of a claim.
+type verdict string
+
+const (
+	holds verdict = "holds"
+	fails verdict = "does not hold"
+	open  verdict = "undecided"
+)
+
+// A claim is one of the paper's, with what came out.
+type claim struct {
+	text     string // as in "mf0 tells notMNIST better than sampling"
+	verdict  verdict
+	but      string // which comparisons it does not hold of, where it holds of others
+	evidence string
+
+	comparisons int // that were made
+}
+
 // A section is one part of the report.
 type section struct {
 	name, title string
@@ -346,9 +365,9 @@ func notes(rows []row) string {
 func (r *report) markdown() []byte {
 	var b bytes.Buffer
 	b.WriteString("# The paper's experiments, made again\n\n")
-	b.WriteString(summary(r) + "\n\n")
-	b.WriteString(preamble(r) + "\n\n")
-	if text := listClaims(r); text != "" {
+	b.WriteString(r.summary() + "\n\n")
+	b.WriteString(r.preamble() + "\n\n")
+	if text := r.listClaims(); text != "" {
 		b.WriteString("## What the paper says, and what came out\n\n" + text + "\n")
 	}
 	for _, s := range r.sections {

@@ -157,10 +157,10 @@ func TestSummary(t *testing.T) {
 			{text: "fire is cold", verdict: fails, but: "not so: in the middle", evidence: "hot"}}}}}
 	want := "Claims of the paper that can be tried here: 2, by 3 comparisons. Borne out in full: 1; not, or not in full: 1; undecided: 0. " +
 		"**Borne out:** water is wet. **Not borne out:** fire is cold (not so: in the middle)."
-	if got := summary(r); got != want {
+	if got := r.summary(); got != want {
 		t.Errorf("got %q", got)
 	}
-	if got := listClaims(r); !strings.Contains(got, "- **fire is cold: does not hold.** hot. (not so: in the middle)") {
+	if got := r.listClaims(); !strings.Contains(got, "- **fire is cold: does not hold.** hot. (not so: in the middle)") {
 		t.Errorf("got %q", got)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
 )
 
 // Pictures are drawn on a light ground of their own, so that they can be read on a
@@ -80,6 +82,13 @@ func colour(t float64) string {
 		rgb[j] = int(math.Round(ramp[i][j] + (t-float64(i))*(ramp[i+1][j]-ramp[i][j])))
 	}
 	return fmt.Sprintf("#%02x%02x%02x", rgb[0], rgb[1], rgb[2])
+}
+
+// A heat is a grid of held-out figures over the two temperatures.
+type heat struct {
+	act, ens []float64              // rows and columns
+	value    [][]float64            // [len(act)][len(ens)]
+	best     calibrate.Temperatures // refined from the best cell
 }
 
 // svg draws the map: T_ens to the right, T_act upwards. Values are coloured by their
@@ -218,4 +227,12 @@ func tick(most float64) float64 {
 		}
 	}
 	return step / 10
+}
+
+// at returns where a value lies among values in geometric progression: 0 at the
+// first, 1 at the second, and within them.
+func at(values []float64, v float64) float64 {
+	last := len(values) - 1
+	i := float64(last) * math.Log(v/values[0]) / math.Log(values[last]/values[0])
+	return min(max(i, 0), float64(last))
 }

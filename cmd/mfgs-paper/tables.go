@@ -41,12 +41,6 @@ func (t trial) seedOf(seed int) any {
 	return seed
 }
 
-// A request is what one call of bench.Evaluate can answer.
-type request struct {
-	subject
-	layers int
-}
-
 // requests are those of a trial: one for each seed, or a single one.
 func (t trial) requests(set *benchmark, seeds []int) []request {
 	var all []request

@@ -8,6 +8,13 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
 // A usageError is a command line that cannot be meant.
 type usageError struct{ text string }
 

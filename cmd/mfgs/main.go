@@ -18,7 +18,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -34,13 +33,6 @@ var verbs = []func(*program) *cli.Command{
 	(*program).setup,
 	(*program).demo,
 }
-
-// Exit codes.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
 
 func main() {
 	if code, ok := watched(); ok {
@@ -142,22 +134,3 @@ func (p *program) run(ctx context.Context, args []string) error {
 
 // oneDash is how the flag package names a flag.
 var oneDash = regexp.MustCompile(`for (flag )?-`)
-
-// oneLine writes a message in one line that a terminal may be given.
-func oneLine(s string) string { return text.Line(s) }
-
-// alternatives writes "a, b or c".
-func alternatives[S ~string](names []S) string {
-	var b strings.Builder
-	for i, name := range names {
-		switch {
-		case i == 0:
-		case i == len(names)-1:
-			b.WriteString(" or ")
-		default:
-			b.WriteString(", ")
-		}
-		b.WriteString(string(name))
-	}
-	return b.String()
-}

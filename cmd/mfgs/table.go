@@ -151,3 +151,22 @@ func wrapText(prefix, text string) string {
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 	return b.String()
 }
+
+// oneLine writes a message in one line that a terminal may be given.
+func oneLine(s string) string { return text.Line(s) }
+
+// alternatives writes "a, b or c".
+func alternatives[S ~string](names []S) string {
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i == 0:
+		case i == len(names)-1:
+			b.WriteString(" or ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(name))
+	}
+	return b.String()
+}
