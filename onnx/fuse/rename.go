@@ -27,16 +27,8 @@ func (r renaming) names(list []string) []string {
 
 func (r renaming) graph(g *onnxpb.Graph) *onnxpb.Graph {
 	return onnxpb.Renamed(g, r.name, r.name, func(nodes []*onnxpb.Node) []*onnxpb.Node {
-		nodes = slices.Clone(nodes)
-		for i, n := range nodes {
-			n = onnxpb.Shallow(n)
+		return onnxpb.MapNodes(nodes, r.graph, func(n *onnxpb.Node) {
 			n.Input, n.Output = r.names(n.GetInput()), r.names(n.GetOutput())
-			n.Attribute = slices.Clone(n.GetAttribute())
-			for j, a := range n.Attribute {
-				n.Attribute[j] = onnxpb.WithSubgraphs(a, r.graph)
-			}
-			nodes[i] = n
-		}
-		return nodes
+		})
 	})
 }

@@ -235,6 +235,30 @@ func (f *finder) beginning(l *linear) (*trail, error) {
 	return t, nil
 }
 
+// enter reports whether one more combination of layers may be looked into, which leave ends. A residual
+// connection has this form too; going on would take time that doubles with each.
+func (f *finder) enter() bool {
+	const most, deepest = 64, 8
+	if f.sums >= most || f.depth >= deepest {
+		return false
+	}
+	f.sums++
+	f.depth++
+	return true
+}
+
+func (f *finder) leave() { f.depth-- }
+
+// part returns the trail to one input of a node that combines several, as its verb says.
+func (f *finder) part(n *onnxpb.Node, verb, name string) (*trail, error) {
+	t, err := f.reach(name)
+	var r *graph.Refusal
+	if errors.As(err, &r) {
+		err = graph.RefuseAt(n, "%s %s %q, which is not linear in any features", f.describe(n), verb, name)
+	}
+	return t, err
+}
+
 // sum returns the trail behind an addition of several linear layers, such as the two heads of a
 // distilled network: they are one layer on the features of both. It returns nil if n is no such
 // addition.
@@ -246,26 +270,18 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 			varying++
 		}
 	}
-	// A residual connection has this form too; going on would take time that doubles with each.
-	const most, deepest = 64, 8
-	if varying < 2 || slices.Contains(names, "") || f.sums >= most || f.depth >= deepest {
+	if varying < 2 || slices.Contains(names, "") || !f.enter() {
 		return nil, nil
 	}
-	f.sums++
-	f.depth++
-	defer func() { f.depth-- }()
+	defer f.leave()
 	var all *trail
 	for i, name := range names {
 		if f.constant(name) {
 			continue
 		}
-		t, err := f.reach(name)
-		var r *graph.Refusal
-		if err != nil && !errors.As(err, &r) {
-			return nil, err
-		}
+		t, err := f.part(n, "adds", name)
 		if err != nil {
-			return nil, graph.RefuseAt(n, "%s adds %q, which is not linear in any features", f.describe(n), name)
+			return nil, err
 		}
 		if t.decided {
 			return nil, graph.RefuseAt(n, "%s adds what is behind %s: %s", f.describe(n), strings.Join(t.tail, ", "),
@@ -307,26 +323,19 @@ func (f *finder) sum(n *onnxpb.Node) (*trail, error) {
 // joined returns the trail behind a Concat of classes that several layers give, or one and a
 // constant: they are one layer on the features of all, in blocks. It returns nil if n is no such.
 func (f *finder) joined(n *onnxpb.Node) (*trail, error) {
-	const most, deepest = 64, 8
-	if n.Op() != "Concat" || f.In.Functions["Concat"] || len(n.GetInput()) < 2 || f.sums >= most || f.depth >= deepest {
+	if n.Op() != "Concat" || f.In.Functions["Concat"] || len(n.GetInput()) < 2 || !f.enter() {
 		return nil, nil
 	}
-	f.sums++
-	f.depth++
-	defer func() { f.depth-- }()
+	defer f.leave()
 	parts := make([]*trail, len(n.GetInput()))
 	var first *trail
 	for i, name := range n.GetInput() {
 		if _, ok := f.uniform(name); ok {
 			continue
 		}
-		t, err := f.reach(name)
-		var r *graph.Refusal
-		if err != nil && !errors.As(err, &r) {
-			return nil, err
-		}
+		t, err := f.part(n, "joins", name)
 		if err != nil {
-			return nil, graph.RefuseAt(n, "%s joins %q, which is not linear in any features", f.describe(n), name)
+			return nil, err
 		}
 		a, ok := graph.Axis(n.Int("axis", 0), len(t.at.Dims))
 		if !t.at.rows() || t.decided || t.shifted || !ok || a != t.at.class || first != nil &&

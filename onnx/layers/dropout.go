@@ -144,28 +144,22 @@ func badDistribution(n *onnxpb.Node) string {
 // graph returns g with seeds, in subgraphs too.
 func (s *seeder) graph(g *onnxpb.Graph) *onnxpb.Graph {
 	g = onnxpb.Shallow(g)
-	g.Node = slices.Clone(g.Node)
-	for i, n := range g.Node {
-		c := onnxpb.Shallow(n)
-		c.Attribute = slices.Clone(n.GetAttribute())
-		for j, a := range c.Attribute {
-			c.Attribute[j] = onnxpb.WithSubgraphs(a, s.graph)
+	g.Node = onnxpb.MapNodes(g.Node, s.graph, func(n *onnxpb.Node) {
+		if !random(s.in, n) {
+			return
 		}
-		if random(s.in, n) {
-			if bad := badDistribution(n); bad != "" && s.err == nil {
-				s.err = unsupported("%s draws from no distribution: it has %s", n.Describe(), bad)
-			}
-			s.count++
-			x := nodeSeed(s.seed, s.count)
-			a := onnxpb.FloatAttribute("seed", x)
-			if isDropout(n) { // the one that wants a whole number
-				a = onnxpb.IntAttribute("seed", int64(x))
-			}
-			c.Attribute = append(slices.DeleteFunc(c.Attribute,
-				func(a *onnxpb.Attribute) bool { return a.GetName() == "seed" }), a)
+		if bad := badDistribution(n); bad != "" && s.err == nil {
+			s.err = unsupported("%s draws from no distribution: it has %s", n.Describe(), bad)
 		}
-		g.Node[i] = c
-	}
+		s.count++
+		x := nodeSeed(s.seed, s.count)
+		a := onnxpb.FloatAttribute("seed", x)
+		if isDropout(n) { // the one that wants a whole number
+			a = onnxpb.IntAttribute("seed", int64(x))
+		}
+		n.Attribute = append(slices.DeleteFunc(n.Attribute,
+			func(a *onnxpb.Attribute) bool { return a.GetName() == "seed" }), a)
+	})
 	return g
 }
 

@@ -290,14 +290,16 @@ func lowerDynamicQuantizeMatMul(l *lowering) bool {
 // single ones.
 func (l *lowering) scaledProduct(a, b, scale, zero, bias string) {
 	w := l.add("Mul", l.fresh("w"), []string{l.centred(b, zero), scale})
-	y := l.out()
-	if bias != "" {
-		y = l.fresh("product")
+	l.product(a, w, bias)
+}
+
+// product is a · w + bias, "" for none.
+func (l *lowering) product(a, w, bias string) {
+	if bias == "" {
+		l.add("MatMul", l.out(), []string{a, w})
+		return
 	}
-	l.add("MatMul", y, []string{a, w})
-	if bias != "" {
-		l.add("Add", l.out(), []string{y, bias})
-	}
+	l.add("Add", l.out(), []string{l.add("MatMul", l.fresh("product"), []string{a, w}), bias})
 }
 
 // lowerQLinearBinary: A, scale, zero point; B, scale, zero point; scale and zero point of the
@@ -377,14 +379,7 @@ func lowerMatMulNBits(l *lowering) bool {
 	}
 	w := l.add(unpackNBits, l.fresh("w"), []string{in[1], in[2], in[3]},
 		l.attributes("K", "N", "bits", "block_size")...)
-	y := l.out()
-	if in[5] != "" {
-		y = l.fresh("product")
-	}
-	l.add("MatMul", y, []string{in[0], w})
-	if in[5] != "" {
-		l.add("Add", l.out(), []string{y, in[5]})
-	}
+	l.product(in[0], w, in[5])
 	return true
 }
 

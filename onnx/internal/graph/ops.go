@@ -758,23 +758,43 @@ func expand(c *Call) *Value {
 }
 
 func dequantize(c *Call) *Value {
-	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2)
-	v := x.Like()
-	v.Type = scale.Type
-	if x.Data == nil || scale.Data == nil || c.Node.In(2) != "" && zero.Data == nil {
+	v := c.Arg(0).Like()
+	v.Type = c.Arg(1).Type
+	return c.scaled(v, func(x, scale, zero float64) float64 { return (x - zero) * scale })
+}
+
+func quantize(c *Call) *Value {
+	v := c.Arg(0).Like()
+	if v.Type = c.Arg(2).Type; c.Node.In(2) == "" {
+		v.Type = cmp.Or(tensor.Type(c.Node.Int("output_dtype", 0)), tensor.Uint8)
+	}
+	r, known := IntegerRange[v.Type]
+	if !known {
+		return v
+	}
+	return c.scaled(v, func(x, scale, zero float64) float64 {
+		return max(r[0], min(r[1], math.RoundToEven(x/scale)+zero))
+	})
+}
+
+// scaled gives v what f makes of the first input's numbers, the scales that belong to them and the zero
+// points, which are 0 where they are left out.
+func (c *Call) scaled(v *Value, f func(x, scale, zero float64) float64) *Value {
+	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2).Data
+	if x.Data == nil || scale.Data == nil || c.Node.In(2) != "" && len(zero) != len(scale.Data) {
 		return v
 	}
 	at := c.scaleIndex(x, scale)
-	if at == nil || zero.Data != nil && len(zero.Data) != len(scale.Data) || !c.take(int64(len(x.Data))) {
+	if at == nil || !c.take(int64(len(x.Data))) {
 		return v
 	}
 	v.Data = make([]float64, len(x.Data))
-	for i, q := range x.Data {
-		k := at(i)
-		if zero.Data != nil {
-			q -= zero.Data[k]
+	for i, number := range x.Data {
+		k, z := at(i), 0.0
+		if zero != nil {
+			z = zero[k]
 		}
-		v.Data[i] = q * scale.Data[k]
+		v.Data[i] = f(number, scale.Data[k], z)
 	}
 	return v
 }
@@ -877,31 +897,6 @@ func unpack(c *Call) *Value {
 			q := number(packed[(j*blocks+b)*blob:], i%size)
 			v.Data[i*n+j] = (q - zero) * scales[j*blocks+b]
 		}
-	}
-	return v
-}
-
-func quantize(c *Call) *Value {
-	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2)
-	v := x.Like()
-	if v.Type = zero.Type; c.Node.In(2) == "" {
-		v.Type = cmp.Or(tensor.Type(c.Node.Int("output_dtype", 0)), tensor.Uint8)
-	}
-	r, known := IntegerRange[v.Type]
-	if x.Data == nil || scale.Data == nil || !known || c.Node.In(2) != "" && len(zero.Data) != len(scale.Data) {
-		return v
-	}
-	at := c.scaleIndex(x, scale)
-	if at == nil || !c.take(int64(len(x.Data))) {
-		return v
-	}
-	v.Data = make([]float64, len(x.Data))
-	for i, f := range x.Data {
-		k, z := at(i), 0.0
-		if zero.Data != nil {
-			z = zero.Data[k]
-		}
-		v.Data[i] = max(r[0], min(r[1], math.RoundToEven(f/scale.Data[k])+z))
 	}
 	return v
 }

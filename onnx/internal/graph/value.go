@@ -162,37 +162,32 @@ func (in *Interpreter) Get(name string) *Value {
 
 // tensor returns the value of a stored tensor.
 func (in *Interpreter) tensor(t *onnxpb.Tensor) *Value {
-	v := &Value{Type: tensor.Type(t.GetDataType()), Dims: slices.Clone(t.GetDims()), Constant: true}
-	if v.Dims == nil {
-		v.Dims = []int64{}
-	}
-	n, _ := onnxpb.Elements(v.Dims) // checked when the model was read
-	numeric := v.Type.Value() != nil
-	if !numeric || !in.weights && t.GetSpan() != nil || !in.take(n) {
-		return v
-	}
-	v.Data = make([]float64, 0, n)
-	if err := in.reader.Floats(t, func(x float64) { v.Data = append(v.Data, x) }); err != nil {
-		v.Data = nil
-		in.err = cmp.Or(in.err, err)
-	}
-	return v
+	return in.stored(t, t.GetDims(), t.GetSpan() != nil, func(n int64) ([]float64, error) {
+		data := make([]float64, 0, n)
+		err := in.reader.Floats(t, func(x float64) { data = append(data, x) })
+		return data, err
+	})
 }
 
 // sparse returns the value of a stored sparse tensor.
 func (in *Interpreter) sparse(t *onnxpb.SparseTensor) *Value {
-	v := &Value{Type: tensor.Type(t.GetValues().GetDataType()), Dims: slices.Clone(t.GetDims()), Constant: true}
-	if v.Dims == nil {
-		v.Dims = []int64{}
-	}
+	inFile := t.GetValues().GetSpan() != nil || t.GetIndices().GetSpan() != nil
+	return in.stored(t.GetValues(), t.GetDims(), inFile,
+		func(n int64) ([]float64, error) { return in.reader.Dense(t, n) })
+}
+
+// stored returns the value of a constant whose n numbers read gives.
+func (in *Interpreter) stored(t *onnxpb.Tensor, dims []int64, inFile bool,
+	read func(n int64) ([]float64, error)) *Value {
+	v := &Value{Type: tensor.Type(t.GetDataType()), Dims: append([]int64{}, dims...), Constant: true}
 	n, _ := onnxpb.Elements(v.Dims) // checked when the model was read
-	numeric := v.Type.Value() != nil
-	if !numeric || !in.weights && (t.GetValues().GetSpan() != nil || t.GetIndices().GetSpan() != nil) || !in.take(n) {
+	if v.Type.Value() == nil || !in.weights && inFile || !in.take(n) {
 		return v
 	}
-	var err error
-	v.Data, err = in.reader.Dense(t, n)
-	in.err = cmp.Or(in.err, err)
+	data, err := read(n)
+	if in.err = cmp.Or(in.err, err); err == nil {
+		v.Data = data
+	}
 	return v
 }
 

@@ -312,6 +312,21 @@ func Elements(dims []int64) (int64, bool) {
 	return n, true
 }
 
+// MapNodes returns copies of nodes, their subgraphs changed, for do to change further.
+func MapNodes(nodes []*Node, subgraph func(*Graph) *Graph, do func(*Node)) []*Node {
+	nodes = slices.Clone(nodes)
+	for i, n := range nodes {
+		n = Shallow(n)
+		n.Attribute = slices.Clone(n.Attribute)
+		for j, a := range n.Attribute {
+			n.Attribute[j] = WithSubgraphs(a, subgraph)
+		}
+		do(n)
+		nodes[i] = n
+	}
+	return nodes
+}
+
 // Renamed returns a graph with other names: define gives those of its inputs and constants, then nodes
 // makes its nodes, and use gives the names of its outputs and of what it says of values.
 func Renamed(g *Graph, define, use func(string) string, nodes func([]*Node) []*Node) *Graph {
