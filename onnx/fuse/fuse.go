@@ -17,9 +17,10 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Method is an approximation of the Gaussian-softmax integral: mf0 or mf1 of Lu, Ie and Sha, "Mean-Field Approximation to
-// Gaussian-Softmax Integral with Application to Uncertainty Estimation" (the paper, below). Links other than Softmax have no
-// pairs of classes, in which alone the two differ.
+// Method is an approximation of the Gaussian-softmax integral: mf0 or mf1 of Lu, Ie and Sha,
+// "Mean-Field Approximation to Gaussian-Softmax Integral with Application to Uncertainty
+// Estimation" (the paper, below). Links other than Softmax have no pairs of classes, in which alone
+// the two differ.
 type Method string
 
 const (
@@ -30,7 +31,8 @@ const (
 // MaxMF1Classes bounds the classes of MF1, whose graph holds numbers for every pair of them.
 const MaxMF1Classes = 256
 
-// Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R terms:
+// Quadratic are M quadratic forms of an example's features φ, with N examples, d features and R
+// terms:
 //
 //	z = (φ - Center)·Projection + Offset
 //	q_m = Σ_r z_r² (Reduction·Weights)_rm     where there are Weights; Reduction may be left out
@@ -50,7 +52,8 @@ type Temperatures struct {
 	Act, Ens float64
 }
 
-// Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the batch is at most Ratio.
+// Interval says that so many Chebyshev nodes interpolate while T_max/T_min of every example in the
+// batch is at most Ratio.
 type Interval struct {
 	Ratio float64
 	Nodes int
@@ -61,8 +64,9 @@ type MeanField struct {
 	Method  Method // "" is MF0
 	Lambda0 float64
 
-	// Plain is the T of probabilities softmax(a/T), or sigmoids, of the logits alone, which stand in the place of Method's: the
-	// network's own for 1. Zero: Method gives them. The score is Method's either way.
+	// Plain is the T of probabilities softmax(a/T), or sigmoids, of the logits alone, which stand
+	// in the place of Method's: the network's own for 1. Zero: Method gives them. The score is
+	// Method's either way.
 	Plain float64
 
 	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
@@ -71,29 +75,32 @@ type MeanField struct {
 	NLL Temperatures // for Method's probabilities
 	OOD Temperatures // for the out-of-distribution score
 
-	// Scores are the graph's last outputs, made of what the head has of an example. MedianMargin is a term of theirs: the
-	// margin of a usual example.
+	// Scores are the graph's last outputs, made of what the head has of an example. MedianMargin is
+	// a term of theirs: the margin of a usual example.
 	Scores       []Score
 	MedianMargin float64
 
-	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last, and where no number of
-	// nodes is much less than that of the classes, they are computed by their formula.
+	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last,
+	// and where no number of nodes is much less than that of the classes, they are computed by
+	// their formula.
 	Intervals []Interval
 
 	// Alone leaves out the model's own outputs, and what only they need.
 	Alone bool
 
-	// Metadata is added to the model's metadata_props. Its entries that begin with mfgs. go: they speak of another head.
+	// Metadata is added to the model's metadata_props. Its entries that begin with mfgs. go: they
+	// speak of another head.
 	Metadata map[string]string
 }
 
-// Append returns the model with the mean-field head behind it: the model's own outputs and then those of [Outputs]. A name that
-// an input or output of the model has already gets the prefix mfgs_, but that an output logits which is the head's is not
-// doubled. Only operators of the default domain are added, in the form they have in the model's own operator set. It panics if
-// h was not found in m.
+// Append returns the model with the mean-field head behind it: the model's own outputs and then
+// those of [Outputs]. A name that an input or output of the model has already gets the prefix
+// mfgs_, but that an output logits which is the head's is not doubled. Only operators of the
+// default domain are added, in the form they have in the model's own operator set. It panics if h
+// was not found in m.
 //
-// The network is left as it is, and variances are formed in float32. What follows is computed as package calibrate/meanfield
-// does, in float64 and in terms of logarithms.
+// The network is left as it is, and variances are formed in float32. What follows is computed as
+// package calibrate/meanfield does, in float64 and in terms of logarithms.
 func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, error) {
 	if !h.Of(m) {
 		panic("fuse: Append with the head of another model")
@@ -164,7 +171,8 @@ func (mf *MeanField) check(h *head.Head) error {
 	case mf.Method != "" && mf.Method != MF0 && mf.Method != MF1:
 		return fmt.Errorf("method %q, want %s or %s", mf.Method, MF0, MF1)
 	case mf.Method == MF1 && h.Link == head.Softmax && k > MaxMF1Classes:
-		return fmt.Errorf("%s for %d classes, want at most %d, as its graph holds numbers for every pair of them: use %s", MF1, k, MaxMF1Classes, MF0)
+		return fmt.Errorf("%s for %d classes, want at most %d, as its graph holds numbers for every pair of them: use %s",
+			MF1, k, MaxMF1Classes, MF0)
 	case q.Forms != k+1:
 		return fmt.Errorf("%d quadratic forms, want %d: one for each logit and the leverage", q.Forms, k+1)
 	case len(q.Center) != h.FeatureDim, len(q.Projection) != h.FeatureDim*terms, terms == 0,
@@ -175,16 +183,19 @@ func (mf *MeanField) check(h *head.Head) error {
 	}
 	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens, mf.MedianMargin} {
 		if !(x > 0) || math.IsInf(x, 0) {
-			return fmt.Errorf("λ₀ %v, temperatures %v and %v and median margin %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD, mf.MedianMargin)
+			return fmt.Errorf("λ₀ %v, temperatures %v and %v and median margin %v, want positive finite numbers",
+				mf.Lambda0, mf.NLL, mf.OOD, mf.MedianMargin)
 		}
 	}
 	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {
-		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none", mf.Plain)
+		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none",
+			mf.Plain)
 	}
 	last := 1.0
 	for _, i := range mf.Intervals {
 		if !(i.Ratio >= last) || math.IsInf(i.Ratio, 0) || i.Nodes < 2 || i.Nodes > maxNodes {
-			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1", i.Nodes, i.Ratio, maxNodes)
+			return fmt.Errorf("%d nodes for temperature ratios up to %v, want 2 to %d nodes and rising finite ratios from 1",
+				i.Nodes, i.Ratio, maxNodes)
 		}
 		last = i.Ratio
 	}
@@ -235,8 +246,9 @@ func withMetadata(entries []*onnxpb.Entry, properties map[string]string, outputs
 	return entries
 }
 
-// A fuser writes the mean-field head. Its methods add nodes and return the name of their output. Shapes in comments: N
-// examples, K logits, P pairs of temperatures, one where the two are the same.
+// A fuser writes the mean-field head. Its methods add nodes and return the name of their output.
+// Shapes in comments: N examples, K logits, P pairs of temperatures, one where the two are the
+// same.
 type fuser struct {
 	*build.Builder
 	mf      *MeanField
@@ -251,16 +263,19 @@ type fuser struct {
 	err     error              // a constant that cannot be
 }
 
-// hasLogits reports whether the model has an output called as ours would be, that is the head's logits as rows of float32.
+// hasLogits reports whether the model has an output called as ours would be, that is the head's
+// logits as rows of float32.
 func (f *fuser) hasLogits(h *head.Head) bool {
-	return h.Logits == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(), func(v *onnxpb.ValueInfo) bool {
-		info := onnx.InfoOf(v)
-		return info.Name == h.Logits && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
-	})
+	return h.Logits == "logits" && slices.ContainsFunc(f.Model.Proto().GetGraph().GetOutput(),
+		func(v *onnxpb.ValueInfo) bool {
+			info := onnx.InfoOf(v)
+			return info.Name == h.Logits && info.Type == tensor.Float32 && (h.LogitsAreRows() || len(info.Shape) == 2)
+		})
 }
 
-// outputName returns a name for an output that is to be called as wanted, or with the prefix mfgs_ where an input or output
-// of the model is called so. A tensor within the model makes way: rename gets a name for it, and for the output.
+// outputName returns a name for an output that is to be called as wanted, or with the prefix mfgs_
+// where an input or output of the model is called so. A tensor within the model makes way: rename
+// gets a name for it, and for the output.
 func (f *fuser) outputName(want string, rename map[string]string) string {
 	g := f.Model.Proto().GetGraph()
 	public := slices.Clone(g.GetInput())
@@ -323,7 +338,8 @@ func (f *fuser) float(name string, x []float64, dims ...int64) string {
 	for _, v := range x {
 		single := float32(v)
 		if d := single - single; d != 0 { // infinite, or not a number
-			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): posterior.safetensors and the temperatures in bundle.yaml do not fit the model", v, name)
+			f.err = fmt.Errorf("float32 does not hold %v, a number of the mean-field head (%s): posterior.safetensors and the temperatures in bundle.yaml do not fit the model",
+				v, name)
 		}
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(single))
 	}
@@ -376,12 +392,14 @@ func (f *fuser) reshape(x string, dims ...int64) string {
 // slice takes [from,to) of an axis.
 func (f *fuser) slice(x string, axis, from, to int64) string {
 	if f.opset < 10 {
-		return f.op("Slice", []string{x}, onnxpb.IntsAttribute("axes", axis), onnxpb.IntsAttribute("starts", from), onnxpb.IntsAttribute("ends", to))
+		return f.op("Slice", []string{x}, onnxpb.IntsAttribute("axes", axis), onnxpb.IntsAttribute("starts", from),
+			onnxpb.IntsAttribute("ends", to))
 	}
 	return f.op("Slice", []string{x, f.list(from), f.list(to), f.list(axis)})
 }
 
-// reduce reduces one axis. Its number became an input in operator set 13 for ReduceSum and in 18 for all others.
+// reduce reduces one axis. Its number became an input in operator set 13 for ReduceSum and in 18
+// for all others.
 func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
 	kept := onnxpb.IntAttribute("keepdims", 0)
 	if keep {
@@ -396,12 +414,14 @@ func (f *fuser) reduce(kind, x string, axis int64, keep bool) string {
 // clip keeps float32 numbers between two.
 func (f *fuser) clip(x string, low, high float64) string {
 	if f.opset < 11 {
-		return f.op("Clip", []string{x}, onnxpb.FloatAttribute("min", float32(low)), onnxpb.FloatAttribute("max", float32(high)))
+		return f.op("Clip", []string{x}, onnxpb.FloatAttribute("min", float32(low)),
+			onnxpb.FloatAttribute("max", float32(high)))
 	}
 	return f.op("Clip", []string{x, f.scalar(low), f.scalar(high)})
 }
 
-// subgraph returns the graph of the nodes that write adds; it may read tensors of the graph around it.
+// subgraph returns the graph of the nodes that write adds; it may read tensors of the graph around
+// it.
 func (f *fuser) subgraph(name string, inputs []*onnxpb.ValueInfo, write func() []*onnxpb.ValueInfo) *onnxpb.Graph {
 	outer := f.Nodes
 	f.Nodes = nil

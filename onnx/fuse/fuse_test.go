@@ -19,7 +19,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-// What the fused graphs compute is tested where there is a runtime, in package wrap. Here it is how they are put together.
+// What the fused graphs compute is tested where there is a runtime, in package wrap. Here it is how
+// they are put together.
 
 // head returns a mean-field head of the right sizes, of no meaning.
 func meanField(h *head.Head) *MeanField {
@@ -36,7 +37,8 @@ func meanField(h *head.Head) *MeanField {
 		Forms:     Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
 		Scores: []Score{
-			{Name: "ood_score", Double: true, Emit: func(t *Terms) string { return t.Div(t.MedianMargin(), t.Add(t.Margin(), t.MedianMargin())) }},
+			{Name: "ood_score", Double: true,
+				Emit: func(t *Terms) string { return t.Div(t.MedianMargin(), t.Add(t.Margin(), t.MedianMargin())) }},
 			{Name: "leverage", Emit: (*Terms).Leverage},
 		},
 		Metadata: map[string]string{"mfgs.version": "test"},
@@ -83,22 +85,31 @@ func TestFuseNamesOutputs(t *testing.T) {
 		}, false, "[?,32] float32 y, " + ours},
 		{"a tensor in a subgraph of the same name", func(g *onnxpb.Graph) {
 			branch := func(name string) *onnxpb.Attribute {
-				return graphAttribute(name, &onnxpb.Graph{Name: &name, Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", "ood_score"), onnxtest.Node("Abs", "ood_score", name)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo(name, tensor.Float32, -1, 16)}})
+				return graphAttribute(name, &onnxpb.Graph{Name: &name,
+					Node: []*onnxpb.Node{onnxtest.Node("Relu", "x", "ood_score"),
+						onnxtest.Node("Abs", "ood_score", name)}, Output: []*onnxpb.ValueInfo{onnxpb.TensorInfo(name,
+						tensor.Float32, -1, 16)}})
 			}
-			g.Initializer = append(g.Initializer, &onnxpb.Tensor{Name: proto.String("logits"), DataType: proto.Int32(int32(tensor.Bool)), RawData: []byte{1}})
-			g.Node = []*onnxpb.Node{onnxtest.Node("If", "logits", "leverage", branch("then_branch"), branch("else_branch")), onnxtest.Node("MatMul", "leverage w", "y")}
+			g.Initializer = append(g.Initializer, &onnxpb.Tensor{Name: proto.String("logits"),
+				DataType: proto.Int32(int32(tensor.Bool)), RawData: []byte{1}})
+			g.Node = []*onnxpb.Node{onnxtest.Node("If", "logits", "leverage", branch("then_branch"),
+				branch("else_branch")), onnxtest.Node("MatMul", "leverage w", "y")}
 		}, false, "[?,32] float32 y, " + ours},
 		{"the logits themselves", func(g *onnxpb.Graph) {
-			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", tensor.Float32, -1, 32)}
+			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", tensor.Float32,
+				-1, 32)}
 		}, false, "[?,32] float32 logits, " + strings.Replace(ours, "[?,32] float32 logits, ", "", 1)},
 		{"the logits themselves, alone", func(g *onnxpb.Graph) {
-			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", tensor.Float32, -1, 32)}
+			g.Node[0].Output[0], g.Output = "logits", []*onnxpb.ValueInfo{onnxpb.TensorInfo("logits", tensor.Float32,
+				-1, 32)}
 		}, true, ours},
 		{"both names taken", func(g *onnxpb.Graph) {
 			g.Input[0] = onnxpb.TensorInfo("leverage", tensor.Float32, -1, 16)
-			g.Node = []*onnxpb.Node{onnxtest.Node("Relu", "leverage", "mfgs_leverage"), onnxtest.Node("MatMul", "mfgs_leverage w", "y")}
+			g.Node = []*onnxpb.Node{onnxtest.Node("Relu", "leverage", "mfgs_leverage"),
+				onnxtest.Node("MatMul", "mfgs_leverage w", "y")}
 		}, false, "[?,32] float32 y, " + strings.Replace(ours, "leverage", "mfgs_leverage_1", 1)},
-		{"a fixed batch", func(g *onnxpb.Graph) { g.Input[0] = onnxpb.TensorInfo("x", tensor.Float32, 8, 16) }, true, strings.ReplaceAll(ours, "?", "8")},
+		{"a fixed batch", func(g *onnxpb.Graph) { g.Input[0] = onnxpb.TensorInfo("x", tensor.Float32, 8, 16) }, true,
+			strings.ReplaceAll(ours, "?", "8")},
 		{"a named batch", func(g *onnxpb.Graph) {
 			g.Input[0].Type.TensorType.Shape.Dim[0].Value = &onnxpb.Dimension_DimParam{DimParam: "batch"}
 		}, true, strings.ReplaceAll(ours, "?", "batch")},
@@ -155,7 +166,8 @@ func TestFuseReplacesMetadata(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fused.Metadata(); got["mfgs.version"] != "test" || got["author"] != "someone" || got["mfgs.labels"] != "" || len(fused.Proto().MetadataProps) != len(got) {
+	if got := fused.Metadata(); got["mfgs.version"] != "test" || got["author"] != "someone" ||
+		got["mfgs.labels"] != "" || len(fused.Proto().MetadataProps) != len(got) {
 		t.Errorf("metadata %v", fused.Proto().MetadataProps)
 	}
 	if len(m.Proto().MetadataProps) != 3 {
@@ -196,7 +208,8 @@ func TestFuseRefuses(t *testing.T) {
 	}
 	wide := onnxtest.Network()
 	wide.Graph.Initializer[0].Dims = []int64{1, 512}
-	wide.Graph.Input[0], wide.Graph.Output[0] = onnxpb.TensorInfo("x", tensor.Float32, -1, 1), onnxpb.TensorInfo("y", tensor.Float32, -1, 512)
+	wide.Graph.Input[0], wide.Graph.Output[0] = onnxpb.TensorInfo("x", tensor.Float32, -1, 1), onnxpb.TensorInfo("y",
+		tensor.Float32, -1, 512)
 	m, h = parsedModel(t, wide)
 	mf := meanField(h)
 	mf.Method = MF1
@@ -319,6 +332,7 @@ func TestFusedVariancesHaveTheUnitOfThePosterior(t *testing.T) {
 	}
 	f := &fuser{mf: mf, k: int64(h.LogitDim)}
 	if got := f.formScale(0); got != 1/mf.NLL.Ens || f.formScale(f.k) != 1 {
-		t.Errorf("variances are multiplied by %v and the leverage by %v, want %v and 1", got, f.formScale(f.k), 1/mf.NLL.Ens)
+		t.Errorf("variances are multiplied by %v and the leverage by %v, want %v and 1", got, f.formScale(f.k),
+			1/mf.NLL.Ens)
 	}
 }

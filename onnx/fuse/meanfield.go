@@ -8,17 +8,18 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Squares of features, variances and logits that are absurdly large end at these numbers, where float32 would make them infinite
-// and the scores what is not a number. Such an example is as far out of distribution as can be: its T are as large as its
-// logits.
+// Squares of features, variances and logits that are absurdly large end at these numbers, where
+// float32 would make them infinite and the scores what is not a number. Such an example is as far
+// out of distribution as can be: its T are as large as its logits.
 const (
 	mostSquare = 1e28
 	mostForm   = 1e37
 	mostLogit  = 1e14
 )
 
-// forms returns the variances of the logits, [N,K], and the leverage, [N,1]. The variances are in units of the T_ens of the
-// pair NLL: a posterior's own may be beyond float32, where its logits have an unusual unit.
+// forms returns the variances of the logits, [N,K], and the leverage, [N,1]. The variances are in
+// units of the T_ens of the pair NLL: a posterior's own may be beyond float32, where its logits
+// have an unusual unit.
 func (f *fuser) forms(phi string) (variance, leverage string) {
 	q := &f.mf.Forms
 	d, terms, forms := int64(len(q.Center)), int64(len(q.Offset)), int64(q.Forms)
@@ -76,7 +77,8 @@ func (f *fuser) variances(variance, output string) {
 	f.as(output, func() string { return f.clip(f.cast(own, tensor.Float32), 0, mostForm) })
 }
 
-// formScale is what a form is multiplied by: one for the leverage, and for variances one over their unit.
+// formScale is what a form is multiplied by: one for the leverage, and for variances one over their
+// unit.
 func (f *fuser) formScale(m int64) float64 {
 	if m == f.k {
 		return 1
@@ -102,7 +104,8 @@ func zero(x []float64) bool {
 	return true
 }
 
-// pairs returns the distinct pairs of temperatures: that for probabilities, where they need one, and, last, that for the score.
+// pairs returns the distinct pairs of temperatures: that for probabilities, where they need one,
+// and, last, that for the score.
 func (f *fuser) pairs() []Temperatures {
 	if f.mf.OOD == f.mf.NLL || f.mf.Plain > 0 {
 		return []Temperatures{f.mf.OOD}
@@ -110,9 +113,9 @@ func (f *fuser) pairs() []Temperatures {
 	return []Temperatures{f.mf.NLL, f.mf.OOD}
 }
 
-// probabilities makes the output of probabilities from logits and their variances as forms returns them, both [N,K], and returns
-// the margin of 1 - max p under the pair OOD, [N,1]. All is float64: margins differ where probabilities are all but the same, or
-// all but one next to nothing.
+// probabilities makes the output of probabilities from logits and their variances as forms returns
+// them, both [N,K], and returns the margin of 1 - max p under the pair OOD, [N,1]. All is float64:
+// margins differ where probabilities are all but the same, or all but one next to nothing.
 func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	pairs := f.pairs()
 	p := int64(len(pairs))
@@ -182,8 +185,8 @@ func (f *fuser) servedSoftmax(l, output string) {
 
 // servedSigmoids makes probabilities of logits y, [N,K], each of which has a sigmoid of its own.
 //
-// With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e): no difference, and the runtime's Sigmoid, which is flat beyond 18, is not
-// used.
+// With e = exp(-|y|), σ(y) is exp(min(y,0))/(1+e): no difference, and the runtime's Sigmoid, which
+// is flat beyond 18, is not used.
 func (f *fuser) servedSigmoids(y, output string) {
 	one := f.binary("Add", f.unary("Exp", f.unary("Neg", f.unary("Abs", y))), f.number(1))
 	sigmoid := func(y string) string { return f.binary("Div", f.unary("Exp", f.negative(y)), one) }
@@ -215,14 +218,15 @@ func (f *fuser) logSigmoid(y string) string {
 	return f.binary("Add", close, full)
 }
 
-// normalised makes probabilities of logarithms, [N,P,K], of what is proportional to them, and returns the margin.
+// normalised makes probabilities of logarithms, [N,P,K], of what is proportional to them, and
+// returns the margin.
 func (f *fuser) normalised(logp, output string) (margin string) {
 	if f.mf.Plain == 0 {
 		f.servedSoftmax(f.pair(logp, 0, f.k), output)
 	}
 
-	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max l - l_k and m their least:
-	// of those as large as the largest all but one count, with x = 0.
+	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max
+	// l - l_k and m their least: of those as large as the largest all but one count, with x = 0.
 	l := f.scored(logp)
 	x := f.binary("Sub", f.reduce("ReduceMax", l, 1, true), l)
 	smaller := f.cast(f.binary("Greater", x, f.number(0)), tensor.Float64)
@@ -240,9 +244,10 @@ func (f *fuser) normalised(logp, output string) (margin string) {
 	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
 }
 
-// tiny is what numbers must be below for the mean of their exponentials to be so near one that its logarithm, of which there
-// are 16 digits of one, is made of cumulants instead. The first that is left out has a relative part of tiny³/24 in it, and
-// what rounding takes of the logarithm otherwise is 1e-16/tiny, both times as much as the largest number is beside the mean.
+// tiny is what numbers must be below for the mean of their exponentials to be so near one that its
+// logarithm, of which there are 16 digits of one, is made of cumulants instead. The first that is
+// left out has a relative part of tiny³/24 in it, and what rounding takes of the logarithm
+// otherwise is 1e-16/tiny, both times as much as the largest number is beside the mean.
 const tiny = 3e-4
 
 // either returns close where depth is below tiny, else other. Both must be finite.
@@ -252,7 +257,8 @@ func (f *fuser) either(depth, close, other string) string {
 	return f.binary("Add", f.binary("Mul", near, close), f.binary("Mul", far, other))
 }
 
-// cumulants returns the first three of numbers x along an axis, of which there are so many and any number of zeros besides.
+// cumulants returns the first three of numbers x along an axis, of which there are so many and any
+// number of zeros besides.
 func (f *fuser) cumulants(x string, axis, count int64) [3]string {
 	mean := func(x string) string {
 		return f.binary("Div", f.reduce("ReduceSum", x, axis, true), f.number(float64(count)))
@@ -265,7 +271,8 @@ func (f *fuser) cumulants(x string, axis, count int64) [3]string {
 	return [3]string{m1, k2, k3}
 }
 
-// series returns log mean exp(bx) of small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6. Without b it is 1.
+// series returns log mean exp(bx) of small bx from the cumulants of x: b k₁ + b² k₂/2 + b³ k₃/6.
+// Without b it is 1.
 func (f *fuser) series(k [3]string, b string) string {
 	times := func(x string) string {
 		if b == "" {
@@ -277,7 +284,8 @@ func (f *fuser) series(k [3]string, b string) string {
 	return times(f.binary("Add", k[0], times(inner)))
 }
 
-// separate makes probabilities of y = μ/T, [N,P,K], where each logit has a sigmoid of its own, and returns the margin.
+// separate makes probabilities of y = μ/T, [N,P,K], where each logit has a sigmoid of its own, and
+// returns the margin.
 func (f *fuser) separate(y, output string) (margin string) {
 	if f.link == head.OneVsRest {
 		return f.normalised(f.logSigmoid(y), output)
@@ -285,8 +293,8 @@ func (f *fuser) separate(y, output string) (margin string) {
 	if f.mf.Plain == 0 {
 		f.servedSigmoids(f.pair(y, 0, f.k), output)
 	}
-	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w exp(m-x)). For small x it is
-	// that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
+	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w
+	// exp(m-x)). For small x it is that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.
 	x := f.unary("Abs", f.scored(y))
 	w := f.unary("Reciprocal", f.binary("Add", f.unary("Exp", f.unary("Neg", x)), f.number(1)))
 	least := f.reduce("ReduceMin", x, 1, true)
@@ -299,7 +307,8 @@ func (f *fuser) separate(y, output string) (margin string) {
 	return f.either(f.reduce("ReduceMax", x, 1, true), close, direct)
 }
 
-// mf1 returns log(K ẽ_k) = -log mean_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k is exp(0) in the paper as here.
+// mf1 returns log(K ẽ_k) = -log mean_i exp((μ_i-μ_k)/√(1+λ₀s²_k+λ₀s²_i)), [N,P,K]. The term i = k
+// is exp(0) in the paper as here.
 func (f *fuser) mf1(mu, spread string) string {
 	column := func(x string) string { return f.reshape(x, 0, 0, f.k, 1) }
 	row := func(x string) string { return f.reshape(x, 0, 0, 1, f.k) }
@@ -313,12 +322,15 @@ func (f *fuser) mf1(mu, spread string) string {
 	return f.unary("Neg", f.reshape(f.either(depth, close, direct), 0, 0, f.k))
 }
 
-// mf0 returns log(K ẽ_k) = μ_k/T_k - F(1/T_k), [N,P,K], with F(b) = log mean_i exp(bμ_i), for μ ≤ 0 with a largest of zero.
+// mf0 returns log(K ẽ_k) = μ_k/T_k - F(1/T_k), [N,P,K], with F(b) = log mean_i exp(bμ_i), for μ ≤ 0
+// with a largest of zero.
 //
-// F is as small as bμ are: what is taken from one another here has its own digits where temperatures are high. Where there
-// are enough classes F is computed at m Chebyshev nodes of t = log T over the example's own interval, and at the T_k
-// interpolated. The error of that in exact arithmetic, for whatever logits, is some |F|/log K times 200 log K ρ^-m/(ρ-1) with
-// ρ = x + √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is chosen by.
+// F is as small as bμ are: what is taken from one another here has its own digits where
+// temperatures are high. Where there are enough classes F is computed at m Chebyshev nodes of t =
+// log T over the example's own interval, and at the T_k interpolated. The error of that in exact
+// arithmetic, for whatever logits, is some |F|/log K times 200 log K ρ^-m/(ρ-1) with ρ = x +
+// √(1+x²), x = 1.9 atan(π/log(K-1)) / log(T_max/T_min), which meanfield.Nodes derives and m is
+// chosen by.
 func (f *fuser) mf0(mu, t string) string {
 	var intervals []Interval
 	for _, i := range f.mf.Intervals {
@@ -333,20 +345,23 @@ func (f *fuser) mf0(mu, t string) string {
 	} else {
 		log := f.unary("Log", t)
 		low, high := f.reduce("ReduceMin", log, 2, true), f.reduce("ReduceMax", log, 2, true)
-		// The interval is longer than its points want: in one of a few units in the last place rounding would move them far
-		// outside, where polynomials are huge.
+		// The interval is longer than its points want: in one of a few units in the last place
+		// rounding would move them far outside, where polynomials are huge.
 		const least = 1. / 64
 		half := f.binary("Add", f.binary("Mul", f.binary("Sub", high, low), f.number(0.5)), f.number(least))
 		low = f.binary("Sub", low, f.number(least))
-		mean = f.within(intervals, half, func(i Interval) string { return f.interpolated(int64(i.Nodes), of, log, low, half) },
+		mean = f.within(intervals, half,
+			func(i Interval) string { return f.interpolated(int64(i.Nodes), of, log, low, half) },
 			func() string { return f.exact(of, t) })
 	}
 	return f.binary("Sub", f.binary("Div", mu, t), mean)
 }
 
-// within adds an If for each interval: the first is interpolated that no half length exceeds. Those that are not numbers
-// count for nothing, so that an example which is none has no say in how the others are computed.
-func (f *fuser) within(intervals []Interval, half string, interpolated func(Interval) string, exact func() string) string {
+// within adds an If for each interval: the first is interpolated that no half length exceeds. Those
+// that are not numbers count for nothing, so that an example which is none has no say in how the
+// others are computed.
+func (f *fuser) within(intervals []Interval, half string, interpolated func(Interval) string,
+	exact func() string) string {
 	if len(intervals) == 0 {
 		return exact()
 	}
@@ -371,25 +386,28 @@ type shifted struct {
 
 func (f *fuser) logits(mu string) shifted {
 	return shifted{
-		terms: f.reshape(mu, 0, 0, 1, f.k), depth: f.unary("Neg", f.reduce("ReduceMin", mu, 2, true)), cumulants: f.cumulants(mu, 2, f.k),
+		terms: f.reshape(mu, 0, 0, 1, f.k), depth: f.unary("Neg",
+			f.reduce("ReduceMin", mu, 2, true)), cumulants: f.cumulants(mu, 2, f.k),
 	}
 }
 
-// logMeanExp returns log mean_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the largest μ is zero.
+// logMeanExp returns log mean_i exp(b_j μ_i), [N,P,n], for b [N,P,n]. No shift is needed: the
+// largest μ is zero.
 func (f *fuser) logMeanExp(b string, n int64, of shifted) string {
 	sum := f.reduce("ReduceSum", f.unary("Exp", f.binary("Mul", f.reshape(b, 0, 0, n, 1), of.terms)), 3, false)
 	direct := f.unary("Log", f.binary("Div", sum, f.number(float64(f.k))))
 	return f.either(f.binary("Mul", b, of.depth), f.series(of.cumulants, b), direct)
 }
 
-// chunk is how many of these are computed at once: their terms should stay in the processor's caches.
+// chunk is how many of these are computed at once: their terms should stay in the processor's
+// caches.
 func (f *fuser) chunk() int64 {
 	const most = 1 << 17
 	return max(4, most/f.k)
 }
 
-// exact computes every one of mf0's log mean exp by its formula, some classes in each turn of a loop, so that memory stays in
-// proportion to K.
+// exact computes every one of mf0's log mean exp by its formula, some classes in each turn of a
+// loop, so that memory stays in proportion to K.
 func (f *fuser) exact(of shifted, t string) string {
 	n := min(f.chunk(), f.k)
 	turns := (f.k + n - 1) / n
@@ -408,10 +426,11 @@ func (f *fuser) exact(of shifted, t string) string {
 		some := f.reshape(f.op("Gather", []string{which, turn}, onnxpb.IntAttribute("axis", 0)), n)
 		mean := f.logMeanExp(f.op("Gather", []string{b, some}, onnxpb.IntAttribute("axis", 2)), n, of)
 		on, carry := f.cast(condition.GetName(), tensor.Bool), f.cast(carried.GetName(), tensor.Int64)
-		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, tensor.Bool), onnxpb.TensorInfo(carry, tensor.Int64, 1), onnxpb.TensorInfo(mean, tensor.Float64, -1, int64(len(f.pairs())), n)}
+		return []*onnxpb.ValueInfo{onnxpb.TensorInfo(on, tensor.Bool), onnxpb.TensorInfo(carry, tensor.Int64, 1),
+			onnxpb.TensorInfo(mean, tensor.Float64, -1, int64(len(f.pairs())), n)}
 	})
-	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and some take a condition that
-	// is left out for false.
+	// Nothing needs to be carried from turn to turn, but before operator set 11 something must; and
+	// some take a condition that is left out for false.
 	going := f.tensor("true", tensor.Bool, []byte{1})
 	rest := f.op("Loop", []string{f.reshape(total), going, total}, graphAttribute("body", body))
 	all := f.Names.Fresh("mfgs_loop") // [turns,N,P,n]
@@ -420,11 +439,13 @@ func (f *fuser) exact(of shifted, t string) string {
 	return f.slice(all, 2, 0, f.k)
 }
 
-// interpolated computes F at t = log T from those at Chebyshev nodes between low and low + 2 half, [N,P,1].
+// interpolated computes F at t = log T from those at Chebyshev nodes between low and low + 2 half,
+// [N,P,1].
 //
-// The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y = T_r(x): from
-// T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function of the values at the nodes. It takes
-// r + m/r tensors of N·P·K numbers, and as many steps, where Clenshaw's recurrence has m steps; both are stable.
+// The polynomial Σ_n c_n T_n(x) is evaluated in two steps, as Σ_q T_q(y) Σ_{j<r} D_qj T_j(x) with y
+// = T_r(x): from T_{qr+j} = 2 T_q(y) T_j(x) - T_{qr-j} it follows that D is a fixed linear function
+// of the values at the nodes. It takes r + m/r tensors of N·P·K numbers, and as many steps, where
+// Clenshaw's recurrence has m steps; both are stable.
 func (f *fuser) interpolated(m int64, of shifted, t, low, half string) string {
 	const r = 8
 	groups := (m + r - 1) / r
@@ -447,12 +468,14 @@ func (f *fuser) interpolated(m int64, of shifted, t, low, half string) string {
 		value = f.op("Concat", values, onnxpb.IntAttribute("axis", 2))
 	}
 	// [N,P,m] to [N,P,groups,r].
-	coefficients := f.reshape(f.binary("MatMul", value, f.double("chebyshev", productCoefficients(m, r), m, groups*r)), 0, 0, groups, r)
+	coefficients := f.reshape(f.binary("MatMul", value, f.double("chebyshev", productCoefficients(m, r), m, groups*r)),
+		0, 0, groups, r)
 
 	x := f.reshape(f.binary("Div", f.binary("Sub", t, middle), half), 0, 0, 1, f.k)
 	one := f.binary("Add", f.binary("Mul", x, f.number(0)), f.number(1))
 	inner := f.chebyshev(one, x, r+1)
-	sums := f.binary("MatMul", coefficients, f.op("Concat", inner[:r], onnxpb.IntAttribute("axis", 2))) // [N,P,groups,K]
+	// [N,P,groups,K]
+	sums := f.binary("MatMul", coefficients, f.op("Concat", inner[:r], onnxpb.IntAttribute("axis", 2)))
 	if groups > 1 {
 		outer := f.chebyshev(one, inner[r], int(groups))
 		sums = f.binary("Mul", sums, f.op("Concat", outer, onnxpb.IntAttribute("axis", 2)))
@@ -475,8 +498,8 @@ func chebyshevNode(j, m int64) float64 {
 	return math.Cos(math.Pi * (float64(j) + 0.5) / float64(m))
 }
 
-// productCoefficients returns the matrix [m, groups·r] that makes of a polynomial's values at the m Chebyshev nodes its
-// coefficients D_qj for T_q(T_r(x)) T_j(x).
+// productCoefficients returns the matrix [m, groups·r] that makes of a polynomial's values at the m
+// Chebyshev nodes its coefficients D_qj for T_q(T_r(x)) T_j(x).
 func productCoefficients(m, r int64) []float64 {
 	groups := (m + r - 1) / r
 	width := groups * r

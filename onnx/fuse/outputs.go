@@ -10,26 +10,28 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their order. N are examples, K
-// logits, C classes.
+// Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their
+// order. N are examples, K logits, C classes.
 const (
-	Probabilities = iota // [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1
-	Logits               // [N,K], the model's own
-	LogitVariance        // [N,K], the posterior's own: at T_ens = 1
-	Scores               // [N] each
+	// [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not sum to 1
+	Probabilities = iota
+	Logits        // [N,K], the model's own
+	LogitVariance // [N,K], the posterior's own: at T_ens = 1
+	Scores        // [N] each
 )
 
 // Outputs are those of a fused model, in their order there.
 type Outputs []Output
 
-// Output is one of them. Key says what it is, and Name is what the model calls it: the same unless the model had that name for
-// something else.
+// Output is one of them. Key says what it is, and Name is what the model calls it: the same unless
+// the model had that name for something else.
 type Output struct {
 	Key string
 	onnx.ValueInfo
 }
 
-// outputs names and declares all outputs. own says that the model's own output logits is the head's.
+// outputs names and declares all outputs. own says that the model's own output logits is the
+// head's.
 func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Outputs {
 	var all Outputs
 	add := func(key string, typ tensor.Type, dims ...int64) {

@@ -6,8 +6,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A renaming gives tensors new names, in subgraphs too, which may not use a name of the graph around them for tensors of their
-// own. The new names are nobody's, or those of other tensors that get new ones.
+// A renaming gives tensors new names, in subgraphs too, which may not use a name of the graph
+// around them for tensors of their own. The new names are nobody's, or those of other tensors that
+// get new ones.
 type renaming map[string]string
 
 func (r renaming) name(name string) string {

@@ -10,8 +10,8 @@ type Score struct {
 	Emit func(*Terms) string
 }
 
-// Terms are what scores are made of: tensors of the graph by their names, all float64, and operators on them. Values are [N,1]
-// or [N,K]; a number stands for all.
+// Terms are what scores are made of: tensors of the graph by their names, all float64, and
+// operators on them. Values are [N,1] or [N,K]; a number stands for all.
 type Terms struct {
 	f                                  *fuser
 	logits, variance, leverage, margin string

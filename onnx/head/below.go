@@ -77,9 +77,9 @@ func (f *finder) layerBelow(above *Head, activation func(*onnxpb.Node) string) (
 	return h, nil
 }
 
-// descend goes from features down to the layer they come from, and returns the tensor below the activation
-// between the two, which is features itself where there is none, the operators passed on the way to it, and
-// the node at which the search stopped if that is no layer.
+// descend goes from features down to the layer they come from, and returns the tensor below the
+// activation between the two, which is features itself where there is none, the operators passed on
+// the way to it, and the node at which the search stopped if that is no layer.
 func (f *finder) descend(features string, activation func(*onnxpb.Node) string) (
 	name string, path []hop, stop *onnxpb.Node, err error) {
 	for name = features; ; {

@@ -80,7 +80,7 @@ type finder struct {
 	budget      int64 // elements that may still be computed
 	worked      map[string]evaluated
 	approximate bool // a Relu may be ignored
-	link        Link // told, not found
+	link        Link // given by the caller
 	sums, depth int  // additions of several layers looked into, in all and within another
 }
 

@@ -432,7 +432,7 @@ func (f *finder) givesScores(n *onnxpb.Node) bool {
 		string(c.Attr("post_transform").GetS()) != "LOGISTIC"
 }
 
-// settle checks the link, and takes the one that was told.
+// settle checks the link, and takes the one that was asked for.
 func (f *finder) settle(h *Head, t *trail) error {
 	first := t.nodes[0]
 	if t.shifted && (h.LogitDim == 1 || h.Link != "" && h.Link != Softmax || f.link != "" && f.link != Softmax) {
@@ -575,8 +575,8 @@ func (f *finder) leadsOut(name string) bool {
 	})
 }
 
-// forward returns the tensors that depend on one past nodes that may be passed, the nearest first and
-// no more than are looked at.
+// forward returns the tensors that depend on one past nodes that may be passed, the nearest first
+// and no more than are looked at.
 func (f *finder) forward(name string, pass func(n *onnxpb.Node, in string) bool) []string {
 	const far = 100
 	queue := []string{name}

@@ -34,68 +34,68 @@ func WithOutputs(m *onnx.Model, h *Head) (*onnx.Model, []Output, error) {
 	logits := h.AddLogits(b)
 	outputs := []*onnxpb.ValueInfo{onnxpb.TensorInfo(logits, tensor.Float32, -1, int64(h.LogitDim))}
 	below := m.View().Descendants(h.Logits)
-	var owns []Output
+	var outs []Output
 	for _, v := range m.Proto().GetGraph().GetOutput() {
 		name := v.GetName()
 		if n := m.Graph().Producer[name]; n != nil && n.Op() == "ai.onnx.ml.ZipMap" {
 			name = n.In(0)
 		}
-		own, ok := ownOf(m, h, in, below, name, v)
-		if own.Name = v.GetName(); !ok || len(owns) == most {
+		o, ok := describeOutput(m, h, in, below, name, v)
+		if o.Name = v.GetName(); !ok || len(outs) == most {
 			continue
 		}
 		out := b.Rows(b.Take(name), tensor.Undefined, "mfgs_own") // converted, whatever its type
-		outputs = append(outputs, onnxpb.TensorInfo(out, tensor.Float32, -1, int64(own.Width)))
-		owns = append(owns, own)
+		outputs = append(outputs, onnxpb.TensorInfo(out, tensor.Float32, -1, int64(o.Width)))
+		outs = append(outs, o)
 	}
 	with, err := b.Build(outputs...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the model's own outputs: %w", err)
 	}
-	return with, owns, nil
+	return with, outs, nil
 }
 
-// ownOf describes a tensor that is declared as an output, or is what that is made of.
-func ownOf(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string,
-	output *onnxpb.ValueInfo) (own Output, ok bool) {
+// describeOutput describes a tensor that is declared as an output, or is what that is made of.
+func describeOutput(m *onnx.Model, h *Head, in *graph.Interpreter, below map[*onnxpb.Node]bool, name string,
+	output *onnxpb.ValueInfo) (o Output, ok bool) {
 	v := *in.Get(name)
 	v.Merge(graph.Declared(output))
 	typ, dims := v.Type, v.Dims
-	own.Integer = typ == tensor.Int32 || typ == tensor.Int64
-	if !own.Integer && !typ.IsFloat() || dims != nil && len(dims) == 0 {
-		return own, false
+	o.Integer = typ == tensor.Int32 || typ == tensor.Int64
+	if !o.Integer && !typ.IsFloat() || dims != nil && len(dims) == 0 {
+		return o, false
 	}
-	if own.Width = h.LogitDim; own.Integer {
-		own.Width = 1
+	if o.Width = h.LogitDim; o.Integer {
+		o.Width = 1
 	}
 	if dims != nil {
 		if n, known := onnxpb.Elements(dims[1:]); known && n > 0 && n <= 1<<24 {
-			own.Width = int(n)
+			o.Width = int(n)
 		}
 	}
 	if name == h.Logits {
-		return own, true
+		return o, true
 	}
 	made := m.View().Ancestors(name)
 	if p := m.View().Producer[name]; p == nil || !below[p] {
-		return own, false
+		return o, false
 	}
-	own.Coarse = typ.IsFloat() && typ != tensor.Float32 && typ != tensor.Float64
+	o.Coarse = typ.IsFloat() && typ != tensor.Float32 && typ != tensor.Float64
 	for n := range below {
 		if !made[n] {
 			continue
 		}
 		op := n.Op()
-		if !slices.Contains(own.Ops, op) {
-			own.Ops = append(own.Ops, op)
+		if !slices.Contains(o.Ops, op) {
+			o.Ops = append(o.Ops, op)
 		}
-		own.Coarse = own.Coarse || op == "Round" || op == "Floor" || op == "Ceil"
+		o.Coarse = o.Coarse || op == "Round" || op == "Floor" || op == "Ceil"
 		for _, out := range n.GetOutput() {
 			t := in.Get(out).Type
-			own.Coarse = own.Coarse || t == tensor.Float16 || t == tensor.BFloat16 || t == tensor.Uint8 ||
+			o.Coarse = o.Coarse || t == tensor.Float16 || t == tensor.BFloat16 || t == tensor.Uint8 ||
 				t == tensor.Int8 || t == tensor.Uint16 || t == tensor.Int16
 		}
 	}
-	slices.Sort(own.Ops)
-	return own, true
+	slices.Sort(o.Ops)
+	return o, true
 }

@@ -235,8 +235,8 @@ func (f *finder) beginning(l *linear) (*trail, error) {
 	return t, nil
 }
 
-// enter reports whether one more combination of layers may be looked into, which leave ends. A residual
-// connection has this form too; going on would take time that doubles with each.
+// enter reports whether one more combination of layers may be looked into, which leave ends. A
+// residual connection has this form too; going on would take time that doubles with each.
 func (f *finder) enter() bool {
 	const most, deepest = 64, 8
 	if f.sums >= most || f.depth >= deepest {

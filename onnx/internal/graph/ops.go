@@ -777,8 +777,8 @@ func quantize(c *Call) *Value {
 	})
 }
 
-// scaled gives v what f makes of the first input's numbers, the scales that belong to them and the zero
-// points, which are 0 where they are left out.
+// scaled gives v what f makes of the first input's numbers, the scales that belong to them and the
+// zero points, which are 0 where they are left out.
 func (c *Call) scaled(v *Value, f func(x, scale, zero float64) float64) *Value {
 	x, scale, zero := c.Arg(0), c.Arg(1), c.Arg(2).Data
 	if x.Data == nil || scale.Data == nil || c.Node.In(2) != "" && len(zero) != len(scale.Data) {

@@ -327,8 +327,8 @@ func MapNodes(nodes []*Node, subgraph func(*Graph) *Graph, do func(*Node)) []*No
 	return nodes
 }
 
-// Renamed returns a graph with other names: define gives those of its inputs and constants, then nodes
-// makes its nodes, and use gives the names of its outputs and of what it says of values.
+// Renamed returns a graph with other names: define gives those of its inputs and constants, then
+// nodes makes its nodes, and use gives the names of its outputs and of what it says of values.
 func Renamed(g *Graph, define, use func(string) string, nodes func([]*Node) []*Node) *Graph {
 	values := func(list []*ValueInfo, name func(string) string) []*ValueInfo {
 		list = slices.Clone(list)
