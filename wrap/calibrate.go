@@ -85,14 +85,17 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	report := &Report{
-		Bundle: cfg.Out, Head: HeadInfo{Head: in.describeHead(), LogitError: logitError, Proof: proof}, Preprocess: in.preprocess,
+		Bundle: cfg.Out, Preprocess: in.preprocess,
+		Head:      HeadInfo{Head: in.describeHead(), LogitError: logitError, Proof: proof},
 		Structure: string(fitted.Posterior.Structure), Covariance: string(fitted.Posterior.Covariance),
 		Damping: bundle.Damping{
-			Rule: cfg.Damping.String(), Epsilon: fitted.Posterior.Epsilon, Rho: fitted.Rho, Candidates: fitted.Candidates,
+			Rule: cfg.Damping.String(), Epsilon: fitted.Posterior.Epsilon, Rho: fitted.Rho,
+			Candidates: fitted.Candidates,
 		},
 		Probabilities: choiceInfo(fitted.Choice),
 		Temperatures: TemperatureInfo{
-			NLL: fitted.NLL, OOD: fitted.OOD, Optimum: &fitted.Optimum, OODTuned: fitted.OODTuned, TS: fitted.TS, TSOOD: fitted.TSOOD,
+			NLL: fitted.NLL, OOD: fitted.OOD, Optimum: &fitted.Optimum, OODTuned: fitted.OODTuned,
+			TS: fitted.TS, TSOOD: fitted.TSOOD,
 		},
 		HeldOut:  figures,
 		Examples: Examples{Train: train.examples, Val: val.examples, OOD: ood.examples, Bad: len(log.Bad)},
@@ -139,7 +142,8 @@ func (c *Config) check() error {
 		return errors.New("calibration needs training data and held-out data")
 	case c.ReadyMade && c.Model != "":
 		return errors.New("ready-made features come without a model")
-	case c.ReadyMade && (c.Head != head.Options{Link: c.Head.Link} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
+	case c.ReadyMade &&
+		(c.Head != head.Options{Link: c.Head.Link} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
 		return errors.New("head, preprocessing, features cache and no-model are for a model, and with ready-made features there is none")
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
@@ -169,7 +173,8 @@ type journal struct {
 
 func newJournal(cfg *Config) *journal {
 	return &journal{
-		Notes: source.Notes{Progress: cfg.step()}, warnings: []string{}, seconds: map[string]float64{}, started: time.Now(),
+		Notes: source.Notes{Progress: cfg.step()}, warnings: []string{},
+		seconds: map[string]float64{}, started: time.Now(),
 	}
 }
 
@@ -207,7 +212,9 @@ type reading struct {
 
 // accumulate streams the training set into the curvature, and proves the head on its first batch:
 // logitError is how far φW + b is from the logits there.
-func accumulate(ctx context.Context, cfg *Config, in *sources, log *journal) (c *calibrate.Curvature, logitError float64, read reading, err error) {
+func accumulate(
+	ctx context.Context, cfg *Config, in *sources, log *journal,
+) (c *calibrate.Curvature, logitError float64, read reading, err error) {
 	sums, err := calibrate.NewSums(calibrate.CurvatureConfig{
 		Head: in.head, Structure: cfg.Structure, Fisher: cfg.Covariance.NeedsFisher(), Product: in.matrixProduct(),
 	})

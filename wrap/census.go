@@ -266,7 +266,9 @@ func className(k int, names []string) string {
 
 // doubtData warns of sets that lack what they should have; "" stands for no warning. ood may be nil.
 func doubtData(in *sources, train, val, ood *census) []string {
-	warnings := []string{train.few(), train.absentTrain(in.head, val, in.classes), val.absentHeldOut(in.head, in.classes)}
+	warnings := []string{
+		train.few(), train.absentTrain(in.head, val, in.classes), val.absentHeldOut(in.head, in.classes),
+	}
 	for i, s := range in.sets() {
 		warnings = append(warnings, []*census{train, val, ood}[i].repeated(s.Name))
 	}

@@ -141,7 +141,8 @@ func (p *Predictor) predictLines(ctx context.Context, lines []line, yield func(P
 
 // predictLine makes the prediction of what the network gave for an example.
 func (p *Predictor) predictLine(r featurize.Results, e *dataset.Example) (Prediction, error) {
-	predictions, err := p.predictions(p.tensors(r), &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}})
+	b := &rows.Batch{N: 1, Labels: []int{e.Label}, Targets: e.Targets, Names: []string{e.Name}}
+	predictions, err := p.predictions(p.tensors(r), b)
 	if err != nil {
 		return Prediction{Input: e.Name}, fmt.Errorf("%s", strings.TrimPrefix(err.Error(), e.Name+": "))
 	}

@@ -94,7 +94,8 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
 		return nil, err
 	}
-	probabilities, variance := widened(r[fuse.Probabilities].Data.([]float32)), widened(r[fuse.LogitVariance].Data.([]float32))
+	probabilities := widened(r[fuse.Probabilities].Data.([]float32))
+	variance := widened(r[fuse.LogitVariance].Data.([]float32))
 	out := make([]Prediction, len(logits)/k)
 	for i := range out {
 		out[i] = Prediction{

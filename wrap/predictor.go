@@ -59,7 +59,7 @@ type Predictor struct {
 	read       func() (*bundle.Bundle, error)
 	bundle     *bundle.Bundle // without posterior where the network is fused
 	head       calibrate.Head
-	network    *featurize.Network // with the mean-field head behind it; nil where the bundle was made of ready-made features
+	network    *featurize.Network // with the mean-field head behind it; nil of ready-made features
 	outputs    []onnx.ValueInfo   // of the network
 	maxBad     int
 	unlabelled bool
@@ -96,7 +96,10 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err != nil {
 		return nil, err
 	}
-	p := &Predictor{read: read, bundle: b, calibration: b.Calibration(), head: b.Posterior.Head, maxBad: o.MaxBad, unlabelled: o.Unlabelled}
+	p := &Predictor{
+		read: read, bundle: b, calibration: b.Calibration(), head: b.Posterior.Head,
+		maxBad: o.MaxBad, unlabelled: o.Unlabelled,
+	}
 	if a.Model == nil {
 		return p, nil
 	}
@@ -314,7 +317,9 @@ type DatasetReport struct {
 // there is no model, and calls yield with each prediction, in order. Labels are
 // reported where the dataset has them; those that are no classes of the model's
 // are left out, with a warning.
-func (p *Predictor) PredictDataset(ctx context.Context, spec string, yield func(Prediction) error) (DatasetReport, error) {
+func (p *Predictor) PredictDataset(
+	ctx context.Context, spec string, yield func(Prediction) error,
+) (DatasetReport, error) {
 	notes, report := &source.Notes{}, DatasetReport{}
 	opener := &source.Opener{
 		Network: p.network, Classes: p.Classes(), MaxBad: p.maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true,

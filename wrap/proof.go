@@ -140,24 +140,23 @@ func ownOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float32
 // plainOps make of logits what is known: probabilities, their logarithms or the best
 // class, whatever the order. A head that was found is compared with what comes of them
 // alone: others, such as a mean over several views, are understood by their place.
-var plainOps = map[string]bool{
-	"Softmax": true, "LogSoftmax": true, "Sigmoid": true, "ArgMax": true, "TopK": true,
-	"Identity": true, "Cast": true, "Dropout": true, "Flatten": true, "Reshape": true, "Squeeze": true, "Unsqueeze": true, "Transpose": true,
-	"QuantizeLinear": true, "DequantizeLinear": true,
-	"ReduceMax": true, "Sub": true, "Exp": true, "ReduceSum": true, "Div": true, "Log": true, "Neg": true, "ReduceLogSumExp": true,
-	"Concat": true, "mfgs.BothClasses": true, "LpNormalization": true, "ai.onnx.ml.Normalizer": true, "ai.onnx.ml.ZipMap": true,
-	"Clip": true, "Max": true, "Min": true, "Expand": true, "Shape": true, "Add": true, "Mul": true, "Not": true, "Reciprocal": true,
+var plainOps = []string{
+	"Softmax", "LogSoftmax", "Sigmoid", "ArgMax", "TopK", "Identity", "Cast", "Dropout", "Flatten", "Reshape",
+	"Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear", "DequantizeLinear", "ReduceMax", "Sub", "Exp",
+	"ReduceSum", "Div", "Log", "Neg", "ReduceLogSumExp", "Concat", "mfgs.BothClasses", "LpNormalization",
+	"ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap", "Clip", "Max", "Min", "Expand", "Shape", "Add", "Mul", "Not",
+	"Reciprocal",
 }
 
 // linearOps make other logits of logits.
-var linearOps = map[string]bool{
-	"Identity": true, "Cast": true, "Dropout": true, "Flatten": true, "Reshape": true, "Squeeze": true, "Unsqueeze": true, "Transpose": true,
-	"QuantizeLinear": true, "DequantizeLinear": true,
-	"Add": true, "Sub": true, "Mul": true, "Div": true, "BatchNormalization": true,
+var linearOps = []string{
+	"Identity", "Cast", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear",
+	"DequantizeLinear", "Add", "Sub", "Mul", "Div", "BatchNormalization",
 }
 
-func only(ops []string, of map[string]bool) bool {
-	return !slices.ContainsFunc(ops, func(op string) bool { return !of[op] })
+// only reports whether all operators are of a list.
+func only(ops, of []string) bool {
+	return !slices.ContainsFunc(ops, func(op string) bool { return !slices.Contains(of, op) })
 }
 
 // agreement is how far one of a model's own outputs is from what is made of the logits.
@@ -385,7 +384,9 @@ func distributions(h calibrate.Head, p []float64) bool {
 // compareClasses compares the best class, where that is nothing else than the largest
 // logit's. It is nil where the classes have other numbers: from 1 on, or the other way
 // round.
-func (a *agreement) compareClasses(h calibrate.Head, logits []float32, n int, o *head.Output, values []float32, largest float64) *agreement {
+func (a *agreement) compareClasses(
+	h calibrate.Head, logits []float32, n int, o *head.Output, values []float32, largest float64,
+) *agreement {
 	k := h.Logits
 	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")
 	if k == 1 || h.MultiLabel() || o.Width != 1 || !best || !only(o.Ops, plainOps) {

@@ -26,12 +26,14 @@ func write(cfg *Config, in *sources, f *calibrate.Fitted, r *Report, datasets []
 			TS:      f.TS,
 			TSOOD:   f.TSOOD,
 		},
-		MeanField: bundle.MeanField{Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin},
-		HeldOut:   r.HeldOut.HeldOut,
-		Datasets:  datasets,
-		Warnings:  r.Warnings,
-		Labels:    in.classes,
-		Grids:     &bundle.Grids{NLL: &f.NLLGrid},
+		MeanField: bundle.MeanField{
+			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin,
+		},
+		HeldOut:  r.HeldOut.HeldOut,
+		Datasets: datasets,
+		Warnings: r.Warnings,
+		Labels:   in.classes,
+		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
 	}
 	if f.OODTuned {
 		m.Temperatures.OOD.TunedOn = "ood"

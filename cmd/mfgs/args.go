@@ -52,7 +52,8 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 		}
 		f := findFlag(verb.Flags, name)
 		if f == nil {
-			return nil, false, usagef(verb.Name, "unknown flag --%s%s", name, didYouMean(name, "--", flagNames(verb.Flags)))
+			hint := didYouMean(name, "--", flagNames(verb.Flags))
+			return nil, false, usagef(verb.Name, "unknown flag --%s%s", name, hint)
 		}
 		if _, repeatable := f.(*cli.StringSliceFlag); given[name] && !repeatable {
 			return nil, false, usagef(verb.Name, "--%s is given twice", name)

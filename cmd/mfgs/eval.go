@@ -94,7 +94,8 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	config = bench.Config{
 		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"),
 		Train: c.String("train"), Val: c.String("val"), ValOOD: c.String("val-ood"),
-		Layers: c.Int("layers"), Seed: c.Uint64("seed"), Evidence: c.String("evidence"), DropoutRate: c.Float64("dropout-rate"),
+		Layers: c.Int("layers"), Seed: c.Uint64("seed"),
+		Evidence: c.String("evidence"), DropoutRate: c.Float64("dropout-rate"),
 		Inputs:   wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Progress: bar.work,
 	}

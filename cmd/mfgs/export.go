@@ -133,7 +133,8 @@ func writeExport(w io.Writer, r *export.Report) error {
 	}
 	lines("inputs", r.Inputs)
 	lines("outputs", r.Outputs.Infos())
-	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), func(v onnx.ValueInfo) bool { return v.Name == r.Outputs[fuse.Logits].Name }))
+	isLogits := func(v onnx.ValueInfo) bool { return v.Name == r.Outputs[fuse.Logits].Name }
+	lines("own outputs", slices.DeleteFunc(slices.Clone(r.OwnOutputs), isLogits))
 	b.WriteString(f.text())
 	if r.Triton != nil {
 		fmt.Fprintf(&b, "\nserve it:\n\n    tritonserver --model-repository=%s\n", shellWord(absolute(r.Triton.Repository)))

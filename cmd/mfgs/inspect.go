@@ -62,7 +62,8 @@ func writeInspection(w io.Writer, in *wrap.Inspection) error {
 		if h.Bias {
 			bias = "bias"
 		}
-		f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s", h.Op, h.Node, count(h.FeatureDim), classes(h.LogitDim, calibrate.Link(h.Link)), bias, h.Link))
+		f.add("head", fmt.Sprintf("%s %s: %s features, %s, %s, %s",
+			h.Op, h.Node, count(h.FeatureDim), classes(h.LogitDim, calibrate.Link(h.Link)), bias, h.Link))
 		f.add("features", h.Features)
 		f.add("logits", h.Logits)
 		if h.Approximation != "" {

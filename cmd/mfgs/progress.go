@@ -57,7 +57,8 @@ func newProgress(w io.Writer, plain bool, now func() time.Time) *progress {
 
 // work shows the stages of calibration and evaluation.
 func (p *progress) work(r wrap.Progress) {
-	p.show(r.Stage, r.Unit, int64(r.Done), int64(r.Total), progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit))
+	p.show(r.Stage, r.Unit, int64(r.Done), int64(r.Total),
+		progressbar.OptionShowIts(), progressbar.OptionSetItsString(r.Unit))
 }
 
 // install shows the installation of ONNX Runtime.

@@ -44,7 +44,8 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	}
 	r := &Evaluation{
 		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results,
-		Bad: append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...), Warnings: append([]string{}, b.warnings...),
+		Bad: append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
+		Warnings: append([]string{}, b.warnings...),
 	}
 	if b.cut != nil {
 		r.Model = wrap.NewModelInfo(b.cut.Model)
@@ -412,7 +413,9 @@ func (b *bench) tune(ctx context.Context, r *request, predict predictor) (*calib
 }
 
 // test measures a tuned method on a set.
-func (b *bench) test(ctx context.Context, t *measure.Tally, predict predictor, tuned *calibrate.Tuned, s *evalSet) error {
+func (b *bench) test(
+	ctx context.Context, t *measure.Tally, predict predictor, tuned *calibrate.Tuned, s *evalSet,
+) error {
 	p, err := predict(ctx, s)
 	if err != nil {
 		return err

@@ -13,7 +13,9 @@ type NamedSpec struct{ Name, Spec string }
 type Config struct {
 	Bundle string
 	Model  string // where the bundle holds none
-	Test   string // SPEC with labels, for a multi-label head targets; of a bundle without model, an .npz of features and logits
+	// Test is a SPEC with labels, for a multi-label head with targets; of a bundle without model, an
+	// .npz of features and logits.
+	Test   string
 	OOD    []NamedSpec
 	Shifts []NamedSpec // labelled as Test, but unlike the training data: rotated, blurred, of another year
 	Limit  int         // use at most so many examples of each of these sets, spread evenly; 0 is all

@@ -57,7 +57,9 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 	if err != nil {
 		return nil, 0, err
 	}
-	fitted, err := calibrate.Fit(ctx, c, b.val.data, nil, calibrate.FitOptions{Covariance: key.covariance, Damping: rule, Lambda0: b.manifest.MeanField.Lambda0})
+	fitted, err := calibrate.Fit(ctx, c, b.val.data, nil, calibrate.FitOptions{
+		Covariance: key.covariance, Damping: rule, Lambda0: b.manifest.MeanField.Lambda0,
+	})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -73,7 +75,9 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
 		return c, nil
 	}
-	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product}, b.train.data)
+	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{
+		Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product,
+	}, b.train.data)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}

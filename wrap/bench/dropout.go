@@ -34,7 +34,8 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 			return nil, "", err
 		}
 		if switched > 0 {
-			return b.passes(r.samples, b.Batch, stochastic), fmt.Sprintf("%d Dropout nodes of the network", switched), nil
+			note := fmt.Sprintf("%d Dropout nodes of the network", switched)
+			return b.passes(r.samples, b.Batch, stochastic), note, nil
 		}
 	}
 	weights, err := b.headWeights()
@@ -53,9 +54,7 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 		if err != nil {
 			return nil, "", err
 		}
-		predict := func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
-			return drawn.Predictive(ctx, s.data)
-		}
+		predict := ofRows(drawn)
 		if len(rates) == 1 {
 			best, rate = predict, p
 			break

@@ -51,8 +51,7 @@ func fitEvidential(ctx context.Context, b *bench, r *request) (predictor, string
 		if err != nil {
 			return nil, "", err
 		}
-		predict := func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return e.Predictive(ctx, s.data) }
-		return predict, fmt.Sprintf("a last layer, evidence %s", e.Evidence), nil
+		return ofRows(e), fmt.Sprintf("a last layer, evidence %s", e.Evidence), nil
 	}
 	model, h, evidence, err := b.evidential()
 	if err != nil {

@@ -9,16 +9,20 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Methods that integrate a Gaussian over logits. mf0, the bundle's own, is in the registry.
+// Methods that integrate a Gaussian over logits.
 var (
-	mf1 = gaussian("mf1", "mean field with the variances of both logits")
-	mf2 = gaussian("mf2", "mean field with their covariance too")
-	ukf = gaussian("ukf", "the unscented transform")
-	mc  = &method{name: "mc", doc: "sampling logits", gaussian: true, sampled: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian}
+	mf0 = gaussian("mf0", "the mean-field approximation", false)
+	mf1 = gaussian("mf1", "mean field with the variances of both logits", false)
+	mf2 = gaussian("mf2", "mean field with their covariance too", false)
+	ukf = gaussian("ukf", "the unscented transform", false)
+	mc  = gaussian("mc", "sampling logits", true)
 )
 
-func gaussian(name, doc string) *method {
-	return &method{name: name, doc: doc, gaussian: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian}
+func gaussian(name, doc string, sampled bool) *method {
+	return &method{
+		name: name, doc: doc, gaussian: true, sampled: sampled, layered: true, train: true,
+		check: checkGaussian, fit: fitGaussian,
+	}
 }
 
 func checkGaussian(b *bench, r *request) (err error) {
@@ -50,8 +54,11 @@ func fitGaussian(ctx context.Context, b *bench, r *request) (predictor, string, 
 	return b.integrate(r, cov, func(_ context.Context, s *evalSet) (*rows.Batch, error) { return s.data, nil }), "", nil
 }
 
-// integrate predicts with a Gaussian over logits. inputs are what the covariance is a function of.
-func (b *bench) integrate(r *request, cov methods.Covariance, inputs func(context.Context, *evalSet) (*rows.Batch, error)) predictor {
+// inputs returns what the covariance of logits is a function of.
+type inputs func(context.Context, *evalSet) (*rows.Batch, error)
+
+// integrate predicts with a Gaussian over logits.
+func (b *bench) integrate(r *request, cov methods.Covariance, inputs inputs) predictor {
 	k := b.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		x, err := inputs(ctx, s)

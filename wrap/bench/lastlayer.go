@@ -10,10 +10,19 @@ import (
 
 // Methods that draw last layers, from a posterior or by resampling, or fit them.
 var (
-	bnnKFAC     = &method{name: "bnn-kfac", doc: "sampling weights from the Kronecker posterior", sampled: true, layered: true, train: true, fit: fitKFAC}
-	rue         = &method{name: "rue", doc: "resampling: infinitesimal bootstraps", sampled: true, train: true, fit: fitBootstrap}
-	ensembleLL  = &method{name: "ensemble-ll", doc: "last layers fitted from random starts", sampled: true, train: true, fit: fitEnsembleLL}
-	jackknifeLL = &method{name: "jackknife-ll", doc: "last layers fitted on parts of the data", sampled: true, train: true, fit: fitJackknifeLL}
+	bnnKFAC = &method{
+		name: "bnn-kfac", doc: "sampling weights from the Kronecker posterior",
+		sampled: true, layered: true, train: true, fit: fitKFAC,
+	}
+	rue = &method{
+		name: "rue", doc: "resampling: infinitesimal bootstraps", sampled: true, train: true, fit: fitBootstrap,
+	}
+	ensembleLL = &method{
+		name: "ensemble-ll", doc: "last layers fitted from random starts", sampled: true, train: true, fit: fitEnsembleLL,
+	}
+	jackknifeLL = &method{
+		name: "jackknife-ll", doc: "last layers fitted on parts of the data", sampled: true, train: true, fit: fitJackknifeLL,
+	}
 )
 
 func fitKFAC(ctx context.Context, b *bench, r *request) (predictor, string, error) {
@@ -26,7 +35,8 @@ func fitKFAC(ctx context.Context, b *bench, r *request) (predictor, string, erro
 	if err != nil {
 		return nil, "", err
 	}
-	return ofRows(methods.NewWeightSamples(ctx, p, b.product, r.samples, b.Seed))
+	w, err := methods.NewWeightSamples(ctx, p, b.product, r.samples, b.Seed)
+	return ofRows(w), "", err
 }
 
 func fitBootstrap(ctx context.Context, b *bench, r *request) (predictor, string, error) {
@@ -34,15 +44,18 @@ func fitBootstrap(ctx context.Context, b *bench, r *request) (predictor, string,
 	if err != nil {
 		return nil, "", err
 	}
-	return ofRows(methods.NewBootstrap(ctx, b.train.data, b.head, c, b.product, r.samples, b.Seed))
+	boot, err := methods.NewBootstrap(ctx, b.train.data, b.head, c, b.product, r.samples, b.Seed)
+	return ofRows(boot), "", err
 }
 
 func fitEnsembleLL(ctx context.Context, b *bench, r *request) (predictor, string, error) {
-	return ofRows(methods.FitEnsemble(ctx, b.train.data, b.head, r.samples, b.fitOptions(r)))
+	l, err := methods.FitEnsemble(ctx, b.train.data, b.head, r.samples, b.fitOptions(r))
+	return ofRows(l), "", err
 }
 
 func fitJackknifeLL(ctx context.Context, b *bench, r *request) (predictor, string, error) {
-	return ofRows(methods.FitJackknife(ctx, b.train.data, b.head, r.samples, 0, b.fitOptions(r)))
+	l, err := methods.FitJackknife(ctx, b.train.data, b.head, r.samples, 0, b.fitOptions(r))
+	return ofRows(l), "", err
 }
 
 // predictive is what methods that are functions of features and logits have in common.
@@ -51,11 +64,8 @@ type predictive interface {
 }
 
 // ofRows predicts from a set's features and logits.
-func ofRows[P predictive](p P, err error) (predictor, string, error) {
-	if err != nil {
-		return nil, "", err
-	}
-	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return p.Predictive(ctx, s.data) }, "", nil
+func ofRows(p predictive) predictor {
+	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) { return p.Predictive(ctx, s.data) }
 }
 
 func (b *bench) fitOptions(r *request) methods.FitOptions {

@@ -129,12 +129,15 @@ func (b *bench) fitLayers(ctx context.Context, r *request) (predictor, string, e
 			return layers.NewSampled(ctx, p, x.Features, r.samples, b.Seed)
 		}, note, nil
 	}
-	return b.integrate(r, p, func(ctx context.Context, s *evalSet) (*rows.Batch, error) { return t.inputs(ctx, b, s) }), note, nil
+	inputs := func(ctx context.Context, s *evalSet) (*rows.Batch, error) { return t.inputs(ctx, b, s) }
+	return b.integrate(r, p, inputs), note, nil
 }
 
 // posteriorOf is damped as the bundle's: by the same ε or, where that was relative to
 // the mean eigenvalue, by the same part of each layer's own.
-func (b *bench) posteriorOf(ctx context.Context, t *tail, cov calibrate.Covariance) (*layers.Posterior, calibrate.Damping, error) {
+func (b *bench) posteriorOf(
+	ctx context.Context, t *tail, cov calibrate.Covariance,
+) (*layers.Posterior, calibrate.Damping, error) {
 	d := b.manifest.Damping
 	damping, err := calibrate.ParseDamping(d.Rule)
 	if err != nil {

@@ -37,7 +37,7 @@ type method struct {
 var registry = slices.Concat([]*method{
 	{name: "mle", doc: "the network's own probabilities"},
 	{name: "ts", doc: "temperature scaling"},
-	{name: "mf0", doc: "the mean-field approximation", gaussian: true, layered: true, train: true, check: checkGaussian, fit: fitGaussian},
+	mf0,
 }, scores(), []*method{
 	mf1, mf2, ukf, mc, bnnKFAC, rue,
 	ensemble, jackknife, ensembleLL, jackknifeLL,
@@ -283,7 +283,8 @@ func (b *bench) checkUnused() error {
 		}
 	}
 	for _, f := range kinds {
-		options = append(options, option{f.flag(), f.of, len(b.With[f.Name]) > 0, func(r *request) bool { return r.filesOf() == f }})
+		used := func(r *request) bool { return r.filesOf() == f }
+		options = append(options, option{f.flag(), f.of, len(b.With[f.Name]) > 0, used})
 	}
 	options = append(options,
 		option{"evidence", "method edl", b.Evidence != "", named(edl)},

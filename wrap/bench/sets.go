@@ -148,7 +148,9 @@ func (b *bench) openTuning(ctx context.Context, train bool) (err error) {
 
 // openSet opens the data that is given or, where none is, that which had the part in the calibration,
 // if it is the same still. There is none where neither is.
-func (b *bench) openSet(ctx context.Context, part bundle.Role, role measure.Role, given, flag string, limit int) (*evalSet, error) {
+func (b *bench) openSet(
+	ctx context.Context, part bundle.Role, role measure.Role, given, flag string, limit int,
+) (*evalSet, error) {
 	spec := given
 	var recorded *bundle.Dataset
 	if given == "" {
@@ -192,7 +194,8 @@ func (b *bench) warnOfShared() {
 			continue
 		}
 		for _, other := range b.sets {
-			known := slices.ContainsFunc(b.manifest.Datasets, func(d bundle.Dataset) bool { return d.Fingerprint == other.Fingerprint })
+			same := func(d bundle.Dataset) bool { return d.Fingerprint == other.Fingerprint }
+			known := slices.ContainsFunc(b.manifest.Datasets, same)
 			if shared := other.Shares(s.Set); shared != "" && !known {
 				b.warnings = append(b.warnings, fmt.Sprintf("%s and %s %s: figures on new data will be worse", other.Name, s.Name, shared))
 			}

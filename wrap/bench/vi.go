@@ -72,7 +72,9 @@ func fitLastLayerVI(ctx context.Context, b *bench, r *request) (predictor, strin
 	if err != nil {
 		return nil, "", err
 	}
-	v, err := methods.FitVariational(ctx, b.train.data, b.head, w, methods.VariationalOptions{FitOptions: b.fitOptions(r)})
+	v, err := methods.FitVariational(ctx, b.train.data, b.head, w, methods.VariationalOptions{
+		FitOptions: b.fitOptions(r),
+	})
 	if err != nil {
 		return nil, "", err
 	}

@@ -126,7 +126,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		return nil, err
 	}
 	report := &Report{
-		Bundle: b.Dir(), Model: wrap.NewModelInfo(a.Model), Method: cmp.Or(o.Method, string(b.Calibration().Method)), Opset: fused.Opset(), Inputs: fused.Inputs(),
+		Bundle: b.Dir(), Model: wrap.NewModelInfo(a.Model), Method: cmp.Or(o.Method, string(b.Calibration().Method)),
+		Opset: fused.Opset(), Inputs: fused.Inputs(),
 		Outputs: outputs, OwnOutputs: append([]onnx.ValueInfo{}, a.Model.Outputs()...), Warnings: []string{},
 	}
 	var config *tritonConfig

@@ -29,7 +29,8 @@ const (
 	tritonConfigName = "config.pbtxt"
 	tritonLabelsName = "labels.txt"
 	tritonVersion    = "1"
-	tritonModelName  = "model.onnx" // a file, or the folder that Triton looks into where weights have a file of their own
+	// a file, or the folder that Triton looks into where weights have a file of their own
+	tritonModelName = "model.onnx"
 )
 
 // tritonMark begins the configuration of a model that may be replaced.
@@ -56,7 +57,9 @@ type tritonTensor struct {
 // if all tensors of the file are what it can describe, and an output's dims only
 // if they are those that ONNX Runtime infers: where own outputs are not sure to
 // be so, unfit says which of them is why, and there is no configuration.
-func newTritonConfig(name string, inputs, own, added []onnx.ValueInfo, maxBatch int) (c *tritonConfig, unfit string, err error) {
+func newTritonConfig(
+	name string, inputs, own, added []onnx.ValueInfo, maxBatch int,
+) (c *tritonConfig, unfit string, err error) {
 	c = &tritonConfig{name: name, maxBatch: maxBatch}
 	added = slices.DeleteFunc(slices.Clone(added), func(v onnx.ValueInfo) bool {
 		return slices.ContainsFunc(own, func(o onnx.ValueInfo) bool { return o.Name == v.Name })
@@ -230,7 +233,8 @@ const maxTritonName = 200
 // CheckTritonName refuses what cannot be Options.Name: no name of a folder, or
 // of a part of a URL.
 func CheckTritonName(name string) error {
-	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, func(r rune) bool { return !inTritonName(r) }) || !inTritonStart(name) {
+	other := func(r rune) bool { return !inTritonName(r) }
+	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, other) || !inTritonStart(name) {
 		return fmt.Errorf("%q is no name for a Triton model: want letters, digits, '_', '-' and '.', the first a letter, a digit or '_', at most %d bytes", name, maxTritonName)
 	}
 	return nil
@@ -282,7 +286,8 @@ func replaceableTriton(dir string) error {
 	}
 	config := filepath.Join(dir, tritonConfigName)
 	f, err := files.Open(config)
-	if _, e := os.Readlink(config); e == nil || errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*files.IrregularError)) {
+	_, link := os.Readlink(config)
+	if link == nil || errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*files.IrregularError)) {
 		f.Close()
 		return refuse("it has no file " + tritonConfigName)
 	}
@@ -315,6 +320,7 @@ var (
 	tritonFolders = []string{".", tritonVersion, tritonVersion + "/" + tritonModelName}
 	tritonFiles   = []string{
 		tritonConfigName, tritonLabelsName, tritonVersion + "/" + tritonModelName,
-		tritonVersion + "/" + tritonModelName + "/" + tritonModelName, tritonVersion + "/" + tritonModelName + "/" + tritonModelName + dataSuffix,
+		tritonVersion + "/" + tritonModelName + "/" + tritonModelName,
+		tritonVersion + "/" + tritonModelName + "/" + tritonModelName + dataSuffix,
 	}
 )

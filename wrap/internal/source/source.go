@@ -77,8 +77,8 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 // many labels may tell apart, 0 if that is not known yet.
 func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
-		LabelClasses: o.Classes, Classes: classes, Unlabelled: !labelled, StrayLabels: o.AnyLabels, MultiLabel: o.MultiLabel,
-		Fingerprint: o.Fingerprint,
+		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
+		StrayLabels: o.AnyLabels, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{Name: name, Spec: spec, network: o.Network, Config: featurize.StreamConfig{Limit: o.Limit}}
 	if o.Network == nil {
@@ -231,7 +231,9 @@ func (s *Set) Ignored() int {
 
 // Stream yields the set's examples in order and returns how many there were, and how many were bad.
 // All that is yielded is finite. Errors name the set, those of yield as well.
-func (s *Set) Stream(ctx context.Context, h calibrate.Head, n *Notes, yield func(*rows.Batch) error) (examples, bad int, err error) {
+func (s *Set) Stream(
+	ctx context.Context, h calibrate.Head, n *Notes, yield func(*rows.Batch) error,
+) (examples, bad int, err error) {
 	return s.count(n, func(c featurize.StreamConfig) (rows.Stats, error) {
 		source := s.rows(c)
 		stats, err := source.Stream(ctx, func(b *rows.Batch) error {
@@ -249,7 +251,9 @@ func (s *Set) Stream(ctx context.Context, h calibrate.Head, n *Notes, yield func
 }
 
 // StreamFused is Stream for a fused network, whose results may not be finite.
-func (s *Set) StreamFused(ctx context.Context, n *Notes, yield func(featurize.Results, *rows.Batch) error) (examples, bad int, err error) {
+func (s *Set) StreamFused(
+	ctx context.Context, n *Notes, yield func(featurize.Results, *rows.Batch) error,
+) (examples, bad int, err error) {
 	return s.count(n, func(c featurize.StreamConfig) (rows.Stats, error) {
 		return s.network.Stream(ctx, s.Data, c, yield)
 	})
