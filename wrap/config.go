@@ -205,3 +205,19 @@ type BundleInfo struct {
 	Probabilities ChoiceInfo      `json:"probabilities"`
 	Temperatures  TemperatureInfo `json:"temperatures"`
 }
+
+// Proof says how far what is made of the logits is from what the model itself gives.
+type Proof struct {
+	Output   string `json:"output"`   // of the model, that was compared
+	Examples int    `json:"examples"` // of the training data
+	// Difference is the largest, of probabilities; of class numbers it is the part of the
+	// examples whose class is another.
+	Difference float64 `json:"difference"`
+}
+
+func choiceInfo(c calibrate.Choice) ChoiceInfo {
+	return ChoiceInfo{
+		Method: string(c.Method), Reason: c.String(),
+		TSGain: c.TSGain, TSNeeded: c.TSNeeded, MF0Gain: c.MF0Gain, MF0Needed: c.MF0Needed,
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"io/fs"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -373,4 +375,93 @@ func (p *Predictor) PredictDataset(
 	}
 	report.Bad, report.Ignored = notes.Bad, notes.Ignored
 	return report, err
+}
+
+// predict turns finite rows into predictions, in float64.
+func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
+	r := calibration.Predict(b.Features, b.Logits, b.N)
+	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
+	probabilities := make([]float64, 0, b.N*c)
+	for j, l := range r.LogP {
+		// Of two outcomes of each label the second is that it is there.
+		if width == c || j%2 == 1 {
+			probabilities = append(probabilities, math.Exp(l))
+		}
+	}
+	out := make([]Prediction, b.N)
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(b.Logits, i, k),
+			LogitVariance: row(r.Variance, i, k),
+			Scores:        scores(func(s int) float64 { return r.Scores[s][i] }),
+		}
+		if err := p.finish(&out[i], i, b); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// predictions turns what Run gave of a batch's examples into predictions.
+func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error) {
+	k, c := p.head.Logits, p.head.Classes()
+	logits := r[fuse.Logits].Data.([]float32)
+	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
+		return nil, err
+	}
+	probabilities := widened(r[fuse.Probabilities].Data.([]float32))
+	variance := widened(r[fuse.LogitVariance].Data.([]float32))
+	out := make([]Prediction, len(logits)/k)
+	for i := range out {
+		out[i] = Prediction{
+			Probabilities: row(probabilities, i, c),
+			Logits:        row(logits, i, k),
+			LogitVariance: row(variance, i, k),
+			Scores: scores(func(s int) float64 {
+				if x, ok := r[fuse.Scores+s].Data.([]float64); ok {
+					return x[i]
+				}
+				return float64(r[fuse.Scores+s].Data.([]float32)[i])
+			}),
+		}
+		if err := p.finish(&out[i], i, x); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// finish sets what follows from the numbers of the i-th of some examples, and
+// what is known of it.
+func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
+	sum := 0.0
+	for _, list := range [][]float64{one.Scores, one.Probabilities, one.LogitVariance} {
+		for _, v := range list {
+			sum += v
+		}
+	}
+	// The logits are finite: what is left are absurd numbers.
+	if math.IsNaN(sum) || math.IsInf(sum, 0) {
+		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
+	}
+	names := p.bundle.Manifest.Labels
+	if p.head.MultiLabel() {
+		one.multiLabel(names)
+	} else {
+		one.singleLabel()
+	}
+	if len(names) > 0 {
+		one.ClassName = names[one.Class]
+	}
+	if x.Names != nil || x.From != "" {
+		one.Input = x.Name(i)
+	}
+	if x.Labels != nil && x.Labels[i] >= 0 {
+		one.Label = &x.Labels[i]
+	}
+	if k := p.head.Logits; x.Targets != nil {
+		one.Targets = present(k, func(j int) bool { return x.Targets[i*k+j] == 1 })
+	}
+	return nil
 }

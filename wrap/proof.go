@@ -13,15 +13,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// Proof says how far what is made of the logits is from what the model itself gives.
-type Proof struct {
-	Output   string `json:"output"`   // of the model, that was compared
-	Examples int    `json:"examples"` // of the training data
-	// Difference is the largest, of probabilities; of class numbers it is the part of the
-	// examples whose class is another.
-	Difference float64 `json:"difference"`
-}
-
 const (
 	// proofExamples is how many examples are compared, or somewhat more.
 	proofExamples = 32

@@ -1,0 +1,51 @@
+package wrap
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap/internal/source"
+)
+
+// journal gathers what the report says of the way of a calibration.
+type journal struct {
+	source.Notes
+	warnings []string
+	seconds  map[string]float64 // by stage
+	started  time.Time
+	stage    string
+	since    time.Time // the stage began
+}
+
+func newJournal(cfg *Config) *journal {
+	return &journal{
+		Notes: source.Notes{Progress: cfg.step()}, warnings: []string{},
+		seconds: map[string]float64{}, started: time.Now(),
+	}
+}
+
+// begin ends the stage before, and begins another.
+func (j *journal) begin(stage string) {
+	now := time.Now()
+	if j.stage != "" {
+		j.seconds[j.stage] += now.Sub(j.since).Seconds()
+	}
+	j.stage, j.since = stage, now
+}
+
+// end ends the last stage and returns the seconds of each, and of all.
+func (j *journal) end() map[string]float64 {
+	j.begin("")
+	j.seconds["total"] = time.Since(j.started).Seconds()
+	return j.seconds
+}
+
+func (j *journal) warn(warnings ...string) {
+	for _, w := range warnings {
+		if w != "" {
+			j.warnings = append(j.warnings, w)
+		}
+	}
+}
+
+func (j *journal) warnf(format string, args ...any) { j.warn(fmt.Sprintf(format, args...)) }
