@@ -110,7 +110,8 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	}
 	f := &fuser{
 		Builder: build.New(m), mf: mf, k: int64(h.LogitDim), link: h.Link,
-		classes: int64(h.LogitDim), ints: map[string]string{}, floats: map[float64]string{}, doubles: map[float64]string{},
+		classes: int64(h.LogitDim), ints: map[string]string{}, floats: map[float64]string{},
+		doubles: map[float64]string{},
 	}
 	f.opset = m.Opset()
 	if h.Link == head.Sigmoid && h.LogitDim == 1 {
@@ -128,7 +129,8 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	f.variances(variance, outputs[LogitVariance].Name)
 	margin := f.probabilities(logits, variance, outputs[Probabilities].Name)
 	f.scores(&Terms{
-		f: f, logits: logits, variance: outputs[LogitVariance].Name, leverage: leverage, margin: margin, doubles: map[string]string{},
+		f: f, logits: logits, variance: outputs[LogitVariance].Name, leverage: leverage, margin: margin,
+		doubles: map[string]string{},
 	}, outputs[Scores:])
 	if f.err != nil {
 		return nil, nil, f.err

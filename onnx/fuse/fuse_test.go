@@ -259,7 +259,8 @@ func TestFusedModelIsWritten(t *testing.T) {
 		}
 		if strings.Contains(tensor.GetName(), "projection") {
 			weights = len(tensor.RawData)
-			if got := math.Float32frombits(binary.LittleEndian.Uint32(tensor.RawData[4:])); got != float32(mf.Forms.Projection[1]) {
+			got := math.Float32frombits(binary.LittleEndian.Uint32(tensor.RawData[4:]))
+			if got != float32(mf.Forms.Projection[1]) {
 				t.Errorf("projection[1] is %v", got)
 			}
 		}

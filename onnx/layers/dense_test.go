@@ -255,7 +255,8 @@ func TestActivationSlopes(t *testing.T) {
 	for _, a := range []layers.Activation{
 		{Func: layers.Identity}, {Func: layers.Relu}, {Func: layers.LeakyRelu, Alpha: 0.01}, {Func: layers.Elu,
 			Alpha: 0.7}, {Func: layers.Selu, Alpha: 1.67, Gamma: 1.05},
-		{Func: layers.Tanh}, {Func: layers.Logistic}, {Func: layers.Softplus}, {Func: layers.Gelu}, {Func: layers.GeluTanh}, {Func: layers.Swish,
+		{Func: layers.Tanh}, {Func: layers.Logistic}, {Func: layers.Softplus}, {Func: layers.Gelu},
+		{Func: layers.GeluTanh}, {Func: layers.Swish,
 			Alpha: 1.702}, {Func: layers.HardSwish},
 	} {
 		for x := -40.15; x < 40; x += 0.1 { // never on a kink
