@@ -12,11 +12,10 @@ import (
 type Choice struct {
 	Method Method `yaml:"method" json:"method"`
 
-	// TSGain is what temperature scaling gains on the network. With N examples it needs
-	// 1/(2N): if the network's probabilities are right, twice the gain of all examples
-	// together has about the mean 1 (Wilks, The Large-Sample Distribution of the
-	// Likelihood Ratio, 1938). The spread between examples would say less: of a sure
-	// network a few errors have all the loss.
+	// TSGain is what temperature scaling gains on the network. With N examples it needs 1/(2N): if
+	// the network's probabilities are right, twice the gain of all examples together has about the
+	// mean 1 (Wilks, The Large-Sample Distribution of the Likelihood Ratio, 1938). The spread
+	// between examples would say less: of a sure network a few errors have all the loss.
 	TSGain   float64 `yaml:"ts_gain" json:"ts_gain"`
 	TSNeeded float64 `yaml:"ts_needed" json:"ts_needed"`
 

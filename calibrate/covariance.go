@@ -187,9 +187,8 @@ func packTo(dst, m []float64, n int) {
 	}
 }
 
-// Covariances writes the covariance of the K logits of each example to dst
-// [n,K(K+1)/2], the rows of its upper triangle one after another, for features phi
-// [n,d]. It fails only with the Product.
+// Covariances writes the covariance of the K logits of each example to dst [n,K(K+1)/2], the rows
+// of its upper triangle one after another, for features phi [n,d]. It fails only with the Product.
 func (l *LogitCovariance) Covariances(dst []float64, phi []float32, n int) error {
 	k, features := l.head.Logits, l.head.Features
 	if len(phi) != n*features || len(dst) != n*triangle(k) {
@@ -420,10 +419,9 @@ func transpose(x []float64, rows, cols int) []float64 {
 	return t
 }
 
-// SampleWeights draws what the weights of the last layer deviate from the network's by,
-// at ensemble temperature 1, from N(0, Σ), to dst [K,D] with the bias in the last
-// column: Q_B(Z ∘ 1/√(λ_B λ_A + ε))Q_Aᵀ with Z normal. It needs the Kronecker structure
-// and the covariance H̃⁻¹ or J̃⁻¹.
+// SampleWeights draws what the weights of the last layer deviate from the network's by, at ensemble
+// temperature 1, from N(0, Σ), to dst [K,D] with the bias in the last column: Q_B(Z ∘ 1/√(λ_B λ_A +
+// ε))Q_Aᵀ with Z normal. It needs the Kronecker structure and the covariance H̃⁻¹ or J̃⁻¹.
 func (p *Posterior) SampleWeights(rng *rand.Rand, dst []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	if len(dst) != k*d {

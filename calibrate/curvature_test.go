@@ -69,8 +69,7 @@ func loss(h Head, s *rows.Batch, weights []float64) float64 {
 	return sum
 }
 
-// headSet returns weights and examples whose logits they give, exactly: both
-// are multiples of 1/8.
+// headSet returns weights and examples whose logits they give, exactly: both are multiples of 1/8.
 func headSet(h Head, n int, seed uint64) (weights []float64, s *rows.Batch) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	d := h.Dim()

@@ -11,8 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is
-// automatic.
+// Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is automatic.
 type Damping struct {
 	// Absolute is ε itself, where positive. The paper's is 1.
 	Absolute float64
@@ -36,8 +35,7 @@ func ParseDamping(s string) (Damping, error) {
 	return Damping{Absolute: v}, nil
 }
 
-// Validate reports a damping that is no rule: negative or infinite, or both
-// absolute and relative.
+// Validate reports a damping that is no rule: negative or infinite, or both absolute and relative.
 func (d Damping) Validate() error {
 	for _, v := range []float64{d.Absolute, d.Relative} {
 		if !(v >= 0) || math.IsInf(v, 1) {

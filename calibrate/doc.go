@@ -1,6 +1,5 @@
-// Package calibrate turns the features, logits and labels of a trained
-// classifier into calibrated uncertainty. It knows neither model files nor
-// runtimes: everything here is arithmetic on slices.
+// Package calibrate turns the features, logits and labels of a trained classifier into calibrated
+// uncertainty. It knows neither model files nor runtimes: everything here is arithmetic on slices.
 //
 // The way through it, after Lu, Ie and Sha (the paper; its Algorithm 1):
 //
@@ -16,10 +15,9 @@
 //     examples are at hand, by how well they are told apart.
 //  4. [Calibration.Predict] integrates Gaussian and softmax for examples.
 //
-// What is said of a softmax holds for the other links too. The logits of a sigmoid
-// head, one or those of K labels, and of a one-vs-rest head are separate problems of
-// two classes: curvature and covariance are then K blocks, and the integrals those
-// of Gaussian and sigmoid.
+// What is said of a softmax holds for the other links too. The logits of a sigmoid head, one or
+// those of K labels, and of a one-vs-rest head are separate problems of two classes: curvature and
+// covariance are then K blocks, and the integrals those of Gaussian and sigmoid.
 //
 // N counts examples, d features φ, K classes; D is d, plus one where the head
 // has a bias: φ is then augmented by a constant 1. Parameters are ordered

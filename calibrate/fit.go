@@ -38,19 +38,17 @@ type Fitted struct {
 
 // Fit chooses damping and temperatures for a curvature.
 //
-// val are held-out labelled examples; ood, which may be nil, held-out examples
-// out of distribution. The temperature pair NLL minimises the mean -log p of
-// val's labels, and of half an example more that is wrong, under mf0, over
-// T_act from 1/1000 of the median of max a - mean a to that itself and τ = T_ens /
-// median s² in [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's simplex from
-// its best point, reported as Optimum; of thousands of examples some hundreds show
-// which points of the grid to evaluate over all. Of the pairs whose NLL is higher by no more
-// than one standard error of the paired differences between examples, nor by more
-// than 0.5 %, nor than that of temperature scaling, it then takes the one with the
-// smallest τ ≥ 0.01: where likelihood cannot tell how much of the spread is the
-// posterior's, it is given all it may have. The pair OOD maximises the AUROC of
-// 1 - max p over the same temperatures, preferring large τ among equals; TSOOD is the
-// one temperature that maximises that of softmax(a/T). Method is mf0 where it is told
+// val are held-out labelled examples; ood, which may be nil, held-out examples out of distribution.
+// The temperature pair NLL minimises the mean -log p of val's labels, and of half an example more
+// that is wrong, under mf0, over T_act from 1/1000 of the median of max a - mean a to that itself
+// and τ = T_ens / median s² in [3e-7, 1e3]: a 9×9 grid in logarithms, then Nelder and Mead's
+// simplex from its best point, reported as Optimum; of thousands of examples some hundreds show
+// which points of the grid to evaluate over all. Of the pairs whose NLL is higher by no more than
+// one standard error of the paired differences between examples, nor by more than 0.5 %, nor than
+// that of temperature scaling, it then takes the one with the smallest τ ≥ 0.01: where likelihood
+// cannot tell how much of the spread is the posterior's, it is given all it may have. The pair OOD
+// maximises the AUROC of 1 - max p over the same temperatures, preferring large τ among equals;
+// TSOOD is the one temperature that maximises that of softmax(a/T). Method is mf0 where it is told
 // from temperature scaling and from the network itself; see Choice.
 //
 // Fit ends with ctx, at the latest when the inversion that is under way is done.

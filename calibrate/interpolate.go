@@ -7,18 +7,15 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// interpolateRows writes f(x_i) to row i of dst [len(x), n], from values of f at
-// far fewer places, and reports whether that was possible. x ascends, f writes n
-// values that are not negative and whose logarithms are smooth functions of
-// log x, and it is constant below floor.
+// interpolateRows writes f(x_i) to row i of dst [len(x), n], from values of f at far fewer places,
+// and reports whether that was possible. x ascends, f writes n values that are not negative and
+// whose logarithms are smooth functions of log x, and it is constant below floor.
 //
-// The logarithms are interpolated by polynomials in log x at Chebyshev points,
-// 8, 16, 32 … and one. Each doubling keeps the old points, and what these
-// predict at the new ones is compared with what is found there. The error
-// shrinks geometrically with the number of points (Trefethen, Approximation
-// Theory and Approximation Practice, theorem 8.2), so that of the new is about
-// the square of that of the old. It gives up where the points would be more than
-// half of len(x).
+// The logarithms are interpolated by polynomials in log x at Chebyshev points, 8, 16, 32 … and one.
+// Each doubling keeps the old points, and what these predict at the new ones is compared with what
+// is found there. The error shrinks geometrically with the number of points (Trefethen,
+// Approximation Theory and Approximation Practice, theorem 8.2), so that of the new is about the
+// square of that of the old. It gives up where the points would be more than half of len(x).
 func interpolateRows(dst, x []float64, floor float64, f func(dst []float64, x float64)) bool {
 	const (
 		tolerance = 1e-5  // of the prediction, relative

@@ -2,9 +2,8 @@ package calibrate
 
 // invertFull forms the diagonal blocks of the covariance.
 //
-// With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the k-th
-// rows of U⁻¹: no need for the rest of the inverse, of which only the sandwich
-// has use.
+// With H̃ = UᵀU the inverse is U⁻¹U⁻ᵀ, so that Σ_kk is the Gram matrix of the k-th rows of U⁻¹: no
+// need for the rest of the inverse, of which only the sandwich has use.
 func (c *Curvature) invertFull(p *Posterior) error {
 	d := c.head.Dim()
 	m := c.h

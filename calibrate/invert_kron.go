@@ -7,9 +7,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// invertKronecker fills V so that the variance of logit k is Σ_i u_i V_ik with
-// u = (Q_Aᵀφ)²: the covariance is diagonal in the eigenbases, where damping adds
-// ε to each product of eigenvalues.
+// invertKronecker fills V so that the variance of logit k is Σ_i u_i V_ik with u = (Q_Aᵀφ)²: the
+// covariance is diagonal in the eigenbases, where damping adds ε to each product of eigenvalues.
 //
 //	H⁻¹, J⁻¹:  V_ik = Σ_j Q_kj² / (λ_A,i λ_B,j + ε)
 //	H⁻¹JH⁻¹:  V_ik = λ_A,i Σ_jl Q_kj Q_kl G̃_jl / ((λ_A,i λ_B,j + ε)(λ_A,i λ_B,l + ε)),  G̃ = QᵀGQ

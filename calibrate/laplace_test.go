@@ -12,10 +12,9 @@ import (
 // testdata/laplace/golden.json is what laplace-torch makes of the same last layers;
 // golden.py beside it made it.
 //
-// Its precision is H/temperature + prior·I, the prior on the bias too:
-// temperature·(H + εI)⁻¹ with ε = temperature·prior is its covariance, T_ens =
-// 1/temperature. Its Kronecker factors are the mean of φφᵀ and the sum of
-// diag p - ppᵀ, whose product is that of the sum and the mean here.
+// Its precision is H/temperature + prior·I, the prior on the bias too: temperature·(H + εI)⁻¹ with
+// ε = temperature·prior is its covariance, T_ens = 1/temperature. Its Kronecker factors are the
+// mean of φφᵀ and the sum of diag p - ppᵀ, whose product is that of the sum and the mean here.
 func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
 	data, err := os.ReadFile("testdata/laplace/golden.json")
 	if err != nil {

@@ -30,9 +30,8 @@ func (c Covariance) Validate() error {
 // leverageDamping is relative to the mean eigenvalue of A.
 const leverageDamping = 1e-3
 
-// Posterior is the Gaussian over the last layer's weights at ensemble
-// temperature 1, in the form that gives logit variances. All matrices are
-// row-major and never change once made.
+// Posterior is the Gaussian over the last layer's weights at ensemble temperature 1, in the form
+// that gives logit variances. All matrices are row-major and never change once made.
 type Posterior struct {
 	Head       Head
 	Structure  Structure // Full or Kronecker
@@ -43,9 +42,8 @@ type Posterior struct {
 	// separate logits are all of Σ.
 	Blocks []float64
 
-	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and
-	// of B [K,K], [K], and V [D,K]. QB is nil where B is diagonal. Leverage [D]
-	// is 1/(λ_A + δ), one more column of V.
+	// Kronecker: eigenvectors (in columns) and eigenvalues of A [D,D], [D] and of B [K,K], [K], and
+	// V [D,K]. QB is nil where B is diagonal. Leverage [D] is 1/(λ_A + δ), one more column of V.
 	QA, LambdaA []float64
 	QB, LambdaB []float64
 	V           []float64
@@ -102,8 +100,7 @@ func must(err error) {
 	}
 }
 
-// forms computes variances and leverages, each unless nil, a block of rows after
-// another.
+// forms computes variances and leverages, each unless nil, a block of rows after another.
 func (p *Posterior) forms(product Product, variances, leverages []float64, phi []float32, n int) error {
 	k, d, features := p.Head.Logits, p.Head.Dim(), p.Head.Features
 	if len(phi) != n*features {
@@ -151,8 +148,7 @@ func (p *Posterior) formsFull(product Product, variances, leverages, x, t []floa
 	return quadratic(product, leverages, 1, x, p.Leverage, t, d)
 }
 
-// formsKronecker is formsFull for the Kronecker structure: of u = (Q_Aᵀφ)² all
-// are linear forms.
+// formsKronecker is formsFull for the Kronecker structure: of u = (Q_Aᵀφ)² all are linear forms.
 func (p *Posterior) formsKronecker(product Product, variances, leverages, x, u []float64) error {
 	k, d := p.Head.Logits, p.Head.Dim()
 	rows := len(x) / d

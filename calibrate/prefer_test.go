@@ -69,8 +69,7 @@ func TestPreferTakesTheLeastTauThatLikelihoodAllows(t *testing.T) {
 		if got != best && loss > math.Min(stdErr, most)+1e-12 {
 			t.Errorf("%s: NLL is %v above the optimum, want at most the standard error %v and %v", name, loss, stdErr, most)
 		}
-		// A clearly smaller τ must be worse by more than that, at every T_act of a
-		// fine grid.
+		// A clearly smaller τ must be worse by more than that, at every T_act of a fine grid.
 		if got.tau/2 > leastTau {
 			for _, act := range logSpace(0.1, maxAct, 200) {
 				val.evaluate([]float64{act}, got.tau/2*mid)
@@ -105,9 +104,8 @@ func TestPreferKeepsAnOptimumOfSmallTau(t *testing.T) {
 	}
 }
 
-// Few held-out examples have large standard errors. What they make prefer give
-// up on fresh data stays about what it may give up on the held-out ones, even
-// where variances are noise.
+// Few held-out examples have large standard errors. What they make prefer give up on fresh data
+// stays about what it may give up on the held-out ones, even where variances are noise.
 func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	const repetitions = 12
 	fresh := flatSet(5000, 2, false, 100)

@@ -33,9 +33,8 @@ func (gonumProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) erro
 	return nil
 }
 
-// Multiply takes each row of a by itself, through a part of b that stays in the
-// processor's cache: gonum's Gemv adds four rows of b in one pass over c, its Gemm
-// one, and so is half as fast.
+// Multiply takes each row of a by itself, through a part of b that stays in the processor's cache:
+// gonum's Gemv adds four rows of b in one pass over c, its Gemm one, and so is half as fast.
 func (gonumProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 	const cached = 32 << 10 // float64
 	size := max(4, cached/m)

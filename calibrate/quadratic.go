@@ -45,8 +45,7 @@ const singleTolerance = 3e-5
 // Quadratic returns the posterior's quadratic forms.
 func (p *Posterior) Quadratic() (*Quadratic, error) {
 	d, features := p.Head.Dim(), p.Head.Features
-	// second is the second moments of the augmented features up to a factor, as
-	// root·rootᵀ.
+	// second is the second moments of the augmented features up to a factor, as root·rootᵀ.
 	var root []float64
 	mean := make([]float64, d)
 	q := &Quadratic{Forms: p.Head.Logits + 1}

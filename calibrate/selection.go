@@ -15,10 +15,9 @@ const (
 // x, and left [len(t),S] at most rowNodes numbers in every row. It reports whether S is
 // small enough to be worth it. t ascends, and the rows are smooth functions of it.
 //
-// Rows are interpolated by polynomials over pieces of t, which are halved until they
-// are short enough. A few terms near to what they make are no larger than that, so that
-// neither large rows nor large columns take digits from small ones, as they would in a
-// singular value decomposition.
+// Rows are interpolated by polynomials over pieces of t, which are halved until they are short
+// enough. A few terms near to what they make are no larger than that, so that neither large rows
+// nor large columns take digits from small ones, as they would in a singular value decomposition.
 func selectRows(x, t []float64, cols int) (left, right []float64, ok bool) {
 	s := rowSelection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)), first: make([]int, len(t))}
 	s.pieces(0, len(t))

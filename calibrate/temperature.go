@@ -16,9 +16,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// Temperatures are the two numbers that the method tunes: μ = a/T_act and the
-// covariance is Σ/T_ens (paper, Algorithm 1). The logit variance is not divided
-// by T_act².
+// Temperatures are the two numbers that the method tunes: μ = a/T_act and the covariance is Σ/T_ens
+// (paper, Algorithm 1). The logit variance is not divided by T_act².
 type Temperatures struct {
 	Act float64 `yaml:"act" json:"act"`
 	Ens float64 `yaml:"ens" json:"ens"`
@@ -35,10 +34,9 @@ const (
 	minTS, maxTS   = 1 / meanfield.MaxBeta, 200
 )
 
-// actUnit returns the unit of T_act for examples of n logits each: a twentieth of the
-// median of max a - mean a, how far the first class stands above the others. It
-// follows the logits' own unit, and so do all temperatures searched for. logits writes
-// those of example i.
+// actUnit returns the unit of T_act for examples of n logits each: a twentieth of the median of max
+// a - mean a, how far the first class stands above the others. It follows the logits' own unit, and
+// so do all temperatures searched for. logits writes those of example i.
 func actUnit(examples, n int, logits func(dst []float64, i int)) float64 {
 	margins, a := make([]float64, examples), make([]float64, n)
 	for i := range margins {
@@ -74,8 +72,7 @@ type Grid struct {
 	Value [][]float64 `yaml:"value,flow"`
 }
 
-// examples are held-out examples as some method predicts them: what temperatures are
-// tuned on.
+// examples are held-out examples as some method predicts them: what temperatures are tuned on.
 type examples struct {
 	n        int
 	outcomes int // C that margins are of, 2 for labels told independently
@@ -268,10 +265,9 @@ func (t *tuningSet) mf0(acts []float64, scale float64) {
 // variance leaves mf0's temperatures T_k at 1.
 func (t *tuningSet) plain(temperatures ...float64) { t.mf0(temperatures, 0) }
 
-// temperatureScaling returns the T, in t.unit, that minimises the objective of the
-// network's own probabilities for logits a/T (Guo et al., On Calibration of Modern
-// Neural Networks, 2017), and that objective. It leaves the per-example values in
-// nll[0] and margin[0].
+// temperatureScaling returns the T, in t.unit, that minimises the objective of the network's own
+// probabilities for logits a/T (Guo et al., On Calibration of Modern Neural Networks, 2017), and
+// that objective. It leaves the per-example values in nll[0] and margin[0].
 func (t *tuningSet) temperatureScaling() (temperature, value float64) {
 	f := func(logT float64) float64 {
 		t.plain(math.Exp(logT))
@@ -282,8 +278,7 @@ func (t *tuningSet) temperatureScaling() (temperature, value float64) {
 	return math.Exp(logT), f(logT)
 }
 
-// bracket returns the neighbours of the least of evenly spaced values of f in
-// [a,b].
+// bracket returns the neighbours of the least of evenly spaced values of f in [a,b].
 func bracket(f func(float64) float64, a, b float64) (lo, hi float64) {
 	const steps = 32
 	at := func(i int) float64 { return a + (b-a)*float64(i)/steps }
@@ -318,10 +313,9 @@ func goldenSection(f func(float64) float64, a, b, tolerance float64) float64 {
 // point is one evaluation of the search.
 type point struct{ act, tau, value float64 }
 
-// brent minimises f, which has one minimum in [a,b] and is smooth, from x in between
-// to within the tolerance: by parabolas through the three best points where these
-// close in, else by golden sections (Brent, Algorithms for Minimization without
-// Derivatives, 1973, chapter 5).
+// brent minimises f, which has one minimum in [a,b] and is smooth, from x in between to within the
+// tolerance: by parabolas through the three best points where these close in, else by golden
+// sections (Brent, Algorithms for Minimization without Derivatives, 1973, chapter 5).
 func brent(f func(float64) float64, a, b, x, tolerance float64) float64 {
 	const golden = 0.3819660112501051 // (3-√5)/2
 	x = clamp(x, a, b)
@@ -493,9 +487,8 @@ func nllSearch(val *examples, median float64) search {
 // of them, if these are several times as many.
 const thinSize = 500
 
-// tuneNLL minimises the objective, and leaves the per-example values at the optimum in
-// val.nll[0] and val.margin[0]. The grid is one over all examples, or empty where there was
-// no need of it.
+// tuneNLL minimises the objective, and leaves the per-example values at the optimum in val.nll[0]
+// and val.margin[0]. The grid is one over all examples, or empty where there was no need of it.
 //
 // For every τ there is one valley over T_act, in much the same place for a part of the
 // examples as for all. So where there are many, some of them are searched first, and
@@ -521,9 +514,8 @@ func tuneNLL(ctx context.Context, val *examples, median, lambda0 float64) (g Gri
 	return g, best, nil
 }
 
-// searchThin searches the few examples of one function and returns points where f, the
-// same of all, may be least, and the size of the simplex to go on with from the best of
-// them.
+// searchThin searches the few examples of one function and returns points where f, the same of all,
+// may be least, and the size of the simplex to go on with from the best of them.
 func searchThin(ctx context.Context, few, f search, lambda0 float64) ([]point, float64, error) {
 	_, points, err := few.grid(ctx)
 	if err != nil {
@@ -550,25 +542,22 @@ func searchThin(ctx context.Context, few, f search, lambda0 float64) ([]point, f
 	return starts, size, checkPoints(starts)
 }
 
-// leastTau ends the preference for small τ. There a median T_k is already
-// √(1 + λ₀/0.01) ≈ 5.6, so that mf0 depends on T_act²/T_ens alone, and smaller τ
-// changes nothing but the precision left.
+// leastTau ends the preference for small τ. There a median T_k is already √(1 + λ₀/0.01) ≈ 5.6, so
+// that mf0 depends on T_act²/T_ens alone, and smaller τ changes nothing but the precision left.
 const leastTau = 0.01
 
 // maxGivenUp is the fraction of the NLL that prefer gives up at most, whatever
 // the standard error: it is large where there are few examples.
 const maxGivenUp = 0.005
 
-// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at
-// its best T_act, cannot be told from that of the optimum: it is above it by no more
-// than one standard error of the paired differences and by no more than maxGivenUp,
-// and not above limit, the objective of temperature scaling. val.nll[0] and
-// val.margin[0] must be those at the optimum.
+// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at its best
+// T_act, cannot be told from that of the optimum: it is above it by no more than one standard error
+// of the paired differences and by no more than maxGivenUp, and not above limit, the objective of
+// temperature scaling. val.nll[0] and val.margin[0] must be those at the optimum.
 //
-// Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often
-// flat to one part in two hundred, while the AUROC of 1 - max p under these
-// temperatures falls all the way. Where the data cannot tell, the posterior is
-// given the larger part.
+// Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often flat to one part in
+// two hundred, while the AUROC of 1 - max p under these temperatures falls all the way. Where the
+// data cannot tell, the posterior is given the larger part.
 func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 	if best.tau <= leastTau {
 		return best
@@ -635,8 +624,7 @@ func told(val, ood *examples, j int, scratch []float64) (float64, error) {
 	return metrics.AUROC(ood.margin[j], val.margin[j], scratch)
 }
 
-// tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and out of
-// distribution.
+// tuneAUROC maximises the AUROC of 1 - max p between held-out examples in and out of distribution.
 func tuneAUROC(ctx context.Context, val, ood *examples, median, lambda0 float64) (Grid, point, error) {
 	f := aurocSearch(val, ood, median)
 	g, points, err := f.grid(ctx)

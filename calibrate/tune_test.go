@@ -212,8 +212,7 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	}
 }
 
-// manyExamples are so many that some show where to search all, with what mf0 makes of
-// them.
+// manyExamples are so many that some show where to search all, with what mf0 makes of them.
 func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread float64) {
 	t.Helper()
 	m := newMixture(tuneHead, 3, 2, 9)

@@ -17,9 +17,8 @@ var (
 	productGraph []byte
 )
 
-// Product is matrix products run by ONNX Runtime, in float64 and on all cores:
-// several times as fast as in Go. It serves as calibrate.Product, and is safe for
-// concurrent use.
+// Product is matrix products run by ONNX Runtime, in float64 and on all cores: several times as
+// fast as in Go. It serves as calibrate.Product, and is safe for concurrent use.
 type Product struct {
 	transposed, product *ort.Session
 
@@ -42,8 +41,7 @@ func NewProduct(threads int) (*Product, error) {
 	return &Product{transposed: transposed, product: product}, nil
 }
 
-// AddTransposedProduct computes c += aᵀb for a [rows,m], b [rows,n] and c [m,n],
-// row-major.
+// AddTransposedProduct computes c += aᵀb for a [rows,m], b [rows,n] and c [m,n], row-major.
 func (p *Product) AddTransposedProduct(c, a, b []float64, rows, m, n int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,18 +1,15 @@
-// Package approx compares floating-point numbers in tests. Nothing is close to
-// NaN here, NaN included, while |got - want| > tolerance is false for it: a
-// test written that way passes.
+// Package approx compares floating-point numbers in tests. Nothing is close to NaN here, NaN
+// included, while |got - want| > tolerance is false for it: a test written that way passes.
 package approx
 
 import "math"
 
-// Equal reports whether two numbers differ by at most the tolerance. Equal
-// infinities do.
+// Equal reports whether two numbers differ by at most the tolerance. Equal infinities do.
 func Equal(got, want, tolerance float64) bool {
 	return got == want || math.Abs(got-want) <= tolerance
 }
 
-// Relative reports whether got differs from want by at most the tolerance
-// times |want|.
+// Relative reports whether got differs from want by at most the tolerance times |want|.
 func Relative(got, want, tolerance float64) bool {
 	return Equal(got, want, tolerance*math.Abs(want))
 }

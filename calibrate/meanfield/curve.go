@@ -9,12 +9,11 @@ import (
 // logits a for every inverse temperature β that tuning may ask for, so that
 // trying a pair of temperatures costs O(K) rather than O(K²).
 //
-// With μ = a/T_act the log-sum-exp in mf0 is F(1/(T_act T_k)) + log K: it depends on
-// the temperatures through β alone. F is interpolated by cubic Hermite
-// polynomials between its values and derivatives at 16 points per octave of β.
-// The error is about 1e-7 for common logits and below 1e-4 nats for adversarial
-// ones (K-1 classes tied far below the first): enough to choose temperatures
-// by, while what is reported with them is computed by [Workspace.MF0].
+// With μ = a/T_act the log-sum-exp in mf0 is F(1/(T_act T_k)) + log K: it depends on the
+// temperatures through β alone. F is interpolated by cubic Hermite polynomials between its values
+// and derivatives at 16 points per octave of β. The error is about 1e-7 for common logits and below
+// 1e-4 nats for adversarial ones (K-1 classes tied far below the first): enough to choose
+// temperatures by, while what is reported with them is computed by [Workspace.MF0].
 type Curve struct {
 	cells *[curveSteps * octaves]cell
 	first [2]float64 // F(β) = β(first₀ + β first₁) up to MinBeta
@@ -109,14 +108,12 @@ func (c *Curve) at(beta float64) float64 {
 	return float64(t[0]) + x*(float64(t[1])+x*(float64(t[2])+x*float64(t[3])))
 }
 
-// NLL returns -log softmax_label(β a) in nats: temperature scaling with
-// T = 1/β.
+// NLL returns -log softmax_label(β a) in nats: temperature scaling with T = 1/β.
 func (c *Curve) NLL(logits []float64, label int, beta float64) float64 {
 	return c.at(beta) + c.logK - beta*(logits[label]-c.peak)
 }
 
-// InverseTemperaturesTo writes 1/T_k = 1/√(1+λ₀ scale s²_k) to dst, for
-// [Curve.MF0].
+// InverseTemperaturesTo writes 1/T_k = 1/√(1+λ₀ scale s²_k) to dst, for [Curve.MF0].
 func InverseTemperaturesTo(dst, s2 []float64, scale, lambda0 float64) {
 	checkLen("dst", len(dst), len(s2))
 	for k, v := range s2 {
@@ -183,8 +180,7 @@ func (c *Curve) MF0(logits, inverseT []float64, label int, tact float64) (nll, m
 }
 
 const (
-	// negligible is how far below another an exponent is of which a million
-	// change nothing.
+	// negligible is how far below another an exponent is of which a million change nothing.
 	negligible = 50
 	// leastExponent is the least that expSmall takes.
 	leastExponent = -700

@@ -2,10 +2,9 @@
 //
 //	e_k = ∫ softmax_k(a) N(a; μ, S) da
 //
-// in closed form, after Lu, Ie and Sha, "Mean-Field Approximation to
-// Gaussian-Softmax Integral with Application to Uncertainty Estimation"
-// (called the paper below). It holds the one copy of each formula; everything
-// else in this module, ONNX graphs included, is checked against it.
+// in closed form, after Lu, Ie and Sha, "Mean-Field Approximation to Gaussian-Softmax Integral with
+// Application to Uncertainty Estimation" (called the paper below). It holds the one copy of each
+// formula; everything else in this module, ONNX graphs included, is checked against it.
 //
 // With the logit variances s²_k = S_kk, the temperature of class k is
 // T_k = √(1 + λ₀ s²_k) and the three approximations are
@@ -18,16 +17,14 @@
 // takes entry k; it is not the "probit" link of other libraries, which divides
 // each logit by its own T_k and changes when a constant is added to μ.
 //
-// Logits that do not compete have an integral each, ∫ σ(a) N(a; μ_k, s²_k) da, and
-// its approximation is that of one logit (paper, eq. 7): [Sigmoids] and [OneVsRest]
-// of μ_k/T_k.
+// Logits that do not compete have an integral each, ∫ σ(a) N(a; μ_k, s²_k) da, and its
+// approximation is that of one logit (paper, eq. 7): [Sigmoids] and [OneVsRest] of μ_k/T_k.
 //
-// All functions work on one example, in the log domain and in float64: they
-// take logits μ (K values, already divided by the activation temperature) and
-// variances s² (K values, already divided by the ensemble temperature), write
-// natural logarithms of probabilities, and return the total probability of all
-// classes but the most probable, 1 - max p, formed as a sum so that it stays
-// exact to relative precision where max p rounds to one.
+// All functions work on one example, in the log domain and in float64: they take logits μ (K
+// values, already divided by the activation temperature) and variances s² (K values, already
+// divided by the ensemble temperature), write natural logarithms of probabilities, and return the
+// total probability of all classes but the most probable, 1 - max p, formed as a sum so that it
+// stays exact to relative precision where max p rounds to one.
 //
 // [Workspace.MF0] costs O(mK) with m about 10: its K log-sum-exps are values of one
 // smooth function that is interpolated. [Curve] tabulates that

@@ -26,8 +26,7 @@ type Workspace struct {
 	f       piecewise
 }
 
-// NewWorkspace returns a Workspace for K = classes and the given λ₀; zero
-// means [Lambda0].
+// NewWorkspace returns a Workspace for K = classes and the given λ₀; zero means [Lambda0].
 func NewWorkspace(classes int, lambda0 float64) *Workspace {
 	if classes < 1 {
 		panic("meanfield: no classes")
@@ -48,9 +47,8 @@ func NewWorkspace(classes int, lambda0 float64) *Workspace {
 // f(t) = log Σ_i exp(e^t δ_i), δ_i ≤ 0 with one δ = 0, is analytic for all
 // logits: θ = atan(π / log(K-1)).
 //
-// f has its singularities where Σ_i exp(z δ_i) = 0, z = e^t = x + iy. Let
-// c = x/|y| = cot|arg z| and φ_i = -δ_i |y| ≥ 0 for the K-1 classes other than
-// the first; at a zero
+// f has its singularities where Σ_i exp(z δ_i) = 0, z = e^t = x + iy. Let c = x/|y| = cot|arg z|
+// and φ_i = -δ_i |y| ≥ 0 for the K-1 classes other than the first; at a zero
 //
 //	Σ e^(-cφ_i) cos φ_i = -1,  Σ e^(-cφ_i) sin φ_i = 0.
 //
@@ -62,15 +60,13 @@ func strip(classes int) float64 {
 	return math.Atan2(math.Pi, math.Log(float64(max(classes-1, 2))))
 }
 
-// Nodes returns how many Chebyshev nodes interpolate f over an interval of t of
-// length L = log(T_max/T_min), for any logits of so many classes, to within
-// tolerance, in nats.
+// Nodes returns how many Chebyshev nodes interpolate f over an interval of t of length L =
+// log(T_max/T_min), for any logits of so many classes, to within tolerance, in nats.
 //
-// Mapped to [-1,1], f is analytic in the Bernstein ellipse whose minor
-// half-axis is θ/(L/2), so ρ = x + √(1+x²) with x = 2θ/L, and the error of
-// interpolation at m nodes is at most 4M ρ^-m / (ρ-1) (Trefethen,
-// Approximation Theory and Approximation Practice, theorem 8.2), where M is the
-// largest |f| on the ellipse. ρ is taken 5 % inside, where |Im t| ≤ 0.95 θ.
+// Mapped to [-1,1], f is analytic in the Bernstein ellipse whose minor half-axis is θ/(L/2), so ρ =
+// x + √(1+x²) with x = 2θ/L, and the error of interpolation at m nodes is at most 4M ρ^-m / (ρ-1)
+// (Trefethen, Approximation Theory and Approximation Practice, theorem 8.2), where M is the largest
+// |f| on the ellipse. ρ is taken 5 % inside, where |Im t| ≤ 0.95 θ.
 //
 // M is at most 50 log K. In the strip Re e^t > 0, so that Re f = log |Σ exp(e^t δ_i)|
 // is at most log K. About any real t_0 the strip is the disc |w| < 1 of

@@ -30,10 +30,9 @@ func Softmax(logp, mu []float64) (margin float64) {
 	return margin
 }
 
-// MF0Exact is the mean-field approximation mf0 (paper, eq. 9) by its formula:
-// K log-sum-exps of K terms each, O(K²). It is what [Workspace.MF0] falls back
-// to where interpolation does not pay, and what it is tested against.
-// logp must not overlap mu.
+// MF0Exact is the mean-field approximation mf0 (paper, eq. 9) by its formula: K log-sum-exps of K
+// terms each, O(K²). It is what [Workspace.MF0] falls back to where interpolation does not pay, and
+// what it is tested against. logp must not overlap mu.
 func MF0Exact(logp, mu, s2 []float64, lambda0 float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	checkLen("s2", len(s2), len(mu))

@@ -539,8 +539,7 @@ func TestCurveBeyondItsTable(t *testing.T) {
 	}
 }
 
-// BenchmarkMF0 times mf0 and its exact form in turns, and reports how many times
-// as fast it is.
+// BenchmarkMF0 times mf0 and its exact form in turns, and reports how many times as fast it is.
 func BenchmarkMF0(b *testing.B) {
 	for _, n := range []int{10, 100, 1000, 21841} {
 		for _, ratio := range []float64{2, 10} {

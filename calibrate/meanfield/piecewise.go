@@ -14,10 +14,9 @@ type piecewise struct {
 	cosine []float64 // cos(2π i/4m), [4m]
 }
 
-// interpolate sets p to F over [lo,hi] for δ ≤ 0, of which one is 0, such that
-// each part is within the tolerance: nodes says how many coefficients that takes
-// for a part of a length. It reports false, and sets nothing, where to sum it for
-// each δ costs no more.
+// interpolate sets p to F over [lo,hi] for δ ≤ 0, of which one is 0, such that each part is within
+// the tolerance: nodes says how many coefficients that takes for a part of a length. It reports
+// false, and sets nothing, where to sum it for each δ costs no more.
 func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(length float64) int) bool {
 	hi = math.Max(hi, lo+shortest)
 	p.bins.gather(delta, math.Exp(lo), math.Exp(hi))
@@ -65,8 +64,7 @@ func (p *piecewise) interpolate(delta []float64, lo, hi float64, nodes func(leng
 }
 
 const (
-	// maxParts bounds the parts. More pay only for ratios of temperatures in the
-	// hundreds.
+	// maxParts bounds the parts. More pay only for ratios of temperatures in the hundreds.
 	maxParts = 64
 	// shortest is a length beside which rounding in t is nothing.
 	shortest = 1e-6
@@ -94,12 +92,11 @@ func clenshaw(c []float64, x float64) float64 {
 //
 //	Σ_i exp(bδ_i) = Σ_j exp(-y(j+½)) Σ_n yⁿ/n! M_jn,  M_jn = Σ_{i in j} r_iⁿ,  y = b/e^hi
 //
-// for b ≤ e^hi, in a few operations for each interval rather than an exponential
-// for each class. The terms of the sum are positive, so its relative error is at
-// most that of the series of exp(yr), |yr| ≤ ½, cut off at n = 11: below
-// ½¹¹/11! e^½ / e^-½, that is 4e-11. Where all of e^hi δ are in [-½,0], and the mean of the
-// exponentials may be nearly one, r is e^hi δ itself and what the mean lacks of one the
-// series without its first term, to the same relative error.
+// for b ≤ e^hi, in a few operations for each interval rather than an exponential for each class.
+// The terms of the sum are positive, so its relative error is at most that of the series of
+// exp(yr), |yr| ≤ ½, cut off at n = 11: below ½¹¹/11! e^½ / e^-½, that is 4e-11. Where all of e^hi
+// δ are in [-½,0], and the mean of the exponentials may be nearly one, r is e^hi δ itself and what
+// the mean lacks of one the series without its first term, to the same relative error.
 type bins struct {
 	scale   float64   // e^hi
 	limit   float64   // -bδ beyond which a class is left out

@@ -24,9 +24,8 @@ type Solver interface {
 //
 //	Δ = -H̃⁻¹ Σᵢ (ωᵢ - 1) ∇ℓᵢ,  ∇ℓᵢ = (pᵢ - onehot(yᵢ)) ⊗ φᵢ
 //
-// whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the
-// network's own logits. It takes 2·samples·N·K·D floating-point operations and as many
-// solutions as samples.
+// whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the network's own
+// logits. It takes 2·samples·N·K·D floating-point operations and as many solutions as samples.
 func NewBootstrap(ctx context.Context, train *rows.Batch, h calibrate.Head, solver Solver, product calibrate.Product, samples int, seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {

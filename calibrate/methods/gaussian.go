@@ -42,9 +42,8 @@ var _ calibrate.Predictive = (*Gaussian)(nil)
 // NewGaussian prepares a set of examples of K logits for one kind of integral. mf0 and mf1
 // ask a cov that has [Variances] for these alone.
 //
-// The mean-field kinds have λ₀ = [meanfield.Lambda0] whatever calibrations are made with.
-// As only λ₀S/T_ens enters, another λ₀ is another T_ens, but where that is at a bound of
-// its search.
+// The mean-field kinds have λ₀ = [meanfield.Lambda0] whatever calibrations are made with. As only
+// λ₀S/T_ens enters, another λ₀ is another T_ens, but where that is at a bound of its search.
 func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, k int) (*Gaussian, error) {
 	switch kind {
 	case MF0, MF1, MF2, UKF:

@@ -26,12 +26,11 @@ type FitOptions struct {
 	// Rate is the first, of the weights in units of 1/r, r the root mean square of the
 	// features, so that it does not depend on the scale of these. Zero: 0.01.
 	Rate float64
-	// Start is the standard deviation of the logits of a random start, of features of
-	// length √d r. What training examples leave open stays what it was: more makes
-	// members differ more, far from the training examples most. Zero: 1/√3, of weights
-	// uniform up to 1/(r√d) as PyTorch starts dense layers; 1 for one evidential layer.
-	// On digits of models/digits-mlp held out from training, an ensemble from 6 told
-	// what is out of distribution better, at a larger NLL.
+	// Start is the standard deviation of the logits of a random start, of features of length √d r.
+	// What training examples leave open stays what it was: more makes members differ more, far from
+	// the training examples most. Zero: 1/√3, of weights uniform up to 1/(r√d) as PyTorch starts
+	// dense layers; 1 for one evidential layer. On digits of models/digits-mlp held out from
+	// training, an ensemble from 6 told what is out of distribution better, at a larger NLL.
 	Start float64
 	Seed  uint64
 	// Progress, where set, is told how many of the epochs are done.
@@ -175,9 +174,8 @@ func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs
 	return nil
 }
 
-// descend fits w [D,C], the C outputs of one layer or more: loss turns the outputs of an
-// example [C] into the derivatives of its loss, done epochs after the start. It is
-// called concurrently.
+// descend fits w [D,C], the C outputs of one layer or more: loss turns the outputs of an example
+// [C] into the derivatives of its loss, done epochs after the start. It is called concurrently.
 func (t *trainer) descend(ctx context.Context, w []float64, stream uint64, progress func(epochs int), loss func(z []float64, example int, done float64)) error {
 	d := t.head.Dim()
 	columns := len(w) / d

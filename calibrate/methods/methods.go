@@ -9,8 +9,7 @@ import (
 // MaxBytes bounds what one set of examples is prepared into.
 const MaxBytes = 8 << 30
 
-// Covariance gives covariances of logits under a Gaussian over weights, at ensemble
-// temperature 1.
+// Covariance gives covariances of logits under a Gaussian over weights, at ensemble temperature 1.
 type Covariance interface {
 	// Covariances writes the covariance S of the K logits of each example to dst
 	// [n,K(K+1)/2]: the rows of its upper triangle one after another. phi are features

@@ -168,10 +168,9 @@ func init() {
 // exponentials overwrites x ≤ top by exp(max(x - top, -690)) and returns the sum. The
 // relative error is below 1e-7.
 //
-// With x = (n + r)·log 2/64, n an integer and |r| ≤ ½, exp x is 2^⌊n/64⌋ times a number
-// from the table times exp(r log 2/64), of which three terms of the series leave
-// (log 2/128)³/6 = 2.6e-8. Adding 3·2⁵¹ to a number rounds it to an integer, which then
-// stands in the last bits.
+// With x = (n + r)·log 2/64, n an integer and |r| ≤ ½, exp x is 2^⌊n/64⌋ times a number from the
+// table times exp(r log 2/64), of which three terms of the series leave (log 2/128)³/6 = 2.6e-8.
+// Adding 3·2⁵¹ to a number rounds it to an integer, which then stands in the last bits.
 //
 // It is a fourth of the cost of math.Exp: one call for many, and no cases.
 func exponentials(x []float64, top float64) (sum float64) {

@@ -26,10 +26,9 @@ type Variational struct {
 	mean, variance *layers
 }
 
-// FitVariational does variational inference for the last layer on the features of
-// labelled training examples (Blundell et al. 2015; BNN(LL-VI) of the paper). From the
-// network's own weights [K,D], the bias in the last column, and a tenth of the prior's
-// standard deviation, it minimises
+// FitVariational does variational inference for the last layer on the features of labelled training
+// examples (Blundell et al. 2015; BNN(LL-VI) of the paper). From the network's own weights [K,D],
+// the bias in the last column, and a tenth of the prior's standard deviation, it minimises
 //
 //	1/N Σᵢ E[-log p(yᵢ)] + 1/N KL(N(mean, variance) ‖ N(0, Prior²))
 //

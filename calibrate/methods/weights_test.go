@@ -101,8 +101,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// TestPredictives compares what becomes of sampled and of fitted layers with the
-// definitions.
+// TestPredictives compares what becomes of sampled and of fitted layers with the definitions.
 func TestPredictives(t *testing.T) {
 	h := softmaxHead(3, 2, true)
 	s := clouds(4, 2, 3, 1, 2)

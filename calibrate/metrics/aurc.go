@@ -7,16 +7,14 @@ import (
 	"slices"
 )
 
-// AURC is the area under the risk-coverage curve (Geifman and El-Yaniv,
-// "Selective Classification for Deep Neural Networks", 2017): the mean over
-// i = 1 … n of the fraction of mistakes among the i examples of least
-// uncertainty. 0 is best; an uncertainty that says nothing gives the error
-// rate. Within a tie it is the expectation over all orders.
+// AURC is the area under the risk-coverage curve (Geifman and El-Yaniv, "Selective Classification
+// for Deep Neural Networks", 2017): the mean over i = 1 … n of the fraction of mistakes among the i
+// examples of least uncertainty. 0 is best; an uncertainty that says nothing gives the error rate.
+// Within a tie it is the expectation over all orders.
 //
-// uncertainty is any score that grows with doubt, such as 1 − max p (formed as
-// the sum of the other probabilities: a confidence near 1 has no digits left),
-// and wrong says which predictions are mistakes. It panics if the lengths
-// differ and costs O(n log n).
+// uncertainty is any score that grows with doubt, such as 1 − max p (formed as the sum of the other
+// probabilities: a confidence near 1 has no digits left), and wrong says which predictions are
+// mistakes. It panics if the lengths differ and costs O(n log n).
 func AURC(uncertainty []float64, wrong []bool) (float64, error) {
 	if len(uncertainty) != len(wrong) {
 		panic(fmt.Sprintf("metrics: %d uncertainties for %d predictions", len(uncertainty), len(wrong)))

@@ -21,13 +21,12 @@ type BootstrapOptions struct {
 	Seed      uint64  // the same seed draws the same examples on every machine
 }
 
-// Bootstrap returns the percentile bootstrap interval of a statistic (Efron and
-// Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3). sizes
-// holds the size of each independent sample: one for a figure of [Classify],
-// two for one of [Detect], whose in- and out-of-distribution examples are
-// resampled apart. stat gets, for each sample, as many indices as it has
-// examples, drawn with replacement; it must not keep the slices. The quantiles
-// are interpolated linearly between order statistics.
+// Bootstrap returns the percentile bootstrap interval of a statistic (Efron and Tibshirani, "An
+// Introduction to the Bootstrap", 1993, section 13.3). sizes holds the size of each independent
+// sample: one for a figure of [Classify], two for one of [Detect], whose in- and
+// out-of-distribution examples are resampled apart. stat gets, for each sample, as many indices as
+// it has examples, drawn with replacement; it must not keep the slices. The quantiles are
+// interpolated linearly between order statistics.
 //
 // It panics if there is no sample, one is empty, or an option is out of range.
 // The error says that a resample had no statistic: stat returned NaN.
@@ -63,8 +62,7 @@ func Bootstrap(sizes []int, stat func(draw [][]int) float64, o BootstrapOptions)
 	return Interval{Low: quantile(values, tail), High: quantile(values, 1-tail)}, nil
 }
 
-// quantile interpolates between the order statistics of sorted x: numpy's
-// default, R's type 7.
+// quantile interpolates between the order statistics of sorted x: numpy's default, R's type 7.
 func quantile(x []float64, q float64) float64 {
 	h := q * float64(len(x)-1)
 	i := int(h)

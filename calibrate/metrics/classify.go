@@ -6,8 +6,7 @@ import (
 	"math"
 )
 
-// InDomain says how right and how honest probabilities are on labelled
-// examples.
+// InDomain says how right and how honest probabilities are on labelled examples.
 type InDomain struct {
 	N     int     `yaml:"examples" json:"n"`  // examples
 	Error float64 `yaml:"error" json:"error"` // fraction whose most probable class is not the label
@@ -54,8 +53,7 @@ func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 	return c.Result(), nil
 }
 
-// Classifier measures one example after the other, in memory independent of
-// their number.
+// Classifier measures one example after the other, in memory independent of their number.
 //
 //   - The predicted class is the most probable one, the lowest of several.
 //   - NLL is the mean of −logp[label]. It is taken from the logarithm given, so

@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// OOD says how well a score tells out-of-distribution examples from
-// in-distribution ones.
+// OOD says how well a score tells out-of-distribution examples from in-distribution ones.
 type OOD struct {
 	// N is the number of out-of-distribution examples.
 	N int `yaml:"examples" json:"n"`
@@ -21,23 +20,20 @@ type OOD struct {
 	// higher than an in-distribution one, a tie counting ½.
 	AUROC float64 `yaml:"auroc" json:"auroc"`
 
-	// AUPRIn and AUPROut are average precisions, Σ_i (R_i − R_{i−1}) P_i over
-	// the distinct scores, with the in- and with the out-of-distribution
-	// examples as the positive class. They depend on the ratio of the two
-	// numbers of examples.
+	// AUPRIn and AUPROut are average precisions, Σ_i (R_i − R_{i−1}) P_i over the distinct scores,
+	// with the in- and with the out-of-distribution examples as the positive class. They depend on
+	// the ratio of the two numbers of examples.
 	AUPRIn  float64 `yaml:"aupr_in" json:"aupr_in"`
 	AUPROut float64 `yaml:"aupr_out" json:"aupr_out"`
 
-	// FPR95 is the fraction of out-of-distribution examples accepted by the
-	// lowest threshold that accepts at least 95 % of the in-distribution ones
-	// (accepted: score ≤ threshold).
+	// FPR95 is the fraction of out-of-distribution examples accepted by the lowest threshold that
+	// accepts at least 95 % of the in-distribution ones (accepted: score ≤ threshold).
 	FPR95 float64 `yaml:"fpr95" json:"fpr95"`
 }
 
-// Detect measures scores for which higher means more out-of-distribution, of
-// in- and of out-of-distribution examples, in any order. The slices are left
-// as they are. It costs O(n log n). The error says which slice is empty or
-// where a NaN stands.
+// Detect measures scores for which higher means more out-of-distribution, of in- and of
+// out-of-distribution examples, in any order. The slices are left as they are. It costs O(n log n).
+// The error says which slice is empty or where a NaN stands.
 func Detect(in, out []float64) (OOD, error) {
 	a, b := slices.Clone(in), slices.Clone(out)
 	if err := sortScores(a, b); err != nil {

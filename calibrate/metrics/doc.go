@@ -12,12 +12,11 @@
 //
 // [Bootstrap] puts a seeded confidence interval around any of them.
 //
-// All figures are fractions, except the NLL, which is in nats. Every score has
-// the same orientation: higher means less sure, more out-of-distribution.
-// Scores may be infinite, and equal scores are ties, never broken by their
-// position: every figure is invariant under a permutation of the examples and,
-// where only the order of the scores counts, under strictly increasing maps.
-// A NaN has no place in an order and is refused with an error.
+// All figures are fractions, except the NLL, which is in nats. Every score has the same
+// orientation: higher means less sure, more out-of-distribution. Scores may be infinite, and equal
+// scores are ties, never broken by their position: every figure is invariant under a permutation of
+// the examples and, where only the order of the scores counts, under strictly increasing maps. A
+// NaN has no place in an order and is refused with an error.
 //
 // A slice whose length contradicts another is a mistake of the program and
 // panics; bad values are an error that names the example.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 )
 
-// MultiLabel measures predictions of k labels that are told independently of each
-// other, one example after the other. Each label of an example is a decision
-// between two classes, absent and present, and the figures of n examples are those
-// of a [Classifier] over the n·k decisions: error is the fraction of wrong ones at
-// p > ½, NLL the mean binary one, ECE that of the probability of the side decided
-// for, Brier the mean of 2(p-y)².
+// MultiLabel measures predictions of k labels that are told independently of each other, one
+// example after the other. Each label of an example is a decision between two classes, absent and
+// present, and the figures of n examples are those of a [Classifier] over the n·k decisions: error
+// is the fraction of wrong ones at p > ½, NLL the mean binary one, ECE that of the probability of
+// the side decided for, Brier the mean of 2(p-y)².
 type MultiLabel struct {
 	k         int
 	decisions *Classifier

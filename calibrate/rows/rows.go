@@ -5,8 +5,7 @@ package rows
 
 import "fmt"
 
-// Batch is N consecutive examples of a [Source]. Matrices are row-major; what is not known
-// is nil.
+// Batch is N consecutive examples of a [Source]. Matrices are row-major; what is not known is nil.
 type Batch struct {
 	N         int
 	Positions []int     // [N] in the source, rising

@@ -120,8 +120,7 @@ func parseHeader(header []byte, dataLen int64) ([]Info, map[string]string, error
 	return tensors, metadata, cover(tensors, dataLen)
 }
 
-// cover sorts tensors by their place and refuses them unless they cover dataLen
-// bytes exactly.
+// cover sorts tensors by their place and refuses them unless they cover dataLen bytes exactly.
 func cover(tensors []Info, dataLen int64) error {
 	slices.SortFunc(tensors, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.begin, b.begin), cmp.Compare(a.end, b.end), cmp.Compare(a.Name, b.Name))
@@ -201,8 +200,7 @@ func (p parser) metadata() (map[string]string, error) {
 	})
 }
 
-// numbers reads a list of whole numbers from 0 to limit; lie is what another
-// number is.
+// numbers reads a list of whole numbers from 0 to limit; lie is what another number is.
 func (p parser) numbers(limit int64, lie error) ([]int64, error) {
 	if err := p.open('['); err != nil {
 		return nil, err

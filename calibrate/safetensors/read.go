@@ -74,12 +74,10 @@ func readAt(r io.ReaderAt, p []byte, at int64) error {
 // Tensors lists the tensors in the order of their data. It must not be changed.
 func (f *File) Tensors() []Info { return f.tensors }
 
-// Metadata returns the strings under __metadata__, nil if there are none. It
-// must not be changed.
+// Metadata returns the strings under __metadata__, nil if there are none. It must not be changed.
 func (f *File) Metadata() map[string]string { return f.metadata }
 
-// Lookup describes a tensor. The error is an [ErrNotFound] that lists the
-// names there are.
+// Lookup describes a tensor. The error is an [ErrNotFound] that lists the names there are.
 func (f *File) Lookup(name string) (Info, error) {
 	i, ok := f.index[name]
 	if !ok {

@@ -9,11 +9,10 @@ var oodScore = Score{
 	graph:   bounded[string],
 }
 
-// bounded is m/(m+g), g the margin of 1 - max p (package meanfield) under the temperatures
-// for out-of-distribution data, and m the margin of a usual example, which scores ½. It is
-// strictly monotone, so that examples are in the order of 1 - max p, and tells margins apart
-// that differ by more than some 2⁻⁵² of m+g, be 1 - max p next to nothing or next to what it
-// is by chance.
+// bounded is m/(m+g), g the margin of 1 - max p (package meanfield) under the temperatures for
+// out-of-distribution data, and m the margin of a usual example, which scores ½. It is strictly
+// monotone, so that examples are in the order of 1 - max p, and tells margins apart that differ by
+// more than some 2⁻⁵² of m+g, be 1 - max p next to nothing or next to what it is by chance.
 func bounded[V any](t Terms[V]) V {
 	m := t.MedianMargin()
 	return t.Div(m, t.Add(t.Margin(), m))

@@ -71,10 +71,9 @@ func AppendJSON(object any, value func(i int) any) ([]byte, error) {
 	return append(text, '}'), nil
 }
 
-// Terms are what formulas are made of: the values that an example has and operations on
-// them. A value has a row for each of the N examples: one number, or one for each of the K
-// logits. Operations on two values act element by element; a single number stands for each
-// of K.
+// Terms are what formulas are made of: the values that an example has and operations on them. A
+// value has a row for each of the N examples: one number, or one for each of the K logits.
+// Operations on two values act element by element; a single number stands for each of K.
 type Terms[V any] interface {
 	Logits() V       // [N,K], the network's own
 	Variance() V     // [N,K], of the logits under the posterior, at T_ens = 1

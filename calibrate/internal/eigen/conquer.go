@@ -22,9 +22,8 @@ type conquest struct {
 	z     []float64 // [n,n]
 }
 
-// conquerAll overwrites diagonal with the eigenvalues of T and z, which is zero,
-// with its eigenvectors, in rows, and returns the rows in ascending order of
-// their eigenvalues.
+// conquerAll overwrites diagonal with the eigenvalues of T and z, which is zero, with its
+// eigenvectors, in rows, and returns the rows in ascending order of their eigenvalues.
 //
 // T without the entry β that couples rows m−1 and m consists of two blocks. With
 // |β| taken from the diagonal entries beside it, T is the two and ρuuᵀ, ρ = |β|,
@@ -127,16 +126,14 @@ func (m *merge) couple() {
 	}
 }
 
-// deflate finds the eigenvectors of the blocks that are ones of the merged block
-// to working accuracy: where z_i is nothing, and, of two eigenvalues that are
-// almost one, the combination of the vectors that makes z_i nothing (Dongarra
-// and Sorensen 1987, "A fully parallel algorithm for the symmetric eigenvalue
-// problem"). What is neglected has norm tolerance at most each time.
+// deflate finds the eigenvectors of the blocks that are ones of the merged block to working
+// accuracy: where z_i is nothing, and, of two eigenvalues that are almost one, the combination of
+// the vectors that makes z_i nothing (Dongarra and Sorensen 1987, "A fully parallel algorithm for
+// the symmetric eigenvalue problem"). What is neglected has norm tolerance at most each time.
 func (m *merge) deflate() {
-	// Below the first bound entries of a matrix of norm 1 are nothing at all: it
-	// keeps what is squared and inverted later within range. The second is about
-	// the rounding errors of a merge. From 1 to 8 ε neither the time nor the
-	// errors change; 16 ε shows in the eigenvalues.
+	// Below the first bound entries of a matrix of norm 1 are nothing at all: it keeps what is
+	// squared and inverted later within range. The second is about the rounding errors of a merge.
+	// From 1 to 8 ε neither the time nor the errors change; 16 ε shows in the eigenvalues.
 	const nothing, rounding = 0x1p-200, 4 * epsilon
 	largest := math.Max(math.Abs(m.value[m.order[0]]), math.Abs(m.value[m.order[len(m.order)-1]]))
 	tolerance := math.Max(nothing, rounding*math.Max(largest, m.rho))
@@ -217,11 +214,10 @@ func each(n int, f func(i int)) {
 	})
 }
 
-// multiply replaces the kept rows by their combinations, the eigenvectors of
-// D + ρẑẑᵀ: v_i = ẑ_i/(d_i − λ), normalised. Rows that are zero on one side of
-// mid take no part in the product there; a rotation that makes one nonzero on
-// both sides has struck another one out, so that what takes part on a side is
-// no more than the columns there are.
+// multiply replaces the kept rows by their combinations, the eigenvectors of D + ρẑẑᵀ: v_i =
+// ẑ_i/(d_i − λ), normalised. Rows that are zero on one side of mid take no part in the product
+// there; a rotation that makes one nonzero on both sides has struck another one out, so that what
+// takes part on a side is no more than the columns there are.
 func (m *merge) multiply(work []float64) {
 	k := len(m.kept)
 	grouped := make([]int, 0, k) // into kept, by side

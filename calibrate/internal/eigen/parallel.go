@@ -33,9 +33,8 @@ func addTo(y []float64, alpha float64, m matrix, x []float64) {
 	blas64.Gemv(blas.NoTrans, alpha, m, vector(x), 1, vector(y))
 }
 
-// addTransTo adds alpha mᵀx to y: the rows of m times the entries of x, four
-// rows in a pass over y. gonum's Gemm adds one row in a pass, and so is half as
-// fast.
+// addTransTo adds alpha mᵀx to y: the rows of m times the entries of x, four rows in a pass over y.
+// gonum's Gemm adds one row in a pass, and so is half as fast.
 func addTransTo(y []float64, alpha float64, m matrix, x blas64.Vector) {
 	blas64.Gemv(blas.Trans, alpha, m, x, 1, vector(y))
 }

@@ -29,9 +29,8 @@ func (l zero) value() float64 { return l.pole + l.distance }
 // to is d − λ.
 func (l zero) to(d float64) float64 { return (d - l.pole) - l.distance }
 
-// values are f at a point between poles j and j+1, split into what the poles up
-// to j contribute (psi, negative) and what those behind do (phi, positive), and
-// their derivatives.
+// values are f at a point between poles j and j+1, split into what the poles up to j contribute
+// (psi, negative) and what those behind do (phi, positive), and their derivatives.
 type values struct {
 	f, psi, phi    float64
 	slopeL, slopeR float64
@@ -61,16 +60,14 @@ func (s *secular) at(l zero, j int) values {
 	return v
 }
 
-// zero finds the zero above pole j: the sum over the poles up to j, and that
-// over the rest, is approximated by one pole each, at j and j+1, with the same
-// value and slope, and the zero of that taken for the next point (the "middle
-// way" of Li 1994, LAPACK Working Note 89). The zero stays bracketed, and the
-// interval is bisected where the approximation leaves it or is slow.
+// zero finds the zero above pole j: the sum over the poles up to j, and that over the rest, is
+// approximated by one pole each, at j and j+1, with the same value and slope, and the zero of that
+// taken for the next point (the "middle way" of Li 1994, LAPACK Working Note 89). The zero stays
+// bracketed, and the interval is bisected where the approximation leaves it or is slow.
 //
-// It ends where |f| is below its rounding error, which is as good as the
-// eigenvectors need (Gu and Eisenstat 1995), or when no number is left between
-// the bounds: after quickSteps and 64 bisections of the logarithm at most, each
-// with one other step.
+// It ends where |f| is below its rounding error, which is as good as the eigenvectors need (Gu and
+// Eisenstat 1995), or when no number is left between the bounds: after quickSteps and 64 bisections
+// of the logarithm at most, each with one other step.
 func (s *secular) zero(j int) zero {
 	l, low, high, done := s.start(j)
 	if done {

@@ -28,8 +28,7 @@ func TestSecularZeros(t *testing.T) {
 	}
 }
 
-// randomSecular has poles as close, and weights as small, as deflation leaves
-// them.
+// randomSecular has poles as close, and weights as small, as deflation leaves them.
 func randomSecular(k, trial int, rng *rand.Rand) *secular {
 	s := &secular{inverse: math.Pow(10, float64(trial%7)-3)}
 	for range k {

@@ -1,5 +1,4 @@
-// Package eigen finds all eigenvalues and eigenvectors of a real symmetric
-// matrix, in three steps:
+// Package eigen finds all eigenvalues and eigenvectors of a real symmetric matrix, in three steps:
 //
 //  1. A = H T Hᵀ with T tridiagonal and H a product of Householder reflections
 //     (tridiagonal.go).

@@ -161,8 +161,7 @@ func TestSymOfKnownSpectrum(t *testing.T) {
 	}
 }
 
-// A Gram matrix of few examples with small integers for features is exact, and
-// so is its rank.
+// A Gram matrix of few examples with small integers for features is exact, and so is its rank.
 func TestSymOfZeroEigenvalues(t *testing.T) {
 	for _, n := range []int{40, 150, 300} {
 		rng := rand.New(rand.NewPCG(3, uint64(n)))

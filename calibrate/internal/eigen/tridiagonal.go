@@ -7,9 +7,8 @@ import (
 )
 
 const (
-	// panel is the number of reflections that are applied together: with many
-	// the panels themselves cost, with few the matrix passes through the cache
-	// too often.
+	// panel is the number of reflections that are applied together: with many the panels themselves
+	// cost, with few the matrix passes through the cache too often.
 	panel = 32
 	// tile is the number of columns that are worked on at a time, so that
 	// panel rows of them (128 KB) stay in the second-level cache.
@@ -32,13 +31,12 @@ type tridiagonal struct {
 
 // tridiagonalise reduces the lower triangle of a, which it overwrites.
 //
-// H_i takes row i to (0 … 0 β d_i), from the last row up. With A the leading
-// i×i block, H_i A H_i = A − v wᵀ − w vᵀ, where w = p − ½ τ (pᵀv) v, p = τAv.
-// The rows of a panel are brought up to date one by one as their turn comes, and
-// the rest of A when the panel is done: that half of the operations is then a
-// product of matrices. The other half, Av, has to read all of A for each row
-// (Dongarra, Sorensen, Hammarling 1989, "Block reduction of matrices to
-// condensed forms for eigenvalue computations"). 4/3 n³ operations.
+// H_i takes row i to (0 … 0 β d_i), from the last row up. With A the leading i×i block, H_i A H_i =
+// A − v wᵀ − w vᵀ, where w = p − ½ τ (pᵀv) v, p = τAv. The rows of a panel are brought up to date
+// one by one as their turn comes, and the rest of A when the panel is done: that half of the
+// operations is then a product of matrices. The other half, Av, has to read all of A for each row
+// (Dongarra, Sorensen, Hammarling 1989, "Block reduction of matrices to condensed forms for
+// eigenvalue computations"). 4/3 n³ operations.
 func tridiagonalise(a []float64, n int) *tridiagonal {
 	t := &tridiagonal{n: n, diagonal: make([]float64, n), off: make([]float64, max(0, n-1)), a: a, tau: make([]float64, n)}
 	mirrorBlocks(a, n)
@@ -81,8 +79,7 @@ func (r *reduction) done(i, first, top, cols int) (v, w matrix) {
 	return v, w
 }
 
-// subtract takes Σ v_p w_pᵀ + w_p v_pᵀ, columns j0 to j0+len(row) of its i-th row,
-// from a row.
+// subtract takes Σ v_p w_pᵀ + w_p v_pᵀ, columns j0 to j0+len(row) of its i-th row, from a row.
 func subtract(row []float64, v, w matrix, i, j0 int) {
 	if v.Rows == 0 {
 		return

@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// For calls f for contiguous parts of [0,n), one on each processor, and returns when all
-// have.
+// For calls f for contiguous parts of [0,n), one on each processor, and returns when all have.
 func For(n int, f func(first, last int)) {
 	workers := min(runtime.GOMAXPROCS(0), n)
 	var wg sync.WaitGroup

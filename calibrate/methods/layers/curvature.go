@@ -57,11 +57,10 @@ func NewCurvature(n *Network, cov calibrate.Covariance) (*Curvature, error) {
 // Examples returns how many examples were added, N.
 func (c *Curvature) Examples() int { return c.n }
 
-// Add adds examples x [n,d₀] with labels [n], of which only the Fisher covariance has
-// need. It returns an error for values that are not finite and labels that are missing
-// or out of range, and then adds none. It ends with ctx; after that, or an error of the
-// Product, every later call returns that error. What is added in one call or in several
-// is the same but for rounding.
+// Add adds examples x [n,d₀] with labels [n], of which only the Fisher covariance has need. It
+// returns an error for values that are not finite and labels that are missing or out of range, and
+// then adds none. It ends with ctx; after that, or an error of the Product, every later call
+// returns that error. What is added in one call or in several is the same but for rounding.
 func (c *Curvature) Add(ctx context.Context, x []float32, labels []int) error {
 	if c.err != nil {
 		return c.err

@@ -37,8 +37,7 @@ type stack struct {
 	layers []Layer
 }
 
-// stacks have random weights, multiples of 1/8, so that sums of few of them are exact in
-// float32.
+// stacks have random weights, multiples of 1/8, so that sums of few of them are exact in float32.
 func stacks() []stack {
 	rng := rand.New(rand.NewPCG(7, 1))
 	eighths := func(n int, size float64) []float32 {

@@ -39,8 +39,7 @@ func (p *Posterior) Variances(dst []float64, x []float32, n int) error {
 	return p.forms(dst, p.network.Logits(), x, n, addDiagonal)
 }
 
-// forms writes so many numbers of S for each example to dst: sums of what add adds for
-// each layer.
+// forms writes so many numbers of S for each example to dst: sums of what add adds for each layer.
 func (p *Posterior) forms(dst []float64, each int, x []float32, n int, add func(dst, t, w, scaled []float64)) error {
 	k, d := p.network.Logits(), p.network.Inputs()
 	if len(x) != n*d || len(dst) != n*each {

@@ -11,11 +11,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 )
 
-// Sampled is a set of examples as M networks predict it whose weights are drawn from the
-// posterior, N(θ, Σ/T_ens): the mean of softmax(a/T_act) over them. Their logits a are
-// not linear in what is drawn, so that each T_ens takes M runs of all examples through
-// all layers, and T_act divides the whole of a. Where there is one layer only, T_ens is
-// methods.Samples' divided by T_act².
+// Sampled is a set of examples as M networks predict it whose weights are drawn from the posterior,
+// N(θ, Σ/T_ens): the mean of softmax(a/T_act) over them. Their logits a are not linear in what is
+// drawn, so that each T_ens takes M runs of all examples through all layers, and T_act divides the
+// whole of a. Where there is one layer only, T_ens is methods.Samples' divided by T_act².
 type Sampled struct {
 	ctx       context.Context // of SetEns, which Tune calls without one
 	posterior *Posterior
