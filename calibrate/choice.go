@@ -35,9 +35,9 @@ type trial struct {
 func (e *examples) trial(j int) trial { return trial{e.losses(j), mean(e.nll[j])} }
 
 // choose compares the network, temperature scaling and mf0.
-func choose(own, scaled, mf0 trial) Choice {
-	c := Choice{Method: MLE, TSGain: mean(own.losses) - mean(scaled.losses), TSNeeded: 0.5 / float64(len(own.losses))}
-	simple := own
+func choose(network, scaled, mf0 trial) Choice {
+	c := Choice{Method: MLE, TSGain: mean(network.losses) - mean(scaled.losses), TSNeeded: 0.5 / float64(len(network.losses))}
+	simple := network
 	if c.TSGain > c.TSNeeded {
 		c.Method, simple = TS, scaled
 	}

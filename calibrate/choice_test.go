@@ -154,7 +154,7 @@ func TestFewHeldOutExamplesMakeNoNetworkSurer(t *testing.T) {
 	}
 	p := f.Predict(val.Features, val.Logits, 50)
 	for i, g := range p.Margin {
-		rest := meanfield.Rest(g, h.Logits)
+		rest := meanfield.OneMinusMax(g, h.Logits)
 		// Jeffreys expects half an error in 51.
 		if !(rest > 1e-4) || math.IsNaN(rest) {
 			t.Fatalf("example %d: 1 - max p = %v after 50 examples without an error", i, rest)

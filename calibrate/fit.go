@@ -169,7 +169,7 @@ const resolution = 1e-5
 func medianMargin(t *tuningSet, s *rows.Batch, lambda0 float64, pair Temperatures) float64 {
 	margins, k := make([]float64, t.n), t.head.Logits
 	parallel.For(t.n, func(first, last int) {
-		e, logp := newEvaluator(t.head, lambda0), make([]float64, t.head.Outcomes())
+		e, logp := newEvaluator(t.head, lambda0), make([]float64, t.head.Probabilities())
 		for i := first; i < last; i++ {
 			margins[i] = e.mf0(logp, s.Logits[i*k:(i+1)*k], t.s2[i*k:(i+1)*k], pair)
 		}

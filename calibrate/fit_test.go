@@ -65,7 +65,7 @@ func nll(h Head, logp []float64, s *rows.Batch) float64 {
 func objective(h Head, logp, margin []float64, s *rows.Batch) float64 {
 	v, n := nll(h, logp, s), float64(len(margin))
 	for _, g := range margin {
-		v += 0.5 * math.Log1p(math.Exp(g)/float64(h.chances()-1)) / n / n
+		v += 0.5 * math.Log1p(math.Exp(g)/float64(h.categories()-1)) / n / n
 	}
 	return v
 }
@@ -459,7 +459,7 @@ func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
 	at := func(act, tau float64) float64 {
 		val.evaluate([]float64{act}, tau*mid)
 		ood.evaluate([]float64{act}, tau*mid)
-		v, err := told(&val.examples, &ood.examples, 0, nil)
+		v, err := aurocAt(&val.examples, &ood.examples, 0, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,18 +49,18 @@ func (h Head) Classes() int {
 // than one of the classes: what is true of it are K targets, not one label.
 func (h Head) MultiLabel() bool { return h.Link == Sigmoid && h.Logits > 1 }
 
-// Outcomes returns how many log-probabilities an example has: one for each class,
+// Probabilities returns how many log-probabilities an example has: one for each class,
 // or of a multi-label head two for each label, log(1-p_k) and log p_k.
-func (h Head) Outcomes() int {
+func (h Head) Probabilities() int {
 	if h.MultiLabel() {
 		return 2 * h.Logits
 	}
 	return h.Classes()
 }
 
-// chances returns C of a margin (see package meanfield): the classes, or two of labels
+// categories returns C of a margin (see package meanfield): the classes, or two of labels
 // that are told independently.
-func (h Head) chances() int {
+func (h Head) categories() int {
 	if h.MultiLabel() {
 		return 2
 	}

@@ -20,7 +20,7 @@ type link struct {
 	// in the derivatives of the training loss.
 	curvature func(p, rest []float64, logits []float32)
 
-	// predict writes the log-probabilities of logits ([Head.Outcomes]) and returns the margin.
+	// predict writes the log-probabilities of logits ([Head.Probabilities]) and returns the margin.
 	predict func(logp, mu []float64) (margin float64)
 }
 

@@ -54,7 +54,7 @@ type Predictions struct {
 	// head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
 	Variance []float64   // [n,K] logit variance s², the posterior's own: at T_ens = 1
-	Margin   []float64   // [n] of 1 - max p, as meanfield.Rest has it
+	Margin   []float64   // [n] of 1 - max p, as meanfield.OneMinusMax has it
 	Scores   [][]float64 // of unfamiliarity, [n] each, in the order of score.All
 }
 
@@ -78,7 +78,7 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 	h := c.Posterior.Head
 	checkLogits(logits, n, h)
 	p := &Predictions{
-		LogP:     make([]float64, n*h.Outcomes()),
+		LogP:     make([]float64, n*h.Probabilities()),
 		Variance: make([]float64, n*h.Logits),
 		Margin:   make([]float64, n),
 	}
@@ -86,16 +86,16 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 		N: n, K: h.Logits, Logits: logits, Variance: p.Variance,
 		Leverage: make([]float64, n), Margin: make([]float64, n), MedianMargin: cmp.Or(c.MedianMargin, 1),
 	}
-	k, outcomes := h.Logits, h.Outcomes()
+	k, width := h.Logits, h.Probabilities()
 	c.Posterior.Both(p.Variance, x.Leverage, phi, n)
 	plain := c.PlainTemperature()
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
-		unused := make([]float64, outcomes)
+		unused := make([]float64, width)
 		for i := first; i < last; i++ {
 			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
 			x.Margin[i] = e.mf0(unused, a, v, c.OOD)
-			if logp := p.LogP[i*outcomes : (i+1)*outcomes]; plain > 0 {
+			if logp := p.LogP[i*width : (i+1)*width]; plain > 0 {
 				p.Margin[i] = e.plain(logp, a, plain)
 			} else {
 				p.Margin[i] = e.mf0(logp, a, v, c.NLL)
@@ -113,12 +113,12 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 // log-probabilities and margins [n], both as in [Predictions].
 func Plain(h Head, logits []float32, n int, temperature float64) (logp, margin []float64) {
 	checkLogits(logits, n, h)
-	outcomes := h.Outcomes()
-	logp, margin = make([]float64, n*outcomes), make([]float64, n)
+	width := h.Probabilities()
+	logp, margin = make([]float64, n*width), make([]float64, n)
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, 0)
 		for i := first; i < last; i++ {
-			margin[i] = e.plain(logp[i*outcomes:(i+1)*outcomes], logits[i*h.Logits:(i+1)*h.Logits], temperature)
+			margin[i] = e.plain(logp[i*width:(i+1)*width], logits[i*h.Logits:(i+1)*h.Logits], temperature)
 		}
 	})
 	return logp, margin

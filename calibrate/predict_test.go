@@ -43,7 +43,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 		{Logits: 4, Features: 5, Link: OneVsRest},
 	} {
 		train, test := randomSet(h, 200, 3, uint64(1000+i)), randomSet(h, 40, 3, uint64(1010+i))
-		n, outcomes := test.N, h.Outcomes()
+		n, outcomes := test.N, h.Probabilities()
 		for _, structure := range []Structure{Full, Kronecker} {
 			t.Run(fmt.Sprintf("%s/%s", h.name(), structure), func(t *testing.T) {
 				c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
@@ -70,7 +70,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							}
 							return naiveOutcomes(h, mu)
 						}
-						rest = meanfield.Rest(meanfield.MF0Exact(logp, mu, v, calibration.Lambda0), h.Logits)
+						rest = meanfield.OneMinusMax(meanfield.MF0Exact(logp, mu, v, calibration.Lambda0), h.Logits)
 						return logp, rest
 					}
 					logp, rest := one(calibration.NLL)
@@ -79,9 +79,9 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
-					wantRelative(t, "1 - max p", []float64{meanfield.Rest(got.Margin[i], h.chances())}, []float64{rest}, 1e-8)
+					wantRelative(t, "1 - max p", []float64{meanfield.OneMinusMax(got.Margin[i], h.categories())}, []float64{rest}, 1e-8)
 					_, rest = one(calibration.OOD)
-					chance := math.Log(float64(h.chances() - 1))
+					chance := math.Log(float64(h.categories() - 1))
 					wantRelative(t, "OOD score", got.Score("ood_score")[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)}, 1e-8)
 				}
 				for i, v := range s2 {
@@ -229,7 +229,7 @@ func TestPredictPanicsOnShapes(t *testing.T) {
 func plain(h Head, logits []float32, n int, temperature float64) (logp, rest []float64) {
 	logp, rest = Plain(h, logits, n, temperature)
 	for i, g := range rest {
-		rest[i] = meanfield.Rest(g, h.chances())
+		rest[i] = meanfield.OneMinusMax(g, h.categories())
 	}
 	return logp, rest
 }

@@ -74,8 +74,8 @@ type Grid struct {
 
 // examples are held-out examples as some method predicts them: what temperatures are tuned on.
 type examples struct {
-	n        int
-	outcomes int // C that margins are of, 2 for labels told independently
+	n          int
+	categories int // C of the margins, 2 for independent labels
 	// evaluate sets nll and margin for at most gridSize T_act at one T_ens.
 	evaluate func(acts []float64, ens float64)
 	// thinned returns about thinSize of the examples, spread evenly, or nil where there
@@ -88,8 +88,8 @@ type examples struct {
 	nll, margin [gridSize][]float64
 }
 
-func newExamples(n, outcomes int) examples {
-	e := examples{n: n, outcomes: outcomes}
+func newExamples(n, categories int) examples {
+	e := examples{n: n, categories: categories}
 	for j := range gridSize {
 		e.nll[j], e.margin[j] = make([]float64, n), make([]float64, n)
 	}
@@ -117,10 +117,10 @@ func (e *examples) losses(j int) []float64 {
 func (e *examples) objective(j int) float64 { return mean(e.nll[j]) + e.wrong(j) }
 
 // wrong is the part of each example in half the mean -log(1 - max p). With margin g that
-// is log(1 + exp(g)/(C-1)); see meanfield.Rest.
+// is log(1 + exp(g)/(C-1)); see meanfield.OneMinusMax.
 func (e *examples) wrong(j int) float64 {
 	var sum float64
-	others := math.Log(float64(e.outcomes - 1))
+	others := math.Log(float64(e.categories - 1))
 	for _, g := range e.margin[j] {
 		x := g - others
 		sum += math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x)))
@@ -171,7 +171,7 @@ func newTuningSet(h Head, s *rows.Batch, labelled bool, lambda0, unit float64) *
 
 // init makes room for the results of n examples.
 func (t *tuningSet) init(n int) {
-	t.examples = newExamples(n, t.head.chances())
+	t.examples = newExamples(n, t.head.categories())
 	t.evaluate = func(acts []float64, ens float64) { t.mf0(acts, 1/ens) }
 	t.thinned = func() *examples {
 		if thin := t.sparse(); thin != nil {
@@ -242,7 +242,7 @@ func (t *tuningSet) mf0(acts []float64, scale float64) {
 	k := t.head.Logits
 	predict := links[t.head.Link].predict
 	parallel.For(t.n, func(first, last int) {
-		inverseT, mu, logp := make([]float64, k), make([]float64, k), make([]float64, t.head.Outcomes())
+		inverseT, mu, logp := make([]float64, k), make([]float64, k), make([]float64, t.head.Probabilities())
 		for i := first; i < last; i++ {
 			a := t.logits[i*k : (i+1)*k]
 			meanfield.InverseTemperaturesTo(inverseT, t.s2[i*k:(i+1)*k], scale, t.lambda0)
@@ -608,7 +608,7 @@ func aurocSearch(val, ood *examples, median float64) search {
 		ood.evaluate(acts, tau*median)
 		values := make([]float64, len(acts))
 		for j := range acts {
-			value, err := told(val, ood, j, scratch)
+			value, err := aurocAt(val, ood, j, scratch)
 			if err != nil {
 				value = math.NaN() // a NaN score, which search reports
 			}
@@ -618,9 +618,9 @@ func aurocSearch(val, ood *examples, median float64) search {
 	}
 }
 
-// told is the AUROC of 1 - max p at the j-th T_act: the probability that an example out of
+// aurocAt is the AUROC of 1 - max p at the j-th T_act: the probability that an example out of
 // distribution has the smaller margin.
-func told(val, ood *examples, j int, scratch []float64) (float64, error) {
+func aurocAt(val, ood *examples, j int, scratch []float64) (float64, error) {
 	return metrics.AUROC(ood.margin[j], val.margin[j], scratch)
 }
 

@@ -14,13 +14,13 @@ import (
 // Predictive is a set of examples as one method predicts them: their probabilities
 // as a function of the temperatures.
 type Predictive interface {
-	Len() int      // examples, N
-	Outcomes() int // probabilities of an example, C
-	// Spread is the median variance of a logit at T_ens = 1, the unit of T_ens. It is
+	Len() int           // examples, N
+	Probabilities() int // probabilities of an example, C
+	// MedianVariance is the median variance of a logit at T_ens = 1, the unit of T_ens. It is
 	// zero where a method has no T_ens, which is then 1.
-	Spread() float64
+	MedianVariance() float64
 	// Predictor returns a function for one goroutine. It writes log-probabilities of
-	// example i to logp [C], in nats, and returns the margin: see meanfield.Rest.
+	// example i to logp [C], in nats, and returns the margin: see meanfield.OneMinusMax.
 	Predictor() func(logp []float64, i int, t Temperatures) (margin float64)
 }
 
@@ -40,7 +40,7 @@ func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, margin
 			return nil, nil, err
 		}
 	}
-	c := p.Outcomes()
+	c := p.Probabilities()
 	logp, margin = make([]float64, p.Len()*c), make([]float64, p.Len())
 	parallel.For(p.Len(), func(first, last int) {
 		predict := p.Predictor()
@@ -73,8 +73,8 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 		return nil, fmt.Errorf("held-out data: %d labels for %d examples, want one for each of at least one example", len(labels), val.Len())
 	}
 	for i, y := range labels {
-		if y < 0 || y >= val.Outcomes() {
-			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Outcomes()-1)
+		if y < 0 || y >= val.Probabilities() {
+			return nil, fmt.Errorf("held-out data: example %d has label %d, want 0 to %d", i, y, val.Probabilities()-1)
 		}
 	}
 	unit, err := unitOf(val)
@@ -90,7 +90,7 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 		o = predicted(ctx, ood, nil, 1, unit)
 	}
 	find := tuneAct
-	if spread := val.Spread(); spread != 0 {
+	if spread := val.MedianVariance(); spread != 0 {
 		if !(spread > 0) || math.IsInf(spread, 1) {
 			return nil, fmt.Errorf("the median held-out logit variance is %v, want a positive number", spread)
 		}
@@ -123,7 +123,7 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 // give them where the covariance is next to nothing.
 func unitOf(p Predictive) (float64, error) {
 	t := Temperatures{Act: 1, Ens: 1}
-	if spread := p.Spread(); spread > 0 {
+	if spread := p.MedianVariance(); spread > 0 {
 		t.Ens = maxTau * spread
 	}
 	if r, ok := p.(Resampled); ok {
@@ -132,13 +132,13 @@ func unitOf(p Predictive) (float64, error) {
 		}
 	}
 	predict := p.Predictor()
-	return actUnit(p.Len(), p.Outcomes(), func(logp []float64, i int) { predict(logp, i, t) }), nil
+	return actUnit(p.Len(), p.Probabilities(), func(logp []float64, i int) { predict(logp, i, t) }), nil
 }
 
 // predicted are every step-th of the examples, with T_act in a unit. When ctx ends they
 // have no values any more.
 func predicted(ctx context.Context, p Predictive, labels []int, step int, unit float64) *examples {
-	e := newExamples((p.Len()+step-1)/step, p.Outcomes())
+	e := newExamples((p.Len()+step-1)/step, p.Probabilities())
 	resampled, _ := p.(Resampled)
 	e.evaluate = func(acts []float64, ens float64) {
 		if resampled != nil && e.err == nil {
@@ -155,7 +155,7 @@ func predicted(ctx context.Context, p Predictive, labels []int, step int, unit f
 			return
 		}
 		parallel.For(e.n, func(first, last int) {
-			predict, logp := p.Predictor(), make([]float64, p.Outcomes())
+			predict, logp := p.Predictor(), make([]float64, p.Probabilities())
 			for i := first; i < last && ctx.Err() == nil; i++ {
 				for j, act := range acts {
 					e.margin[j][i] = predict(logp, i*step, Temperatures{Act: act * unit, Ens: ens})
@@ -178,7 +178,7 @@ func predicted(ctx context.Context, p Predictive, labels []int, step int, unit f
 // ScalingLimit returns the objective of temperature scaling, in nats, from the NLL of
 // each held-out example of C classes and its margin, as [Plain] returns it.
 func ScalingLimit(nll, margin []float64, classes int) float64 {
-	e := examples{n: len(nll), outcomes: classes}
+	e := examples{n: len(nll), categories: classes}
 	e.nll[0], e.margin[0] = nll, margin
 	return e.objective(0)
 }
@@ -319,7 +319,7 @@ func meanNLL(val *examples, act, ens float64) float64 {
 func aurocOf(val, ood *examples, act, ens float64) float64 {
 	val.evaluate([]float64{act}, ens)
 	ood.evaluate([]float64{act}, ens)
-	a, err := told(val, ood, 0, nil)
+	a, err := aurocAt(val, ood, 0, nil)
 	if err != nil {
 		return math.NaN()
 	}
@@ -376,10 +376,10 @@ func tuneTS(ctx context.Context, h Head, val, ood *rows.Batch, unit float64) (fl
 // plainExamples have no nll.
 func plainExamples(h Head, s *rows.Batch, unit float64) *examples {
 	k := h.Logits
-	e := newExamples(s.N, h.chances())
+	e := newExamples(s.N, h.categories())
 	e.evaluate = func(acts []float64, _ float64) {
 		parallel.For(e.n, func(first, last int) {
-			plain, logp := newEvaluator(h, 0), make([]float64, h.Outcomes())
+			plain, logp := newEvaluator(h, 0), make([]float64, h.Probabilities())
 			for i := first; i < last; i++ {
 				for j, act := range acts {
 					e.margin[j][i] = plain.plain(logp, s.Logits[i*k:(i+1)*k], act*unit)

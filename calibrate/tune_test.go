@@ -20,9 +20,9 @@ type predictive struct {
 	spread float64
 }
 
-func (p *predictive) Len() int        { return len(p.logits) / p.h.Logits }
-func (p *predictive) Outcomes() int   { return p.h.Logits }
-func (p *predictive) Spread() float64 { return p.spread }
+func (p *predictive) Len() int                { return len(p.logits) / p.h.Logits }
+func (p *predictive) Probabilities() int      { return p.h.Logits }
+func (p *predictive) MedianVariance() float64 { return p.spread }
 
 func (p *predictive) Predictor() func(logp []float64, i int, t Temperatures) float64 {
 	e, k := newEvaluator(p.h, 0), p.h.Logits

@@ -380,7 +380,7 @@ func (p *Predictor) PredictDataset(
 // predict turns finite rows into predictions, in float64.
 func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
 	r := calibration.Predict(b.Features, b.Logits, b.N)
-	k, c, width := p.head.Logits, p.head.Classes(), p.head.Outcomes()
+	k, c, width := p.head.Logits, p.head.Classes(), p.head.Probabilities()
 	probabilities := make([]float64, 0, b.N*c)
 	for j, l := range r.LogP {
 		// Of two outcomes of each label the second is that it is there.

@@ -428,7 +428,7 @@ func TestScoresOfDigitsDoNotTie(t *testing.T) {
 		for _, one := range predictions {
 			scores[one.OODScore()] = true
 			g := formulas.MedianMargin/one.OODScore() - formulas.MedianMargin
-			rests[float32(meanfield.Rest(g, 10))] = true
+			rests[float32(meanfield.OneMinusMax(g, 10))] = true
 		}
 		if len(scores) < n || len(rests) > n*3/4 {
 			t.Errorf("%s: %d scores of %d digits, and %d of 1 - max p in float32: want all, and ties", c.name, len(scores), n, len(rests))

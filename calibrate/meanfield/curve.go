@@ -108,11 +108,6 @@ func (c *Curve) at(beta float64) float64 {
 	return float64(t[0]) + x*(float64(t[1])+x*(float64(t[2])+x*float64(t[3])))
 }
 
-// NLL returns -log softmax_label(β a) in nats: temperature scaling with T = 1/β.
-func (c *Curve) NLL(logits []float64, label int, beta float64) float64 {
-	return c.at(beta) + c.logK - beta*(logits[label]-c.peak)
-}
-
 // InverseTemperaturesTo writes 1/T_k = 1/√(1+λ₀ scale s²_k) to dst, for [Curve.MF0].
 func InverseTemperaturesTo(dst, s2 []float64, scale, lambda0 float64) {
 	checkLen("dst", len(dst), len(s2))

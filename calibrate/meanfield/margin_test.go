@@ -182,7 +182,7 @@ func TestMarginsDoNotTie(t *testing.T) {
 						}
 						margins[name][g] = true
 						if name == "mf0" {
-							rests[Rest(g, classes)] = true
+							rests[OneMinusMax(g, classes)] = true
 						}
 					}
 				}

@@ -72,7 +72,7 @@ func TestApproximationsEqualTheirFormulas(t *testing.T) {
 				func() float64 { return MF1(got, mu, s2, Lambda0) },
 				func() float64 { return MF2(got, mu, cov, Lambda0) },
 			} {
-				rest := Rest(eval(), n)
+				rest := OneMinusMax(eval(), n)
 				want := naiveMF(order, mu, cov, Lambda0)
 				top := argmax(want)
 				for k := range want {
@@ -95,14 +95,14 @@ func TestNoVarianceIsSoftmax(t *testing.T) {
 		zero := make([]float64, n)
 		cov := make([]float64, n*n)
 		want, got := make([]float64, n), make([]float64, n)
-		wantRest := Rest(Softmax(want, mu), n)
+		wantRest := OneMinusMax(Softmax(want, mu), n)
 		for name, eval := range map[string]func() float64{
 			"mf0 exact": func() float64 { return MF0Exact(got, mu, zero, Lambda0) },
 			"mf0":       func() float64 { return NewWorkspace(n, 0).MF0(got, mu, zero) },
 			"mf1":       func() float64 { return MF1(got, mu, zero, Lambda0) },
 			"mf2":       func() float64 { return MF2(got, mu, cov, Lambda0) },
 		} {
-			rest := Rest(eval(), n)
+			rest := OneMinusMax(eval(), n)
 			if !approx.Relative(rest, wantRest, 1e-12) {
 				t.Errorf("%s, K=%d: rest %v, want %v", name, n, rest, wantRest)
 			}
@@ -160,7 +160,7 @@ func TestRestKeepsRelativePrecision(t *testing.T) {
 	mu := []float64{80, 0, 1}
 	s2 := []float64{0.5, 0.25, 0.125}
 	logp := make([]float64, 3)
-	rest := Rest(MF0Exact(logp, mu, s2, Lambda0), 3)
+	rest := OneMinusMax(MF0Exact(logp, mu, s2, Lambda0), 3)
 	want := math.Exp(logp[1]) + math.Exp(logp[2])
 	if rest <= 0 || !approx.Relative(rest, want, 1e-12) {
 		t.Errorf("rest %v, want %v", rest, want)
@@ -197,11 +197,11 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 			most = math.Max(most, p)
 		}
 		pairs, classes := make([]float64, 2*k), make([]float64, k)
-		rest := Rest(Sigmoids(pairs, mu), 2)
+		rest := OneMinusMax(Sigmoids(pairs, mu), 2)
 		if !approx.Equal(rest, least, 1e-13) {
 			t.Errorf("Sigmoids of %v: rest %v, want %v", mu, rest, least)
 		}
-		if rest := Rest(OneVsRest(classes, mu), k); !approx.Equal(rest, (1 - most/sum), 1e-13) {
+		if rest := OneMinusMax(OneVsRest(classes, mu), k); !approx.Equal(rest, (1 - most/sum), 1e-13) {
 			t.Errorf("OneVsRest of %v: rest %v, want %v", mu, rest, 1-most/sum)
 		}
 		for i, m := range mu {
@@ -219,7 +219,7 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 	mu := []float64{1e6, -1e6, 50, -800}
 	pairs := make([]float64, 8)
-	rest := Rest(Sigmoids(pairs, mu), 2)
+	rest := OneMinusMax(Sigmoids(pairs, mu), 2)
 	small := math.Exp(-50)
 	for i, want := range []float64{-1e6, 0, 0, -1e6, -50, -small, 0, -800} {
 		if !approx.Relative(pairs[i], want, 1e-12) {
@@ -230,7 +230,7 @@ func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 		t.Errorf("rest %v, want %v", rest, small/4)
 	}
 	logp := []float64{-1e6, -1e6 - 1, -2e6} // in place
-	rest = Rest(OneVsRest(logp, logp), 3)
+	rest = OneMinusMax(OneVsRest(logp, logp), 3)
 	if want := 1 / (1 + math.E); !approx.Equal(rest, want, 1e-9) || !approx.Equal(logp[0], math.Log(1-want), 1e-9) || logp[2] > -9e5 {
 		t.Errorf("log p %v, rest %v, want %v", logp, rest, want)
 	}
@@ -321,8 +321,8 @@ func TestFastMF0EqualsExact(t *testing.T) {
 					}
 					s2[i] = (temp*temp - 1) / Lambda0
 				}
-				rest := Rest(w.MF0(got, mu, s2), n)
-				wantRest := Rest(MF0Exact(want, mu, s2, Lambda0), n)
+				rest := OneMinusMax(w.MF0(got, mu, s2), n)
+				wantRest := OneMinusMax(MF0Exact(want, mu, s2, Lambda0), n)
 				if !approx.Equal(rest, wantRest, 1e-8*wantRest) {
 					t.Errorf("K=%d, ratio %v, %s: rest %v, want %v", n, ratio, name, rest, wantRest)
 				}
@@ -498,7 +498,7 @@ func TestCurveEqualsExact(t *testing.T) {
 					mu[i] = logits[i] / temp
 				}
 				Softmax(logp, mu)
-				if got := c.NLL(logits, n-1, 1/temp); !approx.Equal(got, -logp[n-1], 1e-4+1e-6*math.Abs(logp[n-1])) {
+				if got := c.at(1/temp) + c.logK - (logits[n-1]-c.peak)/temp; !approx.Equal(got, -logp[n-1], 1e-4+1e-6*math.Abs(logp[n-1])) {
 					t.Errorf("K=%d %s T=%v: NLL %v, want %v", n, name, temp, got, -logp[n-1])
 				}
 			}

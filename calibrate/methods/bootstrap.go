@@ -105,7 +105,7 @@ func residual(r, mu []float64, s *rows.Batch, example int) {
 			top = c
 		}
 	}
-	rest := meanfield.Rest(meanfield.Softmax(r, mu), k)
+	rest := meanfield.OneMinusMax(meanfield.Softmax(r, mu), k)
 	for c, v := range r {
 		r[c] = math.Exp(v)
 	}

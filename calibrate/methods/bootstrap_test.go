@@ -104,8 +104,8 @@ func TestBootstrap(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if w.Len() != samples {
-				t.Fatalf("%d samples, want %d", w.Len(), samples)
+			if w.layers.m != samples {
+				t.Fatalf("%d samples, want %d", w.layers.m, samples)
 			}
 			hessian := naiveHessian(s, h, structure, epsilon)
 			for m := 0; m < samples; m += 57 {
@@ -119,7 +119,7 @@ func TestBootstrap(t *testing.T) {
 				if err := want.SolveVec(hessian, sum); err != nil {
 					t.Fatal(err)
 				}
-				for i, v := range w.Deviation(m) {
+				for i, v := range w.layers.layer(m) {
 					if !approx.Equal(v, want.AtVec(i), 1e-10) {
 						t.Fatalf("bias %v, %s, sample %d: weight %d moves by %v, want %v", bias, structure, m, i, v, want.AtVec(i))
 					}
@@ -161,7 +161,7 @@ func TestBootstrapCovariance(t *testing.T) {
 	want.Product(&inverse, j, &inverse)
 	got := make([]float64, n*n)
 	for m := range samples {
-		delta := w.Deviation(m)
+		delta := w.layers.layer(m)
 		for a, x := range delta {
 			for b, y := range delta {
 				got[a*n+b] += x * y / samples

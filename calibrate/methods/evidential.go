@@ -82,9 +82,9 @@ func NewEvidential(logits []float32, k int, evidence Evidence) (*Evidential, err
 	return &Evidential{logits, k, evidence}, nil
 }
 
-func (e *Evidential) Len() int        { return len(e.logits) / e.k }
-func (e *Evidential) Outcomes() int   { return e.k }
-func (e *Evidential) Spread() float64 { return 0 }
+func (e *Evidential) Len() int                { return len(e.logits) / e.k }
+func (e *Evidential) Probabilities() int      { return e.k }
+func (e *Evidential) MedianVariance() float64 { return 0 }
 
 func (e *Evidential) Predictor() func(logp []float64, i int, t calibrate.Temperatures) float64 {
 	return func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
@@ -166,9 +166,6 @@ func FitEvidential(ctx context.Context, train *rows.Batch, h calibrate.Head, o E
 	}
 	return &EvidentialLayer{o.Evidence, l}, nil
 }
-
-// Weights returns [K,D] with the bias in the last column.
-func (e *EvidentialLayer) Weights() []float64 { return e.layers.layer(0) }
 
 // Predictive prepares a set, of which it needs the features.
 func (e *EvidentialLayer) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {

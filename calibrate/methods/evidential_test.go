@@ -36,8 +36,8 @@ func TestEvidential(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Len() != 20 || e.Outcomes() != k || e.Spread() != 0 {
-				t.Fatalf("%d examples of %d outcomes with spread %v", e.Len(), e.Outcomes(), e.Spread())
+			if e.Len() != 20 || e.Probabilities() != k || e.MedianVariance() != 0 {
+				t.Fatalf("%d examples of %d outcomes with spread %v", e.Len(), e.Probabilities(), e.MedianVariance())
 			}
 			predict, logp := e.Predictor(), make([]float64, k)
 			for i := range 20 {
@@ -51,7 +51,7 @@ func TestEvidential(t *testing.T) {
 					for c := range want {
 						want[c] /= sum
 					}
-					rest := meanfield.Rest(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
+					rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
 					wantProbabilities(t, fmt.Sprintf("%s, example %d, T_act %v", evidence, i, act), logp, rest, want, 1e-12)
 				}
 			}
@@ -68,7 +68,7 @@ func TestEvidentialFarOut(t *testing.T) {
 		logp := make([]float64, 3)
 		predict := e.Predictor()
 		for i := range 2 {
-			rest := meanfield.Rest(predict(logp, i, calibrate.Temperatures{Act: 0.02, Ens: 1}), len(logp))
+			rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: 0.02, Ens: 1}), len(logp))
 			for _, v := range append(logp, rest) {
 				if math.IsNaN(v) || math.IsInf(v, 0) {
 					t.Errorf("%s: log-probabilities %v, rest %v", evidence, logp, rest)
@@ -225,7 +225,7 @@ func TestFitEvidential(t *testing.T) {
 			return sum
 		}
 		want := minimum(t, 9, loss)
-		if got := loss(e.Weights()); !approx.Equal(got, want, 1e-4) {
+		if got := loss(e.layers.layer(0)); !approx.Equal(got, want, 1e-4) {
 			t.Errorf("%s: loss %v, want %v", evidence, got, want)
 		}
 	}
@@ -280,7 +280,7 @@ func TestEvidentialAnnealing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, v := range e.Weights() {
+		for i, v := range e.layers.layer(0) {
 			if !approx.Equal(v, w[i], 1e-6) {
 				t.Fatalf("%d epochs, annealing %v: weight %d is %v, want %v", c.epochs, c.annealing, i, v, w[i])
 			}

@@ -94,10 +94,10 @@ func NewGaussian(ctx context.Context, kind Kind, cov Covariance, s *rows.Batch, 
 
 func (g *Gaussian) Len() int { return g.n }
 
-func (g *Gaussian) Outcomes() int { return g.k }
+func (g *Gaussian) Probabilities() int { return g.k }
 
-// Spread returns the median over examples and classes of the logit variance.
-func (g *Gaussian) Spread() float64 { return g.spread }
+// MedianVariance returns the median over examples and classes of the logit variance.
+func (g *Gaussian) MedianVariance() float64 { return g.spread }
 
 func (g *Gaussian) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 	mu := make([]float64, g.k)

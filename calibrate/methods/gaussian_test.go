@@ -135,8 +135,8 @@ func TestMeanField(t *testing.T) {
 	}
 	for kind, formula := range formulas {
 		g := gaussian(t, kind, cov, set, k)
-		if want := all[n*k/2]; !approx.Relative(g.Spread(), want, 1e-12) || g.Len() != n || g.Outcomes() != k {
-			t.Errorf("%s: %d examples of %d outcomes and spread %v, want %d, %d and %v", kind, g.Len(), g.Outcomes(), g.Spread(), n, k, want)
+		if want := all[n*k/2]; !approx.Relative(g.MedianVariance(), want, 1e-12) || g.Len() != n || g.Probabilities() != k {
+			t.Errorf("%s: %d examples of %d outcomes and spread %v, want %d, %d and %v", kind, g.Len(), g.Probabilities(), g.MedianVariance(), n, k, want)
 		}
 		predict, logp, want := g.Predictor(), make([]float64, k), make([]float64, k)
 		const act, ens = 1.3, 2.5
@@ -149,8 +149,8 @@ func TestMeanField(t *testing.T) {
 			for j := range s {
 				s[j] /= ens
 			}
-			wantRest := meanfield.Rest(formula(want, mu, s), k)
-			rest := meanfield.Rest(predict(logp, i, calibrate.Temperatures{Act: act, Ens: ens}), len(logp))
+			wantRest := meanfield.OneMinusMax(formula(want, mu, s), k)
+			rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: act, Ens: ens}), len(logp))
 			for c := range logp {
 				if !approx.Equal(logp[c], want[c], 1e-12) || !approx.Relative(rest, wantRest, 1e-12) {
 					t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", kind, i, logp, rest, want, wantRest)
@@ -244,7 +244,7 @@ func TestUnscentedDefinition(t *testing.T) {
 		for c := range want {
 			want[c] /= total
 		}
-		rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
+		rest := meanfield.OneMinusMax(predict(logp, i, temperatures), len(logp))
 		wantProbabilities(t, fmt.Sprintf("example %d", i), logp, rest, want, 1e-5)
 	}
 }
@@ -385,7 +385,7 @@ func TestUnscentedNegative(t *testing.T) {
 	})
 	logLeast := -126 * math.Ln2
 	logp := make([]float64, k)
-	rest := meanfield.Rest(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1}), k)
+	rest := meanfield.OneMinusMax(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1}), k)
 	var sum float64
 	for _, v := range logp {
 		if !(v <= 0 && v >= logLeast-1) {
@@ -615,13 +615,13 @@ func TestCurvature(t *testing.T) {
 					t.Fatal(err)
 				}
 				mf0 := gaussian(t, MF0, cov, set, k)
-				temperatures := calibrate.Temperatures{Act: 1.2, Ens: mf0.Spread()}
+				temperatures := calibrate.Temperatures{Act: 1.2, Ens: mf0.MedianVariance()}
 				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures, OOD: temperatures}).Predict(set.Features, set.Logits, n)
 				predict, logp := mf0.Predictor(), make([]float64, k)
 				for i := range n {
-					rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
+					rest := meanfield.OneMinusMax(predict(logp, i, temperatures), len(logp))
 					for c, v := range logp {
-						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest, meanfield.Rest(want.Margin[i], k), 1e-9) {
+						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest, meanfield.OneMinusMax(want.Margin[i], k), 1e-9) {
 							t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", name, i, logp, rest, want.LogP[i*k:(i+1)*k], want.Margin[i])
 						}
 					}

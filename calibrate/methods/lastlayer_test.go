@@ -85,8 +85,8 @@ func TestFitsReachTheOptimum(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if l.Len() != 3 {
-				t.Fatalf("%s: %d members, want 3", fit.name, l.Len())
+			if l.layers.m != 3 {
+				t.Fatalf("%s: %d members, want 3", fit.name, l.layers.m)
 			}
 			for m := range 3 {
 				loss := func(w []float64) float64 {
@@ -103,7 +103,7 @@ func TestFitsReachTheOptimum(t *testing.T) {
 					}
 					return loss(scaled)
 				})
-				if got := loss(l.Weights(m)); !approx.Equal(got, want, 1e-6) {
+				if got := loss(l.layers.layer(m)); !approx.Equal(got, want, 1e-6) {
 					t.Errorf("bias %v, %s, member %d: loss %v, want %v", bias, fit.name, m, got, want)
 				}
 			}
@@ -126,14 +126,14 @@ func TestFitsDoNotDependOnTheUnit(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return l.Weights(0), nil
+			return l.layers.layer(0), nil
 		},
 		"evidential": func(s *rows.Batch) ([]float64, error) {
 			e, err := FitEvidential(background, s, h, EvidentialOptions{FitOptions: o})
 			if err != nil {
 				return nil, err
 			}
-			return e.Weights(), nil
+			return e.layers.layer(0), nil
 		},
 	} {
 		w, err := fit(s)
@@ -200,7 +200,7 @@ func TestMinibatches(t *testing.T) {
 	none := func(int) bool { return false }
 	want := minimum(t, 9, func(w []float64) float64 { return meanLoss(s, h, w, none) })
 	for m := range 2 {
-		if got := meanLoss(s, h, l.Weights(m), none); got-want > 1e-3 {
+		if got := meanLoss(s, h, l.layers.layer(m), none); got-want > 1e-3 {
 			t.Errorf("member %d: loss %v, want %v", m, got, want)
 		}
 	}
@@ -243,7 +243,7 @@ func TestStartOfEnsembles(t *testing.T) {
 	const bound = 1. / (8 * 10)
 	for m := range 3 {
 		var least, most float64
-		for _, w := range l.Weights(m) {
+		for _, w := range l.layers.layer(m) {
 			least, most = min(least, w), max(most, w)
 		}
 		// Of 500 numbers the largest is below 0.97 of the bound once in 2,000.
@@ -264,9 +264,9 @@ func TestFeaturesOfZero(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range append(append(l.Weights(0), v.Mean...), v.Variance...) {
+	for _, w := range append(append(l.layers.layer(0), v.Mean...), v.Variance...) {
 		if math.IsNaN(w) || math.IsInf(w, 0) {
-			t.Fatalf("weights %v, means %v, variances %v", l.Weights(0), v.Mean, v.Variance)
+			t.Fatalf("weights %v, means %v, variances %v", l.layers.layer(0), v.Mean, v.Variance)
 		}
 	}
 }

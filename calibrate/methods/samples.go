@@ -79,11 +79,11 @@ func checkFinite(x []float32, each int, what string) error {
 
 func (s *Samples) Len() int { return s.n }
 
-func (s *Samples) Outcomes() int { return s.k }
+func (s *Samples) Probabilities() int { return s.k }
 
-// Spread returns the median over examples and classes of the mean square deviation, or
+// MedianVariance returns the median over examples and classes of the mean square deviation, or
 // zero for an ensemble.
-func (s *Samples) Spread() float64 { return s.spread }
+func (s *Samples) MedianVariance() float64 { return s.spread }
 
 // draw returns sample m of example i.
 func (s *Samples) draw(i, m int) []float32 {

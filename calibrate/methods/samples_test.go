@@ -91,8 +91,8 @@ func TestSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Len() != n || s.Outcomes() != k {
-		t.Errorf("%d examples of %d outcomes, want %d and %d", s.Len(), s.Outcomes(), n, k)
+	if s.Len() != n || s.Probabilities() != k {
+		t.Errorf("%d examples of %d outcomes, want %d and %d", s.Len(), s.Probabilities(), n, k)
 	}
 	var variances []float64
 	for i := range n {
@@ -105,8 +105,8 @@ func TestSamples(t *testing.T) {
 		}
 	}
 	slices.Sort(variances)
-	if want := variances[n*k/2]; !approx.Relative(s.Spread(), want, 1e-12) {
-		t.Errorf("spread %v, want %v", s.Spread(), want)
+	if want := variances[n*k/2]; !approx.Relative(s.MedianVariance(), want, 1e-12) {
+		t.Errorf("spread %v, want %v", s.MedianVariance(), want)
 	}
 	predict, logp := s.Predictor(), make([]float64, k)
 	for _, temperatures := range []calibrate.Temperatures{{Act: 1, Ens: 1}, {Act: 0.3, Ens: 20}, {Act: 4, Ens: 0.05}} {
@@ -121,7 +121,7 @@ func TestSamples(t *testing.T) {
 					want[c] += p / m
 				}
 			}
-			rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
+			rest := meanfield.OneMinusMax(predict(logp, i, temperatures), len(logp))
 			wantProbabilities(t, fmt.Sprintf("example %d at %v", i, temperatures), logp, rest, want, 2e-7)
 		}
 	}
@@ -135,8 +135,8 @@ func TestEnsemble(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Spread() != 0 {
-		t.Errorf("spread %v, want 0: an ensemble has no T_ens", s.Spread())
+	if s.MedianVariance() != 0 {
+		t.Errorf("spread %v, want 0: an ensemble has no T_ens", s.MedianVariance())
 	}
 	predict, logp := s.Predictor(), make([]float64, k)
 	for i := range n {
@@ -151,7 +151,7 @@ func TestEnsemble(t *testing.T) {
 				want[c] += p / m
 			}
 		}
-		rest := meanfield.Rest(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
+		rest := meanfield.OneMinusMax(predict(logp, i, calibrate.Temperatures{Act: act, Ens: 1}), len(logp))
 		wantProbabilities(t, fmt.Sprintf("example %d", i), logp, rest, want, 2e-7)
 	}
 }
@@ -166,7 +166,7 @@ func TestSamplesAtTheBounds(t *testing.T) {
 	predict, logp := s.Predictor(), make([]float64, 3)
 	for i := range 2 {
 		for _, temperatures := range []calibrate.Temperatures{{Act: 0.02, Ens: 1e-12}, {Act: 20, Ens: 1e30}} {
-			rest := meanfield.Rest(predict(logp, i, temperatures), len(logp))
+			rest := meanfield.OneMinusMax(predict(logp, i, temperatures), len(logp))
 			for c, v := range logp {
 				if !(v <= 0 && v > -800) {
 					t.Errorf("example %d at %v: log p of class %d is %v, want a number from -800 to 0", i, temperatures, c, v)

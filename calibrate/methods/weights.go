@@ -144,12 +144,6 @@ func checkWeights(w []float64, h calibrate.Head) error {
 // network's by, at ensemble temperature 1.
 type WeightSamples struct{ layers *layers }
 
-// Len returns M.
-func (w *WeightSamples) Len() int { return w.layers.m }
-
-// Deviation returns a draw, [K,D] with that of the bias in the last column.
-func (w *WeightSamples) Deviation(sample int) []float64 { return w.layers.layer(sample) }
-
 // Predictive prepares a set: the logits of its examples deviate from the network's by
 // the product of their features and each draw.
 func (w *WeightSamples) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {
@@ -163,12 +157,6 @@ func (w *WeightSamples) Predictive(ctx context.Context, s *rows.Batch) (calibrat
 
 // LastLayers are M classifiers on the same features, whose probabilities are averaged.
 type LastLayers struct{ layers *layers }
-
-// Len returns M.
-func (l *LastLayers) Len() int { return l.layers.m }
-
-// Weights returns those of a member, [K,D] with the bias in the last column.
-func (l *LastLayers) Weights(member int) []float64 { return l.layers.layer(member) }
 
 // Predictive prepares a set, of which it needs the features; there is no T_ens.
 func (l *LastLayers) Predictive(ctx context.Context, s *rows.Batch) (calibrate.Predictive, error) {

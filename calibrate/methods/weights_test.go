@@ -142,7 +142,7 @@ func TestPredictives(t *testing.T) {
 					want[c] += v / 2
 				}
 			}
-			rest := meanfield.Rest(predict(logp, i, at), len(logp))
+			rest := meanfield.OneMinusMax(predict(logp, i, at), len(logp))
 			wantProbabilities(t, fmt.Sprintf("%s, example %d", of.name, i), logp, rest, want, 1e-6)
 		}
 	}

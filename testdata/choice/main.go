@@ -197,7 +197,7 @@ func measure(ctx context.Context, curvature *calibrate.Curvature, val, fresh *ro
 		logp := c.Predict(fresh.Features, fresh.Logits, fresh.N).LogP
 		var nll float64
 		for i, y := range fresh.Labels {
-			nll -= logp[i*h.Outcomes()+y] / float64(len(fresh.Labels))
+			nll -= logp[i*h.Probabilities()+y] / float64(len(fresh.Labels))
 		}
 		l.of[string(m)], least = nll, math.Min(least, nll)
 	}

@@ -54,9 +54,6 @@ func NewCurvature(n *Network, cov calibrate.Covariance) (*Curvature, error) {
 	return c, nil
 }
 
-// Examples returns how many examples were added, N.
-func (c *Curvature) Examples() int { return c.n }
-
 // Add adds examples x [n,d₀] with labels [n], of which only the Fisher covariance has need. It
 // returns an error for values that are not finite and labels that are missing or out of range, and
 // then adds none. It ends with ctx; after that, or an error of the Product, every later call
@@ -113,7 +110,7 @@ func (c *Curvature) add(labels []int) error {
 				return fmt.Errorf("example %d has a logit %v of the dense layers, want finite numbers", c.n+r, a)
 			}
 		}
-		rest := meanfield.Rest(meanfield.Softmax(c.logp, logits), k)
+		rest := meanfield.OneMinusMax(meanfield.Softmax(c.logp, logits), k)
 		v := c.v[r*c.each*k : (r+1)*c.each*k]
 		if labels != nil {
 			residual(v, c.logp, rest, int(labels[r]))

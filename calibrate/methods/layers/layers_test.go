@@ -93,8 +93,8 @@ func TestFactorsAreSumsOverExamples(t *testing.T) {
 			if err := c.Add(context.Background(), x, y); err != nil {
 				t.Fatal(err)
 			}
-			if c.Examples() != n {
-				t.Errorf("%d examples, want %d", c.Examples(), n)
+			if c.n != n {
+				t.Errorf("%d examples, want %d", c.n, n)
 			}
 			a, b := s.naiveFactors(cov, x, y)
 			for i := range s.layers {
@@ -248,7 +248,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 	for _, logits := range [][]float64{{0.3, -1, 2}, {50, 3, -20}, {-3, 0, 400}, {0, 0}} {
 		k := len(logits)
 		logp, v := make([]float64, k), make([]float64, k*k)
-		root(v, logp, meanfield.Rest(meanfield.Softmax(logp, logits), len(logits)))
+		root(v, logp, meanfield.OneMinusMax(meanfield.Softmax(logp, logits), len(logits)))
 		// p in 2000 bits; all but the differences is well conditioned.
 		exact := func(x float64) *big.Float { return new(big.Float).SetPrec(2000).SetFloat64(x) }
 		p, sum := make([]*big.Float, k), exact(0)
@@ -278,7 +278,7 @@ func TestRootKeepsTheDigitsOfSmallProbabilities(t *testing.T) {
 		}
 		for y := range k {
 			r := make([]float64, k)
-			residual(r, logp, meanfield.Rest(meanfield.Softmax(logp, logits), len(logits)), y)
+			residual(r, logp, meanfield.OneMinusMax(meanfield.Softmax(logp, logits), len(logits)), y)
 			for j := range k {
 				want := exact(0).Set(p[j])
 				if j == y {
@@ -341,8 +341,8 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		if err := curvature.Add(context.Background(), c.x, c.labels); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
-		if curvature.Examples() != 0 {
-			t.Errorf("%s: %d examples were added", c.name, curvature.Examples())
+		if curvature.n != 0 {
+			t.Errorf("%s: %d examples were added", c.name, curvature.n)
 		}
 		if err := curvature.Add(context.Background(), x, []int{0, 1, 2}); err != nil {
 			t.Errorf("%s: good examples afterwards: %v", c.name, err)

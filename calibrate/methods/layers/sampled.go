@@ -76,11 +76,11 @@ func (p *Posterior) spread(ctx context.Context, x []float32, n int) (float64, er
 
 func (s *Sampled) Len() int { return s.n }
 
-func (s *Sampled) Outcomes() int { return s.posterior.network.Logits() }
+func (s *Sampled) Probabilities() int { return s.posterior.network.Logits() }
 
-// Spread returns the median over examples and classes of the variance of a logit at
+// MedianVariance returns the median over examples and classes of the variance of a logit at
 // T_ens = 1, were logits linear in the weights.
-func (s *Sampled) Spread() float64 { return s.spread }
+func (s *Sampled) MedianVariance() float64 { return s.spread }
 
 // SetEns draws networks at a T_ens and runs all examples through them, unless it was the
 // last that it was called with.

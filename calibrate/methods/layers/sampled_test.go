@@ -69,7 +69,7 @@ func TestSampledIsTheMeanOverDrawnNetworks(t *testing.T) {
 							want[c] += v / samples
 						}
 					}
-					rest := meanfield.Rest(predict(logp, i, at), len(logp))
+					rest := meanfield.OneMinusMax(predict(logp, i, at), len(logp))
 					got, others := make([]float64, k), 1.0
 					for c, l := range logp {
 						got[c] = math.Exp(l)
@@ -90,7 +90,7 @@ func TestSmallSpreadsAreLinear(t *testing.T) {
 	for _, s := range stacks() {
 		p, k := s.fit(t, calibrate.Hessian, 200, calibrate.Damping{Relative: 1}, nil), s.classes()
 		sampled := s.sampled(t, p, n, samples)
-		ens := tau * sampled.Spread()
+		ens := tau * sampled.MedianVariance()
 		if err := sampled.SetEns(ens); err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestSpreadIsTheMedianVariance(t *testing.T) {
 	for _, s := range stacks() {
 		p, k := s.fit(t, calibrate.Hessian, 50, calibrate.Damping{Relative: 1}, nil), s.classes()
 		const n = 9
-		spread := s.sampled(t, p, n, 1).Spread()
+		spread := s.sampled(t, p, n, 1).MedianVariance()
 		all := make([]float64, n*k)
 		if err := p.Variances(all, s.inputs(n), n); err != nil {
 			t.Fatal(err)
@@ -270,7 +270,7 @@ func TestTuneSampled(t *testing.T) {
 		return sum / n
 	}
 	found := nll(tuned.Optimum)
-	for _, other := range []calibrate.Temperatures{{Act: tuned.Optimum.Act * 1.1, Ens: tuned.Optimum.Ens}, {Act: tuned.Optimum.Act / 1.1, Ens: tuned.Optimum.Ens}, {Act: 1, Ens: val.Spread()}} {
+	for _, other := range []calibrate.Temperatures{{Act: tuned.Optimum.Act * 1.1, Ens: tuned.Optimum.Ens}, {Act: tuned.Optimum.Act / 1.1, Ens: tuned.Optimum.Ens}, {Act: 1, Ens: val.MedianVariance()}} {
 		if v := nll(other); v < found {
 			t.Errorf("NLL %v at %v, found %v at %v", v, other, found, tuned.Optimum)
 		}

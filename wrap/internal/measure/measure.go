@@ -28,7 +28,7 @@ type Part struct {
 	Index int
 }
 
-// Scores are what a method gives for some examples. LogP has [calibrate.Head.Outcomes] numbers
+// Scores are what a method gives for some examples. LogP has [calibrate.Head.Probabilities] numbers
 // for each. OOD and NLL, under the temperatures for out-of-distribution data and for likelihood,
 // are larger for what is more unfamiliar; NLL is nil where it would be the same as OOD.
 type Scores struct{ LogP, OOD, NLL []float64 }
@@ -122,7 +122,7 @@ func newCounter(h calibrate.Head) counter {
 }
 
 func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
-	width, k := c.head.Outcomes(), c.head.Logits
+	width, k := c.head.Probabilities(), c.head.Logits
 	for i := 0; len(logp) > 0; i++ {
 		var err error
 		switch {
