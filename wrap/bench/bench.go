@@ -53,32 +53,6 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	return r, nil
 }
 
-// bench is one run of Evaluate.
-type bench struct {
-	Config
-	requests []*request
-	notes    source.Notes
-	warnings []string
-
-	attached    *attach.Attached
-	cut         *attach.Cut // nil for ready-made features
-	manifest    *bundle.Manifest
-	head        calibrate.Head
-	calibration *calibrate.Calibration
-	sets        []*evalSet // those to measure on, the test set first
-
-	// For methods that are tuned and fitted.
-	product        calibrate.Product // nil: calibrate's own
-	closers        []func() error
-	train, val     *evalSet // train is nil where no method needs it
-	ood            *evalSet // may be nil
-	limit          float64  // see calibrate.ScalingLimit
-	weightsOfHead  []float64
-	denseTail      *tail
-	curvatures     map[curvatureKey]*calibrate.Curvature
-	logitVariances map[dampedKey]*calibrate.LogitCovariance
-}
-
 func newBench(cfg Config) *bench {
 	return &bench{
 		Config: cfg, notes: source.Notes{Progress: cfg.step()},
@@ -289,9 +263,6 @@ func (b *bench) result(t *measure.Tally) (MethodResult, error) {
 	return r, err
 }
 
-// A predictor prepares a set of examples for a method that is fitted.
-type predictor func(ctx context.Context, s *evalSet) (calibrate.Predictive, error)
-
 // run fits, tunes and measures a method.
 func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodResult, error) {
 	if err := b.prepare(ctx, r); err != nil {
@@ -372,15 +343,6 @@ func (b *bench) prepare(ctx context.Context, r *request) error {
 	return nil
 }
 
-// nllOf returns -log p of each label.
-func nllOf(logp []float64, labels []int, classes int) []float64 {
-	nll := make([]float64, len(labels))
-	for i, y := range labels {
-		nll[i] = -logp[i*classes+y]
-	}
-	return nll
-}
-
 // fit makes a method ready to predict. The note says what was decided.
 func (b *bench) fit(ctx context.Context, r *request) (predictor, string, error) {
 	if b.overLayers(r) {
@@ -388,10 +350,6 @@ func (b *bench) fit(ctx context.Context, r *request) (predictor, string, error) 
 	}
 	return r.fit(ctx, b, r)
 }
-
-// costlyHeldOut is how many examples of each held-out set a method is tuned on that works anew for
-// each T_ens.
-const costlyHeldOut = 1000
 
 // tune finds a method's temperatures on the held-out sets.
 func (b *bench) tune(ctx context.Context, r *request, predict predictor) (*calibrate.Tuned, error) {

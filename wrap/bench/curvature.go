@@ -9,16 +9,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-type curvatureKey struct {
-	structure calibrate.Structure
-	fisher    bool
-}
-
-type dampedKey struct {
-	structure  calibrate.Structure
-	covariance calibrate.Covariance
-}
-
 // likelihoodCovariance is the bundle's, where it is an inverse curvature.
 func (b *bench) likelihoodCovariance() calibrate.Covariance {
 	if b.manifest.Covariance == calibrate.Fisher {

@@ -12,14 +12,6 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
-// tail is the dense layers on top of the network.
-type tail struct {
-	cut        *network
-	dense      *layers.Network
-	posteriors map[calibrate.Covariance]*layers.Posterior
-	sets       map[*evalSet]*rows.Batch // what goes into them, for Features
-}
-
 // openTail finds the layers and cuts the network below them.
 func (b *bench) openTail() (*tail, error) {
 	if b.denseTail != nil {

@@ -2,17 +2,17 @@ package bench
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/methods"
-	"github.com/mfgs/mfgs/calibrate/score"
-	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
+	"github.com/mfgs/mfgs/calibrate/methods/layers"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // A method is a way to make probabilities, scores of unfamiliarity, or both.
@@ -33,27 +33,6 @@ type method struct {
 	fit func(ctx context.Context, b *bench, r *request) (p predictor, note string, err error)
 }
 
-// registry has the methods in the order of tables.
-var registry = slices.Concat([]*method{
-	{name: "mle", doc: "the network's own probabilities"},
-	{name: "ts", doc: "temperature scaling"},
-	mf0,
-}, scores(), []*method{
-	mf1, mf2, ukf, mc, bnnKFAC, rue,
-	ensemble, jackknife, ensembleLL, jackknifeLL,
-	dropout, bnnVI, bnnLLVI, edl,
-})
-
-// scores are methods without probabilities.
-func scores() (all []*method) {
-	for _, s := range score.All {
-		if slices.Contains(measure.Plain, s.Name) {
-			all = append(all, &method{name: s.Name, doc: s.Doc})
-		}
-	}
-	return all
-}
-
 // Files says which files [Config].With may hold under a name: ONNX models of other networks for the
 // same data, with the same preprocessing.
 type Files struct {
@@ -63,40 +42,6 @@ type Files struct {
 	most  int    // 0 for any number
 	of    string // whom they are for
 	run   bool   // they are run, not only read
-}
-
-// FileKinds lists what Config.With may hold.
-func FileKinds() []*Files {
-	list := []*Files{swagFiles}
-	for _, m := range registry {
-		if m.files != nil {
-			list = append(list, m.files)
-		}
-	}
-	return list
-}
-
-// Methods returns what Config.Methods may hold; see there for what may be added.
-func Methods() []string {
-	names := make([]string, len(registry))
-	for i, m := range registry {
-		names[i] = m.name
-	}
-	return names
-}
-
-// DescribeMethod says in a few words what a method of Methods is.
-func DescribeMethod(name string) string { return find(name).doc }
-
-// PlainMethods returns those of Methods that need nothing but the bundle.
-func PlainMethods() []string { return slices.Clone(measure.Plain) }
-
-func find(name string) *method {
-	i := slices.IndexFunc(registry, func(m *method) bool { return m.name == name })
-	if i < 0 {
-		return nil
-	}
-	return registry[i]
 }
 
 // request is a name of Config.Methods, read.
@@ -114,133 +59,6 @@ func (r *request) plain(layers int) bool {
 	return slices.Contains(measure.Plain, r.name) && r.covariance == "" && (layers <= 1 || !r.layered)
 }
 
-// filesOf returns the kind of files that the method takes, nil for none.
-func (r *request) filesOf() *Files {
-	if r.covariance == swag {
-		return swagFiles
-	}
-	return r.files
-}
-
-// CheckMethods reports names that Config.Methods may not hold, or not twice.
-func CheckMethods(names []string) error {
-	_, err := parseMethods(names)
-	return err
-}
-
-func parseMethods(names []string) ([]*request, error) {
-	out := make([]*request, 0, len(names))
-	for i, text := range names {
-		if slices.Contains(names[:i], text) {
-			return nil, fmt.Errorf("method %q is named twice", text)
-		}
-		r, err := parseMethod(text)
-		if err != nil {
-			return nil, fmt.Errorf("method %q: %w", text, err)
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}
-
-const (
-	defaultSamples = 100     // where a method does not say how many
-	maxSamples     = 100_000 // what is prepared of one example is in proportion
-)
-
-// parseMethod reads NAME[:M][@COVARIANCE[/STRUCTURE]].
-func parseMethod(text string) (*request, error) {
-	name, of, hasOf := strings.Cut(text, "@")
-	name, samples, hasSamples := strings.Cut(name, ":")
-	r := &request{text: text, method: find(name)}
-	if r.method == nil {
-		return nil, fmt.Errorf("not known, want some of %s", strings.Join(Methods(), ", "))
-	}
-	if r.sampled {
-		r.samples = defaultSamples
-	}
-	if hasSamples {
-		if !r.sampled {
-			return nil, fmt.Errorf("%s draws no samples: leave out :%s", name, samples)
-		}
-		n, err := strconv.Atoi(samples)
-		if err != nil || n < 1 || n > maxSamples {
-			return nil, fmt.Errorf("%q samples, want a number from 1 to %d", samples, maxSamples)
-		}
-		r.samples = n
-	}
-	if hasOf {
-		return r, r.parseCovariance(of)
-	}
-	return r, nil
-}
-
-// parseCovariance reads COVARIANCE[/STRUCTURE].
-func (r *request) parseCovariance(text string) error {
-	if !r.gaussian {
-		return fmt.Errorf("%s has no covariance: leave out @%s", r.name, text)
-	}
-	covariance, structure, hasStructure := strings.Cut(text, "/")
-	r.covariance = covariance
-	if covariance != swag && calibrate.Covariance(covariance).Validate() != nil {
-		return fmt.Errorf("covariance %q, want hessian, fisher, sandwich or swag", covariance)
-	}
-	if !hasStructure {
-		return nil
-	}
-	r.structure = calibrate.Structure(structure)
-	switch {
-	case r.structure != calibrate.Full && r.structure != calibrate.Kronecker:
-		return fmt.Errorf("structure %q, want full or kron", structure)
-	case covariance == swag:
-		return errors.New("swag has a structure of its own: leave out /" + structure)
-	}
-	return nil
-}
-
-// overLayers reports whether the method is over several layers.
-func (b *bench) overLayers(r *request) bool { return b.Layers > 1 && r.layered && r.covariance != swag }
-
-// given returns the files that the method was given.
-func (b *bench) given(r *request) []string {
-	if f := r.filesOf(); f != nil {
-		return b.With[f.Name]
-	}
-	return nil
-}
-
-// needsTrain reports whether the method is fitted to training data.
-func (b *bench) needsTrain(r *request) bool { return r.train && len(b.given(r)) == 0 }
-
-// runsNetworks reports whether the method runs other networks than the one cut at its head.
-func (b *bench) runsNetworks(r *request) bool {
-	return b.overLayers(r) || len(b.given(r)) > 0 && r.filesOf().run
-}
-
-// checkRequest refuses what a method cannot work with.
-func (b *bench) checkRequest(r *request) error {
-	switch {
-	case b.Layers > 1 && r.covariance == swag:
-		return errors.New("swag is of the last layer: leave out --layers")
-	case b.Layers > 1 && r.covariance == string(calibrate.Sandwich):
-		return errors.New("several layers have no sandwich: want hessian or fisher")
-	case b.Layers > 1 && r.structure == calibrate.Full:
-		return errors.New("several layers have a Kronecker posterior: leave out /full")
-	}
-	f := r.filesOf()
-	if f == nil {
-		return nil
-	}
-	n := len(b.given(r))
-	if n < f.least {
-		return fmt.Errorf("%d files with --%s, want at least %d", n, f.flag(), f.least)
-	}
-	if f.most > 0 && n > f.most {
-		return fmt.Errorf("%d files with --%s, want at most %d", n, f.flag(), f.most)
-	}
-	return nil
-}
-
 // flag is what the command calls the files.
 func (f *Files) flag() string {
 	if f.Flag == "" {
@@ -249,63 +67,63 @@ func (f *Files) flag() string {
 	return f.Flag
 }
 
-// checkFiles refuses what would stop a method that is fitted only after others are done.
-func (b *bench) checkFiles(r *request) error {
-	if b.overLayers(r) {
-		_, err := onnxlayers.Find(b.cut.Model, b.cut.Head, b.Layers)
-		return err
-	}
-	if r.check == nil {
-		return nil
-	}
-	return r.check(b, r)
+// bench is one run of Evaluate.
+type bench struct {
+	Config
+	requests []*request
+	notes    source.Notes
+	warnings []string
+
+	attached    *attach.Attached
+	cut         *attach.Cut // nil for ready-made features
+	manifest    *bundle.Manifest
+	head        calibrate.Head
+	calibration *calibrate.Calibration
+	sets        []*evalSet // those to measure on, the test set first
+
+	// For methods that are tuned and fitted.
+	product        calibrate.Product // nil: calibrate's own
+	closers        []func() error
+	train, val     *evalSet // train is nil where no method needs it
+	ood            *evalSet // may be nil
+	limit          float64  // see calibrate.ScalingLimit
+	weightsOfHead  []float64
+	denseTail      *tail
+	curvatures     map[curvatureKey]*calibrate.Curvature
+	logitVariances map[dampedKey]*calibrate.LogitCovariance
 }
 
-// checkUnused refuses what is given for methods that are not asked for: it was meant to be used.
-func (b *bench) checkUnused() error {
-	if b.Evidence != "" {
-		if err := methods.Evidence(b.Evidence).Validate(); err != nil {
-			return err
-		}
-	}
-	type option struct {
-		flag, wants string
-		given       bool
-		used        func(r *request) bool
-	}
-	named := func(m *method) func(*request) bool { return func(r *request) bool { return r.method == m } }
-	tuned := func(r *request) bool { return !r.plain(b.Layers) }
-	var options []option
-	kinds := FileKinds()
-	for name := range b.With {
-		if !slices.ContainsFunc(kinds, func(f *Files) bool { return f.Name == name }) {
-			return fmt.Errorf("no method takes files named %q, want one of %s", name, fileNames())
-		}
-	}
-	for _, f := range kinds {
-		used := func(r *request) bool { return r.filesOf() == f }
-		options = append(options, option{f.flag(), f.of, len(b.With[f.Name]) > 0, used})
-	}
-	options = append(options,
-		option{"evidence", "method edl", b.Evidence != "", named(edl)},
-		option{"dropout-rate", "method dropout", b.DropoutRate != 0, named(dropout)},
-		option{"layers", "one of mf0, mf1, mf2, ukf, mc and bnn-kfac", b.Layers > 1, func(r *request) bool { return r.layered }},
-		option{"train", "a method that is fitted", b.Train != "", tuned},
-		option{"val", "a method that is tuned", b.Val != "", tuned},
-		option{"val-ood", "a method that is tuned", b.ValOOD != "", tuned},
-	)
-	for _, o := range options {
-		if o.given && !slices.ContainsFunc(b.requests, o.used) {
-			return fmt.Errorf("--%s is for %s, and the methods have none: add it with --methods", o.flag, o.wants)
-		}
-	}
-	return nil
+// A predictor prepares a set of examples for a method that is fitted.
+type predictor func(ctx context.Context, s *evalSet) (calibrate.Predictive, error)
+
+type curvatureKey struct {
+	structure calibrate.Structure
+	fisher    bool
 }
 
-func fileNames() string {
-	var names []string
-	for _, f := range FileKinds() {
-		names = append(names, f.Name)
-	}
-	return strings.Join(names, ", ")
+type dampedKey struct {
+	structure  calibrate.Structure
+	covariance calibrate.Covariance
+}
+
+// evalSet is a set with its part in the evaluation.
+type evalSet struct {
+	*source.Set
+	part  measure.Part
+	data  *rows.Batch // kept where a method asks for more than a batch at a time
+	whole *evalSet    // of which this is a part; nil of a whole one
+}
+
+// tail is the dense layers on top of the network.
+type tail struct {
+	cut        *network
+	dense      *layers.Network
+	posteriors map[calibrate.Covariance]*layers.Posterior
+	sets       map[*evalSet]*rows.Batch // what goes into them, for Features
+}
+
+// network is another model than the bundle's, ready to run.
+type network struct {
+	*featurize.Network
+	model *onnx.Model
 }

@@ -41,12 +41,6 @@ func (b *bench) openOther(m *onnx.Model, batch int) (*network, error) {
 	return n, nil
 }
 
-// network is another model than the bundle's, ready to run.
-type network struct {
-	*featurize.Network
-	model *onnx.Model
-}
-
 // outputs runs a network over a set and returns its outputs, those of an example one
 // pass after another. There must be as many examples as the bundle's network had.
 func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int) ([][]float32, error) {

@@ -19,14 +19,6 @@ const (
 	trainRole
 )
 
-// evalSet is a set with its part in the evaluation.
-type evalSet struct {
-	*source.Set
-	part  measure.Part
-	data  *rows.Batch // kept where a method asks for more than a batch at a time
-	whole *evalSet    // of which this is a part; nil of a whole one
-}
-
 // keep adds a batch to the data that is kept.
 func (s *evalSet) keep(b *rows.Batch) {
 	if s.data == nil {
@@ -210,3 +202,16 @@ func checkMemory(n, each int, name string) error {
 	}
 	return nil
 }
+
+// nllOf returns -log p of each label.
+func nllOf(logp []float64, labels []int, classes int) []float64 {
+	nll := make([]float64, len(labels))
+	for i, y := range labels {
+		nll[i] = -logp[i*classes+y]
+	}
+	return nll
+}
+
+// costlyHeldOut is how many examples of each held-out set a method is tuned on that works anew for
+// each T_ens.
+const costlyHeldOut = 1000
