@@ -49,7 +49,8 @@ func (w *Network) RunExamples(ctx context.Context, examples []dataset.Example) (
 }
 
 // runTogether runs those members of some examples that can be made model inputs.
-func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, pipes []*preprocess.Pipeline, members []int, results []Results, errs []error) {
+func (w *Network) runTogether(ctx context.Context, examples []dataset.Example, pipes []*preprocess.Pipeline,
+	members []int, results []Results, errs []error) {
 	b, err := newBatch(w.inputs, pipes, len(members))
 	if err != nil {
 		for _, i := range members {

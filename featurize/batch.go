@@ -30,7 +30,8 @@ func newBatch(inputs []input, pipes []*preprocess.Pipeline, rows int) (batch, er
 		if err != nil {
 			return nil, fmt.Errorf("input %q: %w", in.info.Name, err)
 		}
-		b[i] = column{name: in.info.Name, typ: in.typ(), only: len(inputs) == 1, pipe: pipes[i], data: reflect.ValueOf(data)}
+		b[i] = column{name: in.info.Name, typ: in.typ(), only: len(inputs) == 1, pipe: pipes[i],
+			data: reflect.ValueOf(data)}
 	}
 	return b, nil
 }
@@ -74,7 +75,8 @@ func (c *column) round(img preprocess.Image, dst any) error {
 		return err
 	}
 	if i := c.typ.Round(dst, exact); i >= 0 {
-		return fmt.Errorf("value %v is too large for the model's input %q of %d-bit numbers", exact[i], c.name, c.typ.Bits())
+		return fmt.Errorf("value %v is too large for the model's input %q of %d-bit numbers", exact[i], c.name,
+			c.typ.Bits())
 	}
 	return nil
 }
@@ -114,7 +116,8 @@ func find(ex *dataset.Example, name string, only bool) (*dataset.Array, error) {
 	for i, a := range ex.Inputs {
 		have[i] = a.Name
 	}
-	return nil, fmt.Errorf("there is no array for the model's input %q among %q: name the arrays, keys or columns after the model's inputs", name, have)
+	return nil, fmt.Errorf("there is no array for the model's input %q among %q: name the arrays, keys or columns after the model's inputs",
+		name, have)
 }
 
 // image makes a preprocess.Image of a dataset's array. Text in it has yet to

@@ -53,7 +53,8 @@ func (c *Cache) name(recipe, fingerprint string) string {
 
 // streamCached is Stream with the rows of the cache, which it fills where it has none. It returns
 // the fingerprint of the data, too.
-func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(*rows.Batch) error) (rows.Stats, string, error) {
+func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
+	yield func(*rows.Batch) error) (rows.Stats, string, error) {
 	cache := c.Cache
 	c.Cache = nil
 	recipe, err := cache.recipe(e, c.total(ds.Len()))
@@ -104,7 +105,8 @@ func (c *Cache) find(ctx context.Context, recipe, stamp string, ds *dataset.Data
 		if stamp == "" {
 			continue
 		}
-		store, f, err := c.open(entry.Name(), func(meta map[string]string) bool { return meta["recipe"] == recipe && meta["stamp"] == stamp })
+		store, f, err := c.open(entry.Name(),
+			func(meta map[string]string) bool { return meta["recipe"] == recipe && meta["stamp"] == stamp })
 		if store != nil {
 			ds.Remember(store.Fingerprint())
 		}
@@ -119,7 +121,8 @@ func (c *Cache) find(ctx context.Context, recipe, stamp string, ds *dataset.Data
 	if err != nil {
 		return nil, nil, err
 	}
-	store, f, err := c.open(c.name(recipe, fingerprint), func(meta map[string]string) bool { return meta["recipe"] == recipe })
+	store, f, err := c.open(c.name(recipe, fingerprint),
+		func(meta map[string]string) bool { return meta["recipe"] == recipe })
 	if store != nil && store.Fingerprint() != fingerprint {
 		return nil, nil, f.Close()
 	}

@@ -57,7 +57,7 @@ type input struct {
 	pipe *preprocess.Pipeline // its sizes may be open
 }
 
-func (in *input) typ() tensor.Type { return tensor.Type(in.info.Type) }
+func (in *input) typ() tensor.Type { return in.info.Type }
 
 // output is one of the model's outputs.
 type output struct {
@@ -173,11 +173,12 @@ func names(infos []onnx.ValueInfo) []string {
 func newInput(info onnx.ValueInfo, c Config, only bool) (input, error) {
 	switch {
 	case info.Type == tensor.Undefined:
-		return input{}, fmt.Errorf("input %q is a sequence, a map or optional; want a tensor: export the model with tensors as inputs", info.Name)
+		return input{}, fmt.Errorf("input %q is a sequence, a map or optional; want a tensor: export the model with tensors as inputs",
+			info.Name)
 	case info.Shape == nil:
 		return input{}, fmt.Errorf("input %q has no declared shape; want at least its number of axes", info.Name)
 	}
-	target := preprocess.Target{Name: info.Name, Type: tensor.Type(info.Type)}
+	target := preprocess.Target{Name: info.Name, Type: info.Type}
 	for _, d := range info.Shape {
 		target.Shape = append(target.Shape, d.Value)
 	}
@@ -267,7 +268,8 @@ func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 	case asked < 0:
 		return false, 0, fmt.Errorf("batches of %d examples, want a positive number, or 0 to choose", asked)
 	case fixed && float64(batch)*elements > math.MaxInt32:
-		return false, 0, fmt.Errorf("the model takes batches of exactly %d examples, %.3g numbers in all: export it with an open first axis", batch, float64(batch)*elements)
+		return false, 0, fmt.Errorf("the model takes batches of exactly %d examples, %.3g numbers in all: export it with an open first axis",
+			batch, float64(batch)*elements)
 	case fixed:
 		return true, batch, nil
 	case asked > 0:
@@ -366,7 +368,8 @@ func (w *Network) results(n, passes int) Results {
 
 // slice returns the results of examples first to last, sharing their memory.
 func (w *Network) slice(r Results, first, last int) Results {
-	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs)), Doubles: make([][]float64, len(w.outputs))}
+	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs)),
+		Doubles: make([][]float64, len(w.outputs))}
 	for i, o := range w.outputs {
 		if o.double {
 			part.Doubles[i] = r.Doubles[i][first*o.width : last*o.width : last*o.width]
@@ -472,7 +475,8 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	for i, o := range outputs {
 		if want := into[i].Shape; !slices.Equal(o.Shape, want) {
 			return fmt.Errorf("the model gave %v for %d examples, want %v: is the first axis of its input the batch?",
-				ort.Info{Name: o.Name, Type: o.Type(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name, Type: into[i].Type(), Shape: want})
+				ort.Info{Name: o.Name, Type: o.Type(), Shape: o.Shape}, r.N, ort.Info{Name: o.Name,
+					Type: into[i].Type(), Shape: want})
 		}
 	}
 	return err

@@ -112,7 +112,8 @@ func (j *job) release() {
 }
 
 // Stream runs the network over a dataset and calls yield with the results, in
-// order, and with the positions, labels, targets and names of their examples. yield runs in the caller's goroutine, while later batches are read,
+// order, and with the positions, labels, targets and names of their examples. yield runs in the caller's goroutine,
+// while later batches are read,
 // decoded and inferred; it owns what it is given.
 //
 // An error of yield, of the dataset or of the network ends the stream, as does
@@ -122,7 +123,8 @@ func (j *job) release() {
 // them for all. A ragged dataset's examples however are each run at their own
 // size, together with others of the same size and never padded: an example's
 // rows do not depend on those beside it.
-func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig, yield func(Results, *rows.Batch) error) (Stats, error) {
+func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
+	yield func(Results, *rows.Batch) error) (Stats, error) {
 	if c.Cache != nil {
 		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
@@ -164,7 +166,8 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 
 // start starts the stages that read, prepare and infer total of a dataset's examples, and returns the jobs that
 // leave the last.
-func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, total, passes int) <-chan *job {
+func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, total,
+	passes int) <-chan *job {
 	// The channels' capacities bound what is in memory: some examples as they were read, and some batches, at
 	// least as many as keep the workers busy.
 	workers := runtime.GOMAXPROCS(0)
@@ -409,7 +412,8 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		r.part.batch.move(r.part.n, r.row)
 		r.row = r.part.n
 		r.part.n++
-		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names, r.name)
+		x.Positions, x.Labels, x.Names = append(x.Positions, r.position), append(x.Labels, r.label), append(x.Names,
+			r.name)
 		x.Targets = append(x.Targets, r.targets...)
 		x.N++
 	}

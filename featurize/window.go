@@ -40,7 +40,8 @@ type held struct {
 }
 
 func newWindow(w *Network) *window {
-	return &window{most: max(w.batch, min(windowBatches*w.batch, maxWindow)), shapes: map[string][]*preprocess.Pipeline{}}
+	return &window{most: max(w.batch, min(windowBatches*w.batch, maxWindow)),
+		shapes: map[string][]*preprocess.Pipeline{}}
 }
 
 // hold adds an example to the window, and sends all on when it is full.

@@ -17,7 +17,6 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
@@ -260,7 +259,7 @@ func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 		if len(inputs) != 1 {
 			return nil, fmt.Errorf("preprocessing preset %q is for a model with one input, and %s has %d", arg, model, len(inputs))
 		}
-		target := preprocess.Target{Name: inputs[0].Name, Type: tensor.Type(inputs[0].Type)}
+		target := preprocess.Target{Name: inputs[0].Name, Type: inputs[0].Type}
 		for _, d := range inputs[0].Shape {
 			target.Shape = append(target.Shape, d.Value)
 		}

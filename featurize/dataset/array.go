@@ -163,7 +163,8 @@ func (r *arrayReader) read(n int) (any, error) {
 	if r.pos == r.count {
 		// The end is also where gzip and zip compare their checksums.
 		if _, err := r.buf.ReadByte(); err == nil {
-			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header promises", r.name, r.count)
+			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header promises", r.name,
+				r.count)
 		} else if err != io.EOF {
 			return nil, r.readError(err, r.pos)
 		}
@@ -174,7 +175,8 @@ func (r *arrayReader) read(n int) (any, error) {
 // readError words an error met after got items.
 func (a *arrayFile) readError(err error, got int) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return fmt.Errorf("%s: truncated: its header promises %d examples, the data ends after %d", a.name, a.count, got)
+		return fmt.Errorf("%s: truncated: its header promises %d examples, the data ends after %d", a.name, a.count,
+			got)
 	}
 	return fmt.Errorf("%s: after %d of %d examples: %w", a.name, got, a.count, err)
 }
@@ -404,7 +406,8 @@ func (s *arraySource) Examples(from, to int, yield func(Example, error) bool) {
 		defer labels.Close()
 	}
 	for i := from; i < to; i++ {
-		e := Example{Index: i, Name: s.names + "[" + strconv.Itoa(i) + "]", Label: -1, Inputs: make([]Array, len(readers))}
+		e := Example{Index: i, Name: s.names + "[" + strconv.Itoa(i) + "]", Label: -1,
+			Inputs: make([]Array, len(readers))}
 		for j, r := range readers {
 			data, err := r.read(1)
 			if err != nil {

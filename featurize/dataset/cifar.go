@@ -167,7 +167,8 @@ func (s *cifarSource) openParts(path string, o Options) error {
 		}
 		size := f.Size()
 		if size%int64(s.kind.record) != 0 {
-			return fmt.Errorf("%s: truncated or not %s: %d bytes are not whole records of %d", p, s.kind.format, size, s.kind.record)
+			return fmt.Errorf("%s: truncated or not %s: %d bytes are not whole records of %d", p, s.kind.format, size,
+				s.kind.record)
 		}
 		n := int(size / int64(s.kind.record))
 		a, err := newArrayFile(p, stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)

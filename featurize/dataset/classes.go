@@ -62,7 +62,8 @@ func byClassName(folders, names []string) ([]int, error) {
 			continue
 		}
 		if j, dup := twice[names[y]]; dup {
-			return nil, fmt.Errorf("folder %s: the class name %q stands for both %d and %d; name the folders by integer label", f, names[y], y, j)
+			return nil, fmt.Errorf("folder %s: the class name %q stands for both %d and %d; name the folders by integer label",
+				f, names[y], y, j)
 		}
 		if other, dup := taken[y]; dup {
 			return nil, fmt.Errorf("folders %s and %s are both class %q", other, f, names[y])
@@ -74,7 +75,8 @@ func byClassName(folders, names []string) ([]int, error) {
 	case len(unknown) == len(folders):
 		return nil, nil
 	case len(unknown) > 0:
-		return nil, fmt.Errorf("%d of %d class folders are not among the %d class names: %s", len(unknown), len(folders), len(names), some(unknown))
+		return nil, fmt.Errorf("%d of %d class folders are not among the %d class names: %s", len(unknown),
+			len(folders), len(names), some(unknown))
 	}
 	return labels, nil
 }

@@ -78,7 +78,8 @@ func (t Text) As(elem tensor.Type) (any, error) {
 	case strings.HasPrefix(name, "int"):
 		return cells(t, "a whole number", func(s string) (int64, error) { return wholeText(s, strconv.ParseInt) })
 	case strings.HasPrefix(name, "uint"):
-		return cells(t, "a whole number from 0", func(s string) (uint64, error) { return wholeText(s, strconv.ParseUint) })
+		return cells(t, "a whole number from 0",
+			func(s string) (uint64, error) { return wholeText(s, strconv.ParseUint) })
 	}
 	return cells(t, "a number", func(s string) (float64, error) {
 		if s == "" {
@@ -239,7 +240,8 @@ func (s *csvSource) assign(header []string, o Options) error {
 		return fmt.Errorf("no columns but %s", csvLabel)
 	case o.Inputs == nil, len(o.Inputs) == 1 && (len(missing) == 1 || len(rest) > 1 && width(0) > 1):
 		if w := width(0); w > 0 && w != len(rest) {
-			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers an example", len(rest), some(names), o.Inputs[0], w)
+			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers an example",
+				len(rest), some(names), o.Inputs[0], w)
 		}
 		s.inputs = []csvInput{{"", rest, names, []int{len(rest)}}}
 	case len(missing) > 0:
@@ -247,7 +249,8 @@ func (s *csvSource) assign(header []string, o Options) error {
 	default:
 		for i, name := range o.Inputs {
 			if w := width(i); w > 1 {
-				return fmt.Errorf("the model's input %q takes %d numbers an example and a column has one; use JSON lines or an .npz", name, w)
+				return fmt.Errorf("the model's input %q takes %d numbers an example and a column has one; use JSON lines or an .npz",
+					name, w)
 			}
 			c := slices.Index(header, name)
 			if slices.Contains(header[c+1:], name) {

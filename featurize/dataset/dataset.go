@@ -187,7 +187,8 @@ func singleLabels(path string, o Options) error {
 	if !o.MultiLabel || o.Unlabelled {
 		return nil
 	}
-	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz, or lists in JSON lines", path, wantTargets(o.Classes))
+	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz, or lists in JSON lines",
+		path, wantTargets(o.Classes))
 }
 
 // wantTargets words what labels a multi-label head of k labels wants.

@@ -47,7 +47,8 @@
 //	csv      A table with a header, plain or gzipped.
 //	jsonl    JSON lines, plain or gzipped: one object a line.
 //
-// Parquet is recognised and refused.
+// Parquet is recognised and refused. Each format is a row of the table in format.go and a
+// file; package authors add theirs by [Register].
 //
 // # CSV
 //

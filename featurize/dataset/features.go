@@ -36,7 +36,8 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 		return nil, fmt.Errorf("%s: features come as .npz, not as %s", s.Path, s.Format)
 	}
 	src := &arraySource{Base: Base{Path: s.Path}}
-	f := &Features{opened: opened{spec: spec, src: src}, text: newLabelParser(o), stray: o.StrayLabels, multi: o.MultiLabel}
+	f := &Features{opened: opened{spec: spec, src: src}, text: newLabelParser(o), stray: o.StrayLabels,
+		multi: o.MultiLabel}
 	if f.z, err = openNPZFile(&src.Base, s.Path); err != nil {
 		return nil, err
 	}
@@ -87,7 +88,8 @@ func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
 			continue
 		}
 		if len(a.shape) != 1 || a.shape[0] > maxFeatures || !a.dtype.IsFloat() {
-			return nil, fmt.Errorf("%s: %s of shape %v; want floats of shape [N,n], n at most %d", a.name, a.dtype, append([]int{a.count}, a.shape...), maxFeatures)
+			return nil, fmt.Errorf("%s: %s of shape %v; want floats of shape [N,n], n at most %d", a.name, a.dtype,
+				append([]int{a.count}, a.shape...), maxFeatures)
 		}
 		return a, nil
 	}
@@ -176,7 +178,8 @@ func (f *Features) blocks(ctx context.Context, size int, yield func(*rows.Batch,
 				}
 				if y < 0 || y >= f.Classes() {
 					if !f.stray {
-						return fmt.Errorf("%s: label %d of example %d is outside [0,%d)", f.z.path, y, start+i, f.Classes())
+						return fmt.Errorf("%s: label %d of example %d is outside [0,%d)", f.z.path, y, start+i,
+							f.Classes())
 					}
 					y = -1
 				}

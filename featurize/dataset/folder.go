@@ -181,7 +181,8 @@ func (s *folderSource) visit(from, to int, f func(i int, name string, label int)
 				return err
 			}
 			if len(l.images) != d.count {
-				return fmt.Errorf("%s: changed while in use: it had %d images and has %d", filepath.Join(s.root, d.path), d.count, len(l.images))
+				return fmt.Errorf("%s: changed while in use: it had %d images and has %d",
+					filepath.Join(s.root, d.path), d.count, len(l.images))
 			}
 			for i := max(from, start); i < min(to, end); i++ {
 				ok, err := f(i, filepath.Join(d.path, l.images[i-start]), d.label)

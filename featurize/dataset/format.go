@@ -169,7 +169,8 @@ func (p *Peek) unknown() error {
 	case p.Ext == ".json":
 		return fmt.Errorf("%s: JSON is read as lines: write one object a line into a .jsonl file", p.Path)
 	case slices.Contains([]string{".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".gz"}, p.Ext):
-		return fmt.Errorf("%s: not a %s file by its content (it begins % x)", p.Path, p.Ext, p.Head[:min(4, len(p.Head))])
+		return fmt.Errorf("%s: not a %s file by its content (it begins % x)", p.Path, p.Ext,
+			p.Head[:min(4, len(p.Head))])
 	}
 	return fmt.Errorf("%s: format not recognised: %s", p.Path, supported())
 }

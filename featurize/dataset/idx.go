@@ -16,7 +16,8 @@ import (
 // a big-endian uint32, then the elements, big-endian.
 // http://yann.lecun.com/exdb/mnist
 var idxTypes = map[byte]tensor.Type{
-	0x08: tensor.Uint8, 0x09: tensor.Int8, 0x0b: tensor.Int16, 0x0c: tensor.Int32, 0x0d: tensor.Float32, 0x0e: tensor.Float64,
+	0x08: tensor.Uint8, 0x09: tensor.Int8, 0x0b: tensor.Int16, 0x0c: tensor.Int32, 0x0d: tensor.Float32,
+	0x0e: tensor.Float64,
 }
 
 // maxIDXDims: videos have [N,T,H,W,C], and nothing has more.
@@ -58,7 +59,8 @@ func openIDX(path string, o Options) (_ Source, err error) {
 			return nil, err
 		}
 		if len(s.labels.shape) != 0 || s.labels.dtype.IsFloat() {
-			return nil, fmt.Errorf("%s: labels are %s with %d dimensions; want integers with 1", lp, s.labels.dtype, len(s.labels.shape)+1)
+			return nil, fmt.Errorf("%s: labels are %s with %d dimensions; want integers with 1", lp, s.labels.dtype,
+				len(s.labels.shape)+1)
 		}
 		if s.labels.count != images.count {
 			return nil, fmt.Errorf("%s: %d labels for the %d examples of %s", lp, s.labels.count, images.count, path)

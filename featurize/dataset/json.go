@@ -26,7 +26,8 @@ func (p *jsonParser) wrong(want string) error {
 	if p.pos >= len(p.text) {
 		return errJSONEnd
 	}
-	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.pos, clip(string(p.text[p.pos:min(len(p.text), p.pos+20)])))
+	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.pos,
+		clip(string(p.text[p.pos:min(len(p.text), p.pos+20)])))
 }
 
 // peek skips blanks and returns the byte that follows, 0 at the end.

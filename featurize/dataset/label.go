@@ -19,7 +19,8 @@ type labelParser struct {
 }
 
 func newLabelParser(o Options) labelParser {
-	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, multi: o.MultiLabel, k: o.Classes, stray: o.StrayLabels}
+	l := labelParser{names: o.LabelClasses, byName: map[string]int{}, multi: o.MultiLabel, k: o.Classes,
+		stray: o.StrayLabels}
 	for i, name := range slices.Backward(l.names) {
 		l.byName[name] = i
 		_, err := strconv.Atoi(name)
@@ -44,10 +45,12 @@ func (l labelParser) fromText(s string) (int, error) {
 	case l.stray:
 		return -1, nil
 	case l.names == nil:
-		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes", clip(s))
+		return -1, refuse("label %q is no whole number, and there are no class names: give them with --classes",
+			clip(s))
 	}
 	if near := slices.IndexFunc(l.names, func(name string) bool { return plainName(name) == plainName(s) }); near >= 0 {
-		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names), l.names[near])
+		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names),
+			l.names[near])
 	}
 	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), some(l.names))
 }

@@ -306,7 +306,8 @@ func readNPY(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
 		return nil, err
 	}
 	if a.bytes() != size-start {
-		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.bytes(), size-start)
+		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.bytes(),
+			size-start)
 	}
 	a.open = plainData(f, start, size)
 	return a, nil

@@ -54,7 +54,8 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 		if z.arrays[name] != nil {
 			return nil, fmt.Errorf("%s: array %q stands twice", path, text.Name(name))
 		}
-		a, reason, err := readNPZMember(path+": "+text.Name(name), m, size, slices.Contains(texts, name) || slices.Contains(labelNames, name))
+		a, reason, err := readNPZMember(path+": "+text.Name(name), m, size, slices.Contains(texts, name) ||
+			slices.Contains(labelNames, name))
 		if err != nil {
 			return nil, err
 		}
@@ -78,8 +79,10 @@ func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFil
 	if m.Method == zip.Deflate {
 		factor = maxInflate
 	}
-	if m.CompressedSize64 > uint64(size) || m.UncompressedSize64 > m.CompressedSize64*factor || m.UncompressedSize64 > math.MaxInt64 {
-		return nil, "", fmt.Errorf("%s: corrupt: %d bytes cannot come from %d in a file of %d", name, m.UncompressedSize64, m.CompressedSize64, size)
+	if m.CompressedSize64 > uint64(size) || m.UncompressedSize64 > m.CompressedSize64*factor ||
+		m.UncompressedSize64 > math.MaxInt64 {
+		return nil, "", fmt.Errorf("%s: corrupt: %d bytes cannot come from %d in a file of %d", name,
+			m.UncompressedSize64, m.CompressedSize64, size)
 	}
 	r, err := m.Open()
 	if err != nil {
@@ -104,7 +107,8 @@ func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFil
 		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.item/a.dtype.size, maxStrings)
 	}
 	if a.bytes() != data {
-		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.bytes(), data)
+		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.bytes(),
+			data)
 	}
 	a.open = func(skip int64) (io.ReadCloser, error) {
 		r, err := m.Open()
@@ -152,7 +156,8 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	if found == "" {
 		for _, name := range labelNames {
 			if reason := z.skipped[name]; reason != "" && !o.Unlabelled {
-				return "", nil, fmt.Errorf("%s: %s is %s: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)", z.path, name, reason)
+				return "", nil, fmt.Errorf("%s: %s is %s: labels are whole numbers from 0, or class names as NumPy's strings: labels.astype(str)",
+					z.path, name, reason)
 			}
 		}
 		return "", nil, nil
@@ -166,7 +171,8 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
 		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
 	case !o.MultiLabel && a.item != a.dtype.size: // neither [N] nor [N,1]
-		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other", a.name, shape)
+		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other",
+			a.name, shape)
 	case a.dtype.isText() && a.item > maxLabelText:
 		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.name, a.item, maxLabelText)
 	}
@@ -194,12 +200,14 @@ func openNPZ(path string, o Options) (_ Source, err error) {
 		for _, name := range slices.Sorted(maps.Keys(z.skipped)) {
 			reasons = append(reasons, fmt.Sprintf("; %q is %s", name, z.skipped[name]))
 		}
-		return nil, fmt.Errorf("%s: no input arrays, only %q%s", path, z.names, strings.Join(reasons[:min(3, len(reasons))], ""))
+		return nil, fmt.Errorf("%s: no input arrays, only %q%s", path, z.names,
+			strings.Join(reasons[:min(3, len(reasons))], ""))
 	}
 	if len(names) > 1 && o.Inputs != nil {
 		for _, want := range o.Inputs {
 			if !slices.Contains(names, want) {
-				return nil, fmt.Errorf("%s: no array named %q for the model's input; there are %s", path, want, some(names))
+				return nil, fmt.Errorf("%s: no array named %q for the model's input; there are %s", path, want,
+					some(names))
 			}
 		}
 		names = o.Inputs

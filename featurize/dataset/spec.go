@@ -62,7 +62,8 @@ func parseSpec(spec string, exists func(path string) bool) (Spec, error) {
 // notFound explains why no reading of a SPEC names an existing path.
 func notFound(path string, exists func(string) bool) error {
 	if open := strings.LastIndexByte(path, '['); open > 0 && strings.HasSuffix(path, "]") && exists(path[:open]) {
-		return fmt.Errorf("%s: slice %s is not understood; want [a:b], [a:] or [:b] with whole numbers", path[:open], path[open:])
+		return fmt.Errorf("%s: slice %s is not understood; want [a:b], [a:] or [:b] with whole numbers", path[:open],
+			path[open:])
 	}
 	if format, rest, ok := strings.Cut(path, ":"); ok && len(format) > 1 && exists(rest) {
 		return fmt.Errorf("%s: unknown format %q; want one of %s", rest, format, formatNames())

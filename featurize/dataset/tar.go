@@ -59,7 +59,8 @@ func openTar(path string, o Options) (_ Source, err error) {
 	}()
 	magic := make([]byte, 2)
 	if _, err := s.f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
-		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip", path)
+		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
+			path)
 	}
 	if s.members, s.Ignored, err = indexTar(s.f.f, s.f.Size(), maxMembers); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -102,13 +103,15 @@ func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored
 			return members, l.ignored, nil
 		}
 		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && last != beginning {
-			return nil, nil, fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again", last)
+			return nil, nil, fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again",
+				last)
 		}
 		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // names are never opened
 			return nil, nil, fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", last, err)
 		}
 		if len(h.Name) > maxMemberName {
-			return nil, nil, fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", last, len(h.Name), maxMemberName)
+			return nil, nil, fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", last, len(h.Name),
+				maxMemberName)
 		}
 		name := memberName(h.Name)
 		last = fmt.Sprintf("%q", name)
@@ -122,7 +125,8 @@ func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored
 			l.ignore("not PNG or JPEG", name, 1)
 			continue
 		case isSparse(h):
-			return nil, nil, fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse", name)
+			return nil, nil, fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
+				name)
 		case seen[name]:
 			return nil, nil, fmt.Errorf("two members are called %q", name)
 		case len(members) == most:
@@ -133,7 +137,8 @@ func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored
 			return nil, nil, err
 		}
 		if h.Size > size-at {
-			return nil, nil, fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", name, h.Size, size-at)
+			return nil, nil, fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", name,
+				h.Size, size-at)
 		}
 		seen[name] = true
 		members = append(members, tarMember{name, at, h.Size, -1})

@@ -60,7 +60,8 @@ func NewSession(c SessionConfig) (*Session, error) {
 		return nil, errors.New("no ONNX Runtime is loaded: call ort.Load before ort.NewSession")
 	}
 	if len(c.Graph) > math.MaxInt32 {
-		return nil, fmt.Errorf("the graph has %d bytes, ONNX Runtime takes at most %d: keep large weights external", len(c.Graph), math.MaxInt32)
+		return nil, fmt.Errorf("the graph has %d bytes, ONNX Runtime takes at most %d: keep large weights external",
+			len(c.Graph), math.MaxInt32)
 	}
 	inputs, outputs, err := readInfos(c.Graph)
 	if err != nil {
@@ -208,7 +209,8 @@ func (s *Session) Run(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Ten
 		fixed := o.Shape != nil && !slices.Contains(o.Shape, -1)
 		switch {
 		case half && !fixed:
-			return nil, fmt.Errorf("output %q is %s of open shape: append a Cast to float32 to the graph, or give its memory with RunInto", o.Name, o.Type)
+			return nil, fmt.Errorf("output %q is %s of open shape: append a Cast to float32 to the graph, or give its memory with RunInto",
+				o.Name, o.Type)
 		case half, fixed && len(o.Shape) == 0:
 			n, err := tensor.Elements(o.Shape)
 			if err == nil && n > math.MaxInt32 {
@@ -298,7 +300,8 @@ func (c *call) setInputs(inputs []tensor.Tensor) error {
 	for i, info := range c.s.inputs {
 		t := inputs[order[i]]
 		if info.Shape != nil && !fits(t.Shape, info.Shape) {
-			return fmt.Errorf("input %q: want shape %s, got %s", info.Name, tensor.FormatShape(info.Shape), tensor.FormatShape(t.Shape))
+			return fmt.Errorf("input %q: want shape %s, got %s", info.Name, tensor.FormatShape(info.Shape),
+				tensor.FormatShape(t.Shape))
 		}
 		if c.in[i], err = c.value("input", info, t); err != nil {
 			return err
@@ -321,7 +324,8 @@ func (c *call) value(what string, info Info, t tensor.Tensor) (onnx.Value, error
 		return nil, fmt.Errorf("%s %q: %w", what, info.Name, err)
 	}
 	if int64(have) != want {
-		return nil, fmt.Errorf("%s %q: shape %s has %d elements, the data %d", what, info.Name, tensor.FormatShape(t.Shape), want, have)
+		return nil, fmt.Errorf("%s %q: shape %s has %d elements, the data %d", what, info.Name,
+			tensor.FormatShape(t.Shape), want, have)
 	}
 	v, err := carrierOf(typ).wrap(t.Shape, t.Data, &c.pinner)
 	if err != nil {
@@ -374,7 +378,8 @@ func (c *call) run(ctx context.Context) error {
 // by its name, or by its position if it has none.
 func match(what string, infos []Info, given []tensor.Tensor) ([]int, error) {
 	if len(given) != len(infos) {
-		return nil, fmt.Errorf("want %d %ss (%s), got %d", len(infos), what, strings.Join(names(infos), ", "), len(given))
+		return nil, fmt.Errorf("want %d %ss (%s), got %d", len(infos), what, strings.Join(names(infos), ", "),
+			len(given))
 	}
 	order := make([]int, len(infos))
 	for i := range order {

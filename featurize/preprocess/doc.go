@@ -61,5 +61,6 @@
 // Results equal what a model's training most likely used: resizing is
 // Pillow's, with its antialiasing and its 8-bit rounding after either pass, to
 // the last bit; the rounding of the shorter-side rule and of the centre crop is
-// torchvision's; fit and pad are Pillow's ImageOps.contain and ImageOps.pad; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
+// torchvision's; fit and pad are Pillow's ImageOps.contain and ImageOps.pad; grey is Pillow's, (19595 R + 38470 G +
+// 7471 B + 32768) >> 16.
 package preprocess

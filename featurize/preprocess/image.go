@@ -34,7 +34,8 @@ func viewOf(m Image) (v view, ok bool, err error) {
 		return v, false, fmt.Errorf("image of layout %s has shape %v", m.Layout, s)
 	}
 	if v.h < 1 || v.w < 1 || v.c != 1 && v.c != 3 || len(pix) != v.h*v.w*v.c {
-		return v, false, fmt.Errorf("image of layout %s has shape %v and %d bytes; want 1 or 3 channels", m.Layout, s, len(pix))
+		return v, false, fmt.Errorf("image of layout %s has shape %v and %d bytes; want 1 or 3 channels", m.Layout, s,
+			len(pix))
 	}
 	v.pix = pix
 	return v, true, nil

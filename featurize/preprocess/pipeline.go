@@ -149,7 +149,8 @@ func (p *Pipeline) Pixels(m Image) bool {
 // known refuses pixels where no preprocessing is known.
 func (p *Pipeline) known(m Image) error {
 	if p.arrays && p.Pixels(m) {
-		return fmt.Errorf("%v for %v: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays", m, p.target, ErrUnknown)
+		return fmt.Errorf("%v for %v: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays",
+			m, p.target, ErrUnknown)
 	}
 	return nil
 }
@@ -164,11 +165,13 @@ func (p *Pipeline) fit() error {
 		return fmt.Errorf("scale, mean and std do not suit the model's input %v, which takes whole numbers", p.target)
 	}
 	if !p.target.Type.IsFloat() && s.Pad != nil && s.Pad.Value != math.Trunc(s.Pad.Value) {
-		return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", s.Pad.Value, p.target)
+		return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", s.Pad.Value,
+			p.target)
 	}
 	if c := s.Color.channels(); c > 0 {
 		if a.c > 0 && a.c != c {
-			return fmt.Errorf("color %s does not suit the model's input %v, which has %d channels", s.Color, p.target, a.c)
+			return fmt.Errorf("color %s does not suit the model's input %v, which has %d channels", s.Color, p.target,
+				a.c)
 		}
 		a.c = c
 	}
@@ -181,7 +184,8 @@ func (p *Pipeline) fit() error {
 		return nil
 	}
 	if a.h > 0 && a.h != h || a.w > 0 && a.w != w || a.flat && a.c > 0 && a.n > 0 && a.n != a.c*h*w {
-		return fmt.Errorf("it makes images of %d×%d (height × width), which do not suit the model's input %v", h, w, p.target)
+		return fmt.Errorf("it makes images of %d×%d (height × width), which do not suit the model's input %v", h, w,
+			p.target)
 	}
 	a.h, a.w = h, w
 	return nil
@@ -438,7 +442,8 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 	if p.spec.Crop != nil {
 		g.cw, g.ch = p.spec.Crop.sides()
 		if g.cw > g.w || g.ch > g.h {
-			return g, p.shapeError(m, fmt.Sprintf("it is smaller than the crop of %d×%d: put a resize before it", g.ch, g.cw))
+			return g, p.shapeError(m,
+				fmt.Sprintf("it is smaller than the crop of %d×%d: put a resize before it", g.ch, g.cw))
 		}
 		g.x, g.y = centre(g.w, g.cw), centre(g.h, g.ch)
 	}
@@ -459,7 +464,8 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 			g.c = 3
 		}
 	}
-	if a.h > 0 && a.h != g.outH || a.w > 0 && a.w != g.outW || a.flat && a.n > 0 && a.n != g.c*g.outH*g.outW || p.size > 0 && p.size != g.c*g.outH*g.outW {
+	if a.h > 0 && a.h != g.outH || a.w > 0 && a.w != g.outW || a.flat && a.n > 0 && a.n != g.c*g.outH*g.outW ||
+		p.size > 0 && p.size != g.c*g.outH*g.outW {
 		return g, p.shapeError(m, "")
 	}
 	if a.flat && a.order == "" && g.c > 1 {
@@ -474,7 +480,8 @@ func (p *Pipeline) shapeError(m Image, hint string) error {
 		if p.spec.Resize != nil || p.spec.Crop != nil {
 			hint = "the preprocessing's resize and crop leave another size"
 			if r := p.spec.Resize; r != nil && r.leavesRoom() && p.spec.Pad == nil {
-				hint = fmt.Sprintf("the preprocessing's resize of mode %s leaves another size, and has no pad to fill it", r.Mode)
+				hint = fmt.Sprintf("the preprocessing's resize of mode %s leaves another size, and has no pad to fill it",
+					r.Mode)
 			}
 		}
 	}

@@ -349,5 +349,6 @@ func decodeSized(n *yaml.Node, into any, known ...string) error {
 
 // unknownField words what a decoder says of one.
 func unknownField(key *yaml.Node, of string) error {
-	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: field %s not found in type %s", key.Line, key.Value, of)}}
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: field %s not found in type %s", key.Line, key.Value,
+		of)}}
 }

@@ -128,7 +128,8 @@ func (s Spec) fill(t Target) Spec {
 }
 
 // Presets are the names that Preset knows.
-var Presets = []string{"unit", "none", "imagenet", "mobilenet", "caffe", "imagenet-pixels", "mobilenet-pixels", "caffe-pixels"}
+var Presets = []string{"unit", "none", "imagenet", "mobilenet", "caffe", "imagenet-pixels", "mobilenet-pixels",
+	"caffe-pixels"}
 
 // Preset returns a named preprocessing, fitted to a model input:
 //
@@ -155,7 +156,8 @@ func Preset(name string, t Target) (Spec, error) {
 	case "caffe":
 		s = Spec{Color: BGR, Mean: []float64{104, 117, 123}}
 	default:
-		return Spec{}, fmt.Errorf("there is no preprocessing preset %q; want a YAML file or one of %s", name, strings.Join(Presets, ", "))
+		return Spec{}, fmt.Errorf("there is no preprocessing preset %q; want a YAML file or one of %s", name,
+			strings.Join(Presets, ", "))
 	}
 	if s.Color != "" && !pixels {
 		w, h := 224, 224

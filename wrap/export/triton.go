@@ -106,7 +106,7 @@ func unservable(v onnx.ValueInfo) string {
 		return "is no name in UTF-8"
 	case v.Type == tensor.Undefined:
 		return "is not declared as a tensor"
-	case tensor.Type(v.Type).Triton() == "":
+	case v.Type.Triton() == "":
 		return fmt.Sprintf("is of type %s", v.Type)
 	case v.Shape == nil:
 		return "has a shape that the model does not give"
@@ -117,7 +117,7 @@ func unservable(v onnx.ValueInfo) string {
 }
 
 func (c *tritonConfig) tensor(v onnx.ValueInfo) tritonTensor {
-	t := tritonTensor{name: v.Name, dataType: tensor.Type(v.Type).Triton()}
+	t := tritonTensor{name: v.Name, dataType: v.Type.Triton()}
 	shape := v.Shape
 	if c.maxBatch > 0 {
 		shape = shape[1:]

@@ -297,7 +297,8 @@ func nodeFolders() []string {
 		roots = append(roots, filepath.Join(filepath.Dir(node), "..", "lib", "node_modules"))
 	}
 	if home, err := os.UserHomeDir(); err == nil {
-		roots = append(roots, filepath.Join(home, ".npm-global", "lib", "node_modules"), filepath.Join(home, "node_modules"))
+		roots = append(roots, filepath.Join(home, ".npm-global", "lib", "node_modules"),
+			filepath.Join(home, "node_modules"))
 	}
 	if data := os.Getenv("APPDATA"); data != "" {
 		roots = append(roots, filepath.Join(data, "npm", "node_modules"))

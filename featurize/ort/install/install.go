@@ -82,14 +82,16 @@ func (e *InstallError) Unwrap() []error { return e.Tried }
 
 func (c *Config) install(ctx context.Context, routes []route) (Library, error) {
 	if noInstall() {
-		return Library{}, fmt.Errorf("%s forbids installing ONNX Runtime: unset it, or set %s to a library that is there", EnvNoInstall, EnvLibrary)
+		return Library{}, fmt.Errorf("%s forbids installing ONNX Runtime: unset it, or set %s to a library that is there",
+			EnvNoInstall, EnvLibrary)
 	}
 	dir, err := c.installDir()
 	if err != nil {
 		return Library{}, fmt.Errorf("no folder to install ONNX Runtime to: %w", err)
 	}
 	if err := os.MkdirAll(dir, files.FolderMode); err != nil {
-		return Library{}, fmt.Errorf("cannot install ONNX Runtime: %w: choose another cache folder, or set %s to a library that is there", err, EnvLibrary)
+		return Library{}, fmt.Errorf("cannot install ONNX Runtime: %w: choose another cache folder, or set %s to a library that is there",
+			err, EnvLibrary)
 	}
 	unlock, err := c.lock(ctx, dir)
 	if err != nil {
@@ -186,7 +188,8 @@ func (c *Config) installBy(ctx context.Context, r route, dir string) (Library, e
 		return Library{}, fmt.Errorf("%s in %s: %w", r.archive.entry, r.archive.name, err)
 	}
 	if version != PinnedVersion {
-		return Library{}, fmt.Errorf("%s in %s: want version %s, got %q", r.archive.entry, r.archive.name, PinnedVersion, version)
+		return Library{}, fmt.Errorf("%s in %s: want version %s, got %q", r.archive.entry, r.archive.name,
+			PinnedVersion, version)
 	}
 	final := filepath.Join(dir, libraryName(runtime.GOOS))
 	if err := draft.Move(libraryName(runtime.GOOS)); err != nil {
@@ -234,7 +237,8 @@ func (c *Config) routes(p pins) []route {
 			}
 			return c.command(ctx, a, file, npm, "pack", "onnxruntime-node@"+PinnedVersion,
 				"--pack-destination", filepath.Dir(file), "--cache", filepath.Join(filepath.Dir(file), "cache"),
-				"--loglevel", "error", "--ignore-scripts", "--no-update-notifier", "--fetch-retries", "1", "--fetch-retry-mintimeout", "1000")
+				"--loglevel", "error", "--ignore-scripts", "--no-update-notifier", "--fetch-retries", "1",
+				"--fetch-retry-mintimeout", "1000")
 		}},
 	}
 }

@@ -113,7 +113,8 @@ func inspectELF(f io.ReaderAt, size int64) (machine, version string, err error) 
 	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
 		return "", "", broken(err)
 	}
-	if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == entryPoint && s.Section != elf.SHN_UNDEF }) {
+	if !slices.ContainsFunc(symbols,
+		func(s elf.Symbol) bool { return s.Name == entryPoint && s.Section != elf.SHN_UNDEF }) {
 		return "", "", errNoEntry
 	}
 	if e.SectionByType(elf.SHT_GNU_VERDEF) == nil {
@@ -160,7 +161,8 @@ func inspectMachO(f io.ReaderAt, size int64, goarch string) (machine, version st
 			}
 		}
 	}
-	if m.Symtab != nil && !slices.ContainsFunc(m.Symtab.Syms, func(s macho.Symbol) bool { return s.Name == "_"+entryPoint }) {
+	if m.Symtab != nil && !slices.ContainsFunc(m.Symtab.Syms,
+		func(s macho.Symbol) bool { return s.Name == "_"+entryPoint }) {
 		return "", "", errNoEntry
 	}
 	return machine, version, nil
@@ -199,7 +201,8 @@ func inspectPE(f io.ReaderAt, size int64) (machine, version string, err error) {
 		signature := binary.LittleEndian.AppendUint64(nil, 0x00010000_feef04bd)
 		if i := bytes.Index(data, signature); i >= 0 && len(data) >= i+16 {
 			v := data[i+8:]
-			version = fmt.Sprintf("%d.%d.%d", binary.LittleEndian.Uint16(v[2:]), binary.LittleEndian.Uint16(v), binary.LittleEndian.Uint16(v[6:]))
+			version = fmt.Sprintf("%d.%d.%d", binary.LittleEndian.Uint16(v[2:]), binary.LittleEndian.Uint16(v),
+				binary.LittleEndian.Uint16(v[6:]))
 		}
 	}
 	if !exported {
