@@ -162,7 +162,7 @@ func TestProbabilitiesTellMoreThanClasses(t *testing.T) {
 		"probabilities that differ":       {[]*agreement{classes, differing}, differing},
 		"other probabilities beside them": {[]*agreement{differing, holding}, holding},
 	} {
-		if got := telling(tc.all); got != tc.want {
+		if got := decisive(tc.all); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}

@@ -63,7 +63,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.warn(doubtData(in, train.census, val.census, ood.census)...)
+	log.warn(dataWarnings(in, train.census, val.census, ood.census)...)
 
 	log.begin("tuning")
 	fitted, err := calibrate.Fit(ctx, curvature, val.rows, ood.rows, calibrate.FitOptions{
@@ -78,7 +78,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.warn(doubtFigures(&cfg, in.head, figures, val.rows, ood.rows)...)
+	log.warn(figureWarnings(&cfg, in.head, figures, val.rows, ood.rows)...)
 
 	log.begin("write")
 	if err := context.Cause(ctx); err != nil {
@@ -297,8 +297,8 @@ func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) 
 	return h, nil
 }
 
-// doubtFigures warns of held-out figures that speak of a mistake, or say too little.
-func doubtFigures(cfg *Config, head calibrate.Head, h HeldOut, val, ood *rows.Batch) (warnings []string) {
+// figureWarnings warns of held-out figures that speak of a mistake, or say too little.
+func figureWarnings(cfg *Config, head calibrate.Head, h HeldOut, val, ood *rows.Batch) (warnings []string) {
 	if h.Scores != nil {
 		detections := []detection{{"ood_score", h.After.OOD.AUROC}}
 		for _, s := range score.All {
@@ -308,16 +308,16 @@ func doubtFigures(cfg *Config, head calibrate.Head, h HeldOut, val, ood *rows.Ba
 		}
 		warnings = append(warnings, belowChance(detections, val.N, ood.N))
 	}
-	warnings = append(warnings, doubtLikelihood(head, h.Before.InDomain, h.TS.InDomain))
+	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
 	if look := measure.ProbabilitiesIn(val.Logits, head); look != "" && cfg.ReadyMade {
 		warnings = append(warnings, fmt.Sprintf("val: %s: are they probabilities? Give the values before the %s", look, head.Link))
 	}
 	return warnings
 }
 
-// doubtLikelihood warns of figures of the network itself, as it is and at its best temperature; "" if
+// likelihoodWarning warns of figures of the network itself, as it is and at its best temperature; "" if
 // there is nothing to warn of.
-func doubtLikelihood(head calibrate.Head, before, scaled metrics.InDomain) string {
+func likelihoodWarning(head calibrate.Head, before, scaled metrics.InDomain) string {
 	const few = 100
 	choices := head.Classes()
 	if head.MultiLabel() {

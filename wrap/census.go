@@ -264,8 +264,8 @@ func className(k int, names []string) string {
 	return fmt.Sprint(k)
 }
 
-// doubtData warns of sets that lack what they should have; "" stands for no warning. ood may be nil.
-func doubtData(in *sources, train, val, ood *census) []string {
+// dataWarnings warns of sets that lack what they should have; "" stands for no warning. ood may be nil.
+func dataWarnings(in *sources, train, val, ood *census) []string {
 	warnings := []string{
 		train.few(), train.absentTrain(in.head, val, in.classes), val.absentHeldOut(in.head, in.classes),
 	}
@@ -275,7 +275,7 @@ func doubtData(in *sources, train, val, ood *census) []string {
 	return warnings
 }
 
-// detection is how well a score tells out-of-distribution data.
+// detection is how well a score detects out-of-distribution data.
 type detection struct {
 	name  string
 	auroc float64

@@ -17,7 +17,7 @@ type Setup = install.Config
 
 // Runtime says how networks are run. The zero value runs them on the CPU with
 // an ONNX Runtime found on this machine, and installs nothing. A process loads
-// one ONNX Runtime: Setup has a say only where none is loaded yet.
+// one ONNX Runtime: Setup counts only where none is loaded yet.
 type Runtime struct {
 	Setup    Setup
 	Provider string // one of ort.Providers; "" is the CPU
@@ -29,7 +29,7 @@ type Runtime struct {
 type Inputs struct {
 	// Preprocess turns images into the model's input; nil takes the default for
 	// the model's input: uint8 → x/255, layout and flattening as it wants, never
-	// a resize. Ready arrays tell nothing of it: beside images they want it given, and
+	// a resize. Ready arrays say nothing of it: beside images it must be given, and
 	// a bundle from arrays alone refuses images until it is.
 	Preprocess *preprocess.Spec
 	// MaxBad is how many records that cannot be read are skipped before giving up.
@@ -70,7 +70,7 @@ type Config struct {
 	Progress func(Progress)
 }
 
-// Progress tells how far a stage of the work is. Stages follow one another; the
+// Progress is how far a stage of the work is. Stages follow one another; the
 // last report of a stage has Done equal to Total.
 type Progress struct {
 	Stage string // "train", "val", "ood", "test", "tuning", …
@@ -89,7 +89,7 @@ func (c *Config) step() func(stage, unit string, done, total int) {
 	}
 }
 
-// Report is what Calibrate tells of its work.
+// Report describes a calibration.
 type Report struct {
 	Bundle        string             `json:"bundle"`
 	Model         *ModelInfo         `json:"model"` // null for ready-made features
@@ -129,7 +129,7 @@ type PreprocessInfo struct {
 type PreprocessSource string
 
 const (
-	Given   PreprocessSource = "given"   // it was told
+	Given   PreprocessSource = "given"   // it was given
 	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
 	Unknown PreprocessSource = "unknown" // the data are ready arrays
 )
@@ -159,14 +159,14 @@ type ChoiceInfo struct {
 
 // TemperatureInfo holds the tuned temperatures.
 type TemperatureInfo struct {
-	// NLL are those for likelihood: of the pairs that held-out data cannot tell
+	// NLL are those for likelihood: of the pairs that held-out data cannot distinguish
 	// from the Optimum, the one with the smallest T_ens.
 	NLL      calibrate.Temperatures  `json:"nll"`
 	Optimum  *calibrate.Temperatures `json:"optimum,omitempty"`
 	OOD      calibrate.Temperatures  `json:"ood"`
 	OODTuned bool                    `json:"ood_tuned"` // else OOD is NLL again
 	TS       float64                 `json:"ts"`        // temperature scaling
-	// TSOOD is temperature scaling's for telling apart; zero where OODTuned is false.
+	// TSOOD is temperature scaling's for out-of-distribution data; zero where OODTuned is false.
 	TSOOD float64 `json:"ts_ood,omitempty"`
 }
 

@@ -19,23 +19,23 @@ func (p *Predictor) Formulas() (*calibrate.Calibration, error) { return p.formul
 // HoldsPosterior reports whether the posterior takes a place in memory.
 func (p *Predictor) HoldsPosterior() bool { return p.bundle.Posterior != nil }
 
-// An OwnOutput is one of a model's own outputs for some examples.
-type OwnOutput struct {
+// An ModelOutput is one of a model's own outputs for some examples.
+type ModelOutput struct {
 	Name    string
 	Integer bool
 	Values  []float32
 }
 
-// OwnValues returns the logits of the first training examples, and what the model itself makes of
+// ModelOutputs returns the logits of the first training examples, and what the model itself makes of
 // them.
-func OwnValues(t testing.TB, cfg Config) (logits []float32, outputs []OwnOutput) {
+func ModelOutputs(t testing.TB, cfg Config) (logits []float32, outputs []ModelOutput) {
 	in, _ := openedSources(t, &cfg)
-	logits, owns, err := ownOutputs(t.Context(), &cfg, in)
+	logits, owns, err := modelOutputs(t.Context(), &cfg, in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range owns {
-		outputs = append(outputs, OwnOutput{o.Name, o.Integer, o.values})
+		outputs = append(outputs, ModelOutput{o.Name, o.Integer, o.values})
 	}
 	return logits, outputs
 }

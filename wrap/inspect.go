@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
-// Inspection is what can be told of a model file without running it.
+// Inspection is what a model file says without being run.
 type Inspection struct {
 	Model     ModelInfo    `json:"model"`
 	Head      *head.Head   `json:"head"` // null when none is recognised

@@ -340,11 +340,11 @@ func (p *Predictor) PredictDataset(
 	if err := s.Fits(p.head, "the bundle's head"); err != nil {
 		return report, err
 	}
-	stray := 0
+	outside := 0
 	each := func(predictions []Prediction) error {
 		for _, one := range predictions {
 			if one.Label == nil && one.Targets == nil && s.Labelled() {
-				stray++
+				outside++
 			}
 			if err := yield(one); err != nil {
 				return err
@@ -370,8 +370,8 @@ func (p *Predictor) PredictDataset(
 			return each(predictions)
 		})
 	}
-	if stray > 0 {
-		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", stray, n, p.head.Classes()))
+	if outside > 0 {
+		report.Warnings = append(report.Warnings, fmt.Sprintf("input: %d of %d labels lie outside [0,%d), the model's classes, and are left out", outside, n, p.head.Classes()))
 	}
 	report.Bad, report.Ignored = notes.Bad, notes.Ignored
 	return report, err

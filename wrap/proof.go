@@ -44,7 +44,7 @@ func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof,
 	if !named && in.cut.Model.Size() > proofBytes {
 		return nil, nil
 	}
-	logits, owns, err := ownOutputs(ctx, cfg, in)
+	logits, owns, err := modelOutputs(ctx, cfg, in)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof,
 			compared = append(compared, a)
 		}
 	}
-	switch a := telling(compared); {
+	switch a := decisive(compared); {
 	case a != nil && !a.holds():
 		return nil, a.error(h, n)
 	case a != nil:
@@ -83,15 +83,15 @@ func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof,
 	return nil, nil
 }
 
-// ownValues are what the model itself made of the logits of some examples.
-type ownValues struct {
+// outputValues are what the model itself made of the logits of some examples.
+type outputValues struct {
 	head.Output
 	values []float32 // [n,Width]
 }
 
-// ownOutputs runs the model on its first examples, and gives their logits, and what the model
+// modelOutputs runs the model on its first examples, and gives their logits, and what the model
 // makes of these. Where that cannot be run, it makes nothing.
-func ownOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float32, owns []ownValues, err error) {
+func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float32, owns []outputValues, err error) {
 	model, list, err := head.WithOutputs(in.cut.Model, in.cut.Head)
 	if err != nil || len(list) == 0 {
 		return nil, nil, nil
@@ -104,7 +104,7 @@ func ownOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float32
 	}
 	defer net.Close()
 	for _, o := range list {
-		owns = append(owns, ownValues{Output: o})
+		owns = append(owns, outputValues{Output: o})
 	}
 	n := 0
 	config := in.train.Config
@@ -163,7 +163,7 @@ type agreement struct {
 // given compares an output with what the head, as it was found, says that the model
 // gives: probabilities smoothed, clamped or in logarithms. It is nil where that is not
 // this output, or not the head's business.
-func given(h *head.Head, head calibrate.Head, logits []float32, n int, o *ownValues) *agreement {
+func given(h *head.Head, head calibrate.Head, logits []float32, n int, o *outputValues) *agreement {
 	if o.Integer || n == 0 {
 		return nil
 	}
@@ -177,10 +177,10 @@ func given(h *head.Head, head calibrate.Head, logits []float32, n int, o *ownVal
 		for j, want := range gives {
 			got := float64(o.values[i*o.Width+j])
 			// Written so that NaN fails.
-			if !(abs(want-got) <= a.allowed*max(1, abs(want))) {
+			if !(math.Abs(want-got) <= a.allowed*max(1, math.Abs(want))) {
 				return nil
 			}
-			a.difference = max(a.difference, min(abs(want-got), a.allowed))
+			a.difference = max(a.difference, min(math.Abs(want-got), a.allowed))
 		}
 	}
 	return a
@@ -193,15 +193,15 @@ func allowed(logits []float32, o *head.Output) float64 {
 	}
 	largest := 0.0
 	for _, v := range logits {
-		largest = max(largest, abs(float64(v)))
+		largest = max(largest, math.Abs(float64(v)))
 	}
 	return min(proofTolerance+logitRounding*largest, coarseProofTolerance)
 }
 
-// telling returns the comparison that counts, nil without any: one of probabilities,
+// decisive returns the comparison that counts, nil without any: one of probabilities,
 // which say more than classes, that holds, or else the first. A model may give other
 // probabilities beside those of its head.
-func telling(all []*agreement) *agreement {
+func decisive(all []*agreement) *agreement {
 	rank := func(a *agreement) int {
 		r := 0
 		if a.what == "probabilities" {
@@ -242,7 +242,7 @@ func agree(h calibrate.Head, logits []float32, n int, o *head.Output, values []f
 		}
 	}
 	for _, v := range logits {
-		largest = max(largest, abs(float64(v)))
+		largest = max(largest, math.Abs(float64(v)))
 	}
 	if n == 0 {
 		return nil
@@ -252,7 +252,7 @@ func agree(h calibrate.Head, logits []float32, n int, o *head.Output, values []f
 		a.what = "classes"
 		return a.compareClasses(h, logits, n, o, values, largest)
 	}
-	own := ownProbabilities(h, n, o, values)
+	own := outputProbabilities(h, n, o, values)
 	if own == nil {
 		return nil
 	}
@@ -265,7 +265,7 @@ func agree(h calibrate.Head, logits []float32, n int, o *head.Output, values []f
 		}
 	}
 	for i, p := range ours {
-		a.difference = max(a.difference, abs(min(max(p, low), high)-own[i]))
+		a.difference = max(a.difference, math.Abs(min(max(p, low), high)-own[i]))
 	}
 	if !a.holds() {
 		a.smoothed = smoothing(ours, own, n, a.allowed)
@@ -312,9 +312,9 @@ func probabilities(h calibrate.Head, logits []float32, n int) []float64 {
 	return p
 }
 
-// ownProbabilities reads an output as probabilities of all classes; nil where it is
+// outputProbabilities reads an output as probabilities of all classes; nil where it is
 // something else.
-func ownProbabilities(h calibrate.Head, n int, o *head.Output, values []float32) []float64 {
+func outputProbabilities(h calibrate.Head, n int, o *head.Output, values []float32) []float64 {
 	c := h.Classes()
 	single := h.Logits == 1 && o.Width == 1
 	if o.Width != c && !single || slices.Contains(o.Ops, "TopK") {
@@ -364,7 +364,7 @@ func distributions(h calibrate.Head, p []float64) bool {
 			for _, u := range p[i : i+c] {
 				sum += u
 			}
-			if !(abs(sum-1) <= slack*max(2, float64(c)/10)) {
+			if !(math.Abs(sum-1) <= slack*max(2, float64(c)/10)) {
 				return false
 			}
 		}
@@ -428,7 +428,7 @@ func smoothing(ours, own []float64, n int, allowed float64) *[2]float64 {
 		return nil
 	}
 	for i := range ours {
-		if !(abs(a*ours[i]+b-own[i]) <= allowed) {
+		if !(math.Abs(a*ours[i]+b-own[i]) <= allowed) {
 			return nil
 		}
 	}

@@ -73,7 +73,7 @@ func TestNamedHeadsAreProven(t *testing.T) {
 // Each of the model's own outputs has values of its own.
 func TestOwnOutputsHaveTheirOwnValues(t *testing.T) {
 	const k = 4
-	logits, owns := OwnValues(t, namedConfig(t, "../testdata/onnx/tail_label_and_probabilities.onnx", ""))
+	logits, owns := ModelOutputs(t, namedConfig(t, "../testdata/onnx/tail_label_and_probabilities.onnx", ""))
 	n := len(logits) / k
 	kinds := map[bool]int{}
 	for _, o := range owns {

@@ -44,5 +44,3 @@ func NewModelInfo(m *onnx.Model) *ModelInfo {
 		Inputs: m.Inputs(), Outputs: m.Outputs(),
 	}
 }
-
-func abs(x float64) float64 { return max(x, -x) }

@@ -246,7 +246,7 @@ func headline(h wrap.HeadInfo) string {
 	return s
 }
 
-// classes counts what a head of k logits tells apart.
+// classes counts the classes of a head of k logits.
 func classes(k int, link calibrate.Link) string {
 	switch {
 	case link != calibrate.Sigmoid:
@@ -257,8 +257,8 @@ func classes(k int, link calibrate.Link) string {
 	return plural(k, "independent label")
 }
 
-// preprocessLine tells how images become the model's input where that was assumed or
-// told, "" where there are none.
+// preprocessLine describes how images become the model's input where that was assumed or
+// given, "" where there are none.
 func preprocessLine(p *wrap.PreprocessInfo) string {
 	s := p.Spec
 	if s == nil {
@@ -301,7 +301,7 @@ func preprocessLine(p *wrap.PreprocessInfo) string {
 	return line
 }
 
-// dampingLine tells the damping: rho is in units of the mean eigenvalue.
+// dampingLine describes the damping: rho is in units of the mean eigenvalue.
 func dampingLine(d bundle.Damping) string {
 	s := fmt.Sprintf("%s: rho %s, epsilon %s", d.Rule, number(d.Rho), number(d.Epsilon))
 	if len(d.Candidates) > 1 {
@@ -325,7 +325,7 @@ func exampleLine(e wrap.Examples) string {
 	return s
 }
 
-// secondsLine tells the seconds of each stage, the longest first.
+// secondsLine lists the seconds of each stage, the longest first.
 func secondsLine(by map[string]float64) string {
 	stages := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
 		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
@@ -363,8 +363,7 @@ func ood(m metrics.OOD) []string {
 	return []string{percent(m.Accuracy), percent(m.AUROC), percent(m.AUPRIn), percent(m.AUPROut), percent(m.FPR95)}
 }
 
-// oodRows adds a method under the temperatures for telling out-of-distribution
-// data and, where that makes a difference, under those for the likelihood.
+// oodRows adds a method under the temperatures for out-of-distribution data and, where that makes a difference, under those for the likelihood.
 func oodRows(t *table, name string, m, nll metrics.OOD) {
 	t.row(name, ood(m)...)
 	if nll != m {

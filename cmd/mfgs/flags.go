@@ -36,7 +36,7 @@ const (
 	runtimeFlags = "inference"
 )
 
-// jsonFlag is a flag of every verb that tells something.
+// jsonFlag is a flag of every verb with a result.
 func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Category: outputFlags, Usage: "print one JSON document on standard output"}
 }
@@ -136,7 +136,7 @@ var wanted = map[string]string{
 	"model":  "the ONNX file of the network",
 }
 
-// found refuses paths that lead nowhere, which readers further on would tell
+// found refuses paths that lead nowhere, which later messages would name
 // without the flag.
 func found(c *cli.Context, names ...string) error {
 	for _, name := range names {

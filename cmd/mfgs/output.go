@@ -60,7 +60,7 @@ func (p *program) warn(warnings ...string) {
 	}
 }
 
-// warnRecords tells what was skipped and passed over.
+// warnRecords warns of what was skipped and passed over.
 func (p *program) warnRecords(bad, ignored []string) {
 	const most = 10
 	for i, r := range bad {

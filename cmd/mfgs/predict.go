@@ -204,7 +204,7 @@ func isDir(path string) bool {
 // A predictionWriter writes predictions in one format.
 type predictionWriter interface {
 	write(wrap.Prediction) error
-	// report is told what was not predicted of an input.
+	// report takes what was not predicted of an input.
 	report(wrap.DatasetReport)
 	// flush writes what has been kept back, but for what only close may write.
 	flush() error
@@ -422,7 +422,7 @@ func shorten(name string) string {
 	return "…" + string(runes[len(runes)-most+1:])
 }
 
-// class names a class by its number and, where that tells more, its name.
+// class names a class by its number and, where that says more, its name.
 func (t *tablePredictions) class(i int) string {
 	s := strconv.Itoa(i)
 	if i < len(t.classes) && t.classes[i] != s {

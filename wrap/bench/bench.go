@@ -24,7 +24,7 @@ import (
 )
 
 // Evaluate measures methods on a labelled test set, on such sets under shift, and on how well they
-// tell the test set from other sets.
+// distinguish the test set from other sets.
 //
 // For methods of PlainMethods data is streamed, and memory holds a score for each example. The
 // others want held-out data to be tuned on, and some the training set to be fitted to; features and

@@ -90,13 +90,12 @@ type MethodResult struct {
 	Note string `json:"note,omitempty"`
 	// Seconds are those for fitting, tuning and testing such a method.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
-	// OOD are the figures under the temperatures for telling out-of-distribution
-	// data; OODNLL those of 1 - max p under the temperatures for likelihood.
+	// OOD are the figures under the temperatures for out-of-distribution data; OODNLL those of 1 - max p under the temperatures for likelihood.
 	OOD    []OODResult `json:"ood"`
 	OODNLL []OODResult `json:"ood_nll"`
 }
 
-// TunedPairs are the temperatures for likelihood and for telling apart.
+// TunedPairs are the temperatures for likelihood and for out-of-distribution data.
 type TunedPairs struct {
 	NLL calibrate.Temperatures `json:"nll"`
 	OOD calibrate.Temperatures `json:"ood"`
@@ -109,7 +108,7 @@ type ShiftResult struct {
 	metrics.InDomain
 }
 
-// OODResult is how well one set is told from the test set.
+// OODResult is how well one set is distinguished from the test set.
 type OODResult struct {
 	Name string `json:"name"`
 	metrics.OOD

@@ -12,10 +12,10 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
-// openTail finds the layers and cuts the network below them.
-func (b *bench) openTail() (*tail, error) {
-	if b.denseTail != nil {
-		return b.denseTail, nil
+// openDense finds the layers and cuts the network below them.
+func (b *bench) openDense() (*dense, error) {
+	if b.denseLayers != nil {
+		return b.denseLayers, nil
 	}
 	model, head := b.cut.Model, b.cut.Head
 	found, err := onnxlayers.Find(model, head, b.Layers)
@@ -30,8 +30,8 @@ func (b *bench) openTail() (*tail, error) {
 		}
 		all = append(all, layers.Layer{In: d.In, Out: d.Out, Weights: w, Bias: bias, Activation: d.Activation.At})
 	}
-	t := &tail{posteriors: map[calibrate.Covariance]*layers.Posterior{}, sets: map[*evalSet]*rows.Batch{}}
-	if t.dense, err = layers.NewNetwork(all, b.product); err != nil {
+	t := &dense{posteriors: map[calibrate.Covariance]*layers.Posterior{}, sets: map[*evalSet]*rows.Batch{}}
+	if t.network, err = layers.NewNetwork(all, b.product); err != nil {
 		return nil, err
 	}
 	cut, err := onnxlayers.Cut(model, head, found)
@@ -41,12 +41,12 @@ func (b *bench) openTail() (*tail, error) {
 	if t.cut, err = b.runnable(cut); err != nil {
 		return nil, err
 	}
-	b.denseTail = t
+	b.denseLayers = t
 	return t, nil
 }
 
-// inputs returns what of a set goes into the tail, as features.
-func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*rows.Batch, error) {
+// inputs returns what of a set goes into the layers, as features.
+func (t *dense) inputs(ctx context.Context, b *bench, s *evalSet) (*rows.Batch, error) {
 	if x := t.sets[s]; x != nil {
 		return x, nil
 	}
@@ -73,11 +73,11 @@ func (t *tail) inputs(ctx context.Context, b *bench, s *evalSet) (*rows.Batch, e
 }
 
 // check proves the layers on the first examples: they must give the network's logits.
-func (t *tail) check(x *rows.Batch) error {
-	d, k := t.dense.Inputs(), t.dense.Logits()
+func (t *dense) check(x *rows.Batch) error {
+	d, k := t.network.Inputs(), t.network.Logits()
 	n := min(32, len(x.Logits)/k)
 	got := make([]float64, n*k)
-	if err := t.dense.Forward(got, x.Features[:n*d]); err != nil {
+	if err := t.network.Forward(got, x.Features[:n*d]); err != nil {
 		return err
 	}
 	var worst, size float64
@@ -93,7 +93,7 @@ func (t *tail) check(x *rows.Batch) error {
 
 // fitLayers is fit for posteriors over several layers.
 func (b *bench) fitLayers(ctx context.Context, r *request) (predictor, string, error) {
-	t, err := b.openTail()
+	t, err := b.openDense()
 	if err != nil {
 		return nil, "", err
 	}
@@ -128,7 +128,7 @@ func (b *bench) fitLayers(ctx context.Context, r *request) (predictor, string, e
 // posteriorOf is damped as the bundle's: by the same ε or, where that was relative to
 // the mean eigenvalue, by the same part of each layer's own.
 func (b *bench) posteriorOf(
-	ctx context.Context, t *tail, cov calibrate.Covariance,
+	ctx context.Context, t *dense, cov calibrate.Covariance,
 ) (*layers.Posterior, calibrate.Damping, error) {
 	d := b.manifest.Damping
 	damping, err := calibrate.ParseDamping(d.Rule)
@@ -145,7 +145,7 @@ func (b *bench) posteriorOf(
 	if err != nil {
 		return nil, damping, err
 	}
-	c, err := layers.NewCurvature(t.dense, cov)
+	c, err := layers.NewCurvature(t.network, cov)
 	if err != nil {
 		return nil, damping, err
 	}

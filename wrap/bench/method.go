@@ -88,7 +88,7 @@ type bench struct {
 	ood            *evalSet // may be nil
 	limit          float64  // see calibrate.ScalingLimit
 	weightsOfHead  []float64
-	denseTail      *tail
+	denseLayers    *dense
 	curvatures     map[curvatureKey]*calibrate.Curvature
 	logitVariances map[dampedKey]*calibrate.LogitCovariance
 }
@@ -114,10 +114,10 @@ type evalSet struct {
 	whole *evalSet    // of which this is a part; nil of a whole one
 }
 
-// tail is the dense layers on top of the network.
-type tail struct {
+// dense is the dense layers on top of the network.
+type dense struct {
 	cut        *network
-	dense      *layers.Network
+	network    *layers.Network
 	posteriors map[calibrate.Covariance]*layers.Posterior
 	sets       map[*evalSet]*rows.Batch // what goes into them, for Features
 }

@@ -311,7 +311,7 @@ func TestLayersAreDampedAsTheBundle(t *testing.T) {
 	if err := b.collect(t.Context(), b.train); err != nil {
 		t.Fatal(err)
 	}
-	tail, err := b.openTail()
+	tail, err := b.openDense()
 	if err != nil {
 		t.Fatal(err)
 	}

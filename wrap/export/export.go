@@ -38,7 +38,7 @@ type Options struct {
 	// bundle's folder.
 	Triton, Name string
 	// MaxBatch is the most examples that Triton puts into one inference; 0 is
-	// DefaultMaxBatch. It has no say where the model's batch is fixed.
+	// DefaultMaxBatch. It does not count where the model's batch is fixed.
 	MaxBatch int
 
 	Model  string // path of the model file, for a bundle that holds none
@@ -46,7 +46,7 @@ type Options struct {
 	Force  bool   // replace what an earlier Write wrote, or with Out any ONNX model but the network itself
 }
 
-// Report is what Write tells of its work.
+// Report describes an export.
 type Report struct {
 	Bundle string          `json:"bundle"` // "" after WriteFS
 	Model  *wrap.ModelInfo `json:"model"`  // the one that was calibrated
@@ -161,7 +161,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		config.labelled = report.Outputs[fuse.Probabilities].Name
 		files = config.layOut(files, b.Manifest.Labels, fused.Metadata())
 	}
-	report.Warnings = append(report.Warnings, place.strays(files)...)
+	report.Warnings = append(report.Warnings, place.leftovers(files)...)
 	if report.Files, err = place.write(ctx, files); err != nil {
 		return nil, err
 	}
@@ -169,8 +169,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	return report, nil
 }
 
-// moved tells of outputs that are not called as everywhere else: who asks for them by
-// that name gets the network's own.
+// moved warns of outputs that have other names than usual: under the usual one a caller gets the
+// network's own.
 func moved(outputs fuse.Outputs) (warnings []string) {
 	for _, o := range outputs {
 		if o.Name != o.Key {
@@ -266,8 +266,7 @@ func (o *Options) place(b *bundle.Bundle) (*place, error) {
 	return p, p.checkFile(p.model)
 }
 
-// pathError tells of a path what the file system said, without the name of its
-// call.
+// pathError is an error of the file system with the path, without the name of the call.
 func pathError(path string, err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -313,9 +312,9 @@ func (p *place) checkFile(name string) error {
 	return nil
 }
 
-// strays warns of what is left beside a model in one file by an earlier one in
+// leftovers warns of what is left beside a model in one file by an earlier one in
 // two. It is not removed: other models may have their weights in it.
-func (p *place) strays(files []onnx.File) []string {
+func (p *place) leftovers(files []onnx.File) []string {
 	if p.whole != "" || len(files) > 1 {
 		return nil
 	}

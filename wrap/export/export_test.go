@@ -537,10 +537,10 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	}
 	// Afterwards in one file, it does not need those weights, and others may.
 	one := files("one", nil)[:1]
-	if warnings := p.strays(files("two", nil)); len(warnings) > 0 {
+	if warnings := p.leftovers(files("two", nil)); len(warnings) > 0 {
 		t.Errorf("weights that are replaced: %q", warnings)
 	}
-	if warnings := p.strays(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, data)+" is no part of the model") {
+	if warnings := p.leftovers(one); len(warnings) != 1 || !strings.Contains(warnings[0], filepath.Join(dir, data)+" is no part of the model") {
 		t.Errorf("warnings %q", warnings)
 	}
 	if _, err := p.write(t.Context(), one); err != nil {

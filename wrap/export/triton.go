@@ -19,7 +19,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 )
 
-// DefaultMaxBatch is the most examples that Triton is told to put into one
+// DefaultMaxBatch is the most examples that Triton puts into one
 // inference where nothing else is said. It waits for none of them.
 const DefaultMaxBatch = 64
 

@@ -86,7 +86,7 @@ func openModel(b *bundle.Bundle, path string) (*onnx.Model, error) {
 	if want.File == nil {
 		return nil, fmt.Errorf("the bundle holds no model: give the file with --model (SHA-256 %.12s…)", want.SHA256)
 	}
-	m, err := ownModel(b)
+	m, err := bundledModel(b)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func copySHA256(m *bundle.Model) string {
 	return hex.EncodeToString(all.Sum(nil))
 }
 
-func ownModel(b *bundle.Bundle) (*onnx.Model, error) {
+func bundledModel(b *bundle.Bundle) (*onnx.Model, error) {
 	if dir := b.Dir(); dir != "" {
 		return onnx.Open(filepath.Join(dir, bundle.ModelName))
 	}

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -45,8 +46,8 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 		}
 		for j, got := range logits {
 			sum := sums[j] + common
-			worst = max(worst, abs(sum-float64(got))-h.Rounding)
-			size = max(size, abs(float64(got)))
+			worst = max(worst, math.Abs(sum-float64(got))-h.Rounding)
+			size = max(size, math.Abs(float64(got)))
 		}
 	}
 	if size == 0 {
@@ -60,5 +61,3 @@ func CheckLogits(h *head.Head, b *rows.Batch) (float64, error) {
 	}
 	return worst / size, nil
 }
-
-func abs(x float64) float64 { return max(x, -x) }

@@ -19,7 +19,7 @@ type Role int
 const (
 	Test  Role = iota
 	Shift      // labelled, unlike the training data
-	OOD        // out-of-distribution: to be told from the test set
+	OOD        // out-of-distribution: to be distinguished from the test set
 )
 
 // Part is the role of a set, and its place among those of its role.

@@ -60,7 +60,7 @@ type Opener struct {
 	Notes       *Notes
 }
 
-// Notes gathers what a report tells of records and files passed over.
+// Notes gathers what a report says of records and files passed over.
 type Notes struct {
 	Bad, Ignored []string
 	Progress     func(stage, unit string, done, total int) // may be nil
@@ -74,7 +74,7 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 }
 
 // Open opens the set that has a part in the work under a name. classes is how
-// many labels may tell apart, 0 if that is not known yet.
+// many classes labels may name, 0 if that is not known yet.
 func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
@@ -169,7 +169,7 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 		}
 		return pixels, nil
 	}
-	return false, nil // which reading all of it will tell
+	return false, nil // reading all of it will show why
 }
 
 // Fits reports ready-made features that are not those of a head; whose says in messages whose it is.
