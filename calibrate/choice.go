@@ -36,7 +36,8 @@ func (e *examples) trial(j int) trial { return trial{e.losses(j), mean(e.nll[j])
 
 // choose compares the network, temperature scaling and mf0.
 func choose(network, scaled, mf0 trial) Choice {
-	c := Choice{Method: MLE, TSGain: mean(network.losses) - mean(scaled.losses), TSNeeded: 0.5 / float64(len(network.losses))}
+	c := Choice{Method: MLE, TSGain: mean(network.losses) - mean(scaled.losses),
+		TSNeeded: 0.5 / float64(len(network.losses))}
 	simple := network
 	if c.TSGain > c.TSNeeded {
 		c.Method, simple = TS, scaled

@@ -125,7 +125,8 @@ func TestTemperaturesFollowTheUnitOfTheLogits(t *testing.T) {
 					t.Errorf("%s, logits times %g: %s %v, want %v times that", h.name(), unit, name, pair[0], pair[1])
 				}
 			}
-			if !approx.Equal(got.Candidates[0].NLL, want.Candidates[0].NLL, 1e-9) || !approx.Equal(got.NLL.Ens, want.NLL.Ens, 1e-9*want.NLL.Ens) {
+			if !approx.Equal(got.Candidates[0].NLL, want.Candidates[0].NLL, 1e-9) || !approx.Equal(got.NLL.Ens,
+				want.NLL.Ens, 1e-9*want.NLL.Ens) {
 				t.Errorf("%s, logits times %g: NLL %v and T_ens %v, want %v and %v", h.name(), unit, got.Candidates[0].NLL, got.NLL.Ens, want.Candidates[0].NLL, want.NLL.Ens)
 			}
 		}

@@ -265,7 +265,8 @@ func (l *LogitCovariance) full(dst, x []float64, rows int, weights []float64) er
 	var scratch []float64
 	return eachProducts(x, d, &scratch, func(offset int, products []float64) error {
 		columns := len(products) / rows
-		if err := l.product.Multiply(part, products, weights[offset*width:(offset+columns)*width], rows, columns, width); err != nil {
+		if err := l.product.Multiply(part, products, weights[offset*width:(offset+columns)*width], rows, columns,
+			width); err != nil {
 			return err
 		}
 		add(dst, part)

@@ -242,9 +242,11 @@ func TestSampledWeights(t *testing.T) {
 		h := c.head
 		k, d := h.Logits, h.Dim()
 		train := randomSet(h, n, 1, 940)
-		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0), c.cov, 2)
+		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, train, 0),
+			c.cov, 2)
 		naive := newNaive(h, train)
-		sigma := naiveCovariance(t, c.cov, denseKronecker(naive.b, naive.a, n, k, d), denseKronecker(naive.g, naive.a, n, k, d), k*d, 2)
+		sigma := naiveCovariance(t, c.cov, denseKronecker(naive.b, naive.a, n, k, d), denseKronecker(naive.g, naive.a,
+			n, k, d), k*d, 2)
 		rng, w := rand.New(rand.NewPCG(1, 2)), make([]float64, k*d)
 		mean, second := make([]float64, k*d), make([]float64, k*d*k*d)
 		for range m {

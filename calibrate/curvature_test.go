@@ -232,7 +232,8 @@ func TestManyClassesKeepTheDiagonalOfB(t *testing.T) {
 	wantRelative(t, "the diagonal of G", c.g, g, 1e-12)
 
 	h.Logits = MaxDense
-	if c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, &rows.Batch{}, 0); len(c.b) != MaxDense*MaxDense {
+	if c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker}, &rows.Batch{},
+		0); len(c.b) != MaxDense*MaxDense {
 		t.Errorf("%d classes: %d entries, want a dense B", MaxDense, len(c.b))
 	}
 }
@@ -387,7 +388,8 @@ func TestFloat32ProductIsGoodEnough(t *testing.T) {
 	train, val := m.draw(3*BlockSize, 0), m.draw(200, 0)
 	for _, structure := range []Structure{Full, Kronecker} {
 		exact := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0)
-		single := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true, Product: float32Product{}}, train, 0)
+		single := accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true, Product: float32Product{}},
+			train, 0)
 		single.product = gonumProduct{} // inverses are another matter
 		for _, cov := range []Covariance{Hessian, Fisher, Sandwich} {
 			for _, rho := range append([]float64{standard}, autoDamping...) {
@@ -554,7 +556,8 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 	} {
 		for _, structure := range []Structure{Full, Kronecker} {
 			sums := newSums(t, CurvatureConfig{Head: test.head, Structure: structure, Fisher: test.fisher})
-			block := &rows.Batch{N: 1, Positions: []int{7}, Features: test.phi, Logits: test.logits, Labels: []int{test.label}}
+			block := &rows.Batch{N: 1, Positions: []int{7}, Features: test.phi, Logits: test.logits,
+				Labels: []int{test.label}}
 			err := sums.AddBlock(block)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
@@ -587,7 +590,8 @@ func TestAddRefusesBadExamplesByName(t *testing.T) {
 func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
 	h := Head{Logits: 3, Features: 2, Link: Softmax}
 	one := func(features, logits int, positions ...int) *rows.Batch {
-		return &rows.Batch{N: len(positions), Positions: positions, Features: make([]float32, features), Logits: make([]float32, logits)}
+		return &rows.Batch{N: len(positions), Positions: positions, Features: make([]float32, features),
+			Logits: make([]float32, logits)}
 	}
 	for name, b := range map[string]*rows.Batch{
 		"few features": one(1, 3, 0), "many features": one(3, 3, 0), "few logits": one(2, 2, 0), "many logits": one(2, 4, 0),
@@ -693,17 +697,20 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		{single, false, -1, []uint8{0, 1, 0}, "example 7 has 3 targets, want one label"},
 	} {
 		sums := newSums(t, CurvatureConfig{Head: test.head, Fisher: test.fisher})
-		block := &rows.Batch{N: 1, Positions: []int{7}, Features: make([]float32, 2), Logits: make([]float32, 3), Targets: test.targets}
+		block := &rows.Batch{N: 1, Positions: []int{7}, Features: make([]float32, 2), Logits: make([]float32, 3),
+			Targets: test.targets}
 		if test.targets == nil {
 			block.Labels = []int{test.label}
 		}
-		if err := sums.AddBlock(block); err == nil || !strings.HasPrefix(err.Error(), test.want) || sums.Examples() != 0 {
+		if err := sums.AddBlock(block); err == nil || !strings.HasPrefix(err.Error(), test.want) ||
+			sums.Examples() != 0 {
 			t.Errorf("error %v with %d examples, want %q", err, sums.Examples(), test.want)
 		}
 	}
 	// The Hessian needs none.
 	sums := newSums(t, CurvatureConfig{Head: multi})
-	block := &rows.Batch{N: 2, Positions: []int{0, 1}, Features: make([]float32, 4), Logits: make([]float32, 6), Labels: []int{-1, -1}}
+	block := &rows.Batch{N: 2, Positions: []int{0, 1}, Features: make([]float32, 4), Logits: make([]float32, 6),
+		Labels: []int{-1, -1}}
 	if err := sums.AddBlock(block); err != nil || sums.Examples() != 2 {
 		t.Errorf("%d examples without targets, %v", sums.Examples(), err)
 	}
@@ -721,7 +728,8 @@ func TestHeadsThatAreRefused(t *testing.T) {
 		{Head{Logits: 2, Features: 2}, `link ""`},
 		{Head{Logits: 2, Features: 2, Link: "probit"}, `link "probit"`},
 	} {
-		if _, err := NewSums(CurvatureConfig{Head: test.head}); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := NewSums(CurvatureConfig{Head: test.head}); err == nil || !strings.Contains(err.Error(),
+			test.want) {
 			t.Errorf("%+v: error %v, want %q", test.head, err, test.want)
 		}
 	}

@@ -119,7 +119,8 @@ type damped struct {
 // tuneDamping tries dampings, and returns the one that is chosen beside all that were tried. It
 // leaves t with the variances of the chosen one. A candidate but the first that has no posterior is
 // a warning. done is called after each.
-func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Batch, o FitOptions, unit float64, done func(),
+func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Batch, o FitOptions, unit float64,
+	done func(),
 ) (chosen damped, tried []Candidate, warnings []string, err error) {
 	var base []float64               // per-example NLL of the first
 	s2 := make([]float64, len(t.s2)) // of the chosen
@@ -158,7 +159,8 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 
 // tuneAt finds the temperatures of the least NLL for a posterior, and leaves t with its variances and
 // with the values at these temperatures.
-func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior, lambda0 float64) (d damped, err error) {
+func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior,
+	lambda0 float64) (d damped, err error) {
 	if err := post.forms(c.product, t.s2, nil, val.Features, t.n); err != nil {
 		return d, err
 	}

@@ -58,7 +58,8 @@ func Example() {
 	}
 
 	// 2 and 3. Posterior, damping and temperatures: tuned on held-out data.
-	fitted, err := calibrate.Fit(context.Background(), curvature, draw(rng, 1000, true), draw(rng, 1000, false), calibrate.FitOptions{})
+	fitted, err := calibrate.Fit(context.Background(), curvature, draw(rng, 1000, true), draw(rng, 1000, false),
+		calibrate.FitOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}

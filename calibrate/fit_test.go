@@ -112,7 +112,8 @@ func TestFitIsNoWorseThanItsGridAndTemperatureScaling(t *testing.T) {
 					}
 					optimum, loss, stdErr := f.optimum(t, val)
 					got := exact(optimum)
-					if tuned, got := f.chosen(t).NLL, nll(h, at(optimum).LogP, val); !approx.Equal(got, tuned, gridTolerance) {
+					if tuned, got := f.chosen(t).NLL, nll(h, at(optimum).LogP, val); !approx.Equal(got, tuned,
+						gridTolerance) {
 						t.Errorf("NLL %v, tuned by tables to %v", got, tuned)
 					}
 					if loss > stdErr {
@@ -296,7 +297,8 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 			values := make([]float64, len(acts))
 			for i, act := range acts {
 				evaluations++
-				if act < minAct*(1-1e-12) || act > maxAct*(1+1e-12) || tau < minTau*(1-1e-12) || tau > maxTau*(1+1e-12) {
+				if act < minAct*(1-1e-12) || act > maxAct*(1+1e-12) || tau < minTau*(1-1e-12) ||
+					tau > maxTau*(1+1e-12) {
 					t.Errorf("%s: asked for T_act %v, τ %v", name, act, tau)
 				}
 				values[i] = test.f(act, tau)
@@ -319,7 +321,8 @@ func TestSearchFindsTheMinimum(t *testing.T) {
 		if want := test.f(test.act, test.tau); best.value > want+1e-3 {
 			t.Errorf("%s: least %v at T_act %v, τ %v; want %v at %v, %v", name, best.value, best.act, best.tau, want, test.act, test.tau)
 		}
-		if g.Act[0] != minAct || !approx.Relative(g.Act[8], maxAct, 1e-12) || g.Tau[0] != minTau || !approx.Relative(g.Tau[8], maxTau, 1e-12) {
+		if g.Act[0] != minAct || !approx.Relative(g.Act[8], maxAct, 1e-12) || g.Tau[0] != minTau ||
+			!approx.Relative(g.Tau[8], maxTau, 1e-12) {
 			t.Errorf("grid from T_act %v to %v, τ %v to %v", g.Act[0], g.Act[8], g.Tau[0], g.Tau[8])
 		}
 	}
@@ -448,7 +451,8 @@ func TestAUROCPairTakesTheLargestTauOfTheRidge(t *testing.T) {
 	task := newTask(h, 820)
 	c := accumulate(t, CurvatureConfig{Head: h}, task.train, 0)
 	p := mustPosterior(t, c, Hessian, 1)
-	val, ood := newTuningSet(h, task.val, true, meanfield.Lambda0, 1), newTuningSet(h, task.ood, false, meanfield.Lambda0, 1)
+	val, ood := newTuningSet(h, task.val, true, meanfield.Lambda0, 1), newTuningSet(h, task.ood, false,
+		meanfield.Lambda0, 1)
 	copy(val.s2, p.variancesOf(task.val))
 	copy(ood.s2, p.variancesOf(task.ood))
 	mid := median(val.s2)
@@ -505,9 +509,12 @@ func TestAnotherDampingNeedsAStandardError(t *testing.T) {
 		{Candidate{Rho: 10, NLL: 0.5}, base, false},
 		{Candidate{Rho: 10, NLL: 0.4999995, Gain: 5e-7, StdErr: 1e-7}, base, false}, // rounding
 		// Against another that has passed, the lower NLL wins.
-		{Candidate{Rho: 0.1, NLL: 0.48, Gain: 0.02, StdErr: 0.01}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.001}, true},
-		{Candidate{Rho: 0.1, NLL: 0.495, Gain: 0.005, StdErr: 0.001}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.001}, false},
-		{Candidate{Rho: 0.1, NLL: 0.48, Gain: 0.02, StdErr: 0.03}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01, StdErr: 0.001}, false},
+		{Candidate{Rho: 0.1, NLL: 0.48, Gain: 0.02, StdErr: 0.01}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01,
+			StdErr: 0.001}, true},
+		{Candidate{Rho: 0.1, NLL: 0.495, Gain: 0.005, StdErr: 0.001}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01,
+			StdErr: 0.001}, false},
+		{Candidate{Rho: 0.1, NLL: 0.48, Gain: 0.02, StdErr: 0.03}, Candidate{Rho: 10, NLL: 0.49, Gain: 0.01,
+			StdErr: 0.001}, false},
 	} {
 		if got := test.candidate.beats(test.chosen); got != test.want {
 			t.Errorf("%+v beats %+v: %v, want %v", test.candidate, test.chosen, got, test.want)
@@ -589,7 +596,8 @@ func TestDampingIsChosenByHeldOutLikelihood(t *testing.T) {
 			}
 			// What is kept belongs to the chosen, not to the last that was tried.
 			again := fit(t, c, test.task.val, nil, FitOptions{Damping: Damping{Relative: f.Rho}})
-			if !reflect.DeepEqual(again.Calibration, f.Calibration) || !reflect.DeepEqual(again.NLLGrid, f.NLLGrid) || again.MedianVariance != f.MedianVariance {
+			if !reflect.DeepEqual(again.Calibration, f.Calibration) || !reflect.DeepEqual(again.NLLGrid, f.NLLGrid) ||
+				again.MedianVariance != f.MedianVariance {
 				t.Errorf("%s, %s: fitted with ρ = %v alone differs", name, structure, f.Rho)
 			}
 			if _, loss, stdErr := f.optimum(t, test.task.val); loss > stdErr {
@@ -646,7 +654,8 @@ func TestFitIsDeterministic(t *testing.T) {
 	for _, processors := range []int{1, 4} {
 		runtime.GOMAXPROCS(processors)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, task.train, 0)
-		fitted = append(fitted, fit(t, c, task.val, task.ood, FitOptions{Covariance: Sandwich, Damping: Damping{Relative: 1}}))
+		fitted = append(fitted, fit(t, c, task.val, task.ood, FitOptions{Covariance: Sandwich,
+			Damping: Damping{Relative: 1}}))
 	}
 	for _, f := range fitted[1:] {
 		if !reflect.DeepEqual(f, fitted[0]) {
@@ -692,7 +701,8 @@ func TestRatioIsTheLargestOfTemperatureRatios(t *testing.T) {
 			const few = 5
 			task.val = task.val.Slice(0, few)
 		}
-		f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}})
+		f := fit(t, accumulate(t, CurvatureConfig{Head: h}, task.train, 0), task.val, task.ood,
+			FitOptions{Damping: Damping{Relative: 1}})
 		var largest [2]float64 // in and out of distribution
 		for in, set := range []*rows.Batch{task.val, task.ood} {
 			s2 := f.Posterior.variancesOf(set)
@@ -894,7 +904,8 @@ func TestFitEndsWithItsContext(t *testing.T) {
 // A usual held-out example, under the temperatures for telling, scores ½.
 func TestTheUsualExampleScoresAHalf(t *testing.T) {
 	for _, h := range []Head{
-		{Logits: 4, Features: 6, Bias: true, Link: Softmax}, {Logits: 1, Features: 6, Bias: true, Link: Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: Sigmoid},
+		{Logits: 4, Features: 6, Bias: true, Link: Softmax}, {Logits: 1, Features: 6, Bias: true,
+			Link: Sigmoid}, {Logits: 3, Features: 6, Bias: true, Link: Sigmoid},
 	} {
 		task := newTask(h, 3)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)

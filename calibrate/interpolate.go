@@ -114,5 +114,6 @@ func barycentric(dst, at, nodes, values []float64) {
 			row[j] /= sum
 		}
 	}
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(weights, len(at), m), general(values, m, n), 0, general(dst, len(at), n))
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(weights, len(at), m), general(values, m, n), 0, general(dst,
+		len(at), n))
 }

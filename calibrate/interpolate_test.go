@@ -55,7 +55,8 @@ func TestInterpolatedSandwichEqualsAllRows(t *testing.T) {
 
 func TestSandwichOfManyClassesIsInterpolated(t *testing.T) {
 	h := Head{Logits: 300, Features: 400, Link: Softmax} // 1.1e10 multiplications
-	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, newMixture(h, 4, 2, 701).draw(BlockSize, 0), 0)
+	c := accumulate(t, CurvatureConfig{Head: h, Structure: Kronecker, Fisher: true}, newMixture(h, 4, 2,
+		701).draw(BlockSize, 0), 0)
 	unit, err := c.MeanEigenvalue(Sandwich)
 	if err != nil {
 		t.Fatal(err)

@@ -58,7 +58,8 @@ func TestFactorInverts(t *testing.T) {
 					}
 					for i := range size {
 						for j := range size {
-							if want := inverse.At(first+i, first+j); !approx.Equal(got[i*size+j], want, 1e-12*(1+math.Abs(want))) {
+							if want := inverse.At(first+i, first+j); !approx.Equal(got[i*size+j], want,
+								1e-12*(1+math.Abs(want))) {
 								t.Fatalf("rows %d to %d: element (%d,%d) is %v, want %v", first, end, i, j, got[i*size+j], want)
 							}
 						}

@@ -38,7 +38,8 @@ func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
 	for _, g := range golden {
 		h := Head{Logits: g.K, Features: g.D, Bias: g.Bias, Link: Softmax}
 		name := fmt.Sprintf("%s %s", g.Structure, h.name())
-		c := accumulate(t, CurvatureConfig{Head: h, Structure: g.Structure}, &rows.Batch{N: len(g.Logits) / g.K, Features: g.Features, Logits: g.Logits}, 0)
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: g.Structure}, &rows.Batch{N: len(g.Logits) / g.K,
+			Features: g.Features, Logits: g.Logits}, 0)
 
 		// Sums of some seventy terms, of which the larger are of one sign.
 		const sums = 1e-13
@@ -53,7 +54,8 @@ func TestPosteriorEqualsLaplaceTorch(t *testing.T) {
 		for _, want := range g.Posteriors {
 			epsilon := want.Temperature * want.Prior
 			p := mustPosterior(t, c, Hessian, epsilon)
-			got := scaled(p.variancesOf(&rows.Batch{N: len(g.Test) / g.D, Features: g.Test, Logits: make([]float32, len(g.Test)/g.D*g.K)}), want.Temperature)
+			got := scaled(p.variancesOf(&rows.Batch{N: len(g.Test) / g.D, Features: g.Test, Logits: make([]float32,
+				len(g.Test)/g.D*g.K)}), want.Temperature)
 			// Two inverses that magnify the rounding of H, and a square root of its
 			// inverse there, as rounding() does.
 			wantRelative(t, fmt.Sprintf("%s, prior %v, temperature %v: variances", name, want.Prior, want.Temperature),

@@ -274,7 +274,8 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 			for _, cov := range covariances {
 				together := mustPosterior(t, c, cov, 0.3).variancesOf(test)
 				for k := range h.Logits {
-					ck := accumulate(t, CurvatureConfig{Head: one, Structure: structure, Fisher: true}, alone(train, k), 0)
+					ck := accumulate(t, CurvatureConfig{Head: one, Structure: structure, Fisher: true}, alone(train, k),
+						0)
 					var got []float64
 					for i := range test.N {
 						got = append(got, together[i*h.Logits+k])
@@ -383,7 +384,8 @@ func TestMeanEigenvalueIsTraceOverOrder(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if mean := trace(want.a, d) / float64(d) * trace(b, k) / float64(k) / 60; !approx.Relative(got, mean, 1e-13) {
+			if mean := trace(want.a, d) / float64(d) * trace(b, k) / float64(k) / 60; !approx.Relative(got, mean,
+				1e-13) {
 				t.Errorf("%s kron %s: %v, want %v", h.name(), cov, got, mean)
 			}
 			// Of the eigenvalues themselves.
@@ -416,7 +418,8 @@ func TestPosteriorsThatAreRefused(t *testing.T) {
 			{c, "laplace", 1, `covariance "laplace", want hessian, fisher or sandwich`},
 			{empty, Hessian, 1, "no examples"},
 		} {
-			if _, err := test.c.Posterior(test.cov, test.epsilon); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := test.c.Posterior(test.cov, test.epsilon); err == nil || !strings.Contains(err.Error(),
+				test.want) {
 				t.Errorf("%s: error %v, want %q", structure, err, test.want)
 			}
 			if test.epsilon == 1 {
@@ -447,7 +450,8 @@ func TestZeroFeatures(t *testing.T) {
 	train := randomSet(h, 10, 1, 650)
 	clear(train.Features)
 	for _, structure := range []Structure{Full, Kronecker} {
-		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0), Sandwich, 1)
+		p := mustPosterior(t, accumulate(t, CurvatureConfig{Head: h, Structure: structure, Fisher: true}, train, 0),
+			Sandwich, 1)
 		for _, v := range append(p.variancesOf(train), p.leveragesOf(train)...) {
 			if v != 0 {
 				t.Fatalf("%s: %v, want 0", structure, v)

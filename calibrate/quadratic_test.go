@@ -156,7 +156,8 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 					}
 				}
 			}
-			cv := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, &rows.Batch{N: 200, Features: mixed, Logits: set.Logits}, 0)
+			cv := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, &rows.Batch{N: 200, Features: mixed,
+				Logits: set.Logits}, 0)
 			p, err := cv.Posterior(Hessian, 1e-9)
 			if err != nil {
 				t.Fatal(err)
@@ -263,6 +264,7 @@ func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 func multiplied(left, right []float64, rows, cols int) []float64 {
 	inner := len(left) / rows
 	out := make([]float64, rows*cols)
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(left, rows, inner), general(right, inner, cols), 0, general(out, rows, cols))
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(left, rows, inner), general(right, inner, cols), 0, general(out,
+		rows, cols))
 	return out
 }

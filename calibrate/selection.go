@@ -19,7 +19,8 @@ const (
 // enough. A few terms near to what they make are no larger than that, so that neither large rows
 // nor large columns take digits from small ones, as they would in a singular value decomposition.
 func selectRows(x, t []float64, cols int) (left, right []float64, ok bool) {
-	s := rowSelection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)), first: make([]int, len(t))}
+	s := rowSelection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)), first: make([]int,
+		len(t))}
 	s.pieces(0, len(t))
 	if s.failed || len(s.rows) > s.most {
 		return nil, nil, false

@@ -90,7 +90,8 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 	if err != nil {
 		return layout{}, err
 	}
-	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product), coupled: cfg.Head.coupled()}
+	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product),
+		coupled: cfg.Head.coupled()}
 	l.diagonal = s == Kronecker && (l.head.Logits > MaxDense || l.coupled == 1)
 	return l, nil
 }

@@ -185,7 +185,10 @@ func (s *Sums) partBefore(index int) *part {
 		*m.data = make([]float64, m.size)
 	}
 	p.blocks = []span{{index, index}}
-	at, _ := slices.BinarySearchFunc(s.parts, index, func(p *part, index int) int { return cmp.Compare(p.first(), index) })
+	at, _ := slices.BinarySearchFunc(s.parts, index, func(p *part, index int) int {
+		return cmp.Compare(p.first(),
+			index)
+	})
 	s.parts = slices.Insert(s.parts, at, p)
 	return p
 }

@@ -234,7 +234,8 @@ func TestMergeRefusesAnotherConfiguration(t *testing.T) {
 	} {
 		other := base
 		change(&other)
-		s, o := sumsOf(t, base, randomSet(base.Head, 3, 1, 64), 0), sumsOf(t, other, randomSet(other.Head, 3, 1, 64), BlockSize)
+		s, o := sumsOf(t, base, randomSet(base.Head, 3, 1, 64), 0), sumsOf(t, other, randomSet(other.Head, 3, 1, 64),
+			BlockSize)
 		before := encoded(t, s)
 		err := s.Merge(o)
 		if err == nil || !strings.Contains(err.Error(), s.String()) || !strings.Contains(err.Error(), o.String()) {
@@ -298,7 +299,8 @@ func TestACurvatureIsReadByMany(t *testing.T) {
 }
 
 // resealed returns encoded sums whose tensors were changed, with a checksum that fits.
-func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tensor, metadata map[string]string) []safetensors.Tensor) []byte {
+func resealed(t testing.TB, data []byte, change func(tensors []safetensors.Tensor,
+	metadata map[string]string) []safetensors.Tensor) []byte {
 	t.Helper()
 	f, err := safetensors.NewSealedFile(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
@@ -407,7 +409,8 @@ func reseal(data []byte) []byte {
 
 // FuzzDecodeSums changes what lies before a checksum that fits.
 func FuzzDecodeSums(f *testing.F) {
-	cfg := CurvatureConfig{Head: Head{Logits: 2, Features: 1, Bias: true, Link: Softmax}, Structure: Kronecker, Fisher: true}
+	cfg := CurvatureConfig{Head: Head{Logits: 2, Features: 1, Bias: true, Link: Softmax}, Structure: Kronecker,
+		Fisher: true}
 	s := sumsOf(f, cfg, randomSet(cfg.Head, 2, 1, 66), 5*BlockSize-1)
 	f.Add(encoded(f, s))
 	f.Add([]byte{})

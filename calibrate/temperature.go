@@ -190,7 +190,8 @@ func (t *tuningSet) sparse() *tuningSet {
 	}
 	k, n := t.head.Logits, (t.n+step-1)/step
 	if t.thin == nil {
-		t.thin = &tuningSet{head: t.head, lambda0: t.lambda0, unit: t.unit, logits: make([]float64, n*k), s2: make([]float64, n*k)}
+		t.thin = &tuningSet{head: t.head, lambda0: t.lambda0, unit: t.unit, logits: make([]float64, n*k),
+			s2: make([]float64, n*k)}
 		t.thin.init(n)
 	}
 	thin := t.thin
@@ -428,7 +429,8 @@ func (f search) descend(ctx context.Context, start point, size, lambda0 float64)
 	if size < gridStep {
 		patience = 6
 	}
-	_, err := optimize.Minimize(problem, []float64{math.Log(start.act) + valley(start.tau, lambda0), math.Log(start.tau)},
+	_, err := optimize.Minimize(problem, []float64{math.Log(start.act) + valley(start.tau, lambda0),
+		math.Log(start.tau)},
 		&optimize.Settings{
 			FuncEvaluations: 150,
 			Converger:       &optimize.FunctionConverge{Absolute: 1e-6, Relative: 1e-6, Iterations: patience},

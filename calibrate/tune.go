@@ -243,7 +243,8 @@ func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 		}
 		at := math.Log(acts[best])
 		lo, hi := math.Max(at-step, math.Log(minAct)), math.Min(at+step, math.Log(maxAct))
-		act := math.Exp(brent(func(logAct float64) float64 { return few([]float64{math.Exp(logAct)}, tau)[0] }, lo, hi, at, 0.02))
+		act := math.Exp(brent(func(logAct float64) float64 { return few([]float64{math.Exp(logAct)}, tau)[0] }, lo, hi,
+			at, 0.02))
 		points = append(points, point{act, tau, all([]float64{act}, tau)[0]})
 	}
 	if err := checkPoints(points); err != nil {
@@ -355,7 +356,8 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	base := loss[slices.Index(nlls, best)]
 	for i, p := range nlls {
 		given, stdErr := pairedGain(loss[i], base)
-		if p.tau >= leastTau && p.tau < chosen.tau && given <= math.Min(stdErr, math.Min(maxGivenUp*best.value, limit-best.value)) {
+		if p.tau >= leastTau && p.tau < chosen.tau && given <= math.Min(stdErr, math.Min(maxGivenUp*best.value,
+			limit-best.value)) {
 			chosen = p
 		}
 	}

@@ -226,7 +226,8 @@ func manyExamples(t *testing.T) (set *rows.Batch, val, ood *predictive, spread f
 	val, ood = of(set), of(far)
 	spread = median(val.s2)
 	val.spread, ood.spread = spread, spread
-	if predicted(t.Context(), val, nil, 1, 1).thinned() == nil || predicted(t.Context(), ood, nil, 1, 1).thinned() == nil {
+	if predicted(t.Context(), val, nil, 1, 1).thinned() == nil || predicted(t.Context(), ood, nil, 1,
+		1).thinned() == nil {
 		t.Fatal("there are too few examples to leave any out")
 	}
 	return set, val, ood, spread
@@ -291,7 +292,8 @@ func (n narrow) Predictor() func(logp []float64, i int, t Temperatures) float64 
 func TestTuneSearchesCostlySpreadsToTell(t *testing.T) {
 	set, val, ood, spread := manyExamples(t)
 	limit := math.Inf(1)
-	got, err := Tune(t.Context(), &resampled{val, map[float64]bool{}, nil}, set.Labels, &resampled{ood, map[float64]bool{}, nil}, limit)
+	got, err := Tune(t.Context(), &resampled{val, map[float64]bool{}, nil}, set.Labels, &resampled{ood,
+		map[float64]bool{}, nil}, limit)
 	if err != nil {
 		t.Fatal(err)
 	}

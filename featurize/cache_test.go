@@ -47,7 +47,8 @@ func entries(t testing.TB, dir string) []string {
 func equal(t testing.TB, got, want *collected) {
 	t.Helper()
 	if got.N != want.N || !slices.Equal(got.Features, want.Features) || !slices.Equal(got.Logits, want.Logits) ||
-		!slices.Equal(got.Positions, want.Positions) || !slices.Equal(got.Labels, want.Labels) || !slices.Equal(got.Targets, want.Targets) {
+		!slices.Equal(got.Positions, want.Positions) || !slices.Equal(got.Labels, want.Labels) ||
+		!slices.Equal(got.Targets, want.Targets) {
 		t.Error("other rows came")
 	}
 }
@@ -151,7 +152,8 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	e := extractor(t, "conv", Config{Batch: 3})
 	ds := openData(t, photos(t, n, 8, 8, 3), dataset.Options{})
 	cache, stop := &Cache{Dir: t.TempDir()}, errors.New("stop")
-	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*rows.Batch) error { return stop }); err != stop {
+	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache},
+		func(*rows.Batch) error { return stop }); err != stop {
 		t.Fatal(err)
 	}
 	if left := entries(t, cache.Dir); len(left) > 0 {
@@ -159,7 +161,8 @@ func TestAnErrorOfYieldLeavesNoCacheFile(t *testing.T) {
 	}
 	// From a file that is there the error comes through too.
 	stream(t, e, ds, StreamConfig{Cache: cache})
-	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache}, func(*rows.Batch) error { return stop }); err != stop {
+	if _, err := e.Stream(t.Context(), ds, StreamConfig{Cache: cache},
+		func(*rows.Batch) error { return stop }); err != stop {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -314,7 +317,8 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	try := func(name string, data []byte) {
 		t.Helper()
 		write(t, c.Cache.Dir, filepath.Base(path), data)
-		if store, f, err := c.Cache.open(filepath.Base(path), func(map[string]string) bool { return true }); store != nil || err != nil {
+		if store, f, err := c.Cache.open(filepath.Base(path),
+			func(map[string]string) bool { return true }); store != nil || err != nil {
 			f.Close()
 			t.Fatalf("%s: opened, or %v", name, err)
 		}

@@ -61,7 +61,7 @@ func (e *Extractor) Run(ctx context.Context, inputs []tensor.Tensor) (*rows.Batc
 // Stream is that of the Network, with the rows of c.Cache where it holds them.
 // yield owns the block.
 func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
-	yield func(*rows.Batch) error) (Stats, error) {
+	yield func(*rows.Batch) error) (rows.Stats, error) {
 	if c.Passes > 1 {
 		panic("featurize: an Extractor has one pass, whose rows it may keep")
 	}

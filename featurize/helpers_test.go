@@ -125,7 +125,7 @@ func collect(c *collected) func(*rows.Batch) error {
 	}
 }
 
-func stream(t testing.TB, e *Extractor, ds *dataset.Dataset, c StreamConfig) (*collected, Stats) {
+func stream(t testing.TB, e *Extractor, ds *dataset.Dataset, c StreamConfig) (*collected, rows.Stats) {
 	t.Helper()
 	got := &collected{}
 	stats, err := e.Stream(context.Background(), ds, c, collect(got))

@@ -368,7 +368,6 @@ func TestColumnsOfATable(t *testing.T) {
 	text = strings.Replace(text, ",4\n", ",four\n", 1)
 	first := strings.Index(text, "\n0,") + 1
 	text = text[:first] + "9,red,large,1,3\n" + text[first:]
-	var stats Stats
 	got := &collected{}
 	stats, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options), StreamConfig{MaxBad: 3}, collect(got))
 	if err != nil || len(stats.Bad) != 3 || got.N != n-1 {

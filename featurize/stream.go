@@ -28,9 +28,6 @@ type StreamConfig struct {
 	Progress func(done, total int)
 }
 
-// Stats is what a stream met.
-type Stats = rows.Stats
-
 // TooManyBadError reports that more records were unreadable than allowed.
 type TooManyBadError struct {
 	Allowed int
@@ -124,7 +121,7 @@ func (j *job) release() {
 // size, together with others of the same size and never padded: an example's
 // rows do not depend on those beside it.
 func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
-	yield func(Results, *rows.Batch) error) (Stats, error) {
+	yield func(Results, *rows.Batch) error) (rows.Stats, error) {
 	if c.Cache != nil {
 		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
@@ -136,7 +133,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	group, ctx := errgroup.WithContext(ctx)
 
 	results := w.start(ctx, group, ds, total, max(1, c.Passes))
-	var stats Stats
+	var stats rows.Stats
 	var failed error
 	done := 0
 	c.report(0, total)
@@ -216,7 +213,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 }
 
 // handOver counts a job's records and hands its examples over.
-func handOver(ctx context.Context, s *Stats, j *job, maxBad int, yield func(Results, *rows.Batch) error) error {
+func handOver(ctx context.Context, s *rows.Stats, j *job, maxBad int, yield func(Results, *rows.Batch) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -176,7 +176,8 @@ func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
 			l1, l0 := Sigmoid(mu, s2, Lambda0)
 			want := make([]float64, 2)
 			MF0Exact(want, []float64{0, mu}, []float64{s2, s2}, Lambda0)
-			if !approx.Equal(l0, want[0], 1e-12*math.Max(1, math.Abs(l0))) || !approx.Equal(l1, want[1], 1e-12*math.Max(1, math.Abs(l1))) {
+			if !approx.Equal(l0, want[0], 1e-12*math.Max(1, math.Abs(l0))) || !approx.Equal(l1, want[1],
+				1e-12*math.Max(1, math.Abs(l1))) {
 				t.Errorf("μ=%v s²=%v: %v %v, want %v", mu, s2, l1, l0, want)
 			}
 		}
@@ -231,7 +232,8 @@ func TestSeparateSigmoidsAtTheExtremes(t *testing.T) {
 	}
 	logp := []float64{-1e6, -1e6 - 1, -2e6} // in place
 	rest = OneMinusMax(OneVsRest(logp, logp), 3)
-	if want := 1 / (1 + math.E); !approx.Equal(rest, want, 1e-9) || !approx.Equal(logp[0], math.Log(1-want), 1e-9) || logp[2] > -9e5 {
+	if want := 1 / (1 + math.E); !approx.Equal(rest, want, 1e-9) || !approx.Equal(logp[0], math.Log(1-want), 1e-9) ||
+		logp[2] > -9e5 {
 		t.Errorf("log p %v, rest %v, want %v", logp, rest, want)
 	}
 }
@@ -469,7 +471,8 @@ func TestStripSurvivesRandomSearch(t *testing.T) {
 func TestCurveEqualsExact(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 1))
 	for _, n := range []int{2, 10, 300} {
-		logp, mu, s2, scaled, scratch := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
+		logp, mu, s2, scaled, scratch := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64,
+			n), make([]float64, n)
 		for name, logits := range adversarial(n) {
 			c := NewCurve(logits)
 			for range 10 {
@@ -498,7 +501,8 @@ func TestCurveEqualsExact(t *testing.T) {
 					mu[i] = logits[i] / temp
 				}
 				Softmax(logp, mu)
-				if got := c.at(1/temp) + c.logK - (logits[n-1]-c.peak)/temp; !approx.Equal(got, -logp[n-1], 1e-4+1e-6*math.Abs(logp[n-1])) {
+				if got := c.at(1/temp) + c.logK - (logits[n-1]-c.peak)/temp; !approx.Equal(got, -logp[n-1],
+					1e-4+1e-6*math.Abs(logp[n-1])) {
 					t.Errorf("K=%d %s T=%v: NLL %v, want %v", n, name, temp, got, -logp[n-1])
 				}
 			}

@@ -26,7 +26,8 @@ type Solver interface {
 //
 // whose covariance over samples is nearly H̃⁻¹JH̃⁻¹. train is labelled, with the network's own
 // logits. It takes 2·samples·N·K·D floating-point operations and as many solutions as samples.
-func NewBootstrap(ctx context.Context, train *rows.Batch, h calibrate.Head, solver Solver, product calibrate.Product, samples int, seed uint64) (*WeightSamples, error) {
+func NewBootstrap(ctx context.Context, train *rows.Batch, h calibrate.Head, solver Solver, product calibrate.Product,
+	samples int, seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {
 		return nil, err
@@ -70,7 +71,8 @@ func NewBootstrap(ctx context.Context, train *rows.Batch, h calibrate.Head, solv
 					}
 				}
 			})
-			if err := l.product.AddTransposedProduct(moves, weighted[:rows*chunk*k], x[:rows*d], rows, chunk*k, d); err != nil {
+			if err := l.product.AddTransposedProduct(moves, weighted[:rows*chunk*k], x[:rows*d], rows, chunk*k,
+				d); err != nil {
 				return nil, err
 			}
 		}

@@ -15,7 +15,8 @@ import (
 //
 // One draw is one classifier for all examples, rather than a mask for each example: its logits then
 // are products of matrices, and those of any one example are distributed alike.
-func NewDropout(ctx context.Context, weights []float64, h calibrate.Head, product calibrate.Product, rate float64, samples int, seed uint64) (*LastLayers, error) {
+func NewDropout(ctx context.Context, weights []float64, h calibrate.Head, product calibrate.Product, rate float64,
+	samples int, seed uint64) (*LastLayers, error) {
 	l, err := newLayers(h, product, samples)
 	if err != nil {
 		return nil, err

@@ -134,7 +134,8 @@ type EvidentialLayer struct {
 //	Σ_k (y_k - p_k)² + p_k(1-p_k)/(S+1) + λ KL(Dir(y + (1-y)⊙α) ‖ Dir(1)),  S = Σα
 //
 // with λ rising from 0 to 1.
-func FitEvidential(ctx context.Context, train *rows.Batch, h calibrate.Head, o EvidentialOptions) (*EvidentialLayer, error) {
+func FitEvidential(ctx context.Context, train *rows.Batch, h calibrate.Head, o EvidentialOptions) (*EvidentialLayer,
+	error) {
 	if o.Evidence == "" {
 		o.Evidence = Exp
 	}

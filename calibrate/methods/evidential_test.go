@@ -175,7 +175,8 @@ func TestEvidentialLossSampled(t *testing.T) {
 		}
 		beta[y] = 1
 		src := rand.NewPCG(1, 1)
-		of, wrong, flat := distmv.NewDirichlet(alpha, src), distmv.NewDirichlet(beta, src), distmv.NewDirichlet([]float64{1, 1, 1, 1}, nil)
+		of, wrong, flat := distmv.NewDirichlet(alpha, src), distmv.NewDirichlet(beta,
+			src), distmv.NewDirichlet([]float64{1, 1, 1, 1}, nil)
 		var risk, risk2, divergence, divergence2 float64
 		p := make([]float64, 4)
 		for range draws {
@@ -213,7 +214,8 @@ func TestFitEvidential(t *testing.T) {
 		s.Features[i] = float32(math.Copysign(1, float64(v)))
 	}
 	for _, evidence := range []Evidence{Softplus, Exp} {
-		e, err := FitEvidential(background, s, h, EvidentialOptions{Evidence: evidence, FitOptions: FitOptions{Epochs: 1000, Batch: 100, Rate: 0.2}})
+		e, err := FitEvidential(background, s, h, EvidentialOptions{Evidence: evidence,
+			FitOptions: FitOptions{Epochs: 1000, Batch: 100, Rate: 0.2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +247,8 @@ func TestEvidentialAnnealing(t *testing.T) {
 		{30, 0, []float64{0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}},
 		{4, 1e9, []float64{0, 0, 0, 0}},
 	} {
-		o := EvidentialOptions{Evidence: Softplus, Annealing: c.annealing, FitOptions: FitOptions{Epochs: c.epochs, Batch: 40, Rate: 0.3, Start: 2}}
+		o := EvidentialOptions{Evidence: Softplus, Annealing: c.annealing, FitOptions: FitOptions{Epochs: c.epochs,
+			Batch: 40, Rate: 0.3, Start: 2}}
 		tr, err := newTrainer(s, h, o.FitOptions, FitOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -273,7 +276,8 @@ func TestEvidentialAnnealing(t *testing.T) {
 				mean[i] = 0.9*mean[i] + 0.1*g
 				square[i] = 0.999*square[i] + 0.001*g*g
 				n := float64(step + 1)
-				w[i] -= rate * tr.unit[i%3] * mean[i] / (1 - math.Pow(0.9, n)) / (math.Sqrt(square[i]/(1-math.Pow(0.999, n))) + 1e-8)
+				w[i] -= rate * tr.unit[i%3] * mean[i] / (1 - math.Pow(0.9,
+					n)) / (math.Sqrt(square[i]/(1-math.Pow(0.999, n))) + 1e-8)
 			}
 		}
 		e, err := FitEvidential(background, s, h, o)

@@ -248,7 +248,8 @@ func checkSet(s *rows.Batch, k int) (n int, err error) {
 }
 
 // eachCovariance calls f with the packed covariance of each example, several at once.
-func eachCovariance(ctx context.Context, cov Covariance, s *rows.Batch, k int, f func(i int, packed []float64) error) error {
+func eachCovariance(ctx context.Context, cov Covariance, s *rows.Batch, k int, f func(i int,
+	packed []float64) error) error {
 	return eachBlock(ctx, s, k, triangle(k), cov.Covariances, func(i int, packed []float64) error {
 		if err := checkCovariance(packed, k); err != nil {
 			return err
@@ -258,7 +259,8 @@ func eachCovariance(ctx context.Context, cov Covariance, s *rows.Batch, k int, f
 }
 
 // eachBlock calls f with the width numbers that write gives each example, several at once.
-func eachBlock(ctx context.Context, s *rows.Batch, k, width int, write func(dst []float64, phi []float32, n int) error, f func(i int, row []float64) error) error {
+func eachBlock(ctx context.Context, s *rows.Batch, k, width int, write func(dst []float64, phi []float32, n int) error,
+	f func(i int, row []float64) error) error {
 	const most, rows = 4 << 20, 256 // numbers and examples at once
 	n := s.N
 	features := len(s.Features) / n

@@ -135,7 +135,8 @@ func TestMeanField(t *testing.T) {
 	}
 	for kind, formula := range formulas {
 		g := gaussian(t, kind, cov, set, k)
-		if want := all[n*k/2]; !approx.Relative(g.MedianVariance(), want, 1e-12) || g.Len() != n || g.Probabilities() != k {
+		if want := all[n*k/2]; !approx.Relative(g.MedianVariance(), want, 1e-12) || g.Len() != n ||
+			g.Probabilities() != k {
 			t.Errorf("%s: %d examples of %d outcomes and spread %v, want %d, %d and %v", kind, g.Len(), g.Probabilities(), g.MedianVariance(), n, k, want)
 		}
 		predict, logp, want := g.Predictor(), make([]float64, k), make([]float64, k)
@@ -385,7 +386,8 @@ func TestUnscentedNegative(t *testing.T) {
 	})
 	logLeast := -126 * math.Ln2
 	logp := make([]float64, k)
-	rest := meanfield.OneMinusMax(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1, Ens: 1}), k)
+	rest := meanfield.OneMinusMax(gaussian(t, UKF, cov, set, k).Predictor()(logp, 0, calibrate.Temperatures{Act: 1,
+		Ens: 1}), k)
 	var sum float64
 	for _, v := range logp {
 		if !(v <= 0 && v >= logLeast-1) {
@@ -616,12 +618,14 @@ func TestCurvature(t *testing.T) {
 				}
 				mf0 := gaussian(t, MF0, cov, set, k)
 				temperatures := calibrate.Temperatures{Act: 1.2, Ens: mf0.MedianVariance()}
-				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures, OOD: temperatures}).Predict(set.Features, set.Logits, n)
+				want := (&calibrate.Calibration{Posterior: posterior, NLL: temperatures,
+					OOD: temperatures}).Predict(set.Features, set.Logits, n)
 				predict, logp := mf0.Predictor(), make([]float64, k)
 				for i := range n {
 					rest := meanfield.OneMinusMax(predict(logp, i, temperatures), len(logp))
 					for c, v := range logp {
-						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest, meanfield.OneMinusMax(want.Margin[i], k), 1e-9) {
+						if !approx.Equal(v, want.LogP[i*k+c], 1e-9) || !approx.Relative(rest,
+							meanfield.OneMinusMax(want.Margin[i], k), 1e-9) {
 							t.Fatalf("%s: example %d: log p %v and rest %v, want %v and %v", name, i, logp, rest, want.LogP[i*k:(i+1)*k], want.Margin[i])
 						}
 					}

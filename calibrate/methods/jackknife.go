@@ -16,7 +16,8 @@ import (
 //
 // Members start at random, not at the network's last layer: one that fits all training
 // examples stays where it is without some of them.
-func FitJackknife(ctx context.Context, train *rows.Batch, h calibrate.Head, members, leave int, o FitOptions) (*LastLayers, error) {
+func FitJackknife(ctx context.Context, train *rows.Batch, h calibrate.Head, members, leave int,
+	o FitOptions) (*LastLayers, error) {
 	if err := h.Validate(); err != nil {
 		return nil, err
 	}

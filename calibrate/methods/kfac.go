@@ -10,7 +10,8 @@ import (
 
 // NewWeightSamples draws last layers from a posterior, of its Gaussian around the
 // network's own weights (BNN(KFAC), Ritter et al. 2018, for the Kronecker structure).
-func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product calibrate.Product, samples int, seed uint64) (*WeightSamples, error) {
+func NewWeightSamples(ctx context.Context, p *calibrate.Posterior, product calibrate.Product, samples int,
+	seed uint64) (*WeightSamples, error) {
 	l, err := newLayers(p.Head, product, samples)
 	if err != nil {
 		return nil, err

@@ -140,7 +140,8 @@ type batch struct {
 }
 
 // sweep calls step for one minibatch after another. Orders of other streams differ.
-func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs int), step func(b *batch) error) error {
+func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs int),
+	step func(b *batch) error) error {
 	rng := rand.New(rand.NewPCG(t.Seed, streamOrder+stream))
 	order := make([]int, t.n)
 	for i := range order {
@@ -176,7 +177,8 @@ func (t *trainer) sweep(ctx context.Context, stream uint64, progress func(epochs
 
 // descend fits w [D,C], the C outputs of one layer or more: loss turns the outputs of an example
 // [C] into the derivatives of its loss, done epochs after the start. It is called concurrently.
-func (t *trainer) descend(ctx context.Context, w []float64, stream uint64, progress func(epochs int), loss func(z []float64, example int, done float64)) error {
+func (t *trainer) descend(ctx context.Context, w []float64, stream uint64, progress func(epochs int),
+	loss func(z []float64, example int, done float64)) error {
 	d := t.head.Dim()
 	columns := len(w) / d
 	z := make([]float64, t.Batch*columns)

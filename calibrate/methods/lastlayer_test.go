@@ -209,7 +209,8 @@ func TestMinibatches(t *testing.T) {
 func TestRandomStart(t *testing.T) {
 	const d = 500
 	h := softmaxHead(40, d, true)
-	s := &rows.Batch{N: 1, Features: normals(rand.New(rand.NewPCG(1, 1)), d, 30), Logits: make([]float32, 40), Labels: []int{0}}
+	s := &rows.Batch{N: 1, Features: normals(rand.New(rand.NewPCG(1, 1)), d, 30), Logits: make([]float32, 40),
+		Labels: []int{0}}
 	tr, err := newTrainer(s, h, FitOptions{Start: 4}, FitOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -254,7 +255,8 @@ func TestStartOfEnsembles(t *testing.T) {
 }
 
 func TestFeaturesOfZero(t *testing.T) {
-	s := &rows.Batch{N: 10, Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int{0, 1, 2, 0, 1, 2, 0, 1, 2, 0}}
+	s := &rows.Batch{N: 10, Features: make([]float32, 20), Logits: make([]float32, 30), Labels: []int{0, 1, 2, 0, 1, 2,
+		0, 1, 2, 0}}
 	h := softmaxHead(3, 2, false)
 	l, err := FitEnsemble(background, s, h, 2, FitOptions{})
 	if err != nil {

@@ -224,7 +224,8 @@ func TestPredictorsDoNotAllocate(t *testing.T) {
 	}
 	for name, p := range predictives {
 		predict, logp := p.Predictor(), make([]float64, k)
-		if got := testing.AllocsPerRun(10, func() { predict(logp, 1, calibrate.Temperatures{Act: 1, Ens: 2}) }); got != 0 {
+		if got := testing.AllocsPerRun(10,
+			func() { predict(logp, 1, calibrate.Temperatures{Act: 1, Ens: 2}) }); got != 0 {
 			t.Errorf("%s: %v allocations for an example, want 0", name, got)
 		}
 	}

@@ -57,7 +57,8 @@ func NewSWAG(checkpoints [][]float64, h calibrate.Head, product calibrate.Produc
 			mean[i] += v / float64(n)
 		}
 	}
-	s := &SWAG{head: h, product: calibrate.OrGo(product), t: n, variances: make([]float64, d*k), deviations: make([]float64, d*n*k)}
+	s := &SWAG{head: h, product: calibrate.OrGo(product), t: n, variances: make([]float64, d*k),
+		deviations: make([]float64, d*n*k)}
 	scale := 1 / math.Sqrt(2*float64(n-1))
 	for t, w := range checkpoints {
 		for c := range k {
@@ -101,7 +102,8 @@ func (s *SWAG) Variances(dst []float64, phi []float32, n int) error {
 
 // each calls write with the row of dst [n,pairs] of each example and what its covariance
 // is the sum of: the products of logits of deviations [T,K], and ½ 1/T Σ_t δ_t² [K].
-func (s *SWAG) each(dst []float64, pairs int, phi []float32, n int, write func(row, deviations, variances []float64)) error {
+func (s *SWAG) each(dst []float64, pairs int, phi []float32, n int, write func(row, deviations,
+	variances []float64)) error {
 	k, d, width := s.head.Logits, s.head.Dim(), s.t*s.head.Logits
 	if len(phi) != n*s.head.Features || len(dst) != n*pairs {
 		panic(fmt.Sprintf("methods: %d features and room for %d numbers for %d examples, want %d and %d each", len(phi), len(dst), n, s.head.Features, pairs))

@@ -34,7 +34,8 @@ type Variational struct {
 //
 // with one draw of the logits for each example and epoch: those of independent weights
 // are independent Gaussians (local reparametrisation, Kingma et al. 2015).
-func FitVariational(ctx context.Context, train *rows.Batch, h calibrate.Head, weights []float64, o VariationalOptions) (*Variational, error) {
+func FitVariational(ctx context.Context, train *rows.Batch, h calibrate.Head, weights []float64,
+	o VariationalOptions) (*Variational, error) {
 	t, err := newTrainer(train, h, o.FitOptions, FitOptions{Epochs: 30})
 	if err != nil {
 		return nil, err
@@ -169,7 +170,8 @@ func (f *variationalStep) gradients(b *batch, mean, logs, noise []float64) error
 
 // Predictive prepares a set, of which it needs the features: samples draws of the
 // logits, independent Gaussians around those of the mean weights.
-func (v *Variational) Predictive(ctx context.Context, s *rows.Batch, samples int, seed uint64) (calibrate.Predictive, error) {
+func (v *Variational) Predictive(ctx context.Context, s *rows.Batch, samples int, seed uint64) (calibrate.Predictive,
+	error) {
 	if samples < 1 {
 		return nil, fmt.Errorf("%d samples, want at least 1", samples)
 	}

@@ -87,7 +87,8 @@ func TestVariationalOptimum(t *testing.T) {
 			mu := x * (p[1-y] - p[y])
 			sd := math.Abs(x) * math.Sqrt(math.Exp(2*p[2])+math.Exp(2*p[3]))
 			density := distuv.Normal{Mu: mu, Sigma: sd}
-			sum += quad.Fixed(func(u float64) float64 { return softplus(u) * density.Prob(u) }, mu-8*sd, mu+8*sd, 60, quad.Legendre{}, 0) / n
+			sum += quad.Fixed(func(u float64) float64 { return softplus(u) * density.Prob(u) }, mu-8*sd, mu+8*sd, 60,
+				quad.Legendre{}, 0) / n
 		}
 		return sum + gaussianDivergence(p[:2], p[2:], prior)/n
 	}
@@ -95,7 +96,8 @@ func TestVariationalOptimum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := FitVariational(background, s, h, []float64{2, -1}, VariationalOptions{Prior: prior, FitOptions: FitOptions{Epochs: 8000, Batch: n, Rate: 0.02}})
+	v, err := FitVariational(background, s, h, []float64{2, -1}, VariationalOptions{Prior: prior,
+		FitOptions: FitOptions{Epochs: 8000, Batch: n, Rate: 0.02}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +148,8 @@ func TestVariationalPredictive(t *testing.T) {
 			}
 			sd, next := math.Sqrt(variance[c]), math.Sqrt(variance[(c+1)%3])
 			const errors = 6 / 141. // √samples
-			if !approx.Equal(sum, 0, errors*sd) || !approx.Relative(square, variance[c], errors*math.Sqrt2) || !approx.Equal(cross, 0, errors*sd*next) {
+			if !approx.Equal(sum, 0, errors*sd) || !approx.Relative(square, variance[c], errors*math.Sqrt2) ||
+				!approx.Equal(cross, 0, errors*sd*next) {
 				t.Errorf("example %d, logit %d: deviations have the mean %v, the variance %v and the covariance %v, want 0, %v and 0", i, c, sum, square, cross, variance[c])
 			}
 		}
@@ -196,7 +199,8 @@ func TestDropout(t *testing.T) {
 					square += x * x / samples
 				}
 				// Six standard errors, of a fourth moment up to five times the square.
-				if !approx.Equal(sum, 0, 6*math.Sqrt(variance/samples)+1e-6) || !approx.Equal(square, variance, 12*variance/math.Sqrt(samples)+1e-12) {
+				if !approx.Equal(sum, 0, 6*math.Sqrt(variance/samples)+1e-6) || !approx.Equal(square, variance,
+					12*variance/math.Sqrt(samples)+1e-12) {
 					t.Errorf("rate %v, example %d, logit %d: the mean is off by %v and the variance is %v, want %v", rate, i, c, sum, square, variance)
 				}
 			}

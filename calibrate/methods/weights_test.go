@@ -92,7 +92,8 @@ func TestLayers(t *testing.T) {
 		for i := range c.n {
 			for m, w := range weights {
 				for j, want := range naiveLogits(w, h, s.Features[i*c.d:(i+1)*c.d]) {
-					if v := got[(i*c.m+m)*c.k+j]; v != float32(want) && !approx.Equal(float64(v), want, 1e-6*(1+math.Abs(want))) {
+					if v := got[(i*c.m+m)*c.k+j]; v != float32(want) && !approx.Equal(float64(v), want,
+						1e-6*(1+math.Abs(want))) {
 						t.Fatalf("%+v: example %d, layer %d, logit %d is %v, want %v", c, i, m, j, v, want)
 					}
 				}
@@ -151,11 +152,13 @@ func TestPredictives(t *testing.T) {
 // preparations is all that can be asked of this half of the package, on small data.
 var preparations = map[string]func(ctx context.Context, product calibrate.Product) (any, error){
 	"ensemble": func(ctx context.Context, product calibrate.Product) (any, error) {
-		l, err := FitEnsemble(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), 140, FitOptions{Epochs: 2, Product: product})
+		l, err := FitEnsemble(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), 140, FitOptions{Epochs: 2,
+			Product: product})
 		return predicted(ctx, l, err)
 	},
 	"jackknife": func(ctx context.Context, product calibrate.Product) (any, error) {
-		l, err := FitJackknife(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), 0, 9, FitOptions{Epochs: 2, Product: product})
+		l, err := FitJackknife(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), 0, 9, FitOptions{Epochs: 2,
+			Product: product})
 		return predicted(ctx, l, err)
 	},
 	"dropout": func(ctx context.Context, product calibrate.Product) (any, error) {
@@ -170,7 +173,8 @@ var preparations = map[string]func(ctx context.Context, product calibrate.Produc
 		return w.Predictive(ctx, clouds(5, 3, 4, 1, 1))
 	},
 	"posterior": func(ctx context.Context, product calibrate.Product) (any, error) {
-		w, err := NewWeightSamples(ctx, kroneckerPosterior(clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true)), product, 9, 3)
+		w, err := NewWeightSamples(ctx, kroneckerPosterior(clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true)), product, 9,
+			3)
 		if err != nil {
 			return nil, err
 		}
@@ -179,14 +183,16 @@ var preparations = map[string]func(ctx context.Context, product calibrate.Produc
 	"variational": func(ctx context.Context, product calibrate.Product) (any, error) {
 		w := make([]float64, 16)
 		w[0] = 1
-		v, err := FitVariational(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), w, VariationalOptions{FitOptions: FitOptions{Epochs: 2, Product: product}})
+		v, err := FitVariational(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), w,
+			VariationalOptions{FitOptions: FitOptions{Epochs: 2, Product: product}})
 		if err != nil {
 			return nil, err
 		}
 		return v.Predictive(ctx, clouds(5, 3, 4, 1, 1), 6, 2)
 	},
 	"evidential": func(ctx context.Context, product calibrate.Product) (any, error) {
-		e, err := FitEvidential(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true), EvidentialOptions{FitOptions: FitOptions{Epochs: 2, Product: product}})
+		e, err := FitEvidential(ctx, clouds(70, 3, 4, 1, 1), softmaxHead(4, 3, true),
+			EvidentialOptions{FitOptions: FitOptions{Epochs: 2, Product: product}})
 		if err != nil {
 			return nil, err
 		}

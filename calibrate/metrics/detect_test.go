@@ -104,11 +104,13 @@ func TestDetectIsItsDefinitions(t *testing.T) {
 
 func TestDetectAtTheExtremes(t *testing.T) {
 	low, high := []float64{1, 2, math.Inf(-1)}, []float64{3, math.Inf(1)}
-	if got, want := detect(t, low, high), (OOD{N: 2, Accuracy: 1, AUROC: 1, AUPRIn: 1, AUPROut: 1, FPR95: 0}); got != want {
+	if got, want := detect(t, low, high), (OOD{N: 2, Accuracy: 1, AUROC: 1, AUPRIn: 1, AUPROut: 1,
+		FPR95: 0}); got != want {
 		t.Errorf("separated: %+v, want %+v", got, want)
 	}
 	same := []float64{7, 7, 7, 7}
-	if got, want := detect(t, same[:3], same), (OOD{N: 4, Accuracy: 0.5, AUROC: 0.5, AUPRIn: 3. / 7, AUPROut: 4. / 7, FPR95: 1}); got != want {
+	if got, want := detect(t, same[:3], same), (OOD{N: 4, Accuracy: 0.5, AUROC: 0.5, AUPRIn: 3. / 7, AUPROut: 4. / 7,
+		FPR95: 1}); got != want {
 		t.Errorf("all tied: %+v, want %+v", got, want)
 	}
 	if got := detect(t, high, low); got.AUROC != 0 || got.Accuracy != 0.5 || got.FPR95 != 1 {

@@ -54,7 +54,8 @@ func TestFiguresOfScikitLearn(t *testing.T) {
 	if err := json.Unmarshal(data, &golden); err != nil {
 		t.Fatal(err)
 	}
-	if len(golden.Classification) == 0 || len(golden.Detection) == 0 || len(golden.Selective) == 0 || len(golden.Quantiles) == 0 {
+	if len(golden.Classification) == 0 || len(golden.Detection) == 0 || len(golden.Selective) == 0 ||
+		len(golden.Quantiles) == 0 {
 		t.Fatal("testdata/golden.json lacks a section")
 	}
 

@@ -15,7 +15,8 @@ func examples(positions ...int) *Batch {
 	b := &Batch{}
 	for _, p := range positions {
 		x := float32(p)
-		b.Append(&Batch{N: 1, Positions: []int{p}, Features: []float32{x, -x, x / 2}, Logits: []float32{x, 1}, Labels: []int{p%3 - 1}, Targets: []uint8{uint8(p % 2), 1}})
+		b.Append(&Batch{N: 1, Positions: []int{p}, Features: []float32{x, -x, x / 2}, Logits: []float32{x, 1},
+			Labels: []int{p%3 - 1}, Targets: []uint8{uint8(p % 2), 1}})
 	}
 	return b
 }
@@ -88,7 +89,8 @@ func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
 			t.Errorf("%s: %d features, %d logits, %d examples, fingerprint %q of %q", name, s.Features(), s.Logits(), s.Len(), s.Fingerprint(), s.Metadata())
 		}
 		got, stats := all(t, s)
-		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(stats, Stats{Examples: want.N, Bad: end.Bad, Cached: true}) {
+		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(stats, Stats{Examples: want.N, Bad: end.Bad,
+			Cached: true}) {
 			t.Errorf("%s: other examples came, or %+v", name, stats)
 		}
 		if len(edges) != 1+4+1 { // head, blocks 0, 1, 2 and 9, end

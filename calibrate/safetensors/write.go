@@ -93,7 +93,8 @@ func Encode(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(infos[b].DType.rank(), infos[a].DType.rank()), cmp.Compare(infos[a].Name, infos[b].Name))
+		return cmp.Or(cmp.Compare(infos[b].DType.rank(), infos[a].DType.rank()), cmp.Compare(infos[a].Name,
+			infos[b].Name))
 	})
 	sorted, sortedInfos := make([]Tensor, len(order)), make([]Info, len(order))
 	for i, at := range order {
@@ -157,7 +158,8 @@ func NewSealedFile(r io.ReaderAt, size int64) (*File, error) {
 		return nil, err
 	}
 	last := len(f.tensors) - 1
-	if last < 0 || f.tensors[last].Name != sealName || f.tensors[last].DType != U8 || !slices.Equal(f.tensors[last].Shape, seal.Shape) {
+	if last < 0 || f.tensors[last].Name != sealName || f.tensors[last].DType != U8 ||
+		!slices.Equal(f.tensors[last].Shape, seal.Shape) {
 		return nil, fmt.Errorf("%w: want %q behind all other tensors", ErrSeal, sealName)
 	}
 	h := sha256.New()

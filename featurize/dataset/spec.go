@@ -108,7 +108,3 @@ func (s Spec) bounds(n int) (from, to int, err error) {
 	}
 	return from, to, nil
 }
-
-// Spread reports whether the example at a place among all is one of total that are spread evenly over them:
-// folders come class by class.
-func Spread(at, all, total int) bool { return at*total/all != (at+1)*total/all }

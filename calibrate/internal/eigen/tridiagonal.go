@@ -38,9 +38,11 @@ type tridiagonal struct {
 // (Dongarra, Sorensen, Hammarling 1989, "Block reduction of matrices to condensed forms for
 // eigenvalue computations"). 4/3 n³ operations.
 func tridiagonalise(a []float64, n int) *tridiagonal {
-	t := &tridiagonal{n: n, diagonal: make([]float64, n), off: make([]float64, max(0, n-1)), a: a, tau: make([]float64, n)}
+	t := &tridiagonal{n: n, diagonal: make([]float64, n), off: make([]float64, max(0, n-1)), a: a, tau: make([]float64,
+		n)}
 	mirrorBlocks(a, n)
-	r := &reduction{tridiagonal: t, w: make([]float64, panel*n), sums: make([]float64, parts*n), products: make([]float64, 2*panel)}
+	r := &reduction{tridiagonal: t, w: make([]float64, panel*n), sums: make([]float64, parts*n),
+		products: make([]float64, 2*panel)}
 	for top := n; top > 0; top -= panel {
 		first := max(0, top-panel)
 		for i := top - 1; i >= first; i-- {

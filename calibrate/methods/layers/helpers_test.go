@@ -124,7 +124,8 @@ func (s stack) parameters() [][]float64 {
 // naive runs one example through layers of the given parameters: what goes into each,
 // augmented, and what comes out of it before its activation. shift, unless nil, is added
 // to what comes out of one layer.
-func (s stack) naive(parameters [][]float64, x []float64, at int, shift []float64) (h, z [][]float64, logits []float64) {
+func (s stack) naive(parameters [][]float64, x []float64, at int, shift []float64) (h, z [][]float64,
+	logits []float64) {
 	now := x
 	for i, l := range s.layers {
 		in := append([]float64(nil), now...)
@@ -237,7 +238,8 @@ func (s stack) naiveFactors(cov calibrate.Covariance, x []float32, labels []int)
 }
 
 // fit returns the posterior of n examples.
-func (s stack) fit(t *testing.T, cov calibrate.Covariance, n int, d calibrate.Damping, product calibrate.Product) *Posterior {
+func (s stack) fit(t *testing.T, cov calibrate.Covariance, n int, d calibrate.Damping,
+	product calibrate.Product) *Posterior {
 	t.Helper()
 	c, err := NewCurvature(s.network(t, product), cov)
 	if err != nil {

@@ -217,7 +217,8 @@ func (p *pass) logits() []float64 { return p.h[len(p.layers)][:p.rows*p.Logits()
 func (p *pass) forward(weights [][]float64) error {
 	for l, layer := range p.layers {
 		z := p.z[:p.rows*layer.out]
-		if err := p.product.Multiply(z, p.h[l][:p.rows*layer.dim], weights[l], p.rows, layer.dim, layer.out); err != nil {
+		if err := p.product.Multiply(z, p.h[l][:p.rows*layer.dim], weights[l], p.rows, layer.dim,
+			layer.out); err != nil {
 			return err
 		}
 		stride := layer.out
@@ -266,7 +267,8 @@ func (p *pass) backward(v, spare []float64, each int, f func(l int, v []float64)
 		if err := f(l, now); err != nil || l == 0 {
 			return err
 		}
-		if err := p.product.Multiply(spare[:p.rows*each*layer.in], now, layer.back, p.rows*each, layer.out, layer.in); err != nil {
+		if err := p.product.Multiply(spare[:p.rows*each*layer.in], now, layer.back, p.rows*each, layer.out,
+			layer.in); err != nil {
 			return err
 		}
 		v, spare = spare, v

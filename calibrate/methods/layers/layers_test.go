@@ -216,7 +216,8 @@ func TestOneLayerIsTheKroneckerPosteriorOfTheLast(t *testing.T) {
 			}
 			set.Logits = append(set.Logits, float32(v))
 		}
-		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Kronecker, Fisher: true}, set)
+		c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Kronecker,
+			Fisher: true}, set)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -338,7 +339,8 @@ func TestExamplesThatAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := curvature.Add(context.Background(), c.x, c.labels); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := curvature.Add(context.Background(), c.x, c.labels); err == nil || !strings.Contains(err.Error(),
+			c.want) {
 			t.Errorf("%s: error %v, want %q", c.name, err, c.want)
 		}
 		if curvature.n != 0 {

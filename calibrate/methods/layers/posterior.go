@@ -80,7 +80,8 @@ func (p *Posterior) newCovariances(size, each int, add func(dst, t, w, scaled []
 	return &covariances{
 		Posterior: p, size: size, each: each, add: add, pass: n.newPass(size, true),
 		u: make([]float64, size*deepest), w: make([]float64, wide),
-		v: make([]float64, wide*n.Logits()), spare: make([]float64, wide*n.Logits()), t: make([]float64, wide*n.Logits()),
+		v: make([]float64, wide*n.Logits()), spare: make([]float64, wide*n.Logits()), t: make([]float64,
+			wide*n.Logits()),
 	}
 }
 
@@ -114,7 +115,8 @@ func (c *covariances) block(dst []float64, x []float32) error {
 		parallel.For(rows, func(first, last int) {
 			scaled := make([]float64, layer.out)
 			for r := first; r < last; r++ {
-				c.add(dst[r*c.each:(r+1)*c.each], t[r*k*layer.out:(r+1)*k*layer.out], w[r*layer.out:(r+1)*layer.out], scaled)
+				c.add(dst[r*c.each:(r+1)*c.each], t[r*k*layer.out:(r+1)*k*layer.out], w[r*layer.out:(r+1)*layer.out],
+					scaled)
 			}
 		})
 		return nil

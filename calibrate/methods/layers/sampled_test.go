@@ -115,7 +115,8 @@ func TestSmallSpreadsAreLinear(t *testing.T) {
 					got := sum / samples * ens
 					// Five standard errors; the logits' last bits and what is not linear
 					// are each some 1e-3 of a deviation.
-					if slack := 5.2 * math.Sqrt(2*variance(i, c)*variance(i, d)/samples); !approx.Equal(got, want[at], slack) {
+					if slack := 5.2 * math.Sqrt(2*variance(i, c)*variance(i, d)/samples); !approx.Equal(got, want[at],
+						slack) {
 						t.Errorf("%s, example %d: covariance %d, %d is %v, want %v ± %v", s.name, i, c, d, got, want[at], slack)
 					}
 					at++
@@ -214,7 +215,8 @@ func TestSampledRefuses(t *testing.T) {
 		"no examples": {0, 5, "0 examples"},
 		"too many":    {3, 1 << 31, "take fewer with a limit, or fewer samples"},
 	} {
-		if _, err := NewSampled(context.Background(), p, s.inputs(c.n), c.samples, 1); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewSampled(context.Background(), p, s.inputs(c.n), c.samples, 1); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
 	}
@@ -229,7 +231,8 @@ func TestSampledRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	logp := make([]float64, 3)
-	if margin := sampled.Predictor()(logp, 0, calibrate.Temperatures{Act: 0.02, Ens: 1e-300}); !(margin >= 0 && margin < math.Inf(1)) {
+	if margin := sampled.Predictor()(logp, 0, calibrate.Temperatures{Act: 0.02, Ens: 1e-300}); !(margin >= 0 &&
+		margin < math.Inf(1)) {
 		t.Errorf("the margin is %v", margin)
 	}
 	defer func() {
@@ -270,7 +273,8 @@ func TestTuneSampled(t *testing.T) {
 		return sum / n
 	}
 	found := nll(tuned.Optimum)
-	for _, other := range []calibrate.Temperatures{{Act: tuned.Optimum.Act * 1.1, Ens: tuned.Optimum.Ens}, {Act: tuned.Optimum.Act / 1.1, Ens: tuned.Optimum.Ens}, {Act: 1, Ens: val.MedianVariance()}} {
+	for _, other := range []calibrate.Temperatures{{Act: tuned.Optimum.Act * 1.1, Ens: tuned.Optimum.Ens},
+		{Act: tuned.Optimum.Act / 1.1, Ens: tuned.Optimum.Ens}, {Act: 1, Ens: val.MedianVariance()}} {
 		if v := nll(other); v < found {
 			t.Errorf("NLL %v at %v, found %v at %v", v, other, found, tuned.Optimum)
 		}
