@@ -1,5 +1,5 @@
 // Package tensor holds tensors in Go slices, and the one table of their element types: its row says what
-// ONNX, Go, NumPy, Triton and safetensors call a [Type] and how its elements are read.
+// ONNX, Go, NumPy and Triton call a [Type] and how its elements are read.
 package tensor
 
 import (

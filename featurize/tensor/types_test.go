@@ -14,7 +14,7 @@ func TestTypesAgreeWithThemselves(t *testing.T) {
 	seen := map[string]string{}
 	for i, e := range types {
 		typ := Type(i)
-		for kind, name := range map[string]string{"name": e.name, "numpy": e.numpy, "triton": e.triton, "safetensors": e.safetensors} {
+		for kind, name := range map[string]string{"name": e.name, "numpy": e.numpy, "triton": e.triton} {
 			if name == "" {
 				continue
 			}
@@ -29,9 +29,6 @@ func TestTypesAgreeWithThemselves(t *testing.T) {
 		}
 		if e.numpy != "" && (FromNumPy(e.numpy) != typ || strconv.FormatInt(e.bits/8, 10) != e.numpy[1:]) {
 			t.Errorf("%s has %d bits and is %q for NumPy", typ, e.bits, e.numpy)
-		}
-		if e.safetensors != "" && FromSafetensors(e.safetensors) != typ {
-			t.Errorf("%s is not found as %q", typ, e.safetensors)
 		}
 		data, err := typ.Make(3)
 		if (err == nil) != typ.Holds() {
