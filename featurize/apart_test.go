@@ -25,7 +25,8 @@ func TestRunExamplesEachOnItsOwnAccount(t *testing.T) {
 	for _, batch := range []int{0, 1, 3} {
 		e := extractor(t, "sequence", Config{Batch: batch})
 		var examples []dataset.Example
-		for ex, err := range dataset.StreamJSONL(strings.NewReader(string(sentenceLines(ids, mask, broken))), "x", dataset.Options{Inputs: e.InputNames(), Unlabelled: true}) {
+		for ex, err := range dataset.StreamJSONL(strings.NewReader(string(sentenceLines(ids, mask, broken))), "x",
+			dataset.Options{Inputs: e.InputNames(), Unlabelled: true}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,8 @@ func dense(t *testing.T, tail *layers.Tail, x []float64, n int) []float64 {
 	return x
 }
 
-// runTail cuts a model below its dense layers, runs it, and holds its logits against what the layers make of their input.
+// runTail cuts a model below its dense layers, runs it, and holds its logits against what the
+// layers make of their input.
 func runTail(t *testing.T, m *onnx.Model, depth int, in tensor.Tensor, tolerance float64) (wide int, r Results) {
 	t.Helper()
 	h, err := head.Find(m, head.Options{})

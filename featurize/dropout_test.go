@@ -88,8 +88,8 @@ func both(a, b []float32) float64 {
 	return float64(n) / float64(len(a))
 }
 
-// ONNX Runtime neither works out the masks beforehand nor takes two for one: they are independent of each other and of those
-// of other runs, and come again in the same order in a new session.
+// ONNX Runtime neither works out the masks beforehand nor takes two for one: they are independent
+// of each other and of those of other runs, and come again in the same order in a new session.
 func TestDropoutSwitchedOnDrops(t *testing.T) {
 	for _, tt := range []struct {
 		fixture  string
@@ -177,7 +177,8 @@ func TestStochasticNetworkHasItsHead(t *testing.T) {
 	}
 }
 
-// drawingEnv is the seed, or "none", with which the test binary, started once more, runs the network that draws its weights.
+// drawingEnv is the seed, or "none", with which the test binary, started once more, runs the
+// network that draws its weights.
 const drawingEnv = "FEATURIZE_TEST_DRAWING"
 
 func init() { helpers[drawingEnv] = printDrawn }
@@ -223,8 +224,9 @@ func printDrawn(seed string) {
 	fmt.Print(runs)
 }
 
-// A network that draws its weights repeats itself in a new session of this process and of another, which it does not without
-// a seed: ONNX Runtime takes one from the clock, once a process. It never does in another run of the same session.
+// A network that draws its weights repeats itself in a new session of this process and of another,
+// which it does not without a seed: ONNX Runtime takes one from the clock, once a process. It never
+// does in another run of the same session.
 func TestSeededNetworkRepeatsItself(t *testing.T) {
 	here := func(seed string) (runs [drawingRuns][]float32) {
 		t.Helper()

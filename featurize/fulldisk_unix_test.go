@@ -54,6 +54,7 @@ func streamOnFullDisk(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	_, err = e.Stream(context.Background(), ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}}, func(*rows.Batch) error { return nil })
+	_, err = e.Stream(context.Background(), ds, StreamConfig{Cache: &Cache{Dir: filepath.Join(dir, "cache")}},
+		func(*rows.Batch) error { return nil })
 	fmt.Println(err)
 }

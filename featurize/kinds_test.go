@@ -45,7 +45,8 @@ func take[T any](v []T) func(int) any { return func(from int) any { return v[fro
 
 func show[T any](v []T) func(int) string { return func(i int) string { return fmt.Sprint(v[i]) } }
 
-func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](rng *rand.Rand, name, descr string, size, lowest int) typed {
+func integers[T int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64](rng *rand.Rand, name, descr string,
+	size, lowest int) typed {
 	v := make([]T, size)
 	for i := range v {
 		v[i] = T(lowest + rng.IntN(9))
@@ -206,18 +207,21 @@ func TestValuesThatDoNotFitAreRefused(t *testing.T) {
 		{"f64", `["a","b"]`, "no conversion from []string"},
 	} {
 		path := write(t, t.TempDir(), "x.jsonl", []byte(line("", "")+line(tt.name, tt.value)))
-		stats, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{MaxBad: 1}, collect(&collected{}))
+		stats, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}),
+			StreamConfig{MaxBad: 1}, collect(&collected{}))
 		if err != nil || len(stats.Bad) != 1 {
 			t.Errorf("%s %s: %v, bad records %q", tt.name, tt.value, err, stats.Bad)
 			continue
 		}
-		if bad := stats.Bad[0]; !strings.HasPrefix(bad, "x.jsonl[1]: ") || !strings.Contains(bad, tt.words) || !strings.Contains(bad, " "+tt.name+" ") && !strings.Contains(bad, `"`+tt.name+`"`) {
+		if bad := stats.Bad[0]; !strings.HasPrefix(bad, "x.jsonl[1]: ") || !strings.Contains(bad, tt.words) ||
+			!strings.Contains(bad, " "+tt.name+" ") && !strings.Contains(bad, `"`+tt.name+`"`) {
 			t.Errorf("%s %s: bad record %q, want %q", tt.name, tt.value, bad, tt.words)
 		}
 	}
 	// The largest that do.
 	path := write(t, t.TempDir(), "x.jsonl", []byte(line("f16", "[65504,-65519]")+line("bf16", "[3.38e38,NaN]")+line("f64", "[NaN,Infinity]")))
-	if _, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{}, collect(&collected{})); err != nil {
+	if _, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
+		collect(&collected{})); err != nil {
 		t.Error(err)
 	}
 }
@@ -246,7 +250,8 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 		for j := range w {
 			w[j] = float32(weight[5*i+j])
 		}
-		return []tensor.Tensor{{Name: "ids", Shape: []int64{1, 5}, Data: ids[5*i : 5*i+5]}, {Name: "weight", Shape: []int64{1, 5}, Data: w}}
+		return []tensor.Tensor{{Name: "ids", Shape: []int64{1, 5}, Data: ids[5*i : 5*i+5]},
+			{Name: "weight", Shape: []int64{1, 5}, Data: w}}
 	})
 	file := npz(t, "ids", npy(ids, n, 5), "weight", npy(weight, n, 5))
 	data := openData(t, write(t, t.TempDir(), "x.npz", file), dataset.Options{})
@@ -254,7 +259,8 @@ func TestBytesBesideOtherInputsAreNumbers(t *testing.T) {
 	same(t, &got.Batch, want)
 
 	// Where only ready arrays are known, nothing says what bytes are.
-	_, err := extractor(t, "tokens", Config{ArraysOnly: true}).Stream(t.Context(), data, StreamConfig{}, func(*rows.Batch) error { return nil })
+	_, err := extractor(t, "tokens", Config{ArraysOnly: true}).Stream(t.Context(), data, StreamConfig{},
+		func(*rows.Batch) error { return nil })
 	if !errors.Is(err, preprocess.ErrUnknown) {
 		t.Errorf("error %v, want %v", err, preprocess.ErrUnknown)
 	}
@@ -299,7 +305,8 @@ func TestModelsWithoutABatchAxisOfThatName(t *testing.T) {
 			if names := e.InputNames(); !slices.Equal(names, []string{"x"}) {
 				t.Errorf("inputs %q", names)
 			}
-			got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(x, n, 6)), dataset.Options{}), StreamConfig{})
+			got, _ := stream(t, e, openData(t, write(t, t.TempDir(), "x.npy", npy(x, n, 6)), dataset.Options{}),
+				StreamConfig{})
 			same(t, &got.Batch, want)
 			rows, err := e.Run(t.Context(), []tensor.Tensor{{Shape: []int64{n, 6}, Data: x}})
 			if err != nil {
@@ -369,7 +376,8 @@ func TestColumnsOfATable(t *testing.T) {
 	first := strings.Index(text, "\n0,") + 1
 	text = text[:first] + "9,red,large,1,3\n" + text[first:]
 	got := &collected{}
-	stats, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options), StreamConfig{MaxBad: 3}, collect(got))
+	stats, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "y.csv", []byte(text)), options),
+		StreamConfig{MaxBad: 3}, collect(got))
 	if err != nil || len(stats.Bad) != 3 || got.N != n-1 {
 		t.Fatalf("%v, %d examples, bad records %q", err, got.N, stats.Bad)
 	}
@@ -400,6 +408,8 @@ func TestATableForTheOnlyInput(t *testing.T) {
 	// A dataset that was opened without the widths gives its columns, and they
 	// are held against the model here.
 	wide := strings.ReplaceAll(strings.ReplaceAll(table, "label", "y"), ",x,", ",z,")
-	_, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "x.csv", []byte(wide)), dataset.Options{Inputs: e.InputNames()}), StreamConfig{}, collect(&collected{}))
+	_, err := e.Stream(t.Context(),
+		openData(t, write(t, t.TempDir(), "x.csv", []byte(wide)), dataset.Options{Inputs: e.InputNames()}), StreamConfig{},
+		collect(&collected{}))
 	says(t, err, "x.csv[0]", "array [7]", "x [N,6] float32")
 }

@@ -71,7 +71,8 @@ func alike(t testing.TB, got, want Results) {
 		t.Fatalf("%d columns of %d examples, want %d of %d", len(got.Columns), got.N, len(want.Columns), want.N)
 	}
 	for c := range want.Columns {
-		if !slices.EqualFunc(got.Columns[c], want.Columns[c], func(a, b float32) bool { return approx.Equal(float64(a), float64(b), 1e-5) }) {
+		if !slices.EqualFunc(got.Columns[c], want.Columns[c],
+			func(a, b float32) bool { return approx.Equal(float64(a), float64(b), 1e-5) }) {
 			t.Fatalf("column %d is %v, want %v", c, got.Columns[c], want.Columns[c])
 		}
 	}
@@ -206,18 +207,21 @@ func TestANetworkStreamsADataset(t *testing.T) {
 		}
 		got := Results{Columns: make([][]float32, 2)}
 		var positions []int
-		stats, err := w.Stream(t.Context(), openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2}, func(r Results, e *rows.Batch) error {
-			if len(e.Positions) != r.N || len(e.Labels) != r.N || len(e.Names) != r.N || !strings.HasSuffix(e.Names[0], ".png") {
-				t.Errorf("%d results of the examples %+v", r.N, e)
-			}
-			got.N += r.N
-			positions = append(positions, e.Positions...)
-			for c := range r.Columns {
-				got.Columns[c] = append(got.Columns[c], r.Columns[c]...)
-			}
-			return nil
-		})
-		if err != nil || stats.Examples != n-2 || len(stats.Bad) != 2 || len(positions) != n-2 || slices.Contains(positions, 11) {
+		stats, err := w.Stream(t.Context(), openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: 2},
+			func(r Results, e *rows.Batch) error {
+				if len(e.Positions) != r.N || len(e.Labels) != r.N || len(e.Names) != r.N ||
+					!strings.HasSuffix(e.Names[0], ".png") {
+					t.Errorf("%d results of the examples %+v", r.N, e)
+				}
+				got.N += r.N
+				positions = append(positions, e.Positions...)
+				for c := range r.Columns {
+					got.Columns[c] = append(got.Columns[c], r.Columns[c]...)
+				}
+				return nil
+			})
+		if err != nil || stats.Examples != n-2 || len(stats.Bad) != 2 || len(positions) != n-2 ||
+			slices.Contains(positions, 11) {
 			t.Errorf("%+v, positions %v, %v", stats, positions, err)
 		}
 		alike(t, got, all)
@@ -252,7 +256,8 @@ func TestModelsThatCannotBeRunWholeAreRefused(t *testing.T) {
 	_, err = w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, 2, 8, 8}, Data: random(1, 128)}})
 	says(t, err, "image", "[N,3,8,8]", "[1,2,8,8]")
 	w.Close()
-	if _, err := w.Run(t.Context(), []tensor.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: random(1, 192)}}); err != ort.ErrClosed {
+	if _, err := w.Run(t.Context(),
+		[]tensor.Tensor{{Shape: []int64{1, 3, 8, 8}, Data: random(1, 192)}}); err != ort.ErrClosed {
 		t.Errorf("closed: %v", err)
 	}
 }
@@ -322,7 +327,8 @@ func TestInputsMustAgreeAboutTheBatch(t *testing.T) {
 	made := func(batches ...int64) []input {
 		var all []input
 		for i, b := range batches {
-			info := onnx.ValueInfo{Name: fmt.Sprint("x", i), Type: tensor.Float32, Shape: []onnx.Dim{{Value: b}, {Value: 3}}}
+			info := onnx.ValueInfo{Name: fmt.Sprint("x", i), Type: tensor.Float32,
+				Shape: []onnx.Dim{{Value: b}, {Value: 3}}}
 			in, err := newInput(info, Config{}, len(batches) == 1)
 			if err != nil {
 				t.Fatal(err)

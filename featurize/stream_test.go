@@ -64,7 +64,8 @@ func TestRowsAreThoseOfTheUncutNetworkOnOneExample(t *testing.T) {
 			}
 			return image([]int64{1, 8, 8, 3}, x)
 		}},
-		{"grey", "grey", "grey", grey, nil, func(i int) []tensor.Tensor { return image([]int64{1, 1, 8, 8}, chw(pixels(i, 8, 8, 1), 8, 8, 1)) }},
+		{"grey", "grey", "grey", grey, nil,
+			func(i int) []tensor.Tensor { return image([]int64{1, 1, 8, 8}, chw(pixels(i, 8, 8, 1), 8, 8, 1)) }},
 		{"grey made colour", "conv", "conv", grey, nil, func(i int) []tensor.Tensor {
 			x := chw(pixels(i, 8, 8, 1), 8, 8, 1)
 			return image([]int64{1, 3, 8, 8}, slices.Concat(x, x, x))
@@ -192,12 +193,13 @@ func TestBadRecordsLeaveGaps(t *testing.T) {
 		for _, batch := range []int{1, 2, 7, 256} {
 			e := extractor(t, name, Config{Batch: batch})
 			last := 0
-			got, stats := stream(t, e, openData(t, dir, dataset.Options{}), StreamConfig{MaxBad: len(broken), Progress: func(done, total int) {
-				if done < last || done > total || total != n {
-					t.Errorf("progress %d of %d after %d", done, total, last)
-				}
-				last = done
-			}})
+			got, stats := stream(t, e, openData(t, dir, dataset.Options{}),
+				StreamConfig{MaxBad: len(broken), Progress: func(done, total int) {
+					if done < last || done > total || total != n {
+						t.Errorf("progress %d of %d after %d", done, total, last)
+					}
+					last = done
+				}})
 			if last != n {
 				t.Errorf("progress ends at %d of %d", last, n)
 			}
@@ -270,7 +272,8 @@ func TestALimitIsSpreadEvenly(t *testing.T) {
 			}
 			previous = float64(p)
 		}
-		if first, last := got.Positions[0], got.Positions[got.N-1]; float64(first) > 100+stride || float64(last) < 1000-stride-1 {
+		if first, last := got.Positions[0], got.Positions[got.N-1]; float64(first) > 100+stride ||
+			float64(last) < 1000-stride-1 {
 			t.Errorf("limit %d: positions %d to %d of 100 to 999", limit, first, last)
 		}
 	}
@@ -295,7 +298,8 @@ func TestAnExampleOfTheWrongShapeEndsTheStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, batch := range []int{1, 4, 256} {
 				e := extractor(t, tt.model, Config{Batch: batch})
-				_, err := e.Stream(t.Context(), openData(t, tt.data, dataset.Options{}), StreamConfig{MaxBad: n}, collect(&collected{}))
+				_, err := e.Stream(t.Context(), openData(t, tt.data, dataset.Options{}), StreamConfig{MaxBad: n},
+					collect(&collected{}))
 				says(t, err, tt.words...)
 				var shape *preprocess.ShapeError
 				if !errors.As(err, &shape) {
@@ -315,7 +319,8 @@ func TestAnOpenSizeIsSettledAnewForEveryStream(t *testing.T) {
 			t.Errorf("%v, %v", inputs, err)
 		}
 	}
-	_, err := e.Images([]goimage.Image{goimage.NewNRGBA(goimage.Rect(0, 0, 8, 8)), goimage.NewNRGBA(goimage.Rect(0, 0, 8, 9))})
+	_, err := e.Images([]goimage.Image{goimage.NewNRGBA(goimage.Rect(0, 0, 8, 8)),
+		goimage.NewNRGBA(goimage.Rect(0, 0, 8, 9))})
 	says(t, err, "image 1", "9×8")
 }
 
@@ -335,7 +340,8 @@ func TestABadLabelEndsTheStream(t *testing.T) {
 	write(t, dir, "x-labels-idx1", idx(labels, n))
 	for _, batch := range []int{1, 4, 256} {
 		e := extractor(t, "grey", Config{Batch: batch})
-		_, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Classes: 4}), StreamConfig{MaxBad: n}, collect(&collected{}))
+		_, err := e.Stream(t.Context(), openData(t, path, dataset.Options{Classes: 4}), StreamConfig{MaxBad: n},
+			collect(&collected{}))
 		says(t, err, "[20]", "label 4 is outside [0,4)")
 	}
 }
@@ -422,12 +428,13 @@ func TestACancelledStreamReturnsItsCause(t *testing.T) {
 		e := extractor(t, "conv", Config{Batch: 2})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		calls := 0
-		_, err := e.Stream(ctx, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{}, func(*rows.Batch) error {
-			if calls++; calls == 2 {
-				cancel(cause)
-			}
-			return nil
-		})
+		_, err := e.Stream(ctx, openData(t, photos(t, n, 8, 8, 3), dataset.Options{}), StreamConfig{},
+			func(*rows.Batch) error {
+				if calls++; calls == 2 {
+					cancel(cause)
+				}
+				return nil
+			})
 		if err != cause || calls != 2 {
 			t.Errorf("%v after %d calls", err, calls)
 		}
@@ -475,13 +482,16 @@ func TestConcurrentStreamsAndRunsDoNotDisturbEachOther(t *testing.T) {
 		size := 6 + g
 		dir := photos(t, n, size, size, 3)
 		want := uncut(t, "open", n, func(i int) []tensor.Tensor {
-			return []tensor.Tensor{{Shape: []int64{1, 3, int64(size), int64(size)}, Data: chw(pixels(i, size, size, 3), size, size, 3)}}
+			return []tensor.Tensor{
+				{Shape: []int64{1, 3, int64(size), int64(size)}, Data: chw(pixels(i, size, size, 3), size, size, 3)}}
 		})
 		ds := openData(t, dir, dataset.Options{})
 		go func() {
 			got := &collected{}
 			_, err := e.Stream(context.Background(), ds, StreamConfig{}, collect(got))
-			if err == nil && (got.N != n || !slices.EqualFunc(got.Logits, want.Logits, func(a, b float32) bool { return a-b < 1e-4 && b-a < 1e-4 })) {
+			if err == nil && (got.N != n ||
+				!slices.EqualFunc(got.Logits, want.Logits,
+					func(a, b float32) bool { return a-b < 1e-4 && b-a < 1e-4 })) {
 				err = fmt.Errorf("size %d: other rows came", size)
 			}
 			errs <- err
@@ -514,7 +524,8 @@ func TestRunChecksItsInputs(t *testing.T) {
 		{"no slice", []tensor.Tensor{ids, with(weight, []int64{2, 5}, 3)}, []string{`"weight"`}},
 		{"negative", []tensor.Tensor{with(ids, []int64{-1, -5}, make([]int64, 5)), weight}, []string{`"ids"`, "[-1 -5]"}},
 		{"overflow", []tensor.Tensor{with(ids, []int64{1 << 62, 4}, make([]int64, 0)), weight}, []string{`"ids"`}},
-		{"many examples of nothing", []tensor.Tensor{with(ids, []int64{1 << 40, 0}, []int64{}), with(weight, []int64{1 << 40, 0}, []float32{})}, []string{`"ids"`, "positive"}},
+		{"many examples of nothing", []tensor.Tensor{with(ids, []int64{1 << 40, 0}, []int64{}), with(weight, []int64{1 << 40, 0}, []float32{})},
+			[]string{`"ids"`, "positive"}},
 		{"wrong type", []tensor.Tensor{with(ids, []int64{2, 5}, make([]int32, 10)), weight}, []string{`"ids"`, "int64", "int32"}},
 		{"wrong shape", []tensor.Tensor{with(ids, []int64{2, 6}, make([]int64, 12)), weight}, []string{`"ids"`, "5", "6"}},
 		{"wrong name", []tensor.Tensor{with(tensor.Tensor{Name: "words"}, []int64{2, 5}, make([]int64, 10)), weight}, []string{`"words"`, "ids"}},
@@ -525,7 +536,8 @@ func TestRunChecksItsInputs(t *testing.T) {
 			says(t, err, tt.words...)
 		})
 	}
-	rows, err := e.Run(t.Context(), []tensor.Tensor{with(weight, []int64{0, 5}, []float32{}), with(ids, []int64{0, 5}, []int64{})})
+	rows, err := e.Run(t.Context(),
+		[]tensor.Tensor{with(weight, []int64{0, 5}, []float32{}), with(ids, []int64{0, 5}, []int64{})})
 	if err != nil || rows.N != 0 {
 		t.Errorf("of no examples came %v, %v", rows, err)
 	}
@@ -598,7 +610,8 @@ func BenchmarkStream(b *testing.B) {
 			e := extractor(b, "grey", Config{Batch: batch})
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := e.Stream(b.Context(), ds, StreamConfig{}, func(*rows.Batch) error { return nil }); err != nil {
+				if _, err := e.Stream(b.Context(), ds, StreamConfig{},
+					func(*rows.Batch) error { return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -96,7 +96,8 @@ func TestSequencesOfDifferentLengthsAreRunAtTheirOwn(t *testing.T) {
 		equal(t, again, got)
 
 		// A part of them, among other neighbours.
-		part, _ := stream(t, e, openData(t, path+"[300:]", dataset.Options{Inputs: e.InputNames()}), StreamConfig{MaxBad: 1, Limit: 100})
+		part, _ := stream(t, e, openData(t, path+"[300:]", dataset.Options{Inputs: e.InputNames()}),
+			StreamConfig{MaxBad: 1, Limit: 100})
 		for i, p := range part.Positions {
 			k := slices.Index(want, p)
 			one := func(r *rows.Batch, i int) *rows.Batch {
@@ -139,7 +140,8 @@ func TestSequencesInFixedBatches(t *testing.T) {
 	})
 	// The uncut network gives each row four times.
 	want.Features, want.Logits = everyFourth(want.Features, 6), everyFourth(want.Logits, 4)
-	got, _ := stream(t, extractor(t, "frames4", Config{}), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(lines.String())), dataset.Options{}), StreamConfig{})
+	got, _ := stream(t, extractor(t, "frames4", Config{}),
+		openData(t, write(t, t.TempDir(), "x.jsonl", []byte(lines.String())), dataset.Options{}), StreamConfig{})
 	same(t, &got.Batch, want)
 	if !slices.Equal(got.Positions, positions(0, n)) {
 		t.Errorf("positions %d", got.Positions)
@@ -152,7 +154,8 @@ func TestLongSequencesMakeSmallBatches(t *testing.T) {
 		t.Errorf("batches of %d", e.Batch())
 	}
 	for length, want := range map[int]int{1: 32, 100: 32, 512: 19, 5000: 1, 50_000: 1} {
-		ex := &dataset.Example{Inputs: []dataset.Array{{Name: "ids", Shape: []int{length}, Data: make([]int64, length)}, {Name: "mask", Shape: []int{length}, Data: make([]int64, length)}}}
+		ex := &dataset.Example{Inputs: []dataset.Array{{Name: "ids", Shape: []int{length}, Data: make([]int64, length)},
+			{Name: "mask", Shape: []int{length}, Data: make([]int64, length)}}}
 		pipes, err := e.resolve(ex)
 		if err != nil {
 			t.Fatal(err)
@@ -177,11 +180,14 @@ func TestAnExampleThatIsNoSequenceEndsTheStream(t *testing.T) {
 	} {
 		text := `{"ids":[1,2],"mask":[1,2]}` + "\n" + `{"ids":[1],"mask":[1]}` + "\n" + tt.line
 		e := extractor(t, "sequence", Config{})
-		_, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}), StreamConfig{MaxBad: 3}, collect(&collected{}))
+		_, err := e.Stream(t.Context(), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}),
+			StreamConfig{MaxBad: 3}, collect(&collected{}))
 		says(t, err, tt.words...)
 	}
 	text := `{"x":[[1,2,3]]}` + "\n" + `{"x":[[1,2]]}`
-	_, err := extractor(t, "frames4", Config{}).Stream(t.Context(), openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}), StreamConfig{MaxBad: 2}, collect(&collected{}))
+	_, err := extractor(t, "frames4", Config{}).Stream(t.Context(),
+		openData(t, write(t, t.TempDir(), "x.jsonl", []byte(text)), dataset.Options{}), StreamConfig{MaxBad: 2},
+		collect(&collected{}))
 	says(t, err, "x.jsonl[1]", "array [1,2] of int64", "x [N,?,3] float32")
 }
 
@@ -223,7 +229,8 @@ func TestWindowsDoNotPileUp(t *testing.T) {
 func TestShapesAreToldApart(t *testing.T) {
 	seen := map[string]string{}
 	for _, shapes := range [][][]int{
-		{{2}}, {{2}, {2}}, {{2}, {3}}, {{3}, {2}}, {{2, 2}}, {{22}}, {{2, 3}, {4}}, {{2}, {3, 4}}, {{2, 3, 4}}, {{23}, {4}}, {{2}, {}}, {{}, {2}}, {{}}, {},
+		{{2}}, {{2}, {2}}, {{2}, {3}}, {{3}, {2}}, {{2, 2}}, {{22}}, {{2, 3}, {4}}, {{2}, {3, 4}}, {{2, 3, 4}},
+		{{23}, {4}}, {{2}, {}}, {{}, {2}}, {{}}, {},
 	} {
 		var ex dataset.Example
 		for _, s := range shapes {

@@ -47,7 +47,8 @@ func BenchmarkCalibrate(b *testing.B) {
 		labels := make([]int64, n)
 		file := write(b, dir, "x.npz", npz(b, map[string]array{m.Inputs()[0].Name: {data, dims}, "labels": {labels, []int{n}}}))
 		accumulate := Accumulation(b, Config{
-			Model: path, Train: file, Val: file, Out: filepath.Join(dir, "b"), Structure: calibrate.Kronecker, Runtime: Runtime{Batch: batch},
+			Model: path, Train: file, Val: file, Out: filepath.Join(dir, "b"), Structure: calibrate.Kronecker,
+			Runtime: Runtime{Batch: batch},
 		})
 		b.Run(filepath.Base(path), func(b *testing.B) {
 			var alone, pass, ratios []float64
@@ -60,7 +61,8 @@ func BenchmarkCalibrate(b *testing.B) {
 				alone = append(alone, took(func() {
 					for i := 0; i < n; i += batch {
 						shape := append([]int64{batch}, x.Shape[1:]...)
-						if _, err := plain.Run(b.Context(), []Tensor{{Shape: shape, Data: data[i*width : (i+batch)*width]}}); err != nil {
+						if _, err := plain.Run(b.Context(),
+							[]Tensor{{Shape: shape, Data: data[i*width : (i+batch)*width]}}); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -103,7 +105,8 @@ func BenchmarkCurvature(b *testing.B) {
 			}
 			defer product.Close()
 			h := calibrate.Head{Logits: c.logits, Features: c.features, Bias: true, Link: calibrate.Softmax}
-			sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: c.structure, Fisher: c.fisher, Product: product})
+			sums, err := calibrate.NewSums(calibrate.CurvatureConfig{Head: h, Structure: c.structure, Fisher: c.fisher,
+				Product: product})
 			if err != nil {
 				b.Fatal(err)
 			}

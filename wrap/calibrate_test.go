@@ -28,20 +28,25 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 	for _, s := range structures {
 		t.Run(string(s), func(t *testing.T) {
 			dir, r := calibrated(t, s)
-			if got, want := list(t, dir), []string{bundle.ManifestName, bundle.ModelName, bundle.PosteriorName}; !slices.Equal(got, want) {
+			if got, want := list(t, dir), []string{bundle.ManifestName, bundle.ModelName,
+				bundle.PosteriorName}; !slices.Equal(got, want) {
 				t.Errorf("the bundle holds %q, want %q", got, want)
 			}
-			if r.Bundle != dir || r.Structure != string(s) || r.Covariance != "hessian" || r.Examples != (Examples{Train: 1200, Val: 300, OOD: 300}) {
+			if r.Bundle != dir || r.Structure != string(s) || r.Covariance != "hessian" ||
+				r.Examples != (Examples{Train: 1200, Val: 300, OOD: 300}) {
 				t.Errorf("report %+v", r)
 			}
-			if r.Head.Features != 128 || r.Head.Logits != 10 || !r.Head.Bias || r.Head.Link != "softmax" || !(r.Head.LogitError < 1e-5) {
+			if r.Head.Features != 128 || r.Head.Logits != 10 || !r.Head.Bias || r.Head.Link != "softmax" ||
+				!(r.Head.LogitError < 1e-5) {
 				t.Errorf("head %+v", r.Head)
 			}
-			if r.Damping.Rule != "auto" || len(r.Damping.Candidates) < 2 || !(r.Damping.Epsilon > 0) || !r.Temperatures.OODTuned {
+			if r.Damping.Rule != "auto" || len(r.Damping.Candidates) < 2 || !(r.Damping.Epsilon > 0) ||
+				!r.Temperatures.OODTuned {
 				t.Errorf("damping %+v, temperatures %+v", r.Damping, r.Temperatures)
 			}
 			h := r.HeldOut
-			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 || !(h.After.OOD.AUROC > h.Before.OOD.AUROC) || h.Scores["leverage"] == nil {
+			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 ||
+				!(h.After.OOD.AUROC > h.Before.OOD.AUROC) || h.Scores["leverage"] == nil {
 				t.Errorf("held out: %+v", h)
 			}
 			for _, stage := range []string{"open", "fingerprint", "train", "curvature", "held_out", "tuning", "write", "total"} {
@@ -68,12 +73,14 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 				by[m.Name] = m
 			}
 			mle, mf0, leverage := by["mle"], by["mf0"], by["leverage"]
-			if len(by) != 4 || leverage.InDomain != nil || mle.InDomain.N != 297 || mle.OOD[0].N != 300 || mf0.OOD[0].Name != "unfamiliar" {
+			if len(by) != 4 || leverage.InDomain != nil || mle.InDomain.N != 297 || mle.OOD[0].N != 300 ||
+				mf0.OOD[0].Name != "unfamiliar" {
 				t.Fatalf("%+v", e.Methods)
 			}
 			// Figures of this network, with room for the rounding of another processor:
 			// NLL 0.0574 → 0.044, ECE below 2 %, AUROC 84 → 92, leverage 92 to 93.
-			if mle, mf0 := mle.InDomain, mf0.InDomain; !(mf0.NLL <= mle.NLL) || !(mf0.NLL < 0.05) || !(mf0.ECE < 0.025) || !approx.Equal(mf0.Error, mle.Error, 0.007) {
+			if mle, mf0 := mle.InDomain, mf0.InDomain; !(mf0.NLL <= mle.NLL) || !(mf0.NLL < 0.05) ||
+				!(mf0.ECE < 0.025) || !approx.Equal(mf0.Error, mle.Error, 0.007) {
 				t.Errorf("in domain: mf0 %+v, the network %+v", *mf0, *mle)
 			}
 			if !(mf0.OOD[0].AUROC > 0.90) || !(mf0.OOD[0].AUROC > mle.OOD[0].AUROC+0.05) {
@@ -82,7 +89,9 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			if !(leverage.OOD[0].AUROC > 0.90) || !(leverage.OOD[0].AUROC > mle.OOD[0].AUROC+0.05) {
 				t.Errorf("AUROC of leverage %v, of the network %v", leverage.OOD[0].AUROC, mle.OOD[0].AUROC)
 			}
-			if !reflect.DeepEqual(e.Bundle.Damping, r.Damping) || !reflect.DeepEqual(e.Bundle.Temperatures, r.Temperatures) || e.Bundle.Path != dir || e.Model.SHA256 != r.Model.SHA256 {
+			if !reflect.DeepEqual(e.Bundle.Damping, r.Damping) ||
+				!reflect.DeepEqual(e.Bundle.Temperatures, r.Temperatures) || e.Bundle.Path != dir ||
+				e.Model.SHA256 != r.Model.SHA256 {
 				t.Errorf("the evaluation tells of %+v, the calibration of %+v and %+v", e.Bundle, r.Damping, r.Temperatures)
 			}
 		})
@@ -102,7 +111,8 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 				if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL) {
 					t.Errorf("NLL %v, before %v", r.HeldOut.After.NLL, r.HeldOut.Before.NLL)
 				}
-				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.HeldOut.After.OOD != nil || r.HeldOut.Scores["leverage"] != nil {
+				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.HeldOut.After.OOD != nil ||
+					r.HeldOut.Scores["leverage"] != nil {
 					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.HeldOut)
 				}
 				opened(t, c.Out, Options{})
@@ -118,7 +128,8 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 	labelled := mustCalibrate(t, c)
 	c.Train, c.Force = filepath.Join(dir, "images-idx3-ubyte.gz[0:1200]"), true
 	unlabelled := mustCalibrate(t, c)
-	if !reflect.DeepEqual(unlabelled.Temperatures, labelled.Temperatures) || unlabelled.Damping.Epsilon != labelled.Damping.Epsilon {
+	if !reflect.DeepEqual(unlabelled.Temperatures, labelled.Temperatures) ||
+		unlabelled.Damping.Epsilon != labelled.Damping.Epsilon {
 		t.Errorf("labels make a difference: %+v, %+v", unlabelled.Temperatures, labelled.Temperatures)
 	}
 	for _, cov := range []calibrate.Covariance{calibrate.Fisher, calibrate.Sandwich} {
@@ -135,7 +146,8 @@ func TestUnlabelledTrainingDataWillDoForTheHessian(t *testing.T) {
 func features(t testing.TB, p cutNetwork, dir, name, images string, from, to int) string {
 	t.Helper()
 	notes := &source.Notes{}
-	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(name, digits(t, images), 10, true)
+	s, err := (&source.Opener{Network: p.Network, Extractor: p.Extractor, Notes: notes}).Open(name, digits(t, images),
+		10, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +196,8 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			close("AUROC", got.HeldOut.After.OOD.AUROC, want.HeldOut.After.OOD.AUROC, 1e-3)
 			close("AUROC of leverage", got.HeldOut.Scores["leverage"].AUROC, want.HeldOut.Scores["leverage"].AUROC, 1e-9)
 			close("NLL before", got.HeldOut.Before.NLL, want.HeldOut.Before.NLL, 1e-12)
-			if got.Model != nil || got.Head.Features != 128 || got.Head.Logits != 10 || !got.Head.Bias || got.Examples != want.Examples {
+			if got.Model != nil || got.Head.Features != 128 || got.Head.Logits != 10 || !got.Head.Bias ||
+				got.Examples != want.Examples {
 				t.Errorf("report %+v", got)
 			}
 
@@ -205,7 +218,8 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range b {
-				if a[i].Class != b[i].Class || !approx.Equal(a[i].Confidence, b[i].Confidence, 1e-3) || !approx.Equal(a[i].Leverage(), b[i].Leverage(), 1e-9*b[i].Leverage()) {
+				if a[i].Class != b[i].Class || !approx.Equal(a[i].Confidence, b[i].Confidence, 1e-3) ||
+					!approx.Equal(a[i].Leverage(), b[i].Leverage(), 1e-9*b[i].Leverage()) {
 					t.Errorf("prediction %+v, from the model %+v", a[i], b[i])
 				}
 			}
@@ -228,7 +242,8 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			if err != nil || n != 300 || len(report.Warnings) > 0 {
 				t.Errorf("%d predictions, %+v, %v", n, report, err)
 			}
-			e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "letters", Spec: c.OOD}}})
+			e, err := bench.Evaluate(t.Context(),
+				bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "letters", Spec: c.OOD}}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -257,11 +272,13 @@ func TestALimitIsSpreadOverTheTrainingSet(t *testing.T) {
 	})
 	got := mustCalibrate(t, ready)
 	// The same 300, then.
-	if got.Examples.Train != 300 || !approx.Equal(got.Damping.Epsilon, model.Damping.Epsilon, 1e-9*model.Damping.Epsilon) {
+	if got.Examples.Train != 300 ||
+		!approx.Equal(got.Damping.Epsilon, model.Damping.Epsilon, 1e-9*model.Damping.Epsilon) {
 		t.Errorf("%d training examples, ε %v, from the model %v", got.Examples.Train, got.Damping.Epsilon, model.Damping.Epsilon)
 	}
 	ready.Limit, ready.Force = 0, true
-	if all := mustCalibrate(t, ready); all.Examples.Train != 1200 || approx.Relative(all.Damping.Epsilon, model.Damping.Epsilon, 0.1) {
+	if all := mustCalibrate(t, ready); all.Examples.Train != 1200 ||
+		approx.Relative(all.Damping.Epsilon, model.Damping.Epsilon, 0.1) {
 		t.Errorf("%d training examples, ε %v, of a quarter %v", all.Examples.Train, all.Damping.Epsilon, model.Damping.Epsilon)
 	}
 }
@@ -273,7 +290,8 @@ func TestHeldOutSetsAreBoundedAndToldOf(t *testing.T) {
 	phi, logits := random(1, n*d), random(2, n*k)
 	labels := make([]int64, n)
 	copy(labels, sampled(logits, n))
-	file := write(t, dir, "x.npz", npz(t, map[string]array{"phi": {phi, []int{n, d}}, "logits": {logits, []int{n, k}}, "y": {labels, []int{n}}}))
+	file := write(t, dir, "x.npz", npz(t,
+		map[string]array{"phi": {phi, []int{n, d}}, "logits": {logits, []int{n, k}}, "y": {labels, []int{n}}}))
 	warnings, set, got := HeldOutSet(t, Config{ReadyMade: true, Train: file + "[:1000]", Val: file, Out: filepath.Join(dir, "b")})
 	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "val: 50000 of 50100 examples are used") {
 		t.Errorf("warnings %q", warnings)
@@ -372,14 +390,18 @@ func TestBadRecordsAreCountedAndNamed(t *testing.T) {
 	_, err = opened(t, c.Out, Options{}).PredictDataset(t.Context(), val, func(Prediction) error { return nil })
 	says(t, err, "input: zero/000.png")
 	n := 0
-	report, err := opened(t, c.Out, Options{MaxBad: 1}).PredictDataset(t.Context(), val, func(Prediction) error { n++; return nil })
+	report, err := opened(t, c.Out, Options{MaxBad: 1}).PredictDataset(t.Context(), val,
+		func(Prediction) error { n++; return nil })
 	if err != nil || n != 39 || len(report.Bad) != 1 || len(report.Ignored) != 1 {
 		t.Errorf("%d predictions, %+v, %v", n, report, err)
 	}
 	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: val})
 	says(t, err, "test: zero/000.png")
-	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: val, Inputs: Inputs{MaxBad: 1}, OOD: []bench.NamedSpec{{Name: "again", Spec: train}}})
-	if err != nil || len(e.Bad) != 2 || len(e.Ignored) != 2 || e.Methods[0].InDomain.N != 39 || e.Methods[0].OOD[0].N != 79 {
+	e, err := bench.Evaluate(t.Context(),
+		bench.Config{Bundle: c.Out, Test: val, Inputs: Inputs{MaxBad: 1},
+			OOD: []bench.NamedSpec{{Name: "again", Spec: train}}})
+	if err != nil || len(e.Bad) != 2 || len(e.Ignored) != 2 || e.Methods[0].InDomain.N != 39 ||
+		e.Methods[0].OOD[0].N != 79 {
 		t.Errorf("%+v, %v", e, err)
 	}
 }
@@ -411,7 +433,8 @@ func TestFeaturesOfTheCacheAreUsedAgain(t *testing.T) {
 			t.Errorf("%s was written anew", after.Name())
 		}
 	}
-	if !reflect.DeepEqual(first.Temperatures, second.Temperatures) || first.Damping.Epsilon != second.Damping.Epsilon || first.HeldOut.After.InDomain != second.HeldOut.After.InDomain {
+	if !reflect.DeepEqual(first.Temperatures, second.Temperatures) || first.Damping.Epsilon != second.Damping.Epsilon ||
+		first.HeldOut.After.InDomain != second.HeldOut.After.InDomain {
 		t.Errorf("from the cache come %+v, want %+v", second.HeldOut, first.HeldOut)
 	}
 	// Other examples are others.
@@ -430,7 +453,8 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labels, []int{n}}}))
 	ood := write(t, dir, "ood.npz", npz(t, map[string]array{"x": {random(9, 100*5), []int{100, 5}}}))
 	for _, cov := range []calibrate.Covariance{calibrate.Hessian, calibrate.Sandwich} {
-		c := Config{Model: model, Train: file + "[:300]", Val: file + "[300:]", OOD: ood, Out: filepath.Join(dir, string(cov)), Covariance: cov, Classes: []string{"no", "yes"}}
+		c := Config{Model: model, Train: file + "[:300]", Val: file + "[300:]", OOD: ood, Out: filepath.Join(dir, string(cov)),
+			Covariance: cov, Classes: []string{"no", "yes"}}
 		r := mustCalibrate(t, c)
 		// These labels are the network's own, so that nothing is to be gained; the
 		// posterior may cost one standard error, 0.04 here.
@@ -444,13 +468,15 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 		}
 		for i, one := range predictions {
 			if len(one.Probabilities) != 2 || len(one.Logits) != 1 || len(one.LogitVariance) != 1 ||
-				!approx.Equal(one.Probabilities[0]+one.Probabilities[1], 1, 1e-12) || (one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
+				!approx.Equal(one.Probabilities[0]+one.Probabilities[1], 1, 1e-12) ||
+				(one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
 				!(one.OODScore() > 0 && one.OODScore() <= 1) || !(one.LogitVariance[0] > 0) || !(one.Leverage() > 0) {
 				t.Fatalf("prediction %d: %+v", i, one)
 			}
 		}
 		// The same head, from features.
-		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "ood", Spec: ood}}})
+		e, err := bench.Evaluate(t.Context(),
+			bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "ood", Spec: ood}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -458,7 +484,8 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 			t.Errorf("NLL %v, at calibration %v", e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL)
 		}
 	}
-	_, err := Calibrate(t.Context(), Config{Model: model, Train: file, Val: file, Out: filepath.Join(dir, "none"), Classes: []string{"no", "yes", "perhaps"}})
+	_, err := Calibrate(t.Context(),
+		Config{Model: model, Train: file, Val: file, Out: filepath.Join(dir, "none"), Classes: []string{"no", "yes", "perhaps"}})
 	says(t, err, "3 class names", "2 classes")
 }
 
@@ -496,7 +523,8 @@ func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range got {
-			if got[i].Class != want[i].Class || !approx.Equal(got[i].Confidence, want[i].Confidence, 1e-6) || !close32(got[i].Logits, want[i].Logits) {
+			if got[i].Class != want[i].Class || !approx.Equal(got[i].Confidence, want[i].Confidence, 1e-6) ||
+				!close32(got[i].Logits, want[i].Logits) {
 				t.Fatalf("%s: prediction %+v, want %+v", path, got[i], want[i])
 			}
 		}
@@ -516,7 +544,8 @@ func TestAModelOfSeveralFilesIsGathered(t *testing.T) {
 		data[len(data)-1] ^= flip
 		write(t, dir, name, data)
 	}
-	if _, err := Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "external.onnx")}); err == nil || !strings.Contains(err.Error(), "SHA-256") {
+	if _, err := Open(t.Context(), c.Out, Options{Model: filepath.Join(dir, "external.onnx")}); err == nil ||
+		!strings.Contains(err.Error(), "SHA-256") {
 		t.Errorf("opened with other weights: %v", err)
 	}
 }
@@ -530,7 +559,8 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Model: model, Train: images, Val: images, Out: filepath.Join(dir, "b"), Inputs: Inputs{Preprocess: &spec}, Damping: calibrate.Damping{Absolute: 1}}
+	c := Config{Model: model, Train: images, Val: images, Out: filepath.Join(dir, "b"), Inputs: Inputs{Preprocess: &spec},
+		Damping: calibrate.Damping{Absolute: 1}}
 	r := mustCalibrate(t, c)
 	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: images, Methods: []string{"mle"}})
 	if err != nil {
@@ -587,7 +617,9 @@ func TestEvaluationOnTheDataOfCalibrationIsToldOf(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	warnings := func(test, ood string) []string {
 		t.Helper()
-		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: dir, Test: digits(t, test), OOD: []bench.NamedSpec{{Name: "drawings", Spec: digits(t, ood)}}, Methods: []string{"mle"}})
+		e, err := bench.Evaluate(t.Context(),
+			bench.Config{Bundle: dir, Test: digits(t, test), OOD: []bench.NamedSpec{{Name: "drawings", Spec: digits(t, ood)}},
+				Methods: []string{"mle"}})
 		if err != nil {
 			t.Fatal(err)
 		}

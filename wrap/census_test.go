@@ -148,7 +148,8 @@ func TestACensusCountsLabelsAndPredictions(t *testing.T) {
 		var s census
 		s.add(h, b)
 		s.add(h, b)
-		if s.n != 2*b.N || s.labelled != labelled || !slices.Equal(s.labels, labels) || !slices.Equal(s.predicted, predicted) {
+		if s.n != 2*b.N || s.labelled != labelled || !slices.Equal(s.labels, labels) ||
+			!slices.Equal(s.predicted, predicted) {
 			t.Errorf("%s: %d examples, labels %v of %d, predicted %v; want %v of %d and %v", name, s.n, s.labels, s.labelled, s.predicted, labels, labelled, predicted)
 		}
 	}

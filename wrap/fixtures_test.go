@@ -30,8 +30,8 @@ type fixture struct {
 	}
 }
 
-// fixtures lists those of which a head can be calibrated: of those whose heads differ only in what comes behind the logits, which
-// is cut off, one.
+// fixtures lists those of which a head can be calibrated: of those whose heads differ only in what
+// comes behind the logits, which is cut off, one.
 func fixtures(t *testing.T) []fixture {
 	t.Helper()
 	const root = "../testdata/onnx"
@@ -45,7 +45,8 @@ func fixtures(t *testing.T) []fixture {
 			if g.File = filepath.Join(root, g.File); folder == "functions" {
 				g.File = filepath.Join(root, folder, filepath.Base(g.File))
 			}
-			again := slices.ContainsFunc(all, func(o fixture) bool { return o.Head == g.Head && o.Options == g.Options })
+			again := slices.ContainsFunc(all,
+				func(o fixture) bool { return o.Head == g.Head && o.Options == g.Options })
 			if g.Refused == "" && (folder != "operators" || !again) {
 				all = append(all, g)
 			}
@@ -107,8 +108,9 @@ func first(inputs []Tensor, n int) []Tensor {
 	return out
 }
 
-// Whatever way a model writes its last layer, it is calibrated, reopened, and predicts with the network's own logits; and
-// what the fused network predicts is what the formulas in float64 make of the features and logits of the cut one.
+// Whatever way a model writes its last layer, it is calibrated, reopened, and predicts with the
+// network's own logits; and what the fused network predicts is what the formulas in float64 make of
+// the features and logits of the cut one.
 func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 	const n = 60
 	for _, g := range fixtures(t) {
@@ -143,20 +145,26 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			file := write(t, dir, "data.npz", npz(t, train))
 			far := write(t, dir, "far.npz", npz(t, arrays(g.random(4, net.InputNames(), n, 3))))
 			for _, s := range structures {
-				c := Config{Model: g.File, Head: g.Options, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, string(s)), Structure: s, Damping: calibrate.Damping{Relative: 1}}
+				c := Config{Model: g.File, Head: g.Options, Train: file + "[:40]", Val: file + "[40:]",
+					Out: filepath.Join(dir, string(s)), Structure: s, Damping: calibrate.Damping{Relative: 1}}
 				if s == calibrate.Kronecker {
 					c.OOD = far // a second pair of temperatures
 				}
 				r := mustCalibrate(t, c)
-				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != string(h.Approximation) || (r.Head.Approximation != "") != slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "approximat") }) {
+				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != string(h.Approximation) ||
+					(r.Head.Approximation != "") != slices.ContainsFunc(r.Warnings,
+						func(w string) bool { return strings.Contains(w, "approximat") }) {
 					t.Errorf("head %+v, warnings %q", r.Head, r.Warnings)
 				}
 				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
 				i := 0
 				_, err = p.PredictDataset(t.Context(), file, func(p Prediction) error {
 					for j, got := range p.Logits {
-						// The range of the features decides how a layer of whole numbers is scaled, and they come in other batches.
-						if want := float64(rows.Logits[i*k+j]); !approx.Equal(float64(got), want, 1e-5*(1+math.Abs(want))) && !strings.Contains(g.File, "dynamic") && h.Op != "ConvInteger" && !strings.HasSuffix(g.File, "/dequantized.onnx") {
+						// The range of the features decides how a layer of whole numbers is scaled,
+						// and they come in other batches.
+						if want := float64(rows.Logits[i*k+j]); !approx.Equal(float64(got), want,
+							1e-5*(1+math.Abs(want))) && !strings.Contains(g.File, "dynamic") && h.Op != "ConvInteger" &&
+							!strings.HasSuffix(g.File, "/dequantized.onnx") {
 							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Logits[i*k:(i+1)*k])
 						}
 					}

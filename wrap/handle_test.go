@@ -108,7 +108,8 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 		for _, d := range info.Shape[1:] {
 			shape = append(shape, d.Value)
 		}
-		if got[i].Name != info.Name || got[i].Type().String() != info.Type.String() || !slices.Equal(got[i].Shape, shape) || got[i].Len() != reflect.ValueOf(got[i].Data).Len() {
+		if got[i].Name != info.Name || got[i].Type().String() != info.Type.String() ||
+			!slices.Equal(got[i].Shape, shape) || got[i].Len() != reflect.ValueOf(got[i].Data).Len() {
 			t.Errorf("%s: %s %s %v, want %s %v", info.Name, got[i].Name, got[i].Type(), got[i].Shape, info.Type, shape)
 		}
 	}
@@ -117,7 +118,8 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, one := range predictions {
-		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore() != got[3].Data.([]float64)[i] || one.Leverage() != float64(got[4].Data.([]float32)[i]) {
+		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore() != got[3].Data.([]float64)[i] ||
+			one.Leverage() != float64(got[4].Data.([]float32)[i]) {
 			t.Fatalf("example %d: %+v", i, one)
 		}
 	}

@@ -15,7 +15,8 @@ func TestInspectTellsWhatItFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !in.Supported || in.Reason != "" || in.Head == nil || in.Head.LogitDim != 10 || len(in.Evidence) == 0 || len(in.Model.SHA256) != 64 || len(in.Model.Inputs) != 1 {
+	if !in.Supported || in.Reason != "" || in.Head == nil || in.Head.LogitDim != 10 || len(in.Evidence) == 0 ||
+		len(in.Model.SHA256) != 64 || len(in.Model.Inputs) != 1 {
 		t.Errorf("%+v", in)
 	}
 	out, err := json.Marshal(in)
@@ -43,7 +44,8 @@ func TestInspectTellsWhyItFindsNothing(t *testing.T) {
 
 // Heads of every link are for calibration.
 func TestInspectSupportsAllLinks(t *testing.T) {
-	for model, link := range map[string]head.Link{multiLabelModel: head.Sigmoid, oneVsRestModel: head.OneVsRest, "../testdata/onnx/torch_binary.onnx": head.Sigmoid} {
+	for model, link := range map[string]head.Link{multiLabelModel: head.Sigmoid, oneVsRestModel: head.OneVsRest,
+		"../testdata/onnx/torch_binary.onnx": head.Sigmoid} {
 		in, err := Inspect(model, head.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -72,7 +72,8 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 			}
 			continue
 		}
-		if w := want[i+1]; a.Class != w.Class || a.Label != nil || !approx.Equal(a.Confidence, w.Confidence, 1e-5) || !approx.Equal(a.Leverage(), w.Leverage(), 1e-4*w.Leverage()) {
+		if w := want[i+1]; a.Class != w.Class || a.Label != nil || !approx.Equal(a.Confidence, w.Confidence, 1e-5) ||
+			!approx.Equal(a.Leverage(), w.Leverage(), 1e-4*w.Leverage()) {
 			t.Errorf("answer %d: %+v, want %+v", i, a, w)
 		}
 	}
@@ -161,7 +162,8 @@ func TestLinesEnd(t *testing.T) {
 	// With yield's, at once.
 	enough := errors.New("enough")
 	n = 0
-	err = p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9)), func(Prediction, error) error { n++; return enough })
+	err = p.PredictLines(t.Context(), strings.NewReader(strings.Repeat(digitLine(t, 0), 9)),
+		func(Prediction, error) error { n++; return enough })
 	if !errors.Is(err, enough) || n != 1 {
 		t.Errorf("%d answers, then %v", n, err)
 	}
@@ -199,7 +201,8 @@ func TestLinesBringTheirLabels(t *testing.T) {
 	_, logits := rowsOf(t, multiLabelModel, x)
 	folder := t.TempDir()
 	file := write(t, folder, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{300, 5}}, "labels": {tossed(logits), []int{300, 4}}}))
-	c := Config{Model: multiLabelModel, Train: file + "[:200]", Val: file + "[200:]", Out: filepath.Join(folder, "b"), Damping: calibrate.Damping{Relative: 1}}
+	c := Config{Model: multiLabelModel, Train: file + "[:200]", Val: file + "[200:]", Out: filepath.Join(folder, "b"),
+		Damping: calibrate.Damping{Relative: 1}}
 	mustCalibrate(t, c)
 	p := opened(t, c.Out, Options{})
 	name := p.Inputs()[0].Name

@@ -45,7 +45,8 @@ func TestReadyMadeLinkIsTold(t *testing.T) {
 	dir := t.TempDir()
 	const n = 200
 	phi, logits := random(1, n*3), random(2, n*4)
-	file := write(t, dir, "f.npz", npz(t, map[string]array{"features": {phi, []int{n, 3}}, "logits": {logits, []int{n, 4}}, "labels": {sampled(logits, n), []int{n}}}))
+	file := write(t, dir, "f.npz", npz(t,
+		map[string]array{"features": {phi, []int{n, 3}}, "logits": {logits, []int{n, 4}}, "labels": {sampled(logits, n), []int{n}}}))
 	c := Config{ReadyMade: true, Train: file + "[:100]", Val: file + "[100:]", Out: filepath.Join(dir, "bundle")}
 	c.Head.Link = head.OneVsRest
 	if r := mustCalibrate(t, c); r.Head.Link != "one-vs-rest" {

@@ -85,16 +85,20 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		structure  calibrate.Structure
 		covariance calibrate.Covariance
 	}{
-		{calibrate.Auto, calibrate.Hessian}, {calibrate.Full, calibrate.Sandwich}, {calibrate.Kronecker, calibrate.Fisher},
+		{calibrate.Auto, calibrate.Hessian}, {calibrate.Full, calibrate.Sandwich},
+		{calibrate.Kronecker, calibrate.Fisher},
 	} {
 		name := string(tt.structure) + "-" + string(tt.covariance)
 		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood, Out: filepath.Join(dir, name),
-			Structure: tt.structure, Covariance: tt.covariance, Classes: classes, Inputs: Inputs{Cache: filepath.Join(dir, "cache")}}
+			Structure: tt.structure, Covariance: tt.covariance, Classes: classes,
+			Inputs: Inputs{Cache: filepath.Join(dir, "cache")}}
 		r := mustCalibrate(t, c)
-		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 || r.HeldOut.After.OOD == nil {
+		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 ||
+			r.HeldOut.After.OOD == nil {
 			t.Errorf("%s: report %+v", name, r)
 		}
-		if want := string(tt.structure); tt.structure != calibrate.Auto && r.Structure != want || tt.structure == calibrate.Auto && r.Structure != "full" {
+		if want := string(tt.structure); tt.structure != calibrate.Auto && r.Structure != want ||
+			tt.structure == calibrate.Auto && r.Structure != "full" {
 			t.Errorf("%s: structure %s", name, r.Structure)
 		}
 		// The network is right about these targets: nothing is to be gained.
@@ -153,8 +157,11 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			}
 			m := b.Manifest.MeanField.MedianMargin
 			near("OOD score", one.OODScore(), m/(m+math.Log((1-rest)/rest)))
-			if len(one.Probabilities) != k || one.Label != nil || one.Targets != nil || !slices.Equal(one.Labels, labels) || one.Labels == nil ||
-				!slices.Equal(one.LabelNames, names) || one.Class != slices.Index(one.Probabilities, slices.Max(one.Probabilities)) || one.ClassName != classes[one.Class] {
+			if len(one.Probabilities) != k || one.Label != nil || one.Targets != nil ||
+				!slices.Equal(one.Labels, labels) || one.Labels == nil ||
+				!slices.Equal(one.LabelNames, names) ||
+				one.Class != slices.Index(one.Probabilities, slices.Max(one.Probabilities)) ||
+				one.ClassName != classes[one.Class] {
 				t.Fatalf("%s: example %d: %+v", name, i, one)
 			}
 		}
@@ -165,7 +172,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 			}
 		}
 		near("NLL at calibration", r.HeldOut.After.NLL, nll)
-		e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "far", Spec: ood}}})
+		e, err := bench.Evaluate(t.Context(),
+			bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "far", Spec: ood}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +191,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 					want = append(want, c)
 				}
 			}
-			if !slices.Equal(one.Targets, want) || one.Targets == nil || one.Label != nil || !slices.Equal(one.Labels, predictions[400+i].Labels) {
+			if !slices.Equal(one.Targets, want) || one.Targets == nil || one.Label != nil ||
+				!slices.Equal(one.Labels, predictions[400+i].Labels) {
 				t.Errorf("%s: example %d: %+v, want targets %v", name, 400+i, one, want)
 			}
 			i++
@@ -237,7 +246,8 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labels, []int{n}}}))
 	for _, structure := range structures {
-		c := Config{Model: oneVsRestModel, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, string(structure)), Structure: structure, Covariance: calibrate.Sandwich}
+		c := Config{Model: oneVsRestModel, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, string(structure)),
+			Structure: structure, Covariance: calibrate.Sandwich}
 		r := mustCalibrate(t, c)
 		if r.Head.Link != "one-vs-rest" || !approx.Equal(r.HeldOut.Before.NLL, plain, 1e-5) {
 			t.Errorf("%s: NLL before %v, want %v; %+v", structure, r.HeldOut.Before.NLL, plain, r.Head)
@@ -258,7 +268,8 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 					t.Fatalf("%s: example %d: probabilities %v, want %v of %v", structure, i, one.Probabilities, want, sum)
 				}
 			}
-			if one.Label == nil || *one.Label != int(labels[i]) || one.Labels != nil || one.Targets != nil || !approx.Equal(one.Confidence, slices.Max(want)/sum, 1e-6) {
+			if one.Label == nil || *one.Label != int(labels[i]) || one.Labels != nil || one.Targets != nil ||
+				!approx.Equal(one.Confidence, slices.Max(want)/sum, 1e-6) {
 				t.Fatalf("%s: example %d: %+v", structure, i, one)
 			}
 			i++
@@ -307,14 +318,16 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 	dir := t.TempDir()
 	train, val := readyTargets(t, dir, "train.npz", 11, 700, asTargets), readyTargets(t, dir, "val.npz", 12, 600, asTargets)
 	unlabelled := readyTargets(t, dir, "unlabelled.npz", 11, 700, nil)
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"), Covariance: calibrate.Sandwich})
+	r := mustCalibrate(t, Config{ReadyMade: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
+		Covariance: calibrate.Sandwich})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 3 {
 		t.Errorf("head %+v", r.Head)
 	}
 	if !(r.HeldOut.After.NLL < r.HeldOut.Before.NLL-0.1) || !(r.HeldOut.After.ECE < r.HeldOut.Before.ECE/2) {
 		t.Errorf("before %+v, after %+v", r.HeldOut.Before, r.HeldOut.After)
 	}
-	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: filepath.Join(dir, "b"), Test: readyTargets(t, dir, "test.npz", 13, 600, asTargets)})
+	e, err := bench.Evaluate(t.Context(),
+		bench.Config{Bundle: filepath.Join(dir, "b"), Test: readyTargets(t, dir, "test.npz", 13, 600, asTargets)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +344,8 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := p.PredictFeatures(block.Features, block.Logits); err != nil || len(got) != 10 || got[0].Labels == nil {
+		if got, err := p.PredictFeatures(block.Features, block.Logits); err != nil || len(got) != 10 ||
+			got[0].Labels == nil {
 			t.Errorf("%+v, %v", got, err)
 		}
 		break
@@ -443,10 +457,14 @@ func TestTargetsThatAreRefused(t *testing.T) {
 		train, val string
 		words      []string
 	}{
-		"training labels of another kind": {readyTargets(t, dir, "a.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }), ready, []string{"train: ", "0 or 1"}},
-		"held-out labels of another kind": {ready, readyTargets(t, dir, "b.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }), []string{"train: ", "one label"}},
-		"targets of too few logits":       {ready, readyTargets(t, dir, "c.npz", 1, 60, func(y []int64) array { return array{y[:120], []int{60, 2}} }), []string{"train: ", "labels"}},
-		"a target of two":                 {ready, readyTargets(t, dir, "d.npz", 1, 60, func(y []int64) array { y[31] = 2; return asTargets(y) }), []string{"val: ", "label 1 of example 10 is 2"}},
+		"training labels of another kind": {readyTargets(t, dir, "a.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }), ready,
+			[]string{"train: ", "0 or 1"}},
+		"held-out labels of another kind": {ready, readyTargets(t, dir, "b.npz", 1, 60, func([]int64) array { return array{make([]int64, 60), []int{60}} }),
+			[]string{"train: ", "one label"}},
+		"targets of too few logits": {ready, readyTargets(t, dir, "c.npz", 1, 60, func(y []int64) array { return array{y[:120], []int{60, 2}} }),
+			[]string{"train: ", "labels"}},
+		"a target of two": {ready, readyTargets(t, dir, "d.npz", 1, 60, func(y []int64) array { y[31] = 2; return asTargets(y) }),
+			[]string{"val: ", "label 1 of example 10 is 2"}},
 	} {
 		_, err := Calibrate(t.Context(), Config{ReadyMade: true, Train: tt.train, Val: tt.val, Out: out + "3"})
 		if says(t, err, tt.words...); t.Failed() {
@@ -470,7 +488,8 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 		want    bool
 	}{"right": {right, false}, "wrong": {wrong, true}} {
 		file := write(t, dir, name+".npz", npz(t, map[string]array{"x": {x, []int{n, 5}}, "labels": {tc.targets, []int{n, k}}}))
-		r := mustCalibrate(t, quick(Config{Model: multiLabelModel, Train: file, Val: file, Out: filepath.Join(dir, name)}))
+		r := mustCalibrate(t, quick(Config{Model: multiLabelModel, Train: file, Val: file,
+			Out: filepath.Join(dir, name)}))
 		if got := strings.Contains(strings.Join(r.Warnings, "; "), "no better than guessing (NLL"); got != tc.want {
 			t.Errorf("%s: warnings %q", name, r.Warnings)
 		}
@@ -481,7 +500,8 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 		p[i] = float32(1 / (1 + math.Exp(-float64(a))))
 	}
 	file := write(t, dir, "p.npz", npz(t, map[string]array{"features": {x, []int{n, 5}}, "logits": {p, []int{n, k}}, "labels": {right, []int{n, k}}}))
-	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "p"), Damping: calibrate.Damping{Relative: 1}})
+	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
+		Damping: calibrate.Damping{Relative: 1}})
 	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1]: are they probabilities? Give the values before the sigmoid") {
 		t.Errorf("warnings %q", r.Warnings)
 	}

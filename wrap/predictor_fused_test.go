@@ -81,7 +81,8 @@ func another(t *testing.T, dir, model string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.Features, h.Logits
+	b.Manifest.Model.SHA256, b.Manifest.Head.FeaturesTensor, b.Manifest.Head.LogitsTensor = m.SHA256(), h.Features,
+		h.Logits
 	other := filepath.Join(t.TempDir(), "b")
 	if err := bundle.Write(other, *b, bundle.WriteOptions{Model: bundle.Copy(model)}); err != nil {
 		t.Fatal(err)
@@ -108,7 +109,8 @@ func TestACancelledPredictionEndsSoonAndHarmsNoOther(t *testing.T) {
 	const models = "../featurize/testdata/"
 	x := Tensor{Shape: []int64{200, 6}, Data: random(1, 1200)}
 	dir := t.TempDir()
-	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{200, 6}}, "labels": {labelsOf(t, models+"default.onnx", 200, x), []int{200}}}))
+	file := write(t, dir, "x.npz", npz(t,
+		map[string]array{"x": {x.Data, []int{200, 6}}, "labels": {labelsOf(t, models+"default.onnx", 200, x), []int{200}}}))
 	c := quick(Config{Model: models + "default.onnx", Train: file, Val: file, Out: filepath.Join(dir, "b")})
 	mustCalibrate(t, c)
 	slow := opened(t, another(t, c.Out, models+"slow.onnx"), Options{})
@@ -156,7 +158,8 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		mustCalibrate(t, c)
 		p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
 		notes := &source.Notes{}
-		set, err := (&source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}).Open("input", file, 4, true)
+		set, err := (&source.Opener{Network: oracle.Network, Extractor: oracle.Extractor, Notes: notes}).Open("input", file, 4,
+			true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +204,8 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 	}
 	p := opened(t, another(t, c.Out, "../featurize/testdata/batch4.onnx"), Options{})
 	for _, n := range []int{0, 1, 3, 4, 5, 37, 50} {
-		got, err := p.Predict(t.Context(), []Tensor{{Shape: []int64{int64(n), 3, 8, 8}, Data: x.Data.([]float32)[:n*192]}})
+		got, err := p.Predict(t.Context(),
+			[]Tensor{{Shape: []int64{int64(n), 3, 8, 8}, Data: x.Data.([]float32)[:n*192]}})
 		if err != nil || len(got) != n {
 			t.Fatalf("%d predictions of %d examples, %v", len(got), n, err)
 		}
@@ -228,7 +232,9 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 			})
 			c.Structure, c.Limit = s, 0
 			mustCalibrate(t, c)
-			e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: test, OOD: []bench.NamedSpec{{Name: "notmnist", Spec: other + "[5000:]"}}, Methods: []string{"mf0", "leverage"}, Inputs: c.Inputs})
+			e, err := bench.Evaluate(t.Context(),
+				bench.Config{Bundle: c.Out, Test: test, OOD: []bench.NamedSpec{{Name: "notmnist", Spec: other + "[5000:]"}},
+					Methods: []string{"mf0", "leverage"}, Inputs: c.Inputs})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -363,7 +369,8 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			dir := t.TempDir()
 			file := write(t, dir, "x.npz", npz(t, train))
 			for _, s := range structures {
-				c := quick(Config{Model: model, Head: o, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, string(s))})
+				c := quick(Config{Model: model, Head: o, Train: file + "[:40]", Val: file + "[40:]",
+					Out: filepath.Join(dir, string(s))})
 				c.Structure = s
 				mustCalibrate(t, c)
 				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)

@@ -222,10 +222,12 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 func alike(t *testing.T, got, want Prediction) {
 	t.Helper()
 	near := func(a, b float64) bool { return approx.Equal(a, b, 1e-5*math.Abs(b)+1e-7) }
-	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore(), want.OODScore()) && near(got.Leverage(), want.Leverage()) &&
+	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore(), want.OODScore()) &&
+		near(got.Leverage(), want.Leverage()) &&
 		near(got.Entropy, want.Entropy)
 	for i := range want.Probabilities {
-		ok = ok && near(got.Probabilities[i], want.Probabilities[i]) && near(got.LogitVariance[i], want.LogitVariance[i]) &&
+		ok = ok && near(got.Probabilities[i], want.Probabilities[i]) &&
+			near(got.LogitVariance[i], want.LogitVariance[i]) &&
 			near(float64(got.Logits[i]), float64(want.Logits[i]))
 	}
 	if !ok {
@@ -258,7 +260,8 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 	})
 	t.Run("one by one, of any name", func(t *testing.T) {
 		for i := range 20 {
-			one, err := p.Predict(t.Context(), []Tensor{{Shape: []int64{1, 1, 8, 8}, Data: x.Data.([]float32)[i*64 : (i+1)*64]}})
+			one, err := p.Predict(t.Context(),
+				[]Tensor{{Shape: []int64{1, 1, 8, 8}, Data: x.Data.([]float32)[i*64 : (i+1)*64]}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -345,7 +348,8 @@ func TestAllWaysOfAskingGiveTheSame(t *testing.T) {
 			wg.Go(func() {
 				for i := g; i < 200; i += 8 {
 					n := 1 + i%5
-					got, err := p.Predict(context.Background(), []Tensor{{Shape: []int64{int64(n), 1, 8, 8}, Data: x.Data.([]float32)[i*64 : (i+n)*64]}})
+					got, err := p.Predict(context.Background(),
+						[]Tensor{{Shape: []int64{int64(n), 1, 8, 8}, Data: x.Data.([]float32)[i*64 : (i+n)*64]}})
 					if err != nil {
 						t.Error(err)
 						return
@@ -374,7 +378,8 @@ func TestAPredictorDescribesItself(t *testing.T) {
 	if !reflect.DeepEqual(p.Head(), head) {
 		t.Errorf("head %+v, want %+v", p.Head(), head)
 	}
-	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
+	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities,
+		Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
 		t.Errorf("bundle %+v, want %+v", p.Bundle(), want)
 	}
 }
@@ -416,11 +421,13 @@ func TestPredictRefuses(t *testing.T) {
 	if _, err := p.Predict(ctx, []Tensor{digitTensor(t, 0, 300)}); err != cause {
 		t.Errorf("cancelled: %v", err)
 	}
-	if _, err := p.PredictDataset(ctx, digits(t, models.DigitsTest), func(Prediction) error { return nil }); !errors.Is(err, cause) {
+	if _, err := p.PredictDataset(ctx, digits(t, models.DigitsTest),
+		func(Prediction) error { return nil }); !errors.Is(err, cause) {
 		t.Errorf("cancelled: %v", err)
 	}
 	stop, n := errors.New("enough"), 0
-	if _, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(Prediction) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
+	if _, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest),
+		func(Prediction) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
 		t.Errorf("%v after %d predictions", err, n)
 	}
 	_, err = p.PredictDataset(t.Context(), filepath.Join(t.TempDir(), "nowhere"), func(Prediction) error { return nil })
@@ -454,7 +461,8 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || n != 6 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "2 class folders (cats, dogs) for 10 classes") || len(report.Ignored) != 1 {
+	if err != nil || n != 6 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "2 class folders (cats, dogs) for 10 classes") ||
+		len(report.Ignored) != 1 {
 		t.Errorf("%d predictions, %+v, %v", n, report, err)
 	}
 
@@ -474,12 +482,13 @@ func TestForeignLabelsAreNotNeeded(t *testing.T) {
 		t.Errorf("warnings %q", report.Warnings)
 	}
 	n = 0
-	report, err = opened(t, dir, Options{Unlabelled: true}).PredictDataset(t.Context(), images, func(one Prediction) error {
-		if n++; one.Label != nil {
-			t.Errorf("%+v", one)
-		}
-		return nil
-	})
+	report, err = opened(t, dir, Options{Unlabelled: true}).PredictDataset(t.Context(), images,
+		func(one Prediction) error {
+			if n++; one.Label != nil {
+				t.Errorf("%+v", one)
+			}
+			return nil
+		})
 	if err != nil || n != 2 || len(report.Warnings) > 0 {
 		t.Errorf("%d predictions, %+v, %v", n, report, err)
 	}
@@ -500,7 +509,9 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	if _, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, 3)}); err != nil {
 		t.Error(err)
 	}
-	if e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Model: c.Model, Test: digits(t, models.DigitsTest)}); err != nil || e.Model.Path != c.Model {
+	if e, err := bench.Evaluate(t.Context(),
+		bench.Config{Bundle: c.Out, Model: c.Model, Test: digits(t, models.DigitsTest)}); err != nil ||
+		e.Model.Path != c.Model {
 		t.Errorf("%+v, %v", e, err)
 	}
 
@@ -575,7 +586,8 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	const n = 200
 	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	dir := t.TempDir()
-	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, external, n, x), []int{n}}}))
+	file := write(t, dir, "x.npz", npz(t,
+		map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, external, n, x), []int{n}}}))
 	c := quick(Config{Model: external, Train: file, Val: file, Out: filepath.Join(dir, "without"), NoModel: true})
 	mustCalibrate(t, c)
 	b, err := bundle.Open(c.Out)
@@ -643,8 +655,10 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 
 	// It can be calibrated anew in its own place, and is gathered where it fits into one file.
 	file := filepath.Join(filepath.Dir(own), "x.npz")
-	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own, Force: true}))
-	if got, want := list(t, own), []string{bundle.ManifestName, bundle.ModelName, bundle.PosteriorName}; !slices.Equal(got, want) {
+	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own,
+		Force: true}))
+	if got, want := list(t, own), []string{bundle.ManifestName, bundle.ModelName,
+		bundle.PosteriorName}; !slices.Equal(got, want) {
 		t.Errorf("the bundle holds %q, want %q", got, want)
 	}
 	same("the gathered model", opened(t, own, Options{}))

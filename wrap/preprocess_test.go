@@ -55,7 +55,8 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	images, folder, x := bgrPhotos(t, n)
 	ready := Tensor{Shape: []int64{n, 3, 8, 8}, Data: x}
 	dir := t.TempDir()
-	data := write(t, dir, "data.npz", npz(t, map[string]array{"image": {x, []int{n, 3, 8, 8}}, "labels": {labelsOf(t, model, n, ready), []int{n}}}))
+	data := write(t, dir, "data.npz",
+		npz(t, map[string]array{"image": {x, []int{n, 3, 8, 8}}, "labels": {labelsOf(t, model, n, ready), []int{n}}}))
 	c := quick(Config{Model: model, Train: data, Val: data, Out: filepath.Join(dir, "b"), Force: true})
 	manifest := func() *preprocess.Spec {
 		t.Helper()
@@ -93,9 +94,12 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	says(t, err, "image 0: 8×8 colour image", "nothing says how pixels become", "--preprocess")
 	_, err = p.PredictDataset(t.Context(), folder, func(Prediction) error { return nil })
 	says(t, err, "000.png", "--preprocess")
-	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}})
+	_, err = bench.Evaluate(t.Context(),
+		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}})
 	says(t, err, "photos: ", "000.png", "--preprocess")
-	if _, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}}, Inputs: Inputs{Preprocess: &bgr}}); err != nil {
+	if _, err := bench.Evaluate(t.Context(),
+		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}},
+			Inputs: Inputs{Preprocess: &bgr}}); err != nil {
 		t.Error(err)
 	}
 

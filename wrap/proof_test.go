@@ -60,7 +60,8 @@ func TestNamedHeadsAreProven(t *testing.T) {
 		c := namedConfig(t, tc.model, tc.logits)
 		c.Head.Output = tc.output
 		r := mustCalibrate(t, c)
-		if got := r.Head.Proof; (got == nil) != (tc.proof == "") || got != nil && (got.Output != tc.proof || got.Examples != 40 || !(got.Difference <= 1e-6)) {
+		if got := r.Head.Proof; (got == nil) != (tc.proof == "") || got != nil &&
+			(got.Output != tc.proof || got.Examples != 40 || !(got.Difference <= 1e-6)) {
 			t.Errorf("%s: proof %+v, want that of %q", name, got, tc.proof)
 		}
 		i := slices.IndexFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "by hand") })

@@ -50,14 +50,17 @@ func TestCalibrateRefuses(t *testing.T) {
 	ready := func(name string, n, d, k int, change func(phi, logits []float32, labels []int64)) string {
 		phi, logits, labels := random(1, n*d), random(2, n*k), make([]int64, n)
 		change(phi, logits, labels)
-		return write(t, data, name+".npz", npz(t, map[string]array{"features": {phi, []int{n, d}}, "logits": {logits, []int{n, k}}, "labels": {labels, []int{n}}}))
+		return write(t, data, name+".npz",
+			npz(t, map[string]array{"features": {phi, []int{n, d}}, "logits": {logits, []int{n, k}}, "labels": {labels, []int{n}}}))
 	}
 	same := func([]float32, []float32, []int64) {}
 	features := ready("features", 50, 6, 3, same)
-	unlabelled := write(t, data, "unlabelled.npz", npz(t, map[string]array{"features": {random(1, 60), []int{10, 6}}, "logits": {random(2, 30), []int{10, 3}}}))
+	unlabelled := write(t, data, "unlabelled.npz",
+		npz(t, map[string]array{"features": {random(1, 60), []int{10, 6}}, "logits": {random(2, 30), []int{10, 3}}}))
 
 	readyMade := func(c *Config) {
-		*c = Config{ReadyMade: true, Train: features, Val: features, Out: c.Out, Damping: calibrate.Damping{Absolute: 1}}
+		*c = Config{ReadyMade: true, Train: features, Val: features, Out: c.Out,
+			Damping: calibrate.Damping{Absolute: 1}}
 	}
 	logModel := func(c *Config) { c.Model, c.Train, c.Val, c.OOD = log, fine, fine, "" }
 	tests := []struct {
@@ -165,7 +168,8 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no bundle", func(c *bench.Config) { c.Bundle = large }, []string{large, "not a bundle"}},
 		{"unknown method", func(c *bench.Config) { c.Methods = []string{"mf0", "magic"} }, []string{"magic", "mf0"}},
 		{"a method twice", func(c *bench.Config) { c.Methods = []string{"mf0", "mf0"} }, []string{"twice"}},
-		{"a name twice", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "a", Spec: c.Test}, {Name: "a", Spec: c.Test}} }, []string{`"a"`, "NAME=SPEC"}},
+		{"a name twice", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "a", Spec: c.Test}, {Name: "a", Spec: c.Test}} },
+			[]string{`"a"`, "NAME=SPEC"}},
 		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
 		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
 		{"another model", func(c *bench.Config) { c.Model = "../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
@@ -185,7 +189,8 @@ func TestEvaluateTakesAPart(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	last := map[string]Progress{}
 	e, err := bench.Evaluate(t.Context(), bench.Config{
-		Bundle: dir, Test: digits(t, models.DigitsTest), OOD: []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.UnfamiliarTest)}},
+		Bundle: dir, Test: digits(t, models.DigitsTest),
+		OOD:     []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.UnfamiliarTest)}},
 		Methods: []string{"leverage", "mle"}, Limit: 50, Progress: func(p Progress) { last[p.Stage] = p },
 	})
 	if err != nil {
@@ -359,7 +364,8 @@ func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
 		_, err := Calibrate(t.Context(), c)
 		says(t, err, c.Out, c.Model, "would be lost")
 	}
-	if left, want := list(t, c.Out), []string{bundle.ManifestName, bundle.ModelName, bundle.PosteriorName}; !slices.Equal(left, want) {
+	if left, want := list(t, c.Out), []string{bundle.ManifestName, bundle.ModelName,
+		bundle.PosteriorName}; !slices.Equal(left, want) {
 		t.Errorf("there lie %q, want %q", left, want)
 	}
 }

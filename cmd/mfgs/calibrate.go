@@ -55,8 +55,10 @@ neither.`,
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
 			jsonFlag(),
 
-			&cli.StringFlag{Name: "covariance", Category: method, Value: string(calibrate.Hessian), Usage: "`NAME` " + alternatives(covariances) + " [hessian]"},
-			&cli.StringFlag{Name: "structure", Category: method, Value: string(calibrate.Auto), Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
+			&cli.StringFlag{Name: "covariance", Category: method, Value: string(calibrate.Hessian),
+				Usage: "`NAME` " + alternatives(covariances) + " [hessian]"},
+			&cli.StringFlag{Name: "structure", Category: method, Value: string(calibrate.Auto),
+				Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
 			&cli.StringFlag{Name: "damping", Category: method, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 		}, headOptions(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
@@ -363,7 +365,8 @@ func ood(m metrics.OOD) []string {
 	return []string{percent(m.Accuracy), percent(m.AUROC), percent(m.AUPRIn), percent(m.AUPROut), percent(m.FPR95)}
 }
 
-// oodRows adds a method under the temperatures for out-of-distribution data and, where that makes a difference, under those for the likelihood.
+// oodRows adds a method under the temperatures for out-of-distribution data and, where that makes a
+// difference, under those for the likelihood.
 func oodRows(t *table, name string, m, nll metrics.OOD) {
 	t.row(name, ood(m)...)
 	if nll != m {

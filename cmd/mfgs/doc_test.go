@@ -398,7 +398,8 @@ func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
 		for k, want := range []struct{ count, slack int }{
 			{before, 10}, {len(report.Predictions), 0}, {wrongBefore, 2}, {after, 30}, {wrongAfter, 2},
 		} {
-			if n, err := strconv.Atoi(said[i][k+1]); err != nil || n < want.count-want.slack || n > want.count+want.slack {
+			if n, err := strconv.Atoi(said[i][k+1]); err != nil || n < want.count-want.slack || n > want.count+
+				want.slack {
 				t.Errorf("%s: %q, but number %d is %d", example.name, said[i][0], k+1, want.count)
 			}
 		}

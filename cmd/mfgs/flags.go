@@ -110,7 +110,8 @@ func headOptions() []cli.Flag {
 
 // readHead reads headOptions.
 func readHead(c *cli.Context) head.Options {
-	return head.Options{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"), Link: head.Link(c.String("link")), Approximate: head.Approximation(c.String("approximate"))}
+	return head.Options{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"),
+		Link: head.Link(c.String("link")), Approximate: head.Approximation(c.String("approximate"))}
 }
 
 func maxBadFlag() cli.Flag {

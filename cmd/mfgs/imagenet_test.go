@@ -60,7 +60,8 @@ func imageNet(t testing.TB) (all, few string) {
 				continue
 			}
 			folder := filepath.Join(dir, class[h.Name])
-			if err := errors.Join(os.MkdirAll(folder, 0o777), os.WriteFile(filepath.Join(folder, path.Base(h.Name)), data, 0o666)); err != nil {
+			if err := errors.Join(os.MkdirAll(folder, 0o777),
+				os.WriteFile(filepath.Join(folder, path.Base(h.Name)), data, 0o666)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -25,7 +25,8 @@ const watchedEnv = "MFGS_WATCHED"
 func watched() (code int, ok bool) {
 	var limit syscall.Rlimit
 	const unlimited = 1 << 62
-	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err != nil || limit.Cur >= unlimited || os.Getenv(watchedEnv) != "" {
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err != nil || limit.Cur >= unlimited ||
+		os.Getenv(watchedEnv) != "" {
 		return 0, false
 	}
 	exe, err := os.Executable()

@@ -87,7 +87,8 @@ func TestALimitThatSufficesChangesNothing(t *testing.T) {
 	if code, stdout, stderr := limited(t, enough, "--version"); code != exitDone || !strings.HasPrefix(stdout, "mfgs ") || stderr != "" {
 		t.Errorf("%d, %q, %q", code, stdout, stderr)
 	}
-	if code, _, stderr := limited(t, enough, "inspect", "nowhere.onnx"); code != exitFailed || !strings.HasPrefix(stderr, "mfgs: ") || strings.Count(stderr, "\n") != 1 {
+	if code, _, stderr := limited(t, enough, "inspect", "nowhere.onnx"); code != exitFailed || !strings.HasPrefix(stderr, "mfgs: ") ||
+		strings.Count(stderr, "\n") != 1 {
 		t.Errorf("%d, %q", code, stderr)
 	}
 	if code, _, stderr := limited(t, enough, "inspect"); code != exitUsage || !strings.HasSuffix(stderr, "--help` for usage\n") {

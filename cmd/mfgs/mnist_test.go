@@ -76,7 +76,8 @@ func TestMNIST(t *testing.T) {
 			train: "[0:2000]", val: "[55000:55500]", ood: "[0:500]", test: "[0:1000]", other: "[5000:6000]",
 			cache: t.TempDir(),
 		})
-		if report.Structure != structure || report.Examples.Train != 2000 || report.Examples.Val != 500 || report.Examples.OOD != 500 {
+		if report.Structure != structure || report.Examples.Train != 2000 || report.Examples.Val != 500 ||
+			report.Examples.OOD != 500 {
 			t.Errorf("%s: %+v", structure, report)
 		}
 		mle, mf0, leverage := m["mle"], m["mf0"], m["leverage"]

@@ -74,10 +74,13 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 			return out.close()
 		}
 	}
-	model := &wrap.ModelInfo{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor}, Outputs: []onnx.ValueInfo{tensor}}
+	model := &wrap.ModelInfo{Path: evil, Producer: evil, Inputs: []onnx.ValueInfo{tensor},
+		Outputs: []onnx.ValueInfo{tensor}}
 	exported := &export.Report{
-		Bundle: evil, Model: model, File: evil, Files: []export.WrittenFile{{Path: evil}}, Inputs: []onnx.ValueInfo{tensor}, OwnOutputs: []onnx.ValueInfo{tensor},
-		Outputs: fuse.Outputs{{Key: "probabilities", ValueInfo: tensor}, {Key: "logits", ValueInfo: tensor}, {Key: "logit_variance", ValueInfo: tensor}, {Key: "ood_score", ValueInfo: tensor}, {Key: "leverage", ValueInfo: tensor}},
+		Bundle: evil, Model: model, File: evil, Files: []export.WrittenFile{{Path: evil}},
+		Inputs: []onnx.ValueInfo{tensor}, OwnOutputs: []onnx.ValueInfo{tensor},
+		Outputs: fuse.Outputs{{Key: "probabilities", ValueInfo: tensor}, {Key: "logits", ValueInfo: tensor}, {Key: "logit_variance", ValueInfo: tensor},
+			{Key: "ood_score", ValueInfo: tensor}, {Key: "leverage", ValueInfo: tensor}},
 	}
 	served := *exported
 	served.Triton = &export.TritonModel{Repository: evil, Name: evil}
@@ -87,7 +90,8 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		write func(io.Writer) error
 	}{
 		"predictions": {2, table(false, wrap.Prediction{Input: evil, Class: 0, Label: &label, Scores: []float64{0, 0}})},
-		"label lists": {2, table(true, wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}, Scores: []float64{0, 0}})},
+		"label lists": {2, table(true,
+			wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}, Scores: []float64{0, 0}})},
 		"inspection": {0, func(w io.Writer) error {
 			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
 				Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
@@ -96,11 +100,13 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},
 		"CSV": {0, func(w io.Writer) error {
 			out := newPredictionWriter("csv", w, class, false)
-			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}), out.close())
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}),
+				out.close())
 		}},
 		"JSON lines": {1, func(w io.Writer) error {
 			out := newPredictionWriter("jsonl", w, class, false)
-			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}), out.close())
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}),
+				out.close())
 		}},
 		"JSON":      {0, func(w io.Writer) error { return writeJSON(w, map[string]string{evil: evil}) }},
 		"warnings":  {0, func(w io.Writer) error { (&program{stderr: w}).warn(evil); return nil }},
@@ -157,7 +163,8 @@ func TestReportFits80Columns(t *testing.T) {
 	dir := digits(t)
 	out := filepath.Join(t.TempDir(), "b")
 	for _, args := range [][]string{
-		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir + models.UnfamiliarVal, "--out", out},
+		{"calibrate", "--model", dir + models.DigitsModel, "--train", dir + models.DigitsTrain, "--val", dir + models.DigitsVal, "--ood", dir +
+			models.UnfamiliarVal, "--out", out},
 		{"eval", "--bundle", out, "--test", dir + models.DigitsTest, "--ood", "unfamiliar=" + dir + models.UnfamiliarTest},
 		{"predict", "--bundle", out, dir + models.DigitsTest},
 		{"inspect", dir + models.DigitsModel},
@@ -169,7 +176,8 @@ func TestReportFits80Columns(t *testing.T) {
 		}
 		for line := range strings.Lines(stdout) {
 			// Paths are as long as they are.
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 && !strings.Contains(line, filepath.Dir(out)) && !strings.Contains(line, dir) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 &&
+				!strings.Contains(line, filepath.Dir(out)) && !strings.Contains(line, dir) {
 				t.Errorf("%s: %d columns: %s", args[0], n, line)
 			}
 		}
@@ -241,9 +249,11 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 func TestLabelsInCells(t *testing.T) {
 	names := []string{"cat", "dog", "a bird of some kind", "3"}
 	predictions := []wrap.Prediction{
-		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5, Scores: []float64{0.25, 12}},
+		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5,
+			Scores: []float64{0.25, 12}},
 		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5, Scores: []float64{0, 0}},
-		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1, Scores: []float64{0, 0}},
+		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1,
+			Scores: []float64{0, 0}},
 	}
 	for format, want := range map[string]string{
 		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\n" +
@@ -284,7 +294,8 @@ func TestOutputThatCannotBeWrittenIsAFailure(t *testing.T) {
 		{"--help"}, {"inspect", "--help"}, {"--version"},
 	} {
 		stderr.Reset()
-		if code := run(t.Context(), append([]string{"mfgs"}, args...), nil, brokenPipe{}, &stderr); code != exitFailed || stderr.String() != "mfgs: "+errPipe.Error()+"\n" {
+		if code := run(t.Context(), append([]string{"mfgs"}, args...), nil, brokenPipe{}, &stderr); code != exitFailed ||
+			stderr.String() != "mfgs: "+errPipe.Error()+"\n" {
 			t.Errorf("%q: exit code %d, %q", args, code, stderr.String())
 		}
 	}

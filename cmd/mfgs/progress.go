@@ -98,7 +98,8 @@ func (p *progress) show(stage, unit string, done, total int64, options ...progre
 			progressbar.OptionClearOnFinish(),
 			progressbar.OptionThrottle(100*time.Millisecond),
 			progressbar.OptionSetSpinnerChangeInterval(0), // or it draws from a goroutine that nobody ends
-			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "=", SaucerHead: ">", SaucerPadding: " ", BarStart: "[", BarEnd: "]"}),
+			progressbar.OptionSetTheme(progressbar.Theme{Saucer: "=", SaucerHead: ">", SaucerPadding: " ",
+				BarStart: "[", BarEnd: "]"}),
 		)
 		p.bar = progressbar.NewOptions64(total, options...)
 	}

@@ -59,7 +59,8 @@ func goFiles(t *testing.T) []*sourceFile {
 		if err != nil {
 			return err
 		}
-		f := &sourceFile{path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), text: text, fset: token.NewFileSet()}
+		f := &sourceFile{path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), text: text,
+			fset: token.NewFileSet()}
 		f.pkg = path.Dir(f.path)
 		if f.ast, err = parser.ParseFile(f.fset, file, text, parser.ParseComments); err != nil {
 			return err

@@ -145,7 +145,8 @@ func TestManyCSVRecords(t *testing.T) {
 		fmt.Fprintf(&text, "%d,\"%s\"%s", i, strings.Repeat("\n", rng.IntN(3)), strings.Repeat("\n", 1+rng.IntN(2)))
 	}
 	dir := t.TempDir()
-	for _, path := range []string{write(t, dir, "x.csv", []byte(text.String())), write(t, dir, "x.csv.gz", gzipped(t, []byte(text.String())))} {
+	for _, path := range []string{write(t, dir, "x.csv", []byte(text.String())),
+		write(t, dir, "x.csv.gz", gzipped(t, []byte(text.String())))} {
 		for _, from := range []int{0, 1, indexStep - 1, indexStep, indexStep + 1, 2 * indexStep, n - 1} {
 			d, err := Open(fmt.Sprintf("%s[%d:]", path, from), Options{})
 			if err != nil {

@@ -84,8 +84,11 @@ func TestDecodeWhatGoEncodes(t *testing.T) {
 	deep, deepAlpha := image.NewRGBA64(r), image.NewNRGBA64(r)
 	for y := range 4 {
 		for x := range 5 {
-			deep.SetRGBA64(x, y, color.RGBA64{uint16(random.Uint32()), uint16(random.Uint32()), uint16(random.Uint32()), 0xffff})
-			deepAlpha.SetNRGBA64(x, y, color.NRGBA64{uint16(random.Uint32()), uint16(random.Uint32()), uint16(random.Uint32()), uint16(random.Uint32())})
+			deep.SetRGBA64(x, y, color.RGBA64{uint16(random.Uint32()), uint16(random.Uint32()), uint16(random.Uint32()),
+				0xffff})
+			deepAlpha.SetNRGBA64(x, y,
+				color.NRGBA64{uint16(random.Uint32()), uint16(random.Uint32()), uint16(random.Uint32()),
+					uint16(random.Uint32())})
 		}
 	}
 	for name, img := range map[string]image.Image{"16 bits": deep, "16 bits and alpha": deepAlpha} {

@@ -46,7 +46,8 @@ func TestFeaturesAreReadInBlocks(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if b.Positions[0] != at || b.N < 1 || b.Positions[0]/size != (b.Positions[0]+b.N-1)/size || len(b.Features) != 3*b.N || len(b.Logits) != 2*b.N || len(b.Labels) != b.N {
+					if b.Positions[0] != at || b.N < 1 || b.Positions[0]/size != (b.Positions[0]+b.N-1)/size ||
+						len(b.Features) != 3*b.N || len(b.Logits) != 2*b.N || len(b.Labels) != b.N {
 						t.Fatalf("block of %d from %d, want it from %d", b.N, b.Positions[0], at)
 					}
 					for i := range b.Features {

@@ -44,7 +44,8 @@ func TestIDXPairsImagesWithLabels(t *testing.T) {
 		}
 		got, _ := all(t, d)
 		for i, e := range got {
-			if e.Label != want[i] || e.Index != i || !reflect.DeepEqual(e.Inputs, []Array{{Shape: []int{2, 2}, Layout: HW, Data: ramp(12)[4*i:][:4]}}) {
+			if e.Label != want[i] || e.Index != i ||
+				!reflect.DeepEqual(e.Inputs, []Array{{Shape: []int{2, 2}, Layout: HW, Data: ramp(12)[4*i:][:4]}}) {
 				t.Errorf("%s: example %d is %+v", c.images, i, e)
 			}
 		}
@@ -222,7 +223,8 @@ func TestColourIDXIsRead(t *testing.T) {
 	}
 	defer d.Close()
 	got, _ := all(t, d)
-	if len(got) != 3 || d.HasLabels() || got[2].Inputs[0].Layout != HWC || !reflect.DeepEqual(got[2].Inputs[0].Shape, []int{32, 32, 3}) {
+	if len(got) != 3 || d.HasLabels() || got[2].Inputs[0].Layout != HWC ||
+		!reflect.DeepEqual(got[2].Inputs[0].Shape, []int{32, 32, 3}) {
 		t.Errorf("%d examples, labelled %t", len(got), d.HasLabels())
 	}
 }

@@ -54,7 +54,8 @@ func TestJSONTensors(t *testing.T) {
 		{`[1e-400]`, []int{1}, []int64{0}},
 	} {
 		got, err := parseJSON(c.text)
-		if err != nil || !slices.Equal(got.shape, c.shape) || fmt.Sprintf("%T %v", got.data(), got.data()) != fmt.Sprintf("%T %v", c.data, c.data) {
+		if err != nil || !slices.Equal(got.shape, c.shape) ||
+			fmt.Sprintf("%T %v", got.data(), got.data()) != fmt.Sprintf("%T %v", c.data, c.data) {
 			t.Errorf("%s: %+v, %v; want %v %v", c.text, got, err, c.shape, c.data)
 		}
 	}

@@ -11,7 +11,8 @@ func TestTargetsAreReadFromEveryNumberType(t *testing.T) {
 	x := npy("<f4", "(3, 2)", ramp(24))
 	want := [][]uint8{{0, 1}, {1, 1}, {0, 0}}
 	for descr, data := range map[string][]byte{
-		"|b1": {0, 1, 1, 1, 0, 0}, "|u1": {0, 1, 1, 1, 0, 0}, "<i8": pack(t, []int64{0, 1, 1, 1, 0, 0}), "<f4": pack(t, []float32{0, 1, 1, 1, 0, 0}),
+		"|b1": {0, 1, 1, 1, 0, 0}, "|u1": {0, 1, 1, 1, 0, 0}, "<i8": pack(t, []int64{0, 1, 1, 1, 0, 0}),
+		"<f4": pack(t, []float32{0, 1, 1, 1, 0, 0}),
 	} {
 		path := write(t, t.TempDir(), "x.npz", zipped(t, map[string][]byte{"x.npy": x, "y.npy": npy(descr, "(3, 2)", data)}))
 		for _, from := range []int{0, 2} {

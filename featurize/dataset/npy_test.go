@@ -269,13 +269,16 @@ func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 		err     string
 	}{
 		{"little-endian", map[string][]byte{"labels": le(words...)}, Options{LabelClasses: classes}, []int{1, 0, 2, 1}, ""},
-		{"big-endian, a column, another name", map[string][]byte{"y": npy(">U5", "(4, 1)", utf32(binary.BigEndian, words...))}, Options{LabelClasses: classes}, []int{1, 0, 2, 1}, ""},
+		{"big-endian, a column, another name", map[string][]byte{"y": npy(">U5", "(4, 1)", utf32(binary.BigEndian, words...))}, Options{LabelClasses: classes},
+			[]int{1, 0, 2, 1}, ""},
 		{"bytes", map[string][]byte{"label": npy("|S6", "(4,)", []byte("red\x00\x00\x00blåttPDF_a\x00red \x00\x00"))}, Options{LabelClasses: classes}, []int{1, 0, 2, 1}, ""},
 		{"numbers in words", map[string][]byte{"labels": le("2", "0", "red", "1.0")}, Options{LabelClasses: classes}, []int{2, 0, 1, 1}, ""},
 		{"numbers in words, of classes without names", map[string][]byte{"labels": le("2", "0", "1", "1")}, Options{}, []int{2, 0, 1, 1}, ""},
 		{"names that are numbers", map[string][]byte{"labels": le("7", "3", "3", "5")}, Options{LabelClasses: []string{"3", "5", "7"}}, []int{2, 0, 0, 1}, ""},
-		{"numbers go before names", map[string][]byte{"labels": npy("|u1", "(4,)", []byte{2, 1, 0, 0}), "label": le(words...)}, Options{LabelClasses: classes}, []int{2, 1, 0, 0}, ""},
-		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, StrayLabels: true}, []int{1, -1, -1, -1}, ""},
+		{"numbers go before names", map[string][]byte{"labels": npy("|u1", "(4,)", []byte{2, 1, 0, 0}), "label": le(words...)}, Options{LabelClasses: classes},
+			[]int{2, 1, 0, 0}, ""},
+		{"stray", map[string][]byte{"labels": le("red", "cow", "", "9")}, Options{LabelClasses: classes, Classes: 3, StrayLabels: true},
+			[]int{1, -1, -1, -1}, ""},
 		{"not wanted", map[string][]byte{"labels": le("cow", "cow", "cow", "cow")}, Options{LabelClasses: classes, Unlabelled: true}, []int{-1, -1, -1, -1}, ""},
 
 		{"unknown", map[string][]byte{"labels": le("red", "red", "cow", "red")}, Options{LabelClasses: classes}, nil, `labels: example 2: label "cow" is none of the 3 class names (blått, red, PDF_a)`},
@@ -361,7 +364,8 @@ func TestStringsOfAnNPZAreInputsWhereTheyAreWanted(t *testing.T) {
 			}
 			got, _ := all(t, d)
 			for i, e := range got {
-				if a := e.Inputs[1]; a.Name != "colour" || !slices.Equal(a.Shape, dims) || !slices.Equal(a.Data.([]string), words[i:i+1]) {
+				if a := e.Inputs[1]; a.Name != "colour" || !slices.Equal(a.Shape, dims) ||
+					!slices.Equal(a.Data.([]string), words[i:i+1]) {
 					t.Errorf("%s %s: %+v, want %q", descr, shape, a, words[i])
 				}
 			}

@@ -115,7 +115,8 @@ func TestSliceEqualsSliceOfAll(t *testing.T) {
 				t.Fatal(err)
 			}
 			part, _ := all(t, d)
-			if d.Len() != s[1]-s[0] || !slices.EqualFunc(part, whole[s[0]:s[1]], func(a, b Example) bool { return key(a) == key(b) }) {
+			if d.Len() != s[1]-s[0] ||
+				!slices.EqualFunc(part, whole[s[0]:s[1]], func(a, b Example) bool { return key(a) == key(b) }) {
 				t.Errorf("%s%v differs from the slice of all", name, s)
 			}
 			d.Close()

@@ -53,7 +53,8 @@ func TestStreamedLinesStandOnTheirOwn(t *testing.T) {
 			switch {
 			case err == nil:
 				s = fmt.Sprintf("%s %d %v %v", e.Name, e.Label, e.Inputs[0].Shape, e.Inputs[1].Shape)
-			case !errors.As(err, &bad) || bad.Name != e.Name || bad.Index != e.Index || e.Inputs != nil || e.Label != -1:
+			case !errors.As(err, &bad) || bad.Name != e.Name || bad.Index != e.Index || e.Inputs != nil ||
+				e.Label != -1:
 				t.Fatalf("%+v with %v", e, err)
 			default:
 				s = err.Error()

@@ -122,7 +122,8 @@ func TestTar(t *testing.T) {
 				if !slices.Equal(names, c.want) || len(bad) > 0 || d.Len() != len(c.want) {
 					t.Errorf("%s: %q of %d, bad %v; want %q", format, names, d.Len(), bad, c.want)
 				}
-				if d.HasLabels() != c.labelled || !slices.Equal(d.Classes(), c.classes) || d.Format() != "tar" || d.Path() != path {
+				if d.HasLabels() != c.labelled || !slices.Equal(d.Classes(), c.classes) || d.Format() != "tar" ||
+					d.Path() != path {
 					t.Errorf("%s: labelled %t, classes %q, format %s of %s", format, d.HasLabels(), d.Classes(), d.Format(), d.Path())
 				}
 				if !reflect.DeepEqual(d.Ignored(), c.ignored) {

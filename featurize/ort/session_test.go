@@ -107,8 +107,10 @@ func TestInputsAreTakenByNameOrPosition(t *testing.T) {
 func oneOfEach() []tensor.Tensor {
 	data := []any{
 		[]float32{1.5, -2, float32(math.Inf(1)), 0}, []float64{1e300, -2, 3, 4},
-		[]int8{-128, 127, 0, 1}, []int16{-32768, 32767, 0, 1}, []int32{math.MinInt32, math.MaxInt32, 0, 1}, []int64{math.MinInt64, math.MaxInt64, 0, 1},
-		[]uint8{0, 255, 1, 2}, []uint16{0, 65535, 1, 2}, []uint32{0, math.MaxUint32, 1, 2}, []uint64{0, math.MaxUint64, 1, 2},
+		[]int8{-128, 127, 0, 1}, []int16{-32768, 32767, 0, 1}, []int32{math.MinInt32, math.MaxInt32, 0, 1},
+		[]int64{math.MinInt64, math.MaxInt64, 0, 1},
+		[]uint8{0, 255, 1, 2}, []uint16{0, 65535, 1, 2}, []uint32{0, math.MaxUint32, 1, 2},
+		[]uint64{0, math.MaxUint64, 1, 2},
 		[]bool{true, false, false, true},
 		tensor.Float16Bits{0x3c00, 0xc000, 0x7bff, 0x0001}, tensor.BFloat16Bits{0x3f80, 0xc000, 0x7f7f, 0x0001},
 		[]string{"", "one", "zwölf", "a longer string than the others"},
@@ -188,7 +190,9 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		if err := s.RunInto(t.Context(), append(slices.Clone(inputs), tensor.Tensor{Shape: []int64{2, 2}, Data: make([]string, 4)}), outputs); err != nil {
+		if err := s.RunInto(t.Context(),
+			append(slices.Clone(inputs), tensor.Tensor{Shape: []int64{2, 2}, Data: make([]string, 4)}),
+			outputs); err != nil {
 			t.Fatal(err)
 		}
 		for i := range outputs {
@@ -201,7 +205,8 @@ func TestRunIntoWritesToTheCallersMemory(t *testing.T) {
 		s := session(t, SessionConfig{Graph: graph(t, "half")})
 		x, y := tensor.Float16Bits{0x3c00, 0xc000, 0x7bff}, make(tensor.Float16Bits, 3)
 		inputs := []tensor.Tensor{{Shape: []int64{3}, Data: x}}
-		if err := s.RunInto(t.Context(), inputs, []tensor.Tensor{{Shape: []int64{3}, Data: y}}); err != nil || !slices.Equal(x, y) {
+		if err := s.RunInto(t.Context(), inputs, []tensor.Tensor{{Shape: []int64{3}, Data: y}}); err != nil ||
+			!slices.Equal(x, y) {
 			t.Errorf("got %v, %v", y, err)
 		}
 		_, err := s.Run(t.Context(), inputs)
@@ -219,7 +224,8 @@ func TestScalars(t *testing.T) {
 	s := session(t, SessionConfig{Graph: graph(t, "scalar")})
 	for n := range 3 {
 		x := []float32{1, 2, 3}[:n+1]
-		got, err := s.Run(t.Context(), []tensor.Tensor{{Shape: []int64{int64(n + 1)}, Data: x}, {Name: "s", Data: []float32{2}}})
+		got, err := s.Run(t.Context(),
+			[]tensor.Tensor{{Shape: []int64{int64(n + 1)}, Data: x}, {Name: "s", Data: []float32{2}}})
 		want := []float32{2, 6, 12}[n]
 		if err != nil || len(got[0].Shape) != 0 || !reflect.DeepEqual(got[0].Data, []float32{want}) {
 			t.Errorf("got %v, %v; want %v", got, err, want)
@@ -331,7 +337,9 @@ func TestUnfitTensorsAreRefused(t *testing.T) {
 		"overflow":           {linear, with(func(t *tensor.Tensor) { t.Shape = []int64{math.MaxInt64 / 2, 3} }), []string{"too many elements"}},
 		"too little data":    {linear, with(func(t *tensor.Tensor) { t.Data = make([]float32, 5) }), []string{"shape [2,3] has 6 elements, the data 5"}},
 		"too much data":      {linear, with(func(t *tensor.Tensor) { t.Data = make([]float32, 7) }), []string{"has 6 elements, the data 7"}},
-		"unequal lengths": {subtract, []tensor.Tensor{{Shape: []int64{2}, Data: make([]float32, 2)}, {Shape: []int64{3}, Data: make([]float32, 3)}},
+		"unequal lengths": {subtract,
+			[]tensor.Tensor{{Shape: []int64{2}, Data: make([]float32, 2)},
+				{Shape: []int64{3}, Data: make([]float32, 3)}},
 			[]string{"onnx runtime: ", "Sub"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -339,7 +347,8 @@ func TestUnfitTensorsAreRefused(t *testing.T) {
 			oneLine(t, err, test.words...)
 		})
 	}
-	y, total := tensor.Tensor{Shape: []int64{2, 2}, Data: make([]float32, 4)}, tensor.Tensor{Shape: []int64{2}, Data: make([]float32, 2)}
+	y, total := tensor.Tensor{Shape: []int64{2, 2}, Data: make([]float32, 4)}, tensor.Tensor{Shape: []int64{2},
+		Data: make([]float32, 2)}
 	for name, test := range map[string]struct {
 		outputs []tensor.Tensor
 		words   []string
@@ -399,7 +408,8 @@ func TestARunEndsWithItsContext(t *testing.T) {
 		})
 	}
 	// Nothing of it sticks to the session.
-	got, err := s.Run(t.Context(), []tensor.Tensor{{Name: "n", Data: []int64{1000}}, {Name: "x", Shape: []int64{2}, Data: []float32{0, 1}}})
+	got, err := s.Run(t.Context(), []tensor.Tensor{{Name: "n", Data: []int64{1000}},
+		{Name: "x", Shape: []int64{2}, Data: []float32{0, 1}}})
 	if err != nil || !reflect.DeepEqual(got[0].Data, []float32{1000, 1001}) {
 		t.Errorf("afterwards: got %v, %v", got, err)
 	}
@@ -429,7 +439,8 @@ func TestOneSessionServesManyGoroutines(t *testing.T) {
 					y = out[0].Data.([]float32)
 				} else {
 					y = make([]float32, 2*n)
-					out := []tensor.Tensor{{Shape: []int64{int64(n), 2}, Data: y}, {Shape: []int64{int64(n)}, Data: make([]float32, n)}}
+					out := []tensor.Tensor{{Shape: []int64{int64(n), 2}, Data: y},
+						{Shape: []int64{int64(n)}, Data: make([]float32, n)}}
 					if err := s.RunInto(t.Context(), inputs, out); err != nil {
 						t.Error(err)
 						return
@@ -464,7 +475,8 @@ func TestCloseWaitsForRunsAndRefusesMore(t *testing.T) {
 	started := make(chan struct{})
 	wg.Go(func() {
 		close(started)
-		_, err := s.Run(t.Context(), []tensor.Tensor{{Name: "n", Data: []int64{20_000}}, {Name: "x", Shape: []int64{1}, Data: []float32{0}}})
+		_, err := s.Run(t.Context(),
+			[]tensor.Tensor{{Name: "n", Data: []int64{20_000}}, {Name: "x", Shape: []int64{1}, Data: []float32{0}}})
 		if err != nil && !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
@@ -501,10 +513,12 @@ func TestNothingLeaks(t *testing.T) {
 	}
 	const n = 1 << 18 // 1 MiB
 	s := session(t, SessionConfig{Graph: graph(t, "subtract")})
-	good := []tensor.Tensor{{Shape: []int64{n}, Data: make([]float32, n)}, {Shape: []int64{n}, Data: make([]float32, n)}}
+	good := []tensor.Tensor{{Shape: []int64{n}, Data: make([]float32, n)},
+		{Shape: []int64{n}, Data: make([]float32, n)}}
 	types := session(t, SessionConfig{Graph: graph(t, "types")})
 	each, linear := oneOfEach(), graph(t, "linear")
-	refused := []tensor.Tensor{{Shape: []int64{2}, Data: make([]float32, 2)}, {Shape: []int64{3}, Data: make([]float32, 3)}}
+	refused := []tensor.Tensor{{Shape: []int64{2}, Data: make([]float32, 2)},
+		{Shape: []int64{3}, Data: make([]float32, 3)}}
 	round := func(times int) {
 		for range times {
 			if _, err := s.Run(t.Context(), good); err != nil {

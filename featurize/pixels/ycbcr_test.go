@@ -38,7 +38,8 @@ func TestChromaInterpolation(t *testing.T) {
 				u.row(row, m.Cb, y)
 				for x, got := range row {
 					want := at(x, u.sx, u.w, u.smoothX, func(cx int) float64 {
-						return at(y, u.sy, u.h, u.smoothY, func(cy int) float64 { return float64(m.Cb[cy*m.CStride+cx]) })
+						return at(y, u.sy, u.h, u.smoothY,
+							func(cy int) float64 { return float64(m.Cb[cy*m.CStride+cx]) })
 					})
 					up := x%2 == 1
 					switch {

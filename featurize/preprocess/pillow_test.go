@@ -74,7 +74,8 @@ func TestResizePadAndGreyEqualPillow(t *testing.T) {
 	for _, c := range cases {
 		h := c.head
 		name := fmt.Sprintf("kind %d, %d×%d×%d to %d×%d", h.Kind, h.H, h.W, h.Channels, h.ToH, h.ToW)
-		spec := Spec{Layout: NHWC, Resize: &Resize{Width: int(h.ToW), Height: int(h.ToH), Filter: pillowFilters[h.Kind]}}
+		spec := Spec{Layout: NHWC, Resize: &Resize{Width: int(h.ToW), Height: int(h.ToH),
+			Filter: pillowFilters[h.Kind]}}
 		channels := int64(h.Channels)
 		switch h.Kind {
 		case 3:

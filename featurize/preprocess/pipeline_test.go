@@ -88,7 +88,8 @@ func TestApplyEqualsNaive(t *testing.T) {
 	const h, w = 6, 9
 	checked := 0
 	for _, img := range []Image{
-		randomImage(r, HW, h, w, 1), randomImage(r, HWC, h, w, 1), randomImage(r, HWC, h, w, 3), randomImage(r, CHW, h, w, 1), randomImage(r, CHW, h, w, 3),
+		randomImage(r, HW, h, w, 1), randomImage(r, HWC, h, w, 1), randomImage(r, HWC, h, w, 3),
+		randomImage(r, CHW, h, w, 1), randomImage(r, CHW, h, w, 3),
 	} {
 		for _, color := range []Color{RGB, BGR, Grey} {
 			for _, order := range []Order{NCHW, NHWC} {
@@ -109,7 +110,8 @@ func TestApplyEqualsNaive(t *testing.T) {
 							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Fit}, &Pad{Value: 127.5}
 						case "a bar behind":
 							ow = 11
-							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Height}, &Pad{Value: 3, Position: Corner}
+							s.Resize, s.Pad = &Resize{Width: ow, Height: oh, Mode: Height},
+								&Pad{Value: 3, Position: Corner}
 						}
 						shape := []int64{-1, int64(c), int64(oh), int64(ow)}
 						if order == NHWC {
@@ -233,7 +235,8 @@ func TestTorchvisionRounding(t *testing.T) {
 			t.Errorf("%d×%d becomes %d×%d, want %d×%d", c.w, c.h, w, h, c.toW, c.toH)
 		}
 	}
-	for _, c := range []struct{ size, crop, at int }{{256, 224, 16}, {341, 224, 58}, {227, 224, 2}, {225, 224, 0}, {229, 224, 2}} {
+	for _, c := range []struct{ size, crop, at int }{{256, 224, 16}, {341, 224, 58}, {227, 224, 2}, {225, 224, 0},
+		{229, 224, 2}} {
 		if got := centre(c.size, c.crop); got != c.at {
 			t.Errorf("crop of %d from %d begins at %d, want %d", c.crop, c.size, got, c.at)
 		}
@@ -250,10 +253,14 @@ func TestReadyArraysPassUnchanged(t *testing.T) {
 		want     any
 		errWords string
 	}{
-		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 2, 2}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4}, ""},
-		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 1, 2, 2}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4}, ""},
-		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 4}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4}, ""},
-		{[]int{2, 2}, []float64{1, 2, 3, math.Pi}, []int64{-1, 2, 2}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, math.Pi}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 2, 2}, tensor.Float32, make([]float32, 4),
+			[]float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 1, 2, 2}, tensor.Float32, make([]float32, 4),
+			[]float32{1, 2, 3, 4}, ""},
+		{[]int{2, 2}, []float32{1, 2, 3, 4}, []int64{-1, 4}, tensor.Float32, make([]float32, 4), []float32{1, 2, 3, 4},
+			""},
+		{[]int{2, 2}, []float64{1, 2, 3, math.Pi}, []int64{-1, 2, 2}, tensor.Float32, make([]float32, 4),
+			[]float32{1, 2, 3, math.Pi}, ""},
 		{[]int{2}, []float64{1, math.Pi}, []int64{-1, 2}, tensor.Float64, make([]float64, 2), []float64{1, math.Pi}, ""},
 		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), []int64{-7, 9}, ""},
 		{[]int{2}, []uint8{7, 9}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), []int64{7, 9}, ""},
@@ -261,12 +268,14 @@ func TestReadyArraysPassUnchanged(t *testing.T) {
 		{[]int{2}, []int32{-7, 9}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{-7, 9}, ""},
 		{[]int{2}, []bool{true, false}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), []bool{true, false}, ""},
 		{[]int{}, []float32{3}, []int64{-1}, tensor.Float32, make([]float32, 1), []float32{3}, ""},
-		{[]int{2, 2, 2, 1}, []float32{1, 2, 3, 4, 5, 6, 7, 8}, []int64{-1, 2, 2, 2, 1}, tensor.Float32, make([]float32, 8), []float32{1, 2, 3, 4, 5, 6, 7, 8}, ""},
+		{[]int{2, 2, 2, 1}, []float32{1, 2, 3, 4, 5, 6, 7, 8}, []int64{-1, 2, 2, 2, 1}, tensor.Float32,
+			make([]float32, 8), []float32{1, 2, 3, 4, 5, 6, 7, 8}, ""},
 		{[]int{2}, []int64{7, 1 << 40}, []int64{-1, 2}, tensor.Int32, make([]int32, 2), nil, "value 1099511627776 does not fit int32"},
 		{[]int{2}, []int64{7, -1}, []int64{-1, 2}, tensor.Uint64, make([]uint64, 2), nil, "value -1 does not fit uint64"},
 		{[]int{2}, []int32{7, 1<<24 + 1}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{7, 1 << 24}, ""},
 		{[]int{2}, []float64{math.Inf(1), math.NaN()}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), nil, "real numbers"},
-		{[]int{2}, []float64{math.Inf(1), 3e38}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), []float32{float32(math.Inf(1)), 3e38}, ""},
+		{[]int{2}, []float64{math.Inf(1), 3e38}, []int64{-1, 2}, tensor.Float32, make([]float32, 2),
+			[]float32{float32(math.Inf(1)), 3e38}, ""},
 		{[]int{2}, []float64{1, -1e39}, []int64{-1, 2}, tensor.Float32, make([]float32, 2), nil, "value -1e+39 does not fit float32"},
 		{[]int{2}, []bool{true, false}, []int64{-1, 2}, tensor.Int64, make([]int64, 2), []int64{1, 0}, ""},
 		{[]int{2}, []int64{1, 0}, []int64{-1, 2}, tensor.Bool, make([]bool, 2), []bool{true, false}, ""},
@@ -317,11 +326,14 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 84, 84}, tensor.Float32, "a 4×4 colour image does not suit the model's input x [N,4,84,84] float32: it has 4 channels as NCHW, and images have 1 or 3"},
 		{randomImage(r, HWC, 4, 4, 3), nil, []int64{-1, 4, 4, 3}, tensor.Int64, ""},
 		{randomImage(r, HWC, 4, 6, 3), &Spec{Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "smaller than the crop of 5×5: put a resize before it"},
-		{randomImage(r, HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}}, []int64{-1, 3, 5, 5}, tensor.Float32, "would make 16000×144000000 pixels"},
+		{randomImage(r, HWC, 1, 9000, 3), &Spec{Resize: &Resize{Size: 16000}, Crop: &Crop{Size: 5}},
+			[]int64{-1, 3, 5, 5}, tensor.Float32, "would make 16000×144000000 pixels"},
 		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize and crop leave another size"},
-		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize of mode fit leaves another size, and has no pad to fill it"},
+		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, tensor.Float32,
+			"resize of mode fit leaves another size, and has no pad to fill it"},
 		{Image{[]int{4, 4, 5}, HWC, make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, tensor.Float32, "want 1 or 3 channels"},
-		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, tensor.Float32, "has no image axes"},
+		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, tensor.Float32,
+			"has no image axes"},
 	} {
 		target := Target{Name: "x", Shape: c.shape, Type: c.elem}
 		spec := For(target)
@@ -361,7 +373,8 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 		{Spec{Color: Grey, Crop: &Crop{Size: 7}}, []int64{-1, 64}, tensor.Float32, "it makes images of 7×7"},
 		{Spec{Resize: &Resize{Width: 8, Height: 7}}, []int64{-1, 1, 8, 7}, tensor.Float32, "it makes images of 7×8"},
 		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{}}, []int64{-1, 1, 8, 7}, tensor.Float32, "it makes images of 7×8"},
-		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{Value: .5}}, []int64{-1, 7, 8, 3}, tensor.Uint8, "pad value 0.5 does not suit"},
+		{Spec{Resize: &Resize{Width: 8, Height: 7, Mode: Fit}, Pad: &Pad{Value: .5}}, []int64{-1, 7, 8, 3},
+			tensor.Uint8, "pad value 0.5 does not suit"},
 		{Spec{}, []int64{-1, 3, 8, 3}, tensor.Float32, "it can be NCHW and NHWC; say which with layout"},
 		{Spec{}, []int64{-1, 3, 0, 8}, tensor.Float32, "impossible dimension 0"},
 		{Spec{}, nil, tensor.Float32, "has no batch axis"},
@@ -390,7 +403,8 @@ func TestResolve(t *testing.T) {
 		{Spec{}, []int64{-1, 3, -1, -1}, randomImage(r, HWC, 5, 7, 1), []int{3, -1, -1}, []int{3, 5, 7}},
 		{Spec{}, []int64{-1, -1, -1, -1}, randomImage(r, HW, 5, 7, 1), []int{-1, -1, -1}, []int{1, 5, 7}},
 		{Spec{}, []int64{-1, -1, -1, 3}, randomImage(r, CHW, 5, 7, 3), []int{-1, -1, 3}, []int{5, 7, 3}},
-		{Spec{Crop: &Crop{Size: 4}}, []int64{-1, 3, -1, -1}, randomImage(r, HWC, 5, 7, 3), []int{3, 4, 4}, []int{3, 4, 4}},
+		{Spec{Crop: &Crop{Size: 4}}, []int64{-1, 3, -1, -1}, randomImage(r, HWC, 5, 7, 3), []int{3, 4, 4},
+			[]int{3, 4, 4}},
 		{Spec{}, []int64{-1, -1}, randomImage(r, HW, 5, 7, 1), []int{-1}, []int{35}},
 		{Spec{Color: Grey, Crop: &Crop{Size: 4}}, []int64{-1, -1}, randomImage(r, HW, 5, 7, 1), []int{16}, []int{16}},
 		{Spec{}, []int64{-1, 35}, randomImage(r, HWC, 5, 7, 3), []int{35}, []int{35}},
@@ -442,7 +456,8 @@ func TestResolve(t *testing.T) {
 // What a pipeline records makes the same pipeline again.
 func TestSpecOfAPipelineIsComplete(t *testing.T) {
 	for _, name := range Presets {
-		for _, shape := range [][]int64{{-1, 3, 64, 64}, {-1, 64, 64, 3}, {-1, 1, 64, 64}, {-1, 3, -1, -1}, {-1, 4096}} {
+		for _, shape := range [][]int64{{-1, 3, 64, 64}, {-1, 64, 64, 3}, {-1, 1, 64, 64}, {-1, 3, -1, -1},
+			{-1, 4096}} {
 			target := Target{Shape: shape, Type: tensor.Float32}
 			s, err := Preset(name, target)
 			if err != nil {
@@ -453,7 +468,8 @@ func TestSpecOfAPipelineIsComplete(t *testing.T) {
 				continue // colour for a grey model
 			}
 			again, err := New(p.Spec(), target)
-			if err != nil || !reflect.DeepEqual(again.Spec(), p.Spec()) || !reflect.DeepEqual(again.Shape(), p.Shape()) {
+			if err != nil || !reflect.DeepEqual(again.Spec(), p.Spec()) ||
+				!reflect.DeepEqual(again.Shape(), p.Shape()) {
 				t.Errorf("%s for %v: %+v, then %+v, %v", name, shape, p.Spec(), again, err)
 			}
 		}
@@ -552,7 +568,8 @@ func ExamplePipeline() {
 	fmt.Println(err)
 	// Output:
 	// [1 2 2] [0 0.2 0.4 1] <nil>
-	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
+	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never
+	// resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {

@@ -71,17 +71,20 @@ func TestDocumentedSchemaLoads(t *testing.T) {
 	}
 	schema := without(blocks[0], "  width: 224", "  mode: shortest")
 	shortest := load(without(without(schema, "pad:", "crop:"), "  width: 224", "color:"))
-	if shortest.Resize == nil || shortest.Resize.Size != 256 || shortest.Crop == nil || len(shortest.Mean) != 3 || shortest.Scale != 1./255 {
+	if shortest.Resize == nil || shortest.Resize.Size != 256 || shortest.Crop == nil || len(shortest.Mean) != 3 ||
+		shortest.Scale != 1./255 {
 		t.Errorf("%+v", shortest)
 	}
 	fit := load(strings.Replace(without(schema, "crop:", "color:"), "mode: shortest", "mode: fit", 1))
 	if !reflect.DeepEqual(fit.Pad, &Pad{Value: 114, Position: Centre}) {
 		t.Errorf("%+v", fit)
 	}
-	if s := load(blocks[1]); !reflect.DeepEqual(s.Resize, &Resize{Width: 640, Height: 640, Mode: Fit}) || !reflect.DeepEqual(s.Pad, &Pad{Value: 114}) {
+	if s := load(blocks[1]); !reflect.DeepEqual(s.Resize, &Resize{Width: 640, Height: 640, Mode: Fit}) ||
+		!reflect.DeepEqual(s.Pad, &Pad{Value: 114}) {
 		t.Errorf("%+v %+v", s.Resize, s.Pad)
 	}
-	if s := load(blocks[2]); !reflect.DeepEqual(s.Resize, &Resize{Width: 192, Height: 48, Mode: Height}) || !reflect.DeepEqual(s.Pad, &Pad{Value: 127.5, Position: Corner}) {
+	if s := load(blocks[2]); !reflect.DeepEqual(s.Resize, &Resize{Width: 192, Height: 48, Mode: Height}) ||
+		!reflect.DeepEqual(s.Pad, &Pad{Value: 127.5, Position: Corner}) {
 		t.Errorf("%+v %+v", s.Resize, s.Pad)
 	}
 }
@@ -179,7 +182,8 @@ func FuzzPreprocessYAML(f *testing.F) {
 		if second, _ := yaml.Marshal(again); !bytes.Equal(text, second) {
 			t.Fatalf("%s became %s", text, second)
 		}
-		if _, err := New(s, Target{Shape: []int64{-1, 3, -1, -1}, Type: tensor.Float32}); err != nil && strings.Contains(err.Error(), "\n") {
+		if _, err := New(s, Target{Shape: []int64{-1, 3, -1, -1}, Type: tensor.Float32}); err != nil &&
+			strings.Contains(err.Error(), "\n") {
 			t.Fatal(err)
 		}
 	})

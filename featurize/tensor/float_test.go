@@ -29,7 +29,8 @@ func TestFloat16RoundsToTheNearestEven(t *testing.T) {
 			check(math.Nextafter32(mid, -1e9))
 		}
 	}
-	for _, v := range []float64{65504, 65519.99, 65520, 65536, 1e30, math.Inf(1), math.NaN(), 0, math.Copysign(0, -1), 1e-45, 2.9802322e-8, 2.9802326e-8} {
+	for _, v := range []float64{65504, 65519.99, 65520, 65536, 1e30, math.Inf(1), math.NaN(), 0, math.Copysign(0, -1),
+		1e-45, 2.9802322e-8, 2.9802326e-8} {
 		check(float32(v))
 		check(float32(-v))
 	}

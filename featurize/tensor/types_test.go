@@ -59,7 +59,8 @@ func TestValuesOfBytes(t *testing.T) {
 		{float32(1.5), 1.5}, {float64(-2.25), -2.25}, {true, 1}, {false, 0},
 		{int8(-128), -128}, {int8(127), 127}, {uint8(255), 255},
 		{int16(-32768), -32768}, {int16(32767), 32767}, {uint16(65535), 65535},
-		{int32(math.MinInt32), math.MinInt32}, {int32(math.MaxInt32), math.MaxInt32}, {uint32(math.MaxUint32), math.MaxUint32},
+		{int32(math.MinInt32), math.MinInt32}, {int32(math.MaxInt32), math.MaxInt32},
+		{uint32(math.MaxUint32), math.MaxUint32},
 		{int64(math.MinInt64), math.MinInt64}, {int64(1 << 53), 1 << 53}, {uint64(1 << 63), 1 << 63},
 	} {
 		slice := reflect.MakeSlice(reflect.SliceOf(reflect.TypeOf(tt.v)), 1, 1)
@@ -103,7 +104,8 @@ func TestSliceAndPad(t *testing.T) {
 	if got, want := a.Slice(1, 3), (Tensor{"a", []int64{2, 2}, []int32{3, 4, 5, 6}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("rows 1 and 2 are %v, want %v", got, want)
 	}
-	if got, want := a.Slice(1, 2).Pad(3), (Tensor{"a", []int64{3, 2}, []int32{3, 4, 3, 4, 3, 4}}); !reflect.DeepEqual(got, want) {
+	if got, want := a.Slice(1, 2).Pad(3), (Tensor{"a", []int64{3, 2}, []int32{3, 4, 3, 4, 3, 4}}); !reflect.DeepEqual(got,
+		want) {
 		t.Errorf("padded to 3 rows it is %v, want %v", got, want)
 	}
 }

@@ -29,7 +29,8 @@ func TestLongTextLosesItsMiddle(t *testing.T) {
 			s := "begin " + strings.Repeat(middle, n) + " end"
 			for name, got := range map[string]string{"Name": Name(s), "Line": Line(s)} {
 				most := map[string]int{"Name": maxName, "Line": maxLine}[name]
-				if !utf8.ValidString(got) || strings.ContainsFunc(got, unprintable) || utf8.RuneCountInString(got) > most {
+				if !utf8.ValidString(got) || strings.ContainsFunc(got, unprintable) ||
+					utf8.RuneCountInString(got) > most {
 					t.Errorf("%s of %d times %q has %d characters", name, n, middle, utf8.RuneCountInString(got))
 				}
 				if !strings.HasPrefix(got, "begin ") || !strings.HasSuffix(got, " end") {

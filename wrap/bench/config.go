@@ -90,7 +90,8 @@ type MethodResult struct {
 	Note string `json:"note,omitempty"`
 	// Seconds are those for fitting, tuning and testing such a method.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
-	// OOD are the figures under the temperatures for out-of-distribution data; OODNLL those of 1 - max p under the temperatures for likelihood.
+	// OOD are the figures under the temperatures for out-of-distribution data; OODNLL those
+	// of 1 - max p under the temperatures for likelihood.
 	OOD    []OODResult `json:"ood"`
 	OODNLL []OODResult `json:"ood_nll"`
 }

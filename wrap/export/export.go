@@ -133,7 +133,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	var config *tritonConfig
 	if o.Triton != "" {
 		var unfit string
-		config, unfit, err = newTritonConfig(o.Name, report.Inputs, report.OwnOutputs, report.Outputs.Infos(), o.MaxBatch)
+		config, unfit, err = newTritonConfig(o.Name, report.Inputs, report.OwnOutputs, report.Outputs.Infos(),
+			o.MaxBatch)
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +146,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 			}
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
 			report.OwnOutputs = []onnx.ValueInfo{}
-			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.Infos(), o.MaxBatch); err != nil {
+			if config, _, err = newTritonConfig(o.Name, fused.Inputs(), nil, report.Outputs.Infos(),
+				o.MaxBatch); err != nil {
 				return nil, err
 			}
 			report.Inputs = fused.Inputs()

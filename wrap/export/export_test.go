@@ -89,9 +89,12 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 				}
 			}
 		}
-		near(&r.Outputs[fuse.Probabilities], 10, 1e-5, 0, func(p wrap.Prediction, j int) float64 { return p.Probabilities[j] })
-		near(&r.Outputs[fuse.Logits], 10, 0, 1e-4, func(p wrap.Prediction, j int) float64 { return float64(p.Logits[j]) })
-		near(&r.Outputs[fuse.LogitVariance], 10, 0, 1e-4, func(p wrap.Prediction, j int) float64 { return p.LogitVariance[j] })
+		near(&r.Outputs[fuse.Probabilities], 10, 1e-5, 0,
+			func(p wrap.Prediction, j int) float64 { return p.Probabilities[j] })
+		near(&r.Outputs[fuse.Logits], 10, 0, 1e-4,
+			func(p wrap.Prediction, j int) float64 { return float64(p.Logits[j]) })
+		near(&r.Outputs[fuse.LogitVariance], 10, 0, 1e-4,
+			func(p wrap.Prediction, j int) float64 { return p.LogitVariance[j] })
 		near(r.Outputs.Of("ood_score"), 1, 1e-5, 0, func(p wrap.Prediction, _ int) float64 { return p.OODScore() })
 		near(r.Outputs.Of("leverage"), 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage() })
 	}
@@ -107,7 +110,8 @@ func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
 		labels[i] = int64(i % classes)
 	}
 	file := write(t, dir, "data.npz", npz(t, map[string]array{"x": {random(3, n*width), []int{n, width}}, "labels": {labels, []int{n}}}))
-	c := wrap.Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"), Damping: calibrate.Damping{Relative: 1}}
+	c := wrap.Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"),
+		Damping: calibrate.Damping{Relative: 1}}
 	mustCalibrate(t, c)
 	r, err := Write(t.Context(), c.Out, Options{Out: filepath.Join(dir, "out.onnx")})
 	if err != nil {
@@ -165,7 +169,8 @@ func TestAnExportIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Bundle != dir || r.File != path || r.Method != calibration.Probabilities.Method || r.Triton != nil || r.Opset != own.Opset() || r.Model.SHA256 != own.SHA256() ||
+	if r.Bundle != dir || r.File != path || r.Method != calibration.Probabilities.Method || r.Triton != nil ||
+		r.Opset != own.Opset() || r.Model.SHA256 != own.SHA256() ||
 		!slices.Equal(r.Files, []WrittenFile{{path, s.Size()}}) || r.Warnings == nil || len(r.Warnings) > 0 {
 		t.Errorf("reported %+v", r)
 	}
@@ -178,7 +183,8 @@ func TestAnExportIsReported(t *testing.T) {
 	manifest := strings.TrimSpace(string(read(t, filepath.Join(dir, bundle.ManifestName))))
 	metadata, temperatures := m.Metadata(), b.Manifest.Temperatures
 	for key, want := range map[string]string{
-		"mfgs.version": wrap.Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": calibration.Probabilities.Method, "mfgs.temperatures.ts": fmt.Sprint(temperatures.TS),
+		"mfgs.version": wrap.Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": calibration.Probabilities.Method,
+		"mfgs.temperatures.ts":      fmt.Sprint(temperatures.TS),
 		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
 		"mfgs.logit_variance.ens":   "1",
@@ -223,7 +229,8 @@ func TestExportToTriton(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(repository, "digits")
-	if *r.Triton != (TritonModel{repository, "digits", DefaultMaxBatch}) || r.File != filepath.Join(folder, "1", "model.onnx") || len(r.Files) != 3 {
+	if *r.Triton != (TritonModel{repository, "digits", DefaultMaxBatch}) || r.File != filepath.Join(folder, "1", "model.onnx") ||
+		len(r.Files) != 3 {
 		t.Errorf("reported %+v of %+v", r, r.Triton)
 	}
 	for _, f := range r.Files {
@@ -245,7 +252,8 @@ func TestExportToTriton(t *testing.T) {
 	if err := json.Unmarshal([]byte(m.Metadata()["mfgs.labels"]), &labels); err != nil || !slices.Equal(labels, names) {
 		t.Errorf("metadata has the labels %q, %v", labels, err)
 	}
-	if got := exported(t, r.File, digitTensor(t, 0, 3))[r.Outputs[fuse.Probabilities].Name].Shape; !slices.Equal(got, []int64{3, 10}) {
+	if got := exported(t, r.File, digitTensor(t, 0, 3))[r.Outputs[fuse.Probabilities].Name].Shape; !slices.Equal(got,
+		[]int64{3, 10}) {
 		t.Errorf("probabilities have the shape %v", got)
 	}
 
@@ -253,7 +261,8 @@ func TestExportToTriton(t *testing.T) {
 	before := read(t, filepath.Join(folder, "config.pbtxt"))
 	_, err = Write(t.Context(), c.Out, Options{Triton: repository})
 	says(t, err, folder, "--force", "--name")
-	if r, err = Write(t.Context(), c.Out, Options{Triton: repository, Force: true, MaxBatch: 5}); err != nil || r.Triton.MaxBatch != 5 {
+	if r, err = Write(t.Context(), c.Out, Options{Triton: repository, Force: true, MaxBatch: 5}); err != nil ||
+		r.Triton.MaxBatch != 5 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if got := strings.Replace(string(read(t, filepath.Join(folder, "config.pbtxt"))), "max_batch_size: 5", "max_batch_size: 64", 1); got != string(before) {
@@ -272,7 +281,8 @@ func TestExportToTriton(t *testing.T) {
 func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 	out := t.TempDir()
 	const data = "../../testdata/examples/sklearn/"
-	c := wrap.Config{Model: data + "model.onnx", Train: data + "train.csv", Val: data + "val.csv", Out: filepath.Join(out, "sklearn.mfgs"), Damping: calibrate.Damping{Relative: 1}}
+	c := wrap.Config{Model: data + "model.onnx", Train: data + "train.csv", Val: data + "val.csv", Out: filepath.Join(out, "sklearn.mfgs"),
+		Damping: calibrate.Damping{Relative: 1}}
 	mustCalibrate(t, c)
 	r, err := Write(t.Context(), c.Out, Options{Triton: out})
 	if err != nil {
@@ -289,7 +299,8 @@ func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 		t.Errorf("outputs are %s, want %s", got, want)
 	}
 	// A file keeps them.
-	if r, err = Write(t.Context(), c.Out, Options{Out: filepath.Join(out, "m.onnx")}); err != nil || len(r.OwnOutputs) != 2 || len(r.Warnings) > 0 {
+	if r, err = Write(t.Context(), c.Out, Options{Out: filepath.Join(out, "m.onnx")}); err != nil || len(r.OwnOutputs) != 2 ||
+		len(r.Warnings) > 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -301,9 +312,11 @@ func TestExportRefuses(t *testing.T) {
 	mustCalibrate(t, c)
 	slim, model := c.Out, c.Model
 	phi, logits, labels := random(1, 300), random(2, 150), make([]int64, 50)
-	features := write(t, out, "features.npz", npz(t, map[string]array{"features": {phi, []int{50, 6}}, "logits": {logits, []int{50, 3}}, "labels": {labels, []int{50}}}))
+	features := write(t, out, "features.npz",
+		npz(t, map[string]array{"features": {phi, []int{50, 6}}, "logits": {logits, []int{50, 3}}, "labels": {labels, []int{50}}}))
 	ready := filepath.Join(out, "ready")
-	mustCalibrate(t, wrap.Config{ReadyMade: true, Train: features, Val: features, Out: ready, Damping: calibrate.Damping{Absolute: 1}})
+	mustCalibrate(t, wrap.Config{ReadyMade: true, Train: features, Val: features, Out: ready,
+		Damping: calibrate.Damping{Absolute: 1}})
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	there := write(t, out, "there.onnx", []byte("there"))
 	folder := filepath.Join(out, "folder.onnx")
@@ -511,7 +524,8 @@ func TestAModelAndItsWeightsGoTogether(t *testing.T) {
 	broken := errors.New("broken")
 	dir := t.TempDir()
 	p := place{folder: dir, model: model}
-	if _, err := p.write(t.Context(), files("1", broken)); !errors.Is(err, broken) || !strings.Contains(err.Error(), data) {
+	if _, err := p.write(t.Context(), files("1", broken)); !errors.Is(err, broken) ||
+		!strings.Contains(err.Error(), data) {
 		t.Errorf("got %v", err)
 	}
 	want(dir, nil)
@@ -643,8 +657,9 @@ func TestExportNamesTheFileOfAnAbsurdPosterior(t *testing.T) {
 		change    func(p *calibrate.Posterior)
 		words     []string
 	}{
-		"no leverage":    {calibrate.Full, func(p *calibrate.Posterior) { clear(p.Leverage) }, []string{"leverage", "positive definite", bundle.PosteriorName, "calibrate again"}},
-		"huge variances": {calibrate.Kronecker, func(p *calibrate.Posterior) { p.V[0] = 1e90 }, []string{"float32 does not hold", bundle.PosteriorName, bundle.ManifestName}},
+		"no leverage": {calibrate.Full, func(p *calibrate.Posterior) { clear(p.Leverage) }, []string{"leverage", "positive definite", bundle.PosteriorName, "calibrate again"}},
+		"huge variances": {calibrate.Kronecker, func(p *calibrate.Posterior) { p.V[0] = 1e90 },
+			[]string{"float32 does not hold", bundle.PosteriorName, bundle.ManifestName}},
 	} {
 		dir, _ := calibrated(t, test.structure)
 		out := t.TempDir()
@@ -682,7 +697,8 @@ func TestEveryExportMethodExports(t *testing.T) {
 		if got := m.Metadata()["mfgs.method"]; got != method || r.Method != method {
 			t.Errorf("the file says %s, the report %s, want %s", got, r.Method, method)
 		}
-		for i, p := range exported(t, path, digitTensor(t, 1500, 1510))[r.Outputs[fuse.Probabilities].Name].Data.([]float32) {
+		for i, p := range exported(t, path,
+			digitTensor(t, 1500, 1510))[r.Outputs[fuse.Probabilities].Name].Data.([]float32) {
 			if !(p >= 0 && p <= 1) {
 				t.Fatalf("%s: probability %d is %v", method, i, p)
 			}

@@ -44,7 +44,8 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 			want: "64: image TYPE_FP32 [3 224 224] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"own outputs": {
-			inputs: image, own: []onnx.ValueInfo{info("label", tensor.Int64, -1), info("embedding", tensor.Float16, -1, 512)}, added: added, maxBatch: 8,
+			inputs: image, own: []onnx.ValueInfo{info("label", tensor.Int64, -1), info("embedding", tensor.Float16, -1, 512)},
+			added: added, maxBatch: 8,
 			want: "8: image TYPE_FP32 [3 224 224] → label TYPE_INT64 scalar, embedding TYPE_FP16 [512], probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"logits that are its own": {
@@ -52,27 +53,33 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 			want: "8: image TYPE_FP32 [3 224 224] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"several inputs of open length": {
-			inputs: []onnx.ValueInfo{info("input_ids", tensor.Int64, -1, -1), info("attention_mask", tensor.Int64, -1, -1)}, added: added, maxBatch: 1,
-			want: "1: input_ids TYPE_INT64 [-1], attention_mask TYPE_INT64 [-1] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
+			inputs: []onnx.ValueInfo{info("input_ids", tensor.Int64, -1, -1), info("attention_mask", tensor.Int64, -1, -1)}, added: added,
+			maxBatch: 1,
+			want:     "1: input_ids TYPE_INT64 [-1], attention_mask TYPE_INT64 [-1] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"strings, and one number an example": {
-			inputs: []onnx.ValueInfo{info("text", tensor.String, -1), info("age", tensor.Float64, -1, 1)}, added: added, maxBatch: 64,
-			want: "64: text TYPE_STRING scalar, age TYPE_FP64 [1] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
+			inputs: []onnx.ValueInfo{info("text", tensor.String, -1), info("age", tensor.Float64, -1, 1)}, added: added,
+			maxBatch: 64,
+			want:     "64: text TYPE_STRING scalar, age TYPE_FP64 [1] → probabilities TYPE_FP32 [10], leverage TYPE_FP32 scalar",
 		},
 		"every other type": {
 			inputs: []onnx.ValueInfo{
-				info("a", tensor.Bool, -1, 1), info("b", tensor.Uint8, -1, 1), info("c", tensor.Uint16, -1, 1), info("d", tensor.Uint32, -1, 1), info("e", tensor.Uint64, -1, 1),
-				info("f", tensor.Int8, -1, 1), info("g", tensor.Int16, -1, 1), info("h", tensor.Int32, -1, 1), info("i", tensor.BFloat16, -1, 1),
+				info("a", tensor.Bool, -1, 1), info("b", tensor.Uint8, -1, 1), info("c", tensor.Uint16, -1, 1),
+				info("d", tensor.Uint32, -1, 1), info("e", tensor.Uint64, -1, 1),
+				info("f", tensor.Int8, -1, 1), info("g", tensor.Int16, -1, 1), info("h", tensor.Int32, -1, 1),
+				info("i", tensor.BFloat16, -1, 1),
 			},
 			added: added[:1], maxBatch: 64,
 			want: "64: a TYPE_BOOL [1], b TYPE_UINT8 [1], c TYPE_UINT16 [1], d TYPE_UINT32 [1], e TYPE_UINT64 [1], f TYPE_INT8 [1], g TYPE_INT16 [1], h TYPE_INT32 [1], i TYPE_BF16 [1] → probabilities TYPE_FP32 [10]",
 		},
 		"a fixed batch": {
-			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)}, own: []onnx.ValueInfo{info("label", tensor.Int64, 4)}, added: fixed, maxBatch: 64,
+			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)},
+			own:    []onnx.ValueInfo{info("label", tensor.Int64, 4)}, added: fixed, maxBatch: 64,
 			want: "0: image TYPE_FP32 [4 3 8 8] → label TYPE_INT64 [4], probabilities TYPE_FP32 [4 10], leverage TYPE_FP32 [4]",
 		},
 		"an input for the whole batch": {
-			inputs: []onnx.ValueInfo{image[0], info("training", tensor.Bool)}, own: []onnx.ValueInfo{info("label", tensor.Int64, -1)}, added: added, maxBatch: 64,
+			inputs: []onnx.ValueInfo{image[0], info("training", tensor.Bool)}, own: []onnx.ValueInfo{info("label", tensor.Int64, -1)},
+			added: added, maxBatch: 64,
 			want: "0: image TYPE_FP32 [-1 3 224 224], training TYPE_BOOL [1] → label TYPE_INT64 [-1], probabilities TYPE_FP32 [-1 10], leverage TYPE_FP32 [-1]",
 		},
 
@@ -93,11 +100,13 @@ func TestTritonIsToldWhatItCanServe(t *testing.T) {
 			unfit: `"logits" has dimensions that the model does not give`,
 		},
 		"the same of the batch": {
-			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)}, own: []onnx.ValueInfo{info("label", tensor.Int64, -1)}, added: fixed, maxBatch: 64,
+			inputs: []onnx.ValueInfo{info("image", tensor.Float32, 4, 3, 8, 8)},
+			own:    []onnx.ValueInfo{info("label", tensor.Int64, -1)}, added: fixed, maxBatch: 64,
 			unfit: `"label" has an open batch, and the inputs a fixed one`,
 		},
 		"logits of its own that say nothing": {
-			inputs: image, own: []onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}}, added: append([]onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}}, added[1:]...), maxBatch: 64,
+			inputs: image, own: []onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}},
+			added: append([]onnx.ValueInfo{{Name: "probabilities", Type: tensor.Float32}}, added[1:]...), maxBatch: 64,
 			unfit: `"probabilities" has a shape that the model does not give`,
 		},
 		"an own output of any shape": {
@@ -202,7 +211,8 @@ func modelConfig(t *testing.T) protoreflect.MessageDescriptor {
 
 func TestTritonConfigurationIsProtobufText(t *testing.T) {
 	odd := []string{`a "quoted" \ name`, "line\nbreak\ttab\x00\x7f", "größe/模型:0", "#", "' "}
-	c := tritonConfig{name: odd[0], maxBatch: 16, labelled: odd[2], inputs: []tritonTensor{{odd[1], "TYPE_STRING", []int64{-1, 3}, false}}}
+	c := tritonConfig{name: odd[0], maxBatch: 16, labelled: odd[2],
+		inputs: []tritonTensor{{odd[1], "TYPE_STRING", []int64{-1, 3}, false}}}
 	for i, name := range odd {
 		c.outputs = append(c.outputs, tritonTensor{name, "TYPE_FP32", []int64{1}, i%2 == 1})
 	}

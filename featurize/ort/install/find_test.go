@@ -272,7 +272,8 @@ func TestAVersionIsReadFromTheNameOrNot(t *testing.T) {
 	silent := fakeLibrary(t, "", "")
 	named := put(t, silent, tempDir(t), "libonnxruntime.so.1.26.0")
 	unnamed := put(t, silent, tempDir(t))
-	if got, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(named)} }}}); err != nil || got.Version != "1.26.0" {
+	if got, err := search([]place{{SourceSystem,
+		func() []string { return []string{filepath.Dir(named)} }}}); err != nil || got.Version != "1.26.0" {
 		t.Errorf("got %v, %v; want version 1.26.0", got, err)
 	}
 	_, err := search([]place{{SourceSystem, func() []string { return []string{filepath.Dir(unnamed)} }}})

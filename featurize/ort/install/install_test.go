@@ -45,7 +45,8 @@ func pack(t testing.TB, name, entry string, library []byte) (archive, string) {
 		w := tar.NewWriter(z)
 		check(w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: entry + ".link", Linkname: path.Base(entry)}))
 		for _, f := range files {
-			check(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, Size: int64(len(f.data))}))
+			check(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644,
+				Size: int64(len(f.data))}))
 			_, err := w.Write(f.data)
 			check(err)
 		}
@@ -185,7 +186,8 @@ func TestEachRouteInstalls(t *testing.T) {
 				t.Errorf("asked for %s, want %s", asked, want)
 			}
 			dir, _ := c.installDir()
-			if got.Path != filepath.Join(dir, libraryName(runtime.GOOS)) || got.Version != PinnedVersion || got.Source != SourceCache || !strings.Contains(got.Installed, a.name) {
+			if got.Path != filepath.Join(dir, libraryName(runtime.GOOS)) || got.Version != PinnedVersion ||
+				got.Source != SourceCache || !strings.Contains(got.Installed, a.name) {
 				t.Errorf("got %+v", got)
 			}
 			if installed, err := os.ReadFile(got.Path); err != nil || !bytes.Equal(installed, library) {
@@ -325,7 +327,8 @@ func TestInstallingCanBeCancelled(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			time.AfterFunc(100*time.Millisecond, cancel)
-			c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
+			c := Config{CacheDir: tempDir(t),
+				GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })}
 			routes := c.routes(pins{github: a, wheel: a, npm: a})
 			switch name {
 			case "command":
@@ -393,7 +396,8 @@ func TestInstallingReplacesABrokenLibraryAndClearsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, file := pack(t, "x.tgz", "x/library", library)
-	c := Config{CacheDir: tempDir(t), GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
+	c := Config{CacheDir: tempDir(t),
+		GitHubURL: serve(t, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) })}
 	dir, _ := c.installDir()
 	killed := filepath.Join(dir, ".mfgs-0123456789abcdef.tmp")
 	host, err := os.Hostname()

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 		os.Exit(runTests(m))
 	case "fetch":
 		i := slices.IndexFunc(os.Args, func(a string) bool { return a == "--dest" || a == "--pack-destination" })
-		if err := copyFile(os.Getenv(archiveEnv), filepath.Join(os.Args[i+1], filepath.Base(os.Getenv(archiveEnv)))); err != nil {
+		if err := copyFile(os.Getenv(archiveEnv),
+			filepath.Join(os.Args[i+1], filepath.Base(os.Getenv(archiveEnv)))); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -57,7 +57,8 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 // scores are all of them, to be written into a graph.
 func scores() (all []fuse.Score) {
 	for _, s := range score.All {
-		all = append(all, fuse.Score{Name: s.Name, Double: s.Double, Emit: func(t *fuse.Terms) string { return s.Emit(t) }})
+		all = append(all, fuse.Score{Name: s.Name, Double: s.Double,
+			Emit: func(t *fuse.Terms) string { return s.Emit(t) }})
 	}
 	return all
 }

@@ -23,11 +23,13 @@ import (
 
 // fusedSelector is a selector with the mean-field head: the r-th example has the
 // r-th of the logits and of the variances at T_ens = 1, both [R,K].
-func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int, change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
+func fusedSelector(t testing.TB, opset uint64, logits, variances []float32, r int,
+	change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
 	return fusedSelectorLink(t, opset, head.Softmax, logits, variances, r, change)
 }
 
-func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, variances []float32, r int, change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
+func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, variances []float32, r int,
+	change func(*fuse.MeanField)) (*onnx.Model, fuse.Outputs) {
 	t.Helper()
 	k := len(logits) / r
 	m, err := onnx.Parse("selector", wraptest.Selector(opset, "y", logits, r, k))
@@ -38,7 +40,8 @@ func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, varia
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := fuse.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r), Offset: make([]float64, r)}
+	q := fuse.Quadratic{Forms: k + 1, Center: make([]float64, r), Projection: make([]float64, r*r),
+		Offset: make([]float64, r)}
 	for i := range r {
 		q.Projection[i*r+i] = 1
 		for _, v := range variances[i*k : (i+1)*k] {
@@ -209,7 +212,8 @@ func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 				for i, name := range what {
 					// The variances as they are in the graph.
 					got := out[2].Data.([]float32)[i*k : (i+1)*k]
-					want, _ := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], got, fuse.Temperatures{Act: 1, Ens: 1})
+					want, _ := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], got,
+						fuse.Temperatures{Act: 1, Ens: 1})
 					for j := range want {
 						if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
 							t.Fatalf("K=%d, T from %v to %v times that, %s: p[%d] = %v, want %v", k, base, 1+above, name, j, p, want[j])
@@ -263,10 +267,12 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 					logits[j], variances[j] = float32(j%7), 1+float32(j%3)
 				}
 				logits[k+2], logits[k+4] = masked, masked
-				m, names := fusedSelector(t, opset, logits, variances, 2, func(mf *fuse.MeanField) { mf.Method = method })
+				m, names := fusedSelector(t, opset, logits, variances, 2,
+					func(mf *fuse.MeanField) { mf.Method = method })
 				s, last := startFused(t, m, names), 0.0
 				for _, scale := range []float32{1, 1e2, 1e5, 1e10, 1e14, 1e16, 1e19, 1e25, 1e30, 1e37} {
-					out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{scale, 0}}})
+					out, err := s.Run(t.Context(),
+						[]tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{scale, 0}}})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -276,13 +282,15 @@ func TestFusedGraphOnAbsurdNumbers(t *testing.T) {
 						sum += float64(v)
 					}
 					// As features grow, logits and T grow alike: the score has a limit.
-					if !approx.Equal(sum, 1, 1e-5) || !(scale <= 1e2 || score >= 0.999*last) || !(score > 0 && score <= 1) {
+					if !approx.Equal(sum, 1, 1e-5) || !(scale <= 1e2 || score >= 0.999*last) ||
+						!(score > 0 && score <= 1) {
 						t.Errorf("K=%d, %s, features of %v: probabilities sum to %v, ood_score %v", k, method, scale, sum, score)
 					}
 					last = score
 				}
 				// The other example, with two classes masked.
-				out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{1e-20, 1}}})
+				out, err := s.Run(t.Context(),
+					[]tensor.Tensor{{Name: "x", Shape: []int64{1, 2}, Data: []float32{1e-20, 1}}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -351,11 +359,13 @@ func TestFusedGraphInEveryForm(t *testing.T) {
 							from, times = r-2, 2
 						}
 						for j, got := range out[2].Data.([]float32)[i*k : (i+1)*k] {
-							if want := times * float64(variances[from*k+j]); !approx.Equal(float64(got), want, 1e-6*want) {
+							if want := times * float64(variances[from*k+j]); !approx.Equal(float64(got), want,
+								1e-6*want) {
 								t.Fatalf("%s, float64 %t, centred %t, operator set %d: variance %v, want %v", name, double, centred, opset, got, want)
 							}
 						}
-						if got, want := float64(out[4].Data.([]float32)[i]), times*float64(from); !approx.Equal(got, want, 1e-6*want) {
+						if got, want := float64(out[4].Data.([]float32)[i]), times*float64(from); !approx.Equal(got,
+							want, 1e-6*want) {
 							t.Fatalf("%s, float64 %t, centred %t, operator set %d: leverage %v, want %v", name, double, centred, opset, got, want)
 						}
 					}
@@ -395,7 +405,8 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 							a, v := logits[i*k:(i+1)*k], variances[i*k:(i+1)*k]
 							want, _ := formula(link, method, a, v, nll)
 							if plain > 0 {
-								want, _ = formula(link, fuse.MF0, a, make([]float32, k), fuse.Temperatures{Act: plain, Ens: 1})
+								want, _ = formula(link, fuse.MF0, a, make([]float32, k),
+									fuse.Temperatures{Act: plain, Ens: 1})
 							}
 							_, margin := formula(link, method, a, v, ood)
 							score := oodScore(margin, 0.7)
@@ -429,7 +440,8 @@ func TestFusedGraphEqualsTheFormulas(t *testing.T) {
 }
 
 // formula returns probabilities and margin of one example in float64.
-func formula(link head.Link, method fuse.Method, logits, variances []float32, temperatures fuse.Temperatures) (p []float64, margin float64) {
+func formula(link head.Link, method fuse.Method, logits, variances []float32,
+	temperatures fuse.Temperatures) (p []float64, margin float64) {
 	k := len(logits)
 	mu, s2 := make([]float64, k), make([]float64, k)
 	for j := range k {
@@ -484,7 +496,8 @@ func TestIntervals(t *testing.T) {
 	}
 	// Nearly all inputs are in the first, which goes further than all that was held out.
 	for _, ratio := range []float64{1, 1.05, 3, 8} {
-		if list := attach.Intervals(1000, ratio); list[0].Ratio != attach.Margins[0]*ratio || list[1].Ratio != attach.Margins[1]*ratio {
+		if list := attach.Intervals(1000, ratio); list[0].Ratio != attach.Margins[0]*ratio ||
+			list[1].Ratio != attach.Margins[1]*ratio {
 			t.Errorf("ratio %v: %v, want them to begin with %v and %v times as much", ratio, list, attach.Margins[0], attach.Margins[1])
 		}
 	}
@@ -497,7 +510,8 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 	for _, k := range []int{1, 2, 4, 60, 700} {
 		for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
 			for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
-				if k == 1 && link != head.Sigmoid || method == fuse.MF1 && (link != head.Softmax || k > fuse.MaxMF1Classes) {
+				if k == 1 && link != head.Sigmoid || method == fuse.MF1 &&
+					(link != head.Softmax || k > fuse.MaxMF1Classes) {
 					continue
 				}
 				for _, scale := range []float64{1e-6, 1e-3, 1, 1e3, 1e6} {
