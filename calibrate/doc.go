@@ -15,6 +15,12 @@
 //     examples are at hand, by how well they are told apart.
 //  4. [Calibration.Predict] integrates Gaussian and softmax for examples.
 //
+// The files follow the same way: structure, gram, sums, encode (as bytes), curvature; invert_full,
+// invert_kron, inverse, interpolate, posterior, quadratic; then fit, whose steps are damping,
+// temperature (the search of a pair) and choice (whose probabilities serve); predict. For the other
+// methods that are compared, covariance is the full covariance of logits, and predictive tunes what
+// predicts anew at each temperature.
+//
 // What is said of a softmax holds for the other links too. The logits of a sigmoid head, one or
 // those of K labels, and of a one-vs-rest head are separate problems of two classes: curvature and
 // covariance are then K blocks, and the integrals those of Gaussian and sigmoid.
