@@ -568,8 +568,7 @@ func ExamplePipeline() {
 	fmt.Println(err)
 	// Output:
 	// [1 2 2] [0 0.2 0.4 1] <nil>
-	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never
-	// resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
+	// a 3×3 grey image does not suit the model's input data [N,1,2,2] float32: images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {
