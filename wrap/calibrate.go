@@ -84,9 +84,21 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	report := &Report{
+	report := newReport(&cfg, in, fitted, log)
+	report.Head.LogitError, report.Head.Proof, report.HeldOut = logitError, proof, figures
+	report.Examples = Examples{Train: train.examples, Val: val.examples, OOD: ood.examples, Bad: len(log.Bad)}
+	if err := write(&cfg, in, fitted, report, datasets); err != nil {
+		return nil, err
+	}
+	report.Seconds = log.end()
+	return report, nil
+}
+
+// newReport describes a calibration, but for what its reading and measuring gave.
+func newReport(cfg *Config, in *sources, fitted *calibrate.Fitted, log *journal) *Report {
+	r := &Report{
 		Bundle: cfg.Out, Preprocess: in.preprocess,
-		Head:      HeadInfo{Head: in.describeHead(), LogitError: logitError, Proof: proof},
+		Head:      HeadInfo{Head: in.describeHead()},
 		Structure: string(fitted.Posterior.Structure), Covariance: string(fitted.Posterior.Covariance),
 		Damping: bundle.Damping{
 			Rule: cfg.Damping.String(), Epsilon: fitted.Posterior.Epsilon, Rho: fitted.Rho,
@@ -97,18 +109,12 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 			NLL: fitted.NLL, OOD: fitted.OOD, Optimum: &fitted.Optimum, OODTuned: fitted.OODTuned,
 			TS: fitted.TS, TSOOD: fitted.TSOOD,
 		},
-		HeldOut:  figures,
-		Examples: Examples{Train: train.examples, Val: val.examples, OOD: ood.examples, Bad: len(log.Bad)},
-		Bad:      append([]string{}, log.Bad...), Ignored: append([]string{}, log.Ignored...), Warnings: log.warnings,
+		Bad: append([]string{}, log.Bad...), Ignored: append([]string{}, log.Ignored...), Warnings: log.warnings,
 	}
 	if in.cut != nil {
-		report.Model = NewModelInfo(in.cut.Model)
+		r.Model = NewModelInfo(in.cut.Model)
 	}
-	if err := write(&cfg, in, fitted, report, datasets); err != nil {
-		return nil, err
-	}
-	report.Seconds = log.end()
-	return report, nil
+	return r
 }
 
 // withDefaults fills in what was left out.
