@@ -63,7 +63,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.warn(dataWarnings(in, train.census, val.census, ood.census)...)
+	log.warn(dataWarnings(in, train.counts, val.counts, ood.counts)...)
 
 	log.begin("tuning")
 	fitted, err := calibrate.Fit(ctx, curvature, val.rows, ood.rows, calibrate.FitOptions{
@@ -170,7 +170,7 @@ func (c *Config) keep() []string {
 // reading is what was met in reading a set.
 type reading struct {
 	examples, bad int
-	census        *census
+	counts        *dataCounts
 }
 
 // accumulate streams the training set into the curvature, and proves the head on its first batch:
@@ -184,11 +184,11 @@ func accumulate(
 	if err != nil {
 		return nil, 0, read, err
 	}
-	read.census = &census{}
+	read.counts = &dataCounts{}
 	blocks := rows.NewBlocks(sums.AddBlock)
 	var inCurvature time.Duration
 	read.examples, read.bad, err = in.train.Stream(ctx, in.head, &log.Notes, func(b *rows.Batch) (err error) {
-		if read.census.n == 0 && in.cut != nil {
+		if read.counts.n == 0 && in.cut != nil {
 			if logitError, err = attach.CheckLogits(in.cut.Head, b); err != nil {
 				return err
 			}
@@ -196,7 +196,7 @@ func accumulate(
 				log.warnf("approximation %s: φW + b differs from the logits by %.2g of the largest; variances are as approximate", a, logitError)
 			}
 		}
-		read.census.add(in.head, b)
+		read.counts.add(in.head, b)
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
 		return blocks.Add(b)
@@ -225,7 +225,7 @@ func collect(ctx context.Context, s *source.Set, h calibrate.Head, log *journal)
 	if err != nil {
 		return heldOut{}, err
 	}
-	c := &census{}
+	c := &dataCounts{}
 	c.add(h, batch)
 	return heldOut{reading{batch.N, bad, c}, batch}, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// A census counts what a set holds, as it streams by: in bounded memory.
-type census struct {
+// dataCounts counts what a set holds, as it streams by: in bounded memory.
+type dataCounts struct {
 	n         int
 	labelled  int   // examples with labels
 	labels    []int // examples of each class, or with each label of a multi-label head
@@ -18,7 +18,7 @@ type census struct {
 	repeats   repeats
 }
 
-func (s *census) add(h calibrate.Head, b *rows.Batch) {
+func (s *dataCounts) add(h calibrate.Head, b *rows.Batch) {
 	k := h.Logits
 	if s.labels == nil {
 		s.labels, s.predicted = make([]int, h.Classes()), make([]int, h.Classes())
@@ -118,7 +118,7 @@ func (r *repeats) part() float64 {
 }
 
 // repeated warns of a set many of whose examples are there several times.
-func (s *census) repeated(name string) string {
+func (s *dataCounts) repeated(name string) string {
 	const many, least = 0.2, 10
 	n := int(math.Round(s.repeats.part() * float64(s.n)))
 	if n < least || float64(n) < many*float64(s.n) {
@@ -128,7 +128,7 @@ func (s *census) repeated(name string) string {
 }
 
 // few warns of a training set that holds next to nothing.
-func (s *census) few() string {
+func (s *dataCounts) few() string {
 	const least = 10
 	switch {
 	case s.n == 1:
@@ -140,7 +140,7 @@ func (s *census) few() string {
 }
 
 // absentHeldOut warns of classes of which the held-out data has no examples.
-func (s *census) absentHeldOut(h calibrate.Head, names []string) string {
+func (s *dataCounts) absentHeldOut(h calibrate.Head, names []string) string {
 	if s.labelled == 0 {
 		return ""
 	}
@@ -176,7 +176,7 @@ func byChance(gone, classes, n int) bool {
 // absentTrain warns of classes of which the training data has no examples, as its
 // labels show or, where it has none, the network's own predictions: these it must make
 // in the held-out data, and there much more often.
-func (s *census) absentTrain(h calibrate.Head, val *census, names []string) string {
+func (s *dataCounts) absentTrain(h calibrate.Head, val *dataCounts, names []string) string {
 	const (
 		hardly = 0.02 // of what the held-out data has
 		least  = 20   // examples that were to be expected
@@ -265,12 +265,12 @@ func className(k int, names []string) string {
 }
 
 // dataWarnings warns of sets that lack what they should have; "" stands for no warning. ood may be nil.
-func dataWarnings(in *sources, train, val, ood *census) []string {
+func dataWarnings(in *sources, train, val, ood *dataCounts) []string {
 	warnings := []string{
 		train.few(), train.absentTrain(in.head, val, in.classes), val.absentHeldOut(in.head, in.classes),
 	}
 	for i, s := range in.sets() {
-		warnings = append(warnings, []*census{train, val, ood}[i].repeated(s.Name))
+		warnings = append(warnings, []*dataCounts{train, val, ood}[i].repeated(s.Name))
 	}
 	return warnings
 }

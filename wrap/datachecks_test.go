@@ -24,10 +24,10 @@ func checkWarning(t *testing.T, name, got string, want ...string) {
 }
 
 // counts are of n examples, of class or label k so many.
-func counts(n int, of ...int) *census { return &census{n: n, labelled: n, labels: of, predicted: of} }
+func counts(n int, of ...int) *dataCounts { return &dataCounts{n: n, labelled: n, labels: of, predicted: of} }
 
-func unlabelled(n int, predicted ...int) *census {
-	return &census{n: n, labels: make([]int, len(predicted)), predicted: predicted}
+func unlabelled(n int, predicted ...int) *dataCounts {
+	return &dataCounts{n: n, labels: make([]int, len(predicted)), predicted: predicted}
 }
 
 func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
@@ -43,7 +43,7 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 	}
 	names := []string{"cat", "dog", "eel", "fox"}
 	for name, tc := range map[string]struct {
-		val   *census
+		val   *dataCounts
 		head  calibrate.Head
 		names []string
 		want  []string
@@ -65,7 +65,7 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 
 	balanced := counts(500, 100, 100, 100, 100, 100)
 	for name, tc := range map[string]struct {
-		train, val *census
+		train, val *dataCounts
 		head       calibrate.Head
 		want       []string
 	}{
@@ -133,19 +133,19 @@ func TestRepeatsAreCounted(t *testing.T) {
 			t.Errorf("%s: %d hashes are kept, want at most %d", name, len(r.seen), mostHashes)
 		}
 	}
-	s := census{n: 1000}
+	s := dataCounts{n: 1000}
 	s.repeats = repeats{all: 1000, again: 150}
 	checkWarning(t, "some", s.repeated("val"))
 	s.repeats.again = 500
 	checkWarning(t, "many", s.repeated("val"), "val: 500 of 1000 examples have the features of another")
-	s = census{n: 4, repeats: repeats{all: 4, again: 3}}
+	s = dataCounts{n: 4, repeats: repeats{all: 4, again: 3}}
 	checkWarning(t, "a handful", s.repeated("train"))
 }
 
 func TestACensusCountsLabelsAndPredictions(t *testing.T) {
 	check := func(name string, h calibrate.Head, b *rows.Batch, labelled int, labels, predicted []int) {
 		t.Helper()
-		var s census
+		var s dataCounts
 		s.add(h, b)
 		s.add(h, b)
 		if s.n != 2*b.N || s.labelled != labelled || !slices.Equal(s.labels, labels) ||
