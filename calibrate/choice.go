@@ -64,17 +64,3 @@ func (c Choice) String() string {
 	}
 	return fmt.Sprintf("the network's own: what temperature scaling gains on the held-out data, %.2g nats, may be chance up to %.2g; %s", c.TSGain, c.TSNeeded, mf0)
 }
-
-// pairedGain returns the mean of a-b and its standard error.
-func pairedGain(a, b []float64) (gain, stdErr float64) {
-	n := float64(len(a))
-	for i := range a {
-		gain += (a[i] - b[i]) / n
-	}
-	var ss float64
-	for i := range a {
-		d := a[i] - b[i] - gain
-		ss += d * d
-	}
-	return gain, math.Sqrt(ss / math.Max(1, n-1) / n)
-}

@@ -159,3 +159,18 @@ func (c *Curvature) factor(packed []float64, first int) *factor {
 	})
 	return f
 }
+
+// Posterior inverts the curvature, damped by ε > 0.
+func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, error) {
+	if err := c.ready(cov); err != nil {
+		return nil, err
+	}
+	if err := checkDamping(epsilon); err != nil {
+		return nil, err
+	}
+	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon}
+	if c.structure == Full {
+		return p, c.invertFull(p)
+	}
+	return p, c.invertKronecker(p)
+}

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -174,4 +176,23 @@ func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, p
 	d.grid, d.best, err = tuneNLL(ctx, &t.examples, d.median, lambda0)
 	d.NLL = mean(t.nll[0])
 	return d, err
+}
+
+// FitOptions says how Fit tunes.
+type FitOptions struct {
+	Covariance Covariance // zero: Hessian
+	Damping    Damping
+	Lambda0    float64 // zero: meanfield.Lambda0
+	// Progress, where set, is told what is being done and how much of it.
+	Progress func(stage string, done, total int)
+}
+
+// complete replaces zero values, and refuses a damping that is no rule.
+func (o *FitOptions) complete() error {
+	o.Covariance = cmp.Or(o.Covariance, Hessian)
+	o.Lambda0 = cmp.Or(o.Lambda0, meanfield.Lambda0)
+	if o.Progress == nil {
+		o.Progress = func(string, int, int) {}
+	}
+	return o.Damping.Validate()
 }

@@ -1,24 +1,13 @@
 package calibrate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
-	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
-
-// FitOptions says how Fit tunes.
-type FitOptions struct {
-	Covariance Covariance // zero: Hessian
-	Damping    Damping
-	Lambda0    float64 // zero: meanfield.Lambda0
-	// Progress, where set, is told what is being done and how much of it.
-	Progress func(stage string, done, total int)
-}
 
 // Fitted is what calibration found.
 type Fitted struct {
@@ -127,16 +116,6 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	return f, nil
 }
 
-// complete replaces zero values, and refuses a damping that is no rule.
-func (o *FitOptions) complete() error {
-	o.Covariance = cmp.Or(o.Covariance, Hessian)
-	o.Lambda0 = cmp.Or(o.Lambda0, meanfield.Lambda0)
-	if o.Progress == nil {
-		o.Progress = func(string, int, int) {}
-	}
-	return o.Damping.Validate()
-}
-
 // temperatures returns those of a point of the search. act is the unit of T_act.
 func (f *Fitted) temperatures(p point, act float64) Temperatures {
 	return Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
@@ -161,9 +140,6 @@ func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val
 	f.Ratio = maxRatio(o, f.Lambda0, f.NLL, f.OOD)
 	return nil
 }
-
-// resolution is the NLL, in nats, that search and tables tell apart.
-const resolution = 1e-5
 
 // medianMargin returns the median margin under a pair, or 1 where that is zero.
 func medianMargin(t *tuningSet, s *rows.Batch, lambda0 float64, pair Temperatures) float64 {

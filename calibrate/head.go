@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
@@ -67,20 +68,6 @@ func (h Head) categories() int {
 	return h.Classes()
 }
 
-// Validate reports a head that the mathematics does not cover.
-func (h Head) Validate() error {
-	l, known := links[h.Link]
-	switch {
-	case h.Features < 1:
-		return fmt.Errorf("head has %d features, want at least 1", h.Features)
-	case !known:
-		return fmt.Errorf("head has link %q, want %q, %q or %q", h.Link, Softmax, Sigmoid, OneVsRest)
-	case h.Logits < l.least:
-		return fmt.Errorf("%s head has %d logits, want at least %d", h.Link, h.Logits, l.least)
-	}
-	return nil
-}
-
 // CheckBatch reports shapes that do not fit the head or each other, values that are not
 // finite and labels out of range. A labelled batch needs a label for every example, or of a
 // multi-label head targets; the labels of another are not looked at.
@@ -125,4 +112,34 @@ func (h Head) augment(dst []float64, phi []float32) {
 	if h.Bias {
 		dst[len(phi)] = 1
 	}
+}
+
+func checkExample(h Head, position int, phi, logits []float32, label int, targets []uint8) error {
+	for i, v := range phi {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return fmt.Errorf("example %d: feature %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
+		}
+	}
+	for i, v := range logits {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return fmt.Errorf("example %d: logit %d is %v, want a finite number: does the preprocessing fit the model?", position, i, v)
+		}
+	}
+	if label < -1 || label >= h.Classes() {
+		return fmt.Errorf("example %d has label %d, want 0 to %d: the model has %d classes", position, label, h.Classes()-1, h.Classes())
+	}
+	switch {
+	case h.MultiLabel() && label >= 0:
+		return fmt.Errorf("example %d has label %d, want %d targets of 0 or 1: the head is multi-label", position, label, h.Logits)
+	case !h.MultiLabel() && targets != nil:
+		return fmt.Errorf("example %d has %d targets, want one label: the head is not multi-label", position, len(targets))
+	case targets != nil && len(targets) != h.Logits:
+		return fmt.Errorf("example %d has %d targets, want %d", position, len(targets), h.Logits)
+	}
+	for k, y := range targets {
+		if y > 1 {
+			return fmt.Errorf("example %d: target %d is %d, want 0 or 1", position, k, y)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package calibrate
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
@@ -75,4 +76,18 @@ func sigmoids(p, rest []float64, logits []float32) {
 			p[k], rest[k] = rest[k], p[k]
 		}
 	}
+}
+
+// Validate reports a head that the mathematics does not cover.
+func (h Head) Validate() error {
+	l, known := links[h.Link]
+	switch {
+	case h.Features < 1:
+		return fmt.Errorf("head has %d features, want at least 1", h.Features)
+	case !known:
+		return fmt.Errorf("head has link %q, want %q, %q or %q", h.Link, Softmax, Sigmoid, OneVsRest)
+	case h.Logits < l.least:
+		return fmt.Errorf("%s head has %d logits, want at least %d", h.Link, h.Logits, l.least)
+	}
+	return nil
 }

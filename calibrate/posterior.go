@@ -51,21 +51,6 @@ type Posterior struct {
 	Leverage []float64
 }
 
-// Posterior inverts the curvature, damped by ε > 0.
-func (c *Curvature) Posterior(cov Covariance, epsilon float64) (*Posterior, error) {
-	if err := c.ready(cov); err != nil {
-		return nil, err
-	}
-	if err := checkDamping(epsilon); err != nil {
-		return nil, err
-	}
-	p := &Posterior{Head: c.head, Structure: c.structure, Covariance: cov, Epsilon: epsilon}
-	if c.structure == Full {
-		return p, c.invertFull(p)
-	}
-	return p, c.invertKronecker(p)
-}
-
 func checkDamping(epsilon float64) error {
 	if !(epsilon > 0) || math.IsInf(epsilon, 1) {
 		return fmt.Errorf("damping %v, want a positive finite number: the Hessian may have zero eigenvalues, and that of a softmax always has", epsilon)

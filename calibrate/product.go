@@ -57,3 +57,5 @@ func (gonumProduct) Multiply(c, a, b []float64, rows, n, m int) error {
 func general(x []float64, rows, cols int) blas64.General {
 	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: x}
 }
+
+func vector(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Inc: 1, Data: x} }

@@ -103,8 +103,6 @@ func (p *Posterior) Quadratic() (*Quadratic, error) {
 	return q, nil
 }
 
-func vector(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Inc: 1, Data: x} }
-
 // weights joins V and the leverages, as functions of λ_A that few of their rows tell or
 // as they are.
 func (p *Posterior) weights() (reduction, weights []float64) {

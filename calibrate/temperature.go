@@ -699,3 +699,20 @@ func median(x []float64) float64 {
 		}
 	}
 }
+
+// resolution is the NLL, in nats, that search and tables tell apart.
+const resolution = 1e-5
+
+// pairedGain returns the mean of a-b and its standard error.
+func pairedGain(a, b []float64) (gain, stdErr float64) {
+	n := float64(len(a))
+	for i := range a {
+		gain += (a[i] - b[i]) / n
+	}
+	var ss float64
+	for i := range a {
+		d := a[i] - b[i] - gain
+		ss += d * d
+	}
+	return gain, math.Sqrt(ss / math.Max(1, n-1) / n)
+}
