@@ -68,7 +68,8 @@ func (b batch) set(row int, ex *dataset.Example) error {
 	return nil
 }
 
-// round preprocesses an image into the bits of numbers. A finite number that they have no room for is refused.
+// round preprocesses an image into the bits of numbers. A finite number that they have no room for
+// is refused.
 func (c *column) round(img preprocess.Image, dst any) error {
 	exact := make([]float32, c.pipe.Len())
 	if err := c.pipe.Apply(img, exact); err != nil {
@@ -120,8 +121,7 @@ func find(ex *dataset.Example, name string, only bool) (*dataset.Array, error) {
 		name, have)
 }
 
-// image makes a preprocess.Image of a dataset's array. Text in it has yet to
-// become numbers.
+// image makes a preprocess.Image of a dataset's array. Text in it has yet to become numbers.
 func image(a dataset.Array) preprocess.Image {
 	if text, ok := a.Data.(dataset.Text); ok {
 		a.Data = text.Cells

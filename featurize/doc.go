@@ -13,11 +13,10 @@
 //  3. A [Cache] keeps the rows on disk, under a key of everything that
 //     determines them.
 //
-// Inputs may be of any real, whole or truth type that ONNX has, bfloat16
-// included, or strings. Ready arrays are converted where no value changes, but
-// for rounding to real numbers. Arrays of bytes are pixels, scaled to 0…1 for an
-// input of real numbers; not so where the model has several inputs and this one
-// has fewer than four axes.
+// Inputs may be of any real, whole or truth type that ONNX has, bfloat16 included, or strings.
+// Ready arrays are converted where no value changes, but for rounding to real numbers. Arrays of
+// bytes are pixels, scaled to 0…1 for an input of real numbers; not so where the model has several
+// inputs and this one has fewer than four axes.
 //
 // [Network] does the same for a model that is run as it is, whatever its outputs:
 // an [Extractor] is the Network of the cut model, with a cache. Inputs and results

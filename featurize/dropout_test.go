@@ -53,7 +53,8 @@ func drop(t *testing.T, w *Network, value float32) (a, b []float32) {
 	return r.Columns[0], r.Columns[1]
 }
 
-// share returns how many of the numbers are kept, each of which must be scaled; the others must be 0.
+// share returns how many of the numbers are kept, each of which must be scaled; the others must be
+// 0.
 func share(t *testing.T, x []float32, p float64) float64 {
 	t.Helper()
 	kept := 0
@@ -69,7 +70,8 @@ func share(t *testing.T, x []float32, p float64) float64 {
 	return float64(kept) / float64(len(x))
 }
 
-// holds compares a share of dropped numbers with a probability, within 4.5 standard errors: one of 10⁵ tests errs.
+// holds compares a share of dropped numbers with a probability, within 4.5 standard errors: one of
+// 10⁵ tests errs.
 func holds(t *testing.T, what string, got, p float64) {
 	t.Helper()
 	if se := math.Sqrt(p * (1 - p) / dropped); !approx.Equal(got, p, 4.5*se) {

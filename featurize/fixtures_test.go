@@ -14,7 +14,8 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
-// Every fixture of package onnx, cut at its head and run, gives the features and logits that its generator computed.
+// Every fixture of package onnx, cut at its head and run, gives the features and logits that its
+// generator computed.
 func TestFixturesRun(t *testing.T) {
 	const fixtures = "../testdata/onnx"
 	type golden struct {
@@ -92,8 +93,9 @@ func TestFixturesRun(t *testing.T) {
 				if rows.N != g.Examples {
 					t.Fatalf("%d examples, want %d", rows.N, g.Examples)
 				}
-				// Half precision rounds to 2⁻¹¹; other kernels sum in another order; and for weights of eight bits ONNX
-				// Runtime quantises the features as well, whether the model asks for it or not.
+				// Half precision rounds to 2⁻¹¹; other kernels sum in another order; and for
+				// weights of eight bits ONNX Runtime quantises the features as well, whether the
+				// model asks for it or not.
 				relative := 2e-5
 				if name := filepath.Base(g.File); strings.HasPrefix(name, "float16") || name == "dequantized.onnx" {
 					relative = 4e-3

@@ -32,8 +32,7 @@ func array(t testing.TB, descr string, data any, dims ...int) []byte {
 	return b.Bytes()
 }
 
-// typed is example data of every element type: n rows of 2, and the same as
-// each type's Go slice.
+// typed is example data of every element type: n rows of 2, and the same as each type's Go slice.
 type typed struct {
 	name, descr string
 	npy         any                // as NumPy holds it

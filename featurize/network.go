@@ -84,8 +84,7 @@ func (r Results) data(c int) any {
 	return r.Columns[c]
 }
 
-// copyFrom copies so many numbers of an output of other results, from a place there to
-// one here.
+// copyFrom copies so many numbers of an output of other results, from a place there to one here.
 func (r Results) copyFrom(other Results, c, from, to, count int) {
 	if r.Doubles[c] != nil {
 		copy(r.Doubles[c][to:to+count], other.Doubles[c][from:from+count])
@@ -97,9 +96,8 @@ func (r Results) copyFrom(other Results, c, from, to, count int) {
 // ErrSeveralInputs is that of preprocessing for a model that takes ready arrays.
 var ErrSeveralInputs = errors.New("preprocessing is for models with one image input")
 
-// NewNetwork prepares a model to run as it is. All its outputs must be declared
-// as float32, or float64 where c.Doubles, [N] or [N,width], N being the batch. The
-// runtime's library must be
+// NewNetwork prepares a model to run as it is. All its outputs must be declared as float32, or
+// float64 where c.Doubles, [N] or [N,width], N being the batch. The runtime's library must be
 // loaded (ort.Load), and the caller closes the Network.
 func NewNetwork(c Config) (*Network, error) {
 	w := &Network{infos: c.Model.Inputs()}
@@ -145,8 +143,7 @@ func NewNetwork(c Config) (*Network, error) {
 	return w, nil
 }
 
-// newOutput reads from an output's declaration how many numbers it has for each
-// example.
+// newOutput reads from an output's declaration how many numbers it has for each example.
 func newOutput(info onnx.ValueInfo, doubles bool) (output, error) {
 	o := output{name: info.Name, width: 1, double: doubles && info.Type == tensor.Float64}
 	if info.Type != tensor.Float32 && !o.double || len(info.Shape) == 0 || len(info.Shape) > 2 {
@@ -242,8 +239,7 @@ func (w *Network) most(pipes []*preprocess.Pipeline) int {
 // by their number: an image's.
 var openElements = []float64{1, 224, 224 * 224, 3 * 224 * 224}
 
-// batchSize returns how many examples one inference takes, and whether the
-// graph insists on it.
+// batchSize returns how many examples one inference takes, and whether the graph insists on it.
 func batchSize(inputs []input, asked int) (fixed bool, batch int, err error) {
 	elements, work := 1.0, 1.0
 	for _, in := range inputs {
@@ -301,9 +297,8 @@ func (w *Network) InputWidths() []int {
 	return widths
 }
 
-// Preprocess returns the preprocessing with everything written out that the
-// model's input decides, or nil for a model with several inputs, which takes
-// ready arrays only.
+// Preprocess returns the preprocessing with everything written out that the model's input decides,
+// or nil for a model with several inputs, which takes ready arrays only.
 func (w *Network) Preprocess() *preprocess.Spec {
 	if len(w.inputs) > 1 {
 		return nil
@@ -330,10 +325,9 @@ func (w *Network) Pixels(ex *dataset.Example) (bool, error) {
 // Close releases the runtime's memory.
 func (w *Network) Close() error { return w.session.Close() }
 
-// Run evaluates ready model inputs of n examples each, n being the first
-// dimension of all of them. Any n is run, in batches the model can take. The
-// runtime reads the inputs where they are, and writes the results to where they
-// stay.
+// Run evaluates ready model inputs of n examples each, n being the first dimension of all of them.
+// Any n is run, in batches the model can take. The runtime reads the inputs where they are, and
+// writes the results to where they stay.
 func (w *Network) Run(ctx context.Context, inputs []tensor.Tensor) (Results, error) {
 	n, err := w.count(inputs)
 	if err != nil {
@@ -396,8 +390,7 @@ func (w *Network) count(inputs []tensor.Tensor) (int, error) {
 		n = int(t.Shape[0])
 		size := int64(1)
 		for i, d := range t.Shape {
-			// Without the second condition n examples of nothing would cost n
-			// rows of results.
+			// Without the second condition n examples of nothing would cost n rows of results.
 			if d < 0 || i > 0 && d == 0 || d > 0 && size > math.MaxInt32*1024/d {
 				return 0, fmt.Errorf("input %q has shape %v, want positive sizes", t.Name, t.Shape)
 			}
@@ -432,8 +425,7 @@ func (w *Network) infer(ctx context.Context, inputs []tensor.Tensor, r Results) 
 	return nil
 }
 
-// inferPasses is infer so many times, each with its own part of every example's
-// results.
+// inferPasses is infer so many times, each with its own part of every example's results.
 func (w *Network) inferPasses(ctx context.Context, inputs []tensor.Tensor, r Results, passes int) error {
 	if passes == 1 {
 		return w.infer(ctx, inputs, r)
@@ -482,8 +474,7 @@ func (w *Network) inferInto(ctx context.Context, inputs []tensor.Tensor, r Resul
 	return err
 }
 
-// resolve returns the pipelines of all inputs, with open sizes settled by an
-// example.
+// resolve returns the pipelines of all inputs, with open sizes settled by an example.
 func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 	pipes := make([]*preprocess.Pipeline, len(w.inputs))
 	for i, in := range w.inputs {

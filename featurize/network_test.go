@@ -78,8 +78,7 @@ func alike(t testing.TB, got, want Results) {
 	}
 }
 
-// Any number of examples, in batches of any size, of models whose outputs are
-// [N,width] and [N].
+// Any number of examples, in batches of any size, of models whose outputs are [N,width] and [N].
 func TestANetworkGivesAllOutputsOfAllExamples(t *testing.T) {
 	x := random(4, 40*192)
 	for _, tt := range []struct {

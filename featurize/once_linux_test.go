@@ -15,7 +15,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
-// A folder's files are read once for their examples and their fingerprint, those that a limit leaves out as well.
+// A folder's files are read once for their examples and their fingerprint, those that a limit
+// leaves out as well.
 func TestFilesAreReadOnce(t *testing.T) {
 	const files, side = 40, 200
 	dir := t.TempDir()

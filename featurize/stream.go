@@ -108,18 +108,16 @@ func (j *job) release() {
 	}
 }
 
-// Stream runs the network over a dataset and calls yield with the results, in
-// order, and with the positions, labels, targets and names of their examples. yield runs in the caller's goroutine,
-// while later batches are read,
-// decoded and inferred; it owns what it is given.
+// Stream runs the network over a dataset and calls yield with the results, in order, and with the
+// positions, labels, targets and names of their examples. yield runs in the caller's goroutine,
+// while later batches are read, decoded and inferred; it owns what it is given.
 //
 // An error of yield, of the dataset or of the network ends the stream, as does
 // the end of ctx. Records that cannot be read are skipped, up to c.MaxBad.
 //
-// Where the model leaves sizes of its input open, the first example settles
-// them for all. A ragged dataset's examples however are each run at their own
-// size, together with others of the same size and never padded: an example's
-// rows do not depend on those beside it.
+// Where the model leaves sizes of its input open, the first example settles them for all. A ragged
+// dataset's examples however are each run at their own size, together with others of the same size
+// and never padded: an example's rows do not depend on those beside it.
 func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
 	yield func(Results, *rows.Batch) error) (rows.Stats, error) {
 	if c.Cache != nil {
@@ -161,12 +159,12 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	return stats, err
 }
 
-// start starts the stages that read, prepare and infer total of a dataset's examples, and returns the jobs that
-// leave the last.
+// start starts the stages that read, prepare and infer total of a dataset's examples, and returns
+// the jobs that leave the last.
 func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, total,
 	passes int) <-chan *job {
-	// The channels' capacities bound what is in memory: some examples as they were read, and some batches, at
-	// least as many as keep the workers busy.
+	// The channels' capacities bound what is in memory: some examples as they were read, and some
+	// batches, at least as many as keep the workers busy.
 	workers := runtime.GOMAXPROCS(0)
 	tasks := make(chan task, workers)
 	jobs := make(chan *job, max(2, (2*workers+w.batch-1)/w.batch))
@@ -391,8 +389,7 @@ func (t *task) prepare() {
 	}
 }
 
-// inferJob runs the network so many times on those of a job's records that could be
-// read.
+// inferJob runs the network so many times on those of a job's records that could be read.
 func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 	x := &rows.Batch{}
 	j.examples = x
@@ -404,8 +401,7 @@ func (w *Network) inferJob(ctx context.Context, j *job, passes int) error {
 		if r.bad != "" {
 			continue
 		}
-		// The rows before it that are bad leave no gap. A part's records have
-		// rising rows.
+		// The rows before it that are bad leave no gap. A part's records have rising rows.
 		r.part.batch.move(r.part.n, r.row)
 		r.row = r.part.n
 		r.part.n++

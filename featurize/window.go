@@ -86,9 +86,8 @@ func appendShape(key []byte, ex *dataset.Example) []byte {
 	return key
 }
 
-// release makes one job of the window, a part for each shape or, of shapes with
-// many examples, several. It depends on nothing but the examples, so that every
-// run makes the same batches.
+// release makes one job of the window, a part for each shape or, of shapes with many examples,
+// several. It depends on nothing but the examples, so that every run makes the same batches.
 func (r *reader) release(ctx context.Context) error {
 	w := r.window
 	if len(w.held) == 0 {

@@ -28,8 +28,7 @@ func sentences(n, most int) (ids, mask [][]int64) {
 	return ids, mask
 }
 
-// sentenceLines are those examples as JSON lines. broken says what stands in
-// the place of some.
+// sentenceLines are those examples as JSON lines. broken says what stands in the place of some.
 func sentenceLines(ids, mask [][]int64, broken map[int]string) []byte {
 	var b strings.Builder
 	list := func(v []int64) string { return strings.ReplaceAll(fmt.Sprint(v), " ", ",") }

@@ -1,6 +1,5 @@
-// Package models holds the small trained networks that ship with mfgs, each in
-// a folder of its own beside the script that trained and exported it and a
-// README with its figures:
+// Package models holds the small trained networks that ship with mfgs, each in a folder of its own
+// beside the script that trained and exported it and a README with its figures:
 //
 //   - digits-mlp: a 64-128-10 network on real 8×8 handwritten digits, with those
 //     digits and with drawings that are no digits. It is embedded, so that an

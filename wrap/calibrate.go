@@ -19,8 +19,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
-// Calibrate fits the posterior and the temperatures of a classifier and writes the bundle cfg.Out. On
-// error there is no bundle, and an older one stands as it was.
+// Calibrate fits the posterior and the temperatures of a classifier and writes the bundle cfg.Out.
+// On error there is no bundle, and an older one stands as it was.
 //
 // The training set is streamed; the held-out sets, at most 50,000 examples of each, are kept in
 // memory.
@@ -251,8 +251,8 @@ func identify(ctx context.Context, in *sources, read []reading, log *journal) ([
 	return datasets, nil
 }
 
-// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration. ood
-// may be nil.
+// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration.
+// ood may be nil.
 func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) {
 	var oods []string
 	if ood != nil {
@@ -321,8 +321,8 @@ func figureWarnings(cfg *Config, head calibrate.Head, h HeldOut, val, ood *rows.
 	return warnings
 }
 
-// likelihoodWarning warns of figures of the network itself, as it is and at its best temperature; "" if
-// there is nothing to warn of.
+// likelihoodWarning warns of figures of the network itself, as it is and at its best temperature;
+// "" if there is nothing to warn of.
 func likelihoodWarning(head calibrate.Head, before, scaled metrics.InDomain) string {
 	const few = 100
 	choices := head.Classes()
@@ -330,8 +330,8 @@ func likelihoodWarning(head calibrate.Head, before, scaled metrics.InDomain) str
 		choices = 2 // for each label
 	}
 	switch guess := math.Log(float64(choices)); {
-	// A temperature mends probabilities that are too sure, whatever the logits' unit, but not what they
-	// say.
+	// A temperature mends probabilities that are too sure, whatever the logits' unit, but not what
+	// they say.
 	case scaled.NLL >= 0.98*guess:
 		return fmt.Sprintf("on the held-out data the network does no better than guessing (NLL %.2f at its best temperature, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", scaled.NLL, choices, guess)
 	case before.N < few:

@@ -575,8 +575,7 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	}
 }
 
-// What was trained or tuned on says little of new data, and who hands it over as
-// such is told.
+// What was trained or tuned on says little of new data, and who hands it over as such is told.
 func TestDataInTwoRolesIsToldOf(t *testing.T) {
 	dir := t.TempDir()
 	images := "digits-images-idx3-ubyte.gz"
@@ -648,9 +647,8 @@ func TestTheManifestNamesTheVersion(t *testing.T) {
 	}
 }
 
-// A network so sure of its training set that every probability is 0 or 1 has a
-// curvature of zero. Damping that is relative to it is none; absolute damping is
-// a posterior all the same.
+// A network so sure of its training set that every probability is 0 or 1 has a curvature of zero.
+// Damping that is relative to it is none; absolute damping is a posterior all the same.
 func TestASaturatedNetwork(t *testing.T) {
 	const n, d, k = 300, 4, 3
 	dir := t.TempDir()

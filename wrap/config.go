@@ -38,8 +38,7 @@ type Inputs struct {
 	Cache string
 }
 
-// Config says what Calibrate does. Model (or ready-made features), Train, Val
-// and Out must be set.
+// Config says what Calibrate does. Model (or ready-made features), Train, Val and Out must be set.
 type Config struct {
 	Model string       // path of the .onnx file
 	Head  head.Options // zero: the head is found
@@ -47,10 +46,9 @@ type Config struct {
 	// Dataset SPECs. Train needs labels only where the covariance asks for the
 	// Fisher matrix, Val always does, and OOD, which may be empty, never.
 	Train, Val, OOD string
-	// ReadyMade says that Train, Val and OOD are .npz files of features and
-	// logits, and that there is no model. The logits are those of a softmax; a
-	// single one is that of a sigmoid, and where Val has targets of 0 and 1, [N,K],
-	// for labels, the head is multi-label.
+	// ReadyMade says that Train, Val and OOD are .npz files of features and logits, and that there
+	// is no model. The logits are those of a softmax; a single one is that of a sigmoid, and where
+	// Val has targets of 0 and 1, [N,K], for labels, the head is multi-label.
 	ReadyMade bool
 
 	Out     string // folder of the bundle to write
@@ -145,9 +143,8 @@ type HeadInfo struct {
 	Proof *Proof `json:"proof,omitempty"`
 }
 
-// ChoiceInfo says whose probabilities are served: "mf0", "ts" (temperature scaling) or
-// "mle" (the network's own), and why. The numbers are those of a [calibrate.Choice], in
-// nats.
+// ChoiceInfo says whose probabilities are served: "mf0", "ts" (temperature scaling) or "mle" (the
+// network's own), and why. The numbers are those of a [calibrate.Choice], in nats.
 type ChoiceInfo struct {
 	Method    string  `json:"method"`
 	Reason    string  `json:"reason"`

@@ -264,7 +264,8 @@ func className(k int, names []string) string {
 	return fmt.Sprint(k)
 }
 
-// dataWarnings warns of sets that lack what they should have; "" stands for no warning. ood may be nil.
+// dataWarnings warns of sets that lack what they should have; "" stands for no warning. ood may be
+// nil.
 func dataWarnings(in *sources, train, val, ood *dataCounts) []string {
 	warnings := []string{
 		train.few(), train.absentTrain(in.head, val, in.classes), val.absentHeldOut(in.head, in.classes),

@@ -24,7 +24,9 @@ func checkWarning(t *testing.T, name, got string, want ...string) {
 }
 
 // counts are of n examples, of class or label k so many.
-func counts(n int, of ...int) *dataCounts { return &dataCounts{n: n, labelled: n, labels: of, predicted: of} }
+func counts(n int, of ...int) *dataCounts {
+	return &dataCounts{n: n, labelled: n, labels: of, predicted: of}
+}
 
 func unlabelled(n int, predicted ...int) *dataCounts {
 	return &dataCounts{n: n, labels: make([]int, len(predicted)), predicted: predicted}

@@ -8,9 +8,8 @@
 //     input class probabilities, the variance of every logit, and two scores
 //     that say how unfamiliar the input is.
 //
-// Package wrap/bench compares methods on data that nothing was tuned on, and
-// wrap/export turns a bundle into one ONNX model that gives the same predictions,
-// for programs without this package.
+// Package wrap/bench compares methods on data that nothing was tuned on, and wrap/export turns a
+// bundle into one ONNX model that gives the same predictions, for programs without this package.
 //
 // Data is named by SPECs, such as "mnist/train-images-idx3-ubyte.gz[0:55000]";
 // package featurize/dataset says which formats there are.

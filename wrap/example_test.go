@@ -85,8 +85,7 @@ func draw(lines ...string) image.Image {
 	return img
 }
 
-// What leaves Go is one file: the network, and its calibration as further
-// operators.
+// What leaves Go is one file: the network, and its calibration as further operators.
 func Example_export() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -26,8 +26,8 @@ type ModelOutput struct {
 	Values  []float32
 }
 
-// ModelOutputs returns the logits of the first training examples, and what the model itself makes of
-// them.
+// ModelOutputs returns the logits of the first training examples, and what the model itself makes
+// of them.
 func ModelOutputs(t testing.TB, cfg Config) (logits []float32, outputs []ModelOutput) {
 	in, _ := openedSources(t, &cfg)
 	logits, owns, err := modelOutputs(t.Context(), &cfg, in)

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/export"
 )
 
-// Under load, every use finds an open predictor while it is exchanged again and again, and each that
-// is exchanged is closed, once its users are done and not before.
+// Under load, every use finds an open predictor while it is exchanged again and again, and each
+// that is exchanged is closed, once its users are done and not before.
 func TestAPredictorIsExchangedUnderLoad(t *testing.T) {
 	dir, _ := calibrated(t, structures[1])
 	x := []Tensor{digitTensor(t, 0, 5)}

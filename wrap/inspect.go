@@ -18,10 +18,9 @@ type Inspection struct {
 	Nearest   []*head.Head `json:"candidates"` // when unsupported: linear layers that may be meant
 }
 
-// Inspect reads a model file and looks for its head. A model whose head is not
-// recognised, or is of a kind that cannot be calibrated, is no error: Supported
-// is then false and Reason says why and what to do. The error is for files that
-// cannot be read.
+// Inspect reads a model file and looks for its head. A model whose head is not recognised, or is of
+// a kind that cannot be calibrated, is no error: Supported is then false and Reason says why and
+// what to do. The error is for files that cannot be read.
 func Inspect(path string, o head.Options) (*Inspection, error) {
 	m, err := onnx.Open(path)
 	if err != nil {

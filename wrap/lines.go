@@ -16,13 +16,12 @@ import (
 // larger batch gains nothing.
 const maxWaiting = 2_500_000
 
-// PredictLines evaluates JSON lines as they come, as [Predictor.PredictDataset] does
-// those of a file, from a source that may never end: r is read on while the network
-// runs, a line that comes alone is answered at once, and lines that wait are run
-// together. yield is called in order, once for each line that is not blank: with its
-// prediction or, where the line is none or its inputs do not suit the model, with an
-// error that says why and a Prediction of nothing but the line's name, which is -[0],
-// -[1] and so on. Lines need not have labels; those that mean nothing are left out.
+// PredictLines evaluates JSON lines as they come, as [Predictor.PredictDataset] does those of a
+// file, from a source that may never end: r is read on while the network runs, a line that comes
+// alone is answered at once, and lines that wait are run together. yield is called in order, once
+// for each line that is not blank: with its prediction or, where the line is none or its inputs do
+// not suit the model, with an error that says why and a Prediction of nothing but the line's name,
+// which is -[0], -[1] and so on. Lines need not have labels; those that mean nothing are left out.
 //
 // The call ends with nil at the end of r, else with r's error, yield's or ctx's. A Read
 // that is waiting outlives it, and what that reads is lost.

@@ -9,7 +9,8 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 )
 
-// A model that ends in bare logits does not say whether its labels exclude each other; who uses it does.
+// A model that ends in bare logits does not say whether its labels exclude each other; who uses it
+// does.
 func TestLinkIsTold(t *testing.T) {
 	const model, n, k = "../testdata/onnx/gemm.onnx", 120, 4
 	x := Tensor{Name: "x", Shape: []int64{n, 5}, Data: random(4, n*5)}
@@ -40,7 +41,8 @@ func TestLinkIsTold(t *testing.T) {
 	says(t, err, "cauchit", "one-vs-rest")
 }
 
-// Ready-made logits of several classes are taken for those of a softmax unless it is told otherwise.
+// Ready-made logits of several classes are taken for those of a softmax unless it is told
+// otherwise.
 func TestReadyMadeLinkIsTold(t *testing.T) {
 	dir := t.TempDir()
 	const n = 200

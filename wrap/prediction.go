@@ -14,11 +14,10 @@ type Prediction struct {
 	ClassName  string  `json:"class_name,omitempty"`
 	Confidence float64 `json:"confidence"` // the largest probability
 
-	// Of a multi-label head only, whose K labels are independent of each
-	// other; Label is then null, and Confidence the mean over labels of
-	// max(p, 1-p). Labels are those with p > ½, by number and, where there are
-	// names, by name; Targets those that the record itself has, nil where it tells
-	// none. All ascend.
+	// Of a multi-label head only, whose K labels are independent of each other; Label is then null,
+	// and Confidence the mean over labels of max(p, 1-p). Labels are those with p > ½, by number
+	// and, where there are names, by name; Targets those that the record itself has, nil where it
+	// tells none. All ascend.
 	Labels     []int    `json:"labels,omitzero"`
 	LabelNames []string `json:"label_names,omitzero"`
 	Targets    []int    `json:"targets,omitzero"`

@@ -43,8 +43,8 @@ type Options struct {
 	// MaxBad is how many unreadable records PredictDataset skips.
 	MaxBad int
 	// FreeMemory returns to the operating system what reading the bundle took, before the runtime
-	// takes as much: a quarter of the most memory that a ResNet-50 needs. It costs the whole program
-	// a forced collection of garbage.
+	// takes as much: a quarter of the most memory that a ResNet-50 needs. It costs the whole
+	// program a forced collection of garbage.
 	FreeMemory bool
 	// Unlabelled says that PredictDataset reads no labels, such as those of data
 	// whose classes are not the model's.
@@ -70,9 +70,8 @@ type Predictor struct {
 	calibration *calibrate.Calibration // of formulas
 }
 
-// Open opens the bundle in a folder. The caller closes the Predictor. When ctx
-// ends, so does the installation of ONNX Runtime that o may ask for; it has no say
-// in what the Predictor does.
+// Open opens the bundle in a folder. The caller closes the Predictor. When ctx ends, so does the
+// installation of ONNX Runtime that o may ask for; it has no say in what the Predictor does.
 func Open(ctx context.Context, dir string, o Options) (*Predictor, error) {
 	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
@@ -163,9 +162,8 @@ func (p *Predictor) NumClasses() int { return p.head.Classes() }
 // of each other, any number of which an input may have.
 func (p *Predictor) MultiLabel() bool { return p.head.MultiLabel() }
 
-// Inputs describes what Predict takes: name, element type and shape of each
-// input, the first axis of which counts examples. It is nil where there is no
-// model.
+// Inputs describes what Predict takes: name, element type and shape of each input, the first axis
+// of which counts examples. It is nil where there is no model.
 func (p *Predictor) Inputs() []onnx.ValueInfo {
 	if p.network == nil {
 		return nil
@@ -173,8 +171,7 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 	return p.network.Inputs()
 }
 
-// Head describes the model's last layer: how many features and logits
-// PredictFeatures takes.
+// Head describes the model's last layer: how many features and logits PredictFeatures takes.
 func (p *Predictor) Head() HeadInfo {
 	h := p.bundle.Manifest.Head
 	h.Tail = slices.Clone(h.Tail)
@@ -212,15 +209,15 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 
 var errNoModel = errors.New("the bundle was made of ready-made features and runs no model: use PredictFeatures")
 
-// Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K], which
-// are float32, and then the scores of [score.All], [N] each and float64 where [score.Score.Double]. It
-// is nil where there is no model.
+// Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K],
+// which are float32, and then the scores of [score.All], [N] each and float64 where
+// [score.Score.Double]. It is nil where there is no model.
 func (p *Predictor) Outputs() []onnx.ValueInfo { return slices.Clone(p.outputs) }
 
-// Run evaluates ready model inputs: one tensor for each of the model's inputs, the first dimension of
-// each being the number of examples, which may be any. It gives the numbers of an exported model, in
-// the order of Outputs, as they come from the runtime: Predict rounds and checks them. When ctx ends,
-// so does the call, within about 0.1 s.
+// Run evaluates ready model inputs: one tensor for each of the model's inputs, the first dimension
+// of each being the number of examples, which may be any. It gives the numbers of an exported
+// model, in the order of Outputs, as they come from the runtime: Predict rounds and checks them.
+// When ctx ends, so does the call, within about 0.1 s.
 func (p *Predictor) Run(ctx context.Context, inputs []Tensor) ([]Tensor, error) {
 	if p.network == nil {
 		return nil, errNoModel
@@ -269,9 +266,8 @@ func (p *Predictor) PredictImages(ctx context.Context, images ...image.Image) ([
 	return p.Predict(ctx, inputs)
 }
 
-// formulas returns what computes in float64. The posterior of a thousand classes is
-// half as large as their network, which has it in its graph: beside that it is read
-// only when it is asked for.
+// formulas returns what computes in float64. The posterior of a thousand classes is half as large
+// as their network, which has it in its graph: beside that it is read only when it is asked for.
 func (p *Predictor) formulas() (*calibrate.Calibration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -315,10 +311,9 @@ type DatasetReport struct {
 	Warnings []string // such as labels that mean nothing to the model
 }
 
-// PredictDataset evaluates a dataset, or an .npz of features and logits where
-// there is no model, and calls yield with each prediction, in order. Labels are
-// reported where the dataset has them; those that are no classes of the model's
-// are left out, with a warning.
+// PredictDataset evaluates a dataset, or an .npz of features and logits where there is no model,
+// and calls yield with each prediction, in order. Labels are reported where the dataset has them;
+// those that are no classes of the model's are left out, with a warning.
 func (p *Predictor) PredictDataset(
 	ctx context.Context, spec string, yield func(Prediction) error,
 ) (DatasetReport, error) {
@@ -432,8 +427,7 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 	return out, nil
 }
 
-// finish sets what follows from the numbers of the i-th of some examples, and
-// what is known of it.
+// finish sets what follows from the numbers of the i-th of some examples, and what is known of it.
 func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
 	sum := 0.0
 	for _, list := range [][]float64{one.Scores, one.Probabilities, one.LogitVariance} {

@@ -16,10 +16,9 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
-// benchModel names the variable with the path of what BenchmarkPredictor measures
-// beside the digits, such as a ResNet-50: a model of one float32 input with declared
-// sizes and one output of logits, which is then calibrated on noise, or a bundle of
-// such a model.
+// benchModel names the variable with the path of what BenchmarkPredictor measures beside the
+// digits, such as a ResNet-50: a model of one float32 input with declared sizes and one output of
+// logits, which is then calibrated on noise, or a bundle of such a model.
 const benchModel = "MFGS_BENCH_MODEL"
 
 // BenchmarkPredictor compares a prediction with one run of the network as it is, in a

@@ -578,9 +578,8 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 // external is a model with external data.
 const external = "../testdata/onnx/external.onnx"
 
-// inTwo writes a bundle of the model external in which it has external data too, as
-// one does that is too large for one file. It returns the folder, and inputs of the
-// model.
+// inTwo writes a bundle of the model external in which it has external data too, as one does that
+// is too large for one file. It returns the folder, and inputs of the model.
 func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	t.Helper()
 	const n = 200

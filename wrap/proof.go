@@ -32,9 +32,8 @@ const (
 
 var errEnough = errors.New("enough examples")
 
-// prove compares what is made of the logits with what the model itself gives on the
-// first examples: always where the head was named by hand, otherwise where that costs
-// nothing to speak of.
+// prove compares what is made of the logits with what the model itself gives on the first examples:
+// always where the head was named by hand, otherwise where that costs nothing to speak of.
 func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof, error) {
 	if in.cut == nil {
 		return nil, nil
@@ -372,9 +371,8 @@ func distributions(h calibrate.Head, p []float64) bool {
 	return true
 }
 
-// compareClasses compares the best class, where that is nothing else than the largest
-// logit's. It is nil where the classes have other numbers: from 1 on, or the other way
-// round.
+// compareClasses compares the best class, where that is nothing else than the largest logit's. It
+// is nil where the classes have other numbers: from 1 on, or the other way round.
 func (a *agreement) compareClasses(
 	h calibrate.Head, logits []float32, n int, o *head.Output, values []float32, largest float64,
 ) *agreement {

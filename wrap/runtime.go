@@ -31,8 +31,7 @@ func (r *Runtime) Load(ctx context.Context) error {
 	return ort.Load(lib)
 }
 
-// Config is that of a network; the model, and how images become its input, are set by the
-// caller.
+// Config is that of a network; the model, and how images become its input, are set by the caller.
 func (r *Runtime) Config() featurize.Config {
 	return featurize.Config{Batch: r.Batch, Threads: r.Threads, Provider: r.Provider}
 }

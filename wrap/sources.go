@@ -56,8 +56,8 @@ func (in *sources) matrixProduct() calibrate.Product {
 	return in.product
 }
 
-// openSources opens the model and all sets, so that what is wrong with any of them shows before hours
-// are spent on another.
+// openSources opens the model and all sets, so that what is wrong with any of them shows before
+// hours are spent on another.
 func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, err error) {
 	in = &sources{classes: cfg.Classes}
 	defer func() {
@@ -116,8 +116,8 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	return err
 }
 
-// openProduct prepares the runtime's product for ready-made features, which need no runtime: where none
-// is found, Go's own product serves.
+// openProduct prepares the runtime's product for ready-made features, which need no runtime: where
+// none is found, Go's own product serves.
 func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 	r := cfg.Runtime
 	r.Setup.Install = false
@@ -219,8 +219,8 @@ func (in *sources) openHeldOut(cfg *Config, opener *source.Opener, log *journal)
 	return nil
 }
 
-// findPreprocessing returns how images become the model's input: as is given, else by the default if
-// the data are images. Where they are ready arrays it is not known.
+// findPreprocessing returns how images become the model's input: as is given, else by the default
+// if the data are images. Where they are ready arrays it is not known.
 func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*PreprocessInfo, error) {
 	spec := in.cut.Preprocess()
 	if cfg.Preprocess != nil {

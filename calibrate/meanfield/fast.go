@@ -43,9 +43,8 @@ func NewWorkspace(classes int, lambda0 float64) *Workspace {
 	}
 }
 
-// strip returns the half-width θ of the strip |Im t| < θ in which
-// f(t) = log Σ_i exp(e^t δ_i), δ_i ≤ 0 with one δ = 0, is analytic for all
-// logits: θ = atan(π / log(K-1)).
+// strip returns the half-width θ of the strip |Im t| < θ in which f(t) = log Σ_i exp(e^t δ_i), δ_i
+// ≤ 0 with one δ = 0, is analytic for all logits: θ = atan(π / log(K-1)).
 //
 // f has its singularities where Σ_i exp(z δ_i) = 0, z = e^t = x + iy. Let c = x/|y| = cot|arg z|
 // and φ_i = -δ_i |y| ≥ 0 for the K-1 classes other than the first; at a zero
@@ -98,12 +97,11 @@ func nodes(classes int, angle, length, tolerance float64) int {
 // MF0 is the mean-field approximation mf0 (paper, eq. 9) of one example, as
 // [MF0Exact] to within 1e-9 relative in each ẽ_k, in O(mK).
 //
-// The K log-sum-exps over i of μ_i/T_k are, less log K, values of one function
-// F(b) = log mean_i exp(b(μ_i - max μ)) at b = 1/T_k, which is as small as b(μ_i - max μ)
-// are. F is sampled at m Chebyshev
-// nodes in t = log b on each of some parts of the example's own interval, and
-// evaluated by Clenshaw's recurrence, which is stable at any m. Where that would
-// cost as much as the exact form, that is used.
+// The K log-sum-exps over i of μ_i/T_k are, less log K, values of one function F(b) = log mean_i
+// exp(b(μ_i - max μ)) at b = 1/T_k, which is as small as b(μ_i - max μ) are. F is sampled at m
+// Chebyshev nodes in t = log b on each of some parts of the example's own interval, and evaluated
+// by Clenshaw's recurrence, which is stable at any m. Where that would cost as much as the exact
+// form, that is used.
 //
 // It writes log-probabilities to logp (K values, nats), which must not overlap
 // mu, and returns the margin.

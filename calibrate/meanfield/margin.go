@@ -12,7 +12,8 @@ import "math"
 // probabilities return it, formed from logarithms: r itself is zero in floating point
 // where a network is sure, and within its last digits of r₀ where temperatures are high.
 
-// OneMinusMax returns r = 1 - max p of a margin. categories is C, and 2 of labels told independently.
+// OneMinusMax returns r = 1 - max p of a margin. categories is C, and 2 of labels told
+// independently.
 func OneMinusMax(margin float64, categories int) float64 {
 	r := math.Exp(-margin) * float64(categories-1)
 	return r / (1 + r)

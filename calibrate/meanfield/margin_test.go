@@ -83,8 +83,7 @@ func bigRest(p []*big.Float) *big.Float {
 	return others.Quo(others, newNumber().Add(others, p[top]))
 }
 
-// bigMF0 are the ẽ of mf0 up to a factor: for every T
-// there is one sum, so few T make it quick.
+// bigMF0 are the ẽ of mf0 up to a factor: for every T there is one sum, so few T make it quick.
 func bigMF0(mu, s2 []float64) []*big.Float {
 	peak := number(slices.Max(mu))
 	sums := map[float64]*big.Float{}

@@ -15,9 +15,8 @@ const (
 	LambdaProbit = math.Pi / 8
 )
 
-// Softmax writes log softmax(μ) to logp and returns the margin. It is the
-// limit of every approximation here as the variances vanish.
-// logp may be mu itself.
+// Softmax writes log softmax(μ) to logp and returns the margin. It is the limit of every
+// approximation here as the variances vanish. logp may be mu itself.
 func Softmax(logp, mu []float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	top := argmax(mu)
@@ -45,8 +44,7 @@ func MF0Exact(logp, mu, s2 []float64, lambda0 float64) (margin float64) {
 	return normalize(logp)
 }
 
-// MF1 is the mean-field approximation mf1 (paper, eq. 10), O(K²).
-// logp must not overlap mu.
+// MF1 is the mean-field approximation mf1 (paper, eq. 10), O(K²). logp must not overlap mu.
 func MF1(logp, mu, s2 []float64, lambda0 float64) (margin float64) {
 	checkLen("logp", len(logp), len(mu))
 	checkLen("s2", len(s2), len(mu))

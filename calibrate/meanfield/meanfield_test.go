@@ -491,7 +491,8 @@ func TestCurveEqualsExact(t *testing.T) {
 				if !approx.Equal(nll, -logp[label], tol) {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: NLL %v, want %v", n, name, tact, scale, nll, -logp[label])
 				}
-				// Its own digits where it is small, and those of the exponents where these are large.
+				// Its own digits where it is small, and those of the exponents where these are
+				// large.
 				if !approx.Equal(margin, wantMargin, math.Min(1e-4, 1e-2*wantMargin)+1e-6*wantMargin) {
 					t.Errorf("K=%d %s T_act=%.3g scale=%.3g: margin %v, want %v", n, name, tact, scale, margin, wantMargin)
 				}

@@ -30,6 +30,6 @@ type Stats struct {
 	Cached   bool     // they came from a store
 }
 
-// Spread reports whether example i of n is among m ≤ n that are spread evenly: folders come class by
-// class.
+// Spread reports whether example i of n is among m ≤ n that are spread evenly: folders come class
+// by class.
 func Spread(i, n, m int) bool { return i*m/n != (i+1)*m/n }

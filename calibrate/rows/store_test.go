@@ -30,7 +30,8 @@ func positions(from, to int) (p []int) {
 
 var end = End{Fingerprint: "f00d", Labelled: true, Bad: []string{"x.npy[3]: a bad record"}}
 
-// stored writes examples, and an end unless it is nil. It returns the length behind every segment too.
+// stored writes examples, and an end unless it is nil. It returns the length behind every segment
+// too.
 func stored(t testing.TB, b *Batch, e *End) (data []byte, edges []int) {
 	t.Helper()
 	var buf bytes.Buffer

@@ -35,8 +35,7 @@ type image struct {
 // class returns the folder of an image.
 func (i image) class() string { return path.Base(path.Dir(i.name)) }
 
-// readArchive reads the images of a tar file, gzipped or not, in the order of
-// their names.
+// readArchive reads the images of a tar file, gzipped or not, in the order of their names.
 func readArchive(ctx context.Context, file string) ([]image, error) {
 	f, err := files.Open(file)
 	if err != nil {

@@ -21,8 +21,7 @@ const (
 	gaussianNoise = "gaussian noise"
 )
 
-// shiftName is CIFAR-10 for a network that was trained on other encodings of its
-// images.
+// shiftName is CIFAR-10 for a network that was trained on other encodings of its images.
 const shiftName = "CIFAR-10 under shift"
 
 const (
@@ -175,8 +174,7 @@ func (t trial) everySet() bool {
 	return t.posterior == posterior{} && !slices.Contains([]string{"", "ensemble-ll", "edl", "mf0@swag"}, name)
 }
 
-// measureCIFAR makes the rows of one network, with the temperatures for telling tuned
-// to each set.
+// measureCIFAR makes the rows of one network, with the temperatures for telling tuned to each set.
 func (l *lab) measureCIFAR(ctx context.Context, set *benchmark, trials []trial) ([]row, error) {
 	var rows []row
 	for i, b := range set.telling() {

@@ -51,8 +51,7 @@ func TestRotate(t *testing.T) {
 	}
 }
 
-// The centre of an even patch stays as it is under any turn; a far corner becomes
-// black.
+// The centre of an even patch stays as it is under any turn; a far corner becomes black.
 func TestRotateKeepsTheCentre(t *testing.T) {
 	const side = 28
 	in := bytes.Repeat([]byte{200}, side*side)

@@ -82,9 +82,8 @@ type subject struct {
 	posterior
 }
 
-// A posterior is how a bundle is made. Its zero value is what mfgs does unasked:
-// the inverse Hessian in the structure that its size suggests, the damping chosen on
-// held-out likelihood.
+// A posterior is how a bundle is made. Its zero value is what mfgs does unasked: the inverse
+// Hessian in the structure that its size suggests, the damping chosen on held-out likelihood.
 type posterior struct {
 	covariance calibrate.Covariance
 	damping    calibrate.Damping
@@ -251,15 +250,13 @@ func (b *benchmark) fill(c *bench.Config, seed int) error {
 	return nil
 }
 
-// Figures are one row's numbers: fractions, and nats. Nil is one that there is
-// none of.
+// Figures are one row's numbers: fractions, and nats. Nil is one that there is none of.
 type figures struct {
 	Error *float64 `json:"error"`
 	NLL   *float64 `json:"nll"`
 	ECE   *float64 `json:"ece"`
 
-	// OOD by set, under the temperatures for telling it, and OODNLL, under those for
-	// likelihood.
+	// OOD by set, under the temperatures for telling it, and OODNLL, under those for likelihood.
 	OOD    map[string]detection `json:"ood,omitempty"`
 	OODNLL map[string]detection `json:"ood_nll,omitempty"`
 }

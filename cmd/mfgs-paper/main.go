@@ -1,6 +1,5 @@
-// Mfgs-paper makes the tables and figures of the paper again: Lu, Ie and Sha,
-// "Mean-Field Approximation to Gaussian-Softmax Integral with Application to
-// Uncertainty Estimation".
+// Mfgs-paper makes the tables and figures of the paper again: Lu, Ie and Sha, "Mean-Field
+// Approximation to Gaussian-Softmax Integral with Application to Uncertainty Estimation".
 //
 //  1. A lab (lab.go) calibrates networks into a scratch folder and evaluates
 //     methods on the bundles, each pair of these once. It trains no network.

@@ -158,8 +158,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	}
 }
 
-// What mfgs promises on MNIST and notMNIST, as means of three seeds with its default
-// damping.
+// What mfgs promises on MNIST and notMNIST, as means of three seeds with its default damping.
 func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 	rows := published(t)
 	mf0, ok := rows[key("1", mnistName, "mf0", "mean")]

@@ -6,9 +6,8 @@ import (
 	"path/filepath"
 )
 
-// rotate returns an image [height,width] turned by so many degrees counter-clockwise
-// about its centre: every pixel is the bilinear interpolation of those it comes
-// from, black outside.
+// rotate returns an image [height,width] turned by so many degrees counter-clockwise about its
+// centre: every pixel is the bilinear interpolation of those it comes from, black outside.
 func rotate(in []byte, width, height int, degrees float64) []byte {
 	sin, cos := math.Sincos(degrees * math.Pi / 180)
 	cx, cy := float64(width-1)/2, float64(height-1)/2
@@ -34,8 +33,7 @@ func rotate(in []byte, width, height int, degrees float64) []byte {
 	return out
 }
 
-// writeRotated writes a gallery turned by so many degrees, with its labels, and
-// returns the SPEC.
+// writeRotated writes a gallery turned by so many degrees, with its labels, and returns the SPEC.
 func (g *gallery) writeRotated(dir string, degrees int) (string, error) {
 	turned := make([]byte, 0, len(g.pixels))
 	for i := range g.len() {

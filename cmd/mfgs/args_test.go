@@ -94,8 +94,7 @@ func TestArgumentsThatCannotBeMeantAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzArrange holds that no argument is lost or made up: what arrange accepts
-// reaches the verb.
+// FuzzArrange holds that no argument is lost or made up: what arrange accepts reaches the verb.
 func FuzzArrange(f *testing.F) {
 	for _, seed := range []string{
 		"--word w x --yes y --many a,b", "--many=a --many=b -- --yes", "- -- -", "--number 3 help", "x\n--word=\n-many=,",

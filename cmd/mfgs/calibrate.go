@@ -67,8 +67,7 @@ neither.`,
 			if err != nil {
 				return err
 			}
-			// What is held are a few large matrices, which cost little to collect and much
-			// to keep.
+			// What is held are a few large matrices, which cost little to collect and much to keep.
 			if os.Getenv("GOGC") == "" {
 				defer debug.SetGCPercent(debug.SetGCPercent(25))
 			}
@@ -159,8 +158,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	return config, nil
 }
 
-// readyMade reports whether features are given instead of a model, and refuses
-// a mixture.
+// readyMade reports whether features are given instead of a model, and refuses a mixture.
 func readyMade(c *cli.Context) (bool, error) {
 	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
 		return false, nil

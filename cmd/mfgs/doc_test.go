@@ -23,12 +23,11 @@ var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write th
 // mustShow are the documents whose commands are the way into the program.
 var mustShow = []string{"../../README.md", "../../docs/examples.md"}
 
-// TestDocumentedCommands runs what the README and docs show in ```console
-// fences: lines that begin with "$ mfgs ", with what follows a \ at their end.
-// They run in order, each file in a folder of its own that holds the
-// repository's models and examples. The lines below a command, if any, are what
-// it prints; "…" stands for lines left out. Words must be the same, and figures
-// nearly so: see sameFigure.
+// TestDocumentedCommands runs what the README and docs show in ```console fences: lines that begin
+// with "$ mfgs ", with what follows a \ at their end. They run in order, each file in a folder of
+// its own that holds the repository's models and examples. The lines below a command, if any, are
+// what it prints; "…" stands for lines left out. Words must be the same, and figures nearly so: see
+// sameFigure.
 func TestDocumentedCommands(t *testing.T) {
 	lib, err := install.Find(install.Config{})
 	if err != nil {
@@ -212,11 +211,10 @@ func words(line string) []string {
 	return words
 }
 
-// sameFigure tells whether two words are the same or figures that differ by no
-// more than another processor's rounding can make of them: whole numbers not at
-// all, per cent by one point, others by 5 % and one in the last place shown. The
-// bounds are wide, because rounding may turn an example or two of a few hundred
-// around, and moves the temperatures that are searched for.
+// sameFigure tells whether two words are the same or figures that differ by no more than another
+// processor's rounding can make of them: whole numbers not at all, per cent by one point, others by
+// 5 % and one in the last place shown. The bounds are wide, because rounding may turn an example or
+// two of a few hundred around, and moves the temperatures that are searched for.
 func sameFigure(got, shown string) bool {
 	if got == shown {
 		return true

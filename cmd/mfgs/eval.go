@@ -139,8 +139,7 @@ func parseWith(c *cli.Context) (map[string][]string, error) {
 	return with, nil
 }
 
-// writeEvaluation writes methods by metrics, and a block for each
-// out-of-distribution set.
+// writeEvaluation writes methods by metrics, and a block for each out-of-distribution set.
 func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	var b strings.Builder
 	var f facts

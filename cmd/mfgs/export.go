@@ -145,8 +145,7 @@ func writeExport(w io.Writer, r *export.Report) error {
 	return err
 }
 
-// absolute is the whole of a path, which Triton wants; the path itself where that
-// is not known.
+// absolute is the whole of a path, which Triton wants; the path itself where that is not known.
 func absolute(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		return abs
@@ -167,8 +166,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// pythonLines are the lines of Python that run an exported model on its inputs,
-// x.
+// pythonLines are the lines of Python that run an exported model on its inputs, x.
 func pythonLines(r *export.Report) string {
 	feeds := make([]string, len(r.Inputs))
 	for i, in := range r.Inputs {

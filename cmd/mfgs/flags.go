@@ -118,8 +118,7 @@ func maxBadFlag() cli.Flag {
 	return &cli.IntFlag{Name: "max-bad", Category: dataFlags, Usage: "`N` records at most that cannot be read or decoded and are skipped, in each set [0]"}
 }
 
-// fileError words what the file system said about a path, which its own message
-// repeats.
+// fileError words what the file system said about a path, which its own message repeats.
 func fileError(path string, err error) error {
 	var pe *fs.PathError
 	switch {
@@ -137,8 +136,7 @@ var wanted = map[string]string{
 	"model":  "the ONNX file of the network",
 }
 
-// found refuses paths that lead nowhere, which later messages would name
-// without the flag.
+// found refuses paths that lead nowhere, which later messages would name without the flag.
 func found(c *cli.Context, names ...string) error {
 	for _, name := range names {
 		if path := c.String(name); path != "" {
@@ -232,8 +230,7 @@ func cacheFlag() cli.Flag {
 	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same"}
 }
 
-// preprocessFlag says how images become the model's input, and otherwise what is done
-// without it.
+// preprocessFlag says how images become the model's input, and otherwise what is done without it.
 func preprocessFlag(otherwise string) cli.Flag {
 	return &cli.StringFlag{Name: "preprocess", Category: dataFlags,
 		Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"}

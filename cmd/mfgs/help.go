@@ -41,8 +41,7 @@ func writeOverview(w io.Writer, commands []*cli.Command) error {
 	return err
 }
 
-// writeHelp explains one verb. Flags stand in the order of the verb's file, by
-// category.
+// writeHelp explains one verb. Flags stand in the order of the verb's file, by category.
 func writeHelp(w io.Writer, c *cli.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "mfgs %s: %s\n\nusage: %s\n", c.Name, c.Usage, strings.ReplaceAll(c.UsageText, "\n", "\n       "))

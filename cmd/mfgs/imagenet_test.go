@@ -69,9 +69,8 @@ func imageNet(t testing.TB) (all, few string) {
 	return all, few
 }
 
-// A network of 1,000 classes that others trained, and photographs as they come:
-// decoding, resizing and scaling are right if it classifies them as well as it
-// is known to, at 65 % of all 1,000.
+// A network of 1,000 classes that others trained, and photographs as they come: decoding, resizing
+// and scaling are right if it classifies them as well as it is known to, at 65 % of all 1,000.
 func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
 	realData(t)
 	test, few := imageNet(t)

@@ -17,15 +17,13 @@ import (
 
 const module = "github.com/mfgs/mfgs"
 
-// imports says what each package may import of this module, in the files that
-// are built and in its tests. It is a statement of policy: a package without a
-// row fails the test, and a row is the place to argue about a new arrow. A
-// pattern matches as path.Match does; a trailing /... takes a package and all
-// below it.
+// imports says what each package may import of this module, in the files that are built and in its
+// tests. It is a statement of policy: a package without a row fails the test, and a row is the
+// place to argue about a new arrow. A pattern matches as path.Match does; a trailing /... takes a
+// package and all below it.
 //
-// Left to right is the way from a model file to a served prediction: nothing
-// mathematical knows of ONNX Runtime, and nothing that reads model files knows
-// of the mathematics.
+// Left to right is the way from a model file to a served prediction: nothing mathematical knows of
+// ONNX Runtime, and nothing that reads model files knows of the mathematics.
 var imports = map[string][]string{
 	"onnx":                     {"featurize/tensor", "onnx/internal/onnxpb", "onnx/internal/graph", "onnx/files"},
 	"onnx/internal/onnxpb":     {"featurize/tensor"},
@@ -66,8 +64,7 @@ var imports = map[string][]string{
 	"featurize/text":           {},
 }
 
-// testImports are what tests may import beyond their package's row and
-// calibrate/approx.
+// testImports are what tests may import beyond their package's row and calibrate/approx.
 var testImports = map[string][]string{
 	"featurize/ort/install": {"featurize/ort"}, // a process that loads what was found
 	"onnx":                  {"onnx/internal/onnxtest"},
@@ -167,8 +164,8 @@ var embedded = []string{
 	"gopkg.in/yaml.v3",
 }
 
-// What a program pays for embedding the library is these modules and no more: readers of heavy formats
-// are imported by the command alone.
+// What a program pays for embedding the library is these modules and no more: readers of heavy
+// formats are imported by the command alone.
 func TestEmbeddingTheLibraryTakesFewModules(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", module+"/wrap")
 	out, err := list.Output()

@@ -50,8 +50,7 @@ type program struct {
 	stdout, stderr io.Writer
 }
 
-// run is the whole command line: args[0] is the name of the program. It returns
-// the exit code.
+// run is the whole command line: args[0] is the name of the program. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	p := &program{stdin, stdout, stderr}
 	err := p.run(ctx, args)

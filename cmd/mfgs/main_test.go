@@ -102,8 +102,7 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 		ts.Check(err)
 		ts.Check(os.WriteFile(ts.MkAbs(args[1]), data, 0o666))
 	},
-	// pngs SPEC DIR [unlabelled]: the images of an IDX file as PNG files, in a
-	// folder a class.
+	// pngs SPEC DIR [unlabelled]: the images of an IDX file as PNG files, in a folder a class.
 	"pngs": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(writePNGs(ts.MkAbs(args[0]), ts.MkAbs(args[1]), len(args) > 2))
 	},
@@ -294,9 +293,8 @@ func writeTensors(spec, path string) error {
 	return os.WriteFile(path, b.Bytes(), 0o666)
 }
 
-// writeFeatures writes what a linear layer of 3 classes on 6 random features
-// yields, and labels that follow its softmax at temperature 2, or targets its
-// sigmoids.
+// writeFeatures writes what a linear layer of 3 classes on 6 random features yields, and labels
+// that follow its softmax at temperature 2, or targets its sigmoids.
 func writeFeatures(path string, n int, seed uint64, special string) error {
 	const d, k = 6, 3
 	weights := rand.New(rand.NewPCG(1, 2))

@@ -18,10 +18,9 @@ import (
 // watchedEnv tells a process that another watches over it.
 const watchedEnv = "MFGS_WATCHED"
 
-// watched runs the command line in a second process where the address space is
-// limited, as by ulimit -v, and reports whether it has: neither Go nor ONNX
-// Runtime can go on, or say anything sensible, when an allocation fails. The one
-// that watches tells what happened, in one line.
+// watched runs the command line in a second process where the address space is limited, as by
+// ulimit -v, and reports whether it has: neither Go nor ONNX Runtime can go on, or say anything
+// sensible, when an allocation fails. The one that watches tells what happened, in one line.
 func watched() (code int, ok bool) {
 	var limit syscall.Rlimit
 	const unlimited = 1 << 62

@@ -27,9 +27,8 @@ func encodeJSON(w io.Writer, v any, indent string) error {
 	return err
 }
 
-// jsonText writes JSON as a terminal may be given it. What encoding/json leaves
-// as it is, of what commands one, can stand in strings only, and is escaped. A
-// Write ends where a character does.
+// jsonText writes JSON as a terminal may be given it. What encoding/json leaves as it is, of what
+// commands one, can stand in strings only, and is escaped. A Write ends where a character does.
 type jsonText struct{ w io.Writer }
 
 func (j jsonText) Write(p []byte) (int, error) {

@@ -82,8 +82,8 @@ func (p *program) runPredict(c *cli.Context) error {
 	return p.predictLines(c.Context, predictor, mostBad)
 }
 
-// predictFormat returns the format to write, and whether lines are read from standard input. It refuses
-// arguments that cannot be meant.
+// predictFormat returns the format to write, and whether lines are read from standard input. It
+// refuses arguments that cannot be meant.
 func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 	fail := func(format string, args ...any) (string, bool, error) {
 		return "", false, usagef(c.Command.Name, format, args...)
@@ -411,8 +411,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 	return t.begin()
 }
 
-// shorten keeps the end of a long name, where names differ, so that rows fit
-// into 80 columns.
+// shorten keeps the end of a long name, where names differ, so that rows fit into 80 columns.
 func shorten(name string) string {
 	const most = 32
 	runes := []rune(name)

@@ -168,8 +168,7 @@ func TestAStreamIsAnsweredLineByLineForLong(t *testing.T) {
 	}
 }
 
-// resident returns the bytes that the process has in memory; 0 where the system does
-// not tell.
+// resident returns the bytes that the process has in memory; 0 where the system does not tell.
 func (s *stream) resident() int {
 	s.t.Helper()
 	if runtime.GOOS != "linux" {

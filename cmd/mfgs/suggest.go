@@ -20,9 +20,8 @@ func didYouMean(got, dashes string, names []string) string {
 	return ": did you mean " + alternatives(near) + "?"
 }
 
-// nearest returns those of some names that got is most likely a slip for, at most
-// three: the fewest edits away, no more than a third of the letters, or else those
-// that begin as it does.
+// nearest returns those of some names that got is most likely a slip for, at most three: the fewest
+// edits away, no more than a third of the letters, or else those that begin as it does.
 func nearest(got string, names []string) []string {
 	const most = 3
 	got = strings.ReplaceAll(strings.ToLower(got), "_", "-")

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// maxItem bounds the bytes of one example's array. A 100-megapixel RGB
-	// image has 3e8.
+	// maxItem bounds the bytes of one example's array. A 100-megapixel RGB image has 3e8.
 	maxItem = 1 << 29
 
 	// maxStrings bounds the strings of one example's array, each of which costs
@@ -32,8 +31,8 @@ const (
 	maxInflate = 1032
 )
 
-// A dtype is how an array stores its elements: an element type in a byte order or, with the type String,
-// texts of one size, as NumPy's U or S.
+// A dtype is how an array stores its elements: an element type in a byte order or, with the type
+// String, texts of one size, as NumPy's U or S.
 type dtype struct {
 	tensor.Type
 	size  int  // bytes
@@ -46,8 +45,8 @@ func stored(t tensor.Type, order binary.ByteOrder) dtype {
 	return dtype{t, int(t.Bits() / 8), false, order}
 }
 
-// decode returns the elements in raw, whose length is a multiple of t.size, as a new slice of the matching
-// Go type. Those that Go has no type for become float32.
+// decode returns the elements in raw, whose length is a multiple of t.size, as a new slice of the
+// matching Go type. Those that Go has no type for become float32.
 func (t dtype) decode(raw []byte) any {
 	n := len(raw) / t.size
 	switch {
@@ -278,8 +277,7 @@ func (l *labelReader) row() ([]int, error) {
 	return row, nil
 }
 
-// fromTexts reads labels that are class names or numbers. bad is the first that is
-// neither.
+// fromTexts reads labels that are class names or numbers. bad is the first that is neither.
 func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err error) {
 	labels = make([]int, len(texts))
 	for i, s := range texts {

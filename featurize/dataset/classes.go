@@ -9,9 +9,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
-// mapClasses returns the label of each folder, whose names are sorted; see the
-// package documentation for the rules. names (the model's) may be nil, k may be
-// 0 for unknown.
+// mapClasses returns the label of each folder, whose names are sorted; see the package
+// documentation for the rules. names (the model's) may be nil, k may be 0 for unknown.
 func mapClasses(folders, names []string, k int) ([]int, error) {
 	if labels, err := byClassName(folders, names); labels != nil || err != nil {
 		return labels, err

@@ -65,10 +65,9 @@ type Text struct {
 	Columns []string // their names; not to be modified
 }
 
-// As returns the cells as elements for a tensor of a type:
-// []float64 for real numbers, []int64 or []uint64 for whole ones, []bool, or
-// []string. Whether a number is in the type's range is not checked. An empty
-// cell is NaN among real numbers, and refused for the others but strings.
+// As returns the cells as elements for a tensor of a type: []float64 for real numbers, []int64 or
+// []uint64 for whole ones, []bool, or []string. Whether a number is in the type's range is not
+// checked. An empty cell is NaN among real numbers, and refused for the others but strings.
 func (t Text) As(elem tensor.Type) (any, error) {
 	switch name := elem.String(); {
 	case elem == tensor.String:
@@ -184,8 +183,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 	return nil
 }
 
-// separator guesses what separates the cells: a comma unless the header has
-// none.
+// separator guesses what separates the cells: a comma unless the header has none.
 func separator(head []byte, path string) rune {
 	line, _, _ := bytes.Cut(head, []byte("\n"))
 	ext := strings.ToLower(filepath.Ext(strings.TrimSuffix(path, ".gz")))

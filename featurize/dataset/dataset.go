@@ -18,9 +18,8 @@ type Options struct {
 	// labels need only be non-negative.
 	Classes int
 
-	// Unlabelled says that labels are not wanted, as for out-of-distribution
-	// data whose classes are not the model's: none are read or checked, and
-	// HasLabels reports false.
+	// Unlabelled says that labels are not wanted, as for out-of-distribution data whose classes are
+	// not the model's: none are read or checked, and HasLabels reports false.
 	Unlabelled bool
 
 	// StrayLabels says that a label outside [0,K) makes an example without a
@@ -39,7 +38,8 @@ type Options struct {
 	// that is open. A table's columns are told apart by it. May be nil.
 	Widths []int `json:",omitempty"`
 
-	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what it reads.
+	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
+	// it reads.
 	Fingerprint bool `json:"-"`
 }
 
@@ -59,10 +59,9 @@ type Array struct {
 	Shape  []int  // may be shared by the examples of a dataset: not to be modified
 	Layout Layout
 
-	// Data holds the elements in row-major order: []uint8, []int8, []uint16,
-	// []int16, []uint32, []int32, []uint64, []int64, []float32 (also for
-	// float16 sources), []float64, []bool or []string; or Text, which has yet to
-	// become one of them. It belongs to the receiver.
+	// Data holds the elements in row-major order: []uint8, []int8, []uint16, []int16, []uint32,
+	// []int32, []uint64, []int64, []float32 (also for float16 sources), []float64, []bool or
+	// []string; or Text, which has yet to become one of them. It belongs to the receiver.
 	Data any
 }
 
@@ -130,18 +129,16 @@ func Open(spec string, o Options) (*Dataset, error) {
 // Format returns the recognised format, as in format:path.
 func (d *Dataset) Format() string { return d.src.base().Format }
 
-// Ragged reports whether the arrays of one example may have another shape than
-// those of the next, as sequences do that are written as JSON lines. Encoded
-// images are none of them.
+// Ragged reports whether the arrays of one example may have another shape than those of the next,
+// as sequences do that are written as JSON lines. Encoded images are none of them.
 func (d *Dataset) Ragged() bool { return d.src.base().Ragged }
 
 // IsText reports whether examples are written as text, value by value: one that
 // does not suit the model is then no more than a bad record.
 func (d *Dataset) IsText() bool { return d.src.base().Text }
 
-// Classes returns the names of the class folders in byte-wise order, nil where
-// there are none. The order is not that of the labels where folders are mapped
-// by class name or integer.
+// Classes returns the names of the class folders in byte-wise order, nil where there are none. The
+// order is not that of the labels where folders are mapped by class name or integer.
 func (d *Dataset) Classes() []string { return d.src.base().Classes }
 
 // Ignored returns what lay in the dataset's folder or archive and was passed over.

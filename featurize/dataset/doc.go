@@ -21,10 +21,9 @@
 //	photos/val[:1000]
 //	npy:embeddings.bin[500:]
 //
-// [a:b] takes the examples at positions a up to but not including b; either may
-// be left out. A slice that reaches beyond the data is an error, not a shorter
-// slice. A path that exists as it stands is always meant literally, so files
-// whose names hold colons or brackets need no quoting.
+// [a:b] takes the examples at positions a up to but not including b; either may be left out. A
+// slice that reaches beyond the data is an error, not a shorter slice. A path that exists as it
+// stands is always meant literally, so files whose names hold colons or brackets need no quoting.
 //
 // # Formats
 //
@@ -55,27 +54,24 @@
 //	age,colour,price,label          sepal_length,sepal_width,petal_length,label
 //	34,green,7.5,1                  5.1,3.5,1.4,setosa
 //
-// Columns named like the model's inputs feed these, one number or string an
-// example each: the left table is for a model with inputs age, colour and price.
-// Where the model has one input and no column has its name (or, by
-// Options.Widths, one column could not fill it), all columns but the label feed
-// it, in the order of the file. Columns that no input wants are passed over.
+// Columns named like the model's inputs feed these, one number or string an example each: the left
+// table is for a model with inputs age, colour and price. Where the model has one input and no
+// column has its name (or, by Options.Widths, one column could not fill it), all columns but the
+// label feed it, in the order of the file. Columns that no input wants are passed over.
 //
-// The column label holds a number or a class name. Cells become what the model's
-// input takes; an empty one is NaN, where the input takes real numbers. Cells are
-// separated by commas or, in a header without commas, tabs or semicolons. A
-// record that cannot be read is a [RecordError].
+// The column label holds a number or a class name. Cells become what the model's input takes; an
+// empty one is NaN, where the input takes real numbers. Cells are separated by commas or, in a
+// header without commas, tabs or semicolons. A record that cannot be read is a [RecordError].
 //
 // # JSON lines
 //
 //	{"input_ids": [101, 2023, 102], "attention_mask": [1, 1, 1], "label": 1}
 //	{"input_ids": [101, 102], "attention_mask": [1, 1], "label": "negative"}
 //
-// Keys are the model's inputs; other keys are passed over. A value is one
-// example's array without the batch axis: nested lists of equal lengths, or a
-// scalar. Examples may differ in their lengths, and package featurize then runs
-// each at its own. (The examples of an .npz have one shape: there sequences are
-// padded, and an attention mask among the model's inputs says where.)
+// Keys are the model's inputs; other keys are passed over. A value is one example's array without
+// the batch axis: nested lists of equal lengths, or a scalar. Examples may differ in their lengths,
+// and package featurize then runs each at its own. (The examples of an .npz have one shape: there
+// sequences are padded, and an attention mask among the model's inputs says where.)
 //
 // Numbers are what they are worth: 3.0 is a whole number too, and whole numbers
 // are exact up to 64 bits. NaN and Infinity are understood as Python writes
@@ -84,13 +80,12 @@
 //
 // # Labels
 //
-// A label is the number of one class, and HasLabels says that every example has
-// one. Tables, JSON lines, .npz and the label files of archives may name the class
-// instead, as Options.LabelClasses does. A number is a class's place in them; where
-// some class names are whole numbers themselves, a number that is written as text is
-// a name. Under Options.MultiLabel a label is instead a 0 or 1 for each of the head's K
-// labels, which an .npz can hold, as labels [N,K] of any number type, and JSON
-// lines, as a list. Labels of the other kind than the head's are refused.
+// A label is the number of one class, and HasLabels says that every example has one. Tables, JSON
+// lines, .npz and the label files of archives may name the class instead, as Options.LabelClasses
+// does. A number is a class's place in them; where some class names are whole numbers themselves, a
+// number that is written as text is a name. Under Options.MultiLabel a label is instead a 0 or 1
+// for each of the head's K labels, which an .npz can hold, as labels [N,K] of any number type, and
+// JSON lines, as a list. Labels of the other kind than the head's are refused.
 //
 // # Class folders
 //
@@ -101,18 +96,16 @@
 //
 // # Archives
 //
-// The label file of an archive has a line for each of its images: the path in the
-// archive and the label, a number or a class name, separated by tabs or, in a line
-// without tabs, blanks, so that a path that holds blanks wants a tab behind it. What
-// follows them is passed over.
+// The label file of an archive has a line for each of its images: the path in the archive and the
+// label, a number or a class name, separated by tabs or, in a line without tabs, blanks, so that a
+// path that holds blanks wants a tab behind it. What follows them is passed over.
 //
 //	n01440764/ILSVRC2012_val_00000293.JPEG	0	n01440764
 //
-// Without a label file an archive is read as a folder is, and folders that all its
-// images lie in do not count: a.tar may hold cat/1.png and dog/2.png, or
-// a/cat/1.png and a/dog/2.png. Only regular files are read, and of an archive that
-// is not compressed, since its images are reached one by one. One that lacks the two
-// blocks of zeros at its end is refused, as it may be cut off. At most 4,194,304
-// images are taken, and no two may have the same path, which ./, ../ or / before it
-// does not change.
+// Without a label file an archive is read as a folder is, and folders that all its images lie in do
+// not count: a.tar may hold cat/1.png and dog/2.png, or a/cat/1.png and a/dog/2.png. Only regular
+// files are read, and of an archive that is not compressed, since its images are reached one by
+// one. One that lacks the two blocks of zeros at its end is refused, as it may be cut off. At most
+// 4,194,304 images are taken, and no two may have the same path, which ./, ../ or / before it does
+// not change.
 package dataset

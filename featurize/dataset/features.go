@@ -102,9 +102,8 @@ func (f *Features) Dim() int { return f.phi.shape[0] }
 // Logits returns the number of logits an example.
 func (f *Features) Logits() int { return f.logits.shape[0] }
 
-// Classes returns the number of classes that labels distinguish: as many as
-// there are logits, and two where there is a single one that is not one of
-// MultiLabel's.
+// Classes returns the number of classes that labels distinguish: as many as there are logits, and
+// two where there is a single one that is not one of MultiLabel's.
 func (f *Features) Classes() int {
 	if f.multi {
 		return f.logits.shape[0]
@@ -112,11 +111,9 @@ func (f *Features) Classes() int {
 	return max(2, f.logits.shape[0])
 }
 
-// Blocks reads the examples in order, at most size at a time, with their positions in the
-// file. Blocks end at
-// multiples of size in the file, so they do not depend on the slice. Numbers
-// are passed on as they are, NaN and infinities too. An error ends the
-// iteration.
+// Blocks reads the examples in order, at most size at a time, with their positions in the file.
+// Blocks end at multiples of size in the file, so they do not depend on the slice. Numbers are
+// passed on as they are, NaN and infinities too. An error ends the iteration.
 func (f *Features) Blocks(ctx context.Context, size int) iter.Seq2[*rows.Batch, error] {
 	if size <= 0 {
 		panic(fmt.Sprintf("dataset: blocks of %d examples", size))

@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// A hasher hashes what determines a source's examples from…to-1: parts in a fixed order, which are its files
-// or, of folders and archives of images, its examples.
+// A hasher hashes what determines a source's examples from…to-1: parts in a fixed order, which are
+// its files or, of folders and archives of images, its examples.
 type hasher interface {
 	// hash adds the parts that the digest does not hold yet. The digest is locked.
 	hash(ctx context.Context, d *digest, from, to int) error
-	// stamp writes for each part what tells that its content may have changed, and returns the time of the
-	// latest change.
+	// stamp writes for each part what tells that its content may have changed, and returns the time
+	// of the latest change.
 	stamp(w io.Writer, from, to int) (latest time.Time, err error)
 }
 
-// A digest is a SHA-256 over parts, to which whoever reads a part in order adds it on the way. What nobody
-// has read is read in the end.
+// A digest is a SHA-256 over parts, to which whoever reads a part in order adds it on the way. What
+// nobody has read is read in the end.
 type digest struct {
 	mu   sync.Mutex
 	h    hash.Hash // nil until the digest is begun
@@ -54,11 +54,12 @@ func (d *digest) lock() bool {
 	return true
 }
 
-// maxGap bounds the bytes of a file that are read for the digest alone, in between: headers and the like.
+// maxGap bounds the bytes of a file that are read for the digest alone, in between: headers and the
+// like.
 const maxGap = 64 << 10
 
-// read adds what was read of a file at an offset, if it is the part to be hashed and nothing much is missing
-// before it.
+// read adds what was read of a file at an offset, if it is the part to be hashed and nothing much
+// is missing before it.
 func (d *digest) read(f *File, off int64, p []byte) {
 	if !d.lock() {
 		return
@@ -155,11 +156,12 @@ func hashSized(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) erro
 	}
 }
 
-// imagePart is what comes before an image's size and content, of which each is a part: its path and label.
+// imagePart is what comes before an image's size and content, of which each is a part: its path and
+// label.
 const imagePart = "%q %d "
 
-// image adds an image that was read, if it is the part to be hashed. One that could not be read, content being
-// nil, is added by all, which reads it as far as it goes.
+// image adds an image that was read, if it is the part to be hashed. One that could not be read,
+// content being nil, is added by all, which reads it as far as it goes.
 func (d *digest) image(part int, name string, label int, content []byte, all func(hash.Hash) error) {
 	if !d.lock() {
 		return
@@ -214,7 +216,8 @@ func (o *opened) Spec() string { return o.spec }
 // Path returns the file or folder that holds the examples.
 func (o *opened) Path() string { return o.src.base().Path }
 
-// Slice returns the positions of the examples in the source, from the first to the one after the last.
+// Slice returns the positions of the examples in the source, from the first to the one after the
+// last.
 func (o *opened) Slice() (from, to int) { return o.from, o.to }
 
 // Len returns the number of examples, after slicing.
@@ -226,12 +229,13 @@ func (o *opened) HasLabels() bool { return o.src.base().Labelled }
 // Close releases the source's files. Passes still running fail.
 func (o *opened) Close() error { return o.src.base().Close() }
 
-// Fingerprint returns a sha256 in hex over everything that determines the examples: the bounds of the slice,
-// the content of the files (for folders and archives: relative paths, labels and contents of the files in
-// the slice), and whether there are labels. It does not depend on where the files lie.
+// Fingerprint returns a sha256 in hex over everything that determines the examples: the bounds of
+// the slice, the content of the files (for folders and archives: relative paths, labels and
+// contents of the files in the slice), and whether there are labels. It does not depend on where
+// the files lie.
 //
-// It reads all of the files. Under Options.Fingerprint it reads only what no pass over the examples has read,
-// and only once.
+// It reads all of the files. Under Options.Fingerprint it reads only what no pass over the examples
+// has read, and only once.
 func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	d := &o.src.base().digest
 	d.mu.Lock()
@@ -254,13 +258,13 @@ func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	return sum, nil
 }
 
-// settled is how long a file must not have changed for its size and time to tell that it has not: a change
-// within the clock's tick would not show.
+// settled is how long a file must not have changed for its size and time to tell that it has not: a
+// change within the clock's tick would not show.
 const settled = 2 * time.Second
 
-// Stamp returns a sha256 in hex over what Fingerprint covers, with the path, size and time of change of each
-// file in place of its content: while it stays, so does the fingerprint. It is "" where a file has changed just
-// now. It reads no file.
+// Stamp returns a sha256 in hex over what Fingerprint covers, with the path, size and time of
+// change of each file in place of its content: while it stays, so does the fingerprint. It is ""
+// where a file has changed just now. It reads no file.
 func (o *opened) Stamp() (string, error) {
 	h := sha256.New()
 	io.WriteString(h, o.header)
@@ -271,8 +275,8 @@ func (o *opened) Stamp() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Remember sets the fingerprint to one that was computed when the stamp was the same, so that nothing is read
-// for it.
+// Remember sets the fingerprint to one that was computed when the stamp was the same, so that
+// nothing is read for it.
 func (o *opened) Remember(fingerprint string) {
 	d := &o.src.base().digest
 	d.mu.Lock()

@@ -52,7 +52,8 @@ func fingerprinted(t *testing.T, dir string) {
 	}
 }
 
-// fingerprints are those of the datasets that fingerprinted makes. Bundles hold such: they must never change.
+// fingerprints are those of the datasets that fingerprinted makes. Bundles hold such: they must
+// never change.
 var fingerprints = []struct {
 	spec     string
 	features bool // ready-made ones
@@ -117,8 +118,8 @@ func openStream(t *testing.T, spec string, features, fingerprint bool) (s stream
 	}
 }
 
-// The fingerprint is the same whether it is asked for alone, after a pass, after a part of one, or after
-// several at a time.
+// The fingerprint is the same whether it is asked for alone, after a pass, after a part of one, or
+// after several at a time.
 func TestFingerprintsStay(t *testing.T) {
 	dir := t.TempDir()
 	fingerprinted(t, dir)
@@ -197,8 +198,8 @@ func TestFingerprintCanBeCancelled(t *testing.T) {
 	}
 }
 
-// The stamp stays while the files do, and changes with the size or time of any; it tells nothing of a file that
-// has changed just now.
+// The stamp stays while the files do, and changes with the size or time of any; it tells nothing of
+// a file that has changed just now.
 func TestStamp(t *testing.T) {
 	long := time.Now().Add(-time.Hour)
 	age := func(dir string, at time.Time, only string) {

@@ -18,9 +18,8 @@ import (
 // maxEncoded bounds the bytes of one image file.
 const maxEncoded = 256 << 20
 
-// A folderSource remembers directories and how many images each has, not the
-// images: names are listed again during a pass, so that memory is bounded by
-// the largest directory.
+// A folderSource remembers directories and how many images each has, not the images: names are
+// listed again during a pass, so that memory is bounded by the largest directory.
 type folderSource struct {
 	Base
 	root string
@@ -157,8 +156,7 @@ func (s *folderSource) list(dir string) (listing, error) {
 	return l, nil
 }
 
-// isHidden reports whether a file or folder of this name is passed over without
-// a word.
+// isHidden reports whether a file or folder of this name is passed over without a word.
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") || name == "__MACOSX" }
 
 func isImageName(name string) bool {
@@ -169,8 +167,7 @@ func isImageName(name string) bool {
 	return false
 }
 
-// visit visits the files at positions from…to-1 in order, until f returns
-// false or an error.
+// visit visits the files at positions from…to-1 in order, until f returns false or an error.
 func (s *folderSource) visit(from, to int, f func(i int, name string, label int) (bool, error)) error {
 	start := 0
 	for _, d := range s.dirs {

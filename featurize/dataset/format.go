@@ -11,14 +11,15 @@ import (
 	"strings"
 )
 
-// A Format is a way to store examples. Formats that need large modules are registered by packages of their
-// own, which the command imports for that.
+// A Format is a way to store examples. Formats that need large modules are registered by packages
+// of their own, which the command imports for that.
 type Format struct {
 	Name string // as in name:path
 	Doc  string // what it stores, in the list of formats; "" for a name that another row's list covers
 	// Files and Folders say what a path of this format may be.
 	Files, Folders bool
-	// Sniff reports whether a file or folder is of this format. An error ends the search. Nil never is.
+	// Sniff reports whether a file or folder is of this format. An error ends the search. Nil never
+	// is.
 	Sniff func(*Peek) (bool, error)
 	// Open opens the path. Nil says that the format is known, and refused.
 	Open func(path string, o Options) (Source, error)
@@ -44,8 +45,8 @@ func init() {
 	}
 }
 
-// Register adds a format, in place of one that has its name; others it goes before. It is to be called while
-// the program starts.
+// Register adds a format, in place of one that has its name; others it goes before. It is to be
+// called while the program starts.
 func Register(f Format) {
 	formats = slices.DeleteFunc(formats, func(other Format) bool { return other.Name == f.Name })
 	formats = slices.Insert(formats, 0, f)

@@ -12,9 +12,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
-// IDX: two zero bytes, a type byte, the number of dimensions, each dimension as
-// a big-endian uint32, then the elements, big-endian.
-// http://yann.lecun.com/exdb/mnist
+// IDX: two zero bytes, a type byte, the number of dimensions, each dimension as a big-endian
+// uint32, then the elements, big-endian. http://yann.lecun.com/exdb/mnist
 var idxTypes = map[byte]tensor.Type{
 	0x08: tensor.Uint8, 0x09: tensor.Int8, 0x0b: tensor.Int16, 0x0c: tensor.Int32, 0x0d: tensor.Float32,
 	0x0e: tensor.Float64,

@@ -8,9 +8,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/pixels"
 )
 
-// Decode turns Encoded into the only element of Inputs: uint8 [H,W,1] for grey
-// images, else [H,W,3] RGB; see [pixels.Decode]. It does nothing where Encoded is
-// nil. The error is a *RecordError.
+// Decode turns Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else [H,W,3]
+// RGB; see [pixels.Decode]. It does nothing where Encoded is nil. The error is a *RecordError.
 //
 // Decode is meant for the caller's workers: it touches nothing but e.
 func (e *Example) Decode() error {

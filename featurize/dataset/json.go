@@ -94,8 +94,7 @@ func (p *jsonParser) members(member func(key string) error) error {
 	return nil
 }
 
-// elements reads what is behind the [ of an array and returns how many there
-// are.
+// elements reads what is behind the [ of an array and returns how many there are.
 func (p *jsonParser) elements(element func() error) (n int, err error) {
 	for ; !p.take(']'); n++ {
 		if n > 0 && !p.take(',') {
@@ -242,8 +241,7 @@ func (p *jsonParser) number() (jsonNumber, error) {
 	return jsonNumber{kind: 'f', f: v}, nil
 }
 
-// wholeNumber returns v as an integer if it is one that float64 tells from its
-// neighbours.
+// wholeNumber returns v as an integer if it is one that float64 tells from its neighbours.
 func wholeNumber(v float64) (int64, bool) {
 	if v != math.Trunc(v) || math.Abs(v) > 1<<53 || v == 0 && math.Signbit(v) {
 		return 0, false
@@ -357,8 +355,7 @@ func (t *jsonTensor) element(p *jsonParser) error {
 	return nil
 }
 
-// number keeps a number, changing the type of those before it where no other
-// holds them all.
+// number keeps a number, changing the type of those before it where no other holds them all.
 func (t *jsonTensor) number(v jsonNumber) {
 	if t.kind == 'i' && v.kind == 'u' {
 		t.toUint()

@@ -8,8 +8,7 @@ import (
 	"slices"
 )
 
-// tryLines is how many lines may be broken before the first that shows what the
-// file holds.
+// tryLines is how many lines may be broken before the first that shows what the file holds.
 const tryLines = 1000
 
 // jsonLabelNames are the keys that hold the label.

@@ -32,9 +32,8 @@ type npyHeader struct {
 
 var errNPYEnd = errors.New("the data ends within its .npy header")
 
-// readNPYHeader reads a header. An array in Fortran order is refused unless it
-// means the same. unsupported is set, with the rest valid, for an element type
-// that is no number.
+// readNPYHeader reads a header. An array in Fortran order is refused unless it means the same.
+// unsupported is set, with the rest valid, for an element type that is no number.
 func readNPYHeader(r io.Reader) (h npyHeader, unsupported error, err error) {
 	lead := make([]byte, 10)
 	if _, err := io.ReadFull(r, lead); err != nil {
@@ -86,8 +85,7 @@ func eofAs(err, as error) error {
 	return err
 }
 
-// parseDescr understands descr values such as "<f4". A structured dtype comes
-// as "[".
+// parseDescr understands descr values such as "<f4". A structured dtype comes as "[".
 func parseDescr(descr string) (dtype, error) {
 	bad := fmt.Errorf("elements of type %q are not supported; want bool, int8–64, uint8–64 or float16–64", descr)
 	if t, ok := textType(descr); ok {

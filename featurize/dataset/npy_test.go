@@ -254,8 +254,7 @@ func utf32(order binary.AppendByteOrder, words ...string) (b []byte) {
 	return b
 }
 
-// Labels may be class names, in any of NumPy's ways to write strings, and are read
-// as in a table.
+// Labels may be class names, in any of NumPy's ways to write strings, and are read as in a table.
 func TestLabelsOfAnNPZMayBeClassNames(t *testing.T) {
 	x := npy("<f4", "(4,)", ramp(16))
 	classes := []string{"blått", "red", "PDF_a"}

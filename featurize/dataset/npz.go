@@ -127,10 +127,9 @@ func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFil
 // labelNames are those of the array that holds the labels.
 var labelNames = []string{"labels", "label", "y"}
 
-// labelsArray takes the labels out of the archive: their name and array, or nil.
-// Their shape must be what o asks for, for k targets an example under
-// MultiLabel, or any number where k is 0. Numbers come before names, which may
-// stand beside them.
+// labelsArray takes the labels out of the archive: their name and array, or nil. Their shape must
+// be what o asks for, for k targets an example under MultiLabel, or any number where k is 0.
+// Numbers come before names, which may stand beside them.
 func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	var found, names string
 	for _, name := range labelNames {

@@ -42,8 +42,8 @@ func (s *digitsSource) Examples(from, to int, yield func(dataset.Example, error)
 	}
 }
 
-// A package of its own adds a format: its files are recognised and named by it, sliced, fingerprinted as they are
-// read, and listed where others are refused.
+// A package of its own adds a format: its files are recognised and named by it, sliced,
+// fingerprinted as they are read, and listed where others are refused.
 func TestRegisteredFormat(t *testing.T) {
 	dataset.Register(dataset.Format{
 		Name: "digits", Doc: ".digits", Files: true, Open: openDigits,

@@ -12,7 +12,8 @@ import (
 
 // A Source reads one format. Its type embeds [Base]. Positions are absolute.
 type Source interface {
-	// Examples yields from…to-1 in order. After a *RecordError it may go on; any other error is its last.
+	// Examples yields from…to-1 in order. After a *RecordError it may go on; any other error is its
+	// last.
 	Examples(from, to int, yield func(Example, error) bool)
 	Close() error
 
@@ -57,8 +58,8 @@ func (b *Base) Close() error {
 	return errors.Join(errs...)
 }
 
-// A File is one that a source reads from. While the fingerprint is wanted, what is read of it in order is
-// hashed on the way.
+// A File is one that a source reads from. While the fingerprint is wanted, what is read of it in
+// order is hashed on the way.
 type File struct {
 	f      *os.File
 	size   int64
@@ -96,7 +97,8 @@ func openRegular(path string) (*os.File, int64, error) {
 	return nil, 0, fmt.Errorf("%s: the file is empty", path)
 }
 
-// fileError words what the file system said about path, whose name the system's own message repeats.
+// fileError words what the file system said about path, whose name the system's own message
+// repeats.
 func fileError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such file or folder", path)

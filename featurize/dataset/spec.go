@@ -18,9 +18,10 @@ type Spec struct {
 
 var sliceSuffix = regexp.MustCompile(`\[([0-9]*):([0-9]*)\]$`)
 
-// ParseSpec takes a SPEC apart; see the package documentation for its syntax. Readings are tried from the most
-// literal on, and the first whose path exists wins: the whole string, the string without format:, without the
-// slice, without both. Where none exists, the last comes with the error.
+// ParseSpec takes a SPEC apart; see the package documentation for its syntax. Readings are tried
+// from the most literal on, and the first whose path exists wins: the whole string, the string
+// without format:, without the slice, without both. Where none exists, the last comes with the
+// error.
 func ParseSpec(spec string) (Spec, error) { return parseSpec(spec, exists) }
 
 func parseSpec(spec string, exists func(path string) bool) (Spec, error) {

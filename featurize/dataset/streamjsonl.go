@@ -8,12 +8,11 @@ import (
 	"strconv"
 )
 
-// StreamJSONL reads JSON lines as they come, from a source that may never end. Each
-// line stands on its own: it need not have the keys of those before it, and its label
-// may be absent. Examples are named name[0], name[1] and so on. As in
-// [Dataset.Examples], a line that is no example comes as a *RecordError, and any
-// other error, r's own, is the last. Memory is bounded by the longest line, of 64 MiB;
-// one that is longer is passed over to its end.
+// StreamJSONL reads JSON lines as they come, from a source that may never end. Each line stands on
+// its own: it need not have the keys of those before it, and its label may be absent. Examples are
+// named name[0], name[1] and so on. As in [Dataset.Examples], a line that is no example comes as a
+// *RecordError, and any other error, r's own, is the last. Memory is bounded by the longest line,
+// of 64 MiB; one that is longer is passed over to its end.
 func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] {
 	labels := newLabelParser(o)
 	return func(yield func(Example, error) bool) {

@@ -39,7 +39,8 @@ type tarMember struct {
 	label    int
 }
 
-// sniffTar also takes what is gzipped, to be refused, and an archive of nothing, which is all zeros.
+// sniffTar also takes what is gzipped, to be refused, and an archive of nothing, which is all
+// zeros.
 func sniffTar(p *Peek) (bool, error) {
 	name := strings.ToLower(p.Path)
 	return len(p.Head) >= 262 && string(p.Head[257:262]) == "ustar" ||
@@ -81,8 +82,7 @@ func openTar(path string, o Options) (_ Source, err error) {
 	return s, nil
 }
 
-// tarLabelsPath returns the path of an archive's label file: a-labels.txt for
-// a.tar.
+// tarLabelsPath returns the path of an archive's label file: a-labels.txt for a.tar.
 func tarLabelsPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + "-labels.txt"
 }
@@ -145,9 +145,8 @@ func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored
 	}
 }
 
-// A tarReader notes that less was there than was asked for. A tar.Reader asks
-// for whole blocks, and for none behind the end of an archive, but takes the end
-// of the file for that of the archive.
+// A tarReader notes that less was there than was asked for. A tar.Reader asks for whole blocks, and
+// for none behind the end of an archive, but takes the end of the file for that of the archive.
 type tarReader struct {
 	*io.SectionReader
 	short bool
@@ -331,8 +330,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	return nil
 }
 
-// scanLine splits at the ends of lines that Unix, Windows and old Macs write:
-// LF, CR LF and CR.
+// scanLine splits at the ends of lines that Unix, Windows and old Macs write: LF, CR LF and CR.
 func scanLine(data []byte, atEOF bool) (advance int, token []byte, err error) {
 	i := bytes.IndexAny(data, "\r\n")
 	switch {

@@ -18,9 +18,8 @@ import (
 	"testing/iotest"
 )
 
-// tarball makes an archive. A member whose name ends in / is a folder, one whose
-// name holds -> a symbolic link, and => a hard link; the others are files that
-// hold their paths in the archive.
+// tarball makes an archive. A member whose name ends in / is a folder, one whose name holds -> a
+// symbolic link, and => a hard link; the others are files that hold their paths in the archive.
 func tarball(t testing.TB, format tar.Format, members ...string) []byte {
 	t.Helper()
 	var buf bytes.Buffer
@@ -266,8 +265,7 @@ func TestTarLabelLinesInPieces(t *testing.T) {
 	}
 }
 
-// What git archive writes is read, and names that a strict reader of archives
-// would refuse.
+// What git archive writes is read, and names that a strict reader of archives would refuse.
 func TestTarHeaders(t *testing.T) {
 	t.Setenv("GODEBUG", "tarinsecurepath=0")
 	var buf bytes.Buffer

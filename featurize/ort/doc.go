@@ -12,19 +12,17 @@
 //
 // # Threads
 //
-// A session uses SessionConfig.Threads threads for one call of Run. They do not
-// spin while they wait for work unless SessionConfig.Spin is set: the packages
-// above decode images and accumulate curvature while the next batch runs, and a
-// spinning thread takes exactly the core that this work needs. Run may be called
-// from many goroutines at once.
+// A session uses SessionConfig.Threads threads for one call of Run. They do not spin while they
+// wait for work unless SessionConfig.Spin is set: the packages above decode images and accumulate
+// curvature while the next batch runs, and a spinning thread takes exactly the core that this work
+// needs. Run may be called from many goroutines at once.
 //
 // # Signals
 //
-// The CUDA provider, and TensorRT with it, may install signal handlers of its own
-// in place of those of the Go runtime, without the flag (SA_ONSTACK) that Go wants
-// of them: a signal such as SIGINT may then end the process with "non-Go code set
-// up signal handler without SA_ONSTACK flag", rather than reach os/signal. A
-// program that uses it should not rely on os/signal after the first such session
-// was made: end calls through their context, and keep nothing half done that a
-// sudden end would spoil.
+// The CUDA provider, and TensorRT with it, may install signal handlers of its own in place of those
+// of the Go runtime, without the flag (SA_ONSTACK) that Go wants of them: a signal such as SIGINT
+// may then end the process with "non-Go code set up signal handler without SA_ONSTACK flag", rather
+// than reach os/signal. A program that uses it should not rely on os/signal after the first such
+// session was made: end calls through their context, and keep nothing half done that a sudden end
+// would spoil.
 package ort

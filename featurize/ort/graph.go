@@ -26,10 +26,9 @@ func (i Info) String() string {
 
 var errNotONNX = errors.New("not an ONNX model")
 
-// readInfos returns the inputs (initializers excluded) and outputs declared by
-// the ONNX model in data. The runtime knows them as well, but the binding hands
-// them out only for a second session built from the same bytes, which costs as
-// much time and memory as the first.
+// readInfos returns the inputs (initializers excluded) and outputs declared by the ONNX model in
+// data. The runtime knows them as well, but the binding hands them out only for a second session
+// built from the same bytes, which costs as much time and memory as the first.
 func readInfos(data []byte) (inputs, outputs []Info, err error) {
 	const modelGraph, graphInitializer, graphInput, graphOutput, tensorName = 7, 5, 11, 12, 8
 	initializers := map[string]bool{}

@@ -50,8 +50,7 @@ func (e *ProviderError) Error() string {
 
 func (e *ProviderError) Unwrap() error { return e.Err }
 
-// appendProvider adds the provider to o, in front of the CPU that is always
-// there.
+// appendProvider adds the provider to o, in front of the CPU that is always there.
 func (c *SessionConfig) appendProvider(o *onnx.SessionOptions, lib install.Library) error {
 	var err error
 	switch c.Provider {

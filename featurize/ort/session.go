@@ -43,8 +43,7 @@ const maxThreads = 1024
 // ErrClosed is returned by the methods of a session that was closed.
 var ErrClosed = errors.New("the session is closed")
 
-// A Session is a graph made ready to run. Its methods may be called
-// concurrently.
+// A Session is a graph made ready to run. Its methods may be called concurrently.
 type Session struct {
 	inputs, outputs []Info
 
@@ -191,8 +190,7 @@ func (s *Session) Close() error {
 // those without stand for the session's inputs by position. The outputs come in
 // the session's order, in memory of their own.
 //
-// When ctx ends, the evaluation stops at the next operator and the error is
-// context.Cause(ctx).
+// When ctx ends, the evaluation stops at the next operator and the error is context.Cause(ctx).
 //
 // A float16 or bfloat16 output can be returned only where the graph declares its
 // whole shape; append a Cast to the graph, or use RunInto, where it does not.

@@ -13,7 +13,8 @@ import (
 
 // A carrier takes slices of one element type to the runtime, and back.
 type carrier struct {
-	// wrap returns a value that shares the memory of data, pinned by p until the value is destroyed.
+	// wrap returns a value that shares the memory of data, pinned by p until the value is
+	// destroyed.
 	wrap func(shape onnx.Shape, data any, p *runtime.Pinner) (onnx.Value, error)
 	// unwrap returns the value's elements in Go memory that outlives the value.
 	unwrap func(v onnx.Value) (any, bool)

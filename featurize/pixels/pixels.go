@@ -13,8 +13,7 @@ import (
 	"reflect"
 )
 
-// Max bounds the pixels of an image; Pillow warns of a decompression bomb at 89
-// million.
+// Max bounds the pixels of an image; Pillow warns of a decompression bomb at 89 million.
 const Max = 100_000_000
 
 // maxInflate is the most bytes that deflate makes of one.
@@ -32,9 +31,9 @@ func Recognise(head []byte) bool { return isPNG(head) || isJPEG(head) }
 func isPNG(b []byte) bool  { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n")) }
 func isJPEG(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }
 
-// Decode decodes a PNG or JPEG file as Pillow's convert("RGB") does, but for grey images: alpha is dropped,
-// 16-bit samples keep their high byte, palettes are looked up, an EXIF orientation is not applied. PNG is exact;
-// JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
+// Decode decodes a PNG or JPEG file as Pillow's convert("RGB") does, but for grey images: alpha is
+// dropped, 16-bit samples keep their high byte, palettes are looked up, an EXIF orientation is not
+// applied. PNG is exact; JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
 func Decode(b []byte) (*Pixels, error) {
 	decodeConfig, decode, name := png.DecodeConfig, png.Decode, "PNG"
 	// How many pixels a byte of the file can make at most: deflate gives 1032
@@ -81,7 +80,8 @@ func Decode(b []byte) (*Pixels, error) {
 	return p, nil
 }
 
-// within reports whether an image of these sides, which are not negative, has no more than Max pixels.
+// within reports whether an image of these sides, which are not negative, has no more than Max
+// pixels.
 func within(w, h int) bool { return w == 0 || h <= Max/w }
 
 // Of returns the pixels of an image in memory, without alpha.

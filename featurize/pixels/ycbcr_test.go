@@ -9,10 +9,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
-// Chroma planes of every ratio come out at full size; each against
-// interpolation written out in real numbers, which libjpeg rounds. What lies
-// halfway goes down at the first of two pixels and up at the second where
-// samples are interpolated along one axis, and the other way along both.
+// Chroma planes of every ratio come out at full size; each against interpolation written out in
+// real numbers, which libjpeg rounds. What lies halfway goes down at the first of two pixels and up
+// at the second where samples are interpolated along one axis, and the other way along both.
 func TestChromaInterpolation(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, ratio := range []image.YCbCrSubsampleRatio{

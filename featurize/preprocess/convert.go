@@ -7,9 +7,8 @@ type number interface {
 	float32 | float64 | uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64
 }
 
-// convert copies a ready array into another number type, refusing what would
-// change a value other than by rounding it to the nearest of a real type. Truth
-// values are 0 and 1.
+// convert copies a ready array into another number type, refusing what would change a value other
+// than by rounding it to the nearest of a real type. Truth values are 0 and 1.
 func convert[T number](dst []T, src any) error {
 	switch s := src.(type) {
 	case []T:

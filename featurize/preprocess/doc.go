@@ -40,15 +40,13 @@
 //
 // # Letterboxes
 //
-// Detectors and their classifiers often take an image as large as it fits, with
-// bars of grey:
+// Detectors and their classifiers often take an image as large as it fits, with bars of grey:
 //
 //	resize: {size: {width: 640, height: 640}, mode: fit}
 //	pad: {value: 114}
 //
-// Readers of text take a line at one height, as wide as it then is. What is beyond
-// the width is squeezed, and what lacks is filled behind the text, here with a value
-// that mean and std make 0:
+// Readers of text take a line at one height, as wide as it then is. What is beyond the width is
+// squeezed, and what lacks is filled behind the text, here with a value that mean and std make 0:
 //
 //	resize: {size: {width: 192, height: 48}, mode: height}
 //	pad: {value: 127.5, position: corner}
@@ -58,9 +56,8 @@
 //
 // # What it equals
 //
-// Results equal what a model's training most likely used: resizing is
-// Pillow's, with its antialiasing and its 8-bit rounding after either pass, to
-// the last bit; the rounding of the shorter-side rule and of the centre crop is
-// torchvision's; fit and pad are Pillow's ImageOps.contain and ImageOps.pad; grey is Pillow's, (19595 R + 38470 G +
-// 7471 B + 32768) >> 16.
+// Results equal what a model's training most likely used: resizing is Pillow's, with its
+// antialiasing and its 8-bit rounding after either pass, to the last bit; the rounding of the
+// shorter-side rule and of the centre crop is torchvision's; fit and pad are Pillow's
+// ImageOps.contain and ImageOps.pad; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
 package preprocess

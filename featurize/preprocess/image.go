@@ -149,8 +149,7 @@ func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) e
 	return nil
 }
 
-// write puts one channel of v into every step-th element of dst, whose rows hold so
-// many of these.
+// write puts one channel of v into every step-th element of dst, whose rows hold so many of these.
 func write[T any](dst []T, step, width int, v view, channel int, t *[256]T) {
 	if v.row == v.w*v.col && width == v.w { // rows without gaps are one long row
 		v.w, v.h = v.w*v.h, 1

@@ -60,8 +60,7 @@ func pillowCases(t testing.TB) []pillowCase {
 
 var pillowFilters = map[uint8]Filter{0: Nearest, 1: Bilinear, 2: Bicubic}
 
-// The requirement is 1 of 255 for bilinear; the algorithm is the same, so the
-// bytes are.
+// The requirement is 1 of 255 for bilinear; the algorithm is the same, so the bytes are.
 func TestResizePadAndGreyEqualPillow(t *testing.T) {
 	cases := pillowCases(t)
 	kinds := map[uint8]int{}

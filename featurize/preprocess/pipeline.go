@@ -21,9 +21,8 @@ const (
 	CHW  Layout = "CHW" // channels first
 )
 
-// An Image is one example before preprocessing: uint8 pixels in a Layout, or a
-// ready array. Data is a slice of a number type, of bool or of string, in
-// row-major order.
+// An Image is one example before preprocessing: uint8 pixels in a Layout, or a ready array. Data is
+// a slice of a number type, of bool or of string, in row-major order.
 type Image struct {
 	Shape  []int
 	Layout Layout
@@ -62,8 +61,7 @@ func (e *ShapeError) Error() string {
 	return fmt.Sprintf("%s %s does not suit the model's input %s: %s", article, e.Got, e.Want, e.Hint)
 }
 
-// A Pipeline preprocesses examples for one model input. It is safe for
-// concurrent use.
+// A Pipeline preprocesses examples for one model input. It is safe for concurrent use.
 type Pipeline struct {
 	spec   Spec
 	target Target
@@ -81,8 +79,7 @@ type Pipeline struct {
 	arrays bool // of Arrays
 }
 
-// ErrUnknown is that of pixels for a model of which nobody said how they become its
-// input.
+// ErrUnknown is that of pixels for a model of which nobody said how they become its input.
 var ErrUnknown = errors.New("nothing says how pixels become the model's input")
 
 // tables hold the value of every byte, and that of Pad, for each channel in the
@@ -191,8 +188,7 @@ func (p *Pipeline) fit() error {
 	return nil
 }
 
-// shape returns the axes' sizes for a model input of the given rank, without
-// the batch axis.
+// shape returns the axes' sizes for a model input of the given rank, without the batch axis.
 func (a axes) shape(rank int) []int {
 	switch {
 	case a.flat && a.n < 0 && a.c > 0 && a.h > 0 && a.w > 0:
@@ -378,9 +374,8 @@ func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
 	return nil
 }
 
-// ready returns the shape that an array gets which is not treated as an image.
-// Axes of size 1 may come and go, and all axes may be flattened into one,
-// since neither moves an element.
+// ready returns the shape that an array gets which is not treated as an image. Axes of size 1 may
+// come and go, and all axes may be flattened into one, since neither moves an element.
 func (p *Pipeline) ready(m Image) ([]int, error) {
 	n := 1
 	for _, d := range m.Shape {

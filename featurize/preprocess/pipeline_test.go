@@ -81,8 +81,7 @@ func naive(m Image, s Spec, channels, x, y, k int) float64 {
 	return (v - pick(s.Mean, 0)) / pick(s.Std, 1)
 }
 
-// Every layout, colour and target against a twin that computes one number at
-// a time.
+// Every layout, colour and target against a twin that computes one number at a time.
 func TestApplyEqualsNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const h, w = 6, 9
@@ -224,8 +223,7 @@ func TestSidesOfFitAndHeight(t *testing.T) {
 	}
 }
 
-// torchvision: the longer side is truncated, the crop's corner rounded half to
-// even.
+// torchvision: the longer side is truncated, the crop's corner rounded half to even.
 func TestTorchvisionRounding(t *testing.T) {
 	for _, c := range []struct{ w, h, size, toW, toH int }{
 		{500, 375, 256, 341, 256}, {375, 500, 256, 256, 341}, {224, 224, 256, 256, 256}, {3, 100, 10, 10, 333},

@@ -2,10 +2,9 @@ package preprocess
 
 import "math"
 
-// Resampling is Pillow's (src/libImaging/Resample.c), to the last bit: two
-// passes, horizontal first, each with a kernel stretched by the reduction so
-// that downscaling averages (antialiasing), weights in fixed point with 22
-// bits, and rounding to 8 bits after either pass.
+// Resampling is Pillow's (src/libImaging/Resample.c), to the last bit: two passes, horizontal
+// first, each with a kernel stretched by the reduction so that downscaling averages (antialiasing),
+// weights in fixed point with 22 bits, and rounding to 8 bits after either pass.
 const precision = 32 - 8 - 2
 
 // A kernel holds the weights of one pass for outputs from…to-1: output i takes
@@ -24,8 +23,7 @@ type resampler struct {
 	rows, columns        []int
 }
 
-// set computes the weights for outputs from…to-1 of a side scaled from in to
-// out.
+// set computes the weights for outputs from…to-1 of a side scaled from in to out.
 func (k *kernel) set(in, out, from, to int, filter Filter) {
 	scale := float64(in) / float64(out)
 	stretch := max(scale, 1)
@@ -150,8 +148,7 @@ func (k *kernel) along3(dst, src []uint8) {
 	}
 }
 
-// across runs the vertical kernel down all columns of v, whose row 0 is input
-// row top.
+// across runs the vertical kernel down all columns of v, whose row 0 is input row top.
 func (r *resampler) across(out, v view, top int) {
 	k := &r.vertical
 	if cap(r.acc) < out.row {

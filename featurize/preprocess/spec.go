@@ -316,9 +316,8 @@ func (c *Crop) UnmarshalYAML(n *yaml.Node) error {
 	return decodeSized(n, (*plain)(c), "size", "width", "height")
 }
 
-// decodeSized decodes a mapping of known fields, taking size: {width, height} for
-// width and height. It refuses unknown fields, which a decoder's KnownFields does not
-// reach within UnmarshalYAML.
+// decodeSized decodes a mapping of known fields, taking size: {width, height} for width and height.
+// It refuses unknown fields, which a decoder's KnownFields does not reach within UnmarshalYAML.
 func decodeSized(n *yaml.Node, into any, known ...string) error {
 	if n.Kind != yaml.MappingNode {
 		return n.Decode(into)

@@ -92,9 +92,8 @@ func (a axes) checked() (axes, error) {
 	return a, nil
 }
 
-// For returns the preprocessing for a model input of which nothing else is
-// known: x/255 where it takes real numbers, colour, layout and flattening as
-// its shape asks, and neither resize nor crop.
+// For returns the preprocessing for a model input of which nothing else is known: x/255 where it
+// takes real numbers, colour, layout and flattening as its shape asks, and neither resize nor crop.
 func For(t Target) Spec {
 	var s Spec
 	if t.Type.IsFloat() {
@@ -139,9 +138,8 @@ var Presets = []string{"unit", "none", "imagenet", "mobilenet", "caffe", "imagen
 //	mobilenet   TensorFlow's: RGB x/127.5 − 1
 //	caffe       BGR x − (104, 117, 123)
 //
-// The last three first resize the shorter side to 8/7 of the model's and crop
-// the centre, 256 and 224 where the model's size is unknown; with -pixels
-// behind the name they do not.
+// The last three first resize the shorter side to 8/7 of the model's and crop the centre, 256 and
+// 224 where the model's size is unknown; with -pixels behind the name they do not.
 func Preset(name string, t Target) (Spec, error) {
 	kind, pixels := strings.CutSuffix(name, "-pixels")
 	var s Spec

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// ToFloat16 returns the bits of the nearest IEEE 754 binary16, ties to even; every NaN becomes a quiet one
-// of the same sign.
+// ToFloat16 returns the bits of the nearest IEEE 754 binary16, ties to even; every NaN becomes a
+// quiet one of the same sign.
 func ToFloat16(v float64) uint16 {
 	bits := math.Float64bits(v)
 	sign := uint16(bits >> 48 & 0x8000)
@@ -47,8 +47,8 @@ func FromFloat16(h uint16) float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// ToBFloat16 returns the bits of the nearest number of 8 bits of precision, ties to even; every NaN becomes
-// a quiet one.
+// ToBFloat16 returns the bits of the nearest number of 8 bits of precision, ties to even; every NaN
+// becomes a quiet one.
 func ToBFloat16(v float32) uint16 {
 	bits := math.Float32bits(v)
 	if v != v {
@@ -90,8 +90,9 @@ func powerOfTwo(b []byte) float64 {
 	return math.Ldexp(1, int(b[0])-127)
 }
 
-// A minifloat is a float of at most 8 bits: a sign, then exp and frac bits of exponent and fraction. Its
-// value is (-1)^sign · 2^(e-bias) · 1.f or, with e = 0, (-1)^sign · 2^(1-bias) · 0.f. There is no infinity.
+// A minifloat is a float of at most 8 bits: a sign, then exp and frac bits of exponent and
+// fraction. Its value is (-1)^sign · 2^(e-bias) · 1.f or, with e = 0, (-1)^sign · 2^(1-bias) · 0.f.
+// There is no infinity.
 type minifloat struct {
 	exp, frac, bias int
 	nan             special

@@ -1,5 +1,5 @@
-// Package tensor holds tensors in Go slices, and the one table of their element types: its row says what
-// ONNX, Go, NumPy and Triton call a [Type] and how its elements are read.
+// Package tensor holds tensors in Go slices, and the one table of their element types: its row says
+// what ONNX, Go, NumPy and Triton call a [Type] and how its elements are read.
 package tensor
 
 import (
@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// A Tensor is a named array. Data is a slice of the Go type that holds the elements ([Type.Make]), in
-// row-major order; its length is the product of Shape, which is 1 for a scalar (Shape empty).
+// A Tensor is a named array. Data is a slice of the Go type that holds the elements ([Type.Make]),
+// in row-major order; its length is the product of Shape, which is 1 for a scalar (Shape empty).
 type Tensor struct {
 	Name  string
 	Shape []int64
 	Data  any
 }
 
-// Type returns the type of t's elements, Undefined where t.Data is of no type that a tensor can have.
+// Type returns the type of t's elements, Undefined where t.Data is of no type that a tensor can
+// have.
 func (t Tensor) Type() Type { return TypeOf(t.Data) }
 
 // Len returns the number of elements in t.Data, -1 where it is no slice.
@@ -37,8 +38,8 @@ func (t Tensor) Slice(first, last int) Tensor {
 	return t
 }
 
-// Pad returns a copy of t with its first row repeated until there are n: whatever a network checks, that
-// row passes.
+// Pad returns a copy of t with its first row repeated until there are n: whatever a network checks,
+// that row passes.
 func (t Tensor) Pad(n int) Tensor {
 	data := reflect.ValueOf(t.Data)
 	row := data.Len() / int(t.Shape[0])
@@ -52,8 +53,8 @@ func (t Tensor) Pad(n int) Tensor {
 
 func withRows(shape []int64, n int) []int64 { return append([]int64{int64(n)}, shape[1:]...) }
 
-// Elements returns the product of shape, or an error for a negative size or a product beyond what memory
-// can hold.
+// Elements returns the product of shape, or an error for a negative size or a product beyond what
+// memory can hold.
 func Elements(shape []int64) (int64, error) {
 	n := int64(1)
 	for _, d := range shape {

@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// Type is the element type of a tensor. Its numbers are ONNX's (TensorProto.DataType), which ONNX Runtime
-// shares.
+// Type is the element type of a tensor. Its numbers are ONNX's (TensorProto.DataType), which ONNX
+// Runtime shares.
 type Type int32
 
 // The types that code names; the table below has all there are.
@@ -99,8 +99,8 @@ func index(key func(*entry) any) map[any]Type {
 // TypeOf returns the type whose elements a Go slice holds, Undefined where there is none.
 func TypeOf(slice any) Type { return byGo[reflect.TypeOf(slice)] }
 
-// FromNumPy returns the type of the kind and size in NumPy's descr, such as "f4", Undefined where there is
-// none. Strings are not among them: their size is not fixed.
+// FromNumPy returns the type of the kind and size in NumPy's descr, such as "f4", Undefined where
+// there is none. Strings are not among them: their size is not fixed.
 func FromNumPy(descr string) Type { return byNumPy[descr] }
 
 func (t Type) entry() *entry {
@@ -134,8 +134,8 @@ func (t *Type) UnmarshalText(text []byte) error {
 // Bits returns the size of an element, 0 where it is not fixed or not known.
 func (t Type) Bits() int64 { return t.entry().bits }
 
-// Bytes returns the bytes that n packed elements take, and false where that is not fixed or not known, or
-// does not fit an int64.
+// Bytes returns the bytes that n packed elements take, and false where that is not fixed or not
+// known, or does not fit an int64.
 func (t Type) Bytes(n int64) (int64, bool) {
 	bits := t.Bits()
 	if bits == 0 || n > math.MaxInt64/128 {
@@ -161,12 +161,12 @@ func (t Type) Make(n int) (any, error) {
 // Holds reports whether a Go slice can hold elements of type t.
 func (t Type) Holds() bool { return t.entry().slice != nil }
 
-// Triton returns the name in Triton's config.pbtxt, "" for a type that its ONNX Runtime backend does not
-// take.
+// Triton returns the name in Triton's config.pbtxt, "" for a type that its ONNX Runtime backend
+// does not take.
 func (t Type) Triton() string { return t.entry().triton }
 
-// Value returns what computes the number that an element's little-endian bytes are; nil for strings and
-// complex numbers. An element narrower than a byte comes in the low bits of one.
+// Value returns what computes the number that an element's little-endian bytes are; nil for strings
+// and complex numbers. An element narrower than a byte comes in the low bits of one.
 func (t Type) Value() func(element []byte) float64 { return t.entry().value }
 
 // IsBits reports whether slices of t hold the bits of numbers that Go has no type for: see Round.

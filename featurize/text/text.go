@@ -44,8 +44,7 @@ func unprintable(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// Name writes a name that a file gives, printable, and without the middle where
-// it is long.
+// Name writes a name that a file gives, printable, and without the middle where it is long.
 func Name(s string) string { return cut(s, maxName) }
 
 // Line writes a message in one line, printable, and without the middle where it

@@ -40,9 +40,8 @@ const (
 	oldName  = "old"  // what is being replaced, while its place is empty
 )
 
-// abandonedFor is how long nothing has been written to a draft of another host
-// before it is taken for abandoned: not all network file systems tell one host
-// of the locks of the next.
+// abandonedFor is how long nothing has been written to a draft of another host before it is taken
+// for abandoned: not all network file systems tell one host of the locks of the next.
 const abandonedFor = 24 * time.Hour
 
 // NewDraft makes a draft of files in the folder dir, and removes those drafts
@@ -114,8 +113,7 @@ func hostname() string {
 	return name
 }
 
-// sweep removes the drafts in a folder whose process is gone. What cannot be
-// removed stays.
+// sweep removes the drafts in a folder whose process is gone. What cannot be removed stays.
 func sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -228,8 +226,7 @@ func bare(err error) error {
 	return err
 }
 
-// named lets an error speak of the place of a file: that of the draft means
-// nothing to anybody.
+// named lets an error speak of the place of a file: that of the draft means nothing to anybody.
 func (d *Draft) named(op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -317,10 +314,9 @@ func (d *Draft) Move(name string) error {
 // else the error is an [fs.ErrExist].
 func (d *Draft) MoveNew(name string) error { return d.move(name, renameNew) }
 
-// Exchange gives the file or folder of this name its place, and returns where
-// what was there is now: in the draft, which takes it along when it is closed.
-// There is no moment without one of the two where the system can exchange names;
-// elsewhere a failure puts the old one back.
+// Exchange gives the file or folder of this name its place, and returns where what was there is
+// now: in the draft, which takes it along when it is closed. There is no moment without one of the
+// two where the system can exchange names; elsewhere a failure puts the old one back.
 func (d *Draft) Exchange(name string) (old string, err error) {
 	err = d.move(name, func(from, to string) error {
 		old, err = exchange(from, to, filepath.Join(d.path, oldName, name))
@@ -402,8 +398,7 @@ func syncTree(path string) {
 	})
 }
 
-// syncFolder lets the names in a folder survive a power cut, where folders can
-// be synced.
+// syncFolder lets the names in a folder survive a power cut, where folders can be synced.
 func syncFolder(path string) {
 	if d, err := os.Open(path); err == nil {
 		syncFile(d)

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// draftEnv names the folder in which the test binary, started once more, makes a
-// draft and waits.
+// draftEnv names the folder in which the test binary, started once more, makes a draft and waits.
 const draftEnv = "FILES_TEST_DRAFT"
 
 func TestMain(m *testing.M) {

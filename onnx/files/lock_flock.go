@@ -21,8 +21,7 @@ func lock(f *os.File) error {
 // locked reports whether lock failed because another has the lock.
 func locked(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
 
-// removeOpen removes and closes a file, in this order: whoever opens it before
-// finds it locked.
+// removeOpen removes and closes a file, in this order: whoever opens it before finds it locked.
 func removeOpen(f *os.File) {
 	os.Remove(f.Name())
 	f.Close()

@@ -11,8 +11,7 @@ func lock(*os.File) error { return errors.ErrUnsupported }
 
 func locked(error) bool { return false }
 
-// removeOpen removes and closes a file, in this order: whoever opens it before
-// finds it locked.
+// removeOpen removes and closes a file, in this order: whoever opens it before finds it locked.
 func removeOpen(f *os.File) {
 	os.Remove(f.Name())
 	f.Close()

@@ -47,8 +47,7 @@ func openRegular(path string, flag int) (*os.File, error) {
 	return openNow(path, flag)
 }
 
-// openNow opens a regular file without waiting for another process, whatever is
-// there.
+// openNow opens a regular file without waiting for another process, whatever is there.
 func openNow(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|nonblock, 0)
 	if s, e := os.Stat(path); busy(err) && e == nil && s.Mode().IsRegular() {
@@ -90,8 +89,7 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 	return checked(f, name, err)
 }
 
-// Read reads a regular file of at most limit bytes. Its errors are those of
-// [Open].
+// Read reads a regular file of at most limit bytes. Its errors are those of [Open].
 func Read(path string, limit int64) ([]byte, error) {
 	f, err := Open(path)
 	if err != nil {

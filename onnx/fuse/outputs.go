@@ -13,8 +13,8 @@ import (
 // Places of outputs in [Outputs]; from Scores on they are those of [MeanField.Scores], in their
 // order. N are examples, K logits, C classes.
 const (
-	// [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need not
-	// sum to 1
+	// [N,C] with C = K, two for a Sigmoid of one logit; of several, [N,K] probabilities that need
+	// not sum to 1
 	Probabilities = iota
 	Logits        // [N,K], the model's own
 	LogitVariance // [N,K], the posterior's own: at T_ens = 1

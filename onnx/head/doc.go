@@ -9,7 +9,7 @@
 //  3. [WithOutputs] and [Head.Gives] are for proof: what the model itself makes of the logits, to
 //     be compared with what the head says.
 //
-// To know one more operator behind the linear layer is a row of the table in steps.go, whose functions
-// are in classes.go (where the classes lie) and probabilities.go; one more operator that is linear is a
-// case in linear.go.
+// To know one more operator behind the linear layer is a row of the table in steps.go, whose
+// functions are in classes.go (where the classes lie) and probabilities.go; one more operator that
+// is linear is a case in linear.go.
 package head

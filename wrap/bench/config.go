@@ -13,17 +13,16 @@ type NamedSpec struct{ Name, Spec string }
 type Config struct {
 	Bundle string
 	Model  string // where the bundle holds none
-	// Test is a SPEC with labels, for a multi-label head with targets; of a bundle without model, an
-	// .npz of features and logits.
+	// Test is a SPEC with labels, for a multi-label head with targets; of a bundle without model,
+	// an .npz of features and logits.
 	Test   string
 	OOD    []NamedSpec
 	Shifts []NamedSpec // labelled as Test, but unlike the training data: rotated, blurred, of another year
 	Limit  int         // use at most so many examples of each of these sets, spread evenly; 0 is all
 
-	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many
-	// classifiers are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and
-	// STRUCTURE, full or kron, are the bundle's where they are left out. Nil is
-	// PlainMethods().
+	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many classifiers
+	// are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and STRUCTURE, full or
+	// kron, are the bundle's where they are left out. Nil is PlainMethods().
 	Methods []string
 
 	// What methods beyond PlainMethods are tuned on and, some of them, fitted to. SPECs
@@ -40,9 +39,8 @@ type Config struct {
 	// what they are for: see FileKinds. edl without one fits a last layer.
 	With map[string][]string
 
-	// Evidence says what makes evidence of an evidential network's logits: relu, softplus
-	// or exp. "" is what the file's metadata says under mfgs.evidence, and for a fitted
-	// layer exp.
+	// Evidence says what makes evidence of an evidential network's logits: relu, softplus or exp.
+	// "" is what the file's metadata says under mfgs.evidence, and for a fitted layer exp.
 	Evidence string
 
 	// DropoutRate is the part of the features, or of what goes into the network's own
@@ -76,8 +74,7 @@ type Evaluation struct {
 	Warnings []string        `json:"warnings"`
 }
 
-// MethodResult is one method's figures. Leverage, which gives no
-// probabilities, has no InDomain.
+// MethodResult is one method's figures. Leverage, which gives no probabilities, has no InDomain.
 type MethodResult struct {
 	Name     string            `json:"name"`
 	InDomain *metrics.InDomain `json:"in_domain,omitempty"`
@@ -102,8 +99,7 @@ type TunedPairs struct {
 	OOD calibrate.Temperatures `json:"ood"`
 }
 
-// ShiftResult are the figures on one set under shift, at the temperatures for
-// likelihood.
+// ShiftResult are the figures on one set under shift, at the temperatures for likelihood.
 type ShiftResult struct {
 	Name string `json:"name"`
 	metrics.InDomain

@@ -30,8 +30,8 @@ func (b *bench) covarianceOf(ctx context.Context, key dampedKey) (*calibrate.Log
 	return b.logitVariances[key], err
 }
 
-// dampingOf returns the curvature and ε: the bundle's own where it has this covariance, else what its
-// rule gives.
+// dampingOf returns the curvature and ε: the bundle's own where it has this covariance, else what
+// its rule gives.
 func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, float64, error) {
 	if err := b.collect(ctx, b.train); err != nil {
 		return nil, 0, err

@@ -17,8 +17,7 @@ var dropout = &method{name: "dropout", doc: "the network's own Dropout, else of 
 // dropoutRates are tried where there is none to go by.
 var dropoutRates = []float64{0.05, 0.1, 0.2, 0.3, 0.5}
 
-// fitDropout switches the network's own Dropout on or, where it has none, leaves out
-// features.
+// fitDropout switches the network's own Dropout on or, where it has none, leaves out features.
 func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, error) {
 	if b.cut != nil {
 		cut, err := head.OnlyLogits(b.cut.Model, b.cut.Head)

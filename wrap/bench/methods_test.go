@@ -571,8 +571,7 @@ func TestSharedDataIsToldOf(t *testing.T) {
 	}
 }
 
-// What methods are fitted to must be what the bundle was made of, unless other data is
-// given.
+// What methods are fitted to must be what the bundle was made of, unless other data is given.
 func TestMethodsWantTheDataOfCalibration(t *testing.T) {
 	dir := t.TempDir()
 	images, names := digits(t, "digits-images-idx3-ubyte.gz"), "digits-labels-idx1-ubyte.gz"

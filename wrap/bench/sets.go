@@ -138,8 +138,8 @@ func (b *bench) openTuning(ctx context.Context, train bool) (err error) {
 	return nil
 }
 
-// openSet opens the data that is given or, where none is, that which had the part in the calibration,
-// if it is the same still. There is none where neither is.
+// openSet opens the data that is given or, where none is, that which had the part in the
+// calibration, if it is the same still. There is none where neither is.
 func (b *bench) openSet(
 	ctx context.Context, part bundle.Role, role measure.Role, given, flag string, limit int,
 ) (*evalSet, error) {
@@ -178,8 +178,8 @@ func (b *bench) openSet(
 	return &evalSet{Set: s, part: measure.Part{Role: role}}, nil
 }
 
-// warnOfShared warns of what is measured on and was tuned on or fitted to as well, where that is not
-// the data of the calibration, of which openSets warns.
+// warnOfShared warns of what is measured on and was tuned on or fitted to as well, where that is
+// not the data of the calibration, of which openSets warns.
 func (b *bench) warnOfShared() {
 	for _, s := range []*evalSet{b.train, b.val, b.ood} {
 		if s == nil {

@@ -13,8 +13,8 @@ import (
 	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
 )
 
-// stochasticBatch is the batch of networks that draw their weights anew in every run, which costs as
-// much as many examples.
+// stochasticBatch is the batch of networks that draw their weights anew in every run, which costs
+// as much as many examples.
 const stochasticBatch = 512
 
 var (

@@ -29,10 +29,9 @@
 //	n+10 … n+73      SHA-256 of bytes 0 … n−1, 64 hexadecimal digits, lower case
 //	n+74             newline, the last byte
 //
-// The manifest holds the SHA-256 of every other file, so the seal covers them
-// all: a changed byte anywhere in a bundle is an error of [Open]. The seal is
-// against damage and oversight, not against an adversary, who can renew it.
-// So can you, with [Reseal], after an edit by hand.
+// The manifest holds the SHA-256 of every other file, so the seal covers them all: a changed byte
+// anywhere in a bundle is an error of [Open]. The seal is against damage and oversight, not against
+// an adversary, who can renew it. So can you, with [Reseal], after an edit by hand.
 //
 // The document is a mapping with the fields below, which are those of [Manifest]. Numbers are
 // finite; hashes are SHA-256, 64 hexadecimal digits in lower case; NLL and gains are in nats,
@@ -126,11 +125,10 @@
 // temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the network's own. In
 // format 1 it is always mf0.
 //
-// mean_field.median_margin is the unit of ood_score, a margin: the score of a
-// margin g is median_margin/(median_margin + g). With r = 1 - max p under the pair
-// temperatures.ood and r₀ = 1 - 1/C of C classes, g is log((1-r)/r) - log((1-r₀)/r₀); of
-// several labels r is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½. In format 1 it is
-// always 1.
+// mean_field.median_margin is the unit of ood_score, a margin: the score of a margin g is
+// median_margin/(median_margin + g). With r = 1 - max p under the pair temperatures.ood and r₀ = 1
+// - 1/C of C classes, g is log((1-r)/r) - log((1-r₀)/r₀); of several labels r is the mean of 1 -
+// max(p_k, 1-p_k), and r₀ is ½. In format 1 it is always 1.
 //
 // # posterior.safetensors
 //
@@ -152,11 +150,10 @@
 //
 // # model.onnx and model.onnx.data
 //
-// model.onnx is the ONNX model whose last layer head describes. Where it would take more
-// than 2 GiB, which no protobuf can, it has weights as ONNX external data, at the location
-// model.onnx.data and nowhere else. model.file and model.data have the hashes of the two;
-// without model.data, model.onnx is complete. Links may stand for them, if what they lead
-// to is in one folder.
+// model.onnx is the ONNX model whose last layer head describes. Where it would take more than 2
+// GiB, which no protobuf can, it has weights as ONNX external data, at the location model.onnx.data
+// and nowhere else. model.file and model.data have the hashes of the two; without model.data,
+// model.onnx is complete. Links may stand for them, if what they lead to is in one folder.
 //
 // model.sha256 identifies the model that was calibrated: the SHA-256 of its file or, where
 // it kept weights in others, of the binary SHA-256 of that file and of each of the others
@@ -188,11 +185,10 @@
 // that is killed can leave a hidden folder .mfgs-xxxxxxxxxxxxxxxx.tmp beside NAME,
 // or in [Reseal] within the bundle, which the next one that writes there removes.
 //
-// A name that is taken stays so, unless [WriteOptions.Force] is set. Then the
-// old bundle is exchanged for the new one, atomically on Linux, elsewhere with an
-// instant in which there is none, and the files of the old one are removed, by
-// name. Only a folder that holds a manifest and nothing but the files of a
-// bundle, or nothing at all, is replaced. Where the exchange is not atomic and a
-// process is killed within it, the next one that writes there puts the old bundle
+// A name that is taken stays so, unless [WriteOptions.Force] is set. Then the old bundle is
+// exchanged for the new one, atomically on Linux, elsewhere with an instant in which there is none,
+// and the files of the old one are removed, by name. Only a folder that holds a manifest and
+// nothing but the files of a bundle, or nothing at all, is replaced. Where the exchange is not
+// atomic and a process is killed within it, the next one that writes there puts the old bundle
 // back.
 package bundle

@@ -55,9 +55,8 @@ type Manifest struct {
 	// says something: what is left out there changes no pixel.
 	Preprocess *preprocess.Spec `yaml:"preprocess,omitempty"`
 
-	// Bytes says that a model with several inputs, which has no Preprocess, was calibrated
-	// with bytes for some of them: the default makes numbers of these. Format 1 does not
-	// tell.
+	// Bytes says that a model with several inputs, which has no Preprocess, was calibrated with
+	// bytes for some of them: the default makes numbers of these. Format 1 does not tell.
 	Bytes bool `yaml:"bytes,omitempty"`
 
 	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
@@ -105,10 +104,9 @@ type Model struct {
 	Producer string `yaml:"producer,omitempty"`
 	Opset    int64  `yaml:"opset"`
 
-	// File is the copy in the bundle, nil where it was left out, and Data the
-	// file beside it with its weights, nil where the copy has them all; set by
-	// Write. SHA256 is neither's where the model given kept weights in files of
-	// their own.
+	// File is the copy in the bundle, nil where it was left out, and Data the file beside it with
+	// its weights, nil where the copy has them all; set by Write. SHA256 is neither's where the
+	// model given kept weights in files of their own.
 	File *File `yaml:"file,omitempty"`
 	Data *File `yaml:"data,omitempty"`
 }
@@ -136,12 +134,10 @@ type Damping struct {
 	Candidates []calibrate.Candidate `yaml:"candidates,omitempty" json:"candidates"`
 }
 
-// Temperatures are the two pairs of the method and the one of temperature
-// scaling.
+// Temperatures are the two pairs of the method and the one of temperature scaling.
 type Temperatures struct {
-	// NLL is for the probabilities of mf0: of the pairs whose held-out
-	// NLL cannot be told from the least, the one with the smallest T_ens over
-	// median variance.
+	// NLL is for the probabilities of mf0: of the pairs whose held-out NLL cannot be told from the
+	// least, the one with the smallest T_ens over median variance.
 	NLL Pair `yaml:"nll,flow"`
 
 	// Optimum is the pair of the least held-out NLL, tuned on "nll". Nothing is
@@ -168,8 +164,7 @@ type Pair struct {
 type MeanField struct {
 	Lambda0 float64 `yaml:"lambda0"`
 
-	// MedianVariance is the median held-out logit variance at T_ens = 1, the
-	// unit of τ in Grids.
+	// MedianVariance is the median held-out logit variance at T_ens = 1, the unit of τ in Grids.
 	MedianVariance float64 `yaml:"median_variance"`
 
 	// MaxRatio is the largest held-out T_max/T_min of one example, in or out of
@@ -219,8 +214,7 @@ type Dataset struct {
 	Bad         int    `yaml:"bad,omitempty"` // examples that could not be read
 }
 
-// Grids are the objectives over temperatures; AUROC is nil without
-// out-of-distribution data.
+// Grids are the objectives over temperatures; AUROC is nil without out-of-distribution data.
 type Grids struct {
 	NLL   *calibrate.Grid `yaml:"nll,omitempty"`
 	AUROC *calibrate.Grid `yaml:"auroc,omitempty"`
@@ -370,8 +364,7 @@ func plain(n *yaml.Node) error {
 
 var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
 
-// yamlError puts an error of package yaml on one line, keys of several lines
-// in it too.
+// yamlError puts an error of package yaml on one line, keys of several lines in it too.
 func yamlError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: it is empty", ErrYAML)

@@ -55,9 +55,8 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 // "" for a bundle that was not opened.
 func (b *Bundle) SHA256() string { return b.sum }
 
-// FS returns the folder that the bundle was opened from, to read
-// [CurvatureName], [ModelName] or [ModelDataName]; their hashes were those of the manifest when
-// it was opened.
+// FS returns the folder that the bundle was opened from, to read [CurvatureName], [ModelName] or
+// [ModelDataName]; their hashes were those of the manifest when it was opened.
 func (b *Bundle) FS() fs.FS { return b.fsys }
 
 // Dir returns the path given to [Open], "" after [OpenFS].
@@ -295,9 +294,8 @@ func checkHash(r io.Reader, f File) error {
 	return nil
 }
 
-// Reseal renews the last line of a bundle's manifest after an edit by hand. It
-// refuses an edit that leaves a bundle that [Open] would refuse, and changes
-// nothing then.
+// Reseal renews the last line of a bundle's manifest after an edit by hand. It refuses an edit that
+// leaves a bundle that [Open] would refuse, and changes nothing then.
 func Reseal(dir string) error {
 	if err := reseal(dir); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)

@@ -20,14 +20,12 @@ import (
 // WriteOptions says what goes into a bundle beside manifest and posterior, and
 // whether it may replace another. The zero value adds and replaces nothing.
 type WriteOptions struct {
-	// Force replaces an existing bundle, or an empty folder. It does not
-	// replace a folder that has no manifest, or that holds anything but the
-	// files of a bundle.
+	// Force replaces an existing bundle, or an empty folder. It does not replace a folder that has
+	// no manifest, or that holds anything but the files of a bundle.
 	Force bool
 
-	// Keep names files that are to be there afterwards, such as the model that
-	// was calibrated where Model is not set: a bundle that holds one of them is
-	// not replaced.
+	// Keep names files that are to be there afterwards, such as the model that was calibrated where
+	// Model is not set: a bundle that holds one of them is not replaced.
 	Keep []string
 
 	// Model, if set, writes [ModelName], ModelData [ModelDataName], the external
@@ -61,8 +59,7 @@ func CheckTarget(dir string, force bool, keep ...string) error {
 	return tryWriting(dir, path)
 }
 
-// tryWriting makes what Write would make, and takes it away again; path is where dir
-// really is.
+// tryWriting makes what Write would make, and takes it away again; path is where dir really is.
 func tryWriting(dir, path string) error {
 	fail := func(err error) error {
 		var p *fs.PathError

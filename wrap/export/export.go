@@ -26,16 +26,14 @@ import (
 // Methods lists the methods that a model can be exported with, whatever the bundle serves.
 func Methods() []string { return []string{string(fuse.MF0), string(fuse.MF1)} }
 
-// Options says what Write writes, and where: either Out or Triton must be
-// set.
+// Options says what Write writes, and where: either Out or Triton must be set.
 type Options struct {
 	// Out is the path of the model file to write, which ends in .onnx. A model
 	// above 2 GiB keeps its weights beside it, in Out + ".data".
 	Out string
 
-	// Triton is the folder of a Triton model repository, which is made if its
-	// parent is there, and Name the model's name in it; "" takes that of the
-	// bundle's folder.
+	// Triton is the folder of a Triton model repository, which is made if its parent is there, and
+	// Name the model's name in it; "" takes that of the bundle's folder.
 	Triton, Name string
 	// MaxBatch is the most examples that Triton puts into one inference; 0 is
 	// DefaultMaxBatch. It does not count where the model's batch is fixed.
@@ -56,8 +54,7 @@ type Report struct {
 	Files  []WrittenFile    `json:"files"` // all that was written, the model first
 	Opset  int64            `json:"opset"`
 	Inputs []onnx.ValueInfo `json:"inputs"` // those of the model that was calibrated
-	// Outputs are what Write is for, OwnOutputs what the model gave before. Logits
-	// may be both.
+	// Outputs are what Write is for, OwnOutputs what the model gave before. Logits may be both.
 	Outputs    fuse.Outputs     `json:"outputs"`
 	OwnOutputs []onnx.ValueInfo `json:"own_outputs"`
 
@@ -88,8 +85,7 @@ func Write(ctx context.Context, dir string, o Options) (*Report, error) {
 	return export(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
 
-// WriteFS is [Write] for a bundle at the root of a file system; fs.Sub gets
-// there.
+// WriteFS is [Write] for a bundle at the root of a file system; fs.Sub gets there.
 func WriteFS(ctx context.Context, fsys fs.FS, o Options) (*Report, error) {
 	return export(ctx, func() (*bundle.Bundle, error) { return bundle.OpenFS(fsys) }, o)
 }
@@ -139,8 +135,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 			return nil, err
 		}
 		if unfit != "" {
-			// Triton looks at every output that the file has, in the configuration
-			// or not.
+			// Triton looks at every output that the file has, in the configuration or not.
 			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), true); err != nil {
 				return nil, err
 			}
@@ -182,8 +177,7 @@ func moved(outputs fuse.Outputs) (warnings []string) {
 	return warnings
 }
 
-// check refuses what cannot work before anything is read, and fills in what is
-// left to us.
+// check refuses what cannot work before anything is read, and fills in what is left to us.
 func (o *Options) check() error {
 	if o.MaxBatch == 0 {
 		o.MaxBatch = DefaultMaxBatch
@@ -213,8 +207,7 @@ const dataSuffix = ".data"
 type place struct {
 	folder, model string
 	force         bool
-	// whole is the name in folder of a folder that holds all, "" where files
-	// stand for themselves.
+	// whole is the name in folder of a folder that holds all, "" where files stand for themselves.
 	whole string
 	// made says that folder is to be made.
 	made bool
@@ -427,8 +420,7 @@ func (p *place) moveFiles(draft *files.Draft, list []onnx.File) (err error) {
 	return nil
 }
 
-// moveWhole gives the folder of the draft its place. The draft takes along what
-// was there.
+// moveWhole gives the folder of the draft its place. The draft takes along what was there.
 func (p *place) moveWhole(draft *files.Draft) error {
 	if err := p.checkWhole(); err != nil {
 		return err

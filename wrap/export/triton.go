@@ -23,8 +23,7 @@ import (
 // inference where nothing else is said. It waits for none of them.
 const DefaultMaxBatch = 64
 
-// The files of a model in a Triton model repository, beside its folder of a
-// version.
+// The files of a model in a Triton model repository, beside its folder of a version.
 const (
 	tritonConfigName = "config.pbtxt"
 	tritonLabelsName = "labels.txt"
@@ -52,11 +51,10 @@ type tritonTensor struct {
 	scalar         bool // one number an example: dims are [1], for want of []
 }
 
-// newTritonConfig describes a model by its inputs, its own outputs and those
-// that it has by fusing, one of which may be its own. Triton serves a model only
-// if all tensors of the file are what it can describe, and an output's dims only
-// if they are those that ONNX Runtime infers: where own outputs are not sure to
-// be so, unfit says which of them is why, and there is no configuration.
+// newTritonConfig describes a model by its inputs, its own outputs and those that it has by fusing,
+// one of which may be its own. Triton serves a model only if all tensors of the file are what it
+// can describe, and an output's dims only if they are those that ONNX Runtime infers: where own
+// outputs are not sure to be so, unfit says which of them is why, and there is no configuration.
 func newTritonConfig(
 	name string, inputs, own, added []onnx.ValueInfo, maxBatch int,
 ) (c *tritonConfig, unfit string, err error) {
@@ -226,12 +224,10 @@ func pbList(list []int64) string {
 	return "[ " + strings.ReplaceAll(strings.Trim(fmt.Sprint(list), "[]"), " ", ", ") + " ]"
 }
 
-// maxTritonName is what file systems take as the name of a folder, less what a
-// temporary name adds.
+// maxTritonName is what file systems take as the name of a folder, less what a temporary name adds.
 const maxTritonName = 200
 
-// CheckTritonName refuses what cannot be Options.Name: no name of a folder, or
-// of a part of a URL.
+// CheckTritonName refuses what cannot be Options.Name: no name of a folder, or of a part of a URL.
 func CheckTritonName(name string) error {
 	other := func(r rune) bool { return !inTritonName(r) }
 	if len(name) > maxTritonName || name == "" || strings.ContainsFunc(name, other) || !inTritonStart(name) {
@@ -268,8 +264,7 @@ func tritonName(dir string) (string, error) {
 	return name, nil
 }
 
-// replaceableTriton refuses a folder in which anything but what an export wrote
-// would be lost.
+// replaceableTriton refuses a folder in which anything but what an export wrote would be lost.
 func replaceableTriton(dir string) error {
 	refuse := func(why string) error {
 		return fmt.Errorf("%s is not replaced: %s; give another --name, or remove it yourself", dir, why)

@@ -25,13 +25,12 @@ type conquest struct {
 // conquerAll overwrites diagonal with the eigenvalues of T and z, which is zero, with its
 // eigenvectors, in rows, and returns the rows in ascending order of their eigenvalues.
 //
-// T without the entry β that couples rows m−1 and m consists of two blocks. With
-// |β| taken from the diagonal entries beside it, T is the two and ρuuᵀ, ρ = |β|,
-// u = (0 … 0 1 ±1 0 … 0). In the basis of the blocks' eigenvectors that is
-// D + ρzzᵀ, a diagonal matrix and one of rank one: Cuppen 1981, "A divide and
-// conquer method for the symmetric tridiagonal eigenproblem". 4/3 n³ operations
-// at most, products of matrices, and far fewer where many eigenvectors of the
-// blocks are ones of T already.
+// T without the entry β that couples rows m−1 and m consists of two blocks. With |β| taken from the
+// diagonal entries beside it, T is the two and ρuuᵀ, ρ = |β|, u = (0 … 0 1 ±1 0 … 0). In the basis
+// of the blocks' eigenvectors that is D + ρzzᵀ, a diagonal matrix and one of rank one: Cuppen 1981,
+// "A divide and conquer method for the symmetric tridiagonal eigenproblem". 4/3 n³ operations at
+// most, products of matrices, and far fewer where many eigenvectors of the blocks are ones of T
+// already.
 func conquerAll(diagonal, off, z []float64) (order []int) {
 	n := len(diagonal)
 	c := &conquest{n: n, value: diagonal, off: off, z: z}

@@ -42,8 +42,7 @@ func (a *archive) verify(ctx context.Context, path string) error {
 	return nil
 }
 
-// extract copies the library out of the archive at path into a new file at dst,
-// synced to the disk.
+// extract copies the library out of the archive at path into a new file at dst, synced to the disk.
 func (a *archive) extract(ctx context.Context, path, dst string) error {
 	if strings.HasSuffix(a.name, ".tgz") {
 		return a.extractTar(ctx, path, dst)

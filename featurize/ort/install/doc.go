@@ -11,8 +11,7 @@
 //     is known by its SHA-256, and the library appears under its final name
 //     only when it is whole. [Ensure] is Find, then Install where allowed.
 //
-// The file of a library is examined before it is loaded: its format, machine,
-// completeness, version and entry point are read from its headers, because the
-// dynamic linker answers a truncated or foreign file with anything from a
-// riddle to a crash.
+// The file of a library is examined before it is loaded: its format, machine, completeness, version
+// and entry point are read from its headers, because the dynamic linker answers a truncated or
+// foreign file with anything from a riddle to a crash.
 package install

@@ -15,10 +15,9 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 )
 
-// Find looks for the library and examines what it finds, without loading it and
-// without touching the network. An explicit choice that cannot be used is a
-// [*LibraryError]; where nothing usable lies about, the error is a
-// [*NotFoundError].
+// Find looks for the library and examines what it finds, without loading it and without touching
+// the network. An explicit choice that cannot be used is a [*LibraryError]; where nothing usable
+// lies about, the error is a [*NotFoundError].
 func Find(c Config) (Library, error) {
 	return c.find(places(c))
 }
@@ -184,8 +183,7 @@ func executableFolders() []string {
 	return folders
 }
 
-// systemFolders lists where the dynamic linker looks, and where people put what
-// they unpack.
+// systemFolders lists where the dynamic linker looks, and where people put what they unpack.
 func systemFolders() []string {
 	switch runtime.GOOS {
 	case "windows":

@@ -40,12 +40,11 @@ func (c *Config) ensure(ctx context.Context, places []place) (Library, error) {
 	return Install(ctx, *c)
 }
 
-// Install puts the library of PinnedVersion into the cache, unless it is there,
-// whole, already and c.Force is not set. It tries the GitHub release, then the
-// PyPI wheel by pip, then the npm package by npm, and takes the first archive
-// that it can get with the SHA-256 it knows; if none, the error is an
-// [*InstallError]. It may run in several processes at once: one installs, the
-// others wait and use what it has installed.
+// Install puts the library of PinnedVersion into the cache, unless it is there, whole, already and
+// c.Force is not set. It tries the GitHub release, then the PyPI wheel by pip, then the npm package
+// by npm, and takes the first archive that it can get with the SHA-256 it knows; if none, the error
+// is an [*InstallError]. It may run in several processes at once: one installs, the others wait and
+// use what it has installed.
 func Install(ctx context.Context, c Config) (Library, error) {
 	p, ok := pinsFor(runtime.GOOS, runtime.GOARCH)
 	if !ok {
@@ -396,8 +395,7 @@ func (t *head) Write(p []byte) (int, error) {
 
 func (t *head) String() string { return strings.Join(strings.Fields(t.Buffer.String()), " ") }
 
-// folderSize returns the bytes in the files of a folder, as far as they can be
-// seen.
+// folderSize returns the bytes in the files of a folder, as far as they can be seen.
 func folderSize(dir string) int64 {
 	var total int64
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -75,8 +75,7 @@ func serve(t testing.TB, handler http.HandlerFunc) string {
 	return s.URL
 }
 
-// helper makes the test binary act as a package manager, for commands that this
-// test runs.
+// helper makes the test binary act as a package manager, for commands that this test runs.
 func helper(t *testing.T, mode, file string) []string {
 	t.Helper()
 	t.Setenv(helperEnv, mode)

@@ -20,9 +20,8 @@ const (
 	// or the folder that holds it.
 	EnvLibrary = "ONNXRUNTIME_SHARED_LIBRARY_PATH"
 
-	// EnvNoInstall names the environment variable that forbids every
-	// installation, for machines that must not reach the network. Set it to
-	// anything but "", "0" or "false".
+	// EnvNoInstall names the environment variable that forbids every installation, for machines
+	// that must not reach the network. Set it to anything but "", "0" or "false".
 	EnvNoInstall = "MFGS_NO_INSTALL"
 )
 
@@ -50,8 +49,7 @@ type Library struct {
 // Config says where to look for the library and how it may be installed.
 // The zero value looks in the usual places and installs nothing.
 type Config struct {
-	// Flag is the user's own choice, a file or the folder that holds it; "" means
-	// none was made.
+	// Flag is the user's own choice, a file or the folder that holds it; "" means none was made.
 	Flag string
 	// Install allows Ensure to install the library where none is found. The
 	// variable MFGS_NO_INSTALL forbids it all the same.
@@ -106,8 +104,7 @@ func (e *LibraryError) Error() string {
 // A NotFoundError says that no usable library was found.
 type NotFoundError struct {
 	Passed []string // what was found and passed over, with the reason
-	// Forbidden is true where the library would have been installed but for
-	// MFGS_NO_INSTALL.
+	// Forbidden is true where the library would have been installed but for MFGS_NO_INSTALL.
 	Forbidden bool
 }
 
@@ -137,8 +134,7 @@ func libraryName(goos string) string {
 	return "libonnxruntime.so"
 }
 
-// tooOld reports whether a version is below MinVersion. A version that does not
-// read as one is not.
+// tooOld reports whether a version is below MinVersion. A version that does not read as one is not.
 func tooOld(version string) bool {
 	var have, want [2]int
 	if !parseVersion(version, &have) {

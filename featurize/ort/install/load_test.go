@@ -79,8 +79,7 @@ func TestLoadRefusesWhatItCannotUse(t *testing.T) {
 	}
 }
 
-// A library that reports to its maker writes an identifier into the user's cache
-// folder first.
+// A library that reports to its maker writes an identifier into the user's cache folder first.
 func TestLoadTurnsTelemetryOff(t *testing.T) {
 	real := loaded(t)
 	home := install.TempDir(t)

@@ -22,8 +22,7 @@ const (
 	archiveEnv = "ORT_TEST_ARCHIVE" // what fetch hands out; what load loads
 )
 
-// raceExit keeps the race detector from making each helper wait a second before
-// it ends.
+// raceExit keeps the race detector from making each helper wait a second before it ends.
 const raceExit = "GORACE=atexit_sleep_ms=0"
 
 func TestMain(m *testing.M) {
@@ -64,8 +63,7 @@ const (
 	RaceExit   = raceExit
 )
 
-// runTests runs the tests with a real ONNX Runtime, installing it where there is
-// none.
+// runTests runs the tests with a real ONNX Runtime, installing it where there is none.
 func runTests(m *testing.M) int {
 	_, err := Ensure(context.Background(), Config{Install: true})
 	if err == nil {

@@ -154,8 +154,7 @@ func BytesOf(t testing.TB, m interface{ Bytes() ([]byte, error) }) []byte {
 	return b
 }
 
-// FloatTensor is an initializer of float32.
-// floatTensor makes a float32 tensor.
+// FloatTensor is an initializer of float32. floatTensor makes a float32 tensor.
 func FloatTensor(name string, data []float64, dims ...int64) *onnxpb.Tensor {
 	if n, _ := onnxpb.Elements(dims); int(n) != len(data) {
 		panic(fmt.Sprintf("%s: %d numbers of shape %v", name, len(data), dims))

@@ -132,7 +132,8 @@ func adversarialFrom(k int, base, ratio float64, seed uint64) (logits, variances
 		}
 		return -1e4
 	})
-	// The tied case is the worst for interpolation where the others together weigh as much as the first.
+	// The tied case is the worst for interpolation where the others together weigh as much as the
+	// first.
 	for _, gap := range []float64{0.1, 0.5, 1, 1.5, 2, 4, 10} {
 		gap := gap * math.Log(float64(max(k-1, 2)))
 		add(fmt.Sprintf("first ahead by %.3g", gap), func(i int) float64 {
@@ -225,7 +226,8 @@ func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 	}
 }
 
-// In every operator set the same operators are meant: those that changed are written as they are in the model's own.
+// In every operator set the same operators are meant: those that changed are written as they are in
+// the model's own.
 func TestFusedGraphInEveryOperatorSet(t *testing.T) {
 	for _, k := range []int{3, 300} {
 		for _, ratio := range []float64{2, 30, 300} { // each of the branches

@@ -1,6 +1,5 @@
-// Package measure gathers the figures of methods that give probabilities, scores of
-// unfamiliarity or both, block by block, and computes those of the methods that need nothing but
-// a calibration.
+// Package measure gathers the figures of methods that give probabilities, scores of unfamiliarity
+// or both, block by block, and computes those of the methods that need nothing but a calibration.
 package measure
 
 import (
@@ -211,9 +210,8 @@ func Negate(margins []float64) {
 	}
 }
 
-// ProbabilitiesIn says why logits look like probabilities: all rows are
-// distributions or, of a multi-label head, all numbers probabilities. It is "" of
-// those that do not.
+// ProbabilitiesIn says why logits look like probabilities: all rows are distributions or, of a
+// multi-label head, all numbers probabilities. It is "" of those that do not.
 func ProbabilitiesIn(logits []float32, h calibrate.Head) string {
 	k := h.Logits
 	if k == 1 {

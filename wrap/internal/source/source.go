@@ -16,9 +16,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset"
 )
 
-// MaxHeldOut bounds the held-out examples of one set that are kept in memory
-// for tuning two temperatures; from a larger set as many are taken, spread
-// evenly.
+// MaxHeldOut bounds the held-out examples of one set that are kept in memory for tuning two
+// temperatures; from a larger set as many are taken, spread evenly.
 const MaxHeldOut = 50_000
 
 // Set is an open source of features and logits: a dataset run through a network, or a file of
@@ -172,7 +171,8 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	return false, nil // reading all of it will show why
 }
 
-// Fits reports ready-made features that are not those of a head; whose says in messages whose it is.
+// Fits reports ready-made features that are not those of a head; whose says in messages whose it
+// is.
 func (s *Set) Fits(h calibrate.Head, whose string) error {
 	if s.Data != nil {
 		return nil

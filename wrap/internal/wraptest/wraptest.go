@@ -31,8 +31,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// shared is a folder with the digits and bundles made of them, which tests read
-// and never change.
+// shared is a folder with the digits and bundles made of them, which tests read and never change.
 var shared struct {
 	sync.Mutex
 	dir     string
@@ -228,8 +227,7 @@ func Random(seed uint64, n int) []float32 {
 	return x
 }
 
-// DigitTensor returns the digits from one position to another as ready inputs
-// [n,1,8,8].
+// DigitTensor returns the digits from one position to another as ready inputs [n,1,8,8].
 func DigitTensor(t testing.TB, from, to int) wrap.Tensor {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(Read(t, Digits(t, "digits-images-idx3-ubyte.gz"))))
