@@ -288,46 +288,6 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 	return labels, 0, nil
 }
 
-// toInts converts labels. bad is the first that is no integer, or -1.
-func toInts(data any) (ints []int, bad int) {
-	switch d := data.(type) {
-	case []uint8:
-		return widen(d), -1
-	case []int8:
-		return widen(d), -1
-	case []uint16:
-		return widen(d), -1
-	case []int16:
-		return widen(d), -1
-	case []uint32:
-		return widen(d), -1
-	case []int32:
-		return widen(d), -1
-	case []int64:
-		return widen(d), -1
-	case []uint64:
-		for i, v := range d {
-			if v > math.MaxInt {
-				return nil, i
-			}
-		}
-		return widen(d), -1
-	case []bool:
-		ints = make([]int, len(d))
-		for i, v := range d {
-			if v {
-				ints[i] = 1
-			}
-		}
-		return ints, -1
-	case []float32:
-		return round(d)
-	case []float64:
-		return round(d)
-	}
-	panic(fmt.Sprintf("dataset: labels of type %T", data))
-}
-
 func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](in []T) []int {
 	out := make([]int, len(in))
 	for i, v := range in {
@@ -431,4 +391,16 @@ func (s *arraySource) Examples(from, to int, yield func(Example, error) bool) {
 			return
 		}
 	}
+}
+
+// mul multiplies sizes, reporting false on overflow or a negative factor.
+func mul(factors ...int) (int, bool) {
+	p := 1
+	for _, f := range factors {
+		if f < 0 || f > 0 && p > math.MaxInt/f {
+			return 0, false
+		}
+		p *= f
+	}
+	return p, true
 }

@@ -117,18 +117,6 @@ type cifarSource struct {
 	parts []*arrayFile // of whole records
 }
 
-// openAnyCIFAR opens whichever of the two it is.
-func openAnyCIFAR(path string, o Options) (Source, error) {
-	f, err := sniff(path)
-	if err != nil {
-		return nil, err
-	}
-	if !strings.HasPrefix(f.Name, "cifar") {
-		return nil, fmt.Errorf("%s: not CIFAR binary: no .bin file of records of 3073 or 3074 bytes", path)
-	}
-	return f.Open(path, o)
-}
-
 func openCIFAR(kind cifarKind) func(string, Options) (Source, error) {
 	return func(path string, o Options) (Source, error) {
 		s := &cifarSource{Base: Base{Format: kind.format, Labelled: !o.Unlabelled}, kind: kind}

@@ -99,19 +99,6 @@ func cells[T any](t Text, want string, parse func(string) (T, error)) ([]T, erro
 	return out, nil
 }
 
-// wholeText reads a whole number, 3.0 too.
-func wholeText[T int64 | uint64](s string, parse func(string, int, int) (T, error)) (T, error) {
-	v, err := parse(s, 10, 64)
-	if err == nil {
-		return v, nil
-	}
-	f, floatErr := strconv.ParseFloat(s, 64)
-	if i, ok := wholeNumber(f); floatErr == nil && ok && (i >= 0 || T(0)-1 < 0) {
-		return T(i), nil
-	}
-	return 0, err
-}
-
 type csvSource struct {
 	textSource
 	comma  rune

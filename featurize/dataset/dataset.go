@@ -4,93 +4,8 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math"
+	"os"
 )
-
-// Options says what the caller knows about the classes and wants from the
-// source. The zero value takes everything as it comes.
-type Options struct {
-	// LabelClasses are the model's class names in label order, used to map
-	// folder names to labels. May be nil.
-	LabelClasses []string
-
-	// Classes is K: labels must lie in [0,K). Zero means unknown, and then
-	// labels need only be non-negative.
-	Classes int
-
-	// Unlabelled says that labels are not wanted, as for out-of-distribution data whose classes are
-	// not the model's: none are read or checked, and HasLabels reports false.
-	Unlabelled bool
-
-	// StrayLabels says that a label outside [0,K) makes an example without a
-	// label, instead of an error. It means nothing to MultiLabel.
-	StrayLabels bool
-
-	// MultiLabel says that the head tells K labels independently of each other:
-	// labels are K numbers an example, each 0 or 1, and come as Example.Targets.
-	MultiLabel bool `json:",omitempty"`
-
-	// Inputs names the model's inputs. An .npz with several arrays is then
-	// read only as far as they are named here. Nil takes all its arrays.
-	Inputs []string
-
-	// Widths says how many numbers one example has in each of Inputs, 0 where
-	// that is open. A table's columns are told apart by it. May be nil.
-	Widths []int `json:",omitempty"`
-
-	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
-	// it reads.
-	Fingerprint bool `json:"-"`
-}
-
-// Layout says what the axes of an image mean.
-type Layout string
-
-const (
-	None Layout = ""    // not an image, or not known
-	HW   Layout = "HW"  // height, width: one grey channel
-	HWC  Layout = "HWC" // channels last
-	CHW  Layout = "CHW" // channels first
-)
-
-// An Array is one named tensor of one example, without a batch dimension.
-type Array struct {
-	Name   string // the input it is meant for; "" is the model's only input
-	Shape  []int  // may be shared by the examples of a dataset: not to be modified
-	Layout Layout
-
-	// Data holds the elements in row-major order: []uint8, []int8, []uint16, []int16, []uint32,
-	// []int32, []uint64, []int64, []float32 (also for float16 sources), []float64, []bool or
-	// []string; or Text, which has yet to become one of them. It belongs to the receiver.
-	Data any
-}
-
-// An Example is one record of a dataset. Either Inputs or Encoded is set.
-type Example struct {
-	Index   int     // position in the source, before slicing
-	Name    string  // for messages: a file's relative path, also in an archive, or file[index]
-	Label   int     // class in [0,K), or -1 where there is none
-	Targets []uint8 // under MultiLabel: K times 0 or 1, or nil where there are none
-	Inputs  []Array
-	Encoded []byte // a PNG or JPEG file: see Decode
-}
-
-// A RecordError concerns one record only: the rest of the dataset can be used.
-type RecordError struct {
-	Name  string
-	Index int
-	Err   error
-}
-
-func (e *RecordError) Error() string { return e.Name + ": " + e.Err.Error() }
-func (e *RecordError) Unwrap() error { return e.Err }
-
-// Ignored counts files that were passed over for one reason.
-type Ignored struct {
-	Reason string // "not PNG or JPEG"
-	Count  int
-	First  string // path of the first such file
-}
 
 // A Dataset is an open source of examples. Its methods may be called
 // concurrently, each pass of Examples on its own.
@@ -167,43 +82,35 @@ func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
 	}
 }
 
-func labelRangeError(e Example, classes int) error {
-	return fmt.Errorf("%s: %s", e.Name, labelRange(e.Label, classes))
-}
-
-// labelRange words where a label should lie.
-func labelRange(label, classes int) string {
-	if classes == 0 {
-		return fmt.Sprintf("label %d is negative", label)
-	}
-	return fmt.Sprintf("label %d is outside [0,%d), the model's classes", label, classes)
-}
-
-// singleLabels refuses labels of one class an example under MultiLabel.
-func singleLabels(path string, o Options) error {
-	if !o.MultiLabel || o.Unlabelled {
-		return nil
-	}
-	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz, or lists in JSON lines",
-		path, wantTargets(o.Classes))
-}
-
-// wantTargets words what labels a multi-label head of k labels wants.
-func wantTargets(k int) string {
-	if k == 0 {
-		return "a 0 or 1 for each of the head's labels"
-	}
-	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
-}
-
-// mul multiplies sizes, reporting false on overflow or a negative factor.
-func mul(factors ...int) (int, bool) {
-	p := 1
-	for _, f := range factors {
-		if f < 0 || f > 0 && p > math.MaxInt/f {
-			return 0, false
+// openSource recognises the format where s leaves it open, and opens it.
+func openSource(s Spec, o Options) (Source, error) {
+	f := formatOf(s.Format)
+	if s.Format == "" {
+		var err error
+		if f, err = sniff(s.Path); err != nil {
+			return nil, err
 		}
-		p *= f
 	}
-	return p, true
+	if f.Open == nil {
+		return nil, fmt.Errorf("%s: %s is not supported: %s", s.Path, f.Doc, supported())
+	}
+	fi, err := os.Stat(s.Path)
+	switch {
+	case err != nil:
+		return nil, fileError(s.Path, err)
+	case fi.IsDir() && !f.Folders:
+		return nil, fmt.Errorf("%s: a folder, not a file of format %s", s.Path, f.Name)
+	case !fi.IsDir() && !f.Files:
+		return nil, fmt.Errorf("%s: a file, not a folder of images", s.Path)
+	}
+	src, err := f.Open(s.Path, o)
+	if err != nil {
+		return nil, err
+	}
+	b := src.base()
+	b.Path = s.Path
+	if b.Format == "" {
+		b.Format = f.Name
+	}
+	return src, nil
 }

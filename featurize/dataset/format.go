@@ -1,12 +1,8 @@
 package dataset
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -82,33 +78,6 @@ func supported() string {
 	return "supported are " + strings.Join(docs[:last], ", ") + " and " + docs[last]
 }
 
-// A Peek is what is looked at to recognise a format.
-type Peek struct {
-	Path   string
-	Folder bool
-	// Of a file:
-	Ext  string // of its name, in lower case, without .gz if it is gzipped
-	Head []byte // its first bytes, at most 512, unpacked if it is gzipped
-	Gzip bool
-	Size int64
-	io.ReaderAt
-}
-
-// magic recognises files that begin in one of some ways.
-func magic(begins ...string) func(*Peek) (bool, error) {
-	return func(p *Peek) (bool, error) {
-		begin := func(m string) bool { return bytes.HasPrefix(p.Head, []byte(m)) }
-		return !p.Gzip && slices.ContainsFunc(begins, begin), nil
-	}
-}
-
-// named recognises files by the ends of their names.
-func named(exts ...string) func(*Peek) (bool, error) {
-	return func(p *Peek) (bool, error) { return slices.Contains(exts, p.Ext), nil }
-}
-
-var gzipMagic = []byte{0x1f, 0x8b}
-
 // sniff recognises the format of an existing file or folder.
 func sniff(path string) (*Format, error) {
 	fi, err := os.Stat(path)
@@ -139,29 +108,6 @@ func sniff(path string) (*Format, error) {
 	return nil, p.unknown()
 }
 
-// peek reads the beginning of the file.
-func (p *Peek) peek() error {
-	p.Ext = strings.ToLower(filepath.Ext(p.Path))
-	p.Head = make([]byte, 512)
-	n, err := p.ReadAt(p.Head, 0)
-	if err != nil && err != io.EOF {
-		return fileError(p.Path, err)
-	}
-	p.Head = p.Head[:n]
-	if !bytes.HasPrefix(p.Head, gzipMagic) {
-		return nil
-	}
-	p.Gzip = true
-	z, err := gzip.NewReader(bytes.NewReader(p.Head))
-	if err != nil {
-		return fmt.Errorf("%s: broken gzip header: %w", p.Path, err)
-	}
-	p.Head = make([]byte, 512)
-	n, _ = io.ReadFull(z, p.Head)
-	p.Head, p.Ext = p.Head[:n], strings.ToLower(filepath.Ext(strings.TrimSuffix(p.Path, filepath.Ext(p.Path))))
-	return nil
-}
-
 // unknown says why a file is of no format.
 func (p *Peek) unknown() error {
 	switch {
@@ -176,35 +122,14 @@ func (p *Peek) unknown() error {
 	return fmt.Errorf("%s: format not recognised: %s", p.Path, supported())
 }
 
-// openSource recognises the format where s leaves it open, and opens it.
-func openSource(s Spec, o Options) (Source, error) {
-	f := formatOf(s.Format)
-	if s.Format == "" {
-		var err error
-		if f, err = sniff(s.Path); err != nil {
-			return nil, err
-		}
-	}
-	if f.Open == nil {
-		return nil, fmt.Errorf("%s: %s is not supported: %s", s.Path, f.Doc, supported())
-	}
-	fi, err := os.Stat(s.Path)
-	switch {
-	case err != nil:
-		return nil, fileError(s.Path, err)
-	case fi.IsDir() && !f.Folders:
-		return nil, fmt.Errorf("%s: a folder, not a file of format %s", s.Path, f.Name)
-	case !fi.IsDir() && !f.Files:
-		return nil, fmt.Errorf("%s: a file, not a folder of images", s.Path)
-	}
-	src, err := f.Open(s.Path, o)
+// openAnyCIFAR opens whichever of the two it is.
+func openAnyCIFAR(path string, o Options) (Source, error) {
+	f, err := sniff(path)
 	if err != nil {
 		return nil, err
 	}
-	b := src.base()
-	b.Path = s.Path
-	if b.Format == "" {
-		b.Format = f.Name
+	if !strings.HasPrefix(f.Name, "cifar") {
+		return nil, fmt.Errorf("%s: not CIFAR binary: no .bin file of records of 3073 or 3074 bytes", path)
 	}
-	return src, nil
+	return f.Open(path, o)
 }

@@ -278,8 +278,8 @@ var errRagged = errors.New("lists of different lengths within one example")
 
 func (t *jsonTensor) read(p *jsonParser, depth int) error {
 	if p.peek() == '[' {
-		if depth == maxNPYDims {
-			return fmt.Errorf("more than %d dimensions", maxNPYDims)
+		if depth == maxDims {
+			return fmt.Errorf("more than %d dimensions", maxDims)
 		}
 		if t.depth >= 0 && depth >= t.depth {
 			return errRagged
@@ -423,3 +423,5 @@ func (t *jsonTensor) data() any {
 	}
 	return t.strings
 }
+
+func clip(s string) string { return s[:min(len(s), 20)] }

@@ -73,13 +73,6 @@ func (s *jsonlSource) scan(r io.Reader, o Options) error {
 	return nil
 }
 
-// A refusal is what is wrong with a whole file, not with a line.
-type refusal struct{ msg string }
-
-func (e *refusal) Error() string { return e.msg }
-
-func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
-
 // learn settles by an example what keys are inputs and which the label.
 func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	var keys []string

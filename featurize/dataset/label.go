@@ -3,6 +3,7 @@ package dataset
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,4 +110,86 @@ func (l labelParser) targets(p *jsonParser, e *Example) error {
 		e.Targets[i] = uint8(y)
 	}
 	return nil
+}
+
+// wholeText reads a whole number, 3.0 too.
+func wholeText[T int64 | uint64](s string, parse func(string, int, int) (T, error)) (T, error) {
+	v, err := parse(s, 10, 64)
+	if err == nil {
+		return v, nil
+	}
+	f, floatErr := strconv.ParseFloat(s, 64)
+	if i, ok := wholeNumber(f); floatErr == nil && ok && (i >= 0 || T(0)-1 < 0) {
+		return T(i), nil
+	}
+	return 0, err
+}
+
+func labelRangeError(e Example, classes int) error {
+	return fmt.Errorf("%s: %s", e.Name, labelRange(e.Label, classes))
+}
+
+// labelRange words where a label should lie.
+func labelRange(label, classes int) string {
+	if classes == 0 {
+		return fmt.Sprintf("label %d is negative", label)
+	}
+	return fmt.Sprintf("label %d is outside [0,%d), the model's classes", label, classes)
+}
+
+// singleLabels refuses labels of one class an example under MultiLabel.
+func singleLabels(path string, o Options) error {
+	if !o.MultiLabel || o.Unlabelled {
+		return nil
+	}
+	return fmt.Errorf("%s: its labels are one class an example; want %s: labels [N,K] in an .npz, or lists in JSON lines",
+		path, wantTargets(o.Classes))
+}
+
+// wantTargets words what labels a multi-label head of k labels wants.
+func wantTargets(k int) string {
+	if k == 0 {
+		return "a 0 or 1 for each of the head's labels"
+	}
+	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
+}
+
+// toInts converts labels. bad is the first that is no integer, or -1.
+func toInts(data any) (ints []int, bad int) {
+	switch d := data.(type) {
+	case []uint8:
+		return widen(d), -1
+	case []int8:
+		return widen(d), -1
+	case []uint16:
+		return widen(d), -1
+	case []int16:
+		return widen(d), -1
+	case []uint32:
+		return widen(d), -1
+	case []int32:
+		return widen(d), -1
+	case []int64:
+		return widen(d), -1
+	case []uint64:
+		for i, v := range d {
+			if v > math.MaxInt {
+				return nil, i
+			}
+		}
+		return widen(d), -1
+	case []bool:
+		ints = make([]int, len(d))
+		for i, v := range d {
+			if v {
+				ints[i] = 1
+			}
+		}
+		return ints, -1
+	case []float32:
+		return round(d)
+	case []float64:
+		return round(d)
+	}
+	panic(fmt.Sprintf("dataset: labels of type %T", data))
 }

@@ -20,7 +20,6 @@ const (
 	npyMagic = "\x93NUMPY"
 
 	maxNPYHeader = 64 << 10 // NumPy itself refuses more than 10,000 bytes by default
-	maxNPYDims   = 32       // as many as NumPy 1 allows
 )
 
 // An npyHeader is what stands before an array's elements.
@@ -180,8 +179,6 @@ func (p *dictParser) header() (descr string, fortran bool, shape []int, err erro
 	return descr, fortran, shape, nil
 }
 
-func clip(s string) string { return s[:min(len(s), 20)] }
-
 func (p *dictParser) want(token string) error {
 	return fmt.Errorf("want %s, got %q", token, clip(p.rest))
 }
@@ -260,8 +257,8 @@ func (p *dictParser) tuple() ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dimension %s is too large", clip(p.rest[:n]))
 		}
-		if shape = append(shape, d); len(shape) > maxNPYDims {
-			return nil, fmt.Errorf("more than %d dimensions", maxNPYDims)
+		if shape = append(shape, d); len(shape) > maxDims {
+			return nil, fmt.Errorf("more than %d dimensions", maxDims)
 		}
 		p.rest = strings.TrimPrefix(p.rest[n:], "L") // Python 2 wrote 60000L
 		if !p.take(",") {

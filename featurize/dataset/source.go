@@ -1,11 +1,15 @@
 package dataset
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
+	"sync"
+	"time"
 
 	"github.com/mfgs/mfgs/onnx/files"
 )
@@ -123,4 +127,25 @@ func exists(path string) bool {
 func isDir(path string) bool {
 	fi, err := os.Stat(path)
 	return err == nil && fi.IsDir()
+}
+
+// A hasher hashes what determines a source's examples from…to-1: parts in a fixed order, which are
+// its files or, of folders and archives of images, its examples.
+type hasher interface {
+	// hash adds the parts that the digest does not hold yet. The digest is locked.
+	hash(ctx context.Context, d *digest, from, to int) error
+	// stamp writes for each part what tells that its content may have changed, and returns the time
+	// of the latest change.
+	stamp(w io.Writer, from, to int) (latest time.Time, err error)
+}
+
+// A digest is a SHA-256 over parts, to which whoever reads a part in order adds it on the way. What
+// nobody has read is read in the end.
+type digest struct {
+	mu   sync.Mutex
+	h    hash.Hash // nil until the digest is begun
+	sum  string    // "" until it is complete
+	part int       // the first that is not hashed whole
+	at   int64     // bytes of it that are hashed; for files only
+	open bool      // its size is hashed; for files only
 }
