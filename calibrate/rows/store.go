@@ -122,7 +122,6 @@ type Store struct {
 	metadata map[string]string
 	blocks   []*safetensors.File
 	d, k, n  int
-	labelled bool
 	end      *End
 }
 

@@ -93,7 +93,7 @@ func unsupported(format string, args ...any) error {
 	return &UnsupportedError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// NetworkError is returned where a network has not what is asked for, or it cannot be changed.
+// UnsupportedError is returned where a network has not what is asked for, or it cannot be changed.
 type UnsupportedError struct{ Reason string }
 
 // Error gives the reason.

@@ -22,7 +22,7 @@ const (
 	maxPrefix       = 200     // bytes of a call's name that the names inside it begin with
 )
 
-// inlineFunctions returns the model with the calls of its own functions replaced by what they do,
+// Inline returns the model with the calls of its own functions replaced by what they do,
 // in the main graph and the subgraphs of its nodes, so that whoever looks for an operator sees one
 // flat graph. A model without such calls is returned as it is; m is never changed.
 //

@@ -105,7 +105,7 @@ func (n *Node) Label() string {
 	return n.GetOutput()[0]
 }
 
-// attribute returns the named attribute, nil if the node has none.
+// Attr returns the named attribute, nil if the node has none.
 func (n *Node) Attr(name string) *Attribute {
 	for _, a := range n.GetAttribute() {
 		if a.GetName() == name {

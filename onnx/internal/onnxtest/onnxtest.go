@@ -51,7 +51,7 @@ func Fixture(t testing.TB, name string) []byte {
 	return b
 }
 
-// eachFixture calls do for every model file among the fixtures.
+// Network returns a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
 // A network is a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
 func Network() *onnxpb.Model {
 	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)),
