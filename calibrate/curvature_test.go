@@ -635,7 +635,8 @@ func TestStructureFollowsTheHead(t *testing.T) {
 	} {
 		h := Head{Logits: test.logits, Features: test.dim, Link: Softmax}
 		got, err := test.structure.Resolve(h)
-		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+		if got != test.want || (err == nil) != (test.err == "") || err != nil &&
+			!strings.Contains(err.Error(), test.err) {
 			t.Errorf("%q of %d × %d: %q, %v; want %q, %q", test.structure, test.logits, test.dim, got, err, test.want, test.err)
 		}
 		h.Features--
@@ -673,7 +674,8 @@ func TestStructureOfSeparateLogits(t *testing.T) {
 		for _, link := range []Link{Sigmoid, OneVsRest} {
 			h := Head{Logits: test.logits, Features: test.dim, Link: link}
 			got, err := test.structure.Resolve(h)
-			if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if got != test.want || (err == nil) != (test.err == "") || err != nil &&
+				!strings.Contains(err.Error(), test.err) {
 				t.Errorf("%q of %d × %d: %q, %v; want %q, %q", test.structure, test.logits, test.dim, got, err, test.want, test.err)
 			}
 		}

@@ -804,7 +804,8 @@ func TestFitRefusesBadData(t *testing.T) {
 	} {
 		val := randomSet(multi, 20, 1, 903)
 		change(val)
-		if _, err := Fit(t.Context(), cm, val, nil, FitOptions{}); err == nil || !strings.HasPrefix(err.Error(), "held-out data: "+want) {
+		if _, err := Fit(t.Context(), cm, val, nil, FitOptions{}); err == nil ||
+			!strings.HasPrefix(err.Error(), "held-out data: "+want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -869,7 +870,8 @@ func TestDampingIsReadAndWritten(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"0", "-1", "NaN", "Inf", "+Inf", "1e999", "rel:", "rel:0", "rel:-1", "rel:auto", "Auto", "1 ", "1,5", "rel:rel:1", "relative"} {
-		if got, err := ParseDamping(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) || got != (Damping{}) {
+		if got, err := ParseDamping(text); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", text)) ||
+			got != (Damping{}) {
 			t.Errorf("%q: %+v, error %v", text, got, err)
 		}
 	}

@@ -125,7 +125,8 @@ func TestFullPosteriorEqualsTheDenseInverse(t *testing.T) {
 				sigma := naiveCovariance(t, cov, want.h, want.j, k*d, epsilon)
 				for x := range k {
 					block := mat.DenseCopyOf(sigma.Slice(x*d, (x+1)*d, x*d, (x+1)*d))
-					wantSame(t, fmt.Sprintf("%s: block %d", name, x), p.Blocks[x*d*d:(x+1)*d*d], block.RawMatrix().Data, rounding(cov, epsilon))
+					wantSame(t, fmt.Sprintf("%s: block %d", name, x), p.Blocks[x*d*d:(x+1)*d*d], block.RawMatrix().Data,
+						rounding(cov, epsilon))
 				}
 				wantRelative(t, name+": variances", p.variancesOf(test), naiveVariances(h, sigma, test), 10*rounding(cov, epsilon))
 				wantRelative(t, name+": leverages", p.leveragesOf(test), naiveLeverages(t, h, want.a, test), 1e-11)
@@ -280,7 +281,8 @@ func TestSeparateLogitsAreProblemsOfOneLogit(t *testing.T) {
 					for i := range test.N {
 						got = append(got, together[i*h.Logits+k])
 					}
-					wantRelative(t, fmt.Sprintf("%s %s %s: logit %d", h.name(), structure, cov, k), got, mustPosterior(t, ck, cov, 0.3).variancesOf(alone(test, k)), tolerance)
+					wantRelative(t, fmt.Sprintf("%s %s %s: logit %d", h.name(), structure, cov, k), got,
+						mustPosterior(t, ck, cov, 0.3).variancesOf(alone(test, k)), tolerance)
 				}
 			}
 		}
@@ -343,7 +345,8 @@ func TestBatchesOfAnySizeGiveTheSame(t *testing.T) {
 		variances, leverages := p.variancesOf(test), p.leveragesOf(test)
 		for i := range n {
 			one := test.Slice(i, i+1)
-			wantRelative(t, fmt.Sprintf("%s: variances of example %d", structure, i), p.variancesOf(one), variances[i*h.Logits:(i+1)*h.Logits], 1e-13)
+			wantRelative(t, fmt.Sprintf("%s: variances of example %d", structure, i), p.variancesOf(one), variances[i*h.Logits:(i+1)*h.Logits],
+				1e-13)
 			wantRelative(t, fmt.Sprintf("%s: leverage of example %d", structure, i), p.leveragesOf(one), leverages[i:i+1], 1e-13)
 		}
 		v, l := make([]float64, len(variances)), make([]float64, n)

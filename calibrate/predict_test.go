@@ -79,10 +79,12 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 							t.Errorf("example %d: log p[%d] = %v, want %v", i, k, got.LogP[i*outcomes+k], want)
 						}
 					}
-					wantRelative(t, "1 - max p", []float64{meanfield.OneMinusMax(got.Margin[i], h.categories())}, []float64{rest}, 1e-8)
+					wantRelative(t, "1 - max p", []float64{meanfield.OneMinusMax(got.Margin[i], h.categories())}, []float64{rest},
+						1e-8)
 					_, rest = one(calibration.OOD)
 					chance := math.Log(float64(h.categories() - 1))
-					wantRelative(t, "OOD score", got.Score("ood_score")[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)}, 1e-8)
+					wantRelative(t, "OOD score", got.Score("ood_score")[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)},
+						1e-8)
 				}
 				for i, v := range s2 {
 					if got.Variance[i] != v { // at T_ens = 1, whatever the pairs

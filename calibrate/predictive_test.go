@@ -198,7 +198,8 @@ func TestScoresOfTuningDoNotUnderflow(t *testing.T) {
 	s := &rows.Batch{N: 3, Features: make([]float32, 3), Logits: logits}
 	mf0 := newTuningSet(h, s, false, meanfield.Lambda0, 1) // with variances of zero
 	for name, e := range map[string]*examples{
-		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1, 1), "temperature scaling": plainExamples(h, s, 1),
+		"mf0": &mf0.examples, "another method": predicted(t.Context(), &predictive{h: h, logits: logits}, nil, 1, 1),
+		"temperature scaling": plainExamples(h, s, 1),
 	} {
 		for _, act := range []float64{1, 0.05, 20} {
 			e.evaluate([]float64{act}, 1)

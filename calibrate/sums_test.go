@@ -381,7 +381,8 @@ func TestSumsThatLieAreRefused(t *testing.T) {
 			return tensors
 		})
 		_, err := DecodeSums(bytes.NewReader(bad), int64(len(bad)), nil)
-		if err == nil || !strings.HasPrefix(err.Error(), "curvature sums: ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if err == nil || !strings.HasPrefix(err.Error(), "curvature sums: ") || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}

@@ -215,7 +215,8 @@ func TestMarginsKeepTheirDigits(t *testing.T) {
 		}{
 			{"softmax", 1e-13 * float64(classes), classes, func(e exemplar) float64 { return Softmax(logp, e.mu) },
 				func(e exemplar) *big.Float { return bigRest(bigMF0(e.mu, make([]float64, classes))) }},
-			{"mf0 exact", 1e-12 * float64(classes), classes, func(e exemplar) float64 { return MF0Exact(logp, e.mu, e.s2, Lambda0) },
+			{"mf0 exact", 1e-12 * float64(classes), classes,
+				func(e exemplar) float64 { return MF0Exact(logp, e.mu, e.s2, Lambda0) },
 				func(e exemplar) *big.Float { return bigRest(bigMF0(e.mu, e.s2)) }},
 			{"mf0", 1e-8, classes, func(e exemplar) float64 { return w.MF0(logp, e.mu, e.s2) },
 				func(e exemplar) *big.Float { return bigRest(bigMF0(e.mu, e.s2)) }},
@@ -242,7 +243,8 @@ func TestMarginsKeepTheirDigits(t *testing.T) {
 					got := m.of(e)
 					want, _ := bigMargin(m.rest(e), m.outcomes).Float64()
 					if !approx.Relative(got, want, m.tolerance) && !(want < 1e-290) {
-						t.Errorf("example %d: margin %v, want %v: off by %.1e\n%v\n%v", i, got, want, math.Abs(got-want)/want, e.mu[:min(5, classes)], e.s2[:min(5, classes)])
+						t.Errorf("example %d: margin %v, want %v: off by %.1e\n%v\n%v", i, got, want, math.Abs(got-want)/want, e.mu[:min(5, classes)],
+							e.s2[:min(5, classes)])
 					}
 					if other, tied := margins[got]; tied && !approx.Relative(other, want, 1e-15) {
 						t.Errorf("example %d: %v is the margin of two examples, of %v and %v", i, got, other, want)

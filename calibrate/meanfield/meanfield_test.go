@@ -207,7 +207,8 @@ func TestSeparateSigmoidsEqualTheirDefinition(t *testing.T) {
 		}
 		for i, m := range mu {
 			p := 1 / (1 + math.Exp(-m))
-			for what, pair := range map[string][2]float64{"1-p": {pairs[2*i], 1 - p}, "p": {pairs[2*i+1], p}, "of the sum": {classes[i], p / sum}} {
+			for what, pair := range map[string][2]float64{"1-p": {pairs[2*i], 1 - p}, "p": {pairs[2*i+1], p},
+				"of the sum": {classes[i], p / sum}} {
 				if !approx.Equal(math.Exp(pair[0]), pair[1], 1e-13) {
 					t.Errorf("logit %d of %v: %s is %v, want %v", i, mu, what, math.Exp(pair[0]), pair[1])
 				}

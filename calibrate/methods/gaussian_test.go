@@ -566,7 +566,8 @@ func TestTuneMonteCarlo(t *testing.T) {
 		t.Fatal(err)
 	}
 	nll := map[string]float64{}
-	for name, p := range map[string]calibrate.Predictive{"mc": samples, "mf0": gaussian(t, MF0, cov, set, k), "ukf": gaussian(t, UKF, cov, set, k)} {
+	for name, p := range map[string]calibrate.Predictive{"mc": samples, "mf0": gaussian(t, MF0, cov, set, k),
+		"ukf": gaussian(t, UKF, cov, set, k)} {
 		tuned, err := calibrate.Tune(t.Context(), p, set.Labels, nil, math.Inf(1))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

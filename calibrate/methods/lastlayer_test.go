@@ -78,8 +78,10 @@ func TestFitsReachTheOptimum(t *testing.T) {
 			do        func() (*LastLayers, error)
 			leavesOut func(member, example int) bool
 		}{
-			{"ensemble", func() (*LastLayers, error) { return FitEnsemble(background, s, h, 3, o) }, func(int, int) bool { return false }},
-			{"jackknife", func() (*LastLayers, error) { return FitJackknife(background, s, h, 0, leave, o) }, jackknifeParts(60, 3, leave, 5)},
+			{"ensemble", func() (*LastLayers, error) { return FitEnsemble(background, s, h, 3, o) },
+				func(int, int) bool { return false }},
+			{"jackknife", func() (*LastLayers, error) { return FitJackknife(background, s, h, 0, leave, o) },
+				jackknifeParts(60, 3, leave, 5)},
 		} {
 			l, err := fit.do()
 			if err != nil {

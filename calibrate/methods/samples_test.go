@@ -115,7 +115,8 @@ func TestSamples(t *testing.T) {
 			for j := range m {
 				x := make([]float64, k)
 				for c := range x {
-					x[c] = float64(logits[i*k+c])/temperatures.Act + float64(deviations[(i*m+j)*k+c])/math.Sqrt(temperatures.Ens)
+					x[c] = float64(logits[i*k+c])/temperatures.Act +
+						float64(deviations[(i*m+j)*k+c])/math.Sqrt(temperatures.Ens)
 				}
 				for c, p := range naiveSoftmax(x) {
 					want[c] += p / m

@@ -124,7 +124,8 @@ func TestPredictives(t *testing.T) {
 		p    func(context.Context, *rows.Batch) (calibrate.Predictive, error)
 		a    func(own float64, sampled float64) float64
 	}{
-		{"samples", (&WeightSamples{l}).Predictive, func(own, sampled float64) float64 { return own/at.Act + sampled/math.Sqrt(at.Ens) }},
+		{"samples", (&WeightSamples{l}).Predictive,
+			func(own, sampled float64) float64 { return own/at.Act + sampled/math.Sqrt(at.Ens) }},
 		{"ensemble", (&LastLayers{l}).Predictive, func(_, sampled float64) float64 { return sampled / at.Act }},
 	} {
 		p, err := of.p(background, s)

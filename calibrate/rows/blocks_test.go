@@ -15,7 +15,8 @@ func TestBlocksDoNotDependOnBatches(t *testing.T) {
 		if position%7 == 3 || Block(position) == 2 { // no such records
 			continue
 		}
-		whole.Append(&Batch{N: 1, Positions: []int{position}, Features: []float32{float32(position), 1}, Logits: []float32{-1}, Labels: []int{position % 3}, From: "x"})
+		whole.Append(&Batch{N: 1, Positions: []int{position}, Features: []float32{float32(position), 1},
+			Logits: []float32{-1}, Labels: []int{position % 3}, From: "x"})
 	}
 	var want []*Batch
 	for first := 0; first < whole.N; {

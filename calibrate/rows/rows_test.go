@@ -22,7 +22,8 @@ func TestExamplesAreReadByIndex(t *testing.T) {
 	if !reflect.DeepEqual(features, []float32{5, 6}) || !reflect.DeepEqual(logits, []float32{-3}) {
 		t.Errorf("example 2 has features %v and logits %v", features, logits)
 	}
-	if b.Label(0) != 0 || b.Label(1) != -1 || b.Target(1) != nil || b.Name(1) != "b" || (&Batch{N: 1, Positions: []int{7}, From: "x.npz"}).Name(0) != "x.npz[7]" {
+	if b.Label(0) != 0 || b.Label(1) != -1 || b.Target(1) != nil || b.Name(1) != "b" ||
+		(&Batch{N: 1, Positions: []int{7}, From: "x.npz"}).Name(0) != "x.npz[7]" {
 		t.Errorf("labels %d and %d, targets %v, name %q", b.Label(0), b.Label(1), b.Target(1), b.Name(1))
 	}
 	m := multi()
@@ -47,7 +48,8 @@ func TestPartsGiveTheWholeAgain(t *testing.T) {
 func TestPickCopiesInOrder(t *testing.T) {
 	b := labelled()
 	got := b.Pick([]int{2, 0})
-	want := &Batch{N: 2, Positions: []int{9, 4}, Features: []float32{5, 6, 1, 2}, Logits: []float32{-3, -1}, Labels: []int{1, 0}, Names: []string{"c", "a"}}
+	want := &Batch{N: 2, Positions: []int{9, 4}, Features: []float32{5, 6, 1, 2}, Logits: []float32{-3, -1},
+		Labels: []int{1, 0}, Names: []string{"c", "a"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("picked %+v, want %+v", got, want)
 	}

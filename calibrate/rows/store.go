@@ -86,7 +86,8 @@ func (s *Writer) block(b *Batch) error {
 		tensors = append(tensors, safetensors.Tensor{Name: "labels", Shape: []int{n}, Data: wide(b.Labels)})
 	}
 	if b.Targets != nil {
-		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets, DType: safetensors.U8})
+		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets,
+			DType: safetensors.U8})
 	}
 	return s.segment(blockKind, tensors, nil)
 }

@@ -86,7 +86,8 @@ func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Features() != 3 || s.Logits() != 2 || s.Len() != want.N || !s.Labelled() || s.Fingerprint() != "f00d" || s.Metadata()["model"] != "a model" {
+		if s.Features() != 3 || s.Logits() != 2 || s.Len() != want.N || !s.Labelled() || s.Fingerprint() != "f00d" ||
+			s.Metadata()["model"] != "a model" {
 			t.Errorf("%s: %d features, %d logits, %d examples, fingerprint %q of %q", name, s.Features(), s.Logits(), s.Len(), s.Fingerprint(), s.Metadata())
 		}
 		got, stats := all(t, s)

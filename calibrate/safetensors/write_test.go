@@ -16,7 +16,8 @@ func TestTensorsOfSeveralChunksComeBack(t *testing.T) {
 		data[i] = float64(i)
 	}
 	var b bytes.Buffer
-	if err := Encode(&b, []Tensor{{Name: "data", Shape: []int{len(data)}, Data: data}, {Name: "none", Shape: []int{0}, Data: []float64{}}}, nil); err != nil {
+	if err := Encode(&b, []Tensor{{Name: "data", Shape: []int{len(data)}, Data: data},
+		{Name: "none", Shape: []int{0}, Data: []float64{}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	f, err := open(b.Bytes())
@@ -29,7 +30,8 @@ func TestTensorsOfSeveralChunksComeBack(t *testing.T) {
 }
 
 func TestASealedFileIsTheOneThatWasWritten(t *testing.T) {
-	tensors := []Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, 2}}, {Name: "a", Shape: []int{3}, Data: []int64{1, 2, 3}}}
+	tensors := []Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, 2}},
+		{Name: "a", Shape: []int{3}, Data: []int64{1, 2, 3}}}
 	var b bytes.Buffer
 	if err := EncodeSealed(&b, tensors, map[string]string{"x": "y"}); err != nil {
 		t.Fatal(err)
@@ -86,7 +88,8 @@ func TestTheOrderOfTensorsDoesNotCount(t *testing.T) {
 func TestDataIsAligned(t *testing.T) {
 	for n := range 40 {
 		var b bytes.Buffer
-		if err := Encode(&b, []Tensor{{Name: strings.Repeat("x", n), Shape: []int{1}, Data: []float64{1}}}, nil); err != nil {
+		if err := Encode(&b, []Tensor{{Name: strings.Repeat("x", n), Shape: []int{1}, Data: []float64{1}}},
+			nil); err != nil {
 			t.Fatal(err)
 		}
 		f, err := open(b.Bytes())

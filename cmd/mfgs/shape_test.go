@@ -1,21 +1,28 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // The shape that the tree is to keep. Generated files have none.
 const (
 	maxPackageLines  = 5000 // of a package, without tests
 	maxFunctionLines = 80   // of a function, but for tables in it
+	maxColumns       = 120  // of a line, with tabs of four, but for string literals
+	mayCircle        = 10   // files of a package whose files may refer to each other in circles
 )
 
 // sourceFile is a Go file of the module.
@@ -59,9 +66,8 @@ func goFiles(t *testing.T) []*sourceFile {
 		if err != nil {
 			return err
 		}
-		f := &sourceFile{path: filepath.ToSlash(rel), test: strings.HasSuffix(name, "_test.go"), text: text,
-			fset: token.NewFileSet()}
-		f.pkg = path.Dir(f.path)
+		f := &sourceFile{path: filepath.ToSlash(rel), text: text, fset: token.NewFileSet()}
+		f.pkg, f.test = path.Dir(f.path), strings.HasSuffix(name, "_test.go")
 		if f.ast, err = parser.ParseFile(f.fset, file, text, parser.ParseComments); err != nil {
 			return err
 		}
@@ -129,4 +135,140 @@ func (f *sourceFile) tableLines(fn ast.Node) (n int) {
 		return !table
 	})
 	return n
+}
+
+func TestLinesAreNarrow(t *testing.T) {
+	for _, f := range goFiles(t) {
+		spared := f.spared()
+		for i, line := range strings.Split(string(f.text), "\n") {
+			if n := columns(line) - spared[i+1]; n > maxColumns {
+				t.Errorf("%s:%d: %d columns, want at most %d", f.path, i+1, n, maxColumns)
+			}
+		}
+	}
+}
+
+func columns(s string) int { return utf8.RuneCountInString(strings.ReplaceAll(s, "\t", "    ")) }
+
+// spared counts the columns that string literals and the expected output of examples take, by line.
+func (f *sourceFile) spared() map[int]int {
+	taken := map[int]int{}
+	ast.Inspect(f.ast, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			for i, part := range strings.Split(lit.Value, "\n") {
+				taken[f.line(lit.Pos())+i] += columns(part)
+			}
+		}
+		return true
+	})
+	for _, group := range f.ast.Comments {
+		if output := strings.ToLower(group.Text()); f.test && strings.HasPrefix(output, "output:") {
+			for _, c := range group.List {
+				taken[f.line(c.Pos())] += columns(c.Text)
+			}
+		}
+	}
+	return taken
+}
+
+// TestFilesReferOneWay wants the files of a package that has many to stand in an order in which
+// each refers to earlier ones only: it can then be read from one end to the other. A file refers
+// to another by a name that is declared there; methods belong to the file of their type.
+func TestFilesReferOneWay(t *testing.T) {
+	packages := map[string][]*sourceFile{}
+	for _, f := range goFiles(t) {
+		if !f.test {
+			packages[f.pkg] = append(packages[f.pkg], f)
+		}
+	}
+	for pkg, files := range packages {
+		if len(files) <= mayCircle {
+			continue
+		}
+		for _, circle := range circles(references(files)) {
+			t.Errorf("package %s: files refer to each other in a circle: %s", pkg, strings.Join(circle, ", "))
+		}
+	}
+}
+
+// references returns for each file the files of its package whose names it uses.
+func references(files []*sourceFile) map[string]map[string]bool {
+	declared := map[string][]string{} // name → files: those of several platforms may declare the same
+	for _, f := range files {
+		for _, d := range f.ast.Decls {
+			for _, name := range declaredNames(d) {
+				declared[name] = append(declared[name], path.Base(f.path))
+			}
+		}
+	}
+	uses := map[string]map[string]bool{}
+	for _, f := range files {
+		own := path.Base(f.path)
+		uses[own] = map[string]bool{}
+		for _, id := range f.ast.Unresolved {
+			for _, other := range declared[id.Name] {
+				if other != own && !slices.Contains(declared[id.Name], own) {
+					uses[own][other] = true
+				}
+			}
+		}
+	}
+	return uses
+}
+
+// declaredNames are the names that a declaration gives the package.
+func declaredNames(d ast.Decl) (names []string) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			names = append(names, d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				names = append(names, s.Name.Name)
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					names = append(names, n.Name)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(n string) bool { return n == "init" || n == "_" })
+}
+
+// circles returns the strongly connected components of more than one node (Tarjan, Depth-First
+// Search and Linear Graph Algorithms, 1972).
+func circles(graph map[string]map[string]bool) (all [][]string) {
+	index, low := map[string]int{}, map[string]int{}
+	var stack []string
+	var visit func(string)
+	visit = func(v string) {
+		index[v] = len(index) + 1
+		low[v] = index[v]
+		stack = append(stack, v)
+		for _, w := range slices.Sorted(maps.Keys(graph[v])) {
+			if index[w] == 0 {
+				visit(w)
+				low[v] = min(low[v], low[w])
+			} else if slices.Contains(stack, w) {
+				low[v] = min(low[v], index[w])
+			}
+		}
+		if low[v] == index[v] {
+			i := slices.Index(stack, v)
+			if circle := slices.Clone(stack[i:]); len(circle) > 1 {
+				all = append(all, circle)
+			}
+			stack = stack[:i]
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(graph)) {
+		if index[v] == 0 {
+			visit(v)
+		}
+	}
+	slices.SortFunc(all, func(a, b []string) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	return all
 }

@@ -288,26 +288,6 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 	return labels, 0, nil
 }
 
-func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](in []T) []int {
-	out := make([]int, len(in))
-	for i, v := range in {
-		out[i] = int(v)
-	}
-	return out
-}
-
-// round accepts floats that hold integers: NumPy users often store labels so.
-func round[T float32 | float64](in []T) ([]int, int) {
-	out := make([]int, len(in))
-	for i, v := range in {
-		if float64(v) != math.Trunc(float64(v)) || math.Abs(float64(v)) > 1<<52 {
-			return nil, i
-		}
-		out[i] = int(v)
-	}
-	return out, -1
-}
-
 // imageLayout guesses what the axes of a uint8 array mean; other arrays are
 // ready tensors, not images.
 func imageLayout(t dtype, shape []int) Layout {

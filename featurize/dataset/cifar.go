@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -75,40 +73,6 @@ func cifarMisfit(path, ext string, f io.ReaderAt, size int64) error {
 	}
 	return fmt.Errorf("%s: not CIFAR binary: want records of %d (CIFAR-10) or %d (CIFAR-100) bytes with labels in range, got %d bytes",
 		path, cifar10.record, cifar100.record, size)
-}
-
-// firstCIFAR returns the first .bin file of a folder of CIFAR batches, "" for a folder of images.
-func firstCIFAR(folder string) (string, error) {
-	l, err := (&folderSource{root: folder}).list("")
-	if err != nil {
-		return "", err
-	}
-	train, test, err := cifarFiles(folder)
-	if parts := append(train, test...); err == nil && len(parts) > 0 && len(l.images)+len(l.dirs) == 0 {
-		return parts[0], nil
-	}
-	return "", err
-}
-
-// cifarFiles returns the .bin files of a folder, apart for training and test.
-func cifarFiles(folder string) (train, test []string, err error) {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, nil, fileError(folder, err)
-	}
-	for _, e := range entries {
-		name := e.Name()
-		if e.IsDir() || strings.HasPrefix(name, ".") || filepath.Ext(name) != ".bin" {
-			continue
-		}
-		path := filepath.Join(folder, name)
-		if strings.HasPrefix(name, "test") {
-			test = append(test, path)
-		} else {
-			train = append(train, path)
-		}
-	}
-	return train, test, nil
 }
 
 type cifarSource struct {

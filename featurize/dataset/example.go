@@ -97,3 +97,14 @@ type Options struct {
 	// it reads.
 	Fingerprint bool `json:"-"`
 }
+
+// A Spec is a SPEC taken apart: format:path[from:to].
+type Spec struct {
+	Format   string // "" to be recognised
+	Path     string
+	From, To int // of the slice; To is -1 for the end
+	sliced   bool
+}
+
+// maxFeatures bounds d and K, so that a block of examples has a sane size.
+const maxFeatures = 1 << 20

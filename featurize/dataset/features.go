@@ -8,9 +8,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
-// maxFeatures bounds d and K, so that a block of examples has a sane size.
-const maxFeatures = 1 << 20
-
 // Features is an open .npz of ready-made features: arrays "features" (or
 // "phi") [N,d], "logits" [N,K] and, optionally, "labels" (or "label", "y"): [N],
 // also class names, or [N,K] under Options.MultiLabel. Numbers may be float16, float32 or float64.

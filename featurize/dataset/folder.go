@@ -279,3 +279,37 @@ func checkEncoded(size int64) error {
 	}
 	return nil
 }
+
+// firstCIFAR returns the first .bin file of a folder of CIFAR batches, "" for a folder of images.
+func firstCIFAR(folder string) (string, error) {
+	l, err := (&folderSource{root: folder}).list("")
+	if err != nil {
+		return "", err
+	}
+	train, test, err := cifarFiles(folder)
+	if parts := append(train, test...); err == nil && len(parts) > 0 && len(l.images)+len(l.dirs) == 0 {
+		return parts[0], nil
+	}
+	return "", err
+}
+
+// cifarFiles returns the .bin files of a folder, apart for training and test.
+func cifarFiles(folder string) (train, test []string, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, nil, fileError(folder, err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if e.IsDir() || strings.HasPrefix(name, ".") || filepath.Ext(name) != ".bin" {
+			continue
+		}
+		path := filepath.Join(folder, name)
+		if strings.HasPrefix(name, "test") {
+			test = append(test, path)
+		} else {
+			train = append(train, path)
+		}
+	}
+	return train, test, nil
+}

@@ -3,7 +3,6 @@ package dataset
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,44 +151,4 @@ func wantTargets(k int) string {
 		return "a 0 or 1 for each of the head's labels"
 	}
 	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
-}
-
-// toInts converts labels. bad is the first that is no integer, or -1.
-func toInts(data any) (ints []int, bad int) {
-	switch d := data.(type) {
-	case []uint8:
-		return widen(d), -1
-	case []int8:
-		return widen(d), -1
-	case []uint16:
-		return widen(d), -1
-	case []int16:
-		return widen(d), -1
-	case []uint32:
-		return widen(d), -1
-	case []int32:
-		return widen(d), -1
-	case []int64:
-		return widen(d), -1
-	case []uint64:
-		for i, v := range d {
-			if v > math.MaxInt {
-				return nil, i
-			}
-		}
-		return widen(d), -1
-	case []bool:
-		ints = make([]int, len(d))
-		for i, v := range d {
-			if v {
-				ints[i] = 1
-			}
-		}
-		return ints, -1
-	case []float32:
-		return round(d)
-	case []float64:
-		return round(d)
-	}
-	panic(fmt.Sprintf("dataset: labels of type %T", data))
 }

@@ -8,14 +8,6 @@ import (
 	"strings"
 )
 
-// A Spec is a SPEC taken apart: format:path[from:to].
-type Spec struct {
-	Format   string // "" to be recognised
-	Path     string
-	From, To int // of the slice; To is -1 for the end
-	sliced   bool
-}
-
 var sliceSuffix = regexp.MustCompile(`\[([0-9]*):([0-9]*)\]$`)
 
 // ParseSpec takes a SPEC apart; see the package documentation for its syntax. Readings are tried

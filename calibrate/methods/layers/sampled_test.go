@@ -38,7 +38,8 @@ func (s stack) naiveDraw(p *Posterior, m int, ens float64) [][]float64 {
 			for c := range dim {
 				for a := range dim {
 					for b := range l.Out {
-						all[i][o*dim+c] += f.qa[c*dim+a] * f.qb[o*l.Out+b] * z[a*l.Out+b] * math.Sqrt(f.variance[a*l.Out+b]/ens)
+						all[i][o*dim+c] += f.qa[c*dim+a] * f.qb[o*l.Out+b] * z[a*l.Out+
+							b] * math.Sqrt(f.variance[a*l.Out+b]/ens)
 					}
 				}
 			}

@@ -52,7 +52,6 @@ func Fixture(t testing.TB, name string) []byte {
 }
 
 // Network returns a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
-// A network is a small model to tamper with: y = x·w, with w [16,32] in raw data of 2 KiB.
 func Network() *onnxpb.Model {
 	w := &onnxpb.Tensor{Name: proto.String("w"), Dims: []int64{16, 32}, DataType: proto.Int32(int32(tensor.Float32)),
 		RawData: make([]byte, 16*32*4)}
