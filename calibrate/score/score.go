@@ -32,7 +32,7 @@ type Score struct {
 	graph func(Terms[string]) string
 }
 
-// Emit writes the formula into a graph and returns the name of the result, float64 [N,1].
+// Emit writes the formula into a graph and returns the name of the result, [N,1].
 func (s Score) Emit(t Terms[string]) string { return s.graph(t) }
 
 // Values computes the score of the examples, one number each.
