@@ -69,6 +69,12 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 	if err != nil {
 		return rows.Stats{}, "", err
 	}
+	// What the recipe says of a store made elsewhere need not be true.
+	if store != nil && (store.Features() != e.d || store.Logits() != e.k || store.Labelled() != ds.HasLabels() ||
+		store.Len()+len(store.End().Bad) != c.total(ds.Len())) {
+		f.Close()
+		store = nil
+	}
 	if store == nil {
 		return e.fill(ctx, ds, c, cache, recipe, stamp, yield)
 	}

@@ -349,6 +349,51 @@ func TestADamagedCacheFileIsWrittenAnew(t *testing.T) {
 	}
 }
 
+// A whole store under the right name that holds other rows than the network and the data give is not used.
+func TestAStoreOfOtherRowsIsWrittenAnew(t *testing.T) {
+	e := extractor(t, "conv", Config{Batch: 7})
+	images := photos(t, n, 8, 8, 3)
+	changed(t, images, time.Now().Add(-time.Hour))
+	ds := openData(t, images, dataset.Options{})
+	c := StreamConfig{Cache: &Cache{Dir: t.TempDir()}}
+	want, _ := stream(t, e, ds, c)
+	path := filepath.Join(c.Cache.Dir, entries(t, c.Cache.Dir)[0])
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*rows.Batch){
+		"one feature fewer": func(b *rows.Batch) { b.Features = b.Features[:b.N*(len(b.Features)/b.N-1)] },
+		"one logit fewer":   func(b *rows.Batch) { b.Logits = b.Logits[:b.N*(len(b.Logits)/b.N-1)] },
+		"one example fewer": func(b *rows.Batch) { *b = *b.Slice(0, b.N-1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := rows.Open(bytes.NewReader(whole), int64(len(whole)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var other bytes.Buffer
+			w, err := rows.NewWriter(&other, store.Metadata())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = store.Stream(t.Context(), func(b *rows.Batch) error {
+				change(b)
+				return w.Add(b)
+			})
+			if err = errors.Join(err, w.End(*store.End())); err != nil {
+				t.Fatal(err)
+			}
+			write(t, c.Cache.Dir, filepath.Base(path), other.Bytes())
+			again, stats := stream(t, e, ds, c)
+			equal(t, again, want)
+			if stats.Cached {
+				t.Error("it was used")
+			}
+		})
+	}
+}
+
 // Files that have the size and time of change that they had are not read again, and others are.
 func TestUnchangedDataAreNotReadAgain(t *testing.T) {
 	dir := t.TempDir()

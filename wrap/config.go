@@ -1,6 +1,8 @@
 package wrap
 
 import (
+	"bytes"
+
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -177,12 +179,14 @@ type HeldOut struct {
 
 // MarshalJSON writes the scores behind the methods.
 func (h HeldOut) MarshalJSON() ([]byte, error) {
-	return score.AppendJSON(h.HeldOut, func(i int) any {
+	var b bytes.Buffer
+	err := score.EncodeJSON(&b, h.HeldOut, func(i int) any {
 		if figures, ok := h.Scores[score.All[i].Name]; ok {
 			return figures
 		}
 		return nil
 	})
+	return b.Bytes(), err
 }
 
 // Examples counts what was read.

@@ -26,6 +26,9 @@ type counted struct {
 func NewHandle(p *Predictor) *Handle { return &Handle{current: newCounted(p)} }
 
 func newCounted(p *Predictor) *counted {
+	if p == nil {
+		panic("wrap: a handle on no predictor")
+	}
 	return &counted{Predictor: p, users: 1, closed: make(chan error, 1)}
 }
 
@@ -47,10 +50,16 @@ func (h *Handle) Use(f func(*Predictor) error) error {
 
 // Swap has calls of Use that begin from now on take another Predictor, which belongs to the handle.
 // The one before is closed when its last user is done; the channel then has the error of that, or
-// nil. After Close, it is the new one that is closed.
+// nil. After Close, it is the new one that is closed. The Predictor that the handle holds already
+// stays, and nothing is closed. A function that Use calls must not wait for the channel.
 func (h *Handle) Swap(next *Predictor) (closed <-chan error) {
 	leaving := newCounted(next)
 	h.mu.Lock()
+	if h.current != nil && h.current.Predictor == next {
+		h.mu.Unlock()
+		leaving.closed <- nil
+		return leaving.closed
+	}
 	if h.current != nil {
 		h.current, leaving = leaving, h.current
 	}

@@ -124,3 +124,23 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 		}
 	}
 }
+
+// Exchanging a predictor for itself closes nothing.
+func TestAPredictorExchangedForItselfStaysOpen(t *testing.T) {
+	dir, _ := calibrated(t, structures[0])
+	p := open(t, dir)
+	h := NewHandle(p)
+	if err := <-h.Swap(p); err != nil {
+		t.Error(err)
+	}
+	err := h.Use(func(p *Predictor) error {
+		_, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 0, 1)})
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,11 +1,13 @@
 package wrap_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -504,5 +506,42 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 		Damping: calibrate.Damping{Relative: 1}})
 	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1]: are they probabilities? Give the values before the sigmoid") {
 		t.Errorf("warnings %q", r.Warnings)
+	}
+}
+
+// JSON is read back as it was written, and holds <, > and & as they are where the encoder is told so.
+func TestPredictionsInJSONAreReadBack(t *testing.T) {
+	label := 1
+	want := Prediction{
+		Input: "a&b<c>.png", Label: &label, Probabilities: []float64{0.25, 0.75}, Logits: []float32{-1, 2},
+		LogitVariance: []float64{1, 2}, Scores: []float64{0.5, 1e-300},
+	}
+	var plain bytes.Buffer
+	if err := want.EncodeJSON(&plain); err != nil || !strings.HasPrefix(plain.String(), `{"input":"a&b<c>.png",`) ||
+		!strings.HasSuffix(plain.String(), `"ood_score":0.5,"leverage":1e-300}`) {
+		t.Errorf("%s, %v", plain.String(), err)
+	}
+	escaped, err := json.Marshal(want)
+	if err != nil || !strings.HasPrefix(string(escaped), `{"input":"a\u0026b\u003cc\u003e.png",`) {
+		t.Errorf("%s, %v", escaped, err)
+	}
+	for _, text := range [][]byte{plain.Bytes(), escaped} {
+		var got Prediction
+		if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is read as %+v, %v", text, got, err)
+		}
+	}
+	if none := (&Prediction{}); none.OODScore() != 0 || none.Leverage() != 0 {
+		t.Error("a prediction without scores has some")
+	}
+}
+
+// What a predictor says of its inputs and outputs is the caller's own.
+func TestDescriptionsBelongToTheCaller(t *testing.T) {
+	dir, _ := calibrated(t, structures[0])
+	p := open(t, dir)
+	p.Outputs()[0].Shape[1].Value, p.Inputs()[0].Shape[1].Value = 99, 99
+	if p.Outputs()[0].Shape[1].Value != 10 || p.Inputs()[0].Shape[1].Value == 99 {
+		t.Errorf("outputs %v, inputs %v", p.Outputs(), p.Inputs())
 	}
 }

@@ -1,6 +1,9 @@
 package wrap
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -32,27 +35,71 @@ type Prediction struct {
 	Scores []float64 `json:"-"`
 }
 
-// Score returns the score with a name, which must be one of [score.All].
-func (p *Prediction) Score(name string) float64 { return p.Scores[score.Index(name)] }
+// Score returns the score with a name, which must be one of [score.All]: 0 where there are none, as
+// of a line that [Predictor.PredictLines] could not answer.
+func (p *Prediction) Score(name string) float64 {
+	i := score.Index(name)
+	if i < 0 {
+		panic(fmt.Sprintf("wrap: there is no score %q", name))
+	}
+	if p.Scores == nil {
+		return 0
+	}
+	return p.Scores[i]
+}
 
-// OODScore returns the score ood_score: in (0,1], half of the held-out examples below ½. It
-// grows with 1 - Confidence, but under the temperatures for out-of-distribution data, and
-// has digits where Confidence is the same in floating point.
+// OODScore returns the score ood_score: in (0,1], half of the held-out examples below ½. It grows
+// with 1 - Confidence, but under the temperatures for out-of-distribution data, and has digits where
+// Confidence is the same in floating point.
 func (p *Prediction) OODScore() float64 { return p.Score("ood_score") }
 
-// Leverage returns the score leverage, φᵀ(A+δI)⁻¹φ: how far the features are from those of
-// the training set. Not bounded.
+// Leverage returns the score leverage, φᵀ(A+δI)⁻¹φ: how far the features are from those of the
+// training set. Not bounded.
 func (p *Prediction) Leverage() float64 { return p.Score("leverage") }
 
-// MarshalJSON writes the scores behind the fields.
-func (p Prediction) MarshalJSON() ([]byte, error) {
-	type fields Prediction
-	return score.AppendJSON(fields(p), func(i int) any {
+// fields are those of a Prediction without its methods.
+type fields Prediction
+
+// EncodeJSON writes the JSON of a prediction, the scores behind the fields.
+func (p *Prediction) EncodeJSON(w *bytes.Buffer) error {
+	return score.EncodeJSON(w, (*fields)(p), func(i int) any {
 		if p.Scores == nil {
 			return nil
 		}
-		return p.Scores[i]
+		return &p.Scores[i]
 	})
+}
+
+// MarshalJSON is EncodeJSON for package json.
+func (p Prediction) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	err := p.EncodeJSON(&b)
+	return b.Bytes(), err
+}
+
+// UnmarshalJSON reads what EncodeJSON writes.
+func (p *Prediction) UnmarshalJSON(text []byte) error {
+	if err := json.Unmarshal(text, (*fields)(p)); err != nil {
+		return err
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(text, &values); err != nil {
+		return err
+	}
+	p.Scores = nil
+	for i, s := range score.All {
+		value, ok := values[s.Name]
+		if !ok {
+			continue
+		}
+		if p.Scores == nil {
+			p.Scores = make([]float64, len(score.All))
+		}
+		if err := json.Unmarshal(value, &p.Scores[i]); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return nil
 }
 
 // row returns the i-th of rows of n numbers.

@@ -168,7 +168,7 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 	if p.network == nil {
 		return nil
 	}
-	return p.network.Inputs()
+	return cloned(p.network.Inputs())
 }
 
 // Head describes the model's last layer: how many features and logits PredictFeatures takes.
@@ -209,10 +209,19 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 
 var errNoModel = errors.New("the bundle was made of ready-made features and runs no model: use PredictFeatures")
 
+// cloned copies descriptions with their shapes, which a caller may change.
+func cloned(infos []onnx.ValueInfo) []onnx.ValueInfo {
+	infos = slices.Clone(infos)
+	for i := range infos {
+		infos[i].Shape = slices.Clone(infos[i].Shape)
+	}
+	return infos
+}
+
 // Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K],
 // which are float32, and then the scores of [score.All], [N] each and float64 where
 // [score.Score.Double]. It is nil where there is no model.
-func (p *Predictor) Outputs() []onnx.ValueInfo { return slices.Clone(p.outputs) }
+func (p *Predictor) Outputs() []onnx.ValueInfo { return cloned(p.outputs) }
 
 // Run evaluates ready model inputs: one tensor for each of the model's inputs, the first dimension
 // of each being the number of examples, which may be any. It gives the numbers of an exported

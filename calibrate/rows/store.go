@@ -250,6 +250,9 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 		width[t.Name] = t.Shape[axes-1]
 	}
 	d, k = width["features"], width["logits"]
+	if w, ok := width["targets"]; ok && w != k {
+		return nil, 0, 0, fmt.Errorf("%w: a block of %d targets for %d logits", ErrStore, w, k)
+	}
 	if d == 0 || k == 0 {
 		return nil, 0, 0, fmt.Errorf("%w: a block of %d features and %d logits", ErrStore, d, k)
 	}

@@ -9,6 +9,7 @@
 package score
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,7 +39,11 @@ func (s Score) Emit(t Terms[string]) string { return s.graph(t) }
 // Values computes the score of the examples, one number each.
 func (s Score) Values(x Examples) []float64 {
 	x.check()
-	return s.rows(terms{x}).Data
+	values := s.rows(terms{x})
+	if len(values.Data) != x.N {
+		panic(fmt.Sprintf("score: %s gives %d numbers for %d examples", s.Name, len(values.Data), x.N))
+	}
+	return values.Data
 }
 
 // Index returns the place in All of the score with a name, or -1.
@@ -46,29 +51,30 @@ func Index(name string) int {
 	return slices.IndexFunc(All, func(s Score) bool { return s.Name == name })
 }
 
-// AppendJSON writes an object and behind its own fields one for each of All, by its name; a
-// nil value is left out.
-func AppendJSON(object any, value func(i int) any) ([]byte, error) {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
+// EncodeJSON writes an object and behind its own fields one for each of All, by its name; a nil
+// value is left out. Like an encoder without HTML it leaves <, > and & as they are.
+func EncodeJSON(w *bytes.Buffer, object any, value func(i int) any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(object); err != nil {
+		return err
 	}
-	text = text[:len(text)-1]
+	w.Truncate(w.Len() - len("}\n"))
 	for i, s := range All {
 		v := value(i)
 		if v == nil {
 			continue
 		}
-		number, err := json.Marshal(v)
-		if err != nil {
-			return nil, err
+		if w.Bytes()[w.Len()-1] != '{' {
+			w.WriteByte(',')
 		}
-		if len(text) > 1 {
-			text = append(text, ',')
+		fmt.Fprintf(w, "%q:", s.Name)
+		if err := e.Encode(v); err != nil {
+			return err
 		}
-		text = append(append(append(append(text, '"'), s.Name...), `":`...), number...)
+		w.Truncate(w.Len() - len("\n"))
 	}
-	return append(text, '}'), nil
+	return w.WriteByte('}')
 }
 
 // Terms are what formulas are made of: the values that an example has and operations on them. A

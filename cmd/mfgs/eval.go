@@ -16,8 +16,8 @@ func (p *program) eval() *cli.Command {
 		Name:      "eval",
 		Usage:     "compare methods on data that nothing was tuned on",
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
-		Description: `Without --methods these are mle, ts, mf0 and leverage, for which the bundle has all
-that is needed. The others are tuned on the held-out data of the calibration, or on
+		Description: `Without --methods these are ` + strings.Join(bench.PlainMethods(), ", ") + `, for which the bundle
+has all that is needed. The others are tuned on the held-out data of the calibration, or on
 --val and --val-ood, and some are fitted to its training data, or to --train:
 
 ` + describeMethods() + `
@@ -74,7 +74,12 @@ func evalFlags() []cli.Flag {
 	}
 	for _, f := range bench.FileKinds() {
 		if f.Flag != "" {
-			flags = append(flags, &cli.StringSliceFlag{Name: f.Flag, Category: methodFlags, Usage: "`FILE` the same as --with " + f.Name + "=FILE"})
+			usage := "`FILE` the same as --with " + f.Name + "=FILE"
+			if f.Most == 1 {
+				flags = append(flags, &cli.StringFlag{Name: f.Flag, Category: methodFlags, Usage: usage})
+			} else {
+				flags = append(flags, &cli.StringSliceFlag{Name: f.Flag, Category: methodFlags, Usage: usage})
+			}
 		}
 	}
 	return flags
@@ -124,16 +129,27 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 // parseWith reads --with NAME=FILE, and the flags that each kind of files has of its own.
 func parseWith(c *cli.Context) (map[string][]string, error) {
 	with := map[string][]string{}
+	var kinds []string
+	for _, f := range bench.FileKinds() {
+		kinds = append(kinds, f.Name)
+	}
 	for _, arg := range c.StringSlice("with") {
 		name, file, ok := strings.Cut(arg, "=")
 		if !ok || name == "" || file == "" {
 			return nil, usagef(c.Command.Name, "--with %s: want NAME=FILE", arg)
 		}
+		if !slices.Contains(kinds, name) {
+			return nil, usagef(c.Command.Name, "--with %s: no method takes files named %q, want one of %s", arg, name, strings.Join(kinds, ", "))
+		}
 		with[name] = append(with[name], file)
 	}
 	for _, f := range bench.FileKinds() {
 		if f.Flag != "" {
-			with[f.Name] = append(with[f.Name], c.StringSlice(f.Flag)...)
+			given := c.StringSlice(f.Flag)
+			if one := c.String(f.Flag); f.Most == 1 && one != "" {
+				given = []string{one}
+			}
+			with[f.Name] = append(with[f.Name], given...)
 		}
 	}
 	return with, nil

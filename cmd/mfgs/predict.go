@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -153,13 +154,15 @@ func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inp
 // output, which is there before the next is waited for. More than mostBad of them that
 // cannot be predicted end it; -1 is without limit.
 func (p *program) predictLines(ctx context.Context, predictor *wrap.Predictor, mostBad int) error {
-	out := json.NewEncoder(jsonText{p.stdout}) // writes each line at once
+	var line bytes.Buffer
+	lines := jsonText{p.stdout}
+	out := json.NewEncoder(lines) // writes each line at once
 	out.SetEscapeHTML(false)
 	total, bad := 0, 0
 	err := predictor.PredictLines(ctx, p.stdin, func(prediction wrap.Prediction, err error) error {
 		total++
 		if err == nil {
-			return out.Encode(prediction)
+			return writePrediction(lines, &line, &prediction)
 		}
 		bad++
 		text := oneLine(err.Error())
@@ -222,9 +225,7 @@ func newPredictionWriter(format string, w io.Writer, classes []string, multi boo
 			Predictions: []wrap.Prediction{}, Bad: []string{}, Ignored: []string{}, Warnings: []string{},
 		}}
 	case "jsonl":
-		e := json.NewEncoder(jsonText{b})
-		e.SetEscapeHTML(false)
-		return &jsonLines{unreported{b}, e}
+		return &jsonLines{unreported: unreported{b}}
 	case "csv":
 		return &csvPredictions{w: csv.NewWriter(w), multi: multi}
 	}
@@ -268,10 +269,23 @@ func (j *jsonPredictions) close() error { return writeLongJSON(j.w, j.doc) }
 
 type jsonLines struct {
 	unreported
-	e *json.Encoder
+	line bytes.Buffer
 }
 
-func (j *jsonLines) write(p wrap.Prediction) error { return j.e.Encode(p) }
+func (j *jsonLines) write(p wrap.Prediction) error {
+	return writePrediction(jsonText{j.Writer}, &j.line, &p)
+}
+
+// writePrediction writes a line at once, which it makes in a buffer.
+func writePrediction(w io.Writer, line *bytes.Buffer, p *wrap.Prediction) error {
+	line.Reset()
+	if err := p.EncodeJSON(line); err != nil {
+		return err
+	}
+	line.WriteByte('\n')
+	_, err := w.Write(line.Bytes())
+	return err
+}
 
 type csvPredictions struct {
 	unreported

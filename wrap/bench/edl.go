@@ -18,7 +18,7 @@ var edl = &method{
 		}
 		return err
 	},
-	files: &Files{Name: "edl", Flag: "edl", most: 1, of: "method edl", run: true},
+	files: &Files{Name: "edl", Flag: "edl", Most: 1, of: "method edl", run: true},
 }
 
 // evidenceKey is the metadata in which an evidential network says what makes evidence

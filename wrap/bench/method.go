@@ -39,7 +39,7 @@ type Files struct {
 	Name  string
 	Flag  string // of the command, beside --with NAME=FILE; "" for none
 	least int
-	most  int    // 0 for any number
+	Most  int    // 0 for any number
 	of    string // whom they are for
 	run   bool   // they are run, not only read
 }

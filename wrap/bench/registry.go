@@ -190,8 +190,8 @@ func (b *bench) checkRequest(r *request) error {
 	if n < f.least {
 		return fmt.Errorf("%d files with --%s, want at least %d", n, f.flag(), f.least)
 	}
-	if f.most > 0 && n > f.most {
-		return fmt.Errorf("%d files with --%s, want at most %d", n, f.flag(), f.most)
+	if f.Most > 0 && n > f.Most {
+		return fmt.Errorf("%d files with --%s, want at most %d", n, f.flag(), f.Most)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ var (
 	bnnVI = &method{
 		name: "bnn-vi", doc: "a network that draws its weights: --with bnn-vi=FILE", sampled: true, fit: fitStochastic,
 		check: func(b *bench, _ *request) error { _, err := b.stochastic(); return err },
-		files: &Files{Name: "bnn-vi", Flag: "vi", least: 1, most: 1, of: "method bnn-vi", run: true},
+		files: &Files{Name: "bnn-vi", Flag: "vi", least: 1, Most: 1, of: "method bnn-vi", run: true},
 	}
 	bnnLLVI = &method{name: "bnn-ll-vi", doc: "a last layer fitted by variational inference", sampled: true, train: true, check: checkWeights, fit: fitLastLayerVI}
 )

@@ -173,7 +173,7 @@ type MeanField struct {
 	MaxRatio float64 `yaml:"max_ratio"`
 
 	// MedianMargin is the median held-out margin in distribution under the pair OOD, by
-	// which scores are made of margins ([calibrate.Score]). Format 1 has none: it is 1.
+	// which ood_score is made of margins. Format 1 has none: it is 1.
 	MedianMargin float64 `yaml:"median_margin,omitempty"`
 }
 
