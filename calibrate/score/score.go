@@ -12,7 +12,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 )
 
 // All are the scores in the order in which they are shown.
@@ -68,13 +70,34 @@ func EncodeJSON(w *bytes.Buffer, object any, value func(i int) any) error {
 		if w.Bytes()[w.Len()-1] != '{' {
 			w.WriteByte(',')
 		}
-		fmt.Fprintf(w, "%q:", s.Name)
+		w.WriteByte('"')
+		w.WriteString(s.Name)
+		w.WriteString(`":`)
+		if x, ok := v.(*float64); ok && finite(*x) {
+			w.Write(appendFloat(w.AvailableBuffer(), *x))
+			continue
+		}
 		if err := e.Encode(v); err != nil {
 			return err
 		}
 		w.Truncate(w.Len() - len("\n"))
 	}
 	return w.WriteByte('}')
+}
+
+func finite(x float64) bool { return x-x == 0 }
+
+// appendFloat writes a number as package json does, in less time.
+func appendFloat(b []byte, x float64) []byte {
+	size := math.Abs(x)
+	if size == 0 || size >= 1e-6 && size < 1e21 {
+		return strconv.AppendFloat(b, x, 'f', -1, 64)
+	}
+	b = strconv.AppendFloat(b, x, 'e', -1, 64)
+	if n := len(b); b[n-4] == 'e' && b[n-3] == '-' && b[n-2] == '0' { // 1e-09 is 1e-9
+		b[n-2], b = b[n-1], b[:n-1]
+	}
+	return b
 }
 
 // Terms are what formulas are made of: the values that an example has and operations on them. A

@@ -1,6 +1,9 @@
 package score
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"regexp"
@@ -87,4 +90,29 @@ func examples(rng *rand.Rand, n, k int) Examples {
 		}
 	}
 	return x
+}
+
+// Numbers are written as package json writes them.
+func TestNumbersAreThoseOfPackageJSON(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	numbers := []float64{0, math.Copysign(0, -1), 1, -1, 1e-6, 9.99e-7, 1e-9, 1.5e-10, 1e20, 1e21, 1e300, 5e-324, math.MaxFloat64}
+	for range 10_000 {
+		if x := math.Float64frombits(rng.Uint64()); finite(x) {
+			numbers = append(numbers, x)
+		}
+	}
+	for _, x := range numbers {
+		var got bytes.Buffer
+		if err := EncodeJSON(&got, struct{}{}, func(int) any { return &x }); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(x)
+		if want := fmt.Sprintf(`{"ood_score":%s,"leverage":%[1]s}`, text); err != nil || got.String() != want {
+			t.Errorf("%s, %v; want %s", &got, err, want)
+		}
+	}
+	nan := math.NaN()
+	if err := EncodeJSON(new(bytes.Buffer), struct{}{}, func(int) any { return &nan }); err == nil {
+		t.Error("NaN was written")
+	}
 }
