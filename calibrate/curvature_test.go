@@ -596,7 +596,7 @@ func TestAddPanicsOnWhatIsNoBlock(t *testing.T) {
 	for name, b := range map[string]*rows.Batch{
 		"few features": one(1, 3, 0), "many features": one(3, 3, 0), "few logits": one(2, 2, 0), "many logits": one(2, 4, 0),
 		"no positions": {N: 1, Features: make([]float32, 2), Logits: make([]float32, 3)}, "two blocks": one(4, 6, BlockSize-1, BlockSize),
-		"the same position": one(4, 6, 7, 7), "positions that fall": one(4, 6, 8, 7),
+		"the same position": one(4, 6, 7, 7), "positions that fall": one(4, 6, 8, 7), "a position before the first": one(4, 6, -1),
 	} {
 		func() {
 			defer func() {

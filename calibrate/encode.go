@@ -12,9 +12,6 @@ import (
 // sumsVersion is the version of the format that Encode writes, the only one that is read.
 const sumsVersion = "1"
 
-// maxBlock bounds the blocks of encoded sums, so that positions are far from overflowing.
-const maxBlock = 1 << 40
-
 // Encode writes the sums. They are a sealed safetensors file (see [safetensors.EncodeSealed]), of
 // format version 1, whose metadata holds
 //

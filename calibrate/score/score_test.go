@@ -95,7 +95,9 @@ func examples(rng *rand.Rand, n, k int) Examples {
 // Numbers are written as package json writes them.
 func TestNumbersAreThoseOfPackageJSON(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	numbers := []float64{0, math.Copysign(0, -1), 1, -1, 1e-6, 9.99e-7, 1e-9, 1.5e-10, 1e20, 1e21, 1e300, 5e-324, math.MaxFloat64}
+	numbers := []float64{
+		0, math.Copysign(0, -1), 1, -1, 1e-6, 9.99e-7, 1e-9, 1.5e-10, 1e20, 1e21, 1e300, 5e-324, math.MaxFloat64,
+	}
 	for range 10_000 {
 		if x := math.Float64frombits(rng.Uint64()); finite(x) {
 			numbers = append(numbers, x)
