@@ -173,7 +173,7 @@ func TestRestKeepsRelativePrecision(t *testing.T) {
 func TestSigmoidIsTheTwoClassSoftmaxOfADifference(t *testing.T) {
 	for _, mu := range []float64{-800, -3, 0, 0.5, 40, 800} {
 		for _, s2 := range []float64{0, 1, 50} {
-			l1, l0 := Sigmoid(mu, s2, Lambda0)
+			l1, l0 := sigmoid(mu / math.Sqrt(1+Lambda0*s2))
 			want := make([]float64, 2)
 			MF0Exact(want, []float64{0, mu}, []float64{s2, s2}, Lambda0)
 			if !approx.Equal(l0, want[0], 1e-12*math.Max(1, math.Abs(l0))) || !approx.Equal(l1, want[1],

@@ -2,12 +2,6 @@ package meanfield
 
 import "math"
 
-// Sigmoid approximates ∫ σ(a) N(a; μ, s²) da by σ(μ/√(1+λ₀s²)) (paper, eq. 7)
-// and returns the logarithms of that probability and of its complement.
-func Sigmoid(mu, s2, lambda0 float64) (logp1, logp0 float64) {
-	return sigmoid(mu / math.Sqrt(1+lambda0*s2))
-}
-
 // sigmoid returns log σ(z) and log σ(-z): with e = exp(-|z|) ≤ 1 the larger is -log(1+e)
 // and the smaller |z| below it.
 func sigmoid(z float64) (logp1, logp0 float64) {
@@ -23,8 +17,8 @@ func sigmoid(z float64) (logp1, logp0 float64) {
 // holds, p_k = σ(μ_k): the labels of a multi-label head. It writes log(1-p_k) and
 // log p_k to logp [K,2], and returns the margin.
 //
-// Of logits μ_k/T_k, as all here, it is the mean-field approximation of K
-// Gaussian-sigmoid integrals.
+// Of logits μ_k/T_k, as all here, it is the mean-field approximation of K Gaussian-sigmoid
+// integrals, ∫ σ(a) N(a; μ, s²) da ≈ σ(μ/√(1+λ₀s²)) (paper, eq. 7).
 //
 // With x_k = |μ_k|, m the least of them and w_k = 1/(1+exp(-x_k)), 1 - r is the mean of
 // w_k, and r that of w_k exp(-x_k): the margin is m + log(Σ w_k / Σ w_k exp(m-x_k)), in

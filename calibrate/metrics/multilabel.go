@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"errors"
 	"fmt"
 )
 
@@ -50,22 +49,4 @@ func (m *MultiLabel) Result() InDomain {
 	r := m.decisions.Result()
 	r.N /= m.k
 	return r
-}
-
-// ClassifyMultiLabel measures n examples of k labels at once: logp [n,k,2] and
-// targets [n,k] as for [MultiLabel.Add]. It panics if they do not fit together.
-func ClassifyMultiLabel(logp []float64, k int, targets []uint8, bins int) (InDomain, error) {
-	m := NewMultiLabel(k, bins)
-	if len(logp) != 2*len(targets) || len(targets)%k != 0 {
-		panic(fmt.Sprintf("metrics: %d log-probabilities for %d targets of %d labels", len(logp), len(targets), k))
-	}
-	if len(targets) == 0 {
-		return InDomain{}, errors.New("no labelled examples to measure")
-	}
-	for i := 0; i < len(targets); i += k {
-		if err := m.Add(logp[2*i:2*(i+k)], targets[i:i+k]); err != nil {
-			return InDomain{}, err
-		}
-	}
-	return m.Result(), nil
 }
