@@ -24,9 +24,6 @@ type Array struct {
 	Data any
 }
 
-// maxDims is the largest number of dimensions that is read, as many as NumPy 1 allows.
-const maxDims = 32
-
 // An Example is one record of a dataset. Either Inputs or Encoded is set.
 type Example struct {
 	Index   int     // position in the source, before slicing

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 )
 
 // tryLines is how many lines may be broken before the first that shows what the file holds.
@@ -78,14 +80,14 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	var keys []string
 	labelAt := map[string]int{} // where its value begins
 	p := parserOf(line, position)
-	err := p.object(func(key string) error {
+	err := p.Object(func(key string) error {
 		if slices.Contains(jsonLabelNames, key) && !slices.Contains(o.Inputs, key) {
-			labelAt[key] = p.pos
+			labelAt[key] = p.Pos
 			s.labelKey = key
 		} else {
 			keys = append(keys, key)
 		}
-		return p.skip(0)
+		return p.Skip(0)
 	})
 	if err != nil {
 		s.labelKey = ""
@@ -118,8 +120,8 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 		return nil
 	}
 	// What the head does not want is told before anything is read.
-	p.pos = labelAt[s.labelKey]
-	switch c := p.peek(); {
+	p.Pos = labelAt[s.labelKey]
+	switch c := p.Peek(); {
 	case c == 'n' && !o.StrayLabels:
 		return refuse("%s of the first example is null; want a label for each example, or for none", s.labelKey)
 	case c == '[' && !o.MultiLabel:
@@ -127,8 +129,8 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	case c != '[' && o.MultiLabel:
 		return refuse("%s is no list; want %s", s.labelKey, wantTargets(o.Classes))
 	case c == '[' && s.labels.k == 0: // those that follow have as many
-		p.pos++
-		n, err := p.elements(func() error { return p.skip(0) })
+		p.Pos++
+		n, err := p.Elements(func() error { return p.Skip(0) })
 		s.labels.k = n
 		return err
 	}
@@ -136,11 +138,11 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 }
 
 // parserOf returns a parser of a line.
-func parserOf(line []byte, position int) *jsonParser {
+func parserOf(line []byte, position int) *jsontensor.Parser {
 	if position == 0 {
 		line = bytes.TrimPrefix(line, byteOrderMark)
 	}
-	return &jsonParser{text: line}
+	return &jsontensor.Parser{Text: line}
 }
 
 // lines reads the text line by line.
@@ -170,7 +172,7 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 	var labelled bool
 	var seen []string
 	p := parserOf(line, e.Index)
-	err := p.object(func(key string) error {
+	err := p.Object(func(key string) error {
 		if slices.Contains(seen, key) {
 			return fmt.Errorf("the key %q stands twice", key)
 		}
@@ -187,14 +189,14 @@ func (s *jsonlSource) parse(e *Example, line []byte) error {
 			if s.labelled && s.labelKey == "" && slices.Contains(jsonLabelNames, key) {
 				return fmt.Errorf("a %s, and the first example has none", key)
 			}
-			return p.skip(0)
+			return p.Skip(0)
 		}
 		seen = append(seen, key)
-		t, err := p.tensor()
+		t, err := p.Tensor()
 		if err != nil {
 			return fmt.Errorf("%s: %w", key, err)
 		}
-		e.Inputs[i] = Array{Name: s.names[i], Shape: t.shape, Data: t.data()}
+		e.Inputs[i] = Array{Name: s.names[i], Shape: t.Shape, Data: t.Data()}
 		return nil
 	})
 	if err != nil {

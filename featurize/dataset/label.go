@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 )
 
 // A labelParser reads labels that are written as text.
@@ -61,26 +63,26 @@ func plainName(s string) string {
 }
 
 // fromJSON reads the value of an example's label. It returns false for null.
-func (l labelParser) fromJSON(p *jsonParser, e *Example) (bool, error) {
-	switch c := p.peek(); {
-	case p.literal("null"):
+func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
+	switch c := p.Peek(); {
+	case p.Literal("null"):
 		return false, nil
 	case l.multi:
 		return true, l.targets(p, e)
 	case c == '[' || c == '{':
 		return false, errors.New("want one class")
 	case c == '"':
-		s, err := p.str()
+		s, err := p.String()
 		if err == nil {
 			e.Label, err = l.fromText(s)
 		}
 		return true, err
 	}
-	t, err := p.tensor()
+	t, err := p.Tensor()
 	if err != nil {
 		return false, err
 	}
-	ints, bad := toInts(t.data())
+	ints, bad := toInts(t.Data())
 	if bad >= 0 {
 		return false, errors.New("want a whole number")
 	}
@@ -89,15 +91,15 @@ func (l labelParser) fromJSON(p *jsonParser, e *Example) (bool, error) {
 }
 
 // targets reads a list of zeros and ones.
-func (l labelParser) targets(p *jsonParser, e *Example) error {
-	t, err := p.tensor()
+func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
+	t, err := p.Tensor()
 	if err != nil {
 		return err
 	}
-	if len(t.shape) != 1 || t.kind == 's' || l.k > 0 && t.shape[0] != l.k {
+	if len(t.Shape) != 1 || t.IsText() || l.k > 0 && t.Shape[0] != l.k {
 		return fmt.Errorf("want %s", wantTargets(l.k))
 	}
-	ints, bad := toInts(t.data())
+	ints, bad := toInts(t.Data())
 	if bad >= 0 {
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
 	}
@@ -118,7 +120,7 @@ func wholeText[T int64 | uint64](s string, parse func(string, int, int) (T, erro
 		return v, nil
 	}
 	f, floatErr := strconv.ParseFloat(s, 64)
-	if i, ok := wholeNumber(f); floatErr == nil && ok && (i >= 0 || T(0)-1 < 0) {
+	if i, ok := jsontensor.Whole(f); floatErr == nil && ok && (i >= 0 || T(0)-1 < 0) {
 		return T(i), nil
 	}
 	return 0, err

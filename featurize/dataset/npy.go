@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -257,8 +258,8 @@ func (p *dictParser) tuple() ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dimension %s is too large", clip(p.rest[:n]))
 		}
-		if shape = append(shape, d); len(shape) > maxDims {
-			return nil, fmt.Errorf("more than %d dimensions", maxDims)
+		if shape = append(shape, d); len(shape) > jsontensor.MaxDims {
+			return nil, fmt.Errorf("more than %d dimensions", jsontensor.MaxDims)
 		}
 		p.rest = strings.TrimPrefix(p.rest[n:], "L") // Python 2 wrote 60000L
 		if !p.take(",") {

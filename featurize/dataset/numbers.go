@@ -64,3 +64,5 @@ func toInts(data any) (ints []int, bad int) {
 	}
 	panic(fmt.Sprintf("dataset: labels of type %T", data))
 }
+
+func clip(s string) string { return s[:min(len(s), 20)] }

@@ -1,4 +1,5 @@
-package dataset
+// Package jsontensor reads JSON texts whose lists are tensors.
+package jsontensor
 
 import (
 	"encoding/json"
@@ -12,28 +13,31 @@ import (
 // maxDepth bounds the nesting of values that are passed over.
 const maxDepth = 1000
 
-// A jsonParser reads one JSON text (RFC 8259) whose arrays are tensors. Beyond
+// MaxDims is the largest number of dimensions that is read, as many as NumPy 1 allows.
+const MaxDims = 32
+
+// A Parser reads one JSON text (RFC 8259) whose arrays are tensors. Beyond
 // the standard it takes NaN, Infinity and -Infinity, which Python writes.
 // Encoding/json would go through float64 or an allocation for each number.
-type jsonParser struct {
-	text []byte
-	pos  int
+type Parser struct {
+	Text []byte
+	Pos  int // of what is read next
 }
 
-var errJSONEnd = errors.New("broken JSON: the line ends within a value")
+var errEnd = errors.New("broken JSON: the line ends within a value")
 
-func (p *jsonParser) wrong(want string) error {
-	if p.pos >= len(p.text) {
-		return errJSONEnd
+func (p *Parser) wrong(want string) error {
+	if p.Pos >= len(p.Text) {
+		return errEnd
 	}
-	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.pos,
-		clip(string(p.text[p.pos:min(len(p.text), p.pos+20)])))
+	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.Pos,
+		clip(string(p.Text[p.Pos:min(len(p.Text), p.Pos+20)])))
 }
 
-// peek skips blanks and returns the byte that follows, 0 at the end.
-func (p *jsonParser) peek() byte {
-	for ; p.pos < len(p.text); p.pos++ {
-		switch c := p.text[p.pos]; c {
+// Peek skips blanks and returns the byte that follows, 0 at the end.
+func (p *Parser) Peek() byte {
+	for ; p.Pos < len(p.Text); p.Pos++ {
+		switch c := p.Text[p.Pos]; c {
 		case ' ', '\t', '\r', '\n':
 		default:
 			return c
@@ -42,45 +46,45 @@ func (p *jsonParser) peek() byte {
 	return 0
 }
 
-func (p *jsonParser) take(c byte) bool {
-	if p.peek() != c || p.pos >= len(p.text) {
+func (p *Parser) take(c byte) bool {
+	if p.Peek() != c || p.Pos >= len(p.Text) {
 		return false
 	}
-	p.pos++
+	p.Pos++
 	return true
 }
 
-// literal takes a word such as true.
-func (p *jsonParser) literal(word string) bool {
-	if len(p.text)-p.pos < len(word) || string(p.text[p.pos:p.pos+len(word)]) != word {
+// Literal takes a word such as true.
+func (p *Parser) Literal(word string) bool {
+	if len(p.Text)-p.Pos < len(word) || string(p.Text[p.Pos:p.Pos+len(word)]) != word {
 		return false
 	}
-	p.pos += len(word)
+	p.Pos += len(word)
 	return true
 }
 
-// object reads the whole text, which is an object. member reads one value.
-func (p *jsonParser) object(member func(key string) error) error {
+// Object reads the whole text, which is an object. member reads one value.
+func (p *Parser) Object(member func(key string) error) error {
 	if !p.take('{') {
 		return p.wrong("{, the begin of an object")
 	}
 	if err := p.members(member); err != nil {
 		return err
 	}
-	if p.peek(); p.pos < len(p.text) {
+	if p.Peek(); p.Pos < len(p.Text) {
 		return p.wrong("the end of the line")
 	}
 	return nil
 }
 
 // members reads what is behind the { of an object.
-func (p *jsonParser) members(member func(key string) error) error {
+func (p *Parser) members(member func(key string) error) error {
 	for first := true; !p.take('}'); first = false {
 		if !first && !p.take(',') {
 			return p.wrong("a comma or }")
 		}
-		p.peek()
-		key, err := p.str()
+		p.Peek()
+		key, err := p.String()
 		if err != nil {
 			return err
 		}
@@ -94,8 +98,8 @@ func (p *jsonParser) members(member func(key string) error) error {
 	return nil
 }
 
-// elements reads what is behind the [ of an array and returns how many there are.
-func (p *jsonParser) elements(element func() error) (n int, err error) {
+// Elements reads what is behind the [ of an array and returns how many there are.
+func (p *Parser) Elements(element func() error) (n int, err error) {
 	for ; !p.take(']'); n++ {
 		if n > 0 && !p.take(',') {
 			return n, p.wrong("a comma or ]")
@@ -107,20 +111,20 @@ func (p *jsonParser) elements(element func() error) (n int, err error) {
 	return n, nil
 }
 
-// str reads a string.
-func (p *jsonParser) str() (string, error) {
-	if p.pos >= len(p.text) || p.text[p.pos] != '"' {
+// String reads a string.
+func (p *Parser) String() (string, error) {
+	if p.Pos >= len(p.Text) || p.Text[p.Pos] != '"' {
 		return "", p.wrong("a string")
 	}
 	plain := true
-	for i := p.pos + 1; i < len(p.text); i++ {
-		switch c := p.text[i]; {
+	for i := p.Pos + 1; i < len(p.Text); i++ {
+		switch c := p.Text[i]; {
 		case c == '\\':
 			plain = false
 			i++
 		case c == '"':
-			quoted := p.text[p.pos : i+1]
-			p.pos = i + 1
+			quoted := p.Text[p.Pos : i+1]
+			p.Pos = i + 1
 			if plain && utf8.Valid(quoted) {
 				return string(quoted[1 : len(quoted)-1]), nil
 			}
@@ -133,35 +137,35 @@ func (p *jsonParser) str() (string, error) {
 			plain = false // which Unmarshal refuses
 		}
 	}
-	return "", errJSONEnd
+	return "", errEnd
 }
 
-// skip passes over a value.
-func (p *jsonParser) skip(depth int) error {
+// Skip passes over a value.
+func (p *Parser) Skip(depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("nested deeper than %d levels", maxDepth)
 	}
-	switch c := p.peek(); {
+	switch c := p.Peek(); {
 	case c == '{':
-		p.pos++
-		return p.members(func(string) error { return p.skip(depth + 1) })
+		p.Pos++
+		return p.members(func(string) error { return p.Skip(depth + 1) })
 	case c == '[':
-		p.pos++
-		_, err := p.elements(func() error { return p.skip(depth + 1) })
+		p.Pos++
+		_, err := p.Elements(func() error { return p.Skip(depth + 1) })
 		return err
 	case c == '"':
-		_, err := p.str()
+		_, err := p.String()
 		return err
-	case p.literal("true"), p.literal("false"), p.literal("null"):
+	case p.Literal("true"), p.Literal("false"), p.Literal("null"):
 		return nil
 	}
-	_, err := p.number()
+	_, err := p.readNumber()
 	return err
 }
 
-// A jsonNumber is a number as exact as Go's types can hold it: whole ones as
+// A number is a number as exact as Go's types can hold it: whole ones as
 // int64 or uint64, others as float64.
-type jsonNumber struct {
+type number struct {
 	kind byte // 'i', 'u' or 'f'
 	i    int64
 	u    uint64
@@ -170,88 +174,88 @@ type jsonNumber struct {
 
 // number reads a number. One that is whole is so however it is written, 1.0
 // too; negative zero is not.
-func (p *jsonParser) number() (jsonNumber, error) {
-	if p.pos < len(p.text) && p.text[p.pos] > '9' || p.pos+1 < len(p.text) && p.text[p.pos+1] == 'I' {
+func (p *Parser) readNumber() (number, error) {
+	if p.Pos < len(p.Text) && p.Text[p.Pos] > '9' || p.Pos+1 < len(p.Text) && p.Text[p.Pos+1] == 'I' {
 		switch {
-		case p.literal("NaN"):
-			return jsonNumber{kind: 'f', f: math.NaN()}, nil
-		case p.literal("Infinity"):
-			return jsonNumber{kind: 'f', f: math.Inf(1)}, nil
-		case p.literal("-Infinity"):
-			return jsonNumber{kind: 'f', f: math.Inf(-1)}, nil
+		case p.Literal("NaN"):
+			return number{kind: 'f', f: math.NaN()}, nil
+		case p.Literal("Infinity"):
+			return number{kind: 'f', f: math.Inf(1)}, nil
+		case p.Literal("-Infinity"):
+			return number{kind: 'f', f: math.Inf(-1)}, nil
 		}
 	}
-	start := p.pos
+	start := p.Pos
 	digits := func() bool {
-		first := p.pos
-		for p.pos < len(p.text) && p.text[p.pos]-'0' <= 9 {
-			p.pos++
+		first := p.Pos
+		for p.Pos < len(p.Text) && p.Text[p.Pos]-'0' <= 9 {
+			p.Pos++
 		}
-		return p.pos > first
+		return p.Pos > first
 	}
-	negative := p.literal("-")
-	whole := p.pos
-	if !digits() || p.text[whole] == '0' && p.pos > whole+1 {
-		p.pos = start
-		return jsonNumber{}, p.wrong("a number")
+	negative := p.Literal("-")
+	whole := p.Pos
+	if !digits() || p.Text[whole] == '0' && p.Pos > whole+1 {
+		p.Pos = start
+		return number{}, p.wrong("a number")
 	}
 	integer := true
-	if p.literal(".") {
+	if p.Literal(".") {
 		if integer = false; !digits() {
-			return jsonNumber{}, p.wrong("a digit")
+			return number{}, p.wrong("a digit")
 		}
 	}
-	if p.literal("e") || p.literal("E") {
+	if p.Literal("e") || p.Literal("E") {
 		integer = false
-		if !p.literal("+") {
-			p.literal("-")
+		if !p.Literal("+") {
+			p.Literal("-")
 		}
 		if !digits() {
-			return jsonNumber{}, p.wrong("a digit")
+			return number{}, p.wrong("a digit")
 		}
 	}
-	text := p.text[start:p.pos]
-	if n := p.pos - whole; integer && n <= 18 {
+	text := p.Text[start:p.Pos]
+	if n := p.Pos - whole; integer && n <= 18 {
 		var v int64
-		for _, c := range p.text[whole:p.pos] {
+		for _, c := range p.Text[whole:p.Pos] {
 			v = 10*v + int64(c-'0')
 		}
 		if negative {
 			if v = -v; v == 0 {
-				return jsonNumber{kind: 'f', f: math.Copysign(0, -1)}, nil
+				return number{kind: 'f', f: math.Copysign(0, -1)}, nil
 			}
 		}
-		return jsonNumber{kind: 'i', i: v}, nil
+		return number{kind: 'i', i: v}, nil
 	}
 	if integer {
 		if v, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			return jsonNumber{kind: 'i', i: v}, nil
+			return number{kind: 'i', i: v}, nil
 		}
 		if v, err := strconv.ParseUint(string(text), 10, 64); err == nil {
-			return jsonNumber{kind: 'u', u: v}, nil
+			return number{kind: 'u', u: v}, nil
 		}
 	}
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err != nil {
-		return jsonNumber{}, fmt.Errorf("number %s is too large", clip(string(text)))
+		return number{}, fmt.Errorf("number %s is too large", clip(string(text)))
 	}
-	if i, ok := wholeNumber(v); ok && !integer {
-		return jsonNumber{kind: 'i', i: i}, nil
+	if i, ok := Whole(v); ok && !integer {
+		return number{kind: 'i', i: i}, nil
 	}
-	return jsonNumber{kind: 'f', f: v}, nil
+	return number{kind: 'f', f: v}, nil
 }
 
-// wholeNumber returns v as an integer if it is one that float64 tells from its neighbours.
-func wholeNumber(v float64) (int64, bool) {
+// Whole returns v as an integer if it is one that float64 tells from its neighbours.
+func Whole(v float64) (int64, bool) {
 	if v != math.Trunc(v) || math.Abs(v) > 1<<53 || v == 0 && math.Signbit(v) {
 		return 0, false
 	}
 	return int64(v), true
 }
 
-// A jsonTensor gathers nested lists of numbers, of truth values or of strings.
-type jsonTensor struct {
-	shape []int // -1 where the first list has not ended
+// A Tensor gathers nested lists of numbers, of truth values or of strings.
+type Tensor struct {
+	Shape []int // -1 where the first list has not ended
 	depth int   // at which the elements are, -1 unknown
 
 	kind    byte // of elements: 'i', 'u', 'f', 'b', 's', or 0 before the first
@@ -262,9 +266,9 @@ type jsonTensor struct {
 	strings []string
 }
 
-// tensor reads a value as a tensor: lists of equal lengths, or a scalar.
-func (p *jsonParser) tensor() (*jsonTensor, error) {
-	t := &jsonTensor{depth: -1}
+// Tensor reads a value as a tensor: lists of equal lengths, or a scalar.
+func (p *Parser) Tensor() (*Tensor, error) {
+	t := &Tensor{depth: -1}
 	if err := t.read(p, 0); err != nil {
 		return nil, err
 	}
@@ -276,31 +280,31 @@ func (p *jsonParser) tensor() (*jsonTensor, error) {
 
 var errRagged = errors.New("lists of different lengths within one example")
 
-func (t *jsonTensor) read(p *jsonParser, depth int) error {
-	if p.peek() == '[' {
-		if depth == maxDims {
-			return fmt.Errorf("more than %d dimensions", maxDims)
+func (t *Tensor) read(p *Parser, depth int) error {
+	if p.Peek() == '[' {
+		if depth == MaxDims {
+			return fmt.Errorf("more than %d dimensions", MaxDims)
 		}
 		if t.depth >= 0 && depth >= t.depth {
 			return errRagged
 		}
-		p.pos++
-		if len(t.shape) == depth {
-			t.shape = append(t.shape, -1)
+		p.Pos++
+		if len(t.Shape) == depth {
+			t.Shape = append(t.Shape, -1)
 		}
-		n, err := p.elements(func() error { return t.read(p, depth+1) })
+		n, err := p.Elements(func() error { return t.read(p, depth+1) })
 		if err != nil {
 			return err
 		}
-		if t.shape[depth] < 0 {
-			t.shape[depth] = n
+		if t.Shape[depth] < 0 {
+			t.Shape[depth] = n
 		}
-		if t.shape[depth] != n {
+		if t.Shape[depth] != n {
 			return errRagged
 		}
 		return nil
 	}
-	if t.depth < 0 && depth == len(t.shape) {
+	if t.depth < 0 && depth == len(t.Shape) {
 		t.depth = depth
 	}
 	if depth != t.depth {
@@ -310,19 +314,19 @@ func (t *jsonTensor) read(p *jsonParser, depth int) error {
 }
 
 // element reads and keeps one element.
-func (t *jsonTensor) element(p *jsonParser) error {
+func (t *Tensor) element(p *Parser) error {
 	kind := byte(0)
-	var v jsonNumber
+	var v number
 	var err error
-	switch c := p.peek(); {
+	switch c := p.Peek(); {
 	case c == '"':
 		kind = 's'
 	case c == 't', c == 'f':
 		kind = 'b'
-	case p.literal("null"): // what pandas writes for NaN
-		v = jsonNumber{kind: 'f', f: math.NaN()}
+	case p.Literal("null"): // what pandas writes for NaN
+		v = number{kind: 'f', f: math.NaN()}
 	default:
-		if v, err = p.number(); err != nil {
+		if v, err = p.readNumber(); err != nil {
 			return err
 		}
 	}
@@ -338,14 +342,14 @@ func (t *jsonTensor) element(p *jsonParser) error {
 	}
 	switch kind {
 	case 's':
-		s, err := p.str()
+		s, err := p.String()
 		if err != nil {
 			return err
 		}
 		t.strings = append(t.strings, s)
 	case 'b':
-		yes := p.literal("true")
-		if !yes && !p.literal("false") {
+		yes := p.Literal("true")
+		if !yes && !p.Literal("false") {
 			return p.wrong("a value")
 		}
 		t.bools = append(t.bools, yes)
@@ -356,14 +360,14 @@ func (t *jsonTensor) element(p *jsonParser) error {
 }
 
 // number keeps a number, changing the type of those before it where no other holds them all.
-func (t *jsonTensor) number(v jsonNumber) {
+func (t *Tensor) number(v number) {
 	if t.kind == 'i' && v.kind == 'u' {
 		t.toUint()
 	}
 	switch {
 	case t.kind == v.kind:
 	case t.kind == 'u' && v.kind == 'i' && v.i >= 0:
-		v = jsonNumber{kind: 'u', u: uint64(v.i)}
+		v = number{kind: 'u', u: uint64(v.i)}
 	default:
 		t.toFloat()
 	}
@@ -377,7 +381,7 @@ func (t *jsonTensor) number(v jsonNumber) {
 	}
 }
 
-func (v jsonNumber) float() float64 {
+func (v number) float() float64 {
 	switch v.kind {
 	case 'i':
 		return float64(v.i)
@@ -388,7 +392,7 @@ func (v jsonNumber) float() float64 {
 }
 
 // toUint makes the integers unsigned, if none is negative.
-func (t *jsonTensor) toUint() {
+func (t *Tensor) toUint() {
 	uints := make([]uint64, len(t.ints), len(t.ints)+1)
 	for i, v := range t.ints {
 		if v < 0 {
@@ -399,7 +403,7 @@ func (t *jsonTensor) toUint() {
 	t.kind, t.ints, t.uints = 'u', nil, uints
 }
 
-func (t *jsonTensor) toFloat() {
+func (t *Tensor) toFloat() {
 	for _, v := range t.ints {
 		t.floats = append(t.floats, float64(v))
 	}
@@ -409,8 +413,8 @@ func (t *jsonTensor) toFloat() {
 	t.kind, t.ints, t.uints = 'f', nil, nil
 }
 
-// data returns the elements: []int64, []uint64, []float64, []bool or []string.
-func (t *jsonTensor) data() any {
+// Data returns the elements: []int64, []uint64, []float64, []bool or []string.
+func (t *Tensor) Data() any {
 	switch t.kind {
 	case 'i':
 		return t.ints
@@ -423,5 +427,8 @@ func (t *jsonTensor) data() any {
 	}
 	return t.strings
 }
+
+// IsText reports whether the elements are strings.
+func (t *Tensor) IsText() bool { return t.kind == 's' }
 
 func clip(s string) string { return s[:min(len(s), 20)] }
