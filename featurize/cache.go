@@ -19,8 +19,9 @@ import (
 
 // Cache keeps what a network made of whole datasets in a folder: a store (see package rows) of each
 // in a file RECIPE-DATA.rows. RECIPE is a hash of all but the data that determines features and
-// labels: model with all its weights, head, preprocessing, options of the dataset, how many
-// examples, batch size, provider and version of the runtime. DATA is from the data's fingerprint.
+// labels: model with all its weights, head, preprocessing, options of the dataset and which shard,
+// how many examples, batch size, provider and version of the runtime. DATA is from the data's
+// fingerprint.
 //
 // The fingerprint is taken in the pass that computes the features. Data whose files have the paths,
 // sizes and times of change that are noted in a store are not read again; others are, if there are
@@ -37,11 +38,15 @@ type Cache struct {
 const cacheExt = ".rows"
 
 // recipe identifies what is done with the data.
-func (c *Cache) recipe(e *Extractor, total int) (string, error) {
-	id, err := json.Marshal(map[string]any{
+func (c *Cache) recipe(e *Extractor, want selection) (string, error) {
+	fields := map[string]any{
 		"model": e.model, "features": e.features, "logits": e.logits, "preprocess": e.Preprocess(),
-		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": total, "options": c.Options,
-	})
+		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": want.limit, "options": c.Options,
+	}
+	if c.Options.Shard.Count > 0 {
+		fields["of"] = want.all
+	}
+	id, err := json.Marshal(fields)
 	sum := sha256.Sum256(id)
 	return hex.EncodeToString(sum[:]), err
 }
@@ -57,7 +62,16 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 	yield func(*rows.Batch) error) (rows.Stats, string, error) {
 	cache := c.Cache
 	c.Cache = nil
-	recipe, err := cache.recipe(e, c.total(ds.Len()))
+	want := c.selects(ds)
+	if want.narrow { // stores are of whole shards
+		stats, err := e.Stream(ctx, ds, c, yield)
+		fingerprint := ""
+		if err == nil {
+			fingerprint, err = ds.Fingerprint(ctx)
+		}
+		return stats, fingerprint, err
+	}
+	recipe, err := cache.recipe(e, want)
 	if err != nil {
 		return rows.Stats{}, "", err
 	}
@@ -71,7 +85,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 	}
 	// What the recipe says of a store made elsewhere need not be true.
 	if store != nil && (store.Features() != e.d || store.Logits() != e.k || store.Labelled() != ds.HasLabels() ||
-		store.Len()+len(store.End().Bad) != c.total(ds.Len())) {
+		store.Len()+len(store.End().Bad) != want.count) {
 		f.Close()
 		store = nil
 	}

@@ -65,9 +65,9 @@ func changed(t testing.TB, dir string, at time.Time) {
 }
 
 // nameIn returns the name of a dataset's store.
-func nameIn(t testing.TB, c *Cache, e *Extractor, ds *dataset.Dataset, total int) string {
+func nameIn(t testing.TB, c *Cache, e *Extractor, ds *dataset.Dataset, limit int) string {
 	t.Helper()
-	recipe, err := c.recipe(e, total)
+	recipe, err := c.recipe(e, (&StreamConfig{Limit: limit}).selects(ds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +197,9 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	options := dataset.Options{Classes: 4}
 	e := extractor(t, "grey", Config{Batch: 7})
 	ds := openData(t, path, options)
-	key := func(c *Cache, e *Extractor, ds *dataset.Dataset, total int) string {
+	key := func(c *Cache, e *Extractor, ds *dataset.Dataset, limit int) string {
 		t.Helper()
-		return nameIn(t, c, e, ds, total)
+		return nameIn(t, c, e, ds, limit)
 	}
 	cache := &Cache{Options: options}
 	seen := map[string]string{key(cache, e, ds, 40): "the first"}

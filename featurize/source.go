@@ -25,7 +25,8 @@ type extracted struct {
 
 func (s *extracted) Features() int       { return s.d }
 func (s *extracted) Logits() int         { return s.k }
-func (s *extracted) Len() int            { return s.c.total(s.ds.Len()) }
+func (s *extracted) Len() int            { return s.selected().count }
+func (s *extracted) selected() selection { return s.c.selects(s.ds) }
 func (s *extracted) Labelled() bool      { return s.ds.HasLabels() }
 func (s *extracted) Fingerprint() string { return s.fingerprint }
 
@@ -43,7 +44,7 @@ func (s *extracted) Stream(ctx context.Context, yield func(*rows.Batch) error) (
 // readyBlock is how many ready-made examples are read at once.
 const readyBlock = 512
 
-// ReadyMade returns the examples of a file of features. Of c Limit and Progress are heeded.
+// ReadyMade returns the examples of a file of features. Of c From, To, Limit and Progress are heeded.
 func ReadyMade(f *dataset.Features, c StreamConfig) rows.Source {
 	c.check()
 	return &readyMade{f: f, c: c}
@@ -57,24 +58,24 @@ type readyMade struct {
 
 func (s *readyMade) Features() int       { return s.f.Dim() }
 func (s *readyMade) Logits() int         { return s.f.Logits() }
-func (s *readyMade) Len() int            { return s.c.total(s.f.Len()) }
+func (s *readyMade) Len() int            { return s.selected().count }
+func (s *readyMade) selected() selection { return s.c.selects(s.f) }
 func (s *readyMade) Labelled() bool      { return s.f.HasLabels() }
 func (s *readyMade) Fingerprint() string { return s.fingerprint }
 
 func (s *readyMade) Stream(ctx context.Context, yield func(*rows.Batch) error) (stats rows.Stats, err error) {
-	all, total, seen := s.f.Len(), s.Len(), 0
-	s.c.report(0, total)
-	for b, err := range s.f.Blocks(ctx, readyBlock) {
+	want := s.selected()
+	s.c.report(0, want.count)
+	for b, err := range s.f.Between(ctx, want.from, want.to, readyBlock) {
 		if err != nil {
 			return stats, err
 		}
 		var wanted []int
 		for i := range b.N {
-			if rows.Spread(seen+i, all, total) {
+			if want.wants(b.Positions[i]) {
 				wanted = append(wanted, i)
 			}
 		}
-		seen += b.N
 		if len(wanted) == 0 {
 			continue
 		}
@@ -87,9 +88,9 @@ func (s *readyMade) Stream(ctx context.Context, yield func(*rows.Batch) error) (
 			return stats, err
 		}
 		stats.Examples += n
-		s.c.report(stats.Examples, total)
+		s.c.report(stats.Examples, want.count)
 	}
-	if stats.Examples == 0 {
+	if want.missing(stats.Examples) {
 		return stats, fmt.Errorf("%s holds no examples", s.f.Spec())
 	}
 	s.fingerprint, err = s.f.Fingerprint(ctx)

@@ -18,7 +18,12 @@ import (
 // StreamConfig says what Stream reads and what it tolerates. The zero value
 // reads all of a dataset and tolerates nothing.
 type StreamConfig struct {
-	Limit  int    // at most so many examples, spread evenly over the dataset; 0 is all
+	// From and To are the positions of the source to read, from one to before another, of those
+	// that its shard has; To 0 is to the end. Positions stay the source's.
+	From, To int
+	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. From
+	// a shard or a range come those of them that lie in it.
+	Limit  int
 	MaxBad int    // records that may be unreadable
 	Cache  *Cache // for an Extractor's rows; nil keeps nothing
 	// Passes is how often a Network runs each batch, 0 being once. Of one that draws
@@ -43,18 +48,53 @@ func (e *TooManyBadError) Error() string {
 }
 
 func (c *StreamConfig) check() {
-	if c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
-		panic(fmt.Sprintf("featurize: StreamConfig has Limit %d, MaxBad %d and Passes %d", c.Limit, c.MaxBad, c.Passes))
+	if c.From < 0 || c.To < 0 || c.Limit < 0 || c.MaxBad < 0 || c.Passes < 0 {
+		panic(fmt.Sprintf("featurize: StreamConfig has From %d, To %d, Limit %d, MaxBad %d and Passes %d",
+			c.From, c.To, c.Limit, c.MaxBad, c.Passes))
 	}
 }
 
-// total returns how many of so many examples are wanted.
-func (c *StreamConfig) total(all int) int {
-	if c.Limit > 0 {
-		return min(c.Limit, all)
-	}
-	return all
+// A selection is what a StreamConfig wants of a source.
+type selection struct {
+	from, to   int  // positions that are read
+	first      int  // of all: of the source's slice
+	all, limit int  // of all, how many there are and how many are wanted
+	count      int  // wanted of those that are read
+	narrow     bool // less is read than the source has
 }
+
+// sliced is a source of which a shard may be read.
+type sliced interface {
+	Len() int
+	Slice() (from, to int)
+	Range() (from, to int)
+}
+
+// selects returns what is wanted of a source.
+func (c *StreamConfig) selects(s sliced) selection {
+	first, _ := s.Slice()
+	from, to := s.Range()
+	w := selection{first: first, from: max(from, c.From), to: to, all: s.Len(), limit: s.Len()}
+	if c.To > 0 {
+		w.to = min(to, c.To)
+	}
+	w.to = max(w.from, w.to)
+	w.narrow = w.from != from || w.to != to
+	if c.Limit > 0 {
+		w.limit = min(c.Limit, w.all)
+	}
+	if w.from < w.to {
+		w.count = rows.SpreadBefore(w.to-first, w.all, w.limit) - rows.SpreadBefore(w.from-first, w.all, w.limit)
+	}
+	return w
+}
+
+// wants reports whether the example at a position is among those wanted.
+func (w *selection) wants(position int) bool { return rows.Spread(position-w.first, w.all, w.limit) }
+
+// missing reports whether a stream that gave no examples has failed: of a part of a source there may
+// be none.
+func (w *selection) missing(examples int) bool { return examples == 0 && w.to-w.from == w.all }
 
 func (c *StreamConfig) report(done, total int) {
 	if c.Progress != nil {
@@ -124,17 +164,17 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 		panic("featurize: a cache keeps the rows of an Extractor, not of a Network")
 	}
 	c.check()
-	total := c.total(ds.Len())
+	want := c.selects(ds)
 	// A context of our own, so that every stage ends before we return.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	group, ctx := errgroup.WithContext(ctx)
 
-	results := w.start(ctx, group, ds, total, max(1, c.Passes))
+	results := w.start(ctx, group, ds, want, max(1, c.Passes))
 	var stats rows.Stats
 	var failed error
 	done := 0
-	c.report(0, total)
+	c.report(0, want.count)
 	for j := range results {
 		if failed != nil {
 			continue // drain, so that the stages end
@@ -144,13 +184,13 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 			continue
 		}
 		done += len(j.records)
-		c.report(done, total)
+		c.report(done, want.count)
 	}
 	err := group.Wait()
 	if failed != nil {
 		err = failed
 	}
-	if err == nil && stats.Examples == 0 {
+	if err == nil && want.missing(stats.Examples) {
 		err = fmt.Errorf("%s: no examples could be read", ds.Spec())
 		if len(stats.Bad) > 0 {
 			err = fmt.Errorf("%w (first: %s)", err, stats.Bad[0])
@@ -159,9 +199,9 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	return stats, err
 }
 
-// start starts the stages that read, prepare and infer total of a dataset's examples, and returns
-// the jobs that leave the last.
-func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, total,
+// start starts the stages that read, prepare and infer the wanted ones of a dataset's examples, and
+// returns the jobs that leave the last.
+func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, want selection,
 	passes int) <-chan *job {
 	// The channels' capacities bound what is in memory: some examples as they were read, and some
 	// batches, at least as many as keep the workers busy.
@@ -177,7 +217,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 		if ds.Ragged() && w.open() {
 			r.window = newWindow(w)
 		}
-		return r.read(ctx, ds, total)
+		return r.read(ctx, ds, want)
 	})
 	for range workers {
 		group.Go(func() error {
@@ -251,18 +291,21 @@ type reader struct {
 	window *window                // nil where all examples have the first one's sizes
 }
 
-// read reads total of the dataset's examples.
-func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error {
-	all, seen, taken := ds.Len(), 0, 0
-	for example, err := range ds.Examples(ctx) {
-		at := seen
-		seen++
+// read reads the wanted ones of the dataset's examples.
+func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) error {
+	next, taken := want.from, 0
+	// Where it costs next to nothing, batches end with blocks: the examples beside one are then the
+	// same wherever reading begins.
+	whole := want.count == want.to-want.from && rows.BlockSize%r.network.batch == 0
+	for example, err := range ds.Between(ctx, want.from, want.to) {
+		at := next
+		next++
 		var bad *dataset.RecordError
 		if err != nil && !errors.As(err, &bad) {
 			return err
 		}
-		if !rows.Spread(at, all, total) {
-			continue // not one of those wanted
+		if !want.wants(at) {
+			continue
 		}
 		if r.window != nil {
 			if err := r.hold(ctx, &example, bad); err != nil {
@@ -270,8 +313,13 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, total int) error
 			}
 			continue
 		}
+		if whole && at%rows.BlockSize == 0 {
+			if err := r.flush(ctx); err != nil {
+				return err
+			}
+		}
 		if r.job == nil {
-			r.job = r.newJob(max(1, min(r.network.batch, total-taken)))
+			r.job = r.newJob(max(1, min(r.network.batch, want.count-taken)))
 		}
 		taken++
 		if err := r.add(ctx, &example, bad); err != nil {

@@ -1,11 +1,45 @@
 package rows
 
+import "fmt"
+
 // BlockSize is the number of source positions in a block. Blocks are cut from position 0 of the
 // source, whatever the batches are, and are the unit in which examples are summed and stored.
 const BlockSize = 512
 
 // Block returns the index of the block that holds a position.
 func Block(position int) int { return position / BlockSize }
+
+// MaxShards is the most shards that a source is cut into.
+const MaxShards = 1 << 19
+
+// Shard is one of Count runs of whole blocks that a source is cut into, Index counting from 1. The
+// zero value is all of it.
+type Shard struct{ Index, Count int }
+
+// Validate reports a shard that there is not.
+func (s Shard) Validate() error {
+	if s != (Shard{}) && (s.Count > MaxShards || s.Index < 1 || s.Index > s.Count) {
+		return fmt.Errorf("shard %s, want I/N with I from 1 to N, and N at most %d", s, MaxShards)
+	}
+	return nil
+}
+
+// String returns I/N.
+func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
+
+// Range returns the shard of the positions from one to before another: shard I of N has of B blocks
+// those from B(I-1)/N to before BI/N, rounded down. Where there are fewer blocks than shards, it may
+// be empty.
+func (s Shard) Range(from, to int) (first, last int) {
+	if s.Count == 0 || to <= from {
+		return from, to
+	}
+	start := Block(from)
+	blocks := Block(to-1) + 1 - start
+	first = max(from, (start+blocks*(s.Index-1)/s.Count)*BlockSize)
+	last = min(to, (start+blocks*s.Index/s.Count)*BlockSize)
+	return first, max(first, last)
+}
 
 // Blocks gathers batches into blocks.
 type Blocks struct {

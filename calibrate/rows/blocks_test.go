@@ -63,3 +63,47 @@ func TestAnErrorEndsTheBlocks(t *testing.T) {
 		t.Errorf("error %v, want %v", err, stop)
 	}
 }
+
+// The shards of a source are whole blocks of it, in order, with nothing between them.
+func TestShardsCoverASourceOnce(t *testing.T) {
+	for _, c := range [][2]int{{0, 0}, {0, 1}, {0, BlockSize}, {0, BlockSize + 1}, {700, 701}, {511, 513},
+		{55000, 58000}, {100, 20000}} {
+		for _, n := range []int{1, 2, 3, 7, 16, 100, MaxShards} {
+			at, sizes := c[0], map[int]bool{}
+			for i := 1; i <= n; i++ {
+				from, to := Shard{i, n}.Range(c[0], c[1])
+				if to > from && from != at || to < from {
+					t.Fatalf("shard %d of %d of %v is [%d:%d], want it to begin at %d", i, n, c, from, to, at)
+				}
+				if to > from {
+					if from != c[0] && from%BlockSize != 0 || to != c[1] && to%BlockSize != 0 {
+						t.Errorf("shard %d of %d of %v is [%d:%d], want whole blocks", i, n, c, from, to)
+					}
+					at = to
+				}
+				blocks := 0
+				if to > from {
+					blocks = Block(to-1) + 1 - Block(from)
+				}
+				sizes[blocks] = true
+			}
+			if at != c[1] || len(sizes) > 2 {
+				t.Errorf("%d shards of %v end at %d, want %d; they have %v blocks", n, c, at, c[1], sizes)
+			}
+		}
+	}
+	if from, to := (Shard{}).Range(3, 9); from != 3 || to != 9 {
+		t.Errorf("no shard of [3:9] is [%d:%d]", from, to)
+	}
+}
+
+func TestShardsThatThereAreNotAreRefused(t *testing.T) {
+	for s, ok := range map[Shard]bool{
+		{}: true, {1, 1}: true, {MaxShards, MaxShards}: true,
+		{0, 1}: false, {2, 1}: false, {-1, -1}: false, {1, 0}: false, {1, MaxShards + 1}: false,
+	} {
+		if err := s.Validate(); (err == nil) != ok {
+			t.Errorf("shard %v: %v", s, err)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func Open(spec string, o Options) (*Dataset, error) {
 		return nil, err
 	}
 	d := &Dataset{opened: opened{spec: spec, src: src}, classes: o.Classes, stray: o.StrayLabels, multi: o.MultiLabel}
-	if err := d.open(s, src.base().Count, src.base().Format, o.Fingerprint); err != nil {
+	if err := d.open(s, src.base().Count, src.base().Format, o); err != nil {
 		src.Close()
 		return nil, err
 	}
@@ -59,13 +59,25 @@ func (d *Dataset) Classes() []string { return d.src.base().Classes }
 // Ignored returns what lay in the dataset's folder or archive and was passed over.
 func (d *Dataset) Ignored() []Ignored { return d.src.base().Ignored }
 
-// Examples reads the examples in order. An error of type *RecordError concerns
+// Examples reads the examples of the shard in order. An error of type *RecordError concerns
 // the one record that comes with it (its Index, Name and Label are set), and
 // the iteration goes on; any other error ends it.
 func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
+	return d.Between(ctx, d.from, d.to)
+}
+
+// Between reads as Examples does, from one position of the slice to before another. Examples before
+// it are skipped, without being decoded where the format allows that.
+func (d *Dataset) Between(ctx context.Context, from, to int) iter.Seq2[Example, error] {
+	if from < d.slice.from || to > d.slice.to {
+		panic(fmt.Sprintf("dataset: positions %d to %d of a slice [%d:%d]", from, to, d.slice.from, d.slice.to))
+	}
 	checked := d.HasLabels() && !d.multi // targets are checked where they are read
 	return func(yield func(Example, error) bool) {
-		d.src.Examples(d.from, d.to, func(e Example, err error) bool {
+		if from >= to {
+			return
+		}
+		d.src.Examples(from, to, func(e Example, err error) bool {
 			if cause := context.Cause(ctx); cause != nil {
 				yield(Example{Label: -1}, cause)
 				return false

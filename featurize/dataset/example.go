@@ -1,6 +1,10 @@
 package dataset
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
 
 // Layout says what the axes of an image mean.
 type Layout string
@@ -89,6 +93,9 @@ type Options struct {
 	// Widths says how many numbers one example has in each of Inputs, 0 where
 	// that is open. A table's columns are told apart by it. May be nil.
 	Widths []int `json:",omitempty"`
+
+	// Shard is the part of the slice that is read, and that the fingerprint is of.
+	Shard rows.Shard `json:",omitzero"`
 
 	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
 	// it reads.

@@ -23,7 +23,7 @@ type Features struct {
 
 // OpenFeatures opens the features file named by spec, a path to an .npz with an
 // optional slice. o.LabelClasses, o.Classes, o.Unlabelled, o.StrayLabels,
-// o.MultiLabel and o.Fingerprint are heeded.
+// o.MultiLabel, o.Shard and o.Fingerprint are heeded.
 func OpenFeatures(spec string, o Options) (*Features, error) {
 	s, err := ParseSpec(spec)
 	if err != nil {
@@ -41,7 +41,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	err = f.arrays(o)
 	if err == nil {
 		src.Labelled = f.labels != nil
-		err = f.open(s, f.phi.count, "features", o.Fingerprint)
+		err = f.open(s, f.phi.count, "features", o)
 	}
 	if err != nil {
 		f.Close()
@@ -108,43 +108,54 @@ func (f *Features) Classes() int {
 	return max(2, f.logits.shape[0])
 }
 
-// Blocks reads the examples in order, at most size at a time, with their positions in the file.
-// Blocks end at multiples of size in the file, so they do not depend on the slice. Numbers are
-// passed on as they are, NaN and infinities too. An error ends the iteration.
+// Blocks reads the examples of the shard in order, at most size at a time, with their positions in
+// the file. Blocks end at multiples of size in the file, so they do not depend on the slice. Numbers
+// are passed on as they are, NaN and infinities too. An error ends the iteration.
 func (f *Features) Blocks(ctx context.Context, size int) iter.Seq2[*rows.Batch, error] {
+	return f.Between(ctx, f.from, f.to, size)
+}
+
+// Between reads as Blocks does, from one position of the slice to before another.
+func (f *Features) Between(ctx context.Context, from, to, size int) iter.Seq2[*rows.Batch, error] {
 	if size <= 0 {
 		panic(fmt.Sprintf("dataset: blocks of %d examples", size))
 	}
+	if from < f.slice.from || to > f.slice.to {
+		panic(fmt.Sprintf("dataset: positions %d to %d of a slice [%d:%d]", from, to, f.slice.from, f.slice.to))
+	}
 	return func(yield func(*rows.Batch, error) bool) {
-		if err := f.blocks(ctx, size, yield); err != nil {
+		if from >= to {
+			return
+		}
+		if err := f.blocks(ctx, from, to, size, yield); err != nil {
 			yield(nil, err)
 		}
 	}
 }
 
-func (f *Features) blocks(ctx context.Context, size int, yield func(*rows.Batch, error) bool) error {
-	phi, err := f.phi.from(f.from)
+func (f *Features) blocks(ctx context.Context, from, to, size int, yield func(*rows.Batch, error) bool) error {
+	phi, err := f.phi.from(from)
 	if err != nil {
 		return err
 	}
 	defer phi.Close()
-	logits, err := f.logits.from(f.from)
+	logits, err := f.logits.from(from)
 	if err != nil {
 		return err
 	}
 	defer logits.Close()
 	var labels *labelReader
 	if f.labels != nil {
-		if labels, err = newLabelReader(f.labels, f.text, f.from, f.to); err != nil {
+		if labels, err = newLabelReader(f.labels, f.text, from, to); err != nil {
 			return err
 		}
 		defer labels.Close()
 	}
-	for start := f.from; start < f.to; {
+	for start := from; start < to; {
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
-		b := &rows.Batch{N: min(f.to, start-start%size+size) - start}
+		b := &rows.Batch{N: min(to, start-start%size+size) - start}
 		for i := range b.N {
 			b.Positions = append(b.Positions, start+i)
 		}

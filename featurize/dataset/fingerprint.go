@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// begin starts the digest. What is read from now on counts.
-func (d *digest) begin(header string) {
+// begin starts the digest of what begins at a position. What is read from now on counts.
+func (d *digest) begin(header string, from int) {
 	if d.h == nil {
-		d.h = sha256.New()
+		d.h, d.from = sha256.New(), from
 		io.WriteString(d.h, header)
 	}
 }
@@ -138,14 +138,14 @@ func hashSized(ctx context.Context, h hash.Hash, r io.ReaderAt, size int64) erro
 // label.
 const imagePart = "%q %d "
 
-// image adds an image that was read, if it is the part to be hashed. One that could not be read,
+// image adds the image at a position that was read, if it is the part to be hashed. One that could not be read,
 // content being nil, is added by all, which reads it as far as it goes.
-func (d *digest) image(part int, name string, label int, content []byte, all func(hash.Hash) error) {
+func (d *digest) image(position int, name string, label int, content []byte, all func(hash.Hash) error) {
 	if !d.lock() {
 		return
 	}
 	defer d.mu.Unlock()
-	if d.part != part {
+	if d.from+d.part != position {
 		return
 	}
 	if content == nil {
@@ -171,19 +171,24 @@ func (d *digest) whole(err error) error {
 type opened struct {
 	spec     string
 	src      Source
-	from, to int
+	slice    struct{ from, to int }
+	from, to int    // of the shard of the slice
 	header   string // of the fingerprint
 	keep     bool   // Options.Fingerprint
 }
 
-// open settles the slice and starts the fingerprint, if it is wanted.
-func (o *opened) open(s Spec, count int, format string, wanted bool) (err error) {
-	if o.from, o.to, err = s.bounds(count); err != nil {
+// open settles the slice, and the shard of it, and starts the fingerprint, if it is wanted.
+func (o *opened) open(s Spec, count int, format string, opts Options) (err error) {
+	if o.slice.from, o.slice.to, err = s.bounds(count); err != nil {
 		return err
 	}
-	o.header, o.keep = fmt.Sprintf("%s %t %d %d\n", format, o.HasLabels(), o.from, o.to), wanted
-	if wanted {
-		o.src.base().digest.begin(o.header)
+	if err := opts.Shard.Validate(); err != nil {
+		return err
+	}
+	o.from, o.to = opts.Shard.Range(o.slice.from, o.slice.to)
+	o.header, o.keep = fmt.Sprintf("%s %t %d %d\n", format, o.HasLabels(), o.from, o.to), opts.Fingerprint
+	if o.keep {
+		o.src.base().digest.begin(o.header, o.from)
 	}
 	return nil
 }
@@ -196,10 +201,14 @@ func (o *opened) Path() string { return o.src.base().Path }
 
 // Slice returns the positions of the examples in the source, from the first to the one after the
 // last.
-func (o *opened) Slice() (from, to int) { return o.from, o.to }
+func (o *opened) Slice() (from, to int) { return o.slice.from, o.slice.to }
 
-// Len returns the number of examples, after slicing.
-func (o *opened) Len() int { return o.to - o.from }
+// Len returns the number of examples of the slice, whatever the shard.
+func (o *opened) Len() int { return o.slice.to - o.slice.from }
+
+// Range returns the positions of the shard of the slice: those that are read, and that the
+// fingerprint is of. It may be empty.
+func (o *opened) Range() (from, to int) { return o.from, o.to }
 
 // HasLabels reports whether every example has a label.
 func (o *opened) HasLabels() bool { return o.src.base().Labelled }
@@ -208,7 +217,7 @@ func (o *opened) HasLabels() bool { return o.src.base().Labelled }
 func (o *opened) Close() error { return o.src.base().Close() }
 
 // Fingerprint returns a sha256 in hex over everything that determines the examples: the bounds of
-// the slice, the content of the files (for folders and archives: relative paths, labels and
+// the slice's shard, the content of the files (for folders and archives: relative paths, labels and
 // contents of the files in the slice), and whether there are labels. It does not depend on where
 // the files lie.
 //
@@ -223,7 +232,7 @@ func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	}
 	if d.h == nil {
 		d.part, d.at, d.open = 0, 0, false
-		d.begin(o.header)
+		d.begin(o.header, o.from)
 	}
 	if err := o.src.hash(ctx, d, o.from, o.to); err != nil {
 		return "", err

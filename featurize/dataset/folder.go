@@ -198,7 +198,7 @@ func (s *folderSource) Examples(from, to int, yield func(Example, error) bool) {
 	err := s.visit(from, to, func(i int, name string, label int) (bool, error) {
 		e := Example{Index: i, Name: filepath.ToSlash(name), Label: label}
 		encoded, err := readImageFile(filepath.Join(s.root, name))
-		s.digest.image(i-from, e.Name, label, encoded, func(h hash.Hash) error {
+		s.digest.image(i, e.Name, label, encoded, func(h hash.Hash) error {
 			return s.hashImage(context.Background(), h, name, label)
 		})
 		if err != nil {

@@ -351,7 +351,7 @@ func (s *tarSource) Examples(from, to int, yield func(Example, error) bool) {
 		e := Example{Index: i, Name: m.name, Label: m.label}
 		all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
 		if err := checkEncoded(m.size); err != nil {
-			s.digest.image(i-from, m.name, m.label, nil, all)
+			s.digest.image(i, m.name, m.label, nil, all)
 			if !yield(e, &RecordError{e.Name, i, err}) {
 				return
 			}
@@ -362,7 +362,7 @@ func (s *tarSource) Examples(from, to int, yield func(Example, error) bool) {
 			yield(Example{Label: -1}, s.readError(m, err))
 			return
 		}
-		s.digest.image(i-from, m.name, m.label, e.Encoded, all)
+		s.digest.image(i, m.name, m.label, e.Encoded, all)
 		if !yield(e, nil) {
 			return
 		}
