@@ -67,7 +67,8 @@ func TestShardsGiveWhatOnePassGives(t *testing.T) {
 				c := StreamConfig{Limit: limit, Progress: func(d, t int) { done, total = d, t }}
 				s, before := e.Source(ds, c), got.N
 				stats, err := s.Stream(t.Context(), collect(&got))
-				if err != nil || got.N-before != s.Len() || stats.Examples != s.Len() || done != total || total != s.Len() {
+				if err != nil || got.N-before != s.Len() || stats.Examples != s.Len() || done != total ||
+					total != s.Len() {
 					t.Fatalf("shard %d of %d: %d examples, %d handed over, want %d: %v", i, n, stats.Examples, got.N-before, s.Len(), err)
 				}
 			}
@@ -76,8 +77,8 @@ func TestShardsGiveWhatOnePassGives(t *testing.T) {
 		// Of a part of a source, from any block on.
 		var got collected
 		ds := openData(t, path, dataset.Options{})
-		for _, c := range []StreamConfig{{To: 2 * rows.BlockSize}, {From: 2 * rows.BlockSize, To: 3 * rows.BlockSize}, {From: 3 * rows.BlockSize}} {
-			c.Limit = limit
+		for _, blocks := range [][2]int{{0, 2}, {2, 3}, {3, 0}} {
+			c := StreamConfig{From: blocks[0] * rows.BlockSize, To: blocks[1] * rows.BlockSize, Limit: limit}
 			if _, err := e.Source(ds, c).Stream(t.Context(), collect(&got)); err != nil {
 				t.Fatal(err)
 			}
@@ -89,7 +90,8 @@ func TestShardsGiveWhatOnePassGives(t *testing.T) {
 func TestShardsOfReadyMadeFeatures(t *testing.T) {
 	const n = 3*rows.BlockSize + 5
 	labels := make([]uint8, n)
-	path := write(t, t.TempDir(), "f.npz", npz(t, "features", npy(random(1, 2*n), n, 2), "logits", npy(random(2, 3*n), n, 3), "labels", npy(labels, n)))
+	path := write(t, t.TempDir(), "f.npz", npz(t,
+		"features", npy(random(1, 2*n), n, 2), "logits", npy(random(2, 3*n), n, 3), "labels", npy(labels, n)))
 	for _, limit := range []int{0, 2, 900} {
 		var want collected
 		var got collected
@@ -129,7 +131,8 @@ func TestFingerprintsOfShards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want, err := openData(t, dir+slice, dataset.Options{}).Fingerprint(t.Context()); err != nil || got != want {
+			want, err := openData(t, dir+slice, dataset.Options{}).Fingerprint(t.Context())
+			if err != nil || got != want {
 				t.Errorf("shard %d has fingerprint %s, slice %s %s: %v", i+1, got, slice, want, err)
 			}
 		}
