@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
 )
 
@@ -133,7 +134,7 @@ func (s *Sums) decodePart(f *safetensors.File, prefix string) (*part, error) {
 	var end, blocks int64
 	for i := 0; i < len(spans); i += 2 {
 		from, to := spans[i], spans[i+1]
-		if from < end || to <= from || to > maxBlock || i > 0 && from == end {
+		if from < end || to <= from || to > rows.MaxBlocks || i > 0 && from == end {
 			return nil, fmt.Errorf("part %s covers blocks %d to %d after %d, want them to rise with gaps", prefix, from, to, end)
 		}
 		p.blocks = append(p.blocks, span{int(from), int(to)})

@@ -99,9 +99,6 @@ func (s *Sums) AddBlock(b *rows.Batch) error {
 	return nil
 }
 
-// maxBlock bounds the blocks of encoded sums, so that positions are far from overflowing.
-const maxBlock = 1 << 40
-
 // check refuses examples that cannot be added. A batch that is no block is a mistake of the caller.
 func (s *Sums) check(b *rows.Batch) error {
 	if len(b.Positions) != b.N || len(b.Features) != b.N*s.head.Features || len(b.Logits) != b.N*s.head.Logits {
@@ -109,8 +106,8 @@ func (s *Sums) check(b *rows.Batch) error {
 			len(b.Positions), len(b.Features), len(b.Logits), b.N, s.head.Features, s.head.Logits))
 	}
 	for i, position := range b.Positions {
-		if position < 0 || rows.Block(position) >= maxBlock {
-			panic(fmt.Sprintf("calibrate: position %d, want 0 or more, in fewer than %d blocks", position, maxBlock))
+		if position < 0 || rows.Block(position) >= rows.MaxBlocks {
+			panic(fmt.Sprintf("calibrate: position %d, want 0 or more, in fewer than %d blocks", position, rows.MaxBlocks))
 		}
 		if rows.Block(position) != rows.Block(b.Positions[0]) || i > 0 && position <= b.Positions[i-1] {
 			panic(fmt.Sprintf("calibrate: position %d after %d, want rising positions of one block", position, b.Positions[max(0, i-1)]))

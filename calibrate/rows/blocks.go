@@ -6,6 +6,9 @@ import "fmt"
 // source, whatever the batches are, and are the unit in which examples are summed and stored.
 const BlockSize = 512
 
+// MaxBlocks bounds the blocks of a source, so that positions are far from overflowing.
+const MaxBlocks = 1 << 40
+
 // Block returns the index of the block that holds a position.
 func Block(position int) int { return position / BlockSize }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/safetensors"
 )
@@ -27,8 +28,10 @@ import (
 //	            positions I64 [N], features F32 [N,d], logits F32 [N,K], and where there are any
 //	            labels I64 [N] (-1 for none) and targets U8 [N,K]
 //	end         the last, of a store whose stream came to its end. Metadata: "fingerprint" and
-//	            "labelled", "true" or "false"; bad U8 [m]: a JSON list of messages about records
-//	            that were left out
+//	            "labelled", "true" or "false"
+//
+// A block and the end may have bad U8 [m]: a JSON list of messages about the records that were left
+// out since the block before.
 const (
 	storeVersion = "1"
 	headKind     = "head"
@@ -40,7 +43,6 @@ const (
 type End struct {
 	Fingerprint string
 	Labelled    bool
-	Bad         []string // one message for each record that was left out
 }
 
 // A Writer writes a store.
@@ -48,17 +50,33 @@ type Writer struct {
 	w      io.Writer
 	buf    bytes.Buffer
 	blocks *Blocks
+	bad    []left
+}
+
+// left is a record that was left out.
+type left struct {
+	position int
+	message  string
 }
 
 // NewWriter begins a store with metadata that say what it is of.
 func NewWriter(w io.Writer, metadata map[string]string) (*Writer, error) {
-	s := &Writer{w: w}
-	s.blocks = NewBlocks(s.block)
+	s := newWriter(w)
 	return s, s.segment(headKind, nil, metadata)
 }
 
-// Add takes the next examples, and writes the blocks that they complete.
+func newWriter(w io.Writer) *Writer {
+	s := &Writer{w: w}
+	s.blocks = NewBlocks(s.block)
+	return s
+}
+
+// Add takes the next examples, and writes the blocks that they complete, each with one Write.
 func (s *Writer) Add(b *Batch) error { return s.blocks.Add(b) }
+
+// Bad takes a message about the record at a position, which was left out, before any example behind
+// it is added.
+func (s *Writer) Bad(position int, message string) { s.bad = append(s.bad, left{position, message}) }
 
 // End writes the last block and what makes the store complete. Without it the store has the blocks
 // that were whole.
@@ -66,13 +84,26 @@ func (s *Writer) End(e End) error {
 	if err := s.blocks.Flush(); err != nil {
 		return err
 	}
-	bad, err := json.Marshal(e.Bad)
+	tensors, err := s.badTensors(len(s.bad))
 	if err != nil {
 		return err
 	}
-	return s.segment(endKind,
-		[]safetensors.Tensor{{Name: "bad", Shape: []int{len(bad)}, Data: bad, DType: safetensors.U8}},
+	return s.segment(endKind, tensors,
 		map[string]string{"fingerprint": e.Fingerprint, "labelled": fmt.Sprint(e.Labelled)})
+}
+
+// badTensors gives up the first n messages about records that were left out.
+func (s *Writer) badTensors(n int) ([]safetensors.Tensor, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	messages := make([]string, n)
+	for i, l := range s.bad[:n] {
+		messages[i] = l.message
+	}
+	s.bad = s.bad[n:]
+	bad, err := json.Marshal(messages)
+	return []safetensors.Tensor{{Name: "bad", Shape: []int{len(bad)}, Data: bad, DType: safetensors.U8}}, err
 }
 
 func (s *Writer) block(b *Batch) error {
@@ -89,7 +120,15 @@ func (s *Writer) block(b *Batch) error {
 		tensors = append(tensors, safetensors.Tensor{Name: "targets", Shape: []int{n, len(b.Targets) / n}, Data: b.Targets,
 			DType: safetensors.U8})
 	}
-	return s.segment(blockKind, tensors, nil)
+	before := 0
+	for before < len(s.bad) && Block(s.bad[before].position) <= Block(b.Positions[0]) {
+		before++
+	}
+	bad, err := s.badTensors(before)
+	if err != nil {
+		return err
+	}
+	return s.segment(blockKind, append(tensors, bad...), nil)
 }
 
 func (s *Writer) segment(kind string, tensors []safetensors.Tensor, metadata map[string]string) error {
@@ -123,6 +162,9 @@ type Store struct {
 	metadata map[string]string
 	blocks   []*safetensors.File
 	d, k, n  int
+	next     int   // the position behind the last block
+	whole    int64 // bytes up to there
+	bad      []string
 	end      *End
 }
 
@@ -148,25 +190,30 @@ func Open(r io.ReaderAt, size int64) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{metadata: metadata}
-	last := -1
-	for at := int64(0); ; {
-		f, next, err := segmentAt(r, at, size)
+	for {
+		f, behind, err := segmentAt(r, s.whole, size)
 		if err != nil {
 			return s, nil // the writer came no further
 		}
-		if at > 0 {
-			if f.Metadata()["mfgs.rows"] == endKind && next == size {
-				s.end = readEnd(f)
+		if s.whole > 0 {
+			bad, err := readBad(f)
+			if err != nil {
+				return s, nil
+			}
+			if f.Metadata()["mfgs.rows"] == endKind && behind == size {
+				m := f.Metadata()
+				s.bad = append(s.bad, bad...)
+				s.end = &End{Fingerprint: m["fingerprint"], Labelled: m["labelled"] == "true"}
 				return s, nil
 			}
 			positions, d, k, err := describe(f)
-			if err != nil || positions[0] <= last || len(s.blocks) > 0 && (d != s.d || k != s.k) {
+			if err != nil || positions[0] < s.next || len(s.blocks) > 0 && (d != s.d || k != s.k) {
 				return s, nil
 			}
 			s.blocks, s.d, s.k, s.n = append(s.blocks, f), d, k, s.n+len(positions)
-			last = positions[len(positions)-1]
+			s.bad, s.next = append(s.bad, bad...), (Block(positions[0])+1)*BlockSize
 		}
-		at = next
+		s.whole = behind
 	}
 }
 
@@ -194,15 +241,16 @@ func segmentAt(r io.ReaderAt, at, size int64) (*safetensors.File, int64, error) 
 	return f, at + int64(n), nil
 }
 
-// readEnd returns nil for what is no end.
-func readEnd(f *safetensors.File) *End {
-	m := f.Metadata()
-	e := &End{Fingerprint: m["fingerprint"], Labelled: m["labelled"] == "true"}
-	bad, err := readBytes(f, "bad")
-	if err != nil || json.Unmarshal(bad, &e.Bad) != nil {
-		return nil
+// readBad reads what a segment says of records that were left out.
+func readBad(f *safetensors.File) (messages []string, err error) {
+	if !slices.ContainsFunc(f.Tensors(), func(t safetensors.Info) bool { return t.Name == "bad" }) {
+		return nil, nil
 	}
-	return e
+	bad, err := readBytes(f, "bad")
+	if err == nil {
+		err = json.Unmarshal(bad, &messages)
+	}
+	return messages, err
 }
 
 func readBytes(f *safetensors.File, name string) ([]byte, error) {
@@ -230,12 +278,15 @@ func describe(f *safetensors.File) (positions []int, d, k int, err error) {
 	}
 	n := len(positions)
 	for i, p := range positions {
-		if p < 0 || Block(p) != Block(positions[0]) || i > 0 && p <= positions[i-1] {
+		if p < 0 || Block(p) >= MaxBlocks || Block(p) != Block(positions[0]) || i > 0 && p <= positions[i-1] {
 			return nil, 0, 0, fmt.Errorf("%w: positions that do not rise in one block", ErrStore)
 		}
 	}
 	width := map[string]int{}
 	for _, t := range f.Tensors() {
+		if t.Name == "bad" {
+			continue
+		}
 		want := map[string]safetensors.DType{
 			"positions": safetensors.I64, "labels": safetensors.I64,
 			"features": safetensors.F32, "logits": safetensors.F32, "targets": safetensors.U8,
@@ -302,6 +353,26 @@ func (s *Store) Metadata() map[string]string { return s.metadata }
 // End returns what was known at the end of the stream, or nil of a store that is not complete.
 func (s *Store) End() *End { return s.end }
 
+// Bad returns a message for each record that was left out, as far as the store goes.
+func (s *Store) Bad() []string { return s.bad }
+
+// Next returns the position behind the last block, from which an incomplete store goes on.
+func (s *Store) Next() int { return s.next }
+
+// Size returns in how many bytes head and whole blocks lie. An incomplete store is to be cut off
+// there before more is appended.
+func (s *Store) Size() int64 { return s.whole }
+
+// Append returns what goes on with an incomplete store, of which w appends to the first [Store.Size]
+// bytes: the examples from [Store.Next] on are to be added. The bytes will be those of a store that
+// was written at once.
+func (s *Store) Append(w io.Writer) *Writer {
+	if s.end != nil {
+		panic("rows: more is appended to a store that is complete")
+	}
+	return newWriter(w)
+}
+
 // Features returns d, 0 where there are no blocks.
 func (s *Store) Features() int { return s.d }
 
@@ -324,10 +395,7 @@ func (s *Store) Fingerprint() string {
 
 // Stream yields the blocks.
 func (s *Store) Stream(ctx context.Context, yield func(*Batch) error) (Stats, error) {
-	stats := Stats{Cached: true}
-	if s.end != nil {
-		stats.Bad = s.end.Bad
-	}
+	stats := Stats{Bad: s.bad, Cached: true}
 	for _, f := range s.blocks {
 		if err := context.Cause(ctx); err != nil {
 			return stats, err

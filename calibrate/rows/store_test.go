@@ -28,7 +28,17 @@ func positions(from, to int) (p []int) {
 	return p
 }
 
-var end = End{Fingerprint: "f00d", Labelled: true, Bad: []string{"x.npy[3]: a bad record"}}
+var end = End{Fingerprint: "f00d", Labelled: true}
+
+// bad are the records of examples that are left out.
+var bad = []left{{3, "x.npy[3]: a bad record"}, {700, "x.npy[700]: another"}, {1 << 20, "x.npy[1048576]: the last"}}
+
+func messages(bad []left) (messages []string) {
+	for _, l := range bad {
+		messages = append(messages, l.message)
+	}
+	return messages
+}
 
 // stored writes examples, and an end unless it is nil. It returns the length behind every segment
 // too.
@@ -43,17 +53,36 @@ func stored(t testing.TB, b *Batch, e *End) (data []byte, edges []int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range b.N {
-		if err := w.Add(b.Slice(i, i+1)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	addFrom(t, w, b, 0)
 	if e != nil {
 		if err := w.End(*e); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return buf.Bytes(), edges
+}
+
+// addFrom adds those of some examples, and of the bad records, that lie at a position or behind it.
+func addFrom(t testing.TB, w *Writer, b *Batch, position int) {
+	t.Helper()
+	left := bad
+	tell := func(before int) {
+		for ; len(left) > 0 && left[0].position < before; left = left[1:] {
+			if left[0].position >= position {
+				w.Bad(left[0].position, left[0].message)
+			}
+		}
+	}
+	for i := range b.N {
+		if b.Positions[i] < position {
+			continue
+		}
+		tell(b.Positions[i])
+		if err := w.Add(b.Slice(i, i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tell(1 << 40)
 }
 
 type writerFunc func([]byte) (int, error)
@@ -91,7 +120,7 @@ func TestAStoreIsTheSourceThatWasStored(t *testing.T) {
 			t.Errorf("%s: %d features, %d logits, %d examples, fingerprint %q of %q", name, s.Features(), s.Logits(), s.Len(), s.Fingerprint(), s.Metadata())
 		}
 		got, stats := all(t, s)
-		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(stats, Stats{Examples: want.N, Bad: end.Bad,
+		if !reflect.DeepEqual(got, want) || !reflect.DeepEqual(stats, Stats{Examples: want.N, Bad: messages(bad),
 			Cached: true}) {
 			t.Errorf("%s: other examples came, or %+v", name, stats)
 		}
@@ -145,6 +174,60 @@ func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
 	}
 }
 
+// However the writer was stopped, one that goes on from what is whole writes the same bytes.
+func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
+	want := examples(append(positions(100, 1100), 5000, 5003)...)
+	data, edges := stored(t, want, &end)
+	goOn := func(torn []byte, at int) {
+		t.Helper()
+		s, err := opened(torn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range s.Bad() {
+			for _, l := range bad {
+				if l.message == m && l.position >= s.Next() {
+					t.Errorf("cut at %d: %q is told of before position %d", at, m, s.Next())
+				}
+			}
+		}
+		again := bytes.NewBuffer(bytes.Clone(torn[:s.Size()]))
+		w := s.Append(again)
+		addFrom(t, w, want, s.Next())
+		if err := w.End(end); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(again.Bytes(), data) {
+			t.Errorf("cut at %d: other bytes", at)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 40 {
+		at := edges[0] + rng.IntN(len(data)-edges[0])
+		goOn(data[:at], at)
+		damaged := bytes.Clone(data)
+		damaged[at] ^= 1 << rng.IntN(8)
+		goOn(damaged, at)
+	}
+	for _, at := range edges[:len(edges)-1] {
+		goOn(data[:at], at)
+	}
+}
+
+func TestNothingIsAppendedToAWholeStore(t *testing.T) {
+	data, _ := stored(t, examples(3), &end)
+	s, err := opened(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("it is appended to")
+		}
+	}()
+	s.Append(new(bytes.Buffer))
+}
+
 func TestAStreamOfAStoreEndsWhenItIsTold(t *testing.T) {
 	data, _ := stored(t, examples(positions(0, 2*BlockSize)...), &end)
 	s, err := opened(data)
@@ -163,10 +246,11 @@ func TestAStreamOfAStoreEndsWhenItIsTold(t *testing.T) {
 	}
 }
 
-// FuzzOpen reads whatever comes.
+// FuzzOpen reads whatever comes, and goes on from it.
 func FuzzOpen(f *testing.F) {
-	data, _ := stored(f, examples(3, 4, BlockSize), &end)
+	data, edges := stored(f, examples(3, 4, BlockSize), &end)
 	f.Add(data)
+	f.Add(data[:edges[1]+7])
 	f.Add([]byte(strings.Repeat("\x00", 16)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := opened(data)
@@ -176,6 +260,30 @@ func FuzzOpen(f *testing.F) {
 		got, stats := all(t, s)
 		if got.N != s.Len() || stats.Examples != got.N || got.N*(s.Features()+s.Logits())*4 > len(data) {
 			t.Errorf("%d examples of %d bytes, want %d", got.N, len(data), s.Len())
+		}
+		if s.Size() > int64(len(data)) || got.N > 0 && Block(got.Positions[got.N-1]) != Block(s.Next()-1) {
+			t.Errorf("%d of %d bytes, and position %d", s.Size(), len(data), s.Next())
+		}
+		if s.End() != nil {
+			return
+		}
+		// Whatever was whole goes on, and is there again.
+		again := bytes.NewBuffer(bytes.Clone(data[:s.Size()]))
+		w := s.Append(again)
+		if s.Features() > 0 && Block(s.Next()) < MaxBlocks {
+			more := &Batch{N: 1, Positions: []int{s.Next()}, Features: make([]float32, s.Features()),
+				Logits: make([]float32, s.Logits())}
+			if err := w.Add(more); err != nil {
+				t.Fatal(err)
+			}
+			got.N++
+		}
+		if err := w.End(end); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := opened(again.Bytes())
+		if err != nil || whole.End() == nil || whole.Len() != got.N {
+			t.Errorf("%v: %d examples, want %d and an end", err, whole.Len(), got.N)
 		}
 	})
 }

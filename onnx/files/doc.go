@@ -6,5 +6,6 @@
 //
 // A [Draft] writes files that are there as a whole or not at all: in a hidden
 // folder beside their place, synced, then renamed. What a killed process has left
-// of one is removed by the next draft in the same folder.
+// of one is removed by the next draft in the same folder. A [Growing] file is the other way: what a
+// killed process has written of it, the next goes on from.
 package files

@@ -26,3 +26,6 @@ func removeOpen(f *os.File) {
 	os.Remove(f.Name())
 	f.Close()
 }
+
+// renameOpen gives a file another name, under its lock.
+func renameOpen(f *os.File, to string) error { return os.Rename(f.Name(), to) }

@@ -23,3 +23,10 @@ func removeOpen(f *os.File) {
 	f.Close()
 	os.Remove(f.Name())
 }
+
+// renameOpen gives a file another name, and closes it before, which no other order allows: should
+// another process open it in between, this fails.
+func renameOpen(f *os.File, to string) error {
+	f.Close()
+	return os.Rename(f.Name(), to)
+}

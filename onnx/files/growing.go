@@ -1,0 +1,121 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// A Growing is a file that is written bit by bit and outlives its process, so that the next can go
+// on. One process at a time has it, which holds a lock on it that the system gives back however the
+// process ends. What was written before that is there; a reader must know whole pieces from one
+// that was cut off. It is for one goroutine.
+type Growing struct {
+	path string
+	f    *os.File
+	size int64
+}
+
+// ErrInUse says that another process has a file or folder, or that nothing tells whether one has:
+// not all file systems have locks.
+var ErrInUse = errors.New("in use by another process")
+
+// Grow opens the regular file path, or makes an empty one. The error is an [ErrInUse] where it
+// cannot be had alone, and an [*IrregularError] where something else is there.
+func Grow(path string) (*Growing, error) {
+	for {
+		f, err := openRegular(path, os.O_RDWR)
+		if errors.Is(err, fs.ErrNotExist) {
+			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, FileMode)
+			if errors.Is(err, fs.ErrExist) {
+				continue // another process was faster
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := lock(f); err != nil {
+			f.Close()
+			if !locked(err) {
+				err = fmt.Errorf("%w, or in a file system that has no locks: %w", ErrInUse, err)
+			} else {
+				err = ErrInUse
+			}
+			return nil, &fs.PathError{Op: "lock", Path: path, Err: err}
+		}
+		s, err := f.Stat()
+		if err != nil {
+			f.Close()
+			return nil, err
+		}
+		// Whoever had it may have moved or removed it in the meantime.
+		if there, err := os.Lstat(path); err == nil && os.SameFile(there, s) {
+			return &Growing{path, f, s.Size()}, nil
+		}
+		f.Close()
+	}
+}
+
+// Size returns how many bytes there are.
+func (g *Growing) Size() int64 { return g.size }
+
+// ReadAt reads as os.File does.
+func (g *Growing) ReadAt(p []byte, off int64) (int, error) { return g.f.ReadAt(p, off) }
+
+// Write appends, at once.
+func (g *Growing) Write(p []byte) (int, error) {
+	n, err := g.f.WriteAt(p, g.size)
+	g.size += int64(n)
+	return n, err
+}
+
+// Cut takes away all behind the first size bytes.
+func (g *Growing) Cut(size int64) error {
+	if err := g.f.Truncate(size); err != nil {
+		return err
+	}
+	g.size = size
+	return nil
+}
+
+// Move gives the file, when all of it is on the disk, another name in its folder, and replaces a
+// file there. It is to be closed then.
+func (g *Growing) Move(name string) error {
+	if err := syncFile(g.f); err != nil {
+		return &fs.PathError{Op: "write", Path: g.path, Err: bare(err)}
+	}
+	to := filepath.Join(filepath.Dir(g.path), name)
+	if err := renameOpen(g.f, to); err != nil {
+		return &fs.PathError{Op: "rename", Path: to, Err: bare(err)}
+	}
+	syncFolder(filepath.Dir(to))
+	return nil
+}
+
+// Remove takes the file away.
+func (g *Growing) Remove() { removeOpen(g.f) }
+
+// Close leaves the file to whoever comes next.
+func (g *Growing) Close() error { return g.f.Close() }
+
+// Sweep removes those growing files of a folder whose names match a pattern (see [filepath.Match])
+// to which nobody has written for so long, and which nobody has. What cannot be removed stays.
+func Sweep(dir, pattern string, unwritten time.Duration) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		s, err := e.Info()
+		match, _ := filepath.Match(pattern, e.Name())
+		if err != nil || !match || !s.Mode().IsRegular() || time.Since(s.ModTime()) < unwritten {
+			continue
+		}
+		if g, err := Grow(filepath.Join(dir, e.Name())); err == nil {
+			g.Remove()
+		}
+	}
+}
