@@ -10,7 +10,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -29,13 +31,22 @@ import (
 //
 // A file that is no store, or not as it was written, is taken for missing and written anew. Many
 // programs may use one folder at a time.
+//
+// What a run has written that came to no end lies in RECIPE-STAMP.partial, where STAMP is from paths,
+// sizes and times of change of the data, and the next run with the same goes on from there: the
+// network runs over what is missing. One that nobody went on with for a week is removed.
 type Cache struct {
 	Dir string
 	// Options are those the datasets were opened with: they decide about labels.
 	Options dataset.Options
 }
 
-const cacheExt = ".rows"
+const (
+	cacheExt   = ".rows"
+	partialExt = ".partial"
+
+	abandonedFor = 7 * 24 * time.Hour
+)
 
 // recipe identifies what is done with the data.
 func (c *Cache) recipe(e *Extractor, want selection) (string, error) {
@@ -57,13 +68,14 @@ func (c *Cache) name(recipe, fingerprint string) string {
 }
 
 // streamCached is Stream with the rows of the cache, which it fills where it has none. It returns
-// the fingerprint of the data, too.
+// the fingerprint of the data, too. Of an earlier stream it needs nothing: a store knows.
 func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
 	yield func(*rows.Batch) error) (rows.Stats, string, error) {
-	cache := c.Cache
-	c.Cache = nil
-	want := c.selects(ds)
-	if want.narrow { // stores are of whole shards
+	s := caching{Cache: c.Cache, e: e, ds: ds, c: c, yield: yield}
+	s.c.Cache, s.c.From, s.c.Before = nil, 0, rows.Stats{}
+	s.want = s.c.selects(ds)
+	if s.want.narrow { // stores are of whole shards
+		c.Cache = nil
 		stats, err := e.Stream(ctx, ds, c, yield)
 		fingerprint := ""
 		if err == nil {
@@ -71,43 +83,81 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		}
 		return stats, fingerprint, err
 	}
-	recipe, err := cache.recipe(e, want)
-	if err != nil {
+	if c.From > s.want.from {
+		s.yield = func(b *rows.Batch) error {
+			if b.Positions[b.N-1] < c.From {
+				return nil
+			}
+			first, _ := slices.BinarySearch(b.Positions, c.From)
+			return yield(b.Slice(first, b.N))
+		}
+	}
+	var err error
+	if s.recipe, err = s.Cache.recipe(e, s.want); err != nil {
 		return rows.Stats{}, "", err
 	}
-	stamp, err := ds.Stamp()
-	if err != nil {
+	if s.stamp, err = ds.Stamp(); err != nil {
 		return rows.Stats{}, "", err
 	}
-	store, f, err := cache.find(ctx, recipe, stamp, ds)
+	store, f, err := s.find(ctx, s.recipe, s.stamp, ds)
 	if err != nil {
 		return rows.Stats{}, "", err
 	}
 	// What the recipe says of a store made elsewhere need not be true.
-	if store != nil && (store.Features() != e.d || store.Logits() != e.k || store.Labelled() != ds.HasLabels() ||
-		store.Len()+len(store.End().Bad) != want.count) {
+	if store != nil && (store.Labelled() != ds.HasLabels() || store.Len()+len(store.Bad()) != s.want.count || !s.fits(store)) {
 		f.Close()
 		store = nil
 	}
 	if store == nil {
-		return e.fill(ctx, ds, c, cache, recipe, stamp, yield)
+		return s.fill(ctx)
 	}
 	defer f.Close()
-	bad := store.End().Bad
-	if len(bad) > c.MaxBad {
-		return rows.Stats{Bad: bad}, "", &TooManyBadError{Allowed: c.MaxBad, Bad: bad[:c.MaxBad+1]}
+	stats, err := s.stored(ctx, store)
+	return stats, store.Fingerprint(), err
+}
+
+// caching is a stream with a cache.
+type caching struct {
+	*Cache
+	e             *Extractor
+	ds            *dataset.Dataset
+	c             StreamConfig
+	want          selection
+	yield         func(*rows.Batch) error
+	recipe, stamp string
+}
+
+// fits reports whether a store's examples have features and logits of the network's.
+func (s *caching) fits(store *rows.Store) bool {
+	return store.Features() == s.e.d && store.Logits() == s.e.k
+}
+
+// stored yields what a store has.
+func (s *caching) stored(ctx context.Context, store *rows.Store) (rows.Stats, error) {
+	bad := make([]string, len(store.Bad()))
+	for i, b := range store.Bad() {
+		bad[i] = b.Message
+		if i >= s.c.MaxBad {
+			return rows.Stats{Bad: bad[:i+1]}, &TooManyBadError{Allowed: s.c.MaxBad, Bad: bad[:i+1]}
+		}
+		if s.c.Bad != nil {
+			s.c.Bad(b)
+		}
 	}
-	done, from := 0, filepath.Base(ds.Path())
-	stats, err := store.Stream(ctx, func(b *rows.Batch) error {
+	done, from := 0, filepath.Base(s.ds.Path())
+	total := store.Len()
+	if store.End() == nil {
+		done, total = len(bad), s.want.count
+	}
+	return store.Stream(ctx, func(b *rows.Batch) error {
 		b.From = from
 		done += b.N
-		if err := yield(b); err != nil {
+		if err := s.yield(b); err != nil {
 			return err
 		}
-		c.report(done, store.Len())
+		s.c.report(done, total)
 		return nil
 	})
-	return stats, store.Fingerprint(), err
 }
 
 // find returns the store of a recipe and the data, with its file, or nil where there is none.
@@ -175,52 +225,149 @@ func (c *Cache) open(name string, wanted func(metadata map[string]string) bool) 
 	return nil, nil, nil
 }
 
-// fill runs the network and stores what it gives.
-func (e *Extractor) fill(ctx context.Context, ds *dataset.Dataset, c StreamConfig, cache *Cache, recipe, stamp string,
-	yield func(*rows.Batch) error) (stats rows.Stats, fingerprint string, err error) {
-	failed := func(err error) error { return fmt.Errorf("features cache: %w", err) }
-	if err := os.MkdirAll(cache.Dir, files.FolderMode); err != nil {
-		return stats, "", failed(err)
+// fill runs the network over what is missing, and stores what it gives.
+func (s *caching) fill(ctx context.Context) (stats rows.Stats, fingerprint string, err error) {
+	if err := os.MkdirAll(s.Dir, files.FolderMode); err != nil {
+		return stats, "", cacheError(err)
 	}
-	draft, err := files.NewDraft(cache.Dir)
+	files.Sweep(s.Dir, strings.Repeat("[0-9a-f]", 32)+"-"+strings.Repeat("[0-9a-f]", 32)+partialExt, abandonedFor)
+	to, err := s.begin()
 	if err != nil {
-		return stats, "", failed(err)
+		return stats, "", cacheError(err)
 	}
-	defer draft.Close()
-	const unnamed = "store"
-	f, err := draft.Create(unnamed)
-	if err != nil {
-		return stats, "", failed(err)
-	}
-	w, err := rows.NewWriter(f, map[string]string{"recipe": recipe, "stamp": stamp})
-	if err != nil {
-		return stats, "", failed(err)
-	}
-	stats, err = e.Stream(ctx, ds, c, func(b *rows.Batch) error {
-		if err := w.Add(b); err != nil {
-			return failed(err)
+	defer func() { to.leave(err) }()
+	c, w := s.c, to.writer
+	if to.store != nil {
+		if stats, err = s.stored(ctx, to.store); err != nil {
+			return stats, "", err
 		}
-		return yield(b)
+		if to.store.End() != nil { // all but its name
+			fingerprint = to.store.Fingerprint()
+			if err = to.finish(s.name(s.recipe, fingerprint)); err != nil {
+				return stats, "", &writeError{cacheError(err)}
+			}
+			s.ds.Remember(fingerprint)
+			return stats, fingerprint, nil
+		}
+		c.From, c.Before = to.store.Next(), stats
+	}
+	c.Bad = func(b rows.Bad) {
+		w.Bad(b)
+		if s.c.Bad != nil {
+			s.c.Bad(b)
+		}
+	}
+	stats, err = s.e.Stream(ctx, s.ds, c, func(b *rows.Batch) error {
+		if err := w.Add(b); err != nil {
+			return &writeError{cacheError(err)}
+		}
+		return s.yield(b)
 	})
 	if err != nil {
 		return stats, "", err
 	}
-	if fingerprint, err = ds.Fingerprint(ctx); err != nil {
+	if fingerprint, err = s.ds.Fingerprint(ctx); err != nil {
 		return stats, "", err
 	}
-	name := cache.name(recipe, fingerprint)
-	err = w.End(rows.End{Fingerprint: fingerprint, Labelled: ds.HasLabels(), Bad: stats.Bad})
-	if err == nil {
-		err = f.Close()
-	}
-	if err == nil {
-		err = os.Rename(draft.Path(unnamed), draft.Path(name))
-	}
-	if err == nil {
-		err = draft.Move(name)
+	if err = w.End(rows.End{Fingerprint: fingerprint, Labelled: s.ds.HasLabels()}); err == nil {
+		err = to.finish(s.name(s.recipe, fingerprint))
 	}
 	if err != nil {
-		return stats, "", failed(err)
+		return stats, "", &writeError{cacheError(err)}
 	}
 	return stats, fingerprint, nil
+}
+
+func cacheError(err error) error { return fmt.Errorf("features cache: %w", err) }
+
+// A writeError says that a store cannot be written: what there is of it takes the room that may be
+// missing.
+type writeError struct{ error }
+
+func (e *writeError) Unwrap() error { return e.error }
+
+// A filling is a store that is written.
+type filling struct {
+	writer *rows.Writer
+	store  *rows.Store             // what there is already; nil where there is nothing
+	finish func(name string) error // gives the store its name
+	leave  func(err error)         // ends writing, for an error or without one
+}
+
+// begin goes on with what an earlier run of the same recipe has left of the same data, or begins anew. Where the data have changed just now, or another process does the same, nobody can go on
+// with what this one leaves.
+func (s *caching) begin() (*filling, error) {
+	if s.stamp != "" {
+		g, err := files.Grow(filepath.Join(s.Dir, s.recipe[:32]+"-"+s.stamp[:32]+partialExt))
+		if err == nil {
+			return s.grow(g)
+		}
+		if !errors.Is(err, files.ErrInUse) && !errors.As(err, new(*files.IrregularError)) {
+			return nil, err
+		}
+	}
+	draft, err := files.NewDraft(s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	const unnamed = "store"
+	f, err := draft.Create(unnamed)
+	if err == nil {
+		to := &filling{leave: func(error) { draft.Close() }}
+		to.finish = func(name string) error {
+			err := f.Close()
+			if err == nil {
+				err = os.Rename(draft.Path(unnamed), draft.Path(name))
+			}
+			if err == nil {
+				err = draft.Move(name)
+			}
+			return err
+		}
+		if to.writer, err = rows.NewWriter(f, s.metadata()); err == nil {
+			return to, nil
+		}
+	}
+	draft.Close()
+	return nil, err
+}
+
+func (s *caching) metadata() map[string]string {
+	return map[string]string{"recipe": s.recipe, "stamp": s.stamp}
+}
+
+// grow writes to a file that outlives this process, and goes on with what it holds.
+func (s *caching) grow(g *files.Growing) (to *filling, err error) {
+	head := int64(0)
+	to = &filling{finish: g.Move, leave: func(err error) {
+		if err != nil && (g.Size() <= head || errors.As(err, new(*writeError))) {
+			g.Remove()
+		} else {
+			g.Close()
+		}
+	}}
+	defer func() {
+		if err != nil {
+			to.leave(err)
+		}
+	}()
+	store, err := rows.Open(g, g.Size())
+	if err != nil && !errors.Is(err, rows.ErrStore) {
+		return nil, err
+	}
+	if err == nil && store.Len() > 0 && s.fits(store) && store.Len()+len(store.Bad()) <= s.want.count &&
+		store.Metadata()["recipe"] == s.recipe && store.Metadata()["stamp"] == s.stamp {
+		to.store = store
+		if store.End() == nil {
+			err = g.Cut(store.Size())
+			to.writer = store.Append(g)
+		}
+		return to, err
+	}
+	if err := g.Cut(0); err != nil {
+		return nil, err
+	}
+	to.writer, err = rows.NewWriter(g, s.metadata())
+	head = g.Size()
+	return to, err
 }

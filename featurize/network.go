@@ -360,15 +360,21 @@ func (w *Network) results(n, passes int) Results {
 	return r
 }
 
+// examples returns the numbers of some of n examples.
+func examples[T any](x []T, n, first, last int) []T {
+	width := len(x) / max(1, n)
+	return x[first*width : last*width : last*width]
+}
+
 // slice returns the results of examples first to last, sharing their memory.
 func (w *Network) slice(r Results, first, last int) Results {
 	part := Results{N: last - first, Columns: make([][]float32, len(w.outputs)),
 		Doubles: make([][]float64, len(w.outputs))}
 	for i, o := range w.outputs {
 		if o.double {
-			part.Doubles[i] = r.Doubles[i][first*o.width : last*o.width : last*o.width]
+			part.Doubles[i] = examples(r.Doubles[i], r.N, first, last)
 		} else {
-			part.Columns[i] = r.Columns[i][first*o.width : last*o.width : last*o.width]
+			part.Columns[i] = examples(r.Columns[i], r.N, first, last)
 		}
 	}
 	return part

@@ -44,7 +44,8 @@ func (s *extracted) Stream(ctx context.Context, yield func(*rows.Batch) error) (
 // readyBlock is how many ready-made examples are read at once.
 const readyBlock = 512
 
-// ReadyMade returns the examples of a file of features. Of c From, To, Limit and Progress are heeded.
+// ReadyMade returns the examples of a file of features. Of c From, To, Before, Limit and Progress are
+// heeded.
 func ReadyMade(f *dataset.Features, c StreamConfig) rows.Source {
 	c.check()
 	return &readyMade{f: f, c: c}
@@ -65,7 +66,12 @@ func (s *readyMade) Fingerprint() string { return s.fingerprint }
 
 func (s *readyMade) Stream(ctx context.Context, yield func(*rows.Batch) error) (stats rows.Stats, err error) {
 	want := s.selected()
-	s.c.report(0, want.count)
+	if err := s.f.Skip(ctx, want.from); err != nil {
+		return stats, err
+	}
+	stats.Examples = s.c.Before.Examples
+	total := stats.Examples + want.count
+	s.c.report(stats.Examples, total)
 	for b, err := range s.f.Between(ctx, want.from, want.to, readyBlock) {
 		if err != nil {
 			return stats, err
@@ -88,7 +94,7 @@ func (s *readyMade) Stream(ctx context.Context, yield func(*rows.Batch) error) (
 			return stats, err
 		}
 		stats.Examples += n
-		s.c.report(stats.Examples, want.count)
+		s.c.report(stats.Examples, total)
 	}
 	if want.missing(stats.Examples) {
 		return stats, fmt.Errorf("%s holds no examples", s.f.Spec())

@@ -19,8 +19,11 @@ import (
 // reads all of a dataset and tolerates nothing.
 type StreamConfig struct {
 	// From and To are the positions of the source to read, from one to before another, of those
-	// that its shard has; To 0 is to the end. Positions stay the source's.
+	// that its shard has; To 0 is to the end. Positions stay the source's. A Network gives the
+	// examples from From on as it does without it: it runs the whole batch in which the first lies.
 	From, To int
+	// Before is what was met before From, by an earlier stream. It counts.
+	Before rows.Stats
 	// Limit is at most how many examples are read, spread evenly over the dataset; 0 is all. From
 	// a shard or a range come those of them that lie in it.
 	Limit  int
@@ -29,7 +32,9 @@ type StreamConfig struct {
 	// Passes is how often a Network runs each batch, 0 being once. Of one that draws
 	// random numbers every pass gives other results, which stand one after another for
 	// each example: [n,Passes,width].
-	Passes   int
+	Passes int
+	// Bad is told of every record that is skipped, before an example behind it is handed over.
+	Bad      func(rows.Bad)
 	Progress func(done, total int)
 }
 
@@ -56,6 +61,7 @@ func (c *StreamConfig) check() {
 
 // A selection is what a StreamConfig wants of a source.
 type selection struct {
+	begin      int  // of what the source has: of its shard
 	from, to   int  // positions that are read
 	first      int  // of all: of the source's slice
 	all, limit int  // of all, how many there are and how many are wanted
@@ -74,7 +80,7 @@ type sliced interface {
 func (c *StreamConfig) selects(s sliced) selection {
 	first, _ := s.Slice()
 	from, to := s.Range()
-	w := selection{first: first, from: max(from, c.From), to: to, all: s.Len(), limit: s.Len()}
+	w := selection{first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len()}
 	if c.To > 0 {
 		w.to = min(to, c.To)
 	}
@@ -84,13 +90,18 @@ func (c *StreamConfig) selects(s sliced) selection {
 		w.limit = min(c.Limit, w.all)
 	}
 	if w.from < w.to {
-		w.count = rows.SpreadBefore(w.to-first, w.all, w.limit) - rows.SpreadBefore(w.from-first, w.all, w.limit)
+		w.count = w.before(w.to) - w.before(w.from)
 	}
 	return w
 }
 
 // wants reports whether the example at a position is among those wanted.
 func (w *selection) wants(position int) bool { return rows.Spread(position-w.first, w.all, w.limit) }
+
+// before returns how many of all that are wanted lie before a position.
+func (w *selection) before(position int) int {
+	return rows.SpreadBefore(position-w.first, w.all, w.limit)
+}
 
 // missing reports whether a stream that gave no examples has failed: of a part of a source there may
 // be none.
@@ -171,20 +182,22 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	group, ctx := errgroup.WithContext(ctx)
 
 	results := w.start(ctx, group, ds, want, max(1, c.Passes))
-	var stats rows.Stats
+	stats := rows.Stats{Examples: c.Before.Examples, Bad: slices.Clone(c.Before.Bad)}
 	var failed error
-	done := 0
-	c.report(0, want.count)
+	done := c.Before.Examples + len(c.Before.Bad)
+	total := done + want.count
+	c.report(done, total)
 	for j := range results {
 		if failed != nil {
 			continue // drain, so that the stages end
 		}
-		if failed = handOver(ctx, &stats, j, c.MaxBad, yield); failed != nil {
+		w.skip(j, want.from)
+		if failed = handOver(ctx, &stats, j, &c, yield); failed != nil {
 			cancel(failed)
 			continue
 		}
 		done += len(j.records)
-		c.report(done, want.count)
+		c.report(done, total)
 	}
 	err := group.Wait()
 	if failed != nil {
@@ -250,8 +263,28 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	return results
 }
 
+// skip leaves the records of a job out that lie before a position.
+func (w *Network) skip(j *job, from int) {
+	records := slices.IndexFunc(j.records, func(r record) bool { return r.position >= from })
+	if records == 0 {
+		return
+	}
+	if records < 0 {
+		records = len(j.records)
+	}
+	examples := 0
+	for _, r := range j.records[:records] {
+		if r.bad == "" {
+			examples++
+		}
+	}
+	j.records = j.records[records:]
+	j.results, j.examples = w.slice(j.results, examples, j.results.N), j.examples.Slice(examples, j.examples.N)
+}
+
 // handOver counts a job's records and hands its examples over.
-func handOver(ctx context.Context, s *rows.Stats, j *job, maxBad int, yield func(Results, *rows.Batch) error) error {
+func handOver(ctx context.Context, s *rows.Stats, j *job, c *StreamConfig,
+	yield func(Results, *rows.Batch) error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -259,8 +292,11 @@ func handOver(ctx context.Context, s *rows.Stats, j *job, maxBad int, yield func
 		if r.bad == "" {
 			continue
 		}
-		if s.Bad = append(s.Bad, r.bad); len(s.Bad) > maxBad {
-			return &TooManyBadError{Allowed: maxBad, Bad: s.Bad}
+		if s.Bad = append(s.Bad, r.bad); len(s.Bad) > c.MaxBad {
+			return &TooManyBadError{Allowed: c.MaxBad, Bad: s.Bad}
+		}
+		if c.Bad != nil {
+			c.Bad(rows.Bad{Position: r.position, Message: r.bad})
 		}
 	}
 	if j.results.N == 0 {
@@ -293,11 +329,12 @@ type reader struct {
 
 // read reads the wanted ones of the dataset's examples.
 func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) error {
-	next, taken := want.from, 0
-	// Where it costs next to nothing, batches end with blocks: the examples beside one are then the
-	// same wherever reading begins.
-	whole := want.count == want.to-want.from && rows.BlockSize%r.network.batch == 0
-	for example, err := range ds.Between(ctx, want.from, want.to) {
+	from := r.network.lead(want, r.window != nil)
+	if err := ds.Skip(ctx, from); err != nil {
+		return err
+	}
+	next, taken, count := from, 0, want.before(want.to)-want.before(from)
+	for example, err := range ds.Between(ctx, from, want.to) {
 		at := next
 		next++
 		var bad *dataset.RecordError
@@ -313,13 +350,13 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) 
 			}
 			continue
 		}
-		if whole && at%rows.BlockSize == 0 {
+		if r.network.aligned(want) && at%rows.BlockSize == 0 {
 			if err := r.flush(ctx); err != nil {
 				return err
 			}
 		}
 		if r.job == nil {
-			r.job = r.newJob(max(1, min(r.network.batch, want.count-taken)))
+			r.job = r.newJob(max(1, min(r.network.batch, count-taken)))
 		}
 		taken++
 		if err := r.add(ctx, &example, bad); err != nil {
@@ -338,6 +375,29 @@ func (r *reader) read(ctx context.Context, ds *dataset.Dataset, want selection) 
 		return r.release(ctx)
 	}
 	return r.flush(ctx)
+}
+
+// aligned reports whether batches end with blocks, where it costs next to nothing: the examples
+// beside one are then the same wherever reading begins.
+func (w *Network) aligned(want selection) bool {
+	return want.limit == want.all && rows.BlockSize%w.batch == 0
+}
+
+// lead returns where reading begins for the examples from want.from on to have the same beside them
+// as if it began with want.begin.
+func (w *Network) lead(want selection, window bool) int {
+	from, origin := want.from, want.begin
+	if window {
+		return max(origin, from-from%maxWindow)
+	}
+	if w.aligned(want) {
+		origin = max(origin, from-from%rows.BlockSize)
+	}
+	over := (want.before(from) - want.before(origin)) % w.batch
+	for at := want.before(from) - over; want.before(from) > at; {
+		from--
+	}
+	return from
 }
 
 // newJob returns a job for so many records.

@@ -14,7 +14,7 @@ const (
 	// at a time: enough for those of a common shape to fill some.
 	windowBatches = 32
 	// maxWindow and windowElements bound the examples that are held for it, and
-	// the numbers in them.
+	// the numbers in them. A window ends before each multiple of maxWindow.
 	maxWindow      = 4096
 	windowElements = 2_000_000
 	// maxShapes bounds the shapes whose pipelines are remembered.
@@ -46,6 +46,12 @@ func newWindow(w *Network) *window {
 
 // hold adds an example to the window, and sends all on when it is full.
 func (r *reader) hold(ctx context.Context, ex *dataset.Example, bad *dataset.RecordError) error {
+	if w := r.window; len(w.held) > 0 && w.held[0].example.Index/maxWindow != ex.Index/maxWindow {
+		// So that windows are the same wherever reading begins.
+		if err := r.release(ctx); err != nil {
+			return err
+		}
+	}
 	w, h := r.window, held{example: *ex, bad: bad}
 	if bad == nil {
 		w.key = appendShape(w.key[:0], ex)

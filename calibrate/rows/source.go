@@ -30,6 +30,12 @@ type Stats struct {
 	Cached   bool     // they came from a store
 }
 
+// Bad is a record that is left out.
+type Bad struct {
+	Position int // in the source
+	Message  string
+}
+
 // Spread reports whether example i of n is among m ≤ n that are spread evenly: folders come class
 // by class.
 func Spread(i, n, m int) bool { return i*m/n != (i+1)*m/n }

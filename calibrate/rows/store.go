@@ -50,13 +50,7 @@ type Writer struct {
 	w      io.Writer
 	buf    bytes.Buffer
 	blocks *Blocks
-	bad    []left
-}
-
-// left is a record that was left out.
-type left struct {
-	position int
-	message  string
+	bad    []Bad
 }
 
 // NewWriter begins a store with metadata that say what it is of.
@@ -74,9 +68,8 @@ func newWriter(w io.Writer) *Writer {
 // Add takes the next examples, and writes the blocks that they complete, each with one Write.
 func (s *Writer) Add(b *Batch) error { return s.blocks.Add(b) }
 
-// Bad takes a message about the record at a position, which was left out, before any example behind
-// it is added.
-func (s *Writer) Bad(position int, message string) { s.bad = append(s.bad, left{position, message}) }
+// Bad takes a record that was left out, before any example behind it is added.
+func (s *Writer) Bad(b Bad) { s.bad = append(s.bad, b) }
 
 // End writes the last block and what makes the store complete. Without it the store has the blocks
 // that were whole.
@@ -99,7 +92,7 @@ func (s *Writer) badTensors(n int) ([]safetensors.Tensor, error) {
 	}
 	messages := make([]string, n)
 	for i, l := range s.bad[:n] {
-		messages[i] = l.message
+		messages[i] = l.Message
 	}
 	s.bad = s.bad[n:]
 	bad, err := json.Marshal(messages)
@@ -121,7 +114,7 @@ func (s *Writer) block(b *Batch) error {
 			DType: safetensors.U8})
 	}
 	before := 0
-	for before < len(s.bad) && Block(s.bad[before].position) <= Block(b.Positions[0]) {
+	for before < len(s.bad) && Block(s.bad[before].Position) <= Block(b.Positions[0]) {
 		before++
 	}
 	bad, err := s.badTensors(before)
@@ -164,7 +157,7 @@ type Store struct {
 	d, k, n  int
 	next     int   // the position behind the last block
 	whole    int64 // bytes up to there
-	bad      []string
+	bad      []Bad
 	end      *End
 }
 
@@ -202,7 +195,7 @@ func Open(r io.ReaderAt, size int64) (*Store, error) {
 			}
 			if f.Metadata()["mfgs.rows"] == endKind && behind == size {
 				m := f.Metadata()
-				s.bad = append(s.bad, bad...)
+				s.leave(s.next, bad)
 				s.end = &End{Fingerprint: m["fingerprint"], Labelled: m["labelled"] == "true"}
 				return s, nil
 			}
@@ -211,9 +204,17 @@ func Open(r io.ReaderAt, size int64) (*Store, error) {
 				return s, nil
 			}
 			s.blocks, s.d, s.k, s.n = append(s.blocks, f), d, k, s.n+len(positions)
-			s.bad, s.next = append(s.bad, bad...), (Block(positions[0])+1)*BlockSize
+			s.next = (Block(positions[0]) + 1) * BlockSize
+			s.leave(s.next-BlockSize, bad)
 		}
 		s.whole = behind
+	}
+}
+
+// leave notes records that were left out in the block of a position, or before it.
+func (s *Store) leave(position int, messages []string) {
+	for _, m := range messages {
+		s.bad = append(s.bad, Bad{position, m})
 	}
 }
 
@@ -353,8 +354,9 @@ func (s *Store) Metadata() map[string]string { return s.metadata }
 // End returns what was known at the end of the stream, or nil of a store that is not complete.
 func (s *Store) End() *End { return s.end }
 
-// Bad returns a message for each record that was left out, as far as the store goes.
-func (s *Store) Bad() []string { return s.bad }
+// Bad returns the records that were left out, as far as the store goes. Of their positions it knows
+// that they are not behind the block of those that it gives.
+func (s *Store) Bad() []Bad { return s.bad }
 
 // Next returns the position behind the last block, from which an incomplete store goes on.
 func (s *Store) Next() int { return s.next }
@@ -395,7 +397,10 @@ func (s *Store) Fingerprint() string {
 
 // Stream yields the blocks.
 func (s *Store) Stream(ctx context.Context, yield func(*Batch) error) (Stats, error) {
-	stats := Stats{Bad: s.bad, Cached: true}
+	stats := Stats{Cached: true}
+	for _, b := range s.bad {
+		stats.Bad = append(stats.Bad, b.Message)
+	}
 	for _, f := range s.blocks {
 		if err := context.Cause(ctx); err != nil {
 			return stats, err

@@ -31,11 +31,11 @@ func positions(from, to int) (p []int) {
 var end = End{Fingerprint: "f00d", Labelled: true}
 
 // bad are the records of examples that are left out.
-var bad = []left{{3, "x.npy[3]: a bad record"}, {700, "x.npy[700]: another"}, {1 << 20, "x.npy[1048576]: the last"}}
+var bad = []Bad{{3, "x.npy[3]: a bad record"}, {700, "x.npy[700]: another"}, {1 << 20, "x.npy[1048576]: the last"}}
 
-func messages(bad []left) (messages []string) {
+func messages(bad []Bad) (messages []string) {
 	for _, l := range bad {
-		messages = append(messages, l.message)
+		messages = append(messages, l.Message)
 	}
 	return messages
 }
@@ -67,9 +67,9 @@ func addFrom(t testing.TB, w *Writer, b *Batch, position int) {
 	t.Helper()
 	left := bad
 	tell := func(before int) {
-		for ; len(left) > 0 && left[0].position < before; left = left[1:] {
-			if left[0].position >= position {
-				w.Bad(left[0].position, left[0].message)
+		for ; len(left) > 0 && left[0].Position < before; left = left[1:] {
+			if left[0].Position >= position {
+				w.Bad(left[0])
 			}
 		}
 	}
@@ -186,8 +186,8 @@ func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
 		}
 		for _, m := range s.Bad() {
 			for _, l := range bad {
-				if l.message == m && l.position >= s.Next() {
-					t.Errorf("cut at %d: %q is told of before position %d", at, m, s.Next())
+				if l.Message == m.Message && (l.Position >= s.Next() || Block(l.Position) > Block(m.Position)) {
+					t.Errorf("cut at %d: %v is told of as %v, before position %d", at, l, m, s.Next())
 				}
 			}
 		}

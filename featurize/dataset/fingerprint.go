@@ -245,6 +245,17 @@ func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	return sum, nil
 }
 
+// Skip tells that no pass will read what lies before a position. Under Options.Fingerprint it is
+// hashed now, so that a pass can go on with that.
+func (o *opened) Skip(ctx context.Context, position int) error {
+	d := &o.src.base().digest
+	if position <= o.from || !d.lock() {
+		return nil
+	}
+	defer d.mu.Unlock()
+	return o.src.hash(ctx, d, o.from, min(position, o.to))
+}
+
 // settled is how long a file must not have changed for its size and time to tell that it has not: a
 // change within the clock's tick would not show.
 const settled = 2 * time.Second

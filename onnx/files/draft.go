@@ -362,29 +362,6 @@ func Write(path string, content func(io.Writer) error) (err error) {
 	return d.Move(name)
 }
 
-// renameNewByNames is renameNew in two steps, for systems that have no other.
-func renameNewByNames(from, to string) error {
-	if _, err := os.Lstat(to); err == nil {
-		return &os.LinkError{Op: "rename", Old: from, New: to, Err: fs.ErrExist}
-	}
-	return os.Rename(from, to)
-}
-
-// exchangeByNames is exchange in two steps, for systems that have no other: what
-// was at b is then at aside.
-func exchangeByNames(a, b, aside string) (old string, err error) {
-	if err := os.MkdirAll(filepath.Dir(aside), FolderMode); err != nil {
-		return "", err
-	}
-	if err := os.Rename(b, aside); err != nil {
-		return "", err
-	}
-	if err := os.Rename(a, b); err != nil {
-		return "", err // and Close puts back what is at aside
-	}
-	return aside, nil
-}
-
 // syncFile is replaced by tests.
 var syncFile = (*os.File).Sync
 
