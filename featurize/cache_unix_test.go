@@ -65,7 +65,12 @@ func TestTheNextRunClearsTheCacheOfKilledOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ds := openData(t, labelled(t, t.TempDir(), 20), dataset.Options{})
+	for name, path := range map[string]string{"new data": labelled(t, t.TempDir(), 20), "old data": aged(t, 20)} {
+		t.Run(name, func(t *testing.T) { clearsKilled(t, e, openData(t, path, dataset.Options{})) })
+	}
+}
+
+func clearsKilled(t *testing.T, e *Extractor, ds *dataset.Dataset) {
 	dir := t.TempDir()
 	host, err := os.Hostname()
 	if err != nil {

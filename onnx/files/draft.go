@@ -14,12 +14,6 @@ import (
 	"time"
 )
 
-// Permissions of what is written, of which the umask may take more.
-const (
-	FileMode   fs.FileMode = 0o644
-	FolderMode fs.FileMode = 0o755
-)
-
 // A Draft is a hidden folder in which files are written before they appear in
 // the folder that holds it. It is for one goroutine.
 //

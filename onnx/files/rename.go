@@ -6,6 +6,12 @@ import (
 	"path/filepath"
 )
 
+// Permissions of what is written, of which the umask may take more.
+const (
+	FileMode   fs.FileMode = 0o644
+	FolderMode fs.FileMode = 0o755
+)
+
 // renameNewByNames is renameNew in two steps, for systems that have no other.
 func renameNewByNames(from, to string) error {
 	if _, err := os.Lstat(to); err == nil {
