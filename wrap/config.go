@@ -5,12 +5,14 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // Setup says where ONNX Runtime is looked for, and whether it may be installed.
@@ -56,12 +58,15 @@ type Config struct {
 	Out     string // folder of the bundle to write
 	Force   bool   // replace a bundle that is there
 	NoModel bool   // leave the model out of the bundle
+	// KeepCurvature keeps the sums over the training data in the bundle, for Update.
+	KeepCurvature bool
 
 	Classes    []string             // class names in label order; nil: none, or the training folders' names
 	Covariance calibrate.Covariance // zero: hessian
 	Structure  calibrate.Structure  // zero: auto, full while it is small
 	Damping    calibrate.Damping    // zero: chosen on held-out data
 	Lambda0    float64              // zero: 3/π²
+	Shard      rows.Shard           // of each set, for Accumulate; zero: all
 	Limit      int                  // use at most so many training examples, spread evenly; 0 is all
 
 	Inputs
@@ -118,20 +123,16 @@ type ModelInfo struct {
 	Outputs  []onnx.ValueInfo `json:"outputs"`
 }
 
-// PreprocessInfo says how images become the model's input, and how that is known. A
-// model with several inputs takes ready arrays, and has no Spec.
-type PreprocessInfo struct {
-	Source PreprocessSource `json:"source"`
-	Spec   *preprocess.Spec `json:"spec,omitempty"` // nil where it is not known, or there are several inputs
-}
+// PreprocessInfo says how images become the model's input, and how that is known.
+type PreprocessInfo = part.Preprocess
 
 // PreprocessSource is how preprocessing is known.
-type PreprocessSource string
+type PreprocessSource = part.PreprocessSource
 
 const (
-	Given   PreprocessSource = "given"   // it was given
-	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
-	Unknown PreprocessSource = "unknown" // the data are ready arrays
+	Given   = part.Given   // it was given
+	Assumed = part.Assumed // the data are images, and the default was taken
+	Unknown = part.Unknown // the data are ready arrays
 )
 
 // HeadInfo describes the classification head.
@@ -208,13 +209,7 @@ type BundleInfo struct {
 }
 
 // Proof says how far what is made of the logits is from what the model itself gives.
-type Proof struct {
-	Output   string `json:"output"`   // of the model, that was compared
-	Examples int    `json:"examples"` // of the training data
-	// Difference is the largest, of probabilities; of class numbers it is the part of the
-	// examples whose class is another.
-	Difference float64 `json:"difference"`
-}
+type Proof = part.Proof
 
 func choiceInfo(c calibrate.Choice) ChoiceInfo {
 	return ChoiceInfo{

@@ -1,12 +1,12 @@
 package wrap
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // checkWarning checks that a warning is one line that holds all of the words, and that
@@ -24,12 +24,12 @@ func checkWarning(t *testing.T, name, got string, want ...string) {
 }
 
 // counts are of n examples, of class or label k so many.
-func counts(n int, of ...int) *dataCounts {
-	return &dataCounts{n: n, labelled: n, labels: of, predicted: of}
+func counts(n int, of ...int) *part.Counts {
+	return &part.Counts{Examples: n, Labelled: n, Labels: of, Predicted: of}
 }
 
-func unlabelled(n int, predicted ...int) *dataCounts {
-	return &dataCounts{n: n, labels: make([]int, len(predicted)), predicted: predicted}
+func unlabelled(n int, predicted ...int) *part.Counts {
+	return &part.Counts{Examples: n, Labels: make([]int, len(predicted)), Predicted: predicted}
 }
 
 func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
@@ -45,7 +45,7 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 	}
 	names := []string{"cat", "dog", "eel", "fox"}
 	for name, tc := range map[string]struct {
-		val   *dataCounts
+		val   *part.Counts
 		head  calibrate.Head
 		names []string
 		want  []string
@@ -62,12 +62,12 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 		"a label of none":          {counts(300, 10, 0, 300), multi, names, []string{`label 1 ("dog") holds for none of 300 held-out examples`}},
 		"a name of the outlandish": {counts(300, 100, 0, 200), head(3), []string{"a", "b\x1b[2J\n", "c"}, []string{`class 1 ("b\x1b[2J\n")`}},
 	} {
-		checkWarning(t, name, tc.val.absentHeldOut(tc.head, tc.names), tc.want...)
+		checkWarning(t, name, absentHeldOut(tc.val, tc.head, tc.names), tc.want...)
 	}
 
 	balanced := counts(500, 100, 100, 100, 100, 100)
 	for name, tc := range map[string]struct {
-		train, val *dataCounts
+		train, val *part.Counts
 		head       calibrate.Head
 		want       []string
 	}{
@@ -82,14 +82,14 @@ func TestClassesWithoutExamplesAreToldOf(t *testing.T) {
 		"unlabelled, too few to tell": {unlabelled(50, 10, 10, 20, 10, 0), balanced, head(5), nil},
 		"labels":                      {counts(300, 10, 0, 300), counts(300, 10, 3, 200), multi, []string{"label 1 holds for none of 300 training examples"}},
 	} {
-		checkWarning(t, name, tc.train.absentTrain(tc.head, tc.val, nil), tc.want...)
+		checkWarning(t, name, absentTrain(tc.train, tc.val, tc.head, nil), tc.want...)
 	}
 }
 
 func TestTrainingSetsOfNextToNothingAreToldOf(t *testing.T) {
-	checkWarning(t, "one", counts(1).few(), "a single example")
-	checkWarning(t, "three", counts(3).few(), "3 examples")
-	checkWarning(t, "ten", counts(10).few())
+	checkWarning(t, "one", few(counts(1)), "a single example")
+	checkWarning(t, "three", few(counts(3)), "3 examples")
+	checkWarning(t, "ten", few(counts(10)))
 }
 
 func TestScoresBelowChanceAreToldOf(t *testing.T) {
@@ -107,66 +107,18 @@ func TestScoresBelowChanceAreToldOf(t *testing.T) {
 	}
 }
 
-// Repeats are counted exactly while they are few, and estimated beyond.
-func TestRepeatsAreCounted(t *testing.T) {
-	for name, tc := range map[string]struct {
-		n, different int
-		want         float64
-		tolerance    float64
-	}{
-		"none":                 {1000, 1000, 0, 0},
-		"one":                  {1001, 1000, 1. / 1001, 1e-12},
-		"half":                 {2000, 1000, 0.5, 0},
-		"all":                  {1000, 1, 0.999, 0},
-		"none of very many":    {5 * mostHashes, 5 * mostHashes, 0, 0},
-		"a third of very many": {3 * mostHashes, 2 * mostHashes, 1. / 3, 0.01},
-	} {
-		var r repeats
-		row := make([]float32, 3)
-		for i := range tc.n {
-			k := i % tc.different
-			row[0], row[1], row[2] = float32(k%1000), float32(k/1000), 7
-			r.add(row)
+func TestCopiesAreToldOf(t *testing.T) {
+	h := calibrate.Head{Logits: 1, Features: 1, Link: calibrate.Sigmoid}
+	of := func(n, copies int) *part.Counts {
+		b := &rows.Batch{N: n, Features: make([]float32, n), Logits: make([]float32, n)}
+		for i := range n {
+			b.Features[i] = float32(max(copies, i))
 		}
-		if got := r.part(); !(got >= tc.want-tc.tolerance && got <= tc.want+tc.tolerance) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
-		if len(r.seen) > mostHashes {
-			t.Errorf("%s: %d hashes are kept, want at most %d", name, len(r.seen), mostHashes)
-		}
+		c := part.NewCounts(h)
+		c.Add(h, b)
+		return c
 	}
-	s := dataCounts{n: 1000}
-	s.repeats = repeats{all: 1000, again: 150}
-	checkWarning(t, "some", s.repeated("val"))
-	s.repeats.again = 500
-	checkWarning(t, "many", s.repeated("val"), "val: 500 of 1000 examples have the features of another")
-	s = dataCounts{n: 4, repeats: repeats{all: 4, again: 3}}
-	checkWarning(t, "a handful", s.repeated("train"))
-}
-
-func TestACensusCountsLabelsAndPredictions(t *testing.T) {
-	check := func(name string, h calibrate.Head, b *rows.Batch, labelled int, labels, predicted []int) {
-		t.Helper()
-		var s dataCounts
-		s.add(h, b)
-		s.add(h, b)
-		if s.n != 2*b.N || s.labelled != labelled || !slices.Equal(s.labels, labels) ||
-			!slices.Equal(s.predicted, predicted) {
-			t.Errorf("%s: %d examples, labels %v of %d, predicted %v; want %v of %d and %v", name, s.n, s.labels, s.labelled, s.predicted, labels, labelled, predicted)
-		}
-	}
-	two := rows.Batch{N: 3, Features: make([]float32, 3), Logits: []float32{0, 2, 3, 1, -1, -2}}
-	with := func(b rows.Batch, labels []int, targets []uint8) *rows.Batch {
-		b.Labels, b.Targets = labels, targets
-		return &b
-	}
-	check("two classes", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Softmax},
-		with(two, []int{1, -1, 1}, nil), 4, []int{0, 4}, []int{4, 2})
-	check("no labels", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Softmax},
-		with(two, []int{}, nil), 0, []int{0, 0}, []int{4, 2})
-	check("labels", calibrate.Head{Logits: 2, Features: 1, Link: calibrate.Sigmoid},
-		with(two, nil, []uint8{1, 0, 1, 1, 0, 0}), 6, []int{4, 2}, []int{2, 4})
-	one := rows.Batch{N: 3, Features: make([]float32, 3), Logits: []float32{1, -2, 3}}
-	check("one logit", calibrate.Head{Logits: 1, Features: 1, Link: calibrate.Sigmoid},
-		with(one, []int{0, 0, 1}, nil), 6, []int{4, 2}, []int{2, 4})
+	checkWarning(t, "some", repeated("val", of(1000, 150)))
+	checkWarning(t, "many", repeated("val", of(1000, 500)), "val: 500 of 1000 examples have the features of another")
+	checkWarning(t, "a handful", repeated("train", of(4, 3)))
 }

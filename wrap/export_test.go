@@ -43,19 +43,26 @@ func ModelOutputs(t testing.TB, cfg Config) (logits []float32, outputs []ModelOu
 // HeldOutSet opens the sets of a calibration and reads the validation set.
 func HeldOutSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n int) {
 	in, log := openedSources(t, &cfg)
-	val, err := collect(t.Context(), in.val, in.head, log)
+	a := &accumulation{cfg: &cfg, in: in, log: log}
+	err := a.begin()
+	if err == nil {
+		set, err = a.collect(t.Context(), in.val)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return log.warnings, val.rows, val.examples
+	return thinned(a.part), set, a.shard(in.val).Examples
 }
 
 // Accumulation returns what makes one pass over the training set.
 func Accumulation(t testing.TB, cfg Config) func(context.Context) error {
 	in, log := openedSources(t, &cfg)
 	return func(ctx context.Context) error {
-		_, _, _, err := accumulate(ctx, &cfg, in, log)
-		return err
+		a := &accumulation{cfg: &cfg, in: in, log: log}
+		if err := a.begin(); err != nil {
+			return err
+		}
+		return a.readTrain(ctx)
 	}
 }
 

@@ -1,7 +1,6 @@
 package wrap
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -47,5 +46,3 @@ func (j *journal) warn(warnings ...string) {
 		}
 	}
 }
-
-func (j *journal) warnf(format string, args ...any) { j.warn(fmt.Sprintf(format, args...)) }

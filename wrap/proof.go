@@ -33,19 +33,20 @@ const (
 var errEnough = errors.New("enough examples")
 
 // prove compares what is made of the logits with what the model itself gives on the first examples:
-// always where the head was named by hand, otherwise where that costs nothing to speak of.
-func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof, error) {
+// always where the head was named by hand, otherwise where that costs nothing to speak of. There
+// may be something to warn of.
+func prove(ctx context.Context, cfg *Config, in *sources) (proof *Proof, warning string, err error) {
 	if in.cut == nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	h := in.cut.Head
 	named := cfg.Head.Features != "" || cfg.Head.Logits != "" || cfg.Head.Output != ""
 	if !named && in.cut.Model.Size() > proofBytes {
-		return nil, nil
+		return nil, "", nil
 	}
 	logits, owns, err := modelOutputs(ctx, cfg, in)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	n := len(logits) / h.LogitDim
 	var compared []*agreement
@@ -70,16 +71,16 @@ func prove(ctx context.Context, cfg *Config, in *sources, log *journal) (*Proof,
 	}
 	switch a := decisive(compared); {
 	case a != nil && !a.holds():
-		return nil, a.error(h, n)
+		return nil, "", a.error(h, n)
 	case a != nil:
 		if s := a.smoothed; s != nil {
-			log.warnf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
+			warning = fmt.Sprintf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
 		}
-		return &Proof{Output: a.output, Examples: n, Difference: a.difference}, nil
+		return &Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
 	case named && !itself:
-		log.warnf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
+		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
 	}
-	return nil, nil
+	return nil, warning, nil
 }
 
 // outputValues are what the model itself made of the logits of some examples.

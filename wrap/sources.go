@@ -1,17 +1,20 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/source"
+	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // sources are what a calibration reads.
@@ -65,10 +68,10 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 			in.close()
 		}
 	}()
-	opener := &source.Opener{MaxBad: cfg.MaxBad, Cache: cfg.Cache, Fingerprint: true, Notes: &log.Notes}
+	opener := &source.Opener{MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes}
 	if cfg.ReadyMade {
 		err = in.openProduct(ctx, cfg)
-		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) && source.HasTargets(cfg.Val)
+		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) && source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
 	} else if err = in.openNetwork(ctx, cfg); err == nil {
 		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
 	}
@@ -78,7 +81,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err := in.openTrain(cfg, opener); err != nil {
 		return in, err
 	}
-	if err := in.openHeldOut(cfg, opener, log); err != nil {
+	if err := in.openHeldOut(cfg, opener); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -135,31 +138,39 @@ func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
 // classes where nothing else does.
 func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
 	opener.Classes, opener.Limit = in.classes, cfg.Limit
-	classes := 0 // not known yet
-	if in.cut != nil {
-		classes = in.head.Classes()
-	}
 	var err error
-	if in.train, err = opener.Open(string(bundle.Train), cfg.Train, classes, true); err != nil {
+	if in.train, err = in.open(cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
 		return err
-	}
-	if cfg.ReadyMade {
-		if in.head, err = readyHead(cfg, in.train, opener.MultiLabel); err != nil {
-			return err
-		}
 	}
 	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
 		return fmt.Errorf("train: %s has no labels: the %s covariance needs them, hessian does not", cfg.Train, cfg.Covariance)
 	}
 	k := in.head.Classes()
-	if in.classes != nil && len(in.classes) != k {
-		return fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
-	}
 	if d := in.train.Data; in.classes == nil && d != nil && len(d.Classes()) == k && !integers(d.Classes()) {
 		in.classes = d.Classes() // those of folders, in the order of the labels
 	}
 	opener.Classes = in.classes
 	return nil
+}
+
+// open opens the set of a role, nil where there is no SPEC. The first tells the head of ready-made
+// features.
+func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, spec string) (*source.Set, error) {
+	if spec == "" {
+		return nil, nil
+	}
+	classes := 0 // not known yet
+	if in.head != (calibrate.Head{}) {
+		classes = in.head.Classes()
+	}
+	s, err := opener.Open(string(role), spec, classes, role != bundle.OOD)
+	if err == nil && classes == 0 {
+		in.head, err = readyHead(cfg, s, opener.MultiLabel)
+	}
+	if k := in.head.Classes(); err == nil && in.classes != nil && len(in.classes) != k {
+		err = fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
+	}
+	return s, err
 }
 
 // readyHead returns the head of ready-made features.
@@ -175,7 +186,7 @@ func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head,
 	if err := h.Validate(); err != nil {
 		return h, err
 	}
-	if h.MultiLabel() && !multiLabel {
+	if h.MultiLabel() && !multiLabel && cfg.Val != "" {
 		return h, fmt.Errorf("val: %s has labels of one class, and %d logits with link sigmoid want %d labels of 0 or 1 an example", cfg.Val, k, k)
 	}
 	return h, nil
@@ -194,24 +205,18 @@ func integers(names []string) bool {
 }
 
 // openHeldOut opens the held-out sets.
-func (in *sources) openHeldOut(cfg *Config, opener *source.Opener, log *journal) (err error) {
+func (in *sources) openHeldOut(cfg *Config, opener *source.Opener) (err error) {
 	opener.Limit = source.MaxHeldOut
-	k := in.head.Classes()
-	if in.val, err = opener.Open(string(bundle.Val), cfg.Val, k, true); err != nil {
+	if in.val, err = in.open(cfg, opener, bundle.Val, cfg.Val); err != nil {
 		return err
 	}
-	if !in.val.Labelled() {
+	if in.val != nil && !in.val.Labelled() {
 		return fmt.Errorf("val: %s has no labels: held-out data needs them", cfg.Val)
 	}
-	if cfg.OOD != "" {
-		if in.ood, err = opener.Open(string(bundle.OOD), cfg.OOD, k, false); err != nil {
-			return err
-		}
+	if in.ood, err = in.open(cfg, opener, bundle.OOD, cfg.OOD); err != nil {
+		return err
 	}
-	for _, s := range in.sets()[1:] {
-		if s.Len() < s.Size() {
-			log.warnf("%s: %d of %d examples are used for tuning, spread evenly", s.Name, s.Len(), s.Size())
-		}
+	for _, s := range in.sets() {
 		if err := s.Fits(in.head, "the training set"); err != nil {
 			return err
 		}
@@ -248,6 +253,25 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*Preproc
 		return &PreprocessInfo{Source: Assumed, Spec: spec}, nil
 	}
 	return &PreprocessInfo{Source: Unknown}, nil
+}
+
+// recipe returns what all parts of a calibration have in common.
+func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
+	structure, err := cfg.Structure.Resolve(in.head)
+	if err != nil {
+		return nil, err
+	}
+	r := &part.Recipe{
+		Head: in.describeHead(), Preprocess: in.preprocess,
+		Covariance: cfg.Covariance, Structure: structure, Damping: cfg.Damping.String(), Lambda0: cfg.Lambda0,
+		Limit: cfg.Limit, MaxBad: cfg.MaxBad, Classes: in.classes,
+	}
+	if in.cut != nil {
+		m := NewModelInfo(in.cut.Model)
+		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
+		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Provider, ort.CPU)
+	}
+	return r, nil
 }
 
 // describeHead describes the head for report and manifest.

@@ -10,13 +10,14 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // write writes the bundle.
-func write(cfg *Config, in *sources, f *calibrate.Fitted, r *Report, datasets []bundle.Dataset) error {
+func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 	m := bundle.Manifest{
 		Tool:          "mfgs " + Version(),
-		Head:          r.Head.Head,
+		Head:          p.Recipe.Head,
 		Probabilities: &f.Choice,
 		Damping:       r.Damping,
 		Temperatures: bundle.Temperatures{
@@ -30,46 +31,54 @@ func write(cfg *Config, in *sources, f *calibrate.Fitted, r *Report, datasets []
 			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin,
 		},
 		HeldOut:  r.HeldOut.HeldOut,
-		Datasets: datasets,
 		Warnings: r.Warnings,
-		Labels:   in.classes,
+		Labels:   p.Recipe.Classes,
 		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
 	}
 	if f.OODTuned {
 		m.Temperatures.OOD.TunedOn = "ood"
 		m.Grids.AUROC = &f.AUROCGrid
 	}
-	o := bundle.WriteOptions{Force: cfg.Force, Keep: cfg.keep()}
-	if in.cut != nil {
-		m.Model = &bundle.Model{SHA256: r.Model.SHA256, Producer: r.Model.Producer, Opset: r.Model.Opset}
-		m.Batch = in.cut.Batch()
-		m.Preprocess = r.Preprocess.Spec
-		m.Bytes = r.Preprocess.Source == Assumed && m.Preprocess == nil
-		if !cfg.NoModel {
-			if err := addModel(&o, in.cut.Model); err != nil {
-				return err
-			}
-		}
+	for i := range p.Sets {
+		m.Datasets = append(m.Datasets, describeSet(&p.Sets[i]))
 	}
-	return bundle.Write(cfg.Out, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
+	o := bundle.WriteOptions{Force: to.force, Keep: to.keep}
+	if pre := p.Recipe.Preprocess; pre != nil {
+		m.Model, m.Batch = p.Recipe.Model, p.Recipe.Batch
+		m.Preprocess = pre.Spec
+		m.Bytes = pre.Source == Assumed && pre.Spec == nil
+		o.Model, o.ModelData = to.files.Model, to.files.ModelData
+	}
+	if to.keepCurvature {
+		o.Curvature = p.Sums.Encode
+	}
+	return bundle.Write(to.dir, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
 }
 
-// addModel has the bundle hold a model: a copy of its file or, where weights lie
+// describeSet describes a dataset for the manifest.
+func describeSet(s *part.Set) bundle.Dataset {
+	return bundle.Dataset{
+		Role: s.Role, Spec: s.Spec, Fingerprint: s.Shards[0].Fingerprint,
+		Count: s.Examples(), Ignored: s.Shards[0].Ignored, Bad: s.Bad(),
+	}
+}
+
+// modelFiles has a bundle or part hold a model: a copy of its file or, where weights lie
 // in others, what gathers them, in one file if they fit.
-func addModel(o *bundle.WriteOptions, m *onnx.Model) error {
+func modelFiles(m *onnx.Model) (o bundle.WriteOptions, err error) {
 	if m.SelfContained() {
 		o.Model = func(w io.Writer) error { return copyModel(w, m) }
-		return nil
+		return o, nil
 	}
 	files, err := m.Files(bundle.ModelName)
 	if err != nil {
-		return fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
+		return o, fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
 	}
 	o.Model = files[0].Write
 	if len(files) == 2 {
 		o.ModelData = files[1].Write
 	}
-	return nil
+	return o, nil
 }
 
 // copyModel copies the file of a model that is one.

@@ -28,6 +28,7 @@ type Set struct {
 	Fingerprint string           // known after Identify, or when Stream has ended
 	Data        *dataset.Dataset // nil for ready-made features
 	Config      featurize.StreamConfig
+	IgnoredBy   []string // what the report says of the files passed over
 
 	file    file
 	rows    func(featurize.StreamConfig) rows.Source // nil for a network that gives no features
@@ -40,6 +41,7 @@ type file interface {
 	HasLabels() bool
 	Path() string
 	Slice() (from, to int)
+	Range() (from, to int)
 	Fingerprint(context.Context) (string, error)
 	Close() error
 }
@@ -53,6 +55,7 @@ type Opener struct {
 	Cache      string               // folder that keeps features, "" for none
 	Limit      int                  // examples at most, spread evenly; 0 is all
 	MultiLabel bool                 // labels are targets
+	Shard      rows.Shard           // what is read of each set
 	AnyLabels  bool                 // labels that are no classes of the model's are none
 	// Fingerprint says that sets will be identified after they have been streamed.
 	Fingerprint bool
@@ -77,7 +80,7 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
-		StrayLabels: o.AnyLabels, Fingerprint: o.Fingerprint,
+		StrayLabels: o.AnyLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
 	s := &Set{Name: name, Spec: spec, network: o.Network, Config: featurize.StreamConfig{Limit: o.Limit}}
 	if o.Network == nil {
@@ -102,8 +105,9 @@ func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, erro
 		s.rows = func(c featurize.StreamConfig) rows.Source { return o.Extractor.Source(d, c) }
 	}
 	for _, i := range d.Ignored() {
-		o.Notes.Ignored = append(o.Notes.Ignored, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
+		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
+	o.Notes.Ignored = append(o.Notes.Ignored, s.IgnoredBy...)
 	s.Config.MaxBad = o.MaxBad
 	if o.Cache != "" {
 		s.Config.Cache = &featurize.Cache{Dir: o.Cache, Options: opts}
@@ -128,7 +132,11 @@ func (s *Set) Close() { s.file.Close() }
 // Size returns how many examples there are, and Len how many of them are used.
 func (s *Set) Size() int { return s.file.Len() }
 
-// Len returns how many examples are used.
+// Slice returns the positions of the examples there are, and Range those of the shard that is read.
+func (s *Set) Slice() (from, to int) { return s.file.Slice() }
+func (s *Set) Range() (from, to int) { return s.file.Range() }
+
+// Len returns how many examples are used, of all shards.
 func (s *Set) Len() int {
 	if s.Config.Limit > 0 {
 		return min(s.Size(), s.Config.Limit)
@@ -149,7 +157,8 @@ func (s *Set) Widths() (features, logits int) {
 // model's input, as the first that can be read tells: a source is all of one kind.
 func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	var bad []string
-	for example, err := range s.Data.Examples(ctx) {
+	from, to := s.Data.Slice() // whatever the shard: all shards are to find the same
+	for example, err := range s.Data.Between(ctx, from, to) {
 		if err == nil {
 			err = example.Decode()
 		}
@@ -295,9 +304,10 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 // Collect reads a whole set into memory. Held-out sets are small; the training
 // set is never collected.
 func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, int, error) {
+	most := s.rows(s.Config).Len()
 	out := &rows.Batch{
-		Features: make([]float32, 0, s.Len()*h.Features),
-		Logits:   make([]float32, 0, s.Len()*h.Logits),
+		Features: make([]float32, 0, most*h.Features),
+		Logits:   make([]float32, 0, most*h.Logits),
 	}
 	_, bad, err := s.Stream(ctx, h, n, func(b *rows.Batch) error {
 		if !s.Labelled() || h.MultiLabel() {

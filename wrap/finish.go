@@ -1,0 +1,190 @@
+package wrap
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/part"
+)
+
+// A target is where the bundle of a calibration goes, and what is not of its parts.
+type target struct {
+	dir           string
+	force         bool
+	keep          []string // files that must be there afterwards
+	keepCurvature bool
+	model         *ModelInfo          // for the report; nil for ready-made features
+	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
+}
+
+// finish fits the posterior and the temperatures to what was read, and writes the bundle. It reads
+// nothing but the part, which holds all of the training data and of the held-out data.
+func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
+	log.begin("tuning")
+	log.warn(dataWarnings(p)...)
+	damping, err := calibrate.ParseDamping(p.Recipe.Damping)
+	if err != nil {
+		return nil, err
+	}
+	curvature, err := p.Sums.Finish()
+	if err != nil {
+		return nil, err
+	}
+	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
+		Covariance: p.Recipe.Covariance, Damping: damping, Lambda0: p.Recipe.Lambda0,
+		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	log.warn(fitted.Warnings...)
+	figures, err := measureHeldOut(fitted, p.Val, p.OOD)
+	if err != nil {
+		return nil, err
+	}
+	log.warn(figureWarnings(p, figures)...)
+
+	log.begin("write")
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	report := newReport(p, to, fitted, log.warnings)
+	report.HeldOut = figures
+	if err := write(p, to, fitted, report); err != nil {
+		return nil, err
+	}
+	report.Seconds = log.end()
+	return report, nil
+}
+
+// newReport describes a calibration, but for what its measuring gave.
+func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string) *Report {
+	r := &Report{
+		Bundle: to.dir, Model: to.model, Preprocess: p.Recipe.Preprocess,
+		Head:      HeadInfo{Head: p.Recipe.Head},
+		Structure: string(f.Posterior.Structure), Covariance: string(f.Posterior.Covariance),
+		Damping: bundle.Damping{
+			Rule: p.Recipe.Damping, Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+		},
+		Probabilities: choiceInfo(f.Choice),
+		Temperatures: TemperatureInfo{
+			NLL: f.NLL, OOD: f.OOD, Optimum: &f.Optimum, OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
+		},
+		Bad: []string{}, Ignored: []string{}, Warnings: warnings,
+	}
+	for i := range p.Sets {
+		s := &p.Sets[i]
+		*map[bundle.Role]*int{
+			bundle.Train: &r.Examples.Train, bundle.Val: &r.Examples.Val, bundle.OOD: &r.Examples.OOD,
+		}[s.Role] = s.Examples()
+		r.Ignored = append(r.Ignored, s.Shards[0].IgnoredBy...)
+		for j := range s.Shards {
+			shard := &s.Shards[j]
+			r.Bad = append(r.Bad, shard.Bad...)
+			if s.Role == bundle.Train && s.First(shard) {
+				r.Head.LogitError, r.Head.Proof = shard.LogitError, shard.Proof
+			}
+		}
+	}
+	r.Examples.Bad = len(r.Bad)
+	return r
+}
+
+// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration.
+// ood may be nil.
+func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) {
+	var oods []string
+	if ood != nil {
+		oods = []string{"ood"}
+	}
+	var tallies []*measure.Tally
+	for _, name := range measure.Plain {
+		tallies = append(tallies, measure.New(name, f.Posterior.Head, 0, oods))
+	}
+	if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.Test}, val); err != nil {
+		return HeldOut{}, err
+	}
+	if ood != nil {
+		if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.OOD}, ood); err != nil {
+			return HeldOut{}, err
+		}
+	}
+	results := map[string]bundle.Figures{}
+	for _, t := range tallies {
+		got, err := t.Figures()
+		if err != nil {
+			return HeldOut{}, err
+		}
+		var figures bundle.Figures
+		if got.InDomain != nil {
+			figures.InDomain = *got.InDomain
+		}
+		if ood != nil {
+			figures.OOD, figures.OODNLL = &got.OOD[0], &got.OODNLL[0]
+		}
+		results[t.Name] = figures
+	}
+	mf0 := results["mf0"]
+	var h HeldOut
+	if ood != nil {
+		h.Scores = map[string]*metrics.OOD{}
+		for _, s := range score.All {
+			if figures, ok := results[s.Name]; ok {
+				h.Scores[s.Name] = figures.OOD
+			}
+		}
+	}
+	h.Before, h.TS, h.MF0, h.After = results["mle"], results["ts"], &mf0, mf0
+	if f.Method != calibrate.MF0 {
+		served := results[string(f.Method)]
+		h.After.InDomain, h.After.OODNLL = served.InDomain, served.OODNLL
+	}
+	return h, nil
+}
+
+// figureWarnings warns of held-out figures that speak of a mistake, or say too little.
+func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
+	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
+	if h.Scores != nil {
+		detections := []detection{{"ood_score", h.After.OOD.AUROC}}
+		for _, s := range score.All {
+			if figures := h.Scores[s.Name]; figures != nil {
+				detections = append(detections, detection{s.Name, figures.AUROC})
+			}
+		}
+		warnings = append(warnings, belowChance(detections, val.N, ood.N))
+	}
+	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
+	if look := measure.ProbabilitiesIn(val.Logits, head); look != "" && p.Recipe.Model == nil {
+		warnings = append(warnings, fmt.Sprintf("val: %s: are they probabilities? Give the values before the %s", look, head.Link))
+	}
+	return warnings
+}
+
+// likelihoodWarning warns of figures of the network itself, as it is and at its best temperature;
+// "" if there is nothing to warn of.
+func likelihoodWarning(head calibrate.Head, before, scaled metrics.InDomain) string {
+	const few = 100
+	choices := head.Classes()
+	if head.MultiLabel() {
+		choices = 2 // for each label
+	}
+	switch guess := math.Log(float64(choices)); {
+	// A temperature mends probabilities that are too sure, whatever the logits' unit, but not what
+	// they say.
+	case scaled.NLL >= 0.98*guess:
+		return fmt.Sprintf("on the held-out data the network does no better than guessing (NLL %.2f at its best temperature, log %d = %.2f): do the preprocessing, the order of the classes and the labels fit?", scaled.NLL, choices, guess)
+	case before.N < few:
+		return fmt.Sprintf("%d held-out examples say little about two temperatures: give some hundreds or more", before.N)
+	case before.Error == 0:
+		return "the network makes no error on the held-out data: was it trained on it? Its temperatures come out too sure"
+	}
+	return ""
+}

@@ -1,0 +1,139 @@
+package part
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// Part is what was read of a calibration's data: some shards of some of its sets.
+type Part struct {
+	Manifest
+
+	Sums     *calibrate.Sums // of the training data; nil where there is none
+	Counts   *Counts         // of the training data, likewise
+	Val, OOD *rows.Batch     // held-out data, positions rising; nil where there is none
+}
+
+// Manifest is what part.yaml says. Fields marked "set by Write" need not be filled in by who writes
+// a part.
+type Manifest struct {
+	Format int    `yaml:"format"` // set by Write, to [Version]
+	Tool   string `yaml:"tool"`   // what wrote the part, such as "mfgs v0.1.0"
+	Recipe Recipe `yaml:"recipe"`
+	Sets   []Set  `yaml:"sets"` // in the order train, val, ood
+
+	Files []bundle.File `yaml:"files"` // the others of the folder; set by Write
+}
+
+// Recipe is what all parts of a calibration have in common.
+type Recipe struct {
+	Model      *bundle.Model `yaml:"model,omitempty"` // without files; nil for ready-made features
+	Head       bundle.Head   `yaml:"head"`
+	Preprocess *Preprocess   `yaml:"preprocess,omitempty"` // nil for ready-made features
+	Batch      int           `yaml:"batch"`                // inference batch; 0 for ready-made features
+	Provider   string        `yaml:"provider,omitempty"`   // that runs the model
+
+	Covariance calibrate.Covariance `yaml:"covariance"`
+	Structure  calibrate.Structure  `yaml:"structure"` // full or kron
+	Damping    string               `yaml:"damping"`   // the rule
+	Lambda0    float64              `yaml:"lambda0"`
+	Limit      int                  `yaml:"limit"`   // training examples at most, of all shards; 0 is all
+	MaxBad     int                  `yaml:"max_bad"` // unreadable records of a set, of all shards
+	Classes    []string             `yaml:"classes,omitempty"`
+}
+
+// Preprocess says how images become the model's input, and how that is known. A
+// model with several inputs takes ready arrays, and has no Spec.
+type Preprocess struct {
+	Source PreprocessSource `yaml:"source" json:"source"`
+	// Spec is nil where it is not known, or there are several inputs.
+	Spec *preprocess.Spec `yaml:"spec,omitempty" json:"spec,omitempty"`
+}
+
+// PreprocessSource is how preprocessing is known.
+type PreprocessSource string
+
+const (
+	Given   PreprocessSource = "given"   // it was given
+	Assumed PreprocessSource = "assumed" // the data are images, and the default was taken
+	Unknown PreprocessSource = "unknown" // the data are ready arrays
+)
+
+// Set is a dataset, and what of it was read.
+type Set struct {
+	Role   bundle.Role `yaml:"role"`
+	Spec   string      `yaml:"spec"`  // as given on the command line
+	From   int         `yaml:"from"`  // position of the first example
+	Count  int         `yaml:"count"` // examples there are
+	Shards []Shard     `yaml:"shards"`
+}
+
+// Shard is one of a set's shards.
+type Shard struct {
+	Shard       rows.Shard `yaml:"shard"` // 1/1 of a set that was read as one
+	From        int        `yaml:"from"`  // positions, from one to before another
+	To          int        `yaml:"to"`
+	Examples    int        `yaml:"examples"` // that were read
+	Fingerprint string     `yaml:"fingerprint"`
+	Bad         []string   `yaml:"bad,omitempty"`     // one message for each record that was left out
+	Ignored     int        `yaml:"ignored,omitempty"` // files passed over, in the whole of the data
+	IgnoredBy   []string   `yaml:"ignored_by,omitempty"`
+	// Shared warns of what the set has in common with another.
+	Shared []string `yaml:"shared,omitempty"`
+
+	// Of the head, from the first training examples.
+	LogitError float64  `yaml:"logit_error,omitempty"` // see HeadInfo of package wrap
+	Proof      *Proof   `yaml:"proof,omitempty"`
+	Warnings   []string `yaml:"warnings,omitempty"`
+}
+
+// Proof says how far what is made of the logits is from what the model itself gives.
+type Proof struct {
+	Output   string `yaml:"output" json:"output"`     // of the model, that was compared
+	Examples int    `yaml:"examples" json:"examples"` // of the training data
+	// Difference is the largest, of probabilities; of class numbers it is the part of the
+	// examples whose class is another.
+	Difference float64 `yaml:"difference" json:"difference"`
+}
+
+// Roles are those of sets, in their order.
+var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD}
+
+// Set returns the set of a role, or nil.
+func (m *Manifest) Set(role bundle.Role) *Set {
+	if i := slices.IndexFunc(m.Sets, func(s Set) bool { return s.Role == role }); i >= 0 {
+		return &m.Sets[i]
+	}
+	return nil
+}
+
+// Examples returns how many examples were read.
+func (s *Set) Examples() (n int) {
+	for _, p := range s.Shards {
+		n += p.Examples
+	}
+	return n
+}
+
+// Bad returns how many records were left out.
+func (s *Set) Bad() (n int) {
+	for _, p := range s.Shards {
+		n += len(p.Bad)
+	}
+	return n
+}
+
+// First reports whether a shard holds the first block of its set.
+func (s *Set) First(p *Shard) bool { return p.From == s.From && p.To > p.From }
+
+// sort orders the shards.
+func (s *Set) sort() {
+	slices.SortFunc(s.Shards, func(a, b Shard) int {
+		return cmp.Or(cmp.Compare(a.Shard.Count, b.Shard.Count), cmp.Compare(a.Shard.Index, b.Shard.Index))
+	})
+}
