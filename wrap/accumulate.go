@@ -46,7 +46,10 @@ func (a *accumulation) begin() error {
 	for _, s := range a.in.sets() {
 		from, to := s.Slice()
 		set := part.Set{Role: bundle.Role(s.Name), Spec: s.Spec, From: from, Count: to - from}
-		shard := part.Shard{Shard: rows.Shard{Index: max(1, a.cfg.Shard.Index), Count: max(1, a.cfg.Shard.Count)}, Ignored: s.Ignored(), IgnoredBy: s.IgnoredBy}
+		shard := part.Shard{Shard: a.cfg.Shard, Ignored: s.Ignored(), IgnoredBy: s.IgnoredBy}
+		if shard.Shard == (rows.Shard{}) {
+			shard.Shard = rows.Shard{Index: 1, Count: 1}
+		}
 		shard.From, shard.To = s.Range()
 		set.Shards = []part.Shard{shard}
 		a.part.Sets = append(a.part.Sets, set)

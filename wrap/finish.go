@@ -14,16 +14,6 @@ import (
 	"github.com/mfgs/mfgs/wrap/part"
 )
 
-// A target is where the bundle of a calibration goes, and what is not of its parts.
-type target struct {
-	dir           string
-	force         bool
-	keep          []string // files that must be there afterwards
-	keepCurvature bool
-	model         *ModelInfo          // for the report; nil for ready-made features
-	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
-}
-
 // finish fits the posterior and the temperatures to what was read, and writes the bundle. It reads
 // nothing but the part, which holds all of the training data and of the held-out data.
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {

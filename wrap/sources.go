@@ -68,10 +68,13 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 			in.close()
 		}
 	}()
-	opener := &source.Opener{MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes}
+	opener := &source.Opener{
+		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
+	}
 	if cfg.ReadyMade {
 		err = in.openProduct(ctx, cfg)
-		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) && source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
+		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) &&
+			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
 	} else if err = in.openNetwork(ctx, cfg); err == nil {
 		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
 	}

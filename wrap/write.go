@@ -13,6 +13,16 @@ import (
 	"github.com/mfgs/mfgs/wrap/part"
 )
 
+// A target is where the bundle of a calibration goes, and what is not of its parts.
+type target struct {
+	dir           string
+	force         bool
+	keep          []string // files that must be there afterwards
+	keepCurvature bool
+	model         *ModelInfo          // for the report; nil for ready-made features
+	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
+}
+
 // write writes the bundle.
 func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 	m := bundle.Manifest{

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 func sum(data []byte) string {
@@ -159,7 +160,7 @@ var manifestLies = []struct {
 
 func TestManifestLiesAreRefused(t *testing.T) {
 	files := inMemory(t, written(t, full(), withData()))
-	document, err := unseal(files[ManifestName].Data)
+	document, err := folder.Unseal(files[ManifestName].Data, resealHint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestManifestLiesAreRefused(t *testing.T) {
 			if !bytes.Contains(document, []byte(lie.old)) {
 				t.Fatalf("the manifest does not say %q:\n%s", lie.old, document)
 			}
-			files[ManifestName].Data = seal(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
+			files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(lie.old), []byte(lie.new), 1))
 			_, err := OpenFS(files)
 			oneLine(t, err, lie.err, lie.text)
 		})
@@ -178,26 +179,26 @@ func TestManifestLiesAreRefused(t *testing.T) {
 	t.Run("posterior that overflows", func(t *testing.T) {
 		edited := bytes.Replace(document, []byte("feature_dim: 2\n  classes: 3"), []byte("feature_dim: 16777214\n  classes: 16777215"), 1)
 		edited = edited[:bytes.Index(edited, []byte("\n# The classes"))]
-		files[ManifestName].Data = seal(edited)
+		files[ManifestName].Data = folder.Seal(edited)
 		_, err := OpenFS(files)
 		oneLine(t, err, ErrShape, "overflows")
 	})
 	t.Run("empty document", func(t *testing.T) {
-		files[ManifestName].Data = seal([]byte("\n"))
+		files[ManifestName].Data = folder.Seal([]byte("\n"))
 		_, err := OpenFS(files)
 		oneLine(t, err, ErrYAML, "empty")
 	})
 	t.Run("endless manifest", func(t *testing.T) {
-		files[ManifestName].Data = seal(append(bytes.Repeat([]byte("#\n"), MaxManifest/2), document...))
+		files[ManifestName].Data = folder.Seal(append(bytes.Repeat([]byte("#\n"), MaxManifest/2), document...))
 		_, err := OpenFS(files)
 		oneLine(t, err, ErrTooLarge, "4194304")
 	})
 	for name, data := range map[string][]byte{
 		"no seal":            document,
 		"nothing":            nil,
-		"nothing but a seal": seal(nil),
-		"seal of other text": append(bytes.Clone(document), seal([]byte("x\n"))[2:]...),
-		"old seal":           append(seal(document), '\n'),
+		"nothing but a seal": folder.Seal(nil),
+		"seal of other text": append(bytes.Clone(document), folder.Seal([]byte("x\n"))[2:]...),
+		"old seal":           append(folder.Seal(document), '\n'),
 	} {
 		t.Run(name, func(t *testing.T) {
 			files[ManifestName].Data = data
@@ -210,7 +211,7 @@ func TestManifestLiesAreRefused(t *testing.T) {
 // withPosterior puts another posterior into a bundle, whose hashes then fit.
 func withPosterior(t *testing.T, files fstest.MapFS, data []byte) {
 	t.Helper()
-	document, err := unseal(files[ManifestName].Data)
+	document, err := folder.Unseal(files[ManifestName].Data, resealHint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +219,7 @@ func withPosterior(t *testing.T, files fstest.MapFS, data []byte) {
 	if !bytes.Contains(document, []byte(old)) {
 		t.Fatal("the manifest lacks the hash of the posterior")
 	}
-	files[ManifestName].Data = seal(bytes.Replace(document, []byte(old), []byte(sum(data)), 1))
+	files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(old), []byte(sum(data)), 1))
 	files[PosteriorName].Data = data
 }
 
@@ -338,7 +339,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 	if err := Reseal(dir); err != nil {
 		t.Fatal(err)
 	}
-	edit(func(s string) string { return s[:strings.LastIndex(s, sealPrefix)] })
+	edit(func(s string) string { return s[:strings.LastIndex(s, "# sha256: ")] })
 	if err := Reseal(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +347,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := bytes.Count(data, []byte(sealPrefix)); n != 1 || !bytes.Contains(data, []byte("# a note\n")) {
+	if n := bytes.Count(data, []byte("# sha256: ")); n != 1 || !bytes.Contains(data, []byte("# a note\n")) {
 		t.Errorf("%d seals in\n%s", n, data)
 	}
 	if _, err := Open(dir); err != nil {
@@ -399,7 +400,7 @@ func FuzzManifest(f *testing.F) {
 		o WriteOptions
 	}{{full(), withData()}, {kron(), WriteOptions{}}} {
 		files := inMemory(f, written(f, test.b, test.o))
-		document, err := unseal(files[ManifestName].Data)
+		document, err := folder.Unseal(files[ManifestName].Data, resealHint)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -1,13 +1,7 @@
 package bundle
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io"
-	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -16,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 // Version is the format that is written. Formats from [oldest] on are read.
@@ -240,67 +235,14 @@ var comments = map[string]string{
 }
 
 // render returns the document of a manifest, without its seal.
-func (m *Manifest) render() ([]byte, error) {
-	var all yaml.Node
-	if err := all.Encode(m); err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	for i := 0; i < len(all.Content); i += 2 {
-		key := all.Content[i].Value
-		if c := comments[key]; c != "" {
-			if i > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString("# " + c + "\n")
-		}
-		e := yaml.NewEncoder(&b)
-		e.SetIndent(2)
-		if err := e.Encode(&yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: all.Content[i : i+2]}); err != nil {
-			return nil, err
-		}
-		if err := e.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return b.Bytes(), nil
-}
+func (m *Manifest) render() ([]byte, error) { return folder.Render(m, comments) }
 
-const sealPrefix = "# sha256: "
-
-// seal appends the last line.
-func seal(document []byte) []byte {
-	sum := sha256.Sum256(document)
-	return fmt.Appendf(bytes.Clone(document), "%s%x\n", sealPrefix, sum)
-}
-
-// unseal returns what stands before the last line, if that is its seal.
-func unseal(data []byte) ([]byte, error) {
-	const length = len(sealPrefix) + 2*sha256.Size + 1
-	n := len(data) - length
-	if n < 1 || data[n-1] != '\n' || !bytes.HasPrefix(data[n:], []byte(sealPrefix)) {
-		return nil, fmt.Errorf("%w: want %q and 64 digits as its last line; after an edit by hand run mfgs reseal", ErrSeal, sealPrefix)
-	}
-	if sealed := seal(data[:n]); !bytes.Equal(sealed, data) {
-		return nil, fmt.Errorf("%w: the content is not what was sealed; after an edit by hand run mfgs reseal", ErrSeal)
-	}
-	return data[:n], nil
-}
-
-// sealLine is what Reseal takes out, wherever an edit may have moved it.
-var sealLine = regexp.MustCompile(`(?m)^# sha256: [0-9a-f]{64}\r?(\n|\z)`)
+const resealHint = "after an edit by hand run mfgs reseal"
 
 // parse reads a document and validates it.
 func parse(document []byte) (*Manifest, error) {
-	var root yaml.Node
-	d := yaml.NewDecoder(bytes.NewReader(document))
-	if err := d.Decode(&root); err != nil {
-		return nil, yamlError(err)
-	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: more than one document", ErrYAML)
-	}
-	if err := plain(&root); err != nil {
+	root, err := folder.Parse(document)
+	if err != nil {
 		return nil, err
 	}
 	// The version comes first: fields of another one need not be known.
@@ -308,7 +250,7 @@ func parse(document []byte) (*Manifest, error) {
 		Format *int `yaml:"format"`
 	}
 	if err := root.Decode(&format); err != nil {
-		return nil, yamlError(err)
+		return nil, folder.Error(err)
 	}
 	switch {
 	case format.Format == nil:
@@ -318,12 +260,10 @@ func parse(document []byte) (*Manifest, error) {
 	}
 
 	var m Manifest
-	d = yaml.NewDecoder(bytes.NewReader(document))
-	d.KnownFields(true)
-	if err := d.Decode(&m); err != nil {
-		return nil, yamlError(err)
+	if err := folder.Decode(document, &m); err != nil {
+		return nil, err
 	}
-	if err := checkExtensions(&root, &m); err != nil {
+	if err := checkExtensions(root, &m); err != nil {
 		return nil, err
 	}
 	if m.Format == 1 && m.Preprocess == nil {
@@ -347,42 +287,4 @@ func checkExtensions(root *yaml.Node, m *Manifest) error {
 		}
 	}
 	return nil
-}
-
-// plain refuses anchors and aliases: a few lines of them stand for gigabytes.
-func plain(n *yaml.Node) error {
-	if n.Kind == yaml.AliasNode || n.Anchor != "" {
-		return fmt.Errorf("%w: line %d: anchors and aliases are not allowed", ErrYAML, n.Line)
-	}
-	for _, c := range n.Content {
-		if err := plain(c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var unknownField = regexp.MustCompile(`field (.+?) not found in type \S+`)
-
-// yamlError puts an error of package yaml on one line, keys of several lines in it too.
-func yamlError(err error) error {
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: it is empty", ErrYAML)
-	}
-	s := strings.TrimPrefix(err.Error(), "yaml: ")
-	var t *yaml.TypeError
-	if errors.As(err, &t) {
-		s = strings.Join(t.Errors, "; ")
-	}
-	s = text.Line(strings.Join(strings.Fields(s), " "))
-	if unknownField.MatchString(s) {
-		return fmt.Errorf("%w: %s", ErrUnknownField, unknownField.ReplaceAllString(s, "field $1"))
-	}
-	return fmt.Errorf("%w: %s", ErrYAML, s)
-}
-
-// isHash reports whether s is a SHA-256 in lower-case hexadecimal.
-func isHash(s string) bool {
-	b, err := hex.DecodeString(s)
-	return err == nil && len(b) == sha256.Size && s == strings.ToLower(s)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 // Bundle is a calibrated classifier, but for the network.
@@ -109,7 +110,7 @@ func readManifest(fsys fs.FS) ([]byte, error) {
 // load is the one way by which a bundle is accepted: data is its manifest,
 // sealed, fsys has its other files.
 func load(fsys fs.FS, data []byte) (*Bundle, error) {
-	document, err := unseal(data)
+	document, err := folder.Unseal(data, resealHint)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ManifestName, err)
 	}
@@ -309,11 +310,11 @@ func reseal(dir string) error {
 	if err != nil {
 		return err
 	}
-	document := sealLine.ReplaceAll(data, nil)
+	document := folder.SealLine.ReplaceAll(data, nil)
 	if n := len(document); n > 0 && document[n-1] != '\n' {
 		document = append(document, '\n')
 	}
-	sealed := seal(document)
+	sealed := folder.Seal(document)
 	b, err := load(fsys, sealed)
 	if err != nil {
 		return err

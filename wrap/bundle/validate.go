@@ -10,16 +10,17 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 // What can be wrong with a bundle.
 var (
 	ErrMissing      = errors.New("the file is missing")
 	ErrTooLarge     = errors.New("the file is too large")
-	ErrSeal         = errors.New("the seal is broken")
-	ErrYAML         = errors.New("the manifest is malformed")
+	ErrSeal         = folder.ErrSeal
+	ErrYAML         = folder.ErrYAML
 	ErrVersion      = errors.New("the format is unknown")
-	ErrUnknownField = errors.New("the manifest has an unknown field")
+	ErrUnknownField = folder.ErrUnknownField
 	ErrField        = errors.New("a field of the manifest is wrong")
 	ErrNotFinite    = errors.New("a number is not finite")
 	ErrHash         = errors.New("the file is damaged: its sha256 is not that of the manifest")
@@ -90,7 +91,7 @@ func (c *checks) nested(field string, err error) {
 }
 
 func (c *checks) hash(field, s string) {
-	c.that(isHash(s), "%s is %.70q, want 64 hexadecimal digits in lower case", field, s)
+	c.that(folder.IsHash(s), "%s is %.70q, want 64 hexadecimal digits in lower case", field, s)
 }
 
 func (c *checks) file(field string, f *File, name string) {

@@ -247,11 +247,11 @@ func TestDiscardRemovesTheFilesOfABundleOnly(t *testing.T) {
 	if err := os.WriteFile(note, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := discard(dir); err == nil {
+	if err := kind.Discard(dir); err == nil {
 		t.Error("no error")
 	}
 	wantFiles(t, dir, "thesis.tex")
-	if err := discard(note); err == nil {
+	if err := kind.Discard(note); err == nil {
 		t.Error("a file was taken for a bundle")
 	}
 	wantFiles(t, dir, "thesis.tex")

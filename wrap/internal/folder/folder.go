@@ -1,0 +1,231 @@
+// Package folder writes and checks folders that appear whole or not at all: some files, and a sealed
+// YAML manifest that names them with their hashes.
+package folder
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mfgs/mfgs/onnx/files"
+)
+
+// Kind is a kind of folder.
+type Kind struct {
+	Noun     string   // "bundle"
+	Manifest string   // name of the manifest
+	Files    []string // names of all files there can be, the manifest's too
+	Title    string   // first line of the manifest, a comment
+	Largest  int64    // bytes of a manifest that is read
+}
+
+// Options say what may be replaced.
+type Options struct {
+	Force bool     // a folder of the kind, or an empty one
+	Keep  []string // files that are to be there afterwards: a folder that holds one is not replaced
+}
+
+// A Put writes a file of the folder, and returns its SHA-256 in hex.
+type Put func(name string, content func(io.Writer) error) (sha256 string, err error)
+
+// A Create creates a file of a draft.
+type Create func(d *files.Draft, name string) (io.WriteCloser, error)
+
+// CheckTarget reports whether Write would refuse dir for what is there already, or could write
+// nothing there, which it tries.
+func (k *Kind) CheckTarget(dir string, o Options) error {
+	path, _, err := k.target(dir, o)
+	if err != nil {
+		return err
+	}
+	return k.tryWriting(dir, path)
+}
+
+// tryWriting makes what Write would make, and takes it away again; path is where dir really is.
+func (k *Kind) tryWriting(dir, path string) error {
+	fail := func(err error) error {
+		var p *fs.PathError
+		if errors.As(err, &p) {
+			err = p.Err // the path is of a hidden file, which nobody named
+		}
+		return fmt.Errorf("%s cannot be written: %w: choose another folder, or see to its permissions", dir, err)
+	}
+	draft, err := files.NewDraft(filepath.Dir(path))
+	if err != nil {
+		return fail(err)
+	}
+	defer draft.Close()
+	f, err := draft.Create(filepath.Join(filepath.Base(path), k.Manifest))
+	if err != nil {
+		return fail(err)
+	}
+	if err := f.Close(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+// target returns where dir really is and whether it is there, and refuses what
+// must not be replaced.
+func (k *Kind) target(dir string, o Options) (path string, there bool, err error) {
+	if path, err = filepath.Abs(dir); err != nil {
+		return "", false, err
+	}
+	if s, err := os.Stat(filepath.Dir(path)); err != nil {
+		return "", false, err
+	} else if !s.IsDir() {
+		return "", false, fmt.Errorf("%s is not a folder", filepath.Dir(path))
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return path, false, nil
+	} else if err != nil {
+		return "", false, err
+	}
+	if !o.Force {
+		return "", false, fmt.Errorf("%s: %w: use --force to replace it", path, fs.ErrExist)
+	}
+	// A link to a folder stays, and the folder is replaced.
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", false, err
+	}
+	if err := k.replaceable(path, o.Keep); err != nil {
+		return "", false, err
+	}
+	return path, true, nil
+}
+
+// replaceable refuses a folder in which anything but one of the kind would be lost, or
+// one of the files in keep.
+func (k *Kind) replaceable(dir string, keep []string) error {
+	folder, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	manifest := len(entries) == 0
+	for _, e := range entries {
+		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {
+			return fmt.Errorf("%s is not replaced: it holds %s, which is no part of a %s", dir, e.Name(), k.Noun)
+		}
+		manifest = manifest || e.Name() == k.Manifest
+	}
+	if len(entries) > 0 && manifest {
+		if err := k.isManifest(filepath.Join(dir, k.Manifest)); err != nil {
+			return fmt.Errorf("%s is not replaced: %w", dir, err)
+		}
+	}
+	if !manifest {
+		return fmt.Errorf("%s is not replaced: it holds %s but no %s, so it is not a %s", dir, entries[0].Name(), k.Manifest, k.Noun)
+	}
+	for _, name := range keep {
+		path, err := filepath.EvalSymlinks(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // nothing to be lost
+		}
+		if err != nil {
+			return err
+		}
+		// There are no folders in dir, so a file in it lies right there.
+		s, err := os.Stat(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		if os.SameFile(s, folder) {
+			return fmt.Errorf("%s is not replaced: %s would be lost with it; move one of them elsewhere", dir, name)
+		}
+	}
+	return nil
+}
+
+// isManifest refuses a file that was never the manifest of one of the kind, broken or
+// not: other programs have files of such names too.
+func (k *Kind) isManifest(path string) error {
+	data, err := files.Read(path, k.Largest)
+	if err != nil {
+		return err
+	}
+	if len(data) > 0 && !bytes.HasPrefix(data, []byte("# "+k.Title+"\n")) && !SealLine.Match(data) {
+		return fmt.Errorf("its %s is not that of a %s: remove it yourself, or choose another folder", k.Manifest, k.Noun)
+	}
+	return nil
+}
+
+// Write writes the folder dir, which must not exist unless o.Force, with the files that fill puts
+// into it, the manifest last. After an error all is as it was.
+func (k *Kind) Write(dir string, o Options, fill func(Put) error) error {
+	return k.WriteWith(dir, o, fill, Ordinary)
+}
+
+// Ordinary creates a file as it is.
+func Ordinary(d *files.Draft, name string) (io.WriteCloser, error) { return d.Create(name) }
+
+// WriteWith is Write, on a disk that may be full.
+func (k *Kind) WriteWith(dir string, o Options, fill func(Put) error, create Create) error {
+	dir, _, err := k.target(dir, o)
+	if err != nil {
+		return err
+	}
+	draft, err := files.NewDraft(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer draft.Close()
+	base := filepath.Base(dir)
+	err = fill(func(name string, content func(io.Writer) error) (string, error) {
+		f, err := create(draft, filepath.Join(base, name))
+		if err != nil {
+			return "", err
+		}
+		h := sha256.New()
+		if err := content(io.MultiWriter(f, h)); err != nil {
+			return "", fmt.Errorf("writing %s: %w", name, err)
+		}
+		return hex.EncodeToString(h.Sum(nil)), f.Close()
+	})
+	if err != nil {
+		return err
+	}
+	return k.move(draft, dir, o)
+}
+
+// move gives the folder of the draft the name dir.
+func (k *Kind) move(draft *files.Draft, dir string, o Options) error {
+	// Writing took its time: dir need not be what it was before.
+	dir, there, err := k.target(dir, o)
+	if err != nil {
+		return err
+	}
+	base := filepath.Base(dir)
+	if !there {
+		return draft.MoveNew(base)
+	}
+	old, err := draft.Exchange(base)
+	if err != nil {
+		return err
+	}
+	if err := k.Discard(old); err != nil {
+		kept, e := draft.Keep(old)
+		return fmt.Errorf("the new %s is in place, but the old one is left at %s: %w", k.Noun, kept, errors.Join(err, e))
+	}
+	return nil
+}
+
+// Discard removes a folder of the kind. What is no part of one, it leaves, and the folder with it.
+func (k *Kind) Discard(dir string) error {
+	for _, name := range k.Files {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Remove(dir)
+}
