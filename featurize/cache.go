@@ -230,7 +230,8 @@ func (s *caching) fill(ctx context.Context) (stats rows.Stats, fingerprint strin
 	if err := os.MkdirAll(s.Dir, files.FolderMode); err != nil {
 		return stats, "", cacheError(err)
 	}
-	files.Sweep(s.Dir, strings.Repeat("[0-9a-f]", 32)+"-"+strings.Repeat("[0-9a-f]", 32)+partialExt, abandonedFor)
+	files.Sweep(s.Dir)
+	files.SweepGrowing(s.Dir, strings.Repeat("[0-9a-f]", 32)+"-"+strings.Repeat("[0-9a-f]", 32)+partialExt, abandonedFor)
 	to, err := s.begin()
 	if err != nil {
 		return stats, "", cacheError(err)

@@ -41,7 +41,7 @@ const abandonedFor = 24 * time.Hour
 // NewDraft makes a draft of files in the folder dir, and removes those drafts
 // there whose process is gone.
 func NewDraft(dir string) (*Draft, error) {
-	sweep(dir)
+	Sweep(dir)
 	refuse := func(err error) error { return &fs.PathError{Op: "write to", Path: dir, Err: bare(err)} }
 	for {
 		path := filepath.Join(dir, fmt.Sprintf(".mfgs-%016x.tmp", rand.Uint64()))
@@ -107,8 +107,8 @@ func hostname() string {
 	return name
 }
 
-// sweep removes the drafts in a folder whose process is gone. What cannot be removed stays.
-func sweep(dir string) {
+// Sweep removes the drafts in a folder whose process is gone. What cannot be removed stays.
+func Sweep(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return

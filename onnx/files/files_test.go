@@ -127,7 +127,7 @@ func TestADraftOfAnotherHostGetsADay(t *testing.T) {
 		put(t, filepath.Join(path, lockName), host)
 		put(t, filepath.Join(path, newName, "big"), "big")
 	}
-	sweep(dir)
+	Sweep(dir)
 	wantList(t, dir, ".mfgs-0000000000000000.tmp", ".mfgs-0000000000000001.tmp")
 	touched := func(ago time.Duration) {
 		for _, name := range []string{"", newName, newName + "/big", lockName} {
@@ -138,10 +138,10 @@ func TestADraftOfAnotherHostGetsADay(t *testing.T) {
 		}
 	}
 	touched(23 * time.Hour)
-	sweep(dir)
+	Sweep(dir)
 	wantList(t, dir, ".mfgs-0000000000000000.tmp", ".mfgs-0000000000000001.tmp")
 	touched(25 * time.Hour)
-	sweep(dir)
+	Sweep(dir)
 	wantList(t, dir, ".mfgs-0000000000000001.tmp")
 }
 
@@ -158,7 +158,7 @@ func TestOnlyDraftsAreSwept(t *testing.T) {
 	}
 	put(t, filepath.Join(dir, ".mfgs-1123456789abcdef.tmp", "thesis.tex"), "")
 	put(t, filepath.Join(dir, ".mfgs-2123456789abcdef.tmp"), "")
-	sweep(dir)
+	Sweep(dir)
 	want := append(slices.Clone(keep), ".mfgs-1123456789abcdef.tmp", ".mfgs-2123456789abcdef.tmp")
 	slices.Sort(want)
 	wantList(t, dir, want...)
@@ -173,7 +173,7 @@ func TestWhatWasAboutToBeReplacedGoesBack(t *testing.T) {
 	put(t, filepath.Join(path, oldName, "b", "f"), "old")
 	put(t, filepath.Join(path, oldName, "c"), "old")
 	put(t, filepath.Join(dir, "c"), "new")
-	sweep(dir)
+	Sweep(dir)
 	wantList(t, dir, "b", "c")
 	if s := content(t, filepath.Join(dir, "b", "f")); s != "old" {
 		t.Errorf("b is the %s one", s)
@@ -390,7 +390,7 @@ func TestKeep(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	sweep(dir)
+	Sweep(dir)
 	wantList(t, dir, filepath.Base(kept), "b")
 	wantList(t, kept, "thesis.tex")
 }

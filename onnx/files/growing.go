@@ -101,11 +101,10 @@ func (g *Growing) Remove() { removeOpen(g.f) }
 // Close leaves the file to whoever comes next.
 func (g *Growing) Close() error { return g.f.Close() }
 
-// Sweep removes from a folder the drafts whose process is gone, and those growing files whose names
-// match a pattern (see [filepath.Match]) to which nobody has written for so long, and which nobody
-// has. What cannot be removed stays.
-func Sweep(dir, pattern string, unwritten time.Duration) {
-	sweep(dir)
+// SweepGrowing removes those growing files of a folder whose names match a pattern (see
+// [filepath.Match]) to which nobody has written for so long, and which nobody has. What cannot be
+// removed stays.
+func SweepGrowing(dir, pattern string, unwritten time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return

@@ -75,7 +75,7 @@ func TestOnlyOldGrowingFilesThatNobodyHasAreSwept(t *testing.T) {
 		}
 	}
 	grow(t, path("used.partial"))
-	Sweep(dir, "*.partial", time.Hour)
+	SweepGrowing(dir, "*.partial", time.Hour)
 	for name, want := range map[string]bool{"old.partial": false, "new.partial": true, "used.partial": true, "old.rows": true} {
 		if _, err := os.Lstat(path(name)); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)

@@ -85,6 +85,12 @@ func TestTheNextRunClearsAwayWhatKilledOnesLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFiles(t, dir, ManifestName, PosteriorName)
+	// Nor is it in the way of another bundle.
+	draftOfKilled(t, dir)
+	if err := Write(dir, kron(), WriteOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, dir, ManifestName, PosteriorName)
 }
 
 // Other programs have a bundle.yaml too.

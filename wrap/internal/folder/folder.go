@@ -108,6 +108,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 	if err != nil {
 		return err
 	}
+	files.Sweep(dir) // what a killed program was about to write in it
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

@@ -1,0 +1,404 @@
+//go:build unix
+
+// Faults kills mfgs at random instants, starts it again, and compares what is there in the end with
+// what an undisturbed run makes; and it breaks what mfgs is given, and looks for an error that names
+// it. From the root of the repository:
+//
+//	go run ./testdata/faults            200 kills, some minutes
+//	go run ./testdata/faults -kills 10  some seconds
+//
+// After each kill whatever is there must be whole: as it was before, or as it is in the end. A
+// bundle or part that is finished is never lost. The program ends with status 1 if anything was
+// otherwise, and prints the seed that shows it again.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	kills := flag.Int("kills", 200, "how often to kill, in all")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random instants")
+	only := flag.String("only", "", "the scenarios whose names hold this")
+	verbose := flag.Bool("v", false, "tell of every kill")
+	flag.Parse()
+	fmt.Printf("seed %d\n", *seed)
+	h := &harness{rng: rand.New(rand.NewPCG(*seed, 1)), verbose: *verbose}
+	if err := h.run(*kills, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "faults:", err)
+		os.Exit(1)
+	}
+	if h.failures > 0 {
+		fmt.Printf("%d failures\n", h.failures)
+		os.Exit(1)
+	}
+}
+
+// A harness is one run of this program.
+type harness struct {
+	rng      *rand.Rand
+	verbose  bool
+	mfgs     string // the program
+	dir      string // of everything that is written
+	failures int
+}
+
+func (h *harness) failf(format string, args ...any) {
+	h.failures++
+	fmt.Printf("FAIL "+format+"\n", args...)
+}
+
+// every is how often the program that is killed writes checkpoints: far more often than others, so
+// that kills meet them.
+const every = "40ms"
+
+func (h *harness) run(kills int, only string) (err error) {
+	if h.dir, err = os.MkdirTemp("", "mfgs-faults-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(h.dir)
+	h.mfgs = filepath.Join(h.dir, "mfgs")
+	build := exec.Command("go", "build", "-ldflags", "-X github.com/mfgs/mfgs/wrap.checkpointEvery="+every, "-o", h.mfgs, "./cmd/mfgs")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %s", err, out)
+	}
+	if err := h.makeData(); err != nil {
+		return err
+	}
+	var list []*scenario
+	for _, s := range scenarios {
+		if strings.Contains(s.name, only) {
+			list = append(list, s)
+		}
+	}
+	for _, s := range list {
+		if err := h.reference(s); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+	}
+	for done := 0; done < kills && len(list) > 0; {
+		for _, s := range list {
+			n, err := h.round(s)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			if done += n; done >= kills {
+				break
+			}
+		}
+	}
+	fmt.Printf("\n%-22s %6s %7s %7s %9s %9s\n", "", "kills", "before", "after", "resumed", "seconds")
+	total := 0
+	for _, s := range list {
+		total += s.kills
+		fmt.Printf("%-22s %6d %7d %7d %9d %9.2f\n", s.name, s.kills, s.before, s.after, s.resumed, s.takes.Seconds())
+	}
+	fmt.Printf("%d kills\n\n", total)
+	return h.breakThings(only)
+}
+
+// A scenario is something that is killed while it writes.
+type scenario struct {
+	name string
+	// prepare makes what is there before, in an empty folder.
+	prepare [][]string
+	// command is killed, again its next attempt: the same where that is nil.
+	command, again []string
+	units          []string // what it writes, each of which appears as a whole; file/* are files of a folder
+
+	input, want, all state // before, afterwards, and the names of all files afterwards
+	takes            time.Duration
+	kills            int
+	before, after    int // kills after which the output was as before, and as in the end
+	resumed          int // attempts that went on from a checkpoint
+	folder           string
+}
+
+// state is the content of files by path.
+type state map[string]string
+
+// command makes the arguments ready, in which DATA/ is the folder of data.
+func (h *harness) command(dir string, args []string) *exec.Cmd {
+	cmd := exec.Command(h.mfgs)
+	for _, a := range args {
+		cmd.Args = append(cmd.Args, strings.ReplaceAll(a, "DATA/", filepath.Join(h.dir, "data")+"/"))
+	}
+	cmd.Dir = dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// must runs a command that nothing disturbs.
+func (h *harness) must(dir string, args []string) (string, error) {
+	out, err := h.command(dir, args).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("mfgs %s: %v: %s", strings.Join(args, " "), err, lastLine(out))
+	}
+	return string(out), nil
+}
+
+func lastLine(out []byte) string {
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return lines[len(lines)-1]
+}
+
+// reference runs a scenario undisturbed.
+func (h *harness) reference(s *scenario) error {
+	s.folder = filepath.Join(h.dir, strings.ReplaceAll(s.name, " ", "-"))
+	dir := s.folder + "-reference"
+	if err := h.prepare(s, dir); err != nil {
+		return err
+	}
+	var err error
+	if s.input, err = read(dir); err != nil {
+		return err
+	}
+	start := time.Now()
+	if _, err := h.must(dir, s.command); err != nil {
+		return err
+	}
+	s.takes = time.Since(start)
+	s.want, err = read(dir)
+	return err
+}
+
+func (h *harness) prepare(s *scenario, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	for _, args := range s.prepare {
+		if _, err := h.must(dir, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read returns the content of all files below a folder.
+func read(dir string) (state, error) {
+	s := state{}
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		name, _ := filepath.Rel(dir, path)
+		s[name] = string(data)
+		return err
+	})
+	return s, err
+}
+
+// under returns the files of a unit, without those that are being written: in the end there must be
+// none, but no reader minds them.
+func (s state) under(unit string) state {
+	part := state{}
+	for name, data := range s {
+		if strings.Contains(name, "/.mfgs-") {
+			continue
+		}
+		if name == unit || strings.HasPrefix(name, unit+"/") {
+			part[name] = data
+		}
+	}
+	return part
+}
+
+func (s state) equal(o state) bool {
+	if len(s) != len(o) {
+		return false
+	}
+	for name, data := range s {
+		if other, ok := o[name]; !ok || other != data {
+			return false
+		}
+	}
+	return true
+}
+
+// differences names files that are not the same.
+func (s state) differences(o state) string {
+	var names []string
+	for name, data := range s {
+		if other, ok := o[name]; !ok {
+			names = append(names, "+"+name)
+		} else if other != data {
+			names = append(names, "≠"+name)
+		}
+	}
+	for name := range o {
+		if _, ok := s[name]; !ok {
+			names = append(names, "-"+name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// round lets a scenario be killed once or more, and then end. It returns how often it was killed.
+func (h *harness) round(s *scenario) (kills int, err error) {
+	dir := s.folder
+	if err := h.prepare(s, dir); err != nil {
+		return 0, err
+	}
+	args := s.command
+	for attempt := 0; ; attempt++ {
+		cmd := h.command(dir, args)
+		var out strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &out
+		if err := cmd.Start(); err != nil {
+			return kills, err
+		}
+		done := make(chan struct{})
+		if attempt < 4 && (attempt == 0 || h.rng.IntN(3) > 0) {
+			go h.kill(cmd.Process.Pid, h.instant(s, dir), done)
+		}
+		err = cmd.Wait()
+		close(done)
+		if strings.Contains(out.String(), "going on") {
+			s.resumed++
+		}
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signaled() {
+			kills++
+			s.kills++
+			if ended, err := h.inspect(s, dir); err != nil || ended && s.again == nil && !s.mayRunAgain() {
+				return kills, err
+			}
+			if s.again != nil {
+				args = s.again
+			}
+			continue
+		}
+		if err != nil {
+			h.failf("%s: after %d kills: %v: %s", s.name, kills, err, lastLine([]byte(out.String())))
+			return kills, nil
+		}
+		got, err := read(dir)
+		if err != nil {
+			return kills, err
+		}
+		if !got.equal(s.want) {
+			h.failf("%s: after %d kills: %s", s.name, kills, got.differences(s.want))
+		}
+		return max(1, kills), nil
+	}
+}
+
+// mayRunAgain reports whether the command works when its output stands.
+func (s *scenario) mayRunAgain() bool {
+	return !strings.Contains(" "+strings.Join(s.command, " ")+" ", " update ")
+}
+
+// instant returns what waits until it is time to kill: at any time, or soon after the program has
+// begun to write what it leaves. It returns false when done is closed.
+func (h *harness) instant(s *scenario, dir string) func(done <-chan struct{}) bool {
+	if h.rng.IntN(2) == 0 {
+		at := time.Duration(h.rng.Float64() * float64(s.takes))
+		return func(done <-chan struct{}) bool { return wait(at, done) }
+	}
+	after := time.Duration(h.rng.Float64() * 0.2 * float64(min(s.takes, 200*time.Millisecond)))
+	return func(done <-chan struct{}) bool {
+		for !writes(dir) {
+			if !wait(200*time.Microsecond, done) {
+				return false
+			}
+		}
+		return wait(after, done)
+	}
+}
+
+func wait(d time.Duration, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// writes reports whether a draft in a folder has content.
+func writes(dir string) bool {
+	for _, pattern := range []string{".mfgs-*.tmp/new/*", ".mfgs-*.tmp/new/*/*", "*/.mfgs-*.tmp/new/*"} {
+		names, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, name := range names {
+			if s, err := os.Stat(name); err == nil && s.Mode().IsRegular() && s.Size() > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// kill kills a process and those it started when it is time.
+func (h *harness) kill(pid int, instant func(<-chan struct{}) bool, done <-chan struct{}) {
+	if instant(done) {
+		syscall.Kill(-pid, syscall.SIGKILL)
+	}
+}
+
+// inspect looks at what is there after a kill, and reports whether it is what is there in the end.
+func (h *harness) inspect(s *scenario, dir string) (ended bool, err error) {
+	got, err := read(dir)
+	if err != nil {
+		return false, err
+	}
+	ended = true
+	for _, unit := range s.unitsIn(got) {
+		has := got.under(unit)
+		if has.equal(s.want.under(unit)) {
+			continue
+		}
+		ended = false
+		if !has.equal(s.input.under(unit)) {
+			h.failf("%s: after a kill %s is neither as before nor as in the end: %s", s.name, unit, has.differences(s.want.under(unit)))
+		}
+	}
+	for name, data := range s.input {
+		if _, there := got[name]; !there || got[name] != data && s.want[name] == data {
+			if s.want[name] == data {
+				h.failf("%s: after a kill %s is lost or changed", s.name, name)
+			}
+		}
+	}
+	if ended {
+		s.after++
+	} else {
+		s.before++
+	}
+	if h.verbose {
+		fmt.Printf("%s: killed, ended %v: %s\n", s.name, ended, got.differences(s.want))
+	}
+	return ended, nil
+}
+
+// unitsIn lists what a scenario writes: of the files of a folder those that a whole run makes.
+func (s *scenario) unitsIn(got state) (units []string) {
+	for _, unit := range s.units {
+		folder, all := strings.CutSuffix(unit, "/*")
+		if !all {
+			units = append(units, unit)
+			continue
+		}
+		for name := range s.want.under(folder) {
+			units = append(units, name)
+		}
+		for name := range got.under(folder) {
+			if _, known := s.want[name]; !known && filepath.Ext(name) == ".rows" {
+				units = append(units, name)
+			}
+		}
+	}
+	return units
+}

@@ -1,0 +1,114 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Examples of the training data: enough for a run to take some checkpoints.
+const trainExamples = 24_000
+
+// makeData makes what is calibrated on: the images of a small network that ships, over and over
+// with other noise, in files that have not changed for an hour.
+func (h *harness) makeData() error {
+	from, to := filepath.Join("models", "digits-mlp"), filepath.Join(h.dir, "data")
+	if err := os.Mkdir(to, 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"model.onnx", "unfamiliar-images-idx3-ubyte.gz"} {
+		data, err := os.ReadFile(filepath.Join(from, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, name), data, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"digits-images-idx3-ubyte", "digits-labels-idx1-ubyte"} {
+		f, err := os.Open(filepath.Join(from, name+".gz"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		z, err := gzip.NewReader(f)
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(z)
+		if err != nil {
+			return err
+		}
+		head := 16
+		if strings.Contains(name, "labels") {
+			head = 8
+		}
+		n := int(binary.BigEndian.Uint32(data[4:]))
+		each := (len(data) - head) / n
+		out := bytes.Clone(data[:head])
+		binary.BigEndian.PutUint32(out[4:], trainExamples)
+		for i := range trainExamples {
+			example := bytes.Clone(data[head+i%n*each:][:each])
+			if each > 1 {
+				example[i/n%each] ^= 3
+			}
+			out = append(out, example...)
+		}
+		if err := os.WriteFile(filepath.Join(to, name), out, 0o644); err != nil {
+			return err
+		}
+	}
+	hourAgo := time.Now().Add(-time.Hour)
+	names, err := filepath.Glob(filepath.Join(to, "*"))
+	for _, name := range names {
+		if err == nil {
+			err = os.Chtimes(name, hourAgo, hourAgo)
+		}
+	}
+	return err
+}
+
+// calibrate returns a command that calibrates with all of the data, and more.
+func calibrate(more ...string) []string {
+	return append([]string{"calibrate", "--model", "DATA/model.onnx", "--train", "DATA/digits-images-idx3-ubyte[0:20000]",
+		"--val", "DATA/digits-images-idx3-ubyte[20000:23000]", "--ood", "DATA/unfamiliar-images-idx3-ubyte.gz[0:300]",
+		"--batch", "100"}, more...)
+}
+
+// scenarios are what is killed.
+var scenarios = []*scenario{
+	{
+		name: "calibrate --resume", units: []string{"b"},
+		command: calibrate("--out", "b"),
+	},
+	{
+		name: "features cache", units: []string{"b", "cache/*"},
+		command: calibrate("--out", "b", "--features-cache", "cache", "--force"),
+	},
+	{
+		name: "calibrate --force", units: []string{"b"},
+		prepare: [][]string{calibrate("--out", "b", "--structure", "kron", "--limit", "1000")},
+		command: calibrate("--out", "b", "--force", "--limit", "1000"),
+	},
+	{
+		name: "export", units: []string{"b.onnx"},
+		prepare: [][]string{calibrate("--out", "b", "--limit", "1000")},
+		command: []string{"export", "--bundle", "b", "--out", "b.onnx"},
+		again:   []string{"export", "--bundle", "b", "--out", "b.onnx", "--force"},
+	},
+	{
+		name: "reseal", units: []string{"b"},
+		prepare: [][]string{calibrate("--out", "b", "--limit", "1000")},
+		command: []string{"reseal", "b"},
+	},
+}
+
+// breakThings gives mfgs what is broken.
+func (h *harness) breakThings(only string) error { return nil }
