@@ -58,7 +58,8 @@ func (e *Extractor) Run(ctx context.Context, inputs []tensor.Tensor) (*rows.Batc
 	return &rows.Batch{N: r.N, Features: r.Columns[0], Logits: r.Columns[1]}, nil
 }
 
-// Stream is that of the Network, with the rows of c.Cache where it holds them.
+// Stream is that of the Network, with the rows of c.Cache where it holds them, which it never does
+// of a stream.
 // yield owns the block.
 func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfig,
 	yield func(*rows.Batch) error) (rows.Stats, error) {
@@ -66,6 +67,9 @@ func (e *Extractor) Stream(ctx context.Context, ds *dataset.Dataset, c StreamCon
 		panic("featurize: an Extractor has one pass, whose rows it may keep")
 	}
 	c.check()
+	if ds.Len() < 0 {
+		c.Cache = nil
+	}
 	if c.Cache != nil {
 		stats, _, err := e.streamCached(ctx, ds, c, yield)
 		return stats, err

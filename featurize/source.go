@@ -25,13 +25,13 @@ type extracted struct {
 
 func (s *extracted) Features() int       { return s.d }
 func (s *extracted) Logits() int         { return s.k }
-func (s *extracted) Len() int            { return s.selected().count }
+func (s *extracted) Len() int            { return s.selected().len() }
 func (s *extracted) selected() selection { return s.c.selects(s.ds) }
 func (s *extracted) Labelled() bool      { return s.ds.HasLabels() }
 func (s *extracted) Fingerprint() string { return s.fingerprint }
 
 func (s *extracted) Stream(ctx context.Context, yield func(*rows.Batch) error) (stats rows.Stats, err error) {
-	if s.c.Cache != nil {
+	if s.c.Cache != nil && s.ds.Len() >= 0 { // a stream cannot be told from others before it is read
 		stats, s.fingerprint, err = s.streamCached(ctx, s.ds, s.c, yield)
 		return stats, err
 	}

@@ -64,9 +64,10 @@ type selection struct {
 	begin      int  // of what the source has: of its shard
 	from, to   int  // positions that are read
 	first      int  // of all: of the source's slice
-	all, limit int  // of all, how many there are and how many are wanted
-	count      int  // wanted of those that are read
+	all, limit int  // of all, how many there are and how many are wanted; both -1 of a stream
+	count      int  // wanted of those that are read, or more: of a stream, as many as it has room for
 	narrow     bool // less is read than the source has
+	whole      bool // all of its slice is, whatever the shard
 }
 
 // sliced is a source of which a shard may be read.
@@ -78,15 +79,15 @@ type sliced interface {
 
 // selects returns what is wanted of a source.
 func (c *StreamConfig) selects(s sliced) selection {
-	first, _ := s.Slice()
+	first, last := s.Slice()
 	from, to := s.Range()
 	w := selection{first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len()}
 	if c.To > 0 {
 		w.to = min(to, c.To)
 	}
 	w.to = max(w.from, w.to)
-	w.narrow = w.from != from || w.to != to
-	if c.Limit > 0 {
+	w.narrow, w.whole = w.from != from || w.to != to, w.from == first && w.to == last
+	if c.Limit > 0 && w.all >= 0 {
 		w.limit = min(c.Limit, w.all)
 	}
 	if w.from < w.to {
@@ -95,7 +96,25 @@ func (c *StreamConfig) selects(s sliced) selection {
 	return w
 }
 
-// wants reports whether the example at a position is among those wanted.
+// len returns how many examples are wanted of those that are read, -1 where nobody knows.
+func (w selection) len() int {
+	if w.all < 0 {
+		return -1
+	}
+	return w.count
+}
+
+// total is for reports: how many examples are done at the end of so many and the wanted, 0 where
+// nobody knows.
+func (w *selection) total(done int) int {
+	if w.all < 0 {
+		return 0
+	}
+	return done + w.count
+}
+
+// wants reports whether the example at a position is among those wanted. All of a stream are, since
+// both of its numbers are -1.
 func (w *selection) wants(position int) bool { return rows.Spread(position-w.first, w.all, w.limit) }
 
 // before returns how many of all that are wanted lie before a position.
@@ -105,7 +124,7 @@ func (w *selection) before(position int) int {
 
 // missing reports whether a stream that gave no examples has failed: of a part of a source there may
 // be none.
-func (w *selection) missing(examples int) bool { return examples == 0 && w.to-w.from == w.all }
+func (w *selection) missing(examples int) bool { return examples == 0 && w.whole }
 
 func (c *StreamConfig) report(done, total int) {
 	if c.Progress != nil {
@@ -176,6 +195,10 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	}
 	c.check()
 	want := c.selects(ds)
+	if want.all < 0 && c.Limit > 0 {
+		return rows.Stats{}, fmt.Errorf("%s: a limit is spread over the data, and how many examples a stream has is not known: leave it out, or give a file",
+			ds.Spec())
+	}
 	// A context of our own, so that every stage ends before we return.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -185,7 +208,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	stats := rows.Stats{Examples: c.Before.Examples, Bad: slices.Clone(c.Before.Bad)}
 	var failed error
 	done := c.Before.Examples + len(c.Before.Bad)
-	total := done + want.count
+	total := want.total(done)
 	c.report(done, total)
 	for j := range results {
 		if failed != nil {
@@ -200,6 +223,9 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 		c.report(done, total)
 	}
 	err := group.Wait()
+	if total == 0 && err == nil {
+		c.report(done, done)
+	}
 	if failed != nil {
 		err = failed
 	}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // Calibrate fits the posterior and the temperatures of a classifier and writes the bundle cfg.Out.
@@ -85,6 +87,11 @@ func (c *Config) check() error {
 		return errors.New("calibration needs a model, or ready-made features")
 	case c.Out == "":
 		return errors.New("calibration needs a folder to write the bundle to")
+	case c.Limit > 0 && dataset.IsStream(c.Train):
+		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
+	}
+	if err := source.OneStream(map[string]string{"train": c.Train, "val": c.Val, "ood": c.OOD}); err != nil {
+		return err
 	}
 	return bundle.CheckTarget(c.Out, c.Force, c.keep()...)
 }

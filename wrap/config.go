@@ -80,7 +80,7 @@ type Config struct {
 type Progress struct {
 	Stage string // "train", "val", "ood", "test", "tuning", …
 	Done  int    // examples, or steps of tuning
-	Total int
+	Total int    // 0 where it is not known yet: of standard input
 	Unit  string // "examples" or "steps"
 }
 

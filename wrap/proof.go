@@ -109,6 +109,11 @@ func modelOutputs(ctx context.Context, cfg *Config, in *sources) (logits []float
 	n := 0
 	config := in.train.Config
 	config.Cache = nil
+	if in.train.Size() < 0 { // whose beginning is wanted again
+		batch := net.Batch()
+		from, _ := in.train.Data.Range()
+		config.To = from + (proofExamples+config.MaxBad+batch-1)/batch*batch
+	}
 	_, err = net.Stream(ctx, in.train.Data, config, func(r featurize.Results, _ *rows.Batch) error {
 		logits = append(logits, r.Columns[0]...)
 		for i := range owns {

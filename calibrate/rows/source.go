@@ -8,7 +8,8 @@ type Source interface {
 	Features() int // d
 	Logits() int   // K
 
-	// Len is how many examples a stream reads. Those that cannot be read are left out of it.
+	// Len is how many examples a stream reads, -1 where that is not known. Those that cannot be read
+	// are left out of it.
 	Len() int
 
 	// Labelled reports whether every example has a label, or targets.

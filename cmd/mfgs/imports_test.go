@@ -57,7 +57,7 @@ var imports = map[string][]string{
 	"wrap/internal/measure":        {"calibrate", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"wrap/internal/attach":         {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},
 	"wrap":                         {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
-	"wrap/bench":                   {"onnx", "onnx/head", "onnx/layers", "featurize", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
+	"wrap/bench":                   {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/export":                  {"featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                        {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},

@@ -2,6 +2,7 @@ package dataset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"os"
@@ -62,16 +63,54 @@ func (d *Dataset) Ignored() []Ignored { return d.src.base().Ignored }
 // Examples reads the examples of the shard in order. An error of type *RecordError concerns
 // the one record that comes with it (its Index, Name and Label are set), and
 // the iteration goes on; any other error ends it.
+//
+// A stream is read once: another pass is an error.
 func (d *Dataset) Examples(ctx context.Context) iter.Seq2[Example, error] {
 	return d.Between(ctx, d.from, d.to)
 }
 
 // Between reads as Examples does, from one position of the slice to before another. Examples before
 // it are skipped, without being decoded where the format allows that.
+//
+// Of a stream the examples before it are read and dropped, and what is read of one whose end is not
+// wanted is kept in memory: the pass that follows begins with it.
 func (d *Dataset) Between(ctx context.Context, from, to int) iter.Seq2[Example, error] {
 	if from < d.slice.from || to > d.slice.to {
 		panic(fmt.Sprintf("dataset: positions %d to %d of a slice [%d:%d]", from, to, d.slice.from, d.slice.to))
 	}
+	stream := d.src.base().stream
+	if stream == nil {
+		return d.pass(ctx, from, to)
+	}
+	return func(yield func(Example, error) bool) {
+		last := to == d.to
+		end, err := stream.begin(ctx, last)
+		if err != nil {
+			yield(Example{Label: -1}, fmt.Errorf("%s: %w", d.Path(), err))
+			return
+		}
+		defer end()
+		position := d.from
+		for e, err := range d.pass(ctx, d.from, to) {
+			position++
+			if position > from && !yield(e, err) || err != nil && !errors.As(err, new(*RecordError)) {
+				return
+			}
+		}
+		if !last {
+			return
+		}
+		if err = stream.drain(); position == d.to {
+			err = fmt.Errorf("%s: a stream has room for %d examples: cut it into several", d.Path(), StreamPositions)
+		}
+		if err != nil {
+			yield(Example{Label: -1}, err)
+		}
+	}
+}
+
+// pass reads from the source from one position to before another.
+func (d *Dataset) pass(ctx context.Context, from, to int) iter.Seq2[Example, error] {
 	checked := d.HasLabels() && !d.multi // targets are checked where they are read
 	return func(yield func(Example, error) bool) {
 		if from >= to {
@@ -97,6 +136,13 @@ func (d *Dataset) Between(ctx context.Context, from, to int) iter.Seq2[Example, 
 // openSource recognises the format where s leaves it open, and opens it.
 func openSource(s Spec, o Options) (Source, error) {
 	f := formatOf(s.Format)
+	if s.Path == stdinPath {
+		in := o.Stream
+		if in == nil {
+			in = stdin()
+		}
+		return openStdin(in, f, o)
+	}
 	if s.Format == "" {
 		var err error
 		if f, err = sniff(s.Path); err != nil {
@@ -121,6 +167,34 @@ func openSource(s Spec, o Options) (Source, error) {
 	}
 	b := src.base()
 	b.Path = s.Path
+	if b.Format == "" {
+		b.Format = f.Name
+	}
+	return src, nil
+}
+
+// openStdin recognises the format of a stream where that is left open, and opens it.
+func openStdin(s *Stream, f *Format, o Options) (Source, error) {
+	end, err := s.begin(context.Background(), false)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if f == nil {
+		if f, err = sniffStream(s); err != nil {
+			return nil, err
+		}
+	}
+	if f.Stream == nil {
+		return nil, fmt.Errorf("%s: %s cannot be read front to back, as a stream is: want one of %s, or a file", s.Name(),
+			f.Name, streamNames())
+	}
+	src, err := f.Stream(s, o)
+	if err != nil {
+		return nil, err
+	}
+	b := src.base()
+	b.Path, b.Count, b.stream = s.Name(), -1, s
 	if b.Format == "" {
 		b.Format = f.Name
 	}

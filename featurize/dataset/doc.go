@@ -25,6 +25,13 @@
 // slice that reaches beyond the data is an error, not a shorter slice. A path that exists as it
 // stands is always meant literally, so files whose names hold colons or brackets need no quoting.
 //
+//	-
+//	jsonl:-
+//
+// are standard input, gzipped or not, in a format that can be read front to back, as JSON lines can.
+// It is read once, and its length is not known: [Dataset.Len] is -1, and it has no slices. Its
+// fingerprint is the hash of all that was read. A file that is called - is ./-.
+//
 // # Formats
 //
 //	idx      MNIST's format, plain or gzipped. The SPEC names the images

@@ -94,12 +94,16 @@ type Options struct {
 	// that is open. A table's columns are told apart by it. May be nil.
 	Widths []int `json:",omitempty"`
 
-	// Shard is the part of the slice that is read, and that the fingerprint is of.
+	// Shard is the part of the slice that is read, and that the fingerprint is of. A stream is all of
+	// its shard: it decides the position of its first example, (Index-1)·StreamPositions.
 	Shard rows.Shard `json:",omitzero"`
 
 	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
 	// it reads.
 	Fingerprint bool `json:"-"`
+
+	// Stream is what a SPEC of - reads. Nil is the process's standard input.
+	Stream *Stream `json:"-"`
 }
 
 // A Spec is a SPEC taken apart: format:path[from:to].

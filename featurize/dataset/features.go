@@ -29,6 +29,9 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Path == stdinPath {
+		return nil, fmt.Errorf("%s: features come as .npz, which cannot be read front to back: give a file", s.Path)
+	}
 	if s.Format != "" && s.Format != "npz" {
 		return nil, fmt.Errorf("%s: features come as .npz, not as %s", s.Path, s.Format)
 	}

@@ -177,12 +177,20 @@ type opened struct {
 	keep     bool   // Options.Fingerprint
 }
 
-// open settles the slice, and the shard of it, and starts the fingerprint, if it is wanted.
+// open settles the slice, and the shard of it, and starts the fingerprint, if it is wanted. A stream
+// is its shard.
 func (o *opened) open(s Spec, count int, format string, opts Options) (err error) {
-	if o.slice.from, o.slice.to, err = s.bounds(count); err != nil {
+	if err := opts.Shard.Validate(); err != nil {
 		return err
 	}
-	if err := opts.Shard.Validate(); err != nil {
+	if o.stream() != nil {
+		o.slice.to = max(1, opts.Shard.Count) * StreamPositions
+		o.from = max(0, opts.Shard.Index-1) * StreamPositions
+		o.to = o.from + StreamPositions
+		o.header = fmt.Sprintf("stream %s %t\n", format, o.HasLabels())
+		return nil
+	}
+	if o.slice.from, o.slice.to, err = s.bounds(count); err != nil {
 		return err
 	}
 	o.from, o.to = opts.Shard.Range(o.slice.from, o.slice.to)
@@ -200,11 +208,19 @@ func (o *opened) Spec() string { return o.spec }
 func (o *opened) Path() string { return o.src.base().Path }
 
 // Slice returns the positions of the examples in the source, from the first to the one after the
-// last.
+// last. Of a stream it is those that there is room for.
 func (o *opened) Slice() (from, to int) { return o.slice.from, o.slice.to }
 
-// Len returns the number of examples of the slice, whatever the shard.
-func (o *opened) Len() int { return o.slice.to - o.slice.from }
+// Len returns the number of examples of the slice, whatever the shard, or -1 where it is not known:
+// of a stream.
+func (o *opened) Len() int {
+	if o.stream() != nil {
+		return -1
+	}
+	return o.slice.to - o.slice.from
+}
+
+func (o *opened) stream() *Stream { return o.src.base().stream }
 
 // Range returns the positions of the shard of the slice: those that are read, and that the
 // fingerprint is of. It may be empty.
@@ -222,8 +238,11 @@ func (o *opened) Close() error { return o.src.base().Close() }
 // the files lie.
 //
 // It reads all of the files. Under Options.Fingerprint it reads only what no pass over the examples
-// has read, and only once.
+// has read, and only once. Of a stream it is over all that was read, and not known before.
 func (o *opened) Fingerprint(ctx context.Context) (string, error) {
+	if s := o.stream(); s != nil {
+		return s.fingerprint(o.header)
+	}
 	d := &o.src.base().digest
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -262,8 +281,11 @@ const settled = 2 * time.Second
 
 // Stamp returns a sha256 in hex over what Fingerprint covers, with the path, size and time of
 // change of each file in place of its content: while it stays, so does the fingerprint. It is ""
-// where a file has changed just now. It reads no file.
+// where a file has changed just now, and of a stream. It reads no file.
 func (o *opened) Stamp() (string, error) {
+	if o.stream() != nil {
+		return "", nil
+	}
 	h := sha256.New()
 	io.WriteString(h, o.header)
 	latest, err := o.src.stamp(h, o.from, o.to)

@@ -1,7 +1,9 @@
 package dataset
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -19,6 +21,10 @@ type Format struct {
 	Sniff func(*Peek) (bool, error)
 	// Open opens the path. Nil says that the format is known, and refused.
 	Open func(path string, o Options) (Source, error)
+	// Stream opens a stream, of which it reads no more than it must to know whether there are labels.
+	// Each pass over the source reads in.Reader() anew, yields positions from from on, and ends with
+	// the stream. Nil says that the format cannot be read front to back.
+	Stream func(in *Stream, o Options) (Source, error)
 }
 
 // formats are tried in order: what is known by its content comes before what only has a name.
@@ -26,18 +32,18 @@ var formats []Format
 
 func init() {
 	formats = []Format{
-		{"idx", "IDX (.gz too)", true, false, sniffIDX, openIDX},
-		{"folder", "image folders", false, true, sniffFolder, openFolder},
-		{"tar", ".tar of images", true, false, sniffTar, openTar},
-		{"image", "PNG, JPEG", true, false, sniffImage, openImage},
-		{"cifar10", "", true, true, sniffCIFAR(cifar10), openCIFAR(cifar10)},
-		{"cifar100", "", true, true, sniffCIFAR(cifar100), openCIFAR(cifar100)},
-		{"cifar", "CIFAR binary", true, true, nil, openAnyCIFAR},
-		{"npy", ".npy", true, false, magic(npyMagic), openNPY},
-		{"npz", ".npz", true, false, magic("PK\x03\x04", "PK\x05\x06"), openNPZ},
-		{"parquet", "Parquet", true, false, magic("PAR1"), nil},
-		{"csv", ".csv", true, false, named(".csv", ".tsv"), openCSV},
-		{"jsonl", ".jsonl", true, false, named(".jsonl", ".ndjson"), openJSONL},
+		{"idx", "IDX (.gz too)", true, false, sniffIDX, openIDX, nil},
+		{"folder", "image folders", false, true, sniffFolder, openFolder, nil},
+		{"tar", ".tar of images", true, false, sniffTar, openTar, nil},
+		{"image", "PNG, JPEG", true, false, sniffImage, openImage, nil},
+		{"cifar10", "", true, true, sniffCIFAR(cifar10), openCIFAR(cifar10), nil},
+		{"cifar100", "", true, true, sniffCIFAR(cifar100), openCIFAR(cifar100), nil},
+		{"cifar", "CIFAR binary", true, true, nil, openAnyCIFAR, nil},
+		{"npy", ".npy", true, false, magic(npyMagic), openNPY, nil},
+		{"npz", ".npz", true, false, magic("PK\x03\x04", "PK\x05\x06"), openNPZ, nil},
+		{"parquet", "Parquet", true, false, magic("PAR1"), nil, nil},
+		{"csv", ".csv", true, false, named(".csv", ".tsv"), openCSV, nil},
+		{"jsonl", ".jsonl", true, false, sniffJSONL, openJSONL, streamJSONL},
 	}
 }
 
@@ -56,10 +62,14 @@ func formatOf(name string) *Format {
 	return nil
 }
 
-func formatNames() string {
+func formatNames() string { return namesOf(func(f Format) bool { return f.Open != nil }) }
+
+func streamNames() string { return namesOf(func(f Format) bool { return f.Stream != nil }) }
+
+func namesOf(wanted func(Format) bool) string {
 	var names []string
 	for _, f := range formats {
-		if f.Open != nil {
+		if wanted(f) {
 			names = append(names, f.Name)
 		}
 	}
@@ -106,6 +116,37 @@ func sniff(path string) (*Format, error) {
 		}
 	}
 	return nil, p.unknown()
+}
+
+// sniffStream recognises the format of a stream by its first bytes.
+func sniffStream(s *Stream) (*Format, error) {
+	r, err := s.Reader()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Name(), err)
+	}
+	p := &Peek{Path: s.Name(), Stream: true, Head: make([]byte, 0, 512), Size: -1}
+	for err == nil && len(p.Head) < cap(p.Head) { // no more is waited for than tells
+		var n int
+		n, err = r.Read(p.Head[len(p.Head):cap(p.Head)])
+		p.Head = p.Head[:len(p.Head)+n]
+		p.ReaderAt = bytes.NewReader(p.Head)
+		for i := range formats {
+			f := &formats[i]
+			if n == 0 || f.Stream == nil || f.Sniff == nil {
+				continue
+			}
+			if ok, err := f.Sniff(p); ok || err != nil {
+				return f, err
+			}
+		}
+	}
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, fmt.Errorf("%s: %w", s.Name(), bareError(err))
+	case len(p.Head) == 0:
+		return nil, fmt.Errorf("%s: nothing comes on standard input", s.Name())
+	}
+	return nil, fmt.Errorf("%s: format not recognised: want one of %s, as in jsonl:-", s.Name(), streamNames())
 }
 
 // unknown says why a file is of no format.

@@ -35,6 +35,27 @@ func openJSONL(path string, o Options) (Source, error) {
 	return s, nil
 }
 
+// streamJSONL reads the first lines to know what they hold.
+func streamJSONL(in *Stream, o Options) (Source, error) {
+	s := &jsonlSource{labelled: !o.Unlabelled, labels: newLabelParser(o)}
+	s.reader, s.Path, s.stream = s.lines, in.Name(), in
+	r, err := in.Reader()
+	if err != nil {
+		return nil, s.readError(err)
+	}
+	if err := s.scan(r, o); err != nil {
+		return nil, err
+	}
+	s.Labelled, s.Ragged, s.Text = s.labelKey != "", true, true
+	return s, nil
+}
+
+// sniffJSONL takes a stream of objects, which has no name.
+func sniffJSONL(p *Peek) (bool, error) {
+	text := bytes.TrimLeft(bytes.TrimPrefix(p.Head, byteOrderMark), " \t\r\n")
+	return p.Ext == ".jsonl" || p.Ext == ".ndjson" || p.Stream && bytes.HasPrefix(text, []byte("{")), nil
+}
+
 // scan reads all lines, to find where they are, and looks into the first that
 // are needed to know what they hold.
 func (s *jsonlSource) scan(r io.Reader, o Options) error {
@@ -62,6 +83,9 @@ func (s *jsonlSource) scan(r io.Reader, o Options) error {
 			}
 			if err != nil && s.Count == tryLines {
 				return fmt.Errorf("%s: no line of the first %d can be read; the first: %w", s.Path, tryLines, broken)
+			}
+			if s.inputs != nil && s.stream != nil {
+				return nil
 			}
 		}
 		s.add(place)

@@ -69,6 +69,13 @@ func (t *textSource) add(place int64) {
 // from opens the text at the example that is the last one remembered up to
 // position i, and returns that one's position.
 func (t *textSource) from(i int) (r io.ReadCloser, at int, err error) {
+	if t.stream != nil {
+		in, err := t.stream.Reader()
+		if err != nil {
+			err = t.readError(err)
+		}
+		return io.NopCloser(in), i, err
+	}
 	at = i / indexStep
 	if r, err = t.open(t.places[at]); err != nil {
 		return nil, 0, t.readError(err)
@@ -93,6 +100,9 @@ func (t *textSource) Examples(from, to int, yield func(Example, error) bool) {
 		}
 		broken, fatal := next(into)
 		if fatal != nil {
+			if fatal == io.EOF && t.stream != nil {
+				return
+			}
 			if fatal == io.EOF {
 				fatal = t.changed(at)
 			} else {

@@ -14,6 +14,7 @@ import (
 type Peek struct {
 	Path   string
 	Folder bool
+	Stream bool // of which only the beginning is there: Size is -1
 	// Of a file:
 	Ext  string // of its name, in lower case, without .gz if it is gzipped
 	Head []byte // its first bytes, at most 512, unpacked if it is gzipped
@@ -57,5 +58,3 @@ func magic(begins ...string) func(*Peek) (bool, error) {
 func named(exts ...string) func(*Peek) (bool, error) {
 	return func(p *Peek) (bool, error) { return slices.Contains(exts, p.Ext), nil }
 }
-
-var gzipMagic = []byte{0x1f, 0x8b}

@@ -29,7 +29,7 @@ type Source interface {
 type Base struct {
 	Path     string
 	Format   string // "" is the name that the format was opened by
-	Count    int    // examples
+	Count    int    // examples; -1 of a stream
 	Labelled bool   // every example has a label
 	Ragged   bool   // examples may differ in their shapes
 	Text     bool   // examples are written as text, value by value
@@ -37,6 +37,7 @@ type Base struct {
 	Ignored  []Ignored
 
 	files  []*File
+	stream *Stream // nil where all can be read again
 	digest digest
 }
 

@@ -18,6 +18,9 @@ func ParseSpec(spec string) (Spec, error) { return parseSpec(spec, exists) }
 
 func parseSpec(spec string, exists func(path string) bool) (Spec, error) {
 	whole := Spec{Path: spec, To: -1}
+	if s, ok, err := streamSpec(spec); ok {
+		return s, err
+	}
 	if spec == "" {
 		return whole, errors.New("the dataset SPEC is empty; want a path")
 	}
@@ -52,13 +55,32 @@ func parseSpec(spec string, exists func(path string) bool) (Spec, error) {
 	return last, notFound(last.Path, exists)
 }
 
+// streamSpec takes a SPEC of standard input apart, and reports whether it is one.
+func streamSpec(spec string) (s Spec, ok bool, err error) {
+	s = Spec{Path: spec, To: -1}
+	if format, rest, cut := strings.Cut(spec, ":"); cut && formatOf(format) != nil {
+		s.Format, s.Path = format, rest
+	}
+	if path := sliceSuffix.ReplaceAllString(s.Path, ""); path == stdinPath && path != s.Path {
+		s.Path = path
+		return s, true, fmt.Errorf("%s: a stream has no slices, as it is read once and its length is not known", spec)
+	}
+	return s, s.Path == stdinPath, nil
+}
+
+// IsStream reports whether a SPEC reads standard input.
+func IsStream(spec string) bool {
+	_, ok, _ := streamSpec(spec)
+	return ok
+}
+
 // notFound explains why no reading of a SPEC names an existing path.
 func notFound(path string, exists func(string) bool) error {
 	if open := strings.LastIndexByte(path, '['); open > 0 && strings.HasSuffix(path, "]") && exists(path[:open]) {
 		return fmt.Errorf("%s: slice %s is not understood; want [a:b], [a:] or [:b] with whole numbers", path[:open],
 			path[open:])
 	}
-	if format, rest, ok := strings.Cut(path, ":"); ok && len(format) > 1 && exists(rest) {
+	if format, rest, ok := strings.Cut(path, ":"); ok && len(format) > 1 && (rest == stdinPath || exists(rest)) {
 		return fmt.Errorf("%s: unknown format %q; want one of %s", rest, format, formatNames())
 	}
 	return fmt.Errorf("%s: no such file or folder", path)

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
@@ -113,6 +114,9 @@ func (b *bench) check() error {
 	if err := uniqueNames("sets under shift", b.Shifts); err != nil {
 		return err
 	}
+	if err := b.checkStreams(); err != nil {
+		return err
+	}
 	if err := b.checkUnused(); err != nil {
 		return err
 	}
@@ -122,6 +126,25 @@ func (b *bench) check() error {
 		}
 	}
 	return nil
+}
+
+// checkStreams refuses standard input where it would be read twice.
+func (b *bench) checkStreams() error {
+	measured := map[string]string{"test": b.Test}
+	for _, s := range slices.Concat(b.OOD, b.Shifts) {
+		measured[s.Name] = s.Spec
+	}
+	for name, spec := range measured {
+		if dataset.IsStream(spec) && b.Limit > 0 {
+			return fmt.Errorf("%s: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", name, spec)
+		}
+	}
+	for name, spec := range map[string]string{"train": b.Train, "val": b.Val, "val-ood": b.ValOOD} {
+		if dataset.IsStream(spec) {
+			return fmt.Errorf("%s: %s: what methods are tuned on is read more than once, and a stream is not: give a file", name, spec)
+		}
+	}
+	return source.OneStream(measured)
 }
 
 func uniqueNames(what string, sets []NamedSpec) error {
@@ -219,11 +242,17 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
 		_, _, err := s.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
 			if keep {
 				s.keep(batch)
+				if err := checkMemory(s.data.N, b.head.Features+b.head.Logits, s.Name); err != nil {
+					return err
+				}
 			}
 			return measure.AddPlain(plain, b.calibration, s.part, batch)
 		})
 		if err != nil {
 			return nil, err
+		}
+		if s.Size() < 0 {
+			b.warnOfUsed(s)
 		}
 	}
 	results := make([]MethodResult, len(b.requests))

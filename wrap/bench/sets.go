@@ -8,6 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -94,16 +95,24 @@ func (b *bench) openSets(ctx context.Context) error {
 		return err
 	}
 	for _, s := range b.sets {
+		if s.Size() < 0 {
+			continue // it is identified by what is read of it
+		}
 		if err := s.Identify(ctx); err != nil {
 			return err
 		}
-		for _, d := range b.manifest.Datasets {
-			if d.Fingerprint == s.Fingerprint {
-				b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name, d.Role))
-			}
-		}
+		b.warnOfUsed(s)
 	}
 	return nil
+}
+
+// warnOfUsed warns of a set that was calibrated on.
+func (b *bench) warnOfUsed(s *evalSet) {
+	for _, d := range b.manifest.Datasets {
+		if d.Fingerprint == s.Fingerprint {
+			b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name, d.Role))
+		}
+	}
 }
 
 // openTuning opens the sets that methods are tuned on and, with train, fitted to.
@@ -152,6 +161,9 @@ func (b *bench) openSet(
 			return nil, nil
 		}
 		recorded, spec = &all[i], all[i].Spec
+	}
+	if dataset.IsStream(spec) {
+		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with --%s", flag)
 	}
 	s, err := b.opener(nil, limit).Open(flag, spec, b.head.Classes(), role != measure.OOD)
 	if err != nil {

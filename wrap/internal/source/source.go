@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -100,6 +102,9 @@ func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, erro
 		d.Close()
 		return nil, fmt.Errorf("%s: %s holds no examples", name, spec)
 	}
+	if d.Len() < 0 {
+		s.Config.Limit = 0 // which could not be spread; Collect bounds what is kept
+	}
 	s.file, s.Data = d, d
 	if o.Extractor != nil {
 		s.rows = func(c featurize.StreamConfig) rows.Source { return o.Extractor.Source(d, c) }
@@ -113,6 +118,22 @@ func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, erro
 		s.Config.Cache = &featurize.Cache{Dir: o.Cache, Options: opts}
 	}
 	return s, nil
+}
+
+// OneStream refuses SPECs, by the names of their sets, of which several are standard input.
+func OneStream(specs map[string]string) error {
+	var names []string
+	for name, spec := range specs {
+		if dataset.IsStream(spec) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 1 {
+		slices.Sort(names)
+		return fmt.Errorf("%s: standard input cannot be all of them, as it is read once: give files for all but one",
+			strings.Join(names, " and "))
+	}
+	return nil
 }
 
 // HasTargets reports whether a file of ready-made features has the labels of a
@@ -129,7 +150,7 @@ func HasTargets(spec string) bool {
 // Close closes the file.
 func (s *Set) Close() { s.file.Close() }
 
-// Size returns how many examples there are, and Len how many of them are used.
+// Size returns how many examples there are, -1 of a stream, and Len how many of them are used.
 func (s *Set) Size() int { return s.file.Len() }
 
 // Slice returns the positions of the examples there are, and Range those of the shard that is read.
@@ -158,6 +179,10 @@ func (s *Set) Widths() (features, logits int) {
 func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	var bad []string
 	from, to := s.Data.Slice() // whatever the shard: all shards are to find the same
+	if s.Size() < 0 {
+		from, to = s.Data.Range()
+		to = min(to, from+1+s.Config.MaxBad) // a stream gives these again
+	}
 	for example, err := range s.Data.Between(ctx, from, to) {
 		if err == nil {
 			err = example.Decode()
@@ -192,7 +217,8 @@ func (s *Set) Fits(h calibrate.Head, whose string) error {
 	return nil
 }
 
-// Identify finds the set's fingerprint, if it is not known yet.
+// Identify finds the set's fingerprint, if it is not known yet. That of a stream is when it has been
+// streamed.
 func (s *Set) Identify(ctx context.Context) (err error) {
 	if s.Fingerprint != "" {
 		return nil
@@ -304,7 +330,7 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 // Collect reads a whole set into memory. Held-out sets are small; the training
 // set is never collected.
 func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, int, error) {
-	most := s.rows(s.Config).Len()
+	most := max(0, s.rows(s.Config).Len()) // a stream does not say
 	out := &rows.Batch{
 		Features: make([]float32, 0, most*h.Features),
 		Logits:   make([]float32, 0, most*h.Logits),
@@ -314,6 +340,10 @@ func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Ba
 			b.Labels = nil
 		}
 		b.Names = nil
+		if out.N+b.N > MaxHeldOut {
+			return fmt.Errorf("%s: more than %d examples come, and which of them to tune on cannot be spread over a stream: give fewer, or a file",
+				s.Spec, MaxHeldOut)
+		}
 		out.Append(b)
 		return nil
 	})
