@@ -39,6 +39,7 @@ var imports = map[string][]string{
 	"featurize/pixels":             {},
 	"featurize/dataset":            {"featurize/dataset/internal/*", "featurize/pixels", "featurize/tensor", "featurize/text", "onnx/files", "calibrate/rows"},
 	"featurize/dataset/internal/*": {},
+	"featurize/dataset/arrow":      {"featurize/dataset", "featurize/tensor"},
 	"featurize/preprocess":         {"featurize/tensor", "featurize/text"},
 	"featurize":                    {"onnx", "onnx/head", "featurize/*", "onnx/files", "calibrate/rows"},
 	"calibrate/meanfield":          {},
@@ -96,6 +97,9 @@ var thirdParty = map[string][]string{
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},
 	"github.com/rogpeppe/go-internal":   {"featurize/ort/install", "cmd/*"},
+	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow"},
+	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next
+	"github.com/klauspost/compress":     {"featurize/dataset/arrow"},
 }
 
 // topLevel is all that the root of the repository holds beside dot files.

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"syscall"
 
+	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // Parquet and Arrow
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )

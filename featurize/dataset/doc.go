@@ -53,8 +53,9 @@
 //	csv      A table with a header, plain or gzipped.
 //	jsonl    JSON lines, plain or gzipped: one object a line.
 //
-// Parquet is recognised and refused. Each format is a row of the table in format.go and a
-// file; package authors add theirs by [Register].
+// Parquet is recognised and refused, but for programs that import package featurize/dataset/arrow,
+// which reads it and Arrow. Each format is a row of the table in format.go and a file; package authors
+// add theirs by [Register].
 //
 // # CSV
 //

@@ -156,7 +156,8 @@ func (p *Peek) unknown() error {
 		return fmt.Errorf("%s: no format recognised inside the gzip: %s", p.Path, supported())
 	case p.Ext == ".json":
 		return fmt.Errorf("%s: JSON is read as lines: write one object a line into a .jsonl file", p.Path)
-	case slices.Contains([]string{".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".gz"}, p.Ext):
+	case slices.Contains([]string{".png", ".jpg", ".jpeg", ".npy", ".npz", ".tar", ".parquet", ".arrow", ".arrows", ".feather",
+		".gz"}, p.Ext):
 		return fmt.Errorf("%s: not a %s file by its content (it begins % x)", p.Path, p.Ext,
 			p.Head[:min(4, len(p.Head))])
 	}

@@ -103,14 +103,20 @@ func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
 	if bad >= 0 {
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
 	}
-	e.Targets = make([]uint8, len(ints))
+	e.Targets, err = zeroOrOne(ints)
+	return err
+}
+
+// zeroOrOne returns the labels of a multi-label head.
+func zeroOrOne(ints []int) ([]uint8, error) {
+	targets := make([]uint8, len(ints))
 	for i, y := range ints {
 		if y != 0 && y != 1 {
-			return refuse("number %d is %d; want 0 or 1", i, y)
+			return nil, refuse("number %d is %d; want 0 or 1", i, y)
 		}
-		e.Targets[i] = uint8(y)
+		targets[i] = uint8(y)
 	}
-	return nil
+	return targets, nil
 }
 
 // wholeText reads a whole number, 3.0 too.

@@ -1,0 +1,243 @@
+package arrow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/mfgs/mfgs/featurize/dataset"
+)
+
+// An ipcSource reads an Arrow file, or a stream in a file, batch by batch.
+type ipcSource struct {
+	dataset.Base
+	f        *dataset.File
+	plan     *plan
+	messages []place // but for batches without rows
+}
+
+// A place is where in the file a message is.
+type place struct {
+	at   int64
+	kind byte
+	rows int // of a batch
+	row  int // its first one's position
+}
+
+func openIPC(path string, o dataset.Options) (_ dataset.Source, err error) {
+	s := &ipcSource{}
+	if s.f, err = s.Open(path); err != nil {
+		return nil, err
+	}
+	if err := guarded(func() error { return s.open(o) }); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	s.Path = path
+	return s, nil
+}
+
+func (s *ipcSource) open(o dataset.Options) error {
+	if err := s.index(); err != nil {
+		return err
+	}
+	if s.Count == 0 {
+		return errors.New("holds no examples")
+	}
+	schema, err := readSchema(s.reader(0, 1))
+	if err != nil {
+		return err
+	}
+	if s.plan, err = planOf(schema, o); err != nil {
+		return err
+	}
+	s.Labelled, s.Ragged = s.plan.label >= 0, s.plan.ragged()
+	return nil
+}
+
+// planOf decides what the columns of a schema are to the model.
+func planOf(schema *arrow.Schema, o dataset.Options) (*plan, error) {
+	fields := make([]field, schema.NumFields())
+	for i, f := range schema.Fields() {
+		fields[i] = fieldOf(f)
+	}
+	metadata := schema.Metadata()
+	if text, ok := metadata.GetValue(huggingFace); ok {
+		describe(fields, text)
+	}
+	return newPlan(fields, o)
+}
+
+// index finds where the messages are, by reading their metadata.
+func (s *ipcSource) index() error {
+	at, isFile := int64(0), false
+	magic := make([]byte, len(fileMagic))
+	if _, err := s.f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, fileMagic) {
+		at, isFile = int64(len(magic)), true
+		end := make([]byte, len(fileMagic)-2)
+		_, err := s.f.ReadAt(end, s.f.Size()-int64(len(end)))
+		if err != nil || !bytes.Equal(end, fileMagic[:len(end)]) {
+			return errCut
+		}
+	}
+	for {
+		r := &counter{io.NewSectionReader(s.f, at, s.f.Size()-at), 0}
+		n, err := readHead(r)
+		if err == io.EOF {
+			if isFile && r.n == 0 {
+				return errCut
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		metadata, err := readFull(r, int64(n))
+		if err != nil {
+			return err
+		}
+		h, err := inspect(metadata)
+		if err != nil {
+			return err
+		}
+		if h.body > s.f.Size()-at-r.n {
+			return fmt.Errorf("%w: a message of %d bytes where there are %d", errCut, h.body, s.f.Size()-at-r.n)
+		}
+		if h.rows > int64(math.MaxInt-s.Count) || (h.kind == schemaMessage) != (len(s.messages) == 0) {
+			return errMessage
+		}
+		if h.kind != batchMessage || h.rows > 0 {
+			s.messages = append(s.messages, place{at, h.kind, int(h.rows), s.Count})
+		}
+		s.Count += int(h.rows)
+		at += r.n + h.body
+	}
+}
+
+// A counter counts what is read.
+type counter struct {
+	io.Reader
+	n int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// reader reads the messages that come before one, but for rows, and then those from there to before
+// another.
+func (s *ipcSource) reader(from, to int) *messageReader {
+	m, next := &messageReader{memo: &room{}}, 0
+	m.seek = func() error {
+		for next < from && s.messages[next].kind == batchMessage {
+			next++
+		}
+		if next >= to {
+			return io.EOF
+		}
+		at := s.messages[next].at
+		m.r = io.NewSectionReader(s.f, at, s.f.Size()-at)
+		next++
+		return nil
+	}
+	return m
+}
+
+// Examples reads the batches that hold some of the rows.
+func (s *ipcSource) Examples(from, to int, yield func(dataset.Example, error) bool) {
+	first, last := 0, 0 // messages
+	for i, m := range s.messages {
+		if m.kind != batchMessage {
+			continue
+		}
+		if m.row+m.rows <= from {
+			first = i + 1
+		}
+		if m.row < to {
+			last = i + 1
+		}
+	}
+	b := &batches{m: s.reader(first, last), plan: s.plan}
+	defer b.close()
+	base := filepath.Base(s.Path)
+	for i := first; i < last; i++ {
+		m := s.messages[i]
+		if m.kind != batchMessage {
+			continue
+		}
+		columns, n, err := b.next()
+		if err == nil && n != m.rows {
+			err = fmt.Errorf("changed while in use: a batch had %d rows and has %d", m.rows, n)
+		}
+		if err == nil {
+			err = skip(columns, max(0, from-m.row))
+		}
+		more := false
+		if err == nil {
+			more, err = s.plan.rows(&s.Base, columns, base, max(from, m.row), min(to, m.row+m.rows), yield)
+		}
+		if err != nil {
+			if err == io.EOF {
+				err = errCut
+			}
+			yield(dataset.Example{Label: -1}, fmt.Errorf("%s: rows from %d on: %w", s.Path, m.row, err))
+			return
+		}
+		if !more {
+			return
+		}
+	}
+}
+
+// batches gives batch after batch of rows.
+type batches struct {
+	m    *messageReader
+	r    *ipc.Reader
+	plan *plan
+}
+
+// next returns the columns that are read of the next batch, and how many rows it has; io.EOF behind the
+// last. The columns are valid until the call after.
+func (b *batches) next() (columns []column, rows int, err error) {
+	err = guarded(func() error {
+		if b.r == nil {
+			var err error
+			b.r, err = ipc.NewReaderFromMessageReader(b.m, ipc.WithAllocator(b.m.memo),
+				ipc.WithEnsureNativeEndian(false))
+			if err != nil {
+				b.r = nil
+				return err
+			}
+		}
+		if !b.r.Next() {
+			if err := b.r.Err(); err != nil {
+				return err
+			}
+			return io.EOF
+		}
+		batch := b.r.RecordBatch()
+		rows = int(batch.NumRows())
+		for _, c := range b.plan.used {
+			a := batch.Column(c)
+			if a.Len() != rows {
+				return fmt.Errorf("column %q has %d rows of %d", b.plan.fields[c].name, a.Len(), rows)
+			}
+			columns = append(columns, &arrayColumn{array: a, field: &b.plan.fields[c]})
+		}
+		return nil
+	})
+	return columns, rows, err
+}
+
+func (b *batches) close() {
+	if b.r != nil {
+		b.r.Release()
+	}
+}

@@ -1,0 +1,323 @@
+package arrow
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/tensor"
+)
+
+// levelBatch is how many values are decoded at once. Those of bytes stay where they were decoded.
+const levelBatch = 4096
+
+// A pageOf reads the values of a column, P by type, with their definition and repetition levels.
+type pageOf[P any] interface {
+	file.ColumnChunkReader
+	ReadBatchInPage(n int64, values []P, def, rep []int16) (levels int64, read int, err error)
+}
+
+// levels makes rows of a column's values and levels: the values P, as elements T.
+type levels[P, T any] struct {
+	*leaf
+	guard   *pageGuard
+	in      pageOf[P]
+	element func(P) T
+	most    int // elements of a row
+
+	values   []P
+	def, rep []int16
+	n, at    int // levels decoded and taken
+	value    int // values taken
+	last     int // elements of the row before
+}
+
+// newLevels returns the column of a leaf. Its type and in's belong together, as the schema says.
+func newLevels(l *leaf, guard *pageGuard, in file.ColumnChunkReader) column {
+	switch r := in.(type) {
+	case *file.BooleanColumnChunkReader:
+		return levelsOf(l, guard, r, same[bool])
+	case *file.Int32ColumnChunkReader:
+		switch l.elem {
+		case tensor.Int8:
+			return levelsOf(l, guard, r, func(v int32) int8 { return int8(v) })
+		case tensor.Int16:
+			return levelsOf(l, guard, r, func(v int32) int16 { return int16(v) })
+		case tensor.Uint8:
+			return levelsOf(l, guard, r, func(v int32) uint8 { return uint8(v) })
+		case tensor.Uint16:
+			return levelsOf(l, guard, r, func(v int32) uint16 { return uint16(v) })
+		case tensor.Uint32:
+			return levelsOf(l, guard, r, func(v int32) uint32 { return uint32(v) })
+		}
+		return levelsOf(l, guard, r, same[int32])
+	case *file.Int64ColumnChunkReader:
+		if l.elem == tensor.Uint64 {
+			return levelsOf(l, guard, r, func(v int64) uint64 { return uint64(v) })
+		}
+		return levelsOf(l, guard, r, same[int64])
+	case *file.Float32ColumnChunkReader:
+		return levelsOf(l, guard, r, same[float32])
+	case *file.Float64ColumnChunkReader:
+		return levelsOf(l, guard, r, same[float64])
+	case *file.FixedLenByteArrayColumnChunkReader: // float16 alone
+		return levelsOf(l, guard, r, func(v parquet.FixedLenByteArray) float32 {
+			return tensor.FromFloat16(uint16(v[0]) | uint16(v[1])<<8)
+		})
+	case *file.ByteArrayColumnChunkReader:
+		if l.bytes {
+			return bytesColumn{levelsOf(l, guard, r, func(v parquet.ByteArray) []byte { return bytes.Clone(v) })}
+		}
+		return levelsOf(l, guard, r, func(v parquet.ByteArray) string { return string(v) })
+	}
+	panic(fmt.Sprintf("arrow: a column of type %T", in)) // elementOf lets no other pass
+}
+
+func same[T any](v T) T { return v }
+
+func levelsOf[P, T any](l *leaf, guard *pageGuard, in pageOf[P], element func(P) T) *levels[P, T] {
+	c := &levels[P, T]{leaf: l, guard: guard, in: in, element: element}
+	if c.most = dataset.MaxItem / 8; l.elem == tensor.String {
+		c.most = dataset.MaxStrings
+	}
+	c.values, c.def, c.rep = make([]P, levelBatch), make([]int16, levelBatch), make([]int16, levelBatch)
+	return c
+}
+
+// bytesColumn gives one []byte a row, not a list of them.
+type bytesColumn struct {
+	*levels[parquet.ByteArray, []byte]
+}
+
+func (b bytesColumn) next() (cell, error) {
+	c, err := b.levels.next()
+	if list, ok := c.data.([][]byte); ok {
+		c.data = list[0]
+	}
+	return c, err
+}
+
+// more decodes the next levels where all have been taken. Values are valid until then.
+func (c *levels[P, T]) more() error {
+	if c.at < c.n {
+		return nil
+	}
+	if !c.in.HasNext() {
+		if err := c.in.Err(); err != nil {
+			return err
+		}
+		return io.EOF
+	}
+	n := levelBatch
+	if c.guard.single {
+		n = 1
+	}
+	levels, read, err := c.in.ReadBatchInPage(int64(n), c.values[:n], c.def[:n], c.rep[:n])
+	if err != nil {
+		return err
+	}
+	if levels == 0 {
+		return io.ErrUnexpectedEOF
+	}
+	c.n, c.at, c.value = int(levels), 0, 0
+	largest, present := c.column.MaxDefinitionLevel(), 0
+	for i := range c.n {
+		if largest == 0 || c.def[i] == largest {
+			present++
+		}
+		if largest > 0 && (c.def[i] < 0 || c.def[i] > largest) ||
+			c.depth > 0 && (c.rep[i] < 0 || int(c.rep[i]) > c.depth) {
+			return fmt.Errorf("levels %d and %d; the largest are %d and %d", c.def[i], c.rep[i], largest, c.depth)
+		}
+	}
+	if present != read {
+		return fmt.Errorf("%d values where %d are said to be", read, present)
+	}
+	return nil
+}
+
+// take takes a level: whether it begins a row or an element within lists, whether there is a value and,
+// if not, whether that is one of a list without elements.
+func (c *levels[P, T]) take() (repeated int, v P, present, empty bool) {
+	if c.depth > 0 {
+		repeated = int(c.rep[c.at])
+	}
+	def := c.column.MaxDefinitionLevel()
+	present = def == 0 || c.def[c.at] == def
+	if present {
+		v = c.values[c.value]
+		c.value++
+	} else {
+		empty = !c.nulls[c.def[c.at]]
+	}
+	c.at++
+	return repeated, v, present, empty
+}
+
+func (c *levels[P, T]) next() (cell, error) {
+	if err := c.more(); err != nil {
+		return cell{}, err
+	}
+	repeated, v, present, empty := c.take()
+	if c.depth == 0 {
+		if !present {
+			return cell{null: true}, nil
+		}
+		return cell{data: []T{c.element(v)}}, nil
+	}
+	if repeated != 0 {
+		return cell{}, errors.New("a row begins within a list")
+	}
+	return c.list(v, present, empty)
+}
+
+// list gathers the row that begins with a value.
+func (c *levels[P, T]) list(v P, present, empty bool) (cell, error) {
+	// A list that is null differs from a null in it by its level.
+	if !present && !empty && c.outside(c.def[c.at-1]) {
+		return cell{null: true}, c.endOfRow()
+	}
+	out := make([]T, 0, c.last)
+	s := newShape(c.depth)
+	var bad error
+	for {
+		switch {
+		case present:
+			out = append(out, c.element(v))
+		case !empty:
+			bad = errNullInList
+		default:
+			s.empty = true
+		}
+		if len(out) > c.most {
+			return cell{}, fmt.Errorf("more than %d elements in a row", c.most)
+		}
+		if err := c.more(); err == io.EOF {
+			break
+		} else if err != nil {
+			return cell{}, err
+		}
+		if c.rep[c.at] == 0 {
+			break
+		}
+		var repeated int
+		repeated, v, present, empty = c.take()
+		if s.add(repeated); s.elements() > c.most {
+			return cell{}, fmt.Errorf("more than %d elements in a row", c.most)
+		}
+	}
+	c.last = len(out)
+	shape, err := s.end()
+	if bad == nil {
+		bad = err
+	}
+	return cell{data: out, shape: shape, bad: bad}, nil
+}
+
+// outside reports whether what is missing at a definition level is the outermost list.
+func (c *levels[P, T]) outside(def int16) bool {
+	for _, null := range c.nulls[:def] {
+		if !null { // a list that is there
+			return false
+		}
+	}
+	return true
+}
+
+// endOfRow checks that a row has no more values.
+func (c *levels[P, T]) endOfRow() error {
+	if err := c.more(); err != nil {
+		if err == io.EOF {
+			return nil
+		}
+		return err
+	}
+	if c.rep[c.at] != 0 {
+		return errors.New("a list goes on that is null")
+	}
+	return nil
+}
+
+func (c *levels[P, T]) skip(rows int) error {
+	for rows > 0 {
+		if err := c.more(); err != nil {
+			if err == io.EOF {
+				return fmt.Errorf("column %q: ends %d rows too early", c.name, rows)
+			}
+			return fmt.Errorf("column %q: %w", c.name, err)
+		}
+		c.take()
+		if c.depth == 0 {
+			rows--
+			continue
+		}
+		err := c.more()
+		if err != nil && err != io.EOF {
+			return fmt.Errorf("column %q: %w", c.name, err)
+		}
+		if err == io.EOF || c.rep[c.at] == 0 {
+			rows--
+		}
+	}
+	return nil
+}
+
+var errRagged = errors.New("lists of different lengths within one row")
+
+// A shape is that of nested lists, whose lengths come out as their elements do.
+type shape struct {
+	dims  []int // -1 until the first list of this depth has ended
+	open  []int // elements of the lists that have not ended
+	empty bool  // a list has no elements
+	wrong bool
+	all   int
+}
+
+// newShape returns that of lists with one element, which holds the next one's and so on.
+func newShape(depth int) *shape {
+	s := &shape{dims: make([]int, depth), open: make([]int, depth), all: 1}
+	for i := range depth {
+		s.dims[i], s.open[i] = -1, 1
+	}
+	return s
+}
+
+func (s *shape) elements() int { return s.all }
+
+// add adds an element to the innermost list that goes on: the outermost is list 1.
+func (s *shape) add(list int) {
+	s.all++
+	s.close(list)
+	s.open[list-1]++
+}
+
+// close ends the lists within the one that goes on; others begin with one element each.
+func (s *shape) close(within int) {
+	for i := len(s.dims) - 1; i >= within; i-- {
+		if s.dims[i] < 0 {
+			s.dims[i] = s.open[i]
+		}
+		s.wrong = s.wrong || s.dims[i] != s.open[i]
+		s.open[i] = 1
+	}
+}
+
+// end returns the shape. Lists without elements have none that could be told.
+func (s *shape) end() ([]int, error) {
+	s.close(0)
+	switch {
+	case s.empty && s.all == 1 && len(s.dims) == 1:
+		return []int{0}, nil
+	case s.empty:
+		return nil, errEmpty
+	case s.wrong:
+		return nil, errRagged
+	}
+	return s.dims, nil
+}
+
+var errEmpty = errors.New("a list without elements")

@@ -1,0 +1,341 @@
+package arrow
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	flatbuffers "github.com/google/flatbuffers/go"
+)
+
+// An Arrow stream is messages: a schema, dictionaries and batches of rows. Each is metadata in
+// FlatBuffers and a body. A file is the same between two magics, with a footer that repeats where the
+// messages are; it is read as a stream is.
+
+// continuation begins messages.
+const continuation = 0xffffffff
+
+var fileMagic = []byte("ARROW1\x00\x00")
+
+// Kinds of messages.
+const (
+	schemaMessage = 1 + iota
+	dictionaryMessage
+	batchMessage
+)
+
+// A head is what the metadata of a message say.
+type head struct {
+	kind  byte
+	body  int64
+	rows  int64 // of a batch
+	delta bool  // of a dictionary that is added to the one before
+}
+
+var (
+	errMessage = errors.New("a broken message")
+	errCut     = errors.New("is cut off")
+)
+
+// readHead reads the length of a message's metadata, io.EOF where there are no more messages.
+func readHead(r io.Reader) (int, error) {
+	var prefix [4]byte
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
+		if err == io.ErrUnexpectedEOF {
+			err = errCut
+		}
+		return 0, err
+	}
+	n := binary.LittleEndian.Uint32(prefix[:])
+	if n == continuation {
+		if _, err := io.ReadFull(r, prefix[:]); err != nil {
+			return 0, errCut
+		}
+		n = binary.LittleEndian.Uint32(prefix[:])
+	}
+	switch {
+	case n == 0:
+		return 0, io.EOF
+	case n > maxMetadata:
+		return 0, fmt.Errorf("%w: %d bytes of metadata, %d the most", errMessage, n, maxMetadata)
+	}
+	return int(n), nil
+}
+
+// readFull reads n bytes, and makes room for them as they come.
+func readFull(r io.Reader, n int64) ([]byte, error) {
+	var b bytes.Buffer
+	if n <= 1<<20 {
+		b.Grow(int(n))
+	}
+	got, err := io.CopyN(&b, r, n)
+	if err == io.EOF {
+		return nil, fmt.Errorf("%w: %d bytes of %d", errCut, got, n)
+	}
+	return b.Bytes(), err
+}
+
+// A table is one of FlatBuffers'. Its methods panic for what lies outside.
+type table struct{ flatbuffers.Table }
+
+func root(metadata []byte) table {
+	return table{flatbuffers.Table{Bytes: metadata, Pos: flatbuffers.GetUOffsetT(metadata)}}
+}
+
+func slot(i int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*i) }
+
+// table returns the table in a slot.
+func (t table) table(i int) (table, bool) {
+	o := flatbuffers.UOffsetT(t.Offset(slot(i)))
+	if o == 0 {
+		return t, false
+	}
+	return table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(o + t.Pos)}}, true
+}
+
+// vector returns where the elements in a slot begin, and how many there are.
+func (t table) vector(i int) (start flatbuffers.UOffsetT, n int) {
+	o := flatbuffers.UOffsetT(t.Offset(slot(i)))
+	if o == 0 {
+		return 0, 0
+	}
+	return t.Vector(o), t.VectorLen(o)
+}
+
+// text returns the length of the text in a slot.
+func (t table) text(i int) int {
+	o := flatbuffers.UOffsetT(t.Offset(slot(i)))
+	if o == 0 {
+		return 0
+	}
+	return len(t.ByteVector(o + t.Pos))
+}
+
+// inspect reads the metadata of a message, and refuses what the library would take at its word.
+func inspect(metadata []byte) (h head, err error) {
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("%w: its metadata refer to what is not there", errMessage)
+		}
+	}()
+	message := root(metadata)
+	h.kind = message.GetByteSlot(slot(1), 0)
+	h.body = message.GetInt64Slot(slot(3), 0)
+	if h.body < 0 || h.body > maxBody {
+		return h, fmt.Errorf("%w: %d bytes, %d the most", errMessage, h.body, int64(maxBody))
+	}
+	texts := budget{maxMetadata}
+	if err := texts.pairs(message, 4); err != nil {
+		return h, err
+	}
+	content, ok := message.table(2)
+	if !ok {
+		return h, fmt.Errorf("%w: it says nothing", errMessage)
+	}
+	switch h.kind {
+	case schemaMessage:
+		if content.GetInt16Slot(slot(0), 0) != 0 {
+			return h, errors.New("numbers are stored with the highest byte first, which is not read")
+		}
+		if err := texts.pairs(content, 2); err != nil {
+			return h, err
+		}
+		columns := maxColumns
+		return h, texts.fields(content, 1, 0, &columns)
+	case dictionaryMessage:
+		h.delta = content.GetBoolSlot(slot(2), false)
+		data, ok := content.table(1)
+		if !ok {
+			return h, errMessage
+		}
+		return h, checkBatch(data)
+	case batchMessage:
+		if h.rows = content.GetInt64Slot(slot(0), 0); h.rows < 0 || h.rows > maxBody {
+			return h, fmt.Errorf("%w: a batch of %d rows", errMessage, h.rows)
+		}
+		return h, checkBatch(content)
+	}
+	return h, fmt.Errorf("%w: it is neither a schema, a dictionary nor rows", errMessage)
+}
+
+// checkBatch refuses a batch with columns of more buffers than it has.
+func checkBatch(batch table) error {
+	_, buffers := batch.vector(2)
+	start, n := batch.vector(4)
+	for i := range n {
+		if v := batch.GetInt64(start + flatbuffers.UOffsetT(8*i)); v < 0 || v > int64(buffers) {
+			return fmt.Errorf("%w: a column of %d buffers, and there are %d", errMessage, v, buffers)
+		}
+	}
+	return nil
+}
+
+// A budget is the bytes that texts may have: tables may refer to the same one many times.
+type budget struct{ left int }
+
+func (b *budget) take(n int) error {
+	if b.left -= n; b.left < 0 {
+		return fmt.Errorf("%w: more than %d bytes of names and texts", errMessage, maxMetadata)
+	}
+	return nil
+}
+
+// pairs takes the keys and values in a slot.
+func (b *budget) pairs(t table, i int) error {
+	start, n := t.vector(i)
+	for j := range n {
+		pair := table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(start + flatbuffers.UOffsetT(4*j))}}
+		if err := b.take(32 + pair.text(0) + pair.text(1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fields takes the fields in a slot and all below them, of which there may be so many.
+func (b *budget) fields(t table, i, depth int, most *int) error {
+	start, n := t.vector(i)
+	if *most -= n; *most < 0 || depth > maxNesting {
+		return fmt.Errorf("%w: more than %d columns, or nested deeper than %d", errMessage, maxColumns, maxNesting)
+	}
+	for j := range n {
+		f := table{flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(start + flatbuffers.UOffsetT(4*j))}}
+		if err := b.take(f.text(0)); err != nil {
+			return err
+		}
+		if err := b.pairs(f, 6); err != nil {
+			return err
+		}
+		if err := b.fields(f, 5, depth+1, most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A messageReader hands the messages of a stream to the library.
+type messageReader struct {
+	r    io.Reader // stands at a message
+	memo *room
+	// seek, where it is not nil, sets r to the next message that is wanted.
+	seek func() error
+	last *ipc.Message
+}
+
+// Message returns the next message, which is valid until the call after.
+func (m *messageReader) Message() (*ipc.Message, error) {
+	if m.seek != nil {
+		if err := m.seek(); err != nil {
+			return nil, err
+		}
+	}
+	n, err := readHead(m.r)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := readFull(m.r, int64(n))
+	if err != nil {
+		return nil, err
+	}
+	h, err := inspect(metadata)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.memo.begin(h); err != nil {
+		return nil, err
+	}
+	body, err := m.body(h)
+	if err != nil {
+		return nil, err
+	}
+	m.Release()
+	meta := memory.NewBufferBytes(metadata)
+	m.last = ipc.NewMessage(meta, memory.NewBufferBytes(body))
+	return m.last, nil
+}
+
+// body reads the body of a message, of a file at once.
+func (m *messageReader) body(h head) ([]byte, error) {
+	if m.seek == nil {
+		return readFull(m.r, h.body)
+	}
+	b := make([]byte, h.body) // as long as the file at most
+	if _, err := io.ReadFull(m.r, b); err != nil {
+		return nil, errCut
+	}
+	return b, nil
+}
+
+// Retain does nothing: there is one owner.
+func (m *messageReader) Retain() {}
+
+// Release releases the last message.
+func (m *messageReader) Release() {
+	if m.last != nil {
+		m.last.Release()
+		m.last = nil
+	}
+}
+
+// room is the memory that the library may take for what bodies decompress to.
+type room struct {
+	memory.GoAllocator
+	left   int64
+	deltas int64 // taken by all dictionaries that grow, from message to message
+	delta  bool
+}
+
+var errRoom = fmt.Errorf("what is compressed has more than %d times its size, or %d bytes", maxRatio, int64(maxBody))
+
+// begin makes room for a message.
+func (r *room) begin(h head) error {
+	r.left, r.delta = min(maxBody, freePage+maxRatio*h.body), h.delta
+	if r.delta {
+		r.deltas += h.body
+	}
+	if r.deltas > maxBody {
+		return fmt.Errorf("%w: dictionaries of more than %d bytes", errMessage, int64(maxBody))
+	}
+	return nil
+}
+
+// Allocate panics where the room does not suffice: who reads turns that into an error.
+func (r *room) Allocate(size int) []byte {
+	if size < 0 || int64(size) > r.left {
+		panic(errRoom)
+	}
+	r.left -= int64(size)
+	if r.delta {
+		r.deltas += int64(size)
+	}
+	return r.GoAllocator.Allocate(size)
+}
+
+// Reallocate is Allocate for what grows.
+func (r *room) Reallocate(size int, b []byte) []byte {
+	if cap(b) >= size {
+		return b[:size]
+	}
+	grown := r.Allocate(size)
+	copy(grown, b)
+	return grown
+}
+
+// decodeSchema reads a schema alone.
+func decodeSchema(message []byte) (*arrow.Schema, error) {
+	return readSchema(&messageReader{r: bytes.NewReader(message), memo: &room{}})
+}
+
+func readSchema(m *messageReader) (*arrow.Schema, error) {
+	r, err := ipc.NewReaderFromMessageReader(m, ipc.WithEnsureNativeEndian(false))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Release()
+	return r.Schema(), nil
+}

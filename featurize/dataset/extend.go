@@ -1,0 +1,123 @@
+package dataset
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+)
+
+// What follows is for packages that register formats of records with named columns, so that these
+// are read and refused as the formats here are.
+
+// MaxItem bounds the bytes of one example's array, and MaxStrings the strings in it.
+const (
+	MaxItem    = maxItem
+	MaxStrings = maxStrings
+)
+
+// Labels reads labels as all formats do: see the package documentation.
+type Labels struct {
+	labelParser
+	o Options
+}
+
+// NewLabels returns what reads the labels that o asks for.
+func NewLabels(o Options) Labels { return Labels{newLabelParser(o), o} }
+
+// Want says what a label must be in a column or field of this name, as messages put it.
+func (l Labels) Want(name string) string {
+	if l.multi {
+		return name + " wants " + wantTargets(l.k)
+	}
+	return name + " wants one class"
+}
+
+// Read sets the label of an example, or its targets, from the value of a label: numbers, one or a
+// list, or a name. none says that there is no value. An error that concerns more than this example
+// is told apart by [Base.Broken].
+func (l Labels) Read(e *Example, data any, list, none bool) error {
+	texts, isText := data.([]string)
+	switch {
+	case none && (l.multi || !l.stray):
+		return errors.New("no label")
+	case none:
+		return nil
+	case l.multi && (!list || isText):
+		return fmt.Errorf("want %s", wantTargets(l.k))
+	case !l.multi && list:
+		return errors.New("want one class")
+	case isText:
+		var err error
+		e.Label, err = l.fromText(texts[0])
+		return err
+	}
+	ints, bad := toInts(data)
+	switch {
+	case bad >= 0 && list:
+		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
+	case bad >= 0:
+		return errors.New("want a whole number")
+	case !l.multi:
+		e.Label = ints[0]
+		return nil
+	case l.k > 0 && len(ints) != l.k:
+		return fmt.Errorf("%d numbers; want %s", len(ints), wantTargets(l.k))
+	}
+	var err error
+	e.Targets, err = zeroOrOne(ints)
+	return err
+}
+
+// Renumber returns for each class of a file that names them, in the order of their numbers, which
+// of the model's classes it is, -1 for none; nil where the numbers are the model's already. As
+// with class folders either all names are the model's or none is.
+func (l Labels) Renumber(names []string) ([]int, error) {
+	if l.o.LabelClasses == nil || l.multi {
+		return nil, nil
+	}
+	labels, err := byClassName(names, l.o.LabelClasses)
+	switch {
+	case labels != nil:
+		return labels, nil
+	case err == nil && len(names) == len(l.o.LabelClasses):
+		return nil, nil
+	}
+	if !l.stray {
+		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), some(names),
+			len(l.o.LabelClasses), some(l.o.LabelClasses))
+	}
+	labels = make([]int, len(names))
+	for i, name := range names {
+		if y, ok := l.byName[name]; ok {
+			labels[i] = y
+		} else {
+			labels[i] = -1
+		}
+	}
+	return labels, nil
+}
+
+// Broken words what is wrong with an example: as a *RecordError, or as the error that ends the
+// iteration where it concerns more than this one.
+func (b *Base) Broken(e *Example, err error) error {
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%s: %w", e.Name, err)
+	}
+	return &RecordError{e.Name, e.Index, err}
+}
+
+// RecordName names a record of a file or stream by its position, as messages do.
+func RecordName(file string, position int) string { return file + "[" + strconv.Itoa(position) + "]" }
+
+// ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
+// image where it is uint8.
+func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(dtype{Type: t}, shape) }
+
+// CheckEncoded refuses an image file of no bytes or too many.
+func CheckEncoded(size int64) error { return checkEncoded(size) }
+
+// Some lists at most the first five names.
+func Some(names []string) string { return some(names) }
