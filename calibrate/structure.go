@@ -102,6 +102,9 @@ func (l *layout) Head() Head { return l.head }
 // Structure returns Full or Kronecker.
 func (l *layout) Structure() Structure { return l.structure }
 
+// Fisher reports whether J is summed beside H.
+func (l *layout) Fisher() bool { return l.fisher }
+
 // pairs returns how many pairs of logits the full structure has blocks for.
 func (l *layout) pairs() int { return l.head.Logits / l.coupled * triangle(l.coupled) }
 

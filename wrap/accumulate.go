@@ -45,7 +45,7 @@ func (a *accumulation) begin() error {
 	a.part = &part.Part{Manifest: part.Manifest{Tool: "mfgs " + Version(), Recipe: *recipe}}
 	for _, s := range a.in.sets() {
 		from, to := s.Slice()
-		set := part.Set{Role: bundle.Role(s.Name), Spec: s.Spec, From: from, Count: to - from}
+		set := part.Set{Role: bundle.Role(s.Name), Spec: s.Spec, From: from, Count: to - from, Stream: s.Size() < 0}
 		shard := part.Shard{Shard: a.cfg.Shard, Ignored: s.Ignored(), IgnoredBy: s.IgnoredBy}
 		if shard.Shard == (rows.Shard{}) {
 			shard.Shard = rows.Shard{Index: 1, Count: 1}
@@ -191,4 +191,35 @@ func (a *accumulation) identify(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// summary is what a report says of what was read.
+type summary struct {
+	head     HeadInfo
+	examples Examples
+	bad      []string
+	ignored  []string
+	warnings []string // of what was met in reading
+}
+
+// summarise gathers what a report says of a part.
+func summarise(p *part.Part) summary {
+	r := summary{head: HeadInfo{Head: p.Recipe.Head}, bad: []string{}, ignored: []string{}, warnings: []string{}}
+	for i := range p.Sets {
+		s := &p.Sets[i]
+		*map[bundle.Role]*int{
+			bundle.Train: &r.examples.Train, bundle.Val: &r.examples.Val, bundle.OOD: &r.examples.OOD,
+		}[s.Role] = s.Examples()
+		r.ignored = append(r.ignored, s.Shards[0].IgnoredBy...)
+		for j := range s.Shards {
+			shard := &s.Shards[j]
+			r.bad = append(r.bad, shard.Bad...)
+			r.warnings = append(append(r.warnings, shard.Warnings...), shard.Shared...)
+			if s.Role == bundle.Train && s.First(shard) {
+				r.head.LogitError, r.head.Proof = shard.LogitError, shard.Proof
+			}
+		}
+	}
+	r.examples.Bad = len(r.bad)
+	return r
 }

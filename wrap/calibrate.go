@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -24,7 +25,13 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	log := newJournal(&cfg)
+	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
+		return nil, errors.New("calibration needs training data and held-out data, all of them: parts of them are for Accumulate")
+	}
+	if err := bundle.CheckTarget(cfg.Out, cfg.Force, cfg.keep()...); err != nil {
+		return nil, err
+	}
+	log := newJournal(cfg.Progress)
 
 	log.begin("open")
 	in, err := openSources(ctx, &cfg, log)
@@ -76,7 +83,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("lambda0 is %v, want a positive number", c.Lambda0)
 	case c.Limit < 0 || c.MaxBad < 0:
 		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", c.Limit, c.MaxBad)
-	case c.Train == "" || c.Val == "":
+	case c.Train == "" && c.Val == "" && c.OOD == "":
 		return errors.New("calibration needs training data and held-out data")
 	case c.ReadyMade && c.Model != "":
 		return errors.New("ready-made features come without a model")
@@ -86,14 +93,14 @@ func (c *Config) check() error {
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
 	case c.Out == "":
-		return errors.New("calibration needs a folder to write the bundle to")
+		return errors.New("calibration needs a folder to write to")
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
 	}
 	if err := source.OneStream(map[string]string{"train": c.Train, "val": c.Val, "ood": c.OOD}); err != nil {
 		return err
 	}
-	return bundle.CheckTarget(c.Out, c.Force, c.keep()...)
+	return c.Shard.Validate()
 }
 
 // keep returns the files that must outlive the bundle that is replaced.

@@ -85,12 +85,12 @@ type Progress struct {
 }
 
 // step returns what hands progress on, nil where nobody asks for it.
-func (c *Config) step() func(stage, unit string, done, total int) {
-	if c.Progress == nil {
+func step(report func(Progress)) func(stage, unit string, done, total int) {
+	if report == nil {
 		return nil
 	}
 	return func(stage, unit string, done, total int) {
-		c.Progress(Progress{Stage: stage, Unit: unit, Done: done, Total: total})
+		report(Progress{Stage: stage, Unit: unit, Done: done, Total: total})
 	}
 }
 
@@ -111,6 +111,29 @@ type Report struct {
 	Bad           []string           `json:"bad_records"`
 	Ignored       []string           `json:"ignored"` // files passed over, by reason
 	Warnings      []string           `json:"warnings"`
+}
+
+// PartReport describes a part of a calibration.
+type PartReport struct {
+	Part       string             `json:"part"`
+	Model      *ModelInfo         `json:"model"` // null for ready-made features
+	Head       HeadInfo           `json:"head"`
+	Preprocess *PreprocessInfo    `json:"preprocess"` // null for ready-made features
+	Structure  string             `json:"structure"`
+	Covariance string             `json:"covariance"`
+	Sets       []PartSet          `json:"sets"`
+	Examples   Examples           `json:"examples"`
+	Seconds    map[string]float64 `json:"seconds"` // by stage, and "total"
+	Bad        []string           `json:"bad_records"`
+	Ignored    []string           `json:"ignored"` // files passed over, by reason
+	Warnings   []string           `json:"warnings"`
+}
+
+// PartSet says what a part has of a set.
+type PartSet struct {
+	Role   string   `json:"role"`
+	Spec   string   `json:"spec"`
+	Shards []string `json:"shards"` // "1/8", …
 }
 
 // ModelInfo names a model file.

@@ -163,8 +163,12 @@ func className(k int, names []string) string {
 // thinned tells of held-out sets of which only a part is used.
 func thinned(p *part.Part) (warnings []string) {
 	for _, s := range p.Sets {
-		if s.Role != bundle.Train && s.Count > source.MaxHeldOut {
-			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, spread evenly", s.Role, source.MaxHeldOut, s.Count))
+		n := s.Count
+		if s.Stream {
+			n = s.Examples()
+		}
+		if s.Role != bundle.Train && n > source.MaxHeldOut {
+			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, spread evenly", s.Role, source.MaxHeldOut, n))
 		}
 	}
 	return warnings

@@ -71,7 +71,7 @@ func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
 	if err := cfg.check(); err != nil {
 		t.Fatal(err)
 	}
-	log := newJournal(cfg)
+	log := newJournal(cfg.Progress)
 	in, err := openSources(t.Context(), cfg, log)
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
 )
 
@@ -18,6 +19,7 @@ import (
 // nothing but the part, which holds all of the training data and of the held-out data.
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
+	p.Val, p.OOD = thin(p.Val), thin(p.OOD)
 	log.warn(dataWarnings(p)...)
 	damping, err := calibrate.ParseDamping(p.Recipe.Damping)
 	if err != nil {
@@ -54,11 +56,26 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	return report, nil
 }
 
+// thin returns so many held-out examples as are tuned on: shards of streams have each as many as there
+// are.
+func thin(b *rows.Batch) *rows.Batch {
+	if b == nil || b.N <= source.MaxHeldOut {
+		return b
+	}
+	var wanted []int
+	for i := range b.N {
+		if rows.Spread(i, b.N, source.MaxHeldOut) {
+			wanted = append(wanted, i)
+		}
+	}
+	return b.Pick(wanted)
+}
+
 // newReport describes a calibration, but for what its measuring gave.
 func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string) *Report {
-	r := &Report{
-		Bundle: to.dir, Model: to.model, Preprocess: p.Recipe.Preprocess,
-		Head:      HeadInfo{Head: p.Recipe.Head},
+	sum := summarise(p)
+	return &Report{
+		Bundle: to.dir, Model: to.model, Preprocess: p.Recipe.Preprocess, Head: sum.head,
 		Structure: string(f.Posterior.Structure), Covariance: string(f.Posterior.Covariance),
 		Damping: bundle.Damping{
 			Rule: p.Recipe.Damping, Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
@@ -67,24 +84,8 @@ func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string)
 		Temperatures: TemperatureInfo{
 			NLL: f.NLL, OOD: f.OOD, Optimum: &f.Optimum, OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 		},
-		Bad: []string{}, Ignored: []string{}, Warnings: warnings,
+		Examples: sum.examples, Bad: sum.bad, Ignored: sum.ignored, Warnings: warnings,
 	}
-	for i := range p.Sets {
-		s := &p.Sets[i]
-		*map[bundle.Role]*int{
-			bundle.Train: &r.Examples.Train, bundle.Val: &r.Examples.Val, bundle.OOD: &r.Examples.OOD,
-		}[s.Role] = s.Examples()
-		r.Ignored = append(r.Ignored, s.Shards[0].IgnoredBy...)
-		for j := range s.Shards {
-			shard := &s.Shards[j]
-			r.Bad = append(r.Bad, shard.Bad...)
-			if s.Role == bundle.Train && s.First(shard) {
-				r.Head.LogitError, r.Head.Proof = shard.LogitError, shard.Proof
-			}
-		}
-	}
-	r.Examples.Bad = len(r.Bad)
-	return r
 }
 
 // measureHeldOut computes the held-out figures of the methods that need nothing but a calibration.

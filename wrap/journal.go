@@ -16,9 +16,9 @@ type journal struct {
 	since    time.Time // the stage began
 }
 
-func newJournal(cfg *Config) *journal {
+func newJournal(progress func(Progress)) *journal {
 	return &journal{
-		Notes: source.Notes{Progress: cfg.step()}, warnings: []string{},
+		Notes: source.Notes{Progress: step(progress)}, warnings: []string{},
 		seconds: map[string]float64{}, started: time.Now(),
 	}
 }

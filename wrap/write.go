@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
 )
 
@@ -67,10 +68,20 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 
 // describeSet describes a dataset for the manifest.
 func describeSet(s *part.Set) bundle.Dataset {
-	return bundle.Dataset{
+	d := bundle.Dataset{
 		Role: s.Role, Spec: s.Spec, Fingerprint: s.Shards[0].Fingerprint,
 		Count: s.Examples(), Ignored: s.Shards[0].Ignored, Bad: s.Bad(),
 	}
+	if s.Role != bundle.Train {
+		d.Count = min(d.Count, source.MaxHeldOut)
+	}
+	if len(s.Shards) > 1 {
+		for _, p := range s.Shards {
+			d.Parts = append(d.Parts, bundle.DatasetPart{Shard: p.Shard, Fingerprint: p.Fingerprint})
+		}
+		d.Fingerprint = bundle.FingerprintOf(d.Parts)
+	}
+	return d
 }
 
 // modelFiles has a bundle or part hold a model: a copy of its file or, where weights lie

@@ -1,6 +1,10 @@
 package rows
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // BlockSize is the number of source positions in a block. Blocks are cut from position 0 of the
 // source, whatever the batches are, and are the unit in which examples are summed and stored.
@@ -27,8 +31,29 @@ func (s Shard) Validate() error {
 	return nil
 }
 
+// ParseShard reads I/N.
+func ParseShard(text string) (s Shard, err error) {
+	index, count, ok := strings.Cut(text, "/")
+	if s.Index, err = strconv.Atoi(index); err == nil {
+		s.Count, err = strconv.Atoi(count)
+	}
+	if !ok || err != nil || s == (Shard{}) || s.String() != text {
+		return Shard{}, fmt.Errorf("shard %.40q, want I/N, such as 1/8", text)
+	}
+	return s, s.Validate()
+}
+
 // String returns I/N.
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
+
+// MarshalText returns I/N.
+func (s Shard) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads I/N.
+func (s *Shard) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseShard(string(text))
+	return err
+}
 
 // Range returns the shard of the positions from one to before another: shard I of N has of B blocks
 // those from B(I-1)/N to before BI/N, rounded down. Where there are fewer blocks than shards, it may

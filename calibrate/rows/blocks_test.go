@@ -106,4 +106,12 @@ func TestShardsThatThereAreNotAreRefused(t *testing.T) {
 			t.Errorf("shard %v: %v", s, err)
 		}
 	}
+	if s, err := ParseShard("3/7"); s != (Shard{3, 7}) || err != nil {
+		t.Errorf("3/7 is %v: %v", s, err)
+	}
+	for _, text := range []string{"", "3", "/", "0/0", "3/", "8/7", "03/7", "3/7/", " 3/7", "1/99999999999999999999"} {
+		if s, err := ParseShard(text); err == nil {
+			t.Errorf("%q is %v", text, s)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -31,11 +32,16 @@ func (p *program) calibrate() *cli.Command {
 		Name:  "calibrate",
 		Usage: "turn a trained model and some data into a bundle",
 		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
-mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR`,
+mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR
+mfgs calibrate --shard I/N ... --out PART`,
 		Description: `Reads the training data once for the curvature of the last layer, tunes damping
 and temperatures on held-out data, and writes the bundle that eval and predict
 take. Held-out data must not have been trained on; data for eval should be
-neither.`,
+neither.
+
+With --shard it reads one of N parts of each set and writes what merge makes the
+bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
+and --ood is then enough.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the trained network, ONNX"},
 			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
@@ -46,12 +52,14 @@ neither.`,
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			preprocessFlag("unit, where all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [the model's own, or the training folders']"},
+			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
 			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
 			maxBadFlag(),
 			cacheFlag(),
 
-			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write"},
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is there"},
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there"},
+			keepCurvatureFlag(),
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
 			jsonFlag(),
 
@@ -70,6 +78,10 @@ neither.`,
 			// What is held are a few large matrices, which cost little to collect and much to keep.
 			if os.Getenv("GOGC") == "" {
 				defer debug.SetGCPercent(debug.SetGCPercent(25))
+			}
+			if c.IsSet("shard") {
+				report, err := wrap.Accumulate(c.Context, config)
+				return p.partDone(c, bar, report, err)
 			}
 			report, err := wrap.Calibrate(c.Context, config)
 			bar.done()
@@ -97,10 +109,8 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	suffix := ""
 	if readyMade {
 		suffix = "-features"
-		err = required(c, "train-features", "val-features", "out")
-	} else {
-		err = required(c, "model", "train", "val", "out")
 	}
+	shard, err := requiredData(c, suffix)
 	if err != nil {
 		return fail(err)
 	}
@@ -124,19 +134,23 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err := found(c, "model"); err != nil {
 		return fail(err)
 	}
-	if parent := filepath.Dir(filepath.Clean(c.String("out"))); !exists(parent) {
-		return fail(fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent))
+	if err := parentOfOut(c); err != nil {
+		return fail(err)
 	}
 	config := wrap.Config{
-		Model:      c.String("model"),
-		Head:       readHead(c),
-		Train:      c.String("train" + suffix),
-		Val:        c.String("val" + suffix),
-		OOD:        c.String("ood" + suffix),
-		ReadyMade:  readyMade,
-		Out:        c.String("out"),
-		Force:      c.Bool("force"),
-		NoModel:    c.Bool("no-model"),
+		Model:     c.String("model"),
+		Head:      readHead(c),
+		Train:     c.String("train" + suffix),
+		Val:       c.String("val" + suffix),
+		OOD:       c.String("ood" + suffix),
+		ReadyMade: readyMade,
+		Out:       c.String("out"),
+		Force:     c.Bool("force"),
+		NoModel:   c.Bool("no-model"),
+		Shard:     shard,
+
+		KeepCurvature: c.Bool("keep-curvature"),
+
 		Covariance: calibrate.Covariance(c.String("covariance")),
 		Structure:  calibrate.Structure(c.String("structure")),
 		Damping:    damping,
@@ -158,6 +172,41 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	return config, nil
 }
 
+// requiredData asks for the data and where to write, and returns the shard: of a shard any of the
+// sets is enough.
+func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
+	sets := []string{"train" + suffix, "val" + suffix}
+	if text := c.String("shard"); c.IsSet("shard") {
+		if shard, err = rows.ParseShard(text); err != nil {
+			return shard, usagef(c.Command.Name, "--%v", err)
+		}
+		if c.Bool("keep-curvature") {
+			return shard, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case; give it to merge")
+		}
+		sets = nil
+		if !c.IsSet("train"+suffix) && !c.IsSet("val"+suffix) && !c.IsSet("ood"+suffix) {
+			return shard, usagef(c.Command.Name, "no data: give --train%s, --val%s or --ood%s, or all of them", suffix, suffix, suffix)
+		}
+	}
+	names := append(sets, "out")
+	if suffix == "" {
+		names = append([]string{"model"}, names...)
+	}
+	return shard, required(c, names...)
+}
+
+// parentOfOut refuses a place for what is written that there is not.
+func parentOfOut(c *cli.Context) error {
+	if parent := filepath.Dir(filepath.Clean(c.String("out"))); !exists(parent) {
+		return fmt.Errorf("--out %s: there is no folder %s: make it first, or choose another", c.String("out"), parent)
+	}
+	return nil
+}
+
+func keepCurvatureFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update"}
+}
+
 // readyMade reports whether features are given instead of a model, and refuses a mixture.
 func readyMade(c *cli.Context) (bool, error) {
 	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
@@ -177,7 +226,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	var b strings.Builder
 	var f facts
 	f.add("bundle", r.Bundle)
-	if r.Model != nil {
+	if r.Model != nil && r.Model.Path != "" {
 		f.add("model", r.Model.Path)
 	}
 	f.add("head", headline(r.Head))

@@ -51,11 +51,15 @@ func runtimePathFlag() cli.Flag {
 		Usage: "`PATH` ONNX Runtime's library, or its folder [$" + install.EnvLibrary + ", else found or installed]"}
 }
 
+func threadsFlag() cli.Flag {
+	return &cli.IntFlag{Name: "threads", Category: runtimeFlags, Usage: "`N` threads for one inference [as many as CPUs]"}
+}
+
 // inferenceFlags say how the network is run.
 func inferenceFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "batch", Category: runtimeFlags, Usage: "`N` examples at a time [as the model's input suggests]"},
-		&cli.IntFlag{Name: "threads", Category: runtimeFlags, Usage: "`N` threads for one inference [as many as CPUs]"},
+		threadsFlag(),
 		&cli.StringFlag{Name: "provider", Category: runtimeFlags, Value: ort.CPU,
 			Usage: "`NAME` " + alternatives(ort.Providers()) + " [cpu]"},
 		runtimePathFlag(),

@@ -54,7 +54,7 @@ var imports = map[string][]string{
 	"wrap/bundle":                  {"calibrate", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess", "wrap/internal/folder"},
 	"wrap/internal/folder":         {"featurize/text", "onnx/files"},
 	"wrap/internal/source":         {"calibrate", "calibrate/rows", "featurize", "featurize/dataset"},
-	"wrap/part":                    {"calibrate", "calibrate/rows", "calibrate/safetensors", "featurize/preprocess", "featurize/text", "onnx/files", "wrap/bundle", "wrap/internal/folder"},
+	"wrap/part":                    {"calibrate", "calibrate/rows", "calibrate/safetensors", "featurize/preprocess", "onnx/files", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/measure":        {"calibrate", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"wrap/internal/attach":         {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},
 	"wrap":                         {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},

@@ -27,6 +27,7 @@ import (
 var verbs = []func(*program) *cli.Command{
 	(*program).inspect,
 	(*program).calibrate,
+	(*program).merge,
 	(*program).eval,
 	(*program).predict,
 	(*program).export,

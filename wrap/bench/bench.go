@@ -252,7 +252,9 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
 			return nil, err
 		}
 		if s.Size() < 0 {
-			b.warnOfUsed(s)
+			if err := b.warnOfUsed(ctx, s); err != nil {
+				return nil, err
+			}
 		}
 	}
 	results := make([]MethodResult, len(b.requests))

@@ -101,18 +101,25 @@ func (b *bench) openSets(ctx context.Context) error {
 		if err := s.Identify(ctx); err != nil {
 			return err
 		}
-		b.warnOfUsed(s)
+		if err := b.warnOfUsed(ctx, s); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // warnOfUsed warns of a set that was calibrated on.
-func (b *bench) warnOfUsed(s *evalSet) {
+func (b *bench) warnOfUsed(ctx context.Context, s *evalSet) error {
 	for _, d := range b.manifest.Datasets {
-		if d.Fingerprint == s.Fingerprint {
+		same, err := b.isRecorded(ctx, s.Set, &d)
+		if err != nil {
+			return err
+		}
+		if same {
 			b.warnings = append(b.warnings, fmt.Sprintf("%s: the same data that was used as %s for calibration: figures on new data will be worse", s.Name, d.Role))
 		}
 	}
+	return nil
 }
 
 // openTuning opens the sets that methods are tuned on and, with train, fitted to.
@@ -175,8 +182,11 @@ func (b *bench) openSet(
 	if err = s.Fits(b.head, "the bundle's head"); err == nil {
 		err = s.Identify(ctx)
 	}
-	if err == nil && recorded != nil && s.Fingerprint != recorded.Fingerprint {
-		err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with --%s", flag, spec, flag)
+	if err == nil && recorded != nil {
+		var same bool
+		if same, err = b.isRecorded(ctx, s, recorded); err == nil && !same {
+			err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with --%s", flag, spec, flag)
+		}
 	}
 	if err != nil {
 		s.Close()
@@ -188,6 +198,29 @@ func (b *bench) openSet(
 		}
 	}
 	return &evalSet{Set: s, part: measure.Part{Role: role}}, nil
+}
+
+// isRecorded reports whether a set, which is identified, is the data of a calibration. Where these
+// were read in parts, each of them is looked at, unless the set has another SPEC.
+func (b *bench) isRecorded(ctx context.Context, s *source.Set, d *bundle.Dataset) (bool, error) {
+	if len(d.Parts) == 0 || s.Spec != d.Spec {
+		return d.Fingerprint == s.Fingerprint, nil
+	}
+	for _, p := range d.Parts {
+		o := b.opener(nil, 0)
+		o.Shard, o.Notes = p.Shard, &source.Notes{}
+		part, err := o.Open(s.Name, s.Spec, b.head.Classes(), s.Labelled())
+		if err != nil {
+			return false, err
+		}
+		err = part.Identify(ctx)
+		part.Close()
+		if err != nil || part.Fingerprint != p.Fingerprint {
+			return false, err
+		}
+	}
+	s.Fingerprint = d.Fingerprint
+	return true, nil
 }
 
 // warnOfShared warns of what is measured on and was tuned on or fitted to as well, where that is

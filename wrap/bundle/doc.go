@@ -95,6 +95,8 @@
 //	  fingerprint              hash of the content                                   1   2
 //	  count                    examples used, ≥ 1                                    1   2
 //	  ignored, bad             files passed over, examples not readable; 0          (1) (2)
+//	  parts                    the shards it was read in, where these were several   –  (2)
+//	    shard, fingerprint     "i/n", and the hash of its content                    –   2
 //	batch                      examples to an inference, at most [MaxBatch]          1   2
 //	warnings                   lines for people                                     (1) (2)
 //	posterior                  name and sha256 of posterior.safetensors              1   2
@@ -107,6 +109,10 @@
 // Fields whose names begin with x- belong to whoever writes them: no version of the format will
 // define one. Readers look over them, and keep them. Other unknown fields are refused, at every
 // level; so are fields that stand there twice.
+//
+// datasets[].parts has the shards 1/n to n/n of a dataset that was read in n parts, of whole blocks
+// of 512 examples (see package part). Its fingerprint is then the SHA-256 of n lines, each a shard,
+// a space and that shard's fingerprint.
 //
 // head.link says how logits a become probabilities: softmax; sigmoid, σ(a) of each
 // logit, which with K = 1 tells two classes and with K ≥ 2 K labels independently of
@@ -174,7 +180,7 @@
 // Format 1 is frozen: since unknown fields are refused, a new field makes a new format. Format 2
 // is not yet: until this page says that it is, it grows with what is built on it, by optional
 // fields, so that what was written before stays readable. For these the names thresholds,
-// quantiles, scores and parts are reserved. A reader that does not know such a field refuses the
+// quantiles and scores are reserved. A reader that does not know such a field refuses the
 // bundle and names it; nothing is served that was only half understood.
 //
 // # Writing

@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -207,6 +210,26 @@ type Dataset struct {
 	Count       int    `yaml:"count"`       // examples used
 	Ignored     int    `yaml:"ignored,omitempty"`
 	Bad         int    `yaml:"bad,omitempty"` // examples that could not be read
+
+	// Parts are the shards in which it was read, all of them in their order; none where it was read
+	// as one. Fingerprint is [FingerprintOf] them.
+	Parts []DatasetPart `yaml:"parts,omitempty"`
+}
+
+// DatasetPart is a shard of a dataset.
+type DatasetPart struct {
+	Shard       rows.Shard `yaml:"shard"`       // "i/n"
+	Fingerprint string     `yaml:"fingerprint"` // SHA-256 of its content
+}
+
+// FingerprintOf returns the fingerprint of a dataset that was read in parts: the SHA-256 of a line
+// for each, its shard, a space and its fingerprint.
+func FingerprintOf(parts []DatasetPart) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintln(h, p.Shard, p.Fingerprint)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Grids are the objectives over temperatures; AUROC is nil without out-of-distribution data.

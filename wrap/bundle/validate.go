@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -132,6 +133,9 @@ func (c *checks) format1(m *Manifest) {
 		}
 	}
 	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")
+	for _, d := range m.Datasets {
+		absent(d.Parts == nil, "datasets.parts")
+	}
 	absent(len(m.Extensions) == 0, extensionPrefix+"…")
 }
 
@@ -224,6 +228,12 @@ func (c *checks) datasets(all []Dataset) {
 		c.count(field+".count", d.Count, 1)
 		c.count(field+".ignored", d.Ignored, 0)
 		c.count(field+".bad", d.Bad, 0)
+		for j, p := range d.Parts {
+			c.that(p.Shard == rows.Shard{Index: j + 1, Count: len(d.Parts)} && len(d.Parts) > 1,
+				"%s.parts[%d].shard is %s, want %d/%d, of at least 2", field, j, p.Shard, j+1, len(d.Parts))
+			c.hash(fmt.Sprintf("%s.parts[%d].fingerprint", field, j), p.Fingerprint)
+		}
+		c.that(len(d.Parts) == 0 || d.Fingerprint == FingerprintOf(d.Parts), "%s.fingerprint is not that of its parts", field)
 	}
 	c.that(roles[Train] > 0 && roles[Val] > 0, "datasets lacks one of the roles %s and %s", Train, Val)
 }

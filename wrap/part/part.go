@@ -67,9 +67,10 @@ const (
 // Set is a dataset, and what of it was read.
 type Set struct {
 	Role   bundle.Role `yaml:"role"`
-	Spec   string      `yaml:"spec"`  // as given on the command line
-	From   int         `yaml:"from"`  // position of the first example
-	Count  int         `yaml:"count"` // examples there are
+	Spec   string      `yaml:"spec"`             // as given on the command line
+	From   int         `yaml:"from"`             // position of the first example
+	Count  int         `yaml:"count"`            // examples there are; of streams, positions there is room for
+	Stream bool        `yaml:"stream,omitempty"` // it was read from standard input
 	Shards []Shard     `yaml:"shards"`
 }
 

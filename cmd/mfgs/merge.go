@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) merge() *cli.Command {
+	return &cli.Command{
+		Name:      "merge",
+		Usage:     "make a bundle of the parts that calibrate --shard wrote",
+		UsageText: "mfgs merge PART... --out DIR",
+		ArgsUsage: "PART...",
+		Description: `Adds up what the runs of mfgs calibrate --shard I/N have read, tunes damping and
+temperatures, and writes the bundle that one run over all of the data would have
+written. It runs no model and reads no data but the parts. Each shard of each set
+must be there once; the same parts in any order give the same bytes.
+
+With --part it writes a part instead, in which some shards may be missing still:
+many parts are merged in groups, and these with each other.`,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --part of the part"},
+			&cli.BoolFlag{Name: "part", Category: outputFlags, Usage: "write a part, not a bundle"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there"},
+			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out; eval and predict then want --model"},
+			keepCurvatureFlag(),
+			jsonFlag(),
+			threadsFlag(), runtimePathFlag(),
+		}),
+		Action: func(c *cli.Context) error {
+			config, err := p.mergeConfig(c)
+			if err != nil {
+				return err
+			}
+			bar := p.progress()
+			config.Progress = bar.work
+			if os.Getenv("GOGC") == "" {
+				defer debug.SetGCPercent(debug.SetGCPercent(25))
+			}
+			if c.Bool("part") {
+				report, err := wrap.MergeParts(c.Context, config)
+				return p.partDone(c, bar, report, err)
+			}
+			report, err := wrap.Merge(c.Context, config)
+			return p.bundleDone(c, bar, report, err)
+		},
+	}
+}
+
+func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
+	config := wrap.MergeConfig{
+		Parts: c.Args().Slice(), Out: c.String("out"), Force: c.Bool("force"),
+		NoModel: c.Bool("no-model"), KeepCurvature: c.Bool("keep-curvature"),
+	}
+	config.Threads = c.Int("threads")
+	config.Setup.Flag = c.String("runtime")
+	switch {
+	case len(config.Parts) == 0:
+		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")
+	case c.Bool("part") && c.Bool("keep-curvature"):
+		return config, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case")
+	}
+	if err := required(c, "out"); err != nil {
+		return config, err
+	}
+	if err := notNegative(c, "threads"); err != nil {
+		return config, err
+	}
+	return config, parentOfOut(c)
+}
+
+// bundleDone reports a bundle that was written.
+func (p *program) bundleDone(c *cli.Context, bar *progress, report *wrap.Report, err error) error {
+	bar.done()
+	if err != nil {
+		return err
+	}
+	p.warn(report.Warnings...)
+	if c.Bool("json") {
+		return writeJSON(p.stdout, report)
+	}
+	return writeReport(p.stdout, report)
+}
+
+// partDone reports a part that was written.
+func (p *program) partDone(c *cli.Context, bar *progress, report *wrap.PartReport, err error) error {
+	bar.done()
+	if err != nil {
+		return err
+	}
+	p.warn(report.Warnings...)
+	if c.Bool("json") {
+		return writeJSON(p.stdout, report)
+	}
+	return writePartReport(p.stdout, report)
+}
+
+// writePartReport says for people what a part holds.
+func writePartReport(w io.Writer, r *wrap.PartReport) error {
+	var b strings.Builder
+	var f facts
+	f.add("part", r.Part)
+	if r.Model != nil && r.Model.Path != "" {
+		f.add("model", r.Model.Path)
+	}
+	f.add("head", headline(r.Head))
+	for _, s := range r.Sets {
+		shards := strings.Join(s.Shards, ", ")
+		if n := len(s.Shards); n > 5 {
+			shards = fmt.Sprintf("%s … %s (%d shards)", s.Shards[0], s.Shards[n-1], n)
+		}
+		f.add(s.Role, "shard "+shards)
+	}
+	f.add("examples", exampleLine(r.Examples))
+	f.add("time", secondsLine(r.Seconds))
+	b.WriteString(f.text())
+	writeRecords(&b, r.Bad, r.Ignored)
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,182 @@
+package wrap
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/part"
+)
+
+// MergeConfig says what Merge and MergeParts do. Parts and Out must be set.
+type MergeConfig struct {
+	Parts []string // folders that Accumulate wrote, or MergeParts
+	Out   string   // folder to write
+	Force bool     // replace one that is there
+	// NoModel leaves the model out, and KeepCurvature keeps the sums over the training data in the
+	// bundle, for Update.
+	NoModel, KeepCurvature bool
+
+	// Runtime is used for the products of matrices alone, where it is found: no network is run.
+	Runtime
+
+	Progress func(Progress)
+}
+
+// Accumulate reads a calibration's data, cfg.Shard of each set, and writes what Merge needs of them
+// as a part to cfg.Out. Of Train, Val and OOD one is enough. On error there is no part, and an older
+// one stands as it was.
+func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if err := part.CheckTarget(cfg.Out, cfg.Force); err != nil {
+		return nil, err
+	}
+	log := newJournal(cfg.Progress)
+	log.begin("open")
+	in, err := openSources(ctx, &cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	defer in.close()
+	p, err := accumulate(ctx, &cfg, in, log)
+	if err != nil {
+		return nil, err
+	}
+	o := part.WriteOptions{Force: cfg.Force}
+	var model *ModelInfo
+	if in.cut != nil {
+		model = NewModelInfo(in.cut.Model)
+		if train := p.Set(bundle.Train); !cfg.NoModel && train != nil && train.First(&train.Shards[0]) {
+			files, err := modelFiles(in.cut.Model)
+			if err != nil {
+				return nil, err
+			}
+			o.Model, o.ModelData = files.Model, files.ModelData
+		}
+	}
+	return writePart(ctx, p, cfg.Out, o, model, log)
+}
+
+// writePart writes a part and reports it.
+func writePart(
+	ctx context.Context, p *part.Part, dir string, o part.WriteOptions, model *ModelInfo, log *journal,
+) (*PartReport, error) {
+	log.begin("write")
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := part.Write(dir, p, o); err != nil {
+		return nil, err
+	}
+	sum := summarise(p)
+	r := &PartReport{
+		Part: dir, Model: model, Head: sum.head, Preprocess: p.Recipe.Preprocess,
+		Structure: string(p.Recipe.Structure), Covariance: string(p.Recipe.Covariance),
+		Examples: sum.examples, Bad: sum.bad, Ignored: sum.ignored, Warnings: sum.warnings, Seconds: log.end(),
+	}
+	for _, s := range p.Sets {
+		set := PartSet{Role: string(s.Role), Spec: s.Spec}
+		for _, shard := range s.Shards {
+			set.Shards = append(set.Shards, shard.Shard.String())
+		}
+		r.Sets = append(r.Sets, set)
+	}
+	return r, nil
+}
+
+// merging is parts that were merged.
+type merging struct {
+	*part.Part
+	model *ModelInfo // nil for ready-made features
+	part.WriteOptions
+}
+
+// merge merges parts.
+func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*merging, error) {
+	log.begin("read")
+	if err := in.openProduct(ctx, &Config{Runtime: c.Runtime}); err != nil {
+		return nil, err
+	}
+	p, dir, err := part.Merge(ctx, c.Parts, in.matrixProduct())
+	if err != nil {
+		return nil, err
+	}
+	m := &merging{Part: p, WriteOptions: part.WriteOptions{Force: c.Force}}
+	if r := p.Recipe.Model; r != nil {
+		m.model = &ModelInfo{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
+	}
+	if dir != "" && !c.NoModel {
+		holds, err := part.ReadManifest(dir)
+		if err != nil {
+			return nil, err
+		}
+		m.Model, m.ModelData = holds.Copy(dir, part.ModelName), holds.Copy(dir, part.ModelDataName)
+	}
+	return m, nil
+}
+
+// check refuses what cannot work before anything is read.
+func (c *MergeConfig) check() error {
+	if err := c.Runtime.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case len(c.Parts) == 0:
+		return errors.New("there are no parts to merge")
+	case c.Out == "":
+		return errors.New("merging needs a folder to write to")
+	}
+	return nil
+}
+
+// Merge makes a bundle of the parts of a calibration: that which Calibrate would have made of all of
+// the data, but for the rounding of sums. It reads the parts and nothing else. The same parts in any
+// order, or merged in any groups before, give the same bytes.
+//
+// Every shard of the training data and of the held-out data must be in one of the parts, and in no
+// two. What is missing or twice is named, and so is the first thing in which the parts differ.
+func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if err := bundle.CheckTarget(cfg.Out, cfg.Force); err != nil {
+		return nil, err
+	}
+	log, in := newJournal(cfg.Progress), &sources{}
+	defer in.close()
+	m, err := cfg.merge(ctx, in, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Missing(); err != nil {
+		return nil, err
+	}
+	return finish(ctx, m.Part, &target{
+		dir: cfg.Out, force: cfg.Force, keepCurvature: cfg.KeepCurvature, model: m.model,
+		files: bundle.WriteOptions{Model: m.Model, ModelData: m.ModelData},
+	}, log)
+}
+
+// MergeParts makes one part of several, some of which may be missing still: many parts are merged in
+// groups, and these with each other.
+func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.KeepCurvature {
+		return nil, errors.New("a part has the sums over the training data in any case: keep-curvature is for a bundle")
+	}
+	if err := part.CheckTarget(cfg.Out, cfg.Force); err != nil {
+		return nil, err
+	}
+	log, in := newJournal(cfg.Progress), &sources{}
+	defer in.close()
+	m, err := cfg.merge(ctx, in, log)
+	if err != nil {
+		return nil, err
+	}
+	return writePart(ctx, m.Part, cfg.Out, m.WriteOptions, m.model, log)
+}

@@ -1,0 +1,86 @@
+// Package part reads, writes and merges parts of calibrations: folders with what was read of some
+// shards of the data. Merged, they make a bundle without the data or the model being looked at
+// again.
+//
+//	err := part.Write(dir, p, part.WriteOptions{})
+//	…
+//	p, model, err := part.Merge(ctx, dirs, nil)
+//
+// # The folder
+//
+//	part.yaml              the manifest, sealed by its last line as bundle.yaml is
+//	curvature.safetensors  with training data: the sums over it
+//	counts.safetensors     with training data: what warnings want to know of it
+//	val.rows               with held-out data: its features, logits and labels
+//	ood.rows               with out-of-distribution data: its features and logits
+//	model.onnx             the network, in the part that has the first block of the training data
+//	model.onnx.data        beside model.onnx: its weights, where it does not have them
+//
+// The folder is written whole, or not at all, as a bundle is. The same data give the same bytes, but
+// for rounding of the network's. Nothing else may lie in it.
+//
+// # Shards
+//
+// Each set of examples, in the order in which its format has them, is cut into blocks at multiples
+// of 512 positions, and of B blocks shard i of n has those from B(i-1)/n to before Bi/n, rounded
+// down. A shard may have no examples. A part has one shard, or several, of each of some of the sets
+// train, val and ood; these may be cut into different numbers.
+//
+// # part.yaml
+//
+// A mapping with the fields of [Manifest], all of which must be there but for those in parentheses.
+//
+//	field              content
+//	format             1
+//	tool               what wrote the part, such as "mfgs v0.1.0": the same in all that are merged
+//	recipe             what else must be the same in all that are merged
+//	  (model)          sha256, producer, opset, as in a bundle; left out for ready-made features
+//	  head             as in a bundle
+//	  (preprocess)     source: given, assumed or unknown, and (spec); goes with model
+//	  batch            examples to an inference
+//	  (provider)       what runs the model
+//	  covariance       hessian, fisher or sandwich
+//	  structure        full or kron
+//	  damping          the rule: auto, a number or rel:NUMBER
+//	  lambda0          λ₀
+//	  limit            training examples at most, of all shards; 0 is all
+//	  max_bad          records of a set that may be unreadable, of all shards
+//	  (classes)        their names, in the order of the labels
+//	sets               a list: train, val, ood, of which one is enough
+//	  role             train, val or ood
+//	  spec             as given on the command line
+//	  from, count      position of the first example, and how many there are, in all shards
+//	  (stream)         true: the shards came on standard input; each has room for 2³⁰ examples
+//	  shards           a list, in the order of their numbers
+//	    shard          "i/n"
+//	    from, to       its positions, from one to before another
+//	    examples       that were read, and are in the other files
+//	    fingerprint    SHA-256 of what was read: that of the set cut to these positions
+//	    (bad)          a message for each record that could not be read
+//	    (ignored)      files that were passed over, in the whole set; (ignored_by) has the reasons
+//	    (shared)       warnings of what the set has in common with another
+//	    (logit_error)  in the first shard of train: how far the head's logits are from the model's
+//	    (proof)        likewise: what was compared with the model's own output
+//	    (warnings)     likewise: of the head
+//	files              a list: name and sha256 of each of the other files
+//
+// # The other files
+//
+// curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows
+// and ood.rows are complete stores as [rows.Writer] writes them, without names.
+//
+// counts.safetensors is a sealed safetensors file (see [safetensors.EncodeSealed]) whose metadata
+// holds mfgs.counts, "1", and in decimal examples, labelled and mask. Its tensors are I64:
+//
+//	labels     [C]  training examples of each class, or with each label
+//	predicted  [C]  the same as the network has it
+//	hashes     [n]  of features, rising, as unsigned numbers: those without a bit of mask
+//	times      [n]  how many examples have each
+//
+// mask is the smallest power of two less 1 with which n is at most 2¹⁸.
+//
+// # Versions
+//
+// This is format 1, the only one. Parts are on their way to a bundle: they are merged by the version
+// that wrote them, and no later one need read them.
+package part

@@ -1,0 +1,282 @@
+package part
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// Merge reads parts and makes one of them, the same whatever their order and however some were
+// merged before. It also returns the folder and the manifest of the part that holds the model,
+// "" if none does. The sums go on with the given product, which may be nil.
+//
+// Parts must have the same recipe and data, and no shard twice. What is missing, [Manifest.Missing]
+// tells.
+func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Part, model string, err error) {
+	if len(dirs) == 0 {
+		return nil, "", errors.New("no parts to merge")
+	}
+	parts := make([]folderOf, len(dirs))
+	for i, dir := range dirs {
+		m, err := ReadManifest(dir)
+		if err != nil {
+			return nil, "", err
+		}
+		parts[i] = folderOf{dir, m}
+	}
+	// In this order the sums of one part follow those of the one before where that is possible, and
+	// are added at once.
+	slices.SortFunc(parts, func(a, b folderOf) int {
+		return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.dir, b.dir))
+	})
+	p = &Part{Manifest: Manifest{Tool: parts[0].Tool, Recipe: parts[0].Recipe}}
+	if err := p.mergeManifests(parts); err != nil {
+		return nil, "", err
+	}
+	var held [2][]*rows.Batch
+	for _, f := range parts {
+		if err := context.Cause(ctx); err != nil {
+			return nil, "", err
+		}
+		o, err := Open(f.dir, product)
+		if err != nil {
+			return nil, "", err
+		}
+		if err := p.mergeSums(o); err != nil {
+			return nil, "", fmt.Errorf("%s: %w", f.dir, err)
+		}
+		for i, b := range []*rows.Batch{o.Val, o.OOD} {
+			if b != nil {
+				held[i] = append(held[i], b)
+			}
+		}
+		if model == "" && f.Copy(f.dir, ModelName) != nil {
+			model = f.dir
+		}
+	}
+	p.Val, p.OOD = mergeRows(held[0]), mergeRows(held[1])
+	return p, model, p.check()
+}
+
+// folderOf is a part in its folder, of which the manifest was read.
+type folderOf struct {
+	dir string
+	*Manifest
+}
+
+// at returns where its training data begins.
+func (f *folderOf) at() int {
+	if s := f.Set(bundle.Train); s != nil {
+		return s.Shards[0].From
+	}
+	return maxPosition + 1 // behind the others
+}
+
+// mergeManifests adds the sets of parts, and refuses those that are not parts of one calibration.
+func (p *Part) mergeManifests(parts []folderOf) error {
+	first := &parts[0]
+	for i := range parts {
+		f := &parts[i]
+		if f.Tool != first.Tool {
+			return differ(first.dir, f.dir, "tool", first.Tool, f.Tool)
+		}
+		if field, a, b := difference(&first.Recipe, &f.Recipe); field != "" {
+			return differ(first.dir, f.dir, field, a, b)
+		}
+	}
+	for _, role := range Roles {
+		var all *Set
+		var from string // the part that all began with
+		holds := map[int]string{}
+		for i := range parts {
+			f := &parts[i]
+			s := f.Set(role)
+			if s == nil {
+				continue
+			}
+			if all == nil {
+				all, from = &Set{Role: role, Spec: s.Spec, From: s.From, Count: s.Count, Stream: s.Stream}, f.dir
+				all.Shards = append(all.Shards, s.Shards...)
+			} else {
+				if field, a, b := difference(all.head(), s.head()); field != "" {
+					return differ(from, f.dir, fmt.Sprintf("%s %s", role, field), a, b)
+				}
+				all.Shards = append(all.Shards, s.Shards...)
+			}
+			for _, shard := range s.Shards {
+				if other, twice := holds[shard.Shard.Index]; twice {
+					return fmt.Errorf("shard %d of %d of %s is in both %s and %s: merge each shard once", shard.Shard.Index, shard.Shard.Count, role, other, f.dir)
+				}
+				holds[shard.Shard.Index] = f.dir
+			}
+		}
+		if all == nil {
+			continue
+		}
+		all.sort()
+		p.Sets = append(p.Sets, *all)
+		if n := p.Recipe.MaxBad; all.Bad() > n {
+			return fmt.Errorf("%s: the parts left out %d unreadable records together, --max-bad allows %d", role, all.Bad(), n)
+		}
+	}
+	return nil
+}
+
+// differ words that two parts do not belong together.
+func differ(a, b, field, ofA, ofB string) error {
+	return fmt.Errorf("%s and %s are not parts of one calibration: %s is %s in the one and %s in the other", a, b, field, ofA, ofB)
+}
+
+// setHead is what parts must agree on of a set.
+type setHead struct {
+	Spec   string `yaml:"spec"`
+	From   int    `yaml:"from"`
+	Count  int    `yaml:"count"`
+	Stream bool   `yaml:"stream"`
+	Shards int    `yaml:"shards"` // in all
+}
+
+func (s *Set) head() *setHead {
+	return &setHead{s.Spec, s.From, s.Count, s.Stream, s.Shards[0].Shard.Count}
+}
+
+// difference returns the first field in which two values differ, as YAML has it, with what the two
+// say; "" where they are the same.
+func difference(a, b any) (field, ofA, ofB string) {
+	var x, y yaml.Node
+	if x.Encode(a) != nil || y.Encode(b) != nil {
+		return "", "", "" // what was read from YAML can be written
+	}
+	return differs("", &x, &y)
+}
+
+func differs(path string, a, b *yaml.Node) (field, ofA, ofB string) {
+	if a.Kind != yaml.MappingNode || b.Kind != yaml.MappingNode {
+		if ofA, ofB = shown(a), shown(b); ofA == ofB {
+			return "", "", ""
+		}
+		return path, ofA, ofB
+	}
+	values := func(n *yaml.Node) (keys []string, of map[string]*yaml.Node) {
+		of = map[string]*yaml.Node{}
+		for i := 0; i < len(n.Content); i += 2 {
+			keys = append(keys, n.Content[i].Value)
+			of[n.Content[i].Value] = n.Content[i+1]
+		}
+		return keys, of
+	}
+	keysA, inA := values(a)
+	keysB, inB := values(b)
+	for _, key := range append(keysA, keysB...) {
+		name := strings.TrimPrefix(path+"."+key, ".")
+		switch {
+		case inA[key] == nil:
+			return name, "nothing", shown(inB[key])
+		case inB[key] == nil:
+			return name, shown(inA[key]), "nothing"
+		}
+		if field, ofA, ofB := differs(name, inA[key], inB[key]); field != "" {
+			return field, ofA, ofB
+		}
+	}
+	return "", "", ""
+}
+
+// shown returns a value on a line.
+func shown(n *yaml.Node) string {
+	if n.Kind == yaml.ScalarNode {
+		return n.Value
+	}
+	var parts []string
+	for _, c := range n.Content {
+		parts = append(parts, shown(c))
+	}
+	return "[" + strings.Join(parts, " ") + "]"
+}
+
+// mergeSums adds what another part has of the training data, and takes it from it.
+func (p *Part) mergeSums(o *Part) error {
+	if o.Sums == nil {
+		return nil
+	}
+	if p.Sums == nil {
+		p.Sums, p.Counts = o.Sums, o.Counts
+		return nil
+	}
+	p.Counts.Merge(o.Counts)
+	return p.Sums.Merge(o.Sums)
+}
+
+// mergeRows returns the examples of several batches in the order of their positions. No block has
+// examples in two of them.
+func mergeRows(batches []*rows.Batch) *rows.Batch {
+	if len(batches) <= 1 {
+		if len(batches) == 1 {
+			return batches[0]
+		}
+		return nil
+	}
+	var blocks []*rows.Batch
+	for _, b := range batches {
+		for from := 0; from < b.N; {
+			to := from + 1
+			for to < b.N && rows.Block(b.Positions[to]) == rows.Block(b.Positions[from]) {
+				to++
+			}
+			blocks = append(blocks, b.Slice(from, to))
+			from = to
+		}
+	}
+	slices.SortFunc(blocks, func(a, b *rows.Batch) int { return cmp.Compare(a.Positions[0], b.Positions[0]) })
+	all := &rows.Batch{}
+	for _, b := range blocks {
+		all.Append(b)
+	}
+	return all
+}
+
+// Missing returns an error that names what of the data is not there: training data and held-out data
+// must be, and all shards of what there is.
+func (m *Manifest) Missing() error {
+	for _, role := range Roles {
+		s := m.Set(role)
+		if s == nil && role != bundle.OOD {
+			return fmt.Errorf("no part has %s data", role)
+		}
+		if s == nil {
+			continue
+		}
+		have := map[int]bool{}
+		for _, p := range s.Shards {
+			have[p.Shard.Index] = true
+		}
+		count := s.Shards[0].Shard.Count
+		var gone []string
+		for i := 1; i <= count && len(gone) <= 10; i++ {
+			if !have[i] {
+				gone = append(gone, fmt.Sprint(i))
+			}
+		}
+		switch {
+		case len(gone) == 1:
+			return fmt.Errorf("shard %s of %d of %s is missing", gone[0], count, role)
+		case len(gone) > 10:
+			return fmt.Errorf("%d of %d shards of %s are missing, such as shard %s", count-len(s.Shards), count, role, gone[0])
+		case len(gone) > 1:
+			return fmt.Errorf("shards %s of %d of %s are missing", strings.Join(gone, ", "), count, role)
+		}
+		if s.Examples() == 0 {
+			return fmt.Errorf("%s: no examples could be read of %s", role, s.Spec)
+		}
+	}
+	return nil
+}

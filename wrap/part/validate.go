@@ -1,0 +1,155 @@
+package part
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
+)
+
+// ErrField says that a field of a manifest is wrong.
+var ErrField = errors.New("a field of the manifest is wrong")
+
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrField, fmt.Sprintf(format, args...))
+}
+
+// Validate reports what a manifest says that cannot be.
+func (m *Manifest) Validate() error {
+	if m.Tool == "" {
+		return wrong("tool is missing")
+	}
+	if err := m.Recipe.validate(); err != nil {
+		return err
+	}
+	if len(m.Sets) == 0 {
+		return wrong("sets is missing")
+	}
+	last := -1
+	for i := range m.Sets {
+		s := &m.Sets[i]
+		role := slices.Index(Roles, s.Role)
+		if role <= last {
+			return wrong("sets[%d].role is %.20q, want train, val and ood, each once and in this order", i, s.Role)
+		}
+		last = role
+		if err := s.validate(); err != nil {
+			return err
+		}
+	}
+	at := 0
+	for i, f := range m.Files {
+		place := slices.Index(kind.Files, f.Name)
+		if place <= at || !folder.IsHash(f.SHA256) {
+			return wrong("files[%d] is %.40q with sha256 %.70q, want %s in this order, with their hashes", i, f.Name, f.SHA256, strings.Join(kind.Files[1:], ", "))
+		}
+		at = place
+	}
+	return nil
+}
+
+func (r *Recipe) validate() error {
+	_, err := calibrate.ParseDamping(r.Damping)
+	err = errors.Join(r.Head.Validate(), r.Covariance.Validate(), err)
+	if r.Preprocess != nil && r.Preprocess.Spec != nil {
+		err = errors.Join(err, r.Preprocess.Spec.Validate())
+	}
+	if r.Structure != calibrate.Full && r.Structure != calibrate.Kronecker {
+		err = errors.Join(err, fmt.Errorf("structure is %.20q", r.Structure))
+	}
+	switch {
+	case err != nil:
+		return wrong("recipe: %v", strings.ReplaceAll(err.Error(), "\n", "; "))
+	case (r.Model == nil) != (r.Preprocess == nil):
+		return wrong("recipe.model without recipe.preprocess, or the other way round")
+	case r.Model != nil && (!folder.IsHash(r.Model.SHA256) || r.Model.File != nil || r.Model.Data != nil):
+		return wrong("recipe.model.sha256 is %.70q, want 64 hexadecimal digits in lower case, and no files", r.Model.SHA256)
+	case !(r.Lambda0 > 0) || math.IsInf(r.Lambda0, 1):
+		return wrong("recipe.lambda0 is %v, want a positive number", r.Lambda0)
+	case r.Limit < 0 || r.MaxBad < 0 || r.Batch < 0 || r.Batch > bundle.MaxBatch:
+		return wrong("recipe: limit %d, max_bad %d and batch %d, want 0 or more, and batch at most %d", r.Limit, r.MaxBad, r.Batch, bundle.MaxBatch)
+	case len(r.Classes) > 0 && len(r.Classes) != r.Head.Classes():
+		return wrong("recipe.classes has %d names for %d classes", len(r.Classes), r.Head.Classes())
+	}
+	return nil
+}
+
+// maxPosition bounds positions, so that they are far from overflowing.
+const maxPosition = 1 << 49
+
+func (s *Set) validate() error {
+	if s.Spec == "" || s.From < 0 || s.Count < 1 || s.From > maxPosition || s.Count > maxPosition || len(s.Shards) == 0 {
+		return wrong("set %s: spec %.40q, from %d, count %d, %d shards", s.Role, s.Spec, s.From, s.Count, len(s.Shards))
+	}
+	for i := range s.Shards {
+		p := &s.Shards[i]
+		if err := p.Shard.Validate(); err != nil || p.Shard == (rows.Shard{}) {
+			return wrong("set %s: shard %s", s.Role, p.Shard)
+		}
+		from, to := p.Shard.Range(s.From, s.From+s.Count)
+		if p.From != from || p.To != to {
+			return wrong("set %s: shard %s has positions %d to %d, want %d to %d", s.Role, p.Shard, p.From, p.To, from, to)
+		}
+		if p.Examples < 0 || p.Examples > to-from || p.Ignored < 0 || !folder.IsHash(p.Fingerprint) {
+			return wrong("set %s: shard %s has %d examples of %d, %d files passed over and the fingerprint %.70q", s.Role, p.Shard, p.Examples, to-from, p.Ignored, p.Fingerprint)
+		}
+		if i > 0 && (p.Shard.Count != s.Shards[0].Shard.Count || p.Shard.Index <= s.Shards[i-1].Shard.Index) {
+			return wrong("set %s: shard %s behind %s, want shards of one division, in order", s.Role, p.Shard, s.Shards[i-1].Shard)
+		}
+	}
+	return nil
+}
+
+// check reports files that are not those of the manifest.
+func (p *Part) check() error {
+	h := p.Recipe.Head.Head
+	train := p.Set(bundle.Train)
+	switch {
+	case (p.Sums != nil) != (train != nil) || (p.Counts != nil) != (train != nil):
+		return fmt.Errorf("%s and %s go with training data, and with nothing else", CurvatureName, CountsName)
+	case train == nil:
+	case p.Sums.Head() != h || p.Sums.Structure() != p.Recipe.Structure ||
+		p.Sums.Fisher() != p.Recipe.Covariance.NeedsFisher():
+		return fmt.Errorf("%s: not the curvature that the recipe asks for", CurvatureName)
+	case p.Sums.Examples() != train.Examples() || p.Counts.Examples != train.Examples():
+		return fmt.Errorf("%s has %d examples and %s %d, of %d that were read", CurvatureName, p.Sums.Examples(), CountsName, p.Counts.Examples, train.Examples())
+	case len(p.Counts.Labels) != h.Classes() || len(p.Counts.Predicted) != h.Classes():
+		return fmt.Errorf("%s counts %d classes, want %d", CountsName, len(p.Counts.Labels), h.Classes())
+	}
+	if err := p.checkRows(ValName, p.Val, p.Set(bundle.Val), h); err != nil {
+		return err
+	}
+	return p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h)
+}
+
+// checkRows reports held-out examples that are not those of the manifest.
+func (p *Part) checkRows(name string, b *rows.Batch, s *Set, h calibrate.Head) error {
+	switch {
+	case (b != nil) != (s != nil):
+		return fmt.Errorf("%s goes with held-out data, and with nothing else", name)
+	case b == nil:
+		return nil
+	case b.N != s.Examples():
+		return fmt.Errorf("%s has %d examples of %d that were read", name, b.N, s.Examples())
+	case len(b.Features) != b.N*h.Features || len(b.Logits) != b.N*h.Logits:
+		return fmt.Errorf("%s has other features or logits than the %d and %d of the head", name, h.Features, h.Logits)
+	}
+	at := 0
+	for i := range s.Shards {
+		n := 0
+		for at+n < b.N && b.Positions[at+n] >= s.Shards[i].From && b.Positions[at+n] < s.Shards[i].To {
+			n++
+		}
+		if n != s.Shards[i].Examples {
+			return fmt.Errorf("%s has %d examples of shard %s, want %d", name, n, s.Shards[i].Shard, s.Shards[i].Examples)
+		}
+		at += n
+	}
+	return nil
+}
