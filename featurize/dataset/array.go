@@ -2,16 +2,14 @@ package dataset
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -31,73 +29,11 @@ const (
 	maxInflate = 1032
 )
 
-// A dtype is how an array stores its elements: an element type in a byte order or, with the type
-// String, texts of one size, as NumPy's U or S.
-type dtype struct {
-	tensor.Type
-	size  int  // bytes
-	utf32 bool // of texts: U, else S
-	order binary.ByteOrder
-}
-
-// stored returns how elements of a type of fixed size are stored.
-func stored(t tensor.Type, order binary.ByteOrder) dtype {
-	return dtype{t, int(t.Bits() / 8), false, order}
-}
-
-// decode returns the elements in raw, whose length is a multiple of t.size, as a new slice of the
-// matching Go type. Those that Go has no type for become float32.
-func (t dtype) decode(raw []byte) any {
-	n := len(raw) / t.size
-	switch {
-	case t.isText():
-		s := make([]string, n)
-		for i := range s {
-			s[i] = t.text(raw[i*t.size : (i+1)*t.size])
-		}
-		return s
-	case t.Type == tensor.Uint8:
-		return append([]uint8(nil), raw...)
-	case t.IsBits():
-		f := make([]float32, n)
-		for i := range f {
-			f[i] = tensor.FromFloat16(t.order.Uint16(raw[2*i:]))
-		}
-		return f
-	}
-	dst, err := t.Make(n)
-	if err == nil {
-		_, err = binary.Decode(raw, t.order, dst)
-	}
-	if err != nil {
-		panic(err) // dst has exactly the size of raw
-	}
-	return dst
-}
-
-func (t dtype) isText() bool { return t.Type == tensor.String }
-
-// text returns one string, which zeros fill up to the type's size.
-func (t dtype) text(raw []byte) string {
-	if !t.utf32 {
-		return string(bytes.TrimRight(raw, "\x00"))
-	}
-	var s []byte
-	end := len(raw)
-	for end > 0 && t.order.Uint32(raw[end-4:]) == 0 {
-		end -= 4
-	}
-	for i := 0; i < end; i += 4 {
-		s = utf8.AppendRune(s, rune(t.order.Uint32(raw[i:])))
-	}
-	return string(s)
-}
-
 // An arrayFile is an array [count, shape…] stored in row-major order behind a
 // header: plain in a file, gzipped, or in a zip member.
 type arrayFile struct {
 	name  string // for messages
-	dtype dtype
+	dtype numpy.Type
 	count int
 	shape []int // of one item
 	item  int   // bytes of one item
@@ -108,13 +44,13 @@ type arrayFile struct {
 
 // newArrayFile checks sizes before anything of them is allocated. limit is
 // the largest number of data bytes that can be there.
-func newArrayFile(name string, t dtype, dims []int, limit int64) (*arrayFile, error) {
+func newArrayFile(name string, t numpy.Type, dims []int, limit int64) (*arrayFile, error) {
 	a := &arrayFile{name: name, dtype: t, count: dims[0], shape: dims[1:]}
 	if a.count == 0 {
 		return nil, fmt.Errorf("%s: holds no examples (shape %v)", name, dims)
 	}
 	var ok bool
-	if a.item, ok = mul(append([]int{t.size}, a.shape...)...); !ok || a.item == 0 || a.item > maxItem {
+	if a.item, ok = mul(append([]int{t.Size}, a.shape...)...); !ok || a.item == 0 || a.item > maxItem {
 		return nil, fmt.Errorf("%s: one example of shape %v %s has an impossible size", name, a.shape, t)
 	}
 	if total, ok := mul(a.count, a.item); !ok || int64(total) > limit {
@@ -168,7 +104,7 @@ func (r *arrayReader) read(n int) (any, error) {
 			return nil, r.readError(err, r.pos)
 		}
 	}
-	return r.dtype.decode(r.raw), nil
+	return r.dtype.Decode(r.raw), nil
 }
 
 // readError words an error met after got items.
@@ -224,7 +160,7 @@ func newLabelReader(a *arrayFile, text labelParser, from, to int) (*labelReader,
 	if err != nil {
 		return nil, err
 	}
-	return &labelReader{r: r, text: text, to: to, each: a.item / a.dtype.size}, nil
+	return &labelReader{r: r, text: text, to: to, each: a.item / a.dtype.Size}, nil
 }
 
 func (l *labelReader) Close() error { return l.r.Close() }
@@ -290,7 +226,7 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 
 // imageLayout guesses what the axes of a uint8 array mean; other arrays are
 // ready tensors, not images.
-func imageLayout(t dtype, shape []int) Layout {
+func imageLayout(t numpy.Type, shape []int) Layout {
 	channels := func(c int) bool { return c == 1 || c == 3 }
 	switch {
 	case t.Type != tensor.Uint8:

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -123,7 +124,7 @@ func (s *cifarSource) openParts(path string, o Options) error {
 				s.kind.record)
 		}
 		n := int(size / int64(s.kind.record))
-		a, err := newArrayFile(p, stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
+		a, err := newArrayFile(p, numpy.Stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
 		if err != nil {
 			return err
 		}

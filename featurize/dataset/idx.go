@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -127,7 +128,7 @@ func readIDX(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
 	for i := range dims {
 		dims[i] = int(binary.BigEndian.Uint32(head[4+4*i:]))
 	}
-	a, err := newArrayFile(name, stored(idxTypes[head[2]], binary.BigEndian), dims, limit-int64(start))
+	a, err := newArrayFile(name, numpy.Stored(idxTypes[head[2]], binary.BigEndian), dims, limit-int64(start))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
@@ -89,22 +90,22 @@ func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFil
 		return nil, "", fmt.Errorf("%s: %w", name, err)
 	}
 	defer r.Close()
-	h, unsupported, err := readNPYHeader(r)
+	h, unsupported, err := numpy.ReadHeader(r)
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("%s: %w", name, err)
-	case unsupported != nil && !(text && h.dtype.isText()):
+	case unsupported != nil && !(text && h.Type.IsText()):
 		return nil, "not an array of numbers", nil
-	case len(h.shape) == 0:
+	case len(h.Shape) == 0:
 		return nil, "a single number, not one for each example", nil
 	}
-	start := int64(h.size)
+	start := int64(h.Size)
 	data := int64(m.UncompressedSize64) - start
-	if a, err = newArrayFile(name, h.dtype, h.shape, data); err != nil {
+	if a, err = newArrayFile(name, h.Type, h.Shape, data); err != nil {
 		return nil, "", err
 	}
-	if text && a.item/a.dtype.size > maxStrings {
-		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.item/a.dtype.size, maxStrings)
+	if text && a.item/a.dtype.Size > maxStrings {
+		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.item/a.dtype.Size, maxStrings)
 	}
 	if a.bytes() != data {
 		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.bytes(),
@@ -134,11 +135,11 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	var found, names string
 	for _, name := range labelNames {
 		a := z.arrays[name]
-		if a == nil || a.dtype.isText() && slices.Contains(o.Inputs, name) {
+		if a == nil || a.dtype.IsText() && slices.Contains(o.Inputs, name) {
 			continue
 		}
 		at := &found
-		if a.dtype.isText() {
+		if a.dtype.IsText() {
 			at = &names
 		}
 		if *at != "" {
@@ -165,14 +166,14 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 	shape := append([]int{a.count}, a.shape...)
 	switch {
 	case o.Unlabelled:
-	case o.MultiLabel && a.dtype.isText():
+	case o.MultiLabel && a.dtype.IsText():
 		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.name, wantTargets(k))
 	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
 		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
-	case !o.MultiLabel && a.item != a.dtype.size: // neither [N] nor [N,1]
+	case !o.MultiLabel && a.item != a.dtype.Size: // neither [N] nor [N,1]
 		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other",
 			a.name, shape)
-	case a.dtype.isText() && a.item > maxLabelText:
+	case a.dtype.IsText() && a.item > maxLabelText:
 		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.name, a.item, maxLabelText)
 	}
 	return found, a, nil

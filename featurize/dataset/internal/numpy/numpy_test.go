@@ -1,0 +1,32 @@
+package numpy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+)
+
+// Whatever the bytes, a header is refused or within them, and its type has a size.
+func FuzzHeader(f *testing.F) {
+	for _, dict := range []string{
+		"{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", "{'descr': '>U7', 'fortran_order': True, 'shape': ()}",
+		"{'descr': [('a', '<i4')], 'fortran_order': False, 'shape': (1,)}", "{'shape': (99999999999999999999,)}",
+	} {
+		b := append([]byte(Magic), 1, 0)
+		f.Add(append(binary.LittleEndian.AppendUint16(b, uint16(len(dict))), dict...))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		h, unsupported, err := ReadHeader(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		if h.Size > len(b) || unsupported == nil && h.Type.Size <= 0 {
+			t.Fatalf("%+v of %d bytes", h, len(b))
+		}
+		for _, d := range h.Shape {
+			if d < 0 {
+				t.Fatalf("shape %v", h.Shape)
+			}
+		}
+	})
+}
