@@ -28,7 +28,8 @@
 //	-
 //	jsonl:-
 //
-// are standard input, gzipped or not, in a format that can be read front to back, as JSON lines can.
+// are standard input, gzipped or not, in a format that can be read front to back, as JSON lines and
+// archives can.
 // It is read once, and its length is not known: [Dataset.Len] is -1, and it has no slices. Its
 // fingerprint is the hash of all that was read. A file that is called - is ./-.
 //
@@ -40,7 +41,8 @@
 //	folder   One sub-folder a class, holding PNG and JPEG files. A folder with
 //	         images and no sub-folders is an unlabelled set.
 //	tar      An archive of PNG and JPEG files, in its order. Their labels lie
-//	         beside a.tar in a-labels.txt, or are the class folders' in it.
+//	         beside a.tar in a-labels.txt, or in .cls or .json members beside the
+//	         images, as WebDataset has them, or are the class folders' in it.
 //	image    One PNG or JPEG file, unlabelled.
 //	cifar10  CIFAR-10's binary version: one .bin file, or a folder of them. A
 //	cifar100 folder that holds training and test files means its training files;
@@ -110,10 +112,18 @@
 //
 //	n01440764/ILSVRC2012_val_00000293.JPEG	0	n01440764
 //
-// Without a label file an archive is read as a folder is, and folders that all its images lie in do
+// Without a label file, members of one key are a sample, as WebDataset writes it: the key is the path
+// up to the first dot of the name. key.cls holds the label of key.jpg, a number or a class name, and
+// key.json may hold it, as an object's label or labels, where there are no class folders. Other
+// members of an image's key are passed over.
+//
+// Where no label lies beside an image an archive is read as a folder is, and folders that all its images lie in do
 // not count: a.tar may hold cat/1.png and dog/2.png, or a/cat/1.png and a/dog/2.png. Only regular
 // files are read, and of an archive that is not compressed, since its images are reached one by
 // one. One that lacks the two blocks of zeros at its end is refused, as it may be cut off. At most
 // 4,194,304 images are taken, and no two may have the same path, which ./, ../ or / before it does
 // not change.
+//
+// An archive that comes as a stream may be gzipped. The first image decides where labels are, and
+// those of class folders are the folders' own names or numbers, as it is not known how many there are.
 package dataset

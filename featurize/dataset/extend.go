@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -114,7 +115,7 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 
 // ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
 // image where it is uint8.
-func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(dtype{Type: t}, shape) }
+func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(numpy.Type{Type: t}, shape) }
 
 // CheckEncoded refuses an image file of no bytes or too many.
 func CheckEncoded(size int64) error { return checkEncoded(size) }

@@ -36,7 +36,7 @@ func init() {
 	formats = []Format{
 		{"idx", "IDX (.gz too)", true, false, sniffIDX, openIDX, nil},
 		{"folder", "image folders", false, true, sniffFolder, openFolder, nil},
-		{"tar", ".tar of images", true, false, sniffTar, openTar, nil},
+		{"tar", ".tar of images", true, false, sniffTar, openTar, streamTar},
 		{"image", "PNG, JPEG", true, false, sniffImage, openImage, nil},
 		{"cifar10", "", true, true, sniffCIFAR(cifar10), openCIFAR(cifar10), nil},
 		{"cifar100", "", true, true, sniffCIFAR(cifar100), openCIFAR(cifar100), nil},

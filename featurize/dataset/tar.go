@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
 	"context"
@@ -10,20 +9,12 @@ import (
 	"hash"
 	"io"
 	"maps"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
-)
 
-const (
-	// maxMembers bounds the images of an archive, which are remembered one by
-	// one: about half a gigabyte. ImageNet's training set has 1.3 million.
-	maxMembers = 1 << 22
-
-	// maxMemberName bounds a member's path, as Linux does a file's.
-	maxMemberName = 4096
+	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 )
 
 // A tarSource remembers where in the archive each image lies.
@@ -63,17 +54,24 @@ func openTar(path string, o Options) (_ Source, err error) {
 		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
 			path)
 	}
-	if s.members, s.Ignored, err = indexTar(s.f.f, s.f.Size(), maxMembers); err != nil {
+	x, err := indexTar(s.f.f, s.f.Size(), maxMembers)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	s.members, s.Ignored = x.members, x.ignored
 	if len(s.members) == 0 {
 		return nil, noImages(path, s.Ignored)
 	}
 	s.Path = path
-	if labels := tarLabelsPath(path); !exists(labels) {
-		err = s.labelByFolder(o)
-	} else if !o.Unlabelled {
+	switch labels := tarLabelsPath(path); {
+	case exists(labels):
 		err = s.labelByFile(labels, o)
+	case x.beside.classes != nil:
+		err = s.labelByMembers(x.beside.classes, classMember, o)
+	default:
+		if err = s.labelByFolder(o); err == nil && s.Classes == nil && x.beside.json != nil {
+			err = s.labelByMembers(x.beside.json, jsonMember, o)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -87,96 +85,58 @@ func tarLabelsPath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + "-labels.txt"
 }
 
-// indexTar returns the images of an archive, at most so many, without labels,
-// and what is passed over. It reads the headers only.
-func indexTar(f io.ReaderAt, size int64, most int) (members []tarMember, ignored []Ignored, err error) {
-	var l listing
-	seen := map[string]bool{}
-	// The reader takes whole blocks from r and skips contents by Seek, so that r
-	// stands at a member's first byte when its header has been read.
-	r := &tarReader{SectionReader: io.NewSectionReader(f, 0, size)}
-	const beginning = "its beginning"
-	archive, last := tar.NewReader(r), beginning
-	for {
-		h, err := archive.Next()
-		if err == io.EOF && !r.short {
-			return members, l.ignored, nil
+// A tarIndex is what an archive holds, by its headers and the labels beside its images.
+type tarIndex struct {
+	members []tarMember // images, without labels
+	beside  sidecars
+	ignored []Ignored
+}
+
+// indexTar returns the index of an archive of so many images at most.
+func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
+	x, l, seen := &tarIndex{}, listing{}, map[string]bool{}
+	group := sampleGroup{listing: &l}
+	err := archive.Walk(io.NewSectionReader(f, 0, size), func(m archive.Member, content io.Reader) error {
+		if isHiddenMember(m.Name) {
+			return nil
 		}
-		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && last != beginning {
-			return nil, nil, fmt.Errorf("is cut off: the two blocks of zeros that end an archive are missing behind %s; pack it again",
-				last)
-		}
-		if err != nil && !errors.Is(err, tar.ErrInsecurePath) { // names are never opened
-			return nil, nil, fmt.Errorf("not a tar archive, or a broken one, behind %s: %w", last, err)
-		}
-		if len(h.Name) > maxMemberName {
-			return nil, nil, fmt.Errorf("a member's name behind %s has %d bytes; the most is %d", last, len(h.Name),
-				maxMemberName)
-		}
-		name := memberName(h.Name)
-		last = fmt.Sprintf("%q", name)
+		group.next(m.Name)
 		switch {
-		case h.Typeflag == tar.TypeDir || h.Typeflag == tar.TypeXGlobalHeader || isHiddenMember(name):
-			continue
-		case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
-			l.ignore("a link or a special file", name, 1)
-			continue
-		case !isImageName(name):
-			l.ignore("not PNG or JPEG", name, 1)
-			continue
-		case isSparse(h):
-			return nil, nil, fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
-				name)
-		case seen[name]:
-			return nil, nil, fmt.Errorf("two members are called %q", name)
-		case len(members) == most:
-			return nil, nil, fmt.Errorf("holds more than %d images; unpack it and name the folder", most)
+		case !m.Regular:
+			l.ignore("a link or a special file", m.Name, 1)
+			return nil
+		case !isImageName(m.Name):
+			read, err := x.beside.read(m, content)
+			if err == nil && !read {
+				group.unread(m.Name)
+			}
+			return err
+		case m.Sparse:
+			return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
+				m.Name)
+		case seen[m.Name]:
+			return fmt.Errorf("two members are called %q", m.Name)
+		case len(x.members) == most:
+			return fmt.Errorf("holds more than %d images; unpack it and name the folder", most)
+		case m.Size > size-m.At:
+			return fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", m.Name, m.Size,
+				size-m.At)
 		}
-		at, err := r.Seek(0, io.SeekCurrent)
-		if err != nil {
-			return nil, nil, err
-		}
-		if h.Size > size-at {
-			return nil, nil, fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", name,
-				h.Size, size-at)
-		}
-		seen[name] = true
-		members = append(members, tarMember{name, at, h.Size, -1})
+		group.image, seen[m.Name] = true, true
+		x.members = append(x.members, tarMember{m.Name, m.At, m.Size, -1})
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
+	group.next("")
+	x.ignored = l.ignored
+	return x, nil
 }
-
-// A tarReader notes that less was there than was asked for. A tar.Reader asks for whole blocks, and
-// for none behind the end of an archive, but takes the end of the file for that of the archive.
-type tarReader struct {
-	*io.SectionReader
-	short bool
-}
-
-func (r *tarReader) Read(p []byte) (int, error) {
-	n, err := r.SectionReader.Read(p)
-	if n < len(p) {
-		r.short = true
-	}
-	return n, err
-}
-
-// memberName returns a member's path as unpacking takes it: from the root of
-// the archive, whatever ./, ../ or / it begins with.
-func memberName(s string) string { return path.Clean("/" + s)[1:] }
 
 // isHiddenMember reports whether a folder of images would pass over this path.
 func isHiddenMember(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), isHidden)
-}
-
-// isSparse reports whether a member's content is not stored as it is.
-func isSparse(h *tar.Header) bool {
-	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return true
-		}
-	}
-	return h.Typeflag == tar.TypeGNUSparse
 }
 
 // labelByFolder labels the images by the folders they lie in, if they do.
@@ -235,8 +195,52 @@ func (s *tarSource) labelByFolder(o Options) error {
 	return nil
 }
 
+// labelByMembers labels the images by members beside them.
+func (s *tarSource) labelByMembers(texts map[string]string, member string, o Options) error {
+	if o.Unlabelled {
+		return nil
+	}
+	if err := singleLabels(s.Path, o); err != nil {
+		return err
+	}
+	parser, known := newLabelParser(o), map[string]int{}
+	missing, first := 0, ""
+	for i := range s.members {
+		m := &s.members[i]
+		key, _ := sampleKey(m.name)
+		text, ok := texts[key]
+		if !ok {
+			if missing++; missing == 1 {
+				first = m.name
+			}
+			continue
+		}
+		y, ok := known[text]
+		if !ok {
+			var err error
+			if y, err = besideLabel(parser, text, member == jsonMember); err != nil {
+				return fmt.Errorf("%s: %q: %w", s.Path, m.name, err)
+			}
+			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
+				return labelRangeError(Example{Name: fmt.Sprintf("%s: %q", s.Path, m.name), Label: y}, o.Classes)
+			}
+			known[text] = y
+		}
+		m.label = y
+	}
+	if missing > 0 {
+		return fmt.Errorf("%s: %d of %d images have no label in a %s beside them (first: %q)", s.Path, missing, len(s.members),
+			member, first)
+	}
+	s.Labelled = true
+	return nil
+}
+
 // labelByFile labels the images by the lines of a file.
 func (s *tarSource) labelByFile(path string, o Options) error {
+	if o.Unlabelled {
+		return nil
+	}
 	if err := singleLabels(path, o); err != nil {
 		return err
 	}
@@ -279,7 +283,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 		if len(fields) < 2 {
 			return fmt.Errorf("line %d is %q; want a path in the archive and its label", number, clip(line))
 		}
-		name, text := memberName(fields[0]), strings.TrimSpace(fields[1])
+		name, text := archive.Name(fields[0]), strings.TrimSpace(fields[1])
 		i, ok := position[name]
 		if !ok {
 			if strays++; strays == 1 {
