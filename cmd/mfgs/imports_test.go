@@ -39,7 +39,7 @@ var imports = map[string][]string{
 	"featurize/pixels":             {},
 	"featurize/dataset":            {"featurize/dataset/internal/*", "featurize/pixels", "featurize/tensor", "featurize/text", "onnx/files", "calibrate/rows"},
 	"featurize/dataset/arrow":      {"featurize/dataset", "featurize/tensor"},
-	"featurize/dataset/internal/*": {"featurize/tensor", "featurize/dataset/internal/*"},
+	"featurize/dataset/internal/*": {"featurize/tensor", "featurize/text", "featurize/dataset/internal/*"},
 	"featurize/preprocess":         {"featurize/tensor", "featurize/text"},
 	"featurize":                    {"onnx", "onnx/head", "featurize/*", "onnx/files", "calibrate/rows"},
 	"calibrate/meanfield":          {},

@@ -79,7 +79,7 @@ func cifarMisfit(path, ext string, f io.ReaderAt, size int64) error {
 type cifarSource struct {
 	Base
 	kind  cifarKind
-	parts []*arrayFile // of whole records
+	parts []*numpy.Array // of whole records
 }
 
 func openCIFAR(kind cifarKind) func(string, Options) (Source, error) {
@@ -124,11 +124,11 @@ func (s *cifarSource) openParts(path string, o Options) error {
 				s.kind.record)
 		}
 		n := int(size / int64(s.kind.record))
-		a, err := newArrayFile(p, numpy.Stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
+		a, err := numpy.NewArray(p, numpy.Stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
 		if err != nil {
 			return err
 		}
-		a.open = plainData(f, 0, size)
+		a.Open = numpy.Plain(f, 0, size)
 		s.parts = append(s.parts, a)
 		s.Count += n
 	}
@@ -139,7 +139,7 @@ func (s *cifarSource) openParts(path string, o Options) error {
 func (s *cifarSource) Examples(from, to int, yield func(Example, error) bool) {
 	start := 0
 	for _, p := range s.parts {
-		end := start + p.count
+		end := start + p.Count
 		if end > from && start < to {
 			more, err := s.part(p, max(from, start)-start, min(to, end)-start, start, yield)
 			if err != nil {
@@ -155,16 +155,16 @@ func (s *cifarSource) Examples(from, to int, yield func(Example, error) bool) {
 }
 
 // part yields records from…to-1 of one file, whose first is example start.
-func (s *cifarSource) part(p *arrayFile, from, to, start int, yield func(Example, error) bool) (more bool, err error) {
-	r, err := p.from(from)
+func (s *cifarSource) part(p *numpy.Array, from, to, start int, yield func(Example, error) bool) (more bool, err error) {
+	r, err := p.From(from)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	shape := []int{3, 32, 32}
-	base := filepath.Base(p.name)
+	base := filepath.Base(p.Name)
 	for i := from; i < to; i++ {
-		data, err := r.read(1)
+		data, err := r.Read(1)
 		if err != nil {
 			return false, err
 		}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -197,7 +198,7 @@ func (s *csvSource) assign(header []string, o Options) error {
 		}
 	}
 	if numbers == len(header) {
-		return fmt.Errorf("the first line is numbers (%s); want a header with the names of the columns", some(header))
+		return fmt.Errorf("the first line is numbers (%s); want a header with the names of the columns", classnames.Some(header))
 	}
 	s.label = slices.Index(header, csvLabel)
 	if slices.Contains(o.Inputs, csvLabel) {
@@ -226,11 +227,11 @@ func (s *csvSource) assign(header []string, o Options) error {
 	case o.Inputs == nil, len(o.Inputs) == 1 && (len(missing) == 1 || len(rest) > 1 && width(0) > 1):
 		if w := width(0); w > 0 && w != len(rest) {
 			return fmt.Errorf("%d columns beside the label (%s) for the model's input %q, which takes %d numbers an example",
-				len(rest), some(names), o.Inputs[0], w)
+				len(rest), classnames.Some(names), o.Inputs[0], w)
 		}
 		s.inputs = []csvInput{{"", rest, names, []int{len(rest)}}}
 	case len(missing) > 0:
-		return fmt.Errorf("no column %q for the model's input; there are %s", missing[0], some(names))
+		return fmt.Errorf("no column %q for the model's input; there are %s", missing[0], classnames.Some(names))
 	default:
 		for i, name := range o.Inputs {
 			if w := width(i); w > 1 {

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
 type imageCase struct {
@@ -27,13 +29,13 @@ func imageCases(t testing.TB) map[string]imageCase {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	whole := func(a *arrayFile) []uint8 {
-		r, err := a.from(0)
+	whole := func(a *numpy.Array) []uint8 {
+		r, err := a.From(0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		b, err := r.read(a.count)
+		b, err := r.Read(a.Count)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +45,7 @@ func imageCases(t testing.TB) map[string]imageCase {
 	for _, name := range z.names {
 		if name, ok := strings.CutSuffix(name, ".file"); ok {
 			pixels := z.arrays[name+".pixels"]
-			cases[name] = imageCase{whole(z.arrays[name+".file"]), whole(pixels), append([]int{pixels.count}, pixels.shape...)}
+			cases[name] = imageCase{whole(z.arrays[name+".file"]), whole(pixels), append([]int{pixels.Count}, pixels.Shape...)}
 		}
 	}
 	return cases

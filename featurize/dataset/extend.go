@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -14,8 +15,8 @@ import (
 
 // MaxItem bounds the bytes of one example's array, and MaxStrings the strings in it.
 const (
-	MaxItem    = maxItem
-	MaxStrings = maxStrings
+	MaxItem    = numpy.MaxItem
+	MaxStrings = numpy.MaxStrings
 )
 
 // Labels reads labels as all formats do: see the package documentation.
@@ -78,7 +79,7 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 	if l.o.LabelClasses == nil || l.multi {
 		return nil, nil
 	}
-	labels, err := byClassName(names, l.o.LabelClasses)
+	labels, err := classnames.Match(names, l.o.LabelClasses)
 	switch {
 	case labels != nil:
 		return labels, nil
@@ -86,8 +87,8 @@ func (l Labels) Renumber(names []string) ([]int, error) {
 		return nil, nil
 	}
 	if !l.stray {
-		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), some(names),
-			len(l.o.LabelClasses), some(l.o.LabelClasses))
+		return nil, fmt.Errorf("its %d classes (%s) are not the model's %d (%s)", len(names), classnames.Some(names),
+			len(l.o.LabelClasses), classnames.Some(l.o.LabelClasses))
 	}
 	labels = make([]int, len(names))
 	for i, name := range names {
@@ -121,4 +122,4 @@ func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(numpy.T
 func CheckEncoded(size int64) error { return checkEncoded(size) }
 
 // Some lists at most the first five names.
-func Some(names []string) string { return some(names) }
+func Some(names []string) string { return classnames.Some(names) }

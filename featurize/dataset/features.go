@@ -6,6 +6,8 @@ import (
 	"iter"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
 // Features is an open .npz of ready-made features: arrays "features" (or
@@ -14,8 +16,8 @@ import (
 type Features struct {
 	opened
 	z           *npzFile
-	phi, logits *arrayFile
-	labels      *arrayFile // nil where there are none
+	phi, logits *numpy.Array
+	labels      *numpy.Array // nil where there are none
 	text        labelParser
 	stray       bool
 	multi       bool
@@ -44,7 +46,7 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	err = f.arrays(o)
 	if err == nil {
 		src.Labelled = f.labels != nil
-		err = f.open(s, f.phi.count, "features", o)
+		err = f.open(s, f.phi.Count, "features", o)
 	}
 	if err != nil {
 		f.Close()
@@ -62,53 +64,53 @@ func (f *Features) arrays(o Options) error {
 	if f.logits, err = f.z.matrix("logits"); err != nil {
 		return err
 	}
-	if f.logits.count != f.phi.count {
-		return fmt.Errorf("%s: %d rows of logits for %d of features", f.z.path, f.logits.count, f.phi.count)
+	if f.logits.Count != f.phi.Count {
+		return fmt.Errorf("%s: %d rows of logits for %d of features", f.z.path, f.logits.Count, f.phi.Count)
 	}
-	if k := f.logits.shape[0]; o.Classes > 0 && o.Classes != f.Classes() {
+	if k := f.logits.Shape[0]; o.Classes > 0 && o.Classes != f.Classes() {
 		return fmt.Errorf("%s: %d logits an example for a head of %d classes", f.z.path, k, o.Classes)
 	}
 	if o.Unlabelled {
 		return nil
 	}
-	if _, f.labels, err = f.z.labelsArray(o, f.logits.shape[0]); err != nil {
+	if _, f.labels, err = f.z.labelsArray(o, f.logits.Shape[0]); err != nil {
 		return err
 	}
-	if f.labels != nil && f.labels.count != f.phi.count {
-		return fmt.Errorf("%s: %d labels for %d rows of features", f.z.path, f.labels.count, f.phi.count)
+	if f.labels != nil && f.labels.Count != f.phi.Count {
+		return fmt.Errorf("%s: %d labels for %d rows of features", f.z.path, f.labels.Count, f.phi.Count)
 	}
 	return nil
 }
 
 // matrix returns the first of the named arrays, which must be [N,n] floats.
-func (z *npzFile) matrix(names ...string) (*arrayFile, error) {
+func (z *npzFile) matrix(names ...string) (*numpy.Array, error) {
 	for _, name := range names {
 		a := z.arrays[name]
 		if a == nil {
 			continue
 		}
-		if len(a.shape) != 1 || a.shape[0] > maxFeatures || !a.dtype.IsFloat() {
-			return nil, fmt.Errorf("%s: %s of shape %v; want floats of shape [N,n], n at most %d", a.name, a.dtype,
-				append([]int{a.count}, a.shape...), maxFeatures)
+		if len(a.Shape) != 1 || a.Shape[0] > maxFeatures || !a.Type.IsFloat() {
+			return nil, fmt.Errorf("%s: %s of shape %v; want floats of shape [N,n], n at most %d", a.Name, a.Type,
+				append([]int{a.Count}, a.Shape...), maxFeatures)
 		}
 		return a, nil
 	}
-	return nil, fmt.Errorf("%s: no array %q; there are %s", z.path, names[0], some(z.names))
+	return nil, fmt.Errorf("%s: no array %q; there are %s", z.path, names[0], classnames.Some(z.names))
 }
 
 // Dim returns d.
-func (f *Features) Dim() int { return f.phi.shape[0] }
+func (f *Features) Dim() int { return f.phi.Shape[0] }
 
 // Logits returns the number of logits an example.
-func (f *Features) Logits() int { return f.logits.shape[0] }
+func (f *Features) Logits() int { return f.logits.Shape[0] }
 
 // Classes returns the number of classes that labels distinguish: as many as there are logits, and
 // two where there is a single one that is not one of MultiLabel's.
 func (f *Features) Classes() int {
 	if f.multi {
-		return f.logits.shape[0]
+		return f.logits.Shape[0]
 	}
-	return max(2, f.logits.shape[0])
+	return max(2, f.logits.Shape[0])
 }
 
 // Blocks reads the examples of the shard in order, at most size at a time, with their positions in
@@ -137,12 +139,12 @@ func (f *Features) Between(ctx context.Context, from, to, size int) iter.Seq2[*r
 }
 
 func (f *Features) blocks(ctx context.Context, from, to, size int, yield func(*rows.Batch, error) bool) error {
-	phi, err := f.phi.from(from)
+	phi, err := f.phi.From(from)
 	if err != nil {
 		return err
 	}
 	defer phi.Close()
-	logits, err := f.logits.from(from)
+	logits, err := f.logits.From(from)
 	if err != nil {
 		return err
 	}
@@ -162,10 +164,10 @@ func (f *Features) blocks(ctx context.Context, from, to, size int, yield func(*r
 		for i := range b.N {
 			b.Positions = append(b.Positions, start+i)
 		}
-		if b.Features, err = phi.floats(b.N); err != nil {
+		if b.Features, err = floats(phi, b.N); err != nil {
 			return err
 		}
-		if b.Logits, err = logits.floats(b.N); err != nil {
+		if b.Logits, err = floats(logits, b.N); err != nil {
 			return err
 		}
 		switch {
@@ -203,8 +205,8 @@ func (f *Features) blocks(ctx context.Context, from, to, size int, yield func(*r
 }
 
 // floats returns the next n items as float32.
-func (r *arrayReader) floats(n int) ([]float32, error) {
-	data, err := r.read(n)
+func floats(r *numpy.Reader, n int) ([]float32, error) {
+	data, err := r.Read(n)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx/files"
 )
@@ -67,7 +68,7 @@ func openFolder(root string, o Options) (Source, error) {
 		if err := singleLabels(root, o); err != nil {
 			return nil, err
 		}
-		if labels, err = mapClasses(classes, o.LabelClasses, o.Classes); err != nil {
+		if labels, err = classnames.Map(classes, o.LabelClasses, o.Classes); err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}
 	}

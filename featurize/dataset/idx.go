@@ -47,10 +47,10 @@ func openIDX(path string, o Options) (_ Source, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(images.shape) == 0 {
+	if len(images.Shape) == 0 {
 		return nil, fmt.Errorf("%s: holds one number an example, as labels files do; name the images file", path)
 	}
-	s.inputs = []namedArray{{"", imageLayout(images.dtype, images.shape), images}}
+	s.inputs = []namedArray{{"", imageLayout(images.Type, images.Shape), images}}
 	if lp := labelsPath(path); lp != "" && !o.Unlabelled {
 		if err := singleLabels(lp, o); err != nil {
 			return nil, err
@@ -58,15 +58,15 @@ func openIDX(path string, o Options) (_ Source, err error) {
 		if s.labels, err = s.openIDX(lp); err != nil {
 			return nil, err
 		}
-		if len(s.labels.shape) != 0 || s.labels.dtype.IsFloat() {
-			return nil, fmt.Errorf("%s: labels are %s with %d dimensions; want integers with 1", lp, s.labels.dtype,
-				len(s.labels.shape)+1)
+		if len(s.labels.Shape) != 0 || s.labels.Type.IsFloat() {
+			return nil, fmt.Errorf("%s: labels are %s with %d dimensions; want integers with 1", lp, s.labels.Type,
+				len(s.labels.Shape)+1)
 		}
-		if s.labels.count != images.count {
-			return nil, fmt.Errorf("%s: %d labels for the %d examples of %s", lp, s.labels.count, images.count, path)
+		if s.labels.Count != images.Count {
+			return nil, fmt.Errorf("%s: %d labels for the %d examples of %s", lp, s.labels.Count, images.Count, path)
 		}
 	}
-	s.Count, s.Labelled = images.count, s.labels != nil
+	s.Count, s.Labelled = images.Count, s.labels != nil
 	return s, nil
 }
 
@@ -90,7 +90,7 @@ func labelsPath(images string) string {
 }
 
 // openIDX opens one IDX file.
-func (s *arraySource) openIDX(path string) (*arrayFile, error) {
+func (s *arraySource) openIDX(path string) (*numpy.Array, error) {
 	f, err := s.Open(path)
 	if err != nil {
 		return nil, err
@@ -99,17 +99,17 @@ func (s *arraySource) openIDX(path string) (*arrayFile, error) {
 }
 
 // readIDX reads the header of an IDX file, plain or gzipped.
-func readIDX(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
+func readIDX(name string, f io.ReaderAt, size int64) (*numpy.Array, error) {
 	var r io.Reader = io.NewSectionReader(f, 0, size)
-	limit, data := size, plainData
+	limit, data := size, numpy.Plain
 	magic := make([]byte, 2)
 	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
 		z, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s: broken gzip header: %w", name, err)
 		}
-		r, data = z, gzipData
-		limit = size * maxInflate
+		r, data = z, numpy.Gzip
+		limit = size * numpy.MaxInflate
 	}
 	head := make([]byte, 4+4*maxIDXDims)
 	n, err := io.ReadFull(r, head)
@@ -128,14 +128,14 @@ func readIDX(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
 	for i := range dims {
 		dims[i] = int(binary.BigEndian.Uint32(head[4+4*i:]))
 	}
-	a, err := newArrayFile(name, numpy.Stored(idxTypes[head[2]], binary.BigEndian), dims, limit-int64(start))
+	a, err := numpy.NewArray(name, numpy.Stored(idxTypes[head[2]], binary.BigEndian), dims, limit-int64(start))
 	if err != nil {
 		return nil, err
 	}
-	if limit == size && a.bytes() != size-int64(start) {
+	if limit == size && a.Bytes() != size-int64(start) {
 		return nil, fmt.Errorf("%s: corrupt: its header promises %d examples of %d bytes, the file holds %d bytes of data",
-			name, a.count, a.item, size-int64(start))
+			name, a.Count, a.Item, size-int64(start))
 	}
-	a.open = data(f, int64(start), size)
+	a.Open = data(f, int64(start), size)
 	return a, nil
 }

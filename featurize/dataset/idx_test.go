@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
 func TestIDXPairsImagesWithLabels(t *testing.T) {
@@ -176,22 +178,22 @@ func FuzzOpenIDX(f *testing.F) {
 
 // checkArray reads an array that was accepted: its promises are within bounds,
 // and it is either read to the end or gives an error.
-func checkArray(t *testing.T, a *arrayFile, size int64) {
+func checkArray(t *testing.T, a *numpy.Array, size int64) {
 	t.Helper()
-	if a.count < 1 || a.item < 1 || a.bytes() > size*maxInflate {
-		t.Fatalf("accepted %d items of %d bytes from %d", a.count, a.item, size)
+	if a.Count < 1 || a.Item < 1 || a.Bytes() > size*numpy.MaxInflate {
+		t.Fatalf("accepted %d items of %d bytes from %d", a.Count, a.Item, size)
 	}
-	r, err := a.from(0)
+	r, err := a.From(0)
 	if err != nil {
 		return
 	}
 	defer r.Close()
-	for range a.count {
-		if _, err := r.read(1); err != nil {
+	for range a.Count {
+		if _, err := r.Read(1); err != nil {
 			return
 		}
 	}
-	if _, err := r.read(1); err == nil {
+	if _, err := r.Read(1); err == nil {
 		t.Fatal("read beyond the end")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 )
 
@@ -128,7 +129,7 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	case o.Inputs != nil:
 		for _, want := range o.Inputs {
 			if !slices.Contains(keys, want) {
-				return refuse("no key %q for the model's input; there are %s", want, some(keys))
+				return refuse("no key %q for the model's input; there are %s", want, classnames.Some(keys))
 			}
 		}
 		keys, s.names = o.Inputs, o.Inputs

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
 func TestJSONLinesNameInputsAndLabels(t *testing.T) {
@@ -200,7 +202,7 @@ func FuzzJSONL(f *testing.F) {
 					return bad != nil
 				}
 				for _, a := range e.Inputs {
-					n, ok := mul(a.Shape...)
+					n, ok := numpy.Mul(a.Shape...)
 					if v := reflect.ValueOf(a.Data); !ok || v.Len() != n || n == 0 || n > len(b) {
 						t.Fatalf("%v of shape %v", a.Data, a.Shape)
 					}

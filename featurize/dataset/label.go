@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 )
 
@@ -54,7 +55,7 @@ func (l labelParser) fromText(s string) (int, error) {
 		return -1, refuse("label %q is none of the %d class names: did you mean %q?", clip(s), len(l.names),
 			l.names[near])
 	}
-	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), some(l.names))
+	return -1, refuse("label %q is none of the %d class names (%s)", clip(s), len(l.names), classnames.Some(l.names))
 }
 
 // plainName is a name without what most often differs between two writings of it.

@@ -9,6 +9,8 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
 const (
@@ -40,10 +42,10 @@ func (t *textSource) openText(path string, scan func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	t.Path, t.Text, t.open = path, true, plainData(f, 0, f.Size())
+	t.Path, t.Text, t.open = path, true, numpy.Plain(f, 0, f.Size())
 	magic := make([]byte, 2)
 	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
-		t.open = gzipData(f, 0, f.Size())
+		t.open = numpy.Gzip(f, 0, f.Size())
 	}
 	r, err := t.open(0)
 	if err != nil {

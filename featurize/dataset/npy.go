@@ -20,12 +20,12 @@ func openNPY(path string, _ Options) (_ Source, err error) {
 		s.Close()
 		return nil, err
 	}
-	s.Count, s.inputs = a.count, []namedArray{{"", imageLayout(a.dtype, a.shape), a}}
+	s.Count, s.inputs = a.Count, []namedArray{{"", imageLayout(a.Type, a.Shape), a}}
 	return s, nil
 }
 
 // readNPY opens the array in a plain .npy file.
-func readNPY(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
+func readNPY(name string, f io.ReaderAt, size int64) (*numpy.Array, error) {
 	h, unsupported, err := numpy.ReadHeader(io.NewSectionReader(f, 0, size))
 	if err = errors.Join(err, unsupported); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -34,14 +34,14 @@ func readNPY(name string, f io.ReaderAt, size int64) (*arrayFile, error) {
 		return nil, fmt.Errorf("%s: holds a single number; want an array with examples along its first axis", name)
 	}
 	start := int64(h.Size)
-	a, err := newArrayFile(name, h.Type, h.Shape, size-start)
+	a, err := numpy.NewArray(name, h.Type, h.Shape, size-start)
 	if err != nil {
 		return nil, err
 	}
-	if a.bytes() != size-start {
-		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.bytes(),
+	if a.Bytes() != size-start {
+		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.Bytes(),
 			size-start)
 	}
-	a.open = plainData(f, start, size)
+	a.Open = numpy.Plain(f, start, size)
 	return a, nil
 }

@@ -94,13 +94,13 @@ func checkRead(t *testing.T, z *npzFile, name string, want any) {
 		t.Errorf("no array %s", name)
 		return
 	}
-	r, err := a.from(0)
+	r, err := a.From(0)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer r.Close()
-	if got, err := r.read(3); err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(a.shape, []int{4}) {
+	if got, err := r.Read(3); err != nil || !reflect.DeepEqual(got, want) || !slices.Equal(a.Shape, []int{4}) {
 		t.Errorf("%s: %v, %v; want %v", name, got, err, want)
 	}
 }
@@ -426,8 +426,8 @@ func FuzzNPY(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if a.bytes() >= int64(len(b)) {
-			t.Fatalf("accepted %d bytes from %d", a.bytes(), len(b))
+		if a.Bytes() >= int64(len(b)) {
+			t.Fatalf("accepted %d bytes from %d", a.Bytes(), len(b))
 		}
 		checkArray(t, a, int64(len(b)))
 	})

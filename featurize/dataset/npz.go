@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/text"
 )
@@ -17,7 +18,7 @@ import (
 // An npzFile is an open .npz: a zip of .npy members.
 type npzFile struct {
 	path    string
-	arrays  map[string]*arrayFile
+	arrays  map[string]*numpy.Array
 	names   []string // of arrays, sorted
 	ignored []Ignored
 	skipped map[string]string // why, by array
@@ -44,7 +45,7 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: broken .npz (a zip of arrays): %w", path, err)
 	}
-	z := &npzFile{path: path, arrays: map[string]*arrayFile{}, skipped: map[string]string{}}
+	z := &npzFile{path: path, arrays: map[string]*numpy.Array{}, skipped: map[string]string{}}
 	var l listing
 	for _, m := range zr.File {
 		name, isArray := strings.CutSuffix(m.Name, ".npy")
@@ -74,11 +75,11 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 }
 
 // readNPZMember opens one array, or says why it is passed over.
-func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFile, ignored string, err error) {
+func readNPZMember(name string, m *zip.File, size int64, text bool) (a *numpy.Array, ignored string, err error) {
 	// The directory's sizes are claims: hold them against the file's own.
 	factor := uint64(1)
 	if m.Method == zip.Deflate {
-		factor = maxInflate
+		factor = numpy.MaxInflate
 	}
 	if m.CompressedSize64 > uint64(size) || m.UncompressedSize64 > m.CompressedSize64*factor ||
 		m.UncompressedSize64 > math.MaxInt64 {
@@ -101,22 +102,22 @@ func readNPZMember(name string, m *zip.File, size int64, text bool) (a *arrayFil
 	}
 	start := int64(h.Size)
 	data := int64(m.UncompressedSize64) - start
-	if a, err = newArrayFile(name, h.Type, h.Shape, data); err != nil {
+	if a, err = numpy.NewArray(name, h.Type, h.Shape, data); err != nil {
 		return nil, "", err
 	}
-	if text && a.item/a.dtype.Size > maxStrings {
-		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.item/a.dtype.Size, maxStrings)
+	if text && a.Item/a.Type.Size > numpy.MaxStrings {
+		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.Item/a.Type.Size, numpy.MaxStrings)
 	}
-	if a.bytes() != data {
-		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.bytes(),
+	if a.Bytes() != data {
+		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.Bytes(),
 			data)
 	}
-	a.open = func(skip int64) (io.ReadCloser, error) {
+	a.Open = func(skip int64) (io.ReadCloser, error) {
 		r, err := m.Open()
 		if err != nil {
 			return nil, err
 		}
-		if err := discard(r, start+skip); err != nil {
+		if err := numpy.Discard(r, start+skip); err != nil {
 			r.Close()
 			return nil, err
 		}
@@ -131,15 +132,15 @@ var labelNames = []string{"labels", "label", "y"}
 // labelsArray takes the labels out of the archive: their name and array, or nil. Their shape must
 // be what o asks for, for k targets an example under MultiLabel, or any number where k is 0.
 // Numbers come before names, which may stand beside them.
-func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
+func (z *npzFile) labelsArray(o Options, k int) (string, *numpy.Array, error) {
 	var found, names string
 	for _, name := range labelNames {
 		a := z.arrays[name]
-		if a == nil || a.dtype.IsText() && slices.Contains(o.Inputs, name) {
+		if a == nil || a.Type.IsText() && slices.Contains(o.Inputs, name) {
 			continue
 		}
 		at := &found
-		if a.dtype.IsText() {
+		if a.Type.IsText() {
 			at = &names
 		}
 		if *at != "" {
@@ -163,18 +164,18 @@ func (z *npzFile) labelsArray(o Options, k int) (string, *arrayFile, error) {
 		return "", nil, nil
 	}
 	a := z.arrays[found]
-	shape := append([]int{a.count}, a.shape...)
+	shape := append([]int{a.Count}, a.Shape...)
 	switch {
 	case o.Unlabelled:
-	case o.MultiLabel && a.dtype.IsText():
-		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.name, wantTargets(k))
-	case o.MultiLabel && (len(a.shape) != 1 || k > 0 && a.shape[0] != k):
-		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.name, shape, wantTargets(k))
-	case !o.MultiLabel && a.item != a.dtype.Size: // neither [N] nor [N,1]
+	case o.MultiLabel && a.Type.IsText():
+		return "", nil, fmt.Errorf("%s: strings; want %s, [N,K]", a.Name, wantTargets(k))
+	case o.MultiLabel && (len(a.Shape) != 1 || k > 0 && a.Shape[0] != k):
+		return "", nil, fmt.Errorf("%s: shape %v; want %s, [N,K]", a.Name, shape, wantTargets(k))
+	case !o.MultiLabel && a.Item != a.Type.Size: // neither [N] nor [N,1]
 		return "", nil, fmt.Errorf("%s: shape %v; want one label an example, [N], for a head whose classes exclude each other",
-			a.name, shape)
-	case a.dtype.IsText() && a.item > maxLabelText:
-		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.name, a.item, maxLabelText)
+			a.Name, shape)
+	case a.Type.IsText() && a.Item > maxLabelText:
+		return "", nil, fmt.Errorf("%s: class names of %d bytes, %d the most", a.Name, a.Item, maxLabelText)
 	}
 	return found, a, nil
 }
@@ -207,25 +208,25 @@ func openNPZ(path string, o Options) (_ Source, err error) {
 		for _, want := range o.Inputs {
 			if !slices.Contains(names, want) {
 				return nil, fmt.Errorf("%s: no array named %q for the model's input; there are %s", path, want,
-					some(names))
+					classnames.Some(names))
 			}
 		}
 		names = o.Inputs
 	}
 	for _, name := range names {
 		a := z.arrays[name]
-		if first := z.arrays[names[0]]; a.count != first.count {
-			return nil, fmt.Errorf("%s: %q has %d examples, %q has %d", path, names[0], first.count, name, a.count)
+		if first := z.arrays[names[0]]; a.Count != first.Count {
+			return nil, fmt.Errorf("%s: %q has %d examples, %q has %d", path, names[0], first.Count, name, a.Count)
 		}
-		s.inputs = append(s.inputs, namedArray{name, imageLayout(a.dtype, a.shape), a})
+		s.inputs = append(s.inputs, namedArray{name, imageLayout(a.Type, a.Shape), a})
 	}
 	if len(names) == 1 {
 		s.inputs[0].name = ""
 	}
-	s.Count = s.inputs[0].count
+	s.Count = s.inputs[0].Count
 	if labels != nil && !o.Unlabelled {
-		if labels.count != s.Count {
-			return nil, fmt.Errorf("%s: %d labels for %d examples", path, labels.count, s.Count)
+		if labels.Count != s.Count {
+			return nil, fmt.Errorf("%s: %d labels for %d examples", path, labels.Count, s.Count)
 		}
 		s.labels = labels
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 )
 
 // A tarSource remembers where in the archive each image lies.
@@ -181,7 +182,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	if err := singleLabels(s.Path, o); err != nil {
 		return err
 	}
-	labels, err := mapClasses(classes, o.LabelClasses, o.Classes)
+	labels, err := classnames.Map(classes, o.LabelClasses, o.Classes)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Path, err)
 	}

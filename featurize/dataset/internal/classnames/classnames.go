@@ -1,4 +1,5 @@
-package dataset
+// Package classnames maps class folders to labels.
+package classnames
 
 import (
 	"fmt"
@@ -9,10 +10,10 @@ import (
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
-// mapClasses returns the label of each folder, whose names are sorted; see the package
-// documentation for the rules. names (the model's) may be nil, k may be 0 for unknown.
-func mapClasses(folders, names []string, k int) ([]int, error) {
-	if labels, err := byClassName(folders, names); labels != nil || err != nil {
+// Map returns the label of each folder, whose names are sorted; see package dataset
+// for the rules. names (the model's) may be nil, k may be 0 for unknown.
+func Map(folders, names []string, k int) ([]int, error) {
+	if labels, err := Match(folders, names); labels != nil || err != nil {
 		return labels, err
 	}
 	if labels, err := byInteger(folders, k); labels != nil || err != nil {
@@ -23,7 +24,7 @@ func mapClasses(folders, names []string, k int) ([]int, error) {
 	}
 	if k != 0 && len(folders) != k {
 		return nil, fmt.Errorf("%d class folders (%s) for %d classes: name the folders by class name or by integer label, or give the class names with --classes",
-			len(folders), some(folders), k)
+			len(folders), Some(folders), k)
 	}
 	labels := make([]int, len(folders))
 	for i := range labels {
@@ -32,9 +33,9 @@ func mapClasses(folders, names []string, k int) ([]int, error) {
 	return labels, nil
 }
 
-// byClassName returns nil labels where no folder is named like a class. Case
+// Match returns nil labels where no folder is named like a class. Case
 // matters only where the class names need it to be told apart.
-func byClassName(folders, names []string) ([]int, error) {
+func Match(folders, names []string) ([]int, error) {
 	exact, folded, twice := map[string]int{}, map[string]int{}, map[string]int{}
 	for i, n := range names {
 		if _, dup := exact[n]; dup {
@@ -75,7 +76,7 @@ func byClassName(folders, names []string) ([]int, error) {
 		return nil, nil
 	case len(unknown) > 0:
 		return nil, fmt.Errorf("%d of %d class folders are not among the %d class names: %s", len(unknown),
-			len(folders), len(names), some(unknown))
+			len(folders), len(names), Some(unknown))
 	}
 	return labels, nil
 }
@@ -104,8 +105,8 @@ func byInteger(folders []string, k int) ([]int, error) {
 	return labels, nil
 }
 
-// some lists at most the first five names.
-func some(names []string) string {
+// Some lists at most the first five names.
+func Some(names []string) string {
 	short := make([]string, 0, 6)
 	for i, name := range names {
 		if i == 5 {

@@ -1,0 +1,151 @@
+package numpy
+
+import (
+	"bufio"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math"
+)
+
+const (
+	// MaxItem bounds the bytes of one example's array. A 100-megapixel RGB image has 3e8.
+	MaxItem = 1 << 29
+
+	// MaxStrings bounds the strings of one example's array, each of which costs
+	// more than its bytes.
+	MaxStrings = 1 << 20
+
+	// MaxInflate bounds how much longer than its compressed form data can be:
+	// deflate reaches 1032:1 and not more.
+	MaxInflate = 1032
+)
+
+// An Array is an array [count, shape…] stored in row-major order behind a
+// header: plain in a file, gzipped, or in a zip member.
+type Array struct {
+	Name  string // for messages
+	Type  Type
+	Count int
+	Shape []int // of one item
+	Item  int   // bytes of one item
+
+	// Open returns the data from byte skip on.
+	Open func(skip int64) (io.ReadCloser, error)
+}
+
+// NewArray checks sizes before anything of them is allocated. limit is
+// the largest number of data bytes that can be there.
+func NewArray(name string, t Type, dims []int, limit int64) (*Array, error) {
+	a := &Array{Name: name, Type: t, Count: dims[0], Shape: dims[1:]}
+	if a.Count == 0 {
+		return nil, fmt.Errorf("%s: holds no examples (shape %v)", name, dims)
+	}
+	var ok bool
+	if a.Item, ok = Mul(append([]int{t.Size}, a.Shape...)...); !ok || a.Item == 0 || a.Item > MaxItem {
+		return nil, fmt.Errorf("%s: one example of shape %v %s has an impossible size", name, a.Shape, t)
+	}
+	if total, ok := Mul(a.Count, a.Item); !ok || int64(total) > limit {
+		return nil, fmt.Errorf("%s: truncated or corrupt: its header promises %d examples of %d bytes, but there cannot be more than %d bytes of data",
+			name, a.Count, a.Item, limit)
+	}
+	return a, nil
+}
+
+// Bytes returns the size of all items.
+func (a *Array) Bytes() int64 { return int64(a.Count) * int64(a.Item) }
+
+// A Reader reads an Array's items in order.
+type Reader struct {
+	*Array
+	src io.ReadCloser
+	buf *bufio.Reader
+	Pos int // items read
+	raw []byte
+}
+
+// From starts reading at item i.
+func (a *Array) From(i int) (*Reader, error) {
+	src, err := a.Open(int64(i) * int64(a.Item))
+	if err != nil {
+		return nil, a.readError(err, i)
+	}
+	return &Reader{Array: a, src: src, buf: bufio.NewReaderSize(src, 64<<10), Pos: i}, nil
+}
+
+func (r *Reader) Close() error { return r.src.Close() }
+
+// Read returns the next n items as one slice of the array's Go type. Having
+// read the last item it makes sure that the data ends there.
+func (r *Reader) Read(n int) (any, error) {
+	size := n * r.Item
+	if cap(r.raw) < size {
+		r.raw = make([]byte, size)
+	}
+	r.raw = r.raw[:size]
+	if got, err := io.ReadFull(r.buf, r.raw); err != nil {
+		return nil, r.readError(err, r.Pos+got/r.Item)
+	}
+	r.Pos += n
+	if r.Pos == r.Count {
+		// The end is also where gzip and zip compare their checksums.
+		if _, err := r.buf.ReadByte(); err == nil {
+			return nil, fmt.Errorf("%s: corrupt: more data follows the %d examples that its header promises", r.Name,
+				r.Count)
+		} else if err != io.EOF {
+			return nil, r.readError(err, r.Pos)
+		}
+	}
+	return r.Type.Decode(r.raw), nil
+}
+
+// readError words an error met after got items.
+func (a *Array) readError(err error, got int) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("%s: truncated: its header promises %d examples, the data ends after %d", a.Name, a.Count,
+			got)
+	}
+	return fmt.Errorf("%s: after %d of %d examples: %w", a.Name, got, a.Count, err)
+}
+
+// Plain opens data that begins at offset start of f.
+func Plain(f io.ReaderAt, start, size int64) func(int64) (io.ReadCloser, error) {
+	return func(skip int64) (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, start+skip, size-start-skip)), nil
+	}
+}
+
+// Gzip opens data that begins at offset start of what f holds gzipped.
+func Gzip(f io.ReaderAt, start, size int64) func(int64) (io.ReadCloser, error) {
+	return func(skip int64) (io.ReadCloser, error) {
+		z, err := gzip.NewReader(bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 64<<10))
+		if err != nil {
+			return nil, err
+		}
+		if err := Discard(z, start+skip); err != nil {
+			return nil, err
+		}
+		return z, nil
+	}
+}
+
+// Discard passes over so many bytes.
+func Discard(r io.Reader, n int64) error {
+	got, err := io.CopyN(io.Discard, r, n)
+	if err == io.EOF && got < n {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Mul multiplies sizes, reporting false on overflow or a negative factor.
+func Mul(factors ...int) (int, bool) {
+	p := 1
+	for _, f := range factors {
+		if f < 0 || f > 0 && p > math.MaxInt/f {
+			return 0, false
+		}
+		p *= f
+	}
+	return p, true
+}
