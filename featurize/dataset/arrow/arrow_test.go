@@ -355,3 +355,40 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// What tells a file again is its content and what is read of it, whether a pass has read it or not.
+func TestFingerprints(t *testing.T) {
+	for _, file := range []string{"hf.parquet", "hf.arrows"} {
+		sums := map[string]bool{}
+		for _, spec := range []string{file, file + "[1:3]"} {
+			var all []string
+			for _, kept := range []bool{false, true} {
+				d, err := dataset.Open("testdata/"+spec, dataset.Options{Fingerprint: kept})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer d.Close()
+				for _, err := range d.Examples(t.Context()) {
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				sum, err := d.Fingerprint(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if stamp, err := d.Stamp(); err != nil || len(stamp) != 64 && len(stamp) != 0 {
+					t.Errorf("%s: the stamp is %q, %v", spec, stamp, err)
+				}
+				all = append(all, sum)
+			}
+			sums[all[0]] = true
+			if all[0] != all[1] {
+				t.Errorf("%s: %v", spec, all)
+			}
+		}
+		if len(sums) != 2 {
+			t.Errorf("%s: a slice is told from the whole by nothing", file)
+		}
+	}
+}

@@ -35,16 +35,18 @@
 // # Arrow
 //
 // Files (.arrow, Feather version 2) and streams (.arrows, or .arrow as Hugging Face saves them) are read
-// by the same code, one record batch in memory after another; those outside of a slice are not read.
-// Bodies may be compressed, with LZ4 or Zstandard, and dictionaries replaced or grow. Lists are those by
-// offsets or of fixed sizes. Numbers must be stored with the lowest byte first.
+// by the same code, one record batch in memory after another; those outside of a slice are not read. A
+// stream may come on standard input, as arrow:- or -. Bodies may be compressed, with LZ4 or Zstandard,
+// and dictionaries replaced or grow. Lists are those by offsets or of fixed sizes. Numbers must be
+// stored with the lowest byte first.
 //
 // # Bounds
 //
 // Nothing is believed that a file says of sizes. A footer, or the metadata of a message, has at most
 // 64 MiB, 65,536 columns and a depth of 64, and lists in it no more elements than bytes; a page, or the
-// body of a message, at most 1 GiB, and what it decompresses to also at most the larger of 64 MiB and 1,024 times what
-// is compressed; an array of one example at most 67,108,864 elements, or 1,048,576 strings.
+// body of a message, at most 1 GiB, and what it decompresses to also at most the larger of 64 MiB and
+// 1,024 times what is compressed; an array of one example at most 67,108,864 elements, or 1,048,576
+// strings.
 package arrow
 
 import (
@@ -55,7 +57,8 @@ import (
 )
 
 func init() {
-	dataset.Register(dataset.Format{Name: "arrow", Doc: "Arrow", Files: true, Sniff: sniffIPC, Open: openIPC})
+	dataset.Register(dataset.Format{Name: "arrow", Doc: "Arrow", Files: true, Sniff: sniffIPC, Open: openIPC,
+		Stream: streamIPC})
 	dataset.Register(dataset.Format{Name: "parquet", Doc: "Parquet", Files: true, Sniff: sniffParquet, Open: openParquet})
 }
 

@@ -1,6 +1,7 @@
 package arrow
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -193,6 +194,72 @@ func (s *ipcSource) Examples(from, to int, yield func(dataset.Example, error) bo
 		if !more {
 			return
 		}
+	}
+}
+
+// An ipcStream reads what comes on standard input.
+type ipcStream struct {
+	dataset.Base
+	in   *dataset.Stream
+	plan *plan
+}
+
+// streamIPC reads the schema, which comes first.
+func streamIPC(in *dataset.Stream, o dataset.Options) (dataset.Source, error) {
+	s := &ipcStream{in: in}
+	err := guarded(func() error {
+		m, err := s.messages()
+		if err != nil {
+			return err
+		}
+		schema, err := readSchema(m)
+		if err != nil {
+			return err
+		}
+		s.plan, err = planOf(schema, o)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", in.Name(), err)
+	}
+	s.Labelled, s.Ragged = s.plan.label >= 0, s.plan.ragged()
+	return s, nil
+}
+
+// messages reads from the beginning, behind the magic of a file.
+func (s *ipcStream) messages() (*messageReader, error) {
+	in, err := s.in.Reader()
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReaderSize(in, pageBuffer)
+	if magic, err := r.Peek(len(fileMagic)); err == nil && bytes.Equal(magic, fileMagic) {
+		_, _ = r.Discard(len(fileMagic))
+	}
+	return &messageReader{r: r, memo: &room{}}, nil
+}
+
+// Examples reads batch by batch, until the stream ends.
+func (s *ipcStream) Examples(from, to int, yield func(dataset.Example, error) bool) {
+	m, err := s.messages()
+	b := &batches{m: m, plan: s.plan}
+	defer b.close()
+	for at := from; err == nil && at < to; {
+		columns, n, failed := b.next()
+		if failed == io.EOF {
+			return
+		}
+		more := true
+		if err = failed; err == nil {
+			more, err = s.plan.rows(&s.Base, columns, s.Path, at, min(to, at+n), yield)
+		}
+		if !more && err == nil {
+			return
+		}
+		at += n
+	}
+	if err != nil {
+		yield(dataset.Example{Label: -1}, fmt.Errorf("%s: %w", s.Path, err))
 	}
 }
 

@@ -67,12 +67,13 @@ func readHead(r io.Reader) (int, error) {
 	return int(n), nil
 }
 
+// firstRoom is made at once for what has yet to come.
+const firstRoom = 8 << 20
+
 // readFull reads n bytes, and makes room for them as they come.
 func readFull(r io.Reader, n int64) ([]byte, error) {
 	var b bytes.Buffer
-	if n <= 1<<20 {
-		b.Grow(int(n))
-	}
+	b.Grow(int(min(n, firstRoom)) + bytes.MinRead) // so that the end is seen without growing
 	got, err := io.CopyN(&b, r, n)
 	if err == io.EOF {
 		return nil, fmt.Errorf("%w: %d bytes of %d", errCut, got, n)

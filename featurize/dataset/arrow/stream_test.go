@@ -1,0 +1,163 @@
+package arrow
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/mfgs/mfgs/featurize/dataset"
+)
+
+// On standard input a stream, or a file, is what it is in a file, however it arrives, but that its length
+// is not known; and what tells that the data are the same is the same for any arrival.
+func TestStreamsOnStandardInput(t *testing.T) {
+	sums := map[string]string{}
+	for _, name := range []string{"hf.arrows", "plain.arrows", "lz4.arrow", "grown.arrows", "binary.arrow"} {
+		content, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := dataset.Options{Inputs: []string{"kind"}}
+		if name[0] == 'h' || name[0] == 'b' {
+			o = dataset.Options{LabelClasses: []string{"cat", "dog", "emu"}}
+		}
+		want := readAll(t, name, o)
+		for spec, r := range map[string]io.Reader{
+			"-": bytes.NewReader(content), "arrow:-": iotest.OneByteReader(bytes.NewReader(content)),
+		} {
+			o.Stream = dataset.NewStream(r, "-")
+			d, err := dataset.Open(spec, o)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			defer d.Close()
+			if d.Len() != -1 || !d.HasLabels() || d.Format() != "arrow" {
+				t.Errorf("%s: %d examples, labels %t, of format %s", name, d.Len(), d.HasLabels(), d.Format())
+			}
+			for e, err := range d.Between(t.Context(), 0, 1) { // which the pass begins with
+				if err != nil || e.Name != "-[0]" {
+					t.Errorf("%s: %s, %v", name, e.Name, err)
+				}
+			}
+			n := 0
+			for e, err := range d.Examples(t.Context()) {
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				e.Name = strings.Replace(e.Name, "-", name, 1)
+				if n >= len(want) || !reflect.DeepEqual(e, want[n]) {
+					t.Fatalf("%s: example %d is %v, want %v", name, n, e, want[n])
+				}
+				n++
+			}
+			sum, err := d.Fingerprint(t.Context())
+			if err != nil || n != len(want) || sums[name] != "" && sums[name] != sum {
+				t.Errorf("%s: %d examples, want %d; fingerprint %s, %v", name, n, len(want), sum, err)
+			}
+			sums[name] = sum
+		}
+	}
+}
+
+// A stream that is cut off within a message says so, where it ends, and one of other things is refused.
+func TestStreamsThatEnd(t *testing.T) {
+	content, err := os.ReadFile("testdata/table.arrows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(content []byte) (*dataset.Dataset, error) {
+		return dataset.Open("arrow:-", dataset.Options{Stream: dataset.NewStream(bytes.NewReader(content), "-")})
+	}
+	d, err := open(content[:len(content)-100])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var last error
+	for _, err := range d.Examples(t.Context()) {
+		last = err
+	}
+	if last == nil || !strings.HasPrefix(last.Error(), "-: ") || !errors.Is(last, errCut) {
+		t.Errorf("%v, want -: %v", last, errCut)
+	}
+	for want, content := range map[string][]byte{
+		"-: arrow/ipc: could not read message schema: a broken message": []byte("{\"x\": [1]}\n{\"x\": [2]}\n"),
+		"is cut off": content[:100],
+	} {
+		if _, err := open(content); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	// Who gives up does not wait for more.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	r, w := io.Pipe()
+	go w.Write(content[:len(content)-100])
+	d, err = dataset.Open("-", dataset.Options{Stream: dataset.NewStream(r, "-")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	gone := errors.New("gone")
+	cancel(gone)
+	for _, err := range d.Examples(ctx) {
+		last = err
+	}
+	if !errors.Is(last, gone) {
+		t.Errorf("%v, want %v", last, gone)
+	}
+}
+
+// Of a stream, however long, a batch is in memory, and of a file too: here some megabytes of half a
+// gigabyte.
+func TestMemoryIsThatOfABatch(t *testing.T) {
+	const batches, size = 512, 1 << 20
+	schema := arrow.NewSchema([]arrow.Field{{Name: "image", Type: arrow.BinaryTypes.Binary}}, nil)
+	column := array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary)
+	column.Append(make([]byte, size))
+	batch := array.NewRecordBatch(schema, []arrow.Array{column.NewArray()}, 1)
+	r, w := io.Pipe()
+	go func() {
+		stream := ipc.NewWriter(w, ipc.WithSchema(schema))
+		for range batches {
+			if err := stream.Write(batch); err != nil {
+				w.CloseWithError(err)
+				return
+			}
+		}
+		w.CloseWithError(stream.Close())
+	}()
+	d, err := dataset.Open("-", dataset.Options{Stream: dataset.NewStream(r, "-")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	n, most, before := 0, int64(0), heap()
+	for e, err := range d.Examples(t.Context()) {
+		if err != nil || len(e.Encoded) != size {
+			t.Fatalf("example %d: %v", n, err)
+		}
+		if n++; n%64 == 0 {
+			most = max(most, heap()-before)
+		}
+	}
+	if n != batches || most > 64*size {
+		t.Errorf("%d examples of %d took %d bytes", n, batches, most)
+	}
+}
