@@ -26,8 +26,9 @@ import (
 // Sums change by whole blocks of 512 source positions (see [rows.Blocks]), and know which blocks
 // they cover. They can be written and read again between any two blocks ([Sums.Encode],
 // [DecodeSums]): going on from there gives the same bits as never to have stopped. Sums of other
-// blocks can be merged: the same parts give the same bits in any order, since they are added in
-// the order of their positions; another division into parts agrees to some 1e-12.
+// blocks can be merged: the same parts give the same bits in any order, since they are kept apart
+// until they are joined or finished, and then added in the order of their positions; another
+// division into parts agrees to some 1e-12.
 //
 // Sums are used by one goroutine at a time.
 type Sums struct {
@@ -38,9 +39,7 @@ type Sums struct {
 	work     *gram // nil before the first block
 }
 
-// A part is what was summed one block after another. Parts are added to each other when they are
-// finished, or before where nothing can come between: onto a first part without a gap from block
-// 0 on.
+// A part is what was summed one block after another, or joined of such.
 type part struct {
 	matrices
 	blocks []span // covered, rising
@@ -95,7 +94,6 @@ func (s *Sums) AddBlock(b *rows.Batch) error {
 		return s.err
 	}
 	p.cover(index)
-	s.settle()
 	return nil
 }
 
@@ -173,20 +171,6 @@ func (p *part) cover(index int) {
 	p.blocks[len(p.blocks)-1].to = index + 1
 }
 
-// settle adds to the first part what follows it without a gap, if it begins with block 0.
-func (s *Sums) settle() {
-	for len(s.parts) > 1 {
-		first, next := s.parts[0], s.parts[1]
-		if first.first() != 0 || len(first.blocks) > 1 || first.end() != next.first() {
-			return
-		}
-		first.matrices.add(&next.matrices)
-		first.blocks[0].to = next.blocks[0].to
-		first.blocks = append(first.blocks, next.blocks[1:]...)
-		s.parts = slices.Delete(s.parts, 1, 2)
-	}
-}
-
 // Merge adds the sums of other blocks, which o gives up: it is left empty. It refuses those of
 // another configuration, and blocks that both cover.
 func (s *Sums) Merge(o *Sums) error {
@@ -205,8 +189,40 @@ func (s *Sums) Merge(o *Sums) error {
 	}
 	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.first(), b.first()) })
 	s.parts, o.parts = parts, nil
-	s.settle()
 	return nil
+}
+
+// Join adds up, in the order of their positions, the parts that lie in the blocks from one to before
+// another: they then take the memory of one. Sums are the same in any order of merging if the same
+// blocks are joined in all of them, each time when all of these have been merged.
+func (s *Sums) Join(from, to int) {
+	var sum *part
+	s.parts = slices.DeleteFunc(s.parts, func(p *part) bool {
+		if p.first() < from || p.end() > to {
+			return false
+		}
+		if sum == nil {
+			sum = p
+			return false
+		}
+		sum.matrices.add(&p.matrices)
+		sum.blocks = joined(append(sum.blocks, p.blocks...))
+		return true
+	})
+}
+
+// joined sorts spans that do not overlap, and makes one of those without a gap between them.
+func joined(all []span) []span {
+	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	rising := all[:1]
+	for _, b := range all[1:] {
+		if last := &rising[len(rising)-1]; last.to == b.from {
+			last.to = b.to
+		} else {
+			rising = append(rising, b)
+		}
+	}
+	return rising
 }
 
 // overlap returns a block that two parts cover.

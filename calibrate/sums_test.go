@@ -187,18 +187,44 @@ func TestResumingChangesNothing(t *testing.T) {
 	}
 }
 
-// Parts in order cost the memory of one.
-func TestPartsWithoutAGapAreAddedAtOnce(t *testing.T) {
-	cfg := configs[2]
-	blocks := blocksOf(t, cfg.Head, size(cfg.Head), -1)
-	s := newSums(t, cfg)
-	for i := range blocks {
-		if err := s.Merge(summed(t, cfg, blocks[i])); err != nil {
-			t.Fatal(err)
-		}
-		if len(s.parts) != 1 {
-			t.Fatalf("%d parts after block %d", len(s.parts), i)
-		}
+// Parts that are joined cost the memory of one, and are the same whether they were encoded and merged
+// in groups or all together, as long as the same are joined.
+func TestJoiningIsTheSameInAnyGroups(t *testing.T) {
+	for _, cfg := range configs {
+		t.Run(cfg.name(), func(t *testing.T) {
+			blocks := blocksOf(t, cfg.Head, size(cfg.Head), 1)
+			left, right := blocks[:len(blocks)/2], blocks[len(blocks)/2:]
+			before := rows.Block(right[0].Positions[0])
+			merged := func(blocks []*rows.Batch, order func([]*rows.Batch)) *Sums {
+				s, blocks := newSums(t, cfg), slices.Clone(blocks)
+				order(blocks)
+				for _, b := range blocks {
+					if err := s.Merge(summed(t, cfg, b)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return s
+			}
+			flat := merged(blocks, slices.Reverse)
+			flat.Join(0, before)
+			flat.Join(before, rows.MaxBlocks)
+			flat.Join(0, rows.MaxBlocks)
+			a, b := merged(left, func([]*rows.Batch) {}), merged(right, slices.Reverse)
+			a.Join(0, before)
+			b.Join(0, rows.MaxBlocks)
+			nested := decoded(t, encoded(t, b))
+			if err := nested.Merge(decoded(t, encoded(t, a))); err != nil {
+				t.Fatal(err)
+			}
+			nested.Join(0, rows.MaxBlocks)
+			if len(flat.parts) != 1 || !bytes.Equal(encoded(t, nested), encoded(t, flat)) {
+				t.Error("parts joined in groups give other bytes")
+			}
+			whole := finished(t, summed(t, cfg, blocks...))
+			for name, sum := range whole.sums() {
+				wantSame(t, name, finished(t, decoded(t, encoded(t, flat))).sums()[name], sum, 1e-12)
+			}
+		})
 	}
 }
 

@@ -33,8 +33,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 		}
 		parts[i] = folderOf{dir, m}
 	}
-	// In this order the sums of one part follow those of the one before where that is possible, and
-	// are added at once.
+	// In this order few sums wait for others at a time.
 	slices.SortFunc(parts, func(a, b folderOf) int {
 		return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.dir, b.dir))
 	})
@@ -43,6 +42,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 		return nil, "", err
 	}
 	var held [2][]*rows.Batch
+	complete := tree{}
 	for _, f := range parts {
 		if err := context.Cause(ctx); err != nil {
 			return nil, "", err
@@ -53,6 +53,11 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 		}
 		if err := p.mergeSums(o); err != nil {
 			return nil, "", fmt.Errorf("%s: %w", f.dir, err)
+		}
+		if train := o.Set(bundle.Train); train != nil {
+			for i := range train.Shards {
+				complete.add(&train.Shards[i], p.Sums.Join)
+			}
 		}
 		for i, b := range []*rows.Batch{o.Val, o.OOD} {
 			if b != nil {
@@ -214,6 +219,34 @@ func (p *Part) mergeSums(o *Part) error {
 	}
 	p.Counts.Merge(o.Counts)
 	return p.Sums.Merge(o.Sums)
+}
+
+// A tree says of which shards sums are added up before others are there: of two that are neighbours,
+// of two such pairs, and so on, whatever was merged when. So many parts take the memory of
+// few, the same shards give the same bytes however merges are nested, and groups of two, four, eight …
+// neighbours, from the first shard on, become as small as one part.
+type tree map[node]span
+
+// A node is the shards index·2^level + 1 to (index+1)·2^level.
+type node struct{ level, index int }
+
+// A span is the blocks from one to before another.
+type span struct{ from, to int }
+
+// add notes that a shard was merged, and joins the blocks of all nodes that it completes.
+func (t tree) add(s *Shard, join func(from, to int)) {
+	at := node{0, s.Shard.Index - 1}
+	blocks := span{s.From / rows.BlockSize, (s.To + rows.BlockSize - 1) / rows.BlockSize}
+	for {
+		t[at] = blocks
+		other, ok := t[node{at.level, at.index ^ 1}]
+		if !ok {
+			return
+		}
+		blocks = span{min(blocks.from, other.from), max(blocks.to, other.to)}
+		join(blocks.from, blocks.to)
+		at = node{at.level + 1, at.index / 2}
+	}
 }
 
 // mergeRows returns the examples of several batches in the order of their positions. No block has
