@@ -3,8 +3,11 @@ package dataset
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -161,5 +164,64 @@ func TestFeaturesAreRefused(t *testing.T) {
 		})
 	}
 	_, err := OpenFeatures("npy:testdata/fortran.npy", Options{})
-	wantError(t, err, "features come as .npz, not as npy")
+	wantError(t, err, "fortran.npy", "features come as arrays of an .npz, or as lists of records")
+}
+
+// In records features are lists by their names, and read as arrays are, in blocks of a shard's
+// positions.
+func TestFeaturesOfRecords(t *testing.T) {
+	var text strings.Builder
+	for i := range 10 {
+		fmt.Fprintf(&text, "{\"phi\":[%d,0.5,-1],\"id\":\"x\",\"logits\":[%d,1e3],\"label\":%d}\n", i, i*i, i%2)
+	}
+	path := write(t, t.TempDir(), "f.jsonl", []byte(text.String()))
+	f, err := OpenFeatures(path+"[1:10]", Options{Classes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if f.Len() != 9 || f.Dim() != 3 || f.Logits() != 2 || !f.HasLabels() {
+		t.Errorf("%d × %d, %d", f.Len(), f.Dim(), f.Logits())
+	}
+	var sizes []int
+	at := 1
+	for b, err := range f.Blocks(t.Context(), 4) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, b.N)
+		for i := range b.N {
+			if b.Positions[i] != at || b.Features[3*i] != float32(at) || b.Features[3*i+1] != 0.5 ||
+				b.Logits[2*i] != float32(at*at) || b.Logits[2*i+1] != 1000 || b.Labels[i] != at%2 {
+				t.Errorf("example %d is %+v", at, b)
+			}
+			at++
+		}
+	}
+	if !slices.Equal(sizes, []int{3, 4, 2}) {
+		t.Errorf("blocks of %v", sizes)
+	}
+	for want, text := range map[string]string{
+		"x.jsonl[1]: 2 features and 1 logits, and the first example has 1 and 1": `{"features":[1],"logits":[1]}
+{"features":[1,2],"logits":[1]}`,
+		`no key "features" for the model's input; there are logits, x`: `{"x":[1],"logits":[1]}`,
+		"features of shape [1 1]; want a list of numbers":              `{"features":[[1]],"logits":[1]}`,
+		"features: []string; want real numbers":                        `{"features":["a"],"logits":[1]}`,
+		"label 2 of example 0 is outside [0,2)":                        `{"features":[1],"logits":[1],"label":2}`,
+		"2 logits an example for a head of 3 classes":                  `{"features":[1],"logits":[1,2]}`,
+	} {
+		path := write(t, t.TempDir(), "x.jsonl", []byte(text))
+		o := Options{Classes: 2}
+		if strings.Contains(want, "3 classes") {
+			o.Classes = 3
+		}
+		f, err := OpenFeatures(path, o)
+		if err == nil {
+			for _, e := range f.Blocks(t.Context(), 4) {
+				err = e
+			}
+			f.Close()
+		}
+		wantError(t, err, want)
+	}
 }

@@ -66,3 +66,26 @@ func toInts(data any) (ints []int, bad int) {
 }
 
 func clip(s string) string { return s[:min(len(s), 20)] }
+
+// toFloats converts features and logits.
+func toFloats(data any) ([]float32, error) {
+	switch d := data.(type) {
+	case []float32:
+		return d, nil
+	case []float64:
+		return narrow(d), nil
+	case []int64: // as JSON has whole ones
+		return narrow(d), nil
+	case []uint64:
+		return narrow(d), nil
+	}
+	return nil, fmt.Errorf("%T; want real numbers", data)
+}
+
+func narrow[T float64 | int64 | uint64](in []T) []float32 {
+	out := make([]float32, len(in))
+	for i, v := range in {
+		out[i] = float32(v)
+	}
+	return out
+}

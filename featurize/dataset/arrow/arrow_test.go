@@ -356,6 +356,28 @@ func TestColumnsThatDoNotFitAreRefused(t *testing.T) {
 	}
 }
 
+// Ready-made features are columns of lists.
+func TestFeatures(t *testing.T) {
+	for _, file := range []string{"features.parquet", "features.arrows"} {
+		f, err := dataset.OpenFeatures("testdata/"+file+"[1:6]", dataset.Options{Classes: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var got []string
+		for b, err := range f.Blocks(t.Context(), 4) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, fmt.Sprint(b.Positions, b.Features[:3], b.Logits[:2], b.Labels))
+		}
+		want := []string{"[1 2 3] [1 0.5 -1] [1 1] [1 0 1]", "[4 5] [4 2 -4] [4 1] [0 1]"}
+		if !slices.Equal(got, want) || f.Dim() != 3 || f.Logits() != 2 {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
+
 // What tells a file again is its content and what is read of it, whether a pass has read it or not.
 func TestFingerprints(t *testing.T) {
 	for _, file := range []string{"hf.parquet", "hf.arrows"} {
