@@ -37,7 +37,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 	slices.SortFunc(parts, func(a, b folderOf) int {
 		return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.dir, b.dir))
 	})
-	p = &Part{Manifest: Manifest{Tool: parts[0].Tool, Recipe: parts[0].Recipe}}
+	p = &Part{}
 	if err := p.mergeManifests(parts); err != nil {
 		return nil, "", err
 	}
@@ -78,6 +78,12 @@ type folderOf struct {
 	*Manifest
 }
 
+// told reports whether there were examples, which tell whether data are images: a stream without any
+// does not.
+func (f folderOf) told() bool {
+	return slices.ContainsFunc(f.Sets, func(s Set) bool { return s.Examples() > 0 })
+}
+
 // at returns where its training data begins.
 func (f *folderOf) at() int {
 	if s := f.Set(bundle.Train); s != nil {
@@ -88,13 +94,18 @@ func (f *folderOf) at() int {
 
 // mergeManifests adds the sets of parts, and refuses those that are not parts of one calibration.
 func (p *Part) mergeManifests(parts []folderOf) error {
-	first := &parts[0]
+	first := &parts[max(0, slices.IndexFunc(parts, folderOf.told))]
+	p.Tool, p.Recipe = first.Tool, first.Recipe
 	for i := range parts {
 		f := &parts[i]
 		if f.Tool != first.Tool {
 			return differ(first.dir, f.dir, "tool", first.Tool, f.Tool)
 		}
-		if field, a, b := difference(&first.Recipe, &f.Recipe); field != "" {
+		recipe := f.Recipe
+		if !f.told() {
+			recipe.Preprocess = first.Recipe.Preprocess
+		}
+		if field, a, b := difference(&first.Recipe, &recipe); field != "" {
 			return differ(first.dir, f.dir, field, a, b)
 		}
 	}
