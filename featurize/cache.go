@@ -104,7 +104,8 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		return rows.Stats{}, "", err
 	}
 	// What the recipe says of a store made elsewhere need not be true.
-	if store != nil && (store.Labelled() != ds.HasLabels() || store.Len()+len(store.Bad()) != s.want.count || !s.fits(store)) {
+	if store != nil && (store.Labelled() != ds.HasLabels() || !s.fits(store) ||
+		store.Len()+len(store.Bad()) != s.want.count) {
 		f.Close()
 		store = nil
 	}
@@ -295,7 +296,8 @@ type filling struct {
 	leave  func(err error)         // ends writing, for an error or without one
 }
 
-// begin goes on with what an earlier run of the same recipe has left of the same data, or begins anew. Where the data have changed just now, or another process does the same, nobody can go on
+// begin goes on with what an earlier run of the same recipe has left of the same data, or begins
+// anew. Where the data have changed just now, or another process does the same, nobody can go on
 // with what this one leaves.
 func (s *caching) begin() (*filling, error) {
 	if s.stamp != "" {

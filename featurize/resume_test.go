@@ -84,7 +84,8 @@ func TestAStreamFromAPositionIsTheRestOfTheWhole(t *testing.T) {
 				}
 				rest := &collected{Batch: *want.Slice(first, want.N)}
 				equal(t, got, rest)
-				if stats.Examples != all.Examples || !slices.Equal(stats.Bad, all.Bad) || told != len(bad)-len(before.Bad) {
+				if stats.Examples != all.Examples || !slices.Equal(stats.Bad, all.Bad) ||
+					told != len(bad)-len(before.Bad) {
 					t.Errorf("from %d: %+v, told of %d bad records; want %+v", at, stats, told, all)
 				}
 				if done != total || total != all.Examples+len(all.Bad) {
@@ -159,7 +160,8 @@ func TestAnInterruptedFillIsContinued(t *testing.T) {
 	if names := entries(t, c.Cache.Dir); len(names) != 1 {
 		t.Fatalf("the cache holds %q", names)
 	}
-	if again, err := os.ReadFile(filepath.Join(c.Cache.Dir, entries(t, c.Cache.Dir)[0])); err != nil || string(again) != string(whole) {
+	again, err := os.ReadFile(filepath.Join(c.Cache.Dir, entries(t, c.Cache.Dir)[0]))
+	if err != nil || string(again) != string(whole) {
 		t.Errorf("another store, %v", err)
 	}
 }

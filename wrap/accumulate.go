@@ -3,7 +3,6 @@ package wrap
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -17,23 +16,31 @@ import (
 // An accumulation reads a calibration's data. What it has read so far is all in its part: the
 // training data by whole blocks, held-out data example by example.
 type accumulation struct {
-	cfg  *Config
-	in   *sources
-	log  *journal
-	part *part.Part
+	cfg        *Config
+	in         *sources
+	log        *journal
+	checkpoint *checkpoint // nil keeps nothing of what was read
+	part       *part.Part
+	read       map[*source.Set]*reading
 }
 
-// accumulate reads the data of a calibration: with what it returns, all the rest can be done.
-func accumulate(ctx context.Context, cfg *Config, in *sources, log *journal) (*part.Part, error) {
-	a := &accumulation{cfg: cfg, in: in, log: log}
-	if err := a.begin(); err != nil {
-		return nil, err
+// reading is how far a set was read.
+type reading struct {
+	part.Progress
+	bad []rows.Bad // that were met
+}
+
+// accumulate reads the data of a calibration, or what was not read before: with its part, all the
+// rest can be done.
+func (a *accumulation) accumulate(ctx context.Context) error {
+	if err := a.resume(ctx); err != nil {
+		return err
 	}
-	if err := a.read(ctx); err != nil {
-		return nil, err
+	if err := a.readAll(ctx); err != nil {
+		return err
 	}
-	log.begin("fingerprint")
-	return a.part, a.identify(ctx)
+	a.log.begin("fingerprint")
+	return a.identify(ctx)
 }
 
 // begin makes a part of which nothing has been read.
@@ -43,6 +50,7 @@ func (a *accumulation) begin() error {
 		return err
 	}
 	a.part = &part.Part{Manifest: part.Manifest{Tool: "mfgs " + Version(), Recipe: *recipe}}
+	a.read = map[*source.Set]*reading{}
 	for _, s := range a.in.sets() {
 		from, to := s.Slice()
 		set := part.Set{Role: bundle.Role(s.Name), Spec: s.Spec, From: from, Count: to - from, Stream: s.Size() < 0}
@@ -53,6 +61,13 @@ func (a *accumulation) begin() error {
 		shard.From, shard.To = s.Range()
 		set.Shards = []part.Shard{shard}
 		a.part.Sets = append(a.part.Sets, set)
+		a.read[s] = &reading{Progress: part.Progress{Next: shard.From}}
+	}
+	if a.in.val != nil {
+		a.part.Val = &rows.Batch{}
+	}
+	if a.in.ood != nil {
+		a.part.OOD = &rows.Batch{}
 	}
 	if a.in.train == nil {
 		return nil
@@ -70,9 +85,9 @@ func (a *accumulation) shard(s *source.Set) *part.Shard {
 	return &a.part.Set(bundle.Role(s.Name)).Shards[0]
 }
 
-// read reads the sets.
-func (a *accumulation) read(ctx context.Context) (err error) {
-	if a.in.train != nil {
+// readAll reads the sets, or what is missing of them.
+func (a *accumulation) readAll(ctx context.Context) (err error) {
+	if s := a.in.train; s != nil && !a.whole(s) {
 		a.log.begin("proof")
 		if err := a.prove(ctx); err != nil {
 			return err
@@ -83,15 +98,56 @@ func (a *accumulation) read(ctx context.Context) (err error) {
 		}
 	}
 	a.log.begin("held_out")
-	if a.in.val != nil {
-		if a.part.Val, err = a.collect(ctx, a.in.val); err != nil {
+	if s := a.in.val; s != nil && !a.whole(s) {
+		if err := a.collect(ctx, s, a.part.Val); err != nil {
 			return err
 		}
 	}
-	if a.in.ood != nil {
-		a.part.OOD, err = a.collect(ctx, a.in.ood)
+	if s := a.in.ood; s != nil && !a.whole(s) {
+		return a.collect(ctx, s, a.part.OOD)
 	}
-	return err
+	return nil
+}
+
+// begun reports whether some of a set was read before, and whole whether all of it was.
+func (a *accumulation) begun(s *source.Set) bool { return a.read[s].Next > a.shard(s).From }
+func (a *accumulation) whole(s *source.Set) bool {
+	return a.begun(s) && a.read[s].Next >= a.shard(s).To
+}
+
+// stream reads a set from where it was read to before. read is called with the stream's own yield.
+func (a *accumulation) stream(s *source.Set, read func() error) error {
+	r, shard := a.read[s], a.shard(s)
+	s.Config.From, s.Config.Before = 0, rows.Stats{Examples: shard.Examples}
+	if a.begun(s) {
+		s.Config.From = r.Next
+	}
+	for _, b := range r.bad {
+		s.Config.Before.Bad = append(s.Config.Before.Bad, b.Message)
+	}
+	s.Config.Bad = func(b rows.Bad) {
+		if b.Position >= s.Config.From {
+			r.bad = append(r.bad, b)
+		}
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	r.Next = max(shard.To, shard.From)
+	a.note(s)
+	shard.Fingerprint = s.Fingerprint
+	return nil
+}
+
+// note notes the records that were left out of what was read of a set.
+func (a *accumulation) note(s *source.Set) {
+	r, shard := a.read[s], a.shard(s)
+	shard.Bad = nil
+	for _, b := range r.bad {
+		if b.Position < r.Next {
+			shard.Bad = append(shard.Bad, s.Name+": "+b.Message)
+		}
+	}
 }
 
 // first reports whether the training set is read from its beginning: the head is proven then.
@@ -101,7 +157,7 @@ func (a *accumulation) first() bool {
 
 // prove compares the head with the model's own outputs.
 func (a *accumulation) prove(ctx context.Context) error {
-	if !a.first() {
+	if !a.first() || a.begun(a.in.train) {
 		return nil
 	}
 	proof, warning, err := prove(ctx, a.cfg, a.in)
@@ -123,36 +179,46 @@ func (a *accumulation) readTrain(ctx context.Context) (err error) {
 	blocks := rows.NewBlocks(func(b *rows.Batch) error {
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
+		if err := a.part.Sums.AddBlock(b); err != nil {
+			return err
+		}
 		counts.Add(in.head, b)
 		shard.Examples = counts.Examples
-		return a.part.Sums.AddBlock(b)
+		a.read[in.train].Next = (rows.Block(b.Positions[0]) + 1) * rows.BlockSize
+		return nil
 	})
 	checked := in.cut == nil
-	bad := len(a.log.Bad)
-	_, _, err = in.train.Stream(ctx, in.head, &a.log.Notes, func(b *rows.Batch) error {
-		if !checked {
-			if err := a.checkLogits(b, shard); err != nil {
+	record := a.first() && !a.begun(in.train)
+	err = a.stream(in.train, func() error {
+		_, _, err := in.train.Stream(ctx, in.head, &a.log.Notes, func(b *rows.Batch) error {
+			if !checked {
+				if err := a.checkLogits(b, shard, record); err != nil {
+					return err
+				}
+				checked = true
+			}
+			if err := blocks.Add(b); err != nil {
 				return err
 			}
-			checked = true
+			a.save()
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		return blocks.Add(b)
+		if err := blocks.Flush(); err != nil {
+			return fmt.Errorf("train: %w", err)
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	shard.Bad = slices.Clone(a.log.Bad[bad:])
-	if err := blocks.Flush(); err != nil {
-		return fmt.Errorf("train: %w", err)
-	}
 	a.log.seconds["curvature"] += inCurvature.Seconds()
-	return nil
+	return err
 }
 
-// checkLogits proves the head on a batch. What it is like, the first shard tells.
-func (a *accumulation) checkLogits(b *rows.Batch, shard *part.Shard) error {
+// checkLogits proves the head on a batch. What it is like is recorded of the first.
+func (a *accumulation) checkLogits(b *rows.Batch, shard *part.Shard, record bool) error {
 	logitError, err := attach.CheckLogits(a.in.cut.Head, b)
-	if err != nil || !a.first() {
+	if err != nil || !record {
 		return err
 	}
 	shard.LogitError = logitError
@@ -162,16 +228,18 @@ func (a *accumulation) checkLogits(b *rows.Batch, shard *part.Shard) error {
 	return nil
 }
 
-// collect reads a held-out set.
-func (a *accumulation) collect(ctx context.Context, s *source.Set) (*rows.Batch, error) {
-	bad := len(a.log.Bad)
-	batch, _, err := s.Collect(ctx, a.in.head, &a.log.Notes)
-	if err != nil {
-		return nil, err
-	}
+// collect reads a held-out set behind what was read of it before.
+func (a *accumulation) collect(ctx context.Context, s *source.Set, into *rows.Batch) error {
 	shard := a.shard(s)
-	shard.Examples, shard.Bad = batch.N, slices.Clone(a.log.Bad[bad:])
-	return batch, nil
+	return a.stream(s, func() error {
+		_, err := s.CollectInto(ctx, a.in.head, &a.log.Notes, into, func(b *rows.Batch) error {
+			shard.Examples = into.N
+			a.read[s].Next = max(shard.From, rows.Block(b.Positions[b.N-1])*rows.BlockSize)
+			a.save()
+			return nil
+		})
+		return err
+	})
 }
 
 // identify adds fingerprints, and warns of sets that share examples: each has a part that the others

@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/source"
+	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // Calibrate fits the posterior and the temperatures of a classifier and writes the bundle cfg.Out.
@@ -28,32 +28,26 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
 		return nil, errors.New("calibration needs training data and held-out data, all of them: parts of them are for Accumulate")
 	}
-	if err := bundle.CheckTarget(cfg.Out, cfg.Force, cfg.keep()...); err != nil {
-		return nil, err
-	}
 	log := newJournal(cfg.Progress)
-
-	log.begin("open")
-	in, err := openSources(ctx, &cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	defer in.close()
-	p, err := accumulate(ctx, &cfg, in, log)
-	if err != nil {
-		return nil, err
-	}
-	to := &target{dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature}
-	if in.cut != nil {
-		to.model = NewModelInfo(in.cut.Model)
-		if !cfg.NoModel {
-			to.files, err = modelFiles(in.cut.Model)
+	var report *Report
+	err := bundleOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {
+		to := &target{dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature}
+		if in.cut != nil {
+			to.model = NewModelInfo(in.cut.Model)
+			if !cfg.NoModel {
+				to.files, err = modelFiles(in.cut.Model)
+			}
 		}
-	}
+		if err != nil {
+			return err
+		}
+		report, err = finish(ctx, p, to, log)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	return finish(ctx, p, to, log)
+	return report, nil
 }
 
 // withDefaults fills in what was left out.
@@ -94,6 +88,8 @@ func (c *Config) check() error {
 		return errors.New("calibration needs a model, or ready-made features")
 	case c.Out == "":
 		return errors.New("calibration needs a folder to write to")
+	case c.Resume && c.stream() != "":
+		return fmt.Errorf("%s: a stream cannot be gone on with, since nothing tells whether it is the same again: leave resume out, or give files", c.stream())
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
 	}
@@ -101,6 +97,16 @@ func (c *Config) check() error {
 		return err
 	}
 	return c.Shard.Validate()
+}
+
+// stream returns the SPEC that is a stream, or "".
+func (c *Config) stream() string {
+	for _, spec := range []string{c.Train, c.Val, c.OOD} {
+		if dataset.IsStream(spec) {
+			return spec
+		}
+	}
+	return ""
 }
 
 // keep returns the files that must outlive the bundle that is replaced.

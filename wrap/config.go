@@ -72,7 +72,13 @@ type Config struct {
 	Inputs
 	Runtime
 
+	// Resume goes on with a calibration to Out that was interrupted, or begins one. Where Out is
+	// its result already, the error is a [*DoneError].
+	Resume bool
+
 	Progress func(Progress)
+	// Notice, if set, is told at once what need not be in the report.
+	Notice func(string)
 }
 
 // Progress is how far a stage of the work is. Stages follow one another; the

@@ -2,7 +2,9 @@ package wrap
 
 import (
 	"context"
+	"math"
 	"testing"
+	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -46,7 +48,8 @@ func HeldOutSet(t testing.TB, cfg Config) (warnings []string, set *rows.Batch, n
 	a := &accumulation{cfg: &cfg, in: in, log: log}
 	err := a.begin()
 	if err == nil {
-		set, err = a.collect(t.Context(), in.val)
+		set = a.part.Val
+		err = a.collect(t.Context(), in.val, set)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -78,4 +81,12 @@ func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
 	}
 	t.Cleanup(in.close)
 	return in, log
+}
+
+// CheckpointEvery sets how often checkpoints are written, whatever they cost. It returns what sets it
+// back.
+func CheckpointEvery(d time.Duration) (back func()) {
+	before, cost := checkpointEvery, checkpointCost
+	checkpointEvery, checkpointCost = d.String(), math.Inf(1)
+	return func() { checkpointEvery, checkpointCost = before, cost }
 }

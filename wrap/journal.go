@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -9,6 +10,7 @@ import (
 // journal gathers what the report says of the way of a calibration.
 type journal struct {
 	source.Notes
+	tell     func(string) // may be nil
 	warnings []string
 	seconds  map[string]float64 // by stage
 	started  time.Time
@@ -37,6 +39,13 @@ func (j *journal) end() map[string]float64 {
 	j.begin("")
 	j.seconds["total"] = time.Since(j.started).Seconds()
 	return j.seconds
+}
+
+// notice tells at once what need not be in the report.
+func (j *journal) notice(format string, args ...any) {
+	if j.tell != nil {
+		j.tell(fmt.Sprintf(format, args...))
+	}
 }
 
 func (j *journal) warn(warnings ...string) {

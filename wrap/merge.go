@@ -31,33 +31,29 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	if err := part.CheckTarget(cfg.Out, cfg.Force); err != nil {
-		return nil, err
-	}
 	log := newJournal(cfg.Progress)
-	log.begin("open")
-	in, err := openSources(ctx, &cfg, log)
-	if err != nil {
-		return nil, err
-	}
-	defer in.close()
-	p, err := accumulate(ctx, &cfg, in, log)
-	if err != nil {
-		return nil, err
-	}
-	o := part.WriteOptions{Force: cfg.Force}
-	var model *ModelInfo
-	if in.cut != nil {
-		model = NewModelInfo(in.cut.Model)
-		if train := p.Set(bundle.Train); !cfg.NoModel && train != nil && train.First(&train.Shards[0]) {
-			files, err := modelFiles(in.cut.Model)
-			if err != nil {
-				return nil, err
+	var report *PartReport
+	err := partOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) error {
+		o := part.WriteOptions{Force: cfg.Force}
+		var model *ModelInfo
+		if in.cut != nil {
+			model = NewModelInfo(in.cut.Model)
+			if train := p.Set(bundle.Train); !cfg.NoModel && train != nil && train.First(&train.Shards[0]) {
+				files, err := modelFiles(in.cut.Model)
+				if err != nil {
+					return err
+				}
+				o.Model, o.ModelData = files.Model, files.ModelData
 			}
-			o.Model, o.ModelData = files.Model, files.ModelData
 		}
+		var err error
+		report, err = writePart(ctx, p, cfg.Out, o, model, log)
+		return err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return writePart(ctx, p, cfg.Out, o, model, log)
+	return report, nil
 }
 
 // writePart writes a part and reports it.

@@ -206,8 +206,8 @@ func TestEvaluateTakesAPart(t *testing.T) {
 	}
 }
 
-// Wherever calibration is cancelled, nothing is left.
-func TestACancelledCalibrationLeavesNothing(t *testing.T) {
+// Wherever calibration is cancelled, nothing is left but what it has read.
+func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
 	cause := errors.New("the user went home")
 	begins := func(stage string) func(Progress) bool {
 		return func(p Progress) bool { return p.Stage == stage }
@@ -259,7 +259,11 @@ func TestACancelledCalibrationLeavesNothing(t *testing.T) {
 				if took := time.Since(at); took > 5*time.Second {
 					t.Errorf("it took %v", took)
 				}
-				if left := list(t, dir); !slices.Equal(left, before) && len(left)+len(before) > 0 {
+				left := list(t, dir)
+				if name != "before it begins" && name != "while training" {
+					before = append(before, "b.checkpoint")
+				}
+				if !slices.Equal(left, before) && len(left)+len(before) > 0 {
 					t.Errorf("there lie %q", left)
 				}
 			})

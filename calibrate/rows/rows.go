@@ -83,7 +83,7 @@ func row[T any](x []T, i, n int) []T { return part(x, i, i+1, n) }
 
 // part returns some of the rows of x [n,…], of which nil has none.
 func part[T any](x []T, from, to, n int) []T {
-	if x == nil {
+	if x == nil || n == 0 {
 		return nil
 	}
 	width := len(x) / n

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -58,7 +59,8 @@ and --ood is then enough.`,
 			cacheFlag(),
 
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
-			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
+			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			keepCurvatureFlag(),
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
 			jsonFlag(),
@@ -81,9 +83,15 @@ and --ood is then enough.`,
 			}
 			if c.IsSet("shard") {
 				report, err := wrap.Accumulate(c.Context, config)
+				if errors.As(err, new(*wrap.DoneError)) {
+					return p.nothingToDo(c, bar, err)
+				}
 				return p.partDone(c, bar, report, err)
 			}
 			report, err := wrap.Calibrate(c.Context, config)
+			if errors.As(err, new(*wrap.DoneError)) {
+				return p.nothingToDo(c, bar, err)
+			}
 			bar.done()
 			if err != nil {
 				return err
@@ -95,6 +103,16 @@ and --ood is then enough.`,
 			return writeReport(p.stdout, report)
 		},
 	}
+}
+
+// nothingToDo says that the output is there already.
+func (p *program) nothingToDo(c *cli.Context, bar *progress, done error) error {
+	bar.done()
+	if c.Bool("json") {
+		return writeJSON(p.stdout, map[string]any{"out": c.String("out"), "nothing_to_do": true})
+	}
+	fmt.Fprintln(p.stderr, "mfgs:", oneLine(done.Error()))
+	return nil
 }
 
 func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, error) {
@@ -146,6 +164,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		ReadyMade: readyMade,
 		Out:       c.String("out"),
 		Force:     c.Bool("force"),
+		Resume:    c.Bool("resume"),
 		NoModel:   c.Bool("no-model"),
 		Shard:     shard,
 
@@ -158,6 +177,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		Inputs:     wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Runtime:    runtime,
 		Progress:   bar.work,
+		Notice:     bar.say,
 	}
 	if file := c.String("classes"); file != "" {
 		if config.Classes, err = readClasses(file); err != nil {

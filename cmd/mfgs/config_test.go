@@ -40,18 +40,18 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		if err := app.Run(append([]string{"mfgs", "calibrate"}, args...)); err != nil {
 			t.Fatal(err)
 		}
-		if got.Progress == nil || got.Runtime.Setup.Progress == nil {
+		if got.Progress == nil || got.Notice == nil || got.Runtime.Setup.Progress == nil {
 			t.Error("nobody hears of progress")
 		}
-		got.Progress, got.Runtime.Setup.Progress = nil, nil // functions are not comparable
+		got.Progress, got.Notice, got.Runtime.Setup.Progress = nil, nil, nil // functions are not comparable
 		return got
 	}
-	got := config("--model", model, "--train", "T", "--val", "V", "--ood", "O", "--out", out, "--force", "--no-model",
+	got := config("--model", model, "--train", "T", "--val", "V", "--ood", "O", "--out", out, "--force", "--resume", "--no-model",
 		"--covariance", "sandwich", "--structure", "kron", "--damping", "rel:0.25", "--limit", "11", "--max-bad", "12",
 		"--features-cache", "C", "--classes", classes, "--preprocess", spec, "--features", "f", "--logits", "l", "--output", "o",
 		"--link", "sigmoid", "--approximate", "relu", "--batch", "13", "--threads", "14", "--runtime", "R", "--no-install")
 	want := wrap.Config{
-		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, NoModel: true,
+		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, Resume: true, NoModel: true,
 		Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu},
 		Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
 		Limit: 11, Classes: []string{"cat", "dog"},

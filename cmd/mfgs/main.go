@@ -64,7 +64,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, usage)
 		return exitUsage
 	case ctx.Err() != nil:
-		fmt.Fprintln(stderr, "mfgs: interrupted")
+		said := "interrupted"
+		if kept := (*wrap.InterruptedError)(nil); errors.As(err, &kept) {
+			said = (&wrap.InterruptedError{Checkpoint: kept.Checkpoint, Err: errors.New(said)}).Error()
+		}
+		fmt.Fprintln(stderr, "mfgs:", oneLine(said))
 	default:
 		fmt.Fprintln(stderr, "mfgs:", oneLine(err.Error()))
 	}

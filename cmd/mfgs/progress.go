@@ -35,6 +35,7 @@ type progress struct {
 	bar   *progressbar.ProgressBar // nil between stages
 
 	begun, stageBegun time.Time
+	stageFrom         int64     // done when the stage began: work that was gone on with
 	next              time.Time // when the next plain line is due
 }
 
@@ -78,7 +79,7 @@ func (p *progress) show(stage, unit string, done, total int64, options ...progre
 	}
 	if p.stage != stage || p.max != total {
 		p.wipe()
-		p.stage, p.max, p.stageBegun = stage, total, p.now()
+		p.stage, p.max, p.stageBegun, p.stageFrom = stage, total, p.now(), done
 	}
 	if p.plain {
 		p.line(unit, done)
@@ -122,12 +123,20 @@ func (p *progress) line(unit string, done int64) {
 	if p.max > 0 {
 		text += fmt.Sprintf(" (%d%%)", 100*done/p.max)
 	}
-	if p.max > done && done > 0 {
-		left := now.Sub(p.stageBegun).Seconds() * float64(p.max-done) / float64(done)
+	if p.max > done && done > p.stageFrom {
+		left := now.Sub(p.stageBegun).Seconds() * float64(p.max-done) / float64(done-p.stageFrom)
 		text += fmt.Sprintf(", about %v left", time.Duration(math.Ceil(left))*time.Second)
 	}
 	// Progress that cannot be written is no reason to stop working.
 	_, _ = io.WriteString(p.w, oneLine(text)+"\n")
+}
+
+// say writes a line between the others.
+func (p *progress) say(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wipe()
+	fmt.Fprintln(p.w, "mfgs:", oneLine(line))
 }
 
 // done wipes the bar; the terminal is free for other output.

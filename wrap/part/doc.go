@@ -59,10 +59,14 @@
 //	    (bad)          a message for each record that could not be read
 //	    (ignored)      files that were passed over, in the whole set; (ignored_by) has the reasons
 //	    (shared)       warnings of what the set has in common with another
+//	    (progress)     of a checkpoint alone: (stamp) of the data, and next, from where reading goes on
 //	    (logit_error)  in the first shard of train: how far the head's logits are from the model's
 //	    (proof)        likewise: what was compared with the model's own output
 //	    (warnings)     likewise: of the head
 //	files              a list: name and sha256 of each of the other files
+//
+// A checkpoint is a part whose shards say how far they were read: training data in whole blocks, as is
+// held-out data, and without a fingerprint what was not read to its end. It is no part to be merged.
 //
 // # The other files
 //

@@ -105,7 +105,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		if !f.told() {
 			recipe.Preprocess = first.Recipe.Preprocess
 		}
-		if field, a, b := difference(&first.Recipe, &recipe); field != "" {
+		if field, a, b := Difference(&first.Recipe, &recipe); field != "" {
 			return differ(first.dir, f.dir, field, a, b)
 		}
 	}
@@ -123,7 +123,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 				all, from = &Set{Role: role, Spec: s.Spec, From: s.From, Count: s.Count, Stream: s.Stream}, f.dir
 				all.Shards = append(all.Shards, s.Shards...)
 			} else {
-				if field, a, b := difference(all.head(), s.head()); field != "" {
+				if field, a, b := Difference(all.head(), s.head()); field != "" {
 					return differ(from, f.dir, fmt.Sprintf("%s %s", role, field), a, b)
 				}
 				all.Shards = append(all.Shards, s.Shards...)
@@ -147,6 +147,21 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 	return nil
 }
 
+// Identity is what tells a part from those of other calibrations, and of other shards: all but what
+// came of reading the data. For [Difference].
+func (m *Manifest) Identity() any {
+	sets := map[string]any{}
+	for i := range m.Sets {
+		s := &m.Sets[i]
+		shards := make([]string, len(s.Shards))
+		for j, p := range s.Shards {
+			shards[j] = p.Shard.String()
+		}
+		sets[string(s.Role)] = map[string]any{"spec": s.Spec, "from": s.From, "count": s.Count, "shards": shards}
+	}
+	return map[string]any{"tool": m.Tool, "recipe": &m.Recipe, "sets": sets}
+}
+
 // differ words that two parts do not belong together.
 func differ(a, b, field, ofA, ofB string) error {
 	return fmt.Errorf("%s and %s are not parts of one calibration: %s is %s in the one and %s in the other", a, b, field, ofA, ofB)
@@ -165,9 +180,9 @@ func (s *Set) head() *setHead {
 	return &setHead{s.Spec, s.From, s.Count, s.Stream, s.Shards[0].Shard.Count}
 }
 
-// difference returns the first field in which two values differ, as YAML has it, with what the two
+// Difference returns the first field in which two values differ, as YAML has it, with what the two
 // say; "" where they are the same.
-func difference(a, b any) (field, ofA, ofB string) {
+func Difference(a, b any) (field, ofA, ofB string) {
 	var x, y yaml.Node
 	if x.Encode(a) != nil || y.Encode(b) != nil {
 		return "", "", "" // what was read from YAML can be written

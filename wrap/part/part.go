@@ -87,10 +87,21 @@ type Shard struct {
 	// Shared warns of what the set has in common with another.
 	Shared []string `yaml:"shared,omitempty"`
 
+	// Progress is how far the shard was read. Nil of a part, whose shards are read to their ends.
+	Progress *Progress `yaml:"progress,omitempty"`
+
 	// Of the head, from the first training examples.
 	LogitError float64  `yaml:"logit_error,omitempty"` // see HeadInfo of package wrap
 	Proof      *Proof   `yaml:"proof,omitempty"`
 	Warnings   []string `yaml:"warnings,omitempty"`
+}
+
+// Progress is how far a shard of a checkpoint was read.
+type Progress struct {
+	Next int `yaml:"next"` // position from which reading goes on
+	// Stamp is the data's, before anything was read; "" where the data
+	// had changed just then.
+	Stamp string `yaml:"stamp,omitempty"`
 }
 
 // Proof says how far what is made of the logits is from what the model itself gives.

@@ -22,9 +22,25 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
+// ErrCheckpoint says that a part is the checkpoint of a calibration that was not ended.
+var ErrCheckpoint = errors.New("the checkpoint of a calibration that was interrupted: end that with --resume, which makes a part or a bundle")
+
 // ReadManifest reads and checks the manifest of a part, and nothing else of it. Errors begin with
 // dir.
 func ReadManifest(dir string) (*Manifest, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	for i := range m.Sets {
+		if slices.ContainsFunc(m.Sets[i].Shards, func(s Shard) bool { return s.Progress != nil }) {
+			return nil, fmt.Errorf("%s: %w", dir, ErrCheckpoint)
+		}
+	}
+	return m, nil
+}
+
+func readManifest(dir string) (*Manifest, error) {
 	fail := func(err error) (*Manifest, error) { return nil, fmt.Errorf("%s: %w", dir, err) }
 	s, err := os.Stat(dir)
 	if err != nil {
@@ -86,6 +102,20 @@ func Open(dir string, product calibrate.Product) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
+	return open(dir, m, product)
+}
+
+// OpenCheckpoint is [Open] for a checkpoint: a part whose shards are read as far as their Progress
+// says, training data in whole blocks.
+func OpenCheckpoint(dir string, product calibrate.Product) (*Part, error) {
+	m, err := readManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	return open(dir, m, product)
+}
+
+func open(dir string, m *Manifest, product calibrate.Product) (*Part, error) {
 	p := &Part{Manifest: *m}
 	for _, f := range m.Files {
 		if err := p.read(dir, f, product); err != nil {

@@ -96,8 +96,11 @@ func (s *Set) validate() error {
 		if p.From != from || p.To != to {
 			return wrong("set %s: shard %s has positions %d to %d, want %d to %d", s.Role, p.Shard, p.From, p.To, from, to)
 		}
-		if p.Examples < 0 || p.Examples > to-from || p.Ignored < 0 || !folder.IsHash(p.Fingerprint) {
+		if p.Examples < 0 || p.Examples > to-from || p.Ignored < 0 || !folder.IsHash(p.Fingerprint) && !p.partly() {
 			return wrong("set %s: shard %s has %d examples of %d, %d files passed over and the fingerprint %.70q", s.Role, p.Shard, p.Examples, to-from, p.Ignored, p.Fingerprint)
+		}
+		if p.Progress != nil && (p.Progress.Next < p.From || p.Progress.Next > max(p.To, p.From)+rows.BlockSize) {
+			return wrong("set %s: shard %s is read up to %d", s.Role, p.Shard, p.Progress.Next)
 		}
 		if i > 0 && (p.Shard.Count != s.Shards[0].Shard.Count || p.Shard.Index <= s.Shards[i-1].Shard.Index) {
 			return wrong("set %s: shard %s behind %s, want shards of one division, in order", s.Role, p.Shard, s.Shards[i-1].Shard)
@@ -105,6 +108,9 @@ func (s *Set) validate() error {
 	}
 	return nil
 }
+
+// partly reports whether a shard was not read to its end, so that it has no fingerprint yet.
+func (p *Shard) partly() bool { return p.Progress != nil && p.Fingerprint == "" }
 
 // check reports files that are not those of the manifest.
 func (p *Part) check() error {

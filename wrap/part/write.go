@@ -1,7 +1,10 @@
 package part
 
 import (
+	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -95,6 +98,14 @@ func Write(dir string, p *Part, o WriteOptions) error {
 		})
 		return err
 	})
+}
+
+// Discard removes a part, if there is one. What is no file of one it leaves, and the folder with it.
+func Discard(dir string) error {
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return kind.Discard(dir)
 }
 
 // document renders a manifest, and reads it as a reader would: nothing is written that cannot be

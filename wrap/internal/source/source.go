@@ -45,6 +45,7 @@ type file interface {
 	Slice() (from, to int)
 	Range() (from, to int)
 	Fingerprint(context.Context) (string, error)
+	Stamp() (string, error)
 	Close() error
 }
 
@@ -229,6 +230,16 @@ func (s *Set) Identify(ctx context.Context) (err error) {
 	return nil
 }
 
+// Stamp is what tells that the data have not changed, see [dataset.Dataset]; "" where they have just
+// now.
+func (s *Set) Stamp() (string, error) {
+	stamp, err := s.file.Stamp()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", s.Name, err)
+	}
+	return stamp, nil
+}
+
 // Shares says what the set has in common with another, both identified: "" where
 // nothing is known of.
 func (s *Set) Shares(other *Set) string {
@@ -330,12 +341,19 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 // Collect reads a whole set into memory. Held-out sets are small; the training
 // set is never collected.
 func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, int, error) {
-	most := max(0, s.rows(s.Config).Len()) // a stream does not say
-	out := &rows.Batch{
-		Features: make([]float32, 0, most*h.Features),
-		Logits:   make([]float32, 0, most*h.Logits),
-	}
-	_, bad, err := s.Stream(ctx, h, n, func(b *rows.Batch) error {
+	out := &rows.Batch{}
+	bad, err := s.CollectInto(ctx, h, n, out, func(*rows.Batch) error { return nil })
+	return out, bad, err
+}
+
+// CollectInto adds a set to what is in memory already. added is called with what came.
+func (s *Set) CollectInto(
+	ctx context.Context, h calibrate.Head, n *Notes, out *rows.Batch, added func(*rows.Batch) error,
+) (bad int, err error) {
+	most := out.N + max(0, s.rows(s.Config).Len()) // a stream does not say
+	out.Features = slices.Grow(out.Features, most*h.Features-len(out.Features))
+	out.Logits = slices.Grow(out.Logits, most*h.Logits-len(out.Logits))
+	_, bad, err = s.Stream(ctx, h, n, func(b *rows.Batch) error {
 		if !s.Labelled() || h.MultiLabel() {
 			b.Labels = nil
 		}
@@ -345,7 +363,7 @@ func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Ba
 				s.Spec, MaxHeldOut)
 		}
 		out.Append(b)
-		return nil
+		return added(b)
 	})
-	return out, bad, err
+	return bad, err
 }
