@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // Real data lies beside the module; its absence is a user's clone.
@@ -225,4 +228,75 @@ func BenchmarkMNIST(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestMNISTInShards compares what merge makes of 1, 2, 3, 7 and 16 shards with one pass.
+func TestMNISTInShards(t *testing.T) {
+	realData(t)
+	dir := t.TempDir()
+	training := sharedData + "/mnist/train-images-idx3-ubyte.gz"
+	run := func(args ...string) {
+		t.Helper()
+		if code, _, stderr := invoke(t.Context(), args...); code != 0 {
+			t.Fatalf("%q: exit code %d: %s", args, code, stderr)
+		}
+	}
+	for structure, train := range map[string]string{"full": "[0:8500]", "kron": "[0:10000]"} {
+		calibrate := []string{"calibrate", "--model", "../../models/mnist-mlp/model.onnx", "--structure", structure, "--damping", "rel:1",
+			"--train", training + train, "--val", training + "[55000:55500]"}
+		one := filepath.Join(dir, structure)
+		run(append(calibrate, "--out", one)...)
+		for _, n := range []int{1, 2, 3, 7, 16} {
+			merge := []string{"merge", "--out", filepath.Join(dir, fmt.Sprintf("%s-%d", structure, n))}
+			for i := n; i >= 1; i-- {
+				part := filepath.Join(dir, fmt.Sprintf("%s-%d-%d", structure, i, n))
+				run(append(calibrate, "--shard", fmt.Sprintf("%d/%d", i, n), "--out", part)...)
+				merge = append(merge, part)
+			}
+			run(merge...)
+			sameCalibration(t, merge[2], one)
+			for _, part := range merge[3:] {
+				if err := os.RemoveAll(part); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// sameCalibration compares a bundle with another: variances within 1e-12 relative, temperatures
+// within 1e-9.
+func sameCalibration(t *testing.T, got, want string) {
+	t.Helper()
+	a, err := bundle.Open(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bundle.Open(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 20
+	rng := rand.New(rand.NewPCG(1, 1))
+	phi := make([]float32, n*b.Posterior.Head.Features)
+	for i := range phi {
+		phi[i] = float32(rng.ExpFloat64())
+	}
+	va, vb := make([]float64, n*b.Posterior.Head.Logits), make([]float64, n*b.Posterior.Head.Logits)
+	a.Posterior.Variances(va, phi, n)
+	b.Posterior.Variances(vb, phi, n)
+	worst := 0.0
+	for i := range va {
+		worst = max(worst, math.Abs(va[i]/vb[i]-1))
+		if !approx.Relative(va[i], vb[i], 1e-12) {
+			t.Errorf("%s: variance %v, one pass has %v", got, va[i], vb[i])
+		}
+	}
+	ta, tb := a.Manifest.Temperatures, b.Manifest.Temperatures
+	for _, pair := range [][2]float64{{ta.NLL.Act, tb.NLL.Act}, {ta.NLL.Ens, tb.NLL.Ens}, {ta.TS, tb.TS}} {
+		if !approx.Relative(pair[0], pair[1], 1e-9) {
+			t.Errorf("%s: temperature %v, one pass has %v", got, pair[0], pair[1])
+		}
+	}
+	t.Logf("%s: variances within %.2g", filepath.Base(got), worst)
 }

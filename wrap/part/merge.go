@@ -215,6 +215,9 @@ func differs(path string, a, b *yaml.Node) (field, ofA, ofB string) {
 		case inB[key] == nil:
 			return name, shown(inA[key]), "nothing"
 		}
+	}
+	for _, key := range keysA {
+		name := strings.TrimPrefix(path+"."+key, ".")
 		if field, ofA, ofB := differs(name, inA[key], inB[key]); field != "" {
 			return field, ofA, ofB
 		}

@@ -1,0 +1,342 @@
+package wrap_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/part"
+)
+
+// classified writes ready-made features with labels of a classifier that is right by its own
+// probabilities.
+func classified(t testing.TB, n, d, k int) string {
+	t.Helper()
+	phi, w := random(1, n*d), random(2, d*k)
+	logits := make([]float32, n*k)
+	for i := range n {
+		for j := range k {
+			for l := range d {
+				logits[i*k+j] += 2 * phi[i*d+l] * w[l*k+j]
+			}
+		}
+	}
+	return write(t, t.TempDir(), "f.npz", npz(t, map[string]array{
+		"features": {phi, []int{n, d}}, "logits": {logits, []int{n, k}}, "labels": {sampled(logits, n), []int{n}},
+	}))
+}
+
+// parts writes the shards of a calibration, and returns their folders.
+func parts(t testing.TB, c Config, n int) []string {
+	t.Helper()
+	dir := t.TempDir()
+	var all []string
+	for i := 1; i <= n; i++ {
+		c.Shard, c.Out = rows.Shard{Index: i, Count: n}, filepath.Join(dir, fmt.Sprintf("part-%02d", i))
+		if _, err := Accumulate(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, c.Out)
+	}
+	return all
+}
+
+// merged merges parts into a bundle.
+func merged(t testing.TB, dirs ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "merged")
+	if _, err := Merge(t.Context(), MergeConfig{Parts: dirs, Out: out}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// group merges parts into a part.
+func group(t testing.TB, dirs ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "group")
+	if _, err := MergeParts(t.Context(), MergeConfig{Parts: dirs, Out: out}); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sameCalibration compares a bundle with that of one pass: the posterior within 1e-12, temperatures
+// within 1e-9, both relative; leverages within a tolerance.
+func sameCalibration(t testing.TB, what, got, want string, leverage float64) {
+	t.Helper()
+	a, err := bundle.Open(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := bundle.Open(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 40
+	k := b.Posterior.Head.Logits
+	phi := random(7, n*b.Posterior.Head.Features)
+	va, vb, la, lb := make([]float64, n*k), make([]float64, n*k), make([]float64, n), make([]float64, n)
+	a.Posterior.Both(va, la, phi, n)
+	b.Posterior.Both(vb, lb, phi, n)
+	for i, v := range va {
+		if !approx.Relative(v, vb[i], 1e-12) {
+			t.Fatalf("%s: variance %d is %v, one pass has %v", what, i, v, vb[i])
+		}
+	}
+	for i, v := range la {
+		if !approx.Relative(v, lb[i], leverage) {
+			t.Fatalf("%s: leverage %d is %v, one pass has %v", what, i, v, lb[i])
+		}
+	}
+	m, w := a.Manifest, b.Manifest
+	for name, pair := range map[string][2]float64{
+		"T_act": {m.Temperatures.NLL.Act, w.Temperatures.NLL.Act}, "T_ens": {m.Temperatures.NLL.Ens, w.Temperatures.NLL.Ens},
+		"T_act of OOD": {m.Temperatures.OOD.Act, w.Temperatures.OOD.Act},
+		"T_ens of OOD": {m.Temperatures.OOD.Ens, w.Temperatures.OOD.Ens},
+		"T":            {m.Temperatures.TS, w.Temperatures.TS}, "epsilon": {m.Damping.Epsilon, w.Damping.Epsilon},
+		"median variance": {m.MeanField.MedianVariance, w.MeanField.MedianVariance},
+	} {
+		if !approx.Relative(pair[0], pair[1], 1e-9) {
+			t.Errorf("%s: %s is %v, one pass has %v", what, name, pair[0], pair[1])
+		}
+	}
+	for i, d := range m.Datasets {
+		if e := w.Datasets[i]; d.Role != e.Role || d.Spec != e.Spec || d.Count != e.Count || d.Bad != e.Bad {
+			t.Errorf("%s: dataset %+v, one pass has %+v", what, d, e)
+		}
+	}
+	if !slices.Equal(m.Warnings, w.Warnings) {
+		t.Errorf("%s: warnings %q, one pass has %q", what, m.Warnings, w.Warnings)
+	}
+}
+
+// sameFiles compares two folders byte for byte.
+func sameFiles(t testing.TB, what, got, want string) {
+	t.Helper()
+	if a, b := list(t, got), list(t, want); !slices.Equal(a, b) {
+		t.Fatalf("%s: files %q, want %q", what, a, b)
+	}
+	for _, name := range list(t, want) {
+		if !bytes.Equal(read(t, filepath.Join(got, name)), read(t, filepath.Join(want, name))) {
+			t.Errorf("%s: another %s", what, name)
+		}
+	}
+}
+
+// Shards give what one pass gives; any order and grouping of the same ones the same bytes, of parts
+// and of bundles.
+func TestMergedPartsAreOnePass(t *testing.T) {
+	file := classified(t, 9000, 6, 4)
+	rng := rand.New(rand.NewPCG(3, 3))
+	one := calibrate.Damping{Relative: 1}
+	for name, c := range map[string]Config{
+		"full":           {Structure: calibrate.Full},
+		"kron":           {Structure: calibrate.Kronecker, Damping: one},
+		"sandwich, some": {Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Limit: 1000, Damping: one},
+		"fisher, few":    {Structure: calibrate.Full, Covariance: calibrate.Fisher, Limit: 9, Damping: one},
+	} {
+		// Neither begins where a block does.
+		c.ReadyMade, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8000:]", file+"[:100]"
+		c.Out = filepath.Join(t.TempDir(), "one")
+		mustCalibrate(t, c)
+		counts := []int{1, 2, 3, 7, 16}
+		if c.Limit > 0 {
+			counts = []int{3}
+		}
+		for _, n := range counts {
+			what := fmt.Sprintf("%s in %d", name, n)
+			all := parts(t, c, n)
+			want := merged(t, all...)
+			sameCalibration(t, what, want, c.Out, 1e-12)
+			if n == 1 {
+				sameFiles(t, what, want, c.Out)
+				continue
+			}
+			whole := group(t, all...)
+			for range 4 {
+				rng.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
+				sameFiles(t, what+", shuffled", group(t, all...), whole)
+				cut := 1 + rng.IntN(n-1)
+				nested := []string{group(t, all[:cut]...), group(t, all[cut:]...)}
+				sameFiles(t, what+", grouped", group(t, nested...), whole)
+			}
+			sameFiles(t, what+", of one group", merged(t, whole), want)
+		}
+	}
+}
+
+// The sets may be cut into different numbers of shards, and the model comes from the part that has
+// the first of the training data.
+func TestSetsAreCutOnTheirOwn(t *testing.T) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "one")))
+	c.KeepCurvature = true
+	mustCalibrate(t, c)
+	whole := c
+	c.KeepCurvature = false
+	c.Val, c.OOD = "", ""
+	all := parts(t, c, 2)
+	c.Train, c.OOD, c.Val = "", whole.OOD, ""
+	all = append(all, parts(t, c, 1)...)
+	c.OOD, c.Val = "", whole.Val
+	all = append(all, parts(t, c, 3)...)
+	out := filepath.Join(t.TempDir(), "merged")
+	r, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out, KeepCurvature: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 300 examples leave much of 128 features to the damping of the leverage, which is small.
+	sameCalibration(t, "digits", out, whole.Out, 1e-10)
+	model := func(dir string) []byte { return read(t, filepath.Join(dir, bundle.ModelName)) }
+	if !bytes.Equal(model(out), model(whole.Out)) {
+		t.Error("another model")
+	}
+	if a, b := list(t, out), list(t, whole.Out); !slices.Equal(a, b) || !slices.Contains(a, bundle.CurvatureName) {
+		t.Errorf("files %q, want %q", a, b)
+	}
+	if r.Model.SHA256 == "" || r.Head.Op == "" || r.Examples.Val == 0 || r.Examples.OOD == 0 {
+		t.Errorf("report %+v", r)
+	}
+	opened(t, out, Options{})
+	for i, dir := range all {
+		if has := slices.Contains(list(t, dir), part.ModelName); has != (i == 0) {
+			t.Errorf("part %d has a model: %t", i, has)
+		}
+	}
+	without := filepath.Join(t.TempDir(), "without")
+	if _, err := Merge(t.Context(), MergeConfig{Parts: all, Out: without, NoModel: true}); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(list(t, without), bundle.ModelName) {
+		t.Error("the bundle holds a model")
+	}
+}
+
+// What does not belong together is named, and nothing is left behind.
+func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
+	file := classified(t, 3000, 3, 3)
+	base := Config{
+		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]", Structure: calibrate.Kronecker,
+		Damping: calibrate.Damping{Relative: 1},
+	}
+	all := parts(t, base, 2)
+	other := func(change func(*Config)) string {
+		c := base
+		change(&c)
+		return parts(t, c, 2)[1]
+	}
+	onlyTrain := base
+	onlyTrain.Val = ""
+	digits := config(t, "")
+	digits.Structure, digits.Damping = base.Structure, base.Damping
+	for name, tc := range map[string]struct {
+		parts []string
+		want  []string
+	}{
+		"missing":        {all[:1], []string{"shard 2 of 2 of train is missing"}},
+		"twice":          {append(all, all[1]), []string{"shard 2 of 2 of train is in both", all[1]}},
+		"no held-out":    {parts(t, onlyTrain, 2), []string{"no part has val data"}},
+		"covariance":     {[]string{all[0], other(func(c *Config) { c.Covariance = calibrate.Fisher })}, []string{"covariance is hessian in the one and fisher in the other", all[0]}},
+		"structure":      {[]string{all[0], other(func(c *Config) { c.Structure = calibrate.Full })}, []string{"structure is kron in the one and full"}},
+		"damping":        {[]string{all[0], other(func(c *Config) { c.Damping.Relative = 2 })}, []string{"damping is rel:1 in the one and rel:2"}},
+		"lambda0":        {[]string{all[0], other(func(c *Config) { c.Lambda0 = 1 })}, []string{"lambda0 is 0.30"}},
+		"limit":          {[]string{all[0], other(func(c *Config) { c.Limit = 7 })}, []string{"limit is 0 in the one and 7"}},
+		"max bad":        {[]string{all[0], other(func(c *Config) { c.MaxBad = 7 })}, []string{"max_bad is 0 in the one and 7"}},
+		"classes":        {[]string{all[0], other(func(c *Config) { c.Classes = []string{"a", "b", "c"} })}, []string{"classes is nothing in the one and [a b c]"}},
+		"link":           {[]string{all[0], other(func(c *Config) { c.Head.Link = "one-vs-rest" })}, []string{"head.link is softmax in the one and one-vs-rest"}},
+		"data":           {[]string{all[0], other(func(c *Config) { c.Train = file + "[:1999]" })}, []string{"train spec is", "[:2000] in the one and", "[:1999] in the other"}},
+		"another model":  {[]string{all[0], parts(t, digits, 2)[1]}, []string{"model is nothing in the one"}},
+		"other division": {[]string{all[0], parts(t, base, 3)[1]}, []string{"train shards is 2 in the one and 3 in the other"}},
+		"no part":        {[]string{all[0], t.TempDir()}, []string{"it has no part.yaml"}},
+		"nothing":        {[]string{all[0], "nowhere"}, []string{"nowhere"}},
+		"none":           {nil, []string{"no parts"}},
+	} {
+		parent := t.TempDir()
+		_, err := Merge(t.Context(), MergeConfig{Parts: tc.parts, Out: filepath.Join(parent, "out")})
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		for _, w := range tc.want {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: error %q does not say %q", name, err, w)
+			}
+		}
+		if left := list(t, parent); len(left) > 0 {
+			t.Errorf("%s: %q is left", name, left)
+		}
+	}
+	base.Shard, base.Out = rows.Shard{Index: 1, Count: 2}, "x"
+	if _, err := Calibrate(t.Context(), base); err == nil {
+		t.Error("a shard was calibrated")
+	}
+}
+
+// Bad records count over all parts.
+func TestBadRecordsOfAllPartsCount(t *testing.T) {
+	dir := t.TempDir()
+	var lines bytes.Buffer
+	for i := range 1024 {
+		switch i {
+		case 5, 700:
+			fmt.Fprintln(&lines, `{"x": "broken"`)
+		default:
+			fmt.Fprintf(&lines, `{"image": [[%s]], "label": %d}`+"\n", strings.TrimSuffix(strings.Repeat("[0.5,0,0,0,0,0,1,0],", 8), ","), i%10)
+		}
+	}
+	c := quick(config(t, ""))
+	c.Train = write(t, dir, "x.jsonl", lines.Bytes())
+	c.Limit, c.Val, c.OOD = 0, c.Train, ""
+	for allowed, want := range []string{"", "the parts left out 2 unreadable records together, --max-bad allows 1", ""} {
+		if allowed == 0 {
+			continue // refused by each part
+		}
+		c.MaxBad = allowed
+		all := parts(t, c, 2)
+		out := filepath.Join(t.TempDir(), "b")
+		r, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out})
+		if want != "" {
+			says(t, err, want)
+			continue
+		}
+		if err != nil || len(r.Bad) != 4 || r.Examples.Bad != 4 || r.Examples.Train != 1022 {
+			t.Errorf("%d bad records of %d examples: %v", len(r.Bad), r.Examples.Train, err)
+		}
+	}
+}
+
+// A part that is there stays, unless it may be replaced.
+func TestPartsReplaceNothingElse(t *testing.T) {
+	file := classified(t, 1200, 3, 3)
+	c := Config{ReadyMade: true, Train: file, Val: file, Structure: calibrate.Kronecker}
+	c.Shard, c.Out = rows.Shard{Index: 1, Count: 1}, filepath.Join(t.TempDir(), "p")
+	accumulate := func() error {
+		_, err := Accumulate(t.Context(), c)
+		return err
+	}
+	if err := accumulate(); err != nil {
+		t.Fatal(err)
+	}
+	says(t, accumulate(), "file already exists", "--force")
+	c.Force = true
+	if err := accumulate(); err != nil {
+		t.Error(err)
+	}
+	note := filepath.Join(c.Out, "note")
+	if err := os.WriteFile(note, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	says(t, accumulate(), "note, which is no part of a part of a calibration")
+	_, err := Merge(t.Context(), MergeConfig{Parts: []string{c.Out}, Out: c.Out, Force: true})
+	says(t, err, "no part of a bundle")
+}

@@ -1,0 +1,369 @@
+package part
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
+)
+
+var head = calibrate.Head{Logits: 3, Features: 2, Bias: true, Link: calibrate.Softmax}
+
+const fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+// example makes a part that has shards of the training data, 5 blocks in 3, and all of the held-out data.
+func example(t testing.TB, shards ...int) *Part {
+	t.Helper()
+	p := &Part{Manifest: Manifest{
+		Tool: "test",
+		Recipe: Recipe{
+			Head: bundle.Head{Head: head}, Covariance: calibrate.Hessian, Structure: calibrate.Full,
+			Damping: "auto", Lambda0: 1, MaxBad: 3,
+		},
+		Sets: []Set{{Role: bundle.Train, Spec: "x.npz", From: 10, Count: 2400}},
+	}}
+	var err error
+	if p.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Full}); err != nil {
+		t.Fatal(err)
+	}
+	p.Counts = NewCounts(head)
+	set := &p.Sets[0]
+	for _, i := range shards {
+		s := Shard{Shard: rows.Shard{Index: i, Count: 3}, Fingerprint: fingerprint}
+		s.From, s.To = s.Shard.Range(set.From, set.From+set.Count)
+		blocks := rows.NewBlocks(func(b *rows.Batch) error {
+			p.Counts.Add(head, b)
+			return p.Sums.AddBlock(b)
+		})
+		for at := s.From; at < s.To; at += 3 {
+			if err := blocks.Add(row(at)); err != nil {
+				t.Fatal(err)
+			}
+			s.Examples++
+		}
+		if err := blocks.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		set.Shards = append(set.Shards, s)
+	}
+	if slices.Contains(shards, 1) {
+		set.Shards[0].Bad = []string{"x.npz[11]: a bad record"}
+		p.Val = &rows.Batch{}
+		for at := range 5 {
+			p.Val.Append(row(at))
+		}
+		p.Sets = append(p.Sets, Set{Role: bundle.Val, Spec: "y.npz", Count: 7, Shards: []Shard{{
+			Shard: rows.Shard{Index: 1, Count: 1}, To: 7, Examples: 5, Fingerprint: fingerprint,
+		}}})
+	}
+	return p
+}
+
+// row is the example at a position.
+func row(at int) *rows.Batch {
+	rng := rand.New(rand.NewPCG(uint64(at), 1))
+	x := func() float32 { return float32(rng.NormFloat64()) }
+	return &rows.Batch{
+		N: 1, Positions: []int{at}, Features: []float32{x(), x()}, Logits: []float32{x(), x(), x()},
+		Labels: []int{at % 3},
+	}
+}
+
+func written(t testing.TB, p *Part) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "p")
+	if err := Write(dir, p, WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func encoded(t testing.TB, s *calibrate.Sums) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := s.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestAPartIsReadAsItWasWritten(t *testing.T) {
+	want := example(t, 1, 3)
+	dir := written(t, want)
+	got, err := Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Recipe, want.Recipe) || !reflect.DeepEqual(got.Sets, want.Sets) ||
+		!bytes.Equal(encoded(t, got.Sums), encoded(t, want.Sums)) || !reflect.DeepEqual(got.Counts, want.Counts) ||
+		!reflect.DeepEqual(got.Val, want.Val) || got.OOD != nil {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// whole merges all shards of the example.
+func whole(t testing.TB, dirs ...string) *Part {
+	t.Helper()
+	p, _, err := Merge(t.Context(), dirs, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestMergedPartsAreOne(t *testing.T) {
+	want := example(t, 1, 2, 3)
+	p := whole(t, written(t, example(t, 2)), written(t, example(t, 1, 3)))
+	if err := p.Missing(); err != nil {
+		t.Error(err)
+	}
+	if !reflect.DeepEqual(p.Sets, want.Sets) || !reflect.DeepEqual(p.Counts, want.Counts) ||
+		p.Sums.Examples() != want.Sums.Examples() {
+		t.Errorf("%+v, want %+v", p, want)
+	}
+	missing := whole(t, written(t, example(t, 1)))
+	if err := missing.Missing(); err == nil || err.Error() != "shards 2, 3 of 3 of train are missing" {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Wherever a byte is changed, and wherever a file ends too early, is an error.
+func TestDamageIsAnError(t *testing.T) {
+	dir := written(t, example(t, 1, 2))
+	if err := os.WriteFile(filepath.Join(dir, "note"), nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, name := range []string{ManifestName, CurvatureName, CountsName, ValName} {
+		path := filepath.Join(dir, name)
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		try := func(what string, damaged []byte) {
+			t.Helper()
+			if err := os.WriteFile(path, damaged, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Open(dir, nil); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s of %s: error %v", what, name, err)
+			}
+		}
+		for range 20 {
+			at := rng.IntN(len(data))
+			damaged := bytes.Clone(data)
+			damaged[at] ^= 1 << rng.IntN(8)
+			try(fmt.Sprintf("byte %d", at), damaged)
+			try(fmt.Sprintf("the first %d bytes", at), data[:at])
+		}
+		try("a byte more", append(bytes.Clone(data), 0))
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, nil); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("no %s: error %v", name, err)
+		}
+		if err := os.WriteFile(path, data, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Open(dir, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// resealed edits the manifest of a part, or its files, and seals it anew.
+func resealed(t *testing.T, dir string, edit func(string) string) error {
+	t.Helper()
+	path := filepath.Join(dir, ManifestName)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := folder.Unseal(data, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := edit(string(document))
+	if changed == string(document) {
+		t.Fatal("nothing was edited")
+	}
+	if err := os.WriteFile(path, folder.Seal([]byte(changed)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(dir, nil)
+	if e := os.WriteFile(path, data, 0o666); e != nil {
+		t.Fatal(e)
+	}
+	return err
+}
+
+func TestLiesOfTheManifestAreRefused(t *testing.T) {
+	dir := written(t, example(t, 1, 3))
+	for _, lie := range []struct{ old, new, want string }{
+		{"format: 1", "format: 2", "this program reads 1"},
+		{"tool: test", "tool: \"\"", "tool is missing"},
+		{"tool: test", "tool: test\nextra: 1", "field extra"},
+		{"tool: test", "tool: &a test", "anchors"},
+		{"classes: 3", "classes: 4", CurvatureName},
+		{"classes: 3", "classes: 0", "recipe"},
+		{"covariance: hessian", "covariance: fisher", CurvatureName},
+		{"covariance: hessian", "covariance: none", "recipe"},
+		{"structure: full", "structure: kron", CurvatureName},
+		{"structure: full", "structure: auto", "structure"},
+		{"damping: auto", "damping: much", "recipe"},
+		{"lambda0: 1", "lambda0: -1", "lambda0"},
+		{"lambda0: 1", "lambda0: .nan", "lambda0"},
+		{"limit: 0", "limit: -1", "limit"},
+		{"batch: 0", "batch: 1000000000", "batch"},
+		{"max_bad: 3", "max_bad: 3\n  model: {sha256: x, opset: 1}", "recipe.model"},
+		{"max_bad: 3", "max_bad: 3\n  classes: [a]", "1 names for 3 classes"},
+		{"role: train", "role: val", "sets[1].role"},
+		{"role: train", "role: test", "sets[0].role"},
+		{"from: 10\n", "from: -10\n", "from -10"},
+		{"count: 2400", "count: 9000000000000000000", "count 9"},
+		{"count: 2400", "count: 3000", "positions"},
+		{"shard: 1/3", "shard: 4/3", "shard"},
+		{"shard: 1/3", "shard: 2/3", "positions"},
+		{"shard: 3/3", "shard: 1/3", "positions"},
+		{"to: 7", "to: 6", "positions"},
+		{"examples: 5", "examples: 8", "8 examples of 7"},
+		{"examples: 5", "examples: 4", ValName},
+		{"fingerprint: 0011", "fingerprint: xx11", "fingerprint"},
+		{"name: curvature.safetensors", "name: ../x", "files[0]"},
+		{"name: counts.safetensors", "name: curvature.safetensors", "files[1]"},
+		{"name: val.rows", "name: ood.rows", OODName},
+	} {
+		err := resealed(t, dir, func(s string) string { return strings.Replace(s, lie.old, lie.new, 1) })
+		if err == nil || !strings.Contains(err.Error(), lie.want) {
+			t.Errorf("%s for %s: error %v, want %q", lie.new, lie.old, err, lie.want)
+		}
+	}
+}
+
+// What is no part in itself is not written.
+func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
+	for name, change := range map[string]func(*Part){
+		"no sums":         func(p *Part) { p.Sums = nil },
+		"no counts":       func(p *Part) { p.Counts = nil },
+		"no held-out":     func(p *Part) { p.Val = nil },
+		"more held-out":   func(p *Part) { p.OOD = p.Val },
+		"other examples":  func(p *Part) { p.Sets[0].Shards[0].Examples-- },
+		"other positions": func(p *Part) { p.Val.Positions[4] = 900 },
+		"other head":      func(p *Part) { p.Recipe.Head.Logits = 4 },
+		"no fingerprint":  func(p *Part) { p.Sets[0].Shards[0].Fingerprint = "" },
+	} {
+		p := example(t, 1)
+		change(p)
+		parent := t.TempDir()
+		if err := Write(filepath.Join(parent, "p"), p, WriteOptions{}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if left, err := os.ReadDir(parent); err != nil || len(left) > 0 {
+			t.Errorf("%s: %v is left: %v", name, left, err)
+		}
+	}
+}
+
+func TestCountsMergeInAnyOrder(t *testing.T) {
+	var all []*rows.Batch
+	for i := range 40 {
+		b := &rows.Batch{}
+		for j := range 30 {
+			b.Append(row((i*30 + j) % 700))
+		}
+		all = append(all, b)
+	}
+	want := NewCounts(head)
+	for _, b := range all {
+		want.Add(head, b)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 5 {
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		a, b := NewCounts(head), NewCounts(head)
+		for i, x := range all {
+			to := []*Counts{a, b}[i%2]
+			to.Add(head, x)
+		}
+		a.Merge(b)
+		if !reflect.DeepEqual(a, want) {
+			t.Error("other counts")
+		}
+	}
+	// Also where more hashes come than are kept.
+	keep := &repeats{times: map[uint64]int64{}}
+	halves := [2]repeats{}
+	for i := range 3 * mostHashes {
+		h := uint64(i) * 0x9e3779b97f4a7c15
+		keep.addHash(h, 1)
+		halves[i%2].addHash(h, 1)
+	}
+	halves[0].merge(&halves[1])
+	if !reflect.DeepEqual(&halves[0], keep) || keep.mask == 0 {
+		t.Errorf("%d hashes with mask %d, want %d with %d", len(halves[0].times), halves[0].mask, len(keep.times), keep.mask)
+	}
+}
+
+// FuzzOpen reads whatever the files of a part hold, with hashes that fit.
+func FuzzOpen(f *testing.F) {
+	dir := written(f, example(f, 1, 2))
+	content := map[string][]byte{}
+	for _, name := range []string{ManifestName, CurvatureName, CountsName, ValName} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		content[name] = data
+	}
+	document, err := folder.Unseal(content[ManifestName], "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(document, content[CurvatureName], content[CountsName], content[ValName])
+	f.Add([]byte("format: 1\n"), []byte{}, []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, document, curvature, counts, val []byte) {
+		m, err := parse(document)
+		if err != nil {
+			return
+		}
+		p := &Part{Manifest: *m}
+		var errs []error
+		if p.Set(bundle.Train) != nil {
+			p.Sums, err = calibrate.DecodeSums(bytes.NewReader(curvature), int64(len(curvature)), nil)
+			errs = append(errs, err)
+			p.Counts, err = decodeCounts(bytes.NewReader(counts), int64(len(counts)))
+			errs = append(errs, err)
+		}
+		if p.Set(bundle.Val) != nil {
+			p.Val, err = readRows(bytes.NewReader(val), int64(len(val)))
+			errs = append(errs, err)
+		}
+		if errors.Join(errs...) != nil || p.check() != nil {
+			return
+		}
+		// What is accepted can be written.
+		_, err = p.document()
+		if p.Sums != nil {
+			err = errors.Join(err, p.Sums.Encode(io.Discard), p.Counts.encode(io.Discard))
+		}
+		if p.Val != nil {
+			err = errors.Join(err, writeRows(io.Discard, p.Val))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
