@@ -38,6 +38,9 @@ type StreamConfig struct {
 	Progress func(done, total int)
 }
 
+// ErrNoExamples says that a dataset gave none, or none that could be read.
+var ErrNoExamples = errors.New("no examples could be read")
+
 // TooManyBadError reports that more records were unreadable than allowed.
 type TooManyBadError struct {
 	Allowed int
@@ -230,7 +233,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 		err = failed
 	}
 	if err == nil && want.missing(stats.Examples) {
-		err = fmt.Errorf("%s: no examples could be read", ds.Spec())
+		err = fmt.Errorf("%s: %w", ds.Spec(), ErrNoExamples)
 		if len(stats.Bad) > 0 {
 			err = fmt.Errorf("%w (first: %s)", err, stats.Bad[0])
 		}

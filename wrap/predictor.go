@@ -10,6 +10,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -320,15 +321,57 @@ type DatasetReport struct {
 	Warnings []string // such as labels that mean nothing to the model
 }
 
-// PredictDataset evaluates a dataset, or an .npz of features and logits where there is no model,
+// PredictDataset evaluates a dataset, or a file of features and logits where there is no model,
 // and calls yield with each prediction, in order. Labels are reported where the dataset has them;
 // those that are no classes of the model's are left out, with a warning.
 func (p *Predictor) PredictDataset(
 	ctx context.Context, spec string, yield func(Prediction) error,
 ) (DatasetReport, error) {
+	return p.predictDataset(ctx, spec, p.maxBad, nil, func(one Prediction, _ int) error { return yield(one) })
+}
+
+// PredictRecords is PredictDataset for who wants an answer to every record: yield is called in the
+// place of one that cannot be read, or does not suit the model, with an error that says why and a
+// Prediction of nothing but the record's name. However many there are of them, and be there no others,
+// the call goes on, unless yield ends it.
+func (p *Predictor) PredictRecords(
+	ctx context.Context, spec string, yield func(Prediction, error) error,
+) (DatasetReport, error) {
+	var waiting []rows.Bad // records before the next prediction
+	answer := func(before int) error {
+		for len(waiting) > 0 && waiting[0].Position < before {
+			name, reason, _ := strings.Cut(waiting[0].Message, ": ")
+			waiting = waiting[1:]
+			if err := yield(Prediction{Input: name}, errors.New(reason)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	skipped := func(b rows.Bad) { waiting = append(waiting, b) }
+	report, err := p.predictDataset(ctx, spec, math.MaxInt, skipped, func(one Prediction, position int) error {
+		if err := answer(position); err != nil {
+			return err
+		}
+		return yield(one, nil)
+	})
+	report.Bad = nil
+	if errors.Is(err, featurize.ErrNoExamples) {
+		err = nil
+	}
+	if err == nil {
+		err = answer(math.MaxInt)
+	}
+	return report, err
+}
+
+// predictDataset tells skipped, if it is not nil, of each record that is passed over, before yield is
+// called with one behind it. yield also takes positions.
+func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int, skipped func(rows.Bad),
+	yield func(Prediction, int) error) (DatasetReport, error) {
 	notes, report := &source.Notes{}, DatasetReport{}
 	opener := &source.Opener{
-		Network: p.network, Classes: p.Classes(), MaxBad: p.maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true,
+		Network: p.network, Classes: p.Classes(), MaxBad: maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true,
 		Fingerprint: p.network == nil, // which comes with a stream of features
 		Notes:       notes,
 	}
@@ -344,13 +387,14 @@ func (p *Predictor) PredictDataset(
 	if err := s.Fits(p.head, "the bundle's head"); err != nil {
 		return report, err
 	}
+	s.Config.Bad = skipped
 	outside := 0
-	each := func(predictions []Prediction) error {
-		for _, one := range predictions {
+	each := func(predictions []Prediction, b *rows.Batch) error {
+		for i, one := range predictions {
 			if one.Label == nil && one.Targets == nil && s.Labelled() {
 				outside++
 			}
-			if err := yield(one); err != nil {
+			if err := yield(one, b.Positions[i]); err != nil {
 				return err
 			}
 		}
@@ -363,7 +407,7 @@ func (p *Predictor) PredictDataset(
 			if err != nil {
 				return err
 			}
-			return each(predictions)
+			return each(predictions, b)
 		})
 	} else {
 		n, _, err = s.StreamFused(ctx, notes, func(r featurize.Results, x *rows.Batch) error {
@@ -371,7 +415,7 @@ func (p *Predictor) PredictDataset(
 			if err != nil {
 				return err
 			}
-			return each(predictions)
+			return each(predictions, x)
 		})
 	}
 	if outside > 0 {

@@ -97,7 +97,7 @@ var thirdParty = map[string][]string{
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},
 	"github.com/rogpeppe/go-internal":   {"featurize/ort/install", "cmd/*"},
-	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow"},
+	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow", "cmd/mfgs"},
 	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next
 	"github.com/klauspost/compress":     {"featurize/dataset/arrow"},
 }

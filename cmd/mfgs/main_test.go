@@ -111,6 +111,22 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"tensors": func(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(writeTensors(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
 	},
+	// arrow STREAM LINES...: what tensors writes, or lines of null, as an Arrow stream.
+	"arrow": func(ts *testscript.TestScript, neg bool, args []string) {
+		var lines []byte
+		for _, arg := range args[1:] {
+			lines = append(lines, ts.ReadFile(arg)...)
+		}
+		ts.Check(writeArrow(ts.MkAbs(args[0]), lines))
+	},
+	// rows STREAM FILE: the rows of an Arrow stream as JSON lines.
+	"rows": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(readArrow(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+	},
+	// sameanswers ROWS LINES: what rows writes says what predictions as JSON lines say, but for input.
+	"sameanswers": func(ts *testscript.TestScript, neg bool, args []string) {
+		ts.Check(sameAnswers(ts.ReadFile(args[0]), ts.ReadFile(args[1])))
+	},
 	// features FILE N SEED [nan|targets]: ready-made features of an invented network,
 	// with a NaN, or with the targets of a multi-label head.
 	"features": func(ts *testscript.TestScript, neg bool, args []string) {

@@ -21,19 +21,24 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-var predictFormats = []string{"table", "json", "jsonl", "csv"}
+var predictFormats = []string{"table", "json", "jsonl", "csv", "arrow"}
 
 func (p *program) predict() *cli.Command {
 	return &cli.Command{
 		Name:      "predict",
 		Usage:     "classify inputs, with a score for the unfamiliar",
-		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv]\nmfgs predict --bundle DIR - < LINES",
+		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv|arrow]\nmfgs predict --bundle DIR - < LINES",
 		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
 the ood score, from 0 to 1, is larger for what is less familiar: half of the held-out
 data had less than 1/2, under the temperatures tuned to tell; leverage is how far the
 features lie from those of the training data. A multi-label head gives labels, those of probability above 1/2, and its confidence is
 the mean over all labels of the probability that each was decided with. All but json
 is written as it comes; csv leaves out other lists of json than labels.
+
+With --format arrow standard output is an Arrow stream whose columns are the fields of json and error,
+all of them always there, null where json leaves them out. Each record is answered with a row, in
+order: one that cannot be read with input and error; with --max-bad N, no more than N of them.
+With arrow:- for INPUT a stream of records is read from standard input.
 
 With - for INPUT, JSON lines are read from standard input, an object of the model's
 inputs each, and each is answered with a line at once, in their order, for as long as
@@ -56,6 +61,9 @@ func (p *program) runPredict(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if format == "arrow" && isTerminal(p.stdout) {
+		return usagef(c.Command.Name, "an Arrow stream is no text: send standard output to a file or a program")
+	}
 	bar := p.progress()
 	options := wrap.Options{Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true}
 	if options.Runtime, err = p.inference(c, bar); err != nil {
@@ -73,12 +81,15 @@ func (p *program) runPredict(c *cli.Context) error {
 		return err
 	}
 	defer predictor.Close()
-	if !lines {
-		return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
-	}
 	mostBad := -1
 	if c.IsSet("max-bad") {
 		mostBad = c.Int("max-bad")
+	}
+	switch {
+	case format == "arrow":
+		return p.predictArrow(c.Context, predictor, c.Args().Slice(), mostBad)
+	case !lines:
+		return p.predictAll(c.Context, predictor, c.Args().Slice(), format)
 	}
 	return p.predictLines(c.Context, predictor, mostBad)
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -71,7 +72,7 @@ func (l *labelReader) row() ([]int, error) {
 			if l.pending, bad, err = l.fromTexts(texts); err != nil {
 				return nil, fmt.Errorf("%s: example %d: %w", l.r.Name, at+bad, err)
 			}
-		} else if l.pending, bad = toInts(data); bad >= 0 {
+		} else if l.pending, bad = numbers.Ints(data); bad >= 0 {
 			return nil, fmt.Errorf("%s: label %d is not a whole number", l.r.Name, at+bad/l.each)
 		}
 	}

@@ -49,7 +49,7 @@ func (d *Dataset) Format() string { return d.src.base().Format }
 // as sequences do that are written as JSON lines. Encoded images are none of them.
 func (d *Dataset) Ragged() bool { return d.src.base().Ragged }
 
-// IsText reports whether examples are written as text, value by value: one that
+// IsText reports whether examples are written value by value, or as lists of any length: one that
 // does not suit the model is then no more than a bad record.
 func (d *Dataset) IsText() bool { return d.src.base().Text }
 

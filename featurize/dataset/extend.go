@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -55,7 +56,7 @@ func (l Labels) Read(e *Example, data any, list, none bool) error {
 		e.Label, err = l.fromText(texts[0])
 		return err
 	}
-	ints, bad := toInts(data)
+	ints, bad := numbers.Ints(data)
 	switch {
 	case bad >= 0 && list:
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 )
 
 // A labelParser reads labels that are written as text.
@@ -83,7 +84,7 @@ func (l labelParser) fromJSON(p *jsontensor.Parser, e *Example) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ints, bad := toInts(t.Data())
+	ints, bad := numbers.Ints(t.Data())
 	if bad >= 0 {
 		return false, errors.New("want a whole number")
 	}
@@ -100,7 +101,7 @@ func (l labelParser) targets(p *jsontensor.Parser, e *Example) error {
 	if len(t.Shape) != 1 || t.IsText() || l.k > 0 && t.Shape[0] != l.k {
 		return fmt.Errorf("want %s", wantTargets(l.k))
 	}
-	ints, bad := toInts(t.Data())
+	ints, bad := numbers.Ints(t.Data())
 	if bad >= 0 {
 		return fmt.Errorf("number %d is not a whole number; want 0 or 1", bad)
 	}
@@ -161,3 +162,5 @@ func wantTargets(k int) string {
 	}
 	return fmt.Sprintf("a 0 or 1 for each of the head's %d labels", k)
 }
+
+func clip(s string) string { return s[:min(len(s), 20)] }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
@@ -139,5 +140,5 @@ func floats(r *numpy.Reader, n int) ([]float32, error) {
 	if err != nil {
 		return nil, err
 	}
-	return toFloats(data)
+	return numbers.Floats(data)
 }

@@ -32,7 +32,7 @@ type Base struct {
 	Count    int    // examples; -1 of a stream
 	Labelled bool   // every example has a label
 	Ragged   bool   // examples may differ in their shapes
-	Text     bool   // examples are written as text, value by value
+	Text     bool   // examples are written value by value, or stand in lists of any length
 	Classes  []string
 	Ignored  []Ignored
 

@@ -57,7 +57,7 @@ func (s *ipcSource) open(o dataset.Options) error {
 	if s.plan, err = planOf(schema, o); err != nil {
 		return err
 	}
-	s.Labelled, s.Ragged = s.plan.label >= 0, s.plan.ragged()
+	s.plan.tell(&s.Base)
 	return nil
 }
 
@@ -222,7 +222,7 @@ func streamIPC(in *dataset.Stream, o dataset.Options) (dataset.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", in.Name(), err)
 	}
-	s.Labelled, s.Ragged = s.plan.label >= 0, s.plan.ragged()
+	s.plan.tell(&s.Base)
 	return s, nil
 }
 

@@ -86,7 +86,7 @@ func (s *parquetSource) open(o dataset.Options) error {
 	if s.Count == 0 {
 		return errors.New("holds no examples")
 	}
-	s.Labelled, s.Ragged = s.plan.label >= 0, s.plan.ragged()
+	s.plan.tell(&s.Base)
 	return nil
 }
 

@@ -258,6 +258,12 @@ func (p *plan) ragged() bool {
 	})
 }
 
+// tell says what the examples are. Where they may differ in their shapes, one that does not suit the
+// model is no more than a bad record.
+func (p *plan) tell(b *dataset.Base) {
+	b.Labelled, b.Ragged, b.Text = p.label >= 0, p.ragged(), p.ragged()
+}
+
 // A cell is the value of a column in one row.
 type cell struct {
 	data  any   // a slice of the elements' type, or the []byte of an image

@@ -1,4 +1,5 @@
-package dataset
+// Package numbers converts slices of numbers, whose element type only their data tell.
+package numbers
 
 import (
 	"fmt"
@@ -25,8 +26,8 @@ func widen[T uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64](in
 	return out
 }
 
-// toInts converts labels. bad is the first that is no integer, or -1.
-func toInts(data any) (ints []int, bad int) {
+// Ints converts labels. bad is the first that is no integer, or -1.
+func Ints(data any) (ints []int, bad int) {
 	switch d := data.(type) {
 	case []uint8:
 		return widen(d), -1
@@ -62,13 +63,11 @@ func toInts(data any) (ints []int, bad int) {
 	case []float64:
 		return round(d)
 	}
-	panic(fmt.Sprintf("dataset: labels of type %T", data))
+	panic(fmt.Sprintf("numbers: labels of type %T", data))
 }
 
-func clip(s string) string { return s[:min(len(s), 20)] }
-
-// toFloats converts features and logits.
-func toFloats(data any) ([]float32, error) {
+// Floats converts features and logits.
+func Floats(data any) ([]float32, error) {
 	switch d := data.(type) {
 	case []float32:
 		return d, nil

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	columnar "github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// predictArrow answers each record of all inputs with a row of an Arrow stream, in order. More than
+// mostBad that cannot be read end it; -1 is without limit.
+func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, inputs []string, mostBad int) error {
+	out := newArrowPredictions(p.stdout)
+	bar := p.progress()
+	defer bar.done()
+	total, bad := 0, 0
+	for _, input := range inputs {
+		done, folder := 0, ""
+		if len(inputs) > 1 { // records of several inputs may have one name
+			folder = folderOf(input)
+		}
+		report, err := predictor.PredictRecords(ctx, input, func(prediction wrap.Prediction, err error) error {
+			total++
+			done++
+			bar.work(wrap.Progress{Stage: "predicting", Done: done, Unit: "examples"})
+			prediction.Input = filepath.Join(folder, prediction.Input)
+			if err == nil {
+				return out.write(&prediction, "")
+			}
+			text := oneLine(err.Error())
+			if bad++; mostBad >= 0 && bad > mostBad {
+				return fmt.Errorf("%s: %s: that is %s that cannot be read, --max-bad allows %d", prediction.Input, text,
+					plural(bad, "record"), mostBad)
+			}
+			return out.write(&prediction, text)
+		})
+		if err != nil {
+			return err // and the stream has no end
+		}
+		bar.done()
+		p.warn(report.Warnings...)
+		p.warnRecords(nil, report.Ignored)
+	}
+	if bad > 0 {
+		p.warn(fmt.Sprintf("%s of %s could not be read", count(bad), plural(total, "record")))
+	}
+	return out.close()
+}
+
+// arrowFields are the columns of predictions, which are the same for every bundle: the fields of
+// wrap.Prediction by their names in JSON, error, and then the scores.
+var arrowFields = []columnar.Field{
+	{Name: "input", Type: columnar.BinaryTypes.String},
+	{Name: "error", Type: columnar.BinaryTypes.String}, // null where there is a prediction; else all that follow are
+	{Name: "label", Type: columnar.PrimitiveTypes.Int64},
+	{Name: "class", Type: columnar.PrimitiveTypes.Int64},
+	{Name: "class_name", Type: columnar.BinaryTypes.String},
+	{Name: "confidence", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "labels", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
+	{Name: "label_names", Type: columnar.ListOf(columnar.BinaryTypes.String)},
+	{Name: "targets", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
+	{Name: "probabilities", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
+	{Name: "logits", Type: columnar.ListOf(columnar.PrimitiveTypes.Float32)},
+	{Name: "logit_variance", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
+	{Name: "entropy", Type: columnar.PrimitiveTypes.Float64},
+}
+
+func arrowSchema() *columnar.Schema {
+	var fields []columnar.Field
+	for _, f := range arrowFields {
+		f.Nullable = f.Name != "input"
+		fields = append(fields, f)
+	}
+	for _, s := range score.All {
+		fields = append(fields, columnar.Field{Name: s.Name, Type: columnar.PrimitiveTypes.Float64, Nullable: true})
+	}
+	return columnar.NewSchema(fields, nil)
+}
+
+const (
+	// Rows are written when there are so many, or when their lists hold so many numbers.
+	arrowRows    = 1024
+	arrowNumbers = 1 << 17
+)
+
+// arrowPredictions writes predictions as an Arrow stream.
+type arrowPredictions struct {
+	w       *ipc.Writer
+	rows    *array.RecordBuilder
+	n       int
+	numbers int
+}
+
+func newArrowPredictions(w io.Writer) *arrowPredictions {
+	schema := arrowSchema()
+	return &arrowPredictions{w: ipc.NewWriter(w, ipc.WithSchema(schema)),
+		rows: array.NewRecordBuilder(memory.DefaultAllocator, schema)}
+}
+
+// write writes a row: a prediction or, where failed says why there is none, the name of its record.
+func (a *arrowPredictions) write(p *wrap.Prediction, failed string) error {
+	for i, f := range a.rows.Schema().Fields() {
+		appendTo(a.rows.Field(i), arrowValue(f.Name, i, p, failed))
+	}
+	a.n++
+	if a.numbers += 3 * len(p.Logits); a.n < arrowRows && a.numbers < arrowNumbers {
+		return nil
+	}
+	return a.flush()
+}
+
+// arrowValue returns what a column has in a row, nil for a null.
+func arrowValue(column string, i int, p *wrap.Prediction, failed string) any {
+	switch {
+	case column == "input":
+		return p.Input
+	case failed != "" && column == "error":
+		return failed
+	case failed != "":
+		return nil
+	case i >= len(arrowFields):
+		return p.Scores[i-len(arrowFields)]
+	}
+	switch column {
+	case "label":
+		if p.Label != nil {
+			return *p.Label
+		}
+	case "class":
+		return p.Class
+	case "class_name":
+		if p.ClassName != "" {
+			return p.ClassName
+		}
+	case "confidence":
+		return p.Confidence
+	case "labels":
+		return p.Labels
+	case "label_names":
+		return p.LabelNames
+	case "targets":
+		return p.Targets
+	case "probabilities":
+		return p.Probabilities
+	case "logits":
+		return p.Logits
+	case "logit_variance":
+		return p.LogitVariance
+	case "entropy":
+		return p.Entropy
+	}
+	return nil
+}
+
+// appendTo appends a value, of the type that the column has, or a null.
+func appendTo(b array.Builder, v any) {
+	switch v := v.(type) {
+	case string:
+		b.(*array.StringBuilder).Append(v)
+	case int:
+		b.(*array.Int64Builder).Append(int64(v))
+	case float64:
+		b.(*array.Float64Builder).Append(v)
+	case float32:
+		b.(*array.Float32Builder).Append(v)
+	case []int:
+		appendList(b, v)
+	case []string:
+		appendList(b, v)
+	case []float32:
+		appendList(b, v)
+	case []float64:
+		appendList(b, v)
+	default:
+		b.AppendNull()
+	}
+}
+
+func appendList[T any](b array.Builder, list []T) {
+	if list == nil {
+		b.AppendNull()
+		return
+	}
+	l := b.(*array.ListBuilder)
+	l.Append(true)
+	for _, v := range list {
+		appendTo(l.ValueBuilder(), v)
+	}
+}
+
+func (a *arrowPredictions) flush() error {
+	batch := a.rows.NewRecordBatch()
+	defer batch.Release()
+	a.n, a.numbers = 0, 0
+	return a.w.Write(batch)
+}
+
+// close writes what is left, and the end.
+func (a *arrowPredictions) close() error {
+	if a.n > 0 {
+		if err := a.flush(); err != nil {
+			return err
+		}
+	}
+	return a.w.Close()
+}
