@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 )
 
 // A Dataset is an open source of examples. Its methods may be called
@@ -143,34 +142,10 @@ func openSource(s Spec, o Options) (Source, error) {
 		}
 		return openStdin(in, f, o)
 	}
-	if s.Format == "" {
-		var err error
-		if f, err = sniff(s.Path); err != nil {
-			return nil, err
-		}
+	if s.several {
+		return openJoined(s, f, o)
 	}
-	if f.Open == nil {
-		return nil, fmt.Errorf("%s: %s is not supported: %s", s.Path, f.Doc, supported())
-	}
-	fi, err := os.Stat(s.Path)
-	switch {
-	case err != nil:
-		return nil, fileError(s.Path, err)
-	case fi.IsDir() && !f.Folders:
-		return nil, fmt.Errorf("%s: a folder, not a file of format %s", s.Path, f.Name)
-	case !fi.IsDir() && !f.Files:
-		return nil, fmt.Errorf("%s: a file, not a folder of images", s.Path)
-	}
-	src, err := f.Open(s.Path, o)
-	if err != nil {
-		return nil, err
-	}
-	b := src.base()
-	b.Path = s.Path
-	if b.Format == "" {
-		b.Format = f.Name
-	}
-	return src, nil
+	return openFile(s.Path, f, o)
 }
 
 // openStdin recognises the format of a stream where that is left open, and opens it.

@@ -25,6 +25,16 @@
 // slice that reaches beyond the data is an error, not a shorter slice. A path that exists as it
 // stands is always meant literally, so files whose names hold colons or brackets need no quoting.
 //
+//	shards/train-{000..127}.tar
+//	part-*.csv[1000:]
+//	{monday,tuesday}.jsonl
+//
+// are several files or folders of one format, as one: those of braces in their order, those of a
+// pattern (*, ?, [a-z]) in byte-wise order. A slice is of them all. Either all have labels or none,
+// and class folders that differ from one to another must be called by class names or numbers. They
+// are opened one after another. The fingerprint is over each of the files that the slice, or the
+// shard of it, lies in.
+//
 //	-
 //	jsonl:-
 //

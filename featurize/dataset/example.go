@@ -112,6 +112,7 @@ type Spec struct {
 	Path     string
 	From, To int // of the slice; To is -1 for the end
 	sliced   bool
+	several  bool // Path is a pattern
 }
 
 // maxFeatures bounds d and K, so that a block of examples has a sane size.

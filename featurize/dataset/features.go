@@ -39,12 +39,12 @@ func OpenFeatures(spec string, o Options) (*Features, error) {
 	}
 	f := &Features{opened: opened{spec: spec}, stray: o.StrayLabels, multi: o.MultiLabel}
 	format := formatOf(s.Format)
-	if s.Format == "" {
+	if s.Format == "" && !s.several {
 		if format, err = sniff(s.Path); err != nil {
 			return nil, err
 		}
 	}
-	if format.Name == "npz" {
+	if !s.several && format.Name == "npz" {
 		err = f.openNPZ(s.Path, o)
 	} else {
 		err = f.openRecords(s, o)

@@ -120,6 +120,38 @@ func sniff(path string) (*Format, error) {
 	return nil, p.unknown()
 }
 
+// openFile recognises the format of a file or folder where that is left open, and opens it.
+func openFile(path string, f *Format, o Options) (Source, error) {
+	if f == nil {
+		var err error
+		if f, err = sniff(path); err != nil {
+			return nil, err
+		}
+	}
+	if f.Open == nil {
+		return nil, fmt.Errorf("%s: %s is not supported: %s", path, f.Doc, supported())
+	}
+	fi, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, fileError(path, err)
+	case fi.IsDir() && !f.Folders:
+		return nil, fmt.Errorf("%s: a folder, not a file of format %s", path, f.Name)
+	case !fi.IsDir() && !f.Files:
+		return nil, fmt.Errorf("%s: a file, not a folder of images", path)
+	}
+	src, err := f.Open(path, o)
+	if err != nil {
+		return nil, err
+	}
+	b := src.base()
+	b.Path = path
+	if b.Format == "" {
+		b.Format = f.Name
+	}
+	return src, nil
+}
+
 // sniffStream recognises the format of a stream by its first bytes.
 func sniffStream(s *Stream) (*Format, error) {
 	r, err := s.Reader()

@@ -6,15 +6,23 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/pattern"
 )
 
 var sliceSuffix = regexp.MustCompile(`\[([0-9]*):([0-9]*)\]$`)
 
 // ParseSpec takes a SPEC apart; see the package documentation for its syntax. Readings are tried
 // from the most literal on, and the first whose path exists wins: the whole string, the string
-// without format:, without the slice, without both. Where none exists, the last comes with the
-// error.
-func ParseSpec(spec string) (Spec, error) { return parseSpec(spec, exists) }
+// without format:, without the slice, without both. Where none exists, the last is a pattern of
+// files, or comes with the error.
+func ParseSpec(spec string) (Spec, error) {
+	s, err := parseSpec(spec, exists)
+	if err == nil && s.several {
+		_, err = pattern.Files(s.Path)
+	}
+	return s, err
+}
 
 func parseSpec(spec string, exists func(path string) bool) (Spec, error) {
 	whole := Spec{Path: spec, To: -1}
@@ -52,6 +60,10 @@ func parseSpec(spec string, exists func(path string) bool) (Spec, error) {
 	if exists(last.Path) {
 		return last, nil
 	}
+	if _, ok := brokenSlice(last.Path, exists); pattern.Is(last.Path) && !ok {
+		last.several = true
+		return last, nil
+	}
 	return last, notFound(last.Path, exists)
 }
 
@@ -74,9 +86,15 @@ func IsStream(spec string) bool {
 	return ok
 }
 
+// brokenSlice reports whether a path has something behind it that should be a slice, and where.
+func brokenSlice(path string, exists func(string) bool) (at int, ok bool) {
+	at = strings.LastIndexByte(path, '[')
+	return at, at > 0 && strings.HasSuffix(path, "]") && exists(path[:at])
+}
+
 // notFound explains why no reading of a SPEC names an existing path.
 func notFound(path string, exists func(string) bool) error {
-	if open := strings.LastIndexByte(path, '['); open > 0 && strings.HasSuffix(path, "]") && exists(path[:open]) {
+	if open, ok := brokenSlice(path, exists); ok {
 		return fmt.Errorf("%s: slice %s is not understood; want [a:b], [a:] or [:b] with whole numbers", path[:open],
 			path[open:])
 	}

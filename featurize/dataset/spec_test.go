@@ -138,6 +138,12 @@ func FuzzSpec(f *testing.F) {
 		if err != nil {
 			return
 		}
+		if s.several && (file == s.Path || !strings.ContainsAny(s.Path, "*?[{")) {
+			t.Errorf("%q with %q present is several files: %+v", spec, file, s)
+		}
+		if s.several {
+			return
+		}
 		if s.Path != file || s.Format != "" && formatOf(s.Format) == nil {
 			t.Errorf("%q with %q present gives %+v", spec, file, s)
 		}

@@ -1,0 +1,274 @@
+package dataset
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/pattern"
+)
+
+// keptOpen is how many files of a pattern stay open. The others are opened again when they are read,
+// one after another.
+const keptOpen = 16
+
+// A joinedSource is the files of a pattern, one after another.
+type joinedSource struct {
+	Base
+	o       Options
+	format  *Format
+	paths   []string
+	starts  []int    // the first position of each, and the end
+	sources []Source // nil for those that are not kept open
+
+	mu   sync.Mutex
+	sums []string // fingerprints of those that were read to their end
+}
+
+// openJoined opens the files once, to know what they hold.
+func openJoined(spec Spec, f *Format, o Options) (_ Source, err error) {
+	o.Shard.Count, o.Shard.Index = 0, 0 // it is of them all
+	paths, err := pattern.Files(spec.Path)
+	if err != nil {
+		return nil, err
+	}
+	s := &joinedSource{o: o, format: f, paths: paths, starts: []int{0}}
+	s.sources, s.sums = make([]Source, len(s.paths)), make([]string, len(s.paths))
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	var l listing
+	for i, path := range s.paths {
+		kind := f
+		if kind == nil {
+			if kind, err = sniff(path); err != nil {
+				return nil, err
+			}
+		}
+		if s.format == nil {
+			s.format = kind
+		}
+		if kind.Name != s.format.Name {
+			return nil, fmt.Errorf("%s is of format %s, and %s %s: files of one SPEC have one format", path, kind.Name,
+				s.paths[0], s.format.Name)
+		}
+		src, err := openFile(path, kind, o)
+		if err != nil {
+			return nil, err
+		}
+		if i < keptOpen {
+			s.sources[i] = src
+		}
+		b := src.base()
+		for _, ig := range b.Ignored {
+			l.ignore(ig.Reason, filepath.Join(filepath.Base(path), ig.First), ig.Count)
+		}
+		err = s.join(i, b)
+		if i >= keptOpen {
+			err = errors.Join(err, src.Close())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	s.Path, s.Ignored = spec.Path, l.ignored
+	return s, nil
+}
+
+// join adds what a file says of itself, which must suit those before it.
+func (s *joinedSource) join(i int, b *Base) error {
+	end := s.starts[i] + b.Count
+	if s.starts = append(s.starts, end); end < s.starts[i] || end >= StreamPositions {
+		return fmt.Errorf("%s: with this file there are more than %d examples", s.paths[i], StreamPositions)
+	}
+	s.Count = end
+	if i == 0 {
+		s.Format = b.Format
+		s.Labelled, s.Ragged, s.Text, s.Classes = b.Labelled, b.Ragged, b.Text, b.Classes
+		return nil
+	}
+	first := s.paths[0]
+	has := map[bool]string{true: "has labels", false: "has none"}
+	switch {
+	case b.Labelled != s.Labelled:
+		return fmt.Errorf("%s %s, and %s %s: files of one SPEC are all labelled, or none is", s.paths[i], has[b.Labelled],
+			first, has[s.Labelled])
+	case !slices.Equal(b.Classes, s.Classes) && s.Labelled:
+		if !s.named(b.Classes) || !s.named(s.Classes) {
+			return fmt.Errorf("%s has other class folders (%s) than %s (%s): name them by class name or by integer label",
+				s.paths[i], classnames.Some(b.Classes), first, classnames.Some(s.Classes))
+		}
+		s.Classes = nil // no file has them all
+	}
+	s.Ragged = s.Ragged || b.Ragged
+	return nil
+}
+
+// named reports whether class folders are labels by their names, whatever else there is.
+func (s *joinedSource) named(folders []string) bool {
+	labels, err := classnames.Match(folders, s.o.LabelClasses)
+	integer := func(name string) bool { _, err := strconv.ParseUint(name, 10, 32); return err == nil }
+	return err == nil && labels != nil || !slices.ContainsFunc(folders, func(f string) bool { return !integer(f) })
+}
+
+// open opens a file for a pass, and closes it in the end.
+func (s *joinedSource) open(i int) (src Source, done func() error, err error) {
+	if s.sources[i] != nil {
+		return s.sources[i], func() error { return nil }, nil
+	}
+	if src, err = openFile(s.paths[i], s.format, s.o); err != nil {
+		return nil, nil, err
+	}
+	b := src.base()
+	if want := s.starts[i+1] - s.starts[i]; b.Count != want || b.Labelled != s.Labelled {
+		src.Close()
+		return nil, nil, fmt.Errorf("%s: changed while in use: it had %d examples and has %d", s.paths[i], want, b.Count)
+	}
+	return src, src.Close, nil
+}
+
+// whole is a file with all of its examples, to be identified by.
+func (s *joinedSource) whole(i int, src Source) *opened {
+	o := &opened{src: src, keep: true}
+	o.to = s.starts[i+1] - s.starts[i]
+	o.slice.to = o.to
+	o.header = fmt.Sprintf("%s %t\n", s.Format, s.Labelled)
+	return o
+}
+
+// within returns the files that hold the positions from one to before another.
+func (s *joinedSource) within(from, to int) (first, last int) {
+	first = sort.SearchInts(s.starts, from+1) - 1
+	if to <= from {
+		return first, first
+	}
+	return first, max(first, sort.SearchInts(s.starts, to))
+}
+
+// Examples reads one file after another.
+func (s *joinedSource) Examples(from, to int, yield func(Example, error) bool) {
+	on := true
+	for i, last := s.within(from, to); on && i < last; i++ {
+		if err := s.file(i, from, to, func(e Example, err error) bool {
+			on = yield(e, err)
+			return on
+		}); err != nil {
+			yield(Example{Label: -1}, err)
+			return
+		}
+	}
+}
+
+// file reads from a file what it has of the positions from one to before another.
+func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (err error) {
+	src, done, err := s.open(i)
+	if err != nil {
+		return err
+	}
+	defer func() { err = cmp.Or(err, done()) }()
+	s.mu.Lock()
+	known := s.sums[i] != ""
+	s.mu.Unlock()
+	w := s.whole(i, src)
+	if s.o.Fingerprint && !known {
+		d := &src.base().digest
+		d.mu.Lock()
+		d.begin(w.header, 0)
+		d.mu.Unlock()
+	}
+	start, base, ended := s.starts[i], filepath.Base(s.paths[i]), true
+	src.Examples(max(0, from-start), min(w.to, to-start), func(e Example, err error) bool {
+		if e.Name != base && !strings.HasPrefix(e.Name, base+"[") && e.Name != "" {
+			e.Name = base + "/" + e.Name
+		}
+		e.Index += start
+		var bad *RecordError
+		if errors.As(err, &bad) {
+			err = &RecordError{e.Name, e.Index, bad.Err}
+		}
+		ended = yield(e, err) && (err == nil || bad != nil)
+		return ended
+	})
+	if !ended || !s.o.Fingerprint || known || from > start || to < start+w.to {
+		return nil
+	}
+	// Next to nothing is left to be read for it, and the file is open now.
+	return s.identify(context.Background(), i, w)
+}
+
+// identify keeps the fingerprint of a file.
+func (s *joinedSource) identify(ctx context.Context, i int, w *opened) error {
+	sum, err := w.Fingerprint(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sums[i] = sum
+	return nil
+}
+
+// hash adds the fingerprints of the files that hold the positions, each of a whole file.
+func (s *joinedSource) hash(ctx context.Context, d *digest, from, to int) error {
+	first, last := s.within(from, to)
+	for i := first + d.part; i < last; i++ {
+		s.mu.Lock()
+		sum := s.sums[i]
+		s.mu.Unlock()
+		if sum == "" {
+			src, done, err := s.open(i)
+			if err != nil {
+				return err
+			}
+			if err := cmp.Or(s.identify(ctx, i, s.whole(i, src)), done()); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			sum = s.sums[i]
+			s.mu.Unlock()
+		}
+		fmt.Fprintf(d.h, "%d %s\n", s.starts[i+1]-s.starts[i], sum)
+		d.part++
+	}
+	return nil
+}
+
+func (s *joinedSource) stamp(w io.Writer, from, to int) (latest time.Time, err error) {
+	for i, last := s.within(from, to); i < last; i++ {
+		src, done, err := s.open(i)
+		if err != nil {
+			return latest, err
+		}
+		changed, err := src.stamp(w, 0, s.starts[i+1]-s.starts[i])
+		if err = cmp.Or(err, done()); err != nil {
+			return latest, err
+		}
+		if changed.After(latest) {
+			latest = changed
+		}
+	}
+	return latest, nil
+}
+
+// Close closes the files that are kept open.
+func (s *joinedSource) Close() error {
+	var errs []error
+	for _, src := range s.sources {
+		if src != nil {
+			errs = append(errs, src.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
