@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -16,14 +16,14 @@ const maxLabelText = 4 << 10
 // A labelReader reads labels from an array of integers, some at a time: one
 // an example, or as many as its items hold. Text is read as in a table.
 type labelReader struct {
-	r       *numpy.Reader
+	r       *arrays.Reader
 	text    labelParser
 	to      int
 	each    int
 	pending []int
 }
 
-func newLabelReader(a *numpy.Array, text labelParser, from, to int) (*labelReader, error) {
+func newLabelReader(a *arrays.Array, text labelParser, from, to int) (*labelReader, error) {
 	r, err := a.From(from)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (l *labelReader) fromTexts(texts []string) (labels []int, bad int, err erro
 
 // imageLayout guesses what the axes of a uint8 array mean; other arrays are
 // ready tensors, not images.
-func imageLayout(t numpy.Type, shape []int) Layout {
+func imageLayout(t arrays.Type, shape []int) Layout {
 	channels := func(c int) bool { return c == 1 || c == 3 }
 	switch {
 	case t.Type != tensor.Uint8:
@@ -112,7 +112,7 @@ func imageLayout(t numpy.Type, shape []int) Layout {
 type namedArray struct {
 	name   string
 	layout Layout
-	*numpy.Array
+	*arrays.Array
 }
 
 // An arraySource reads examples from arrays side by side.
@@ -120,7 +120,7 @@ type arraySource struct {
 	Base
 	names  string // examples are named names[index]
 	inputs []namedArray
-	labels *numpy.Array // may be nil
+	labels *arrays.Array // may be nil
 	text   labelParser
 	multi  bool // labels are targets
 }
@@ -128,7 +128,7 @@ type arraySource struct {
 // Examples reads the arrays side by side.
 func (s *arraySource) Examples(from, to int, yield func(Example, error) bool) {
 	fail := func(err error) { yield(Example{Label: -1}, err) }
-	readers := make([]*numpy.Reader, len(s.inputs))
+	readers := make([]*arrays.Reader, len(s.inputs))
 	for i, in := range s.inputs {
 		r, err := in.From(from)
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -79,7 +79,7 @@ func cifarMisfit(path, ext string, f io.ReaderAt, size int64) error {
 type cifarSource struct {
 	Base
 	kind  cifarKind
-	parts []*numpy.Array // of whole records
+	parts []*arrays.Array // of whole records
 }
 
 func openCIFAR(kind cifarKind) func(string, Options) (Source, error) {
@@ -124,11 +124,11 @@ func (s *cifarSource) openParts(path string, o Options) error {
 				s.kind.record)
 		}
 		n := int(size / int64(s.kind.record))
-		a, err := numpy.NewArray(p, numpy.Stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
+		a, err := arrays.NewArray(p, arrays.Stored(tensor.Uint8, binary.BigEndian), []int{n, s.kind.record}, size)
 		if err != nil {
 			return err
 		}
-		a.Open = numpy.Plain(f, 0, size)
+		a.Open = arrays.Plain(f, 0, size)
 		s.parts = append(s.parts, a)
 		s.Count += n
 	}
@@ -155,7 +155,7 @@ func (s *cifarSource) Examples(from, to int, yield func(Example, error) bool) {
 }
 
 // part yields records from…to-1 of one file, whose first is example start.
-func (s *cifarSource) part(p *numpy.Array, from, to, start int, yield func(Example, error) bool) (more bool, err error) {
+func (s *cifarSource) part(p *arrays.Array, from, to, start int, yield func(Example, error) bool) (more bool, err error) {
 	r, err := p.From(from)
 	if err != nil {
 		return false, err

@@ -3,7 +3,6 @@ package dataset
 import (
 	"bufio"
 	"bytes"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -13,51 +12,12 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
 // csvLabel is the name of the column that holds the label.
 const csvLabel = "label"
-
-// A csvReader reads records of comma-separated values, each of a bounded size.
-type csvReader struct {
-	*csv.Reader
-	bound *boundedReader
-	start int64 // of its input in the text
-}
-
-// newCSVReader reads from r, which is the text from byte start on.
-func newCSVReader(r io.Reader, comma rune, start int64) *csvReader {
-	b := &boundedReader{r: r, left: maxLine}
-	c := &csvReader{csv.NewReader(b), b, start}
-	c.Comma = comma
-	c.FieldsPerRecord = -1 // counted where the record can be named
-	return c
-}
-
-// place returns where in the text the next record begins.
-func (c *csvReader) place() int64 { return c.start + c.InputOffset() }
-
-// next returns a record. A *csv.ParseError concerns this record only.
-func (c *csvReader) next() ([]string, error) {
-	c.bound.left = maxLine
-	return c.Read()
-}
-
-// A boundedReader fails when more is read than is left.
-type boundedReader struct {
-	r    io.Reader
-	left int
-}
-
-func (b *boundedReader) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("%w: is a quote left open?", errLongLine)
-	}
-	n, err := b.r.Read(p[:min(len(p), b.left)])
-	b.left -= n
-	return n, err
-}
 
 // Text is the Data of an Array whose elements are written as text, without a
 // type: cells of a table. What they are the model's input decides.
@@ -135,32 +95,32 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 		return s.readError(err)
 	}
 	start := 0
-	if bytes.HasPrefix(head, byteOrderMark) {
-		start = len(byteOrderMark)
+	if bytes.HasPrefix(head, textlines.ByteOrderMark) {
+		start = len(textlines.ByteOrderMark)
 	}
 	if _, err := buf.Discard(start); err != nil {
 		return s.readError(err)
 	}
 	s.comma = separator(head[start:], s.Path)
-	records := newCSVReader(buf, s.comma, int64(start))
-	header, err := records.next()
+	records := textlines.NewCSV(buf, s.comma, int64(start))
+	header, err := records.Next()
 	if err == io.EOF {
 		return fmt.Errorf("%s: holds no lines", s.Path)
 	}
 	if err != nil {
-		return s.readError(fmt.Errorf("header: %w", parseError(err)))
+		return s.readError(fmt.Errorf("header: %w", textlines.ParseError(err)))
 	}
 	if err := s.assign(slices.Clone(header), o); err != nil {
 		return fmt.Errorf("%s: %w", s.Path, err)
 	}
 	records.ReuseRecord = true
 	for {
-		place := records.place()
-		_, err := records.next()
+		place := records.Place()
+		_, err := records.Next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil && !isParseError(err) {
+		if err != nil && !textlines.IsParseError(err) {
 			return s.readError(fmt.Errorf("example %d: %w", s.Count, err))
 		}
 		s.add(place)
@@ -260,34 +220,20 @@ func (s *csvSource) assign(header []string, o Options) error {
 	return nil
 }
 
-func isParseError(err error) bool {
-	var p *csv.ParseError
-	return errors.As(err, &p)
-}
-
-// parseError leaves out the line, which is counted from a place in the middle.
-func parseError(err error) error {
-	var p *csv.ParseError
-	if errors.As(err, &p) {
-		return fmt.Errorf("broken CSV: %w", p.Err)
-	}
-	return err
-}
-
 // records reads the text record by record.
 func (s *csvSource) records(r io.Reader) func(*Example) (broken, fatal error) {
-	records := newCSVReader(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
+	records := textlines.NewCSV(bufio.NewReaderSize(r, 64<<10), s.comma, 0)
 	return func(e *Example) (broken, fatal error) {
-		cells, err := records.next()
+		cells, err := records.Next()
 		switch {
-		case isParseError(err):
-			return parseError(err), nil
+		case textlines.IsParseError(err):
+			return textlines.ParseError(err), nil
 		case err != nil:
 			return nil, err
 		case e == nil:
 			return nil, nil
 		}
-		return parseError(s.fill(e, cells)), nil
+		return textlines.ParseError(s.fill(e, cells)), nil
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
 type imageCase struct {
@@ -29,7 +29,7 @@ func imageCases(t testing.TB) map[string]imageCase {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	whole := func(a *numpy.Array) []uint8 {
+	whole := func(a *arrays.Array) []uint8 {
 		r, err := a.From(0)
 		if err != nil {
 			t.Fatal(err)

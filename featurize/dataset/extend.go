@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -16,8 +16,8 @@ import (
 
 // MaxItem bounds the bytes of one example's array, and MaxStrings the strings in it.
 const (
-	MaxItem    = numpy.MaxItem
-	MaxStrings = numpy.MaxStrings
+	MaxItem    = arrays.MaxItem
+	MaxStrings = arrays.MaxStrings
 )
 
 // Labels reads labels as all formats do: see the package documentation.
@@ -117,7 +117,7 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 
 // ImageLayout guesses what the axes of an array of one example mean, by their sizes: that of an
 // image where it is uint8.
-func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(numpy.Type{Type: t}, shape) }
+func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(arrays.Type{Type: t}, shape) }
 
 // CheckEncoded refuses an image file of no bytes or too many.
 func CheckEncoded(size int64) error { return checkEncoded(size) }

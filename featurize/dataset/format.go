@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
 // A Format is a way to store examples. Formats that need large modules are registered by packages
@@ -41,7 +41,7 @@ func init() {
 		{"cifar10", "", true, true, sniffCIFAR(cifar10), openCIFAR(cifar10), nil},
 		{"cifar100", "", true, true, sniffCIFAR(cifar100), openCIFAR(cifar100), nil},
 		{"cifar", "CIFAR binary", true, true, nil, openAnyCIFAR, nil},
-		{"npy", ".npy", true, false, magic(numpy.Magic), openNPY, nil},
+		{"npy", ".npy", true, false, magic(arrays.Magic), openNPY, nil},
 		{"npz", ".npz", true, false, magic("PK\x03\x04", "PK\x05\x06"), openNPZ, nil},
 		{"parquet", "Parquet", true, false, magic("PAR1"), nil, nil},
 		{"csv", ".csv", true, false, named(".csv", ".tsv"), openCSV, nil},

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
 func TestIDXPairsImagesWithLabels(t *testing.T) {
@@ -168,7 +168,7 @@ func FuzzOpenIDX(f *testing.F) {
 	f.Add(idx(ramp(3), 3))
 	f.Add(gzipped(f, idx(ramp(11), 3, 2, 2)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := readIDX("x", bytes.NewReader(b), int64(len(b)))
+		a, err := arrays.ReadIDX("x", bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
@@ -178,9 +178,9 @@ func FuzzOpenIDX(f *testing.F) {
 
 // checkArray reads an array that was accepted: its promises are within bounds,
 // and it is either read to the end or gives an error.
-func checkArray(t *testing.T, a *numpy.Array, size int64) {
+func checkArray(t *testing.T, a *arrays.Array, size int64) {
 	t.Helper()
-	if a.Count < 1 || a.Item < 1 || a.Bytes() > size*numpy.MaxInflate {
+	if a.Count < 1 || a.Item < 1 || a.Bytes() > size*arrays.MaxInflate {
 		t.Fatalf("accepted %d items of %d bytes from %d", a.Count, a.Item, size)
 	}
 	r, err := a.From(0)

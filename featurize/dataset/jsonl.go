@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // tryLines is how many lines may be broken before the first that shows what the file holds.
@@ -53,22 +54,22 @@ func streamJSONL(in *Stream, o Options) (Source, error) {
 
 // sniffJSONL takes a stream of objects, which has no name.
 func sniffJSONL(p *Peek) (bool, error) {
-	text := bytes.TrimLeft(bytes.TrimPrefix(p.Head, byteOrderMark), " \t\r\n")
+	text := bytes.TrimLeft(bytes.TrimPrefix(p.Head, textlines.ByteOrderMark), " \t\r\n")
 	return p.Ext == ".jsonl" || p.Ext == ".ndjson" || p.Stream && bytes.HasPrefix(text, []byte("{")), nil
 }
 
 // scan reads all lines, to find where they are, and looks into the first that
 // are needed to know what they hold.
 func (s *jsonlSource) scan(r io.Reader, o Options) error {
-	lines := newLineReader(r)
+	lines := textlines.NewReader(r)
 	var broken error
 	for {
-		place := lines.at
-		line, err := lines.next()
+		place := lines.At
+		line, err := lines.Next()
 		if err == io.EOF {
 			break
 		}
-		if err != nil && err != errLongLine {
+		if err != nil && err != textlines.ErrLong {
 			return s.readError(err)
 		}
 		if s.inputs == nil {
@@ -165,18 +166,18 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 // parserOf returns a parser of a line.
 func parserOf(line []byte, position int) *jsontensor.Parser {
 	if position == 0 {
-		line = bytes.TrimPrefix(line, byteOrderMark)
+		line = bytes.TrimPrefix(line, textlines.ByteOrderMark)
 	}
 	return &jsontensor.Parser{Text: line}
 }
 
 // lines reads the text line by line.
 func (s *jsonlSource) lines(r io.Reader) func(*Example) (broken, fatal error) {
-	lines := newLineReader(r)
+	lines := textlines.NewReader(r)
 	return func(e *Example) (broken, fatal error) {
-		line, err := lines.next()
+		line, err := lines.Next()
 		switch {
-		case err == errLongLine:
+		case err == textlines.ErrLong:
 			return err, nil
 		case err != nil:
 			return nil, err

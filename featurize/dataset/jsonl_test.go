@@ -12,7 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 func TestJSONLinesNameInputsAndLabels(t *testing.T) {
@@ -132,7 +133,7 @@ func TestManyJSONLines(t *testing.T) {
 
 func TestALineThatIsTooLongIsABadRecord(t *testing.T) {
 	path := write(t, t.TempDir(), "x.jsonl", slices.Concat(
-		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", maxLine/2)), []byte("1]}\n"+`{"x":3}`)))
+		[]byte(`{"x":1}`+"\n"+`{"x":[`), []byte(strings.Repeat("1,", textlines.Max/2)), []byte("1]}\n"+`{"x":3}`)))
 	d, err := Open(path, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +203,7 @@ func FuzzJSONL(f *testing.F) {
 					return bad != nil
 				}
 				for _, a := range e.Inputs {
-					n, ok := numpy.Mul(a.Shape...)
+					n, ok := arrays.Mul(a.Shape...)
 					if v := reflect.ValueOf(a.Data); !ok || v.Len() != n || n == 0 || n > len(b) {
 						t.Fatalf("%v of shape %v", a.Data, a.Shape)
 					}

@@ -1,7 +1,6 @@
 package dataset
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -10,20 +9,14 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
 const (
-	// maxLine bounds the bytes of one example as text: 3×512×512 numbers of 20
-	// digits have 16 million.
-	maxLine = 64 << 20
-
 	// indexStep is how many examples apart the places in a text file are that
 	// are remembered, so that a slice need not read what is before it.
 	indexStep = 1024
 )
-
-var errLongLine = fmt.Errorf("more than %d bytes of text for one example", maxLine)
 
 // A textSource is a file of text, plain or gzipped, and where in its text
 // the examples are. What it embeds knows how one is written.
@@ -42,10 +35,10 @@ func (t *textSource) openText(path string, scan func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	t.Path, t.Text, t.open = path, true, numpy.Plain(f, 0, f.Size())
+	t.Path, t.Text, t.open = path, true, arrays.Plain(f, 0, f.Size())
 	magic := make([]byte, 2)
 	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
-		t.open = numpy.Gzip(f, 0, f.Size())
+		t.open = arrays.Gzip(f, 0, f.Size())
 	}
 	r, err := t.open(0)
 	if err != nil {
@@ -143,45 +136,3 @@ func (t *textSource) readError(err error) error {
 func (t *textSource) changed(got int) error {
 	return fmt.Errorf("%s: changed while in use: it had %d examples and has %d", t.Path, t.Count, got)
 }
-
-// A lineReader reads lines that are not blank.
-type lineReader struct {
-	src  *bufio.Reader
-	line []byte
-	at   int64 // of the text read so far
-}
-
-func newLineReader(r io.Reader) *lineReader { return &lineReader{src: bufio.NewReaderSize(r, 256<<10)} }
-
-// next returns the next line, without its end, which is valid until the call
-// after. Of one that is too long it returns errLongLine, and the next call goes
-// on behind it. At the end of the text it returns io.EOF.
-func (l *lineReader) next() ([]byte, error) {
-	for {
-		l.line = l.line[:0]
-		long := false
-		for {
-			part, err := l.src.ReadSlice('\n')
-			l.at += int64(len(part))
-			if len(l.line)+len(part) > maxLine {
-				long = true
-			} else {
-				l.line = append(l.line, part...)
-			}
-			if err == nil || err == io.EOF && (len(l.line) > 0 || long) {
-				break
-			}
-			if err != bufio.ErrBufferFull {
-				return nil, err
-			}
-		}
-		switch line := bytes.TrimSpace(l.line); {
-		case long:
-			return nil, errLongLine
-		case len(line) > 0:
-			return line, nil
-		}
-	}
-}
-
-var byteOrderMark = []byte("\xef\xbb\xbf")

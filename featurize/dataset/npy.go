@@ -6,7 +6,7 @@ import (
 	"io"
 	"path/filepath"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 )
 
 func openNPY(path string, _ Options) (_ Source, err error) {
@@ -25,8 +25,8 @@ func openNPY(path string, _ Options) (_ Source, err error) {
 }
 
 // readNPY opens the array in a plain .npy file.
-func readNPY(name string, f io.ReaderAt, size int64) (*numpy.Array, error) {
-	h, unsupported, err := numpy.ReadHeader(io.NewSectionReader(f, 0, size))
+func readNPY(name string, f io.ReaderAt, size int64) (*arrays.Array, error) {
+	h, unsupported, err := arrays.ReadHeader(io.NewSectionReader(f, 0, size))
 	if err = errors.Join(err, unsupported); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -34,7 +34,7 @@ func readNPY(name string, f io.ReaderAt, size int64) (*numpy.Array, error) {
 		return nil, fmt.Errorf("%s: holds a single number; want an array with examples along its first axis", name)
 	}
 	start := int64(h.Size)
-	a, err := numpy.NewArray(name, h.Type, h.Shape, size-start)
+	a, err := arrays.NewArray(name, h.Type, h.Shape, size-start)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,6 @@ func readNPY(name string, f io.ReaderAt, size int64) (*numpy.Array, error) {
 		return nil, fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the file holds %d", name, a.Bytes(),
 			size-start)
 	}
-	a.Open = numpy.Plain(f, start, size)
+	a.Open = arrays.Plain(f, start, size)
 	return a, nil
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -24,7 +24,7 @@ func npy(descr, shape string, data []byte) []byte {
 }
 
 func npyHeaded(header string, data []byte) []byte {
-	b := append([]byte(numpy.Magic), 1, 0)
+	b := append([]byte(arrays.Magic), 1, 0)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(header)))
 	return append(append(b, header...), data...)
 }
@@ -107,9 +107,9 @@ func checkRead(t *testing.T, z *npzFile, name string, want any) {
 
 // Bytes are an image where it is plain which axis is that of the channels.
 func TestLayoutOfArrays(t *testing.T) {
-	bytes := numpy.Stored(tensor.Uint8, binary.LittleEndian)
+	bytes := arrays.Stored(tensor.Uint8, binary.LittleEndian)
 	for _, test := range []struct {
-		dtype numpy.Type
+		dtype arrays.Type
 		shape []int
 		want  Layout
 	}{
@@ -124,8 +124,8 @@ func TestLayoutOfArrays(t *testing.T) {
 		{bytes, []int{2, 28, 28}, None},
 		{bytes, []int{28}, None},
 		{bytes, []int{2, 28, 28, 3}, None},
-		{numpy.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, None},
-		{numpy.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, None},
+		{arrays.Stored(tensor.Int8, binary.LittleEndian), []int{28, 28}, None},
+		{arrays.Stored(tensor.Float32, binary.LittleEndian), []int{3, 28, 28}, None},
 	} {
 		if got := imageLayout(test.dtype, test.shape); got != test.want {
 			t.Errorf("%s %v: layout %q, want %q", test.dtype, test.shape, got, test.want)
@@ -145,8 +145,8 @@ func TestNPYLies(t *testing.T) {
 		{"more than promised", append(slices.Clone(good), 0), "its header promises 16 bytes of data, the file holds 17"},
 		{"truncated header", good[:30], "ends within its .npy header"},
 		{"cut in the length", good[:9], "ends within its .npy header"},
-		{"unknown version", append([]byte(numpy.Magic+"\x09\x00"), good[8:]...), ".npy version 9.0 is not known"},
-		{"long header", append([]byte(numpy.Magic+"\x02\x00"), 255, 255, 255, 255), "a .npy header of 4294967295 bytes is too long"},
+		{"unknown version", append([]byte(arrays.Magic+"\x09\x00"), good[8:]...), ".npy version 9.0 is not known"},
+		{"long header", append([]byte(arrays.Magic+"\x02\x00"), 255, 255, 255, 255), "a .npy header of 4294967295 bytes is too long"},
 		{"huge", npy("<f4", "(1000000000000, 1000000)", nil), "truncated or corrupt"},
 		{"overflow", npy("<f4", "(2, 4611686018427387904, 4)", nil), "impossible size"},
 		{"dimension overflow", npy("<f4", "(99999999999999999999,)", nil), "dimension 99999999999999999999 is too large"},

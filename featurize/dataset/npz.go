@@ -5,20 +5,19 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
 // An npzFile is an open .npz: a zip of .npy members.
 type npzFile struct {
 	path    string
-	arrays  map[string]*numpy.Array
+	arrays  map[string]*arrays.Array
 	names   []string // of arrays, sorted
 	ignored []Ignored
 	skipped map[string]string // why, by array
@@ -45,7 +44,7 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: broken .npz (a zip of arrays): %w", path, err)
 	}
-	z := &npzFile{path: path, arrays: map[string]*numpy.Array{}, skipped: map[string]string{}}
+	z := &npzFile{path: path, arrays: map[string]*arrays.Array{}, skipped: map[string]string{}}
 	var l listing
 	for _, m := range zr.File {
 		name, isArray := strings.CutSuffix(m.Name, ".npy")
@@ -56,7 +55,7 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 		if z.arrays[name] != nil {
 			return nil, fmt.Errorf("%s: array %q stands twice", path, text.Name(name))
 		}
-		a, reason, err := readNPZMember(path+": "+text.Name(name), m, size, slices.Contains(texts, name) ||
+		a, reason, err := arrays.ReadZipped(path+": "+text.Name(name), m, size, slices.Contains(texts, name) ||
 			slices.Contains(labelNames, name))
 		if err != nil {
 			return nil, err
@@ -74,65 +73,13 @@ func readNPZ(path string, f io.ReaderAt, size int64, texts []string) (*npzFile, 
 	return z, nil
 }
 
-// readNPZMember opens one array, or says why it is passed over.
-func readNPZMember(name string, m *zip.File, size int64, text bool) (a *numpy.Array, ignored string, err error) {
-	// The directory's sizes are claims: hold them against the file's own.
-	factor := uint64(1)
-	if m.Method == zip.Deflate {
-		factor = numpy.MaxInflate
-	}
-	if m.CompressedSize64 > uint64(size) || m.UncompressedSize64 > m.CompressedSize64*factor ||
-		m.UncompressedSize64 > math.MaxInt64 {
-		return nil, "", fmt.Errorf("%s: corrupt: %d bytes cannot come from %d in a file of %d", name,
-			m.UncompressedSize64, m.CompressedSize64, size)
-	}
-	r, err := m.Open()
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	defer r.Close()
-	h, unsupported, err := numpy.ReadHeader(r)
-	switch {
-	case err != nil:
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	case unsupported != nil && !(text && h.Type.IsText()):
-		return nil, "not an array of numbers", nil
-	case len(h.Shape) == 0:
-		return nil, "a single number, not one for each example", nil
-	}
-	start := int64(h.Size)
-	data := int64(m.UncompressedSize64) - start
-	if a, err = numpy.NewArray(name, h.Type, h.Shape, data); err != nil {
-		return nil, "", err
-	}
-	if text && a.Item/a.Type.Size > numpy.MaxStrings {
-		return nil, "", fmt.Errorf("%s: one example has %d strings, %d the most", name, a.Item/a.Type.Size, numpy.MaxStrings)
-	}
-	if a.Bytes() != data {
-		return nil, "", fmt.Errorf("%s: corrupt: its header promises %d bytes of data, the archive %d", name, a.Bytes(),
-			data)
-	}
-	a.Open = func(skip int64) (io.ReadCloser, error) {
-		r, err := m.Open()
-		if err != nil {
-			return nil, err
-		}
-		if err := numpy.Discard(r, start+skip); err != nil {
-			r.Close()
-			return nil, err
-		}
-		return r, nil
-	}
-	return a, "", nil
-}
-
 // labelNames are those of the array that holds the labels.
 var labelNames = []string{"labels", "label", "y"}
 
 // labelsArray takes the labels out of the archive: their name and array, or nil. Their shape must
 // be what o asks for, for k targets an example under MultiLabel, or any number where k is 0.
 // Numbers come before names, which may stand beside them.
-func (z *npzFile) labelsArray(o Options, k int) (string, *numpy.Array, error) {
+func (z *npzFile) labelsArray(o Options, k int) (string, *arrays.Array, error) {
 	var found, names string
 	for _, name := range labelNames {
 		a := z.arrays[name]

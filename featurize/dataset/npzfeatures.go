@@ -5,17 +5,17 @@ import (
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/numpy"
 )
 
 // npzFeatures reads the features in an .npz.
 type npzFeatures struct {
 	*Features
 	z           *npzFile
-	phi, logits *numpy.Array
-	labels      *numpy.Array // nil where there are none
+	phi, logits *arrays.Array
+	labels      *arrays.Array // nil where there are none
 	text        labelParser
 }
 
@@ -61,7 +61,7 @@ func (f *npzFeatures) arrays(o Options) error {
 }
 
 // matrix returns the first of the named arrays, which must be [N,n] floats.
-func (z *npzFile) matrix(names ...string) (*numpy.Array, error) {
+func (z *npzFile) matrix(names ...string) (*arrays.Array, error) {
 	for _, name := range names {
 		a := z.arrays[name]
 		if a == nil {
@@ -135,7 +135,7 @@ func (f *npzFeatures) blocks(ctx context.Context, from, to, size int, yield func
 }
 
 // floats returns the next n items as float32.
-func floats(r *numpy.Reader, n int) ([]float32, error) {
+func floats(r *arrays.Reader, n int) ([]float32, error) {
 	data, err := r.Read(n)
 	if err != nil {
 		return nil, err

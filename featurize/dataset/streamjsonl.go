@@ -6,6 +6,8 @@ import (
 	"io"
 	"iter"
 	"strconv"
+
+	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // StreamJSONL reads JSON lines as they come, from a source that may never end. Each line stands on
@@ -16,16 +18,16 @@ import (
 func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] {
 	labels := newLabelParser(o)
 	return func(yield func(Example, error) bool) {
-		lines := newLineReader(r)
+		lines := textlines.NewReader(r)
 		for i := 0; ; i++ {
 			e := Example{Index: i, Name: name + "[" + strconv.Itoa(i) + "]", Label: -1}
-			line, err := lines.next()
+			line, err := lines.Next()
 			switch {
 			case err == io.EOF:
 				return
 			case err == nil:
 				err = parseAlone(&e, line, labels, o)
-			case err != errLongLine:
+			case err != textlines.ErrLong:
 				yield(e, fmt.Errorf("%s: %w", name, bareError(err)))
 				return
 			}

@@ -15,7 +15,7 @@ type tarStream struct {
 	Base
 	o      Options
 	labels labelParser
-	beside string // the member that holds the label, classMember or jsonMember; "" for none
+	beside string // the member that holds the label, archive.ClassMember or archive.JSONMember; "" for none
 	depth  int    // of the class folder in a path, -1 for none
 }
 
@@ -70,7 +70,7 @@ func (s *tarStream) samples(each func(*tarSample) error) error {
 		if isHiddenMember(m.Name) || !m.Regular {
 			return nil
 		}
-		if key, _ := sampleKey(m.Name); key != t.key {
+		if key, _ := archive.Key(m.Name); key != t.key {
 			if begun {
 				if err := each(t); err != nil {
 					return err
@@ -93,7 +93,7 @@ func (s *tarStream) samples(each func(*tarSample) error) error {
 // add reads a member of the sample.
 func (t *tarSample) add(m archive.Member, content io.Reader) error {
 	if !isImageName(m.Name) {
-		label, isJSON, err := labelMember(m, content)
+		label, isJSON, err := archive.LabelOf(m, content)
 		if label != "" && isJSON {
 			t.label[1] = label
 		} else if label != "" {
@@ -105,36 +105,18 @@ func (t *tarSample) add(m archive.Member, content io.Reader) error {
 	case m.Sparse:
 		return fmt.Errorf("%q is stored with its zeros left out, which is not read; make the archive without --sparse",
 			m.Name)
-	case len(t.images) == maxBeside:
-		return fmt.Errorf("more than %d images are called %q", maxBeside, t.key)
+	case len(t.images) == archive.MaxBeside:
+		return fmt.Errorf("more than %d images are called %q", archive.MaxBeside, t.key)
 	}
 	image := tarImage{name: m.Name}
 	if image.err = checkEncoded(m.Size); image.err == nil {
 		var err error
-		if image.encoded, err = readGrowing(content, m.Size); err != nil {
+		if image.encoded, err = archive.ReadGrowing(content, m.Size); err != nil {
 			return fmt.Errorf("is cut off within %q: %w", m.Name, err)
 		}
 	}
 	t.images = append(t.images, image)
 	return nil
-}
-
-// readGrowing reads so many bytes, for which room is made as they come.
-func readGrowing(r io.Reader, size int64) ([]byte, error) {
-	const atOnce = 1 << 20
-	b := make([]byte, 0, min(size, atOnce))
-	for int64(len(b)) < size {
-		if len(b) == cap(b) {
-			grown := make([]byte, len(b), min(size, 2*int64(len(b))))
-			copy(grown, b)
-			b = grown
-		}
-		n, err := io.ReadFull(r, b[len(b):cap(b)])
-		if b = b[:len(b)+n]; err != nil {
-			return nil, err
-		}
-	}
-	return b, nil
 }
 
 // learn decides where labels are: in a .cls member, in the first folder that is called like a class
@@ -146,7 +128,7 @@ func (s *tarStream) learn(t *tarSample) {
 	folders := strings.Split(t.images[0].name, "/")
 	s.Labelled = true
 	if t.label[0] != "" {
-		s.beside = classMember
+		s.beside = archive.ClassMember
 		return
 	}
 	for i, folder := range folders[:len(folders)-1] {
@@ -156,7 +138,7 @@ func (s *tarStream) learn(t *tarSample) {
 		}
 	}
 	if t.label[1] != "" {
-		s.beside = jsonMember
+		s.beside = archive.JSONMember
 		return
 	}
 	s.Labelled = false
@@ -188,7 +170,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 		return y, err
 	}
 	text := t.label[0]
-	if s.beside == jsonMember {
+	if s.beside == archive.JSONMember {
 		text = t.label[1]
 	}
 	if text == "" && !s.o.StrayLabels {
@@ -197,7 +179,7 @@ func (s *tarStream) labelOf(t *tarSample, image *tarImage) (y int, err error) {
 	if text == "" {
 		return -1, nil
 	}
-	return besideLabel(s.labels, text, s.beside == jsonMember)
+	return besideLabel(s.labels, text, s.beside == archive.JSONMember)
 }
 
 // Examples reads the archive.

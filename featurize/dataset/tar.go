@@ -16,6 +16,8 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // A tarSource remembers where in the archive each image lies.
@@ -55,7 +57,7 @@ func openTar(path string, o Options) (_ Source, err error) {
 		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
 			path)
 	}
-	x, err := indexTar(s.f.f, s.f.Size(), maxMembers)
+	x, err := indexTar(s.f.f, s.f.Size(), archive.MaxMembers)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -67,11 +69,11 @@ func openTar(path string, o Options) (_ Source, err error) {
 	switch labels := tarLabelsPath(path); {
 	case exists(labels):
 		err = s.labelByFile(labels, o)
-	case x.beside.classes != nil:
-		err = s.labelByMembers(x.beside.classes, classMember, o)
+	case x.beside.Classes != nil:
+		err = s.labelByMembers(x.beside.Classes, archive.ClassMember, o)
 	default:
-		if err = s.labelByFolder(o); err == nil && s.Classes == nil && x.beside.json != nil {
-			err = s.labelByMembers(x.beside.json, jsonMember, o)
+		if err = s.labelByFolder(o); err == nil && s.Classes == nil && x.beside.JSON != nil {
+			err = s.labelByMembers(x.beside.JSON, archive.JSONMember, o)
 		}
 	}
 	if err != nil {
@@ -89,27 +91,27 @@ func tarLabelsPath(path string) string {
 // A tarIndex is what an archive holds, by its headers and the labels beside its images.
 type tarIndex struct {
 	members []tarMember // images, without labels
-	beside  sidecars
+	beside  archive.Labels
 	ignored []Ignored
 }
 
 // indexTar returns the index of an archive of so many images at most.
 func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 	x, l, seen := &tarIndex{}, listing{}, map[string]bool{}
-	group := sampleGroup{listing: &l}
+	group := archive.Group{Ignore: func(name string) { l.ignore("not PNG or JPEG", name, 1) }}
 	err := archive.Walk(io.NewSectionReader(f, 0, size), func(m archive.Member, content io.Reader) error {
 		if isHiddenMember(m.Name) {
 			return nil
 		}
-		group.next(m.Name)
+		group.Next(m.Name)
 		switch {
 		case !m.Regular:
 			l.ignore("a link or a special file", m.Name, 1)
 			return nil
 		case !isImageName(m.Name):
-			read, err := x.beside.read(m, content)
+			read, err := x.beside.Read(m, content)
 			if err == nil && !read {
-				group.unread(m.Name)
+				group.Unread(m.Name)
 			}
 			return err
 		case m.Sparse:
@@ -123,14 +125,14 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 			return fmt.Errorf("is cut off: %q has %d bytes, of which %d are there; pack it again", m.Name, m.Size,
 				size-m.At)
 		}
-		group.image, seen[m.Name] = true, true
+		group.Image, seen[m.Name] = true, true
 		x.members = append(x.members, tarMember{m.Name, m.At, m.Size, -1})
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	group.next("")
+	group.Next("")
 	x.ignored = l.ignored
 	return x, nil
 }
@@ -208,7 +210,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 	missing, first := 0, ""
 	for i := range s.members {
 		m := &s.members[i]
-		key, _ := sampleKey(m.name)
+		key, _ := archive.Key(m.name)
 		text, ok := texts[key]
 		if !ok {
 			if missing++; missing == 1 {
@@ -219,7 +221,7 @@ func (s *tarSource) labelByMembers(texts map[string]string, member string, o Opt
 		y, ok := known[text]
 		if !ok {
 			var err error
-			if y, err = besideLabel(parser, text, member == jsonMember); err != nil {
+			if y, err = besideLabel(parser, text, member == archive.JSONMember); err != nil {
 				return fmt.Errorf("%s: %q: %w", s.Path, m.name, err)
 			}
 			if !o.StrayLabels && (y < 0 || o.Classes > 0 && y >= o.Classes) {
@@ -272,7 +274,7 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	lines.Split(scanLine)
 	for lines.Scan() {
 		number++
-		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), string(byteOrderMark)))
+		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), string(textlines.ByteOrderMark)))
 		if line == "" {
 			continue
 		}
@@ -404,4 +406,14 @@ func (s *tarSource) readError(m tarMember, err error) error {
 		return fmt.Errorf("%s: changed while in use: it ends within %q", s.Path, m.name)
 	}
 	return fmt.Errorf("%s: %q: %w", s.Path, m.name, bareError(err))
+}
+
+// besideLabel returns the label that is written in a .cls member or, where it is one, as JSON.
+func besideLabel(l labelParser, text string, isJSON bool) (int, error) {
+	if !isJSON {
+		return l.fromText(text)
+	}
+	e := Example{Label: -1}
+	_, err := l.fromJSON(&jsontensor.Parser{Text: []byte(text)}, &e)
+	return e.Label, err
 }

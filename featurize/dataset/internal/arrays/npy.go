@@ -1,6 +1,6 @@
-// Package numpy reads how arrays are stored: the types of their elements and the headers of NumPy's
+// Package arrays reads how arrays are stored: the types of their elements and the headers of NumPy's
 // files.
-package numpy
+package arrays
 
 import (
 	"bytes"
