@@ -15,9 +15,9 @@ import (
 // checkpointEvery is how often a checkpoint is written, at most; tests link another value.
 var checkpointEvery = "1m"
 
-// checkpointCost bounds what checkpoints cost, as a part of the time between them: that of large
-// sums is longer than checkpointEvery.
-var checkpointCost = 0.01
+// checkpointCost is what a checkpoint may take, 1 % of checkpointEvery. One that takes longer is
+// written the more rarely.
+const checkpointCost = 600 * time.Millisecond
 
 // A checkpoint is what a calibration has read so far, in the folder OUT.checkpoint beside its
 // output: a lock, which its process holds, and the part that is read, see [part.OpenCheckpoint]. The
@@ -93,7 +93,7 @@ func (c *checkpoint) discard() error {
 
 // due reports whether it is time to save again.
 func (c *checkpoint) due() bool {
-	return c != nil && time.Since(c.last) >= max(c.every, time.Duration(float64(c.cost)/checkpointCost))
+	return c != nil && float64(time.Since(c.last)) >= float64(c.every)*max(1, c.cost.Seconds()/checkpointCost.Seconds())
 }
 
 // write writes what was read so far.

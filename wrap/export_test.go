@@ -2,7 +2,6 @@ package wrap
 
 import (
 	"context"
-	"math"
 	"testing"
 	"time"
 
@@ -83,10 +82,9 @@ func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
 	return in, log
 }
 
-// CheckpointEvery sets how often checkpoints are written, whatever they cost. It returns what sets it
-// back.
+// CheckpointEvery sets how often checkpoints are written. It returns what sets it back.
 func CheckpointEvery(d time.Duration) (back func()) {
-	before, cost := checkpointEvery, checkpointCost
-	checkpointEvery, checkpointCost = d.String(), math.Inf(1)
-	return func() { checkpointEvery, checkpointCost = before, cost }
+	before := checkpointEvery
+	checkpointEvery = d.String()
+	return func() { checkpointEvery = before }
 }

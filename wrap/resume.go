@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
@@ -93,6 +95,7 @@ func (o *output) done(ctx context.Context, a *accumulation) error {
 			}
 		}
 		if field == "" {
+			files.Sweep(filepath.Dir(filepath.Clean(a.cfg.Out))) // what a run that was killed after that has left
 			return &DoneError{a.cfg.Out}
 		}
 		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", a.cfg.Out, field, is, want)
@@ -237,7 +240,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 
 // save writes what was read so far, if it is time. Where that fails, the calibration goes on without.
 func (a *accumulation) save() {
-	if !a.checkpoint.due() {
+	if !a.checkpoint.due() || !a.any() {
 		return
 	}
 	if err := a.checkpoint.write(a.soFar()); err != nil {

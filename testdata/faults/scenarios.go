@@ -86,16 +86,34 @@ func calibrate(more ...string) []string {
 var scenarios = []*scenario{
 	{
 		name: "calibrate --resume", units: []string{"b"},
-		command: calibrate("--out", "b"),
+		command: calibrate("--out", "b", "--resume"),
+	},
+	{
+		name: "full, --keep-curvature", units: []string{"b"},
+		command: calibrate("--out", "b", "--resume", "--structure", "full", "--keep-curvature"),
 	},
 	{
 		name: "features cache", units: []string{"b", "cache/*"},
-		command: calibrate("--out", "b", "--features-cache", "cache", "--force"),
+		command: calibrate("--out", "b", "--features-cache", "cache", "--resume"),
+	},
+	{
+		name: "calibrate --shard", units: []string{"p"},
+		command: calibrate("--out", "p", "--shard", "2/3", "--resume"),
 	},
 	{
 		name: "calibrate --force", units: []string{"b"},
 		prepare: [][]string{calibrate("--out", "b", "--structure", "kron", "--limit", "1000")},
 		command: calibrate("--out", "b", "--force", "--limit", "1000"),
+	},
+	{
+		name: "merge", units: []string{"b"}, prepare: threeParts,
+		command: []string{"merge", "p3", "p1", "p2", "--out", "b"},
+		again:   []string{"merge", "p3", "p1", "p2", "--out", "b", "--force"},
+	},
+	{
+		name: "merge --part", units: []string{"p"}, prepare: threeParts,
+		command: []string{"merge", "--part", "p2", "p1", "--out", "p"},
+		again:   []string{"merge", "--part", "p2", "p1", "--out", "p", "--force"},
 	},
 	{
 		name: "export", units: []string{"b.onnx"},
@@ -108,6 +126,12 @@ var scenarios = []*scenario{
 		prepare: [][]string{calibrate("--out", "b", "--limit", "1000")},
 		command: []string{"reseal", "b"},
 	},
+}
+
+// threeParts makes the parts of a calibration.
+var threeParts = [][]string{
+	calibrate("--out", "p1", "--shard", "1/3"), calibrate("--out", "p2", "--shard", "2/3"),
+	calibrate("--out", "p3", "--shard", "3/3"),
 }
 
 // breakThings gives mfgs what is broken.
