@@ -180,6 +180,60 @@ func TestSlicesReadWhatTheyNeed(t *testing.T) {
 	}
 }
 
+// What is outside of a slice may be anything.
+func TestTheRestIsNotRead(t *testing.T) {
+	o := dataset.Options{Inputs: []string{"ragged", "text"}}
+	for _, file := range []string{"snappy.parquet", "lz4.arrow"} {
+		content, err := os.ReadFile("testdata/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The second of three groups of rows, from position 3 to 6.
+		var from, to int64
+		src, err := openParquet("testdata/"+file, o)
+		if s, ok := src.(*parquetSource); ok {
+			from = s.meta.RowGroups[1].Columns[0].MetaData.DataPageOffset
+			to = s.meta.RowGroups[2].Columns[0].MetaData.DataPageOffset - 500 // where its dictionary may be
+		} else {
+			src, err = openIPC("testdata/"+file, o)
+			s := src.(*ipcSource)
+			for _, m := range s.messages {
+				switch m.row {
+				case 3:
+					from = m.at + 1500 // behind its metadata
+				case 6:
+					to = m.at
+				}
+			}
+		}
+		if err != nil || from >= to {
+			t.Fatalf("%s: from %d to %d, %v", file, from, to, err)
+		}
+		src.Close()
+		for i := from; i < to; i++ {
+			content[i] = 0xa5
+		}
+		path := written(t, file, content)
+		want := readAll(t, file, o)
+		for slice, broken := range map[string]bool{"[0:3]": false, "[6:7]": false, "[2:5]": true} {
+			err := drain(t, path+slice, o)
+			if (err != nil) != broken {
+				t.Errorf("%s%s: %v", file, slice, err)
+			}
+		}
+		d, err := dataset.Open(path+"[6:7]", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		for e, err := range d.Examples(t.Context()) {
+			if err != nil || !reflect.DeepEqual(e, want[6]) {
+				t.Errorf("%s: %v, %v; want %v", file, e, err, want[6])
+			}
+		}
+	}
+}
+
 // Images are found as Hugging Face stores them and as plain bytes; their labels are numbers of classes
 // that the file names, or names.
 func TestImages(t *testing.T) {
@@ -215,7 +269,7 @@ func TestImages(t *testing.T) {
 // A table's numbers feed a model's only input, in the file's order, but for the label and pandas'
 // numbers of rows; what is null is NaN among real numbers.
 func TestTables(t *testing.T) {
-	for _, file := range []string{"table.parquet", "table.arrows"} {
+	for _, file := range []string{"table.parquet", "table.arrows", "polars.arrow"} {
 		o := dataset.Options{Inputs: []string{"float_input"}, Widths: []int{3}, LabelClasses: []string{"a", "b"}}
 		var got []string
 		for _, e := range readAll(t, file, o) {

@@ -384,8 +384,9 @@ func TestMessagesThatLie(t *testing.T) {
 // one with a byte changed is read or refused: neither ends the program.
 func TestBrokenFiles(t *testing.T) {
 	for name, input := range map[string]string{"hf.parquet": "", "delta.parquet": "text", "lengths.parquet": "text",
-		"features.parquet": "features", "hf.arrows": "", "binary.arrow": "", "grown.arrows": "kind", "views.arrows": "text"} {
-		o := dataset.Options{LabelClasses: []string{"cat", "dog", "emu"}}
+		"features.parquet": "features", "hf.arrows": "", "binary.arrow": "", "grown.arrows": "kind", "views.arrows": "text",
+		"polars.arrow": "count"} {
+		o := dataset.Options{LabelClasses: []string{"cat", "dog", "emu", "a", "b"}}
 		if input != "" {
 			o.Inputs = []string{input}
 		}
@@ -449,7 +450,8 @@ func FuzzParquet(f *testing.F) {
 }
 
 func FuzzArrow(f *testing.F) {
-	fuzz(f, ".arrows", "hf.arrows", "binary.arrow", "grown.arrows", "gaps.arrows", "views.arrows", "lz4.arrow", "zstd.feather")
+	fuzz(f, ".arrows", "hf.arrows", "binary.arrow", "grown.arrows", "gaps.arrows", "views.arrows", "lz4.arrow", "zstd.feather",
+		"polars.arrow")
 }
 
 func FuzzFooter(f *testing.F) {

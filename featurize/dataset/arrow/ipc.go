@@ -3,6 +3,7 @@ package arrow
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ type ipcSource struct {
 	dataset.Base
 	f        *dataset.File
 	plan     *plan
+	schema   []byte  // the message, where it is none of the file's
 	messages []place // but for batches without rows
 }
 
@@ -74,50 +76,105 @@ func planOf(schema *arrow.Schema, o dataset.Options) (*plan, error) {
 	return newPlan(fields, o)
 }
 
-// index finds where the messages are, by reading their metadata.
+// index finds where the messages are: in a stream by going from one to the next, in a file by its footer.
 func (s *ipcSource) index() error {
-	at, isFile := int64(0), false
 	magic := make([]byte, len(fileMagic))
 	if _, err := s.f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, fileMagic) {
-		at, isFile = int64(len(magic)), true
-		end := make([]byte, len(fileMagic)-2)
-		_, err := s.f.ReadAt(end, s.f.Size()-int64(len(end)))
-		if err != nil || !bytes.Equal(end, fileMagic[:len(end)]) {
-			return errCut
-		}
+		return s.readFooter()
 	}
-	for {
-		r := &counter{io.NewSectionReader(s.f, at, s.f.Size()-at), 0}
-		n, err := readHead(r)
+	for at := int64(0); ; {
+		h, end, err := s.message(at)
 		if err == io.EOF {
-			if isFile && r.n == 0 {
-				return errCut
-			}
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		metadata, err := readFull(r, int64(n))
-		if err != nil {
-			return err
-		}
-		h, err := inspect(metadata)
-		if err != nil {
-			return err
-		}
-		if h.body > s.f.Size()-at-r.n {
-			return fmt.Errorf("%w: a message of %d bytes where there are %d", errCut, h.body, s.f.Size()-at-r.n)
-		}
-		if h.rows > int64(math.MaxInt-s.Count) || (h.kind == schemaMessage) != (len(s.messages) == 0) {
+		if (h.kind == schemaMessage) != (len(s.messages) == 0) {
 			return errMessage
 		}
-		if h.kind != batchMessage || h.rows > 0 {
-			s.messages = append(s.messages, place{at, h.kind, int(h.rows), s.Count})
+		if err := s.add(at, h); err != nil {
+			return err
 		}
-		s.Count += int(h.rows)
-		at += r.n + h.body
+		at = end
 	}
+}
+
+// message reads what a message says that begins at a place, and where it ends.
+func (s *ipcSource) message(at int64) (h head, end int64, err error) {
+	r := &counter{io.NewSectionReader(s.f, at, s.f.Size()-at), 0}
+	n, err := readHead(r)
+	if err != nil {
+		return h, 0, err
+	}
+	metadata, err := readFull(r, int64(n))
+	if err != nil {
+		return h, 0, err
+	}
+	if h, err = inspect(metadata); err != nil {
+		return h, 0, err
+	}
+	if h.body > s.f.Size()-at-r.n {
+		return h, 0, fmt.Errorf("%w: a message of %d bytes where there are %d", errCut, h.body, s.f.Size()-at-r.n)
+	}
+	return h, at + r.n + h.body, nil
+}
+
+// add notes a message.
+func (s *ipcSource) add(at int64, h head) error {
+	if h.rows > int64(math.MaxInt-s.Count) {
+		return fmt.Errorf("%w: a batch of %d rows", errMessage, h.rows)
+	}
+	if h.kind != batchMessage || h.rows > 0 {
+		s.messages = append(s.messages, place{at, h.kind, int(h.rows), s.Count})
+	}
+	s.Count += int(h.rows)
+	return nil
+}
+
+// readFooter takes the schema of a file, and the places of its messages, from the footer: not all that
+// write files repeat them as a stream has them.
+func (s *ipcSource) readFooter() error {
+	tail := make([]byte, 4+len(fileTail))
+	size := s.f.Size() - int64(len(tail))
+	if size < int64(len(fileMagic)) {
+		return errCut
+	}
+	if _, err := s.f.ReadAt(tail, size); err != nil || !bytes.Equal(tail[4:], fileTail) {
+		return errCut
+	}
+	n := int64(int32(binary.LittleEndian.Uint32(tail)))
+	if n <= 0 || n > min(maxMetadata, size-int64(len(fileMagic))) {
+		return fmt.Errorf("%w: %d bytes in a file of %d", errFooter, n, s.f.Size())
+	}
+	footer := make([]byte, n)
+	if _, err := s.f.ReadAt(footer, size-n); err != nil {
+		return err
+	}
+	schema, blocks, err := inspectFooter(footer)
+	if err != nil {
+		return err
+	}
+	s.schema, s.messages = schema, []place{{kind: schemaMessage}}
+	for _, b := range blocks {
+		if b.at < int64(len(fileMagic)) || b.at >= size-n {
+			return fmt.Errorf("%w: a message at %d of %d bytes", errFooter, b.at, s.f.Size())
+		}
+		h, _, err := s.message(b.at)
+		if err == nil && h.kind != b.kind {
+			err = fmt.Errorf("%w: a message at %d is of another kind", errFooter, b.at)
+		}
+		if err == nil {
+			err = s.add(b.at, h)
+		}
+		if err != nil {
+			if err == io.EOF {
+				err = errMessage
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // A counter counts what is read.
@@ -135,7 +192,10 @@ func (c *counter) Read(p []byte) (int, error) {
 // reader reads the messages that come before one, but for rows, and then those from there to before
 // another.
 func (s *ipcSource) reader(from, to int) *messageReader {
-	m, next := &messageReader{memo: &room{}}, 0
+	m, next := &messageReader{memo: &room{}, schema: s.schema}, 0
+	if s.schema != nil {
+		next = 1
+	}
 	m.seek = func() error {
 		for next < from && s.messages[next].kind == batchMessage {
 			next++

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
@@ -20,7 +21,11 @@ import (
 // continuation begins messages.
 const continuation = 0xffffffff
 
-var fileMagic = []byte("ARROW1\x00\x00")
+// fileMagic begins a file, and fileTail ends it.
+var (
+	fileMagic = []byte("ARROW1\x00\x00")
+	fileTail  = fileMagic[:6]
+)
 
 // Kinds of messages.
 const (
@@ -164,6 +169,63 @@ func inspect(metadata []byte) (h head, err error) {
 	return h, fmt.Errorf("%w: it is neither a schema, a dictionary nor rows", errMessage)
 }
 
+// A block is where a footer says that a message is.
+type block struct {
+	at   int64
+	kind byte
+}
+
+// inspectFooter returns the schema in the footer of a file, as a message, and where the dictionaries and
+// then the batches are.
+func inspectFooter(footer []byte) (schema []byte, blocks []block, err error) {
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("%w: it refers to what is not there", errFooter)
+		}
+	}()
+	t := root(footer)
+	content, ok := t.table(1)
+	if !ok {
+		return nil, nil, fmt.Errorf("%w: no schema", errFooter)
+	}
+	schema = schemaOf(footer, content.Pos)
+	if _, err := inspect(schema); err != nil {
+		return nil, nil, err
+	}
+	const size = 24 // of a block: its offset and two lengths
+	for slot, kind := range map[int]byte{2: dictionaryMessage, 3: batchMessage} {
+		start, n := t.vector(slot)
+		for i := range n {
+			blocks = append(blocks, block{t.GetInt64(start + flatbuffers.UOffsetT(size*i)), kind})
+		}
+	}
+	slices.SortStableFunc(blocks, func(a, b block) int { return int(a.kind) - int(b.kind) })
+	return schema, blocks, nil
+}
+
+// schemaOf makes a message of a schema that lies at a place in a footer: a table that refers to it, with
+// the footer behind.
+func schemaOf(footer []byte, at flatbuffers.UOffsetT) []byte {
+	const (
+		vtable = 4  // behind the offset of the root
+		table  = 16 // behind the offsets of three fields
+		header = table + 8
+		behind = 32
+		v5     = 4
+	)
+	b := make([]byte, behind, behind+len(footer))
+	le := binary.LittleEndian
+	le.PutUint32(b, table)
+	for i, v := range []uint16{10, 12, 4, 6, header - table} { // sizes, and where version, type and header are
+		le.PutUint16(b[vtable+2*i:], v)
+	}
+	le.PutUint32(b[table:], table-vtable)
+	le.PutUint16(b[table+4:], v5)
+	b[table+6] = schemaMessage
+	le.PutUint32(b[header:], behind+uint32(at)-header)
+	return append(b, footer...)
+}
+
 // checkBatch refuses a batch with columns of more buffers than it has.
 func checkBatch(batch table) error {
 	_, buffers := batch.vector(2)
@@ -221,8 +283,9 @@ func (b *budget) fields(t table, i, depth int, most *int) error {
 
 // A messageReader hands the messages of a stream to the library.
 type messageReader struct {
-	r    io.Reader // stands at a message
-	memo *room
+	r      io.Reader // stands at a message
+	memo   *room
+	schema []byte // comes first where it is not nil
 	// seek, where it is not nil, sets r to the next message that is wanted.
 	seek func() error
 	last *ipc.Message
@@ -230,6 +293,11 @@ type messageReader struct {
 
 // Message returns the next message, which is valid until the call after.
 func (m *messageReader) Message() (*ipc.Message, error) {
+	if m.schema != nil {
+		m.last = ipc.NewMessage(memory.NewBufferBytes(m.schema), memory.NewBufferBytes(nil))
+		m.schema = nil
+		return m.last, nil
+	}
 	if m.seek != nil {
 		if err := m.seek(); err != nil {
 			return nil, err

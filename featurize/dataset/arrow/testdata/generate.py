@@ -1,8 +1,8 @@
 """Writes the files of this folder, and golden.json with what is in them.
 
-Made with Python 3.11, pyarrow 26.0.1, datasets 4.8.5, numpy 2.4.6 and Pillow 13.0.0:
+Made with Python 3.11, pyarrow 26.0.1, datasets 4.8.5, numpy 2.4.6, Pillow 13.0.0 and polars 2.1.0:
 
-    pip install pyarrow==26.0.1 datasets==4.8.5 numpy==2.4.6 pillow==13.0.0
+    pip install pyarrow==26.0.1 datasets==4.8.5 numpy==2.4.6 pillow==13.0.0 polars==2.1.0
     python generate.py
 """
 
@@ -13,6 +13,7 @@ import os
 
 import datasets
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -143,6 +144,7 @@ numbers = {"width": [1.5, None, 3.5], "count": [2, 3, 4], "open": [True, False, 
 meta = pa.table({**numbers, "__index_level_0__": [0, 1, 2]})
 write("table.parquet", meta)
 stream("table.arrows", meta)
+polars.from_arrow(meta).write_ipc("polars.arrow", compression="lz4")  # whose schema is in the footer alone
 
 # Rows that are null, or have nulls within.
 gaps = pa.table({
