@@ -129,6 +129,15 @@ func coveredTwice(block int) error {
 	return fmt.Errorf("the examples from %d to %d are summed already: want every part of the data once", block*BlockSize, (block+1)*BlockSize-1)
 }
 
+// End returns the block behind all that are covered: 0 of no examples.
+func (s *Sums) End() int {
+	end := 0
+	for _, p := range s.parts {
+		end = max(end, p.end())
+	}
+	return end
+}
+
 // covers reports whether a block was added.
 func (s *Sums) covers(index int) bool {
 	return slices.ContainsFunc(s.parts, func(p *part) bool {

@@ -22,6 +22,7 @@ type accumulation struct {
 	checkpoint *checkpoint // nil keeps nothing of what was read
 	part       *part.Part
 	read       map[*source.Set]*reading
+	offset     int // blocks by which the training data lie behind those of its source
 }
 
 // reading is how far a set was read.
@@ -179,12 +180,16 @@ func (a *accumulation) readTrain(ctx context.Context) (err error) {
 	blocks := rows.NewBlocks(func(b *rows.Batch) error {
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
+		next := (rows.Block(b.Positions[0]) + 1) * rows.BlockSize
+		for i := range b.Positions {
+			b.Positions[i] += a.offset * rows.BlockSize
+		}
 		if err := a.part.Sums.AddBlock(b); err != nil {
 			return err
 		}
 		counts.Add(in.head, b)
 		shard.Examples = counts.Examples
-		a.read[in.train].Next = (rows.Block(b.Positions[0]) + 1) * rows.BlockSize
+		a.read[in.train].Next = next
 		return nil
 	})
 	checked := in.cut == nil

@@ -175,7 +175,8 @@ func thinned(p *part.Part) (warnings []string) {
 }
 
 // dataWarnings warns of what was met in reading, and of sets that lack what they should have; ""
-// stands for no warning.
+// stands for no warning. Without counts, as of a bundle that is updated, it says nothing of the training
+// data.
 func dataWarnings(p *part.Part) []string {
 	warnings := thinned(p)
 	for _, s := range p.Set(bundle.Train).Shards {
@@ -197,9 +198,14 @@ func dataWarnings(p *part.Part) []string {
 		return c
 	}
 	val := count(p.Val)
-	warnings = append(warnings,
-		few(p.Counts), absentTrain(p.Counts, val, head, names), absentHeldOut(val, head, names),
-		repeated("train", p.Counts), repeated("val", val))
+	if p.Counts != nil {
+		warnings = append(warnings, few(p.Counts), absentTrain(p.Counts, val, head, names))
+	}
+	warnings = append(warnings, absentHeldOut(val, head, names))
+	if p.Counts != nil {
+		warnings = append(warnings, repeated("train", p.Counts))
+	}
+	warnings = append(warnings, repeated("val", val))
 	if p.OOD != nil {
 		warnings = append(warnings, repeated("ood", count(p.OOD)))
 	}

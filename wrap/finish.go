@@ -74,6 +74,9 @@ func thin(b *rows.Batch) *rows.Batch {
 // newReport describes a calibration, but for what its measuring gave.
 func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string) *Report {
 	sum := summarise(p)
+	for _, d := range to.trained {
+		sum.examples.Train += d.Count
+	}
 	return &Report{
 		Bundle: to.dir, Model: to.model, Preprocess: p.Recipe.Preprocess, Head: sum.head,
 		Structure: string(f.Posterior.Structure), Covariance: string(f.Posterior.Covariance),

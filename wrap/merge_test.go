@@ -75,6 +75,20 @@ func group(t testing.TB, dirs ...string) string {
 // within 1e-9, both relative; leverages within a tolerance.
 func sameCalibration(t testing.TB, what, got, want string, leverage float64) {
 	t.Helper()
+	m, w := sameNumbers(t, what, got, want, leverage)
+	for i, d := range m.Datasets {
+		if e := w.Datasets[i]; d.Role != e.Role || d.Spec != e.Spec || d.Count != e.Count || d.Bad != e.Bad {
+			t.Errorf("%s: dataset %+v, one pass has %+v", what, d, e)
+		}
+	}
+	if !slices.Equal(m.Warnings, w.Warnings) {
+		t.Errorf("%s: warnings %q, one pass has %q", what, m.Warnings, w.Warnings)
+	}
+}
+
+// sameNumbers compares no more than posterior and temperatures.
+func sameNumbers(t testing.TB, what, got, want string, leverage float64) (m, w *bundle.Manifest) {
+	t.Helper()
 	a, err := bundle.Open(got)
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +113,7 @@ func sameCalibration(t testing.TB, what, got, want string, leverage float64) {
 			t.Fatalf("%s: leverage %d is %v, one pass has %v", what, i, v, lb[i])
 		}
 	}
-	m, w := a.Manifest, b.Manifest
+	m, w = &a.Manifest, &b.Manifest
 	for name, pair := range map[string][2]float64{
 		"T_act": {m.Temperatures.NLL.Act, w.Temperatures.NLL.Act}, "T_ens": {m.Temperatures.NLL.Ens, w.Temperatures.NLL.Ens},
 		"T_act of OOD": {m.Temperatures.OOD.Act, w.Temperatures.OOD.Act},
@@ -111,14 +125,7 @@ func sameCalibration(t testing.TB, what, got, want string, leverage float64) {
 			t.Errorf("%s: %s is %v, one pass has %v", what, name, pair[0], pair[1])
 		}
 	}
-	for i, d := range m.Datasets {
-		if e := w.Datasets[i]; d.Role != e.Role || d.Spec != e.Spec || d.Count != e.Count || d.Bad != e.Bad {
-			t.Errorf("%s: dataset %+v, one pass has %+v", what, d, e)
-		}
-	}
-	if !slices.Equal(m.Warnings, w.Warnings) {
-		t.Errorf("%s: warnings %q, one pass has %q", what, m.Warnings, w.Warnings)
-	}
+	return m, w
 }
 
 // sameFiles compares two folders byte for byte.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx"
@@ -22,6 +23,8 @@ type target struct {
 	keepCurvature bool
 	model         *ModelInfo          // for the report; nil for ready-made features
 	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
+	trained       []bundle.Dataset    // what the sums were made of before
+	last          func() error        // may refuse to write, at the last moment; nil does not
 }
 
 // write writes the bundle.
@@ -50,6 +53,7 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 		m.Temperatures.OOD.TunedOn = "ood"
 		m.Grids.AUROC = &f.AUROCGrid
 	}
+	m.Datasets = slices.Clone(to.trained)
 	for i := range p.Sets {
 		m.Datasets = append(m.Datasets, describeSet(&p.Sets[i]))
 	}
@@ -62,6 +66,11 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 	}
 	if to.keepCurvature {
 		o.Curvature = p.Sums.Encode
+	}
+	if to.last != nil {
+		if err := to.last(); err != nil {
+			return err
+		}
 	}
 	return bundle.Write(to.dir, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
 }

@@ -53,7 +53,7 @@ var imports = map[string][]string{
 	"calibrate/methods/layers":     {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/rows", "calibrate/internal/*"},
 	"wrap/bundle":                  {"calibrate", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "onnx/files", "featurize/text", "featurize/preprocess", "wrap/internal/folder"},
 	"wrap/internal/folder":         {"featurize/text", "onnx/files"},
-	"wrap/internal/source":         {"calibrate", "calibrate/rows", "featurize", "featurize/dataset"},
+	"wrap/internal/source":         {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "wrap/bundle"},
 	"wrap/part":                    {"calibrate", "calibrate/rows", "calibrate/safetensors", "featurize/preprocess", "onnx/files", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/measure":        {"calibrate", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"wrap/internal/attach":         {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},

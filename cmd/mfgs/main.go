@@ -28,6 +28,7 @@ var verbs = []func(*program) *cli.Command{
 	(*program).inspect,
 	(*program).calibrate,
 	(*program).merge,
+	(*program).update,
 	(*program).eval,
 	(*program).predict,
 	(*program).export,

@@ -111,7 +111,7 @@ func (b *bench) openSets(ctx context.Context) error {
 // warnOfUsed warns of a set that was calibrated on.
 func (b *bench) warnOfUsed(ctx context.Context, s *evalSet) error {
 	for _, d := range b.manifest.Datasets {
-		same, err := b.isRecorded(ctx, s.Set, &d)
+		same, err := b.opener(nil, 0).IsRecorded(ctx, s.Set, b.head.Classes(), &d)
 		if err != nil {
 			return err
 		}
@@ -168,6 +168,9 @@ func (b *bench) openSet(
 			return nil, nil
 		}
 		recorded, spec = &all[i], all[i].Spec
+		if slices.ContainsFunc(all[i+1:], func(d bundle.Dataset) bool { return d.Role == part }) {
+			return nil, fmt.Errorf("the bundle was updated, and its %s data are several sets: give the data with --%s", part, flag)
+		}
 	}
 	if dataset.IsStream(spec) {
 		return nil, fmt.Errorf("the data of calibration came on standard input, which is gone: give the data with --%s", flag)
@@ -184,7 +187,7 @@ func (b *bench) openSet(
 	}
 	if err == nil && recorded != nil {
 		var same bool
-		if same, err = b.isRecorded(ctx, s, recorded); err == nil && !same {
+		if same, err = b.opener(nil, 0).IsRecorded(ctx, s, b.head.Classes(), recorded); err == nil && !same {
 			err = fmt.Errorf("%s: %s is not the data of calibration any more: give the data with --%s", flag, spec, flag)
 		}
 	}
@@ -198,29 +201,6 @@ func (b *bench) openSet(
 		}
 	}
 	return &evalSet{Set: s, part: measure.Part{Role: role}}, nil
-}
-
-// isRecorded reports whether a set, which is identified, is the data of a calibration. Where these
-// were read in parts, each of them is looked at, unless the set has another SPEC.
-func (b *bench) isRecorded(ctx context.Context, s *source.Set, d *bundle.Dataset) (bool, error) {
-	if len(d.Parts) == 0 || s.Spec != d.Spec {
-		return d.Fingerprint == s.Fingerprint, nil
-	}
-	for _, p := range d.Parts {
-		o := b.opener(nil, 0)
-		o.Shard, o.Notes = p.Shard, &source.Notes{}
-		part, err := o.Open(s.Name, s.Spec, b.head.Classes(), s.Labelled())
-		if err != nil {
-			return false, err
-		}
-		err = part.Identify(ctx)
-		part.Close()
-		if err != nil || part.Fingerprint != p.Fingerprint {
-			return false, err
-		}
-	}
-	s.Fingerprint = d.Fingerprint
-	return true, nil
 }
 
 // warnOfShared warns of what is measured on and was tuned on or fitted to as well, where that is

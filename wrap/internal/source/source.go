@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // MaxHeldOut bounds the held-out examples of one set that are kept in memory for tuning two
@@ -238,6 +239,29 @@ func (s *Set) Stamp() (string, error) {
 		return "", fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return stamp, nil
+}
+
+// IsRecorded reports whether a set, which is identified, is the data that a bundle names. Where these
+// were read in parts, each of them is looked at, unless the set has another SPEC.
+func (o *Opener) IsRecorded(ctx context.Context, s *Set, classes int, d *bundle.Dataset) (bool, error) {
+	if len(d.Parts) == 0 || s.Spec != d.Spec || s.Size() < 0 {
+		return d.Fingerprint == s.Fingerprint, nil
+	}
+	for _, p := range d.Parts {
+		of := *o
+		of.Shard, of.Notes = p.Shard, &Notes{}
+		shard, err := of.Open(s.Name, s.Spec, classes, s.Labelled())
+		if err != nil {
+			return false, err
+		}
+		err = shard.Identify(ctx)
+		shard.Close()
+		if err != nil || shard.Fingerprint != p.Fingerprint {
+			return false, err
+		}
+	}
+	s.Fingerprint = d.Fingerprint
+	return true, nil
 }
 
 // Shares says what the set has in common with another, both identified: "" where

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+	"runtime/debug"
+	"slices"
+
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) update() *cli.Command {
+	return &cli.Command{
+		Name:      "update",
+		Usage:     "add training data to a bundle, and tune it again",
+		UsageText: "mfgs update --bundle DIR --train SPEC [--out DIR]",
+		Description: `Reads more training data for a bundle that was made with --keep-curvature, adds
+its curvature to the bundle's, and tunes damping and temperatures again: the
+bundle that calibrate would make of the old and the new data together. The old
+data is not read. The bundle is replaced as a whole, or with --out another is
+written.
+
+Held-out data is that of the bundle, if it is the same still, or what is given.
+For a bundle of ready-made features the SPECs are such files.`,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the bundle"},
+			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` training data that it does not have"},
+			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training [that of the bundle]"},
+			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for [that of the bundle]"},
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the bundle does not hold it"},
+			maxBadFlag(),
+			cacheFlag(),
+			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a bundle to write [the bundle is replaced]"},
+			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is at --out"},
+			jsonFlag(),
+		}, inferenceFlags()),
+		Action: func(c *cli.Context) error {
+			bar := p.progress()
+			config, err := p.updateConfig(c, bar)
+			if err != nil {
+				return err
+			}
+			// What is held are a few large matrices, which cost little to collect and much to keep.
+			if os.Getenv("GOGC") == "" {
+				defer debug.SetGCPercent(debug.SetGCPercent(25))
+			}
+			report, err := wrap.Update(c.Context, config)
+			return p.bundleDone(c, bar, report, err)
+		},
+	}
+}
+
+func (p *program) updateConfig(c *cli.Context, bar *progress) (wrap.UpdateConfig, error) {
+	config := wrap.UpdateConfig{
+		Bundle: c.String("bundle"), Train: c.String("train"), Val: c.String("val"), OOD: c.String("ood"),
+		Out: c.String("out"), Force: c.Bool("force"), Model: c.String("model"),
+		MaxBad: c.Int("max-bad"), Cache: c.String("features-cache"), Progress: bar.work,
+	}
+	if err := noArguments(c); err != nil {
+		return config, err
+	}
+	if err := required(c, "bundle", "train"); err != nil {
+		return config, err
+	}
+	if err := notNegative(c, "max-bad"); err != nil {
+		return config, err
+	}
+	if err := found(c, "model"); err != nil {
+		return config, err
+	}
+	if config.Out != "" {
+		if err := parentOfOut(c); err != nil {
+			return config, err
+		}
+	}
+	var err error
+	config.Runtime, err = p.inference(c, bar)
+	return config, err
+}

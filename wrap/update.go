@@ -1,0 +1,333 @@
+package wrap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/source"
+)
+
+// UpdateConfig says what Update does. Bundle and Train must be set.
+type UpdateConfig struct {
+	Bundle string // folder of a bundle that was calibrated with KeepCurvature
+	Train  string // SPEC of more training data
+
+	// SPECs of held-out data. Empty ones are those of the bundle, whose content must be the same
+	// still.
+	Val, OOD string
+
+	Out   string // folder of the bundle to write; "" replaces Bundle
+	Force bool   // replace a bundle that is at Out
+	Model string // path of the model, where the bundle has none
+
+	MaxBad int    // records that may be unreadable
+	Cache  string // folder that keeps features between runs; "" keeps none
+	Runtime
+
+	Progress func(Progress)
+}
+
+// Update adds training data to a bundle: it sums over them behind what the bundle's curvature has
+// summed, and tunes damping and temperatures again. It comes to what Calibrate makes of the old and
+// the new data, one behind the other, but for the rounding of sums; the old are not read. On error
+// the bundle stands as it was.
+func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
+	if cfg.Bundle == "" || cfg.Train == "" {
+		return nil, errors.New("an update needs a bundle and training data")
+	}
+	to := &target{dir: cfg.Out, force: cfg.Force, keepCurvature: true}
+	if cfg.Out == "" {
+		to.dir, to.force = cfg.Bundle, true
+	}
+	u := &update{UpdateConfig: cfg, log: newJournal(cfg.Progress)}
+	u.log.begin("open")
+	if err := u.openBundle(); err != nil {
+		return nil, err
+	}
+	if cfg.Model != "" && u.manifest.Model != nil && u.manifest.Model.File == nil {
+		to.keep = []string{cfg.Model}
+	}
+	if err := bundle.CheckTarget(to.dir, to.force, to.keep...); err != nil {
+		return nil, err
+	}
+	defer u.in.close()
+	if err := u.open(ctx); err != nil {
+		return nil, err
+	}
+	a := &accumulation{cfg: u.config(), in: u.in, log: u.log}
+	if err := a.begin(); err != nil {
+		return nil, err
+	}
+	if m := u.manifest.Model; m != nil { // whose copy in the bundle may be another file
+		a.part.Recipe.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
+	}
+	from, _ := u.in.train.Range()
+	if err := u.takeSums(a, from); err != nil {
+		return nil, err
+	}
+	if err := a.accumulate(ctx); err != nil {
+		return nil, err
+	}
+	if err := u.check(ctx); err != nil {
+		return nil, err
+	}
+	train := a.shard(u.in.train)
+	if w := repeated("train", a.part.Counts); w != "" {
+		train.Warnings = append(train.Warnings, w)
+	}
+	a.part.Counts = nil
+	for _, d := range u.manifest.Datasets {
+		if d.Role == bundle.Train {
+			to.trained = append(to.trained, d)
+		}
+	}
+	u.describe(to)
+	return finish(ctx, a.part, to, u.log)
+}
+
+// update is a bundle that is updated.
+type update struct {
+	UpdateConfig
+	log      *journal
+	bundle   *bundle.Bundle
+	manifest *bundle.Manifest
+	document []byte // of the manifest, as it was opened
+	opener   *source.Opener
+	in       *sources
+}
+
+// openBundle opens the bundle, and refuses one that has no sums.
+func (u *update) openBundle() (err error) {
+	if u.document, err = u.read(); err != nil {
+		return err
+	}
+	if u.bundle, err = bundle.Open(u.Bundle); err != nil {
+		return err
+	}
+	u.manifest = &u.bundle.Manifest
+	if u.manifest.Curvature == nil || u.manifest.Format == 1 {
+		return fmt.Errorf("%s keeps no curvature to add to: calibrate with --keep-curvature", u.Bundle)
+	}
+	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
+	return nil
+}
+
+// read reads the manifest.
+func (u *update) read() ([]byte, error) {
+	data, err := files.Read(filepath.Join(u.Bundle, bundle.ManifestName), bundle.MaxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a bundle: %w", u.Bundle, err)
+	}
+	return data, nil
+}
+
+// config is that of the calibration which made the bundle, with the new data.
+func (u *update) config() *Config {
+	m := u.manifest
+	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
+	return &Config{
+		Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: u.spec(bundle.OOD, u.OOD),
+		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
+		Lambda0: m.MeanField.Lambda0, Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
+	}
+}
+
+// recorded returns the bundle's data of a role, nil where there is none.
+func (u *update) recorded(role bundle.Role) *bundle.Dataset {
+	all := u.manifest.Datasets
+	if i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == role }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// spec returns that which is given, or else the bundle's.
+func (u *update) spec(role bundle.Role, given string) string {
+	if d := u.recorded(role); given == "" && d != nil {
+		return d.Spec
+	}
+	return given
+}
+
+// open opens model and data.
+func (u *update) open(ctx context.Context) error {
+	cfg, m := u.config(), u.manifest
+	if err := cfg.Runtime.Validate(); err != nil {
+		return err
+	}
+	specs := map[string]string{"train": cfg.Train, "val": cfg.Val, "ood": cfg.OOD}
+	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
+		given := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
+		if given == "" && dataset.IsStream(specs[string(role)]) {
+			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with --%s", role, role)
+		}
+	}
+	if err := source.OneStream(specs); err != nil {
+		return err
+	}
+	u.opener = &source.Opener{
+		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
+	}
+	var err error
+	if m.Model == nil {
+		if u.Model != "" {
+			return errors.New("the bundle was made of ready-made features, and goes with no model")
+		}
+		err = u.in.openProduct(ctx, cfg)
+	} else {
+		err = u.openModel(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := u.in.openTrain(cfg, u.opener); err != nil {
+		return err
+	}
+	// The same words as before need not be the same data: what is known now costs less than to
+	// read all of it in vain.
+	for _, d := range m.Datasets {
+		if d.Role == bundle.Train && d.Spec == u.Train && u.in.train.Size() >= 0 {
+			if err := u.in.train.Identify(ctx); err != nil {
+				return err
+			}
+			if err := u.checkNew(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := u.in.openHeldOut(cfg, u.opener); err != nil {
+		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
+	}
+	return nil
+}
+
+// openModel opens the model as the bundle was calibrated with it.
+func (u *update) openModel(ctx context.Context) error {
+	a, err := attach.Open(u.bundle, u.Model, nil)
+	if err != nil {
+		return err
+	}
+	if err := u.Runtime.Load(ctx); err != nil {
+		return err
+	}
+	run := u.Runtime.Config()
+	run.Batch = u.manifest.Batch
+	if u.Runtime.Batch > 0 {
+		run.Batch = u.Runtime.Batch
+	}
+	err = a.Run(nil, run, func(c featurize.Config) (err error) {
+		u.in.cut, err = attach.OpenCut(a.Model, a.Head, c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	u.opener.Network, u.opener.Extractor = u.in.cut.Network, u.in.cut.Extractor
+	u.in.preprocess = &PreprocessInfo{Source: Unknown}
+	switch {
+	case u.manifest.Preprocess != nil:
+		u.in.preprocess = &PreprocessInfo{Source: Given, Spec: u.manifest.Preprocess}
+	case u.manifest.Bytes:
+		u.in.preprocess.Source = Assumed
+	}
+	u.in.product, err = featurize.NewProduct(u.Threads)
+	return err
+}
+
+// takeSums goes on with the bundle's sums, behind which the new data's blocks come, from the block of
+// a position on.
+func (u *update) takeSums(a *accumulation, from int) error {
+	f, err := files.Open(filepath.Join(u.Bundle, bundle.CurvatureName))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	sums, err := calibrate.DecodeSums(f, info.Size(), u.in.matrixProduct())
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", u.Bundle, bundle.CurvatureName, err)
+	}
+	if sums.Head() != a.part.Sums.Head() || sums.Structure() != a.part.Sums.Structure() ||
+		sums.Fisher() != a.part.Sums.Fisher() {
+		return fmt.Errorf("%s: %s: not the curvature of its posterior", u.Bundle, bundle.CurvatureName)
+	}
+	a.part.Sums, a.offset = sums, sums.End()-from/calibrate.BlockSize
+	return nil
+}
+
+// checkNew refuses training data that the bundle has.
+func (u *update) checkNew(ctx context.Context) error {
+	for i := range u.manifest.Datasets {
+		d := &u.manifest.Datasets[i]
+		if d.Role != bundle.Train {
+			continue
+		}
+		same, err := u.opener.IsRecorded(ctx, u.in.train, u.in.head.Classes(), d)
+		if err != nil {
+			return err
+		}
+		if same || slices.ContainsFunc(d.Parts, func(p bundle.DatasetPart) bool { return p.Fingerprint == u.in.train.Fingerprint }) {
+			return fmt.Errorf("train: %s is in the bundle already: every example counts once", u.Train)
+		}
+	}
+	return nil
+}
+
+// check refuses data that is not what it is taken for, when all of it is known.
+func (u *update) check(ctx context.Context) error {
+	if err := u.checkNew(ctx); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		set   *source.Set
+		role  bundle.Role
+		given string
+	}{{u.in.val, bundle.Val, u.Val}, {u.in.ood, bundle.OOD, u.OOD}} {
+		d := u.recorded(s.role)
+		if s.given != "" || d == nil {
+			continue
+		}
+		same, err := u.opener.IsRecorded(ctx, s.set, u.in.head.Classes(), d)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with --%s", s.role, d.Spec, s.role)
+		}
+	}
+	return nil
+}
+
+// describe says where the bundle's model comes from, and that nobody else has changed the bundle.
+func (u *update) describe(to *target) {
+	if m := u.manifest.Model; m != nil {
+		to.model = NewModelInfo(u.in.cut.Model)
+		to.model.SHA256 = m.SHA256
+		if m.File != nil {
+			to.files.Model = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelName))
+		}
+		if m.Data != nil {
+			to.files.ModelData = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelDataName))
+		}
+	}
+	to.last = func() error {
+		now, err := u.read()
+		if err == nil && !bytes.Equal(now, u.document) {
+			err = fmt.Errorf("%s has changed since it was opened: update it again", u.Bundle)
+		}
+		return err
+	}
+}

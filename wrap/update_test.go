@@ -1,0 +1,144 @@
+package wrap_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// A bundle to which data is added is that of one calibration on the old and the new.
+func TestAnUpdateIsOneCalibration(t *testing.T) {
+	file := classified(t, 5000, 6, 4)
+	for name, c := range map[string]Config{
+		"full":     {Structure: calibrate.Full},
+		"sandwich": {Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Relative: 1}},
+	} {
+		dir := t.TempDir()
+		c.ReadyMade, c.Val, c.OOD, c.KeepCurvature = true, file+"[4000:]", file+"[:100]", true
+		c.Train, c.Out = file+"[:3000]", filepath.Join(dir, "one")
+		mustCalibrate(t, c)
+		one := c.Out
+		c.Train, c.Out = file+"[:1024]", filepath.Join(dir, "b")
+		mustCalibrate(t, c)
+
+		// Once in another place, and then in its own.
+		other := filepath.Join(dir, "other")
+		r, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1024:2048]", Out: other})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Examples.Train != 2048 || r.Bundle != other {
+			t.Errorf("%s: report %+v", name, r)
+		}
+		before := read(t, filepath.Join(c.Out, bundle.ManifestName))
+		if _, err := Update(t.Context(), UpdateConfig{Bundle: other, Train: file + "[2048:3000]"}); err != nil {
+			t.Fatal(err)
+		}
+		if string(before) != string(read(t, filepath.Join(c.Out, bundle.ManifestName))) {
+			t.Errorf("%s: the old bundle has changed", name)
+		}
+		got, err := bundle.Open(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs, count := []string{}, 0
+		for _, d := range got.Manifest.Datasets {
+			if d.Role == bundle.Train {
+				specs, count = append(specs, strings.TrimPrefix(d.Spec, file)), count+d.Count
+			}
+		}
+		if !slices.Equal(specs, []string{"[:1024]", "[1024:2048]", "[2048:3000]"}) || count != 3000 {
+			t.Errorf("%s: training data %q of %d examples", name, specs, count)
+		}
+		sameNumbers(t, name, other, one, 1e-12)
+
+		for what, u := range map[string]struct {
+			c    UpdateConfig
+			want string
+		}{
+			"the first":    {UpdateConfig{Train: file + "[:1024]"}, "is in the bundle already"},
+			"the last":     {UpdateConfig{Train: file + "[2048:3000]"}, "is in the bundle already"},
+			"another name": {UpdateConfig{Train: file + "[00:1024]"}, "is in the bundle already"},
+			"other data":   {UpdateConfig{Train: classified(t, 600, 3, 4)}, "3 features and 4 logits"},
+			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "goes with no model"},
+			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "--force"},
+			"nothing":      {UpdateConfig{}, "training data"},
+		} {
+			before := read(t, filepath.Join(other, bundle.ManifestName))
+			u.c.Bundle = other
+			_, err := Update(t.Context(), u.c)
+			says(t, err, u.want)
+			if string(before) != string(read(t, filepath.Join(other, bundle.ManifestName))) {
+				t.Errorf("%s, %s: the bundle has changed", name, what)
+			}
+		}
+	}
+}
+
+// What comes from another file comes behind what there is, with held-out data of its own.
+func TestAnUpdateFromAnotherFile(t *testing.T) {
+	file := classified(t, 3000, 4, 3)
+	dir := t.TempDir()
+	again := write(t, dir, "again.npz", read(t, file)) // begins at position 0 again
+	c := Config{ReadyMade: true, Train: file, Val: file + "[:500]", Structure: calibrate.Full, KeepCurvature: true, Out: filepath.Join(dir, "b")}
+	mustCalibrate(t, c)
+	r, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: again + "[:700]", Val: again + "[700:1200]", OOD: again + "[1200:]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Examples.Train != 3700 || r.Examples.Val != 500 || r.Examples.OOD != 1800 {
+		t.Errorf("examples %+v", r.Examples)
+	}
+	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: again})
+	says(t, err, "is in the bundle already")
+
+	// Held-out data that is not what it was is refused, and so is what eval would read.
+	if err := os.Rename(classified(t, 2999, 4, 3), again); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1:]"})
+	says(t, err, "is not the data of the bundle any more", "--val")
+	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: file, Methods: []string{"rue"}, Val: file, ValOOD: file})
+	says(t, err, "the bundle was updated", "--train")
+}
+
+// A bundle of a network is updated with its own model and preprocessing.
+func TestAnUpdateRunsTheModelAgain(t *testing.T) {
+	c := config(t, filepath.Join(t.TempDir(), "b"))
+	images := strings.TrimSuffix(c.Train, "[0:1200]")
+	if images == c.Train {
+		t.Fatalf("training data is %s", c.Train)
+	}
+	c.Structure, c.KeepCurvature = calibrate.Kronecker, true
+	one := c
+	one.Out = filepath.Join(t.TempDir(), "one")
+	mustCalibrate(t, one)
+	c.Train = images + "[0:512]"
+	mustCalibrate(t, c)
+	r, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: images + "[512:1200]"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Examples.Train != 1200 || r.Model == nil || r.Head.LogitError == 0 {
+		t.Errorf("report %+v", r)
+	}
+	sameNumbers(t, "digits", c.Out, one.Out, 1e-10)
+	if a, b := list(t, c.Out), list(t, one.Out); !slices.Equal(a, b) {
+		t.Errorf("files %q, want %q", a, b)
+	}
+	opened(t, c.Out, Options{})
+
+	without := quick(config(t, filepath.Join(t.TempDir(), "without")))
+	mustCalibrate(t, without)
+	_, err = Update(t.Context(), UpdateConfig{Bundle: without.Out, Train: c.Train})
+	says(t, err, "keeps no curvature", "--keep-curvature")
+	_, err = Update(t.Context(), UpdateConfig{Bundle: t.TempDir(), Train: c.Train})
+	says(t, err, "not a bundle")
+}
