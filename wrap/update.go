@@ -279,7 +279,10 @@ func (u *update) checkNew(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if same || slices.ContainsFunc(d.Parts, func(p bundle.DatasetPart) bool { return p.Fingerprint == u.in.train.Fingerprint }) {
+		for _, p := range d.Parts {
+			same = same || p.Fingerprint == u.in.train.Fingerprint
+		}
+		if same {
 			return fmt.Errorf("train: %s is in the bundle already: every example counts once", u.Train)
 		}
 	}

@@ -87,9 +87,14 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	file := classified(t, 3000, 4, 3)
 	dir := t.TempDir()
 	again := write(t, dir, "again.npz", read(t, file)) // begins at position 0 again
-	c := Config{ReadyMade: true, Train: file, Val: file + "[:500]", Structure: calibrate.Full, KeepCurvature: true, Out: filepath.Join(dir, "b")}
+	c := Config{
+		ReadyMade: true, Train: file, Val: file + "[:500]", Structure: calibrate.Full, KeepCurvature: true,
+		Out: filepath.Join(dir, "b"),
+	}
 	mustCalibrate(t, c)
-	r, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: again + "[:700]", Val: again + "[700:1200]", OOD: again + "[1200:]"})
+	r, err := Update(t.Context(), UpdateConfig{
+		Bundle: c.Out, Train: again + "[:700]", Val: again + "[700:1200]", OOD: again + "[1200:]",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +110,9 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	}
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1:]"})
 	says(t, err, "is not the data of the bundle any more", "--val")
-	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: file, Methods: []string{"rue"}, Val: file, ValOOD: file})
+	_, err = bench.Evaluate(t.Context(), bench.Config{
+		Bundle: c.Out, Test: file, Methods: []string{"rue"}, Val: file, ValOOD: file,
+	})
 	says(t, err, "the bundle was updated", "--train")
 }
 

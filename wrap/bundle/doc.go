@@ -167,7 +167,7 @@
 //
 // # curvature.safetensors
 //
-// The sums over the training data that the posterior was made from, for who merges or updates
+// The sums over the training data that the posterior was made from, for who adds more to
 // them: in format 2 what calibrate.Sums encodes, in format 1 reserved, without content that
 // means anything. It is hashed, and otherwise not looked at here.
 //
