@@ -363,7 +363,7 @@ var errRoom = fmt.Errorf("what is compressed has more than %d times its size, or
 
 // begin makes room for a message.
 func (r *room) begin(h head) error {
-	r.left, r.delta = min(maxBody, freePage+maxRatio*h.body), h.delta
+	r.left, r.delta = min(maxBody, max(freePage, maxRatio*h.body)), h.delta
 	if r.delta {
 		r.deltas += h.body
 	}
