@@ -183,6 +183,15 @@ func TestMergedPartsAreOnePass(t *testing.T) {
 	}
 }
 
+// A shard that is run again gives the same bytes: which of the two is merged makes no difference.
+func TestAShardThatIsRunAgainIsTheSame(t *testing.T) {
+	c := quick(config(t, ""))
+	first, again := parts(t, c, 2), parts(t, c, 2)
+	for i := range first {
+		sameFiles(t, fmt.Sprint("shard ", i+1), again[i], first[i])
+	}
+}
+
 // The sets may be cut into different numbers of shards, and the model comes from the part that has
 // the first of the training data.
 func TestSetsAreCutOnTheirOwn(t *testing.T) {

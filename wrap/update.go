@@ -85,6 +85,9 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if w := repeated("train", a.part.Counts); w != "" {
 		train.Warnings = append(train.Warnings, w)
 	}
+	for _, shared := range u.shared() {
+		train.Warnings = append(train.Warnings, fmt.Sprintf("train: the new data and the bundle's %s: what is there twice counts twice", shared))
+	}
 	a.part.Counts = nil
 	for _, d := range u.manifest.Datasets {
 		if d.Role == bundle.Train {
@@ -287,6 +290,27 @@ func (u *update) checkNew(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// shared says what the new data has in common with training data that the bundle has, as far as that
+// is there still.
+func (u *update) shared() (all []string) {
+	for _, d := range u.manifest.Datasets {
+		if d.Role != bundle.Train || dataset.IsStream(d.Spec) {
+			continue
+		}
+		o := *u.opener
+		o.Fingerprint, o.Cache, o.Notes = false, "", &source.Notes{}
+		old, err := o.Open(string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
+		if err != nil {
+			continue
+		}
+		if what := u.in.train.Shares(old); what != "" {
+			all = append(all, what)
+		}
+		old.Close()
+	}
+	return all
 }
 
 // check refuses data that is not what it is taken for, when all of it is known.

@@ -104,6 +104,13 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: again})
 	says(t, err, "is in the bundle already")
 
+	r, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[2900:]", Out: filepath.Join(dir, "overlap")})
+	if err != nil || !slices.ContainsFunc(r.Warnings, func(w string) bool {
+		return strings.HasSuffix(w, "share "+file+"[2900:3000]: what is there twice counts twice")
+	}) {
+		t.Errorf("warnings %q: %v", r.Warnings, err)
+	}
+
 	// Held-out data that is not what it was is refused, and so is what eval would read.
 	if err := os.Rename(classified(t, 2999, 4, 3), again); err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
@@ -484,5 +485,40 @@ func TestOpenFromAnArchive(t *testing.T) {
 	model, err := fs.ReadFile(got.FS(), ModelName)
 	if err != nil || string(model) != "a model" {
 		t.Errorf("model %q, %v", model, err)
+	}
+}
+
+// A dataset that was read in parts has their fingerprints, all of them.
+func TestDatasetsOfParts(t *testing.T) {
+	parts := func() []DatasetPart {
+		return []DatasetPart{
+			{rows.Shard{Index: 1, Count: 2}, strings.Repeat("4e", 32)},
+			{rows.Shard{Index: 2, Count: 2}, strings.Repeat("5f", 32)},
+		}
+	}
+	b := full()
+	d := &b.Manifest.Datasets[0]
+	d.Parts = parts()
+	d.Fingerprint = FingerprintOf(d.Parts)
+	got, err := Open(written(t, b, WriteOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got.Manifest.Datasets, b.Manifest.Datasets) {
+		t.Errorf("datasets %+v", got.Manifest.Datasets)
+	}
+	for name, change := range map[string]func(){
+		"fingerprint":  func() { d.Fingerprint = strings.Repeat("00", 32) },
+		"one missing":  func() { d.Parts = d.Parts[:1] },
+		"order":        func() { d.Parts[0], d.Parts[1] = d.Parts[1], d.Parts[0] },
+		"other number": func() { d.Parts[1].Shard.Count = 3 },
+		"no hash":      func() { d.Parts[1].Fingerprint = "x"; d.Fingerprint = FingerprintOf(d.Parts) },
+	} {
+		d.Parts = parts()
+		d.Fingerprint = FingerprintOf(d.Parts)
+		change()
+		if err := Write(filepath.Join(t.TempDir(), "b"), b, WriteOptions{}); !errors.Is(err, ErrField) {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
