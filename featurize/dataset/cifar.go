@@ -155,7 +155,8 @@ func (s *cifarSource) Examples(from, to int, yield func(Example, error) bool) {
 }
 
 // part yields records from…to-1 of one file, whose first is example start.
-func (s *cifarSource) part(p *arrays.Array, from, to, start int, yield func(Example, error) bool) (more bool, err error) {
+func (s *cifarSource) part(p *arrays.Array, from, to, start int, yield func(Example, error) bool) (more bool,
+	err error) {
 	r, err := p.From(from)
 	if err != nil {
 		return false, err
