@@ -86,8 +86,6 @@ func (c *Config) check() error {
 		return errors.New("head, preprocessing, features cache and no-model are for a model, and with ready-made features there is none")
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
-	case c.Out == "":
-		return errors.New("calibration needs a folder to write to")
 	case c.Resume && c.stream() != "":
 		return fmt.Errorf("%s: a stream cannot be gone on with, since nothing tells whether it is the same again: leave resume out, or give files", c.stream())
 	case c.Limit > 0 && dataset.IsStream(c.Train):

@@ -39,6 +39,9 @@ func (o *output) run(
 	ctx context.Context, cfg *Config, log *journal, make func(*sources, *part.Part) error,
 ) (err error) {
 	log.tell = cfg.Notice
+	if cfg.Out == "" {
+		return errors.New("calibration needs a folder to write to")
+	}
 	if !cfg.resumes() {
 		if err := o.check(cfg); err != nil {
 			return err

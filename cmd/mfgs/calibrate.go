@@ -40,6 +40,8 @@ and temperatures on held-out data, and writes the bundle that eval and predict
 take. Held-out data must not have been trained on; data for eval should be
 neither.
 
+With --dry-run it only says what that would take.
+
 With --shard it reads one of N parts of each set and writes what merge makes the
 bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
 and --ood is then enough.`,
@@ -60,6 +62,7 @@ and --ood is then enough.`,
 
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
+			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "say how many examples there are and about what time and memory each stage would take, from a timed part of each; write nothing"},
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			keepCurvatureFlag(),
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
@@ -80,6 +83,9 @@ and --ood is then enough.`,
 			// What is held are a few large matrices, which cost little to collect and much to keep.
 			if os.Getenv("GOGC") == "" {
 				defer debug.SetGCPercent(debug.SetGCPercent(25))
+			}
+			if c.Bool("dry-run") {
+				return p.dryRun(c, bar, config)
 			}
 			if c.IsSet("shard") {
 				report, err := wrap.Accumulate(c.Context, config)
@@ -152,8 +158,10 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err := found(c, "model"); err != nil {
 		return fail(err)
 	}
-	if err := parentOfOut(c); err != nil {
-		return fail(err)
+	if !c.Bool("dry-run") {
+		if err := parentOfOut(c); err != nil {
+			return fail(err)
+		}
 	}
 	config := wrap.Config{
 		Model:     c.String("model"),
@@ -208,7 +216,10 @@ func requiredData(c *cli.Context, suffix string) (shard rows.Shard, err error) {
 			return shard, usagef(c.Command.Name, "no data: give --train%s, --val%s or --ood%s, or all of them", suffix, suffix, suffix)
 		}
 	}
-	names := append(sets, "out")
+	names := sets
+	if !c.Bool("dry-run") {
+		names = append(names, "out")
+	}
 	if suffix == "" {
 		names = append([]string{"model"}, names...)
 	}

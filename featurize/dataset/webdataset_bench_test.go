@@ -56,7 +56,8 @@ func BenchmarkShards(b *testing.B) {
 					if spec == "tar:-" {
 						path = spec
 					}
-					d, err := Open(path, Options{Classes: 1000, Stream: NewStream(bytes.NewReader(all.Bytes()), stdinPath)})
+					in := NewStream(bytes.NewReader(all.Bytes()), stdinPath)
+					d, err := Open(path, Options{Classes: 1000, Stream: in})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -167,6 +167,9 @@ func (s *Set) Len() int {
 	return s.Size()
 }
 
+// Wanted returns how many examples are read, of the shard: -1 of a stream.
+func (s *Set) Wanted() int { return s.rows(s.Config).Len() }
+
 // Labelled reports whether the examples have labels, or targets.
 func (s *Set) Labelled() bool { return s.file.HasLabels() }
 

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/urfave/cli/v2"
+)
+
+// dryRun says what a calibration would take.
+func (p *program) dryRun(c *cli.Context, bar *progress, config wrap.Config) error {
+	config.Progress = nil // of what is timed, there is none to speak of
+	estimate, err := wrap.EstimateCalibration(c.Context, config)
+	bar.done()
+	if err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(p.stdout, estimate)
+	}
+	return writeEstimate(p.stdout, estimate)
+}
+
+// writeEstimate writes what stages would take as a table for people.
+func writeEstimate(w io.Writer, e *wrap.Estimate) error {
+	t := table{align: "lrrrr"}
+	t.row("stage", "examples", "a second", "time", "memory")
+	for _, s := range e.Stages {
+		examples := "unknown"
+		if s.Examples != nil {
+			examples = count(*s.Examples)
+		}
+		t.row(s.Stage, examples, count(int(s.PerSecond)), about(s.Seconds), megabytes(s.Bytes))
+	}
+	t.row("all", "", "", about(e.Seconds), megabytes(e.Bytes))
+	var b strings.Builder
+	if err := t.write(&b); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\n%s structure; times from a timed part of each stage, nothing was written\n", e.Structure)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// about words a time that is not known exactly.
+func about(seconds *float64) string {
+	if seconds == nil {
+		return "unknown"
+	}
+	d := time.Duration(*seconds * float64(time.Second))
+	switch {
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(time.Minute).String()
+}
+
+func megabytes(n int64) string { return count(int(n>>20)) + " MiB" }
