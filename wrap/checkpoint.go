@@ -29,6 +29,8 @@ type checkpoint struct {
 	last  time.Time     // the last was written, or the first could have been
 	cost  time.Duration // of the last
 	kept  bool          // there is one
+
+	failing bool // the last could not be written
 }
 
 // CheckpointDir returns the folder in which a calibration to a folder keeps what it has read.

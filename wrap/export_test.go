@@ -88,3 +88,21 @@ func CheckpointEvery(d time.Duration) (back func()) {
 	checkpointEvery = d.String()
 	return func() { checkpointEvery = before }
 }
+
+// Checkpointed reads the training set of a calibration, and returns what writes a checkpoint of it.
+func Checkpointed(t testing.TB, cfg Config) (write func() error, dir string) {
+	in, log := openedSources(t, &cfg)
+	c, err := openCheckpoint(cfg.Out, false, true)
+	a := &accumulation{cfg: &cfg, in: in, log: log, checkpoint: c}
+	if err == nil {
+		err = a.begin()
+	}
+	if err == nil {
+		err = a.readTrain(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.close)
+	return func() error { return c.write(a.soFar()) }, c.part()
+}

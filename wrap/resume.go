@@ -246,9 +246,12 @@ func (a *accumulation) save() {
 	if !a.checkpoint.due() || !a.any() {
 		return
 	}
-	if err := a.checkpoint.write(a.soFar()); err != nil {
+	c := a.checkpoint
+	err := c.write(a.soFar())
+	if err != nil && !c.failing {
 		a.log.notice("%v: going on without", err)
 	}
+	c.failing = err != nil
 }
 
 // soFar returns what was read of whole blocks, with how far that is.

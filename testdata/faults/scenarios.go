@@ -13,9 +13,6 @@ import (
 	"time"
 )
 
-// Examples of the training data: enough for a run to take some checkpoints.
-const trainExamples = 24_000
-
 // makeData makes what is calibrated on: the images of a small network that ships, over and over
 // with other noise, in files that have not changed for an hour.
 func (h *harness) makeData() error {
@@ -53,8 +50,8 @@ func (h *harness) makeData() error {
 		n := int(binary.BigEndian.Uint32(data[4:]))
 		each := (len(data) - head) / n
 		out := bytes.Clone(data[:head])
-		binary.BigEndian.PutUint32(out[4:], trainExamples)
-		for i := range trainExamples {
+		binary.BigEndian.PutUint32(out[4:], uint32(h.examples))
+		for i := range h.examples {
 			example := bytes.Clone(data[head+i%n*each:][:each])
 			if each > 1 {
 				example[i/n%each] ^= 3
@@ -77,8 +74,8 @@ func (h *harness) makeData() error {
 
 // calibrate returns a command that calibrates with all of the data, and more.
 func calibrate(more ...string) []string {
-	return append([]string{"calibrate", "--model", "DATA/model.onnx", "--train", "DATA/digits-images-idx3-ubyte[0:20000]",
-		"--val", "DATA/digits-images-idx3-ubyte[20000:23000]", "--ood", "DATA/unfamiliar-images-idx3-ubyte.gz[0:300]",
+	return append([]string{"calibrate", "--model", "DATA/model.onnx", "--train", "DATA/digits-images-idx3-ubyte[train]",
+		"--val", "DATA/digits-images-idx3-ubyte[val]", "--ood", "DATA/unfamiliar-images-idx3-ubyte.gz[0:300]",
 		"--batch", "100"}, more...)
 }
 
@@ -116,6 +113,11 @@ var scenarios = []*scenario{
 		again:   []string{"merge", "--part", "p2", "p1", "--out", "p", "--force"},
 	},
 	{
+		name: "update", units: []string{"b"}, once: true,
+		prepare: [][]string{with(calibrate("--out", "b", "--keep-curvature"), "[train]", "[:2500]")},
+		command: []string{"update", "--bundle", "b", "--train", "DATA/digits-images-idx3-ubyte[3000:6000]"},
+	},
+	{
 		name: "export", units: []string{"b.onnx"},
 		prepare: [][]string{calibrate("--out", "b", "--limit", "1000")},
 		command: []string{"export", "--bundle", "b", "--out", "b.onnx"},
@@ -133,6 +135,3 @@ var threeParts = [][]string{
 	calibrate("--out", "p1", "--shard", "1/3"), calibrate("--out", "p2", "--shard", "2/3"),
 	calibrate("--out", "p3", "--shard", "3/3"),
 }
-
-// breakThings gives mfgs what is broken.
-func (h *harness) breakThings(only string) error { return nil }
