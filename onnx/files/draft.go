@@ -54,7 +54,7 @@ func NewDraft(dir string) (*Draft, error) {
 		}
 		l, err := holdLock(filepath.Join(path, lockName))
 		if errors.Is(err, errSwept) {
-			os.RemoveAll(path) // the other leaves a folder whose lock names no host yet
+			os.RemoveAll(path) // what the other has left of it
 			continue
 		}
 		d := &Draft{dir: dir, path: path, lock: l}
@@ -82,6 +82,8 @@ func holdLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	// At once: without the name it is a draft of an unknown host, which is left for a day.
+	_, _ = f.WriteString(hostname())
 	if err := lock(f); locked(err) {
 		f.Close()
 		return nil, errSwept
@@ -97,8 +99,6 @@ func holdLock(path string) (*os.File, error) {
 		f.Close()
 		return nil, errSwept
 	}
-	// Without the name it is a draft of an unknown host.
-	_, _ = f.WriteString(hostname())
 	return f, nil
 }
 

@@ -223,6 +223,9 @@ func read(dir string) (state, error) {
 		}
 		data, err := os.ReadFile(path)
 		name, _ := filepath.Rel(dir, path)
+		if len(data) == 0 && filepath.Base(name) == "lock" {
+			return err // of a process that was killed when it had made it; it is removed a day later
+		}
 		s[name] = string(data)
 		return err
 	})
