@@ -65,7 +65,8 @@ type csvSource struct {
 	comma  rune
 	width  int // cells of a record
 	inputs []csvInput
-	label  int // the label's column, -1 for none
+	label  int  // the label's column, -1 for none
+	images bool // the input are paths of images
 	labels labelParser
 }
 
@@ -84,6 +85,9 @@ func openCSV(path string, o Options) (Source, error) {
 		return nil, err
 	}
 	s.Labelled = s.label >= 0
+	if s.images {
+		return newImageTable(s, path)
+	}
 	return s, nil
 }
 
@@ -98,6 +102,7 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 	if bytes.HasPrefix(head, textlines.ByteOrderMark) {
 		start = len(textlines.ByteOrderMark)
 	}
+	begin := bytes.Clone(head[start:]) // which reading on would write over
 	if _, err := buf.Discard(start); err != nil {
 		return s.readError(err)
 	}
@@ -109,6 +114,9 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 	}
 	if err != nil {
 		return s.readError(fmt.Errorf("header: %w", textlines.ParseError(err)))
+	}
+	if column := s.imageColumn(header, begin); column != "" {
+		o.Inputs, o.Widths, s.images = []string{column}, []int{1}, true
 	}
 	if err := s.assign(slices.Clone(header), o); err != nil {
 		return fmt.Errorf("%s: %w", s.Path, err)
@@ -129,6 +137,21 @@ func (s *csvSource) scan(r io.Reader, o Options) error {
 		return fmt.Errorf("%s: holds no examples, only a header", s.Path)
 	}
 	return nil
+}
+
+// imageColumn returns the column that holds paths of images, by the first record, or "".
+func (s *csvSource) imageColumn(header []string, head []byte) string {
+	records := textlines.NewCSV(bytes.NewReader(head), s.comma, 0)
+	if _, err := records.Next(); err != nil {
+		return ""
+	}
+	record, err := records.Next()
+	for i := range min(len(header), len(record)) {
+		if name := strings.TrimSpace(header[i]); err == nil && isPathOfImage(name, record[i]) {
+			return name
+		}
+	}
+	return ""
 }
 
 // separator guesses what separates the cells: a comma unless the header has none.

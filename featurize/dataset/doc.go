@@ -98,6 +98,18 @@
 // them, and null is NaN. label (also labels) is a number, or a class name; all
 // examples have one, or none has. A line that cannot be read is a [RecordError].
 //
+// # Paths of images
+//
+//	file_name,label                {"image": "cats/1.jpg", "label": "cat"}
+//	cats/1.jpg,cat                 {"image": "dogs/2.jpg", "label": "dog"}
+//
+// A table, or JSON lines, whose column or key image, path, file, file_name, filename, image_path or
+// filepath holds the name of a PNG or JPEG file in the first record is a list of images, whatever the
+// model's inputs are called. Paths are relative to the table, and lead to nothing outside its folder,
+// through links neither: whoever wrote the table chooses which files are read and answered for. An
+// image that is not there is a [RecordError]. The fingerprint is over paths, labels and images, as
+// that of a folder.
+//
 // # Labels
 //
 // A label is the number of one class, and HasLabels says that every example has one. Tables, JSON

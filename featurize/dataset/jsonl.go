@@ -25,6 +25,7 @@ type jsonlSource struct {
 	labelled bool     // labels are wanted
 	labelKey string   // "" where there is none, or none is wanted
 	labels   labelParser
+	images   bool // the input are paths of images
 }
 
 func openJSONL(path string, o Options) (Source, error) {
@@ -34,6 +35,9 @@ func openJSONL(path string, o Options) (Source, error) {
 		return nil, err
 	}
 	s.Labelled, s.Ragged = s.labelKey != "", true
+	if s.images {
+		return newImageTable(s, path)
+	}
 	return s, nil
 }
 
@@ -47,6 +51,9 @@ func streamJSONL(in *Stream, o Options) (Source, error) {
 	}
 	if err := s.scan(r, o); err != nil {
 		return nil, err
+	}
+	if s.images {
+		return nil, fmt.Errorf("%s: paths of images on a stream lead to nothing: give the lines as a file beside the images", s.Path)
 	}
 	s.Labelled, s.Ragged, s.Text = s.labelKey != "", true, true
 	return s, nil
@@ -104,6 +111,7 @@ func (s *jsonlSource) scan(r io.Reader, o Options) error {
 // learn settles by an example what keys are inputs and which the label.
 func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 	var keys []string
+	path := ""                  // the key that holds paths of images
 	labelAt := map[string]int{} // where its value begins
 	p := parserOf(line, position)
 	err := p.Object(func(key string) error {
@@ -113,11 +121,21 @@ func (s *jsonlSource) learn(line []byte, position int, o Options) error {
 		} else {
 			keys = append(keys, key)
 		}
+		if p.Peek() == '"' {
+			value, err := p.String()
+			if isPathOfImage(key, value) && path == "" {
+				path = key
+			}
+			return err
+		}
 		return p.Skip(0)
 	})
 	if err != nil {
 		s.labelKey = ""
 		return err
+	}
+	if path != "" {
+		o.Inputs, keys, s.images = nil, []string{path}, true
 	}
 	slices.Sort(keys)
 	s.names = keys
