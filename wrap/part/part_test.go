@@ -333,6 +333,8 @@ func FuzzOpen(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(document, content[CurvatureName], content[CountsName], content[ValName])
+	f.Add(bytes.Replace(document, []byte("examples:"), []byte("progress: {next: 1024, stamp: x}\n        examples:"), 1),
+		content[CurvatureName], content[CountsName], content[ValName])
 	f.Add([]byte("format: 1\n"), []byte{}, []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, document, curvature, counts, val []byte) {
 		m, err := parse(document)
