@@ -2,11 +2,12 @@
 
 GO       ?= go
 FUZZTIME ?= 20s
+PYTHON   ?= python3
 
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers paper setup toolchain
+.PHONY: build demo test race lint fuzz bench peers paper spark jobs setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -58,6 +59,16 @@ peers: setup
 # hour on two cores.
 paper: setup
 	$(GO) run ./cmd/mfgs-paper --data ../shared/data
+
+# Spark's workers are killed while they calibrate, and the bundles compared. In a Python environment
+# with testdata/spark/requirements.txt, and Java 17.
+spark: setup
+	$(PYTHON) testdata/spark/kill.py
+
+# The Jobs in docs/kubernetes fit the schemas, and their commands do what they say. In a Python
+# environment with testdata/kubernetes/requirements.txt.
+jobs: build setup
+	PATH="$(CURDIR):$$PATH" $(PYTHON) testdata/kubernetes/check.py
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \

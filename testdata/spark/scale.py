@@ -1,0 +1,133 @@
+"""Times calibration on Spark with one worker of one core and with two, and without Spark.
+
+Workers, and mfgs beside them, are bound to a core each, and networks run in one thread. Time is
+that of calibrate(), merge and tuning included, in a session whose executors are up. Give it a
+machine with two cores that do nothing else:
+
+    python testdata/spark/scale.py --model resnet50.onnx --preprocess imagenet \\
+        --train train.tar --val val.tar [--train-images 2000] [--val-images 100]
+
+The tar files hold PNG or JPEG files, and with val.tar lie their labels in val-labels.txt.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from cluster import IMAGES, Cluster, program
+
+import mfgs_spark
+
+# Of one worker's time that two may take: each does half, but for the merge and the tuning.
+SPEEDUP = 1.85
+
+
+def images(path, most):
+    """The first images of a tar file, with their labels where there are any."""
+    labels, beside = {}, pathlib.Path(str(path).removesuffix(".tar") + "-labels.txt")
+    if beside.exists():
+        labels = {words[0]: int(words[1]) for words in map(str.split, beside.read_text().splitlines())}
+    with tarfile.open(path) as tar:
+        for member in tar:
+            if member.isfile() and member.name.lower().endswith((".png", ".jpg", ".jpeg")):
+                data = tar.extractfile(member).read()
+                yield {"image": {"bytes": data, "path": member.name}, "label": labels.get(member.name, -1)}
+                most -= 1
+                if most == 0:
+                    return
+
+
+def write(rows, folder, files):
+    """Writes images as so many Parquet files, and as one."""
+    table = pa.Table.from_pylist(list(rows), IMAGES)
+    (folder / "files").mkdir(parents=True)
+    pq.write_table(table, folder / "all.parquet", row_group_size=100, compression="none")
+    cuts = [table.num_rows * i // files for i in range(files + 1)]
+    for i, (a, b) in enumerate(zip(cuts, cuts[1:])):
+        pq.write_table(table.slice(a, b - a), folder / "files" / f"{i:03d}.parquet", compression="none")
+    return table.num_rows
+
+
+def plain(mfgs, cores, words):
+    """The seconds of mfgs on these cores, in one process."""
+    start = time.time()
+    subprocess.run(
+        [mfgs, *map(str, words), "--threads", str(len(cores))],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
+    return time.time() - start
+
+
+def on_spark(folder, cores, args, mfgs, library, data):
+    """The seconds of calibrate() with a worker on each of these cores."""
+    with Cluster(folder / "cluster", len(cores), cores) as cluster:
+        spark = cluster.session([mfgs, library, args.model])
+        try:
+            # Executors that are up, each with a Python that has run.
+            ready = spark.range(0, 64, 1, 8).mapInArrow(lambda batches: batches, "id bigint")
+            while ready.count() and len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) <= len(cores):
+                time.sleep(1)
+            sets = [spark.read.parquet(str(data / name / "files")) for name in ("train", "val")]
+            start = time.time()
+            mfgs_spark.calibrate(
+                *sets,
+                model=os.path.basename(args.model),
+                out=str(folder / "bundle"),
+                options=["--preprocess", args.preprocess] if args.preprocess else [],
+            )
+            return time.time() - start
+        finally:
+            spark.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--preprocess")
+    parser.add_argument("--train", required=True)
+    parser.add_argument("--val", required=True)
+    parser.add_argument("--train-images", type=int, default=2000)
+    parser.add_argument("--val-images", type=int, default=100)
+    parser.add_argument("--partitions", type=int, default=8, help="of the training images")
+    args = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    with tempfile.TemporaryDirectory(prefix="mfgs-spark-") as scratch:
+        scratch = pathlib.Path(scratch)
+        mfgs, library = program(scratch)
+        data = scratch / "data"
+        n = write(images(args.train, args.train_images), data / "train", args.partitions)
+        m = write(images(args.val, args.val_images), data / "val", 2)
+        words = ["calibrate", "--model", args.model, "--out", scratch / "plain", "--force"]
+        words += ["--train", data / "train" / "all.parquet", "--val", data / "val" / "all.parquet"]
+        words += ["--preprocess", args.preprocess] if args.preprocess else []
+        seconds = {}
+        for k in 1, 2:
+            seconds[f"mfgs, {k} core(s)"] = plain(mfgs, cores[:k], words)
+            seconds[f"Spark, {k} worker(s)"] = on_spark(scratch / f"spark{k}", cores[:k], args, mfgs, library, data)
+            shutil.rmtree(scratch / f"spark{k}")
+        print(json.dumps({"train": n, "val": m, "partitions": args.partitions, "machine": platform.processor()}))
+        for name, s in seconds.items():
+            print(f"{name}: {s:.1f} s, {(n + m) / s:.1f} images/s")
+        speedup = seconds["Spark, 1 worker(s)"] / seconds["Spark, 2 worker(s)"]
+        for k in 1, 2:
+            over = seconds[f"Spark, {k} worker(s)"] / seconds[f"mfgs, {k} core(s)"] - 1
+            print(f"Spark over mfgs on {k} core(s): {over:+.1%}")
+        print(f"two workers against one: {speedup:.2f} times")
+        if speedup < SPEEDUP:
+            raise SystemExit(f"want {SPEEDUP} times")
+
+
+if __name__ == "__main__":
+    main()
