@@ -44,7 +44,8 @@ func TestTablesOfImages(t *testing.T) {
 							t.Errorf("%s: %+v", path, e)
 						}
 					}
-					if s := strings.Join(list, ", "); s != want || len(bad) > 0 || d.Ragged() || d.IsText() || !d.HasLabels() {
+					s := strings.Join(list, ", ")
+					if s != want || len(bad) > 0 || d.Ragged() || d.IsText() || !d.HasLabels() {
 						t.Errorf("%s: %s, %v; want %s", path, s, bad, want)
 					}
 				}
