@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -58,7 +59,7 @@ func sniffCIFAR(kind cifarKind) func(*Peek) (bool, error) {
 		if first == "" || err != nil {
 			return false, err
 		}
-		f, size, err := openRegular(first)
+		f, size, err := disk.Open(first)
 		if err != nil {
 			return false, err
 		}

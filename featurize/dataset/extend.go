@@ -7,6 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -120,7 +121,7 @@ func RecordName(file string, position int) string { return file + "[" + strconv.
 func ImageLayout(t tensor.Type, shape []int) Layout { return imageLayout(arrays.Type{Type: t}, shape) }
 
 // CheckEncoded refuses an image file of no bytes or too many.
-func CheckEncoded(size int64) error { return checkEncoded(size) }
+func CheckEncoded(size int64) error { return disk.CheckImage(size) }
 
 // Some lists at most the first five names.
 func Some(names []string) string { return classnames.Some(names) }

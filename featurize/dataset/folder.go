@@ -2,7 +2,6 @@ package dataset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -12,12 +11,9 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/featurize/text"
-	"github.com/mfgs/mfgs/onnx/files"
 )
-
-// maxEncoded bounds the bytes of one image file.
-const maxEncoded = 256 << 20
 
 // A folderSource remembers directories and how many images each has, not the images: names are
 // listed again during a pass, so that memory is bounded by the largest directory.
@@ -137,16 +133,16 @@ func (s *folderSource) list(dir string) (listing, error) {
 	path := filepath.Join(s.root, dir)
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return l, fileError(path, err)
+		return l, disk.Error(path, err)
 	}
 	for _, e := range entries {
 		name := e.Name()
 		link := e.Type()&os.ModeSymlink != 0
 		switch {
-		case isHidden(name):
+		case disk.IsHidden(name):
 		case e.IsDir():
 			l.dirs = append(l.dirs, name)
-		case isImageName(name) && (link || e.Type().IsRegular()):
+		case disk.IsImage(name) && (link || e.Type().IsRegular()):
 			l.images = append(l.images, name)
 		case link && dir == "" && isDir(filepath.Join(path, name)):
 			l.dirs = append(l.dirs, name)
@@ -155,17 +151,6 @@ func (s *folderSource) list(dir string) (listing, error) {
 		}
 	}
 	return l, nil
-}
-
-// isHidden reports whether a file or folder of this name is passed over without a word.
-func isHidden(name string) bool { return strings.HasPrefix(name, ".") || name == "__MACOSX" }
-
-func isImageName(name string) bool {
-	switch strings.ToLower(filepath.Ext(name)) {
-	case ".png", ".jpg", ".jpeg", ".jpe", ".jfif":
-		return true
-	}
-	return false
 }
 
 // visit visits the files at positions from…to-1 in order, until f returns false or an error.
@@ -198,7 +183,7 @@ func (s *folderSource) visit(from, to int, f func(i int, name string, label int)
 func (s *folderSource) Examples(from, to int, yield func(Example, error) bool) {
 	err := s.visit(from, to, func(i int, name string, label int) (bool, error) {
 		e := Example{Index: i, Name: filepath.ToSlash(name), Label: label}
-		encoded, err := readImageFile(filepath.Join(s.root, name))
+		encoded, err := disk.ReadImage(filepath.Join(s.root, name))
 		s.digest.image(i, e.Name, label, encoded, func(h hash.Hash) error {
 			return s.hashImage(context.Background(), h, name, label)
 		})
@@ -221,7 +206,7 @@ func (s *folderSource) hash(ctx context.Context, d *digest, from, to int) error 
 
 func (s *folderSource) hashImage(ctx context.Context, h hash.Hash, name string, label int) error {
 	fmt.Fprintf(h, imagePart, filepath.ToSlash(name), label)
-	f, size, err := openRegular(filepath.Join(s.root, name))
+	f, size, err := disk.Open(filepath.Join(s.root, name))
 	if err != nil {
 		// A file that cannot be read is a bad record, not the end.
 		fmt.Fprintln(h, "unreadable")
@@ -249,38 +234,6 @@ func (s *folderSource) stamp(w io.Writer, from, to int) (latest time.Time, err e
 	})
 }
 
-// readImageFile reads a bounded regular file. Its errors leave out the path.
-func readImageFile(path string) ([]byte, error) {
-	f, err := files.Open(path)
-	if err != nil {
-		return nil, bareError(err)
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, bareError(err)
-	}
-	if err := checkEncoded(fi.Size()); err != nil {
-		return nil, err
-	}
-	b := make([]byte, fi.Size())
-	if _, err := io.ReadFull(f, b); err != nil {
-		return nil, bareError(err)
-	}
-	return b, nil
-}
-
-// checkEncoded refuses an image file of no bytes or too many.
-func checkEncoded(size int64) error {
-	switch {
-	case size == 0:
-		return errors.New("the file is empty")
-	case size > maxEncoded:
-		return fmt.Errorf("%d bytes are too many for an image, %d the most", size, maxEncoded)
-	}
-	return nil
-}
-
 // firstCIFAR returns the first .bin file of a folder of CIFAR batches, "" for a folder of images.
 func firstCIFAR(folder string) (string, error) {
 	l, err := (&folderSource{root: folder}).list("")
@@ -298,7 +251,7 @@ func firstCIFAR(folder string) (string, error) {
 func cifarFiles(folder string) (train, test []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, nil, fileError(folder, err)
+		return nil, nil, disk.Error(folder, err)
 	}
 	for _, e := range entries {
 		name := e.Name()

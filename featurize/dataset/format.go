@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A Format is a way to store examples. Formats that need large modules are registered by packages
@@ -94,11 +95,11 @@ func supported() string {
 func sniff(path string) (*Format, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
-		return nil, fileError(path, err)
+		return nil, disk.Error(path, err)
 	}
 	p := &Peek{Path: path, Folder: fi.IsDir()}
 	if !p.Folder {
-		f, size, err := openRegular(path)
+		f, size, err := disk.Open(path)
 		if err != nil {
 			return nil, err
 		}
@@ -134,7 +135,7 @@ func openFile(path string, f *Format, o Options) (Source, error) {
 	fi, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, fileError(path, err)
+		return nil, disk.Error(path, err)
 	case fi.IsDir() && !f.Folders:
 		return nil, fmt.Errorf("%s: a folder, not a file of format %s", path, f.Name)
 	case !fi.IsDir() && !f.Files:
@@ -176,7 +177,7 @@ func sniffStream(s *Stream) (*Format, error) {
 	}
 	switch {
 	case err != nil && err != io.EOF:
-		return nil, fmt.Errorf("%s: %w", s.Name(), bareError(err))
+		return nil, fmt.Errorf("%s: %w", s.Name(), disk.Bare(err))
 	case len(p.Head) == 0:
 		return nil, fmt.Errorf("%s: nothing comes on standard input", s.Name())
 	}

@@ -3,15 +3,13 @@ package dataset
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A Source reads one format. Its type embeds [Base]. Positions are absolute.
@@ -45,7 +43,7 @@ func (b *Base) base() *Base { return b }
 
 // Open opens a non-empty regular file that determines the source's examples.
 func (b *Base) Open(path string) (*File, error) {
-	f, size, err := openRegular(path)
+	f, size, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -83,41 +81,6 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	n, err := f.f.ReadAt(p, off)
 	f.digest.read(f, off, p[:n])
 	return n, err
-}
-
-// openRegular opens a non-empty regular file.
-func openRegular(path string) (*os.File, int64, error) {
-	f, err := files.Open(path)
-	if err != nil {
-		return nil, 0, fileError(path, err)
-	}
-	fi, err := f.Stat()
-	if err == nil && fi.Size() > 0 {
-		return f, fi.Size(), nil
-	}
-	f.Close()
-	if err != nil {
-		return nil, 0, fileError(path, err)
-	}
-	return nil, 0, fmt.Errorf("%s: the file is empty", path)
-}
-
-// fileError words what the file system said about path, whose name the system's own message
-// repeats.
-func fileError(path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: no such file or folder", path)
-	}
-	return fmt.Errorf("%s: %w", path, bareError(err))
-}
-
-// bareError drops the operation and path from a file system error.
-func bareError(err error) error {
-	var pe *os.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
 }
 
 func exists(path string) bool {

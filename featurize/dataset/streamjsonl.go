@@ -7,6 +7,7 @@ import (
 	"iter"
 	"strconv"
 
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
@@ -28,7 +29,7 @@ func StreamJSONL(r io.Reader, name string, o Options) iter.Seq2[Example, error] 
 			case err == nil:
 				err = parseAlone(&e, line, labels, o)
 			case err != textlines.ErrLong:
-				yield(e, fmt.Errorf("%s: %w", name, bareError(err)))
+				yield(e, fmt.Errorf("%s: %w", name, disk.Bare(err)))
 				return
 			}
 			if err != nil {

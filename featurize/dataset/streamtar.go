@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
 // A tarStream reads an archive as it comes: the images of one key, and what stands beside them, at a
@@ -92,7 +93,7 @@ func (s *tarStream) samples(each func(*tarSample) error) error {
 
 // add reads a member of the sample.
 func (t *tarSample) add(m archive.Member, content io.Reader) error {
-	if !isImageName(m.Name) {
+	if !disk.IsImage(m.Name) {
 		label, isJSON, err := archive.LabelOf(m, content)
 		if label != "" && isJSON {
 			t.label[1] = label
@@ -109,7 +110,7 @@ func (t *tarSample) add(m archive.Member, content io.Reader) error {
 		return fmt.Errorf("more than %d images are called %q", archive.MaxBeside, t.key)
 	}
 	image := tarImage{name: m.Name}
-	if image.err = checkEncoded(m.Size); image.err == nil {
+	if image.err = disk.CheckImage(m.Size); image.err == nil {
 		var err error
 		if image.encoded, err = archive.ReadGrowing(content, m.Size); err != nil {
 			return fmt.Errorf("is cut off within %q: %w", m.Name, err)

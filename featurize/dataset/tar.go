@@ -1,10 +1,8 @@
 package dataset
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -16,8 +14,8 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
+	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
 )
 
 // A tarSource remembers where in the archive each image lies.
@@ -108,7 +106,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 		case !m.Regular:
 			l.ignore("a link or a special file", m.Name, 1)
 			return nil
-		case !isImageName(m.Name):
+		case !disk.IsImage(m.Name):
 			read, err := x.beside.Read(m, content)
 			if err == nil && !read {
 				group.Unread(m.Name)
@@ -139,7 +137,7 @@ func indexTar(f io.ReaderAt, size int64, most int) (*tarIndex, error) {
 
 // isHiddenMember reports whether a folder of images would pass over this path.
 func isHiddenMember(name string) bool {
-	return slices.ContainsFunc(strings.Split(name, "/"), isHidden)
+	return slices.ContainsFunc(strings.Split(name, "/"), disk.IsHidden)
 }
 
 // labelByFolder labels the images by the folders they lie in, if they do.
@@ -247,13 +245,13 @@ func (s *tarSource) labelByFile(path string, o Options) error {
 	if err := singleLabels(path, o); err != nil {
 		return err
 	}
-	f, _, err := openRegular(path)
+	f, _, err := disk.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if err := labelMembers(s.members, f, o); err != nil {
-		return fmt.Errorf("%s: %w", path, bareError(err))
+		return fmt.Errorf("%s: %w", path, disk.Bare(err))
 	}
 	s.Labelled = true
 	return nil
@@ -270,30 +268,14 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	known := map[string]int{} // labels by their text
 	done := make([]bool, len(members))
 	strays, firstStray, untabbed := 0, "", false
-	lines, number := bufio.NewScanner(r), 0
-	lines.Split(scanLine)
-	for lines.Scan() {
-		number++
-		line := strings.TrimSpace(strings.TrimPrefix(lines.Text(), string(textlines.ByteOrderMark)))
-		if line == "" {
-			continue
-		}
-		fields := strings.Split(line, "\t")
-		tabs := len(fields) > 1
-		if !tabs {
-			fields = strings.Fields(line)
-		}
-		if len(fields) < 2 {
-			return fmt.Errorf("line %d is %q; want a path in the archive and its label", number, clip(line))
-		}
-		name, text := archive.Name(fields[0]), strings.TrimSpace(fields[1])
+	err := archive.LabelLines(r, func(number int, name, text string, tabs bool) error {
 		i, ok := position[name]
 		if !ok {
 			if strays++; strays == 1 {
 				firstStray = fmt.Sprintf("line %d, %q", number, name[:min(len(name), 100)])
 			}
 			untabbed = untabbed || !tabs
-			continue
+			return nil
 		}
 		if done[i] {
 			return fmt.Errorf("line %d is the second for %q", number, name)
@@ -310,11 +292,10 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 			known[text] = y
 		}
 		members[i].label, done[i] = y, true
-	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return fmt.Errorf("line %d is longer than %d bytes: is it a label file?", number+1, bufio.MaxScanTokenSize)
-	} else if err != nil {
-		return fmt.Errorf("line %d: %w", number+1, err)
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if strays > 0 {
 		hint := ""
@@ -337,27 +318,13 @@ func labelMembers(members []tarMember, r io.Reader, o Options) error {
 	return nil
 }
 
-// scanLine splits at the ends of lines that Unix, Windows and old Macs write: LF, CR LF and CR.
-func scanLine(data []byte, atEOF bool) (advance int, token []byte, err error) {
-	i := bytes.IndexAny(data, "\r\n")
-	switch {
-	case i < 0 && atEOF && len(data) > 0:
-		return len(data), data, nil
-	case i < 0, data[i] == '\r' && i+1 == len(data) && !atEOF: // an LF may follow
-		return 0, nil, nil
-	case data[i] == '\r' && i+1 < len(data) && data[i+1] == '\n':
-		return i + 2, data[:i], nil
-	}
-	return i + 1, data[:i], nil
-}
-
 // Examples reads one member after another.
 func (s *tarSource) Examples(from, to int, yield func(Example, error) bool) {
 	for i := from; i < to; i++ {
 		m := s.members[i]
 		e := Example{Index: i, Name: m.name, Label: m.label}
 		all := func(h hash.Hash) error { return s.hashImage(context.Background(), h, m) }
-		if err := checkEncoded(m.size); err != nil {
+		if err := disk.CheckImage(m.size); err != nil {
 			s.digest.image(i, m.name, m.label, nil, all)
 			if !yield(e, &RecordError{e.Name, i, err}) {
 				return
@@ -405,7 +372,7 @@ func (s *tarSource) readError(m tarMember, err error) error {
 	if err == io.EOF {
 		return fmt.Errorf("%s: changed while in use: it ends within %q", s.Path, m.name)
 	}
-	return fmt.Errorf("%s: %q: %w", s.Path, m.name, bareError(err))
+	return fmt.Errorf("%s: %q: %w", s.Path, m.name, disk.Bare(err))
 }
 
 // besideLabel returns the label that is written in a .cls member or, where it is one, as JSON.
