@@ -374,6 +374,7 @@ func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int,
 		Network: p.network, Classes: p.Classes(), MaxBad: maxBad, MultiLabel: p.head.MultiLabel(), AnyLabels: true,
 		Fingerprint: p.network == nil, // which comes with a stream of features
 		Notes:       notes,
+		Context:     ctx,
 	}
 	s, err := opener.Open("input", spec, p.head.Classes(), !p.unlabelled)
 	if err != nil {

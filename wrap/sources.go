@@ -69,7 +69,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 		}
 	}()
 	opener := &source.Opener{
-		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes,
+		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes, Context: ctx,
 	}
 	if cfg.ReadyMade {
 		err = in.openProduct(ctx, cfg)

@@ -150,7 +150,11 @@ func openSource(s Spec, o Options) (Source, error) {
 
 // openStdin recognises the format of a stream where that is left open, and opens it.
 func openStdin(s *Stream, f *Format, o Options) (Source, error) {
-	end, err := s.begin(context.Background(), false)
+	ctx := o.Context
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	end, err := s.begin(ctx, false)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -101,6 +102,9 @@ type Options struct {
 	// Fingerprint says that the fingerprint will be asked for: a pass over the examples hashes what
 	// it reads.
 	Fingerprint bool `json:"-"`
+
+	// Context ends the waiting for a stream's first bytes, by which it is opened. Nil never does.
+	Context context.Context `json:"-"`
 
 	// Stream is what a SPEC of - reads. Nil is the process's standard input.
 	Stream *Stream `json:"-"`

@@ -201,4 +201,7 @@ func TestStreamIsGivenUp(t *testing.T) {
 	if !errors.Is(last, context.DeadlineExceeded) {
 		t.Errorf("given up: %v", last)
 	}
+	if _, err := Open("-", Options{Context: ctx, Stream: NewStream(r, stdinPath)}); !errors.Is(err, ctx.Err()) {
+		t.Errorf("given up while it is opened: %v", err)
+	}
 }

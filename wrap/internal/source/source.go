@@ -64,6 +64,7 @@ type Opener struct {
 	// Fingerprint says that sets will be identified after they have been streamed.
 	Fingerprint bool
 	Notes       *Notes
+	Context     context.Context // ends the waiting for standard input; nil never does
 }
 
 // Notes gathers what a report says of records and files passed over.
@@ -83,6 +84,7 @@ func (n *Notes) Step(stage, unit string, done, total int) {
 // many classes labels may name, 0 if that is not known yet.
 func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, error) {
 	opts := dataset.Options{
+		Context:      o.Context,
 		LabelClasses: o.Classes, Classes: classes, MultiLabel: o.MultiLabel, Unlabelled: !labelled,
 		StrayLabels: o.AnyLabels, Shard: o.Shard, Fingerprint: o.Fingerprint,
 	}
