@@ -272,6 +272,7 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	if in.cut != nil {
 		m := NewModelInfo(in.cut.Model)
 		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
+		r.Gathered = !in.cut.Model.SelfContained()
 		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Provider, ort.CPU)
 	}
 	return r, nil

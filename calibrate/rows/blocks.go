@@ -16,8 +16,8 @@ const MaxBlocks = 1 << 40
 // Block returns the index of the block that holds a position.
 func Block(position int) int { return position / BlockSize }
 
-// MaxShards is the most shards that a source is cut into.
-const MaxShards = 1 << 19
+// MaxShards is the most shards that a source is cut into: manifests name each of them.
+const MaxShards = 1 << 12
 
 // Shard is one of Count runs of whole blocks that a source is cut into, Index counting from 1. The
 // zero value is all of it.
@@ -26,7 +26,7 @@ type Shard struct{ Index, Count int }
 // Validate reports a shard that there is not.
 func (s Shard) Validate() error {
 	if s != (Shard{}) && (s.Count > MaxShards || s.Index < 1 || s.Index > s.Count) {
-		return fmt.Errorf("shard %s, want I/N with I from 1 to N, and N at most %d", s, MaxShards)
+		return fmt.Errorf("shard %s, want I/N with I from 1 to N, and N at most %d, as a bundle names each", s, MaxShards)
 	}
 	return nil
 }

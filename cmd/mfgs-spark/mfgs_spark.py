@@ -41,6 +41,10 @@ ROWS = from_arrow_schema(PIECES)  # the same, for Spark
 FAN = 8
 
 
+# How many shards mfgs takes: a partition is one.
+SHARDS = 4096
+
+
 class MfgsError(Exception):
     """What mfgs said of its failure, one line."""
 
@@ -72,6 +76,8 @@ def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), forc
             shards = df.rdd.getNumPartitions()
             if shards == 0:
                 raise ValueError(f"{flag}: the DataFrame has no partition, hence no rows")
+            if shards > SHARDS:
+                raise ValueError(f"{flag}: {shards} partitions, at most {SHARDS}: coalesce the DataFrame")
             parts = kept(stack, df.mapInArrow(accumulation(words + [flag, "arrow:-"], shards, df), ROWS))
             # Sums add up to one as large; rows only become more, and are merged once.
             results.append(merged(stack, parts, shards, mfgs) if flag == "--train" else parts)

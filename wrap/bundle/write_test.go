@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/onnx/files"
 )
 
@@ -415,5 +416,23 @@ func TestWhatIsReadCanBeWrittenWithoutItsFiles(t *testing.T) {
 	}
 	if m := b.Manifest.Model; m.File == nil || m.Data == nil {
 		t.Error("what was read was changed")
+	}
+}
+
+// A bundle names all shards of all its sets, as many as there can be, beside many classes.
+func TestThereIsRoomForAllShards(t *testing.T) {
+	b := full()
+	for i := range b.Manifest.Datasets {
+		d := &b.Manifest.Datasets[i]
+		for j := range rows.MaxShards {
+			shard := rows.Shard{Index: j + 1, Count: rows.MaxShards}
+			d.Parts = append(d.Parts, DatasetPart{shard, strings.Repeat("0a", 32)})
+		}
+		d.Fingerprint = FingerprintOf(d.Parts)
+	}
+	dir := written(t, b, WriteOptions{})
+	s, err := os.Stat(filepath.Join(dir, ManifestName))
+	if err != nil || len(b.Manifest.Datasets) != 3 || s.Size() > MaxManifest/2 {
+		t.Errorf("%d sets in %d bytes: %v", len(b.Manifest.Datasets), s.Size(), err)
 	}
 }

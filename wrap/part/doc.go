@@ -35,6 +35,7 @@
 //	tool               what wrote the part, such as "mfgs v0.1.0": the same in all that are merged
 //	recipe             what else must be the same in all that are merged
 //	  (model)          sha256, producer, opset, as in a bundle; left out for ready-made features
+//	  (gathered)       true: its weights lay in other files, so that model.onnx has another sha256
 //	  head             as in a bundle
 //	  (preprocess)     source: given, assumed or unknown, and (spec); goes with model
 //	  batch            examples to an inference

@@ -32,11 +32,14 @@ type Manifest struct {
 
 // Recipe is what all parts of a calibration have in common.
 type Recipe struct {
-	Model      *bundle.Model `yaml:"model,omitempty"` // without files; nil for ready-made features
-	Head       bundle.Head   `yaml:"head"`
-	Preprocess *Preprocess   `yaml:"preprocess,omitempty"` // nil for ready-made features
-	Batch      int           `yaml:"batch"`                // inference batch; 0 for ready-made features
-	Provider   string        `yaml:"provider,omitempty"`   // that runs the model
+	Model *bundle.Model `yaml:"model,omitempty"` // without files; nil for ready-made features
+	// Gathered says that the model given kept weights in files of their own: a copy of it is another
+	// file than that of the model's hash.
+	Gathered   bool        `yaml:"gathered,omitempty"`
+	Head       bundle.Head `yaml:"head"`
+	Preprocess *Preprocess `yaml:"preprocess,omitempty"` // nil for ready-made features
+	Batch      int         `yaml:"batch"`                // inference batch; 0 for ready-made features
+	Provider   string      `yaml:"provider,omitempty"`   // that runs the model
 
 	Covariance calibrate.Covariance `yaml:"covariance"`
 	Structure  calibrate.Structure  `yaml:"structure"` // full or kron

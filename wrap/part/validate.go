@@ -51,6 +51,27 @@ func (m *Manifest) Validate() error {
 		}
 		at = place
 	}
+	return m.validateModel()
+}
+
+// validateModel refuses a copy of another model than that of the recipe.
+func (m *Manifest) validateModel() error {
+	holds := func(name string) int {
+		return slices.IndexFunc(m.Files, func(f bundle.File) bool { return f.Name == name })
+	}
+	i, weights := holds(ModelName), holds(ModelDataName) >= 0
+	switch {
+	case i < 0 && weights:
+		return wrong("files has %s without %s, whose weights it has", ModelDataName, ModelName)
+	case i < 0:
+	case m.Recipe.Model == nil:
+		return wrong("files has %s, and recipe no model", ModelName)
+	case m.Recipe.Gathered:
+	case weights:
+		return wrong("files has %s, and recipe a model that is one file", ModelDataName)
+	case m.Files[i].SHA256 != m.Recipe.Model.SHA256:
+		return wrong("%s is another model than that of the recipe: its sha256 is %s, want %s", ModelName, m.Files[i].SHA256, m.Recipe.Model.SHA256)
+	}
 	return nil
 }
 
@@ -70,6 +91,8 @@ func (r *Recipe) validate() error {
 		return wrong("recipe.model without recipe.preprocess, or the other way round")
 	case r.Model != nil && (!folder.IsHash(r.Model.SHA256) || r.Model.File != nil || r.Model.Data != nil):
 		return wrong("recipe.model.sha256 is %.70q, want 64 hexadecimal digits in lower case, and no files", r.Model.SHA256)
+	case r.Gathered && r.Model == nil:
+		return wrong("recipe.gathered goes with recipe.model")
 	case !(r.Lambda0 > 0) || math.IsInf(r.Lambda0, 1):
 		return wrong("recipe.lambda0 is %v, want a positive number", r.Lambda0)
 	case r.Limit < 0 || r.MaxBad < 0 || r.Batch < 0 || r.Batch > bundle.MaxBatch:

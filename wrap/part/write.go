@@ -2,6 +2,7 @@ package part
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -18,7 +19,7 @@ const Version = 1
 
 // MaxManifest is the size in bytes of the largest manifest that is read: room for the messages of a
 // hundred thousand bad records.
-const MaxManifest = 64 << 20
+const MaxManifest = 16 << 20
 
 // The names of a part's files.
 const (
@@ -112,10 +113,16 @@ func Discard(dir string) error {
 // read.
 func (m *Manifest) document() ([]byte, error) {
 	document, err := folder.Render(m, comments)
+	if err == nil && len(folder.Seal(document)) > MaxManifest {
+		err = fmt.Errorf("%w: %d bytes, at most %d can be read", bundle.ErrTooLarge, len(document), MaxManifest)
+	}
 	if err == nil {
 		_, err = parse(document)
 	}
-	return document, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ManifestName, err)
+	}
+	return document, nil
 }
 
 // writeRows writes examples as a store.

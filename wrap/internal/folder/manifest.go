@@ -9,6 +9,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 
@@ -20,6 +21,7 @@ var (
 	ErrSeal         = errors.New("the seal is broken")
 	ErrYAML         = errors.New("the manifest is malformed")
 	ErrUnknownField = errors.New("the manifest has an unknown field")
+	ErrTooMuch      = errors.New("the manifest holds too much")
 )
 
 // Render returns the document of a manifest, without its seal. Comments stand above fields of the
@@ -75,8 +77,45 @@ func Unseal(data []byte, hint string) ([]byte, error) {
 // SealLine is a seal, wherever an edit may have moved it.
 var SealLine = regexp.MustCompile(`(?m)^# sha256: [0-9a-f]{64}\r?(\n|\z)`)
 
-// Parse reads a document, which is one, without anchors and aliases.
+const (
+	// maxEntries bounds lines, and what stands on one, of which package yaml makes nodes of some
+	// 200 bytes. There is room for the shards and bad records of a part, or the classes of a bundle.
+	maxEntries = 1 << 20
+	// maxPairs bounds the pairs of keys of mappings, which package yaml compares with each other.
+	maxPairs = 10_000_000
+)
+
+// entries counts what nodes stand behind: there are no more than two for each, of whatever YAML.
+func entries(document []byte) (n int) {
+	blank := func(i int) bool { return i < len(document) && (document[i] == ' ' || document[i] == '\t') }
+	begun := false // the line has more than blanks
+	for i, c := range document {
+		switch c {
+		case '\n', '\r', 0x85, 0xa8, 0xa9: // the last three end line breaks of Unicode
+			n++
+			begun = false
+			continue
+		case ',', '[', '{', '?':
+			n++
+		case '-', ':':
+			if begun && blank(i+1) {
+				n++
+			}
+		}
+		begun = begun || !blank(i)
+	}
+	return n
+}
+
+// Parse reads a document, which is one, without anchors and aliases. What would take package yaml
+// long, or much memory, is refused before it does.
 func Parse(document []byte) (*yaml.Node, error) {
+	if !utf8.Valid(document) {
+		return nil, fmt.Errorf("%w: not UTF-8", ErrYAML)
+	}
+	if n := entries(document); n > maxEntries {
+		return nil, fmt.Errorf("%w: %d lines and entries, at most %d can be read", ErrTooMuch, n, maxEntries)
+	}
 	var root yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(document))
 	if err := d.Decode(&root); err != nil {
@@ -85,7 +124,8 @@ func Parse(document []byte) (*yaml.Node, error) {
 	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%w: more than one document", ErrYAML)
 	}
-	return &root, plain(&root)
+	pairs := 0
+	return &root, plain(&root, &pairs)
 }
 
 // Decode reads a document into a manifest, and refuses fields that it does not have.
@@ -98,13 +138,20 @@ func Decode(document []byte, manifest any) error {
 	return nil
 }
 
-// plain refuses anchors and aliases: a few lines of them stand for gigabytes.
-func plain(n *yaml.Node) error {
+// plain refuses anchors and aliases: a few lines of them stand for gigabytes. Neither are there too
+// many pairs of keys.
+func plain(n *yaml.Node, pairs *int) error {
 	if n.Kind == yaml.AliasNode || n.Anchor != "" {
 		return fmt.Errorf("%w: line %d: anchors and aliases are not allowed", ErrYAML, n.Line)
 	}
+	if n.Kind == yaml.MappingNode {
+		keys := len(n.Content) / 2
+		if *pairs += keys * keys / 2; *pairs > maxPairs {
+			return fmt.Errorf("%w: line %d: a mapping has %d keys", ErrTooMuch, n.Line, keys)
+		}
+	}
 	for _, c := range n.Content {
-		if err := plain(c); err != nil {
+		if err := plain(c, pairs); err != nil {
 			return err
 		}
 	}
@@ -121,7 +168,7 @@ func Error(err error) error {
 	s := strings.TrimPrefix(err.Error(), "yaml: ")
 	var t *yaml.TypeError
 	if errors.As(err, &t) {
-		s = strings.Join(t.Errors, "; ")
+		s = strings.Join(t.Errors[:min(len(t.Errors), 10)], "; ")
 	}
 	s = text.Line(strings.Join(strings.Fields(s), " "))
 	if unknownField.MatchString(s) {
