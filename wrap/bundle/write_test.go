@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -242,20 +243,32 @@ func TestWhatAppearsMeanwhileIsSpared(t *testing.T) {
 	}
 }
 
-func TestDiscardRemovesTheFilesOfABundleOnly(t *testing.T) {
+// A folder that holds anything else is left as it is, and not half of it.
+func TestDiscardRemovesNothingButABundle(t *testing.T) {
 	dir := written(t, full(), withData())
+	holds := slices.Sorted(maps.Keys(inMemory(t, dir)))
 	note := filepath.Join(dir, "thesis.tex")
 	if err := os.WriteFile(note, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := kind.Discard(dir); err == nil {
-		t.Error("no error")
+	holds = append(holds, "thesis.tex")
+	if err := kind.Discard(dir); err == nil || !strings.Contains(err.Error(), "holds thesis.tex") {
+		t.Errorf("error %v", err)
 	}
-	wantFiles(t, dir, "thesis.tex")
+	wantFiles(t, dir, holds...)
 	if err := kind.Discard(note); err == nil {
 		t.Error("a file was taken for a bundle")
 	}
-	wantFiles(t, dir, "thesis.tex")
+	wantFiles(t, dir, holds...)
+	if err := os.Remove(note); err != nil {
+		t.Fatal(err)
+	}
+	if err := kind.Discard(dir); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is there still: %v", err)
+	}
 }
 
 func TestWhatCannotBeReadIsNotWritten(t *testing.T) {

@@ -114,10 +114,10 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 		return err
 	}
 	manifest := len(entries) == 0
+	if err := k.holdsOnly(entries); err != nil {
+		return fmt.Errorf("%s is not replaced: %w", dir, err)
+	}
 	for _, e := range entries {
-		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {
-			return fmt.Errorf("%s is not replaced: it holds %s, which is no part of a %s", dir, e.Name(), k.Noun)
-		}
 		manifest = manifest || e.Name() == k.Manifest
 	}
 	if len(entries) > 0 && manifest {
@@ -143,6 +143,16 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 		}
 		if os.SameFile(s, folder) {
 			return fmt.Errorf("%s is not replaced: %s would be lost with it; move one of them elsewhere", dir, name)
+		}
+	}
+	return nil
+}
+
+// holdsOnly refuses the entries of a folder if one is not of this kind.
+func (k *Kind) holdsOnly(entries []fs.DirEntry) error {
+	for _, e := range entries {
+		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {
+			return fmt.Errorf("it holds %s, which is no part of a %s", e.Name(), k.Noun)
 		}
 	}
 	return nil
@@ -221,8 +231,15 @@ func (k *Kind) move(draft *files.Draft, dir string, o Options) error {
 	return nil
 }
 
-// Discard removes a folder of the kind. What is no part of one, it leaves, and the folder with it.
+// Discard removes a folder of the kind. One that holds anything else it leaves as it is.
 func (k *Kind) Discard(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	if err := k.holdsOnly(entries); err != nil {
+		return fmt.Errorf("%s is not removed: %w", dir, err)
+	}
 	for _, name := range k.Files {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
