@@ -24,9 +24,15 @@ type Growing struct {
 var ErrInUse = errors.New("in use by another process")
 
 // Grow opens the regular file path, or makes an empty one. The error is an [ErrInUse] where it
-// cannot be had alone, and an [*IrregularError] where something else is there.
+// cannot be had alone, and an [*IrregularError] where something else is there, or a link.
 func Grow(path string) (*Growing, error) {
 	for {
+		// A link is refused: its own name would never be that of the file it leads to.
+		if s, err := os.Lstat(path); err == nil {
+			if err := regular(path, s); err != nil {
+				return nil, err
+			}
+		}
 		f, err := openRegular(path, os.O_RDWR)
 		if errors.Is(err, fs.ErrNotExist) {
 			f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, FileMode)
@@ -95,8 +101,8 @@ func (g *Growing) Move(name string) error {
 	return nil
 }
 
-// Remove takes the file away.
-func (g *Growing) Remove() { removeOpen(g.f) }
+// Remove removes the file, and closes it.
+func (g *Growing) Remove() error { return removeOpen(g.f) }
 
 // Close leaves the file to whoever comes next.
 func (g *Growing) Close() error { return g.f.Close() }

@@ -22,10 +22,7 @@ func lock(f *os.File) error {
 func locked(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
 
 // removeOpen removes and closes a file, in this order: whoever opens it before finds it locked.
-func removeOpen(f *os.File) {
-	os.Remove(f.Name())
-	f.Close()
-}
+func removeOpen(f *os.File) error { return errors.Join(os.Remove(f.Name()), f.Close()) }
 
 // renameOpen gives a file another name, under its lock.
 func renameOpen(f *os.File, to string) error { return os.Rename(f.Name(), to) }

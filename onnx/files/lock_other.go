@@ -12,10 +12,7 @@ func lock(*os.File) error { return errors.ErrUnsupported }
 func locked(error) bool { return false }
 
 // removeOpen removes and closes a file, in this order: whoever opens it before finds it locked.
-func removeOpen(f *os.File) {
-	os.Remove(f.Name())
-	f.Close()
-}
+func removeOpen(f *os.File) error { return errors.Join(os.Remove(f.Name()), f.Close()) }
 
 // renameOpen gives a file another name.
 func renameOpen(f *os.File, to string) error { return os.Rename(f.Name(), to) }

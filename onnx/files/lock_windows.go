@@ -19,10 +19,7 @@ func lock(f *os.File) error {
 func locked(err error) bool { return errors.Is(err, windows.ERROR_LOCK_VIOLATION) }
 
 // removeOpen closes and removes a file, which no other order allows.
-func removeOpen(f *os.File) {
-	f.Close()
-	os.Remove(f.Name())
-}
+func removeOpen(f *os.File) error { return errors.Join(f.Close(), os.Remove(f.Name())) }
 
 // renameOpen gives a file another name, and closes it before, which no other order allows: should
 // another process open it in between, this fails.

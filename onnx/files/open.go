@@ -18,6 +18,8 @@ func (e *IrregularError) Error() string {
 	switch {
 	case e.Mode.IsDir():
 		return "not a regular file but a folder"
+	case e.Mode&fs.ModeSymlink != 0:
+		return "not a regular file but a link"
 	case e.Mode&fs.ModeNamedPipe != 0:
 		what = "a pipe"
 	case e.Mode&fs.ModeSocket != 0:
