@@ -20,6 +20,8 @@ type accumulation struct {
 	in         *sources
 	log        *journal
 	checkpoint *checkpoint // nil keeps nothing of what was read
+	resumed    bool        // what the checkpoint had is taken over, as far as it can be
+	refused    bool        // the checkpoint, or the output that is there, is another calibration's
 	part       *part.Part
 	read       map[*source.Set]*reading
 	offset     int // blocks by which the training data lie behind those of its source

@@ -16,12 +16,12 @@ import (
 var checkpointEvery = "1m"
 
 // checkpointCost is what a checkpoint may take, 1 % of checkpointEvery. One that takes longer is
-// written the more rarely.
+// written less often.
 const checkpointCost = 600 * time.Millisecond
 
 // A checkpoint is what a calibration has read so far, in the folder OUT.checkpoint beside its
 // output: a lock, which its process holds, and the part that is read, see [part.OpenCheckpoint]. The
-// part is exchanged as a whole, and so is there however the process ends. nil keeps nothing.
+// part is replaced as a whole, and so is there however the process ends. nil keeps nothing.
 type checkpoint struct {
 	dir   string
 	lock  *files.Growing // nil while there is no folder
@@ -33,13 +33,18 @@ type checkpoint struct {
 	failing bool // the last could not be written
 }
 
+const (
+	lockName  = "lock"
+	takeTries = 100 // to take a folder that others remove meanwhile
+)
+
 // CheckpointDir returns the folder in which a calibration to a folder keeps what it has read.
 func CheckpointDir(out string) string { return filepath.Clean(out) + ".checkpoint" }
 
 func (c *checkpoint) part() string { return filepath.Join(c.dir, "part") }
 
-// openCheckpoint opens the checkpoint of an output. One that is there is refused unless it is wanted:
-// with resume it stays, with force it is removed. One that another process has is refused always.
+// openCheckpoint opens the checkpoint of an output. One that is there stays with resume, is removed
+// with force, and is refused otherwise. One that another process has is always refused.
 func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 	every, err := time.ParseDuration(checkpointEvery)
 	if err != nil {
@@ -71,15 +76,21 @@ func openCheckpoint(out string, resume, force bool) (*checkpoint, error) {
 
 // take makes the folder this process's, which it is until the lock is closed.
 func (c *checkpoint) take() (err error) {
-	for c.lock == nil {
+	for try := 0; c.lock == nil; try++ {
 		if err := os.Mkdir(c.dir, files.FolderMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		c.lock, err = files.Grow(filepath.Join(c.dir, "lock"))
+		if s, err := os.Lstat(c.dir); err == nil && !s.IsDir() {
+			if s, err := os.Stat(c.dir); err != nil || !s.IsDir() {
+				return fmt.Errorf("%s is no folder, and checkpoints go there: remove it, or choose another --out", c.dir)
+			}
+		}
+		c.lock, err = files.Grow(filepath.Join(c.dir, lockName))
 		if errors.Is(err, files.ErrInUse) {
 			return fmt.Errorf("another process calibrates to it: wait for it, or choose another --out (%w)", err)
 		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // else the process that had it has just removed it
+		// The process that had the folder may have removed it in between.
+		if err != nil && (try == takeTries || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
 	}
@@ -122,9 +133,17 @@ func (c *checkpoint) remove() error {
 	if err := c.discard(); err != nil {
 		return err
 	}
-	c.lock.Remove()
-	os.Remove(c.dir) // unless the next process is there already
-	return nil
+	if err := c.lock.Remove(); err != nil {
+		return err
+	}
+	err := os.Remove(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if _, e := os.Lstat(filepath.Join(c.dir, lockName)); e == nil {
+		return nil // it is the next process's already
+	}
+	return err
 }
 
 // close lets other processes have the folder.
@@ -134,8 +153,7 @@ func (c *checkpoint) close() {
 	}
 }
 
-// An InterruptedError says that a calibration ended early, and where that lies which it has read
-// until then.
+// An InterruptedError says that a calibration ended early, and where what it has read is kept.
 type InterruptedError struct {
 	Checkpoint string
 	Err        error

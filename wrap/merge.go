@@ -38,7 +38,7 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 		var model *ModelInfo
 		if in.cut != nil {
 			model = NewModelInfo(in.cut.Model)
-			if train := p.Set(bundle.Train); !cfg.NoModel && train != nil && train.First(&train.Shards[0]) {
+			if cfg.holdsModel(p) {
 				files, err := modelFiles(in.cut.Model)
 				if err != nil {
 					return err

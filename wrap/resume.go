@@ -1,9 +1,11 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,16 +29,16 @@ func (e *DoneError) Error() string {
 type output struct {
 	// check reports why none can be written to cfg.Out.
 	check func(*Config) error
-	// standing returns what tells that of cfg.Out from others, with the fingerprints of its sets.
-	standing func(*Config) (identity any, fingerprints []string, err error)
-	// wanted returns what tells from others what is made here.
-	wanted func(*accumulation) any
+	// existing returns the identity of the output in cfg.Out, and its data in the order of the sets.
+	existing func(*Config) (identity any, data []bundle.Dataset, err error)
+	// expected returns the identity of the output that is to be made.
+	expected func(*accumulation) any
 }
 
-// run reads the data of a calibration and has an output made of them. Until that stands, what was
-// read is kept in a checkpoint.
+// run reads the data of a calibration, from which build makes an output. Until that is written, what
+// was read is kept in a checkpoint.
 func (o *output) run(
-	ctx context.Context, cfg *Config, log *journal, make func(*sources, *part.Part) error,
+	ctx context.Context, cfg *Config, log *journal, build func(*sources, *part.Part) error,
 ) (err error) {
 	log.tell = cfg.Notice
 	if cfg.Out == "" {
@@ -71,7 +73,11 @@ func (o *output) run(
 	if err := a.accumulate(ctx); err != nil {
 		return err
 	}
-	return make(a.in, a.part)
+	err = build(a.in, a.part)
+	if cfg.Resume && errors.Is(err, fs.ErrExist) { // another process was faster
+		return o.done(ctx, a)
+	}
+	return err
 }
 
 // resumes reports whether there is an output that may be what is asked for.
@@ -83,36 +89,60 @@ func (c *Config) resumes() bool {
 // done returns a [*DoneError] where the output that is there is what is asked for, and refuses another
 // unless it may be replaced.
 func (o *output) done(ctx context.Context, a *accumulation) error {
-	identity, fingerprints, err := o.standing(a.cfg)
+	out := a.cfg.Out
+	identity, data, err := o.existing(a.cfg)
+	sets := a.in.sets()
+	if more := added(data); len(more) > 0 {
+		if a.cfg.Force {
+			return o.check(a.cfg)
+		}
+		a.refused = true // without a word of --force: the update would be lost
+		return fmt.Errorf("%s was updated and holds more training data: %s: calibrate into another --out", out, strings.Join(more, ", "))
+	}
 	if err == nil {
-		field, is, want := part.Difference(identity, o.wanted(a))
-		for i, s := range a.in.sets() {
-			if field != "" {
-				break
+		field, is, want := part.Difference(identity, o.expected(a))
+		for i := 0; i < len(sets) && field == ""; i++ {
+			if len(data[i].Parts) == 0 {
+				if err := sets[i].Identify(ctx); err != nil {
+					return err
+				}
 			}
-			if err := s.Identify(ctx); err != nil {
+			same, err := a.in.opener.IsRecorded(ctx, sets[i], a.in.head.Classes(), &data[i])
+			if err != nil {
 				return err
 			}
-			if s.Fingerprint != fingerprints[i] {
-				field, is, want = s.Name+" fingerprint", fingerprints[i], s.Fingerprint
+			if !same {
+				field, is = sets[i].Name+" fingerprint", data[i].Fingerprint
+				want = cmp.Or(sets[i].Fingerprint, "that of other data")
 			}
 		}
 		if field == "" {
-			files.Sweep(filepath.Dir(filepath.Clean(a.cfg.Out))) // what a run that was killed after that has left
-			return &DoneError{a.cfg.Out}
+			files.Sweep(filepath.Dir(filepath.Clean(out))) // drafts of a run that was killed just before its end
+			return &DoneError{out}
 		}
-		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", a.cfg.Out, field, is, want)
+		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", out, field, is, want)
 	}
 	if a.cfg.Force {
 		return o.check(a.cfg)
 	}
+	a.refused = true
 	return fmt.Errorf("%w: use --force to replace it, or choose another --out", err)
+}
+
+// added returns the SPECs of training data that updates have added.
+func added(data []bundle.Dataset) (specs []string) {
+	for _, d := range data {
+		if d.Role == bundle.Train {
+			specs = append(specs, d.Spec)
+		}
+	}
+	return specs[min(1, len(specs)):]
 }
 
 // bundleOutput is a bundle.
 var bundleOutput = output{
 	check: func(c *Config) error { return bundle.CheckTarget(c.Out, c.Force, c.keep()...) },
-	standing: func(c *Config) (any, []string, error) {
+	existing: func(c *Config) (any, []bundle.Dataset, error) {
 		b, err := bundle.Open(c.Out)
 		if err != nil {
 			return nil, nil, err
@@ -127,14 +157,12 @@ var bundleOutput = output{
 			id["model"], id["preprocess"], id["batch"] = m.Model.SHA256, m.Preprocess, m.Batch
 			id["kept model"] = m.Model.File != nil
 		}
-		var fingerprints []string
 		for _, d := range m.Datasets {
 			id[string(d.Role)] = map[string]any{"spec": d.Spec, "examples": d.Count + d.Bad}
-			fingerprints = append(fingerprints, d.Fingerprint)
 		}
-		return id, fingerprints, nil
+		return id, m.Datasets, nil
 	},
-	wanted: func(a *accumulation) any {
+	expected: func(a *accumulation) any {
 		r := &a.part.Recipe
 		id := map[string]any{
 			"tool": a.part.Tool, "head": r.Head, "covariance": r.Covariance, "structure": r.Structure,
@@ -155,19 +183,33 @@ var bundleOutput = output{
 // partOutput is a part.
 var partOutput = output{
 	check: func(c *Config) error { return part.CheckTarget(c.Out, c.Force) },
-	standing: func(c *Config) (any, []string, error) {
+	existing: func(c *Config) (any, []bundle.Dataset, error) {
 		m, err := part.ReadManifest(c.Out)
 		if err != nil {
 			return nil, nil, err
 		}
 		m.Recipe.MaxBad = c.MaxBad // it decides what is refused, not what is read
-		var fingerprints []string
+		var data []bundle.Dataset
 		for i := range m.Sets {
-			fingerprints = append(fingerprints, m.Sets[i].Shards[0].Fingerprint)
+			data = append(data, bundle.Dataset{Role: m.Sets[i].Role, Fingerprint: m.Sets[i].Shards[0].Fingerprint})
 		}
-		return m.Identity(), fingerprints, nil
+		return partIdentity(m, m.Copy(c.Out, part.ModelName) != nil), data, nil
 	},
-	wanted: func(a *accumulation) any { return a.part.Identity() },
+	expected: func(a *accumulation) any { return partIdentity(&a.part.Manifest, a.cfg.holdsModel(a.part)) },
+}
+
+// partIdentity is the identity of a part that holds the model, or not.
+func partIdentity(m *part.Manifest, model bool) any {
+	id := m.Identity()
+	id["kept model"] = model
+	return id
+}
+
+// holdsModel reports whether the model goes into a part: it does into that of the first training
+// examples.
+func (c *Config) holdsModel(p *part.Part) bool {
+	train := p.Set(bundle.Train)
+	return !c.ReadyMade && !c.NoModel && train != nil && train.First(&train.Shards[0])
 }
 
 // resume takes over what was read before an interruption, of those sets that have not changed since.
@@ -184,15 +226,18 @@ func (a *accumulation) resume(ctx context.Context) error {
 		}
 	}
 	if !c.kept {
+		a.resumed = true
 		return nil
 	}
 	old, err := part.OpenCheckpoint(c.part(), a.in.matrixProduct())
 	if err != nil {
-		a.log.notice("the interrupted calibration is begun anew: %v", err)
+		a.log.notice("the interrupted calibration starts again: %v", err)
+		a.resumed = true
 		return nil
 	}
 	old.Recipe.MaxBad = a.part.Recipe.MaxBad // it decides what is refused, not what is read
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
+		a.refused = true
 		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with --force, or choose another --out", c.dir, field, before, now)
 	}
 	for _, s := range a.in.sets() {
@@ -200,6 +245,7 @@ func (a *accumulation) resume(ctx context.Context) error {
 			return err
 		}
 	}
+	a.resumed = true
 	return nil
 }
 
@@ -219,7 +265,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 		same = s.Fingerprint == before.Fingerprint
 	}
 	if !same {
-		a.log.notice("%s: whether the data are still those that were read before the interruption, nothing tells: they are read anew", s.Name)
+		a.log.notice("%s: the data have changed, or may have changed, since the interruption: they are read again", s.Name)
 		return nil
 	}
 	s.Fingerprint = before.Fingerprint
@@ -237,7 +283,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 	case bundle.OOD:
 		a.part.OOD = old.OOD
 	}
-	a.log.notice("%s: going on behind %d examples", s.Name, shard.Examples)
+	a.log.notice("%s: going on after %d examples", s.Name, shard.Examples)
 	return nil
 }
 
@@ -276,8 +322,8 @@ func (a *accumulation) soFar() *part.Part {
 	return &p
 }
 
-// end ends with the checkpoint. It is removed when the output stands, and where nothing would be lost
-// that took long: an interrupted calibration, or one that failed after longer, leaves what it read.
+// end removes the checkpoint when the output is written. An interrupted calibration leaves it with what
+// was read; one that failed leaves it where there was one before, so after a minute and more.
 func (a *accumulation) end(ctx context.Context, failed error) error {
 	c := a.checkpoint
 	if c == nil {
@@ -285,18 +331,30 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 	}
 	defer c.close()
 	if failed == nil || errors.As(failed, new(*DoneError)) {
-		return errors.Join(failed, c.remove())
+		a.removeCheckpoint()
+		return failed
 	}
-	if a.any() && (c.kept || ctx.Err() != nil) {
+	// Before all was taken over, what is kept is more than what is here.
+	if a.resumed && a.any() && (c.kept || ctx.Err() != nil) {
 		if err := c.write(a.soFar()); err != nil {
-			return errors.Join(failed, err)
+			failed = errors.Join(failed, err)
 		}
 	}
-	if c.kept {
+	switch {
+	case a.refused:
+		return failed
+	case c.kept:
 		return &InterruptedError{Checkpoint: c.dir, Err: failed}
 	}
-	c.remove()
+	a.removeCheckpoint()
 	return failed
+}
+
+// removeCheckpoint removes the checkpoint. It fails nothing that it stays.
+func (a *accumulation) removeCheckpoint() {
+	if err := a.checkpoint.remove(); err != nil {
+		a.log.notice("%s is left, remove it yourself: %v", a.checkpoint.dir, err)
+	}
 }
 
 // any reports whether anything was read.

@@ -105,7 +105,7 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			interrupted, wentOn := 0, 0
 			c.Notice = func(s string) {
-				if strings.Contains(s, "going on behind") {
+				if strings.Contains(s, "going on after") {
 					wentOn++
 				}
 			}
@@ -137,7 +137,7 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 				t.Errorf("there lie %q", left)
 			}
 			if interrupted < 2 || wentOn < 1 {
-				t.Errorf("%d interruptions, %d sets gone on with", interrupted, wentOn)
+				t.Errorf("%d interruptions, %d sets resumed", interrupted, wentOn)
 			}
 			var done *DoneError
 			c.Progress = nil
@@ -185,11 +185,17 @@ func readyMade(t *testing.T, c *Config) {
 // interrupted leaves a checkpoint of a calibration to a folder that it makes.
 func interrupted(t *testing.T, c Config) Config {
 	t.Helper()
+	return interruptedAt(t, c, "val")
+}
+
+// interruptedAt interrupts at a stage.
+func interruptedAt(t *testing.T, c Config, stage string) Config {
+	t.Helper()
 	c.Out = filepath.Join(t.TempDir(), "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	before := c.Progress
 	c.Progress = func(p Progress) {
-		if p.Stage == "val" {
+		if p.Stage == stage {
 			cancel()
 		}
 	}
@@ -223,6 +229,9 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 			other.Resume = true
 			_, err := Calibrate(t.Context(), other)
 			says(t, err, append(test.words, "b.checkpoint", "is of another calibration", "--force")...)
+			if strings.Contains(err.Error(), "--resume") {
+				t.Errorf("resuming is refused and advised: %v", err)
+			}
 		})
 	}
 	if left := list(t, filepath.Dir(c.Out)); !slices.Equal(left, []string{"b.checkpoint"}) {
@@ -244,8 +253,8 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 	}
 }
 
-// Data that have changed are read anew, and so are those of which nothing tells.
-func TestChangedDataAreReadAnew(t *testing.T) {
+// Data that have changed are read again, and so are those that may have.
+func TestChangedDataAreReadAgain(t *testing.T) {
 	data := digitsFile(t, 3000)
 	base := quick(Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
 	for name, changes := range map[string]bool{"their content": true, "their time only": false} {
@@ -256,13 +265,13 @@ func TestChangedDataAreReadAnew(t *testing.T) {
 				pixels[len(pixels)-3000*32] ^= 0x55
 			}
 			write(t, filepath.Dir(data), filepath.Base(data), pixels)
-			var told []string
-			c.Resume, c.Notice = true, func(s string) { told = append(told, s) }
+			var notices []string
+			c.Resume, c.Notice = true, func(s string) { notices = append(notices, s) }
 			if _, err := Calibrate(t.Context(), c); err != nil {
 				t.Fatal(err)
 			}
-			if anew := strings.Contains(strings.Join(told, "\n"), "train: whether"); anew != changes {
-				t.Errorf("it says %q", told)
+			if anew := strings.Contains(strings.Join(notices, "\n"), "train: the data have changed"); anew != changes {
+				t.Errorf("it says %q", notices)
 			}
 			want := base
 			want.Out = filepath.Join(t.TempDir(), "b")
@@ -328,5 +337,178 @@ func TestTwoProcessesDoNotCalibrateToOneFolder(t *testing.T) {
 	mustCalibrate(t, c)
 	if left := list(t, filepath.Dir(c.Out)); !tried || !slices.Equal(left, []string{"b"}) {
 		t.Errorf("there lie %q", left)
+	}
+}
+
+// What lies at the checkpoint's place, or in it, is refused at once where it cannot be used.
+func TestACheckpointIsAFolder(t *testing.T) {
+	for name, test := range map[string]struct {
+		make func(path string) error
+		want string
+	}{
+		"a dangling link":    {func(p string) error { return os.Symlink(filepath.Join(p, "none"), p) }, "is no folder"},
+		"a file":             {func(p string) error { return os.WriteFile(p, nil, 0o666) }, "is no folder"},
+		"a dangling lock":    {lockedBy("none"), "not a regular file but a link"},
+		"a lock that is one": {lockedBy("."), "not a regular file but a link"},
+	} {
+		out := filepath.Join(t.TempDir(), "b")
+		if err := test.make(CheckpointDir(out)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Calibrate(t.Context(), quick(config(t, out)))
+		says(t, err, "b.checkpoint", test.want)
+		if name == "a dangling link" {
+			says(t, err, "--out")
+		}
+	}
+}
+
+// lockedBy makes a checkpoint whose lock is a link.
+func lockedBy(target string) func(string) error {
+	return func(path string) error {
+		return errors.Join(os.Mkdir(path, 0o777), os.Symlink(target, filepath.Join(path, "lock")))
+	}
+}
+
+// A bundle that was merged is the result of the calibration that was cut into shards.
+func TestAMergedBundleIsTheResult(t *testing.T) {
+	file := classified(t, 4000, 6, 4)
+	c := Config{ReadyMade: true, Train: file + "[:2500]", Val: file + "[2500:]"}
+	c.Out, c.Resume = merged(t, parts(t, c, 3)...), true
+	var done *DoneError
+	if _, err := Calibrate(t.Context(), c); !errors.As(err, &done) {
+		t.Errorf("it ends with %v", err)
+	}
+	write(t, filepath.Dir(file), filepath.Base(file), npz(t, map[string]array{
+		"features": {random(8, 4000*6), []int{4000, 6}}, "logits": {random(9, 4000*4), []int{4000, 4}},
+		"labels": {make([]int64, 4000), []int{4000}},
+	}))
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, "its train fingerprint is", "that of other data")
+}
+
+// An update is not lost by what a message advises.
+func TestAnUpdatedBundleIsNotReplaced(t *testing.T) {
+	file := classified(t, 4000, 6, 4)
+	c := Config{ReadyMade: true, Train: file + "[:1024]", Val: file + "[3000:]", KeepCurvature: true,
+		Out: filepath.Join(t.TempDir(), "b")}
+	mustCalibrate(t, c)
+	if _, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1024:2048]"}); err != nil {
+		t.Fatal(err)
+	}
+	updated := folder(t, c.Out)
+	c.Resume = true
+	for _, train := range []string{c.Train, file + "[1024:2048]"} {
+		c.Train = train
+		_, err := Calibrate(t.Context(), c)
+		says(t, err, "b was updated and holds more training data", "[1024:2048]", "another --out")
+		if strings.Contains(err.Error(), "--force") {
+			t.Errorf("it says %v", err)
+		}
+		if !maps.Equal(folder(t, c.Out), updated) {
+			t.Error("it was replaced")
+		}
+	}
+	c.Force = true
+	mustCalibrate(t, c)
+	if maps.Equal(folder(t, c.Out), updated) {
+		t.Error("it stays in spite of Force")
+	}
+}
+
+// Of two processes that began before either had a checkpoint, the slower one has nothing to do.
+func TestTheSlowerOfTwoProcessesHasNothingToDo(t *testing.T) {
+	for name, run := range map[string]run{"a bundle": calibrates, "a part": shards} {
+		for same, change := range map[bool]func(*Config){
+			true: func(*Config) {}, false: func(c *Config) { c.Lambda0 = 0.5 },
+		} {
+			c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+			c.Resume = true
+			first, tried := c, false
+			change(&first)
+			c.Progress = func(p Progress) {
+				if p.Stage != "val" || tried {
+					return
+				}
+				tried = true
+				if err := run(t.Context(), first); err != nil {
+					t.Error(err)
+				}
+			}
+			err := run(t.Context(), c)
+			var done *DoneError
+			if !tried || same != errors.As(err, &done) {
+				t.Errorf("%s, the same %v: it ends with %v", name, same, err)
+			}
+			if !same {
+				says(t, err, "is not the result of this calibration", "lambda0 is 0.5")
+			}
+			if left := list(t, filepath.Dir(c.Out)); !slices.Equal(left, []string{"b"}) {
+				t.Errorf("%s: there lie %q", name, left)
+			}
+		}
+	}
+}
+
+// A file of others in a checkpoint fails nothing, and is not lost.
+func TestACheckpointWithAForeignFileIsLeft(t *testing.T) {
+	data := digitsFile(t, 3000)
+	base := quick(Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
+	for name, path := range map[string]string{"its part": "part/foreign", "itself": "foreign"} {
+		c := interrupted(t, base)
+		write(t, filepath.Dir(filepath.Join(CheckpointDir(c.Out), path)), "foreign", []byte("mine"))
+		var notices []string
+		c.Resume, c.Notice = true, func(s string) { notices = append(notices, s) }
+		mustCalibrate(t, c)
+		if said := strings.Join(notices, "\n"); !strings.Contains(said, "b.checkpoint is left, remove it yourself") {
+			t.Errorf("%s: it says %q", name, said)
+		}
+		if got := read(t, filepath.Join(CheckpointDir(c.Out), path)); string(got) != "mine" {
+			t.Errorf("%s: it holds %q", name, got)
+		}
+		var done *DoneError
+		if _, err := Calibrate(t.Context(), c); !errors.As(err, &done) || strings.Contains(err.Error(), "foreign") {
+			t.Errorf("%s: once more: %v", name, err)
+		}
+	}
+}
+
+// A part without the model is not the one with it.
+func TestAPartWithoutItsModelIsAnother(t *testing.T) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+	c.Resume, c.NoModel = true, true
+	for index, want := range map[int]string{1: "its kept model is false, want true", 2: "nothing to do"} {
+		c.Shard, c.NoModel = rows.Shard{Index: index, Count: 2}, true
+		c.Out = filepath.Join(t.TempDir(), "p")
+		if _, err := Accumulate(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		c.NoModel = false
+		_, err := Accumulate(t.Context(), c)
+		says(t, err, want)
+	}
+}
+
+// What fails before all was taken over from a checkpoint leaves it as it is.
+func TestACheckpointKeepsWhatWasNotTakenOver(t *testing.T) {
+	data, held := digitsFile(t, 2000), digitsFile(t, 3000)
+	c := interruptedAt(t, quick(Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data,
+		Val: held + "[:1000]", OOD: held + "[1000:]"}), "ood")
+	write(t, filepath.Dir(held), filepath.Base(held), read(t, held)) // its fingerprint is asked for, then
+	before := folder(t, filepath.Join(CheckpointDir(c.Out), "part"))
+	ctx, cancel := context.WithCancel(t.Context())
+	c.Resume, c.Notice = true, func(string) { cancel() }
+	_, err := Calibrate(ctx, c)
+	if e := (*InterruptedError)(nil); !errors.As(err, &e) {
+		t.Fatalf("it ends with %v", err)
+	}
+	if !maps.Equal(folder(t, filepath.Join(CheckpointDir(c.Out), "part")), before) {
+		t.Error("the checkpoint is another")
+	}
+	var notices []string
+	c.Notice = func(s string) { notices = append(notices, s) }
+	mustCalibrate(t, c)
+	if said := strings.Join(notices, "\n"); !strings.Contains(said, "val: going on after 1000 examples") {
+		t.Errorf("it says %q", said)
 	}
 }

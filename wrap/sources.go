@@ -21,6 +21,7 @@ import (
 type sources struct {
 	cut        *attach.Cut // the network; nil for ready-made features
 	head       calibrate.Head
+	opener     *source.Opener
 	product    *featurize.Product // of the runtime; nil without one
 	classes    []string           // their names; nil if there are none
 	preprocess *PreprocessInfo    // nil for ready-made features
@@ -68,9 +69,10 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 			in.close()
 		}
 	}()
-	opener := &source.Opener{
+	in.opener = &source.Opener{
 		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes, Context: ctx,
 	}
+	opener := in.opener
 	if cfg.ReadyMade {
 		err = in.openProduct(ctx, cfg)
 		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) &&

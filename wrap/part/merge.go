@@ -149,7 +149,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 
 // Identity is what tells a part from those of other calibrations, and of other shards: all but what
 // came of reading the data. For [Difference].
-func (m *Manifest) Identity() any {
+func (m *Manifest) Identity() map[string]any {
 	sets := map[string]any{}
 	for i := range m.Sets {
 		s := &m.Sets[i]
