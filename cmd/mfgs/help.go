@@ -19,13 +19,17 @@ usage: mfgs VERB [flags]
 `
 
 const specHelp = `
-SPEC names a dataset: a folder with one sub-folder of PNG or JPEG images a
-class, a .tar of such folders or of images with a label file beside it (a.tar
-and a-labels.txt: a path and its label a line), an IDX images file, a CIFAR
-binary, an .npy or .npz, a table (.csv) or JSON lines (.jsonl) with the model's
-inputs by name; or format:path where the format is not recognised. IDX, .csv and
-.jsonl may be gzipped. [a:b] behind it takes the examples a to b, as in
-'train-images-idx3-ubyte.gz[0:55000]'.
+SPEC names a dataset by its path:
+  a folder     one sub-folder of PNG or JPEG images a class
+  .tar         such folders; images with a label file beside the archive (a.tar
+               and a-labels.txt: a path and its label a line); or WebDataset's
+  IDX, CIFAR binary, .npy, .npz
+  .csv, .jsonl, .parquet, .arrow
+               the model's inputs by name, or images or their paths, and label
+Several files of one format are one dataset: train-{000..127}.tar, part-*.csv.
+[a:b] behind it takes the examples a to b, as in 'train.npz[0:900]'.
+format:path names a format that is not recognised. - or format:- is standard
+input: tar, jsonl or arrow. IDX, .csv and .jsonl may be gzipped.
 `
 
 // writeOverview lists the verbs.
