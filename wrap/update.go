@@ -85,9 +85,7 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if w := repeated("train", a.part.Counts); w != "" {
 		train.Warnings = append(train.Warnings, w)
 	}
-	for _, shared := range u.shared() {
-		train.Warnings = append(train.Warnings, fmt.Sprintf("train: the new data and the bundle's %s: what is there twice counts twice", shared))
-	}
+	train.Warnings = append(train.Warnings, u.overlaps...)
 	a.part.Counts = nil
 	for _, d := range u.manifest.Datasets {
 		if d.Role == bundle.Train {
@@ -107,6 +105,7 @@ type update struct {
 	document []byte // of the manifest, as it was opened
 	opener   *source.Opener
 	in       *sources
+	overlaps []string // warnings
 }
 
 // openBundle opens the bundle, and refuses one that has no sums.
@@ -208,6 +207,9 @@ func (u *update) open(ctx context.Context) error {
 			}
 		}
 	}
+	if err := u.checkOverlap(ctx); err != nil {
+		return err
+	}
 	if err := u.in.openHeldOut(cfg, u.opener); err != nil {
 		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
 	}
@@ -292,25 +294,45 @@ func (u *update) checkNew(ctx context.Context) error {
 	return nil
 }
 
-// shared says what the new data has in common with training data that the bundle has, as far as that
-// is there still.
-func (u *update) shared() (all []string) {
-	for _, d := range u.manifest.Datasets {
+// checkOverlap refuses training data of which the bundle has some, from the same file or folder. Where
+// that has changed since, it warns.
+func (u *update) checkOverlap(ctx context.Context) error {
+	for i := range u.manifest.Datasets {
+		d := &u.manifest.Datasets[i]
 		if d.Role != bundle.Train || dataset.IsStream(d.Spec) {
 			continue
 		}
-		o := *u.opener
-		o.Fingerprint, o.Cache, o.Notes = false, "", &source.Notes{}
-		old, err := o.Open(string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
-		if err != nil {
-			continue
+		both, same, err := u.overlap(ctx, d)
+		switch {
+		case err != nil:
+			return err
+		case same:
+			return fmt.Errorf("train: %s is in the bundle already, of %s: every example counts once", both, d.Spec)
+		case both != "":
+			u.overlaps = append(u.overlaps, fmt.Sprintf("train: the new data and the bundle's %s share %s, which has changed since: what is there still counts twice", d.Spec, both))
 		}
-		if what := u.in.train.Shares(old); what != "" {
-			all = append(all, what)
-		}
-		old.Close()
 	}
-	return all
+	return nil
+}
+
+// overlap returns what slice of a file or folder the new data shares with training data of the
+// bundle, and whether that is the same still.
+func (u *update) overlap(ctx context.Context, d *bundle.Dataset) (both string, same bool, err error) {
+	o := *u.opener
+	o.Fingerprint, o.Cache, o.Limit, o.Notes = false, "", 0, &source.Notes{}
+	old, err := o.Open(string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
+	if err != nil {
+		return "", false, nil // it is gone, or is something else now
+	}
+	defer old.Close()
+	if both = u.in.train.Overlap(old); both == "" {
+		return "", false, nil
+	}
+	if err := old.Identify(ctx); err != nil {
+		return "", false, err
+	}
+	same, err = o.IsRecorded(ctx, old, u.in.head.Classes(), d)
+	return both, same, err
 }
 
 // check refuses data that is not what it is taken for, when all of it is known.

@@ -66,6 +66,7 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 			"the first":    {UpdateConfig{Train: file + "[:1024]"}, "is in the bundle already"},
 			"the last":     {UpdateConfig{Train: file + "[2048:3000]"}, "is in the bundle already"},
 			"another name": {UpdateConfig{Train: file + "[00:1024]"}, "is in the bundle already"},
+			"some of it":   {UpdateConfig{Train: file + "[2990:3600]"}, file + "[2990:3000] is in the bundle already"},
 			"other data":   {UpdateConfig{Train: classified(t, 600, 3, 4)}, "3 features and 4 logits"},
 			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "goes with no model"},
 			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "--force"},
@@ -104,23 +105,56 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: again})
 	says(t, err, "is in the bundle already")
 
-	r, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[2900:]", Out: filepath.Join(dir, "overlap")})
-	if err != nil || !slices.ContainsFunc(r.Warnings, func(w string) bool {
-		return strings.HasSuffix(w, "share "+file+"[2900:3000]: what is there twice counts twice")
-	}) {
-		t.Errorf("warnings %q: %v", r.Warnings, err)
-	}
+	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[2900:]"})
+	says(t, err, file+"[2900:3000] is in the bundle already")
 
 	// Held-out data that is not what it was is refused, and so is what eval would read.
 	if err := os.Rename(classified(t, 2999, 4, 3), again); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1:]"})
+	other := classified(t, 2000, 4, 3)
+	_, err = Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: other + "[1:]"})
 	says(t, err, "is not the data of the bundle any more", "--val")
 	_, err = bench.Evaluate(t.Context(), bench.Config{
 		Bundle: c.Out, Test: file, Methods: []string{"rue"}, Val: file, ValOOD: file,
 	})
 	says(t, err, "the bundle was updated", "--train")
+}
+
+// Data is known again however a bundle came about and wherever it lies. Of a file that has changed
+// since, it is not known what was in the bundle.
+func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
+	file := classified(t, 4000, 4, 3)
+	dir := t.TempDir()
+	elsewhere := write(t, dir, "elsewhere.npz", read(t, file))
+	link := filepath.Join(dir, "link.npz")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]", Structure: calibrate.Full}
+	all := parts(t, c, 3)
+	out := filepath.Join(dir, "b")
+	if _, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out, KeepCurvature: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, spec := range []string{
+		file + "[:3000]", file + "[0:3000]", filepath.Dir(file) + "/./" + filepath.Base(file) + "[:3000]",
+		elsewhere + "[:3000]", file + "[:1024]", elsewhere + "[:1024]", link + "[2999:3100]",
+	} {
+		_, err := Update(t.Context(), UpdateConfig{Bundle: out, Train: spec})
+		says(t, err, "is in the bundle already", "counts once")
+	}
+
+	// The file is another one now, and the held-out data is given.
+	if err := os.Rename(classified(t, 3500, 4, 3), file); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Update(t.Context(), UpdateConfig{Bundle: out, Train: file + "[2900:3100]", Val: elsewhere + "[3000:]"})
+	if err != nil || !slices.ContainsFunc(r.Warnings, func(w string) bool {
+		return strings.Contains(w, "share "+file+"[2900:3000], which has changed since")
+	}) {
+		t.Errorf("warnings %q: %v", r.Warnings, err)
+	}
 }
 
 // A bundle of a network is updated with its own model and preprocessing.

@@ -20,6 +20,10 @@ bundle that calibrate would make of the old and the new data together. The old
 data is not read. The bundle is replaced as a whole, or with --out another is
 written.
 
+Data that the bundle has is refused: the same content as was given before, wherever
+it lies, and a slice of a file or folder of which some was given and which is as it
+was. Examples in a copy that is cut differently, or on a stream, are not found.
+
 Held-out data is that of the bundle, if it is the same still, or what is given.
 For a bundle of ready-made features the SPECs are such files.`,
 		Flags: slices.Concat([]cli.Flag{

@@ -246,10 +246,10 @@ func (s *Set) Stamp() (string, error) {
 	return stamp, nil
 }
 
-// IsRecorded reports whether a set, which is identified, is the data that a bundle names. Where these
-// were read in parts, each of them is looked at, unless the set has another SPEC.
+// IsRecorded reports whether a set, which is identified, is the data that a bundle names, whatever its
+// SPEC. Where these were read in parts, the set is cut as they were; a stream cannot be.
 func (o *Opener) IsRecorded(ctx context.Context, s *Set, classes int, d *bundle.Dataset) (bool, error) {
-	if len(d.Parts) == 0 || s.Spec != d.Spec || s.Size() < 0 {
+	if len(d.Parts) == 0 || s.Size() < 0 {
 		return d.Fingerprint == s.Fingerprint, nil
 	}
 	for _, p := range d.Parts {
@@ -275,13 +275,21 @@ func (s *Set) Shares(other *Set) string {
 	if s.Fingerprint == other.Fingerprint {
 		return "are the same data"
 	}
+	if both := s.Overlap(other); both != "" {
+		return "share " + both
+	}
+	return ""
+}
+
+// Overlap names the slice of a file or folder that is in two sets, "" if there is none.
+func (s *Set) Overlap(other *Set) string {
 	from, to := s.file.Slice()
 	otherFrom, otherTo := other.file.Slice()
 	from, to = max(from, otherFrom), min(to, otherTo)
 	if from >= to || !sameFile(s.file.Path(), other.file.Path()) {
 		return ""
 	}
-	return fmt.Sprintf("share %s[%d:%d]", s.file.Path(), from, to)
+	return fmt.Sprintf("%s[%d:%d]", s.file.Path(), from, to)
 }
 
 func sameFile(a, b string) bool {
