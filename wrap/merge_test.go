@@ -253,6 +253,10 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 	}
 	onlyTrain := base
 	onlyTrain.Val = ""
+	copied := filepath.Join(t.TempDir(), "copied")
+	if err := os.CopyFS(copied, os.DirFS(all[1])); err != nil {
+		t.Fatal(err)
+	}
 	digits := config(t, "")
 	digits.Structure, digits.Damping = base.Structure, base.Damping
 	for name, tc := range map[string]struct {
@@ -260,7 +264,8 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 		want  []string
 	}{
 		"missing":        {all[:1], []string{"shard 2 of 2 of train is missing"}},
-		"twice":          {append(all, all[1]), []string{"shard 2 of 2 of train is in both", all[1]}},
+		"twice":          {append(all, copied), []string{"shard 2 of 2 of train is in both", all[1], copied}},
+		"a folder twice": {append(all, all[1]+"/."), []string{"is given twice", all[1]}},
 		"no held-out":    {parts(t, onlyTrain, 2), []string{"no part has val data"}},
 		"covariance":     {[]string{all[0], other(func(c *Config) { c.Covariance = calibrate.Fisher })}, []string{"covariance is hessian in the one and fisher in the other", all[0]}},
 		"structure":      {[]string{all[0], other(func(c *Config) { c.Structure = calibrate.Full })}, []string{"structure is kron in the one and full"}},
@@ -274,7 +279,7 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 		"another model":  {[]string{all[0], parts(t, digits, 2)[1]}, []string{"model is nothing in the one"}},
 		"other division": {[]string{all[0], parts(t, base, 3)[1]}, []string{"train shards is 2 in the one and 3 in the other"}},
 		"no part":        {[]string{all[0], t.TempDir()}, []string{"it has no part.yaml"}},
-		"nothing":        {[]string{all[0], "nowhere"}, []string{"nowhere"}},
+		"nothing":        {[]string{all[0], "nowhere"}, []string{"nowhere: no such folder: want a part"}},
 		"none":           {nil, []string{"no parts"}},
 	} {
 		parent := t.TempDir()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -23,7 +22,7 @@ var (
 	ErrVersion      = errors.New("the format is unknown")
 	ErrUnknownField = folder.ErrUnknownField
 	ErrField        = errors.New("a field of the manifest is wrong")
-	ErrNotFinite    = errors.New("a number is not finite")
+	ErrNotFinite    = folder.ErrNotFinite
 	ErrHash         = errors.New("the file is damaged: its sha256 is not that of the manifest")
 	ErrTensors      = errors.New("the posterior has other tensors than its structure asks for")
 	ErrShape        = errors.New("a tensor has the wrong type or shape")
@@ -35,7 +34,7 @@ func (m *Manifest) Validate() error {
 	if m.Format < oldest || m.Format > Version {
 		return fmt.Errorf("%w: format %d, want %d to %d", ErrVersion, m.Format, oldest, Version)
 	}
-	if err := finite(reflect.ValueOf(m), ""); err != nil {
+	if err := folder.Finite(m); err != nil {
 		return err
 	}
 	var c checks
@@ -246,40 +245,6 @@ func (c *checks) grid(field string, g *calibrate.Grid) {
 	for _, row := range g.Value {
 		c.that(len(row) == len(g.Tau), "%s.value has a row of %d numbers, want %d", field, len(row), len(g.Tau))
 	}
-}
-
-// finite refuses a NaN or an infinity anywhere in v, and names its field.
-func finite(v reflect.Value, field string) error {
-	switch v.Kind() {
-	case reflect.Float64:
-		if f := v.Float(); math.IsNaN(f) || math.IsInf(f, 0) {
-			return fmt.Errorf("%w: %s is %v", ErrNotFinite, field, f)
-		}
-	case reflect.Pointer:
-		if !v.IsNil() {
-			return finite(v.Elem(), field)
-		}
-	case reflect.Slice:
-		for i := range v.Len() {
-			if err := finite(v.Index(i), fmt.Sprintf("%s[%d]", field, i)); err != nil {
-				return err
-			}
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
-			switch {
-			case options == "inline":
-				name = field
-			case field != "":
-				name = field + "." + name
-			}
-			if err := finite(v.Field(i), name); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // tensor is one that a posterior has.

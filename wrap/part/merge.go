@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,6 +34,9 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 		}
 		parts[i] = folderOf{dir, m}
 	}
+	if err := twice(dirs); err != nil {
+		return nil, "", err
+	}
 	// In this order few sums wait for others at a time.
 	slices.SortFunc(parts, func(a, b folderOf) int {
 		return cmp.Or(cmp.Compare(a.at(), b.at()), cmp.Compare(a.dir, b.dir))
@@ -41,7 +45,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 	if err := p.mergeManifests(parts); err != nil {
 		return nil, "", err
 	}
-	var held [2][]*rows.Batch
+	held := [2]heldOut{{name: ValName}, {name: OODName}}
 	complete := tree{}
 	for _, f := range parts {
 		if err := context.Cause(ctx); err != nil {
@@ -60,16 +64,62 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 			}
 		}
 		for i, b := range []*rows.Batch{o.Val, o.OOD} {
-			if b != nil {
-				held[i] = append(held[i], b)
+			if err := held[i].add(f.dir, b); err != nil {
+				return nil, "", err
 			}
 		}
 		if model == "" && f.Copy(f.dir, ModelName) != nil {
 			model = f.dir
 		}
 	}
-	p.Val, p.OOD = mergeRows(held[0]), mergeRows(held[1])
+	p.Val, p.OOD = mergeRows(held[0].batches), mergeRows(held[1].batches)
 	return p, model, p.check()
+}
+
+// twice refuses a folder that is given twice.
+func twice(dirs []string) error {
+	given := map[string]string{}
+	for _, dir := range dirs {
+		path, err := filepath.Abs(dir)
+		if err == nil {
+			path, err = filepath.EvalSymlinks(path)
+		}
+		if err != nil {
+			return err
+		}
+		switch other, again := given[path]; {
+		case again && other == dir:
+			return fmt.Errorf("%s is given twice", dir)
+		case again:
+			return fmt.Errorf("%s is given twice, also as %s", dir, other)
+		}
+		given[path] = dir
+	}
+	return nil
+}
+
+// heldOut gathers the held-out examples of a set.
+type heldOut struct {
+	name    string
+	batches []*rows.Batch
+	first   string // the part that had the first examples
+	labels  string // that these have
+}
+
+// add adds those of another part, nil if it has none of the set.
+func (h *heldOut) add(dir string, b *rows.Batch) error {
+	if b == nil {
+		return nil
+	}
+	switch labels := labelsOf(b); {
+	case b.N == 0:
+	case h.first == "":
+		h.first, h.labels = dir, labels
+	case labels != h.labels:
+		return differ(h.first, dir, "what goes with "+h.name, h.labels, labels)
+	}
+	h.batches = append(h.batches, b)
+	return nil
 }
 
 // folderOf is a part in its folder, of which the manifest was read.
@@ -191,11 +241,18 @@ func Difference(a, b any) (field, ofA, ofB string) {
 }
 
 func differs(path string, a, b *yaml.Node) (field, ofA, ofB string) {
-	if a.Kind != yaml.MappingNode || b.Kind != yaml.MappingNode {
-		if ofA, ofB = shown(a), shown(b); ofA == ofB {
-			return "", "", ""
+	switch {
+	case a.Kind == yaml.SequenceNode && b.Kind == yaml.SequenceNode && len(a.Content) == len(b.Content):
+		for i, c := range a.Content {
+			if field, ofA, ofB := differs(fmt.Sprintf("%s[%d]", path, i), c, b.Content[i]); field != "" {
+				return field, ofA, ofB
+			}
 		}
-		return path, ofA, ofB
+		return "", "", ""
+	case a.Kind == yaml.ScalarNode && b.Kind == yaml.ScalarNode && a.Value == b.Value:
+		return "", "", ""
+	case a.Kind != yaml.MappingNode || b.Kind != yaml.MappingNode:
+		return path, shown(a), shown(b)
 	}
 	values := func(n *yaml.Node) (keys []string, of map[string]*yaml.Node) {
 		of = map[string]*yaml.Node{}
@@ -225,14 +282,21 @@ func differs(path string, a, b *yaml.Node) (field, ofA, ofB string) {
 	return "", "", ""
 }
 
-// shown returns a value on a line.
+// shown returns a value on a line; lists that are shown differ in length.
 func shown(n *yaml.Node) string {
 	if n.Kind == yaml.ScalarNode {
 		return n.Value
 	}
+	const most = 10
 	var parts []string
-	for _, c := range n.Content {
+	for _, c := range n.Content[:min(len(n.Content), most)] {
 		parts = append(parts, shown(c))
+	}
+	if len(n.Content) > most {
+		return fmt.Sprintf("[%s …] (%d)", strings.Join(parts, " "), len(n.Content))
+	}
+	if n.Kind == yaml.SequenceNode {
+		return fmt.Sprintf("[%s] (%d)", strings.Join(parts, " "), len(n.Content))
 	}
 	return "[" + strings.Join(parts, " ") + "]"
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -226,6 +227,9 @@ func TestLiesOfTheManifestAreRefused(t *testing.T) {
 		{"damping: auto", "damping: much", "recipe"},
 		{"lambda0: 1", "lambda0: -1", "lambda0"},
 		{"lambda0: 1", "lambda0: .nan", "lambda0"},
+		{"format: 1", "format: 1\nx: .nan", "field x"},
+		{"fingerprint: 0011", "logit_error: .nan\n        fingerprint: 0011", "shards[0].logit_error is NaN"},
+		{"fingerprint: 0011", "proof: {difference: .inf}\n        fingerprint: 0011", "proof.difference is +Inf"},
 		{"limit: 0", "limit: -1", "limit"},
 		{"batch: 0", "batch: 1000000000", "batch"},
 		{"max_bad: 3", "max_bad: 3\n  model: {sha256: x, opset: 1}", "recipe.model"},
@@ -263,6 +267,9 @@ func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
 		"other examples":  func(p *Part) { p.Sets[0].Shards[0].Examples-- },
 		"other positions": func(p *Part) { p.Val.Positions[4] = 900 },
 		"other head":      func(p *Part) { p.Recipe.Head.Logits = 4 },
+		"no labels":       func(p *Part) { p.Val.Labels = nil },
+		"targets":         func(p *Part) { p.Val.Labels, p.Val.Targets = nil, make([]uint8, 15) },
+		"not a number":    func(p *Part) { p.Sets[0].Shards[0].LogitError = math.NaN() },
 		"no fingerprint":  func(p *Part) { p.Sets[0].Shards[0].Fingerprint = "" },
 	} {
 		p := example(t, 1)

@@ -43,6 +43,9 @@ func ReadManifest(dir string) (*Manifest, error) {
 func readManifest(dir string) (*Manifest, error) {
 	fail := func(err error) (*Manifest, error) { return nil, fmt.Errorf("%s: %w", dir, err) }
 	s, err := os.Stat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fail(errors.New("no such folder: want a part, as mfgs calibrate --shard writes it"))
+	}
 	if err != nil {
 		return nil, err
 	}

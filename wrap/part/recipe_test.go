@@ -33,3 +33,44 @@ func TestAPartWithoutExamplesHasNoPreprocessingOfItsOwn(t *testing.T) {
 		t.Errorf("ready arrays and images: %v", err)
 	}
 }
+
+// Lists are compared one by one, not by how they are shown.
+func TestDifferencesOfLists(t *testing.T) {
+	type recipe struct {
+		Classes []string `yaml:"classes"`
+		Sizes   [][]int  `yaml:"sizes"`
+	}
+	for _, c := range []struct {
+		a, b  recipe
+		field string
+	}{
+		{recipe{Classes: []string{"a b", "c"}}, recipe{Classes: []string{"a", "b c"}}, "classes[0]"},
+		{recipe{Classes: []string{"a b"}}, recipe{Classes: []string{"a", "b"}}, "classes"},
+		{recipe{Sizes: [][]int{{1, 2}, {3}}}, recipe{Sizes: [][]int{{1}, {2, 3}}}, "sizes[0]"},
+		{recipe{Classes: []string{"a", "b"}}, recipe{Classes: []string{"a", "b"}}, ""},
+		{recipe{}, recipe{Classes: []string{""}}, "classes"},
+	} {
+		field, ofA, ofB := Difference(c.a, c.b)
+		if field != c.field || field != "" && ofA == ofB {
+			t.Errorf("%v and %v: %s is %s and %s, want %s", c.a, c.b, field, ofA, ofB, c.field)
+		}
+	}
+}
+
+// Held-out examples of parts have labels, or targets, all of them.
+func TestHeldOutExamplesOfPartsHaveTheSameLabels(t *testing.T) {
+	h := heldOut{name: OODName}
+	for _, b := range []*rows.Batch{nil, {}, {N: 1, Labels: []int{2}}, {}, {N: 1, Labels: []int{1}}} {
+		if err := h.add("a", b); err != nil {
+			t.Error(err)
+		}
+	}
+	err := h.add("b", &rows.Batch{N: 1})
+	const want = "what goes with ood.rows is labels in the one and no labels in the other"
+	if err == nil || err.Error() != "a and b are not parts of one calibration: "+want {
+		t.Errorf("error %v", err)
+	}
+	if len(h.batches) != 4 {
+		t.Errorf("%d batches", len(h.batches))
+	}
+}

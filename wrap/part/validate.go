@@ -22,6 +22,9 @@ func wrong(format string, args ...any) error {
 
 // Validate reports what a manifest says that cannot be.
 func (m *Manifest) Validate() error {
+	if err := folder.Finite(m); err != nil {
+		return err
+	}
 	if m.Tool == "" {
 		return wrong("tool is missing")
 	}
@@ -154,7 +157,31 @@ func (p *Part) check() error {
 	if err := p.checkRows(ValName, p.Val, p.Set(bundle.Val), h); err != nil {
 		return err
 	}
+	if p.Val != nil && p.Val.N > 0 && labelsOf(p.Val) != wantedLabels(h) {
+		return fmt.Errorf("%s has %s, want %s", ValName, labelsOf(p.Val), wantedLabels(h))
+	}
 	return p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h)
+}
+
+// labelsOf says what labels examples have.
+func labelsOf(b *rows.Batch) string {
+	switch {
+	case b.Labels != nil && b.Targets != nil:
+		return "labels and targets"
+	case b.Labels != nil:
+		return "labels"
+	case b.Targets != nil:
+		return "targets"
+	}
+	return "no labels"
+}
+
+// wantedLabels says what labels held-out examples of a head have.
+func wantedLabels(h calibrate.Head) string {
+	if h.MultiLabel() {
+		return "targets"
+	}
+	return "labels"
 }
 
 // checkRows reports held-out examples that are not those of the manifest.
