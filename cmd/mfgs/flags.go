@@ -231,7 +231,7 @@ func modelFlag() cli.Flag {
 
 // cacheFlag names the folder of the features cache.
 func cacheFlag() cli.Flag {
-	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same, and gone on with where a run was interrupted"}
+	return &cli.StringFlag{Name: "features-cache", Category: dataFlags, Usage: "`DIR` keeps features, which are used again while model, data and preprocessing are the same, and filled further where a run was interrupted"}
 }
 
 // preprocessFlag says how images become the model's input, and otherwise what is done without it.
