@@ -150,7 +150,7 @@ def check(workers, data, mfgs, library, scratch, most, rng):
     print(f"undisturbed, {seconds:.0f} s: the bytes of mfgs merge in {files}", flush=True)
     kills = runs = 0
     while kills < most:
-        killer = Killer(workers, rng, seconds / 2, most - kills)
+        killer = Killer(workers, rng, seconds / 2, min(4, most - kills))
         start = time.time()
         with killer:
             calibrate(f"killed{runs}")
@@ -162,7 +162,7 @@ def check(workers, data, mfgs, library, scratch, most, rng):
     spark.sparkContext.addArchive(f"{scratch}/bundle.tar.gz#bundle")
     test = spark.read.parquet(str(data / "test")).where("label >= 0").selectExpr("image", "label", "image.path as path")
     want = predicted_by_hand(mfgs, hand, test, scratch / "test-streams")
-    with Killer(workers, rng, seconds / 4, 1) as killer:
+    with Killer(workers, rng, 0, 1) as killer:
         answers = mfgs_spark.predict(test, bundle="bundle", keys=["path"]).collect()
     got = {row["path"]: {name: value for name, value in row.asDict().items() if name != "path"} for row in answers}
     if got != want or len(answers) != len(want):
