@@ -33,7 +33,7 @@ if __name__ != "__main__":  # so that executors need no copy of this file
 
 # A part travels as rows, pieces of its files: no folder need be shared, what a killed task has
 # written is never seen, and no row comes near the 2 GiB that one may have.
-PIECE = 8 << 20
+PIECE = 1 << 20
 PIECES = pa.schema([("part", pa.int32()), ("file", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
 ROWS = from_arrow_schema(PIECES)  # the same, for Spark
 
@@ -297,7 +297,7 @@ def kept(stack, parts):
 
 
 def fetch(parts, folder):
-    """Writes parts into a folder of the driver, 16 pieces in memory at a time or a few more."""
+    """Writes parts into a folder of the driver, which has some 16 pieces in memory at a time."""
     spread = parts.repartition(1 + parts.count() // 16, "part", "file", "offset")
     for row in spread.toLocalIterator():
         write_piece(folder, row)
