@@ -144,12 +144,13 @@ type PartSet struct {
 
 // ModelInfo names a model file.
 type ModelInfo struct {
-	Path     string           `json:"path,omitempty"`
-	SHA256   string           `json:"sha256"`
-	Opset    int64            `json:"opset"`
-	Producer string           `json:"producer"`
-	Inputs   []onnx.ValueInfo `json:"inputs"`
-	Outputs  []onnx.ValueInfo `json:"outputs"`
+	Path     string `json:"path,omitempty"`
+	SHA256   string `json:"sha256"`
+	Opset    int64  `json:"opset"`
+	Producer string `json:"producer"`
+	// Inputs and Outputs are left out where the model is not looked at, as in merging.
+	Inputs  []onnx.ValueInfo `json:"inputs,omitempty"`
+	Outputs []onnx.ValueInfo `json:"outputs,omitempty"`
 }
 
 // PreprocessInfo says how images become the model's input, and how that is known.

@@ -85,9 +85,11 @@ func (e *estimator) estimate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		curvature, err := e.addBlocks(sample)
-		if err != nil {
-			return err
+		curvature := 0.0
+		if sample.N > 0 {
+			if curvature, err = e.addBlocks(sample); err != nil {
+				return err
+			}
 		}
 		e.add("train", in.train.Wanted(), each+curvature, 0)
 	}
@@ -163,8 +165,11 @@ func (e *estimator) sample(ctx context.Context, s *source.Set) (*rows.Batch, flo
 	if err != nil && !errors.Is(err, errEnough) {
 		return nil, 0, err
 	}
+	if out.N == 0 && e.cfg.Shard != (rows.Shard{}) {
+		return out, 0, nil // a shard may have none
+	}
 	if out.N == 0 {
-		return nil, 0, fmt.Errorf("%s: %s holds no examples", s.Name, s.Spec)
+		return nil, 0, fmt.Errorf("%s: no examples could be read of %s", s.Name, s.Spec)
 	}
 	if out.N == cold {
 		return out, time.Since(begun).Seconds() / float64(out.N), nil

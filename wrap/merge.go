@@ -3,8 +3,10 @@ package wrap
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 	"github.com/mfgs/mfgs/wrap/part"
 )
 
@@ -124,6 +126,11 @@ func (c *MergeConfig) check() error {
 		return errors.New("there are no parts to merge")
 	case c.Out == "":
 		return errors.New("merging needs a folder to write to")
+	}
+	for _, dir := range c.Parts {
+		if folder.Inside(c.Out, dir) {
+			return fmt.Errorf("%s would lie in the part %s: choose another folder for --out", c.Out, dir)
+		}
 	}
 	return nil
 }

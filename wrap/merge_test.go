@@ -357,7 +357,20 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 	if err := os.WriteFile(note, nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	says(t, accumulate(), "note, which is no part of a part of a calibration")
+	says(t, accumulate(), "note, which is no file of a part of a calibration")
 	_, err := Merge(t.Context(), MergeConfig{Parts: []string{c.Out}, Out: c.Out, Force: true})
-	says(t, err, "no part of a bundle")
+	says(t, err, "no file of a bundle")
+}
+
+// Nothing is written among the data, which later shards would find there.
+func TestNoPartIsWrittenAmongTheData(t *testing.T) {
+	_, images, _ := bgrPhotos(t, 20)
+	before := list(t, images)
+	c := Config{Model: "../featurize/testdata/conv.onnx", Train: images, Shard: rows.Shard{Index: 1, Count: 2}}
+	c.Out = filepath.Join(images, "part")
+	_, err := Accumulate(t.Context(), c)
+	says(t, err, "train: "+c.Out+" would lie in "+images, "choose another folder")
+	if left := list(t, images); !slices.Equal(left, before) {
+		t.Errorf("%q is left", left)
+	}
 }

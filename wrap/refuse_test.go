@@ -344,7 +344,7 @@ func TestForceReplacesABundleAndNothingElse(t *testing.T) {
 
 	write(t, c.Out, "thesis.tex", []byte("years of work"))
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "thesis.tex", "no part of a bundle")
+	says(t, err, "thesis.tex", "no file of a bundle")
 	if got := string(read(t, filepath.Join(c.Out, "thesis.tex"))); got != "years of work" {
 		t.Errorf("%q", got)
 	}

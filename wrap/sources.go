@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
 )
@@ -169,6 +170,9 @@ func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, sp
 		classes = in.head.Classes()
 	}
 	s, err := opener.Open(string(role), spec, classes, role != bundle.OOD)
+	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
+		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
+	}
 	if err == nil && classes == 0 {
 		in.head, err = readyHead(cfg, s, opener.MultiLabel)
 	}

@@ -111,6 +111,9 @@ type update struct {
 // openBundle opens the bundle, and refuses one that has no sums.
 func (u *update) openBundle() (err error) {
 	if u.document, err = u.read(); err != nil {
+		if _, e := bundle.Open(u.Bundle); e != nil {
+			return e // which says what it is
+		}
 		return err
 	}
 	if u.bundle, err = bundle.Open(u.Bundle); err != nil {
@@ -138,7 +141,7 @@ func (u *update) config() *Config {
 	m := u.manifest
 	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
 	return &Config{
-		Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: u.spec(bundle.OOD, u.OOD),
+		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: u.spec(bundle.OOD, u.OOD),
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
 		Lambda0: m.MeanField.Lambda0, Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
 	}

@@ -27,7 +27,7 @@ func (p *program) demo() *cli.Command {
 		Description: `Works on a network for handwritten digits, real digits, and drawings that are no
 digits; all of it comes with the program, is unpacked to a temporary folder and
 removed in the end.`,
-		Flags: []cli.Flag{runtimePathFlag(), noInstallFlag()},
+		Flags: []cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()},
 		Action: func(c *cli.Context) (err error) {
 			if err := noArguments(c); err != nil {
 				return err

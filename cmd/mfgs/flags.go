@@ -34,6 +34,7 @@ const (
 	headFlags    = "head, where it is not found"
 	outputFlags  = "output"
 	runtimeFlags = "inference"
+	productFlags = "products of matrices"
 )
 
 // jsonFlag is a flag of every verb with a result.
@@ -46,23 +47,23 @@ func noInstallFlag() cli.Flag {
 		Usage: "never install ONNX Runtime [$" + install.EnvNoInstall + "]"}
 }
 
-func runtimePathFlag() cli.Flag {
-	return &cli.StringFlag{Name: "runtime", Category: runtimeFlags,
+func runtimePathFlag(category string) cli.Flag {
+	return &cli.StringFlag{Name: "runtime", Category: category,
 		Usage: "`PATH` ONNX Runtime's library, or its folder [$" + install.EnvLibrary + ", else found or installed]"}
 }
 
-func threadsFlag() cli.Flag {
-	return &cli.IntFlag{Name: "threads", Category: runtimeFlags, Usage: "`N` threads for one inference [as many as CPUs]"}
+func threadsFlag(category, work string) cli.Flag {
+	return &cli.IntFlag{Name: "threads", Category: category, Usage: "`N` threads for one " + work + " [as many as CPUs]"}
 }
 
 // inferenceFlags say how the network is run.
 func inferenceFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.IntFlag{Name: "batch", Category: runtimeFlags, Usage: "`N` examples at a time [as the model's input suggests]"},
-		threadsFlag(),
+		threadsFlag(runtimeFlags, "inference"),
 		&cli.StringFlag{Name: "provider", Category: runtimeFlags, Value: ort.CPU,
 			Usage: "`NAME` " + alternatives(ort.Providers()) + " [cpu]"},
-		runtimePathFlag(),
+		runtimePathFlag(runtimeFlags),
 		noInstallFlag(),
 	}
 }

@@ -16,12 +16,13 @@ func (p *program) merge() *cli.Command {
 	return &cli.Command{
 		Name:      "merge",
 		Usage:     "make a bundle of the parts that calibrate --shard wrote",
-		UsageText: "mfgs merge PART... --out DIR",
+		UsageText: "mfgs merge PART... --out DIR [--part]",
 		ArgsUsage: "PART...",
 		Description: `Adds up what the runs of mfgs calibrate --shard I/N have read, tunes damping and
 temperatures, and writes the bundle that one run over all of the data would have
-written. It runs no model and reads no data but the parts. Each shard of each set
-must be there once; the same parts in any order give the same bytes.
+written. It runs no model and reads no data but the parts; ONNX Runtime, where there
+is one, multiplies matrices. Each shard of each set must be there once; the same
+parts in any order give the same bytes.
 
 With --part it writes a part instead, in which some shards may be missing still:
 many parts are merged in groups, and these with each other.`,
@@ -32,7 +33,7 @@ many parts are merged in groups, and these with each other.`,
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out; eval and predict then want --model"},
 			keepCurvatureFlag(),
 			jsonFlag(),
-			threadsFlag(), runtimePathFlag(),
+			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
 		}),
 		Action: func(c *cli.Context) error {
 			config, err := p.mergeConfig(c)

@@ -20,7 +20,7 @@ the system, a Python or Node installation. Where there is none, installs the
 official build of %s into the user's cache.`, install.MinVersion, install.EnvLibrary, install.PinnedVersion),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "force", Category: runtimeFlags, Usage: "install " + install.PinnedVersion + " anew, whatever there is"},
-			runtimePathFlag(),
+			runtimePathFlag(runtimeFlags),
 			noInstallFlag(),
 			jsonFlag(),
 		},

@@ -63,6 +63,9 @@ func (b *Bundle) FS() fs.FS { return b.fsys }
 // Dir returns the path given to [Open], "" after [OpenFS].
 func (b *Bundle) Dir() string { return b.dir }
 
+// partName is the manifest of a part, as package part has it.
+const partName = "part.yaml"
+
 // Open reads and checks a bundle: the manifest, the posterior, and the hash of
 // every other file, which is read once for it. Errors begin with dir.
 func Open(dir string) (*Bundle, error) {
@@ -76,6 +79,9 @@ func Open(dir string) (*Bundle, error) {
 	b, err := OpenFS(files.DirFS(dir))
 	if err == nil {
 		err = b.Manifest.checkLinks(dir)
+	}
+	if _, e := os.Stat(filepath.Join(dir, partName)); errors.Is(err, ErrMissing) && e == nil {
+		err = errors.New("this is a part of a calibration: make a bundle of it and the others with mfgs merge")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)

@@ -144,7 +144,7 @@ func TestForceSparesWhatIsNoBundle(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, ManifestName, "letters"), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := Write(dir, full(), WriteOptions{Force: true}); err == nil || !strings.Contains(err.Error(), "no part of a bundle") {
+	if err := Write(dir, full(), WriteOptions{Force: true}); err == nil || !strings.Contains(err.Error(), "no file of a bundle") {
 		t.Errorf("a folder named %s: error %v", ManifestName, err)
 	}
 	wantFiles(t, filepath.Join(dir, ManifestName), "letters")

@@ -48,6 +48,28 @@ func (k *Kind) CheckTarget(dir string, o Options) error {
 	return k.tryWriting(dir, path)
 }
 
+// Inside reports whether a path, where nothing need be, lies in a folder or in one of its folders.
+func Inside(path, dir string) bool {
+	folder, err := os.Stat(dir)
+	if err != nil || !folder.IsDir() {
+		return false
+	}
+	at, err := filepath.Abs(path)
+	if err == nil {
+		at, err = filepath.EvalSymlinks(filepath.Dir(at))
+	}
+	for err == nil {
+		if s, e := os.Stat(at); e == nil && os.SameFile(s, folder) {
+			return true
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	return false
+}
+
 // tryWriting makes what Write would make, and takes it away again; path is where dir really is.
 func (k *Kind) tryWriting(dir, path string) error {
 	fail := func(err error) error {
@@ -152,7 +174,7 @@ func (k *Kind) replaceable(dir string, keep []string) error {
 func (k *Kind) holdsOnly(entries []fs.DirEntry) error {
 	for _, e := range entries {
 		if !slices.Contains(k.Files, e.Name()) || e.IsDir() {
-			return fmt.Errorf("it holds %s, which is no part of a %s", e.Name(), k.Noun)
+			return fmt.Errorf("it holds %s, which is no file of a %s", e.Name(), k.Noun)
 		}
 	}
 	return nil

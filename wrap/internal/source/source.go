@@ -154,6 +154,9 @@ func HasTargets(spec string) bool {
 // Close closes the file.
 func (s *Set) Close() { s.file.Close() }
 
+// Path returns the path of the file or folder.
+func (s *Set) Path() string { return s.file.Path() }
+
 // Size returns how many examples there are, -1 of a stream, and Len how many of them are used.
 func (s *Set) Size() int { return s.file.Len() }
 
