@@ -45,13 +45,19 @@ type head struct {
 var (
 	errMessage = errors.New("a broken message")
 	errCut     = errors.New("is cut off")
+	errNoEnd   = fmt.Errorf("%w: the mark that ends an Arrow stream is missing", errCut)
 )
 
-// readHead reads the length of a message's metadata, io.EOF where there are no more messages.
+// readHead reads the length of a message's metadata, io.EOF where the end of the stream is marked.
+// The format leaves the mark to writers, and they write it; without it a stream whose writer was
+// killed between two messages would pass for whole.
 func readHead(r io.Reader) (int, error) {
 	var prefix [4]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		if err == io.ErrUnexpectedEOF {
+		switch err {
+		case io.EOF:
+			err = errNoEnd
+		case io.ErrUnexpectedEOF:
 			err = errCut
 		}
 		return 0, err

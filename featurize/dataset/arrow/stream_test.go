@@ -70,26 +70,29 @@ func TestStreamsOnStandardInput(t *testing.T) {
 	}
 }
 
-// A stream that is cut off within a message says so, where it ends, and one of other things is refused.
+// A stream that is cut off, within a message or between two, is said to be, and what is no stream is refused.
 func TestStreamsThatEnd(t *testing.T) {
 	content, err := os.ReadFile("testdata/table.arrows")
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := func(content []byte) (*dataset.Dataset, error) {
-		return dataset.Open("arrow:-", dataset.Options{Stream: dataset.NewStream(bytes.NewReader(content), "-")})
+		return dataset.Open("arrow:-", dataset.Options{Unlabelled: true, Stream: dataset.NewStream(bytes.NewReader(content), "-")})
 	}
-	d, err := open(content[:len(content)-100])
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	var last error
-	for _, err := range d.Examples(t.Context()) {
-		last = err
-	}
-	if last == nil || !strings.HasPrefix(last.Error(), "-: ") || !errors.Is(last, errCut) {
-		t.Errorf("%v, want -: %v", last, errCut)
+	// Within a message, and between the last one and the mark of 8 bytes behind it.
+	for missing, want := range map[int]error{100: errCut, 8: errNoEnd} {
+		d, err := open(content[:len(content)-missing])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var last error
+		for _, err := range d.Examples(t.Context()) {
+			last = err
+		}
+		if last == nil || !strings.HasPrefix(last.Error(), "-: ") || !errors.Is(last, want) {
+			t.Errorf("without %d bytes: %v, want -: %v", missing, last, want)
+		}
 	}
 	for want, content := range map[string][]byte{
 		"-: arrow/ipc: could not read message schema: a broken message": []byte("{\"x\": [1]}\n{\"x\": [2]}\n"),
@@ -103,11 +106,12 @@ func TestStreamsThatEnd(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r, w := io.Pipe()
 	go w.Write(content[:len(content)-100])
-	d, err = dataset.Open("-", dataset.Options{Stream: dataset.NewStream(r, "-")})
+	d, err := dataset.Open("-", dataset.Options{Stream: dataset.NewStream(r, "-")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
+	var last error
 	gone := errors.New("gone")
 	cancel(gone)
 	for _, err := range d.Examples(ctx) {
