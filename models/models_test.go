@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/testdata/realdata"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -149,7 +150,7 @@ func TestDigitsFiguresHold(t *testing.T) {
 }
 
 func TestMNISTFiguresHold(t *testing.T) {
-	data := sharedData(t)
+	data := realdata.Dir(t)
 	images := readIDX(t, os.DirFS(data), "mnist/t10k-images-idx3-ubyte.gz")
 	labels := readIDX(t, os.DirFS(data), "mnist/t10k-labels-idx1-ubyte.gz")
 	for _, model := range []string{
@@ -177,20 +178,6 @@ func TestEveryFolderIsReproducible(t *testing.T) {
 			}
 		}
 	}
-}
-
-// sharedData returns the folder of real data beside the repository. A clone
-// without one is no failure; one that lacks the files is.
-func sharedData(t *testing.T) string {
-	t.Helper()
-	shared, err := filepath.Abs("../../shared")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(shared); os.IsNotExist(err) {
-		t.Skipf("NOT RUN: the models' figures are checked on MNIST, and there is no %s", shared)
-	}
-	return filepath.Join(shared, "data")
 }
 
 func readFile(t *testing.T, name string) string {

@@ -2,12 +2,12 @@ package wrap_test
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/testdata/realdata"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
@@ -26,10 +26,7 @@ func TestEstimateIsNearWhatCalibrationTakes(t *testing.T) {
 }
 
 func TestEstimateForMNIST(t *testing.T) {
-	const images = "../../shared/data/mnist/train-images-idx3-ubyte.gz"
-	if _, err := os.Stat("../../shared"); err != nil {
-		t.Skip("NOT TESTED ON REAL DATA: ../shared does not exist beside the module")
-	}
+	images := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
 	checkEstimate(t, wrap.Config{
 		Model: "../models/mnist-mlp/model.onnx", Train: images + "[0:20000]", Val: images + "[55000:60000]",
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/testdata/realdata"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -217,10 +218,7 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 
 // The fused score, of variances in float32, tells unfamiliar data as the formulas do.
 func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
-	const data = "../../shared/data"
-	if _, err := os.Stat("../../shared"); err != nil {
-		t.Skip("NOT TESTED ON REAL DATA: ../shared does not exist beside the module")
-	}
+	data := realdata.Dir(t)
 	train, test, other := data+"/mnist/train-images-idx3-ubyte.gz", data+"/mnist/t10k-images-idx3-ubyte.gz", data+"/notmnist/notmnist-images-idx3-ubyte.gz"
 	dir := t.TempDir()
 	// Networks so sure of their training set that the Hessian is nearly zero.
@@ -315,10 +313,7 @@ func TestFeaturesNeedTheBundleAsItWasOpened(t *testing.T) {
 
 // Networks as others trained them, of ten classes and of a thousand, on noise.
 func TestFusedPredictionsOfRealNetworks(t *testing.T) {
-	const folder = "../../shared/data/models"
-	if _, err := os.Stat("../../shared"); err != nil {
-		t.Skip("NOT TESTED ON REAL MODELS: ../shared does not exist beside the module")
-	}
+	folder := filepath.Join(realdata.Dir(t), "models")
 	for name, structures := range map[string][]calibrate.Structure{
 		"cifar10_resnet20.onnx":               {calibrate.Full, calibrate.Kronecker},
 		"mnist_cntk_opset8.onnx":              {calibrate.Full, calibrate.Kronecker},

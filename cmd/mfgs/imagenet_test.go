@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/testdata/realdata"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
@@ -20,7 +21,7 @@ import (
 // elsewhere, into a folder a class, named by its number.
 func imageNet(t testing.TB) (all, few string) {
 	t.Helper()
-	archive := filepath.Join(sharedData, "imagenet/ilsvrc_val")
+	archive := filepath.Join(realdata.Dir(t), "imagenet/ilsvrc_val")
 	labels, err := os.ReadFile(archive + "-labels.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -72,9 +73,9 @@ func imageNet(t testing.TB) (all, few string) {
 // A network of 1,000 classes that others trained, and photographs as they come: decoding, resizing
 // and scaling are right if it classifies them as well as it is known to, at 65 % of all 1,000.
 func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
-	realData(t)
+	realdata.Dir(t)
 	test, few := imageNet(t)
-	model, bundle := sharedData+"/models/imagenet_mobilenet_v2_1.0_224.onnx", filepath.Join(t.TempDir(), "bundle")
+	model, bundle := realdata.Dir(t)+"/models/imagenet_mobilenet_v2_1.0_224.onnx", filepath.Join(t.TempDir(), "bundle")
 	decode := func(v any, args ...string) {
 		t.Helper()
 		code, stdout, stderr := invoke(t.Context(), append(args, "--json")...)

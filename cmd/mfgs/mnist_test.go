@@ -12,19 +12,11 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/testdata/realdata"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
-
-// Real data lies beside the module; its absence is a user's clone.
-const sharedData = "../../../shared/data"
-
-func realData(t testing.TB) {
-	if _, err := os.Stat("../../../shared"); err != nil {
-		t.Skip("NOT TESTED ON REAL DATA: ../shared does not exist beside the module")
-	}
-}
 
 // An mnistRun says which parts of MNIST and notMNIST are used for what.
 type mnistRun struct {
@@ -37,8 +29,8 @@ type mnistRun struct {
 // mnist calibrates and evaluates the paper's network from the command line.
 func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResult) {
 	t.Helper()
-	training := sharedData + "/mnist/train-images-idx3-ubyte.gz"
-	notMNIST := sharedData + "/notmnist/notmnist-images-idx3-ubyte.gz"
+	training := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
+	notMNIST := realdata.Dir(t) + "/notmnist/notmnist-images-idx3-ubyte.gz"
 	bundle := filepath.Join(t.TempDir(), "bundle")
 	decode := func(v any, args ...string) {
 		t.Helper()
@@ -61,7 +53,7 @@ func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResul
 	}
 	decode(&report, args...)
 	var evaluation bench.Evaluation
-	decode(&evaluation, "eval", "--bundle", bundle, "--test", sharedData+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other)
+	decode(&evaluation, "eval", "--bundle", bundle, "--test", realdata.Dir(t)+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other)
 	methods := map[string]bench.MethodResult{}
 	for _, m := range evaluation.Methods {
 		methods[m.Name] = m
@@ -71,7 +63,7 @@ func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResul
 
 // TestMNIST runs the main job on a part of the data small enough for every day.
 func TestMNIST(t *testing.T) {
-	realData(t)
+	realdata.Dir(t)
 	// To try four dampings of the full structure takes seconds.
 	for structure, damping := range map[string]string{"full": "rel:1", "kron": "auto"} {
 		report, m := mnist(t, mnistRun{
@@ -195,7 +187,7 @@ func keepPromises(t testing.TB, structure, cache string) (means map[string]float
 // TestMNISTKeepsPromises holds the figures of the Kronecker structure, which is
 // fast; those of the full one are the benchmark's.
 func TestMNISTKeepsPromises(t *testing.T) {
-	realData(t)
+	realdata.Dir(t)
 	cache := t.TempDir()
 	keepPromises(t, "kron", cache)
 
@@ -217,7 +209,7 @@ func TestMNISTKeepsPromises(t *testing.T) {
 //
 //	go test ./cmd/mfgs -run '^$' -bench MNIST -benchtime 1x -v
 func BenchmarkMNIST(b *testing.B) {
-	realData(b)
+	realdata.Dir(b)
 	cache := b.TempDir()
 	for _, structure := range []string{"full", "kron"} {
 		b.Run(structure, func(b *testing.B) {
@@ -232,9 +224,9 @@ func BenchmarkMNIST(b *testing.B) {
 
 // TestMNISTInShards compares what merge makes of 1, 2, 3, 7 and 16 shards with one pass.
 func TestMNISTInShards(t *testing.T) {
-	realData(t)
+	realdata.Dir(t)
 	dir := t.TempDir()
-	training := sharedData + "/mnist/train-images-idx3-ubyte.gz"
+	training := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
 	run := func(args ...string) {
 		t.Helper()
 		if code, _, stderr := invoke(t.Context(), args...); code != 0 {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/testdata/realdata"
 )
 
 // write puts a file into dir and returns its path.
@@ -107,25 +109,10 @@ func wantError(t *testing.T, err error, words ...string) {
 	}
 }
 
-// sharedData returns a file of the data collection that lies beside the
-// module's folder on the machines that develop it.
+// sharedData returns a file of the real data.
 func sharedData(t testing.TB, path string) string {
 	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for !exists(filepath.Join(dir, "go.mod")) {
-		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod above the package")
-		}
-		dir = filepath.Dir(dir)
-	}
-	shared := filepath.Join(dir, "..", "shared")
-	if !exists(shared) {
-		t.Skip("NOT RUN: this test needs the real data in ../shared/data, and there is no ../shared")
-	}
-	return filepath.Join(shared, "data", path)
+	return filepath.Join(realdata.Dir(t), path)
 }
 
 // key sums up an example for comparison.

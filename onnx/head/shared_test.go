@@ -9,13 +9,12 @@ import (
 
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/testdata/realdata"
 )
 
 // Real models from other people's exporters, which are too large to lie in this repository.
 func TestRealModels(t *testing.T) {
-	if _, err := os.Stat("../../../shared"); err != nil {
-		t.Skip("NOT RUN: the folder shared, with real models, is not beside this repository")
-	}
+	data := realdata.Dir(t)
 	for name, want := range map[string]string{
 		"cifar10_resnet20":               "Gemm /Flatten_output_0 → logits, 64 × 10, bias true, softmax",
 		"cifar10_resnet56":               "Gemm /Flatten_output_0 → logits, 64 × 10, bias true, softmax",
@@ -25,7 +24,7 @@ func TestRealModels(t *testing.T) {
 		"imagenet_squeezenet_fp16":       `Relu "conv10_2" stands between the linear layer Conv "conv10_1" and "softmaxout_1"`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, err := onnx.Open(filepath.Join("../../../shared/data/models", name+".onnx"))
+			m, err := onnx.Open(filepath.Join(data, "models", name+".onnx"))
 			if err != nil {
 				t.Fatal(err)
 			}
