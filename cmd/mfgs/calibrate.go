@@ -2,14 +2,11 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -80,45 +77,18 @@ and --ood is then enough.`,
 			if err != nil {
 				return err
 			}
-			// What is held are a few large matrices, which cost little to collect and much to keep.
-			if os.Getenv("GOGC") == "" {
-				defer debug.SetGCPercent(debug.SetGCPercent(25))
-			}
+			defer collectOften()()
 			if c.Bool("dry-run") {
 				return p.dryRun(c, bar, config)
 			}
 			if c.IsSet("shard") {
 				report, err := wrap.Accumulate(c.Context, config)
-				if errors.As(err, new(*wrap.DoneError)) {
-					return p.nothingToDo(c, bar, err)
-				}
 				return p.partDone(c, bar, report, err)
 			}
 			report, err := wrap.Calibrate(c.Context, config)
-			if errors.As(err, new(*wrap.DoneError)) {
-				return p.nothingToDo(c, bar, err)
-			}
-			bar.done()
-			if err != nil {
-				return err
-			}
-			p.warn(report.Warnings...)
-			if c.Bool("json") {
-				return writeJSON(p.stdout, report)
-			}
-			return writeReport(p.stdout, report)
+			return p.bundleDone(c, bar, report, err)
 		},
 	}
-}
-
-// nothingToDo says that the output is there already.
-func (p *program) nothingToDo(c *cli.Context, bar *progress, done error) error {
-	bar.done()
-	if c.Bool("json") {
-		return writeJSON(p.stdout, map[string]any{"out": c.String("out"), "nothing_to_do": true})
-	}
-	fmt.Fprintln(p.stderr, "mfgs:", oneLine(done.Error()))
-	return nil
 }
 
 func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, error) {

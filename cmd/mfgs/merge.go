@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,9 +43,7 @@ many parts are merged in groups, and these with each other.`,
 			}
 			bar := p.progress()
 			config.Progress = bar.work
-			if os.Getenv("GOGC") == "" {
-				defer debug.SetGCPercent(debug.SetGCPercent(25))
-			}
+			defer collectOften()()
 			if c.Bool("part") {
 				report, err := wrap.MergeParts(c.Context, config)
 				return p.partDone(c, bar, report, err)
@@ -77,30 +76,55 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 	return config, parentOfOut(c)
 }
 
-// bundleDone reports a bundle that was written.
+// bundleDone reports a bundle that was written, or is there already.
 func (p *program) bundleDone(c *cli.Context, bar *progress, report *wrap.Report, err error) error {
-	bar.done()
 	if err != nil {
-		return err
+		return p.notDone(c, bar, err)
 	}
-	p.warn(report.Warnings...)
-	if c.Bool("json") {
-		return writeJSON(p.stdout, report)
-	}
-	return writeReport(p.stdout, report)
+	return done(p, c, bar, report, report.Warnings, writeReport)
 }
 
-// partDone reports a part that was written.
+// partDone reports a part that was written, or is there already.
 func (p *program) partDone(c *cli.Context, bar *progress, report *wrap.PartReport, err error) error {
-	bar.done()
 	if err != nil {
-		return err
+		return p.notDone(c, bar, err)
 	}
-	p.warn(report.Warnings...)
+	return done(p, c, bar, report, report.Warnings, writePartReport)
+}
+
+// done reports what was written.
+func done[R any](
+	p *program, c *cli.Context, bar *progress, report R, warnings []string, write func(io.Writer, R) error,
+) error {
+	bar.done()
+	p.warn(warnings...)
 	if c.Bool("json") {
 		return writeJSON(p.stdout, report)
 	}
-	return writePartReport(p.stdout, report)
+	return write(p.stdout, report)
+}
+
+// notDone returns why nothing was written, unless the output is there already.
+func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
+	bar.done()
+	if !errors.As(err, new(*wrap.DoneError)) {
+		return err
+	}
+	if c.Bool("json") {
+		return writeJSON(p.stdout, map[string]any{"out": c.String("out"), "nothing_to_do": true})
+	}
+	fmt.Fprintln(p.stderr, "mfgs:", oneLine(err.Error()))
+	return nil
+}
+
+// collectOften has garbage collected more often until what it returns is called: what calibration holds
+// are a few large matrices, which cost little to collect and much to keep. Who sets GOGC decides.
+func collectOften() (restore func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	percent := debug.SetGCPercent(25)
+	return func() { debug.SetGCPercent(percent) }
 }
 
 // writePartReport says for people what a part holds.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"runtime/debug"
 	"slices"
 
 	"github.com/mfgs/mfgs/wrap"
@@ -44,10 +42,7 @@ For a bundle of ready-made features the SPECs are such files.`,
 			if err != nil {
 				return err
 			}
-			// What is held are a few large matrices, which cost little to collect and much to keep.
-			if os.Getenv("GOGC") == "" {
-				defer debug.SetGCPercent(debug.SetGCPercent(25))
-			}
+			defer collectOften()()
 			report, err := wrap.Update(c.Context, config)
 			return p.bundleDone(c, bar, report, err)
 		},
