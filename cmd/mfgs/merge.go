@@ -1,13 +1,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"runtime/debug"
 	"slices"
-	"strings"
 
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
@@ -74,79 +68,4 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 		return config, err
 	}
 	return config, parentOfOut(c)
-}
-
-// bundleDone reports a bundle that was written, or is there already.
-func (p *program) bundleDone(c *cli.Context, bar *progress, report *wrap.Report, err error) error {
-	if err != nil {
-		return p.notDone(c, bar, err)
-	}
-	return done(p, c, bar, report, report.Warnings, writeReport)
-}
-
-// partDone reports a part that was written, or is there already.
-func (p *program) partDone(c *cli.Context, bar *progress, report *wrap.PartReport, err error) error {
-	if err != nil {
-		return p.notDone(c, bar, err)
-	}
-	return done(p, c, bar, report, report.Warnings, writePartReport)
-}
-
-// done reports what was written.
-func done[R any](
-	p *program, c *cli.Context, bar *progress, report R, warnings []string, write func(io.Writer, R) error,
-) error {
-	bar.done()
-	p.warn(warnings...)
-	if c.Bool("json") {
-		return writeJSON(p.stdout, report)
-	}
-	return write(p.stdout, report)
-}
-
-// notDone returns why nothing was written, unless the output is there already.
-func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
-	bar.done()
-	if !errors.As(err, new(*wrap.DoneError)) {
-		return err
-	}
-	if c.Bool("json") {
-		return writeJSON(p.stdout, map[string]any{"out": c.String("out"), "nothing_to_do": true})
-	}
-	fmt.Fprintln(p.stderr, "mfgs:", oneLine(err.Error()))
-	return nil
-}
-
-// collectOften has garbage collected more often until what it returns is called: what calibration holds
-// are a few large matrices, which cost little to collect and much to keep. Who sets GOGC decides.
-func collectOften() (restore func()) {
-	if os.Getenv("GOGC") != "" {
-		return func() {}
-	}
-	percent := debug.SetGCPercent(25)
-	return func() { debug.SetGCPercent(percent) }
-}
-
-// writePartReport says for people what a part holds.
-func writePartReport(w io.Writer, r *wrap.PartReport) error {
-	var b strings.Builder
-	var f facts
-	f.add("part", r.Part)
-	if r.Model != nil && r.Model.Path != "" {
-		f.add("model", r.Model.Path)
-	}
-	f.add("head", headline(r.Head))
-	for _, s := range r.Sets {
-		shards := strings.Join(s.Shards, ", ")
-		if n := len(s.Shards); n > 5 {
-			shards = fmt.Sprintf("%s … %s (%d shards)", s.Shards[0], s.Shards[n-1], n)
-		}
-		f.add(s.Role, "shard "+shards)
-	}
-	f.add("examples", exampleLine(r.Examples))
-	f.add("time", secondsLine(r.Seconds))
-	b.WriteString(f.text())
-	writeRecords(&b, r.Bad, r.Ignored)
-	_, err := io.WriteString(w, b.String())
-	return err
 }
