@@ -55,10 +55,10 @@ type Predictions struct {
 	LogP     []float64
 	Variance []float64   // [n,K] logit variance s², the posterior's own: at T_ens = 1
 	Margin   []float64   // [n] of 1 - max p, as meanfield.OneMinusMax has it
-	Scores   [][]float64 // of unfamiliarity, [n] each, in the order of score.All
+	Scores   [][]float64 // of unfamiliarity, [n] each, in the order of score.Shown
 }
 
-// Score returns the values of the score with a name, which must be one of score.All.
+// Score returns the values of the score with a name, which must be one of score.Shown.
 func (p *Predictions) Score(name string) []float64 { return p.Scores[score.Index(name)] }
 
 // PlainTemperature returns the T where the probabilities served are softmax(a/T), and 0
@@ -83,7 +83,7 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 		Margin:   make([]float64, n),
 	}
 	x := score.Examples{
-		N: n, K: h.Logits, Logits: logits, Variance: p.Variance,
+		N: n, K: h.Logits, D: h.Features, Link: score.Link(h.Link), Features: phi, Logits: logits, Variance: p.Variance,
 		Leverage: make([]float64, n), Margin: make([]float64, n), MedianMargin: cmp.Or(c.MedianMargin, 1),
 	}
 	k, width := h.Logits, h.Probabilities()
@@ -102,8 +102,8 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 			}
 		}
 	})
-	for _, s := range score.All {
-		p.Scores = append(p.Scores, s.Values(x))
+	for _, s := range score.Shown {
+		p.Scores = append(p.Scores, (&score.Fitted{Score: s}).Values(x))
 	}
 	return p
 }

@@ -203,7 +203,7 @@ type TemperatureInfo struct {
 // HeldOut compares the methods on the data that was tuned on.
 type HeldOut struct {
 	bundle.HeldOut
-	// Scores are the figures of the other scores of [score.All], by name, nil without
+	// Scores are the figures of the other scores of [score.Shown], by name, nil without
 	// out-of-distribution data. In JSON each stands beside the methods.
 	Scores map[string]*metrics.OOD `json:"-"`
 }
@@ -212,7 +212,7 @@ type HeldOut struct {
 func (h HeldOut) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	err := score.EncodeJSON(&b, h.HeldOut, func(i int) any {
-		if figures, ok := h.Scores[score.All[i].Name]; ok {
+		if figures, ok := h.Scores[score.Shown[i].Name]; ok {
 			return figures
 		}
 		return nil

@@ -129,7 +129,7 @@ func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) 
 	var h HeldOut
 	if ood != nil {
 		h.Scores = map[string]*metrics.OOD{}
-		for _, s := range score.All {
+		for _, s := range score.Shown {
 			if figures, ok := results[s.Name]; ok {
 				h.Scores[s.Name] = figures.OOD
 			}
@@ -148,7 +148,7 @@ func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
 	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
 	if h.Scores != nil {
 		detections := []detection{{"ood_score", h.After.OOD.AUROC}}
-		for _, s := range score.All {
+		for _, s := range score.Shown {
 			if figures := h.Scores[s.Name]; figures != nil {
 				detections = append(detections, detection{s.Name, figures.AUROC})
 			}

@@ -30,12 +30,12 @@ type Prediction struct {
 	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
-	// Scores are those of unfamiliarity, in the order of [score.All], and in JSON by their
+	// Scores are those of unfamiliarity, in the order of [score.Shown], and in JSON by their
 	// names. All are larger for what is less like the training data.
 	Scores []float64 `json:"-"`
 }
 
-// Score returns the score with a name, which must be one of [score.All]: 0 where there are none, as
+// Score returns the score with a name, which must be one of [score.Shown]: 0 where there are none, as
 // of a line that [Predictor.PredictLines] could not answer.
 func (p *Prediction) Score(name string) float64 {
 	i := score.Index(name)
@@ -87,13 +87,13 @@ func (p *Prediction) UnmarshalJSON(text []byte) error {
 		return err
 	}
 	p.Scores = nil
-	for i, s := range score.All {
+	for i, s := range score.Shown {
 		value, ok := values[s.Name]
 		if !ok {
 			continue
 		}
 		if p.Scores == nil {
-			p.Scores = make([]float64, len(score.All))
+			p.Scores = make([]float64, len(score.Shown))
 		}
 		if err := json.Unmarshal(value, &p.Scores[i]); err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
@@ -105,9 +105,9 @@ func (p *Prediction) UnmarshalJSON(text []byte) error {
 // row returns the i-th of rows of n numbers.
 func row[T any](rows []T, i, n int) []T { return rows[i*n : (i+1)*n : (i+1)*n] }
 
-// scores gathers one example's, in the order of score.All.
+// scores gathers one example's, in the order of score.Shown.
 func scores(of func(s int) float64) []float64 {
-	all := make([]float64, len(score.All))
+	all := make([]float64, len(score.Shown))
 	for s := range all {
 		all[s] = of(s)
 	}

@@ -220,7 +220,7 @@ func cloned(infos []onnx.ValueInfo) []onnx.ValueInfo {
 }
 
 // Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K],
-// which are float32, and then the scores of [score.All], [N] each and float64 where
+// which are float32, and then the scores of [score.Shown], [N] each and float64 where
 // [score.Score.Double]. It is nil where there is no model.
 func (p *Predictor) Outputs() []onnx.ValueInfo { return cloned(p.outputs) }
 

@@ -1,11 +1,12 @@
 package score
 
 var leverage = Score{
-	Name:  "leverage",
-	Doc:   "of the features: tells out-of-distribution data only",
-	rows:  leverageOf[Rows],
-	graph: leverageOf[string],
+	Name:   "leverage",
+	Doc:    "of the features: tells out-of-distribution data only",
+	Source: "h of a regression's hat matrix: Hoaglin and Welsch 1978, eq. 2.3; damped",
+	rows:   leverageOf[Rows],
+	graph:  leverageOf[string],
 }
 
 // leverageOf is h = φᵀ(A+δI)⁻¹φ, with A = Σφφᵀ over the training data.
-func leverageOf[V any](t Terms[V]) V { return t.Leverage() }
+func leverageOf[V any](t Terms[V], _ Tensors) V { return t.Leverage() }

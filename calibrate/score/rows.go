@@ -1,30 +1,46 @@
 package score
 
-import "math"
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
 
-// Rows are numbers for N examples, [N,Width] row-major with Width 1 or K. One number alone
-// stands for all examples.
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+)
+
+// Rows are numbers for N examples, row-major with Width of them each. One row alone stands for all
+// examples, and one number for all of a row.
 type Rows struct {
 	Data  []float64
 	Width int
 }
 
-// terms evaluates formulas in float64.
+// Numbers are the terms by which formulas are computed for examples, in float64.
+func Numbers(x Examples) Terms[Rows] { return terms{x} }
+
 type terms struct{ x Examples }
 
-func (t terms) Logits() Rows {
-	data := make([]float64, len(t.x.Logits))
-	for i, v := range t.x.Logits {
-		data[i] = float64(v)
-	}
-	return Rows{data, t.x.K}
-}
+func (t terms) Link() Link { return t.x.Link }
+func (t terms) K() int     { return t.x.K }
+func (t terms) D() int     { return t.x.D }
 
-func (t terms) Variance() Rows        { return Rows{t.x.Variance, t.x.K} }
-func (t terms) Leverage() Rows        { return Rows{t.x.Leverage, 1} }
-func (t terms) Margin() Rows          { return Rows{t.x.Margin, 1} }
-func (t terms) MedianMargin() Rows    { return t.Number(t.x.MedianMargin) }
+func (t terms) Features() Rows     { return widened(t.x.Features, t.x.D) }
+func (t terms) Logits() Rows       { return widened(t.x.Logits, t.x.K) }
+func (t terms) Variance() Rows     { return Rows{t.x.Variance, t.x.K} }
+func (t terms) Leverage() Rows     { return Rows{t.x.Leverage, 1} }
+func (t terms) Margin() Rows       { return Rows{t.x.Margin, 1} }
+func (t terms) MedianMargin() Rows { return t.Number(t.x.MedianMargin) }
+
+func (t terms) Constant(name string, data []float64, width int) Rows {
+	if width < 1 || len(data)%width != 0 {
+		panic(fmt.Sprintf("score: constant %s of %d numbers with %d columns", name, len(data), width))
+	}
+	return Rows{data, width}
+}
 func (t terms) Number(x float64) Rows { return Rows{[]float64{x}, 1} }
+
 func (t terms) Add(x, y Rows) Rows {
 	return t.binary(x, y, func(a, b float64) float64 { return a + b })
 }
@@ -37,43 +53,107 @@ func (t terms) Mul(x, y Rows) Rows {
 func (t terms) Div(x, y Rows) Rows {
 	return t.binary(x, y, func(a, b float64) float64 { return a / b })
 }
-func (t terms) Exp(x Rows) Rows {
-	return t.binary(x, x, func(a, _ float64) float64 { return math.Exp(a) })
+func (t terms) Pow(x, y Rows) Rows   { return t.binary(x, y, math.Pow) }
+func (t terms) MinOf(x, y Rows) Rows { return t.binary(x, y, math.Min) }
+func (t terms) MaxOf(x, y Rows) Rows { return t.binary(x, y, math.Max) }
+func (t terms) Greater(x, y Rows) Rows {
+	return t.binary(x, y, func(a, b float64) float64 {
+		if a > b {
+			return 1
+		}
+		return 0
+	})
 }
-func (t terms) Log(x Rows) Rows {
-	return t.binary(x, x, func(a, _ float64) float64 { return math.Log(a) })
-}
-func (t terms) Sqrt(x Rows) Rows {
-	return t.binary(x, x, func(a, _ float64) float64 { return math.Sqrt(a) })
-}
+
+func (t terms) Neg(x Rows) Rows  { return t.unary(x, func(a float64) float64 { return -a }) }
+func (t terms) Abs(x Rows) Rows  { return t.unary(x, math.Abs) }
+func (t terms) Exp(x Rows) Rows  { return t.unary(x, math.Exp) }
+func (t terms) Log(x Rows) Rows  { return t.unary(x, math.Log) }
+func (t terms) Sqrt(x Rows) Rows { return t.unary(x, math.Sqrt) }
+
 func (t terms) Max(x Rows) Rows  { return t.reduce(x, math.Max) }
+func (t terms) Min(x Rows) Rows  { return t.reduce(x, math.Min) }
 func (t terms) Sum(x Rows) Rows  { return t.reduce(x, func(a, b float64) float64 { return a + b }) }
 func (t terms) Mean(x Rows) Rows { return t.Div(t.Sum(x), t.Number(float64(x.Width))) }
 
-// at broadcasts: one number stands for all logits, and one alone for all examples.
-func (r Rows) at(example, k int) float64 {
-	if len(r.Data) == 1 {
-		return r.Data[0]
+func (t terms) Largest(x Rows, k int) Rows {
+	if k < 1 || k > x.Width {
+		panic(fmt.Sprintf("score: the %d largest of %d numbers", k, x.Width))
 	}
-	return r.Data[example*r.Width+min(k, r.Width-1)]
+	n := len(x.Data) / x.Width
+	out := Rows{make([]float64, 0, n*k), k}
+	for i := range n {
+		row := slices.Clone(x.Data[i*x.Width : (i+1)*x.Width])
+		slices.SortFunc(row, func(a, b float64) int { return cmp.Compare(b, a) })
+		out.Data = append(out.Data, row[:k]...)
+	}
+	return out
+}
+
+func (t terms) MatMul(x, m Rows) Rows {
+	if len(m.Data) != x.Width*m.Width {
+		panic(fmt.Sprintf("score: product of rows of %d numbers and a matrix of %d with %d columns", x.Width, len(m.Data),
+			m.Width))
+	}
+	n := len(x.Data) / x.Width
+	out := Rows{make([]float64, n*m.Width), m.Width}
+	if n == 0 {
+		return out
+	}
+	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1,
+		blas64.General{Rows: n, Cols: x.Width, Stride: x.Width, Data: x.Data},
+		blas64.General{Rows: x.Width, Cols: m.Width, Stride: m.Width, Data: m.Data},
+		0, blas64.General{Rows: n, Cols: m.Width, Stride: m.Width, Data: out.Data})
+	return out
+}
+
+// at broadcasts: one number stands for all of a row, and one row for all examples.
+func (r Rows) at(example, j int) float64 {
+	if len(r.Data) == r.Width {
+		example = 0
+	}
+	return r.Data[example*r.Width+min(j, r.Width-1)]
+}
+
+func (t terms) unary(x Rows, f func(float64) float64) Rows {
+	out := Rows{make([]float64, len(x.Data)), x.Width}
+	for i, v := range x.Data {
+		out.Data[i] = f(v)
+	}
+	return out
 }
 
 func (t terms) binary(x, y Rows, f func(a, b float64) float64) Rows {
-	width := max(x.Width, y.Width)
-	out := Rows{make([]float64, t.x.N*width), width}
-	for i := range out.Data {
-		out.Data[i] = f(x.at(i/width, i%width), y.at(i/width, i%width))
+	width, n := max(x.Width, y.Width), max(len(x.Data)/x.Width, len(y.Data)/y.Width)
+	if x.Width != width && x.Width != 1 || y.Width != width && y.Width != 1 {
+		panic(fmt.Sprintf("score: rows of %d and of %d numbers", x.Width, y.Width))
+	}
+	out := Rows{make([]float64, n*width), width}
+	for i := range n {
+		for j := range width {
+			out.Data[i*width+j] = f(x.at(i, j), y.at(i, j))
+		}
 	}
 	return out
 }
 
 func (t terms) reduce(x Rows, f func(a, b float64) float64) Rows {
-	out := Rows{make([]float64, t.x.N), 1}
-	for i := range out.Data {
-		out.Data[i] = x.at(i, 0)
-		for k := 1; k < x.Width; k++ {
-			out.Data[i] = f(out.Data[i], x.at(i, k))
+	n := len(x.Data) / x.Width
+	out := Rows{make([]float64, n), 1}
+	for i := range n {
+		row := x.Data[i*x.Width : (i+1)*x.Width]
+		out.Data[i] = row[0]
+		for _, v := range row[1:] {
+			out.Data[i] = f(out.Data[i], v)
 		}
 	}
 	return out
+}
+
+func widened(x []float32, width int) Rows {
+	data := make([]float64, len(x))
+	for i, v := range x {
+		data[i] = float64(v)
+	}
+	return Rows{data, width}
 }

@@ -2,142 +2,130 @@
 // is less like the training data.
 //
 // A [Score] is one entry of [All] and stands in a file of its own. Its formula is written
-// once, over [Terms], and serves twice: [Score.Values] computes it in float64 from what a
+// once, over [Terms], and serves twice: [Fitted.Values] computes it in float64 from what a
 // calibration gives, and the fused ONNX graph is written by the same function over the
-// names of tensors. JSON keys, CSV columns, graph outputs, metadata, tables and the methods
-// of an evaluation follow from the list.
+// names of tensors.
+//
+// To add one that needs nothing but what a calibration gives:
+//
+//	var energy = Score{
+//		Name: "energy", Doc: "-log Σ exp a", Source: "Liu et al. 2020, eq. 4",
+//		rows: energyOf[Rows], graph: energyOf[string],
+//	}
+//
+//	func energyOf[V any](t Terms[V], _ Tensors) V { return t.Neg(logSumExp(t, t.Logits())) }
+//
+// One that learns from training data has two fields more: learns, the names and the shapes of its
+// tensors, by which they are checked when a bundle is read, and fit, which makes them of a
+// [Training]. The formula finds them with constant(t, tensors, name).
 package score
 
 import (
-	"bytes"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
+
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
-// All are the scores in the order in which they are shown.
-var All = []Score{oodScore, leverage}
+// All are the scores that can be asked for by name, in the order of tables.
+var All = []Score{leverage}
+
+// ErrNoFit says that a score cannot be fitted to the training data there are.
+var ErrNoFit = errors.New("cannot be fitted")
 
 // A Score is one score of unfamiliarity.
 type Score struct {
-	Name string // key in JSON, column in CSV, output of the graph
-	Doc  string // one line for tables and help
+	Name   string // in flags, tables and bundles
+	Doc    string // one line for tables and help
+	Source string // where it comes from: authors, year, equation
 
-	// Bounded says that the score is in (0,1].
-	Bounded bool
-	// Double says that float32 has too few digits for it: the graph gives float64.
+	// Familiarity says that the score is -g of a familiarity g ≥ 0, which is 0 for the strangest:
+	// served it is m/(m+g) rather than made from median and spread, see [Served].
+	Familiarity bool
+	// Margin says that it is made of mf0's margin, [Examples.Margin], which others need not have.
+	Margin bool
+	// Double says that float32 has too few digits for it.
 	Double bool
 
-	// The formula, instantiated for numbers and for names of tensors in a graph.
-	rows  func(Terms[Rows]) Rows
-	graph func(Terms[string]) string
+	// The formula, instantiated for numbers and for names of tensors in a graph. It is larger for
+	// what is stranger; any real number will do. What is not finite counts as the strangest.
+	rows  func(Terms[Rows], Tensors) Rows
+	graph func(Terms[string], Tensors) string
+
+	// learns are the tensors that fit makes, and formulas find. Of most scores there are none.
+	learns []Learned
+	fit    func(*Training) (Tensors, error)
+}
+
+// Learns reports whether the score is fitted to training data: else [Score.Fit] takes nil.
+func (s Score) Learns() bool { return s.fit != nil }
+
+// Fit makes the score ready to be computed. An error that is [ErrNoFit] says that the data have not
+// what it needs, such as two examples of a class.
+func (s Score) Fit(t *Training) (*Fitted, error) {
+	if s.fit == nil {
+		return &Fitted{Score: s}, nil
+	}
+	tensors, err := s.fit(t)
+	if err != nil {
+		return nil, fmt.Errorf("score %s: %w", s.Name, err)
+	}
+	return s.With(t.K, t.D, tensors)
+}
+
+// With is the score with tensors that it learned before, which it checks: names, shapes and that all
+// numbers are finite. k and d are how many logits and features there are.
+func (s Score) With(k, d int, tensors Tensors) (*Fitted, error) {
+	if err := tensors.check(s.learns, k, d); err != nil {
+		return nil, fmt.Errorf("score %s: %w", s.Name, err)
+	}
+	return &Fitted{s, tensors}, nil
+}
+
+// Fitted is a score with the tensors that it learned, ready to be computed.
+type Fitted struct {
+	Score
+	Tensors Tensors // nil of a score that learns nothing
 }
 
 // Emit writes the formula into a graph and returns the name of the result, [N,1].
-func (s Score) Emit(t Terms[string]) string { return s.graph(t) }
+func (f *Fitted) Emit(t Terms[string]) string { return f.graph(t, f.Tensors) }
 
 // Values computes the score of the examples, one number each.
-func (s Score) Values(x Examples) []float64 {
-	x.check()
-	values := s.rows(terms{x})
-	if len(values.Data) != x.N {
-		panic(fmt.Sprintf("score: %s gives %d numbers for %d examples", s.Name, len(values.Data), x.N))
-	}
-	return values.Data
+func (f *Fitted) Values(x Examples) []float64 {
+	x.check(&f.Score)
+	out := make([]float64, x.N)
+	const block = 256 // which bounds the memory that formulas take
+	parallel.For((x.N+block-1)/block, func(first, last int) {
+		for ; first < last; first++ {
+			from, to := first*block, min(x.N, (first+1)*block)
+			values := f.rows(Numbers(x.slice(from, to)), f.Tensors)
+			if values.Width != 1 {
+				panic(fmt.Sprintf("score: %s gives %d numbers an example", f.Name, values.Width))
+			}
+			for i := range to - from {
+				out[from+i] = values.at(i, 0)
+			}
+		}
+	})
+	return out
 }
 
-// Index returns the place in All of the score with a name, or -1.
-func Index(name string) int {
-	return slices.IndexFunc(All, func(s Score) bool { return s.Name == name })
+// Find returns the score with a name.
+func Find(name string) (Score, bool) {
+	i := slices.IndexFunc(All, func(s Score) bool { return s.Name == name })
+	if i < 0 {
+		return Score{}, false
+	}
+	return All[i], true
 }
 
-// EncodeJSON writes an object and behind its own fields one for each of All, by its name; a nil
-// value is left out. Like an encoder without HTML it leaves <, > and & as they are.
-func EncodeJSON(w *bytes.Buffer, object any, value func(i int) any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(object); err != nil {
-		return err
-	}
-	w.Truncate(w.Len() - len("}\n"))
+// Names lists those of All.
+func Names() []string {
+	names := make([]string, len(All))
 	for i, s := range All {
-		v := value(i)
-		if v == nil {
-			continue
-		}
-		if w.Bytes()[w.Len()-1] != '{' {
-			w.WriteByte(',')
-		}
-		w.WriteByte('"')
-		w.WriteString(s.Name)
-		w.WriteString(`":`)
-		if x, ok := v.(*float64); ok && finite(*x) {
-			w.Write(appendFloat(w.AvailableBuffer(), *x))
-			continue
-		}
-		if err := e.Encode(v); err != nil {
-			return err
-		}
-		w.Truncate(w.Len() - len("\n"))
+		names[i] = s.Name
 	}
-	return w.WriteByte('}')
-}
-
-func finite(x float64) bool { return x-x == 0 }
-
-// appendFloat writes a number as package json does, in less time.
-func appendFloat(b []byte, x float64) []byte {
-	size := math.Abs(x)
-	if size == 0 || size >= 1e-6 && size < 1e21 {
-		return strconv.AppendFloat(b, x, 'f', -1, 64)
-	}
-	b = strconv.AppendFloat(b, x, 'e', -1, 64)
-	if n := len(b); b[n-4] == 'e' && b[n-3] == '-' && b[n-2] == '0' { // 1e-09 is 1e-9
-		b[n-2], b = b[n-1], b[:n-1]
-	}
-	return b
-}
-
-// Terms are what formulas are made of: the values that an example has and operations on them. A
-// value has a row for each of the N examples: one number, or one for each of the K logits.
-// Operations on two values act element by element; a single number stands for each of K.
-type Terms[V any] interface {
-	Logits() V       // [N,K], the network's own
-	Variance() V     // [N,K], of the logits under the posterior, at T_ens = 1
-	Leverage() V     // [N,1], φᵀ(A+δI)⁻¹φ
-	Margin() V       // [N,1], of 1 - max p under the temperatures for out-of-distribution data (package meanfield)
-	MedianMargin() V // its median over held-out examples in distribution
-
-	Number(x float64) V
-	Add(x, y V) V
-	Sub(x, y V) V
-	Mul(x, y V) V
-	Div(x, y V) V
-	Exp(x V) V
-	Log(x V) V
-	Sqrt(x V) V
-
-	// Over the logits: [N,1] of [N,K].
-	Max(x V) V
-	Sum(x V) V
-	Mean(x V) V
-}
-
-// Examples are what a calibration gives of N examples with K logits, row-major.
-type Examples struct {
-	N, K         int
-	Logits       []float32 // [N,K]
-	Variance     []float64 // [N,K]
-	Leverage     []float64 // [N]
-	Margin       []float64 // [N]
-	MedianMargin float64   // positive
-}
-
-func (x Examples) check() {
-	if n := x.N; len(x.Logits) != n*x.K || len(x.Variance) != n*x.K || len(x.Leverage) != n || len(x.Margin) != n {
-		panic(fmt.Sprintf("score: %d logits, %d variances, %d leverages and %d margins for %d examples of %d logits",
-			len(x.Logits), len(x.Variance), len(x.Leverage), len(x.Margin), n, x.K))
-	}
+	return names
 }

@@ -324,7 +324,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 		for _, m := range methods {
 			oodRows(&out, m.name, *m.OOD, *m.OODNLL)
 		}
-		for _, s := range score.All {
+		for _, s := range score.Shown {
 			if figures := r.HeldOut.Scores[s.Name]; figures != nil {
 				out.row(s.Name, ood(*figures)...)
 			}

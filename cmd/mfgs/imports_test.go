@@ -46,7 +46,7 @@ var imports = map[string][]string{
 	"calibrate/metrics":            {},
 	"calibrate/safetensors":        {"featurize/tensor"},
 	"calibrate/rows":               {"calibrate/safetensors"},
-	"calibrate/score":              {},
+	"calibrate/score":              {"calibrate/internal/*"},
 	"calibrate":                    {"calibrate/meanfield", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "calibrate/internal/*"},
 	"calibrate/internal/*":         {},
 	"calibrate/methods":            {"calibrate", "calibrate/*", "calibrate/internal/*"},

@@ -395,13 +395,13 @@ const rowsKept = 64
 var (
 	predictionHeader = []string{"input", "label", "class", "confidence"}
 	labelsHeader     = []string{"input", "targets", "labels", "confidence"}
-	predictionAlign  = "lllr" + strings.Repeat("r", len(score.All))
+	predictionAlign  = "lllr" + strings.Repeat("r", len(score.Shown))
 )
 
 // withScores adds the names of all scores.
 func withScores(header []string) []string {
 	header = slices.Clone(header)
-	for _, s := range score.All {
+	for _, s := range score.Shown {
 		header = append(header, s.Name)
 	}
 	return header
@@ -419,9 +419,9 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		truth = t.class(*p.Label)
 	}
 	row := []string{shorten(printable(p.Input)), truth, found, percent(p.Confidence)}
-	for i, s := range score.All {
+	for i, s := range score.Shown {
 		format := "%#.4g"
-		if s.Bounded {
+		if s.Double { // and bounded
 			format = "%.4f"
 		}
 		row = append(row, fmt.Sprintf(format, p.Scores[i]))

@@ -78,7 +78,7 @@ func arrowSchema() *columnar.Schema {
 		f.Nullable = f.Name != "input"
 		fields = append(fields, f)
 	}
-	for _, s := range score.All {
+	for _, s := range score.Shown {
 		fields = append(fields, columnar.Field{Name: s.Name, Type: columnar.PrimitiveTypes.Float64, Nullable: true})
 	}
 	return columnar.NewSchema(fields, nil)

@@ -128,7 +128,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	variance, leverage := f.forms(phi)
 	f.variances(variance, outputs[LogitVariance].Name)
 	margin := f.probabilities(logits, variance, outputs[Probabilities].Name)
-	f.scores(newTerms(f, logits, outputs[LogitVariance].Name, leverage, margin), outputs[Scores:])
+	f.scores(newTerms(f, phi, logits, outputs[LogitVariance].Name, leverage, margin), outputs[Scores:])
 	if f.err != nil {
 		return nil, nil, f.err
 	}

@@ -1,6 +1,10 @@
 package fuse
 
-import "github.com/mfgs/mfgs/featurize/tensor"
+import (
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
 
 // Score is an output of one number an example.
 type Score struct {
@@ -13,14 +17,27 @@ type Score struct {
 // Terms are what scores are made of: tensors of the graph by their names, and operators on them,
 // which compute in float64. Values are [N,1] or [N,K]; a number stands for all.
 type Terms struct {
-	f                                  *fuser
-	logits, variance, leverage, margin string
-	doubles                            map[string]string // of float32 terms, "" until one is cast
+	f                                            *fuser
+	features, logits, variance, leverage, margin string
+	doubles                                      map[string]string // of float32 terms, "" until one is cast
 }
 
-func newTerms(f *fuser, logits, variance, leverage, margin string) *Terms {
-	return &Terms{f, logits, variance, leverage, margin, map[string]string{logits: "", variance: "", leverage: ""}}
+func newTerms(f *fuser, features, logits, variance, leverage, margin string) *Terms {
+	return &Terms{f, features, logits, variance, leverage, margin,
+		map[string]string{features: "", logits: "", variance: "", leverage: ""}}
 }
+
+// Link says how the head's logits become probabilities.
+func (t *Terms) Link() head.Link { return t.f.link }
+
+// K returns how many logits there are.
+func (t *Terms) K() int { return int(t.f.k) }
+
+// D returns how many features there are.
+func (t *Terms) D() int { return len(t.f.mf.Forms.Center) }
+
+// Features returns the features, [N,d].
+func (t *Terms) Features() string { return t.features }
 
 // Logits returns the network's own logits, [N,K].
 func (t *Terms) Logits() string { return t.logits }
@@ -37,6 +54,12 @@ func (t *Terms) Margin() string { return t.margin }
 // MedianMargin returns that of a usual example.
 func (t *Terms) MedianMargin() string { return t.f.number(t.f.mf.MedianMargin) }
 
+// Constant returns a matrix of fixed numbers, row-major with so many columns. One row stands for
+// all examples.
+func (t *Terms) Constant(name string, data []float64, width int) string {
+	return t.f.double(name, data, int64(len(data)/width), int64(width))
+}
+
 // Number returns a constant.
 func (t *Terms) Number(x float64) string { return t.f.number(x) }
 
@@ -46,14 +69,56 @@ func (t *Terms) Add(x, y string) string { return t.f.binary("Add", t.double(x), 
 func (t *Terms) Sub(x, y string) string { return t.f.binary("Sub", t.double(x), t.double(y)) }
 func (t *Terms) Mul(x, y string) string { return t.f.binary("Mul", t.double(x), t.double(y)) }
 func (t *Terms) Div(x, y string) string { return t.f.binary("Div", t.double(x), t.double(y)) }
-func (t *Terms) Exp(x string) string    { return t.f.unary("Exp", t.double(x)) }
-func (t *Terms) Log(x string) string    { return t.f.unary("Log", t.double(x)) }
-func (t *Terms) Sqrt(x string) string   { return t.f.unary("Sqrt", t.double(x)) }
+func (t *Terms) Pow(x, y string) string { return t.f.binary("Pow", t.double(x), t.double(y)) }
 
-// Max and the two below are over the logits: [N,1] of [N,K].
+func (t *Terms) MinOf(x, y string) string { return t.extreme("Min", x, y) }
+func (t *Terms) MaxOf(x, y string) string { return t.extreme("Max", x, y) }
+
+// Greater is 1 where x > y, and 0 elsewhere: where one of them is not a number, too.
+func (t *Terms) Greater(x, y string) string {
+	return t.f.cast(t.f.binary("Greater", t.double(x), t.double(y)), tensor.Float64)
+}
+
+func (t *Terms) Neg(x string) string  { return t.f.unary("Neg", t.double(x)) }
+func (t *Terms) Abs(x string) string  { return t.f.unary("Abs", t.double(x)) }
+func (t *Terms) Exp(x string) string  { return t.f.unary("Exp", t.double(x)) }
+func (t *Terms) Log(x string) string  { return t.f.unary("Log", t.double(x)) }
+func (t *Terms) Sqrt(x string) string { return t.f.unary("Sqrt", t.double(x)) }
+
+// Max and the three below are over a row: [N,1] of [N,n].
 func (t *Terms) Max(x string) string  { return t.f.reduce("ReduceMax", t.double(x), 1, true) }
+func (t *Terms) Min(x string) string  { return t.f.reduce("ReduceMin", t.double(x), 1, true) }
 func (t *Terms) Sum(x string) string  { return t.f.reduce("ReduceSum", t.double(x), 1, true) }
 func (t *Terms) Mean(x string) string { return t.f.reduce("ReduceMean", t.double(x), 1, true) }
+
+// Largest returns the k largest of each row, the largest first: [N,k] of [N,n]. k became an input in
+// operator set 10.
+func (t *Terms) Largest(x string, k int) string {
+	out, places := t.f.Names.Fresh("mfgs_largest"), t.f.Names.Fresh("mfgs_places")
+	if t.f.opset < 10 {
+		t.f.op("TopK", []string{t.double(x)}, onnxpb.IntAttribute("k", int64(k)), onnxpb.IntAttribute("axis", 1))
+	} else {
+		t.f.op("TopK", []string{t.double(x), t.f.list(int64(k))}, onnxpb.IntAttribute("axis", 1))
+	}
+	t.f.Nodes[len(t.f.Nodes)-1].Output = []string{out, places}
+	return out
+}
+
+// MatMul is the product with a constant matrix, [N,b] of [N,a].
+func (t *Terms) MatMul(x, m string) string { return t.f.binary("MatMul", t.double(x), t.double(m)) }
+
+// extreme is Min or Max of two. Before operator set 8 these took no others than float32: there it is
+// over an axis of its own.
+func (t *Terms) extreme(kind, x, y string) string {
+	x, y = t.double(x), t.double(y)
+	if t.f.opset >= 8 {
+		return t.f.binary(kind, x, y)
+	}
+	zero := t.f.binary("Mul", t.f.binary("Add", x, y), t.f.number(0))
+	column := func(x string) string { return t.f.reshape(t.f.binary("Add", x, zero), 0, 0, 1) }
+	both := t.f.op("Concat", []string{column(x), column(y)}, onnxpb.IntAttribute("axis", 2))
+	return t.f.reduce("Reduce"+kind, both, 2, false)
+}
 
 // double casts a float32 term when it is first asked for.
 func (t *Terms) double(x string) string {

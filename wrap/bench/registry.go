@@ -27,7 +27,7 @@ var registry = slices.Concat([]*method{
 
 // scores are methods without probabilities.
 func scores() (all []*method) {
-	for _, s := range score.All {
+	for _, s := range score.Shown {
 		if slices.Contains(measure.Plain, s.Name) {
 			all = append(all, &method{name: s.Name, doc: s.Doc})
 		}

@@ -1,9 +1,15 @@
 package attach
 
+import (
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/onnx/fuse"
+)
+
 const FarRatio = farRatio
 
 var (
 	Intervals = intervals
 	Margins   = margins
 	Scores    = scores
+	GraphOf   = func(t *fuse.Terms) score.Terms[string] { return terms{t} }
 )

@@ -56,12 +56,17 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 
 // scores are all of them, to be written into a graph.
 func scores() (all []fuse.Score) {
-	for _, s := range score.All {
+	for _, s := range score.Shown {
 		all = append(all, fuse.Score{Name: s.Name, Double: s.Double,
-			Emit: func(t *fuse.Terms) string { return s.Emit(t) }})
+			Emit: func(t *fuse.Terms) string { return (&score.Fitted{Score: s}).Emit(terms{t}) }})
 	}
 	return all
 }
+
+// terms are those of a graph, as formulas take them.
+type terms struct{ *fuse.Terms }
+
+func (t terms) Link() score.Link { return score.Link(t.Terms.Link()) }
 
 // intervals returns those that mf0 interpolates for a largest held-out ratio, without
 // those that need nearly as many nodes as the next.

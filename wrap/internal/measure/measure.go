@@ -158,7 +158,7 @@ func (c *counter) result() *metrics.InDomain {
 var Plain = append([]string{"mle", "ts", "mf0"}, scores()...)
 
 func scores() (names []string) {
-	for _, s := range score.All {
+	for _, s := range score.Shown {
 		if s.Name != "ood_score" {
 			names = append(names, s.Name)
 		}

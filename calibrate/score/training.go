@@ -1,0 +1,117 @@
+package score
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Training is what scores are fitted to: what a calibration knows of its training data, and the last
+// layer, a = Wφ + b. Matrices are row-major. Nothing of it may be changed.
+type Training struct {
+	K, D int // logits, features
+	Link Link
+
+	W []float64 // [K,d]
+	B []float64 // [K], zeros where the head has no bias
+
+	// Over all N training examples.
+	N           int
+	Gram        []float64 // [d,d], Σφφᵀ
+	ClassSums   []float64 // [C,d], Σφ by label, or by predicted class where there are no labels
+	ClassCounts []int     // [C]; C is K, and 2 where a single logit tells two classes
+
+	// Sample are some training examples, the same whatever the order in which the data were read.
+	Sample Sample
+}
+
+// Sample are rows of M training examples.
+type Sample struct {
+	M        int
+	Features []float32 // [M,d]
+	Logits   []float32 // [M,K]
+	Labels   []int     // [M], of which ClassSums are; -1 for an example without one
+}
+
+// Tensor is what a score learned, row-major.
+type Tensor struct {
+	Name  string
+	Shape []int // one or two dimensions
+	Data  []float64
+}
+
+// Tensors are those of one score, in the order of its [Learned].
+type Tensors []Tensor
+
+// Of returns the tensor with a name, which must be there.
+func (t Tensors) Of(name string) Tensor {
+	i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == name })
+	if i < 0 {
+		panic("score: there is no tensor " + name)
+	}
+	return t[i]
+}
+
+// Learned says what tensor a score has. A dimension is K or d, a number, or any other word for what
+// is open, from 1 to [MostOpen]: it must be the same wherever it stands.
+type Learned struct {
+	Name  string
+	Shape []string
+}
+
+// MostOpen bounds dimensions that follow neither from the head nor from the score.
+const MostOpen = 1 << 14
+
+// check reports tensors that are not those of a score for k logits and d features.
+func (t Tensors) check(want []Learned, k, d int) error {
+	if len(t) != len(want) {
+		return fmt.Errorf("%d tensors, want %d", len(t), len(want))
+	}
+	open := map[string]int{}
+	for i, w := range want {
+		if t[i].Name != w.Name {
+			return fmt.Errorf("tensor %.70q, want %s", t[i].Name, w.Name)
+		}
+		if len(t[i].Shape) != len(w.Shape) {
+			return fmt.Errorf("tensor %s has shape %v, want %v", w.Name, t[i].Shape, w.Shape)
+		}
+		size := 1
+		for j, word := range w.Shape {
+			got := t[i].Shape[j]
+			size *= got
+			if n, fixed := dimension(word, k, d); fixed {
+				if got != n {
+					return fmt.Errorf("tensor %s has shape %v, want %v with K = %d and d = %d", w.Name, t[i].Shape, w.Shape, k, d)
+				}
+				continue
+			}
+			if n, seen := open[word]; seen && got != n || got < 1 || got > MostOpen {
+				return fmt.Errorf("tensor %s has shape %v, want %v with %s from 1 to %d, the same everywhere",
+					w.Name, t[i].Shape, w.Shape, word, MostOpen)
+			}
+			open[word] = got
+		}
+		if len(t[i].Data) != size {
+			return fmt.Errorf("tensor %s has %d numbers, its shape %v", w.Name, len(t[i].Data), t[i].Shape)
+		}
+		for _, v := range t[i].Data {
+			if math.IsNaN(v) || math.IsInf(v, 0) {
+				return fmt.Errorf("tensor %s has %v, want finite numbers", w.Name, v)
+			}
+		}
+	}
+	return nil
+}
+
+// dimension returns what a word of [Learned] stands for, where that is known.
+func dimension(word string, k, d int) (n int, fixed bool) {
+	switch word {
+	case "K":
+		return k, true
+	case "d":
+		return d, true
+	}
+	n, err := strconv.Atoi(word)
+	return n, err == nil
+}

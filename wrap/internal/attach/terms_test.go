@@ -1,0 +1,98 @@
+package attach_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+)
+
+// operations are formulas that have every operation among them, over terms of examples with positive
+// variances.
+func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
+	a, f, s := t.Logits(), t.Features(), t.Variance()
+	r, half := t.Constant("row", row, len(row)), t.Number(0.5)
+	return map[string]V{
+		"add, sub":    t.Sum(t.Sub(t.Add(a, r), t.Mul(half, r))),
+		"div":         t.Sum(t.Div(a, t.Add(s, t.Leverage()))),
+		"pow":         t.Sum(t.Pow(s, r)),
+		"pow of zero": t.Pow(t.Log(t.Number(-1)), t.Greater(t.Sum(a), t.Sum(a))),
+		"min, max":    t.Sum(t.MinOf(t.MaxOf(a, t.Neg(half)), r)),
+		"greater":     t.Sum(t.Greater(a, r)),
+		"abs, exp":    t.Sum(t.Exp(t.Neg(t.Abs(a)))),
+		"log, sqrt":   t.Sum(t.Log(t.Sqrt(s))),
+		"rows":        t.Add(t.Max(a), t.Add(t.Min(a), t.Mean(a))),
+		"largest":     t.Sum(t.Mul(t.Largest(a, 2), t.Constant("weights", []float64{1, 3}, 2))),
+		"matmul":      t.Min(t.MatMul(f, t.Constant("matrix", matrix, 3))),
+		"features":    t.Sum(f),
+		"number":      t.Number(2),
+		"margin":      t.Margin(),
+	}
+}
+
+// A formula over a graph gives what it gives over numbers, in every operator set.
+func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
+	const k, r = 5, 6
+	rng := rand.New(rand.NewPCG(31, 32))
+	logits, variances := make([]float32, r*k), make([]float32, r*k)
+	matrix, row := make([]float64, r*3), make([]float64, k)
+	for i := range logits {
+		logits[i], variances[i] = float32(rng.NormFloat64()), float32(0.1+rng.Float64())
+	}
+	for _, x := range [][]float64{matrix, row} {
+		for i := range x {
+			x[i] = rng.NormFloat64()
+		}
+	}
+	x := score.Examples{N: r, K: k, D: r, Link: score.Softmax, Logits: logits, Variance: widened(variances)}
+	for i := range r {
+		feature := make([]float32, r)
+		feature[i] = 1
+		x.Features, x.Leverage = append(x.Features, feature...), append(x.Leverage, float64(i))
+		_, margin := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+			fuse.Temperatures{Act: 1.5, Ens: 0.5})
+		x.Margin = append(x.Margin, margin)
+	}
+	want := operations(score.Numbers(x), matrix, row)
+	formulas := slices.Sorted(maps.Keys(want))
+	for opset := uint64(7); opset <= 24; opset++ {
+		m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
+			mf.Scores = nil
+			var made map[string]string
+			for i, name := range formulas {
+				mf.Scores = append(mf.Scores, fuse.Score{Name: fmt.Sprintf("s%d", i), Double: true,
+					Emit: func(t *fuse.Terms) string {
+						if made == nil {
+							made = operations(attach.GraphOf(t), matrix, row)
+						}
+						// One number stands for all examples, and the output has one for each.
+						return t.Add(made[name], t.Mul(t.Leverage(), t.Number(0)))
+					}})
+			}
+		})
+		out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
+		if err != nil {
+			t.Fatalf("operator set %d: %v", opset, err)
+		}
+		for i, name := range formulas {
+			for e, got := range out[fuse.Scores+i].Data.([]float64) {
+				all := want[name].Data
+				if v := all[min(e, len(all)-1)]; !approx.Relative(got, v, 2e-6) {
+					t.Errorf("operator set %d, %s: %v, want %v", opset, name, got, v)
+				}
+			}
+		}
+	}
+	if math.IsNaN(want["pow of zero"].Data[0]) {
+		t.Error("NaN to the power of zero is not 1")
+	}
+}
