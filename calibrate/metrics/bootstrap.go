@@ -7,11 +7,8 @@ import (
 	"slices"
 )
 
-// Interval is a confidence interval.
-type Interval struct {
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
-}
+// Interval is a confidence interval: its lower and its upper end.
+type Interval [2]float64
 
 // BootstrapOptions says how [Bootstrap] resamples. The zero value asks for 1000
 // resamples, a 95 % interval and seed 0.
@@ -31,15 +28,7 @@ type BootstrapOptions struct {
 // It panics if there is no sample, one is empty, or an option is out of range.
 // The error says that a resample had no statistic: stat returned NaN.
 func Bootstrap(sizes []int, stat func(draw [][]int) float64, o BootstrapOptions) (Interval, error) {
-	if o.Resamples == 0 {
-		o.Resamples = 1000
-	}
-	if o.Level == 0 {
-		o.Level = 0.95
-	}
-	if o.Resamples < 0 || !(o.Level > 0 && o.Level < 1) || len(sizes) == 0 || slices.Min(sizes) < 1 {
-		panic(fmt.Sprintf("metrics: bootstrap of samples of %v examples with %+v", sizes, o))
-	}
+	o = o.checked(sizes)
 	draw := make([][]int, len(sizes))
 	for i, n := range sizes {
 		draw[i] = make([]int, n)
@@ -59,7 +48,21 @@ func Bootstrap(sizes []int, stat func(draw [][]int) float64, o BootstrapOptions)
 	}
 	slices.Sort(values)
 	tail := (1 - o.Level) / 2
-	return Interval{Low: quantile(values, tail), High: quantile(values, 1-tail)}, nil
+	return Interval{quantile(values, tail), quantile(values, 1-tail)}, nil
+}
+
+// checked fills in what is left out.
+func (o BootstrapOptions) checked(sizes []int) BootstrapOptions {
+	if o.Resamples == 0 {
+		o.Resamples = 1000
+	}
+	if o.Level == 0 {
+		o.Level = 0.95
+	}
+	if o.Resamples < 0 || !(o.Level > 0 && o.Level < 1) || len(sizes) == 0 || slices.Min(sizes) < 1 {
+		panic(fmt.Sprintf("metrics: bootstrap of samples of %v examples with %+v", sizes, o))
+	}
+	return o
 }
 
 // quantile interpolates between the order statistics of sorted x: numpy's default, R's type 7.

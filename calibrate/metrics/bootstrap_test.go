@@ -37,7 +37,7 @@ func TestBootstrapOfAMeanIsTheNormalInterval(t *testing.T) {
 	}
 	// The 2.5 % quantile of 4000 draws has a standard error of
 	// sqrt(0.025·0.975/4000)/φ(1.96) = 0.042 standard deviations: four of them.
-	for _, d := range []float64{got.Low - (average - 1.96*stderr), got.High - (average + 1.96*stderr)} {
+	for _, d := range []float64{got[0] - (average - 1.96*stderr), got[1] - (average + 1.96*stderr)} {
 		if !approx.Equal(d, 0, 4*0.042*stderr) {
 			t.Errorf("got %+v, want %v ± %v", got, average, 1.96*stderr)
 		}

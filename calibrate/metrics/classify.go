@@ -53,7 +53,8 @@ func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 	return c.Result(), nil
 }
 
-// Classifier measures one example after the other, in memory independent of their number.
+// Classifier measures one example after the other, and keeps some numbers of each, not its
+// probabilities, for what [Classifier.Selective] and [Resample] need: 64 bytes an example.
 //
 //   - The predicted class is the most probable one, the lowest of several.
 //   - NLL is the mean of −logp[label]. It is taken from the logarithm given, so
@@ -63,17 +64,17 @@ func Classify(logp []float64, k int, labels []int, bins int) (InDomain, error) {
 //     bins (l, u]: Σ_b (n_b/n) |accuracy_b − mean confidence_b|.
 //   - Brier is the mean over examples of Σ_k (p_k − [k = label])².
 type Classifier struct {
-	k     int
-	n     int
-	wrong int
-	nll   float64
-	brier float64
-	bins  []bin
-}
-
-type bin struct {
-	confidence float64 // sum over the examples in the bin
-	right      float64 // their number with the right class on top
+	k       int
+	each    int // decisions an example: 1, and of many labels one for each
+	n       int // decisions
+	wrong   int
+	nll     float64
+	brier   float64
+	bins    []bin
+	classes []class
+	kept    kept
+	p       []float64 // of one example
+	one     [1]outcome
 }
 
 // NewClassifier returns an empty accumulator for k classes. bins is the number
@@ -85,7 +86,9 @@ func NewClassifier(k, bins int) *Classifier {
 	if bins == 0 {
 		bins = DefaultBins(k)
 	}
-	return &Classifier{k: k, bins: make([]bin, bins)}
+	return &Classifier{
+		k: k, each: 1, bins: make([]bin, bins), classes: newClasses(k, bins), p: make([]float64, k),
+	}
 }
 
 // Add counts one example. logp holds the natural logarithms of its k class
@@ -99,16 +102,22 @@ func (c *Classifier) Add(logp []float64, label int) error {
 	if err != nil {
 		return fmt.Errorf("example %d: %w", c.n, err)
 	}
-	c.count(o)
+	for k, p := range c.p {
+		c.classes[k].count(p, k == label)
+	}
+	c.classes[label].labelled(!o.right)
+	c.one[0] = o
+	c.count(c.one[:])
 	return nil
 }
 
-// outcome is what there is to count of one example.
+// outcome is what there is to count of one decision.
 type outcome struct {
-	right                  bool
-	confidence, nll, brier float64
+	right                         bool
+	confidence, doubt, nll, brier float64
 }
 
+// measure says what is to be counted, and leaves the probabilities in c.p.
 func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 	if label < 0 || label >= c.k {
 		return outcome{}, fmt.Errorf("label %d is out of range: the classes are 0 to %d", label, c.k-1)
@@ -120,6 +129,7 @@ func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 			top = k
 		}
 		p := math.Exp(lp)
+		c.p[k] = p
 		sum += p
 		if k == label {
 			p -= 1
@@ -130,33 +140,28 @@ func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 	if !(math.Abs(sum-1) <= sumTolerance) {
 		return outcome{}, fmt.Errorf("the probabilities sum to %.6g, want 1: are these log-probabilities?", sum)
 	}
-	return outcome{right: top == label, confidence: math.Exp(logp[top]), nll: -logp[label], brier: brier}, nil
+	var doubt float64
+	for k, p := range c.p {
+		if k != top {
+			doubt += p
+		}
+	}
+	return outcome{top == label, c.p[top], doubt, -logp[label], brier}, nil
 }
 
-func (c *Classifier) count(o outcome) {
-	b := &c.bins[binOf(o.confidence, len(c.bins))]
-	b.confidence += o.confidence
-	if o.right {
-		b.right++
-	} else {
-		c.wrong++
+// count counts the decisions of one example.
+func (c *Classifier) count(example []outcome) {
+	for _, o := range example {
+		b := &c.bins[binOf(o.confidence, len(c.bins))]
+		b.add(o.confidence, o.right)
+		if !o.right {
+			c.wrong++
+		}
+		c.nll += o.nll
+		c.brier += o.brier
+		c.n++
 	}
-	c.nll += o.nll
-	c.brier += o.brier
-	c.n++
-}
-
-// binOf returns the b for which b/bins < p <= (b+1)/bins. Rounding may put
-// p·bins on the wrong side of an edge, so the edges have the last word.
-func binOf(p float64, bins int) int {
-	n := float64(bins)
-	b := min(max(int(math.Ceil(p*n))-1, 0), bins-1)
-	if b > 0 && p <= float64(b)/n {
-		b--
-	} else if b < bins-1 && p > float64(b+1)/n {
-		b++
-	}
-	return b
+	c.kept.add(example, len(c.bins))
 }
 
 // Result returns the figures over the examples added so far: the zero InDomain
@@ -166,15 +171,11 @@ func (c *Classifier) Result() InDomain {
 		return InDomain{}
 	}
 	n := float64(c.n)
-	var gap float64
-	for _, b := range c.bins {
-		gap += math.Abs(b.right - b.confidence)
-	}
 	return InDomain{
-		N:     c.n,
+		N:     c.n / c.each,
 		Error: float64(c.wrong) / n,
 		NLL:   c.nll / n,
-		ECE:   gap / n,
+		ECE:   ece(c.bins, n),
 		Brier: c.brier / n,
 	}
 }

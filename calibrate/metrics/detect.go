@@ -39,39 +39,49 @@ func Detect(in, out []float64) (OOD, error) {
 	if err := sortScores(a, b); err != nil {
 		return OOD{}, err
 	}
-
-	nIn, nOut := float64(len(a)), float64(len(b))
-	var (
-		wins     int64 // twice the number of (in, out) pairs in order, a tie counting 1
-		accuracy = 0.5
-		auprIn   float64
-		auprOut  float64
-		fpr95    = -1.0
-	)
+	c := newCurve(len(a), len(b))
 	for g := range groups(a, b) {
-		wins += g.wins(len(b))
-
-		seenIn, seenOut := g.in+g.tiedIn, g.out+g.tiedOut
-		accuracy = max(accuracy, (float64(seenIn)/nIn+1-float64(seenOut)/nOut)/2)
-
-		// In as positive: the accepted are those up to and with this group.
-		auprIn += float64(g.tiedIn) / nIn * float64(seenIn) / float64(seenIn+seenOut)
-		// Out as positive: the flagged are those from this group on.
-		auprOut += float64(g.tiedOut) / nOut * float64(len(b)-g.out) / float64(len(a)-g.in+len(b)-g.out)
-
-		// In integers: 0.95·n rounds up for some n and would ask for one more.
-		if fpr95 < 0 && 100*seenIn >= 95*len(a) {
-			fpr95 = float64(seenOut) / nOut
-		}
+		c.add(g)
 	}
-	return OOD{
-		N:        len(b),
-		Accuracy: accuracy,
-		AUROC:    float64(wins) / (2 * nIn * nOut),
-		AUPRIn:   auprIn,
-		AUPROut:  auprOut,
-		FPR95:    fpr95,
-	}, nil
+	return c.result(), nil
+}
+
+// curve gathers the figures of groups of ascending score.
+type curve struct {
+	in, out int   // examples
+	wins    int64 // twice the number of (in, out) pairs in order, a tie counting 1
+	OOD
+}
+
+func newCurve(in, out int) curve {
+	return curve{in: in, out: out, OOD: OOD{N: out, Accuracy: 0.5, FPR95: -1}}
+}
+
+func (c *curve) add(g group) {
+	c.wins += g.wins(c.out)
+
+	nIn, nOut := float64(c.in), float64(c.out)
+	seenIn, seenOut := g.in+g.tiedIn, g.out+g.tiedOut
+	c.Accuracy = max(c.Accuracy, (float64(seenIn)/nIn+1-float64(seenOut)/nOut)/2)
+
+	// In as positive: the accepted are those up to and with this group.
+	if g.tiedIn > 0 {
+		c.AUPRIn += float64(g.tiedIn) / nIn * float64(seenIn) / float64(seenIn+seenOut)
+	}
+	// Out as positive: the flagged are those from this group on.
+	if g.tiedOut > 0 {
+		c.AUPROut += float64(g.tiedOut) / nOut * float64(c.out-g.out) / float64(c.in-g.in+c.out-g.out)
+	}
+
+	// In integers: 0.95·n rounds up for some n and would ask for one more.
+	if c.FPR95 < 0 && 100*seenIn >= 95*c.in {
+		c.FPR95 = float64(seenOut) / nOut
+	}
+}
+
+func (c *curve) result() OOD {
+	c.AUROC = float64(c.wins) / (2 * float64(c.in) * float64(c.out))
+	return c.OOD
 }
 
 // AUROC returns [OOD.AUROC] alone. It allocates nothing when scratch, which it
@@ -92,6 +102,15 @@ func AUROC(in, out, scratch []float64) (float64, error) {
 
 // sortScores checks and sorts both slices in place.
 func sortScores(in, out []float64) error {
+	if err := checkScores(in, out); err != nil {
+		return err
+	}
+	slices.Sort(in)
+	slices.Sort(out)
+	return nil
+}
+
+func checkScores(in, out []float64) error {
 	if len(in) == 0 {
 		return errors.New("no in-distribution scores to measure")
 	}
@@ -104,8 +123,6 @@ func sortScores(in, out []float64) error {
 	if i := slices.IndexFunc(out, math.IsNaN); i >= 0 {
 		return fmt.Errorf("out-of-distribution score %d is NaN", i)
 	}
-	slices.Sort(in)
-	slices.Sort(out)
 	return nil
 }
 

@@ -52,6 +52,6 @@ func ExampleBootstrap() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("AUROC in [%.2f, %.2f]\n", interval.Low, interval.High)
+	fmt.Printf("AUROC in [%.2f, %.2f]\n", interval[0], interval[1])
 	// Output: AUROC in [0.57, 1.00]
 }

@@ -13,6 +13,7 @@ type MultiLabel struct {
 	k         int
 	decisions *Classifier
 	outcomes  []outcome // of one example
+	p         []float64 // that a label is present, of one example
 }
 
 // NewMultiLabel returns an empty accumulator for k labels. bins is the number of
@@ -21,7 +22,9 @@ func NewMultiLabel(k, bins int) *MultiLabel {
 	if k < 1 {
 		panic(fmt.Sprintf("metrics: multi-label of %d labels", k))
 	}
-	return &MultiLabel{k: k, decisions: NewClassifier(2, bins), outcomes: make([]outcome, k)}
+	c := NewClassifier(2, bins)
+	c.each, c.classes = k, newClasses(k, len(c.bins))
+	return &MultiLabel{k: k, decisions: c, outcomes: make([]outcome, k), p: make([]float64, k)}
 }
 
 // Add counts one example. logp holds log(1-p_k) and log p_k of each label, [k,2];
@@ -31,22 +34,25 @@ func (m *MultiLabel) Add(logp []float64, targets []uint8) error {
 	if len(logp) != 2*m.k || len(targets) != m.k {
 		panic(fmt.Sprintf("metrics: %d log-probabilities and %d targets for %d labels", len(logp), len(targets), m.k))
 	}
+	c := m.decisions
 	for i, y := range targets {
 		var err error
-		if m.outcomes[i], err = m.decisions.measure(logp[2*i:2*i+2], int(y)); err != nil {
-			return fmt.Errorf("example %d: label %d: %w", m.decisions.n/m.k, i, err)
+		if m.outcomes[i], err = c.measure(logp[2*i:2*i+2], int(y)); err != nil {
+			return fmt.Errorf("example %d: label %d: %w", c.n/m.k, i, err)
 		}
+		m.p[i] = c.p[1]
 	}
-	for _, o := range m.outcomes {
-		m.decisions.count(o)
+	for i, y := range targets {
+		c.classes[i].count(m.p[i], y == 1)
+		c.classes[i].labelled(!m.outcomes[i].right)
 	}
+	c.count(m.outcomes)
 	return nil
 }
 
 // Result returns the figures over the examples added so far: the zero InDomain
 // if there are none. The accumulator may go on counting.
-func (m *MultiLabel) Result() InDomain {
-	r := m.decisions.Result()
-	r.N /= m.k
-	return r
-}
+func (m *MultiLabel) Result() InDomain { return m.decisions.Result() }
+
+// Decisions returns what the decisions were counted in, for its other figures.
+func (m *MultiLabel) Decisions() *Classifier { return m.decisions }

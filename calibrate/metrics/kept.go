@@ -1,0 +1,41 @@
+package metrics
+
+// kept is what is kept of each example: means over its decisions, and what it adds to the bins.
+type kept struct {
+	wrong, nll, brier, doubt []float64
+	cells                    []cell
+	ends                     []int // of the cells of each example
+}
+
+// cell is what an example adds to a bin.
+type cell struct {
+	of int
+	bin
+}
+
+func (s *kept) add(example []outcome, bins int) {
+	var mean outcome
+	var wrong float64
+	start := len(s.cells)
+	for _, o := range example {
+		mean.nll += o.nll
+		mean.brier += o.brier
+		mean.doubt += o.doubt
+		if !o.right {
+			wrong++
+		}
+		of := binOf(o.confidence, bins)
+		at := start
+		for at < len(s.cells) && s.cells[at].of != of {
+			at++
+		}
+		if at == len(s.cells) {
+			s.cells = append(s.cells, cell{of: of})
+		}
+		s.cells[at].add(o.confidence, o.right)
+	}
+	n := float64(len(example))
+	s.wrong, s.nll = append(s.wrong, wrong/n), append(s.nll, mean.nll/n)
+	s.brier, s.doubt = append(s.brier, mean.brier/n), append(s.doubt, mean.doubt/n)
+	s.ends = append(s.ends, len(s.cells))
+}

@@ -1,0 +1,245 @@
+package metrics
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Measured is figures of one method that can be taken of resampled examples, see [Resample].
+type Measured struct {
+	names []string // of the figures, as in JSON
+	// figures computes them. weights say how often each example of each sample was drawn.
+	figures func(weights [][]int32, into []float64)
+	// roots are the figures that are computed as squares, which may be negative.
+	roots []string
+}
+
+// Probabilities are the figures of [InDomain], [Reliability] but for the class-wise one, and
+// [Selective], of the examples added so far; sample is their place in the sizes of Resample.
+func (c *Classifier) Probabilities(sample int) *Measured {
+	kept, each, bins := c.kept, float64(c.each), len(c.bins)
+	n := float64(len(kept.wrong))
+	ranked := newRanked(kept.doubt)
+	// No multiple of infinity is 0.
+	nll := slices.Clone(kept.nll)
+	var infinite []int
+	for i, v := range nll {
+		if math.IsInf(v, 1) {
+			infinite = append(infinite, i)
+			nll[i] = 0
+		}
+	}
+	figures := func(weights [][]int32, into []float64) {
+		w := weights[sample]
+		var sums [3]float64
+		filled := make([]bin, bins)
+		start := 0
+		for i, w := range w {
+			w := float64(w)
+			sums[0] += w * kept.wrong[i]
+			sums[1] += w * nll[i]
+			sums[2] += w * kept.brier[i]
+			for _, c := range kept.cells[start:kept.ends[i]] {
+				b := &filled[c.of]
+				b.n += w * c.n
+				b.confidence += w * c.confidence
+				b.right += w * c.right
+			}
+			start = kept.ends[i]
+		}
+		for _, i := range infinite {
+			if w[i] > 0 {
+				sums[1] = math.Inf(1)
+			}
+		}
+		area, risks := ranked.selective(kept.wrong, w)
+		copy(into, []float64{
+			sums[0] / n, sums[1] / n, ece(filled, n*each), debiased(filled, n*each), sums[2] / n,
+			area, risks[0], risks[1], risks[2],
+		})
+	}
+	names := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
+	return &Measured{names: names, figures: figures, roots: []string{"debiased_ce"}}
+}
+
+// Detection is the figures of [Detect]; inSample and outSample are the places of the scores in the
+// sizes of Resample. The error is that of Detect.
+func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
+	if err := checkScores(in, out); err != nil {
+		return nil, err
+	}
+	type scored struct {
+		score float64
+		at    int32
+		out   bool
+	}
+	all := make([]scored, 0, len(in)+len(out))
+	for i, v := range in {
+		all = append(all, scored{v, int32(i), false})
+	}
+	for i, v := range out {
+		all = append(all, scored{v, int32(i), true})
+	}
+	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(a.score, b.score) })
+	type ranked struct {
+		at        int32
+		out, last bool // last of those that are equal
+	}
+	order := make([]ranked, len(all))
+	for i, s := range all {
+		order[i] = ranked{s.at, s.out, i+1 == len(all) || all[i+1].score != s.score}
+	}
+	figures := func(weights [][]int32, into []float64) {
+		c := newCurve(len(in), len(out))
+		w := [2][]int32{weights[inSample], weights[outSample]}
+		var g group
+		for _, r := range order {
+			if r.out {
+				g.tiedOut += int(w[1][r.at])
+			} else {
+				g.tiedIn += int(w[0][r.at])
+			}
+			if r.last && g.tiedIn+g.tiedOut > 0 {
+				c.add(g)
+				g = group{in: g.in + g.tiedIn, out: g.out + g.tiedOut}
+			}
+		}
+		o := c.result()
+		copy(into, []float64{o.Accuracy, o.AUROC, o.AUPRIn, o.AUPROut, o.FPR95})
+	}
+	return &Measured{names: []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}, figures: figures}, nil
+}
+
+// Series is a figure as measured, and its values on resamples of the examples.
+type Series struct {
+	Value float64
+	Draws []float64
+}
+
+// Resample draws examples with replacement, as often as o says, and takes the figures of all
+// methods of the same draws, so that the figures of two methods can be compared draw by draw. sizes
+// hold the number of examples of each independent sample: what is drawn of one says nothing of
+// another. The result has for each of the measured, by name, its figures.
+//
+// Draws are moved so that their mean is the figure: resampling adds once more the bias that a
+// figure has, such as what chance adds to an ECE. A figure that is a root (see
+// [Reliability.DebiasedCE]) is moved as a square.
+//
+// It panics if a size is below 1 or an option out of range.
+func Resample(sizes []int, measured []*Measured, o BootstrapOptions) []map[string]Series {
+	o = o.checked(sizes)
+	width := 0
+	for _, m := range measured {
+		width += len(m.names)
+	}
+	weights := make([][]int32, len(sizes))
+	for i, n := range sizes {
+		weights[i] = slices.Repeat([]int32{1}, n)
+	}
+	values := make([]float64, width)
+	all := func(weights [][]int32, values []float64) {
+		for _, m := range measured {
+			m.figures(weights, values)
+			values = values[len(m.names):]
+		}
+	}
+	all(weights, values)
+
+	draws := make([][]float64, o.Resamples)
+	parallel(o.Resamples, func() func(int) {
+		weights := make([][]int32, len(sizes))
+		for i, n := range sizes {
+			weights[i] = make([]int32, n)
+		}
+		return func(r int) {
+			rng := rand.New(rand.NewPCG(o.Seed, uint64(r)))
+			for _, w := range weights {
+				clear(w)
+				for range w {
+					w[rng.IntN(len(w))]++
+				}
+			}
+			draws[r] = make([]float64, width)
+			all(weights, draws[r])
+		}
+	})
+
+	results := make([]map[string]Series, len(measured))
+	column := 0
+	for i, m := range measured {
+		results[i] = map[string]Series{}
+		for _, name := range m.names {
+			s := Series{values[column], make([]float64, o.Resamples)}
+			for r := range draws {
+				s.Draws[r] = draws[r][column]
+			}
+			s.centre()
+			if slices.Contains(m.roots, name) {
+				s.Value = root(s.Value)
+				for r, v := range s.Draws {
+					s.Draws[r] = root(v)
+				}
+			}
+			results[i][name] = s
+			column++
+		}
+	}
+	return results
+}
+
+// parallel calls do for 0 … n-1, on all processors. worker makes do for one of them.
+func parallel(n int, worker func() (do func(int))) {
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			do := worker()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// centre moves the draws so that their mean is the value. Where there are infinities it is not.
+func (s Series) centre() {
+	var sum float64
+	for _, v := range s.Draws {
+		sum += v - s.Value
+	}
+	bias := sum / float64(len(s.Draws))
+	if math.IsInf(bias, 0) || math.IsNaN(bias) {
+		return
+	}
+	for i := range s.Draws {
+		s.Draws[i] -= bias
+	}
+}
+
+// Minus is the difference to another figure of the same draws.
+func (s Series) Minus(t Series) Series {
+	d := Series{s.Value - t.Value, make([]float64, len(s.Draws))}
+	for i := range d.Draws {
+		d.Draws[i] = s.Draws[i] - t.Draws[i]
+	}
+	return d
+}
+
+// Interval returns the percentile interval of a level of confidence in (0,1) (Efron and Tibshirani,
+// "An Introduction to the Bootstrap", 1993, section 13.3), with quantiles that are interpolated
+// linearly between order statistics. It is false where a draw has no value, as the
+// difference of two infinities.
+func (s Series) Interval(level float64) (Interval, bool) {
+	draws := slices.Sorted(slices.Values(s.Draws))
+	if len(draws) == 0 || math.IsNaN(draws[0]) {
+		return Interval{}, false
+	}
+	tail := (1 - level) / 2
+	return Interval{quantile(draws, tail), quantile(draws, 1-tail)}, true
+}
