@@ -14,10 +14,10 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
 )
 
-// begin starts the digest of what begins at a position. What is read from now on counts.
-func (d *digest) begin(header string, from int) {
+// begin starts the digest of what lies between two positions. What is read from now on counts.
+func (d *digest) begin(header string, from, to int) {
 	if d.h == nil {
-		d.h, d.from = sha256.New(), from
+		d.h, d.from, d.to = sha256.New(), from, to
 		io.WriteString(d.h, header)
 	}
 }
@@ -147,7 +147,7 @@ func (d *digest) image(position int, name string, label int, content []byte, all
 		return
 	}
 	defer d.mu.Unlock()
-	if d.from+d.part != position {
+	if d.from+d.part != position || position >= d.to {
 		return
 	}
 	if content == nil {
@@ -198,7 +198,7 @@ func (o *opened) open(s Spec, count int, format string, opts Options) (err error
 	o.from, o.to = opts.Shard.Range(o.slice.from, o.slice.to)
 	o.header, o.keep = fmt.Sprintf("%s %t %d %d\n", format, o.HasLabels(), o.from, o.to), opts.Fingerprint
 	if o.keep {
-		o.src.base().digest.begin(o.header, o.from)
+		o.src.base().digest.begin(o.header, o.from, o.to)
 	}
 	return nil
 }
@@ -253,7 +253,7 @@ func (o *opened) Fingerprint(ctx context.Context) (string, error) {
 	}
 	if d.h == nil {
 		d.part, d.at, d.open = 0, 0, false
-		d.begin(o.header, o.from)
+		d.begin(o.header, o.from, o.to)
 	}
 	if err := o.src.hash(ctx, d, o.from, o.to); err != nil {
 		return "", err

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
 // fingerprinted makes a dataset of every format in a folder.
@@ -145,6 +147,36 @@ func TestFingerprintsStay(t *testing.T) {
 				}
 			}
 			s.Close()
+		}
+	}
+}
+
+// What is read of the examples of other shards does not count. A shard of fewer blocks than there are
+// shards may have none itself.
+func TestFingerprintIsOfTheShardAlone(t *testing.T) {
+	dir := t.TempDir()
+	fingerprinted(t, dir)
+	write(t, dir, "folder/table.csv", []byte("image,label\na/1.png,0\nb/4.jpg,1\n"))
+	for _, spec := range []string{"images-idx3", "folder", "x.tar", "cifar", "x.npy", "x.jsonl", "folder/table.csv"} {
+		var sums [2]string
+		for i, read := range []int{0, 2} {
+			o := Options{Fingerprint: true, Shard: rows.Shard{Index: 1, Count: 2}}
+			d, err := Open(filepath.Join(dir, spec), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if from, to := d.Range(); from != to {
+				t.Fatalf("%s: the shard has examples %d to %d, want none", spec, from, to)
+			}
+			for range d.Between(t.Context(), 0, read) {
+			}
+			if sums[i], err = d.Fingerprint(t.Context()); err != nil {
+				t.Errorf("%s: %v", spec, err)
+			}
+			d.Close()
+		}
+		if sums[0] != sums[1] {
+			t.Errorf("%s: %s, and %s after two examples of another shard", spec, sums[0], sums[1])
 		}
 	}
 }

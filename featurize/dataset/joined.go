@@ -185,7 +185,7 @@ func (s *joinedSource) file(i, from, to int, yield func(Example, error) bool) (e
 	if s.o.Fingerprint && !known {
 		d := &src.base().digest
 		d.mu.Lock()
-		d.begin(w.header, 0)
+		d.begin(w.header, 0, w.to)
 		d.mu.Unlock()
 	}
 	start, base, ended := s.starts[i], filepath.Base(s.paths[i]), true

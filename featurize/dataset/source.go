@@ -109,6 +109,7 @@ type digest struct {
 	mu   sync.Mutex
 	h    hash.Hash // nil until the digest is begun
 	from int       // the source's position that part 0 is of; for examples only
+	to   int       // the position behind the last part's; for examples only
 	sum  string    // "" until it is complete
 	part int       // the first that is not hashed whole
 	at   int64     // bytes of it that are hashed; for files only
