@@ -1,7 +1,7 @@
 // Package score lists the scores of unfamiliarity: one number an example, larger for what
 // is less like the training data.
 //
-// A [Score] is one entry of [All] and stands in a file of its own. Its formula is written
+// A [Score] is one entry of [All], in a file of its kin. Its formula is written
 // once, over [Terms], and serves twice: [Fitted.Values] computes it in float64 from what a
 // calibration gives, and the fused ONNX graph is written by the same function over the
 // names of tensors.
@@ -23,13 +23,9 @@ package score
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
-
-// All are the scores that can be asked for by name, in the order of tables.
-var All = []Score{leverage}
 
 // ErrNoFit says that a score cannot be fitted to the training data there are.
 var ErrNoFit = errors.New("cannot be fitted")
@@ -94,7 +90,7 @@ func (f *Fitted) Emit(t Terms[string]) string { return f.graph(t, f.Tensors) }
 
 // Values computes the score of the examples, one number each.
 func (f *Fitted) Values(x Examples) []float64 {
-	x.check(&f.Score)
+	x.check(f.Score.Margin)
 	out := make([]float64, x.N)
 	const block = 256 // which bounds the memory that formulas take
 	parallel.For((x.N+block-1)/block, func(first, last int) {
@@ -110,22 +106,4 @@ func (f *Fitted) Values(x Examples) []float64 {
 		}
 	})
 	return out
-}
-
-// Find returns the score with a name.
-func Find(name string) (Score, bool) {
-	i := slices.IndexFunc(All, func(s Score) bool { return s.Name == name })
-	if i < 0 {
-		return Score{}, false
-	}
-	return All[i], true
-}
-
-// Names lists those of All.
-func Names() []string {
-	names := make([]string, len(All))
-	for i, s := range All {
-		names[i] = s.Name
-	}
-	return names
 }

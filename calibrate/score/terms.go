@@ -1,16 +1,5 @@
 package score
 
-import "fmt"
-
-// Link says how logits become probabilities, as calibrate.Link does, with the same words.
-type Link string
-
-const (
-	Softmax   Link = "softmax"     // K classes that exclude each other
-	Sigmoid   Link = "sigmoid"     // one logit of two classes; or K labels, each by itself
-	OneVsRest Link = "one-vs-rest" // K classes that exclude each other, each with a sigmoid
-)
-
 // Terms are what formulas are made of: the values that an example has and operations on them. A
 // value has a row for each of the N examples: one number, or one for each of the K logits, or d
 // features, or as many as a matrix has columns. Operations on two values act element by element; a
@@ -73,38 +62,4 @@ func constant[V any](t Terms[V], learned Tensors, name string) V {
 func logSumExp[V any](t Terms[V], x V) V {
 	top := t.Max(x)
 	return t.Add(top, t.Log(t.Sum(t.Exp(t.Sub(x, top)))))
-}
-
-// Examples are what a calibration gives of N examples with K logits and d features, row-major.
-type Examples struct {
-	N, K, D  int
-	Link     Link
-	Features []float32 // [N,d]
-	Logits   []float32 // [N,K]
-	Variance []float64 // [N,K]
-	Leverage []float64 // [N]
-	Margin   []float64 // [N], for scores that are made of it
-
-	MedianMargin float64 // positive
-}
-
-func (x Examples) check(s *Score) {
-	n := x.N
-	if len(x.Features) != n*x.D || len(x.Logits) != n*x.K || len(x.Variance) != n*x.K || len(x.Leverage) != n ||
-		s.Margin && len(x.Margin) != n {
-		panic(fmt.Sprintf("score: %d features, %d logits, %d variances, %d leverages and %d margins for %d examples of %d features and %d logits",
-			len(x.Features), len(x.Logits), len(x.Variance), len(x.Leverage), len(x.Margin), n, x.D, x.K))
-	}
-}
-
-// slice are some of the examples.
-func (x Examples) slice(from, to int) Examples {
-	some := x
-	some.N = to - from
-	some.Features, some.Logits = x.Features[from*x.D:to*x.D], x.Logits[from*x.K:to*x.K]
-	some.Variance, some.Leverage = x.Variance[from*x.K:to*x.K], x.Leverage[from:to]
-	if x.Margin != nil {
-		some.Margin = x.Margin[from:to]
-	}
-	return some
 }

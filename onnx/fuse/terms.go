@@ -114,7 +114,7 @@ func (t *Terms) extreme(kind, x, y string) string {
 	if t.f.opset >= 8 {
 		return t.f.binary(kind, x, y)
 	}
-	zero := t.f.binary("Mul", t.f.binary("Add", x, y), t.f.number(0))
+	zero := t.f.binary("Mul", t.Greater(x, y), t.f.number(0)) // of the shape of both
 	column := func(x string) string { return t.f.reshape(t.f.binary("Add", x, zero), 0, 0, 1) }
 	both := t.f.op("Concat", []string{column(x), column(y)}, onnxpb.IntAttribute("axis", 2))
 	return t.f.reduce("Reduce"+kind, both, 2, false)

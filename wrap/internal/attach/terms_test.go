@@ -96,3 +96,53 @@ func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
 		t.Error("NaN to the power of zero is not 1")
 	}
 }
+
+// Each score of the registry, for every link: the graph against float64.
+func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
+	for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+		for _, k := range []int{1, 2, 7, 130} {
+			if k == 1 && link != head.Sigmoid {
+				continue
+			}
+			logits, variances, what := adversarial(k, 3, 5)
+			r := len(what)
+			x := score.Examples{N: r, K: k, D: r, Link: score.Link(link), Logits: logits, Variance: widened(variances)}
+			for i := range r {
+				_, margin := formula(link, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+					fuse.Temperatures{Act: 1.5, Ens: 0.5})
+				x.Leverage, x.Margin = append(x.Leverage, 0.3*float64(i+1)), append(x.Margin, margin)
+				x.Features = append(x.Features, unit(r).Data.([]float32)[i*r:(i+1)*r]...)
+			}
+			for _, opset := range []uint64{7, 9, 10, 13, 18, 24} {
+				m, names := fusedSelectorLink(t, opset, link, logits, variances, r, func(mf *fuse.MeanField) {
+					mf.Scores = nil
+					for _, s := range score.All {
+						if s.Learns() {
+							continue
+						}
+						f, _ := s.Fit(nil)
+						mf.Scores = append(mf.Scores, fuse.Score{Name: s.Name, Double: true,
+							Emit: func(t *fuse.Terms) string { return f.Emit(attach.GraphOf(t)) }})
+					}
+					for i := range r {
+						mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
+					}
+				})
+				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
+				if err != nil {
+					t.Fatalf("operator set %d: %v", opset, err)
+				}
+				for i, name := range names[fuse.Scores:] {
+					s, _ := score.Find(name.Key)
+					f, _ := s.Fit(nil)
+					want := f.Values(x)
+					for e, got := range out[fuse.Scores+i].Data.([]float64) {
+						if !approx.Relative(got, want[e], 1e-6) {
+							t.Errorf("%s, K=%d, operator set %d, %s of %s: %v, want %v", link, k, opset, name.Key, what[e], got, want[e])
+						}
+					}
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package score
+
+var maxLogit = Score{
+	Name:   "max_logit",
+	Doc:    "the largest logit",
+	Source: "Hendrycks et al. 2022, section 3",
+	rows:   maxLogitOf[Rows],
+	graph:  maxLogitOf[string],
+}
+
+// maxLogitOf is -max a. A single logit a is that of a softmax over ±a/2.
+func maxLogitOf[V any](t Terms[V], _ Tensors) V {
+	a := t.Logits()
+	if single(t) {
+		return t.Mul(t.Abs(a), t.Number(-0.5))
+	}
+	return t.Neg(t.Max(a))
+}
+
+var energy = Score{
+	Name:   "energy",
+	Doc:    "the free energy of the logits",
+	Source: "Liu et al. 2020, eq. 4; of labels: Wang et al. 2021, eq. 5",
+	Double: true,
+	rows:   energyOf[Rows],
+	graph:  energyOf[string],
+}
+
+// energyOf is -log Σ exp a at temperature 1; where each logit has a sigmoid of its own -Σ log(1+exp
+// a), the joint energy. A single logit a is that of a softmax over ±a/2.
+func energyOf[V any](t Terms[V], _ Tensors) V {
+	a := t.Logits()
+	switch {
+	case single(t):
+		y := t.Abs(a)
+		return t.Neg(t.Add(t.Mul(y, t.Number(0.5)), log1p(t, t.Exp(t.Neg(y)))))
+	case t.Link() == Softmax:
+		return t.Neg(logSumExp(t, a))
+	}
+	return t.Neg(t.Sum(t.Add(t.MaxOf(a, t.Number(0)), log1p(t, t.Exp(t.Neg(t.Abs(a)))))))
+}
+
+var studentizedEnergy = Score{
+	Name:   "studentized_energy",
+	Doc:    "the free energy over the root of the leverage",
+	Source: "docs/scores.md; energy: Liu et al. 2020, eq. 4",
+	Double: true,
+	rows:   studentizedEnergyOf[Rows],
+	graph:  studentizedEnergyOf[string],
+}
+
+// studentizedEnergyOf is the energy over √h.
+func studentizedEnergyOf[V any](t Terms[V], _ Tensors) V {
+	return t.Div(energyOf(t, nil), t.Sqrt(t.Leverage()))
+}
+
+// single reports whether one logit tells two classes apart.
+func single[V any](t Terms[V]) bool { return t.Link() == Sigmoid && t.K() == 1 }

@@ -1,0 +1,47 @@
+package score
+
+import "fmt"
+
+// Link says how logits become probabilities, as calibrate.Link does, with the same words.
+type Link string
+
+const (
+	Softmax   Link = "softmax"     // K classes that exclude each other
+	Sigmoid   Link = "sigmoid"     // one logit of two classes; or K labels, each by itself
+	OneVsRest Link = "one-vs-rest" // K classes that exclude each other, each with a sigmoid
+)
+
+// Examples are what a calibration gives of N examples with K logits and d features, row-major.
+type Examples struct {
+	N, K, D  int
+	Link     Link
+	Features []float32 // [N,d]
+	Logits   []float32 // [N,K]
+	Variance []float64 // [N,K]
+	Leverage []float64 // [N]
+	Margin   []float64 // [N], for scores that are made of it
+
+	MedianMargin float64 // positive
+}
+
+// check panics where sizes do not fit; margins may be left out where none are wanted.
+func (x Examples) check(margin bool) {
+	n := x.N
+	if len(x.Features) != n*x.D || len(x.Logits) != n*x.K || len(x.Variance) != n*x.K || len(x.Leverage) != n ||
+		margin && len(x.Margin) != n {
+		panic(fmt.Sprintf("score: %d features, %d logits, %d variances, %d leverages and %d margins for %d examples of %d features and %d logits",
+			len(x.Features), len(x.Logits), len(x.Variance), len(x.Leverage), len(x.Margin), n, x.D, x.K))
+	}
+}
+
+// slice are some of the examples.
+func (x Examples) slice(from, to int) Examples {
+	some := x
+	some.N = to - from
+	some.Features, some.Logits = x.Features[from*x.D:to*x.D], x.Logits[from*x.K:to*x.K]
+	some.Variance, some.Leverage = x.Variance[from*x.K:to*x.K], x.Leverage[from:to]
+	if x.Margin != nil {
+		some.Margin = x.Margin[from:to]
+	}
+	return some
+}

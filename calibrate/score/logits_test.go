@@ -1,0 +1,199 @@
+package score
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+// probabilities are those of the network itself, by their definition.
+func probabilities(link Link, a []float64) []float64 {
+	p := make([]float64, len(a))
+	sum := 0.0
+	for k, v := range a {
+		if p[k] = 1 / (1 + math.Exp(-v)); link == Softmax {
+			p[k] = math.Exp(v)
+		}
+		sum += p[k]
+	}
+	switch {
+	case link != Sigmoid:
+		for k := range p {
+			p[k] /= sum
+		}
+	case len(a) == 1:
+		p = []float64{1 - p[0], p[0]}
+	}
+	return p
+}
+
+// slow are the scores by their definitions, of moderate logits a and leverage h.
+var slow = map[string]func(link Link, a []float64, h float64) float64{
+	"studentized":     func(link Link, a []float64, h float64) float64 { return -slowMargin(link, a) / math.Sqrt(h) },
+	"margin_leverage": func(link Link, a []float64, h float64) float64 { return -slowMargin(link, a) / h },
+	"leverage":        func(_ Link, _ []float64, h float64) float64 { return h },
+	"max_logit":       func(link Link, a []float64, _ float64) float64 { return -slices.Max(twoOf(link, a)) },
+	"energy":          slowEnergy,
+	"studentized_energy": func(link Link, a []float64, h float64) float64 {
+		return slowEnergy(link, a, h) / math.Sqrt(h)
+	},
+	"entropy": func(link Link, a []float64, _ float64) (sum float64) {
+		for _, p := range probabilities(link, a) {
+			sum -= p * math.Log(p)
+			if link == Sigmoid && len(a) > 1 {
+				sum -= (1 - p) * math.Log(1-p)
+			}
+		}
+		return sum
+	},
+	"gen": func(link Link, a []float64, _ float64) (sum float64) {
+		p := probabilities(link, a)
+		if link != Sigmoid {
+			slices.Sort(p)
+			slices.Reverse(p)
+			p = p[:min(len(p), 100)]
+		}
+		for _, p := range p {
+			one := math.Pow(p, 0.1) * math.Pow(1-p, 0.1)
+			if sum += one; link == Sigmoid && len(a) > 1 {
+				sum += one // of the label's absence
+			}
+		}
+		return sum
+	},
+}
+
+func slowMargin(link Link, a []float64) float64 {
+	var sum, size float64
+	for _, v := range a {
+		sum += v
+		size += math.Abs(v)
+	}
+	if link == Sigmoid {
+		return size / float64(len(a))
+	}
+	return slices.Max(a) - sum/float64(len(a))
+}
+
+// twoOf are the two logits that one stands for.
+func twoOf(link Link, a []float64) []float64 {
+	if link == Sigmoid && len(a) == 1 {
+		return []float64{-a[0] / 2, a[0] / 2}
+	}
+	return a
+}
+
+func slowEnergy(link Link, a []float64, _ float64) float64 {
+	var sum, joint float64
+	for _, v := range twoOf(link, a) {
+		sum += math.Exp(v)
+		joint += math.Log(1 + math.Exp(v))
+	}
+	if link == Softmax || len(a) == 1 {
+		return -math.Log(sum)
+	}
+	return -joint
+}
+
+// Each score of logits, variance and leverage against its definition, for every link.
+func TestScoresAreTheirDefinitions(t *testing.T) {
+	rng := rand.New(rand.NewPCG(11, 12))
+	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+		for _, k := range []int{1, 2, 5, 150} {
+			if k == 1 && link != Sigmoid {
+				continue
+			}
+			x := examples(rng, 40, k)
+			x.Link = link
+			for i := range x.Logits {
+				x.Logits[i] *= 4
+			}
+			x.Logits[0] = x.Logits[k-1] // tied
+			for _, s := range All {
+				if s.Learns() || s.Name == "mf0" {
+					continue
+				}
+				got := valuesOf(t, s, x)
+				for i := range x.N {
+					a := make([]float64, k)
+					for j := range a {
+						a[j] = float64(x.Logits[i*k+j])
+					}
+					want := slow[s.Name](link, a, x.Leverage[i])
+					if !approx.Equal(got[i], want, 1e-10*(1+math.Abs(want))) {
+						t.Fatalf("%s, %s of %d logits: %v, want %v", s.Name, link, k, got[i], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func valuesOf(t *testing.T, s Score, x Examples) []float64 {
+	t.Helper()
+	f, err := s.Fit(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Values(x)
+}
+
+func TestMF0IsItsMargin(t *testing.T) {
+	x := examples(rand.New(rand.NewPCG(13, 14)), 5, 3)
+	for i, v := range valuesOf(t, mf0, x) {
+		if v != -x.Margin[i] {
+			t.Errorf("%v of the margin %v", v, x.Margin[i])
+		}
+	}
+}
+
+// Where a network is sure, what is left of entropies has digits of its own: their logarithms fall in
+// proportion to the logits' distance, as those of definitions in higher precision do.
+func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
+	const h = 1.5
+	for _, gap := range []float64{1e-9, 1, 20, 36, 37, 40, 100, 300, 700} {
+		for _, k := range []int{1, 2, 4} {
+			link, a := Softmax, make([]float32, k)
+			a[0] = float32(gap)
+			if k == 1 {
+				link = Sigmoid
+			}
+			x := Examples{N: 1, K: k, Link: link, Logits: a, Variance: make([]float64, k), Leverage: []float64{h}}
+			gap := float64(a[0])
+			others := float64(max(k-1, 1))
+			// o = (K-1) exp(-gap): H = log(1+o) + gap o/(1+o).
+			o := others * math.Exp(-gap)
+			entropies := map[string]float64{"entropy": math.Log1p(o) + gap*o/(1+o)}
+			// (o/(1+o)²)^γ of the first, and of each other e^-γgap (1+o-e^-gap)^γ / (1+o)^2γ.
+			first := 0.1 * (math.Log(others) - gap - 2*math.Log1p(o))
+			rest := 0.1 * (-gap + math.Log1p(o-math.Exp(-gap)) - 2*math.Log1p(o))
+			entropies["gen"] = math.Exp(first) + others*math.Exp(rest)
+			for name, want := range entropies {
+				s, _ := Find(name)
+				if got := valuesOf(t, s, x)[0]; !approx.Relative(got, want, 1e-13) {
+					t.Errorf("%s of %d logits %v apart: %v, want %v", name, k, gap, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A score that is a familiarity is nowhere positive.
+func TestFamiliaritiesAreNotNegative(t *testing.T) {
+	rng := rand.New(rand.NewPCG(15, 16))
+	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+		x := examples(rng, 200, 3)
+		x.Link = link
+		for _, s := range All {
+			if !s.Familiarity || s.Learns() {
+				continue
+			}
+			if most := slices.Max(valuesOf(t, s, x)); most > 0 {
+				t.Errorf("%s, %s: %v", s.Name, link, most)
+			}
+		}
+	}
+}

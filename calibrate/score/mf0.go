@@ -1,0 +1,17 @@
+package score
+
+var mf0 = Score{
+	Name:        "mf0",
+	Doc:         "1 - max p of the mean-field integral, at temperatures for out-of-distribution data",
+	Source:      "Lu, Ie and Sha 2020, eq. 9",
+	Familiarity: true,
+	Margin:      true,
+	Double:      true,
+	rows:        mf0Of[Rows],
+	graph:       mf0Of[string],
+}
+
+// mf0Of is -g, g the margin of 1 - max p (package meanfield): in the order of 1 - max p, and tells
+// apart what differs in its last digits or below them, be 1 - max p next to nothing or next to what
+// it is by chance.
+func mf0Of[V any](t Terms[V], _ Tensors) V { return t.Neg(t.Margin()) }

@@ -1,0 +1,42 @@
+package score
+
+var studentized = Score{
+	Name:        "studentized",
+	Doc:         "the logits' margin over the root of the leverage: mf0's limit, without parameters",
+	Source:      "docs/scores.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
+	Familiarity: true,
+	Double:      true,
+	rows:        studentizedOf[Rows],
+	graph:       studentizedOf[string],
+}
+
+// studentizedOf is -(max a - mean a)/√h, or -mean |a|/√h where each logit has a sigmoid of its own:
+// what orders examples as mf0's 1 - max p does for Σ = (A+δI)⁻¹ ⊗ I, as T_ens goes to zero and
+// T_act is large. Every logit has the variance h then.
+func studentizedOf[V any](t Terms[V], _ Tensors) V {
+	return t.Neg(t.Div(margin(t), t.Sqrt(t.Leverage())))
+}
+
+var marginLeverage = Score{
+	Name:        "margin_leverage",
+	Doc:         "the logits' margin over the leverage",
+	Source:      "docs/scores.md",
+	Familiarity: true,
+	Double:      true,
+	rows:        marginLeverageOf[Rows],
+	graph:       marginLeverageOf[string],
+}
+
+// marginLeverageOf is studentizedOf with h for its root.
+func marginLeverageOf[V any](t Terms[V], _ Tensors) V {
+	return t.Neg(t.Div(margin(t), t.Leverage()))
+}
+
+// margin is max a - mean a, or mean |a| of sigmoids: how far the logits are from saying nothing.
+func margin[V any](t Terms[V]) V {
+	a := t.Logits()
+	if t.Link() == Sigmoid {
+		return t.Mean(t.Abs(a))
+	}
+	return t.Sub(t.Max(a), t.Mean(a))
+}
