@@ -28,6 +28,13 @@ func newCurvature(l layout, m matrices) *Curvature {
 	if l.structure == Full {
 		return c
 	}
+	// What is above the diagonal decides, as it does where sums are written: whether the product of
+	// matrices rounds the two halves alike changes nothing.
+	for _, m := range c.of(&c.layout) {
+		if m.order > 0 {
+			mirror(*m.data, m.order)
+		}
+	}
 	once := func(m []float64, n int, scale float64, diagonal bool) func() (spectrum, error) {
 		return sync.OnceValues(func() (spectrum, error) { return spectrumOf(m, n, scale, diagonal) })
 	}

@@ -26,9 +26,9 @@ const sumsVersion = "1"
 //
 //	i.n         I64 []            examples
 //	i.blocks    I64 [spans,2]     covered: from one block to before another, rising
-//	i.a         F64               Σφφᵀ: full [D(D+1)/2], the rows of its upper triangle; kron [D·D]
+//	i.a         F64               Σφφᵀ, [D(D+1)/2]: the rows of its upper triangle
 //	i.h, i.j    F64, full         [P·D(D+1)/2], for each of P pairs of coupled logits such a triangle
-//	i.b, i.g    F64, kron         [K·K], or of K > 2048 and of separate logits the diagonal [K]
+//	i.b, i.g    F64, kron         [K(K+1)/2], likewise, or of K > 2048 and of separate logits the diagonal [K]
 //
 // j and g only with the Fisher matrix. The same sums give the same bytes.
 func (s *Sums) Encode(w io.Writer) error {
@@ -46,7 +46,8 @@ func (s *Sums) Encode(w io.Writer) error {
 			safetensors.Tensor{Name: prefix + "n", Data: []int64{int64(p.n)}},
 			safetensors.Tensor{Name: prefix + "blocks", Shape: []int{len(p.blocks), 2}, Data: spans})
 		for _, m := range p.of(&s.layout) {
-			tensors = append(tensors, safetensors.Tensor{Name: prefix + m.name, Shape: []int{m.size}, Data: *m.data})
+			tensors = append(tensors,
+				safetensors.Tensor{Name: prefix + m.name, Shape: []int{m.encodedSize()}, Data: m.encoded()})
 		}
 	}
 	return safetensors.EncodeSealed(w, tensors, map[string]string{
@@ -57,7 +58,7 @@ func (s *Sums) Encode(w io.Writer) error {
 }
 
 // DecodeSums reads what [Sums.Encode] wrote, size bytes. It checks all of it, and allocates no more
-// than there is. The sums go on with the given Product, which may be nil.
+// than three times as much as there is. The sums go on with the given Product, which may be nil.
 func DecodeSums(r io.ReaderAt, size int64, product Product) (*Sums, error) {
 	f, err := safetensors.NewSealedFile(r, size)
 	if err != nil {
@@ -149,13 +150,15 @@ func (s *Sums) decodePart(f *safetensors.File, prefix string) (*part, error) {
 		if err != nil {
 			return nil, err
 		}
-		if t.DType != safetensors.F64 || len(t.Shape) != 1 || t.Shape[0] != m.size {
-			return nil, fmt.Errorf("tensor %q is %s %v, want F64 [%d]", t.Name, t.DType, t.Shape, m.size)
+		if size := m.encodedSize(); t.DType != safetensors.F64 || len(t.Shape) != 1 || t.Shape[0] != size {
+			return nil, fmt.Errorf("tensor %q is %s %v, want F64 [%d]", t.Name, t.DType, t.Shape, size)
 		}
-		if *m.data, err = safetensors.Read[float64](f, t.Name); err != nil {
+		entries, err := safetensors.Read[float64](f, t.Name)
+		if err != nil {
 			return nil, err
 		}
-		for i, v := range *m.data {
+		m.decode(entries)
+		for i, v := range entries {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				return nil, fmt.Errorf("tensor %q: entry %d is %v, want a finite number", t.Name, i, v)
 			}

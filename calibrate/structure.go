@@ -130,26 +130,70 @@ type matrices struct {
 
 // A matrix is one of matrices, with its name in encoded sums and its size.
 type matrix struct {
-	name string
-	data *[]float64
-	size int
+	name  string
+	data  *[]float64
+	size  int
+	order int // of a symmetric matrix that is kept whole, order·order; else 0
+}
+
+// encoded returns what encoded sums have of the matrix: of one that is kept whole the rows of its
+// upper triangle.
+func (m *matrix) encoded() [][]float64 {
+	if m.order == 0 {
+		return [][]float64{*m.data}
+	}
+	rows := make([][]float64, m.order)
+	for i := range rows {
+		rows[i] = (*m.data)[i*m.order+i : (i+1)*m.order]
+	}
+	return rows
+}
+
+// encodedSize returns the number of entries that encoded sums have of the matrix.
+func (m *matrix) encodedSize() int {
+	if m.order == 0 {
+		return m.size
+	}
+	return triangle(m.order)
+}
+
+// decode takes over what encoded sums have of the matrix.
+func (m *matrix) decode(entries []float64) {
+	if m.order == 0 {
+		*m.data = entries
+		return
+	}
+	*m.data = make([]float64, m.size)
+	for _, row := range m.encoded() {
+		entries = entries[copy(row, entries):]
+	}
+	mirror(*m.data, m.order)
+}
+
+// mirror copies what is above the diagonal of a square matrix to below it.
+func mirror(m []float64, n int) {
+	for i := range n {
+		for j := i + 1; j < n; j++ {
+			m[j*n+i] = m[i*n+j]
+		}
+	}
 }
 
 // of lists the matrices of a layout.
 func (m *matrices) of(l *layout) []matrix {
 	k, d := l.head.Logits, l.head.Dim()
-	list := []matrix{{"a", &m.a, d * d}}
-	first, second, size := matrix{name: "b", data: &m.b}, matrix{name: "g", data: &m.g}, k*k
+	var list []matrix
 	switch {
 	case l.structure == Full:
-		list[0].size = triangle(d)
-		first, second, size = matrix{name: "h", data: &m.h}, matrix{name: "j", data: &m.j}, l.pairs()*triangle(d)
+		size := l.pairs() * triangle(d)
+		list = []matrix{{"a", &m.a, triangle(d), 0}, {"h", &m.h, size, 0}, {"j", &m.j, size, 0}}
 	case l.diagonal:
-		size = k
+		list = []matrix{{"a", &m.a, d * d, d}, {"b", &m.b, k, 0}, {"g", &m.g, k, 0}}
+	default:
+		list = []matrix{{"a", &m.a, d * d, d}, {"b", &m.b, k * k, k}, {"g", &m.g, k * k, k}}
 	}
-	first.size, second.size = size, size
-	if list = append(list, first); l.fisher {
-		list = append(list, second)
+	if !l.fisher {
+		list = list[:2]
 	}
 	return list
 }

@@ -14,7 +14,7 @@ type Tensor struct {
 	Shape []int
 
 	// Data is a []float64, []float32 or []int64, or a []byte of little-endian
-	// elements of the type DType.
+	// elements of the type DType. A [][]float64 is its pieces, one behind another.
 	Data any
 
 	// DType may be left empty but for a []byte.
@@ -37,6 +37,12 @@ func (t Tensor) info() (Info, error) {
 	switch data := t.Data.(type) {
 	case []float64:
 		err = set(F64, len(data))
+	case [][]float64:
+		n := 0
+		for _, piece := range data {
+			n += len(piece)
+		}
+		err = set(F64, n)
 	case []float32:
 		err = set(F32, len(data))
 	case []int64:
@@ -44,7 +50,7 @@ func (t Tensor) info() (Info, error) {
 	case []byte:
 		bytes = int64(len(data))
 	default:
-		err = fmt.Errorf("tensor %q: %w: %T, want []float64, []float32, []int64 or []byte", t.Name, ErrType, t.Data)
+		err = fmt.Errorf("tensor %q: %w: %T, want []float64, [][]float64, []float32, []int64 or []byte", t.Name, ErrType, t.Data)
 	}
 	if err == nil {
 		err = i.check()
@@ -60,6 +66,8 @@ func (t Tensor) writeTo(w io.Writer) error {
 	switch data := t.Data.(type) {
 	case []float64:
 		return writeChunks(w, data)
+	case [][]float64:
+		return writePieces(w, data)
 	case []float32:
 		return writeChunks(w, data)
 	case []int64:
@@ -68,6 +76,24 @@ func (t Tensor) writeTo(w io.Writer) error {
 		_, err := w.Write(data.([]byte))
 		return err
 	}
+}
+
+// writePieces writes pieces in chunks, however small they are.
+func writePieces(w io.Writer, pieces [][]float64) error {
+	var buf []byte
+	for _, piece := range pieces {
+		for part := range slices.Chunk(piece, chunk/F64.Size()) {
+			if len(buf)+len(part)*F64.Size() > chunk {
+				if _, err := w.Write(buf); err != nil {
+					return err
+				}
+				buf = buf[:0]
+			}
+			buf = encode(buf, part)
+		}
+	}
+	_, err := w.Write(buf)
+	return err
 }
 
 func writeChunks[T Element](w io.Writer, data []T) error {

@@ -29,6 +29,31 @@ func TestTensorsOfSeveralChunksComeBack(t *testing.T) {
 	}
 }
 
+func TestDataInPiecesIsWrittenAsOne(t *testing.T) {
+	data := make([]float64, 3*chunk/8)
+	for i := range data {
+		data[i] = float64(i)
+	}
+	written := func(data any) []byte {
+		var b bytes.Buffer
+		if err := Encode(&b, []Tensor{{Name: "data", Shape: []int{3, chunk / 8}, Data: data}}, nil); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	want := written(data)
+	for _, size := range []int{1, 1000, chunk/8 - 1, chunk / 8, chunk/8 + 1, len(data)} {
+		pieces := append(slices.Collect(slices.Chunk(data, size)), nil)
+		if !bytes.Equal(written(pieces), want) {
+			t.Errorf("pieces of %d numbers give another file", size)
+		}
+	}
+	err := Encode(io.Discard, []Tensor{{Name: "data", Shape: []int{3}, Data: [][]float64{{1}, {2}}}}, nil)
+	if !errors.Is(err, ErrShape) {
+		t.Errorf("two numbers of three: %v", err)
+	}
+}
+
 func TestASealedFileIsTheOneThatWasWritten(t *testing.T) {
 	tensors := []Tensor{{Name: "b", Shape: []int{2}, Data: []float32{1, 2}},
 		{Name: "a", Shape: []int{3}, Data: []int64{1, 2, 3}}}
