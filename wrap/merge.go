@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 	"github.com/mfgs/mfgs/wrap/part"
@@ -18,6 +19,9 @@ type MergeConfig struct {
 	// NoModel leaves the model out, and KeepCurvature keeps the sums over the training data in the
 	// bundle, for Update.
 	NoModel, KeepCurvature bool
+	// Model is the file of the calibrated model, for a bundle of parts made with NoModel. That is all
+	// that is done with it.
+	Model string
 
 	// Runtime is used for the products of matrices alone, where it is found: no network is run.
 	Runtime
@@ -106,6 +110,9 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	if r := p.Recipe.Model; r != nil {
 		m.model = &ModelInfo{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
 	}
+	if c.Model != "" {
+		return m, m.take(c.Model)
+	}
 	if dir != "" && !c.NoModel {
 		holds, err := part.ReadManifest(dir)
 		if err != nil {
@@ -114,6 +121,23 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 		m.Model, m.ModelData = holds.Copy(dir, part.ModelName), holds.Copy(dir, part.ModelDataName)
 	}
 	return m, nil
+}
+
+// take has the model in a file written, which must be the one that was calibrated.
+func (m *merging) take(path string) error {
+	if m.model == nil {
+		return fmt.Errorf("%s: the parts are of ready-made features, which have no model", path)
+	}
+	model, err := onnx.Open(path)
+	if err != nil {
+		return err
+	}
+	if model.SHA256() != m.model.SHA256 {
+		return fmt.Errorf("%s has SHA-256 %.12s…, the parts are of the model with %.12s…: give that one", path, model.SHA256(), m.model.SHA256)
+	}
+	files, err := modelFiles(model)
+	m.Model, m.ModelData = files.Model, files.ModelData
+	return err
 }
 
 // check refuses what cannot work before anything is read.
@@ -126,6 +150,8 @@ func (c *MergeConfig) check() error {
 		return errors.New("there are no parts to merge")
 	case c.Out == "":
 		return errors.New("merging needs a folder to write to")
+	case c.Model != "" && c.NoModel:
+		return errors.New("a model is given, and is to be left out: choose one")
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
@@ -136,8 +162,8 @@ func (c *MergeConfig) check() error {
 }
 
 // Merge makes a bundle of the parts of a calibration: that which Calibrate would have made of all of
-// the data, but for the rounding of sums. It reads the parts and nothing else. The same parts in any
-// order, or merged in any groups before, give the same bytes.
+// the data, but for the rounding of sums. It reads the parts, and nothing else but a model given. The same
+// parts in any order, or merged in any groups before, give the same bytes.
 //
 // Every shard of the training data and of the held-out data must be in one of the parts, and in no
 // two. What is missing or twice is named, and so is the first thing in which the parts differ.
@@ -171,6 +197,9 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 	}
 	if cfg.KeepCurvature {
 		return nil, errors.New("a part has the sums over the training data in any case: keep-curvature is for a bundle")
+	}
+	if cfg.Model != "" {
+		return nil, errors.New("a part has the model of the parts that it was made of: a model is for a bundle")
 	}
 	if err := part.CheckTarget(cfg.Out, cfg.Force); err != nil {
 		return nil, err

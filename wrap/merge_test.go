@@ -238,6 +238,39 @@ func TestSetsAreCutOnTheirOwn(t *testing.T) {
 	}
 }
 
+// A model that no part holds is put into the bundle from its file, which must be the right one.
+func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
+	inTwo, _ := externalConfig(t, t.TempDir())
+	for name, c := range map[string]Config{"one file": quick(config(t, "")), "weights in another": inTwo} {
+		with := merged(t, parts(t, c, 2)...)
+		c.NoModel = true
+		all := parts(t, c, 2)
+		into := filepath.Join(t.TempDir(), "bundle")
+		if _, err := Merge(t.Context(), MergeConfig{Parts: all, Out: into, Model: c.Model}); err != nil {
+			t.Fatal(name, err)
+		}
+		sameFiles(t, name, into, with)
+		refused := func(change func(*MergeConfig), words ...string) {
+			t.Helper()
+			m := MergeConfig{Parts: all, Out: into + "-not", Model: c.Model}
+			change(&m)
+			_, err := Merge(t.Context(), m)
+			says(t, err, words...)
+		}
+		refused(func(m *MergeConfig) { m.Model = "../featurize/testdata/conv.onnx" }, "conv.onnx", "SHA-256", "give that one")
+		refused(func(m *MergeConfig) { m.Model = "nowhere.onnx" }, "nowhere.onnx")
+		refused(func(m *MergeConfig) { m.NoModel = true }, "choose one")
+		_, err := MergeParts(t.Context(), MergeConfig{Parts: all, Out: into + "-part", Model: c.Model})
+		says(t, err, "a model is for a bundle")
+	}
+	file := classified(t, 3000, 3, 3)
+	made := parts(t, Config{
+		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]", Damping: calibrate.Damping{Relative: 1},
+	}, 1)
+	_, err := Merge(t.Context(), MergeConfig{Parts: made, Out: filepath.Join(t.TempDir(), "b"), Model: "any.onnx"})
+	says(t, err, "any.onnx", "ready-made features")
+}
+
 // What does not belong together is named, and nothing is left behind.
 func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 	file := classified(t, 3000, 3, 3)

@@ -578,16 +578,23 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 // external is a model with external data.
 const external = "../testdata/onnx/external.onnx"
 
+// externalConfig calibrates it with x.npz, which it writes to dir, and whose inputs it returns.
+func externalConfig(t *testing.T, dir string) (Config, Tensor) {
+	t.Helper()
+	const n = 200
+	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
+	file := write(t, dir, "x.npz", npz(t,
+		map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, external, n, x), []int{n}}}))
+	return quick(Config{Model: external, Train: file, Val: file}), x
+}
+
 // inTwo writes a bundle of the model external in which it has external data too, as one does that
 // is too large for one file. It returns the folder, and inputs of the model.
 func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 	t.Helper()
-	const n = 200
-	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
 	dir := t.TempDir()
-	file := write(t, dir, "x.npz", npz(t,
-		map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, external, n, x), []int{n}}}))
-	c := quick(Config{Model: external, Train: file, Val: file, Out: filepath.Join(dir, "without"), NoModel: true})
+	c, x := externalConfig(t, dir)
+	c.Out, c.NoModel = filepath.Join(dir, "without"), true
 	mustCalibrate(t, c)
 	b, err := bundle.Open(c.Out)
 	if err != nil {

@@ -26,6 +26,7 @@ many parts are merged in groups, and these with each other.`,
 			&cli.BoolFlag{Name: "part", Category: outputFlags, Usage: "write a part, not a bundle"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there"},
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out; eval and predict then want --model"},
+			&cli.StringFlag{Name: "model", Category: outputFlags, Usage: "`FILE` of the model, for a bundle of parts made with --no-model"},
 			keepCurvatureFlag(),
 			jsonFlag(),
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
@@ -51,7 +52,7 @@ many parts are merged in groups, and these with each other.`,
 func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 	config := wrap.MergeConfig{
 		Parts: c.Args().Slice(), Out: c.String("out"), Force: c.Bool("force"),
-		NoModel: c.Bool("no-model"), KeepCurvature: c.Bool("keep-curvature"),
+		NoModel: c.Bool("no-model"), Model: c.String("model"), KeepCurvature: c.Bool("keep-curvature"),
 	}
 	config.Threads = c.Int("threads")
 	config.Setup.Flag = c.String("runtime")
@@ -60,6 +61,10 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")
 	case c.Bool("part") && c.Bool("keep-curvature"):
 		return config, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case")
+	case c.Bool("part") && config.Model != "":
+		return config, usagef(c.Command.Name, "--model is for a bundle: a part has the model of those that it was made of")
+	case config.NoModel && config.Model != "":
+		return config, usagef(c.Command.Name, "--model and --no-model contradict each other")
 	}
 	if err := required(c, "out"); err != nil {
 		return config, err

@@ -13,7 +13,7 @@
 //	counts.safetensors     with training data: what warnings want to know of it
 //	val.rows               with held-out data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
-//	model.onnx             the network, in the part that has the first block of the training data
+//	model.onnx             at most in the part that has the first block of the training data: the network
 //	model.onnx.data        beside model.onnx: its weights, where it does not have them
 //
 // The folder is written whole, or not at all, as a bundle is. The same data give the same bytes, but
