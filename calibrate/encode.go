@@ -29,6 +29,8 @@ const sumsVersion = "1"
 //	i.a         F64               Σφφᵀ, [D(D+1)/2]: the rows of its upper triangle
 //	i.h, i.j    F64, full         [P·D(D+1)/2], for each of P pairs of coupled logits such a triangle
 //	i.b, i.g    F64, kron         [K(K+1)/2], likewise, or of K > 2048 and of separate logits the diagonal [K]
+//	i.c         F64               [C·(d+1)], of each class Σφ and the number of examples; C is 1, and
+//	                              that of all, of multi-label heads and beyond 2²³ numbers
 //
 // j and g only with the Fisher matrix. The same sums give the same bytes.
 func (s *Sums) Encode(w io.Writer) error {

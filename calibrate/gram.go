@@ -54,12 +54,30 @@ func (g *gram) add(m *matrices, b *rows.Batch) error {
 		} else {
 			g.weighKronecker(m)
 		}
+		g.addToGroup(m, phi, logits, b.Label(g.n))
 	}
 	m.n += b.N
 	if g.structure == Full {
 		return g.addFull(m)
 	}
 	return g.addKronecker(m)
+}
+
+// addToGroup adds an example to the sum of its class: of its label or, where it has none, of what the
+// network takes it for.
+func (g *gram) addToGroup(m *matrices, phi, logits []float32, label int) {
+	if label < 0 {
+		label = g.head.Predicted(logits)
+	}
+	if g.groups == 1 {
+		label = 0
+	}
+	d := len(phi)
+	row := m.c[label*(d+1) : (label+1)*(d+1)]
+	for i, v := range phi {
+		row[i] += float64(v)
+	}
+	row[d]++
 }
 
 // residuals writes p - y, y the targets or the one-hot code of the label, from p and 1-p: where y

@@ -50,6 +50,24 @@ func (h Head) Classes() int {
 // than one of the classes: what is true of it are K targets, not one label.
 func (h Head) MultiLabel() bool { return h.Link == Sigmoid && h.Logits > 1 }
 
+// Predicted returns the class that logits say, the first among equals: of a multi-label head the most
+// probable label.
+func (h Head) Predicted(logits []float32) int {
+	if h.Classes() > len(logits) { // one logit, of the second class
+		if logits[0] > 0 {
+			return 1
+		}
+		return 0
+	}
+	best := 0
+	for k, v := range logits {
+		if v > logits[best] {
+			best = k
+		}
+	}
+	return best
+}
+
 // Probabilities returns how many log-probabilities an example has: one for each class,
 // or of a multi-label head two for each label, log(1-p_k) and log p_k.
 func (h Head) Probabilities() int {

@@ -32,6 +32,8 @@ const (
 	// maxPairs bounds the weights of a block of the full curvature, one for each pair of coupled
 	// logits and example: 134 MB, and as much again for J. 255 classes have as many pairs.
 	maxPairs = 255 * 256 / 2
+	// maxClassSums bounds the sums of features by class: 8Mi float64 are 64 MiB.
+	maxClassSums = 8 << 20
 )
 
 // Resolve replaces Auto by the structure that fits the head, and refuses what would not fit into
@@ -80,6 +82,7 @@ type layout struct {
 	product   Product
 	coupled   int  // of Head.coupled
 	diagonal  bool // the Kronecker factors over classes have only their diagonals
+	groups    int  // of which features are summed: the classes, or 1
 }
 
 func newLayout(cfg CurvatureConfig) (layout, error) {
@@ -93,6 +96,10 @@ func newLayout(cfg CurvatureConfig) (layout, error) {
 	l := layout{head: cfg.Head, structure: s, fisher: cfg.Fisher, product: OrGo(cfg.Product),
 		coupled: cfg.Head.coupled()}
 	l.diagonal = s == Kronecker && (l.head.Logits > MaxDense || l.coupled == 1)
+	l.groups = cfg.Head.Classes()
+	if cfg.Head.MultiLabel() || l.groups*(cfg.Head.Features+1) > maxClassSums {
+		l.groups = 1
+	}
 	return l, nil
 }
 
@@ -126,6 +133,9 @@ type matrices struct {
 	h, j []float64
 	// Kronecker: K×K, or the K diagonal entries.
 	b, g []float64
+
+	// Of each group the features' sum, and behind it the number of examples: [groups, d+1].
+	c []float64
 }
 
 // A matrix is one of matrices, with its name in encoded sums and its size.
@@ -195,7 +205,7 @@ func (m *matrices) of(l *layout) []matrix {
 	if !l.fisher {
 		list = list[:2]
 	}
-	return list
+	return append(list, matrix{"c", &m.c, l.groups * (l.head.Features + 1), 0})
 }
 
 // add adds the sums of other examples.
@@ -206,6 +216,7 @@ func (m *matrices) add(o *matrices) {
 	add(m.j, o.j)
 	add(m.b, o.b)
 	add(m.g, o.g)
+	add(m.c, o.c)
 }
 
 // triangle returns the number of pairs i ≤ j below n.

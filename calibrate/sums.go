@@ -23,6 +23,9 @@ import (
 // blocks, H_k = Σᵢ pᵢₖ(1-pᵢₖ) φᵢφᵢᵀ and J_k = Σᵢ (pᵢₖ-yᵢₖ)² φᵢφᵢᵀ with p = σ(a), and of B and G
 // there are the diagonals.
 //
+// Beside these stand Σφ and the number of examples of each class, by label or, of examples without
+// one, by what the network says: what scores of unfamiliarity are fitted to.
+//
 // Sums change by whole blocks of 512 source positions (see [rows.Blocks]), and know which blocks
 // they cover. They can be written and read again between any two blocks ([Sums.Encode],
 // [DecodeSums]): going on from there gives the same bits as never to have stopped. Sums of other

@@ -18,7 +18,7 @@ import (
 
 // sums returns the matrices of a curvature by name.
 func (c *Curvature) sums() map[string][]float64 {
-	return map[string][]float64{"A": c.a, "H": c.h, "J": c.j, "B": c.b, "G": c.g}
+	return map[string][]float64{"A": c.a, "H": c.h, "J": c.j, "B": c.b, "G": c.g, "C": c.c}
 }
 
 var configs = []CurvatureConfig{
@@ -404,10 +404,10 @@ func TestSumsThatLieAreRefused(t *testing.T) {
 	if err := s.Merge(summed(t, cfg, blocks[3])); err != nil {
 		t.Fatal(err)
 	}
-	good := encoded(t, s) // of two parts, each with n, blocks, a, h and j
+	good := encoded(t, s) // of two parts, each with n, blocks, a, h, j and c
 	spans := func(part int, bounds ...int64) func([]safetensors.Tensor, map[string]string) {
 		return func(tensors []safetensors.Tensor, _ map[string]string) {
-			tensors[5*part+1].Shape, tensors[5*part+1].Data = []int{len(bounds)}, bounds
+			tensors[6*part+1].Shape, tensors[6*part+1].Data = []int{len(bounds)}, bounds
 		}
 	}
 	meta := func(name, value string) func([]safetensors.Tensor, map[string]string) {
@@ -427,7 +427,7 @@ func TestSumsThatLieAreRefused(t *testing.T) {
 		`structure "dense"`:                       meta("structure", "dense"),
 		"use the kron structure":                  meta("features", "1000000"),
 		`tensor "0.a" is F64 [15], want F64 [21]`: meta("features", "5"),
-		"10 tensors, want 4 for each part":        meta("fisher", "false"),
+		"12 tensors, want 5 for each part":        meta("fisher", "false"),
 		`no such tensor: there are ["0.n" "0.blocks" "0.a" "0.h"`: meta("structure", "kron"),
 		"has 0 examples":                          count(0),
 		"has 1537 examples in 3 blocks":           count(1537),
@@ -444,7 +444,7 @@ func TestSumsThatLieAreRefused(t *testing.T) {
 			tensors[2].Data.([]float64)[3] = math.NaN()
 		},
 		`tensor "1.h": entry 0 is -Inf`: func(tensors []safetensors.Tensor, _ map[string]string) {
-			tensors[8].Data.([]float64)[0] = math.Inf(-1)
+			tensors[9].Data.([]float64)[0] = math.Inf(-1)
 		},
 	} {
 		bad := resealed(t, good, func(tensors []safetensors.Tensor, m map[string]string) []safetensors.Tensor {
@@ -501,4 +501,61 @@ func FuzzDecodeSums(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Of each class there are the sum of features and the number of examples: by label, or by what the
+// network says of examples without one.
+func TestFeaturesAreSummedByClass(t *testing.T) {
+	for _, cfg := range configs {
+		blocks := blocksOf(t, cfg.Head, size(cfg.Head), 2)
+		for _, b := range blocks {
+			for i := range b.Labels {
+				if i%3 == 0 && !cfg.Fisher {
+					b.Labels[i] = -1
+				}
+			}
+		}
+		h, d := cfg.Head, cfg.Head.Features
+		groups := h.Classes()
+		if h.MultiLabel() {
+			groups = 1
+		}
+		want := make([]float64, groups*(d+1))
+		for _, b := range blocks {
+			for i := range b.N {
+				phi, logits := b.Row(i)
+				group := 0
+				for k := range groups { // the largest logit, of a single one against nothing
+					if len(logits) == 1 && k == 1 && logits[0] > 0 || len(logits) > 1 && logits[k] > logits[group] {
+						group = k
+					}
+				}
+				if b.Labels != nil && b.Labels[i] >= 0 {
+					group = b.Labels[i]
+				}
+				if h.MultiLabel() {
+					group = 0
+				}
+				for j, v := range phi {
+					want[group*(d+1)+j] += float64(v)
+				}
+				want[group*(d+1)+d]++
+			}
+		}
+		c := finished(t, summed(t, cfg, blocks...))
+		wantSame(t, cfg.name(), c.c, want, 1e-12)
+	}
+}
+
+// Where the sums of all classes would take too much memory there is one of all.
+func TestSumsByClassAreBounded(t *testing.T) {
+	for _, c := range []struct{ logits, features, groups int }{
+		{1000, 2048, 1000}, {4096, 2047, 4096}, {4096, 2048, 1}, {21841, 2048, 1},
+	} {
+		h := Head{Logits: c.logits, Features: c.features, Link: Softmax}
+		l, err := newLayout(CurvatureConfig{Head: h, Structure: Kronecker})
+		if err != nil || l.groups != c.groups {
+			t.Errorf("%d groups of %d classes with %d features, want %d (%v)", l.groups, c.logits, c.features, c.groups, err)
+		}
+	}
 }

@@ -75,7 +75,7 @@ func (a *accumulation) begin() error {
 	if a.in.train == nil {
 		return nil
 	}
-	a.part.Counts = part.NewCounts(a.in.head)
+	a.part.Counts, a.part.Sample = part.NewCounts(a.in.head), &rows.Sample{}
 	a.part.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{
 		Head: a.in.head, Structure: recipe.Structure, Fisher: recipe.Covariance.NeedsFisher(),
 		Product: a.in.matrixProduct(),
@@ -190,6 +190,7 @@ func (a *accumulation) readTrain(ctx context.Context) (err error) {
 			return err
 		}
 		counts.Add(in.head, b)
+		a.part.Sample.Add(b)
 		shard.Examples = counts.Examples
 		a.read[in.train].Next = next
 		return nil

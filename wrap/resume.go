@@ -277,7 +277,7 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 	shard.Progress = nil
 	switch role {
 	case bundle.Train:
-		a.part.Sums, a.part.Counts = old.Sums, old.Counts
+		a.part.Sums, a.part.Counts, a.part.Sample = old.Sums, old.Counts, old.Sample
 	case bundle.Val:
 		a.part.Val = old.Val
 	case bundle.OOD:

@@ -37,16 +37,8 @@ func (c *Counts) Add(h calibrate.Head, b *rows.Batch) {
 					c.Predicted[j]++
 				}
 			}
-		case k == 1 && row[0] > 0:
-			c.Predicted[1]++
-		default: // of a single logit the first of the two classes
-			best := 0
-			for j, v := range row {
-				if v > row[best] {
-					best = j
-				}
-			}
-			c.Predicted[best]++
+		default:
+			c.Predicted[h.Predicted(row)]++
 		}
 		switch {
 		case len(b.Targets) > 0:

@@ -307,10 +307,11 @@ func (p *Part) mergeSums(o *Part) error {
 		return nil
 	}
 	if p.Sums == nil {
-		p.Sums, p.Counts = o.Sums, o.Counts
+		p.Sums, p.Counts, p.Sample = o.Sums, o.Counts, o.Sample
 		return nil
 	}
 	p.Counts.Merge(o.Counts)
+	p.Sample.Add(o.Sample.Rows())
 	return p.Sums.Merge(o.Sums)
 }
 

@@ -16,6 +16,7 @@ type Part struct {
 
 	Sums     *calibrate.Sums // of the training data; nil where there is none
 	Counts   *Counts         // of the training data, likewise
+	Sample   *rows.Sample    // of the training data, likewise
 	Val, OOD *rows.Batch     // held-out data, positions rising; nil where there is none
 }
 

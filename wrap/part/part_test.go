@@ -39,13 +39,14 @@ func example(t testing.TB, shards ...int) *Part {
 	if p.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Full}); err != nil {
 		t.Fatal(err)
 	}
-	p.Counts = NewCounts(head)
+	p.Counts, p.Sample = NewCounts(head), &rows.Sample{}
 	set := &p.Sets[0]
 	for _, i := range shards {
 		s := Shard{Shard: rows.Shard{Index: i, Count: 3}, Fingerprint: fingerprint}
 		s.From, s.To = s.Shard.Range(set.From, set.From+set.Count)
 		blocks := rows.NewBlocks(func(b *rows.Batch) error {
 			p.Counts.Add(head, b)
+			p.Sample.Add(b)
 			return p.Sums.AddBlock(b)
 		})
 		for at := s.From; at < s.To; at += 3 {
@@ -109,6 +110,7 @@ func TestAPartIsReadAsItWasWritten(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got.Recipe, want.Recipe) || !reflect.DeepEqual(got.Sets, want.Sets) ||
 		!bytes.Equal(encoded(t, got.Sums), encoded(t, want.Sums)) || !reflect.DeepEqual(got.Counts, want.Counts) ||
+		!reflect.DeepEqual(got.Sample.Rows(), want.Sample.Rows()) ||
 		!reflect.DeepEqual(got.Val, want.Val) || got.OOD != nil {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -131,7 +133,7 @@ func TestMergedPartsAreOne(t *testing.T) {
 		t.Error(err)
 	}
 	if !reflect.DeepEqual(p.Sets, want.Sets) || !reflect.DeepEqual(p.Counts, want.Counts) ||
-		p.Sums.Examples() != want.Sums.Examples() {
+		!reflect.DeepEqual(p.Sample.Rows(), want.Sample.Rows()) || p.Sums.Examples() != want.Sums.Examples() {
 		t.Errorf("%+v, want %+v", p, want)
 	}
 	missing := whole(t, written(t, example(t, 1)))
@@ -147,7 +149,7 @@ func TestDamageIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	for _, name := range []string{ManifestName, CurvatureName, CountsName, ValName} {
+	for _, name := range []string{ManifestName, CurvatureName, CountsName, SampleName, ValName} {
 		path := filepath.Join(dir, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -262,6 +264,9 @@ func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
 	for name, change := range map[string]func(*Part){
 		"no sums":         func(p *Part) { p.Sums = nil },
 		"no counts":       func(p *Part) { p.Counts = nil },
+		"no sample":       func(p *Part) { p.Sample = nil },
+		"small sample":    func(p *Part) { p.Sample = &rows.Sample{} },
+		"other sample":    func(p *Part) { p.Sample = example(t, 2).Sample },
 		"no held-out":     func(p *Part) { p.Val = nil },
 		"more held-out":   func(p *Part) { p.OOD = p.Val },
 		"other examples":  func(p *Part) { p.Sets[0].Shards[0].Examples-- },
@@ -328,7 +333,7 @@ func TestCountsMergeInAnyOrder(t *testing.T) {
 func FuzzOpen(f *testing.F) {
 	dir := written(f, example(f, 1, 2))
 	content := map[string][]byte{}
-	for _, name := range []string{ManifestName, CurvatureName, CountsName, ValName} {
+	for _, name := range []string{ManifestName, CurvatureName, CountsName, SampleName, ValName} {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			f.Fatal(err)
@@ -339,11 +344,11 @@ func FuzzOpen(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(document, content[CurvatureName], content[CountsName], content[ValName])
+	f.Add(document, content[CurvatureName], content[CountsName], content[SampleName], content[ValName])
 	f.Add(bytes.Replace(document, []byte("examples:"), []byte("progress: {next: 1024, stamp: x}\n        examples:"), 1),
-		content[CurvatureName], content[CountsName], content[ValName])
-	f.Add([]byte("format: 1\n"), []byte{}, []byte{}, []byte{})
-	f.Fuzz(func(t *testing.T, document, curvature, counts, val []byte) {
+		content[CurvatureName], content[CountsName], content[SampleName], content[ValName])
+	f.Add([]byte("format: 1\n"), []byte{}, []byte{}, []byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, document, curvature, counts, sample, val []byte) {
 		m, err := parse(document)
 		if err != nil {
 			return
@@ -354,6 +359,8 @@ func FuzzOpen(f *testing.F) {
 			p.Sums, err = calibrate.DecodeSums(bytes.NewReader(curvature), int64(len(curvature)), nil)
 			errs = append(errs, err)
 			p.Counts, err = decodeCounts(bytes.NewReader(counts), int64(len(counts)))
+			errs = append(errs, err)
+			p.Sample, err = readSample(bytes.NewReader(sample), int64(len(sample)))
 			errs = append(errs, err)
 		}
 		if p.Set(bundle.Val) != nil {
@@ -366,7 +373,8 @@ func FuzzOpen(f *testing.F) {
 		// What is accepted can be written.
 		_, err = p.document()
 		if p.Sums != nil {
-			err = errors.Join(err, p.Sums.Encode(io.Discard), p.Counts.encode(io.Discard))
+			err = errors.Join(err, p.Sums.Encode(io.Discard), p.Counts.encode(io.Discard),
+				writeRows(io.Discard, p.Sample.Rows()))
 		}
 		if p.Val != nil {
 			err = errors.Join(err, writeRows(io.Discard, p.Val))

@@ -150,6 +150,8 @@ func (p *Part) read(dir string, f bundle.File, product calibrate.Product) error 
 		p.Sums, err = calibrate.DecodeSums(r, size, product)
 	case CountsName:
 		p.Counts, err = decodeCounts(r, size)
+	case SampleName:
+		p.Sample, err = readSample(r, size)
 	case ValName:
 		p.Val, err = readRows(r, size)
 	case OODName:
@@ -187,6 +189,20 @@ func (m *Manifest) Copy(dir, name string) func(io.Writer) error {
 		}
 		return nil
 	}
+}
+
+// readSample reads a sample.
+func readSample(r io.ReaderAt, size int64) (*rows.Sample, error) {
+	b, err := readRows(r, size)
+	if err != nil {
+		return nil, err
+	}
+	s := &rows.Sample{}
+	s.Add(b)
+	if got := s.Rows().N; got != b.N {
+		return nil, fmt.Errorf("%d examples, at most %d are kept", b.N, got)
+	}
+	return s, nil
 }
 
 // readRows reads a store, which must be whole.

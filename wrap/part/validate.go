@@ -143,8 +143,9 @@ func (p *Part) check() error {
 	h := p.Recipe.Head.Head
 	train := p.Set(bundle.Train)
 	switch {
-	case (p.Sums != nil) != (train != nil) || (p.Counts != nil) != (train != nil):
-		return fmt.Errorf("%s and %s go with training data, and with nothing else", CurvatureName, CountsName)
+	case (p.Sums != nil) != (train != nil) || (p.Counts != nil) != (train != nil) ||
+		(p.Sample != nil) != (train != nil):
+		return fmt.Errorf("%s, %s and %s go with training data, and with nothing else", CurvatureName, CountsName, SampleName)
 	case train == nil:
 	case p.Sums.Head() != h || p.Sums.Structure() != p.Recipe.Structure ||
 		p.Sums.Fisher() != p.Recipe.Covariance.NeedsFisher():
@@ -154,6 +155,11 @@ func (p *Part) check() error {
 	case len(p.Counts.Labels) != h.Classes() || len(p.Counts.Predicted) != h.Classes():
 		return fmt.Errorf("%s counts %d classes, want %d", CountsName, len(p.Counts.Labels), h.Classes())
 	}
+	if train != nil {
+		if err := p.checkSample(train, h); err != nil {
+			return err
+		}
+	}
 	if err := p.checkRows(ValName, p.Val, p.Set(bundle.Val), h); err != nil {
 		return err
 	}
@@ -161,6 +167,23 @@ func (p *Part) check() error {
 		return fmt.Errorf("%s has %s, want %s", ValName, labelsOf(p.Val), wantedLabels(h))
 	}
 	return p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h)
+}
+
+// checkSample reports a sample that is not of the training data.
+func (p *Part) checkSample(train *Set, h calibrate.Head) error {
+	b := p.Sample.Rows()
+	if want := min(train.Examples(), rows.SampleSize(h.Features, h.Logits)); b.N != want {
+		return fmt.Errorf("%s has %d examples, want %d of the %d that were read", SampleName, b.N, want, train.Examples())
+	}
+	if len(b.Features) != b.N*h.Features || len(b.Logits) != b.N*h.Logits {
+		return fmt.Errorf("%s has other features or logits than the %d and %d of the head", SampleName, h.Features, h.Logits)
+	}
+	for _, position := range b.Positions {
+		if !slices.ContainsFunc(train.Shards, func(s Shard) bool { return s.From <= position && position < s.To }) {
+			return fmt.Errorf("%s has position %d, which is in none of the shards", SampleName, position)
+		}
+	}
+	return nil
 }
 
 // labelsOf says what labels examples have.

@@ -26,6 +26,7 @@ const (
 	ManifestName  = "part.yaml"
 	CurvatureName = bundle.CurvatureName
 	CountsName    = "counts.safetensors"
+	SampleName    = "sample.rows"
 	ValName       = "val.rows"
 	OODName       = "ood.rows"
 	ModelName     = bundle.ModelName
@@ -42,7 +43,7 @@ var comments = map[string]string{
 
 var kind = &folder.Kind{
 	Noun: "part of a calibration", Manifest: ManifestName,
-	Files: []string{ManifestName, CurvatureName, CountsName, ValName, OODName, ModelName, ModelDataName},
+	Files: []string{ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, ModelName, ModelDataName},
 	Title: comments["format"], Largest: MaxManifest,
 }
 
@@ -72,6 +73,7 @@ func Write(dir string, p *Part, o WriteOptions) error {
 	content := map[string]func(io.Writer) error{ModelName: o.Model, ModelDataName: o.ModelData}
 	if p.Sums != nil {
 		content[CurvatureName], content[CountsName] = p.Sums.Encode, p.Counts.encode
+		content[SampleName] = func(w io.Writer) error { return writeRows(w, p.Sample.Rows()) }
 	}
 	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD} {
 		if b != nil {
