@@ -6,6 +6,7 @@ import "slices"
 var All = []Score{
 	studentized, mf0, leverage,
 	maxLogit, energy, gen, entropy, studentizedEnergy, marginLeverage,
+	react, ash, fdbd, mahalanobis, relativeMahalanobis, residual, vim, knn,
 }
 
 // Find returns the score with a name.

@@ -26,10 +26,11 @@ var energy = Score{
 	graph:  energyOf[string],
 }
 
-// energyOf is -log Σ exp a at temperature 1; where each logit has a sigmoid of its own -Σ log(1+exp
+func energyOf[V any](t Terms[V], _ Tensors) V { return energyFrom(t, t.Logits()) }
+
+// energyFrom is -log Σ exp a at temperature 1; where each logit has a sigmoid of its own -Σ log(1+exp
 // a), the joint energy. A single logit a is that of a softmax over ±a/2.
-func energyOf[V any](t Terms[V], _ Tensors) V {
-	a := t.Logits()
+func energyFrom[V any](t Terms[V], a V) V {
 	switch {
 	case single(t):
 		y := t.Abs(a)

@@ -83,9 +83,18 @@ func (t terms) Largest(x Rows, k int) Rows {
 	n := len(x.Data) / x.Width
 	out := Rows{make([]float64, 0, n*k), k}
 	for i := range n {
-		row := slices.Clone(x.Data[i*x.Width : (i+1)*x.Width])
-		slices.SortFunc(row, func(a, b float64) int { return cmp.Compare(b, a) })
-		out.Data = append(out.Data, row[:k]...)
+		first := len(out.Data)
+		for _, v := range x.Data[i*x.Width : (i+1)*x.Width] {
+			largest := out.Data[first:]
+			if len(largest) == k {
+				if cmp.Compare(v, largest[k-1]) <= 0 {
+					continue
+				}
+				largest = largest[:k-1]
+			}
+			at, _ := slices.BinarySearchFunc(largest, v, func(a, b float64) int { return cmp.Compare(b, a) })
+			out.Data = slices.Insert(out.Data[:first+len(largest)], first+at, v)
+		}
 	}
 	return out
 }

@@ -13,14 +13,19 @@ type Training struct {
 	K, D int // logits, features
 	Link Link
 
-	W []float64 // [K,d]
-	B []float64 // [K], zeros where the head has no bias
+	W []float64 // [K,d]; nil where it is not known, as with ready-made features
+	B []float64 // [K], zeros where the head has no bias; nil where W is
 
 	// Over all N training examples.
-	N           int
-	Gram        []float64 // [d,d], Σφφᵀ
-	ClassSums   []float64 // [C,d], Σφ by label, or by predicted class where there are no labels
-	ClassCounts []int     // [C]; C is K, and 2 where a single logit tells two classes
+	N    int
+	Gram []float64 // [d,d], Σφφᵀ
+	Sum  []float64 // [d], Σφ
+
+	// ClassSums are Σφ by label, or by predicted class where there are no labels, and ClassCounts how
+	// many examples: [C,d] and [C], C being K, and 2 where a single logit tells two classes. They are nil
+	// of a multi-label head, and where they would take too much memory.
+	ClassSums   []float64
+	ClassCounts []int
 
 	// Sample are some training examples, the same whatever the order in which the data were read.
 	Sample Sample
@@ -31,7 +36,6 @@ type Sample struct {
 	M        int
 	Features []float32 // [M,d]
 	Logits   []float32 // [M,K]
-	Labels   []int     // [M], of which ClassSums are; -1 for an example without one
 }
 
 // Tensor is what a score learned, row-major.

@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -113,14 +114,15 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 				x.Leverage, x.Margin = append(x.Leverage, 0.3*float64(i+1)), append(x.Margin, margin)
 				x.Features = append(x.Features, unit(r).Data.([]float32)[i*r:(i+1)*r]...)
 			}
+			training := trainingOf(score.Link(link), k, r)
 			for _, opset := range []uint64{7, 9, 10, 13, 18, 24} {
 				m, names := fusedSelectorLink(t, opset, link, logits, variances, r, func(mf *fuse.MeanField) {
 					mf.Scores = nil
 					for _, s := range score.All {
-						if s.Learns() {
+						f, err := s.Fit(training)
+						if errors.Is(err, score.ErrNoFit) {
 							continue
 						}
-						f, _ := s.Fit(nil)
 						mf.Scores = append(mf.Scores, fuse.Score{Name: s.Name, Double: true,
 							Emit: func(t *fuse.Terms) string { return f.Emit(attach.GraphOf(t)) }})
 					}
@@ -134,7 +136,10 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 				}
 				for i, name := range names[fuse.Scores:] {
 					s, _ := score.Find(name.Key)
-					f, _ := s.Fit(nil)
+					f, err := s.Fit(training)
+					if err != nil {
+						t.Fatal(err)
+					}
 					want := f.Values(x)
 					for e, got := range out[fuse.Scores+i].Data.([]float64) {
 						if !approx.Relative(got, want[e], 1e-6) {
@@ -145,4 +150,45 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// trainingOf draws training data for a head, 120 examples after a ReLU.
+func trainingOf(link score.Link, k, d int) *score.Training {
+	const n = 120
+	rng := rand.New(rand.NewPCG(51, uint64(k)))
+	t := &score.Training{K: k, D: d, Link: link, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
+	for range k * d {
+		t.W = append(t.W, rng.NormFloat64())
+	}
+	for range k {
+		t.B = append(t.B, rng.NormFloat64())
+	}
+	if link != score.Sigmoid || k == 1 {
+		classes := max(2, k)
+		t.ClassSums, t.ClassCounts = make([]float64, classes*d), make([]int, classes)
+	}
+	t.Sample.M = n
+	for i := range n {
+		phi := make([]float32, d)
+		for j := range phi {
+			phi[j] = float32(max(0, 0.5+rng.NormFloat64()))
+		}
+		for j, v := range phi {
+			t.Sum[j] += float64(v)
+			for l, u := range phi {
+				t.Gram[j*d+l] += float64(v) * float64(u)
+			}
+			if t.ClassSums != nil {
+				t.ClassSums[i%len(t.ClassCounts)*d+j] += float64(v)
+			}
+		}
+		if t.ClassSums != nil {
+			t.ClassCounts[i%len(t.ClassCounts)]++
+		}
+		t.Sample.Features = append(t.Sample.Features, phi...)
+		for range k {
+			t.Sample.Logits = append(t.Sample.Logits, float32(5+rng.NormFloat64()))
+		}
+	}
+	return t
 }

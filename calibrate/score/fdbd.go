@@ -1,0 +1,70 @@
+package score
+
+import (
+	"fmt"
+	"math"
+)
+
+const (
+	// mostBoundaries bounds the classes of fdbd: 4,096 have 128 MiB of distances between them.
+	mostBoundaries = 4096
+	// leastDistance keeps the mean of the training data itself from being divided by nothing.
+	leastDistance = 1e-8
+)
+
+var fdbd = Score{
+	Name: "fdbd", Doc: "mean distance to the decision boundaries, over that to the training mean",
+	Source:      "Liu, Qin 2024 (fDBD), by the distance to the training mean",
+	Familiarity: true,
+	Double:      true,
+	rows:        fdbdOf[Rows], graph: fdbdOf[string],
+	learns: []Learned{{"mean", []string{"d"}}, {"closeness", []string{"K", "K"}}},
+	fit:    fitFDBD,
+}
+
+// fdbdOf is -1/(K-1) Σ_{c≠y} |a_y - a_c| / (‖w_y - w_c‖ ‖φ - μ‖), y the class of the largest logit. The
+// logits of sigmoids have a boundary each, |a_c| / ‖w_c‖ away.
+func fdbdOf[V any](t Terms[V], learned Tensors) V {
+	a, closeness := t.Logits(), constant(t, learned, "closeness")
+	from := t.MaxOf(norm(t, t.Sub(t.Features(), constant(t, learned, "mean"))), t.Number(leastDistance))
+	if t.Link() == Sigmoid {
+		return t.Neg(t.Div(t.Mean(t.MatMul(t.Abs(a), closeness)), from))
+	}
+	top := t.Max(a)
+	of := t.Sub(t.Number(1), t.Greater(top, a)) // y, several where logits are equal
+	each := t.Div(t.MatMul(of, closeness), t.Sum(of))
+	distance := t.Div(t.Sum(t.Mul(t.Sub(top, a), each)), t.Number(float64(t.K()-1)))
+	return t.Neg(t.Div(distance, from))
+}
+
+// fitFDBD takes the mean of all training features, and 1/‖w_i - w_j‖ of any two classes, 0 of those
+// without a boundary: their weights are the same. Of sigmoids the diagonal is 1/‖w_i‖.
+func fitFDBD(t *Training) (Tensors, error) {
+	switch {
+	case t.W == nil:
+		return nil, errNoWeights
+	case t.K > mostBoundaries:
+		return nil, fmt.Errorf("%w: it takes the boundaries between any two of %d classes, want at most %d", ErrNoFit, t.K, mostBoundaries)
+	}
+	mean := make([]float64, t.D)
+	for i, s := range t.Sum {
+		mean[i] = s / float64(t.N)
+	}
+	closeness := make([]float64, t.K*t.K)
+	for i := range t.K {
+		for j := range t.K {
+			var squares float64
+			for l := range t.D {
+				diff := t.W[i*t.D+l]
+				if t.Link != Sigmoid {
+					diff -= t.W[j*t.D+l]
+				}
+				squares += diff * diff
+			}
+			if squares > 0 && (t.Link != Sigmoid || i == j) {
+				closeness[i*t.K+j] = 1 / math.Sqrt(squares)
+			}
+		}
+	}
+	return Tensors{{"mean", []int{t.D}, mean}, {"closeness", []int{t.K, t.K}, closeness}}, nil
+}

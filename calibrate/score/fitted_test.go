@@ -1,0 +1,400 @@
+package score
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+// scene is training data and queries with a last layer.
+type scene struct {
+	link           Link
+	k, d           int
+	w, b           []float64
+	train, queries []float32
+	labels         []int
+	*Training
+}
+
+// newScene draws n examples after a ReLU, features of unequal size.
+func newScene(link Link, k, d, n int, seed uint64) *scene {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	s := &scene{link: link, k: k, d: d, w: numbers(rng, k*d), b: numbers(rng, k)}
+	for c := range s.b {
+		s.b[c]++
+	}
+	draw := func(n int) (features []float32) {
+		for range n {
+			for j := range d {
+				features = append(features, float32(max(0, rng.NormFloat64()+0.5)/float64(1+j%5)))
+			}
+		}
+		return features
+	}
+	s.train, s.queries = draw(n), draw(20)
+	classes := k
+	if single := link == Sigmoid && k == 1; single {
+		classes = 2
+	}
+	for range n {
+		s.labels = append(s.labels, rng.IntN(classes))
+	}
+	s.Training = trainingOf(s.train, s.labels, s.w, s.b, link)
+	return s
+}
+
+func (s *scene) examples() Examples {
+	n := len(s.queries) / s.d
+	return Examples{N: n, K: s.k, D: s.d, Link: s.link, Features: s.queries, Logits: logitsOf(s.queries, s.w, s.b),
+		Variance: make([]float64, n*s.k), Leverage: make([]float64, n)}
+}
+
+// vectors returns rows of float32 as vectors.
+func vectors(x []float32, d int) (all []*mat.VecDense) {
+	for at := 0; at < len(x); at += d {
+		v := mat.NewVecDense(d, nil)
+		for j := range d {
+			v.SetVec(j, float64(x[at+j]))
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+// logits of features that were changed.
+func (s *scene) logits(phi *mat.VecDense) []float64 {
+	a := mat.NewVecDense(s.k, slices.Clone(s.b))
+	var product mat.VecDense
+	product.MulVec(mat.NewDense(s.k, s.d, s.w), phi)
+	a.AddVec(a, &product)
+	return a.RawVector().Data
+}
+
+func meanOf(all []*mat.VecDense) *mat.VecDense {
+	mean := mat.NewVecDense(all[0].Len(), nil)
+	for _, v := range all {
+		mean.AddScaledVec(mean, 1/float64(len(all)), v)
+	}
+	return mean
+}
+
+// squaredDistance is (x-m)ᵀ (C/n + δI)⁻¹ (x-m), C the sum of the outer products of rows.
+func squaredDistance(x, m *mat.VecDense, rows []*mat.VecDense) float64 {
+	d, n := x.Len(), float64(len(rows))
+	c := mat.NewSymDense(d, nil)
+	for _, v := range rows {
+		c.SymRankOne(c, 1/n, v)
+	}
+	delta := ridge * mat.Trace(c) / float64(d)
+	for i := range d {
+		c.SetSym(i, i, c.At(i, i)+delta)
+	}
+	var inverse mat.Dense
+	if err := inverse.Inverse(c); err != nil {
+		panic(err)
+	}
+	var diff, product mat.VecDense
+	diff.SubVec(x, m)
+	product.MulVec(&inverse, &diff)
+	return mat.Dot(&diff, &product)
+}
+
+// twins are the scores by their definitions: of a query.
+var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
+	"react": func(s *scene, phi *mat.VecDense) float64 {
+		all := slices.Clone(s.train)
+		slices.Sort(all)
+		at := 0.9 * float64(len(all)-1)
+		low, high := float64(all[int(at)]), float64(all[int(at)+1])
+		clip := low + (at-math.Floor(at))*(high-low)
+		clipped := mat.VecDenseCopyOf(phi)
+		for j := range s.d {
+			clipped.SetVec(j, min(clip, phi.AtVec(j)))
+		}
+		return slowEnergy(s.link, s.logits(clipped), 0)
+	},
+	"ash": func(s *scene, phi *mat.VecDense) float64 {
+		order := slices.Clone(phi.RawVector().Data)
+		slices.Sort(order)
+		pruned := mat.VecDenseCopyOf(phi)
+		left := int(math.RoundToEven(0.9 * float64(s.d)))
+		for j := range s.d {
+			if slices.Index(order, phi.AtVec(j)) < left {
+				pruned.SetVec(j, 0)
+			}
+		}
+		sharp := math.Exp(mat.Sum(phi) / mat.Sum(pruned))
+		pruned.ScaleVec(sharp, pruned)
+		return slowEnergy(s.link, s.logits(pruned), 0)
+	},
+	"fdbd": func(s *scene, phi *mat.VecDense) (score float64) {
+		a := s.logits(phi)
+		row := func(c int) *mat.VecDense { return mat.NewVecDense(s.d, s.w[c*s.d:(c+1)*s.d]) }
+		var from mat.VecDense
+		from.SubVec(phi, meanOf(vectors(s.train, s.d)))
+		if s.link == Sigmoid {
+			for c, v := range a {
+				score -= math.Abs(v) / mat.Norm(row(c), 2) / float64(s.k)
+			}
+			return score / mat.Norm(&from, 2)
+		}
+		y := slices.Index(a, slices.Max(a))
+		for c := range a {
+			if c != y {
+				var between mat.VecDense
+				between.SubVec(row(y), row(c))
+				score -= (a[y] - a[c]) / mat.Norm(&between, 2) / float64(s.k-1)
+			}
+		}
+		return score / mat.Norm(&from, 2)
+	},
+	"mahalanobis": func(s *scene, phi *mat.VecDense) float64 { return s.slowMahalanobis(phi) },
+	"relative_mahalanobis": func(s *scene, phi *mat.VecDense) float64 {
+		all := vectors(s.train, s.d)
+		mean := meanOf(all)
+		for _, v := range all {
+			v.SubVec(v, mean)
+		}
+		return s.slowMahalanobis(phi) - squaredDistance(phi, mean, all)
+	},
+	"residual": func(s *scene, phi *mat.VecDense) float64 { return s.slowResidual(phi) },
+	"vim": func(s *scene, phi *mat.VecDense) float64 {
+		var logits, residuals float64
+		for _, v := range vectors(s.train, s.d) {
+			logits += slices.Max(s.logits(v))
+			residuals += s.slowResidual(v)
+		}
+		return logits/residuals*s.slowResidual(phi) + slowEnergy(s.link, s.logits(phi), 0)
+	},
+	"knn": func(s *scene, phi *mat.VecDense) float64 {
+		unit := func(v *mat.VecDense) *mat.VecDense {
+			var u mat.VecDense
+			u.ScaleVec(1/mat.Norm(v, 2), v)
+			return &u
+		}
+		var distances []float64
+		for _, v := range vectors(s.train, s.d) {
+			var diff mat.VecDense
+			diff.SubVec(unit(phi), unit(v))
+			distances = append(distances, mat.Norm(&diff, 2))
+		}
+		slices.Sort(distances)
+		return distances[49]
+	},
+}
+
+// slowMahalanobis is the squared distance to the nearest class.
+func (s *scene) slowMahalanobis(phi *mat.VecDense) float64 {
+	of := map[int][]*mat.VecDense{}
+	for i, v := range vectors(s.train, s.d) {
+		of[s.labels[i]] = append(of[s.labels[i]], v)
+	}
+	means := map[int]*mat.VecDense{}
+	var within []*mat.VecDense
+	for c, rows := range of {
+		means[c] = meanOf(rows)
+		for _, v := range rows {
+			v.SubVec(v, means[c])
+			within = append(within, v)
+		}
+	}
+	least := math.Inf(1)
+	for _, m := range means {
+		least = min(least, squaredDistance(phi, m, within))
+	}
+	return least
+}
+
+// slowResidual is what is left of φ - u without its part in the principal space.
+func (s *scene) slowResidual(phi *mat.VecDense) float64 {
+	u := s.slowOrigin()
+	moments := mat.NewSymDense(s.d, nil)
+	for _, v := range vectors(s.train, s.d) {
+		v.SubVec(v, u)
+		moments.SymRankOne(moments, 1, v)
+	}
+	var eigen mat.EigenSym
+	if !eigen.Factorize(moments, true) {
+		panic("no eigenvectors")
+	}
+	var q mat.Dense
+	eigen.VectorsTo(&q)
+	left := mat.VecDenseCopyOf(phi)
+	left.SubVec(left, u)
+	for j := s.d - s.d/2; j < s.d; j++ { // the largest come last
+		v := q.ColView(j)
+		left.AddScaledVec(left, -mat.Dot(left, v), v)
+	}
+	return mat.Norm(left, 2)
+}
+
+// slowOrigin is -W⁺b.
+func (s *scene) slowOrigin() *mat.VecDense {
+	var svd mat.SVD
+	if !svd.Factorize(mat.NewDense(s.k, s.d, s.w), mat.SVDThin) {
+		panic("no singular values")
+	}
+	var x mat.VecDense
+	svd.SolveVecTo(&x, mat.NewVecDense(s.k, s.b), len(svd.Values(nil)))
+	x.ScaleVec(-1, &x)
+	return &x
+}
+
+// Each score that learns is what its definition says, whatever the head and whether there are more
+// logits or more features.
+func TestFittedScoresAreTheirDefinitions(t *testing.T) {
+	for _, c := range []struct {
+		link Link
+		k, d int
+	}{{Softmax, 4, 17}, {Softmax, 9, 6}, {Softmax, 2, 7}, {OneVsRest, 4, 11}, {Sigmoid, 1, 6}, {Sigmoid, 5, 8}} {
+		s := newScene(c.link, c.k, c.d, 150, 3)
+		for _, entry := range All {
+			if !entry.Learns() {
+				continue
+			}
+			fitted, err := entry.Fit(s.Training)
+			refused := entry.Name == "vim" && c.link != Softmax ||
+				strings.Contains(entry.Name, "mahalanobis") && c.link == Sigmoid && c.k > 1
+			if refused != errors.Is(err, ErrNoFit) || !refused && err != nil {
+				t.Errorf("%s of %s: %v", entry.Name, c.link, err)
+			}
+			if err != nil {
+				continue
+			}
+			twin := twins[entry.Name]
+			if twin == nil {
+				t.Errorf("%s has no twin", entry.Name)
+				continue
+			}
+			got := fitted.Values(s.examples())
+			for i, phi := range vectors(s.queries, s.d) {
+				if want := twin(s, phi); !approx.Equal(got[i], want, 1e-6*(1+math.Abs(want))) {
+					t.Errorf("%s, %s %d×%d: query %d has %v, want %v", entry.Name, c.link, c.k, c.d, i, got[i], want)
+				}
+			}
+		}
+	}
+}
+
+// What a score cannot be fitted to is said by name.
+func TestWhatCannotBeFittedIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(t *Training)
+		of     []Score
+		want   string
+	}{
+		"no weights": {func(t *Training) { t.W, t.B = nil, nil }, []Score{react, ash, fdbd, residual, vim},
+			"needs the last layer's weights"},
+		"no classes": {func(t *Training) { t.ClassSums, t.ClassCounts = nil, nil }, []Score{mahalanobis, relativeMahalanobis},
+			"not summed by class"},
+		"nothing varies": {func(t *Training) {
+			*t = *trainingOf(make([]float32, 30), make([]int, 10), make([]float64, 6), make([]float64, 2), Softmax)
+		},
+			[]Score{mahalanobis}, "do not vary within classes"},
+		"no features": {func(t *Training) { clear(t.Sample.Features) }, []Score{knn}, "all features of training examples are 0"},
+		"negative logits": {func(t *Training) {
+			for i := range t.Sample.Logits {
+				t.Sample.Logits[i] = -1
+			}
+		}, []Score{vim}, "want both positive"},
+		"many classes": {func(t *Training) { t.K = mostBoundaries + 1 }, []Score{fdbd}, "boundaries between any two of 4097 classes"},
+	} {
+		for _, entry := range c.of {
+			s := newScene(Softmax, 3, 6, 80, 5)
+			c.change(s.Training)
+			_, err := entry.Fit(s.Training)
+			if !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), entry.Name+": cannot be fitted: ") ||
+				!strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s, %s: error %v, want %q", name, entry.Name, err, c.want)
+			}
+		}
+	}
+}
+
+// A class without examples has no mean to be near to, and features that never vary count for much.
+func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
+	s := newScene(Softmax, 4, 6, 80, 7)
+	for i := range s.labels {
+		s.labels[i] %= 3
+	}
+	for at := 5; at < len(s.train); at += s.d {
+		s.train[at] = 0 // dead
+	}
+	s.Training = trainingOf(s.train, s.labels, s.w, s.b, Softmax)
+	for at := 5; at < len(s.queries); at += s.d {
+		s.queries[at] = 0
+	}
+	s.queries[5] = 0.02
+	fitted := must(mahalanobis.Fit(s.Training))
+	if shape := fitted.Tensors.Of("means").Shape; shape[1] != 3 {
+		t.Errorf("means of %d classes, want 3", shape[1])
+	}
+	got := fitted.Values(s.examples())
+	if got[0] < 100*slices.Max(got[1:]) {
+		t.Errorf("a dead feature awakes: %v, and others have %v", got[0], got[1:])
+	}
+	for i, phi := range vectors(s.queries, s.d) {
+		if want := s.slowMahalanobis(phi); !approx.Relative(got[i], want, 1e-6) {
+			t.Errorf("query %d has %v, want %v", i, got[i], want)
+		}
+	}
+}
+
+// Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
+func TestNeighboursAreInProportionToTheSample(t *testing.T) {
+	s := newScene(Softmax, 3, 6, 80, 9)
+	for _, c := range []struct{ of, k int }{{80, 50}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1}} {
+		s.N = c.of
+		if k := must(knn.Fit(s.Training)).Tensors.Of("k").Data[0]; k != float64(c.k) {
+			t.Errorf("k = %v of %d examples in %d, want %d", k, s.Sample.M, c.of, c.k)
+		}
+	}
+	s.N, s.Sample.M = 3, 3
+	s.Sample.Features = s.Sample.Features[:3*s.d]
+	few := must(knn.Fit(s.Training))
+	if k := few.Tensors.Of("k").Data[0]; k != 3 {
+		t.Errorf("k = %v of 3 examples", k)
+	}
+	// A bundle may say anything.
+	for _, k := range []float64{-1, 0, 1e300} {
+		few.Tensors[1].Data[0] = k
+		for _, v := range few.Values(s.examples()) {
+			if !(v > 0 && v < 2) {
+				t.Errorf("k = %v: distance %v", k, v)
+			}
+		}
+	}
+}
+
+// Query features that are no numbers, or none at all, do not pass as familiar: what is not finite
+// counts as the strangest, and a finite score is no smaller than those of training.
+func TestNoNumbersAreNotFamiliar(t *testing.T) {
+	s := newScene(Softmax, 3, 12, 200, 11)
+	for _, entry := range All {
+		if !entry.Learns() {
+			continue
+		}
+		fitted := must(entry.Fit(s.Training))
+		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+			x := s.examples()
+			x.Features = slices.Clone(x.Features)
+			x.Features[0] = bad
+			for c := range x.K {
+				x.Logits[c] = bad
+			}
+			got := fitted.Values(x)
+			usual := slices.Clone(got[1:])
+			slices.Sort(usual)
+			if v := got[0]; v-v == 0 && v < usual[len(usual)/2] {
+				t.Errorf("%s of features with %v: %v, less than the usual %v", entry.Name, bad, v, usual[len(usual)/2])
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package score
+
+import (
+	"fmt"
+	"math"
+)
+
+const (
+	// neighbours is the paper's k for 50,000 examples of CIFAR-10. Of a sample of m in N examples k is
+	// in proportion, as the paper scales it: the m-th neighbour of a part lies where the N-th of all does.
+	neighbours = 50
+	// leastNorm is the length by which features without any are divided.
+	leastNorm = 1e-12
+)
+
+var knn = Score{
+	Name: "knn", Doc: "distance of the direction of the features to the k-th nearest of training",
+	Source: "Sun et al. 2022 (KNN), with k = 50 in proportion to a sample",
+	Double: true,
+	rows:   knnOf[Rows], graph: knnOf[string],
+	learns: []Learned{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},
+	fit:    fitKNN,
+}
+
+// knnOf is ‖φ/‖φ‖ - z_(k)‖, as √(2 - 2c) of the k-th largest cosine c. It tells distances down to
+// some 1e-8 apart, where cosines are rounded.
+func knnOf[V any](t Terms[V], learned Tensors) V {
+	phi := t.Features()
+	z := t.Div(phi, t.MaxOf(norm(t, phi), t.Number(leastNorm)))
+	directions := learned.Of("directions")
+	k := min(max(1, int(learned.Of("k").Data[0])), directions.Shape[1])
+	cosine := t.Min(t.Largest(t.MatMul(z, constant(t, learned, "directions")), k))
+	// z is a unit vector, or 0 where there are no features.
+	squared := t.Sub(t.Add(t.Sum(t.Mul(z, z)), t.Number(1)), t.Add(cosine, cosine))
+	return t.Sqrt(t.MaxOf(squared, t.Number(0)))
+}
+
+// fitKNN takes the directions of the sample's examples that have one.
+func fitKNN(t *Training) (Tensors, error) {
+	d := t.D
+	var rows []float64 // [m,d]
+	for i := range t.Sample.M {
+		var row []float64
+		var squares float64
+		for _, v := range t.Sample.Features[i*d : (i+1)*d] {
+			row = append(row, float64(v))
+			squares += float64(v) * float64(v)
+		}
+		if length := math.Sqrt(squares); length > leastNorm {
+			scaleTo(row, 1/length, row)
+			rows = append(rows, row...)
+		}
+	}
+	m := len(rows) / d
+	if m == 0 {
+		return nil, fmt.Errorf("%w: all features of training examples are 0", ErrNoFit)
+	}
+	k := math.Round(neighbours * float64(m) / float64(t.N))
+	return Tensors{
+		{"directions", []int{d, m}, transposed(rows, m, d)},
+		{"k", []int{1}, []float64{min(max(1, k), float64(m))}},
+	}, nil
+}

@@ -1,0 +1,148 @@
+package score
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+)
+
+// ridge is added to the eigenvalues of covariances, in units of their mean: features that never
+// change in training have none.
+const ridge = 1e-6
+
+var mahalanobis = Score{
+	Name: "mahalanobis", Doc: "squared distance to the nearest class mean, in units of the spread within classes",
+	Source: "Lee et al. 2018, eq. 2",
+	Double: true,
+	rows:   mahalanobisOf[Rows], graph: mahalanobisOf[string],
+	learns: gaussians,
+	fit:    func(t *Training) (Tensors, error) { return fitGaussians(t, ridge) },
+}
+
+var relativeMahalanobis = Score{
+	Name: "relative_mahalanobis", Doc: "mahalanobis, less that to the mean of all in units of the spread of all",
+	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
+	Double: true,
+	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
+	learns: append(gaussians, Learned{"background", []string{"d", "d"}}),
+	fit:    func(t *Training) (Tensors, error) { return fitBackground(t, ridge) },
+}
+
+// gaussians of one covariance PPᵀ: the centre of the training data μ, P and of each of C classes
+// with examples, as a column, Pᵀ(μ_c - μ).
+var gaussians = []Learned{{"centre", []string{"d"}}, {"whitening", []string{"d", "d"}}, {"means", []string{"d", "C"}}}
+
+// mahalanobisOf is min_c (φ - μ_c)ᵀ Σ⁻¹ (φ - μ_c), Σ⁻¹ = PPᵀ, as |z|² + min_c (|m_c|² - 2 zᵀm_c) with
+// z = Pᵀ(φ - μ).
+func mahalanobisOf[V any](t Terms[V], learned Tensors) V {
+	return nearest(t, learned, t.Sub(t.Features(), constant(t, learned, "centre")))
+}
+
+func nearest[V any](t Terms[V], learned Tensors, phi V) V {
+	z := t.MatMul(phi, constant(t, learned, "whitening"))
+	means := learned.Of("means")
+	classes := means.Shape[1]
+	squares := make([]float64, classes)
+	for i, v := range means.Data {
+		squares[i%classes] += v * v
+	}
+	products := t.MatMul(z, constant(t, learned, "means"))
+	least := t.Min(t.Sub(t.Constant("squares", squares, classes), t.Add(products, products)))
+	return t.Add(t.Sum(t.Mul(z, z)), least)
+}
+
+// relativeMahalanobisOf is that less (φ - μ)ᵀ Σ₀⁻¹ (φ - μ), Σ₀ the covariance of all classes together.
+func relativeMahalanobisOf[V any](t Terms[V], learned Tensors) V {
+	phi := t.Sub(t.Features(), constant(t, learned, "centre"))
+	z := t.MatMul(phi, constant(t, learned, "background"))
+	return t.Sub(nearest(t, learned, phi), t.Sum(t.Mul(z, z)))
+}
+
+// fitGaussians takes the covariance within classes, (Σφφᵀ - Σ_c n_c μ_c μ_cᵀ)/N, from sums that were
+// made in one pass.
+func fitGaussians(t *Training, ridge float64) (Tensors, error) {
+	d := t.D
+	if t.ClassSums == nil {
+		return nil, fmt.Errorf("%w: features are not summed by class, of multi-label heads and where that takes too much memory",
+			ErrNoFit)
+	}
+	centre := make([]float64, d)
+	scaleTo(centre, 1/float64(t.N), t.Sum)
+	var means []float64 // [C,d], from the centre
+	var counts []float64
+	within := about(t.Gram, t.Sum, centre, t.N)
+	for c, n := range t.ClassCounts {
+		if n == 0 {
+			continue
+		}
+		mean := make([]float64, d)
+		for i, s := range t.ClassSums[c*d : (c+1)*d] {
+			mean[i] = s/float64(n) - centre[i]
+		}
+		addOuter(within, -float64(n), mean)
+		means, counts = append(means, mean...), append(counts, float64(n))
+	}
+	classes := len(counts)
+	if classes > MostOpen {
+		return nil, fmt.Errorf("%w: %d classes, want at most %d", ErrNoFit, classes, MostOpen)
+	}
+	p, err := whitening(within, d, t.N, ridge)
+	if err != nil {
+		return nil, err
+	}
+	whitened := product(general(p, d, d), blas.Trans, general(means, classes, d), blas.Trans).Data
+	return Tensors{
+		{"centre", []int{d}, centre}, {"whitening", []int{d, d}, p}, {"means", []int{d, classes}, whitened},
+	}, nil
+}
+
+func fitBackground(t *Training, ridge float64) (Tensors, error) {
+	tensors, err := fitGaussians(t, ridge)
+	if err != nil {
+		return nil, err
+	}
+	p, err := whitening(about(t.Gram, t.Sum, tensors.Of("centre").Data, t.N), t.D, t.N, ridge)
+	return append(tensors, Tensor{"background", []int{t.D, t.D}, p}), err
+}
+
+// about returns Σ(φ-u)(φ-u)ᵀ, of Σφφᵀ [d,d] and Σφ over n examples.
+func about(gram, sum, u []float64, n int) []float64 {
+	d := len(u)
+	m := make([]float64, d*d)
+	for i := range d {
+		for j := range d {
+			m[i*d+j] = gram[i*d+j] - u[i]*sum[j] - sum[i]*u[j] + float64(n)*u[i]*u[j]
+		}
+	}
+	return m
+}
+
+// whitening returns P with PPᵀ = (m/n + δI)⁻¹, [d,d], δ being ridge times the mean eigenvalue.
+func whitening(m []float64, d, n int, ridge float64) ([]float64, error) {
+	q, lambda, err := eigen.Semidefinite(m, d, 1/float64(n))
+	if err != nil {
+		return nil, fmt.Errorf("a covariance of features has no eigenvalues: %w", err)
+	}
+	var mean float64
+	for _, v := range lambda {
+		mean += v / float64(d)
+	}
+	if mean == 0 {
+		return nil, fmt.Errorf("%w: features do not vary within classes", ErrNoFit)
+	}
+	for i := range d {
+		for j := range d {
+			q[i*d+j] /= math.Sqrt(lambda[j] + ridge*mean)
+		}
+	}
+	return q, nil
+}
+
+// addOuter adds a·x xᵀ to m.
+func addOuter(m []float64, a float64, x []float64) {
+	blas64.Ger(a, vector(x), vector(x), general(m, len(x), len(x)))
+}

@@ -1,0 +1,46 @@
+package score
+
+import "slices"
+
+// reactPercentile is that of the paper: the part of all activations that is not clipped.
+const reactPercentile = 0.9
+
+var react = Score{
+	Name: "react", Doc: "energy, where no feature is larger than nine in ten are in training",
+	Source: "Sun, Guo, Li 2021 (ReAct), with p = 90",
+	Double: true,
+	rows:   reactOf[Rows], graph: reactOf[string],
+	learns: append([]Learned{{"threshold", []string{"1"}}}, layer...),
+	fit:    fitReact,
+}
+
+// reactOf is the energy of W min(φ, c) + b, and no number where a φ is infinite, which c would hide.
+func reactOf[V any](t Terms[V], learned Tensors) V {
+	phi := t.Features()
+	clipped := t.MinOf(phi, constant(t, learned, "threshold"))
+	return t.Add(energyFrom(t, throughLayer(t, learned, clipped)), t.Sum(t.Mul(phi, t.Number(0))))
+}
+
+// fitReact takes the percentile of all features of the sample, as numpy interpolates it.
+func fitReact(t *Training) (Tensors, error) {
+	layer, err := t.layer()
+	if err != nil {
+		return nil, err
+	}
+	c := make([]float64, 0, len(t.Sample.Features))
+	for _, v := range t.Sample.Features {
+		c = append(c, float64(v))
+	}
+	return append(Tensors{{"threshold", []int{1}, []float64{percentile(c, reactPercentile)}}}, layer...), nil
+}
+
+// percentile returns what a part of numbers lies below, linear between them. It sorts them.
+func percentile(x []float64, part float64) float64 {
+	slices.Sort(x)
+	at := part * float64(len(x)-1)
+	i := min(int(at), len(x)-2)
+	if i < 0 {
+		return x[0]
+	}
+	return x[i] + (at-float64(i))*(x[i+1]-x[i])
+}

@@ -1,0 +1,166 @@
+package score
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+// reference is what reference.py wrote.
+type reference struct {
+	Cases []struct {
+		Name              string
+		Classes, Features int
+		Train             [][]float32
+		Labels            []int
+		Weight            [][]float64
+		Bias              []float64
+		Queries           [][]float32
+		Threshold, Alpha  float64
+		Origin            []float64
+		Scores            map[string][]float64
+	}
+}
+
+func flat[T any](rows [][]T) (all []T) {
+	for _, r := range rows {
+		all = append(all, r...)
+	}
+	return all
+}
+
+// Every score is that of pytorch-ood, fitted to the same examples, up to the constants by which its
+// numbers differ from the paper's.
+func TestScoresAreThoseOfTheReference(t *testing.T) {
+	data, err := os.ReadFile("testdata/reference.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ref reference
+	if err := json.Unmarshal(data, &ref); err != nil || len(ref.Cases) == 0 {
+		t.Fatal(len(ref.Cases), err)
+	}
+	for _, c := range ref.Cases {
+		training := trainingOf(flat(c.Train), c.Labels, flat(c.Weight), c.Bias, Softmax)
+		queries := flat(c.Queries)
+		x := Examples{N: len(c.Queries), K: c.Classes, D: c.Features, Link: Softmax, Features: queries,
+			Logits: logitsOf(queries, flat(c.Weight), c.Bias), Variance: make([]float64, len(c.Queries)*c.Classes),
+			Leverage: make([]float64, len(c.Queries))}
+		n := float64(len(c.Train))
+		for name, want := range c.Scores {
+			s, ok := Find(name)
+			if !ok {
+				t.Errorf("there is no score %s", name)
+				continue
+			}
+			x := x
+			switch name {
+			case "entropy", "gen":
+				x.Logits = slices.Clone(x.Logits)
+				for i := range x.Logits {
+					x.Logits[i] /= 8
+				}
+			case "mahalanobis": // the library adds 1e-6 to sums: next to nothing
+				s.fit = func(t *Training) (Tensors, error) { return fitGaussians(t, 1e-12) }
+			case "relative_mahalanobis":
+				s.fit = func(t *Training) (Tensors, error) { return fitBackground(t, 1e-12) }
+			}
+			fitted, err := s.Fit(training)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				continue
+			}
+			for i, got := range fitted.Values(x) {
+				want := want[i]
+				switch name {
+				case "gen": // the mean in place of the sum
+					want *= float64(c.Classes)
+				case "mahalanobis": // half of it, of sums in place of a covariance
+					want *= 2 * n
+				case "relative_mahalanobis": // likewise, but the whole
+					want *= n
+				}
+				if !approx.Relative(got, want, tolerances[name]) {
+					t.Errorf("%s, %s: example %d has %v, want %v", c.Name, name, i, got, want)
+				}
+			}
+		}
+		if got := must(react.Fit(training)).Tensors.Of("threshold").Data[0]; !approx.Relative(got, c.Threshold, 1e-12) {
+			t.Errorf("%s: react clips at %v, want %v", c.Name, got, c.Threshold)
+		}
+		learned := must(vim.Fit(training)).Tensors
+		if got := learned.Of("alpha").Data[0]; !approx.Relative(got, c.Alpha, 1e-7) {
+			t.Errorf("%s: vim has alpha %v, want %v", c.Name, got, c.Alpha)
+		}
+		for i, got := range learned.Of("origin").Data {
+			if !approx.Relative(got, c.Origin[i], 1e-9) {
+				t.Errorf("%s: vim's origin is %v at %d, want %v", c.Name, got, i, c.Origin[i])
+			}
+		}
+	}
+}
+
+// tolerances are relative. Where they are larger, logits are float32 here, or the library adds another
+// ridge to a covariance.
+var tolerances = map[string]float64{
+	"react": 1e-12, "ash": 1e-12, "residual": 1e-9, "knn": 1e-9,
+	"max_logit": 1e-6, "energy": 1e-6, "entropy": 1e-6, "gen": 1e-6, "fdbd": 1e-6, "vim": 1e-6,
+	"mahalanobis": 1e-5, "relative_mahalanobis": 1e-5,
+}
+
+func must(f *Fitted, err error) *Fitted {
+	if err != nil {
+		panic(err)
+	}
+	return f
+}
+
+// trainingOf sums examples in the obvious way. All are in the sample.
+func trainingOf(features []float32, labels []int, w, b []float64, link Link) *Training {
+	n, k := len(labels), len(b)
+	d := len(features) / n
+	t := &Training{K: k, D: d, Link: link, W: w, B: b, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
+	classes := k
+	if link == Sigmoid && k == 1 {
+		classes = 2
+	}
+	if link != Sigmoid || k == 1 {
+		t.ClassSums, t.ClassCounts = make([]float64, classes*d), make([]int, classes)
+	}
+	for i, label := range labels {
+		phi := features[i*d : (i+1)*d]
+		for j, v := range phi {
+			t.Sum[j] += float64(v)
+			for l, u := range phi {
+				t.Gram[j*d+l] += float64(v) * float64(u)
+			}
+			if t.ClassSums != nil {
+				t.ClassSums[label*d+j] += float64(v)
+			}
+		}
+		if t.ClassSums != nil {
+			t.ClassCounts[label]++
+		}
+	}
+	t.Sample = Sample{M: n, Features: features, Logits: logitsOf(features, w, b)}
+	return t
+}
+
+// logitsOf are Wφ + b.
+func logitsOf(features []float32, w, b []float64) (logits []float32) {
+	k := len(b)
+	d := len(w) / k
+	for at := 0; at < len(features); at += d {
+		for c := range k {
+			a := b[c]
+			for j, v := range features[at : at+d] {
+				a += w[c*d+j] * float64(v)
+			}
+			logits = append(logits, float32(a))
+		}
+	}
+	return logits
+}

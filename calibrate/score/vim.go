@@ -1,0 +1,143 @@
+package score
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
+
+	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+)
+
+var residual = Score{
+	Name: "residual", Doc: "part of the features outside the principal space of training",
+	Source: "Wang et al. 2022 (ViM), the residual",
+	Double: true,
+	rows:   residualOf[Rows], graph: residualOf[string],
+	learns: outside,
+	fit:    fitResidual,
+}
+
+var vim = Score{
+	Name: "vim", Doc: "residual as one more logit, less the energy of the others",
+	Source: "Wang et al. 2022 (ViM)",
+	Double: true,
+	rows:   vimOf[Rows], graph: vimOf[string],
+	learns: append(outside, Learned{"alpha", []string{"1"}}),
+	fit:    fitViM,
+}
+
+// outside is the space of r dimensions that has the least of the training features, seen from an
+// origin: a basis in columns.
+var outside = []Learned{{"origin", []string{"d"}}, {"outside", []string{"d", "r"}}}
+
+// principalDimensions is how many of d dimensions the principal space has: 1,000 from 2,048 on and 512
+// from 768, as in the paper and its code, and half of fewer.
+func principalDimensions(d int) int {
+	switch {
+	case d >= 2048:
+		return 1000
+	case d >= 768:
+		return 512
+	}
+	return d / 2
+}
+
+// residualOf is ‖Rᵀ(φ - u)‖.
+func residualOf[V any](t Terms[V], learned Tensors) V {
+	return norm(t, t.MatMul(t.Sub(t.Features(), constant(t, learned, "origin")), constant(t, learned, "outside")))
+}
+
+// vimOf is α‖Rᵀ(φ - u)‖ - log Σ exp a.
+func vimOf[V any](t Terms[V], learned Tensors) V {
+	return t.Sub(t.Mul(residualOf(t, learned), constant(t, learned, "alpha")), logSumExp(t, t.Logits()))
+}
+
+// fitResidual takes as origin what the last layer sees no bias from, u = -W⁺b, and as R the
+// eigenvectors of Σ(φ-u)(φ-u)ᵀ with the smallest eigenvalues.
+func fitResidual(t *Training) (Tensors, error) {
+	if t.W == nil {
+		return nil, errNoWeights
+	}
+	u, err := t.origin()
+	if err != nil {
+		return nil, err
+	}
+	d := t.D
+	q, _, err := eigen.Semidefinite(about(t.Gram, t.Sum, u, t.N), d, 1/float64(t.N))
+	if err != nil {
+		return nil, fmt.Errorf("the features' second moments have no eigenvalues: %w", err)
+	}
+	r := d - principalDimensions(d)
+	basis := make([]float64, 0, d*r)
+	for i := range d {
+		basis = append(basis, q[i*d:i*d+r]...)
+	}
+	return Tensors{{"origin", []int{d}, u}, {"outside", []int{d, r}, basis}}, nil
+}
+
+// fitViM takes for α the mean largest logit over the mean residual, both of the sample.
+func fitViM(t *Training) (Tensors, error) {
+	if t.Link != Softmax {
+		return nil, fmt.Errorf("%w: its residual is one more logit of a softmax, and the head is %s", ErrNoFit, t.Link)
+	}
+	tensors, err := fitResidual(t)
+	if err != nil {
+		return nil, err
+	}
+	var logits, residuals float64
+	for i := range t.Sample.M {
+		top := math.Inf(-1)
+		for _, a := range t.Sample.Logits[i*t.K : (i+1)*t.K] {
+			top = max(top, float64(a))
+		}
+		logits += top
+	}
+	x := Examples{N: t.Sample.M, K: t.K, D: t.D, Features: t.Sample.Features, Logits: t.Sample.Logits}
+	for _, v := range residualOf(Terms[Rows](terms{x}), tensors).Data {
+		residuals += v
+	}
+	if !(logits > 0) || !(residuals > 0) {
+		return nil, fmt.Errorf("%w: the largest logits of training examples are %.3g in the mean and their residuals %.3g, want both positive",
+			ErrNoFit, logits/float64(t.Sample.M), residuals/float64(t.Sample.M))
+	}
+	return append(tensors, Tensor{"alpha", []int{1}, []float64{logits / residuals}}), nil
+}
+
+// origin returns -W⁺b, [d], W⁺ the pseudo-inverse: singular values that the float32 of the weights does
+// not tell from zero count as zero.
+func (t *Training) origin() ([]float64, error) {
+	k, d := t.K, t.D
+	w, u := general(t.W, k, d), make([]float64, d)
+	if k < d { // -Wᵀ(WWᵀ)⁺b
+		x, err := solve(product(w, blas.NoTrans, w, blas.Trans), t.B, max(k, d))
+		if err == nil {
+			blas64.Gemv(blas.Trans, -1, w, vector(x), 0, vector(u))
+		}
+		return u, err
+	}
+	blas64.Gemv(blas.Trans, -1, w, vector(t.B), 0, vector(u)) // (WᵀW)⁺(-Wᵀb)
+	return solve(product(w, blas.Trans, w, blas.NoTrans), u, max(k, d))
+}
+
+// solve returns m⁺x of a symmetric m that is made of a matrix of float32 with so many rows or columns.
+func solve(m blas64.General, x []float64, most int) ([]float64, error) {
+	n := len(x)
+	q, lambda, err := eigen.Semidefinite(m.Data, n, 1)
+	if err != nil {
+		return nil, fmt.Errorf("the last layer's weights have no singular values: %w", err)
+	}
+	least := lambda[n-1] * math.Pow(float64(most)*0x1p-23, 2)
+	along, out := make([]float64, n), make([]float64, n)
+	blas64.Gemv(blas.Trans, 1, general(q, n, n), vector(x), 0, vector(along))
+	for i, l := range lambda {
+		if l > least {
+			along[i] /= l
+		} else {
+			along[i] = 0
+		}
+	}
+	blas64.Gemv(blas.NoTrans, 1, general(q, n, n), vector(along), 0, vector(out))
+	return out, nil
+}
