@@ -44,6 +44,7 @@ var imports = map[string][]string{
 	"featurize":                    {"onnx", "onnx/head", "featurize/*", "onnx/files", "calibrate/rows"},
 	"calibrate/meanfield":          {},
 	"calibrate/metrics":            {},
+	"calibrate/conformal":          {},
 	"calibrate/safetensors":        {"featurize/tensor"},
 	"calibrate/rows":               {"calibrate/safetensors"},
 	"calibrate/score":              {"calibrate/internal/*"},

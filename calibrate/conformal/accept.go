@@ -1,0 +1,147 @@
+package conformal
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Doubts are what is known of N held-out examples.
+type Doubts struct {
+	Doubt []float64 // how doubtful each is, in [0,1]
+	Loss  []float64 // what is lost by answering it: 1 for a mistake, else 0
+	Parts bool      // losses are parts of 1 too, such as the share of an example's labels that are wrong
+}
+
+func (d Doubts) check() error {
+	if len(d.Doubt) != len(d.Loss) {
+		panic(fmt.Sprintf("conformal: %d doubts and %d losses", len(d.Doubt), len(d.Loss)))
+	}
+	for i := range d.Doubt {
+		if !(d.Doubt[i] >= 0 && d.Doubt[i] <= 1 && d.Loss[i] >= 0 && d.Loss[i] <= 1) {
+			return fmt.Errorf("held-out example %d has doubt %v and loss %v, want 0 to 1", i, d.Doubt[i], d.Loss[i])
+		}
+		if !d.Parts && d.Loss[i] != 0 && d.Loss[i] != 1 {
+			panic(fmt.Sprintf("conformal: loss %v of example %d, want 0 or 1", d.Loss[i], i))
+		}
+	}
+	return nil
+}
+
+// accepted counts the examples whose doubt is at most a threshold, and sums their losses.
+func (d Doubts) accepted(threshold float64) (n int, loss float64) {
+	for i, v := range d.Doubt {
+		if v <= threshold {
+			n++
+			loss += d.Loss[i]
+		}
+	}
+	return n, loss
+}
+
+// A Rule accepts an example whose doubt, or score, is at most its threshold.
+type Rule struct {
+	Threshold float64
+	Examples  int // that it was set on
+	Accepted  int // of them
+}
+
+// mostThresholds bounds those that are tried.
+const mostThresholds = 1000
+
+// TargetError returns the rule that accepts the most examples while the mean loss of new ones that it
+// accepts is at most target, which fails with probability 1 - confidence at most over the draw of
+// held.
+//
+// It is fixed-sequence testing of Learn-then-Test (Angelopoulos et al., 2021): thresholds are doubts
+// of tune, and are tried on held from the one whose error tune shows best to larger ones, and at last
+// 1, which accepts all. Each is held to be too large until the exact binomial test of the losses that
+// it accepts says otherwise at the level 1 - confidence, and the last before the first that stays too
+// large is returned. tune and held must have no example in common.
+//
+// Losses that are parts of 1 are tested by Hoeffding's and Bentkus' inequalities instead.
+func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
+	if !(target > 0 && target < 1) || !(confidence > 0 && confidence < 1) {
+		return Rule{}, fmt.Errorf("target error %v with confidence %v, want numbers between 0 and 1", target, confidence)
+	}
+	for _, d := range []Doubts{tune, held} {
+		if err := d.check(); err != nil {
+			return Rule{}, err
+		}
+	}
+	thresholds := append(spread(tune.Doubt, mostThresholds), 1)
+	start, least := 0, math.Inf(1)
+	for i, t := range thresholds {
+		n, loss := tune.accepted(t)
+		if p := pValue(loss, n, tune.Parts, target); p <= least {
+			start, least = i, p
+		}
+	}
+	rule := Rule{Threshold: -1, Examples: len(held.Doubt)}
+	for _, t := range thresholds[start:] {
+		n, loss := held.accepted(t)
+		if pValue(loss, n, held.Parts, target) > 1-confidence {
+			break
+		}
+		rule.Threshold, rule.Accepted = t, n
+	}
+	if rule.Threshold < 0 {
+		n, loss := held.accepted(thresholds[start])
+		return Rule{}, fmt.Errorf("target error %v cannot be shown with confidence %v: the %d least doubtful of %d held-out examples that thresholds are set on have %.4g mistakes, and without any it takes %d: give more, or a larger target",
+			target, confidence, n, len(held.Doubt), loss, faultless(target, confidence))
+	}
+	return rule, nil
+}
+
+// faultless returns how many examples without a mistake show a target.
+func faultless(target, confidence float64) int {
+	return int(math.Ceil(math.Log1p(-confidence) / math.Log1p(-target)))
+}
+
+// spread returns at most so many of the values, distinct, rising, the largest among them.
+func spread(values []float64, most int) []float64 {
+	all := slices.Clone(values)
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if len(all) <= most {
+		return all
+	}
+	some := make([]float64, most)
+	for i := range some {
+		some[i] = all[(i+1)*len(all)/most-1]
+	}
+	return some
+}
+
+// AtMost returns the rule with the smallest threshold that at least a share of new examples does not
+// exceed, which fails with probability 1 - confidence at most over the draw of the held-out scores: an
+// order statistic, whose place depends on their number alone (Wilks, "Determination of Sample Sizes
+// for Setting Tolerance Limits", 1941), the bound of Clopper and Pearson turned round.
+//
+// Those of the scores that are below the threshold are hence, given the threshold, independent draws
+// of what is below it: what is tested on them afterwards, as by [TargetError], keeps its confidence.
+func AtMost(scores []float64, share, confidence float64) (Rule, error) {
+	if !(share > 0 && share < 1) || !(confidence > 0 && confidence < 1) {
+		return Rule{}, fmt.Errorf("share %v with confidence %v, want numbers between 0 and 1", share, confidence)
+	}
+	if i := slices.IndexFunc(scores, math.IsNaN); i >= 0 {
+		return Rule{}, fmt.Errorf("the score of held-out example %d is NaN", i)
+	}
+	n := len(scores)
+	// The r-th of n is at the share or above it with the probability that fewer than r are below it.
+	r := 1 + sort.Search(n, func(fewer int) bool { return atMostOf(fewer, n, share) >= confidence })
+	if r > n {
+		return Rule{}, fmt.Errorf("a share of %v with confidence %v needs %d held-out examples that thresholds are set on, there are %d: give more",
+			share, confidence, faultless(1-share, confidence), n)
+	}
+	sorted := slices.Clone(scores)
+	slices.Sort(sorted)
+	rule := Rule{Threshold: sorted[r-1], Examples: n}
+	for _, s := range sorted {
+		if s <= rule.Threshold {
+			rule.Accepted++
+		}
+	}
+	return rule, nil
+}

@@ -1,0 +1,81 @@
+package conformal
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// atMostOf returns P(X ≤ k) for X of n draws with probability p each: the regularised incomplete
+// beta function I_{1-p}(n-k, k+1) (Abramowitz and Stegun, 26.5.24).
+func atMostOf(k, n int, p float64) float64 {
+	switch {
+	case k < 0:
+		return 0
+	case k >= n || p <= 0:
+		return 1
+	case p >= 1:
+		return 0
+	}
+	return mathext.RegIncBeta(float64(n-k), float64(k+1), 1-p)
+}
+
+// Upper returns the largest probability that k of n draws leave possible, at a confidence in (0,1):
+// the one-sided bound of Clopper and Pearson, "The use of confidence or fiducial limits" (1934). It
+// is below the true probability with a chance of at most 1 - confidence.
+func Upper(k, n int, confidence float64) float64 {
+	checkCount(k, n, confidence)
+	return bisect(func(p float64) bool { return atMostOf(k, n, p) > 1-confidence })
+}
+
+// Lower returns the least probability that k of n draws leave possible, as [Upper].
+func Lower(k, n int, confidence float64) float64 { return 1 - Upper(n-k, n, confidence) }
+
+func checkCount(k, n int, confidence float64) {
+	if k < 0 || k > n || n < 1 || !(confidence > 0 && confidence < 1) {
+		panic(fmt.Sprintf("conformal: %d of %d with confidence %v", k, n, confidence))
+	}
+}
+
+// bisect returns where in [0,1] a condition that is true of small numbers ends.
+func bisect(holds func(p float64) bool) float64 {
+	low, high := 0.0, 1.0
+	if holds(high) {
+		return high
+	}
+	for {
+		p := low + (high-low)/2
+		if p == low || p == high {
+			return high
+		}
+		if holds(p) {
+			low = p
+		} else {
+			high = p
+		}
+	}
+}
+
+// pValue bounds the probability that n losses in [0,1], drawn independently with a mean above
+// target, sum to so little. Losses of 0 or 1 have the exact binomial one; parts of 1 have that of
+// Hoeffding and Bentkus (Bates et al., "Distribution-Free, Risk-Controlling Prediction Sets", 2021,
+// theorem 4): min(exp(-n kl(mean, target)), e P(Bin(n,target) ≤ ⌈sum⌉)).
+func pValue(sum float64, n int, parts bool, target float64) float64 {
+	if !parts {
+		return atMostOf(int(sum), n, target)
+	}
+	if n == 0 {
+		return 1
+	}
+	mean := math.Min(sum/float64(n), target)
+	kl := 0.0
+	if mean > 0 {
+		kl = mean * math.Log(mean/target)
+	}
+	if mean < 1 {
+		kl += (1 - mean) * math.Log((1-mean)/(1-target))
+	}
+	bentkus := math.E * atMostOf(int(math.Ceil(sum)), n, target)
+	return math.Min(1, math.Min(math.Exp(-float64(n)*kl), bentkus))
+}

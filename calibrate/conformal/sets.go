@@ -1,0 +1,353 @@
+package conformal
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Score says how little a class of an example suits its probabilities p. Classes that are equally
+// probable have equal scores: none depends on the order of classes.
+type Score string
+
+const (
+	// LAC is 1 - p_k (Sadinle, Lei and Wasserman, "Least Ambiguous Set-Valued Classifiers with
+	// Bounded Error Levels", 2019): its sets are the smallest on average that cover so much. They
+	// are empty for the most doubtful examples where alpha is larger than the network's error.
+	LAC Score = "lac"
+
+	// APS is the probability of all classes that are more probable than k (Romano, Sesia and
+	// Candès, "Classification with Valid and Adaptive Coverage", 2020): a set takes classes until
+	// those that it has are probable enough, hence more of them for examples that are harder.
+	//
+	// The paper adds a random part of p_k, which makes coverage exact and the set of one input
+	// another each time. Here that part is zero. A set is then never empty, as the most probable
+	// class scores 0, and coverage is that of the most probable class alone, and hence more than
+	// 1 - alpha, where the network's error is below alpha.
+	APS Score = "aps"
+
+	// RAPS is APS and a penalty for each class beyond the first few (Angelopoulos, Bates, Malik and
+	// Jordan, "Uncertainty Sets for Image Classifiers using Conformal Prediction", 2021), which cuts
+	// the longest sets.
+	RAPS Score = "raps"
+)
+
+// Scores are all of them.
+var Scores = []Score{LAC, APS, RAPS}
+
+// Sets says which classes stand in the prediction set of an example: those whose score is at most
+// the threshold.
+type Sets struct {
+	Score Score   `yaml:"score" json:"score"`
+	Alpha float64 `yaml:"alpha" json:"alpha"` // how often a set may miss the label
+
+	// Of RAPS: what a class costs for each place behind the first so many.
+	Penalty float64 `yaml:"penalty,omitempty" json:"penalty,omitempty"`
+	Free    int     `yaml:"free,omitempty" json:"free,omitempty"`
+
+	// MultiLabel says that probabilities are of labels that are told independently of each other.
+	MultiLabel bool `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
+
+	// Thresholds are one for all classes or, where sets are class-conditional, one for each; set on so
+	// many examples.
+	Thresholds []float64 `yaml:"thresholds,flow" json:"thresholds"`
+	Examples   int       `yaml:"examples" json:"examples"`
+}
+
+// Examples are the probabilities of N held-out examples and what is true of them.
+type Examples struct {
+	Classes       int       // C
+	Probabilities []float64 // [N,C]
+	Labels        []int     // [N]; nil where examples have any number of labels
+	Targets       []uint8   // [N,C], 1 for each label of an example; else nil
+}
+
+// len returns N.
+func (x *Examples) len() int { return len(x.Probabilities) / x.Classes }
+
+// of returns the probabilities of one.
+func (x *Examples) of(i int) []float64 { return x.Probabilities[i*x.Classes : (i+1)*x.Classes] }
+
+func (x *Examples) check() error {
+	n, c := x.len(), x.Classes
+	if len(x.Probabilities) != n*c || (x.Targets == nil) != (x.Labels != nil) ||
+		x.Labels != nil && len(x.Labels) != n || x.Targets != nil && len(x.Targets) != n*c {
+		panic(fmt.Sprintf("conformal: %d probabilities of %d classes with %d labels and %d targets",
+			len(x.Probabilities), c, len(x.Labels), len(x.Targets)))
+	}
+	for i, y := range x.Labels {
+		if y < 0 || y >= c {
+			return fmt.Errorf("held-out example %d has label %d, want 0 to %d", i, y, c-1)
+		}
+	}
+	for i, p := range x.Probabilities {
+		if !(p >= 0 && p <= 1) {
+			return fmt.Errorf("held-out example %d has probability %v, want 0 to 1", i/c, p)
+		}
+	}
+	return nil
+}
+
+// SetOptions says which sets are fitted.
+type SetOptions struct {
+	Score            Score   // "": LAC
+	Alpha            float64 // in (0,1)
+	ClassConditional bool    // a threshold for each class, and the bound for each
+}
+
+// Fit sets the thresholds of prediction sets on held-out examples.
+//
+// With n examples the threshold is the ⌈(n+1)(1-alpha)⌉-th smallest score of their labels. Where
+// examples have any number of labels, it is the least one for which the mean over n+1 examples of
+// the share of their labels that is missed is at most alpha, if the new example misses all
+// (Angelopoulos et al., "Conformal Risk Control", 2024): the bound is on that share, in the mean, and
+// for one label each both are the same. Class-conditional thresholds are those of the examples of
+// one class, or that have one label (Vovk, "Conditional Validity of Inductive Conformal Predictors",
+// 2013).
+//
+// tune are examples for the penalty of RAPS, and none of held: of the weights 0.001, 0.01, 0.1, 0.2
+// and 0.5 the one that makes their sets smallest; free are so many classes as hold the label of
+// 1 - alpha of them. Others do without.
+//
+// There must be 1/alpha - 1 examples, of each class if there is a threshold for each: the error says
+// how many. APS and RAPS rank classes that exclude each other, and are refused where examples have
+// any number of labels.
+func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
+	o.Score = cmp.Or(o.Score, LAC)
+	if !slices.Contains(Scores, o.Score) {
+		return nil, fmt.Errorf("score %.70q of prediction sets, want one of %v", o.Score, Scores)
+	}
+	if !(o.Alpha > 0 && o.Alpha < 1) {
+		return nil, fmt.Errorf("alpha is %v, want a number between 0 and 1: how often a set may miss the label", o.Alpha)
+	}
+	s := &Sets{Score: o.Score, Alpha: o.Alpha, MultiLabel: held.Targets != nil, Examples: held.len()}
+	if s.MultiLabel && s.Score != LAC {
+		return nil, fmt.Errorf("%s ranks classes that exclude each other, and these are labels of which an example has any number: use %s", s.Score, LAC)
+	}
+	if err := held.check(); err != nil {
+		return nil, err
+	}
+	if s.Score == RAPS {
+		if err := s.tune(tune); err != nil {
+			return nil, err
+		}
+	}
+	missed := s.missed(held)
+	if !o.ClassConditional {
+		t, ok := threshold(missed, held.len(), o.Alpha)
+		if !ok {
+			return nil, fmt.Errorf("alpha %v needs %d held-out examples that thresholds are set on, there are %d: give more, or a larger alpha",
+				o.Alpha, needed(o.Alpha), held.len())
+		}
+		s.Thresholds = []float64{t}
+		return s, nil
+	}
+	byClass := make([][]miss, held.Classes)
+	for _, m := range missed {
+		m.weight = 1
+		byClass[m.class] = append(byClass[m.class], m)
+	}
+	for class, missed := range byClass {
+		t, ok := threshold(missed, len(missed), o.Alpha)
+		if !ok {
+			return nil, fmt.Errorf("class-conditional sets with alpha %v need %d held-out examples of each class that thresholds are set on, there are %d of class %d: give more, a larger alpha, or one threshold for all classes",
+				o.Alpha, needed(o.Alpha), len(missed), class)
+		}
+		s.Thresholds = append(s.Thresholds, t)
+	}
+	return s, nil
+}
+
+// rounding is by how much (n+1)·alpha may be below a whole number that it should be.
+const rounding = 1e-9
+
+// needed returns how many examples there must be.
+func needed(alpha float64) int { return int(math.Ceil(1/alpha - 1 - rounding)) }
+
+// A miss is a label of an example: what its score is, and how much of the example's loss comes from
+// it where it stands in no set.
+type miss struct {
+	score  float64
+	weight float64
+	class  int
+}
+
+// missed lists the labels of examples.
+func (s *Sets) missed(x *Examples) []miss {
+	var all []miss
+	score, r := make([]float64, x.Classes), newRanking(x.Classes)
+	for i := range x.len() {
+		s.scoresTo(score, r, x.of(i))
+		if x.Targets == nil {
+			y := x.Labels[i]
+			all = append(all, miss{score[y], 1, y})
+			continue
+		}
+		has := 0
+		targets := x.Targets[i*x.Classes : (i+1)*x.Classes]
+		for _, is := range targets {
+			has += int(is)
+		}
+		for y, is := range targets {
+			if is == 1 {
+				all = append(all, miss{score[y], 1 / float64(has), y})
+			}
+		}
+	}
+	return all
+}
+
+// threshold returns the least score at which what is missed of n examples, and all of one more, is at
+// most alpha of n+1. There is none where one alone is more than that.
+func threshold(missed []miss, n int, alpha float64) (at float64, ok bool) {
+	budget := alpha*float64(n+1) - 1 + rounding
+	if budget < 0 {
+		return 0, false
+	}
+	slices.SortFunc(missed, func(a, b miss) int { return cmp.Compare(b.score, a.score) })
+	at = 1 // of multi-label examples none need have a label
+	for i := 0; i < len(missed) && budget >= 0; {
+		at = missed[i].score
+		for ; i < len(missed) && missed[i].score == at; i++ {
+			budget -= missed[i].weight
+		}
+	}
+	return at, true
+}
+
+// tune chooses the penalty of RAPS.
+func (s *Sets) tune(x *Examples) error {
+	if x == nil || x.len() == 0 {
+		return fmt.Errorf("%s needs held-out examples for its penalty beside those that thresholds are set on", s.Score)
+	}
+	if err := x.check(); err != nil {
+		return err
+	}
+	places := make([]miss, x.len())
+	r := newRanking(x.Classes)
+	for i, y := range x.Labels {
+		r.rank(x.of(i))
+		places[i] = miss{score: float64(r.place[y]), weight: 1}
+	}
+	last, ok := threshold(places, x.len(), s.Alpha)
+	if !ok {
+		return fmt.Errorf("alpha %v needs %d held-out examples to tune the penalty of %s on, there are %d: give more, or a larger alpha",
+			s.Alpha, needed(s.Alpha), s.Score, x.len())
+	}
+	s.Free = int(last) + 1
+	least, best := math.Inf(1), 0.0
+	score := make([]float64, x.Classes)
+	for _, s.Penalty = range penalties {
+		at, _ := threshold(s.missed(x), x.len(), s.Alpha)
+		size := 0.0
+		for i := range x.len() {
+			s.scoresTo(score, r, x.of(i))
+			for _, v := range score {
+				if v <= at {
+					size++
+				}
+			}
+		}
+		if size < least {
+			least, best = size, s.Penalty
+		}
+	}
+	s.Penalty = best
+	return nil
+}
+
+// penalties are those of the paper's own search.
+var penalties = []float64{0.001, 0.01, 0.1, 0.2, 0.5}
+
+// A ranking of the classes of one example.
+type ranking struct {
+	order []int     // classes, the most probable first
+	above []float64 // by class, the probability of all that are more probable
+	place []int     // by class, how many are more probable
+}
+
+func newRanking(classes int) *ranking {
+	return &ranking{make([]int, classes), make([]float64, classes), make([]int, classes)}
+}
+
+func (r *ranking) rank(p []float64) {
+	for k := range r.order {
+		r.order[k] = k
+	}
+	slices.SortFunc(r.order, func(a, b int) int { return cmp.Compare(p[b], p[a]) })
+	sum := 0.0
+	for i := 0; i < len(r.order); {
+		first, above := i, sum
+		for tied := true; tied; tied = i < len(r.order) && p[r.order[i]] == p[r.order[first]] {
+			r.above[r.order[i]], r.place[r.order[i]] = above, first
+			sum += p[r.order[i]]
+			i++
+		}
+	}
+}
+
+// scoresTo writes the scores of the classes of one example.
+func (s *Sets) scoresTo(score []float64, r *ranking, p []float64) {
+	if s.Score == LAC {
+		for k, v := range p {
+			score[k] = 1 - v
+		}
+		if !s.MultiLabel {
+			top := largest(p)
+			score[top] = Doubt(p)
+		}
+		return
+	}
+	r.rank(p)
+	copy(score, r.above)
+	for k, place := range r.place {
+		score[k] += s.Penalty * float64(max(0, place+1-s.Free))
+	}
+}
+
+// Set returns the classes in the prediction set of an example with probabilities p, ascending and never
+// nil.
+func (s *Sets) Set(p []float64) []int {
+	score := make([]float64, len(p))
+	s.scoresTo(score, newRanking(len(p)), p)
+	set := []int{}
+	for k, v := range score {
+		if v <= s.Thresholds[min(k, len(s.Thresholds)-1)] {
+			set = append(set, k)
+		}
+	}
+	return set
+}
+
+// largest returns the first of the most probable classes.
+func largest(p []float64) int {
+	top := 0
+	for k, v := range p {
+		if v > p[top] {
+			top = k
+		}
+	}
+	return top
+}
+
+// Doubt returns 1 - max p of classes that exclude each other: the sum of the other probabilities, which
+// has digits where max p is next to 1.
+func Doubt(p []float64) float64 {
+	top, rest := largest(p), 0.0
+	for k, v := range p {
+		if k != top {
+			rest += v
+		}
+	}
+	return rest
+}
+
+// DoubtOfLabels returns the mean of min(p, 1-p) over labels that are told independently of each other.
+func DoubtOfLabels(p []float64) float64 {
+	sum := 0.0
+	for _, v := range p {
+		sum += math.Min(v, 1-v)
+	}
+	return sum / float64(len(p))
+}
