@@ -171,10 +171,8 @@ func halves(in []float16.Num) []float32 {
 }
 
 func bytesAt(a arrow.Array, i int) ([]byte, error) {
-	if b, ok := a.(array.BinaryLike); ok {
-		if v, ok := b.(interface{ Value(int) []byte }); ok {
-			return append([]byte{}, v.Value(i)...), nil
-		}
+	if b, ok := a.(interface{ Value(int) []byte }); ok {
+		return append([]byte{}, b.Value(i)...), nil
 	}
 	return nil, fmt.Errorf("a %s, and no bytes", a.DataType())
 }

@@ -1,6 +1,7 @@
 package arrow
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -263,6 +268,38 @@ func TestImages(t *testing.T) {
 		if len(examples) != len(want) {
 			t.Errorf("%s has %d examples, want %d", c.file, len(examples), len(want))
 		}
+	}
+}
+
+// Bytes may be stored as views, as Polars writes them: short ones within the view, others beside it.
+func TestImagesInViews(t *testing.T) {
+	want := [][]byte{[]byte("\x89PNG"), bytes.Repeat([]byte("\x89PNG"), 100), []byte("GIF")}
+	schema := arrow.NewSchema([]arrow.Field{{Name: "image", Type: arrow.BinaryTypes.BinaryView}}, nil)
+	column := array.NewBinaryViewBuilder(memory.DefaultAllocator)
+	column.AppendValues(want, nil)
+	var b bytes.Buffer
+	w := ipc.NewWriter(&b, ipc.WithSchema(schema))
+	err := w.Write(array.NewRecordBatch(schema, []arrow.Array{column.NewArray()}, int64(len(want))))
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := dataset.Open(written(t, "views.arrows", b.Bytes()), dataset.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	i := 0
+	for e, err := range d.Examples(t.Context()) {
+		if err != nil || !bytes.Equal(e.Encoded, want[i]) {
+			t.Errorf("image %d has %d bytes, want %d; %v", i, len(e.Encoded), len(want[i]), err)
+		}
+		i++
+	}
+	if i != len(want) {
+		t.Errorf("%d images, want %d", i, len(want))
 	}
 }
 
