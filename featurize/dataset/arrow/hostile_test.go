@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -144,6 +145,23 @@ func TestBombsAreRefused(t *testing.T) {
 		}
 		if got, err = compress.Decode(codec, make([]byte, len(big)), small); err != nil || !bytes.Equal(got, big) {
 			t.Errorf("%s: %d bytes became %d: %v", c, len(big), len(got), err)
+		}
+	}
+}
+
+// A shape of fixed size whose elements are as many as there are only where their number overflows is
+// no shape: the list's own stands.
+func TestShapesThatLie(t *testing.T) {
+	for shape, want := range map[string][]int{
+		"[5,1]": {5, 1}, "[3,6148914691236517207]": {5}, "[4294967296,4294967296,5]": {5}, "[-5,-1]": {5}, "[0]": {5},
+	} {
+		schema := arrow.NewSchema([]arrow.Field{{
+			Name: "x", Type: arrow.FixedSizeListOf(5, arrow.PrimitiveTypes.Float32),
+			Metadata: arrow.NewMetadata([]string{extensionName, extensionMetadata},
+				[]string{fixedShapeTensor, `{"shape":` + shape + `}`}),
+		}}, nil)
+		if got := fieldOf(schema.Field(0)).shape; !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", shape, got, want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -118,8 +119,16 @@ func extensionShape(f arrow.Field) []int {
 	return m.Shape
 }
 
+// positive reports whether a shape is one of an example, of no more elements than this may have.
 func positive(shape []int) bool {
-	return len(shape) <= maxDims && !slices.ContainsFunc(shape, func(d int) bool { return d <= 0 })
+	n := 1
+	for _, d := range shape {
+		if d <= 0 || d > dataset.MaxItem/n {
+			return false
+		}
+		n *= d
+	}
+	return len(shape) <= maxDims
 }
 
 // huggingFace is the key of the metadata in which Hugging Face's datasets say what columns are.
