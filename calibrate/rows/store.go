@@ -2,6 +2,7 @@ package rows
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -165,7 +166,11 @@ var _ Source = (*Store)(nil)
 
 // Metadata reads what NewWriter was given from a store of size bytes.
 func Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
-	f, _, err := segmentAt(r, 0, size)
+	read := &failing{r: r}
+	f, _, err := segmentAt(read, 0, size)
+	if read.err != nil {
+		return nil, read.err
+	}
 	if err == nil && f.Metadata()["mfgs.rows"] != headKind {
 		err = fmt.Errorf("%w: it has no head", ErrStore)
 	}
@@ -175,9 +180,33 @@ func Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
 	return f.Metadata(), nil
 }
 
+// A failing notes why r could not be read, which a store that was cut off is not.
+type failing struct {
+	r   io.ReaderAt
+	err error // nil, or the first
+}
+
+func (f *failing) ReadAt(p []byte, off int64) (int, error) {
+	n, err := f.r.ReadAt(p, off)
+	if err != nil && err != io.EOF {
+		f.err = cmp.Or(f.err, err)
+	}
+	return n, err
+}
+
 // Open reads and checks a store of size bytes. One that is not complete gives the blocks up to the
-// first that is not as it was written; see [Store.End].
+// first that is not as it was written; see [Store.End]. What cannot be read is an error that is not
+// [ErrStore].
 func Open(r io.ReaderAt, size int64) (*Store, error) {
+	f := &failing{r: r}
+	s, err := open(f, size)
+	if f.err != nil {
+		return nil, f.err
+	}
+	return s, err
+}
+
+func open(r io.ReaderAt, size int64) (*Store, error) {
 	metadata, err := Metadata(r, size)
 	if err != nil {
 		return nil, err

@@ -174,6 +174,31 @@ func TestACutStoreKeepsItsWholeBlocks(t *testing.T) {
 	}
 }
 
+// A store that cannot be read is not taken for one that is cut off, whose rest would be written anew.
+func TestAStoreThatCannotBeReadIsAnError(t *testing.T) {
+	data, _ := stored(t, examples(positions(0, 2*BlockSize+5)...), &end)
+	broken := errors.New("input/output error")
+	for reads := 0; ; reads++ {
+		left := reads
+		s, err := Open(readerAtFunc(func(p []byte, off int64) (int, error) {
+			if left--; left < 0 {
+				return 0, broken
+			}
+			return bytes.NewReader(data).ReadAt(p, off)
+		}), int64(len(data)))
+		if left >= 0 && err == nil && s.End() != nil && reads > 10 {
+			return // all was read
+		}
+		if !errors.Is(err, broken) || errors.Is(err, ErrStore) {
+			t.Fatalf("where read %d fails: %v, want %v", reads, err, broken)
+		}
+	}
+}
+
+type readerAtFunc func(p []byte, off int64) (int, error)
+
+func (f readerAtFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }
+
 // However the writer was stopped, one that goes on from what is whole writes the same bytes.
 func TestAStoreGoesOnWhereItWasCutOff(t *testing.T) {
 	want := examples(append(positions(100, 1100), 5000, 5003)...)

@@ -275,3 +275,25 @@ func TestFingerprint(t *testing.T) {
 		t.Error("having no labels differs from wanting none")
 	}
 }
+
+// What cannot be read is not said to be another format, though it be the first bytes alone.
+func TestIDXThatCannotBeRead(t *testing.T) {
+	broken := errors.New("input/output error")
+	for reads := range 2 {
+		data := bytes.NewReader(idx(ramp(6), 6))
+		left := reads
+		_, err := arrays.ReadIDX("x", readerAtFunc(func(p []byte, off int64) (int, error) {
+			if left--; left < 0 {
+				return 0, broken
+			}
+			return data.ReadAt(p, off)
+		}), data.Size())
+		if !errors.Is(err, broken) {
+			t.Errorf("where read %d fails: %v, want %v", reads, err, broken)
+		}
+	}
+}
+
+type readerAtFunc func(p []byte, off int64) (int, error)
+
+func (f readerAtFunc) ReadAt(p []byte, off int64) (int, error) { return f(p, off) }

@@ -38,10 +38,13 @@ func (t *textSource) openText(path string, scan func(io.Reader) error) error {
 	}
 	t.Path, t.Text, t.open = path, true, arrays.Plain(f, 0, f.Size())
 	magic := make([]byte, 2)
-	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
+	if _, err = f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
 		t.open = arrays.Gzip(f, 0, f.Size())
 	}
-	r, err := t.open(0)
+	var r io.ReadCloser
+	if err == nil || err == io.EOF {
+		r, err = t.open(0)
+	}
 	if err != nil {
 		err = t.readError(err)
 	} else {

@@ -51,7 +51,10 @@ func openTar(path string, o Options) (_ Source, err error) {
 		}
 	}()
 	magic := make([]byte, 2)
-	if _, err := s.f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, gzipMagic) {
+	if _, err := s.f.ReadAt(magic, 0); err != nil && err != io.EOF {
+		return nil, disk.Error(path, err)
+	}
+	if bytes.Equal(magic, gzipMagic) {
 		return nil, fmt.Errorf("%s: a gzipped archive, whose images cannot be reached one by one: decompress it with gunzip",
 			path)
 	}

@@ -79,7 +79,10 @@ func planOf(schema *arrow.Schema, o dataset.Options) (*plan, error) {
 // index finds where the messages are: in a stream by going from one to the next, in a file by its footer.
 func (s *ipcSource) index() error {
 	magic := make([]byte, len(fileMagic))
-	if _, err := s.f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, fileMagic) {
+	if _, err := s.f.ReadAt(magic, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if bytes.Equal(magic, fileMagic) {
 		return s.readFooter()
 	}
 	for at := int64(0); ; {
@@ -140,7 +143,10 @@ func (s *ipcSource) readFooter() error {
 	if size < int64(len(fileMagic)) {
 		return errCut
 	}
-	if _, err := s.f.ReadAt(tail, size); err != nil || !bytes.Equal(tail[4:], fileTail) {
+	if _, err := s.f.ReadAt(tail, size); err != nil {
+		return cut(err)
+	}
+	if !bytes.Equal(tail[4:], fileTail) {
 		return errCut
 	}
 	n := int64(int32(binary.LittleEndian.Uint32(tail)))

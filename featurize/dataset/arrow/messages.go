@@ -48,24 +48,29 @@ var (
 	errNoEnd   = fmt.Errorf("%w: the mark that ends an Arrow stream is missing", errCut)
 )
 
+// cut words that a file ends too early. What cannot be read is another matter.
+func cut(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errCut
+	}
+	return err
+}
+
 // readHead reads the length of a message's metadata, io.EOF where the end of the stream is marked.
 // The format leaves the mark to writers, and they write it; without it a stream whose writer was
 // killed between two messages would pass for whole.
 func readHead(r io.Reader) (int, error) {
 	var prefix [4]byte
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
-		switch err {
-		case io.EOF:
-			err = errNoEnd
-		case io.ErrUnexpectedEOF:
-			err = errCut
+		if err == io.EOF {
+			return 0, errNoEnd
 		}
-		return 0, err
+		return 0, cut(err)
 	}
 	n := binary.LittleEndian.Uint32(prefix[:])
 	if n == continuation {
 		if _, err := io.ReadFull(r, prefix[:]); err != nil {
-			return 0, errCut
+			return 0, cut(err)
 		}
 		n = binary.LittleEndian.Uint32(prefix[:])
 	}
@@ -341,7 +346,7 @@ func (m *messageReader) body(h head) ([]byte, error) {
 	}
 	b := make([]byte, h.body) // as long as the file at most
 	if _, err := io.ReadFull(m.r, b); err != nil {
-		return nil, errCut
+		return nil, cut(err)
 	}
 	return b, nil
 }

@@ -122,6 +122,28 @@ func TestStreamsThatEnd(t *testing.T) {
 	}
 }
 
+// What cannot be read is not said to be cut off, wherever in a stream or file that is.
+func TestWhatCannotBeReadIsSaid(t *testing.T) {
+	content, err := os.ReadFile("testdata/table.arrows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("input/output error")
+	for n := range len(content) - 1 {
+		for _, seek := range []func() error{nil, func() error { return nil }} {
+			m := &messageReader{memo: &room{}, seek: seek,
+				r: io.MultiReader(bytes.NewReader(content[:n]), iotest.ErrReader(broken))}
+			var err error
+			for err == nil {
+				_, err = m.Message()
+			}
+			if !errors.Is(err, broken) {
+				t.Fatalf("behind %d bytes: %v, want %v", n, err, broken)
+			}
+		}
+	}
+}
+
 // Of a stream, however long, a batch is in memory, and of a file too: here some megabytes of half a
 // gigabyte.
 func TestMemoryIsThatOfABatch(t *testing.T) {

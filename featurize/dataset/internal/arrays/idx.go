@@ -34,7 +34,10 @@ func ReadIDX(name string, f io.ReaderAt, size int64) (*Array, error) {
 	var r io.Reader = io.NewSectionReader(f, 0, size)
 	limit, data := size, Plain
 	magic := make([]byte, 2)
-	if _, err := f.ReadAt(magic, 0); err == nil && bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+	if _, err := f.ReadAt(magic, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s: broken gzip header: %w", name, err)
