@@ -118,10 +118,10 @@ func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) 
 		}
 		var figures bundle.Figures
 		if got.InDomain != nil {
-			figures.InDomain = *got.InDomain
+			figures.InDomain = got.InDomain.InDomain
 		}
 		if ood != nil {
-			figures.OOD, figures.OODNLL = &got.OOD[0], &got.OODNLL[0]
+			figures.OOD, figures.OODNLL = &got.OOD[0].OOD, &got.OODNLL[0].OOD
 		}
 		results[t.Name] = figures
 	}

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -15,8 +16,9 @@ type Measured struct {
 	names []string // of the figures, as in JSON
 	// figures computes them. weights say how often each example of each sample was drawn.
 	figures func(weights [][]int32, into []float64)
-	// roots are the figures that are computed as squares, which may be negative.
-	roots []string
+	// biased are the figures that chance makes larger, and squares those among them that are
+	// computed as squares, which may be negative.
+	biased, squares []string
 }
 
 // Probabilities are the figures of [InDomain], [Reliability] but for the class-wise one, and
@@ -64,7 +66,7 @@ func (c *Classifier) Probabilities(sample int) *Measured {
 		})
 	}
 	names := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
-	return &Measured{names: names, figures: figures, roots: []string{"debiased_ce"}}
+	return &Measured{names, figures, []string{"ece", "debiased_ce"}, []string{"debiased_ce"}}
 }
 
 // Detection is the figures of [Detect]; inSample and outSample are the places of the scores in the
@@ -126,12 +128,13 @@ type Series struct {
 // hold the number of examples of each independent sample: what is drawn of one says nothing of
 // another. The result has for each of the measured, by name, its figures.
 //
-// Draws are moved so that their mean is the figure: resampling adds once more the bias that a
-// figure has, such as what chance adds to an ECE. A figure that is a root (see
-// [Reliability.DebiasedCE]) is moved as a square.
+// Draws of the ECE and of the debiased error are moved so that their mean is the figure, the latter
+// as squares: resampling adds once more what chance adds to them.
 //
-// It panics if a size is below 1 or an option out of range.
-func Resample(sizes []int, measured []*Measured, o BootstrapOptions) []map[string]Series {
+// It panics if a size is below 1 or an option out of range. The error is that of the context.
+func Resample(
+	ctx context.Context, sizes []int, measured []*Measured, o BootstrapOptions,
+) ([]map[string]Series, error) {
 	o = o.checked(sizes)
 	width := 0
 	for _, m := range measured {
@@ -157,6 +160,9 @@ func Resample(sizes []int, measured []*Measured, o BootstrapOptions) []map[strin
 			weights[i] = make([]int32, n)
 		}
 		return func(r int) {
+			if ctx.Err() != nil {
+				return
+			}
 			rng := rand.New(rand.NewPCG(o.Seed, uint64(r)))
 			for _, w := range weights {
 				clear(w)
@@ -169,6 +175,9 @@ func Resample(sizes []int, measured []*Measured, o BootstrapOptions) []map[strin
 		}
 	})
 
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	results := make([]map[string]Series, len(measured))
 	column := 0
 	for i, m := range measured {
@@ -178,8 +187,10 @@ func Resample(sizes []int, measured []*Measured, o BootstrapOptions) []map[strin
 			for r := range draws {
 				s.Draws[r] = draws[r][column]
 			}
-			s.centre()
-			if slices.Contains(m.roots, name) {
+			if slices.Contains(m.biased, name) {
+				s.centre()
+			}
+			if slices.Contains(m.squares, name) {
 				s.Value = root(s.Value)
 				for r, v := range s.Draws {
 					s.Draws[r] = root(v)
@@ -189,7 +200,7 @@ func Resample(sizes []int, measured []*Measured, o BootstrapOptions) []map[strin
 			column++
 		}
 	}
-	return results
+	return results, nil
 }
 
 // parallel calls do for 0 … n-1, on all processors. worker makes do for one of them.
@@ -207,15 +218,11 @@ func parallel(n int, worker func() (do func(int))) {
 	wg.Wait()
 }
 
-// centre moves the draws so that their mean is the value. Where there are infinities it is not.
+// centre moves the draws so that their mean is the value.
 func (s Series) centre() {
-	var sum float64
+	var bias float64
 	for _, v := range s.Draws {
-		sum += v - s.Value
-	}
-	bias := sum / float64(len(s.Draws))
-	if math.IsInf(bias, 0) || math.IsNaN(bias) {
-		return
+		bias += (v - s.Value) / float64(len(s.Draws))
 	}
 	for i := range s.Draws {
 		s.Draws[i] -= bias
@@ -233,11 +240,11 @@ func (s Series) Minus(t Series) Series {
 
 // Interval returns the percentile interval of a level of confidence in (0,1) (Efron and Tibshirani,
 // "An Introduction to the Bootstrap", 1993, section 13.3), with quantiles that are interpolated
-// linearly between order statistics. It is false where a draw has no value, as the
-// difference of two infinities.
+// linearly between order statistics. It is false where draws can tell none: one has no value, as the
+// difference of two infinities, or all are the same, as the error where no example is wrong.
 func (s Series) Interval(level float64) (Interval, bool) {
 	draws := slices.Sorted(slices.Values(s.Draws))
-	if len(draws) == 0 || math.IsNaN(draws[0]) {
+	if len(draws) == 0 || math.IsNaN(draws[0]) || draws[0] == draws[len(draws)-1] {
 		return Interval{}, false
 	}
 	tail := (1 - level) / 2

@@ -154,7 +154,7 @@ func (d *demonstration) figures(e *bench.Evaluation) error {
 	for _, m := range e.Methods {
 		cells := []string{"", "", ""}
 		if m.InDomain != nil {
-			cells = inDomain(*m.InDomain)[:3]
+			cells = inDomain(m.InDomain.InDomain)[:3]
 		}
 		name, ok := names[m.Name]
 		if !ok {

@@ -164,15 +164,15 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	f.add("probabilities", e.Bundle.Probabilities.Reason)
 	b.WriteString(f.text())
 
-	in := table{align: "lrrrrr"}
+	in := table{align: "lrrrrrrr"}
 	for _, m := range e.Methods {
 		if m.InDomain == nil {
 			continue
 		}
 		if in.rows == nil {
-			in.row("test data", "n", "error", "NLL", "ECE", "Brier")
+			in.row("test data", labelledHeader...)
 		}
-		in.row(m.Name, append([]string{count(m.InDomain.N)}, inDomain(*m.InDomain)...)...)
+		labelledRows(&in, m.Name, *m.InDomain)
 	}
 	if in.rows != nil {
 		fmt.Fprintln(&b)
@@ -180,11 +180,11 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 	}
 	if first := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Shifts != nil }); first >= 0 {
 		for i, set := range e.Methods[first].Shifts {
-			shifted := table{align: "lrrrrr"}
-			shifted.row(set.Name, "n", "error", "NLL", "ECE", "Brier")
+			shifted := table{align: "lrrrrrrr"}
+			shifted.row(set.Name, labelledHeader...)
 			for _, m := range e.Methods {
 				if len(m.Shifts) > 0 {
-					shifted.row(m.Name, append([]string{count(m.Shifts[i].N)}, inDomain(m.Shifts[i].InDomain)...)...)
+					labelledRows(&shifted, m.Name, m.Shifts[i].Labelled)
 				}
 			}
 			fmt.Fprintln(&b)
@@ -197,12 +197,13 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 			out := table{align: "lrrrrr"}
 			out.row(fmt.Sprintf("told from %s, n = %s", set.Name, count(set.N)), oodHeader...)
 			for _, m := range e.Methods {
-				oodRows(&out, m.Name, m.OOD[i].OOD, m.OODNLL[i].OOD)
+				toldRows(&out, m.Name, m.OOD[i].Told, m.OODNLL[i].Told)
 			}
 			fmt.Fprintln(&b)
 			_ = out.write(&b)
 		}
 	}
+	fmt.Fprintf(&b, "\n%s", boundsLegend(e.Bootstrap))
 	fmt.Fprintln(&b)
 	tuned := temperatures(e.Bundle.Temperatures)
 	for _, m := range e.Methods {

@@ -45,7 +45,8 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	}
 	r := &Evaluation{
 		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results,
-		Bad: append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
+		Bootstrap: BootstrapInfo{measure.Resamples, measure.Level, b.Seed},
+		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
 		Warnings: append([]string{}, b.warnings...),
 	}
 	if b.cut != nil {
@@ -232,12 +233,18 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
 	tallies := make([]*measure.Tally, len(b.requests))
 	var plain []*measure.Tally
 	for i, r := range b.requests {
-		tallies[i] = b.newTally(r)
+		tallies[i] = b.newTally(r.text)
 		if r.plain(b.Layers) {
 			plain = append(plain, tallies[i])
 		}
 	}
 	keep := len(plain) < len(tallies)
+	for _, name := range measure.References {
+		if !slices.ContainsFunc(tallies, func(t *measure.Tally) bool { return t.Name == name }) {
+			t := b.newTally(name)
+			tallies, plain = append(tallies, t), append(plain, t)
+		}
+	}
 	for _, s := range b.sets {
 		_, _, err := s.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
 			if keep {
@@ -259,45 +266,57 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
 	}
 	results := make([]MethodResult, len(b.requests))
 	for i, r := range b.requests {
-		var err error
+		results[i].Name = r.text
 		if r.plain(b.Layers) {
-			results[i], err = b.result(tallies[i])
-		} else if results[i], err = b.run(ctx, r, tallies[i]); err != nil {
-			err = fmt.Errorf("method %s: %w", r.text, err)
+			continue
 		}
-		if err != nil {
-			return nil, err
+		if err := b.run(ctx, r, tallies[i], &results[i]); err != nil {
+			return nil, fmt.Errorf("method %s: %w", r.text, err)
 		}
 	}
-	return results, nil
+	return results, b.figures(ctx, tallies, results)
 }
 
-func (b *bench) newTally(r *request) *measure.Tally {
+func (b *bench) newTally(name string) *measure.Tally {
 	oods := make([]string, len(b.OOD))
 	for i, s := range b.OOD {
 		oods[i] = s.Name
 	}
-	return measure.New(r.text, b.head, len(b.Shifts), oods)
+	return measure.New(name, b.head, len(b.Shifts), oods)
 }
 
-// result returns what a tally gathered, with the names of the sets.
-func (b *bench) result(t *measure.Tally) (MethodResult, error) {
-	f, err := t.Figures()
-	r := MethodResult{Name: t.Name, InDomain: f.InDomain, OOD: []OODResult{}, OODNLL: []OODResult{}}
-	for i, in := range f.Shifts {
-		r.Shifts = append(r.Shifts, ShiftResult{b.Shifts[i].Name, in})
+// figures adds to results what the tallies gathered, the first for each, and how sure it is.
+func (b *bench) figures(ctx context.Context, tallies []*measure.Tally, results []MethodResult) error {
+	all := make([]measure.Figures, len(results))
+	for i := range all {
+		var err error
+		if all[i], err = tallies[i].Figures(); err != nil {
+			return err
+		}
 	}
-	for i := range f.OOD {
-		r.OOD = append(r.OOD, OODResult{b.OOD[i].Name, f.OOD[i]})
-		r.OODNLL = append(r.OODNLL, OODResult{b.OOD[i].Name, f.OODNLL[i]})
+	resampled, err := measure.Resample(ctx, tallies, b.Seed)
+	if err != nil {
+		return err
 	}
-	return r, err
+	for i := range results {
+		f, r := all[i], &results[i]
+		resampled.Add(i, &f)
+		r.InDomain, r.OOD, r.OODNLL = f.InDomain, []OODResult{}, []OODResult{}
+		for j, in := range f.Shifts {
+			r.Shifts = append(r.Shifts, ShiftResult{b.Shifts[j].Name, in})
+		}
+		for j := range f.OOD {
+			r.OOD = append(r.OOD, OODResult{b.OOD[j].Name, f.OOD[j]})
+			r.OODNLL = append(r.OODNLL, OODResult{b.OOD[j].Name, f.OODNLL[j]})
+		}
+	}
+	return nil
 }
 
-// run fits, tunes and measures a method.
-func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodResult, error) {
+// run fits, tunes and measures a method, and says in result how.
+func (b *bench) run(ctx context.Context, r *request, t *measure.Tally, result *MethodResult) error {
 	if err := b.prepare(ctx, r); err != nil {
-		return MethodResult{}, err
+		return err
 	}
 	seconds := map[string]float64{}
 	timed := func(stage string, f func() error) error {
@@ -315,7 +334,7 @@ func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodRe
 		return err
 	})
 	if err != nil {
-		return MethodResult{}, err
+		return err
 	}
 	var tuned *calibrate.Tuned
 	err = timed("tune", func() (err error) {
@@ -323,7 +342,7 @@ func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodRe
 		return err
 	})
 	if err != nil {
-		return MethodResult{}, err
+		return err
 	}
 	err = timed("test", func() error {
 		for _, s := range b.sets {
@@ -334,9 +353,8 @@ func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodRe
 		return nil
 	})
 	if err != nil {
-		return MethodResult{}, err
+		return err
 	}
-	result, err := b.result(t)
 	result.Temperatures = &TunedPairs{NLL: tuned.NLL, OOD: tuned.OOD}
 	if tuned.NLLAtBound {
 		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
@@ -345,7 +363,7 @@ func (b *bench) run(ctx context.Context, r *request, t *measure.Tally) (MethodRe
 		note = joinNotes(note, "T_act for out-of-distribution is at a bound of the search")
 	}
 	result.Note, result.Seconds = note, seconds
-	return result, err
+	return nil
 }
 
 func joinNotes(a, b string) string {

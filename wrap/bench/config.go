@@ -66,18 +66,28 @@ func (c *Config) step() func(stage, unit string, done, total int) {
 
 // Evaluation compares methods on data that nothing was tuned on.
 type Evaluation struct {
-	Model    *wrap.ModelInfo `json:"model"`
-	Bundle   wrap.BundleInfo `json:"bundle"`
-	Methods  []MethodResult  `json:"methods"`
-	Bad      []string        `json:"bad_records"`
-	Ignored  []string        `json:"ignored"`
-	Warnings []string        `json:"warnings"`
+	Model   *wrap.ModelInfo `json:"model"`
+	Bundle  wrap.BundleInfo `json:"bundle"`
+	Methods []MethodResult  `json:"methods"`
+	// Bootstrap says what intervals are of.
+	Bootstrap BootstrapInfo `json:"bootstrap"`
+	Bad       []string      `json:"bad_records"`
+	Ignored   []string      `json:"ignored"`
+	Warnings  []string      `json:"warnings"`
+}
+
+// BootstrapInfo says how often all examples were drawn anew, with which seed, and how often an
+// interval is right, as a fraction.
+type BootstrapInfo struct {
+	Resamples int     `json:"resamples"`
+	Level     float64 `json:"level"`
+	Seed      uint64  `json:"seed"`
 }
 
 // MethodResult is one method's figures. Leverage, which gives no probabilities, has no InDomain.
 type MethodResult struct {
 	Name     string            `json:"name"`
-	InDomain *metrics.InDomain `json:"in_domain,omitempty"`
+	InDomain *metrics.Labelled `json:"in_domain,omitempty"`
 	// Shifts are the figures on Config.Shifts, in their order.
 	Shifts []ShiftResult `json:"shifts,omitempty"`
 	// Temperatures are those tuned for a method that the bundle has none for. T_ens is 1
@@ -102,11 +112,11 @@ type TunedPairs struct {
 // ShiftResult are the figures on one set under shift, at the temperatures for likelihood.
 type ShiftResult struct {
 	Name string `json:"name"`
-	metrics.InDomain
+	metrics.Labelled
 }
 
 // OODResult is how well one set is distinguished from the test set.
 type OODResult struct {
 	Name string `json:"name"`
-	metrics.OOD
+	metrics.Told
 }

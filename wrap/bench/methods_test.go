@@ -110,7 +110,7 @@ func TestEveryMethodOnTheDigits(t *testing.T) {
 			worse, wrong = 0.6, 0.2
 		}
 		if r.InDomain.N != 297 || !(r.InDomain.NLL < mle.InDomain.NLL+worse) || !(r.InDomain.Error < wrong) {
-			t.Errorf("%s: in domain %+v, the network %+v", name, *r.InDomain, *mle.InDomain)
+			t.Errorf("%s: in domain %+v, the network %+v", name, r.InDomain.InDomain, mle.InDomain.InDomain)
 		}
 		if !(r.OOD[0].AUROC > 0.7) {
 			t.Errorf("%s: AUROC %v", name, r.OOD[0].AUROC)
@@ -234,13 +234,13 @@ func TestEachSetHasFiguresOfItsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := m.Shifts[i]; got.Name != shift.Name || got.InDomain != *alone.Methods[0].InDomain {
-				t.Errorf("%s: under shift %+v, %s alone %+v", m.Name, got, shift.Name, *alone.Methods[0].InDomain)
+			if got := m.Shifts[i]; got.Name != shift.Name || got.InDomain != alone.Methods[0].InDomain.InDomain {
+				t.Errorf("%s: under shift %+v, %s alone %+v", m.Name, got, shift.Name, alone.Methods[0].InDomain.InDomain)
 			}
 		}
 		if m.InDomain.N != 297 || m.OOD[0].Name != "digits" || m.OOD[0].N != 100 || m.OOD[1].Name != "unfamiliar" || m.OOD[1].N != 300 ||
 			!(m.OOD[0].AUROC < 0.6) || !(m.OOD[1].AUROC > 0.7) {
-			t.Errorf("%s: in domain %+v, out of distribution %+v", m.Name, *m.InDomain, m.OOD)
+			t.Errorf("%s: in domain %+v, out of distribution %+v", m.Name, m.InDomain.InDomain, m.OOD)
 		}
 	}
 }
@@ -430,14 +430,14 @@ func TestANetworksOwnDropoutIsSwitchedOn(t *testing.T) {
 		t.Errorf("note %q", r.Note)
 	}
 	if !(r.InDomain.NLL < by["mle"].InDomain.NLL+0.02) || !(r.InDomain.Error < 0.09) {
-		t.Errorf("%+v, without dropout %+v", *r.InDomain, *by["mle"].InDomain)
+		t.Errorf("%+v, without dropout %+v", r.InDomain.InDomain, by["mle"].InDomain.InDomain)
 	}
-	if again := evaluated(t, cfg)["dropout:60"]; *again.InDomain != *r.InDomain {
-		t.Errorf("%+v, then %+v with the same seed", *r.InDomain, *again.InDomain)
+	if again := evaluated(t, cfg)["dropout:60"]; again.InDomain.InDomain != r.InDomain.InDomain {
+		t.Errorf("%+v, then %+v with the same seed", r.InDomain.InDomain, again.InDomain.InDomain)
 	}
 	cfg.Seed = 1
-	if other := evaluated(t, cfg)["dropout:60"]; *other.InDomain == *r.InDomain {
-		t.Errorf("%+v with another seed too", *r.InDomain)
+	if other := evaluated(t, cfg)["dropout:60"]; other.InDomain.InDomain == r.InDomain.InDomain {
+		t.Errorf("%+v with another seed too", r.InDomain.InDomain)
 	}
 	cfg.DropoutRate = 0.9
 	if more := evaluated(t, cfg)["dropout:60"]; !(more.InDomain.NLL > r.InDomain.NLL) {
@@ -460,11 +460,11 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 	cfg.Seed = 1
 	other := evaluated(t, cfg)
 	for _, name := range names {
-		if *first[name].InDomain != *second[name].InDomain || first[name].OOD[0] != second[name].OOD[0] {
-			t.Errorf("%s: %+v, then %+v with the same seed", name, *first[name].InDomain, *second[name].InDomain)
+		if first[name].InDomain.InDomain != second[name].InDomain.InDomain || first[name].OOD[0].OOD != second[name].OOD[0].OOD {
+			t.Errorf("%s: %+v, then %+v with the same seed", name, first[name].InDomain.InDomain, second[name].InDomain.InDomain)
 		}
-		if *first[name].InDomain == *other[name].InDomain {
-			t.Errorf("%s: %+v with another seed too", name, *first[name].InDomain)
+		if first[name].InDomain.InDomain == other[name].InDomain.InDomain {
+			t.Errorf("%s: %+v with another seed too", name, first[name].InDomain.InDomain)
 		}
 	}
 }
@@ -504,7 +504,7 @@ func TestAnEvidentialNetworkSaysWhatItsEvidenceIs(t *testing.T) {
 	cfg.With["edl"] = []string{methodFile("edl.onnx")}
 	r := evaluated(t, cfg)["edl"]
 	if r.Note != "a network, evidence softplus" || !(r.InDomain.Error < 0.09) {
-		t.Errorf("%+v %+v", r, *r.InDomain)
+		t.Errorf("%+v %+v", r, r.InDomain.InDomain)
 	}
 	cfg.Evidence = "exp"
 	if r := evaluated(t, cfg)["edl"]; !strings.HasPrefix(r.Note, "a network, evidence exp") {

@@ -35,17 +35,17 @@ type Scores struct{ LogP, OOD, NLL []float64 }
 // Figures are those of one method. InDomain is nil for a method without probabilities. Shifts,
 // OOD and OODNLL are in the order of the sets.
 type Figures struct {
-	InDomain    *metrics.InDomain
-	Shifts      []metrics.InDomain
-	OOD, OODNLL []metrics.OOD
+	InDomain    *metrics.Labelled
+	Shifts      []metrics.Labelled
+	OOD, OODNLL []metrics.Told
 }
 
 // Tally gathers one method's figures.
 type Tally struct {
 	Name   string
 	oods   []string
-	test   counter
-	shifts []counter
+	test   *counter // nil for a method without probabilities
+	shifts []*counter
 	in     Scores   // of the test set
 	out    []Scores // of the out-of-distribution sets
 }
@@ -53,7 +53,7 @@ type Tally struct {
 // New returns a tally for a test set, so many sets under shift, and out-of-distribution sets of
 // these names.
 func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
-	t := &Tally{Name: name, oods: oods, shifts: make([]counter, shifts), out: make([]Scores, len(oods))}
+	t := &Tally{Name: name, oods: oods, shifts: make([]*counter, shifts), out: make([]Scores, len(oods))}
 	if score.Index(name) >= 0 {
 		return t
 	}
@@ -83,9 +83,9 @@ func (s *Scores) add(more Scores) {
 
 // Figures returns what was gathered.
 func (t *Tally) Figures() (f Figures, err error) {
-	f.InDomain = t.test.result()
-	for i := range t.shifts {
-		if in := t.shifts[i].result(); in != nil {
+	f.InDomain = labelled(t.test)
+	for _, c := range t.shifts {
+		if in := labelled(c); in != nil {
 			f.Shifts = append(f.Shifts, *in)
 		}
 	}
@@ -100,37 +100,45 @@ func (t *Tally) Figures() (f Figures, err error) {
 				return f, fmt.Errorf("%s: %w", t.oods[i], err)
 			}
 		}
-		f.OOD, f.OODNLL = append(f.OOD, ood), append(f.OODNLL, nll)
+		f.OOD, f.OODNLL = append(f.OOD, metrics.Told{OOD: ood}), append(f.OODNLL, metrics.Told{OOD: nll})
 	}
 	return f, nil
 }
 
-// counter measures probabilities on one labelled set. One of classifier and multiLabel is set,
-// by the head, and neither for a method without probabilities.
-type counter struct {
-	head       calibrate.Head
-	classifier *metrics.Classifier
-	multiLabel *metrics.MultiLabel
-}
-
-func newCounter(h calibrate.Head) counter {
-	if h.MultiLabel() {
-		return counter{head: h, multiLabel: metrics.NewMultiLabel(h.Logits, 0)}
+func labelled(c *counter) *metrics.Labelled {
+	if c == nil {
+		return nil
 	}
-	return counter{head: h, classifier: metrics.NewClassifier(h.Classes(), 0)}
+	return &metrics.Labelled{InDomain: c.Result(), Reliability: c.Reliability(), Selective: c.Selective()}
 }
 
+// counter measures probabilities on one labelled set.
+type counter struct {
+	*metrics.Classifier // of a multi-label head its decisions
+	head                calibrate.Head
+	multiLabel          *metrics.MultiLabel // nil of another head
+}
+
+func newCounter(h calibrate.Head) *counter {
+	if h.MultiLabel() {
+		m := metrics.NewMultiLabel(h.Logits, 0)
+		return &counter{m.Decisions(), h, m}
+	}
+	return &counter{metrics.NewClassifier(h.Classes(), 0), h, nil}
+}
+
+// add measures examples. A method without probabilities has no counter.
 func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
+	if c == nil {
+		return nil
+	}
 	width, k := c.head.Probabilities(), c.head.Logits
 	for i := 0; len(logp) > 0; i++ {
 		var err error
-		switch {
-		case c.multiLabel != nil:
+		if c.multiLabel != nil {
 			err = c.multiLabel.Add(logp[:width], targets[i*k:(i+1)*k])
-		case c.classifier != nil:
-			err = c.classifier.Add(logp[:width], labels[i])
-		default:
-			return nil
+		} else {
+			err = c.Add(logp[:width], labels[i])
 		}
 		if err != nil {
 			return err
@@ -138,19 +146,6 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 		logp = logp[width:]
 	}
 	return nil
-}
-
-func (c *counter) result() *metrics.InDomain {
-	var r metrics.InDomain
-	switch {
-	case c.multiLabel != nil:
-		r = c.multiLabel.Result()
-	case c.classifier != nil:
-		r = c.classifier.Result()
-	default:
-		return nil
-	}
-	return &r
 }
 
 // Plain lists the methods that need nothing but a calibration: those with probabilities, and

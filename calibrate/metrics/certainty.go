@@ -1,0 +1,76 @@
+package metrics
+
+import (
+	"math"
+	"slices"
+)
+
+// Labelled is all figures of probabilities on a labelled set.
+type Labelled struct {
+	InDomain
+	Reliability
+	Selective
+	// Classes are the figures of each class, where they were asked for.
+	Classes []ClassFigures `json:"classes,omitempty"`
+	Certainty
+}
+
+// Told is all figures of a score on a set that it tells from the test set.
+type Told struct {
+	OOD
+	Certainty
+}
+
+// Certainty says how sure figures are, by their names in JSON. What has no bounds is left out.
+type Certainty struct {
+	Intervals map[string]Interval `json:"intervals,omitempty"`
+	// Differences are those to other methods, by their names, on the same examples.
+	Differences map[string]map[string]Difference `json:"differences,omitempty"`
+}
+
+// Difference is a figure of one method less that of another; the same on all draws has the interval
+// of that number alone. Where the interval does not hold 0 it
+// is more than chance between the examples that were drawn and others would be.
+type Difference struct {
+	Difference float64  `json:"difference"`
+	Interval   Interval `json:"interval"`
+}
+
+// Sure says that a difference is beyond chance.
+func (d Difference) Sure() bool { return d.Interval[0] > 0 || d.Interval[1] < 0 }
+
+// Certain returns the intervals of figures, and of their differences to others, at a level
+// of confidence.
+func Certain(of map[string]Series, others map[string]map[string]Series, level float64) Certainty {
+	c := Certainty{Intervals: map[string]Interval{}}
+	for name, s := range of {
+		if i, ok := s.Interval(level); ok && finite(s.Value, i) {
+			c.Intervals[name] = i
+		}
+	}
+	for method, figures := range others {
+		differences := map[string]Difference{}
+		for name, s := range of {
+			if d, ok := s.Minus(figures[name]).difference(level); ok {
+				differences[name] = d
+			}
+		}
+		if c.Differences == nil {
+			c.Differences = map[string]map[string]Difference{}
+		}
+		c.Differences[method] = differences
+	}
+	return c
+}
+
+func (s Series) difference(level float64) (Difference, bool) {
+	i, ok := s.Interval(level)
+	if !ok && len(s.Draws) > 0 && slices.Min(s.Draws) == slices.Max(s.Draws) {
+		i, ok = Interval{s.Draws[0], s.Draws[0]}, true
+	}
+	return Difference{s.Value, i}, ok && finite(s.Value, i)
+}
+
+func finite(v float64, i Interval) bool {
+	return !math.IsNaN(v+i[0]+i[1]) && !math.IsInf(v+i[0]+i[1], 0)
+}

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/models"
+)
+
+// Every figure has an interval around it, unless draws can tell none, and differences to the
+// network and to temperature scaling, whether these were asked for or not.
+func TestFiguresHaveIntervals(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := Config{
+		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "leverage", "ts"},
+		Shifts: []NamedSpec{{"part", strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1600]", 1)}},
+		OOD:    []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
+	}
+	by := evaluated(t, cfg)
+	labelled := []string{"error", "nll", "ece", "debiased_ce", "brier", "aurc", "risk80", "risk90", "risk95"}
+	told := []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}
+	for _, name := range []string{"mf0", "ts"} {
+		wantCertain(t, name, labelled, *by[name].InDomain, by[name].InDomain.Certainty)
+		wantCertain(t, name+" of a part", labelled, by[name].Shifts[0].Labelled, by[name].Shifts[0].Certainty)
+	}
+	for _, name := range cfg.Methods {
+		wantCertain(t, name, told, by[name].OOD[0].Told, by[name].OOD[0].Certainty)
+		wantCertain(t, name, told, by[name].OODNLL[0].Told, by[name].OODNLL[0].Certainty)
+	}
+	if by["leverage"].InDomain != nil || by["leverage"].Shifts != nil {
+		t.Error("leverage has figures of probabilities")
+	}
+
+	// What is compared is what stands in the table.
+	mle := evaluated(t, Config{Bundle: dir, Test: cfg.Test, OOD: cfg.OOD, Methods: []string{"mle"}})["mle"]
+	for name, pair := range map[string][2]float64{
+		"nll": {by["mf0"].InDomain.NLL - mle.InDomain.NLL, by["mf0"].InDomain.Differences["mle"]["nll"].Difference},
+		"auroc": {by["leverage"].OOD[0].AUROC - mle.OOD[0].AUROC,
+			by["leverage"].OOD[0].Differences["mle"]["auroc"].Difference},
+		"auroc under temperatures for likelihood": {by["mf0"].OODNLL[0].AUROC - by["ts"].OODNLL[0].AUROC,
+			by["mf0"].OODNLL[0].Differences["ts"]["auroc"].Difference},
+	} {
+		if !approx.Equal(pair[1], pair[0], 1e-12) {
+			t.Errorf("difference of %s %v, want %v", name, pair[1], pair[0])
+		}
+	}
+
+	again := evaluated(t, cfg)
+	if a, b := again["ts"].InDomain.Intervals["nll"], by["ts"].InDomain.Intervals["nll"]; a != b {
+		t.Errorf("interval %v, then %v with the same seed", b, a)
+	}
+	cfg.Seed = 5
+	other := evaluated(t, cfg)
+	if other["ts"].InDomain.Intervals["nll"] == by["ts"].InDomain.Intervals["nll"] {
+		t.Error("the same interval with another seed")
+	}
+	if other["ts"].InDomain.InDomain != by["ts"].InDomain.InDomain {
+		t.Error("another seed changed the figures of temperature scaling")
+	}
+}
+
+// wantCertain checks names, and the intervals around values as JSON has them.
+func wantCertain(t *testing.T, what string, names []string, figures any, c metrics.Certainty) {
+	t.Helper()
+	text, err := json.Marshal(figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	if err := json.Unmarshal(text, &values); err != nil {
+		t.Fatal(err)
+	}
+	sure := 0
+	for name, i := range c.Intervals {
+		v, ok := values[name].(float64)
+		if !ok || !slices.Contains(names, name) || !(i[0] <= v && v <= i[1] && i[0] < i[1]) {
+			t.Errorf("%s: %s is %v with the interval %v", what, name, values[name], i)
+		}
+		sure++
+	}
+	if sure < len(names)-2 { // the risks at low coverages are 0
+		t.Errorf("%s: %d intervals, want %d", what, sure, len(names))
+	}
+	for _, other := range []string{"mle", "ts"} {
+		if d := c.Differences[other]; what[:2] != other && len(d) != len(names) {
+			t.Errorf("%s: %d differences to %s, want %d", what, len(d), other, len(names))
+		}
+	}
+}

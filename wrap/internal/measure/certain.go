@@ -1,0 +1,134 @@
+package measure
+
+import (
+	"context"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// Level is the confidence of all intervals, and Resamples how many draws they are of.
+const (
+	Level     = 0.95
+	Resamples = 1000
+)
+
+// References are the methods that others are compared with: the network itself, and
+// temperature scaling.
+var References = []string{"mle", "ts"}
+
+// Resampled is figures of several methods on the same resamples of all sets.
+type Resampled struct {
+	tallies []*Tally
+	figures map[place]map[string]metrics.Series
+}
+
+// place is where figures belong. nll: of the scores under the temperatures for likelihood, where
+// they are others.
+type place struct {
+	tally int
+	part  Part
+	nll   bool
+}
+
+// Resample takes the figures of all tallies, which have the same sets, on the same resamples.
+func Resample(ctx context.Context, tallies []*Tally, seed uint64) (*Resampled, error) {
+	var places []place
+	var measured []*metrics.Measured
+	add := func(p place, m *metrics.Measured) {
+		places, measured = append(places, p), append(measured, m)
+	}
+	sizes := sizesOf(tallies)
+	for i, t := range tallies {
+		if t.test != nil {
+			add(place{i, Part{Role: Test}, false}, t.test.Probabilities(0))
+		}
+		for j, c := range t.shifts {
+			if c != nil {
+				add(place{i, Part{Shift, j}, false}, c.Probabilities(1+j))
+			}
+		}
+		for j, out := range t.out {
+			sample := 1 + len(t.shifts) + j
+			m, err := metrics.Detection(t.in.OOD, out.OOD, 0, sample)
+			if err != nil {
+				return nil, err
+			}
+			add(place{i, Part{OOD, j}, false}, m)
+			if len(out.NLL) == 0 {
+				continue
+			}
+			if m, err = metrics.Detection(t.in.NLL, out.NLL, 0, sample); err != nil {
+				return nil, err
+			}
+			add(place{i, Part{OOD, j}, true}, m)
+		}
+	}
+	options := metrics.BootstrapOptions{Resamples: Resamples, Level: Level, Seed: seed}
+	series, err := metrics.Resample(ctx, sizes, measured, options)
+	if err != nil {
+		return nil, err
+	}
+	r := &Resampled{tallies, map[place]map[string]metrics.Series{}}
+	for i, p := range places {
+		r.figures[p] = series[i]
+	}
+	return r, nil
+}
+
+// sizesOf returns how many examples the test set, the sets under shift and those out of
+// distribution have. It is 1 where no method measures a set.
+func sizesOf(tallies []*Tally) []int {
+	first := tallies[0]
+	sizes := []int{max(1, len(first.in.OOD))}
+	for j := range first.shifts {
+		n := 1
+		for _, t := range tallies {
+			if c := t.shifts[j]; c != nil {
+				n = max(n, c.Result().N)
+			}
+		}
+		sizes = append(sizes, n)
+	}
+	for _, out := range first.out {
+		sizes = append(sizes, max(1, len(out.OOD)))
+	}
+	return sizes
+}
+
+// of returns the figures at a place: nil where there are none.
+func (r *Resampled) of(p place) map[string]metrics.Series {
+	if f := r.figures[p]; f != nil || !p.nll {
+		return f
+	}
+	p.nll = false
+	return r.figures[p]
+}
+
+// certainty compares with the references, where they are among the methods.
+func (r *Resampled) certainty(p place) metrics.Certainty {
+	others := map[string]map[string]metrics.Series{}
+	for i, t := range r.tallies {
+		for _, name := range References {
+			at := p
+			at.tally = i
+			if figures := r.of(at); t.Name == name && i != p.tally && figures != nil {
+				others[name] = figures
+			}
+		}
+	}
+	return metrics.Certain(r.of(p), others, Level)
+}
+
+// Add says of the figures of a tally how sure they are.
+func (r *Resampled) Add(tally int, f *Figures) {
+	if f.InDomain != nil {
+		f.InDomain.Certainty = r.certainty(place{tally, Part{Role: Test}, false})
+	}
+	for j := range f.Shifts {
+		f.Shifts[j].Certainty = r.certainty(place{tally, Part{Shift, j}, false})
+	}
+	for j := range f.OOD {
+		f.OOD[j].Certainty = r.certainty(place{tally, Part{OOD, j}, false})
+		f.OODNLL[j].Certainty = r.certainty(place{tally, Part{OOD, j}, true})
+	}
+}
