@@ -12,7 +12,8 @@ var labelledHeader = []string{"n", "error", "NLL", "ECE", "debiased", "Brier", "
 
 // labelledRows adds a method's figures on a labelled set, and below them how sure they are.
 func labelledRows(t *table, name string, m metrics.Labelled) {
-	t.row(name, count(m.N), percent(m.Error), nats(m.NLL), percent(m.ECE), percent(m.DebiasedCE), nats(m.Brier), percent(m.AURC))
+	t.row(name, count(m.N), percent(m.Error), nats(m.NLL), percent(m.ECE), percent(m.DebiasedCE), nats(m.Brier),
+		percent(m.AURC))
 	c := m.Certainty
 	bounds(t, "", bound(c, "error", m.Error, percent), bound(c, "nll", m.NLL, nats),
 		bound(c, "ece", m.ECE, percent), bound(c, "debiased_ce", m.DebiasedCE, percent),

@@ -460,7 +460,8 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 	cfg.Seed = 1
 	other := evaluated(t, cfg)
 	for _, name := range names {
-		if first[name].InDomain.InDomain != second[name].InDomain.InDomain || first[name].OOD[0].OOD != second[name].OOD[0].OOD {
+		if first[name].InDomain.InDomain != second[name].InDomain.InDomain ||
+			first[name].OOD[0].OOD != second[name].OOD[0].OOD {
 			t.Errorf("%s: %+v, then %+v with the same seed", name, first[name].InDomain.InDomain, second[name].InDomain.InDomain)
 		}
 		if first[name].InDomain.InDomain == other[name].InDomain.InDomain {

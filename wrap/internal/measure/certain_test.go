@@ -21,7 +21,8 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	for part, n := range sizes {
 		for range n {
 			p := 0.5 + rng.Float64()/2
-			s := Scores{LogP: []float64{math.Log(1 - p), math.Log(p)}, OOD: []float64{rng.NormFloat64() + float64(part.Role)}}
+			strange := rng.NormFloat64() + float64(part.Role)
+			s := Scores{LogP: []float64{math.Log(1 - p), math.Log(p)}, OOD: []float64{strange}}
 			label := rng.IntN(2)
 			if err := tally.Add(part, s, []int{label}, nil); err != nil {
 				t.Fatal(err)
