@@ -37,6 +37,7 @@ var imports = map[string][]string{
 	"featurize/ort":                {"featurize/ort/install", "featurize/tensor"},
 	"featurize/ort/install":        {"onnx/files"},
 	"featurize/pixels":             {},
+	"featurize/standin":            {"featurize/pixels"},
 	"featurize/dataset":            {"featurize/dataset/internal/*", "featurize/pixels", "featurize/tensor", "featurize/text", "calibrate/rows"},
 	"featurize/dataset/arrow":      {"featurize/dataset", "featurize/tensor"},
 	"featurize/dataset/internal/*": {"featurize/tensor", "featurize/text", "featurize/dataset/internal/*", "onnx/files"},
@@ -89,7 +90,7 @@ var testImports = map[string][]string{
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go":   {"featurize/ort"},
-	"gonum.org/v1/gonum":                {"calibrate/..."},
+	"gonum.org/v1/gonum":                {"calibrate/...", "featurize/standin"},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/part"},
 	"golang.org/x/sync":                 {"featurize"},
