@@ -66,8 +66,9 @@ def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), forc
     with contextlib.ExitStack() as stack:
         stack.enter_context(one_line())
         stack.enter_context(steady_plans(train.sparkSession))
-        words = [mfgs, "calibrate", "--model", model, *options]
-        results = []
+        # The driver has the model, too: it does not travel with the parts.
+        words = [mfgs, "calibrate", "--model", model, "--no-model", *options]
+        parts, count, first = None, 0, 0
         # The large set comes last: what is wrong with a small one shows before.
         for flag, df in (("--val", val), ("--ood", ood), ("--train", train)):
             if df is None:
@@ -78,13 +79,17 @@ def calibrate(train, val, *, model, out, ood=None, mfgs="mfgs", options=(), forc
                 raise ValueError(f"{flag}: the DataFrame has no partition, hence no rows")
             if shards > SHARDS:
                 raise ValueError(f"{flag}: {shards} partitions, at most {SHARDS}: coalesce the DataFrame")
-            parts = kept(stack, df.mapInArrow(accumulation(words + [flag, "arrow:-"], shards, df), ROWS))
-            # Sums add up to one as large; rows only become more, and are merged once.
-            results.append(merged(stack, parts, shards, mfgs) if flag == "--train" else parts)
+            made = df.mapInArrow(accumulation([*words, flag, "arrow:-"], count, shards, df), ROWS)
+            parts = parts.unionAll(made) if parts else made
+            first, count = count, count + shards  # those of the training data are the last
+        parts = kept(stack, parts)  # in one job, so that no core waits for the end of a small set
+        # Sums add up to one as large; rows only become more, and are merged once.
+        number = functions.col("part")
+        sums = merged(stack, parts.where(number >= first), first, count - first, mfgs)
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="mfgs-"))
-        for i, parts in enumerate(results):
-            fetch(parts, os.path.join(scratch, str(i)))
-        with running([mfgs, "merge", *folders(scratch, 2), "--out", out] + ["--force"] * force):
+        fetch(parts.where(number < first).unionAll(sums), scratch)
+        holds = ["--no-model"] if "--no-model" in options else ["--model", model]
+        with running([mfgs, "merge", *folders(scratch, 1), *holds, "--out", out] + ["--force"] * force):
             pass
 
 
@@ -107,15 +112,15 @@ def predict(df, *, bundle, keys=(), mfgs="mfgs", options=()):
     return df.mapInArrow(prediction(words, list(keys), schema), both)
 
 
-def accumulation(words, shards, df):
-    """What a task does: its partition's part."""
+def accumulation(words, first, shards, df):
+    """What a task does: its partition's part. The first partition of these shards has a number."""
     schema = to_arrow_schema(df.schema)
 
     def task(batches):
         number = TaskContext.get().partitionId()
         with scratch_folder() as scratch:
             part = os.path.join(scratch, "part")
-            shard = ["--shard", f"{number + 1}/{shards}", "--out", part]
+            shard = ["--shard", f"{number - first + 1}/{shards}", "--out", part]
             with running(threaded(words) + shard, schema, batches):
                 pass
             yield from pieces(number, part)
@@ -123,24 +128,24 @@ def accumulation(words, shards, df):
     return task
 
 
-def merged(stack, parts, count, mfgs):
-    """Merges parts in a tree, on the executors, until no more than FAN are left."""
+def merged(stack, parts, first, count, mfgs):
+    """Merges parts, numbered from first on, in a tree on the executors, until one is left."""
 
     def task(batches):
         with scratch_folder() as scratch:
             for batch in batches:
                 for row in batch.to_pylist():
-                    write_piece(os.path.join(scratch, "groups", str(row["part"] // FAN)), row)
+                    write_piece(os.path.join(scratch, "groups", str((row["part"] - first) // FAN)), row)
             for group in folders(scratch, 2):
                 part = os.path.join(scratch, "merged")
                 with running(threaded([mfgs, "merge", "--part", *folders(group, 1), "--out", part])):
                     pass
-                yield from pieces(int(os.path.basename(group)), part)
+                yield from pieces(first + int(os.path.basename(group)), part)
                 shutil.rmtree(part)
 
-    while count > FAN:
+    while count > 1:
         count = -(-count // FAN)
-        group = functions.floor(functions.col("part") / FAN)
+        group = functions.floor((functions.col("part") - first) / FAN)
         parts = kept(stack, parts.repartitionByRange(count, group).mapInArrow(task, ROWS))
     return parts
 
@@ -297,9 +302,10 @@ def kept(stack, parts):
 
 
 def fetch(parts, folder):
-    """Writes parts into a folder of the driver, which has some 16 pieces in memory at a time."""
+    """Writes parts into a folder of the driver, which has twice some 16 pieces in memory at a time."""
     spread = parts.repartition(1 + parts.count() // 16, "part", "file", "offset")
-    for row in spread.toLocalIterator():
+    # Pickled on the executors, which get the next pieces ready meanwhile.
+    for row in spread.rdd.toLocalIterator(prefetchPartitions=True):
         write_piece(folder, row)
 
 
@@ -347,6 +353,8 @@ def steady_plans(spark):
         "spark.sql.adaptive.enabled": "false",
         # Else it is the number of cores that are alive.
         "spark.sql.leafNodeDefaultParallelism": parallelism or str(spark.sparkContext.defaultParallelism),
+        # A partition of a union is one of its DataFrames.
+        "spark.sql.unionOutputPartitioning": "false",
         # Images: 10,000 of them, the default, are no batch.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
     }

@@ -2,10 +2,11 @@
 
 Workers, and mfgs beside them, are bound to a core each, and networks run in one thread. Time is
 that of calibrate(), merge and tuning included, in a session whose executors are up. Give it a
-machine with two cores that do nothing else:
+machine with two cores that do nothing else. The driver and the master are not bound: beside one worker
+they have a core to themselves, beside two they have none.
 
     python testdata/spark/scale.py --model resnet50.onnx --preprocess imagenet \\
-        --train train.tar --val val.tar [--train-images 2000] [--val-images 100]
+        --train train.tar --val val.tar [--train-images 3000] [--val-images 100]
 
 The tar files hold PNG or JPEG files, and with val.tar lie their labels in val-labels.txt.
 """
@@ -15,7 +16,7 @@ import json
 import multiprocessing
 import os
 import pathlib
-import platform
+import re
 import shutil
 import subprocess
 import tarfile
@@ -71,26 +72,51 @@ def plain(mfgs, cores, words):
     return time.time() - start
 
 
+def images_run(log):
+    """When the last of the tasks ended that run images, which take the most time: of an event log."""
+    seconds, ends = {}, {}
+    for path in filter(pathlib.Path.is_file, log.rglob("*")):
+        for event in map(json.loads, path.read_text().splitlines()):
+            if event["Event"] == "SparkListenerTaskEnd":
+                stage, info = event["Stage ID"], event["Task Info"]
+                seconds[stage] = seconds.get(stage, 0) + info["Finish Time"] - info["Launch Time"]
+                ends[stage] = max(ends.get(stage, 0), info["Finish Time"])
+    return ends[max(seconds, key=seconds.get)] / 1000
+
+
 def on_spark(folder, cores, args, mfgs, library, data):
-    """The seconds of calibrate() with a worker on each of these cores."""
+    """When each stage of calibrate() ended, in seconds, with a worker on each of these cores."""
+    log = folder / "events"
+    log.mkdir(parents=True)
+    events = {"enabled": "true", "compress": "false", "rolling.enabled": "false", "dir": log.as_uri()}
+    events = {f"spark.eventLog.{name}": value for name, value in events.items()}
     with Cluster(folder / "cluster", len(cores), cores) as cluster:
-        spark = cluster.session([mfgs, library, args.model])
+        spark = cluster.session([mfgs, library, args.model], **events)
         try:
             # Executors that are up, each with a Python that has run.
             ready = spark.range(0, 64, 1, 8).mapInArrow(lambda batches: batches, "id bigint")
             while ready.count() and len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) <= len(cores):
                 time.sleep(1)
             sets = [spark.read.parquet(str(data / name / "files")) for name in ("train", "val")]
-            start = time.time()
+            start, fetched = time.time(), None
+            fetch = mfgs_spark.fetch
+
+            def timed(*parts):
+                nonlocal fetched
+                fetch(*parts)
+                fetched = time.time()
+
+            mfgs_spark.fetch = timed
             mfgs_spark.calibrate(
                 *sets,
                 model=os.path.basename(args.model),
                 out=str(folder / "bundle"),
                 options=["--preprocess", args.preprocess] if args.preprocess else [],
             )
-            return time.time() - start
+            tuned = time.time()
         finally:
             spark.stop()
+    return {"images run": images_run(log) - start, "parts fetched": fetched - start, "tuned": tuned - start}
 
 
 def main():
@@ -99,7 +125,7 @@ def main():
     parser.add_argument("--preprocess")
     parser.add_argument("--train", required=True)
     parser.add_argument("--val", required=True)
-    parser.add_argument("--train-images", type=int, default=2000)
+    parser.add_argument("--train-images", type=int, default=3000)
     parser.add_argument("--val-images", type=int, default=100)
     parser.add_argument("--partitions", type=int, default=8, help="of the training images")
     args = parser.parse_args()
@@ -113,17 +139,19 @@ def main():
         words = ["calibrate", "--model", args.model, "--out", scratch / "plain", "--force"]
         words += ["--train", data / "train" / "all.parquet", "--val", data / "val" / "all.parquet"]
         words += ["--preprocess", args.preprocess] if args.preprocess else []
-        seconds = {}
+        seconds, stages = {}, {}
         for k in 1, 2:
             seconds[f"mfgs, {k} core(s)"] = plain(mfgs, cores[:k], words)
             # A driver of its own: sessions that follow each other in a process have failed.
             with multiprocessing.get_context("spawn").Pool(1) as fresh:
                 measured = fresh.apply(on_spark, (scratch / f"spark{k}", cores[:k], args, mfgs, library, data))
-            seconds[f"Spark, {k} worker(s)"] = measured
+            seconds[f"Spark, {k} worker(s)"] = measured["tuned"]
+            stages[f"Spark, {k} worker(s)"] = ", ".join(f"{name} at {s:.1f} s" for name, s in measured.items())
             shutil.rmtree(scratch / f"spark{k}")
-        print(json.dumps({"train": n, "val": m, "partitions": args.partitions, "machine": platform.processor()}))
+        processor = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())[1]
+        print(json.dumps({"train": n, "val": m, "partitions": args.partitions, "processor": processor}))
         for name, s in seconds.items():
-            print(f"{name}: {s:.1f} s, {(n + m) / s:.1f} images/s")
+            print(f"{name}: {s:.1f} s, {(n + m) / s:.1f} images/s", f"({stages[name]})" if name in stages else "")
         speedup = seconds["Spark, 1 worker(s)"] / seconds["Spark, 2 worker(s)"]
         for k in 1, 2:
             over = seconds[f"Spark, {k} worker(s)"] / seconds[f"mfgs, {k} core(s)"] - 1
