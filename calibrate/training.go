@@ -1,0 +1,46 @@
+package calibrate
+
+import (
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+)
+
+// Training returns what scores are fitted to: the curvature's sums of features, the last layer's weights
+// w [K,d] and bias b [K], nil where they are not known or there is none, and a sample of the examples.
+func (c *Curvature) Training(w, b []float32, sample *rows.Batch) *score.Training {
+	h, d := c.head, c.head.Features
+	t := &score.Training{
+		K: h.Logits, D: d, Link: score.Link(h.Link), N: c.n, Gram: make([]float64, d*d), Sum: make([]float64, d),
+		Sample: score.Sample{M: sample.N, Features: sample.Features, Logits: sample.Logits},
+	}
+	if w != nil {
+		t.W, t.B = widened(w), make([]float64, h.Logits)
+		copy(t.B, widened(b))
+	}
+	dim := h.Dim()
+	for i := range d {
+		for j := i; j < d; j++ {
+			at := i*dim + j
+			if c.structure == Full {
+				at = packedRow(i, dim) + j - i
+			}
+			t.Gram[i*d+j], t.Gram[j*d+i] = c.a[at], c.a[at]
+		}
+	}
+	for g := range c.groups {
+		row := c.c[g*(d+1) : (g+1)*(d+1)]
+		add(t.Sum, row[:d])
+		if c.groups > 1 {
+			t.ClassSums, t.ClassCounts = append(t.ClassSums, row[:d]...), append(t.ClassCounts, int(row[d]))
+		}
+	}
+	return t
+}
+
+func widened(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
