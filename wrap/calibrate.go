@@ -33,7 +33,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	err := bundleOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {
 		to := &target{dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature}
 		if in.cut != nil {
-			to.model = NewModelInfo(in.cut.Model)
+			to.model, to.weights = NewModelInfo(in.cut.Model), in.cut.Head.Weights
 			if !cfg.NoModel {
 				to.files, err = modelFiles(in.cut.Model)
 			}

@@ -92,7 +92,8 @@ func writePart(
 // merging is parts that were merged.
 type merging struct {
 	*part.Part
-	model *ModelInfo // nil for ready-made features
+	model   *ModelInfo // nil for ready-made features
+	weights weights    // of the last layer; nil where there is no model
 	part.WriteOptions
 }
 
@@ -113,11 +114,15 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	if c.Model != "" {
 		return m, m.take(c.Model)
 	}
-	if dir != "" && !c.NoModel {
-		holds, err := part.ReadManifest(dir)
-		if err != nil {
-			return nil, err
-		}
+	if dir == "" {
+		return m, nil
+	}
+	holds, err := part.ReadManifest(dir)
+	if err != nil {
+		return nil, err
+	}
+	m.weights = weightsOfPart(dir, holds)
+	if !c.NoModel {
 		m.Model, m.ModelData = holds.Copy(dir, part.ModelName), holds.Copy(dir, part.ModelDataName)
 	}
 	return m, nil
@@ -136,7 +141,7 @@ func (m *merging) take(path string) error {
 		return fmt.Errorf("%s has SHA-256 %.12s…, the parts are of the model with %.12s…: give that one", path, model.SHA256(), m.model.SHA256)
 	}
 	files, err := modelFiles(model)
-	m.Model, m.ModelData = files.Model, files.ModelData
+	m.Model, m.ModelData, m.weights = files.Model, files.ModelData, weightsOf(path, m.Recipe.Head)
 	return err
 }
 
@@ -184,7 +189,7 @@ func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 		return nil, err
 	}
 	return finish(ctx, m.Part, &target{
-		dir: cfg.Out, force: cfg.Force, keepCurvature: cfg.KeepCurvature, model: m.model,
+		dir: cfg.Out, force: cfg.Force, keepCurvature: cfg.KeepCurvature, model: m.model, weights: m.weights,
 		files: bundle.WriteOptions{Model: m.Model, ModelData: m.ModelData},
 	}, log)
 }

@@ -366,7 +366,7 @@ func (u *update) check(ctx context.Context) error {
 // describe says where the bundle's model comes from, and that nobody else has changed the bundle.
 func (u *update) describe(to *target) {
 	if m := u.manifest.Model; m != nil {
-		to.model = NewModelInfo(u.in.cut.Model)
+		to.model, to.weights = NewModelInfo(u.in.cut.Model), u.in.cut.Head.Weights
 		to.model.SHA256 = m.SHA256
 		if m.File != nil {
 			to.files.Model = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelName))

@@ -22,6 +22,7 @@ type target struct {
 	keep          []string // files that must be there afterwards
 	keepCurvature bool
 	model         *ModelInfo          // for the report; nil for ready-made features
+	weights       weights             // of the last layer; nil where there is no model
 	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
 	trained       []bundle.Dataset    // what the sums were made of before
 	last          func() error        // may refuse to write, at the last moment; nil does not

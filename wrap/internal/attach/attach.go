@@ -41,15 +41,14 @@ func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, err
 	if a.Model, err = openModel(b, path); err != nil {
 		return nil, err
 	}
-	if a.Head, err = findHead(b, a.Model); err != nil {
+	if a.Head, err = FindHead(a.Model, b.Manifest.Head); err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// findHead finds in a model the head that the bundle is for.
-func findHead(b *bundle.Bundle, model *onnx.Model) (*head.Head, error) {
-	want := b.Manifest.Head
+// FindHead finds in a model the head that was calibrated.
+func FindHead(model *onnx.Model, want bundle.Head) (*head.Head, error) {
 	h, err := head.Find(model, head.Options{
 		Features: want.FeaturesTensor, Logits: want.LogitsTensor,
 		Link: head.Link(want.Link), Approximate: head.Approximation(want.Approximation),
@@ -57,8 +56,8 @@ func findHead(b *bundle.Bundle, model *onnx.Model) (*head.Head, error) {
 	if err != nil {
 		return nil, err
 	}
-	if got, want := Head(h), b.Posterior.Head; got != want {
-		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the bundle's %d, %d, %t and %s: the bundle is for another model",
+	if got, want := Head(h), want.Head; got != want {
+		return nil, fmt.Errorf("the model's head has %d features, %d logits, bias %t and link %s, the one that was calibrated %d, %d, %t and %s: that is another model",
 			got.Features, got.Logits, got.Bias, got.Link, want.Features, want.Logits, want.Bias, want.Link)
 	}
 	return h, nil
