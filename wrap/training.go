@@ -18,13 +18,13 @@ type weights func() (w, b []float32, err error)
 
 // training returns what scores of unfamiliarity are fitted to: the curvature's sums, the sample, and the
 // last layer where the model is there.
-func (t *target) training(c *calibrate.Curvature, p *part.Part) (*score.Training, error) {
-	var w, b []float32
-	if t.weights != nil {
-		var err error
-		if w, b, err = t.weights(); err != nil {
-			return nil, err
-		}
+func training(c *calibrate.Curvature, p *part.Part, layer weights) (*score.Training, error) {
+	if layer == nil {
+		return c.Training(nil, nil, p.Sample.Rows()), nil
+	}
+	w, b, err := layer()
+	if err != nil {
+		return nil, err
 	}
 	return c.Training(w, b, p.Sample.Rows()), nil
 }

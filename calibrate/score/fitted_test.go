@@ -124,7 +124,7 @@ var twins = map[string]func(s *scene, phi *mat.VecDense) float64{
 		order := slices.Clone(phi.RawVector().Data)
 		slices.Sort(order)
 		pruned := mat.VecDenseCopyOf(phi)
-		left := int(math.RoundToEven(0.9 * float64(s.d)))
+		left := int(math.RoundToEven(0.65 * float64(s.d)))
 		for j := range s.d {
 			if slices.Index(order, phi.AtVec(j)) < left {
 				pruned.SetVec(j, 0)
@@ -304,6 +304,8 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 				t.Sample.Logits[i] = -1
 			}
 		}, []Score{vim}, "want both positive"},
+		"many features": {func(t *Training) { t.D = mostMoments + 1 }, []Score{mahalanobis, relativeMahalanobis, residual, vim},
+			"the moments of 4097 features"},
 		"many classes": {func(t *Training) { t.K = mostBoundaries + 1 }, []Score{fdbd}, "boundaries between any two of 4097 classes"},
 	} {
 		for _, entry := range c.of {
@@ -331,7 +333,7 @@ func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
 	for at := 5; at < len(s.queries); at += s.d {
 		s.queries[at] = 0
 	}
-	s.queries[5] = 0.02
+	s.queries[5] = 1
 	fitted := must(mahalanobis.Fit(s.Training))
 	if shape := fitted.Tensors.Of("means").Shape; shape[1] != 3 {
 		t.Errorf("means of %d classes, want 3", shape[1])

@@ -9,6 +9,17 @@ import (
 
 var errNoWeights = fmt.Errorf("%w: it needs the last layer's weights, and ready-made features come without", ErrNoFit)
 
+// mostMoments bounds the features of scores that take eigenvectors of their moments: of 4,096 a matrix
+// takes 128 MiB, and a minute.
+const mostMoments = 4096
+
+func (t *Training) checkMoments() error {
+	if t.D > mostMoments {
+		return fmt.Errorf("%w: it takes eigenvectors of the moments of %d features, want at most %d", ErrNoFit, t.D, mostMoments)
+	}
+	return nil
+}
+
 // layer are the last layer's weights, for scores that change what goes into it.
 var layer = []Learned{{"weight", []string{"d", "K"}}, {"bias", []string{"K"}}}
 

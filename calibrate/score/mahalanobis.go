@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -10,9 +11,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate/internal/eigen"
 )
 
-// ridge is added to the eigenvalues of covariances, in units of their mean: features that never
-// change in training have none.
-const ridge = 1e-6
+// ridge is added to the eigenvalues of covariances, in units of their mean, as to those of which
+// leverage is made: features that never change in training have none.
+const ridge = 1e-3
 
 var mahalanobis = Score{
 	Name: "mahalanobis", Doc: "squared distance to the nearest class mean, in units of the spread within classes",
@@ -20,7 +21,9 @@ var mahalanobis = Score{
 	Double: true,
 	rows:   mahalanobisOf[Rows], graph: mahalanobisOf[string],
 	learns: gaussians,
-	fit:    func(t *Training) (Tensors, error) { return fitGaussians(t, ridge) },
+	fit: func(t *Training) (Tensors, error) {
+		return t.gaussians.of(func() (Tensors, error) { return fitGaussians(t, ridge) })
+	},
 }
 
 var relativeMahalanobis = Score{
@@ -29,7 +32,13 @@ var relativeMahalanobis = Score{
 	Double: true,
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
 	learns: append(gaussians, Learned{"background", []string{"d", "d"}}),
-	fit:    func(t *Training) (Tensors, error) { return fitBackground(t, ridge) },
+	fit: func(t *Training) (Tensors, error) {
+		tensors, err := mahalanobis.fit(t)
+		if err != nil {
+			return nil, err
+		}
+		return fitBackground(t, tensors, ridge)
+	},
 }
 
 // gaussians of one covariance PPᵀ: the centre of the training data μ, P and of each of C classes
@@ -66,6 +75,9 @@ func relativeMahalanobisOf[V any](t Terms[V], learned Tensors) V {
 // made in one pass.
 func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	d := t.D
+	if err := t.checkMoments(); err != nil {
+		return nil, err
+	}
 	if t.ClassSums == nil {
 		return nil, fmt.Errorf("%w: features are not summed by class, of multi-label heads and where that takes too much memory",
 			ErrNoFit)
@@ -74,7 +86,7 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	scaleTo(centre, 1/float64(t.N), t.Sum)
 	var means []float64 // [C,d], from the centre
 	var counts []float64
-	within := about(t.Gram, t.Sum, centre, t.N)
+	within := t.about(centre)
 	for c, n := range t.ClassCounts {
 		if n == 0 {
 			continue
@@ -90,7 +102,7 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	if classes > MostOpen {
 		return nil, fmt.Errorf("%w: %d classes, want at most %d", ErrNoFit, classes, MostOpen)
 	}
-	p, err := whitening(within, d, t.N, ridge)
+	p, err := t.whitening(within, ridge)
 	if err != nil {
 		return nil, err
 	}
@@ -100,38 +112,37 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	}, nil
 }
 
-func fitBackground(t *Training, ridge float64) (Tensors, error) {
-	tensors, err := fitGaussians(t, ridge)
-	if err != nil {
-		return nil, err
-	}
-	p, err := whitening(about(t.Gram, t.Sum, tensors.Of("centre").Data, t.N), t.D, t.N, ridge)
-	return append(tensors, Tensor{"background", []int{t.D, t.D}, p}), err
+// fitBackground adds the covariance of all classes together to what fitGaussians made.
+func fitBackground(t *Training, tensors Tensors, ridge float64) (Tensors, error) {
+	p, err := t.whitening(t.about(tensors.Of("centre").Data), ridge)
+	return slices.Concat(tensors, Tensors{{"background", []int{t.D, t.D}, p}}), err
 }
 
-// about returns Σ(φ-u)(φ-u)ᵀ, of Σφφᵀ [d,d] and Σφ over n examples.
-func about(gram, sum, u []float64, n int) []float64 {
-	d := len(u)
+// about returns Σ(φ-u)(φ-u)ᵀ, [d,d].
+func (t *Training) about(u []float64) []float64 {
+	d := t.D
 	m := make([]float64, d*d)
 	for i := range d {
 		for j := range d {
-			m[i*d+j] = gram[i*d+j] - u[i]*sum[j] - sum[i]*u[j] + float64(n)*u[i]*u[j]
+			m[i*d+j] = t.Gram[i*d+j] - u[i]*t.Sum[j] - t.Sum[i]*u[j] + float64(t.N)*u[i]*u[j]
 		}
 	}
 	return m
 }
 
-// whitening returns P with PPᵀ = (m/n + δI)⁻¹, [d,d], δ being ridge times the mean eigenvalue.
-func whitening(m []float64, d, n int, ridge float64) ([]float64, error) {
-	q, lambda, err := eigen.Semidefinite(m, d, 1/float64(n))
+// whitening returns P with PPᵀ = (m/N + δI)⁻¹, [d,d], δ being ridge times the mean eigenvalue.
+func (t *Training) whitening(m []float64, ridge float64) ([]float64, error) {
+	d := t.D
+	q, lambda, err := eigen.Semidefinite(m, d, 1/float64(t.N))
 	if err != nil {
 		return nil, fmt.Errorf("a covariance of features has no eigenvalues: %w", err)
 	}
-	var mean float64
-	for _, v := range lambda {
+	var mean, squares float64
+	for i, v := range lambda {
 		mean += v / float64(d)
+		squares += t.Gram[i*d+i] / float64(t.N*d)
 	}
-	if mean == 0 {
+	if mean <= 1e-13*squares { // what rounding leaves of nothing
 		return nil, fmt.Errorf("%w: features do not vary within classes", ErrNoFit)
 	}
 	for i := range d {

@@ -66,7 +66,13 @@ func TestScoresAreThoseOfTheReference(t *testing.T) {
 			case "mahalanobis": // the library adds 1e-6 to sums: next to nothing
 				s.fit = func(t *Training) (Tensors, error) { return fitGaussians(t, 1e-12) }
 			case "relative_mahalanobis":
-				s.fit = func(t *Training) (Tensors, error) { return fitBackground(t, 1e-12) }
+				s.fit = func(t *Training) (Tensors, error) {
+					tensors, err := fitGaussians(t, 1e-12)
+					if err != nil {
+						return nil, err
+					}
+					return fitBackground(t, tensors, 1e-12)
+				}
 			}
 			fitted, err := s.Fit(training)
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 )
 
 // Training is what scores are fitted to: what a calibration knows of its training data, and the last
@@ -29,6 +30,20 @@ type Training struct {
 
 	// Sample are some training examples, the same whatever the order in which the data were read.
 	Sample Sample
+
+	gaussians, outside memo // which two scores have in common
+}
+
+// memo is made when it is first asked for.
+type memo struct {
+	once    sync.Once
+	tensors Tensors
+	err     error
+}
+
+func (m *memo) of(make func() (Tensors, error)) (Tensors, error) {
+	m.once.Do(func() { m.tensors, m.err = make() })
+	return m.tensors, m.err
 }
 
 // Sample are rows of M training examples.

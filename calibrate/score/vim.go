@@ -3,6 +3,7 @@ package score
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -16,7 +17,9 @@ var residual = Score{
 	Double: true,
 	rows:   residualOf[Rows], graph: residualOf[string],
 	learns: outside,
-	fit:    fitResidual,
+	fit: func(t *Training) (Tensors, error) {
+		return t.outside.of(func() (Tensors, error) { return fitResidual(t) })
+	},
 }
 
 var vim = Score{
@@ -60,12 +63,15 @@ func fitResidual(t *Training) (Tensors, error) {
 	if t.W == nil {
 		return nil, errNoWeights
 	}
+	if err := t.checkMoments(); err != nil {
+		return nil, err
+	}
 	u, err := t.origin()
 	if err != nil {
 		return nil, err
 	}
 	d := t.D
-	q, _, err := eigen.Semidefinite(about(t.Gram, t.Sum, u, t.N), d, 1/float64(t.N))
+	q, _, err := eigen.Semidefinite(t.about(u), d, 1/float64(t.N))
 	if err != nil {
 		return nil, fmt.Errorf("the features' second moments have no eigenvalues: %w", err)
 	}
@@ -82,7 +88,7 @@ func fitViM(t *Training) (Tensors, error) {
 	if t.Link != Softmax {
 		return nil, fmt.Errorf("%w: its residual is one more logit of a softmax, and the head is %s", ErrNoFit, t.Link)
 	}
-	tensors, err := fitResidual(t)
+	tensors, err := residual.fit(t)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +108,7 @@ func fitViM(t *Training) (Tensors, error) {
 		return nil, fmt.Errorf("%w: the largest logits of training examples are %.3g in the mean and their residuals %.3g, want both positive",
 			ErrNoFit, logits/float64(t.Sample.M), residuals/float64(t.Sample.M))
 	}
-	return append(tensors, Tensor{"alpha", []int{1}, []float64{logits / residuals}}), nil
+	return slices.Concat(tensors, Tensors{{"alpha", []int{1}, []float64{logits / residuals}}}), nil
 }
 
 // origin returns -W⁺b, [d], W⁺ the pseudo-inverse: singular values that the float32 of the weights does
