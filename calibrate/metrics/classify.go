@@ -111,12 +111,6 @@ func (c *Classifier) Add(logp []float64, label int) error {
 	return nil
 }
 
-// outcome is what there is to count of one decision.
-type outcome struct {
-	right                         bool
-	confidence, doubt, nll, brier float64
-}
-
 // measure says what is to be counted, and leaves the probabilities in c.p.
 func (c *Classifier) measure(logp []float64, label int) (outcome, error) {
 	if label < 0 || label >= c.k {

@@ -1,5 +1,11 @@
 package metrics
 
+// outcome is what there is to count of one decision.
+type outcome struct {
+	right                         bool
+	confidence, doubt, nll, brier float64
+}
+
 // kept is what is kept of each example: means over its decisions, and what it adds to the bins.
 type kept struct {
 	wrong, nll, brier, doubt []float64

@@ -72,3 +72,16 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 func boundsLegend(b bench.BootstrapInfo) string {
 	return wrapText("", fmt.Sprintf("± is half of the %s %% interval over %s resamples of the examples; * differs from mle, † from ts beyond chance, on the same resamples.", number(100*b.Level), count(b.Resamples)))
 }
+
+// recommendation says for people what to use.
+func recommendation(r bench.Recommendation, b bench.BootstrapInfo) string {
+	probabilities, score := "no method has any", "no out-of-distribution data was given to compare scores on"
+	if r.Probabilities != nil {
+		probabilities = r.Probabilities.Sentence
+	}
+	if r.Score != nil {
+		score = r.Score.Sentence
+	}
+	return fmt.Sprintf("recommended, by %s %% intervals of all pairs of methods together\n", number(100*b.Level)) +
+		wrapText("  probabilities  ", printable(probabilities)) + wrapText("  score          ", printable(score))
+}

@@ -219,6 +219,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 		}
 	}
 	writeRecords(&b, e.Bad, e.Ignored)
+	b.WriteString("\n" + recommendation(e.Recommendation, e.Bootstrap))
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -39,12 +39,12 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	if err := b.open(ctx); err != nil {
 		return nil, err
 	}
-	results, err := b.measure(ctx)
+	results, recommendation, err := b.measure(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r := &Evaluation{
-		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results,
+		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results, Recommendation: *recommendation,
 		Bootstrap: BootstrapInfo{measure.Resamples, measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
 		Warnings: append([]string{}, b.warnings...),
@@ -228,8 +228,8 @@ func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 	return b.openTuning(ctx, slices.ContainsFunc(fitted, b.needsTrain))
 }
 
-// measure returns the figures of all methods, in their order.
-func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
+// measure returns the figures of all methods, in their order, and what they recommend.
+func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommendation, error) {
 	tallies := make([]*measure.Tally, len(b.requests))
 	var plain []*measure.Tally
 	for i, r := range b.requests {
@@ -256,11 +256,11 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
 			return measure.AddPlain(plain, b.calibration, s.part, batch)
 		})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if s.Size() < 0 {
 			if err := b.warnOfUsed(ctx, s); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
@@ -271,10 +271,11 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, error) {
 			continue
 		}
 		if err := b.run(ctx, r, tallies[i], &results[i]); err != nil {
-			return nil, fmt.Errorf("method %s: %w", r.text, err)
+			return nil, nil, fmt.Errorf("method %s: %w", r.text, err)
 		}
 	}
-	return results, b.figures(ctx, tallies, results)
+	recommendation, err := b.figures(ctx, tallies, results)
+	return results, recommendation, err
 }
 
 func (b *bench) newTally(name string) *measure.Tally {
@@ -285,18 +286,21 @@ func (b *bench) newTally(name string) *measure.Tally {
 	return measure.New(name, b.head, len(b.Shifts), oods)
 }
 
-// figures adds to results what the tallies gathered, the first for each, and how sure it is.
-func (b *bench) figures(ctx context.Context, tallies []*measure.Tally, results []MethodResult) error {
+// figures adds to results what the tallies gathered, the first for each, and how sure it is. It
+// returns what all together recommend.
+func (b *bench) figures(
+	ctx context.Context, tallies []*measure.Tally, results []MethodResult,
+) (*measure.Recommendation, error) {
 	all := make([]measure.Figures, len(results))
 	for i := range all {
 		var err error
 		if all[i], err = tallies[i].Figures(); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	resampled, err := measure.Resample(ctx, tallies, b.Seed)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range results {
 		f, r := all[i], &results[i]
@@ -310,7 +314,8 @@ func (b *bench) figures(ctx context.Context, tallies []*measure.Tally, results [
 			r.OODNLL = append(r.OODNLL, OODResult{b.OOD[j].Name, f.OODNLL[j]})
 		}
 	}
-	return nil
+	recommendation := resampled.Recommend(string(b.calibration.Method), "mf0")
+	return &recommendation, nil
 }
 
 // run fits, tunes and measures a method, and says in result how.

@@ -1,0 +1,80 @@
+package metrics
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+// normal is a figure whose draws are those of a mean, of the sizes of their effects.
+func normal(rng *rand.Rand, shared []float64, value, sd, correlation float64) Series {
+	s := Series{value, make([]float64, len(shared))}
+	for r, v := range shared {
+		s.Draws[r] = value + sd*(correlation*v+math.Sqrt(1-correlation*correlation)*rng.NormFloat64())
+	}
+	return s
+}
+
+// The largest of m independent deviations is below c in Φ(c)^m of all cases, on both sides.
+func TestSimultaneousIntervalsAreThoseOfTheLargestDeviation(t *testing.T) {
+	const draws, level = 20_000, 0.95
+	rng := rand.New(rand.NewPCG(31, 4))
+	shared := make([]float64, draws)
+	for r := range shared {
+		shared[r] = rng.NormFloat64()
+	}
+	for _, test := range []struct {
+		m           int
+		correlation float64
+		want        float64 // standard errors
+	}{
+		{1, 0, 1.960}, {5, 0, 2.569}, {20, 0, 3.016}, // Φ⁻¹((1 + level^(1/m))/2)
+		{20, 1, 1.960}, // all the same
+	} {
+		var differences []Series
+		for i := range test.m {
+			sd := math.Pow(10, float64(i%3))
+			differences = append(differences, normal(rng, shared, float64(i), sd, test.correlation))
+		}
+		for i, d := range Simultaneous(differences, level) {
+			sd := math.Pow(10, float64(i%3))
+			if d.Difference != float64(i) || !approx.Equal((d.Interval[1]-d.Interval[0])/2, test.want*sd, 0.05*sd) {
+				t.Errorf("%d with correlation %v: %+v, want ± %v", test.m, test.correlation, d, test.want*sd)
+			}
+			if !approx.Equal(d.Interval[1]-d.Difference, d.Difference-d.Interval[0], 1e-9*sd) {
+				t.Errorf("%+v is lopsided", d)
+			}
+		}
+	}
+}
+
+func TestDifferencesWithoutSpreadOrBounds(t *testing.T) {
+	inf := math.Inf(1)
+	got := Simultaneous([]Series{
+		{1, []float64{0, 2, 1}}, {3, []float64{3, 3, 3}},
+		{inf, []float64{inf, inf, 2}}, {math.NaN(), []float64{math.NaN(), 1, 1}},
+	}, 0.9)
+	if got[1] != (Difference{3, Interval{3, 3}}) || !got[1].Sure() {
+		t.Errorf("always 3: %+v", got[1])
+	}
+	if !(got[0].Interval[0] < 1 && got[0].Interval[1] > 1) || math.IsInf(got[0].Interval[1], 0) {
+		t.Errorf("beside infinities: %+v", got[0])
+	}
+	for _, d := range got[2:] {
+		if d.Sure() {
+			t.Errorf("%+v is sure", d)
+		}
+	}
+	if Simultaneous(nil, 0.95) != nil {
+		t.Error("none have intervals")
+	}
+}
+
+func TestMeanOfFigures(t *testing.T) {
+	got := MeanOf([]Series{{1, []float64{1, 2}}, {3, []float64{5, 0}}})
+	if got.Value != 2 || got.Draws[0] != 3 || got.Draws[1] != 1 {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,257 @@
+package measure
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// Recommendation says what to use. Score is nil where there is no out-of-distribution data.
+type Recommendation struct {
+	Probabilities *Recommended `json:"probabilities"`
+	Score         *Recommended `json:"score"`
+}
+
+// Recommended is a method that is recommended for what it gives, and why: the network itself, unless
+// another is better beyond chance; of these the one that serves, unless yet another is better
+// than that beyond chance. Intervals are those of all pairs of methods together (see
+// metrics.Simultaneous), at the level of the bootstrap.
+type Recommended struct {
+	Method string `json:"method"`
+	Served bool   `json:"served"` // by the bundle
+	// Figure is what is compared: nll or auroc, its mean over the out-of-distribution sets.
+	Figure string  `json:"figure"`
+	Value  float64 `json:"value"`
+	// Over are the figure less those of other methods, by their names.
+	Over map[string]metrics.Difference `json:"over"`
+	// Worse are the out-of-distribution sets that the network itself tells better, beyond chance.
+	Worse    []string `json:"worse,omitempty"`
+	Sentence string   `json:"sentence"`
+}
+
+// Recommend says which probabilities and which score to use, where a method and a score of these
+// names serve.
+func (r *Resampled) Recommend(probabilities, score string) (rec Recommendation) {
+	if c := newContest(r.entrants("nll", []Part{{Role: Test}}), true); c != nil {
+		rec.Probabilities = c.recommended("nll", probabilities, "ts")
+		rec.Probabilities.Sentence = c.sentence(rec.Probabilities, "NLL", inNats)
+	}
+	var sets []Part
+	for j := range r.tallies[0].out {
+		sets = append(sets, Part{OOD, j})
+	}
+	if len(sets) == 0 {
+		return rec
+	}
+	c := newContest(r.entrants("auroc", sets), false)
+	if c == nil {
+		return rec
+	}
+	rec.Score = c.recommended("auroc", score)
+	figure := "AUROC"
+	if len(sets) > 1 {
+		figure = fmt.Sprintf("mean AUROC over %d sets", len(sets))
+	}
+	rec.Score.Sentence = c.sentence(rec.Score, figure, inPercent)
+	if rec.Score.Worse = r.worse(rec.Score.Method, sets); len(rec.Score.Worse) > 0 {
+		rec.Score.Sentence += "; beyond chance the network's own is better on " + strings.Join(rec.Score.Worse, ", ")
+	}
+	return rec
+}
+
+// entrant is a method with the figure that is compared.
+type entrant struct {
+	name string
+	metrics.Series
+}
+
+// entrants are the methods that have the figure on all parts, with its mean.
+func (r *Resampled) entrants(figure string, parts []Part) (list []entrant) {
+	for i, t := range r.tallies {
+		var figures []metrics.Series
+		for _, p := range parts {
+			if s, ok := r.of(place{i, p, false})[figure]; ok {
+				figures = append(figures, s)
+			}
+		}
+		if len(figures) < len(parts) {
+			continue
+		}
+		if s := metrics.MeanOf(figures); !math.IsInf(s.Value, 0) {
+			list = append(list, entrant{t.Name, s})
+		}
+	}
+	return list
+}
+
+// worse returns the names of the sets that the network tells better than a method beyond chance:
+// with all sets' differences taken together.
+func (r *Resampled) worse(method string, sets []Part) (names []string) {
+	var differences []metrics.Series
+	for _, set := range sets {
+		list := r.entrants("auroc", []Part{set})
+		network, other := entrantOf(list, References[0]), entrantOf(list, method)
+		differences = append(differences, list[other].Minus(list[network].Series))
+	}
+	for j, d := range metrics.Simultaneous(differences, Level) {
+		if d.Interval[1] < 0 {
+			names = append(names, r.tallies[0].oods[j])
+		}
+	}
+	return names
+}
+
+func entrantOf(list []entrant, name string) int {
+	return slices.IndexFunc(list, func(e entrant) bool { return e.name == name })
+}
+
+// contest compares all pairs of methods.
+type contest struct {
+	entrants []entrant
+	network  int
+	better   float64 // the sign of a difference to what is worse
+	serves   string  // the name of what serves
+	// over has the differences of each entrant to each.
+	over [][]metrics.Difference
+}
+
+// newContest returns nil where the network itself does not take part. lower is better, or higher.
+func newContest(entrants []entrant, lower bool) *contest {
+	c := &contest{entrants: entrants, network: entrantOf(entrants, References[0]), better: 1}
+	if c.network < 0 {
+		return nil
+	}
+	if lower {
+		c.better = -1
+	}
+	var pairs []metrics.Series
+	for i := range entrants {
+		c.over = append(c.over, make([]metrics.Difference, len(entrants)))
+		for j := range i {
+			pairs = append(pairs, entrants[i].Minus(entrants[j].Series))
+		}
+	}
+	differences := metrics.Simultaneous(pairs, Level)
+	for i := range entrants {
+		for j := range i {
+			d := differences[0]
+			differences = differences[1:]
+			c.over[i][j] = d
+			c.over[j][i] = metrics.Difference{
+				Difference: -d.Difference, Interval: metrics.Interval{-d.Interval[1], -d.Interval[0]},
+			}
+		}
+	}
+	return c
+}
+
+// beats says that i is better than j beyond chance.
+func (c *contest) beats(i, j int) bool {
+	d := c.over[i][j]
+	return i != j && d.Sure() && d.Difference*c.better > 0
+}
+
+// best returns the best of those that beat an entrant, or that entrant.
+func (c *contest) best(than int) int {
+	best := than
+	for i, e := range c.entrants {
+		if c.beats(i, than) && (best == than || (e.Value-c.entrants[best].Value)*c.better > 0) {
+			best = i
+		}
+	}
+	return best
+}
+
+// recommended returns the winner. The first of those preferred that beats the network
+// needs to be beaten itself.
+func (c *contest) recommended(figure string, preferred ...string) *Recommended {
+	c.serves = preferred[0]
+	winner := c.network
+	for _, name := range preferred {
+		if i := entrantOf(c.entrants, name); i >= 0 && c.beats(i, c.network) {
+			winner = i
+			break
+		}
+	}
+	winner = c.best(winner)
+	w := c.entrants[winner]
+	rec := &Recommended{
+		Method: w.name, Served: w.name == preferred[0], Figure: figure, Value: w.Value,
+		Over: map[string]metrics.Difference{},
+	}
+	for j, e := range c.entrants {
+		if j != winner && !math.IsNaN(c.over[winner][j].Interval[0]) {
+			rec.Over[e.name] = c.over[winner][j]
+		}
+	}
+	return rec
+}
+
+// unit is how a sentence writes figures and their differences.
+type unit struct {
+	scale              float64
+	format             string
+	figure, difference string // behind the number
+}
+
+var (
+	inNats    = unit{1, "%.4f", "", ""}
+	inPercent = unit{100, "%.2f", " %", " points"}
+)
+
+func (u unit) write(v float64) string { return fmt.Sprintf(u.format, u.scale*v) }
+
+// sentence says in English what wins, over what, and what may be as good.
+func (c *contest) sentence(rec *Recommended, figure string, u unit) string {
+	winner, served := entrantOf(c.entrants, rec.Method), entrantOf(c.entrants, c.serves)
+	direction := "higher"
+	if c.better < 0 {
+		direction = "lower"
+	}
+	// by is how much better i is than j.
+	by := func(i, j int) string {
+		d := c.over[i][j]
+		ends := []float64{c.better * d.Interval[0], c.better * d.Interval[1]}
+		slices.Sort(ends)
+		return fmt.Sprintf("by %s [%s, %s]%s", u.write(c.better*d.Difference), u.write(ends[0]), u.write(ends[1]), u.difference)
+	}
+	label := func(i int) string {
+		if i == served {
+			return c.entrants[i].name + ", which serves,"
+		}
+		return c.entrants[i].name
+	}
+	value := u.write(rec.Value) + u.figure
+	var s string
+	switch winner {
+	case c.network:
+		s = fmt.Sprintf("the network's own: no other has a %s %s than its %s beyond chance", direction, figure, value)
+	default:
+		s = fmt.Sprintf("%s: its %s of %s is %s than the network's %s", strings.TrimSuffix(label(winner), ","), figure, value,
+			direction, by(winner, c.network))
+		if served >= 0 && served != winner && served != c.network {
+			s += fmt.Sprintf(", and than that of %s %s", label(served), by(winner, served))
+		}
+	}
+	if rival := c.rival(winner); rival >= 0 {
+		s += fmt.Sprintf("; that of %s is %s %s, which may be chance", label(rival), direction, by(rival, winner))
+	}
+	return s
+}
+
+// rival is the best entrant if it is not the winner, and -1 if it is.
+func (c *contest) rival(winner int) int {
+	best := winner
+	for j, e := range c.entrants {
+		if (e.Value-c.entrants[best].Value)*c.better > 0 {
+			best = j
+		}
+	}
+	if best == winner {
+		return -1
+	}
+	return best
+}
