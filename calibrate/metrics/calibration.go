@@ -21,9 +21,10 @@ type Reliability struct {
 
 // ClassFigures are those of one class.
 type ClassFigures struct {
-	N     int     `json:"n"`     // examples of this label; of many labels all examples
-	Error float64 `json:"error"` // the fraction of them that is predicted wrongly; 0 of none
-	ECE   float64 `json:"ece"`   // of p_k as a probability of this class, over all examples
+	Class string  `json:"class,omitempty"` // its name, for who knows it
+	N     int     `json:"n"`               // examples of this label; of many labels all examples
+	Error float64 `json:"error"`           // the fraction of them that is predicted wrongly; 0 of none
+	ECE   float64 `json:"ece"`             // of p_k as a probability of this class, over all examples
 }
 
 // Reliability returns the figures over the examples added so far: the zero Reliability if there

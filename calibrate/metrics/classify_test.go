@@ -241,7 +241,7 @@ func TestJSONNames(t *testing.T) {
 		`[1,2]`:                               Interval{1, 2},
 		`{"debiased_ce":1,"classwise_ece":2}`: Reliability{1, 2},
 		`{"aurc":1,"risk80":2,"risk90":3,"risk95":4}`: Selective{1, 2, 3, 4},
-		`{"n":1,"error":2,"ece":3}`:                   ClassFigures{1, 2, 3},
+		`{"n":1,"error":2,"ece":3}`:                   ClassFigures{"", 1, 2, 3},
 	} {
 		got, err := json.Marshal(v)
 		if err != nil {

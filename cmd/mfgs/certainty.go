@@ -1,7 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -71,6 +74,27 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 // boundsLegend says what bounds mean.
 func boundsLegend(b bench.BootstrapInfo) string {
 	return wrapText("", fmt.Sprintf("± is half of the %s %% interval over %s resamples of the examples; * differs from mle, † from ts beyond chance, on the same resamples.", number(100*b.Level), count(b.Resamples)))
+}
+
+// classTable has the classes with the most errors.
+func classTable(method string, classes []metrics.ClassFigures) *table {
+	const most = 20
+	order := make([]int, len(classes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(classes[j].Error, classes[i].Error) })
+	t := &table{align: "lrrr"}
+	t.row("classes, by "+method, "n", "error", "ECE")
+	for at, i := range order {
+		if at == most {
+			t.row(fmt.Sprintf("and %s more", count(len(order)-most)))
+			break
+		}
+		c := classes[i]
+		t.row(cmp.Or(c.Class, strconv.Itoa(i)), count(c.N), percent(c.Error), percent(c.ECE))
+	}
+	return t
 }
 
 // recommendation says for people what to use.

@@ -56,6 +56,7 @@ func evalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
 		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
+		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
 		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(bench.PlainMethods(), ",") + "]"},
 		&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
 		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
@@ -99,7 +100,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	config = bench.Config{
 		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"),
 		Train: c.String("train"), Val: c.String("val"), ValOOD: c.String("val-ood"),
-		Layers: c.Int("layers"), Seed: c.Uint64("seed"),
+		Layers: c.Int("layers"), Seed: c.Uint64("seed"), PerClass: c.Bool("per-class"),
 		Evidence: c.String("evidence"), DropoutRate: c.Float64("dropout-rate"),
 		Inputs:   wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Progress: bar.work,
@@ -204,6 +205,12 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n%s", boundsLegend(e.Bootstrap))
+	for _, m := range e.Methods {
+		if m.InDomain != nil && m.InDomain.Classes != nil {
+			fmt.Fprintln(&b)
+			_ = classTable(m.Name, m.InDomain.Classes).write(&b)
+		}
+	}
 	fmt.Fprintln(&b)
 	tuned := temperatures(e.Bundle.Temperatures)
 	for _, m := range e.Methods {

@@ -305,6 +305,9 @@ func (b *bench) figures(
 	for i := range results {
 		f, r := all[i], &results[i]
 		resampled.Add(i, &f)
+		if b.PerClass && f.InDomain != nil {
+			f.InDomain.Classes = tallies[i].Classes(b.manifest.Labels)
+		}
 		r.InDomain, r.OOD, r.OODNLL = f.InDomain, []OODResult{}, []OODResult{}
 		for j, in := range f.Shifts {
 			r.Shifts = append(r.Shifts, ShiftResult{b.Shifts[j].Name, in})

@@ -21,6 +21,8 @@ type Config struct {
 	Shifts []NamedSpec // labelled as Test, but unlike the training data: rotated, blurred, of another year
 	Limit  int         // use at most so many examples of each of these sets, spread evenly; 0 is all
 
+	PerClass bool // measure each class of the test set as well
+
 	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many classifiers
 	// are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and STRUCTURE, full or
 	// kron, are the bundle's where they are left out. Nil is PlainMethods().

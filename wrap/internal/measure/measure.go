@@ -105,6 +105,19 @@ func (t *Tally) Figures() (f Figures, err error) {
 	return f, nil
 }
 
+// Classes returns the figures of each class on the test set, nil for a method without
+// probabilities. names may be empty.
+func (t *Tally) Classes(names []string) []metrics.ClassFigures {
+	if t.test == nil {
+		return nil
+	}
+	all := t.test.Classes()
+	for i := range min(len(all), len(names)) {
+		all[i].Class = names[i]
+	}
+	return all
+}
+
 func labelled(c *counter) *metrics.Labelled {
 	if c == nil {
 		return nil
