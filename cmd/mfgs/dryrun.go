@@ -52,12 +52,24 @@ func about(seconds *float64) string {
 	}
 	d := time.Duration(*seconds * float64(time.Second))
 	switch {
+	case d == 0:
+		return "0s"
+	case d < 50*time.Millisecond:
+		return "<0.1s"
 	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
+		return fmt.Sprintf("%.1fs", *seconds)
 	case d < time.Hour:
-		return d.Round(time.Second).String()
+		d = d.Round(time.Second)
+	default:
+		d = d.Round(time.Minute)
 	}
-	return d.Round(time.Minute).String()
+	words := d.String() // as 1h0m0s
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(words, zero) {
+			words = words[:len(words)-2]
+		}
+	}
+	return words
 }
 
 func megabytes(n int64) string { return count(int(n>>20)) + " MiB" }

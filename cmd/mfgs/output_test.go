@@ -461,3 +461,18 @@ func TestProgressOfALaterStageTellsItsOwnTime(t *testing.T) {
 		t.Errorf("wrote\n%swant it to end with %s", b.String(), want)
 	}
 }
+
+// A time that is estimated is said in as many digits as it deserves, and is nothing only where it is.
+func TestEstimatedTimes(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		0: "0s", 0.004: "<0.1s", 0.06: "0.1s", 0.7: "0.7s", 9.94: "9.9s", 17.2: "17s", 60: "1m", 100: "1m40s", 3599.6: "1h",
+		3600: "1h", 4830: "1h21m", 36000: "10h", 360029: "100h",
+	} {
+		if got := about(&seconds); got != want {
+			t.Errorf("%v seconds: %s, want %s", seconds, got, want)
+		}
+	}
+	if got := about(nil); got != "unknown" {
+		t.Errorf("%s", got)
+	}
+}
