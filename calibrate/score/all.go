@@ -7,6 +7,7 @@ var All = []Score{
 	studentized, mf0, leverage,
 	maxLogit, energy, gen, entropy, studentizedEnergy, marginLeverage,
 	react, ash, fdbd, mahalanobis, relativeMahalanobis, residual, vim, knn,
+	learned,
 }
 
 // Find returns the score with a name.

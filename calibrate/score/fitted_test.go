@@ -260,7 +260,7 @@ func TestFittedScoresAreTheirDefinitions(t *testing.T) {
 				continue
 			}
 			fitted, err := entry.Fit(s.Training)
-			refused := entry.Name == "vim" && c.link != Softmax ||
+			refused := entry.Name == "learned" || entry.Name == "vim" && c.link != Softmax ||
 				strings.Contains(entry.Name, "mahalanobis") && c.link == Sigmoid && c.k > 1
 			if refused != errors.Is(err, ErrNoFit) || !refused && err != nil {
 				t.Errorf("%s of %s: %v", entry.Name, c.link, err)
@@ -379,11 +379,17 @@ func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 // counts as the strangest, and a finite score is no smaller than those of training.
 func TestNoNumbersAreNotFamiliar(t *testing.T) {
 	s := newScene(Softmax, 3, 12, 200, 11)
+	var fitted *Fitted
 	for _, entry := range All {
 		if !entry.Learns() {
 			continue
 		}
-		fitted := must(entry.Fit(s.Training))
+		if entry.Name == "learned" {
+			familiar, strange := learning(s)
+			fitted = must(Learn(s.Training, familiar, strange))
+		} else {
+			fitted = must(entry.Fit(s.Training))
+		}
 		for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
 			x := s.examples()
 			x.Features = slices.Clone(x.Features)

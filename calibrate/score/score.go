@@ -52,6 +52,7 @@ type Score struct {
 	// learns are the tensors that fit makes, and formulas find. Of most scores there are none.
 	learns []Learned
 	fit    func(*Training) (Tensors, error)
+	needs  func(Tensors) []Learned // which of learns there are with some; nil: all
 }
 
 // Learns reports whether the score is fitted to training data: else [Score.Fit] takes nil.
@@ -73,7 +74,11 @@ func (s Score) Fit(t *Training) (*Fitted, error) {
 // With is the score with tensors that it learned before, which it checks: names, shapes and that all
 // numbers are finite. k and d are how many logits and features there are.
 func (s Score) With(k, d int, tensors Tensors) (*Fitted, error) {
-	if err := tensors.check(s.learns, k, d); err != nil {
+	learns := s.learns
+	if s.needs != nil {
+		learns = s.needs(tensors)
+	}
+	if err := tensors.check(learns, k, d); err != nil {
 		return nil, fmt.Errorf("score %s: %w", s.Name, err)
 	}
 	return &Fitted{s, tensors}, nil

@@ -1,0 +1,152 @@
+package score
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+var learned = Score{
+	Name:   "learned",
+	Doc:    "energy, studentized, react, fdbd and leverage, weighted by what tells examples apart that are strange",
+	Source: "docs/standins.md",
+	rows:   learnedOf[Rows],
+	graph:  learnedOf[string],
+	learns: slices.Concat(ownTensors, react.learns, fdbd.learns),
+	needs:  neededBy,
+	fit: func(*Training) (Tensors, error) {
+		return nil, fmt.Errorf("%w: it is learned from stand-ins or out-of-distribution data, and training data are not enough", ErrNoFit)
+	},
+}
+
+// parts are the scores that are weighted, in the order of the tensors that are its own.
+var parts = []Score{energy, studentized, react, fdbd, leverage}
+
+const (
+	partWeights = "part_weights" // not negative
+	partMedians = "part_medians"
+	partScales  = "part_scales"
+)
+
+var ownTensors = []Learned{{partWeights, []string{"5"}}, {partMedians, []string{"5"}}, {partScales, []string{"5"}}}
+
+// neededBy are the tensors of its own and those of parts that have a weight.
+func neededBy(t Tensors) []Learned {
+	own := slices.Clone(ownTensors)
+	i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == partWeights })
+	if i < 0 || len(t[i].Data) != len(parts) {
+		return own // which it lacks, or has in another shape
+	}
+	for j, p := range parts {
+		if t[i].Data[j] != 0 {
+			own = append(own, p.learns...)
+		}
+	}
+	return own
+}
+
+// learnedOf is Σ wⱼ f((sⱼ - mⱼ)/cⱼ) over the parts.
+func learnedOf[V any](t Terms[V], learned Tensors) V {
+	formulas := []func(Terms[V], Tensors) V{energyOf[V], studentizedOf[V], reactOf[V], fdbdOf[V], leverageOf[V]}
+	weights, medians, scales := learned.Of(partWeights).Data, learned.Of(partMedians).Data, learned.Of(partScales).Data
+	sum := t.Number(0)
+	for j, formula := range formulas {
+		if weights[j] != 0 {
+			z := t.Div(t.Sub(formula(t, learned), t.Number(medians[j])), t.Number(scales[j]))
+			sum = t.Add(sum, t.Mul(t.Number(weights[j]), squeezed(t, z)))
+		}
+	}
+	return sum
+}
+
+// bend is where z is no longer nearly f(z).
+const bend = 4
+
+// squeezed is f(z) = 4 asinh(z/4): z near zero, and a logarithm of it far from there.
+func squeezed[V any](t Terms[V], z V) V {
+	one := t.Number(1)
+	x := t.Abs(t.Mul(z, t.Number(1./bend)))
+	square := t.Mul(x, x)
+	// asinh x = log(1 + x + x²/(1+√(1+x²))), which has all digits where x is small.
+	size := log1p(t, t.Add(x, t.Div(square, t.Add(one, t.Sqrt(t.Add(one, square))))))
+	sign := t.Sub(t.Mul(t.Number(2), t.Greater(z, t.Number(0))), one)
+	return t.Mul(t.Mul(sign, size), t.Number(bend))
+}
+
+// Learn fits the score "learned", by which strange examples are told from familiar ones: see
+// docs/standins.md. A part that cannot be fitted to the training data, which may be nil, is left out,
+// and so are examples of which a score is not finite. An error that is [ErrNoFit] says that there is
+// nothing to be learned.
+func Learn(training *Training, familiar, strange Examples) (*Fitted, error) {
+	weights, medians, scales := make([]float64, len(parts)), make([]float64, len(parts)), make([]float64, len(parts))
+	var of [2][][]float64 // by part, f(z) of the familiar and of the strange
+	var which []int       // of the parts these are
+	var theirs Tensors
+	for j := range parts {
+		scales[j] = 1
+		p := parts[j]
+		if p.Learns() && training == nil {
+			continue
+		}
+		fitted, err := p.Fit(training)
+		if errors.Is(err, ErrNoFit) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		values := fitted.Values(familiar)
+		medians[j], scales[j] = centre(values)
+		for i, x := range [][]float64{values, fitted.Values(strange)} {
+			for n, v := range x {
+				x[n] = bend * math.Asinh((v-medians[j])/scales[j]/bend)
+			}
+			of[i] = append(of[i], x)
+		}
+		which, theirs = append(which, j), append(theirs, fitted.Tensors...)
+	}
+	w, err := regress(finiteRows(of[0], familiar.N), finiteRows(of[1], strange.N), len(which))
+	if err != nil {
+		return nil, fmt.Errorf("score %s: %w: %w", learned.Name, ErrNoFit, err)
+	}
+	for i, j := range which {
+		weights[j] = w[i]
+	}
+	tensors := Tensors{{partWeights, []int{len(parts)}, weights}, {partMedians, []int{len(parts)}, medians},
+		{partScales, []int{len(parts)}, scales}}
+	for _, l := range neededBy(tensors)[len(tensors):] {
+		tensors = append(tensors, theirs.Of(l.Name))
+	}
+	return learned.With(familiar.K, familiar.D, tensors)
+}
+
+// centre returns the median of those values that are finite, and half their interquartile range, or
+// 1 where that is none.
+func centre(values []float64) (median, scale float64) {
+	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
+	if len(finite) == 0 {
+		return 0, 1
+	}
+	median, scale = percentile(finite, 0.5), (percentile(finite, 0.75)-percentile(finite, 0.25))/2
+	if !(scale > 0) || scale-scale != 0 {
+		scale = 1
+	}
+	return median, scale
+}
+
+// finiteRows turns columns of n numbers into rows, and leaves out those that are not finite.
+func finiteRows(columns [][]float64, n int) (rows [][]float64) {
+	for i := range n {
+		row := make([]float64, len(columns))
+		sum := 0.0
+		for j, c := range columns {
+			row[j] = c[i]
+			sum += c[i] - c[i]
+		}
+		if sum == 0 {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}

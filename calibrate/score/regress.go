@@ -1,0 +1,140 @@
+package score
+
+import (
+	"errors"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// penalty is on the weights of a regression: ½·penalty·|w|² is added to the mean loss.
+const penalty = 0.01
+
+// regress is a logistic regression of strange rows of d numbers against familiar ones, each kind with
+// half of the weight, a penalty on weights and none of them below zero. It returns the weights, without
+// the intercept.
+//
+// Its loss is convex, and Newton's steps are taken in those weights that are free to move, projected
+// onto what is allowed (Bertsekas 1982).
+func regress(familiar, strange [][]float64, d int) ([]float64, error) {
+	if len(familiar) == 0 || len(strange) == 0 {
+		return nil, errors.New("there are no examples of which all scores are finite")
+	}
+	l := &loss{familiar: familiar, strange: strange, d: d}
+	w := make([]float64, d+1) // the last is the intercept
+	value, slope, curvature := l.at(w)
+	for range 100 {
+		step, decrease := l.newton(w, slope, curvature)
+		if !(decrease > 1e-14*value) {
+			break
+		}
+		next, least := make([]float64, d+1), value
+		for size := 1.0; size > 1e-10; size /= 2 {
+			for j := range next {
+				if next[j] = w[j] - size*step[j]; j < d {
+					next[j] = math.Max(0, next[j])
+				}
+			}
+			if least = l.value(next); least < value {
+				break
+			}
+		}
+		if !(least < value) {
+			break
+		}
+		w = next
+		value, slope, curvature = l.at(w)
+	}
+	for _, v := range w[:d] {
+		if v > 0 {
+			return w[:d], nil
+		}
+	}
+	return nil, errors.New("by no score are the strange examples stranger than the familiar ones")
+}
+
+// loss is what a regression minimises.
+type loss struct {
+	familiar, strange [][]float64
+	d                 int
+}
+
+// each calls f with every row, followed by 1, its target and its weight.
+func (l *loss) each(f func(row []float64, target, weight float64)) {
+	row := make([]float64, l.d+1)
+	row[l.d] = 1
+	for target, rows := range [][][]float64{l.familiar, l.strange} {
+		for _, r := range rows {
+			copy(row, r)
+			f(row, float64(target), 0.5/float64(len(rows)))
+		}
+	}
+}
+
+func (l *loss) value(w []float64) (sum float64) {
+	for _, v := range w[:l.d] {
+		sum += penalty / 2 * v * v
+	}
+	l.each(func(row []float64, target, weight float64) {
+		s := inner(w, row)
+		sum += weight * (math.Max(s, 0) + math.Log1p(math.Exp(-math.Abs(s))) - target*s)
+	})
+	return sum
+}
+
+// at returns the loss and its derivatives.
+func (l *loss) at(w []float64) (value float64, slope []float64, curvature *mat.SymDense) {
+	n := l.d + 1
+	slope, curvature = make([]float64, n), mat.NewSymDense(n, nil)
+	for j, v := range w[:l.d] {
+		slope[j] = penalty * v
+		curvature.SetSym(j, j, penalty)
+	}
+	l.each(func(row []float64, target, weight float64) {
+		p := 1 / (1 + math.Exp(-inner(w, row)))
+		for i, x := range row {
+			slope[i] += weight * (p - target) * x
+			for j := i; j < n; j++ {
+				curvature.SetSym(i, j, curvature.At(i, j)+weight*p*(1-p)*x*row[j])
+			}
+		}
+	})
+	return l.value(w), slope, curvature
+}
+
+// newton returns the step to be subtracted, and by how much the loss would fall along it at first. A
+// weight that is zero and would fall is held.
+func (l *loss) newton(w, slope []float64, curvature *mat.SymDense) (step []float64, decrease float64) {
+	var free []int
+	for j := range w {
+		if j == l.d || w[j] > 0 || slope[j] < 0 {
+			free = append(free, j)
+		}
+	}
+	h, g := mat.NewSymDense(len(free), nil), mat.NewVecDense(len(free), nil)
+	for a, i := range free {
+		g.SetVec(a, slope[i])
+		for b := a; b < len(free); b++ {
+			h.SetSym(a, b, curvature.At(i, free[b]))
+		}
+		h.SetSym(a, a, h.At(a, a)+1e-12) // an intercept that all examples are sure of
+	}
+	step = make([]float64, len(w))
+	var factor mat.Cholesky
+	var x mat.VecDense
+	if !factor.Factorize(h) || factor.SolveVecTo(&x, g) != nil {
+		x.CloneFromVec(g)
+	}
+	for a, i := range free {
+		step[i] = x.AtVec(a)
+		decrease += step[i] * slope[i]
+	}
+	return step, decrease
+}
+
+func inner(x, y []float64) (sum float64) {
+	for i, v := range x {
+		sum += v * y[i]
+	}
+	return sum
+}
