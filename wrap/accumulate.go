@@ -179,7 +179,15 @@ func (a *accumulation) prove(ctx context.Context) error {
 func (a *accumulation) readTrain(ctx context.Context) (err error) {
 	in, shard, counts := a.in, a.shard(a.in.train), a.part.Counts
 	var inCurvature time.Duration
+	checked := in.cut == nil
+	record := !checked && a.first() && !a.begun(in.train)
 	blocks := rows.NewBlocks(func(b *rows.Batch) error {
+		if record {
+			record = false
+			if err := a.recordLogits(b, shard); err != nil {
+				return err
+			}
+		}
 		start := time.Now()
 		defer func() { inCurvature += time.Since(start) }()
 		next := (rows.Block(b.Positions[0]) + 1) * rows.BlockSize
@@ -195,12 +203,10 @@ func (a *accumulation) readTrain(ctx context.Context) (err error) {
 		a.read[in.train].Next = next
 		return nil
 	})
-	checked := in.cut == nil
-	record := a.first() && !a.begun(in.train)
 	err = a.stream(in.train, func() error {
 		_, _, err := in.train.Stream(ctx, in.head, &a.log.Notes, func(b *rows.Batch) error {
 			if !checked {
-				if err := a.checkLogits(b, shard, record); err != nil {
+				if _, err := attach.CheckLogits(in.cut.Head, b); err != nil {
 					return err
 				}
 				checked = true
@@ -223,10 +229,11 @@ func (a *accumulation) readTrain(ctx context.Context) (err error) {
 	return err
 }
 
-// checkLogits proves the head on a batch. What it is like is recorded of the first.
-func (a *accumulation) checkLogits(b *rows.Batch, shard *part.Shard, record bool) error {
-	logitError, err := attach.CheckLogits(a.in.cut.Head, b)
-	if err != nil || !record {
+// recordLogits records how the head's logits are on the beginning of the first block, which is the
+// same however examples come: a features cache has other batches than the network.
+func (a *accumulation) recordLogits(b *rows.Batch, shard *part.Shard) error {
+	logitError, err := attach.CheckLogits(a.in.cut.Head, b.Slice(0, min(b.N, a.in.cut.Batch())))
+	if err != nil {
 		return err
 	}
 	shard.LogitError = logitError
