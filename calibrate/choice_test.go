@@ -87,7 +87,7 @@ func TestServedProbabilitiesAreThoseOfTheMethod(t *testing.T) {
 		// The scores stay mf0's.
 		served.Method = MF0
 		mf0 := served.Predict(task.val.Features, task.val.Logits, n)
-		wantSame(t, string(method)+": scores", got.Score("ood_score"), mf0.Score("ood_score"), 0)
+		wantSame(t, string(method)+": scores", got.OODScore, mf0.OODScore, 0)
 	}
 }
 

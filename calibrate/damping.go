@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // Damping is the rule by which ε of H̃ = H + εI is chosen. The zero value is automatic.
@@ -163,7 +164,7 @@ func (t *tuningSet) tuneDamping(ctx context.Context, c *Curvature, val *rows.Bat
 // with the values at these temperatures.
 func (t *tuningSet) tuneAt(ctx context.Context, c *Curvature, val *rows.Batch, post *Posterior,
 	lambda0 float64) (d damped, err error) {
-	if err := post.forms(c.product, t.s2, nil, val.Features, t.n); err != nil {
+	if err := post.forms(c.product, t.s2, t.leverage, val.Features, t.n); err != nil {
 		return d, err
 	}
 	d.posterior, d.Epsilon, d.median = post, post.Epsilon, median(t.s2)
@@ -183,6 +184,10 @@ type FitOptions struct {
 	Covariance Covariance // zero: Hessian
 	Damping    Damping
 	Lambda0    float64 // zero: meanfield.Lambda0
+
+	Score    string          // of [score.Names], that is to serve; "": it is chosen
+	Training *score.Training // for scores that learn; nil: none of these is tried
+
 	// Progress, where set, is told what is being done and how much of it.
 	Progress func(stage string, done, total int)
 }

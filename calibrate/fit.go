@@ -7,12 +7,17 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // Fitted is what calibration found.
 type Fitted struct {
 	Calibration
-	Choice Choice // of Method
+	Choice      Choice       // of Method
+	ScoreChoice score.Choice // of Score
+	// Scores are those that were compared on out-of-distribution data, nil where there is none: see
+	// score.Choose.
+	Scores []score.Tried
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
 	Optimum        Temperatures
@@ -38,7 +43,8 @@ type Fitted struct {
 // cannot tell how much of the spread is the posterior's, it is given all it may have. The pair OOD
 // maximises the AUROC of 1 - max p over the same temperatures, preferring large τ among equals;
 // TSOOD is the one temperature that maximises that of softmax(a/T). Method is mf0 where it is told
-// from temperature scaling and from the network itself; see Choice.
+// from temperature scaling and from the network itself; see Choice. Score is the studentized margin
+// unless another is asked for, or tells ood better; see score.Choice.
 //
 // Fit ends with ctx, at the latest when the inversion that is under way is done.
 //
@@ -105,14 +111,21 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	pair := prefer(&t.examples, chosen.best, limit, chosen.median, o.Lambda0)
 	f.Optimum, f.NLL = f.temperatures(chosen.best, act), f.temperatures(pair, act)
 	f.OOD = f.NLL
+	var unfamiliar *score.Examples
 	if ood != nil {
-		if err := f.tuneOOD(ctx, c.product, t, val, ood); err != nil {
+		out, err := f.tuneOOD(ctx, c.product, t, val, ood)
+		if err != nil {
 			return nil, err
 		}
+		unfamiliar = f.examples(out, ood)
 		step()
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(t, o.Lambda0, f.NLL, f.OOD))
-	f.MedianMargin = medianMargin(t, val, o.Lambda0, f.OOD)
+	f.Calibration.Score, f.ScoreChoice, f.Scores, err = score.Choose(ctx, o.Score, o.Training, f.examples(t, val),
+		unfamiliar)
+	if err != nil {
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -121,39 +134,26 @@ func (f *Fitted) temperatures(p point, act float64) Temperatures {
 	return Temperatures{Act: p.act * act, Ens: p.tau * f.MedianVariance}
 }
 
-// tuneOOD sets what is tuned on held-out examples out of distribution. t is that of val.
-func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val, ood *rows.Batch) error {
+// tuneOOD sets what is tuned on held-out examples out of distribution, and returns these. t is that
+// of val.
+func (f *Fitted) tuneOOD(ctx context.Context, product Product, t *tuningSet, val, ood *rows.Batch,
+) (*tuningSet, error) {
 	o := newTuningSet(t.head, ood, false, f.Lambda0, t.unit)
-	if err := f.Posterior.forms(product, o.s2, nil, ood.Features, o.n); err != nil {
-		return err
+	if err := f.Posterior.forms(product, o.s2, o.leverage, ood.Features, o.n); err != nil {
+		return nil, err
 	}
 	grid, best, err := tuneAUROC(ctx, &t.examples, &o.examples, f.MedianVariance, f.Lambda0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if f.TSOOD, err = tuneTS(ctx, t.head, val, ood, t.unit); err != nil {
-		return err
+		return nil, err
 	}
 	f.OOD = f.temperatures(best, t.unit)
 	f.AUROCGrid, f.OODTuned = grid, true
 	scaleTo(f.AUROCGrid.Act, t.unit, f.AUROCGrid.Act)
 	f.Ratio = maxRatio(o, f.Lambda0, f.NLL, f.OOD)
-	return nil
-}
-
-// medianMargin returns the median margin under a pair, or 1 where that is zero.
-func medianMargin(t *tuningSet, s *rows.Batch, lambda0 float64, pair Temperatures) float64 {
-	margins, k := make([]float64, t.n), t.head.Logits
-	parallel.For(t.n, func(first, last int) {
-		e, logp := newEvaluator(t.head, lambda0), make([]float64, t.head.Probabilities())
-		for i := first; i < last; i++ {
-			margins[i] = e.mf0(logp, s.Logits[i*k:(i+1)*k], t.s2[i*k:(i+1)*k], pair)
-		}
-	})
-	if m := median(margins); m > 0 {
-		return m
-	}
-	return 1
+	return o, nil
 }
 
 // maxRatio returns the largest T_max/T_min of one of the examples.
@@ -170,4 +170,19 @@ func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
 		}
 	}
 	return ratio
+}
+
+// examples are those of a tuning set, as scores take them.
+func (f *Fitted) examples(t *tuningSet, s *rows.Batch) *score.Examples {
+	x := &score.Examples{
+		N: s.N, K: t.head.Logits, D: t.head.Features, Link: score.Link(t.head.Link), Features: s.Features,
+		Logits: s.Logits, Variance: t.s2, Leverage: t.leverage, Margin: make([]float64, s.N),
+	}
+	parallel.For(s.N, func(first, last int) {
+		e, logp := newEvaluator(t.head, f.Lambda0), make([]float64, t.head.Probabilities())
+		for i := first; i < last; i++ {
+			x.Margin[i] = e.mf0(logp, s.Logits[i*x.K:(i+1)*x.K], t.s2[i*x.K:(i+1)*x.K], f.OOD)
+		}
+	})
+	return x
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // task is a problem on which variances help: some held-out examples lie far from
@@ -70,11 +71,11 @@ func objective(h Head, logp, margin []float64, s *rows.Batch) float64 {
 	return v
 }
 
-// auroc is that of the scores of a calibration.
+// auroc is that of the mf0 scores of a calibration.
 func auroc(t *testing.T, c *Calibration, val, ood *rows.Batch) float64 {
 	t.Helper()
 	scores := func(s *rows.Batch) []float64 {
-		return c.Predict(s.Features, s.Logits, s.N).Score("ood_score")
+		return c.Scores([]*score.Fitted{&servedMF0(1).Fitted}, s.Features, s.Logits, s.N)[0]
 	}
 	v, err := metrics.AUROC(scores(val), scores(ood), nil)
 	if err != nil {
@@ -911,14 +912,22 @@ func TestTheUsualExampleScoresAHalf(t *testing.T) {
 	} {
 		task := newTask(h, 3)
 		c := accumulate(t, CurvatureConfig{Head: h, Structure: Full}, task.train, 0)
-		f := fit(t, c, task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}})
-		if f.OOD == f.NLL {
-			t.Errorf("%+v: the pairs are the same, which tells nothing", h)
-		}
-		n := task.val.N
-		scores := f.Predict(task.val.Features, task.val.Logits, n).Score("ood_score")
-		if got := median(scores); !approx.Equal(got, 0.5, 1e-9) {
-			t.Errorf("%+v: the median of %d scores is %v, want 1/2; the median margin is %v", h, n, got, f.MedianMargin)
+		for _, s := range score.All {
+			if s.Learns() {
+				continue
+			}
+			f := fit(t, c, task.val, task.ood, FitOptions{Damping: Damping{Relative: 1}, Score: s.Name})
+			if f.OOD == f.NLL {
+				t.Errorf("%+v: the pairs are the same, which tells nothing", h)
+			}
+			n := task.val.N
+			p := f.Predict(task.val.Features, task.val.Logits, n)
+			if got := median(p.OODScore); !approx.Equal(got, 0.5, 1e-9) || f.Score.Name != s.Name {
+				t.Errorf("%+v, %s: the median of %d scores is %v, want 1/2", h, f.Score.Name, n, got)
+			}
+			if got := median(p.OODPercentile); !approx.Equal(got, 0.5, 1.0/float64(n)) {
+				t.Errorf("%+v, %s: the median of %d percentiles is %v, want 1/2", h, s.Name, n, got)
+			}
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package calibrate
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
@@ -32,13 +32,13 @@ type Calibration struct {
 	Method    Method // whose probabilities are served; "" is MF0
 	Posterior *Posterior
 	NLL       Temperatures // tuned for held-out likelihood: probabilities of MF0
-	OOD       Temperatures // tuned for out-of-distribution data: the margin of score.Examples
+	OOD       Temperatures // tuned for out-of-distribution data: the margin of the score mf0
 	TS        float64      // temperature scaling's T: probabilities of TS
 	TSOOD     float64      // temperature scaling's, tuned for telling apart; zero: TS
 	Lambda0   float64      // zero: meanfield.Lambda0
 
-	// MedianMargin is that of held-out examples in distribution under the pair OOD; zero: 1.
-	MedianMargin float64
+	// Score is the score of unfamiliarity that is served; nil: mf0, whose median margin is 1.
+	Score *score.Served
 
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
 	// distribution, under either pair: over what interval mf0 is interpolated. It is
@@ -53,13 +53,14 @@ type Predictions struct {
 	// LogP are natural logarithms of the probabilities, [n,C]; of a multi-label
 	// head [n,K,2], log(1-p_k) and log p_k.
 	LogP     []float64
-	Variance []float64   // [n,K] logit variance s², the posterior's own: at T_ens = 1
-	Margin   []float64   // [n] of 1 - max p, as meanfield.OneMinusMax has it
-	Scores   [][]float64 // of unfamiliarity, [n] each, in the order of score.Shown
-}
+	Variance []float64 // [n,K] logit variance s², the posterior's own: at T_ens = 1
+	Margin   []float64 // [n] of 1 - max p, as meanfield.OneMinusMax has it
 
-// Score returns the values of the score with a name, which must be one of score.Shown.
-func (p *Predictions) Score(name string) []float64 { return p.Scores[score.Index(name)] }
+	// Of unfamiliarity, [n] each: the score that is served, in (0,1], half of the held-out examples
+	// below ½; the share of these that score lower, nil where the calibration does not know it; and
+	// the leverage, which is not bounded.
+	OODScore, OODPercentile, Leverage []float64
+}
 
 // PlainTemperature returns the T where the probabilities served are softmax(a/T), and 0
 // where mf0 gives them.
@@ -75,26 +76,61 @@ func (c *Calibration) PlainTemperature() float64 {
 
 // Predict evaluates n examples, from features [n,d] and logits [n,K].
 func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
+	served := c.Served()
+	p, x := c.evaluate(phi, logits, n, served.Margin)
+	p.OODScore, p.OODPercentile = served.Values(x)
+	return p
+}
+
+// Scores computes scores of unfamiliarity of n examples, [n] for each of the list.
+func (c *Calibration) Scores(list []*score.Fitted, phi, logits []float32, n int) [][]float64 {
+	margin := slices.ContainsFunc(list, func(s *score.Fitted) bool { return s.Margin })
+	_, x := c.evaluate(phi, logits, n, margin)
+	values := make([][]float64, len(list))
+	for i, s := range list {
+		values[i] = s.Values(x)
+	}
+	return values
+}
+
+// Served returns the score of unfamiliarity that is served.
+func (c *Calibration) Served() *score.Served {
+	if c.Score != nil {
+		return c.Score
+	}
+	mf0, _ := score.Find("mf0")
+	return &score.Served{Fitted: score.Fitted{Score: mf0}, Median: 1, Scale: 1}
+}
+
+// evaluate computes all of Predictions but the score, and what scores are made of: the margin under
+// the pair OOD only where that is wanted.
+func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Predictions, score.Examples) {
 	h := c.Posterior.Head
 	checkLogits(logits, n, h)
 	p := &Predictions{
 		LogP:     make([]float64, n*h.Probabilities()),
 		Variance: make([]float64, n*h.Logits),
 		Margin:   make([]float64, n),
+		Leverage: make([]float64, n),
 	}
 	x := score.Examples{
 		N: n, K: h.Logits, D: h.Features, Link: score.Link(h.Link), Features: phi, Logits: logits, Variance: p.Variance,
-		Leverage: make([]float64, n), Margin: make([]float64, n), MedianMargin: cmp.Or(c.MedianMargin, 1),
+		Leverage: p.Leverage,
+	}
+	if margin {
+		x.Margin = make([]float64, n)
 	}
 	k, width := h.Logits, h.Probabilities()
-	c.Posterior.Both(p.Variance, x.Leverage, phi, n)
+	c.Posterior.Both(p.Variance, p.Leverage, phi, n)
 	plain := c.PlainTemperature()
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)
 		unused := make([]float64, width)
 		for i := first; i < last; i++ {
 			a, v := logits[i*k:(i+1)*k], p.Variance[i*k:(i+1)*k]
-			x.Margin[i] = e.mf0(unused, a, v, c.OOD)
+			if margin {
+				x.Margin[i] = e.mf0(unused, a, v, c.OOD)
+			}
 			if logp := p.LogP[i*width : (i+1)*width]; plain > 0 {
 				p.Margin[i] = e.plain(logp, a, plain)
 			} else {
@@ -102,10 +138,7 @@ func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
 			}
 		}
 	})
-	for _, s := range score.Shown {
-		p.Scores = append(p.Scores, (&score.Fitted{Score: s}).Values(x))
-	}
-	return p
+	return p, x
 }
 
 // Plain evaluates softmax(a/T), or sigmoids, for n examples: the network's own

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // naiveOutcomes are the log-probabilities of a head of separate logits by their
@@ -34,6 +35,12 @@ func naiveOutcomes(h Head, mu []float64) (logp []float64, rest float64) {
 	return logp, 1 - top
 }
 
+// servedMF0 is mf0 with a median margin.
+func servedMF0(median float64) *score.Served {
+	s, _ := score.Find("mf0")
+	return &score.Served{Fitted: score.Fitted{Score: s}, Median: median, Scale: 1}
+}
+
 func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 	for i, h := range []Head{
 		{Logits: 3, Features: 5, Bias: true, Link: Softmax},
@@ -51,11 +58,11 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 					Posterior: mustPosterior(t, c, Hessian, 0.5),
 					NLL:       Temperatures{Act: 1.3, Ens: 0.7},
 					OOD:       Temperatures{Act: 0.4, Ens: 0.02},
-					Lambda0:   meanfield.LambdaProbit, MedianMargin: 0.3,
+					Lambda0:   meanfield.LambdaProbit, Score: servedMF0(0.3),
 				}
 				got := calibration.Predict(test.Features, test.Logits, n)
 				s2 := calibration.Posterior.variancesOf(test)
-				wantRelative(t, "leverage", got.Score("leverage"), calibration.Posterior.leveragesOf(test), 0)
+				wantRelative(t, "leverage", got.Leverage, calibration.Posterior.leveragesOf(test), 0)
 				for i := range n {
 					one := func(pair Temperatures) (logp []float64, rest float64) {
 						mu, v := make([]float64, h.Logits), make([]float64, h.Logits)
@@ -83,7 +90,7 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 						1e-8)
 					_, rest = one(calibration.OOD)
 					chance := math.Log(float64(h.categories() - 1))
-					wantRelative(t, "OOD score", got.Score("ood_score")[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)},
+					wantRelative(t, "OOD score", got.OODScore[i:i+1], []float64{0.3 / (0.3 + math.Log((1-rest)/rest) + chance)},
 						1e-8)
 				}
 				for i, v := range s2 {
@@ -198,7 +205,7 @@ func TestPredictIsSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if none := c.Predict(nil, nil, 0); len(none.LogP) != 0 || len(none.Score("leverage")) != 0 {
+	if none := c.Predict(nil, nil, 0); len(none.LogP) != 0 || len(none.Leverage) != 0 {
 		t.Errorf("of no examples: %+v", none)
 	}
 }

@@ -140,6 +140,8 @@ type tuningSet struct {
 	logits  []float64         // [N,K], in that unit
 	curves  []meanfield.Curve // unless logits are separate
 	s2      []float64         // [N,K], of the posterior being tuned
+	// leverage is [N], the same for every damping.
+	leverage []float64
 
 	thin *tuningSet // of sparse
 }
@@ -157,7 +159,7 @@ func newTuningSet(h Head, s *rows.Batch, labelled bool, lambda0, unit float64) *
 	for i, v := range s.Logits {
 		t.logits[i] = float64(v) / unit
 	}
-	t.s2 = make([]float64, len(t.logits))
+	t.s2, t.leverage = make([]float64, len(t.logits)), make([]float64, t.n)
 	if !links[h.Link].separate {
 		t.curves = make([]meanfield.Curve, t.n)
 		parallel.For(t.n, func(first, last int) {

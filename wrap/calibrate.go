@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -68,6 +69,11 @@ func (c *Config) check() error {
 	}
 	if err := c.Runtime.Validate(); err != nil {
 		return err
+	}
+	if c.OODScore != "" {
+		if err := score.Check(c.OODScore); err != nil {
+			return err
+		}
 	}
 	if err := c.Damping.Validate(); err != nil {
 		return err

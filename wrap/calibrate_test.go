@@ -12,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
@@ -46,7 +47,8 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 			}
 			h := r.HeldOut
 			if !(h.After.NLL <= h.Before.NLL) || !(h.TS.NLL <= h.Before.NLL) || h.After.N != 300 ||
-				!(h.After.OOD.AUROC > h.Before.OOD.AUROC) || h.Scores["leverage"] == nil {
+				!(h.After.OOD.AUROC > h.Before.OOD.AUROC) || len(h.Scores) != 1 ||
+				h.Scores[0].AUROC != h.After.OOD.AUROC {
 				t.Errorf("held out: %+v", h)
 			}
 			for _, stage := range []string{"open", "fingerprint", "train", "curvature", "held_out", "tuning", "write", "total"} {
@@ -73,7 +75,8 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 				by[m.Name] = m
 			}
 			mle, mf0, leverage := by["mle"], by["mf0"], by["leverage"]
-			if len(by) != 4 || leverage.InDomain != nil || mle.InDomain.N != 297 || mle.OOD[0].N != 300 ||
+			if len(by) != 5 || by["studentized"].OOD[0].AUROC < 0.98 ||
+				leverage.InDomain != nil || mle.InDomain.N != 297 || mle.OOD[0].N != 300 ||
 				mf0.OOD[0].Name != "unfamiliar" {
 				t.Fatalf("%+v", e.Methods)
 			}
@@ -112,7 +115,7 @@ func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
 					t.Errorf("NLL %v, before %v", r.HeldOut.After.NLL, r.HeldOut.Before.NLL)
 				}
 				if r.Temperatures.OODTuned || r.Temperatures.OOD != r.Temperatures.NLL || r.HeldOut.After.OOD != nil ||
-					r.HeldOut.Scores["leverage"] != nil {
+					r.HeldOut.Scores != nil {
 					t.Errorf("without unfamiliar data: %+v, %+v", r.Temperatures, r.HeldOut)
 				}
 				opened(t, c.Out, Options{})
@@ -194,7 +197,6 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			close("epsilon", got.Damping.Epsilon, want.Damping.Epsilon, 1e-9)
 			close("NLL", got.HeldOut.After.NLL, want.HeldOut.After.NLL, 1e-5)
 			close("AUROC", got.HeldOut.After.OOD.AUROC, want.HeldOut.After.OOD.AUROC, 1e-3)
-			close("AUROC of leverage", got.HeldOut.Scores["leverage"].AUROC, want.HeldOut.Scores["leverage"].AUROC, 1e-9)
 			close("NLL before", got.HeldOut.Before.NLL, want.HeldOut.Before.NLL, 1e-12)
 			if got.Model != nil || got.Head.Features != 128 || got.Head.Logits != 10 || !got.Head.Bias ||
 				got.Examples != want.Examples {
@@ -219,7 +221,7 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			}
 			for i := range b {
 				if a[i].Class != b[i].Class || !approx.Equal(a[i].Confidence, b[i].Confidence, 1e-3) ||
-					!approx.Equal(a[i].Leverage(), b[i].Leverage(), 1e-9*b[i].Leverage()) {
+					!approx.Equal(a[i].Leverage, b[i].Leverage, 1e-9*b[i].Leverage) {
 					t.Errorf("prediction %+v, from the model %+v", a[i], b[i])
 				}
 			}
@@ -248,7 +250,8 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 				t.Fatal(err)
 			}
 			close("NLL evaluated", e.Methods[2].InDomain.NLL, got.HeldOut.MF0.NLL, 1e-9)
-			close("AUROC evaluated", e.Methods[2].OOD[0].AUROC, got.HeldOut.After.OOD.AUROC, 1e-9)
+			close("AUROC evaluated", e.Methods[2].OOD[0].AUROC, got.HeldOut.MF0.OOD.AUROC, 1e-9)
+			close("AUROC evaluated of what is served", e.Methods[3].OOD[0].AUROC, got.HeldOut.After.OOD.AUROC, 1e-9)
 			if e.Model != nil {
 				t.Errorf("model %+v", e.Model)
 			}
@@ -470,7 +473,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 			if len(one.Probabilities) != 2 || len(one.Logits) != 1 || len(one.LogitVariance) != 1 ||
 				!approx.Equal(one.Probabilities[0]+one.Probabilities[1], 1, 1e-12) ||
 				(one.Logits[0] > 0) != (one.Class == 1) || one.ClassName != c.Classes[one.Class] ||
-				!(one.OODScore() > 0 && one.OODScore() <= 1) || !(one.LogitVariance[0] > 0) || !(one.Leverage() > 0) {
+				!(one.OODScore > 0 && one.OODScore <= 1) || !(one.LogitVariance[0] > 0) || !(one.Leverage > 0) {
 				t.Fatalf("prediction %d: %+v", i, one)
 			}
 		}
@@ -687,6 +690,62 @@ func TestASaturatedNetwork(t *testing.T) {
 		for i, one := range predictions {
 			if one.Class != i || !(one.LogitVariance[0] > 0) || !(one.Confidence > 0 && one.Confidence <= 1) {
 				t.Errorf("prediction %+v", one)
+			}
+		}
+	}
+}
+
+// With out-of-distribution data the score that tells it best serves, if that is no chance; figures of
+// all that were tried are reported, and the bundle says what decided.
+func TestTheScoreIsChosenOnUnfamiliarData(t *testing.T) {
+	c := config(t, filepath.Join(t.TempDir(), "b"))
+	c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, ""
+	r := mustCalibrate(t, c)
+	if len(r.HeldOut.Scores) != len(score.All) || r.HeldOut.Scores[0].Name != "studentized" {
+		t.Fatalf("%d scores were tried, want %d: %+v", len(r.HeldOut.Scores), len(score.All), r.HeldOut.Scores)
+	}
+	best := r.HeldOut.Scores[0]
+	for _, s := range r.HeldOut.Scores[1:] {
+		if s.Gain > s.Needed && (best.Gain == 0 || s.AUROC > best.AUROC) {
+			best = s
+		}
+	}
+	b, err := bundle.Open(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if choice := r.OODScore.Choice; choice.Name != best.Name || choice.AUROC != best.AUROC || choice.Given ||
+		b.Score.Name != best.Name || b.Manifest.OODScore.Choice != choice ||
+		r.HeldOut.After.OOD.AUROC != best.AUROC {
+		t.Errorf("the score is %+v, want %+v; the bundle has %+v", choice, best, b.Manifest.OODScore.Choice)
+	}
+}
+
+// A score that learned serves from its tensors, and from the graph as in float64.
+func TestAScoreThatLearnsIsServed(t *testing.T) {
+	for _, name := range []string{"knn", "react", "vim"} {
+		c := config(t, filepath.Join(t.TempDir(), "b"))
+		c.Structure, c.Damping, c.OODScore = calibrate.Kronecker, calibrate.Damping{Relative: 1}, name
+		if r := mustCalibrate(t, c); r.OODScore.Name != name || !r.OODScore.Given {
+			t.Errorf("%s: %+v", name, r.OODScore)
+		}
+		p := opened(t, c.Out, Options{})
+		got, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 1500, 1537)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		oracle := cut(t, c.Out)
+		rows, err := oracle.Extractor.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1537)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := oracle.formulas.PredictFeatures(rows.Features, rows.Logits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range want {
+			if !approx.Relative(got[i].OODScore, want[i].OODScore, 1e-6) {
+				t.Errorf("%s of example %d: %v, want %v", name, i, got[i].OODScore, want[i].OODScore)
 			}
 		}
 	}

@@ -1,10 +1,7 @@
 package wrap
 
 import (
-	"bytes"
-
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort/install"
@@ -66,6 +63,7 @@ type Config struct {
 	Structure  calibrate.Structure  // zero: auto, full while it is small
 	Damping    calibrate.Damping    // zero: chosen on held-out data
 	Lambda0    float64              // zero: 3/π²
+	OODScore   string               // of [score.Names], that is to serve; "": it is chosen
 	Shard      rows.Shard           // of each set, for Accumulate; zero: all
 	Limit      int                  // use at most so many training examples, spread evenly; 0 is all
 
@@ -110,6 +108,7 @@ type Report struct {
 	Covariance    string             `json:"covariance"`
 	Damping       bundle.Damping     `json:"damping"`
 	Probabilities ChoiceInfo         `json:"probabilities"`
+	OODScore      ScoreInfo          `json:"ood_score"`
 	Temperatures  TemperatureInfo    `json:"temperatures"`
 	HeldOut       HeldOut            `json:"held_out"`
 	Examples      Examples           `json:"examples"`
@@ -187,6 +186,14 @@ type ChoiceInfo struct {
 	MF0Needed float64 `json:"mf0_needed"`
 }
 
+// ScoreInfo says which score of unfamiliarity is served as ood_score, and why.
+type ScoreInfo struct {
+	score.Choice
+	Reason string `json:"reason"`
+}
+
+func scoreInfo(c score.Choice) ScoreInfo { return ScoreInfo{c, c.String()} }
+
 // TemperatureInfo holds the tuned temperatures.
 type TemperatureInfo struct {
 	// NLL are those for likelihood: of the pairs that held-out data cannot distinguish
@@ -203,21 +210,9 @@ type TemperatureInfo struct {
 // HeldOut compares the methods on the data that was tuned on.
 type HeldOut struct {
 	bundle.HeldOut
-	// Scores are the figures of the other scores of [score.Shown], by name, nil without
-	// out-of-distribution data. In JSON each stands beside the methods.
-	Scores map[string]*metrics.OOD `json:"-"`
-}
-
-// MarshalJSON writes the scores behind the methods.
-func (h HeldOut) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	err := score.EncodeJSON(&b, h.HeldOut, func(i int) any {
-		if figures, ok := h.Scores[score.Shown[i].Name]; ok {
-			return figures
-		}
-		return nil
-	})
-	return b.Bytes(), err
+	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
+	// first, which is the default one or the one asked for; nil without out-of-distribution data.
+	Scores []score.Tried `json:"scores,omitempty"`
 }
 
 // Examples counts what was read.
@@ -235,6 +230,7 @@ type BundleInfo struct {
 	Covariance    string          `json:"covariance"`
 	Damping       bundle.Damping  `json:"damping"`
 	Probabilities ChoiceInfo      `json:"probabilities"`
+	OODScore      ScoreInfo       `json:"ood_score"`
 	Temperatures  TemperatureInfo `json:"temperatures"`
 }
 

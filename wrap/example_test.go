@@ -66,7 +66,7 @@ func ExampleOpenFS() {
 	}
 	for _, one := range predictions {
 		// Nine digits in ten have a score below 0.39.
-		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore() > 0.39)
+		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.39)
 	}
 	// Output:
 	// class 3, confidence 1.0, unfamiliar: false

@@ -29,8 +29,15 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	if err != nil {
 		return nil, err
 	}
+	var known *score.Training
+	if asked, _ := score.Find(p.Recipe.OODScore); p.OOD != nil || asked != nil && asked.Learns() {
+		if known, err = training(curvature, p, to.weights); err != nil {
+			return nil, err
+		}
+	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
-		Covariance: p.Recipe.Covariance, Damping: damping, Lambda0: p.Recipe.Lambda0,
+		Covariance: p.Recipe.Covariance, Damping: damping, Lambda0: p.Recipe.Lambda0, Score: p.Recipe.OODScore,
+		Training: known,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
 	if err != nil {
@@ -83,7 +90,7 @@ func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string)
 		Damping: bundle.Damping{
 			Rule: p.Recipe.Damping, Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
 		},
-		Probabilities: choiceInfo(f.Choice),
+		Probabilities: choiceInfo(f.Choice), OODScore: scoreInfo(f.ScoreChoice),
 		Temperatures: TemperatureInfo{
 			NLL: f.NLL, OOD: f.OOD, Optimum: &f.Optimum, OODTuned: f.OODTuned, TS: f.TS, TSOOD: f.TSOOD,
 		},
@@ -91,15 +98,15 @@ func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string)
 	}
 }
 
-// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration.
-// ood may be nil.
+// measureHeldOut computes the held-out figures of the methods with probabilities that need nothing but
+// a calibration, and gathers those of scores. ood may be nil.
 func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) {
 	var oods []string
 	if ood != nil {
 		oods = []string{"ood"}
 	}
 	var tallies []*measure.Tally
-	for _, name := range measure.Plain {
+	for _, name := range []string{"mle", "ts", "mf0"} {
 		tallies = append(tallies, measure.New(name, f.Posterior.Head, 0, oods))
 	}
 	if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.Test}, val); err != nil {
@@ -116,29 +123,20 @@ func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) 
 		if err != nil {
 			return HeldOut{}, err
 		}
-		var figures bundle.Figures
-		if got.InDomain != nil {
-			figures.InDomain = got.InDomain.InDomain
-		}
+		figures := bundle.Figures{InDomain: got.InDomain.InDomain}
 		if ood != nil {
 			figures.OOD, figures.OODNLL = &got.OOD[0].OOD, &got.OODNLL[0].OOD
 		}
 		results[t.Name] = figures
 	}
-	mf0 := results["mf0"]
-	var h HeldOut
-	if ood != nil {
-		h.Scores = map[string]*metrics.OOD{}
-		for _, s := range score.Shown {
-			if figures, ok := results[s.Name]; ok {
-				h.Scores[s.Name] = figures.OOD
-			}
+	mf0, served := results["mf0"], results[string(f.Method)]
+	h := HeldOut{Scores: f.Scores}
+	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
+	h.After = bundle.Figures{InDomain: served.InDomain, OODNLL: served.OODNLL}
+	for _, s := range f.Scores {
+		if s.Name == f.Score.Name {
+			h.After.OOD = &s.OOD
 		}
-	}
-	h.Before, h.TS, h.MF0, h.After = results["mle"], results["ts"], &mf0, mf0
-	if f.Method != calibrate.MF0 {
-		served := results[string(f.Method)]
-		h.After.InDomain, h.After.OODNLL = served.InDomain, served.OODNLL
 	}
 	return h, nil
 }
@@ -147,13 +145,8 @@ func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) 
 func figureWarnings(p *part.Part, h HeldOut) (warnings []string) {
 	head, val, ood := p.Recipe.Head.Head, p.Val, p.OOD
 	if h.Scores != nil {
-		detections := []detection{{"ood_score", h.After.OOD.AUROC}}
-		for _, s := range score.Shown {
-			if figures := h.Scores[s.Name]; figures != nil {
-				detections = append(detections, detection{s.Name, figures.AUROC})
-			}
-		}
-		warnings = append(warnings, belowChance(detections, val.N, ood.N))
+		served := detection{"ood_score", h.After.OOD.AUROC}
+		warnings = append(warnings, belowChance([]detection{served}, val.N, ood.N))
 	}
 	warnings = append(warnings, likelihoodWarning(head, h.Before.InDomain, h.TS.InDomain))
 	if look := measure.ProbabilitiesIn(val.Logits, head); look != "" && p.Recipe.Model == nil {

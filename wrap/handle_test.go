@@ -118,8 +118,8 @@ func TestRunGivesTheOutputsOfAnExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, one := range predictions {
-		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore() != got[3].Data.([]float64)[i] ||
-			one.Leverage() != float64(got[4].Data.([]float32)[i]) {
+		if one.Logits[3] != got[1].Data.([]float32)[i*10+3] || one.OODScore != got[3].Data.([]float64)[i] ||
+			*one.OODPercentile != got[4].Data.([]float64)[i] || one.Leverage != float64(got[5].Data.([]float32)[i]) {
 			t.Fatalf("example %d: %+v", i, one)
 		}
 	}

@@ -73,7 +73,7 @@ func TestLinesGiveWhatTheirInputsGive(t *testing.T) {
 			continue
 		}
 		if w := want[i+1]; a.Class != w.Class || a.Label != nil || !approx.Equal(a.Confidence, w.Confidence, 1e-5) ||
-			!approx.Equal(a.Leverage(), w.Leverage(), 1e-4*w.Leverage()) {
+			!approx.Equal(a.Leverage, w.Leverage, 1e-4*w.Leverage) {
 			t.Errorf("answer %d: %+v, want %+v", i, a, w)
 		}
 	}

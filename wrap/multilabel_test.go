@@ -14,6 +14,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -91,7 +92,8 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		{calibrate.Kronecker, calibrate.Fisher},
 	} {
 		name := string(tt.structure) + "-" + string(tt.covariance)
-		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood, Out: filepath.Join(dir, name),
+		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood, OODScore: score.Default,
+			Out:       filepath.Join(dir, name),
 			Structure: tt.structure, Covariance: tt.covariance, Classes: classes,
 			Inputs: Inputs{Cache: filepath.Join(dir, "cache")}}
 		r := mustCalibrate(t, c)
@@ -132,7 +134,7 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 				}
 			}
 			want, s2 := separate(b, servedPair(b), phi[i*6:(i+1)*6], logits[i*k:(i+1)*k])
-			var confidence, entropy, rest float64
+			var confidence, entropy, size float64
 			var labels []int
 			var names []string
 			for c, q := range want {
@@ -148,17 +150,15 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 					nll -= (y*math.Log(q) + (1-y)*math.Log(1-q)) / 200 / k
 				}
 			}
-			second, _ := separate(b, b.Manifest.Temperatures.OOD.Temperatures, phi[i*6:(i+1)*6], logits[i*k:(i+1)*k])
-			for _, q := range second {
-				rest += math.Min(q, 1-q) / k
+			for _, a := range logits[i*k : (i+1)*k] {
+				size += math.Abs(float64(a)) / k
 			}
 			near("confidence", one.Confidence, confidence)
 			// 1-p of a p near 1 is off by 6e-8, of which log(p/(1-p)) times as much enters.
 			if !approx.Equal(one.Entropy, entropy, 1e-5*entropy+4e-6) {
 				t.Fatalf("%s: example %d: entropy is %v, want %v", name, i, one.Entropy, entropy)
 			}
-			m := b.Manifest.MeanField.MedianMargin
-			near("OOD score", one.OODScore(), m/(m+math.Log((1-rest)/rest)))
+			near("OOD score", one.OODScore, studentized(b, size, one.Leverage))
 			if len(one.Probabilities) != k || one.Label != nil || one.Targets != nil ||
 				!slices.Equal(one.Labels, labels) || one.Labels == nil ||
 				!slices.Equal(one.LabelNames, names) ||
@@ -179,11 +179,11 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(e.Methods) != 4 || e.Methods[3].InDomain != nil || e.Methods[2].InDomain.N != 200 {
+		if len(e.Methods) != 5 || e.Methods[3].InDomain != nil || e.Methods[2].InDomain.N != 200 {
 			t.Fatalf("%s: methods %+v", name, e.Methods)
 		}
 		near("NLL in evaluation", e.Methods[2].InDomain.NLL, r.HeldOut.MF0.NLL)
-		near("AUROC in evaluation", e.Methods[2].OOD[0].AUROC, r.HeldOut.After.OOD.AUROC)
+		near("AUROC in evaluation", e.Methods[2].OOD[0].AUROC, r.HeldOut.MF0.OOD.AUROC)
 
 		i := 0
 		report, err := p.PredictDataset(t.Context(), file+"[400:]", func(one Prediction) error {
@@ -514,11 +514,11 @@ func TestPredictionsInJSONAreReadBack(t *testing.T) {
 	label := 1
 	want := Prediction{
 		Input: "a&b<c>.png", Label: &label, Probabilities: []float64{0.25, 0.75}, Logits: []float32{-1, 2},
-		LogitVariance: []float64{1, 2}, Scores: []float64{0.5, 1e-300},
+		LogitVariance: []float64{1, 2}, OODScore: 0.5, Leverage: 1e-300,
 	}
 	var plain bytes.Buffer
 	if err := want.EncodeJSON(&plain); err != nil || !strings.HasPrefix(plain.String(), `{"input":"a&b<c>.png",`) ||
-		!strings.HasSuffix(plain.String(), `"ood_score":0.5,"leverage":1e-300}`) {
+		!strings.HasSuffix(plain.String(), `"ood_score":0.5,"ood_percentile":null,"leverage":1e-300}`) {
 		t.Errorf("%s, %v", plain.String(), err)
 	}
 	escaped, err := json.Marshal(want)
@@ -531,7 +531,7 @@ func TestPredictionsInJSONAreReadBack(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", text, got, err)
 		}
 	}
-	if none := (&Prediction{}); none.OODScore() != 0 || none.Leverage() != 0 {
+	if none := (&Prediction{}); none.OODScore != 0 || none.Leverage != 0 {
 		t.Error("a prediction without scores has some")
 	}
 }

@@ -3,10 +3,7 @@ package wrap
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"math"
-
-	"github.com/mfgs/mfgs/calibrate/score"
 )
 
 // Prediction is the result for one example.
@@ -30,89 +27,30 @@ type Prediction struct {
 	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
 
-	// Scores are those of unfamiliarity, in the order of [score.Shown], and in JSON by their
-	// names. All are larger for what is less like the training data.
-	Scores []float64 `json:"-"`
+	// OODScore says how unlike the training data the example is: the score that the bundle serves, in
+	// (0,1], half of the held-out examples below ½. It is strictly monotone, and has digits where
+	// Confidence is the same in floating point.
+	OODScore float64 `json:"ood_score"`
+	// OODPercentile is the share of held-out examples in distribution that have a lower OODScore, in
+	// [0,1]; null of bundles that were written before it was known.
+	OODPercentile *float64 `json:"ood_percentile"`
+	// Leverage is φᵀ(A+δI)⁻¹φ: how far the features are from those of the training set. Not bounded.
+	Leverage float64 `json:"leverage"`
 }
 
-// Score returns the score with a name, which must be one of [score.Shown]: 0 where there are none, as
-// of a line that [Predictor.PredictLines] could not answer.
-func (p *Prediction) Score(name string) float64 {
-	i := score.Index(name)
-	if i < 0 {
-		panic(fmt.Sprintf("wrap: there is no score %q", name))
-	}
-	if p.Scores == nil {
-		return 0
-	}
-	return p.Scores[i]
-}
-
-// OODScore returns the score ood_score: in (0,1], half of the held-out examples below ½. It grows
-// with 1 - Confidence, but under the temperatures for out-of-distribution data, and has digits where
-// Confidence is the same in floating point.
-func (p *Prediction) OODScore() float64 { return p.Score("ood_score") }
-
-// Leverage returns the score leverage, φᵀ(A+δI)⁻¹φ: how far the features are from those of the
-// training set. Not bounded.
-func (p *Prediction) Leverage() float64 { return p.Score("leverage") }
-
-// fields are those of a Prediction without its methods.
-type fields Prediction
-
-// EncodeJSON writes the JSON of a prediction, the scores behind the fields.
+// EncodeJSON writes the JSON of a prediction, <, > and & as they are.
 func (p *Prediction) EncodeJSON(w *bytes.Buffer) error {
-	return score.EncodeJSON(w, (*fields)(p), func(i int) any {
-		if p.Scores == nil {
-			return nil
-		}
-		return &p.Scores[i]
-	})
-}
-
-// MarshalJSON is EncodeJSON for package json.
-func (p Prediction) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	err := p.EncodeJSON(&b)
-	return b.Bytes(), err
-}
-
-// UnmarshalJSON reads what EncodeJSON writes.
-func (p *Prediction) UnmarshalJSON(text []byte) error {
-	if err := json.Unmarshal(text, (*fields)(p)); err != nil {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(p); err != nil {
 		return err
 	}
-	var values map[string]json.RawMessage
-	if err := json.Unmarshal(text, &values); err != nil {
-		return err
-	}
-	p.Scores = nil
-	for i, s := range score.Shown {
-		value, ok := values[s.Name]
-		if !ok {
-			continue
-		}
-		if p.Scores == nil {
-			p.Scores = make([]float64, len(score.Shown))
-		}
-		if err := json.Unmarshal(value, &p.Scores[i]); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
-		}
-	}
+	w.Truncate(w.Len() - len("\n"))
 	return nil
 }
 
 // row returns the i-th of rows of n numbers.
 func row[T any](rows []T, i, n int) []T { return rows[i*n : (i+1)*n : (i+1)*n] }
-
-// scores gathers one example's, in the order of score.Shown.
-func scores(of func(s int) float64) []float64 {
-	all := make([]float64, len(score.Shown))
-	for s := range all {
-		all[s] = of(s)
-	}
-	return all
-}
 
 func widened(x []float32) []float64 {
 	out := make([]float64, len(x))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
@@ -196,6 +197,11 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
 	}
+	if o := m.OODScore; o != nil {
+		info.OODScore = scoreInfo(o.Choice)
+	} else {
+		info.OODScore = ScoreInfo{Choice: score.Choice{Name: "mf0"}, Reason: "mf0: the bundle was written before there were others"}
+	}
 	if c := m.Probabilities; c != nil {
 		info.Probabilities = choiceInfo(*c)
 	} else {
@@ -220,8 +226,8 @@ func cloned(infos []onnx.ValueInfo) []onnx.ValueInfo {
 }
 
 // Outputs describes what Run gives: probabilities [N,C], logits [N,K] and logit_variance [N,K],
-// which are float32, and then the scores of [score.Shown], [N] each and float64 where
-// [score.Score.Double]. It is nil where there is no model.
+// which are float32, then ood_score and ood_percentile, [N] of float64, and leverage, [N] of float32.
+// It is nil where there is no model.
 func (p *Predictor) Outputs() []onnx.ValueInfo { return cloned(p.outputs) }
 
 // Run evaluates ready model inputs: one tensor for each of the model's inputs, the first dimension
@@ -443,7 +449,11 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) (
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(b.Logits, i, k),
 			LogitVariance: row(r.Variance, i, k),
-			Scores:        scores(func(s int) float64 { return r.Scores[s][i] }),
+			OODScore:      r.OODScore[i],
+			Leverage:      r.Leverage[i],
+		}
+		if r.OODPercentile != nil {
+			out[i].OODPercentile = &r.OODPercentile[i]
 		}
 		if err := p.finish(&out[i], i, b); err != nil {
 			return nil, err
@@ -461,18 +471,23 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 	}
 	probabilities := widened(r[fuse.Probabilities].Data.([]float32))
 	variance := widened(r[fuse.LogitVariance].Data.([]float32))
+	ood := r[fuse.Scores].Data.([]float64)
+	leverage := r[len(r)-1].Data.([]float32)
+	var percentile []float64
+	if len(r) > fuse.Scores+2 { // as all bundles have it but old ones
+		percentile = r[fuse.Scores+1].Data.([]float64)
+	}
 	out := make([]Prediction, len(logits)/k)
 	for i := range out {
 		out[i] = Prediction{
 			Probabilities: row(probabilities, i, c),
 			Logits:        row(logits, i, k),
 			LogitVariance: row(variance, i, k),
-			Scores: scores(func(s int) float64 {
-				if x, ok := r[fuse.Scores+s].Data.([]float64); ok {
-					return x[i]
-				}
-				return float64(r[fuse.Scores+s].Data.([]float32)[i])
-			}),
+			OODScore:      ood[i],
+			Leverage:      float64(leverage[i]),
+		}
+		if percentile != nil {
+			out[i].OODPercentile = &percentile[i]
 		}
 		if err := p.finish(&out[i], i, x); err != nil {
 			return nil, err
@@ -483,8 +498,8 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 
 // finish sets what follows from the numbers of the i-th of some examples, and what is known of it.
 func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
-	sum := 0.0
-	for _, list := range [][]float64{one.Scores, one.Probabilities, one.LogitVariance} {
+	sum := one.OODScore + one.Leverage
+	for _, list := range [][]float64{one.Probabilities, one.LogitVariance} {
 		for _, v := range list {
 			sum += v
 		}

@@ -222,24 +222,24 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 	train, test, other := data+"/mnist/train-images-idx3-ubyte.gz", data+"/mnist/t10k-images-idx3-ubyte.gz", data+"/notmnist/notmnist-images-idx3-ubyte.gz"
 	dir := t.TempDir()
 	// Networks so sure of their training set that the Hessian is nearly zero.
-	for _, model := range []string{"model.onnx", "seed1.onnx"} {
+	for model, name := range map[string]string{"model.onnx": "mf0", "seed1.onnx": "studentized"} {
 		for _, s := range structures {
 			c := quick(Config{
 				Model: "../models/mnist-mlp/" + model, Train: train + "[0:2000]", Val: train + "[55000:55500]", OOD: other + "[0:500]",
 				Out: filepath.Join(dir, model+string(s)), Inputs: Inputs{Cache: filepath.Join(dir, "cache")},
 			})
-			c.Structure, c.Limit = s, 0
+			c.Structure, c.Limit, c.OODScore = s, 0, name
 			mustCalibrate(t, c)
 			e, err := bench.Evaluate(t.Context(),
 				bench.Config{Bundle: c.Out, Test: test, OOD: []bench.NamedSpec{{Name: "notmnist", Spec: other + "[5000:]"}},
-					Methods: []string{"mf0", "leverage"}, Inputs: c.Inputs})
+					Methods: []string{name, "leverage"}, Inputs: c.Inputs})
 			if err != nil {
 				t.Fatal(err)
 			}
 			p := opened(t, c.Out, Options{Unlabelled: true})
 			scores := func(spec string) (score, leverage []float64) {
 				if _, err := p.PredictDataset(t.Context(), spec, func(one Prediction) error {
-					score, leverage = append(score, one.OODScore()), append(leverage, one.Leverage())
+					score, leverage = append(score, one.OODScore), append(leverage, one.Leverage)
 					return nil
 				}); err != nil {
 					t.Fatal(err)
@@ -406,7 +406,9 @@ func equalsTheFormulas(t *testing.T, p *Predictor, oracle cutNetwork, inputs []T
 // float32 1 - max p was exactly zero for many, or one of a few numbers for all.
 func TestScoresOfDigitsDoNotTie(t *testing.T) {
 	const n = 297
-	dir, _ := calibrated(t, calibrate.Kronecker)
+	c := config(t, filepath.Join(t.TempDir(), "b"))
+	c.Structure, c.OODScore = calibrate.Kronecker, "mf0"
+	dir := mustCalibrate(t, c).Bundle
 	x := digitTensor(t, 1500, 1500+n)
 	for _, c := range []struct {
 		name     string
@@ -428,8 +430,8 @@ func TestScoresOfDigitsDoNotTie(t *testing.T) {
 		}
 		scores, rests := map[float64]bool{}, map[float32]bool{}
 		for _, one := range predictions {
-			scores[one.OODScore()] = true
-			g := formulas.MedianMargin/one.OODScore() - formulas.MedianMargin
+			scores[one.OODScore] = true
+			g := formulas.Score.Median/one.OODScore - formulas.Score.Median
 			rests[float32(meanfield.OneMinusMax(g, 10))] = true
 		}
 		if len(scores) < n || len(rests) > n*3/4 {

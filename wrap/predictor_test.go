@@ -42,7 +42,7 @@ func servedPair(b *bundle.Bundle) calibrate.Temperatures {
 // oracle computes a prediction from features and logits by the formulas as they
 // are printed, with loops and in float64.
 func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
-	post, t := b.Posterior, b.Manifest.Temperatures
+	post := b.Posterior
 	var x []float64
 	for _, v := range phi {
 		x = append(x, float64(v))
@@ -98,11 +98,39 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	for _, q := range p.Probabilities {
 		p.Entropy -= q * math.Log(q)
 	}
-	top := slices.Max(mf0(t.OOD.Temperatures))
-	m := b.Manifest.MeanField.MedianMargin
-	p.Scores = []float64{m / (m + math.Log(top/(1-top)*float64(k-1))), leverage}
+	mean := 0.0
+	for _, a := range logits {
+		mean += float64(a) / float64(len(logits))
+	}
+	p.OODScore = studentized(b, float64(slices.Max(logits))-mean, leverage)
+	p.OODPercentile, p.Leverage = percentile(b, p.OODScore), leverage
 	p.LogitVariance = s2 // at T_ens = 1
 	return p
+}
+
+// studentized is ood_score of a bundle that serves it, from the margin of an example's logits.
+func studentized(b *bundle.Bundle, margin, leverage float64) float64 {
+	if name := b.Manifest.OODScore.Name; name != "studentized" {
+		panic("the bundle serves " + name)
+	}
+	m := b.Manifest.OODScore.Median
+	return m / (m + margin/math.Sqrt(leverage))
+}
+
+// percentile is the place of an ood_score among the bundle's quantiles.
+func percentile(b *bundle.Bundle, score float64) *float64 {
+	q := b.Manifest.OODScore.Quantiles
+	place := 0.0
+	for i := range q[1:] {
+		switch {
+		case score >= q[i+1]:
+			place++
+		case score > q[i]:
+			place += (score - q[i]) / (q[i+1] - q[i])
+		}
+	}
+	place /= float64(len(q) - 1)
+	return &place
 }
 
 // cutNetwork is a bundle's network cut at its head, and what predicts in float64 from its features
@@ -164,8 +192,8 @@ func (w within) check(t *testing.T, got, want Prediction) {
 	}
 	near("confidence", got.Confidence, want.Confidence, w.relative, w.probability)
 	near("entropy", got.Entropy, want.Entropy, w.relative, w.entropy)
-	near("OOD score", got.OODScore(), want.OODScore(), w.relative, w.probability)
-	near("leverage", got.Leverage(), want.Leverage(), w.variance, 0)
+	near("OOD score", got.OODScore, want.OODScore, w.relative, w.probability)
+	near("leverage", got.Leverage, want.Leverage, w.variance, 0)
 	// Of two that are as probable either is right.
 	if got.Class != want.Class && want.Probabilities[want.Class]-want.Probabilities[got.Class] > 2*w.probability {
 		t.Fatalf("class %d, want %d", got.Class, want.Class)
@@ -222,8 +250,8 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 func alike(t *testing.T, got, want Prediction) {
 	t.Helper()
 	near := func(a, b float64) bool { return approx.Equal(a, b, 1e-5*math.Abs(b)+1e-7) }
-	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore(), want.OODScore()) &&
-		near(got.Leverage(), want.Leverage()) &&
+	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore, want.OODScore) &&
+		near(got.Leverage, want.Leverage) &&
 		near(got.Entropy, want.Entropy)
 	for i := range want.Probabilities {
 		ok = ok && near(got.Probabilities[i], want.Probabilities[i]) &&

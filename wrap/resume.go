@@ -151,6 +151,7 @@ var bundleOutput = output{
 		id := map[string]any{
 			"tool": m.Tool, "head": m.Head, "covariance": m.Covariance, "structure": m.Structure,
 			"damping": m.Damping.Rule, "lambda0": m.MeanField.Lambda0, "classes": m.Labels,
+			"ood_score":      askedScore(m),
 			"kept curvature": m.Curvature != nil,
 		}
 		if m.Model != nil {
@@ -167,6 +168,7 @@ var bundleOutput = output{
 		id := map[string]any{
 			"tool": a.part.Tool, "head": r.Head, "covariance": r.Covariance, "structure": r.Structure,
 			"damping": r.Damping, "lambda0": r.Lambda0, "classes": r.Classes,
+			"ood_score":      r.OODScore,
 			"kept curvature": a.cfg.KeepCurvature,
 		}
 		if r.Model != nil {

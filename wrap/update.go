@@ -143,8 +143,17 @@ func (u *update) config() *Config {
 	return &Config{
 		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: u.spec(bundle.OOD, u.OOD),
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
-		Lambda0: m.MeanField.Lambda0, Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
+		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m),
+		Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
 	}
+}
+
+// askedScore is the score that was asked for when a bundle was made, "" where it was chosen.
+func askedScore(m *bundle.Manifest) string {
+	if o := m.OODScore; o != nil && o.Given {
+		return o.Name
+	}
+	return ""
 }
 
 // recorded returns the bundle's data of a role, nil where there is none.

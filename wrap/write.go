@@ -43,8 +43,9 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 			TSOOD:   f.TSOOD,
 		},
 		MeanField: bundle.MeanField{
-			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio, MedianMargin: f.MedianMargin,
+			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio,
 		},
+		OODScore: &bundle.OODScore{Choice: f.ScoreChoice},
 		HeldOut:  r.HeldOut.HeldOut,
 		Warnings: r.Warnings,
 		Labels:   p.Recipe.Classes,
@@ -73,7 +74,7 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 			return err
 		}
 	}
-	return bundle.Write(to.dir, bundle.Bundle{Manifest: m, Posterior: f.Posterior}, o)
+	return bundle.Write(to.dir, bundle.Bundle{Manifest: m, Posterior: f.Posterior, Score: f.Score}, o)
 }
 
 // describeSet describes a dataset for the manifest.

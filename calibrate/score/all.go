@@ -1,6 +1,10 @@
 package score
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // All are the scores that can be asked for by name, in the order of tables.
 var All = []Score{
@@ -11,12 +15,20 @@ var All = []Score{
 }
 
 // Find returns the score with a name.
-func Find(name string) (Score, bool) {
+func Find(name string) (*Score, bool) {
 	i := slices.IndexFunc(All, func(s Score) bool { return s.Name == name })
 	if i < 0 {
-		return Score{}, false
+		return nil, false
 	}
-	return All[i], true
+	return &All[i], true
+}
+
+// Check reports a name that is none of All.
+func Check(name string) error {
+	if _, ok := Find(name); !ok {
+		return fmt.Errorf("there is no score %.70q, want one of %s", name, strings.Join(Names(), ", "))
+	}
+	return nil
 }
 
 // Names lists those of All.

@@ -8,9 +8,8 @@ import "math"
 const ashPercentile = 0.65
 
 var ash = Score{
-	Name: "ash", Doc: "energy of the largest third of the features, sharpened; for features after a ReLU",
+	Name: "ash", Doc: "energy of the largest third of features after a ReLU",
 	Source: "Djurisic et al. 2023 (ASH-S), with p = 65",
-	Double: true,
 	rows:   ashOf[Rows], graph: ashOf[string],
 	learns: layer,
 	fit:    (*Training).layer,

@@ -21,7 +21,6 @@ var energy = Score{
 	Name:   "energy",
 	Doc:    "the free energy of the logits",
 	Source: "Liu et al. 2020, eq. 4; of labels: Wang et al. 2021, eq. 5",
-	Double: true,
 	rows:   energyOf[Rows],
 	graph:  energyOf[string],
 }
@@ -43,9 +42,8 @@ func energyFrom[V any](t Terms[V], a V) V {
 
 var studentizedEnergy = Score{
 	Name:   "studentized_energy",
-	Doc:    "the free energy over the root of the leverage",
+	Doc:    "the free energy over √leverage",
 	Source: "docs/scores.md; energy: Liu et al. 2020, eq. 4",
-	Double: true,
 	rows:   studentizedEnergyOf[Rows],
 	graph:  studentizedEnergyOf[string],
 }

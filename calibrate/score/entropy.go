@@ -4,7 +4,6 @@ var entropy = Score{
 	Name:   "entropy",
 	Doc:    "of the network's own probabilities",
 	Source: "Hendrycks and Gimpel 2017, section 2; Shannon 1948",
-	Double: true,
 	rows:   entropyOf[Rows],
 	graph:  entropyOf[string],
 }
@@ -27,7 +26,6 @@ var gen = Score{
 	Name:   "gen",
 	Doc:    "generalised entropy of the 100 most probable classes",
 	Source: "Liu, Lochman and Zach 2023, eq. 4, with γ = 0.1 and M = 100",
-	Double: true,
 	rows:   genOf[Rows],
 	graph:  genOf[string],
 }

@@ -20,8 +20,6 @@ type Examples struct {
 	Variance []float64 // [N,K]
 	Leverage []float64 // [N]
 	Margin   []float64 // [N], for scores that are made of it
-
-	MedianMargin float64 // positive
 }
 
 // check panics where sizes do not fit; margins may be left out where none are wanted.

@@ -13,10 +13,9 @@ const (
 )
 
 var fdbd = Score{
-	Name: "fdbd", Doc: "mean distance to the decision boundaries, over that to the training mean",
+	Name: "fdbd", Doc: "mean distance to the decision boundaries, regularised",
 	Source:      "Liu, Qin 2024 (fDBD), by the distance to the training mean",
 	Familiarity: true,
-	Double:      true,
 	rows:        fdbdOf[Rows], graph: fdbdOf[string],
 	learns: []Learned{{"mean", []string{"d"}}, {"closeness", []string{"K", "K"}}},
 	fit:    fitFDBD,

@@ -14,9 +14,8 @@ const (
 )
 
 var knn = Score{
-	Name: "knn", Doc: "distance of the direction of the features to the k-th nearest of training",
+	Name: "knn", Doc: "distance to the k-th nearest of the training features",
 	Source: "Sun et al. 2022 (KNN), with k = 50 in proportion to a sample",
-	Double: true,
 	rows:   knnOf[Rows], graph: knnOf[string],
 	learns: []Learned{{"directions", []string{"d", "m"}}, {"k", []string{"1"}}},
 	fit:    fitKNN,

@@ -9,7 +9,7 @@ import (
 
 var learned = Score{
 	Name:   "learned",
-	Doc:    "energy, studentized, react, fdbd and leverage, weighted by what tells examples apart that are strange",
+	Doc:    "several scores, weighted by a logistic regression",
 	Source: "docs/standins.md",
 	rows:   learnedOf[Rows],
 	graph:  learnedOf[string],

@@ -173,7 +173,7 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 			entropies["gen"] = math.Exp(first) + others*math.Exp(rest)
 			for name, want := range entropies {
 				s, _ := Find(name)
-				if got := valuesOf(t, s, x)[0]; !approx.Relative(got, want, 1e-13) {
+				if got := valuesOf(t, *s, x)[0]; !approx.Relative(got, want, 1e-13) {
 					t.Errorf("%s of %d logits %v apart: %v, want %v", name, k, gap, got, want)
 				}
 			}

@@ -16,9 +16,8 @@ import (
 const ridge = 1e-3
 
 var mahalanobis = Score{
-	Name: "mahalanobis", Doc: "squared distance to the nearest class mean, in units of the spread within classes",
+	Name: "mahalanobis", Doc: "squared distance to the nearest class mean",
 	Source: "Lee et al. 2018, eq. 2",
-	Double: true,
 	rows:   mahalanobisOf[Rows], graph: mahalanobisOf[string],
 	learns: gaussians,
 	fit: func(t *Training) (Tensors, error) {
@@ -27,9 +26,8 @@ var mahalanobis = Score{
 }
 
 var relativeMahalanobis = Score{
-	Name: "relative_mahalanobis", Doc: "mahalanobis, less that to the mean of all in units of the spread of all",
+	Name: "relative_mahalanobis", Doc: "mahalanobis, less that to the mean of all",
 	Source: "Ren et al. 2021 (relative Mahalanobis distance)",
-	Double: true,
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
 	learns: append(gaussians, Learned{"background", []string{"d", "d"}}),
 	fit: func(t *Training) (Tensors, error) {

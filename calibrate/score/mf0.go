@@ -2,11 +2,10 @@ package score
 
 var mf0 = Score{
 	Name:        "mf0",
-	Doc:         "1 - max p of the mean-field integral, at temperatures for out-of-distribution data",
+	Doc:         "1 - max p of the mean-field integral",
 	Source:      "Lu, Ie and Sha 2020, eq. 9",
 	Familiarity: true,
 	Margin:      true,
-	Double:      true,
 	rows:        mf0Of[Rows],
 	graph:       mf0Of[string],
 }

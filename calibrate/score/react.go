@@ -6,9 +6,8 @@ import "slices"
 const reactPercentile = 0.9
 
 var react = Score{
-	Name: "react", Doc: "energy, where no feature is larger than nine in ten are in training",
+	Name: "react", Doc: "energy, features cut at their 90th percentile",
 	Source: "Sun, Guo, Li 2021 (ReAct), with p = 90",
-	Double: true,
 	rows:   reactOf[Rows], graph: reactOf[string],
 	learns: append([]Learned{{"threshold", []string{"1"}}}, layer...),
 	fit:    fitReact,

@@ -26,12 +26,11 @@ func (t terms) Link() Link { return t.x.Link }
 func (t terms) K() int     { return t.x.K }
 func (t terms) D() int     { return t.x.D }
 
-func (t terms) Features() Rows     { return widened(t.x.Features, t.x.D) }
-func (t terms) Logits() Rows       { return widened(t.x.Logits, t.x.K) }
-func (t terms) Variance() Rows     { return Rows{t.x.Variance, t.x.K} }
-func (t terms) Leverage() Rows     { return Rows{t.x.Leverage, 1} }
-func (t terms) Margin() Rows       { return Rows{t.x.Margin, 1} }
-func (t terms) MedianMargin() Rows { return t.Number(t.x.MedianMargin) }
+func (t terms) Features() Rows { return widened(t.x.Features, t.x.D) }
+func (t terms) Logits() Rows   { return widened(t.x.Logits, t.x.K) }
+func (t terms) Variance() Rows { return Rows{t.x.Variance, t.x.K} }
+func (t terms) Leverage() Rows { return Rows{t.x.Leverage, 1} }
+func (t terms) Margin() Rows   { return Rows{t.x.Margin, 1} }
 
 func (t terms) Constant(name string, data []float64, width int) Rows {
 	if width < 1 || len(data)%width != 0 {

@@ -23,6 +23,7 @@ package score
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
@@ -41,8 +42,6 @@ type Score struct {
 	Familiarity bool
 	// Margin says that it is made of mf0's margin, [Examples.Margin], which others need not have.
 	Margin bool
-	// Double says that float32 has too few digits for it.
-	Double bool
 
 	// The formula, instantiated for numbers and for names of tensors in a graph. It is larger for
 	// what is stranger; any real number will do. What is not finite counts as the strangest.
@@ -56,11 +55,11 @@ type Score struct {
 }
 
 // Learns reports whether the score is fitted to training data: else [Score.Fit] takes nil.
-func (s Score) Learns() bool { return s.fit != nil }
+func (s *Score) Learns() bool { return s.fit != nil }
 
 // Fit makes the score ready to be computed. An error that is [ErrNoFit] says that the data have not
 // what it needs, such as two examples of a class.
-func (s Score) Fit(t *Training) (*Fitted, error) {
+func (s *Score) Fit(t *Training) (*Fitted, error) {
 	if s.fit == nil {
 		return &Fitted{Score: s}, nil
 	}
@@ -73,7 +72,7 @@ func (s Score) Fit(t *Training) (*Fitted, error) {
 
 // With is the score with tensors that it learned before, which it checks: names, shapes and that all
 // numbers are finite. k and d are how many logits and features there are.
-func (s Score) With(k, d int, tensors Tensors) (*Fitted, error) {
+func (s *Score) With(k, d int, tensors Tensors) (*Fitted, error) {
 	learns := s.learns
 	if s.needs != nil {
 		learns = s.needs(tensors)
@@ -84,31 +83,59 @@ func (s Score) With(k, d int, tensors Tensors) (*Fitted, error) {
 	return &Fitted{s, tensors}, nil
 }
 
+// MostNumbers bounds the numbers of what the score learned for k logits and d features.
+func (s *Score) MostNumbers(k, d int) int64 {
+	total := 0.0
+	for _, l := range s.learns {
+		size := 1.0
+		for _, word := range l.Shape {
+			n, fixed := dimension(word, k, d)
+			if !fixed {
+				n = MostOpen
+			}
+			size *= float64(n)
+		}
+		total += size
+	}
+	return int64(math.Min(total, 1<<40))
+}
+
 // Fitted is a score with the tensors that it learned, ready to be computed.
 type Fitted struct {
-	Score
+	*Score
 	Tensors Tensors // nil of a score that learns nothing
 }
 
 // Emit writes the formula into a graph and returns the name of the result, [N,1].
 func (f *Fitted) Emit(t Terms[string]) string { return f.graph(t, f.Tensors) }
 
-// Values computes the score of the examples, one number each.
+// Values computes the score of the examples, one number each. What is not finite is the strangest:
+// +Inf.
 func (f *Fitted) Values(x Examples) []float64 {
-	x.check(f.Score.Margin)
 	out := make([]float64, x.N)
-	const block = 256 // which bounds the memory that formulas take
-	parallel.For((x.N+block-1)/block, func(first, last int) {
-		for ; first < last; first++ {
-			from, to := first*block, min(x.N, (first+1)*block)
-			values := f.rows(Numbers(x.slice(from, to)), f.Tensors)
-			if values.Width != 1 {
-				panic(fmt.Sprintf("score: %s gives %d numbers an example", f.Name, values.Width))
-			}
-			for i := range to - from {
-				out[from+i] = values.at(i, 0)
+	inBlocks(x, f.Margin, func(t Terms[Rows], from, to int) {
+		values := f.rows(t, f.Tensors)
+		if values.Width != 1 {
+			panic(fmt.Sprintf("score: %s gives %d numbers an example", f.Name, values.Width))
+		}
+		for i := range to - from {
+			if out[from+i] = values.at(i, 0); out[from+i]-out[from+i] != 0 {
+				out[from+i] = math.Inf(1)
 			}
 		}
 	})
 	return out
+}
+
+// inBlocks has formulas computed for some examples after others, which bounds the memory that they
+// take.
+func inBlocks(x Examples, margin bool, compute func(t Terms[Rows], from, to int)) {
+	x.check(margin)
+	const block = 256
+	parallel.For((x.N+block-1)/block, func(first, last int) {
+		for ; first < last; first++ {
+			from, to := first*block, min(x.N, (first+1)*block)
+			compute(Numbers(x.slice(from, to)), from, to)
+		}
+	})
 }

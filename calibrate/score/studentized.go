@@ -2,10 +2,9 @@ package score
 
 var studentized = Score{
 	Name:        "studentized",
-	Doc:         "the logits' margin over the root of the leverage: mf0's limit, without parameters",
+	Doc:         "the logits' margin over √leverage: mf0's limit",
 	Source:      "docs/scores.md; of residuals: Cook and Weisberg 1982, eq. 2.1.12",
 	Familiarity: true,
-	Double:      true,
 	rows:        studentizedOf[Rows],
 	graph:       studentizedOf[string],
 }
@@ -22,7 +21,6 @@ var marginLeverage = Score{
 	Doc:         "the logits' margin over the leverage",
 	Source:      "docs/scores.md",
 	Familiarity: true,
-	Double:      true,
 	rows:        marginLeverageOf[Rows],
 	graph:       marginLeverageOf[string],
 }

@@ -60,7 +60,7 @@ type Tensor struct {
 	Data  []float64
 }
 
-// Tensors are those of one score, in the order of its [Learned].
+// Tensors are those of one score.
 type Tensors []Tensor
 
 // Of returns the tensor with a name, which must be there.
@@ -88,9 +88,10 @@ func (t Tensors) check(want []Learned, k, d int) error {
 		return fmt.Errorf("%d tensors, want %d", len(t), len(want))
 	}
 	open := map[string]int{}
-	for i, w := range want {
-		if t[i].Name != w.Name {
-			return fmt.Errorf("tensor %.70q, want %s", t[i].Name, w.Name)
+	for _, w := range want {
+		i := slices.IndexFunc(t, func(t Tensor) bool { return t.Name == w.Name })
+		if i < 0 {
+			return fmt.Errorf("tensor %s is missing", w.Name)
 		}
 		if len(t[i].Shape) != len(w.Shape) {
 			return fmt.Errorf("tensor %s has shape %v, want %v", w.Name, t[i].Shape, w.Shape)

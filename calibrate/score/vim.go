@@ -12,9 +12,8 @@ import (
 )
 
 var residual = Score{
-	Name: "residual", Doc: "part of the features outside the principal space of training",
+	Name: "residual", Doc: "part of the features outside the principal space",
 	Source: "Wang et al. 2022 (ViM), the residual",
-	Double: true,
 	rows:   residualOf[Rows], graph: residualOf[string],
 	learns: outside,
 	fit: func(t *Training) (Tensors, error) {
@@ -23,9 +22,8 @@ var residual = Score{
 }
 
 var vim = Score{
-	Name: "vim", Doc: "residual as one more logit, less the energy of the others",
+	Name: "vim", Doc: "residual as one more logit, less energy",
 	Source: "Wang et al. 2022 (ViM)",
-	Double: true,
 	rows:   vimOf[Rows], graph: vimOf[string],
 	learns: append(outside, Learned{"alpha", []string{"1"}}),
 	fit:    fitViM,

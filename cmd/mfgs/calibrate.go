@@ -72,6 +72,7 @@ and --ood is then enough.`,
 				Usage: "`NAME` " + alternatives(covariances) + " [hessian]"},
 			&cli.StringFlag{Name: "structure", Category: method, Value: string(calibrate.Auto),
 				Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
+			&cli.StringFlag{Name: "ood-score", Category: method, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
 			&cli.StringFlag{Name: "damping", Category: method, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 		}, headOptions(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
@@ -205,6 +206,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		Covariance: calibrate.Covariance(c.String("covariance")),
 		Structure:  calibrate.Structure(c.String("structure")),
 		Damping:    damping,
+		OODScore:   c.String("ood-score"),
 		Limit:      c.Int("limit"),
 		Inputs:     wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Runtime:    runtime,
@@ -297,6 +299,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	f.add("posterior", fmt.Sprintf("%s structure, %s covariance", r.Structure, r.Covariance))
 	f.add("damping", dampingLine(r.Damping))
 	f.add("probabilities", r.Probabilities.Reason)
+	f.add("ood score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
@@ -324,9 +327,11 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 		for _, m := range methods {
 			oodRows(&out, m.name, *m.OOD, *m.OODNLL)
 		}
-		for _, s := range score.Shown {
-			if figures := r.HeldOut.Scores[s.Name]; figures != nil {
-				out.row(s.Name, ood(*figures)...)
+		// Of many scores those that decided, and the leverage, which predictions have; mf0 is there.
+		shown := []string{r.OODScore.Name, score.Default, r.OODScore.Rival, "leverage"}
+		for _, s := range r.HeldOut.Scores {
+			if s.Name != "mf0" && slices.Contains(shown, s.Name) {
+				out.row(s.Name, ood(s.OOD)...)
 			}
 		}
 		_ = out.write(&b)

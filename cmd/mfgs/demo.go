@@ -209,11 +209,11 @@ func (d *demonstration) sights(ctx context.Context, predictor *wrap.Predictor, n
 func rank(sights, others []sight) {
 	scores := make([]float64, len(others))
 	for i, s := range others {
-		scores[i] = s.OODScore()
+		scores[i] = s.OODScore
 	}
 	slices.Sort(scores)
 	for i := range sights {
-		less, _ := slices.BinarySearch(scores, sights[i].OODScore())
+		less, _ := slices.BinarySearch(scores, sights[i].OODScore)
 		sights[i].odder = float64(less) / float64(len(scores))
 	}
 }

@@ -16,7 +16,8 @@ func (p *program) eval() *cli.Command {
 		Name:      "eval",
 		Usage:     "compare methods on data that nothing was tuned on",
 		UsageText: "mfgs eval --bundle DIR --test SPEC [--ood NAME=SPEC]... [--methods A,B,C]",
-		Description: `Without --methods these are ` + strings.Join(bench.PlainMethods(), ", ") + `, for which the bundle
+		Description: `Without --methods these are mle, ts, mf0, ood_score, which is the score that the bundle serves,
+and leverage, for which the bundle
 has all that is needed. The others are tuned on the held-out data of the calibration, or on
 --val and --val-ood, and some are fitted to its training data, or to --train:
 
@@ -57,7 +58,7 @@ func evalFlags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
 		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
-		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [" + strings.Join(bench.PlainMethods(), ",") + "]"},
+		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"},
 		&cli.IntFlag{Name: "layers", Category: methodFlags, Usage: "`N` dense layers that mf0, mf1, mf2, ukf, mc and bnn-kfac are over, the last first [1]"},
 		&cli.StringFlag{Name: "train", Category: methodFlags, Usage: "`SPEC` what methods are fitted to [as calibrate]"},
 		&cli.StringFlag{Name: "val", Category: methodFlags, Usage: "`SPEC` held-out labelled data to tune on [as calibrate]"},
@@ -235,7 +236,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 func describeMethods() string {
 	var b strings.Builder
 	for _, name := range bench.Methods() {
-		fmt.Fprintf(&b, "  %-13s %s\n", name, bench.DescribeMethod(name))
+		fmt.Fprintf(&b, "  %-20s %s\n", name, bench.DescribeMethod(name))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

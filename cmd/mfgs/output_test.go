@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -89,9 +90,9 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		lines int
 		write func(io.Writer) error
 	}{
-		"predictions": {2, table(false, wrap.Prediction{Input: evil, Class: 0, Label: &label, Scores: []float64{0, 0}})},
+		"predictions": {2, table(false, wrap.Prediction{Input: evil, Class: 0, Label: &label})},
 		"label lists": {2, table(true,
-			wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}, Scores: []float64{0, 0}})},
+			wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
 		"inspection": {0, func(w io.Writer) error {
 			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
 				Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
@@ -100,12 +101,12 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},
 		"CSV": {0, func(w io.Writer) error {
 			out := newPredictionWriter("csv", w, class, false)
-			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}),
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}),
 				out.close())
 		}},
 		"JSON lines": {1, func(w io.Writer) error {
 			out := newPredictionWriter("jsonl", w, class, false)
-			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil, Scores: []float64{0, 0}}),
+			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}),
 				out.close())
 		}},
 		"JSON":      {0, func(w io.Writer) error { return writeJSON(w, map[string]string{evil: evil}) }},
@@ -193,7 +194,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 			// The buffer below holds 4 kB, which the rows kept have filled.
 			t.Error("nothing was written after the rows that decide the widths")
 		}
-		p := wrap.Prediction{Input: strings.Repeat("x", 32), Confidence: 0.5, Scores: []float64{0, 0}}
+		p := wrap.Prediction{Input: strings.Repeat("x", 22), Confidence: 0.5}
 		if i == rowsKept {
 			p.Class = 1234567
 		}
@@ -204,7 +205,7 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	if err := w.close(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 32)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
+	if !strings.Contains(b.String(), "\n"+strings.Repeat("x", 22)+"  -") || !strings.Contains(b.String(), "  1234567  ") {
 		t.Error("the last, wider class was not written whole")
 	}
 	if got := strings.Count(b.String(), "\n"); got != rowsKept+2 {
@@ -215,9 +216,9 @@ func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 func TestLongNamesKeepTheirEnd(t *testing.T) {
 	for name, want := range map[string]string{
 		"short.png":                               "short.png",
-		strings.Repeat("x", 32):                   strings.Repeat("x", 32),
-		"é" + strings.Repeat("x", 31):             "é" + strings.Repeat("x", 31),
-		"gone" + strings.Repeat("x", 27) + "[17]": "…" + strings.Repeat("x", 27) + "[17]",
+		strings.Repeat("x", 22):                   strings.Repeat("x", 22),
+		"é" + strings.Repeat("x", 21):             "é" + strings.Repeat("x", 21),
+		"gone" + strings.Repeat("x", 17) + "[17]": "…" + strings.Repeat("x", 17) + "[17]",
 	} {
 		if got := shorten(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
@@ -227,9 +228,9 @@ func TestLongNamesKeepTheirEnd(t *testing.T) {
 
 func TestNoPredictionsAreStillADocument(t *testing.T) {
 	for _, multi := range []bool{false, true} {
-		header := withScores(csvHeader)
+		header := slices.Concat(csvHeader, scoreHeader)
 		if multi {
-			header = withScores(csvLabelsHeader)
+			header = slices.Concat(csvLabelsHeader, scoreHeader)
 		}
 		for format, want := range map[string]string{
 			"json":  `{"predictions":[],"bad_records":[],"ignored":[],"warnings":[]}` + "\n",
@@ -247,24 +248,23 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 
 // Lists of labels, in the formats that write them in a cell.
 func TestLabelsInCells(t *testing.T) {
-	names := []string{"cat", "dog", "a bird of some kind", "3"}
+	names, share := []string{"cat", "dog", "a bird of some kind", "3"}, 0.125
 	predictions := []wrap.Prediction{
 		{Input: "a", Labels: []int{0, 1}, LabelNames: []string{"cat", "dog"}, Targets: []int{}, Confidence: 0.75, Entropy: 0.5,
-			Scores: []float64{0.25, 12}},
-		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5, Scores: []float64{0, 0}},
-		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1,
-			Scores: []float64{0, 0}},
+			OODScore: 0.25, OODPercentile: &share, Leverage: 12},
+		{Input: "b", Labels: []int{0, 2, 3}, LabelNames: []string{"cat", names[2], "3"}, Confidence: 0.5},
+		{Input: "c", Labels: []int{}, LabelNames: []string{}, Targets: []int{2, 3}, Confidence: 1},
 	}
 	for format, want := range map[string]string{
-		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\n" +
-			"a,,0 1,cat;dog,0.75,0.5,0.25,12\n" +
-			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,0\n" +
-			"c,2 3,,,1,0,0,0\n",
+		"csv": "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,leverage\n" +
+			"a,,0 1,cat;dog,0.75,0.5,0.25,0.125,12\n" +
+			"b,,0 2 3,cat;a bird of some kind;3,0.5,0,0,,0\n" +
+			"c,2 3,,,1,0,0,,0\n",
 		"table": "" +
-			"input  targets                   labels        confidence  ood score  leverage\n" +
-			"a      none                      0 cat, 1 dog      75.00%     0.2500     12.00\n" +
-			"b      -                         0 cat +2          50.00%     0.0000     0.000\n" +
-			"c      2 a bird of some kind +1  none             100.00%     0.0000     0.000\n",
+			"input  targets                   labels        confidence  ood score  ood %ile  leverage\n" +
+			"a      none                      0 cat, 1 dog      75.00%     0.2500    12.50%     12.00\n" +
+			"b      -                         0 cat +2          50.00%     0.0000         -     0.000\n" +
+			"c      2 a bird of some kind +1  none             100.00%     0.0000         -     0.000\n",
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(format, &b, names, true)
@@ -417,9 +417,10 @@ func digits(t *testing.T) string {
 
 // Every number stands under its own name, in all formats.
 func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
-	label := 2
+	label, share := 2, 0.125
 	p := wrap.Prediction{
-		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5, Scores: []float64{0.25, 8},
+		Input: "x.png", Label: &label, Class: 1, ClassName: "dog", Confidence: 0.625, Entropy: 1.5,
+		OODScore: 0.25, OODPercentile: &share, Leverage: 8,
 		Probabilities: []float64{0.25, 0.625, 0.125}, Labels: []int{1}, LabelNames: []string{"dog"}, Targets: []int{0, 2},
 	}
 	for _, test := range []struct {
@@ -427,10 +428,10 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 		multi  bool
 		want   string
 	}{
-		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,leverage\nx.png,2,1,dog,0.625,1.5,0.25,8\n"},
-		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,8\n"},
-		{"table", false, "input label class confidence ood score leverage x.png 2 owl 1 dog 62.50% 0.2500 8.000 "},
-		{"table", true, "input targets labels confidence ood score leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 8.000 "},
+		{"csv", false, "input,label,class,class_name,confidence,entropy,ood_score,ood_percentile,leverage\nx.png,2,1,dog,0.625,1.5,0.25,0.125,8\n"},
+		{"csv", true, "input,targets,labels,label_names,confidence,entropy,ood_score,ood_percentile,leverage\nx.png,0 2,1,dog,0.625,1.5,0.25,0.125,8\n"},
+		{"table", false, "input label class confidence ood score ood %ile leverage x.png 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
+		{"table", true, "input targets labels confidence ood score ood %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 	} {
 		var b bytes.Buffer
 		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi)

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
@@ -326,11 +325,16 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 	for i, s := range record {
 		record[i] = csvText(s)
 	}
-	for _, v := range append([]float64{p.Confidence, p.Entropy}, p.Scores...) {
-		record = append(record, strconv.FormatFloat(v, 'g', -1, 64))
+	percentile := ""
+	if p.OODPercentile != nil {
+		percentile = full(*p.OODPercentile)
 	}
+	record = append(record, full(p.Confidence), full(p.Entropy), full(p.OODScore), percentile, full(p.Leverage))
 	return c.w.Write(record)
 }
+
+// full writes a number with all its digits.
+func full(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
 // csvText lets a name through with what CSV quotes, line breaks, but with nothing
 // that would command the terminal of who looks at the file.
@@ -364,7 +368,7 @@ func (c *csvPredictions) begin() error {
 	if c.multi {
 		header = csvLabelsHeader
 	}
-	return c.w.Write(withScores(header))
+	return c.w.Write(slices.Concat(header, scoreHeader))
 }
 
 func (c *csvPredictions) flush() error {
@@ -395,17 +399,9 @@ const rowsKept = 64
 var (
 	predictionHeader = []string{"input", "label", "class", "confidence"}
 	labelsHeader     = []string{"input", "targets", "labels", "confidence"}
-	predictionAlign  = "lllr" + strings.Repeat("r", len(score.Shown))
+	scoreHeader      = []string{"ood_score", "ood_percentile", "leverage"}
+	predictionAlign  = "lllr" + strings.Repeat("r", len(scoreHeader))
 )
-
-// withScores adds the names of all scores.
-func withScores(header []string) []string {
-	header = slices.Clone(header)
-	for _, s := range score.Shown {
-		header = append(header, s.Name)
-	}
-	return header
-}
 
 func (t *tablePredictions) write(p wrap.Prediction) error {
 	truth, found := "-", t.class(p.Class)
@@ -419,13 +415,11 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		truth = t.class(*p.Label)
 	}
 	row := []string{shorten(printable(p.Input)), truth, found, percent(p.Confidence)}
-	for i, s := range score.Shown {
-		format := "%#.4g"
-		if s.Double { // and bounded
-			format = "%.4f"
-		}
-		row = append(row, fmt.Sprintf(format, p.Scores[i]))
+	percentile := "-"
+	if p.OODPercentile != nil {
+		percentile = percent(*p.OODPercentile)
 	}
+	row = append(row, fmt.Sprintf("%.4f", p.OODScore), percentile, fmt.Sprintf("%#.4g", p.Leverage))
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -438,7 +432,7 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 
 // shorten keeps the end of a long name, where names differ, so that rows fit into 80 columns.
 func shorten(name string) string {
-	const most = 32
+	const most = 22
 	runes := []rune(name)
 	if len(runes) <= most {
 		return name
@@ -485,9 +479,9 @@ func (t *tablePredictions) begin() error {
 	if t.multi {
 		header = labelsHeader
 	}
-	header = withScores(header)
+	header = slices.Concat(header, scoreHeader)
 	for i, name := range header {
-		header[i] = strings.ReplaceAll(name, "_", " ")
+		header[i] = strings.ReplaceAll(strings.Replace(name, "percentile", "%ile", 1), "_", " ")
 	}
 	t.widths = make([]int, len(header))
 	rows := append([][]string{header}, t.kept...)

@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -55,7 +54,7 @@ func (p *program) predictArrow(ctx context.Context, predictor *wrap.Predictor, i
 }
 
 // arrowFields are the columns of predictions, which are the same for every bundle: the fields of
-// wrap.Prediction by their names in JSON, error, and then the scores.
+// wrap.Prediction by their names in JSON, and error.
 var arrowFields = []columnar.Field{
 	{Name: "input", Type: columnar.BinaryTypes.String},
 	{Name: "error", Type: columnar.BinaryTypes.String}, // null where there is a prediction; else all that follow are
@@ -70,6 +69,9 @@ var arrowFields = []columnar.Field{
 	{Name: "logits", Type: columnar.ListOf(columnar.PrimitiveTypes.Float32)},
 	{Name: "logit_variance", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
 	{Name: "entropy", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "ood_score", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "ood_percentile", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "leverage", Type: columnar.PrimitiveTypes.Float64},
 }
 
 func arrowSchema() *columnar.Schema {
@@ -77,9 +79,6 @@ func arrowSchema() *columnar.Schema {
 	for _, f := range arrowFields {
 		f.Nullable = f.Name != "input"
 		fields = append(fields, f)
-	}
-	for _, s := range score.Shown {
-		fields = append(fields, columnar.Field{Name: s.Name, Type: columnar.PrimitiveTypes.Float64, Nullable: true})
 	}
 	return columnar.NewSchema(fields, nil)
 }
@@ -107,7 +106,7 @@ func newArrowPredictions(w io.Writer) *arrowPredictions {
 // write writes a row: a prediction or, where failed says why there is none, the name of its record.
 func (a *arrowPredictions) write(p *wrap.Prediction, failed string) error {
 	for i, f := range a.rows.Schema().Fields() {
-		appendTo(a.rows.Field(i), arrowValue(f.Name, i, p, failed))
+		appendTo(a.rows.Field(i), arrowValue(f.Name, p, failed))
 	}
 	a.n++
 	if a.numbers += 3 * len(p.Logits); a.n < arrowRows && a.numbers < arrowNumbers {
@@ -117,7 +116,7 @@ func (a *arrowPredictions) write(p *wrap.Prediction, failed string) error {
 }
 
 // arrowValue returns what a column has in a row, nil for a null.
-func arrowValue(column string, i int, p *wrap.Prediction, failed string) any {
+func arrowValue(column string, p *wrap.Prediction, failed string) any {
 	switch {
 	case column == "input":
 		return p.Input
@@ -125,8 +124,6 @@ func arrowValue(column string, i int, p *wrap.Prediction, failed string) any {
 		return failed
 	case failed != "":
 		return nil
-	case i >= len(arrowFields):
-		return p.Scores[i-len(arrowFields)]
 	}
 	switch column {
 	case "label":
@@ -155,6 +152,14 @@ func arrowValue(column string, i int, p *wrap.Prediction, failed string) any {
 		return p.LogitVariance
 	case "entropy":
 		return p.Entropy
+	case "ood_score":
+		return p.OODScore
+	case "ood_percentile":
+		if p.OODPercentile != nil {
+			return *p.OODPercentile
+		}
+	case "leverage":
+		return p.Leverage
 	}
 	return nil
 }

@@ -65,20 +65,17 @@ type MeanField struct {
 	Lambda0 float64
 
 	// Plain is the T of probabilities softmax(a/T), or sigmoids, of the logits alone, which stand
-	// in the place of Method's: the network's own for 1. Zero: Method gives them. The score is
-	// Method's either way.
+	// in the place of Method's: the network's own for 1. Zero: Method gives them.
 	Plain float64
 
 	// Forms are the variances of the K logits at T_ens = 1, and then the leverage: M = K+1.
 	Forms Quadratic
 
 	NLL Temperatures // for Method's probabilities
-	OOD Temperatures // for the out-of-distribution score
+	OOD Temperatures // for Method's margin; zero where no score is made of that
 
-	// Scores are the graph's last outputs, made of what the head has of an example. MedianMargin is
-	// a term of theirs: the margin of a usual example.
-	Scores       []Score
-	MedianMargin float64
+	// Scores are the graph's last outputs, made of what the head has of an example.
+	Scores []Score
 
 	// Intervals say how the log-sum-exps of MF0 are interpolated, in rising order. Beyond the last,
 	// and where no number of nodes is much less than that of the classes, they are computed by
@@ -159,6 +156,9 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	return fused, outputs.in(fused), nil
 }
 
+// margins reports whether there is a pair for margins.
+func (mf *MeanField) margins() bool { return mf.OOD != Temperatures{} }
+
 func (mf *MeanField) check(h *head.Head) error {
 	q, k := &mf.Forms, h.LogitDim
 	terms := len(q.Offset)
@@ -180,10 +180,13 @@ func (mf *MeanField) check(h *head.Head) error {
 		return fmt.Errorf("quadratic forms with %d, %d, %d, %d and %d numbers do not fit a head with %d features and %d logits",
 			len(q.Center), len(q.Projection), len(q.Offset), len(q.Reduction), len(q.Weights), h.FeatureDim, k)
 	}
-	for _, x := range []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens, mf.OOD.Act, mf.OOD.Ens, mf.MedianMargin} {
+	numbers := []float64{mf.Lambda0, mf.NLL.Act, mf.NLL.Ens}
+	if mf.margins() {
+		numbers = append(numbers, mf.OOD.Act, mf.OOD.Ens)
+	}
+	for _, x := range numbers {
 		if !(x > 0) || math.IsInf(x, 0) {
-			return fmt.Errorf("λ₀ %v, temperatures %v and %v and median margin %v, want positive finite numbers",
-				mf.Lambda0, mf.NLL, mf.OOD, mf.MedianMargin)
+			return fmt.Errorf("λ₀ %v and temperatures %v and %v, want positive finite numbers", mf.Lambda0, mf.NLL, mf.OOD)
 		}
 	}
 	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {

@@ -33,12 +33,12 @@ func meanField(h *head.Head) *MeanField {
 		return x
 	}
 	return &MeanField{
-		Lambda0: 0.3, MedianMargin: 1, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
+		Lambda0: 0.3, NLL: Temperatures{1, 2}, OOD: Temperatures{3, 4},
 		Forms:     Quadratic{Forms: m, Center: fill(d), Projection: fill(d * d), Offset: fill(d), Weights: fill(d * m)},
 		Intervals: []Interval{{4, 20}, {100, 60}},
 		Scores: []Score{
 			{Name: "ood_score", Double: true,
-				Emit: func(t *Terms) string { return t.Div(t.MedianMargin(), t.Add(t.Margin(), t.MedianMargin())) }},
+				Emit: func(t *Terms) string { return t.Div(t.Number(1), t.Add(t.Margin(), t.Number(1))) }},
 			{Name: "leverage", Emit: (*Terms).Leverage},
 		},
 		Metadata: map[string]string{"mfgs.version": "test"},

@@ -2,6 +2,7 @@ package fuse
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx/head"
@@ -105,17 +106,21 @@ func zero(x []float64) bool {
 }
 
 // pairs returns the distinct pairs of temperatures: that for probabilities, where they need one,
-// and, last, that for the score.
-func (f *fuser) pairs() []Temperatures {
-	if f.mf.OOD == f.mf.NLL || f.mf.Plain > 0 {
-		return []Temperatures{f.mf.OOD}
+// and, last, that for margins, where these are wanted.
+func (f *fuser) pairs() (pairs []Temperatures) {
+	if f.mf.Plain == 0 {
+		pairs = append(pairs, f.mf.NLL)
 	}
-	return []Temperatures{f.mf.NLL, f.mf.OOD}
+	if f.mf.margins() && !slices.Contains(pairs, f.mf.OOD) {
+		pairs = append(pairs, f.mf.OOD)
+	}
+	return pairs
 }
 
 // probabilities makes the output of probabilities from logits and their variances as forms returns
-// them, both [N,K], and returns the margin of 1 - max p under the pair OOD, [N,1]. All is float64:
-// margins differ where probabilities are all but the same, or all but one next to nothing.
+// them, both [N,K], and returns the margin of 1 - max p under the pair OOD, [N,1], or "" where there
+// is none. All is float64: margins differ where probabilities are all but the same, or all but one
+// next to nothing.
 func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 	pairs := f.pairs()
 	p := int64(len(pairs))
@@ -124,10 +129,6 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 		act[i] = 1 / t.Act
 		ens[i] = f.mf.Lambda0 * (f.mf.NLL.Ens / t.Ens)
 	}
-	variance = f.cast(f.clip(variance, 0, mostForm), tensor.Float64)
-	// λ₀s² of every pair, [N,P,K].
-	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
-	inverse := f.double("inverse_act", act, p, 1)
 	logits = f.clip(logits, -mostLogit, mostLogit)
 	if f.link == head.Softmax { // whose probabilities do not change when all logits are shifted: now none is positive
 		top := f.cast(f.reduce("ReduceMax", logits, 1, true), tensor.Float64)
@@ -146,7 +147,13 @@ func (f *fuser) probabilities(logits, variance, output string) (margin string) {
 			f.servedSigmoids(y, output)
 		}
 	}
-	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), inverse)
+	if p == 0 {
+		return ""
+	}
+	variance = f.cast(f.clip(variance, 0, mostForm), tensor.Float64)
+	// λ₀s² and μ of every pair, [N,P,K].
+	spread := f.binary("Mul", f.reshape(variance, 0, 1, f.k), f.double("lambda", ens, p, 1))
+	mu := f.binary("Mul", f.reshape(logits, 0, 1, f.k), f.double("inverse_act", act, p, 1))
 	switch {
 	case f.link != head.Softmax:
 		return f.separate(f.binary("Div", mu, f.temperatures(spread)), output)
@@ -169,7 +176,7 @@ func (f *fuser) pair(x string, i, n int64) string {
 	return f.reshape(x, 0, n)
 }
 
-// scored takes the last pair of [N,P,K], that of the score, [N,K].
+// scored takes the last pair of [N,P,K], that of the margin, [N,K].
 func (f *fuser) scored(x string) string { return f.pair(x, int64(len(f.pairs()))-1, f.k) }
 
 // served casts probabilities, [N,C], to their output.
@@ -223,6 +230,9 @@ func (f *fuser) logSigmoid(y string) string {
 func (f *fuser) normalised(logp, output string) (margin string) {
 	if f.mf.Plain == 0 {
 		f.servedSoftmax(f.pair(logp, 0, f.k), output)
+	}
+	if !f.mf.margins() {
+		return ""
 	}
 
 	// The margin is m - log mean exp(m-x_k) over the classes but the most probable, with x_k = max
@@ -292,6 +302,9 @@ func (f *fuser) separate(y, output string) (margin string) {
 	}
 	if f.mf.Plain == 0 {
 		f.servedSigmoids(f.pair(y, 0, f.k), output)
+	}
+	if !f.mf.margins() {
+		return ""
 	}
 	// With x = |y|, m the least of them and w = 1/(1+exp(-x)) the margin is m + log(Σ w / Σ w
 	// exp(m-x)). For small x it is that of tanh(x/2), mean x + ((mean x)³ - mean x³)/12.

@@ -48,11 +48,13 @@ func (t *Terms) Variance() string { return t.variance }
 // Leverage returns the last of the quadratic forms, [N,1].
 func (t *Terms) Leverage() string { return t.leverage }
 
-// Margin returns the margin of 1 - max p under the pair OOD, [N,1].
-func (t *Terms) Margin() string { return t.margin }
-
-// MedianMargin returns that of a usual example.
-func (t *Terms) MedianMargin() string { return t.f.number(t.f.mf.MedianMargin) }
+// Margin returns the margin of 1 - max p under the pair OOD, [N,1], which must be there.
+func (t *Terms) Margin() string {
+	if t.margin == "" {
+		panic("fuse: a score of margins in a graph that has no temperatures for them")
+	}
+	return t.margin
+}
 
 // Constant returns a matrix of fixed numbers, row-major with so many columns. One row stands for
 // all examples.

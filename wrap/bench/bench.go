@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
@@ -87,13 +87,13 @@ func (b *bench) fitted() (list []*request) {
 func (b *bench) check() error {
 	names := b.Methods
 	if len(names) == 0 {
-		names = PlainMethods()
+		names = defaultMethods
 	}
 	var err error
 	if b.requests, err = parseMethods(names); err != nil {
 		return err
 	}
-	if len(b.OOD) == 0 && len(b.requests) == 1 && score.Index(b.requests[0].name) >= 0 {
+	if len(b.OOD) == 0 && len(b.requests) == 1 && measure.IsScore(b.requests[0].name) {
 		return fmt.Errorf("%s gives no probabilities: it needs an out-of-distribution set to be measured on", b.requests[0].name)
 	}
 	if err := b.Runtime.Validate(); err != nil {
@@ -181,6 +181,9 @@ func (b *bench) attach(ctx context.Context) error {
 		return err
 	}
 	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
+	if err := b.resolveScores(); err != nil {
+		return err
+	}
 	if b.attached.Model == nil {
 		return nil
 	}
@@ -201,11 +204,31 @@ func (b *bench) attach(ctx context.Context) error {
 	return err
 }
 
+// resolveScores calls the score that the bundle serves by its name, once.
+func (b *bench) resolveScores() error {
+	served := b.calibration.Served().Name
+	var kept []*request
+	for _, r := range b.requests {
+		if r.name == measure.Served {
+			if slices.ContainsFunc(b.requests, func(o *request) bool { return o.text == served }) {
+				continue
+			}
+			r = &request{text: served, method: find(served)}
+		}
+		if r.fit == nil && !measure.Plain(r.name, b.calibration) {
+			return fmt.Errorf("method %s learns from training data, and the bundle serves %s: calibrate with --ood-score %s", r.text, served, r.text)
+		}
+		kept = append(kept, r)
+	}
+	b.requests = kept
+	return nil
+}
+
 // openFitted opens what methods are tuned on and fitted to, and refuses what would stop one of them
 // only after others are done.
 func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 	if b.head.Link != calibrate.Softmax {
-		return fmt.Errorf("the head has %d logits with link %s: methods other than %v are for a softmax", b.head.Logits, b.head.Link, PlainMethods())
+		return fmt.Errorf("the head has %d logits with link %s: methods other than %s are for a softmax", b.head.Logits, b.head.Link, strings.Join(PlainMethods(), ", "))
 	}
 	for _, r := range fitted {
 		if b.cut == nil && b.runsNetworks(r) {
@@ -317,7 +340,7 @@ func (b *bench) figures(
 			r.OODNLL = append(r.OODNLL, OODResult{b.OOD[j].Name, f.OODNLL[j]})
 		}
 	}
-	recommendation := resampled.Recommend(string(b.calibration.Method), "mf0")
+	recommendation := resampled.Recommend(string(b.calibration.Method), b.calibration.Served().Name)
 	return &recommendation, nil
 }
 

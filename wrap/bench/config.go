@@ -25,7 +25,8 @@ type Config struct {
 
 	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many classifiers
 	// are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and STRUCTURE, full or
-	// kron, are the bundle's where they are left out. Nil is PlainMethods().
+	// kron, are the bundle's where they are left out. Nil is mle, ts,
+	// mf0, the score that the bundle serves, which is called ood_score here, and leverage.
 	Methods []string
 
 	// What methods beyond PlainMethods are tuned on and, some of them, fitted to. SPECs

@@ -16,7 +16,7 @@ var (
 		files: &Files{Name: "ensemble", Flag: "ensemble", least: 2, of: "method ensemble", run: true},
 	}
 	jackknife = &method{
-		name: "jackknife", doc: "networks trained on parts of the data: --with jackknife=FILE", check: checkNetworks, fit: fitNetworks,
+		name: "jackknife", doc: "networks of parts of the data: --with jackknife=FILE", check: checkNetworks, fit: fitNetworks,
 		files: &Files{Name: "jackknife", Flag: "jackknife", least: 2, of: "method jackknife", run: true},
 	}
 )

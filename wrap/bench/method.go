@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods/layers"
@@ -56,7 +55,7 @@ type request struct {
 // plain reports whether the bundle itself has all the method needs. Over several layers mf0 has
 // another posterior.
 func (r *request) plain(layers int) bool {
-	return slices.Contains(measure.Plain, r.name) && r.covariance == "" && (layers <= 1 || !r.layered)
+	return measure.Plain(r.name, nil) && r.covariance == "" && (layers <= 1 || !r.layered) || r.fit == nil
 }
 
 // flag is what the command calls the files.

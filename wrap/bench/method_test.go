@@ -77,7 +77,9 @@ func TestEveryMethodIsDescribed(t *testing.T) {
 			t.Errorf("%s is not described", n)
 		}
 	}
-	if got, want := PlainMethods(), []string{"mle", "ts", "mf0", "leverage"}; !slices.Equal(got, want) {
+	want := []string{"mle", "ts", "mf0", "ood_score", "studentized", "leverage", "max_logit", "energy", "gen", "entropy",
+		"studentized_energy", "margin_leverage"}
+	if got := PlainMethods(); !slices.Equal(got, want) {
 		t.Errorf("plain methods %v, want %v", got, want)
 	}
 }

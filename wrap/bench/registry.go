@@ -19,6 +19,7 @@ var registry = slices.Concat([]*method{
 	{name: "mle", doc: "the network's own probabilities"},
 	{name: "ts", doc: "temperature scaling"},
 	mf0,
+	{name: measure.Served, doc: "the score of unfamiliarity that the bundle serves"},
 }, scores(), []*method{
 	mf1, mf2, ukf, mc, bnnKFAC, rue,
 	ensemble, jackknife, ensembleLL, jackknifeLL,
@@ -27,8 +28,8 @@ var registry = slices.Concat([]*method{
 
 // scores are methods without probabilities.
 func scores() (all []*method) {
-	for _, s := range score.Shown {
-		if slices.Contains(measure.Plain, s.Name) {
+	for _, s := range score.All {
+		if measure.IsScore(s.Name) {
 			all = append(all, &method{name: s.Name, doc: s.Doc})
 		}
 	}
@@ -58,8 +59,14 @@ func Methods() []string {
 // DescribeMethod says in a few words what a method of Methods is.
 func DescribeMethod(name string) string { return find(name).doc }
 
-// PlainMethods returns those of Methods that need nothing but the bundle.
-func PlainMethods() []string { return slices.Clone(measure.Plain) }
+// PlainMethods returns those of Methods that need nothing but the bundle, whichever score that
+// serves.
+func PlainMethods() []string {
+	return slices.DeleteFunc(Methods(), func(name string) bool { return !measure.Plain(name, nil) })
+}
+
+// defaultMethods are those of Config.Methods that is nil.
+var defaultMethods = []string{"mle", "ts", "mf0", measure.Served, "leverage"}
 
 func find(name string) *method {
 	i := slices.IndexFunc(registry, func(m *method) bool { return m.name == name })

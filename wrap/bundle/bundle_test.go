@@ -3,6 +3,7 @@ package bundle
 import (
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
@@ -41,12 +43,27 @@ func posterior(h calibrate.Head, s calibrate.Structure, c calibrate.Covariance) 
 	return p
 }
 
+// served is a score that learned something.
+func served() *score.Served {
+	react, _ := score.Find("react")
+	fitted, err := react.With(3, 2, score.Tensors{
+		{Name: "threshold", Shape: []int{1}, Data: []float64{1.5}},
+		{Name: "weight", Shape: []int{2, 3}, Data: []float64{1, 2, 3, 4, 5, 6}},
+		{Name: "bias", Shape: []int{3}, Data: []float64{-1, 0, 1}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return &score.Served{Fitted: *fitted, Median: -2, Scale: 0.5, Quantiles: []float64{0.125, 0.5, 0.875}}
+}
+
 var softmax = calibrate.Head{Features: 2, Logits: 3, Bias: true, Link: calibrate.Softmax}
 
 // full and kron are bundles as Write takes them; what it sets is empty.
 func full() Bundle {
 	return Bundle{
 		Posterior: posterior(softmax, calibrate.Full, calibrate.Hessian),
+		Score:     served(),
 		Manifest: Manifest{
 			Tool:  "mfgs v0.1.0",
 			Model: &Model{SHA256: strings.Repeat("0a", 32), Producer: "pytorch 2.4.0", Opset: 17},
@@ -63,7 +80,10 @@ func full() Bundle {
 				OOD: Pair{Temperatures: calibrate.Temperatures{Act: 0.25, Ens: 1e-6}, TunedOn: "ood"},
 				TS:  1.5,
 			},
-			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75, MedianMargin: 2.5},
+			MeanField: MeanField{Lambda0: 0.303964, MedianVariance: 20, MaxRatio: 1.75},
+			OODScore: &OODScore{
+				Choice: score.Choice{Name: "react", AUROC: 0.97, Rival: "react", Gain: 0.02, Needed: 0.01},
+			},
 			HeldOut: HeldOut{
 				Before: Figures{InDomain: metrics.InDomain{N: 100, Error: 0.015, NLL: 0.16, ECE: 0.0135, Brier: 0.03},
 					OOD: &metrics.OOD{N: 150, Accuracy: 0.7, AUROC: 0.75, AUPRIn: 0.7, AUPROut: 0.6, FPR95: 0.9}},
@@ -96,6 +116,7 @@ func kron() Bundle {
 	b.Posterior = posterior(b.Posterior.Head, calibrate.Kronecker, calibrate.Sandwich)
 	m := &b.Manifest
 	m.Model = nil
+	b.Score, m.OODScore, m.MeanField.MedianMargin = nil, nil, 2.5 // as before there was a choice
 	m.Head = Head{Head: softmax}
 	m.Preprocess = nil
 	m.Damping = Damping{Rule: "rel:0.1", Rho: 0.1}
@@ -214,6 +235,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 				t.Errorf("posterior %+v, want %+v", got.Posterior, test.b.Posterior)
 			}
 			files := inMemory(t, dir)
+			if test.b.Score != nil {
+				test.files = append(test.files, ScoresName)
+			}
 			if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, test.files) {
 				t.Errorf("files %q, want %q", names, test.files)
 			}
@@ -222,6 +246,18 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			want.Format, want.Covariance, want.Structure = 2, test.b.Posterior.Covariance, test.b.Posterior.Structure
 			want.Damping.Epsilon = test.b.Posterior.Epsilon
 			want.Posterior = File{PosteriorName, sum(files[PosteriorName].Data)}
+			if s := test.b.Score; s != nil {
+				o := *want.OODScore
+				o.Median, o.Scale, o.Quantiles = s.Median, s.Scale, s.Quantiles
+				want.OODScore, want.Scores = &o, &File{ScoresName, sum(files[ScoresName].Data)}
+				slices.SortFunc(got.Score.Tensors, func(x, y score.Tensor) int { return cmp.Compare(y.Name, x.Name) })
+				slices.SortFunc(s.Tensors, func(x, y score.Tensor) int { return cmp.Compare(y.Name, x.Name) })
+				if !reflect.DeepEqual(got.Score, s) {
+					t.Errorf("score %+v, want %+v", got.Score, s)
+				}
+			} else if got.Score.Name != "mf0" || got.Score.Median != 2.5 || got.Score.Quantiles != nil {
+				t.Errorf("score %+v, want mf0 and the median margin", got.Score)
+			}
 			if test.o.Model != nil {
 				model := *want.Model
 				model.File = &File{ModelName, sum([]byte("a model"))}
@@ -237,7 +273,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 
 			c := got.Calibration()
 			if c.Method != calibrate.TS || c.Posterior != got.Posterior || c.Lambda0 != 0.303964 ||
-				c.Ratio != want.MeanField.MaxRatio || c.MedianMargin != 2.5 || c.TS != 1.5 ||
+				c.Ratio != want.MeanField.MaxRatio || c.Score != got.Score || c.TS != 1.5 ||
 				c.NLL != (calibrate.Temperatures{Act: 0.5, Ens: 12.5}) || c.OOD.Act != want.Temperatures.OOD.Act ||
 				c.OOD.Ens != want.Temperatures.OOD.Ens {
 				t.Errorf("calibration %+v", c)
@@ -260,6 +296,7 @@ func TestFormat1(t *testing.T) {
 			dir := filepath.Join("testdata", name)
 			b := test.b
 			b.Manifest.Probabilities, b.Manifest.HeldOut.MF0, b.Manifest.MeanField.MedianMargin = nil, nil, 0
+			b.Manifest.OODScore = nil
 			if b.Manifest.Preprocess == nil { // format 1 always says something
 				b.Manifest.Preprocess = &preprocess.Spec{}
 			}
@@ -285,8 +322,8 @@ func TestFormat1(t *testing.T) {
 			if got := got.Calibration().Method; got != calibrate.MF0 {
 				t.Errorf("probabilities of %q, want mf0, which gave them when format 1 was written", got)
 			}
-			if got := got.Calibration().MedianMargin; got != 1 {
-				t.Errorf("median margin %v, want 1", got)
+			if s := got.Calibration().Score; s.Name != "mf0" || s.Median != 1 || s.Quantiles != nil {
+				t.Errorf("the score %s with median margin %v and quantiles %v, want mf0, 1 and none", s.Name, s.Median, s.Quantiles)
 			}
 		})
 	}

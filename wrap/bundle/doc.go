@@ -13,6 +13,7 @@
 //	bundle.yaml            the manifest, sealed by its last line
 //	posterior.safetensors  the Gaussian over the last layer's weights
 //	curvature.safetensors  optional: the sums over the training data that it was made from
+//	scores.safetensors     only with a score of unfamiliarity that is fitted to training data
 //	model.onnx             optional: the network
 //	model.onnx.data        only beside model.onnx: its weights, where it does not have them
 //
@@ -80,7 +81,15 @@
 //	  lambda0                  λ₀, in 1e-6 … 1e6                                     1   2
 //	  median_variance          median held-out logit variance at T_ens = 1, > 0      1   2
 //	  max_ratio                largest held-out T_max/T_min of an example, ≥ 1       1   2
-//	  median_margin            > 0, the unit of ood_score, see below                 –   2
+//	  median_margin            > 0, left out where there is ood_score, see below     –  (2)
+//	ood_score                  what ood_score and ood_percentile are made of         –  (2)
+//	  name                     the score, one of package score                       –   2
+//	  given                    true: it was asked for                                –  (2)
+//	  auroc                    of it, on the held-out data                           –  (2)
+//	  rival, gain, needed      the score weighed against the default one, what it
+//	                           gains in AUROC, and had to gain                       –  (2)
+//	  median, scale            of the score on held-out data, scale > 0, see below   –   2
+//	  quantiles                of ood_score there, 2 to 257 numbers that never fall  –   2
 //	held_out                   figures on the data used for tuning
 //	  before                   of the network                                        1   2
 //	  ts                       of temperature scaling                                1   2
@@ -101,6 +110,8 @@
 //	warnings                   lines for people                                     (1) (2)
 //	posterior                  name and sha256 of posterior.safetensors              1   2
 //	curvature                  name and sha256 of curvature.safetensors             (1) (2)
+//	scores                     name and sha256 of scores.safetensors: must be where
+//	                           the score of ood_score learned something              –  (2)
 //	labels                     the classes' names in their order                    (1) (2)
 //	grids                      nll and auroc, each left out or act [m], tau [n] and
 //	                           value [m][n], what temperatures were chosen from     (1) (2)
@@ -131,10 +142,17 @@
 // temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the network's own. In
 // format 1 it is always mf0.
 //
-// mean_field.median_margin is the unit of ood_score, a margin: the score of a margin g is
-// median_margin/(median_margin + g). With r = 1 - max p under the pair temperatures.ood and r₀ = 1
-// - 1/C of C classes, g is log((1-r)/r) - log((1-r₀)/r₀); of several labels r is the mean of 1 -
-// max(p_k, 1-p_k), and r₀ is ½. In format 1 it is always 1.
+// ood_score.name is a score of unfamiliarity, of package score. Where that is a familiarity g ≥ 0,
+// such as the margins of studentized and mf0, ood_score is median/(median + g); of any other score s
+// it is, with z = (s - median)/scale, ½/(1-z) for z ≤ 0 and 1 - ½/(1+z) for others. What is made of
+// numbers that are not finite is 1. ood_percentile is the share of held-out examples in distribution
+// that score lower: quantile i of n is at i/(n-1), between them it is linear, and of equal ones the
+// first counts.
+//
+// Without ood_score the score is mf0 with median mean_field.median_margin, in format 1 with 1, and
+// there is no ood_percentile. The margin of mf0 is, with r = 1 - max p under the pair
+// temperatures.ood and r₀ = 1 - 1/C of C classes, log((1-r)/r) - log((1-r₀)/r₀); of several labels r
+// is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½.
 //
 // # posterior.safetensors
 //
@@ -153,6 +171,12 @@
 //	kron       lambda_B  [K]      its eigenvalues, ≥ 0
 //	kron       V         [D,K]    variance of logit k for each (Q_Aᵀφ)²_i, ≥ 0
 //	kron       leverage  [D]      1/(λ_A + δ), ≥ 0
+//
+// # scores.safetensors
+//
+// What the score of ood_score learned from the training data, F64, row-major and finite: tensors by
+// the names and of the shapes that package score has for it. K is head.classes, d
+// head.feature_dim, and other dimensions are at most 2^14.
 //
 // # model.onnx and model.onnx.data
 //
@@ -179,8 +203,8 @@
 //
 // Format 1 is frozen: since unknown fields are refused, a new field makes a new format. Format 2
 // is not yet: until this page says that it is, it grows with what is built on it, by optional
-// fields, so that what was written before stays readable. For these the names thresholds,
-// quantiles and scores are reserved. A reader that does not know such a field refuses the
+// fields, so that what was written before stays readable. For these the name thresholds is
+// reserved. A reader that does not know such a field refuses the
 // bundle and names it; nothing is served that was only half understood.
 //
 // # Writing

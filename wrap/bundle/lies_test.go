@@ -53,7 +53,7 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 		t.Fatalf("%+v, %v", read, err)
 	}
 	m := read.Manifest
-	m.Format, m.Probabilities, m.HeldOut.MF0, m.MeanField.MedianMargin = 1, nil, nil, 0
+	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "preprocess.pad is a field of format 2")
 	m.Preprocess.Pad = nil
 	oneLine(t, m.Validate(), ErrField, "preprocess.resize.mode height is of format 2")
@@ -140,8 +140,16 @@ var manifestLies = []struct {
 	{"no lambda0", "lambda0: 0.303964", "lambda0: 0", ErrField, "mean_field.lambda0"},
 	{"ratio below 1", "max_ratio: 1.75", "max_ratio: 0.5", ErrField, "mean_field.max_ratio"},
 	{"infinite ratio", "max_ratio: 1.75", "max_ratio: .inf", ErrNotFinite, "mean_field.max_ratio"},
-	{"no median margin", "  median_margin: 2.5\n", "", ErrField, "mean_field.median_margin is 0, want a positive number"},
-	{"negative median margin", "median_margin: 2.5", "median_margin: -2.5", ErrField, "mean_field.median_margin"},
+	{"a median margin beside a score", "max_ratio: 1.75", "max_ratio: 1.75\n  median_margin: 2.5", ErrField, "mean_field.median_margin is for a bundle without ood_score"},
+	{"unknown score", "name: react", "name: softmin", ErrField, "ood_score.name is \"softmin\", want one of"},
+	{"score that learns nothing", "name: react", "name: energy", ErrField, "ood_score is energy, and scores is given: true, want false"},
+	{"familiarity of no median", "name: react", "name: studentized", ErrField, "ood_score.median is -2, want a positive number"},
+	{"no scale", "scale: 0.5", "scale: 0", ErrField, "ood_score.scale"},
+	{"one quantile", "[0.125, 0.5, 0.875]", "[0.125]", ErrField, "ood_score.quantiles has 1 numbers"},
+	{"quantiles that fall", "[0.125, 0.5, 0.875]", "[0.125, 0.875, 0.5]", ErrField, "ood_score.quantiles are not numbers in [0,1] that never fall"},
+	{"quantiles beyond one", "[0.125, 0.5, 0.875]", "[0.125, 0.5, 1.5]", ErrField, "ood_score.quantiles are not"},
+	{"a quantile that is NaN", "[0.125, 0.5, 0.875]", "[0.125, .nan, 0.875]", ErrNotFinite, "ood_score.quantiles[1]"},
+	{"another score's tensors", "name: react", "name: knn", ErrTensors, "score knn: 3 tensors, want 2"},
 	{"figures of nothing", "{examples: 100, error: 0.015, nll: 0.16", "{examples: 0, error: 0.015, nll: 0.16", ErrField, "held_out.before.in_domain.examples"},
 	{"negative likelihood", "nll: 0.16", "nll: -0.16", ErrField, "held_out.before.in_domain.nll"},
 	{"OOD figures of nothing", "{examples: 150, accuracy: 0.7", "{examples: 0, accuracy: 0.7", ErrField, "held_out.before.ood.examples"},
@@ -383,7 +391,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
 			t.Errorf("the manifest was changed (%v)", err)
 		}
-		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName)
+		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, ScoresName)
 		edit(func(string) string { return string(data) })
 	}
 

@@ -34,6 +34,7 @@ const (
 	ManifestName  = "bundle.yaml"
 	PosteriorName = "posterior.safetensors"
 	CurvatureName = "curvature.safetensors"
+	ScoresName    = "scores.safetensors"
 	ModelName     = "model.onnx"
 	ModelDataName = "model.onnx.data" // which the model names: no other will do
 )
@@ -66,6 +67,10 @@ type Manifest struct {
 	Temperatures  Temperatures      `yaml:"temperatures"`
 	MeanField     MeanField         `yaml:"mean_field"`
 
+	// OODScore says which score of unfamiliarity is served. Format 1 has none, and bundles of format
+	// 2 that were written before there was a choice: the score is mf0.
+	OODScore *OODScore `yaml:"ood_score,omitempty"`
+
 	HeldOut  HeldOut   `yaml:"held_out"`
 	Datasets []Dataset `yaml:"datasets"`
 	Batch    int       `yaml:"batch"` // inference batch, at most [MaxBatch]; 0 where features came ready made
@@ -73,6 +78,7 @@ type Manifest struct {
 
 	Posterior File  `yaml:"posterior"`           // set by Write
 	Curvature *File `yaml:"curvature,omitempty"` // set by Write
+	Scores    *File `yaml:"scores,omitempty"`    // what the score learned; set by Write
 
 	// Labels names the classes, or what a multi-label head tells, in their order.
 	// It may be empty; a head with one logit has two classes, the second being the
@@ -170,8 +176,8 @@ type MeanField struct {
 	// interpolates the links sigmoid and one-vs-rest.
 	MaxRatio float64 `yaml:"max_ratio"`
 
-	// MedianMargin is the median held-out margin in distribution under the pair OOD, by
-	// which ood_score is made of margins. Format 1 has none: it is 1.
+	// MedianMargin is the median held-out margin in distribution under the pair OOD, by which
+	// ood_score is made of margins where there is no OODScore, and else 0. Format 1 has none: it is 1.
 	MedianMargin float64 `yaml:"median_margin,omitempty"`
 }
 
@@ -249,6 +255,7 @@ var comments = map[string]string{
 	"probabilities": "Whose probabilities are served: mf0, ts (temperature scaling) or mle (the network's own), and the gains, in nats, that decided.",
 	"temperatures":  "The activations are divided by act, the covariance by ens.",
 	"mean_field":    "Constants of the approximation.",
+	"ood_score":     "What ood_score is made of, what decided, and its quantiles on held-out data.",
 	"held_out":      "Figures on the data used for tuning: fractions, and nats for the NLL.",
 	"datasets":      "The data, by the role it had.",
 	"batch":         "Examples to a batch of inference.",

@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -24,6 +24,9 @@ import (
 type Bundle struct {
 	Manifest  Manifest
 	Posterior *calibrate.Posterior
+	// Score is what is served as ood_score. Where none is given to Write, the score is mf0, by the
+	// manifest's median margin.
+	Score *score.Served
 
 	sum  string // SHA256
 	fsys fs.FS  // where it was opened, nil if it was not
@@ -46,8 +49,7 @@ func (b *Bundle) Calibration() *calibrate.Calibration {
 		TSOOD:     t.TSOOD,
 		Lambda0:   b.Manifest.MeanField.Lambda0,
 		Ratio:     b.Manifest.MeanField.MaxRatio,
-
-		MedianMargin: cmp.Or(b.Manifest.MeanField.MedianMargin, 1),
+		Score:     b.Score,
 	}
 }
 
@@ -127,6 +129,9 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	sum := sha256.Sum256(document)
 	b := &Bundle{Manifest: *m, sum: hex.EncodeToString(sum[:]), fsys: fsys}
 	if b.Posterior, err = readPosterior(fsys, m); err != nil {
+		return nil, err
+	}
+	if b.Score, err = readScore(fsys, m); err != nil {
 		return nil, err
 	}
 	others := []*File{m.Curvature}

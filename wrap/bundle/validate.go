@@ -132,6 +132,8 @@ func (c *checks) format1(m *Manifest) {
 		}
 	}
 	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")
+	absent(m.OODScore == nil, "ood_score")
+	absent(m.Scores == nil, "scores")
 	for _, d := range m.Datasets {
 		absent(d.Parts == nil, "datasets.parts")
 	}
@@ -140,7 +142,7 @@ func (c *checks) format1(m *Manifest) {
 
 // format2 asks for the fields that format 2 added.
 func (c *checks) format2(m *Manifest) {
-	c.positive("mean_field.median_margin", m.MeanField.MedianMargin)
+	c.oodScore(m)
 	c.that(m.Probabilities != nil, "probabilities is missing")
 	if p := m.Probabilities; p != nil {
 		c.nested("probabilities.method", p.Method.Validate())

@@ -51,7 +51,7 @@ func CheckTarget(dir string, force bool, keep ...string) error {
 }
 
 // fileNames are those of all files that a bundle can have.
-var fileNames = []string{ManifestName, PosteriorName, CurvatureName, ModelName, ModelDataName}
+var fileNames = []string{ManifestName, PosteriorName, CurvatureName, ScoresName, ModelName, ModelDataName}
 
 var kind = &folder.Kind{
 	Noun: "bundle", Manifest: ManifestName, Files: fileNames, Title: comments["format"], Largest: MaxManifest,
@@ -70,6 +70,9 @@ func write(dir string, b Bundle, o WriteOptions, create folder.Create) (err erro
 	if err := describe(&m, b.Posterior); err != nil {
 		return err
 	}
+	if err := m.describeScore(b.Score); err != nil {
+		return err
+	}
 	switch {
 	case o.Model != nil && m.Model == nil:
 		return errors.New("a model is written into a bundle whose manifest does not describe it")
@@ -77,14 +80,18 @@ func write(dir string, b Bundle, o WriteOptions, create folder.Create) (err erro
 		return fmt.Errorf("%s is written into a bundle without %s", ModelDataName, ModelName)
 	}
 	return kind.WriteWith(dir, folder.Options{Force: o.Force, Keep: o.Keep}, func(put folder.Put) error {
-		return fill(put, &m, b.Posterior, o)
+		return fill(put, &m, &b, o)
 	}, create)
 }
 
 // fill writes the files of a bundle, and notes them in the manifest.
-func fill(put folder.Put, m *Manifest, p *calibrate.Posterior, o WriteOptions) error {
+func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 	var model, data *File
 	posterior := new(File)
+	var scores func(io.Writer) error
+	if b.Score != nil && b.Score.Learns() {
+		scores = func(w io.Writer) error { return encodeScore(w, b.Score) }
+	}
 	for _, f := range []struct {
 		name    string
 		content func(io.Writer) error
@@ -92,8 +99,9 @@ func fill(put folder.Put, m *Manifest, p *calibrate.Posterior, o WriteOptions) e
 	}{
 		{ModelName, o.Model, &model},
 		{ModelDataName, o.ModelData, &data},
-		{PosteriorName, func(w io.Writer) error { return encode(w, p) }, &posterior},
+		{PosteriorName, func(w io.Writer) error { return encode(w, b.Posterior) }, &posterior},
 		{CurvatureName, o.Curvature, &m.Curvature},
+		{ScoresName, scores, &m.Scores},
 	} {
 		if f.content == nil {
 			continue

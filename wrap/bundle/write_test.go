@@ -70,7 +70,7 @@ func TestForceReplacesABundleAsAWhole(t *testing.T) {
 	if err := Write(dir, full(), o); err != nil {
 		t.Fatal(err)
 	}
-	wantFiles(t, dir, ManifestName, ModelName, ModelDataName, PosteriorName)
+	wantFiles(t, dir, ManifestName, ModelName, ModelDataName, PosteriorName, ScoresName)
 	after := inMemory(t, dir)
 	for _, name := range []string{ModelName, ModelDataName} {
 		if !bytes.Equal(after[name].Data, before[name].Data) {
@@ -419,7 +419,7 @@ func TestWhatIsReadCanBeWrittenWithoutItsFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := written(t, *b, WriteOptions{})
-	wantFiles(t, dir, ManifestName, PosteriorName)
+	wantFiles(t, dir, ManifestName, PosteriorName, ScoresName)
 	got, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)

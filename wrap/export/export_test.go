@@ -57,8 +57,8 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := exported(t, path, x)
-		if len(got) != 5 {
-			t.Errorf("%s: %d outputs, want the 5: the model's only own one are the logits", s, len(got))
+		if len(got) != 6 {
+			t.Errorf("%s: %d outputs, want the 6: the model's only own one are the logits", s, len(got))
 		}
 		want, err := opened(t, dir, wrap.Options{}).Predict(t.Context(), []wrap.Tensor{x})
 		if err != nil {
@@ -95,8 +95,9 @@ func TestAnExportedModelPredictsAsItsBundle(t *testing.T) {
 			func(p wrap.Prediction, j int) float64 { return float64(p.Logits[j]) })
 		near(&r.Outputs[fuse.LogitVariance], 10, 0, 1e-4,
 			func(p wrap.Prediction, j int) float64 { return p.LogitVariance[j] })
-		near(r.Outputs.Of("ood_score"), 1, 1e-5, 0, func(p wrap.Prediction, _ int) float64 { return p.OODScore() })
-		near(r.Outputs.Of("leverage"), 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage() })
+		near(r.Outputs.Of("ood_score"), 1, 1e-5, 0, func(p wrap.Prediction, _ int) float64 { return p.OODScore })
+		near(r.Outputs.Of("ood_percentile"), 1, 1e-4, 0, func(p wrap.Prediction, _ int) float64 { return *p.OODPercentile })
+		near(r.Outputs.Of("leverage"), 1, 0, 1e-4, func(p wrap.Prediction, _ int) float64 { return p.Leverage })
 	}
 }
 
@@ -150,7 +151,7 @@ func TestAnExportIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(r.Inputs, m.Inputs()) || len(m.Outputs()) != 5 {
+	if !reflect.DeepEqual(r.Inputs, m.Inputs()) || len(m.Outputs()) != 6 {
 		t.Errorf("inputs %v, the file has %v, and outputs %v", r.Inputs, m.Inputs(), m.Outputs())
 	}
 	for _, o := range append(r.Outputs.Infos(), r.OwnOutputs...) {
@@ -187,7 +188,7 @@ func TestAnExportIsReported(t *testing.T) {
 		"mfgs.temperatures.ts":      fmt.Sprint(temperatures.TS),
 		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
-		"mfgs.logit_variance.ens":   "1",
+		"mfgs.logit_variance.ens": "1", "mfgs.ood_score": b.Manifest.OODScore.Name,
 		"mfgs.output.probabilities": r.Outputs[fuse.Probabilities].Name, "mfgs.output.logits": r.Outputs[fuse.Logits].Name, "mfgs.output.logit_variance": r.Outputs[fuse.LogitVariance].Name,
 		"mfgs.output.ood_score": r.Outputs.Of("ood_score").Name, "mfgs.output.leverage": r.Outputs.Of("leverage").Name,
 	} {

@@ -45,6 +45,7 @@
 //	  structure        full or kron
 //	  damping          the rule: auto, a number or rel:NUMBER
 //	  lambda0          λ₀
+//	  (ood_score)      the score that is to serve; left out where it is chosen
 //	  limit            training examples at most, of all shards; 0 is all
 //	  max_bad          records of a set that may be unreadable, of all shards
 //	  (classes)        their names, in the order of the labels

@@ -46,8 +46,9 @@ type Recipe struct {
 	Structure  calibrate.Structure  `yaml:"structure"` // full or kron
 	Damping    string               `yaml:"damping"`   // the rule
 	Lambda0    float64              `yaml:"lambda0"`
-	Limit      int                  `yaml:"limit"`   // training examples at most, of all shards; 0 is all
-	MaxBad     int                  `yaml:"max_bad"` // unreadable records of a set, of all shards
+	OODScore   string               `yaml:"ood_score,omitempty"` // that is to serve; "" where it is chosen
+	Limit      int                  `yaml:"limit"`               // training examples at most, of all shards; 0 is all
+	MaxBad     int                  `yaml:"max_bad"`             // unreadable records of a set, of all shards
 	Classes    []string             `yaml:"classes,omitempty"`
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -86,6 +87,9 @@ func (r *Recipe) validate() error {
 	}
 	if r.Structure != calibrate.Full && r.Structure != calibrate.Kronecker {
 		err = errors.Join(err, fmt.Errorf("structure is %.20q", r.Structure))
+	}
+	if r.OODScore != "" {
+		err = errors.Join(err, score.Check(r.OODScore))
 	}
 	switch {
 	case err != nil:

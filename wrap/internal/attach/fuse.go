@@ -1,7 +1,6 @@
 package attach
 
 import (
-	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -35,18 +34,19 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 	if err != nil {
 		return nil, nil, err
 	}
-	m := b.Manifest
+	m, served := b.Manifest, b.Calibration().Served()
 	mf := &fuse.MeanField{
-		Method:       method,
-		Lambda0:      m.MeanField.Lambda0,
-		Forms:        fuse.Quadratic(*forms),
-		NLL:          fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
-		OOD:          fuse.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens},
-		Scores:       scores(),
-		MedianMargin: cmp.Or(m.MeanField.MedianMargin, 1),
-		Intervals:    intervals(a.Head.LogitDim, m.MeanField.MaxRatio),
-		Alone:        alone,
-		Metadata:     metadata(b, method),
+		Method:    method,
+		Lambda0:   m.MeanField.Lambda0,
+		Forms:     fuse.Quadratic(*forms),
+		NLL:       fuse.Temperatures{Act: m.Temperatures.NLL.Act, Ens: m.Temperatures.NLL.Ens},
+		Scores:    scores(served),
+		Intervals: intervals(a.Head.LogitDim, m.MeanField.MaxRatio),
+		Alone:     alone,
+		Metadata:  metadata(b, method),
+	}
+	if served.Margin {
+		mf.OOD = fuse.Temperatures{Act: m.Temperatures.OOD.Act, Ens: m.Temperatures.OOD.Ens}
 	}
 	if method == "" {
 		mf.Plain = b.Calibration().PlainTemperature()
@@ -54,14 +54,29 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 	return fuse.Append(a.Model, a.Head, mf)
 }
 
-// scores are all of them, to be written into a graph.
-func scores() (all []fuse.Score) {
-	for _, s := range score.Shown {
-		all = append(all, fuse.Score{Name: s.Name, Double: s.Double,
-			Emit: func(t *fuse.Terms) string { return (&score.Fitted{Score: s}).Emit(terms{t}) }})
+// scores are what predictions carry, to be written into a graph: the score that is served, the share
+// of held-out examples that score lower, where it is known, and the leverage.
+func scores(served *score.Served) []fuse.Score {
+	var ood, percentile string
+	both := func(t *fuse.Terms) {
+		if ood == "" {
+			ood, percentile = served.Emit(terms{t})
+		}
 	}
-	return all
+	list := []fuse.Score{{Name: OODScore, Double: true, Emit: func(t *fuse.Terms) string { both(t); return ood }}}
+	if served.Quantiles != nil {
+		list = append(list, fuse.Score{Name: OODPercentile, Double: true,
+			Emit: func(t *fuse.Terms) string { both(t); return percentile }})
+	}
+	return append(list, fuse.Score{Name: Leverage, Emit: (*fuse.Terms).Leverage})
 }
+
+// The names of the scores among the outputs of a graph.
+const (
+	OODScore      = "ood_score"
+	OODPercentile = "ood_percentile"
+	Leverage      = "leverage"
+)
 
 // terms are those of a graph, as formulas take them.
 type terms struct{ *fuse.Terms }
@@ -98,6 +113,7 @@ func metadata(b *bundle.Bundle, method fuse.Method) map[string]string {
 		"mfgs.covariance":           string(m.Covariance),
 		"mfgs.structure":            string(m.Structure),
 		"mfgs.lambda0":              number(m.MeanField.Lambda0),
+		"mfgs.ood_score":            b.Calibration().Served().Name,
 		"mfgs.logit_variance.ens":   "1", // divided by a pair's T_ens, it is that pair's
 		"mfgs.temperatures.nll.act": number(m.Temperatures.NLL.Act),
 		"mfgs.temperatures.nll.ens": number(m.Temperatures.NLL.Ens),

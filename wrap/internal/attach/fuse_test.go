@@ -12,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
@@ -52,7 +53,7 @@ func fusedSelectorLink(t testing.TB, opset uint64, link head.Link, logits, varia
 	mf := &fuse.MeanField{
 		Lambda0: meanfield.Lambda0, Forms: q,
 		NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 1.5, Ens: 0.5},
-		Intervals: attach.Intervals(k, 2), Scores: attach.Scores(), MedianMargin: 0.7,
+		Intervals: attach.Intervals(k, 2), Scores: servedMF0(0.7),
 	}
 	if change != nil {
 		change(mf)
@@ -86,6 +87,12 @@ func startFused(t testing.TB, m *onnx.Model, names fuse.Outputs) *ort.Session {
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
+}
+
+// servedMF0 are the scores of a bundle that serves mf0 with a median margin, and knows no quantiles.
+func servedMF0(median float64) []fuse.Score {
+	mf0, _ := score.Find("mf0")
+	return attach.Scores(&score.Served{Fitted: score.Fitted{Score: mf0}, Median: median, Scale: 1})
 }
 
 // oodScore is m/(m+g) of a margin g.
@@ -535,7 +542,7 @@ func TestFusedScoresDoNotTie(t *testing.T) {
 						}
 						median := slices.Sorted(slices.Values(margins))[r/2]
 						m, names := fusedSelectorLink(t, 13, link, logits, variances, r, func(mf *fuse.MeanField) {
-							mf.Method, mf.OOD, mf.MedianMargin = method, ood, median
+							mf.Method, mf.OOD, mf.Scores = method, ood, servedMF0(median)
 						})
 						out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
 						if err != nil {

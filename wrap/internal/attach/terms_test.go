@@ -119,7 +119,7 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 				m, names := fusedSelectorLink(t, opset, link, logits, variances, r, func(mf *fuse.MeanField) {
 					mf.Scores = nil
 					for _, s := range score.All {
-						f, err := fitted(s, training)
+						f, err := fitted(&s, training)
 						if errors.Is(err, score.ErrNoFit) {
 							continue
 						}
@@ -157,7 +157,7 @@ func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
 }
 
 // fitted is a score fitted to training data, the learned one to tell its sample from twice that.
-func fitted(s score.Score, training *score.Training) (*score.Fitted, error) {
+func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
 	if s.Name != "learned" {
 		return s.Fit(training)
 	}

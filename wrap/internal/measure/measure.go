@@ -54,7 +54,7 @@ type Tally struct {
 // these names.
 func New(name string, h calibrate.Head, shifts int, oods []string) *Tally {
 	t := &Tally{Name: name, oods: oods, shifts: make([]*counter, shifts), out: make([]Scores, len(oods))}
-	if score.Index(name) >= 0 {
+	if IsScore(name) {
 		return t
 	}
 	t.test = newCounter(h)
@@ -161,26 +161,43 @@ func (c *counter) add(logp []float64, labels []int, targets []uint8) error {
 	return nil
 }
 
-// Plain lists the methods that need nothing but a calibration: those with probabilities, and
-// the scores of unfamiliarity without mf0's own.
-var Plain = append([]string{"mle", "ts", "mf0"}, scores()...)
+// Served is the name of the score that a calibration serves, whichever it is.
+const Served = "ood_score"
 
-func scores() (names []string) {
-	for _, s := range score.Shown {
-		if s.Name != "ood_score" {
-			names = append(names, s.Name)
-		}
-	}
-	return names
+// IsScore reports whether a method is a score of unfamiliarity, which gives no probabilities. mf0
+// gives both.
+func IsScore(name string) bool {
+	_, is := score.Find(name)
+	return (is || name == Served) && name != "mf0"
 }
 
-// AddPlain adds to tallies of methods in Plain a block of examples, whose features and logits are
-// finite.
+// Plain reports whether a method needs nothing but a calibration, which has so much of a score: it
+// learns nothing, or is the one served.
+func Plain(name string, c *calibrate.Calibration) bool {
+	switch name {
+	case "mle", "ts", "mf0", Served:
+		return true
+	}
+	s, is := score.Find(name)
+	return is && (!s.Learns() || c != nil && c.Served().Name == name)
+}
+
+// AddPlain adds to tallies of methods that are Plain a block of examples, whose features and logits
+// are finite.
 func AddPlain(tallies []*Tally, c *calibrate.Calibration, p Part, b *rows.Batch) error {
 	h := c.Posterior.Head
-	var mf0 *calibrate.Predictions
+	var list []*score.Fitted
+	for _, t := range tallies {
+		if s := scoreOf(t.Name, c); s != nil {
+			list = append(list, s)
+		}
+	}
+	values := c.Scores(list, b.Features, b.Logits, b.N)
 	for _, t := range tallies {
 		var s Scores
+		if scoreOf(t.Name, c) != nil {
+			s.OOD, values = values[0], values[1:]
+		}
 		switch t.Name {
 		case "mle":
 			s.LogP, s.OOD = calibrate.Plain(h, b.Logits, b.N, 1)
@@ -193,20 +210,27 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, p Part, b *rows.Batch)
 				_, s.OOD = calibrate.Plain(h, b.Logits, b.N, c.TSOOD)
 				Negate(s.OOD)
 			}
-		default:
-			if mf0 == nil {
-				of := *c
-				of.Method = calibrate.MF0
-				mf0 = of.Predict(b.Features, b.Logits, b.N)
-				Negate(mf0.Margin)
-			}
-			if s = (Scores{mf0.LogP, mf0.Score("ood_score"), mf0.Margin}); t.Name != "mf0" {
-				s.OOD, s.NLL = mf0.Score(t.Name), nil
-			}
+		case "mf0":
+			of := *c
+			of.Method = calibrate.MF0
+			mf0 := of.Predict(b.Features, b.Logits, b.N)
+			Negate(mf0.Margin)
+			s.LogP, s.NLL = mf0.LogP, mf0.Margin
 		}
 		if err := t.Add(p, s, b.Labels, b.Targets); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// scoreOf returns the score that a method takes, nil of one that takes none.
+func scoreOf(name string, c *calibrate.Calibration) *score.Fitted {
+	if served := c.Served(); name == Served || name == served.Name {
+		return &served.Fitted
+	}
+	if s, is := score.Find(name); is {
+		return &score.Fitted{Score: s}
 	}
 	return nil
 }

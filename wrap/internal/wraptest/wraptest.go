@@ -21,6 +21,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
@@ -82,12 +83,13 @@ func Digits(t testing.TB, name string) string {
 	return filepath.Join(sharedDir(t), "digits", name)
 }
 
-// Config is a calibration of the digits.
+// Config is a calibration of the digits. It says which score is to serve, as the one that tells the
+// letters best might change with every rounding.
 func Config(t testing.TB, out string) wrap.Config {
 	t.Helper()
 	return wrap.Config{
 		Model: Digits(t, models.DigitsModel), Train: Digits(t, models.DigitsTrain), Val: Digits(t, models.DigitsVal),
-		OOD: Digits(t, models.UnfamiliarVal), Out: out,
+		OOD: Digits(t, models.UnfamiliarVal), Out: out, OODScore: score.Default,
 	}
 }
 

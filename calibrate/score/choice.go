@@ -1,0 +1,204 @@
+package score
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// Default is the score of unfamiliarity that serves unless another is asked for, or tells the
+// held-out data out of distribution better.
+const Default = "studentized"
+
+// Choice says which score of unfamiliarity serves, and why. Where there are held-out data out of
+// distribution, Rival has the highest AUROC of those scores whose gain on [Default] is no
+// chance, or of all others where there are none of these; it serves if Gain is more than Needed.
+type Choice struct {
+	Name  string `yaml:"name" json:"name"`
+	Given bool   `yaml:"given,omitempty" json:"given,omitempty"` // it was asked for
+
+	// AUROC is that of Name on the held-out data. It and what follows are zero without such data, and
+	// the rest where Name was given.
+	AUROC float64 `yaml:"auroc,omitempty" json:"auroc,omitempty"`
+	Rival string  `yaml:"rival,omitempty" json:"rival,omitempty"`
+
+	// Gain is how much higher the AUROC of Rival is than that of Default, and Needed what chance
+	// may gain: the 95 % quantile, over resamples of the examples in and out of distribution, of the
+	// largest gain of all the scores that were tried, each in units of its standard error (Westfall
+	// and Young, Resampling-Based Multiple Testing, 1993, section 2.3), times that of Rival's.
+	Gain   float64 `yaml:"gain,omitempty" json:"gain,omitempty"`
+	Needed float64 `yaml:"needed,omitempty" json:"needed,omitempty"`
+}
+
+// Tried is how well a score tells the held-out data apart, and what its AUROC gains on that of
+// the first one tried, and what may be chance: see Choice.
+type Tried struct {
+	Name        string  `json:"name"`
+	metrics.OOD         // figures on the held-out data
+	Gain        float64 `json:"gain"`
+	Needed      float64 `json:"needed"`
+}
+
+// String says it in a sentence.
+func (c Choice) String() string {
+	switch {
+	case c.Given && c.AUROC == 0:
+		return c.Name + ": as was asked for"
+	case c.Given:
+		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data", c.Name, c.AUROC)
+	case c.Rival == "":
+		return c.Name + ": there is no out-of-distribution data to choose another by"
+	case c.Name == c.Rival:
+		return fmt.Sprintf("%s: on the held-out data its AUROC, %.4f, is %.2g higher than that of %s, and %.2g may be chance",
+			c.Name, c.AUROC, c.Gain, Default, c.Needed)
+	case c.Gain <= 0:
+		return fmt.Sprintf("%s: on the held-out data no other score has a higher AUROC than its %.4f", c.Name, c.AUROC)
+	}
+	return fmt.Sprintf("%s: what %s gains on its AUROC of %.4f on the held-out data, %.2g, may be chance up to %.2g",
+		c.Name, c.Rival, c.AUROC, c.Gain, c.Needed)
+}
+
+// chanceOfScores is how often a score serves for nothing but chance.
+const chanceOfScores = 0.05
+
+// Choose returns the score that is to serve, measured on held-out examples val in distribution: the one
+// of a name or, for "", as Choice says. ood are held-out examples out of distribution; it may be nil,
+// and so may training: then no score is tried that learns. tried are those that were compared, the
+// default one, or the one asked for, first.
+func Choose(ctx context.Context, name string, training *Training, val, ood *Examples,
+) (served *Served, c Choice, tried []Tried, err error) {
+	list, err := fitScores(name, training, ood != nil)
+	if err != nil {
+		return nil, c, nil, err
+	}
+	in := make([][]float64, len(list))
+	for i, s := range list {
+		if err := context.Cause(ctx); err != nil {
+			return nil, c, nil, err
+		}
+		in[i] = s.Values(*val)
+	}
+	c, at := Choice{Name: list[0].Name, Given: name != ""}, 0
+	if ood != nil {
+		if tried, at, err = c.compare(ctx, list, in, ood); err != nil {
+			return nil, c, nil, err
+		}
+	}
+	return Serve(list[at], in[at]), c, tried, nil
+}
+
+// fitScores fits the score of a name or, for "", the default one and, if there are more to be tried,
+// all others that can be fitted.
+func fitScores(name string, training *Training, more bool) ([]*Fitted, error) {
+	if err := Check(cmp.Or(name, Default)); err != nil {
+		return nil, err
+	}
+	first, _ := Find(cmp.Or(name, Default))
+	list := []*Score{first}
+	for i := range All {
+		s := &All[i]
+		if more && name == "" && s != first && !(s.Learns() && training == nil) {
+			list = append(list, s)
+		}
+	}
+	var fitted []*Fitted
+	for i, s := range list {
+		if s.Learns() && training == nil {
+			return nil, fmt.Errorf("the score %s is fitted to training data, and there are none to fit it to", s.Name)
+		}
+		one, err := s.Fit(training)
+		if errors.Is(err, ErrNoFit) && i > 0 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		fitted = append(fitted, one)
+	}
+	return fitted, nil
+}
+
+// compare tries a list of fitted scores, and sets the choice to the place that it returns. in are
+// the values of held-out examples in distribution.
+func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, ood *Examples,
+) (tried []Tried, chosen int, err error) {
+	measured := make([]*metrics.Measured, len(list))
+	for i, s := range list {
+		if err := context.Cause(ctx); err != nil {
+			return nil, 0, err
+		}
+		out := s.Values(*ood)
+		figures, err := metrics.Detect(in[i], out)
+		if err == nil {
+			measured[i], err = metrics.Detection(in[i], out, 0, 1)
+		}
+		if err != nil {
+			return nil, 0, fmt.Errorf("score %s: %w", s.Name, err)
+		}
+		tried = append(tried, Tried{Name: s.Name, OOD: figures})
+	}
+	if c.AUROC = tried[0].AUROC; len(list) == 1 {
+		return tried, 0, nil
+	}
+	figures, err := metrics.Resample(ctx, []int{len(in[0]), ood.N}, measured, metrics.BootstrapOptions{})
+	if err != nil {
+		return nil, 0, err
+	}
+	var gains []metrics.Series
+	for _, f := range figures[1:] {
+		gains = append(gains, f["auroc"].Minus(figures[0]["auroc"]))
+	}
+	for i, needed := range chanceGains(gains) {
+		tried[i+1].Gain, tried[i+1].Needed = gains[i].Value, needed
+	}
+	best := func(among func(t Tried) bool) (at int) {
+		for i, t := range tried[1:] {
+			if among(t) && (at == 0 || t.AUROC > tried[at].AUROC) {
+				at = i + 1
+			}
+		}
+		return at
+	}
+	chosen = best(func(t Tried) bool { return t.Gain > t.Needed })
+	rival := chosen
+	if rival == 0 {
+		rival = best(func(Tried) bool { return true })
+	}
+	c.Rival, c.Gain, c.Needed = tried[rival].Name, tried[rival].Gain, tried[rival].Needed
+	c.Name, c.AUROC = tried[chosen].Name, tried[chosen].AUROC
+	return tried, chosen, nil
+}
+
+// chanceGains returns what each of some gains may be by chance, whose draws have the gain for their
+// mean: see Choice.Needed.
+func chanceGains(gains []metrics.Series) []float64 {
+	errs := make([]float64, len(gains))
+	most := make([]float64, len(gains[0].Draws)) // of each resample
+	for r := range most {
+		most[r] = math.Inf(-1)
+	}
+	for i, g := range gains {
+		for _, v := range g.Draws {
+			errs[i] += (v - g.Value) * (v - g.Value) / float64(len(g.Draws)-1)
+		}
+		if errs[i] = math.Sqrt(errs[i]); errs[i] == 0 {
+			continue // it is the default's
+		}
+		for r, v := range g.Draws {
+			most[r] = math.Max(most[r], (v-g.Value)/errs[i])
+		}
+	}
+	slices.Sort(most)
+	at := most[min(len(most)-1, int((1-chanceOfScores)*float64(len(most))))]
+	for i := range errs {
+		if errs[i] > 0 {
+			errs[i] *= at
+		}
+	}
+	return errs
+}

@@ -1,0 +1,126 @@
+package score
+
+import (
+	"math"
+	"slices"
+)
+
+// Served is a score as predictions carry it: bounded, and with the share of held-out examples that
+// score lower.
+//
+// With m the held-out median, a familiarity g becomes m/(m+g). Any other score s becomes, with z =
+// (s-m)/scale, ½/(1-z) below the median and 1-½/(1+z) above it. Both are strictly monotone, half of
+// the held-out examples have less than ½, and neither end of the scale is cut off. What is no finite
+// number, or is made of features or logits that are none, is the strangest there can be: 1.
+type Served struct {
+	Fitted
+	Median    float64   // of the score, or of the familiarity, over held-out examples
+	Scale     float64   // positive; of a familiarity it is not used
+	Quantiles []float64 // of the bounded score, 2 to MostQuantiles that never fall; nil where they are not known
+}
+
+// MostQuantiles are what a Served keeps: every 256th part.
+const MostQuantiles = 257
+
+// Serve measures a score on held-out examples in distribution, of which values has its values.
+func Serve(f *Fitted, values []float64) *Served {
+	s := &Served{Fitted: *f, Scale: 1}
+	finite := slices.DeleteFunc(slices.Clone(values), func(v float64) bool { return v-v != 0 })
+	if f.Familiarity {
+		for i := range finite {
+			finite[i] *= -1
+		}
+	}
+	slices.Sort(finite)
+	s.Median = quantile(finite, 0.5)
+	if half := (quantile(finite, 0.75) - quantile(finite, 0.25)) / 2; half > 0 && half-half == 0 {
+		s.Scale = half
+	}
+	if f.Familiarity && !(s.Median > 0) {
+		s.Median = 1
+	}
+	bounded := make([]float64, len(values))
+	for i, v := range values {
+		bounded[i] = s.Bounded(v)
+	}
+	slices.Sort(bounded)
+	s.Quantiles = make([]float64, max(2, min(len(bounded), MostQuantiles)))
+	for i := range s.Quantiles {
+		s.Quantiles[i] = quantile(bounded, float64(i)/float64(len(s.Quantiles)-1))
+	}
+	return s
+}
+
+// quantile interpolates between the order statistics of sorted x. Of none it is 0.
+func quantile(x []float64, q float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	h := q * float64(len(x)-1)
+	i := min(int(h), max(0, len(x)-2))
+	return x[i] + (h-float64(i))*(x[min(i+1, len(x)-1)]-x[i])
+}
+
+// Bounded returns the bounded form of a value of the score.
+func (s *Served) Bounded(value float64) float64 {
+	t := terms{Examples{N: 1}}
+	return bounded(t, s, t.Number(value), t.Number(value)).Data[0]
+}
+
+// Values computes the bounded score of the examples and the share of held-out ones that score lower,
+// which is nil without quantiles.
+func (s *Served) Values(x Examples) (ood, percentile []float64) {
+	ood = make([]float64, x.N)
+	if s.Quantiles != nil {
+		percentile = make([]float64, x.N)
+	}
+	inBlocks(x, s.Margin, func(t Terms[Rows], from, to int) {
+		score, share := served(t, s, s.rows(t, s.Tensors))
+		copy(ood[from:to], score.Data)
+		if percentile != nil {
+			copy(percentile[from:to], share.Data)
+		}
+	})
+	return ood, percentile
+}
+
+// Emit writes both into a graph, [N,1]; percentile is "" without quantiles.
+func (s *Served) Emit(t Terms[string]) (ood, percentile string) {
+	return served(t, s, s.graph(t, s.Tensors))
+}
+
+// served makes both of the values of the score. The share is that of a distribution whose density is
+// constant between quantiles.
+func served[V any](t Terms[V], s *Served, value V) (ood, share V) {
+	zero, one := t.Number(0), t.Number(1)
+	// Zero, and NaN where a feature or a logit is no finite number.
+	inputs := t.Add(t.Sum(t.Mul(t.Features(), zero)), t.Sum(t.Mul(t.Logits(), zero)))
+	ood = bounded(t, s, value, t.Add(value, inputs))
+	n := len(s.Quantiles)
+	if n == 0 {
+		return ood, share
+	}
+	low, width := make([]float64, n-1), make([]float64, n-1)
+	for i := range low {
+		low[i] = s.Quantiles[i]
+		// Of equal quantiles there is a step, beyond which all of them are lower.
+		width[i] = math.Max(s.Quantiles[i+1]-low[i], 0x1p-1000)
+	}
+	parts := t.Div(t.Sub(ood, t.Constant("quantiles", low, n-1)), t.Constant("widths", width, n-1))
+	return ood, t.Mean(t.MinOf(t.MaxOf(parts, zero), one))
+}
+
+// bounded is the bounded form of a value, and 1 where known is not finite.
+func bounded[V any](t Terms[V], s *Served, value, known V) V {
+	one, half := t.Number(1), t.Number(0.5)
+	var ood V
+	if m := t.Number(s.Median); s.Familiarity {
+		ood = t.Div(m, t.Sub(m, value))
+	} else {
+		z := t.Div(t.Sub(value, m), t.Number(s.Scale))
+		above := t.Greater(z, t.Number(0))
+		near := t.Div(half, t.Add(t.Abs(z), one))
+		ood = t.Add(above, t.Mul(near, t.Sub(one, t.Add(above, above))))
+	}
+	return t.Pow(ood, t.Greater(t.Number(math.MaxFloat64), t.Abs(known)))
+}

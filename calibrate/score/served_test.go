@@ -1,0 +1,117 @@
+package score
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+// The bounded forms by their definitions.
+func TestServedScoresAreBounded(t *testing.T) {
+	g := Served{Fitted: Fitted{Score: &studentized}, Median: 2}
+	for value, want := range map[float64]float64{
+		0: 1, -2: 0.5, -20: 2.0 / 22, -1e300: 2e-300, math.NaN(): 1, math.Inf(1): 1, math.Inf(-1): 1,
+	} {
+		if got := g.Bounded(value); !approx.Relative(got, want, 1e-15) {
+			t.Errorf("familiarity: %v became %v, want %v", value, got, want)
+		}
+	}
+	z := Served{Fitted: Fitted{Score: &energy}, Median: -5, Scale: 4}
+	for value, want := range map[float64]float64{
+		-5: 0.5, -9: 0.25, -1: 0.75, -4e300: 0.5e-300, 4e10: 1 - 0.5e-10,
+		math.NaN(): 1, math.Inf(1): 1, math.Inf(-1): 1,
+	} {
+		if got := z.Bounded(value); !approx.Relative(got, want, 1e-9) {
+			t.Errorf("energy: %v became %v, want %v", value, got, want)
+		}
+	}
+}
+
+func TestServedScoresKeepTheOrder(t *testing.T) {
+	rng := rand.New(rand.NewPCG(21, 22))
+	for _, s := range []Score{studentized, energy} {
+		values := numbers(rng, 1000)
+		for i, v := range values {
+			if values[i] = 1e3 * v * v * v; s.Familiarity {
+				values[i] = -math.Abs(values[i])
+			}
+		}
+		served := Serve(&Fitted{Score: &s}, values)
+		slices.Sort(values)
+		for i, v := range values[1:] {
+			if low, high := served.Bounded(values[i]), served.Bounded(v); !(low < high) {
+				t.Errorf("%s: %v and %v became %v and %v", s.Name, values[i], v, low, high)
+			}
+		}
+	}
+}
+
+// The percentile of an example of those that were held out is the share that scores lower.
+func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 24))
+	for _, n := range []int{1, 2, 3, 100, 257, 5000} {
+		x := examples(rng, n, 4)
+		for _, s := range All {
+			if s.Learns() {
+				continue
+			}
+			f, _ := s.Fit(nil)
+			values := f.Values(x)
+			served := Serve(f, values)
+			if len(served.Quantiles) > MostQuantiles || !slices.IsSorted(served.Quantiles) {
+				t.Fatalf("%s: %d quantiles %v", s.Name, len(served.Quantiles), served.Quantiles)
+			}
+			got, percentiles := served.Values(x)
+			for i, p := range percentiles {
+				lower := 0
+				for _, v := range values {
+					if v < values[i] {
+						lower++
+					}
+				}
+				if got[i] != served.Bounded(values[i]) {
+					t.Errorf("%s: %v is served as %v, want %v", s.Name, values[i], got[i], served.Bounded(values[i]))
+				}
+				// Between quantiles, and one example itself.
+				if want := float64(lower) / float64(n); !(math.Abs(p-want) <= 1.0/256+1.0/float64(n)) {
+					t.Errorf("%s of %d examples: percentile %v, want %v", s.Name, n, p, want)
+				}
+			}
+		}
+	}
+}
+
+func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
+	s := Serve(&Fitted{Score: &energy}, []float64{1, 1, 1, 1})
+	for value, want := range map[float64]float64{1: 0, math.Nextafter(1, 2): 1, 0: 0, math.NaN(): 1} {
+		x := Numbers(examples(rand.New(rand.NewPCG(27, 28)), 1, 3))
+		if _, got := served(x, s, x.Number(value)); got.Data[0] != want {
+			t.Errorf("%v is above %v of the held-out examples, want %v", value, got.Data[0], want)
+		}
+	}
+}
+
+// Whatever is not a finite number among features and logits makes an example the strangest.
+func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
+	rng := rand.New(rand.NewPCG(25, 26))
+	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+		for _, s := range All {
+			if s.Learns() {
+				continue
+			}
+			for _, bad := range []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+				x := examples(rng, 3, 5)
+				x.Link = link
+				f, _ := s.Fit(nil)
+				served := Serve(f, f.Values(x))
+				x.Features[1], x.Logits[8] = bad, bad
+				if got, share := served.Values(x); got[0] != 1 || got[1] != 1 || !(got[2] < 1) || share[0] != 1 {
+					t.Errorf("%s, %s of %v: %v, shares %v", s.Name, link, bad, got, share)
+				}
+			}
+		}
+	}
+}
