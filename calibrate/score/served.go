@@ -64,7 +64,7 @@ func quantile(x []float64, q float64) float64 {
 // Bounded returns the bounded form of a value of the score.
 func (s *Served) Bounded(value float64) float64 {
 	t := terms{Examples{N: 1}}
-	return bounded(t, s, t.Number(value), t.Number(value)).Data[0]
+	return bounded(t, s, t.Number(value), finite(t, t.Number(value))).Data[0]
 }
 
 // Values computes the bounded score of the examples and the share of held-out ones that score lower,
@@ -95,7 +95,8 @@ func served[V any](t Terms[V], s *Served, value V) (ood, share V) {
 	zero, one := t.Number(0), t.Number(1)
 	// Zero, and NaN where a feature or a logit is no finite number.
 	inputs := t.Add(t.Sum(t.Mul(t.Features(), zero)), t.Sum(t.Mul(t.Logits(), zero)))
-	ood = bounded(t, s, value, t.Add(value, inputs))
+	known := finite(t, t.Add(value, inputs))
+	ood = bounded(t, s, value, known)
 	n := len(s.Quantiles)
 	if n == 0 {
 		return ood, share
@@ -107,10 +108,13 @@ func served[V any](t Terms[V], s *Served, value V) (ood, share V) {
 		width[i] = math.Max(s.Quantiles[i+1]-low[i], 0x1p-1000)
 	}
 	parts := t.Div(t.Sub(ood, t.Constant("quantiles", low, n-1)), t.Constant("widths", width, n-1))
-	return ood, t.Mean(t.MinOf(t.MaxOf(parts, zero), one))
+	return ood, t.Pow(t.Mean(t.MinOf(t.MaxOf(parts, zero), one)), known)
 }
 
-// bounded is the bounded form of a value, and 1 where known is not finite.
+// finite is 1 where x is, and else 0.
+func finite[V any](t Terms[V], x V) V { return t.Greater(t.Number(math.MaxFloat64), t.Abs(x)) }
+
+// bounded is the bounded form of a value, and 1 where it is not known, by a power of 0.
 func bounded[V any](t Terms[V], s *Served, value, known V) V {
 	one, half := t.Number(1), t.Number(0.5)
 	var ood V
@@ -122,5 +126,5 @@ func bounded[V any](t Terms[V], s *Served, value, known V) V {
 		near := t.Div(half, t.Add(t.Abs(z), one))
 		ood = t.Add(above, t.Mul(near, t.Sub(one, t.Add(above, above))))
 	}
-	return t.Pow(ood, t.Greater(t.Number(math.MaxFloat64), t.Abs(known)))
+	return t.Pow(ood, known)
 }

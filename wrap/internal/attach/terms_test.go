@@ -218,3 +218,74 @@ func trainingOf(link score.Link, k, d int) *score.Training {
 	}
 	return t
 }
+
+// served is a score as a bundle serves it, measured on examples.
+func served(t *testing.T, name string, x score.Examples) *score.Served {
+	t.Helper()
+	s, ok := score.Find(name)
+	if !ok {
+		t.Fatalf("there is no score %s", name)
+	}
+	f, err := s.Fit(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return score.Serve(f, f.Values(x))
+}
+
+// What is served is in the graph as in float64, in every operator set; and of what is no finite
+// number, among features or logits, the graph says that it is the strangest.
+func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
+	const k = 4
+	logits, variances, what := adversarial(k, 3, 9)
+	r := len(what)
+	for i := range logits {
+		logits[i] = min(max(logits[i], -50), 50)
+	}
+	x := score.Examples{N: r, K: k, D: r, Link: score.Softmax, Logits: logits, Variance: widened(variances),
+		Features: unit(r).Data.([]float32)}
+	for i := range r {
+		x.Leverage = append(x.Leverage, 0.3*float64(i+1))
+		_, margin := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+			fuse.Temperatures{Act: 1.5, Ens: 0.5})
+		x.Margin = append(x.Margin, margin)
+	}
+	for _, name := range []string{"studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
+		s := served(t, name, x)
+		scores, shares := s.Values(x)
+		for opset := uint64(7); opset <= 24; opset++ {
+			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
+				mf.Scores = attach.Scores(s)
+				for i := range r {
+					mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
+				}
+				if !s.Margin {
+					mf.OOD = fuse.Temperatures{}
+				}
+			})
+			session := startFused(t, m, names)
+			out, err := session.Run(t.Context(), []tensor.Tensor{unit(r)})
+			if err != nil {
+				t.Fatalf("%s, operator set %d: %v", name, opset, err)
+			}
+			for i, got := range out[fuse.Scores].Data.([]float64) {
+				if share := out[fuse.Scores+1].Data.([]float64)[i]; !approx.Relative(got, scores[i], 1e-6) ||
+					!approx.Equal(share, shares[i], 1e-4) {
+					t.Errorf("%s, operator set %d, %s: %v and %v, want %v and %v", name, opset, what[i], got, share, scores[i], shares[i])
+				}
+			}
+			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				inputs := unit(r)
+				inputs.Data.([]float32)[r+1] = float32(bad) // of the second example
+				out, err := session.Run(t.Context(), []tensor.Tensor{inputs})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, share := out[fuse.Scores].Data.([]float64), out[fuse.Scores+1].Data.([]float64)
+				if got[1] != 1 || share[1] != 1 || !approx.Relative(got[0], scores[0], 1e-6) {
+					t.Errorf("%s, operator set %d, %v: scores %v and %v, share %v", name, opset, bad, got[0], got[1], share[1])
+				}
+			}
+		}
+	}
+}
