@@ -407,7 +407,7 @@ func TestAPredictorDescribesItself(t *testing.T) {
 		t.Errorf("head %+v, want %+v", p.Head(), head)
 	}
 	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities,
-		Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
+		OODScore: r.OODScore, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
 		t.Errorf("bundle %+v, want %+v", p.Bundle(), want)
 	}
 }
