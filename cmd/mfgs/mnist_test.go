@@ -303,10 +303,10 @@ func TestDefaultScoreTellsNotMNISTUnseen(t *testing.T) {
 	for _, model := range models {
 		out := filepath.Join(t.TempDir(), "bundle")
 		for _, args := range [][]string{
-			{"calibrate", "--model", "../../models/mnist-mlp/" + model, "--train", training + "[0:55000]", "--val", training + "[55000:56000]",
+			{"calibrate", "--model", "../../models/mnist-mlp/" + model, "--train", training + "[0:20000]", "--val", training + "[55000:56000]",
 				"--structure", "kron", "--damping", "rel:1", "--out", out},
-			{"eval", "--bundle", out, "--test", data + "/mnist/t10k-images-idx3-ubyte.gz[0:4000]",
-				"--ood", "notmnist=" + data + "/notmnist/notmnist-images-idx3-ubyte.gz[5000:9000]", "--methods", "ood_score", "--json"},
+			{"eval", "--bundle", out, "--test", data + "/mnist/t10k-images-idx3-ubyte.gz",
+				"--ood", "notmnist=" + data + "/notmnist/notmnist-images-idx3-ubyte.gz[5000:]", "--methods", "ood_score", "--json"},
 		} {
 			code, stdout, stderr := invoke(t.Context(), args...)
 			if code != 0 {
@@ -325,8 +325,8 @@ func TestDefaultScoreTellsNotMNISTUnseen(t *testing.T) {
 			mean += e.Methods[0].OOD[0].AUROC / float64(len(models))
 		}
 	}
-	if !(mean > 0.98) {
-		t.Errorf("mean AUROC %v, want more than 0.98", mean)
+	if !(mean >= 0.983) {
+		t.Errorf("mean AUROC %v, want 0.983", mean)
 	}
 	t.Logf("mean AUROC %.4f", mean)
 }
