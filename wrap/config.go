@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/part"
 )
 
@@ -100,23 +101,29 @@ func step(report func(Progress)) func(stage, unit string, done, total int) {
 
 // Report describes a calibration.
 type Report struct {
-	Bundle        string             `json:"bundle"`
-	Model         *ModelInfo         `json:"model"` // null for ready-made features
-	Head          HeadInfo           `json:"head"`
-	Preprocess    *PreprocessInfo    `json:"preprocess"` // null for ready-made features
-	Structure     string             `json:"structure"`
-	Covariance    string             `json:"covariance"`
-	Damping       bundle.Damping     `json:"damping"`
-	Probabilities ChoiceInfo         `json:"probabilities"`
-	OODScore      ScoreInfo          `json:"ood_score"`
-	Temperatures  TemperatureInfo    `json:"temperatures"`
-	HeldOut       HeldOut            `json:"held_out"`
-	Examples      Examples           `json:"examples"`
-	Seconds       map[string]float64 `json:"seconds"` // by stage, and "total"
-	Bad           []string           `json:"bad_records"`
-	Ignored       []string           `json:"ignored"` // files passed over, by reason
-	Warnings      []string           `json:"warnings"`
+	Bundle        string          `json:"bundle"`
+	Model         *ModelInfo      `json:"model"` // null for ready-made features
+	Head          HeadInfo        `json:"head"`
+	Preprocess    *PreprocessInfo `json:"preprocess"` // null for ready-made features
+	Structure     string          `json:"structure"`
+	Covariance    string          `json:"covariance"`
+	Damping       bundle.Damping  `json:"damping"`
+	Probabilities ChoiceInfo      `json:"probabilities"`
+	OODScore      ScoreInfo       `json:"ood_score"`
+	Temperatures  TemperatureInfo `json:"temperatures"`
+	HeldOut       HeldOut         `json:"held_out"`
+	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
+	Recommendation Recommendation     `json:"recommendation"`
+	Examples       Examples           `json:"examples"`
+	Seconds        map[string]float64 `json:"seconds"` // by stage, and "total"
+	Bad            []string           `json:"bad_records"`
+	Ignored        []string           `json:"ignored"` // files passed over, by reason
+	Warnings       []string           `json:"warnings"`
 }
+
+// Recommendation says which probabilities and which score of unfamiliarity to use, and how sure that
+// is.
+type Recommendation = measure.Recommendation
 
 // PartReport describes a part of a calibration.
 type PartReport struct {

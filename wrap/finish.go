@@ -44,7 +44,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
-	figures, err := measureHeldOut(fitted, p.Val, p.OOD)
+	figures, recommendation, err := measureHeldOut(ctx, fitted, p.Val, p.OOD)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	report := newReport(p, to, fitted, log.warnings)
-	report.HeldOut = figures
+	report.HeldOut, report.Recommendation = figures, recommendation
 	if err := write(p, to, fitted, report); err != nil {
 		return nil, err
 	}
@@ -98,30 +98,34 @@ func newReport(p *part.Part, to *target, f *calibrate.Fitted, warnings []string)
 	}
 }
 
-// measureHeldOut computes the held-out figures of the methods with probabilities that need nothing but
-// a calibration, and gathers those of scores. ood may be nil.
-func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) {
-	var oods []string
+// measureHeldOut computes the held-out figures of the methods that need nothing but a calibration, and
+// what they recommend, and gathers those of scores. ood may be nil.
+func measureHeldOut(ctx context.Context, f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, Recommendation, error) {
+	var none Recommendation
+	names, oods := []string{"mle", "ts", "mf0"}, []string(nil)
 	if ood != nil {
 		oods = []string{"ood"}
+		if f.Score.Name != "mf0" {
+			names = append(names, f.Score.Name)
+		}
 	}
-	var tallies []*measure.Tally
-	for _, name := range []string{"mle", "ts", "mf0"} {
-		tallies = append(tallies, measure.New(name, f.Posterior.Head, 0, oods))
+	tallies := make([]*measure.Tally, len(names))
+	for i, name := range names {
+		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
 	}
 	if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.Test}, val); err != nil {
-		return HeldOut{}, err
+		return HeldOut{}, none, err
 	}
 	if ood != nil {
 		if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.OOD}, ood); err != nil {
-			return HeldOut{}, err
+			return HeldOut{}, none, err
 		}
 	}
 	results := map[string]bundle.Figures{}
-	for _, t := range tallies {
+	for _, t := range tallies[:3] {
 		got, err := t.Figures()
 		if err != nil {
-			return HeldOut{}, err
+			return HeldOut{}, none, err
 		}
 		figures := bundle.Figures{InDomain: got.InDomain.InDomain}
 		if ood != nil {
@@ -138,7 +142,11 @@ func measureHeldOut(f *calibrate.Fitted, val, ood *rows.Batch) (HeldOut, error) 
 			h.After.OOD = &s.OOD
 		}
 	}
-	return h, nil
+	resampled, err := measure.Resample(ctx, tallies, 0)
+	if err != nil {
+		return HeldOut{}, none, err
+	}
+	return h, resampled.RecommendTuned(string(f.Method), f.Choice.String(), f.Score.Name), nil
 }
 
 // figureWarnings warns of held-out figures that speak of a mistake, or say too little.

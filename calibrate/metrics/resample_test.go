@@ -323,7 +323,7 @@ func TestIntervalsOfInfinities(t *testing.T) {
 
 // Of many samples, some 95 in a hundred have an interval that holds the truth.
 func TestIntervalsHoldTheTruth(t *testing.T) {
-	const runs, n = 400, 250
+	const runs, n = 200, 200
 	rng := rand.New(rand.NewPCG(26, 1))
 	var entropy float64
 	const steps = 100_000

@@ -336,6 +336,9 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 		}
 		_ = out.write(&b)
 	}
+	if s := r.Recommendation.Score; s != nil {
+		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
+	}
 	fmt.Fprintln(&b)
 	_ = temperatures(r.Temperatures).write(&b)
 	writeRecords(&b, r.Bad, r.Ignored)

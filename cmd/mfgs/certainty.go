@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -73,7 +74,7 @@ func bound(c metrics.Certainty, figure string, value float64, write func(float64
 
 // boundsLegend says what bounds mean.
 func boundsLegend(b bench.BootstrapInfo) string {
-	return wrapText("", fmt.Sprintf("± is half of the %s %% interval over %s resamples of the examples; * differs from mle, † from ts beyond chance, on the same resamples.", number(100*b.Level), count(b.Resamples)))
+	return wrapText("", fmt.Sprintf("± is half of the %s %% interval over %s resamples of the examples; * differs from mle, † from ts beyond chance, on the same resamples, each by itself.", number(100*b.Level), count(b.Resamples)))
 }
 
 // classTable has the classes with the most errors.
@@ -98,7 +99,7 @@ func classTable(method string, classes []metrics.ClassFigures) *table {
 }
 
 // recommendation says for people what to use.
-func recommendation(r bench.Recommendation, b bench.BootstrapInfo) string {
+func recommendation(r wrap.Recommendation, b bench.BootstrapInfo) string {
 	probabilities, score := "no method has any", "no out-of-distribution data was given to compare scores on"
 	if r.Probabilities != nil {
 		probabilities = r.Probabilities.Sentence

@@ -4,7 +4,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
 // NamedSpec is a dataset with a name for tables.
@@ -74,16 +73,12 @@ type Evaluation struct {
 	Bundle  wrap.BundleInfo `json:"bundle"`
 	Methods []MethodResult  `json:"methods"`
 	// Bootstrap says what intervals are of.
-	Bootstrap      BootstrapInfo  `json:"bootstrap"`
-	Recommendation Recommendation `json:"recommendation"`
-	Bad            []string       `json:"bad_records"`
-	Ignored        []string       `json:"ignored"`
-	Warnings       []string       `json:"warnings"`
+	Bootstrap      BootstrapInfo       `json:"bootstrap"`
+	Recommendation wrap.Recommendation `json:"recommendation"`
+	Bad            []string            `json:"bad_records"`
+	Ignored        []string            `json:"ignored"`
+	Warnings       []string            `json:"warnings"`
 }
-
-// Recommendation says which probabilities and which score to use, as the figures and their intervals
-// have it.
-type Recommendation = measure.Recommendation
 
 // BootstrapInfo says how often all examples were drawn anew, with which seed, and how often an
 // interval is right, as a fraction.

@@ -36,28 +36,45 @@ type Recommended struct {
 // names serve.
 func (r *Resampled) Recommend(probabilities, score string) (rec Recommendation) {
 	if c := newContest(r.entrants("nll", []Part{{Role: Test}}), true); c != nil {
-		rec.Probabilities = c.recommended("nll", probabilities, "ts")
+		rec.Probabilities = c.recommended("nll", c.winner(probabilities, "ts"), probabilities)
 		rec.Probabilities.Sentence = c.sentence(rec.Probabilities, "NLL", inNats)
 	}
+	rec.Score = r.recommendScore(score)
+	return rec
+}
+
+// RecommendTuned is Recommend on data that temperatures were tuned on, where it was decided with more
+// than these figures that a method's probabilities serve, for a reason.
+func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec Recommendation) {
+	if c := newContest(r.entrants("nll", []Part{{Role: Test}}), true); c != nil {
+		rec.Probabilities = c.recommended("nll", entrantOf(c.entrants, probabilities), probabilities)
+		rec.Probabilities.Sentence = reason
+	}
+	rec.Score = r.recommendScore(score)
+	return rec
+}
+
+// recommendScore returns nil where there is no out-of-distribution set.
+func (r *Resampled) recommendScore(score string) *Recommended {
 	var sets []Part
 	for j := range r.tallies[0].out {
 		sets = append(sets, Part{OOD, j})
 	}
 	if len(sets) == 0 {
-		return rec
+		return nil
 	}
 	c := newContest(r.entrants("auroc", sets), false)
 	if c == nil {
-		return rec
+		return nil
 	}
-	rec.Score = c.recommended("auroc", score)
+	rec := c.recommended("auroc", c.winner(score), score)
 	figure := "AUROC"
 	if len(sets) > 1 {
 		figure = fmt.Sprintf("mean AUROC over %d sets", len(sets))
 	}
-	rec.Score.Sentence = c.sentence(rec.Score, figure, inPercent)
-	if rec.Score.Worse = r.worse(rec.Score.Method, sets); len(rec.Score.Worse) > 0 {
-		rec.Score.Sentence += "; beyond chance the network's own is better on " + strings.Join(rec.Score.Worse, ", ")
+	rec.Sentence = c.sentence(rec, figure, inPercent)
+	if rec.Worse = r.worse(rec.Method, sets); len(rec.Worse) > 0 {
+		rec.Sentence += "; beyond chance the network's own is better on " + strings.Join(rec.Worse, ", ")
 	}
 	return rec
 }
@@ -165,21 +182,23 @@ func (c *contest) best(than int) int {
 	return best
 }
 
-// recommended returns the winner. The first of those preferred that beats the network
-// needs to be beaten itself.
-func (c *contest) recommended(figure string, preferred ...string) *Recommended {
-	c.serves = preferred[0]
-	winner := c.network
+// winner is the network, unless others beat it: then the first of those preferred that does, unless
+// others beat that.
+func (c *contest) winner(preferred ...string) int {
 	for _, name := range preferred {
 		if i := entrantOf(c.entrants, name); i >= 0 && c.beats(i, c.network) {
-			winner = i
-			break
+			return c.best(i)
 		}
 	}
-	winner = c.best(winner)
+	return c.best(c.network)
+}
+
+// recommended describes the winner, where a method serves.
+func (c *contest) recommended(figure string, winner int, serves string) *Recommended {
+	c.serves = serves
 	w := c.entrants[winner]
 	rec := &Recommended{
-		Method: w.name, Served: w.name == preferred[0], Figure: figure, Value: w.Value,
+		Method: w.name, Served: w.name == serves, Figure: figure, Value: w.Value,
 		Over: map[string]metrics.Difference{},
 	}
 	for j, e := range c.entrants {

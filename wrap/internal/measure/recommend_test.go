@@ -102,6 +102,18 @@ func TestWhatIsRecommended(t *testing.T) {
 	}
 }
 
+// On tuned data the figures do not decide whose probabilities serve.
+func TestWhatWasDecidedIsKept(t *testing.T) {
+	r := figuresOf(rand.New(rand.NewPCG(1, 1)), 1000, 0.01,
+		map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.3}, map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.9}})
+	got := r.RecommendTuned("ts", "for a reason", "mf0")
+	p := got.Probabilities
+	if p.Method != "ts" || !p.Served || p.Value != 0.495 || p.Sentence != "for a reason" || p.Over["mle"].Sure() ||
+		!p.Over["mf0"].Sure() || got.Score.Method != "mf0" {
+		t.Errorf("%+v\n%+v", p, got.Score)
+	}
+}
+
 // Of methods that are all as good, another than the network is recommended in at most one case of
 // twenty, however many there are.
 func TestChanceIsSeldomRecommended(t *testing.T) {
