@@ -200,7 +200,7 @@ func (c documentedCommand) update(lines, printed []string) error {
 }
 
 // figure is a number as the program prints it, and what punctuation is around.
-var figure = regexp.MustCompile(`^(\(?|[*†]*[±≤≥])(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[-+][0-9]+)?)(%?[,:;)]*)$`)
+var figure = regexp.MustCompile(`^([([]?|[*†]*[±≤≥])(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[-+][0-9]+)?)(%?[],:;)]*)$`)
 
 // words are the words of a line, with # for each figure.
 func words(line string) []string {
@@ -318,6 +318,8 @@ func TestSameFigure(t *testing.T) {
 		{"1.63e+07", "1.63e+08", false},
 		{"0.3,", "0.3;", false},
 		{"-0.3", "0.3", false},
+		{"[-0.0040,", "[-0.0041,", true},
+		{"0.0109],", "0.0209],", false},
 		{"*±0.10%", "*±0.30%", true},
 		{"*±0.10%", "±0.10%", false},
 		{"±0.10%", "≤0.10%", false},
