@@ -198,7 +198,9 @@ func (a *accumulation) readTrain(ctx context.Context) (err error) {
 			return err
 		}
 		counts.Add(in.head, b)
-		a.part.Sample.Add(b)
+		if a.part.Sample != nil { // of a bundle that keeps none
+			a.part.Sample.Add(b)
+		}
 		shard.Examples = counts.Examples
 		a.read[in.train].Next = next
 		return nil

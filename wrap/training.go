@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -19,14 +20,18 @@ type weights func() (w, b []float32, err error)
 // training returns what scores of unfamiliarity are fitted to: the curvature's sums, the sample, and the
 // last layer where the model is there.
 func training(c *calibrate.Curvature, p *part.Part, layer weights) (*score.Training, error) {
+	sample := &rows.Batch{}
+	if p.Sample != nil {
+		sample = p.Sample.Rows()
+	}
 	if layer == nil {
-		return c.Training(nil, nil, p.Sample.Rows()), nil
+		return c.Training(nil, nil, sample), nil
 	}
 	w, b, err := layer()
 	if err != nil {
 		return nil, err
 	}
-	return c.Training(w, b, p.Sample.Rows()), nil
+	return c.Training(w, b, sample), nil
 }
 
 // weightsOf returns what reads the last layer's weights from a model that was calibrated.

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/files"
@@ -282,6 +283,21 @@ func (u *update) takeSums(a *accumulation, from int) error {
 		return fmt.Errorf("%s: %s: not the curvature of its posterior", u.Bundle, bundle.CurvatureName)
 	}
 	a.part.Sums, a.offset = sums, sums.End()-from/calibrate.BlockSize
+	if u.manifest.Sample == nil {
+		a.part.Sample = nil
+		return nil
+	}
+	s, err := files.Open(filepath.Join(u.Bundle, bundle.SampleName))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if info, err = s.Stat(); err != nil {
+		return err
+	}
+	if a.part.Sample, err = rows.DecodeSample(s, info.Size()); err != nil {
+		return fmt.Errorf("%s: %s: %w", u.Bundle, bundle.SampleName, err)
+	}
 	return nil
 }
 

@@ -68,6 +68,9 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 	}
 	if to.keepCurvature {
 		o.Curvature = p.Sums.Encode
+		if p.Sample != nil {
+			o.Sample = p.Sample.Encode
+		}
 	}
 	if to.last != nil {
 		if err := to.last(); err != nil {

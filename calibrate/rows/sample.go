@@ -1,6 +1,13 @@
 package rows
 
-import "slices"
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+)
 
 const (
 	// MaxSample is the most rows that a [Sample] has, and MaxSampleBytes the most memory.
@@ -105,4 +112,80 @@ func (s *Sample) Rows() *Batch {
 		out.Positions = append(out.Positions, row.position)
 	}
 	return out
+}
+
+// sampleVersion is that of the format of encoded samples.
+const sampleVersion = "1"
+
+// Encode writes the sample, as a sealed safetensors file (see [safetensors.EncodeSealed]) whose metadata
+// have mfgs.sample, "1". Its tensors are, of m rows in the order of their positions,
+//
+//	positions  I64 [m]    rising
+//	features   F32 [m,d]
+//	logits     F32 [m,K]
+//
+// d and K are 0 of a sample without rows. The same sample gives the same bytes.
+func (s *Sample) Encode(w io.Writer) error {
+	b := s.Rows()
+	d, k := len(b.Features)/max(1, b.N), len(b.Logits)/max(1, b.N)
+	return safetensors.EncodeSealed(w, []safetensors.Tensor{
+		{Name: "positions", Shape: []int{b.N}, Data: wide(b.Positions)},
+		{Name: "features", Shape: []int{b.N, d}, Data: b.Features},
+		{Name: "logits", Shape: []int{b.N, k}, Data: b.Logits},
+	}, map[string]string{"mfgs.sample": sampleVersion})
+}
+
+// DecodeSample reads what [Sample.Encode] wrote, size bytes, and checks all of it.
+func DecodeSample(r io.ReaderAt, size int64) (*Sample, error) {
+	f, err := safetensors.NewSealedFile(r, size)
+	if err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	b, err := decodeSample(f)
+	if err != nil {
+		return nil, fmt.Errorf("sample: %w", err)
+	}
+	s := &Sample{}
+	s.Add(b)
+	return s, nil
+}
+
+func decodeSample(f *safetensors.File) (*Batch, error) {
+	if v := f.Metadata()["mfgs.sample"]; v != sampleVersion || len(f.Tensors()) != 3 {
+		return nil, fmt.Errorf("format version %.20q with %d tensors, want %q with 3", v, len(f.Tensors()), sampleVersion)
+	}
+	positions, err := safetensors.Read[int64](f, "positions")
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{N: len(positions)}
+	for i, p := range positions {
+		if p < 0 || Block(int(p)) >= MaxBlocks || i > 0 && p <= positions[i-1] {
+			return nil, fmt.Errorf("position %d behind others, want them to rise", p)
+		}
+		b.Positions = append(b.Positions, int(p))
+	}
+	for name, data := range map[string]*[]float32{"features": &b.Features, "logits": &b.Logits} {
+		t, err := f.Lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(t.Shape) != 2 || t.Shape[0] != b.N {
+			return nil, fmt.Errorf("tensor %q has shape %v, want %d rows", name, t.Shape, b.N)
+		}
+		if *data, err = safetensors.Read[float32](f, name); err != nil {
+			return nil, err
+		}
+		for i, v := range *data {
+			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
+				return nil, fmt.Errorf("tensor %q: entry %d is %v, want a finite number", name, i, v)
+			}
+		}
+	}
+	if b.N > 0 {
+		if most := SampleSize(len(b.Features)/b.N, len(b.Logits)/b.N); b.N > most {
+			return nil, fmt.Errorf("%d rows, want at most %d", b.N, most)
+		}
+	}
+	return b, nil
 }

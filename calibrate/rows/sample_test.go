@@ -1,10 +1,16 @@
 package rows
 
 import (
+	"bytes"
 	"cmp"
+	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/safetensors"
 )
 
 // drawn is a sample by its definition: of all rows sorted by hash the first, in order of position.
@@ -82,4 +88,84 @@ func TestASampleIsSpread(t *testing.T) {
 			t.Errorf("%d rows of the %d-th twentieth, want about %d", c, i, MaxSample/20)
 		}
 	}
+}
+
+// seeded returns a sample of n rows, and what it is encoded to.
+func seeded(t testing.TB, n int) (*Sample, []byte) {
+	t.Helper()
+	s, data := &Sample{}, &bytes.Buffer{}
+	s.Add(numbered(n, 3, 2))
+	if err := s.Encode(data); err != nil {
+		t.Fatal(err)
+	}
+	return s, data.Bytes()
+}
+
+func TestASampleComesBack(t *testing.T) {
+	for _, n := range []int{0, 1, 7} {
+		s, data := seeded(t, n)
+		again, err := DecodeSample(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(again.Rows(), s.Rows()) {
+			t.Errorf("%+v, want %+v", again.Rows(), s.Rows())
+		}
+		again.Add(&Batch{N: 1, Positions: []int{1000}, Features: make([]float32, 3), Logits: make([]float32, 2)})
+		if got := again.Rows().N; got != n+1 {
+			t.Errorf("%d rows after one more, want %d", got, n+1)
+		}
+	}
+}
+
+func TestSamplesThatLieAreRefused(t *testing.T) {
+	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
+	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}
+	logits := safetensors.Tensor{Name: "logits", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}
+	many := safetensors.Tensor{Name: "positions", Shape: []int{MaxSample + 1}}
+	numbers := make([]int64, MaxSample+1)
+	for i := range numbers {
+		numbers[i] = int64(i)
+	}
+	many.Data = numbers
+	for want, tensors := range map[string][]safetensors.Tensor{
+		"with 2 tensors":      {positions, features},
+		`tensor: there are`:   {positions, features, {Name: "other", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}},
+		"position 3 behind":   {{Name: "positions", Shape: []int{2}, Data: []int64{3, 3}}, features, logits},
+		"position -1 behind":  {{Name: "positions", Shape: []int{2}, Data: []int64{-1, 3}}, features, logits},
+		"shape [1 4], want 2": {positions, features, {Name: "logits", Shape: []int{1, 4}, Data: []float32{1, 2, 3, 4}}},
+		"entry 1 is NaN":      {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}, logits},
+		"8193 rows, want at most 8192": {many,
+			{Name: "features", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)},
+			{Name: "logits", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)}},
+	} {
+		var data bytes.Buffer
+		if err := safetensors.EncodeSealed(&data, tensors, map[string]string{"mfgs.sample": "1"}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := DecodeSample(bytes.NewReader(data.Bytes()), int64(data.Len()))
+		if err == nil || !strings.HasPrefix(err.Error(), "sample: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+}
+
+func FuzzDecodeSample(f *testing.F) {
+	for _, n := range []int{0, 3} {
+		_, data := seeded(f, n)
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := DecodeSample(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := s.Encode(&again); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := DecodeSample(bytes.NewReader(again.Bytes()), int64(again.Len())); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

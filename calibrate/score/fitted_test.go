@@ -292,6 +292,7 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 	}{
 		"no weights": {func(t *Training) { t.W, t.B = nil, nil }, []Score{react, ash, fdbd, residual, vim},
 			"needs the last layer's weights"},
+		"no sample": {func(t *Training) { t.Sample = Sample{} }, []Score{react, vim, knn}, "needs a sample of the training data"},
 		"no classes": {func(t *Training) { t.ClassSums, t.ClassCounts = nil, nil }, []Score{mahalanobis, relativeMahalanobis},
 			"not summed by class"},
 		"nothing varies": {func(t *Training) {

@@ -36,6 +36,9 @@ func knnOf[V any](t Terms[V], learned Tensors) V {
 
 // fitKNN takes the directions of the sample's examples that have one.
 func fitKNN(t *Training) (Tensors, error) {
+	if t.Sample.M == 0 {
+		return nil, errNoSample
+	}
 	d := t.D
 	var rows []float64 // [m,d]
 	for i := range t.Sample.M {

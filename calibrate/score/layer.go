@@ -7,7 +7,10 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-var errNoWeights = fmt.Errorf("%w: it needs the last layer's weights, and ready-made features come without", ErrNoFit)
+var (
+	errNoWeights = fmt.Errorf("%w: it needs the last layer's weights, and there is no model to read them from", ErrNoFit)
+	errNoSample  = fmt.Errorf("%w: it needs a sample of the training data, which the bundle that is updated does not keep", ErrNoFit)
+)
 
 // mostMoments bounds the features of scores that take eigenvectors of their moments: of 4,096 a matrix
 // takes 128 MiB, and a minute.

@@ -22,6 +22,9 @@ func reactOf[V any](t Terms[V], learned Tensors) V {
 
 // fitReact takes the percentile of all features of the sample, as numpy interpolates it.
 func fitReact(t *Training) (Tensors, error) {
+	if t.Sample.M == 0 {
+		return nil, errNoSample
+	}
 	layer, err := t.layer()
 	if err != nil {
 		return nil, err

@@ -86,6 +86,9 @@ func fitViM(t *Training) (Tensors, error) {
 	if t.Link != Softmax {
 		return nil, fmt.Errorf("%w: its residual is one more logit of a softmax, and the head is %s", ErrNoFit, t.Link)
 	}
+	if t.Sample.M == 0 {
+		return nil, errNoSample
+	}
 	tensors, err := residual.fit(t)
 	if err != nil {
 		return nil, err

@@ -135,7 +135,7 @@ func content(s string) func(io.Writer) error {
 
 // withFiles are options for a bundle whose model has all of its weights.
 func withFiles() WriteOptions {
-	return WriteOptions{Model: content("a model"), Curvature: content("curvature")}
+	return WriteOptions{Model: content("a model"), Curvature: content("curvature"), Sample: content("sample")}
 }
 
 // withData are options for a bundle of all files.
@@ -210,9 +210,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		o     WriteOptions
 		files []string
 	}{
-		{"full, all files", full(), withData(), []string{ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName}},
-		{"full, weights in the model", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName}},
-		{"approximate", approximate, withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName}},
+		{"full, all files", full(), withData(), []string{ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, SampleName}},
+		{"full, weights in the model", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName, SampleName}},
+		{"approximate", approximate, withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName, SampleName}},
 		{"full, model left out", full(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, no model", kron(), WriteOptions{}, []string{ManifestName, PosteriorName}},
 		{"kron, diagonal B", diagonal, WriteOptions{}, []string{ManifestName, PosteriorName}},
@@ -266,6 +266,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 				}
 				want.Model = &model
 				want.Curvature = &File{CurvatureName, sum([]byte("curvature"))}
+				want.Sample = &File{SampleName, sum([]byte("sample"))}
 			}
 			if !reflect.DeepEqual(got.Manifest, want) {
 				t.Errorf("manifest\n%+v, want\n%+v", got.Manifest, want)

@@ -13,6 +13,7 @@
 //	bundle.yaml            the manifest, sealed by its last line
 //	posterior.safetensors  the Gaussian over the last layer's weights
 //	curvature.safetensors  optional: the sums over the training data that it was made from
+//	sample.safetensors     only beside these: features and logits of some of the training data
 //	scores.safetensors     only with a score of unfamiliarity that is fitted to training data
 //	model.onnx             optional: the network
 //	model.onnx.data        only beside model.onnx: its weights, where it does not have them
@@ -112,6 +113,7 @@
 //	curvature                  name and sha256 of curvature.safetensors             (1) (2)
 //	scores                     name and sha256 of scores.safetensors: must be where
 //	                           the score of ood_score learned something              –  (2)
+//	sample                     name and sha256 of sample.safetensors                 –  (2)
 //	labels                     the classes' names in their order                    (1) (2)
 //	grids                      nll and auroc, each left out or act [m], tau [n] and
 //	                           value [m][n], what temperatures were chosen from     (1) (2)
@@ -193,7 +195,8 @@
 //
 // The sums over the training data that the posterior was made from, for who adds more to
 // them: in format 2 what calibrate.Sums encodes, in format 1 reserved, without content that
-// means anything. It is hashed, and otherwise not looked at here.
+// means anything. It is hashed, and otherwise not looked at here; nor is sample.safetensors, which
+// calibrate/rows encodes: the examples that scores of unfamiliarity are fitted to.
 //
 // # Versions
 //

@@ -391,7 +391,7 @@ func TestResealAfterAnEdit(t *testing.T) {
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
 			t.Errorf("the manifest was changed (%v)", err)
 		}
-		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, ScoresName)
+		wantFiles(t, dir, ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, SampleName, ScoresName)
 		edit(func(string) string { return string(data) })
 	}
 

@@ -35,6 +35,7 @@ const (
 	PosteriorName = "posterior.safetensors"
 	CurvatureName = "curvature.safetensors"
 	ScoresName    = "scores.safetensors"
+	SampleName    = "sample.safetensors"
 	ModelName     = "model.onnx"
 	ModelDataName = "model.onnx.data" // which the model names: no other will do
 )
@@ -79,6 +80,7 @@ type Manifest struct {
 	Posterior File  `yaml:"posterior"`           // set by Write
 	Curvature *File `yaml:"curvature,omitempty"` // set by Write
 	Scores    *File `yaml:"scores,omitempty"`    // what the score learned; set by Write
+	Sample    *File `yaml:"sample,omitempty"`    // goes with Curvature; set by Write
 
 	// Labels names the classes, or what a multi-label head tells, in their order.
 	// It may be empty; a head with one logit has two classes, the second being the

@@ -134,7 +134,7 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	if b.Score, err = readScore(fsys, m); err != nil {
 		return nil, err
 	}
-	others := []*File{m.Curvature}
+	others := []*File{m.Curvature, m.Sample}
 	if m.Model != nil {
 		others = append(others, m.Model.File, m.Model.Data)
 	}

@@ -65,6 +65,8 @@ func (m *Manifest) Validate() error {
 	c.that(0 <= m.Batch && m.Batch <= MaxBatch, "batch is %d, want 0 to %d", m.Batch, MaxBatch)
 	c.file("posterior", &m.Posterior, PosteriorName)
 	c.file("curvature", m.Curvature, CurvatureName)
+	c.file("sample", m.Sample, SampleName)
+	c.that(m.Sample == nil || m.Curvature != nil, "sample goes with curvature, and there is none")
 	if m.Grids != nil {
 		c.grid("grids.nll", m.Grids.NLL)
 		c.grid("grids.auroc", m.Grids.AUROC)
@@ -123,6 +125,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.Probabilities == nil, "probabilities")
 	absent(!m.Bytes, "bytes")
 	absent(m.HeldOut.MF0 == nil, "held_out.mf0")
+	absent(m.Sample == nil, "sample")
 	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")
 	if p := m.Preprocess; p != nil {
 		absent(p.Pad == nil, "preprocess.pad")

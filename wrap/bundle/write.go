@@ -24,10 +24,11 @@ type WriteOptions struct {
 	Keep []string
 
 	// Model, if set, writes [ModelName], ModelData [ModelDataName], the external
-	// data of that model, and Curvature [CurvatureName].
+	// data of that model, Curvature [CurvatureName] and Sample [SampleName].
 	Model     func(io.Writer) error
 	ModelData func(io.Writer) error
 	Curvature func(io.Writer) error
+	Sample    func(io.Writer) error
 }
 
 // Copy returns a function that writes the content of the file at path.
@@ -51,7 +52,9 @@ func CheckTarget(dir string, force bool, keep ...string) error {
 }
 
 // fileNames are those of all files that a bundle can have.
-var fileNames = []string{ManifestName, PosteriorName, CurvatureName, ScoresName, ModelName, ModelDataName}
+var fileNames = []string{
+	ManifestName, PosteriorName, CurvatureName, SampleName, ScoresName, ModelName, ModelDataName,
+}
 
 var kind = &folder.Kind{
 	Noun: "bundle", Manifest: ManifestName, Files: fileNames, Title: comments["format"], Largest: MaxManifest,
@@ -102,6 +105,7 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 		{PosteriorName, func(w io.Writer) error { return encode(w, b.Posterior) }, &posterior},
 		{CurvatureName, o.Curvature, &m.Curvature},
 		{ScoresName, scores, &m.Scores},
+		{SampleName, o.Sample, &m.Sample},
 	} {
 		if f.content == nil {
 			continue
@@ -138,7 +142,7 @@ func describe(m *Manifest, p *calibrate.Posterior) error {
 	}
 	m.Format = Version
 	m.Covariance, m.Structure, m.Damping.Epsilon = p.Covariance, p.Structure, p.Epsilon
-	m.Posterior, m.Curvature = File{}, nil
+	m.Posterior, m.Curvature, m.Sample = File{}, nil, nil
 	if m.Model != nil {
 		model := *m.Model
 		model.File, model.Data = nil, nil

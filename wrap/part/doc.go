@@ -11,7 +11,7 @@
 //	part.yaml              the manifest, sealed by its last line as bundle.yaml is
 //	curvature.safetensors  with training data: the sums over it
 //	counts.safetensors     with training data: what warnings want to know of it
-//	sample.rows            with training data: features and logits of some of its examples
+//	sample.safetensors     with training data: features and logits of some of its examples
 //	val.rows               with held-out data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
 //	model.onnx             at most in the part that has the first block of the training data: the network
@@ -73,11 +73,11 @@
 //
 // # The other files
 //
-// curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows,
-// ood.rows and sample.rows are complete stores as [rows.Writer] writes them, without names.
+// curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows
+// and ood.rows are complete stores as [rows.Writer] writes them, without names.
 //
-// sample.rows has the examples that a [rows.Sample] keeps: of all that were read those whose positions
-// have the smallest hashes, at most 8,192 and 32 MiB, and all where there are no more.
+// sample.safetensors is what [rows.Sample.Encode] writes. It has of the examples that were read those
+// whose positions have the smallest hashes, at most 8,192 and 32 MiB, and all where there are no more.
 //
 // counts.safetensors is a sealed safetensors file (see [safetensors.EncodeSealed]) whose metadata
 // holds mfgs.counts, "1", and in decimal examples, labelled and mask. Its tensors are I64:

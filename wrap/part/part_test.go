@@ -360,7 +360,7 @@ func FuzzOpen(f *testing.F) {
 			errs = append(errs, err)
 			p.Counts, err = decodeCounts(bytes.NewReader(counts), int64(len(counts)))
 			errs = append(errs, err)
-			p.Sample, err = readSample(bytes.NewReader(sample), int64(len(sample)))
+			p.Sample, err = rows.DecodeSample(bytes.NewReader(sample), int64(len(sample)))
 			errs = append(errs, err)
 		}
 		if p.Set(bundle.Val) != nil {
@@ -374,7 +374,7 @@ func FuzzOpen(f *testing.F) {
 		_, err = p.document()
 		if p.Sums != nil {
 			err = errors.Join(err, p.Sums.Encode(io.Discard), p.Counts.encode(io.Discard),
-				writeRows(io.Discard, p.Sample.Rows()))
+				p.Sample.Encode(io.Discard))
 		}
 		if p.Val != nil {
 			err = errors.Join(err, writeRows(io.Discard, p.Val))

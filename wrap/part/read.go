@@ -151,7 +151,7 @@ func (p *Part) read(dir string, f bundle.File, product calibrate.Product) error 
 	case CountsName:
 		p.Counts, err = decodeCounts(r, size)
 	case SampleName:
-		p.Sample, err = readSample(r, size)
+		p.Sample, err = rows.DecodeSample(r, size)
 	case ValName:
 		p.Val, err = readRows(r, size)
 	case OODName:
@@ -189,20 +189,6 @@ func (m *Manifest) Copy(dir, name string) func(io.Writer) error {
 		}
 		return nil
 	}
-}
-
-// readSample reads a sample.
-func readSample(r io.ReaderAt, size int64) (*rows.Sample, error) {
-	b, err := readRows(r, size)
-	if err != nil {
-		return nil, err
-	}
-	s := &rows.Sample{}
-	s.Add(b)
-	if got := s.Rows().N; got != b.N {
-		return nil, fmt.Errorf("%d examples, at most %d are kept", b.N, got)
-	}
-	return s, nil
 }
 
 // readRows reads a store, which must be whole.

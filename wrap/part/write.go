@@ -26,7 +26,7 @@ const (
 	ManifestName  = "part.yaml"
 	CurvatureName = bundle.CurvatureName
 	CountsName    = "counts.safetensors"
-	SampleName    = "sample.rows"
+	SampleName    = bundle.SampleName
 	ValName       = "val.rows"
 	OODName       = "ood.rows"
 	ModelName     = bundle.ModelName
@@ -73,7 +73,7 @@ func Write(dir string, p *Part, o WriteOptions) error {
 	content := map[string]func(io.Writer) error{ModelName: o.Model, ModelDataName: o.ModelData}
 	if p.Sums != nil {
 		content[CurvatureName], content[CountsName] = p.Sums.Encode, p.Counts.encode
-		content[SampleName] = func(w io.Writer) error { return writeRows(w, p.Sample.Rows()) }
+		content[SampleName] = p.Sample.Encode
 	}
 	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD} {
 		if b != nil {
