@@ -113,11 +113,11 @@ func measureHeldOut(ctx context.Context, f *calibrate.Fitted, val, ood *rows.Bat
 	for i, name := range names {
 		tallies[i] = measure.New(name, f.Posterior.Head, 0, oods)
 	}
-	if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.Test}, val); err != nil {
+	if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.Test}, val); err != nil {
 		return HeldOut{}, none, err
 	}
 	if ood != nil {
-		if err := measure.AddPlain(tallies, &f.Calibration, measure.Part{Role: measure.OOD}, ood); err != nil {
+		if err := measure.AddPlain(tallies, &f.Calibration, nil, measure.Part{Role: measure.OOD}, ood); err != nil {
 			return HeldOut{}, none, err
 		}
 	}

@@ -166,9 +166,11 @@ func (b *bench) open(ctx context.Context) error {
 		return err
 	}
 	if fitted := b.fitted(); len(fitted) > 0 {
-		return b.openFitted(ctx, fitted)
+		if err := b.openFitted(ctx, fitted); err != nil {
+			return err
+		}
 	}
-	return nil
+	return b.openScores(ctx)
 }
 
 // attach opens the bundle and its network, cut at its head.
@@ -181,9 +183,7 @@ func (b *bench) attach(ctx context.Context) error {
 		return err
 	}
 	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
-	if err := b.resolveScores(); err != nil {
-		return err
-	}
+	b.resolveScores()
 	if b.attached.Model == nil {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (b *bench) attach(ctx context.Context) error {
 }
 
 // resolveScores calls the score that the bundle serves by its name, once.
-func (b *bench) resolveScores() error {
+func (b *bench) resolveScores() {
 	served := b.calibration.Served().Name
 	var kept []*request
 	for _, r := range b.requests {
@@ -215,13 +215,9 @@ func (b *bench) resolveScores() error {
 			}
 			r = &request{text: served, method: find(served)}
 		}
-		if r.fit == nil && !measure.Plain(r.name, b.calibration) {
-			return fmt.Errorf("method %s learns from training data, and the bundle serves %s: calibrate with --ood-score %s", r.text, served, r.text)
-		}
 		kept = append(kept, r)
 	}
 	b.requests = kept
-	return nil
 }
 
 // openFitted opens what methods are tuned on and fitted to, and refuses what would stop one of them
@@ -235,13 +231,8 @@ func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 			return fmt.Errorf("method %q runs networks, and the bundle was made of ready-made features", r.text)
 		}
 	}
-	if b.cut != nil {
-		product, err := featurize.NewProduct(b.Threads)
-		if err != nil {
-			return err
-		}
-		b.product = product
-		b.closers = append(b.closers, product.Close)
+	if err := b.openProduct(); err != nil {
+		return err
 	}
 	for _, r := range fitted {
 		if err := b.checkFiles(r); err != nil {
@@ -251,8 +242,26 @@ func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 	return b.openTuning(ctx, slices.ContainsFunc(fitted, b.needsTrain))
 }
 
+// openProduct prepares the runtime's product of matrices, where there is a runtime.
+func (b *bench) openProduct() error {
+	if b.cut == nil || b.product != nil {
+		return nil
+	}
+	product, err := featurize.NewProduct(b.Threads)
+	if err != nil {
+		return err
+	}
+	b.product = product
+	b.closers = append(b.closers, product.Close)
+	return nil
+}
+
 // measure returns the figures of all methods, in their order, and what they recommend.
 func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommendation, error) {
+	seconds, err := b.learnScores(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	tallies := make([]*measure.Tally, len(b.requests))
 	var plain []*measure.Tally
 	for i, r := range b.requests {
@@ -276,7 +285,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 					return err
 				}
 			}
-			return measure.AddPlain(plain, b.calibration, s.part, batch)
+			return measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
 		})
 		if err != nil {
 			return nil, nil, err
@@ -290,6 +299,9 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 	results := make([]MethodResult, len(b.requests))
 	for i, r := range b.requests {
 		results[i].Name = r.text
+		if s, fitted := seconds[r.name]; fitted {
+			results[i].Seconds = map[string]float64{"fit": s}
+		}
 		if r.plain(b.Layers) {
 			continue
 		}

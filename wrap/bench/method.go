@@ -6,6 +6,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods/layers"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -82,6 +83,7 @@ type bench struct {
 
 	// For methods that are tuned and fitted.
 	product        calibrate.Product // nil: calibrate's own
+	learned        []*score.Fitted   // that the bundle does not serve
 	closers        []func() error
 	train, val     *evalSet // train is nil where no method needs it
 	ood            *evalSet // may be nil

@@ -244,7 +244,7 @@ func (b *bench) checkUnused() error {
 		option{"evidence", "method edl", b.Evidence != "", named(edl)},
 		option{"dropout-rate", "method dropout", b.DropoutRate != 0, named(dropout)},
 		option{"layers", "one of mf0, mf1, mf2, ukf, mc and bnn-kfac", b.Layers > 1, func(r *request) bool { return r.layered }},
-		option{"train", "a method that is fitted", b.Train != "", tuned},
+		option{"train", "a method that is fitted", b.Train != "", func(r *request) bool { return tuned(r) || r.learns() }},
 		option{"val", "a method that is tuned", b.Val != "", tuned},
 		option{"val-ood", "a method that is tuned", b.ValOOD != "", tuned},
 	)

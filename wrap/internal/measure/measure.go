@@ -183,19 +183,19 @@ func Plain(name string, c *calibrate.Calibration) bool {
 }
 
 // AddPlain adds to tallies of methods that are Plain a block of examples, whose features and logits
-// are finite.
-func AddPlain(tallies []*Tally, c *calibrate.Calibration, p Part, b *rows.Batch) error {
+// are finite. learned are the scores that c does not serve and that had to be fitted.
+func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitted, p Part, b *rows.Batch) error {
 	h := c.Posterior.Head
 	var list []*score.Fitted
 	for _, t := range tallies {
-		if s := scoreOf(t.Name, c); s != nil {
+		if s := scoreOf(t.Name, c, learned); s != nil {
 			list = append(list, s)
 		}
 	}
 	values := c.Scores(list, b.Features, b.Logits, b.N)
 	for _, t := range tallies {
 		var s Scores
-		if scoreOf(t.Name, c) != nil {
+		if scoreOf(t.Name, c, learned) != nil {
 			s.OOD, values = values[0], values[1:]
 		}
 		switch t.Name {
@@ -225,7 +225,12 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, p Part, b *rows.Batch)
 }
 
 // scoreOf returns the score that a method takes, nil of one that takes none.
-func scoreOf(name string, c *calibrate.Calibration) *score.Fitted {
+func scoreOf(name string, c *calibrate.Calibration, learned []*score.Fitted) *score.Fitted {
+	for _, s := range learned {
+		if s.Name == name {
+			return s
+		}
+	}
 	if served := c.Served(); name == Served || name == served.Name {
 		return &served.Fitted
 	}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+)
+
+// learns reports whether the method is a score that is fitted to training data.
+func (r *request) learns() bool {
+	s, is := score.Find(r.name)
+	return is && s.Learns()
+}
+
+// unserved lists the scores that the bundle does not serve and that are fitted.
+func (b *bench) unserved() (list []*score.Score) {
+	for _, r := range b.requests {
+		if s, _ := score.Find(r.name); r.learns() && !measure.Plain(r.name, b.calibration) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// openScores opens what scores are fitted to.
+func (b *bench) openScores(ctx context.Context) (err error) {
+	if len(b.unserved()) == 0 {
+		return nil
+	}
+	if b.train == nil {
+		b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0)
+	}
+	if err != nil {
+		return err
+	}
+	return b.openProduct()
+}
+
+// learnScores fits the scores that the bundle does not serve, as a calibration would: to sums and a
+// sample of the training data. It returns in how many seconds.
+func (b *bench) learnScores(ctx context.Context) (map[string]float64, error) {
+	list := b.unserved()
+	if len(list) == 0 {
+		return nil, nil
+	}
+	training, err := b.training(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seconds := map[string]float64{}
+	for i, s := range list {
+		b.notes.Step("fit", "scores", i, len(list))
+		start := time.Now()
+		fitted, err := s.Fit(training)
+		if err != nil {
+			return nil, err
+		}
+		b.learned = append(b.learned, fitted)
+		seconds[s.Name] = time.Since(start).Seconds()
+	}
+	b.notes.Step("fit", "scores", len(list), len(list))
+	return seconds, nil
+}
+
+// training sums the training data, and takes a sample of it.
+func (b *bench) training(ctx context.Context) (*score.Training, error) {
+	sums, err := calibrate.NewSums(calibrate.CurvatureConfig{
+		Head: b.head, Structure: calibrate.Kronecker, Product: b.product,
+	})
+	if err != nil {
+		return nil, err
+	}
+	sample := &rows.Sample{}
+	blocks := rows.NewBlocks(func(batch *rows.Batch) error {
+		sample.Add(batch)
+		return sums.AddBlock(batch)
+	})
+	if _, _, err := b.train.Stream(ctx, b.head, &b.notes, blocks.Add); err != nil {
+		return nil, err
+	}
+	if err := blocks.Flush(); err != nil {
+		return nil, fmt.Errorf("train: %w", err)
+	}
+	curvature, err := sums.Finish()
+	if err != nil {
+		return nil, err
+	}
+	if b.cut == nil {
+		return curvature.Training(nil, nil, sample.Rows()), nil
+	}
+	w, bias, err := b.cut.Head.Weights()
+	if err != nil {
+		return nil, err
+	}
+	return curvature.Training(w, bias, sample.Rows()), nil
+}
