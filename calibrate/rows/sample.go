@@ -12,20 +12,20 @@ import (
 const (
 	// MaxSample is the most rows that a [Sample] has, and MaxSampleBytes the most memory.
 	MaxSample      = 8192
-	MaxSampleBytes = 32 << 20
+	MaxSampleBytes = 16 << 20
 )
 
-// SampleSize returns how many rows of d features and K logits a sample has at most: as many as both
-// bounds allow, yet one.
-func SampleSize(d, k int) int { return max(1, min(MaxSample, MaxSampleBytes/max(1, 4*(d+k)))) }
+// SampleSize returns how many rows of d features a sample has at most: as many as both bounds allow,
+// yet one.
+func SampleSize(d int) int { return max(1, min(MaxSample, MaxSampleBytes/max(1, 4*d))) }
 
-// A Sample keeps rows of a source in bounded memory: features and logits of those whose positions
-// have the smallest hashes, [SampleSize] of them. So it is the same in whatever order and parts the
-// source was read, and as good as drawn at random.
+// A Sample keeps features of a source in bounded memory: the rows whose positions have the smallest
+// hashes, [SampleSize] of them. So it is the same in whatever order and parts the source was read, and
+// as good as drawn at random.
 type Sample struct {
-	most             int
-	heap             []sampled // the largest hash on top
-	features, logits []float32 // of the slots
+	most     int
+	heap     []sampled // the largest hash on top
+	features []float32 // of the slots
 }
 
 // sampled is a position that was drawn, and the slot of its row.
@@ -49,16 +49,16 @@ func (s *Sample) Add(b *Batch) {
 	if b.N == 0 {
 		return
 	}
-	d, k := len(b.Features)/b.N, len(b.Logits)/b.N
+	d := len(b.Features) / b.N
 	if s.most == 0 {
-		s.most = SampleSize(d, k)
+		s.most = SampleSize(d)
 	}
 	for i, position := range b.Positions {
 		row := sampled{hash: hashOf(position), position: position, slot: len(s.heap)}
-		phi, a := b.Row(i)
+		phi, _ := b.Row(i)
 		if len(s.heap) < s.most {
 			s.heap = append(s.heap, row)
-			s.features, s.logits = append(s.features, phi...), append(s.logits, a...)
+			s.features = append(s.features, phi...)
 			s.up()
 			continue
 		}
@@ -68,7 +68,6 @@ func (s *Sample) Add(b *Batch) {
 		row.slot = s.heap[0].slot
 		s.heap[0] = row
 		copy(s.features[row.slot*d:], phi)
-		copy(s.logits[row.slot*k:], a)
 		s.down()
 	}
 }
@@ -101,11 +100,11 @@ func (s *Sample) down() {
 	}
 }
 
-// Rows returns a copy of the rows, in the order of their positions: features and logits.
+// Rows returns a copy of the rows, in the order of their positions: their features.
 func (s *Sample) Rows() *Batch {
 	inOrder := slices.Clone(s.heap)
 	slices.SortFunc(inOrder, func(a, b sampled) int { return a.position - b.position })
-	slots := &Batch{N: len(s.heap), Features: s.features, Logits: s.logits}
+	slots := &Batch{N: len(s.heap), Features: s.features}
 	out := &Batch{}
 	for _, row := range inOrder {
 		out.Append(slots.Slice(row.slot, row.slot+1))
@@ -122,16 +121,13 @@ const sampleVersion = "1"
 //
 //	positions  I64 [m]    rising
 //	features   F32 [m,d]
-//	logits     F32 [m,K]
 //
-// d and K are 0 of a sample without rows. The same sample gives the same bytes.
+// d is 0 of a sample without rows. The same sample gives the same bytes.
 func (s *Sample) Encode(w io.Writer) error {
 	b := s.Rows()
-	d, k := len(b.Features)/max(1, b.N), len(b.Logits)/max(1, b.N)
 	return safetensors.EncodeSealed(w, []safetensors.Tensor{
 		{Name: "positions", Shape: []int{b.N}, Data: wide(b.Positions)},
-		{Name: "features", Shape: []int{b.N, d}, Data: b.Features},
-		{Name: "logits", Shape: []int{b.N, k}, Data: b.Logits},
+		{Name: "features", Shape: []int{b.N, len(b.Features) / max(1, b.N)}, Data: b.Features},
 	}, map[string]string{"mfgs.sample": sampleVersion})
 }
 
@@ -151,8 +147,8 @@ func DecodeSample(r io.ReaderAt, size int64) (*Sample, error) {
 }
 
 func decodeSample(f *safetensors.File) (*Batch, error) {
-	if v := f.Metadata()["mfgs.sample"]; v != sampleVersion || len(f.Tensors()) != 3 {
-		return nil, fmt.Errorf("format version %.20q with %d tensors, want %q with 3", v, len(f.Tensors()), sampleVersion)
+	if v := f.Metadata()["mfgs.sample"]; v != sampleVersion || len(f.Tensors()) != 2 {
+		return nil, fmt.Errorf("format version %.20q with %d tensors, want %q with 2", v, len(f.Tensors()), sampleVersion)
 	}
 	positions, err := safetensors.Read[int64](f, "positions")
 	if err != nil {
@@ -165,26 +161,22 @@ func decodeSample(f *safetensors.File) (*Batch, error) {
 		}
 		b.Positions = append(b.Positions, int(p))
 	}
-	for name, data := range map[string]*[]float32{"features": &b.Features, "logits": &b.Logits} {
-		t, err := f.Lookup(name)
-		if err != nil {
-			return nil, err
-		}
-		if len(t.Shape) != 2 || t.Shape[0] != b.N {
-			return nil, fmt.Errorf("tensor %q has shape %v, want %d rows", name, t.Shape, b.N)
-		}
-		if *data, err = safetensors.Read[float32](f, name); err != nil {
-			return nil, err
-		}
-		for i, v := range *data {
-			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
-				return nil, fmt.Errorf("tensor %q: entry %d is %v, want a finite number", name, i, v)
-			}
-		}
+	t, err := f.Lookup("features")
+	if err != nil {
+		return nil, err
 	}
-	if b.N > 0 {
-		if most := SampleSize(len(b.Features)/b.N, len(b.Logits)/b.N); b.N > most {
-			return nil, fmt.Errorf("%d rows, want at most %d", b.N, most)
+	if len(t.Shape) != 2 || t.Shape[0] != b.N {
+		return nil, fmt.Errorf("features have shape %v, want %d rows", t.Shape, b.N)
+	}
+	if b.N > SampleSize(t.Shape[1]) {
+		return nil, fmt.Errorf("%d rows of %d features, want at most %d", b.N, t.Shape[1], SampleSize(t.Shape[1]))
+	}
+	if b.Features, err = safetensors.Read[float32](f, t.Name); err != nil {
+		return nil, err
+	}
+	for i, v := range b.Features {
+		if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, fmt.Errorf("feature %d is %v, want a finite number", i, v)
 		}
 	}
 	return b, nil

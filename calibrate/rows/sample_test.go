@@ -26,18 +26,18 @@ func drawn(b *Batch, most int) *Batch {
 }
 
 // numbered returns n rows that tell their positions, which have gaps.
-func numbered(n, d, k int) *Batch {
-	b := &Batch{N: n, Features: make([]float32, n*d), Logits: make([]float32, n*k)}
+func numbered(n, d int) *Batch {
+	b := &Batch{N: n, Features: make([]float32, n*d)}
 	for i := range n {
 		b.Positions = append(b.Positions, 3*i+i%2)
-		b.Features[i*d], b.Logits[i*k] = float32(3*i+i%2), -float32(3*i+i%2)
+		b.Features[i*d] = float32(3*i + i%2)
 	}
 	return b
 }
 
 func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 	const n, most = 3000, 100
-	all := numbered(n, 2, 3)
+	all := numbered(n, 2)
 	for _, n := range []int{0, 1, most - 1, most, most + 1, n} {
 		b := all.Slice(0, n)
 		want := drawn(b, most)
@@ -57,7 +57,7 @@ func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 			}
 			one.Add(other.Rows())
 			if got := one.Rows(); got.N != want.N || !slices.Equal(got.Positions, want.Positions) ||
-				!slices.Equal(got.Features, want.Features) || !slices.Equal(got.Logits, want.Logits) {
+				!slices.Equal(got.Features, want.Features) {
 				t.Fatalf("%d rows of %d, want %d", got.N, n, want.N)
 			}
 		}
@@ -65,11 +65,9 @@ func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 }
 
 func TestASampleIsBounded(t *testing.T) {
-	for _, c := range []struct{ d, k, want int }{
-		{64, 10, MaxSample}, {2048, 1000, 2752}, {1 << 23, 1, 1}, {1, 1, MaxSample},
-	} {
-		if got := SampleSize(c.d, c.k); got != c.want {
-			t.Errorf("%d rows of %d features and %d logits, want %d", got, c.d, c.k, c.want)
+	for _, c := range []struct{ d, want int }{{64, MaxSample}, {512, MaxSample}, {2048, 2048}, {1 << 23, 1}, {1, MaxSample}} {
+		if got := SampleSize(c.d); got != c.want {
+			t.Errorf("%d rows of %d features, want %d", got, c.d, c.want)
 		}
 	}
 }
@@ -78,7 +76,7 @@ func TestASampleIsBounded(t *testing.T) {
 func TestASampleIsSpread(t *testing.T) {
 	const n = 20 * MaxSample
 	var s Sample
-	s.Add(numbered(n, 1, 1))
+	s.Add(numbered(n, 1))
 	var counts [20]int
 	for _, p := range s.Rows().Positions {
 		counts[p/(3*n/20)]++
@@ -94,7 +92,7 @@ func TestASampleIsSpread(t *testing.T) {
 func seeded(t testing.TB, n int) (*Sample, []byte) {
 	t.Helper()
 	s, data := &Sample{}, &bytes.Buffer{}
-	s.Add(numbered(n, 3, 2))
+	s.Add(numbered(n, 3))
 	if err := s.Encode(data); err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +109,7 @@ func TestASampleComesBack(t *testing.T) {
 		if !reflect.DeepEqual(again.Rows(), s.Rows()) {
 			t.Errorf("%+v, want %+v", again.Rows(), s.Rows())
 		}
-		again.Add(&Batch{N: 1, Positions: []int{1000}, Features: make([]float32, 3), Logits: make([]float32, 2)})
+		again.Add(&Batch{N: 1, Positions: []int{1000}, Features: make([]float32, 3)})
 		if got := again.Rows().N; got != n+1 {
 			t.Errorf("%d rows after one more, want %d", got, n+1)
 		}
@@ -121,7 +119,6 @@ func TestASampleComesBack(t *testing.T) {
 func TestSamplesThatLieAreRefused(t *testing.T) {
 	positions := safetensors.Tensor{Name: "positions", Shape: []int{2}, Data: []int64{3, 9}}
 	features := safetensors.Tensor{Name: "features", Shape: []int{2, 1}, Data: []float32{1, 2}}
-	logits := safetensors.Tensor{Name: "logits", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}
 	many := safetensors.Tensor{Name: "positions", Shape: []int{MaxSample + 1}}
 	numbers := make([]int64, MaxSample+1)
 	for i := range numbers {
@@ -129,15 +126,14 @@ func TestSamplesThatLieAreRefused(t *testing.T) {
 	}
 	many.Data = numbers
 	for want, tensors := range map[string][]safetensors.Tensor{
-		"with 2 tensors":      {positions, features},
-		`tensor: there are`:   {positions, features, {Name: "other", Shape: []int{2, 2}, Data: []float32{1, 2, 3, 4}}},
-		"position 3 behind":   {{Name: "positions", Shape: []int{2}, Data: []int64{3, 3}}, features, logits},
-		"position -1 behind":  {{Name: "positions", Shape: []int{2}, Data: []int64{-1, 3}}, features, logits},
-		"shape [1 4], want 2": {positions, features, {Name: "logits", Shape: []int{1, 4}, Data: []float32{1, 2, 3, 4}}},
-		"entry 1 is NaN":      {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}, logits},
-		"8193 rows, want at most 8192": {many,
-			{Name: "features", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)},
-			{Name: "logits", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)}},
+		"with 1 tensors":      {positions},
+		"tensor: there are":   {positions, {Name: "other", Shape: []int{2, 1}, Data: []float32{1, 2}}},
+		"position 3 behind":   {{Name: "positions", Shape: []int{2}, Data: []int64{3, 3}}, features},
+		"position -1 behind":  {{Name: "positions", Shape: []int{2}, Data: []int64{-1, 3}}, features},
+		"shape [1 2], want 2": {positions, {Name: "features", Shape: []int{1, 2}, Data: []float32{1, 2}}},
+		"feature 1 is NaN":    {positions, {Name: "features", Shape: []int{2, 1}, Data: []float32{1, float32(math.NaN())}}},
+		"8193 rows of 1 features": {many,
+			{Name: "features", Shape: []int{MaxSample + 1, 1}, Data: make([]float32, MaxSample+1)}},
 	} {
 		var data bytes.Buffer
 		if err := safetensors.EncodeSealed(&data, tensors, map[string]string{"mfgs.sample": "1"}); err != nil {

@@ -301,8 +301,8 @@ func TestWhatCannotBeFittedIsRefused(t *testing.T) {
 			[]Score{mahalanobis}, "do not vary within classes"},
 		"no features": {func(t *Training) { clear(t.Sample.Features) }, []Score{knn}, "all features of training examples are 0"},
 		"negative logits": {func(t *Training) {
-			for i := range t.Sample.Logits {
-				t.Sample.Logits[i] = -1
+			for i := range t.B {
+				t.B[i] = -100
 			}
 		}, []Score{vim}, "want both positive"},
 		"many features": {func(t *Training) { t.D = mostMoments + 1 }, []Score{mahalanobis, relativeMahalanobis, residual, vim},

@@ -151,7 +151,7 @@ func trainingOf(features []float32, labels []int, w, b []float64, link Link) *Tr
 			t.ClassCounts[label]++
 		}
 	}
-	t.Sample = Sample{M: n, Features: features, Logits: logitsOf(features, w, b)}
+	t.Sample = Sample{M: n, Features: features}
 	return t
 }
 

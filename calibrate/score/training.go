@@ -50,7 +50,6 @@ func (m *memo) of(make func() (Tensors, error)) (Tensors, error) {
 type Sample struct {
 	M        int
 	Features []float32 // [M,d]
-	Logits   []float32 // [M,K]
 }
 
 // Tensor is what a score learned, row-major.

@@ -94,15 +94,12 @@ func fitViM(t *Training) (Tensors, error) {
 		return nil, err
 	}
 	var logits, residuals float64
-	for i := range t.Sample.M {
-		top := math.Inf(-1)
-		for _, a := range t.Sample.Logits[i*t.K : (i+1)*t.K] {
-			top = max(top, float64(a))
-		}
-		logits += top
+	x := Numbers(Examples{N: t.Sample.M, K: t.K, D: t.D, Features: t.Sample.Features})
+	a := x.MatMul(x.Features(), x.Constant("weight", transposed(t.W, t.K, t.D), t.K))
+	for _, v := range x.Max(x.Add(a, x.Constant("bias", t.B, t.K))).Data {
+		logits += v
 	}
-	x := Examples{N: t.Sample.M, K: t.K, D: t.D, Features: t.Sample.Features, Logits: t.Sample.Logits}
-	for _, v := range residualOf(Terms[Rows](terms{x}), tensors).Data {
+	for _, v := range residualOf(x, tensors).Data {
 		residuals += v
 	}
 	if !(logits > 0) || !(residuals > 0) {

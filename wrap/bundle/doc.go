@@ -13,7 +13,7 @@
 //	bundle.yaml            the manifest, sealed by its last line
 //	posterior.safetensors  the Gaussian over the last layer's weights
 //	curvature.safetensors  optional: the sums over the training data that it was made from
-//	sample.safetensors     only beside these: features and logits of some of the training data
+//	sample.safetensors     only beside these: features of some of the training data
 //	scores.safetensors     only with a score of unfamiliarity that is fitted to training data
 //	model.onnx             optional: the network
 //	model.onnx.data        only beside model.onnx: its weights, where it does not have them

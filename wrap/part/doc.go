@@ -11,7 +11,7 @@
 //	part.yaml              the manifest, sealed by its last line as bundle.yaml is
 //	curvature.safetensors  with training data: the sums over it
 //	counts.safetensors     with training data: what warnings want to know of it
-//	sample.safetensors     with training data: features and logits of some of its examples
+//	sample.safetensors     with training data: the features of some of its examples
 //	val.rows               with held-out data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
 //	model.onnx             at most in the part that has the first block of the training data: the network
@@ -77,7 +77,7 @@
 // and ood.rows are complete stores as [rows.Writer] writes them, without names.
 //
 // sample.safetensors is what [rows.Sample.Encode] writes. It has of the examples that were read those
-// whose positions have the smallest hashes, at most 8,192 and 32 MiB, and all where there are no more.
+// whose positions have the smallest hashes, at most 8,192 and 16 MiB, and all where there are no more.
 //
 // counts.safetensors is a sealed safetensors file (see [safetensors.EncodeSealed]) whose metadata
 // holds mfgs.counts, "1", and in decimal examples, labelled and mask. Its tensors are I64:

@@ -176,11 +176,11 @@ func (p *Part) check() error {
 // checkSample reports a sample that is not of the training data.
 func (p *Part) checkSample(train *Set, h calibrate.Head) error {
 	b := p.Sample.Rows()
-	if want := min(train.Examples(), rows.SampleSize(h.Features, h.Logits)); b.N != want {
+	if want := min(train.Examples(), rows.SampleSize(h.Features)); b.N != want {
 		return fmt.Errorf("%s has %d examples, want %d of the %d that were read", SampleName, b.N, want, train.Examples())
 	}
-	if len(b.Features) != b.N*h.Features || len(b.Logits) != b.N*h.Logits {
-		return fmt.Errorf("%s has other features or logits than the %d and %d of the head", SampleName, h.Features, h.Logits)
+	if len(b.Features) != b.N*h.Features {
+		return fmt.Errorf("%s has other features than the %d of the head", SampleName, h.Features)
 	}
 	for _, position := range b.Positions {
 		if !slices.ContainsFunc(train.Shards, func(s Shard) bool { return s.From <= position && position < s.To }) {

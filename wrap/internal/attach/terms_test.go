@@ -162,8 +162,12 @@ func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
 		return s.Fit(training)
 	}
 	familiar := score.Examples{N: training.Sample.M, K: training.K, D: training.D, Link: training.Link,
-		Features: training.Sample.Features, Logits: training.Sample.Logits,
+		Features: training.Sample.Features, Logits: make([]float32, training.Sample.M*training.K),
 		Variance: make([]float64, training.Sample.M*training.K)}
+	rng := rand.New(rand.NewPCG(52, uint64(training.K)))
+	for i := range familiar.Logits {
+		familiar.Logits[i] = float32(5 + rng.NormFloat64())
+	}
 	for i := range familiar.N {
 		familiar.Leverage = append(familiar.Leverage, 1+float64(i%7))
 	}
@@ -187,7 +191,7 @@ func trainingOf(link score.Link, k, d int) *score.Training {
 		t.W = append(t.W, rng.NormFloat64())
 	}
 	for range k {
-		t.B = append(t.B, rng.NormFloat64())
+		t.B = append(t.B, 20+rng.NormFloat64())
 	}
 	if link != score.Sigmoid || k == 1 {
 		classes := max(2, k)
@@ -212,9 +216,6 @@ func trainingOf(link score.Link, k, d int) *score.Training {
 			t.ClassCounts[i%len(t.ClassCounts)]++
 		}
 		t.Sample.Features = append(t.Sample.Features, phi...)
-		for range k {
-			t.Sample.Logits = append(t.Sample.Logits, float32(5+rng.NormFloat64()))
-		}
 	}
 	return t
 }
