@@ -65,7 +65,9 @@ func TestASampleIsTheSameInAnyOrder(t *testing.T) {
 }
 
 func TestASampleIsBounded(t *testing.T) {
-	for _, c := range []struct{ d, want int }{{64, MaxSample}, {512, MaxSample}, {2048, 2048}, {1 << 23, 1}, {1, MaxSample}} {
+	for _, c := range []struct{ d, want int }{
+		{1, MaxSample}, {64, MaxSample}, {512, MaxSample}, {2048, 2048}, {1 << 23, 1},
+	} {
 		if got := SampleSize(c.d); got != c.want {
 			t.Errorf("%d rows of %d features, want %d", got, c.d, c.want)
 		}

@@ -210,7 +210,8 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		o     WriteOptions
 		files []string
 	}{
-		{"full, all files", full(), withData(), []string{ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, SampleName}},
+		{"full, all files", full(), withData(),
+			[]string{ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, SampleName}},
 		{"full, weights in the model", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName, SampleName}},
 		{"approximate", approximate, withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName, SampleName}},
 		{"full, model left out", full(), WriteOptions{}, []string{ManifestName, PosteriorName}},
