@@ -117,10 +117,8 @@ func (t terms) MatMul(x, m Rows) Rows {
 
 // at broadcasts: one number stands for all of a row, and one row for all examples.
 func (r Rows) at(example, j int) float64 {
-	if len(r.Data) == r.Width {
-		example = 0
-	}
-	return r.Data[example*r.Width+min(j, r.Width-1)]
+	row, column := r.steps()
+	return r.Data[example*row+j*column]
 }
 
 func (t terms) unary(x Rows, f func(float64) float64) Rows {
@@ -137,12 +135,26 @@ func (t terms) binary(x, y Rows, f func(a, b float64) float64) Rows {
 		panic(fmt.Sprintf("score: rows of %d and of %d numbers", x.Width, y.Width))
 	}
 	out := Rows{make([]float64, n*width), width}
+	xRow, xColumn := x.steps()
+	yRow, yColumn := y.steps()
 	for i := range n {
-		for j := range width {
-			out.Data[i*width+j] = f(x.at(i, j), y.at(i, j))
+		row := out.Data[i*width : (i+1)*width]
+		for j := range row {
+			row[j] = f(x.Data[i*xRow+j*xColumn], y.Data[i*yRow+j*yColumn])
 		}
 	}
 	return out
+}
+
+// steps are how far one row is behind another, and one number of a row: 0 for one that stands for all.
+func (r Rows) steps() (row, column int) {
+	if len(r.Data) > r.Width {
+		row = r.Width
+	}
+	if r.Width > 1 {
+		column = 1
+	}
+	return row, column
 }
 
 func (t terms) reduce(x Rows, f func(a, b float64) float64) Rows {

@@ -75,40 +75,69 @@ func (s *Served) Values(x Examples) (ood, percentile []float64) {
 		percentile = make([]float64, x.N)
 	}
 	inBlocks(x, s.Margin, func(t Terms[Rows], from, to int) {
-		score, share := served(t, s, s.rows(t, s.Tensors))
-		copy(ood[from:to], score.Data)
-		if percentile != nil {
-			copy(percentile[from:to], share.Data)
+		score, known := s.oodScore(t)
+		for i := range to - from {
+			ood[from+i] = score.at(i, 0)
+			if percentile != nil {
+				percentile[from+i] = 1
+				if known.at(i, 0) == 1 {
+					percentile[from+i] = s.share(ood[from+i])
+				}
+			}
 		}
 	})
 	return ood, percentile
 }
 
-// Emit writes both into a graph, [N,1]; percentile is "" without quantiles.
-func (s *Served) Emit(t Terms[string]) (ood, percentile string) {
-	return served(t, s, s.graph(t, s.Tensors))
+func (s *Served) oodScore(t Terms[Rows]) (ood, known Rows) {
+	return oodScore(t, s, s.rows(t, s.Tensors))
 }
 
-// served makes both of the values of the score. The share is that of a distribution whose density is
-// constant between quantiles.
-func served[V any](t Terms[V], s *Served, value V) (ood, share V) {
-	zero, one := t.Number(0), t.Number(1)
+// share is the share of held-out examples that score lower, as shareOf writes it for graphs.
+func (s *Served) share(score float64) float64 {
+	q := s.Quantiles
+	// Of equal ones the first counts.
+	i, _ := slices.BinarySearch(q, score)
+	switch {
+	case i == 0:
+		return 0
+	case i == len(q):
+		return 1
+	}
+	return (float64(i-1) + (score-q[i-1])/(q[i]-q[i-1])) / float64(len(q)-1)
+}
+
+// Emit writes both into a graph, [N,1]; percentile is "" without quantiles.
+func (s *Served) Emit(t Terms[string]) (ood, percentile string) {
+	ood, known := oodScore(t, s, s.graph(t, s.Tensors))
+	if s.Quantiles != nil {
+		percentile = shareOf(t, s.Quantiles, ood, known)
+	}
+	return ood, percentile
+}
+
+// oodScore makes the bounded score of values, and what is 1 where these and what they are made of
+// are finite.
+func oodScore[V any](t Terms[V], s *Served, value V) (ood, known V) {
+	zero := t.Number(0)
 	// Zero, and NaN where a feature or a logit is no finite number.
 	inputs := t.Add(t.Sum(t.Mul(t.Features(), zero)), t.Sum(t.Mul(t.Logits(), zero)))
-	known := finite(t, t.Add(value, inputs))
-	ood = bounded(t, s, value, known)
-	n := len(s.Quantiles)
-	if n == 0 {
-		return ood, share
-	}
+	known = finite(t, t.Add(value, inputs))
+	return bounded(t, s, value, known), known
+}
+
+// shareOf makes the share of held-out examples that score lower: that of a distribution whose density
+// is constant between quantiles. What is not known is beyond all.
+func shareOf[V any](t Terms[V], quantiles []float64, ood, known V) V {
+	zero, one, n := t.Number(0), t.Number(1), len(quantiles)
 	low, width := make([]float64, n-1), make([]float64, n-1)
 	for i := range low {
-		low[i] = s.Quantiles[i]
+		low[i] = quantiles[i]
 		// Of equal quantiles there is a step, beyond which all of them are lower.
-		width[i] = math.Max(s.Quantiles[i+1]-low[i], 0x1p-1000)
+		width[i] = math.Max(quantiles[i+1]-low[i], 0x1p-1000)
 	}
 	parts := t.Div(t.Sub(ood, t.Constant("quantiles", low, n-1)), t.Constant("widths", width, n-1))
-	return ood, t.Pow(t.Mean(t.MinOf(t.MaxOf(parts, zero), one)), known)
+	return t.Pow(t.Mean(t.MinOf(t.MaxOf(parts, zero), one)), known)
 }
 
 // finite is 1 where x is, and else 0.

@@ -72,6 +72,12 @@ func TestPercentilesAreSharesOfHeldOut(t *testing.T) {
 						lower++
 					}
 				}
+				// The same, found in another way.
+				one := Numbers(Examples{N: 1})
+				same := shareOf(one, served.Quantiles, one.Number(got[i]), one.Number(1)).Data[0]
+				if !approx.Equal(p, same, 1e-12) {
+					t.Errorf("%s: percentile %v, want %v", s.Name, p, same)
+				}
 				if got[i] != served.Bounded(values[i]) {
 					t.Errorf("%s: %v is served as %v, want %v", s.Name, values[i], got[i], served.Bounded(values[i]))
 				}
@@ -88,8 +94,9 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 	s := Serve(&Fitted{Score: &energy}, []float64{1, 1, 1, 1})
 	for value, want := range map[float64]float64{1: 0, math.Nextafter(1, 2): 1, 0: 0, math.NaN(): 1} {
 		x := Numbers(examples(rand.New(rand.NewPCG(27, 28)), 1, 3))
-		if _, got := served(x, s, x.Number(value)); got.Data[0] != want {
-			t.Errorf("%v is above %v of the held-out examples, want %v", value, got.Data[0], want)
+		ood, known := oodScore(x, s, x.Number(value))
+		if got := shareOf(x, s.Quantiles, ood, known).Data[0]; got != want {
+			t.Errorf("%v is above %v of the held-out examples, want %v", value, got, want)
 		}
 	}
 }
