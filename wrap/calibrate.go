@@ -59,6 +59,7 @@ func (c Config) withDefaults() Config {
 	if c.Lambda0 == 0 {
 		c.Lambda0 = meanfield.Lambda0
 	}
+	c.Decisions = c.Decisions.Complete()
 	return c
 }
 
@@ -76,6 +77,9 @@ func (c *Config) check() error {
 		}
 	}
 	if err := c.Damping.Validate(); err != nil {
+		return err
+	}
+	if err := c.Decisions.Validate(); err != nil {
 		return err
 	}
 	switch {

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/ort/install"
@@ -65,8 +66,11 @@ type Config struct {
 	Damping    calibrate.Damping    // zero: chosen on held-out data
 	Lambda0    float64              // zero: 3/π²
 	OODScore   string               // of [score.Names], that is to serve; "": it is chosen
-	Shard      rows.Shard           // of each set, for Accumulate; zero: all
-	Limit      int                  // use at most so many training examples, spread evenly; 0 is all
+	// Decisions says when not to answer and which prediction sets are wanted; zero: none. They take half
+	// of the held-out examples, those at odd places, to set thresholds on: the others tune all else.
+	Decisions conformal.Plan
+	Shard     rows.Shard // of each set, for Accumulate; zero: all
+	Limit     int        // use at most so many training examples, spread evenly; 0 is all
 
 	Inputs
 	Runtime
@@ -112,6 +116,8 @@ type Report struct {
 	OODScore      ScoreInfo       `json:"ood_score"`
 	Temperatures  TemperatureInfo `json:"temperatures"`
 	HeldOut       HeldOut         `json:"held_out"`
+	// Decisions are those that were asked for.
+	Decisions *conformal.Decisions `json:"decisions,omitempty"`
 	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
 	Recommendation Recommendation     `json:"recommendation"`
 	Examples       Examples           `json:"examples"`
@@ -232,13 +238,14 @@ type Examples struct {
 
 // BundleInfo names a bundle.
 type BundleInfo struct {
-	Path          string          `json:"path"`
-	Structure     string          `json:"structure"`
-	Covariance    string          `json:"covariance"`
-	Damping       bundle.Damping  `json:"damping"`
-	Probabilities ChoiceInfo      `json:"probabilities"`
-	OODScore      ScoreInfo       `json:"ood_score"`
-	Temperatures  TemperatureInfo `json:"temperatures"`
+	Path          string               `json:"path"`
+	Structure     string               `json:"structure"`
+	Covariance    string               `json:"covariance"`
+	Damping       bundle.Damping       `json:"damping"`
+	Probabilities ChoiceInfo           `json:"probabilities"`
+	OODScore      ScoreInfo            `json:"ood_score"`
+	Decisions     *conformal.Decisions `json:"decisions,omitempty"`
+	Temperatures  TemperatureInfo      `json:"temperatures"`
 }
 
 // Proof says how far what is made of the logits is from what the model itself gives.

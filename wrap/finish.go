@@ -21,6 +21,8 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	log.begin("tuning")
 	p.Val, p.OOD = thin(p.Val), thin(p.OOD)
 	log.warn(dataWarnings(p)...)
+	val, held := divide(p.Val, p.Recipe.Decisions)
+	p.Val = val
 	damping, err := calibrate.ParseDamping(p.Recipe.Damping)
 	if err != nil {
 		return nil, err
@@ -44,6 +46,10 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
+	decisions, err := decide(p.Recipe.Decisions, &fitted.Calibration, p.Val, held)
+	if err != nil {
+		return nil, err
+	}
 	figures, recommendation, err := measureHeldOut(ctx, fitted, p.Val, p.OOD)
 	if err != nil {
 		return nil, err
@@ -55,7 +61,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	report := newReport(p, to, fitted, log.warnings)
-	report.HeldOut, report.Recommendation = figures, recommendation
+	report.HeldOut, report.Recommendation, report.Decisions = figures, recommendation, decisions
 	if err := write(p, to, fitted, report); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+
+	"github.com/mfgs/mfgs/calibrate/conformal"
 )
 
 // Prediction is the result for one example.
@@ -26,6 +28,15 @@ type Prediction struct {
 	Logits        []float32 `json:"logits"`         // [K], the network's own
 	LogitVariance []float64 `json:"logit_variance"` // [K], the posterior's own: at T_ens = 1
 	Entropy       float64   `json:"entropy"`        // of the probabilities, nats; of K labels the sum of theirs
+
+	// Of bundles with decisions only. Abstain says that the example is better not answered, and
+	// AbstainReason why: "doubtful", "unfamiliar" or both. PredictionSet are the classes, ascending and
+	// perhaps none, of which one is the label as often as the bundle promises; where there are names,
+	// PredictionSetNames are theirs.
+	Abstain            *bool    `json:"abstain,omitempty"`
+	AbstainReason      string   `json:"abstain_reason,omitempty"`
+	PredictionSet      []int    `json:"prediction_set,omitzero"`
+	PredictionSetNames []string `json:"prediction_set_names,omitzero"`
 
 	// OODScore says how unlike the training data the example is: the score that the bundle serves, in
 	// (0,1], half of the held-out examples below ½. It is strictly monotone, and has digits where
@@ -114,12 +125,7 @@ func (p *Prediction) multiLabel(names []string) {
 		}
 	}
 	p.Labels = present(k, func(j int) bool { return p.Probabilities[j] > 0.5 })
-	if len(names) > 0 {
-		p.LabelNames = make([]string, len(p.Labels))
-		for i, j := range p.Labels {
-			p.LabelNames[i] = names[j]
-		}
-	}
+	p.LabelNames = named(p.Labels, names)
 }
 
 // present lists those of k labels that are there; the list is never nil.
@@ -129,6 +135,34 @@ func present(k int, is func(int) bool) []int {
 		if is(j) {
 			list = append(list, j)
 		}
+	}
+	return list
+}
+
+// decide sets what the bundle's decisions make of a prediction.
+func (p *Prediction) decide(d *conformal.Decisions, names []string) {
+	if d == nil {
+		return
+	}
+	if d.Abstains() {
+		p.AbstainReason = d.Abstain(p.Probabilities, p.OODScore)
+		abstain := p.AbstainReason != ""
+		p.Abstain = &abstain
+	}
+	if d.Set != nil {
+		p.PredictionSet = d.Set.Set(p.Probabilities)
+		p.PredictionSetNames = named(p.PredictionSet, names)
+	}
+}
+
+// named returns the names of classes, nil where there are none.
+func named(classes []int, names []string) []string {
+	if len(names) == 0 {
+		return nil
+	}
+	list := make([]string, len(classes))
+	for i, k := range classes {
+		list[i] = names[k]
 	}
 	return list
 }

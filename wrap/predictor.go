@@ -23,6 +23,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
@@ -112,7 +113,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err := o.Runtime.Load(ctx); err != nil {
 		return nil, err
 	}
-	fused, outputs, err := a.Fuse("", true)
+	fused, outputs, err := a.Fuse("", true, false)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +198,7 @@ func NewBundleInfo(b *bundle.Bundle) BundleInfo {
 			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
 		},
 	}
+	info.Decisions = m.Decisions.Clone()
 	if o := m.OODScore; o != nil {
 		info.OODScore = scoreInfo(o.Choice)
 	} else {
@@ -435,14 +437,8 @@ func (p *Predictor) predictDataset(ctx context.Context, spec string, maxBad int,
 // predict turns finite rows into predictions, in float64.
 func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) ([]Prediction, error) {
 	r := calibration.Predict(b.Features, b.Logits, b.N)
-	k, c, width := p.head.Logits, p.head.Classes(), p.head.Probabilities()
-	probabilities := make([]float64, 0, b.N*c)
-	for j, l := range r.LogP {
-		// Of two outcomes of each label the second is that it is there.
-		if width == c || j%2 == 1 {
-			probabilities = append(probabilities, math.Exp(l))
-		}
-	}
+	k, c := p.head.Logits, p.head.Classes()
+	probabilities := measure.OfClasses(p.head, r.LogP)
 	out := make([]Prediction, b.N)
 	for i := range out {
 		out[i] = Prediction{
@@ -517,6 +513,7 @@ func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
 	if len(names) > 0 {
 		one.ClassName = names[one.Class]
 	}
+	one.decide(p.bundle.Manifest.Decisions, names)
 	if x.Names != nil || x.From != "" {
 		one.Input = x.Name(i)
 	}

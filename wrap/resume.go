@@ -152,6 +152,7 @@ var bundleOutput = output{
 			"tool": m.Tool, "head": m.Head, "covariance": m.Covariance, "structure": m.Structure,
 			"damping": m.Damping.Rule, "lambda0": m.MeanField.Lambda0, "classes": m.Labels,
 			"ood_score":      askedScore(m),
+			"decisions":      askedDecisions(m),
 			"kept curvature": m.Curvature != nil,
 		}
 		if m.Model != nil {
@@ -169,6 +170,7 @@ var bundleOutput = output{
 			"tool": a.part.Tool, "head": r.Head, "covariance": r.Covariance, "structure": r.Structure,
 			"damping": r.Damping, "lambda0": r.Lambda0, "classes": r.Classes,
 			"ood_score":      r.OODScore,
+			"decisions":      r.Decisions,
 			"kept curvature": a.cfg.KeepCurvature,
 		}
 		if r.Model != nil {

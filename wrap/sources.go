@@ -273,8 +273,8 @@ func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
 	r := &part.Recipe{
 		Head: in.describeHead(), Preprocess: in.preprocess,
 		Covariance: cfg.Covariance, Structure: structure, Damping: cfg.Damping.String(), Lambda0: cfg.Lambda0,
-		OODScore: cfg.OODScore,
-		Limit:    cfg.Limit, MaxBad: cfg.MaxBad, Classes: in.classes,
+		OODScore: cfg.OODScore, Decisions: cfg.Decisions,
+		Limit: cfg.Limit, MaxBad: cfg.MaxBad, Classes: in.classes,
 	}
 	if in.cut != nil {
 		m := NewModelInfo(in.cut.Model)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -144,7 +145,7 @@ func (u *update) config() *Config {
 	return &Config{
 		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: u.spec(bundle.OOD, u.OOD),
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
-		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m),
+		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: askedDecisions(m),
 		Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
 	}
 }
@@ -155,6 +156,14 @@ func askedScore(m *bundle.Manifest) string {
 		return o.Name
 	}
 	return ""
+}
+
+// askedDecisions are those that a bundle was made with.
+func askedDecisions(m *bundle.Manifest) conformal.Plan {
+	if m.Decisions == nil {
+		return conformal.Plan{}
+	}
+	return m.Decisions.Plan
 }
 
 // recorded returns the bundle's data of a role, nil where there is none.

@@ -45,11 +45,12 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 		MeanField: bundle.MeanField{
 			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio,
 		},
-		OODScore: &bundle.OODScore{Choice: f.ScoreChoice},
-		HeldOut:  r.HeldOut.HeldOut,
-		Warnings: r.Warnings,
-		Labels:   p.Recipe.Classes,
-		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
+		OODScore:  &bundle.OODScore{Choice: f.ScoreChoice},
+		Decisions: r.Decisions,
+		HeldOut:   r.HeldOut.HeldOut,
+		Warnings:  r.Warnings,
+		Labels:    p.Recipe.Classes,
+		Grids:     &bundle.Grids{NLL: &f.NLLGrid},
 	}
 	if f.OODTuned {
 		m.Temperatures.OOD.TunedOn = "ood"

@@ -42,9 +42,9 @@ func (d Doubts) accepted(threshold float64) (n int, loss float64) {
 
 // A Rule accepts an example whose doubt, or score, is at most its threshold.
 type Rule struct {
-	Threshold float64
-	Examples  int // that it was set on
-	Accepted  int // of them
+	Threshold float64 `yaml:"threshold" json:"threshold"`
+	Examples  int     `yaml:"examples" json:"examples"` // that it was set on
+	Accepted  int     `yaml:"accepted" json:"accepted"` // of them
 }
 
 // mostThresholds bounds those that are tried.

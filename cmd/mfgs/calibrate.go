@@ -74,7 +74,7 @@ and --ood is then enough.`,
 				Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
 			&cli.StringFlag{Name: "ood-score", Category: method, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
 			&cli.StringFlag{Name: "damping", Category: method, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
-		}, headOptions(), inferenceFlags()),
+		}, decisionFlags(), headOptions(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -176,6 +176,10 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err != nil {
 		return fail(usagef(c.Command.Name, "--%v", err))
 	}
+	decisions, err := readDecisions(c)
+	if err != nil {
+		return fail(err)
+	}
 	runtime, err := p.inference(c, bar)
 	if err != nil {
 		return fail(err)
@@ -207,6 +211,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		Structure:  calibrate.Structure(c.String("structure")),
 		Damping:    damping,
 		OODScore:   c.String("ood-score"),
+		Decisions:  decisions,
 		Limit:      c.Int("limit"),
 		Inputs:     wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Runtime:    runtime,
@@ -341,6 +346,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	}
 	fmt.Fprintln(&b)
 	_ = temperatures(r.Temperatures).write(&b)
+	writeDecisions(&b, r.Decisions)
 	writeRecords(&b, r.Bad, r.Ignored)
 	_, err := io.WriteString(w, b.String())
 	return err

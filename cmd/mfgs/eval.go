@@ -205,6 +205,7 @@ func writeEvaluation(w io.Writer, e *bench.Evaluation) error {
 			_ = out.write(&b)
 		}
 	}
+	writeRealised(&b, e.Bundle.Decisions, e.Decisions)
 	fmt.Fprintf(&b, "\n%s", boundsLegend(e.Bootstrap))
 	for _, m := range e.Methods {
 		if m.InDomain != nil && m.InDomain.Classes != nil {

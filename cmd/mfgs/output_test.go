@@ -68,7 +68,7 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 	label := 1
 	table := func(multi bool, p wrap.Prediction) func(io.Writer) error {
 		return func(w io.Writer) error {
-			out := newPredictionWriter("table", w, class, multi)
+			out := newPredictionWriter("table", w, class, multi, nil)
 			if err := out.write(p); err != nil {
 				return err
 			}
@@ -100,12 +100,12 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"export": {0, func(w io.Writer) error { return writeExport(w, exported) }},
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},
 		"CSV": {0, func(w io.Writer) error {
-			out := newPredictionWriter("csv", w, class, false)
+			out := newPredictionWriter("csv", w, class, false, nil)
 			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}),
 				out.close())
 		}},
 		"JSON lines": {1, func(w io.Writer) error {
-			out := newPredictionWriter("jsonl", w, class, false)
+			out := newPredictionWriter("jsonl", w, class, false, nil)
 			return errors.Join(out.write(wrap.Prediction{Input: evil, ClassName: evil}),
 				out.close())
 		}},
@@ -188,7 +188,7 @@ func TestReportFits80Columns(t *testing.T) {
 // A wide table must not wait for its end, nor a later, wider cell be cut.
 func TestPredictionsAreWrittenAsTheyCome(t *testing.T) {
 	var b bytes.Buffer
-	w := newPredictionWriter("table", &b, nil, false)
+	w := newPredictionWriter("table", &b, nil, false, nil)
 	for i := range rowsKept + 1 {
 		if i == rowsKept && b.Len() == 0 {
 			// The buffer below holds 4 kB, which the rows kept have filled.
@@ -239,7 +239,7 @@ func TestNoPredictionsAreStillADocument(t *testing.T) {
 			"table": "",
 		} {
 			var b bytes.Buffer
-			if err := newPredictionWriter(format, &b, nil, multi).close(); err != nil || b.String() != want {
+			if err := newPredictionWriter(format, &b, nil, multi, nil).close(); err != nil || b.String() != want {
 				t.Errorf("%s: %v, written %q, want %q", format, err, b.String(), want)
 			}
 		}
@@ -267,7 +267,7 @@ func TestLabelsInCells(t *testing.T) {
 			"c      2 a bird of some kind +1  none             100.00%     0.0000         -     0.000\n",
 	} {
 		var b bytes.Buffer
-		w := newPredictionWriter(format, &b, names, true)
+		w := newPredictionWriter(format, &b, names, true, nil)
 		for _, p := range predictions {
 			if err := w.write(p); err != nil {
 				t.Fatal(err)
@@ -434,7 +434,7 @@ func TestNumbersOfPredictionsStandUnderTheirNames(t *testing.T) {
 		{"table", true, "input targets labels confidence ood score ood %ile leverage x.png 0 cat, 2 owl 1 dog 62.50% 0.2500 12.50% 8.000 "},
 	} {
 		var b bytes.Buffer
-		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi)
+		w := newPredictionWriter(test.format, &b, []string{"cat", "dog", "owl"}, test.multi, nil)
 		if err := errors.Join(w.write(p), w.close()); err != nil {
 			t.Fatal(err)
 		}

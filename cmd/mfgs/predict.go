@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
@@ -130,7 +132,8 @@ func predictFormat(c *cli.Context) (format string, lines bool, err error) {
 
 // predictAll writes the predictions for all inputs, one after another.
 func (p *program) predictAll(ctx context.Context, predictor *wrap.Predictor, inputs []string, format string) error {
-	out := newPredictionWriter(format, p.stdout, predictor.Classes(), predictor.MultiLabel())
+	out := newPredictionWriter(
+		format, p.stdout, predictor.Classes(), predictor.MultiLabel(), predictor.Bundle().Decisions)
 	bar := p.progress()
 	// Where predictions scroll by, they are the progress.
 	bar.mute = bar.mute || isTerminal(p.stdout)
@@ -227,7 +230,9 @@ type predictionWriter interface {
 
 // newPredictionWriter returns the writer of a format; classes are the names in
 // label order, nil if there are none, and multi says that the head is multi-label.
-func newPredictionWriter(format string, w io.Writer, classes []string, multi bool) predictionWriter {
+func newPredictionWriter(
+	format string, w io.Writer, classes []string, multi bool, decisions *conformal.Decisions,
+) predictionWriter {
 	b := bufio.NewWriter(w)
 	switch format {
 	case "json":
@@ -237,9 +242,9 @@ func newPredictionWriter(format string, w io.Writer, classes []string, multi boo
 	case "jsonl":
 		return &jsonLines{unreported: unreported{b}}
 	case "csv":
-		return &csvPredictions{w: csv.NewWriter(w), multi: multi}
+		return &csvPredictions{w: csv.NewWriter(w), multi: multi, decisions: decisions}
 	}
-	return &tablePredictions{unreported: unreported{b}, classes: classes, multi: multi}
+	return &tablePredictions{unreported: unreported{b}, classes: classes, multi: multi, decisions: decisions}
 }
 
 // unreported is what the formats have in common that hold nothing but
@@ -299,9 +304,10 @@ func writePrediction(w io.Writer, line *bytes.Buffer, p *wrap.Prediction) error 
 
 type csvPredictions struct {
 	unreported
-	w       *csv.Writer
-	multi   bool
-	started bool
+	w         *csv.Writer
+	multi     bool
+	decisions *conformal.Decisions
+	started   bool
 }
 
 var (
@@ -330,6 +336,18 @@ func (c *csvPredictions) write(p wrap.Prediction) error {
 		percentile = full(*p.OODPercentile)
 	}
 	record = append(record, full(p.Confidence), full(p.Entropy), full(p.OODScore), percentile, full(p.Leverage))
+	for _, column := range decisionColumns(c.decisions) {
+		switch column {
+		case "abstain":
+			record = append(record, abstains(&p))
+		case "abstain_reason":
+			record = append(record, p.AbstainReason)
+		case "prediction_set":
+			record = append(record, numbers(p.PredictionSet))
+		case "prediction_set_names":
+			record = append(record, csvText(strings.Join(p.PredictionSetNames, ";")))
+		}
+	}
 	return c.w.Write(record)
 }
 
@@ -368,7 +386,7 @@ func (c *csvPredictions) begin() error {
 	if c.multi {
 		header = csvLabelsHeader
 	}
-	return c.w.Write(slices.Concat(header, scoreHeader))
+	return c.w.Write(slices.Concat(header, scoreHeader, decisionColumns(c.decisions)))
 }
 
 func (c *csvPredictions) flush() error {
@@ -387,10 +405,11 @@ func (c *csvPredictions) close() error {
 // of the columns; later cells that are wider push their row out of line.
 type tablePredictions struct {
 	unreported
-	classes []string
-	multi   bool
-	kept    [][]string
-	widths  []int // nil while rows are kept
+	classes   []string
+	multi     bool
+	decisions *conformal.Decisions
+	kept      [][]string
+	widths    []int // nil while rows are kept
 }
 
 // rowsKept are looked at for the widths.
@@ -400,7 +419,7 @@ var (
 	predictionHeader = []string{"input", "label", "class", "confidence"}
 	labelsHeader     = []string{"input", "targets", "labels", "confidence"}
 	scoreHeader      = []string{"ood_score", "ood_percentile", "leverage"}
-	predictionAlign  = "lllr" + strings.Repeat("r", len(scoreHeader))
+	predictionAlign  = "lllr" + strings.Repeat("r", len(scoreHeader)) + "ll"
 )
 
 func (t *tablePredictions) write(p wrap.Prediction) error {
@@ -420,6 +439,14 @@ func (t *tablePredictions) write(p wrap.Prediction) error {
 		percentile = percent(*p.OODPercentile)
 	}
 	row = append(row, fmt.Sprintf("%.4f", p.OODScore), percentile, fmt.Sprintf("%#.4g", p.Leverage))
+	for _, column := range decisionColumns(t.decisions) {
+		switch column {
+		case "abstain":
+			row = append(row, cmp.Or(p.AbstainReason, "no"))
+		case "prediction_set":
+			row = append(row, t.list(p.PredictionSet))
+		}
+	}
 	if t.widths != nil {
 		return t.line(row)
 	}
@@ -480,6 +507,11 @@ func (t *tablePredictions) begin() error {
 		header = labelsHeader
 	}
 	header = slices.Concat(header, scoreHeader)
+	for _, column := range decisionColumns(t.decisions) {
+		if column == "abstain" || column == "prediction_set" { // which the others say more of
+			header = append(header, column)
+		}
+	}
 	for i, name := range header {
 		header[i] = strings.ReplaceAll(strings.Replace(name, "percentile", "%ile", 1), "_", " ")
 	}

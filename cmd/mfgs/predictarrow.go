@@ -69,6 +69,10 @@ var arrowFields = []columnar.Field{
 	{Name: "logits", Type: columnar.ListOf(columnar.PrimitiveTypes.Float32)},
 	{Name: "logit_variance", Type: columnar.ListOf(columnar.PrimitiveTypes.Float64)},
 	{Name: "entropy", Type: columnar.PrimitiveTypes.Float64},
+	{Name: "abstain", Type: columnar.FixedWidthTypes.Boolean},
+	{Name: "abstain_reason", Type: columnar.BinaryTypes.String},
+	{Name: "prediction_set", Type: columnar.ListOf(columnar.PrimitiveTypes.Int64)},
+	{Name: "prediction_set_names", Type: columnar.ListOf(columnar.BinaryTypes.String)},
 	{Name: "ood_score", Type: columnar.PrimitiveTypes.Float64},
 	{Name: "ood_percentile", Type: columnar.PrimitiveTypes.Float64},
 	{Name: "leverage", Type: columnar.PrimitiveTypes.Float64},
@@ -152,6 +156,18 @@ func arrowValue(column string, p *wrap.Prediction, failed string) any {
 		return p.LogitVariance
 	case "entropy":
 		return p.Entropy
+	case "abstain":
+		if p.Abstain != nil {
+			return *p.Abstain
+		}
+	case "abstain_reason":
+		if p.AbstainReason != "" {
+			return p.AbstainReason
+		}
+	case "prediction_set":
+		return p.PredictionSet
+	case "prediction_set_names":
+		return p.PredictionSetNames
 	case "ood_score":
 		return p.OODScore
 	case "ood_percentile":
@@ -169,6 +185,8 @@ func appendTo(b array.Builder, v any) {
 	switch v := v.(type) {
 	case string:
 		b.(*array.StringBuilder).Append(v)
+	case bool:
+		b.(*array.BooleanBuilder).Append(v)
 	case int:
 		b.(*array.Int64Builder).Append(int64(v))
 	case float64:

@@ -2,6 +2,7 @@ package fuse
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -82,6 +83,10 @@ type MeanField struct {
 	// their formula.
 	Intervals []Interval
 
+	// Decisions are the outputs behind the scores, of which ood_score must be one where it decides; nil:
+	// none.
+	Decisions *Decisions
+
 	// Alone leaves out the model's own outputs, and what only they need.
 	Alone bool
 
@@ -126,6 +131,7 @@ func Append(m *onnx.Model, h *head.Head, mf *MeanField) (*onnx.Model, Outputs, e
 	f.variances(variance, outputs[LogitVariance].Name)
 	margin := f.probabilities(logits, variance, outputs[Probabilities].Name)
 	f.scores(newTerms(f, phi, logits, outputs[LogitVariance].Name, leverage, margin), outputs[Scores:])
+	f.decide(outputs)
 	if f.err != nil {
 		return nil, nil, f.err
 	}
@@ -192,6 +198,10 @@ func (mf *MeanField) check(h *head.Head) error {
 	if !(mf.Plain >= 0) || math.IsInf(mf.Plain, 1) {
 		return fmt.Errorf("temperature %v of plain probabilities, want a positive finite number, or 0 for none",
 			mf.Plain)
+	}
+	scored := slices.ContainsFunc(mf.Scores, func(s Score) bool { return s.Name == "ood_score" && s.Double })
+	if d := mf.Decisions; d != nil && d.Unfamiliar != nil && !scored {
+		return errors.New("decisions by ood_score, which is not among the scores")
 	}
 	last := 1.0
 	for _, i := range mf.Intervals {
@@ -371,6 +381,11 @@ func (f *fuser) number(x float64) string {
 		f.doubles[x] = f.double("number", []float64{x})
 	}
 	return f.doubles[x]
+}
+
+// integer is an int64 constant of no dimensions.
+func (f *fuser) integer(x int64) string {
+	return f.tensor("int", tensor.Int64, binary.LittleEndian.AppendUint64(nil, uint64(x)))
 }
 
 // list is an int64 constant of one dimension.

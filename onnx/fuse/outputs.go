@@ -18,7 +18,7 @@ const (
 	Probabilities = iota
 	Logits        // [N,K], the model's own
 	LogitVariance // [N,K], the posterior's own: at T_ens = 1
-	Scores        // [N] each
+	Scores        // [N] each; decisions follow
 )
 
 // Outputs are those of a fused model, in their order there.
@@ -55,6 +55,7 @@ func (f *fuser) outputs(h *head.Head, own bool, rename map[string]string) Output
 			add(s.Name, tensor.Float32)
 		}
 	}
+	f.addDecisions(add)
 	return all
 }
 

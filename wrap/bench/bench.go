@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -45,6 +46,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	}
 	r := &Evaluation{
 		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results, Recommendation: *recommendation,
+		Decisions: b.decided,
 		Bootstrap: BootstrapInfo{measure.Resamples, measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
 		Warnings: append([]string{}, b.warnings...),
@@ -277,7 +279,12 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 			tallies, plain = append(tallies, t), append(plain, t)
 		}
 	}
+	decisions := b.attached.Bundle.Manifest.Decisions
 	for _, s := range b.sets {
+		var decided *conformal.Tally
+		if decisions != nil {
+			decided = conformal.NewTally(decisions)
+		}
 		_, _, err := s.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
 			if keep {
 				s.keep(batch)
@@ -285,10 +292,20 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 					return err
 				}
 			}
+			if decided != nil {
+				x := measure.Outcomes(b.calibration, batch)
+				if s.part.Role == measure.OOD {
+					x.Labels, x.Targets = nil, nil
+				}
+				decided.Add(x)
+			}
 			return measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
 		})
 		if err != nil {
 			return nil, nil, err
+		}
+		if decided != nil {
+			b.decided = append(b.decided, DecisionResult{Set: s.Name, Realised: decided.Result()})
 		}
 		if s.Size() < 0 {
 			if err := b.warnOfUsed(ctx, s); err != nil {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -72,12 +73,21 @@ type Evaluation struct {
 	Model   *wrap.ModelInfo `json:"model"`
 	Bundle  wrap.BundleInfo `json:"bundle"`
 	Methods []MethodResult  `json:"methods"`
+	// Decisions are what the bundle's came to on each set; nil where it has none.
+	Decisions []DecisionResult `json:"decisions,omitempty"`
 	// Bootstrap says what intervals are of.
 	Bootstrap      BootstrapInfo       `json:"bootstrap"`
 	Recommendation wrap.Recommendation `json:"recommendation"`
 	Bad            []string            `json:"bad_records"`
 	Ignored        []string            `json:"ignored"`
 	Warnings       []string            `json:"warnings"`
+}
+
+// DecisionResult is what the bundle's decisions came to on a set: "test", or one under shift or out
+// of distribution by its name.
+type DecisionResult struct {
+	Set string `json:"set"`
+	conformal.Realised
 }
 
 // BootstrapInfo says how often all examples were drawn anew, with which seed, and how often an

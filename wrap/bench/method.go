@@ -80,6 +80,7 @@ type bench struct {
 	head        calibrate.Head
 	calibration *calibrate.Calibration
 	sets        []*evalSet // those to measure on, the test set first
+	decided     []DecisionResult
 
 	// For methods that are tuned and fitted.
 	product        calibrate.Product // nil: calibrate's own

@@ -91,6 +91,17 @@
 //	                           gains in AUROC, and had to gain                       –  (2)
 //	  median, scale            of the score on held-out data, scale > 0, see below   –   2
 //	  quantiles                of ood_score there, 2 to 257 numbers that never fall  –   2
+//	decisions                  when not to answer, and prediction sets: a Decisions of
+//	                           package conformal, where they were asked for          –  (2)
+//	  target_error, target_coverage, false_alarm, confidence, alpha, sets,
+//	  class_conditional        what was asked for                                    –  (2)
+//	  examples                 that thresholds are set on                            –   2
+//	  multi_label              true: of labels told independently of each other      –  (2)
+//	  doubt, unfamiliar        threshold in 0 … 1 of what is answered; of examples,
+//	                           those it was set on, how many are accepted            –  (2)
+//	  prediction_set           score, alpha, penalty, free, multi_label, thresholds,
+//	                           one or one for each class, and examples              –  (2)
+//	  promises                 what they promise, for people                         –   2
 //	held_out                   figures on the data used for tuning
 //	  before                   of the network                                        1   2
 //	  ts                       of temperature scaling                                1   2
@@ -206,8 +217,7 @@
 //
 // Format 1 is frozen: since unknown fields are refused, a new field makes a new format. Format 2
 // is not yet: until this page says that it is, it grows with what is built on it, by optional
-// fields, so that what was written before stays readable. For these the name thresholds is
-// reserved. A reader that does not know such a field refuses the
+// fields, so that what was written before stays readable. A reader that does not know such a field refuses the
 // bundle and names it; nothing is served that was only half understood.
 //
 // # Writing

@@ -9,6 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
@@ -71,6 +72,10 @@ type Manifest struct {
 	// OODScore says which score of unfamiliarity is served. Format 1 has none, and bundles of format
 	// 2 that were written before there was a choice: the score is mf0.
 	OODScore *OODScore `yaml:"ood_score,omitempty"`
+
+	// Decisions say when an example is better not answered, and which classes its prediction set has;
+	// nil where none were asked for, as in format 1.
+	Decisions *conformal.Decisions `yaml:"decisions,omitempty"`
 
 	HeldOut  HeldOut   `yaml:"held_out"`
 	Datasets []Dataset `yaml:"datasets"`
@@ -258,6 +263,7 @@ var comments = map[string]string{
 	"temperatures":  "The activations are divided by act, the covariance by ens.",
 	"mean_field":    "Constants of the approximation.",
 	"ood_score":     "What ood_score is made of, what decided, and its quantiles on held-out data.",
+	"decisions":     "When an example is better not answered, and which classes its prediction set has; what that promises.",
 	"held_out":      "Figures on the data used for tuning: fractions, and nats for the NLL.",
 	"datasets":      "The data, by the role it had.",
 	"batch":         "Examples to a batch of inference.",

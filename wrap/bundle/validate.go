@@ -136,6 +136,7 @@ func (c *checks) format1(m *Manifest) {
 	}
 	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")
 	absent(m.OODScore == nil, "ood_score")
+	absent(m.Decisions == nil, "decisions")
 	absent(m.Scores == nil, "scores")
 	for _, d := range m.Datasets {
 		absent(d.Parts == nil, "datasets.parts")
@@ -146,6 +147,9 @@ func (c *checks) format1(m *Manifest) {
 // format2 asks for the fields that format 2 added.
 func (c *checks) format2(m *Manifest) {
 	c.oodScore(m)
+	if d := m.Decisions; d != nil {
+		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
+	}
 	c.that(m.Probabilities != nil, "probabilities is missing")
 	if p := m.Probabilities; p != nil {
 		c.nested("probabilities.method", p.Method.Validate())

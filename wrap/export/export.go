@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/onnx/fuse"
@@ -117,7 +118,8 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	fused, outputs, err := a.Fuse(fuse.Method(o.Method), false)
+	decisions := o.Method == "" || fuse.Method(o.Method) == fuse.Method(b.Calibration().Method)
+	fused, outputs, err := a.Fuse(fuse.Method(o.Method), false, decisions)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +138,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		}
 		if unfit != "" {
 			// Triton looks at every output that the file has, in the configuration or not.
-			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), true); err != nil {
+			if fused, report.Outputs, err = a.Fuse(fuse.Method(o.Method), true, decisions); err != nil {
 				return nil, err
 			}
 			report.Warnings = append(report.Warnings, fmt.Sprintf("the model's own outputs are left out: %s, which Triton does not serve", unfit))
@@ -150,6 +152,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 		report.Triton = &TritonModel{Repository: o.Triton, Name: o.Name, MaxBatch: config.maxBatch}
 	}
 	report.Warnings = append(report.Warnings, moved(report.Outputs)...)
+	report.Warnings = append(report.Warnings, undecided(b.Manifest.Decisions, report, decisions)...)
 	files, err := fused.Files(place.model)
 	if err != nil {
 		return nil, err
@@ -164,6 +167,20 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	}
 	report.File = report.Files[0].Path
 	return report, nil
+}
+
+// undecided warns of decisions of the bundle that the model does not make.
+func undecided(d *conformal.Decisions, r *Report, wanted bool) []string {
+	switch {
+	case d == nil:
+		return nil
+	case !wanted:
+		return []string{fmt.Sprintf("abstain and prediction_set are left out: the bundle's thresholds are not for the probabilities of %s", r.Method)}
+	case d.Set != nil && r.Outputs.Of("prediction_set") == nil:
+		return []string{fmt.Sprintf("prediction_set is left out: %s ranks classes, which needs operator set %d, and the model has %d; sets of %s need none",
+			d.Set.Score, fuse.RankedOpset, r.Opset, conformal.LAC)}
+	}
+	return nil
 }
 
 // moved warns of outputs that have other names than usual: under the usual one a caller gets the

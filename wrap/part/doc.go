@@ -46,6 +46,8 @@
 //	  damping          the rule: auto, a number or rel:NUMBER
 //	  lambda0          λ₀
 //	  (ood_score)      the score that is to serve; left out where it is chosen
+//	  (decisions)      that are wanted: target_error or target_coverage, false_alarm, confidence, alpha,
+//	                   sets and class_conditional, as package conformal has them
 //	  limit            training examples at most, of all shards; 0 is all
 //	  max_bad          records of a set that may be unreadable, of all shards
 //	  (classes)        their names, in the order of the labels

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -47,6 +48,7 @@ type Recipe struct {
 	Damping    string               `yaml:"damping"`   // the rule
 	Lambda0    float64              `yaml:"lambda0"`
 	OODScore   string               `yaml:"ood_score,omitempty"` // that is to serve; "" where it is chosen
+	Decisions  conformal.Plan       `yaml:"decisions,omitempty"` // that are wanted
 	Limit      int                  `yaml:"limit"`               // training examples at most, of all shards; 0 is all
 	MaxBad     int                  `yaml:"max_bad"`             // unreadable records of a set, of all shards
 	Classes    []string             `yaml:"classes,omitempty"`

@@ -91,6 +91,7 @@ func (r *Recipe) validate() error {
 	if r.OODScore != "" {
 		err = errors.Join(err, score.Check(r.OODScore))
 	}
+	err = errors.Join(err, r.Decisions.Validate())
 	switch {
 	case err != nil:
 		return wrong("recipe: %v", strings.ReplaceAll(err.Error(), "\n", "; "))

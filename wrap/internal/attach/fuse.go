@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/onnx"
@@ -27,8 +28,10 @@ const (
 )
 
 // Fuse puts the mean-field head of the bundle behind its model. method is whose probabilities
-// the model gives, "" those that the bundle serves; alone leaves out the model's own outputs.
-func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outputs, error) {
+// the model gives, "" those that the bundle serves; alone leaves out the model's own outputs, and
+// decisions adds those of the bundle, of which prediction sets that rank classes are left out below
+// operator set [fuse.RankedOpset].
+func (a *Attached) Fuse(method fuse.Method, alone, decisions bool) (*onnx.Model, fuse.Outputs, error) {
 	b := a.Bundle
 	forms, err := b.Posterior.Quadratic()
 	if err != nil {
@@ -51,7 +54,29 @@ func (a *Attached) Fuse(method fuse.Method, alone bool) (*onnx.Model, fuse.Outpu
 	if method == "" {
 		mf.Plain = b.Calibration().PlainTemperature()
 	}
+	if d := m.Decisions; decisions && d != nil {
+		mf.Decisions = decisionsOf(d, a.Model.Opset())
+		text, _ := json.Marshal(d) // numbers are finite
+		mf.Metadata["mfgs.decisions"] = string(text)
+	}
 	return fuse.Append(a.Model, a.Head, mf)
+}
+
+// decisionsOf are those of a bundle, to be written into a graph.
+func decisionsOf(d *conformal.Decisions, opset int64) *fuse.Decisions {
+	out := new(fuse.Decisions)
+	if d.Doubt != nil {
+		out.Doubt = &d.Doubt.Threshold
+	}
+	if d.Unfamiliar != nil {
+		out.Unfamiliar = &d.Unfamiliar.Threshold
+	}
+	if s := d.Set; s != nil && (s.Score == conformal.LAC || opset >= fuse.RankedOpset) {
+		out.Set = &fuse.Set{
+			Ranked: s.Score != conformal.LAC, Penalty: s.Penalty, Free: s.Free, Thresholds: s.Thresholds,
+		}
+	}
+	return out
 }
 
 // scores are what predictions carry, to be written into a graph: the score that is served, the share

@@ -1,0 +1,307 @@
+package conformal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// A Plan says which decisions are wanted. Zero asks for none, and each zero for none of its kind.
+type Plan struct {
+	// TargetError is the largest error among what is answered, and TargetCoverage the least share that
+	// is answered: one of them. FalseAlarm is the largest share of examples in distribution that are
+	// held to be unfamiliar.
+	TargetError    float64 `yaml:"target_error,omitempty" json:"target_error,omitempty"`
+	TargetCoverage float64 `yaml:"target_coverage,omitempty" json:"target_coverage,omitempty"`
+	FalseAlarm     float64 `yaml:"false_alarm,omitempty" json:"false_alarm,omitempty"`
+
+	Alpha            float64 `yaml:"alpha,omitempty" json:"alpha,omitempty"` // how often a prediction set may miss the label
+	Sets             Score   `yaml:"sets,omitempty" json:"sets,omitempty"`   // "": LAC
+	ClassConditional bool    `yaml:"class_conditional,omitempty" json:"class_conditional,omitempty"`
+
+	Confidence float64 `yaml:"confidence,omitempty" json:"confidence,omitempty"` // of all but alpha; 0: 0.95
+}
+
+// DefaultConfidence is that of promises about when not to answer.
+const DefaultConfidence = 0.95
+
+// Validate reports a plan that cannot be kept by any data.
+func (p Plan) Validate() error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"target-error", p.TargetError}, {"target-coverage", p.TargetCoverage}, {"false-alarm", p.FalseAlarm},
+		{"alpha", p.Alpha}, {"confidence", p.Confidence},
+	} {
+		if !(f.value >= 0 && f.value < 1) {
+			return fmt.Errorf("%s is %v, want a number between 0 and 1", f.name, f.value)
+		}
+	}
+	switch {
+	case p.TargetError > 0 && p.TargetCoverage > 0:
+		return errors.New("target-error and target-coverage both say how much doubt is too much: give one of them")
+	case p.Alpha == 0 && (p.Sets != "" || p.ClassConditional):
+		return errors.New("sets and class-conditional say which prediction sets: give alpha, how often they may miss the label")
+	case p.Sets != "" && !slices.Contains(Scores, p.Sets):
+		return fmt.Errorf("sets is %.70q, want one of %v", p.Sets, Scores)
+	case p.Confidence > 0 && !p.answers():
+		return errors.New("confidence is that of target-error, target-coverage and false-alarm: give one of them")
+	}
+	return nil
+}
+
+// answers reports whether there are to be rules of when not to answer.
+func (p Plan) answers() bool { return p.TargetError > 0 || p.TargetCoverage > 0 || p.FalseAlarm > 0 }
+
+// Complete fills in what was left out.
+func (p Plan) Complete() Plan {
+	if p.answers() {
+		p.Confidence = cmp.Or(p.Confidence, DefaultConfidence)
+	}
+	if p.Alpha > 0 {
+		p.Sets = cmp.Or(p.Sets, LAC)
+	}
+	return p
+}
+
+// Outcomes are held-out examples, and their scores of unfamiliarity, [N].
+type Outcomes struct {
+	Examples
+	Strange []float64
+}
+
+// doubts returns how doubtful the most probable class of each is, and whether it is wrong; of labels
+// that are told independently, the mean of both.
+func (x *Outcomes) doubts() Doubts {
+	d := Doubts{Parts: x.Targets != nil}
+	for i := range x.len() {
+		p, loss := x.of(i), 0.0
+		if x.Targets == nil {
+			if largest(p) != x.Labels[i] {
+				loss = 1
+			}
+		} else {
+			for k, v := range p {
+				if (v > 0.5) != (x.Targets[i*x.Classes+k] == 1) {
+					loss += 1 / float64(x.Classes)
+				}
+			}
+		}
+		d.Doubt, d.Loss = append(d.Doubt, doubt(p, d.Parts)), append(d.Loss, math.Min(loss, 1))
+	}
+	return d
+}
+
+func doubt(p []float64, labels bool) float64 {
+	if labels {
+		return DoubtOfLabels(p)
+	}
+	return Doubt(p)
+}
+
+// Decisions are the rules that keep a plan, and what they promise.
+type Decisions struct {
+	Plan     `yaml:",inline"`
+	Examples int `yaml:"examples" json:"examples"` // that thresholds are set on
+
+	// What is more doubtful, or scores higher, is not answered; nil: however much.
+	Doubt      *Rule `yaml:"doubt,omitempty,flow" json:"doubt,omitempty"`
+	Unfamiliar *Rule `yaml:"unfamiliar,omitempty,flow" json:"unfamiliar,omitempty"`
+	Set        *Sets `yaml:"prediction_set,omitempty" json:"prediction_set,omitempty"`
+
+	MultiLabel bool     `yaml:"multi_label,omitempty" json:"multi_label,omitempty"`
+	Promises   []string `yaml:"promises" json:"promises"` // for people
+}
+
+// Decide sets the thresholds of a plan on held-out examples. tune are others, of which the thresholds
+// that are tried are taken, and the penalty of RAPS.
+func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	p = p.Complete()
+	d := &Decisions{Plan: p, Examples: held.len(), MultiLabel: held.Targets != nil}
+	if err := d.setRules(tune, held); err != nil {
+		return nil, err
+	}
+	if p.Alpha > 0 {
+		o := SetOptions{Score: p.Sets, Alpha: p.Alpha, ClassConditional: p.ClassConditional}
+		sets, err := Fit(&tune.Examples, &held.Examples, o)
+		if err != nil {
+			return nil, err
+		}
+		d.Set = sets
+	}
+	d.promise()
+	return d, nil
+}
+
+// setRules sets the rules of when not to answer.
+func (d *Decisions) setRules(tune, held *Outcomes) error {
+	doubts := held.doubts()
+	if d.FalseAlarm > 0 {
+		rule, err := AtMost(held.Strange, 1-d.FalseAlarm, d.Confidence)
+		if err != nil {
+			return fmt.Errorf("false-alarm %v: %w", d.FalseAlarm, err)
+		}
+		d.Unfamiliar = &rule
+	}
+	var rule Rule
+	var err error
+	switch {
+	case d.TargetError > 0:
+		if d.Unfamiliar != nil {
+			// What is below the threshold is drawn independently, given the threshold: see AtMost.
+			familiar := Doubts{Parts: doubts.Parts}
+			for i, v := range held.Strange {
+				if v < d.Unfamiliar.Threshold {
+					familiar.Doubt = append(familiar.Doubt, doubts.Doubt[i])
+					familiar.Loss = append(familiar.Loss, doubts.Loss[i])
+				}
+			}
+			doubts = familiar
+		}
+		rule, err = TargetError(tune.doubts(), doubts, d.TargetError, d.Confidence)
+	case d.TargetCoverage > 0:
+		rule, err = AtMost(doubts.Doubt, d.TargetCoverage, d.Confidence)
+	default:
+		return nil
+	}
+	d.Doubt = &rule
+	return err
+}
+
+// promise says in words what is promised.
+func (d *Decisions) promise() {
+	say := func(format string, args ...any) { d.Promises = append(d.Promises, fmt.Sprintf(format, args...)) }
+	draw := fmt.Sprintf("with probability %v over the draw of %d held-out examples", d.Confidence, d.Examples)
+	wrong := "wrong"
+	if d.MultiLabel {
+		wrong = "wrong, in the mean over their labels"
+	}
+	if d.TargetError > 0 {
+		say("at most %v of the examples that are answered are %s, %s", d.TargetError, wrong, draw)
+	}
+	if d.TargetCoverage > 0 {
+		say("at least %v of all examples are not too doubtful to be answered, %s", d.TargetCoverage, draw)
+	}
+	if d.FalseAlarm > 0 {
+		say("at most %v of examples in distribution are held to be unfamiliar, %s", d.FalseAlarm, draw)
+	}
+	if s := d.Set; s != nil {
+		what := fmt.Sprintf("prediction sets (%s) miss the label of at most %v of all examples", s.Score, s.Alpha)
+		switch {
+		case s.MultiLabel && len(s.Thresholds) > 1:
+			what = fmt.Sprintf("prediction sets (%s) miss each label in at most %v of the examples that have it", s.Score, s.Alpha)
+		case s.MultiLabel:
+			what = fmt.Sprintf("prediction sets (%s) miss at most %v of an example's labels", s.Score, s.Alpha)
+		case len(s.Thresholds) > 1:
+			what = fmt.Sprintf("prediction sets (%s) miss the label of at most %v of the examples of each class", s.Score, s.Alpha)
+		}
+		say("%s, in the mean over draws of %d held-out examples", what, s.Examples)
+	}
+	say("of new examples that are drawn as the held-out ones were; under shift nothing is promised")
+}
+
+// The reasons for not answering.
+const (
+	Doubtful   = "doubtful"
+	Unfamiliar = "unfamiliar"
+)
+
+// Clone returns a copy that shares nothing, nil of nil.
+func (d *Decisions) Clone() *Decisions {
+	if d == nil {
+		return nil
+	}
+	c := *d
+	for _, r := range []**Rule{&c.Doubt, &c.Unfamiliar} {
+		if *r != nil {
+			rule := **r
+			*r = &rule
+		}
+	}
+	if d.Set != nil {
+		set := *d.Set
+		set.Thresholds = slices.Clone(set.Thresholds)
+		c.Set = &set
+	}
+	c.Promises = slices.Clone(c.Promises)
+	return &c
+}
+
+// Abstains reports whether there are rules of when not to answer.
+func (d *Decisions) Abstains() bool { return d.Doubt != nil || d.Unfamiliar != nil }
+
+// Abstain returns why an example with probabilities p and a score of unfamiliarity is not answered, ""
+// where it is. What is no number is not answered.
+func (d *Decisions) Abstain(p []float64, strange float64) string {
+	var reasons []string
+	if d.Doubt != nil && !(doubt(p, d.MultiLabel) <= d.Doubt.Threshold) {
+		reasons = append(reasons, Doubtful)
+	}
+	if d.Unfamiliar != nil && !(strange <= d.Unfamiliar.Threshold) {
+		reasons = append(reasons, Unfamiliar)
+	}
+	return strings.Join(reasons, " and ")
+}
+
+// Check reports decisions that do not fit a head of so many classes, or are no numbers.
+func (d *Decisions) Check(classes int, multiLabel bool) error {
+	if err := d.Plan.Validate(); err != nil {
+		return err
+	}
+	if d.Examples < 1 || d.MultiLabel != multiLabel {
+		return fmt.Errorf("%d examples, multi_label %t, want at least 1 and %t", d.Examples, d.MultiLabel, multiLabel)
+	}
+	for _, r := range []struct {
+		name    string
+		rule    *Rule
+		planned bool
+	}{
+		{"doubt", d.Doubt, d.TargetError > 0 || d.TargetCoverage > 0}, {"unfamiliar", d.Unfamiliar, d.FalseAlarm > 0},
+	} {
+		if (r.rule != nil) != r.planned {
+			return fmt.Errorf("%s is given: %t, want %t, as was asked for", r.name, r.rule != nil, r.planned)
+		}
+		if r.rule == nil {
+			continue
+		}
+		if t := r.rule.Threshold; !(t >= 0 && t <= 1) || r.rule.Accepted < 0 || r.rule.Examples < r.rule.Accepted {
+			return fmt.Errorf("%s has threshold %v and accepts %d of %d, want 0 to 1 and a part of them",
+				r.name, t, r.rule.Accepted, r.rule.Examples)
+		}
+	}
+	if (d.Set != nil) != (d.Alpha > 0) {
+		return fmt.Errorf("prediction_set is given: %t, want %t, as alpha is %v", d.Set != nil, d.Alpha > 0, d.Alpha)
+	}
+	if d.Set == nil {
+		return nil
+	}
+	return d.checkSet(classes)
+}
+
+func (d *Decisions) checkSet(classes int) error {
+	s := d.Set
+	switch n := len(s.Thresholds); {
+	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || s.Examples < 1,
+		s.Score != LAC && s.MultiLabel:
+		return fmt.Errorf("prediction_set has score %.70q, alpha %v, multi_label %t and %d examples, want those of the decisions",
+			s.Score, s.Alpha, s.MultiLabel, s.Examples)
+	case d.ClassConditional && n != classes, !d.ClassConditional && n != 1:
+		return fmt.Errorf("prediction_set has %d thresholds, want one, or one for each of %d classes", n, classes)
+	case !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes,
+		s.Score != RAPS && (s.Penalty != 0 || s.Free != 0):
+		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
+	}
+	for _, t := range s.Thresholds {
+		if !(t >= 0) || t > 1+float64(classes) {
+			return fmt.Errorf("prediction_set has the threshold %v, want 0 to %d", t, classes+1)
+		}
+	}
+	return nil
+}

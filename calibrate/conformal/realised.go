@@ -1,0 +1,109 @@
+package conformal
+
+import "slices"
+
+// Realised is what decisions came to on N examples, beside what they promise: parts of the examples.
+// What was not asked for, or cannot be told without labels, is nil.
+type Realised struct {
+	N          int      `json:"n"`
+	Answered   *float64 `json:"answered,omitempty"`
+	Error      *float64 `json:"error,omitempty"`      // of the answered; of independent labels the mean over theirs
+	Unfamiliar *float64 `json:"unfamiliar,omitempty"` // held to be
+	Covered    *float64 `json:"covered,omitempty"`    // whose set has the label; of independent labels one less the mean part that is missed
+	SetSize    *float64 `json:"set_size,omitempty"`   // classes in a set
+	EmptySets  *float64 `json:"empty_sets,omitempty"`
+}
+
+// A Tally gathers what decisions come to.
+type Tally struct {
+	decisions                                     *Decisions
+	n, answered, unfamiliar, labelled, size, none int
+	wrong, missed                                 float64
+}
+
+// NewTally returns an empty one.
+func NewTally(d *Decisions) *Tally { return &Tally{decisions: d} }
+
+// Add counts examples, which may be without labels: Labels and Targets are nil then.
+func (t *Tally) Add(x *Outcomes) {
+	d := t.decisions
+	var doubts Doubts
+	if x.Labels != nil || x.Targets != nil {
+		doubts = x.doubts()
+		t.labelled += x.len()
+	}
+	for i := range x.len() {
+		p := x.of(i)
+		t.n++
+		if d.Abstain(p, x.Strange[i]) == "" {
+			t.answered++
+			if doubts.Loss != nil {
+				t.wrong += doubts.Loss[i]
+			}
+		}
+		if d.Unfamiliar != nil && !(x.Strange[i] <= d.Unfamiliar.Threshold) {
+			t.unfamiliar++
+		}
+		if d.Set == nil {
+			continue
+		}
+		set := d.Set.Set(p)
+		t.size += len(set)
+		if len(set) == 0 {
+			t.none++
+		}
+		t.missed += x.missing(i, set)
+	}
+}
+
+// missing returns what part of an example's labels is not in a set.
+func (x *Outcomes) missing(i int, set []int) float64 {
+	var has, missed float64
+	if x.Targets == nil {
+		if x.Labels != nil && !slices.Contains(set, x.Labels[i]) {
+			return 1
+		}
+		return 0
+	}
+	for k := range x.Classes {
+		if x.Targets[i*x.Classes+k] == 1 {
+			has++
+			if !slices.Contains(set, k) {
+				missed++
+			}
+		}
+	}
+	if has == 0 {
+		return 0
+	}
+	return missed / has
+}
+
+// Result returns what there is so far.
+func (t *Tally) Result() Realised {
+	r := Realised{N: t.n}
+	part := func(of float64, n int) *float64 {
+		if n == 0 {
+			return nil
+		}
+		v := of / float64(n)
+		return &v
+	}
+	d := t.decisions
+	if d.Abstains() {
+		r.Answered = part(float64(t.answered), t.n)
+		if t.labelled > 0 {
+			r.Error = part(t.wrong, t.answered)
+		}
+	}
+	if d.Unfamiliar != nil {
+		r.Unfamiliar = part(float64(t.unfamiliar), t.n)
+	}
+	if d.Set != nil {
+		r.SetSize, r.EmptySets = part(float64(t.size), t.n), part(float64(t.none), t.n)
+		if t.labelled > 0 {
+			r.Covered = part(float64(t.n)-t.missed, t.n)
+		}
+	}
+	return r
+}

@@ -1,0 +1,126 @@
+package fuse
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+)
+
+// Decisions are made of the outputs probabilities and ood_score: the output abstain, [N], where there
+// is a threshold for it, and prediction_set, [N,C], where there is Set. What is not a number is
+// abstained from, and stands in no set.
+type Decisions struct {
+	Doubt, Unfamiliar *float64 // answered is what has at most so much of both; nil: however much
+	Set               *Set
+}
+
+// Set says which classes stand in a prediction set: those whose score is at most the threshold.
+type Set struct {
+	// Ranked scores are the probability of all classes that are more probable, and Penalty for each
+	// place behind the first Free; others are 1 - p. They need operator set 11: see [RankedOpset].
+	Ranked     bool
+	Penalty    float64
+	Free       int
+	Thresholds []float64 // one, or one for each class
+}
+
+// RankedOpset is the operator set from which classes can be ranked in a graph.
+const RankedOpset = 11
+
+// addDecisions names the outputs of decisions.
+func (f *fuser) addDecisions(add func(key string, typ tensor.Type, dims ...int64)) {
+	d := f.mf.Decisions
+	if d != nil && (d.Doubt != nil || d.Unfamiliar != nil) {
+		add("abstain", tensor.Bool)
+	}
+	if d != nil && d.Set != nil {
+		add("prediction_set", tensor.Bool, f.classes)
+	}
+}
+
+// decide makes the outputs of decisions.
+func (f *fuser) decide(outputs Outputs) {
+	d := f.mf.Decisions
+	abstain, set := outputs.Of("abstain"), outputs.Of("prediction_set")
+	if d == nil || abstain == nil && set == nil {
+		return
+	}
+	probabilities := outputs[Probabilities].Name
+	p := f.cast(probabilities, tensor.Float64)
+	rest := f.binary("Sub", f.number(1), p) // 1 - p
+	top, doubt := "", ""
+	if f.link == head.Sigmoid && f.k > 1 {
+		wrong := f.binary("Sub", f.number(0.5), f.unary("Abs", f.binary("Sub", p, f.number(0.5))))
+		doubt = f.reduce("ReduceMean", wrong, 1, true)
+	} else {
+		// That of the most probable class is the sum of the other probabilities, which has digits where
+		// p is next to 1.
+		classes := make([]int64, f.classes)
+		for i := range classes {
+			classes[i] = int64(i)
+		}
+		first := f.op("ArgMax", []string{probabilities}, onnxpb.IntAttribute("axis", 1), onnxpb.IntAttribute("keepdims", 1))
+		top = f.cast(f.binary("Equal", f.list(classes...), first), tensor.Float64)
+		others := f.binary("Mul", p, f.binary("Sub", f.number(1), top))
+		doubt = f.reduce("ReduceSum", others, 1, true)
+		rest = f.binary("Add", f.binary("Mul", top, doubt), f.binary("Sub", rest, f.binary("Mul", top, rest)))
+	}
+	if abstain != nil {
+		var answered string
+		for _, rule := range []struct {
+			at    *float64
+			value func() string
+		}{
+			{d.Doubt, func() string { return doubt }},
+			{d.Unfamiliar, func() string { return f.reshape(outputs.Of("ood_score").Name, -1, 1) }},
+		} {
+			if rule.at == nil {
+				continue
+			}
+			if is := f.atMost(rule.value(), []float64{*rule.at}); answered == "" {
+				answered = is
+			} else {
+				answered = f.binary("And", answered, is)
+			}
+		}
+		f.as(abstain.Name, func() string { return f.reshape(f.unary("Not", answered), -1) })
+	}
+	if set != nil {
+		score := rest
+		if d.Set.Ranked {
+			score = f.ranked(p, top, d.Set)
+		}
+		f.as(set.Name, func() string { return f.atMost(score, d.Set.Thresholds) })
+	}
+}
+
+// atMost compares doubles with thresholds, which broadcast: ≤ by an operator that is in all sets.
+func (f *fuser) atMost(x string, thresholds []float64) string {
+	above := make([]float64, len(thresholds))
+	for i, t := range thresholds {
+		above[i] = math.Nextafter(t, math.Inf(1))
+	}
+	return f.binary("Less", x, f.double("thresholds", above, int64(len(above))))
+}
+
+// ranked returns the scores of a ranked set, [N,C]. The probability of what is more probable is 1 less
+// that of the class itself and of all behind it, which has digits where that is little; of the most
+// probable class it is 0, be the sum of all 1 or not quite.
+func (f *fuser) ranked(p, top string, s *Set) string {
+	topK := f.op("TopK", []string{p, f.list(f.classes)}, onnxpb.IntAttribute("axis", 1))
+	order := f.Names.Fresh("mfgs_order")
+	last := f.Nodes[len(f.Nodes)-1]
+	last.Output = append(last.Output, order)
+	behind := f.op("CumSum", []string{topK, f.integer(1)}, onnxpb.IntAttribute("reverse", 1))
+	penalties := make([]float64, f.classes)
+	for i := range penalties {
+		penalties[i] = s.Penalty * math.Max(0, float64(i+1-s.Free))
+	}
+	above := f.binary("Sub", f.number(1), behind)
+	ordered := f.binary("Add", above, f.double("penalties", penalties, f.classes))
+	scores := f.op("ScatterElements", []string{f.binary("Mul", p, f.number(0)), order, ordered}, onnxpb.IntAttribute("axis", 1))
+	first := math.Max(0, s.Penalty*float64(1-s.Free))
+	return f.binary("Add", f.binary("Mul", top, f.number(first)), f.binary("Mul", f.binary("Sub", f.number(1), top), scores))
+}

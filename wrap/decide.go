@@ -1,0 +1,40 @@
+package wrap
+
+import (
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+)
+
+// divide returns what of the held-out examples tunes, and what sets the thresholds of decisions: those
+// at even and at odd places. Where no decisions are wanted, all tune.
+func divide(val *rows.Batch, plan conformal.Plan) (tune, held *rows.Batch) {
+	if plan == (conformal.Plan{}) {
+		return val, nil
+	}
+	var even, odd []int
+	for i := range val.N {
+		if i%2 == 0 {
+			even = append(even, i)
+		} else {
+			odd = append(odd, i)
+		}
+	}
+	return val.Pick(even), val.Pick(odd)
+}
+
+// decide sets the thresholds of decisions on held-out examples that nothing was tuned on, nil where no
+// decisions are wanted.
+func decide(plan conformal.Plan, c *calibrate.Calibration, tune, held *rows.Batch) (*conformal.Decisions, error) {
+	if held == nil {
+		return nil, nil
+	}
+	d, err := plan.Decide(measure.Outcomes(c, tune), measure.Outcomes(c, held))
+	if err != nil {
+		return nil, fmt.Errorf("held-out data: %w; half of it tunes, and half sets thresholds", err)
+	}
+	return d, nil
+}

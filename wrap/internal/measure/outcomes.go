@@ -1,0 +1,41 @@
+package measure
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+)
+
+// Outcomes are what is served of examples, and what is true of them, where that is known.
+func Outcomes(c *calibrate.Calibration, b *rows.Batch) *conformal.Outcomes {
+	h := c.Posterior.Head
+	x := &conformal.Outcomes{}
+	x.Classes, x.Probabilities = h.Classes(), make([]float64, 0, b.N*h.Classes())
+	for from := 0; from < b.N; from += rows.BlockSize {
+		some := b.Slice(from, min(from+rows.BlockSize, b.N)) // as variances take as much as probabilities
+		r := c.Predict(some.Features, some.Logits, some.N)
+		x.Probabilities = append(x.Probabilities, OfClasses(h, r.LogP)...)
+		x.Strange = append(x.Strange, r.OODScore...)
+	}
+	if h.MultiLabel() {
+		x.Targets = b.Targets
+	} else {
+		x.Labels = b.Labels
+	}
+	return x
+}
+
+// OfClasses are the probabilities of classes, or of labels, of which there are two outcomes each: the second is
+// that it is there.
+func OfClasses(h calibrate.Head, logp []float64) []float64 {
+	c, width := h.Classes(), h.Probabilities()
+	p := make([]float64, 0, len(logp)/width*c)
+	for j, l := range logp {
+		if width == c || j%2 == 1 {
+			p = append(p, math.Min(math.Exp(l), 1))
+		}
+	}
+	return p
+}
