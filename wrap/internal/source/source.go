@@ -378,15 +378,15 @@ func CheckColumn(what string, values []float32, each int, name func(i int) strin
 	return nil
 }
 
-// Collect reads a whole set into memory. Held-out sets are small; the training
-// set is never collected.
+// Collect reads a whole set into memory.
 func (s *Set) Collect(ctx context.Context, h calibrate.Head, n *Notes) (*rows.Batch, int, error) {
 	out := &rows.Batch{}
 	bad, err := s.CollectInto(ctx, h, n, out, func(*rows.Batch) error { return nil })
 	return out, bad, err
 }
 
-// CollectInto adds a set to what is in memory already. added is called with what came.
+// CollectInto adds a set to what is in memory already. added is called with what came. Of a stream it
+// refuses more than MaxHeldOut examples; of other sets the limit says how many are read.
 func (s *Set) CollectInto(
 	ctx context.Context, h calibrate.Head, n *Notes, out *rows.Batch, added func(*rows.Batch) error,
 ) (bad int, err error) {
@@ -398,7 +398,7 @@ func (s *Set) CollectInto(
 			b.Labels = nil
 		}
 		b.Names = nil
-		if out.N+b.N > MaxHeldOut {
+		if s.Size() < 0 && out.N+b.N > MaxHeldOut {
 			return fmt.Errorf("%s: more than %d examples come, and which of them to tune on cannot be spread over a stream: give fewer, or a file",
 				s.Spec, MaxHeldOut)
 		}
