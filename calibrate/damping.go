@@ -188,6 +188,10 @@ type FitOptions struct {
 	Score    string          // of [score.Names], that is to serve; "": it is chosen
 	Training *score.Training // for scores that learn; nil: none of these is tried
 
+	// StandIns stand in for examples out of distribution: scores are compared on them, and the learned
+	// one is fitted to them where there are no others. Temperatures are not tuned to them. May be nil.
+	StandIns *rows.Batch
+
 	// Progress, where set, is told what is being done and how much of it.
 	Progress func(stage string, done, total int)
 }

@@ -18,6 +18,8 @@ type Fitted struct {
 	// Scores are those that were compared on out-of-distribution data, nil where there is none: see
 	// score.Choose.
 	Scores []score.Tried
+	// StandIns says how the scores tell stand-ins, nil where there are none: see score.TryStandIns.
+	StandIns []score.Tried
 	// Optimum are the temperatures of the least held-out NLL; the pair NLL is
 	// preferred to them where the two cannot be told apart.
 	Optimum        Temperatures
@@ -59,9 +61,12 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 	if err := h.CheckBatch(val, true); err != nil {
 		return nil, fmt.Errorf("held-out data: %w", err)
 	}
-	if ood != nil {
-		if err := h.CheckBatch(ood, false); err != nil {
-			return nil, fmt.Errorf("out-of-distribution data: %w", err)
+	for what, b := range map[string]*rows.Batch{"out-of-distribution data": ood, "stand-ins": o.StandIns} {
+		if b == nil {
+			continue
+		}
+		if err := h.CheckBatch(b, false); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 	}
 	unit, err := c.MeanEigenvalue(o.Covariance)
@@ -121,12 +126,27 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		step()
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(t, o.Lambda0, f.NLL, f.OOD))
-	f.Calibration.Score, f.ScoreChoice, f.Scores, err = score.Choose(ctx, o.Score, o.Training, f.examples(t, val),
-		unfamiliar)
-	if err != nil {
+	if err := f.serveScore(ctx, c.product, t, score.HeldOut{Val: f.examples(t, val), OOD: unfamiliar}, o); err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// serveScore chooses the score of unfamiliarity, and tries scores on stand-ins.
+func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, held score.HeldOut, o FitOptions,
+) (err error) {
+	if b := o.StandIns; b != nil {
+		s := newTuningSet(t.head, b, false, f.Lambda0, t.unit)
+		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
+			return err
+		}
+		held.StandIns = f.examples(s, b)
+		if f.StandIns, err = score.TryStandIns(ctx, o.Training, held); err != nil {
+			return err
+		}
+	}
+	f.Calibration.Score, f.ScoreChoice, f.Scores, err = score.Choose(ctx, o.Score, o.Training, held)
+	return err
 }
 
 // temperatures returns those of a point of the search. act is the unit of T_act.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/standin"
 	"github.com/mfgs/mfgs/onnx/files"
 )
 
@@ -53,6 +54,9 @@ func (c *Cache) recipe(e *Extractor, want selection) (string, error) {
 	fields := map[string]any{
 		"model": e.model, "features": e.features, "logits": e.logits, "preprocess": e.Preprocess(),
 		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": want.limit, "options": c.Options,
+	}
+	if want.standIns {
+		fields["stand-ins"] = standin.Name
 	}
 	if c.Options.Shard.Count > 0 {
 		fields["of"] = want.all

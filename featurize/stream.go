@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/standin"
 )
 
 // StreamConfig says what Stream reads and what it tolerates. The zero value
@@ -33,6 +34,8 @@ type StreamConfig struct {
 	// random numbers every pass gives other results, which stand one after another for
 	// each example: [n,Passes,width].
 	Passes int
+	// StandIns says that stand-ins are made of the examples, which are images: see package standin.
+	StandIns bool
 	// Bad is told of every record that is skipped, before an example behind it is handed over.
 	Bad      func(rows.Bad)
 	Progress func(done, total int)
@@ -71,6 +74,7 @@ type selection struct {
 	count      int  // wanted of those that are read, or more: of a stream, as many as it has room for
 	narrow     bool // less is read than the source has
 	whole      bool // all of its slice is, whatever the shard
+	standIns   bool // are made of them
 }
 
 // sliced is a source of which a shard may be read.
@@ -84,7 +88,10 @@ type sliced interface {
 func (c *StreamConfig) selects(s sliced) selection {
 	first, last := s.Slice()
 	from, to := s.Range()
-	w := selection{first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len()}
+	w := selection{
+		first: first, begin: from, from: min(max(from, c.From), to), to: to, all: s.Len(), limit: s.Len(),
+		standIns: c.StandIns,
+	}
 	if c.To > 0 {
 		w.to = min(to, c.To)
 	}
@@ -137,11 +144,12 @@ func (c *StreamConfig) report(done, total int) {
 
 // A job is consecutive examples on their way through the pipeline.
 type job struct {
-	parts   []*part
-	records []record      // never grows beyond its capacity
-	lenient bool          // a value that does not suit the model is its record's trouble
-	pending atomic.Int32  // records being prepared, and one more while it grows
-	ready   chan struct{} // closed when none is
+	parts    []*part
+	records  []record      // never grows beyond its capacity
+	lenient  bool          // a value that does not suit the model is its record's trouble
+	standIns bool          // are made of the examples
+	pending  atomic.Int32  // records being prepared, and one more while it grows
+	ready    chan struct{} // closed when none is
 
 	results  Results // of those that could be read
 	examples *rows.Batch
@@ -207,7 +215,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 	defer cancel(nil)
 	group, ctx := errgroup.WithContext(ctx)
 
-	results := w.start(ctx, group, ds, want, max(1, c.Passes))
+	results := w.start(ctx, group, ds, want, c)
 	stats := rows.Stats{Examples: c.Before.Examples, Bad: slices.Clone(c.Before.Bad)}
 	var failed error
 	done := c.Before.Examples + len(c.Before.Bad)
@@ -244,7 +252,7 @@ func (w *Network) Stream(ctx context.Context, ds *dataset.Dataset, c StreamConfi
 // start starts the stages that read, prepare and infer the wanted ones of a dataset's examples, and
 // returns the jobs that leave the last.
 func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.Dataset, want selection,
-	passes int) <-chan *job {
+	c StreamConfig) <-chan *job {
 	// The channels' capacities bound what is in memory: some examples as they were read, and some
 	// batches, at least as many as keep the workers busy.
 	workers := runtime.GOMAXPROCS(0)
@@ -255,7 +263,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 	group.Go(func() error {
 		defer close(tasks)
 		defer close(jobs)
-		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText()}
+		r := reader{network: w, tasks: tasks, jobs: jobs, lenient: ds.IsText(), standIns: c.StandIns}
 		if ds.Ragged() && w.open() {
 			r.window = newWindow(w)
 		}
@@ -280,7 +288,7 @@ func (w *Network) start(ctx context.Context, group *errgroup.Group, ds *dataset.
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			if err := w.inferJob(ctx, j, passes); err != nil {
+			if err := w.inferJob(ctx, j, max(1, c.Passes)); err != nil {
 				return err
 			}
 			if err := send(ctx, results, j); err != nil {
@@ -350,6 +358,8 @@ type reader struct {
 	tasks   chan<- task
 	jobs    chan<- *job // in order
 	lenient bool
+
+	standIns bool // for examples are wanted
 
 	job    *job
 	pipes  []*preprocess.Pipeline // one for each input, nil while sizes are open
@@ -431,7 +441,7 @@ func (w *Network) lead(want selection, window bool) int {
 
 // newJob returns a job for so many records.
 func (r *reader) newJob(records int) *job {
-	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient}
+	j := &job{ready: make(chan struct{}), records: make([]record, 0, records), lenient: r.lenient, standIns: r.standIns}
 	j.pending.Store(1)
 	return j
 }
@@ -509,6 +519,11 @@ func (t *task) prepare() {
 	if err := t.example.Decode(); err != nil {
 		t.record.bad = err.Error()
 		return
+	}
+	if t.job.standIns {
+		if t.record.err = standin.Replace(&t.example); t.record.err != nil {
+			return
+		}
 	}
 	err := t.record.part.batch.set(t.record.row, &t.example)
 	if err == nil {

@@ -72,6 +72,9 @@ func (a *accumulation) begin() error {
 	if a.in.ood != nil {
 		a.part.OOD = &rows.Batch{}
 	}
+	if a.in.standIns != nil {
+		a.part.StandIns = &rows.Batch{}
+	}
 	if a.in.train == nil {
 		return nil
 	}
@@ -107,7 +110,12 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 		}
 	}
 	if s := a.in.ood; s != nil && !a.whole(s) {
-		return a.collect(ctx, s, a.part.OOD)
+		if err := a.collect(ctx, s, a.part.OOD); err != nil {
+			return err
+		}
+	}
+	if s := a.in.standIns; s != nil && !a.whole(s) {
+		return a.collect(ctx, s, a.part.StandIns)
 	}
 	return nil
 }
@@ -269,6 +277,9 @@ func (a *accumulation) identify(ctx context.Context) error {
 		}
 		shard := a.shard(s)
 		shard.Fingerprint = s.Fingerprint
+		if s == a.in.standIns {
+			continue // which are made of val, and meant to be
+		}
 		for _, other := range sets[:i] {
 			if shared := s.Shares(other); shared != "" {
 				shard.Shared = append(shard.Shared, fmt.Sprintf("%s and %s %s: what is tuned here may not hold on new data", other.Name, s.Name, shared))
@@ -294,6 +305,7 @@ func summarise(p *part.Part) summary {
 		s := &p.Sets[i]
 		*map[bundle.Role]*int{
 			bundle.Train: &r.examples.Train, bundle.Val: &r.examples.Val, bundle.OOD: &r.examples.OOD,
+			bundle.StandIns: &r.examples.StandIns,
 		}[s.Role] = s.Examples()
 		r.ignored = append(r.ignored, s.Shards[0].IgnoredBy...)
 		for j := range s.Shards {

@@ -29,6 +29,9 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
 		return nil, errors.New("calibration needs training data and held-out data, all of them: parts of them are for Accumulate")
 	}
+	if cfg.OODScore == "learned" && cfg.OOD == "" {
+		return nil, errors.New("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give ood")
+	}
 	log := newJournal(cfg.Progress)
 	var report *Report
 	err := bundleOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {

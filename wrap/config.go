@@ -47,7 +47,8 @@ type Config struct {
 	Head  head.Options // zero: the head is found
 
 	// Dataset SPECs. Train needs labels only where the covariance asks for the
-	// Fisher matrix, Val always does, and OOD, which may be empty, never.
+	// Fisher matrix, Val always does, and OOD, which may be empty, never. An OOD of [StandIns] makes
+	// stand-ins of Val's images.
 	Train, Val, OOD string
 	// ReadyMade says that Train, Val and OOD are .npz files of features and logits, and that there
 	// is no model. The logits are those of a softmax; a single one is that of a sigmoid, and where
@@ -83,6 +84,10 @@ type Config struct {
 	// Notice, if set, is told at once what need not be in the report.
 	Notice func(string)
 }
+
+// StandIns for Config.OOD takes stand-ins for unfamiliar data, made of the held-out images. They are
+// not out-of-distribution data: scores are compared on them, and nothing else is tuned to them.
+const StandIns = "auto"
 
 // Progress is how far a stage of the work is. Stages follow one another; the
 // last report of a stage has Done equal to Total.
@@ -226,6 +231,9 @@ type HeldOut struct {
 	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
 	// first, which is the default one or the one asked for; nil without out-of-distribution data.
 	Scores []score.Tried `json:"scores,omitempty"`
+	// StandIns are how scores tell stand-ins, which are no out-of-distribution data; nil without. The last
+	// is learned from these very stand-ins.
+	StandIns []score.Tried `json:"stand_ins,omitempty"`
 }
 
 // Examples counts what was read.
@@ -233,7 +241,9 @@ type Examples struct {
 	Train int `json:"train"`
 	Val   int `json:"val"`
 	OOD   int `json:"ood"`
-	Bad   int `json:"bad"` // records that could not be read, in all sets
+	// StandIns are those for held-out images.
+	StandIns int `json:"stand_ins,omitempty"`
+	Bad      int `json:"bad"` // records that could not be read, in all sets
 }
 
 // BundleInfo names a bundle.

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
@@ -24,6 +25,21 @@ func divide(val *rows.Batch, plan conformal.Plan) (tune, held *rows.Batch) {
 		}
 	}
 	return val.Pick(even), val.Pick(odd)
+}
+
+// standInsFor returns the stand-ins for examples that tune: of one that sets a threshold nothing is
+// learned, by its stand-in neither.
+func standInsFor(tune, all *rows.Batch) *rows.Batch {
+	if all == nil {
+		return all
+	}
+	var wanted []int
+	for i, position := range all.Positions {
+		if _, tunes := slices.BinarySearch(tune.Positions, position); tunes {
+			wanted = append(wanted, i)
+		}
+	}
+	return all.Pick(wanted)
 }
 
 // decide sets the thresholds of decisions on held-out examples that nothing was tuned on, nil where no

@@ -93,9 +93,9 @@ func (e *estimator) estimate(ctx context.Context) error {
 		}
 		e.add("train", in.train.Wanted(), each+curvature, 0)
 	}
-	var held [2]*rows.Batch
+	var held [3]*rows.Batch
 	examples := 0
-	for i, s := range []*source.Set{in.val, in.ood} {
+	for i, s := range []*source.Set{in.val, in.ood, in.standIns} {
 		if s == nil {
 			continue
 		}

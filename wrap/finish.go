@@ -19,10 +19,10 @@ import (
 // nothing but the part, which holds all of the training data and of the held-out data.
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
-	p.Val, p.OOD = thin(p.Val), thin(p.OOD)
+	p.Val, p.OOD, p.StandIns = thin(p.Val), thin(p.OOD), thin(p.StandIns)
 	log.warn(dataWarnings(p)...)
 	val, held := divide(p.Val, p.Recipe.Decisions)
-	p.Val = val
+	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)
 	damping, err := calibrate.ParseDamping(p.Recipe.Damping)
 	if err != nil {
 		return nil, err
@@ -32,14 +32,14 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	var known *score.Training
-	if asked, _ := score.Find(p.Recipe.OODScore); p.OOD != nil || asked != nil && asked.Learns() {
+	if asked, _ := score.Find(p.Recipe.OODScore); p.OOD != nil || p.StandIns != nil || asked != nil && asked.Learns() {
 		if known, err = training(curvature, p, to.weights); err != nil {
 			return nil, err
 		}
 	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
 		Covariance: p.Recipe.Covariance, Damping: damping, Lambda0: p.Recipe.Lambda0, Score: p.Recipe.OODScore,
-		Training: known,
+		Training: known, StandIns: p.StandIns,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func measureHeldOut(ctx context.Context, f *calibrate.Fitted, val, ood *rows.Bat
 		results[t.Name] = figures
 	}
 	mf0, served := results["mf0"], results[string(f.Method)]
-	h := HeldOut{Scores: f.Scores}
+	h := HeldOut{Scores: f.Scores, StandIns: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
 	h.After = bundle.Figures{InDomain: served.InDomain, OODNLL: served.OODNLL}
 	for _, s := range f.Scores {

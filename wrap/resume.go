@@ -286,6 +286,8 @@ func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) 
 		a.part.Val = old.Val
 	case bundle.OOD:
 		a.part.OOD = old.OOD
+	case bundle.StandIns:
+		a.part.StandIns = old.StandIns
 	}
 	a.log.notice("%s: going on after %d examples", s.Name, shard.Examples)
 	return nil
@@ -316,7 +318,9 @@ func (a *accumulation) soFar() *part.Part {
 		set.Shards = slices.Clone(set.Shards)
 		shard := &set.Shards[0]
 		shard.Progress = &progress
-		held := map[bundle.Role]**rows.Batch{bundle.Val: &p.Val, bundle.OOD: &p.OOD}[set.Role]
+		held := map[bundle.Role]**rows.Batch{
+			bundle.Val: &p.Val, bundle.OOD: &p.OOD, bundle.StandIns: &p.StandIns,
+		}[set.Role]
 		if held == nil {
 			continue
 		}

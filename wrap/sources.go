@@ -3,6 +3,7 @@ package wrap
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -28,6 +29,7 @@ type sources struct {
 	preprocess *PreprocessInfo    // nil for ready-made features
 	train, val *source.Set
 	ood        *source.Set // nil where there is none
+	standIns   *source.Set // for those of val, likewise
 }
 
 func (in *sources) close() {
@@ -44,7 +46,7 @@ func (in *sources) close() {
 
 // sets lists those that are open.
 func (in *sources) sets() (list []*source.Set) {
-	for _, s := range []*source.Set{in.train, in.val, in.ood} {
+	for _, s := range []*source.Set{in.train, in.val, in.ood, in.standIns} {
 		if s != nil {
 			list = append(list, s)
 		}
@@ -87,7 +89,7 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 	if err := in.openTrain(cfg, opener); err != nil {
 		return in, err
 	}
-	if err := in.openHeldOut(cfg, opener); err != nil {
+	if err := in.openHeldOut(ctx, cfg, opener); err != nil {
 		return in, err
 	}
 	if in.cut != nil {
@@ -169,7 +171,7 @@ func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, sp
 	if in.head != (calibrate.Head{}) {
 		classes = in.head.Classes()
 	}
-	s, err := opener.Open(string(role), spec, classes, role != bundle.OOD)
+	s, err := opener.Open(string(role), spec, classes, role == bundle.Train || role == bundle.Val)
 	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
 		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
 	}
@@ -214,7 +216,7 @@ func integers(names []string) bool {
 }
 
 // openHeldOut opens the held-out sets.
-func (in *sources) openHeldOut(cfg *Config, opener *source.Opener) (err error) {
+func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
 	opener.Limit = source.MaxHeldOut
 	if in.val, err = in.open(cfg, opener, bundle.Val, cfg.Val); err != nil {
 		return err
@@ -222,7 +224,12 @@ func (in *sources) openHeldOut(cfg *Config, opener *source.Opener) (err error) {
 	if in.val != nil && !in.val.Labelled() {
 		return fmt.Errorf("val: %s has no labels: held-out data needs them", cfg.Val)
 	}
-	if in.ood, err = in.open(cfg, opener, bundle.OOD, cfg.OOD); err != nil {
+	if cfg.OOD == StandIns {
+		err = in.openStandIns(ctx, cfg, opener)
+	} else {
+		in.ood, err = in.open(cfg, opener, bundle.OOD, cfg.OOD)
+	}
+	if err != nil {
 		return err
 	}
 	for _, s := range in.sets() {
@@ -231,6 +238,19 @@ func (in *sources) openHeldOut(cfg *Config, opener *source.Opener) (err error) {
 		}
 	}
 	return nil
+}
+
+// openStandIns opens the stand-ins for the held-out images.
+func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+	if in.val == nil {
+		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
+	}
+	of := *opener
+	of.StandIns, of.Notes = true, &source.Notes{} // what is ignored is told of val
+	if in.standIns, err = in.open(cfg, &of, bundle.StandIns, cfg.Val); err == nil {
+		err = in.standIns.MakesStandIns(ctx)
+	}
+	return err
 }
 
 // findPreprocessing returns how images become the model's input: as is given, else by the default

@@ -142,8 +142,12 @@ func (u *update) read() ([]byte, error) {
 func (u *update) config() *Config {
 	m := u.manifest
 	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
+	ood := u.spec(bundle.OOD, u.OOD)
+	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
+		ood = StandIns
+	}
 	return &Config{
-		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: u.spec(bundle.OOD, u.OOD),
+		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
 		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: askedDecisions(m),
 		Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
@@ -232,7 +236,7 @@ func (u *update) open(ctx context.Context) error {
 	if err := u.checkOverlap(ctx); err != nil {
 		return err
 	}
-	if err := u.in.openHeldOut(cfg, u.opener); err != nil {
+	if err := u.in.openHeldOut(ctx, cfg, u.opener); err != nil {
 		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
 	}
 	return nil

@@ -22,6 +22,9 @@ type Choice struct {
 	Name  string `yaml:"name" json:"name"`
 	Given bool   `yaml:"given,omitempty" json:"given,omitempty"` // it was asked for
 
+	// StandIns says that what was learned to tell familiar examples from are stand-ins.
+	StandIns bool `yaml:"stand_ins,omitempty" json:"stand_ins,omitempty"`
+
 	// AUROC is that of Name on the held-out data. It and what follows are zero without such data, and
 	// the rest where Name was given.
 	AUROC float64 `yaml:"auroc,omitempty" json:"auroc,omitempty"`
@@ -47,6 +50,8 @@ type Tried struct {
 // String says it in a sentence.
 func (c Choice) String() string {
 	switch {
+	case c.StandIns:
+		return c.Name + ": as was asked for, learned from stand-ins: what they say of unfamiliar data is not known"
 	case c.Given && c.AUROC == 0:
 		return c.Name + ": as was asked for"
 	case c.Given:
@@ -66,30 +71,80 @@ func (c Choice) String() string {
 // chanceOfScores is how often a score serves for nothing but chance.
 const chanceOfScores = 0.05
 
-// Choose returns the score that is to serve, measured on held-out examples val in distribution: the one
-// of a name or, for "", as Choice says. ood are held-out examples out of distribution; it may be nil,
-// and so may training: then no score is tried that learns. tried are those that were compared, the
-// default one, or the one asked for, first.
-func Choose(ctx context.Context, name string, training *Training, val, ood *Examples,
+// HeldOut are held-out examples.
+type HeldOut struct {
+	Val           *Examples // in distribution
+	OOD, StandIns *Examples // out of distribution, and what stands in for these; each may be nil
+}
+
+// Choose returns the score that is to serve, measured on held-out examples in distribution: the one of
+// a name or, for "", as Choice says. training may be nil: then no score is tried that learns. tried
+// are those that were compared, the default one, or the one asked for, first.
+func Choose(ctx context.Context, name string, training *Training, held HeldOut,
 ) (served *Served, c Choice, tried []Tried, err error) {
-	list, err := fitScores(name, training, ood != nil)
+	var list []*Fitted
+	if name == learned.Name {
+		list, err = learnFrom(training, held)
+	} else {
+		list, err = fitScores(name, training, held.OOD != nil)
+	}
 	if err != nil {
 		return nil, c, nil, err
 	}
-	in := make([][]float64, len(list))
-	for i, s := range list {
-		if err := context.Cause(ctx); err != nil {
-			return nil, c, nil, err
-		}
-		in[i] = s.Values(*val)
+	in, err := allValues(ctx, list, held.Val)
+	if err != nil {
+		return nil, c, nil, err
 	}
 	c, at := Choice{Name: list[0].Name, Given: name != ""}, 0
-	if ood != nil {
-		if tried, at, err = c.compare(ctx, list, in, ood); err != nil {
+	c.StandIns = name == learned.Name && held.OOD == nil
+	if held.OOD != nil {
+		if tried, at, err = c.compare(ctx, list, in, held.OOD); err != nil {
 			return nil, c, nil, err
 		}
 	}
 	return Serve(list[at], in[at]), c, tried, nil
+}
+
+// TryStandIns returns how well scores tell stand-ins: the default one, all others that can be fitted
+// and, last, the one that is learned from these very stand-ins. It says little of other data.
+func TryStandIns(ctx context.Context, training *Training, held HeldOut) ([]Tried, error) {
+	list, err := fitScores("", training, true)
+	if err != nil {
+		return nil, err
+	}
+	held.OOD = nil
+	if own, err := learnFrom(training, held); err == nil {
+		list = append(list, own...)
+	} else if !errors.Is(err, ErrNoFit) {
+		return nil, err
+	}
+	in, err := allValues(ctx, list, held.Val)
+	if err != nil {
+		return nil, err
+	}
+	tried, _, err := new(Choice).compare(ctx, list, in, held.StandIns)
+	return tried, err
+}
+
+// learnFrom learns a score from examples out of distribution or, where there are none, from stand-ins.
+func learnFrom(training *Training, held HeldOut) ([]*Fitted, error) {
+	strange := cmp.Or(held.OOD, held.StandIns)
+	if strange == nil {
+		return nil, fmt.Errorf("the score %s is learned from what it is to tell apart: give out-of-distribution data or, of images, stand-ins: --ood auto", learned.Name)
+	}
+	one, err := Learn(training, *held.Val, *strange)
+	return []*Fitted{one}, err
+}
+
+// allValues are those of some scores, in their order.
+func allValues(ctx context.Context, list []*Fitted, x *Examples) (values [][]float64, err error) {
+	for _, s := range list {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		values = append(values, s.Values(*x))
+	}
+	return values, nil
 }
 
 // fitScores fits the score of a name or, for "", the default one and, if there are more to be tried,

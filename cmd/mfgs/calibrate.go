@@ -49,7 +49,7 @@ and --ood is then enough.`,
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the trained network, ONNX"},
 			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
 			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
-			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to tune the out-of-distribution score; labels are not used"},
+			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to tune the out-of-distribution score; labels are not used. auto: stand-ins, made of the held-out images"},
 			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
 			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
@@ -344,6 +344,21 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	if s := r.Recommendation.Score; s != nil {
 		fmt.Fprintf(&b, "\n%s", wrapText("recommended score  ", printable(s.Sentence)))
 	}
+	if r.HeldOut.StandIns != nil {
+		fmt.Fprintln(&b)
+		out := table{align: "lrrrrr"}
+		out.row("telling stand-ins", oodHeader...)
+		for _, s := range r.HeldOut.StandIns {
+			name := s.Name
+			if name == "learned" {
+				name += ", from these"
+			} else if s.Name != r.OODScore.Name && s.Name != score.Default && s.Name != "leverage" {
+				continue
+			}
+			out.row(name, ood(s.OOD)...)
+		}
+		_ = out.write(&b)
+	}
 	fmt.Fprintln(&b)
 	_ = temperatures(r.Temperatures).write(&b)
 	writeDecisions(&b, r.Decisions)
@@ -436,6 +451,9 @@ func exampleLine(e wrap.Examples) string {
 	s := fmt.Sprintf("train %s, held out %s", count(e.Train), count(e.Val))
 	if e.OOD > 0 {
 		s += ", out-of-distribution " + count(e.OOD)
+	}
+	if e.StandIns > 0 {
+		s += ", stand-ins " + count(e.StandIns)
 	}
 	if e.Bad > 0 {
 		s += ", skipped " + count(e.Bad)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/urfave/cli/v2"
 )
 
@@ -55,7 +56,7 @@ func evalFlags() []cli.Flag {
 	flags := []cli.Flag{
 		bundleFlag(),
 		&cli.StringFlag{Name: "test", Category: dataFlags, Usage: "`SPEC` labelled data"},
-		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated"},
+		&cli.StringSliceFlag{Name: "ood", Category: dataFlags, Usage: "`NAME=SPEC` data unlike any that the network is for; may be repeated. auto: stand-ins, made of the test images"},
 		&cli.StringSliceFlag{Name: "shift", Category: dataFlags, Usage: "`NAME=SPEC` more labelled data, unlike the training data; may be repeated"},
 		&cli.BoolFlag{Name: "per-class", Category: methodFlags, Usage: "measure each class of the test data as well, or each label"},
 		&cli.StringFlag{Name: "methods", Category: methodFlags, Usage: "`A,B,C` only these [mle,ts,mf0,ood_score,leverage]"},
@@ -111,6 +112,11 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	}
 	if config.OOD, err = parseNamedSpecs(c.StringSlice("ood")); err != nil {
 		return config, usagef(c.Command.Name, "--ood: %v", err)
+	}
+	for i := range config.OOD {
+		if s := &config.OOD[i]; s.Spec == wrap.StandIns {
+			s.Name = string(bundle.StandIns)
+		}
 	}
 	if config.Shifts, err = parseNamedSpecs(c.StringSlice("shift")); err != nil {
 		return config, usagef(c.Command.Name, "--shift: %v", err)

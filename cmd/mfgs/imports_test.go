@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"featurize/ort":                {"featurize/ort/install", "featurize/tensor"},
 	"featurize/ort/install":        {"onnx/files"},
 	"featurize/pixels":             {},
-	"featurize/standin":            {"featurize/pixels"},
+	"featurize/standin":            {"featurize/dataset", "featurize/pixels"},
 	"featurize/dataset":            {"featurize/dataset/internal/*", "featurize/pixels", "featurize/tensor", "featurize/text", "calibrate/rows"},
 	"featurize/dataset/arrow":      {"featurize/dataset", "featurize/tensor"},
 	"featurize/dataset/internal/*": {"featurize/tensor", "featurize/text", "featurize/dataset/internal/*", "onnx/files"},
@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"calibrate/methods/layers":     {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/rows", "calibrate/internal/*"},
 	"wrap/bundle":                  {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "onnx/files", "featurize/text", "featurize/preprocess", "wrap/internal/folder"},
 	"wrap/internal/folder":         {"featurize/text", "onnx/files"},
-	"wrap/internal/source":         {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "wrap/bundle"},
+	"wrap/internal/source":         {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "featurize/standin", "wrap/bundle"},
 	"wrap/part":                    {"calibrate", "calibrate/conformal", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "featurize/preprocess", "onnx/files", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/measure":        {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"wrap/internal/attach":         {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/conformal", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},
@@ -72,7 +72,8 @@ var imports = map[string][]string{
 
 // testImports are what tests may import beyond their row, calibrate/approx and testdata/realdata.
 var testImports = map[string][]string{
-	"featurize/ort/install": {"featurize/ort"}, // a process that loads what was found
+	"featurize/standin":     {"calibrate/rows"}, // the shards of its examples
+	"featurize/ort/install": {"featurize/ort"},  // a process that loads what was found
 	"onnx":                  {"onnx/internal/onnxtest"},
 	"onnx/internal/graph":   {"onnx/internal/onnxtest"},
 	"onnx/head":             {"onnx/internal/onnxtest"},

@@ -114,6 +114,11 @@ func (b *bench) check() error {
 	if err := uniqueNames("out-of-distribution sets", b.OOD); err != nil {
 		return err
 	}
+	for _, n := range b.OOD {
+		if (n.Name == measure.StandIns) != (n.Spec == wrap.StandIns) {
+			return fmt.Errorf("%s=%s: stand-ins, made of the test images, are %s=%s, and nothing else is called so", n.Name, n.Spec, measure.StandIns, wrap.StandIns)
+		}
+	}
 	if err := uniqueNames("sets under shift", b.Shifts); err != nil {
 		return err
 	}

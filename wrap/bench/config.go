@@ -17,7 +17,7 @@ type Config struct {
 	// Test is a SPEC with labels, for a multi-label head with targets; of a bundle without model,
 	// an .npz of features and logits.
 	Test   string
-	OOD    []NamedSpec
+	OOD    []NamedSpec // a Spec of wrap.StandIns, with the name stand-ins, makes them of Test's images
 	Shifts []NamedSpec // labelled as Test, but unlike the training data: rotated, blurred, of another year
 	Limit  int         // use at most so many examples of each of these sets, spread evenly; 0 is all
 

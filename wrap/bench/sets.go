@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/internal/source"
@@ -71,7 +72,14 @@ func (b *bench) openSets(ctx context.Context) error {
 	opener := b.opener(nil, b.Limit)
 	add := func(role measure.Role, list ...NamedSpec) error {
 		for i, n := range list {
-			s, err := opener.Open(n.Name, n.Spec, b.head.Classes(), role != measure.OOD)
+			of, spec := *opener, n.Spec
+			if role == measure.OOD && spec == wrap.StandIns {
+				of.StandIns, of.Notes, spec = true, &source.Notes{Progress: b.notes.Progress}, b.Test
+			}
+			s, err := of.Open(n.Name, spec, b.head.Classes(), role != measure.OOD)
+			if err == nil && of.StandIns {
+				err = s.MakesStandIns(ctx)
+			}
 			if err != nil {
 				return err
 			}

@@ -86,6 +86,7 @@
 //	ood_score                  what ood_score and ood_percentile are made of         –  (2)
 //	  name                     the score, one of package score                       –   2
 //	  given                    true: it was asked for                                –  (2)
+//	  stand_ins                true: it was learned from stand-ins                   –  (2)
 //	  auroc                    of it, on the held-out data                           –  (2)
 //	  rival, gain, needed      the score weighed against the default one, what it
 //	                           gains in AUROC, and had to gain                       –  (2)
@@ -111,7 +112,7 @@
 //	  ….ood, ….ood_nll         under the pairs ood and nll: examples ≥ 2, accuracy,
 //	                           auroc, aupr_in, aupr_out, fpr95                      (1) (2)
 //	datasets                   a list, with at least one train and one val           1   2
-//	  role                     train, val or ood                                     1   2
+//	  role                     train, val, ood, stand-ins                                   1   2
 //	  spec                     as given on the command line                          1   2
 //	  fingerprint              hash of the content                                   1   2
 //	  count                    examples used, ≥ 1                                    1   2

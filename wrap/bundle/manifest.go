@@ -213,6 +213,9 @@ const (
 	Train Role = "train" // curvature
 	Val   Role = "val"   // damping and temperatures
 	OOD   Role = "ood"   // the temperatures of the pair OOD
+	// StandIns are made of the images of val, whose SPEC they have: scores are compared on them, and the
+	// learned one is fitted to them.
+	StandIns Role = "stand-ins"
 )
 
 // Dataset is a source of examples.

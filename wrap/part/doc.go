@@ -14,6 +14,7 @@
 //	sample.safetensors     with training data: the features of some of its examples
 //	val.rows               with held-out data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
+//	stand-ins.rows         with stand-ins for held-out images: their features and logits
 //	model.onnx             at most in the part that has the first block of the training data: the network
 //	model.onnx.data        beside model.onnx: its weights, where it does not have them
 //
@@ -25,7 +26,7 @@
 // Each set of examples, in the order in which its format has them, is cut into blocks at multiples
 // of 512 positions, and of B blocks shard i of n has those from B(i-1)/n to before Bi/n, rounded
 // down. A shard may have no examples. A part has one shard, or several, of each of some of the sets
-// train, val and ood; these may be cut into different numbers.
+// train, val, ood and stand-ins; these may be cut into different numbers.
 //
 // # part.yaml
 //
@@ -51,9 +52,9 @@
 //	  limit            training examples at most, of all shards; 0 is all
 //	  max_bad          records of a set that may be unreadable, of all shards
 //	  (classes)        their names, in the order of the labels
-//	sets               a list: train, val, ood, of which one is enough
-//	  role             train, val or ood
-//	  spec             as given on the command line
+//	sets               a list: train, val, ood, stand-ins, of which one is enough
+//	  role             train, val, ood or stand-ins
+//	  spec             as given on the command line; of stand-ins that of val
 //	  from, count      position of the first example, and how many there are, in all shards
 //	  (stream)         true: the shards came on standard input; each has room for 2³⁰ examples
 //	  shards           a list, in the order of their numbers
@@ -75,8 +76,8 @@
 //
 // # The other files
 //
-// curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows
-// and ood.rows are complete stores as [rows.Writer] writes them, without names.
+// curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows,
+// ood.rows and stand-ins.rows are complete stores as [rows.Writer] writes them, without names.
 //
 // sample.safetensors is what [rows.Sample.Encode] writes. It has of the examples that were read those
 // whose positions have the smallest hashes, at most 8,192 and 16 MiB, and all where there are no more.

@@ -45,7 +45,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 	if err := p.mergeManifests(parts); err != nil {
 		return nil, "", err
 	}
-	held := [2]heldOut{{name: ValName}, {name: OODName}}
+	held := [3]heldOut{{name: ValName}, {name: OODName}, {name: StandInsName}}
 	complete := tree{}
 	for _, f := range parts {
 		if err := context.Cause(ctx); err != nil {
@@ -63,7 +63,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 				complete.add(&train.Shards[i], p.Sums.Join)
 			}
 		}
-		for i, b := range []*rows.Batch{o.Val, o.OOD} {
+		for i, b := range []*rows.Batch{o.Val, o.OOD, o.StandIns} {
 			if err := held[i].add(f.dir, b); err != nil {
 				return nil, "", err
 			}
@@ -72,7 +72,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 			model = f.dir
 		}
 	}
-	p.Val, p.OOD = mergeRows(held[0].batches), mergeRows(held[1].batches)
+	p.Val, p.OOD, p.StandIns = mergeRows(held[0].batches), mergeRows(held[1].batches), mergeRows(held[2].batches)
 	return p, model, p.check()
 }
 
@@ -376,7 +376,7 @@ func mergeRows(batches []*rows.Batch) *rows.Batch {
 func (m *Manifest) Missing() error {
 	for _, role := range Roles {
 		s := m.Set(role)
-		if s == nil && role != bundle.OOD {
+		if s == nil && (role == bundle.Train || role == bundle.Val) {
 			return fmt.Errorf("no part has %s data", role)
 		}
 		if s == nil {

@@ -19,6 +19,7 @@ type Part struct {
 	Counts   *Counts         // of the training data, likewise
 	Sample   *rows.Sample    // of the training data, likewise
 	Val, OOD *rows.Batch     // held-out data, positions rising; nil where there is none
+	StandIns *rows.Batch     // for those of Val, likewise
 }
 
 // Manifest is what part.yaml says. Fields marked "set by Write" need not be filled in by who writes
@@ -27,7 +28,7 @@ type Manifest struct {
 	Format int    `yaml:"format"` // set by Write, to [Version]
 	Tool   string `yaml:"tool"`   // what wrote the part, such as "mfgs v0.1.0"
 	Recipe Recipe `yaml:"recipe"`
-	Sets   []Set  `yaml:"sets"` // in the order train, val, ood
+	Sets   []Set  `yaml:"sets"` // in the order of Roles
 
 	Files []bundle.File `yaml:"files"` // the others of the folder; set by Write
 }
@@ -121,7 +122,7 @@ type Proof struct {
 }
 
 // Roles are those of sets, in their order.
-var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD}
+var Roles = []bundle.Role{bundle.Train, bundle.Val, bundle.OOD, bundle.StandIns}
 
 // Set returns the set of a role, or nil.
 func (m *Manifest) Set(role bundle.Role) *Set {

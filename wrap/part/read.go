@@ -156,6 +156,8 @@ func (p *Part) read(dir string, f bundle.File, product calibrate.Product) error 
 		p.Val, err = readRows(r, size)
 	case OODName:
 		p.OOD, err = readRows(r, size)
+	case StandInsName:
+		p.StandIns, err = readRows(r, size)
 	}
 	return err
 }

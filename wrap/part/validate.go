@@ -171,7 +171,10 @@ func (p *Part) check() error {
 	if p.Val != nil && p.Val.N > 0 && labelsOf(p.Val) != wantedLabels(h) {
 		return fmt.Errorf("%s has %s, want %s", ValName, labelsOf(p.Val), wantedLabels(h))
 	}
-	return p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h)
+	if err := p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h); err != nil {
+		return err
+	}
+	return p.checkRows(StandInsName, p.StandIns, p.Set(bundle.StandIns), h)
 }
 
 // checkSample reports a sample that is not of the training data.

@@ -29,6 +29,7 @@ const (
 	SampleName    = bundle.SampleName
 	ValName       = "val.rows"
 	OODName       = "ood.rows"
+	StandInsName  = "stand-ins.rows"
 	ModelName     = bundle.ModelName
 	ModelDataName = bundle.ModelDataName
 )
@@ -43,7 +44,9 @@ var comments = map[string]string{
 
 var kind = &folder.Kind{
 	Noun: "part of a calibration", Manifest: ManifestName,
-	Files: []string{ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, ModelName, ModelDataName},
+	Files: []string{
+		ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, StandInsName, ModelName, ModelDataName,
+	},
 	Title: comments["format"], Largest: MaxManifest,
 }
 
@@ -75,7 +78,7 @@ func Write(dir string, p *Part, o WriteOptions) error {
 		content[CurvatureName], content[CountsName] = p.Sums.Encode, p.Counts.encode
 		content[SampleName] = p.Sample.Encode
 	}
-	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD} {
+	for name, b := range map[string]*rows.Batch{ValName: p.Val, OODName: p.OOD, StandInsName: p.StandIns} {
 		if b != nil {
 			content[name] = func(w io.Writer) error { return writeRows(w, b) }
 		}

@@ -9,6 +9,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
+// StandIns is the name of a set that stands in for out-of-distribution data: nothing is recommended by it.
+const StandIns = "stand-ins"
+
 // Recommendation says what to use. Score is nil where there is no out-of-distribution data.
 type Recommendation struct {
 	Probabilities *Recommended `json:"probabilities"`
@@ -57,8 +60,10 @@ func (r *Resampled) RecommendTuned(probabilities, reason, score string) (rec Rec
 // recommendScore returns nil where there is no out-of-distribution set.
 func (r *Resampled) recommendScore(score string) *Recommended {
 	var sets []Part
-	for j := range r.tallies[0].out {
-		sets = append(sets, Part{OOD, j})
+	for j, name := range r.tallies[0].oods {
+		if name != StandIns {
+			sets = append(sets, Part{OOD, j})
+		}
 	}
 	if len(sets) == 0 {
 		return nil
@@ -115,7 +120,7 @@ func (r *Resampled) worse(method string, sets []Part) (names []string) {
 	}
 	for j, d := range metrics.Simultaneous(differences, Level) {
 		if d.Interval[1] < 0 {
-			names = append(names, r.tallies[0].oods[j])
+			names = append(names, r.tallies[0].oods[sets[j].Index])
 		}
 	}
 	return names

@@ -5,6 +5,8 @@ package source
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/standin"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
@@ -61,6 +64,7 @@ type Opener struct {
 	MultiLabel bool                 // labels are targets
 	Shard      rows.Shard           // what is read of each set
 	AnyLabels  bool                 // labels that are no classes of the model's are none
+	StandIns   bool                 // sets are made of stand-ins for their images
 	// Fingerprint says that sets will be identified after they have been streamed.
 	Fingerprint bool
 	Notes       *Notes
@@ -113,6 +117,7 @@ func (o *Opener) Open(name, spec string, classes int, labelled bool) (*Set, erro
 	if o.Extractor != nil {
 		s.rows = func(c featurize.StreamConfig) rows.Source { return o.Extractor.Source(d, c) }
 	}
+	s.Config.StandIns = o.StandIns
 	for _, i := range d.Ignored() {
 		s.IgnoredBy = append(s.IgnoredBy, fmt.Sprintf("%s: %d files passed over: %s, such as %s", name, i.Count, i.Reason, i.First))
 	}
@@ -194,7 +199,9 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 		to = min(to, from+1+s.Config.MaxBad) // a stream gives these again
 	}
 	for example, err := range s.Data.Between(ctx, from, to) {
-		if err == nil {
+		if err == nil && s.Config.StandIns {
+			err = standin.Replace(&example)
+		} else if err == nil {
 			err = example.Decode()
 		}
 		if e := (*dataset.RecordError)(nil); errors.As(err, &e) {
@@ -215,6 +222,34 @@ func (s *Set) Pixels(ctx context.Context) (bool, error) {
 	return false, nil // reading all of it will show why
 }
 
+// identity is the fingerprint of the set whose data have one: stand-ins for images are other data.
+func (s *Set) identity(data string) string {
+	if !s.Config.StandIns || data == "" {
+		return data
+	}
+	sum := sha256.Sum256([]byte("stand-ins " + standin.Name + " " + data))
+	return hex.EncodeToString(sum[:])
+}
+
+// MakesStandIns reports a set of which no stand-ins can be made, as the first example that can be read
+// tells: they are made of images, which are read once more.
+func (s *Set) MakesStandIns(ctx context.Context) error {
+	why := ""
+	switch {
+	case s.Data == nil:
+		why = "it holds ready-made features"
+	case s.Size() < 0:
+		why = "it can be read only once"
+	default:
+		_, err := s.Pixels(ctx)
+		if !errors.Is(err, standin.ErrNoImage) {
+			return err
+		}
+		why = strings.TrimPrefix(err.Error(), s.Name+": ")
+	}
+	return fmt.Errorf("%s: %s: stand-ins are made of images, and %s: give data in place of auto", s.Name, s.Spec, why)
+}
+
 // Fits reports ready-made features that are not those of a head; whose says in messages whose it
 // is.
 func (s *Set) Fits(h calibrate.Head, whose string) error {
@@ -233,9 +268,11 @@ func (s *Set) Identify(ctx context.Context) (err error) {
 	if s.Fingerprint != "" {
 		return nil
 	}
-	if s.Fingerprint, err = s.file.Fingerprint(ctx); err != nil {
+	data, err := s.file.Fingerprint(ctx)
+	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}
+	s.Fingerprint = s.identity(data)
 	return nil
 }
 
@@ -331,7 +368,7 @@ func (s *Set) Stream(
 			}
 			return yield(b)
 		})
-		s.Fingerprint = cmp.Or(source.Fingerprint(), s.Fingerprint)
+		s.Fingerprint = cmp.Or(s.identity(source.Fingerprint()), s.Fingerprint)
 		return stats, err
 	})
 }
