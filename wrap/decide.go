@@ -43,14 +43,24 @@ func standInsFor(tune, all *rows.Batch) *rows.Batch {
 }
 
 // decide sets the thresholds of decisions on held-out examples that nothing was tuned on, nil where no
-// decisions are wanted.
-func decide(plan conformal.Plan, c *calibrate.Calibration, tune, held *rows.Batch) (*conformal.Decisions, error) {
+// decisions are wanted. The warning, "" if there is none, is of sets that say nothing.
+func decide(
+	plan conformal.Plan, c *calibrate.Calibration, tune, held *rows.Batch,
+) (d *conformal.Decisions, warning string, err error) {
 	if held == nil {
-		return nil, nil
+		return nil, "", nil
 	}
-	d, err := plan.Decide(measure.Outcomes(c, tune), measure.Outcomes(c, held))
+	x := measure.Outcomes(c, held)
+	d, err = plan.Decide(measure.Outcomes(c, tune), x)
 	if err != nil {
-		return nil, fmt.Errorf("held-out data: %w; half of it tunes, and half sets thresholds", err)
+		return nil, "", fmt.Errorf("held-out data: %w; half of it tunes, and half sets thresholds", err)
 	}
-	return d, nil
+	const much = 0.01
+	t := conformal.NewTally(d)
+	t.Add(x)
+	if empty := t.Result().EmptySets; empty != nil && *empty > much && !d.MultiLabel {
+		return d, fmt.Sprintf("%.1f %% of the held-out examples have an empty prediction set: the network errs less than alpha %v allows; a smaller alpha leaves fewer empty, and the sets aps none",
+			100**empty, d.Alpha), nil
+	}
+	return d, "", nil
 }

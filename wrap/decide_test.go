@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -147,5 +148,17 @@ func TestABundleWithoutDecisionsMakesNone(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestEmptyPredictionSetsAreWarnedOf(t *testing.T) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
+	for sets, want := range map[conformal.Score]bool{conformal.LAC: true, conformal.APS: false} {
+		c.Decisions, c.Force = conformal.Plan{Alpha: 0.2, Sets: sets}, true
+		r := mustCalibrate(t, c)
+		warned := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "have an empty prediction set") })
+		if warned != want {
+			t.Errorf("%s: warnings %q", sets, r.Warnings)
+		}
 	}
 }

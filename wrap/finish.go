@@ -46,10 +46,11 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
-	decisions, err := decide(p.Recipe.Decisions, &fitted.Calibration, p.Val, held)
+	decisions, doubt, err := decide(p.Recipe.Decisions, &fitted.Calibration, p.Val, held)
 	if err != nil {
 		return nil, err
 	}
+	log.warn(doubt)
 	figures, recommendation, err := measureHeldOut(ctx, fitted, p.Val, p.OOD)
 	if err != nil {
 		return nil, err

@@ -94,6 +94,7 @@ func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 		wanted []string
 	}{
 		{head.Softmax, 5, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
+		{head.Softmax, 300, 13, false, conformal.RAPS, []string{"abstain", "prediction_set"}},
 		{head.Softmax, 5, 7, false, conformal.LAC, []string{"abstain", "prediction_set"}},
 		{head.Softmax, 5, 9, false, conformal.APS, []string{"leverage", "abstain"}}, // which cannot rank
 		{head.Sigmoid, 1, 18, false, conformal.APS, []string{"abstain", "prediction_set"}},
