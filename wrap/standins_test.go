@@ -2,7 +2,10 @@ package wrap_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,4 +198,31 @@ func TestStandInsAreMeasuredApart(t *testing.T) {
 		_, err := bench.Evaluate(t.Context(), e)
 		says(t, err, "nothing else is called so")
 	}
+}
+
+// An interruption among the stand-ins ends, resumed, in the same bytes.
+func TestStandInsAreResumed(t *testing.T) {
+	c := withStandIns(t)
+	c.OODScore, c.Batch = "learned", 64
+	mustCalibrate(t, c)
+	again := c
+	again.Resume, again.Out = true, filepath.Join(t.TempDir(), "again")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	again.Progress = func(p Progress) {
+		if p.Stage == "stand-ins" && p.Done > 600 {
+			cancel()
+		}
+	}
+	if _, err := Calibrate(ctx, again); !errors.Is(err, context.Canceled) {
+		t.Fatalf("interrupted: %v", err)
+	}
+	again.Progress = nil
+	var went []string
+	again.Notice = func(s string) { went = append(went, s) }
+	mustCalibrate(t, again)
+	if !slices.ContainsFunc(went, func(s string) bool { return strings.HasPrefix(s, "stand-ins: going on after 436 ") }) {
+		t.Errorf("notices %q, want that the stand-ins go on after a whole block", went)
+	}
+	sameFiles(t, "resumed", again.Out, c.Out)
 }
