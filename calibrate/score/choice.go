@@ -54,6 +54,8 @@ func (c Choice) String() string {
 		return c.Name + ": as was asked for, learned from stand-ins: what they say of unfamiliar data is not known"
 	case c.Given && c.AUROC == 0:
 		return c.Name + ": as was asked for"
+	case c.Given && c.Name == learned.Name:
+		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data that it is learned from", c.Name, c.AUROC)
 	case c.Given:
 		return fmt.Sprintf("%s: as was asked for, AUROC %.4f on the held-out data", c.Name, c.AUROC)
 	case c.Rival == "":
