@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
 // softmaxed are examples of a model of which labels are drawn as it says, but for a bias: it is wrong
@@ -94,7 +96,7 @@ func TestThresholdsAreTheQuantilesOfTheDefinition(t *testing.T) {
 				slices.Sort(scores)
 				// 1-alpha of n+1 in whole numbers, as alpha is a multiple of 1/100.
 				k := (n+1)*(100-int(math.Round(100*alpha))) + 99
-				if want := scores[k/100-1]; math.Abs(got.Thresholds[0]-want) > 1e-15 {
+				if want := scores[k/100-1]; !approx.Equal(got.Thresholds[0], want, 1e-15) {
 					t.Errorf("%s, n = %d, alpha = %v: threshold %v, want the %d-th score, %v", score, n, alpha, got.Thresholds[0], k/100, want)
 				}
 			}
