@@ -21,8 +21,9 @@ import numpy as np
 import onnx
 import onnxruntime
 
-RANKS = {"probabilities": 2, "logits": 2, "logit_variance": 2, "ood_score": 1, "leverage": 1}
-TYPES = {"ood_score": onnx.TensorProto.DOUBLE}  # else FLOAT
+RANKS = {"probabilities": 2, "logits": 2, "logit_variance": 2, "ood_score": 1, "ood_percentile": 1, "leverage": 1, "abstain": 1, "prediction_set": 2}
+DOUBLE, BOOL = onnx.TensorProto.DOUBLE, onnx.TensorProto.BOOL
+TYPES = {"ood_score": DOUBLE, "ood_percentile": DOUBLE, "abstain": BOOL, "prediction_set": BOOL}  # else FLOAT
 
 
 def checker(model):
@@ -85,14 +86,14 @@ def problems(case, path):
     names = [o.name for o in model.graph.output]
     own = [o.name for o in original.graph.output]
     # An output that is the logits already is not doubled.
-    if names != own + [case["outputs"][o] for o in RANKS if case["outputs"][o] not in own]:
+    if names != own + [case["outputs"][o] for o in RANKS if o in case["outputs"] and case["outputs"][o] not in own]:
         yield f"outputs {names}, want {own} and then {list(case['outputs'].values())}", False
     inferred = onnx.shape_inference.infer_shapes(model, strict_mode=False, data_prop=True)
     for m, how in [(model, "declared"), (inferred, "inferred")]:
         for o in m.graph.output:
             for kind, rank in RANKS.items():
                 t = o.type.tensor_type
-                if o.name == case["outputs"][kind] and (t.elem_type != TYPES.get(kind, onnx.TensorProto.FLOAT) or len(t.shape.dim) != rank):
+                if o.name == case["outputs"].get(kind) and (t.elem_type != TYPES.get(kind, onnx.TensorProto.FLOAT) or len(t.shape.dim) != rank):
                     yield f"{o.name} is {how} as type {t.elem_type} of rank {len(t.shape.dim)}, want {TYPES.get(kind, onnx.TensorProto.FLOAT)} of rank {rank}", False
     props = {p.key for p in model.metadata_props}
     if missing := {"mfgs.version", "mfgs.bundle", "mfgs.method"} - props:

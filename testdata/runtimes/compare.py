@@ -6,11 +6,13 @@
 For each model and runtime the largest differences:
 
     p        of a probability, from Go's, and from the printed formulas in float64 of Go's logits and variances; bound 1e-5. Go predicts
-             by mf0 only: for mf1 there are but the formulas
-    ood      likewise of the out-of-distribution score; bound 1e-5
-    head     of a probability or score, from the printed formulas of the runtime's own logits and variances; bound 1e-5
+             what the bundle serves: for mf1 there are but the formulas
+    ood      likewise of the out-of-distribution score, by the formulas where it is mf0 or studentized; bound 1e-5
+    pct      of its percentile, from the quantiles of the bundle at the runtime's own score; bound 1e-9
+    head     of a probability or score, from the printed formulas of the runtime's own logits, variances and leverages; bound 1e-5
     logits   relative to the largest of the example; bound 1e-5, which is what float32 inference differs by between two machines
     s2, lev  relative, of the logit variance and the leverage; bound 1e-4
+    dec      the part of decisions, abstain and each class of a prediction set, that are not Go's; bound 0. For mf1 there is no Go's
     own      of the outputs that the model had before, from the original model's in the same runtime, relative; in Python only. Bound
              1e-6 without optimisations. With them, what the head reads cannot be fused away, and where a quantised Softmax was, its
              float32 form comes
@@ -34,7 +36,7 @@ import sys
 
 import numpy as np
 
-BOUNDS = {"p": 1e-5, "ood": 1e-5, "head": 1e-5, "logits": 1e-5, "s2": 1e-4, "lev": 1e-4, "own": 1e-6}
+BOUNDS = {"p": 1e-5, "ood": 1e-5, "pct": 1e-9, "head": 1e-5, "logits": 1e-5, "s2": 1e-4, "lev": 1e-4, "dec": 0, "own": 1e-6}
 
 
 def sigmoid(x):
@@ -52,7 +54,7 @@ def formula(link, method, mu, s2, lambda0):
     t = np.sqrt(1 + lambda0 * s2)
     if link == "sigmoid":
         p = sigmoid(mu / t)
-        return (p, margin(sigmoid(-np.abs(mu / t)).mean(), 2)) if len(p) > 1 else (np.array([1 - p[0], p[0]]), margin(min(p[0], 1 - p[0]), 2))
+        return p if len(p) > 1 else np.array([1 - p[0], p[0]]), margin(sigmoid(-np.abs(mu / t)).mean(), 2)
     if link == "one-vs-rest":
         e = sigmoid(mu / t)
     else:
@@ -70,11 +72,21 @@ def relative(x, want):
     return np.where(x == want, 0, np.abs(x - want) / np.where(want == 0, 1e-300, want))
 
 
-def formulas(numbers, method, logits, s2):
-    """Probabilities [N,C] and scores [N] by the formulas, of logits and of the posterior's own variances, [N,K] each."""
-    of = lambda pair: [formula(numbers["link"], method, mu / numbers[pair]["act"], v / numbers[pair]["ens"], numbers["lambda0"])
-                       for mu, v in zip(logits, s2)]
-    return np.array([p for p, _ in of("nll")]), np.array([numbers["margin"] / (numbers["margin"] + g) for _, g in of("ood")])
+def formulas(numbers, method, logits, s2, leverage):
+    """Probabilities [N,C] by the formulas, of logits and of the posterior's own variances, [N,K] each, and of leverages [N]; and scores [N], or
+    None of a score that has no formula here."""
+    temperatures = numbers["nll"] if method in ("mf0", "mf1") else {"act": numbers["ts"] if method == "ts" else 1, "ens": np.inf}
+    of = lambda pair, method: zip(*[formula(numbers["link"], method, mu / pair["act"], v / pair["ens"], numbers["lambda0"]) for mu, v in zip(logits, s2)])
+    p, _ = of(temperatures, "mf1" if method == "mf1" else "mf0")
+    if numbers["score"] == "mf0":
+        _, g = of(numbers["ood"], "mf1" if method == "mf1" else "mf0")
+    elif numbers["score"] == "studentized":
+        top = np.abs(logits).mean(1) if numbers["link"] == "sigmoid" else logits.max(1) - logits.mean(1)
+        with np.errstate(divide="ignore"):
+            g = top / np.sqrt(leverage)
+    else:
+        return np.array(p), None
+    return np.array(p), numbers["median"] / (numbers["median"] + np.array(g))
 
 
 class Want:
@@ -83,7 +95,16 @@ class Want:
     def __init__(self, numbers, method, predictions):
         get = lambda k: np.array([p[k] for p in predictions], np.float64)
         self.logits, self.s2, self.lev = get("logits"), get("logit_variance"), get("leverage")
-        self.p, self.ood = zip(formulas(numbers, method, self.logits, self.s2), *[(get("probabilities"), get("ood_score"))] if method == "mf0" else [])
+        p, ood = formulas(numbers, method, self.logits, self.s2, self.lev)
+        self.p, self.ood = [p], [] if ood is None else [ood]
+        self.decisions = {}
+        if method != "mf1":
+            self.p.append(get("probabilities"))
+        if method != "mf1" or numbers["score"] != "mf0":
+            self.ood.append(get("ood_score"))
+        if method != "mf1":
+            self.decisions = {k: np.array([p[k] if k == "abstain" else np.isin(np.arange(len(p["probabilities"])), p[k]) for p in predictions], bool)
+                              for k in ("abstain", "prediction_set") if k in predictions[0]}
 
 
 @functools.cache
@@ -100,24 +121,29 @@ def largest(x):
 
 def differences(id, result):
     w, wants = wanted(id)
+    q = w["manifest"]["quantiles"]
     worst = dict.fromkeys(BOUNDS, 0.0)
     worst["own"] = result.get("own", 0.0)
     for want, got in zip(wants, result["runs"], strict=True):
         n, k = want.logits.shape
-        shapes = {"probabilities": want.p[0].shape[1:], "logits": (k,), "logit_variance": (k,), "ood_score": (), "leverage": ()}
+        shapes = {"probabilities": want.p[0].shape[1:], "logits": (k,), "logit_variance": (k,), "ood_score": (), "ood_percentile": (), "leverage": (), "abstain": (), "prediction_set": want.p[0].shape[1:]}
         a = {}
         for o, shape in shapes.items():
+            if o not in got:
+                continue
             dims = got[o]["dims"]
             if tuple(dims[1:]) != shape or dims[0] < n:
                 raise ValueError(f"{o} is of shape {dims}, want {[n, *shape]}")
             # A None is a NaN or an infinity: JavaScript writes null for them.
             a[o] = np.array(got[o]["data"], np.float64).reshape(dims)[:n]
-        p, ood = formulas(w["manifest"], w["method"], a["logits"], a["logit_variance"])
+        p, ood = formulas(w["manifest"], w["method"], a["logits"], a["logit_variance"], a["leverage"])
         for kind, d in [
             *[("p", np.abs(a["probabilities"] - x)) for x in want.p],
             *[("ood", np.abs(a["ood_score"] - x)) for x in want.ood],
             ("head", np.abs(a["probabilities"] - p)),
-            ("head", np.abs(a["ood_score"] - ood)),
+            *([] if ood is None else [("head", np.abs(a["ood_score"] - ood))]),
+            ("pct", np.abs(a["ood_percentile"] - np.interp(a["ood_score"], q, np.linspace(0, 1, len(q))))),
+            *[("dec", (a[o] != x).mean()) for o, x in want.decisions.items() if o in a],
             ("logits", np.abs(a["logits"] - want.logits) / (1 + np.abs(want.logits).max(1, keepdims=True))),
             ("s2", relative(a["logit_variance"], want.s2)),
             ("lev", relative(a["leverage"], want.lev)),

@@ -35,7 +35,10 @@ BATCH = 37
 ROWS, FAR = 2 * BATCH, 8
 SINGLES = [0, 1, 2, ROWS - 2, ROWS - 1]
 MARGIN = 1.25  # how many times the largest ratio of temperatures held out the first interval goes: wrap/fuse.go
-OUTPUTS = ["probabilities", "logits", "logit_variance", "ood_score", "leverage"]
+OUTPUTS = ["probabilities", "logits", "logit_variance", "ood_score", "ood_percentile", "leverage", "abstain", "prediction_set"]
+# Decisions that bundles are to have: sets of either kind. Classes are ranked from operator set 11 on.
+DECISIONS = {"full": ["--false-alarm", ".1", "--alpha", ".1"], "kron": ["--false-alarm", ".1", "--alpha", ".1", "--sets", "aps"]}
+SCORES = {"full": "studentized", "kron": "mf0"}  # that random models serve; others what is chosen
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--mfgs", required=True)
@@ -87,6 +90,7 @@ class Subject:
 
     def __init__(self, name, model, group, options=(), structures=("full", "kron"), methods=("mf0",), shape=None):
         self.name, self.model, self.group, self.options, self.structures, self.methods = name, model, group, list(options), structures, methods
+        self.several = False  # of several labels, which have no prediction sets
         self.data = os.path.join(args.work, "data", name.replace("/", "-"))
         self.test = self.data + ".test.npz"  # what is predicted
         os.makedirs(os.path.dirname(self.data), exist_ok=True)
@@ -127,7 +131,7 @@ class Random(Subject):
         r, bundle = rng(self.name + " labels"), self.data + ".labels.mfgs"
         head = json.loads(mfgs("inspect", "--json", *self.options, self.model))["head"]
         k, link = head["classes"], head["link"]
-        several = link == "sigmoid" and k > 1
+        several = self.several = link == "sigmoid" and k > 1
         first = r.integers(0, 2, (600, k)) if several else np.arange(600) % (2 if k == 1 else k)
         np.savez(self.data + ".npz", labels=first, **self.train)
         mfgs("calibrate", "--model", self.model, *self.options, *self.specs(), "--structure", "kron", "--damping", "rel:1", "--out", bundle, "--force")
@@ -196,19 +200,23 @@ class Manifest:
         self.bundle, self.path = bundle, os.path.join(bundle, "bundle.yaml")
         self.text = open(self.path).read()
 
+    def word(self, pattern):
+        return re.search(pattern, self.text).group(1)
+
     def number(self, pattern):
-        return float(re.search(pattern, self.text).group(1))
+        return float(self.word(pattern))
 
     def pair(self, name):
         return {"act": self.number(rf"\n  {name}: {{act: ([^,]*),"), "ens": self.number(rf"\n  {name}: {{act: [^,]*, ens: ([^,]*),")}
 
     def numbers(self):
-        return {"nll": self.pair("nll"), "ood": self.pair("ood"), "lambda0": self.number(r"\n  lambda0: (.*)"), "ratio": self.number(r"\n  max_ratio: (.*)"), "margin": self.number(r"\n  median_margin: (.*)"),
-                "link": re.search(r"\n  link: (.*)", self.text).group(1)}
+        return {"nll": self.pair("nll"), "ood": self.pair("ood"), "lambda0": self.number(r"\n  lambda0: (.*)"), "ratio": self.number(r"\n  max_ratio: (.*)"), "ts": self.number(r"\n  ts: (.*)"),
+                "link": self.word(r"\n  link: (.*)"), "serves": self.word(r"\nprobabilities: {method: (\w+)"), "score": self.word(r"\nood_score:\n  name: (.*)"),
+                "median": self.number(r"\n  median: (.*)"), "quantiles": json.loads(self.word(r"\n  quantiles: (.*)"))}
 
     def edit(self, *edits):
         for pattern, value in edits:
-            self.text, n = re.subn(pattern, lambda m: m.group(1) + repr(float(value)), self.text)
+            self.text, n = re.subn(pattern, lambda m: m.group(1) + (value if isinstance(value, str) else repr(float(value))), self.text)
             if n != 1:
                 raise Failed(f"{self.path}: {n} places match {pattern}, want 1")
         with open(self.path, "w") as f:
@@ -216,14 +224,19 @@ class Manifest:
         mfgs("reseal", self.bundle)
 
     def soften(self, wide):
-        """Gives the posterior something to say: held-out likelihood often drives T_ens so high that every T_k is 1. Where wide, T_max/T_min is
+        """Gives the posterior something to say, and has mf0 serve: held-out likelihood often drives T_ens so high that every T_k is 1. Where wide, T_max/T_min is
         to differ between examples, and not to be all that the posterior makes possible, as T_ens of the other pair often has it."""
         median, act = self.number(r"\n  median_variance: (.*)"), self.pair("nll")["act"]
         nll, ood = r"(\n  nll: {act: [^,]*, ens: )[^,]*", r"(\n  ood: {act: [^,]*, ens: )[^,]*"
+        self.edit((r"(\nprobabilities: {method: )\w+", "mf0"))
         if wide:
             self.edit((nll, median), (ood, median * 4), (r"(\n  ood: {act: )[^,]*", act * 2))
         else:
             self.edit((nll, median / 4))
+
+    def center(self, scores):
+        """Gives ½ to the margin whose score is the median of these: under other temperatures all of mf0's might be next to 0 or to 1."""
+        self.edit((r"(\n  median: ).*", self.number(r"\n  median: (.*)") * (1 / np.median(scores) - 1)))
 
     def bound(self, ratio):
         self.edit((r"(\n  max_ratio: ).*", max(1, ratio)))
@@ -275,12 +288,18 @@ def case(id, subject, bundle, method="mf0"):
             some = list(rows[at:at + (fixed or len(rows))])
             filled = some + some[-1:] * ((fixed or len(rows)) - len(some))
             runs.append({"feeds": {k: tensor(np.stack([a[i] for i in filled])) for k, a in arrays.items()}})
-            want.append({"rows": some, "predictions": [{o: alone[i][o] for o in OUTPUTS} for i in some]})
+            want.append({"rows": some, "predictions": [{o: alone[i][o] for o in OUTPUTS if o in alone[i]} for i in some]})
     props = {p.key: p.value for p in m.metadata_props}
+    outputs = {o: props["mfgs.output." + o] for o in OUTPUTS if "mfgs.output." + o in props}
+    ranks = next((o.version for o in m.opset_import if o.domain in ("", "ai.onnx")), 1) >= 11  # else classes cannot be ranked
+    # Decisions are of the probabilities that the bundle serves.
+    promised = set(OUTPUTS) - (set() if ranks else {"prediction_set"}) - (set() if method == "mf0" else {"abstain", "prediction_set"})
+    if lack := by_batch[0].keys() & promised - outputs.keys():
+        raise Failed(f"{fused} lacks the outputs {sorted(lack)}")
     json.dump({"id": id, "group": subject.group, "original": subject.model, "rounds": rounds(m), "runs": runs,
-               "outputs": {o: props["mfgs.output." + o] for o in OUTPUTS}}, open(os.path.join(folder, "case.json"), "w"))
+               "outputs": outputs}, open(os.path.join(folder, "case.json"), "w"))
     numbers = Manifest(bundle).numbers()
-    json.dump({"method": method, "manifest": numbers, "ratio": ratios(by_batch, numbers).max(), "runs": want}, open(os.path.join(folder, "want.json"), "w"))
+    json.dump({"method": numbers["serves"] if method == "mf0" else method, "manifest": numbers, "ratio": ratios(by_batch, numbers).max(), "runs": want}, open(os.path.join(folder, "want.json"), "w"))
 
 
 def wrap(subject):
@@ -288,11 +307,15 @@ def wrap(subject):
     for structure in subject.structures:
         id = f"{subject.name.replace('/', '-')}-{structure}"
         bundle = os.path.join(args.work, "bundles", id)
-        damping = [] if subject.group == "trained" else ["--damping", "rel:0.1"]
-        mfgs("calibrate", "--model", subject.model, *subject.options, *subject.specs(), "--structure", structure, *damping, "--out", bundle, "--force")
+        more = DECISIONS[structure][:2] if subject.several else DECISIONS[structure]
+        if subject.group != "trained":
+            more = more + ["--damping", "rel:0.1", "--ood-score", SCORES[structure]]
+        mfgs("calibrate", "--model", subject.model, *subject.options, *subject.specs(), "--structure", structure, *more, "--out", bundle, "--force")
         manifest = Manifest(bundle)
         if subject.group != "trained":
             manifest.soften(subject.group == "wide")
+            if SCORES[structure] == "mf0":
+                manifest.center([p["ood_score"] for p in subject.go(bundle, range(ROWS), BATCH)])
         for method in subject.methods:
             case(id + ("" if method == "mf0" else "-" + method), subject, bundle, method)
             yield

@@ -1,5 +1,8 @@
 // What Node and the page share: runs one case in ONNX Runtime's JavaScript API and returns what run_python.py returns.
 
+// Outputs of other types than float32.
+const types = {ood_score: "float64", ood_percentile: "float64", abstain: "bool", prediction_set: "bool"};
+
 const arrays = {
 	float32: Float32Array, float64: Float64Array, int8: Int8Array, uint8: Uint8Array, int16: Int16Array, uint16: Uint16Array,
 	int32: Int32Array, uint32: Uint32Array, bool: Uint8Array,
@@ -31,7 +34,7 @@ export async function outcome(ort, c, load, options) {
 			const got = await session.run(feeds, names);
 			const outputs = {};
 			for (const [kind, name] of Object.entries(c.outputs)) {
-				if (got[name].type !== (kind === "ood_score" ? "float64" : "float32")) throw new Error(`${name} is ${got[name].type}`);
+				if (got[name].type !== (types[kind] ?? "float32")) throw new Error(`${name} is ${got[name].type}`);
 				outputs[kind] = {dims: got[name].dims, data: Array.from(got[name].data)};
 			}
 			result.runs.push(outputs);
