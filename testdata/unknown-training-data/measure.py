@@ -110,7 +110,7 @@ def measure(mfgs, case, work):
             "--preprocess", "unit", "--out", work / "bundle", "--force", "--features-cache", work / "cache")
         report = run("eval", "--bundle", work / "bundle", "--test", test, "--ood", f"other={ood_test}")
         by = {m["name"]: m for m in report["methods"]}
-        # Which method's probabilities the bundle serves; the ood score is mf0's.
+        # Which method's probabilities the bundle serves; AUROC is that of mf0's score, whichever serves.
         served = report["bundle"]["probabilities"]["method"]
         mf0, fit = by["mf0"], by[served]["in_domain"]
         rows.append([name, f"{len(images):,}", served, f"{fit['nll']:.4f}", f"{100 * fit['ece']:.2f} %",
@@ -119,7 +119,7 @@ def measure(mfgs, case, work):
         if plain is None:  # neither depends on --train
             plain = [[label, "", m, f"{by[m]['in_domain']['nll']:.4f}", f"{100 * by[m]['in_domain']['ece']:.2f} %",
                       f"{100 * by[m]['ood'][0]['auroc']:.1f} %", ""] for label, m in (("the network's softmax", "mle"), ("temperature scaling", "ts"))]
-    head = ["`--train`", "examples", "serves", "NLL", "ECE", "AUROC, `ood_score`", "AUROC, `leverage`"]
+    head = ["`--train`", "examples", "serves", "NLL", "ECE", "AUROC, `mf0`", "AUROC, `leverage`"]
     lines = ["| " + " | ".join(r) + " |" for r in [head, ["---"] * len(head)] + rows + plain]
     return "\n".join(lines)
 
