@@ -100,7 +100,7 @@ func (c *Config) check() error {
 	case !c.ReadyMade && c.Model == "":
 		return errors.New("calibration needs a model, or ready-made features")
 	case c.Resume && c.stream() != "":
-		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave resume out, or give files", c.stream())
+		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave --resume out, or give files", c.stream())
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
 	}
