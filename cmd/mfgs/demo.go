@@ -135,7 +135,8 @@ func (d *demonstration) show(ctx context.Context, evaluation *bench.Evaluation) 
 	_, err = fmt.Fprint(d.w, "\n", wrapText("", fmt.Sprintf(
 		"The network's own softmax is on average %.0f%% sure of the digits and %.0f%% sure that a drawing is one digit or another, mfgs %.0f%% and %.0f%%. "+
 			"Where 95 digits in 100 are let pass, the softmax stops %.0f%% of the drawings and the out-of-distribution score of mfgs %.0f%%.",
-		100*softmaxIn, 100*softmaxOut, 100*mfgsIn, 100*mfgsOut, 100*(1-plain.OOD[0].FPR95), 100*(1-served.OOD[0].FPR95))))
+		100*softmaxIn, 100*softmaxOut, 100*mfgsIn, 100*mfgsOut,
+		100*(1-plain.OOD[0].FPR95), 100*(1-served.OOD[0].FPR95))))
 	return err
 }
 
