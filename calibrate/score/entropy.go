@@ -1,5 +1,7 @@
 package score
 
+import "math"
+
 var entropy = Score{
 	Name:   "entropy",
 	Doc:    "of the network's own probabilities",
@@ -8,18 +10,22 @@ var entropy = Score{
 	graph:  entropyOf[string],
 }
 
-// entropyOf is -Σ p log p in nats, and the sum of the entropies of sigmoids where labels are told
-// apart. With x = max l - l_k of logarithms l of what is proportional to p, and S = Σ exp(-x), it is
-// log S + Σ x exp(-x) / S, in which nothing cancels.
+// entropyOf is log(-Σ p log p), of nats, where labels are told apart of the sum of their entropies. The
+// logarithm rises with the entropy and still tells networks apart that are surer than float64 has
+// numbers for. With x = max l - l_k of logarithms l of what is proportional to p, and o = Σ exp(-x)
+// over all classes but the first, it is log o + log(log(1+o)/o + Σ x exp(-x)/o / (1+o)), in which
+// nothing cancels.
 func entropyOf[V any](t Terms[V], _ Tensors) V {
+	one := t.Number(1)
 	if t.Link() == Sigmoid {
 		y := t.Abs(t.Logits())
 		e := t.Exp(t.Neg(y))
-		return t.Sum(t.Add(log1p(t, e), t.Div(t.Mul(y, e), t.Add(e, t.Number(1)))))
+		return logSumExp(t, t.Sub(t.Log(t.Add(log1pPart(t, e), t.Div(y, t.Add(e, one)))), y))
 	}
 	x, others := gaps(t)
 	o := t.Exp(others)
-	return t.Add(log1p(t, o), t.Div(t.Sum(t.Mul(x, t.Exp(t.Neg(x)))), t.Add(o, t.Number(1))))
+	rest := t.Sum(t.Mul(x, t.Exp(t.MinOf(t.Neg(t.Add(x, others)), t.Number(0)))))
+	return t.Add(others, t.Log(t.Add(log1pPart(t, o), t.Div(rest, t.Add(o, one)))))
 }
 
 var gen = Score{
@@ -35,8 +41,9 @@ const (
 	genClasses = 100
 )
 
-// genOf is Σ p^γ (1-p)^γ over the M most probable classes, of the network's own probabilities; where
-// labels are told apart the sum over them of that of two classes.
+// genOf is log Σ p^γ (1-p)^γ over the M most probable classes, of the network's own probabilities;
+// where labels are told apart the sum is over them, of that of two classes. The logarithm is there for
+// the reason of entropyOf.
 //
 // With x and S as in entropyOf, p (1-p) is exp(-x) (S - exp(-x)) / S², and S - exp(-x) of the most
 // probable class is what the others have.
@@ -45,7 +52,7 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 	if t.Link() == Sigmoid {
 		y := t.Abs(t.Logits())
 		log := t.Add(y, t.Mul(t.Number(2), log1p(t, t.Exp(t.Neg(y))))) // -log p(1-p)
-		return t.Mul(t.Number(2), t.Sum(t.Exp(t.Mul(t.Neg(gamma), log))))
+		return t.Add(t.Number(math.Ln2), logSumExp(t, t.Mul(t.Neg(gamma), log)))
 	}
 	x, others := gaps(t)
 	if t.K() > genClasses {
@@ -56,7 +63,7 @@ func genOf[V any](t Terms[V], _ Tensors) V {
 	less := t.Greater(x, t.Number(0))
 	rest := t.Log(t.Add(t.Exp(others), t.Mul(less, t.Sub(t.Number(1), t.Exp(t.Neg(x))))))
 	rest = t.Add(t.Mul(less, t.MaxOf(rest, others)), t.Mul(t.Sub(t.Number(1), less), others))
-	return t.Sum(t.Exp(t.Mul(gamma, t.Sub(t.Sub(rest, x), t.Add(logS, logS)))))
+	return logSumExp(t, t.Mul(gamma, t.Sub(t.Sub(rest, x), t.Add(logS, logS))))
 }
 
 // gaps are x = max l - l_k, [N,K], of the logarithms l of what the probabilities of classes that
@@ -76,13 +83,15 @@ func gaps[V any](t Terms[V]) (x, others V) {
 	return x, t.Add(least, t.Log(t.Add(sum, tied)))
 }
 
-// log1p is log(1+y) for y ≥ 0, to all digits: log u · y/(u-1) with u = 1+y as it is rounded, whose
-// error the fraction takes back (Goldberg 1991, theorem 4).
-func log1p[V any](t Terms[V], y V) V {
+// log1p is log(1+y) for y ≥ 0, to all digits.
+func log1p[V any](t Terms[V], y V) V { return t.Mul(log1pPart(t, y), y) }
+
+// log1pPart is log(1+y)/y for y ≥ 0, and 1 at zero: log u / (u-1) with u = 1+y as it is rounded, whose
+// errors take each other back (Goldberg 1991, theorem 4).
+func log1pPart[V any](t Terms[V], y V) V {
 	one := t.Number(1)
 	u := t.Add(y, one)
 	d := t.Sub(u, one)
 	some := t.Greater(d, t.Number(0))
-	with := t.Mul(t.Log(u), t.Div(y, t.MaxOf(d, t.Number(0x1p-52))))
-	return t.Add(t.Mul(some, with), t.Mul(t.Sub(one, some), y))
+	return t.Add(t.Div(t.Log(u), t.MaxOf(d, t.Number(0x1p-52))), t.Sub(one, some))
 }

@@ -47,7 +47,7 @@ var slow = map[string]func(link Link, a []float64, h float64) float64{
 				sum -= (1 - p) * math.Log(1-p)
 			}
 		}
-		return sum
+		return math.Log(sum)
 	},
 	"gen": func(link Link, a []float64, _ float64) (sum float64) {
 		p := probabilities(link, a)
@@ -62,7 +62,7 @@ var slow = map[string]func(link Link, a []float64, h float64) float64{
 				sum += one // of the label's absence
 			}
 		}
-		return sum
+		return math.Log(sum)
 	},
 }
 
@@ -173,8 +173,44 @@ func TestEntropiesOfSureNetworksHaveDigits(t *testing.T) {
 			entropies["gen"] = math.Exp(first) + others*math.Exp(rest)
 			for name, want := range entropies {
 				s, _ := Find(name)
-				if got := valuesOf(t, *s, x)[0]; !approx.Relative(got, want, 1e-13) {
-					t.Errorf("%s of %d logits %v apart: %v, want %v", name, k, gap, got, want)
+				if got := valuesOf(t, *s, x)[0]; !approx.Relative(math.Exp(got), want, 1e-12) {
+					t.Errorf("%s of %d logits %v apart: exp(%v), want %v", name, k, gap, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A network that is surer is told apart however sure it is, by what is served too.
+func TestEntropiesOfSureNetworksDoNotTie(t *testing.T) {
+	gaps := []float32{0, 1, 300, 744, 746, 800, 7e3, 8e3, 9e4, 1e10, 2e10, 1e30, 2e30}
+	for _, link := range []Link{Softmax, Sigmoid, OneVsRest} {
+		for k := 1; k <= 4; k++ {
+			if k == 1 && link != Sigmoid {
+				continue
+			}
+			x := Examples{N: len(gaps), K: k, D: 1, Link: link, Variance: make([]float64, len(gaps)*k),
+				Leverage: make([]float64, len(gaps)), Features: make([]float32, len(gaps))}
+			for _, gap := range gaps {
+				for j := range k {
+					x.Logits = append(x.Logits, -gap)
+					if j == 0 {
+						x.Logits[len(x.Logits)-1] = gap
+					}
+				}
+			}
+			for _, s := range []Score{entropy, gen} {
+				f, err := s.Fit(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values := f.Values(x)
+				ood, _ := Serve(f, values).Values(x)
+				for i := range gaps[1:] {
+					if !(values[i] > values[i+1] && ood[i] > ood[i+1]) {
+						t.Errorf("%s, %s: %d logits ±%v have %v and %v, of ±%v %v and %v", s.Name, link, k, gaps[i], values[i],
+							ood[i], gaps[i+1], values[i+1], ood[i+1])
+					}
 				}
 			}
 		}

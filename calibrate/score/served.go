@@ -145,11 +145,11 @@ func finite[V any](t Terms[V], x V) V { return t.Greater(t.Number(math.MaxFloat6
 
 // bounded is the bounded form of a value, and 1 where it is not known, by a power of 0.
 func bounded[V any](t Terms[V], s *Served, value, known V) V {
-	one, half := t.Number(1), t.Number(0.5)
 	var ood V
 	if m := t.Number(s.Median); s.Familiarity {
 		ood = t.Div(m, t.Sub(m, value))
 	} else {
+		one, half := t.Number(1), t.Number(0.5)
 		z := t.Div(t.Sub(value, m), t.Number(s.Scale))
 		above := t.Greater(z, t.Number(0))
 		near := t.Div(half, t.Add(t.Abs(z), one))
