@@ -45,7 +45,7 @@ func (p Plan) Validate() error {
 	case p.TargetError > 0 && p.TargetCoverage > 0:
 		return errors.New("target-error and target-coverage both say how much doubt is too much: give one of them")
 	case p.Alpha == 0 && (p.Sets != "" || p.ClassConditional):
-		return errors.New("sets and class-conditional say which prediction sets: give alpha, how often they may miss the label")
+		return errors.New("sets or class-conditional says which prediction sets: give alpha, how often they may miss the label")
 	case p.Sets != "" && !slices.Contains(Scores, p.Sets):
 		return fmt.Errorf("sets is %.70q, want one of %v", p.Sets, Scores)
 	case p.Confidence > 0 && !p.answers():
@@ -122,6 +122,9 @@ type Decisions struct {
 func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
+	}
+	if held.len() == 0 {
+		return nil, errors.New("there are no held-out examples that thresholds are set on: give more")
 	}
 	p = p.Complete()
 	d := &Decisions{Plan: p, Examples: held.len(), MultiLabel: held.Targets != nil}

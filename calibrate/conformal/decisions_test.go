@@ -17,6 +17,16 @@ func drawnOutcomes(rng *rand.Rand, x *Examples) *Outcomes {
 	return o
 }
 
+func TestThresholdsNeedExamples(t *testing.T) {
+	tune := drawnOutcomes(rand.New(rand.NewPCG(21, 2)), softmaxed(rand.New(rand.NewPCG(21, 3)), 1, 4))
+	for _, p := range []Plan{{Alpha: 0.5}, {TargetError: 0.5}, {TargetCoverage: 0.5}, {FalseAlarm: 0.5}} {
+		_, err := p.Decide(tune, &Outcomes{Examples: Examples{Classes: 4}})
+		if err == nil || !strings.Contains(err.Error(), "no held-out examples") {
+			t.Errorf("%+v: %v", p, err)
+		}
+	}
+}
+
 func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 1))
 	for name, c := range map[string]struct {
