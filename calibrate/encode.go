@@ -112,7 +112,7 @@ func decodeSums(f *safetensors.File, product Product) (*Sums, error) {
 		s.parts = append(s.parts, p)
 	}
 	if len(f.Tensors()) != each*len(s.parts) {
-		return nil, fmt.Errorf("%d tensors, want %d for each part", len(f.Tensors()), each)
+		return nil, fmt.Errorf("%d tensors, want %d for each part: sums of an earlier version are not read, make them again", len(f.Tensors()), each)
 	}
 	if block, twice := overlap(s.parts); twice {
 		return nil, coveredTwice(block)

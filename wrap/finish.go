@@ -20,6 +20,9 @@ import (
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
 	p.Val, p.OOD, p.StandIns = thin(p.Val), thin(p.OOD), thin(p.StandIns)
+	if p.OOD != nil && p.OOD.N < 2 {
+		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
+	}
 	log.warn(dataWarnings(p)...)
 	val, held := divide(p.Val, p.Recipe.Decisions)
 	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)

@@ -27,8 +27,8 @@ mfgs export --bundle DIR --triton REPOSITORY [--name NAME]`,
 		Description: `The model gives what predict gives, wherever ONNX Runtime runs: in Python, JavaScript,
 C# or Triton. Its inputs are the network's own, so that preprocessing is up to who
 calls it; its outputs are the network's own, and probabilities, logits,
-logit_variance, ood_score, ood_percentile and leverage. A model above 2 GiB keeps its weights in
-FILE.onnx.data beside it. For Triton, REPOSITORY/NAME becomes a model of version 1
+logit_variance, ood_score, ood_percentile and leverage, and where calibrate was asked for decisions
+abstain and prediction_set. A model above 2 GiB keeps its weights in FILE.onnx.data beside it. For Triton, REPOSITORY/NAME becomes a model of version 1
 with its config.pbtxt, and the names of the classes if there are any.`,
 		Flags: []cli.Flag{
 			bundleFlag(),

@@ -31,8 +31,9 @@ func (p *program) predict() *cli.Command {
 		UsageText: "mfgs predict --bundle DIR INPUT... [--format table|json|jsonl|csv|arrow]\nmfgs predict --bundle DIR - < LINES",
 		Description: `An INPUT is an image file or a SPEC. Confidence is the probability of the class;
 the ood score, from 0 to 1, is larger for what is less familiar: half of the held-out
-data had less than 1/2, and the ood percentile is the share of them that had less; leverage is how far the
-features lie from those of the training data. A multi-label head gives labels, those of probability above 1/2, and its confidence is
+data that was tuned on had less than 1/2, and the ood percentile is the part of it that had less than this
+input; leverage is how far the features lie from those of the training data. Where calibrate was asked for
+decisions, there are abstain, with its reason, and a prediction set too. A multi-label head gives labels, those of probability above 1/2, and its confidence is
 the mean over all labels of the probability that each was decided with. All but json
 is written as it comes; csv leaves out other lists of json than labels.
 

@@ -24,7 +24,7 @@ var (
 	ErrField        = errors.New("a field of the manifest is wrong")
 	ErrNotFinite    = folder.ErrNotFinite
 	ErrHash         = errors.New("the file is damaged: its sha256 is not that of the manifest")
-	ErrTensors      = errors.New("the posterior has other tensors than its structure asks for")
+	ErrTensors      = errors.New("the tensors are others than the manifest asks for")
 	ErrShape        = errors.New("a tensor has the wrong type or shape")
 	ErrNegative     = errors.New("a variance is negative")
 )
