@@ -157,6 +157,27 @@ func Plain(h Head, logits []float32, n int, temperature float64) (logp, margin [
 	return logp, margin
 }
 
+// MeanField evaluates mf0 for n examples from logits [n,K] and their variances at T_ens = 1, [n,K], at
+// any temperatures: [Calibration.Predict] without the features. lambda0 is as in a Calibration. It
+// returns log-probabilities and margins [n], both as in [Predictions].
+func MeanField(h Head, logits []float32, variance []float64, n int, t Temperatures, lambda0 float64) (
+	logp, margin []float64,
+) {
+	checkLogits(logits, n, h)
+	if len(variance) != len(logits) {
+		panic(fmt.Sprintf("calibrate: %d variances of %d logits", len(variance), len(logits)))
+	}
+	k, width := h.Logits, h.Probabilities()
+	logp, margin = make([]float64, n*width), make([]float64, n)
+	parallel.For(n, func(first, last int) {
+		e := newEvaluator(h, lambda0)
+		for i := first; i < last; i++ {
+			margin[i] = e.mf0(logp[i*width:(i+1)*width], logits[i*k:(i+1)*k], variance[i*k:(i+1)*k], t)
+		}
+	})
+	return logp, margin
+}
+
 func checkLogits(logits []float32, n int, h Head) {
 	if len(logits) != n*h.Logits {
 		panic(fmt.Sprintf("calibrate: %d logits for %d examples, want %d each", len(logits), n, h.Logits))

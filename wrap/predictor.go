@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
@@ -451,21 +452,31 @@ func (p *Predictor) predict(calibration *calibrate.Calibration, b *rows.Batch) (
 		if r.OODPercentile != nil {
 			out[i].OODPercentile = &r.OODPercentile[i]
 		}
-		if err := p.finish(&out[i], i, b); err != nil {
+		if err := p.finish(&out[i], i, p.bundle.Manifest.Decisions, b); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
-// predictions turns what Run gave of a batch's examples into predictions.
+// predictions turns what Run gave of a batch's examples into what the bundle serves.
 func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error) {
+	return p.predictionsOf(r, nil, p.bundle.Manifest.Decisions, x)
+}
+
+// predictionsOf turns what Run gave into predictions with given probabilities, those of r for nil, and
+// decisions.
+func (p *Predictor) predictionsOf(
+	r []Tensor, probabilities []float64, decisions *conformal.Decisions, x *rows.Batch,
+) ([]Prediction, error) {
 	k, c := p.head.Logits, p.head.Classes()
 	logits := r[fuse.Logits].Data.([]float32)
 	if err := source.CheckColumn("logit", logits, k, x.Name); err != nil {
 		return nil, err
 	}
-	probabilities := widened(r[fuse.Probabilities].Data.([]float32))
+	if probabilities == nil {
+		probabilities = widened(r[fuse.Probabilities].Data.([]float32))
+	}
 	variance := widened(r[fuse.LogitVariance].Data.([]float32))
 	ood := r[fuse.Scores].Data.([]float64)
 	leverage := r[len(r)-1].Data.([]float32)
@@ -485,7 +496,7 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 		if percentile != nil {
 			out[i].OODPercentile = &percentile[i]
 		}
-		if err := p.finish(&out[i], i, x); err != nil {
+		if err := p.finish(&out[i], i, decisions, x); err != nil {
 			return nil, err
 		}
 	}
@@ -493,7 +504,7 @@ func (p *Predictor) predictions(r []Tensor, x *rows.Batch) ([]Prediction, error)
 }
 
 // finish sets what follows from the numbers of the i-th of some examples, and what is known of it.
-func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
+func (p *Predictor) finish(one *Prediction, i int, decisions *conformal.Decisions, x *rows.Batch) error {
 	sum := one.OODScore + one.Leverage
 	for _, list := range [][]float64{one.Probabilities, one.LogitVariance} {
 		for _, v := range list {
@@ -513,7 +524,7 @@ func (p *Predictor) finish(one *Prediction, i int, x *rows.Batch) error {
 	if len(names) > 0 {
 		one.ClassName = names[one.Class]
 	}
-	one.decide(p.bundle.Manifest.Decisions, names)
+	one.decide(decisions, names)
 	if x.Names != nil || x.From != "" {
 		one.Input = x.Name(i)
 	}

@@ -194,12 +194,18 @@ func (c *checks) posterior(m *Manifest) {
 	}
 }
 
+// Temperatures T_act and T_ens lie between the inverses of these and themselves.
+const (
+	MaxAct = 1e6
+	MaxEns = 1e60
+)
+
 // temperatures has bounds that are wide enough for anything that tuning gives, and narrow enough
 // for float64.
 func (c *checks) temperatures(t *Temperatures) {
 	pair := func(field string, p Pair, tunedOn ...string) {
-		c.within(field+".act", p.Act, 1e-6, 1e6)
-		c.within(field+".ens", p.Ens, 1e-60, 1e60)
+		c.within(field+".act", p.Act, 1/MaxAct, MaxAct)
+		c.within(field+".ens", p.Ens, 1/MaxEns, MaxEns)
 		c.that(slices.Contains(tunedOn, p.TunedOn), "%s.tuned_on is %q, want %s", field, p.TunedOn, strings.Join(tunedOn, " or "))
 	}
 	pair("temperatures.nll", t.NLL, "nll")

@@ -1,0 +1,225 @@
+package wrap_test
+
+import (
+	"bytes"
+	"encoding/json"
+	goimage "image"
+	"image/png"
+	"math"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	. "github.com/mfgs/mfgs/wrap"
+)
+
+// digitsWithDecisions is a predictor of digits whose bundle has decisions, and what its network gives of
+// some of them.
+func digitsWithDecisions(t *testing.T) (*Predictor, []Tensor) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "bundle")))
+	c.Decisions = conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05}
+	mustCalibrate(t, c)
+	p := opened(t, c.Out, Options{})
+	outputs, err := p.Run(t.Context(), []Tensor{digitTensor(t, 1500, 1600)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, outputs
+}
+
+func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
+	p, outputs := digitsWithDecisions(t)
+	plain, err := p.Predictions(outputs, Variant{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := p.Predict(t.Context(), []Tensor{digitTensor(t, 1500, 1600)})
+	if err != nil || !reflect.DeepEqual(again, plain) {
+		t.Errorf("the variant of nothing is not what Predict gives: %v", err)
+	}
+	nll := p.Bundle().Temperatures.NLL
+	mf0 := func(act, ens float64) func(Prediction) []float64 {
+		return func(one Prediction) []float64 { // as the paper prints it, eq. 9
+			e, sum := make([]float64, len(one.Logits)), 0.0
+			for k := range e {
+				s := math.Sqrt(1 + 3/(math.Pi*math.Pi)*one.LogitVariance[k]/ens)
+				for _, a := range one.Logits {
+					e[k] += math.Exp((float64(a) - float64(one.Logits[k])) / act / s)
+				}
+				e[k] = 1 / e[k]
+				sum += e[k]
+			}
+			for k := range e {
+				e[k] /= sum
+			}
+			return e
+		}
+	}
+	scaled := func(temperature float64) func(Prediction) []float64 { return mf0(temperature, math.Inf(1)) }
+	for name, c := range map[string]struct {
+		Variant
+		want func(Prediction) []float64
+	}{
+		"mle":                    {Variant{Method: "mle"}, scaled(1)},
+		"ts":                     {Variant{Method: "ts"}, scaled(p.Bundle().Temperatures.TS)},
+		"mf0":                    {Variant{Method: "mf0"}, mf0(nll.Act, nll.Ens)},
+		"mf0, other temperature": {Variant{Method: "mf0", TEns: 3e-3}, mf0(nll.Act, 3e-3)},
+		"mf0, both others":       {Variant{Method: "mf0", TAct: 2, TEns: 1e-2}, mf0(2, 1e-2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := p.Predictions(outputs, c.Variant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := p.Bundle().Probabilities.Method == c.Method && c.TAct == 0 && c.TEns == 0
+			for i, one := range got {
+				want := c.want(plain[i])
+				for k, v := range one.Probabilities {
+					if !approx.Equal(v, want[k], 2e-6*want[k]+1e-9) {
+						t.Fatalf("example %d has %v, want %v", i, one.Probabilities, want)
+					}
+				}
+				if one.OODScore != plain[i].OODScore || *one.OODPercentile != *plain[i].OODPercentile {
+					t.Fatalf("example %d scores %v, the bundle's variant %v", i, one.OODScore, plain[i].OODScore)
+				}
+				if !served && (one.PredictionSet != nil || one.AbstainReason == conformal.Doubtful) {
+					t.Fatalf("example %d has decisions about other probabilities: %+v", i, one)
+				}
+			}
+		})
+	}
+}
+
+func TestVariantsHaveThresholdsOfTheirOwn(t *testing.T) {
+	p, outputs := digitsWithDecisions(t)
+	at := func(v float64) *float64 { return &v }
+	for name, c := range map[string]struct {
+		Variant
+		want func(Prediction) string
+	}{
+		"doubt": {Variant{MaxDoubt: at(0.01), MaxOODScore: at(1)}, func(one Prediction) string {
+			if one.Confidence < 0.99 {
+				return "doubtful"
+			}
+			return ""
+		}},
+		"unfamiliar": {Variant{MaxDoubt: at(1), MaxOODScore: at(0.5)}, func(one Prediction) string {
+			if one.OODScore > 0.5 {
+				return "unfamiliar"
+			}
+			return ""
+		}},
+		"neither": {Variant{Method: "mle", MaxDoubt: at(1), MaxOODScore: at(1)}, func(Prediction) string { return "" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := p.Predictions(outputs, c.Variant)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds := map[string]int{}
+			for i, one := range got {
+				kinds[one.AbstainReason]++
+				if one.Abstain == nil || one.AbstainReason != c.want(one) || *one.Abstain != (one.AbstainReason != "") {
+					t.Fatalf("example %d: %+v", i, one)
+				}
+			}
+			if c.Method == "" && len(kinds) != 2 {
+				t.Errorf("the threshold parts nothing: %v", kinds)
+			}
+		})
+	}
+}
+
+func TestVariantsThatCannotBeMeantAreRefused(t *testing.T) {
+	p, outputs := digitsWithDecisions(t)
+	at := func(v float64) *float64 { return &v }
+	for want, v := range map[string]Variant{
+		`method "mf1", want mf0, ts or mle`:                              {Method: "mf1"},
+		"t_act and t_ens are temperatures of mf0, and the probabilities": {Method: "ts", TAct: 2},
+		"t_act is -1, want a number from 1e-06 to 1e+06":                 {Method: "mf0", TAct: -1},
+		"t_ens is NaN":                        {Method: "mf0", TEns: math.NaN()},
+		"max_doubt is 1.5":                    {MaxDoubt: at(1.5)},
+		"max_ood_score is NaN, want a number": {MaxOODScore: at(math.NaN())},
+	} {
+		if err := p.CheckVariant(v); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", v, err, want)
+		}
+		if _, err := p.Predictions(outputs, v); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", v, err, want)
+		}
+	}
+	if _, err := p.Predictions(outputs[1:], Variant{}); err == nil {
+		t.Error("other tensors than those of Run are taken")
+	}
+}
+
+func TestImagesAndObjectsBecomeModelInputs(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	p := opened(t, dir, Options{})
+	digit := digitTensor(t, 1500, 1501)
+	img := goimage.NewGray(goimage.Rect(0, 0, 8, 8))
+	for j, v := range digit.Data.([]float32) {
+		img.Pix[j] = uint8(v*255 + .5)
+	}
+	var file bytes.Buffer
+	if err := png.Encode(&file, img); err != nil {
+		t.Fatal(err)
+	}
+	want, err := p.PredictImages(t.Context(), img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(inputs []Tensor, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Predict(t.Context(), inputs); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got %+v, %v; want %+v", got, err, want)
+		}
+	}
+	same(p.ImageInputs(file.Bytes()))
+	rows := slices.Collect(slices.Chunk(digit.Data.([]float32), 8))
+	text, err := json.MarshalIndent(map[string]any{"image": [][][]float32{rows}}, "", "\t") // over many lines
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, err := p.JSONInputs(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := p.Predict(t.Context(), line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alike(t, got[0], want[0])
+
+	for object, why := range map[string]string{
+		"":                  "broken JSON",
+		"{":                 "broken JSON",
+		"[1,2]":             "an object",
+		"{}":                "no inputs",
+		`{"image":[1,2]}`:   "[N,1,8,8]",
+		`{"a":1} {"a":2}`:   "broken JSON",
+		`{"image":"three"}`: "",
+	} {
+		_, err := p.JSONInputs([]byte(object))
+		says(t, err, why)
+	}
+	_, err = p.ImageInputs([]byte("no image"))
+	says(t, err, "image: not a PNG or JPEG file")
+	features, _ := decided(t)
+	mustCalibrate(t, features)
+	alone := opened(t, features.Out, Options{})
+	if _, err := alone.ImageInputs(file.Bytes()); err == nil {
+		t.Error("a bundle without a model takes images")
+	}
+	if _, err := alone.JSONInputs(text); err == nil {
+		t.Error("a bundle without a model takes its inputs")
+	}
+}
