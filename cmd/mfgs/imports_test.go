@@ -38,9 +38,10 @@ var imports = map[string][]string{
 	"featurize/ort/install":        {"onnx/files"},
 	"featurize/pixels":             {},
 	"featurize/standin":            {"featurize/dataset", "featurize/pixels"},
-	"featurize/dataset":            {"featurize/dataset/internal/*", "featurize/pixels", "featurize/tensor", "featurize/text", "calibrate/rows"},
+	"featurize/tensor/jsontensor":  {},
+	"featurize/dataset":            {"featurize/dataset/internal/*", "featurize/pixels", "featurize/tensor", "featurize/tensor/jsontensor", "featurize/text", "calibrate/rows"},
 	"featurize/dataset/arrow":      {"featurize/dataset", "featurize/tensor"},
-	"featurize/dataset/internal/*": {"featurize/tensor", "featurize/text", "featurize/dataset/internal/*", "onnx/files"},
+	"featurize/dataset/internal/*": {"featurize/tensor", "featurize/tensor/jsontensor", "featurize/text", "onnx/files"},
 	"featurize/preprocess":         {"featurize/tensor", "featurize/text"},
 	"featurize":                    {"onnx", "onnx/head", "featurize/*", "onnx/files", "calibrate/rows"},
 	"calibrate/meanfield":          {},
@@ -62,6 +63,7 @@ var imports = map[string][]string{
 	"wrap":                         {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
 	"wrap/bench":                   {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/export":                  {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
+	"wrap/serve/oip/inference":     {},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                        {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                       {},
@@ -93,6 +95,7 @@ var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go":   {"featurize/ort"},
 	"gonum.org/v1/gonum":                {"calibrate/...", "featurize/standin"},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
+	"google.golang.org/grpc":            {"wrap/serve/oip/..."},
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/part"},
 	"golang.org/x/sync":                 {"featurize"},
 	"golang.org/x/sys":                  {"onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests

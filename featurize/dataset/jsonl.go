@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
+	"github.com/mfgs/mfgs/featurize/tensor/jsontensor"
 )
 
 // tryLines is how many lines may be broken before the first that shows what the file holds.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/dataset/internal/jsontensor"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
+	"github.com/mfgs/mfgs/featurize/tensor/jsontensor"
 )
 
 // A labelParser reads labels that are written as text.
