@@ -1,0 +1,109 @@
+package engine
+
+import "time"
+
+// gathering is what an engine waits for before it runs a batch that it could run: see the package
+// documentation.
+type gathering struct {
+	requests int // that are expected
+	layout   uint64
+	until    time.Time
+	held     bool // whether a request has waited for others
+	skip     int  // waits that are left out
+	penalty  int  // waits to be left out after the next in vain
+
+	timer *time.Timer
+	armed bool
+}
+
+const maxPenalty = 31
+
+// expect is told that a batch has ended, and how many requests may come together now.
+func (g *gathering) expect(requests int, layout uint64, now time.Time, wait time.Duration) {
+	g.requests, g.layout, g.until = requests, layout, now
+	if requests < 2 || wait == 0 {
+		return
+	}
+	if g.skip > 0 {
+		g.skip--
+		return
+	}
+	g.until = now.Add(wait)
+}
+
+// wait reports whether so many requests wait for more, and sees to it that overdue is called when
+// that ends.
+func (g *gathering) wait(requests int, now time.Time, overdue func()) bool {
+	left := g.until.Sub(now)
+	if left > 0 && requests < g.requests {
+		g.held = true
+		if !g.armed {
+			g.armed = true
+			if g.timer == nil {
+				g.timer = time.AfterFunc(left, overdue)
+			} else {
+				g.timer.Reset(left)
+			}
+		}
+		return true
+	}
+	if g.held && left > 0 {
+		g.penalty /= 2
+	} else if g.held {
+		g.penalty = min(2*g.penalty+1, maxPenalty)
+		g.skip = g.penalty
+	}
+	g.stop()
+	return false
+}
+
+// stop ends the wait, because a batch begins or nothing is left.
+func (g *gathering) stop() {
+	g.until, g.held = time.Time{}, false
+	if g.armed {
+		g.armed = false
+		g.timer.Stop()
+	}
+}
+
+// speed is how fast examples leave the queue.
+type speed struct {
+	pace  time.Duration // an example
+	known bool
+	// The batch that began last.
+	last time.Time
+	rows int
+	full bool // whether it left requests behind
+}
+
+// began is told that a batch begins, and whether requests wait behind it. While some do, what
+// passes from one beginning to the next is the time for the first batch's examples, whatever other
+// engines and slots do.
+func (s *speed) began(rows int, full bool, now time.Time) {
+	if s.full && s.rows > 0 {
+		s.learn(now.Sub(s.last) / time.Duration(s.rows))
+	}
+	s.last, s.rows, s.full = now, rows, full
+}
+
+// ended is told how long a batch took: of an engine that was never busy, nothing else is known.
+func (s *speed) ended(rows int, took time.Duration) {
+	if !s.known {
+		s.learn(took / time.Duration(rows))
+	}
+}
+
+func (s *speed) learn(pace time.Duration) {
+	if s.known {
+		pace = s.pace + (pace-s.pace)/4 // forgets half in three batches
+	}
+	s.pace, s.known = pace, true
+}
+
+// left is how long so many examples take to begin.
+func (s *speed) left(examples int) time.Duration {
+	if !s.known {
+		return time.Second
+	}
+	return max(s.pace*time.Duration(examples), time.Millisecond)
+}

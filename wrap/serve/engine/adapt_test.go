@@ -1,0 +1,229 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// clients has c clients that each send a request, wait for the answer and send the next after the
+// time that think gives, until so much time has passed.
+func clients(t *testing.T, e *Engine, c int, span time.Duration, think func(client int) time.Duration) {
+	t.Helper()
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range c {
+		wg.Go(func() {
+			for n := 0; time.Since(start) < span; n++ {
+				in := one(float32(1 + i*1000 + n))
+				a, err := e.Do(t.Context(), in)
+				if err == nil {
+					err = verify(a, in)
+				}
+				if err != nil {
+					t.Errorf("client %d: %v", i, err)
+					return
+				}
+				time.Sleep(think(i))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func noThinking(int) time.Duration { return 0 }
+
+// An inference of n rows costs 2 ms, and 20 µs a row.
+func affine(n int) time.Duration { return 2*time.Millisecond + time.Duration(n)*20*time.Microsecond }
+
+// Clients that send, wait and send again are soon run all together, whatever their number, and not
+// one by one and all others.
+func TestAClosedLoopSettlesAtAllItsClients(t *testing.T) {
+	for _, c := range []int{1, 2, 3, 8, 31, 64} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{took: affine}
+				e := New(Config{Run: f.run, MaxBatch: 64, Delay: 2 * time.Millisecond})
+				rng := rand.New(rand.NewPCG(1, uint64(c)))
+				var mu sync.Mutex
+				clients(t, e, c, 300*time.Millisecond, func(int) time.Duration {
+					mu.Lock()
+					defer mu.Unlock()
+					return time.Duration(50+rng.IntN(200)) * time.Microsecond
+				})
+				closeEngine(t, e)
+				got := f.batches()
+				// One to begin with, what came meanwhile, and from then on all.
+				if len(got) < 50 {
+					t.Fatalf("%d clients had %d batches", c, len(got))
+				}
+				for i, n := range got[2 : len(got)-2] {
+					if n != c {
+						t.Fatalf("batch %d of %d clients has %d requests: %v", i+2, c, n, got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// What the rule is for: without a delay, the same clients are run as 1, C-1, 1, C-1.
+func TestWithoutDelayAClosedLoopAlternates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: affine}
+		e := New(Config{Run: f.run})
+		clients(t, e, 8, 40*time.Millisecond, func(client int) time.Duration {
+			return time.Duration(1+client) * time.Microsecond
+		})
+		closeEngine(t, e)
+		got := f.batches()
+		if !slices.Contains(got[10:], 1) || !slices.Contains(got[10:], 7) {
+			t.Errorf("batches are %v, want 1, 7, 1, 7: is there no need for the rule?", got)
+		}
+	})
+}
+
+// A request that comes when nobody else is there is run at once, whatever was before.
+func TestIdleAddsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: constant(5 * time.Millisecond)}
+		e := New(Config{Run: f.run, Delay: time.Second})
+		lone := func(what string) {
+			t.Helper()
+			start := time.Now()
+			a, err := e.Do(t.Context(), one(1))
+			if err != nil || time.Since(start) != 5*time.Millisecond || a.Queue != 0 {
+				t.Errorf("%s: a request took %v, of which %v in the queue (%v); want 5 ms and none",
+					what, time.Since(start), a.Queue, err)
+			}
+		}
+		lone("the first")
+		lone("right after the first")
+		time.Sleep(time.Microsecond)
+		lone("soon after")
+		clients(t, e, 16, 50*time.Millisecond, noThinking)
+		time.Sleep(5 * time.Millisecond / 4)
+		lone("when the others have gone")
+		lone("and after that")
+		closeEngine(t, e)
+	})
+}
+
+// Clients that do not come back cost those that do a quarter of an inference, or the delay, once.
+func TestTheWaitEnds(t *testing.T) {
+	for _, test := range []struct{ delay, want time.Duration }{
+		{time.Second, 10 * time.Millisecond},
+		{3 * time.Millisecond, 3 * time.Millisecond},
+		{0, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{took: constant(40 * time.Millisecond)}
+			e := New(Config{Run: f.run, Delay: test.delay})
+			clients(t, e, 8, 100*time.Millisecond, noThinking)
+			// A batch of 8 has just ended. One client is back, the others are not.
+			for i, want := range []time.Duration{test.want, 0} {
+				a, err := e.Do(t.Context(), one(1))
+				if err != nil || a.Queue != want {
+					t.Errorf("delay %v: request %d waited %v (%v), want %v", test.delay, i, a.Queue, err, want)
+				}
+			}
+			closeEngine(t, e)
+			if got := f.batches(); !slices.Equal(got[len(got)-2:], []int{1, 1}) {
+				t.Errorf("delay %v: batches of %v", test.delay, got)
+			}
+		})
+	}
+}
+
+// Where waiting is never rewarded, the engine all but stops to wait.
+func TestWaitsInVainBecomeRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: constant(40 * time.Millisecond)}
+		e := New(Config{Run: f.run, Delay: time.Second})
+		// Three clients, each of which stays away for longer than the engine would wait.
+		clients(t, e, 3, 20*time.Second, func(client int) time.Duration {
+			return time.Duration(15+client*17) * time.Millisecond
+		})
+		closeEngine(t, e)
+		waits := 0
+		for i := range f.from[1:] {
+			if f.from[i+1].Sub(f.to[i]) == 10*time.Millisecond {
+				waits++
+			}
+		}
+		if n := len(f.rows); waits > n/20+5 || waits == 0 {
+			t.Errorf("%d of %d batches waited in vain", waits, n)
+		}
+	})
+}
+
+// Whatever comes and goes, a slot is never left free for longer than the rule says while a request
+// waits.
+func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 3))
+			f := &fake{took: affine}
+			const delay = 400 * time.Microsecond
+			e := New(Config{Run: f.run, MaxBatch: 8, Delay: delay})
+			start := time.Now()
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var arrivals, begins []time.Time
+			for range 500 {
+				wg.Go(func() {
+					came := time.Now()
+					a, err := e.Do(t.Context(), one(1))
+					if err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					arrivals, begins = append(arrivals, came), append(begins, came.Add(a.Queue))
+				})
+				if rng.IntN(3) == 0 {
+					time.Sleep(time.Duration(rng.ExpFloat64() * float64(time.Millisecond)))
+				}
+			}
+			wg.Wait()
+			closeEngine(t, e)
+			free := start
+			for i, from := range f.from {
+				// The slot has been free since the batch before; somebody waits since then or since it came.
+				first := from
+				for j, begin := range begins {
+					if begin.Equal(from) && arrivals[j].Before(first) {
+						first = arrivals[j]
+					}
+				}
+				if first.Before(free) {
+					first = free
+				}
+				if idle := from.Sub(first); idle > delay {
+					t.Errorf("seed %d: batch %d began %v after it could", seed, i, idle)
+				}
+				free = f.to[i]
+			}
+		})
+	}
+}
+
+// A request of another shape does not wait for what cannot join it.
+func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: constant(40 * time.Millisecond)}
+		e := New(Config{Run: f.run, Delay: time.Second})
+		clients(t, e, 8, 100*time.Millisecond, noThinking)
+		// A request of the same shape would wait now.
+		a, err := e.Do(context.Background(), rowsOf(1, 1, 9))
+		if err != nil || a.Queue != 0 {
+			t.Errorf("it waited %v (%v)", a.Queue, err)
+		}
+		closeEngine(t, e)
+	})
+}
