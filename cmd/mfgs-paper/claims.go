@@ -286,5 +286,7 @@ the mean over their networks ± the standard deviation, where there are several.
 Error, ECE, Acc. (the best accuracy at equal priors), ROC and PR are in per cent, NLL in nats. Columns without a mark have
 temperatures tuned on held-out out-of-distribution data, as the paper does; "nll" marks those with the temperatures for in-domain
 likelihood, for which no such data is needed. Error, NLL and ECE are always under the latter. Rows marked eps = 1 have the paper's damping; the
-others have one chosen on held-out likelihood. Every row, network by network, is in [paper.json](paper.json), in fractions and nats.`, strings.Join(seeds, ", "))
+others have one chosen on held-out likelihood. Every row, network by network, is in [paper.json](paper.json), in fractions and nats.
+
+The score that mfgs serves unless told otherwise, the studentized margin, is none of the paper's: its figures are in [scores.md](scores.md).`, strings.Join(seeds, ", "))
 }
