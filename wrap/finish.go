@@ -132,10 +132,17 @@ func measureHeldOut(ctx context.Context, f *calibrate.Fitted, val, ood *rows.Bat
 		}
 	}
 	results := map[string]bundle.Figures{}
-	for _, t := range tallies[:3] {
+	var unfamiliar *metrics.OOD // of the score that serves
+	for _, t := range tallies {
 		got, err := t.Figures()
 		if err != nil {
 			return HeldOut{}, none, err
+		}
+		if ood != nil && t.Name == f.Score.Name {
+			unfamiliar = &got.OOD[0].OOD
+		}
+		if got.InDomain == nil {
+			continue // a score alone
 		}
 		figures := bundle.Figures{InDomain: got.InDomain.InDomain}
 		if ood != nil {
@@ -146,12 +153,7 @@ func measureHeldOut(ctx context.Context, f *calibrate.Fitted, val, ood *rows.Bat
 	mf0, served := results["mf0"], results[string(f.Method)]
 	h := HeldOut{Scores: f.Scores, StandIns: f.StandIns}
 	h.Before, h.TS, h.MF0 = results["mle"], results["ts"], &mf0
-	h.After = bundle.Figures{InDomain: served.InDomain, OODNLL: served.OODNLL}
-	for _, s := range f.Scores {
-		if s.Name == f.Score.Name {
-			h.After.OOD = &s.OOD
-		}
-	}
+	h.After = bundle.Figures{InDomain: served.InDomain, OOD: unfamiliar, OODNLL: served.OODNLL}
 	resampled, err := measure.Resample(ctx, tallies, 0)
 	if err != nil {
 		return HeldOut{}, none, err

@@ -32,6 +32,21 @@ func (x Examples) check(margin bool) {
 	}
 }
 
+// thin are at most n of the examples, which may be nil, spread evenly: folders come class by class.
+func (x *Examples) thin(n int) *Examples {
+	if x == nil || x.N <= n {
+		return x
+	}
+	some := &Examples{N: n, K: x.K, D: x.D, Link: x.Link}
+	for i := range n {
+		one := x.slice(i*x.N/n, i*x.N/n+1)
+		some.Features, some.Logits = append(some.Features, one.Features...), append(some.Logits, one.Logits...)
+		some.Variance, some.Leverage = append(some.Variance, one.Variance...), append(some.Leverage, one.Leverage...)
+		some.Margin = append(some.Margin, one.Margin...)
+	}
+	return some
+}
+
 // slice are some of the examples.
 func (x Examples) slice(from, to int) Examples {
 	some := x

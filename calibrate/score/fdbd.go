@@ -51,7 +51,7 @@ func fitFDBD(t *Training) (Tensors, error) {
 	}
 	closeness := make([]float64, t.K*t.K)
 	for i := range t.K {
-		for j := range t.K {
+		for j := range i + 1 {
 			var squares float64
 			for l := range t.D {
 				diff := t.W[i*t.D+l]
@@ -62,6 +62,7 @@ func fitFDBD(t *Training) (Tensors, error) {
 			}
 			if squares > 0 && (t.Link != Sigmoid || i == j) {
 				closeness[i*t.K+j] = 1 / math.Sqrt(squares)
+				closeness[j*t.K+i] = closeness[i*t.K+j]
 			}
 		}
 	}

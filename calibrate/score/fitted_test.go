@@ -355,7 +355,7 @@ func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 	s := newScene(Softmax, 3, 6, 80, 9)
 	for _, c := range []struct{ of, k int }{{80, 50}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1}} {
 		s.N = c.of
-		if k := must(knn.Fit(s.Training)).Tensors.Of("k").Data[0]; k != float64(c.k) {
+		if k := must(fitKNN(s.Training)).Of("k").Data[0]; k != float64(c.k) {
 			t.Errorf("k = %v of %d examples in %d, want %d", k, s.Sample.M, c.of, c.k)
 		}
 	}

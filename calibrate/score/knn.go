@@ -40,12 +40,12 @@ func fitKNN(t *Training) (Tensors, error) {
 		return nil, errNoSample
 	}
 	d := t.D
-	var rows []float64 // [m,d]
+	rows := make([]float64, 0, t.Sample.M*d) // [m,d]
+	row := make([]float64, d)
 	for i := range t.Sample.M {
-		var row []float64
 		var squares float64
-		for _, v := range t.Sample.Features[i*d : (i+1)*d] {
-			row = append(row, float64(v))
+		for j, v := range t.Sample.Features[i*d : (i+1)*d] {
+			row[j] = float64(v)
 			squares += float64(v) * float64(v)
 		}
 		if length := math.Sqrt(squares); length > leastNorm {

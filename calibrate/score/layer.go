@@ -30,7 +30,9 @@ func (t *Training) layer() (Tensors, error) {
 	if t.W == nil {
 		return nil, errNoWeights
 	}
-	return Tensors{{"weight", []int{t.D, t.K}, transposed(t.W, t.K, t.D)}, {"bias", []int{t.K}, t.B}}, nil
+	return t.flipped.of(func() (Tensors, error) {
+		return Tensors{{"weight", []int{t.D, t.K}, transposed(t.W, t.K, t.D)}, {"bias", []int{t.K}, t.B}}, nil
+	})
 }
 
 // throughLayer are the logits of changed features.

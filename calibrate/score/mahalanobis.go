@@ -20,9 +20,7 @@ var mahalanobis = Score{
 	Source: "Lee et al. 2018, eq. 2",
 	rows:   mahalanobisOf[Rows], graph: mahalanobisOf[string],
 	learns: gaussians,
-	fit: func(t *Training) (Tensors, error) {
-		return t.gaussians.of(func() (Tensors, error) { return fitGaussians(t, ridge) })
-	},
+	fit:    func(t *Training) (Tensors, error) { return fitGaussians(t, ridge) },
 }
 
 var relativeMahalanobis = Score{
@@ -31,7 +29,7 @@ var relativeMahalanobis = Score{
 	rows:   relativeMahalanobisOf[Rows], graph: relativeMahalanobisOf[string],
 	learns: append(gaussians, Learned{"background", []string{"d", "d"}}),
 	fit: func(t *Training) (Tensors, error) {
-		tensors, err := mahalanobis.fit(t)
+		tensors, err := mahalanobis.learn(t)
 		if err != nil {
 			return nil, err
 		}
@@ -82,8 +80,8 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	}
 	centre := make([]float64, d)
 	scaleTo(centre, 1/float64(t.N), t.Sum)
-	var means []float64 // [C,d], from the centre
-	var counts []float64
+	var means []float64    // [C,d], from the centre
+	var weighted []float64 // n_c times these
 	within := t.about(centre)
 	for c, n := range t.ClassCounts {
 		if n == 0 {
@@ -93,18 +91,22 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 		for i, s := range t.ClassSums[c*d : (c+1)*d] {
 			mean[i] = s/float64(n) - centre[i]
 		}
-		addOuter(within, -float64(n), mean)
-		means, counts = append(means, mean...), append(counts, float64(n))
+		means = append(means, mean...)
+		scaleTo(mean, float64(n), mean)
+		weighted = append(weighted, mean...)
 	}
-	classes := len(counts)
+	classes := len(means) / d
 	if classes > MostOpen {
 		return nil, fmt.Errorf("%w: %d classes, want at most %d", ErrNoFit, classes, MostOpen)
 	}
+	blas64.Gemm(blas.Trans, blas.NoTrans, -1, general(weighted, classes, d), general(means, classes, d), 1, general(within, d, d))
 	p, err := t.whitening(within, ridge)
 	if err != nil {
 		return nil, err
 	}
-	whitened := product(general(p, d, d), blas.Trans, general(means, classes, d), blas.Trans).Data
+	// Pᵀm of all, as rows at first: gonum is ten times as fast without transposes.
+	whitened := product(general(means, classes, d), blas.NoTrans, general(p, d, d), blas.NoTrans).Data
+	whitened = transposed(whitened, classes, d)
 	return Tensors{
 		{"centre", []int{d}, centre}, {"whitening", []int{d, d}, p}, {"means", []int{d, classes}, whitened},
 	}, nil
@@ -149,9 +151,4 @@ func (t *Training) whitening(m []float64, ridge float64) ([]float64, error) {
 		}
 	}
 	return q, nil
-}
-
-// addOuter adds a·x xᵀ to m.
-func addOuter(m []float64, a float64, x []float64) {
-	blas64.Ger(a, vector(x), vector(x), general(m, len(x), len(x)))
 }

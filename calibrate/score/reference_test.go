@@ -120,7 +120,7 @@ var tolerances = map[string]float64{
 	"mahalanobis": 1e-5, "relative_mahalanobis": 1e-5,
 }
 
-func must(f *Fitted, err error) *Fitted {
+func must[T any](f T, err error) T {
 	if err != nil {
 		panic(err)
 	}

@@ -18,9 +18,15 @@ type Rows struct {
 }
 
 // Numbers are the terms by which formulas are computed for examples, in float64.
-func Numbers(x Examples) Terms[Rows] { return terms{x} }
+func Numbers(x Examples) Terms[Rows] { return terms{x: x} }
 
-type terms struct{ x Examples }
+type terms struct {
+	x    Examples
+	kept *[]kept // where not nil, products that other formulas may want again
+}
+
+// kept is a product of rows and a matrix.
+type kept struct{ x, m, product Rows }
 
 func (t terms) Link() Link { return t.x.Link }
 func (t terms) K() int     { return t.x.K }
@@ -107,6 +113,14 @@ func (t terms) MatMul(x, m Rows) Rows {
 	out := Rows{make([]float64, n*m.Width), m.Width}
 	if n == 0 {
 		return out
+	}
+	if t.kept != nil {
+		for _, k := range *t.kept {
+			if &k.m.Data[0] == &m.Data[0] && slices.Equal(k.x.Data, x.Data) {
+				return k.product
+			}
+		}
+		defer func() { *t.kept = append(*t.kept, kept{x, m, out}) }()
 	}
 	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1,
 		blas64.General{Rows: n, Cols: x.Width, Stride: x.Width, Data: x.Data},

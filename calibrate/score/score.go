@@ -21,9 +21,11 @@
 package score
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
@@ -63,11 +65,17 @@ func (s *Score) Fit(t *Training) (*Fitted, error) {
 	if s.fit == nil {
 		return &Fitted{Score: s}, nil
 	}
-	tensors, err := s.fit(t)
+	tensors, err := s.learn(t)
 	if err != nil {
 		return nil, fmt.Errorf("score %s: %w", s.Name, err)
 	}
 	return s.With(t.K, t.D, tensors)
+}
+
+// learn is fit, once for the same training data.
+func (s *Score) learn(t *Training) (Tensors, error) {
+	m, _ := t.learned.LoadOrStore(s.Name, new(memo))
+	return m.(*memo).of(func() (Tensors, error) { return s.fit(t) })
 }
 
 // With is the score with tensors that it learned before, which it checks: names, shapes and that all
@@ -113,29 +121,51 @@ func (f *Fitted) Emit(t Terms[string]) string { return f.graph(t, f.Tensors) }
 // +Inf.
 func (f *Fitted) Values(x Examples) []float64 {
 	out := make([]float64, x.N)
-	inBlocks(x, f.Margin, func(t Terms[Rows], from, to int) {
-		values := f.rows(t, f.Tensors)
-		if values.Width != 1 {
-			panic(fmt.Sprintf("score: %s gives %d numbers an example", f.Name, values.Width))
+	inBlocks(x, f.Margin, func(t terms, from, to int) { f.valuesTo(out[from:to], t) })
+	return out
+}
+
+// valuesTo sets values of some examples.
+func (f *Fitted) valuesTo(out []float64, t terms) {
+	values := f.rows(t, f.Tensors)
+	if values.Width != 1 {
+		panic(fmt.Sprintf("score: %s gives %d numbers an example", f.Name, values.Width))
+	}
+	for i := range out {
+		if out[i] = values.at(i, 0); out[i]-out[i] != 0 {
+			out[i] = math.Inf(1)
 		}
-		for i := range to - from {
-			if out[from+i] = values.at(i, 0); out[from+i]-out[from+i] != 0 {
-				out[from+i] = math.Inf(1)
+	}
+}
+
+// allValues computes several scores of the examples, in their order. What these have in common, as the
+// two Mahalanobis distances, is computed once.
+func allValues(ctx context.Context, list []*Fitted, x *Examples) ([][]float64, error) {
+	all := make([][]float64, len(list))
+	for i := range all {
+		all[i] = make([]float64, x.N)
+	}
+	margin := slices.ContainsFunc(list, func(f *Fitted) bool { return f.Margin })
+	inBlocks(*x, margin, func(t terms, from, to int) {
+		t.kept = new([]kept)
+		for i, f := range list {
+			if ctx.Err() == nil {
+				f.valuesTo(all[i][from:to], t)
 			}
 		}
 	})
-	return out
+	return all, context.Cause(ctx)
 }
 
 // inBlocks has formulas computed for some examples after others, which bounds the memory that they
 // take.
-func inBlocks(x Examples, margin bool, compute func(t Terms[Rows], from, to int)) {
+func inBlocks(x Examples, margin bool, compute func(t terms, from, to int)) {
 	x.check(margin)
-	const block = 256
+	const block = 64
 	parallel.For((x.N+block-1)/block, func(first, last int) {
 		for ; first < last; first++ {
 			from, to := first*block, min(x.N, (first+1)*block)
-			compute(Numbers(x.slice(from, to)), from, to)
+			compute(terms{x: x.slice(from, to)}, from, to)
 		}
 	})
 }

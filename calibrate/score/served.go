@@ -63,7 +63,7 @@ func quantile(x []float64, q float64) float64 {
 
 // Bounded returns the bounded form of a value of the score.
 func (s *Served) Bounded(value float64) float64 {
-	t := terms{Examples{N: 1}}
+	t := terms{x: Examples{N: 1}}
 	return bounded(t, s, t.Number(value), finite(t, t.Number(value))).Data[0]
 }
 
@@ -74,7 +74,7 @@ func (s *Served) Values(x Examples) (ood, percentile []float64) {
 	if s.Quantiles != nil {
 		percentile = make([]float64, x.N)
 	}
-	inBlocks(x, s.Margin, func(t Terms[Rows], from, to int) {
+	inBlocks(x, s.Margin, func(t terms, from, to int) {
 		score, known := s.oodScore(t)
 		for i := range to - from {
 			ood[from+i] = score.at(i, 0)

@@ -31,7 +31,8 @@ type Training struct {
 	// Sample are some training examples, the same whatever the order in which the data were read.
 	Sample Sample
 
-	gaussians, outside memo // which two scores have in common
+	learned sync.Map // what scores learned of it, a memo each by their names: several ask for the same
+	flipped memo     // the last layer, which two scores have in common
 }
 
 // memo is made when it is first asked for.

@@ -16,9 +16,7 @@ var residual = Score{
 	Source: "Wang et al. 2022 (ViM), the residual",
 	rows:   residualOf[Rows], graph: residualOf[string],
 	learns: outside,
-	fit: func(t *Training) (Tensors, error) {
-		return t.outside.of(func() (Tensors, error) { return fitResidual(t) })
-	},
+	fit:    fitResidual,
 }
 
 var vim = Score{
@@ -89,7 +87,7 @@ func fitViM(t *Training) (Tensors, error) {
 	if t.Sample.M == 0 {
 		return nil, errNoSample
 	}
-	tensors, err := residual.fit(t)
+	tensors, err := residual.learn(t)
 	if err != nil {
 		return nil, err
 	}
