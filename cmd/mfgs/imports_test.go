@@ -47,6 +47,7 @@ var imports = map[string][]string{
 	"calibrate/meanfield":          {},
 	"calibrate/metrics":            {},
 	"calibrate/conformal":          {},
+	"calibrate/drift":              {},
 	"calibrate/safetensors":        {"featurize/tensor"},
 	"calibrate/rows":               {"calibrate/safetensors"},
 	"calibrate/score":              {"calibrate/metrics", "calibrate/internal/*"},

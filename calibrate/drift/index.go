@@ -1,0 +1,138 @@
+package drift
+
+import (
+	"fmt"
+	"math"
+)
+
+// An Index is the population stability index of the last examples of a stream against held-out ones:
+// with the shares o of the one and e of the other in B bins
+//
+//	PSI = Σ (o_b - e_b) ln(o_b / e_b) ≥ 0,
+//
+// which is the sum of both Kullback-Leibler divergences between them, in nats (Kullback and Leibler,
+// "On Information and Sufficiency", 1951). Counts of the stream have ½ added to them, so that empty
+// bins are finite. It is not safe for concurrent use.
+type Index struct {
+	share  []float64 // [B], e
+	logs   []float64 // [B], ln e
+	m      float64   // held-out examples
+	window []int32   // bins of the last examples, a ring
+	next   int       // in it
+	full   bool
+	counts []int // [B]
+}
+
+// A Reading is an index and what it is to be compared with. Without drift, and with 5 examples a
+// bin or more, PSI/(1/n + 1/m) has nearly a χ² distribution with B-1 degrees of freedom (Yurdakul and
+// Naranjo, "Statistical properties of the population stability index", 2020), for n examples in the
+// window and m held out.
+type Reading struct {
+	PSI      float64
+	Expected float64 // (B-1)(1/n + 1/m): its mean without drift
+	Level95  float64 // which it exceeds in one of twenty windows without drift
+	Examples int     // n
+}
+
+const mostWindow = 1 << 24
+
+// NewIndex returns an index over as many examples as the window has, with held-out examples of these
+// weights in each bin. For what a reading says of the noise, each bin should expect 5 of the window.
+func NewIndex(weights []int, window int) *Index {
+	total := checkWeights(weights)
+	if window < 1 || window > mostWindow {
+		panic(fmt.Sprintf("drift: a window of %d examples, want 1 to %d", window, mostWindow))
+	}
+	x := &Index{m: total, window: make([]int32, window), counts: make([]int, len(weights))}
+	for _, w := range weights {
+		e := float64(w) / total
+		x.share, x.logs = append(x.share, e), append(x.logs, math.Log(e))
+	}
+	return x
+}
+
+func checkWeights(weights []int) (total float64) {
+	if len(weights) == 0 {
+		panic("drift: no bins")
+	}
+	for i, w := range weights {
+		if w < 1 {
+			panic(fmt.Sprintf("drift: bin %d weighs %d, want 1 or more", i, w))
+		}
+		total += float64(w)
+	}
+	return total
+}
+
+// Add takes an example that fell into a bin, in place of the oldest if the window is full.
+func (x *Index) Add(bin int) {
+	x.counts[bin]++
+	if x.full {
+		x.counts[x.window[x.next]]--
+	}
+	x.window[x.next] = int32(bin)
+	if x.next++; x.next == len(x.window) {
+		x.next, x.full = 0, true
+	}
+}
+
+// Read returns the index of the examples that are in the window: 0 of none.
+func (x *Index) Read() Reading {
+	n := x.next
+	if x.full {
+		n = len(x.window)
+	}
+	r := Reading{Examples: n}
+	if n == 0 {
+		return r
+	}
+	bins := float64(len(x.counts))
+	for b, c := range x.counts {
+		o := (float64(c) + 0.5) / (float64(n) + 0.5*bins)
+		r.PSI += (o - x.share[b]) * (math.Log(o) - x.logs[b])
+	}
+	noise := 1/float64(n) + 1/x.m
+	r.Expected = (bins - 1) * noise
+	r.Level95 = chiSquared(0.95, len(x.counts)-1) * noise
+	return r
+}
+
+// Reset empties the window.
+func (x *Index) Reset() {
+	x.next, x.full = 0, false
+	clear(x.counts)
+}
+
+// chiSquared returns the quantile of the χ² distribution with k degrees of freedom; 0 for none.
+func chiSquared(p float64, k int) float64 {
+	if k == 0 {
+		return 0
+	}
+	low, high := 0.0, 2*float64(k)+40
+	for {
+		x := low + (high-low)/2
+		if x == low || x == high {
+			return x
+		}
+		if 1-exceeds(x, k) < p {
+			low = x
+		} else {
+			high = x
+		}
+	}
+}
+
+// exceeds returns P(X > x) for X of a χ² distribution with k degrees of freedom, where x > 0: a
+// finite sum for integers (Abramowitz and Stegun, 26.4.4 and 26.4.5). Its terms are computed from
+// their logarithms.
+func exceeds(x float64, k int) float64 {
+	var sum float64
+	if k%2 == 1 {
+		sum = math.Erfc(math.Sqrt(x / 2))
+	}
+	for a := float64(k)/2 - 1; a >= 0; a-- {
+		g, _ := math.Lgamma(a + 1)
+		sum += math.Exp(a*math.Log(x/2) - x/2 - g)
+	}
+	return sum
+}
