@@ -44,7 +44,7 @@ func TestJSONLinesNameInputsAndLabels(t *testing.T) {
 		{"byte order mark, blank lines and no end", "\xef\xbb\xbf" + `{"x":1}` + "\r\n\r\n  \n" + `{"x":2}`, Options{}, []string{`0 x.jsonl[0] -1  "" []  [1]`, `1 x.jsonl[1] -1  "" []  [2]`}, nil, ""},
 		{"broken lines", `{"x":` + "\n" + `{"x":1,"label":1}` + "\n[1]\n" + `{"x":[[1],2],"label":1}` + "\n" + `{"y":2,"label":1}` + "\n" + `{"x":2}` + "\n" + `{"x":2,"x":2,"label":1}` + "\n" + `{"x":2,"label":1} more` + "\n" + `{"x":3,"label":1}`, Options{},
 			[]string{`1 x.jsonl[1] 1  "" []  [1]`, `8 x.jsonl[8] 1  "" []  [3]`},
-			[]string{"x.jsonl[0]: x: broken JSON: the line ends", "x.jsonl[2]: broken JSON: want {", "x.jsonl[3]: x: lists of different lengths", `x.jsonl[4]: no key "x", which the first example has`, "x.jsonl[5]: no label, which", `x.jsonl[6]: the key "x" stands twice`, "x.jsonl[7]: broken JSON: want the end"}, ""},
+			[]string{"x.jsonl[0]: x: broken JSON: it ends", "x.jsonl[2]: broken JSON: want {", "x.jsonl[3]: x: lists of different lengths", `x.jsonl[4]: no key "x", which the first example has`, "x.jsonl[5]: no label, which", `x.jsonl[6]: the key "x" stands twice`, "x.jsonl[7]: broken JSON: want the end"}, ""},
 		{"a label too many", `{"x":1}` + "\n" + `{"x":1,"label":1}`, Options{}, []string{`0 x.jsonl[0] -1  "" []  [1]`}, []string{"x.jsonl[1]: a label, and the first example has none"}, ""},
 		{"wrong label", `{"x":1,"label":1}` + "\n" + `{"x":1,"label":1.5}` + "\n" + `{"x":1,"label":[1]}` + "\n" + `{"x":1,"label":null}`, Options{}, []string{`0 x.jsonl[0] 1  "" []  [1]`},
 			[]string{"x.jsonl[1]: label: want a whole number", "x.jsonl[2]: label: want one class", "x.jsonl[3]: no label"}, ""},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -22,16 +24,19 @@ const MaxDims = 32
 type Parser struct {
 	Text []byte
 	Pos  int // of what is read next
+
+	// Strict refuses what is beyond the standard, and strings that are no Unicode:
+	// otherwise U+FFFD stands for what is none.
+	Strict bool
 }
 
-var errEnd = errors.New("broken JSON: the line ends within a value")
+var errEnd = errors.New("broken JSON: it ends within a value")
 
 func (p *Parser) wrong(want string) error {
 	if p.Pos >= len(p.Text) {
 		return errEnd
 	}
-	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.Pos,
-		clip(string(p.Text[p.Pos:min(len(p.Text), p.Pos+20)])))
+	return fmt.Errorf("broken JSON: want %s at byte %d, got %q", want, p.Pos, clip(p.Text[p.Pos:]))
 }
 
 // Peek skips blanks and returns the byte that follows, 0 at the end.
@@ -65,20 +70,20 @@ func (p *Parser) Literal(word string) bool {
 
 // Object reads the whole text, which is an object. member reads one value.
 func (p *Parser) Object(member func(key string) error) error {
-	if !p.take('{') {
-		return p.wrong("{, the begin of an object")
-	}
-	if err := p.members(member); err != nil {
+	if err := p.Members(member); err != nil {
 		return err
 	}
 	if p.Peek(); p.Pos < len(p.Text) {
-		return p.wrong("the end of the line")
+		return p.wrong("the end of the text")
 	}
 	return nil
 }
 
-// members reads what is behind the { of an object.
-func (p *Parser) members(member func(key string) error) error {
+// Members reads an object. member reads one value.
+func (p *Parser) Members(member func(key string) error) error {
+	if !p.take('{') {
+		return p.wrong("{, the begin of an object")
+	}
 	for first := true; !p.take('}'); first = false {
 		if !first && !p.take(',') {
 			return p.wrong("a comma or }")
@@ -125,19 +130,56 @@ func (p *Parser) String() (string, error) {
 		case c == '"':
 			quoted := p.Text[p.Pos : i+1]
 			p.Pos = i + 1
-			if plain && utf8.Valid(quoted) {
-				return string(quoted[1 : len(quoted)-1]), nil
-			}
-			var s string
-			if err := json.Unmarshal(quoted, &s); err != nil {
-				return "", fmt.Errorf("broken JSON: the string %q: %w", clip(string(quoted)), err)
-			}
-			return s, nil
+			return p.unquote(quoted, plain)
 		case c < ' ':
 			plain = false // which Unmarshal refuses
 		}
 	}
 	return "", errEnd
+}
+
+// unquote returns what a string says; plain says that nothing in it is escaped.
+func (p *Parser) unquote(quoted []byte, plain bool) (string, error) {
+	valid := utf8.Valid(quoted)
+	if plain && valid {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	var s string
+	if err := json.Unmarshal(quoted, &s); err != nil {
+		return "", fmt.Errorf("broken JSON: the string %q: %w", clip(quoted), err)
+	}
+	if p.Strict && (!valid || strings.ContainsRune(s, utf8.RuneError) && halfPair(quoted)) {
+		return "", fmt.Errorf("the string %q is no Unicode", clip(quoted))
+	}
+	return s, nil
+}
+
+// halfPair reports whether a well-formed string has an escape that is one half of a pair of
+// surrogates, without the other.
+func halfPair(quoted []byte) bool {
+	unit := func(at int) rune {
+		if at+6 > len(quoted) || quoted[at] != '\\' || quoted[at+1] != 'u' {
+			return 0
+		}
+		v, err := strconv.ParseUint(string(quoted[at+2:at+6]), 16, 16)
+		if err != nil {
+			return 0
+		}
+		return rune(v)
+	}
+	for i := 0; i < len(quoted); i++ {
+		if quoted[i] != '\\' {
+			continue
+		}
+		if r := unit(i); utf16.IsSurrogate(r) {
+			if utf16.DecodeRune(r, unit(i+6)) == utf8.RuneError {
+				return true
+			}
+			i += 6
+		}
+		i++ // what is escaped
+	}
+	return false
 }
 
 // Skip passes over a value.
@@ -147,8 +189,7 @@ func (p *Parser) Skip(depth int) error {
 	}
 	switch c := p.Peek(); {
 	case c == '{':
-		p.Pos++
-		return p.members(func(string) error { return p.Skip(depth + 1) })
+		return p.Members(func(string) error { return p.Skip(depth + 1) })
 	case c == '[':
 		p.Pos++
 		_, err := p.Elements(func() error { return p.Skip(depth + 1) })
@@ -161,88 +202,6 @@ func (p *Parser) Skip(depth int) error {
 	}
 	_, err := p.readNumber()
 	return err
-}
-
-// A number is a number as exact as Go's types can hold it: whole ones as
-// int64 or uint64, others as float64.
-type number struct {
-	kind byte // 'i', 'u' or 'f'
-	i    int64
-	u    uint64
-	f    float64
-}
-
-// number reads a number. One that is whole is so however it is written, 1.0
-// too; negative zero is not.
-func (p *Parser) readNumber() (number, error) {
-	if p.Pos < len(p.Text) && p.Text[p.Pos] > '9' || p.Pos+1 < len(p.Text) && p.Text[p.Pos+1] == 'I' {
-		switch {
-		case p.Literal("NaN"):
-			return number{kind: 'f', f: math.NaN()}, nil
-		case p.Literal("Infinity"):
-			return number{kind: 'f', f: math.Inf(1)}, nil
-		case p.Literal("-Infinity"):
-			return number{kind: 'f', f: math.Inf(-1)}, nil
-		}
-	}
-	start := p.Pos
-	digits := func() bool {
-		first := p.Pos
-		for p.Pos < len(p.Text) && p.Text[p.Pos]-'0' <= 9 {
-			p.Pos++
-		}
-		return p.Pos > first
-	}
-	negative := p.Literal("-")
-	whole := p.Pos
-	if !digits() || p.Text[whole] == '0' && p.Pos > whole+1 {
-		p.Pos = start
-		return number{}, p.wrong("a number")
-	}
-	integer := true
-	if p.Literal(".") {
-		if integer = false; !digits() {
-			return number{}, p.wrong("a digit")
-		}
-	}
-	if p.Literal("e") || p.Literal("E") {
-		integer = false
-		if !p.Literal("+") {
-			p.Literal("-")
-		}
-		if !digits() {
-			return number{}, p.wrong("a digit")
-		}
-	}
-	text := p.Text[start:p.Pos]
-	if n := p.Pos - whole; integer && n <= 18 {
-		var v int64
-		for _, c := range p.Text[whole:p.Pos] {
-			v = 10*v + int64(c-'0')
-		}
-		if negative {
-			if v = -v; v == 0 {
-				return number{kind: 'f', f: math.Copysign(0, -1)}, nil
-			}
-		}
-		return number{kind: 'i', i: v}, nil
-	}
-	if integer {
-		if v, err := strconv.ParseInt(string(text), 10, 64); err == nil {
-			return number{kind: 'i', i: v}, nil
-		}
-		if v, err := strconv.ParseUint(string(text), 10, 64); err == nil {
-			return number{kind: 'u', u: v}, nil
-		}
-	}
-	v, err := strconv.ParseFloat(string(text), 64)
-	if err != nil {
-		return number{}, fmt.Errorf("number %s is too large", clip(string(text)))
-	}
-	if i, ok := Whole(v); ok && !integer {
-		return number{kind: 'i', i: i}, nil
-	}
-	return number{kind: 'f', f: v}, nil
 }
 
 // Whole returns v as an integer if it is one that float64 tells from its neighbours.
@@ -431,4 +390,4 @@ func (t *Tensor) Data() any {
 // IsText reports whether the elements are strings.
 func (t *Tensor) IsText() bool { return t.kind == 's' }
 
-func clip(s string) string { return s[:min(len(s), 20)] }
+func clip(s []byte) string { return string(s[:min(len(s), 20)]) }
