@@ -46,7 +46,8 @@ func BenchmarkChoose(b *testing.B) {
 
 // drawn draws n examples after a ReLU.
 func drawn(rng *rand.Rand, n, k, d int) *Examples {
-	x := &Examples{N: n, K: k, D: d, Link: Softmax, Variance: numbers(rng, n*k), Leverage: make([]float64, n), Margin: make([]float64, n)}
+	x := &Examples{N: n, K: k, D: d, Link: Softmax, Variance: numbers(rng, n*k)}
+	x.Leverage, x.Margin = make([]float64, n), make([]float64, n)
 	for range n * d {
 		x.Features = append(x.Features, float32(max(0, rng.NormFloat64())))
 	}

@@ -37,14 +37,18 @@ func (x *Examples) thin(n int) *Examples {
 	if x == nil || x.N <= n {
 		return x
 	}
-	some := &Examples{N: n, K: x.K, D: x.D, Link: x.Link}
+	some := &Examples{K: x.K, D: x.D, Link: x.Link}
 	for i := range n {
-		one := x.slice(i*x.N/n, i*x.N/n+1)
-		some.Features, some.Logits = append(some.Features, one.Features...), append(some.Logits, one.Logits...)
-		some.Variance, some.Leverage = append(some.Variance, one.Variance...), append(some.Leverage, one.Leverage...)
-		some.Margin = append(some.Margin, one.Margin...)
+		some.add(x.slice(i*x.N/n, i*x.N/n+1))
 	}
 	return some
+}
+
+func (x *Examples) add(more Examples) {
+	x.N += more.N
+	x.Features, x.Logits = append(x.Features, more.Features...), append(x.Logits, more.Logits...)
+	x.Variance, x.Leverage = append(x.Variance, more.Variance...), append(x.Leverage, more.Leverage...)
+	x.Margin = append(x.Margin, more.Margin...)
 }
 
 // slice are some of the examples.

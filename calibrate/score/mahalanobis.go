@@ -99,7 +99,8 @@ func fitGaussians(t *Training, ridge float64) (Tensors, error) {
 	if classes > MostOpen {
 		return nil, fmt.Errorf("%w: %d classes, want at most %d", ErrNoFit, classes, MostOpen)
 	}
-	blas64.Gemm(blas.Trans, blas.NoTrans, -1, general(weighted, classes, d), general(means, classes, d), 1, general(within, d, d))
+	blas64.Gemm(blas.Trans, blas.NoTrans, -1, general(weighted, classes, d), general(means, classes, d),
+		1, general(within, d, d))
 	p, err := t.whitening(within, ridge)
 	if err != nil {
 		return nil, err
