@@ -17,7 +17,8 @@ type batch struct {
 	waiting  int // requests that have not left, under the engine's lock
 	ctx      context.Context
 	cancel   context.CancelFunc
-	read     chan struct{} // closed when the requests' memory is not read any more
+	copied   chan struct{} // closed when the inputs of several requests have been
+	one      [1]*request   // what requests begin with: most batches of an idle server need no more
 
 	start   time.Time
 	took    time.Duration

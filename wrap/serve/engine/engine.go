@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,7 +132,9 @@ func (e *Engine) Do(ctx context.Context, inputs []tensor.Tensor) (Answer, error)
 		if e.leave(r) {
 			return Answer{}, context.Cause(ctx)
 		}
-		<-r.done
+		if <-r.done; r.err != nil {
+			return Answer{}, context.Cause(ctx)
+		}
 	}
 	if r.err != nil {
 		return Answer{}, r.err
@@ -249,28 +252,30 @@ func (e *Engine) overdue() {
 }
 
 // leave takes a request out of wherever it is because its context has ended. It reports false if
-// the request has been answered, or is about to be.
+// the request has been answered or will be soon: what is run alone reads the caller's memory until
+// the Runner returns.
 func (e *Engine) leave(r *request) bool {
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch r.state {
 	case queued:
 		e.queue.remove(r, left)
 		e.proceed(time.Now())
-	case answered:
-		e.mu.Unlock()
-		return false
 	case running:
-		r.state = left
 		b := r.batch
+		if len(b.requests) == 1 {
+			b.cancel()
+			return false
+		}
+		r.state = left
 		if b.waiting--; b.waiting == 0 {
 			b.cancel()
 		}
 		e.mu.Unlock()
-		<-b.read
-		return true
+		<-b.copied
+		e.mu.Lock()
 	}
-	e.mu.Unlock()
-	return true
+	return r.state != answered
 }
 
 // form takes the next batch from the queue: the first request, and those behind it that go together
@@ -285,6 +290,7 @@ func (e *Engine) form() *batch {
 	}
 	e.gather.stop()
 	b := &batch{}
+	b.requests = b.one[:0]
 	var next *request
 	for r := e.queue.head; r != nil; r = next {
 		next = r.next
@@ -308,7 +314,9 @@ func (e *Engine) form() *batch {
 	}
 	if b.rows > 0 {
 		b.waiting = len(b.requests)
-		b.read = make(chan struct{})
+		if len(b.requests) > 1 {
+			b.copied = make(chan struct{})
+		}
 		b.ctx, b.cancel = context.WithCancel(e.ctx)
 		e.running++
 		e.speed.began(b.rows, e.queue.requests > 0, now)
@@ -325,18 +333,15 @@ func (e *Engine) run(b *batch) {
 	defer b.cancel()
 	inputs := b.requests[0].inputs
 	var memory gathered
-	alone := len(b.requests) == 1
-	if !alone {
+	if len(b.requests) > 1 {
 		inputs, memory = b.gather(e.config.Slots)
-		close(b.read)
+		close(b.copied)
 	}
 	b.start = time.Now()
 	outputs, err := e.config.Run.call(b.ctx, inputs)
 	end := time.Now()
 	b.took = end.Sub(b.start)
-	if alone {
-		close(b.read)
-	} else {
+	if memory != nil {
 		e.config.Slots.keep(memory)
 	}
 	if b.outputs = outputs; err == nil {
@@ -353,11 +358,9 @@ func (e *Engine) finish(b *batch, err error, now time.Time) (done []*request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running--
-	waiting := b.requests[:0:0]
-	for _, r := range b.requests {
-		if r.state == running {
-			waiting = append(waiting, r)
-		}
+	waiting := b.requests
+	if b.waiting < len(waiting) {
+		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r *request) bool { return r.state == left })
 	}
 	again := err != nil && len(b.requests) > 1 && e.ctx.Err() == nil
 	switch {
