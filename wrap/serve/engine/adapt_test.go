@@ -227,3 +227,99 @@ func TestAnotherShapeDoesNotWaitForOthers(t *testing.T) {
 		closeEngine(t, e)
 	})
 }
+
+// Where more wait than a batch holds, the slot is never left free.
+func TestAFullQueueDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: affine}
+		e := New(Config{Run: f.run, MaxBatch: 8, Delay: time.Second})
+		clients(t, e, 20, 50*time.Millisecond, func(int) time.Duration { return 100 * time.Microsecond })
+		closeEngine(t, e)
+		for i := range f.from[1 : len(f.from)-3] {
+			if !f.from[i+1].Equal(f.to[i]) {
+				t.Errorf("the slot was free for %v before batch %d of %v", f.from[i+1].Sub(f.to[i]), i+1, f.rows)
+			}
+		}
+	})
+}
+
+// The rule by itself: which waits are left out after some in vain, and after some that are rewarded.
+func TestWhichWaitsAreLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g gathering
+		// round ends a batch, after which two are expected: one is there, and the other in time or not.
+		round := func(inTime bool) (waited bool) {
+			g.expect(2, 0, time.Now(), time.Millisecond)
+			if !g.wait(1, time.Now(), func() { g.armed = false }) {
+				return false
+			}
+			if inTime {
+				g.wait(2, time.Now(), nil)
+			} else {
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				g.wait(1, time.Now(), nil)
+			}
+			return true
+		}
+		next := func(inTime bool) (leftOut int) {
+			for !round(inTime) {
+				leftOut++
+			}
+			return leftOut
+		}
+		for i, step := range []struct {
+			inTime  bool
+			leftOut int // before the wait
+		}{
+			{false, 0}, {false, 1}, {false, 3}, {false, 7}, {false, 15}, {false, 31}, {false, 31},
+			{true, 31}, {true, 0}, {false, 0}, {true, 15}, {true, 0}, {true, 0}, {true, 0}, {false, 0}, {false, 1},
+		} {
+			// Batches after which no wait would be do not count.
+			g.expect(1, 0, time.Now(), time.Millisecond)
+			if got := next(step.inTime); got != step.leftOut {
+				t.Errorf("step %d: %d waits were left out, want %d", i, got, step.leftOut)
+			}
+		}
+	})
+}
+
+// Requests that come at random, at half of what the model can do, are answered soon nearly all, and
+// the delay does no harm where it does no good.
+func TestHalfLoadAtRandom(t *testing.T) {
+	median := map[time.Duration]time.Duration{}
+	for _, delay := range []time.Duration{0, 2 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(5, 5))
+			f := &fake{took: affine}
+			e := New(Config{Run: f.run, MaxBatch: 32, Delay: delay})
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var latencies []time.Duration
+			for range 5000 { // 32 in 2.64 ms would be 12,100 a second
+				time.Sleep(time.Duration(rng.ExpFloat64() / 6050 * float64(time.Second)))
+				wg.Go(func() {
+					began := time.Now()
+					if _, err := e.Do(t.Context(), one(1)); err != nil {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					latencies = append(latencies, time.Since(began))
+				})
+			}
+			wg.Wait()
+			closeEngine(t, e)
+			slices.Sort(latencies)
+			p50, p99 := latencies[len(latencies)/2], latencies[len(latencies)*99/100]
+			median[delay] = p50
+			t.Logf("delay %v: median %v, 99 of 100 within %v, %d batches", delay, p50, p99, len(f.rows))
+			if p99 > 2*p50 {
+				t.Errorf("delay %v: 99 of 100 are answered within %v, the median is %v", delay, p99, p50)
+			}
+		})
+	}
+	if with, without := median[2*time.Millisecond], median[0]; with > without*105/100 {
+		t.Errorf("the median is %v with a delay and %v without", with, without)
+	}
+}

@@ -74,11 +74,12 @@ type Engine struct {
 
 	mu      sync.Mutex
 	queue   queue
-	inLine  bool // for a slot
-	running int  // batches
-	parts   int  // of batches that have failed, so far
-	closing bool
-	drained chan struct{} // closed when closing and nothing is queued or running
+	inLine  bool          // for a slot
+	running int           // batches
+	parts   int           // of batches that have failed, so far
+	closing bool          // nothing new is taken
+	closed  bool          // and nothing is queued or running
+	drained chan struct{} // closed with it
 	gather  gathering
 	speed   speed
 }
@@ -159,12 +160,11 @@ func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Unlock()
 	select {
 	case <-e.drained:
-		e.abort(ErrClosed) // nothing runs: it releases the context
 		return nil
 	case <-ctx.Done():
 	}
 	e.mu.Lock()
-	if e.queue.requests == 0 && e.running == 0 {
+	if e.closed {
 		e.mu.Unlock()
 		return nil
 	}
@@ -216,13 +216,11 @@ func (e *Engine) proceed(now time.Time) {
 	q := &e.queue
 	if q.requests == 0 {
 		e.speed.full = false
-		if e.closing && e.running == 0 {
+		if e.closing && e.running == 0 && !e.closed {
+			e.closed = true
+			close(e.drained)
 			e.gather.stop()
-			select {
-			case <-e.drained:
-			default:
-				close(e.drained)
-			}
+			e.abort(ErrClosed) // releases the context
 		}
 		return
 	}

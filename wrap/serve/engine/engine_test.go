@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,11 +61,12 @@ func TestBatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Millisecond)}
 		e := New(Config{Run: f.run, MaxBatch: 4})
-		for _, rows := range []int{1, 2, 2, 1, 3, 9, 1, 1} {
+		for _, rows := range []int{1, 2, 2, 1, 3, 9, 1, 1, 3, 2, 1} {
 			start(t, e, rowsOf(1, rows, 2))
 		}
 		closeEngine(t, e)
-		if got := f.batches(); !slices.Equal(got, []int{1, 4, 4, 9, 2}) {
+		// Nobody overtakes the 3 and the 2, though there would be room.
+		if got := f.batches(); !slices.Equal(got, []int{1, 4, 4, 9, 2, 3, 3}) {
 			t.Errorf("batches of %v", got)
 		}
 	})
@@ -86,8 +88,9 @@ func TestABadRequestFailsAlone(t *testing.T) {
 		for _, place := range []int{0, 17, 63} {
 			synctest.Test(t, func(t *testing.T) {
 				f := &fake{took: constant(time.Millisecond)}
-				e := New(Config{Run: f.run, MaxBatch: 64})
+				e := New(Config{Run: f.run, MaxBatch: 64, Delay: time.Second})
 				start(t, e, one(1))
+				began := time.Now()
 				var wg sync.WaitGroup
 				for i := range 64 {
 					wg.Go(func() {
@@ -112,8 +115,9 @@ func TestABadRequestFailsAlone(t *testing.T) {
 				}
 				wg.Wait()
 				closeEngine(t, e)
-				if got := f.batches(); len(got) != 1+1+12 {
-					t.Errorf("it took batches of %v", got)
+				// None of the 14 waited for more.
+				if got := f.batches(); len(got) != 1+1+12 || time.Since(began) != 14*time.Millisecond {
+					t.Errorf("it took %v, and batches of %v", time.Since(began), got)
 				}
 			})
 		}
@@ -132,14 +136,19 @@ func TestABatchThatFailedLeavesOthersTheirTurn(t *testing.T) {
 			go e.Do(t.Context(), one(bad))
 		}
 		time.Sleep(1500 * time.Microsecond)
+		go func() {
+			if a, err := e.Do(t.Context(), one(2)); err != nil || a.Batch != 1 || a.Queue < 31*time.Millisecond {
+				t.Errorf("what has come since waited %v, in a batch of %d (%v)", a.Queue, a.Batch, err)
+			}
+		}()
 		a, err := other.Do(t.Context(), one(3))
 		if err != nil || a.Queue > time.Millisecond {
 			t.Errorf("another engine waited %v (%v), want the rest of one inference", a.Queue, err)
 		}
 		closeEngine(t, e)
 		closeEngine(t, other)
-		if got := len(f.batches()); got != 1+31 {
-			t.Errorf("16 bad requests took %d batches, want 31", got-1)
+		if got := len(f.batches()); got != 1+31+1 {
+			t.Errorf("16 bad requests took %d batches, want 31", got-2)
 		}
 	})
 }
@@ -262,6 +271,31 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// The speed is that of the engine among others: two that share a slot are each half as fast.
+func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: constant(10 * time.Millisecond)}
+		c := Config{Run: f.run, MaxBatch: 1, MaxQueue: 60, Slots: NewSlots(1)}
+		e, other := New(c), New(c)
+		for range 61 {
+			go e.Do(context.Background(), one(1))
+			go other.Do(context.Background(), one(1))
+		}
+		time.Sleep(400 * time.Millisecond)
+		synctest.Wait()
+		_, waiting := e.Depth()
+		e.config.MaxQueue = waiting
+		var overload *OverloadError
+		_, err := e.Do(t.Context(), one(1))
+		want := time.Duration(waiting) * 20 * time.Millisecond
+		if !errors.As(err, &overload) || overload.RetryAfter < want*9/10 || overload.RetryAfter > want*11/10 {
+			t.Errorf("%v, want about %v", err, want)
+		}
+		closeEngine(t, e)
+		closeEngine(t, other)
+	})
+}
+
 // Before anything is known of its speed, and while an inference is stuck, an engine promises nothing
 // soon, whether the stuck one is its own or another's.
 func TestRetryAfterIsNotTooHopeful(t *testing.T) {
@@ -338,6 +372,63 @@ func TestWhoHasLeftIsNotRun(t *testing.T) {
 		}
 		closeEngine(t, e)
 		if got := f.batches(); !slices.Equal(got, []int{1, 2}) {
+			t.Errorf("batches of %v", got)
+		}
+	})
+}
+
+// A request that is run alone cancels its inference when its context ends.
+func TestALoneInferenceIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: constant(time.Hour)}
+		e := New(Config{Run: f.run})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := e.Do(ctx, one(1)); err != context.DeadlineExceeded || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		closeEngine(t, e)
+	})
+}
+
+// deaf is a context of whose end the caller of Do has not heard yet.
+type deaf struct {
+	context.Context
+	ended atomic.Bool
+}
+
+func (d *deaf) Err() error {
+	if d.ended.Load() {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (d *deaf) Value(any) any { return nil }
+
+// What counts is whether the context has ended when a batch is formed, not who is scheduled first.
+func TestWhoIsAboutToLeaveIsNotRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{took: constant(time.Millisecond)}
+		e := New(Config{Run: f.run})
+		start(t, e, one(1))
+		hears, cancel := context.WithCancel(t.Context())
+		about := &deaf{Context: hears}
+		left := make(chan error)
+		go func() {
+			_, err := e.Do(about, one(wild))
+			left <- err
+		}()
+		start(t, e, one(2))
+		about.ended.Store(true)
+		time.Sleep(time.Hour)
+		cancel()
+		if err := <-left; err != context.Canceled {
+			t.Error(err)
+		}
+		closeEngine(t, e)
+		if got := f.batches(); !slices.Equal(got, []int{1, 1}) {
 			t.Errorf("batches of %v", got)
 		}
 	})
@@ -448,6 +539,7 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}
 		e := New(Config{Run: f.run, MaxBatch: 2})
+		start(t, e, one(1))
 		var wg sync.WaitGroup
 		for range 7 {
 			wg.Go(func() {
@@ -456,7 +548,7 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait()
+		time.Sleep(time.Hour + time.Minute) // the first has ended, two run
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -465,8 +557,13 @@ func TestCloseDoesNotWaitForever(t *testing.T) {
 		}
 		wg.Wait()
 		closeEngine(t, e)
-		if got := f.batches(); len(got) != 1 {
+		if got := f.batches(); !slices.Equal(got, []int{1, 2}) {
 			t.Errorf("batches of %v", got)
+		}
+		for range 20 {
+			if err := e.Close(ctx); err != nil { // nothing is left to be cancelled
+				t.Error(err)
+			}
 		}
 	})
 }
