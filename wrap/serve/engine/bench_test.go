@@ -47,10 +47,11 @@ func BenchmarkDo(b *testing.B) {
 	for _, clients := range []int{1, 64, 1024} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
 			var batches atomic.Int64
-			e := New(Config{MaxBatch: 64, Delay: time.Millisecond, Run: func(ctx context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
+			run := func(ctx context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
 				batches.Add(1)
 				return constantOutputs(ctx, in)
-			}})
+			}
+			e := New(Config{MaxBatch: 64, Delay: time.Millisecond, Run: run})
 			defer e.Close(context.Background())
 			share(b, clients, func(_ int, in []tensor.Tensor) error {
 				_, err := e.Do(b.Context(), in)
