@@ -65,7 +65,7 @@ var imports = map[string][]string{
 	"wrap/bench":                   {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/serve/engine":            {"featurize/tensor"},
 	"wrap/export":                  {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
-	"wrap/serve/oip":               {"featurize/tensor", "featurize/tensor/jsontensor"},
+	"wrap/serve/oip":               {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":     {},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                        {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},

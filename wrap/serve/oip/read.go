@@ -28,7 +28,10 @@ func ReadRequest(body []byte, header string, l Limits) (*Request, error) {
 	if err == nil {
 		err = d.request(r)
 	}
-	return r, d.end("request", err)
+	if err = d.end("request", err); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // ReadResponse reads the body of a response, as ReadRequest does one of a request.
@@ -38,7 +41,10 @@ func ReadResponse(body []byte, header string, l Limits) (*Response, error) {
 	if err == nil {
 		err = d.response(r)
 	}
-	return r, d.end("response", err)
+	if err = d.end("response", err); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // A reader reads one body.

@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
@@ -135,4 +137,60 @@ func TestWhatIsWrittenIsReadAsTheSame(t *testing.T) {
 	if len(byDatatype) != 14 {
 		t.Errorf("%d datatypes, where the protocol and BF16 are 14: %v", len(byDatatype), byDatatype)
 	}
+}
+
+// The same of messages of gRPC, whose elements are raw, and which go through their wire format.
+func TestWhatIsSentIsReceivedAsTheSame(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 10))
+	for range 500 {
+		var all []tensor.Tensor
+		for datatype, typ := range byDatatype {
+			if rng.IntN(2) == 0 {
+				all = append(all, randomTensor(rng, datatype, typ, false))
+			}
+		}
+		in := Request{Model: "m", Version: "1", ID: "q", Inputs: all,
+			Parameters: Parameters{"t_act": 0.3, "method": "mf0", "n": int64(-1), "b": true},
+			Outputs:    []Output{{Name: "p", Binary: true, Classes: 2}, {Name: "q"}}, Binary: rng.IntN(2) == 0}
+		sent, err := in.Proto()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := RequestFromProto(wire(t, sent), Limits{})
+		if err != nil || !same(got.Inputs, all) {
+			t.Fatalf("%v, %v\nwant\n%v", got, err, all)
+		}
+		got.Inputs = in.Inputs
+		if !reflect.DeepEqual(*got, in) {
+			t.Fatalf("%v\nwant\n%v", *got, in)
+		}
+
+		out := Response{Model: "m", Version: "1", ID: "q", Parameters: Parameters{"sha256": "ab"}, Outputs: all}
+		answer, err := out.Proto()
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := ResponseFromProto(wire(t, answer), Limits{})
+		if err != nil || !same(back.Outputs, all) {
+			t.Fatalf("%v, %v\nwant\n%v", back, err, all)
+		}
+		back.Outputs = out.Outputs
+		if !reflect.DeepEqual(*back, out) {
+			t.Fatalf("%v\nwant\n%v", *back, out)
+		}
+	}
+}
+
+// wire returns what arrives of a message.
+func wire[M proto.Message](t *testing.T, m M) M {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := m.ProtoReflect().New().Interface()
+	if err := proto.Unmarshal(b, got); err != nil {
+		t.Fatal(err)
+	}
+	return got.(M)
 }
