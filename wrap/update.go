@@ -27,6 +27,8 @@ type UpdateConfig struct {
 	// SPECs of held-out data. Empty ones are those of the bundle, whose content must be the same
 	// still.
 	Val, OOD string
+	// Decisions are asked for instead of the bundle's; zero: these.
+	Decisions conformal.Plan
 
 	Out   string // folder of the bundle to write; "" replaces Bundle
 	Force bool   // replace a bundle that is at Out
@@ -46,6 +48,9 @@ type UpdateConfig struct {
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if cfg.Bundle == "" || cfg.Train == "" {
 		return nil, errors.New("an update needs a bundle and training data")
+	}
+	if err := cfg.Decisions.Validate(); err != nil {
+		return nil, err
 	}
 	to := &target{dir: cfg.Out, force: cfg.Force, keepCurvature: true}
 	if cfg.Out == "" {
@@ -146,10 +151,14 @@ func (u *update) config() *Config {
 	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
 		ood = StandIns
 	}
+	decisions := u.Decisions
+	if decisions == (conformal.Plan{}) {
+		decisions = askedDecisions(m)
+	}
 	return &Config{
 		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
-		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: askedDecisions(m),
+		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: decisions.Complete(),
 		Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
 	}
 }

@@ -127,6 +127,11 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 		return nil, errors.New("there are no held-out examples that thresholds are set on: give more")
 	}
 	p = p.Complete()
+	others := p
+	others.TargetError = 0 // of which there is more to say
+	if err := others.Reachable(held.len()); err != nil {
+		return nil, err
+	}
 	d := &Decisions{Plan: p, Examples: held.len(), MultiLabel: held.Targets != nil}
 	if err := d.setRules(tune, held); err != nil {
 		return nil, err

@@ -111,8 +111,8 @@ func TestRulesThatCannotBeAreRefused(t *testing.T) {
 	for want, lie := range map[string]func(*Decisions){
 		"unfamiliar is given: false":       func(d *Decisions) { d.Unfamiliar = nil },
 		"doubt is given: true":             func(d *Decisions) { d.TargetError = 0 },
-		"doubt has threshold NaN":          func(d *Decisions) { d.Doubt = &Rule{math.NaN(), 2, 1} },
-		"accepts 3 of 2":                   func(d *Decisions) { d.Doubt = &Rule{0.1, 2, 3} },
+		"doubt has threshold NaN":          func(d *Decisions) { d.Doubt = &Rule{Threshold: math.NaN(), Examples: 2, Accepted: 1} },
+		"accepts 3 of 2":                   func(d *Decisions) { d.Doubt = &Rule{Threshold: 0.1, Examples: 2, Accepted: 3} },
 		"0 examples, multi_label false":    func(d *Decisions) { d.Examples = 0 },
 		"want at least 1 and false":        func(d *Decisions) { d.MultiLabel = true },
 		"prediction_set is given: false":   func(d *Decisions) { d.Set = nil },
