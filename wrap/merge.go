@@ -161,11 +161,11 @@ func (c *MergeConfig) check() error {
 	}
 	switch {
 	case len(c.Parts) == 0:
-		return errors.New("there are no parts to merge")
+		return errors.New("there are no parts to merge: give the folders that Accumulate wrote")
 	case c.Out == "":
-		return errors.New("merging needs a folder to write to")
+		return errors.New("out is missing: give the folder to write")
 	case c.Model != "" && c.NoModel:
-		return errors.New("a model is given, and is to be left out: choose one")
+		return errors.New("model and no-model contradict each other: give one of them")
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {

@@ -43,7 +43,7 @@ func (o *output) run(
 ) (err error) {
 	log.tell = cfg.Notice
 	if cfg.Out == "" {
-		return errors.New("calibration needs a folder to write to")
+		return errors.New("out is missing: give the folder to write")
 	}
 	if !cfg.resumes() {
 		if err := o.check(cfg); err != nil {

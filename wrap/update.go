@@ -47,7 +47,7 @@ type UpdateConfig struct {
 // the bundle stands as it was.
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if cfg.Bundle == "" || cfg.Train == "" {
-		return nil, errors.New("an update needs a bundle and training data")
+		return nil, errors.New("bundle or train is missing: an update needs a bundle and training data")
 	}
 	if err := cfg.Decisions.Validate(); err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (u *update) open(ctx context.Context) error {
 	var err error
 	if m.Model == nil {
 		if u.Model != "" {
-			return errors.New("the bundle was made of ready-made features, and goes with no model")
+			return errors.New("model is given, and the bundle was made of ready-made features, which have none: leave it out")
 		}
 		err = u.in.openProduct(ctx, cfg)
 	} else {
