@@ -162,6 +162,17 @@ func (p *Predictor) Classes() []string {
 // NumClasses returns C, how many classes the probabilities are of.
 func (p *Predictor) NumClasses() int { return p.head.Classes() }
 
+// Batch returns how many examples one inference takes at most: Run parts what is more.
+func (p *Predictor) Batch() int {
+	if p.network == nil {
+		return 0
+	}
+	return p.network.Batch()
+}
+
+// SHA256 identifies the bundle: it is what its manifest is sealed with.
+func (p *Predictor) SHA256() string { return p.bundle.SHA256() }
+
 // MultiLabel reports whether the classes are labels that are told independently
 // of each other, any number of which an input may have.
 func (p *Predictor) MultiLabel() bool { return p.head.MultiLabel() }

@@ -66,6 +66,7 @@ var imports = map[string][]string{
 	"wrap/serve/engine":            {"featurize/tensor"},
 	"wrap/export":                  {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
 	"wrap/serve/oip":               {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
+	"wrap/serve":                   {"featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":     {},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                        {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
@@ -90,6 +91,7 @@ var testImports = map[string][]string{
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},
 	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
+	"wrap/serve":           {"calibrate", "calibrate/conformal", "wrap/internal/wraptest"},
 }
 
 // thirdParty says which packages, tests included, may import each module from
@@ -98,9 +100,10 @@ var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go":   {"featurize/ort"},
 	"gonum.org/v1/gonum":                {"calibrate/...", "featurize/standin"},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
-	"google.golang.org/grpc":            {"wrap/serve/oip/..."},
+	"google.golang.org/grpc":            {"wrap/serve", "wrap/serve/oip/..."},
+	"google.golang.org/genproto":        {"wrap/serve"}, // grpc's
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/part"},
-	"golang.org/x/sync":                 {"featurize"},
+	"golang.org/x/sync":                 {"featurize", "wrap/serve"},
 	"golang.org/x/sys":                  {"onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},

@@ -32,6 +32,7 @@ var verbs = []func(*program) *cli.Command{
 	(*program).eval,
 	(*program).predict,
 	(*program).export,
+	(*program).serve,
 	(*program).reseal,
 	(*program).setup,
 	(*program).demo,

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,11 +32,6 @@ func (b *bench) unserved() (list []*score.Score) {
 func (b *bench) openScores(ctx context.Context) (err error) {
 	if len(b.unserved()) == 0 {
 		return nil
-	}
-	for _, s := range b.unserved() {
-		if s.Name == "learned" {
-			return errors.New("method learned is learned from unfamiliar data or stand-ins while calibrating, and the bundle does not serve it: calibrate with --ood-score learned, and give that bundle")
-		}
 	}
 	if b.train == nil {
 		b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0)

@@ -17,6 +17,7 @@ const (
 	Invalid                // the request is wrong, and will be so the next time
 	TooLarge               // beyond a limit
 	Unauthenticated        // no token, or not the right one
+	Forbidden              // not for who asks
 	NotFound               // no such model, version or path
 	Conflict               // not possible as things are, such as loading what is being loaded
 	Overloaded             // shed: the queue is full
@@ -36,6 +37,7 @@ var statuses = [...]struct {
 	Invalid:         {http.StatusBadRequest, codes.InvalidArgument},
 	TooLarge:        {http.StatusRequestEntityTooLarge, codes.InvalidArgument}, // what is exhausted is tried again
 	Unauthenticated: {http.StatusUnauthorized, codes.Unauthenticated},
+	Forbidden:       {http.StatusForbidden, codes.PermissionDenied},
 	NotFound:        {http.StatusNotFound, codes.NotFound},
 	Conflict:        {http.StatusConflict, codes.FailedPrecondition},
 	Overloaded:      {http.StatusTooManyRequests, codes.ResourceExhausted},

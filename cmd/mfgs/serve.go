@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/mfgs/mfgs/wrap/serve"
+	"github.com/urfave/cli/v2"
+)
+
+// Headings of serve's help.
+const (
+	addressFlags = "addresses"
+	loadFlags    = "load"
+	safetyFlags  = "who may ask"
+)
+
+func (p *program) serve() *cli.Command {
+	return &cli.Command{
+		Name:      "serve",
+		Usage:     "answer requests over HTTP and gRPC",
+		UsageText: "mfgs serve --bundle [NAME=]DIR... [--http HOST:PORT] [--grpc HOST:PORT]",
+		Description: `Serves bundles by the Open Inference Protocol, which clients of Triton and KServe speak, over
+HTTP and gRPC. For people there is a page at /, and POST /v1/predict takes an image or a JSON object of
+the model's inputs. A bundle's NAME is that of its folder, if none is given.
+
+Requests that come together are run together, and one that comes alone is run at once. SIGHUP, or a
+load request, has bundles read anew: the old one serves until the new one has answered the held-out
+examples that it holds. SIGTERM ends the server when all requests are answered.
+
+Addresses are of this machine alone unless others are given. The log goes to standard error, one JSON
+object a line; it never has inputs.`,
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringSliceFlag{Name: "bundle", Category: dataFlags, Usage: "`[NAME=]DIR` a folder that calibrate wrote; may be repeated"},
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the only bundle holds none"},
+			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8000", Category: addressFlags, Usage: "`HOST:PORT` for HTTP, or none [127.0.0.1:8000]"},
+			&cli.StringFlag{Name: "grpc", Value: "127.0.0.1:8001", Category: addressFlags, Usage: "`HOST:PORT` for gRPC, or none [127.0.0.1:8001]"},
+			&cli.StringFlag{Name: "tls-cert", Category: safetyFlags, Usage: "`FILE` certificate for TLS, in PEM; a renewed one is taken up"},
+			&cli.StringFlag{Name: "tls-key", Category: safetyFlags, Usage: "`FILE` its key"},
+			&cli.StringFlag{Name: "client-ca", Category: safetyFlags, Usage: "`FILE` whose certificates clients must have"},
+			&cli.StringFlag{Name: "token-file", Category: safetyFlags, Usage: "`FILE` holds the bearer token that requests must have [$" + tokenVariable + "]"},
+			&cli.IntFlag{Name: "max-queue", Value: serve.DefaultMaxQueue, Category: loadFlags,
+				Usage: fmt.Sprintf("`N` examples of a bundle that wait at most: others are refused [%d]", serve.DefaultMaxQueue)},
+			&cli.DurationFlag{Name: "delay", Value: serve.DefaultDelay, Category: loadFlags,
+				Usage: fmt.Sprintf("`TIME` that an inference waits at most for others to join it, and only under load; 0 for none [%v]", serve.DefaultDelay)},
+			&cli.DurationFlag{Name: "timeout", Value: serve.DefaultTimeout, Category: loadFlags,
+				Usage: fmt.Sprintf("`TIME` for a request [%v]", serve.DefaultTimeout)},
+			&cli.IntFlag{Name: "max-body", Value: serve.DefaultMaxBody >> 20, Category: loadFlags,
+				Usage: fmt.Sprintf("`MIB` of a request at most, unpacked [%d]", serve.DefaultMaxBody>>20)},
+			&cli.DurationFlag{Name: "drain", Value: serve.DefaultDrain, Category: loadFlags,
+				Usage: fmt.Sprintf("`TIME` for requests under way once the server is to end [%v]", serve.DefaultDrain)},
+			&cli.DurationFlag{Name: "notice", Category: loadFlags, Usage: "`TIME` before that, in which it takes requests and says that it is not ready [0s]"},
+			&cli.DurationFlag{Name: "watch", Category: dataFlags, Usage: "`TIME` how often to look whether bundles have changed [never]"},
+		}, inferenceFlags()),
+		Action: p.runServe,
+	}
+}
+
+// tokenVariable is an environment variable: a token in an argument would show in lists of processes.
+const tokenVariable = "MFGS_TOKEN"
+
+func (p *program) runServe(c *cli.Context) error {
+	config, err := p.serveConfig(c)
+	if err != nil {
+		return err
+	}
+	server, err := serve.New(c.Context, config)
+	if err != nil {
+		return err
+	}
+	stop := reloadOnHangup(c.Context, server)
+	defer stop()
+	writeServing(p.stdout, server)
+	return server.Run(c.Context)
+}
+
+// serveConfig reads the flags.
+func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
+	var config serve.Config
+	fail := func(format string, args ...any) (serve.Config, error) {
+		return config, usagef(c.Command.Name, format, args...)
+	}
+	if err := noArguments(c); err != nil {
+		return config, err
+	}
+	bundles := c.StringSlice("bundle")
+	if len(bundles) == 0 {
+		return fail("missing --bundle")
+	}
+	if c.String("model") != "" && len(bundles) > 1 {
+		return fail("--model is for one bundle, and %d are given", len(bundles))
+	}
+	for _, arg := range bundles {
+		one := parseNamedSpec(arg)
+		dir := one.Spec
+		if dir == arg {
+			one.Name = ""
+		}
+		if err := leads(dir, wanted["bundle"]); err != nil {
+			return config, fmt.Errorf("--bundle %w", err)
+		}
+		config.Bundles = append(config.Bundles, serve.Bundle{Name: one.Name, Dir: dir, Model: c.String("model")})
+	}
+	if err := found(c, "model"); err != nil {
+		return config, err
+	}
+	for name, to := range map[string]*string{"http": &config.HTTP, "grpc": &config.GRPC} {
+		if *to = c.String(name); *to == "none" {
+			*to = ""
+		} else if _, _, err := net.SplitHostPort(*to); err != nil {
+			return fail("--%s %s: want HOST:PORT, or none", name, *to)
+		}
+	}
+	if config.HTTP == "" && config.GRPC == "" {
+		return fail("neither --http nor --grpc: there is nothing to serve at")
+	}
+	if err := notNegative(c, "max-queue", "max-body"); err != nil {
+		return config, err
+	}
+	for _, name := range []string{"delay", "timeout", "drain", "notice", "watch"} {
+		if c.Duration(name) < 0 {
+			return fail("--%s %v: want no negative time", name, c.Duration(name))
+		}
+	}
+	config.MaxQueue, config.MaxBody = c.Int("max-queue"), int64(c.Int("max-body"))<<20
+	config.Delay, config.Timeout, config.Drain = c.Duration("delay"), c.Duration("timeout"), c.Duration("drain")
+	config.Notice, config.Watch = c.Duration("notice"), c.Duration("watch")
+	if config.Delay == 0 {
+		config.Delay = -1
+	}
+	config.TLS = serve.TLS{CertFile: c.String("tls-cert"), KeyFile: c.String("tls-key"), ClientCA: c.String("client-ca")}
+	if (config.TLS.CertFile == "") != (config.TLS.KeyFile == "") || config.TLS.ClientCA != "" && config.TLS.CertFile == "" {
+		return fail("--tls-cert and --tls-key go together, and --client-ca with them")
+	}
+	var err error
+	if config.Token, err = readToken(c.String("token-file")); err != nil {
+		return config, err
+	}
+	config.Log = slog.New(slog.NewJSONHandler(p.stderr, nil))
+	bar := p.progress()
+	defer bar.done()
+	config.Runtime, err = p.inference(c, bar)
+	return config, err
+}
+
+// readToken reads the token from a file, or the environment.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return os.Getenv(tokenVariable), nil
+	}
+	data, err := readSideFile(path)
+	if err != nil {
+		return "", fmt.Errorf("--token-file %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if token == "" || strings.ContainsAny(token, " \t\r\n") {
+		return "", fmt.Errorf("--token-file %s: want one word", path)
+	}
+	return token, nil
+}
+
+// reloadOnHangup has the server look at its bundles when SIGHUP comes.
+func reloadOnHangup(ctx context.Context, server *serve.Server) (stop func()) {
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		for {
+			select {
+			case <-hangups:
+				_ = server.Reload(ctx) // which logs what goes wrong
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { signal.Stop(hangups); cancel() }
+}
+
+// writeServing says where the server listens.
+func writeServing(w io.Writer, server *serve.Server) {
+	var f facts
+	if a := server.HTTPAddr(); a != nil {
+		scheme := "http"
+		if server.TLS() {
+			scheme = "https"
+		}
+		f.add("page and HTTP", scheme+"://"+a.String())
+	}
+	if a := server.GRPCAddr(); a != nil {
+		f.add("gRPC", a.String())
+	}
+	f.add("models", strings.Join(server.Models(), ", "))
+	_, _ = io.WriteString(w, f.text())
+}

@@ -1,0 +1,66 @@
+package serve
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// allowed reports whether the value of an Authorization header has the token, if there is one. How long
+// that takes tells nothing about the token.
+func (s *Server) allowed(authorization string) bool {
+	if s.config.Token == "" {
+		return true
+	}
+	scheme, token, _ := strings.Cut(authorization, " ")
+	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(s.config.Token))
+	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && strings.EqualFold(scheme, "bearer")
+}
+
+var errNoToken = oip.Errorf(oip.Unauthenticated, "no valid bearer token: send Authorization: Bearer TOKEN")
+
+// open are paths that need no token: probes have none, and the page asks for it.
+func open(path string) bool {
+	return strings.HasPrefix(path, "/v2/health/") || path == "/" || strings.HasPrefix(path, "/page/") ||
+		path == "/openapi.json"
+}
+
+// guard lets requests through that may be made: those with the token, and not those that a page from
+// elsewhere has a browser make. Without a token, what listens to this machine alone answers to its names
+// alone, so that no name that somebody else gives to 127.0.0.1 makes a page of theirs one of ours.
+func (s *Server) guard(next http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	local := s.config.Token == "" && s.tls == nil && loopback(s.http.Addr())
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.refuse(w, oip.Errorf(oip.Forbidden, "a page of %.70q may not ask this server, which is %.70q", r.Header.Get("Origin"), r.Host))
+	}))
+	checked := origin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !open(r.URL.Path) && !s.allowed(r.Header.Get("Authorization")):
+			s.refuse(w, errNoToken)
+		case local && !localName(r.Host):
+			s.refuse(w, oip.Errorf(oip.Forbidden, "a request for %.70q, and this server is %s: use that name, or set a token", r.Host, s.http.Addr()))
+		default:
+			checked.ServeHTTP(w, r)
+		}
+	})
+}
+
+// localName reports whether a Host header names this machine.
+func localName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	if strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback()
+}

@@ -1,0 +1,152 @@
+package serve
+
+import (
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// A reservation is a request's part of the memory that all requests may take.
+type reservation struct {
+	of   *semaphore.Weighted
+	held int64
+}
+
+// add takes n bytes more, or refuses the request.
+func (r *reservation) add(n int64) error {
+	if !r.of.TryAcquire(n) {
+		return errBusy
+	}
+	r.held += n
+	return nil
+}
+
+func (r *reservation) release() {
+	r.of.Release(r.held)
+	r.held = 0
+}
+
+// readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory.
+func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error) {
+	beyond := func() error {
+		return tooLarge("the body has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", limit)
+	}
+	if r.ContentLength > limit {
+		return nil, beyond()
+	}
+	in, err := unpacked(r)
+	if err != nil {
+		return nil, err
+	}
+	size := int64(64 << 10)
+	if r.ContentLength > 0 {
+		size = max(512, r.ContentLength) // less than what is unpacked, perhaps
+	}
+	var data []byte
+	for {
+		if len(data) == cap(data) {
+			size = min(size, limit) + 1 // one more than may be, to see the end
+			if err := memory.add(size); err != nil {
+				return nil, err
+			}
+			data = append(make([]byte, 0, size), data...)
+			size *= 2
+		}
+		n, err := in.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > limit:
+			return nil, beyond()
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, bodyError(r, err)
+		}
+	}
+}
+
+// unpacked returns the body without its Content-Encoding. What it unpacks to is bounded by who reads it.
+func unpacked(r *http.Request) (io.Reader, error) {
+	switch encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding"))); encoding {
+	case "", "identity":
+		return r.Body, nil
+	case "gzip":
+		z, err := gzip.NewReader(r.Body)
+		if err != nil {
+			return nil, bodyError(r, err)
+		}
+		return z, nil
+	case "deflate": // RFC 9110, 8.4.1.2: the zlib format
+		z, err := zlib.NewReader(r.Body)
+		if err != nil {
+			return nil, bodyError(r, err)
+		}
+		return z, nil
+	default:
+		return nil, invalid("Content-Encoding %.70q: want gzip, deflate or none", encoding)
+	}
+}
+
+// bodyError says why a body could not be read.
+func bodyError(r *http.Request, err error) error {
+	var broken flate.CorruptInputError
+	switch {
+	case r.Context().Err() != nil:
+		return r.Context().Err()
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader),
+		errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &broken),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return invalid("the body is not what its Content-Encoding says, or ends early: %v", err)
+	}
+	return fmt.Errorf("reading the body: %w", err)
+}
+
+// packedFrom is the size from which an answer is packed for who takes it so.
+const packedFrom = 1400 // bytes: what fits into a packet is as fast plain
+
+var packers = sync.Pool{New: func() any {
+	z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // a level that there is
+	return z
+}}
+
+// writePacked writes an answer, by gzip where the client takes that.
+func writePacked(w http.ResponseWriter, r *http.Request, body []byte) {
+	h := w.Header()
+	h.Add("Vary", "Accept-Encoding")
+	if len(body) < packedFrom || !takesGzip(r.Header.Values("Accept-Encoding")) {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = w.Write(body)
+		return
+	}
+	h.Set("Content-Encoding", "gzip")
+	z := packers.Get().(*gzip.Writer)
+	defer packers.Put(z)
+	z.Reset(w)
+	_, _ = z.Write(body)
+	_ = z.Close()
+}
+
+// takesGzip reads RFC 9110, 12.5.3.
+func takesGzip(values []string) bool {
+	for _, value := range values {
+		for coding := range strings.SplitSeq(value, ",") {
+			name, weight, _ := strings.Cut(coding, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+				continue
+			}
+			_, q, weighed := strings.Cut(weight, "=")
+			v, err := strconv.ParseFloat(strings.TrimSpace(q), 64)
+			return !weighed || err == nil && v > 0
+		}
+	}
+	return false
+}

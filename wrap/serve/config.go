@@ -1,0 +1,124 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// Defaults of a Config.
+const (
+	DefaultMaxQueue = 4096 // examples
+	DefaultDelay    = 2 * time.Millisecond
+	DefaultTimeout  = 30 * time.Second
+	DefaultDrain    = 30 * time.Second
+	DefaultMaxBody  = 64 << 20  // bytes
+	DefaultInFlight = 512 << 20 // bytes
+)
+
+// A Bundle is served under a name, which the protocol calls a model.
+type Bundle struct {
+	Name  string
+	Dir   string
+	Model string // path of the model file, for a bundle that holds none
+}
+
+// Config says what is served, where and within what limits. Zero is the default of what has one.
+type Config struct {
+	Bundles []Bundle
+	Runtime wrap.Runtime // Threads are those of one inference, Batch the most examples in one
+
+	HTTP, GRPC string // addresses to listen at, HOST:PORT; "": not at all
+
+	MaxQueue int           // examples of a bundle that wait at most: others are refused
+	Delay    time.Duration // that an inference waits at most for others to join it, and only under load; negative: none
+	Timeout  time.Duration // of a request, from its first byte to the last of its answer
+	MaxBody  int64         // bytes of a request at most, decompressed
+	InFlight int64         // bytes of all requests at a time: others are refused
+	Drain    time.Duration // for requests to be answered, once the server is to end
+	// Notice is for how long requests are taken after the server has begun to say that it is not ready, so
+	// that who routes them hears of it.
+	Notice time.Duration
+	Watch  time.Duration // how often to look whether bundles have changed; 0: only when asked to
+
+	TLS   TLS
+	Token string // that requests must have as bearer token; "": none
+
+	Log *slog.Logger // nil: none
+}
+
+// TLS are files in PEM. Without CertFile there is no TLS.
+type TLS struct {
+	CertFile, KeyFile string
+	ClientCA          string // whose certificates clients must have; "": they need none
+}
+
+var nameFormat = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
+
+// complete fills in the defaults, and refuses what cannot be meant.
+func (c Config) complete() (Config, error) {
+	if len(c.Bundles) == 0 {
+		return c, errors.New("no bundle to serve")
+	}
+	names := map[string]string{}
+	for i := range c.Bundles {
+		b := &c.Bundles[i]
+		if b.Name == "" {
+			abs, err := filepath.Abs(b.Dir)
+			if err != nil {
+				return c, err
+			}
+			b.Name = filepath.Base(abs)
+		}
+		if !nameFormat.MatchString(b.Name) {
+			return c, fmt.Errorf("%s: a bundle cannot be served as %q: give a name of letters, digits, and . _ - as NAME=DIR", b.Dir, b.Name)
+		}
+		if other, dup := names[b.Name]; dup {
+			return c, fmt.Errorf("%s and %s would both be served as %q: give one another name as NAME=DIR", other, b.Dir, b.Name)
+		}
+		names[b.Name] = b.Dir
+	}
+	if c.HTTP == "" && c.GRPC == "" {
+		return c, errors.New("no address to listen at")
+	}
+	if c.TLS.CertFile == "" && (c.TLS.KeyFile != "" || c.TLS.ClientCA != "") || c.TLS.CertFile != "" && c.TLS.KeyFile == "" {
+		return c, errors.New("TLS takes a certificate and its key")
+	}
+	for _, d := range []struct {
+		v         *time.Duration
+		otherwise time.Duration
+	}{{&c.Delay, DefaultDelay}, {&c.Timeout, DefaultTimeout}, {&c.Drain, DefaultDrain}} {
+		if *d.v == 0 {
+			*d.v = d.otherwise
+		}
+	}
+	if c.MaxQueue == 0 {
+		c.MaxQueue = DefaultMaxQueue
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = DefaultMaxBody
+	}
+	if c.InFlight == 0 {
+		c.InFlight = max(DefaultInFlight, 4*c.MaxBody)
+	}
+	if c.MaxQueue < 0 || c.MaxBody < 0 || c.InFlight < c.MaxBody ||
+		c.Timeout < 0 || c.Drain < 0 || c.Notice < 0 || c.Watch < 0 {
+		return c, errors.New("limits are negative, or all requests together may have fewer bytes than one")
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// loopback reports whether an address is reached from this machine alone.
+func loopback(address net.Addr) bool {
+	a, ok := address.(*net.TCPAddr)
+	return ok && a.IP.IsLoopback()
+}

@@ -1,0 +1,23 @@
+package serve
+
+import (
+	"strings"
+
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+func invalid(format string, args ...any) error  { return oip.Errorf(oip.Invalid, format, args...) }
+func notFound(format string, args ...any) error { return oip.Errorf(oip.NotFound, format, args...) }
+func notReady(format string, args ...any) error { return oip.Errorf(oip.Unavailable, format, args...) }
+func tooLarge(format string, args ...any) error { return oip.Errorf(oip.TooLarge, format, args...) }
+
+// asInvalid makes an error one of the request, unless it has a status already.
+func asInvalid(err error) error {
+	if err == nil || oip.StatusOf(err) != oip.Internal {
+		return err
+	}
+	return invalid("%s", strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// errBusy refuses a request for which there is no memory.
+var errBusy = oip.Errorf(oip.Overloaded, "the requests under way take all the memory that they may: try again")

@@ -1,0 +1,167 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// infer answers a request of the protocol. What it takes of memory is of the request's.
+func (s *Server) infer(ctx context.Context, r *oip.Request, memory *reservation) (*oip.Response, error) {
+	m, err := s.model(r.Model)
+	if err != nil {
+		return nil, err
+	}
+	if r.Version != "" && r.Version != version {
+		return nil, notFound("model %q has no version %.70q, but %s", m.Name, r.Version, version)
+	}
+	v, err := variantOf(r.Parameters)
+	if err != nil {
+		return nil, err
+	}
+	var response *oip.Response
+	err = m.use(func(g *generation, p *wrap.Predictor) error {
+		if err := g.metadataFor(v).Check(r); err != nil {
+			return err
+		}
+		if err := memory.add(r.Inputs[0].Shape[0] * g.resultBytes); err != nil {
+			return err
+		}
+		run, predictions, err := s.run(ctx, m, g, p, r.Inputs, v)
+		if err != nil {
+			return err
+		}
+		outputs, err := r.Select(results(run, predictions, v.Method == "" && v.TAct == 0 && v.TEns == 0), g.classes)
+		if err != nil {
+			return err
+		}
+		response = &oip.Response{
+			Model: m.Name, Version: version, ID: r.ID, Outputs: outputs,
+			Parameters: oip.Parameters{"bundle_sha256": g.sha256},
+		}
+		return nil
+	})
+	return response, err
+}
+
+// metadataFor has the outputs of a request with parameters.
+func (g *generation) metadataFor(v wrap.Variant) *oip.Metadata {
+	decides := func(t oip.TensorMetadata) bool { return t.Name == abstainOutput }
+	if v.MaxDoubt == nil && v.MaxOODScore == nil || slices.ContainsFunc(g.metadata.Outputs, decides) {
+		return g.metadata
+	}
+	m := *g.metadata
+	m.Outputs = append(slices.Clone(m.Outputs), abstainMetadata)
+	return &m
+}
+
+// run has the engine run inputs that fit the model, and makes predictions of what it gives.
+func (s *Server) run(ctx context.Context, m *model, g *generation, p *wrap.Predictor, inputs []tensor.Tensor,
+	v wrap.Variant) ([]tensor.Tensor, []wrap.Prediction, error) {
+	if err := p.CheckVariant(v); err != nil {
+		return nil, nil, asInvalid(err)
+	}
+	started := time.Now()
+	a, err := g.engine.Do(ctx, inputs)
+	if err != nil {
+		m.statistics.failed(time.Since(started))
+		return nil, nil, runError(ctx, err)
+	}
+	predictions, err := p.Predictions(a.Outputs, v)
+	if err != nil {
+		m.statistics.failed(time.Since(started))
+		return nil, nil, asInvalid(err)
+	}
+	m.statistics.answered(a, len(predictions), time.Since(started))
+	return a.Outputs, predictions, nil
+}
+
+// runError says what an error of the engine means to who asked.
+func runError(ctx context.Context, err error) error {
+	var busy *engine.OverloadError
+	var panicked *engine.PanicError
+	switch {
+	case errors.As(err, &busy):
+		return &oip.Error{Status: oip.Overloaded, Err: err}
+	case errors.Is(err, engine.ErrClosed):
+		return notReady("the model was unloaded while the request waited")
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &panicked):
+		return err
+	}
+	// The runtime refuses values, such as an index beyond a table of embeddings.
+	return asInvalid(err)
+}
+
+// results are all outputs of a request: what was run, with the probabilities of predictions unless these
+// are the model's own, and decisions.
+func results(run []tensor.Tensor, predictions []wrap.Prediction, own bool) []tensor.Tensor {
+	all := slices.Clone(run)
+	if !own {
+		all[0] = probabilitiesOf(all[0], predictions)
+	}
+	n := len(predictions)
+	if predictions[0].Abstain != nil {
+		abstain := make([]bool, n)
+		for i, one := range predictions {
+			abstain[i] = *one.Abstain
+		}
+		all = append(all, tensor.Tensor{Name: abstainOutput, Shape: []int64{int64(n)}, Data: abstain})
+	}
+	if predictions[0].PredictionSet != nil {
+		c := len(predictions[0].Probabilities)
+		set := make([]bool, n*c)
+		for i, one := range predictions {
+			for _, k := range one.PredictionSet {
+				set[i*c+k] = true
+			}
+		}
+		all = append(all, tensor.Tensor{Name: setOutput, Shape: []int64{int64(n), int64(c)}, Data: set})
+	}
+	return all
+}
+
+// probabilitiesOf are those of predictions, in the form of the model's own output.
+func probabilitiesOf(own tensor.Tensor, predictions []wrap.Prediction) tensor.Tensor {
+	data := make([]float32, 0, own.Len())
+	for _, one := range predictions {
+		for _, v := range one.Probabilities {
+			data = append(data, float32(v))
+		}
+	}
+	own.Data = data
+	return own
+}
+
+// variantOf reads the parameters of a request that choose what is made of its results.
+func variantOf(p oip.Parameters) (v wrap.Variant, err error) {
+	if v.Method, err = p.Text("method"); err != nil {
+		return v, err
+	}
+	numbers := map[string]*float64{}
+	for _, name := range []string{"t_act", "t_ens", "max_doubt", "max_ood_score"} {
+		x, ok, err := p.Number(name)
+		if err != nil {
+			return v, err
+		}
+		if ok {
+			numbers[name] = &x
+		}
+	}
+	for name, to := range map[string]*float64{"t_act": &v.TAct, "t_ens": &v.TEns} {
+		if x := numbers[name]; x != nil {
+			if *to = *x; *x == 0 {
+				return v, invalid("parameter %s is 0, want a positive number", name)
+			}
+		}
+	}
+	v.MaxDoubt, v.MaxOODScore = numbers["max_doubt"], numbers["max_ood_score"]
+	return v, nil
+}

@@ -1,0 +1,171 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// A model is a bundle under a name. Requests take the generation that is current when they come, and
+// keep it to their end, whatever is loaded meanwhile.
+type model struct {
+	Bundle
+	config *Config
+	slots  *engine.Slots
+
+	current    atomic.Pointer[generation] // nil: not loaded
+	statistics statistics
+
+	loading sync.Mutex // held while a generation is exchanged for another
+
+	mu     sync.Mutex
+	reason string // why the last attempt to load failed; "" if it did not
+}
+
+// A generation is a bundle as it was opened once, ready to answer.
+type generation struct {
+	handle *wrap.Handle
+	engine *engine.Engine
+
+	sha256  string // of the bundle
+	stamp   string // of its manifest, when it was opened
+	classes []string
+	batch   int32 // examples in one inference at most
+	// metadata describes the bundle, and resultBytes is how much memory the results of an example take.
+	metadata    *oip.Metadata
+	resultBytes int64
+}
+
+// use calls f with the current generation, which stays until f returns.
+func (m *model) use(f func(*generation, *wrap.Predictor) error) error {
+	for {
+		g := m.current.Load()
+		if g == nil {
+			return m.notLoaded()
+		}
+		err := g.handle.Use(func(p *wrap.Predictor) error { return f(g, p) })
+		if !errors.Is(err, wrap.ErrClosed) || m.current.Load() == g {
+			return err
+		}
+	}
+}
+
+// lastError is why the last attempt to load the bundle failed, or "".
+func (m *model) lastError() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.reason
+}
+
+func (m *model) setReason(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.reason = ""
+	if err != nil {
+		m.reason = err.Error()
+	}
+}
+
+// load opens the bundle as it is now, and has it answer its held-out probe, before it takes the place of
+// the generation that is serving. That one is closed when its last request is answered. Where the bundle
+// is still the one that is serving, nothing happens, unless that is asked for.
+func (m *model) load(ctx context.Context, always bool) error {
+	m.loading.Lock()
+	defer m.loading.Unlock()
+	old := m.current.Load()
+	if old != nil && !always && old.stamp == stampOf(m.Dir) {
+		return nil
+	}
+	started := time.Now()
+	next, err := m.open(ctx)
+	m.setReason(err)
+	if err != nil {
+		m.config.Log.Error("bundle not loaded", "model", m.Name, "bundle", m.Dir, "serving", old != nil, "error", err.Error())
+		return err
+	}
+	m.current.Store(next)
+	m.config.Log.Info("bundle loaded", "model", m.Name, "bundle", m.Dir, "sha256", next.sha256,
+		"seconds", time.Since(started).Seconds())
+	return m.retire(old)
+}
+
+// unload stops serving the bundle, when all requests that wait are answered.
+func (m *model) unload() error {
+	m.loading.Lock()
+	defer m.loading.Unlock()
+	old := m.current.Swap(nil)
+	m.setReason(errUnloadedByRequest)
+	if old != nil {
+		m.config.Log.Info("bundle unloaded", "model", m.Name)
+	}
+	return m.retire(old)
+}
+
+var errUnloadedByRequest = errors.New("it was unloaded")
+
+// retire closes a generation that takes no more requests.
+func (m *model) retire(g *generation) error {
+	if g == nil {
+		return nil
+	}
+	// Requests that hold it go on; the engine is closed behind the last of them.
+	err := g.handle.Close()
+	return cmp.Or(g.engine.Close(context.Background()), err)
+}
+
+// open opens the bundle, and has it answer its probe.
+func (m *model) open(ctx context.Context) (*generation, error) {
+	c := m.config
+	stamp := stampOf(m.Dir)
+	p, err := wrap.Open(ctx, m.Dir, wrap.Options{Model: m.Model, Runtime: c.Runtime, FreeMemory: true})
+	if err != nil {
+		return nil, err
+	}
+	if p.Inputs() == nil {
+		p.Close()
+		return nil, fmt.Errorf("%s: the bundle was made of ready-made features and has no model to serve", m.Dir)
+	}
+	g := &generation{
+		handle: wrap.NewHandle(p), sha256: p.SHA256(), stamp: stamp, classes: p.Classes(),
+		batch: int32(p.Batch()), metadata: metadataOf(m.Name, p, p.SHA256()),
+	}
+	g.resultBytes = resultBytes(g.metadata)
+	g.engine = engine.New(engine.Config{
+		Run:      p.Run,
+		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots,
+	})
+	return g, nil
+}
+
+// stampOf tells whether a bundle has changed since: its manifest is written anew with it. It is "" where
+// there is none.
+func stampOf(dir string) string {
+	info, err := os.Stat(filepath.Join(dir, bundle.ManifestName))
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
+}
+
+func (m *model) notLoaded() error {
+	return notReady("model %q is not loaded: %s", m.Name, m.lastError())
+}
+
+// state describes the model in the repository.
+func (m *model) state() oip.Model {
+	if m.current.Load() != nil {
+		return oip.Model{Name: m.Name, Version: version, State: oip.Ready, Reason: m.lastError()}
+	}
+	return oip.Model{Name: m.Name, Version: version, State: oip.Gone, Reason: m.lastError()}
+}

@@ -1,0 +1,49 @@
+package serve
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// told returns what is said of an error. What is the server's own is logged, and not said.
+func (s *Server) told(err error) error {
+	switch oip.StatusOf(err) {
+	case oip.Timeout:
+		return oip.Errorf(oip.Timeout, "the request was not answered in its time, which is %v at most", s.config.Timeout)
+	case oip.Canceled:
+		return oip.Errorf(oip.Canceled, "the request was cancelled")
+	case oip.Internal:
+		s.config.Log.Error("internal error", "error", err.Error())
+		return oip.Errorf(oip.Internal, "internal error: the log of the server has more")
+	}
+	return err
+}
+
+// retryAfter is how long to wait before a request that was refused for load is sent again.
+func retryAfter(err error) time.Duration {
+	if busy := (*engine.OverloadError)(nil); errors.As(err, &busy) {
+		return busy.RetryAfter
+	}
+	return time.Second
+}
+
+// refuse answers a request with an error, as clients of the protocol read it.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	err = s.told(err)
+	status := oip.StatusOf(err)
+	switch status {
+	case oip.Overloaded, oip.Unavailable:
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(max(1, retryAfter(err).Seconds())))))
+	case oip.Unauthenticated:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="mfgs"`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status.HTTP())
+	_, _ = w.Write(oip.ErrorDocument(err))
+}

@@ -1,0 +1,248 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// serverName is what the protocol calls the server.
+const serverName = "mfgs"
+
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+
+func (s *Server) serverReady(w http.ResponseWriter, _ *http.Request) {
+	if !s.ready() {
+		s.refuse(w, notReady("the server is ending, or a model is not loaded"))
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, s.metadata())
+}
+
+func (s *Server) metadata() oip.Server {
+	return oip.Server{Name: serverName, Version: wrap.Version(), Extensions: oip.Extensions()}
+}
+
+// asked is the model that a path names.
+func (s *Server) asked(r *http.Request) (*model, error) {
+	return s.versioned(r.PathValue("model"), r.PathValue("version"))
+}
+
+// versioned is the model of a name, whose only version is the one named, "" being any.
+func (s *Server) versioned(name, v string) (*model, error) {
+	m, err := s.model(name)
+	if err == nil && v != "" && v != version {
+		return nil, notFound("model %q has no version %.70q, but %s", name, v, version)
+	}
+	return m, err
+}
+
+// loaded is what is served of the model of a name.
+func (s *Server) loaded(name, version string) (*generation, error) {
+	m, err := s.versioned(name, version)
+	if err != nil {
+		return nil, err
+	}
+	g := m.current.Load()
+	if g == nil {
+		return nil, m.notLoaded()
+	}
+	return g, nil
+}
+
+func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) {
+	g, err := s.loaded(r.PathValue("model"), r.PathValue("version"))
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, g.metadata)
+}
+
+func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.loaded(r.PathValue("model"), r.PathValue("version")); err != nil {
+		s.refuse(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// modelInfer answers POST …/infer.
+func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.config.Timeout)
+	defer cancel()
+	memory := s.reserve()
+	defer memory.release()
+	request, response, err := s.inferBody(ctx, r, memory)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	body, header, err := response.Body(request.IsBinary)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if header != "" {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set(oip.Header, header)
+	}
+	writePacked(w, r, body)
+}
+
+func (s *Server) inferBody(ctx context.Context, r *http.Request, memory *reservation) (
+	*oip.Request, *oip.Response, error) {
+	// A name that is not served costs nothing.
+	if _, err := s.asked(r); err != nil {
+		return nil, nil, err
+	}
+	body, err := readBody(r, s.config.MaxBody, memory)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := oip.ReadRequest(body, r.Header.Get(oip.Header), s.limits)
+	if err != nil {
+		return nil, nil, err
+	}
+	request.Model, request.Version = r.PathValue("model"), r.PathValue("version")
+	response, err := s.infer(ctx, request, memory)
+	return request, response, err
+}
+
+// documentLimits bound requests that say next to nothing.
+var documentLimits = oip.Limits{Bytes: 64 << 10}
+
+// document reads the small JSON object of a request, which may be absent.
+func (s *Server) document(r *http.Request, read func([]byte) error) error {
+	memory := s.reserve()
+	defer memory.release()
+	body, err := readBody(r, documentLimits.Bytes, memory)
+	if err != nil {
+		return err
+	}
+	return read(body)
+}
+
+// repositoryIndex answers POST /v2/repository/index.
+func (s *Server) repositoryIndex(w http.ResponseWriter, r *http.Request) {
+	var ready bool
+	err := s.document(r, func(body []byte) (err error) {
+		ready, err = oip.ReadIndex(body, documentLimits)
+		return err
+	})
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, s.index(ready))
+}
+
+// index lists the models, or those that are ready.
+func (s *Server) index(ready bool) []oip.Model {
+	list := []oip.Model{}
+	for _, m := range s.models {
+		if one := m.state(); !ready || one.State == oip.Ready {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// readLoad reads what a request to load or unload a model says beside the name.
+func (s *Server) readLoad(r *http.Request) error {
+	return s.document(r, func(body []byte) error { return oip.ReadLoad(body, documentLimits) })
+}
+
+// repositoryLoad answers POST /v2/repository/models/NAME/load: it reads the bundle anew.
+func (s *Server) repositoryLoad(w http.ResponseWriter, r *http.Request) {
+	err := s.readLoad(r)
+	if err == nil {
+		err = s.loadModel(r.Context(), r.PathValue("model"))
+	}
+	s.done(w, err)
+}
+
+func (s *Server) loadModel(ctx context.Context, name string) error {
+	m, err := s.model(name)
+	if err != nil {
+		return err
+	}
+	// Who asks and goes away has asked: what is begun is brought to its end.
+	if err := m.load(context.WithoutCancel(ctx), true); err != nil {
+		return invalid("model %q is not loaded: %v", name, err)
+	}
+	return nil
+}
+
+// repositoryUnload answers POST /v2/repository/models/NAME/unload.
+func (s *Server) repositoryUnload(w http.ResponseWriter, r *http.Request) {
+	err := s.readLoad(r)
+	if err == nil {
+		err = s.unloadModel(r.PathValue("model"))
+	}
+	s.done(w, err)
+}
+
+func (s *Server) unloadModel(name string) error {
+	m, err := s.model(name)
+	if err != nil {
+		return err
+	}
+	return m.unload()
+}
+
+// modelConfig answers GET …/config.
+func (s *Server) modelConfig(w http.ResponseWriter, r *http.Request) {
+	g, err := s.loaded(r.PathValue("model"), r.PathValue("version"))
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, g.metadata.Config(g.batch))
+}
+
+// modelStatistics answers GET …/stats, of all models where none is named.
+func (s *Server) modelStatistics(w http.ResponseWriter, r *http.Request) {
+	all, err := s.statistics(r.PathValue("model"), r.PathValue("version"))
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, all)
+}
+
+// statistics are those of the model of a name, or of all for "".
+func (s *Server) statistics(name, version string) (oip.Statistics, error) {
+	var all oip.Statistics
+	for _, m := range s.models {
+		if name == "" || name == m.Name {
+			all.Models = append(all.Models, m.statistics.snapshot(m.Name))
+		}
+	}
+	if name == "" {
+		return all, nil
+	}
+	_, err := s.versioned(name, version)
+	return all, err
+}
+
+// done answers a request that has no more than an outcome.
+func (s *Server) done(w http.ResponseWriter, err error) {
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusOK)
+}
+
+// noPath answers what no other handler does.
+func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
+	s.refuse(w, notFound("there is no %s %.200s", r.Method, r.URL.Path))
+}

@@ -1,0 +1,237 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // which clients may pack their messages with
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+)
+
+// maxStreams bounds the requests under way on one connection.
+const maxStreams = 1024
+
+// rpcServer is the gRPC server.
+func (s *Server) rpcServer() *grpc.Server {
+	o := []grpc.ServerOption{
+		grpc.MaxRecvMsgSize(int(min(s.config.MaxBody, math.MaxInt32))),
+		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(headerTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: 10 * time.Second, PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleTimeout}),
+		grpc.InTapHandle(s.admit),
+	}
+	if s.tls != nil {
+		o = append(o, grpc.Creds(credentials.NewTLS(s.tls)))
+	}
+	rpc := grpc.NewServer(o...)
+	inference.RegisterGRPCInferenceServiceServer(rpc, &service{Server: s})
+	grpc_health_v1.RegisterHealthServer(rpc, s.health)
+	reflection.Register(rpc)
+	return rpc
+}
+
+// A service answers the calls of the protocol.
+type service struct {
+	inference.UnimplementedGRPCInferenceServiceServer
+	*Server
+}
+
+// failure is an error as gRPC has it.
+func (s *Server) failure(err error) error {
+	err = s.told(err)
+	st := status.New(oip.StatusOf(err).GRPC(), err.Error())
+	if code := oip.StatusOf(err); code == oip.Overloaded || code == oip.Unavailable {
+		if more, e := st.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(retryAfter(err))}); e == nil {
+			st = more
+		}
+	}
+	return st.Err()
+}
+
+func (s *service) ServerLive(context.Context, *inference.ServerLiveRequest) (
+	*inference.ServerLiveResponse, error) {
+	return &inference.ServerLiveResponse{Live: true}, nil
+}
+
+func (s *service) ServerReady(context.Context, *inference.ServerReadyRequest) (
+	*inference.ServerReadyResponse, error) {
+	return &inference.ServerReadyResponse{Ready: s.ready()}, nil
+}
+
+func (s *service) ModelReady(_ context.Context, r *inference.ModelReadyRequest) (
+	*inference.ModelReadyResponse, error) {
+	m, err := s.versioned(r.GetName(), r.GetVersion())
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return &inference.ModelReadyResponse{Ready: m.current.Load() != nil}, nil
+}
+
+func (s *service) ServerMetadata(context.Context, *inference.ServerMetadataRequest) (
+	*inference.ServerMetadataResponse, error) {
+	return s.metadata().Proto(), nil
+}
+
+func (s *service) ModelMetadata(_ context.Context, r *inference.ModelMetadataRequest) (
+	*inference.ModelMetadataResponse, error) {
+	g, err := s.loaded(r.GetName(), r.GetVersion())
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return g.metadata.Proto()
+}
+
+func (s *service) ModelInfer(ctx context.Context, r *inference.ModelInferRequest) (
+	*inference.ModelInferResponse, error) {
+	response, err := s.inferMessage(ctx, r)
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return response, nil
+}
+
+func (s *service) inferMessage(ctx context.Context, message *inference.ModelInferRequest) (
+	*inference.ModelInferResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	memory := s.reserve()
+	defer memory.release()
+	if err := memory.add(int64(proto.Size(message))); err != nil {
+		return nil, err
+	}
+	request, err := oip.RequestFromProto(message, s.limits)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.infer(ctx, request, memory)
+	if err != nil {
+		return nil, err
+	}
+	return response.Proto()
+}
+
+// ModelStreamInfer answers requests one after another: what one is wrong about is said in its answer, and
+// the next one goes on.
+func (s *service) ModelStreamInfer(stream inference.GRPCInferenceService_ModelStreamInferServer) error {
+	for {
+		message, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		answer := &inference.ModelStreamInferResponse{}
+		if answer.InferResponse, err = s.inferMessage(stream.Context(), message); err != nil {
+			answer.ErrorMessage = s.told(err).Error()
+			answer.InferResponse = &inference.ModelInferResponse{Id: message.GetId()}
+		}
+		if err := stream.Send(answer); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *service) RepositoryIndex(_ context.Context, r *inference.RepositoryIndexRequest) (
+	*inference.RepositoryIndexResponse, error) {
+	return oip.IndexProto(s.index(r.GetReady())), nil
+}
+
+func (s *service) RepositoryModelLoad(ctx context.Context, r *inference.RepositoryModelLoadRequest) (
+	*inference.RepositoryModelLoadResponse, error) {
+	name, err := oip.LoadName(r)
+	if err == nil {
+		err = s.loadModel(ctx, name)
+	}
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return &inference.RepositoryModelLoadResponse{ModelName: name, IsLoaded: true}, nil
+}
+
+func (s *service) RepositoryModelUnload(_ context.Context, r *inference.RepositoryModelUnloadRequest) (
+	*inference.RepositoryModelUnloadResponse, error) {
+	name, err := oip.LoadName(r)
+	if err == nil {
+		err = s.unloadModel(name)
+	}
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return &inference.RepositoryModelUnloadResponse{ModelName: name, IsUnloaded: true}, nil
+}
+
+func (s *service) ModelConfig(_ context.Context, r *inference.ModelConfigRequest) (
+	*inference.ModelConfigResponse, error) {
+	g, err := s.loaded(r.GetName(), r.GetVersion())
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return g.metadata.Config(g.batch).Proto(), nil
+}
+
+func (s *service) ModelStatistics(_ context.Context, r *inference.ModelStatisticsRequest) (
+	*inference.ModelStatisticsResponse, error) {
+	all, err := s.statistics(r.GetName(), r.GetVersion())
+	if err != nil {
+		return nil, s.failure(err)
+	}
+	return all.Proto(), nil
+}
+
+// maxCalls bounds the calls that are under way: what they send is in memory before anything is known of it.
+const maxCalls = 1024
+
+// admit decides about a call by its head. A call that is not a stream has the time of a request to come in
+// and be answered.
+func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if !openCall(info.FullMethodName) && !s.allowed(one(info.Header.Get("authorization"))) {
+		return ctx, s.failure(errNoToken)
+	}
+	if s.calls.Add(1) > maxCalls {
+		s.calls.Add(-1)
+		return ctx, s.failure(oip.Errorf(oip.Overloaded, "%d calls are under way: try again", maxCalls))
+	}
+	name := info.FullMethodName
+	if strings.HasPrefix(name, "/inference.") && !strings.HasSuffix(name, "/ModelStreamInfer") {
+		limited, cancel := context.WithTimeout(ctx, s.config.Timeout+headerTimeout)
+		context.AfterFunc(ctx, cancel) // it ends with the call
+		ctx = limited
+	}
+	context.AfterFunc(ctx, func() { s.calls.Add(-1) })
+	return ctx, nil
+}
+
+// openCall reports whether a method needs no token: probes have none.
+func openCall(method string) bool {
+	return strings.HasPrefix(method, "/grpc.health.v1.") ||
+		strings.HasSuffix(method, "/ServerLive") || strings.HasSuffix(method, "/ServerReady")
+}
+
+// one returns the only one of some values, or "".
+func one(values []string) string {
+	if len(values) != 1 {
+		return ""
+	}
+	return values[0]
+}

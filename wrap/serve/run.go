@@ -1,0 +1,196 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+)
+
+// New opens the addresses and the bundles. A bundle that cannot be served is an error.
+func New(ctx context.Context, c Config) (*Server, error) {
+	c, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		config: c, slots: engine.NewSlots(slots(c.Runtime.Threads)),
+		inFlight: semaphore.NewWeighted(c.InFlight), health: health.NewServer(), limits: oip.Limits{Bytes: c.MaxBody},
+	}
+	if s.tls, err = c.TLS.load(); err != nil {
+		return nil, err
+	}
+	// Addresses come first: that one is taken shows before the work of loading.
+	if s.http, err = listen(c.HTTP); err != nil {
+		return nil, err
+	}
+	if s.grpc, err = listen(c.GRPC); err != nil {
+		s.Close()
+		return nil, err
+	}
+	for _, b := range c.Bundles {
+		s.models = append(s.models, &model{Bundle: b, config: &s.config, slots: s.slots})
+	}
+	for _, m := range s.models {
+		if err := m.load(ctx, true); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// listen opens an address; "" is none.
+func listen(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: cannot listen: %w", address, err)
+	}
+	return l, nil
+}
+
+// slots are as many inferences at a time as there is CPU for the threads of each.
+func slots(threads int) int {
+	cpus := runtime.GOMAXPROCS(0)
+	if threads == 0 {
+		return 1
+	}
+	return max(1, cpus/threads)
+}
+
+// Run serves until ctx ends, and then as long as requests are under way, but no longer than Config.Drain.
+// It returns nil when all of them were answered. It closes the server.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.Close()
+	// Requests outlive ctx: they have Drain.
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	failed := make(chan error, 2)
+	var web *http.Server
+	var rpc *grpc.Server
+	if s.http != nil {
+		web = s.webServer(requests)
+		go func() { failed <- web.Serve(s.http) }()
+	}
+	if s.grpc != nil {
+		rpc = s.rpcServer()
+		go func() { failed <- rpc.Serve(s.grpc) }()
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() { s.watch(ctx) })
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+		err = fmt.Errorf("the server ended: %w", err)
+	}
+	s.ending.Store(true)
+	s.health.Shutdown() // it says so
+	s.config.Log.Info("ending", "notice", s.config.Notice.String(), "drain", s.config.Drain.String())
+	if err == nil {
+		time.Sleep(s.config.Notice)
+	}
+	drain, stop := context.WithTimeout(requests, s.config.Drain)
+	defer stop()
+	var draining sync.WaitGroup
+	var left [2]error
+	if web != nil {
+		draining.Go(func() {
+			if left[0] = web.Shutdown(drain); left[0] != nil {
+				web.Close()
+			}
+		})
+	}
+	if rpc != nil {
+		draining.Go(func() { left[1] = stopRPC(drain, rpc) })
+	}
+	draining.Wait()
+	cancel()
+	watching.Wait()
+	if e := errors.Join(left[:]...); e != nil && err == nil {
+		err = fmt.Errorf("requests were still under way after %v, and were cut off", s.config.Drain)
+	}
+	return err
+}
+
+// stopRPC ends a gRPC server as http.Server.Shutdown does.
+func stopRPC(ctx context.Context, rpc *grpc.Server) error {
+	done := make(chan struct{})
+	go func() { rpc.GracefulStop(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		rpc.Stop()
+		<-done
+		return ctx.Err()
+	}
+}
+
+// Close releases what New opened. Run does so by itself.
+func (s *Server) Close() error {
+	var err error
+	for _, l := range []net.Listener{s.http, s.grpc} {
+		if l != nil {
+			if e := l.Close(); !errors.Is(e, net.ErrClosed) {
+				err = cmp.Or(err, e)
+			}
+		}
+	}
+	for _, m := range s.models {
+		err = cmp.Or(err, m.unload())
+	}
+	return err
+}
+
+// Reload looks at all bundles anew: those that have changed take the place of the ones that are served,
+// if they can be served.
+func (s *Server) Reload(ctx context.Context) error {
+	var errs []error
+	for _, m := range s.models {
+		if m.current.Load() != nil {
+			errs = append(errs, m.load(ctx, false))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// watch looks at the bundles every so often. One that could not be loaded is tried again once it has
+// changed.
+func (s *Server) watch(ctx context.Context) {
+	if s.config.Watch == 0 {
+		return
+	}
+	tried := map[*model]string{}
+	ticks := time.NewTicker(s.config.Watch)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		for _, m := range s.models {
+			stamp := stampOf(m.Dir)
+			if m.current.Load() == nil || stamp == "" || stamp == tried[m] {
+				continue
+			}
+			tried[m] = stamp
+			_ = m.load(ctx, false) // which says and keeps what went wrong
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package serve_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	"github.com/mfgs/mfgs/wrap/serve"
+)
+
+func TestMain(m *testing.M) { wraptest.Main(m, nil) }
+
+// digits is a bundle of digits with decisions.
+func digits(t *testing.T) string {
+	t.Helper()
+	c := wraptest.Quick(wraptest.Config(t, filepath.Join(t.TempDir(), "digits")))
+	c.Decisions = conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05}
+	wraptest.MustCalibrate(t, c)
+	return c.Out
+}
+
+// A running server, and where it is.
+type running struct {
+	*serve.Server
+	t   *testing.T
+	url string // of HTTP
+	end func() error
+}
+
+// start runs a server until the end of the test.
+func start(t *testing.T, c serve.Config) *running {
+	t.Helper()
+	c.HTTP, c.GRPC = "127.0.0.1:0", "127.0.0.1:0"
+	s, err := serve.New(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	r := &running{Server: s, t: t, url: "http://" + s.HTTPAddr().String()}
+	var result error
+	done := false
+	r.end = func() error {
+		cancel()
+		if !done {
+			result, done = <-ended, true
+		}
+		return result
+	}
+	t.Cleanup(func() {
+		if err := r.end(); err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	return r
+}
+
+// send makes a request, and returns its answer.
+func (r *running) send(method, path, body string, headers ...string) (int, http.Header, []byte) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	if host := request.Header.Get("Host"); host != "" {
+		request.Host = host
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, answer
+}
+
+// object sends a request that must go well, and reads the JSON of its answer.
+func (r *running) object(method, path, body string, into any) {
+	r.t.Helper()
+	code, _, answer := r.send(method, path, body)
+	if code != http.StatusOK {
+		r.t.Fatalf("%s %s: %d %s", method, path, code, answer)
+	}
+	if err := json.Unmarshal(answer, into); err != nil {
+		r.t.Fatalf("%s %s: %v in %s", method, path, err, answer)
+	}
+}
+
+// inferBody is a request of the protocol for digits.
+func inferBody(t *testing.T, id string, from, to int, more string) string {
+	t.Helper()
+	x := wraptest.DigitTensor(t, from, to)
+	data, err := json.Marshal(x.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"id":%q,"inputs":[{"name":"image","shape":[%d,1,8,8],"datatype":"FP32","data":%s}]%s}`, id, to-from, data, more)
+}
+
+// An inference is the answer to a request of the protocol.
+type inference struct {
+	Model   string `json:"model_name"`
+	Version string `json:"model_version"`
+	ID      string
+	Outputs []struct {
+		Name     string
+		Datatype string
+		Shape    []int
+		Data     []any
+	}
+}
+
+// numbers are the elements of an output, truth being 1.
+func (f inference) numbers(t *testing.T, name string) []float64 {
+	t.Helper()
+	for _, o := range f.Outputs {
+		if o.Name != name {
+			continue
+		}
+		var all []float64
+		for _, v := range o.Data {
+			switch v := v.(type) {
+			case float64:
+				all = append(all, v)
+			case bool:
+				all = append(all, map[bool]float64{true: 1}[v])
+			}
+		}
+		return all
+	}
+	t.Fatalf("no output %s in %+v", name, f)
+	return nil
+}
+
+func TestInferGivesWhatPredictGives(t *testing.T) {
+	dir := digits(t)
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
+	p := wraptest.Opened(t, dir, wrap.Options{})
+	want, err := p.Predict(t.Context(), []wrap.Tensor{wraptest.DigitTensor(t, 1500, 1510)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "q1", 1500, 1510, ""), &got)
+	if got.Model != "digits" || got.Version != "1" || got.ID != "q1" {
+		t.Errorf("answer %+v", got)
+	}
+	for name, of := range map[string]func(wrap.Prediction) []float64{
+		"probabilities":  func(one wrap.Prediction) []float64 { return one.Probabilities },
+		"logit_variance": func(one wrap.Prediction) []float64 { return one.LogitVariance },
+		"ood_score":      func(one wrap.Prediction) []float64 { return []float64{one.OODScore} },
+		"ood_percentile": func(one wrap.Prediction) []float64 { return []float64{*one.OODPercentile} },
+		"leverage":       func(one wrap.Prediction) []float64 { return []float64{one.Leverage} },
+		"abstain":        func(one wrap.Prediction) []float64 { return []float64{map[bool]float64{true: 1}[*one.Abstain]} },
+		"prediction_set": func(one wrap.Prediction) []float64 {
+			set := make([]float64, 10)
+			for _, k := range one.PredictionSet {
+				set[k] = 1
+			}
+			return set
+		},
+	} {
+		numbers := got.numbers(t, name)
+		for i, one := range want {
+			w := of(one)
+			for k, v := range w {
+				if g := numbers[i*len(w)+k]; !approx.Equal(g, v, 1e-6*v+1e-9) {
+					t.Fatalf("%s of example %d: %v, want %v", name, i, g, v)
+				}
+			}
+		}
+	}
+}
+
+func TestParametersChooseProbabilitiesAndThresholds(t *testing.T) {
+	dir := digits(t)
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
+	p := wraptest.Opened(t, dir, wrap.Options{})
+	run, err := p.Run(t.Context(), []wrap.Tensor{wraptest.DigitTensor(t, 1500, 1510)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	half := 0.5
+	want, err := p.Predictions(run, wrap.Variant{Method: "mf0", TAct: 3, TEns: 1e-3, MaxOODScore: &half})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1510,
+		`,"parameters":{"method":"mf0","t_act":3,"t_ens":0.001,"max_ood_score":0.5},"outputs":[{"name":"abstain"},{"name":"probabilities"}]`), &got)
+	if len(got.Outputs) != 2 || got.Outputs[0].Name != "abstain" {
+		t.Fatalf("outputs %+v", got.Outputs)
+	}
+	abstain, p64 := got.numbers(t, "abstain"), got.numbers(t, "probabilities")
+	for i, one := range want {
+		if (abstain[i] == 1) != *one.Abstain {
+			t.Errorf("example %d abstains: %v, want %v", i, abstain[i], *one.Abstain)
+		}
+		for k, v := range one.Probabilities {
+			if !approx.Equal(p64[i*10+k], v, 1e-6*v+1e-9) {
+				t.Fatalf("example %d has %v, want %v", i, p64[i*10:i*10+10], one.Probabilities)
+			}
+		}
+	}
+}
+
+func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 1 << 16})
+	infer := "/v2/models/digits/infer"
+	for _, c := range []struct {
+		name, method, path, body string
+		code                     int
+		says                     string
+		headers                  []string
+	}{
+		{"no JSON", "POST", infer, `{"inputs`, 400, "", nil},
+		{"inputs are a number", "POST", infer, `{"inputs": 3}`, 400, "inputs", nil},
+		{"another model", "POST", "/v2/models/letters/infer", `{}`, 404, `there is no model "letters"; there are ["digits"]`, nil},
+		{"another version", "POST", "/v2/models/digits/versions/2/infer", `{}`, 404, "no version", nil},
+		{"another path", "GET", "/v3", "", 404, "there is no GET /v3", nil},
+		{"another method", "DELETE", infer, "", 404, "there is no DELETE", nil},
+		{"a wrong name", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "image", "picture", 1), 400, `input "image" is missing`, nil},
+		{"a wrong type", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "FP32", "FP64", 1), 400, "FP64", nil},
+		{"a wrong shape", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "1,1,8,8", "1,64", 1), 400, "[-1,1,8,8]", nil},
+		{"no examples", "POST", infer, `{"inputs":[{"name":"image","shape":[0,1,8,8],"datatype":"FP32","data":[]}]}`, 400, "no examples", nil},
+		{"too large", "POST", infer, inferBody(t, "", 1000, 1700, ""), 413, "65536 bytes", nil},
+		{"no such output", "POST", infer, inferBody(t, "", 1500, 1501, `,"outputs":[{"name":"mood"}]`), 400, "mood", nil},
+		{"a wrong parameter", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":"warm"}`), 400, "t_act", nil},
+		{"temperatures of none", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"method":"mle","t_act":2}`), 400, "temperatures of mf0", nil},
+		{"not packed", "POST", infer, `{}`, 400, "Content-Encoding", []string{"Content-Encoding", "gzip"}},
+		{"packed otherwise", "POST", infer, `{}`, 400, "want gzip, deflate or none", []string{"Content-Encoding", "br"}},
+		{"no image", "POST", "/v1/predict", "abc", 400, "not a PNG or JPEG", nil},
+		{"another name of this machine", "GET", "/v2", "", 403, "evil.example", []string{"Host", "evil.example"}},
+		{"a page from elsewhere", "POST", "/v2/repository/models/digits/unload", "", 403, "may not ask", []string{"Origin", "http://evil.example"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, header, answer := r.send(c.method, c.path, c.body, c.headers...)
+			var e struct{ Error string }
+			ok := json.Unmarshal(answer, &e) == nil && strings.Contains(e.Error, c.says) && !strings.Contains(e.Error, "\n")
+			if code != c.code || !ok {
+				t.Errorf("%d %s, want %d and %q", code, answer, c.code, c.says)
+			}
+			if got := header.Get("Content-Type"); got != "application/json" {
+				t.Errorf("Content-Type %q", got)
+			}
+		})
+	}
+	// It still answers.
+	var got inference
+	r.object("POST", infer, inferBody(t, "", 1500, 1501, ""), &got)
+}
+
+func TestATokenIsAskedForExceptOfProbes(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Token: "s3cret"})
+	for path, want := range map[string]int{"/v2/health/ready": 200, "/v2/health/live": 200, "/v2": 401, "/v2/models/digits": 401} {
+		if code, _, answer := r.send("GET", path, ""); code != want {
+			t.Errorf("%s without the token: %d %s, want %d", path, code, answer, want)
+		}
+	}
+	for token, want := range map[string]int{"Bearer s3cret": 200, "bearer s3cret": 200, "Bearer s3cre": 401, "Basic s3cret": 401, "s3cret": 401, "Bearer ": 401} {
+		if code, header, _ := r.send("GET", "/v2", "", "Authorization", token); code != want || want == 401 && header.Get("WWW-Authenticate") == "" {
+			t.Errorf("%q: %d, want %d", token, code, want)
+		}
+	}
+}
+
+func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
+	dir := digits(t)
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, Watch: 20 * time.Millisecond})
+	sum := func() string {
+		var m struct{ Parameters map[string]string }
+		r.object("GET", "/v2/models/d", "", &m)
+		return m.Parameters["bundle_sha256"]
+	}
+	first := sum()
+
+	// What cannot be served leaves the old one serving, and says why.
+	manifest := wraptest.Read(t, filepath.Join(dir, "bundle.yaml"))
+	wraptest.Write(t, dir, "bundle.yaml", bytes.Replace(manifest, []byte("damping"), []byte("dumping"), 1))
+	code, _, answer := r.send("POST", "/v2/repository/models/d/load", "")
+	if code != 400 || !strings.Contains(string(answer), "the seal is broken") {
+		t.Errorf("a damaged bundle is loaded: %d %s", code, answer)
+	}
+	var index []struct{ Name, State, Reason string }
+	r.object("POST", "/v2/repository/index", "", &index)
+	if len(index) != 1 || index[0].State != "READY" || !strings.Contains(index[0].Reason, "the seal is broken") {
+		t.Errorf("index %+v", index)
+	}
+	var got inference
+	r.object("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, ""), &got)
+
+	// A new one in its place is noticed.
+	c := wraptest.Quick(wraptest.Config(t, dir))
+	c.Force, c.Damping = true, calibrate.Damping{Relative: 10}
+	wraptest.MustCalibrate(t, c)
+	for deadline := time.Now().Add(20 * time.Second); sum() == first; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the new bundle was not noticed")
+		}
+	}
+
+	if code, _, answer := r.send("POST", "/v2/repository/models/d/unload", ""); code != 200 {
+		t.Errorf("unload: %d %s", code, answer)
+	}
+	for path, want := range map[string]int{"/v2/health/ready": 503, "/v2/models/d/ready": 503, "/v2/health/live": 200} {
+		if code, _, answer := r.send("GET", path, ""); code != want {
+			t.Errorf("%s of an unloaded model: %d %s", path, code, answer)
+		}
+	}
+	if code, _, answer := r.send("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, "")); code != 503 {
+		t.Errorf("an unloaded model answers: %d %s", code, answer)
+	}
+	if code, _, answer := r.send("POST", "/v2/repository/models/d/load", "{}"); code != 200 {
+		t.Errorf("load: %d %s", code, answer)
+	}
+	r.object("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, ""), &got)
+}

@@ -1,0 +1,72 @@
+package serve
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/health"
+
+	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// A Server serves bundles over HTTP and gRPC. It is made with New, and ends with Run.
+type Server struct {
+	config Config
+	slots  *engine.Slots
+	models []*model // in the order of Config.Bundles
+
+	http, grpc net.Listener // nil: not listened at
+	tls        *tls.Config  // nil: none
+	inFlight   *semaphore.Weighted
+	calls      atomic.Int64 // of gRPC that are under way
+	health     *health.Server
+	limits     oip.Limits
+	ending     atomic.Bool
+}
+
+// HTTPAddr and GRPCAddr are the addresses that are listened at, nil where there is none.
+func (s *Server) HTTPAddr() net.Addr { return addr(s.http) }
+
+// GRPCAddr is as HTTPAddr.
+func (s *Server) GRPCAddr() net.Addr { return addr(s.grpc) }
+
+func addr(l net.Listener) net.Addr {
+	if l == nil {
+		return nil
+	}
+	return l.Addr()
+}
+
+// model returns the one of a name.
+func (s *Server) model(name string) (*model, error) {
+	i := slices.IndexFunc(s.models, func(m *model) bool { return m.Name == name })
+	if i < 0 {
+		return nil, notFound("there is no model %.70q; there are %q", name, s.names())
+	}
+	return s.models[i], nil
+}
+
+func (s *Server) names() []string {
+	names := make([]string, len(s.models))
+	for i, m := range s.models {
+		names[i] = m.Name
+	}
+	return names
+}
+
+// ready reports whether all bundles are served.
+func (s *Server) ready() bool {
+	return !s.ending.Load() && !slices.ContainsFunc(s.models, func(m *model) bool { return m.current.Load() == nil })
+}
+
+// TLS reports whether clients must speak TLS.
+func (s *Server) TLS() bool { return s.tls != nil }
+
+// Models are the names that bundles are served under.
+func (s *Server) Models() []string { return s.names() }
+
+func (s *Server) reserve() *reservation { return &reservation{of: s.inFlight} }
