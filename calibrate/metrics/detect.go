@@ -46,42 +46,46 @@ func Detect(in, out []float64) (OOD, error) {
 	return c.result(), nil
 }
 
-// curve gathers the figures of groups of ascending score.
+// curve gathers the figures of groups of ascending score. It is the hot loop of [Resample], and so
+// divides and branches as little as it can.
 type curve struct {
-	in, out int   // examples
-	wins    int64 // twice the number of (in, out) pairs in order, a tie counting 1
-	OOD
+	in, out    int   // examples
+	need       int   // in-distribution examples that are at least 95 % of all
+	wins       int64 // twice the number of (in, out) pairs in order, a tie counting 1
+	best       int64 // largest P(in ≤ t) - P(out ≤ t), times in·out
+	precisions [2]float64
+	fpr95      int // out-of-distribution examples; -1 before they are known
 }
 
 func newCurve(in, out int) curve {
-	return curve{in: in, out: out, OOD: OOD{N: out, Accuracy: 0.5, FPR95: -1}}
+	// In integers: 0.95·n rounds up for some n and would ask for one more.
+	return curve{in: in, out: out, need: (95*in + 99) / 100, fpr95: -1}
 }
 
+// add may be given groups of no example.
 func (c *curve) add(g group) {
 	c.wins += g.wins(c.out)
-
-	nIn, nOut := float64(c.in), float64(c.out)
 	seenIn, seenOut := g.in+g.tiedIn, g.out+g.tiedOut
-	c.Accuracy = max(c.Accuracy, (float64(seenIn)/nIn+1-float64(seenOut)/nOut)/2)
-
-	// In as positive: the accepted are those up to and with this group.
-	if g.tiedIn > 0 {
-		c.AUPRIn += float64(g.tiedIn) / nIn * float64(seenIn) / float64(seenIn+seenOut)
-	}
-	// Out as positive: the flagged are those from this group on.
-	if g.tiedOut > 0 {
-		c.AUPROut += float64(g.tiedOut) / nOut * float64(c.out-g.out) / float64(c.in-g.in+c.out-g.out)
-	}
-
-	// In integers: 0.95·n rounds up for some n and would ask for one more.
-	if c.FPR95 < 0 && 100*seenIn >= 95*c.in {
-		c.FPR95 = float64(seenOut) / nOut
+	c.best = max(c.best, int64(seenIn)*int64(c.out)-int64(seenOut)*int64(c.in))
+	// In as positive: the accepted are those up to and with this group. Out as positive: the flagged are
+	// those from this group on.
+	c.precisions[0] += float64(g.tiedIn) * (float64(seenIn) / float64(max(1, seenIn+seenOut)))
+	c.precisions[1] += float64(g.tiedOut) * (float64(c.out-g.out) / float64(max(1, c.in-g.in+c.out-g.out)))
+	if c.fpr95 < 0 && seenIn >= c.need {
+		c.fpr95 = seenOut
 	}
 }
 
 func (c *curve) result() OOD {
-	c.AUROC = float64(c.wins) / (2 * float64(c.in) * float64(c.out))
-	return c.OOD
+	nIn, nOut := float64(c.in), float64(c.out)
+	return OOD{
+		N:        c.out,
+		Accuracy: 0.5 + float64(c.best)/nIn/nOut/2,
+		AUROC:    float64(c.wins) / (2 * nIn * nOut),
+		AUPRIn:   c.precisions[0] / nIn,
+		AUPROut:  c.precisions[1] / nOut,
+		FPR95:    float64(c.fpr95) / nOut,
+	}
 }
 
 // AUROC returns [OOD.AUROC] alone. It allocates nothing when scratch, which it

@@ -78,19 +78,20 @@ func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
 	type scored struct {
 		score float64
 		at    int32
-		out   bool
+		out   int8
 	}
 	all := make([]scored, 0, len(in)+len(out))
 	for i, v := range in {
-		all = append(all, scored{v, int32(i), false})
+		all = append(all, scored{v, int32(i), 0})
 	}
 	for i, v := range out {
-		all = append(all, scored{v, int32(i), true})
+		all = append(all, scored{v, int32(i), 1})
 	}
 	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(a.score, b.score) })
 	type ranked struct {
-		at        int32
-		out, last bool // last of those that are equal
+		at   int32
+		out  int8 // 0 or 1: what is drawn is in no order that a processor could guess
+		last bool // of those that are equal
 	}
 	order := make([]ranked, len(all))
 	for i, s := range all {
@@ -101,12 +102,11 @@ func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
 		w := [2][]int32{weights[inSample], weights[outSample]}
 		var g group
 		for _, r := range order {
-			if r.out {
-				g.tiedOut += int(w[1][r.at])
-			} else {
-				g.tiedIn += int(w[0][r.at])
-			}
-			if r.last && g.tiedIn+g.tiedOut > 0 {
+			n := int(w[r.out&1][r.at])
+			out := n & -int(r.out)
+			g.tiedIn += n - out
+			g.tiedOut += out
+			if r.last {
 				c.add(g)
 				g = group{in: g.in + g.tiedIn, out: g.out + g.tiedOut}
 			}
