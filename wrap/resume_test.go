@@ -84,7 +84,9 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 		"kron, curvature kept": {calibrates, func(_ *testing.T, c *Config) {
 			c.Structure, c.KeepCurvature = calibrate.Kronecker, true
 		}},
-		"a limit":          {calibrates, func(_ *testing.T, c *Config) { c.Limit, c.Batch = 3001, 100 }},
+		"a limit, and a score": {calibrates, func(_ *testing.T, c *Config) {
+			c.Limit, c.Batch, c.OODScore = 3001, 100, "leverage"
+		}},
 		"a features cache": {calibrates, func(t *testing.T, c *Config) { c.Cache = t.TempDir() }},
 		"a shard":          {shards, func(_ *testing.T, c *Config) {}},
 		"bad records":      {calibrates, badRecords},
