@@ -135,6 +135,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 // serveScore chooses the score of unfamiliarity, and tries scores on stand-ins.
 func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, held score.HeldOut, o FitOptions,
 ) (err error) {
+	o.Progress("scores", 0, 1)
 	if b := o.StandIns; b != nil {
 		s := newTuningSet(t.head, b, false, f.Lambda0, t.unit)
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
@@ -146,6 +147,7 @@ func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, 
 		}
 	}
 	f.Calibration.Score, f.ScoreChoice, f.Scores, err = score.Choose(ctx, o.Score, o.Training, held)
+	o.Progress("scores", 1, 1)
 	return err
 }
 

@@ -738,6 +738,9 @@ func TestProgressOfFitRisesToTheEnd(t *testing.T) {
 		var seen []int
 		total := 0
 		fit(t, c, task.val, ood, FitOptions{Progress: func(stage string, done, of int) {
+			if stage == "scores" && done <= of { // what follows
+				return
+			}
 			if stage != "tuning" || total != 0 && of != total {
 				t.Errorf("stage %q, %d of %d after %d", stage, done, of, total)
 			}

@@ -11,7 +11,9 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap/internal/source"
+	"github.com/mfgs/mfgs/wrap/part"
 )
 
 const (
@@ -28,7 +30,7 @@ const (
 // Estimate is what a calibration would take, by stage.
 type Estimate struct {
 	Structure string          `json:"structure"`
-	Stages    []StageEstimate `json:"stages"` // train, val, ood, tuning
+	Stages    []StageEstimate `json:"stages"` // train, val, ood, tuning, scores
 	// Seconds is the sum of the stages', null where one is not known, and Bytes the most memory.
 	Seconds *float64 `json:"seconds"`
 	Bytes   int64    `json:"bytes"`
@@ -44,9 +46,9 @@ type StageEstimate struct {
 }
 
 // EstimateCalibration says what Calibrate, or Accumulate, would take: it opens everything, times some
-// batches of each set through the network, blocks of curvature, and tuning on some of the held-out
-// examples, and scales that up. A features cache is not looked at. Nothing is written, and cfg.Out may
-// be empty.
+// batches of each set through the network, blocks of curvature, and tuning and the choice between scores
+// on some of the held-out examples, and scales that up. A features cache is not looked at. Nothing is
+// written, and cfg.Out may be empty.
 //
 // Memory is what the process has when it has tried everything, and the held-out examples beside that.
 func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
@@ -80,11 +82,13 @@ type estimator struct {
 
 func (e *estimator) estimate(ctx context.Context) error {
 	in := e.in
+	var train *rows.Batch
 	if in.train != nil {
 		sample, each, err := e.sample(ctx, in.train)
 		if err != nil {
 			return err
 		}
+		train = sample
 		curvature := 0.0
 		if sample.N > 0 {
 			if curvature, err = e.addBlocks(sample); err != nil {
@@ -94,7 +98,7 @@ func (e *estimator) estimate(ctx context.Context) error {
 		e.add("train", in.train.Wanted(), each+curvature, 0)
 	}
 	var held [3]*rows.Batch
-	examples := 0
+	examples, compared := 0, 0
 	for i, s := range []*source.Set{in.val, in.ood, in.standIns} {
 		if s == nil {
 			continue
@@ -107,17 +111,23 @@ func (e *estimator) estimate(ctx context.Context) error {
 		n := s.Wanted()
 		e.kept += int64(max(0, n)) * int64(4*(in.head.Features+in.head.Logits)+16)
 		e.add(s.Name, n, each, 0)
-		if examples += n; n < 0 {
-			examples = -1
+		if n < 0 {
+			examples, compared = -1, -1
+		}
+		if examples >= 0 {
+			examples, compared = examples+n, compared+e.compared(n)
 		}
 	}
 	if in.train != nil && in.val != nil && e.cfg.Shard == (rows.Shard{}) {
-		fixed, each, err := e.tune(ctx, held[0], held[1])
+		tuning, scores, err := e.tune(ctx, train, held)
 		if err != nil {
 			return err
 		}
 		e.kept *= tuningRoom
-		e.add("tuning", examples, each, fixed)
+		e.add("tuning", examples, tuning.each, tuning.fixed)
+		if scores != (cost{}) {
+			e.add("scores", compared, scores.each, scores.fixed)
+		}
 	}
 	total := 0.0
 	for _, s := range e.Stages {
@@ -129,6 +139,14 @@ func (e *estimator) estimate(ctx context.Context) error {
 	}
 	e.Seconds = &total
 	return nil
+}
+
+// compared returns on how many of n examples scores are compared: all, of one that is asked for.
+func (e *estimator) compared(n int) int {
+	if e.cfg.OODScore != "" {
+		return n
+	}
+	return min(n, score.MostCompared)
 }
 
 // add adds a stage of so many examples, fewer than none where that is not known, of so many seconds
@@ -197,37 +215,80 @@ func (e *estimator) addBlocks(sample *rows.Batch) (each float64, err error) {
 	return each, nil
 }
 
-// tune fits temperatures to few and to more examples, and returns what both take and what an example
-// adds.
-func (e *estimator) tune(ctx context.Context, val, ood *rows.Batch) (fixed, each float64, err error) {
+// cost is seconds: of any number of examples, and of each.
+type cost struct{ fixed, each float64 }
+
+// tune fits temperatures to few and to more examples and has scores compared on them, and returns what
+// either costs; the latter is zero where there is nothing to compare or to fit.
+func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.Batch) (tuning, scores cost, err error) {
 	curvature, err := e.part.Sums.Finish()
 	if err != nil {
-		return 0, 0, err
+		return tuning, scores, err
 	}
-	var seconds [2]float64
-	var n [2]int
+	var known *score.Training
+	if asked, _ := score.Find(e.cfg.OODScore); held[1] != nil || held[2] != nil || asked != nil && asked.Learns() {
+		if known, err = e.training(curvature, train); err != nil {
+			return tuning, scores, err
+		}
+	}
+	var tuned, compared, n [2]float64
 	for i, most := range []int{sampleFew, sampleMost} {
-		few := func(b *rows.Batch) *rows.Batch {
-			if b == nil {
-				return nil
+		few := held
+		for j, b := range few {
+			if b != nil {
+				few[j] = b.Slice(0, min(b.N, most))
+				n[i] += float64(few[j].N)
 			}
-			b = b.Slice(0, min(b.N, most))
-			n[i] += b.N
-			return b
 		}
 		start := time.Now()
-		_, err := calibrate.Fit(ctx, curvature, few(val), few(ood), calibrate.FitOptions{
-			Covariance: e.part.Recipe.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0,
+		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], calibrate.FitOptions{
+			Covariance: e.part.Recipe.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0, Score: e.cfg.OODScore,
+			Training: known, StandIns: few[2],
+			Progress: func(stage string, done, _ int) {
+				if stage == "scores" && done == 0 {
+					compared[i] = time.Since(start).Seconds()
+				}
+			},
 		})
-		if err != nil {
-			return 0, 0, fmt.Errorf("tuning on the first held-out examples: %w", err)
+		if err == nil {
+			compared[i] = time.Since(start).Seconds() - compared[i]
+			_, _, err = measureHeldOut(ctx, f, few[0], few[1])
 		}
-		seconds[i] = time.Since(start).Seconds()
+		if err != nil {
+			return tuning, scores, fmt.Errorf("tuning on the first held-out examples: %w", err)
+		}
+		tuned[i] = time.Since(start).Seconds() - compared[i]
 	}
 	if n[1] > n[0] {
-		each = max(0, (seconds[1]-seconds[0])/float64(n[1]-n[0]))
+		tuning.each = max(0, (tuned[1]-tuned[0])/(n[1]-n[0]))
 	}
-	return max(0, slices.Min(seconds[:])-each*float64(n[0])), each, nil
+	tuning.fixed = max(0, slices.Min(tuned[:])-tuning.each*n[0])
+	if known != nil {
+		scores.each = compared[1] / n[1] // what is fitted once was fitted the first time
+		scores.fixed = max(0, compared[0]-scores.each*n[0])
+	}
+	return tuning, scores, nil
+}
+
+// training is what scores would be fitted to, of what there is again and again.
+func (e *estimator) training(c *calibrate.Curvature, train *rows.Batch) (*score.Training, error) {
+	size := rows.SampleSize(e.in.head.Features)
+	if n := e.in.train.Wanted(); n >= 0 {
+		size = min(size, n)
+	}
+	p := &part.Part{Sample: &rows.Sample{}}
+	for at := 0; at < size; at += train.N {
+		some := train.Slice(0, min(train.N, size-at))
+		some.Positions = nil
+		for i := range some.N {
+			some.Positions = append(some.Positions, at+i)
+		}
+		p.Sample.Add(some)
+	}
+	if e.in.cut == nil {
+		return training(c, p, nil)
+	}
+	return training(c, p, e.in.cut.Head.Weights)
 }
 
 // resident returns the memory that the process has, as far as the system tells.

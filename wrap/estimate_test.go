@@ -45,7 +45,10 @@ func checkEstimate(t *testing.T, cfg wrap.Config) {
 		cfg.Out = filepath.Join(t.TempDir(), "bundle")
 		report := wraptest.MustCalibrate(t, cfg)
 		n := report.Examples
-		want := map[string]int{"train": n.Train, "val": n.Val, "ood": n.OOD, "tuning": n.Val + n.OOD}
+		want := map[string]int{"train": n.Train, "val": n.Val, "ood": n.OOD, "tuning": n.Val + n.OOD, "scores": n.Val + n.OOD}
+		if scores := e.Stages[len(e.Stages)-1].Stage == "scores"; scores != (cfg.OOD != "") {
+			t.Errorf("%+v: is the choice between scores counted?", e.Stages)
+		}
 		for _, s := range e.Stages {
 			if *s.Examples != want[s.Stage] || s.Bytes < 10<<20 || s.Bytes > e.Bytes {
 				t.Errorf("%+v; want %d examples", s, want[s.Stage])
