@@ -287,7 +287,7 @@ func TestProgressGoesThroughTheStages(t *testing.T) {
 		last = p
 	}
 	mustCalibrate(t, c)
-	if want := []string{"train", "val", "ood", "tuning"}; !slices.Equal(stages, want) || last.Done != last.Total {
+	if want := []string{"train", "val", "ood", "tuning", "scores"}; !slices.Equal(stages, want) || last.Done != last.Total {
 		t.Errorf("stages %q, want %q, the last %+v", stages, want, last)
 	}
 }
