@@ -33,5 +33,9 @@
 // compares with the held-out examples alone. The test sees values that become larger or smaller,
 // and not those that only spread to both sides, which the index sees.
 //
+// The held-out examples are to be ones that the quantity was not tuned on. Two temperatures that are
+// tuned on thousands of examples make their probabilities hardly better than others'; what is promised is then
+// no longer exact.
+//
 // Alarms of several tests: each with alpha/q for q of them makes one in all with probability alpha at most.
 package drift

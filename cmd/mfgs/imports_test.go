@@ -68,6 +68,7 @@ var imports = map[string][]string{
 	"wrap/serve/oip":               {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
 	"wrap/serve":                   {"featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":     {},
+	"wrap/serve/telemetry":         {"calibrate/conformal", "calibrate/drift", "wrap"},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                        {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
 	"models":                       {},
@@ -112,6 +113,10 @@ var thirdParty = map[string][]string{
 	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow", "cmd/mfgs"},
 	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next
 	"github.com/klauspost/compress":     {"featurize/dataset/arrow"},
+
+	"github.com/prometheus/client_golang": {"wrap/serve/telemetry"},
+	"go.opentelemetry.io/otel":            {"wrap/serve/telemetry"},
+	"go.opentelemetry.io/proto/otlp":      {"wrap/serve/telemetry"}, // only its tests
 }
 
 // topLevel is all that the root of the repository holds beside dot files.

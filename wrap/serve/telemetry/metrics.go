@@ -1,0 +1,183 @@
+package telemetry
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// version is that of every model.
+const version = "1"
+
+// The reasons for which a request fails, Triton's.
+const (
+	Rejected = "REJECTED" // by a full queue, or a limit
+	Canceled = "CANCELED" // by who sent it, or when its time had passed
+	Backend  = "BACKEND"  // by the inference
+	Other    = "OTHER"
+)
+
+var reasons = []string{Rejected, Canceled, Backend, Other}
+
+// Config says how drift is looked for.
+type Config struct {
+	// FalseAlarm is the probability that a model ever alarms without drift, 0.01 if it is 0.
+	FalseAlarm float64
+	// Window is how many of the last examples the index is of, 1000 if it is 0.
+	Window int
+}
+
+// Metrics are those of a process. They are safe for concurrent use.
+type Metrics struct {
+	config   Config
+	registry *prometheus.Registry
+	byModel  []vector // all with a label "model", to remove series from
+
+	success, inferences, executions         *prometheus.CounterVec
+	failure                                 *prometheus.CounterVec
+	requestMicros, queueMicros, inferMicros *prometheus.CounterVec
+
+	latency, queued, batch               *prometheus.HistogramVec
+	confidence, entropy, percentile, set *prometheus.HistogramVec
+	abstentions, classes                 *prometheus.CounterVec
+	loads, loadFailures                  *prometheus.CounterVec
+
+	mu      sync.Mutex
+	serving map[string]*Observer // the newest of each model
+}
+
+// A vector is a family of metrics.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(prometheus.Labels) int
+}
+
+// New returns the metrics of a process in which no model is loaded. It panics for a configuration that
+// is out of range.
+func New(c Config) *Metrics {
+	if c.FalseAlarm == 0 {
+		c.FalseAlarm = 0.01
+	}
+	if c.Window == 0 {
+		c.Window = 1000
+	}
+	if !(c.FalseAlarm > 0 && c.FalseAlarm < 1) || c.Window < 1 || c.Window > maxWindow {
+		panic(fmt.Sprintf("telemetry: false alarms %v and a window of %d examples, want 0 to 1 and 1 to %d",
+			c.FalseAlarm, c.Window, maxWindow))
+	}
+	m := &Metrics{config: c, registry: prometheus.NewRegistry(), serving: map[string]*Observer{}}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(), (*state)(m),
+	)
+	m.triton()
+	m.ours()
+	return m
+}
+
+const maxWindow = 1 << 20
+
+// triton makes the metrics that are named as Triton's.
+func (m *Metrics) triton() {
+	m.success = m.counter("nv_inference_request_success", "Requests that were answered.", "version")
+	m.failure = m.counter("nv_inference_request_failure", "Requests that were not answered.", "version", "reason")
+	m.inferences = m.counter("nv_inference_count", "Examples in inferences.", "version")
+	m.executions = m.counter("nv_inference_exec_count", "Inferences, each a batch of examples.", "version")
+	m.requestMicros = m.counter("nv_inference_request_duration_us", "Time that answered requests took, in microseconds.", "version")
+	m.queueMicros = m.counter("nv_inference_queue_duration_us", "Time that answered requests waited, in microseconds.", "version")
+	m.inferMicros = m.counter("nv_inference_compute_infer_duration_us", "Time that the inferences of answered requests took, in microseconds.", "version")
+}
+
+// times are the bounds of durations, in seconds: from a tenth of what is promised of one client to what
+// nobody waits for.
+var times = []float64{0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+// ours makes the others.
+func (m *Metrics) ours() {
+	m.latency = m.histogram("mfgs_request_duration_seconds", "Time that answered requests took.", times)
+	m.queued = m.histogram("mfgs_queue_duration_seconds", "Time that answered requests waited.", times)
+	m.batch = m.histogram("mfgs_inference_batch_size", "Examples in an inference.",
+		[]float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
+	m.confidence = m.histogram("mfgs_prediction_confidence", "The largest probability.",
+		[]float64{0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, 1})
+	m.entropy = m.histogram("mfgs_prediction_entropy_nats", "Entropy of the probabilities.",
+		[]float64{0.001, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5})
+	m.percentile = m.histogram("mfgs_prediction_ood_percentile_ratio", "Share of held-out examples with a lower score of unfamiliarity.",
+		[]float64{0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975, 0.99, 0.995, 0.999, 1})
+	m.set = m.histogram("mfgs_prediction_set_size", "Classes in the prediction set.",
+		[]float64{0, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100})
+	m.abstentions = m.counter("mfgs_abstentions_total", "Examples that were better not answered.", "reason")
+	m.classes = m.counter("mfgs_predicted_class_total", "Examples by the class, or labels, predicted.", "class")
+	m.loads = m.counter("mfgs_bundle_loads_total", "Bundles that were loaded.")
+	m.loadFailures = m.counter("mfgs_bundle_load_failures_total", "Bundles that could not be loaded.")
+}
+
+func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append([]string{"model"}, labels...))
+	m.add(v)
+	return v
+}
+
+func (m *Metrics) histogram(name, help string, bounds []float64) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds}, []string{"model"})
+	m.add(v)
+	return v
+}
+
+func (m *Metrics) add(v vector) {
+	m.registry.MustRegister(v)
+	m.byModel = append(m.byModel, v)
+}
+
+// Handler serves the metrics, in Prometheus' text format. That of OpenMetrics is not offered: it has
+// counters end in _total, and dashboards for Triton do not know these.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 10 * time.Second})
+}
+
+// LoadFailed counts a bundle that could not be loaded for a model, whose name is one of the server's.
+func (m *Metrics) LoadFailed(model string) {
+	m.loadFailures.WithLabelValues(label(model)).Inc()
+}
+
+// Load says that a bundle serves a model from now on, in place of the one before, if there is one. Its
+// counters go on; drift begins anew. The observer of the one before may be used to its end.
+func (m *Metrics) Load(model string, b Bundle) (*Observer, error) {
+	model = label(model)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o, err := m.observer(model, b)
+	if err != nil {
+		return nil, err
+	}
+	m.loads.WithLabelValues(model).Inc()
+	m.loadFailures.WithLabelValues(model) // so that there is a 0
+	m.serving[model] = o
+	return o, nil
+}
+
+// Unload removes all that is shown of a model.
+func (m *Metrics) Unload(model string) {
+	model = label(model)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.serving, model)
+	for _, v := range m.byModel {
+		v.DeletePartialMatch(prometheus.Labels{"model": model})
+	}
+}
+
+// label is fit to be one.
+func label(s string) string {
+	const most = 128
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "�")
+}
