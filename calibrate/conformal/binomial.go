@@ -29,9 +29,6 @@ func Upper(k, n int, confidence float64) float64 {
 	return bisect(func(p float64) bool { return atMostOf(k, n, p) > 1-confidence })
 }
 
-// Lower returns the least probability that k of n draws leave possible, as [Upper].
-func Lower(k, n int, confidence float64) float64 { return 1 - Upper(n-k, n, confidence) }
-
 func checkCount(k, n int, confidence float64) {
 	if k < 0 || k > n || n < 1 || !(confidence > 0 && confidence < 1) {
 		panic(fmt.Sprintf("conformal: %d of %d with confidence %v", k, n, confidence))

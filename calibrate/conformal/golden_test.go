@@ -45,7 +45,7 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 	}
 	for _, c := range g.Bounds {
 		k, n := int(c[0]), int(c[1])
-		if got := Lower(k, n, c[2]); !approx.Equal(got, c[3], 1e-9) {
+		if got := 1 - Upper(n-k, n, c[2]); !approx.Equal(got, c[3], 1e-9) {
 			t.Errorf("%d of %d leave %v possible at %v, want %v", k, n, got, c[2], c[3])
 		}
 		if got := Upper(k, n, c[2]); !approx.Equal(got, c[4], 1e-9) {
