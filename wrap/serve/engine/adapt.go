@@ -19,7 +19,12 @@ type gathering struct {
 const maxPenalty = 31
 
 // expect is told that a batch has ended, and how many requests may come together now.
-func (g *gathering) expect(requests int, layout uint64, now time.Time, wait time.Duration) {
+func (g *gathering) expect(answered, queued int, layout uint64, now time.Time, wait time.Duration) {
+	if now.Before(g.until) && layout == g.layout { // of a batch in another slot
+		g.requests += answered // but no later: who waits already does not wait for longer
+		return
+	}
+	requests := answered + queued
 	g.requests, g.layout, g.until = requests, layout, now
 	if requests < 2 || wait == 0 {
 		return

@@ -165,17 +165,19 @@ func TestWaitsInVainBecomeRare(t *testing.T) {
 // Whatever comes and goes, a slot is never left free for longer than the rule says while a request
 // waits.
 func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
+	var waited time.Duration
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
+			n := 1 + int(seed)%3
 			rng := rand.New(rand.NewPCG(seed, 3))
 			f := &fake{took: affine}
 			const delay = 400 * time.Microsecond
-			e := New(Config{Run: f.run, MaxBatch: 8, Delay: delay})
+			e := New(Config{Run: f.run, MaxBatch: 8, Delay: delay, Slots: NewSlots(n)})
 			start := time.Now()
 			var wg sync.WaitGroup
 			var mu sync.Mutex
 			var arrivals, begins []time.Time
-			for range 500 {
+			for range 300 {
 				wg.Go(func() {
 					came := time.Now()
 					a, err := e.Do(t.Context(), one(1))
@@ -192,9 +194,21 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 			}
 			wg.Wait()
 			closeEngine(t, e)
-			free := start
 			for i, from := range f.from {
-				// The slot has been free since the batch before; somebody waits since then or since it came.
+				// One slot at least is free since the last end of a batch before which none was.
+				free := start
+				for j, end := range f.to {
+					busy := 0
+					for k := range f.to {
+						if k != i && f.from[k].Before(end) && !f.to[k].Before(end) {
+							busy++
+						}
+					}
+					if j != i && busy == n && !end.After(from) && end.After(free) {
+						free = end
+					}
+				}
+				// Somebody waits since then or since he came.
 				first := from
 				for j, begin := range begins {
 					if begin.Equal(from) && arrivals[j].Before(first) {
@@ -205,11 +219,14 @@ func TestNoRequestWaitsBeyondTheDeadline(t *testing.T) {
 					first = free
 				}
 				if idle := from.Sub(first); idle > delay {
-					t.Errorf("seed %d: batch %d began %v after it could", seed, i, idle)
+					t.Errorf("seed %d, %d slots: batch %d began %v after it could", seed, n, i, idle)
 				}
-				free = f.to[i]
+				waited = max(waited, from.Sub(first))
 			}
 		})
+	}
+	if waited == 0 {
+		t.Error("nobody ever waited: the test tries nothing")
 	}
 }
 
@@ -243,13 +260,15 @@ func TestAFullQueueDoesNotWait(t *testing.T) {
 	})
 }
 
-// The rule by itself: which waits are left out after some in vain, and after some that are rewarded.
+// The rule by itself: which waits are left out after some in vain, and after some that are
+// rewarded.
 func TestWhichWaitsAreLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g gathering
 		// round ends a batch, after which two are expected: one is there, and the other in time or not.
 		round := func(inTime bool) (waited bool) {
-			g.expect(2, 0, time.Now(), time.Millisecond)
+			g.expect(1, 1, 0, time.Now(), time.Millisecond)
+			defer g.stop()
 			if !g.wait(1, time.Now(), func() { g.armed = false }) {
 				return false
 			}
@@ -276,7 +295,7 @@ func TestWhichWaitsAreLeftOut(t *testing.T) {
 			{true, 31}, {true, 0}, {false, 0}, {true, 15}, {true, 0}, {true, 0}, {true, 0}, {false, 0}, {false, 1},
 		} {
 			// Batches after which no wait would be do not count.
-			g.expect(1, 0, time.Now(), time.Millisecond)
+			g.expect(1, 0, 0, time.Now(), time.Millisecond)
 			if got := next(step.inTime); got != step.leftOut {
 				t.Errorf("step %d: %d waits were left out, want %d", i, got, step.leftOut)
 			}
@@ -321,5 +340,28 @@ func TestHalfLoadAtRandom(t *testing.T) {
 	}
 	if with, without := median[2*time.Millisecond], median[0]; with > without*105/100 {
 		t.Errorf("the median is %v with a delay and %v without", with, without)
+	}
+}
+
+// Clients share several slots evenly: no slot runs single requests while another runs all others.
+func TestSlotsShareAClosedLoop(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{took: affine}
+			e := New(Config{Run: f.run, MaxBatch: 64, Delay: 2 * time.Millisecond, Slots: NewSlots(n)})
+			rng := rand.New(rand.NewPCG(1, 1))
+			var mu sync.Mutex
+			clients(t, e, 64, 300*time.Millisecond, func(int) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(50+rng.IntN(200)) * time.Microsecond
+			})
+			closeEngine(t, e)
+			for i, got := range f.rows[20 : len(f.rows)-n] {
+				if got < 64/n/2 || got > 64/n {
+					t.Fatalf("%d slots: batch %d has %d of 64 requests: %v", n, 20+i, got, f.rows)
+				}
+			}
+		})
 	}
 }

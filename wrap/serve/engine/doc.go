@@ -25,6 +25,9 @@
 // nobody waits where nobody else is. A request of another shape than the batch that ended does not
 // wait for what cannot join it.
 //
+// Where an engine has several slots, a batch is no more than their even share of what is queued and
+// running: or one slot would run single requests while another runs all others.
+//
 // Waits in vain, as with clients that come and go at random, make the engine leave out the next
 // wait, then 3, 7, 15, and at last 31 of 32. One that is rewarded halves what is left out.
 //

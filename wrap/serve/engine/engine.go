@@ -72,16 +72,17 @@ type Engine struct {
 	ctx    context.Context // of inferences
 	abort  context.CancelCauseFunc
 
-	mu      sync.Mutex
-	queue   queue
-	inLine  bool          // for a slot
-	running int           // batches
-	parts   int           // of batches that have failed, so far
-	closing bool          // nothing new is taken
-	closed  bool          // and nothing is queued or running
-	drained chan struct{} // closed with it
-	gather  gathering
-	speed   speed
+	mu       sync.Mutex
+	queue    queue
+	inLine   bool          // for a slot
+	running  int           // batches
+	examples int           // in them
+	parts    int           // of batches that have failed, so far
+	closing  bool          // nothing new is taken
+	closed   bool          // and nothing is queued or running
+	drained  chan struct{} // closed with it
+	gather   gathering
+	speed    speed
 }
 
 // New returns an engine; it has nothing to release as long as no request is in it. It panics
@@ -236,8 +237,8 @@ func (e *Engine) proceed(now time.Time) {
 // wait reports whether what is queued is to wait for more.
 func (e *Engine) wait(now time.Time) bool {
 	q := &e.queue
-	may := q.requests > 0 && !e.closing && q.head.part == 0 && q.examples < e.config.MaxBatch &&
-		q.head.layout == e.gather.layout
+	may := q.requests > 0 && !e.closing && q.head.part == 0 && q.head.layout == e.gather.layout &&
+		q.examples < e.config.MaxBatch
 	return may && e.gather.wait(q.requests, now, e.overdue)
 }
 
@@ -286,9 +287,11 @@ func (e *Engine) form() *batch {
 	if e.wait(now) { // for a batch that has ended since the engine stood in line
 		return nil
 	}
-	e.gather.stop()
 	b := &batch{}
 	b.requests = b.one[:0]
+	// With several slots, a batch is an even share of what is queued and running.
+	places := e.running + 1 + e.config.Slots.unused()
+	share := min(e.config.MaxBatch, (e.queue.examples+e.examples+places-1)/places)
 	var next *request
 	for r := e.queue.head; r != nil; r = next {
 		next = r.next
@@ -301,7 +304,7 @@ func (e *Engine) form() *batch {
 			if r.part != head.part || !r.joins(head) {
 				continue
 			}
-			if b.rows+r.rows > e.config.MaxBatch {
+			if b.rows+r.rows > share {
 				break
 			}
 		}
@@ -310,6 +313,7 @@ func (e *Engine) form() *batch {
 		b.requests = append(b.requests, r)
 		b.rows += r.rows
 	}
+	e.gather.stop()
 	if b.rows > 0 {
 		b.waiting = len(b.requests)
 		if len(b.requests) > 1 {
@@ -317,6 +321,7 @@ func (e *Engine) form() *batch {
 		}
 		b.ctx, b.cancel = context.WithCancel(e.ctx)
 		e.running++
+		e.examples += b.rows
 		e.speed.began(b.rows, e.queue.requests > 0, now)
 	}
 	e.proceed(now)
@@ -356,6 +361,7 @@ func (e *Engine) finish(b *batch, err error, now time.Time) (done []*request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running--
+	e.examples -= b.rows
 	waiting := b.requests
 	if b.waiting < len(waiting) {
 		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r *request) bool { return r.state == left })
@@ -375,7 +381,7 @@ func (e *Engine) finish(b *batch, err error, now time.Time) (done []*request) {
 		if err == nil {
 			e.speed.ended(b.rows, b.took)
 		}
-		e.gather.expect(len(waiting)+e.queue.requests, b.requests[0].layout, now, min(e.config.Delay, b.took/4))
+		e.gather.expect(len(waiting), e.queue.requests, b.requests[0].layout, now, min(e.config.Delay, b.took/4))
 	}
 	e.proceed(now)
 	return done

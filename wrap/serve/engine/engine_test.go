@@ -296,8 +296,8 @@ func TestRetryAfterKnowsOfOtherEngines(t *testing.T) {
 	})
 }
 
-// Before anything is known of its speed, and while an inference is stuck, an engine promises nothing
-// soon, whether the stuck one is its own or another's.
+// Before anything is known of its speed, and while an inference is stuck, an engine promises
+// nothing soon, whether the stuck one is its own or another's.
 func TestRetryAfterIsNotTooHopeful(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{took: constant(time.Hour)}

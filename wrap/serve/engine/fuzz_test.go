@@ -14,8 +14,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
-// FuzzEngine has requests of many kinds come, leave and fail, and engines close, in an order that the
-// fuzzer chooses and on a clock that does not run by itself. A simple oracle knows what each
+// FuzzEngine has requests of many kinds come, leave and fail, and engines close, in an order that
+// the fuzzer chooses and on a clock that does not run by itself. A simple oracle knows what each
 // request may be answered: its own rows, once, or an error that there was reason for.
 func FuzzEngine(f *testing.F) {
 	for seed := range uint64(300) {

@@ -20,7 +20,7 @@ type Slots struct {
 }
 
 // NewSlots returns n places; it panics if n < 1. Inferences that each use all cores run best in
-// one, or in two where one is to prepare its batch while the other computes.
+// one: each of n makes batches of an n-th.
 func NewSlots(n int) *Slots {
 	if n < 1 {
 		panic("engine: fewer than one slot")
@@ -38,6 +38,13 @@ func (s *Slots) enter(e *Engine) {
 	}
 	s.free--
 	go s.work(e)
+}
+
+// unused returns how many places are free.
+func (s *Slots) unused() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
 }
 
 // work runs batches in one place until no engine stands in line.
