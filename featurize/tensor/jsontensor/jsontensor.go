@@ -200,7 +200,10 @@ func (p *Parser) Skip(depth int) error {
 	case p.Literal("true"), p.Literal("false"), p.Literal("null"):
 		return nil
 	}
-	_, err := p.readNumber()
+	if _, ok := p.notFinite(); ok {
+		return nil
+	}
+	_, err := p.scan()
 	return err
 }
 

@@ -161,15 +161,8 @@ type number struct {
 // readNumber reads a number. One that is whole is so however it is written, 1.0
 // too; negative zero is not.
 func (p *Parser) readNumber() (number, error) {
-	if !p.Strict && (p.Pos < len(p.Text) && p.Text[p.Pos] > '9' || p.Pos+1 < len(p.Text) && p.Text[p.Pos+1] == 'I') {
-		switch {
-		case p.Literal("NaN"):
-			return number{kind: 'f', f: math.NaN()}, nil
-		case p.Literal("Infinity"):
-			return number{kind: 'f', f: math.Inf(1)}, nil
-		case p.Literal("-Infinity"):
-			return number{kind: 'f', f: math.Inf(-1)}, nil
-		}
+	if v, ok := p.notFinite(); ok {
+		return number{kind: 'f', f: v}, nil
 	}
 	d, err := p.scan()
 	if err != nil {
@@ -195,6 +188,22 @@ func (p *Parser) readNumber() (number, error) {
 		return number{kind: 'i', i: i}, nil
 	}
 	return number{kind: 'f', f: v}, nil
+}
+
+// notFinite takes one of Python's words.
+func (p *Parser) notFinite() (float64, bool) {
+	if p.Strict || p.Pos < len(p.Text) && p.Text[p.Pos] <= '9' && (p.Pos+1 >= len(p.Text) || p.Text[p.Pos+1] != 'I') {
+		return 0, false
+	}
+	switch {
+	case p.Literal("NaN"):
+		return math.NaN(), true
+	case p.Literal("Infinity"):
+		return math.Inf(1), true
+	case p.Literal("-Infinity"):
+		return math.Inf(-1), true
+	}
+	return 0, false
 }
 
 // Scalar reads a value that is no list and no object: nil, bool, string, and of numbers int64 where
