@@ -36,7 +36,7 @@ func ModelOutputs(t testing.TB, cfg Config) (logits []float32, outputs []ModelOu
 		t.Fatal(err)
 	}
 	for _, o := range owns {
-		outputs = append(outputs, ModelOutput{o.Name, o.Integer, o.values})
+		outputs = append(outputs, ModelOutput{o.Name, o.Integer, o.Values})
 	}
 	return logits, outputs
 }

@@ -61,6 +61,7 @@ var imports = map[string][]string{
 	"wrap/part":                    {"calibrate", "calibrate/conformal", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "featurize/preprocess", "onnx/files", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/measure":        {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "calibrate/score"},
 	"wrap/internal/attach":         {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/conformal", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},
+	"wrap/internal/proof":          {"calibrate", "onnx/head", "wrap/part"},
 	"wrap":                         {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
 	"wrap/bench":                   {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/serve/engine":            {"featurize/tensor"},
@@ -88,6 +89,7 @@ var testImports = map[string][]string{
 	"onnx/layers":           {"onnx/internal/onnxtest"},
 	"featurize":             {"onnx/layers", "featurize/ort/install"}, // whose networks it runs; the library
 	// A real network and real data; comparisons and exports of what was calibrated.
+	"wrap/internal/proof":          {"calibrate", "onnx/head", "wrap/part"},
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},

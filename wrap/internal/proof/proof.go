@@ -1,0 +1,392 @@
+// Package proof compares what is made of a model's logits with what the model itself gives.
+package proof
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/part"
+)
+
+const (
+	// How far probabilities may be from the model's own. Both come of the same logits, by
+	// other ways of rounding float32; where numbers of 8 or 16 bits lie between, a
+	// probability is rounded to 1/256.
+	tolerance       = 1e-4
+	coarseTolerance = 1e-2
+	// logitRounding is how far logits may be from themselves, relative to the largest,
+	// where the runtime has another kernel for the layer as the model has it.
+	logitRounding = 1e-5
+)
+
+// An Own is one of the model's own outputs, for some examples.
+type Own struct {
+	head.Output
+	Values []float32 // [n,Width]
+}
+
+// A Question says how a head was found.
+type Question struct {
+	Named  bool   // by hand
+	Output string // the one that was named, "" where none was
+}
+
+// Judge compares what is made of the logits of some examples by a head, c in the terms of package
+// calibrate, with the model's own outputs. The proof is nil where there is nothing to compare with; there
+// may be something to warn of.
+func Judge(
+	h *head.Head, c calibrate.Head, logits []float32, owns []Own, q Question,
+) (proof *part.Proof, warning string, err error) {
+	n := len(logits) / h.LogitDim
+	var compared []*agreement
+	itself := false // the logits are an output
+	for i := range owns {
+		o := &owns[i]
+		if len(o.Ops) == 0 {
+			itself = true
+			continue
+		}
+		if q.Output != "" && o.Name != q.Output {
+			continue
+		}
+		a := agree(c, logits, n, &o.Output, o.Values)
+		understood := given(h, c, logits, n, o)
+		switch {
+		case understood != nil:
+			compared = append(compared, understood)
+		case a != nil && (q.Named || only(o.Ops, plainOps) && !only(o.Ops, linearOps)):
+			compared = append(compared, a)
+		}
+	}
+	switch a := decisive(compared); {
+	case a != nil && !a.holds():
+		return nil, "", a.error(h, n)
+	case a != nil:
+		if s := a.smoothed; s != nil {
+			warning = fmt.Sprintf("the model's own %q are %.4g·p + %.3g of the probabilities p made of the logits: it is p that figures and temperatures are of", a.output, s[0], s[1])
+		}
+		return &part.Proof{Output: a.output, Examples: n, Difference: a.difference}, warning, nil
+	case q.Named && !itself:
+		warning = fmt.Sprintf("the head was named by hand, and the model gives nothing that its logits %q could be compared with: whether they are the right ones, and %s the right link, is not proven", h.Logits, h.Link)
+	}
+	return nil, warning, nil
+}
+
+// plainOps make of logits what is known: probabilities, their logarithms or the best
+// class, whatever the order. A head that was found is compared with what comes of them
+// alone: others, such as a mean over several views, are understood by their place.
+var plainOps = []string{
+	"Softmax", "LogSoftmax", "Sigmoid", "ArgMax", "TopK", "Identity", "Cast", "Dropout", "Flatten", "Reshape",
+	"Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear", "DequantizeLinear", "ReduceMax", "Sub", "Exp",
+	"ReduceSum", "Div", "Log", "Neg", "ReduceLogSumExp", "Concat", "mfgs.BothClasses", "LpNormalization",
+	"ai.onnx.ml.Normalizer", "ai.onnx.ml.ZipMap", "Clip", "Max", "Min", "Expand", "Shape", "Add", "Mul", "Not",
+	"Reciprocal",
+}
+
+// linearOps make other logits of logits.
+var linearOps = []string{
+	"Identity", "Cast", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "QuantizeLinear",
+	"DequantizeLinear", "Add", "Sub", "Mul", "Div", "BatchNormalization",
+}
+
+// only reports whether all operators are of a list.
+func only(ops, of []string) bool {
+	return !slices.ContainsFunc(ops, func(op string) bool { return !slices.Contains(of, op) })
+}
+
+// agreement is how far one of a model's own outputs is from what is made of the logits.
+type agreement struct {
+	output     string
+	what       string  // "probabilities" or "classes"
+	difference float64 // as in Proof
+	allowed    float64
+	classes    int         // examples whose most probable class is another
+	smoothed   *[2]float64 // a and b, where the model's own are a·p + b and not p
+}
+
+// given compares an output with what the head, as it was found, says that the model
+// gives: probabilities smoothed, clamped or in logarithms. It is nil where that is not
+// this output, or not the head's business.
+func given(h *head.Head, head calibrate.Head, logits []float32, n int, o *Own) *agreement {
+	if o.Integer || n == 0 {
+		return nil
+	}
+	p, c := probabilities(head, logits, n), head.Classes()
+	a := &agreement{output: o.Name, what: "probabilities", allowed: allowed(logits, &o.Output)}
+	for i := range n {
+		gives := h.Gives(p[i*c : (i+1)*c])
+		if len(gives) != o.Width {
+			return nil
+		}
+		for j, want := range gives {
+			got := float64(o.Values[i*o.Width+j])
+			// Written so that NaN fails.
+			if !(math.Abs(want-got) <= a.allowed*max(1, math.Abs(want))) {
+				return nil
+			}
+			a.difference = max(a.difference, min(math.Abs(want-got), a.allowed))
+		}
+	}
+	return a
+}
+
+// allowed is how far probabilities may be from the model's own.
+func allowed(logits []float32, o *head.Output) float64 {
+	if o.Coarse {
+		return coarseTolerance
+	}
+	largest := 0.0
+	for _, v := range logits {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	return min(tolerance+logitRounding*largest, coarseTolerance)
+}
+
+// decisive returns the comparison that counts, nil without any: one of probabilities,
+// which say more than classes, that holds, or else the first. A model may give other
+// probabilities beside those of its head.
+func decisive(all []*agreement) *agreement {
+	rank := func(a *agreement) int {
+		r := 0
+		if a.what == "probabilities" {
+			r = 4
+		}
+		if a.holds() {
+			r += 2
+		}
+		if a.smoothed == nil {
+			r++
+		}
+		return r
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(all, func(a, b *agreement) int { return rank(a) - rank(b) }) // the first of equals
+}
+
+func (a *agreement) holds() bool { return a.smoothed != nil || a.difference <= a.allowed }
+
+func (a *agreement) error(h *head.Head, n int) error {
+	found := fmt.Sprintf("they differ by %.2g, want at most %.2g, and in %d of %d examples in their class", a.difference, a.allowed, a.classes, n)
+	if a.what == "classes" {
+		found = fmt.Sprintf("they differ in %d of %d examples, want none", a.classes, n)
+	}
+	return fmt.Errorf("the %s made of the logits %q by %s are not the model's own %q: %s; name the tensor that the model makes them of with --logits, behind every bias and scale, and their --link, or give features and logits ready made",
+		a.what, h.Logits, h.Link, a.output, found)
+}
+
+// agree compares what one of a model's own outputs says of n examples with their
+// logits; nil where it cannot be told what it says.
+func agree(h calibrate.Head, logits []float32, n int, o *head.Output, values []float32) *agreement {
+	largest := 0.0
+	for _, v := range slices.Concat(logits, values) {
+		if v-v != 0 { // NaN, for both
+			return nil
+		}
+	}
+	for _, v := range logits {
+		largest = max(largest, math.Abs(float64(v)))
+	}
+	if n == 0 {
+		return nil
+	}
+	a := &agreement{output: o.Name, what: "probabilities", allowed: allowed(logits, o)}
+	if o.Integer {
+		a.what = "classes"
+		return a.compareClasses(h, logits, n, o, values, largest)
+	}
+	own := outputProbabilities(h, n, o, values)
+	if own == nil {
+		return nil
+	}
+	ours := probabilities(h, logits, n)
+	low, high := cutOff(own, o.Ops)
+	c := len(own) / n
+	for i := range n {
+		if !h.MultiLabel() && argmax(ours[i*c:(i+1)*c]) != argmax(own[i*c:(i+1)*c]) {
+			a.classes++
+		}
+	}
+	for i, p := range ours {
+		a.difference = max(a.difference, math.Abs(min(max(p, low), high)-own[i]))
+	}
+	if !a.holds() {
+		a.smoothed = smoothing(ours, own, n, a.allowed)
+	}
+	return a
+}
+
+// cutOff returns the probabilities between which a model's own are kept: where it cuts
+// them off, several are the least or the largest.
+func cutOff(own []float64, ops []string) (low, high float64) {
+	low, high = 0, 1
+	if !slices.ContainsFunc(ops, func(op string) bool { return op == "Clip" || op == "Max" || op == "Min" }) {
+		return low, high
+	}
+	least, most := slices.Min(own), slices.Max(own)
+	lows, highs := 0, 0
+	for _, p := range own {
+		if p == least {
+			lows++
+		}
+		if p == most {
+			highs++
+		}
+	}
+	if lows > 1 {
+		low = least
+	}
+	if highs > 1 {
+		high = most
+	}
+	return low, high
+}
+
+// probabilities are those of each class, or of each label of a multi-label head.
+func probabilities(h calibrate.Head, logits []float32, n int) []float64 {
+	logp, _ := calibrate.Plain(h, logits, n, 1)
+	p := make([]float64, 0, n*h.Classes())
+	for j, l := range logp {
+		// Of two outcomes of each label the second is that it is there.
+		if !h.MultiLabel() || j%2 == 1 {
+			p = append(p, math.Exp(l))
+		}
+	}
+	return p
+}
+
+// outputProbabilities reads an output as probabilities of all classes; nil where it is
+// something else.
+func outputProbabilities(h calibrate.Head, n int, o *head.Output, values []float32) []float64 {
+	c := h.Classes()
+	single := h.Logits == 1 && o.Width == 1
+	if o.Width != c && !single || slices.Contains(o.Ops, "TopK") {
+		return nil
+	}
+	if only(o.Ops, linearOps) {
+		if o.Width != h.Logits {
+			return nil
+		}
+		return probabilities(h, values, n)
+	}
+	p := make([]float64, 0, n*c)
+	for _, v := range values {
+		if single { // of the class that the logit speaks for
+			p = append(p, 1-float64(v))
+		}
+		p = append(p, float64(v))
+	}
+	if distributions(h, p) {
+		return p
+	}
+	if single || h.MultiLabel() {
+		return nil
+	}
+	for _, sign := range []float64{1, -1} { // logarithms, or less these
+		for i, v := range values {
+			p[i] = math.Exp(sign * float64(v))
+		}
+		if distributions(h, p) {
+			return p
+		}
+	}
+	return nil
+}
+
+// distributions reports whether rows are probabilities: of a multi-label head each by
+// itself, otherwise together.
+func distributions(h calibrate.Head, p []float64) bool {
+	const slack = coarseTolerance
+	c := h.Classes()
+	for i, v := range p {
+		if !(v >= -slack && v <= 1+slack) {
+			return false
+		}
+		if i%c == 0 && !h.MultiLabel() {
+			sum := 0.0
+			for _, u := range p[i : i+c] {
+				sum += u
+			}
+			if !(math.Abs(sum-1) <= slack*max(2, float64(c)/10)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// compareClasses compares the best class, where that is nothing else than the largest logit's. It
+// is nil where the classes have other numbers: from 1 on, or the other way round.
+func (a *agreement) compareClasses(
+	h calibrate.Head, logits []float32, n int, o *head.Output, values []float32, largest float64,
+) *agreement {
+	k := h.Logits
+	best := slices.Contains(o.Ops, "ArgMax") || slices.Contains(o.Ops, "TopK")
+	if k == 1 || h.MultiLabel() || o.Width != 1 || !best || !only(o.Ops, plainOps) {
+		return nil
+	}
+	a.allowed = 0
+	slack := 1e-4 * largest
+	if o.Coarse {
+		slack = 1e-2 * largest
+	}
+	// Of our class and the model's, the differences and the sums there are.
+	differences, sums := map[int]bool{}, map[int]bool{}
+	for i := range n {
+		row := logits[i*k : (i+1)*k]
+		class, largest := int(values[i]), slices.Max(row)
+		ours := slices.Index(row, largest)
+		differences[class-ours], sums[class+ours] = true, true
+		if class < 0 || class >= k {
+			return nil
+		}
+		if float64(largest-row[class]) > slack { // else a tie
+			a.classes++
+		}
+	}
+	if a.classes > 0 && len(differences) != len(sums) && (len(differences) == 1 || len(sums) == 1) {
+		return nil
+	}
+	a.difference = float64(a.classes) / float64(n)
+	return a
+}
+
+// smoothing returns a and b where own is a·p + b of ours, nil where it is not.
+func smoothing(ours, own []float64, n int, allowed float64) *[2]float64 {
+	const least = 4 // through fewer a line goes too easily
+	if n < least {
+		return nil
+	}
+	var mx, my, sxx, sxy float64
+	for i := range ours {
+		mx, my = mx+ours[i]/float64(len(ours)), my+own[i]/float64(len(ours))
+	}
+	for i := range ours {
+		sxx, sxy = sxx+(ours[i]-mx)*(ours[i]-mx), sxy+(ours[i]-mx)*(own[i]-my)
+	}
+	a := sxy / sxx
+	b := my - a*mx
+	if !(a >= 0.5 && a < 1 && b >= 0 && a+b <= 1) {
+		return nil
+	}
+	for i := range ours {
+		if !(math.Abs(a*ours[i]+b-own[i]) <= allowed) {
+			return nil
+		}
+	}
+	return &[2]float64{a, b}
+}
+
+func argmax(p []float64) int {
+	best := 0
+	for i, v := range p {
+		if v > p[best] {
+			best = i
+		}
+	}
+	return best
+}
