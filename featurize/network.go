@@ -495,6 +495,25 @@ func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 	return pipes, nil
 }
 
+// Ready makes ready model inputs of one example, for Run: of shape [1, …].
+func (w *Network) Ready(ex *dataset.Example) ([]tensor.Tensor, error) {
+	if err := ex.Decode(); err != nil {
+		return nil, err
+	}
+	pipes, err := w.resolve(ex)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBatch(w.inputs, pipes, 1)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.set(0, ex); err != nil {
+		return nil, err
+	}
+	return b.tensors(1), nil
+}
+
 // Images preprocesses images for a model with one input, for Run. Where the
 // model leaves sizes open, all must have that of the first.
 func (w *Network) Images(images []goimage.Image) ([]tensor.Tensor, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/probe"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
 )
@@ -24,7 +25,8 @@ type accumulation struct {
 	refused    bool        // the checkpoint, or the output that is there, is another calibration's
 	part       *part.Part
 	read       map[*source.Set]*reading
-	offset     int // blocks by which the training data lie behind those of its source
+	probed     bool // the probe was read, or there is none
+	offset     int  // blocks by which the training data lie behind those of its source
 }
 
 // reading is how far a set was read.
@@ -104,6 +106,9 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 		}
 	}
 	a.log.begin("held_out")
+	if err := a.keepProbe(ctx); err != nil {
+		return err
+	}
 	if s := a.in.val; s != nil && !a.whole(s) {
 		if err := a.collect(ctx, s, a.part.Val); err != nil {
 			return err
@@ -118,6 +123,24 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 		return a.collect(ctx, s, a.part.StandIns)
 	}
 	return nil
+}
+
+// keepProbe reads the probe, where the first held-out examples are here, before these are read.
+func (a *accumulation) keepProbe(ctx context.Context) (err error) {
+	in := a.in
+	if a.probed || in.val == nil || !a.part.Set(bundle.Val).First(a.shard(in.val)) {
+		return nil
+	}
+	a.probed = true
+	switch {
+	case a.cfg.NoProbe:
+		in.noProbe = "not wanted"
+	case in.cut == nil:
+		in.noProbe = "the features are ready made"
+	default:
+		a.part.Probe, in.noProbe, err = probe.Read(ctx, in.cut, in.val)
+	}
+	return err
 }
 
 // begun reports whether some of a set was read before, and whole whether all of it was.

@@ -35,7 +35,9 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	log := newJournal(cfg.Progress)
 	var report *Report
 	err := bundleOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {
-		to := &target{dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature}
+		to := &target{
+			dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature, noProbe: in.noProbe,
+		}
 		if in.cut != nil {
 			to.model, to.weights = NewModelInfo(in.cut.Model), in.cut.Head.Weights
 			if !cfg.NoModel {

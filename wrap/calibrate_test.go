@@ -30,7 +30,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 		t.Run(string(s), func(t *testing.T) {
 			dir, r := calibrated(t, s)
 			if got, want := list(t, dir), []string{bundle.ManifestName, bundle.ModelName,
-				bundle.PosteriorName}; !slices.Equal(got, want) {
+				bundle.PosteriorName, bundle.ProbeName}; !slices.Equal(got, want) {
 				t.Errorf("the bundle holds %q, want %q", got, want)
 			}
 			if r.Bundle != dir || r.Structure != string(s) || r.Covariance != "hessian" ||

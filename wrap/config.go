@@ -58,6 +58,8 @@ type Config struct {
 	Out     string // folder of the bundle to write
 	Force   bool   // replace a bundle that is there
 	NoModel bool   // leave the model out of the bundle
+	// NoProbe keeps no held-out inputs in the bundle, for [Predictor.Probe]: for data that must not travel.
+	NoProbe bool
 	// KeepCurvature keeps the sums over the training data in the bundle, for Update.
 	KeepCurvature bool
 
@@ -123,6 +125,7 @@ type Report struct {
 	HeldOut       HeldOut         `json:"held_out"`
 	// Decisions are those that were asked for.
 	Decisions *conformal.Decisions `json:"decisions,omitempty"`
+	Probe     ProbeInfo            `json:"probe"`
 	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
 	Recommendation Recommendation     `json:"recommendation"`
 	Examples       Examples           `json:"examples"`
@@ -136,6 +139,12 @@ type Report struct {
 // is.
 type Recommendation = measure.Recommendation
 
+// ProbeInfo says how many held-out inputs are kept for [Predictor.Probe], and of none why.
+type ProbeInfo struct {
+	Examples int    `json:"examples"`
+	Reason   string `json:"reason,omitempty"`
+}
+
 // PartReport describes a part of a calibration.
 type PartReport struct {
 	Part       string             `json:"part"`
@@ -145,6 +154,7 @@ type PartReport struct {
 	Structure  string             `json:"structure"`
 	Covariance string             `json:"covariance"`
 	Sets       []PartSet          `json:"sets"`
+	Probe      *ProbeInfo         `json:"probe,omitempty"` // of a part with the first held-out examples
 	Examples   Examples           `json:"examples"`
 	Seconds    map[string]float64 `json:"seconds"` // by stage, and "total"
 	Bad        []string           `json:"bad_records"`

@@ -65,6 +65,9 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	report := newReport(p, to, fitted, log.warnings)
+	if report.Probe.Reason = to.noProbe; p.Probe != nil {
+		report.Probe = ProbeInfo{Examples: p.Probe.N}
+	}
 	report.HeldOut, report.Recommendation, report.Decisions = figures, recommendation, decisions
 	if err := write(p, to, fitted, report); err != nil {
 		return nil, err

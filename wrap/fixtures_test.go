@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
@@ -178,6 +179,9 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 					t.Errorf("%d predictions: %v", i, err)
 				}
 				equalsTheFormulas(t, p, oracle, inputs)
+				if err := p.Probe(t.Context()); err != nil || r.Probe.Examples != bundle.MostProbe {
+					t.Errorf("the probe %+v: %v", r.Probe, err)
+				}
 			}
 		})
 	}

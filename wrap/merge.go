@@ -54,6 +54,9 @@ func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
 		}
 		var err error
 		report, err = writePart(ctx, p, cfg.Out, o, model, log)
+		if err == nil && in.noProbe != "" {
+			report.Probe = &ProbeInfo{Reason: in.noProbe}
+		}
 		return err
 	})
 	if err != nil {
@@ -78,6 +81,9 @@ func writePart(
 		Part: dir, Model: model, Head: sum.head, Preprocess: p.Recipe.Preprocess,
 		Structure: string(p.Recipe.Structure), Covariance: string(p.Recipe.Covariance),
 		Examples: sum.examples, Bad: sum.bad, Ignored: sum.ignored, Warnings: sum.warnings, Seconds: log.end(),
+	}
+	if p.Probe != nil {
+		r.Probe = &ProbeInfo{Examples: p.Probe.N}
 	}
 	for _, s := range p.Sets {
 		set := PartSet{Role: string(s.Role), Spec: s.Spec}
@@ -190,7 +196,8 @@ func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 	}
 	return finish(ctx, m.Part, &target{
 		dir: cfg.Out, force: cfg.Force, keepCurvature: cfg.KeepCurvature, model: m.model, weights: m.weights,
-		files: bundle.WriteOptions{Model: m.Model, ModelData: m.ModelData},
+		noProbe: "the parts have none",
+		files:   bundle.WriteOptions{Model: m.Model, ModelData: m.ModelData},
 	}, log)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/probe"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
@@ -72,6 +73,8 @@ type Predictor struct {
 
 	mu          sync.Mutex
 	calibration *calibrate.Calibration // of formulas
+
+	probe *expected // nil of a bundle that keeps none
 }
 
 // Open opens the bundle in a folder. The caller closes the Predictor. When ctx ends, so does the
@@ -118,9 +121,12 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err != nil {
 		return nil, err
 	}
+	if err := p.expect(b.Probe, fused.Inputs()); err != nil {
+		return nil, err
+	}
 	// The posterior is in the graph now, and takes no second place in memory.
 	small := *b
-	small.Posterior = nil
+	small.Posterior, small.Probe = nil, nil
 	p.bundle, p.calibration = &small, nil
 	b, a.Bundle = nil, &small
 	if o.FreeMemory {
@@ -132,6 +138,28 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 		return nil, err
 	}
 	return p, nil
+}
+
+// expected is what the bundle's probe is to give.
+type expected struct {
+	inputs      []Tensor // in the model's order
+	predictions []Prediction
+	err         error // of the formulas, in place of predictions
+}
+
+// expect computes what a probe, if there is one, is to give.
+func (p *Predictor) expect(given *bundle.Probe, infos []onnx.ValueInfo) error {
+	if given == nil {
+		return nil
+	}
+	inputs, err := probe.Inputs(given, infos)
+	if err != nil {
+		return err
+	}
+	p.probe = &expected{inputs: inputs}
+	b := &rows.Batch{N: given.N, Features: given.Features, Logits: given.Logits}
+	p.probe.predictions, p.probe.err = p.predict(p.calibration, b)
+	return nil
 }
 
 // run prepares a fused model.

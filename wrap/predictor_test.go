@@ -527,7 +527,8 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	c := quick(config(t, filepath.Join(dir, "b")))
 	c.NoModel = true
 	mustCalibrate(t, c)
-	if got, want := list(t, c.Out), []string{bundle.ManifestName, bundle.PosteriorName}; !slices.Equal(got, want) {
+	want := []string{bundle.ManifestName, bundle.PosteriorName, bundle.ProbeName}
+	if got := list(t, c.Out); !slices.Equal(got, want) {
 		t.Errorf("the bundle holds %q", got)
 	}
 	_, err := Open(t.Context(), c.Out, Options{})
@@ -692,7 +693,7 @@ func TestABundleMayHoldExternalData(t *testing.T) {
 	mustCalibrate(t, quick(Config{Model: filepath.Join(own, bundle.ModelName), Train: file, Val: file, Out: own,
 		Force: true}))
 	if got, want := list(t, own), []string{bundle.ManifestName, bundle.ModelName,
-		bundle.PosteriorName}; !slices.Equal(got, want) {
+		bundle.PosteriorName, bundle.ProbeName}; !slices.Equal(got, want) {
 		t.Errorf("the bundle holds %q, want %q", got, want)
 	}
 	same("the gathered model", opened(t, own, Options{}))

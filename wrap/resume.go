@@ -66,6 +66,9 @@ func (o *output) run(
 		return err
 	}
 	if cfg.resumes() {
+		if err := a.keepProbe(ctx); err != nil {
+			return err
+		}
 		if err := o.done(ctx, a); err != nil {
 			return err
 		}
@@ -154,6 +157,7 @@ var bundleOutput = output{
 			"ood_score":      askedScore(m),
 			"decisions":      askedDecisions(m),
 			"kept curvature": m.Curvature != nil,
+			"kept probe":     m.Probe != nil,
 		}
 		if m.Model != nil {
 			id["model"], id["preprocess"], id["batch"] = m.Model.SHA256, m.Preprocess, m.Batch
@@ -172,6 +176,7 @@ var bundleOutput = output{
 			"ood_score":      r.OODScore,
 			"decisions":      r.Decisions,
 			"kept curvature": a.cfg.KeepCurvature,
+			"kept probe":     a.part.Probe != nil,
 		}
 		if r.Model != nil {
 			id["model"], id["preprocess"], id["batch"] = r.Model.SHA256, r.Preprocess.Spec, r.Batch
@@ -197,15 +202,18 @@ var partOutput = output{
 		for i := range m.Sets {
 			data = append(data, bundle.Dataset{Role: m.Sets[i].Role, Fingerprint: m.Sets[i].Shards[0].Fingerprint})
 		}
-		return partIdentity(m, m.Copy(c.Out, part.ModelName) != nil), data, nil
+		holds := func(name string) bool { return m.Copy(c.Out, name) != nil }
+		return partIdentity(m, holds(part.ModelName), holds(part.ProbeName)), data, nil
 	},
-	expected: func(a *accumulation) any { return partIdentity(&a.part.Manifest, a.cfg.holdsModel(a.part)) },
+	expected: func(a *accumulation) any {
+		return partIdentity(&a.part.Manifest, a.cfg.holdsModel(a.part), a.part.Probe != nil)
+	},
 }
 
-// partIdentity is the identity of a part that holds the model, or not.
-func partIdentity(m *part.Manifest, model bool) any {
+// partIdentity is the identity of a part that holds the model and a probe, or not.
+func partIdentity(m *part.Manifest, model, probe bool) any {
 	id := m.Identity()
-	id["kept model"] = model
+	id["kept model"], id["kept probe"] = model, probe
 	return id
 }
 

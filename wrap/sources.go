@@ -30,6 +30,7 @@ type sources struct {
 	train, val *source.Set
 	ood        *source.Set // nil where there is none
 	standIns   *source.Set // for those of val, likewise
+	noProbe    string      // why no probe is kept of val, where none is
 }
 
 func (in *sources) close() {

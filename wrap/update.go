@@ -94,6 +94,9 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 			to.trained = append(to.trained, d)
 		}
 	}
+	if to.noProbe = u.in.noProbe; u.manifest.Probe == nil {
+		to.noProbe = "the bundle had none"
+	}
 	u.describe(to)
 	return finish(ctx, a.part, to, u.log)
 }
@@ -147,7 +150,7 @@ func (u *update) config() *Config {
 		ood = StandIns
 	}
 	return &Config{
-		Out: u.Out, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
+		Out: u.Out, NoProbe: m.Probe == nil, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
 		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: askedDecisions(m),
 		Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,

@@ -25,6 +25,7 @@ type target struct {
 	weights       weights             // of the last layer; nil where there is no model
 	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
 	trained       []bundle.Dataset    // what the sums were made of before
+	noProbe       string              // why there is no probe, where there is none
 	last          func() error        // may refuse to write, at the last moment; nil does not
 }
 
@@ -78,7 +79,7 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 			return err
 		}
 	}
-	return bundle.Write(to.dir, bundle.Bundle{Manifest: m, Posterior: f.Posterior, Score: f.Score}, o)
+	return bundle.Write(to.dir, bundle.Bundle{Manifest: m, Posterior: f.Posterior, Score: f.Score, Probe: p.Probe}, o)
 }
 
 // describeSet describes a dataset for the manifest.

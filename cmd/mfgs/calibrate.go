@@ -66,6 +66,7 @@ and --ood is then enough.`,
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
 			keepCurvatureFlag(),
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
+			&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
 			jsonFlag(),
 
 			&cli.StringFlag{Name: "covariance", Category: method, Value: string(calibrate.Hessian),
@@ -203,6 +204,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		Force:     c.Bool("force"),
 		Resume:    c.Bool("resume"),
 		NoModel:   c.Bool("no-model"),
+		NoProbe:   c.Bool("no-probe"),
 		Shard:     shard,
 
 		KeepCurvature: c.Bool("keep-curvature"),
@@ -274,7 +276,7 @@ func readyMade(c *cli.Context) (bool, error) {
 	if !c.IsSet("train-features") && !c.IsSet("val-features") && !c.IsSet("ood-features") {
 		return false, nil
 	}
-	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model",
+	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model", "no-probe",
 		"features", "logits", "output", "batch", "threads", "provider", "runtime"} {
 		if c.IsSet(name) {
 			return false, usagef(c.Command.Name, "--%s is for a model, and with ready-made features there is none", name)
@@ -306,6 +308,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	f.add("probabilities", r.Probabilities.Reason)
 	f.add("ood score", r.OODScore.Reason)
 	f.add("examples", exampleLine(r.Examples))
+	f.add("probe", probeLine(r.Probe))
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
 
@@ -447,6 +450,13 @@ func dampingLine(d bundle.Damping) string {
 	return s
 }
 
+func probeLine(i wrap.ProbeInfo) string {
+	if i.Examples == 0 {
+		return "none: " + i.Reason
+	}
+	return plural(i.Examples, "held-out input")
+}
+
 func exampleLine(e wrap.Examples) string {
 	s := fmt.Sprintf("train %s, held out %s", count(e.Train), count(e.Val))
 	if e.OOD > 0 {
@@ -563,6 +573,9 @@ func writePartReport(w io.Writer, r *wrap.PartReport) error {
 		f.add(s.Role, "shard "+shards)
 	}
 	f.add("examples", exampleLine(r.Examples))
+	if r.Probe != nil {
+		f.add("probe", probeLine(*r.Probe))
+	}
 	f.add("time", secondsLine(r.Seconds))
 	b.WriteString(f.text())
 	writeRecords(&b, r.Bad, r.Ignored)

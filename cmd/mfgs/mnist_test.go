@@ -55,6 +55,16 @@ func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResul
 		args = append(args, "--ood-score", r.score)
 	}
 	decode(&report, args...)
+	p, err := wrap.Open(t.Context(), bundle, wrap.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Probe(t.Context()); err != nil || report.Probe.Examples != 4 {
+		t.Errorf("the probe %+v: %v", report.Probe, err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
 	var evaluation bench.Evaluation
 	decode(&evaluation, "eval", "--bundle", bundle, "--test", realdata.Dir(t)+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other)
 	methods := map[string]bench.MethodResult{}

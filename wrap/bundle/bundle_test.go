@@ -111,6 +111,13 @@ func full() Bundle {
 	}
 }
 
+// probed is full with a probe.
+func probed() Bundle {
+	b := full()
+	b.Probe = probe()
+	return b
+}
+
 func kron() Bundle {
 	b := full()
 	b.Posterior = posterior(b.Posterior.Head, calibrate.Kronecker, calibrate.Sandwich)
@@ -210,7 +217,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		o     WriteOptions
 		files []string
 	}{
-		{"full, all files", full(), withData(),
+		{"full, all files", probed(), withData(),
 			[]string{ManifestName, CurvatureName, ModelName, ModelDataName, PosteriorName, SampleName}},
 		{"full, weights in the model", full(), withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName, SampleName}},
 		{"approximate", approximate, withFiles(), []string{ManifestName, CurvatureName, ModelName, PosteriorName, SampleName}},
@@ -238,6 +245,9 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 			files := inMemory(t, dir)
 			if test.b.Score != nil {
 				test.files = append(test.files, ScoresName)
+			}
+			if test.b.Probe != nil {
+				test.files = slices.Insert(test.files, 5, ProbeName)
 			}
 			if names := slices.Sorted(maps.Keys(files)); !slices.Equal(names, test.files) {
 				t.Errorf("files %q, want %q", names, test.files)
@@ -268,6 +278,12 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 				want.Model = &model
 				want.Curvature = &File{CurvatureName, sum([]byte("curvature"))}
 				want.Sample = &File{SampleName, sum([]byte("sample"))}
+			}
+			if test.b.Probe != nil {
+				want.Probe = &File{ProbeName, sum(files[ProbeName].Data)}
+			}
+			if !reflect.DeepEqual(got.Probe, test.b.Probe) {
+				t.Errorf("probe %+v, want %+v", got.Probe, test.b.Probe)
 			}
 			if !reflect.DeepEqual(got.Manifest, want) {
 				t.Errorf("manifest\n%+v, want\n%+v", got.Manifest, want)
@@ -365,7 +381,7 @@ func TestTheFormatIsDocumented(t *testing.T) {
 }
 
 func TestEveryFlippedByteIsDetected(t *testing.T) {
-	for name, b := range map[string]Bundle{"full": full(), "kron": kron()} {
+	for name, b := range map[string]Bundle{"full": probed(), "kron": kron()} {
 		t.Run(name, func(t *testing.T) {
 			o := WriteOptions{Curvature: content("curvature")}
 			if b.Manifest.Model != nil {
@@ -409,7 +425,7 @@ func TestEveryFlippedByteIsDetected(t *testing.T) {
 }
 
 func TestFilesThatAreNotThere(t *testing.T) {
-	dir := written(t, full(), withData())
+	dir := written(t, probed(), withData())
 	for _, name := range fileNames {
 		files := inMemory(t, dir)
 		delete(files, name)
@@ -475,7 +491,7 @@ func TestALinkToWeightsElsewhereIsRefused(t *testing.T) {
 	}
 
 	// A cache keeps all files as links into one folder, and may itself be reached by a link.
-	dir := written(t, full(), withData())
+	dir := written(t, probed(), withData())
 	for _, name := range fileNames {
 		move(dir, filepath.Join(filepath.Dir(dir), "blobs"), name)
 	}

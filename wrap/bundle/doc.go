@@ -15,6 +15,7 @@
 //	curvature.safetensors  optional: the sums over the training data that it was made from
 //	sample.safetensors     only beside these: features of some of the training data
 //	scores.safetensors     only with a score of unfamiliarity that is fitted to training data
+//	probe.safetensors      optional: a few held-out inputs, and what the network made of them
 //	model.onnx             optional: the network
 //	model.onnx.data        only beside model.onnx: its weights, where it does not have them
 //
@@ -126,6 +127,7 @@
 //	scores                     name and sha256 of scores.safetensors: must be where
 //	                           the score of ood_score learned something              –  (2)
 //	sample                     name and sha256 of sample.safetensors                 –  (2)
+//	probe                      name and sha256 of probe.safetensors; only with model  –  (2)
 //	labels                     the classes' names in their order                    (1) (2)
 //	grids                      nll and auroc, each left out or act [m], tau [n] and
 //	                           value [m][n], what temperatures were chosen from     (1) (2)
@@ -191,6 +193,18 @@
 // What the score of ood_score learned from the training data, F64, row-major and finite: tensors by
 // the names and of the shapes that package score has for it. K is head.classes, d
 // head.feature_dim, and other dimensions are at most 2^14.
+//
+// # probe.safetensors
+//
+// The first held-out examples that could be read, as the model's inputs take them, and the features and
+// logits that it gave for them: by these a server can tell whether what it runs is what was calibrated.
+// Format and byte table are those of package safetensors; no metadata. There are n = 1 to 4 examples,
+// whose tensors take at most 4 MiB, and the file 64 KiB more. All numbers are finite.
+//
+//	tensor      type  shape    content
+//	features    F32   [n,d]    φ, d being head.feature_dim
+//	logits      F32   [n,K]    a, K being head.classes
+//	input.NAME  any   [n, …]   for each of the model's inputs, by its name, of its type
 //
 // # model.onnx and model.onnx.data
 //

@@ -216,19 +216,19 @@ func TestManifestLiesAreRefused(t *testing.T) {
 	}
 }
 
-// withPosterior puts another posterior into a bundle, whose hashes then fit.
-func withPosterior(t *testing.T, files fstest.MapFS, data []byte) {
+// withFile puts another file into a bundle, whose hashes then fit.
+func withFile(t *testing.T, files fstest.MapFS, name string, data []byte) {
 	t.Helper()
 	document, err := folder.Unseal(files[ManifestName].Data, resealHint)
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := sum(files[PosteriorName].Data)
+	old := sum(files[name].Data)
 	if !bytes.Contains(document, []byte(old)) {
-		t.Fatal("the manifest lacks the hash of the posterior")
+		t.Fatalf("the manifest lacks the hash of %s", name)
 	}
 	files[ManifestName].Data = folder.Seal(bytes.Replace(document, []byte(old), []byte(sum(data)), 1))
-	files[PosteriorName].Data = data
+	files[name].Data = data
 }
 
 func TestPosteriorLiesAreRefused(t *testing.T) {
@@ -280,7 +280,7 @@ func TestPosteriorLiesAreRefused(t *testing.T) {
 			if err := safetensors.Encode(&data, test.change(list(test.b.Posterior)), nil); err != nil {
 				t.Fatal(err)
 			}
-			withPosterior(t, files, data.Bytes())
+			withFile(t, files, PosteriorName, data.Bytes())
 			_, err := OpenFS(files)
 			oneLine(t, err, test.err, test.text)
 		})
@@ -288,7 +288,7 @@ func TestPosteriorLiesAreRefused(t *testing.T) {
 
 	t.Run("not safetensors", func(t *testing.T) {
 		files := inMemory(t, written(t, full(), WriteOptions{}))
-		withPosterior(t, files, []byte("short"))
+		withFile(t, files, PosteriorName, []byte("short"))
 		_, err := OpenFS(files)
 		oneLine(t, err, safetensors.ErrTruncated, PosteriorName)
 	})

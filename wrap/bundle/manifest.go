@@ -37,6 +37,7 @@ const (
 	CurvatureName = "curvature.safetensors"
 	ScoresName    = "scores.safetensors"
 	SampleName    = "sample.safetensors"
+	ProbeName     = "probe.safetensors"
 	ModelName     = "model.onnx"
 	ModelDataName = "model.onnx.data" // which the model names: no other will do
 )
@@ -86,6 +87,7 @@ type Manifest struct {
 	Curvature *File `yaml:"curvature,omitempty"` // set by Write
 	Scores    *File `yaml:"scores,omitempty"`    // what the score learned; set by Write
 	Sample    *File `yaml:"sample,omitempty"`    // goes with Curvature; set by Write
+	Probe     *File `yaml:"probe,omitempty"`     // held-out inputs for a Model; set by Write
 
 	// Labels names the classes, or what a multi-label head tells, in their order.
 	// It may be empty; a head with one logit has two classes, the second being the

@@ -27,6 +27,8 @@ type Bundle struct {
 	// Score is what is served as ood_score. Where none is given to Write, the score is mf0, by the
 	// manifest's median margin.
 	Score *score.Served
+	// Probe is what tells whether the model gives here what it gave in calibration; nil where none is kept.
+	Probe *Probe
 
 	sum  string // SHA256
 	fsys fs.FS  // where it was opened, nil if it was not
@@ -134,6 +136,9 @@ func load(fsys fs.FS, data []byte) (*Bundle, error) {
 	if b.Score, err = readScore(fsys, m); err != nil {
 		return nil, err
 	}
+	if b.Probe, err = readProbe(fsys, m); err != nil {
+		return nil, err
+	}
 	others := []*File{m.Curvature, m.Sample}
 	if m.Model != nil {
 		others = append(others, m.Model.File, m.Model.Data)
@@ -232,7 +237,7 @@ func readTensors(f *safetensors.File, p *calibrate.Posterior) error {
 	for _, info := range f.Tensors() {
 		there[info.Name] = info
 	}
-	var take []tensor
+	var take []posteriorTensor
 	for _, t := range tensors(p) {
 		info, ok := there[t.name]
 		if !ok && t.optional {

@@ -67,6 +67,8 @@ func (m *Manifest) Validate() error {
 	c.file("curvature", m.Curvature, CurvatureName)
 	c.file("sample", m.Sample, SampleName)
 	c.that(m.Sample == nil || m.Curvature != nil, "sample goes with curvature, and there is none")
+	c.file("probe", m.Probe, ProbeName)
+	c.that(m.Probe == nil || m.Model != nil, "probe has inputs for a model, and there is none")
 	if m.Grids != nil {
 		c.grid("grids.nll", m.Grids.NLL)
 		c.grid("grids.auroc", m.Grids.AUROC)
@@ -126,6 +128,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(!m.Bytes, "bytes")
 	absent(m.HeldOut.MF0 == nil, "held_out.mf0")
 	absent(m.Sample == nil, "sample")
+	absent(m.Probe == nil, "probe")
 	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")
 	if p := m.Preprocess; p != nil {
 		absent(p.Pad == nil, "preprocess.pad")
@@ -262,8 +265,8 @@ func (c *checks) grid(field string, g *calibrate.Grid) {
 	}
 }
 
-// tensor is one that a posterior has.
-type tensor struct {
+// posteriorTensor is one of the tensors of a posterior.
+type posteriorTensor struct {
 	name        string
 	shape       []int
 	data        *[]float64 // where it stands in the posterior
@@ -272,7 +275,7 @@ type tensor struct {
 }
 
 // elements is the number of elements, false if it overflows.
-func (t tensor) elements() (int, bool) {
+func (t posteriorTensor) elements() (int, bool) {
 	n := 1
 	for _, d := range t.shape {
 		if n > math.MaxInt/8/d {
@@ -285,15 +288,15 @@ func (t tensor) elements() (int, bool) {
 
 // tensors lists those of a posterior whose head and structure are set. It is
 // the one place that knows them, for reading and for writing.
-func tensors(p *calibrate.Posterior) []tensor {
+func tensors(p *calibrate.Posterior) []posteriorTensor {
 	k, d := p.Head.Logits, p.Head.Dim()
 	if p.Structure == calibrate.Full {
-		return []tensor{
+		return []posteriorTensor{
 			{name: "blocks", shape: []int{k, d, d}, data: &p.Blocks},
 			{name: "leverage", shape: []int{d, d}, data: &p.Leverage},
 		}
 	}
-	return []tensor{
+	return []posteriorTensor{
 		{name: "Q_A", shape: []int{d, d}, data: &p.QA},
 		{name: "lambda_A", shape: []int{d}, data: &p.LambdaA, nonnegative: true},
 		{name: "Q_B", shape: []int{k, k}, data: &p.QB, optional: true},
@@ -328,7 +331,7 @@ func validatePosterior(p *calibrate.Posterior) error {
 
 // onDiagonal reports whether element i of the full structure's symmetric
 // matrices is the variance of a weight.
-func (t tensor) onDiagonal(i int) bool {
+func (t posteriorTensor) onDiagonal(i int) bool {
 	if t.name != "blocks" && t.name != "leverage" {
 		return false
 	}

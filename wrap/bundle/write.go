@@ -53,7 +53,7 @@ func CheckTarget(dir string, force bool, keep ...string) error {
 
 // fileNames are those of all files that a bundle can have.
 var fileNames = []string{
-	ManifestName, PosteriorName, CurvatureName, SampleName, ScoresName, ModelName, ModelDataName,
+	ManifestName, PosteriorName, CurvatureName, SampleName, ScoresName, ProbeName, ModelName, ModelDataName,
 }
 
 var kind = &folder.Kind{
@@ -95,6 +95,10 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 	if b.Score != nil && b.Score.Learns() {
 		scores = func(w io.Writer) error { return encodeScore(w, b.Score) }
 	}
+	var probe func(io.Writer) error
+	if b.Probe != nil {
+		probe = func(w io.Writer) error { return b.Probe.Encode(w, m.Head.Head) }
+	}
 	for _, f := range []struct {
 		name    string
 		content func(io.Writer) error
@@ -106,6 +110,7 @@ func fill(put folder.Put, m *Manifest, b *Bundle, o WriteOptions) error {
 		{CurvatureName, o.Curvature, &m.Curvature},
 		{ScoresName, scores, &m.Scores},
 		{SampleName, o.Sample, &m.Sample},
+		{ProbeName, probe, &m.Probe},
 	} {
 		if f.content == nil {
 			continue
@@ -142,7 +147,7 @@ func describe(m *Manifest, p *calibrate.Posterior) error {
 	}
 	m.Format = Version
 	m.Covariance, m.Structure, m.Damping.Epsilon = p.Covariance, p.Structure, p.Epsilon
-	m.Posterior, m.Curvature, m.Sample = File{}, nil, nil
+	m.Posterior, m.Curvature, m.Sample, m.Probe = File{}, nil, nil, nil
 	if m.Model != nil {
 		model := *m.Model
 		model.File, model.Data = nil, nil

@@ -363,7 +363,7 @@ func (f diskFile) Close() error {
 func TestAFullDiskLeavesNoTrace(t *testing.T) {
 	names := fileNames
 	size := 0
-	for _, f := range inMemory(t, written(t, full(), withData())) {
+	for _, f := range inMemory(t, written(t, probed(), withData())) {
 		size += len(f.Data)
 	}
 
@@ -373,7 +373,7 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 		t.Helper()
 		o := withData()
 		o.Force = force
-		if err := write(dir, full(), o, d.create); !errors.Is(err, errDisk) {
+		if err := write(dir, probed(), o, d.create); !errors.Is(err, errDisk) {
 			t.Fatalf("disk %+v: error %v", d, err)
 		}
 	}
@@ -404,7 +404,7 @@ func TestAFullDiskLeavesNoTrace(t *testing.T) {
 	d := disk{room: size}
 	o := withData()
 	o.Force = true
-	if err := write(dir, full(), o, d.create); err != nil {
+	if err := write(dir, probed(), o, d.create); err != nil {
 		t.Errorf("room for all: %v", err)
 	}
 	if b, err := Open(dir); err != nil || b.Manifest.Structure != "full" {

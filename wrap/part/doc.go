@@ -15,6 +15,7 @@
 //	val.rows               with held-out data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
 //	stand-ins.rows         with stand-ins for held-out images: their features and logits
+//	probe.safetensors      at most in the part that has the first block of the held-out data: as in a bundle
 //	model.onnx             at most in the part that has the first block of the training data: the network
 //	model.onnx.data        beside model.onnx: its weights, where it does not have them
 //

@@ -68,6 +68,9 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 				return nil, "", err
 			}
 		}
+		if o.Probe != nil { // as one part at most has it
+			p.Probe = o.Probe
+		}
 		if model == "" && f.Copy(f.dir, ModelName) != nil {
 			model = f.dir
 		}

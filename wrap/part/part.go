@@ -20,6 +20,7 @@ type Part struct {
 	Sample   *rows.Sample    // of the training data, likewise
 	Val, OOD *rows.Batch     // held-out data, positions rising; nil where there is none
 	StandIns *rows.Batch     // for those of Val, likewise
+	Probe    *bundle.Probe   // of the first of Val, where its first shard is there; nil where none is kept
 }
 
 // Manifest is what part.yaml says. Fields marked "set by Write" need not be filled in by who writes

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -73,6 +74,21 @@ func example(t testing.TB, shards ...int) *Part {
 	return p
 }
 
+// probed gives a part a model and, where it has held-out data, the probe for it.
+func probed(p *Part) *Part {
+	p.Recipe.Model = &bundle.Model{SHA256: fingerprint, Opset: 17}
+	p.Recipe.Preprocess = &Preprocess{Source: Unknown}
+	if p.Val == nil {
+		return p
+	}
+	b := p.Val.Slice(0, 2)
+	p.Probe = &bundle.Probe{
+		N: 2, Inputs: []tensor.Tensor{{Name: "x", Shape: []int64{2, 1}, Data: []uint8{7, 8}}},
+		Features: b.Features, Logits: b.Logits,
+	}
+	return p
+}
+
 // row is the example at a position.
 func row(at int) *rows.Batch {
 	rng := rand.New(rand.NewPCG(uint64(at), 1))
@@ -102,7 +118,7 @@ func encoded(t testing.TB, s *calibrate.Sums) []byte {
 }
 
 func TestAPartIsReadAsItWasWritten(t *testing.T) {
-	want := example(t, 1, 3)
+	want := probed(example(t, 1, 3))
 	dir := written(t, want)
 	got, err := Open(dir, nil)
 	if err != nil {
@@ -111,7 +127,7 @@ func TestAPartIsReadAsItWasWritten(t *testing.T) {
 	if !reflect.DeepEqual(got.Recipe, want.Recipe) || !reflect.DeepEqual(got.Sets, want.Sets) ||
 		!bytes.Equal(encoded(t, got.Sums), encoded(t, want.Sums)) || !reflect.DeepEqual(got.Counts, want.Counts) ||
 		!reflect.DeepEqual(got.Sample.Rows(), want.Sample.Rows()) ||
-		!reflect.DeepEqual(got.Val, want.Val) || got.OOD != nil {
+		!reflect.DeepEqual(got.Val, want.Val) || got.OOD != nil || !reflect.DeepEqual(got.Probe, want.Probe) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -127,13 +143,14 @@ func whole(t testing.TB, dirs ...string) *Part {
 }
 
 func TestMergedPartsAreOne(t *testing.T) {
-	want := example(t, 1, 2, 3)
-	p := whole(t, written(t, example(t, 2)), written(t, example(t, 1, 3)))
+	want := probed(example(t, 1, 2, 3))
+	p := whole(t, written(t, probed(example(t, 2))), written(t, probed(example(t, 1, 3))))
 	if err := p.Missing(); err != nil {
 		t.Error(err)
 	}
 	if !reflect.DeepEqual(p.Sets, want.Sets) || !reflect.DeepEqual(p.Counts, want.Counts) ||
-		!reflect.DeepEqual(p.Sample.Rows(), want.Sample.Rows()) || p.Sums.Examples() != want.Sums.Examples() {
+		!reflect.DeepEqual(p.Sample.Rows(), want.Sample.Rows()) || p.Sums.Examples() != want.Sums.Examples() ||
+		!reflect.DeepEqual(p.Probe, want.Probe) {
 		t.Errorf("%+v, want %+v", p, want)
 	}
 	missing := whole(t, written(t, example(t, 1)))
@@ -144,12 +161,12 @@ func TestMergedPartsAreOne(t *testing.T) {
 
 // Wherever a byte is changed, and wherever a file ends too early, is an error.
 func TestDamageIsAnError(t *testing.T) {
-	dir := written(t, example(t, 1, 2))
+	dir := written(t, probed(example(t, 1, 2)))
 	if err := os.WriteFile(filepath.Join(dir, "note"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	for _, name := range []string{ManifestName, CurvatureName, CountsName, SampleName, ValName} {
+	for _, name := range []string{ManifestName, CurvatureName, CountsName, SampleName, ValName, ProbeName} {
 		path := filepath.Join(dir, name)
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -275,9 +292,13 @@ func TestPartsThatContradictThemselvesAreNotWritten(t *testing.T) {
 		"no labels":       func(p *Part) { p.Val.Labels = nil },
 		"targets":         func(p *Part) { p.Val.Labels, p.Val.Targets = nil, make([]uint8, 15) },
 		"not a number":    func(p *Part) { p.Sets[0].Shards[0].LogitError = math.NaN() },
+		"probe, no model": func(p *Part) { p.Recipe.Model, p.Recipe.Preprocess = nil, nil },
+		"other probe":     func(p *Part) { p.Probe.Logits = p.Probe.Logits[:3] },
+		"strange probe":   func(p *Part) { p.Probe.Inputs[0].Data = []string{"a", "b"} },
+		"probe of others": func(p *Part) { p.Val, p.Sets = nil, p.Sets[:1] },
 		"no fingerprint":  func(p *Part) { p.Sets[0].Shards[0].Fingerprint = "" },
 	} {
-		p := example(t, 1)
+		p := probed(example(t, 1))
 		change(p)
 		parent := t.TempDir()
 		if err := Write(filepath.Join(parent, "p"), p, WriteOptions{}); err == nil {

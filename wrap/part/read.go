@@ -158,6 +158,8 @@ func (p *Part) read(dir string, f bundle.File, product calibrate.Product) error 
 		p.OOD, err = readRows(r, size)
 	case StandInsName:
 		p.StandIns, err = readRows(r, size)
+	case ProbeName:
+		p.Probe, err = bundle.DecodeProbe(r, size, p.Recipe.Head.Head)
 	}
 	return err
 }

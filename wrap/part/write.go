@@ -30,6 +30,7 @@ const (
 	ValName       = "val.rows"
 	OODName       = "ood.rows"
 	StandInsName  = "stand-ins.rows"
+	ProbeName     = bundle.ProbeName
 	ModelName     = bundle.ModelName
 	ModelDataName = bundle.ModelDataName
 )
@@ -45,7 +46,8 @@ var comments = map[string]string{
 var kind = &folder.Kind{
 	Noun: "part of a calibration", Manifest: ManifestName,
 	Files: []string{
-		ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, StandInsName, ModelName, ModelDataName,
+		ManifestName, CurvatureName, CountsName, SampleName, ValName, OODName, StandInsName, ProbeName,
+		ModelName, ModelDataName,
 	},
 	Title: comments["format"], Largest: MaxManifest,
 }
@@ -82,6 +84,9 @@ func Write(dir string, p *Part, o WriteOptions) error {
 		if b != nil {
 			content[name] = func(w io.Writer) error { return writeRows(w, b) }
 		}
+	}
+	if p.Probe != nil {
+		content[ProbeName] = func(w io.Writer) error { return p.Probe.Encode(w, p.Recipe.Head.Head) }
 	}
 	return kind.Write(dir, folder.Options{Force: o.Force}, func(put folder.Put) error {
 		for _, name := range kind.Files[1:] {

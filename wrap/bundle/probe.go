@@ -1,0 +1,209 @@
+package bundle
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/featurize/tensor"
+)
+
+const (
+	// MostProbe is how many examples a probe has at most, and MaxProbe how many bytes their inputs,
+	// features and logits take at most.
+	MostProbe = 4
+	MaxProbe  = 4 << 20
+
+	// probeHeader is more than the header of its file takes.
+	probeHeader = 64 << 10
+	inputPrefix = "input."
+)
+
+// A Probe is a few held-out examples, by which who serves a bundle can tell whether its model gives
+// there what it gave in calibration.
+type Probe struct {
+	N        int             // examples, 1 to MostProbe
+	Inputs   []tensor.Tensor // ready, one for each of the model's inputs, [N, …]
+	Features []float32       // [N,d], of the calibration
+	Logits   []float32       // [N,K], likewise
+}
+
+// probeTypes are how element types of inputs are called in the file. There are no strings.
+var probeTypes = map[tensor.Type]safetensors.DType{
+	tensor.Bool: safetensors.Bool, tensor.Uint8: safetensors.U8, tensor.Int8: safetensors.I8,
+	tensor.Uint16: safetensors.U16, tensor.Int16: safetensors.I16, tensor.Uint32: safetensors.U32,
+	tensor.Int32: safetensors.I32, tensor.Uint64: safetensors.U64, tensor.Int64: safetensors.I64,
+	tensor.Float16: safetensors.F16, tensor.BFloat16: safetensors.BF16, tensor.Float32: safetensors.F32,
+	tensor.Float64: safetensors.F64,
+}
+
+// ProbeRoom returns how many examples of so many bytes a probe has at most.
+func ProbeRoom(bytes int64) int { return int(min(MostProbe, MaxProbe/max(1, bytes))) }
+
+// Check reports a probe that would not be read.
+func (p *Probe) Check(h calibrate.Head) error { return p.Encode(io.Discard, h) }
+
+// Encode writes the probe of a head, as the package documentation says. The same probe gives the same
+// bytes.
+func (p *Probe) Encode(w io.Writer, h calibrate.Head) error {
+	list := []safetensors.Tensor{
+		{Name: "features", Shape: []int{p.N, h.Features}, Data: p.Features},
+		{Name: "logits", Shape: []int{p.N, h.Logits}, Data: p.Logits},
+	}
+	for _, t := range p.Inputs {
+		dtype, ok := probeTypes[t.Type()]
+		if !ok {
+			return fmt.Errorf("input %q of a probe has data of type %T", t.Name, t.Data)
+		}
+		data, err := binary.Append(nil, binary.LittleEndian, t.Data)
+		if err != nil {
+			return fmt.Errorf("input %q: %w", t.Name, err)
+		}
+		shape := make([]int, len(t.Shape))
+		for i, d := range t.Shape {
+			shape[i] = int(d)
+		}
+		list = append(list, safetensors.Tensor{Name: inputPrefix + t.Name, Shape: shape, Data: data, DType: dtype})
+	}
+	var b bytes.Buffer
+	if err := safetensors.Encode(&b, list, nil); err != nil {
+		return err
+	}
+	// Nothing is written that cannot be read.
+	if _, err := DecodeProbe(bytes.NewReader(b.Bytes()), int64(b.Len()), h); err != nil {
+		return err
+	}
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// DecodeProbe reads what Encode wrote, size bytes, and checks all of it but whether the inputs are those
+// of the model. Inputs are in the order of the file.
+func DecodeProbe(r io.ReaderAt, size int64, h calibrate.Head) (*Probe, error) {
+	if size > MaxProbe+probeHeader {
+		return nil, fmt.Errorf("%w: %d bytes, a probe takes at most %d", ErrTooLarge, size, MaxProbe)
+	}
+	f, err := safetensors.NewFile(r, size)
+	if err != nil {
+		return nil, err
+	}
+	logits, err := f.Lookup("logits")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTensors, err)
+	}
+	p := &Probe{}
+	if len(logits.Shape) == 2 {
+		p.N = logits.Shape[0]
+	}
+	if p.N < 1 || p.N > MostProbe {
+		return nil, fmt.Errorf("tensor logits: %w: %v, want 1 to %d rows", ErrShape, logits.Shape, MostProbe)
+	}
+	if p.Features, err = probeRows(f, "features", p.N, h.Features); err != nil {
+		return nil, err
+	}
+	if p.Logits, err = probeRows(f, "logits", p.N, h.Logits); err != nil {
+		return nil, err
+	}
+	for _, info := range f.Tensors() {
+		if name, ok := strings.CutPrefix(info.Name, inputPrefix); ok {
+			t, err := probeInput(f, info, p.N)
+			if err != nil {
+				return nil, fmt.Errorf("tensor %s: %w", info.Name, err)
+			}
+			t.Name = name
+			p.Inputs = append(p.Inputs, t)
+		} else if info.Name != "features" && info.Name != "logits" {
+			return nil, fmt.Errorf("%w: %.70q is unknown", ErrTensors, info.Name)
+		}
+	}
+	if len(p.Inputs) == 0 {
+		return nil, fmt.Errorf("%w: no tensor is an %s…", ErrTensors, inputPrefix)
+	}
+	return p, nil
+}
+
+// probeRows reads what the network gave.
+func probeRows(f *safetensors.File, name string, n, width int) ([]float32, error) {
+	info, err := f.Lookup(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrTensors, err)
+	}
+	if want := []int{n, width}; info.DType != safetensors.F32 || !slices.Equal(info.Shape, want) {
+		return nil, fmt.Errorf("tensor %s: %w: %s %v, want F32 %v", name, ErrShape, info.DType, info.Shape, want)
+	}
+	all, err := safetensors.Read[float32](f, name)
+	if err != nil {
+		return nil, err
+	}
+	for i, v := range all {
+		if v-v != 0 { // NaN, for both
+			return nil, fmt.Errorf("tensor %s: %w: element %d is %v", name, ErrNotFinite, i, v)
+		}
+	}
+	return all, nil
+}
+
+// probeInput reads one of the model's inputs, but for its name.
+func probeInput(f *safetensors.File, info safetensors.Info, n int) (t tensor.Tensor, err error) {
+	if len(info.Shape) == 0 || info.Shape[0] != n || info.Len() == 0 {
+		return t, fmt.Errorf("%w: %v, want %d rows", ErrShape, info.Shape, n)
+	}
+	for _, d := range info.Shape {
+		t.Shape = append(t.Shape, int64(d))
+	}
+	section, err := f.Section(info.Name)
+	if err != nil {
+		return t, err
+	}
+	data, err := io.ReadAll(section)
+	if err != nil {
+		return t, err
+	}
+	for typ, dtype := range probeTypes {
+		if dtype != info.DType {
+			continue
+		}
+		value, size := typ.Value(), dtype.Size()
+		for i := range info.Len() {
+			if v := value(data[i*size : (i+1)*size]); v-v != 0 {
+				return t, fmt.Errorf("%w: element %d is %v", ErrNotFinite, i, v)
+			}
+		}
+		if t.Data, err = typ.Make(info.Len()); err != nil {
+			return t, err
+		}
+		_, err = binary.Decode(data, binary.LittleEndian, t.Data)
+		return t, err
+	}
+	return t, fmt.Errorf("%w: %s", ErrShape, info.DType)
+}
+
+// readProbe reads the probe that a valid manifest describes, nil if it has none.
+func readProbe(fsys fs.FS, m *Manifest) (*Probe, error) {
+	if m.Probe == nil {
+		return nil, nil
+	}
+	f, size, err := open(fsys, ProbeName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := readAll(f, ProbeName, size, MaxProbe+probeHeader)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHash(bytes.NewReader(data), *m.Probe); err != nil {
+		return nil, err
+	}
+	p, err := DecodeProbe(bytes.NewReader(data), int64(len(data)), m.Head.Head)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ProbeName, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,218 @@
+// Package probe makes the probe of a bundle, and judges what is served for it.
+package probe
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/source"
+)
+
+// Read runs the network on the first held-out examples that can be read, or says why none are kept. What
+// is wrong with data or model will show when all of it is read. What it reads of a stream comes again.
+func Read(ctx context.Context, cut *attach.Cut, held *source.Set) (p *bundle.Probe, none string, err error) {
+	for _, info := range cut.Inputs() {
+		if info.Type == tensor.String {
+			return nil, fmt.Sprintf("the model's input %q takes strings", info.Name), nil
+		}
+	}
+	h := attach.Head(cut.Head)
+	inputs, none, err := first(ctx, cut, h, held)
+	if err != nil || none != "" {
+		return nil, none, err
+	}
+	b, err := cut.Run(ctx, inputs)
+	if err == nil {
+		err = source.CheckFinite(h, b)
+	}
+	if err != nil {
+		return nil, err.Error(), context.Cause(ctx)
+	}
+	p = &bundle.Probe{N: b.N, Inputs: inputs, Features: b.Features, Logits: b.Logits}
+	if err := p.Check(h); err != nil {
+		return nil, err.Error(), nil
+	}
+	return p, "", nil
+}
+
+// first returns the ready inputs of the first examples, those of one shape, or says why there are none.
+func first(
+	ctx context.Context, cut *attach.Cut, h calibrate.Head, held *source.Set,
+) (inputs []tensor.Tensor, none string, err error) {
+	from, to := held.Range()
+	n := 0
+	for example, err := range held.Data.Between(ctx, from, min(to, from+bundle.MostProbe+held.Config.MaxBad)) {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, "", cause
+		}
+		if err != nil {
+			continue
+		}
+		one, err := cut.Ready(&example)
+		if err != nil {
+			continue
+		}
+		bytes := int64(h.Features+h.Logits) * 4
+		for _, t := range one {
+			size, _ := t.Type().Bytes(int64(t.Len()))
+			bytes += size
+		}
+		room := bundle.ProbeRoom(bytes)
+		switch {
+		case room == 0:
+			return nil, fmt.Sprintf("one takes %d bytes, and %d are kept at most", bytes, bundle.MaxProbe), nil
+		case inputs == nil:
+			inputs = one
+		case !join(inputs, one):
+			continue
+		}
+		if n++; n == room {
+			break
+		}
+	}
+	if n == 0 {
+		return nil, "the first held-out examples cannot be read", nil
+	}
+	return inputs, "", nil
+}
+
+// join adds an example to others, unless its shape is another.
+func join(inputs, one []tensor.Tensor) bool {
+	for i, t := range one {
+		if !slices.Equal(t.Shape[1:], inputs[i].Shape[1:]) {
+			return false
+		}
+	}
+	for i, t := range one {
+		to := &inputs[i]
+		to.Shape[0]++
+		to.Data = reflect.AppendSlice(reflect.ValueOf(to.Data), reflect.ValueOf(t.Data)).Interface()
+	}
+	return true
+}
+
+// Inputs returns a probe's inputs in the order of the model's. Those that are not the model's are an error.
+func Inputs(p *bundle.Probe, infos []onnx.ValueInfo) ([]tensor.Tensor, error) {
+	inputs := make([]tensor.Tensor, len(infos))
+	for i, info := range infos {
+		at := slices.IndexFunc(p.Inputs, func(t tensor.Tensor) bool { return t.Name == info.Name })
+		if at < 0 {
+			return nil, fmt.Errorf("%s: it has no input %q, which the model takes", bundle.ProbeName, info.Name)
+		}
+		if inputs[i] = p.Inputs[at]; !takes(info, inputs[i]) {
+			return nil, fmt.Errorf("%s: input %q is %s %v, and the model takes %v",
+				bundle.ProbeName, info.Name, inputs[i].Type(), inputs[i].Shape, info)
+		}
+	}
+	if len(p.Inputs) != len(infos) {
+		return nil, fmt.Errorf("%s: it has %d inputs, and the model takes %d", bundle.ProbeName, len(p.Inputs), len(infos))
+	}
+	return inputs, nil
+}
+
+// takes reports whether a tensor suits an input, but for the number of examples.
+func takes(info onnx.ValueInfo, t tensor.Tensor) bool {
+	if t.Type() != info.Type || len(t.Shape) != len(info.Shape) {
+		return false
+	}
+	for i, d := range info.Shape {
+		if i > 0 && d.Value > 0 && d.Value != t.Shape[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// An Outcome is what is served for an example, or is to be.
+type Outcome struct {
+	Logits        []float32
+	Probabilities []float64
+	OODScore      float64
+	Leverage      float64
+}
+
+// How far what is served may be from what the calibration had. Other kernels for float32 move logits by
+// 1e-5 of their spread, float16 by 1e-3, TF32 through a deep network by up to 1e-2, and networks of 8-bit
+// numbers, which round as their kernels and batches do, by up to 2e-2; the logits of another network are
+// others altogether. Room is left above these.
+//
+// What is made of logits and features moves with them: probabilities by half as much as logits that are
+// some 20 times as wide as their temperature, and leverage, which weighs directions that the training
+// data have not, by a multiple. So the allowance of each is that of float32, and so many times what the
+// logits have moved.
+const (
+	mostLogits = 5e-2
+
+	mostProbability, probabilityMoves = 5e-3, 10
+	mostScore, scoreMoves             = 2e-2, 20
+	mostLeverage, leverageMoves       = 5e-2, 100 // relative
+)
+
+// Compare reports where what is served for a probe is too far from what is wanted.
+func Compare(want, got []Outcome) error {
+	spread := 0.0
+	for i := range want {
+		spread = max(spread, spreadOf(want[i].Logits))
+	}
+	moved := 0.0 // logits, at most, in units of their spread
+	for i := range want {
+		for j, w := range want[i].Logits {
+			g := got[i].Logits[j]
+			by := math.Abs(float64(g)-float64(w)) / max(spread, math.SmallestNonzeroFloat32)
+			if !(by <= mostLogits) {
+				return fmt.Errorf("held-out input %d: logit %d is %.6g, and was %.6g in the calibration: that is %.2g of the logits' spread, want at most %.2g: the model, or what runs it, gives something else here",
+					i, j, g, w, by, mostLogits)
+			}
+			moved = max(moved, by)
+		}
+	}
+	for i := range want {
+		w, g := &want[i], &got[i]
+		for j := range w.Probabilities {
+			what := fmt.Sprintf("probability %d", j)
+			room := mostProbability + probabilityMoves*moved
+			if err := within(i, what, g.Probabilities[j], w.Probabilities[j], room); err != nil {
+				return err
+			}
+		}
+		if err := within(i, "ood_score", g.OODScore, w.OODScore, mostScore+scoreMoves*moved); err != nil {
+			return err
+		}
+		room := (mostLeverage + leverageMoves*moved) * w.Leverage
+		if err := within(i, "leverage", g.Leverage, w.Leverage, room); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spreadOf returns how far logits are from their mean at most, or a single one from 0.
+func spreadOf(logits []float32) (spread float64) {
+	mean := 0.0
+	if len(logits) > 1 {
+		for _, v := range logits {
+			mean += float64(v) / float64(len(logits))
+		}
+	}
+	for _, v := range logits {
+		spread = max(spread, math.Abs(float64(v)-mean))
+	}
+	return spread
+}
+
+// within reports a number of a prediction that is too far from what is wanted.
+func within(i int, what string, got, want, room float64) error {
+	if by := math.Abs(got - want); !(by <= room) {
+		return fmt.Errorf("held-out input %d: %s is %.6g, and the formulas give %.6g for what the calibration had: they differ by %.2g, want at most %.2g",
+			i, what, got, want, by, room)
+	}
+	return nil
+}

@@ -1,0 +1,306 @@
+package wrap_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/models"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// edited writes a bundle once more with another probe, sealed.
+func edited(t *testing.T, dir string, change func(*bundle.Bundle)) string {
+	t.Helper()
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(b)
+	out := filepath.Join(t.TempDir(), "edited")
+	o := bundle.WriteOptions{Model: bundle.Copy(filepath.Join(dir, bundle.ModelName))}
+	if err := bundle.Write(out, *b, o); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The probe is the first held-out examples as the model takes them, with the features and logits that the
+// cut network gives for them; and the bundle answers it.
+func TestTheProbeIsTheFirstHeldOutExamples(t *testing.T) {
+	for _, s := range structures {
+		dir, report := calibrated(t, s)
+		b, err := bundle.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := digitTensor(t, 1200, 1204)
+		phi, logits := rowsOf(t, digits(t, models.DigitsModel), want)
+		if b.Probe == nil || b.Probe.N != 4 || !reflect.DeepEqual(b.Probe.Inputs, []Tensor{want}) ||
+			!slices.Equal(b.Probe.Features, phi) || !slices.Equal(b.Probe.Logits, logits) {
+			t.Errorf("probe %+v, want %+v, %v", b.Probe, want, logits)
+		}
+		if report.Probe != (ProbeInfo{Examples: 4}) {
+			t.Errorf("the report says %+v", report.Probe)
+		}
+		if err := opened(t, dir, Options{}).Probe(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Probe refuses what another network, another last layer or another posterior gives, and lets pass what
+// another processor makes of the same.
+func TestTheProbeTellsAnotherNetwork(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	spread := float32(0)
+	if b, err := bundle.Open(dir); err != nil {
+		t.Fatal(err)
+	} else {
+		spread = (slices.Max(b.Probe.Logits[:10]) - slices.Min(b.Probe.Logits[:10])) / 2
+	}
+	noise := random(7, 4*128)
+	for name, test := range map[string]struct {
+		change func(*bundle.Bundle)
+		words  []string // nil: it is let pass
+	}{
+		"as it was": {func(*bundle.Bundle) {}, nil},
+		"other rounding": {func(b *bundle.Bundle) {
+			for i := range b.Probe.Logits {
+				b.Probe.Logits[i] += 0.005 * spread * noise[i]
+			}
+			for i := range b.Probe.Features {
+				b.Probe.Features[i] *= 1 + 0.005*noise[i]
+			}
+		}, nil},
+		"another logit": {func(b *bundle.Bundle) { b.Probe.Logits[13] += 0.5 * spread }, []string{"held-out input 1: logit 3", "of the logits' spread, want at most 0.05"}},
+		"another input": {func(b *bundle.Bundle) {
+			x := b.Probe.Inputs[0].Data.([]float32)
+			copy(x[64:128], x[:64])
+		}, []string{"held-out input 1: logit"}},
+		"other features": {func(b *bundle.Bundle) {
+			for i := range b.Probe.Features[:128] {
+				b.Probe.Features[i] *= 1.5
+			}
+		}, []string{"held-out input 0: ood_score", "the formulas give"}},
+		"another posterior": {func(b *bundle.Bundle) {
+			for i := range b.Posterior.Leverage {
+				b.Posterior.Leverage[i] *= 2
+			}
+		}, nil}, // which is what is served
+		"another score": {func(b *bundle.Bundle) { b.Probe.Features = make([]float32, 4*128) }, []string{"held-out input 0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := opened(t, edited(t, dir, test.change), Options{}).Probe(t.Context())
+			if test.words == nil {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			says(t, err, append(test.words, "probe: ")...)
+		})
+	}
+}
+
+// A probe whose inputs are not the model's is refused before anything is run.
+func TestAProbeSuitsTheModel(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	for name, test := range map[string]struct {
+		change func(*Tensor)
+		words  []string
+	}{
+		"another name":  {func(x *Tensor) { x.Name = "picture" }, []string{`no input "image"`}},
+		"another type":  {func(x *Tensor) { x.Data = make([]float64, 4*64) }, []string{`input "image" is float64`, "the model takes"}},
+		"another shape": {func(x *Tensor) { x.Shape = []int64{4, 1, 4, 16} }, []string{"[4 1 4 16]"}},
+		"fewer axes":    {func(x *Tensor) { x.Shape = []int64{4, 64} }, []string{"[4 64]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out := edited(t, dir, func(b *bundle.Bundle) { test.change(&b.Probe.Inputs[0]) })
+			_, err := Open(t.Context(), out, Options{})
+			says(t, err, append(test.words, bundle.ProbeName)...)
+		})
+	}
+	out := edited(t, dir, func(b *bundle.Bundle) {
+		b.Probe.Inputs = append(b.Probe.Inputs, Tensor{Name: "more", Shape: []int64{4}, Data: make([]int64, 4)})
+	})
+	_, err := Open(t.Context(), out, Options{})
+	says(t, err, "it has 2 inputs, and the model takes 1")
+}
+
+// Without a probe zeros are run, and the caller is told that nothing was compared.
+func TestWithoutAProbeZerosAreRun(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	p := opened(t, edited(t, dir, func(b *bundle.Bundle) { b.Probe = nil }), Options{})
+	if err := p.Probe(t.Context()); !errors.Is(err, ErrNoProbe) {
+		t.Errorf("error %v, want %v", err, ErrNoProbe)
+	}
+	c := Config{ReadyMade: true, Train: classified(t, 600, 4, 3) + "[:400]", Out: filepath.Join(t.TempDir(), "b")}
+	c.Val = c.Train[:len(c.Train)-len("[:400]")] + "[400:]"
+	r := mustCalibrate(t, c)
+	if r.Probe != (ProbeInfo{Reason: "the features are ready made"}) {
+		t.Errorf("the report says %+v", r.Probe)
+	}
+	if err := opened(t, c.Out, Options{}).Probe(t.Context()); !errors.Is(err, ErrNoProbe) {
+		t.Errorf("of ready-made features: error %v, want %v", err, ErrNoProbe)
+	}
+}
+
+// A calibration keeps a probe unless it is not wanted, whatever it reads the data from; one that ends with
+// --resume is taken for ours only with as much.
+func TestWhenAProbeIsKept(t *testing.T) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+	c.OOD, c.Resume, c.Cache = "", true, t.TempDir()
+	holds := func(dir string) []byte {
+		t.Helper()
+		data, err := os.ReadFile(filepath.Join(dir, bundle.ProbeName))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return data
+	}
+	mustCalibrate(t, c)
+	want := holds(c.Out)
+	if len(want) == 0 || len(want) > 8<<10 {
+		t.Fatalf("the probe has %d bytes", len(want))
+	}
+	_, err := Calibrate(t.Context(), c)
+	if done := new(*DoneError); !errors.As(err, done) {
+		t.Errorf("the second time: %v", err)
+	}
+	c.NoProbe = true
+	_, err = Calibrate(t.Context(), c)
+	says(t, err, "kept probe is true, want false")
+	c.Force = true
+	if r := mustCalibrate(t, c); r.Probe != (ProbeInfo{Reason: "not wanted"}) || holds(c.Out) != nil {
+		t.Errorf("the report says %+v, and the probe has %d bytes", r.Probe, len(holds(c.Out)))
+	}
+	c.Force, c.NoProbe = false, false
+	_, err = Calibrate(t.Context(), c)
+	says(t, err, "kept probe is false, want true")
+
+	// Of the cache, into which features were written by the calls above.
+	c.Out = filepath.Join(t.TempDir(), "cached")
+	if mustCalibrate(t, c); !bytes.Equal(holds(c.Out), want) {
+		t.Error("another probe with a features cache")
+	}
+
+	// The part with the first of the held-out examples has it, and merged it is the same in any order.
+	c.Resume = false
+	all := parts(t, c, 3) // the held-out data are one block, which the last shard has
+	if holds(all[0]) != nil || holds(all[1]) != nil || !bytes.Equal(holds(all[2]), want) {
+		t.Errorf("the parts have %d, %d and %d bytes", len(holds(all[0])), len(holds(all[1])), len(holds(all[2])))
+	}
+	one, other := merged(t, all...), merged(t, group(t, all[2], all[0]), all[1])
+	sameFiles(t, "merged", one, other)
+	if !bytes.Equal(holds(one), want) {
+		t.Error("another probe of parts")
+	}
+	if err := opened(t, one, Options{}).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+	c.NoProbe = true
+	if none := merged(t, parts(t, c, 2)...); holds(none) != nil {
+		t.Error("a probe of parts that have none")
+	}
+}
+
+// An update keeps the probe of a bundle that has one, and gives none to one that has none.
+func TestAnUpdateKeepsTheProbe(t *testing.T) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+	images := digits(t, "digits-images-idx3-ubyte.gz")
+	c.OOD, c.KeepCurvature, c.Limit, c.Train = "", true, 0, images+"[0:512]"
+	for _, none := range []bool{false, true} {
+		c.NoProbe, c.Force = none, true
+		mustCalibrate(t, c)
+		before, _ := os.ReadFile(filepath.Join(c.Out, bundle.ProbeName))
+		r, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: images + "[512:700]"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, _ := os.ReadFile(filepath.Join(c.Out, bundle.ProbeName))
+		if !bytes.Equal(before, after) || (after == nil) != none || (r.Probe.Examples == 4) == none {
+			t.Errorf("NoProbe %t: %d bytes, then %d: %+v", none, len(before), len(after), r.Probe)
+		}
+	}
+}
+
+// Of large examples fewer are kept, and none where one alone takes more than 4 MiB.
+func TestOfLargeExamplesFewerAreKept(t *testing.T) {
+	const n = 4
+	for _, test := range []struct{ height, width, want int }{
+		{100, 100, 4}, {420, 420, 1}, {1025, 341, 0},
+	} {
+		dir := t.TempDir()
+		data := write(t, dir, "x.npz", npz(t, map[string]array{
+			"image": {random(3, n*3*test.height*test.width), []int{n, 3, test.height, test.width}},
+			"label": {[]int64{0, 1, 2, 3}, []int{n}},
+		}))
+		c := quick(Config{Model: "../featurize/testdata/open.onnx", Train: data, Val: data, Out: filepath.Join(dir, "b")})
+		r := mustCalibrate(t, c)
+		if r.Probe.Examples != test.want || (test.want == 0) != strings.HasSuffix(r.Probe.Reason, "and 4194304 are kept at most") {
+			t.Errorf("%d rows: %+v, want %d", test.height, r.Probe, test.want)
+		}
+		if s, err := os.Stat(filepath.Join(c.Out, bundle.ProbeName)); err == nil && s.Size() > bundle.MaxProbe+64<<10 {
+			t.Errorf("%d rows: %d bytes", test.height, s.Size())
+		}
+		err := opened(t, c.Out, Options{}).Probe(t.Context())
+		if test.want > 0 && err != nil {
+			t.Error(err)
+		}
+		if test.want == 0 && (!errors.Is(err, ErrNoProbe) || !strings.Contains(err.Error(), "not even zeros")) {
+			t.Errorf("without a probe, of open sizes: %v", err)
+		}
+	}
+}
+
+// Of sequences those are kept that are as long as the first, of those that can be read; of a model that
+// takes strings none.
+func TestProbesOfOtherInputs(t *testing.T) {
+	lines := []string{"no line", `{"ids":[1,2,3],"mask":[1,1,1],"label":1}`, `{"ids":[4],"mask":[1],"label":2}`,
+		`{"ids":[5,6,7],"mask":[1,1,0],"label":3}`}
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf(`{"ids":[%d,%d],"mask":[1,1],"label":%d}`, i%20, i%7, i%4))
+	}
+	dir := t.TempDir()
+	file := write(t, dir, "x.jsonl", []byte(strings.Join(lines, "\n")))
+	c := quick(Config{Model: "../featurize/testdata/sequence.onnx", Train: file, Val: file, Out: filepath.Join(dir, "b")})
+	c.MaxBad = 1
+	mustCalibrate(t, c)
+	b, err := bundle.Open(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Tensor{
+		{Name: "ids", Shape: []int64{2, 3}, Data: []int64{1, 2, 3, 5, 6, 7}},
+		{Name: "mask", Shape: []int64{2, 3}, Data: []int64{1, 1, 1, 1, 1, 0}},
+	}
+	if !reflect.DeepEqual(b.Probe.Inputs, want) {
+		t.Errorf("inputs %+v, want %+v", b.Probe.Inputs, want)
+	}
+	if err := opened(t, c.Out, Options{}).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	lines = nil
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf(`{"age":[%d],"size":0.5,"s":["a"],"label":%d}`, i, i%4))
+	}
+	file = write(t, dir, "s.jsonl", []byte(strings.Join(lines, "\n")))
+	c = quick(Config{Model: "../featurize/testdata/columns.onnx", Train: file, Val: file, Out: filepath.Join(dir, "s")})
+	r := mustCalibrate(t, c)
+	if r.Probe != (ProbeInfo{Reason: `the model's input "s" takes strings`}) {
+		t.Errorf("of strings: %+v", r.Probe)
+	}
+	if err := opened(t, c.Out, Options{}).Probe(t.Context()); !errors.Is(err, ErrNoProbe) {
+		t.Errorf("of strings: error %v, want %v", err, ErrNoProbe)
+	}
+}
