@@ -1,6 +1,7 @@
 package jsontensor
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -23,10 +24,9 @@ func (p *Parser) scan() (d decimal, err error) {
 		d.negative = true
 		at++
 	}
-	first := at
+	first, digits := at, uint64(0)
 	for ; at < len(text) && text[at]-'0' <= 9; at++ {
-		d.long = d.long || d.digits >= 1e18
-		d.digits = 10*d.digits + uint64(text[at]-'0')
+		digits = 10*digits + uint64(text[at]-'0')
 	}
 	if at == first || text[first] == '0' && at > first+1 {
 		return d, p.wrong("a number")
@@ -37,14 +37,15 @@ func (p *Parser) scan() (d decimal, err error) {
 		at++
 		point := at
 		for ; at < len(text) && text[at]-'0' <= 9; at++ {
-			d.long = d.long || d.digits >= 1e18
-			d.digits = 10*d.digits + uint64(text[at]-'0')
+			digits = 10*digits + uint64(text[at]-'0')
 		}
 		if d.exp = point - at; d.exp == 0 {
 			p.Pos = at
 			return d, p.wrong("a digit")
 		}
 	}
+	d.digits = digits
+	d.long = at-first > 19 && long(text[first:at])
 	if at < len(text) && text[at]|0x20 == 'e' {
 		d.integer = false
 		if at, err = p.exponent(at+1, &d); err != nil {
@@ -53,6 +54,17 @@ func (p *Parser) scan() (d decimal, err error) {
 	}
 	d.text, p.Pos = text[p.Pos:at], at
 	return d, nil
+}
+
+// long reports whether digits, a point among them or not, are more than any uint64 holds: zeros in
+// front do not count.
+func long(digits []byte) bool {
+	digits = bytes.TrimLeft(digits, "0.")
+	n := len(digits)
+	if bytes.IndexByte(digits, '.') >= 0 {
+		n--
+	}
+	return n > 19
 }
 
 // exponent reads what is behind an e, up to the end that it returns.
