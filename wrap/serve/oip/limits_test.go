@@ -1,0 +1,79 @@
+package oip
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+)
+
+// Nothing is allocated for what a request only says that it has.
+func TestClaimsAloneTakeNoMemory(t *testing.T) {
+	type input = inference.ModelInferRequest_InferInputTensor
+	message := func(datatype string, n int64, c *inference.InferTensorContents, raw ...[]byte) func() error {
+		m := &inference.ModelInferRequest{RawInputContents: raw,
+			Inputs: []*input{{Name: "x", Datatype: datatype, Shape: []int64{n}, Contents: c}}}
+		return func() error { _, err := RequestFromProto(m, Limits{}); return err }
+	}
+	text := func(datatype string, n int64, data string) func() error {
+		body := fmt.Sprintf(`{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"data":%s}]}`, datatype, n, data)
+		return func() error { _, err := ReadRequest([]byte(body), "", Limits{}); return err }
+	}
+	bytes := func(datatype string, n int64, size int) func() error {
+		head := fmt.Sprintf(`{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"parameters":{"binary_data_size":%d}}]}`,
+			datatype, n, size)
+		body := head + strings.Repeat("\x00", min(size, 100))
+		return func() error { _, err := ReadRequest([]byte(body), strconv.Itoa(len(head)), Limits{}); return err }
+	}
+	const claimed = 4 << 20
+	for name, read := range map[string]func() error{
+		"JSON":            text("FP64", claimed, "[1]"),
+		"strings":         text("BYTES", claimed, `["a"]`),
+		"beyond elements": text("UINT8", 1<<40, "[1]"),
+		"bytes":           bytes("FP64", claimed, 8*claimed),
+		"few bytes":       bytes("FP64", claimed, 8),
+		"byte strings":    bytes("BYTES", claimed, 4),
+		"raw":             message("FP64", claimed, nil, []byte("12345678")),
+		"raw strings":     message("BYTES", claimed, nil, []byte("1234")),
+		"contents":        message("INT8", claimed, &inference.InferTensorContents{IntContents: []int32{1}}),
+		"no contents":     message("BYTES", claimed, nil),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := read()
+		runtime.ReadMemStats(&after)
+		if taken := after.TotalAlloc - before.TotalAlloc; err == nil || taken > 256<<10 {
+			t.Errorf("%s: %d bytes were allocated for %v", name, taken, err)
+		}
+	}
+}
+
+// Tensors of one request share the limits.
+func TestTensorsShareTheLimits(t *testing.T) {
+	two := func(datatype string, n int) []byte {
+		data := "[" + strings.TrimSuffix(strings.Repeat("1,", n), ",") + "]"
+		one := func(name string) string {
+			return fmt.Sprintf(`{"name":%q,"datatype":%q,"shape":[%d],"data":%s}`, name, datatype, n, data)
+		}
+		return []byte(`{"inputs":[` + one("a") + "," + one("b") + `]}`)
+	}
+	for _, c := range []struct {
+		datatype string
+		n        int
+		want     string
+	}{
+		{"FP32", 50, ""},
+		{"FP32", 51, `input "b": shape [51]: tensors of one message have at most 100 elements in all`},
+		{"FP64", 32, ""},
+		{"FP64", 33, `input "b": shape [33] of FP64: tensors of one message have at most 520 bytes in all`},
+	} {
+		l := Limits{Bytes: 520, Elements: 100}
+		_, err := ReadRequest(two(c.datatype, c.n), "", l)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%d of %s: %v, want %q", c.n, c.datatype, err, c.want)
+		}
+	}
+}
