@@ -105,8 +105,8 @@ var thirdParty = map[string][]string{
 	"gonum.org/v1/gonum":                {"calibrate/...", "featurize/standin"},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
 	"google.golang.org/grpc":            {"wrap/serve", "wrap/serve/oip/..."},
-	"google.golang.org/genproto":        {"wrap/serve"}, // grpc's
-	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/part"},
+	"google.golang.org/genproto":        {"wrap/serve"},                                                                                       // grpc's
+	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/part", "wrap/serve/telemetry"}, // wrap/serve/telemetry: only its tests
 	"golang.org/x/sync":                 {"featurize", "wrap/serve"},
 	"golang.org/x/sys":                  {"onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
@@ -118,6 +118,7 @@ var thirdParty = map[string][]string{
 	"github.com/klauspost/compress":     {"featurize/dataset/arrow"},
 
 	"github.com/prometheus/client_golang": {"wrap/serve/telemetry"},
+	"github.com/prometheus/client_model":  {"wrap/serve/telemetry"}, // only its tests
 	"go.opentelemetry.io/otel":            {"wrap/serve/telemetry"},
 	"go.opentelemetry.io/proto/otlp":      {"wrap/serve/telemetry"}, // only its tests
 }
