@@ -75,3 +75,26 @@ func BenchmarkManyEngines(b *testing.B) {
 		return err
 	})
 }
+
+// A model that keeps a core busy for 1 ms a batch and 20 µs a row, and 64 clients that each come
+// back at once: what of the throughput of whole batches is left.
+func BenchmarkSaturation(b *testing.B) {
+	cost := func(rows int64) time.Duration {
+		return time.Millisecond + time.Duration(rows)*20*time.Microsecond
+	}
+	var batches atomic.Int64
+	run := func(ctx context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
+		batches.Add(1)
+		for start := time.Now(); time.Since(start) < cost(in[0].Shape[0]); {
+		}
+		return constantOutputs(ctx, in)
+	}
+	e := New(Config{MaxBatch: 64, Delay: 2 * time.Millisecond, Run: run})
+	defer e.Close(context.Background())
+	share(b, 64, func(_ int, in []tensor.Tensor) error {
+		_, err := e.Do(b.Context(), in)
+		return err
+	})
+	b.ReportMetric(float64(b.N)/float64(batches.Load()), "requests/batch")
+	b.ReportMetric(float64(cost(64))/64*float64(b.N)/float64(b.Elapsed()), "of-whole-batches")
+}
