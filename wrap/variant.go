@@ -63,6 +63,9 @@ func (p *Predictor) Predictions(outputs []Tensor, v Variant) ([]Prediction, erro
 	return p.predictionsOf(outputs, measure.OfClasses(p.head, logp), v.decisions(m.Decisions, true), x)
 }
 
+// Served reports whether a variant has the probabilities that the bundle serves, whatever its thresholds.
+func (v Variant) Served() bool { return v.Method == "" && v.TAct == 0 && v.TEns == 0 }
+
 // CheckVariant reports a variant that cannot be meant, such as one with temperatures for the network's
 // own probabilities.
 func (p *Predictor) CheckVariant(v Variant) error {

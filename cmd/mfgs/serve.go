@@ -58,6 +58,7 @@ object a line; it never has inputs.`,
 			&cli.DurationFlag{Name: "drain", Value: serve.DefaultDrain, Category: loadFlags,
 				Usage: fmt.Sprintf("`TIME` for requests under way once the server is to end [%v]", serve.DefaultDrain)},
 			&cli.DurationFlag{Name: "notice", Category: loadFlags, Usage: "`TIME` before that, in which it takes requests and says that it is not ready [0s]"},
+			&cli.StringFlag{Name: "traces", Category: loadFlags, Usage: "`URL` that OpenTelemetry traces are sent to [$OTEL_EXPORTER_OTLP_ENDPOINT]"},
 			&cli.DurationFlag{Name: "watch", Category: dataFlags, Usage: "`TIME` how often to look whether bundles have changed [never]"},
 		}, inferenceFlags()),
 		Action: p.runServe,
@@ -132,7 +133,7 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 	}
 	config.MaxQueue, config.MaxBody = c.Int("max-queue"), int64(c.Int("max-body"))<<20
 	config.Delay, config.Timeout, config.Drain = c.Duration("delay"), c.Duration("timeout"), c.Duration("drain")
-	config.Notice, config.Watch = c.Duration("notice"), c.Duration("watch")
+	config.Notice, config.Watch, config.Traces = c.Duration("notice"), c.Duration("watch"), c.String("traces")
 	if config.Delay == 0 {
 		config.Delay = -1
 	}

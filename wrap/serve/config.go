@@ -50,7 +50,8 @@ type Config struct {
 	TLS   TLS
 	Token string // that requests must have as bearer token; "": none
 
-	Log *slog.Logger // nil: none
+	Log    *slog.Logger // nil: none
+	Traces string       // URL that traces are sent to, as telemetry.TracingConfig has it
 }
 
 // TLS are files in PEM. Without CertFile there is no TLS.

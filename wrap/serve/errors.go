@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"strings"
 
+	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
@@ -21,3 +24,21 @@ func asInvalid(err error) error {
 
 // errBusy refuses a request for which there is no memory.
 var errBusy = oip.Errorf(oip.Overloaded, "the requests under way take all the memory that they may: try again")
+
+// runError says what an error of the engine means to who asked.
+func runError(ctx context.Context, err error) error {
+	var busy *engine.OverloadError
+	var panicked *engine.PanicError
+	switch {
+	case errors.As(err, &busy):
+		return &oip.Error{Status: oip.Overloaded, Err: err}
+	case errors.Is(err, engine.ErrClosed):
+		return notReady("the model was unloaded while the request waited")
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &panicked):
+		return err
+	}
+	// The runtime refuses values, such as an index beyond a table of embeddings.
+	return asInvalid(err)
+}

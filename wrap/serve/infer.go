@@ -2,47 +2,37 @@ package serve
 
 import (
 	"context"
-	"errors"
 	"slices"
-	"time"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
-// infer answers a request of the protocol. What it takes of memory is of the request's.
-func (s *Server) infer(ctx context.Context, r *oip.Request, memory *reservation) (*oip.Response, error) {
-	m, err := s.model(r.Model)
-	if err != nil {
-		return nil, err
-	}
-	if r.Version != "" && r.Version != version {
-		return nil, notFound("model %q has no version %.70q, but %s", m.Name, r.Version, version)
-	}
+// infer answers a request of the protocol.
+func (c *call) infer(ctx context.Context, r *oip.Request) (*oip.Response, error) {
 	v, err := variantOf(r.Parameters)
 	if err != nil {
 		return nil, err
 	}
 	var response *oip.Response
-	err = m.use(func(g *generation, p *wrap.Predictor) error {
+	err = c.model.use(func(g *generation, p *wrap.Predictor) error {
 		if err := g.metadataFor(v).Check(r); err != nil {
 			return err
 		}
-		if err := memory.add(r.Inputs[0].Shape[0] * g.resultBytes); err != nil {
+		if err := c.add(r.Inputs[0].Shape[0] * g.resultBytes); err != nil {
 			return err
 		}
-		run, predictions, err := s.run(ctx, m, g, p, r.Inputs, v)
+		run, predictions, err := c.run(ctx, g, p, r.Inputs, v)
 		if err != nil {
 			return err
 		}
-		outputs, err := r.Select(results(run, predictions, v.Method == "" && v.TAct == 0 && v.TEns == 0), g.classes)
+		outputs, err := r.Select(results(run, predictions, v.Served()), g.classes)
 		if err != nil {
 			return err
 		}
 		response = &oip.Response{
-			Model: m.Name, Version: version, ID: r.ID, Outputs: outputs,
+			Model: c.model.Name, Version: version, ID: r.ID, Outputs: outputs,
 			Parameters: oip.Parameters{"bundle_sha256": g.sha256},
 		}
 		return nil
@@ -62,42 +52,26 @@ func (g *generation) metadataFor(v wrap.Variant) *oip.Metadata {
 }
 
 // run has the engine run inputs that fit the model, and makes predictions of what it gives.
-func (s *Server) run(ctx context.Context, m *model, g *generation, p *wrap.Predictor, inputs []tensor.Tensor,
-	v wrap.Variant) ([]tensor.Tensor, []wrap.Prediction, error) {
+func (c *call) run(ctx context.Context, g *generation, p *wrap.Predictor, inputs []tensor.Tensor, v wrap.Variant) (
+	[]tensor.Tensor, []wrap.Prediction, error) {
 	if err := p.CheckVariant(v); err != nil {
 		return nil, nil, asInvalid(err)
 	}
-	started := time.Now()
+	c.serving = g
 	a, err := g.engine.Do(ctx, inputs)
 	if err != nil {
-		m.statistics.failed(time.Since(started))
 		return nil, nil, runError(ctx, err)
 	}
 	predictions, err := p.Predictions(a.Outputs, v)
 	if err != nil {
-		m.statistics.failed(time.Since(started))
 		return nil, nil, asInvalid(err)
 	}
-	m.statistics.answered(a, len(predictions), time.Since(started))
-	return a.Outputs, predictions, nil
-}
-
-// runError says what an error of the engine means to who asked.
-func runError(ctx context.Context, err error) error {
-	var busy *engine.OverloadError
-	var panicked *engine.PanicError
-	switch {
-	case errors.As(err, &busy):
-		return &oip.Error{Status: oip.Overloaded, Err: err}
-	case errors.Is(err, engine.ErrClosed):
-		return notReady("the model was unloaded while the request waited")
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case errors.As(err, &panicked):
-		return err
+	c.answer, c.examples = a, len(predictions)
+	c.span.Inference(a.Queue, a.Compute, a.Batch)
+	if v.Served() {
+		g.observer.Predictions(predictions)
 	}
-	// The runtime refuses values, such as an index beyond a table of embeddings.
-	return asInvalid(err)
+	return a.Outputs, predictions, nil
 }
 
 // results are all outputs of a request: what was run, with the probabilities of predictions unless these

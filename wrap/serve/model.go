@@ -11,10 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/telemetry"
 )
 
 // A model is a bundle under a name. Requests take the generation that is current when they come, and
@@ -23,6 +25,8 @@ type model struct {
 	Bundle
 	config *Config
 	slots  *engine.Slots
+
+	metrics *telemetry.Metrics
 
 	current    atomic.Pointer[generation] // nil: not loaded
 	statistics statistics
@@ -45,6 +49,7 @@ type generation struct {
 	// metadata describes the bundle, and resultBytes is how much memory the results of an example take.
 	metadata    *oip.Metadata
 	resultBytes int64
+	observer    *telemetry.Observer
 }
 
 // use calls f with the current generation, which stays until f returns.
@@ -91,8 +96,12 @@ func (m *model) load(ctx context.Context, always bool) error {
 	next, err := m.open(ctx)
 	m.setReason(err)
 	if err != nil {
+		m.metrics.LoadFailed(m.Name)
 		m.config.Log.Error("bundle not loaded", "model", m.Name, "bundle", m.Dir, "serving", old != nil, "error", err.Error())
 		return err
+	}
+	if next.observer, err = m.metrics.Load(m.Name, next.telemetry()); err != nil {
+		return cmp.Or(m.retire(next), err)
 	}
 	m.current.Store(next)
 	m.config.Log.Info("bundle loaded", "model", m.Name, "bundle", m.Dir, "sha256", next.sha256,
@@ -107,6 +116,7 @@ func (m *model) unload() error {
 	old := m.current.Swap(nil)
 	m.setReason(errUnloadedByRequest)
 	if old != nil {
+		m.metrics.Unload(m.Name)
 		m.config.Log.Info("bundle unloaded", "model", m.Name)
 	}
 	return m.retire(old)
@@ -136,16 +146,38 @@ func (m *model) open(ctx context.Context) (*generation, error) {
 		p.Close()
 		return nil, fmt.Errorf("%s: the bundle was made of ready-made features and has no model to serve", m.Dir)
 	}
+	if err := p.Probe(ctx); err != nil && !errors.Is(err, wrap.ErrNoProbe) {
+		p.Close()
+		return nil, fmt.Errorf("%s: the bundle does not answer as it did when it was calibrated: %w", m.Dir, err)
+	} else if err != nil {
+		c.Log.Warn("bundle served untried", "model", m.Name, "bundle", m.Dir, "reason", err.Error())
+	}
 	g := &generation{
 		handle: wrap.NewHandle(p), sha256: p.SHA256(), stamp: stamp, classes: p.Classes(),
 		batch: int32(p.Batch()), metadata: metadataOf(m.Name, p, p.SHA256()),
 	}
 	g.resultBytes = resultBytes(g.metadata)
 	g.engine = engine.New(engine.Config{
-		Run:      p.Run,
+		Run:      g.runner(p),
 		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots,
 	})
 	return g, nil
+}
+
+// runner runs a batch, and counts it.
+func (g *generation) runner(p *wrap.Predictor) engine.Runner {
+	return func(ctx context.Context, inputs []tensor.Tensor) ([]tensor.Tensor, error) {
+		outputs, err := p.Run(ctx, inputs)
+		if err == nil {
+			g.observer.Execution(int(outputs[0].Shape[0]))
+		}
+		return outputs, err
+	}
+}
+
+// telemetry says what there is to know of a bundle whose metrics are shown.
+func (g *generation) telemetry() telemetry.Bundle {
+	return telemetry.Bundle{SHA256: g.sha256, Classes: g.classes, Pending: g.engine.Depth}
 }
 
 // stampOf tells whether a bundle has changed since: its manifest is written anew with it. It is "" where

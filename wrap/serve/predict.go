@@ -62,11 +62,12 @@ const mostTop = 5
 // predict answers POST /v1/predict.
 func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	m, err := s.model(cmp.Or(query.Get("model"), s.models[0].Name))
+	ctx, c, err := s.beginHTTP(r, cmp.Or(query.Get("model"), s.models[0].Name), "")
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
+	defer func() { c.end(err) }()
 	parameters := oip.Parameters{}
 	for key := range query {
 		parameters[key] = query.Get(key)
@@ -76,20 +77,18 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
-	memory := s.reserve()
-	defer memory.release()
-	body, err := readBody(r, s.config.MaxBody, memory)
+	body, err := readBody(r, s.config.MaxBody, &c.reservation)
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
 	var a *answer
-	err = m.use(func(g *generation, p *wrap.Predictor) error {
-		inputs, err := inputsOf(p, r.Header.Get("Content-Type"), body, memory)
+	err = c.model.use(func(g *generation, p *wrap.Predictor) error {
+		inputs, err := inputsOf(p, r.Header.Get("Content-Type"), body, &c.reservation)
 		if err != nil {
 			return err
 		}
-		a, err = s.answer(r.Context(), m, g, p, inputs, v)
+		a, err = c.answerOf(ctx, g, p, inputs, v)
 		return err
 	})
 	if err != nil {
@@ -99,10 +98,10 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, a)
 }
 
-// answer runs one example.
-func (s *Server) answer(ctx context.Context, m *model, g *generation, p *wrap.Predictor, inputs []tensor.Tensor,
-	v wrap.Variant) (*answer, error) {
-	outputs, predictions, err := s.run(ctx, m, g, p, inputs, v)
+// answerOf runs one example.
+func (c *call) answerOf(ctx context.Context, g *generation, p *wrap.Predictor, inputs []tensor.Tensor, v wrap.Variant) (
+	*answer, error) {
+	outputs, predictions, err := c.run(ctx, g, p, inputs, v)
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +111,7 @@ func (s *Server) answer(ctx context.Context, m *model, g *generation, p *wrap.Pr
 	}
 	one := predictions[0]
 	a := &answer{
-		Model: m.Name, named: name(one, g.classes), Labels: one.Labels, Names: one.LabelNames,
+		Model: c.model.Name, named: name(one, g.classes), Labels: one.Labels, Names: one.LabelNames,
 		Abstain: one.Abstain, AbstainReason: one.AbstainReason,
 		Set: one.PredictionSet, SetNames: one.PredictionSetNames,
 		OODScore: one.OODScore, OODPercentile: one.OODPercentile, Entropy: one.Entropy,

@@ -29,11 +29,6 @@ func (s *Server) metadata() oip.Server {
 	return oip.Server{Name: serverName, Version: wrap.Version(), Extensions: oip.Extensions()}
 }
 
-// asked is the model that a path names.
-func (s *Server) asked(r *http.Request) (*model, error) {
-	return s.versioned(r.PathValue("model"), r.PathValue("version"))
-}
-
 // versioned is the model of a name, whose only version is the one named, "" being any.
 func (s *Server) versioned(name, v string) (*model, error) {
 	m, err := s.model(name)
@@ -75,16 +70,13 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) {
 
 // modelInfer answers POST …/infer.
 func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.config.Timeout)
-	defer cancel()
-	memory := s.reserve()
-	defer memory.release()
-	request, response, err := s.inferBody(ctx, r, memory)
+	ctx, c, err := s.beginHTTP(r, r.PathValue("model"), r.PathValue("version"))
 	if err != nil {
 		s.refuse(w, err)
 		return
 	}
-	body, header, err := response.Body(request.IsBinary)
+	defer func() { c.end(err) }()
+	body, header, err := s.inferBody(ctx, c, r)
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -97,23 +89,21 @@ func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
 	writePacked(w, r, body)
 }
 
-func (s *Server) inferBody(ctx context.Context, r *http.Request, memory *reservation) (
-	*oip.Request, *oip.Response, error) {
-	// A name that is not served costs nothing.
-	if _, err := s.asked(r); err != nil {
-		return nil, nil, err
-	}
-	body, err := readBody(r, s.config.MaxBody, memory)
+// inferBody returns the answer's body, and its header oip.Header.
+func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answer []byte, header string, err error) {
+	body, err := readBody(r, s.config.MaxBody, &c.reservation)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
 	request, err := oip.ReadRequest(body, r.Header.Get(oip.Header), s.limits)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", err
 	}
-	request.Model, request.Version = r.PathValue("model"), r.PathValue("version")
-	response, err := s.infer(ctx, request, memory)
-	return request, response, err
+	response, err := c.infer(ctx, request)
+	if err != nil {
+		return nil, "", err
+	}
+	return response.Body(request.IsBinary)
 }
 
 // documentLimits bound requests that say next to nothing.

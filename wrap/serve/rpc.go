@@ -14,6 +14,7 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // which clients may pack their messages with
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -111,19 +112,22 @@ func (s *service) ModelInfer(ctx context.Context, r *inference.ModelInferRequest
 }
 
 func (s *service) inferMessage(ctx context.Context, message *inference.ModelInferRequest) (
-	*inference.ModelInferResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
-	defer cancel()
-	memory := s.reserve()
-	defer memory.release()
-	if err := memory.add(int64(proto.Size(message))); err != nil {
+	answer *inference.ModelInferResponse, err error) {
+	headers, _ := metadata.FromIncomingContext(ctx)
+	get := func(header string) string { return one(headers.Get(header)) }
+	ctx, c, err := s.begin(ctx, message.GetModelName(), message.GetModelVersion(), get)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { c.end(err) }()
+	if err := c.add(int64(proto.Size(message))); err != nil {
 		return nil, err
 	}
 	request, err := oip.RequestFromProto(message, s.limits)
 	if err != nil {
 		return nil, err
 	}
-	response, err := s.infer(ctx, request, memory)
+	response, err := c.infer(ctx, request)
 	if err != nil {
 		return nil, err
 	}

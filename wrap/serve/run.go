@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/telemetry"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
@@ -27,8 +29,15 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{
 		config: c, slots: engine.NewSlots(slots(c.Runtime.Threads)),
 		inFlight: semaphore.NewWeighted(c.InFlight), health: health.NewServer(), limits: oip.Limits{Bytes: c.MaxBody},
+		metrics: telemetry.New(telemetry.Config{}),
 	}
 	if s.tls, err = c.TLS.load(); err != nil {
+		return nil, err
+	}
+	s.tracing, err = telemetry.NewTracing(ctx, telemetry.TracingConfig{
+		Endpoint: c.Traces, Version: wrap.Version(), Log: c.Log,
+	})
+	if err != nil {
 		return nil, err
 	}
 	// Addresses come first: that one is taken shows before the work of loading.
@@ -40,7 +49,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	for _, b := range c.Bundles {
-		s.models = append(s.models, &model{Bundle: b, config: &s.config, slots: s.slots})
+		s.models = append(s.models, &model{Bundle: b, config: &s.config, slots: s.slots, metrics: s.metrics})
 	}
 	for _, m := range s.models {
 		if err := m.load(ctx, true); err != nil {
@@ -154,8 +163,13 @@ func (s *Server) Close() error {
 	for _, m := range s.models {
 		err = cmp.Or(err, m.unload())
 	}
-	return err
+	last, cancel := context.WithTimeout(context.Background(), tracesTime)
+	defer cancel()
+	return cmp.Or(err, s.tracing.Shutdown(last))
 }
+
+// tracesTime is for the last traces to be sent.
+const tracesTime = 5 * time.Second
 
 // Reload looks at all bundles anew: those that have changed take the place of the ones that are served,
 // if they can be served.

@@ -334,3 +334,35 @@ func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
 	}
 	r.object("POST", "/v2/models/d/infer", inferBody(t, "", 1500, 1501, ""), &got)
 }
+
+func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1503, ""), &got)
+	if code, _, _ := r.send("POST", "/v2/models/digits/infer", "{}"); code != 400 {
+		t.Fatalf("an empty request: %d", code)
+	}
+	_, _, text := r.send("GET", "/metrics", "")
+	for _, want := range []string{
+		`nv_inference_request_success{model="digits",version="1"} 1`,
+		`nv_inference_request_failure{model="digits",reason="OTHER",version="1"} 1`,
+		`nv_inference_count{model="digits",version="1"} 3`,
+		`nv_inference_exec_count{model="digits",version="1"} 1`,
+		`mfgs_prediction_confidence_count{model="digits"} 3`,
+	} {
+		if !strings.Contains(string(text), want+"\n") {
+			t.Errorf("the metrics do not say %s", want)
+		}
+	}
+	var stats struct {
+		Models []struct {
+			Inferences int                                         `json:"inference_count"`
+			Steps      struct{ Success, Fail struct{ Count int } } `json:"inference_stats"`
+		} `json:"model_stats"`
+	}
+	r.object("GET", "/v2/models/digits/stats", "", &stats)
+	if len(stats.Models) != 1 || stats.Models[0].Inferences != 3 || stats.Models[0].Steps.Success.Count != 1 ||
+		stats.Models[0].Steps.Fail.Count != 1 {
+		t.Errorf("statistics %+v", stats)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/telemetry"
 )
 
 // A Server serves bundles over HTTP and gRPC. It is made with New, and ends with Run.
@@ -25,6 +26,8 @@ type Server struct {
 	calls      atomic.Int64 // of gRPC that are under way
 	health     *health.Server
 	limits     oip.Limits
+	metrics    *telemetry.Metrics
+	tracing    *telemetry.Tracing // nil: none
 	ending     atomic.Bool
 }
 

@@ -48,6 +48,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("POST /v2/repository/models/{model}/load", s.repositoryLoad)
 	mux.HandleFunc("POST /v2/repository/models/{model}/unload", s.repositoryUnload)
 	mux.HandleFunc("POST /v1/predict", s.predict)
+	mux.Handle("GET /metrics", s.metrics.Handler())
 	mux.HandleFunc("/", s.noPath)
 	return s.guard(s.observed(mux))
 }

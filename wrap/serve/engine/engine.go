@@ -144,6 +144,16 @@ func (e *Engine) Do(ctx context.Context, inputs []tensor.Tensor) (Answer, error)
 	return r.batch.answer(r), nil
 }
 
+// Full returns the *OverloadError that a request of one example would be refused with now, or nil.
+func (e *Engine) Full() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if q := &e.queue; q.requests > 0 && q.examples >= e.config.MaxQueue {
+		return e.overload("examples", int64(q.examples), 1, int64(e.config.MaxQueue), time.Now())
+	}
+	return nil
+}
+
 // Depth returns how many requests wait, and how many examples they have.
 func (e *Engine) Depth() (requests, examples int) {
 	e.mu.Lock()

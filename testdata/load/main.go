@@ -1,0 +1,412 @@
+// Command load measures what mfgs serve adds to ONNX Runtime: beside a bare loop over the same model, with
+// the same threads, on the same machine, in turns.
+//
+//	go build -o mfgs ./cmd/mfgs
+//	mfgs export --bundle BUNDLE --out fused.onnx
+//	go run ./testdata/load -mfgs ./mfgs -bundle BUNDLE -model fused.onnx
+//
+// The bare loop runs the exported model, which gives the same outputs, on batches of as many examples as the
+// server puts into one; the requests are of one example each, as bytes, over connections that stay. Client
+// and server share the machine: what the client takes of it counts against the server.
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/featurize/tensor"
+)
+
+var (
+	command = flag.String("mfgs", "mfgs", "`PATH` of the command")
+	bundle  = flag.String("bundle", "", "`DIR` to serve")
+	model   = flag.String("model", "", "`FILE` exported from it, for the bare loop")
+	plain   = flag.String("plain", "", "`FILE` the network alone, for a second bare loop")
+	batch   = flag.Int("batch", 16, "examples in a batch of the bare loop and, at most, of the server")
+	clients = flag.Int("clients", 0, "clients at saturation [twice the batch]")
+	threads = flag.Int("threads", 0, "threads of an inference [all]")
+	seconds = flag.Float64("seconds", 5, "of each measurement")
+	rounds  = flag.Int("rounds", 3, "turns of bare loop and server")
+	most    = flag.Int("queue", 256, "examples that wait at most")
+)
+
+func main() {
+	log.SetFlags(0)
+	flag.Parse()
+	if err := run(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	if *clients == 0 {
+		*clients = 2 * *batch
+	}
+	lib, err := install.Ensure(ctx, install.Config{Install: true})
+	if err != nil {
+		return err
+	}
+	if err := ort.Load(lib); err != nil {
+		return err
+	}
+	s, err := serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	if err := s.learn(); err != nil {
+		return err
+	}
+	bare, err := newBare(*model, s.shape)
+	if err != nil {
+		return err
+	}
+	alone := bare
+	if *plain != "" {
+		if alone, err = newBare(*plain, s.shape); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("input %v, batches of %d, %d clients, threads %d (0: all)\n", s.shape, *batch, *clients, *threads)
+	if err := compare(s, bare, alone); err != nil {
+		return err
+	}
+	peak := s.peak
+	if err := s.openLoop("half load", peak/2); err != nil {
+		return err
+	}
+	return s.openLoop("4 x overload", 4*peak)
+}
+
+// compare runs bare loops and the server in turns: throughput at saturation, and latency of one client.
+func compare(s *server, bare, alone *loop) error {
+	var rates, one [3][]float64
+	for range *rounds {
+		for i, f := range []func() (float64, error){
+			func() (float64, error) { return bare.rate(*batch) },
+			func() (float64, error) { return alone.rate(*batch) },
+			s.saturate,
+		} {
+			r, err := f()
+			if err != nil {
+				return err
+			}
+			rates[i] = append(rates[i], r)
+		}
+		for i, f := range []func() (float64, error){bare.latency, alone.latency, s.latency} {
+			r, err := f()
+			if err != nil {
+				return err
+			}
+			one[i] = append(one[i], r)
+		}
+	}
+	b, p, v := median(rates[0]), median(rates[1]), median(rates[2])
+	fmt.Printf("saturation: bare %.1f/s, plain %.1f/s, server %.1f/s: %.3f of bare, %.3f of plain\n", b, p, v, v/b, v/p)
+	lb, lp, lv := 1e3*median(one[0]), 1e3*median(one[1]), 1e3*median(one[2])
+	fmt.Printf("one client: bare %.3f ms, plain %.3f ms, server %.3f ms: +%.3f ms\n", lb, lp, lv, lv-lb)
+	s.peak = v
+	return nil
+}
+
+func median(x []float64) float64 { return quantile(x, 0.5) }
+
+func quantile(x []float64, q float64) float64 {
+	x = slices.Sorted(slices.Values(x))
+	if len(x) == 0 {
+		return math.NaN()
+	}
+	return x[min(len(x)-1, int(q*float64(len(x))))]
+}
+
+// A loop is a model in ONNX Runtime with nothing around it.
+type loop struct {
+	session *ort.Session
+	name    string
+	shape   []int64 // of an example
+}
+
+func newBare(path string, shape []int64) (*loop, error) {
+	graph, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	session, err := ort.NewSession(ort.SessionConfig{Graph: graph, Folder: filepath.Dir(path), Threads: *threads, Spin: false})
+	if err != nil {
+		return nil, err
+	}
+	return &loop{session, session.Inputs()[0].Name, shape}, nil
+}
+
+// rate returns examples in a second, in batches of n.
+func (l *loop) rate(n int) (float64, error) {
+	in := l.input(n)
+	begun, done := time.Now(), 0
+	for time.Since(begun).Seconds() < *seconds {
+		if _, err := l.session.Run(context.Background(), in); err != nil {
+			return 0, err
+		}
+		done += n
+	}
+	return float64(done) / time.Since(begun).Seconds(), nil
+}
+
+// latency returns the median time of one example in seconds.
+func (l *loop) latency() (float64, error) {
+	in := l.input(1)
+	var times []float64
+	for begun := time.Now(); time.Since(begun).Seconds() < *seconds; {
+		t := time.Now()
+		if _, err := l.session.Run(context.Background(), in); err != nil {
+			return 0, err
+		}
+		times = append(times, time.Since(t).Seconds())
+	}
+	return median(times), nil
+}
+
+func (l *loop) input(n int) []tensor.Tensor {
+	return []tensor.Tensor{{Name: l.name, Shape: append([]int64{int64(n)}, l.shape...), Data: numbers(n * width(l.shape))}}
+}
+
+func width(shape []int64) int {
+	n := int64(1)
+	for _, d := range shape {
+		n *= d
+	}
+	return int(n)
+}
+
+func numbers(n int) []float32 {
+	r := rand.New(rand.NewPCG(1, 2))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = r.Float32()
+	}
+	return x
+}
+
+// A server is mfgs serve in a process of its own.
+type server struct {
+	process *exec.Cmd
+	url     string
+	client  *http.Client
+	name    string
+	input   string
+	shape   []int64 // of an example
+	body    []byte
+	header  string
+	peak    float64
+}
+
+func serve(ctx context.Context) (*server, error) {
+	args := []string{"serve", "--bundle", "m=" + *bundle, "--http", "127.0.0.1:0", "--grpc", "none", "--batch", strconv.Itoa(*batch),
+		"--max-queue", strconv.Itoa(*most)}
+	if *threads > 0 {
+		args = append(args, "--threads", strconv.Itoa(*threads))
+	}
+	p := exec.CommandContext(ctx, *command, args...)
+	p.Stderr = os.Stderr
+	p.Env = append(os.Environ(), "MFGS_TOKEN=")
+	out, err := p.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Start(); err != nil {
+		return nil, err
+	}
+	s := &server{process: p, name: "m", client: &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: 1 << 14, MaxConnsPerHost: 0, DisableCompression: true,
+	}}}
+	lines := bufio.NewScanner(out)
+	for s.url == "" && lines.Scan() {
+		if i := strings.Index(lines.Text(), "http://"); i >= 0 {
+			s.url = strings.TrimSpace(lines.Text()[i:])
+		}
+	}
+	if s.url == "" {
+		return nil, errors.New("the server said no address")
+	}
+	go io.Copy(io.Discard, out)
+	return s, nil
+}
+
+func (s *server) stop() {
+	_ = s.process.Process.Signal(syscall.SIGTERM)
+	if err := s.process.Wait(); err != nil {
+		log.Print("server: ", err)
+	}
+}
+
+// learn asks what the model takes, and makes the request that is sent.
+func (s *server) learn() error {
+	r, err := s.client.Get(s.url + "/v2/models/" + s.name)
+	if err != nil {
+		return err
+	}
+	defer r.Body.Close()
+	var m struct {
+		Inputs []struct {
+			Name, Datatype string
+			Shape          []int64
+		}
+	}
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
+		return err
+	}
+	if len(m.Inputs) != 1 || m.Inputs[0].Datatype != "FP32" {
+		return fmt.Errorf("inputs %+v, want one of FP32", m.Inputs)
+	}
+	s.input, s.shape = m.Inputs[0].Name, m.Inputs[0].Shape[1:]
+	data, err := binary.Append(nil, binary.LittleEndian, numbers(width(s.shape)))
+	if err != nil {
+		return err
+	}
+	head := fmt.Sprintf(`{"inputs":[{"name":%q,"shape":%s,"datatype":"FP32","parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`,
+		s.input, strings.ReplaceAll(fmt.Sprint(append([]int64{1}, s.shape...)), " ", ","), len(data))
+	s.body, s.header = append([]byte(head), data...), strconv.Itoa(len(head))
+	_, err = s.ask(context.Background())
+	return err
+}
+
+// ask sends a request, and returns the status of its answer.
+func (s *server) ask(ctx context.Context) (int, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v2/models/"+s.name+"/infer", bytes.NewReader(s.body))
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Inference-Header-Content-Length", s.header)
+	a, err := s.client.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		return 0, err
+	}
+	if a.StatusCode != http.StatusOK && a.StatusCode != http.StatusTooManyRequests {
+		return a.StatusCode, fmt.Errorf("%d: %.300s", a.StatusCode, text)
+	}
+	return a.StatusCode, nil
+}
+
+// saturate returns answers in a second to clients that ask again at once.
+func (s *server) saturate() (float64, error) {
+	var done atomic.Int64
+	var failed atomic.Pointer[error]
+	var all sync.WaitGroup
+	ends := time.Now().Add(time.Duration(*seconds * 1e9))
+	begun := time.Now()
+	for range *clients {
+		all.Go(func() {
+			for time.Now().Before(ends) {
+				if _, err := s.ask(context.Background()); err != nil {
+					failed.Store(&err)
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	return float64(done.Load()) / time.Since(begun).Seconds(), nil
+}
+
+func (s *server) latency() (float64, error) {
+	var times []float64
+	for begun := time.Now(); time.Since(begun).Seconds() < *seconds; {
+		t := time.Now()
+		if _, err := s.ask(context.Background()); err != nil {
+			return 0, err
+		}
+		times = append(times, time.Since(t).Seconds())
+	}
+	return median(times), nil
+}
+
+// openLoop sends requests at random times, so many in a second, whatever becomes of those before.
+func (s *server) openLoop(what string, rate float64) error {
+	var mu sync.Mutex
+	var answered, refused []float64
+	var failures []string
+	var all sync.WaitGroup
+	begun := time.Now()
+	next := begun
+	before := s.memory()
+	lasts := max(10, 2**seconds)
+	for {
+		next = next.Add(time.Duration(rand.ExpFloat64() / rate * 1e9))
+		if next.Sub(begun).Seconds() > lasts {
+			break
+		}
+		time.Sleep(time.Until(next))
+		due := next
+		all.Go(func() {
+			code, err := s.ask(context.Background())
+			took := time.Since(due).Seconds()
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				failures = append(failures, err.Error())
+			case code == http.StatusOK:
+				answered = append(answered, took)
+			default:
+				refused = append(refused, took)
+			}
+		})
+	}
+	sent := time.Since(begun).Seconds()
+	all.Wait()
+	fmt.Printf("%s, %.0f/s for %.0f s: %d answered (%.1f/s, %.3f of peak), %d refused, %d failed; answered p50 %.2f ms, p99 %.2f ms (%.2f x), longest %.0f ms; refused p50 %.2f ms, longest %.0f ms; resident %d -> %d MiB\n",
+		what, rate, sent, len(answered), float64(len(answered))/sent, float64(len(answered))/sent/s.peak, len(refused), len(failures),
+		1e3*median(answered), 1e3*quantile(answered, 0.99), quantile(answered, 0.99)/median(answered), 1e3*quantile(answered, 1),
+		1e3*median(refused), 1e3*quantile(refused, 1), before, s.memory())
+	if len(failures) > 0 {
+		fmt.Println("  the first failure:", cmp.Or(failures[0], "?"))
+	}
+	return nil
+}
+
+// memory is what the server's process takes, in MiB.
+func (s *server) memory() int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, _ := strconv.Atoi(strings.Fields(rest)[0])
+			return kb >> 10
+		}
+	}
+	return 0
+}

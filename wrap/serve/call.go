@@ -1,0 +1,89 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/telemetry"
+)
+
+// A call is one request for predictions: what it takes of memory and time, and what is told of it.
+type call struct {
+	reservation
+	model   *model
+	begun   time.Time
+	cancel  context.CancelFunc
+	span    *telemetry.Span
+	serving *generation // nil until one has run it
+
+	// Of what was run.
+	answer   engine.Answer
+	examples int
+}
+
+// begin begins a request to a model, whose headers get returns. Where it would be refused for load, it is so
+// before its body is read: that is what takes the time.
+func (s *Server) begin(ctx context.Context, name, version string, get func(header string) string) (
+	context.Context, *call, error) {
+	m, err := s.versioned(name, version)
+	if err != nil {
+		return ctx, nil, err
+	}
+	if g := m.current.Load(); g != nil {
+		if err := g.engine.Full(); err != nil {
+			err = runError(ctx, err)
+			m.count(g, err, 0)
+			return ctx, nil, err
+		}
+	}
+	c := &call{reservation: reservation{of: s.inFlight}, model: m, begun: time.Now()}
+	ctx, c.span = s.tracing.Request(ctx, "infer", m.Name, get)
+	ctx, c.cancel = context.WithTimeout(ctx, s.config.Timeout)
+	return ctx, c, nil
+}
+
+// beginHTTP is begin for HTTP.
+func (s *Server) beginHTTP(r *http.Request, name, version string) (context.Context, *call, error) {
+	return s.begin(r.Context(), name, version, r.Header.Get)
+}
+
+// end ends a request, which was answered with an error or none.
+func (c *call) end(err error) {
+	took := time.Since(c.begun)
+	c.cancel()
+	c.release()
+	c.span.End(err)
+	if err != nil {
+		c.model.count(c.serving, err, took)
+		return
+	}
+	c.model.statistics.answered(c.answer, c.examples, took)
+	c.serving.observer.Request(took, c.answer.Queue, c.answer.Compute)
+}
+
+// count counts a request that failed; g may be nil.
+func (m *model) count(g *generation, err error, took time.Duration) {
+	m.statistics.failed(took)
+	if g == nil {
+		g = m.current.Load()
+	}
+	if g != nil {
+		g.observer.Failure(reasonOf(err))
+	}
+}
+
+// reasonOf is the reason of a failure, as it is counted.
+func reasonOf(err error) string {
+	switch oip.StatusOf(err) {
+	case oip.Overloaded, oip.TooLarge:
+		return telemetry.Rejected
+	case oip.Canceled, oip.Timeout:
+		return telemetry.Canceled
+	case oip.Internal:
+		return telemetry.Backend
+	}
+	return telemetry.Other
+}
