@@ -24,7 +24,8 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)
 	}
 	log.warn(dataWarnings(p)...)
-	val, held := divide(p.Val, p.Recipe.Decisions)
+	all := p.Val
+	val, held := divide(all, p.Recipe.Decisions)
 	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)
 	damping, err := calibrate.ParseDamping(p.Recipe.Damping)
 	if err != nil {
@@ -59,6 +60,10 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(figureWarnings(p, figures)...)
+	reference, err := refer(&fitted.Calibration, all)
+	if err != nil {
+		return nil, err
+	}
 
 	log.begin("write")
 	if err := context.Cause(ctx); err != nil {
@@ -69,7 +74,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		report.Probe = ProbeInfo{Examples: p.Probe.N}
 	}
 	report.HeldOut, report.Recommendation, report.Decisions = figures, recommendation, decisions
-	if err := write(p, to, fitted, report); err != nil {
+	if err := write(p, to, fitted, report, reference); err != nil {
 		return nil, err
 	}
 	report.Seconds = log.end()
@@ -79,16 +84,10 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 // thin returns so many held-out examples as are tuned on: shards of streams have each as many as there
 // are.
 func thin(b *rows.Batch) *rows.Batch {
-	if b == nil || b.N <= source.MaxHeldOut {
-		return b
+	if b == nil {
+		return nil
 	}
-	var wanted []int
-	for i := range b.N {
-		if rows.Spread(i, b.N, source.MaxHeldOut) {
-			wanted = append(wanted, i)
-		}
-	}
-	return b.Pick(wanted)
+	return spread(b, source.MaxHeldOut)
 }
 
 // newReport describes a calibration, but for what its measuring gave.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 )
 
@@ -111,6 +112,15 @@ func (p *Prediction) singleLabel() {
 		if j != p.Class && v > 0 { // 0 log 0 is 0
 			p.Entropy -= v * math.Log(v)
 		}
+	}
+}
+
+// follow sets what follows from the probabilities of a head's classes, which may have names.
+func (p *Prediction) follow(h calibrate.Head, names []string) {
+	if h.MultiLabel() {
+		p.multiLabel(names)
+	} else {
+		p.singleLabel()
 	}
 }
 

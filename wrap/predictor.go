@@ -555,11 +555,7 @@ func (p *Predictor) finish(one *Prediction, i int, decisions *conformal.Decision
 		return fmt.Errorf("%s: the prediction is not finite: its features are beyond float32, or the bundle's posterior and temperatures do not fit the model", x.Name(i))
 	}
 	names := p.bundle.Manifest.Labels
-	if p.head.MultiLabel() {
-		one.multiLabel(names)
-	} else {
-		one.singleLabel()
-	}
+	one.follow(p.head, names)
 	if len(names) > 0 {
 		one.ClassName = names[one.Class]
 	}

@@ -30,7 +30,7 @@ type target struct {
 }
 
 // write writes the bundle.
-func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
+func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report, reference *bundle.Reference) error {
 	m := bundle.Manifest{
 		Tool:          "mfgs " + Version(),
 		Head:          p.Recipe.Head,
@@ -49,6 +49,7 @@ func write(p *part.Part, to *target, f *calibrate.Fitted, r *Report) error {
 		OODScore:  &bundle.OODScore{Choice: f.ScoreChoice},
 		Decisions: r.Decisions,
 		HeldOut:   r.HeldOut.HeldOut,
+		Reference: reference,
 		Warnings:  r.Warnings,
 		Labels:    p.Recipe.Classes,
 		Grids:     &bundle.Grids{NLL: &f.NLLGrid},

@@ -55,7 +55,7 @@ var imports = map[string][]string{
 	"calibrate/internal/*":         {},
 	"calibrate/methods":            {"calibrate", "calibrate/*", "calibrate/internal/*"},
 	"calibrate/methods/layers":     {"calibrate", "calibrate/methods", "calibrate/meanfield", "calibrate/rows", "calibrate/internal/*"},
-	"wrap/bundle":                  {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "onnx/files", "featurize/tensor", "featurize/text", "featurize/preprocess", "wrap/internal/folder"},
+	"wrap/bundle":                  {"calibrate", "calibrate/conformal", "calibrate/drift", "calibrate/metrics", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "onnx/files", "featurize/tensor", "featurize/text", "featurize/preprocess", "wrap/internal/folder"},
 	"wrap/internal/folder":         {"featurize/text", "onnx/files"},
 	"wrap/internal/source":         {"calibrate", "calibrate/rows", "featurize", "featurize/dataset", "featurize/standin", "wrap/bundle"},
 	"wrap/part":                    {"calibrate", "calibrate/conformal", "calibrate/rows", "calibrate/safetensors", "calibrate/score", "featurize/preprocess", "featurize/tensor", "onnx/files", "wrap/bundle", "wrap/internal/folder"},

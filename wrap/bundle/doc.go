@@ -112,6 +112,11 @@
 //	  ….in_domain              examples ≥ 1, error, nll, ece, brier                  1   2
 //	  ….ood, ….ood_nll         under the pairs ood and nll: examples ≥ 2, accuracy,
 //	                           auroc, aupr_in, aupr_out, fpr95                      (1) (2)
+//	reference                  how held-out examples are predicted, see below          –  (2)
+//	  confidence, entropy,
+//	  ood_score                of each a Reference of package drift: examples, 1 to 64
+//	                           edges, and below and at_most, as many counts            –   2
+//	  classes                  C counts of the classes predicted                       –   2
 //	datasets                   a list, with at least one train and one val           1   2
 //	  role                     train, val, ood, stand-ins                                   1   2
 //	  spec                     as given on the command line                          1   2
@@ -169,6 +174,12 @@
 // there is no ood_percentile. The margin of mf0 is, with r = 1 - max p under the pair
 // temperatures.ood and r₀ = 1 - 1/C of C classes, log((1-r)/r) - log((1-r₀)/r₀); of several labels r
 // is the mean of 1 - max(p_k, 1-p_k), and r₀ is ½.
+//
+// reference is of so many held-out examples, at most those of val, predicted by what is served:
+// confidence is the largest probability, of K labels the mean of max(p_k, 1-p_k); entropy is in nats,
+// of K labels the sum of theirs; the class predicted is the most probable one. Edges are values of
+// examples, those of rank ⌈k·examples/(edges+1)⌉ for k = 1, 2, …; below and at_most count the examples
+// whose value is smaller than each, and not larger.
 //
 // # posterior.safetensors
 //

@@ -78,7 +78,11 @@ type Manifest struct {
 	// nil where none were asked for, as in format 1.
 	Decisions *conformal.Decisions `yaml:"decisions,omitempty"`
 
-	HeldOut  HeldOut   `yaml:"held_out"`
+	HeldOut HeldOut `yaml:"held_out"`
+
+	// Reference is how held-out examples are predicted; nil where it was not yet kept, as in format 1.
+	Reference *Reference `yaml:"reference,omitempty"`
+
 	Datasets []Dataset `yaml:"datasets"`
 	Batch    int       `yaml:"batch"` // inference batch, at most [MaxBatch]; 0 where features came ready made
 	Warnings []string  `yaml:"warnings,omitempty"`
@@ -270,6 +274,7 @@ var comments = map[string]string{
 	"ood_score":     "What ood_score is made of, what decided, and its quantiles on held-out data.",
 	"decisions":     "When an example is better not answered, and which classes its prediction set has; what that promises.",
 	"held_out":      "Figures on the data used for tuning: fractions, and nats for the NLL.",
+	"reference":     "How held-out examples are predicted, by which a server tells drift: some of their values in order, with how many are below and at most each.",
 	"datasets":      "The data, by the role it had.",
 	"batch":         "Examples to a batch of inference.",
 	"posterior":     "The other files of this folder.",

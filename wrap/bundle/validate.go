@@ -140,6 +140,7 @@ func (c *checks) format1(m *Manifest) {
 	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")
 	absent(m.OODScore == nil, "ood_score")
 	absent(m.Decisions == nil, "decisions")
+	absent(m.Reference == nil, "reference")
 	absent(m.Scores == nil, "scores")
 	for _, d := range m.Datasets {
 		absent(d.Parts == nil, "datasets.parts")
@@ -150,6 +151,7 @@ func (c *checks) format1(m *Manifest) {
 // format2 asks for the fields that format 2 added.
 func (c *checks) format2(m *Manifest) {
 	c.oodScore(m)
+	c.reference(m)
 	if d := m.Decisions; d != nil {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
 	}

@@ -1,0 +1,61 @@
+package bundle
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate/drift"
+)
+
+// MostReferenceEdges is how many edges a [Reference] has at most of each quantity.
+const MostReferenceEdges = 64
+
+// A Reference is how held-out examples are predicted, with what is served: by it a server tells whether
+// what comes is still like them.
+type Reference struct {
+	Confidence drift.Reference `yaml:"confidence" json:"confidence"`
+	Entropy    drift.Reference `yaml:"entropy" json:"entropy"` // nats
+	OODScore   drift.Reference `yaml:"ood_score" json:"ood_score"`
+	Classes    []int           `yaml:"classes,flow" json:"classes"` // [C], examples predicted as each class
+}
+
+// reference checks that of a manifest, which may have none.
+func (c *checks) reference(m *Manifest) {
+	r := m.Reference
+	if r == nil {
+		return
+	}
+	classes := m.Head.Classes()
+	entropy := math.Log(float64(classes))
+	if m.Head.MultiLabel() {
+		entropy = float64(classes) * math.Ln2
+	}
+	n := r.Confidence.Examples
+	for _, q := range []struct {
+		name string
+		*drift.Reference
+		most float64
+	}{{"confidence", &r.Confidence, 1}, {"entropy", &r.Entropy, entropy}, {"ood_score", &r.OODScore, 1}} {
+		field := "reference." + q.name
+		c.nested(field, q.Check())
+		edges := len(q.Edges)
+		c.that(edges <= MostReferenceEdges, "%s has %d edges, want at most %d", field, edges, MostReferenceEdges)
+		c.that(q.Examples == n, "%s.examples is %d, want %d, as of the confidence", field, q.Examples, n)
+		// Probabilities are rounded, and add up to 1 as exactly.
+		c.that(edges == 0 || q.Edges[0] >= -1e-9 && q.Edges[edges-1] <= q.most*(1+1e-9),
+			"%s.edges are not in 0 … %.6g", field, q.most)
+	}
+	sum := 0
+	for _, count := range r.Classes {
+		c.that(0 <= count && count <= n, "reference.classes has %d, want 0 to %d", count, n)
+		sum += min(count, n)
+	}
+	c.that(len(r.Classes) == classes, "reference.classes has %d counts for %d classes", len(r.Classes), classes)
+	c.that(sum == n, "reference.classes add up to %d examples, want %d", sum, n)
+	held := 0
+	for _, d := range m.Datasets {
+		if d.Role == Val {
+			held += d.Count
+		}
+	}
+	c.that(n <= held, "reference is of %d examples, and %d are held out", n, held)
+}
