@@ -3,6 +3,7 @@
 //
 //  1. [NewReference] keeps, of a quantity of m held-out examples, some of their values in order, and
 //     how many are below each: what a file needs to hold.
+//     Values are rounded to multiples of [Step], so that float32 is no drift from float64.
 //  2. [NewBins] makes bins of a reference, and Place says into which one each new value falls.
 //     [NewClasses] does so for numbers of classes.
 //  3. [NewIndex] compares the bins of the last examples with the held-out ones: how much has changed.

@@ -11,13 +11,16 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
+// sigma is so large that rounding makes no ties.
+const sigma = 1e6
+
 // sources are distributions that streams and held-out examples are drawn from: without ties, with
 // most values the same, of two values, and of ties within a continuum.
 var sources = []struct {
 	name string
 	draw func(*rand.Rand) float64
 }{
-	{"continuous", func(r *rand.Rand) float64 { return r.NormFloat64() }},
+	{"continuous", func(r *rand.Rand) float64 { return round(sigma * r.NormFloat64()) }},
 	{"saturated", func(r *rand.Rand) float64 { return min(1, 0.8+r.ExpFloat64()/5) }},
 	{"two values", func(r *rand.Rand) float64 { return float64(r.IntN(10) / 9) }},
 	{"all the same", func(*rand.Rand) float64 { return 3 }},
@@ -108,9 +111,9 @@ func TestTheTestIsItsDefinition(t *testing.T) {
 		test := NewTest(b.Weights(), 0.01, 7)
 		twin := &naive{rng: rand.New(rand.NewPCG(7, 0x74657374)), held: held, edges: r.Edges}
 		for i := range c.stream {
-			v := rng.NormFloat64()
+			v := sources[0].draw(rng)
 			if i > c.stream/2 {
-				v += 1.5
+				v = round(v + 1.5*sigma)
 			}
 			p, want := test.p(b.Place(v)), twin.p(v)
 			if !approx.Equal(p, want, 1e-15) {
@@ -134,7 +137,7 @@ func TestBinsHoldTheExactRank(t *testing.T) {
 	b := must(NewBins(r, 1))
 	weights := b.Weights()
 	for i := range 500 {
-		v := rng.NormFloat64() * 1.3
+		v := 1.3 * sources[0].draw(rng)
 		larger := 0
 		for _, w := range all {
 			if w > v {
@@ -224,11 +227,11 @@ func delay(t *testing.T, held, before int, shift float64) int {
 		b := must(NewBins(r, rng.Uint64()))
 		test := NewTest(b.Weights(), 0.01, rng.Uint64())
 		for range before {
-			test.Add(b.Place(rng.NormFloat64()))
+			test.Add(b.Place(sources[0].draw(rng)))
 		}
 		test.alarm = 0
 		for test.Alarm() == 0 && test.Examples() < before+100_000 {
-			test.Add(b.Place(rng.NormFloat64() + shift))
+			test.Add(b.Place(sources[0].draw(rng) + shift*sigma))
 		}
 		delays = append(delays, test.Alarm()-before)
 	}
@@ -366,10 +369,31 @@ func TestReferencesThatNoValuesHaveAreRefused(t *testing.T) {
 			t.Errorf("%s: bins were made", name)
 		}
 	}
-	for _, v := range [][]float64{nil, {1}, {1, math.NaN()}, {1, math.Inf(-1), 2}} {
+	for _, v := range [][]float64{nil, {1}, {1, math.NaN()}, {1, math.Inf(-1), 2}, {1, math.MaxFloat64}} {
 		if _, err := NewReference(v, 20); err == nil {
 			t.Errorf("%v: taken", v)
 		}
+	}
+}
+
+// What is predicted in float32 is no drift from the same in float64: here half of the confidences are
+// nearer to 1 than float32 can tell, and others are off by as much as its sums are.
+func TestPrecisionIsNoDrift(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 9))
+	sure := func() float64 { return 1 / (1 + math.Exp(-30*rng.Float64())) }
+	held := make([]float64, 5000)
+	for i := range held {
+		held[i] = sure()
+	}
+	b := must(NewBins(must(NewReference(held, 32)), 1))
+	test, index := NewTest(b.Weights(), 0.01, 1), NewIndex(b.Weights(), 1000)
+	for range 20_000 {
+		k := b.Place(float64(float32(sure()) + float32(1e-6*(rng.Float64()-0.5))))
+		test.Add(k)
+		index.Add(k)
+	}
+	if r := index.Read(); test.Alarm() != 0 || r.PSI > 1.5*r.Level95 {
+		t.Errorf("the alarm is of example %d, the index %+v", test.Alarm(), r)
 	}
 }
 
@@ -385,6 +409,9 @@ func TestReferences(t *testing.T) {
 			}
 			if got, want := len(r.Edges), max(1, min(20, n/5)-1); got != want || r.Examples != n {
 				t.Errorf("%d values: %d edges of %d, want %d", n, got, r.Examples, want)
+			}
+			for i, v := range values {
+				values[i] = round(v)
 			}
 			sort.Float64s(values)
 			for k, e := range r.Edges {
@@ -413,7 +440,7 @@ func BenchmarkAdd(b *testing.B) {
 	test, index := NewTest(bins.Weights(), 0.01, 1), NewIndex(bins.Weights(), 1000)
 	b.ReportAllocs()
 	for b.Loop() {
-		k := bins.Place(rng.NormFloat64())
+		k := bins.Place(sources[0].draw(rng))
 		test.Add(k)
 		index.Add(k)
 	}

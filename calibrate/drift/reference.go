@@ -8,6 +8,17 @@ import (
 	"sort"
 )
 
+// Step is what values are rounded to multiples of, those held out and those that come. Held-out examples
+// may have been predicted in float64, and those that come in float32, whose probabilities of sure
+// predictions are 1: without it, that alone would be drift. Quantities are to be of the order of 1, as
+// probabilities, their entropies and scores in [0,1] are.
+const Step = 1e-4
+
+// round is exact for decimals, so that edges are short in files.
+func round(v float64) float64 { return math.Round(v*perUnit) / perUnit }
+
+const perUnit = 1 / Step
+
 // A Reference is what is kept of a quantity of held-out examples. Its K edges are the values of
 // rank ⌈k·Examples/(K+1)⌉ for k = 1 … K, the smallest having rank 1.
 type Reference struct {
@@ -41,10 +52,14 @@ func NewReference(values []float64, bins int) (*Reference, error) {
 	return newReference(values, max(1, min(bins, len(values)/fewest)-1)), nil
 }
 
-func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v*perUnit, 0) }
 
 func newReference(values []float64, edges int) *Reference {
-	sorted := slices.Sorted(slices.Values(values))
+	sorted := make([]float64, len(values))
+	for i, v := range values {
+		sorted[i] = round(v)
+	}
+	slices.Sort(sorted)
 	r := &Reference{Examples: len(sorted)}
 	for k := range edges {
 		v := sorted[rank(k, edges, len(sorted))-1]
@@ -168,6 +183,7 @@ func (b *Bins) Place(v float64) int {
 	if v != v {
 		return len(b.edges)
 	}
+	v = round(v)
 	k := sort.SearchFloat64s(b.edges, v)
 	if k == len(b.edges) || b.edges[k] != v {
 		return k

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -131,11 +130,6 @@ func (t *Tracing) Request(
 	ctx, span := t.tracer.Start(ctx, name, api.WithSpanKind(api.SpanKindServer),
 		api.WithAttributes(attribute.String("mfgs.model", label(model))))
 	return ctx, &Span{span: span, tracer: t.tracer, ctx: ctx}
-}
-
-// RequestHTTP is Request with the headers of HTTP.
-func (t *Tracing) RequestHTTP(r *http.Request, name, model string) (context.Context, *Span) {
-	return t.Request(r.Context(), name, model, r.Header.Get)
 }
 
 // Inference adds what an engine answered now: two spans, of the time that the request waited and of

@@ -110,7 +110,7 @@ func TestSpansArriveInTheTraceOfTheRequest(t *testing.T) {
 	tr := tracing(t, TracingConfig{Endpoint: r.URL, Version: "1.2"})
 	request := httptest.NewRequest("POST", "/v2/models/pets/infer", nil)
 	request.Header.Set("Traceparent", parent)
-	_, span := tr.RequestHTTP(request, "infer", "pets")
+	_, span := tr.Request(t.Context(), "infer", "pets", request.Header.Get)
 	span.Inference(40*time.Millisecond, 20*time.Millisecond, 8)
 	span.End(nil)
 	_, failed := tr.Request(t.Context(), "infer", "pets", func(string) string { return "" })
