@@ -74,11 +74,6 @@ func (r *Request) IsBinary(output string) bool {
 	return r.Binary
 }
 
-// Wants reports whether r asks for an output.
-func (r *Request) Wants(output string) bool {
-	return len(r.Outputs) == 0 || slices.ContainsFunc(r.Outputs, func(o Output) bool { return o.Name == output })
-}
-
 // Select returns what r asks for of outputs, which are all that there are: each as it is or, where
 // classes are asked for, the largest, whose names labels are if it is as long as there are classes.
 func (r *Request) Select(outputs []tensor.Tensor, labels []string) ([]tensor.Tensor, error) {

@@ -50,12 +50,10 @@ type Model struct {
 // A State is that of a model in the repository.
 type State string
 
-// The states that there are.
+// The states that this server's models have.
 const (
-	Loading   State = "LOADING"
-	Ready     State = "READY"
-	Unloading State = "UNLOADING"
-	Gone      State = "UNAVAILABLE"
+	Ready State = "READY"
+	Gone  State = "UNAVAILABLE"
 )
 
 // Check holds a request against what a model takes: each of its inputs once, and no other, of its

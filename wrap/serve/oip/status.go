@@ -19,7 +19,6 @@ const (
 	Unauthenticated        // no token, or not the right one
 	Forbidden              // not for who asks
 	NotFound               // no such model, version or path
-	Conflict               // not possible as things are, such as loading what is being loaded
 	Overloaded             // shed: the queue is full
 	Unavailable            // the model or the server is not ready, or going
 	Timeout                // not done in time
@@ -39,7 +38,6 @@ var statuses = [...]struct {
 	Unauthenticated: {http.StatusUnauthorized, codes.Unauthenticated},
 	Forbidden:       {http.StatusForbidden, codes.PermissionDenied},
 	NotFound:        {http.StatusNotFound, codes.NotFound},
-	Conflict:        {http.StatusConflict, codes.FailedPrecondition},
 	Overloaded:      {http.StatusTooManyRequests, codes.ResourceExhausted},
 	Unavailable:     {http.StatusServiceUnavailable, codes.Unavailable},
 	Timeout:         {http.StatusGatewayTimeout, codes.DeadlineExceeded},
