@@ -50,6 +50,7 @@ type generation struct {
 	metadata    *oip.Metadata
 	resultBytes int64
 	observer    *telemetry.Observer
+	reference   *bundle.Reference // what drift is from; nil of bundles that do not have it
 }
 
 // use calls f with the current generation, which stays until f returns.
@@ -154,7 +155,7 @@ func (m *model) open(ctx context.Context) (*generation, error) {
 	}
 	g := &generation{
 		handle: wrap.NewHandle(p), sha256: p.SHA256(), stamp: stamp, classes: p.Classes(),
-		batch: int32(p.Batch()), metadata: metadataOf(m.Name, p, p.SHA256()),
+		batch: int32(p.Batch()), metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
 	g.resultBytes = resultBytes(g.metadata)
 	g.engine = engine.New(engine.Config{
@@ -177,7 +178,9 @@ func (g *generation) runner(p *wrap.Predictor) engine.Runner {
 
 // telemetry says what there is to know of a bundle whose metrics are shown.
 func (g *generation) telemetry() telemetry.Bundle {
-	return telemetry.Bundle{SHA256: g.sha256, Classes: g.classes, Pending: g.engine.Depth}
+	return telemetry.Bundle{
+		SHA256: g.sha256, Classes: g.classes, Pending: g.engine.Depth, Reference: g.reference,
+	}
 }
 
 // stampOf tells whether a bundle has changed since: its manifest is written anew with it. It is "" where

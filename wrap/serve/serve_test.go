@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -349,6 +350,7 @@ func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
 		`nv_inference_count{model="digits",version="1"} 3`,
 		`nv_inference_exec_count{model="digits",version="1"} 1`,
 		`mfgs_prediction_confidence_count{model="digits"} 3`,
+		`mfgs_drift_window_examples{model="digits",quantity="ood_score"} 3`,
 	} {
 		if !strings.Contains(string(text), want+"\n") {
 			t.Errorf("the metrics do not say %s", want)
@@ -364,5 +366,33 @@ func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
 	if len(stats.Models) != 1 || stats.Models[0].Inferences != 3 || stats.Models[0].Steps.Success.Count != 1 ||
 		stats.Models[0].Steps.Fail.Count != 1 {
 		t.Errorf("statistics %+v", stats)
+	}
+}
+
+// 290 images of the test set do not alarm, as they are like the held-out ones; 60 that are all grey do.
+func TestDriftFromTheHeldOutExamplesIsSeen(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	alarms := func() (quantities []string) {
+		_, _, text := r.send("GET", "/metrics", "")
+		for _, q := range []string{"confidence", "entropy", "ood_score"} {
+			series := `mfgs_drift_alarm{model="digits",quantity="` + q + `"} `
+			if strings.Contains(string(text), series+"1\n") {
+				quantities = append(quantities, q)
+			} else if !strings.Contains(string(text), series+"0\n") {
+				t.Errorf("the metrics do not say %s", series)
+			}
+		}
+		return quantities
+	}
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1790, ""), &got)
+	if a := alarms(); a != nil {
+		t.Errorf("test images alarm: %v", a)
+	}
+	grey := strings.TrimSuffix(strings.Repeat("0.5,", 60*64), ",")
+	r.object("POST", "/v2/models/digits/infer",
+		`{"inputs":[{"name":"image","shape":[60,1,8,8],"datatype":"FP32","data":[`+grey+`]}]}`, &got)
+	if a := alarms(); !slices.Contains(a, "ood_score") {
+		t.Errorf("grey images do not alarm: %v", a)
 	}
 }

@@ -24,7 +24,7 @@ import (
 func series(t *testing.T) (labels map[string]map[string][]string, families []string) {
 	t.Helper()
 	m := New(Config{})
-	load(t, m, "m", bundle(t)).Predictions([]wrap.Prediction{{}})
+	load(t, m, "m", petsBundle(t)).Predictions([]wrap.Prediction{{}})
 	m.LoadFailed("m")
 	all, err := prometheus.Gatherers{m.registry}.Gather()
 	if err != nil {

@@ -7,19 +7,14 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/drift"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
-
-// A Reference is how the held-out examples were predicted. What it does not have is not looked at.
-type Reference struct {
-	Confidence, Entropy, OODScore *drift.Reference
-	Classes                       []int // how many were predicted as each class; nil of a multi-label head
-}
 
 // A watch compares predictions with the held-out ones.
 type watch struct {
 	mu         sync.Mutex
 	quantities []*quantity
-	classes    *drift.Classes // nil: none
+	classes    *drift.Classes
 	classIndex *drift.Index
 	numClasses int
 }
@@ -33,41 +28,34 @@ type quantity struct {
 	test  *drift.Test
 }
 
-func newWatch(r *Reference, c Config) (*watch, error) {
-	w := &watch{}
-	tests := 0
+func newWatch(r *bundle.Reference, c Config) (*watch, error) {
+	w := &watch{numClasses: len(r.Classes)}
 	for _, q := range []struct {
 		name string
-		held *drift.Reference
+		held drift.Reference
 		of   func(*wrap.Prediction) float64
 	}{
 		{"confidence", r.Confidence, func(p *wrap.Prediction) float64 { return p.Confidence }},
 		{"entropy", r.Entropy, func(p *wrap.Prediction) float64 { return p.Entropy }},
 		{"ood_score", r.OODScore, func(p *wrap.Prediction) float64 { return p.OODScore }},
 	} {
-		if q.held == nil {
-			continue
-		}
 		// Nobody who sends requests can tell these seeds.
-		bins, err := drift.NewBins(q.held, rand.Uint64())
+		bins, err := drift.NewBins(&q.held, rand.Uint64())
 		if err != nil {
 			return nil, fmt.Errorf("held-out %s: %w", q.name, err)
 		}
-		tests++
 		w.quantities = append(w.quantities, &quantity{name: q.name, of: q.of, bins: bins})
 	}
 	for _, q := range w.quantities {
 		weights := q.bins.Weights()
 		q.index = drift.NewIndex(weights, c.Window)
-		q.test = drift.NewTest(weights, c.FalseAlarm/float64(tests), rand.Uint64())
+		q.test = drift.NewTest(weights, c.FalseAlarm/float64(len(w.quantities)), rand.Uint64())
 	}
-	if r.Classes != nil {
-		classes, err := drift.NewClasses(r.Classes, c.Window)
-		if err != nil {
-			return nil, fmt.Errorf("held-out classes: %w", err)
-		}
-		w.classes, w.classIndex, w.numClasses = classes, drift.NewIndex(classes.Weights(), c.Window), len(r.Classes)
+	var err error
+	if w.classes, err = drift.NewClasses(r.Classes, c.Window); err != nil {
+		return nil, fmt.Errorf("held-out classes: %w", err)
 	}
+	w.classIndex = drift.NewIndex(w.classes.Weights(), c.Window)
 	return w, nil
 }
 
@@ -81,7 +69,7 @@ func (w *watch) add(all []wrap.Prediction) {
 			q.index.Add(k)
 			q.test.Add(k)
 		}
-		if w.classes != nil && p.Class >= 0 && p.Class < w.numClasses {
+		if p.Class >= 0 && p.Class < w.numClasses {
 			w.classIndex.Add(w.classes.Place(p.Class))
 		}
 	}
@@ -105,8 +93,5 @@ func (w *watch) standings() []standing {
 			quantity: q.name, Reading: q.index.Read(), tested: true, log10: q.test.Log10(), alarm: q.test.Alarm() > 0,
 		})
 	}
-	if w.classes != nil {
-		all = append(all, standing{quantity: "class", Reading: w.classIndex.Read()})
-	}
-	return all
+	return append(all, standing{quantity: "class", Reading: w.classIndex.Read()})
 }

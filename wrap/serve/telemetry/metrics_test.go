@@ -20,13 +20,14 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/drift"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // heldOut are numbers of 500 held-out examples, and predictions of examples like them, or shifted.
-func heldOut(t testing.TB) *Reference {
+func heldOut(t testing.TB) *bundle.Reference {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
-	values := func() *drift.Reference {
+	values := func() drift.Reference {
 		v := make([]float64, 500)
 		for i := range v {
 			v[i] = rng.Float64()
@@ -35,9 +36,9 @@ func heldOut(t testing.TB) *Reference {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return r
+		return *r
 	}
-	return &Reference{Confidence: values(), Entropy: values(), OODScore: values(), Classes: []int{200, 200, 100}}
+	return &bundle.Reference{Confidence: values(), Entropy: values(), OODScore: values(), Classes: []int{200, 200, 100}}
 }
 
 func predicted(rng *rand.Rand, shift float64) wrap.Prediction {
@@ -53,7 +54,7 @@ func predicted(rng *rand.Rand, shift float64) wrap.Prediction {
 	return p
 }
 
-func bundle(t testing.TB) Bundle {
+func petsBundle(t testing.TB) Bundle {
 	return Bundle{
 		SHA256: "3b1f", Classes: []string{"cat", "dog", "axolotl"}, Reference: heldOut(t),
 		Pending: func() (int, int) { return 2, 5 },
@@ -95,7 +96,7 @@ func value(page, series string) string {
 
 func TestWhatIsCountedIsShown(t *testing.T) {
 	m := New(Config{})
-	o := load(t, m, "pets", bundle(t))
+	o := load(t, m, "pets", petsBundle(t))
 	o.Execution(7)
 	o.Request(3*time.Millisecond, time.Millisecond, 1500*time.Microsecond)
 	o.Failure(Rejected)
@@ -159,7 +160,7 @@ func TestWhatIsCountedIsShown(t *testing.T) {
 // Prometheus' linter has nothing to say of ours; what it says of the others is that they are Triton's.
 func TestNamesFollowConventions(t *testing.T) {
 	m := New(Config{})
-	load(t, m, "pets", bundle(t)).Predictions([]wrap.Prediction{{}})
+	load(t, m, "pets", petsBundle(t)).Predictions([]wrap.Prediction{{}})
 	problems, err := promlint.New(strings.NewReader(page(t, m))).Lint()
 	if err != nil {
 		t.Fatal(err)
@@ -186,15 +187,15 @@ func TestModelsComeAndGo(t *testing.T) {
 		t.Error("there are series of models before any is loaded")
 	}
 	rng := rand.New(rand.NewPCG(2, 2))
-	first := load(t, m, "a", bundle(t))
+	first := load(t, m, "a", petsBundle(t))
 	for range 100 {
 		first.Predictions([]wrap.Prediction{predicted(rng, 0.5)})
 	}
-	load(t, m, "b", bundle(t))
+	load(t, m, "b", petsBundle(t))
 	if got := value(page(t, m), `mfgs_drift_alarm{model="a",quantity="ood_score"}`); got != "1" {
 		t.Fatalf("the alarm of 100 shifted examples is %q, want 1", got)
 	}
-	again := bundle(t)
+	again := petsBundle(t)
 	again.SHA256, again.Classes = "77", []string{"cat", "dog", "newt"}
 	second := load(t, m, "a", again)
 	first.Request(time.Second, 0, 0)
@@ -240,11 +241,11 @@ func TestModelsComeAndGo(t *testing.T) {
 
 func TestABundleWhoseReferenceIsWrongIsRefused(t *testing.T) {
 	m := New(Config{})
-	for _, lie := range []func(*Reference){
-		func(r *Reference) { r.Entropy.Below[0] = -1 },
-		func(r *Reference) { r.Classes[0] = -1 },
+	for _, lie := range []func(*bundle.Reference){
+		func(r *bundle.Reference) { r.Entropy.Below[0] = -1 },
+		func(r *bundle.Reference) { r.Classes[0] = -1 },
 	} {
-		b := bundle(t)
+		b := petsBundle(t)
 		lie(b.Reference)
 		if _, err := m.Load("a", b); err == nil || !strings.Contains(err.Error(), "held-out") {
 			t.Errorf("%+v: error %v", b.Reference, err)
@@ -307,13 +308,17 @@ func TestDrift(t *testing.T) {
 	alarms := 0
 	for range models {
 		// Held-out examples are drawn anew each time: that is what the probability is over.
-		r := &Reference{}
-		for _, to := range []**drift.Reference{&r.Confidence, &r.Entropy, &r.OODScore} {
+		r := &bundle.Reference{Classes: []int{50, 40, 10}}
+		for _, to := range []*drift.Reference{&r.Confidence, &r.Entropy, &r.OODScore} {
 			v := make([]float64, 100)
 			for i := range v {
 				v[i] = rng.Float64()
 			}
-			*to, _ = drift.NewReference(v, 20)
+			held, err := drift.NewReference(v, 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			*to = *held
 		}
 		w, err := newWatch(r, Config{FalseAlarm: alpha, Window: 100})
 		if err != nil {
@@ -333,7 +338,7 @@ func TestDrift(t *testing.T) {
 	}
 
 	m := New(Config{Window: 200})
-	o := load(t, m, "m", bundle(t))
+	o := load(t, m, "m", petsBundle(t))
 	for range 300 {
 		p := predicted(rng, 0.3)
 		p.Class = 2
@@ -350,7 +355,7 @@ func TestDrift(t *testing.T) {
 // Requests, reloads and readers all at once: for the race detector, and nothing is lost.
 func TestConcurrentUse(t *testing.T) {
 	m := New(Config{})
-	o := load(t, m, "m", bundle(t))
+	o := load(t, m, "m", petsBundle(t))
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
@@ -367,7 +372,7 @@ func TestConcurrentUse(t *testing.T) {
 			if _, err := m.Load("m", Bundle{Classes: []string{"cat", "dog", "axolotl"}}); err != nil {
 				t.Error(err)
 			}
-			load(t, m, "other", bundle(t))
+			load(t, m, "other", petsBundle(t))
 			page(t, m)
 			m.Unload("other")
 		}
@@ -380,7 +385,7 @@ func TestConcurrentUse(t *testing.T) {
 
 func TestMetricsAllocateNothing(t *testing.T) {
 	m := New(Config{})
-	o := load(t, m, "m", bundle(t))
+	o := load(t, m, "m", petsBundle(t))
 	p := []wrap.Prediction{predicted(rand.New(rand.NewPCG(5, 5)), 0)}
 	if n := testing.AllocsPerRun(1000, func() {
 		o.Predictions(p)
@@ -428,7 +433,7 @@ func BenchmarkPredictions(b *testing.B) {
 	for i := range p {
 		p[i] = predicted(rng, 0)
 	}
-	o := load(b, New(Config{}), "m", bundle(b))
+	o := load(b, New(Config{}), "m", petsBundle(b))
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		o.Predictions(p[i%64 : i%64+1])
@@ -436,7 +441,7 @@ func BenchmarkPredictions(b *testing.B) {
 }
 
 func BenchmarkRequest(b *testing.B) {
-	o := load(b, New(Config{}), "m", bundle(b))
+	o := load(b, New(Config{}), "m", petsBundle(b))
 	b.ReportAllocs()
 	for b.Loop() {
 		o.Request(time.Millisecond, time.Microsecond, time.Microsecond)

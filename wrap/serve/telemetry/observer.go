@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // A Bundle is what there is to know of one that is loaded.
@@ -19,7 +20,7 @@ type Bundle struct {
 	// Pending returns how many requests and examples wait for an inference; nil: none ever do.
 	Pending func() (requests, examples int)
 	// Reference is what drift is from; nil: it is not looked for.
-	Reference *Reference
+	Reference *bundle.Reference
 }
 
 // An Observer takes what happens to the requests that a bundle answers. It is safe for concurrent use.
