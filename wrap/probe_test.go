@@ -111,6 +111,31 @@ func TestTheProbeTellsAnotherNetwork(t *testing.T) {
 	}
 }
 
+// A network that was trained likewise from another seed, with the same layers, is another network.
+func TestTheProbeTellsAnotherSeed(t *testing.T) {
+	const n, model = 40, "../models/mnist-mlp/model.onnx"
+	x := Tensor{Name: "image", Shape: []int64{n, 1, 28, 28}, Data: random(1, n*784)}
+	data := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
+		"image": {x.Data, []int{n, 1, 28, 28}}, "labels": {labelsOf(t, model, n, x), []int{n}},
+	}))
+	c := quick(Config{Model: model, Train: data, Val: data, Out: filepath.Join(t.TempDir(), "b")})
+	mustCalibrate(t, c)
+	for i := range 5 {
+		seed := fmt.Sprintf("../models/mnist-mlp/seed%d.onnx", i)
+		if i == 0 {
+			seed = model
+		}
+		err := opened(t, edited(t, c.Out, func(b *bundle.Bundle) {
+			b.Probe.Features, b.Probe.Logits = rowsOf(t, seed, b.Probe.Inputs...)
+		}), Options{}).Probe(t.Context())
+		if i == 0 && err != nil {
+			t.Error(err)
+		} else if i > 0 {
+			says(t, err, "held-out input 0: logit 0", "of the logits' spread")
+		}
+	}
+}
+
 // A probe whose inputs are not the model's is refused before anything is run.
 func TestAProbeSuitsTheModel(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Kronecker)

@@ -369,7 +369,7 @@ func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
 		says(t, err, c.Out, c.Model, "would be lost")
 	}
 	if left, want := list(t, c.Out), []string{bundle.ManifestName, bundle.ModelName,
-		bundle.PosteriorName}; !slices.Equal(left, want) {
+		bundle.PosteriorName, bundle.ProbeName}; !slices.Equal(left, want) {
 		t.Errorf("there lie %q, want %q", left, want)
 	}
 }
