@@ -175,7 +175,7 @@ func Resample(
 		}
 	})
 
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
 	results := make([]map[string]Series, len(measured))
