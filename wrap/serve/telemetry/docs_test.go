@@ -163,6 +163,26 @@ func TestTheDashboardShowsWhatThereIs(t *testing.T) {
 	}
 }
 
+// The page on metrics names all there are, and no others.
+func TestThePageNamesWhatThereIs(t *testing.T) {
+	_, families := series(t)
+	raw, err := os.ReadFile("../../../docs/serve/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, f := range families {
+		if strings.HasPrefix(f, "mfgs_") || strings.HasPrefix(f, "nv_") {
+			want = append(want, f)
+		}
+	}
+	got := regexp.MustCompile(`\b(?:nv|mfgs)_\w+[a-z0-9]\b`).FindAllString(string(raw), -1)
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, want) {
+		t.Errorf("the page names\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // Alerts are as Prometheus reads them (its own promtool checks the queries' grammar), and of what there is.
 func TestAlertsAreOfWhatThereIs(t *testing.T) {
 	exist, _ := series(t)
