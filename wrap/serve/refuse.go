@@ -19,7 +19,11 @@ func (s *Server) told(err error) error {
 	case oip.Canceled:
 		return oip.Errorf(oip.Canceled, "the request was cancelled")
 	case oip.Internal:
-		s.config.Log.Error("internal error", "error", err.Error())
+		stack := ""
+		if panicked := (*engine.PanicError)(nil); errors.As(err, &panicked) {
+			stack = string(panicked.Stack)
+		}
+		s.config.Log.Error("internal error", "error", err.Error(), "stack", stack)
 		return oip.Errorf(oip.Internal, "internal error: the log of the server has more")
 	}
 	return err

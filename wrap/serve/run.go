@@ -60,18 +60,6 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// listen opens an address; "" is none.
-func listen(address string) (net.Listener, error) {
-	if address == "" {
-		return nil, nil
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s: cannot listen: %w", address, err)
-	}
-	return l, nil
-}
-
 // slots are as many inferences at a time as there is CPU for the threads of each.
 func slots(threads int) int {
 	cpus := runtime.GOMAXPROCS(0)
