@@ -11,7 +11,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
 )
@@ -27,7 +26,7 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
-		return nil, errors.New("calibration needs training data and held-out data, all of them: parts of them are for Accumulate")
+		return nil, errors.New("train or val is missing, or shard is given: give all of train and val, or make parts with Accumulate")
 	}
 	if cfg.OODScore == "learned" && cfg.OOD == "" {
 		return nil, errors.New("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give ood")
@@ -93,23 +92,44 @@ func (c *Config) check() error {
 	case c.Limit < 0 || c.MaxBad < 0:
 		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", c.Limit, c.MaxBad)
 	case c.Train == "" && c.Val == "" && c.OOD == "":
-		return errors.New("calibration needs training data and held-out data")
-	case c.ReadyMade && c.Model != "":
-		return errors.New("ready-made features come without a model")
-	case c.ReadyMade &&
-		(c.Head != head.Options{Link: c.Head.Link} || c.Preprocess != nil || c.Cache != "" || c.NoModel):
-		return errors.New("head, preprocessing, features cache and no-model are for a model, and with ready-made features there is none")
+		return errors.New("there are no data: give train, val or ood")
 	case !c.ReadyMade && c.Model == "":
-		return errors.New("calibration needs a model, or ready-made features")
+		return errors.New("model is missing: give it, or ready-made features")
 	case c.Resume && c.stream() != "":
 		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave --resume out, or give files", c.stream())
 	case c.Limit > 0 && dataset.IsStream(c.Train):
 		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
 	}
+	if err := c.checkReadyMade(); err != nil {
+		return err
+	}
 	if err := source.OneStream(map[string]string{"train": c.Train, "val": c.Val, "ood": c.OOD}); err != nil {
 		return err
 	}
 	return c.Shard.Validate()
+}
+
+// checkReadyMade refuses what is for a model where there is none.
+func (c *Config) checkReadyMade() error {
+	if !c.ReadyMade {
+		return nil
+	}
+	if c.Model != "" {
+		return errors.New("model is given, and so are ready-made features: give one of them")
+	}
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"features", c.Head.Features != ""}, {"logits", c.Head.Logits != ""},
+		{"output", c.Head.Output != ""}, {"approximate", c.Head.Approximate != ""},
+		{"preprocess", c.Preprocess != nil}, {"features-cache", c.Cache != ""}, {"no-model", c.NoModel},
+	} {
+		if f.given {
+			return fmt.Errorf("%s is for a model, and with ready-made features there is none: leave it out", f.name)
+		}
+	}
+	return nil
 }
 
 // stream returns the SPEC that is a stream, or "".

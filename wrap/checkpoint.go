@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/part"
 )
@@ -160,7 +161,14 @@ type InterruptedError struct {
 }
 
 func (e *InterruptedError) Error() string {
-	return fmt.Sprintf("%v (%s holds what was read: go on with --resume)", e.Err, e.Checkpoint)
+	instead := ""
+	if short := (*conformal.ShortError)(nil); errors.As(e.Err, &short) {
+		instead = fmt.Sprintf(" --%s %v", short.Flag, short.Nearest)
+		if short.Nearest == 0 {
+			instead = " and without --" + short.Flag
+		}
+	}
+	return fmt.Sprintf("%v (%s holds what was read: go on with --resume%s)", e.Err, e.Checkpoint, instead)
 }
 
 func (e *InterruptedError) Unwrap() error { return e.Err }

@@ -71,6 +71,8 @@ type Config struct {
 	OODScore   string               // of [score.Names], that is to serve; "": it is chosen
 	// Decisions says when not to answer and which prediction sets are wanted; zero: none. They take half
 	// of the held-out examples, those at odd places, to set thresholds on: the others tune all else.
+	// Where these do not show one, Calibrate leaves what it has read in a checkpoint: with Resume another
+	// may be asked for.
 	Decisions conformal.Plan
 	Shard     rows.Shard // of each set, for Accumulate; zero: all
 	Limit     int        // use at most so many training examples, spread evenly; 0 is all

@@ -27,6 +27,13 @@ func divide(val *rows.Batch, plan conformal.Plan) (tune, held *rows.Batch) {
 	return val.Pick(even), val.Pick(odd)
 }
 
+// setting returns how many of n held-out examples set thresholds.
+func setting(n int) int { return n / 2 }
+
+func undecided(err error) error {
+	return fmt.Errorf("held-out data, of which half sets thresholds and half tunes: %w", err)
+}
+
 // standInsFor returns the stand-ins for examples that tune: of one that sets a threshold nothing is
 // learned, by its stand-in neither.
 func standInsFor(tune, all *rows.Batch) *rows.Batch {
@@ -53,7 +60,7 @@ func decide(
 	x := measure.Outcomes(c, held)
 	d, err = plan.Decide(measure.Outcomes(c, tune), x)
 	if err != nil {
-		return nil, "", fmt.Errorf("held-out data: %w; half of it tunes, and half sets thresholds", err)
+		return nil, "", undecided(err)
 	}
 	const much = 0.01
 	t := conformal.NewTally(d)

@@ -19,6 +19,8 @@ import (
 // nothing but the part, which holds all of the training data and of the held-out data.
 func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Report, error) {
 	log.begin("tuning")
+	whole := *p // the caller's stays as it was read: on error it may be kept
+	p = &whole
 	p.Val, p.OOD, p.StandIns = thin(p.Val), thin(p.OOD), thin(p.StandIns)
 	if p.OOD != nil && p.OOD.N < 2 {
 		return nil, fmt.Errorf("out-of-distribution data: %d example, want at least 2, or some hundreds to tune by", p.OOD.N)

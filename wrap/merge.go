@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -22,6 +23,8 @@ type MergeConfig struct {
 	// Model is the file of the calibrated model, for a bundle of parts made with NoModel. That is all
 	// that is done with it.
 	Model string
+	// Decisions, of a bundle, are asked for instead of those that the parts were made for; zero: these.
+	Decisions conformal.Plan
 
 	// Runtime is used for the products of matrices alone, where it is found: no network is run.
 	Runtime
@@ -113,6 +116,9 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	if err != nil {
 		return nil, err
 	}
+	if c.Decisions != (conformal.Plan{}) {
+		p.Recipe.Decisions = c.Decisions.Complete()
+	}
 	m := &merging{Part: p, WriteOptions: part.WriteOptions{Force: c.Force}}
 	if r := p.Recipe.Model; r != nil {
 		m.model = &ModelInfo{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
@@ -156,13 +162,16 @@ func (c *MergeConfig) check() error {
 	if err := c.Runtime.Validate(); err != nil {
 		return err
 	}
+	if err := c.Decisions.Validate(); err != nil {
+		return err
+	}
 	switch {
 	case len(c.Parts) == 0:
-		return errors.New("there are no parts to merge")
+		return errors.New("there are no parts to merge: give the folders that Accumulate wrote")
 	case c.Out == "":
-		return errors.New("merging needs a folder to write to")
+		return errors.New("out is missing: give the folder to write")
 	case c.Model != "" && c.NoModel:
-		return errors.New("a model is given, and is to be left out: choose one")
+		return errors.New("model and no-model contradict each other: give one of them")
 	}
 	for _, dir := range c.Parts {
 		if folder.Inside(c.Out, dir) {
@@ -209,6 +218,9 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 	}
 	if cfg.KeepCurvature {
 		return nil, errors.New("a part has the sums over the training data in any case: keep-curvature is for a bundle")
+	}
+	if cfg.Decisions != (conformal.Plan{}) {
+		return nil, errors.New("a part has the decisions of the parts that it was made of: others are for a bundle")
 	}
 	if cfg.Model != "" {
 		return nil, errors.New("a part has the model of the parts that it was made of: a model is for a bundle")

@@ -68,9 +68,9 @@ func TestCalibrateRefuses(t *testing.T) {
 		edit  func(c *Config)
 		words []string
 	}{
-		{"no training data", func(c *Config) { c.Train = "" }, []string{"training data"}},
-		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"held-out data"}},
-		{"no model", func(c *Config) { c.Model = "" }, []string{"needs a model"}},
+		{"no training data", func(c *Config) { c.Train = "" }, []string{"give all of train and val"}},
+		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"give all of train and val"}},
+		{"no model", func(c *Config) { c.Model = "" }, []string{"model is missing", "ready-made features"}},
 		{"no folder", func(c *Config) { c.Out = "" }, []string{"folder to write"}},
 		{"a folder in none", func(c *Config) { c.Out = filepath.Join(c.Out, "b") }, []string{"no such file"}},
 		{"unknown covariance", func(c *Config) { c.Covariance = "laplace" }, []string{"laplace", "hessian"}},
@@ -115,9 +115,11 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"held-out feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
 		{"unfamiliar feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
 
-		{"features and a model", func(c *Config) { m := c.Model; readyMade(c); c.Model = m }, []string{"without a model"}},
-		{"features and preprocessing", func(c *Config) { readyMade(c); c.Preprocess = &preprocess.Spec{} }, []string{"preprocessing", "no"}},
-		{"features and a cache", func(c *Config) { readyMade(c); c.Cache = data }, []string{"features cache"}},
+		{"features and a model", func(c *Config) { m := c.Model; readyMade(c); c.Model = m }, []string{"model is given", "give one of them"}},
+		{"features and preprocessing", func(c *Config) { readyMade(c); c.Preprocess = &preprocess.Spec{} }, []string{"preprocess is for a model", "leave it out"}},
+		{"features and a cache", func(c *Config) { readyMade(c); c.Cache = data }, []string{"features-cache is for a model", "leave it out"}},
+		{"features without their model", func(c *Config) { readyMade(c); c.NoModel = true }, []string{"no-model is for a model", "leave it out"}},
+		{"features and an output", func(c *Config) { readyMade(c); c.Head.Output = "y" }, []string{"output is for a model", "leave it out"}},
 		{"features not of a file of features", func(c *Config) { readyMade(c); c.Train = fine }, []string{"train: ", "features"}},
 		{"features of another width", func(c *Config) { readyMade(c); c.Val = ready("wide", 50, 7, 3, same) }, []string{"val: ", "7 features and 3 logits", "6 and 3"}},
 		{"logits of another width", func(c *Config) { readyMade(c); c.OOD = ready("long", 50, 6, 4, same) }, []string{"ood: ", "4 logits"}},

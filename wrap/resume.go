@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -42,7 +43,7 @@ func (o *output) run(
 ) (err error) {
 	log.tell = cfg.Notice
 	if cfg.Out == "" {
-		return errors.New("calibration needs a folder to write to")
+		return errors.New("out is missing: give the folder to write")
 	}
 	if !cfg.resumes() {
 		if err := o.check(cfg); err != nil {
@@ -247,7 +248,8 @@ func (a *accumulation) resume(ctx context.Context) error {
 		a.resumed = true
 		return nil
 	}
-	old.Recipe.MaxBad = a.part.Recipe.MaxBad // it decides what is refused, not what is read
+	// They decide what is refused, and what is made of what was read.
+	old.Recipe.MaxBad, old.Recipe.Decisions = a.part.Recipe.MaxBad, a.part.Recipe.Decisions
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
 		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with --force, or choose another --out", c.dir, field, before, now)
@@ -339,7 +341,8 @@ func (a *accumulation) soFar() *part.Part {
 }
 
 // end removes the checkpoint when the output is written. An interrupted calibration leaves it with what
-// was read; one that failed leaves it where there was one before, so after a minute and more.
+// was read, and so does one whose decisions the held-out examples do not show; one that failed
+// otherwise leaves it where there was one before, so after a minute and more.
 func (a *accumulation) end(ctx context.Context, failed error) error {
 	c := a.checkpoint
 	if c == nil {
@@ -351,7 +354,8 @@ func (a *accumulation) end(ctx context.Context, failed error) error {
 		return failed
 	}
 	// Before all was taken over, what is kept is more than what is here.
-	if a.resumed && a.any() && (c.kept || ctx.Err() != nil) {
+	other := errors.As(failed, new(*conformal.ShortError)) // decisions may be shown by the same data
+	if a.resumed && a.any() && (c.kept || ctx.Err() != nil || other) {
 		if err := c.write(a.soFar()); err != nil {
 			failed = errors.Join(failed, err)
 		}

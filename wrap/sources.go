@@ -225,6 +225,12 @@ func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.
 	if in.val != nil && !in.val.Labelled() {
 		return fmt.Errorf("val: %s has no labels: held-out data needs them", cfg.Val)
 	}
+	if in.val != nil && in.val.Size() >= 0 {
+		from, to := in.val.Slice()
+		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxHeldOut))); err != nil {
+			return undecided(err)
+		}
+	}
 	if cfg.OOD == StandIns {
 		err = in.openStandIns(ctx, cfg, opener)
 	} else {

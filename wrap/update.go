@@ -27,6 +27,8 @@ type UpdateConfig struct {
 	// SPECs of held-out data. Empty ones are those of the bundle, whose content must be the same
 	// still.
 	Val, OOD string
+	// Decisions are asked for instead of the bundle's; zero: these.
+	Decisions conformal.Plan
 
 	Out   string // folder of the bundle to write; "" replaces Bundle
 	Force bool   // replace a bundle that is at Out
@@ -45,7 +47,10 @@ type UpdateConfig struct {
 // the bundle stands as it was.
 func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 	if cfg.Bundle == "" || cfg.Train == "" {
-		return nil, errors.New("an update needs a bundle and training data")
+		return nil, errors.New("bundle or train is missing: an update needs a bundle and training data")
+	}
+	if err := cfg.Decisions.Validate(); err != nil {
+		return nil, err
 	}
 	to := &target{dir: cfg.Out, force: cfg.Force, keepCurvature: true}
 	if cfg.Out == "" {
@@ -149,10 +154,14 @@ func (u *update) config() *Config {
 	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
 		ood = StandIns
 	}
+	decisions := u.Decisions
+	if decisions == (conformal.Plan{}) {
+		decisions = askedDecisions(m)
+	}
 	return &Config{
 		Out: u.Out, NoProbe: m.Probe == nil, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
 		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
-		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: askedDecisions(m),
+		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: decisions.Complete(),
 		Inputs: Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
 	}
 }
@@ -212,7 +221,7 @@ func (u *update) open(ctx context.Context) error {
 	var err error
 	if m.Model == nil {
 		if u.Model != "" {
-			return errors.New("the bundle was made of ready-made features, and goes with no model")
+			return errors.New("model is given, and the bundle was made of ready-made features, which have none: leave it out")
 		}
 		err = u.in.openProduct(ctx, cfg)
 	} else {

@@ -68,7 +68,7 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 			"another name": {UpdateConfig{Train: file + "[00:1024]"}, "is in the bundle already"},
 			"some of it":   {UpdateConfig{Train: file + "[2990:3600]"}, file + "[2990:3000] is in the bundle already"},
 			"other data":   {UpdateConfig{Train: classified(t, 600, 3, 4)}, "3 features and 4 logits"},
-			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "goes with no model"},
+			"a model":      {UpdateConfig{Train: file + "[3000:]", Model: "m.onnx"}, "model is given, and the bundle was made of ready-made features"},
 			"taken":        {UpdateConfig{Train: file + "[3000:]", Out: c.Out}, "--force"},
 			"nothing":      {UpdateConfig{}, "training data"},
 		} {

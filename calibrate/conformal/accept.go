@@ -45,6 +45,9 @@ type Rule struct {
 	Threshold float64 `yaml:"threshold" json:"threshold"`
 	Examples  int     `yaml:"examples" json:"examples"` // that it was set on
 	Accepted  int     `yaml:"accepted" json:"accepted"` // of them
+	// Wrong is what is lost by these, where a target error was set on them: the number of mistakes, or the
+	// sum of losses that are parts.
+	Wrong float64 `yaml:"wrong,omitempty" json:"wrong,omitempty"`
 }
 
 // mostThresholds bounds those that are tried.
@@ -61,6 +64,8 @@ const mostThresholds = 1000
 // large is returned. tune and held must have no example in common.
 //
 // Losses that are parts of 1 are tested by Hoeffding's and Bentkus' inequalities instead.
+//
+// Where the first stays too large, the error is a [*ShortError].
 func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 	if !(target > 0 && target < 1) || !(confidence > 0 && confidence < 1) {
 		return Rule{}, fmt.Errorf("target error %v with confidence %v, want numbers between 0 and 1", target, confidence)
@@ -71,27 +76,40 @@ func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 		}
 	}
 	thresholds := append(spread(tune.Doubt, mostThresholds), 1)
-	start, least := 0, math.Inf(1)
+	type sum struct {
+		n    int
+		loss float64
+	}
+	sums := make([]sum, len(thresholds))
 	for i, t := range thresholds {
-		n, loss := tune.accepted(t)
-		if p := pValue(loss, n, tune.Parts, target); p <= least {
-			start, least = i, p
+		sums[i].n, sums[i].loss = tune.accepted(t)
+	}
+	first := func(target float64) (at int) {
+		least := math.Inf(1)
+		for i, s := range sums {
+			if p := pValue(s.loss, s.n, tune.Parts, target); p <= least {
+				at, least = i, p
+			}
 		}
+		return at
 	}
 	rule := Rule{Threshold: -1, Examples: len(held.Doubt)}
-	for _, t := range thresholds[start:] {
+	for _, t := range thresholds[first(target):] {
 		n, loss := held.accepted(t)
 		if pValue(loss, n, held.Parts, target) > 1-confidence {
 			break
 		}
-		rule.Threshold, rule.Accepted = t, n
+		rule.Threshold, rule.Accepted, rule.Wrong = t, n, loss
 	}
-	if rule.Threshold < 0 {
-		n, loss := held.accepted(thresholds[start])
-		return Rule{}, fmt.Errorf("target error %v cannot be shown with confidence %v: the %d least doubtful of %d held-out examples that thresholds are set on have %.4g mistakes, and without any it takes %d: give more, or a larger target",
-			target, confidence, n, len(held.Doubt), loss, faultless(target, confidence))
+	if rule.Threshold >= 0 {
+		return rule, nil
 	}
-	return rule, nil
+	shows := func(target float64) bool {
+		n, loss := held.accepted(thresholds[first(target)])
+		return pValue(loss, n, held.Parts, target) <= 1-confidence
+	}
+	return Rule{}, &ShortError{"target-error", target, nearest(target, shows),
+		shownBy(len(held.Doubt), target, confidence, answers)}
 }
 
 // faultless returns how many examples without a mistake show a target.

@@ -1,6 +1,8 @@
 package conformal
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -426,14 +428,14 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 		want string
 	}{
 		"alpha": {func() error { _, err := Fit(nil, short, SetOptions{Alpha: 0.1}); return err },
-			"alpha 0.1 needs 9 held-out examples that thresholds are set on, there are 8"},
+			"alpha 0.1 cannot be shown by 8 held-out examples that set thresholds: it takes 9; the smallest that can be is 0.12"},
 		"class": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 0.1, ClassConditional: true}); return err },
-			"need 9 held-out examples of each class that thresholds are set on, there are 0 of class 2"},
+			"by 0 held-out examples of class 2 that set thresholds: with class-conditional it takes 9 of each; no other can be"},
 		"tune": {func() error { _, err := Fit(short, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
 			"needs 9 held-out examples to tune the penalty of raps on, there are 8"},
 		"no tune": {func() error { _, err := Fit(nil, uneven, SetOptions{Score: RAPS, Alpha: 0.1}); return err },
 			"raps needs held-out examples for its penalty"},
-		"error": {func() error { _, err := TargetError(few, few, 0.001, 0.95); return err }, "without any it takes 2995"},
+		"error": {func() error { _, err := TargetError(few, few, 0.001, 0.95); return err }, "by 50 held-out examples that set thresholds, with confidence 0.95: it takes 2995 answers without a mistake"},
 		"share": {func() error { _, err := AtMost(few.Doubt, 0.99, 0.95); return err }, "needs 299 held-out examples that thresholds are set on, there are 50"},
 		"multi-label": {func() error { _, err := Fit(nil, labelled(rng, 50, 4), SetOptions{Score: APS, Alpha: 0.1}); return err },
 			"aps ranks classes that exclude each other"},
@@ -477,5 +479,93 @@ func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
 	}
 	if _, err := TargetError(Doubts{}, Doubts{Doubt: []float64{nan}, Loss: []float64{0}}, 0.5, 0.5); err == nil {
 		t.Error("NaN is no doubt")
+	}
+}
+
+// What an error says can be shown is shown, and no step further is.
+func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
+	rng := rand.New(rand.NewPCG(31, 1))
+	few, many := drawnOutcomes(rng, softmaxed(rng, 40, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
+	for i := range many.Labels {
+		many.Labels[i] = 1 + min(i%40, 1) // ten of class 1, and none of class 0
+	}
+	rare := drawnOutcomes(rng, softmaxed(rng, 400, 3))
+	for i := range rare.Labels {
+		rare.Labels[i] = min(i/5, 2) // five of classes 0 and 1
+	}
+	for name, c := range map[string]struct {
+		held  *Outcomes
+		flag  string
+		plan  func(v float64) Plan
+		asked float64
+		step  float64 // to the next that is not shown
+		early bool    // the number of examples says it
+	}{
+		"error":    {few, "target-error", func(v float64) Plan { return Plan{TargetError: v} }, 0.01, -0.01, true},
+		"coverage": {few, "target-coverage", func(v float64) Plan { return Plan{TargetCoverage: v} }, 0.99, 0.001, true},
+		"alarms":   {few, "false-alarm", func(v float64) Plan { return Plan{FalseAlarm: v} }, 0.001, -0.001, true},
+		"alpha":    {few, "alpha", func(v float64) Plan { return Plan{Alpha: v} }, 0.001, -0.001, true},
+		"mistakes": {many, "target-error", func(v float64) Plan { return Plan{TargetError: v} }, 0.03, -0.01, false},
+		"classes":  {rare, "alpha", func(v float64) Plan { return Plan{Alpha: v, ClassConditional: true} }, 0.05, -0.01, false},
+	} {
+		tune := drawnOutcomes(rand.New(rand.NewPCG(31, 2)), softmaxed(rand.New(rand.NewPCG(31, 3)), 400, 3))
+		_, err := c.plan(c.asked).Decide(tune, c.held)
+		var short *ShortError
+		if !errors.As(err, &short) || short.Flag != c.flag || short.Asked != c.asked || short.Nearest == 0 {
+			t.Errorf("%s: %v, %+v", name, err, short)
+			continue
+		}
+		if said := fmt.Sprintf("can be is %v:", short.Nearest); !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: %v does not say %q", name, err, said)
+		}
+		if early := c.plan(c.asked).Reachable(c.held.len()); (early != nil) != c.early {
+			t.Errorf("%s: of the number of examples: %v", name, early)
+		}
+		if _, err := c.plan(short.Nearest).Decide(tune, c.held); err != nil {
+			t.Errorf("%s: %v is not shown: %v", name, short.Nearest, err)
+		}
+		if _, err := c.plan(short.Nearest+c.step).Decide(tune, c.held); err == nil {
+			t.Errorf("%s: %v is said to be the last, and %v is shown too", name, short.Nearest, short.Nearest+c.step)
+		}
+	}
+}
+
+func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
+	wrong := Doubts{Doubt: make([]float64, 100), Loss: make([]float64, 100)}
+	for i := range wrong.Loss {
+		wrong.Loss[i] = 1
+	}
+	_, err := TargetError(wrong, wrong, 0.1, 0.95)
+	var short *ShortError
+	if !errors.As(err, &short) || short.Nearest != 0 || !strings.Contains(err.Error(), "no other can be: leave it out") {
+		t.Errorf("%v", err)
+	}
+}
+
+// A target that is taken from the error of a smaller one is not independent of the examples any more.
+// The promise is kept here all the same.
+func TestATargetFromAnErrorIsKeptToo(t *testing.T) {
+	const draws, confidence = 200, 0.9
+	rng := rand.New(rand.NewPCG(32, 1))
+	second, violations := 0, 0
+	for range draws {
+		tune, _ := world(rng, 150)
+		held, _ := world(rng, 150)
+		_, err := TargetError(tune, held, 0.024, confidence)
+		var short *ShortError
+		if !errors.As(err, &short) {
+			continue
+		}
+		second++
+		rule, err := TargetError(tune, held, short.Nearest, confidence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if risk(rule.Threshold, 1) > short.Nearest {
+			violations++
+		}
+	}
+	if second < draws/4 || violations > most(second, 1-confidence) {
+		t.Errorf("%d violations in %d of %d draws", violations, second, draws)
 	}
 }

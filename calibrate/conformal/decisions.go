@@ -127,6 +127,11 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 		return nil, errors.New("there are no held-out examples that thresholds are set on: give more")
 	}
 	p = p.Complete()
+	others := p
+	others.TargetError = 0 // of which there is more to say
+	if err := others.Reachable(held.len()); err != nil {
+		return nil, err
+	}
 	d := &Decisions{Plan: p, Examples: held.len(), MultiLabel: held.Targets != nil}
 	if err := d.setRules(tune, held); err != nil {
 		return nil, err
@@ -139,7 +144,7 @@ func (p Plan) Decide(tune, held *Outcomes) (*Decisions, error) {
 		}
 		d.Set = sets
 	}
-	d.promise()
+	d.Promises = d.promises()
 	return d, nil
 }
 
@@ -178,9 +183,9 @@ func (d *Decisions) setRules(tune, held *Outcomes) error {
 	return err
 }
 
-// promise says in words what is promised.
-func (d *Decisions) promise() {
-	say := func(format string, args ...any) { d.Promises = append(d.Promises, fmt.Sprintf(format, args...)) }
+// promises says in words what is promised.
+func (d *Decisions) promises() (all []string) {
+	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	draw := fmt.Sprintf("with probability %v over the draw of %d held-out examples", d.Confidence, d.Examples)
 	wrong := "wrong"
 	if d.MultiLabel {
@@ -208,6 +213,7 @@ func (d *Decisions) promise() {
 		say("%s, in the mean over draws of %d held-out examples", what, s.Examples)
 	}
 	say("of new examples that are drawn as the held-out ones were; under shift nothing is promised")
+	return all
 }
 
 // The reasons for not answering.
@@ -251,60 +257,4 @@ func (d *Decisions) Abstain(p []float64, strange float64) string {
 		reasons = append(reasons, Unfamiliar)
 	}
 	return strings.Join(reasons, " and ")
-}
-
-// Check reports decisions that do not fit a head of so many classes, or are no numbers.
-func (d *Decisions) Check(classes int, multiLabel bool) error {
-	if err := d.Plan.Validate(); err != nil {
-		return err
-	}
-	if d.Examples < 1 || d.MultiLabel != multiLabel {
-		return fmt.Errorf("%d examples, multi_label %t, want at least 1 and %t", d.Examples, d.MultiLabel, multiLabel)
-	}
-	for _, r := range []struct {
-		name    string
-		rule    *Rule
-		planned bool
-	}{
-		{"doubt", d.Doubt, d.TargetError > 0 || d.TargetCoverage > 0}, {"unfamiliar", d.Unfamiliar, d.FalseAlarm > 0},
-	} {
-		if (r.rule != nil) != r.planned {
-			return fmt.Errorf("%s is given: %t, want %t, as was asked for", r.name, r.rule != nil, r.planned)
-		}
-		if r.rule == nil {
-			continue
-		}
-		if t := r.rule.Threshold; !(t >= 0 && t <= 1) || r.rule.Accepted < 0 || r.rule.Examples < r.rule.Accepted {
-			return fmt.Errorf("%s has threshold %v and accepts %d of %d, want 0 to 1 and a part of them",
-				r.name, t, r.rule.Accepted, r.rule.Examples)
-		}
-	}
-	if (d.Set != nil) != (d.Alpha > 0) {
-		return fmt.Errorf("prediction_set is given: %t, want %t, as alpha is %v", d.Set != nil, d.Alpha > 0, d.Alpha)
-	}
-	if d.Set == nil {
-		return nil
-	}
-	return d.checkSet(classes)
-}
-
-func (d *Decisions) checkSet(classes int) error {
-	s := d.Set
-	switch n := len(s.Thresholds); {
-	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || s.Examples < 1,
-		s.Score != LAC && s.MultiLabel:
-		return fmt.Errorf("prediction_set has score %.70q, alpha %v, multi_label %t and %d examples, want those of the decisions",
-			s.Score, s.Alpha, s.MultiLabel, s.Examples)
-	case d.ClassConditional && n != classes, !d.ClassConditional && n != 1:
-		return fmt.Errorf("prediction_set has %d thresholds, want one, or one for each of %d classes", n, classes)
-	case !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes,
-		s.Score != RAPS && (s.Penalty != 0 || s.Free != 0):
-		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
-	}
-	for _, t := range s.Thresholds {
-		if !(t >= 0) || t > 1+float64(classes) {
-			return fmt.Errorf("prediction_set has the threshold %v, want 0 to %d", t, classes+1)
-		}
-	}
-	return nil
 }

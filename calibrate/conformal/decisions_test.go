@@ -1,6 +1,7 @@
 package conformal
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -101,37 +102,134 @@ func TestPlansThatMeanNothingAreRefused(t *testing.T) {
 	}
 }
 
-func TestRulesThatCannotBeAreRefused(t *testing.T) {
+// Each lie is told in decisions that are right otherwise, with the promises that would go with it.
+func TestDecisionsThatLieAreRefused(t *testing.T) {
 	rng := rand.New(rand.NewPCG(22, 1))
-	d, err := Plan{TargetError: 0.5, FalseAlarm: 0.1, Alpha: 0.1, Sets: RAPS, ClassConditional: true}.Decide(
+	tune, held := drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3))
+	raps := Plan{TargetError: 0.5, FalseAlarm: 0.1, Alpha: 0.1, Sets: RAPS, ClassConditional: true}
+	for name, c := range map[string]struct {
+		plan Plan
+		lie  func(*Decisions)
+		want string
+	}{
+		"a rule is missing":        {raps, func(d *Decisions) { d.Unfamiliar = nil }, "unfamiliar is given: false"},
+		"a rule nobody asked for":  {raps, func(d *Decisions) { d.TargetError = 0 }, "doubt is given: true"},
+		"a threshold is NaN":       {raps, func(d *Decisions) { d.Doubt.Threshold = math.NaN() }, "doubt has threshold NaN"},
+		"a threshold above 1":      {raps, func(d *Decisions) { d.Unfamiliar.Threshold = 1.5 }, "unfamiliar has threshold 1.5, want 0 to 1"},
+		"more accepted than there": {raps, func(d *Decisions) { d.Doubt.Accepted = d.Doubt.Examples + 1 }, "want a part of them"},
+		"accepted below zero":      {raps, func(d *Decisions) { d.Unfamiliar.Accepted = -1 }, "unfamiliar accepts -1 of 400"},
+		"more wrong than accepted": {raps, func(d *Decisions) { d.Doubt.Wrong = 401 }, "doubt has 401 wrong of"},
+		"a part of a mistake":      {raps, func(d *Decisions) { d.Doubt.Wrong -= 0.5 }, "want a whole number"},
+		"wrong in a share":         {raps, func(d *Decisions) { d.Unfamiliar.Wrong = 1 }, "unfamiliar has 1 wrong, and none are counted"},
+		"no examples":              {raps, func(d *Decisions) { d.Examples = 0 }, "0 examples, multi_label false"},
+		"another head":             {raps, func(d *Decisions) { d.MultiLabel = true }, "want at least 1 and false"},
+		"sets are missing":         {raps, func(d *Decisions) { d.Set = nil }, "prediction_set is given: false"},
+		"sets of another score":    {raps, func(d *Decisions) { d.Set.Score = APS }, "prediction_set has score"},
+		"sets of another alpha":    {raps, func(d *Decisions) { d.Set.Alpha = 0.01 }, "alpha 0.01"},
+		"sets of other examples":   {raps, func(d *Decisions) { d.Set.Examples++ }, "401 examples, want those of the decisions"},
+		"a class without":          {raps, func(d *Decisions) { d.Set.Thresholds = d.Set.Thresholds[:2] }, "2 thresholds"},
+		"a set threshold is NaN":   {raps, func(d *Decisions) { d.Set.Thresholds[1] = math.NaN() }, "the threshold NaN"},
+		"a set threshold above 1": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Set.Thresholds[0] = 1.01 },
+			"the threshold 1.01, want 0 to 1"},
+		"a penalty above 1":    {raps, func(d *Decisions) { d.Set.Penalty = 2 }, "penalty 2 "},
+		"no such sets":         {raps, func(d *Decisions) { d.Plan.Sets = "x" }, "sets is \"x\", want one of [lac "},
+		"confidence 0":         {raps, func(d *Decisions) { d.Confidence = 0 }, "confidence is 0 or missing"},
+		"nothing was asked":    {raps, func(d *Decisions) { *d = Decisions{Examples: 400} }, "nothing is asked for"},
+		"a target not shown":   {raps, func(d *Decisions) { d.TargetError = 0.001 }, "does not show a target_error of 0.001 with confidence 0.95"},
+		"too few of few":       {raps, func(d *Decisions) { d.Doubt.Accepted, d.Doubt.Wrong = 4, 0 }, "0 wrong of 4 that it accepts, which does not show"},
+		"confidence not shown": {raps, func(d *Decisions) { d.Confidence = 1 - 1e-12 }, "with confidence 0.999999999999"},
+		"alarms not shown":     {raps, func(d *Decisions) { d.FalseAlarm = 0.01 }, "which does not show a share of 0.99"},
+		"coverage not shown": {Plan{TargetCoverage: 0.8}, func(d *Decisions) { d.Doubt.Accepted = 320 },
+			"doubt accepts 320 of 400, which does not show a share of 0.8"},
+		"doubt of other examples": {Plan{TargetError: 0.5}, func(d *Decisions) { d.Doubt.Examples = 401 },
+			"doubt was set on 401 examples, want 400"},
+		"alarms of other examples": {raps, func(d *Decisions) { d.Unfamiliar.Examples = 500 }, "unfamiliar was set on 500 examples, want 400"},
+		"doubt of the unfamiliar": {raps, func(d *Decisions) { d.Doubt.Examples = d.Unfamiliar.Accepted },
+			"want those below the threshold of unfamiliar"},
+		"alpha of too few": {Plan{Alpha: 0.1}, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.001, 0.001 },
+			"prediction_set with alpha 0.001 takes 999 examples, and was set on 400"},
+		"alpha of too few of a class": {raps, func(d *Decisions) { d.Alpha, d.Set.Alpha = 0.007, 0.007 }, "takes 426 examples"},
+	} {
+		d, err := c.plan.Decide(tune, held)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Check(3, false); err != nil {
+			t.Fatalf("%s: without it: %v", name, err)
+		}
+		before := d.Clone()
+		c.lie(d)
+		if reflect.DeepEqual(before, d) {
+			t.Fatalf("%s: nothing is changed", name)
+		}
+		d.Promises = d.promises()
+		if err := d.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestPromisesAreWhatTheNumbersSay(t *testing.T) {
+	rng := rand.New(rand.NewPCG(23, 1))
+	d, err := Plan{TargetError: 0.5, Alpha: 0.1}.Decide(
 		drawnOutcomes(rng, softmaxed(rng, 400, 3)), drawnOutcomes(rng, softmaxed(rng, 400, 3)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, lie := range map[string]func(*Decisions){
-		"unfamiliar is given: false":       func(d *Decisions) { d.Unfamiliar = nil },
-		"doubt is given: true":             func(d *Decisions) { d.TargetError = 0 },
-		"doubt has threshold NaN":          func(d *Decisions) { d.Doubt = &Rule{math.NaN(), 2, 1} },
-		"accepts 3 of 2":                   func(d *Decisions) { d.Doubt = &Rule{0.1, 2, 3} },
-		"0 examples, multi_label false":    func(d *Decisions) { d.Examples = 0 },
-		"want at least 1 and false":        func(d *Decisions) { d.MultiLabel = true },
-		"prediction_set is given: false":   func(d *Decisions) { d.Set = nil },
-		"prediction_set has score":         func(d *Decisions) { d.Set.Score = APS },
-		"2 thresholds":                     func(d *Decisions) { d.Set.Thresholds = d.Set.Thresholds[:2] },
-		"the threshold NaN":                func(d *Decisions) { d.Set.Thresholds[1] = math.NaN() },
-		"penalty 2 ":                       func(d *Decisions) { d.Set.Penalty = 2 },
-		"sets is \"x\", want one of [lac ": func(d *Decisions) { d.Plan.Sets = "x" },
+	for name, c := range map[string]struct {
+		lie  func(*Decisions)
+		want string
+	}{
+		"other words":      {func(d *Decisions) { d.Promises[0] = "no answer is wrong" }, "promises[0] is not what the numbers beside it say, \"at most 0.5"},
+		"a smaller number": {func(d *Decisions) { d.Promises[1] = strings.Replace(d.Promises[1], "0.1", "0.01", 1) }, "promises[1] is not"},
+		"a promise more":   {func(d *Decisions) { d.Promises = append(d.Promises, "whatever comes") }, "promises has 4 lines, and the numbers beside it make 3"},
+		"a promise less":   {func(d *Decisions) { d.Promises = d.Promises[:2] }, "promises[2] is not"},
+		"none":             {func(d *Decisions) { d.Promises = nil }, "promises[0] is not"},
+		"other numbers":    {func(d *Decisions) { d.TargetError = 0.6 }, "promises[0] is not what the numbers beside it say, \"at most 0.6"},
 	} {
-		lying := *d
-		set := *d.Set
-		set.Thresholds = append([]float64{}, d.Set.Thresholds...)
-		lying.Set = &set
-		lie(&lying)
-		if reflect.DeepEqual(&lying, d) {
-			t.Fatalf("%q: nothing is changed", want)
+		lying := d.Clone()
+		c.lie(lying)
+		if err := lying.Check(3, false); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
-		if err := lying.Check(3, false); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+	}
+}
+
+// All that is made passes, whatever is asked of whichever head.
+func TestWhatIsDecidedPassesItsCheck(t *testing.T) {
+	rng := rand.New(rand.NewPCG(24, 1))
+	for range 60 {
+		multi := rng.IntN(2) == 0
+		draw := func(n int) *Outcomes {
+			if multi {
+				return drawnOutcomes(rng, labelled(rng, n, 4))
+			}
+			return drawnOutcomes(rng, softmaxed(rng, n, 4))
+		}
+		p := Plan{Confidence: 0.5 + rng.Float64()/2.1}
+		if rng.IntN(2) == 0 {
+			p.TargetError = 0.2 + rng.Float64()/2
+		} else {
+			p.TargetCoverage = rng.Float64() * 0.95
+		}
+		if rng.IntN(2) == 0 {
+			p.FalseAlarm = 0.05 + rng.Float64()/2
+		}
+		if rng.IntN(2) == 0 {
+			p.Alpha, p.ClassConditional = 0.1+rng.Float64()/2, rng.IntN(2) == 0
+			if !multi {
+				p.Sets = Scores[rng.IntN(len(Scores))]
+			}
+		}
+		d, err := p.Decide(draw(300), draw(150+rng.IntN(200)))
+		if err != nil {
+			if !errors.As(err, new(*ShortError)) {
+				t.Errorf("%+v: %v", p, err)
+			}
+			continue
+		}
+		if err := d.Check(4, multi); err != nil {
+			t.Errorf("%+v: %v", p, err)
 		}
 	}
 }

@@ -137,8 +137,7 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 	if !o.ClassConditional {
 		t, ok := threshold(missed, held.len(), o.Alpha)
 		if !ok {
-			return nil, fmt.Errorf("alpha %v needs %d held-out examples that thresholds are set on, there are %d: give more, or a larger alpha",
-				o.Alpha, needed(o.Alpha), held.len())
+			return nil, shortOfSets(o.Alpha, held.len())
 		}
 		s.Thresholds = []float64{t}
 		return s, nil
@@ -148,11 +147,10 @@ func Fit(tune, held *Examples, o SetOptions) (*Sets, error) {
 		m.weight = 1
 		byClass[m.class] = append(byClass[m.class], m)
 	}
-	for class, missed := range byClass {
+	for _, missed := range byClass {
 		t, ok := threshold(missed, len(missed), o.Alpha)
 		if !ok {
-			return nil, fmt.Errorf("class-conditional sets with alpha %v need %d held-out examples of each class that thresholds are set on, there are %d of class %d: give more, a larger alpha, or one threshold for all classes",
-				o.Alpha, needed(o.Alpha), len(missed), class)
+			return nil, shortOfClass(o.Alpha, byClass)
 		}
 		s.Thresholds = append(s.Thresholds, t)
 	}
@@ -164,6 +162,9 @@ const rounding = 1e-9
 
 // needed returns how many examples there must be.
 func needed(alpha float64) int { return int(math.Ceil(1/alpha - 1 - rounding)) }
+
+// spare returns how many of n examples more than the one that is to come may miss their label.
+func spare(n int, alpha float64) float64 { return alpha*float64(n+1) - 1 + rounding }
 
 // A miss is a label of an example: what its score is, and how much of the example's loss comes from
 // it where it stands in no set.
@@ -201,7 +202,7 @@ func (s *Sets) missed(x *Examples) []miss {
 // threshold returns the least score at which what is missed of n examples, and all of one more, is at
 // most alpha of n+1. There is none where one alone is more than that.
 func threshold(missed []miss, n int, alpha float64) (at float64, ok bool) {
-	budget := alpha*float64(n+1) - 1 + rounding
+	budget := spare(n, alpha)
 	if budget < 0 {
 		return 0, false
 	}

@@ -277,7 +277,7 @@ func readyMade(c *cli.Context) (bool, error) {
 		return false, nil
 	}
 	for _, name := range []string{"model", "train", "val", "ood", "preprocess", "features-cache", "no-model", "no-probe",
-		"features", "logits", "output", "batch", "threads", "provider", "runtime"} {
+		"features", "logits", "output", "approximate", "batch", "threads", "provider", "runtime"} {
 		if c.IsSet(name) {
 			return false, usagef(c.Command.Name, "--%s is for a model, and with ready-made features there is none", name)
 		}

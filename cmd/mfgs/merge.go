@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
@@ -17,7 +18,8 @@ func (p *program) merge() *cli.Command {
 temperatures, and writes the bundle that one run over all of the data would have
 written. It runs no model and reads no data but the parts; ONNX Runtime, where there
 is one, multiplies matrices. Each shard of each set must be there once; the same
-parts in any order give the same bytes.
+parts in any order give the same bytes. Decisions are those that the parts were made
+for, or those asked for here.
 
 With --part it writes a part instead, in which some shards may be missing still:
 many parts are merged in groups, and these with each other.`,
@@ -30,7 +32,7 @@ many parts are merged in groups, and these with each other.`,
 			keepCurvatureFlag(),
 			jsonFlag(),
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
-		}),
+		}, decisionFlags()),
 		Action: func(c *cli.Context) error {
 			config, err := p.mergeConfig(c)
 			if err != nil {
@@ -54,6 +56,10 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 		Parts: c.Args().Slice(), Out: c.String("out"), Force: c.Bool("force"),
 		NoModel: c.Bool("no-model"), Model: c.String("model"), KeepCurvature: c.Bool("keep-curvature"),
 	}
+	var err error
+	if config.Decisions, err = readDecisions(c); err != nil {
+		return config, err
+	}
 	config.Threads = c.Int("threads")
 	config.Setup.Flag = c.String("runtime")
 	switch {
@@ -61,6 +67,8 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")
 	case c.Bool("part") && c.Bool("keep-curvature"):
 		return config, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case")
+	case c.Bool("part") && config.Decisions != (conformal.Plan{}):
+		return config, usagef(c.Command.Name, "decisions are for a bundle: a part has those of the parts that it was made of")
 	case c.Bool("part") && config.Model != "":
 		return config, usagef(c.Command.Name, "--model is for a bundle: a part has the model of those that it was made of")
 	case config.NoModel && config.Model != "":

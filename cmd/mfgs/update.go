@@ -23,6 +23,7 @@ it lies, and a slice of a file or folder of which some was given and which is as
 was. Examples in a copy that is cut differently, or on a stream, are not found.
 
 Held-out data is that of the bundle, if it is the same still, or what is given.
+Decisions are the bundle's, or those asked for here.
 For a bundle of ready-made features the SPECs are such files.`,
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "bundle", Category: dataFlags, Usage: "`DIR` the bundle"},
@@ -35,7 +36,7 @@ For a bundle of ready-made features the SPECs are such files.`,
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a bundle to write [the bundle is replaced]"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is at --out"},
 			jsonFlag(),
-		}, inferenceFlags()),
+		}, decisionFlags(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.updateConfig(c, bar)
@@ -73,6 +74,9 @@ func (p *program) updateConfig(c *cli.Context, bar *progress) (wrap.UpdateConfig
 		}
 	}
 	var err error
+	if config.Decisions, err = readDecisions(c); err != nil {
+		return config, err
+	}
 	config.Runtime, err = p.inference(c, bar)
 	return config, err
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -32,6 +33,11 @@ func (b *bench) unserved() (list []*score.Score) {
 func (b *bench) openScores(ctx context.Context) (err error) {
 	if len(b.unserved()) == 0 {
 		return nil
+	}
+	for _, s := range b.unserved() {
+		if s.Name == "learned" {
+			return errors.New("method learned is learned from unfamiliar data or stand-ins while calibrating, and the bundle does not serve it: calibrate with --ood-score learned, and give that bundle")
+		}
 	}
 	if b.train == nil {
 		b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0)

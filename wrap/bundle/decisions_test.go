@@ -1,28 +1,42 @@
 package bundle
 
 import (
+	"bytes"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 )
 
+// decided are decisions that go with full.
+func decided() *conformal.Decisions {
+	return &conformal.Decisions{
+		Plan: conformal.Plan{
+			TargetError: 0.1, FalseAlarm: 0.2, Alpha: 0.1, Sets: conformal.RAPS, Confidence: 0.95,
+		},
+		Examples:   100, // beside the hundred that tune
+		Doubt:      &conformal.Rule{Threshold: 1.0 / 3, Examples: 85, Accepted: 60, Wrong: 1},
+		Unfamiliar: &conformal.Rule{Threshold: 0.7, Examples: 100, Accepted: 88},
+		Set: &conformal.Sets{
+			Score: conformal.RAPS, Alpha: 0.1, Penalty: 0.01, Free: 1, Thresholds: []float64{0.9}, Examples: 100,
+		},
+		Promises: []string{
+			"at most 0.1 of the examples that are answered are wrong, with probability 0.95 over the draw of 100 held-out examples",
+			"at most 0.2 of examples in distribution are held to be unfamiliar, with probability 0.95 over the draw of 100 held-out examples",
+			"prediction sets (raps) miss the label of at most 0.1 of all examples, in the mean over draws of 100 held-out examples",
+			"of new examples that are drawn as the held-out ones were; under shift nothing is promised",
+		},
+	}
+}
+
 func TestDecisionsAreKeptAndChecked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "b")
 	b := full()
-	want := &conformal.Decisions{
-		Plan: conformal.Plan{
-			TargetError: 0.01, FalseAlarm: 0.05, Alpha: 0.1, Sets: conformal.RAPS, Confidence: 0.95,
-		},
-		Examples:   300,
-		Doubt:      &conformal.Rule{Threshold: 1.0 / 3, Examples: 280, Accepted: 250},
-		Unfamiliar: &conformal.Rule{Threshold: 0.7, Examples: 300, Accepted: 290},
-		Set: &conformal.Sets{
-			Score: conformal.RAPS, Alpha: 0.1, Penalty: 0.01, Free: 1, Thresholds: []float64{0.9}, Examples: 300,
-		},
-		Promises: []string{"much: and \"more\""},
-	}
+	want := decided()
 	b.Manifest.Decisions = want
 	if err := Write(dir, b, WriteOptions{}); err != nil {
 		t.Fatal(err)
@@ -39,4 +53,49 @@ func TestDecisionsAreKeptAndChecked(t *testing.T) {
 	m.Decisions = want
 	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
 	oneLine(t, m.Validate(), ErrField, "decisions is a field of format 2")
+}
+
+// A seal says who has written a manifest last, not that it is true.
+func TestPromisesThatAreResealedAreChecked(t *testing.T) {
+	for name, c := range map[string]struct{ old, new, want string }{
+		"a better promise":      {"at most 0.1 of the examples that are", "at most 0.001 of the examples that are", "promises[0] is not what the numbers beside it say"},
+		"a smaller target":      {"target_error: 0.1", "target_error: 0.01", "doubt has 1 wrong of 60 that it accepts, which does not show a target_error of 0.01"},
+		"confidence 0":          {"confidence: 0.95", "confidence: 0", "confidence is 0 or missing"},
+		"no confidence":         {"  confidence: 0.95\n", "", "confidence is 0 or missing"},
+		"fewer mistakes":        {"wrong: 1}", "wrong: -1}", "doubt has -1 wrong of 60"},
+		"more held-out data":    {"  examples: 100\n", "  examples: 150\n", "unfamiliar was set on 100 examples, want 150"},
+		"a threshold above all": {"threshold: 0.7,", "threshold: 7,", "unfamiliar has threshold 7, want 0 to 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "b")
+			b := full()
+			b.Manifest.Decisions = decided()
+			if err := Write(dir, b, WriteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, ManifestName)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := bytes.Index(before, []byte("\ndecisions:"))
+			head, rest := before[:at], string(before[at:])
+			if !strings.Contains(rest, c.old) {
+				t.Fatalf("there is no %q in %s", c.old, rest)
+			}
+			lying := append(slices.Clone(head), strings.Replace(rest, c.old, c.new, 1)...)
+			if err := os.WriteFile(path, lying, 0o666); err != nil {
+				t.Fatal(err)
+			}
+			oneLine(t, Reseal(dir), ErrField, "decisions: "+c.want)
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, lying) {
+				t.Errorf("what is refused is changed: %v", err)
+			}
+		})
+	}
+	b := full()
+	b.Manifest.HeldOut.After.N = 90
+	b.Manifest.Decisions = decided()
+	oneLine(t, Write(filepath.Join(t.TempDir(), "b"), b, WriteOptions{}), ErrField,
+		"decisions: examples is 100, want the other half beside held_out's 90")
 }

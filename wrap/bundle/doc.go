@@ -100,10 +100,12 @@
 //	  examples                 that thresholds are set on                            –   2
 //	  multi_label              true: of labels told independently of each other      –  (2)
 //	  doubt, unfamiliar        threshold in 0 … 1 of what is answered; of examples,
-//	                           those it was set on, how many are accepted            –  (2)
+//	                           those it was set on, how many are accepted, and of
+//	                           these, where there is a target_error, how many wrong  –  (2)
 //	  prediction_set           score, alpha, penalty, free, multi_label, thresholds,
 //	                           one or one for each class, and examples              –  (2)
-//	  promises                 what they promise, for people                         –   2
+//	  promises                 what they promise, for people: follows from the
+//	                           numbers, which must show it                           –   2
 //	held_out                   figures on the data used for tuning
 //	  before                   of the network                                        1   2
 //	  ts                       of temperature scaling                                1   2

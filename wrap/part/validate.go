@@ -92,6 +92,9 @@ func (r *Recipe) validate() error {
 		err = errors.Join(err, score.Check(r.OODScore))
 	}
 	err = errors.Join(err, r.Decisions.Validate())
+	if d := r.Decisions; d != d.Complete() {
+		err = errors.Join(err, fmt.Errorf("decisions has confidence %v and sets %.70q, want both where they are asked for", d.Confidence, d.Sets))
+	}
 	switch {
 	case err != nil:
 		return wrong("recipe: %v", strings.ReplaceAll(err.Error(), "\n", "; "))

@@ -260,8 +260,18 @@ func (c *contest) sentence(rec *Recommended, figure string, u unit) string {
 			s += fmt.Sprintf(", and than that of %s %s", label(served), by(winner, served))
 		}
 	}
-	if rival := c.rival(winner); rival >= 0 {
+	rival := c.rival(winner)
+	if rival >= 0 {
 		s += fmt.Sprintf("; that of %s is %s %s, which may be chance", label(rival), direction, by(rival, winner))
+	}
+	switch {
+	case winner != c.network || served < 0 || served == winner:
+	case c.beats(winner, served):
+		s += fmt.Sprintf("; the bundle serves %s, which is worse %s", c.serves, by(winner, served))
+	case rival == served:
+		s += ": this data cannot tell them apart"
+	default:
+		s += fmt.Sprintf("; the bundle serves %s, and this data cannot tell them apart", c.serves)
 	}
 	return s
 }

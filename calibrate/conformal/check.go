@@ -1,0 +1,151 @@
+package conformal
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Check reports decisions that do not fit a head of so many classes, and what cannot come of the numbers
+// beside it: a promise that they do not show, or other words for it. Numbers that were made up to fit
+// each other it takes for true.
+func (d *Decisions) Check(classes int, multiLabel bool) error {
+	if err := d.Plan.Validate(); err != nil {
+		return err
+	}
+	if d.Plan == (Plan{}) {
+		return errors.New("nothing is asked for, and decisions are given: leave them out")
+	}
+	if d.answers() && d.Confidence == 0 {
+		return errors.New("confidence is 0 or missing, want a number between 0 and 1")
+	}
+	if d.Examples < 1 || d.MultiLabel != multiLabel {
+		return fmt.Errorf("%d examples, multi_label %t, want at least 1 and %t", d.Examples, d.MultiLabel, multiLabel)
+	}
+	if err := d.checkRules(); err != nil {
+		return err
+	}
+	if (d.Set != nil) != (d.Alpha > 0) {
+		return fmt.Errorf("prediction_set is given: %t, want %t, as alpha is %v", d.Set != nil, d.Alpha > 0, d.Alpha)
+	}
+	if d.Set != nil {
+		if err := d.checkSet(classes); err != nil {
+			return err
+		}
+	}
+	for i, want := range d.promises() {
+		if i >= len(d.Promises) || d.Promises[i] != want {
+			return fmt.Errorf("promises[%d] is not what the numbers beside it say, %q", i, want)
+		}
+	}
+	if n := len(d.promises()); len(d.Promises) > n {
+		return fmt.Errorf("promises has %d lines, and the numbers beside it make %d", len(d.Promises), n)
+	}
+	return nil
+}
+
+// checkRules checks what is answered.
+func (d *Decisions) checkRules() error {
+	for _, r := range []struct {
+		name    string
+		rule    *Rule
+		planned bool
+	}{
+		{"unfamiliar", d.Unfamiliar, d.FalseAlarm > 0}, {"doubt", d.Doubt, d.TargetError > 0 || d.TargetCoverage > 0},
+	} {
+		if (r.rule != nil) != r.planned {
+			return fmt.Errorf("%s is given: %t, want %t, as was asked for", r.name, r.rule != nil, r.planned)
+		}
+		if r.rule == nil {
+			continue
+		}
+		if err := r.rule.check(); err != nil {
+			return fmt.Errorf("%s %w", r.name, err)
+		}
+	}
+	if u := d.Unfamiliar; u != nil {
+		if err := d.checkShare("unfamiliar", u, 1-d.FalseAlarm); err != nil {
+			return err
+		}
+	}
+	switch {
+	case d.TargetCoverage > 0:
+		return d.checkShare("doubt", d.Doubt, d.TargetCoverage)
+	case d.TargetError > 0:
+		return d.checkError()
+	}
+	return nil
+}
+
+func (r *Rule) check() error {
+	switch {
+	case !(r.Threshold >= 0 && r.Threshold <= 1):
+		return fmt.Errorf("has threshold %v, want 0 to 1", r.Threshold)
+	case r.Accepted < 0 || r.Accepted > r.Examples:
+		return fmt.Errorf("accepts %d of %d examples, want a part of them", r.Accepted, r.Examples)
+	case !(r.Wrong >= 0 && r.Wrong <= float64(r.Accepted)):
+		return fmt.Errorf("has %v wrong of %d that it accepts, want a part of them", r.Wrong, r.Accepted)
+	}
+	return nil
+}
+
+// checkShare checks what [AtMost] sets.
+func (d *Decisions) checkShare(name string, r *Rule, share float64) error {
+	switch {
+	case r.Examples != d.Examples:
+		return fmt.Errorf("%s was set on %d examples, want %d, as the decisions", name, r.Examples, d.Examples)
+	case r.Wrong != 0:
+		return fmt.Errorf("%s has %v wrong, and none are counted for a share", name, r.Wrong)
+	case atMostOf(r.Accepted-1, r.Examples, share) < d.Confidence:
+		return fmt.Errorf("%s accepts %d of %d, which does not show a share of %v with confidence %v",
+			name, r.Accepted, r.Examples, share, d.Confidence)
+	}
+	return nil
+}
+
+// checkError checks what [TargetError] sets.
+func (d *Decisions) checkError() error {
+	r := d.Doubt
+	if u := d.Unfamiliar; u == nil && r.Examples != d.Examples {
+		return fmt.Errorf("doubt was set on %d examples, want %d, as the decisions", r.Examples, d.Examples)
+	} else if u != nil && r.Examples >= u.Accepted {
+		return fmt.Errorf("doubt was set on %d examples, want those below the threshold of unfamiliar, less than %d", r.Examples, u.Accepted)
+	}
+	if !d.MultiLabel && r.Wrong != math.Trunc(r.Wrong) {
+		return fmt.Errorf("doubt has %v wrong of %d, want a whole number", r.Wrong, r.Accepted)
+	}
+	if pValue(r.Wrong, r.Accepted, d.MultiLabel, d.TargetError) > 1-d.Confidence {
+		return fmt.Errorf("doubt has %v wrong of %d that it accepts, which does not show a target_error of %v with confidence %v",
+			r.Wrong, r.Accepted, d.TargetError, d.Confidence)
+	}
+	return nil
+}
+
+// checkSet checks what [Fit] sets.
+func (d *Decisions) checkSet(classes int) error {
+	s := d.Set
+	switch n := len(s.Thresholds); {
+	case s.Score != d.Sets || s.Alpha != d.Alpha || s.MultiLabel != d.MultiLabel || s.Examples != d.Examples,
+		s.Score != LAC && s.MultiLabel:
+		return fmt.Errorf("prediction_set has score %.70q, alpha %v, multi_label %t and %d examples, want those of the decisions",
+			s.Score, s.Alpha, s.MultiLabel, s.Examples)
+	case d.ClassConditional && n != classes, !d.ClassConditional && n != 1:
+		return fmt.Errorf("prediction_set has %d thresholds, want one, or one for each of %d classes", n, classes)
+	case !(s.Penalty >= 0 && s.Penalty <= 1) || s.Free < 0 || s.Free > classes,
+		s.Score != RAPS && (s.Penalty != 0 || s.Free != 0):
+		return fmt.Errorf("prediction_set has penalty %v and free %d", s.Penalty, s.Free)
+	}
+	least := needed(s.Alpha)
+	if d.ClassConditional && !s.MultiLabel { // each has one class
+		least *= classes
+	}
+	if s.Examples < least {
+		return fmt.Errorf("prediction_set with alpha %v takes %d examples, and was set on %d", s.Alpha, least, s.Examples)
+	}
+	most := 1 + s.Penalty*float64(classes)
+	if i := slices.IndexFunc(s.Thresholds, func(t float64) bool { return !(t >= 0 && t <= most+rounding) }); i >= 0 {
+		return fmt.Errorf("prediction_set has the threshold %v, want 0 to %v", s.Thresholds[i], most)
+	}
+	return nil
+}

@@ -1,0 +1,104 @@
+package conformal
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
+// A ShortError says that the held-out examples there are do not show what is to be promised.
+type ShortError struct {
+	Flag    string  // the kind of promise, such as target-error
+	Asked   float64 // of it
+	Nearest float64 // what they show, in two digits; 0: nothing
+	by      string  // which examples, and how many it takes
+}
+
+func (e *ShortError) Error() string {
+	end := "smallest"
+	if e.Flag == coverage {
+		end = "largest"
+	}
+	way := fmt.Sprintf("the %s that can be is %v: ask for that, or give more", end, e.Nearest)
+	if e.Nearest == 0 {
+		way = "no other can be: leave it out, or give more"
+	}
+	return fmt.Sprintf("%s %v cannot be shown by %s; %s", e.Flag, e.Asked, e.by, way)
+}
+
+const coverage = "target-coverage"
+
+// Reachable reports a [*ShortError] where so many examples are too few to set the thresholds of a plan
+// on, whatever they are. A target error may still not be shown by what they are, nor class-conditional
+// sets by how many there are of a class.
+func (p Plan) Reachable(examples int) error {
+	p = p.Complete()
+	faultless := func(target float64) bool { return atMostOf(0, examples, target) <= 1-p.Confidence }
+	if e := p.TargetError; e > 0 && !faultless(e) {
+		return &ShortError{"target-error", e, nearest(e, faultless), shownBy(examples, e, p.Confidence, answers)}
+	}
+	within := func(part float64) bool { return atMostOf(examples-1, examples, 1-part) >= p.Confidence }
+	for _, f := range []struct {
+		flag        string
+		asked, part float64
+	}{{coverage, p.TargetCoverage, 1 - p.TargetCoverage}, {"false-alarm", p.FalseAlarm, p.FalseAlarm}} {
+		if f.asked == 0 || within(f.part) {
+			continue
+		}
+		possible := nearest(f.part, within)
+		if f.flag == coverage && possible > 0 {
+			possible = math.Round((1-possible)*1e12) / 1e12
+		}
+		return &ShortError{f.flag, f.asked, possible, shownBy(examples, f.part, p.Confidence, "")}
+	}
+	if p.Alpha > 0 && spare(examples, p.Alpha) < 0 {
+		return shortOfSets(p.Alpha, examples)
+	}
+	return nil
+}
+
+// shownBy words which examples do not show a part, and how many would if none spoke against it.
+func shownBy(examples int, part, confidence float64, of string) string {
+	return fmt.Sprintf("%d held-out examples that set thresholds, with confidence %v: it takes %d%s",
+		examples, confidence, faultless(part, confidence), of)
+}
+
+const answers = " answers without a mistake, or more with some"
+
+func shortOfSets(alpha float64, examples int) error {
+	return &ShortError{"alpha", alpha, nearestAlpha(alpha, examples),
+		fmt.Sprintf("%d held-out examples that set thresholds: it takes %d", examples, needed(alpha))}
+}
+
+// shortOfClass names the class with the fewest examples.
+func shortOfClass(alpha float64, byClass [][]miss) error {
+	class := 0
+	for k, missed := range byClass {
+		if len(missed) < len(byClass[class]) {
+			class = k
+		}
+	}
+	n := len(byClass[class])
+	return &ShortError{"alpha", alpha, nearestAlpha(alpha, n),
+		fmt.Sprintf("%d held-out examples of class %d that set thresholds: with class-conditional it takes %d of each",
+			n, class, needed(alpha))}
+}
+
+func nearestAlpha(above float64, examples int) float64 {
+	return nearest(above, func(alpha float64) bool { return spare(examples, alpha) >= 0 })
+}
+
+// nearest goes down 0.99, 0.98 … 0.1, 0.099, 0.098 … to above a value, and returns the last before the
+// first that does not hold, 0 where that is the first.
+func nearest(above float64, holds func(float64) bool) (last float64) {
+	for digits, power := 99, 2; ; digits-- {
+		if digits < 10 {
+			digits, power = 99, power+1
+		}
+		v, err := strconv.ParseFloat(fmt.Sprintf("%de-%d", digits, power), 64)
+		if err != nil || v <= above || !holds(v) {
+			return last
+		}
+		last = v
+	}
+}
