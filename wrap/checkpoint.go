@@ -163,9 +163,9 @@ type InterruptedError struct {
 func (e *InterruptedError) Error() string {
 	instead := ""
 	if short := (*conformal.ShortError)(nil); errors.As(e.Err, &short) {
-		instead = fmt.Sprintf(" --%s %v", short.Flag, short.Nearest)
-		if short.Nearest == 0 {
-			instead = " and without --" + short.Flag
+		instead = " and without --" + short.Flag
+		if shown := short.Nearest(); shown != 0 {
+			instead = fmt.Sprintf(" --%s %v", short.Flag, shown)
 		}
 	}
 	return fmt.Sprintf("%v (%s holds what was read: go on with --resume%s)", e.Err, e.Checkpoint, instead)

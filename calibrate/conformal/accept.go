@@ -1,6 +1,7 @@
 package conformal
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -29,15 +30,22 @@ func (d Doubts) check() error {
 	return nil
 }
 
-// accepted counts the examples whose doubt is at most a threshold, and sums their losses.
-func (d Doubts) accepted(threshold float64) (n int, loss float64) {
-	for i, v := range d.Doubt {
-		if v <= threshold {
-			n++
-			loss += d.Loss[i]
-		}
+// accepted returns a function that counts the examples whose doubt is at most a threshold, and sums
+// their losses.
+func (d Doubts) accepted() func(threshold float64) (n int, loss float64) {
+	order := make([]int, len(d.Doubt))
+	for i := range order {
+		order[i] = i
 	}
-	return n, loss
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(d.Doubt[i], d.Doubt[j]) })
+	losses := make([]float64, len(order)+1) // of so many
+	for n, i := range order {
+		losses[n+1] = losses[n] + d.Loss[i]
+	}
+	return func(threshold float64) (int, float64) {
+		n := sort.Search(len(order), func(n int) bool { return d.Doubt[order[n]] > threshold })
+		return n, losses[n]
+	}
 }
 
 // A Rule accepts an example whose doubt, or score, is at most its threshold.
@@ -81,8 +89,9 @@ func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 		loss float64
 	}
 	sums := make([]sum, len(thresholds))
+	accepted := tune.accepted()
 	for i, t := range thresholds {
-		sums[i].n, sums[i].loss = tune.accepted(t)
+		sums[i].n, sums[i].loss = accepted(t)
 	}
 	first := func(target float64) (at int) {
 		least := math.Inf(1)
@@ -94,8 +103,9 @@ func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 		return at
 	}
 	rule := Rule{Threshold: -1, Examples: len(held.Doubt)}
+	accepted = held.accepted()
 	for _, t := range thresholds[first(target):] {
-		n, loss := held.accepted(t)
+		n, loss := accepted(t)
 		if pValue(loss, n, held.Parts, target) > 1-confidence {
 			break
 		}
@@ -105,11 +115,11 @@ func TargetError(tune, held Doubts, target, confidence float64) (Rule, error) {
 		return rule, nil
 	}
 	shows := func(target float64) bool {
-		n, loss := held.accepted(thresholds[first(target)])
+		n, loss := accepted(thresholds[first(target)])
 		return pValue(loss, n, held.Parts, target) <= 1-confidence
 	}
-	return Rule{}, &ShortError{"target-error", target, nearest(target, shows),
-		shownBy(len(held.Doubt), target, confidence, answers)}
+	return Rule{}, &ShortError{"target-error", target, shownBy(len(held.Doubt), target, confidence, answers),
+		func() float64 { return nearest(target, shows) }}
 }
 
 // faultless returns how many examples without a mistake show a target.

@@ -511,21 +511,22 @@ func TestTheNearestThatExamplesShowIsShown(t *testing.T) {
 		tune := drawnOutcomes(rand.New(rand.NewPCG(31, 2)), softmaxed(rand.New(rand.NewPCG(31, 3)), 400, 3))
 		_, err := c.plan(c.asked).Decide(tune, c.held)
 		var short *ShortError
-		if !errors.As(err, &short) || short.Flag != c.flag || short.Asked != c.asked || short.Nearest == 0 {
+		if !errors.As(err, &short) || short.Flag != c.flag || short.Asked != c.asked || short.Nearest() == 0 {
 			t.Errorf("%s: %v, %+v", name, err, short)
 			continue
 		}
-		if said := fmt.Sprintf("can be is %v:", short.Nearest); !strings.Contains(err.Error(), said) {
+		if said := fmt.Sprintf("can be is %v:", short.Nearest()); !strings.Contains(err.Error(), said) {
 			t.Errorf("%s: %v does not say %q", name, err, said)
 		}
 		if early := c.plan(c.asked).Reachable(c.held.len()); (early != nil) != c.early {
 			t.Errorf("%s: of the number of examples: %v", name, early)
 		}
-		if _, err := c.plan(short.Nearest).Decide(tune, c.held); err != nil {
-			t.Errorf("%s: %v is not shown: %v", name, short.Nearest, err)
+		last := short.Nearest()
+		if _, err := c.plan(last).Decide(tune, c.held); err != nil {
+			t.Errorf("%s: %v is not shown: %v", name, last, err)
 		}
-		if _, err := c.plan(short.Nearest+c.step).Decide(tune, c.held); err == nil {
-			t.Errorf("%s: %v is said to be the last, and %v is shown too", name, short.Nearest, short.Nearest+c.step)
+		if _, err := c.plan(last+c.step).Decide(tune, c.held); err == nil {
+			t.Errorf("%s: %v is said to be the last, and %v is shown too", name, last, last+c.step)
 		}
 	}
 }
@@ -537,7 +538,7 @@ func TestWhereNothingIsShownTheErrorSaysSo(t *testing.T) {
 	}
 	_, err := TargetError(wrong, wrong, 0.1, 0.95)
 	var short *ShortError
-	if !errors.As(err, &short) || short.Nearest != 0 || !strings.Contains(err.Error(), "no other can be: leave it out") {
+	if !errors.As(err, &short) || short.Nearest() != 0 || !strings.Contains(err.Error(), "no other can be: leave it out") {
 		t.Errorf("%v", err)
 	}
 }
@@ -557,11 +558,12 @@ func TestATargetFromAnErrorIsKeptToo(t *testing.T) {
 			continue
 		}
 		second++
-		rule, err := TargetError(tune, held, short.Nearest, confidence)
+		target := short.Nearest()
+		rule, err := TargetError(tune, held, target, confidence)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if risk(rule.Threshold, 1) > short.Nearest {
+		if risk(rule.Threshold, 1) > target {
 			violations++
 		}
 	}

@@ -10,18 +10,21 @@ import (
 type ShortError struct {
 	Flag    string  // the kind of promise, such as target-error
 	Asked   float64 // of it
-	Nearest float64 // what they show, in two digits; 0: nothing
 	by      string  // which examples, and how many it takes
+	nearest func() float64
 }
+
+// Nearest returns what they show, in two digits, 0 for nothing. It tries some hundred numbers, each time.
+func (e *ShortError) Nearest() float64 { return e.nearest() }
 
 func (e *ShortError) Error() string {
 	end := "smallest"
 	if e.Flag == coverage {
 		end = "largest"
 	}
-	way := fmt.Sprintf("the %s that can be is %v: ask for that, or give more", end, e.Nearest)
-	if e.Nearest == 0 {
-		way = "no other can be: leave it out, or give more"
+	way := "no other can be: leave it out, or give more"
+	if shown := e.Nearest(); shown != 0 {
+		way = fmt.Sprintf("the %s that can be is %v: ask for that, or give more", end, shown)
 	}
 	return fmt.Sprintf("%s %v cannot be shown by %s; %s", e.Flag, e.Asked, e.by, way)
 }
@@ -35,7 +38,8 @@ func (p Plan) Reachable(examples int) error {
 	p = p.Complete()
 	faultless := func(target float64) bool { return atMostOf(0, examples, target) <= 1-p.Confidence }
 	if e := p.TargetError; e > 0 && !faultless(e) {
-		return &ShortError{"target-error", e, nearest(e, faultless), shownBy(examples, e, p.Confidence, answers)}
+		return &ShortError{"target-error", e, shownBy(examples, e, p.Confidence, answers),
+			func() float64 { return nearest(e, faultless) }}
 	}
 	within := func(part float64) bool { return atMostOf(examples-1, examples, 1-part) >= p.Confidence }
 	for _, f := range []struct {
@@ -45,11 +49,13 @@ func (p Plan) Reachable(examples int) error {
 		if f.asked == 0 || within(f.part) {
 			continue
 		}
-		possible := nearest(f.part, within)
-		if f.flag == coverage && possible > 0 {
-			possible = math.Round((1-possible)*1e12) / 1e12
-		}
-		return &ShortError{f.flag, f.asked, possible, shownBy(examples, f.part, p.Confidence, "")}
+		return &ShortError{f.flag, f.asked, shownBy(examples, f.part, p.Confidence, ""), func() float64 {
+			possible := nearest(f.part, within)
+			if f.flag == coverage && possible > 0 {
+				possible = math.Round((1-possible)*1e12) / 1e12
+			}
+			return possible
+		}}
 	}
 	if p.Alpha > 0 && spare(examples, p.Alpha) < 0 {
 		return shortOfSets(p.Alpha, examples)
@@ -66,8 +72,9 @@ func shownBy(examples int, part, confidence float64, of string) string {
 const answers = " answers without a mistake, or more with some"
 
 func shortOfSets(alpha float64, examples int) error {
-	return &ShortError{"alpha", alpha, nearestAlpha(alpha, examples),
-		fmt.Sprintf("%d held-out examples that set thresholds: it takes %d", examples, needed(alpha))}
+	return &ShortError{"alpha", alpha,
+		fmt.Sprintf("%d held-out examples that set thresholds: it takes %d", examples, needed(alpha)),
+		nearestAlpha(alpha, examples)}
 }
 
 // shortOfClass names the class with the fewest examples.
@@ -79,13 +86,16 @@ func shortOfClass(alpha float64, byClass [][]miss) error {
 		}
 	}
 	n := len(byClass[class])
-	return &ShortError{"alpha", alpha, nearestAlpha(alpha, n),
+	return &ShortError{"alpha", alpha,
 		fmt.Sprintf("%d held-out examples of class %d that set thresholds: with class-conditional it takes %d of each",
-			n, class, needed(alpha))}
+			n, class, needed(alpha)),
+		nearestAlpha(alpha, n)}
 }
 
-func nearestAlpha(above float64, examples int) float64 {
-	return nearest(above, func(alpha float64) bool { return spare(examples, alpha) >= 0 })
+func nearestAlpha(above float64, examples int) func() float64 {
+	return func() float64 {
+		return nearest(above, func(alpha float64) bool { return spare(examples, alpha) >= 0 })
+	}
 }
 
 // nearest goes down 0.99, 0.98 … 0.1, 0.099, 0.098 … to above a value, and returns the last before the
