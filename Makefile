@@ -7,7 +7,7 @@ PYTHON   ?= python3
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers paper spark jobs setup toolchain
+.PHONY: build demo test race lint fuzz bench peers paper spark jobs image setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -65,10 +65,15 @@ paper: setup
 spark: setup
 	$(PYTHON) testdata/spark/kill.py
 
-# The Jobs in docs/kubernetes fit the schemas, and their commands do what they say. In a Python
+# What is in docs/kubernetes fits the schemas, and the Jobs' commands do what they say. In a Python
 # environment with testdata/kubernetes/requirements.txt.
 jobs: build setup
 	PATH="$(CURDIR):$$PATH" $(PYTHON) testdata/kubernetes/check.py
+
+# The image of docs/serve/Dockerfile, without Docker, and in it the servers of docs/kubernetes. As root
+# on Debian 12, in a Python environment with testdata/serve/image/requirements.txt.
+image: toolchain
+	$(PYTHON) testdata/serve/image/check.py
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \

@@ -1,9 +1,10 @@
-"""Checks the Jobs in docs/kubernetes.
+"""Checks what is in docs/kubernetes.
 
-Both files are held against the published schemas, strictly: a field that no schema has is an
-error. Then their commands run as the Jobs would have them, a process a pod: merge first, the
-shards in random order, some killed with SIGKILL and started again. What comes out must be, byte
-for byte, the bundle of shards that nobody killed. It runs the mfgs on PATH.
+All files are held against the published schemas, strictly: a field that no schema has is an
+error. Their pods must be what Kubernetes' restricted standard wants. Then the Jobs' commands run
+as the Jobs would have them, a process a pod: merge first, the shards in random order, some killed
+with SIGKILL and started again. What comes out must be, byte for byte, the bundle of shards that
+nobody killed. It runs the mfgs on PATH. The servers' commands are run by testdata/serve/image.
 
     pip install -r testdata/kubernetes/requirements.txt
     make jobs
@@ -11,6 +12,7 @@ for byte, the bundle of shards that nobody killed. It runs the mfgs on PATH.
 
 import copy
 import filecmp
+import json
 import os
 import pathlib
 import random
@@ -20,12 +22,14 @@ import subprocess
 import sys
 import tempfile
 
+import jsonschema
 import kubernetes_validate
 import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 JOBS = ROOT / "docs" / "kubernetes"
 VERSIONS = ["1.31", "1.33", "1.35", "1.37"]
+KSERVE = "github.com/kserve/kserve@v0.20.0"
 SHARDS = 3
 
 
@@ -41,24 +45,99 @@ def fits(job, version):
     return None
 
 
-def check_schemas():
-    for name, job in jobs().items():
-        for version in VERSIONS:
-            if problem := fits(job, version):
-                sys.exit(f"{name}.yaml does not fit Kubernetes {version}: {problem}")
-        wrong = copy.deepcopy(job)
-        wrong["spec"]["template"]["spec"]["restartPolicyy"] = "Never"
-        if not fits(wrong, VERSIONS[-1]):
-            sys.exit("a field that does not exist passes: the check checks nothing")
-        pod = job["spec"]["template"]["spec"]
-        for container in pod.get("initContainers", []) + pod["containers"]:
-            secure = container["securityContext"]
-            if not secure["readOnlyRootFilesystem"] or secure["allowPrivilegeEscalation"] or "limits" not in container["resources"]:
-                sys.exit(f"{name}.yaml: {container['name']} is not confined")
-            for mount in container["volumeMounts"]:
-                if mount["name"] not in {v["name"] for v in pod["volumes"]}:
-                    sys.exit(f"{name}.yaml: {container['name']} mounts {mount['name']}, which is no volume")
-    print(f"parts.yaml and merge.yaml fit Kubernetes {', '.join(VERSIONS)}")
+def strict(schema):
+    """A schema of a custom resource as Kubernetes reads it, and no field beside those it has."""
+    if isinstance(schema, list):
+        return [strict(s) for s in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("x-kubernetes-int-or-string"):
+        return {"type": ["integer", "string"]}
+    if "properties" not in schema:
+        return {k: strict(v) for k, v in schema.items() if k != "format"}
+    whole = {k: strict(v) for k, v in schema.items() if k not in ("properties", "format")}
+    whole["properties"] = {k: strict(v) for k, v in schema["properties"].items()}
+    if not schema.get("x-kubernetes-preserve-unknown-fields"):
+        whole.setdefault("additionalProperties", False)
+    return whole
+
+
+def kserve_schemas(scratch):
+    """The schemas of KServe's resources, from its sources: (apiVersion, kind) to schema."""
+    fetched = subprocess.run(["go", "mod", "download", "-json", KSERVE], cwd=scratch, stdout=subprocess.PIPE,
+                             env={**os.environ, "GOMODCACHE": f"{scratch}/modules", "GOFLAGS": "-modcacherw"})
+    if fetched.returncode != 0:
+        sys.exit(f"{KSERVE} cannot be had: {json.loads(fetched.stdout)['Error']}")
+    folder = pathlib.Path(json.loads(fetched.stdout)["Dir"]) / "config" / "crd" / "full"
+    schemas = {}
+    for name in ("servingruntimes", "inferenceservices"):
+        with open(folder / f"serving.kserve.io_{name}.yaml") as f:
+            spec = yaml.load(f, getattr(yaml, "CSafeLoader", yaml.SafeLoader))["spec"]
+        for version in spec["versions"]:
+            schema = strict(version["schema"]["openAPIV3Schema"])
+            schema["properties"]["metadata"] = {"type": "object"}
+            schemas[f"{spec['group']}/{version['name']}", spec["names"]["kind"]] = schema
+    return schemas
+
+
+def restricted(name, pod):
+    """Ends the check where a pod breaks the rules of the Pod Security Standard "restricted"."""
+    allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+    of_pod = pod.get("securityContext", {})
+    volumes = {v["name"]: set(v) - {"name"} for v in pod.get("volumes", [])}
+    rules = {"a host's namespace": any(pod.get(h) for h in ("hostNetwork", "hostPID", "hostIPC")),
+             "a volume of the node": any(not kinds <= allowed for kinds in volumes.values())}
+    for c in pod.get("initContainers", []) + pod["containers"]:
+        secure = {**of_pod, **c["securityContext"]}
+        rules |= {
+            "privilege": secure.get("privileged") or secure.get("allowPrivilegeEscalation") is not False,
+            "root": secure.get("runAsNonRoot") is not True or secure.get("runAsUser") == 0,
+            "no seccomp profile": secure.get("seccompProfile", {}).get("type") not in ("RuntimeDefault", "Localhost"),
+            "capabilities": secure.get("capabilities") != {"drop": ["ALL"]},
+            "a root that can be written": secure.get("readOnlyRootFilesystem") is not True,  # our own rule
+            "no limit of memory": "memory" not in c["resources"].get("limits", {}),  # and this
+            "a port of the node": any("hostPort" in p for p in c.get("ports", [])),
+            "a mount of no volume": any(m["name"] not in volumes for m in c.get("volumeMounts", [])),
+        }
+        if broken := [rule for rule, is_broken in rules.items() if is_broken]:
+            sys.exit(f"{name}: {c['name']} has {', '.join(broken)}")
+
+
+def check_schemas(scratch):
+    wrong_pods = 0
+    for path in sorted(JOBS.glob("*.yaml")):
+        for document in yaml.safe_load_all(path.read_text()):
+            name = f"{path.name}: {document['kind']}"
+            if document["apiVersion"].startswith("serving.kserve.io/"):
+                continue
+            for version in VERSIONS:
+                if problem := fits(document, version):
+                    sys.exit(f"{name} does not fit Kubernetes {version}: {problem}")
+            if pod := document["spec"].get("template", {}).get("spec"):
+                restricted(name, pod)
+                wrong = copy.deepcopy(document)
+                wrong["spec"]["template"]["spec"]["restartPolicyy"] = "Never"
+                wrong_pods += bool(fits(wrong, VERSIONS[-1]))
+    if wrong_pods != 3:
+        sys.exit(f"a field that does not exist is an error in {wrong_pods} files of 3: the check checks nothing")
+    print(f"parts.yaml, merge.yaml and serve.yaml fit Kubernetes {', '.join(VERSIONS)}")
+
+    schemas = kserve_schemas(scratch)
+    for document in yaml.safe_load_all((JOBS / "kserve.yaml").read_text()):
+        schema = schemas[document["apiVersion"], document["kind"]]
+        jsonschema.validate(document, schema)
+        part = document["spec"]
+        if document["kind"] == "ServingRuntime":
+            restricted("kserve.yaml", part)
+        else:
+            part = part["predictor"]["model"]
+        part["protocolVersionn"] = "v2"
+        try:
+            jsonschema.validate(document, schema)
+        except jsonschema.ValidationError:
+            continue
+        sys.exit(f"a field that does not exist passes in {document['kind']}: the check checks nothing")
+    print(f"kserve.yaml fits {KSERVE}")
 
 
 def start(container, volumes, index=None):
@@ -115,9 +194,9 @@ def run(volumes, kill):
 
 
 def main():
-    check_schemas()
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
+        check_schemas(scratch)
         run(scratch / "calm", kill=False)
         killed = run(scratch / "killed", kill=True)
         a, b = scratch / "calm" / "parts" / "bundle", scratch / "killed" / "parts" / "bundle"
