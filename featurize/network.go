@@ -307,6 +307,10 @@ func (w *Network) Preprocess() *preprocess.Spec {
 	return &s
 }
 
+// TakesImages reports whether images can become what the model takes: it has one input, and something
+// says how pixels become that.
+func (w *Network) TakesImages() bool { return len(w.inputs) == 1 && w.inputs[0].pipe.TakesImages() }
+
 // Pixels reports whether preprocessing decides what becomes of an example, which must
 // be decoded: whether it holds pixels and not ready arrays alone.
 func (w *Network) Pixels(ex *dataset.Example) (bool, error) {

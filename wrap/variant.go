@@ -128,6 +128,10 @@ func (v Variant) decisions(d *conformal.Decisions, other bool) *conformal.Decisi
 	return out
 }
 
+// TakesImages reports whether ImageInputs can have inputs for the model, of images of the right size. It
+// cannot where the model has several inputs, or nothing says how pixels become its input.
+func (p *Predictor) TakesImages() bool { return p.network != nil && p.network.TakesImages() }
+
 // ImageInputs turns an image file, PNG or JPEG, into what Run takes: one example, as PredictDataset makes
 // it of such a file.
 func (p *Predictor) ImageInputs(file []byte) ([]Tensor, error) {

@@ -68,7 +68,7 @@ var imports = map[string][]string{
 	"wrap/serve/engine":            {"featurize/tensor"},
 	"wrap/export":                  {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
 	"wrap/serve/oip":               {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
-	"wrap/serve":                   {"featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
+	"wrap/serve":                   {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":     {},
 	"wrap/serve/telemetry":         {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
@@ -95,7 +95,7 @@ var testImports = map[string][]string{
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},
 	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
-	"wrap/serve":           {"calibrate", "calibrate/conformal", "wrap/internal/wraptest"},
+	"wrap/serve":           {"calibrate", "wrap/internal/wraptest"},
 }
 
 // thirdParty says which packages, tests included, may import each module from

@@ -143,6 +143,11 @@ func (p *Pipeline) Pixels(m Image) bool {
 	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != None && p.noAxes == nil
 }
 
+// TakesImages reports whether images can become what the target takes, of whatever size they must be.
+func (p *Pipeline) TakesImages() bool {
+	return p.noAxes == nil && !p.arrays && (p.target.Type.IsFloat() || p.target.Type == tensor.Uint8)
+}
+
 // known refuses pixels where no preprocessing is known.
 func (p *Pipeline) known(m Image) error {
 	if p.arrays && p.Pixels(m) {

@@ -41,6 +41,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	}))
 	checked := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
 		switch {
 		case !open(r.URL.Path) && !s.allowed(r.Header.Get("Authorization")):
 			s.refuse(w, errNoToken)

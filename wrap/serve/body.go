@@ -17,12 +17,16 @@ import (
 
 // A reservation is a request's part of the memory that all requests may take.
 type reservation struct {
-	of   *semaphore.Weighted
-	held int64
+	of    *semaphore.Weighted
+	limit int64 // of all requests
+	held  int64
 }
 
 // add takes n bytes more, or refuses the request.
 func (r *reservation) add(n int64) error {
+	if n > r.limit-r.held {
+		return tooLarge("the request takes more memory than all requests together may, which is %d bytes", r.limit)
+	}
 	if !r.of.TryAcquire(n) {
 		return errBusy
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
@@ -20,7 +21,7 @@ const (
 func metadataOf(name string, p *wrap.Predictor, sha256 string) *oip.Metadata {
 	m := &oip.Metadata{
 		Name: name, Versions: []string{version}, Platform: "onnxruntime_onnx",
-		Inputs: described(p.Inputs()), Outputs: described(p.Outputs()),
+		Inputs: tensorsOf(p.Inputs()), Outputs: tensorsOf(p.Outputs()),
 		Parameters: oip.Parameters{"bundle_sha256": sha256},
 	}
 	d := p.Bundle().Decisions
@@ -37,9 +38,9 @@ func metadataOf(name string, p *wrap.Predictor, sha256 string) *oip.Metadata {
 
 var abstainMetadata = oip.TensorMetadata{Name: abstainOutput, Datatype: oip.Datatype(tensor.Bool), Shape: []int64{-1}}
 
-// described are a model's inputs or outputs; the first axis, of examples, is open to requests also where
-// the model has batches of one size.
-func described(infos []onnx.ValueInfo) []oip.TensorMetadata {
+// tensorsOf describes a model's inputs or outputs; the first axis, of examples, is open to requests also
+// where the model has batches of one size.
+func tensorsOf(infos []onnx.ValueInfo) []oip.TensorMetadata {
 	list := make([]oip.TensorMetadata, len(infos))
 	for i, info := range infos {
 		list[i] = oip.TensorMetadata{Name: info.Name, Datatype: oip.Datatype(info.Type), Shape: []int64{}}
@@ -66,4 +67,25 @@ func resultBytes(m *oip.Metadata) int64 {
 		numbers += width
 	}
 	return 32 * numbers // float32 and float64, of the batch and of the answer
+}
+
+// described is a bundle for people.
+type described struct {
+	SHA256     string               `json:"bundle_sha256"`
+	Images     bool                 `json:"images"` // whether it takes images
+	Inputs     []oip.TensorMetadata `json:"inputs"` // the first axis counts examples: JSON objects leave it out
+	Classes    int                  `json:"classes"`
+	MultiLabel bool                 `json:"multi_label"`
+	Method     string               `json:"method"`              // whose probabilities it gives
+	Score      string               `json:"ood_score"`           // which it is
+	Decisions  *conformal.Decisions `json:"decisions,omitempty"` // with what they promise
+}
+
+func describedOf(p *wrap.Predictor, metadata *oip.Metadata) *described {
+	b := p.Bundle()
+	return &described{
+		SHA256: p.SHA256(), Images: p.TakesImages(), Inputs: metadata.Inputs,
+		Classes: p.NumClasses(), MultiLabel: p.MultiLabel(),
+		Method: b.Probabilities.Method, Score: b.OODScore.Name, Decisions: b.Decisions,
+	}
 }

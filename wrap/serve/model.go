@@ -48,6 +48,7 @@ type generation struct {
 	batch   int32 // examples in one inference at most
 	// metadata describes the bundle, and resultBytes is how much memory the results of an example take.
 	metadata    *oip.Metadata
+	described   *described
 	resultBytes int64
 	observer    *telemetry.Observer
 	reference   *bundle.Reference // what drift is from; nil of bundles that do not have it
@@ -157,7 +158,7 @@ func (m *model) open(ctx context.Context) (*generation, error) {
 		handle: wrap.NewHandle(p), sha256: p.SHA256(), stamp: stamp, classes: p.Classes(),
 		batch: int32(p.Batch()), metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
-	g.resultBytes = resultBytes(g.metadata)
+	g.described, g.resultBytes = describedOf(p, g.metadata), resultBytes(g.metadata)
 	g.engine = engine.New(engine.Config{
 		Run:      g.runner(p),
 		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots,

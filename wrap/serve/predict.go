@@ -1,16 +1,10 @@
 package serve
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"image"
-	"io"
-	"mime"
-	"mime/multipart"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -21,10 +15,13 @@ import (
 
 // An answer is what POST /v1/predict gives: for people, and programs that want no tensors.
 type answer struct {
-	Model string `json:"model"`
+	Model  string `json:"model"`
+	SHA256 string `json:"bundle_sha256"`
 	named
 	Labels []int    `json:"labels,omitzero"` // of a multi-label model: those with p > ½
 	Names  []string `json:"label_names,omitzero"`
+	// Top are the most probable classes, as many as were asked for.
+	Top []ranked `json:"top"`
 
 	Abstain       *bool    `json:"abstain,omitempty"`
 	AbstainReason string   `json:"abstain_reason,omitempty"`
@@ -35,12 +32,15 @@ type answer struct {
 	OODPercentile *float64 `json:"ood_percentile"`
 	Entropy       float64  `json:"entropy"` // nats
 
-	Top []ranked `json:"top"` // the most probable classes, at most mostTop
-	// Network is what the network itself says.
-	Network struct {
-		named
-		Top []ranked `json:"top"`
-	} `json:"network"`
+	Network own `json:"network"`
+}
+
+// own is what the network itself says: its softmax, or its sigmoids.
+type own struct {
+	named
+	Labels  []int    `json:"labels,omitzero"`
+	Names   []string `json:"label_names,omitzero"`
+	Entropy float64  `json:"entropy"`
 }
 
 // named is the most probable class.
@@ -55,70 +55,109 @@ type ranked struct {
 	Label       string  `json:"label"`
 	Class       int     `json:"class"`
 	Probability float64 `json:"probability"`
+	Network     float64 `json:"network_probability"` // the network's own
 }
 
-const mostTop = 5
+// defaultTop is how many classes an answer has.
+const defaultTop = 5
+
+// queryKeys are what the query of POST /v1/predict may have.
+var queryKeys = []string{"model", "top", "method", "t_act", "t_ens", "max_doubt", "max_ood_score"}
+
+// A question is what the query of a request says.
+type question struct {
+	model   string // "": the first
+	top     int
+	variant wrap.Variant
+}
+
+func questionOf(query string) (q question, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return q, invalid("broken query: %v", err)
+	}
+	parameters := oip.Parameters{}
+	for key, all := range values {
+		if !slices.Contains(queryKeys, key) {
+			return q, invalid("there is no parameter %.70q; there are %q", key, queryKeys)
+		}
+		if len(all) > 1 {
+			return q, invalid("parameter %q is given %d times, want it once", key, len(all))
+		}
+		parameters[key] = all[0]
+	}
+	q.model, q.top = values.Get("model"), defaultTop
+	if text := values.Get("top"); values.Has("top") {
+		if q.top, err = strconv.Atoi(text); err != nil || q.top < 1 {
+			return q, invalid("parameter top is %.70q, want how many classes to list, 1 or more", text)
+		}
+	}
+	q.variant, err = variantOf(parameters)
+	return q, err
+}
 
 // predict answers POST /v1/predict.
 func (s *Server) predict(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	ctx, c, err := s.beginHTTP(r, cmp.Or(query.Get("model"), s.models[0].Name), "")
+	a, err := s.predictBody(r)
 	if err != nil {
 		s.refuse(w, err)
 		return
+	}
+	writeDocument(w, r, a)
+}
+
+func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
+	q, err := questionOf(r.URL.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	ctx, c, err := s.beginHTTP(r, cmp.Or(q.model, s.models[0].Name), "")
+	if err != nil {
+		return nil, err
 	}
 	defer func() { c.end(err) }()
-	parameters := oip.Parameters{}
-	for key := range query {
-		parameters[key] = query.Get(key)
-	}
-	v, err := variantOf(parameters)
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
 	body, err := readBody(r, s.config.MaxBody, &c.reservation)
 	if err != nil {
-		s.refuse(w, err)
-		return
+		return nil, err
 	}
-	var a *answer
 	err = c.model.use(func(g *generation, p *wrap.Predictor) error {
+		if err := p.CheckVariant(q.variant); err != nil {
+			return asInvalid(err)
+		}
 		inputs, err := inputsOf(p, r.Header.Get("Content-Type"), body, &c.reservation)
 		if err != nil {
 			return err
 		}
-		a, err = c.answerOf(ctx, g, p, inputs, v)
+		if err := c.add(g.resultBytes); err != nil {
+			return err
+		}
+		a, err = c.answerOf(ctx, g, p, inputs, q)
 		return err
 	})
-	if err != nil {
-		s.refuse(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, a)
+	return a, err
 }
 
 // answerOf runs one example.
-func (c *call) answerOf(ctx context.Context, g *generation, p *wrap.Predictor, inputs []tensor.Tensor, v wrap.Variant) (
+func (c *call) answerOf(ctx context.Context, g *generation, p *wrap.Predictor, inputs []tensor.Tensor, q question) (
 	*answer, error) {
-	outputs, predictions, err := c.run(ctx, g, p, inputs, v)
+	outputs, predictions, err := c.run(ctx, g, p, inputs, q.variant)
 	if err != nil {
 		return nil, err
 	}
-	own, err := p.Predictions(outputs, wrap.Variant{Method: "mle"})
+	network, err := p.Predictions(outputs, wrap.Variant{Method: "mle"})
 	if err != nil {
 		return nil, err
 	}
-	one := predictions[0]
-	a := &answer{
-		Model: c.model.Name, named: name(one, g.classes), Labels: one.Labels, Names: one.LabelNames,
+	one, plain := predictions[0], network[0]
+	return &answer{
+		Model: c.model.Name, SHA256: g.sha256,
+		named: name(one, g.classes), Labels: one.Labels, Names: one.LabelNames,
+		Top:     top(one.Probabilities, plain.Probabilities, q.top, g.classes),
 		Abstain: one.Abstain, AbstainReason: one.AbstainReason,
 		Set: one.PredictionSet, SetNames: one.PredictionSetNames,
 		OODScore: one.OODScore, OODPercentile: one.OODPercentile, Entropy: one.Entropy,
-		Top: top(one, g.classes),
-	}
-	a.Network.named, a.Network.Top = name(own[0], g.classes), top(own[0], g.classes)
-	return a, nil
+		Network: own{name(plain, g.classes), plain.Labels, plain.LabelNames, plain.Entropy},
+	}, nil
 }
 
 func label(class int, names []string) string {
@@ -132,101 +171,16 @@ func name(one wrap.Prediction, names []string) named {
 	return named{label(one.Class, names), one.Class, one.Confidence}
 }
 
-func top(one wrap.Prediction, names []string) []ranked {
-	classes := make([]int, len(one.Probabilities))
+// top lists the n most probable classes by p, and what the network gives them.
+func top(p, network []float64, n int, names []string) []ranked {
+	classes := make([]int, len(p))
 	for i := range classes {
 		classes[i] = i
 	}
-	p := one.Probabilities
 	slices.SortStableFunc(classes, func(a, b int) int { return cmp.Compare(p[b], p[a]) })
-	var list []ranked
-	for _, c := range classes[:min(mostTop, len(classes))] {
-		list = append(list, ranked{label(c, names), c, one.Probabilities[c]})
+	list := make([]ranked, 0, min(n, len(p)))
+	for _, c := range classes[:min(n, len(p))] {
+		list = append(list, ranked{label(c, names), c, p[c], network[c]})
 	}
 	return list
-}
-
-// inputsOf turns the body of a request into model inputs: a JSON object of them, or an image file, alone or
-// as the only file of a form.
-func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reservation) ([]tensor.Tensor, error) {
-	kind, parameters, err := mime.ParseMediaType(cmp.Or(contentType, "application/octet-stream"))
-	if err != nil {
-		return nil, invalid("Content-Type %.70q: %v", contentType, err)
-	}
-	switch {
-	case kind == "application/json":
-		inputs, err := p.JSONInputs(body)
-		return inputs, asInvalid(err)
-	case kind == "multipart/form-data":
-		if body, err = onlyFile(multipart.NewReader(bytes.NewReader(body), parameters["boundary"])); err != nil {
-			return nil, err
-		}
-	case kind == "application/x-www-form-urlencoded":
-		return nil, invalid("Content-Type %s: send the image itself, a form with a file (multipart/form-data), or a JSON object (application/json)", kind)
-	}
-	if err := checkImage(body, memory); err != nil {
-		return nil, err
-	}
-	inputs, err := p.ImageInputs(body)
-	return inputs, asInvalid(err)
-}
-
-// onlyFile returns the file in a form.
-func onlyFile(form *multipart.Reader) ([]byte, error) {
-	var file []byte
-	for {
-		part, err := form.NextPart()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, invalid("broken form: %v", err)
-		}
-		data, err := io.ReadAll(part) // no more than the body
-		if err != nil {
-			return nil, invalid("broken form: %v", err)
-		}
-		if part.FileName() == "" && part.FormName() != "image" {
-			continue
-		}
-		if file != nil {
-			return nil, invalid("the form has several files, want one")
-		}
-		file = data
-	}
-	if file == nil {
-		return nil, invalid("the form has no file, want one: the image")
-	}
-	return file, nil
-}
-
-// maxPixels bounds the images of requests, and bytesPixel is about how much memory each pixel takes while
-// one is decoded.
-const (
-	maxPixels  = 32 << 20
-	bytesPixel = 8
-)
-
-func checkImage(file []byte, memory *reservation) error {
-	c, _, err := image.DecodeConfig(bytes.NewReader(file))
-	if err != nil {
-		return nil // what is wrong with it shows where it is decoded
-	}
-	if c.Width > maxPixels || c.Height > maxPixels || c.Width*c.Height > maxPixels {
-		return invalid("an image of %d×%d pixels, want at most %d in all", c.Width, c.Height, maxPixels)
-	}
-	return memory.add(int64(c.Width) * int64(c.Height) * bytesPixel)
-}
-
-// writeJSON writes a document.
-func writeJSON(w http.ResponseWriter, code int, v any) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		panic(err) // what is written here has JSON
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(b.Bytes())
 }

@@ -113,7 +113,7 @@ var documentLimits = oip.Limits{Bytes: 64 << 10}
 func (s *Server) document(r *http.Request, read func([]byte) error) error {
 	memory := s.reserve()
 	defer memory.release()
-	body, err := readBody(r, documentLimits.Bytes, memory)
+	body, err := readBody(r, documentLimits.Bytes, &memory)
 	if err != nil {
 		return err
 	}

@@ -72,4 +72,4 @@ func (s *Server) TLS() bool { return s.tls != nil }
 // Models are the names that bundles are served under.
 func (s *Server) Models() []string { return s.names() }
 
-func (s *Server) reserve() *reservation { return &reservation{of: s.inFlight} }
+func (s *Server) reserve() reservation { return reservation{of: s.inFlight, limit: s.config.InFlight} }

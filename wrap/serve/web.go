@@ -30,25 +30,43 @@ func (s *Server) webServer(ctx context.Context) *http.Server {
 	}
 }
 
+// A route is a pattern of http.ServeMux, and what answers it. openapi.json describes all of them.
+type route struct {
+	pattern string
+	answer  http.HandlerFunc
+}
+
+func (s *Server) routes() []route {
+	all := []route{
+		{"GET /v2", s.serverMetadata},
+		{"GET /v2/health/live", s.live},
+		{"GET /v2/health/ready", s.serverReady},
+		{"GET /v2/models/stats", s.modelStatistics},
+		{"POST /v2/repository/index", s.repositoryIndex},
+		{"POST /v2/repository/models/{model}/load", s.repositoryLoad},
+		{"POST /v2/repository/models/{model}/unload", s.repositoryUnload},
+		{"GET /v1/models", s.list},
+		{"POST /v1/predict", s.predict},
+		{"GET /metrics", s.metrics.Handler().ServeHTTP},
+	}
+	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
+		all = append(all, []route{
+			{"GET " + path, s.modelMetadata},
+			{"GET " + path + "/ready", s.modelReady},
+			{"GET " + path + "/config", s.modelConfig},
+			{"GET " + path + "/stats", s.modelStatistics},
+			{"POST " + path + "/infer", s.modelInfer},
+		}...)
+	}
+	return all
+}
+
 // Handler answers HTTP requests, as Run does at Config.HTTP.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v2", s.serverMetadata)
-	mux.HandleFunc("GET /v2/health/live", s.live)
-	mux.HandleFunc("GET /v2/health/ready", s.serverReady)
-	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
-		mux.HandleFunc("GET "+path, s.modelMetadata)
-		mux.HandleFunc("GET "+path+"/ready", s.modelReady)
-		mux.HandleFunc("GET "+path+"/config", s.modelConfig)
-		mux.HandleFunc("GET "+path+"/stats", s.modelStatistics)
-		mux.HandleFunc("POST "+path+"/infer", s.modelInfer)
+	for _, r := range s.routes() {
+		mux.HandleFunc(r.pattern, r.answer)
 	}
-	mux.HandleFunc("GET /v2/models/stats", s.modelStatistics)
-	mux.HandleFunc("POST /v2/repository/index", s.repositoryIndex)
-	mux.HandleFunc("POST /v2/repository/models/{model}/load", s.repositoryLoad)
-	mux.HandleFunc("POST /v2/repository/models/{model}/unload", s.repositoryUnload)
-	mux.HandleFunc("POST /v1/predict", s.predict)
-	mux.Handle("GET /metrics", s.metrics.Handler())
 	mux.HandleFunc("/", s.noPath)
 	return s.guard(s.observed(mux))
 }

@@ -1,0 +1,147 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"image"
+	"image/color"
+	"io"
+	"mime"
+	"mime/multipart"
+	"slices"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// inputsOf turns the body of a request into model inputs: a JSON object of them, or an image file, alone or
+// as the only file of a form. Which of the two it is shows in the body, as curl says of neither what it is.
+func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reservation) ([]tensor.Tensor, error) {
+	kind, parameters, err := mime.ParseMediaType(cmp.Or(contentType, "application/octet-stream"))
+	if err != nil {
+		return nil, invalid("Content-Type %.70q: %v", contentType, err)
+	}
+	if kind == "multipart/form-data" {
+		if err := memory.add(int64(len(body))); err != nil {
+			return nil, err
+		}
+		if body, err = onlyFile(multipart.NewReader(bytes.NewReader(body), parameters["boundary"])); err != nil {
+			return nil, err
+		}
+	}
+	if kind == "application/json" || bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
+		if err := memory.add(int64(len(body)) * bytesJSON); err != nil {
+			return nil, err
+		}
+		inputs, err := p.JSONInputs(body)
+		return inputs, asInvalid(err)
+	}
+	if len(body) == 0 {
+		return nil, invalid("the body is empty: send an image, PNG or JPEG, or a JSON object of the model's inputs")
+	}
+	if err := checkImage(body, openSize(p), memory); err != nil {
+		return nil, err
+	}
+	inputs, err := p.ImageInputs(body)
+	return inputs, asInvalid(err)
+}
+
+// onlyFile returns the file in a form.
+func onlyFile(form *multipart.Reader) ([]byte, error) {
+	var file []byte
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, invalid("broken form: %v", err)
+		}
+		if part.FileName() == "" && part.FormName() != "image" {
+			return nil, invalid("the form has a field %.70q: send parameters in the query, and the image as the only file", part.FormName())
+		}
+		if file != nil {
+			return nil, invalid("the form has several files, want one")
+		}
+		if file, err = io.ReadAll(part); err != nil { // no more than the body
+			return nil, invalid("broken form: %v", err)
+		}
+		file = slices.Clip(file)
+	}
+	if file == nil {
+		return nil, invalid("the form has no file, want one: the image")
+	}
+	return file, nil
+}
+
+// bytesJSON is about how much memory each byte of a JSON object takes while it becomes tensors, which is
+// most for lists of single digits: a number for two bytes, of 8 bytes and half as many again while the
+// list grows, and a compact copy of the text.
+const bytesJSON = 12
+
+// maxPixels bounds the images of requests.
+const maxPixels = 32 << 20
+
+// openSize reports whether the size of an image may be that of the model's input.
+func openSize(p *wrap.Predictor) bool {
+	for _, d := range p.Inputs()[0].Shape[1:] {
+		if d.Value <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// checkImage refuses images that are too large, and takes the memory for those that are not. What else is
+// wrong with a file shows where it is decoded.
+func checkImage(file []byte, openSize bool, memory *reservation) error {
+	c, format, err := image.DecodeConfig(bytes.NewReader(file))
+	if err != nil {
+		return nil
+	}
+	if c.Width > maxPixels || c.Height > maxPixels || c.Width*c.Height > maxPixels {
+		return invalid("an image of %d×%d pixels, want at most %d in all", c.Width, c.Height, maxPixels)
+	}
+	size := bytesPixel(c.ColorModel)
+	if format == "jpeg" && progressive(file) {
+		size += 16 // coefficients of 4 bytes, of up to four components
+	}
+	if openSize {
+		size += 3 * 8 // numbers
+	}
+	return memory.add(int64(c.Width) * int64(c.Height) * size)
+}
+
+// bytesPixel is about how much memory a pixel takes while an image is decoded: the decoder's image, half of
+// it again where rows are interlaced or colours converted, and three bytes of colour.
+func bytesPixel(m color.Model) int64 {
+	switch m {
+	case color.Gray16Model, color.RGBA64Model, color.NRGBA64Model:
+		return 16
+	case color.CMYKModel:
+		return 12
+	}
+	return 10
+}
+
+// progressive reports whether a JPEG file says that it comes in scans that refine each other, all of whose
+// coefficients are kept.
+func progressive(file []byte) bool {
+	for at := 2; at+4 <= len(file); {
+		marker := file[at+1]
+		switch {
+		case file[at] != 0xff:
+			return false
+		case marker == 0xff: // fill
+			at++
+			continue
+		case marker == 0xc2:
+			return true
+		case marker == 0xda: // a scan, and no header
+			return false
+		}
+		at += 2 + int(file[at+2])<<8 + int(file[at+3])
+	}
+	return false
+}
