@@ -70,6 +70,7 @@ var imports = map[string][]string{
 	"wrap/serve/oip":               {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
 	"wrap/serve":                   {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":     {},
+	"wrap/serve/page":              {},
 	"wrap/serve/telemetry":         {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 	"wrap/internal/wraptest":       {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                        {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/mfgs/mfgs/wrap/serve/page"
 )
 
 const (
@@ -37,6 +39,7 @@ type route struct {
 }
 
 func (s *Server) routes() []route {
+	people := page.Handler(writePacked)
 	all := []route{
 		{"GET /v2", s.serverMetadata},
 		{"GET /v2/health/live", s.live},
@@ -45,6 +48,8 @@ func (s *Server) routes() []route {
 		{"POST /v2/repository/index", s.repositoryIndex},
 		{"POST /v2/repository/models/{model}/load", s.repositoryLoad},
 		{"POST /v2/repository/models/{model}/unload", s.repositoryUnload},
+		{"GET /{$}", people.ServeHTTP},
+		{"GET /page/{version}/{name}", people.ServeHTTP},
 		{"GET /v1/models", s.list},
 		{"POST /v1/predict", s.predict},
 		{"GET /metrics", s.metrics.Handler().ServeHTTP},

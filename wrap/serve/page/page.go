@@ -1,0 +1,121 @@
+// Package page has the page that a server shows people: files that are embedded into the program, sent with
+// a policy by which a browser loads and asks nothing but them and the server.
+//
+// The page is plain HTML, CSS and JavaScript modules, as they stand in assets: there is no build step. It
+// asks GET /v1/models and POST /v1/predict, by addresses relative to its own.
+package page
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+)
+
+//go:embed assets
+var assets embed.FS
+
+// Policy is the Content-Security-Policy of the page.
+const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+// headers are sent with all files, beside the policy.
+var headers = map[string]string{
+	"Content-Security-Policy":      Policy,
+	"X-Content-Type-Options":       "nosniff",
+	"X-Frame-Options":              "DENY",
+	"Referrer-Policy":              "no-referrer",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	"Permissions-Policy":           "camera=(), geolocation=(), microphone=()",
+}
+
+// types are those of files by their extension: what the machine says of them may be wrong.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// index is the file at /. Where version stands in it, the version is put.
+const (
+	index   = "index.html"
+	version = "VERSION"
+)
+
+// A file is what is sent for a name.
+type file struct {
+	body []byte
+	etag string
+}
+
+// Handler serves the page at / and its files at /page/VERSION/NAME, where VERSION changes with any of them:
+// browsers need never ask for these again. write sends a body, whose headers are set.
+func Handler(write func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
+	version, files := read()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, caching := index, "no-cache"
+		if r.URL.Path != "/" {
+			name, caching = strings.TrimPrefix(r.URL.Path, "/page/"+version+"/"), "public, max-age=31536000, immutable"
+		}
+		f, ok := files[name]
+		if !ok || name == index && r.URL.Path != "/" {
+			http.Error(w, "404 page not found", http.StatusNotFound)
+			return
+		}
+		h := w.Header()
+		for key, value := range headers {
+			h.Set(key, value)
+		}
+		h.Set("Content-Type", types[path.Ext(name)])
+		h.Set("Cache-Control", caching)
+		h.Set("ETag", f.etag)
+		if matches(r.Header.Get("If-None-Match"), f.etag) {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		write(w, r, f.body)
+	})
+}
+
+// read returns the files by name, and their version.
+func read() (string, map[string]file) {
+	files, all := map[string]file{}, sha256.New()
+	entries, err := fs.ReadDir(assets, "assets") // in the order of names
+	if err != nil {
+		panic(err) // they are in the program
+	}
+	bodies := map[string][]byte{}
+	for _, e := range entries {
+		body, err := assets.ReadFile("assets/" + e.Name())
+		if err != nil {
+			panic(err)
+		}
+		bodies[e.Name()] = body
+		sum := sha256.Sum256(body)
+		all.Write(sum[:])
+	}
+	v := hex.EncodeToString(all.Sum(nil))[:16]
+	bodies[index] = []byte(strings.ReplaceAll(string(bodies[index]), version, v))
+	for name, body := range bodies {
+		sum := sha256.Sum256(body)
+		// Weak, as what is sent may be packed.
+		files[name] = file{body, `W/"` + hex.EncodeToString(sum[:])[:32] + `"`}
+	}
+	return v, files
+}
+
+// matches reads RFC 9110, 13.1.2.
+func matches(header, etag string) bool {
+	for tag := range strings.SplitSeq(header, ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
+			return true
+		}
+	}
+	return false
+}
