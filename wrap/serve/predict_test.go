@@ -311,7 +311,8 @@ func TestPredictAnswersForRowsOfModelsWithoutImages(t *testing.T) {
 		t.Errorf("of two classes: %+v", two)
 	}
 	labels := r.predict("?model=labels", body)
-	if len(labels.Top) != 4 || len(labels.Labels) != len(labels.Names) || labels.Labels == nil || labels.Network.Labels == nil {
+	if len(labels.Top) != 4 || len(labels.Labels) != len(labels.Names) || labels.Labels == nil ||
+		labels.Network.Labels == nil {
 		t.Errorf("of labels: %+v", labels)
 	}
 	for _, one := range labels.Top {
