@@ -118,10 +118,11 @@ var thirdParty = map[string][]string{
 	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next
 	"github.com/klauspost/compress":     {"featurize/dataset/arrow"},
 
-	"github.com/prometheus/client_golang": {"wrap/serve/telemetry"},
-	"github.com/prometheus/client_model":  {"wrap/serve/telemetry"}, // only its tests
-	"go.opentelemetry.io/otel":            {"wrap/serve/telemetry"},
-	"go.opentelemetry.io/proto/otlp":      {"wrap/serve/telemetry"}, // only its tests
+	"github.com/prometheus/client_golang":      {"wrap/serve/telemetry"},
+	"github.com/prometheus/client_model":       {"wrap/serve/telemetry"}, // only its tests
+	"go.opentelemetry.io/otel":                 {"wrap/serve/telemetry"},
+	"github.com/santhosh-tekuri/jsonschema/v6": {"wrap/serve"},           // only its tests
+	"go.opentelemetry.io/proto/otlp":           {"wrap/serve/telemetry"}, // only its tests
 }
 
 // topLevel is all that the root of the repository holds beside dot files.

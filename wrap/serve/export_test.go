@@ -14,3 +14,12 @@ func ImageBytes(file []byte) int64 {
 	}
 	return memory.held
 }
+
+// Patterns are those of all routes.
+func (s *Server) Patterns() []string {
+	var all []string
+	for _, r := range s.routes() {
+		all = append(all, r.pattern)
+	}
+	return all
+}

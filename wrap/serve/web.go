@@ -39,7 +39,7 @@ type route struct {
 }
 
 func (s *Server) routes() []route {
-	people := page.Handler(writePacked)
+	people := page.Handler(writePacked, s.noPath)
 	all := []route{
 		{"GET /v2", s.serverMetadata},
 		{"GET /v2/health/live", s.live},
@@ -48,8 +48,9 @@ func (s *Server) routes() []route {
 		{"POST /v2/repository/index", s.repositoryIndex},
 		{"POST /v2/repository/models/{model}/load", s.repositoryLoad},
 		{"POST /v2/repository/models/{model}/unload", s.repositoryUnload},
-		{"GET /{$}", people.ServeHTTP},
-		{"GET /page/{version}/{name}", people.ServeHTTP},
+		{"GET /{$}", people},
+		{"GET /page/{version}/{name}", people},
+		{"GET /openapi.json", s.describe},
 		{"GET /v1/models", s.list},
 		{"POST /v1/predict", s.predict},
 		{"GET /metrics", s.metrics.Handler().ServeHTTP},

@@ -54,17 +54,18 @@ type file struct {
 }
 
 // Handler serves the page at / and its files at /page/VERSION/NAME, where VERSION changes with any of them:
-// browsers need never ask for these again. write sends a body, whose headers are set.
-func Handler(write func(http.ResponseWriter, *http.Request, []byte)) http.Handler {
+// browsers need never ask for these again. write sends a body, whose headers are set, and missing answers
+// where there is no such file.
+func Handler(write func(http.ResponseWriter, *http.Request, []byte), missing http.HandlerFunc) http.HandlerFunc {
 	version, files := read()
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		name, caching := index, "no-cache"
 		if r.URL.Path != "/" {
 			name, caching = strings.TrimPrefix(r.URL.Path, "/page/"+version+"/"), "public, max-age=31536000, immutable"
 		}
 		f, ok := files[name]
 		if !ok || name == index && r.URL.Path != "/" {
-			http.Error(w, "404 page not found", http.StatusNotFound)
+			missing(w, r)
 			return
 		}
 		h := w.Header()
@@ -79,7 +80,7 @@ func Handler(write func(http.ResponseWriter, *http.Request, []byte)) http.Handle
 			return
 		}
 		write(w, r, f.body)
-	})
+	}
 }
 
 // read returns the files by name, and their version.

@@ -25,7 +25,7 @@ func get(h http.Handler, path, etag string) *httptest.ResponseRecorder {
 var address = regexp.MustCompile(`(?:href|src)="(page/[^"]+)"`)
 
 func TestThePageHasAllThatItNamesAndAsksForItOnce(t *testing.T) {
-	h := page.Handler(write)
+	h := page.Handler(write, http.NotFound)
 	first := get(h, "/", "")
 	html := first.Body.String()
 	named := address.FindAllStringSubmatch(html, -1)
