@@ -33,24 +33,8 @@ func (gonumProduct) AddTransposedProduct(c, a, b []float64, rows, m, n int) erro
 	return nil
 }
 
-// Multiply takes each row of a by itself, through a part of b that stays in the processor's cache:
-// gonum's Gemv adds four rows of b in one pass over c, its Gemm one, and so is half as fast.
 func (gonumProduct) Multiply(c, a, b []float64, rows, n, m int) error {
-	const cached = 32 << 10 // float64
-	size := max(4, cached/m)
-	parallel.For(rows, func(from, to int) {
-		for first := 0; first < n; first += size {
-			end := min(n, first+size)
-			beta := 1.0
-			if first == 0 {
-				beta = 0
-			}
-			for r := from; r < to; r++ {
-				blas64.Gemv(blas.Trans, 1, general(b[first*m:end*m], end-first, m),
-					vector(a[r*n+first:r*n+end]), beta, vector(c[r*m:(r+1)*m]))
-			}
-		}
-	})
+	parallel.Multiply(c, a, b, rows, n, m)
 	return nil
 }
 

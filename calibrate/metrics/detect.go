@@ -81,7 +81,7 @@ func (c *curve) result() OOD {
 	return OOD{
 		N:        c.out,
 		Accuracy: 0.5 + float64(c.best)/nIn/nOut/2,
-		AUROC:    float64(c.wins) / (2 * nIn * nOut),
+		AUROC:    auroc(c.wins, c.in, c.out),
 		AUPRIn:   c.precisions[0] / nIn,
 		AUPROut:  c.precisions[1] / nOut,
 		FPR95:    float64(c.fpr95) / nOut,
@@ -101,8 +101,11 @@ func AUROC(in, out, scratch []float64) (float64, error) {
 	for g := range groups(a, b) {
 		wins += g.wins(len(b))
 	}
-	return float64(wins) / (2 * float64(len(a)) * float64(len(b))), nil
+	return auroc(wins, len(a), len(b)), nil
 }
+
+// auroc is that of so many examples with so many wins.
+func auroc(wins int64, in, out int) float64 { return float64(wins) / (2 * float64(in) * float64(out)) }
 
 // sortScores checks and sorts both slices in place.
 func sortScores(in, out []float64) error {

@@ -204,10 +204,17 @@ func TestFiguresOfResampledScores(t *testing.T) {
 				"accuracy": want.Accuracy, "auroc": want.AUROC, "aupr_in": want.AUPRIn, "aupr_out": want.AUPROut,
 				"fpr95": want.FPR95,
 			})
+			alone, err := DetectionAUROC(in, out, 1, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantFigures(t, figuresOf(alone, wOut, wIn), map[string]float64{"auroc": want.AUROC})
 		}
 	}
-	if _, err := Detection([]float64{1}, []float64{math.NaN()}, 0, 1); err == nil {
-		t.Error("NaN was taken")
+	for _, of := range []func(in, out []float64, _, _ int) (*Measured, error){Detection, DetectionAUROC} {
+		if _, err := of([]float64{1}, []float64{math.NaN()}, 0, 1); err == nil {
+			t.Error("NaN was taken")
+		}
 	}
 }
 

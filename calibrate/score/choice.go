@@ -198,7 +198,7 @@ func (c *Choice) compare(ctx context.Context, list []*Fitted, in [][]float64, oo
 	for i, s := range list {
 		figures, err := metrics.Detect(in[i], out[i])
 		if err == nil {
-			measured[i], err = metrics.Detection(in[i], out[i], 0, 1)
+			measured[i], err = metrics.DetectionAUROC(in[i], out[i], 0, 1)
 		}
 		if err != nil {
 			return nil, 0, fmt.Errorf("score %s: %w", s.Name, err)

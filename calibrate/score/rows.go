@@ -6,8 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
+	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 )
 
 // Rows are numbers for N examples, row-major with Width of them each. One row alone stands for all
@@ -122,10 +121,7 @@ func (t terms) MatMul(x, m Rows) Rows {
 		}
 		defer func() { *t.kept = append(*t.kept, kept{x, m, out}) }()
 	}
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1,
-		blas64.General{Rows: n, Cols: x.Width, Stride: x.Width, Data: x.Data},
-		blas64.General{Rows: x.Width, Cols: m.Width, Stride: m.Width, Data: m.Data},
-		0, blas64.General{Rows: n, Cols: m.Width, Stride: m.Width, Data: out.Data})
+	parallel.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)
 	return out
 }
 
