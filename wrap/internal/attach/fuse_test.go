@@ -204,33 +204,68 @@ func TestFusedGraphOnAdversarialLogits(t *testing.T) {
 // place, or of none.
 func TestFusedGraphOnNearlyEqualVariances(t *testing.T) {
 	for _, k := range []int{300, 1000} {
+		var logits, variances []float32
+		var what []string // of each example, and r to a batch
+		r := 0
 		for _, base := range []float64{1, 3, 100, 1e4} {
 			for _, above := range []float64{0, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 1e-4, 1e-3} {
-				logits, variances, what := adversarialFrom(k, base, 1+above, 4)
-				r := len(what)
-				for i := range logits {
-					logits[i] *= float32(base) // so that the temperatures do not level them
-					logits[i] = min(max(logits[i], -1e6), 1e6)
+				l, v, names := adversarialFrom(k, base, 1+above, 4)
+				r = len(names)
+				for i := range l {
+					l[i] *= float32(base) // so that the temperatures do not level them
+					l[i] = min(max(l[i], -1e6), 1e6)
 				}
-				m, names := fusedSelector(t, 13, logits, variances, r, nil)
-				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
-				if err != nil {
-					t.Fatal(err)
+				logits, variances = append(logits, l...), append(variances, v...)
+				for _, name := range names {
+					what = append(what, fmt.Sprintf("T from %v to %v times that, %s", base, 1+above, name))
 				}
-				for i, name := range what {
-					// The variances as they are in the graph.
-					got := out[2].Data.([]float32)[i*k : (i+1)*k]
-					want, _ := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], got,
-						fuse.Temperatures{Act: 1, Ens: 1})
-					for j := range want {
-						if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
-							t.Fatalf("K=%d, T from %v to %v times that, %s: p[%d] = %v, want %v", k, base, 1+above, name, j, p, want[j])
-						}
+			}
+		}
+		all := unit(len(what))
+		m, names := fusedSelector(t, 13, logits, variances, len(what), nil)
+		s := startFused(t, m, names)
+		for first := 0; first < len(what); first += r {
+			batch := tensor.Tensor{Name: "x", Shape: []int64{int64(r), int64(len(what))},
+				Data: all.Data.([]float32)[first*len(what) : (first+r)*len(what)]}
+			out, err := s.Run(t.Context(), []tensor.Tensor{batch})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, name := range what[first : first+r] {
+				// The variances as they are in the graph.
+				got := out[2].Data.([]float32)[i*k : (i+1)*k]
+				want := fewTemperatures(logits[(first+i)*k:(first+i+1)*k], got)
+				for j := range want {
+					if p := float64(out[0].Data.([]float32)[i*k+j]); !approx.Equal(p, want[j], 4e-6) {
+						t.Fatalf("K=%d, %s: p[%d] = %v, want %v", k, name, j, p, want[j])
 					}
 				}
 			}
 		}
 	}
+}
+
+// fewTemperatures are the probabilities of mean-field zero by their definition, in proportion to
+// 1/Σ_j exp((μ_j - μ_k)/T_k), in K operations for each T_k that differs.
+func fewTemperatures(logits, variances []float32) (p []float64) {
+	largest, all := float64(slices.Max(logits)), 0.0
+	sums := map[float32]float64{} // Σ_j exp((μ_j - max μ)/T), by the variance
+	for k, v := range variances {
+		t := math.Sqrt(1 + meanfield.Lambda0*float64(v))
+		if _, ok := sums[v]; !ok {
+			var sum float64
+			for _, l := range logits {
+				sum += math.Exp((float64(l) - largest) / t)
+			}
+			sums[v] = sum
+		}
+		p = append(p, math.Exp((float64(logits[k])-largest)/t)/sums[v])
+		all += p[k]
+	}
+	for k := range p {
+		p[k] /= all
+	}
+	return p
 }
 
 // In every operator set the same operators are meant: those that changed are written as they are in
