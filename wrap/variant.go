@@ -106,8 +106,8 @@ func (v Variant) resolve(m *bundle.Manifest) (method calibrate.Method, other boo
 	return method, temperatures || method != served, nil
 }
 
-// decisions are those of a bundle with the variant's thresholds, and without what was set on other
-// probabilities.
+// decisions are those of a bundle with the variant's thresholds, of which nothing is promised, and
+// without what was set on other probabilities.
 func (v Variant) decisions(d *conformal.Decisions, other bool) *conformal.Decisions {
 	if !other && v.MaxDoubt == nil && v.MaxOODScore == nil {
 		return d
@@ -116,6 +116,7 @@ func (v Variant) decisions(d *conformal.Decisions, other bool) *conformal.Decisi
 	if d != nil {
 		*out = *d
 	}
+	out.Promises = nil
 	if other {
 		out.Doubt, out.Set = nil, nil
 	}
