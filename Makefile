@@ -40,7 +40,8 @@ fuzz: toolchain
 	@set -e; found=; for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
 		for target in $$(cat $$dir/*_test.go 2>/dev/null | sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p'); do \
 			found=1; echo "== $$target in $$dir"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) \
+				-fuzzminimizetime 5x $$dir; \
 		done; \
 	done; \
 	if [ -z "$$found" ]; then echo "no fuzz target found" >&2; exit 1; fi
