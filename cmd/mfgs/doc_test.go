@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,13 +22,13 @@ import (
 var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write the figures that commands print now into the documentation")
 
 // mustShow are the documents whose commands are the way into the program.
-var mustShow = []string{"../../README.md", "../../docs/examples.md"}
+var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serve.md"}
 
 // TestDocumentedCommands runs what the README and docs show in ```console fences: lines that begin
-// with "$ mfgs ", with what follows a \ at their end. They run in order, each file in a folder of
-// its own that holds the repository's models and examples. The lines below a command, if any, are
-// what it prints; "…" stands for lines left out. Words must be the same, and figures nearly so: see
-// sameFigure.
+// with "$ mfgs " or "$ curl ", with what follows a \ at their end. They run in order, each file in a
+// folder of its own that holds the repository's models and examples. A server, with & at its end, runs
+// beside what follows it, at free addresses. The lines below a command, if any, are what it prints;
+// "…" stands for lines left out. Words must be the same, and figures nearly so: see sameFigure.
 func TestDocumentedCommands(t *testing.T) {
 	lib, err := install.Find(install.Config{})
 	if err != nil {
@@ -61,8 +62,14 @@ func TestDocumentedCommands(t *testing.T) {
 			continue
 		}
 		var script strings.Builder
+		web, rpc := freeAddress(t), freeAddress(t)
 		for i, c := range commands {
-			fmt.Fprintf(&script, "exec sh -e -c '%s'\nshows %d\n", strings.ReplaceAll(c.command, "'", "''"), i)
+			command := strings.ReplaceAll(strings.ReplaceAll(c.command, "'", "''"), "127.0.0.1:8000", web)
+			if server, ok := strings.CutSuffix(command, " &"); ok {
+				fmt.Fprintf(&script, "exec sh -c 'exec %s --http %s --grpc %s' &\n", server, web, rpc)
+				continue
+			}
+			fmt.Fprintf(&script, "exec sh -e -c '%s'\nshows %d\n", command, i)
 		}
 		name := strings.TrimSuffix(filepath.Base(file), ".md")
 		path := filepath.Join(t.TempDir(), name+".txtar")
@@ -109,6 +116,17 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 }
 
+// freeAddress is one of this machine that nobody listens at.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 // A documentedCommand is a command and where in its document the output stands:
 // lines from…to-1, without blank ones at the end. None are shown if from == to.
 type documentedCommand struct {
@@ -139,7 +157,7 @@ func documentedCommands(lines []string) ([]documentedCommand, error) {
 			last.command = strings.TrimSuffix(last.command, `\`) + strings.TrimSpace(line)
 			last.from, last.to = i+1, i+1
 		case prompt:
-			ours = strings.HasPrefix(command, "mfgs ")
+			ours = strings.HasPrefix(command, "mfgs ") || strings.HasPrefix(command, "curl ")
 			if ours {
 				commands = append(commands, documentedCommand{command, i + 1, i + 1})
 			}
@@ -240,7 +258,7 @@ func sameFigure(got, shown string) bool {
 }
 
 func TestCommandsAreFoundInDocumentation(t *testing.T) {
-	text := "$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n\nmfgs more\n\n$ make c\nmfgs d\n$ mfgs e\n```\n```go\n$ mfgs f\n```\n"
+	text := "$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n\nmfgs more\n\n$ make c\nmfgs d\n$ mfgs e\n$ curl f\n```\n```go\n$ mfgs f\n```\n"
 	lines := strings.Split(text, "\n")
 	commands, err := documentedCommands(lines)
 	if err != nil {
@@ -250,7 +268,7 @@ func TestCommandsAreFoundInDocumentation(t *testing.T) {
 	for _, c := range commands {
 		got = append(got, append([]string{c.command}, lines[c.from:c.to]...))
 	}
-	want := [][]string{{"mfgs b 'x y' --flag", "output", "", "mfgs more"}, {"mfgs e"}}
+	want := [][]string{{"mfgs b 'x y' --flag", "output", "", "mfgs more"}, {"mfgs e"}, {"curl f"}}
 	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", want) {
 		t.Errorf("%q, want %q", got, want)
 	}
