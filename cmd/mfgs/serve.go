@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -72,6 +73,11 @@ func (p *program) runServe(c *cli.Context) error {
 	config, err := p.serveConfig(c)
 	if err != nil {
 		return err
+	}
+	// The heap of a server is small beside the model, which is none of it: by Go's own measure it would be
+	// collected many times a second.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
 	}
 	server, err := serve.New(c.Context, config)
 	if err != nil {

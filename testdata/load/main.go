@@ -13,7 +13,6 @@ package main
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -24,9 +23,12 @@ import (
 	"log"
 	"math"
 	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -52,6 +54,7 @@ var (
 	seconds = flag.Float64("seconds", 5, "of each measurement")
 	rounds  = flag.Int("rounds", 3, "turns of bare loop and server")
 	most    = flag.Int("queue", 256, "examples that wait at most")
+	peer    = flag.String("peer", "", "`URL` of a model, …/v2/models/NAME, that another server serves, to compare with")
 )
 
 func main() {
@@ -104,20 +107,29 @@ func run(ctx context.Context) error {
 
 // compare runs bare loops and the server in turns: throughput at saturation, and latency of one client.
 func compare(s *server, bare, alone *loop) error {
-	var rates, one [3][]float64
+	other, err := s.peer()
+	if err != nil {
+		return err
+	}
+	rate := []func() (float64, error){
+		func() (float64, error) { return bare.rate(*batch) },
+		func() (float64, error) { return alone.rate(*batch) },
+		s.saturate,
+	}
+	latency := []func() (float64, error){bare.latency, alone.latency, s.latency}
+	if other != nil {
+		rate, latency = append(rate, other.saturate), append(latency, other.latency)
+	}
+	var rates, one [4][]float64
 	for range *rounds {
-		for i, f := range []func() (float64, error){
-			func() (float64, error) { return bare.rate(*batch) },
-			func() (float64, error) { return alone.rate(*batch) },
-			s.saturate,
-		} {
+		for i, f := range rate {
 			r, err := f()
 			if err != nil {
 				return err
 			}
 			rates[i] = append(rates[i], r)
 		}
-		for i, f := range []func() (float64, error){bare.latency, alone.latency, s.latency} {
+		for i, f := range latency {
 			r, err := f()
 			if err != nil {
 				return err
@@ -130,6 +142,9 @@ func compare(s *server, bare, alone *loop) error {
 	lb, lp, lv := 1e3*median(one[0]), 1e3*median(one[1]), 1e3*median(one[2])
 	fmt.Printf("one client: bare %.3f ms, plain %.3f ms, server %.3f ms: +%.3f ms\n", lb, lp, lv, lv-lb)
 	s.peak = v
+	if other != nil {
+		fmt.Printf("the other server: %.1f/s, %.3f of bare; one client %.3f ms\n", median(rates[3]), median(rates[3])/b, 1e3*median(one[3]))
+	}
 	return nil
 }
 
@@ -214,13 +229,13 @@ func numbers(n int) []float32 {
 type server struct {
 	process *exec.Cmd
 	url     string
-	client  *http.Client
+	address string
 	name    string
 	input   string
 	shape   []int64 // of an example
 	body    []byte
 	header  string
-	peak    float64
+	peak    float64 // answers in a second
 }
 
 func serve(ctx context.Context) (*server, error) {
@@ -239,13 +254,12 @@ func serve(ctx context.Context) (*server, error) {
 	if err := p.Start(); err != nil {
 		return nil, err
 	}
-	s := &server{process: p, name: "m", client: &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 1 << 14, MaxConnsPerHost: 0, DisableCompression: true,
-	}}}
+	s := &server{process: p, name: "m"}
 	lines := bufio.NewScanner(out)
 	for s.url == "" && lines.Scan() {
 		if i := strings.Index(lines.Text(), "http://"); i >= 0 {
 			s.url = strings.TrimSpace(lines.Text()[i:])
+			s.address = strings.TrimPrefix(s.url, "http://")
 		}
 	}
 	if s.url == "" {
@@ -262,9 +276,23 @@ func (s *server) stop() {
 	}
 }
 
+// peer is the server of -peer, nil without. It serves the same model.
+func (s *server) peer() (*server, error) {
+	if *peer == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(*peer)
+	if err != nil {
+		return nil, err
+	}
+	other := *s
+	other.address, other.url, other.name = u.Host, "http://"+u.Host, path.Base(u.Path)
+	return &other, other.learn()
+}
+
 // learn asks what the model takes, and makes the request that is sent.
 func (s *server) learn() error {
-	r, err := s.client.Get(s.url + "/v2/models/" + s.name)
+	r, err := http.Get(s.url + "/v2/models/" + s.name)
 	if err != nil {
 		return err
 	}
@@ -286,33 +314,67 @@ func (s *server) learn() error {
 	if err != nil {
 		return err
 	}
-	head := fmt.Sprintf(`{"inputs":[{"name":%q,"shape":%s,"datatype":"FP32","parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`,
+	head := fmt.Sprintf(`{"id":"1","inputs":[{"name":%q,"shape":%s,"datatype":"FP32","parameters":{"binary_data_size":%d}}],"parameters":{"binary_data_output":true}}`,
 		s.input, strings.ReplaceAll(fmt.Sprint(append([]int64{1}, s.shape...)), " ", ","), len(data))
 	s.body, s.header = append([]byte(head), data...), strconv.Itoa(len(head))
-	_, err = s.ask(context.Background())
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.ask()
 	return err
 }
 
-// ask sends a request, and returns the status of its answer.
-func (s *server) ask(ctx context.Context) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v2/models/"+s.name+"/infer", bytes.NewReader(s.body))
+// A connection asks and is answered. It is not net/http's: what a client takes of the machine is taken from
+// the server.
+type connection struct {
+	net.Conn
+	*bufio.Reader
+	request []byte
+}
+
+func (s *server) connect() (*connection, error) {
+	c, err := net.Dial("tcp", s.address)
 	if err != nil {
+		return nil, err
+	}
+	head := fmt.Sprintf("POST /v2/models/%s/infer HTTP/1.1\r\nHost: %s\r\nContent-Type: application/octet-stream\r\nInference-Header-Content-Length: %s\r\nContent-Length: %d\r\n\r\n",
+		s.name, s.address, s.header, len(s.body))
+	return &connection{c, bufio.NewReaderSize(c, 16<<10), append([]byte(head), s.body...)}, nil
+}
+
+// ask sends the request, and returns the status of its answer: OK or too many requests.
+func (c *connection) ask() (int, error) {
+	if _, err := c.Write(c.request); err != nil {
 		return 0, err
 	}
-	r.Header.Set("Inference-Header-Content-Length", s.header)
-	a, err := s.client.Do(r)
-	if err != nil {
+	code, size := 0, 0
+	for {
+		line, err := c.ReadSlice('\n')
+		if err != nil {
+			return 0, err
+		}
+		if len(line) <= 2 {
+			break
+		}
+		if code == 0 {
+			if code, err = strconv.Atoi(string(line[9:12])); err != nil {
+				return 0, err
+			}
+		} else if name, value, _ := bytes.Cut(line, []byte(":")); bytes.EqualFold(name, []byte("Content-Length")) {
+			if size, err = strconv.Atoi(string(bytes.TrimSpace(value))); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if _, err := c.Discard(size); err != nil {
 		return 0, err
 	}
-	defer a.Body.Close()
-	text, err := io.ReadAll(a.Body)
-	if err != nil {
-		return 0, err
+	if code != http.StatusOK && code != http.StatusTooManyRequests {
+		return code, fmt.Errorf("status %d", code)
 	}
-	if a.StatusCode != http.StatusOK && a.StatusCode != http.StatusTooManyRequests {
-		return a.StatusCode, fmt.Errorf("%d: %.300s", a.StatusCode, text)
-	}
-	return a.StatusCode, nil
+	return code, nil
 }
 
 // saturate returns answers in a second to clients that ask again at once.
@@ -324,8 +386,14 @@ func (s *server) saturate() (float64, error) {
 	begun := time.Now()
 	for range *clients {
 		all.Go(func() {
+			c, err := s.connect()
+			if err != nil {
+				failed.Store(&err)
+				return
+			}
+			defer c.Close()
 			for time.Now().Before(ends) {
-				if _, err := s.ask(context.Background()); err != nil {
+				if _, err := c.ask(); err != nil {
 					failed.Store(&err)
 					return
 				}
@@ -341,10 +409,15 @@ func (s *server) saturate() (float64, error) {
 }
 
 func (s *server) latency() (float64, error) {
+	c, err := s.connect()
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
 	var times []float64
 	for begun := time.Now(); time.Since(begun).Seconds() < *seconds; {
 		t := time.Now()
-		if _, err := s.ask(context.Background()); err != nil {
+		if _, err := c.ask(); err != nil {
 			return 0, err
 		}
 		times = append(times, time.Since(t).Seconds())
@@ -352,15 +425,29 @@ func (s *server) latency() (float64, error) {
 	return median(times), nil
 }
 
-// openLoop sends requests at random times, so many in a second, whatever becomes of those before.
+// mostWaiting is how many requests of an open loop are under way at most: what would come beside them is
+// counted as lost, as a client that ran out of connections would.
+const mostWaiting = 1000
+
+// openLoop sends requests at random times, so many in a second, whatever becomes of those before. Times are
+// counted from when a request was due.
 func (s *server) openLoop(what string, rate float64) error {
 	var mu sync.Mutex
 	var answered, refused []float64
 	var failures []string
+	lost := 0
 	var all sync.WaitGroup
+	free := make(chan *connection, mostWaiting)
+	for range mostWaiting {
+		c, err := s.connect()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		free <- c
+	}
 	begun := time.Now()
-	next := begun
-	before := s.memory()
+	next, before := begun, s.memory()
 	lasts := max(10, 2**seconds)
 	for {
 		next = next.Add(time.Duration(rand.ExpFloat64() / rate * 1e9))
@@ -369,9 +456,17 @@ func (s *server) openLoop(what string, rate float64) error {
 		}
 		time.Sleep(time.Until(next))
 		due := next
+		var c *connection
+		select {
+		case c = <-free:
+		default:
+			lost++
+			continue
+		}
 		all.Go(func() {
-			code, err := s.ask(context.Background())
+			code, err := c.ask()
 			took := time.Since(due).Seconds()
+			free <- c
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -386,12 +481,14 @@ func (s *server) openLoop(what string, rate float64) error {
 	}
 	sent := time.Since(begun).Seconds()
 	all.Wait()
-	fmt.Printf("%s, %.0f/s for %.0f s: %d answered (%.1f/s, %.3f of peak), %d refused, %d failed; answered p50 %.2f ms, p99 %.2f ms (%.2f x), longest %.0f ms; refused p50 %.2f ms, longest %.0f ms; resident %d -> %d MiB\n",
-		what, rate, sent, len(answered), float64(len(answered))/sent, float64(len(answered))/sent/s.peak, len(refused), len(failures),
-		1e3*median(answered), 1e3*quantile(answered, 0.99), quantile(answered, 0.99)/median(answered), 1e3*quantile(answered, 1),
-		1e3*median(refused), 1e3*quantile(refused, 1), before, s.memory())
+	n, ms := len(answered), func(x []float64, q float64) float64 { return 1e3 * quantile(x, q) }
+	fmt.Printf("%s, %.0f/s for %.0f s: %d answered (%.1f/s, %.3f of peak), %d refused, %d failed, %d lost\n",
+		what, rate, sent, n, float64(n)/sent, float64(n)/sent/s.peak, len(refused), len(failures), lost)
+	fmt.Printf("  answered p50 %.2f ms, p99 %.2f ms (%.2f x), longest %.0f ms; refused p50 %.2f ms, longest %.0f ms; resident %d -> %d MiB\n",
+		ms(answered, 0.5), ms(answered, 0.99), ms(answered, 0.99)/ms(answered, 0.5), ms(answered, 1),
+		ms(refused, 0.5), ms(refused, 1), before, s.memory())
 	if len(failures) > 0 {
-		fmt.Println("  the first failure:", cmp.Or(failures[0], "?"))
+		fmt.Println("  the first failure:", failures[0])
 	}
 	return nil
 }
