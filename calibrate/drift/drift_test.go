@@ -180,7 +180,7 @@ func TestPValuesAreUniformAndIndependent(t *testing.T) {
 			se := math.Sqrt(draw * (1. / 25) * (24. / 25))
 			for i := range first {
 				for _, n := range []int{first[i], second[i]} {
-					if math.Abs(float64(n)-draw/25.) > 4.5*se {
+					if !approx.Equal(float64(n), draw/25., 4.5*se) {
 						t.Errorf("%s, %d held out: %d of %d pairs of p-values in cell %d, want %d ± %.0f", s.name, held, n, draw, i, draw/25, 4.5*se)
 					}
 				}
@@ -334,7 +334,7 @@ func TestTiesAreBrokenAsOrderStatistics(t *testing.T) {
 	}
 	// Edges are number 5, the last of five zeros, and number 10, the fifth of ten ones.
 	for k, want := range []float64{5. / 6, 5. / 11} {
-		if math.Abs(means[k]-want) > 4*0.16/math.Sqrt(draw) { // a Beta(5,6) has a standard deviation of 0.144
+		if !approx.Equal(means[k], want, 4*0.16/math.Sqrt(draw)) { // a Beta(5,6) has a standard deviation of 0.144
 			t.Errorf("the mean of edge %d is %v, want %v", k, means[k], want)
 		}
 	}
