@@ -1,0 +1,312 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	_ "google.golang.org/grpc/encoding/gzip"
+	"google.golang.org/grpc/status"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+)
+
+// An asker makes requests, one after another.
+type asker struct {
+	*soak
+	rng  *rand.Rand
+	name string
+	n    int // of requests
+	web  *http.Client
+	rpc  inference.GRPCInferenceServiceClient
+}
+
+func (s *soak) newAsker(i int, web *http.Client, conn *grpc.ClientConn) *asker {
+	return &asker{
+		soak: s, rng: s.rng(i), name: fmt.Sprint("asker", i), web: web,
+		rpc: inference.NewGRPCInferenceServiceClient(conn),
+	}
+}
+
+func (s *soak) dial() (*grpc.ClientConn, error) {
+	return grpc.NewClient(s.server.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+}
+
+// A question is a request that is right, and what it is about.
+type question struct {
+	*oip.Request
+	of []int
+}
+
+func (a *asker) question(most int) question {
+	model := []string{swapped, swapped, swapped, steady, steady, spare}[a.rng.IntN(6)]
+	of := make([]int, 1+a.rng.IntN(most))
+	for i := range of {
+		of[i] = a.rng.IntN(examples)
+	}
+	a.n++
+	return question{&oip.Request{
+		Model: model, ID: a.name + "-" + strconv.Itoa(a.n), Inputs: []tensor.Tensor{a.bundles.input(of)},
+	}, of}
+}
+
+// refusal is an error that the server gives as an answer.
+type refusal struct {
+	code int // of HTTP
+	says string
+}
+
+func (r *refusal) Error() string { return fmt.Sprintf("%d %s", r.code, r.says) }
+
+// judged says what came of a question: an answer that is right, or a refusal that may be.
+func (a *asker) judged(q question, r *oip.Response, err error) (outcome, error) {
+	if err == nil {
+		return answered, a.bundles.check(r, q.Model, q.ID, q.of)
+	}
+	var no *refusal
+	if errors.As(err, &no) {
+		switch {
+		case no.code == http.StatusTooManyRequests:
+			return shed, nil
+		case no.code == http.StatusServiceUnavailable && q.Model == spare:
+			return absent, nil
+		}
+	}
+	return "", err
+}
+
+// post makes a request of HTTP, and reads its answer.
+func (a *asker) post(ctx context.Context, path string, body []byte, headers ...string) (http.Header, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, "POST", "http://"+a.server.http+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] != "" {
+			request.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	response, err := a.web.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		var e struct{ Error string }
+		if json.Unmarshal(answer, &e) != nil || e.Error == "" {
+			return nil, nil, fmt.Errorf("%d without an error in JSON: %.100q", response.StatusCode, answer)
+		}
+		err = &refusal{response.StatusCode, e.Error}
+	}
+	return response.Header, answer, err
+}
+
+// packed is a body in one of the encodings that the server takes.
+func (a *asker) packed(body []byte) ([]byte, string) {
+	var b bytes.Buffer
+	var z io.WriteCloser
+	var name string
+	switch a.rng.IntN(4) {
+	case 0:
+		z, name = gzip.NewWriter(&b), "gzip"
+	case 1:
+		z, name = zlib.NewWriter(&b), "deflate"
+	default:
+		return body, ""
+	}
+	_, _ = z.Write(body)
+	_ = z.Close()
+	return b.Bytes(), name
+}
+
+// inferHTTP asks by HTTP, inputs and outputs each as JSON or as bytes.
+func (a *asker) inferHTTP(ctx context.Context, q question) (outcome, error) {
+	binary := a.rng.IntN(2) == 0
+	q.Binary = a.rng.IntN(2) == 0
+	body, length, err := q.Body(func(string) bool { return binary })
+	if err != nil {
+		return "", err
+	}
+	body, encoding := a.packed(body)
+	header, answer, err := a.post(ctx, "/v2/models/"+q.Model+"/infer", body, oip.Header, length, "Content-Encoding", encoding)
+	if err != nil {
+		return a.judged(q, nil, err)
+	}
+	r, err := oip.ReadResponse(answer, header.Get(oip.Header), oip.Limits{})
+	return a.judged(q, r, err)
+}
+
+// inferRPC asks by gRPC, inputs raw or in fields.
+func (a *asker) inferRPC(ctx context.Context, q question) (outcome, error) {
+	m, err := a.message(q)
+	if err != nil {
+		return "", err
+	}
+	var options []grpc.CallOption
+	if a.rng.IntN(3) == 0 {
+		options = append(options, grpc.UseCompressor("gzip"))
+	}
+	answer, err := a.rpc.ModelInfer(ctx, m, options...)
+	if err != nil {
+		return a.judged(q, nil, ofRPC(err))
+	}
+	r, err := oip.ResponseFromProto(answer, oip.Limits{})
+	return a.judged(q, r, err)
+}
+
+func (a *asker) message(q question) (*inference.ModelInferRequest, error) {
+	m, err := q.Proto()
+	if err == nil && a.rng.IntN(2) == 0 {
+		m.RawInputContents = nil
+		m.Inputs[0].Contents = &inference.InferTensorContents{Fp32Contents: q.Inputs[0].Data.([]float32)}
+	}
+	return m, err
+}
+
+// ofRPC makes a refusal of what gRPC has for one.
+func ofRPC(err error) error {
+	switch s := status.Convert(err); s.Code() {
+	case codes.ResourceExhausted:
+		return &refusal{http.StatusTooManyRequests, s.Message()}
+	case codes.Unavailable: // of a server that answers, and not of none
+		if len(s.Details()) > 0 {
+			return &refusal{http.StatusServiceUnavailable, s.Message()}
+		}
+	case codes.InvalidArgument, codes.NotFound, codes.Unimplemented:
+		return &refusal{http.StatusBadRequest, s.Message()}
+	}
+	return err
+}
+
+// stream asks some questions in one stream of gRPC.
+func (a *asker) stream(ctx context.Context) (outcome, error) {
+	stream, err := a.rpc.ModelStreamInfer(ctx)
+	if err != nil {
+		return "", ofRPC(err)
+	}
+	var asked []question
+	for range 1 + a.rng.IntN(8) {
+		q := a.question(8)
+		m, err := a.message(q)
+		if err == nil {
+			err = stream.Send(m)
+		}
+		if err != nil {
+			return "", err
+		}
+		asked = append(asked, q)
+	}
+	if err := stream.CloseSend(); err != nil {
+		return "", err
+	}
+	for _, q := range asked {
+		answer, err := stream.Recv()
+		if err != nil {
+			return "", err
+		}
+		if says := answer.GetErrorMessage(); says != "" {
+			if q.Model == spare || answer.GetInferResponse().GetId() != q.ID {
+				continue
+			}
+			return "", errors.New(says)
+		}
+		r, err := oip.ResponseFromProto(answer.GetInferResponse(), oip.Limits{})
+		if _, err := a.judged(q, r, err); err != nil {
+			return "", err
+		}
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("the stream does not end: %v", err)
+	}
+	return answered, nil
+}
+
+// predict asks POST /v1/predict about one example, as JSON or as a picture.
+func (a *asker) predict(ctx context.Context) (outcome, error) {
+	q := a.question(1)
+	body, kind := a.picture(q.of[0]), "image/png"
+	if a.rng.IntN(2) == 0 {
+		rows := [8][8]float32{}
+		for i, v := range q.Inputs[0].Data.([]float32) {
+			rows[i/8][i%8] = v
+		}
+		body, _ = json.Marshal(map[string]any{"image": [1][8][8]float32{rows}}) // of numbers
+		kind = "application/json"
+	}
+	_, answer, err := a.post(ctx, "/v1/predict?model="+q.Model, body, "Content-Type", kind)
+	if err != nil {
+		return a.judged(q, nil, err)
+	}
+	var got struct {
+		Class      int
+		Confidence float64
+		Score      float64 `json:"ood_score"`
+		Abstain    bool
+		Set        []int `json:"prediction_set"`
+	}
+	if err := json.Unmarshal(answer, &got); err != nil {
+		return "", err
+	}
+	ofOne := func(b *bundle) bool {
+		want := b.want[q.of[0]]
+		return got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.Score, want.OODScore) &&
+			got.Abstain == *want.Abstain && slices.Equal(got.Set, want.PredictionSet)
+	}
+	if !slices.ContainsFunc(a.bundles.made, ofOne) {
+		return "", fmt.Errorf("/v1/predict of example %d: %s", q.of[0], answer)
+	}
+	return answered, nil
+}
+
+// picture is an example as PNG.
+func (a *asker) picture(i int) []byte {
+	m := image.NewGray(image.Rect(0, 0, 8, 8))
+	for k, v := range a.bundles.images[i*pixels:][:pixels] {
+		m.SetGray(k%8, k/8, color.Gray{Y: v})
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, m) // into memory
+	return b.Bytes()
+}
+
+// cancelled asks, and goes away at some moment. What came before must be right all the same.
+func (a *asker) cancelled(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(30*time.Millisecond))))
+	defer cancel()
+	var o outcome
+	var err error
+	switch q := a.question(40); a.rng.IntN(3) {
+	case 0:
+		o, err = a.inferHTTP(ctx, q)
+	case 1:
+		o, err = a.inferRPC(ctx, q)
+	default:
+		o, err = a.stream(ctx)
+	}
+	// The server knows the deadline too, and may be the first to say that it has passed.
+	if deadline, _ := ctx.Deadline(); err != nil && time.Until(deadline) < 5*time.Millisecond {
+		return abandoned, nil
+	}
+	return o, err
+}

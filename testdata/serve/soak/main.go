@@ -1,0 +1,149 @@
+//go:build linux
+
+// Soak serves two bundles by mfgs serve, built with the race detector, and asks it by all its ways for a
+// while: JSON and binary over HTTP, gRPC and its streams, POST /v1/predict; requests that are cancelled,
+// clients that dribble their bodies or do not read their answers, requests that are wrong. Meanwhile
+// bundles are exchanged in place, reloaded by request, by SIGHUP and because they are watched, damaged on
+// disk and mended. From the root of the repository:
+//
+//	go run ./testdata/serve/soak               an hour
+//	go run ./testdata/serve/soak -time 1m
+//	go run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
+//
+// Every answer is held against what a wrap.Predictor of the bundle that it names gives for the same
+// inputs. The program ends with status 1 where one is otherwise, where a request that is right is not
+// answered in time, where the race detector reports anything, and where after a quiet spell goroutines,
+// threads, file descriptors or memory are not what they were.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	s := &soak{}
+	flag.DurationVar(&s.lasts, "time", time.Hour, "how long to ask")
+	flag.IntVar(&s.reloads, "reloads", 0, "instead: until there were so many reloads")
+	flag.IntVar(&s.requests, "requests", 0, "and so many requests, none of which is wrong or slow")
+	flag.DurationVar(&s.every, "every", 30*time.Second, "how often to tell how it stands")
+	flag.IntVar(&s.workers, "workers", 8, "how many ask at a time")
+	flag.BoolVar(&s.race, "race", true, "build mfgs with the race detector")
+	flag.StringVar(&s.program, "mfgs", "", "the program, if it is built already")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of all that is random")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := s.run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+	if n := s.tally.wrong(); n > 0 {
+		fmt.Printf("%d failures\n", n)
+		os.Exit(1)
+	}
+	fmt.Println("no failure")
+}
+
+// A soak is one run of this program.
+type soak struct {
+	lasts, every      time.Duration
+	reloads, requests int // 0: until lasts
+	workers           int
+	race              bool
+	program           string
+	seed              uint64
+
+	dir     string    // of everything that is written
+	until   time.Time // that requests are made
+	bundles *bundles
+	server  *server
+	tally   tally
+}
+
+func (s *soak) run(ctx context.Context) (err error) {
+	fmt.Printf("seed %d\n", s.seed)
+	if s.dir, err = os.MkdirTemp("", "mfgs-soak-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(s.dir)
+	if s.program == "" {
+		s.program = filepath.Join(s.dir, "mfgs")
+		if err := s.build(ctx); err != nil {
+			return err
+		}
+	}
+	if s.bundles, err = makeBundles(ctx, s.dir); err != nil {
+		return fmt.Errorf("making bundles: %w", err)
+	}
+	if s.server, err = startServer(s.program, filepath.Join(s.dir, "log"), s.bundles.args()...); err != nil {
+		return err
+	}
+	defer s.server.kill()
+	if s.reloads > 0 || s.requests > 0 {
+		err = s.count(ctx)
+	} else {
+		err = s.mix(ctx)
+	}
+	return errors.Join(err, s.finish())
+}
+
+func (s *soak) build(ctx context.Context) error {
+	args := []string{"build", "-o", s.program}
+	if s.race {
+		args = append(args, "-race")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/mfgs")...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+// rng makes a source of randomness of its own for one of those who ask.
+func (s *soak) rng(i int) *rand.Rand { return rand.New(rand.NewPCG(s.seed, uint64(i))) }
+
+// quiet is how long nothing is asked, until what is idle is closed and garbage is given back.
+const quiet = 45 * time.Second
+
+// finish looks at what is left of the server when nothing is asked of it, and ends it.
+func (s *soak) finish() error {
+	time.Sleep(quiet)
+	end, err := s.server.usage()
+	if err != nil {
+		return fmt.Errorf("the server is gone: %w", err)
+	}
+	fmt.Printf("at the start %v\nat the end   %v\n", s.server.start, end)
+	if err := end.grown(s.server.start); err != nil {
+		s.tally.fail("%v", err)
+	}
+	// A server that was asked little has as many goroutines.
+	fresh, err := startServer(s.program, filepath.Join(s.dir, "fresh"), s.bundles.args()...)
+	if err != nil {
+		return err
+	}
+	defer fresh.kill()
+	want, err := fresh.goroutines()
+	if err != nil {
+		return err
+	}
+	got, err := s.server.goroutines()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("goroutines %d, of a fresh server %d\n", got, want)
+	if got > want+4 {
+		s.tally.fail("%d goroutines are left, where a fresh server has %d", got, want)
+	}
+	for _, bad := range s.server.badLines() {
+		s.tally.fail("the server says: %s", bad)
+	}
+	return nil
+}

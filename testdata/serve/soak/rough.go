@@ -1,0 +1,277 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// wrong makes requests that must be refused, each with an error that says so.
+func (a *asker) wrong(ctx context.Context) (outcome, error) {
+	q := a.question(3)
+	q.Model = steady
+	body, _, err := q.Body(func(string) bool { return false })
+	if err != nil {
+		return "", err
+	}
+	raw, length, err := q.Body(func(string) bool { return true })
+	if err != nil {
+		return "", err
+	}
+	infer := "/v2/models/" + steady + "/infer"
+	replace := func(old, new string) []byte { return bytes.Replace(body, []byte(old), []byte(new), 1) }
+	kinds := []func() error{
+		func() error { return a.refused(ctx, infer, body[:a.rng.IntN(len(body))]) },
+		func() error { return a.refused(ctx, infer, replace("FP32", "FP64")) },
+		func() error { return a.refused(ctx, infer, replace("1,8,8", "8,8,1")) },
+		func() error { return a.refused(ctx, infer, replace("1,8,8", "1,8,8000000000")) },
+		func() error { return a.refused(ctx, infer, replace("image", "picture")) },
+		func() error { return a.refused(ctx, "/v2/models/none/infer", body) },
+		func() error { return a.refused(ctx, infer, bytes.Repeat([]byte("["), 1<<a.rng.IntN(20))) },
+		func() error { return a.refused(ctx, infer, make([]byte, maxBody+1)) },
+		func() error { return a.refused(ctx, infer, raw[:len(raw)-1-a.rng.IntN(100)], oip.Header, length) },
+		func() error { return a.refused(ctx, infer, raw, oip.Header, fmt.Sprint(a.rng.Uint64())) },
+		func() error { return a.refused(ctx, infer, body, "Content-Encoding", "gzip") },
+		func() error { return a.refused(ctx, infer, bomb(maxBody*4), "Content-Encoding", "gzip") },
+		func() error { return a.refused(ctx, "/v1/predict", body[:20], "Content-Type", "image/png") },
+		func() error { return a.strange(ctx, raw, length, float32(math.NaN())) },
+		func() error { return a.strange(ctx, raw, length, float32(math.Inf(1))) },
+		func() error {
+			m, err := a.message(q)
+			if err != nil {
+				return err
+			}
+			m.Inputs[0].Shape[0]++
+			_, err = a.rpc.ModelInfer(ctx, m)
+			return mustRefuse(ofRPC(err))
+		},
+	}
+	return rejected, kinds[a.rng.IntN(len(kinds))]()
+}
+
+// bomb is n bytes of nothing, packed.
+func bomb(n int) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, _ = z.Write(make([]byte, n))
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func (a *asker) refused(ctx context.Context, path string, body []byte, headers ...string) error {
+	_, _, err := a.post(ctx, path, body, headers...)
+	// A body that is too large may be refused while it is sent: the client then sees no answer.
+	if len(body) > maxBody && err != nil && ctx.Err() == nil {
+		return nil
+	}
+	return mustRefuse(err)
+}
+
+func mustRefuse(err error) error {
+	var no *refusal
+	if err == nil {
+		return errors.New("what is wrong is answered")
+	}
+	if !errors.As(err, &no) || no.code < 400 || no.code >= 500 {
+		return fmt.Errorf("what is wrong is not refused as such: %w", err)
+	}
+	return nil
+}
+
+// strange asks about a number that is none: it must be refused, or be unfamiliar.
+func (a *asker) strange(ctx context.Context, raw []byte, length string, v float32) error {
+	raw = bytes.Clone(raw)
+	binary.LittleEndian.PutUint32(raw[len(raw)-4:], math.Float32bits(v))
+	header, answer, err := a.post(ctx, "/v2/models/"+steady+"/infer", raw, oip.Header, length)
+	if err != nil {
+		return mustRefuse(err)
+	}
+	r, err := oip.ReadResponse(answer, header.Get(oip.Header), oip.Limits{})
+	if err != nil {
+		return err
+	}
+	for _, o := range r.Outputs {
+		if o.Name == "ood_score" && number(o, o.Len()-1) < 1 {
+			return fmt.Errorf("an input with %v has ood_score %v", v, number(o, o.Len()-1))
+		}
+	}
+	return nil
+}
+
+// raw makes a request by hand: one that is written and read as slowly as one likes.
+func (a *asker) raw(q question) (net.Conn, []byte, error) {
+	body, length, err := q.Body(func(string) bool { return true })
+	if err != nil {
+		return nil, nil, err
+	}
+	var d net.Dialer
+	c, err := d.Dial("tcp", a.server.http)
+	if err != nil {
+		return nil, nil, err
+	}
+	head := fmt.Sprintf("POST /v2/models/%s/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s: %s\r\n\r\n",
+		q.Model, len(body), oip.Header, length)
+	return c, append([]byte(head), body...), nil
+}
+
+// dribble sends a request in pieces, and must be answered.
+func (a *asker) dribble(ctx context.Context) (outcome, error) {
+	q := a.question(40)
+	c, all, err := a.raw(q)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	pieces := 2 + a.rng.IntN(20)
+	for i := range pieces {
+		if _, err := c.Write(all[len(all)*i/pieces : len(all)*(i+1)/pieces]); err != nil {
+			return "", err
+		}
+		if err := sleep(ctx, time.Duration(a.rng.IntN(100))*time.Millisecond); err != nil {
+			return abandoned, nil
+		}
+	}
+	return a.readRaw(c, q)
+}
+
+func (a *asker) readRaw(c net.Conn, q question) (outcome, error) {
+	_ = c.SetReadDeadline(time.Now().Add(late))
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", err
+	}
+	if response.StatusCode != http.StatusOK {
+		return a.judged(q, nil, &refusal{response.StatusCode, string(answer)})
+	}
+	r, err := oip.ReadResponse(answer, response.Header.Get(oip.Header), oip.Limits{})
+	return a.judged(q, r, err)
+}
+
+// stall sends a part of a request and no more: the server must give up, in its head or its body.
+func (a *asker) stall(ctx context.Context) (outcome, error) {
+	c, all, err := a.raw(a.question(40))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := c.Write(all[:a.rng.IntN(len(all)-1)]); err != nil {
+		return "", err
+	}
+	return waitCut(ctx, c)
+}
+
+// stallRPC opens a connection for gRPC and says nothing, or half of what it must.
+func (a *asker) stallRPC(ctx context.Context) (outcome, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", a.server.grpc)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+	if _, err := c.Write([]byte(preface[:a.rng.IntN(len(preface))])); err != nil {
+		return "", err
+	}
+	return waitCut(ctx, c)
+}
+
+// waitCut waits until the server closes a connection.
+func waitCut(ctx context.Context, c net.Conn) (outcome, error) {
+	defer context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Now()) })()
+	_ = c.SetReadDeadline(time.Now().Add(late))
+	_, err := io.Copy(io.Discard, c)
+	if ctx.Err() != nil {
+		return abandoned, nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", fmt.Errorf("a client that stalls is still connected after %v", late)
+	}
+	return cut, nil
+}
+
+// deaf asks again and again on one connection, and reads no answer for a while, or never.
+func (a *asker) deaf(ctx context.Context) (outcome, error) {
+	q := a.question(40)
+	c, all, err := a.raw(q)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetWriteDeadline(time.Now().Add(2 * time.Second))
+	for range 1 + a.rng.IntN(500) {
+		if _, err := c.Write(all); err != nil {
+			break
+		}
+	}
+	_ = sleep(ctx, time.Duration(a.rng.Int64N(int64(3*timeout))))
+	return abandoned, nil
+}
+
+// deafRPC opens a stream of gRPC, and reads no answer.
+func (a *asker) deafRPC(ctx context.Context) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(a.rng.Int64N(int64(2*timeout))))
+	defer cancel()
+	stream, err := a.rpc.ModelStreamInfer(ctx)
+	for err == nil {
+		m, e := a.message(a.question(40))
+		if err = e; err == nil {
+			err = stream.Send(m)
+		}
+	}
+	if errors.Is(err, io.EOF) { // Recv says why
+		for err = nil; err == nil; {
+			_, err = stream.Recv()
+		}
+	}
+	if ctx.Err() == nil && status.Code(err) != codes.DeadlineExceeded {
+		return "", err
+	}
+	return abandoned, nil
+}
+
+// http10 asks as HTTP/1.0 has it, or several times at once on one connection.
+func (a *asker) http10(context.Context) (outcome, error) {
+	q := a.question(40)
+	c, all, err := a.raw(q)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	all = []byte(strings.Replace(string(all), "HTTP/1.1", "HTTP/1.0", 1))
+	if _, err := c.Write(all); err != nil {
+		return "", err
+	}
+	return a.readRaw(c, q)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,183 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// timeout is the server's for a request, and late is when an answer comes too late: what a body may take,
+// and the answer, and what this machine may be busy with.
+const (
+	timeout = 5 * time.Second
+	late    = 2*timeout + 20*time.Second
+	maxBody = 8 << 20
+)
+
+// A server is one that runs, and where it listens.
+type server struct {
+	cmd        *exec.Cmd
+	log        string // file of its standard error
+	http, grpc string // addresses
+	start      usage  // once it serves
+	ended      chan error
+}
+
+func startServer(program, log string, args ...string) (*server, error) {
+	errs, err := os.Create(log)
+	if err != nil {
+		return nil, err
+	}
+	defer errs.Close()
+	s := &server{log: log, ended: make(chan error, 1)}
+	s.cmd = exec.Command(program, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
+		"--threads", "1", "--timeout", timeout.String(), "--max-body", strconv.Itoa(maxBody >> 20),
+		"--watch", "50ms", "--drain", "10s"}, args...)...)
+	s.cmd.Stderr = errs
+	s.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66")
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	for (s.http == "" || s.grpc == "") && lines.Scan() {
+		line := strings.Fields(lines.Text())
+		switch {
+		case len(line) == 0:
+		case strings.Contains(lines.Text(), "http://"):
+			s.http = strings.TrimPrefix(line[len(line)-1], "http://")
+		case line[0] == "gRPC":
+			s.grpc = line[len(line)-1]
+		}
+	}
+	go func() {
+		for lines.Scan() {
+		}
+		s.ended <- s.cmd.Wait()
+	}()
+	if s.http == "" || s.grpc == "" {
+		s.kill()
+		said, _ := os.ReadFile(log)
+		return nil, fmt.Errorf("mfgs serve does not serve: %s", said)
+	}
+	if response, err := http.Get("http://" + s.http + "/v2/health/ready"); err != nil || response.StatusCode != 200 {
+		s.kill()
+		return nil, fmt.Errorf("mfgs serve is not ready: %v", err)
+	}
+	s.start, err = s.usage()
+	return s, err
+}
+
+func (s *server) kill() { _ = s.cmd.Process.Kill() }
+
+func (s *server) hangup() error { return s.cmd.Process.Signal(syscall.SIGHUP) }
+
+// goroutines ends the server by SIGQUIT, upon which it writes all of its goroutines, and counts them.
+func (s *server) goroutines() (int, error) {
+	if err := s.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		return 0, err
+	}
+	select {
+	case <-s.ended:
+	case <-time.After(30 * time.Second):
+		return 0, errors.New("the server does not end on SIGQUIT")
+	}
+	said, err := os.ReadFile(s.log)
+	return len(regexp.MustCompile(`(?m)^goroutine [1-9]\d* `).FindAll(said, -1)), err
+}
+
+// badLines are what the server has said that it must not.
+func (s *server) badLines() []string {
+	said, err := os.ReadFile(s.log)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var bad []string
+	for line := range bytes.Lines(said) {
+		if bytes.HasPrefix(line, []byte("SIGQUIT")) {
+			break
+		}
+		for _, word := range []string{"DATA RACE", `"msg":"panic`, "internal error", "panic:", "fatal error"} {
+			if bytes.Contains(line, []byte(word)) {
+				bad = append(bad, strings.TrimSpace(string(line)))
+			}
+		}
+	}
+	if len(bad) > 0 {
+		kept := filepath.Join(os.TempDir(), "mfgs-soak.log")
+		_ = os.WriteFile(kept, said, 0o644)
+		bad = append(bad, "all of it is in "+kept)
+	}
+	return bad
+}
+
+// A usage is what a process has.
+type usage struct {
+	rss          int64 // bytes
+	fds, threads int
+}
+
+func (u usage) String() string {
+	return fmt.Sprintf("%4d MiB, %3d files, %2d threads", u.rss>>20, u.fds, u.threads)
+}
+
+// usage reads what the server has from /proc.
+func (s *server) usage() (u usage, err error) {
+	dir := filepath.Join("/proc", strconv.Itoa(s.cmd.Process.Pid))
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return u, err
+	}
+	for line := range strings.Lines(string(status)) {
+		words := strings.Fields(line)
+		if len(words) < 2 {
+			continue
+		}
+		n, _ := strconv.ParseInt(words[1], 10, 64)
+		switch words[0] {
+		case "VmRSS:":
+			u.rss = n << 10
+		case "Threads:":
+			u.threads = int(n)
+		}
+	}
+	files, err := os.ReadDir(filepath.Join(dir, "fd"))
+	u.fds = len(files)
+	return u, err
+}
+
+// What a server may have more of when it has been asked much: threads that Go keeps for calls of C, and
+// memory of allocators and, under the race detector, of its shadows. A leak of a few KiB in a request or
+// of a bundle in a reload would be more.
+const (
+	moreThreads = 24
+	moreMemory  = 256 << 20
+)
+
+// grown says what there is much more of than in the beginning.
+func (u usage) grown(start usage) error {
+	switch {
+	case u.fds > start.fds+2:
+		return fmt.Errorf("%d files are open, where there were %d", u.fds, start.fds)
+	case u.threads > start.threads+moreThreads:
+		return fmt.Errorf("%d threads, where there were %d", u.threads, start.threads)
+	case u.rss > start.rss+moreMemory:
+		return fmt.Errorf("%d MiB, where there were %d", u.rss>>20, start.rss>>20)
+	}
+	return nil
+}
