@@ -53,8 +53,12 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// localName reports whether a Host header names this machine.
+// localName reports whether a Host header names this machine, or nothing, as only HTTP/1.0 has it and no
+// browser does.
 func localName(host string) bool {
+	if host == "" {
+		return true
+	}
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}

@@ -5,9 +5,9 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,11 +41,8 @@ func (r *reservation) release() {
 
 // readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory.
 func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error) {
-	beyond := func() error {
-		return tooLarge("the body has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", limit)
-	}
 	if r.ContentLength > limit {
-		return nil, beyond()
+		return nil, beyond("body", limit)
 	}
 	in, err := unpacked(r)
 	if err != nil {
@@ -55,6 +52,17 @@ func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error)
 	if r.ContentLength > 0 {
 		size = max(512, r.ContentLength) // less than what is unpacked, perhaps
 	}
+	return readAll(in, size, limit, memory, "body", func(err error) error { return bodyError(r, err) })
+}
+
+func beyond(what string, limit int64) error {
+	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", what, limit)
+}
+
+// readAll reads at most limit bytes, which are of memory: size at first, and then twice as much each time.
+// What is the name of what is read, and failed says what an error means.
+func readAll(in io.Reader, size, limit int64, memory *reservation, what string, failed func(error) error) (
+	[]byte, error) {
 	var data []byte
 	for {
 		if len(data) == cap(data) {
@@ -69,11 +77,11 @@ func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error)
 		data = data[:len(data)+n]
 		switch {
 		case int64(len(data)) > limit:
-			return nil, beyond()
+			return nil, beyond(what, limit)
 		case err == io.EOF:
 			return data, nil
 		case err != nil:
-			return nil, bodyError(r, err)
+			return nil, failed(err)
 		}
 	}
 }
@@ -100,18 +108,20 @@ func unpacked(r *http.Request) (io.Reader, error) {
 	}
 }
 
-// bodyError says why a body could not be read.
+// bodyError says why a body could not be read. A client whose body breaks off may still read that.
 func bodyError(r *http.Request, err error) error {
 	var broken flate.CorruptInputError
 	switch {
-	case r.Context().Err() != nil:
-		return r.Context().Err()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return invalid("the body did not come in the time that there is for it")
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader),
 		errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &broken),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return invalid("the body is not what its Content-Encoding says, or ends early: %v", err)
+	case r.Context().Err() != nil:
+		return r.Context().Err()
 	}
-	return fmt.Errorf("reading the body: %w", err)
+	return invalid("the body cannot be read: %v", err)
 }
 
 // packedFrom is the size from which an answer is packed for who takes it so.

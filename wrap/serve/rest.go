@@ -11,14 +11,17 @@ import (
 // serverName is what the protocol calls the server.
 const serverName = "mfgs"
 
-func (s *Server) live(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }
+// live and the like say once more what their status does: KServe's client reads it there.
+func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]bool{"live": true})
+}
 
 func (s *Server) serverReady(w http.ResponseWriter, _ *http.Request) {
 	if !s.ready() {
 		s.refuse(w, notReady("the server is ending, or a model is not loaded"))
 		return
 	}
-	w.WriteHeader(http.StatusOK)
+	writeJSON(w, http.StatusOK, map[string]bool{"ready": true})
 }
 
 func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request) {
@@ -65,7 +68,7 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
-	w.WriteHeader(http.StatusOK)
+	writeJSON(w, http.StatusOK, map[string]any{"name": r.PathValue("model"), "ready": true})
 }
 
 // modelInfer answers POST …/infer.

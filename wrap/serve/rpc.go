@@ -18,7 +18,6 @@ import (
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/mfgs/mfgs/wrap/serve/oip"
@@ -41,6 +40,7 @@ func (s *Server) rpcServer() *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleTimeout}),
 		grpc.InTapHandle(s.admit),
 	}
+	o = append(o, packing()...)
 	if s.tls != nil {
 		o = append(o, grpc.Creds(credentials.NewTLS(s.tls)))
 	}
@@ -104,14 +104,27 @@ func (s *service) ModelMetadata(_ context.Context, r *inference.ModelMetadataReq
 
 func (s *service) ModelInfer(ctx context.Context, r *inference.ModelInferRequest) (
 	*inference.ModelInferResponse, error) {
-	response, err := s.inferMessage(ctx, r)
+	_, response, err := s.inferMessage(ctx, r)
 	if err != nil {
 		return nil, s.failure(err)
 	}
 	return response, nil
 }
 
-func (s *service) inferMessage(ctx context.Context, message *inference.ModelInferRequest) (
+// inferMessage answers a request that is not read yet, and returns its id as well.
+func (s *service) inferMessage(ctx context.Context, unread *inference.ModelInferRequest) (
+	id string, answer *inference.ModelInferResponse, err error) {
+	memory := s.reserve()
+	defer memory.release()
+	message, err := s.read(ctx, unread, &memory)
+	if err != nil {
+		return "", nil, err
+	}
+	answer, err = s.inferRead(ctx, message)
+	return message.GetId(), answer, err
+}
+
+func (s *service) inferRead(ctx context.Context, message *inference.ModelInferRequest) (
 	answer *inference.ModelInferResponse, err error) {
 	headers, _ := metadata.FromIncomingContext(ctx)
 	get := func(header string) string { return one(headers.Get(header)) }
@@ -120,9 +133,6 @@ func (s *service) inferMessage(ctx context.Context, message *inference.ModelInfe
 		return nil, err
 	}
 	defer func() { c.end(err) }()
-	if err := c.add(int64(proto.Size(message))); err != nil {
-		return nil, err
-	}
 	request, err := oip.RequestFromProto(message, s.limits)
 	if err != nil {
 		return nil, err
@@ -146,9 +156,10 @@ func (s *service) ModelStreamInfer(stream inference.GRPCInferenceService_ModelSt
 			return err
 		}
 		answer := &inference.ModelStreamInferResponse{}
-		if answer.InferResponse, err = s.inferMessage(stream.Context(), message); err != nil {
+		var id string
+		if id, answer.InferResponse, err = s.inferMessage(stream.Context(), message); err != nil {
 			answer.ErrorMessage = s.told(err).Error()
-			answer.InferResponse = &inference.ModelInferResponse{Id: message.GetId()}
+			answer.InferResponse = &inference.ModelInferResponse{Id: id}
 		}
 		if err := stream.Send(answer); err != nil {
 			return err

@@ -14,10 +14,12 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 	"github.com/mfgs/mfgs/wrap/serve/telemetry"
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // New opens the addresses and the bundles. A bundle that cannot be served is an error.
@@ -31,6 +33,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		inFlight: semaphore.NewWeighted(c.InFlight), health: health.NewServer(), limits: oip.Limits{Bytes: c.MaxBody},
 		metrics: telemetry.New(telemetry.Config{}),
 	}
+	// It is asked about the server as a whole, and about the protocol's service.
+	name := inference.GRPCInferenceService_ServiceDesc.ServiceName
+	s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)
 	if s.tls, err = c.TLS.load(); err != nil {
 		return nil, err
 	}

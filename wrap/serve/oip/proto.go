@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
@@ -308,4 +310,115 @@ func parameterProto(v any) (*inference.InferParameter, error) {
 		return nil, fmt.Errorf("a %T", v)
 	}
 	return p, nil
+}
+
+// The fields of inference.ModelInferRequest that a message may have many of, or that hold such.
+const (
+	requestParameters, requestInputs, requestOutputs, requestRaw = 4, 5, 6, 7
+
+	inputParameters, inputContents = 4, 5
+	outputParameters               = 2
+	bytesContents                  = 8
+)
+
+// MessageSize returns about how many bytes of memory a message of gRPC with a request takes once it is
+// read: some bytes of an empty tensor, or of small numbers, become many times as much. It refuses more
+// tensors and parameters than a request may have.
+func MessageSize(raw []byte, l Limits) (int64, error) {
+	l = l.withDefaults()
+	size := int64(len(raw))
+	var inputs, outputs, contents, parameters int
+	err := fields(raw, func(field protowire.Number, value []byte) error {
+		switch field {
+		case requestParameters:
+			return few(&parameters, maxParameters, "parameters")
+		case requestInputs:
+			if err := few(&inputs, l.Tensors, "inputs"); err != nil {
+				return err
+			}
+			more, err := inputSize(value)
+			size += more
+			return err
+		case requestOutputs:
+			if err := few(&outputs, l.Tensors, "outputs"); err != nil {
+				return err
+			}
+			n := 0
+			return fields(value, func(field protowire.Number, _ []byte) error {
+				if field != outputParameters {
+					return nil
+				}
+				return few(&n, maxParameters, "parameters of an output")
+			})
+		case requestRaw:
+			return few(&contents, l.Tensors, "raw_input_contents")
+		}
+		return nil
+	})
+	return size, classified("request", err)
+}
+
+// What an element takes: of numbers at most, where a byte of the message can be one, and of BYTES, whose
+// text is counted already.
+const (
+	numberBytes = 8
+	textBytes   = 48
+)
+
+// inputSize is how much memory the elements of an input take, beside the bytes of their texts.
+func inputSize(input []byte) (size int64, err error) {
+	parameters := 0
+	err = fields(input, func(field protowire.Number, value []byte) error {
+		switch field {
+		case inputParameters:
+			return few(&parameters, maxParameters, "parameters of an input")
+		case inputContents:
+			return fields(value, func(field protowire.Number, value []byte) error {
+				if field == bytesContents {
+					size += textBytes
+				} else {
+					size += numberBytes * int64(max(1, len(value)))
+				}
+				return nil
+			})
+		}
+		size += numberBytes * int64(len(value)) // sizes of a shape among them
+		return nil
+	})
+	return size, err
+}
+
+// few counts one more of what there are at most so many of.
+func few(n *int, most int, what string) error {
+	if *n++; *n > most {
+		return Errorf(TooLarge, "request: more than %d %s", most, what)
+	}
+	return nil
+}
+
+// fields calls f with the fields of a message, and with the bytes of those that have a length.
+func fields(message []byte, f func(field protowire.Number, value []byte) error) error {
+	for len(message) > 0 {
+		field, typ, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return broken(n)
+		}
+		message = message[n:]
+		if n = protowire.ConsumeFieldValue(field, typ, message); n < 0 {
+			return broken(n)
+		}
+		var value []byte
+		if typ == protowire.BytesType {
+			value, _ = protowire.ConsumeBytes(message)
+		}
+		if err := f(field, value); err != nil {
+			return err
+		}
+		message = message[n:]
+	}
+	return nil
+}
+
+func broken(code int) error {
+	return fmt.Errorf("no message of protobuf: %w", protowire.ParseError(code))
 }

@@ -1,0 +1,323 @@
+package serve_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	"github.com/mfgs/mfgs/wrap/serve"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
+)
+
+// byHand sends bytes, and no more if that is the end, and returns what comes back until the server is done.
+func (r *running) byHand(all string, end bool) string {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.HTTPAddr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, all); err != nil {
+		r.t.Fatal(err)
+	}
+	if end {
+		if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	answer, err := io.ReadAll(c)
+	if err != nil && len(all) < 1<<16 { // what a server does not read of a long head resets the connection
+		r.t.Errorf("%.40q: %v", all, err)
+	}
+	return string(answer)
+}
+
+func TestWhatIsNoRequestIsRefused(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	const post = "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\n"
+	for _, c := range []struct{ name, all, status, says string }{
+		{"a body that breaks off", post + "Content-Length: 100\r\n\r\n{", "400", "ends early"},
+		{"a broken chunk", post + "Transfer-Encoding: chunked\r\n\r\nZZ\r\n", "400", "cannot be read"},
+		{"a packed body that breaks off", post + "Content-Encoding: gzip\r\nContent-Length: 9\r\n\r\n\x1f\x8b", "400", "ends early"},
+		{"two lengths", post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", "400", ""},
+		{"a negative length", post + "Content-Length: -1\r\n\r\n{}", "400", ""},
+		{"a length in words", post + "Content-Length: many\r\n\r\n{}", "400", ""},
+		{"a length beyond all limits", post + "Content-Length: 9000000000000000000\r\n\r\n{}", "413", "67108864 bytes"},
+		{"a long head", "GET /v2 HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 1<<18) + "\r\n\r\n", "431", ""},
+		{"no head", "\x16\x03\x01\r\n\r\n", "400", ""},
+		{"HTTP/1.0 without a host", "GET /v2/health/live HTTP/1.0\r\n\r\n", "200", "true"},
+		{"HTTP/1.1 without a host", "GET /v2/health/live HTTP/1.1\r\n\r\n", "400", ""},
+	} {
+		answer := r.byHand(c.all, true)
+		if c.name == "a long head" && answer == "" {
+			continue
+		}
+		if !strings.HasPrefix(answer, "HTTP/1.1 "+c.status) && !strings.HasPrefix(answer, "HTTP/1.0 "+c.status) ||
+			!strings.Contains(answer, c.says) {
+			t.Errorf("%s: %.300q, want %s and %q", c.name, answer, c.status, c.says)
+		}
+	}
+	// Requests that come before the answers to others are answered in their order.
+	one := func(id, header string) string {
+		body := inferBody(t, id, 1500, 1501, "")
+		return fmt.Sprintf("%s%sContent-Length: %d\r\n\r\n%s", post, header, len(body), body)
+	}
+	answer := r.byHand(one("first", "")+one("second", "")+one("third", "Connection: close\r\n"), false)
+	first, second := strings.Index(answer, `"first"`), strings.Index(answer, `"second"`)
+	if first < 0 || second < first || strings.Index(answer, `"third"`) < second {
+		t.Errorf("three requests at once: %.300q", answer)
+	}
+}
+
+// binaryBody is a request of the protocol with bytes of digits, and its header.
+func binaryBody(t *testing.T, from, to int) (string, string) {
+	t.Helper()
+	x := wraptest.DigitTensor(t, from, to)
+	body, header, err := (&oip.Request{Inputs: []tensor.Tensor{x}}).Body(func(string) bool { return true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body), header
+}
+
+func TestWhatDoesNotFitTogetherIsRefused(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	body, length := binaryBody(t, 1500, 1503)
+	text := inferBody(t, "", 1500, 1501, "")
+	many := make([]string, 10_000)
+	for i := range many {
+		many[i] = fmt.Sprintf(`{"name":"x%d","shape":[1],"datatype":"FP32","data":[1]}`, i)
+	}
+	shaped := func(shape string) string { return strings.Replace(text, "[1,1,8,8]", shape, 1) }
+	for _, c := range []struct {
+		name, body, header string
+		code               int
+		says               string
+	}{
+		{"no length of the JSON", body, "", 400, ""},
+		{"none of it", body, "0", 400, ""},
+		{"a byte less", body, fmt.Sprint(len(body) - 769), 400, ""},
+		{"more than there is", body, fmt.Sprint(len(body) + 1), 400, oip.Header},
+		{"a negative one", body, "-1", 400, oip.Header},
+		{"no number", body, "many", 400, oip.Header},
+		{"beyond 64 bits", body, "99999999999999999999", 400, oip.Header},
+		{"a byte missing", body[:len(body)-1], length, 400, "only 767 bytes are left"},
+		{"a byte more", body + "x", length, 400, "1 bytes are left"},
+		{"too many inputs", `{"inputs":[` + strings.Join(many, ",") + `]}`, "", 413, "64"},
+		{"nested deeply", strings.Repeat(`{"a":`, 100_000), "", 400, ""},
+		{"lists nested deeply", `{"inputs":[{"name":"image","shape":[1],"datatype":"FP32","data":` + strings.Repeat("[", 100_000), "", 400, ""},
+		{"a huge shape", shaped("[1,1,8,8000000000000]"), "", 413, ""},
+		{"a shape beyond 64 bits", shaped("[4294967296,4294967296,4294967296,8]"), "", 400, ""},
+		{"a negative shape", shaped("[-1,1,8,-8]"), "", 400, ""},
+		{"as many examples as fit in no memory", shaped("[1000000,1,8,8]"), "", 413, ""},
+		{"NaN in JSON", strings.Replace(text, `"data":[0`, `"data":[NaN`, 1), "", 400, ""},
+		{"a number beyond float32", strings.Replace(text, `"data":[0`, `"data":[1e39`, 1), "", 400, ""},
+	} {
+		var headers []string
+		if c.header != "" {
+			headers = []string{oip.Header, c.header}
+		}
+		code, _, answer := r.send("POST", "/v2/models/digits/infer", c.body, headers...)
+		clear := strings.HasPrefix(string(answer), `{"error":"`) && strings.Contains(string(answer), c.says)
+		if code != c.code || !clear || len(answer) > 1000 {
+			t.Errorf("%s: %d %.300s, want %d and %q", c.name, code, answer, c.code, c.says)
+		}
+	}
+	// What is unknown is passed over, as the protocol has it.
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1501, `,"parameters":{"mood":"good"},"more":{"a":[1]}`), &got)
+}
+
+// A number that is none makes an example that is refused, or as unfamiliar as can be; and requests that are
+// run together with it are answered as ever.
+func TestNumbersThatAreNoneDisturbNobody(t *testing.T) {
+	dir := digits(t)
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}}})
+	p := wraptest.Opened(t, dir, wrap.Options{})
+	want, err := p.Predict(t.Context(), []wrap.Tensor{wraptest.DigitTensor(t, 1500, 1503)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, length := binaryBody(t, 1500, 1503)
+	scores := func(body string) (int, []float64) {
+		code, header, answer := r.send("POST", "/v2/models/digits/infer", body, oip.Header, length)
+		if code != http.StatusOK {
+			return code, nil
+		}
+		got, err := oip.ReadResponse(answer, header.Get(oip.Header), oip.Limits{})
+		if err != nil {
+			t.Error(err)
+			return code, nil
+		}
+		for _, o := range got.Outputs {
+			if o.Name == "ood_score" {
+				return code, o.Data.([]float64)
+			}
+		}
+		t.Error("no ood_score")
+		return code, nil
+	}
+	var group sync.WaitGroup
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat32} {
+		strange := []byte(body)
+		binary.LittleEndian.PutUint32(strange[len(strange)-4:], math.Float32bits(float32(v)))
+		for range 8 {
+			group.Go(func() {
+				code, got := scores(string(strange))
+				if code != http.StatusBadRequest && (code != http.StatusOK || len(got) != 3 || got[2] < 1) {
+					t.Errorf("%v: %d %v", v, code, got)
+				}
+			})
+			group.Go(func() {
+				code, got := scores(body)
+				for i := range want {
+					if code != http.StatusOK || math.Abs(got[i]-want[i].OODScore) > 1e-5 {
+						t.Errorf("beside %v: %d %v, want %v", v, code, got, want[i].OODScore)
+					}
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+// zeros packs n of them.
+func zeros(t testing.TB, n int, z io.WriteCloser) {
+	t.Helper()
+	if _, err := io.CopyN(z, zero{}, int64(n)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// allocated is how many bytes of memory f takes in all.
+func allocated(f func()) int64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc - before.TotalAlloc)
+}
+
+// bombPNG is an image of so many pixels of one colour.
+func bombPNG(t testing.TB, width, height int) []byte {
+	t.Helper()
+	out := []byte("\x89PNG\r\n\x1a\n")
+	chunk := func(kind string, data []byte) {
+		out = binary.BigEndian.AppendUint32(out, uint32(len(data)))
+		body := append([]byte(kind), data...)
+		out = binary.BigEndian.AppendUint32(append(out, body...), crc32.ChecksumIEEE(body))
+	}
+	size := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(width)), uint32(height))
+	chunk("IHDR", append(size, 8, 0, 0, 0, 0))
+	var b bytes.Buffer
+	zeros(t, min((width+1)*height, 64<<20), zlib.NewWriter(&b))
+	chunk("IDAT", b.Bytes())
+	chunk("IEND", nil)
+	return out
+}
+
+func TestWhatUnpacksToMuchTakesNoMoreMemoryThanItMay(t *testing.T) {
+	const most, bombs, unpacked = 1 << 20, 20, 256 << 20
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
+	var packed, deflated bytes.Buffer
+	zeros(t, unpacked, gzip.NewWriter(&packed))
+	zeros(t, unpacked, zlib.NewWriter(&deflated))
+	for _, c := range []struct{ name, path, encoding, body string }{
+		{"gzip", "/v2/models/digits/infer", "gzip", packed.String()},
+		{"deflate", "/v2/models/digits/infer", "deflate", deflated.String()},
+		{"of an image", "/v1/predict", "gzip", packed.String()},
+		{"of a document", "/v2/repository/index", "gzip", packed.String()},
+		{"an image of many pixels", "/v1/predict", "", string(bombPNG(t, 60_000, 60_000))},
+		{"a wide image", "/v1/predict", "", string(bombPNG(t, 1<<31-1, 1))},
+	} {
+		took := allocated(func() {
+			var group sync.WaitGroup
+			for range bombs {
+				group.Go(func() {
+					code, _, answer := r.send("POST", c.path, c.body, "Content-Encoding", c.encoding)
+					if code != 400 && code != 413 && code != 429 {
+						t.Errorf("%s: %d %s", c.name, code, answer)
+					}
+				})
+			}
+			group.Wait()
+		})
+		if limit := int64(bombs * 8 * most); took > limit {
+			t.Errorf("%s: %d bytes of memory, want at most %d of what unpacks to %d", c.name, took, limit, bombs*unpacked)
+		}
+	}
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1501, ""), &got)
+}
+
+// FuzzHandler: whatever is asked is answered, and with no error of the server's own.
+func FuzzHandler(f *testing.F) {
+	dir, _ := wraptest.Calibrated(f, wraptest.Structures[0])
+	s, err := serve.New(f.Context(), serve.Config{
+		Bundles: []serve.Bundle{{Name: "d", Dir: dir}}, HTTP: "127.0.0.1:0", MaxBody: 1 << 20,
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { s.Close() })
+	handler := s.Handler()
+	const infer = "/v2/models/d/infer"
+	row := strings.Repeat("0,", 63) + "1"
+	input := `{"inputs":[{"name":"image","shape":[1,1,8,8],"datatype":"FP32","data":[` + row + `]}]}`
+	f.Add("POST", infer, "application/json", "", "", []byte(input))
+	f.Add("POST", infer, "", "", "111", append([]byte(`{"inputs":[{"name":"image","shape":[1,1,8,8],"datatype":"FP32","parameters":{"binary_data_size":256}}]}`), make([]byte, 256)...))
+	f.Add("POST", infer, "", "gzip", "", []byte("\x1f\x8b\x08\x00"))
+	f.Add("POST", "/v1/predict", "image/png", "", "", bombPNG(f, 8, 8))
+	f.Add("POST", "/v1/predict?model=d&method=mf0&t_act=2", "application/json", "", "", []byte(`{"image":[[`+row+`]]}`))
+	f.Add("POST", "/v1/predict", "multipart/form-data; boundary=b", "", "", []byte("--b\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\nx\r\n--b--\r\n"))
+	f.Add("POST", "/v2/repository/index", "", "deflate", "", []byte(`{"ready":true}`))
+	f.Add("GET", "/v2/models/d/versions/1/config", "", "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, method, path, kind, encoding, length string, body []byte) {
+		if strings.Contains(path, "load") {
+			return // a model that is gone is one of the server's errors
+		}
+		request, err := http.NewRequest(method, "http://localhost", bytes.NewReader(body))
+		if err != nil {
+			return
+		}
+		u, err := request.URL.Parse(path)
+		if err != nil || u.Host != "localhost" {
+			return
+		}
+		request.URL = u
+		for name, value := range map[string]string{"Content-Type": kind, "Content-Encoding": encoding, oip.Header: length} {
+			if value != "" {
+				request.Header.Set(name, value)
+			}
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, request)
+		if w.Code >= 500 && w.Code != http.StatusNotImplemented {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	})
+}
