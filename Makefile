@@ -7,7 +7,7 @@ PYTHON   ?= python3
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers paper spark jobs image setup toolchain
+.PHONY: build demo test race lint fuzz bench peers paper spark jobs image clients soak setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -75,6 +75,16 @@ jobs: build setup
 # on Debian 12, in a Python environment with testdata/serve/image/requirements.txt.
 image: toolchain
 	$(PYTHON) testdata/serve/image/check.py
+
+# Triton's client, KServe's and curl ask a server, and predict says what they must hear. In a Python
+# environment with testdata/serve/clients/requirements.txt.
+clients: build setup
+	MFGS="$(CURDIR)/mfgs" $(PYTHON) testdata/serve/clients/check.py
+
+# An hour of mixed traffic under the race detector, and then ten thousand reloads and a million requests.
+soak: setup
+	$(GO) run ./testdata/serve/soak
+	$(GO) run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \
