@@ -27,6 +27,7 @@ type model struct {
 	slots  *engine.Slots
 
 	metrics *telemetry.Metrics
+	changed func() // is called when the model is loaded or unloaded
 
 	current    atomic.Pointer[generation] // nil: not loaded
 	statistics statistics
@@ -106,6 +107,7 @@ func (m *model) load(ctx context.Context, always bool) error {
 		return cmp.Or(m.retire(next), err)
 	}
 	m.current.Store(next)
+	m.changed()
 	m.config.Log.Info("bundle loaded", "model", m.Name, "bundle", m.Dir, "sha256", next.sha256,
 		"seconds", time.Since(started).Seconds())
 	return m.retire(old)
@@ -116,6 +118,7 @@ func (m *model) unload() error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
 	old := m.current.Swap(nil)
+	m.changed()
 	m.setReason(errUnloadedByRequest)
 	if old != nil {
 		m.metrics.Unload(m.Name)

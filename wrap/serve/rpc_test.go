@@ -138,7 +138,11 @@ func TestErrorsOfGRPCHaveTheirCodes(t *testing.T) {
 	if _, err := c.RepositoryModelUnload(known, &pb.RepositoryModelUnloadRequest{RepositoryName: "digits"}); err != nil {
 		t.Error(err)
 	}
-	_, err := c.ModelInfer(known, message(t, 1500, 1501))
+	h, err := grpc_health_v1.NewHealthClient(r.dial()).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil || h.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("health of a server whose model is unloaded: %v, %v", h, err)
+	}
+	_, err = c.ModelInfer(known, message(t, 1500, 1501))
 	if status.Code(err) != codes.Unavailable || len(status.Convert(err).Details()) != 1 {
 		t.Errorf("of an unloaded model: %v", err)
 	} else if _, ok := status.Convert(err).Details()[0].(*errdetails.RetryInfo); !ok {

@@ -54,7 +54,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	for _, b := range c.Bundles {
-		s.models = append(s.models, &model{Bundle: b, config: &s.config, slots: s.slots, metrics: s.metrics})
+		m := &model{Bundle: b, config: &s.config, slots: s.slots, metrics: s.metrics, changed: s.tellHealth}
+		s.models = append(s.models, m)
 	}
 	for _, m := range s.models {
 		if err := m.load(ctx, true); err != nil {
@@ -86,7 +87,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var rpc *grpc.Server
 	if s.http != nil {
 		web = s.webServer(requests)
-		go func() { failed <- web.Serve(s.http) }()
+		go func() { failed <- serveWeb(web, s.http) }()
 	}
 	if s.grpc != nil {
 		rpc = s.rpcServer()
@@ -127,6 +128,14 @@ func (s *Server) Run(ctx context.Context) error {
 		err = fmt.Errorf("requests were still under way after %v, and were cut off", s.config.Drain)
 	}
 	return err
+}
+
+// serveWeb serves by TLS where that is asked for, and HTTP/2 then too.
+func serveWeb(web *http.Server, l net.Listener) error {
+	if web.TLSConfig != nil {
+		return web.ServeTLS(l, "", "")
+	}
+	return web.Serve(l)
 }
 
 // stopRPC ends a gRPC server as http.Server.Shutdown does.

@@ -8,9 +8,11 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 	"github.com/mfgs/mfgs/wrap/serve/telemetry"
 )
 
@@ -71,5 +73,15 @@ func (s *Server) TLS() bool { return s.tls != nil }
 
 // Models are the names that bundles are served under.
 func (s *Server) Models() []string { return s.names() }
+
+// tellHealth has gRPC's health service say what ready does.
+func (s *Server) tellHealth() {
+	status := grpc_health_v1.HealthCheckResponse_NOT_SERVING
+	if s.ready() {
+		status = grpc_health_v1.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", status)
+	s.health.SetServingStatus(inference.GRPCInferenceService_ServiceDesc.ServiceName, status)
+}
 
 func (s *Server) reserve() reservation { return reservation{of: s.inFlight, limit: s.config.InFlight} }
