@@ -348,6 +348,28 @@ func TestSameFigure(t *testing.T) {
 	}
 }
 
+// argument is one of mfgs serve in a manifest.
+var argument = regexp.MustCompile(`(?m)^\s+- (--[a-z-]+)=`)
+
+func TestManifestsHaveFlagsOfServe(t *testing.T) {
+	_, help, _ := invoke(t.Context(), "serve", "--help")
+	for _, name := range []string{"serve.yaml", "kserve.yaml"} {
+		text, err := os.ReadFile("../../docs/kubernetes/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		flags := argument.FindAllStringSubmatch(string(text), -1)
+		if len(flags) < 5 {
+			t.Errorf("%s: %d flags found, want at least 5", name, len(flags))
+		}
+		for _, flag := range flags {
+			if !strings.Contains(help, "  "+flag[1]+" ") {
+				t.Errorf("%s: mfgs serve has no %s", name, flag[1])
+			}
+		}
+	}
+}
+
 // sureOf is a sentence of docs/examples.md, with its line breaks undone.
 var sureOf = regexp.MustCompile(`the network is more than 99 % sure of (\d+) of the (\d+) test \w+, and (\d+) of those are wrong; calibrated, of (\d+), and (\d+) of those are wrong`)
 
