@@ -81,13 +81,19 @@ export function show(at, model, answer, said) {
   at.replaceChildren(...[
     element("p", { class: "verdict" }, answer.abstain === true ? `${word}?` : word),
     element("p", {}, sentence),
-    said === undefined ? undefined : element("p", { class: "quiet" }, `The file itself says: ${typeof said === "string" ? said : JSON.stringify(said)}`),
+    said === undefined ? undefined : element("p", { class: "quiet" }, `The file itself says: ${nameOf(answer, said)}`),
     decision(model, answer),
     element("h3", {}, "Probabilities"), bars(model, answer),
     ...sets(model, answer),
     element("h3", {}, "How familiar it is"), ...strip(model, answer),
     ...promises(model),
   ].filter((part) => part !== undefined));
+}
+
+// nameOf is the name of a class that a file gives by name or number.
+function nameOf(answer, said) {
+  const text = typeof said === "string" ? said : JSON.stringify(said);
+  return answer.top.find((one) => String(one.class) === text)?.label ?? text;
 }
 
 function decision(model, answer) {
