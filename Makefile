@@ -7,7 +7,7 @@ PYTHON   ?= python3
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers paper spark jobs image clients soak setup toolchain
+.PHONY: build demo test race lint fuzz bench peers paper spark jobs image clients page soak setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -70,6 +70,11 @@ spark: setup
 # environment with testdata/kubernetes/requirements.txt.
 jobs: build setup
 	PATH="$(CURDIR):$$PATH" $(PYTHON) testdata/kubernetes/check.py
+
+# The page that servers show, in a real browser: its screenshots in docs/serve are made anew. Takes Node 20
+# or newer and Chromium, and fetches what testdata/page/package-lock.json has.
+page: build setup
+	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test data.test.mjs page.test.mjs
 
 # The image of docs/serve/Dockerfile, without Docker, and in it the servers of docs/kubernetes. As root
 # on Debian 12, in a Python environment with testdata/serve/image/requirements.txt.
