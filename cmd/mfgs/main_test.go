@@ -26,7 +26,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"mfgs": main})
+	testscript.Main(m, map[string]func(){"mfgs": main, "curl": curl})
 }
 
 // TestScripts runs the command line as people do. The scripts have, besides
@@ -44,6 +44,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv(install.EnvLibrary, lib.Path)
 			env.Setenv(install.EnvNoInstall, "1")
+			env.Setenv("ADDRESS", freeAddress(t)) // of HTTP, for a server
 			return nil
 		},
 	})
