@@ -153,3 +153,50 @@ func FuzzRequestFromProto(f *testing.F) {
 		}
 	})
 }
+
+// FuzzMessageSize: what a message is said to take is no less than what its elements do once it is read.
+func FuzzMessageSize(f *testing.F) {
+	for _, m := range []*inference.ModelInferRequest{
+		{ModelName: "m", Id: "q", RawInputContents: [][]byte{{1, 2, 3}, nil}},
+		{Inputs: []*inference.ModelInferRequest_InferInputTensor{{
+			Name: "x", Shape: []int64{1, 2, 3},
+			Contents: &inference.InferTensorContents{
+				Int64Contents: []int64{1, 2, -3}, BytesContents: [][]byte{nil, []byte("a")}, BoolContents: []bool{true},
+			},
+		}}},
+		{Outputs: []*inference.ModelInferRequest_InferRequestedOutputTensor{{Name: "y"}}},
+	} {
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		size, err := MessageSize(raw, small)
+		var m inference.ModelInferRequest
+		if err != nil || proto.Unmarshal(raw, &m) != nil {
+			return
+		}
+		takes := 0
+		for _, in := range m.GetInputs() {
+			c := in.GetContents()
+			takes += 8 * (len(in.GetShape()) + len(c.GetInt64Contents()) + len(c.GetUint64Contents()))
+			takes += 8*len(c.GetFp64Contents()) + 4*(len(c.GetIntContents())+len(c.GetUintContents()))
+			takes += 4*len(c.GetFp32Contents()) + len(c.GetBoolContents())
+			for _, b := range c.GetBytesContents() {
+				takes += 24 + len(b)
+			}
+		}
+		for _, b := range m.GetRawInputContents() {
+			takes += len(b)
+		}
+		most := small.withDefaults().Tensors
+		if len(m.GetInputs()) > most || len(m.GetOutputs()) > most || len(m.GetParameters()) > maxParameters {
+			t.Errorf("more than there may be: %v", &m)
+		}
+		if int64(takes) > size {
+			t.Errorf("a message that takes %d is said to take %d: %v", takes, size, &m)
+		}
+	})
+}

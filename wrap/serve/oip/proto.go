@@ -358,12 +358,18 @@ func MessageSize(raw []byte, l Limits) (int64, error) {
 	return size, classified("request", err)
 }
 
-// What an element takes: of numbers at most, where a byte of the message can be one, and of BYTES, whose
-// text is counted already.
+// What elements take. A text is counted already, but for what points to it; a number of an own field takes
+// at most numberBytes; and of numbers in one field a byte takes as much as the smallest number that it can be.
 const (
-	numberBytes = 8
 	textBytes   = 48
+	numberBytes = 8
 )
+
+var packedBytes = [...]int64{
+	1: 1, // bool_contents
+	2: 4, 3: 8, 4: 4, 5: 8,
+	6: 1, 7: 1, // fp32_contents and fp64_contents, whose size is the same here and there
+}
 
 // inputSize is how much memory the elements of an input take, beside the bytes of their texts.
 func inputSize(input []byte) (size int64, err error) {
@@ -374,10 +380,13 @@ func inputSize(input []byte) (size int64, err error) {
 			return few(&parameters, maxParameters, "parameters of an input")
 		case inputContents:
 			return fields(value, func(field protowire.Number, value []byte) error {
-				if field == bytesContents {
+				switch {
+				case field == bytesContents:
 					size += textBytes
-				} else {
-					size += numberBytes * int64(max(1, len(value)))
+				case value != nil && int(field) < len(packedBytes):
+					size += packedBytes[field] * int64(len(value))
+				default:
+					size += numberBytes
 				}
 				return nil
 			})
