@@ -279,6 +279,9 @@ func (s *soak) count(ctx context.Context) error {
 			group.Go(func() {
 				for a := make(s.workers); more() && s.tally.count(reloaded) < s.reloads; {
 					a.once(ctx, kind{"reload", 1, func(a *asker, ctx context.Context) (outcome, error) {
+						if a.n++; a.n%10 > 0 {
+							return reloaded, a.load(ctx, swapped)
+						}
 						return reloaded, a.exchange(ctx, func() error { return a.load(ctx, swapped) })
 					}})
 				}
