@@ -90,7 +90,8 @@ def custom_schemas(scratch):
 
 def restricted(name, pod):
     """Ends the check where a pod breaks the rules of the Pod Security Standard "restricted"."""
-    allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
+    allowed = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected",
+               "secret"}
     of_pod = pod.get("securityContext", {})
     volumes = {v["name"]: set(v) - {"name"} for v in pod.get("volumes", [])}
     rules = {"a host's namespace": any(pod.get(h) for h in ("hostNetwork", "hostPID", "hostIPC")),
@@ -135,7 +136,8 @@ def check_schemas(scratch):
 
             def problem(versions):
                 if schema:
-                    return next((e.message for e in jsonschema.Draft202012Validator(schema).iter_errors(document)), None)
+                    errors = jsonschema.Draft202012Validator(schema).iter_errors(document)
+                    return next((e.message for e in errors), None)
                 return next((p for v in versions if (p := fits(document, v))), None)
 
             if found := problem(VERSIONS):

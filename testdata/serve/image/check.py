@@ -17,6 +17,7 @@ its own and in a temporary folder.
 
 import ctypes
 import fnmatch
+import gzip
 import json
 import os
 import pathlib
@@ -36,7 +37,7 @@ DOCKERFILE = ROOT / "docs" / "serve" / "Dockerfile"
 # Of distroless/cc-debian12.
 PACKAGES = "base-files netbase tzdata libc6 libssl3 gcc-12-base libgcc-s1 libgomp1 libstdc++6".split()
 DEVICES = ("null", "zero", "random", "urandom")
-NEW_NAMESPACES = 0x20000 | 0x40000000  # CLONE_NEWNS, CLONE_NEWNET
+CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -94,7 +95,8 @@ def make_context(folder):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     size = sum((folder / n).stat().st_size for n in names)
-    print(f"context: {len(names)} files, {size / 2**20:.1f} MiB, in {', '.join(sorted({n.split('/')[0] for n in names}))}")
+    places = sorted({n.split("/")[0] for n in names})
+    print(f"context: {len(names)} files, {size / 2**20:.1f} MiB, in {', '.join(places)}")
 
 
 def copy(words, source, root, workdir):
@@ -277,31 +279,30 @@ def seconds(container, flag):
     return float(value.removesuffix("s"))
 
 
-def predicted(root, image, bundle, shared):
-    """What the image's own program predicts of three digits, and the request for them."""
+def predicted(root, image, bundle):
+    """What the image's own program predicts of three digits, and their pixels."""
     digits = ROOT / "models" / "digits-mlp" / "digits-images-idx3-ubyte.gz"
     program = root / image["entrypoint"][0][1:]
     want = json.loads(call(program, "predict", "--bundle", bundle, "--json", f"{digits}[1500:1503]",
                            stdout=subprocess.PIPE).stdout)["predictions"]
-    import gzip
     pixels = gzip.decompress(digits.read_bytes())
     data = [v / 255 for v in pixels[16 + 1500 * 64:16 + 1503 * 64]]
-    shared["data"], shared["want"] = data, want
+    return {"data": data, "want": want}
 
 
-def infers(url, model, shared):
+def infers(url, model, example):
     """Asks for the predictions, and compares."""
     metadata = json.loads(get(f"{url}/v2/models/{model}")[1])
     given = metadata["inputs"][0]
-    shape = [3] + [d for d in given["shape"][1:]]
-    request = {"id": "a", "inputs": [{"name": given["name"], "shape": shape, "datatype": "FP32", "data": shared["data"]}]}
+    image = {"name": given["name"], "shape": [3, *given["shape"][1:]], "datatype": "FP32", "data": example["data"]}
+    request = {"id": "a", "inputs": [image]}
     status, body = get(f"{url}/v2/models/{model}/infer", json.dumps(request).encode())
     if status != 200:
         fail(f"an inference is answered with {status}: {body.decode()}")
     answer = json.loads(body)
     outputs = {o["name"]: o["data"] for o in answer["outputs"]}
     for name, key in ("probabilities", "probabilities"), ("ood_score", "ood_score"):
-        want = [one[key] for one in shared["want"]]
+        want = [one[key] for one in example["want"]]
         want = sum(want, []) if name == "probabilities" else want
         if answer["id"] != "a" or len(want) != len(outputs[name]) or any(
                 abs(a - b) > 1e-5 for a, b in zip(want, outputs[name])):  # float32, in another batch
@@ -309,7 +310,7 @@ def infers(url, model, shared):
     return outputs
 
 
-def serve(node, name, model, container, grace, shared):
+def serve(node, name, model, container, grace, example):
     """Runs a container of a manifest from its start to its end."""
     container = {**container, "args": [a.replace("{{.Name}}", model) for a in container["args"]]}
     pod = node.start(container["args"])
@@ -321,7 +322,7 @@ def serve(node, name, model, container, grace, shared):
         if not passes(container, container[probe]):
             fail(f"{name}: the {probe} fails")
     url, = (f"http://127.0.0.1{a.split('=')[1]}" for a in container["args"] if a.startswith("--http="))
-    infers(url, model, shared)
+    infers(url, model, example)
     status = pathlib.Path(f"/proc/{first_process(pod)}/status").read_text()
     if not re.search(r"^CapEff:\t0+$", status, re.M) or not re.search(r"^NSpid:\t\d+\t1$", status, re.M):
         fail(f"{name}: not process 1, or with capabilities")
@@ -334,7 +335,7 @@ def serve(node, name, model, container, grace, shared):
     os.kill(first_process(pod), signal.SIGTERM)
     wait(f"{name}: readiness that ends", lambda: not passes(container, container["readinessProbe"]), 2)
     while time.monotonic() - began < notice - 1:
-        infers(url, model, shared)
+        infers(url, model, example)
         if passes(container, container["readinessProbe"]):
             fail(f"{name} is ready again while it ends")
         time.sleep(0.2)
@@ -342,19 +343,22 @@ def serve(node, name, model, container, grace, shared):
     took = time.monotonic() - began
     if pod.returncode != 0 or took < notice:
         fail(f"{name} ended with status {pod.returncode} after {took:.1f} s: {log}")
-    print(f"{name}: probes, predictions, {notice:.0f} s of notice, status 0 after {took:.1f} s; {memory:.0f} MiB at most")
+    print(f"{name}: probes, predictions, {notice:.0f} s of notice, status 0 after {took:.1f} s; {memory:.0f} MiB")
 
 
 WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|memfd_create|\b(?:mkdir|unlink|rename|link|symlink|chmod|chown"
                     r"|truncate|mknod|utime\w*)(?:at2?)?\(")
 
 
-def check_writes(scratch, node, shared):
+def check_writes(scratch, node, example):
     """Traces what the server does with files."""
     trace = scratch / "trace"
     pod = node.start(["serve", "--bundle=digits=/parts/bundle", "--http=:8000", "--grpc=none", "--watch=100ms"], trace)
-    wait("ready server under strace", lambda: get("http://127.0.0.1:8000/v2/health/ready")[0] == 200, 120)
-    infers("http://127.0.0.1:8000", "digits", shared)
+    ready = "http://127.0.0.1:8000/v2/health/ready"
+    wait("ready server under strace", lambda: pod.poll() is not None or get(ready)[0] == 200, 120)
+    if pod.poll() is not None:
+        fail(f"the server ended: {pod.stderr.read()}")
+    infers("http://127.0.0.1:8000", "digits", example)
     status, _ = get("http://127.0.0.1:8000/v2/repository/models/digits/load", b"{}")
     if status != 200:
         fail("a bundle is not loaded again under strace")
@@ -375,7 +379,7 @@ def check_writes(scratch, node, shared):
 
 def main():
     import yaml
-    if libc.unshare(NEW_NAMESPACES & 0x20000) != 0:
+    if libc.unshare(CLONE_NEWNS) != 0:
         fail("a mount namespace is wanted: run this as root")
     call("mount", "--make-rprivate", "/")
     with tempfile.TemporaryDirectory() as scratch:
@@ -383,29 +387,30 @@ def main():
         try:
             root, image = build(scratch)
             check_image(root, image)
-            parts, shared = scratch / "parts", {}
+            parts = scratch / "parts"
             parts.mkdir()
             digits = f"{ROOT}/models/digits-mlp/digits-images-idx3-ubyte.gz"
             call(root / image["entrypoint"][0][1:], "calibrate", "--model", ROOT / "models/digits-mlp/model.onnx",
                  "--train", digits + "[0:1200]", "--val", digits + "[1200:1500]", "--out", parts / "bundle",
                  stdout=subprocess.DEVNULL)
-            predicted(root, image, parts / "bundle", shared)
+            example = predicted(root, image, parts / "bundle")
             node = Node(scratch, root, image, {"/parts": parts, "/mnt/models": parts / "bundle"})
             # From here on there is nothing but loopback.
-            if libc.unshare(NEW_NAMESPACES & 0x40000000) != 0:
+            if libc.unshare(CLONE_NEWNET) != 0:
                 fail("a network namespace is wanted: run this as root")
             call("ip", "link", "set", "lo", "up")
-            check_writes(scratch, node, shared)
+            check_writes(scratch, node, example)
             manifests = ROOT / "docs" / "kubernetes"
             deployment = next(yaml.safe_load_all((manifests / "serve.yaml").read_text()))
             pod = deployment["spec"]["template"]["spec"]
             user = pod["securityContext"]
             if f"{user['runAsUser']}:{user['runAsGroup']}" != image["user"]:
                 fail("serve.yaml and the image have different users")
-            serve(node, "serve.yaml", "digits", pod["containers"][0], pod["terminationGracePeriodSeconds"], shared)
+            serve(node, "serve.yaml", "digits", pod["containers"][0], pod["terminationGracePeriodSeconds"], example)
             runtime, service = yaml.safe_load_all((manifests / "kserve.yaml").read_text())
+            container, = runtime["spec"]["containers"]
             default_grace = 30  # of a pod
-            serve(node, "kserve.yaml", service["metadata"]["name"], runtime["spec"]["containers"][0], default_grace, shared)
+            serve(node, "kserve.yaml", service["metadata"]["name"], container, default_grace, example)
         finally:
             mounts = [line.split()[1] for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
             for mount in reversed([m for m in mounts if m.startswith(str(scratch))]):
