@@ -96,7 +96,7 @@ var testImports = map[string][]string{
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},
 	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
-	"wrap/serve":           {"calibrate", "wrap/internal/wraptest"},
+	"wrap/serve":           {"calibrate", "featurize/pixels", "wrap/internal/wraptest"},
 }
 
 // thirdParty says which packages, tests included, may import each module from

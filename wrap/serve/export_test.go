@@ -6,13 +6,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ImageBytes is the memory that a request with an image reserves.
-func ImageBytes(file []byte) int64 {
+// ImageBytes is the memory that a request with an image reserves, or why it is refused.
+func ImageBytes(file []byte) (int64, error) {
 	memory := &reservation{of: semaphore.NewWeighted(math.MaxInt64), limit: math.MaxInt64}
-	if err := checkImage(file, false, memory); err != nil {
-		panic(err)
-	}
-	return memory.held
+	err := checkImage(file, false, memory)
+	return memory.held, err
 }
 
 // Patterns are those of all routes.

@@ -271,7 +271,11 @@ func TestAnImageTakesNoMoreMemoryThanIsReserved(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "480×640") {
 			t.Fatalf("%s: %v", name, err) // it was decoded, and does not suit
 		}
-		took, reserved := after.TotalAlloc-before.TotalAlloc, serve.ImageBytes([]byte(file))
+		reserved, err := serve.ImageBytes([]byte(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		took := after.TotalAlloc - before.TotalAlloc
 		if took > uint64(reserved)+256<<10 || reserved == 0 {
 			t.Errorf("%s: %d bytes, and %d are reserved", name, took, reserved)
 		}
