@@ -13,7 +13,7 @@
 // Every answer is held against what a wrap.Predictor of the bundle that it names gives for the same
 // inputs. The program ends with status 1 where one is otherwise, where a request that is right is not
 // answered in time, where the race detector reports anything, and where after a quiet spell goroutines,
-// threads, file descriptors or memory are not what they were.
+// threads or file descriptors are not what they were, or memory grew on.
 package main
 
 import (
@@ -68,6 +68,7 @@ type soak struct {
 	bundles *bundles
 	server  *server
 	tally   tally
+	rss     []int64 // of the server, second after second
 }
 
 func (s *soak) run(ctx context.Context) (err error) {
@@ -122,6 +123,9 @@ func (s *soak) finish() error {
 	}
 	fmt.Printf("at the start %v\nat the end   %v\n", s.server.start, end)
 	if err := end.grown(s.server.start); err != nil {
+		s.tally.fail("%v", err)
+	}
+	if err := leaks(s.rss); err != nil {
 		s.tally.fail("%v", err)
 	}
 	// A server that was asked little has as many goroutines.

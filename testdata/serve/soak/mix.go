@@ -82,7 +82,7 @@ func (s *soak) askAll(ctx context.Context, begin func(*sync.WaitGroup, func(int)
 
 // tell says every so often how it stands.
 func (s *soak) tell(done <-chan struct{}) {
-	started, ticks := time.Now(), time.NewTicker(s.every)
+	started, told, ticks := time.Now(), time.Now(), time.NewTicker(time.Second)
 	defer ticks.Stop()
 	for end := false; !end; {
 		select {
@@ -95,6 +95,11 @@ func (s *soak) tell(done <-chan struct{}) {
 			s.tally.fail("the server is gone: %v", err)
 			return
 		}
+		s.rss = append(s.rss, u.rss)
+		if time.Since(told) < s.every && !end {
+			continue
+		}
+		told = time.Now()
 		fmt.Printf("%6.0f s  %v; %s\n", time.Since(started).Seconds(), u, s.tally.line())
 	}
 }

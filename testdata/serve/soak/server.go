@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -161,23 +162,30 @@ func (s *server) usage() (u usage, err error) {
 	return u, err
 }
 
-// What a server may have more of when it has been asked much: threads that Go keeps for calls of C, and
-// memory of allocators and, under the race detector, of its shadows. A leak of a few KiB in a request or
-// of a bundle in a reload would be more.
-const (
-	moreThreads = 24
-	moreMemory  = 256 << 20
-)
+// moreThreads is how many more threads a server may have that was asked much: Go keeps those for calls of C.
+const moreThreads = 24
 
-// grown says what there is much more of than in the beginning.
+// grown says what there is more of than in the beginning.
 func (u usage) grown(start usage) error {
 	switch {
 	case u.fds > start.fds+2:
 		return fmt.Errorf("%d files are open, where there were %d", u.fds, start.fds)
 	case u.threads > start.threads+moreThreads:
 		return fmt.Errorf("%d threads, where there were %d", u.threads, start.threads)
-	case u.rss > start.rss+moreMemory:
-		return fmt.Errorf("%d MiB, where there were %d", u.rss>>20, start.rss>>20)
+	}
+	return nil
+}
+
+// leaks says whether memory, in bytes and second after second, goes on growing: its most in the second half
+// of the time is much above that in the first, when every kind of request was met.
+func leaks(rss []int64) error {
+	if len(rss) < 4 {
+		return nil
+	}
+	first, second := slices.Max(rss[:len(rss)/2]), slices.Max(rss[len(rss)/2:])
+	fmt.Printf("at most %d MiB in the first half of the time, %d in the second\n", first>>20, second>>20)
+	if second > first+first/4+64<<20 {
+		return fmt.Errorf("memory grows from %d to %d MiB", first>>20, second>>20)
 	}
 	return nil
 }
