@@ -416,7 +416,7 @@ func TestExportRefuses(t *testing.T) {
 		t.Error("the model has changed")
 	}
 	for name := range bundleFiles(t, dir) {
-		if !slices.Contains([]string{bundle.ManifestName, bundle.PosteriorName, bundle.ModelName}, name) {
+		if !slices.Contains([]string{bundle.ManifestName, bundle.PosteriorName, bundle.ModelName, bundle.ProbeName}, name) {
 			t.Errorf("the bundle holds %s now", name)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/wraptest"
@@ -188,7 +189,7 @@ func TestNumbersThatAreNoneDisturbNobody(t *testing.T) {
 			group.Go(func() {
 				code, got := scores(body)
 				for i := range want {
-					if code != http.StatusOK || math.Abs(got[i]-want[i].OODScore) > 1e-5 {
+					if code != http.StatusOK || !approx.Equal(got[i], want[i].OODScore, 1e-5) {
 						t.Errorf("beside %v: %d %v, want %v", v, code, got, want[i].OODScore)
 					}
 				}
