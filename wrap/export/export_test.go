@@ -415,8 +415,9 @@ func TestExportRefuses(t *testing.T) {
 	if string(read(t, mine)) != string(read(t, model)) {
 		t.Error("the model has changed")
 	}
+	has := []string{bundle.ManifestName, bundle.PosteriorName, bundle.ModelName, bundle.ProbeName}
 	for name := range bundleFiles(t, dir) {
-		if !slices.Contains([]string{bundle.ManifestName, bundle.PosteriorName, bundle.ModelName, bundle.ProbeName}, name) {
+		if !slices.Contains(has, name) {
 			t.Errorf("the bundle holds %s now", name)
 		}
 	}
