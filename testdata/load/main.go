@@ -437,15 +437,8 @@ func (s *server) openLoop(what string, rate float64) error {
 	var failures []string
 	lost := 0
 	var all sync.WaitGroup
-	free := make(chan *connection, mostWaiting)
-	for range mostWaiting {
-		c, err := s.connect()
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		free <- c
-	}
+	var free []*connection // the last used one last: those that were not used for long may be closed
+	waiting := 0
 	begun := time.Now()
 	next, before := begun, s.memory()
 	lasts := max(10, 2**seconds)
@@ -456,19 +449,32 @@ func (s *server) openLoop(what string, rate float64) error {
 		}
 		time.Sleep(time.Until(next))
 		due := next
+		mu.Lock()
 		var c *connection
-		select {
-		case c = <-free:
-		default:
+		if n := len(free); n > 0 {
+			c, free = free[n-1], free[:n-1]
+		}
+		if waiting == mostWaiting {
+			mu.Unlock()
 			lost++
 			continue
 		}
+		waiting++
+		mu.Unlock()
 		all.Go(func() {
-			code, err := c.ask()
+			code, err := 0, error(nil)
+			if c == nil {
+				c, err = s.connect()
+			}
+			if err == nil {
+				code, err = c.ask()
+			}
 			took := time.Since(due).Seconds()
-			free <- c
 			mu.Lock()
 			defer mu.Unlock()
+			if waiting--; err == nil {
+				free = append(free, c)
+			}
 			switch {
 			case err != nil:
 				failures = append(failures, err.Error())
@@ -479,8 +485,11 @@ func (s *server) openLoop(what string, rate float64) error {
 			}
 		})
 	}
-	sent := time.Since(begun).Seconds()
 	all.Wait()
+	sent := time.Since(begun).Seconds()
+	for _, c := range free {
+		c.Close()
+	}
 	n, ms := len(answered), func(x []float64, q float64) float64 { return 1e3 * quantile(x, q) }
 	fmt.Printf("%s, %.0f/s for %.0f s: %d answered (%.1f/s, %.3f of peak), %d refused, %d failed, %d lost\n",
 		what, rate, sent, n, float64(n)/sent, float64(n)/sent/s.peak, len(refused), len(failures), lost)

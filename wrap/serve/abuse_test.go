@@ -322,3 +322,15 @@ func FuzzHandler(f *testing.F) {
 		}
 	})
 }
+
+// Who is refused before the body is read gets to see the refusal, however large the body is.
+func TestARefusalIsSeenByWhoIsStillSending(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	body := strings.Repeat(" ", 8<<20)
+	for range 5 {
+		code, _, answer := r.send("POST", "/v2/models/letters/infer", body)
+		if code != http.StatusNotFound || !strings.Contains(string(answer), "letters") {
+			t.Fatalf("%d %s", code, answer)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 
@@ -45,9 +46,14 @@ func (s *Server) begin(ctx context.Context, name, version string, get func(heade
 	return ctx, c, nil
 }
 
-// beginHTTP is begin for HTTP.
+// beginHTTP is begin for HTTP. The body of what is refused is read over: a client that is still sending it
+// when the connection is closed does not get to see the answer.
 func (s *Server) beginHTTP(r *http.Request, name, version string) (context.Context, *call, error) {
-	return s.begin(r.Context(), name, version, r.Header.Get)
+	ctx, c, err := s.begin(r.Context(), name, version, r.Header.Get)
+	if err != nil {
+		_, _ = io.CopyN(io.Discard, r.Body, s.config.MaxBody)
+	}
+	return ctx, c, err
 }
 
 // end ends a request, which was answered with an error or none.
