@@ -499,7 +499,8 @@ func (w *Network) resolve(ex *dataset.Example) ([]*preprocess.Pipeline, error) {
 	return pipes, nil
 }
 
-// Ready makes ready model inputs of one example, for Run: of shape [1, …].
+// Ready turns one example into what Run takes, of shape [1, …]: decoded where it is an image file,
+// preprocessed, and with sizes that the model leaves open settled by it.
 func (w *Network) Ready(ex *dataset.Example) ([]tensor.Tensor, error) {
 	if err := ex.Decode(); err != nil {
 		return nil, err
@@ -563,24 +564,4 @@ func (w *Network) Images(images []goimage.Image) ([]tensor.Tensor, error) {
 		}
 	}
 	return b.tensors(len(images)), nil
-}
-
-// Tensors turns one example into what Run takes: decoded where it is an image file, preprocessed, and
-// with sizes that the model leaves open settled by it.
-func (w *Network) Tensors(ex *dataset.Example) ([]tensor.Tensor, error) {
-	if err := ex.Decode(); err != nil {
-		return nil, err
-	}
-	pipes, err := w.resolve(ex)
-	if err != nil {
-		return nil, err
-	}
-	b, err := newBatch(w.inputs, pipes, 1)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.set(0, ex); err != nil {
-		return nil, err
-	}
-	return b.tensors(1), nil
 }

@@ -139,7 +139,7 @@ func (p *Predictor) ImageInputs(file []byte) ([]Tensor, error) {
 	if p.network == nil {
 		return nil, errNoModel
 	}
-	return p.network.Tensors(&dataset.Example{Name: "image", Encoded: file, Label: -1})
+	return p.network.Ready(&dataset.Example{Name: "image", Encoded: file, Label: -1})
 }
 
 // JSONInputs turns a JSON object of the model's inputs into what Run takes: one example, as PredictLines
@@ -161,7 +161,7 @@ func (p *Predictor) JSONInputs(object []byte) ([]Tensor, error) {
 		if err != nil {
 			return nil, err
 		}
-		return p.network.Tensors(&e)
+		return p.network.Ready(&e)
 	}
 	return nil, errors.New("no JSON object")
 }
