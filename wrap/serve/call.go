@@ -62,7 +62,7 @@ func (c *call) end(err error) {
 	c.cancel()
 	c.release()
 	c.span.End(err)
-	if err != nil {
+	if err != nil || c.examples == 0 { // none were run: the handler panicked
 		c.model.count(c.serving, err, took)
 		return
 	}
