@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
@@ -45,7 +47,18 @@ func (p *Predictor) probeZeros(ctx context.Context) error {
 		_, err := p.PredictFeatures(make([]float32, p.head.Features), make([]float32, p.head.Logits))
 		return cmp.Or(err, ErrNoProbe)
 	}
-	var inputs []Tensor
+	inputs, err := p.zeros()
+	if err != nil {
+		return err
+	}
+	if _, err := p.Predict(ctx, inputs); err != nil {
+		return fmt.Errorf("probe of zeros: %w", err)
+	}
+	return ErrNoProbe
+}
+
+// zeros are the inputs of an example of zeros, for models whose inputs are numbers of known sizes.
+func (p *Predictor) zeros() (inputs []Tensor, err error) {
 	for _, info := range p.network.Inputs() {
 		t := Tensor{Name: info.Name, Shape: []int64{1}}
 		for _, d := range info.Shape[1:] {
@@ -53,17 +66,50 @@ func (p *Predictor) probeZeros(ctx context.Context) error {
 		}
 		n, err := tensor.Elements(t.Shape)
 		if err != nil || n == 0 || info.Type == tensor.String {
-			return fmt.Errorf("%w, and of its input %q, %v, not even zeros are known", ErrNoProbe, info.Name, info)
+			return nil, fmt.Errorf("%w, and of its input %q, %v, not even zeros are known", ErrNoProbe, info.Name, info)
 		}
 		if t.Data, err = info.Type.Make(int(n)); err != nil {
-			return err
+			return nil, err
 		}
 		inputs = append(inputs, t)
 	}
-	if _, err := p.Predict(ctx, inputs); err != nil {
-		return fmt.Errorf("probe of zeros: %w", err)
+	return inputs, nil
+}
+
+// Latency is the time that the runtime takes for one example: the first of the bundle's probe, or zeros.
+// It is the least of as many runs as a time has room for, one at least, since what else the machine does
+// can only lengthen them. Where a bundle keeps no probe, and zeros are not known either, the error is an
+// [ErrNoProbe].
+func (p *Predictor) Latency(ctx context.Context, room time.Duration) (time.Duration, error) {
+	if p.network == nil {
+		return 0, errNoModel
 	}
-	return ErrNoProbe
+	inputs, err := p.firstOfProbe()
+	if err != nil {
+		return 0, err
+	}
+	least := time.Duration(math.MaxInt64)
+	for end := time.Now().Add(room); ; {
+		begun := time.Now()
+		if _, err := p.Run(ctx, inputs); err != nil {
+			return 0, err
+		}
+		now := time.Now()
+		if least = min(least, now.Sub(begun)); now.After(end) {
+			return least, nil
+		}
+	}
+}
+
+func (p *Predictor) firstOfProbe() ([]Tensor, error) {
+	if p.probe == nil {
+		return p.zeros()
+	}
+	inputs := make([]Tensor, len(p.probe.inputs))
+	for i, t := range p.probe.inputs {
+		inputs[i] = t.Slice(0, 1)
+	}
+	return inputs, nil
 }
 
 func outcomes(list []Prediction) []probe.Outcome {

@@ -2,6 +2,7 @@ package wrap_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/models"
@@ -176,6 +178,27 @@ func TestWithoutAProbeZerosAreRun(t *testing.T) {
 	}
 	if err := opened(t, c.Out, Options{}).Probe(t.Context()); !errors.Is(err, ErrNoProbe) {
 		t.Errorf("of ready-made features: error %v, want %v", err, ErrNoProbe)
+	}
+}
+
+// The time of one example is told with a probe and without, and within the time for it.
+func TestLatencyIsOfOneExample(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	for name, edit := range map[string]func(*bundle.Bundle){
+		"probe": func(*bundle.Bundle) {},
+		"zeros": func(b *bundle.Bundle) { b.Probe = nil },
+	} {
+		p := opened(t, edited(t, dir, edit), Options{})
+		begun := time.Now()
+		got, err := p.Latency(t.Context(), time.Millisecond)
+		if took := time.Since(begun); err != nil || got <= 0 || got > took {
+			t.Errorf("%s: %v, error %v, in a call of %v", name, got, err, took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := p.Latency(ctx, time.Hour); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: error %v of a call that is cancelled", name, err)
+		}
 	}
 }
 

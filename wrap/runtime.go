@@ -18,6 +18,9 @@ func (r *Runtime) Validate() error {
 	return nil
 }
 
+// OnCPU reports whether networks are run by the processors.
+func (r *Runtime) OnCPU() bool { return r.Provider == "" || r.Provider == ort.CPU }
+
 // Load makes ONNX Runtime ready, unless it is and no other is asked for. When ctx ends, so does
 // an installation.
 func (r *Runtime) Load(ctx context.Context) error {

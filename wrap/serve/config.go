@@ -32,7 +32,9 @@ type Bundle struct {
 // Config says what is served, where and within what limits. Zero is the default of what has one.
 type Config struct {
 	Bundles []Bundle
-	Runtime wrap.Runtime // Threads are those of one inference, Batch the most examples in one
+	// Runtime has the threads of one inference, where 0 chooses between one and all by the time that an example
+	// takes, and in Batch the most examples in one.
+	Runtime wrap.Runtime
 
 	HTTP, GRPC string // addresses to listen at, HOST:PORT; "": not at all
 

@@ -21,3 +21,6 @@ func (s *Server) Patterns() []string {
 	}
 	return all
 }
+
+// Threads are those of one inference of the first bundle.
+func (s *Server) Threads() int { return s.models[0].current.Load().threads }

@@ -47,6 +47,7 @@ type generation struct {
 	stamp   string // of its manifest, when it was opened
 	classes []string
 	batch   int32 // examples in one inference at most
+	threads int   // of one inference
 	// metadata describes the bundle, and resultBytes is how much memory the results of an example take.
 	metadata    *oip.Metadata
 	described   *described
@@ -109,6 +110,7 @@ func (m *model) load(ctx context.Context, always bool) error {
 	m.current.Store(next)
 	m.changed()
 	m.config.Log.Info("bundle loaded", "model", m.Name, "bundle", m.Dir, "sha256", next.sha256,
+		"threads", next.threads,
 		"seconds", time.Since(started).Seconds())
 	return m.retire(old)
 }
@@ -143,7 +145,7 @@ func (m *model) retire(g *generation) error {
 func (m *model) open(ctx context.Context) (*generation, error) {
 	c := m.config
 	stamp := stampOf(m.Dir)
-	p, err := wrap.Open(ctx, m.Dir, wrap.Options{Model: m.Model, Runtime: c.Runtime, FreeMemory: true})
+	p, threads, err := m.openThreaded(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +161,13 @@ func (m *model) open(ctx context.Context) (*generation, error) {
 	}
 	g := &generation{
 		handle: wrap.NewHandle(p), sha256: p.SHA256(), stamp: stamp, classes: p.Classes(),
-		batch: int32(p.Batch()), metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
+		batch: int32(p.Batch()), threads: threads,
+		metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
 	g.described, g.resultBytes = describedOf(p, g.metadata), resultBytes(g.metadata)
 	g.engine = engine.New(engine.Config{
 		Run:      g.runner(p),
-		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots,
+		MaxBatch: p.Batch(), MaxQueue: c.MaxQueue, Delay: max(0, c.Delay), Slots: m.slots, Width: threads,
 	})
 	return g, nil
 }

@@ -29,7 +29,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		config: c, slots: engine.NewSlots(slots(c.Runtime.Threads)),
+		config: c, slots: engine.NewSlots(runtime.GOMAXPROCS(0)),
 		inFlight: semaphore.NewWeighted(c.InFlight), health: health.NewServer(), limits: oip.Limits{Bytes: c.MaxBody},
 		metrics: telemetry.New(telemetry.Config{}),
 	}
@@ -64,15 +64,6 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 	}
 	return s, nil
-}
-
-// slots are as many inferences at a time as there is CPU for the threads of each.
-func slots(threads int) int {
-	cpus := runtime.GOMAXPROCS(0)
-	if threads == 0 {
-		return 1
-	}
-	return max(1, cpus/threads)
 }
 
 // Run serves until ctx ends, and then as long as requests are under way, but no longer than Config.Drain.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -268,6 +269,19 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 	// It still answers.
 	var got inference
 	r.object("POST", infer, inferBody(t, "", 1500, 1501, ""), &got)
+}
+
+// A small network is run by one thread, a larger one would not be; who says how many has as many as there are
+// processors at most.
+func TestThreadsSuitTheNetworkAndTheProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for asked, want := range map[int]int{0: 1, 1: 1, 2: 2, 100: 4} {
+		c := serve.Config{Bundles: []serve.Bundle{{Name: "digits", Dir: digits(t)}}}
+		c.Runtime.Threads = asked
+		if got := start(t, c).Threads(); got != want {
+			t.Errorf("%d threads asked for: %d, want %d", asked, got, want)
+		}
+	}
 }
 
 func TestATokenIsAskedForExceptOfProbes(t *testing.T) {

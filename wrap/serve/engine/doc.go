@@ -3,9 +3,9 @@
 //
 //  1. [Engine.Do] checks a request and puts it into the engine's queue, which is bounded in
 //     examples and in bytes: what does not fit is refused at once, with an [OverloadError].
-//  2. The engine asks [Slots] for one of the places in which inferences run. Engines that share
-//     Slots stand in line, each with one batch at a time.
-//  3. With the place comes a batch: the request that has waited longest, and all after it that go
+//  2. The engine asks [Slots] for a place in which inferences run, or for several, where one inference
+//     is as much work. Engines that share Slots stand in line, each with one batch at a time.
+//  3. With the places comes a batch: the request that has waited longest, and all after it that go
 //     together with it, up to Config.MaxBatch examples. Their inputs are copied into one tensor
 //     each; a request that is alone is run on its own memory.
 //  4. The outputs are cut into the requests' rows, without a copy.
@@ -25,7 +25,7 @@
 // nobody waits where nobody else is. A request of another shape than the batch that ended does not
 // wait for what cannot join it.
 //
-// Where an engine has several slots, a batch is no more than their even share of what is queued and
+// Where an engine can run several batches at a time, a batch is no more than their even share of what is queued and
 // running: or one slot would run single requests while another runs all others.
 //
 // Waits in vain, as with clients that come and go at random, make the engine leave out the next

@@ -35,6 +35,9 @@ type Config struct {
 	Delay time.Duration
 	// Slots are shared with other engines; nil is one slot for this engine alone.
 	Slots *Slots
+	// Width is how many of the slots one inference takes, 1 if it is 0: all of them for one that keeps
+	// all processors busy.
+	Width int
 }
 
 // An Answer is what came of one request.
@@ -86,12 +89,12 @@ type Engine struct {
 }
 
 // New returns an engine; it has nothing to release as long as no request is in it. It panics
-// without a Runner, and for negative limits.
+// without a Runner, for negative limits, and for a Width of more slots than there are.
 func New(c Config) *Engine {
 	if c.Run == nil {
 		panic("engine: no Runner")
 	}
-	if c.MaxBatch < 0 || c.MaxQueue < 0 || c.MaxQueueBytes < 0 || c.Delay < 0 {
+	if c.MaxBatch < 0 || c.MaxQueue < 0 || c.MaxQueueBytes < 0 || c.Delay < 0 || c.Width < 0 {
 		panic("engine: a negative limit")
 	}
 	if c.MaxBatch == 0 {
@@ -105,6 +108,12 @@ func New(c Config) *Engine {
 	}
 	if c.Slots == nil {
 		c.Slots = NewSlots(1)
+	}
+	if c.Width == 0 {
+		c.Width = 1
+	}
+	if c.Width > c.Slots.count {
+		panic("engine: an inference takes more slots than there are")
 	}
 	e := &Engine{config: c, drained: make(chan struct{})}
 	e.ctx, e.abort = context.WithCancelCause(context.Background())
@@ -300,7 +309,7 @@ func (e *Engine) form() *batch {
 	b := &batch{}
 	b.requests = b.one[:0]
 	// With several slots, a batch is an even share of what is queued and running.
-	places := e.running + 1 + e.config.Slots.unused()
+	places := e.running + 1 + e.config.Slots.unused(e.config.Width)
 	share := min(e.config.MaxBatch, (e.queue.examples+e.examples+places-1)/places)
 	var next *request
 	for r := e.queue.head; r != nil; r = next {

@@ -221,6 +221,77 @@ func TestEnginesTakeTurns(t *testing.T) {
 	}
 }
 
+// An engine whose inferences take all slots runs alone, and one that takes one of them runs as many at a
+// time as there are. Neither keeps the other waiting for longer than what is running.
+func TestWidths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := NewSlots(3)
+		var mu sync.Mutex
+		taken, wide, narrow := 0, 0, 0
+		var order []string
+		engineOf := func(name string, width int, most *int) *Engine {
+			f := &fake{took: constant(time.Millisecond)}
+			running := 0
+			run := func(ctx context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
+				mu.Lock()
+				order = append(order, name)
+				running++
+				*most = max(*most, running)
+				if taken += width; taken > 3 {
+					t.Errorf("inferences take %d of 3 slots", taken)
+				}
+				mu.Unlock()
+				defer func() {
+					mu.Lock()
+					running--
+					taken -= width
+					mu.Unlock()
+				}()
+				return f.run(ctx, in)
+			}
+			return New(Config{Slots: slots, Width: width, MaxBatch: 1, Run: run})
+		}
+		a, b := engineOf("wide", 3, &wide), engineOf("narrow", 1, &narrow)
+		begun := time.Now()
+		for range 12 {
+			go a.Do(context.Background(), one(1))
+			go b.Do(context.Background(), one(1))
+		}
+		synctest.Wait()
+		closeEngine(t, a)
+		closeEngine(t, b)
+		if wide != 1 || narrow != 3 {
+			t.Errorf("%d wide and %d narrow inferences ran at once, want 1 and 3", wide, narrow)
+		}
+		// As long as both have work, no more than six narrow ones run in a row, three that have begun when the
+		// wide one comes and three that pass it, and no more than two wide ones: one may be in line again
+		// before the first narrow one comes.
+		both := min(lastOf(order, "wide"), lastOf(order, "narrow"))
+		for i, run := 0, 0; i <= both; i++ {
+			if run++; i > 0 && order[i] != order[i-1] {
+				run = 1
+			}
+			if most := map[string]int{"wide": 2, "narrow": 6}[order[i]]; run > most {
+				t.Errorf("the engines ran in the order %v", order)
+				break
+			}
+		}
+		if took := time.Since(begun); took > 24*time.Millisecond {
+			t.Errorf("%v for 12 wide inferences of 1 ms and 12 narrow ones", took)
+		}
+	})
+}
+
+// lastOf returns where s is for the last time.
+func lastOf(list []string, s string) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if list[i] == s {
+			return i
+		}
+	}
+	return -1
+}
+
 // A queue that is full refuses at once, and says when to come again.
 func TestOverload(t *testing.T) {
 	for _, test := range []struct {
@@ -696,6 +767,8 @@ func TestMisusePanics(t *testing.T) {
 	for name, f := range map[string]func(){
 		"no runner": func() { New(Config{}) },
 		"delay":     func() { New(Config{Run: run, Delay: -1}) },
+		"narrow":    func() { New(Config{Run: run, Width: -1}) },
+		"wide":      func() { New(Config{Run: run, Width: 3, Slots: NewSlots(2)}) },
 		"slots":     func() { NewSlots(0) },
 	} {
 		func() {

@@ -61,7 +61,7 @@ type world struct {
 
 	mu      sync.Mutex
 	sent    []*sent
-	running int
+	taken   int // slots
 	closing []bool
 	aborted []bool
 }
@@ -72,6 +72,7 @@ func newWorld(t *testing.T, c []byte) *world {
 		config := Config{
 			MaxBatch: 1 + int(c[3])%8, MaxQueue: 1 + int(c[4])%32, MaxQueueBytes: 100 + int64(c[5])*16,
 			Delay: time.Duration(c[6]) * 10 * time.Microsecond, Slots: w.slots,
+			Width: 1 + (i+int(c[7]>>1))%w.slots.count,
 		}
 		config.Run = func(ctx context.Context, in []tensor.Tensor) ([]tensor.Tensor, error) {
 			return w.model(ctx, i, int(c[7])&1 == 0, in)
@@ -87,8 +88,8 @@ func newWorld(t *testing.T, c []byte) *world {
 func (w *world) model(ctx context.Context, engine int, heeds bool, in []tensor.Tensor) ([]tensor.Tensor, error) {
 	x, n, width := in[0].Data.([]float32), int(in[0].Shape[0]), int(in[0].Shape[1])
 	w.mu.Lock()
-	if w.running++; w.running > w.slots.count {
-		w.t.Errorf("%d inferences run at once in %d slots", w.running, w.slots.count)
+	if w.taken += w.configs[engine].Width; w.taken > w.slots.count {
+		w.t.Errorf("inferences take %d of %d slots", w.taken, w.slots.count)
 	}
 	var members []*sent
 	for row := range slices.Chunk(x, width) {
@@ -119,7 +120,7 @@ func (w *world) model(ctx context.Context, engine int, heeds bool, in []tensor.T
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running--
+	w.taken -= w.configs[engine].Width
 	out := make([]float32, n)
 	for i := range n {
 		row := x[i*width : (i+1)*width]
