@@ -17,6 +17,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/preprocess/published"
 	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
@@ -238,7 +239,7 @@ func cacheFlag() cli.Flag {
 // preprocessFlag says how images become the model's input, and otherwise what is done without it.
 func preprocessFlag(otherwise string) cli.Flag {
 	return &cli.StringFlag{Name: "preprocess", Category: dataFlags,
-		Usage: "`FILE|PRESET` how images become the model's input: a YAML file, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"}
+		Usage: "`FILE|PRESET` how images become the model's input: a YAML file, transformers' preprocessor_config.json, timm's config.json, torchvision:WEIGHTS, or " + alternatives(preprocess.Presets) + " [" + otherwise + "]"}
 }
 
 // bundlePreprocessing reads --preprocess for the model of a bundle; nil without it.
@@ -251,8 +252,15 @@ func bundlePreprocessing(c *cli.Context) (*preprocess.Spec, error) {
 }
 
 // readPreprocessing reads the preprocessing that --preprocess names: a preset,
-// fitted to the model's input, or a YAML file. What looks like a path is one.
+// fitted to the model's input, weights of torchvision, or a file.
 func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
+	if name, ok := strings.CutPrefix(arg, published.TorchvisionPrefix); ok {
+		s, err := published.Torchvision(name)
+		if err != nil {
+			return nil, fmt.Errorf("--preprocess %s: %w", arg, err)
+		}
+		return &s, nil
+	}
 	if slices.Contains(preprocess.Presets, arg) {
 		m, err := onnx.Open(model)
 		if err != nil {
@@ -271,12 +279,17 @@ func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 	}
 	data, err := readSideFile(arg)
 	if errors.Is(err, fs.ErrNotExist) || err != nil && !exists(arg) {
-		return nil, fmt.Errorf("--preprocess %s: neither a file nor one of the presets %s", arg, alternatives(preprocess.Presets))
+		return nil, fmt.Errorf("--preprocess %s: neither a file nor one of the presets %s, nor torchvision:WEIGHTS", arg, alternatives(preprocess.Presets))
 	}
 	if err != nil {
 		return nil, err
 	}
-	s, err := preprocess.Load(bytes.NewReader(data))
+	var s preprocess.Spec
+	if published.Recognise(data) {
+		s, _, err = published.Read(data, "")
+	} else {
+		s, err = preprocess.Load(bytes.NewReader(data))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", arg, err)
 	}

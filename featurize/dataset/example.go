@@ -23,6 +23,7 @@ type Array struct {
 	Shape  []int  // may be shared by the examples of a dataset: not to be modified
 	Layout Layout
 
+	Orientation uint8 // EXIF's of an image in a file, by which Data is not turned: 1 to 8, or 0 for none
 	// Data holds the elements in row-major order: []uint8, []int8, []uint16, []int16, []uint32,
 	// []int32, []uint64, []int64, []float32 (also for float16 sources), []float64, []bool or
 	// []string; or Text, which has yet to become one of them. It belongs to the receiver.

@@ -23,6 +23,7 @@ const maxInflate = 1032
 type Pixels struct {
 	Data                    []uint8
 	Height, Width, Channels int
+	Orientation             uint8 // EXIF's, by which Data is not turned: 1 to 8, 0 where the file has none
 }
 
 // Recognise reports whether a file that begins so is a PNG or JPEG file.
@@ -32,8 +33,8 @@ func isPNG(b []byte) bool  { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n
 func isJPEG(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }
 
 // Decode decodes a PNG or JPEG file as Pillow's convert("RGB") does, but for grey images: alpha is
-// dropped, 16-bit samples keep their high byte, palettes are looked up, an EXIF orientation is not
-// applied. PNG is exact; JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
+// dropped, 16-bit samples keep their high byte, palettes are looked up, an EXIF orientation is
+// told and not applied. PNG is exact; JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
 func Decode(b []byte) (*Pixels, error) {
 	decodeConfig, decode, name := png.DecodeConfig, png.Decode, "PNG"
 	// How many pixels a byte of the file can make at most: deflate gives 1032
@@ -77,6 +78,7 @@ func Decode(b []byte) (*Pixels, error) {
 		}
 		p.Data, p.Channels = p.Data[:len(p.Data)/3], 1
 	}
+	p.Orientation = orientation(b)
 	return p, nil
 }
 
@@ -131,7 +133,7 @@ func toRGB(img image.Image) *Pixels {
 		for y := range h {
 			pix = append(pix, m.Pix[y*m.Stride:][:w]...)
 		}
-		return &Pixels{pix, h, w, 1}
+		return &Pixels{Data: pix, Height: h, Width: w, Channels: 1}
 	case *image.Gray16:
 		pix = make([]uint8, w*h)
 		for y := range h {
@@ -140,7 +142,7 @@ func toRGB(img image.Image) *Pixels {
 				pix[y*w+x] = row[2*x]
 			}
 		}
-		return &Pixels{pix, h, w, 1}
+		return &Pixels{Data: pix, Height: h, Width: w, Channels: 1}
 	}
 	pix = make([]uint8, 3*w*h)
 	// each sets every pixel from row y of src, whose pixels have n bytes.
@@ -187,5 +189,5 @@ func toRGB(img image.Image) *Pixels {
 	default:
 		panic(fmt.Sprintf("pixels: a decoder returned %T", img))
 	}
-	return &Pixels{pix, h, w, 3}
+	return &Pixels{Data: pix, Height: h, Width: w, Channels: 3}
 }

@@ -21,12 +21,14 @@
 //	  width: 224           #   both sides, also as size: {width: 224, height: 224}
 //	  height: 224
 //	  mode: shortest       #   shortest; exact, whatever the aspect ratio; or, keeping
-//	                       #   it, fit or height [shortest or exact, as fields are given]
-//	  filter: bilinear     #   nearest, bilinear or bicubic [bilinear]
-//	pad:                   # fill up what fit or height left [none]
+//	                       #   it, fit, cover or height [shortest or exact, as fields are given]
+//	  filter: bilinear     #   nearest, bilinear, bicubic, lanczos, box or hamming [bilinear]
+//	pad:                   # fill up what fit or height left, or what is smaller than crop [none]
 //	  value: 114           #   the pixels that are put in, before scale, mean and std [0]
+//	  values: [124,116,104] #  instead, one for each channel in the order of color
 //	  position: centre     #   of the image: centre or corner, the top left [centre]
 //	crop:                  # cut out of the centre [none]
+//	  round: even          #   where half a pixel goes: even or down [even]
 //	  size: 224            #   a square; or
 //	  width: 224
 //	  height: 224
@@ -37,6 +39,9 @@
 //	layout: NCHW           # NCHW or NHWC [as the model's input shows]
 //	flatten: false         # one row of numbers for each image [where the model's
 //	                       #   input has rank 2]
+//	exif: false            # turn a photograph in a file first, as its EXIF orientation says
+//
+// Package published reads what other libraries wrote beside a model.
 //
 // # Letterboxes
 //
@@ -59,5 +64,6 @@
 // Results equal what a model's training most likely used: resizing is Pillow's, with its
 // antialiasing and its 8-bit rounding after either pass, to the last bit; the rounding of the
 // shorter-side rule and of the centre crop is torchvision's; fit and pad are Pillow's
-// ImageOps.contain and ImageOps.pad; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
+// ImageOps.contain and ImageOps.pad; cover, and fit with crop, are timm's ResizeKeepRatio; grey is
+// Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
 package preprocess

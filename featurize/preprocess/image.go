@@ -73,6 +73,47 @@ func (v view) pack(buf *[]uint8) view {
 	return out
 }
 
+// turned returns v as it was taken, by its EXIF orientation.
+func (v view) turned(orientation uint8) view {
+	// The pixel that comes to (x,y).
+	var source func(x, y int) (int, int)
+	right, bottom := v.w-1, v.h-1
+	switch orientation {
+	case 2:
+		source = func(x, y int) (int, int) { return right - x, y }
+	case 3:
+		source = func(x, y int) (int, int) { return right - x, bottom - y }
+	case 4:
+		source = func(x, y int) (int, int) { return x, bottom - y }
+	case 5:
+		source = func(x, y int) (int, int) { return y, x }
+	case 6:
+		source = func(x, y int) (int, int) { return y, bottom - x }
+	case 7:
+		source = func(x, y int) (int, int) { return right - y, bottom - x }
+	case 8:
+		source = func(x, y int) (int, int) { return right - y, x }
+	default:
+		return v
+	}
+	h, w := v.h, v.w
+	if orientation >= 5 {
+		h, w = w, h
+	}
+	out := packedView(make([]uint8, h*w*v.c), h, w, v.c)
+	i := 0
+	for y := range h {
+		for x := range w {
+			fromX, fromY := source(x, y)
+			for k := range v.c {
+				out.pix[i] = v.pix[fromY*v.row+fromX*v.col+k*v.plane]
+				i++
+			}
+		}
+	}
+	return out
+}
+
 // grey returns v in one channel, weighted as Pillow's convert("L") does (ITU-R
 // 601-2, in 16-bit fixed point).
 func (v view) grey(buf *[]uint8) view {
@@ -102,6 +143,14 @@ func grow(buf *[]uint8, n int) []uint8 {
 // centre returns where a crop of n begins in a side of size, rounding as
 // torchvision's center_crop does: half to even.
 func centre(size, n int) int { return int(math.RoundToEven(float64(size-n) / 2)) }
+
+// from returns where the crop of n begins in a side of size.
+func (c *Crop) from(size, n int) int {
+	if c.Round == Down {
+		return (size - n) / 2
+	}
+	return centre(size, n)
+}
 
 // applyImage runs all steps on an image seen as v.
 func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) error {

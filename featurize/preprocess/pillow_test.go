@@ -58,7 +58,7 @@ func pillowCases(t testing.TB) []pillowCase {
 	}
 }
 
-var pillowFilters = map[uint8]Filter{0: Nearest, 1: Bilinear, 2: Bicubic}
+var pillowFilters = map[uint8]Filter{0: Nearest, 1: Bilinear, 2: Bicubic, 7: Lanczos, 8: Box, 9: Hamming}
 
 // The requirement is 1 of 255 for bilinear; the algorithm is the same, so the bytes are.
 func TestResizePadAndGreyEqualPillow(t *testing.T) {
@@ -67,7 +67,8 @@ func TestResizePadAndGreyEqualPillow(t *testing.T) {
 	for _, c := range cases {
 		kinds[c.head.Kind]++
 	}
-	if want := map[uint8]int{0: 72, 1: 72, 2: 72, 3: 4, 4: 44, 5: 44, 6: 48}; !maps.Equal(kinds, want) {
+	want := map[uint8]int{0: 72, 1: 72, 2: 72, 3: 4, 4: 44, 5: 44, 6: 48, 7: 72, 8: 72, 9: 72}
+	if !maps.Equal(kinds, want) {
 		t.Fatalf("cases of kinds %v, want %v", kinds, want)
 	}
 	for _, c := range cases {

@@ -24,9 +24,10 @@ const (
 // An Image is one example before preprocessing: uint8 pixels in a Layout, or a ready array. Data is
 // a slice of a number type, of bool or of string, in row-major order.
 type Image struct {
-	Shape  []int
-	Layout Layout
-	Data   any
+	Shape       []int
+	Layout      Layout
+	Data        any
+	Orientation uint8 // EXIF's, by which Data is not turned: 1 to 8, or 0 for none
 }
 
 // String describes an image as in "28×28 grey image".
@@ -166,9 +167,13 @@ func (p *Pipeline) fit() error {
 	if !p.target.Type.IsFloat() && (len(s.Mean) > 0 || len(s.Std) > 0 || s.Scale != 0 && s.Scale != 1) {
 		return fmt.Errorf("scale, mean and std do not suit the model's input %v, which takes whole numbers", p.target)
 	}
-	if !p.target.Type.IsFloat() && s.Pad != nil && s.Pad.Value != math.Trunc(s.Pad.Value) {
-		return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", s.Pad.Value,
-			p.target)
+	if !p.target.Type.IsFloat() && s.Pad != nil {
+		for _, v := range append([]float64{s.Pad.Value}, s.Pad.Values...) {
+			if v != math.Trunc(v) {
+				return fmt.Errorf("pad value %v does not suit the model's input %v, which takes whole numbers", v,
+					p.target)
+			}
+		}
 	}
 	if c := s.Color.channels(); c > 0 {
 		if a.c > 0 && a.c != c {
@@ -241,7 +246,7 @@ func makeTables[T any](s Spec, convert func(float64) T) *tables[T] {
 			t.of[c][v] = value(float64(v))
 		}
 		if s.Pad != nil {
-			t.pad[c] = value(s.Pad.Value)
+			t.pad[c] = value(s.Pad.of(c))
 		}
 	}
 	return t
@@ -415,7 +420,10 @@ func squeeze(shape []int) []int {
 // view returns m as an image, where it is one and the target takes images.
 func (p *Pipeline) view(m Image) (v view, isImage bool, err error) {
 	v, isImage, err = viewOf(m)
-	return v, isImage && p.noAxes == nil, err
+	if isImage = isImage && p.noAxes == nil && err == nil; isImage && p.spec.Exif {
+		v = v.turned(m.Orientation)
+	}
+	return v, isImage, err
 }
 
 // A geometry is what happens to an image of one size.
@@ -433,22 +441,29 @@ type geometry struct {
 func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 	g.w, g.h = v.w, v.h
 	if r := p.spec.Resize; r != nil {
-		g.w, g.h = r.to(v.w, v.h)
+		g.w, g.h = r.to(v.w, v.h, p.spec.Crop != nil)
 		if g.w > maxPixels/g.h {
 			return g, fmt.Errorf("resize of a %v would make %d×%d pixels", m, g.h, g.w)
 		}
 	}
 	g.cw, g.ch = g.w, g.h
-	if p.spec.Crop != nil {
-		g.cw, g.ch = p.spec.Crop.sides()
-		if g.cw > g.w || g.ch > g.h {
+	pad := p.spec.Pad
+	crop := p.spec.Crop
+	if crop != nil {
+		g.cw, g.ch = crop.sides()
+		if pad == nil && (g.cw > g.w || g.ch > g.h) {
 			return g, p.shapeError(m,
-				fmt.Sprintf("it is smaller than the crop of %d×%d: put a resize before it", g.ch, g.cw))
+				fmt.Sprintf("it is smaller than the crop of %d×%d: put a resize before it, or give pad", g.ch, g.cw))
 		}
-		g.x, g.y = centre(g.w, g.cw), centre(g.h, g.ch)
 	}
 	g.outW, g.outH = g.cw, g.ch
-	if pad := p.spec.Pad; pad != nil {
+	switch {
+	case crop != nil:
+		// What lacks is filled before the rest is cut off, with the odd pixel on the right and below.
+		g.left, g.top = max(g.cw-g.w, 0)/2, max(g.ch-g.h, 0)/2
+		g.cw, g.ch = min(g.cw, g.w), min(g.ch, g.h)
+		g.x, g.y = crop.from(g.w, g.cw), crop.from(g.h, g.ch)
+	case pad != nil:
 		g.outW, g.outH = p.spec.Resize.sides()
 		if pad.Position != Corner {
 			g.left, g.top = centre(g.outW, g.w), centre(g.outH, g.h)

@@ -22,11 +22,11 @@ func randomImage(r *rand.Rand, layout Layout, h, w, c int) Image {
 	}
 	switch layout {
 	case HW:
-		return Image{[]int{h, w}, HW, pix}
+		return Image{Shape: []int{h, w}, Layout: HW, Data: pix}
 	case HWC:
-		return Image{[]int{h, w, c}, HWC, pix}
+		return Image{Shape: []int{h, w, c}, Layout: HWC, Data: pix}
 	}
-	return Image{[]int{c, h, w}, CHW, pix}
+	return Image{Shape: []int{c, h, w}, Layout: CHW, Data: pix}
 }
 
 // pixel reads channel k of (x,y) by the meaning of the axes.
@@ -160,12 +160,13 @@ func TestCropOfResizeEqualsWholeResize(t *testing.T) {
 		for _, size := range [][2]int{{31, 17}, {16, 40}, {12, 12}, {5, 9}, {12, 30}} {
 			for _, c := range []int{1, 3} {
 				img := randomImage(r, HWC, size[0], size[1], c)
-				planar := Image{[]int{c, size[0], size[1]}, CHW, make([]uint8, len(img.Data.([]uint8)))}
+				planar := Image{Shape: []int{c, size[0], size[1]}, Layout: CHW}
+				planar.Data = make([]uint8, len(img.Data.([]uint8)))
 				for i, v := range img.Data.([]uint8) {
 					planar.Data.([]uint8)[i%c*size[0]*size[1]+i/c] = v
 				}
 				resize := &Resize{Size: 12, Filter: filter, Mode: Shortest}
-				w, h := resize.to(size[1], size[0])
+				w, h := resize.to(size[1], size[0], false)
 				run := func(s Spec, m Image, h, w int) []uint8 {
 					t.Helper()
 					p, err := New(s, Target{Shape: []int64{-1, int64(h), int64(w), int64(c)}, Type: tensor.Uint8})
@@ -217,7 +218,7 @@ func TestSidesOfFitAndHeight(t *testing.T) {
 		{Resize{Size: 16, Mode: Fit}, 1, 16000, 1, 16},
 		{Resize{Size: 16, Mode: Fit}, 16000, 1, 16, 1},
 	} {
-		if w, h := c.resize.to(c.w, c.h); w != c.toW || h != c.toH {
+		if w, h := c.resize.to(c.w, c.h, false); w != c.toW || h != c.toH {
 			t.Errorf("%+v of %d×%d: %d×%d, want %d×%d", c.resize, c.w, c.h, w, h, c.toW, c.toH)
 		}
 	}
@@ -229,7 +230,7 @@ func TestTorchvisionRounding(t *testing.T) {
 		{500, 375, 256, 341, 256}, {375, 500, 256, 256, 341}, {224, 224, 256, 256, 256}, {3, 100, 10, 10, 333},
 		{100000, 1, 16384, 1638400000, 16384},
 	} {
-		if w, h := (&Resize{Size: c.size}).to(c.w, c.h); w != c.toW || h != c.toH {
+		if w, h := (&Resize{Size: c.size}).to(c.w, c.h, false); w != c.toW || h != c.toH {
 			t.Errorf("%d×%d becomes %d×%d, want %d×%d", c.w, c.h, w, h, c.toW, c.toH)
 		}
 	}
@@ -329,8 +330,10 @@ func TestImagesThatDoNotFitAreRefused(t *testing.T) {
 		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8}}, []int64{-1, 3, 8, 8}, tensor.Float32, "resize and crop leave another size"},
 		{randomImage(r, HWC, 4, 6, 3), &Spec{Resize: &Resize{Size: 8, Mode: Fit}}, []int64{-1, 3, 8, 8}, tensor.Float32,
 			"resize of mode fit leaves another size, and has no pad to fill it"},
-		{Image{[]int{4, 4, 5}, HWC, make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, tensor.Float32, "want 1 or 3 channels"},
-		{Image{[]int{4, 4}, None, make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16}, tensor.Float32,
+		{Image{Shape: []int{4, 4, 5}, Layout: HWC, Data: make([]uint8, 80)}, nil, []int64{-1, 3, 4, 4}, tensor.Float32,
+			"want 1 or 3 channels"},
+		{Image{Shape: []int{4, 4}, Data: make([]uint8, 16)}, &Spec{Mean: []float64{1, 2, 3}}, []int64{-1, 16},
+			tensor.Float32,
 			"has no image axes"},
 	} {
 		target := Target{Name: "x", Shape: c.shape, Type: c.elem}
@@ -380,7 +383,7 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 	} {
 		p, err := New(c.spec, Target{Shape: c.shape, Type: c.elem})
 		if err == nil && p.noAxes != nil {
-			err = p.Apply(Image{[]int{8, 8}, HW, make([]uint8, 64)}, make([]float32, p.Len()))
+			err = p.Apply(Image{Shape: []int{8, 8}, Layout: HW, Data: make([]uint8, 64)}, make([]float32, p.Len()))
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v for %v: %v, want %s", c.spec, c.shape, err, c.want)
@@ -407,8 +410,8 @@ func TestResolve(t *testing.T) {
 		{Spec{Color: Grey, Crop: &Crop{Size: 4}}, []int64{-1, -1}, randomImage(r, HW, 5, 7, 1), []int{16}, []int{16}},
 		{Spec{}, []int64{-1, 35}, randomImage(r, HWC, 5, 7, 3), []int{35}, []int{35}},
 		{Spec{Layout: NCHW}, []int64{-1, 105}, randomImage(r, HW, 5, 7, 1), []int{105}, []int{105}},
-		{Spec{}, []int64{-1, -1, 4}, Image{[]int{3, 4}, None, make([]float32, 12)}, []int{-1, 4}, []int{3, 4}},
-		{Spec{}, []int64{-1, -1}, Image{[]int{3, 4}, None, make([]float32, 12)}, []int{-1}, []int{12}},
+		{Spec{}, []int64{-1, -1, 4}, Image{Shape: []int{3, 4}, Data: make([]float32, 12)}, []int{-1, 4}, []int{3, 4}},
+		{Spec{}, []int64{-1, -1}, Image{Shape: []int{3, 4}, Data: make([]float32, 12)}, []int{-1}, []int{12}},
 	} {
 		p, err := New(c.spec, Target{Shape: c.shape, Type: tensor.Float32})
 		if err != nil {
@@ -429,7 +432,7 @@ func TestResolve(t *testing.T) {
 			t.Error(err)
 		}
 		// The next image of another size is refused, even of equal area.
-		other := Image{slices.Clone(c.img.Shape), c.img.Layout, c.img.Data}
+		other := Image{Shape: slices.Clone(c.img.Shape), Layout: c.img.Layout, Data: c.img.Data}
 		slices.Reverse(other.Shape)
 		switch s := c.img.Shape; other.Layout {
 		case HWC:
@@ -570,9 +573,9 @@ func ExamplePipeline() {
 }
 
 func TestPixelsAreWhatASpecDecides(t *testing.T) {
-	image := Image{[]int{2, 2}, HW, make([]uint8, 4)}
-	bytes := Image{[]int{4}, None, make([]uint8, 4)}
-	floats := Image{[]int{2, 2}, None, make([]float32, 4)}
+	image := Image{Shape: []int{2, 2}, Layout: HW, Data: make([]uint8, 4)}
+	bytes := Image{Shape: []int{4}, Data: make([]uint8, 4)}
+	floats := Image{Shape: []int{2, 2}, Data: make([]float32, 4)}
 	for name, tc := range map[string]struct {
 		shape []int64
 		elem  tensor.Type
@@ -611,6 +614,61 @@ func TestPixelsAreWhatASpecDecides(t *testing.T) {
 		}
 		if errors.Is(err, ErrUnknown) != tc.want || !tc.want && err != nil {
 			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// Turning as EXIF says equals turning the corners one by one, in every layout, and without the field nothing turns.
+func TestExifTurns(t *testing.T) {
+	// Where each pixel of [[1 2 3] [4 5 6]] goes.
+	turned := map[uint8][][]uint8{
+		0: {{1, 2, 3}, {4, 5, 6}}, 1: {{1, 2, 3}, {4, 5, 6}}, 9: {{1, 2, 3}, {4, 5, 6}},
+		2: {{3, 2, 1}, {6, 5, 4}},
+		3: {{6, 5, 4}, {3, 2, 1}},
+		4: {{4, 5, 6}, {1, 2, 3}},
+		5: {{1, 4}, {2, 5}, {3, 6}},
+		6: {{4, 1}, {5, 2}, {6, 3}},
+		7: {{6, 3}, {5, 2}, {4, 1}},
+		8: {{3, 6}, {2, 5}, {1, 4}},
+	}
+	colour := func(rows [][]uint8) (pix []uint8) {
+		for _, row := range rows {
+			for _, v := range row {
+				pix = append(pix, v, 10*v, 100+v)
+			}
+		}
+		return pix
+	}
+	hwc := colour(turned[1])
+	chw := make([]uint8, len(hwc))
+	for i, v := range hwc {
+		chw[i%3*6+i/3] = v
+	}
+	for o, rows := range turned {
+		for _, img := range []Image{
+			{Shape: []int{2, 3, 3}, Layout: HWC, Data: hwc, Orientation: o},
+			{Shape: []int{3, 2, 3}, Layout: CHW, Data: chw, Orientation: o},
+		} {
+			for _, exif := range []bool{true, false} {
+				want := rows
+				if !exif {
+					want = turned[1]
+				}
+				p, err := New(Spec{Exif: exif, Layout: NHWC}, Target{Shape: []int64{-1, -1, -1, 3}, Type: tensor.Uint8})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p, err = p.Resolve(img); err != nil {
+					t.Fatal(err)
+				}
+				got := make([]uint8, p.Len())
+				if err := p.Apply(img, got); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(p.Shape(), []int{len(want), len(want[0]), 3}) || !slices.Equal(got, colour(want)) {
+					t.Errorf("orientation %d, %s, exif %v: %v", o, img.Layout, exif, got)
+				}
+			}
 		}
 	}
 }

@@ -27,10 +27,7 @@ type resampler struct {
 func (k *kernel) set(in, out, from, to int, filter Filter) {
 	scale := float64(in) / float64(out)
 	stretch := max(scale, 1)
-	weigh, support := triangle, 1.
-	if filter == Bicubic {
-		weigh, support = cubic, 2.
-	}
+	weigh, support := filter.kernel()
 	support *= stretch
 	k.taps = int(math.Ceil(support))*2 + 1
 	k.first, k.n, k.weight = k.first[:0], k.n[:0], k.weight[:0]
@@ -57,6 +54,58 @@ func (k *kernel) set(in, out, from, to int, filter Filter) {
 			k.weight = append(k.weight, fixed)
 		}
 	}
+}
+
+// kernel returns the filter's weight at a distance in pixels, and beyond which it is 0.
+func (f Filter) kernel() (weigh func(float64) float64, support float64) {
+	switch f {
+	case Bicubic:
+		return cubic, 2
+	case Lanczos:
+		return lanczos, 3
+	case Box:
+		return box, 0.5
+	case Hamming:
+		return hamming, 1
+	}
+	return triangle, 1
+}
+
+// box is 1 from −½, without that, to ½.
+func box(x float64) float64 {
+	if x > -0.5 && x <= 0.5 {
+		return 1
+	}
+	return 0
+}
+
+// hamming is the sinc in a Hamming window, of support 1.
+func hamming(x float64) float64 {
+	x = math.Abs(x)
+	switch {
+	case x == 0:
+		return 1
+	case x >= 1:
+		return 0
+	}
+	x *= math.Pi
+	return math.Sin(x) / x * (0.54 + 0.46*math.Cos(x))
+}
+
+// lanczos is the sinc in the window of a sinc three times as wide.
+func lanczos(x float64) float64 {
+	if x < -3 || x >= 3 {
+		return 0
+	}
+	return sinc(x) * sinc(x/3)
+}
+
+func sinc(x float64) float64 {
+	if x == 0 {
+		return 1
+	}
+	x *= math.Pi
+	return math.Sin(x) / x
 }
 
 func triangle(x float64) float64 { return max(1-math.Abs(x), 0) }

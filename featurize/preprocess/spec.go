@@ -26,6 +26,7 @@ type Spec struct {
 	Std     []float64 `yaml:"std,omitempty,flow" json:"std,omitempty"`
 	Layout  Order     `yaml:"layout,omitempty" json:"layout,omitempty"`
 	Flatten bool      `yaml:"flatten,omitempty" json:"flatten,omitempty"`
+	Exif    bool      `yaml:"exif,omitempty" json:"exif,omitempty"` // turn photographs as their EXIF orientation says
 }
 
 // Resize scales an image. Either Size is set, which stands for both sides where Mode
@@ -38,13 +39,23 @@ type Resize struct {
 	Filter Filter `yaml:"filter,omitempty" json:"filter,omitempty"`
 }
 
-// Pad fills an image that Resize made smaller than its Width × Height up to these,
-// as a letterbox does. It goes with the modes Fit and Height.
+// Pad fills an image that Resize made smaller than its Width × Height up to these, as a letterbox
+// does in the modes Fit and Height, or one that is smaller than Crop up to that.
 type Pad struct {
 	// Value is that of every channel, from 0 to 255, before Scale, Mean and Std. An
 	// input of real numbers takes fractions too.
-	Value    float64  `yaml:"value" json:"value"`
-	Position Position `yaml:"position,omitempty" json:"position,omitempty"`
+	Value float64 `yaml:"value" json:"value"`
+	// Values, where there are any, are those of three channels in the order of Color, instead of Value.
+	Values   []float64 `yaml:"values,omitempty,flow" json:"values,omitempty"`
+	Position Position  `yaml:"position,omitempty" json:"position,omitempty"`
+}
+
+// of returns the value of channel c.
+func (p *Pad) of(c int) float64 {
+	if len(p.Values) > 0 {
+		return p.Values[c]
+	}
+	return p.Value
 }
 
 // Position says where Pad leaves the image.
@@ -60,7 +71,17 @@ type Crop struct {
 	Size   int `yaml:"size,omitempty" json:"size,omitempty"`
 	Width  int `yaml:"width,omitempty" json:"width,omitempty"`
 	Height int `yaml:"height,omitempty" json:"height,omitempty"`
+	// Round says where the crop begins if an odd number of pixels is cut off.
+	Round Round `yaml:"round,omitempty" json:"round,omitempty"`
 }
+
+// Round says how half a pixel is rounded.
+type Round string
+
+const (
+	Even Round = "even" // to the even one, as torchvision and timm; also ""
+	Down Round = "down" // as transformers
+)
 
 // Color names an image's channels and their order.
 type Color string
@@ -91,6 +112,7 @@ const (
 
 	// These keep the aspect ratio, and leave room that Pad fills.
 	Fit    Mode = "fit"    // as large as fits into Width × Height
+	Cover  Mode = "cover"  // as small as covers Width × Height
 	Height Mode = "height" // the height becomes Height; only what grows wider than Width is squeezed
 )
 
@@ -101,6 +123,9 @@ const (
 	Nearest  Filter = "nearest"
 	Bilinear Filter = "bilinear"
 	Bicubic  Filter = "bicubic" // a = −0.5
+	Lanczos  Filter = "lanczos" // of three lobes
+	Box      Filter = "box"
+	Hamming  Filter = "hamming"
 )
 
 // Order is the order of a model input's axes.
@@ -154,8 +179,8 @@ func (s Spec) Validate() error {
 func (s Spec) validate() error {
 	for _, check := range []func() error{
 		s.Resize.validate,
-		func() error { return s.Pad.validate(s.Resize) },
-		func() error { return s.Crop.validate(s.Resize) },
+		func() error { return s.Pad.validate(s.Resize, s.Crop) },
+		func() error { return s.Crop.validate(s.Resize, s.Pad) },
 		func() error { return known("color", s.Color, "RGB, BGR or grey", RGB, BGR, Grey) },
 		func() error { return known("layout", s.Layout, "NCHW or NHWC", NCHW, NHWC) },
 		s.validateNumbers,
@@ -182,38 +207,55 @@ func (r *Resize) validate() error {
 	if err := sides("resize", r.Size, r.Width, r.Height); err != nil {
 		return err
 	}
-	if err := known("resize mode", r.Mode, "shortest, exact, fit or height", Shortest, Exact, Fit, Height); err != nil {
+	if err := known("resize mode", r.Mode, "shortest, exact, fit, cover or height", Shortest, Exact, Fit,
+		Cover, Height); err != nil {
 		return err
 	}
-	if w, h := r.sides(); (r.exact() || r.leavesRoom()) && w > maxPixels/h {
+	if w, h := r.sides(); (r.exact() || r.leavesRoom() || r.Mode == Cover) && w > maxPixels/h {
 		return fmt.Errorf("resize to %d×%d pixels; want at most %d in all", h, w, maxPixels)
 	}
 	if r.Mode == Shortest && r.Size == 0 {
 		return errors.New("resize mode shortest takes size, not width and height")
 	}
-	return known("resize filter", r.Filter, "nearest, bilinear or bicubic", Nearest, Bilinear, Bicubic)
+	return known("resize filter", r.Filter, "nearest, bilinear, bicubic, lanczos, box or hamming", Nearest, Bilinear,
+		Bicubic, Lanczos, Box, Hamming)
 }
 
-func (p *Pad) validate(r *Resize) error {
-	switch {
-	case p == nil:
+func (p *Pad) validate(r *Resize, c *Crop) error {
+	if p == nil {
 		return nil
-	case r == nil || !r.leavesRoom():
-		return errors.New("pad fills the room that resize leaves in mode fit or height; give one of these")
-	case !(p.Value >= 0 && p.Value <= 255):
-		return fmt.Errorf("pad value %v is not a number from 0 to 255", p.Value)
+	}
+	if c == nil && (r == nil || !r.leavesRoom()) {
+		return errors.New("pad fills the room that resize leaves in mode fit or height, or what a crop lacks; give one of these")
+	}
+	for _, v := range append([]float64{p.Value}, p.Values...) {
+		if !(v >= 0 && v <= 255) {
+			return fmt.Errorf("pad value %v is not a number from 0 to 255", v)
+		}
+	}
+	switch {
+	case len(p.Values) > 0 && (len(p.Values) != 3 || p.Value != 0):
+		return fmt.Errorf("pad takes either value, or values for 3 channels, not %d", len(p.Values))
+	case c != nil && p.Position == Corner:
+		return errors.New("pad around a crop leaves the image in the centre; position corner goes with a resize alone")
 	}
 	return known("pad position", p.Position, "centre or corner", Centre, Corner)
 }
 
-func (c *Crop) validate(r *Resize) error {
+func (c *Crop) validate(r *Resize, p *Pad) error {
 	if c == nil {
 		return nil
 	}
-	if r != nil && r.leavesRoom() {
-		return fmt.Errorf("crop does not go with resize mode %s; pad does", r.Mode)
+	if r != nil && r.Mode == Height {
+		return errors.New("crop does not go with resize mode height; pad does")
 	}
-	if err := sides("crop", c.Size, c.Width, c.Height); err != nil || r == nil {
+	if r != nil && r.leavesRoom() && p == nil {
+		return fmt.Errorf("crop after resize mode %s needs pad to fill what it may lack", r.Mode)
+	}
+	if err := known("crop round", c.Round, "even or down", Even, Down); err != nil {
+		return err
+	}
+	if err := sides("crop", c.Size, c.Width, c.Height); err != nil || r == nil || p != nil {
 		return err
 	}
 	cw, ch := c.sides()
@@ -238,7 +280,11 @@ func (s Spec) validateNumbers() error {
 			return fmt.Errorf("std %v is not positive", v)
 		}
 	}
-	for name, v := range map[string][]float64{"mean": s.Mean, "std": s.Std} {
+	lists := map[string][]float64{"mean": s.Mean, "std": s.Std}
+	if s.Pad != nil {
+		lists["pad values"] = s.Pad.Values
+	}
+	for name, v := range lists {
 		switch n := s.Color.channels(); {
 		case len(v) <= 1, len(v) == n, n == 0 && len(v) == 3:
 		case n == 0:
@@ -275,11 +321,21 @@ func (r *Resize) sides() (w, h int) {
 	return r.Size, r.Size
 }
 
-// to returns the sides that an image of w × h gets.
-func (r *Resize) to(w, h int) (int, int) {
+// to returns the sides that an image of w × h gets, which is cropped then or not.
+func (r *Resize) to(w, h int, cropped bool) (int, int) {
 	toW, toH := r.sides()
 	switch {
 	case r.exact():
+	case r.Mode == Cover, r.Mode == Fit && cropped:
+		// timm's ResizeKeepRatio, but for a side that it rounds to nothing.
+		ratio := max(float64(w)/float64(toW), float64(h)/float64(toH))
+		if r.Mode == Cover {
+			ratio = min(float64(w)/float64(toW), float64(h)/float64(toH))
+		}
+		side := func(n int) int {
+			return int(min(max(1, math.RoundToEven(float64(n)/ratio)), maxPixels))
+		}
+		toW, toH = side(w), side(h)
 	case r.Mode == Fit:
 		// Pillow's ImageOps.contain, but for a side that it rounds to nothing.
 		if ratio, wanted := float64(w)/float64(h), float64(toW)/float64(toH); ratio > wanted {
@@ -313,7 +369,7 @@ func (r *Resize) UnmarshalYAML(n *yaml.Node) error {
 // UnmarshalYAML also takes size: {width, height}, which is what it says.
 func (c *Crop) UnmarshalYAML(n *yaml.Node) error {
 	type plain Crop
-	return decodeSized(n, (*plain)(c), "size", "width", "height")
+	return decodeSized(n, (*plain)(c), "size", "width", "height", "round")
 }
 
 // decodeSized decodes a mapping of known fields, taking size: {width, height} for width and height.

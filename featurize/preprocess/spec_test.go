@@ -75,8 +75,9 @@ func TestDocumentedSchemaLoads(t *testing.T) {
 		shortest.Scale != 1./255 {
 		t.Errorf("%+v", shortest)
 	}
-	fit := load(strings.Replace(without(schema, "crop:", "color:"), "mode: shortest", "mode: fit", 1))
-	if !reflect.DeepEqual(fit.Pad, &Pad{Value: 114, Position: Centre}) {
+	values := without(strings.Replace(without(schema, "crop:", "color:"), "mode: shortest", "mode: fit", 1), "  value: 114",
+		"  values:")
+	if fit := load(values); !reflect.DeepEqual(fit.Pad, &Pad{Values: []float64{124, 116, 104}, Position: Centre}) {
 		t.Errorf("%+v", fit)
 	}
 	if s := load(blocks[1]); !reflect.DeepEqual(s.Resize, &Resize{Width: 640, Height: 640, Mode: Fit}) ||
@@ -108,25 +109,25 @@ func TestBadSpecsAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "the preprocessing file is empty",
 		"scale: 1 #" + strings.Repeat("x", 1<<20): "the file is longer than 1048576 bytes",
-		"sclae: 1":                           "field sclae not found",
-		"scale: x":                           "cannot unmarshal",
-		"scale: 1\n---\nscale: 2":            "more than one YAML document",
-		"scale: -1":                          "scale -1 is not a positive number",
-		"scale: .nan":                        "scale NaN is not a positive number",
-		"std: [0]":                           "std 0 is not positive",
-		"mean: [.inf]":                       "mean and std must be finite",
-		"mean: [1, 2]":                       "mean has 2 numbers; want 1 or 3",
-		"{color: grey, mean: [1, 2, 3]}":     "mean has 3 numbers for grey; want 1 or 1",
-		"{color: RGB, std: [1, 2]}":          "std has 2 numbers for RGB; want 1 or 3",
-		"color: rgb":                         `color "rgb" is unknown`,
-		"layout: CHW":                        `layout "CHW" is unknown`,
-		"resize: {}":                         "resize takes either size, or width and height",
-		"resize: {size: 1, width: 2}":        "resize takes either size, or width and height",
-		"resize: {width: 2}":                 "resize takes either size, or width and height",
-		"resize: {size: -1}":                 "resize to -1 pixels; want 1 to 16384",
-		"crop: {size: 99999}":                "crop to 99999 pixels",
-		"resize: {size: 1, mode: longest}":   `resize mode "longest" is unknown`,
-		"resize: {size: 1, filter: lanczos}": `resize filter "lanczos" is unknown`,
+		"sclae: 1":                            "field sclae not found",
+		"scale: x":                            "cannot unmarshal",
+		"scale: 1\n---\nscale: 2":             "more than one YAML document",
+		"scale: -1":                           "scale -1 is not a positive number",
+		"scale: .nan":                         "scale NaN is not a positive number",
+		"std: [0]":                            "std 0 is not positive",
+		"mean: [.inf]":                        "mean and std must be finite",
+		"mean: [1, 2]":                        "mean has 2 numbers; want 1 or 3",
+		"{color: grey, mean: [1, 2, 3]}":      "mean has 3 numbers for grey; want 1 or 1",
+		"{color: RGB, std: [1, 2]}":           "std has 2 numbers for RGB; want 1 or 3",
+		"color: rgb":                          `color "rgb" is unknown`,
+		"layout: CHW":                         `layout "CHW" is unknown`,
+		"resize: {}":                          "resize takes either size, or width and height",
+		"resize: {size: 1, width: 2}":         "resize takes either size, or width and height",
+		"resize: {width: 2}":                  "resize takes either size, or width and height",
+		"resize: {size: -1}":                  "resize to -1 pixels; want 1 to 16384",
+		"crop: {size: 99999}":                 "crop to 99999 pixels",
+		"resize: {size: 1, mode: longest}":    `resize mode "longest" is unknown`,
+		"resize: {size: 1, filter: mitchell}": `resize filter "mitchell" is unknown`,
 		"resize: {width: 1, height: 1, mode: shortest}": "takes size, not width and height",
 		"{resize: {size: 10}, crop: {size: 11}}":        "crop to 11×11 is larger than what resize leaves",
 
@@ -150,7 +151,13 @@ func TestBadSpecsAreRefused(t *testing.T) {
 		"{resize: {size: 2, mode: fit}, pad: {position: left}}":    `pad position "left" is unknown; want centre or corner`,
 		"{resize: {size: 2, mode: fit}, pad: {size: 4}}":           "field size not found",
 		"{resize: {size: 9, mode: height}, crop: {size: 2}}":       "crop does not go with resize mode height; pad does",
-		"{resize: {size: 9, mode: fit}, pad: {}, crop: {size: 2}}": "crop does not go with resize mode fit; pad does",
+		"{resize: {size: 9, mode: fit}, crop: {size: 2}}":          "crop after resize mode fit needs pad",
+		"{crop: {size: 2}, pad: {position: corner}}":               "position corner goes with a resize alone",
+		"{crop: {size: 2, round: up}}":                             `crop round "up" is unknown; want even or down`,
+		"{crop: {size: 2}, pad: {values: [1, 2]}}":                 "pad takes either value, or values for 3 channels, not 2",
+		"{crop: {size: 2}, pad: {value: 1, values: [1, 2, 3]}}":    "pad takes either value, or values",
+		"{crop: {size: 2}, pad: {values: [1, 2, 256]}}":            "pad value 256 is not a number from 0 to 255",
+		"{color: grey, crop: {size: 2}, pad: {values: [1, 2, 3]}}": "pad values has 3 numbers for grey",
 	} {
 		_, err := Load(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
@@ -255,7 +262,8 @@ func TestPresets(t *testing.T) {
 		}
 		for i, v := range []uint8{0, 255} {
 			dst := make([]float32, 12)
-			if err := p.Apply(Image{[]int{2, 2, 3}, HWC, bytes.Repeat([]byte{v}, 12)}, dst); err != nil {
+			img := Image{Shape: []int{2, 2, 3}, Layout: HWC, Data: bytes.Repeat([]byte{v}, 12)}
+			if err := p.Apply(img, dst); err != nil {
 				t.Fatal(err)
 			}
 			for k := range dst {

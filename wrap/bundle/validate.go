@@ -132,9 +132,13 @@ func (c *checks) format1(m *Manifest) {
 	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")
 	if p := m.Preprocess; p != nil {
 		absent(p.Pad == nil, "preprocess.pad")
+		absent(!p.Exif, "preprocess.exif")
+		absent(p.Crop == nil || p.Crop.Round == "", "preprocess.crop.round")
 		if r := p.Resize; r != nil {
-			c.that(r.Mode != preprocess.Fit && r.Mode != preprocess.Height,
+			c.that(r.Mode == "" || r.Mode == preprocess.Shortest || r.Mode == preprocess.Exact,
 				"preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
+			c.that(r.Filter == "" || r.Filter == preprocess.Nearest || r.Filter == preprocess.Bilinear ||
+				r.Filter == preprocess.Bicubic, "preprocess.resize.filter %s is of format 2, and this is format 1", r.Filter)
 		}
 	}
 	absent(m.MeanField.MedianMargin == 0, "mean_field.median_margin")

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Makes pillow.bin.gz: what Pillow does to small synthetic images.
 
-The committed file was made with Pillow 9.4.0. Resampling has been the same since 3.4,
-and 12.2.0 still gives the same file; 13.0.0 does not, where an image is made wider and
+The committed file was made with Pillow 12.2.0. Resampling has been the same since 3.4; 13.0.0 does not, where an image is made wider and
 lower. Run in this folder: python3 pillow.py
 
 Format, little-endian, one record a case, until the end:
@@ -11,7 +10,8 @@ Format, little-endian, one record a case, until the end:
             4 ImageOps.pad, bilinear, color 114 all over, in the centre;
             5 ImageOps.pad, bicubic, color 0, in the top left corner;
             6 a line of text: bilinear, of the output's height and at most its
-              width, color 128, in the top left corner
+              width, color 128, in the top left corner;
+            7 lanczos, 8 box, 9 hamming, filters as 0 to 2
     uint8   channels of the input
     uint16  input height, width, output height, width
     bytes   input, [height,width,channels]
@@ -77,3 +77,10 @@ with gzip.GzipFile("pillow.bin.gz", "wb", 9, mtime=0) as out:
                     case(4, a, np.asarray(ImageOps.pad(img, (w, h), Image.BILINEAR, grey(114), (.5, .5))))
                     case(5, a, np.asarray(ImageOps.pad(img, (w, h), Image.BICUBIC, grey(0), (0, 0))))
                 case(6, a, np.asarray(line(img, w, h, grey(128))))
+
+    for _, rgb in images():
+        rgb = rgb.astype(np.uint8)
+        for a in (rgb, rgb[:, :, 0].copy()):
+            for h, w in SIZES:
+                for kind, f in [(7, Image.LANCZOS), (8, Image.BOX), (9, Image.HAMMING)]:
+                    case(kind, a, np.asarray(Image.fromarray(a).resize((w, h), f)))
