@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"io"
 	"mime"
 	"mime/multipart"
 	"slices"
+	"strings"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap"
@@ -40,11 +42,23 @@ func inputsOf(p *wrap.Predictor, contentType string, body []byte, memory *reserv
 	if len(body) == 0 {
 		return nil, invalid("the body is empty: send an image, PNG or JPEG, or a JSON object of the model's inputs")
 	}
+	if !p.TakesImages() {
+		return nil, invalid("the model takes no images: send a JSON object of its inputs, as %s", inputList(p))
+	}
 	if err := checkImage(body, openSize(p), memory); err != nil {
 		return nil, err
 	}
 	inputs, err := p.ImageInputs(body)
 	return inputs, asInvalid(err)
+}
+
+// inputList describes the inputs of a model in a line.
+func inputList(p *wrap.Predictor) string {
+	var all []string
+	for _, info := range p.Inputs() {
+		all = append(all, fmt.Sprintf("%.70q, %.200s", info.Name, info))
+	}
+	return strings.Join(all, "; ")
 }
 
 // onlyFile returns the file in a form.

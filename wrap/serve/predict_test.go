@@ -337,7 +337,7 @@ func TestPredictAnswersForRowsOfModelsWithoutImages(t *testing.T) {
 		t.Errorf("models %+v", list)
 	}
 	code, _, text := r.send("POST", "/v1/predict?model=two", digitFile(t, 1500))
-	if code != 400 || !strings.Contains(string(text), "nothing says how pixels become the model's input") {
+	if code != 400 || !strings.Contains(string(text), "takes no images: send a JSON object of its inputs") {
 		t.Errorf("an image for rows: %d %s", code, text)
 	}
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
@@ -238,4 +239,26 @@ func (s *Server) done(w http.ResponseWriter, err error) {
 // noPath answers what no other handler does.
 func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, notFound("there is no %s %.200s", r.Method, r.URL.Path))
+}
+
+// noMethod answers what no route of mux does: with the methods that the path has, as RFC 9110, 15.5.6 wants,
+// if there are any.
+func (s *Server) noMethod(mux *http.ServeMux) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+			other := r.Clone(r.Context())
+			other.Method = method
+			if _, pattern := mux.Handler(other); pattern != "/" {
+				allowed = append(allowed, method)
+			}
+		}
+		if len(allowed) == 0 {
+			s.noPath(w, r)
+			return
+		}
+		list := strings.Join(allowed, ", ")
+		w.Header().Set("Allow", list)
+		s.refuse(w, oip.Errorf(oip.NotAllowed, "there is no %s %.200s, but %s", r.Method, r.URL.Path, list))
+	}
 }

@@ -73,6 +73,6 @@ func (s *Server) Handler() http.Handler {
 	for _, r := range s.routes() {
 		mux.HandleFunc(r.pattern, r.answer)
 	}
-	mux.HandleFunc("/", s.noPath)
+	mux.HandleFunc("/", s.noMethod(mux))
 	return s.guard(s.observed(mux))
 }

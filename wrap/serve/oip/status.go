@@ -19,6 +19,7 @@ const (
 	Unauthenticated        // no token, or not the right one
 	Forbidden              // not for who asks
 	NotFound               // no such model, version or path
+	NotAllowed             // a path that is there, and not for this method of HTTP
 	Overloaded             // shed: the queue is full
 	Unavailable            // the model or the server is not ready, or going
 	Timeout                // not done in time
@@ -38,6 +39,7 @@ var statuses = [...]struct {
 	Unauthenticated: {http.StatusUnauthorized, codes.Unauthenticated},
 	Forbidden:       {http.StatusForbidden, codes.PermissionDenied},
 	NotFound:        {http.StatusNotFound, codes.NotFound},
+	NotAllowed:      {http.StatusMethodNotAllowed, codes.Unimplemented},
 	Overloaded:      {http.StatusTooManyRequests, codes.ResourceExhausted},
 	Unavailable:     {http.StatusServiceUnavailable, codes.Unavailable},
 	Timeout:         {http.StatusGatewayTimeout, codes.DeadlineExceeded},
