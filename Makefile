@@ -7,7 +7,7 @@ PYTHON   ?= python3
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers paper spark jobs image clients page soak setup toolchain
+.PHONY: build demo test race lint fuzz bench peers paper spark jobs image clients shells page soak setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -75,6 +75,10 @@ jobs: build setup
 # or newer and Chromium, and fetches what testdata/page/package-lock.json has.
 page: build setup
 	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test data.test.mjs page.test.mjs
+
+# Lines of mfgs are typed, with TABs, into the shells that are there.
+shells: build
+	$(PYTHON) testdata/shells/check.py ./mfgs
 
 # The image of docs/serve/Dockerfile, without Docker, and in it the servers of docs/kubernetes. As root
 # on Debian 12, in a Python environment with testdata/serve/image/requirements.txt.

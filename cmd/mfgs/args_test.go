@@ -130,9 +130,7 @@ func FuzzArrange(f *testing.F) {
 }
 
 func TestHelpExplainsEveryFlagIn80Columns(t *testing.T) {
-	p := &program{}
-	for _, verb := range verbs {
-		c := verb(p)
+	for _, c := range new(program).commands() {
 		code, stdout, stderr := invoke(context.Background(), c.Name, "--help")
 		if code != 0 || stderr != "" {
 			t.Fatalf("%s: exit code %d, %s", c.Name, code, stderr)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -9,6 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 )
+
+// oneLiner is what mfgs is in a few words.
+const oneLiner = "honest uncertainty for any trained ONNX classifier"
 
 const overview = `mfgs gives a trained ONNX classifier honest uncertainty, without retraining it:
 probabilities that can be believed, and a score that tells inputs unlike
@@ -37,7 +41,7 @@ func writeOverview(w io.Writer, commands []*cli.Command) error {
 	var b strings.Builder
 	b.WriteString(overview)
 	for _, c := range commands {
-		entry(&b, c.Name, c.Usage, 13)
+		entry(&b, c.Name, c.Usage, 14)
 	}
 	b.WriteString(specHelp)
 	b.WriteString("\nRun `mfgs VERB --help` for the flags of a verb, `mfgs --version` for the version.\n")
@@ -57,23 +61,11 @@ func writeHelp(w io.Writer, c *cli.Command) error {
 			b.WriteString("\n" + wrapText("", paragraph))
 		}
 	}
-	var categories []string
-	for _, f := range c.Flags {
-		if category := f.(cli.CategorizableFlag).GetCategory(); !slices.Contains(categories, category) {
-			categories = append(categories, category)
-		}
-	}
-	for _, category := range categories {
-		title := category
-		if title == "" {
-			title = "flags"
-		}
-		fmt.Fprintf(&b, "\n%s:\n", title)
-		for _, f := range c.Flags {
-			if f.(cli.CategorizableFlag).GetCategory() == category {
-				placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
-				entry(&b, "--"+f.Names()[0]+placeholder, usage, 26)
-			}
+	for _, group := range byCategory(c.Flags) {
+		fmt.Fprintf(&b, "\n%s:\n", group.title)
+		for _, f := range group.flags {
+			placeholder, usage := unquote(f.(cli.DocGenerationFlag).GetUsage())
+			entry(&b, "--"+f.Names()[0]+placeholder, usage, 26)
 		}
 	}
 	if strings.Contains(c.UsageText, "SPEC") {
@@ -81,6 +73,26 @@ func writeHelp(w io.Writer, c *cli.Command) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// A flagGroup is flags below a heading.
+type flagGroup struct {
+	title string
+	flags []cli.Flag
+}
+
+// byCategory puts flags of a category together, in the order of the first of each.
+func byCategory(flags []cli.Flag) (groups []flagGroup) {
+	for _, f := range flags {
+		title := cmp.Or(f.(cli.CategorizableFlag).GetCategory(), "flags")
+		at := slices.IndexFunc(groups, func(g flagGroup) bool { return g.title == title })
+		if at < 0 {
+			at = len(groups)
+			groups = append(groups, flagGroup{title: title})
+		}
+		groups[at].flags = append(groups[at].flags, f)
+	}
+	return groups
 }
 
 // unquote takes the `NAME` of a flag's value off its description.

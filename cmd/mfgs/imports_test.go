@@ -74,7 +74,8 @@ var imports = map[string][]string{
 	"wrap/serve/page":                {},
 	"wrap/serve/telemetry":           {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 	"wrap/internal/wraptest":         {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
-	"cmd/*":                          {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text"},
+	"cmd/*":                          {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text", "cmd/mfgs/internal/*"},
+	"cmd/mfgs/internal/*":            {"featurize/text"},
 	"models":                         {},
 	"calibrate/approx":               {},
 	"onnx/files":                     {},
@@ -111,7 +112,7 @@ var thirdParty = map[string][]string{
 	"google.golang.org/genproto":        {"wrap/serve"},                                                                                       // grpc's
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/part", "wrap/serve/telemetry"}, // wrap/serve/telemetry: only its tests
 	"golang.org/x/sync":                 {"featurize", "wrap/serve"},
-	"golang.org/x/sys":                  {"onnx/files", "wrap/bundle"}, // wrap/bundle: only its tests
+	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*"},

@@ -2,8 +2,8 @@
 //
 // Each verb stands in a file of its own: its words and flags, what it calls in
 // package wrap, and the table it prints. What the verbs share is the reading of
-// arguments (args.go), help (help.go), flags (flags.go), progress (progress.go)
-// and the writing of tables and JSON (table.go, output.go).
+// arguments (args.go), help (help.go), flags (flags.go), progress (progress.go),
+// terminals (terminal.go) and the writing of tables and JSON (table.go, output.go).
 package main
 
 import (
@@ -22,21 +22,6 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
-
-// verbs are the verbs in the order of the help.
-var verbs = []func(*program) *cli.Command{
-	(*program).inspect,
-	(*program).calibrate,
-	(*program).merge,
-	(*program).update,
-	(*program).eval,
-	(*program).predict,
-	(*program).export,
-	(*program).serve,
-	(*program).reseal,
-	(*program).setup,
-	(*program).demo,
-}
 
 func main() {
 	if code, ok := watched(); ok {
@@ -63,29 +48,50 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return exitDone
 	case errors.As(err, &usage):
-		fmt.Fprintln(stderr, usage)
+		fmt.Fprintln(stderr, complaint(stderr, usage.Error()))
 		return exitUsage
 	case ctx.Err() != nil:
 		said := "interrupted"
 		if kept := (*wrap.InterruptedError)(nil); errors.As(err, &kept) {
 			said = (&wrap.InterruptedError{Checkpoint: kept.Checkpoint, Err: errors.New(said)}).Error()
 		}
-		fmt.Fprintln(stderr, "mfgs:", oneLine(said))
+		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(said)))
 	default:
-		fmt.Fprintln(stderr, "mfgs:", oneLine(err.Error()))
+		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(err.Error())))
 	}
 	return exitFailed
+}
+
+// completeVerb is what the scripts of shells ask by.
+const completeVerb = "__complete"
+
+// commands are the verbs in the order of the help.
+func (p *program) commands() []*cli.Command {
+	return []*cli.Command{
+		p.inspect(),
+		p.calibrate(),
+		p.merge(),
+		p.update(),
+		p.eval(),
+		p.predict(),
+		p.export(),
+		p.serve(),
+		p.reseal(),
+		p.setup(),
+		p.completion(),
+		p.man(),
+		p.demo(),
+	}
 }
 
 // run finds the verb and hands it its arguments. Help, version and the order of
 // arguments are not left to package cli, which looks for flags only in front of
 // positional arguments and prints its own idea of help on standard output.
 func (p *program) run(ctx context.Context, args []string) error {
-	commands := make([]*cli.Command, len(verbs))
-	for i, verb := range verbs {
-		commands[i] = verb(p)
-		commands[i].HideHelp = true
-		commands[i].OnUsageError = func(c *cli.Context, err error, _ bool) error {
+	commands := p.commands()
+	for _, c := range commands {
+		c.HideHelp = true
+		c.OnUsageError = func(c *cli.Context, err error, _ bool) error {
 			return usagef(c.Command.Name, "%s", oneDash.ReplaceAllString(err.Error(), "for --"))
 		}
 	}
@@ -101,8 +107,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 		}
 		name, rest = rest[0], []string{"--help"}
 	case "version", "--version", "-version", "-v":
-		_, err := fmt.Fprintln(p.stdout, "mfgs", wrap.Version())
-		return err
+		return p.version(rest)
+	case completeVerb:
+		return p.completeLine(rest)
 	}
 	verb := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.Name == name })
 	if verb < 0 {

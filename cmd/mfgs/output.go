@@ -55,7 +55,7 @@ func commands(r rune) bool { return r >= 0x7f && printable(string(r)) != string(
 // warn writes warnings to standard error.
 func (p *program) warn(warnings ...string) {
 	for _, w := range warnings {
-		fmt.Fprintln(p.stderr, "mfgs: warning:", oneLine(w))
+		fmt.Fprintln(p.stderr, "mfgs:", painted(p.stderr, yellow, "warning:"), oneLine(w))
 	}
 }
 

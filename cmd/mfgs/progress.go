@@ -4,21 +4,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/schollz/progressbar/v3"
-	"golang.org/x/term"
 )
-
-// isTerminal reports whether somebody looks at what is written to w.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
-}
 
 // A progress shows how far the work is, with rate and remaining time: a bar on a
 // terminal, elsewhere a plain line now and then. Stages follow one another, and the

@@ -65,18 +65,18 @@ func formatOf(name string) *Format {
 	return nil
 }
 
-func formatNames() string { return namesOf(func(f Format) bool { return f.Open != nil }) }
+// Formats are the names that may stand before the path of a SPEC.
+func Formats() []string { return namesOf(func(f Format) bool { return f.Open != nil }) }
 
-func streamNames() string { return namesOf(func(f Format) bool { return f.Stream != nil }) }
+func streamNames() string { return strings.Join(namesOf(func(f Format) bool { return f.Stream != nil }), ", ") }
 
-func namesOf(wanted func(Format) bool) string {
-	var names []string
+func namesOf(wanted func(Format) bool) (names []string) {
 	for _, f := range formats {
 		if wanted(f) {
 			names = append(names, f.Name)
 		}
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // supported ends the messages that refuse a format.

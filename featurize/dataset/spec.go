@@ -99,7 +99,7 @@ func notFound(path string, exists func(string) bool) error {
 			path[open:])
 	}
 	if format, rest, ok := strings.Cut(path, ":"); ok && len(format) > 1 && (rest == stdinPath || exists(rest)) {
-		return fmt.Errorf("%s: unknown format %q; want one of %s", rest, format, formatNames())
+		return fmt.Errorf("%s: unknown format %q; want one of %s", rest, format, strings.Join(Formats(), ", "))
 	}
 	return fmt.Errorf("%s: no such file or folder", path)
 }

@@ -46,7 +46,7 @@ func TestSpecReadings(t *testing.T) {
 		{spec: "a.npy[5:5]", err: "a.npy[5:5]: slice [5:5] is empty"},
 		{spec: "a.npy[5:3]", err: "a.npy[5:3]: slice [5:3] is empty"},
 		{spec: "a.npy[:99999999999999999999]", err: "a.npy[:99999999999999999999]: slice end 99999999999999999999 is too large"},
-		{spec: "hdf5:a.npy", err: `a.npy: unknown format "hdf5"; want one of ` + formatNames()},
+		{spec: "hdf5:a.npy", err: `a.npy: unknown format "hdf5"; want one of ` + strings.Join(Formats(), ", ")},
 	} {
 		got, err := parseSpec(c.spec, exists)
 		switch {

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// showsColours reports whether a console understands escape sequences, which it is asked to do: consoles
+// before Windows 10 do not.
+func showsColours(f *os.File) bool {
+	var mode uint32
+	console := windows.Handle(f.Fd())
+	if err := windows.GetConsoleMode(console, &mode); err != nil {
+		return false
+	}
+	return windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
+}
