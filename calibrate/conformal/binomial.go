@@ -29,6 +29,16 @@ func Upper(k, n int, confidence float64) float64 {
 	return bisect(func(p float64) bool { return atMostOf(k, n, p) > 1-confidence })
 }
 
+// Within returns between which probabilities the true one lies where k of n draws came true, at a
+// confidence in (0,1): the two-sided interval of Clopper and Pearson. Of no draws it is 0 to 1.
+func Within(k, n int, confidence float64) (low, high float64) {
+	if n == 0 {
+		return 0, 1
+	}
+	side := (1 + confidence) / 2
+	return 1 - Upper(n-k, n, side), Upper(k, n, side)
+}
+
 func checkCount(k, n int, confidence float64) {
 	if k < 0 || k > n || n < 1 || !(confidence > 0 && confidence < 1) {
 		panic(fmt.Sprintf("conformal: %d of %d with confidence %v", k, n, confidence))

@@ -51,6 +51,13 @@ func TestBinomialBoundsAreThoseOfScipy(t *testing.T) {
 		if got := Upper(k, n, c[2]); !approx.Equal(got, c[4], 1e-9) {
 			t.Errorf("%d of %d leave %v possible at %v, want %v", k, n, got, c[2], c[4])
 		}
+		// Two sides, each with half of what is left.
+		if low, high := Within(k, n, 2*c[2]-1); !approx.Equal(low, c[3], 1e-9) || !approx.Equal(high, c[4], 1e-9) {
+			t.Errorf("%d of %d: %v to %v, want %v to %v", k, n, low, high, c[3], c[4])
+		}
+	}
+	if low, high := Within(0, 0, 0.95); low != 0 || high != 1 {
+		t.Errorf("of no draws: %v to %v", low, high)
 	}
 }
 

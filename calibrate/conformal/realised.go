@@ -19,6 +19,7 @@ type Tally struct {
 	decisions                                     *Decisions
 	n, answered, unfamiliar, labelled, size, none int
 	wrong, missed                                 float64
+	sizes                                         []int // how many examples have a set of so many classes
 }
 
 // NewTally returns an empty one.
@@ -49,12 +50,20 @@ func (t *Tally) Add(x *Outcomes) {
 		}
 		set := d.Set.Set(p)
 		t.size += len(set)
+		if more := len(set) + 1 - len(t.sizes); more > 0 {
+			t.sizes = append(t.sizes, make([]int, more)...)
+		}
+		t.sizes[len(set)]++
 		if len(set) == 0 {
 			t.none++
 		}
 		t.missed += x.missing(i, set)
 	}
 }
+
+// Sizes returns how many examples have a set of 0, 1, 2 … classes, up to the largest there is: nil where
+// no sets were asked for.
+func (t *Tally) Sizes() []int { return t.sizes }
 
 // missing returns what part of an example's labels is not in a set.
 func (x *Outcomes) missing(i int, set []int) float64 {
