@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
 )
 
@@ -44,6 +46,11 @@ kind.`,
 				return err
 			}
 			p.warn(evaluation.Warnings...)
+			if path := c.String("report"); path != "" {
+				if err := report.Write(path, evaluation, report.Options{}); err != nil {
+					return fmt.Errorf("--report %w", err)
+				}
+			}
 			if c.Bool("json") {
 				return writeJSON(p.stdout, evaluation)
 			}
@@ -73,6 +80,7 @@ func evalFlags() []cli.Flag {
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),
 		cacheFlag(),
+		reportFlag(),
 		jsonFlag(),
 	}
 	for _, f := range bench.FileKinds() {
@@ -99,10 +107,14 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	if err := notNegative(c, "limit", "max-bad", "layers"); err != nil {
 		return config, err
 	}
+	if err := reportable(c); err != nil {
+		return config, err
+	}
 	config = bench.Config{
 		Bundle: c.String("bundle"), Model: c.String("model"), Test: c.String("test"), Limit: c.Int("limit"),
 		Train: c.String("train"), Val: c.String("val"), ValOOD: c.String("val-ood"),
 		Layers: c.Int("layers"), Seed: c.Uint64("seed"), PerClass: c.Bool("per-class"),
+		Detailed: c.IsSet("report"),
 		Evidence: c.String("evidence"), DropoutRate: c.Float64("dropout-rate"),
 		Inputs:   wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
 		Progress: bar.work,
@@ -132,6 +144,26 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	}
 	config.Preprocess, err = bundlePreprocessing(c)
 	return config, err
+}
+
+// reportFlag names the page that is written beside what is printed.
+func reportFlag() cli.Flag {
+	return &cli.StringFlag{Name: "report", Category: outputFlags, Usage: "`FILE` also write a page about it: .html with figures and examples, in one file, or .md"}
+}
+
+// reportable refuses a report that could not be written, before any work is done.
+func reportable(c *cli.Context) error {
+	path := c.String("report")
+	if !c.IsSet("report") {
+		return nil
+	}
+	if err := report.Check(path); err != nil {
+		return usagef(c.Command.Name, "--report %v", err)
+	}
+	if parent := filepath.Dir(path); !exists(parent) {
+		return fmt.Errorf("--report %s: there is no folder %s: make it first, or choose another", path, parent)
+	}
+	return nil
 }
 
 // parseWith reads --with NAME=FILE, and the flags that each kind of files has of its own.

@@ -66,6 +66,8 @@ var imports = map[string][]string{
 	"wrap/internal/probe":            {"onnx", "featurize/tensor", "calibrate", "wrap/bundle", "wrap/internal/attach", "wrap/internal/source"},
 	"wrap":                           {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
 	"wrap/bench":                     {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
+	"wrap/report":                    {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "featurize/dataset", "featurize/text", "onnx/files", "wrap/bench", "wrap/bundle", "wrap/report/chart"},
+	"wrap/report/chart":              {},
 	"wrap/serve/engine":              {"featurize/tensor"},
 	"wrap/export":                    {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
 	"wrap/serve/oip":                 {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
@@ -97,6 +99,7 @@ var testImports = map[string][]string{
 	"wrap/internal/proof":  {"calibrate", "onnx/head", "wrap/part"},
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
+	"wrap/report":          {"wrap"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},
 	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
 	"wrap/serve":           {"calibrate", "featurize/pixels", "wrap/internal/wraptest"},
@@ -107,6 +110,8 @@ var testImports = map[string][]string{
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go":   {"featurize/ort"},
 	"gonum.org/v1/gonum":                {"calibrate/...", "featurize/standin"},
+	"gonum.org/v1/plot":                 {"wrap/report/chart"},
+	"golang.org/x/image":                {"wrap/report"},
 	"google.golang.org/protobuf":        {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
 	"google.golang.org/grpc":            {"wrap/serve", "wrap/serve/oip/..."},
 	"google.golang.org/genproto":        {"wrap/serve"},                                                                                       // grpc's

@@ -46,7 +46,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	}
 	r := &Evaluation{
 		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results, Recommendation: *recommendation,
-		Decisions: b.decided,
+		Decisions: b.decided, Detail: b.detail,
 		Bootstrap: BootstrapInfo{measure.Resamples, measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
 		Warnings: append([]string{}, b.warnings...),
@@ -108,6 +108,8 @@ func (b *bench) check() error {
 		return errors.New("evaluation needs test data")
 	case b.Layers < 0:
 		return fmt.Errorf("layers are %d, want a positive number, or 0 for the last alone", b.Layers)
+	case b.Detailed && b.Layers > 1:
+		return errors.New("a report is of the bundle, whose posterior is of the last layer: leave out the layers")
 	case !(b.DropoutRate >= 0 && b.DropoutRate < 1):
 		return fmt.Errorf("dropout rate is %v, want 0 to less than 1", b.DropoutRate)
 	}
@@ -224,6 +226,13 @@ func (b *bench) resolveScores() {
 		}
 		kept = append(kept, r)
 	}
+	if b.Detailed {
+		for _, name := range []string{"mle", b.servedMethod(), served} {
+			if !slices.ContainsFunc(kept, func(o *request) bool { return o.text == name }) {
+				kept = append(kept, &request{text: name, method: find(name)})
+			}
+		}
+	}
 	b.requests = kept
 }
 
@@ -284,11 +293,12 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 			tallies, plain = append(tallies, t), append(plain, t)
 		}
 	}
-	decisions := b.attached.Bundle.Manifest.Decisions
+	gathered := &gathering{b: b}
 	for _, s := range b.sets {
+		gathered.begin(s)
 		var decided *conformal.Tally
-		if decisions != nil {
-			decided = conformal.NewTally(decisions)
+		if b.manifest.Decisions != nil {
+			decided = conformal.NewTally(b.manifest.Decisions)
 		}
 		_, _, err := s.Stream(ctx, b.head, &b.notes, func(batch *rows.Batch) error {
 			if keep {
@@ -297,13 +307,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 					return err
 				}
 			}
-			if decided != nil {
-				x := measure.Outcomes(b.calibration, batch)
-				if s.part.Role == measure.OOD {
-					x.Labels, x.Targets = nil, nil
-				}
-				decided.Add(x)
-			}
+			b.outcomes(s, batch, decided, gathered)
 			return measure.AddPlain(plain, b.calibration, b.learned, s.part, batch)
 		})
 		if err != nil {
@@ -312,6 +316,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 		if decided != nil {
 			b.decided = append(b.decided, DecisionResult{Set: s.Name, Realised: decided.Result()})
 		}
+		gathered.end(s, decided)
 		if s.Size() < 0 {
 			if err := b.warnOfUsed(ctx, s); err != nil {
 				return nil, nil, err
@@ -332,7 +337,27 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 		}
 	}
 	recommendation, err := b.figures(ctx, tallies, results)
+	if err == nil && b.Detailed {
+		b.detail, err = gathered.detail(ctx, tallies)
+	}
 	return results, recommendation, err
+}
+
+// outcomes shows what is served of examples to those who look at it.
+func (b *bench) outcomes(s *evalSet, batch *rows.Batch, decided *conformal.Tally, gathered *gathering) {
+	if decided == nil && !b.Detailed {
+		return
+	}
+	x := measure.Outcomes(b.calibration, batch)
+	if s.part.Role == measure.OOD {
+		x.Labels, x.Targets = nil, nil
+	}
+	if decided != nil {
+		decided.Add(x)
+	}
+	if b.Detailed {
+		gathered.add(s, x, batch)
+	}
 }
 
 func (b *bench) newTally(name string) *measure.Tally {

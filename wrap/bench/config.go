@@ -23,6 +23,10 @@ type Config struct {
 
 	PerClass bool // measure each class of the test set as well
 
+	// Detailed asks for Evaluation.Detail. The network itself and what the bundle serves are then among
+	// the methods, whether Methods has them or not.
+	Detailed bool
+
 	// Methods are of Methods(), each NAME[:M][@COVARIANCE[/STRUCTURE]]: M is how many classifiers
 	// are drawn; COVARIANCE, one of hessian, fisher, sandwich and swag, and STRUCTURE, full or
 	// kron, are the bundle's where they are left out. Nil is mle, ts,
@@ -75,6 +79,7 @@ type Evaluation struct {
 	Methods []MethodResult  `json:"methods"`
 	// Decisions are what the bundle's came to on each set; nil where it has none.
 	Decisions []DecisionResult `json:"decisions,omitempty"`
+	Detail    *Detail          `json:"-"` // where Config.Detailed asks for it
 	// Bootstrap says what intervals are of.
 	Bootstrap      BootstrapInfo       `json:"bootstrap"`
 	Recommendation wrap.Recommendation `json:"recommendation"`

@@ -81,6 +81,7 @@ type bench struct {
 	calibration *calibrate.Calibration
 	sets        []*evalSet // those to measure on, the test set first
 	decided     []DecisionResult
+	detail      *Detail
 
 	// For methods that are tuned and fitted.
 	product        calibrate.Product // nil: calibrate's own

@@ -396,6 +396,29 @@ func (s *Set) count(n *Notes, stream func(featurize.StreamConfig) (rows.Stats, e
 	return stats.Examples, len(stats.Bad), nil
 }
 
+// Fetch reads some of the examples once more, by their positions, as Stream gave them to the network.
+// Those that cannot be read any more are left out, and all of a set without data, or that can be read
+// only once.
+func (s *Set) Fetch(ctx context.Context, positions []int) (map[int]*dataset.Example, error) {
+	fetched := map[int]*dataset.Example{}
+	if s.Data == nil || s.Size() < 0 {
+		return fetched, nil
+	}
+	for _, at := range slices.Sorted(slices.Values(positions)) {
+		for example, err := range s.Data.Between(ctx, at, at+1) {
+			if err == nil && s.Config.StandIns {
+				err = standin.Replace(&example)
+			}
+			if err == nil {
+				fetched[at] = &example
+			} else if cause := context.Cause(ctx); cause != nil {
+				return nil, cause
+			}
+		}
+	}
+	return fetched, nil
+}
+
 // CheckFinite reports the first feature or logit that is NaN or infinite.
 func CheckFinite(h calibrate.Head, b *rows.Batch) error {
 	if err := CheckColumn("feature", b.Features, h.Features, b.Name); err != nil {

@@ -1,0 +1,181 @@
+package bench
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+)
+
+// firstTest is the position of the first of models.DigitsTest.
+const firstTest = 1500
+
+// What a report shows is what the predictor says of each example, sorted by hand.
+func TestDetailIsWhatIsServed(t *testing.T) {
+	dir := t.TempDir() + "/b"
+	c := config(t, dir)
+	c.Decisions = conformal.Plan{Alpha: 0.05, FalseAlarm: 0.1}
+	mustCalibrate(t, quick(c))
+	e, err := Evaluate(t.Context(), Config{
+		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Detailed: true,
+		OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}, {"stand-ins", wrap.StandIns}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := e.Detail
+	for _, name := range []string{"mle", d.Probabilities, score.Default} {
+		if !slices.ContainsFunc(e.Methods, func(m MethodResult) bool { return m.Name == name }) {
+			t.Errorf("%s is not among the methods", name)
+		}
+	}
+	var all []wrap.Prediction
+	add := func(p wrap.Prediction) error {
+		all = append(all, p)
+		return nil
+	}
+	_, err = wraptest.Opened(t, dir, wrap.Options{}).PredictDataset(t.Context(), digits(t, models.DigitsTest), add)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubt := func(i int) float64 { return conformal.Doubt(all[i].Probabilities) }
+	for _, g := range d.Galleries[:3] {
+		if g.Set != "test" || len(g.Examples) == 0 {
+			t.Fatalf("gallery %s of %s with %d examples", g.Kind, g.Set, len(g.Examples))
+		}
+		key := map[Kind]func(i int) float64{
+			Uncertain: func(i int) float64 { return -doubt(i) }, Mistaken: doubt,
+			Strange: func(i int) float64 { return -all[i].OODScore },
+		}[g.Kind]
+		var order []int
+		for i := range all {
+			if g.Kind != Mistaken || *all[i].Label != all[i].Class {
+				order = append(order, i)
+			}
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key(a), key(b)) })
+		for j, x := range g.Examples {
+			i := x.Position - firstTest
+			// The network runs in float32, with other examples beside it.
+			if !approx.Equal(key(i), key(order[j]), 1e-5) {
+				t.Errorf("%s: place %d has example %d, want %d", g.Kind, j, i, order[j])
+			}
+			want := all[i]
+			if x.Predicted != want.Class || !approx.Equal(x.Confidence, want.Confidence, 1e-5) ||
+				!approx.Equal(x.OODScore, want.OODScore, 1e-5) ||
+				!approx.Equal(x.OODPercentile, *want.OODPercentile, 1e-3) || x.Label != *want.Label {
+				t.Errorf("%s: %+v, want %+v", g.Kind, x, want)
+			}
+			pixels := x.Input.Inputs[0].Data.([]uint8)
+			for p, v := range digitTensor(t, x.Position, x.Position+1).Data.([]float32) {
+				if float32(pixels[p])/255 != v {
+					t.Fatalf("%s: the picture of %d is another", g.Kind, x.Position)
+				}
+			}
+		}
+	}
+	for _, g := range d.Galleries[3:] {
+		first := g.Examples[0]
+		if g.Kind != Accepted || len(g.Examples) != galleryExamples || first.Input == nil || first.Label != -1 {
+			t.Errorf("gallery %s of %s with %d examples", g.Kind, g.Set, len(g.Examples))
+		}
+		if !slices.IsSortedFunc(g.Examples, func(a, b Shown) int { return cmp.Compare(a.OODScore, b.OODScore) }) {
+			t.Errorf("%s: not from the least strange on", g.Set)
+		}
+	}
+	checkCounts(t, d, all)
+}
+
+func checkCounts(t *testing.T, d *Detail, all []wrap.Prediction) {
+	t.Helper()
+	if strings.Join(d.Scores.Sets, " ") != "test unfamiliar stand-ins" || d.Scores.N[0] != len(all) || d.Scores.N[2] != len(all) {
+		t.Errorf("scores of %v, %v examples", d.Scores.Sets, d.Scores.N)
+	}
+	for b, n := range d.Scores.Counts[0] {
+		want := 0
+		for _, p := range all {
+			above := p.OODScore >= d.Scores.Edges[b]-1e-6 || b == 0
+			below := p.OODScore < d.Scores.Edges[b+1]+1e-6 || b == scoreBins-1
+			if above && below {
+				want++
+			}
+		}
+		if n > want { // those at an edge are counted with both bins
+			t.Errorf("bin %d has %d scores, want at most %d", b, n, want)
+		}
+	}
+	sizes := map[int]int{}
+	for _, p := range all {
+		sizes[len(p.PredictionSet)]++
+	}
+	total := 0
+	for size, n := range d.Sizes[0].Sizes {
+		total += n
+		if math.Abs(float64(n-sizes[size])) > 1 { // one may be at the threshold
+			t.Errorf("%d sets of %d classes, want %d", n, size, sizes[size])
+		}
+	}
+	if total != len(all) || d.Sizes[0].Set != "test" || len(d.Sizes) != 3 {
+		t.Errorf("sizes %+v of %d examples", d.Sizes, len(all))
+	}
+	total = 0
+	for _, n := range d.Scores.Counts[0] {
+		total += n
+	}
+	if total != len(all) {
+		t.Errorf("%d scores of %d examples", total, len(all))
+	}
+	for _, method := range []string{"mle", d.Probabilities} {
+		n := 0
+		for _, b := range d.Curves[method].Bins {
+			n += b.N
+			if b.N > 0 && !(b.Interval[0] <= b.Accuracy && b.Accuracy <= b.Interval[1]) {
+				t.Errorf("%s: accuracy %v outside of %v", method, b.Accuracy, b.Interval)
+			}
+		}
+		c, classes := d.Curves[method], len(d.Classes[method])
+		if n != len(all) || len(c.Risk) == 0 || len(c.ROC) != 2 || classes != 10 {
+			t.Errorf("%s: %d examples in bins, curves %d and %d, %d classes", method, n, len(c.Risk), len(c.ROC), classes)
+		}
+	}
+}
+
+// The first among equals stay, and what has no key is not chosen.
+func TestChoosingKeepsTheFirst(t *testing.T) {
+	c := &choosing{}
+	batch := &rows.Batch{N: 40, Features: make([]float32, 40), Logits: make([]float32, 40), From: "x"}
+	for i := range batch.N {
+		batch.Positions = append(batch.Positions, i)
+	}
+	for i := range batch.N {
+		key := float64(i % 3)
+		if i%5 == 0 {
+			key = math.NaN()
+		}
+		c.offer(key, batch, i)
+	}
+	var got []int
+	for _, x := range c.list {
+		got = append(got, x.row.Positions[0])
+	}
+	want := []int{2, 8, 11, 14, 17, 23, 26, 29, 32, 38, 1, 4}
+	if !slices.Equal(got, want) {
+		t.Errorf("chosen %v, want %v", got, want)
+	}
+}
+
+func TestDetailIsOfTheLastLayer(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	_, err := Evaluate(t.Context(), Config{Bundle: dir, Test: digits(t, models.DigitsTest), Layers: 2, Detailed: true})
+	says(t, err, "report", "layers")
+}

@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+)
+
+const (
+	galleryExamples = 12
+	mostGalleries   = 3 // of sets out of distribution
+	scoreBins       = 40
+)
+
+// gathering collects what a report shows while the sets are read.
+type gathering struct {
+	b         *bench
+	scores    [][]float64 // by set
+	sizes     []SetSizes
+	galleries []*choosing
+}
+
+// choosing keeps the examples of the largest keys, the first among equals.
+type choosing struct {
+	kind Kind
+	set  *evalSet
+	list []candidate
+}
+
+type candidate struct {
+	key float64
+	row *rows.Batch
+}
+
+func (c *choosing) offer(key float64, batch *rows.Batch, i int) {
+	full := len(c.list) == galleryExamples
+	if math.IsNaN(key) || full && key <= c.list[len(c.list)-1].key {
+		return
+	}
+	if full {
+		c.list = c.list[:len(c.list)-1]
+	}
+	at, _ := slices.BinarySearchFunc(c.list, key, func(c candidate, key float64) int {
+		if c.key >= key {
+			return -1
+		}
+		return 1
+	})
+	row := batch.Pick([]int{i})
+	row.Names = []string{batch.Name(i)}
+	c.list = slices.Insert(c.list, at, candidate{key, row})
+}
+
+// begin prepares for the examples of the next set.
+func (g *gathering) begin(s *evalSet) {
+	g.scores = append(g.scores, nil)
+	var kinds []Kind
+	switch {
+	case s.part.Role == measure.Test:
+		kinds = []Kind{Uncertain, Mistaken, Strange}
+	case s.part.Role == measure.OOD && s.part.Index < mostGalleries:
+		kinds = []Kind{Accepted}
+	}
+	for _, k := range kinds {
+		g.galleries = append(g.galleries, &choosing{kind: k, set: s})
+	}
+}
+
+// add looks at examples of a set, and what is served of them.
+func (g *gathering) add(s *evalSet, x *conformal.Outcomes, batch *rows.Batch) {
+	last := len(g.scores) - 1
+	g.scores[last] = append(g.scores[last], x.Strange...)
+	for i := range batch.N {
+		p := x.Probabilities[i*x.Classes : (i+1)*x.Classes]
+		for _, c := range g.galleries {
+			if c.set != s {
+				continue
+			}
+			switch c.kind {
+			case Uncertain:
+				c.offer(g.doubt(p), batch, i)
+			case Mistaken:
+				c.offer(g.sureMistake(p, batch, i), batch, i)
+			case Strange:
+				c.offer(x.Strange[i], batch, i)
+			case Accepted:
+				c.offer(-x.Strange[i], batch, i)
+			}
+		}
+	}
+}
+
+func (g *gathering) doubt(p []float64) float64 {
+	if g.b.head.MultiLabel() {
+		return conformal.DoubtOfLabels(p)
+	}
+	return conformal.Doubt(p)
+}
+
+// sureMistake is larger the less doubt there is of what is wrong, and NaN where nothing is.
+func (g *gathering) sureMistake(p []float64, batch *rows.Batch, i int) float64 {
+	targets := batch.Target(i)
+	if targets == nil {
+		if slices.Index(p, slices.Max(p)) == batch.Label(i) {
+			return math.NaN()
+		}
+		return -conformal.Doubt(p)
+	}
+	surest := math.NaN()
+	for k, v := range p {
+		if (v > 0.5) != (targets[k] == 1) && !(surest >= math.Max(v, 1-v)) {
+			surest = math.Max(v, 1-v)
+		}
+	}
+	return surest
+}
+
+// end takes what decisions came to on a set.
+func (g *gathering) end(s *evalSet, decided *conformal.Tally) {
+	if decided != nil && decided.Sizes() != nil {
+		g.sizes = append(g.sizes, SetSizes{s.Name, decided.Sizes()})
+	}
+}
+
+// detail returns all of it, with the inputs of the few examples that are shown read once more.
+func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Detail, error) {
+	b := g.b
+	d := &Detail{
+		Manifest: b.manifest, Probabilities: b.servedMethod(), Score: b.calibration.Served().Name,
+		Curves: map[string]Curves{}, Sizes: g.sizes, Classes: map[string][]metrics.ClassFigures{},
+	}
+	for _, t := range tallies {
+		c, err := t.Curves()
+		if err != nil {
+			return nil, err
+		}
+		d.Curves[t.Name] = c
+		if t.Name == "mle" || t.Name == d.Probabilities {
+			d.Classes[t.Name] = t.Classes(nil)
+		}
+	}
+	var scores [][]float64
+	for i, s := range b.sets {
+		d.Sets = append(d.Sets, MeasuredSet{s.Name, s.Spec, len(g.scores[i])})
+		if s.part.Role != measure.Shift {
+			d.Scores.Sets, scores = append(d.Scores.Sets, s.Name), append(scores, g.scores[i])
+		}
+	}
+	d.Scores.count(scores)
+	for _, c := range g.galleries {
+		gallery, err := b.gallery(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		if len(gallery.Examples) > 0 {
+			d.Galleries = append(d.Galleries, *gallery)
+		}
+	}
+	return d, nil
+}
+
+// servedMethod is whose probabilities the bundle serves.
+func (b *bench) servedMethod() string {
+	return string(cmp.Or(b.calibration.Method, calibrate.MF0))
+}
+
+// count counts the scores of all sets between those that few are beyond.
+func (c *ScoreCounts) count(sets [][]float64) {
+	all := slices.Sorted(slices.Values(slices.Concat(sets...)))
+	if len(all) == 0 {
+		return
+	}
+	low, high := all[len(all)/200], all[len(all)-1-len(all)/200]
+	if low == high {
+		low, high = low-0.5, high+0.5
+	}
+	for i := range scoreBins + 1 {
+		c.Edges = append(c.Edges, low+(high-low)*float64(i)/scoreBins)
+	}
+	for _, scores := range sets {
+		counts := make([]int, scoreBins)
+		for _, v := range scores {
+			i, found := slices.BinarySearch(c.Edges, v)
+			if !found {
+				i--
+			}
+			counts[min(max(i, 0), scoreBins-1)]++
+		}
+		c.N, c.Counts = append(c.N, len(scores)), append(c.Counts, counts)
+	}
+}
+
+// gallery returns the examples that were chosen.
+func (b *bench) gallery(ctx context.Context, c *choosing) (*Gallery, error) {
+	g := &Gallery{Kind: c.kind, Set: c.set.Name}
+	var positions []int
+	for _, of := range c.list {
+		positions = append(positions, of.row.Positions...)
+	}
+	inputs, err := c.set.Fetch(ctx, positions)
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range c.list {
+		s := b.shown(of.row, c.set.part.Role != measure.OOD)
+		s.Input = inputs[s.Position]
+		g.Examples = append(g.Examples, s)
+	}
+	return g, nil
+}
+
+// shown says of an example what is predicted, and where it is labelled what is true.
+func (b *bench) shown(row *rows.Batch, labelled bool) Shown {
+	s := Shown{Name: row.Names[0], Position: row.Positions[0], Label: -1}
+	r := b.calibration.Predict(row.Features, row.Logits, 1)
+	network, _ := calibrate.Plain(b.head, row.Logits, 1, 1)
+	p, own := measure.OfClasses(b.head, r.LogP), measure.OfClasses(b.head, network)
+	s.OODScore, s.OODPercentile = r.OODScore[0], math.NaN()
+	if r.OODPercentile != nil {
+		s.OODPercentile = r.OODPercentile[0]
+	}
+	s.Predicted, s.Network = slices.Index(p, slices.Max(p)), slices.Index(own, slices.Max(own))
+	s.Confidence, s.NetworkConfidence = p[s.Predicted], own[s.Network]
+	if labelled {
+		s.Label = row.Label(0)
+	}
+	if !b.head.MultiLabel() {
+		return s
+	}
+	s.Label, s.Told = -1, []int{}
+	s.Confidence, s.NetworkConfidence = 1-conformal.DoubtOfLabels(p), 1-conformal.DoubtOfLabels(own)
+	targets := row.Target(0)
+	if labelled {
+		s.Labels = []int{}
+	}
+	for k, v := range p {
+		if v > 0.5 {
+			s.Told = append(s.Told, k)
+		}
+		if labelled && targets[k] == 1 {
+			s.Labels = append(s.Labels, k)
+		}
+	}
+	return s
+}

@@ -1,0 +1,42 @@
+package measure
+
+import (
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// ReliabilityBin is a bin of the ECE, with the interval in which its accuracy lies.
+type ReliabilityBin struct {
+	metrics.Bin
+	Interval metrics.Interval // at [Level], as if its decisions were independent; [0,1] of an empty one
+}
+
+// Curves are what can be drawn of a method. Bins and Risk are of the test set, nil for a method without
+// probabilities. ROC is by out-of-distribution set, of the same scores as Figures.OOD.
+type Curves struct {
+	Bins []ReliabilityBin
+	Risk []metrics.Point // over coverage
+	ROC  [][]metrics.Point
+}
+
+// curvePoints is about how many points a curve has at most.
+const curvePoints = 200
+
+// Curves returns what was gathered.
+func (t *Tally) Curves() (c Curves, err error) {
+	if t.test != nil {
+		for _, b := range t.test.Bins() {
+			low, high := conformal.Within(b.Right, b.N, Level)
+			c.Bins = append(c.Bins, ReliabilityBin{b, metrics.Interval{low, high}})
+		}
+		c.Risk = t.test.RiskCoverage(curvePoints)
+	}
+	for _, s := range t.out {
+		roc, err := metrics.ROC(t.in.OOD, s.OOD, curvePoints)
+		if err != nil {
+			return c, err
+		}
+		c.ROC = append(c.ROC, roc)
+	}
+	return c, nil
+}

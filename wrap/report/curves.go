@@ -1,0 +1,260 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/report/chart"
+)
+
+// reliability is the section of reliability diagrams.
+func (v *view) reliability() section {
+	s := section{ID: "reliability", Title: "Does confidence say how often it is right?"}
+	s.Lead = []string{fmt.Sprintf("Of examples that are predicted with 80 %% confidence, 80 %% should be right: points on the dashed line. Above it a classifier is too modest, below it too sure. "+
+		"A bar is the %s interval of a bin’s accuracy (Clopper and Pearson), which is wide where examples are few.", v.level())}
+	decisions := "examples"
+	if v.multiLabel() {
+		decisions = "decisions"
+		s.Lead = append(s.Lead, "There is one decision for each label of each example, of the side that is more probable; intervals are as if those of an example were independent, and so are somewhat too narrow.")
+	}
+	share := chart.Chart{
+		Name: "How many " + decisions + " have which confidence", X: chart.Axis{Label: "confidence in %", Max: 1, Percent: true},
+		Y: chart.Axis{Label: decisions + " in %", Percent: true},
+	}
+	shares := table{Caption: "Share of the " + decisions + " by confidence", Head: []string{"confidence"}}
+	for _, l := range v.drawn() {
+		bins := v.e.Detail.Curves[l.method].Bins
+		if len(bins) == 0 {
+			continue
+		}
+		f := v.reliabilityOf(l)
+		s.Figures = append(s.Figures, f)
+		of := l.series(chart.Steps, nil)
+		n := 0
+		for _, b := range bins {
+			n += b.N
+		}
+		for i, b := range bins {
+			of.X, of.Y = append(of.X, float64(i)/float64(len(bins))), append(of.Y, float64(b.N)/float64(n))
+			if len(shares.Rows) == i {
+				shares.Rows = append(shares.Rows, cells(binRange(i, len(bins))))
+			}
+			shares.Rows[i] = append(shares.Rows[i], cell{Text: percent.write(of.Y[i])})
+		}
+		of.X = append(of.X, 1)
+		share.Series, shares.Head = append(share.Series, of), append(shares.Head, l.title)
+	}
+	if len(share.Series) > 0 {
+		s.Figures = append(s.Figures, newFigure("Where the "+decisions+" are", "", share, shares))
+	}
+	return s
+}
+
+func binRange(i, n int) string {
+	return fmt.Sprintf("%.3g – %.3g %%", 100*float64(i)/float64(n), 100*float64(i+1)/float64(n))
+}
+
+func (v *view) reliabilityOf(l look) figure {
+	in := l.result.InDomain
+	t := table{Caption: "Bins of " + l.title, Head: []string{"confidence", "n", "mean confidence", "accuracy"}}
+	points := chart.Series{Tone: l.tone, Kind: chart.Dots}
+	if l.tone == chart.Orange {
+		points.Tone = chart.Orange
+	}
+	bins := v.e.Detail.Curves[l.method].Bins
+	for i, b := range bins {
+		if b.N == 0 {
+			t.Rows = append(t.Rows, cells(binRange(i, len(bins)), "0", "–", "–"))
+			continue
+		}
+		points.X, points.Y = append(points.X, b.Confidence), append(points.Y, b.Accuracy)
+		points.Low, points.High = append(points.Low, b.Interval[0]), append(points.High, b.Interval[1])
+		row := cells(binRange(i, len(bins)), count(b.N), percent.write(b.Confidence), percent.write(b.Accuracy))
+		row[3].Within = percent.bare(b.Interval[0]) + " – " + percent.bare(b.Interval[1])
+		t.Rows = append(t.Rows, row)
+	}
+	c := chart.Chart{
+		Name: "Accuracy by confidence, " + l.title, Diagonal: true, Series: []chart.Series{points},
+		X: chart.Axis{Label: "mean confidence in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "accuracy in %", Max: 1, Percent: true},
+	}
+	caption := fmt.Sprintf("ECE %s%s; less what chance adds, %s%s; n = %s.", percent.write(in.ECE), v.at(in.Intervals, "ece"),
+		percent.write(in.DebiasedCE), v.at(in.Intervals, "debiased_ce"), count(in.N))
+	return newFigure(sentence(l.title), caption, c, t)
+}
+
+// sentence begins with a capital.
+func sentence(s string) string {
+	if s == "" || s[0] < 'a' || s[0] > 'z' {
+		return s
+	}
+	return string(s[0]-'a'+'A') + s[1:]
+}
+
+// selective is the section of risk-coverage curves.
+func (v *view) selective() section {
+	s := section{ID: "doubt", Title: "Does it know its mistakes?"}
+	s.Lead = []string{"Whoever leaves the most doubtful examples to somebody else makes fewer mistakes with the rest: the lower and the flatter to the left, the better doubt finds mistakes."}
+	c := chart.Chart{
+		Name: "Error among the examples that are kept", X: chart.Axis{Label: "examples kept, those of least doubt, in %", Max: 1, Percent: true},
+		Y: chart.Axis{Label: "error among them in %", Percent: true},
+	}
+	t := table{Caption: "Error among the examples that are kept", Head: []string{"kept", "80 %", "90 %", "95 %", "all"}}
+	for _, l := range v.drawn() {
+		points := v.e.Detail.Curves[l.method].Risk
+		if len(points) == 0 {
+			continue
+		}
+		c.Series = append(c.Series, l.series(chart.Line, points))
+		in := l.result.InDomain
+		if l.result == v.after {
+			c.Series = append(c.Series, intervalsAt(l, in))
+		}
+		sure := in.Certainty
+		t.Rows = append(t.Rows, []cell{
+			{Text: sentence(l.title)}, bounded(sure, "risk80", in.Risk80, percent), bounded(sure, "risk90", in.Risk90, percent),
+			bounded(sure, "risk95", in.Risk95, percent), bounded(sure, "error", in.Error, percent),
+		})
+	}
+	if len(c.Series) == 0 {
+		return s
+	}
+	caption := fmt.Sprintf("Bars are %s intervals of what serves, where 80, 90, 95 and 100 %% are kept.", v.level())
+	s.Figures = []figure{newFigure("Risk and coverage", caption, c, t)}
+	return s
+}
+
+// intervalsAt are the intervals of a method's risks at the coverages that have them.
+func intervalsAt(l look, in *metrics.Labelled) chart.Series {
+	s := chart.Series{Tone: l.tone, Kind: chart.Dots}
+	for _, at := range []struct {
+		coverage, risk float64
+		figure         string
+	}{{.8, in.Risk80, "risk80"}, {.9, in.Risk90, "risk90"}, {.95, in.Risk95, "risk95"}, {1, in.Error, "error"}} {
+		i, ok := in.Intervals[at.figure]
+		if !ok {
+			i = metrics.Interval{math.NaN(), math.NaN()}
+		}
+		s.X, s.Y = append(s.X, at.coverage), append(s.Y, at.risk)
+		s.Low, s.High = append(s.Low, i[0]), append(s.High, i[1])
+	}
+	return s
+}
+
+// told is the row of a method's figures on an out-of-distribution set.
+func (v *view) told(m *bench.MethodResult, f *metrics.Told) []cell {
+	c := f.Certainty
+	return []cell{
+		{Text: v.serves(m, false)}, bounded(c, "auroc", f.AUROC, percent), bounded(c, "fpr95", f.FPR95, percent),
+		bounded(c, "accuracy", f.Accuracy, percent), bounded(c, "aupr_in", f.AUPRIn, percent), bounded(c, "aupr_out", f.AUPROut, percent),
+	}
+}
+
+// unfamiliar is the section of out-of-distribution data.
+func (v *view) unfamiliar() section {
+	s := section{ID: "unfamiliar", Title: "Does it notice what it does not know?"}
+	s.Lead = []string{"A threshold on the score takes some familiar inputs for unfamiliar, and misses some unfamiliar ones: a curve has all thresholds. AUROC is the area below it, 50 % that of chance; FPR95 is the part of the unfamiliar inputs that is missed where 95 % of the familiar ones pass."}
+	for i, set := range v.score.OOD {
+		t := table{Caption: fmt.Sprintf("Told from %s, %s", name(set.Name), plural(set.N, "example")),
+			Head: []string{"", "AUROC", "FPR95", "accuracy", "AUPR in", "AUPR out"}}
+		for j := range v.e.Methods {
+			if m := &v.e.Methods[j]; i < len(m.OOD) {
+				t.Rows = append(t.Rows, v.told(m, &m.OOD[i].Told))
+			}
+		}
+		s.Tables = append(s.Tables, t)
+		s.Figures = append(s.Figures, v.roc(i, set), v.scores(i, set))
+	}
+	if r := v.e.Recommendation.Score; r != nil {
+		s.Lead = append(s.Lead, "Recommended by this data: "+r.Sentence+".")
+	}
+	return s
+}
+
+// mostCurves is how many methods a figure has, as the eye can tell so many lines apart.
+const mostCurves = 5
+
+func (v *view) roc(i int, set bench.OODResult) figure {
+	c := chart.Chart{
+		Name: "Noticed of " + name(set.Name) + ", over false alarms", Diagonal: true,
+		X: chart.Axis{Label: "familiar inputs flagged in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "unfamiliar inputs flagged in %", Max: 1, Percent: true},
+	}
+	falseAlarms := []float64{.01, .02, .05, .1, .2}
+	t := table{Caption: "Unfamiliar inputs flagged, by the familiar ones that are", Head: []string{""}}
+	for _, x := range falseAlarms {
+		t.Head = append(t.Head, chart.Short(100*x)+percent.behind)
+	}
+	strokes := 0
+	for j := range v.e.Methods {
+		m := &v.e.Methods[j]
+		curves := v.e.Detail.Curves[m.Name].ROC
+		if i >= len(curves) || len(c.Series) == mostCurves && m != v.score {
+			continue
+		}
+		l := look{title: v.serves(m, false), tone: chart.Blue}
+		if m == v.before {
+			l.tone, l.dashes = chart.Grey, []float64{2, 3}
+		}
+		if m != v.score && m != v.before {
+			stroke := chart.Strokes[2+strokes%4]
+			strokes++
+			l.tone, l.dashes = stroke.Tone, stroke.Dashes
+		}
+		c.Series = append(c.Series, l.series(chart.Line, curves[i]))
+		row := cells(l.title)
+		for _, x := range falseAlarms {
+			row = append(row, cell{Text: percent.write(along(curves[i], x))})
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return newFigure("Noticed of "+name(set.Name), fmt.Sprintf("%s against %s.", plural(v.before.InDomain.N, "familiar input"), plural(set.N, "unfamiliar one")), c, t)
+}
+
+// along is the height of a curve of rising points at x, between two of them on a line.
+func along(points []metrics.Point, x float64) float64 {
+	y := math.NaN()
+	for i, p := range points {
+		if p.X > x {
+			if i == 0 {
+				return p.Y
+			}
+			q := points[i-1]
+			return q.Y + (p.Y-q.Y)*(x-q.X)/(p.X-q.X)
+		}
+		y = p.Y
+	}
+	return y
+}
+
+// scores is the histogram of the score that is served, of the test set and an out-of-distribution one.
+func (v *view) scores(i int, set bench.OODResult) figure {
+	all := v.e.Detail.Scores
+	c := chart.Chart{
+		Name: "Scores of " + name(set.Name) + " and of the test data", X: chart.Axis{Label: "ood_score"},
+		Y: chart.Axis{Label: "part of the examples in %", Percent: true},
+	}
+	if len(all.Edges) > 0 {
+		c.X.Min, c.X.Max = all.Edges[0], all.Edges[len(all.Edges)-1]
+	}
+	t := table{Caption: "Examples by ood_score", Head: []string{"from", "to", "test", name(set.Name)}}
+	series := func(at int, s chart.Series) chart.Series {
+		s.X = all.Edges
+		for _, n := range all.Counts[at] {
+			s.Y = append(s.Y, float64(n)/float64(max(1, all.N[at])))
+		}
+		return s
+	}
+	if 1+i < len(all.Counts) {
+		c.Series = []chart.Series{
+			series(0, chart.Series{Name: "test, n = " + count(all.N[0]), Tone: chart.Grey, Kind: chart.Bars}),
+			series(1+i, chart.Series{Name: name(set.Name) + ", n = " + count(all.N[1+i]), Tone: chart.Red, Kind: chart.Steps}),
+		}
+		for b := range all.Counts[0] {
+			t.Rows = append(t.Rows, cells(fmt.Sprintf("%.4g", all.Edges[b]), fmt.Sprintf("%.4g", all.Edges[b+1]),
+				count(all.Counts[0][b]), count(all.Counts[1+i][b])))
+		}
+	}
+	caption := fmt.Sprintf("The score that is served, %s. What lies beyond the ends, half a per cent on either side, is in the first and the last bar.", v.called(v.score))
+	return newFigure("Its score of "+name(set.Name), caption, c, t)
+}

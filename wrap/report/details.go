@@ -1,0 +1,227 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/report/chart"
+)
+
+// sets is the section of decisions: what is answered, and with which classes.
+func (v *view) sets() section {
+	s := section{ID: "decisions", Title: "What does it answer, and with which classes?"}
+	decisions := v.e.Detail.Manifest.Decisions
+	if decisions == nil {
+		return s
+	}
+	if len(decisions.Promises) > 0 {
+		s.Lead = []string{"Promised: " + text.Line(strings.Join(decisions.Promises, "; ")) + "."}
+	}
+	t := table{Caption: "What came of it", Head: []string{"", "n", "answered", "wrong among them", "held unfamiliar", "sets with the label", "classes in a set", "empty sets"}}
+	part := func(v *float64, u unit) string {
+		if v == nil {
+			return "–"
+		}
+		return u.write(*v)
+	}
+	for _, d := range v.e.Decisions {
+		t.Rows = append(t.Rows, cells(name(d.Set), count(d.N),
+			part(d.Answered, percent), part(d.Error, percent), part(d.Unfamiliar, percent),
+			part(d.Covered, percent), part(d.SetSize, plain), part(d.EmptySets, percent)))
+	}
+	s.Tables = []table{t}
+	for _, of := range v.e.Detail.Sizes {
+		s.Figures = append(s.Figures, sizes(of))
+	}
+	return s
+}
+
+// mostSizes is how many sizes of prediction sets a figure has; the last has all larger ones.
+const mostSizes = 20
+
+func sizes(of bench.SetSizes) figure {
+	n := 0
+	for _, examples := range of.Sizes {
+		n += examples
+	}
+	few := make([]int, min(len(of.Sizes), mostSizes+1))
+	for size, examples := range of.Sizes {
+		few[min(size, mostSizes)] += examples
+	}
+	bars := chart.Series{Tone: chart.Blue, Kind: chart.Bars}
+	t := table{Caption: "Examples by the size of their set", Head: []string{"classes", "examples", "part"}}
+	for size, examples := range few {
+		share := float64(examples) / float64(max(1, n))
+		bars.X, bars.Y = append(bars.X, float64(size)-.5), append(bars.Y, share)
+		label := count(size)
+		if size == mostSizes && len(of.Sizes) > len(few) {
+			label += " and more"
+		}
+		t.Rows = append(t.Rows, cells(label, count(examples), percent.write(share)))
+	}
+	bars.X = append(bars.X, float64(len(few))-.5)
+	c := chart.Chart{
+		Name: "Sizes of prediction sets, " + name(of.Set), X: chart.Axis{Label: "classes in the set", Whole: true, Min: -.5, Max: float64(len(few)) - .5},
+		Y: chart.Axis{Label: "part of the examples in %", Percent: true}, Series: []chart.Series{bars},
+	}
+	caption := fmt.Sprintf("n = %s.", count(n))
+	if len(of.Sizes) > len(few) {
+		caption += fmt.Sprintf(" The last bar has all sets of %d classes and more; the largest has %s.", mostSizes, count(len(of.Sizes)-1))
+	}
+	return newFigure("Sizes of prediction sets: "+name(of.Set), caption, c, t)
+}
+
+const (
+	shownClasses = 20   // in the table
+	mostDots     = 2000 // in the figure
+)
+
+// classes is the section of each class.
+func (v *view) classes() section {
+	s := section{ID: "classes", Title: "Which classes are off?"}
+	before, after := v.e.Detail.Classes[v.before.Name], v.e.Detail.Classes[v.after.Name]
+	if len(after) == 0 {
+		return s
+	}
+	what, examples := "class", "examples of it"
+	if v.multiLabel() {
+		what, examples = "label", "examples"
+	}
+	order := make([]int, len(after))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(after[b].ECE, after[a].ECE) })
+	order = order[:min(len(order), shownClasses)]
+	t := table{Head: []string{what, examples, "error", "ECE before", "ECE"}}
+	t.Caption = fmt.Sprintf("The %d of %s with the largest calibration error", len(order), plural(len(after), what))
+	if len(order) == len(after) {
+		t.Caption = fmt.Sprintf("All %s, those with the largest calibration error first", plural(len(after), what))
+	}
+	for _, k := range order {
+		c := after[k]
+		row := cells(v.label(k), count(c.N), "–", percent.write(before[k].ECE), percent.write(c.ECE))
+		if c.N > 0 {
+			low, high := conformal.Within(int(math.Round(c.Error*float64(c.N))), c.N, v.e.Bootstrap.Level)
+			row[2] = cell{Text: percent.write(c.Error), Within: percent.bare(low) + " – " + percent.bare(high)}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	s.Lead = []string{fmt.Sprintf("The calibration error of a %s is that of its probability, over all examples: with few examples chance alone makes some. Its mean over all is %s, and %s of the network itself.",
+		what, percent.words(v.after.InDomain.ClasswiseECE), percent.words(v.before.InDomain.ClasswiseECE))}
+	s.Tables = []table{t}
+	if v.after != v.before && len(after) > 2 {
+		s.Figures = []figure{v.classDots(what, before, after)}
+	}
+	return s
+}
+
+// classDots has a dot for each class, or for as many as can be seen.
+func (v *view) classDots(what string, before, after []metrics.ClassFigures) figure {
+	dots := chart.Series{Tone: chart.Blue, Kind: chart.Dots}
+	most, better := 0.0, 0
+	for k := range after {
+		if after[k].ECE < before[k].ECE {
+			better++
+		}
+		if len(after) > mostDots && !rows.Spread(k, len(after), mostDots) {
+			continue
+		}
+		dots.X, dots.Y = append(dots.X, before[k].ECE), append(dots.Y, after[k].ECE)
+		most = max(most, before[k].ECE, after[k].ECE)
+	}
+	end := chart.Step(most) * math.Ceil(most/chart.Step(most))
+	axis := func(label string) chart.Axis { return chart.Axis{Label: label, Max: end, Percent: true} }
+	c := chart.Chart{
+		Name: "Calibration error of each " + what, Diagonal: true, Series: []chart.Series{dots},
+		X: axis("ECE of the network itself in %"), Y: axis("ECE of what serves in %"),
+	}
+	caption := fmt.Sprintf("A dot is a %s; below the dashed line it is better calibrated than before, as %s of %s are.", what, count(better), count(len(after)))
+	if len(after) > len(dots.X) {
+		caption += fmt.Sprintf(" %s are drawn, spread evenly.", count(len(dots.X)))
+	}
+	return newFigure("Each "+what+", before and after", caption, c, table{})
+}
+
+// temperatures is the section of the maps that temperatures were chosen from.
+func (v *view) temperatures() section {
+	s := section{ID: "temperatures", Title: "How were the temperatures chosen?"}
+	m := v.e.Detail.Manifest
+	if m.Grids == nil {
+		return s
+	}
+	s.Lead = []string{"Mean-field probabilities have two temperatures, tuned on held-out data: T_act divides the activations, T_ens the covariance of the posterior. A star marks the pair that was chosen."}
+	if v.after.Name != "mf0" {
+		s.Lead = append(s.Lead, "Its probabilities do not serve here: "+text.Line(v.e.Bundle.Probabilities.Reason)+".")
+	}
+	add := func(title, caption, unit, format string, log bool, g *calibrate.Grid, best calibrate.Temperatures) {
+		if g == nil || len(g.Act) < 2 || len(g.Tau) < 2 {
+			return
+		}
+		h := chart.Heat{
+			Name: title, X: "T_ens, ensemble temperature", Y: "T_act, activation temperature", Rows: g.Act, Values: g.Value,
+			Unit: unit, Format: format, Log: log, Best: [2]float64{best.Ens, best.Act},
+		}
+		t := table{Caption: title, Head: []string{"T_act ╲ T_ens"}}
+		for _, tau := range g.Tau {
+			h.Columns = append(h.Columns, tau*m.MeanField.MedianVariance)
+			t.Head = append(t.Head, chart.Short(tau*m.MeanField.MedianVariance))
+		}
+		for i, act := range g.Act {
+			row := cells(chart.Short(act))
+			for _, value := range g.Value[i] {
+				row = append(row, cell{Text: fmt.Sprintf("%.4g", value)})
+			}
+			t.Rows = append(t.Rows, row)
+		}
+		caption += fmt.Sprintf(" Chosen: T_act = %.3g, T_ens = %.3g.", best.Act, best.Ens)
+		s.Figures = append(s.Figures, figure{Title: title, Caption: caption, SVG: template.HTML(h.SVG()), Table: t})
+	}
+	add("Held-out NLL", "Lower is better. Where pairs cannot be told apart the one with the smallest T_ens is taken.", "nats", "%.2g", true, m.Grids.NLL, m.Temperatures.NLL.Temperatures)
+	add("Held-out AUROC", "Higher is better: how well unfamiliar held-out data are told.", "AUROC", "%.2f", false, m.Grids.AUROC, m.Temperatures.OOD.Temperatures)
+	return s
+}
+
+// provenance is the section of what was measured on what.
+func (v *view) provenance() section {
+	d, b := v.e.Detail, v.e.Bundle
+	s := section{ID: "provenance", Title: "What this is of"}
+	t := table{Head: []string{"", ""}}
+	add := func(term, format string, args ...any) {
+		t.Rows = append(t.Rows, cells(term, text.Line(fmt.Sprintf(format, args...))))
+	}
+	add("bundle", "%s, written by %s", b.Path, d.Manifest.Tool)
+	if m := v.e.Model; m != nil {
+		add("model", "SHA-256 %s", m.SHA256)
+	}
+	h := d.Manifest.Head
+	add("last layer", "%s, %s, link %s", plural(h.Features, "feature"), plural(h.Classes(), "class"), h.Link)
+	add("posterior", "%s structure, %s covariance", b.Structure, b.Covariance)
+	add("probabilities", "%s", b.Probabilities.Reason)
+	add("score", "%s", b.OODScore.Reason)
+	for _, set := range d.Sets {
+		add(set.Name, "%s, %s", set.Spec, plural(set.N, "example"))
+	}
+	for _, set := range d.Manifest.Datasets {
+		add("calibrated on, "+string(set.Role), "%s, %s", set.Spec, plural(set.Count, "example"))
+	}
+	add("intervals", "%s, %s resamples, seed %d", v.level(), count(v.e.Bootstrap.Resamples), v.e.Bootstrap.Seed)
+	if n := len(v.e.Bad); n > 0 {
+		add("skipped", "%s that could not be read, such as %s", plural(n, "record"), v.e.Bad[0])
+	}
+	for _, line := range v.e.Ignored {
+		add("ignored", "%s", line)
+	}
+	s.Tables = []table{t}
+	return s
+}

@@ -1,0 +1,82 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/mfgs/mfgs/wrap/bench"
+)
+
+// examples is the section of examples to look at.
+func (v *view) examples() section {
+	s := section{ID: "examples", Title: "What do such examples look like?"}
+	s.Lead = []string{"Each with what is true of it, what is predicted, what the network itself says, and of how many held-out examples its score is higher."}
+	for _, g := range v.e.Detail.Galleries {
+		s.Galleries = append(s.Galleries, v.gallery(g))
+	}
+	return s
+}
+
+func (v *view) gallery(g bench.Gallery) gallery {
+	var out gallery
+	switch g.Kind {
+	case bench.Uncertain:
+		out = gallery{Title: "Most uncertain", Lead: "Test examples of which it has most doubt, the most doubtful first."}
+	case bench.Mistaken:
+		out = gallery{Title: "Most confidently wrong", Lead: "Test examples that are predicted wrongly with the least doubt. Some may have wrong labels."}
+	case bench.Strange:
+		out = gallery{Title: "Strangest", Lead: "Test examples that it takes for the most unfamiliar."}
+	case bench.Accepted:
+		out = gallery{Title: "Unfamiliar, and least noticed: " + name(g.Set), Lead: "Unfamiliar examples that it takes for the most familiar."}
+	}
+	for _, e := range g.Examples {
+		out.Cards = append(out.Cards, v.card(e))
+	}
+	return out
+}
+
+func (v *view) card(e bench.Shown) card {
+	c := card{Name: name(e.Name)}
+	fact := func(term, value string) { c.Facts = append(c.Facts, [2]string{term, value}) }
+	if v.multiLabel() {
+		if e.Labels != nil {
+			fact("has", v.labels(e.Labels))
+		}
+		fact("predicted", v.labels(e.Told))
+		fact("confidence", percent.words(e.Confidence))
+		fact("network", percent.words(e.NetworkConfidence))
+	} else {
+		if e.Label >= 0 {
+			fact("is", v.label(e.Label))
+		}
+		fact("predicted", v.label(e.Predicted)+", "+percent.words(e.Confidence))
+		fact("network", v.label(e.Network)+", "+percent.words(e.NetworkConfidence))
+	}
+	if !math.IsNaN(e.OODPercentile) {
+		fact("stranger than", percent.words(e.OODPercentile))
+	} else {
+		fact("ood_score", plain.write(e.OODScore))
+	}
+	if e.Input != nil {
+		show(&c, e.Input)
+	}
+	return c
+}
+
+// mostLabels is how many labels of an example are named.
+const mostLabels = 4
+
+func (v *view) labels(list []int) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	var names []string
+	for _, k := range list[:min(len(list), mostLabels)] {
+		names = append(names, v.label(k))
+	}
+	if more := len(list) - mostLabels; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,74 @@
+package report
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+)
+
+// A unit is how figures are written.
+type unit struct {
+	scale  float64
+	digits int
+	behind string
+}
+
+var (
+	percent = unit{100, 2, "\u00a0%"}
+	nats    = unit{1, 4, ""}
+	plain   = unit{1, 3, ""}
+)
+
+// write writes a figure with a fixed number of digits behind the point.
+func (u unit) write(v float64) string { return u.bare(v) + u.behind }
+
+func (u unit) bare(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "–"
+	case math.IsInf(v, 0):
+		return "∞"
+	}
+	return strconv.FormatFloat(u.scale*v, 'f', u.digits, 64)
+}
+
+// words writes a figure for a sentence, to two or three digits that count.
+func (u unit) words(v float64) string { return u.short(v) + u.behind }
+
+func (u unit) short(v float64) string {
+	switch size := math.Abs(u.scale * v); {
+	case size == 0 || size == 100 && u.scale == 100:
+		u.digits = 0
+	case size >= 99.95 && size < 100 && u.scale == 100: // which would be written as 100 and is not
+		u.digits = 2
+	case size >= 9.95:
+		u.digits = 1
+	case size >= 0.995:
+		u.digits = 2
+	}
+	return u.bare(v)
+}
+
+// within writes an interval for a sentence.
+func (u unit) within(i metrics.Interval) string { return u.short(i[0]) + " to " + u.words(i[1]) }
+
+// count writes a whole number in groups of three digits.
+func count(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// plural writes "1 example", "2 examples" and "2 classes".
+func plural(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case noun[len(noun)-1] == 's':
+		noun += "e"
+	}
+	return count(n) + " " + noun + "s"
+}

@@ -1,0 +1,442 @@
+package report
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/xml"
+	"flag"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+var update = flag.Bool("update", false, "write the Markdown that is shown")
+
+// hostile is what a class, a file or a text may be called.
+const hostile = `</style><script>alert("x")</script><img src=http://example.com onerror=x>` + "\x1b[31m|`*_{{.}}[a](b)"
+
+// labelled are figures on a test set, of which the calibration error less the network's own is between two ends.
+func labelled(ece, low, high float64) *metrics.Labelled {
+	interval := func(v float64) metrics.Interval { return metrics.Interval{v * .8, v * 1.3} }
+	l := &metrics.Labelled{
+		InDomain:    metrics.InDomain{N: 2000, Error: .05, NLL: .2, ECE: ece, Brier: .08},
+		Reliability: metrics.Reliability{DebiasedCE: ece * .9, ClasswiseECE: ece / 5},
+		Selective:   metrics.Selective{AURC: .004, Risk80: .001, Risk90: .01, Risk95: .02},
+		Certainty: metrics.Certainty{
+			Intervals: map[string]metrics.Interval{
+				"ece": interval(ece), "error": interval(.05), "debiased_ce": interval(ece * .9), "risk80": interval(.001), "risk95": interval(.02),
+			},
+		},
+	}
+	if low != 0 {
+		l.Differences = map[string]map[string]metrics.Difference{
+			network: {"ece": {Difference: (low + high) / 2, Interval: metrics.Interval{low, high}}},
+		}
+	}
+	return l
+}
+
+func told(name string, fpr float64, different bool) bench.OODResult {
+	r := bench.OODResult{Name: name}
+	r.OOD = metrics.OOD{N: 500, Accuracy: .9, AUROC: .97, AUPRIn: .96, AUPROut: .95, FPR95: fpr}
+	r.Intervals = map[string]metrics.Interval{"fpr95": {fpr * .5, fpr * 1.5}, "auroc": {.96, .98}}
+	if different {
+		d := metrics.Difference{Difference: -.3, Interval: metrics.Interval{-.4, -.2}}
+		r.Differences = map[string]map[string]metrics.Difference{network: {"fpr95": d}}
+	}
+	return r
+}
+
+// evaluation is one of a network of three classes that mf0 calibrates.
+func evaluation() *bench.Evaluation {
+	grid := func() *calibrate.Grid {
+		values := [][]float64{{.5, .4}, {.3, math.Inf(1)}, {.4, .6}}
+		return &calibrate.Grid{Act: []float64{.5, 1, 2}, Tau: []float64{1e-3, 1}, Value: values}
+	}
+	m := &bundle.Manifest{
+		Tool: "mfgs test", Labels: []string{"cat", hostile, ""},
+		Head:      bundle.Head{Head: calibrate.Head{Features: 8, Logits: 3, Link: calibrate.Softmax}},
+		MeanField: bundle.MeanField{MedianVariance: 2}, Grids: &bundle.Grids{NLL: grid(), AUROC: grid()},
+		Datasets: []bundle.Dataset{
+			{Role: bundle.Train, Spec: "train.csv", Count: 5000}, {Role: bundle.Val, Spec: hostile, Count: 1000},
+		},
+		Decisions: &conformal.Decisions{Plan: conformal.Plan{Alpha: .1}, Set: &conformal.Sets{Alpha: .1},
+			Promises: []string{"sets miss at most 0.1", "under shift nothing is promised"}},
+	}
+	m.Temperatures.NLL.Temperatures = calibrate.Temperatures{Act: 1.1, Ens: .003}
+	m.Temperatures.OOD.Temperatures = calibrate.Temperatures{Act: 2, Ens: 1}
+	curve := func(bend float64) (points []metrics.Point) {
+		for x := 0.; x <= 1; x += .05 {
+			points = append(points, metrics.Point{X: x, Y: math.Pow(x, bend)})
+		}
+		return points
+	}
+	bins := func(off float64) (all []bench.ReliabilityBin) {
+		for i := range 10 {
+			b := bench.ReliabilityBin{}
+			if i > 2 {
+				low := float64(i) / 10
+				b.Bin = metrics.Bin{N: 10 * i, Right: i * i, Confidence: low + .05, Accuracy: low + off}
+				b.Interval = metrics.Interval{low + off - .1, min(1, low+off+.1)}
+			}
+			all = append(all, b)
+		}
+		return all
+	}
+	classes := func(ece float64) []metrics.ClassFigures {
+		return []metrics.ClassFigures{
+			{N: 900, Error: .04, ECE: ece}, {N: 1100, Error: .06, ECE: ece / 3}, {ECE: ece / 9},
+		}
+	}
+	covered, size, empty := .93, 1.2, .01
+	d := &bench.Detail{
+		Manifest: m, Probabilities: "mf0", Score: "studentized",
+		Sets: []bench.MeasuredSet{{Name: "test", Spec: hostile, N: 2000}, {Name: "far", Spec: "far.csv", N: 500}},
+		Scores: bench.ScoreCounts{Edges: []float64{.2, .4, .6, .8}, Sets: []string{"test", "far"}, N: []int{2000, 500},
+			Counts: [][]int{{1000, 900, 100}, {5, 95, 400}}},
+		Sizes:   []bench.SetSizes{{Set: "test", Sizes: []int{20, 1500, 480}}},
+		Classes: map[string][]metrics.ClassFigures{"mle": classes(.09), "mf0": classes(.03)},
+		Curves: map[string]bench.Curves{
+			"mle":         {Bins: bins(-.1), Risk: curve(2), ROC: [][]metrics.Point{curve(.5)}},
+			"mf0":         {Bins: bins(.01), Risk: curve(3), ROC: [][]metrics.Point{curve(.3)}},
+			"studentized": {ROC: [][]metrics.Point{curve(.1)}},
+		},
+	}
+	d.Galleries = []bench.Gallery{
+		{Kind: bench.Mistaken, Set: "test", Examples: []bench.Shown{
+			{Name: hostile, Label: 0, Predicted: 1, Network: 1,
+				Confidence: .999, NetworkConfidence: 1, OODScore: .4, OODPercentile: .31,
+				Input: &dataset.Example{Inputs: []dataset.Array{{Data: []string{hostile}}}}},
+			{Name: "b.png", Label: 0, Predicted: 2, OODPercentile: math.NaN(), Input: &dataset.Example{Inputs: []dataset.Array{
+				{Shape: []int{2, 3}, Layout: dataset.HW, Data: []uint8{0, 50, 100, 150, 200, 255}}}}},
+		}},
+		{Kind: bench.Accepted, Set: "far", Examples: []bench.Shown{{Name: "c", Label: -1, OODPercentile: .02}}},
+	}
+	return &bench.Evaluation{
+		Bundle: wrap.BundleInfo{Path: "some/folder/" + "b" + hostile, Structure: "full", Covariance: "hessian"},
+		Methods: []bench.MethodResult{
+			{Name: "mle", InDomain: labelled(.031, 0, 0), OOD: []bench.OODResult{told("far", .4, false)}},
+			{Name: "mf0", InDomain: labelled(.004, -.035, -.02), OOD: []bench.OODResult{told("far", .2, true)}},
+			{Name: "studentized", OOD: []bench.OODResult{told("far", .03, true)}},
+		},
+		Decisions: []bench.DecisionResult{
+			{Set: "test", Realised: conformal.Realised{N: 2000, Covered: &covered, SetSize: &size, EmptySets: &empty}},
+		},
+		Detail:    d,
+		Bootstrap: bench.BootstrapInfo{Resamples: 1000, Level: .95},
+		Warnings:  []string{"far: " + hostile},
+	}
+}
+
+func pageOf(e *bench.Evaluation, o Options) *page { return newView(e, o).page() }
+
+func htmlOf(t *testing.T, e *bench.Evaluation, o Options) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := writeHTML(&b, pageOf(e, o)); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestVerdict(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		change   func(*bench.Evaluation)
+		headline string
+		says     []string
+	}{
+		{"better", func(*bench.Evaluation) {}, "Better calibrated than the network itself", []string{
+			"Calibration error fell from 3.10 % to 0.40 % (95 %: 0.32 to 0.52 %) on 2,000 test examples.",
+			"5.00 % of the examples are predicted wrongly, as before (95 %: 4.00 to 6.50 %).",
+			"Of the unfamiliar inputs of far, 97.0 % are noticed (95 %: 95.5 to 98.5 %) where 5 % of the familiar ones are taken for unfamiliar; by the network’s own doubt, 60.0 %.",
+			"Prediction sets have 1.20 classes in the mean, and the right one among them in 93.0 % of the examples; 90.0 % were asked for.",
+		}},
+		{"worse", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.05, .01, .03) },
+			"Worse calibrated than the network itself", []string{"Calibration error rose from 3.10 % to 5.00 %"}},
+		{"chance", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.03, -.003, .001) },
+			"Neither better nor worse than the network itself, as far as these examples tell",
+			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of -0.10 points (-0.30 to 0.10 %) may be chance."}},
+		{"calibrated already", func(e *bench.Evaluation) {
+			for i, v := range []float64{.011, .01} {
+				e.Methods[i].InDomain = labelled(v, -.003, .001)
+				e.Methods[i].InDomain.DebiasedCE = 0
+			}
+		}, "Calibrated already: no error can be seen, before or after", []string{"Right probabilities could have as much by chance."}},
+		{"the network serves", func(e *bench.Evaluation) { e.Detail.Probabilities = "mle" },
+			"The network’s own probabilities serve: nothing that was tried is better beyond chance",
+			[]string{"The calibration error is 3.10 % (95 %: 2.48 to 4.03 %) on 2,000 test examples."}},
+		{"the network serves and is calibrated", func(e *bench.Evaluation) {
+			e.Detail.Probabilities = "mle"
+			e.Methods[0].InDomain.DebiasedCE = 0
+		}, "Calibrated as it is: the network’s own probabilities serve", nil},
+		{"no unfamiliar data", func(e *bench.Evaluation) {
+			for i := range e.Methods {
+				e.Methods[i].OOD = nil
+			}
+		}, "Better calibrated than the network itself", []string{"was not measured: no such data were given (--ood NAME=SPEC)"}},
+		{"stand-ins", func(e *bench.Evaluation) {
+			for i := range e.Methods {
+				e.Methods[i].OOD[0].Name = standIns
+			}
+		}, "Better calibrated than the network itself", []string{"Of stand-ins, made of the test images in place of unfamiliar ones, 97.0 % are noticed"}},
+	} {
+		e := evaluation()
+		test.change(e)
+		p := pageOf(e, Options{})
+		if p.Headline != test.headline {
+			t.Errorf("%s: headline %q, want %q", test.name, p.Headline, test.headline)
+		}
+		verdict := strings.ReplaceAll(strings.Join(p.Verdict, "\n"), "\u00a0", " ")
+		for _, s := range test.says {
+			if !strings.Contains(verdict, s) {
+				t.Errorf("%s: %q is not in\n%s", test.name, s, verdict)
+			}
+		}
+	}
+	if p := pageOf(evaluation(), Options{Tuned: true}); !strings.Contains(p.Caveats[0], "tuned on") {
+		t.Errorf("caveats %q do not say what the data are", p.Caveats)
+	}
+}
+
+// element is one of an HTML document, with the text within it.
+type element struct {
+	name, text string
+	attributes map[string]string
+}
+
+// parse reads the document as XML: what is written closes all its elements but these.
+func parse(t *testing.T, html string) (list []*element) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(strings.Replace(html, "<!DOCTYPE html>", "", 1)))
+	d.Strict, d.AutoClose, d.Entity = false, []string{"meta", "img"}, xml.HTMLEntity
+	var open []*element
+	for {
+		token, err := d.Token()
+		if err == io.EOF {
+			return list
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			e := &element{name: token.Name.Local, attributes: map[string]string{}}
+			for _, a := range token.Attr {
+				e.attributes[a.Name.Local] = a.Value
+			}
+			list, open = append(list, e), append(open, e)
+		case xml.EndElement:
+			open = open[:len(open)-1]
+		case xml.CharData:
+			for _, e := range open {
+				e.text += string(token)
+			}
+		}
+	}
+}
+
+// What the data call things is shown and does nothing, and the page asks for nothing.
+func TestThePageIsInert(t *testing.T) {
+	html := htmlOf(t, evaluation(), Options{})
+	known := " html head meta title style body header main section nav footer h1 h2 h3 p ul li a div table caption thead tbody tr th td " +
+		"small span figure figcaption svg path text rect details summary dl dt dd img "
+	counts := map[string]int{}
+	for _, e := range parse(t, html) {
+		counts[e.name]++
+		if !strings.Contains(known, " "+e.name+" ") {
+			t.Errorf("element %s", e.name)
+		}
+		for a, v := range e.attributes {
+			if strings.HasPrefix(a, "on") || a == "style" || a == "srcset" {
+				t.Errorf("%s has %s=%q", e.name, a, v)
+			}
+			if a == "src" && !strings.HasPrefix(v, "data:image/") || a == "href" && !strings.HasPrefix(v, "#") {
+				t.Errorf("%s leads to %s", e.name, v)
+			}
+		}
+	}
+	if counts["img"] != 1 || counts["style"] != 1 || counts["script"] != 0 {
+		t.Errorf("elements: %v", counts)
+	}
+	if n := strings.Count(html, "alert(&#34;x&#34;)"); n < 6 {
+		t.Errorf("the hostile name is shown %d times, want it for a class, in a card, of sets and in a warning", n)
+	}
+	if strings.Contains(html, "\x1b") {
+		t.Error("a control character came through")
+	}
+}
+
+// A browser takes the style sheet only by its hash.
+func TestThePolicyKnowsTheStyles(t *testing.T) {
+	html := htmlOf(t, evaluation(), Options{})
+	style := regexp.MustCompile(`(?s)<style>(.*)</style>`).FindStringSubmatch(html)[1]
+	sum := sha256.Sum256([]byte(style))
+	var policy string
+	for _, e := range parse(t, html) {
+		if e.attributes["http-equiv"] == "Content-Security-Policy" {
+			policy = e.attributes["content"]
+		}
+	}
+	want := "default-src 'none'; img-src data:; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'"
+	if policy != want {
+		t.Errorf("policy %s\nwant   %s", policy, want)
+	}
+	for _, outside := range []string{"url(", "@import", "http:", "https:"} {
+		if strings.Contains(style, outside) {
+			t.Errorf("the styles have %s", outside)
+		}
+	}
+}
+
+// Each figure has a name for those who do not see it and its numbers, but for the dots of classes, which
+// are in the table beside it.
+func TestFiguresHaveNamesAndNumbers(t *testing.T) {
+	p := pageOf(evaluation(), Options{})
+	figures := 0
+	for _, s := range p.Sections {
+		for _, f := range s.Figures {
+			figures++
+			if !strings.Contains(string(f.SVG), `role="img" aria-label="`) || strings.Contains(string(f.SVG), `aria-label=""`) {
+				t.Errorf("%s has no name", f.Title)
+			}
+			if len(f.Table.Rows) == 0 && s.ID != "classes" {
+				t.Errorf("%s has no numbers", f.Title)
+			}
+			for _, row := range f.Table.Rows {
+				if len(row) != len(f.Table.Head) {
+					t.Errorf("%s: a row of %d cells below %d", f.Title, len(row), len(f.Table.Head))
+				}
+			}
+		}
+		for _, table := range s.Tables {
+			for _, row := range table.Rows {
+				if len(row) != len(table.Head) {
+					t.Errorf("%s: a row of %d cells below %d", table.Caption, len(row), len(table.Head))
+				}
+			}
+		}
+	}
+	if figures != 10 {
+		t.Errorf("%d figures: want two reliability diagrams and where examples are, risk, ROC, scores, sets, classes and two maps", figures)
+	}
+	ids := map[string]bool{}
+	list := parse(t, htmlOf(t, evaluation(), Options{}))
+	for _, e := range list {
+		if id := e.attributes["id"]; id != "" && ids[id] {
+			t.Errorf("id %s twice", id)
+		} else {
+			ids[id] = true
+		}
+	}
+	for _, e := range list {
+		if href := e.attributes["href"]; e.name == "a" && !ids[strings.TrimPrefix(href, "#")] {
+			t.Errorf("%s leads nowhere", href)
+		}
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	var b bytes.Buffer
+	if err := writeMarkdown(&b, pageOf(evaluation(), Options{Tuned: true})); err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/report.md"
+	if *update {
+		if err := os.WriteFile(golden, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b.Bytes(), want) {
+		t.Errorf("the Markdown is another than %s: look at what changed, with -update", golden)
+	}
+	// Beside what the report folds itself, nothing is markup.
+	text := regexp.MustCompile(`</?(details|summary)>`).ReplaceAllString(b.String(), "")
+	if i := strings.IndexAny(text, "<\x1b"); i >= 0 {
+		t.Errorf("not escaped: %q", text[max(0, i-20):i+20])
+	}
+}
+
+func TestEscape(t *testing.T) {
+	for in, want := range map[string]string{
+		"a|b": `a\|b`, "<b>&": "&lt;b&gt;&amp;", "@team #1": `&#64;team \#1`, "x\n# y": `x \# y`, "http://a www.b.c": "http&#58;//a www&#46;b.c", "`a` *b* _c_ [d](e)": "\\`a\\` \\*b\\* \\_c\\_ \\[d\\](e)",
+		"3.1 % (95 %: 2 – 4)": "3.1 % (95 %: 2 – 4)",
+	} {
+		if got := escape(in); got != want {
+			t.Errorf("%q is written as %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestWriteIsWholeOrNotAtAll(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"r.html", "r.md", "R.HTM"} {
+		path := filepath.Join(dir, name)
+		if err := Write(path, evaluation(), Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "r.pdf"):            "want a name that ends in .html or .md",
+		filepath.Join(dir, "none", "r.html"):   "none",
+		filepath.Join(dir, "folder.html"):      "folder.html",
+		filepath.Join(dir, "r.html", "r.html"): "r.html",
+	} {
+		if strings.HasSuffix(path, "folder.html") {
+			if err := os.Mkdir(path, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := Write(path, evaluation(), Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v", path, err)
+		}
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 4 {
+		t.Errorf("what is left: %v, %v", left, err)
+	}
+	e := evaluation()
+	e.Detail = nil
+	if err := Write(filepath.Join(dir, "x.html"), e, Options{}); err == nil {
+		t.Error("no error without detail")
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	for _, test := range []struct{ got, want string }{
+		{percent.words(.0314), "3.14 %"}, {percent.words(.972), "97.2 %"}, {percent.words(.99996), "100.00 %"}, {percent.words(1), "100 %"},
+		{percent.words(.9996), "99.96 %"}, {percent.words(.00012), "0.01 %"}, {percent.words(0), "0 %"}, {percent.write(math.NaN()), "– %"},
+		{nats.write(math.Inf(1)), "∞"}, {count(1234567), "1,234,567"}, {count(999), "999"}, {plural(1, "class"), "1 class"},
+		{plural(2, "class"), "2 classes"}, {plural(1000, "example"), "1,000 examples"},
+	} {
+		if got := strings.ReplaceAll(test.got, "\u00a0", " "); got != test.want {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+	points := []metrics.Point{{X: 0, Y: 0}, {X: .2, Y: .8}, {X: .2, Y: .9}, {X: 1, Y: 1}}
+	for x, want := range map[float64]float64{0: 0, .1: .4, .2: .9, .6: .95, 1: 1} {
+		if got := along(points, x); math.Abs(got-want) > 1e-12 {
+			t.Errorf("at %v the curve is %v high, want %v", x, got, want)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/wrap/bench"
+)
+
+// verdict says in plain words what came of it: a headline and sentences, each with how sure it is.
+func (v *view) verdict() (headline string, sentences []string) {
+	before, after := v.before.InDomain, v.after.InDomain
+	if before == nil || after == nil {
+		return "What was measured", nil
+	}
+	ece, known := after.Differences[network]["ece"]
+	switch {
+	case v.after == v.before:
+		headline = "The network’s own probabilities serve: nothing that was tried is better beyond chance"
+		if v.seemsCalibrated(before) {
+			headline = "Calibrated as it is: the network’s own probabilities serve"
+		}
+	case known && ece.Sure() && ece.Difference < 0:
+		headline = "Better calibrated than the network itself"
+	case known && ece.Sure():
+		headline = "Worse calibrated than the network itself"
+	case v.sure(after, "nll") < 0:
+		headline = "Better probabilities than the network’s own"
+	case v.sure(after, "nll") > 0:
+		headline = "Worse probabilities than the network’s own"
+	case v.seemsCalibrated(before):
+		headline = "Calibrated already: no error can be seen, before or after"
+	default:
+		headline = "Neither better nor worse than the network itself, as far as these examples tell"
+	}
+	sentences = append(sentences, v.calibrationSentence(before, after))
+	if s := v.errorSentence(before, after); s != "" {
+		sentences = append(sentences, s)
+	}
+	sentences = append(sentences, v.unfamiliarSentences()...)
+	return headline, append(sentences, v.decisionSentences()...)
+}
+
+// sure is the sign of a difference to the network that is beyond chance, and 0 of another.
+func (v *view) sure(m *metrics.Labelled, figure string) float64 {
+	if d, ok := m.Differences[network][figure]; ok && d.Sure() {
+		return math.Copysign(1, d.Difference)
+	}
+	return 0
+}
+
+// seemsCalibrated says that nothing of a calibration error can be seen: less what chance adds, it may be 0.
+func (v *view) seemsCalibrated(m *metrics.Labelled) bool {
+	i, ok := m.Intervals["debiased_ce"]
+	return m.DebiasedCE == 0 || ok && i[0] <= 0
+}
+
+func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
+	on := fmt.Sprintf("on %s", plural(after.N, "test example"))
+	if v.after == v.before {
+		s := fmt.Sprintf("The calibration error is %s%s %s.", percent.words(before.ECE), v.at(before.Intervals, "ece"), on)
+		if v.seemsCalibrated(before) {
+			s += " Right probabilities could have as much by chance."
+		}
+		return s
+	}
+	d, known := after.Differences[network]["ece"]
+	s := fmt.Sprintf("Calibration error %s from %s to %s%s %s", changed(d, known), percent.words(before.ECE), percent.words(after.ECE),
+		v.at(after.Intervals, "ece"), on)
+	if known && !d.Sure() {
+		s += fmt.Sprintf("; the difference of %s points (%s) may be chance", percent.short(d.Difference), percent.within(d.Interval))
+	}
+	s += "."
+	if v.seemsCalibrated(after) {
+		s += " Right probabilities could have as much by chance."
+	}
+	return s
+}
+
+func changed(d metrics.Difference, known bool) string {
+	switch {
+	case !known || !d.Sure():
+		return "went"
+	case d.Difference < 0:
+		return "fell"
+	}
+	return "rose"
+}
+
+// at writes the interval of a figure behind it, "" where it has none.
+func (v *view) at(intervals map[string]metrics.Interval, figure string) string {
+	if i, ok := intervals[figure]; ok {
+		return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(i))
+	}
+	return ""
+}
+
+func (v *view) level() string { return plain.level(v.e.Bootstrap.Level) }
+
+// level writes a confidence.
+func (unit) level(p float64) string { return fmt.Sprintf("%g %%", 100*p) }
+
+func (v *view) errorSentence(before, after *metrics.Labelled) string {
+	what := "of the examples are predicted wrongly"
+	if v.multiLabel() {
+		what = "of the decisions, one for each label of each example, are wrong"
+	}
+	if v.after == v.before {
+		return fmt.Sprintf("%s %s%s.", percent.words(before.Error), what, v.at(before.Intervals, "error"))
+	}
+	if before.Error == after.Error {
+		return fmt.Sprintf("%s %s, as before%s.", percent.words(after.Error), what, v.at(after.Intervals, "error"))
+	}
+	s := fmt.Sprintf("%s %s%s, %s before", percent.words(after.Error), what, v.at(after.Intervals, "error"), percent.words(before.Error))
+	if v.sure(after, "error") == 0 {
+		s += ", which may be chance"
+	}
+	return s + "."
+}
+
+// unfamiliarSentences say for each set how much of it is noticed.
+func (v *view) unfamiliarSentences() (all []string) {
+	if len(v.score.OOD) == 0 {
+		return []string{"How well unfamiliar inputs are noticed was not measured: no such data were given (--ood NAME=SPEC)."}
+	}
+	for i, r := range v.score.OOD {
+		of := fmt.Sprintf("Of the unfamiliar inputs of %s", name(r.Name))
+		if r.Name == standIns {
+			of = "Of stand-ins, made of the test images in place of unfamiliar ones"
+		}
+		noticed := bench.OODResult{Name: r.Name, Told: r.Told}
+		s := fmt.Sprintf("%s, %s are noticed%s where 5 %% of the familiar ones are taken for unfamiliar",
+			of, percent.words(1-noticed.FPR95), v.noticed(r.Intervals))
+		if own := v.before.OOD; v.score != v.before && i < len(own) {
+			s += fmt.Sprintf("; by the network’s own doubt, %s", percent.words(1-own[i].FPR95))
+			if d, ok := r.Differences[network]["fpr95"]; ok && !d.Sure() {
+				s += ", and the difference may be chance"
+			}
+		}
+		all = append(all, s+".")
+	}
+	return all
+}
+
+// noticed writes the interval of what is noticed: the rest of what is not.
+func (v *view) noticed(intervals map[string]metrics.Interval) string {
+	if i, ok := intervals["fpr95"]; ok {
+		return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{1 - i[1], 1 - i[0]}))
+	}
+	return ""
+}
+
+// decisionSentences say what the bundle's decisions came to on the test set.
+func (v *view) decisionSentences() (all []string) {
+	for _, d := range v.e.Decisions {
+		if d.Set != "test" {
+			continue
+		}
+		if d.Answered != nil && d.Error != nil {
+			all = append(all, fmt.Sprintf("It answers %s of the test examples, and %s of these answers are wrong.",
+				percent.words(*d.Answered), percent.words(*d.Error)))
+		}
+		if d.Covered != nil && d.SetSize != nil {
+			sets := v.e.Detail.Manifest.Decisions.Set
+			all = append(all, fmt.Sprintf("Prediction sets have %s classes in the mean, and the right one among them in %s of the examples; %s were asked for.",
+				strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), percent.words(1-sets.Alpha)))
+		}
+	}
+	return all
+}

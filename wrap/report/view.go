@@ -1,0 +1,213 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/report/chart"
+)
+
+// Options say what a report is of beyond the evaluation.
+type Options struct {
+	// Tuned says that what was measured on is what the bundle was tuned on, so that figures flatter it.
+	Tuned bool
+}
+
+// network is the name of the method that is the network itself.
+const network = "mle"
+
+// standIns is the name of a set that is made of test images.
+const standIns = string(bundle.StandIns)
+
+// view is an evaluation as a report looks at it.
+type view struct {
+	e       *bench.Evaluation
+	options Options
+	// The network itself, what serves in its place, and the score of unfamiliarity that is served: entries
+	// of e.Methods, which may be the same.
+	before, after, score *bench.MethodResult
+}
+
+func newView(e *bench.Evaluation, o Options) *view {
+	v := &view{e: e, options: o}
+	find := func(name string) *bench.MethodResult {
+		i := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == name })
+		return &e.Methods[max(i, 0)]
+	}
+	v.before, v.after, v.score = find(network), find(e.Detail.Probabilities), find(e.Detail.Score)
+	return v
+}
+
+func (v *view) multiLabel() bool { return v.e.Detail.Manifest.Head.MultiLabel() }
+
+// page gathers all that there is to say.
+func (v *view) page() *page {
+	p := &page{Title: name(filepath.Base(v.e.Bundle.Path))}
+	p.Headline, p.Verdict = v.verdict()
+	p.Caveats = v.caveats()
+	for _, s := range []section{
+		v.figures(), v.reliability(), v.selective(), v.unfamiliar(), v.sets(), v.classes(), v.examples(),
+		v.temperatures(), v.provenance(),
+	} {
+		if len(s.Tables)+len(s.Figures)+len(s.Galleries) > 0 {
+			p.Sections = append(p.Sections, s)
+		}
+	}
+	return p
+}
+
+// caveats are what makes figures worth less.
+func (v *view) caveats() (all []string) {
+	if v.options.Tuned {
+		all = append(all, "These figures are on the data that the calibration was tuned on. On new data they will be worse: measure them with mfgs eval.")
+	}
+	for _, w := range v.e.Warnings {
+		all = append(all, text.Line(w))
+	}
+	return all
+}
+
+// name makes a name fit to be shown.
+func name(s string) string { return text.Name(s) }
+
+// titles are what methods are called beside their names.
+var titles = map[string]string{
+	"mle": "network itself", "ts": "temperature scaling", "mf0": "mean-field", "studentized": "studentized margin",
+}
+
+// called says what a method is, and that it serves.
+func (v *view) called(m *bench.MethodResult) string {
+	s := name(m.Name)
+	if title := titles[m.Name]; title != "" && title != m.Name {
+		s = title + " (" + m.Name + ")"
+	}
+	return s
+}
+
+// serves says what of a method is served.
+func (v *view) serves(m *bench.MethodResult, probabilities bool) string {
+	s := v.called(m)
+	if probabilities && m == v.after || !probabilities && m == v.score {
+		s += ", which serves"
+	}
+	return s
+}
+
+// bounded is a figure with its interval.
+func bounded(c metrics.Certainty, figure string, value float64, u unit) cell {
+	out := cell{Text: u.write(value)}
+	if i, ok := c.Intervals[figure]; ok {
+		out.Within = u.bare(i[0]) + " – " + u.bare(i[1])
+	}
+	if d, ok := c.Differences[network][figure]; ok && d.Sure() {
+		out.Beyond = true
+	}
+	return out
+}
+
+// labelledHead has the columns of labelled.
+var labelledHead = []string{"", "error", "NLL, nats", "ECE", "debiased", "Brier", "AURC"}
+
+// labelled is the row of a method's figures on a labelled set.
+func (v *view) labelled(m *bench.MethodResult, f *metrics.Labelled) []cell {
+	c := f.Certainty
+	return []cell{
+		{Text: v.serves(m, true)},
+		bounded(c, "error", f.Error, percent), bounded(c, "nll", f.NLL, nats), bounded(c, "ece", f.ECE, percent),
+		bounded(c, "debiased_ce", f.DebiasedCE, percent), bounded(c, "brier", f.Brier, nats), bounded(c, "aurc", f.AURC, percent),
+	}
+}
+
+// figures is the section of the methods side by side.
+func (v *view) figures() section {
+	s := section{ID: "figures", Title: "Before and after"}
+	test := table{Caption: "On the test data", Head: labelledHead}
+	for i := range v.e.Methods {
+		m := &v.e.Methods[i]
+		if m.InDomain != nil {
+			test.Caption = fmt.Sprintf("On the test data, %s", plural(m.InDomain.N, "example"))
+			test.Rows = append(test.Rows, v.labelled(m, m.InDomain))
+		}
+	}
+	b := v.e.Bootstrap
+	test.Note = fmt.Sprintf("Below each figure is its %s interval, over %s resamples of the examples; * differs from the network itself beyond chance, on the same resamples. "+
+		"ECE is the mean distance of confidence and accuracy over bins of confidence; debiased takes off, of the root mean square of that, what chance adds. "+
+		"AURC is the mean error over all shares of the examples that are kept, those of least doubt.", v.level(), count(b.Resamples))
+	if len(test.Rows) > 0 {
+		s.Tables = append(s.Tables, test)
+	}
+	for i, shift := range v.before.Shifts {
+		t := table{Caption: fmt.Sprintf("Under shift: %s, %s", name(shift.Name), plural(shift.N, "example")), Head: labelledHead}
+		for j := range v.e.Methods {
+			if m := &v.e.Methods[j]; i < len(m.Shifts) {
+				t.Rows = append(t.Rows, v.labelled(m, &m.Shifts[i].Labelled))
+			}
+		}
+		s.Tables = append(s.Tables, t)
+	}
+	if r := v.e.Recommendation.Probabilities; r != nil && !v.options.Tuned {
+		s.Lead = append(s.Lead, "Recommended by this data: "+text.Line(r.Sentence)+".")
+	}
+	return s
+}
+
+// drawn are the methods whose curves are drawn: the network, temperature scaling and what serves, each
+// with the look it has in all figures.
+func (v *view) drawn() (list []look) {
+	for _, l := range []look{
+		{network, "network itself", chart.Grey, []float64{2, 3}, nil},
+		{"ts", "temperature scaling", chart.Orange, []float64{7, 4}, nil},
+		{"mf0", "mean-field", chart.Green, []float64{10, 3, 2, 3}, nil},
+	} {
+		i := slices.IndexFunc(v.e.Methods, func(m bench.MethodResult) bool { return m.Name == l.method })
+		if i < 0 || v.e.Methods[i].InDomain == nil {
+			continue
+		}
+		l.result = &v.e.Methods[i]
+		if l.result == v.after {
+			if l.result != v.before {
+				l.tone, l.dashes = chart.Blue, nil
+			}
+			l.title += ", which serves"
+		} else if l.result != v.before && l.method == "mf0" {
+			continue // it is in the tables
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// look is how a method is drawn.
+type look struct {
+	method, title string
+	tone          chart.Tone
+	dashes        []float64
+	result        *bench.MethodResult
+}
+
+func (l look) series(kind chart.Kind, points []metrics.Point) chart.Series {
+	s := chart.Series{Name: l.title, Tone: l.tone, Dashes: l.dashes, Kind: kind}
+	for _, p := range points {
+		s.X, s.Y = append(s.X, p.X), append(s.Y, p.Y)
+	}
+	return s
+}
+
+// label is what a class is called.
+func (v *view) label(k int) string {
+	if k < 0 {
+		return "–"
+	}
+	names := v.e.Detail.Manifest.Labels
+	if k < len(names) {
+		return cmp.Or(name(names[k]), strconv.Itoa(k))
+	}
+	return strconv.Itoa(k)
+}
