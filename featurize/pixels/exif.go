@@ -5,8 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// orientation finds the EXIF orientation of a JPEG or PNG file, from 1 to 8, and 0 where there is none. What is
-// broken says nothing.
+// orientation finds the EXIF orientation of a JPEG or PNG file, from 1 to 8, and 0 where there is
+// none. What is broken says nothing.
 func orientation(b []byte) uint8 {
 	if isPNG(b) {
 		return tiffOrientation(pngEXIF(b))
@@ -14,7 +14,8 @@ func orientation(b []byte) uint8 {
 	return tiffOrientation(jpegEXIF(b))
 }
 
-// jpegEXIF returns the TIFF structure of the first APP1 segment that holds one, nil where there is none.
+// jpegEXIF returns the TIFF structure of the first APP1 segment that holds one, nil where there is
+// none.
 func jpegEXIF(b []byte) []byte {
 	for i := 2; i+4 <= len(b) && b[i] == 0xff; {
 		marker, n := b[i+1], int(binary.BigEndian.Uint16(b[i+2:]))

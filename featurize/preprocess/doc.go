@@ -23,6 +23,7 @@
 //	  mode: shortest       #   shortest; exact, whatever the aspect ratio; or, keeping
 //	                       #   it, fit, cover or height [shortest or exact, as fields are given]
 //	  filter: bilinear     #   nearest, bilinear, bicubic, lanczos, box or hamming [bilinear]
+//	  arithmetic: pillow   #   whose rounding: pillow, or torch, of tensors [pillow]
 //	pad:                   # fill up what fit or height left, or what is smaller than crop [none]
 //	  value: 114           #   the pixels that are put in, before scale, mean and std [0]
 //	  values: [124,116,104] #  instead, one for each channel in the order of color

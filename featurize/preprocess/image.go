@@ -172,7 +172,7 @@ func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) e
 		if !v.packed() {
 			v = v.pack(&b.packed)
 		}
-		v = b.resize(v, g, p.spec.Resize.Filter, &b.resized)
+		v = b.resize(v, g, p.spec.Resize, &b.resized)
 	}
 	reverse := p.spec.Color == BGR
 	nhwc := p.axes.order == NHWC

@@ -144,7 +144,8 @@ func (p *Pipeline) Pixels(m Image) bool {
 	return p.target.Type.IsFloat() || p.target.Type == tensor.Uint8 && m.Layout != None && p.noAxes == nil
 }
 
-// TakesImages reports whether images can become what the target takes, of whatever size they must be.
+// TakesImages reports whether images can become what the target takes, of whatever size they must
+// be.
 func (p *Pipeline) TakesImages() bool {
 	return p.noAxes == nil && !p.arrays && (p.target.Type.IsFloat() || p.target.Type == tensor.Uint8)
 }
@@ -459,7 +460,8 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 	g.outW, g.outH = g.cw, g.ch
 	switch {
 	case crop != nil:
-		// What lacks is filled before the rest is cut off, with the odd pixel on the right and below.
+		// What lacks is filled before the rest is cut off, with the odd pixel on the right and
+		// below.
 		g.left, g.top = max(g.cw-g.w, 0)/2, max(g.ch-g.h, 0)/2
 		g.cw, g.ch = min(g.cw, g.w), min(g.ch, g.h)
 		g.x, g.y = crop.from(g.w, g.cw), crop.from(g.h, g.ch)

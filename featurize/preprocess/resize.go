@@ -1,18 +1,24 @@
 package preprocess
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Resampling is Pillow's (src/libImaging/Resample.c), to the last bit: two passes, horizontal
 // first, each with a kernel stretched by the reduction so that downscaling averages (antialiasing),
-// weights in fixed point with 22 bits, and rounding to 8 bits after either pass.
+// weights in fixed point with 22 bits, and rounding to 8 bits after either pass. PyTorch's, of
+// tensors of bytes (aten/src/ATen/native/cpu/UpSampleKernel.cpp), is the same but for weights of 16
+// bits.
 const precision = 32 - 8 - 2
 
 // A kernel holds the weights of one pass for outputs from…to-1: output i takes
 // weight[i·taps+j] of input first[i]+j, for j < n[i].
 type kernel struct {
-	taps     int
-	first, n []int
-	weight   []int32
+	precision int // bits of a weight behind the point
+	taps      int
+	first, n  []int
+	weight    []int32
 }
 
 // A resampler is reusable working memory.
@@ -24,36 +30,60 @@ type resampler struct {
 }
 
 // set computes the weights for outputs from…to-1 of a side scaled from in to out.
-func (k *kernel) set(in, out, from, to int, filter Filter) {
+func (k *kernel) set(in, out, from, to int, r *Resize) {
 	scale := float64(in) / float64(out)
 	stretch := max(scale, 1)
-	weigh, support := filter.kernel()
+	weigh, support := r.Filter.kernel()
 	support *= stretch
 	k.taps = int(math.Ceil(support))*2 + 1
 	k.first, k.n, k.weight = k.first[:0], k.n[:0], k.weight[:0]
 	w := make([]float64, k.taps)
-	for i := from; i < to; i++ {
+	// one computes the weights of output i, which begin at the input that it returns.
+	one := func(i int) (first, n int) {
 		middle := (float64(i) + 0.5) * scale
-		first := max(int(middle-support+0.5), 0)
-		n := min(int(middle+support+0.5), in) - first
+		first = max(int(middle-support+0.5), 0)
+		n = min(int(middle+support+0.5), in) - first
 		sum := 0.
 		for j := range n {
 			w[j] = weigh((float64(j+first) - middle + 0.5) * (1 / stretch))
 			sum += w[j]
 		}
+		for j := range n {
+			if sum != 0 {
+				w[j] /= sum
+			}
+		}
+		return first, n
+	}
+	k.precision = precision
+	if r.Arithmetic == Torch {
+		largest := 0.
+		for i := range out {
+			_, n := one(i)
+			largest = max(largest, slices.Max(w[:n]))
+		}
+		k.precision = torchPrecision(largest)
+	}
+	for i := from; i < to; i++ {
+		first, n := one(i)
 		k.first, k.n = append(k.first, first), append(k.n, n)
 		for j := range k.taps {
 			var fixed int32
 			if j < n {
-				v := w[j]
-				if sum != 0 {
-					v /= sum
-				}
-				fixed = int32(math.Copysign(0.5, v) + v*(1<<precision))
+				fixed = int32(math.Copysign(0.5, w[j]) + w[j]*float64(int64(1)<<k.precision))
 			}
 			k.weight = append(k.weight, fixed)
 		}
 	}
+}
+
+// torchPrecision returns how many bits behind the point PyTorch gives to weights, which have 16
+// bits, by the largest.
+func torchPrecision(largest float64) (bits int) {
+	for bits < precision && int(0.5+largest*float64(int64(2)<<bits)) < 1<<15 {
+		bits++
+	}
+	return bits
 }
 
 // kernel returns the filter's weight at a distance in pixels, and beyond which it is 0.
@@ -124,14 +154,14 @@ func cubic(x float64) float64 {
 }
 
 // clip8 rounds a fixed-point sum, which includes one half, to a byte.
-func clip8(sum int32) uint8 { return uint8(min(max(sum>>precision, 0), 255)) }
+func (k *kernel) clip8(sum int32) uint8 { return uint8(min(max(sum>>k.precision, 0), 255)) }
 
-const half = 1 << (precision - 1)
+func (k *kernel) half() int32 { return 1 << (k.precision - 1) }
 
 // resize scales the packed image v to g.w × g.h and returns g's crop of it, in
 // buf. Only what the crop needs is computed.
-func (r *resampler) resize(v view, g geometry, filter Filter, buf *[]uint8) view {
-	if filter == Nearest {
+func (r *resampler) resize(v view, g geometry, how *Resize, buf *[]uint8) view {
+	if how.Filter == Nearest {
 		return r.nearest(v, g, buf)
 	}
 	// A pass that leaves its side as it is is left out, as in Pillow.
@@ -139,7 +169,7 @@ func (r *resampler) resize(v view, g geometry, filter Filter, buf *[]uint8) view
 	down := g.h != v.h
 	if down {
 		k := &r.vertical
-		k.set(v.h, g.h, g.y, g.y+g.ch, filter)
+		k.set(v.h, g.h, g.y, g.y+g.ch, how)
 		last := len(k.first) - 1
 		top = k.first[0]
 		rows = k.first[last] + k.n[last] - top
@@ -147,7 +177,7 @@ func (r *resampler) resize(v view, g geometry, filter Filter, buf *[]uint8) view
 	if g.w == v.w {
 		v = v.crop(g.x, top, g.cw, rows)
 	} else {
-		r.horizontal.set(v.w, g.w, g.x, g.x+g.cw, filter)
+		r.horizontal.set(v.w, g.w, g.x, g.x+g.cw, how)
 		out := packedView(grow(&r.middle, rows*g.cw*v.c), rows, g.cw, v.c)
 		for y := range rows {
 			src, dst := v.pix[(top+y)*v.row:][:v.w*v.c], out.pix[y*out.row:][:out.row]
@@ -172,11 +202,11 @@ func (k *kernel) along(dst, src []uint8) {
 	for i := range dst {
 		w := k.weight[i*k.taps:][:k.n[i]]
 		s := src[k.first[i]:][:len(w)]
-		sum := int32(half)
+		sum := k.half()
 		for j, wj := range w {
 			sum += int32(s[j]) * wj
 		}
-		dst[i] = clip8(sum)
+		dst[i] = k.clip8(sum)
 	}
 }
 
@@ -185,7 +215,7 @@ func (k *kernel) along3(dst, src []uint8) {
 	for i := range k.n {
 		w := k.weight[i*k.taps:][:k.n[i]]
 		s := src[3*k.first[i]:][:3*len(w)]
-		s0, s1, s2 := int32(half), int32(half), int32(half)
+		s0, s1, s2 := k.half(), k.half(), k.half()
 		for _, wj := range w {
 			s0 += int32(s[0]) * wj
 			s1 += int32(s[1]) * wj
@@ -193,7 +223,7 @@ func (k *kernel) along3(dst, src []uint8) {
 			s = s[3:]
 		}
 		d := dst[3*i:][:3]
-		d[0], d[1], d[2] = clip8(s0), clip8(s1), clip8(s2)
+		d[0], d[1], d[2] = k.clip8(s0), k.clip8(s1), k.clip8(s2)
 	}
 }
 
@@ -206,7 +236,7 @@ func (r *resampler) across(out, v view, top int) {
 	acc := r.acc[:out.row]
 	for i := range k.n {
 		for x := range acc {
-			acc[x] = half
+			acc[x] = k.half()
 		}
 		for j, w := range k.weight[i*k.taps:][:k.n[i]] {
 			src := v.pix[(k.first[i]+j-top)*v.row:][:len(acc)]
@@ -216,7 +246,7 @@ func (r *resampler) across(out, v view, top int) {
 		}
 		dst := out.pix[i*out.row:][:len(acc)]
 		for x, sum := range acc {
-			dst[x] = clip8(sum)
+			dst[x] = k.clip8(sum)
 		}
 	}
 }

@@ -37,7 +37,17 @@ type Resize struct {
 	Height int    `yaml:"height,omitempty" json:"height,omitempty"`
 	Mode   Mode   `yaml:"mode,omitempty" json:"mode,omitempty"`
 	Filter Filter `yaml:"filter,omitempty" json:"filter,omitempty"`
+	// Arithmetic is how exactly the filter's weights are known.
+	Arithmetic Arithmetic `yaml:"arithmetic,omitempty" json:"arithmetic,omitempty"`
 }
+
+// Arithmetic is whose rounding is met.
+type Arithmetic string
+
+const (
+	Pillow Arithmetic = "pillow" // also ""
+	Torch  Arithmetic = "torch"  // PyTorch's, of tensors of bytes: weights have 16 bits
+)
 
 // Pad fills an image that Resize made smaller than its Width × Height up to these, as a letterbox
 // does in the modes Fit and Height, or one that is smaller than Crop up to that.
@@ -45,7 +55,8 @@ type Pad struct {
 	// Value is that of every channel, from 0 to 255, before Scale, Mean and Std. An
 	// input of real numbers takes fractions too.
 	Value float64 `yaml:"value" json:"value"`
-	// Values, where there are any, are those of three channels in the order of Color, instead of Value.
+	// Values, where there are any, are those of three channels in the order of Color, instead of
+	// Value.
 	Values   []float64 `yaml:"values,omitempty,flow" json:"values,omitempty"`
 	Position Position  `yaml:"position,omitempty" json:"position,omitempty"`
 }
@@ -211,6 +222,9 @@ func (r *Resize) validate() error {
 		Cover, Height); err != nil {
 		return err
 	}
+	if err := known("resize arithmetic", r.Arithmetic, "pillow or torch", Pillow, Torch); err != nil {
+		return err
+	}
 	if w, h := r.sides(); (r.exact() || r.leavesRoom() || r.Mode == Cover) && w > maxPixels/h {
 		return fmt.Errorf("resize to %d×%d pixels; want at most %d in all", h, w, maxPixels)
 	}
@@ -363,7 +377,7 @@ func (c *Crop) sides() (w, h int) {
 // UnmarshalYAML also takes size: {width, height}, which is what it says.
 func (r *Resize) UnmarshalYAML(n *yaml.Node) error {
 	type plain Resize
-	return decodeSized(n, (*plain)(r), "size", "width", "height", "mode", "filter")
+	return decodeSized(n, (*plain)(r), "size", "width", "height", "mode", "filter", "arithmetic")
 }
 
 // UnmarshalYAML also takes size: {width, height}, which is what it says.

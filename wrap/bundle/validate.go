@@ -135,6 +135,7 @@ func (c *checks) format1(m *Manifest) {
 		absent(!p.Exif, "preprocess.exif")
 		absent(p.Crop == nil || p.Crop.Round == "", "preprocess.crop.round")
 		if r := p.Resize; r != nil {
+			absent(r.Arithmetic == "", "preprocess.resize.arithmetic")
 			c.that(r.Mode == "" || r.Mode == preprocess.Shortest || r.Mode == preprocess.Exact,
 				"preprocess.resize.mode %s is of format 2, and this is format 1", r.Mode)
 			c.that(r.Filter == "" || r.Filter == preprocess.Nearest || r.Filter == preprocess.Bilinear ||

@@ -15,8 +15,8 @@ import (
 var huggingFaceMarks = []string{"image_processor_type", "feature_extractor_type", "do_resize", "do_normalize", "do_rescale",
 	"do_center_crop", "image_mean", "image_std"}
 
-// A processor is a class of image processors of transformers, with its defaults: those of keys that a
-// file leaves out.
+// A processor is a class of image processors of transformers, with its defaults: those of keys that
+// a file leaves out.
 type processor struct {
 	size, crop side
 	square     bool // a size of one number is both sides, else the shorter one
@@ -25,6 +25,7 @@ type processor struct {
 	factor     float64 // rescale_factor; 0 is 1/255
 	cropped    bool    // do_center_crop
 	flipped    bool    // do_flip_channel_order
+	fractions  bool    // what is resized are no bytes any more
 
 	ignoresNormalize, ignoresCrop bool // whatever the file says of do_normalize and do_center_crop
 
@@ -80,7 +81,7 @@ var processors = map[string]processor{
 	"ConvNext":    {mean: standard, std: standard, resample: bicubic, size: shortest(384), resize: convNextResize},
 	"DeiT": {mean: standard, std: standard, resample: bicubic, square: true, size: sq(256), crop: sq(224),
 		cropped: true},
-	"DINOv3ViT": {mean: imagenet, std: imagenetStd, resample: bilinear, square: true, size: sq(224)},
+	"DINOv3ViT": {mean: imagenet, std: imagenetStd, resample: bilinear, square: true, size: sq(224), fractions: true},
 	"EfficientNet": {mean: standard, std: standard, resample: bicubic, square: true, size: sq(346), crop: sq(289),
 		numbers: efficientNetNumbers},
 	"Chameleon": {mean: ones, std: ones, resample: lanczos, size: shortest(512), crop: sq(512), cropped: true,
@@ -124,6 +125,7 @@ type processed struct {
 	size, crop side
 	do         struct{ resize, crop, rescale, normalize bool }
 	filter     preprocess.Filter
+	arithmetic preprocess.Arithmetic // of the filters that PyTorch has for tensors
 	factor     float64
 	mean, std  []float64
 }
@@ -229,7 +231,8 @@ func firstOf(err error) error {
 	return err
 }
 
-// size reads a size: a mapping, [height, width], or a number, which is both sides or the shorter one.
+// size reads a size: a mapping, [height, width], or a number, which is both sides or the shorter
+// one.
 func (c *config) size(key string, square bool, to *side) error {
 	if !c.has(key) {
 		c.used[key] = true
@@ -282,6 +285,13 @@ func (s side) plain(key string) (w, h, shorter int, err error) {
 // steps makes the Spec.
 func (p *processed) steps(c *config, class processor) error {
 	p.spec = preprocess.Spec{Color: preprocess.RGB, Exif: true}
+	switch p.filter {
+	case preprocess.Bilinear, preprocess.Bicubic, preprocess.Lanczos:
+		p.arithmetic = preprocess.Torch
+		if class.fractions {
+			p.arithmetic = preprocess.Pillow
+		}
+	}
 	if p.do.resize {
 		resize := plainResize
 		if class.resize != nil {
@@ -323,12 +333,13 @@ func (p *processed) steps(c *config, class processor) error {
 
 // shortestResize resizes so that the shorter side becomes n.
 func (p *processed) shortestResize(n int) {
-	p.spec.Resize = &preprocess.Resize{Size: n, Mode: preprocess.Shortest, Filter: p.filter}
+	p.spec.Resize = &preprocess.Resize{Size: n, Mode: preprocess.Shortest, Filter: p.filter, Arithmetic: p.arithmetic}
 }
 
 // exactResize resizes to w × h.
 func (p *processed) exactResize(w, h int) {
-	p.spec.Resize = &preprocess.Resize{Width: w, Height: h, Mode: preprocess.Exact, Filter: p.filter}
+	p.spec.Resize = &preprocess.Resize{Width: w, Height: h, Mode: preprocess.Exact, Filter: p.filter,
+		Arithmetic: p.arithmetic}
 }
 
 func plainResize(_ *config, p *processed) error {
@@ -446,7 +457,8 @@ func poolFormerResize(c *config, p *processed) error {
 	return err
 }
 
-// efficientNetNumbers shifts by 1 with rescale_offset, and divides by std once more with include_top.
+// efficientNetNumbers shifts by 1 with rescale_offset, and divides by std once more with
+// include_top.
 func efficientNetNumbers(c *config, p *processed) error {
 	offset, top := false, true
 	if err := errors.Join(c.get("rescale_offset", "true or false", &offset), c.get("include_top", "true or false", &top)); err != nil {

@@ -122,8 +122,8 @@ func level(s preprocess.Spec, shape []int, i int) float64 {
 	return step
 }
 
-// What transformers, timm and torchvision make of pictures is made of them here, within 1 of 255, from the files that
-// these libraries write.
+// What transformers, timm and torchvision make of pictures is made of them here, from the files
+// that these libraries write: equally, where an image is resized in bytes and decoded alike.
 func TestTensorsEqualTheLibraries(t *testing.T) {
 	cases := libraryCases(t)
 	files, err := filepath.Glob("testdata/configs/*.json")
@@ -136,6 +136,9 @@ func TestTensorsEqualTheLibraries(t *testing.T) {
 		configs[c.Config] = true
 		name := fmt.Sprintf("%s, %s, %s", c.Config, c.Backend, c.Picture)
 		s := specOf(t, c.Config)
+		if c.Backend == "pil" && s.Resize != nil {
+			s.Resize.Arithmetic = preprocess.Pillow
+		}
 		got, shape := tensorOf(t, s, c.Picture)
 		if !slices.Equal(shape, c.Shape) {
 			t.Errorf("%s: shape %v, want %v", name, shape, c.Shape)
@@ -147,10 +150,13 @@ func TestTensorsEqualTheLibraries(t *testing.T) {
 			off := math.Abs(float64(got[at])-float64(want)) / level(s, shape, at)
 			most = max(most, off)
 		}
-		// 1 of 255, and float32's rounding of numbers of the size of 255; the decoder of JPEG is off by up to 3 itself.
-		bound, kind := 1+1e-3, c.Backend
+		// The rounding of float32, of numbers of the size of 255.
+		bound, kind := 1e-3, c.Backend
+		if strings.HasPrefix(c.Config, "dinov3") {
+			bound, kind = 1, "fractions" // the rounding to bytes, half of it after either pass
+		}
 		if strings.HasSuffix(c.Picture, ".jpg") {
-			bound, kind = 4+1e-3, "JPEG"
+			bound, kind = 4+1e-3, "JPEG" // the decoder's 3, which filters with negative weights add to
 		}
 		if !(most <= bound) {
 			t.Errorf("%s: off by %.3f of 255", name, most)

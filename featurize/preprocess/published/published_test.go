@@ -22,7 +22,8 @@ func read(t *testing.T, document, modelType string) (preprocess.Spec, string) {
 	return s, from
 }
 
-// What a file leaves out is what transformers takes: testdata/defaults.json has every class's own file, in full.
+// What a file leaves out is what transformers takes: testdata/defaults.json has every class's own
+// file, in full.
 func TestDefaultsAreThoseOfTransformers(t *testing.T) {
 	file, err := os.ReadFile("testdata/defaults.json")
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 // TorchvisionPrefix tells what Torchvision takes from other names.
 const TorchvisionPrefix = "torchvision:"
 
-// torchvisionTable has a line for each of torchvision's weights: their name, the model whose default they are, the
-// shorter side after resizing, the crop, the filter and, where these are not ImageNet's, mean and std.
-// testdata/libraries.py writes it.
+// torchvisionTable has a line for each of torchvision's weights: their name, the model whose
+// default they are, the shorter side after resizing, the crop, the filter and, where these are not
+// ImageNet's, mean and std. testdata/libraries.py writes it.
 //
 //go:embed torchvision.txt
 var torchvisionTable string
@@ -36,8 +36,8 @@ var torchvision = sync.OnceValue(func() map[string][]string {
 	return rows
 })
 
-// Torchvision returns the transforms of weights of torchvision, such as ResNet50_Weights.IMAGENET1K_V2, or of the
-// default weights of a model, such as resnet50.
+// Torchvision returns the transforms of weights of torchvision, such as
+// ResNet50_Weights.IMAGENET1K_V2, or of the default weights of a model, such as resnet50.
 func Torchvision(name string) (preprocess.Spec, error) {
 	row, ok := torchvision()[strings.ToLower(name)]
 	if !ok {
