@@ -115,7 +115,7 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				stop, at, calls := errors.New("stop"), 1+rng.IntN(5), 0
 				c.Progress = func(Progress) {
-					if calls++; calls > at && interrupted < 12 {
+					if calls++; calls > at && interrupted < 6 {
 						cancel(stop)
 					}
 				}

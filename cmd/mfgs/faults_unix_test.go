@@ -10,7 +10,7 @@ import (
 
 // A few of the kills of testdata/faults, which has many.
 func TestKilledRunsAreGoneOnWith(t *testing.T) {
-	cmd := exec.Command("go", "run", "./testdata/faults", "-kills", "6", "-examples", "6000", "-only", "calibrate --resume")
+	cmd := exec.Command("go", "run", "./testdata/faults", "-kills", "3", "-examples", "6000", "-only", "calibrate --resume")
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "kills\n") {

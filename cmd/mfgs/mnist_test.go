@@ -24,6 +24,7 @@ type mnistRun struct {
 	covariance, score            string // "" is the default
 	train, val, ood, test, other string // slices
 	cache                        string
+	methods                      string // that are evaluated
 }
 
 // mnist calibrates and evaluates the paper's network from the command line.
@@ -66,7 +67,8 @@ func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResul
 		t.Error(err)
 	}
 	var evaluation bench.Evaluation
-	decode(&evaluation, "eval", "--bundle", bundle, "--test", realdata.Dir(t)+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other)
+	decode(&evaluation, "eval", "--bundle", bundle, "--test", realdata.Dir(t)+"/mnist/t10k-images-idx3-ubyte.gz"+r.test, "--ood", "notmnist="+notMNIST+r.other,
+		"--methods", r.methods)
 	methods := map[string]bench.MethodResult{}
 	for _, m := range evaluation.Methods {
 		methods[m.Name] = m
@@ -82,7 +84,7 @@ func TestMNIST(t *testing.T) {
 		report, m := mnist(t, mnistRun{
 			model: "model.onnx", structure: structure, damping: damping,
 			train: "[0:2000]", val: "[55000:55500]", ood: "[0:500]", test: "[0:1000]", other: "[5000:6000]",
-			cache: t.TempDir(),
+			cache: t.TempDir(), methods: "mle,mf0,leverage",
 		})
 		if report.Structure != structure || report.Examples.Train != 2000 || report.Examples.Val != 500 ||
 			report.Examples.OOD != 500 {
@@ -106,6 +108,7 @@ func promised(model, structure, cache, score string) mnistRun {
 	return mnistRun{
 		model: model, structure: structure, damping: "auto", score: score,
 		train: "[0:55000]", val: "[55000:60000]", ood: "[0:5000]", other: "[5000:]", cache: cache,
+		methods: "mle,ts,mf0,leverage",
 	}
 }
 
@@ -210,7 +213,7 @@ func TestMNISTKeepsPromises(t *testing.T) {
 	auroc := map[string]float64{}
 	for _, covariance := range []string{"hessian", "sandwich"} {
 		r := promised("model.onnx", "kron", cache, "mf0")
-		r.damping, r.covariance = "1", covariance
+		r.damping, r.covariance, r.methods = "1", covariance, "mf0"
 		_, m := mnist(t, r)
 		auroc[covariance] = m["mf0"].OOD[0].AUROC
 	}
@@ -236,7 +239,7 @@ func BenchmarkMNIST(b *testing.B) {
 	}
 }
 
-// TestMNISTInShards compares what merge makes of 1, 2, 3, 7 and 16 shards with one pass.
+// TestMNISTInShards compares what merge makes of shards with one pass; wrap has more divisions.
 func TestMNISTInShards(t *testing.T) {
 	realdata.Dir(t)
 	dir := t.TempDir()
@@ -248,14 +251,17 @@ func TestMNISTInShards(t *testing.T) {
 		}
 	}
 	// The held-out examples come next: behind all others they would take longer to unpack than all else.
-	for structure, examples := range map[string][2]string{
-		"full": {"[0:8500]", "[8500:9000]"}, "kron": {"[0:10000]", "[10000:10500]"},
+	for structure, of := range map[string]struct {
+		train, val string
+		shards     []int
+	}{
+		"full": {"[0:8500]", "[8500:9000]", []int{3}}, "kron": {"[0:10000]", "[10000:10500]", []int{2, 16}},
 	} {
 		calibrate := []string{"calibrate", "--model", "../../models/mnist-mlp/model.onnx", "--structure", structure, "--damping", "rel:1",
-			"--train", training + examples[0], "--val", training + examples[1]}
+			"--train", training + of.train, "--val", training + of.val}
 		one := filepath.Join(dir, structure)
 		run(append(calibrate, "--out", one)...)
-		for _, n := range []int{1, 2, 3, 7, 16} {
+		for _, n := range of.shards {
 			merge := []string{"merge", "--out", filepath.Join(dir, fmt.Sprintf("%s-%d", structure, n))}
 			for i := n; i >= 1; i-- {
 				part := filepath.Join(dir, fmt.Sprintf("%s-%d-%d", structure, i, n))
