@@ -2,7 +2,6 @@ package wrap
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/tensor/jsontensor"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/measure"
@@ -148,12 +148,13 @@ func (p *Predictor) JSONInputs(object []byte) ([]Tensor, error) {
 	if p.network == nil {
 		return nil, errNoModel
 	}
-	var line bytes.Buffer
-	if err := json.Compact(&line, object); err != nil {
-		return nil, fmt.Errorf("broken JSON: %w", err)
+	text := jsontensor.Parser{Text: object} // which takes NaN and Infinity, as lines do
+	if err := text.Object(func(string) error { return text.Skip(0) }); err != nil {
+		return nil, err
 	}
+	line := bytes.ReplaceAll(object, []byte("\n"), []byte(" ")) // no string has a break: it is a blank
 	options := dataset.Options{Unlabelled: true, Inputs: p.network.InputNames()}
-	for e, err := range dataset.StreamJSONL(&line, "request", options) {
+	for e, err := range dataset.StreamJSONL(bytes.NewReader(line), "request", options) {
 		var bad *dataset.RecordError
 		if errors.As(err, &bad) {
 			return nil, bad.Err

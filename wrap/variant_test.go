@@ -199,14 +199,30 @@ func TestImagesAndObjectsBecomeModelInputs(t *testing.T) {
 	}
 	alike(t, got[0], want[0])
 
+	// Numbers that are none come to the model, as those of a line do.
+	for word, is := range map[string]func(float64) bool{
+		"NaN":       math.IsNaN,
+		"Infinity":  func(v float64) bool { return math.IsInf(v, 1) },
+		"-Infinity": func(v float64) bool { return math.IsInf(v, -1) },
+		"null":      math.IsNaN,
+	} {
+		inputs, err := p.JSONInputs([]byte(strings.Replace(string(text), "0", word, 1)))
+		found := func(v float32) bool { return is(float64(v)) }
+		if err != nil || !slices.ContainsFunc(inputs[0].Data.([]float32), found) {
+			t.Errorf("%s among the numbers: %v", word, err)
+		}
+	}
+
 	for object, why := range map[string]string{
-		"":                  "broken JSON",
-		"{":                 "broken JSON",
-		"[1,2]":             "an object",
-		"{}":                "no inputs",
-		`{"image":[1,2]}`:   "[N,1,8,8]",
-		`{"a":1} {"a":2}`:   "broken JSON",
-		`{"image":"three"}`: "",
+		"":                     "broken JSON",
+		"{\"image\":\"a\nb\"}": "broken JSON",
+		`{"image":[NaN1]}`:     "broken JSON",
+		"{":                    "broken JSON",
+		"[1,2]":                "an object",
+		"{}":                   "no inputs",
+		`{"image":[1,2]}`:      "[N,1,8,8]",
+		`{"a":1} {"a":2}`:      "broken JSON",
+		`{"image":"three"}`:    "",
 	} {
 		_, err := p.JSONInputs([]byte(object))
 		says(t, err, why)

@@ -64,7 +64,7 @@ var imports = map[string][]string{
 	"wrap/internal/attach":           {"onnx", "onnx/head", "onnx/fuse", "featurize", "featurize/preprocess", "calibrate", "calibrate/conformal", "calibrate/meanfield", "calibrate/rows", "calibrate/score", "wrap/bundle"},
 	"wrap/internal/proof":            {"calibrate", "onnx/head", "wrap/part"},
 	"wrap/internal/probe":            {"onnx", "featurize/tensor", "calibrate", "wrap/bundle", "wrap/internal/attach", "wrap/internal/source"},
-	"wrap":                           {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
+	"wrap":                           {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/tensor/jsontensor", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
 	"wrap/bench":                     {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/report":                    {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "featurize/dataset", "featurize/text", "onnx/files", "wrap/bench", "wrap/bundle", "wrap/report/chart"},
 	"wrap/report/chart":              {},

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -79,14 +80,28 @@ func (p *program) runServe(c *cli.Context) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
 	}
+	hangups := make(chan os.Signal, 1) // from here on: while bundles are loaded it would end the process
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	server, err := serve.New(c.Context, config)
 	if err != nil {
 		return err
 	}
-	stop := reloadOnHangup(c.Context, server)
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit(server.InFlight()))
+	}
+	stop := reloadOn(c.Context, hangups, server)
 	defer stop()
 	writeServing(p.stdout, server)
 	return server.Run(c.Context)
+}
+
+// memoryLimit is how much memory Go's heap may take before garbage is collected whatever it costs: all that
+// requests may, bundles as they are, twice while one is exchanged, and connections.
+func memoryLimit(requests int64) int64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return requests + 2*int64(m.Sys-m.HeapReleased) + 64<<20
 }
 
 // serveConfig reads the flags.
@@ -174,10 +189,8 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// reloadOnHangup has the server look at its bundles when SIGHUP comes.
-func reloadOnHangup(ctx context.Context, server *serve.Server) (stop func()) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+// reloadOn has the server look at its bundles when a signal comes.
+func reloadOn(ctx context.Context, hangups <-chan os.Signal, server *serve.Server) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		for {
@@ -189,7 +202,7 @@ func reloadOnHangup(ctx context.Context, server *serve.Server) (stop func()) {
 			}
 		}
 	}()
-	return func() { signal.Stop(hangups); cancel() }
+	return cancel
 }
 
 // writeServing says where the server listens.

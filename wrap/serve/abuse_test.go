@@ -334,3 +334,40 @@ func TestARefusalIsSeenByWhoIsStillSending(t *testing.T) {
 		}
 	}
 }
+
+// Tensors count towards the memory of all requests before they are made: texts of two bytes take many times
+// as much in memory.
+func TestTensorsCountTowardsTheMemoryOfRequests(t *testing.T) {
+	const most = 1 << 20
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 2 * most})
+	const n = 60_000
+	texts := fmt.Sprintf(`{"inputs":[{"name":"x","shape":[%d],"datatype":"BYTES","data":[%s""]}]}`, n, strings.Repeat(`"",`, n-1))
+	took := allocated(func() {
+		code, _, answer := r.send("POST", "/v2/models/digits/infer", texts)
+		if code != http.StatusRequestEntityTooLarge || !strings.Contains(string(answer), "more memory than all requests together may") {
+			t.Errorf("%d %s", code, answer)
+		}
+	})
+	if took > 2*most {
+		t.Errorf("%d bytes are taken", took)
+	}
+}
+
+// Who says that much will come, and sends none of it, keeps no memory from others.
+func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
+	const most = 1 << 20
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 4 * most})
+	for size := most; size >= 512; size /= 2 {
+		for range 4 {
+			c, err := net.Dial("tcp", r.HTTPAddr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			fmt.Fprintf(c, "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n{", size)
+		}
+	}
+	time.Sleep(100 * time.Millisecond) // all of them are read by then
+	var got inference
+	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1501, ""), &got)
+}

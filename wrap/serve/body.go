@@ -34,6 +34,12 @@ func (r *reservation) add(n int64) error {
 	return nil
 }
 
+// give gives n bytes back.
+func (r *reservation) give(n int64) {
+	r.of.Release(n)
+	r.held -= n
+}
+
 func (r *reservation) release() {
 	r.of.Release(r.held)
 	r.held = 0
@@ -48,30 +54,43 @@ func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	size := int64(64 << 10)
-	if r.ContentLength > 0 {
-		size = max(512, r.ContentLength) // less than what is unpacked, perhaps
+	expected := int64(0)
+	if r.Header.Get("Content-Encoding") == "" {
+		expected = r.ContentLength
 	}
-	return readAll(in, size, limit, memory, "body", func(err error) error { return bodyError(r, err) })
+	return readAll(in, expected, limit, memory, "body", func(err error) error { return bodyError(r, err) })
 }
 
 func beyond(what string, limit int64) error {
 	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", what, limit)
 }
 
-// readAll reads at most limit bytes, which are of memory: size at first, and then twice as much each time.
-// What is the name of what is read, and failed says what an error means.
-func readAll(in io.Reader, size, limit int64, memory *reservation, what string, failed func(error) error) (
+// firstBytes is what a body has before any of it has come: what its head says is not believed, or a few
+// connections that send nothing would keep the memory from all others.
+const firstBytes = 4 << 10
+
+// readAll reads at most limit bytes, which are of memory, and takes it as they come. It may expect a number
+// of them, 0 being none. What is the name of what is read, and failed says what an error means.
+func readAll(in io.Reader, expected, limit int64, memory *reservation, what string, failed func(error) error) (
 	[]byte, error) {
 	var data []byte
 	for {
 		if len(data) == cap(data) {
+			n := int64(len(data))
+			size := max(firstBytes, 2*n)
+			if n > 0 && size < 1<<20 {
+				size *= 2
+			}
+			if n < expected {
+				size = min(size, expected)
+			}
 			size = min(size, limit) + 1 // one more than may be, to see the end
 			if err := memory.add(size); err != nil {
 				return nil, err
 			}
+			before := int64(cap(data))
 			data = append(make([]byte, 0, size), data...)
-			size *= 2
+			memory.give(before)
 		}
 		n, err := in.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]

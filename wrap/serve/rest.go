@@ -99,7 +99,7 @@ func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answe
 	if err != nil {
 		return nil, "", err
 	}
-	request, err := oip.ReadRequest(body, r.Header.Get(oip.Header), s.limits)
+	request, err := oip.ReadRequest(body, r.Header.Get(oip.Header), s.limitsOf(&c.reservation))
 	if err != nil {
 		return nil, "", err
 	}

@@ -133,7 +133,7 @@ func (s *service) inferRead(ctx context.Context, message *inference.ModelInferRe
 		return nil, err
 	}
 	defer func() { c.end(err) }()
-	request, err := oip.RequestFromProto(message, s.limits)
+	request, err := oip.RequestFromProto(message, s.limitsOf(&c.reservation))
 	if err != nil {
 		return nil, err
 	}

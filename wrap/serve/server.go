@@ -71,6 +71,9 @@ func (s *Server) ready() bool {
 // TLS reports whether clients must speak TLS.
 func (s *Server) TLS() bool { return s.tls != nil }
 
+// InFlight is how many bytes of memory all requests together may take.
+func (s *Server) InFlight() int64 { return s.config.InFlight }
+
 // Models are the names that bundles are served under.
 func (s *Server) Models() []string { return s.names() }
 
@@ -82,6 +85,13 @@ func (s *Server) tellHealth() {
 	}
 	s.health.SetServingStatus("", status)
 	s.health.SetServingStatus(inference.GRPCInferenceService_ServiceDesc.ServiceName, status)
+}
+
+// limitsOf are the limits of a request, whose tensors are of memory.
+func (s *Server) limitsOf(memory *reservation) oip.Limits {
+	l := s.limits
+	l.Reserve = memory.add
+	return l
 }
 
 func (s *Server) reserve() reservation { return reservation{of: s.inFlight, limit: s.config.InFlight} }

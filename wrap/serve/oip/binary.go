@@ -12,9 +12,13 @@ import (
 var le = binary.LittleEndian
 
 // A budget is what a message may still take.
-type budget struct{ bytes, elements, allBytes, allElements int64 }
+type budget struct {
+	bytes, elements, allBytes, allElements int64
 
-func (l Limits) budget() budget { return budget{l.Bytes, l.Elements, l.Bytes, l.Elements} }
+	reserve func(bytes int64) error // may be nil
+}
+
+func (l Limits) budget() budget { return budget{l.Bytes, l.Elements, l.Bytes, l.Elements, l.Reserve} }
 
 // take takes a tensor off the budget, and returns how many elements it has.
 func (b *budget) take(t tensor.Type, shape []int64) (int64, error) {
@@ -40,6 +44,22 @@ func (b *budget) take(t tensor.Type, shape []int64) (int64, error) {
 	b.bytes -= size
 	b.elements -= n
 	return n, nil
+}
+
+// stringBytes is what a string takes beside its text: what points to it, and what its text is rounded up by.
+const stringBytes = 32
+
+// keep asks for the memory of n elements before they are made; text is how much there is of the texts of
+// strings.
+func (b *budget) keep(t tensor.Type, n, text int64) error {
+	if b.reserve == nil {
+		return nil
+	}
+	size, ok := t.Bytes(n)
+	if !ok {
+		size = stringBytes*n + text
+	}
+	return b.reserve(size)
 }
 
 // decode returns the n elements that raw holds: little-endian, a truth value a byte of 0 or 1, a

@@ -77,3 +77,72 @@ func TestTensorsShareTheLimits(t *testing.T) {
 		}
 	}
 }
+
+// What is asked for before tensors are made is at least what they then take, but for what they share.
+func TestMemoryIsAskedForBeforeTensorsAreMade(t *testing.T) {
+	type input = inference.ModelInferRequest_InferInputTensor
+	const n = 1 << 16
+	message := func(datatype string, c *inference.InferTensorContents, raw ...[]byte) func(Limits) error {
+		m := &inference.ModelInferRequest{RawInputContents: raw,
+			Inputs: []*input{{Name: "x", Datatype: datatype, Shape: []int64{n}, Contents: c}}}
+		return func(l Limits) error { _, err := RequestFromProto(m, l); return err }
+	}
+	text := func(datatype, element string) func(Limits) error {
+		data := strings.TrimSuffix(strings.Repeat(element+",", n), ",")
+		body := fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"data":[%s]}]}`, datatype, n, data)
+		return func(l Limits) error { _, err := ReadRequest(body, "", l); return err }
+	}
+	binary := func(datatype, element string) func(Limits) error {
+		head := fmt.Sprintf(`{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"parameters":{"binary_data_size":%d}}]}`,
+			datatype, n, n*len(element))
+		body := []byte(head + strings.Repeat(element, n))
+		return func(l Limits) error { _, err := ReadRequest(body, strconv.Itoa(len(head)), l); return err }
+	}
+	long := strings.Repeat("x", 100)
+	for name, c := range map[string]struct {
+		read   func(Limits) error
+		shared bool
+	}{
+		"JSON":          {read: text("FP64", "1")},
+		"truth":         {read: text("BOOL", "true")},
+		"empty strings": {read: text("BYTES", `""`)},
+		"short strings": {read: text("BYTES", `"ab"`)},
+		"long strings":  {read: text("BYTES", `"`+long+`"`)},
+		"bytes":         {read: binary("FP32", "\x00\x00\x00\x00")},
+		"empty texts":   {read: binary("BYTES", "\x00\x00\x00\x00")},
+		"long texts":    {read: binary("BYTES", "\x64\x00\x00\x00"+long)},
+		"raw":           {read: message("INT64", nil, make([]byte, 8*n))},
+		"raw strings":   {read: message("BYTES", nil, make([]byte, 4*n))},
+		"small numbers": {read: message("INT8", &inference.InferTensorContents{IntContents: make([]int32, n)})},
+		"strings":       {read: message("BYTES", &inference.InferTensorContents{BytesContents: make([][]byte, n)})},
+		"numbers":       {read: message("FP32", &inference.InferTensorContents{Fp32Contents: make([]float32, n)}), shared: true},
+	} {
+		asked := int64(0)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := c.read(Limits{Reserve: func(bytes int64) error { asked += bytes; return nil }})
+		runtime.ReadMemStats(&after)
+		took := int64(after.TotalAlloc - before.TotalAlloc)
+		if err != nil || took > asked+64<<10 || (asked == 0) != c.shared {
+			t.Errorf("%s: %d bytes were asked for, and %d taken, %v", name, asked, took, err)
+		}
+		none := Errorf(Overloaded, "no memory")
+		runtime.ReadMemStats(&before)
+		err = c.read(Limits{Reserve: func(int64) error { return none }})
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; !c.shared && (StatusOf(err) != Overloaded || took > 64<<10) {
+			t.Errorf("%s: without memory %v, and %d bytes are taken", name, err, took)
+		}
+	}
+	// The texts of several tensors are no more than the body.
+	l := Limits{Reserve: func(bytes int64) error {
+		if bytes > 1200 {
+			return fmt.Errorf("%d bytes", bytes)
+		}
+		return nil
+	}}
+	one := `{"name":"%s","datatype":"BYTES","shape":[1],"data":["` + strings.Repeat("x", 300) + `"]}`
+	if _, err := ReadRequest(fmt.Appendf(nil, `{"inputs":[`+one+`,`+one+`]}`, "a", "b"), "", l); err != nil {
+		t.Error(err)
+	}
+}

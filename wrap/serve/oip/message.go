@@ -19,6 +19,10 @@ type Limits struct {
 	Bytes    int64 // of a body or message, and of its tensors; default 64 MiB
 	Elements int64 // of all tensors together; default 16 Mi
 	Tensors  int   // inputs, and as many outputs; default 64
+
+	// Reserve is asked for the memory of tensors before they are made, and its error ends the reading. It is
+	// not for what tensors share with a message. Nil: nobody counts it.
+	Reserve func(bytes int64) error
 }
 
 // What no request has more of, whatever the limits.

@@ -124,12 +124,33 @@ func dataFromProto(f field, raw []byte, isRaw bool, b *budget) (any, error) {
 		return nil, err
 	}
 	if !isRaw {
+		if err := keepTyped(typ, n, f.GetContents(), b); err != nil {
+			return nil, err
+		}
 		return typed(typ, n, f.GetContents())
 	}
 	if count(f.GetContents()) > 0 {
 		return nil, errors.New("both raw contents and contents: want one of them")
 	}
+	if err := b.keep(typ, min(n, int64(len(raw))), int64(len(raw))); err != nil {
+		return nil, err
+	}
 	return decode(typ, n, raw)
+}
+
+// keepTyped asks for the memory of elements that typed does not share with a message.
+func keepTyped(t tensor.Type, n int64, c *inference.InferTensorContents, b *budget) error {
+	text := 0
+	switch t {
+	case tensor.Int8, tensor.Int16, tensor.Uint8, tensor.Uint16:
+	case tensor.String:
+		for _, one := range c.GetBytesContents() {
+			text += len(one)
+		}
+	default:
+		return nil
+	}
+	return b.keep(t, min(n, count(c)), int64(text))
 }
 
 // count returns the number of elements in all fields.

@@ -51,6 +51,7 @@ func ReadResponse(body []byte, header string, l Limits) (*Response, error) {
 type reader struct {
 	jsontensor.Parser
 	tail   []byte // what is not yet read of the bytes behind the JSON
+	texts  int64  // how much the JSON may have of the texts of strings; 0 once the memory for them is kept
 	limits Limits
 	budget budget
 }
@@ -71,7 +72,7 @@ func newReader(body []byte, header string, l Limits) (*reader, error) {
 		n = int(v)
 	}
 	d.Parser = jsontensor.Parser{Text: body[:n:n], Strict: true}
-	d.tail = body[n:]
+	d.tail, d.texts = body[n:], int64(n)
 	return d, nil
 }
 
@@ -300,6 +301,13 @@ func (d *reader) elements(t *draft) error {
 	if t.typ.IsBits() {
 		return fmt.Errorf("%s has no form in JSON: send it as binary data", Datatype(t.typ))
 	}
+	room := int64(len(d.Text)-d.Pos) / 2 // a digit and a comma each
+	if err := d.budget.keep(t.typ, min(n, room), d.texts); err != nil {
+		return err
+	}
+	if t.typ == tensor.String {
+		d.texts = 0
+	}
 	if t.Data, err = d.Typed(t.typ, t.Shape); err != nil {
 		return fmt.Errorf("data of %s %s, which are %d elements: %w", Datatype(t.typ), tensor.FormatShape(t.Shape), n, err)
 	}
@@ -350,6 +358,9 @@ func (d *reader) binary(t *draft, size any) error {
 	}
 	elements, err := d.budget.take(t.typ, t.Shape)
 	if err != nil {
+		return err
+	}
+	if err := d.budget.keep(t.typ, min(elements, n), n); err != nil {
 		return err
 	}
 	t.Data, err = decode(t.typ, elements, d.tail[:n])
