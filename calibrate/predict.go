@@ -76,16 +76,27 @@ func (c *Calibration) PlainTemperature() float64 {
 
 // Predict evaluates n examples, from features [n,d] and logits [n,K].
 func (c *Calibration) Predict(phi, logits []float32, n int) *Predictions {
-	served := c.Served()
-	p, x := c.evaluate(phi, logits, n, served.Margin)
-	p.OODScore, p.OODPercentile = served.Values(x)
+	p, _ := c.PredictScores(nil, phi, logits, n)
 	return p
 }
 
 // Scores computes scores of unfamiliarity of n examples, [n] for each of the list.
 func (c *Calibration) Scores(list []*score.Fitted, phi, logits []float32, n int) [][]float64 {
-	margin := slices.ContainsFunc(list, func(s *score.Fitted) bool { return s.Margin })
-	_, x := c.evaluate(phi, logits, n, margin)
+	_, x := c.evaluate(phi, logits, n, slices.ContainsFunc(list, needsMargin))
+	return valuesOf(list, x)
+}
+
+// PredictScores is Predict and Scores, in the time of one.
+func (c *Calibration) PredictScores(list []*score.Fitted, phi, logits []float32, n int) (*Predictions, [][]float64) {
+	served := c.Served()
+	p, x := c.evaluate(phi, logits, n, served.Margin || slices.ContainsFunc(list, needsMargin))
+	p.OODScore, p.OODPercentile = served.Values(x)
+	return p, valuesOf(list, x)
+}
+
+func needsMargin(s *score.Fitted) bool { return s.Margin }
+
+func valuesOf(list []*score.Fitted, x score.Examples) [][]float64 {
 	values := make([][]float64, len(list))
 	for i, s := range list {
 		values[i] = s.Values(x)

@@ -242,3 +242,23 @@ func plain(h Head, logits []float32, n int, temperature float64) (logp, rest []f
 	}
 	return logp, rest
 }
+
+// Predictions and scores that come in the time of one are those that come apart.
+func TestPredictScoresIsBoth(t *testing.T) {
+	h := heads[1]
+	s := randomSet(h, 30, 2, 1060)
+	c := &Calibration{
+		Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
+		NLL:       Temperatures{1, 1}, OOD: Temperatures{2, 0.5},
+	}
+	leverage, _ := score.Find("leverage")
+	c.Score = score.Serve(&score.Fitted{Score: leverage}, []float64{1, 2, 3})
+	list := []*score.Fitted{&servedMF0(1).Fitted, &c.Served().Fitted}
+	p, values := c.PredictScores(list, s.Features, s.Logits, s.N)
+	if want := c.Predict(s.Features, s.Logits, s.N); !reflect.DeepEqual(p, want) {
+		t.Errorf("predictions %+v, want %+v", p, want)
+	}
+	if want := c.Scores(list, s.Features, s.Logits, s.N); !reflect.DeepEqual(values, want) {
+		t.Errorf("scores %v, want %v", values, want)
+	}
+}

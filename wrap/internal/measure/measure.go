@@ -5,6 +5,7 @@ package measure
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -192,7 +193,15 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 			list = append(list, s)
 		}
 	}
-	values := c.Scores(list, b.Features, b.Logits, b.N)
+	var mf0 *calibrate.Predictions
+	var values [][]float64
+	if slices.ContainsFunc(tallies, func(t *Tally) bool { return t.Name == "mf0" }) {
+		of := *c
+		of.Method = calibrate.MF0
+		mf0, values = of.PredictScores(list, b.Features, b.Logits, b.N)
+	} else {
+		values = c.Scores(list, b.Features, b.Logits, b.N)
+	}
 	for _, t := range tallies {
 		var s Scores
 		if scoreOf(t.Name, c, learned) != nil {
@@ -211,9 +220,6 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 				Negate(s.OOD)
 			}
 		case "mf0":
-			of := *c
-			of.Method = calibrate.MF0
-			mf0 := of.Predict(b.Features, b.Logits, b.N)
 			Negate(mf0.Margin)
 			s.LogP, s.NLL = mf0.LogP, mf0.Margin
 		}
