@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
 )
 
 // Differences smaller than these count as none: a little more than two networks, or
@@ -210,7 +212,7 @@ func (r *report) claims() []claim {
 }
 
 // temperatureClaims are those about where the best temperatures lie.
-func temperatureClaims(nll, auroc heat) []claim {
+func temperatureClaims(nll, auroc calibrate.Temperatures) []claim {
 	of := func(text string, ok bool, evidence string) claim {
 		c := claim{text: text, verdict: fails, evidence: evidence, comparisons: 1}
 		if ok {
@@ -218,10 +220,10 @@ func temperatureClaims(nll, auroc heat) []claim {
 		}
 		return c
 	}
-	pairs := fmt.Sprintf("T_act %.3g and T_ens %.3g for likelihood, %.3g and %.3g for telling", nll.best.Act, nll.best.Ens, auroc.best.Act, auroc.best.Ens)
+	pairs := fmt.Sprintf("T_act %.3g and T_ens %.3g for likelihood, %.3g and %.3g for telling", nll.Act, nll.Ens, auroc.Act, auroc.Ens)
 	return []claim{
-		of("likelihood wants T_act ≥ 1 and T_ens ≤ 0.01", nll.best.Act >= 1 && nll.best.Ens <= .01, pairs),
-		of("telling notMNIST wants lower temperatures than likelihood, both of them", auroc.best.Act < nll.best.Act && auroc.best.Ens < nll.best.Ens, pairs),
+		of("likelihood wants T_act ≥ 1 and T_ens ≤ 0.01", nll.Act >= 1 && nll.Ens <= .01, pairs),
+		of("telling notMNIST wants lower temperatures than likelihood, both of them", auroc.Act < nll.Act && auroc.Ens < nll.Ens, pairs),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/report/chart"
 )
 
 func figureHeatMaps(ctx context.Context, l *lab, s *section) error {
@@ -25,24 +26,28 @@ func figureHeatMaps(ctx context.Context, l *lab, s *section) error {
 	if m.Grids == nil || m.Grids.NLL == nil || m.Grids.AUROC == nil || report.Temperatures.Optimum == nil {
 		return fmt.Errorf("%s: the bundle keeps no grids of temperatures", report.Bundle)
 	}
-	heatOf := func(g *calibrate.Grid, best calibrate.Temperatures) heat {
-		h := heat{act: g.Act, value: g.Value, best: best}
+	drawn := func(g *calibrate.Grid, best calibrate.Temperatures, h chart.Heat) []byte {
+		h.X, h.Y, h.Cell = "T_ens, ensemble temperature", "T_act, activation temperature", 52
+		h.Rows, h.Values, h.Best = g.Act, g.Value, [2]float64{best.Ens, best.Act}
 		for _, tau := range g.Tau {
-			h.ens = append(h.ens, tau*m.MeanField.MedianVariance)
+			h.Columns = append(h.Columns, tau*m.MeanField.MedianVariance)
 		}
-		return h
+		return h.Document()
 	}
-	nll := heatOf(m.Grids.NLL, *report.Temperatures.Optimum)
-	auroc := heatOf(m.Grids.AUROC, report.Temperatures.OOD)
+	nll, auroc := *report.Temperatures.Optimum, report.Temperatures.OOD
 	s.pictures = append(s.pictures,
-		picture{"heatmap-nll.svg", nll.svg("Held-out NLL of mf0", "nats", true, "%.2g")},
-		picture{"heatmap-auroc.svg", auroc.svg("Held-out AUROC of mf0, MNIST against notMNIST", "", false, "%.3f")})
+		picture{"heatmap-nll.svg", drawn(m.Grids.NLL, nll, chart.Heat{
+			Name: "Held-out NLL of mf0", Unit: "nats", Log: true, Format: "%.2g",
+		})},
+		picture{"heatmap-auroc.svg", drawn(m.Grids.AUROC, auroc, chart.Heat{
+			Name: "Held-out AUROC of mf0, MNIST against notMNIST", Unit: "AUROC", Format: "%.3f",
+		})})
 	s.write("![Held-out NLL over T_act and T_ens](paper/heatmap-nll.svg)")
 	s.write("![Held-out AUROC over T_act and T_ens](paper/heatmap-auroc.svg)")
 	s.write("The held-out data of seed %d under mf0 with H⁻¹ of the last layer and the paper's damping, on the grid that mfgs searches; the star marks the best pair, refined from "+
 		"the best cell: T_act = %.3g, T_ens = %.3g for likelihood, T_act = %.3g, T_ens = %.3g for telling notMNIST. (T_ens = ∞, T_act = 1) is MLE. "+
 		"Where pairs cannot be told apart on held-out likelihood mfgs takes the one with the smallest T_ens: T_act = %.3g, T_ens = %.3g here.",
-		subject.seed, nll.best.Act, nll.best.Ens, auroc.best.Act, auroc.best.Ens, report.Temperatures.NLL.Act,
+		subject.seed, nll.Act, nll.Ens, auroc.Act, auroc.Ens, report.Temperatures.NLL.Act,
 		report.Temperatures.NLL.Ens)
 	s.claims = append(s.claims, temperatureClaims(nll, auroc)...)
 	return nil
@@ -87,16 +92,20 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 		s.add(rows[i]...)
 		s.add(acrossTurns(place{"rotation", acrossName, t.row}, rows[i][1:]))
 	}
-	c := chart{title: "ECE on MNIST's test digits, rotated", x: "rotation in degrees", y: "ECE in %"}
-	for i, t := range trials {
-		line := line{name: t.row}
-		for j, degrees := range turns() {
-			line.x = append(line.x, float64(degrees))
-			line.y = append(line.y, 100*rows[i][j].over(eceOf).mean())
-		}
-		c.lines = append(c.lines, line)
+	c := chart.Chart{
+		Name: "ECE on MNIST's test digits, rotated", Width: 640, Height: 420,
+		X: chart.Axis{Label: "rotation in degrees", Max: 180}, Y: chart.Axis{Label: "ECE in %", Percent: true},
 	}
-	s.pictures = append(s.pictures, picture{"rotation.svg", c.svg()})
+	for i, t := range trials {
+		stroke := chart.Strokes[i%len(chart.Strokes)]
+		line := chart.Series{Name: t.row, Tone: stroke.Tone, Dashes: stroke.Dashes}
+		for j, degrees := range turns() {
+			line.X = append(line.X, float64(degrees))
+			line.Y = append(line.Y, rows[i][j].over(eceOf).mean())
+		}
+		c.Series = append(c.Series, line)
+	}
+	s.pictures = append(s.pictures, picture{"rotation.svg", c.Document()})
 	s.write("![ECE over the angle of rotation](paper/rotation.svg)")
 	s.write("The test digits turned about their centre, with bilinear interpolation; means over the networks, dropout by 20 runs. Nothing was tuned on rotated digits.")
 	head := []string{"ECE %"}
