@@ -80,6 +80,10 @@ page: build setup
 shells: build
 	$(PYTHON) testdata/shells/check.py ./mfgs
 
+# Reports, in the same way: their screenshots in docs/report are made anew.
+report-page: build setup
+	cd testdata/page && npm ci --silent --no-fund --no-audit && node --test report.test.mjs
+
 # The image of docs/serve/Dockerfile, without Docker, and in it the servers of docs/kubernetes. As root
 # on Debian 12, in a Python environment with testdata/serve/image/requirements.txt.
 image: toolchain

@@ -67,6 +67,7 @@ and --ood is then enough.`,
 			keepCurvatureFlag(),
 			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
 			&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
+			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
 
 			&cli.StringFlag{Name: "covariance", Category: method, Value: string(calibrate.Hessian),
@@ -91,6 +92,12 @@ and --ood is then enough.`,
 				return p.partDone(c, bar, report, err)
 			}
 			report, err := wrap.Calibrate(c.Context, config)
+			if err == nil {
+				if err := p.reportHeldOut(c, bar, &config, report); err != nil {
+					bar.done()
+					return err
+				}
+			}
 			return p.bundleDone(c, bar, report, err)
 		},
 	}
@@ -219,6 +226,9 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		Runtime:    runtime,
 		Progress:   bar.work,
 		Notice:     bar.say,
+	}
+	if err := reportableHeldOut(c, &config); err != nil {
+		return fail(err)
 	}
 	if file := c.String("classes"); file != "" {
 		if config.Classes, err = readClasses(file); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -46,10 +45,8 @@ kind.`,
 				return err
 			}
 			p.warn(evaluation.Warnings...)
-			if path := c.String("report"); path != "" {
-				if err := report.Write(path, evaluation, report.Options{}); err != nil {
-					return fmt.Errorf("--report %w", err)
-				}
+			if err := writePage(c, evaluation, report.Options{}); err != nil {
+				return err
 			}
 			if c.Bool("json") {
 				return writeJSON(p.stdout, evaluation)
@@ -80,7 +77,7 @@ func evalFlags() []cli.Flag {
 		preprocessFlag("the bundle's"),
 		maxBadFlag(),
 		cacheFlag(),
-		reportFlag(),
+		reportFlag("the evaluation"),
 		jsonFlag(),
 	}
 	for _, f := range bench.FileKinds() {
@@ -144,26 +141,6 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	}
 	config.Preprocess, err = bundlePreprocessing(c)
 	return config, err
-}
-
-// reportFlag names the page that is written beside what is printed.
-func reportFlag() cli.Flag {
-	return &cli.StringFlag{Name: "report", Category: outputFlags, Usage: "`FILE` also write a page about it: .html with figures and examples, in one file, or .md"}
-}
-
-// reportable refuses a report that could not be written, before any work is done.
-func reportable(c *cli.Context) error {
-	path := c.String("report")
-	if !c.IsSet("report") {
-		return nil
-	}
-	if err := report.Check(path); err != nil {
-		return usagef(c.Command.Name, "--report %v", err)
-	}
-	if parent := filepath.Dir(path); !exists(parent) {
-		return fmt.Errorf("--report %s: there is no folder %s: make it first, or choose another", path, parent)
-	}
-	return nil
 }
 
 // parseWith reads --with NAME=FILE, and the flags that each kind of files has of its own.

@@ -231,13 +231,13 @@ func along(points []metrics.Point, x float64) float64 {
 func (v *view) scores(i int, set bench.OODResult) figure {
 	all := v.e.Detail.Scores
 	c := chart.Chart{
-		Name: "Scores of " + name(set.Name) + " and of the test data", X: chart.Axis{Label: "ood_score"},
+		Name: "Scores of " + name(set.Name) + " and of the " + v.kind() + " data", X: chart.Axis{Label: "ood_score"},
 		Y: chart.Axis{Label: "part of the examples in %", Percent: true},
 	}
 	if len(all.Edges) > 0 {
 		c.X.Min, c.X.Max = all.Edges[0], all.Edges[len(all.Edges)-1]
 	}
-	t := table{Caption: "Examples by ood_score", Head: []string{"from", "to", "test", name(set.Name)}}
+	t := table{Caption: "Examples by ood_score", Head: []string{"from", "to", v.kind(), name(set.Name)}}
 	series := func(at int, s chart.Series) chart.Series {
 		s.X = all.Edges
 		for _, n := range all.Counts[at] {
@@ -247,7 +247,7 @@ func (v *view) scores(i int, set bench.OODResult) figure {
 	}
 	if 1+i < len(all.Counts) {
 		c.Series = []chart.Series{
-			series(0, chart.Series{Name: "test, n = " + count(all.N[0]), Tone: chart.Grey, Kind: chart.Bars}),
+			series(0, chart.Series{Name: v.kind() + ", n = " + count(all.N[0]), Tone: chart.Grey, Kind: chart.Bars}),
 			series(1+i, chart.Series{Name: name(set.Name) + ", n = " + count(all.N[1+i]), Tone: chart.Red, Kind: chart.Steps}),
 		}
 		for b := range all.Counts[0] {

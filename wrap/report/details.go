@@ -35,13 +35,13 @@ func (v *view) sets() section {
 		return u.write(*v)
 	}
 	for _, d := range v.e.Decisions {
-		t.Rows = append(t.Rows, cells(name(d.Set), count(d.N),
+		t.Rows = append(t.Rows, cells(v.set(d.Set), count(d.N),
 			part(d.Answered, percent), part(d.Error, percent), part(d.Unfamiliar, percent),
 			part(d.Covered, percent), part(d.SetSize, plain), part(d.EmptySets, percent)))
 	}
 	s.Tables = []table{t}
 	for _, of := range v.e.Detail.Sizes {
-		s.Figures = append(s.Figures, sizes(of))
+		s.Figures = append(s.Figures, v.sizes(of))
 	}
 	return s
 }
@@ -49,7 +49,7 @@ func (v *view) sets() section {
 // mostSizes is how many sizes of prediction sets a figure has; the last has all larger ones.
 const mostSizes = 20
 
-func sizes(of bench.SetSizes) figure {
+func (v *view) sizes(of bench.SetSizes) figure {
 	n := 0
 	for _, examples := range of.Sizes {
 		n += examples
@@ -71,14 +71,14 @@ func sizes(of bench.SetSizes) figure {
 	}
 	bars.X = append(bars.X, float64(len(few))-.5)
 	c := chart.Chart{
-		Name: "Sizes of prediction sets, " + name(of.Set), X: chart.Axis{Label: "classes in the set", Whole: true, Min: -.5, Max: float64(len(few)) - .5},
+		Name: "Sizes of prediction sets, " + v.set(of.Set), X: chart.Axis{Label: "classes in the set", Whole: true, Min: -.5, Max: float64(len(few)) - .5},
 		Y: chart.Axis{Label: "part of the examples in %", Percent: true}, Series: []chart.Series{bars},
 	}
 	caption := fmt.Sprintf("n = %s.", count(n))
 	if len(of.Sizes) > len(few) {
 		caption += fmt.Sprintf(" The last bar has all sets of %d classes and more; the largest has %s.", mostSizes, count(len(of.Sizes)-1))
 	}
-	return newFigure("Sizes of prediction sets: "+name(of.Set), caption, c, t)
+	return newFigure("Sizes of prediction sets: "+v.set(of.Set), caption, c, t)
 }
 
 const (
@@ -210,7 +210,7 @@ func (v *view) provenance() section {
 	add("probabilities", "%s", b.Probabilities.Reason)
 	add("score", "%s", b.OODScore.Reason)
 	for _, set := range d.Sets {
-		add(set.Name, "%s, %s", set.Spec, plural(set.N, "example"))
+		add(v.set(set.Name), "%s, %s", set.Spec, plural(set.N, "example"))
 	}
 	for _, set := range d.Manifest.Datasets {
 		add("calibrated on, "+string(set.Role), "%s, %s", set.Spec, plural(set.Count, "example"))

@@ -22,11 +22,11 @@ func (v *view) gallery(g bench.Gallery) gallery {
 	var out gallery
 	switch g.Kind {
 	case bench.Uncertain:
-		out = gallery{Title: "Most uncertain", Lead: "Test examples of which it has most doubt, the most doubtful first."}
+		out = gallery{Title: "Most uncertain", Lead: sentence(v.kind()) + " examples of which it has most doubt, the most doubtful first."}
 	case bench.Mistaken:
-		out = gallery{Title: "Most confidently wrong", Lead: "Test examples that are predicted wrongly with the least doubt. Some may have wrong labels."}
+		out = gallery{Title: "Most confidently wrong", Lead: sentence(v.kind()) + " examples that are predicted wrongly with the least doubt. Some may have wrong labels."}
 	case bench.Strange:
-		out = gallery{Title: "Strangest", Lead: "Test examples that it takes for the most unfamiliar."}
+		out = gallery{Title: "Strangest", Lead: sentence(v.kind()) + " examples that it takes for the most unfamiliar."}
 	case bench.Accepted:
 		out = gallery{Title: "Unfamiliar, and least noticed: " + name(g.Set), Lead: "Unfamiliar examples that it takes for the most familiar."}
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
@@ -30,7 +31,11 @@ func (u unit) bare(v float64) string {
 	case math.IsInf(v, 0):
 		return "∞"
 	}
-	return strconv.FormatFloat(u.scale*v, 'f', u.digits, 64)
+	s := strconv.FormatFloat(u.scale*v, 'f', u.digits, 64)
+	if rest, negative := strings.CutPrefix(s, "-"); negative {
+		return "−" + rest
+	}
+	return s
 }
 
 // words writes a figure for a sentence, to two or three digits that count.

@@ -42,7 +42,7 @@ func writer(path string) (func(io.Writer, *page) error, error) {
 
 // Write writes the report of an evaluation, which has its Detail, to a file: HTML or Markdown, as its name
 // ends. The file is there as a whole or, after an error, as it was.
-func Write(path string, e *bench.Evaluation, o Options) (err error) {
+func Write(path string, e *bench.Evaluation, o Options) error {
 	write, err := writer(path)
 	if err != nil {
 		return err
@@ -54,14 +54,8 @@ func Write(path string, e *bench.Evaluation, o Options) (err error) {
 	if err := write(&b, newView(e, o).page()); err != nil {
 		return err
 	}
-	d, err := files.NewDraft(filepath.Dir(path))
-	if err != nil {
+	return files.Write(path, func(w io.Writer) error {
+		_, err := w.Write(b.Bytes())
 		return err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	name := filepath.Base(path)
-	if err := d.Put(name, func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err }); err != nil {
-		return err
-	}
-	return d.Move(name)
+	})
 }

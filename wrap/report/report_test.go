@@ -163,13 +163,13 @@ func TestVerdict(t *testing.T) {
 			"Calibration error fell from 3.10 % to 0.40 % (95 %: 0.32 to 0.52 %) on 2,000 test examples.",
 			"5.00 % of the examples are predicted wrongly, as before (95 %: 4.00 to 6.50 %).",
 			"Of the unfamiliar inputs of far, 97.0 % are noticed (95 %: 95.5 to 98.5 %) where 5 % of the familiar ones are taken for unfamiliar; by the network’s own doubt, 60.0 %.",
-			"Prediction sets have 1.20 classes in the mean, and the right one among them in 93.0 % of the examples; 90.0 % were asked for.",
+			"Prediction sets have 1.20 classes in the mean, and the right one among them in 93.0 % of the examples (95 %: 91.8 to 94.1 %); 90.0 % was asked for.",
 		}},
 		{"worse", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.05, .01, .03) },
 			"Worse calibrated than the network itself", []string{"Calibration error rose from 3.10 % to 5.00 %"}},
 		{"chance", func(e *bench.Evaluation) { e.Methods[1].InDomain = labelled(.03, -.003, .001) },
 			"Neither better nor worse than the network itself, as far as these examples tell",
-			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of -0.10 points (-0.30 to 0.10 %) may be chance."}},
+			[]string{"went from 3.10 % to 3.00 % (95 %: 2.40 to 3.90 %) on 2,000 test examples; the difference of −0.10 points (−0.30 to 0.10 %) may be chance."}},
 		{"calibrated already", func(e *bench.Evaluation) {
 			for i, v := range []float64{.011, .01} {
 				e.Methods[i].InDomain = labelled(v, -.003, .001)
@@ -188,6 +188,19 @@ func TestVerdict(t *testing.T) {
 				e.Methods[i].OOD = nil
 			}
 		}, "Better calibrated than the network itself", []string{"was not measured: no such data were given (--ood NAME=SPEC)"}},
+		{"unfamiliar inputs", func(e *bench.Evaluation) {
+			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
+		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
+		{"unfamiliar inputs, for the worse", func(e *bench.Evaluation) {
+			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
+			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
+		}, "Better calibrated than the network itself. It notices unfamiliar inputs worse", nil},
+		{"answers", func(e *bench.Evaluation) {
+			answered, wrong := .9, 0.
+			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong
+		}, "Better calibrated than the network itself",
+			[]string{"It answers 90.0 % of the test examples, and 0 % of these answers are wrong (95 %: 0 to 0.20 %)."}},
 		{"stand-ins", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = standIns

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
@@ -35,12 +36,35 @@ func (v *view) verdict() (headline string, sentences []string) {
 	default:
 		headline = "Neither better nor worse than the network itself, as far as these examples tell"
 	}
+	headline += v.unfamiliarHeadline()
 	sentences = append(sentences, v.calibrationSentence(before, after))
 	if s := v.errorSentence(before, after); s != "" {
 		sentences = append(sentences, s)
 	}
 	sentences = append(sentences, v.unfamiliarSentences()...)
 	return headline, append(sentences, v.decisionSentences()...)
+}
+
+// unfamiliarHeadline says whether unfamiliar inputs of all sets are told better, or worse, than by the
+// network's own doubt beyond chance.
+func (v *view) unfamiliarHeadline() string {
+	better, worse := 0, 0
+	for _, r := range v.score.OOD {
+		switch d, ok := r.Differences[network]["auroc"]; {
+		case r.Name == standIns || !ok || !d.Sure():
+		case d.Difference > 0:
+			better++
+		default:
+			worse++
+		}
+	}
+	switch {
+	case better > 0 && better == len(v.score.OOD):
+		return ". It notices unfamiliar inputs better"
+	case worse > 0 && worse == len(v.score.OOD):
+		return ". It notices unfamiliar inputs worse"
+	}
+	return ""
 }
 
 // sure is the sign of a difference to the network that is beyond chance, and 0 of another.
@@ -58,7 +82,7 @@ func (v *view) seemsCalibrated(m *metrics.Labelled) bool {
 }
 
 func (v *view) calibrationSentence(before, after *metrics.Labelled) string {
-	on := fmt.Sprintf("on %s", plural(after.N, "test example"))
+	on := fmt.Sprintf("on %s", plural(after.N, v.kind()+" example"))
 	if v.after == v.before {
 		s := fmt.Sprintf("The calibration error is %s%s %s.", percent.words(before.ECE), v.at(before.Intervals, "ece"), on)
 		if v.seemsCalibrated(before) {
@@ -128,7 +152,7 @@ func (v *view) unfamiliarSentences() (all []string) {
 	for i, r := range v.score.OOD {
 		of := fmt.Sprintf("Of the unfamiliar inputs of %s", name(r.Name))
 		if r.Name == standIns {
-			of = "Of stand-ins, made of the test images in place of unfamiliar ones"
+			of = "Of stand-ins, made of the " + v.kind() + " images in place of unfamiliar ones"
 		}
 		noticed := bench.OODResult{Name: r.Name, Told: r.Told}
 		s := fmt.Sprintf("%s, %s are noticed%s where 5 %% of the familiar ones are taken for unfamiliar",
@@ -152,6 +176,15 @@ func (v *view) noticed(intervals map[string]metrics.Interval) string {
 	return ""
 }
 
+// of writes the interval of a part of n examples, "" of those that have parts of labels.
+func (v *view) of(part float64, n int) string {
+	if v.multiLabel() || n == 0 {
+		return ""
+	}
+	low, high := conformal.Within(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
+	return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{low, high}))
+}
+
 // decisionSentences say what the bundle's decisions came to on the test set.
 func (v *view) decisionSentences() (all []string) {
 	for _, d := range v.e.Decisions {
@@ -159,13 +192,18 @@ func (v *view) decisionSentences() (all []string) {
 			continue
 		}
 		if d.Answered != nil && d.Error != nil {
-			all = append(all, fmt.Sprintf("It answers %s of the test examples, and %s of these answers are wrong.",
-				percent.words(*d.Answered), percent.words(*d.Error)))
+			answered := int(math.Round(*d.Answered * float64(d.N)))
+			all = append(all, fmt.Sprintf("It answers %s of the %s examples, and %s of these answers are wrong%s.",
+				percent.words(*d.Answered), v.kind(), percent.words(*d.Error), v.of(*d.Error, answered)))
 		}
 		if d.Covered != nil && d.SetSize != nil {
 			sets := v.e.Detail.Manifest.Decisions.Set
-			all = append(all, fmt.Sprintf("Prediction sets have %s classes in the mean, and the right one among them in %s of the examples; %s were asked for.",
-				strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), percent.words(1-sets.Alpha)))
+			right := "the right one among them in %s of the examples%s"
+			if v.multiLabel() {
+				right = "%s of the labels that an example has%s"
+			}
+			all = append(all, fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
+				strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), v.of(*d.Covered, d.N), percent.words(1-sets.Alpha)))
 		}
 	}
 	return all

@@ -45,6 +45,22 @@ func newView(e *bench.Evaluation, o Options) *view {
 	return v
 }
 
+// kind is what examples of the set that is measured on are.
+func (v *view) kind() string {
+	if v.options.Tuned {
+		return "held-out"
+	}
+	return "test"
+}
+
+// set is what a set is called: that which is measured on by its kind.
+func (v *view) set(s string) string {
+	if s == "test" {
+		return v.kind()
+	}
+	return name(s)
+}
+
 func (v *view) multiLabel() bool { return v.e.Detail.Manifest.Head.MultiLabel() }
 
 // page gathers all that there is to say.
@@ -128,11 +144,11 @@ func (v *view) labelled(m *bench.MethodResult, f *metrics.Labelled) []cell {
 // figures is the section of the methods side by side.
 func (v *view) figures() section {
 	s := section{ID: "figures", Title: "Before and after"}
-	test := table{Caption: "On the test data", Head: labelledHead}
+	test := table{Caption: "On the " + v.kind() + " data", Head: labelledHead}
 	for i := range v.e.Methods {
 		m := &v.e.Methods[i]
 		if m.InDomain != nil {
-			test.Caption = fmt.Sprintf("On the test data, %s", plural(m.InDomain.N, "example"))
+			test.Caption = fmt.Sprintf("On the %s data, %s", v.kind(), plural(m.InDomain.N, "example"))
 			test.Rows = append(test.Rows, v.labelled(m, m.InDomain))
 		}
 	}

@@ -66,11 +66,16 @@ func Short(v float64) string {
 		scale := math.Pow(10, float64(digits))
 		return strconv.FormatFloat(math.Round(v*scale)/scale, 'f', -1, 64)
 	}
-	digits, exponent, found := strings.Cut(strconv.FormatFloat(v, 'e', 1, 64), "e")
+	return exponential(v, 1)
+}
+
+// exponential writes a number to so many digits behind the point, as in 2.6e10.
+func exponential(v float64, digits int) string {
+	mantissa, exponent, found := strings.Cut(strconv.FormatFloat(v, 'e', digits, 64), "e")
 	if !found { // Inf or NaN
-		return digits
+		return mantissa
 	}
-	return strings.TrimSuffix(digits, ".0") + "e" + strings.Replace(strings.TrimLeft(exponent, "+0"), "-0", "-", 1)
+	return strings.TrimSuffix(mantissa, ".0") + "e" + strings.Replace(strings.TrimLeft(exponent, "+0"), "-0", "-", 1)
 }
 
 // Step returns a round distance, 1, 2 or 5 times a power of ten, that divides a length into four to ten.

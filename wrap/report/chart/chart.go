@@ -38,13 +38,13 @@ type Chart struct {
 	Series []Series
 	// Diagonal says that points where both axes are equal are marked by a line.
 	Diagonal      bool
-	Width, Height float64 // in pixels; 0: 400 × 300
+	Width, Height float64 // in pixels; 0: 360 × 270
 }
 
 // SVG draws the chart for a page, which has the [Stylesheet] and says what series are called.
 func (c Chart) SVG() string {
 	p, canvas := c.plot(), newCanvas(c.size())
-	p.Draw(draw.Crop(draw.New(canvas), 2, -14, 2, -8)) // as labels stand out
+	p.Draw(draw.Crop(draw.New(canvas), margin, -14, margin, -8)) // as labels stand out
 	return canvas.svg(c.Name, false)
 }
 
@@ -64,7 +64,7 @@ func (c Chart) Document() []byte {
 
 func (c Chart) size() (width, height float64) {
 	if c.Width == 0 {
-		return 400, 300
+		return 360, 270
 	}
 	return c.Width, c.Height
 }
@@ -87,6 +87,9 @@ func (c Chart) plot() *plot.Plot {
 	}
 	return p
 }
+
+// margin is beside labels of axes, whose letters may be higher than those that they were laid out with.
+const margin = 5
 
 // newPlot returns an empty one, with a grid.
 func newPlot() *plot.Plot {

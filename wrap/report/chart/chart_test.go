@@ -272,6 +272,16 @@ func TestShort(t *testing.T) {
 	}
 }
 
+func TestBrief(t *testing.T) {
+	for v, want := range map[float64]string{
+		3e-7: "3e-7", .0017: "2e-3", .0096: "1e-2", .02: "0.02", .128: "0.13", 3.44: "3.4", 774: "770", 999: "1000", 1234: "1e3", 2.6e10: "3e10",
+	} {
+		if got := brief(v); got != want {
+			t.Errorf("%v is %s, want %s", v, got, want)
+		}
+	}
+}
+
 func TestMarksOfAxes(t *testing.T) {
 	for _, test := range []struct {
 		axis        Axis

@@ -27,7 +27,7 @@ type Heat struct {
 // SVG draws the map for a page.
 func (h Heat) SVG() string {
 	canvas := newCanvas(h.size())
-	h.draw(draw.New(canvas), h.plot())
+	h.draw(draw.Crop(draw.New(canvas), margin, 0, margin, 0), h.plot())
 	return canvas.svg(h.Name, false)
 }
 
@@ -83,7 +83,7 @@ func (s scale) value(t float64) float64 {
 
 // Sizes in pixels of what stands beside a map.
 const (
-	heatLeft, heatBelow, heatAbove, heatRight = 58, 48, 24, 70
+	heatLeft, heatBelow, heatAbove, heatRight = 62, 52, 24, 70
 	heatBar                                   = 16
 )
 
@@ -105,7 +105,7 @@ func (h Heat) plot() *plot.Plot {
 	p.BackgroundColor = nil
 	marks := func(values []float64) (t plot.ConstantTicks) {
 		for i, v := range values {
-			t = append(t, plot.Tick{Value: float64(i), Label: Short(rounded(v))})
+			t = append(t, plot.Tick{Value: float64(i), Label: brief(v)})
 		}
 		return t
 	}
@@ -202,15 +202,12 @@ func at(values []float64, v float64) float64 {
 	return min(max(i, 0), float64(last))
 }
 
-// rounded keeps one digit of very small and very large numbers, and two of others.
-func rounded(v float64) float64 {
-	if !(v > 0) {
-		return v
+// brief writes a positive number with two digits, very small and very large ones with one: at most five
+// characters, as in 0.25, 770, 3e-7, 3e10.
+func brief(v float64) string {
+	if v < 0.01 || v >= 1000 {
+		return exponential(v, 0)
 	}
-	digits := math.Floor(math.Log10(v)) - 1
-	if digits < -4 || digits > 2 {
-		digits++
-	}
-	unit := math.Pow(10, digits)
-	return math.Round(v/unit) * unit
+	unit := math.Pow(10, math.Max(math.Floor(math.Log10(v))-1, -2))
+	return Short(math.Round(v/unit) * unit)
 }

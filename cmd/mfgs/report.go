@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/report"
+	"github.com/urfave/cli/v2"
+)
+
+// reportFlag names the page that is written beside what is printed.
+func reportFlag(about string) cli.Flag {
+	return &cli.StringFlag{Name: "report", Category: outputFlags, Usage: "`FILE` also write a page about " + about + ": .html with figures and examples, in one file, or .md"}
+}
+
+// reportable refuses a report that could not be written, before any work is done.
+func reportable(c *cli.Context) error {
+	path := c.String("report")
+	if !c.IsSet("report") {
+		return nil
+	}
+	if err := report.Check(path); err != nil {
+		return usagef(c.Command.Name, "--report %v", err)
+	}
+	if parent := filepath.Dir(path); !exists(parent) {
+		return fmt.Errorf("--report %s: there is no folder %s: make it first, or choose another", path, parent)
+	}
+	return nil
+}
+
+// writePage writes the page, if it was asked for.
+func writePage(c *cli.Context, e *bench.Evaluation, o report.Options) error {
+	if !c.IsSet("report") {
+		return nil
+	}
+	if err := report.Write(c.String("report"), e, o); err != nil {
+		return fmt.Errorf("--report %w", err)
+	}
+	return nil
+}
+
+// reportableHeldOut refuses a report of what calibrate does not make, or cannot read once more.
+func reportableHeldOut(c *cli.Context, config *wrap.Config) error {
+	if !c.IsSet("report") {
+		return nil
+	}
+	for _, name := range []string{"shard", "dry-run"} {
+		if c.IsSet(name) {
+			return usagef(c.Command.Name, "--report is about a bundle, and --%s makes none", name)
+		}
+	}
+	for _, spec := range []string{config.Val, config.OOD} {
+		if dataset.IsStream(spec) {
+			return usagef(c.Command.Name, "--report reads the held-out data once more, and standard input is read once: give a file")
+		}
+	}
+	return reportable(c)
+}
+
+// reportHeldOut writes a page about a bundle that was just written, on the held-out data.
+func (p *program) reportHeldOut(c *cli.Context, bar *progress, config *wrap.Config, made *wrap.Report) error {
+	if !c.IsSet("report") {
+		return nil
+	}
+	of := bench.Config{
+		Bundle: config.Out, Test: config.Val, Detailed: true, Runtime: config.Runtime, Progress: bar.work,
+		Inputs: wrap.Inputs{MaxBad: config.MaxBad, Cache: config.Cache},
+	}
+	if config.NoModel {
+		of.Model = config.Model
+	}
+	switch config.OOD {
+	case "":
+	case wrap.StandIns:
+		of.OOD = []bench.NamedSpec{{Name: string(bundle.StandIns), Spec: wrap.StandIns}}
+	default:
+		of.OOD = []bench.NamedSpec{{Name: "ood", Spec: config.OOD}}
+	}
+	evaluation, err := bench.Evaluate(c.Context, of)
+	if err != nil {
+		return fmt.Errorf("the bundle %s is written, and the report is not: %w", config.Out, err)
+	}
+	evaluation.Warnings = made.Warnings // that it is the data of the calibration goes without saying
+	return writePage(c, evaluation, report.Options{Tuned: true})
+}
