@@ -203,7 +203,8 @@ func (v *view) decisionSentences() (all []string) {
 				right = "%s of the labels that an example has%s"
 			}
 			all = append(all, fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
-				strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), v.of(*d.Covered, d.N), percent.words(1-sets.Alpha)))
+				strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), v.of(*d.Covered, d.N),
+				percent.words(1-sets.Alpha)))
 		}
 	}
 	return all
