@@ -46,7 +46,7 @@ With --shard it reads one of N parts of each set and writes what merge makes the
 bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
 and --ood is then enough.`,
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the trained network, ONNX"},
+			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
 			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
 			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
 			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to choose the score of unfamiliarity by; labels are not used. auto: stand-ins, made of the held-out images"},
@@ -54,7 +54,7 @@ and --ood is then enough.`,
 			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			preprocessFlag("unit, where all data are images"),
-			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line or a JSON array [the model's own, or the training folders']"},
+			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line, a JSON array, or a config.json with id2label [the model's own, or the training folders']"},
 			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
 			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
 			maxBadFlag(),
@@ -230,6 +230,13 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err := reportableHeldOut(c, &config); err != nil {
 		return fail(err)
 	}
+	folder, err := modelFolder(config.Model)
+	if err != nil {
+		return fail(err)
+	}
+	if folder != nil {
+		config.Model = folder.Model
+	}
 	if file := c.String("classes"); file != "" {
 		if config.Classes, err = readClasses(file); err != nil {
 			return fail(err)
@@ -237,6 +244,11 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	}
 	if arg := c.String("preprocess"); arg != "" {
 		if config.Preprocess, err = readPreprocessing(arg, config.Model); err != nil {
+			return fail(err)
+		}
+	}
+	if folder != nil {
+		if err := take(folder, &config, bar.say); err != nil {
 			return fail(err)
 		}
 	}

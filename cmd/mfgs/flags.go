@@ -1,10 +1,7 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,13 +15,13 @@ import (
 	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/preprocess/published"
-	"github.com/mfgs/mfgs/featurize/text"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/pretrained"
 	"github.com/urfave/cli/v2"
 )
 
@@ -177,48 +174,15 @@ func readSideFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// readClasses reads class names in label order: a JSON array, or one a line.
+// readClasses reads class names in label order, from a file as pretrained.Classes has it.
 func readClasses(path string) ([]string, error) {
 	data, err := readSideFile(path)
 	if err != nil {
 		return nil, err
 	}
-	names, err := parseClasses(data)
+	names, err := pretrained.Classes(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return names, nil
-}
-
-func parseClasses(data []byte) ([]string, error) {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	var names []string
-	if trimmed := bytes.TrimSpace(data); bytes.HasPrefix(trimmed, []byte("[")) {
-		if err := json.Unmarshal(trimmed, &names); err != nil {
-			return nil, fmt.Errorf("not a JSON array of class names: %w", err)
-		}
-	} else {
-		lines := bufio.NewScanner(bytes.NewReader(bytes.TrimRight(data, "\r\n\t ")))
-		lines.Buffer(nil, maxSideFile+1)
-		for lines.Scan() {
-			names = append(names, strings.TrimSpace(lines.Text()))
-		}
-		if err := lines.Err(); err != nil {
-			return nil, err
-		}
-	}
-	if len(names) == 0 {
-		return nil, errors.New("holds no class names; want one a line, or a JSON array")
-	}
-	first := map[string]int{}
-	for i, name := range names {
-		if name == "" {
-			return nil, fmt.Errorf("class %d has no name", i)
-		}
-		if j, dup := first[name]; dup {
-			return nil, fmt.Errorf("classes %d and %d are both named %q", j, i, text.Name(name))
-		}
-		first[name] = i
 	}
 	return names, nil
 }
@@ -266,34 +230,53 @@ func readPreprocessing(arg, model string) (*preprocess.Spec, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--preprocess %s is fitted to the model: %w", arg, err)
 		}
-		inputs := m.Inputs()
+		inputs := pretrained.Targets(m)
 		if len(inputs) != 1 {
 			return nil, fmt.Errorf("preprocessing preset %q is for a model with one input, and %s has %d", arg, model, len(inputs))
 		}
-		target := preprocess.Target{Name: inputs[0].Name, Type: inputs[0].Type}
-		for _, d := range inputs[0].Shape {
-			target.Shape = append(target.Shape, d.Value)
-		}
-		s, err := preprocess.Preset(arg, target)
+		s, err := preprocess.Preset(arg, inputs[0])
 		return &s, err
 	}
-	data, err := readSideFile(arg)
+	s, err := pretrained.Preprocessing(arg)
 	if errors.Is(err, fs.ErrNotExist) || err != nil && !exists(arg) {
 		return nil, fmt.Errorf("--preprocess %s: neither a file nor one of the presets %s, nor torchvision:WEIGHTS", arg, alternatives(preprocess.Presets))
 	}
 	if err != nil {
 		return nil, err
 	}
-	var s preprocess.Spec
-	if published.Recognise(data) {
-		s, _, err = published.Read(data, "")
-	} else {
-		s, err = preprocess.Load(bytes.NewReader(data))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", arg, err)
-	}
 	return &s, nil
+}
+
+// modelFolder reads the folder that --model names, nil where that is a file.
+func modelFolder(model string) (*pretrained.Folder, error) {
+	if s, err := os.Stat(model); model == "" || err != nil || !s.IsDir() {
+		return nil, nil
+	}
+	return pretrained.Open(model)
+}
+
+// take takes from a folder what no flag gives, and says what that is.
+func take(f *pretrained.Folder, config *wrap.Config, say func(string)) error {
+	preprocessing, classes := false, config.Classes == nil
+	if config.Preprocess == nil && (f.Preprocess != nil || f.Unusable != nil) {
+		m, err := onnx.Open(f.Model)
+		if err != nil {
+			return err
+		}
+		if _, images := pretrained.Suggest(pretrained.Targets(m), nil); images {
+			if f.Unusable != nil {
+				return fmt.Errorf("%w; or give --preprocess", f.Unusable)
+			}
+			config.Preprocess, preprocessing = f.Preprocess, true
+		}
+	}
+	if classes {
+		config.Classes = f.Classes
+	}
+	for _, line := range f.Taken(preprocessing, classes) {
+		say(f.Path + ": " + line)
+	}
+	return nil
 }
 
 // parseMethods reads the names in a,b,c; nil for an empty list.

@@ -65,6 +65,7 @@ var imports = map[string][]string{
 	"wrap/internal/proof":            {"calibrate", "onnx/head", "wrap/part"},
 	"wrap/internal/probe":            {"onnx", "featurize/tensor", "calibrate", "wrap/bundle", "wrap/internal/attach", "wrap/internal/source"},
 	"wrap":                           {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/tensor/jsontensor", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
+	"wrap/pretrained":                {"featurize/preprocess", "featurize/preprocess/published", "featurize/tensor", "featurize/text", "onnx", "onnx/files"},
 	"wrap/bench":                     {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/report":                    {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "featurize/dataset", "featurize/text", "onnx/files", "wrap/bench", "wrap/bundle", "wrap/report/chart"},
 	"wrap/report/chart":              {},
@@ -98,6 +99,7 @@ var testImports = map[string][]string{
 	// A real network and real data; comparisons and exports of what was calibrated.
 	"wrap/internal/proof":  {"calibrate", "onnx/head", "wrap/part"},
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
+	"wrap/pretrained":      {"featurize/preprocess", "featurize/preprocess/published", "featurize/tensor", "featurize/text", "onnx", "onnx/files"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/report":          {"wrap"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},

@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/pretrained"
 	"github.com/urfave/cli/v2"
 )
 
@@ -17,8 +19,10 @@ func (p *program) inspect() *cli.Command {
 		Name:      "inspect",
 		Usage:     "show a model's last layer, and whether mfgs can work with it",
 		UsageText: "mfgs inspect MODEL",
-		Description: `Looks for the linear layer that makes the logits, without running the model. Where
-none is recognised the exit code is 1, and the reason tells what may help.`,
+		Description: `Looks for the linear layer that makes the logits, without running the model, and for
+what is written beside it of preprocessing and class names; says what to run next.
+MODEL is an ONNX file, or a folder as save_pretrained or Optimum writes one. Where no
+layer is recognised the exit code is 1, and the reason tells what may help.`,
 		Flags: slices.Concat([]cli.Flag{jsonFlag()}, headOptions()),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
@@ -27,7 +31,7 @@ none is recognised the exit code is 1, and the reason tells what may help.`,
 			if err := leads(c.Args().First(), wanted["model"]); err != nil {
 				return err
 			}
-			in, err := wrap.Inspect(c.Args().First(), readHead(c))
+			in, err := inspection(c)
 			if err != nil {
 				return err
 			}
@@ -37,15 +41,92 @@ none is recognised the exit code is 1, and the reason tells what may help.`,
 				err = writeInspection(p.stdout, in)
 			}
 			if err == nil && !in.Supported {
-				err = fmt.Errorf("%s: %s", c.Args().First(), in.Reason)
+				err = fmt.Errorf("%s: %s", in.Model.Path, in.Reason)
 			}
 			return err
 		},
 	}
 }
 
+// An inspected is what a model file says, and what is written beside it.
+type inspected struct {
+	*wrap.Inspection
+	Preprocessing *pretrained.Suggestion `json:"preprocessing"` // null where the model takes no images
+	Classes       string                 `json:"classes"`       // the file with their names, "" for none
+	Next          string                 `json:"next"`          // the command to run; "" where there is none
+	beside        *pretrained.Folder
+}
+
+// inspection reads the argument of inspect, and what lies beside it.
+func inspection(c *cli.Context) (*inspected, error) {
+	arg := c.Args().First()
+	folder, err := modelFolder(arg)
+	if err != nil {
+		return nil, err
+	}
+	path := arg
+	if folder != nil {
+		path = folder.Model
+	}
+	found, err := wrap.Inspect(path, readHead(c))
+	if err != nil {
+		return nil, err
+	}
+	in := &inspected{Inspection: found, beside: folder}
+	if folder == nil {
+		if in.beside, err = pretrained.Beside(path); err != nil {
+			return nil, err
+		}
+	}
+	m, err := onnx.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	next := []string{"mfgs", "calibrate", "--model", arg}
+	for _, f := range headOptions() {
+		if name := f.Names()[0]; c.IsSet(name) {
+			next = append(next, "--"+name, c.String(name))
+		}
+	}
+	s, images := pretrained.Suggest(pretrained.Targets(m), in.beside)
+	if images {
+		in.Preprocessing = &s
+		if folder == nil || s.Guess {
+			next = append(next, "--preprocess", s.Preprocess)
+		}
+	}
+	if h := found.Head; h != nil && len(in.beside.Classes) ==
+		(calibrate.Head{Logits: h.LogitDim, Link: calibrate.Link(h.Link)}).Classes() {
+		in.Classes = in.beside.ClassesFile
+		if folder == nil {
+			next = append(next, "--classes", in.Classes)
+		}
+	}
+	next = append(next, "--train", "TRAIN", "--val", "VAL")
+	if images {
+		next = append(next, "--ood", "auto")
+	}
+	if found.Supported {
+		in.Next = pretrained.Command(append(next, "--out", bundleName(path)+".mfgs")...)
+	}
+	return in, nil
+}
+
+// bundleName is what a bundle of a model may be called: as its file, or its folder if that is called model.
+func bundleName(path string) string {
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	abs, err := filepath.Abs(path)
+	for name == "model" && err == nil && filepath.Dir(abs) != abs {
+		abs = filepath.Dir(abs)
+		if base := filepath.Base(abs); base != "onnx" && base != string(filepath.Separator) {
+			return base
+		}
+	}
+	return name
+}
+
 // writeInspection writes the finding and what it rests on.
-func writeInspection(w io.Writer, in *wrap.Inspection) error {
+func writeInspection(w io.Writer, in *inspected) error {
 	var b strings.Builder
 	var f facts
 	f.add("model", in.Model.Path)
@@ -73,12 +154,28 @@ func writeInspection(w io.Writer, in *wrap.Inspection) error {
 			f.add("tail", strings.Join(h.Tail, ", "))
 		}
 	}
+	if s := in.Preprocessing; s != nil {
+		certainty := ""
+		if s.Guess {
+			certainty = "a guess: "
+		}
+		f.add("preprocessing", fmt.Sprintf("%s (%s%s)", s.Preprocess, certainty, s.Reason))
+	}
+	if in.Classes != "" {
+		f.add("class names", in.Classes)
+	}
+	if in.beside.Tokenizer != "" {
+		f.add("tokenizer", in.beside.Tokenizer+": not used; give texts as token ids, named after the inputs")
+	}
 	b.WriteString(f.text())
 	if len(in.Evidence) > 0 {
 		b.WriteString("\nevidence\n")
 		for _, line := range in.Evidence {
 			b.WriteString(wrapText("  - ", printable(line)))
 		}
+	}
+	if in.Next != "" {
+		fmt.Fprintf(&b, "\nnext, with your data for TRAIN and VAL\n  %s\n", printable(in.Next))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -22,6 +22,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/export"
+	"github.com/mfgs/mfgs/wrap/pretrained"
 )
 
 func TestTable(t *testing.T) {
@@ -94,8 +95,12 @@ func TestNoNameReachesTheTerminalRaw(t *testing.T) {
 		"label lists": {2, table(true,
 			wrap.Prediction{Input: evil, Labels: []int{0, 1}, Targets: []int{1}})},
 		"inspection": {0, func(w io.Writer) error {
-			return writeInspection(w, &wrap.Inspection{Model: *model, Evidence: []string{evil},
-				Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}})
+			return writeInspection(w, &inspected{
+				Inspection: &wrap.Inspection{Model: *model, Evidence: []string{evil},
+					Head: &head.Head{Op: evil, Node: evil, Features: evil, Logits: evil, Tail: []string{evil}}},
+				Preprocessing: &pretrained.Suggestion{Preprocess: evil, Reason: evil}, Classes: evil, Next: evil,
+				beside: &pretrained.Folder{Tokenizer: evil},
+			})
 		}},
 		"export": {0, func(w io.Writer) error { return writeExport(w, exported) }},
 		"served": {0, func(w io.Writer) error { return writeExport(w, &served) }},

@@ -47,8 +47,8 @@ type config struct {
 	used   map[string]bool
 }
 
-// errNone is that of a document which is no published configuration.
-var errNone = errors.New("it says nothing of preprocessing: want a preprocessor_config.json of transformers, " +
+// ErrNone is that of a document which is no published configuration.
+var ErrNone = errors.New("it says nothing of preprocessing: want a preprocessor_config.json of transformers, " +
 	"or a config.json of timm")
 
 // Read reads the configuration of preprocessing that another library wrote beside a model: a
@@ -72,6 +72,8 @@ func Read(document []byte, modelType string) (s preprocess.Spec, from string, er
 	}
 	c := &config{fields: fields, used: map[string]bool{}}
 	switch {
+	case c.has("sampling_rate"): // of sounds
+		err = ErrNone
 	case c.has("pretrained_cfg"):
 		s, from, err = c.timm()
 	case c.hasAny(huggingFaceMarks...):
@@ -79,7 +81,7 @@ func Read(document []byte, modelType string) (s preprocess.Spec, from string, er
 	case c.has("input_size"):
 		s, from, err = c.timmConfig("timm")
 	default:
-		err = errNone
+		err = ErrNone
 	}
 	if err == nil {
 		err = s.Validate()
