@@ -62,6 +62,34 @@ func turns() []int {
 	return all
 }
 
+func rotationTrials() []trial {
+	return []trial{
+		{row: "MLE", method: "mle"},
+		{row: "T. Scale", method: "ts"},
+		{row: "Deep E.(5)", method: "ensemble", joint: "0-4"},
+		{row: "Dropout", method: "dropout:20", network: "dropout"},
+		{row: "mf0", method: "mf0"},
+	}
+}
+
+// drawRotation draws the rows of each trial, one for each turn.
+func drawRotation(trials []trial, rows [][]row) []byte {
+	c := chart.Chart{
+		Name: "ECE on MNIST's test digits, rotated", Width: 640, Height: 420,
+		X: chart.Axis{Label: "rotation in degrees", Max: 180}, Y: chart.Axis{Label: "ECE in %", Percent: true},
+	}
+	for i, t := range trials {
+		stroke := chart.Strokes[i%len(chart.Strokes)]
+		line := chart.Series{Name: t.row, Tone: stroke.Tone, Dashes: stroke.Dashes}
+		for j, degrees := range turns() {
+			line.X = append(line.X, float64(degrees))
+			line.Y = append(line.Y, rows[i][j].over(eceOf).mean())
+		}
+		c.Series = append(c.Series, line)
+	}
+	return c.Document()
+}
+
 func figureRotation(ctx context.Context, l *lab, s *section) error {
 	set := l.mnist()
 	g, err := readGallery(ctx, set.test)
@@ -77,13 +105,7 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 		}
 		shifts = append(shifts, bench.NamedSpec{Name: fmt.Sprint(degrees), Spec: spec})
 	}
-	trials := []trial{
-		{row: "MLE", method: "mle"},
-		{row: "T. Scale", method: "ts"},
-		{row: "Deep E.(5)", method: "ensemble", joint: "0-4"},
-		{row: "Dropout", method: "dropout:20", network: "dropout"},
-		{row: "mf0", method: "mf0"},
-	}
+	trials := rotationTrials()
 	rows, err := l.measureShifts(ctx, set, trials, shifts)
 	if err != nil {
 		return err
@@ -92,20 +114,7 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 		s.add(rows[i]...)
 		s.add(acrossTurns(place{"rotation", acrossName, t.row}, rows[i][1:]))
 	}
-	c := chart.Chart{
-		Name: "ECE on MNIST's test digits, rotated", Width: 640, Height: 420,
-		X: chart.Axis{Label: "rotation in degrees", Max: 180}, Y: chart.Axis{Label: "ECE in %", Percent: true},
-	}
-	for i, t := range trials {
-		stroke := chart.Strokes[i%len(chart.Strokes)]
-		line := chart.Series{Name: t.row, Tone: stroke.Tone, Dashes: stroke.Dashes}
-		for j, degrees := range turns() {
-			line.X = append(line.X, float64(degrees))
-			line.Y = append(line.Y, rows[i][j].over(eceOf).mean())
-		}
-		c.Series = append(c.Series, line)
-	}
-	s.pictures = append(s.pictures, picture{"rotation.svg", c.Document()})
+	s.pictures = append(s.pictures, picture{"rotation.svg", drawRotation(trials, rows)})
 	s.write("![ECE over the angle of rotation](paper/rotation.svg)")
 	s.write("The test digits turned about their centre, with bilinear interpolation; means over the networks, dropout by 20 runs. Nothing was tuned on rotated digits.")
 	head := []string{"ECE %"}

@@ -147,6 +147,17 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 			t.Errorf("the dampings are not those published: %s", dampings)
 		}
 	}
+	var turned [][]row
+	for _, trial := range rotationTrials() {
+		var rows []row
+		for _, degrees := range turns() {
+			rows = append(rows, found[place{"rotation", fmt.Sprintf("%s rotated by %d", mnistName, degrees), trial.row}])
+		}
+		turned = append(turned, rows)
+	}
+	if svg := drawRotation(rotationTrials(), turned); !bytes.Equal(svg, publishedFile(t, "paper/rotation.svg")) {
+		t.Error("rotation.svg is not that of the published figures")
+	}
 	claims := strings.SplitAfter(r.listClaims(), "\n")
 	if len(claims) < 20 {
 		t.Errorf("%d lines of claims", len(claims))
