@@ -84,6 +84,8 @@ func (v *view) sizes(of bench.SetSizes) figure {
 const (
 	shownClasses = 20   // in the table
 	mostDots     = 2000 // in the figure
+	fewClasses   = 100  // whose figure is linear
+	leastECE     = 1e-7 // in one that is logarithmic
 )
 
 // classes is the section of each class.
@@ -129,7 +131,8 @@ func (v *view) classes() section {
 // classDots has a dot for each class, or for as many as can be seen.
 func (v *view) classDots(what string, before, after []metrics.ClassFigures) figure {
 	dots := chart.Series{Tone: chart.Blue, Kind: chart.Dots}
-	most, better := 0.0, 0
+	log := len(after) > fewClasses
+	least, most, better := math.Inf(1), 0.0, 0
 	for k := range after {
 		if after[k].ECE < before[k].ECE {
 			better++
@@ -137,18 +140,27 @@ func (v *view) classDots(what string, before, after []metrics.ClassFigures) figu
 		if len(after) > mostDots && !rows.Spread(k, len(after), mostDots) {
 			continue
 		}
-		dots.X, dots.Y = append(dots.X, before[k].ECE), append(dots.Y, after[k].ECE)
-		most = max(most, before[k].ECE, after[k].ECE)
+		x, y := before[k].ECE, after[k].ECE
+		if log && (x < leastECE || y < leastECE) {
+			continue
+		}
+		dots.X, dots.Y = append(dots.X, x), append(dots.Y, y)
+		least, most = min(least, x, y), max(most, x, y)
 	}
 	end := chart.Step(most) * math.Ceil(most/chart.Step(most))
-	axis := func(label string) chart.Axis { return chart.Axis{Label: label, Max: end, Percent: true} }
+	axis := func(label string) chart.Axis {
+		if log {
+			return chart.Axis{Label: label, Min: least / 1.2, Max: most * 1.2, Log: true, Percent: true}
+		}
+		return chart.Axis{Label: label, Max: end, Percent: true}
+	}
 	c := chart.Chart{
 		Name: "Calibration error of each " + what, Diagonal: true, Series: []chart.Series{dots},
 		X: axis("ECE of the network itself in %"), Y: axis("ECE of what serves in %"),
 	}
 	caption := fmt.Sprintf("A dot is a %s; below the dashed line it is better calibrated than before, as %s of %s are.", what, count(better), count(len(after)))
 	if len(after) > len(dots.X) {
-		caption += fmt.Sprintf(" %s are drawn, spread evenly.", count(len(dots.X)))
+		caption += fmt.Sprintf(" %s of them are drawn.", count(len(dots.X)))
 	}
 	return newFigure("Each "+what+", before and after", caption, c, table{})
 }
@@ -187,7 +199,7 @@ func (v *view) temperatures() section {
 		caption += fmt.Sprintf(" Chosen: T_act = %.3g, T_ens = %.3g.", best.Act, best.Ens)
 		s.Figures = append(s.Figures, figure{Title: title, Caption: caption, SVG: template.HTML(h.SVG()), Table: t})
 	}
-	add("Held-out NLL", "Lower is better. Where pairs cannot be told apart the one with the smallest T_ens is taken.", "nats", "%.2g", true, m.Grids.NLL, m.Temperatures.NLL.Temperatures)
+	add("Held-out NLL", "Lower is better. Where pairs cannot be told apart the one with the smallest T_ens is taken.", "nats", "", true, m.Grids.NLL, m.Temperatures.NLL.Temperatures)
 	add("Held-out AUROC", "Higher is better: how well unfamiliar held-out data are told.", "AUROC", "%.2f", false, m.Grids.AUROC, m.Temperatures.OOD.Temperatures)
 	return s
 }

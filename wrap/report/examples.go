@@ -45,13 +45,17 @@ func (v *view) card(e bench.Shown) card {
 		}
 		fact("predicted", v.labels(e.Told))
 		fact("confidence", percent.words(e.Confidence))
-		fact("network", percent.words(e.NetworkConfidence))
+		if v.after != v.before {
+			fact("network", percent.words(e.NetworkConfidence))
+		}
 	} else {
 		if e.Label >= 0 {
-			fact("is", v.label(e.Label))
+			fact("is", v.brief(e.Label))
 		}
-		fact("predicted", v.label(e.Predicted)+", "+percent.words(e.Confidence))
-		fact("network", v.label(e.Network)+", "+percent.words(e.NetworkConfidence))
+		fact("predicted", v.brief(e.Predicted)+", "+percent.words(e.Confidence))
+		if v.after != v.before {
+			fact("network", v.brief(e.Network)+", "+percent.words(e.NetworkConfidence))
+		}
 	}
 	if !math.IsNaN(e.OODPercentile) {
 		fact("stranger than", percent.words(e.OODPercentile))
@@ -64,6 +68,16 @@ func (v *view) card(e bench.Shown) card {
 	return c
 }
 
+// brief is what a class is called where there is little room.
+func (v *view) brief(k int) string {
+	const most = 28
+	s := []rune(v.label(k))
+	if len(s) <= most {
+		return string(s)
+	}
+	return string(s[:most-1]) + "…"
+}
+
 // mostLabels is how many labels of an example are named.
 const mostLabels = 4
 
@@ -73,7 +87,7 @@ func (v *view) labels(list []int) string {
 	}
 	var names []string
 	for _, k := range list[:min(len(list), mostLabels)] {
-		names = append(names, v.label(k))
+		names = append(names, v.brief(k))
 	}
 	if more := len(list) - mostLabels; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))

@@ -49,8 +49,10 @@ func (u unit) short(v float64) string {
 		u.digits = 2
 	case size >= 9.95:
 		u.digits = 1
-	case size >= 0.995:
+	case size >= 0.0995:
 		u.digits = 2
+	case size >= 0.00095: // 0.012
+		u.digits = 1 - int(math.Floor(math.Log10(size)))
 	}
 	return u.bare(v)
 }

@@ -175,14 +175,14 @@ func TestVerdict(t *testing.T) {
 				e.Methods[i].InDomain = labelled(v, -.003, .001)
 				e.Methods[i].InDomain.DebiasedCE = 0
 			}
-		}, "Calibrated already: no error can be seen, before or after", []string{"Right probabilities could have as much by chance."}},
+		}, "No calibration error can be seen, before or after", []string{"Right probabilities could have as much by chance."}},
 		{"the network serves", func(e *bench.Evaluation) { e.Detail.Probabilities = "mle" },
 			"The network’s own probabilities serve: nothing that was tried is better beyond chance",
 			[]string{"The calibration error is 3.10 % (95 %: 2.48 to 4.03 %) on 2,000 test examples."}},
 		{"the network serves and is calibrated", func(e *bench.Evaluation) {
 			e.Detail.Probabilities = "mle"
 			e.Methods[0].InDomain.DebiasedCE = 0
-		}, "Calibrated as it is: the network’s own probabilities serve", nil},
+		}, "The network’s own probabilities serve: no calibration error of theirs can be seen", nil},
 		{"no unfamiliar data", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD = nil
@@ -438,7 +438,7 @@ func TestWriteIsWholeOrNotAtAll(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{percent.words(.0314), "3.14 %"}, {percent.words(.972), "97.2 %"}, {percent.words(.99996), "100.00 %"}, {percent.words(1), "100 %"},
-		{percent.words(.9996), "99.96 %"}, {percent.words(.00012), "0.01 %"}, {percent.words(0), "0 %"}, {percent.write(math.NaN()), "– %"},
+		{percent.words(.9996), "99.96 %"}, {percent.words(.00012), "0.012 %"}, {percent.words(.004), "0.40 %"}, {percent.words(1e-9), "0.00 %"}, {percent.words(0), "0 %"}, {percent.write(math.NaN()), "– %"},
 		{nats.write(math.Inf(1)), "∞"}, {count(1234567), "1,234,567"}, {count(999), "999"}, {plural(1, "class"), "1 class"},
 		{plural(2, "class"), "2 classes"}, {plural(1000, "example"), "1,000 examples"},
 	} {

@@ -21,7 +21,7 @@ func (v *view) verdict() (headline string, sentences []string) {
 	case v.after == v.before:
 		headline = "The network’s own probabilities serve: nothing that was tried is better beyond chance"
 		if v.seemsCalibrated(before) {
-			headline = "Calibrated as it is: the network’s own probabilities serve"
+			headline = "The network’s own probabilities serve: no calibration error of theirs can be seen"
 		}
 	case known && ece.Sure() && ece.Difference < 0:
 		headline = "Better calibrated than the network itself"
@@ -32,7 +32,7 @@ func (v *view) verdict() (headline string, sentences []string) {
 	case v.sure(after, "nll") > 0:
 		headline = "Worse probabilities than the network’s own"
 	case v.seemsCalibrated(before):
-		headline = "Calibrated already: no error can be seen, before or after"
+		headline = "No calibration error can be seen, before or after"
 	default:
 		headline = "Neither better nor worse than the network itself, as far as these examples tell"
 	}

@@ -23,18 +23,36 @@ type Axis struct {
 	Whole    bool // values are whole numbers
 }
 
+// place returns where on the axis a value is: of a logarithmic one at its logarithm to base 10. The
+// library's own logarithmic scale leaves room for labels where they are not.
+func (a Axis) place(v float64) float64 {
+	if a.Log {
+		return math.Log10(v)
+	}
+	return v
+}
+
+// places are those of several values.
+func (a Axis) places(values []float64) []float64 {
+	if !a.Log {
+		return values
+	}
+	all := make([]float64, len(values))
+	for i, v := range values {
+		all[i] = a.place(v)
+	}
+	return all
+}
+
 // ticks are where an axis has marks.
 type ticks Axis
 
-// Ticks returns four to eight round values between the ends, of a logarithmic axis powers of ten.
+// Ticks returns four to ten round values between two places, of a logarithmic axis powers of ten.
 func (a ticks) Ticks(least, most float64) (all []plot.Tick) {
 	if a.Log {
-		first, last := math.Floor(math.Log10(least)+1e-9), math.Ceil(math.Log10(most)-1e-9)
-		every := math.Max(1, math.Ceil((last-first)/5))
-		for e := first; e <= last; e += every {
-			if v := math.Pow(10, e); v >= least*(1-1e-9) && v <= most*(1+1e-9) {
-				all = append(all, plot.Tick{Value: v, Label: a.label(v)})
-			}
+		every := math.Max(1, math.Ceil((most-least)/5))
+		for e := math.Ceil(least - 1e-9); e <= most+1e-9; e += every {
+			all = append(all, plot.Tick{Value: e, Label: a.label(math.Pow(10, e))})
 		}
 		return all
 	}
@@ -121,11 +139,8 @@ func (a Axis) ends(values []float64) (least, most float64) {
 
 // apply gives a plot's axis the ends, scale, marks and look.
 func (a Axis) apply(p *plot.Axis, values []float64) {
-	p.Min, p.Max = a.ends(values)
-	p.Scale, p.Tick.Marker = plot.LinearScale{}, ticks(a)
-	if a.Log {
-		p.Scale = plot.LogScale{}
-	}
+	least, most := a.ends(values)
+	p.Min, p.Max, p.Tick.Marker = a.place(least), a.place(most), ticks(a)
 	p.Label.Text, p.Padding, p.Color, p.Tick.Color = a.Label, 0, Grey, Grey
 	p.Label.TextStyle.Color, p.Tick.Label.Color = Ink, Ink
 	p.Label.TextStyle.Font, p.Tick.Label.Font = sans(12), sans(11)

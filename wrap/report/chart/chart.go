@@ -83,6 +83,10 @@ func (c Chart) plot() *plot.Plot {
 		add(p, &plotter.Line{XYs: ends, LineStyle: lineStyle(Grey, 1, []float64{3, 3})})
 	}
 	for _, s := range c.Series {
+		s.X, s.Y = c.X.places(s.X), c.Y.places(s.Y)
+		if s.Low != nil {
+			s.Low, s.High = c.Y.places(s.Low), c.Y.places(s.High)
+		}
 		s.add(p)
 	}
 	return p

@@ -291,8 +291,8 @@ func TestMarksOfAxes(t *testing.T) {
 		{Axis{Percent: true}, 0, 1, "0 20 40 60 80 100"},
 		{Axis{Whole: true}, -.5, 2.5, "0 1 2"},
 		{Axis{}, -1, 1, "-1 -0.5 0 0.5 1"},
-		{Axis{Log: true}, 1e-3, 1e2, "0.001 0.01 0.1 1 10 100"},
-		{Axis{Log: true}, 1e-20, 1, "1e-20 1e-16 1e-12 1e-8 0.0001 1"},
+		{Axis{Log: true}, -3, 2, "0.001 0.01 0.1 1 10 100"},
+		{Axis{Log: true}, -20.5, .3, "1e-20 1e-15 1e-10 1e-5 1"},
 	} {
 		var got []string
 		for _, tick := range ticks(test.axis).Ticks(test.least, test.most) {

@@ -19,7 +19,7 @@ type Heat struct {
 	Values        [][]float64
 	Unit          string     // of the figure, above its scale
 	Log           bool       // colours are by its logarithm: values are positive
-	Format        string     // of the figure, such as "%.2g"
+	Format        string     // of the figure, such as "%.3f"; "": to two digits at most
 	Best          [2]float64 // the X and Y that a star marks
 	Cell          float64    // width and height of a cell in pixels; 0: 34
 }
@@ -137,7 +137,7 @@ func (h Heat) draw(c draw.Canvas, p *plot.Plot) {
 	for i := range 5 {
 		t := float64(i) / 4
 		at := vg.Point{X: left + heatBar + 5, Y: data.Min.Y + height*vg.Length(t)}
-		whole.FillText(label, at, fmt.Sprintf(h.Format, s.value(t)))
+		whole.FillText(label, at, h.write(s.value(t)))
 	}
 	label.XAlign, label.YAlign = text.XCenter, text.YBottom
 	whole.FillText(label, vg.Point{X: left + heatBar, Y: data.Max.Y + 9}, h.Unit)
@@ -155,10 +155,21 @@ func (h Heat) cells(c draw.Canvas, p *plot.Plot) {
 			c.Fill(box(left, low, right, high))
 			label := sansStyle(9, over(s.of(v)))
 			label.YAlign = text.YBottom
-			c.FillText(label, vg.Point{X: (left + right) / 2, Y: low + 3}, fmt.Sprintf(h.Format, v))
+			c.FillText(label, vg.Point{X: (left + right) / 2, Y: low + 3}, h.write(v))
 		}
 	}
 	star(c, x(at(h.Columns, h.Best[0])), y(at(h.Rows, h.Best[1])), vg.Length(h.cell()/4.5))
+}
+
+// write writes the figure.
+func (h Heat) write(v float64) string {
+	switch {
+	case h.Format != "":
+		return fmt.Sprintf(h.Format, v)
+	case v > 0 && finite(v):
+		return brief(v)
+	}
+	return Short(v)
 }
 
 func box(left, low, right, high vg.Length) vg.Path {
