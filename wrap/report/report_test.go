@@ -438,7 +438,8 @@ func TestWriteIsWholeOrNotAtAll(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{percent.words(.0314), "3.14 %"}, {percent.words(.972), "97.2 %"}, {percent.words(.99996), "100.00 %"}, {percent.words(1), "100 %"},
-		{percent.words(.9996), "99.96 %"}, {percent.words(.00012), "0.012 %"}, {percent.words(.004), "0.40 %"}, {percent.words(1e-9), "0.00 %"}, {percent.words(0), "0 %"}, {percent.write(math.NaN()), "– %"},
+		{percent.words(.9996), "99.96 %"}, {percent.words(.00012), "0.012 %"}, {percent.words(.004), "0.40 %"},
+		{percent.words(1e-9), "0.00 %"}, {percent.words(0), "0 %"}, {percent.write(math.NaN()), "– %"},
 		{nats.write(math.Inf(1)), "∞"}, {count(1234567), "1,234,567"}, {count(999), "999"}, {plural(1, "class"), "1 class"},
 		{plural(2, "class"), "2 classes"}, {plural(1000, "example"), "1,000 examples"},
 	} {
