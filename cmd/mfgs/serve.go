@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/mfgs/mfgs/wrap/serve"
 	"github.com/urfave/cli/v2"
@@ -58,7 +59,7 @@ object a line; it never has inputs.`,
 			&cli.IntFlag{Name: "max-body", Value: serve.DefaultMaxBody >> 20, Category: loadFlags,
 				Usage: fmt.Sprintf("`MIB` of a request at most, unpacked [%d]", serve.DefaultMaxBody>>20)},
 			&cli.DurationFlag{Name: "drain", Value: serve.DefaultDrain, Category: loadFlags,
-				Usage: fmt.Sprintf("`TIME` for requests under way once the server is to end [%v]", serve.DefaultDrain)},
+				Usage: fmt.Sprintf("`TIME` for requests under way once the server is to end; 0 for none [%v]", serve.DefaultDrain)},
 			&cli.DurationFlag{Name: "notice", Category: loadFlags, Usage: "`TIME` before that, in which it takes requests and says that it is not ready [0s]"},
 			&cli.StringFlag{Name: "traces", Category: loadFlags, Usage: "`URL` that OpenTelemetry traces are sent to [$OTEL_EXPORTER_OTLP_ENDPOINT]"},
 			&cli.DurationFlag{Name: "watch", Category: dataFlags, Usage: "`TIME` how often to look whether bundles have changed [never]"},
@@ -147,16 +148,26 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 	if err := notNegative(c, "max-queue", "max-body"); err != nil {
 		return config, err
 	}
+	for name, otherwise := range map[string]int{"max-queue": serve.DefaultMaxQueue, "max-body": serve.DefaultMaxBody >> 20} {
+		if c.Int(name) == 0 {
+			return fail("--%s 0: nothing would be answered: want 1 or more, or leave it out for %d", name, otherwise)
+		}
+	}
 	for _, name := range []string{"delay", "timeout", "drain", "notice", "watch"} {
 		if c.Duration(name) < 0 {
 			return fail("--%s %v: want no negative time", name, c.Duration(name))
 		}
 	}
+	if c.Duration("timeout") == 0 {
+		return fail("--timeout 0: nothing would be answered: want a time such as 1m, or leave it out for %v", serve.DefaultTimeout)
+	}
 	config.MaxQueue, config.MaxBody = c.Int("max-queue"), int64(c.Int("max-body"))<<20
 	config.Delay, config.Timeout, config.Drain = c.Duration("delay"), c.Duration("timeout"), c.Duration("drain")
 	config.Notice, config.Watch, config.Traces = c.Duration("notice"), c.Duration("watch"), c.String("traces")
-	if config.Delay == 0 {
-		config.Delay = -1
+	for _, none := range []*time.Duration{&config.Delay, &config.Drain} {
+		if *none == 0 {
+			*none = -1
+		}
 	}
 	config.TLS = serve.TLS{CertFile: c.String("tls-cert"), KeyFile: c.String("tls-key"), ClientCA: c.String("client-ca")}
 	if (config.TLS.CertFile == "") != (config.TLS.KeyFile == "") || config.TLS.ClientCA != "" && config.TLS.CertFile == "" {
@@ -173,18 +184,20 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 	return config, err
 }
 
-// readToken reads the token from a file, or the environment.
+// readToken reads the token from a file, or the environment; it is "" where there is neither.
 func readToken(path string) (string, error) {
-	if path == "" {
-		return os.Getenv(tokenVariable), nil
+	text, from := os.LookupEnv(tokenVariable)
+	where := tokenVariable
+	if path != "" {
+		data, err := readSideFile(path)
+		if err != nil {
+			return "", fmt.Errorf("--token-file %w", err)
+		}
+		text, from, where = string(data), true, "--token-file "+path
 	}
-	data, err := readSideFile(path)
-	if err != nil {
-		return "", fmt.Errorf("--token-file %w", err)
-	}
-	token := strings.TrimSpace(string(data))
-	if token == "" || strings.ContainsAny(token, " \t\r\n") {
-		return "", fmt.Errorf("--token-file %s: want one word", path)
+	token := strings.TrimSpace(text)
+	if from && len(strings.Fields(token)) != 1 {
+		return "", fmt.Errorf("%s: want one word", where)
 	}
 	return token, nil
 }

@@ -323,14 +323,40 @@ func FuzzHandler(f *testing.F) {
 	})
 }
 
-// Who is refused before the body is read gets to see the refusal, however large the body is.
+// Who is refused before the body is read gets to see the refusal, however large the body is, and at once if
+// nothing of it comes.
 func TestARefusalIsSeenByWhoIsStillSending(t *testing.T) {
-	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
-	body := strings.Repeat(" ", 8<<20)
-	for range 5 {
-		code, _, answer := r.send("POST", "/v2/models/letters/infer", body)
-		if code != http.StatusNotFound || !strings.Contains(string(answer), "letters") {
-			t.Fatalf("%d %s", code, answer)
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20})
+	known := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20, Token: "s3cret"})
+	for _, c := range []struct {
+		r                  *running
+		path, host, status string
+		size               int
+	}{
+		{r, "/v2/models/digits/infer", "localhost", "413", 8 << 20},
+		{r, "/v2/models/letters/infer", "localhost", "404", 8 << 20},
+		{r, "/none", "localhost", "404", 8 << 20},
+		{r, "/v2/models/digits/infer", "evil.example", "403", 8 << 20},
+		{r, "/v1/predict?top=none", "localhost", "400", 3 << 20},
+		{r, "/v2/repository/index", "localhost", "413", 1 << 20},
+		{known, "/v2/models/digits/infer", "localhost", "401", 8 << 20},
+	} {
+		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: %d\r\n\r\n",
+			c.path, c.host, c.size)
+		answer := c.r.byHand(head+strings.Repeat(" ", c.size), false)
+		if !strings.HasPrefix(answer, "HTTP/1.1 "+c.status) || !strings.HasSuffix(answer, "}") {
+			t.Errorf("%s: %.200q, want %s", c.path, answer, c.status)
+		}
+		conn, err := net.Dial("tcp", c.r.HTTPAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, head)
+		_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		first := make([]byte, 12)
+		if _, err := io.ReadFull(conn, first); err != nil || string(first) != "HTTP/1.1 "+c.status {
+			t.Errorf("%s: %q, %v to a head alone, want %s", c.path, first, err, c.status)
 		}
 	}
 }

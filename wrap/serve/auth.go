@@ -35,13 +35,16 @@ func open(path string) bool {
 // alone, so that no name that somebody else gives to 127.0.0.1 makes a page of theirs one of ours.
 func (s *Server) guard(next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
-	local := s.config.Token == "" && s.tls == nil && loopback(s.http.Addr())
+	local := s.config.Token == "" && s.tls == nil && loopback(s.HTTPAddr())
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, oip.Errorf(oip.Forbidden, "a page of %.70q may not ask this server, which is %.70q", r.Header.Get("Origin"), r.Host))
 	}))
 	checked := origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if s.ending.Load() {
+			w.Header().Set("Connection", "close") // or the next request would come when it is closed
+		}
 		switch {
 		case !open(r.URL.Path) && !s.allowed(r.Header.Get("Authorization")):
 			s.refuse(w, errNoToken)

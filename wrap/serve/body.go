@@ -45,10 +45,11 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory.
-func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error) {
+// readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory; beyond is what
+// is said of more.
+func readBody(r *http.Request, limit int64, beyond error, memory *reservation) ([]byte, error) {
 	if r.ContentLength > limit {
-		return nil, beyond("body", limit)
+		return nil, beyond
 	}
 	in, err := unpacked(r)
 	if err != nil {
@@ -58,11 +59,7 @@ func readBody(r *http.Request, limit int64, memory *reservation) ([]byte, error)
 	if r.Header.Get("Content-Encoding") == "" {
 		expected = r.ContentLength
 	}
-	return readAll(in, expected, limit, memory, "body", func(err error) error { return bodyError(r, err) })
-}
-
-func beyond(what string, limit int64) error {
-	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", what, limit)
+	return readAll(in, expected, limit, beyond, memory, func(err error) error { return bodyError(r, err) })
 }
 
 // firstBytes is what a body has before any of it has come: what its head says is not believed, or a few
@@ -70,8 +67,8 @@ func beyond(what string, limit int64) error {
 const firstBytes = 4 << 10
 
 // readAll reads at most limit bytes, which are of memory, and takes it as they come. It may expect a number
-// of them, 0 being none. What is the name of what is read, and failed says what an error means.
-func readAll(in io.Reader, expected, limit int64, memory *reservation, what string, failed func(error) error) (
+// of them, 0 being none. Beyond is what is said of more, and failed says what an error means.
+func readAll(in io.Reader, expected, limit int64, beyond error, memory *reservation, failed func(error) error) (
 	[]byte, error) {
 	var data []byte
 	for {
@@ -96,7 +93,7 @@ func readAll(in io.Reader, expected, limit int64, memory *reservation, what stri
 		data = data[:len(data)+n]
 		switch {
 		case int64(len(data)) > limit:
-			return nil, beyond(what, limit)
+			return nil, beyond
 		case err == io.EOF:
 			return data, nil
 		case err != nil:

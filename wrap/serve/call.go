@@ -2,8 +2,6 @@ package serve
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"time"
 
 	"github.com/mfgs/mfgs/wrap/serve/engine"
@@ -44,16 +42,6 @@ func (s *Server) begin(ctx context.Context, name, version string, get func(heade
 	ctx, c.span = s.tracing.Request(ctx, "infer", m.Name, get)
 	ctx, c.cancel = context.WithTimeout(ctx, s.config.Timeout)
 	return ctx, c, nil
-}
-
-// beginHTTP is begin for HTTP. The body of what is refused is read over: a client that is still sending it
-// when the connection is closed does not get to see the answer.
-func (s *Server) beginHTTP(r *http.Request, name, version string) (context.Context, *call, error) {
-	ctx, c, err := s.begin(r.Context(), name, version, r.Header.Get)
-	if err != nil {
-		_, _ = io.CopyN(io.Discard, r.Body, s.config.MaxBody)
-	}
-	return ctx, c, err
 }
 
 // end ends a request, which was answered with an error or none.

@@ -43,7 +43,7 @@ type Config struct {
 	Timeout  time.Duration // of a request, from its first byte to the last of its answer
 	MaxBody  int64         // bytes of a request at most, decompressed
 	InFlight int64         // bytes of all requests at a time: others are refused
-	Drain    time.Duration // for requests to be answered, once the server is to end
+	Drain    time.Duration // for requests to be answered, once the server is to end; negative: none
 	// Notice is for how long requests are taken after the server has begun to say that it is not ready, so
 	// that who routes them hears of it.
 	Notice time.Duration
@@ -111,7 +111,7 @@ func (c Config) complete() (Config, error) {
 		c.InFlight = max(DefaultInFlight, 4*c.MaxBody)
 	}
 	if c.MaxQueue < 0 || c.MaxBody < 0 || c.InFlight < c.MaxBody ||
-		c.Timeout < 0 || c.Drain < 0 || c.Notice < 0 || c.Watch < 0 {
+		c.Timeout < 0 || c.Notice < 0 || c.Watch < 0 {
 		return c, errors.New("limits are negative, or all requests together may have fewer bytes than one")
 	}
 	if c.Log == nil {

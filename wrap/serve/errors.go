@@ -22,6 +22,8 @@ func asInvalid(err error) error {
 	return invalid("%s", strings.Join(strings.Fields(err.Error()), " "))
 }
 
+var errPanicked = errors.New("the handler panicked")
+
 // errBusy refuses a request for which there is no memory.
 var errBusy = oip.Errorf(oip.Overloaded, "the requests under way take all the memory that they may: try again")
 

@@ -1,7 +1,9 @@
 package serve
 
 import (
+	"context"
 	"math"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -24,3 +26,13 @@ func (s *Server) Patterns() []string {
 
 // Threads are those of one inference of the first bundle.
 func (s *Server) Threads() int { return s.models[0].current.Load().threads }
+
+// SharesTLS reports whether the HTTP server has the configuration of TLS that gRPC copies at the same time.
+func (s *Server) SharesTLS() bool { return s.webServer(context.Background()).TLSConfig == s.tls }
+
+// SetMaxIdle sets for how long streams may be idle, and returns how to undo it.
+func SetMaxIdle(d time.Duration) (undo func()) {
+	before := maxIdle
+	maxIdle = d
+	return func() { maxIdle = before }
+}

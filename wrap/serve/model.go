@@ -92,6 +92,29 @@ func (m *model) setReason(err error) {
 func (m *model) load(ctx context.Context, always bool) error {
 	m.loading.Lock()
 	defer m.loading.Unlock()
+	return m.exchange(ctx, always)
+}
+
+// loadAsked is load for a request. Who asks and goes away before it is begun is not waited for; what is
+// begun is brought to its end.
+func (m *model) loadAsked(ctx context.Context) error {
+	m.loading.Lock()
+	defer m.loading.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := m.exchange(context.WithoutCancel(ctx), true)
+	switch {
+	case err == nil:
+		return nil
+	case m.current.Load() != nil:
+		return invalid("model %q is not loaded anew, and serves on as it was: %v", m.Name, err)
+	}
+	return invalid("model %q is not loaded: %v", m.Name, err)
+}
+
+// exchange is load for who holds the lock.
+func (m *model) exchange(ctx context.Context, always bool) error {
 	old := m.current.Load()
 	if old != nil && !always && old.stamp == stampOf(m.Dir) {
 		return nil

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -20,7 +19,7 @@ func (s *Server) observed(next http.Handler) http.Handler {
 				}
 				s.config.Log.Error("panic", "error", fmt.Sprint(v), "path", r.URL.Path, "stack", string(debug.Stack()))
 				if status.code == 0 {
-					s.refuse(status, errors.New("the handler panicked"))
+					s.refuse(status, errPanicked)
 				}
 			}
 			if s.config.Log.Enabled(r.Context(), slog.LevelDebug) {

@@ -185,6 +185,13 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	answers("GET /v2/health/live", "/v2/health/live", "", 200)
 	answers("GET /v2/health/ready", "/v2/health/ready", "", 503)
 	answers("POST /v2/repository/index", "/v2/repository/index", "", 200)
+	answers("POST /v2/repository/index", "/v2/repository/index", strings.Repeat(" ", 1<<16+1), 413)
+	for _, what := range []string{"load", "unload"} {
+		of := "POST /v2/repository/models/{model}/" + what
+		at := "/v2/repository/models/digits/" + what
+		answers(of, at, strings.Repeat(" ", 1<<16+1), 413)
+		answers(of, at, `{"parameters":{"config":"{}"}}`, 501)
+	}
 	answers("GET /v2/models/stats", "/v2/models/stats", "", 200)
 	for _, base := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		at := strings.NewReplacer("{model}", "digits", "{version}", "1").Replace(base)
@@ -194,6 +201,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		answers("GET "+base+"/stats", at+"/stats", "", 200)
 		answers("POST "+base+"/infer", at+"/infer", inferBody(t, "q", 1500, 1502, ""), 200)
 		answers("POST "+base+"/infer", at+"/infer", "{}", 400)
+		answers("POST "+base+"/infer", at+"/infer",
+			`{"inputs":[{"name":"image","shape":[1,1,8,8],"datatype":"FP32","parameters":{"shared_memory_region":"a"}}]}`, 501)
 		answers("GET "+base, strings.Replace(at, "digits", "gone", 1), "", 503)
 		answers("GET "+base, strings.Replace(at, "digits", "none", 1), "", 404)
 	}

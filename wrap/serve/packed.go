@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"io"
 
 	"google.golang.org/grpc"
@@ -45,20 +46,60 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		m.ProtoReflect().SetUnknown(data.Materialize())
 		return nil
 	}
-	if int64(data.Len()) > documentLimits.Bytes {
-		return tooLarge("a message of %d bytes, want at most %d", data.Len(), documentLimits.Bytes)
+	m, ok := v.(proto.Message)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	if err := c.small(data, m); err != nil {
+		unread(m, err)
+	}
+	return nil
+}
+
+// small reads a message if it is small.
+func (c codec) small(data mem.BufferSlice, m proto.Message) error {
+	limit := documentLimits.Bytes
+	if int64(data.Len()) > limit {
+		return fmt.Errorf("a message of %d bytes, want at most %d", data.Len(), limit)
 	}
 	raw := data.Materialize()
 	if len(raw) > 0 && raw[0] == packedMark {
 		z, err := gzip.NewReader(bytes.NewReader(raw[1:]))
 		if err != nil {
-			return err
+			return packedError(context.Background(), err)
 		}
-		if raw, err = io.ReadAll(io.LimitReader(z, documentLimits.Bytes)); err != nil {
-			return err
+		if raw, err = io.ReadAll(io.LimitReader(z, limit+1)); err != nil {
+			return packedError(context.Background(), err)
+		}
+		if int64(len(raw)) > limit {
+			return fmt.Errorf("a message that unpacks to more than %d bytes, want at most as many", limit)
 		}
 	}
-	return c.CodecV2.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, v)
+	if err := c.CodecV2.Unmarshal(mem.BufferSlice{mem.SliceBuffer(raw)}, m); err != nil {
+		return fmt.Errorf("no message of protobuf: %w", err)
+	}
+	return nil
+}
+
+// unread leaves in a message why it could not be read: what a codec says itself would be an error of the
+// server's.
+func unread(m proto.Message, err error) {
+	m.ProtoReflect().SetUnknown(append([]byte{packedMark}, err.Error()...))
+}
+
+// unreadOf returns what unread has left.
+func unreadOf(message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil
+	}
+	if _, ok := m.(*inference.ModelInferRequest); ok {
+		return nil // which its handler reads
+	}
+	if raw := m.ProtoReflect().GetUnknown(); len(raw) > 0 && raw[0] == packedMark {
+		return invalid("%s", raw[1:])
+	}
+	return nil
 }
 
 // packing are the options of a server whose handlers unpack and read requests for inferences themselves.
@@ -83,7 +124,7 @@ func (s *Server) read(ctx context.Context, unread *inference.ModelInferRequest, 
 			return nil, packedError(ctx, err)
 		}
 		fail := func(err error) error { return packedError(ctx, err) }
-		if raw, err = readAll(z, 0, s.config.MaxBody, memory, "message", fail); err != nil {
+		if raw, err = readAll(z, 0, s.config.MaxBody, s.beyond("message"), memory, fail); err != nil {
 			return nil, err
 		}
 	}

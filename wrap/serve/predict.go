@@ -111,12 +111,12 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, c, err := s.beginHTTP(r, cmp.Or(q.model, s.models[0].Name), "")
+	ctx, c, err := s.begin(r.Context(), cmp.Or(q.model, s.models[0].Name), "", r.Header.Get)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { c.end(err) }()
-	body, err := readBody(r, s.config.MaxBody, &c.reservation)
+	body, err := readBody(r, s.config.MaxBody, s.beyond("body"), &c.reservation)
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,9 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	case oip.Unauthenticated:
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mfgs"`)
 	}
+	text := oip.ErrorDocument(err)
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(status.HTTP())
-	_, _ = w.Write(oip.ErrorDocument(err))
+	_, _ = w.Write(text)
 }

@@ -74,7 +74,7 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) {
 
 // modelInfer answers POST …/infer.
 func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
-	ctx, c, err := s.beginHTTP(r, r.PathValue("model"), r.PathValue("version"))
+	ctx, c, err := s.begin(r.Context(), r.PathValue("model"), r.PathValue("version"), r.Header.Get)
 	if err != nil {
 		s.refuse(w, err)
 		return
@@ -95,7 +95,7 @@ func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
 
 // inferBody returns the answer's body, and its header oip.Header.
 func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answer []byte, header string, err error) {
-	body, err := readBody(r, s.config.MaxBody, &c.reservation)
+	body, err := readBody(r, s.config.MaxBody, s.beyond("body"), &c.reservation)
 	if err != nil {
 		return nil, "", err
 	}
@@ -117,7 +117,9 @@ var documentLimits = oip.Limits{Bytes: 64 << 10}
 func (s *Server) document(r *http.Request, read func([]byte) error) error {
 	memory := s.reserve()
 	defer memory.release()
-	body, err := readBody(r, documentLimits.Bytes, &memory)
+	limit := documentLimits.Bytes
+	beyond := tooLarge("the body has more than %d bytes, which is the most that is taken here: want a small JSON object, or nothing", limit)
+	body, err := readBody(r, limit, beyond, &memory)
 	if err != nil {
 		return err
 	}
@@ -168,11 +170,7 @@ func (s *Server) loadModel(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	// Who asks and goes away has asked: what is begun is brought to its end.
-	if err := m.load(context.WithoutCancel(ctx), true); err != nil {
-		return invalid("model %q is not loaded: %v", name, err)
-	}
-	return nil
+	return m.loadAsked(ctx)
 }
 
 // repositoryUnload answers POST /v2/repository/models/NAME/unload.

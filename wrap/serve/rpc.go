@@ -24,8 +24,8 @@ import (
 	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
 
-// maxStreams bounds the requests under way on one connection.
-const maxStreams = 1024
+// maxStreams bounds the requests under way on one connection, which are far from all that there may be.
+const maxStreams = 256
 
 // rpcServer is the gRPC server.
 func (s *Server) rpcServer() *grpc.Server {
@@ -33,12 +33,15 @@ func (s *Server) rpcServer() *grpc.Server {
 		grpc.MaxRecvMsgSize(int(min(s.config.MaxBody, math.MaxInt32))),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ConnectionTimeout(headerTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleTimeout}),
 		grpc.InTapHandle(s.admit),
+		grpc.UnaryInterceptor(s.unary),
+		grpc.StreamInterceptor(s.stream),
 	}
 	o = append(o, packing()...)
 	if s.tls != nil {
@@ -214,33 +217,55 @@ func (s *service) ModelStatistics(_ context.Context, r *inference.ModelStatistic
 	return all.Proto(), nil
 }
 
-// maxCalls bounds the calls that are under way: what they send is in memory before anything is known of it.
-const maxCalls = 1024
+// What there may be of calls that are under way: what they send is in memory before anything is known of it.
+const (
+	maxCalls   = 1024
+	maxWatches = 128 // of those who wait to be told of the server's health, apart from the others
+	maxProbes  = 128 // of those without a token where there is one, apart from the others
+)
 
 // admit decides about a call by its head. A call that is not a stream has the time of a request to come in
 // and be answered.
 func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if !openCall(info.FullMethodName) && !s.allowed(one(info.Header.Get("authorization"))) {
+	name, ended := info.FullMethodName, ctx
+	calls, most, limit := &s.calls, int64(maxCalls), s.config.Timeout+headerTimeout
+	allowed := s.allowed(one(info.Header.Get("authorization")))
+	switch {
+	case !allowed && !openCall(name):
 		return ctx, s.failure(errNoToken)
+	case !allowed:
+		calls, most, limit = &s.probes, maxProbes, headerTimeout
+	case name == grpc_health_v1.Health_Watch_FullMethodName:
+		calls, most = &s.watches, maxWatches
 	}
-	if s.calls.Add(1) > maxCalls {
-		s.calls.Add(-1)
-		return ctx, s.failure(oip.Errorf(oip.Overloaded, "%d calls are under way: try again", maxCalls))
+	if calls.Add(1) > most {
+		calls.Add(-1)
+		return ctx, s.failure(oip.Errorf(oip.Overloaded, "%d calls are under way: try again", most))
 	}
-	name := info.FullMethodName
-	if strings.HasPrefix(name, "/inference.") && !strings.HasSuffix(name, "/ModelStreamInfer") {
-		limited, cancel := context.WithTimeout(ctx, s.config.Timeout+headerTimeout)
-		context.AfterFunc(ctx, cancel) // it ends with the call
-		ctx = limited
+	var cancel func()
+	if endless(name) {
+		ctx, cancel = withIdle(ctx)
+	} else {
+		ctx, cancel = context.WithTimeout(ctx, limit)
 	}
-	context.AfterFunc(ctx, func() { s.calls.Add(-1) })
+	context.AfterFunc(ended, func() { cancel(); calls.Add(-1) })
 	return ctx, nil
+}
+
+// endless reports whether a method is one of streams, which last as long as something comes.
+func endless(method string) bool {
+	return method == grpc_health_v1.Health_Watch_FullMethodName ||
+		method == inference.GRPCInferenceService_ModelStreamInfer_FullMethodName || strings.HasPrefix(method, "/grpc.reflection.")
 }
 
 // openCall reports whether a method needs no token: probes have none.
 func openCall(method string) bool {
-	return strings.HasPrefix(method, "/grpc.health.v1.") ||
-		strings.HasSuffix(method, "/ServerLive") || strings.HasSuffix(method, "/ServerReady")
+	switch method {
+	case grpc_health_v1.Health_Check_FullMethodName, inference.GRPCInferenceService_ServerLive_FullMethodName,
+		inference.GRPCInferenceService_ServerReady_FullMethodName:
+		return true
+	}
+	return false
 }
 
 // one returns the only one of some values, or "".

@@ -3,7 +3,10 @@ package serve_test
 import (
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
@@ -147,5 +150,132 @@ func TestErrorsOfGRPCHaveTheirCodes(t *testing.T) {
 		t.Errorf("of an unloaded model: %v", err)
 	} else if _, ok := status.Convert(err).Details()[0].(*errdetails.RetryInfo); !ok {
 		t.Errorf("details %v", status.Convert(err).Details())
+	}
+}
+
+// Who only waits to be told of the server's health, or holds streams on which nothing comes, keeps nobody else
+// from being answered.
+func TestStreamsThatWaitKeepNobodyOut(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
+	health := grpc_health_v1.NewHealthClient(r.dial())
+	var group sync.WaitGroup
+	var watching atomic.Int64
+	for range 1024 {
+		group.Go(func() {
+			w, err := health.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			if err == nil {
+				_, err = w.Recv()
+			}
+			if err == nil {
+				watching.Add(1)
+			} else if status.Code(err) != codes.ResourceExhausted {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if n := watching.Load(); n == 0 || n > 128 {
+		t.Errorf("%d are told of the server's health", n)
+	}
+	_, err := pb.NewGRPCInferenceServiceClient(r.dial()).ModelInfer(t.Context(), message(t, 1500, 1501))
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProbesWithoutATokenAreChecksOnly(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Token: "s3cret"})
+	c := r.dial()
+	health := grpc_health_v1.NewHealthClient(c)
+	if _, err := health.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{}); err != nil {
+		t.Error(err)
+	}
+	w, err := health.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err == nil {
+		_, err = w.Recv()
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("Watch without a token: %v", err)
+	}
+	// Checks that are begun and go no further leave room for those who have the token.
+	const check = grpc_health_v1.Health_Check_FullMethodName
+	for range 5 {
+		probes := r.dial()
+		for range 250 {
+			if _, err := probes.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, check); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	known := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer s3cret")
+	if _, err := pb.NewGRPCInferenceServiceClient(r.dial()).ModelInfer(known, message(t, 1500, 1501)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetadataOfACallIsBounded(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	c := pb.NewGRPCInferenceServiceClient(r.dial())
+	for size, ok := range map[int]bool{10_000: true, 100_000: false} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", size))
+		if _, err := c.ServerLive(ctx, &pb.ServerLiveRequest{}); (err == nil) != ok {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+func TestStreamsEndWhereNothingComes(t *testing.T) {
+	const idle = 200 * time.Millisecond
+	defer serve.SetMaxIdle(idle)()
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
+	c := pb.NewGRPCInferenceServiceClient(r.dial())
+	watch, err := grpc_health_v1.NewHealthClient(r.dial()).Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watch.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := c.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		time.Sleep(idle / 2)
+		if err := stream.Send(message(t, 1500, 1501)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a stream on which nothing comes: %v", err)
+	}
+	// Who is told of the server's health is told when there is something to tell.
+	if _, err := c.RepositoryModelUnload(t.Context(), &pb.RepositoryModelUnloadRequest{RepositoryName: "digits"}); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := watch.Recv(); err != nil || h.GetStatus() != grpc_health_v1.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("health: %v, %v", h, err)
+	}
+}
+
+func TestSmallMessagesThatAreLargeAreRefused(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	c := pb.NewGRPCInferenceServiceClient(r.dial())
+	m := &pb.RepositoryModelLoadRequest{RepositoryName: strings.Repeat("x", 70_000)}
+	for says, options := range map[string][]grpc.CallOption{
+		"want at most 65536":               nil,
+		"unpacks to more than 65536 bytes": {grpc.UseCompressor("gzip")},
+	} {
+		_, err := c.RepositoryModelLoad(t.Context(), m, options...)
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+	m.RepositoryName = "digits"
+	if _, err := c.RepositoryModelLoad(t.Context(), m, grpc.UseCompressor("gzip")); err != nil {
+		t.Error(err)
 	}
 }

@@ -94,11 +94,12 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.ending.Store(true)
 	s.health.Shutdown() // it says so
-	s.config.Log.Info("ending", "notice", s.config.Notice.String(), "drain", s.config.Drain.String())
+	room := max(0, s.config.Drain)
+	s.config.Log.Info("ending", "notice", s.config.Notice.String(), "drain", room.String())
 	if err == nil {
 		time.Sleep(s.config.Notice)
 	}
-	drain, stop := context.WithTimeout(requests, s.config.Drain)
+	drain, stop := context.WithTimeout(requests, room)
 	defer stop()
 	var draining sync.WaitGroup
 	var left [2]error
@@ -110,13 +111,13 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	if rpc != nil {
-		draining.Go(func() { left[1] = stopRPC(drain, rpc) })
+		draining.Go(func() { left[1] = s.stopRPC(drain, rpc) })
 	}
 	draining.Wait()
 	cancel()
 	watching.Wait()
 	if e := errors.Join(left[:]...); e != nil && err == nil {
-		err = fmt.Errorf("requests were still under way after %v, and were cut off", s.config.Drain)
+		err = fmt.Errorf("requests were still under way after %v, and were cut off", room)
 	}
 	return err
 }
@@ -129,16 +130,21 @@ func serveWeb(web *http.Server, l net.Listener) error {
 	return web.Serve(l)
 }
 
-// stopRPC ends a gRPC server as http.Server.Shutdown does.
-func stopRPC(ctx context.Context, rpc *grpc.Server) error {
+// stopRPC ends a gRPC server as http.Server.Shutdown does: connections on which nothing is under way, and
+// watches of the server's health, are no loss.
+func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 	done := make(chan struct{})
 	go func() { rpc.GracefulStop(); close(done) }()
 	select {
 	case <-done:
 		return nil
 	case <-ctx.Done():
+		under := s.calls.Load()
 		rpc.Stop()
 		<-done
+		if under == 0 {
+			return nil
+		}
 		return ctx.Err()
 	}
 }
@@ -176,28 +182,44 @@ func (s *Server) Reload(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// watch looks at the bundles every so often. One that could not be loaded is tried again once it has
-// changed.
+// longestPause is between two attempts at most to load a bundle that cannot be loaded.
+const longestPause = 10 * time.Minute
+
+// watch looks at the bundles every so often. One that cannot be loaded is tried again after pauses that grow,
+// and once it has changed: it may have been met while it was copied.
 func (s *Server) watch(ctx context.Context) {
 	if s.config.Watch == 0 {
 		return
 	}
-	tried := map[*model]string{}
+	type attempt struct {
+		stamp string
+		pause time.Duration
+		next  time.Time
+	}
+	failed := map[*model]attempt{}
 	ticks := time.NewTicker(s.config.Watch)
 	defer ticks.Stop()
 	for {
+		var now time.Time
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticks.C:
+		case now = <-ticks.C:
 		}
 		for _, m := range s.models {
-			stamp := stampOf(m.Dir)
-			if m.current.Load() == nil || stamp == "" || stamp == tried[m] {
+			g, stamp, last := m.current.Load(), stampOf(m.Dir), failed[m]
+			if g == nil || stamp == "" || stamp == g.stamp || stamp == last.stamp && now.Before(last.next) {
 				continue
 			}
-			tried[m] = stamp
-			_ = m.load(ctx, false) // which says and keeps what went wrong
+			if m.load(ctx, false) == nil { // which says and keeps what went wrong
+				delete(failed, m)
+				continue
+			}
+			pause := s.config.Watch
+			if stamp == last.stamp {
+				pause = min(2*last.pause, max(longestPause, pause))
+			}
+			failed[m] = attempt{stamp, pause, time.Now().Add(pause)}
 		}
 	}
 }

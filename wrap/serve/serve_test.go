@@ -246,6 +246,7 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 		{"a wrong shape", "POST", infer, strings.Replace(inferBody(t, "", 1500, 1501, ""), "1,1,8,8", "1,64", 1), 400, "[-1,1,8,8]", nil},
 		{"no examples", "POST", infer, `{"inputs":[{"name":"image","shape":[0,1,8,8],"datatype":"FP32","data":[]}]}`, 400, "no examples", nil},
 		{"too large", "POST", infer, inferBody(t, "", 1000, 1700, ""), 413, "65536 bytes", nil},
+		{"a large document", "POST", "/v2/repository/index", strings.Repeat(" ", 1<<16+1), 413, "want a small JSON object, or nothing", nil},
 		{"no such output", "POST", infer, inferBody(t, "", 1500, 1501, `,"outputs":[{"name":"mood"}]`), 400, "mood", nil},
 		{"a wrong parameter", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":"warm"}`), 400, "t_act", nil},
 		{"temperatures of none", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"method":"mle","t_act":2}`), 400, "temperatures of mf0", nil},
@@ -313,7 +314,7 @@ func TestABundleIsReloadedOnceItHasAnswered(t *testing.T) {
 	manifest := wraptest.Read(t, filepath.Join(dir, "bundle.yaml"))
 	wraptest.Write(t, dir, "bundle.yaml", bytes.Replace(manifest, []byte("damping"), []byte("dumping"), 1))
 	code, _, answer := r.send("POST", "/v2/repository/models/d/load", "")
-	if code != 400 || !strings.Contains(string(answer), "the seal is broken") {
+	if code != 400 || !strings.Contains(string(answer), "the seal is broken") || !strings.Contains(string(answer), "serves on as it was") {
 		t.Errorf("a damaged bundle is loaded: %d %s", code, answer)
 	}
 	var index []struct{ Name, State, Reason string }

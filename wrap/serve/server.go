@@ -25,7 +25,9 @@ type Server struct {
 	http, grpc net.Listener // nil: not listened at
 	tls        *tls.Config  // nil: none
 	inFlight   *semaphore.Weighted
-	calls      atomic.Int64 // of gRPC that are under way
+	calls      atomic.Int64 // of gRPC that are under way, but for watches and probes
+	watches    atomic.Int64
+	probes     atomic.Int64
 	health     *health.Server
 	limits     oip.Limits
 	metrics    *telemetry.Metrics
@@ -85,6 +87,11 @@ func (s *Server) tellHealth() {
 	}
 	s.health.SetServingStatus("", status)
 	s.health.SetServingStatus(inference.GRPCInferenceService_ServiceDesc.ServiceName, status)
+}
+
+// beyond is what is said of a body or message that is too large.
+func (s *Server) beyond(what string) error {
+	return tooLarge("the %s has more than %d bytes, which is the most that is taken: send fewer examples at a time, or start mfgs serve with a larger --max-body", what, s.config.MaxBody)
 }
 
 // limitsOf are the limits of a request, whose tensors are of memory.

@@ -122,6 +122,9 @@ func TestTLSAndClientCertificates(t *testing.T) {
 			t.Errorf("gRPC with certificate %s is answered", name)
 		}
 	}
+	if r.SharesTLS() {
+		t.Error("HTTP writes to the configuration that gRPC reads")
+	}
 	plain, err := http.Get("http://" + r.HTTPAddr().String() + "/v2")
 	if err == nil {
 		plain.Body.Close()

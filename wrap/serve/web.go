@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,7 +28,7 @@ func (s *Server) webServer(ctx context.Context) *http.Server {
 		WriteTimeout:   2*s.config.Timeout + headerTimeout,
 		IdleTimeout:    idleTimeout,
 		MaxHeaderBytes: maxHeader,
-		TLSConfig:      s.tls,
+		TLSConfig:      s.tls.Clone(), // which is written to when serving begins
 		ErrorLog:       slog.NewLogLogger(s.config.Log.Handler(), slog.LevelWarn),
 	}
 }
@@ -74,5 +75,34 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(r.pattern, r.answer)
 	}
 	mux.HandleFunc("/", s.noMethod(mux))
-	return s.guard(s.observed(mux))
+	return s.readOver(s.guard(s.observed(mux)))
+}
+
+// readOver reads on where a request was answered before its end: a client that is still sending when the
+// connection is closed does not get to see the answer. The answer goes out first, for those who look.
+func (s *Server) readOver(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := &ended{ReadCloser: r.Body}
+		r.Body = body
+		next.ServeHTTP(w, r)
+		if body.err != nil || r.ContentLength == 0 || r.ProtoMajor != 1 || r.Header.Get("Expect") != "" {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		_, _ = io.CopyN(io.Discard, body, 4*s.config.MaxBody)
+	})
+}
+
+// ended is a body that knows how its reading ended.
+type ended struct {
+	io.ReadCloser
+	err error // nil: it did not
+}
+
+func (e *ended) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if err != nil {
+		e.err = err
+	}
+	return n, err
 }
