@@ -19,6 +19,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/presets"
 	"github.com/urfave/cli/v2"
 )
 
@@ -93,6 +94,7 @@ and --ood is then enough.`,
 			}
 			report, err := wrap.Calibrate(c.Context, config)
 			if err == nil {
+				report.Warnings = also(report.Warnings, presets.Calibration(c.Context, config, report))
 				if err := p.reportHeldOut(c, bar, &config, report); err != nil {
 					bar.done()
 					return err

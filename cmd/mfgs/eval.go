@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/presets"
 	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
 )
@@ -44,6 +45,7 @@ kind.`,
 			if err != nil {
 				return err
 			}
+			evaluation.Warnings = also(evaluation.Warnings, presets.Evaluation(c.Context, config, evaluation))
 			p.warn(evaluation.Warnings...)
 			if err := writePage(c, evaluation, report.Options{}); err != nil {
 				return err

@@ -65,6 +65,7 @@ var imports = map[string][]string{
 	"wrap/internal/proof":            {"calibrate", "onnx/head", "wrap/part"},
 	"wrap/internal/probe":            {"onnx", "featurize/tensor", "calibrate", "wrap/bundle", "wrap/internal/attach", "wrap/internal/source"},
 	"wrap":                           {"onnx", "onnx/head", "onnx/fuse", "onnx/files", "featurize", "featurize/*", "featurize/tensor/jsontensor", "featurize/ort/install", "calibrate", "calibrate/*", "wrap/bundle", "wrap/part", "wrap/internal/*"},
+	"wrap/presets":                   {"calibrate/metrics", "calibrate/rows", "featurize", "featurize/dataset", "featurize/preprocess", "onnx", "onnx/head", "wrap", "wrap/bench", "wrap/bundle", "wrap/internal/attach", "wrap/internal/source", "wrap/pretrained"},
 	"wrap/pretrained":                {"featurize/preprocess", "featurize/preprocess/published", "featurize/tensor", "featurize/text", "onnx", "onnx/files"},
 	"wrap/bench":                     {"onnx", "onnx/head", "onnx/layers", "featurize", "featurize/dataset", "calibrate", "calibrate/*", "calibrate/methods/layers", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/report":                    {"calibrate", "calibrate/conformal", "calibrate/metrics", "calibrate/rows", "featurize/dataset", "featurize/text", "onnx/files", "wrap/bench", "wrap/bundle", "wrap/report/chart"},
@@ -99,11 +100,11 @@ var testImports = map[string][]string{
 	// A real network and real data; comparisons and exports of what was calibrated.
 	"wrap/internal/proof":  {"calibrate", "onnx/head", "wrap/part"},
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
-	"wrap/pretrained":      {"featurize/preprocess", "featurize/preprocess/published", "featurize/tensor", "featurize/text", "onnx", "onnx/files"},
 	"wrap/bench":           {"models", "wrap/internal/wraptest"},
 	"wrap/report":          {"wrap"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},
 	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
+	"wrap/presets":         {"calibrate", "wrap/internal/wraptest"},
 	"wrap/serve":           {"calibrate", "featurize/pixels", "wrap/internal/wraptest"},
 }
 

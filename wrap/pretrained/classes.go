@@ -12,8 +12,9 @@ import (
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
-// Classes reads class names in label order: one a line; a JSON array; a JSON object of names by label, or
-// of labels by name; or a config.json of transformers, whose id2label is that, or of timm.
+// Classes reads class names in label order: one a line; a JSON array; a JSON object of names by
+// label, or of labels by name; or a config.json of transformers, whose id2label is that, or of
+// timm.
 //
 // Names must differ. Those of id2label, which for ImageNet do not, get their label: "crane (517)".
 func Classes(document []byte) ([]string, error) {

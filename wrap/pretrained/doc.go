@@ -1,5 +1,5 @@
-// Package pretrained finds out what is written beside a model: how images become its input, and what
-// its classes are called.
+// Package pretrained finds out what is written beside a model: how images become its input, and
+// what its classes are called.
 //
 //  1. [Open] reads a folder as transformers' save_pretrained, Optimum and timm write it, and says
 //     what it takes from which file. [Beside] does for a model file.

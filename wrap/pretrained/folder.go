@@ -31,9 +31,9 @@ type Folder struct {
 	Path  string
 	Model string // path of the ONNX file
 
-	// Preprocess is how images become the model's input, nil where nothing says it, and PreprocessFile
-	// and Processor are the path of the file that says it and what it is. Unusable says why there is
-	// none although there is a file.
+	// Preprocess is how images become the model's input, nil where nothing says it, and
+	// PreprocessFile and Processor are the path of the file that says it and what it is. Unusable
+	// says why there is none although there is a file.
 	Preprocess     *preprocess.Spec
 	PreprocessFile string
 	Processor      string
@@ -46,7 +46,8 @@ type Folder struct {
 	Tokenizer string // path of the tokenizer's file, "" where there is none
 }
 
-// Open reads a folder. Its model is model.onnx or onnx/model.onnx, or else the only ONNX file there is.
+// Open reads a folder. Its model is model.onnx or onnx/model.onnx, or else the only ONNX file there
+// is.
 func Open(dir string) (*Folder, error) {
 	model, err := modelIn(dir)
 	if err != nil {

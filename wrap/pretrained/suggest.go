@@ -31,8 +31,9 @@ func Targets(m *onnx.Model) []preprocess.Target {
 	return list
 }
 
-// Suggest returns the preprocessing of a model with some inputs: what is written beside it, else what
-// models with such an input mostly want. beside may be nil. ok is false where the model takes no images.
+// Suggest returns the preprocessing of a model with some inputs: what is written beside it, else
+// what models with such an input mostly want. beside may be nil. ok is false where the model takes
+// no images.
 func Suggest(inputs []preprocess.Target, beside *Folder) (s Suggestion, ok bool) {
 	if len(inputs) != 1 || !takesImages(inputs[0]) {
 		return s, false
@@ -51,8 +52,8 @@ func Suggest(inputs []preprocess.Target, beside *Folder) (s Suggestion, ok bool)
 	return Suggestion{guess, s.Reason + reason, true}, true
 }
 
-// takesImages reports whether a target looks like one for images, of which it may be that pixels lie
-// flat.
+// takesImages reports whether a target looks like one for images, of which it may be that pixels
+// lie flat.
 func takesImages(t preprocess.Target) bool {
 	_, _, _, ok := sides(t)
 	return ok && (t.Type.IsFloat() || t.Type == tensor.Uint8)
