@@ -138,6 +138,9 @@ func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) 
 
 // reader returns what reads the numbers of a slice.
 func reader(values reflect.Value) (func(i int) float64, bool) {
+	if bytes, ok := values.Interface().([]uint8); ok { // of which photographs have millions
+		return func(i int) float64 { return float64(bytes[i]) }, true
+	}
 	switch values.Type().Elem().Kind() {
 	case reflect.Float32, reflect.Float64:
 		return func(i int) float64 { return values.Index(i).Float() }, true
