@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -16,8 +17,11 @@ type Detail struct {
 	Probabilities, Score string
 	Curves               map[string]Curves // by method
 	// Scores are of the score that is served, as predictions have it.
-	Scores    ScoreCounts
-	Sizes     []SetSizes // of prediction sets, by set; nil where the bundle has none
+	Scores ScoreCounts
+	Sizes  []SetSizes // of prediction sets, by set; nil where the bundle has none
+	// Trial is what prediction sets would come to, where the bundle has no decisions; nil of a stream, and
+	// where there are too few examples.
+	Trial     *SetTrial
 	Galleries []Gallery
 	// Classes are the figures of each class of the test set, by the methods mle and Probabilities.
 	Classes map[string][]metrics.ClassFigures
@@ -48,6 +52,15 @@ type ScoreCounts struct {
 type SetSizes struct {
 	Set   string
 	Sizes []int
+}
+
+// SetTrial is prediction sets that were fitted to every second example of the test set, so many, and
+// measured on the others.
+type SetTrial struct {
+	Alpha    float64
+	Held     int
+	Realised conformal.Realised
+	Sizes    []int
 }
 
 // Kind says by what examples are chosen to be shown.

@@ -179,3 +179,33 @@ func TestDetailIsOfTheLastLayer(t *testing.T) {
 	_, err := Evaluate(t.Context(), Config{Bundle: dir, Test: digits(t, models.DigitsTest), Layers: 2, Detailed: true})
 	says(t, err, "report", "layers")
 }
+
+// Without decisions sets are tried on the test set: thresholds of one half cover the other.
+func TestSetsAreTried(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	of := func(spec string) *SetTrial {
+		e, err := Evaluate(t.Context(), Config{Bundle: dir, Test: spec, Detailed: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.Detail.Trial
+	}
+	trial := of(digits(t, models.DigitsTest))
+	if trial == nil || trial.Held != 149 || trial.Realised.N != 148 || trial.Alpha != trialAlpha {
+		t.Fatalf("%+v", trial)
+	}
+	// A coverage of 0.9 of 148 examples, by thresholds of 149, has a standard error of 0.035.
+	if covered := *trial.Realised.Covered; !approx.Equal(covered, 0.9, 4*0.035) {
+		t.Errorf("%v of the labels are covered", covered)
+	}
+	n, classes := 0, 0
+	for size, examples := range trial.Sizes {
+		n, classes = n+examples, classes+size*examples
+	}
+	if n != 148 || !approx.Equal(float64(classes)/148, *trial.Realised.SetSize, 1e-12) {
+		t.Errorf("sizes %v, mean %v", trial.Sizes, *trial.Realised.SetSize)
+	}
+	if trial := of(strings.Replace(digits(t, models.DigitsTest), "[1500:1797]", "[1500:1510]", 1)); trial != nil {
+		t.Errorf("of ten examples: %+v", trial)
+	}
+}

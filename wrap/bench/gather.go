@@ -16,6 +16,8 @@ import (
 const (
 	galleryExamples = 12
 	mostGalleries   = 3 // of sets out of distribution
+	trialAlpha      = 0.1
+	trialNumbers    = 4 << 20 // probabilities at most that sets are tried on
 	scoreBins       = 40
 )
 
@@ -25,6 +27,8 @@ type gathering struct {
 	scores    [][]float64 // by set
 	sizes     []SetSizes
 	galleries []*choosing
+	trial     conformal.Outcomes // what sets are tried on
+	seen      int                // examples of the test set
 }
 
 // choosing keeps the examples of the largest keys, the first among equals.
@@ -77,6 +81,9 @@ func (g *gathering) begin(s *evalSet) {
 func (g *gathering) add(s *evalSet, x *conformal.Outcomes, batch *rows.Batch) {
 	last := len(g.scores) - 1
 	g.scores[last] = append(g.scores[last], x.Strange...)
+	if s.part.Role == measure.Test && g.b.manifest.Decisions == nil {
+		g.keepForTrial(s.Len(), x)
+	}
 	for i := range batch.N {
 		p := x.Probabilities[i*x.Classes : (i+1)*x.Classes]
 		for _, c := range g.galleries {
@@ -122,6 +129,55 @@ func (g *gathering) sureMistake(p []float64, batch *rows.Batch, i int) float64 {
 	return surest
 }
 
+// keepForTrial keeps some of the n examples, spread evenly, as memory allows.
+func (g *gathering) keepForTrial(n int, x *conformal.Outcomes) {
+	t, c := &g.trial, x.Classes
+	t.Classes = c
+	most := min(n, trialNumbers/c)
+	for i := range x.Strange {
+		at := g.seen
+		g.seen++
+		if most <= 0 || at >= n || !rows.Spread(at, n, most) {
+			continue
+		}
+		t.Probabilities = append(t.Probabilities, x.Probabilities[i*c:(i+1)*c]...)
+		t.Strange = append(t.Strange, x.Strange[i])
+		if x.Targets != nil {
+			t.Targets = append(t.Targets, x.Targets[i*c:(i+1)*c]...)
+		} else {
+			t.Labels = append(t.Labels, x.Labels[i])
+		}
+	}
+}
+
+// tried fits sets to every second example that was kept, and measures them on the others. It returns
+// nil where these are too few.
+func (g *gathering) tried() *SetTrial {
+	var halves [2]conformal.Outcomes
+	t, c := &g.trial, g.trial.Classes
+	for i := range t.Strange {
+		h := &halves[i%2]
+		h.Classes, h.Strange = c, append(h.Strange, t.Strange[i])
+		h.Probabilities = append(h.Probabilities, t.Probabilities[i*c:(i+1)*c]...)
+		if t.Targets != nil {
+			h.Targets = append(h.Targets, t.Targets[i*c:(i+1)*c]...)
+		} else {
+			h.Labels = append(h.Labels, t.Labels[i])
+		}
+	}
+	held, measured := &halves[0], &halves[1]
+	if len(measured.Strange) == 0 {
+		return nil
+	}
+	sets, err := conformal.Fit(nil, &held.Examples, conformal.SetOptions{Alpha: trialAlpha})
+	if err != nil { // they are too few
+		return nil
+	}
+	tally := conformal.NewTally(&conformal.Decisions{Set: sets, MultiLabel: held.Targets != nil})
+	tally.Add(measured)
+	return &SetTrial{trialAlpha, len(held.Strange), tally.Result(), tally.Sizes()}
+}
+
 // end takes what decisions came to on a set.
 func (g *gathering) end(s *evalSet, decided *conformal.Tally) {
 	if decided != nil && decided.Sizes() != nil {
@@ -146,6 +202,7 @@ func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Deta
 			d.Classes[t.Name] = t.Classes(nil)
 		}
 	}
+	d.Trial = g.tried()
 	var scores [][]float64
 	for i, s := range b.sets {
 		d.Sets = append(d.Sets, MeasuredSet{s.Name, s.Spec, len(g.scores[i])})

@@ -20,12 +20,18 @@ import (
 // sets is the section of decisions: what is answered, and with which classes.
 func (v *view) sets() section {
 	s := section{ID: "decisions", Title: "What does it answer, and with which classes?"}
-	decisions := v.e.Detail.Manifest.Decisions
-	if decisions == nil {
-		return s
-	}
-	if len(decisions.Promises) > 0 {
+	results, all := v.e.Decisions, v.e.Detail.Sizes
+	switch decisions, trial := v.e.Detail.Manifest.Decisions, v.e.Detail.Trial; {
+	case decisions != nil:
 		s.Lead = []string{"Promised: " + text.Line(strings.Join(decisions.Promises, "; ")) + "."}
+	case trial != nil:
+		s.Title = "What would prediction sets be?"
+		s.Lead = []string{fmt.Sprintf("The bundle answers each example, with one class. This is what sets of classes would come to that miss the label of at most %s of all examples, as calibrate --alpha %v promises: fitted to %s of the %s examples, and measured on the others.",
+			percent.words(trial.Alpha), trial.Alpha, count(trial.Held), v.kind())}
+		results = []bench.DecisionResult{{Set: "test", Realised: trial.Realised}}
+		all = []bench.SetSizes{{Set: "test", Sizes: trial.Sizes}}
+	default:
+		return s
 	}
 	t := table{Caption: "What came of it", Head: []string{"", "n", "answered", "wrong among them", "held unfamiliar", "sets with the label", "classes in a set", "empty sets"}}
 	part := func(v *float64, u unit) string {
@@ -34,13 +40,13 @@ func (v *view) sets() section {
 		}
 		return u.write(*v)
 	}
-	for _, d := range v.e.Decisions {
+	for _, d := range results {
 		t.Rows = append(t.Rows, cells(v.set(d.Set), count(d.N),
 			part(d.Answered, percent), part(d.Error, percent), part(d.Unfamiliar, percent),
 			part(d.Covered, percent), part(d.SetSize, plain), part(d.EmptySets, percent)))
 	}
 	s.Tables = []table{t}
-	for _, of := range v.e.Detail.Sizes {
+	for _, of := range all {
 		s.Figures = append(s.Figures, v.sizes(of))
 	}
 	return s

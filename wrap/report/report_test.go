@@ -362,6 +362,32 @@ func TestFiguresHaveNamesAndNumbers(t *testing.T) {
 	}
 }
 
+// Without decisions the page says what sets would be, and that there are none.
+func TestSetsThatWouldBe(t *testing.T) {
+	e := evaluation()
+	covered, size := .91, 1.5
+	e.Decisions, e.Detail.Sizes, e.Detail.Manifest.Decisions = nil, nil, nil
+	e.Detail.Trial = &bench.SetTrial{Alpha: .1, Held: 1000, Sizes: []int{0, 500, 500}}
+	e.Detail.Trial.Realised = conformal.Realised{N: 1000, Covered: &covered, SetSize: &size}
+	var b bytes.Buffer
+	if err := writeMarkdown(&b, pageOf(e, Options{})); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(b.String(), "\u00a0", " ")
+	for _, want := range []string{
+		"### What would prediction sets be?", "at most 10.0 % of all examples", "fitted to 1,000 of the test examples",
+		"| test | 1,000 | – | – | – | 91.00 % | 1.500 | – |", "| 2 | 500 | 50.00 % |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in the report", want)
+		}
+	}
+	e.Detail.Trial = nil
+	if html := htmlOf(t, e, Options{}); strings.Contains(html, "prediction set") {
+		t.Error("sets are told of where there are none")
+	}
+}
+
 func TestMarkdown(t *testing.T) {
 	var b bytes.Buffer
 	if err := writeMarkdown(&b, pageOf(evaluation(), Options{Tuned: true})); err != nil {
