@@ -68,7 +68,9 @@ func formatOf(name string) *Format {
 // Formats are the names that may stand before the path of a SPEC.
 func Formats() []string { return namesOf(func(f Format) bool { return f.Open != nil }) }
 
-func streamNames() string { return strings.Join(namesOf(func(f Format) bool { return f.Stream != nil }), ", ") }
+func streamNames() string {
+	return strings.Join(namesOf(func(f Format) bool { return f.Stream != nil }), ", ")
+}
 
 func namesOf(wanted func(Format) bool) (names []string) {
 	for _, f := range formats {
