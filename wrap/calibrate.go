@@ -46,6 +46,9 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 		if err != nil {
 			return err
 		}
+		if err := cfg.Known.CheckData(p); err != nil {
+			return err
+		}
 		report, err = finish(ctx, p, to, log)
 		return err
 	})

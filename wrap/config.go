@@ -80,6 +80,9 @@ type Config struct {
 	Inputs
 	Runtime
 
+	// Known is what model and data must be; zero: anything.
+	Known Known
+
 	// Resume goes on with a calibration to Out that was interrupted, or begins one. Where Out is
 	// its result already, the error is a [*DoneError].
 	Resume bool
@@ -88,6 +91,9 @@ type Config struct {
 	// Notice, if set, is told at once what need not be in the report.
 	Notice func(string)
 }
+
+// Known identifies what a calibration reads.
+type Known = part.Known
 
 // StandIns for Config.OOD takes stand-ins for unfamiliar data, made of the held-out images. They are
 // not out-of-distribution data: scores are compared on them, and nothing else is tuned to them.

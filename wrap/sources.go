@@ -105,6 +105,9 @@ func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.Known.CheckModel(cfg.Model, model.SHA256()); err != nil {
+		return err
+	}
 	h, err := head.Find(model, cfg.Head)
 	if err != nil {
 		return err

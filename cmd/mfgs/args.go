@@ -55,10 +55,10 @@ func arrange(verb *cli.Command, args []string) (arranged []string, help bool, er
 			hint := didYouMean(name, "--", flagNames(verb.Flags))
 			return nil, false, usagef(verb.Name, "unknown flag --%s%s", name, hint)
 		}
-		if _, repeatable := f.(*cli.StringSliceFlag); given[name] && !repeatable {
+		if _, repeatable := f.(*cli.StringSliceFlag); given[f.Names()[0]] && !repeatable {
 			return nil, false, usagef(verb.Name, "--%s is given twice", name)
 		}
-		given[name] = true
+		given[f.Names()[0]] = true
 		if _, isBool := f.(*cli.BoolFlag); isBool && !hasValue {
 			value, hasValue = "true", true
 		}

@@ -35,11 +35,16 @@ func (p *program) calibrate() *cli.Command {
 		Usage: "turn a trained model and some data into a bundle",
 		UsageText: `mfgs calibrate --model FILE --train SPEC --val SPEC --ood SPEC --out DIR
 mfgs calibrate --train-features NPZ --val-features NPZ ... --out DIR
-mfgs calibrate --shard I/N ... --out PART`,
+mfgs calibrate --shard I/N ... --out PART
+mfgs calibrate -f JOB.yaml [--out DIR]`,
 		Description: `Reads the training data once for the curvature of the last layer, tunes damping
 and temperatures on held-out data, and writes the bundle that eval and predict
 take. Held-out data must not have been trained on; data for eval should be
 neither.
+
+With -f a file says what flags say otherwise, so that a calibration can be reviewed before it is
+run; its paths are seen from its folder. A bundle's own bundle.yaml repeats the calibration that
+made it, with the same choices, model and data, or is refused; its SPECs are seen from here.
 
 With --dry-run it only says what that would take.
 
@@ -47,6 +52,7 @@ With --shard it reads one of N parts of each set and writes what merge makes the
 bundle of: N runs, on as many machines, do the work of one. Any of --train, --val
 and --ood is then enough.`,
 		Flags: slices.Concat([]cli.Flag{
+			jobFlag(),
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
 			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
 			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
@@ -161,6 +167,10 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err := noArguments(c); err != nil {
 		return fail(err)
 	}
+	job, err := readJob(c)
+	if err != nil {
+		return fail(err)
+	}
 	readyMade, err := readyMade(c)
 	if err != nil {
 		return fail(err)
@@ -173,13 +183,9 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err != nil {
 		return fail(err)
 	}
-	if err := notNegative(c, "limit", "max-bad"); err != nil {
-		return fail(err)
-	}
-	if err := oneOf(c, "structure", structures); err != nil {
-		return fail(err)
-	}
-	if err := oneOf(c, "covariance", covariances); err != nil {
+	err = cmp.Or(notNegative(c, "limit", "max-bad"), oneOf(c, "structure", structures),
+		oneOf(c, "covariance", covariances))
+	if err != nil {
 		return fail(err)
 	}
 	damping, err := calibrate.ParseDamping(c.String("damping"))
@@ -248,6 +254,9 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 		if config.Preprocess, err = readPreprocessing(arg, config.Model); err != nil {
 			return fail(err)
 		}
+	}
+	if err := completeByJob(&config, job); err != nil {
+		return fail(err)
 	}
 	if folder != nil {
 		if err := take(folder, &config, bar.say); err != nil {

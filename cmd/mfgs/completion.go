@@ -77,6 +77,7 @@ var placeholders = map[string]complete.Value{
 	"FILE":        {Paths: complete.Files},
 	"FILE.onnx":   {Paths: complete.Files},
 	"FILE|PRESET": {Paths: complete.Files},
+	"FILE|DIR":    {Paths: complete.Files},
 	"NPZ":         {Paths: complete.Files},
 	"PATH":        {Paths: complete.Files},
 	"SPEC":        {Paths: complete.Files},

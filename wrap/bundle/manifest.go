@@ -287,6 +287,10 @@ func (m *Manifest) render() ([]byte, error) { return folder.Render(m, comments) 
 
 const resealHint = "after an edit by hand run mfgs reseal"
 
+// ParseManifest reads what [ManifestName] of a bundle says, sealed or not, and validates it by itself: of
+// the files that it names none is looked at.
+func ParseManifest(document []byte) (*Manifest, error) { return parse(document) }
+
 // parse reads a document and validates it.
 func parse(document []byte) (*Manifest, error) {
 	root, err := folder.Parse(document)

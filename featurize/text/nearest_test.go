@@ -1,4 +1,4 @@
-package main
+package text
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 )
 
 func TestSlipsAreRecognised(t *testing.T) {
-	names := []string{"help", "model", "train", "train-features", "val", "val-features", "ood", "out", "max-bad", "json", "force"}
+	names := []string{"help", "model", "train", "train-features", "val", "val-features", "ood", "out", "max-bad", "json", "force", "no_probe"}
 	for _, test := range []struct {
 		got  string
 		want []string
@@ -21,11 +21,12 @@ func TestSlipsAreRecognised(t *testing.T) {
 		{"val-f", []string{"val-features"}},
 		{"oot", []string{"ood", "out"}},
 		{"trai", []string{"train"}},
+		{"no-prob", []string{"no_probe"}},
 		{"frobnicate", nil},
 		{"x", nil},
 		{"", nil},
 	} {
-		if got := nearest(test.got, names); !slices.Equal(got, test.want) {
+		if got := Nearest(test.got, names); !slices.Equal(got, test.want) {
 			t.Errorf("%q: %q, want %q", test.got, got, test.want)
 		}
 	}
