@@ -125,7 +125,7 @@ var thirdParty = map[string][]string{
 	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
-	"golang.org/x/term":                 {"cmd/*"},
+	"golang.org/x/term":                 {"cmd/*", "cmd/mfgs/internal/memory"},
 	"github.com/rogpeppe/go-internal":   {"featurize/ort/install", "cmd/*"},
 	"github.com/apache/arrow-go/v18":    {"featurize/dataset/arrow", "cmd/mfgs"},
 	"github.com/google/flatbuffers":     {"featurize/dataset/arrow"}, // arrow-go's, as is the next

@@ -18,13 +18,14 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mfgs/mfgs/cmd/mfgs/internal/memory"
 	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // Parquet and Arrow
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
 )
 
 func main() {
-	if code, ok := watched(); ok {
+	if code, ok := memory.Watched(); ok {
 		os.Exit(code)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bufio"
@@ -12,16 +12,20 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/mfgs/mfgs/featurize/text"
 	"golang.org/x/term"
 )
+
+// failed is the exit code of a program that failed.
+const failed = 1
 
 // watchedEnv tells a process that another watches over it.
 const watchedEnv = "MFGS_WATCHED"
 
-// watched runs the command line in a second process where the address space is limited, as by
+// Watched runs the command line in a second process where the address space is limited, as by
 // ulimit -v, and reports whether it has: neither Go nor ONNX Runtime can go on, or say anything
 // sensible, when an allocation fails. The one that watches tells what happened, in one line.
-func watched() (code int, ok bool) {
+func Watched() (code int, ok bool) {
 	var limit syscall.Rlimit
 	const unlimited = 1 << 62
 	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err != nil || limit.Cur >= unlimited ||
@@ -60,15 +64,15 @@ func watched() (code int, ok bool) {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return exitDone, true
+		return 0, true
 	case died:
 		fmt.Fprintf(os.Stderr, "mfgs: out of memory: this process may have %d MiB of address space (ulimit -v): allow more, or ask for less by --structure kron, a smaller --batch or fewer examples\n", limit.Cur>>20)
-		return exitFailed, true
+		return failed, true
 	case errors.As(err, &exit) && exit.Exited():
 		return exit.ExitCode(), true
 	}
-	fmt.Fprintln(os.Stderr, "mfgs:", oneLine(err.Error()))
-	return exitFailed, true
+	fmt.Fprintln(os.Stderr, "mfgs:", text.Line(err.Error()))
+	return failed, true
 }
 
 // death matches what the runtimes of Go, C and C++ write when they end a process that
