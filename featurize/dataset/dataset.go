@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 )
 
 // A Dataset is an open source of examples. Its methods may be called
@@ -166,7 +167,7 @@ func openStdin(s *Stream, f *Format, o Options) (Source, error) {
 	}
 	if f.Stream == nil {
 		return nil, fmt.Errorf("%s: %s cannot be read front to back, as a stream is: want one of %s, or a file", s.Name(),
-			f.Name, streamNames())
+			f.Name, strings.Join(streamNames(), ", "))
 	}
 	src, err := f.Stream(s, o)
 	if err != nil {

@@ -68,9 +68,7 @@ func formatOf(name string) *Format {
 // Formats are the names that may stand before the path of a SPEC.
 func Formats() []string { return namesOf(func(f Format) bool { return f.Open != nil }) }
 
-func streamNames() string {
-	return strings.Join(namesOf(func(f Format) bool { return f.Stream != nil }), ", ")
-}
+func streamNames() []string { return namesOf(func(f Format) bool { return f.Stream != nil }) }
 
 func namesOf(wanted func(Format) bool) (names []string) {
 	for _, f := range formats {
@@ -183,7 +181,7 @@ func sniffStream(s *Stream) (*Format, error) {
 	case len(p.Head) == 0:
 		return nil, fmt.Errorf("%s: nothing comes on standard input", s.Name())
 	}
-	return nil, fmt.Errorf("%s: format not recognised: want one of %s, as in jsonl:-", s.Name(), streamNames())
+	return nil, fmt.Errorf("%s: format not recognised: want one of %s, as in jsonl:-", s.Name(), strings.Join(streamNames(), ", "))
 }
 
 // unknown says why a file is of no format.
