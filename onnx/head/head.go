@@ -381,6 +381,9 @@ func (f *finder) finish(t *trail, start string) (*Head, error) {
 	}
 	if h.Labels = f.labels(t, classes); h.Labels != nil {
 		h.Evidence = append(h.Evidence, fmt.Sprintf("the model names its classes, the first %q", h.Labels[0]))
+	} else if names, key := named(f.m.Metadata(), classes); names != nil {
+		h.Labels = names
+		h.Evidence = append(h.Evidence, fmt.Sprintf("its metadata name the classes under %q, the first %q", key, names[0]))
 	}
 	return h, nil
 }
