@@ -229,7 +229,11 @@ func (b *bench) resolveScores() {
 	if b.Detailed {
 		for _, name := range []string{"mle", b.servedMethod(), served} {
 			if !slices.ContainsFunc(kept, func(o *request) bool { return o.text == name }) {
-				kept = append(kept, &request{text: name, method: find(name)})
+				at := len(kept)
+				if name == "mle" { // which others are compared with
+					at = 0
+				}
+				kept = slices.Insert(kept, at, &request{text: name, method: find(name)})
 			}
 		}
 	}

@@ -192,6 +192,13 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
+		{"unfamiliar inputs, and stand-ins", func(e *bench.Evaluation) {
+			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
+			for i := range e.Methods {
+				e.Methods[i].OOD = append(e.Methods[i].OOD, told(standIns, .5, false))
+			}
+		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
 		{"unfamiliar inputs, for the worse", func(e *bench.Evaluation) {
 			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}

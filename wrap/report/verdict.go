@@ -48,10 +48,14 @@ func (v *view) verdict() (headline string, sentences []string) {
 // unfamiliarHeadline says whether unfamiliar inputs of all sets are told better, or worse, than by the
 // network's own doubt beyond chance.
 func (v *view) unfamiliarHeadline() string {
-	better, worse := 0, 0
+	better, worse, sets := 0, 0, 0
 	for _, r := range v.score.OOD {
+		if r.Name == standIns {
+			continue
+		}
+		sets++
 		switch d, ok := r.Differences[network]["auroc"]; {
-		case r.Name == standIns || !ok || !d.Sure():
+		case !ok || !d.Sure():
 		case d.Difference > 0:
 			better++
 		default:
@@ -59,9 +63,9 @@ func (v *view) unfamiliarHeadline() string {
 		}
 	}
 	switch {
-	case better > 0 && better == len(v.score.OOD):
+	case sets > 0 && better == sets:
 		return ". It notices unfamiliar inputs better"
-	case worse > 0 && worse == len(v.score.OOD):
+	case sets > 0 && worse == sets:
 		return ". It notices unfamiliar inputs worse"
 	}
 	return ""
