@@ -121,7 +121,7 @@ func checkCounts(t *testing.T, d *Detail, all []wrap.Prediction) {
 	total := 0
 	for size, n := range d.Sizes[0].Sizes {
 		total += n
-		if math.Abs(float64(n-sizes[size])) > 1 { // one may be at the threshold
+		if !approx.Equal(float64(n), float64(sizes[size]), 1) { // one may be at the threshold
 			t.Errorf("%d sets of %d classes, want %d", n, size, sizes[size])
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -91,7 +92,7 @@ func TestImagesAreShown(t *testing.T) {
 					if test.scaled {
 						w = int(math.Round(255 * float64(w) / float64(most)))
 					}
-					if math.Abs(float64(int(v)-w)) > 1 {
+					if !approx.Equal(float64(v), float64(w), 1) {
 						t.Fatalf("%s: pixel %d, %d is %v, want %d in channel %d", name, y, x, got, w, i)
 					}
 				}

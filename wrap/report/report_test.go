@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -482,7 +483,7 @@ func TestNumbers(t *testing.T) {
 	}
 	points := []metrics.Point{{X: 0, Y: 0}, {X: .2, Y: .8}, {X: .2, Y: .9}, {X: 1, Y: 1}}
 	for x, want := range map[float64]float64{0: 0, .1: .4, .2: .9, .6: .95, 1: 1} {
-		if got := along(points, x); math.Abs(got-want) > 1e-12 {
+		if got := along(points, x); !approx.Equal(got, want, 1e-12) {
 			t.Errorf("at %v the curve is %v high, want %v", x, got, want)
 		}
 	}
