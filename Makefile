@@ -7,7 +7,7 @@ PYTHON   ?= python3
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo test race lint fuzz bench peers paper spark jobs image clients shells page soak setup toolchain
+.PHONY: build demo firstrun test race lint fuzz bench peers paper spark jobs image clients shells page soak setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -15,6 +15,10 @@ build: toolchain
 # Calibrates and evaluates the digits model that ships, and shows what changed.
 demo: toolchain
 	$(GO) run ./cmd/mfgs demo
+
+# What the README says to copy, from a clone to a report, with an empty HOME; downloads modules and ONNX Runtime.
+firstrun: toolchain
+	testdata/firstrun/run.sh
 
 # The tests that need real data take it from ../shared/data where that exists.
 test: setup

@@ -73,6 +73,31 @@ func ExampleOpenFS() {
 	// class 5, confidence 0.9, unfamiliar: true
 }
 
+// A bundle is opened once, and predicts as often as it takes.
+func ExampleOpen() {
+	bundle, ctx := "testdata/digits", context.Background()
+	img := draw("  +##+  ", "  #++#  ", "    +#  ", "   +#+  ", "    +#+ ", "     +# ", "  #+ +# ", "  +##+  ")
+	err := func() error {
+		p, err := wrap.Open(ctx, bundle, wrap.Options{})
+		if err != nil {
+			return err
+		}
+		defer p.Close()
+		predictions, err := p.PredictImages(ctx, img)
+		if err != nil {
+			return err
+		}
+		one := predictions[0]
+		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.9)
+		return nil
+	}()
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// class 3, confidence 1.0, unfamiliar: false
+}
+
 // draw makes an image of lines of text.
 func draw(lines ...string) image.Image {
 	ink := map[rune]uint8{' ': 0, '+': 127, '#': 255}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -25,20 +27,26 @@ var updateDocs = flag.Bool("update", false, "let TestDocumentedCommands write th
 var mustShow = []string{"../../README.md", "../../docs/examples.md", "../../docs/serve.md"}
 
 // TestDocumentedCommands runs what the README and docs show in ```console fences: lines that begin
-// with "$ mfgs " or "$ curl ", with what follows a \ at their end. They run in order, each file in a
+// with "$ mfgs ", "$ curl " or "$ go run ", with what follows a \ at their end. They run in order, each file in a
 // folder of its own that holds the repository's models and examples. A server, with & at its end, runs
 // beside what follows it, at free addresses. The lines below a command, if any, are what it prints;
-// "…" stands for lines left out. Words must be the same, and figures nearly so: see sameFigure.
+// "…" stands for lines left out. Words must be the same, and figures nearly so: see sameFigure. Fenced files,
+// which begin with a comment that is their name, lie in the folder from the beginning: see documentedFiles.
+// What is fenced as ```sh takes longer, and is run by testdata/firstrun/run.sh.
 func TestDocumentedCommands(t *testing.T) {
 	lib, err := install.Find(install.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
+	files := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../docs/tutorials/*.md"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, err)
+		}
+		files = append(files, found...)
 	}
-	files = append(files, "../../README.md")
+	readers := newReadersModule(t)
 	for _, file := range mustShow {
 		if !slices.Contains(files, file) {
 			t.Errorf("there is no %s", file)
@@ -56,7 +64,7 @@ func TestDocumentedCommands(t *testing.T) {
 			continue
 		}
 		if len(commands) == 0 {
-			if slices.Contains(mustShow, file) {
+			if slices.Contains(mustShow, file) || strings.Contains(file, "/tutorials/") && !slices.Contains(lines, "```sh") {
 				t.Errorf("%s: no command found", file)
 			}
 			continue
@@ -110,6 +118,15 @@ func TestDocumentedCommands(t *testing.T) {
 						return err
 					}
 				}
+				written := documentedFiles(lines)
+				for name, text := range written {
+					if err := os.WriteFile(filepath.Join(env.WorkDir, name), []byte(text), 0o666); err != nil {
+						return err
+					}
+				}
+				if _, program := written["main.go"]; program {
+					return readers.setup(env)
+				}
 				return nil
 			},
 		})
@@ -157,7 +174,7 @@ func documentedCommands(lines []string) ([]documentedCommand, error) {
 			last.command = strings.TrimSuffix(last.command, `\`) + strings.TrimSpace(line)
 			last.from, last.to = i+1, i+1
 		case prompt:
-			ours = strings.HasPrefix(command, "mfgs ") || strings.HasPrefix(command, "curl ")
+			ours = strings.HasPrefix(command, "mfgs ") || strings.HasPrefix(command, "curl ") || strings.HasPrefix(command, "go run ")
 			if ours {
 				commands = append(commands, documentedCommand{command, i + 1, i + 1})
 			}
@@ -167,6 +184,72 @@ func documentedCommands(lines []string) ([]documentedCommand, error) {
 		continued = (continued || prompt && ours) && strings.HasSuffix(line, `\`)
 	}
 	return commands, nil
+}
+
+// fileName is the first line of a fenced file.
+var fileName = regexp.MustCompile(`^(?://|#) ([a-z0-9_]+\.[a-z]+)$`)
+
+// documentedFiles are the fenced blocks of a document that begin with a comment that is a name, by it.
+func documentedFiles(lines []string) map[string]string {
+	files := map[string]string{}
+	fenced, name := false, ""
+	for i, line := range lines {
+		if strings.HasPrefix(line, "```") {
+			fenced, name = !fenced, ""
+			if first := fileName.FindStringSubmatch(lines[min(i+1, len(lines)-1)]); fenced && first != nil {
+				name = first[1]
+			}
+		} else if fenced && name != "" {
+			files[name] += line + "\n"
+		}
+	}
+	return files
+}
+
+// A readersModule is what a reader has who ran go mod init and go get: a go.mod that asks for this tree, and
+// the caches.
+type readersModule struct {
+	mod, sum []byte
+	env      map[string]string
+}
+
+func newReadersModule(t *testing.T) *readersModule {
+	t.Helper()
+	out, err := exec.Command("go", "env", "-json", "GOMODCACHE", "GOCACHE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := new(readersModule)
+	if err := json.Unmarshal(out, &m.env); err != nil {
+		t.Fatal(err)
+	}
+	if m.mod, err = os.ReadFile("../../go.mod"); err != nil {
+		t.Fatal(err)
+	}
+	if m.sum, err = os.ReadFile("../../go.sum"); err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := "module github.com/mfgs/mfgs\n"
+	if !strings.HasPrefix(string(m.mod), ours) {
+		t.Fatalf("go.mod does not begin with %q", ours)
+	}
+	m.mod = fmt.Appendf(nil, "module example\n%s\nrequire github.com/mfgs/mfgs v0.0.0\nreplace github.com/mfgs/mfgs => %q\n",
+		m.mod[len(ours):], filepath.ToSlash(here))
+	return m
+}
+
+// setup makes the folder of a script a module.
+func (m *readersModule) setup(env *testscript.Env) error {
+	for name, value := range m.env {
+		env.Setenv(name, value)
+	}
+	env.Setenv("GOFLAGS", "-mod=mod")
+	return errors.Join(os.WriteFile(filepath.Join(env.WorkDir, "go.mod"), m.mod, 0o666),
+		os.WriteFile(filepath.Join(env.WorkDir, "go.sum"), m.sum, 0o666))
 }
 
 const leftOut = "…"
@@ -447,4 +530,41 @@ func TestExamplesAreAsSureAsTheyAreSaidToBe(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestGoInDocumentsRuns finds the Go that documents show in the examples of packages, which go test runs. Programs in
+// files are run by TestDocumentedCommands.
+func TestGoInDocumentsRuns(t *testing.T) {
+	var examples strings.Builder
+	for _, file := range goFiles(t) {
+		if strings.HasSuffix(file.path, "example_test.go") {
+			examples.WriteString(unindented(string(file.text)))
+		}
+	}
+	found := 0
+	for name, text := range documents(t) {
+		for _, block := range goBlock.FindAllStringSubmatch(text, -1) {
+			if first, _, _ := strings.Cut(block[1], "\n"); fileName.MatchString(first) {
+				continue
+			}
+			found++
+			if !strings.Contains(examples.String(), "\n"+unindented(block[1])) {
+				t.Errorf("%s: these lines are in no example_test.go:\n%s", name, block[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no Go found")
+	}
+}
+
+var goBlock = regexp.MustCompile("(?ms)^```go\n(.*?)^```$")
+
+// unindented is text without the white space at the beginning of lines.
+func unindented(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }

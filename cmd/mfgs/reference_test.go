@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestReferenceIsTheHelp holds docs/cli.md against what mfgs help says; -update writes it.
+func TestReferenceIsTheHelp(t *testing.T) {
+	const file = "../../docs/cli.md"
+	var b strings.Builder
+	b.WriteString("# Commands\n\nWhat `mfgs help` says, and `mfgs man` as a manual page. A test keeps this page current.\n")
+	section := func(title string, args ...string) {
+		code, help, stderr := invoke(t.Context(), args...)
+		if code != 0 || help == "" {
+			t.Fatalf("mfgs %s: status %d, %s", strings.Join(args, " "), code, stderr)
+		}
+		// How datasets are named stands above, once.
+		if about, _, ok := strings.Cut(help, specHelp); ok && len(args) > 1 {
+			help = about
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n", title, strings.TrimSpace(help))
+	}
+	section("mfgs", "help")
+	for _, c := range new(program).commands() {
+		if !c.Hidden {
+			section("mfgs "+c.Name, "help", c.Name)
+		}
+	}
+	if *updateDocs {
+		if err := os.WriteFile(file, []byte(b.String()), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != b.String() {
+		t.Errorf("%s is not what mfgs help says: go test ./cmd/mfgs -run TestReferenceIsTheHelp -update writes it", file)
+	}
+}
