@@ -7,7 +7,7 @@ PYTHON   ?= python3
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo firstrun test race lint fuzz bench peers paper spark jobs image clients shells page soak setup toolchain
+.PHONY: build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page soak setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -19,6 +19,10 @@ demo: toolchain
 # What the README says to copy, from a clone to a report, with an empty HOME; downloads modules and ONNX Runtime.
 firstrun: toolchain
 	testdata/firstrun/run.sh
+
+# The Python that documents show, and what it prints. In a Python environment with onnxruntime.
+snippets: build setup
+	$(PYTHON) testdata/firstrun/snippets.py
 
 # The tests that need real data take it from ../shared/data where that exists.
 test: setup

@@ -1,0 +1,87 @@
+"""Runs the Python that docs/export.md, docs/examples.md and docs/tutorials/text.md show, on what the commands above
+it make, and compares what is printed with the indented lines below. That of docs/serve.md is compiled here; what it does,
+testdata/serve/clients tries. In a Python environment with onnxruntime, from the root of the repository:
+
+    make build
+    python testdata/firstrun/snippets.py
+"""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnxruntime
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MFGS = ROOT / "mfgs"
+# What the text around a block says is there.
+GIVEN = {
+    "docs/export.md": {"onnxruntime": onnxruntime, "images": np.zeros((2, 1, 8, 8), np.float32)},
+    "docs/examples.md": {},
+    "docs/tutorials/text.md": {"json": json, "text": "tre", "label": 4, "tokenizer": lambda text: {"input_ids": [1, 26, 2], "attention_mask": [1, 1, 1]}},
+}
+
+
+def commands(text):
+    """The lines of ```console blocks that calibrate or export."""
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.M | re.S):
+        for line in block.replace("\\\n", " ").splitlines():
+            if re.match(r"\$ mfgs (calibrate|export) ", line):
+                yield shlex.split(line[2:])
+
+
+def blocks(text):
+    """Each ```python block, and the indented lines that follow what is said of it."""
+    for found in re.finditer(r"^```python\n(.*?)^```\n(?:\n[^\n#|]+:\n\n((?:    [^\n]*\n)+))?", text, re.M | re.S):
+        yield found[1], [line[4:] for line in (found[2] or "").splitlines()]
+
+
+def same(got, shown):
+    """Whether words are the same, and figures but for another processor's rounding."""
+
+    def near(a, b):
+        try:
+            return abs(float(a.rstrip("%")) - float(b.rstrip("%"))) <= 0.01 * abs(float(b.rstrip("%")))
+        except ValueError:
+            return a == b
+
+    return len(got) == len(shown) and all(map(near, got, shown))
+
+
+def main():
+    ran = 0
+    for name, given in GIVEN.items():
+        text = (ROOT / name).read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            for shared in ("models", "testdata"):
+                os.symlink(ROOT / shared, shared)
+            if any(re.search(r"InferenceSession", code) for code, _ in blocks(text)):
+                for line in commands(text):
+                    subprocess.run([MFGS, *line[1:]], check=True, capture_output=True)
+            for code, shown in blocks(text):
+                printed = io.StringIO()
+                with contextlib.redirect_stdout(printed):
+                    exec(compile(code, name, "exec"), dict(given))
+                got = printed.getvalue().splitlines()
+                if shown and not same(" ".join(got).split(), " ".join(shown).split()):
+                    sys.exit(f"{name}: printed\n" + "\n".join(got) + "\nand shown\n" + "\n".join(shown))
+                print(f"{name}: a block of {len(code.splitlines())} lines ran, {len(shown)} lines of output as shown")
+                ran += 1
+            os.chdir(ROOT)
+    for code, _ in blocks((ROOT / "docs/serve.md").read_text()):
+        compile(code, "docs/serve.md", "exec")
+        ran += 1
+    if ran < 5:
+        sys.exit(f"{ran} blocks found, want at least 5")
+
+
+main()
