@@ -197,7 +197,7 @@ func readToken(path string) (string, error) {
 	}
 	token := strings.TrimSpace(text)
 	if from && len(strings.Fields(token)) != 1 {
-		return "", fmt.Errorf("%s: want one word", where)
+		return "", fmt.Errorf("%s: want one word, got %d: give none if requests need no token", where, len(strings.Fields(token)))
 	}
 	return token, nil
 }

@@ -246,7 +246,7 @@ func serve(ctx context.Context) (*server, error) {
 	}
 	p := exec.CommandContext(ctx, *command, args...)
 	p.Stderr = os.Stderr
-	p.Env = append(os.Environ(), "MFGS_TOKEN=")
+	p.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, "MFGS_TOKEN=") })
 	out, err := p.StdoutPipe()
 	if err != nil {
 		return nil, err
