@@ -42,7 +42,8 @@ func TestListedValuesAreAccepted(t *testing.T) {
 					continue // checked when much else is there
 				}
 				code, _, stderr := invoke(t.Context(), c.Name, "--"+name+"="+word, "--")
-				if code == exitDone || strings.Contains(stderr, word+`"`) || strings.Contains(stderr, "--"+name+" "+word) {
+				done := code == exitDone && c.Name != "doctor" // which wants nothing else
+				if done || strings.Contains(stderr, word+`"`) || strings.Contains(stderr, "--"+name+" "+word) {
 					t.Errorf("mfgs %s --%s=%s: exit code %d, %s", c.Name, name, word, code, stderr)
 				}
 				tried++

@@ -80,7 +80,10 @@ var imports = map[string][]string{
 	"wrap/serve/telemetry":           {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 	"wrap/internal/wraptest":         {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
 	"cmd/*":                          {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text", "cmd/mfgs/internal/*"},
-	"cmd/mfgs/internal/*":            {"featurize/text"},
+	"cmd/mfgs/internal/complete":     {"featurize/text"},
+	"cmd/mfgs/internal/doctor":       {"featurize/ort", "featurize/ort/install", "featurize/tensor", "featurize/text", "models", "wrap", "wrap/bundle"},
+	"cmd/mfgs/internal/memory":       {"featurize/text"},
+	"cmd/mfgs/internal/roff":         {},
 	"models":                         {},
 	"calibrate/approx":               {},
 	"onnx/files":                     {},
@@ -122,7 +125,7 @@ var thirdParty = map[string][]string{
 	// wrap/serve/telemetry: only its tests.
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/job", "wrap/part", "wrap/serve/telemetry"},
 	"golang.org/x/sync":                 {"featurize", "wrap/serve"},
-	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "wrap/bundle"}, // wrap/bundle: only its tests
+	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*", "cmd/mfgs/internal/memory"},

@@ -79,6 +79,7 @@ func (p *program) commands() []*cli.Command {
 		p.serve(),
 		p.reseal(),
 		p.setup(),
+		p.doctor(),
 		p.completion(),
 		p.man(),
 		p.demo(),

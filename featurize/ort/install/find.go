@@ -343,13 +343,21 @@ func globs(pattern string) []string {
 func (c *Config) installDir() (string, error) {
 	dir := c.CacheDir
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return "", fmt.Errorf("%w (%w)", errNoCache, err)
+		var err error
+		if dir, err = CacheDir(); err != nil {
+			return "", err
 		}
-		dir = filepath.Join(cache, "mfgs")
 	}
 	return filepath.Join(dir, "onnxruntime", PinnedVersion, runtime.GOOS+"-"+runtime.GOARCH), nil
+}
+
+// CacheDir is the folder below which installations go: mfgs in the user's cache folder. It need not be there.
+func CacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w (%w)", errNoCache, err)
+	}
+	return filepath.Join(cache, "mfgs"), nil
 }
 
 var errNoCache = errors.New("the user has no cache folder")

@@ -56,8 +56,8 @@ type Config struct {
 	Install bool
 	// Force makes Install replace a library that is in the cache already.
 	Force bool
-	// CacheDir is the folder that installations go to; "" means mfgs in the
-	// user's cache folder (os.UserCacheDir).
+	// CacheDir is the folder that installations go to; "" means that of the
+	// function CacheDir.
 	CacheDir string
 	// Progress is told how an installation gets on, from one goroutine at a time;
 	// nil means silence.

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"cmp"
+	"io"
+
+	"github.com/mfgs/mfgs/cmd/mfgs/internal/doctor"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/urfave/cli/v2"
+)
+
+func (p *program) doctor() *cli.Command {
+	return &cli.Command{
+		Name:      "doctor",
+		Usage:     "look whether all is well on this machine, and say what mends it",
+		UsageText: "mfgs doctor [--bundle DIR]",
+		Description: `Tries ONNX Runtime and its providers, the cache folder, memory and CPUs, and a bundle
+if one is named. Installs nothing. A line each says ok, warn or fail, and what mends
+it; the exit status is 1 if anything fails.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "provider", Category: runtimeFlags, Value: ort.CPU,
+				Usage: "`NAME` that must be there: " + alternatives(ort.Providers()) + " [cpu]"},
+			runtimePathFlag(runtimeFlags), bundleFlag(), modelFlag(), jsonFlag(),
+		},
+		Action: p.runDoctor,
+	}
+}
+
+func (p *program) runDoctor(c *cli.Context) error {
+	err := cmp.Or(noArguments(c), oneOf(c, "provider", ort.Providers()), found(c, "bundle", "model"))
+	if err != nil {
+		return err
+	}
+	checks := doctor.Examine(c.Context, doctor.Config{Library: c.String("runtime"), Provider: c.String("provider"),
+		Bundle: c.String("bundle"), Model: c.String("model")})
+	if c.Bool("json") {
+		err = writeJSON(p.stdout, map[string]any{"checks": checks})
+	} else {
+		colours := map[doctor.Status]colour{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red}
+		_, err = io.WriteString(p.stdout, doctor.Lines(checks, func(s doctor.Status) string {
+			return painted(p.stdout, colours[s], string(s))
+		}))
+	}
+	return cmp.Or(err, doctor.Failed(checks))
+}

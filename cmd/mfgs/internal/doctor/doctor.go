@@ -1,0 +1,100 @@
+// Package doctor looks whether a machine has what the command needs, and names the command that mends
+// what is wrong. It installs nothing and writes nothing but one file into the cache folder, which it removes.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/wrap"
+)
+
+// A Status is how something is.
+type Status string
+
+// From good to bad. A command that needs what has failed will fail.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// A Check is one thing that was looked at. Its texts are single printable lines.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	Found  string `json:"found"`
+	Fix    string `json:"fix"` // a command, with words in capitals to be replaced; "" where all is well
+}
+
+// Config says what to look at beside the machine.
+type Config struct {
+	Library  string // the user's own choice of ONNX Runtime, "" for none
+	Provider string // one of ort.Providers that must be there; "" is the CPU
+	Bundle   string // a folder that is to open and to answer its probe, "" for none
+	Model    string // the model file of a bundle that holds none
+}
+
+// Examine looks at everything. The library of ONNX Runtime stays loaded.
+func Examine(ctx context.Context, c Config) []Check {
+	if c.Provider == "" {
+		c.Provider = ort.CPU
+	}
+	program := fmt.Sprintf("%s, built by %s for %s/%s", wrap.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	library := c.library(ctx)
+	checks := []Check{
+		{"mfgs", OK, program, ""},
+		library,
+		c.providers(ctx),
+		cache(library.Status == Fail),
+		memory(os.DirFS("/")),
+		{"CPUs", OK, fmt.Sprintf("%d used, of %d that this process may run on", runtime.GOMAXPROCS(0), runtime.NumCPU()), ""},
+	}
+	if c.Bundle != "" {
+		checks = append(checks, c.bundle(ctx))
+	}
+	for i := range checks {
+		checks[i].Found, checks[i].Fix = text.Line(checks[i].Found), text.Line(checks[i].Fix)
+	}
+	return checks
+}
+
+// Lines writes a line for each check; paint gives the word of a status its colour.
+func Lines(checks []Check, paint func(Status) string) string {
+	var b strings.Builder
+	for _, c := range checks {
+		fmt.Fprintf(&b, "%s%s  %-12s  %s", paint(c.Status), strings.Repeat(" ", len(Fail)-len(c.Status)), c.Name, c.Found)
+		if c.Fix != "" {
+			b.WriteString("; fix: " + c.Fix)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// Failed is the error of checks of which any failed.
+func Failed(checks []Check) error {
+	n := 0
+	for _, c := range checks {
+		if c.Status == Fail {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d checks failed: run the fix of each that did", n, len(checks))
+}
+
+// bytes writes an amount of memory or of a disk.
+func bytes(n uint64) string {
+	if n < 1<<30 {
+		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}

@@ -1,0 +1,162 @@
+package doctor
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/ort/install"
+)
+
+const (
+	wantedSpace  = 128 << 20 // of the cache folder's disk: ONNX Runtime and the archive that it comes in
+	wantedMemory = 512 << 20 // with which models of usual size are calibrated
+)
+
+// cache looks at the folder that ONNX Runtime is installed to, which must be in order only where that is needed.
+func cache(needed bool) Check {
+	bad := func(found string) Check {
+		fix := map[string]string{"darwin": "export HOME=FOLDER", "windows": `$env:LocalAppData = "FOLDER"`}[runtime.GOOS]
+		check := Check{"cache", Warn, found, cmp.Or(fix, "export XDG_CACHE_HOME=FOLDER")}
+		if needed {
+			check.Status = Fail
+		}
+		return check
+	}
+	dir, err := install.CacheDir()
+	if err != nil {
+		return bad(err.Error())
+	}
+	at, state := dir, "not there yet"
+	switch info, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist):
+		// It is made when it is needed.
+		for err != nil && filepath.Dir(at) != at {
+			at = filepath.Dir(at)
+			info, err = os.Stat(at)
+		}
+		if err == nil && info.IsDir() {
+			err = mayWrite(at)
+		}
+		if err != nil {
+			return bad(fmt.Sprintf("%s cannot be made in %s: %v", dir, at, err))
+		}
+	case err != nil:
+		return bad(err.Error())
+	case !info.IsDir():
+		return bad(dir + " is no folder")
+	default:
+		if err := write(dir); err != nil {
+			return bad(fmt.Sprintf("%s cannot be written to: %v", dir, err))
+		}
+		state = "writable, holds " + bytes(used(dir))
+	}
+	found := dir + ", " + state
+	if space, ok := free(at); ok {
+		if found += ", " + bytes(space) + " free"; space < wantedSpace {
+			return bad(found + ", want " + bytes(wantedSpace))
+		}
+	}
+	return Check{"cache", OK, found, ""}
+}
+
+// write writes a file into a folder and removes it.
+func write(dir string) error {
+	f, err := os.CreateTemp(dir, ".doctor-")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("mfgs")
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// used adds up the files of a folder.
+func used(dir string) (n uint64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // what others may read, or have just removed
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			n += uint64(info.Size())
+		}
+		return nil
+	})
+	return n
+}
+
+// memory tells what this process may have, by Linux's files, which lie in system; other systems have none.
+func memory(system fs.FS) Check {
+	total, ok := number(system, "proc/meminfo", "MemTotal:")
+	available, _ := number(system, "proc/meminfo", "MemAvailable:")
+	total, available = total<<10, available<<10
+	if !ok {
+		return Check{"memory", OK, "not known on " + runtime.GOOS, ""}
+	}
+	found, room := fmt.Sprintf("%s, of which %s available", bytes(total), bytes(available)), available
+	if limit, ok := cgroupMemory(system); ok && limit < total {
+		found, room = fmt.Sprintf("%s, limit of the cgroup %s", found, bytes(limit)), min(room, limit)
+	}
+	if limit, ok := number(system, "proc/self/limits", "Max address space"); ok {
+		found, room = fmt.Sprintf("%s, address space %s (ulimit -v)", found, bytes(limit)), min(room, limit)
+	}
+	if room < wantedMemory {
+		return Check{"memory", Warn, found, "mfgs calibrate --structure kron --batch 1 --model MODEL --train SPEC --val SPEC --out DIR"}
+	}
+	return Check{"memory", OK, found, ""}
+}
+
+// number reads the first word of a file behind a label, and whether it is a number.
+func number(system fs.FS, file, label string) (n uint64, ok bool) {
+	data, err := fs.ReadFile(system, file)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, found := strings.CutPrefix(line, label); found {
+			if words := strings.Fields(rest); len(words) > 0 {
+				n, err = strconv.ParseUint(words[0], 10, 64)
+				return n, err == nil
+			}
+		}
+	}
+	return 0, false
+}
+
+// cgroupMemory is the least limit of this process's cgroups and of those above them, of version 1 or 2.
+func cgroupMemory(system fs.FS) (least uint64, ok bool) {
+	groups, err := fs.ReadFile(system, "proc/self/cgroup")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(groups)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) < 3 {
+			continue
+		}
+		folder, file := "sys/fs/cgroup", "memory.max"
+		if fields[1] != "" {
+			folder, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+			if !slices.Contains(strings.Split(fields[1], ","), "memory") {
+				continue
+			}
+		}
+		// In a container the path may be that outside of it, and its own group lies at the root.
+		for dir := path.Clean("/" + fields[2]); ; dir = path.Dir(dir) {
+			if n, found := number(system, path.Join(folder, dir, file), ""); found && (!ok || n < least) {
+				least, ok = n, true
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return least, ok
+}

@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+const setup = "mfgs setup"
+
+// library finds ONNX Runtime as every command does, but for installing it, and runs a small model in it.
+func (c Config) library(ctx context.Context) Check {
+	const name = "ONNX Runtime"
+	lib, err := install.Find(install.Config{Flag: c.Library})
+	if err == nil {
+		err = ort.Load(lib)
+	}
+	if loaded, ok := ort.Loaded(); ok && err == nil {
+		lib.Version = loaded.Version
+		err = try(ctx, ort.CPU)
+	}
+	if err == nil {
+		return Check{name, OK, fmt.Sprintf("%s at %s, found by %s, runs a model", lib.Version, lib.Path, lib.Source), ""}
+	}
+	var missing *install.NotFoundError
+	if errors.As(err, &missing) {
+		found := "none of version " + install.MinVersion + " or newer"
+		if len(missing.Passed) > 0 {
+			found += "; passed over: " + strings.Join(missing.Passed, "; ")
+		}
+		return Check{name, Fail, found, without(install.EnvNoInstall) + setup}
+	}
+	found, source := err.Error(), lib.Source
+	if wrong := (*install.LibraryError)(nil); errors.As(err, &wrong) {
+		found, source = fmt.Sprintf("%s, found by %s: %s", wrong.Path, wrong.Source, wrong.Reason), wrong.Source
+	}
+	fix := without(install.EnvNoInstall) + setup + " --force"
+	switch source {
+	case install.SourceFlag:
+		fix = setup
+	case install.SourceEnvironment:
+		fix = without(install.EnvLibrary) + setup
+	case install.SourceExecutable: // which goes before what is installed
+		fix = fmt.Sprintf("mv %s %s && %s", quoted(lib.Path), quoted(lib.Path+".old"), setup)
+	}
+	return Check{name, Fail, found, fix}
+}
+
+// without returns the beginning of a command line that unsets a variable, "" where it is not set.
+func without(variable string) string {
+	switch {
+	case os.Getenv(variable) == "":
+		return ""
+	case runtime.GOOS == "windows":
+		return "Remove-Item Env:" + variable + "; "
+	}
+	return "unset " + variable + "; "
+}
+
+// quoted writes a path as shells take it.
+func quoted(path string) string {
+	if !strings.ContainsAny(path, " \t\"'`$&|;<>()*?[]#~!{}") {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
+// try runs a small model on zeros.
+func try(ctx context.Context, provider string) error {
+	graph, err := fs.ReadFile(models.DigitsMLP(), models.DigitsModel)
+	if err != nil {
+		return err
+	}
+	s, err := ort.NewSession(ort.SessionConfig{Graph: graph, Provider: provider, Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	in := s.Inputs()[0]
+	zeros := tensor.Tensor{Name: in.Name}
+	for _, d := range in.Shape {
+		zeros.Shape = append(zeros.Shape, max(d, 1))
+	}
+	n, err := tensor.Elements(zeros.Shape)
+	if err != nil {
+		return err
+	}
+	zeros.Data = make([]float32, n)
+	outputs, err := s.Run(ctx, []tensor.Tensor{zeros})
+	if err != nil {
+		return err
+	}
+	for _, v := range outputs[0].Data.([]float32) {
+		if v := float64(v); math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("provider %s: a small model gives %v, want finite numbers", provider, v)
+		}
+	}
+	return nil
+}
+
+// providers tells which of them run a model here. Only the one that is asked for must.
+func (c Config) providers(ctx context.Context) Check {
+	const name = "providers"
+	if _, ok := ort.Loaded(); !ok {
+		return Check{name, Warn, "not tried without ONNX Runtime", setup}
+	}
+	var have []string
+	var refused error
+	for _, p := range ort.Providers() {
+		if err := try(ctx, p); err == nil {
+			have = append(have, p)
+		} else if p == c.Provider {
+			refused = err
+		}
+	}
+	if refused == nil {
+		return Check{name, OK, strings.Join(have, ", "), ""}
+	}
+	if e := (*ort.ProviderError)(nil); errors.As(refused, &e) {
+		refused = e.Err
+	}
+	return Check{name, Fail, fmt.Sprintf("no %s (%v), but %s", c.Provider, refused, strings.Join(have, ", ")), providerFix(c.Provider)}
+}
+
+// packages are those of Python whose library has a provider.
+var packages = map[string]string{
+	ort.CUDA: "onnxruntime-gpu", ort.TensorRT: "onnxruntime-gpu", ort.OpenVINO: "onnxruntime-openvino",
+	ort.DirectML: "onnxruntime-directml",
+}
+
+func providerFix(provider string) string {
+	mac, windows := runtime.GOOS == "darwin", runtime.GOOS == "windows"
+	switch {
+	case provider == ort.CoreML && mac:
+		return setup + " --force"
+	case packages[provider] == "" || mac || provider == ort.DirectML && !windows:
+		return "mfgs doctor --provider " + ort.CPU
+	}
+	python := "python3"
+	if windows {
+		python = "python"
+	}
+	return fmt.Sprintf(`%s -m pip install %s && mfgs doctor --provider %s --runtime "$(%s -c 'import onnxruntime; print(*onnxruntime.__path__)')/capi"`,
+		python, packages[provider], provider, python)
+}
+
+// bundle opens one and has it answer its probe.
+func (c Config) bundle(ctx context.Context) Check {
+	const name = "bundle"
+	lib, ok := ort.Loaded()
+	if !ok {
+		return Check{name, Warn, c.Bundle + ": not tried without ONNX Runtime", setup}
+	}
+	p, err := wrap.Open(ctx, c.Bundle, wrap.Options{Model: c.Model,
+		Runtime: wrap.Runtime{Setup: wrap.Setup{Flag: lib.Path}, Provider: c.Provider}})
+	if err == nil {
+		defer p.Close()
+		err = p.Probe(ctx)
+	}
+	again := fmt.Sprintf("mfgs calibrate --file %s --out NEW", quoted(filepath.Join(c.Bundle, bundle.ManifestName)))
+	switch {
+	case err == nil:
+		return Check{name, OK, c.Bundle + " answers its probe", ""}
+	case errors.Is(err, wrap.ErrNoProbe):
+		return Check{name, Warn, fmt.Sprintf("%s opens; %v", c.Bundle, err), again}
+	}
+	return Check{name, Fail, fmt.Sprintf("%s: %v", c.Bundle, err), again}
+}
