@@ -397,3 +397,18 @@ func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 	var got inference
 	r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1501, ""), &got)
 }
+
+// A refusal leaves the connection to further requests, unless the rest of the body is too long.
+func TestRefusalsKeepConnections(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: 4 << 20})
+	for size, closes := range map[int]bool{1 << 10: false, 2 << 20: false, 5 << 20: true} {
+		answer, err := http.Post(r.url+"/v2/models/none/infer", "application/json", bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != http.StatusNotFound || answer.Close != closes {
+			t.Errorf("%d bytes: %d, the connection closes: %v, want %v", size, answer.StatusCode, answer.Close, closes)
+		}
+	}
+}

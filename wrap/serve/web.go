@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -79,7 +80,10 @@ func (s *Server) Handler() http.Handler {
 }
 
 // readOver reads on where a request was answered before its end: a client that is still sending when the
-// connection is closed does not get to see the answer. The answer goes out first, for those who look.
+// connection is closed does not get to see the answer. If the rest comes soon, it is read before the answer,
+// which leaves the connection to further requests: clients that are refused for load need not connect
+// again. If not, the answer goes out first, for those who look, and net/http closes the connection in the
+// end.
 func (s *Server) readOver(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body := &ended{ReadCloser: r.Body}
@@ -88,10 +92,21 @@ func (s *Server) readOver(next http.Handler) http.Handler {
 		if body.err != nil || r.ContentLength == 0 || r.ProtoMajor != 1 || r.Header.Get("Expect") != "" {
 			return
 		}
-		_ = http.NewResponseController(w).Flush()
+		c := http.NewResponseController(w)
+		if c.SetReadDeadline(time.Now().Add(soon)) == nil {
+			_, err := io.CopyN(io.Discard, body, s.config.MaxBody)
+			_ = c.SetReadDeadline(time.Now().Add(s.config.Timeout))
+			if errors.Is(err, io.EOF) {
+				return
+			}
+		}
+		_ = c.Flush()
 		_, _ = io.CopyN(io.Discard, body, 4*s.config.MaxBody)
 	})
 }
+
+// soon is how long an answer waits for the rest of a body.
+const soon = 250 * time.Millisecond
 
 // ended is a body that knows how its reading ended.
 type ended struct {
