@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -47,13 +48,13 @@ kind.`,
 			}
 			evaluation.Warnings = also(evaluation.Warnings, presets.Evaluation(c.Context, config, evaluation))
 			p.warn(evaluation.Warnings...)
-			if err := writePage(c, evaluation, report.Options{}); err != nil {
-				return err
-			}
 			if c.Bool("json") {
-				return writeJSON(p.stdout, evaluation)
+				err = writeJSON(p.stdout, evaluation)
+			} else {
+				err = writeEvaluation(p.stdout, evaluation)
 			}
-			return writeEvaluation(p.stdout, evaluation)
+			// A disk that is full by now takes the page, and not the figures.
+			return cmp.Or(err, writePage(c, evaluation, report.Options{}))
 		},
 	}
 }

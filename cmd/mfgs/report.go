@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -28,6 +29,9 @@ func reportable(c *cli.Context) error {
 	}
 	if parent := filepath.Dir(path); !exists(parent) {
 		return fmt.Errorf("--report %s: there is no folder %s: make it first, or choose another", path, parent)
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("--report %s: is a folder: give the name of a file", path)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func distinct(names []string) error {
 	}
 	first := map[string]int{}
 	for i, name := range names {
-		if name == "" {
+		if strings.TrimSpace(name) == "" {
 			return fmt.Errorf("class %d has no name", i)
 		}
 		if j, dup := first[name]; dup {

@@ -22,6 +22,7 @@ func TestClassNames(t *testing.T) {
 		{" \n\n", nil, "holds no class names"},
 		{"[]", nil, "holds no class names"},
 		{"cat\n\ndog", nil, "class 1 has no name"},
+		{`["cat", " \t"]`, nil, "class 1 has no name"},
 		{"cat\ndog\ncat", nil, `classes 0 and 2 are both named "cat"`},
 		{`["cat", 7]`, nil, "not a JSON array of class names"},
 		{`["cat"`, nil, "not a JSON array of class names"},

@@ -196,8 +196,8 @@ func bare(err error) error {
 }
 
 func exists(path ...string) bool {
-	_, err := os.Stat(filepath.Join(path...))
-	return err == nil
+	info, err := os.Stat(filepath.Join(path...))
+	return err == nil && !info.IsDir()
 }
 
 // Taken says in words what is taken from the folder, a line each.

@@ -79,7 +79,7 @@ func readAll(in io.Reader, expected, limit int64, beyond error, memory *reservat
 				size *= 2
 			}
 			if n < expected {
-				size = min(size, expected)
+				size = min(max(firstBytes, 16*n), expected)
 			}
 			size = min(size, limit) + 1 // one more than may be, to see the end
 			if err := memory.add(size); err != nil {
