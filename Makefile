@@ -4,10 +4,13 @@ GO       ?= go
 FUZZTIME ?= 20s
 PYTHON   ?= python3
 
+# The version that is released next, or was last.
+VERSION = 0.1.0
+
 # Pinned here and not in go.mod: a linter is no dependency of the program.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page soak setup toolchain
+.PHONY: build demo firstrun snippets test race lint fuzz bench peers paper spark jobs image clients shells page soak release setup toolchain
 
 build: toolchain
 	$(GO) build -o mfgs ./cmd/mfgs
@@ -106,6 +109,11 @@ clients: build setup
 soak: setup
 	$(GO) run ./testdata/serve/soak
 	$(GO) run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
+
+# Archives, wheels, bills of materials and checksums in dist, for all platforms: docs/release.md. Takes Linux
+# on x86-64, git and Python; RELEASE=-twice builds twice and compares, RELEASE=-only=linux/amd64 one platform.
+release: toolchain
+	$(GO) run ./cmd/mfgs-release -version $(VERSION) $(RELEASE)
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \

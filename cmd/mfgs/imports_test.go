@@ -148,7 +148,7 @@ var topLevel = []string{
 }
 
 // notOurs are build products that .gitignore keeps out of the repository.
-var notOurs = []string{"mfgs", "mfgs.exe", "*.test", "*.prof", "*.out"}
+var notOurs = []string{"mfgs", "mfgs.exe", "dist", "*.test", "*.prof", "*.out"}
 
 const root = "../.."
 

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"io"
+	"time"
+)
+
+// A file goes into an archive or a wheel.
+type file struct {
+	name       string // with slashes
+	data       []byte
+	executable bool
+}
+
+func (f file) mode() int64 {
+	if f.executable {
+		return 0o755
+	}
+	return 0o644
+}
+
+// writeTar writes files as a tar.gz. Nothing in it tells who wrote it, where or when: files belong to
+// nobody, and were changed at the given time.
+func writeTar(w io.Writer, files []file, changed time.Time) error {
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	for _, f := range files {
+		err := t.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode(), Size: int64(len(f.data)),
+			ModTime: changed.UTC().Truncate(time.Second), Format: tar.FormatUSTAR,
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := t.Write(f.data); err != nil {
+			return err
+		}
+	}
+	if err := t.Close(); err != nil {
+		return err
+	}
+	return z.Close()
+}
+
+// writeZip writes files as a zip, as writeTar does.
+func writeZip(w io.Writer, files []file, changed time.Time) error {
+	z := zip.NewWriter(w)
+	for _, f := range files {
+		// Without Modified there is no extra field: zip's own time, to two seconds and of no zone, is all.
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
+		h.SetMode(0)
+		h.ExternalAttrs = uint32(0o100000|f.mode()) << 16 // a regular file of Unix
+		h.CreatorVersion = 3 << 8                         // Unix
+		h.ModifiedDate, h.ModifiedTime = dosTime(changed.UTC())
+		w, err := z.CreateHeader(h)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(f.data); err != nil {
+			return err
+		}
+	}
+	return z.Close()
+}
+
+// dosTime is how zip writes a time down, which must not be before 1980.
+func dosTime(t time.Time) (date, clock uint16) {
+	date = uint16(t.Day() | int(t.Month())<<5 | (t.Year()-1980)<<9)
+	clock = uint16(t.Second()/2 | t.Minute()<<5 | t.Hour()<<11)
+	return date, clock
+}
