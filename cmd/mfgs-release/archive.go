@@ -49,12 +49,10 @@ func writeTar(w io.Writer, files []file, changed time.Time) error {
 func writeZip(w io.Writer, files []file, changed time.Time) error {
 	z := zip.NewWriter(w)
 	for _, f := range files {
-		// Without Modified there is no extra field: zip's own time, to two seconds and of no zone, is all.
-		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
+		h := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: changed.UTC()}
 		h.SetMode(0)
 		h.ExternalAttrs = uint32(0o100000|f.mode()) << 16 // a regular file of Unix
 		h.CreatorVersion = 3 << 8                         // Unix
-		h.ModifiedDate, h.ModifiedTime = dosTime(changed.UTC())
 		w, err := z.CreateHeader(h)
 		if err != nil {
 			return err
@@ -64,11 +62,4 @@ func writeZip(w io.Writer, files []file, changed time.Time) error {
 		}
 	}
 	return z.Close()
-}
-
-// dosTime is how zip writes a time down, which must not be before 1980.
-func dosTime(t time.Time) (date, clock uint16) {
-	date = uint16(t.Day() | int(t.Month())<<5 | (t.Year()-1980)<<9)
-	clock = uint16(t.Second()/2 | t.Minute()<<5 | t.Hour()<<11)
-	return date, clock
 }

@@ -79,7 +79,7 @@ func (v *view) reliabilityOf(l look) figure {
 		Name: "Accuracy by confidence, " + l.title, Diagonal: true, Series: []chart.Series{points},
 		X: chart.Axis{Label: "mean confidence in %", Max: 1, Percent: true}, Y: chart.Axis{Label: "accuracy in %", Max: 1, Percent: true},
 	}
-	caption := fmt.Sprintf("ECE %s%s; less what chance adds, %s%s; n = %s.", percent.write(in.ECE), v.at(in.Intervals, "ece"),
+	caption := fmt.Sprintf("ECE %s%s; debiased root mean square, %s%s; n = %s.", percent.write(in.ECE), v.at(in.Intervals, "ece"),
 		percent.write(in.DebiasedCE), v.at(in.Intervals, "debiased_ce"), count(in.N))
 	return newFigure(sentence(l.title), caption, c, t)
 }

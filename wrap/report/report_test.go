@@ -204,6 +204,13 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs worse", nil},
+		{"no error", func(e *bench.Evaluation) {
+			for i := range 2 {
+				e.Methods[i].InDomain.Error = 0
+				delete(e.Methods[i].InDomain.Intervals, "error")
+			}
+		}, "Better calibrated than the network itself",
+			[]string{"0 % of the examples are predicted wrongly, as before (95 %: 0 to 0.18 %)."}},
 		{"answers", func(e *bench.Evaluation) {
 			answered, wrong := .9, 0.
 			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong

@@ -135,13 +135,17 @@ func (v *view) errorSentence(before, after *metrics.Labelled) string {
 	if v.multiLabel() {
 		what = "of the decisions, one for each label of each example, are wrong"
 	}
+	within := v.at(after.Intervals, "error")
+	if within == "" { // resampling tells nothing of what never happened
+		within = v.of(after.Error, after.N)
+	}
 	if v.after == v.before {
-		return fmt.Sprintf("%s %s%s.", percent.words(before.Error), what, v.at(before.Intervals, "error"))
+		return fmt.Sprintf("%s %s%s.", percent.words(before.Error), what, within)
 	}
 	if before.Error == after.Error {
-		return fmt.Sprintf("%s %s, as before%s.", percent.words(after.Error), what, v.at(after.Intervals, "error"))
+		return fmt.Sprintf("%s %s, as before%s.", percent.words(after.Error), what, within)
 	}
-	s := fmt.Sprintf("%s %s%s, %s before", percent.words(after.Error), what, v.at(after.Intervals, "error"), percent.words(before.Error))
+	s := fmt.Sprintf("%s %s%s, %s before", percent.words(after.Error), what, within, percent.words(before.Error))
 	if v.sure(after, "error") == 0 {
 		s += ", which may be chance"
 	}
