@@ -31,6 +31,7 @@ snippets: build setup
 test: setup
 	MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -timeout 30m ./...
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
+	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
 
 race: setup
 	MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -race -timeout 60m ./...
