@@ -1,5 +1,6 @@
 // Command load measures what mfgs serve adds to ONNX Runtime: beside a bare loop over the same model, with
-// the same threads, on the same machine, in turns.
+// the same threads, on the same machine, in turns; and, for one client, beside that loop in a process of its
+// own behind a plain socket.
 //
 //	go build -o mfgs ./cmd/mfgs
 //	mfgs export --bundle BUNDLE --out fused.onnx
@@ -76,6 +77,9 @@ func run(ctx context.Context) error {
 	if err := ort.Load(lib); err != nil {
 		return err
 	}
+	if shape := os.Getenv(socketVariable); shape != "" {
+		return answerSocket(shape)
+	}
 	s, err := serve(ctx)
 	if err != nil {
 		return err
@@ -116,9 +120,14 @@ func compare(s *server, bare, alone *loop) error {
 		func() (float64, error) { return alone.rate(*batch) },
 		s.saturate,
 	}
-	latency := []func() (float64, error){bare.latency, alone.latency, s.latency}
+	plain, err := dial(bare)
+	if err != nil {
+		return err
+	}
+	defer plain.stop()
+	latency := []func() error{bare.one(), plain.one, s.one()}
 	if other != nil {
-		rate, latency = append(rate, other.saturate), append(latency, other.latency)
+		rate, latency = append(rate, other.saturate), append(latency, other.one())
 	}
 	var rates, one [4][]float64
 	for range *rounds {
@@ -129,21 +138,34 @@ func compare(s *server, bare, alone *loop) error {
 			}
 			rates[i] = append(rates[i], r)
 		}
-		for i, f := range latency {
-			r, err := f()
-			if err != nil {
-				return err
-			}
-			one[i] = append(one[i], r)
+		if err := alternate(latency, &one); err != nil {
+			return err
 		}
 	}
 	b, p, v := median(rates[0]), median(rates[1]), median(rates[2])
 	fmt.Printf("saturation: bare %.1f/s, plain %.1f/s, server %.1f/s: %.3f of bare, %.3f of plain\n", b, p, v, v/b, v/p)
-	lb, lp, lv := 1e3*median(one[0]), 1e3*median(one[1]), 1e3*median(one[2])
-	fmt.Printf("one client: bare %.3f ms, plain %.3f ms, server %.3f ms: +%.3f ms\n", lb, lp, lv, lv-lb)
+	lb, ls, lv := 1e3*median(one[0]), 1e3*median(one[1]), 1e3*median(one[2])
+	fmt.Printf("one client: bare %.3f ms, behind a socket %.3f ms (%+.3f), server %.3f ms (%+.3f)\n", lb, ls, ls-lb, lv, lv-lb)
 	s.peak = v
 	if other != nil {
 		fmt.Printf("the other server: %.1f/s, %.3f of bare; one client %.3f ms\n", median(rates[3]), median(rates[3])/b, 1e3*median(one[3]))
+	}
+	return nil
+}
+
+// alternate times each of several calls, a few of one after a few of another: what the machine does beside
+// them changes within seconds by more than they differ.
+func alternate(calls []func() error, times *[4][]float64) error {
+	for begun := time.Now(); time.Since(begun).Seconds() < *seconds*float64(len(calls)); {
+		for i, f := range calls {
+			for range 8 {
+				t := time.Now()
+				if err := f(); err != nil {
+					return err
+				}
+				times[i] = append(times[i], time.Since(t).Seconds())
+			}
+		}
 	}
 	return nil
 }
@@ -190,18 +212,13 @@ func (l *loop) rate(n int) (float64, error) {
 	return float64(done) / time.Since(begun).Seconds(), nil
 }
 
-// latency returns the median time of one example in seconds.
-func (l *loop) latency() (float64, error) {
+// one returns what runs one example.
+func (l *loop) one() func() error {
 	in := l.input(1)
-	var times []float64
-	for begun := time.Now(); time.Since(begun).Seconds() < *seconds; {
-		t := time.Now()
-		if _, err := l.session.Run(context.Background(), in); err != nil {
-			return 0, err
-		}
-		times = append(times, time.Since(t).Seconds())
+	return func() error {
+		_, err := l.session.Run(context.Background(), in)
+		return err
 	}
-	return median(times), nil
 }
 
 func (l *loop) input(n int) []tensor.Tensor {
@@ -377,6 +394,24 @@ func (c *connection) ask() (int, error) {
 	return code, nil
 }
 
+// one returns what asks once, over a new connection where the server has closed the last for want of use.
+func (s *server) one() func() error {
+	var c *connection
+	return func() (err error) {
+		if c != nil {
+			if _, err = c.ask(); err == nil {
+				return nil
+			}
+			c.Close()
+		}
+		if c, err = s.connect(); err != nil {
+			return err
+		}
+		_, err = c.ask()
+		return err
+	}
+}
+
 // saturate returns answers in a second to clients that ask again at once.
 func (s *server) saturate() (float64, error) {
 	var done atomic.Int64
@@ -408,23 +443,6 @@ func (s *server) saturate() (float64, error) {
 	return float64(done.Load()) / time.Since(begun).Seconds(), nil
 }
 
-func (s *server) latency() (float64, error) {
-	c, err := s.connect()
-	if err != nil {
-		return 0, err
-	}
-	defer c.Close()
-	var times []float64
-	for begun := time.Now(); time.Since(begun).Seconds() < *seconds; {
-		t := time.Now()
-		if _, err := c.ask(); err != nil {
-			return 0, err
-		}
-		times = append(times, time.Since(t).Seconds())
-	}
-	return median(times), nil
-}
-
 // mostWaiting is how many requests of an open loop are under way at most: what would come beside them is
 // counted as lost, as a client that ran out of connections would.
 const mostWaiting = 1000
@@ -447,7 +465,7 @@ func (s *server) openLoop(what string, rate float64) error {
 		if next.Sub(begun).Seconds() > lasts {
 			break
 		}
-		time.Sleep(time.Until(next))
+		sleep(time.Until(next))
 		due := next
 		mu.Lock()
 		var c *connection
@@ -500,6 +518,15 @@ func (s *server) openLoop(what string, rate float64) error {
 		fmt.Println("  the first failure:", failures[0])
 	}
 	return nil
+}
+
+// sleep is precise to about 50 µs, where time.Sleep rounds up to a whole millisecond when nothing else runs:
+// requests would come late, and several at once.
+func sleep(d time.Duration) {
+	if d > 0 {
+		t := syscall.NsecToTimespec(d.Nanoseconds())
+		_ = syscall.Nanosleep(&t, nil) // a signal may cut it short, which does no harm
+	}
 }
 
 // memory is what the server's process takes, in MiB.

@@ -45,9 +45,9 @@ func (r *reservation) release() {
 	r.held = 0
 }
 
-// readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory; beyond is what
-// is said of more.
-func readBody(r *http.Request, limit int64, beyond error, memory *reservation) ([]byte, error) {
+// readBody reads the body of a request, unpacked, of at most limit bytes, which are of memory, behind pad
+// others; beyond is what is said of more.
+func readBody(r *http.Request, pad int, limit int64, beyond error, memory *reservation) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, beyond
 	}
@@ -59,17 +59,17 @@ func readBody(r *http.Request, limit int64, beyond error, memory *reservation) (
 	if r.Header.Get("Content-Encoding") == "" {
 		expected = r.ContentLength
 	}
-	return readAll(in, expected, limit, beyond, memory, func(err error) error { return bodyError(r, err) })
+	return readAll(in, pad, expected, limit, beyond, memory, func(err error) error { return bodyError(r, err) })
 }
 
 // firstBytes is what a body has before any of it has come: what its head says is not believed, or a few
 // connections that send nothing would keep the memory from all others.
 const firstBytes = 4 << 10
 
-// readAll reads at most limit bytes, which are of memory, and takes it as they come. It may expect a number
-// of them, 0 being none. Beyond is what is said of more, and failed says what an error means.
-func readAll(in io.Reader, expected, limit int64, beyond error, memory *reservation, failed func(error) error) (
-	[]byte, error) {
+// readAll reads at most limit bytes behind pad others, which are of memory, and takes it as they come. It may
+// expect a number of them, 0 being none. Beyond is what is said of more, and failed says what an error means.
+func readAll(in io.Reader, pad int, expected, limit int64, beyond error, memory *reservation,
+	failed func(error) error) ([]byte, error) {
 	var data []byte
 	for {
 		if len(data) == cap(data) {
@@ -81,24 +81,58 @@ func readAll(in io.Reader, expected, limit int64, beyond error, memory *reservat
 			if n < expected {
 				size = min(max(firstBytes, 16*n), expected)
 			}
-			size = min(size, limit) + 1 // one more than may be, to see the end
-			if err := memory.add(size); err != nil {
+			size = min(size, limit) + int64(pad) + 1 // one more than may be, to see the end
+			more := bodies.take(size)
+			if err := memory.add(int64(cap(more))); err != nil {
+				bodies.give(more)
 				return nil, err
 			}
-			before := int64(cap(data))
-			data = append(make([]byte, 0, size), data...)
-			memory.give(before)
+			before := data
+			if data = append(more, data...); before == nil {
+				data = data[:pad]
+			}
+			memory.give(int64(cap(before)))
+			bodies.give(before)
 		}
 		n, err := in.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
 		switch {
-		case int64(len(data)) > limit:
+		case int64(len(data)-pad) > limit:
 			return nil, beyond
 		case err == io.EOF:
 			return data, nil
 		case err != nil:
 			return nil, failed(err)
 		}
+	}
+}
+
+// A pool keeps the memory of bodies that are not read any more for the next ones: fresh memory of a picture's
+// size takes as long to be had as the picture to be read, and what is left of it keeps the collector busy
+// beside the inferences.
+type pool struct{ small, large sync.Pool }
+
+var bodies pool
+
+// of is the pool for slices of a size: most bodies begin small.
+func (p *pool) of(size int) *sync.Pool {
+	if size <= 2*firstBytes {
+		return &p.small
+	}
+	return &p.large
+}
+
+// take returns an empty slice with room for size bytes, and not for many more.
+func (p *pool) take(size int64) []byte {
+	if kept, ok := p.of(int(size)).Get().(*[]byte); ok && int64(cap(*kept)) >= size && int64(cap(*kept)) <= 2*size {
+		return (*kept)[:0]
+	}
+	return make([]byte, 0, size)
+}
+
+func (p *pool) give(b []byte) {
+	if cap(b) > 0 {
+		p.of(cap(b)).Put(&b)
 	}
 }
 

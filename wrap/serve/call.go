@@ -15,6 +15,7 @@ type call struct {
 	model   *model
 	begun   time.Time
 	cancel  context.CancelFunc
+	body    []byte // nil before it is read, or where it came by gRPC
 	span    *telemetry.Span
 	serving *generation // nil until one has run it
 
@@ -54,6 +55,7 @@ func (c *call) end(err error) {
 		c.model.count(c.serving, err, took)
 		return
 	}
+	bodies.give(c.body) // what was answered is not read any more
 	c.model.statistics.answered(c.answer, c.examples, took)
 	c.serving.observer.Request(took, c.answer.Queue, c.answer.Compute)
 }

@@ -116,15 +116,14 @@ func (s *Server) predictBody(r *http.Request) (a *answer, err error) {
 		return nil, err
 	}
 	defer func() { c.end(err) }()
-	body, err := readBody(r, s.config.MaxBody, s.beyond("body"), &c.reservation)
-	if err != nil {
+	if c.body, err = readBody(r, 0, s.config.MaxBody, s.beyond("body"), &c.reservation); err != nil {
 		return nil, err
 	}
 	err = c.model.use(func(g *generation, p *wrap.Predictor) error {
 		if err := p.CheckVariant(q.variant); err != nil {
 			return asInvalid(err)
 		}
-		inputs, err := inputsOf(p, r.Header.Get("Content-Type"), body, &c.reservation)
+		inputs, err := inputsOf(p, r.Header.Get("Content-Type"), c.body, &c.reservation)
 		if err != nil {
 			return err
 		}

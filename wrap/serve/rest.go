@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/mfgs/mfgs/wrap"
@@ -95,11 +96,13 @@ func (s *Server) modelInfer(w http.ResponseWriter, r *http.Request) {
 
 // inferBody returns the answer's body, and its header oip.Header.
 func (s *Server) inferBody(ctx context.Context, c *call, r *http.Request) (answer []byte, header string, err error) {
-	body, err := readBody(r, s.config.MaxBody, s.beyond("body"), &c.reservation)
-	if err != nil {
+	length := r.Header.Get(oip.Header)
+	n, _ := strconv.Atoi(length) // a wrong one is refused below
+	pad := -n & 7                // the bytes behind the JSON are aligned, and need not be copied
+	if c.body, err = readBody(r, pad, s.config.MaxBody, s.beyond("body"), &c.reservation); err != nil {
 		return nil, "", err
 	}
-	request, err := oip.ReadRequest(body, r.Header.Get(oip.Header), s.limitsOf(&c.reservation))
+	request, err := oip.ReadRequest(c.body[pad:], length, s.limitsOf(&c.reservation))
 	if err != nil {
 		return nil, "", err
 	}
@@ -119,7 +122,7 @@ func (s *Server) document(r *http.Request, read func([]byte) error) error {
 	defer memory.release()
 	limit := documentLimits.Bytes
 	beyond := tooLarge("the body has more than %d bytes, which is the most that is taken here: want a small JSON object, or nothing", limit)
-	body, err := readBody(r, limit, beyond, &memory)
+	body, err := readBody(r, 0, limit, beyond, &memory)
 	if err != nil {
 		return err
 	}

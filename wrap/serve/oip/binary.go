@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
+	"unsafe"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
@@ -63,9 +65,13 @@ func (b *budget) keep(t tensor.Type, n, text int64) error {
 }
 
 // decode returns the n elements that raw holds: little-endian, a truth value a byte of 0 or 1, a
-// string behind its length in four bytes. It shares no memory with raw.
-func decode(t tensor.Type, n int64, raw []byte) (any, error) {
+// string behind its length in four bytes. Numbers share the memory of raw where it is aligned for them and
+// the machine is little-endian; for what does not, the budget is asked.
+func (b *budget) decode(t tensor.Type, n int64, raw []byte) (any, error) {
 	if t == tensor.String {
+		if err := b.keep(t, min(n, int64(len(raw))), int64(len(raw))); err != nil {
+			return nil, err
+		}
 		return decodeStrings(n, raw)
 	}
 	want, ok := t.Bytes(n)
@@ -79,6 +85,12 @@ func decode(t tensor.Type, n int64, raw []byte) (any, error) {
 			}
 		}
 	}
+	if data := sharing(t, int(n), raw); data != nil {
+		return data, nil
+	}
+	if err := b.keep(t, n, 0); err != nil {
+		return nil, err
+	}
 	data, err := t.Make(int(n))
 	if err != nil {
 		return nil, err
@@ -87,6 +99,23 @@ func decode(t tensor.Type, n int64, raw []byte) (any, error) {
 		return nil, err
 	}
 	return data, nil
+}
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// sharing returns the n elements of type t that raw holds without a copy, or nil where that cannot be.
+func sharing(t tensor.Type, n int, raw []byte) any {
+	none, err := t.Make(0)
+	if err != nil || n == 0 || !littleEndian {
+		return nil
+	}
+	kind := reflect.TypeOf(none)
+	begin := unsafe.Pointer(unsafe.SliceData(raw))
+	if size := kind.Elem().Size(); uintptr(n)*size != uintptr(len(raw)) ||
+		uintptr(begin)%uintptr(kind.Elem().Align()) != 0 {
+		return nil
+	}
+	return reflect.SliceAt(kind.Elem(), begin, n).Convert(kind).Interface()
 }
 
 // plain returns bits as the integers that package binary knows, and all else as it is.

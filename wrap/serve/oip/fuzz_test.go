@@ -93,7 +93,8 @@ func FuzzBinaryTensor(f *testing.F) {
 		if Datatype(x) == "" {
 			return
 		}
-		data, err := decode(x, int64(n), raw)
+		b := Limits{}.withDefaults().budget()
+		data, err := b.decode(x, int64(n), raw)
 		if err != nil {
 			return
 		}

@@ -92,9 +92,10 @@ func TestMemoryIsAskedForBeforeTensorsAreMade(t *testing.T) {
 		body := fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"data":[%s]}]}`, datatype, n, data)
 		return func(l Limits) error { _, err := ReadRequest(body, "", l); return err }
 	}
-	binary := func(datatype, element string) func(Limits) error {
+	binary := func(datatype, element string, awry int) func(Limits) error {
 		head := fmt.Sprintf(`{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"parameters":{"binary_data_size":%d}}]}`,
 			datatype, n, n*len(element))
+		head += strings.Repeat(" ", awry+(-len(head)&7))
 		body := []byte(head + strings.Repeat(element, n))
 		return func(l Limits) error { _, err := ReadRequest(body, strconv.Itoa(len(head)), l); return err }
 	}
@@ -108,10 +109,11 @@ func TestMemoryIsAskedForBeforeTensorsAreMade(t *testing.T) {
 		"empty strings": {read: text("BYTES", `""`)},
 		"short strings": {read: text("BYTES", `"ab"`)},
 		"long strings":  {read: text("BYTES", `"`+long+`"`)},
-		"bytes":         {read: binary("FP32", "\x00\x00\x00\x00")},
-		"empty texts":   {read: binary("BYTES", "\x00\x00\x00\x00")},
-		"long texts":    {read: binary("BYTES", "\x64\x00\x00\x00"+long)},
-		"raw":           {read: message("INT64", nil, make([]byte, 8*n))},
+		"bytes":         {read: binary("FP32", "\x00\x00\x00\x00", 0), shared: true},
+		"bytes awry":    {read: binary("FP32", "\x00\x00\x00\x00", 1)},
+		"empty texts":   {read: binary("BYTES", "\x00\x00\x00\x00", 0)},
+		"long texts":    {read: binary("BYTES", "\x64\x00\x00\x00"+long, 0)},
+		"raw":           {read: message("INT64", nil, make([]byte, 8*n)), shared: true},
 		"raw strings":   {read: message("BYTES", nil, make([]byte, 4*n))},
 		"small numbers": {read: message("INT8", &inference.InferTensorContents{IntContents: make([]int32, n)})},
 		"strings":       {read: message("BYTES", &inference.InferTensorContents{BytesContents: make([][]byte, n)})},

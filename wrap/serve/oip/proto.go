@@ -132,10 +132,7 @@ func dataFromProto(f field, raw []byte, isRaw bool, b *budget) (any, error) {
 	if count(f.GetContents()) > 0 {
 		return nil, errors.New("both raw contents and contents: want one of them")
 	}
-	if err := b.keep(typ, min(n, int64(len(raw))), int64(len(raw))); err != nil {
-		return nil, err
-	}
-	return decode(typ, n, raw)
+	return b.decode(typ, n, raw)
 }
 
 // keepTyped asks for the memory of elements that typed does not share with a message.

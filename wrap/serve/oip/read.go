@@ -21,7 +21,7 @@ const (
 
 // ReadRequest reads the body of a request. header is what [Header] says, "" where it is absent: the
 // body is JSON then. Data are lists of elements, flat or nested as the shape says; there is no NaN
-// and no infinity in JSON. Tensors share no memory with body.
+// and no infinity in JSON. Tensors of bytes may share the memory of body.
 func ReadRequest(body []byte, header string, l Limits) (*Request, error) {
 	r := &Request{}
 	d, err := newReader(body, header, l)
@@ -360,10 +360,7 @@ func (d *reader) binary(t *draft, size any) error {
 	if err != nil {
 		return err
 	}
-	if err := d.budget.keep(t.typ, min(elements, n), n); err != nil {
-		return err
-	}
-	t.Data, err = decode(t.typ, elements, d.tail[:n])
+	t.Data, err = d.budget.decode(t.typ, elements, d.tail[:n:n])
 	d.tail = d.tail[n:]
 	return err
 }
