@@ -88,6 +88,8 @@ var imports = map[string][]string{
 	"calibrate/approx":               {},
 	"onnx/files":                     {},
 	"featurize/text":                 {},
+
+	"cmd/mfgs-paper/internal/corrupt": {},
 }
 
 // testImports are what tests may import beyond their row, calibrate/approx and testdata/realdata.
