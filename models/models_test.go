@@ -165,11 +165,39 @@ func TestMNISTFiguresHold(t *testing.T) {
 	}
 }
 
+// Networks that do not interpolate have a training loss that shows it.
+func TestShortMNISTFiguresHold(t *testing.T) {
+	data := os.DirFS(realdata.Dir(t))
+	readme := readFile(t, "mnist-mlp/README.md")
+	read := func(name string) array { return readIDX(t, data, "mnist/"+name+"-ubyte.gz") }
+	images, labels := read("train-images-idx3"), read("train-labels-idx1")
+	testImages, testLabels := read("t10k-images-idx3"), read("t10k-labels-idx1")
+	for _, name := range []string{"short0.onnx", "short1.onnx", "short2.onnx"} {
+		model := []byte(readFile(t, "mnist-mlp/"+name))
+		for _, part := range []struct {
+			name           string
+			images, labels array
+		}{
+			{"train", images.slice(0, 55_000), labels.slice(0, 55_000)},
+			{"val", images.slice(55_000, 60_000), labels.slice(55_000, 60_000)},
+			{"test", testImages, testLabels},
+		} {
+			got := evaluate(t, model, part.images, part.labels)
+			if want := fmt.Sprintf("| `%s` | %s | %s |", name, part.name, got.row()); !strings.Contains(readme, want) {
+				t.Errorf("the README has no line %q, which is what the model gives", want)
+			}
+			if part.name == "train" && (got.wrong == 0 || got.nll < 1e-3) {
+				t.Errorf("%s interpolates: %d errors and a loss of %v on its training data", name, got.wrong, got.nll)
+			}
+		}
+	}
+}
+
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 16 {
-		t.Fatalf("found models %v (%v), want 16", models, err)
+	if err != nil || len(models) != 19 {
+		t.Fatalf("found models %v (%v), want 19", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {

@@ -28,13 +28,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="folder of MNIST's four files")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--out", required=True, help="ONNX file to write")
     args = parser.parse_args()
 
     parts = training.mnist(args.data)
     torch.manual_seed(args.seed)
     net = training.mlp(784, 256, 256, 10)
-    training.fit(net, *parts["train"], args.seed, epochs=100, batch=100, rate=1e-3, decay=0.998)
+    training.fit(net, *parts["train"], args.seed, args.epochs, batch=100, rate=1e-3, decay=0.998)
     training.export(net, parts["train"][0][:1], args.out)
     print(json.dumps({"seed": args.seed} | {p: training.figures(net, *d) for p, d in parts.items()}))
 
