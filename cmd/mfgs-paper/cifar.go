@@ -69,7 +69,7 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 		network: func(string, int) string {
 			return filepath.Join(l.models, "cifar10-resnet20", "model.onnx")
 		},
-		files: func(method string, _ int) map[string][]string {
+		files: func(method string, _ request) map[string][]string {
 			if method != "mf0@swag" {
 				return nil
 			}

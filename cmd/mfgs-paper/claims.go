@@ -161,7 +161,7 @@ func (r *report) claims() []claim {
 		return contests
 	}
 	singles := []string{"MLE", "T. Scale", "EDL", "Dropout", "BNN(VI)", "BNN(KFAC)", "RUE"}
-	ensembles := []string{"Deep E.(5)", "Deep E.(500), last layers", "JKnife(500), last layers"}
+	ensembles := []string{"Deep E.(5)"}
 	sampling := []string{"M=20", "M=100", "M=500"}
 	var layers, depths []contest
 	for _, name := range []string{"last layer", "top two layers", "all three layers"} {

@@ -66,7 +66,7 @@ func rotationTrials() []trial {
 	return []trial{
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
-		{row: "Deep E.(5)", method: "ensemble", joint: "0-4"},
+		{row: "Deep E.(5)", method: "ensemble", joint: 5},
 		{row: "Dropout", method: "dropout:20", network: "dropout"},
 		{row: "mf0", method: "mf0"},
 	}
@@ -144,23 +144,30 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 	}
 	for i, seed := range l.seeds {
 		for _, kind := range []string{"", "dropout"} {
+			q := request{subject: subject{set: set, kind: kind, seed: seed}}
 			var methods []string
 			var of []int // trials
 			for j, t := range trials {
-				if t.network == kind && (i == 0 || t.joint == "") {
+				if t.network == kind && (i == 0 || t.joint == 0) {
 					methods, of = append(methods, t.method), append(of, j)
+					if t.joint > 0 {
+						q.members = members{0, t.joint}
+					}
 				}
 			}
-			e, err := l.evaluate(ctx, request{subject: subject{set: set, kind: kind, seed: seed}}, methods, nil, shifts)
+			e, err := l.evaluate(ctx, q, methods, nil, shifts)
 			if err != nil {
 				return nil, err
 			}
 			for j, m := range e.Methods {
+				own := q
+				if trials[of[j]].joint == 0 {
+					own.members = members{}
+				}
 				for k, in := range m.Shifts {
 					f := figures{Error: &in.Error, NLL: &in.NLL, ECE: &in.ECE}
 					r := &rows[of[j]][k]
-					r.runs = append(r.runs,
-						measurement{trials[of[j]].seedOf(seed), answer{figures: f, damping: &e.Bundle.Damping}})
+					r.runs = append(r.runs, measurement{own.label(), answer{figures: f, damping: &e.Bundle.Damping}})
 				}
 			}
 		}

@@ -71,7 +71,7 @@ type benchmark struct {
 	network func(kind string, seed int) string
 	// files names the trained networks that a method needs, as bench.Config.With does; nil where
 	// there are none.
-	files func(method string, seed int) map[string][]string
+	files func(method string, q request) map[string][]string
 }
 
 // A subject is what there is a bundle of.
@@ -203,7 +203,23 @@ func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]
 // A request is what one call of bench.Evaluate can answer.
 type request struct {
 	subject
-	layers int
+	layers  int
+	members members
+}
+
+// Members are the networks of an ensemble: those of the seeds from one up to another, which is not
+// among them. There are none of a method of one network.
+type members struct{ from, to int }
+
+// label returns what paper.json has for the seed of what was asked.
+func (q request) label() any {
+	switch q.members.to - q.members.from {
+	case 0:
+		return q.seed
+	case 1:
+		return q.members.from
+	}
+	return fmt.Sprintf("%d-%d", q.members.from, q.members.to-1)
 }
 
 func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood,
@@ -215,12 +231,15 @@ func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood,
 		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Layers: q.layers,
 		Inputs: l.inputs(q.set), Runtime: l.runtime,
 	}
-	if err := q.set.fill(&c, q.seed); err != nil {
+	if err := q.set.fill(&c, q); err != nil {
 		return nil, err
 	}
 	of := ""
 	if q.layers > 1 {
 		of = fmt.Sprintf(" of %d layers", q.layers)
+	}
+	if q.members != (members{}) {
+		of += fmt.Sprintf(" of seeds %v", q.label())
 	}
 	l.say("evaluating %s, %s, %v%s: %s", q.set.name, filepath.Base(q.set.network(q.kind, q.seed)), q.posterior, of, strings.Join(methods, " "))
 	e, err := bench.Evaluate(ctx, c)
@@ -232,13 +251,13 @@ func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood,
 }
 
 // fill adds what the methods of c ask for.
-func (b *benchmark) fill(c *bench.Config, seed int) error {
+func (b *benchmark) fill(c *bench.Config, q request) error {
 	if b.files == nil {
 		return nil
 	}
 	c.With = map[string][]string{}
 	for _, m := range c.Methods {
-		for name, paths := range b.files(m, seed) {
+		for name, paths := range b.files(m, q) {
 			for _, path := range paths {
 				if err := trained(path); err != nil {
 					return err

@@ -158,6 +158,7 @@ var parts = []part{
 	{"table1", "Table 1: the mean-field approximation against sampling", table1},
 	{"table2", "Table 2: one, two and three layers", table2},
 	{"table4", "Table 4: other methods on MNIST and notMNIST", table4},
+	{"short", "Table 1 on networks that do not interpolate", tableShort},
 	{"ukf", "The unscented Kalman filter", tableUKF},
 	{"table3", "Table 3: larger networks", table3},
 	{"cifar10", "CIFAR-10", tableCIFAR10},

@@ -109,7 +109,7 @@ func digitsLab(t *testing.T) *lab {
 		test:    filepath.Join(dir, models.DigitsTest),
 		ood:     []bench.NamedSpec{{Name: notMNIST, Spec: filepath.Join(dir, models.UnfamiliarTest)}},
 		network: func(string, int) string { return filepath.Join(dir, models.DigitsModel) },
-		files: func(method string, _ int) map[string][]string {
+		files: func(method string, _ request) map[string][]string {
 			if method == "ensemble" {
 				return map[string][]string{
 					"ensemble": []string{filepath.Join(dir, models.DigitsModel), filepath.Join(dir, models.DigitsModel)}}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,9 +16,10 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 	upper, lower := table1Trials()
 	trials := map[string][]trial{
 		"1 MNIST":            append(upper, lower...),
+		"short MNIST":        shortTrials(),
 		"2 MNIST":            table2Trials(),
 		"3 ImageNet":         imagenetTrials(),
-		"4 MNIST":            table4Trials(),
+		"4 MNIST":            append(table4Trials(), lastLayerTrials()...),
 		"ukf MNIST":          ukfTrials(),
 		"cifar10 CIFAR-10":   cifarTrials(),
 		"3 CIFAR-100":        nil, // tables without data list the paper's rows
@@ -93,7 +96,8 @@ func TestClaimsAreOfRows(t *testing.T) {
 		table, data string
 		trials      []trial
 	}{
-		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()}, {"4", mnistName, table4Trials()},
+		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()},
+		{"4", mnistName, append(table4Trials(), lastLayerTrials()...)},
 		{"ukf", mnistName, ukfTrials()},
 		{"3", imagenetName, imagenetTrials()}, {"cifar10", cifar10Name, cifarTrials()}, {"cifar10", shiftName, cifarTrials()},
 	} {
@@ -105,7 +109,7 @@ func TestClaimsAreOfRows(t *testing.T) {
 			r := row{place: place{all.table, all.data, trial.row}}
 			if trial.method != "" {
 				r.runs = []measurement{
-					{trial.seedOf(0),
+					{trial.requests(&benchmark{}, []int{0})[0].label(),
 						answer{figures: figures{Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), OOD: told, OODNLL: told}}}}
 			}
 			s.add(r)
@@ -119,7 +123,7 @@ func TestClaimsAreOfRows(t *testing.T) {
 	for _, c := range claims {
 		comparisons += c.comparisons
 	}
-	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 3 + 10 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 ||
+	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 1 + 8 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 ||
 		comparisons != want {
 		t.Errorf("%d claims by %d comparisons, want 22 by %d", len(claims), comparisons, want)
 	}
@@ -129,7 +133,7 @@ func TestClaimsAreOfRows(t *testing.T) {
 // its name without that.
 func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 	upper, lower := table1Trials()
-	for _, trial := range slices.Concat(upper, lower, table2Trials(), table4Trials(), ukfTrials()) {
+	for _, trial := range slices.Concat(upper, lower, table2Trials(), table4Trials(), ukfTrials(), shortTrials()) {
 		name, paper := strings.CutSuffix(trial.row, ", eps = 1")
 		want := calibrate.Damping{}
 		if paper {
@@ -138,5 +142,57 @@ func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 		if trial.damping != want || paper && trial.paper != name {
 			t.Errorf("%s: damping %v, want %v; beside the paper's %s", trial.row, trial.damping, want, trial.paper)
 		}
+	}
+}
+
+// Ensembles of one row share no network, and a row of single networks has one seed each.
+func TestEnsemblesAreDisjoint(t *testing.T) {
+	tests := []struct {
+		of   trial
+		want []any
+	}{
+		{trial{method: "ensemble", joint: 1}, []any{0, 1, 2, 3, 4}},
+		{trial{method: "ensemble", joint: 2}, []any{"0-1", "2-3"}},
+		{trial{method: "ensemble", joint: 5}, []any{"0-4"}},
+		{trial{method: "mf0"}, []any{7, 8}},
+		{trial{method: "mf0", first: true}, []any{7}},
+		{trial{}, nil},
+	}
+	for _, test := range tests {
+		var got []any
+		for _, q := range test.of.requests(&benchmark{}, []int{7, 8}) {
+			got = append(got, q.label())
+			if q.seed > 8 || q.seed < 7 {
+				t.Errorf("%+v borrows the bundle of seed %d", test.of, q.seed)
+			}
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: seeds %v, want %v", test.of, got, test.want)
+		}
+	}
+}
+
+// An ensemble is of the files of its seeds, and of one network it is that network.
+func TestFilesOfNetworks(t *testing.T) {
+	set := newLab("data", "models", t.TempDir(), nil, io.Discard).mnist()
+	tests := []struct {
+		of   members
+		want string
+	}{
+		{members{0, 3}, "model.onnx seed1.onnx seed2.onnx"},
+		{members{8, 10}, "seed8.onnx seed9.onnx"},
+		{members{4, 5}, "seed4.onnx seed4.onnx"},
+	}
+	for _, test := range tests {
+		var got []string
+		for _, path := range set.files("ensemble", request{members: test.of})["ensemble"] {
+			got = append(got, filepath.Base(path))
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%v: %v, want %s", test.of, got, test.want)
+		}
+	}
+	if got := set.network(short, 2); got != filepath.Join("models", "mnist-mlp", "short2.onnx") {
+		t.Errorf("the network of kind %s is %s", short, got)
 	}
 }
