@@ -106,13 +106,15 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 		shifts = append(shifts, bench.NamedSpec{Name: fmt.Sprint(degrees), Spec: spec})
 	}
 	trials := rotationTrials()
-	rows, err := l.measureShifts(ctx, set, trials, shifts)
+	rows, err := l.measureShifts(ctx, set, l.seeds, trials, shifts, func(degrees string, t trial) place {
+		return place{"rotation", set.name + " rotated by " + degrees, t.row}
+	})
 	if err != nil {
 		return err
 	}
 	for i, t := range trials {
 		s.add(rows[i]...)
-		s.add(acrossTurns(place{"rotation", acrossName, t.row}, rows[i][1:]))
+		s.add(across(place{"rotation", acrossName, t.row}, rows[i][1:]))
 	}
 	s.pictures = append(s.pictures, picture{"rotation.svg", drawRotation(trials, rows)})
 	s.write("![ECE over the angle of rotation](paper/rotation.svg)")
@@ -133,16 +135,17 @@ func figureRotation(ctx context.Context, l *lab, s *section) error {
 	return nil
 }
 
-// measureShifts makes the rows of each trial, one for each shifted set, over all networks.
-func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
-	shifts []bench.NamedSpec) ([][]row, error) {
-	rows := make([][]row, len(trials)) // by trial and angle
+// measureShifts makes the rows of each trial, one for each shifted set, over the networks of some seeds.
+// at names them.
+func (l *lab) measureShifts(ctx context.Context, set *benchmark, seeds []int, trials []trial, shifts []bench.NamedSpec,
+	at func(shift string, t trial) place) ([][]row, error) {
+	rows := make([][]row, len(trials)) // by trial and shift
 	for i, t := range trials {
 		for _, shift := range shifts {
-			rows[i] = append(rows[i], row{place: place{"rotation", set.name + " rotated by " + shift.Name, t.row}})
+			rows[i] = append(rows[i], row{place: at(shift.Name, t)})
 		}
 	}
-	for i, seed := range l.seeds {
+	for i, seed := range seeds {
 		for _, kind := range []string{"", "dropout"} {
 			q := request{subject: subject{set: set, kind: kind, seed: seed}}
 			var methods []string
@@ -155,6 +158,9 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 					}
 				}
 			}
+			if len(methods) == 0 {
+				continue
+			}
 			e, err := l.evaluate(ctx, q, methods, nil, shifts)
 			if err != nil {
 				return nil, err
@@ -165,9 +171,13 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 					own.members = members{}
 				}
 				for k, in := range m.Shifts {
-					f := figures{Error: &in.Error, NLL: &in.NLL, ECE: &in.ECE}
+					a := answer{damping: &e.Bundle.Damping}
+					a.Error, a.NLL, a.ECE, a.DebiasedCE, a.AURC = &in.Error, &in.NLL, &in.ECE, &in.DebiasedCE, &in.AURC
+					if d, ok := in.Differences["ts"]["nll"]; ok {
+						a.overTS = &d
+					}
 					r := &rows[of[j]][k]
-					r.runs = append(r.runs, measurement{own.label(), answer{figures: f, damping: &e.Bundle.Damping}})
+					r.runs = append(r.runs, measurement{own.label(), a})
 				}
 			}
 		}
@@ -175,15 +185,15 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 	return rows, nil
 }
 
-// acrossTurns is a row of the means of others, network by network.
-func acrossTurns(p place, rows []row) row {
+// across is a row of the means of others, network by network.
+func across(p place, rows []row) row {
 	all := row{place: p}
 	for i, first := range rows[0].runs {
-		turned := row{}
+		one := row{}
 		for _, r := range rows {
-			turned.runs = append(turned.runs, r.runs[i])
+			one.runs = append(one.runs, r.runs[i])
 		}
-		all.runs = append(all.runs, measurement{first.seed, answer{figures: turned.mean(), damping: first.damping}})
+		all.runs = append(all.runs, measurement{first.seed, answer{figures: one.mean(), damping: first.damping}})
 	}
 	return all
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 )
 
-// A gallery is grey images of one size, with labels.
+// A gallery is images of one size, with labels.
 type gallery struct {
-	width, height int
-	pixels        []byte // [n,height,width]
-	labels        []byte
+	width, height, channels int    // 1 channel of grey, or 3 of RGB
+	pixels                  []byte // [n,height,width,channels]
+	labels                  []byte
 }
 
 func (g *gallery) len() int { return len(g.labels) }
 
-// image returns the pixels of image i, [height,width].
+// image returns the pixels of image i, [height,width,channels].
 func (g *gallery) image(i int) []byte {
-	size := g.width * g.height
+	size := g.width * g.height * g.channels
 	return g.pixels[i*size : (i+1)*size]
 }
 
-// readGallery reads a labelled dataset of grey images.
+// readGallery reads a labelled dataset of images, all grey or all RGB, of ten classes.
 func readGallery(ctx context.Context, spec string) (*gallery, error) {
-	d, err := dataset.Open(spec, dataset.Options{Classes: 256})
+	d, err := dataset.Open(spec, dataset.Options{Classes: 10})
 	if err != nil {
 		return nil, err
 	}
@@ -43,25 +43,34 @@ func readGallery(ctx context.Context, spec string) (*gallery, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(e.Inputs) != 1 || len(e.Inputs[0].Shape) != 2 {
-			return nil, fmt.Errorf("%s: %s is no grey image", spec, e.Name)
+		if err := e.Decode(); err != nil {
+			return nil, err
 		}
-		a := e.Inputs[0]
+		if len(e.Inputs) != 1 || len(e.Inputs[0].Shape) < 2 {
+			return nil, fmt.Errorf("%s: %s is no image", spec, e.Name)
+		}
+		a, channels := e.Inputs[0], 1
+		if len(a.Shape) > 2 {
+			channels = a.Shape[2]
+		}
+		if len(a.Shape) > 3 || channels != 1 && channels != 3 {
+			return nil, fmt.Errorf("%s: %s has the shape %v: want [height,width], or [height,width,3]", spec, e.Name, a.Shape)
+		}
 		pixels, ok := a.Data.([]uint8)
-		if !ok || g.len() > 0 && (a.Shape[0] != g.height || a.Shape[1] != g.width) {
+		if !ok || g.len() > 0 && (a.Shape[0] != g.height || a.Shape[1] != g.width || channels != g.channels) {
 			return nil, fmt.Errorf("%s: %s is no 8-bit image, or of another size than those before it", spec, e.Name)
 		}
-		g.height, g.width = a.Shape[0], a.Shape[1]
+		g.height, g.width, g.channels = a.Shape[0], a.Shape[1], channels
 		g.pixels, g.labels = append(g.pixels, pixels...), append(g.labels, byte(e.Label))
 	}
 	return g, nil
 }
 
-// colour returns the images in the middle of side × side black ones, with three
+// colour returns grey images in the middle of side × side black ones, with three
 // equal channels: [n,side,side,3].
 func (g *gallery) colour(side int) ([]byte, error) {
-	if g.width > side || g.height > side {
-		return nil, fmt.Errorf("images of %d × %d do not fit %d × %d", g.width, g.height, side, side)
+	if g.width > side || g.height > side || g.channels != 1 {
+		return nil, fmt.Errorf("images of %d × %d × %d: want grey ones that fit %d × %d", g.width, g.height, g.channels, side, side)
 	}
 	left, top := (side-g.width)/2, (side-g.height)/2
 	out := make([]byte, g.len()*side*side*3)

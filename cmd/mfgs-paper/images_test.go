@@ -73,7 +73,8 @@ func TestRotateKeepsTheCentre(t *testing.T) {
 func TestGallery(t *testing.T) {
 	dir := t.TempDir()
 	images := filepath.Join(dir, "a-images-idx3-ubyte")
-	g := &gallery{width: 3, height: 2, pixels: []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, labels: []byte{4, 9}}
+	g := &gallery{width: 3, height: 2, channels: 1, labels: []byte{4, 9},
+		pixels: []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}
 	if err := writeIDX(images, g.pixels, 2, 2, 3); err != nil {
 		t.Fatal(err)
 	}

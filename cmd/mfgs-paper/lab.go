@@ -107,6 +107,7 @@ type answer struct {
 	figures
 	damping *bundle.Damping // of the bundle
 	note    string
+	overTS  *metrics.Difference // of the NLL on a set under shift to temperature scaling's, on the same examples
 }
 
 func (l *lab) bundlePath(s subject) string {
@@ -195,7 +196,7 @@ func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]
 		return nil, err
 	}
 	for i, m := range open {
-		known[m] = answer{figuresOf(e.Methods[i]), &e.Bundle.Damping, e.Methods[i].Note}
+		known[m] = answer{figures: figuresOf(e.Methods[i]), damping: &e.Bundle.Damping, note: e.Methods[i].Note}
 	}
 	return known, nil
 }
@@ -274,6 +275,10 @@ type figures struct {
 	Error *float64 `json:"error"`
 	NLL   *float64 `json:"nll"`
 	ECE   *float64 `json:"ece"`
+
+	// Of sets under shift.
+	DebiasedCE *float64 `json:"debiased_ce,omitempty"`
+	AURC       *float64 `json:"aurc,omitempty"`
 
 	// OOD by set, under the temperatures for telling it, and OODNLL, under those for likelihood.
 	OOD    map[string]detection `json:"ood,omitempty"`

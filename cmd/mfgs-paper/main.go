@@ -5,8 +5,8 @@
 //     methods on the bundles, each pair of these once. It trains no network.
 //  2. The data that is not ready as it comes is made of what is there: splits of
 //     CIFAR-10 and ImageNet (archive.go), noise and digits as colour images
-//     (images.go), digits rotated (rotate.go).
-//  3. Each part (tables.go, cifar.go, imagenet.go, figures.go) says which methods
+//     (images.go), digits rotated (rotate.go), images spoiled (shift.go).
+//  3. Each part (tables.go, cifar.go, imagenet.go, figures.go, shift.go) says which methods
 //     on which networks are the rows of one table, or the lines of one figure, and
 //     sets them beside the paper's own numbers (numbers.go).
 //  4. The report (report.go) is written as Markdown, JSON and SVG (svg.go); its first
@@ -165,6 +165,7 @@ var parts = []part{
 	{"cifar100", "CIFAR-100 and SVHN", tableCIFAR100},
 	{"heatmap", "Figures (a) and (b): the two temperatures", figureHeatMaps},
 	{"rotation", "Figure (c): calibration under rotation", figureRotation},
+	{"shift", shiftTitle, figureShift},
 }
 
 func partNames() []string {

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
 
 // docs is where the report is published.
@@ -98,8 +100,12 @@ func TestThePublishedReportIsWhole(t *testing.T) {
 	}
 	text := publishedFile(t, "paper.md")
 	pictures := regexp.MustCompile(`\]\((paper/[^)]+\.svg)\)`).FindAllStringSubmatch(string(text), -1)
-	if len(pictures) != 3 {
-		t.Errorf("%d pictures, want two heat maps and the rotation", len(pictures))
+	want := 3
+	if strings.Contains(string(text), "## "+shiftTitle+"\n") {
+		want += 6
+	}
+	if len(pictures) != want {
+		t.Errorf("%d pictures, want %d: two heat maps, the rotation, and where there are corrupted images six of them", len(pictures), want)
 	}
 	for _, p := range pictures {
 		if _, err := os.Stat(filepath.Join(docs, p[1])); err != nil {
@@ -177,6 +183,23 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	}
 	if svg := drawRotation(rotationTrials(), turned); !bytes.Equal(svg, publishedFile(t, "paper/rotation.svg")) {
 		t.Error("rotation.svg is not that of the published figures")
+	}
+	for set, others := range map[string]bool{mnistName: true, cifar10Name: false} {
+		trials := shiftTrials(others)
+		rows := make([][]row, len(trials))
+		for i, trial := range trials {
+			for severity := range corrupt.Severities + 1 {
+				rows[i] = append(rows[i], found[shiftPlace(set, severity, trial)])
+			}
+		}
+		if len(rows[0][0].runs) == 0 { // not published
+			continue
+		}
+		for i := range shiftPictures {
+			if p := drawShift(set, trials, rows, i); !bytes.Equal(p.svg, publishedFile(t, "paper/"+p.name)) {
+				t.Errorf("%s is not that of the published figures", p.name)
+			}
+		}
 	}
 	claims := strings.SplitAfter(r.listClaims(), "\n")
 	if len(claims) < 20 {

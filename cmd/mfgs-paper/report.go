@@ -115,6 +115,9 @@ var (
 	errorOf quantity = func(f figures) *float64 { return f.Error }
 	nllOf   quantity = func(f figures) *float64 { return f.NLL }
 	eceOf   quantity = func(f figures) *float64 { return f.ECE }
+
+	debiasedOf quantity = func(f figures) *float64 { return f.DebiasedCE }
+	aurcOf     quantity = func(f figures) *float64 { return f.AURC }
 )
 
 // told takes a number of how well a set is told under the temperatures for that;
@@ -161,6 +164,7 @@ func (r row) mean() figures {
 		return nil
 	}
 	f.Error, f.NLL, f.ECE = at(errorOf), at(nllOf), at(eceOf)
+	f.DebiasedCE, f.AURC = at(debiasedOf), at(aurcOf)
 	sets := func(nll bool, first map[string]detection) map[string]detection {
 		means := map[string]detection{}
 		for set := range first {

@@ -33,8 +33,11 @@ func rotate(in []byte, width, height int, degrees float64) []byte {
 	return out
 }
 
-// writeRotated writes a gallery turned by so many degrees, with its labels, and returns the SPEC.
+// writeRotated writes a grey gallery turned by so many degrees, with its labels, and returns the SPEC.
 func (g *gallery) writeRotated(dir string, degrees int) (string, error) {
+	if g.channels != 1 {
+		return "", fmt.Errorf("images of %d channels: want grey ones", g.channels)
+	}
 	turned := make([]byte, 0, len(g.pixels))
 	for i := range g.len() {
 		turned = append(turned, rotate(g.image(i), g.width, g.height, float64(degrees))...)

@@ -79,7 +79,7 @@ var imports = map[string][]string{
 	"wrap/serve/page":                {},
 	"wrap/serve/telemetry":           {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 	"wrap/internal/wraptest":         {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
-	"cmd/*":                          {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text", "cmd/mfgs/internal/*"},
+	"cmd/*":                          {"onnx", "onnx/head", "onnx/fuse", "featurize/...", "calibrate/...", "wrap/...", "models", "onnx/files", "featurize/text", "cmd/*/internal/*"},
 	"cmd/mfgs/internal/complete":     {"featurize/text"},
 	"cmd/mfgs/internal/doctor":       {"featurize/ort", "featurize/ort/install", "featurize/tensor", "featurize/text", "models", "wrap", "wrap/bundle"},
 	"cmd/mfgs/internal/memory":       {"featurize/text"},
