@@ -325,7 +325,8 @@ func TestStubsNameWhatGoCalls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "-F" + dir + " -L" + dir; flags != want {
+	include := filepath.Join(dir, "include")
+	if want := (stubs{" -isystem " + include, "-F" + dir + " -L" + dir}); flags != want {
 		t.Errorf("flags %q, want %q", flags, want)
 	}
 	for name, wants := range map[string][]string{
@@ -333,6 +334,7 @@ func TestStubsNameWhatGoCalls(t *testing.T) {
 		"Security.framework/Security.tbd": {
 			"'/System/Library/Frameworks/Security.framework/Versions/A/Security'", "_SecTrustEvaluateWithError"},
 		"CoreFoundation.framework/CoreFoundation.tbd": {"_CFRelease"},
+		"include/mach/mach_vm.h":                      {"mach_vm_region("},
 	} {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 		if err != nil {
@@ -385,6 +387,71 @@ func TestTheCommitIsCloned(t *testing.T) {
 	git("tag", "v9.9.9")
 	if _, err := clone(t.Context(), "1.2.3", filepath.Join(t.TempDir(), "clone")); err == nil || !strings.Contains(err.Error(), "v9.9.9") {
 		t.Errorf("a commit tagged otherwise: %v", err)
+	}
+}
+
+// A program for another processor sees the libraries it was given and no list of this machine's processors.
+func TestEmulatedProgramsSeeNoProcessors(t *testing.T) {
+	libraries, root := t.TempDir(), filepath.Join(t.TempDir(), "root")
+	for _, name := range []string{"lib/ld-linux-aarch64.so.1", "sys/devices/system/cpu/possible"} {
+		name = filepath.Join(libraries, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte("0-1"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := emulated(libraries, root); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"lib/ld-linux-aarch64.so.1": "0-1", "sys/devices/system/cpu/possible": "", "sys/devices/system/cpu/present": "",
+	} {
+		got, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// What runs programs of Windows may lack what Go needs: then the release is not tried there, and says so.
+func TestOldWineIsNotTried(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the stand-in for Wine is a shell script")
+	}
+	p := platforms[slices.IndexFunc(platforms, func(p platform) bool { return p.goos == "windows" })]
+	for _, test := range []struct{ says, how, err string }{
+		{oldWine, "not run: this wine has no bcryptprimitives.dll", ""},
+		{"panic: another", "", "panic: another"},
+	} {
+		out, dir, bin := t.TempDir(), t.TempDir(), t.TempDir()
+		for name, text := range map[string]string{
+			"python3": "cp " + filepath.Join(dir, "empty.zip") + " onnxruntime-1.whl",
+			"wine64":  "echo '" + test.says + "' >&2; exit 2",
+		} {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var empty bytes.Buffer
+		if err := writeZip(&empty, nil, noon); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{filepath.Join(dir, "empty.zip"), filepath.Join(out, p.wheel("1.2.3"))} {
+			if err := os.WriteFile(name, empty.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		r := &release{version: "1.2.3", log: io.Discard}
+		how, err := r.tryOne(t.Context(), p, out, dir)
+		if test.err == "" && (err != nil || !strings.HasPrefix(how, test.how)) {
+			t.Errorf("wine says %q: tried as %q, %v, want %q", test.says, how, err, test.how)
+		}
+		if test.err != "" && (err == nil || !strings.Contains(err.Error(), test.err)) {
+			t.Errorf("wine says %q: got %v", test.says, err)
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ type builder struct {
 	env    []string
 	zig    string
 	goroot string
-	stubs  string // linker flags for macOS
+	stubs  stubs
 	bill   string // the program that writes bills of materials
 
 	programs map[string]string // that were built, by platform
@@ -128,9 +128,9 @@ func (b *builder) program(ctx context.Context, p platform) (string, error) {
 	// No build ID: it is made of the names of folders as well.
 	flags := "-s -w -buildid="
 	if p.goos == "darwin" {
-		flags += ` "-extldflags=` + b.stubs + `"`
+		flags += ` "-extldflags=` + b.stubs.link + `"`
 	}
-	_, err := output(ctx, b.source.dir, p.crossed(b.env), "go", "build", "-trimpath", "-buildvcs=true", "-ldflags="+flags, "-o", built, "./cmd/mfgs")
+	_, err := output(ctx, b.source.dir, b.crossed(p), "go", "build", "-trimpath", "-buildvcs=true", "-ldflags="+flags, "-o", built, "./cmd/mfgs")
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +182,7 @@ func (b *builder) licences(ctx context.Context, p platform) ([]file, error) {
 		}
 		own = append(own, file{name: name, data: text})
 	}
-	list, err := output(ctx, b.source.dir, p.crossed(b.env), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/mfgs")
+	list, err := output(ctx, b.source.dir, b.crossed(p), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}", "./cmd/mfgs")
 	if err != nil {
 		return nil, err
 	}

@@ -53,15 +53,58 @@ func (r *release) tryOne(ctx context.Context, p platform, out, dir string) (stri
 		if _, err := os.Stat(libraries); err != nil || !ok {
 			return missing, nil
 		}
-		return "mfgs demo run by qemu-aarch64", r.tryForeign(ctx, p, wheel, dir, []string{emulator, "-L", libraries})
+		root := filepath.Join(dir, "root")
+		if err := emulated(libraries, root); err != nil {
+			return "", err
+		}
+		return "mfgs demo run by qemu-aarch64", r.tryForeign(ctx, p, wheel, dir, []string{emulator, "-L", root})
 	case p.goos == "windows":
 		wine, ok := look("wine64", "wine")
 		if !ok {
 			return "not run: no wine", nil
 		}
-		return "mfgs demo run by Wine", r.tryForeign(ctx, p, wheel, dir, []string{wine})
+		err := r.tryForeign(ctx, p, wheel, dir, []string{wine})
+		if err != nil && strings.Contains(err.Error(), oldWine) {
+			return "not run: this wine has no bcryptprimitives.dll, which all programs of Go call: Wine 10 has it", nil
+		}
+		return "mfgs demo run by Wine", err
 	}
 	return "linked, not run", nil
+}
+
+// oldWine is what Go's runtime says before anything else runs, on a Windows older than 10 or the like of it.
+const oldWine = "fatal error: bcryptprimitives.dll not found"
+
+// emulated makes in root what a program sees of the folder of libraries, and lists of processors that are
+// empty. ONNX Runtime reads these at its start, goes by what /proc/cpuinfo says of each, and crashes where
+// that is of another kind of processor, as with qemu 7; with none it asks the system.
+func emulated(libraries, root string) error {
+	libraries, err := filepath.Abs(libraries)
+	if err != nil {
+		return err
+	}
+	cpu := filepath.Join(root, "sys", "devices", "system", "cpu")
+	if err := os.MkdirAll(cpu, 0o755); err != nil {
+		return err
+	}
+	for _, list := range []string{"possible", "present"} {
+		if err := os.WriteFile(filepath.Join(cpu, list), nil, 0o644); err != nil {
+			return err
+		}
+	}
+	entries, err := os.ReadDir(libraries)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() == "sys" {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(libraries, e.Name()), filepath.Join(root, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // look finds the first of some programs that there is.

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -103,8 +104,12 @@ func environment(ctx context.Context, zig, caches string) ([]string, error) {
 }
 
 // crossed is the environment that builds for a platform.
-func (p platform) crossed(env []string) []string {
+func (b *builder) crossed(p platform) []string {
+	flags := "-O2"
+	if p.goos == "darwin" {
+		flags += b.stubs.compile
+	}
 	// Without -g, which has zig keep debugging information all the same.
-	return append(env[:len(env):len(env)], "GOOS="+p.goos, "GOARCH="+p.goarch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=1",
-		"CC=zig cc -target "+p.target, "CXX=zig c++ -target "+p.target, "CGO_CFLAGS=-O2", "CGO_CXXFLAGS=-O2", "CGO_LDFLAGS=-O2")
+	return append(slices.Clone(b.env), "GOOS="+p.goos, "GOARCH="+p.goarch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=1",
+		"CC=zig cc -target "+p.target, "CXX=zig c++ -target "+p.target, "CGO_CFLAGS="+flags, "CGO_CXXFLAGS="+flags, "CGO_LDFLAGS=-O2")
 }
