@@ -70,7 +70,7 @@ type Config struct {
 	Lambda0    float64              // zero: 3/π²
 	OODScore   string               // of [score.Names], that is to serve; "": it is chosen
 	// Decisions says when not to answer and which prediction sets are wanted; zero: none. They take half
-	// of the held-out examples, those at odd places, to set thresholds on: the others tune all else.
+	// of the held-out examples, one of each two neighbours, to set thresholds on: the others tune all else.
 	// Where these do not show one, Calibrate leaves what it has read in a checkpoint: with Resume another
 	// may be asked for.
 	Decisions conformal.Plan

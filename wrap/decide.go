@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -10,21 +11,23 @@ import (
 	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
-// divide returns what of the held-out examples tunes, and what sets the thresholds of decisions: those
-// at even and at odd places. Where no decisions are wanted, all tune.
+// divide returns what of the held-out examples tunes, and what sets the thresholds of decisions: of each
+// pair of neighbours one, drawn, so that neither half is of one kind where kinds alternate, as the writers of
+// MNIST do. Where no decisions are wanted, all tune.
 func divide(val *rows.Batch, plan conformal.Plan) (tune, held *rows.Batch) {
 	if plan == (conformal.Plan{}) {
 		return val, nil
 	}
-	var even, odd []int
-	for i := range val.N {
-		if i%2 == 0 {
-			even = append(even, i)
-		} else {
-			odd = append(odd, i)
-		}
+	var tunes, sets []int
+	draw := rand.NewPCG(1, 1)
+	for i := 0; i+1 < val.N; i += 2 {
+		second := int(draw.Uint64() & 1)
+		tunes, sets = append(tunes, i+second), append(sets, i+1-second)
 	}
-	return val.Pick(even), val.Pick(odd)
+	if val.N%2 == 1 {
+		tunes = append(tunes, val.N-1)
+	}
+	return val.Pick(tunes), val.Pick(sets)
 }
 
 // setting returns how many of n held-out examples set thresholds.

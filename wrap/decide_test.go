@@ -37,7 +37,7 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 	if err != nil || !reflect.DeepEqual(b.Manifest.Decisions, d) {
 		t.Fatalf("the bundle has %+v, %v; want %+v", b.Manifest.Decisions, err, d)
 	}
-	// At odd places they keep their promises to the example; those are the numbers of the rules.
+	// Where thresholds were set they keep their promises to the example; those are the numbers of the rules.
 	p := opened(t, c.Out, Options{})
 	got := p.Bundle().Decisions
 	if !reflect.DeepEqual(got, d) {
@@ -46,8 +46,9 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 	// It is the caller's.
 	*got.Doubt, *got.Unfamiliar, got.Set.Thresholds[0], got.Promises[0] = conformal.Rule{}, conformal.Rule{}, 0, ""
 	place, familiar, answered, wrong, covered := 0, 0, 0, 0, 0
+	sets := SetThresholds(1000)
 	_, err = p.PredictDataset(t.Context(), file+"[3000:]", func(one Prediction) error {
-		if place++; place%2 == 1 { // the first is at the even place 0
+		if place++; !sets[place-1] {
 			return nil
 		}
 		if one.Abstain == nil || *one.Abstain != (one.AbstainReason != "") || one.PredictionSet == nil {
@@ -74,11 +75,41 @@ func TestDecisionsAreSetOnTheHalfOfTheHeldOutDataThatTunedNothing(t *testing.T) 
 	if familiar != d.Unfamiliar.Accepted || answered < d.Doubt.Accepted || answered > d.Doubt.Accepted+1 {
 		t.Errorf("%d familiar and %d answered, the rules have %+v and %+v", familiar, answered, d.Unfamiliar, d.Doubt)
 	}
-	if covered < 451 || covered > 455 { // ⌈501·0.9⌉, and ties
+	if covered < 450 || covered > 455 { // ⌈501·0.9⌉, ties, and that which set the threshold, by rounding
 		t.Errorf("%d of 500 are covered, want 451", covered)
 	}
 	if bound := conformal.Upper(wrong, answered, 0.95); bound > 0.36 || answered < 100 {
 		t.Errorf("%d of %d answers are wrong, at most %v, want 0.35", wrong, answered, bound)
+	}
+}
+
+// Kinds of examples that take turns are in both halves, and so is what lies anywhere else in the data.
+func TestNoHalfOfTheHeldOutDataIsOfOneKind(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 999, 1000} {
+		sets, count := SetThresholds(n), 0
+		for _, s := range sets {
+			if s {
+				count++
+			}
+		}
+		if len(sets) != n || count != n/2 {
+			t.Errorf("of %d examples %d set thresholds, want %d", n, count, n/2)
+		}
+	}
+	sets := SetThresholds(1000)
+	for period := 2; period <= 10; period++ {
+		for first := range period {
+			n, setting := 0, 0
+			for i := first; i < len(sets); i += period {
+				n++
+				if sets[i] {
+					setting++
+				}
+			}
+			if share := float64(setting) / float64(n); share < .3 || share > .7 {
+				t.Errorf("of examples %d, %d, … %.2f set thresholds, want about a half", first, first+period, share)
+			}
+		}
 	}
 }
 

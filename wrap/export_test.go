@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
 
@@ -105,4 +106,26 @@ func Checkpointed(t testing.TB, cfg Config) (write func() error, dir string) {
 	}
 	t.Cleanup(c.close)
 	return func() error { return c.write(a.soFar()) }, c.part()
+}
+
+// SetThresholds reports which of n held-out examples set the thresholds of decisions.
+func SetThresholds(n int) []bool {
+	val := &rows.Batch{N: n, Positions: make([]int, n)}
+	for i := range val.Positions {
+		val.Positions[i] = i
+	}
+	tune, held := divide(val, conformal.Plan{Alpha: 0.1})
+	sets := make([]bool, n)
+	for _, i := range held.Positions {
+		sets[i] = true
+	}
+	for _, i := range tune.Positions {
+		if sets[i] {
+			panic("an example tunes and sets thresholds")
+		}
+	}
+	if tune.N+held.N != n {
+		panic("an example neither tunes nor sets thresholds")
+	}
+	return sets
 }

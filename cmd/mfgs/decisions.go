@@ -54,7 +54,7 @@ func writeDecisions(w io.Writer, d *conformal.Decisions) {
 	if d == nil {
 		return
 	}
-	fmt.Fprintf(w, "\ndecisions, whose thresholds are set on %s held-out examples at odd places\n", count(d.Examples))
+	fmt.Fprintf(w, "\ndecisions, whose thresholds are set on %s held-out examples, one of each two neighbours\n", count(d.Examples))
 	for _, r := range []struct {
 		what string
 		rule *conformal.Rule

@@ -159,7 +159,7 @@ func (c *checks) format2(m *Manifest) {
 	c.reference(m)
 	if d := m.Decisions; d != nil {
 		c.nested("decisions", d.Check(m.Head.Classes(), m.Head.MultiLabel()))
-		tuned := m.HeldOut.After.N // at even places, the others at odd ones
+		tuned := m.HeldOut.After.N // one half; the other sets thresholds
 		c.that(d.Examples == tuned || d.Examples == tuned-1,
 			"decisions: examples is %d, want the other half beside held_out's %d", d.Examples, tuned)
 	}
