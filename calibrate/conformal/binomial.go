@@ -39,6 +39,36 @@ func Within(k, n int, confidence float64) (low, high float64) {
 	return 1 - Upper(n-k, n, side), Upper(k, n, side)
 }
 
+// AtMostCovered returns the chance that sets, whose threshold n examples set for alpha, have the label of no more than
+// k of m new examples that are drawn alike: the threshold is the r-th smallest score for r = ⌈(n+1)(1-alpha)⌉,
+// so that what it covers of all examples is Beta(r, n+1-r) distributed, and k of m beta-binomial (Vovk, "Conditional
+// Validity of Inductive Conformal Predictors", 2013). Equal scores cover more. Of thresholds for each class it is not.
+func AtMostCovered(k, m, n int, alpha float64) float64 {
+	r := float64(n) - math.Floor(spare(n, alpha))
+	rest := float64(n+1) - r
+	if k >= m || rest <= 0 {
+		return 1
+	}
+	if k < 0 {
+		return 0
+	}
+	logBeta := func(a, b float64) float64 { return lgamma(a) + lgamma(b) - lgamma(a+b) }
+	j, all := float64(k), float64(m)
+	p := math.Exp(-math.Log1p(all) - logBeta(j+1, all-j+1) + logBeta(j+r, all-j+rest) - logBeta(r, rest))
+	sum := 0.0
+	const negligible = 1e-17
+	for ; j >= 0 && p > sum*negligible; j-- { // the chance of j, from that of j+1
+		sum += p
+		p *= j * (all - j + rest) / ((all - j + 1) * (j - 1 + r))
+	}
+	return math.Min(sum, 1)
+}
+
+func lgamma(x float64) float64 {
+	v, _ := math.Lgamma(x)
+	return v
+}
+
 func checkCount(k, n int, confidence float64) {
 	if k < 0 || k > n || n < 1 || !(confidence > 0 && confidence < 1) {
 		panic(fmt.Sprintf("conformal: %d of %d with confidence %v", k, n, confidence))

@@ -2,7 +2,9 @@ package report
 
 import (
 	"fmt"
+	"html"
 	"io"
+	"regexp"
 	"strings"
 )
 
@@ -28,7 +30,7 @@ func writeMarkdown(w io.Writer, p *page) error {
 			if len(f.Table.Rows) == 0 {
 				continue
 			}
-			fmt.Fprintf(&b, "\n<details><summary>%s</summary>\n", escape(f.Title))
+			fmt.Fprintf(&b, "\n<details><summary>%s</summary>\n", escapeHTML(f.Title))
 			if f.Caption != "" {
 				fmt.Fprintf(&b, "\n%s\n", escape(f.Caption))
 			}
@@ -71,37 +73,62 @@ func writeTable(b *strings.Builder, t table) {
 	}
 }
 
-// writeGallery lists the examples of one by their names.
+// writeGallery lists the examples of one by their names, with texts and values but without pictures.
 func writeGallery(b *strings.Builder, g gallery) {
-	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n\n", escape(g.Title), escape(g.Lead))
+	fmt.Fprintf(b, "\n<details><summary>%s</summary>\n\n%s\n\n", escapeHTML(g.Title), escape(g.Lead))
 	for _, c := range g.Cards {
-		var facts []string
-		for _, f := range c.Facts {
-			facts = append(facts, escape(f[0]+" "+f[1]))
+		fmt.Fprintf(b, "- %s: %s\n", escape(c.Name), escape(pairs(c.Facts)))
+		for _, content := range []string{c.Text, pairs(c.Values)} {
+			if content != "" {
+				fmt.Fprintf(b, "  > %s\n", escape(content))
+			}
 		}
-		fmt.Fprintf(b, "- %s: %s\n", escape(c.Name), strings.Join(facts, ", "))
+		if c.More != "" && c.Picture == "" {
+			fmt.Fprintf(b, "  > %s\n", escape(c.More))
+		}
 	}
 	b.WriteString("\n</details>\n")
 }
 
-// escape writes a text so that Markdown shows it as it is: whatever could be markup, HTML or a mention.
+// pairs writes terms and what they have.
+func pairs(list [][2]string) string {
+	all := make([]string, len(list))
+	for i, p := range list {
+		all[i] = p[0] + " " + p[1]
+	}
+	return strings.Join(all, ", ")
+}
+
+// apart is put behind what would make a mention or a reference of the rest: it has no width. GitHub looks for
+// these in what was rendered, where no escape is left.
+const apart = "&#8203;"
+
+// listed is what begins an item of a list at the beginning of a text.
+var listed = regexp.MustCompile(`^([-+]|[0-9]{1,9}[.)])( |$)`)
+
+// escape writes a text so that Markdown shows it as it is: whatever could be markup, HTML, a mention or a reference.
 func escape(s string) string {
 	var b strings.Builder
+	if at := listed.FindStringSubmatchIndex(s); at != nil {
+		b.WriteString(s[:at[3]-1] + `\`)
+		b.WriteByte(s[at[3]-1])
+		s = s[at[3]:]
+	}
 	for i, r := range s {
 		switch {
 		case r == ':' && strings.HasPrefix(s[i:], "://"), r == '.' && i >= 3 && strings.EqualFold(s[i-3:i], "www"):
 			fmt.Fprintf(&b, "&#%d;", r) // or it were a link
-		case r == '&':
-			b.WriteString("&amp;")
-		case r == '<':
-			b.WriteString("&lt;")
-		case r == '>':
-			b.WriteString("&gt;")
+		case r == '-' && i >= 2 && strings.EqualFold(s[i-2:i], "gh"):
+			b.WriteString("-" + apart)
 		case r == '@':
-			b.WriteString("&#64;")
+			b.WriteString("&#64;" + apart)
+		case r == '#':
+			b.WriteString(`\#` + apart)
 		case r == '\n' || r == '\r':
 			b.WriteByte(' ')
-		case strings.ContainsRune("\\`*_[]|~#$", r):
+		case strings.ContainsRune("&<>", r):
+			b.WriteString(html.EscapeString(string(r)))
+		case strings.ContainsRune("\\`*_[]|~$", r):
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		default:
@@ -109,4 +136,9 @@ func escape(s string) string {
 		}
 	}
 	return b.String()
+}
+
+// escapeHTML is escape for what stands in HTML, where Markdown is not read.
+func escapeHTML(s string) string {
+	return strings.NewReplacer("@", "@"+apart, "#", "#"+apart, "GH-", "GH-"+apart).Replace(html.EscapeString(s))
 }

@@ -216,6 +216,26 @@ func TestVerdict(t *testing.T) {
 			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong
 		}, "Better calibrated than the network itself",
 			[]string{"It answers 90.0 % of the test examples, and 0 % of these answers are wrong (95 %: 0 to 0.20 %)."}},
+		{"promises", func(e *bench.Evaluation) {
+			answered, wrong, unfamiliar := .9, .03, .05
+			e.Decisions[0].Answered, e.Decisions[0].Error, e.Decisions[0].Unfamiliar = &answered, &wrong, &unfamiliar
+			d := e.Detail.Manifest.Decisions
+			d.Plan = conformal.Plan{TargetError: .02, FalseAlarm: .05, Alpha: .04}
+			d.Set = &conformal.Sets{Alpha: .04, Examples: 1000, Thresholds: []float64{.9}}
+		}, "Better calibrated than the network itself", []string{
+			"3.00 % of these answers are wrong (95 %: 2.26 to 3.90 %); at most 2.00 % was promised. That is not what was promised, beyond chance",
+			"5.00 % of the test examples are held to be unfamiliar (95 %: 4.09 to 6.05 %); at most 5.00 % was promised.\n",
+			"96.0 % was asked for. That is not what was promised, beyond chance: these examples are not like the held-out ones.",
+		}},
+		{"promises within chance", func(e *bench.Evaluation) {
+			answered, wrong := .88, .03
+			e.Decisions[0].Answered, e.Decisions[0].Error = &answered, &wrong
+			d := e.Detail.Manifest.Decisions
+			d.Plan = conformal.Plan{TargetCoverage: .89, Alpha: .05}
+			d.Set = &conformal.Sets{Alpha: .05, Examples: 100, Thresholds: []float64{.9}}
+		}, "Better calibrated than the network itself", []string{
+			"; at least 89.0 % were to be answered.\n", "95.0 % was asked for.",
+		}},
 		{"stand-ins", func(e *bench.Evaluation) {
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = standIns
@@ -229,6 +249,9 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: headline %q, want %q", test.name, p.Headline, test.headline)
 		}
 		verdict := strings.ReplaceAll(strings.Join(p.Verdict, "\n"), "\u00a0", " ")
+		if strings.HasSuffix(test.name, "within chance") && strings.Contains(verdict, "beyond chance") {
+			t.Errorf("%s: the verdict says %s", test.name, verdict)
+		}
 		for _, s := range test.says {
 			if !strings.Contains(verdict, s) {
 				t.Errorf("%s: %q is not in\n%s", test.name, s, verdict)
@@ -430,12 +453,29 @@ func TestMarkdown(t *testing.T) {
 
 func TestEscape(t *testing.T) {
 	for in, want := range map[string]string{
-		"a|b": `a\|b`, "<b>&": "&lt;b&gt;&amp;", "@team #1": `&#64;team \#1`, "x\n# y": `x \# y`, "http://a www.b.c": "http&#58;//a www&#46;b.c", "`a` *b* _c_ [d](e)": "\\`a\\` \\*b\\* \\_c\\_ \\[d\\](e)",
-		"3.1 % (95 %: 2 – 4)": "3.1 % (95 %: 2 – 4)",
+		"a|b": `a\|b`, "<b>&": "&lt;b&gt;&amp;", "@team #1 GH-2": `&#64;&#8203;team \#&#8203;1 GH-&#8203;2`, "x\n# y": `x \#&#8203; y`, "http://a www.b.c": "http&#58;//a www&#46;b.c", "`a` *b* _c_ [d](e)": "\\`a\\` \\*b\\* \\_c\\_ \\[d\\](e)",
+		"3.1 % (95 %: 2 – 4)": "3.1 % (95 %: 2 – 4)", "- a": `\- a`, "+": `\+`, "12. a": `12\. a`, "1) a": `1\) a`, "1.5 a": "1.5 a", "-a": "-a",
 	} {
 		if got := escape(in); got != want {
 			t.Errorf("%q is written as %q, want %q", in, got, want)
 		}
+	}
+}
+
+// A summary is HTML, where backslashes of Markdown would be seen.
+func TestSummariesAreHTML(t *testing.T) {
+	e := evaluation()
+	for i := range e.Methods {
+		for j := range e.Methods[i].OOD {
+			e.Methods[i].OOD[j].Name = "a_b<c @d #1"
+		}
+	}
+	var b bytes.Buffer
+	if err := writeMarkdown(&b, pageOf(e, Options{})); err != nil {
+		t.Fatal(err)
+	}
+	if want := "<summary>Noticed of a_b&lt;c @&#8203;d #&#8203;1</summary>"; !strings.Contains(b.String(), want) {
+		t.Errorf("%s is not in\n%s", want, b.String())
 	}
 }
 

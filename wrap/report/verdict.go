@@ -193,27 +193,65 @@ func (v *view) of(part float64, n int) string {
 	return fmt.Sprintf(" (%s: %s)", v.level(), percent.within(metrics.Interval{low, high}))
 }
 
-// decisionSentences say what the bundle's decisions came to on the test set.
+// decisionSentences say what the bundle's decisions came to on the test set, and what was promised.
 func (v *view) decisionSentences() (all []string) {
 	for _, d := range v.e.Decisions {
 		if d.Set != "test" {
 			continue
 		}
+		plan := v.e.Detail.Manifest.Decisions.Plan
 		if d.Answered != nil && d.Error != nil {
 			answered := int(math.Round(*d.Answered * float64(d.N)))
-			all = append(all, fmt.Sprintf("It answers %s of the %s examples, and %s of these answers are wrong%s.",
-				percent.words(*d.Answered), v.kind(), percent.words(*d.Error), v.of(*d.Error, answered)))
+			s := fmt.Sprintf("It answers %s of the %s examples, and %s of these answers are wrong%s",
+				percent.words(*d.Answered), v.kind(), percent.words(*d.Error), v.of(*d.Error, answered))
+			switch {
+			case plan.TargetError > 0:
+				s += fmt.Sprintf("; at most %s was promised", percent.words(plan.TargetError))
+			case plan.TargetCoverage > 0:
+				s += fmt.Sprintf("; at least %s were to be answered", percent.words(plan.TargetCoverage))
+			}
+			all = append(all, s+"."+v.broken(plan.TargetError > 0 && v.exceeds(*d.Error, answered, plan.TargetError) ||
+				plan.TargetCoverage > 0 && v.exceeds(1-*d.Answered, d.N, 1-plan.TargetCoverage)))
+		}
+		if d.Unfamiliar != nil && plan.FalseAlarm > 0 {
+			all = append(all, fmt.Sprintf("%s of the %s examples are held to be unfamiliar%s; at most %s was promised.",
+				percent.words(*d.Unfamiliar), v.kind(), v.of(*d.Unfamiliar, d.N), percent.words(plan.FalseAlarm))+
+				v.broken(v.exceeds(*d.Unfamiliar, d.N, plan.FalseAlarm)))
 		}
 		if d.Covered != nil && d.SetSize != nil {
-			sets := v.e.Detail.Manifest.Decisions.Set
-			right := "the right one among them in %s of the examples%s"
-			if v.multiLabel() {
-				right = "%s of the labels that an example has%s"
-			}
-			all = append(all, fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
-				strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), v.of(*d.Covered, d.N),
-				percent.words(1-sets.Alpha)))
+			all = append(all, v.setSentence(d.Realised))
 		}
 	}
 	return all
+}
+
+func (v *view) setSentence(d conformal.Realised) string {
+	sets := v.e.Detail.Manifest.Decisions.Set
+	right := "the right one among them in %s of the examples%s"
+	if v.multiLabel() {
+		right = "%s of the labels that an example has%s"
+	}
+	covered := int(math.Round(*d.Covered * float64(d.N)))
+	one := !v.multiLabel() && len(sets.Thresholds) == 1
+	return fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
+		strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), v.of(*d.Covered, d.N),
+		percent.words(1-sets.Alpha)) +
+		v.broken(one && conformal.AtMostCovered(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2)
+}
+
+// exceeds reports whether a part of n examples is more than was promised, beyond chance.
+func (v *view) exceeds(part float64, n int, promised float64) bool {
+	if v.multiLabel() || n == 0 {
+		return false
+	}
+	low, _ := conformal.Within(int(math.Round(part*float64(n))), n, v.e.Bootstrap.Level)
+	return low > promised
+}
+
+// broken says of a promise that was not kept what that means. On held-out data there is no telling.
+func (v *view) broken(is bool) string {
+	if !is || v.options.Tuned {
+		return ""
+	}
+	return " That is not what was promised, beyond chance: these examples are not like the held-out ones."
 }
