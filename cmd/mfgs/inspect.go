@@ -74,9 +74,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 	}
 	in := &inspected{Inspection: found, beside: folder}
 	if folder == nil {
-		if in.beside, err = pretrained.Beside(path); err != nil {
-			return nil, err
-		}
+		in.beside = pretrained.Beside(path)
 	}
 	m, err := onnx.Open(path)
 	if err != nil {

@@ -74,6 +74,10 @@ func jobFlags(c *cli.Context, j *job.Job) map[string]string {
 		}
 		return "true"
 	}
+	report := j.Report
+	if c.IsSet("dry-run") || c.IsSet("shard") { // which make no bundle that one could be about
+		report = ""
+	}
 	d := j.Decisions
 	return map[string]string{
 		"model": j.Model, "train" + suffix: j.Train, "val" + suffix: j.Val, "ood" + suffix: j.OOD,
@@ -81,7 +85,7 @@ func jobFlags(c *cli.Context, j *job.Job) map[string]string {
 		"approximate": string(j.Head.Approximate), "preprocess": j.Preprocess, "classes": j.Classes,
 		"covariance": string(j.Covariance), "structure": string(j.Structure), "damping": j.Damping, "ood-score": j.OODScore,
 		"limit": count(j.Limit), "max-bad": count(j.MaxBad), "batch": count(j.Batch), "threads": count(j.Threads),
-		"provider": j.Provider, "features-cache": j.Cache, "out": j.Out, "keep-curvature": yes(j.KeepCurvature),
+		"provider": j.Provider, "features-cache": j.Cache, "out": j.Out, "report": report, "keep-curvature": yes(j.KeepCurvature),
 		"no-model": yes(j.NoModel), "no-probe": yes(j.NoProbe),
 		"target-error": part(d.TargetError), "target-coverage": part(d.TargetCoverage), "false-alarm": part(d.FalseAlarm),
 		"confidence": part(d.Confidence), "alpha": part(d.Alpha), "sets": string(d.Sets),

@@ -28,6 +28,7 @@ type document struct {
 	Labels     labels               `yaml:"labels"`
 
 	Out           string `yaml:"out"`
+	Report        string `yaml:"report"`
 	Limit         int    `yaml:"limit"`
 	MaxBad        int    `yaml:"max_bad"`
 	FeaturesCache string `yaml:"features_cache"`
@@ -115,7 +116,8 @@ func (d *document) job() (*Job, error) {
 		Preprocess: d.Preprocess.name, Classes: d.Labels.file, Labels: d.Labels.names,
 		Covariance: d.Covariance, Structure: d.Structure, Damping: d.Damping.Rule, OODScore: d.OODScore.Name,
 		Decisions: d.Decisions, Batch: d.Batch,
-		Out: d.Out, Limit: d.Limit, MaxBad: d.MaxBad, Cache: d.FeaturesCache, Provider: d.Provider, Threads: d.Threads,
+		Out: d.Out, Report: d.Report,
+		Limit: d.Limit, MaxBad: d.MaxBad, Cache: d.FeaturesCache, Provider: d.Provider, Threads: d.Threads,
 		KeepCurvature: d.KeepCurvature, NoModel: d.NoModel, NoProbe: d.NoProbe,
 		Known: wrap.Known{Model: d.Model.SHA256},
 	}

@@ -71,7 +71,7 @@ type Job struct {
 	Train, Val, OOD string // SPECs
 
 	Limit, MaxBad, Batch, Threads   int
-	Provider, Cache, Out            string
+	Provider, Cache, Out, Report    string
 	KeepCurvature, NoModel, NoProbe bool
 
 	// Known is what model and data must be.
@@ -170,7 +170,7 @@ func (j *Job) validate() error {
 
 // seenFrom has relative paths begin at a folder.
 func (j *Job) seenFrom(dir string) {
-	for _, path := range []*string{&j.Model, &j.Preprocess, &j.Classes, &j.Cache, &j.Out} {
+	for _, path := range []*string{&j.Model, &j.Preprocess, &j.Classes, &j.Cache, &j.Out, &j.Report} {
 		if *path != "" && !(path == &j.Preprocess && isPreset(*path)) {
 			*path = join(dir, *path)
 		}

@@ -34,6 +34,7 @@ datasets:
 batch: 13
 labels: [cat, dog]
 out: b
+report: r.html
 limit: 11
 max_bad: 12
 features_cache: c
@@ -62,7 +63,7 @@ func TestKeys(t *testing.T) {
 			Confidence: 0.9,
 		},
 		Train: "tar:t-{0..9}.tar[0:7]", Val: "v.npz", OOD: "auto",
-		Limit: 11, MaxBad: 12, Batch: 13, Threads: 14, Provider: "cuda", Cache: "c", Out: "b",
+		Limit: 11, MaxBad: 12, Batch: 13, Threads: 14, Provider: "cuda", Cache: "c", Out: "b", Report: "r.html",
 		KeepCurvature: true, NoModel: true, NoProbe: true,
 		Known: wrap.Known{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
 	}
@@ -78,7 +79,7 @@ func TestKeys(t *testing.T) {
 
 // What a job can say has the manifest's key wherever that has one.
 func TestKeysAreTheManifests(t *testing.T) {
-	beyond := strings.Fields("out limit max_bad features_cache keep_curvature no_model no_probe provider threads")
+	beyond := strings.Fields("out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
 	manifest := fieldsOf(reflect.TypeFor[bundle.Manifest]())
 	for key := range fieldsOf(reflect.TypeFor[document]()) {
 		if _, ok := manifest[key]; ok == slices.Contains(beyond, key) {
@@ -142,7 +143,7 @@ func TestPathsAreSeenFromTheFile(t *testing.T) {
 		{"preprocess: torchvision:x", "Preprocess:torchvision:x"},
 		{"labels: l.txt", "Classes:%/l.txt"},
 		{"features_cache: c", "Cache:%/c"},
-		{"out: b", "Out:%/b"},
+		{"out: b", "Out:%/b"}, {"report: r.md", "Report:%/r.md"},
 		{"datasets: [{role: train, spec: 't-{0..9}.tar[0:7]'}]", "Train:%/t-{0..9}.tar[0:7]"},
 		{"datasets: [{role: train, spec: 'npz:t'}]", "Train:npz:%/t"},
 		{"datasets: [{role: train, spec: 'other:t'}]", "Train:%/other:t"},

@@ -194,7 +194,7 @@ func candidates(model string, t preprocess.Target, used *preprocess.Spec) []cand
 			list[i].name = name
 		}
 	}
-	if beside, err := pretrained.Beside(model); err == nil && beside.Preprocess != nil {
+	if beside := pretrained.Beside(model); beside.Preprocess != nil {
 		add(beside.PreprocessFile, *beside.Preprocess)
 	}
 	for _, name := range preprocess.Presets {

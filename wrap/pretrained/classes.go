@@ -141,15 +141,15 @@ func byName(m map[string]json.RawMessage) ([]string, error) {
 	return names, nil
 }
 
-// unique puts labels behind names that several classes have.
+// unique takes white space off names, and puts labels behind those that several classes have then.
 func unique(names []string) []string {
-	count := map[string]int{}
-	for _, n := range names {
-		count[n]++
-	}
-	out := make([]string, len(names))
+	out, count := make([]string, len(names)), map[string]int{}
 	for i, n := range names {
-		if out[i] = strings.TrimSpace(n); count[n] > 1 {
+		out[i] = strings.TrimSpace(n)
+		count[out[i]]++
+	}
+	for i, n := range out {
+		if count[n] > 1 && n != "" { // which is refused
 			out[i] = fmt.Sprintf("%s (%d)", n, i)
 		}
 	}

@@ -24,6 +24,8 @@ func TestClassNames(t *testing.T) {
 		{"cat\n\ndog", nil, "class 1 has no name"},
 		{`["cat", " \t"]`, nil, "class 1 has no name"},
 		{"cat\ndog\ncat", nil, `classes 0 and 2 are both named "cat"`},
+		{`{"id2label": {"0": "a ", "1": "a", "2": "b"}}`, []string{"a (0)", "a (1)", "b"}, ""},
+		{`{"id2label": {"0": " ", "1": "a", "2": ""}}`, nil, "class 0 has no name"},
 		{`["cat", 7]`, nil, "not a JSON array of class names"},
 		{`["cat"`, nil, "not a JSON array of class names"},
 	} {

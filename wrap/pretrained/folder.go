@@ -58,8 +58,8 @@ func Open(dir string) (*Folder, error) {
 }
 
 // Beside reads what is written beside a model file, in its folder or, where that is called onnx, as
-// Optimum calls it, above.
-func Beside(model string) (*Folder, error) {
+// Optimum calls it, above. What cannot be used of it may be of something else: Unusable says so.
+func Beside(model string) *Folder {
 	dir := filepath.Dir(model)
 	if abs, err := filepath.Abs(dir); err == nil && filepath.Base(abs) == "onnx" && !exists(dir, configFile) {
 		dir = filepath.Dir(dir)
@@ -68,7 +68,10 @@ func Beside(model string) (*Folder, error) {
 		}
 	}
 	f := &Folder{Path: dir, Model: model}
-	return f, f.read()
+	if err := f.read(); err != nil {
+		f.Unusable = err
+	}
+	return f
 }
 
 // modelIn finds the model of a folder.
