@@ -58,7 +58,8 @@ func TestFewAreFoundUnlikeThatAreAlike(t *testing.T) {
 	if share := float64(found) / trials; share > .035 || share < .012 {
 		t.Errorf("%.3f of the draws are found unlike, want about 0.025 at most", share)
 	}
-	if AtMostCovered(9228, 10000, 1500, .05) > 1e-4 || AtMostCovered(9480, 10000, 1500, .05) < .2 || AtMostCovered(900000, 1e6, 50000, .1) < .2 {
+	if AtMostCovered(9228, 10000, 1500, .05) > 1e-4 || AtMostCovered(9480, 10000, 1500, .05) < .2 ||
+		AtMostCovered(900000, 1e6, 50000, .1) < .2 {
 		t.Error("the chance of many is wrong")
 	}
 }
