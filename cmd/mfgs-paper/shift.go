@@ -209,7 +209,7 @@ func figureShift(ctx context.Context, l *lab, s *section) error {
 	}
 	s.write("The test images spoiled by a script of ours in the manner of CIFAR-10-C (Hendrycks and Dietterich, 2019): its fifteen kinds, %s, "+
 		"each in five severities. How they are drawn, and how strongly, is ours, and frost is drawn rather than photographed, so that no number here can "+
-		"be compared with one on CIFAR-10-C. %d test images, spread evenly, are spoiled in all 75 ways; severity 0 is these images as they are. "+
+		"be compared with one on CIFAR-10-C. %d test images, spread evenly and no more for the time that it takes, are spoiled in all 75 ways; severity 0 is these images as they are. "+
 		"Nothing was tuned on spoiled images. Figures are means over the kinds, and over the networks; the debiased calibration error is of the top class, ℓ2. "+
 		"Images of MNIST are far from the network's training data where their ground is not black, as in fog.",
 		strings.Join(corrupt.Kinds(), ", "), shiftImages)
@@ -332,8 +332,8 @@ func (f *shifted) beyondTS() string {
 
 // byKind is a table of the kinds.
 func (f *shifted) byKind() string {
-	t := newTable("kind", "MLE's error, %, at 1", "at 3", "at 5", "NLL at 5: MLE", "T. Scale", "mf0", "mf0 − T. Scale, all severities",
-		"of so many sure", "higher", "lower")
+	t := newTable("kind", "MLE's error, %, at 1", "at 3", "at 5", "NLL at 5: MLE", "T. Scale", "mf0", "mf0 − T. Scale at 1 to 5",
+		"higher", "lower", "of")
 	for _, kind := range corrupt.Kinds() {
 		cells := []string{kind}
 		at := func(method string, severity int, q quantity) float64 {
@@ -359,8 +359,8 @@ func (f *shifted) byKind() string {
 				lower++
 			}
 		}
-		t.row(append(cells, fmt.Sprintf("%+.4f", meanDifference(all).Difference), fmt.Sprint(len(all)),
-			fmt.Sprint(higher), fmt.Sprint(lower))...)
+		t.row(append(cells, fmt.Sprintf("%+.4f", meanDifference(all).Difference), fmt.Sprint(higher), fmt.Sprint(lower),
+			fmt.Sprint(len(all)))...)
 	}
-	return "Kind by kind; the last columns count the severities, network by network, whose difference is beyond its own interval:\n\n" + t.String()
+	return "Kind by kind, with the mean difference of the NLL, and in how many severities, network by network, it is higher or lower beyond its own interval. Of as many without any difference one in forty would be so on either side:\n\n" + t.String()
 }
