@@ -287,7 +287,7 @@ func TestErrorsNameThePlaceAndLeaveNothing(t *testing.T) {
 	}
 	absent := filepath.Join(dir, "absent")
 	if err := Write(filepath.Join(absent, "file"), text("")); !errors.Is(err, fs.ErrNotExist) ||
-		err.Error() != "write to "+absent+": no such file or directory" {
+		!strings.HasPrefix(err.Error(), "write to "+absent+": ") || strings.Contains(err.Error(), ".mfgs-") {
 		t.Errorf("no folder: %v", err)
 	}
 	put(t, filepath.Join(dir, "folder", "x"), "")

@@ -260,8 +260,8 @@ func pythonFolders() []string {
 	return folders
 }
 
-// askPython asks the Python in PATH where its onnxruntime lies, "" if it has
-// none or does not answer soon.
+// askPython asks the Pythons in PATH where their onnxruntime lies, "" if none has
+// one or answers soon.
 func askPython() string {
 	// -I: neither the current folder nor PYTHONPATH.
 	const program = "import importlib.util as u; print(u.find_spec('onnxruntime').submodule_search_locations[0])"
@@ -278,7 +278,7 @@ func askPython() string {
 		if dir := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(dir) {
 			return filepath.Join(dir, "capi")
 		}
-		return ""
+		// On Windows python3 may be a program that only says where to buy one.
 	}
 	return ""
 }

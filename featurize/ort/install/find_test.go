@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -119,6 +120,40 @@ func TestPythonIsAsked(t *testing.T) {
 	}
 	if got := askPython(); got != "" {
 		t.Errorf("a Python without onnxruntime: got %q", got)
+	}
+	// That of Windows only says where to buy Python, which lies beside it by another name.
+	if err := os.WriteFile(filepath.Join(bin, "python"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := askPython(), "/somewhere/onnxruntime/capi"; got != want {
+		t.Errorf("python, where python3 fails: got %q, want %q", got, want)
+	}
+}
+
+func TestPipIsFoundByItsNameOrByPythons(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the stand-ins are shell scripts")
+	}
+	for _, test := range []struct {
+		programs []string
+		want     string
+	}{
+		{nil, "pip"},
+		{[]string{"python"}, "python -m pip"},
+		{[]string{"python", "python3"}, "python3 -m pip"},
+		{[]string{"python", "python3", "pip"}, "pip"},
+		{[]string{"pip", "pip3"}, "pip3"},
+	} {
+		bin := t.TempDir()
+		t.Setenv("PATH", bin)
+		for _, name := range test.programs {
+			if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := strings.Join(findPip(), " "); got != test.want {
+			t.Errorf("with %v: got %q, want %q", test.programs, got, test.want)
+		}
 	}
 }
 

@@ -249,7 +249,12 @@ func findPip() []string {
 			return []string{name}
 		}
 	}
-	return []string{"python3", "-m", "pip"}
+	for _, name := range []string{"python3", "python"} { // Windows has the second
+		if _, err := exec.LookPath(name); err == nil {
+			return []string{name, "-m", "pip"}
+		}
+	}
+	return []string{"pip"} // whose absence is told
 }
 
 // download gets the archive from the GitHub release.

@@ -66,7 +66,7 @@ type Config struct {
 	// GitHubURL replaces https://github.com, for a mirror.
 	GitHubURL string
 	// Pip and NPM replace the commands, with leading arguments; nil means those
-	// found in PATH: pip3, pip or python3 -m pip, and npm.
+	// found in PATH: pip3, pip or that of python3 or python, and npm.
 	Pip, NPM []string
 	// StallTimeout ends a download that has not moved for so long; 0 means one
 	// minute. CommandTimeout limits a run of pip or npm; 0 means ten minutes.
