@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
 )
 
 // What sets cover of new examples, as a sum over orders of equally likely scores: all n+m are one sample, and of the m
@@ -25,7 +27,7 @@ func TestAtMostCoveredCountsOrders(t *testing.T) {
 		for k := range test.m + 1 {
 			// The r-th of the n is at place r+k of all: r-1 of its kind and k new ones stand before it.
 			sum += choose(r+k-1, k) * choose(test.n-r+test.m-k, test.m-k) / choose(test.n+test.m, test.m)
-			if got := AtMostCovered(k, test.m, test.n, test.alpha); math.Abs(got-sum) > 1e-9 {
+			if got := AtMostCovered(k, test.m, test.n, test.alpha); !approx.Equal(got, sum, 1e-9) {
 				t.Errorf("at most %d of %d with %d and %v: %v, want %v", k, test.m, test.n, test.alpha, got, sum)
 			}
 		}
