@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -234,7 +233,7 @@ func (v *view) setSentence(d conformal.Realised) string {
 	covered := int(math.Round(*d.Covered * float64(d.N)))
 	one := !v.multiLabel() && len(sets.Thresholds) == 1
 	return fmt.Sprintf("Prediction sets have %s classes in the mean, and "+right+"; %s was asked for.",
-		strings.TrimSuffix(plain.words(*d.SetSize), ".00"), percent.words(*d.Covered), v.of(*d.Covered, d.N),
+		plain.words(*d.SetSize), percent.words(*d.Covered), v.of(*d.Covered, d.N),
 		percent.words(1-sets.Alpha)) +
 		v.broken(one && conformal.AtMostCovered(covered, d.N, sets.Examples, sets.Alpha) < (1-v.e.Bootstrap.Level)/2)
 }
