@@ -27,6 +27,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/mfgs/mfgs/onnx/files"
 )
 
 func main() {
@@ -93,7 +95,21 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err := r.try(ctx, chosen, draft); err != nil {
 		return err
 	}
-	return os.CopyFS(r.out, os.DirFS(draft))
+	return publish(draft, r.out)
+}
+
+// publish puts a folder in its place, whole or not at all.
+func publish(from, to string) (err error) {
+	d, err := files.NewDraft(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	name := filepath.Base(to)
+	if err := os.CopyFS(d.Path(name), os.DirFS(from)); err != nil {
+		return err
+	}
+	return d.MoveNew(name)
 }
 
 // build makes the files of all platforms in the folder out. With caches, a folder, nothing that was

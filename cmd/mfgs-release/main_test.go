@@ -475,3 +475,28 @@ func TestLicencesAreFoundOrMissed(t *testing.T) {
 		t.Error("a module without a licence is linked")
 	}
 }
+
+// A release is in its place whole, and what is there already stays.
+func TestAReleaseIsPutInItsPlaceWhole(t *testing.T) {
+	from, dir := t.TempDir(), t.TempDir()
+	if err := os.WriteFile(filepath.Join(from, "a"), []byte("one"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, "dist")
+	if err := publish(from, to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(from, "a"), []byte("two"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(from, to); err == nil {
+		t.Error("what was there is replaced")
+	}
+	got, err := os.ReadFile(filepath.Join(to, "a"))
+	if err != nil || string(got) != "one" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%d entries are left, %v", len(entries), err)
+	}
+}
