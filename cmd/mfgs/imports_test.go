@@ -76,6 +76,7 @@ var imports = map[string][]string{
 	"wrap/serve/oip":                 {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
 	"wrap/serve":                     {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":       {},
+	"wrap/serve/inbound":             {},
 	"wrap/serve/page":                {},
 	"wrap/serve/telemetry":           {"calibrate/conformal", "calibrate/drift", "wrap", "wrap/bundle"},
 	"wrap/internal/wraptest":         {"featurize/tensor", "onnx", "onnx/head", "featurize", "calibrate", "calibrate/score", "models", "wrap", "wrap/internal/attach"},
@@ -122,11 +123,11 @@ var thirdParty = map[string][]string{
 	"gonum.org/v1/plot":               {"wrap/report/chart"},
 	"golang.org/x/image":              {"wrap/report"},
 	"google.golang.org/protobuf":      {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests
-	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/oip/..."},
+	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/inbound", "wrap/serve/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/telemetry: only its tests.
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/job", "wrap/part", "wrap/serve/telemetry"},
-	"golang.org/x/sync":                 {"featurize", "wrap/serve"},
+	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/inbound"},
 	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},

@@ -12,7 +12,8 @@
 // those of other requests (infer.go, package engine), and predictions and decisions follow (package wrap).
 //
 // Everything that a request takes in memory is bounded before it is taken: its body, what that unpacks to,
-// the pixels of an image, its results. Together the requests under way have Config.InFlight.
+// the pixels of an image, its results. Together the requests under way have Config.InFlight, and messages of
+// gRPC that are not whole half of it (package inbound).
 //
 // # Models
 //

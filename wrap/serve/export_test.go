@@ -36,3 +36,15 @@ func SetMaxIdle(d time.Duration) (undo func()) {
 	maxIdle = d
 	return func() { maxIdle = before }
 }
+
+// Unfinished is how many bytes are counted of messages of gRPC that are not whole.
+func (s *Server) Unfinished() int64 { return s.inbound.Unfinished() }
+
+// Taken is 0 where requests have no memory.
+func (s *Server) Taken() int64 {
+	if !s.inFlight.TryAcquire(s.config.InFlight) {
+		return 1
+	}
+	s.inFlight.Release(s.config.InFlight)
+	return 0
+}

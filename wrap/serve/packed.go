@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/wrap/serve/inbound"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
@@ -115,10 +116,16 @@ func packing() []grpc.ServerOption {
 func (s *Server) read(ctx context.Context, unread *inference.ModelInferRequest, memory *reservation) (
 	*inference.ModelInferRequest, error) {
 	raw := []byte(unread.ProtoReflect().GetUnknown())
-	if err := memory.add(int64(len(raw))); err != nil {
+	packed := len(raw) > 0 && raw[0] == packedMark
+	sent := int64(len(raw))
+	if packed {
+		sent--
+	}
+	memory.held += inbound.Take(ctx, sent)
+	if err := memory.add(max(0, int64(len(raw))-memory.held)); err != nil {
 		return nil, err
 	}
-	if len(raw) > 0 && raw[0] == packedMark {
+	if packed {
 		z, err := gzip.NewReader(bytes.NewReader(raw[1:]))
 		if err != nil {
 			return nil, packedError(ctx, err)

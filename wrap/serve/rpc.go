@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/encoding/gzip" // which clients may pack their messages with
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -27,6 +28,13 @@ import (
 // maxStreams bounds the requests under way on one connection, which are far from all that there may be.
 const maxStreams = 256
 
+// streamWindow bounds what a stream holds of messages, in bytes, while its handler is busy with an earlier one.
+// A message that is waited for has room of its own. What is open for a connection takes no memory by itself.
+const (
+	streamWindow = 64 << 10
+	connWindow   = 16 << 20
+)
+
 // rpcServer is the gRPC server.
 func (s *Server) rpcServer() *grpc.Server {
 	o := []grpc.ServerOption{
@@ -38,15 +46,19 @@ func (s *Server) rpcServer() *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
 			MinTime: 10 * time.Second, PermitWithoutStream: true,
 		}),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connWindow),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: idleTimeout}),
 		grpc.InTapHandle(s.admit),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 	}
 	o = append(o, packing()...)
+	secure := insecure.NewCredentials()
 	if s.tls != nil {
-		o = append(o, grpc.Creds(credentials.NewTLS(s.tls)))
+		secure = credentials.NewTLS(s.tls)
 	}
+	o = append(o, grpc.Creds(s.inbound.Credentials(secure)))
 	rpc := grpc.NewServer(o...)
 	inference.RegisterGRPCInferenceServiceServer(rpc, &service{Server: s})
 	grpc_health_v1.RegisterHealthServer(rpc, s.health)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/inbound"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 	"github.com/mfgs/mfgs/wrap/serve/telemetry"
@@ -33,6 +34,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		inFlight: semaphore.NewWeighted(c.InFlight), health: health.NewServer(), limits: oip.Limits{Bytes: c.MaxBody},
 		metrics: telemetry.New(telemetry.Config{}),
 	}
+	// Half of the memory is for requests that are whole, whatever is sent of others.
+	s.inbound = inbound.New(s.inFlight, max(c.InFlight/2, c.MaxBody), c.Log)
 	// It is asked about the server as a whole, and about the protocol's service.
 	name := inference.GRPCInferenceService_ServiceDesc.ServiceName
 	s.health.SetServingStatus(name, grpc_health_v1.HealthCheckResponse_SERVING)

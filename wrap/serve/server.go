@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/mfgs/mfgs/wrap/serve/engine"
+	"github.com/mfgs/mfgs/wrap/serve/inbound"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 	"github.com/mfgs/mfgs/wrap/serve/telemetry"
@@ -25,7 +26,8 @@ type Server struct {
 	http, grpc net.Listener // nil: not listened at
 	tls        *tls.Config  // nil: none
 	inFlight   *semaphore.Weighted
-	calls      atomic.Int64 // of gRPC that are under way, but for watches and probes
+	inbound    *inbound.Counter // of inFlight
+	calls      atomic.Int64     // of gRPC that are under way, but for watches and probes
 	watches    atomic.Int64
 	probes     atomic.Int64
 	health     *health.Server
