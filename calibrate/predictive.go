@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate/internal/minimum"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
@@ -64,7 +65,8 @@ type Tuned struct {
 // which Fit finds those of mf0; the search is more thorough, since other methods have
 // narrower valleys. labels are val's; ood may be nil. A method without T_ens has T_act
 // alone, searched on a grid of 33 and then by golden sections; one that is Resampled has
-// T_act searched so for each of nine T_ens.
+// T_act searched so for each of nine T_ens. Of thousands of examples some hundreds show where to
+// search all.
 //
 // limit is what [ScalingLimit] returns for val, above which nothing is given up for a
 // larger spread; see Fit.
@@ -191,9 +193,12 @@ func fill(x []float64, v float64) {
 
 // tunePair searches both temperatures.
 func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*Tuned, error) {
-	thin := orAll(val.thinned(), val)
-	f := nllSearch(val, spread)
-	points, err := searchValleys(ctx, nllSearch(thin, spread), f)
+	thin, f := val.thinned(), nllSearch(val, spread)
+	var few search
+	if thin != nil {
+		few = nllSearch(thin, spread)
+	}
+	points, err := searchValleys(ctx, few, f, fine)
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +209,10 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	if ood == nil {
 		return t, nil
 	}
-	few := aurocSearch(thin, orAll(ood.thinned(), ood), spread)
-	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread)); err != nil {
+	if few = nil; thin != nil {
+		few = aurocSearch(thin, orAll(ood.thinned(), ood), spread)
+	}
+	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread), coarse); err != nil {
 		return nil, err
 	}
 	t.OOD = onRidge(points).temperatures(spread)
@@ -219,14 +226,47 @@ func orAll(thin, all *examples) *examples {
 	return thin
 }
 
-// searchValleys returns points of a function of the temperatures where it may be least.
-// few is much the same function, of fewer examples.
+// searchValleys returns points of a function of the temperatures where it may be least. few is much
+// the same function, of fewer examples; nil where there is none.
 //
-// For each τ there is one valley over T_act, narrow beside the grid's steps: few shows
-// where it is. From the lowest of the nine a simplex goes on; and from the lowest with τ
-// below 10, since a method whose spread says something has a minimum there, which beside
-// a corner where the spread is nothing is easily passed over.
-func searchValleys(ctx context.Context, few, all search) ([]point, error) {
+// For each τ there is one valley over T_act, narrow beside the grid's steps. From the lowest of the
+// nine a simplex goes on; and from the lowest with τ below 10, since a method whose spread says
+// something has a minimum there, which beside a corner where the spread is nothing is easily passed
+// over. All of this is over the few where there are such, and from the lower of the two minima a
+// small simplex goes on over all.
+func searchValleys(ctx context.Context, few, all search, gain float64) ([]point, error) {
+	if few == nil {
+		starts, err := all.valleys(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return all.descendAll(ctx, starts)
+	}
+	starts, err := few.valleys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var points []point
+	for _, start := range lowest(starts) {
+		found, err := few.descendTo(ctx, start, gridStep, meanfield.Lambda0, gain)
+		if err != nil {
+			return nil, err
+		}
+		// Where the few have it, and where the simplex began.
+		for _, p := range []point{least(append(found, start)), start} {
+			p.value = all([]float64{p.act}, p.tau)[0]
+			points = append(points, p)
+		}
+	}
+	if err := checkPoints(points); err != nil {
+		return nil, err
+	}
+	more, err := all.descendTo(ctx, least(points), gridStep/8, meanfield.Lambda0, gain)
+	return append(points, more...), err
+}
+
+// valleys returns the lowest point of the valley at each τ of the grid.
+func (f search) valleys(ctx context.Context) ([]point, error) {
 	acts := logSpace(minAct, maxAct, gridSize)
 	step := math.Log(acts[1] / acts[0])
 	var points []point
@@ -234,7 +274,7 @@ func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
-		values := few(acts, tau)
+		values := f(acts, tau)
 		best := 0
 		for i, v := range values {
 			if v < values[best] {
@@ -243,21 +283,29 @@ func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 		}
 		at := math.Log(acts[best])
 		lo, hi := math.Max(at-step, math.Log(minAct)), math.Min(at+step, math.Log(maxAct))
-		act := math.Exp(brent(func(logAct float64) float64 { return few([]float64{math.Exp(logAct)}, tau)[0] }, lo, hi,
-			at, 0.02))
-		points = append(points, point{act, tau, all([]float64{act}, tau)[0]})
+		act := math.Exp(minimum.Brent(func(logAct float64) float64 {
+			return f([]float64{math.Exp(logAct)}, tau)[0]
+		}, lo, hi, at, 0.02))
+		points = append(points, point{act, tau, f([]float64{act}, tau)[0]})
 	}
-	if err := checkPoints(points); err != nil {
-		return nil, err
-	}
+	return points, checkPoints(points)
+}
+
+// lowest returns the least of the points and, where it is another, the least with τ below 10.
+func lowest(points []point) []point {
 	starts := []point{least(points)}
 	const nothing = 10 // beyond this τ the spread is next to nothing
 	inner := least(slices.DeleteFunc(slices.Clone(points), func(p point) bool { return p.tau >= nothing }))
 	if inner != starts[0] {
 		starts = append(starts, inner)
 	}
-	for _, start := range starts {
-		more, err := all.descend(ctx, start, gridStep, meanfield.Lambda0)
+	return starts
+}
+
+// descendAll returns points and those of the descents from the lowest of them.
+func (f search) descendAll(ctx context.Context, points []point) ([]point, error) {
+	for _, start := range lowest(points) {
+		more, err := f.descend(ctx, start, gridStep, meanfield.Lambda0)
 		if err != nil {
 			return nil, err
 		}
@@ -279,7 +327,18 @@ func (p point) temperatures(spread float64) Temperatures {
 // tuneAct searches T_act alone.
 func tuneAct(ctx context.Context, val, ood *examples) (*Tuned, error) {
 	const ens = 1
-	p, err := searchAct(ctx, func(act float64) float64 { return meanNLL(val, act, ens) })
+	nll := func(val *examples) func(float64) float64 {
+		return func(act float64) float64 { return meanNLL(val, act, ens) }
+	}
+	auroc := func(val, ood *examples) func(float64) float64 {
+		return func(act float64) float64 { return -aurocOf(val, ood, act, ens) }
+	}
+	thin := val.thinned()
+	var few func(float64) float64
+	if thin != nil {
+		few = nll(thin)
+	}
+	p, err := searchAct(ctx, few, nll(val))
 	if err != nil {
 		return nil, err
 	}
@@ -287,24 +346,38 @@ func tuneAct(ctx context.Context, val, ood *examples) (*Tuned, error) {
 	if ood == nil {
 		return t, nil
 	}
-	p, err = searchAct(ctx, func(act float64) float64 { return -aurocOf(val, ood, act, ens) })
+	if thin != nil {
+		few = auroc(thin, orAll(ood.thinned(), ood))
+	}
+	p, err = searchAct(ctx, few, auroc(val, ood))
 	t.OOD = Temperatures{Act: p.act, Ens: ens}
 	return t, err
 }
 
-// searchAct minimises f over T_act.
-func searchAct(ctx context.Context, f func(act float64) float64) (point, error) {
+// searchAct minimises f over T_act. few is much the same function, of fewer examples, and shows where
+// to look; nil where there is none.
+func searchAct(ctx context.Context, few, f func(act float64) float64) (point, error) {
 	var points []point
-	try := func(logAct float64) float64 {
-		p := point{act: math.Exp(logAct), value: math.Inf(1)}
-		if ctx.Err() == nil { // else the search ends soon, without further work
-			p.value = f(p.act)
+	try := func(f func(act float64) float64) func(logAct float64) float64 {
+		return func(logAct float64) float64 {
+			p := point{act: math.Exp(logAct), value: math.Inf(1)}
+			if ctx.Err() == nil { // else the search ends soon, without further work
+				p.value = f(p.act)
+			}
+			points = append(points, p)
+			return p.value
 		}
-		points = append(points, p)
-		return p.value
 	}
-	lo, hi := bracket(try, math.Log(minAct), math.Log(maxAct))
-	goldenSection(try, lo, hi, 1e-3)
+	const tolerance = 1e-3
+	if few == nil {
+		lo, hi := minimum.Bracket(try(f), math.Log(minAct), math.Log(maxAct))
+		minimum.GoldenSection(try(f), lo, hi, tolerance)
+	} else {
+		lo, hi := minimum.Bracket(try(few), math.Log(minAct), math.Log(maxAct))
+		at := minimum.GoldenSection(try(few), lo, hi, tolerance)
+		points = nil
+		minimum.Brent(try(f), lo, hi, at, tolerance)
+	}
 	if err := context.Cause(ctx); err != nil {
 		return point{}, err
 	}
@@ -333,7 +406,7 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 	var loss [][]float64 // per example, at the best T_act of each τ
 	for _, tau := range logSpace(minTau, maxTau, gridSize) {
 		ens := tau * spread
-		p, err := searchAct(ctx, func(act float64) float64 { return meanNLL(val, act, ens) })
+		p, err := searchAct(ctx, nil, func(act float64) float64 { return meanNLL(val, act, ens) })
 		if err != nil {
 			return nil, err
 		}
@@ -343,7 +416,7 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 		if ood == nil {
 			continue
 		}
-		if p, err = searchAct(ctx, func(act float64) float64 { return -aurocOf(val, ood, act, ens) }); err != nil {
+		if p, err = searchAct(ctx, nil, func(act float64) float64 { return -aurocOf(val, ood, act, ens) }); err != nil {
 			return nil, err
 		}
 		p.tau = tau
@@ -371,7 +444,7 @@ func tuneCoarse(ctx context.Context, val, ood *examples, spread, limit float64) 
 // tuneTS returns the temperature T of softmax(a/T) that tells apart best.
 func tuneTS(ctx context.Context, h Head, val, ood *rows.Batch, unit float64) (float64, error) {
 	v, o := plainExamples(h, val, unit), plainExamples(h, ood, unit)
-	p, err := searchAct(ctx, func(act float64) float64 { return -aurocOf(v, o, act, 1) })
+	p, err := searchAct(ctx, nil, func(act float64) float64 { return -aurocOf(v, o, act, 1) })
 	return p.act * unit, err
 }
 

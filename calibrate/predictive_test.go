@@ -271,6 +271,27 @@ func TestTuneMissesNoOptimum(t *testing.T) {
 	}
 }
 
+// A method of T_act alone is searched by some of many examples first, and tuned on all.
+func TestTuneMissesNoTemperature(t *testing.T) {
+	set, val, ood, _ := manyExamples(t)
+	val.spread, ood.spread = 0, 0
+	got, err := Tune(t.Context(), val, set.Labels, ood, math.Inf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, o := predicted(t.Context(), val, set.Labels, 1, 1), predicted(t.Context(), ood, nil, 1, 1)
+	nll, auroc := math.Inf(1), math.Inf(-1)
+	for _, act := range logSpace(minAct, maxAct, 300) {
+		nll, auroc = math.Min(nll, meanNLL(v, act, 1)), math.Max(auroc, aurocOf(v, o, act, 1))
+	}
+	if at := meanNLL(v, got.NLL.Act, 1); at > nll*(1+1e-5) {
+		t.Errorf("NLL %v at %v, the least is %v", at, got.NLL, nll)
+	}
+	if at := aurocOf(v, o, got.OOD.Act, 1); at < auroc-5e-3 {
+		t.Errorf("AUROC %v at %v, the highest is %v", at, got.OOD, auroc)
+	}
+}
+
 // narrow has its best spread in a valley that lies between the grid's points: beside the
 // corner where the spread is nothing it is a little lower, and elsewhere higher.
 type narrow struct{ *predictive }

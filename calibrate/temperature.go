@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/optimize"
 
+	"github.com/mfgs/mfgs/calibrate/internal/minimum"
 	"github.com/mfgs/mfgs/calibrate/internal/parallel"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
@@ -276,107 +277,13 @@ func (t *tuningSet) temperatureScaling() (temperature, value float64) {
 		t.plain(math.Exp(logT))
 		return t.objective(0)
 	}
-	lo, hi := bracket(f, math.Log(minTS), math.Log(maxTS))
-	logT := goldenSection(f, lo, hi, 1e-6)
+	lo, hi := minimum.Bracket(f, math.Log(minTS), math.Log(maxTS))
+	logT := minimum.GoldenSection(f, lo, hi, 1e-6)
 	return math.Exp(logT), f(logT)
-}
-
-// bracket returns the neighbours of the least of evenly spaced values of f in [a,b].
-func bracket(f func(float64) float64, a, b float64) (lo, hi float64) {
-	const steps = 32
-	at := func(i int) float64 { return a + (b-a)*float64(i)/steps }
-	best, least := 0, math.Inf(1)
-	for i := range steps + 1 {
-		if v := f(at(i)); v < least {
-			best, least = i, v
-		}
-	}
-	return at(max(0, best-1)), at(min(steps, best+1))
-}
-
-// goldenSection minimises f, which has one minimum in [a,b].
-func goldenSection(f func(float64) float64, a, b, tolerance float64) float64 {
-	const ratio = 0.6180339887498949 // (√5-1)/2
-	c, d := b-ratio*(b-a), a+ratio*(b-a)
-	fc, fd := f(c), f(d)
-	for b-a > tolerance {
-		if fc < fd {
-			b, d, fd = d, c, fc
-			c = b - ratio*(b-a)
-			fc = f(c)
-		} else {
-			a, c, fc = c, d, fd
-			d = a + ratio*(b-a)
-			fd = f(d)
-		}
-	}
-	return (a + b) / 2
 }
 
 // point is one evaluation of the search.
 type point struct{ act, tau, value float64 }
-
-// brent minimises f, which has one minimum in [a,b] and is smooth, from x in between to within the
-// tolerance: by parabolas through the three best points where these close in, else by golden
-// sections (Brent, Algorithms for Minimization without Derivatives, 1973, chapter 5).
-func brent(f func(float64) float64, a, b, x, tolerance float64) float64 {
-	const golden = 0.3819660112501051 // (3-√5)/2
-	x = clamp(x, a, b)
-	fx := f(x)
-	second, third, fSecond, fThird := x, x, fx, fx
-	var step, before float64 // the last step, and the one before it
-	for range 100 {
-		mid := (a + b) / 2
-		if math.Abs(x-mid) <= 2*tolerance-(b-a)/2 {
-			break
-		}
-		// The vertex of the parabola is x + p/q.
-		r, q := (x-second)*(fx-fThird), (x-third)*(fx-fSecond)
-		p := (x-third)*q - (x-second)*r
-		if q = 2 * (q - r); q > 0 {
-			p = -p
-		}
-		q = math.Abs(q)
-		if math.Abs(p) < math.Abs(q*before/2) && p > q*(a-x) && p < q*(b-x) {
-			step, before = p/q, step
-			if u := x + step; u-a < 2*tolerance || b-u < 2*tolerance {
-				step = math.Copysign(tolerance, mid-x)
-			}
-		} else {
-			before = b - x
-			if x >= mid {
-				before = a - x
-			}
-			step = golden * before
-		}
-		u := x + step
-		if math.Abs(step) < tolerance {
-			u = x + math.Copysign(tolerance, step)
-		}
-		fu := f(u)
-		if fu <= fx {
-			if u < x {
-				b = x
-			} else {
-				a = x
-			}
-			third, fThird, second, fSecond, x, fx = second, fSecond, x, fx, u, fu
-			continue
-		}
-		if u < x {
-			a = u
-		} else {
-			b = u
-		}
-		switch {
-		case fu <= fSecond || second == x:
-			third, fThird, second, fSecond = second, fSecond, u, fu
-		case fu <= fThird || third == x || third == second:
-			third, fThird = u, fu
-		}
-	}
-	return x
-}
 
 // search is what is minimised over (T_act, τ): values at several T_act and one τ.
 type search func(acts []float64, tau float64) []float64
@@ -404,9 +311,20 @@ func (f search) grid(ctx context.Context) (Grid, []point, error) {
 // from its best point.
 var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
 
+// What a search goes on for: gains of NLL, in nats, and of the AUROC.
+const (
+	fine   = 1e-6
+	coarse = 1e-5
+)
+
 // descend minimises f by Nelder and Mead's simplex, the first of which has its
 // corner at start. It returns all points evaluated.
 func (f search) descend(ctx context.Context, start point, size, lambda0 float64) ([]point, error) {
+	return f.descendTo(ctx, start, size, lambda0, fine)
+}
+
+// descendTo is descend that ends when less than gain is gained.
+func (f search) descendTo(ctx context.Context, start point, size, lambda0, gain float64) ([]point, error) {
 	var points []point
 	// NLL and AUROC have a narrow valley along which the temperature of the median
 	// variance, T_act √(1+λ₀/τ), stays as it is. With that for a coordinate the
@@ -435,7 +353,7 @@ func (f search) descend(ctx context.Context, start point, size, lambda0 float64)
 		math.Log(start.tau)},
 		&optimize.Settings{
 			FuncEvaluations: 150,
-			Converger:       &optimize.FunctionConverge{Absolute: 1e-6, Relative: 1e-6, Iterations: patience},
+			Converger:       &optimize.FunctionConverge{Absolute: gain, Relative: gain, Iterations: patience},
 		}, &optimize.NelderMead{SimplexSize: size})
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
@@ -546,6 +464,24 @@ func searchThin(ctx context.Context, few, f search, lambda0 float64) ([]point, f
 	return starts, size, checkPoints(starts)
 }
 
+// vertex returns where f, at one τ, is least near a T_act: that of a parabola through three points,
+// around which it looks again where it is not among them.
+func (f search) vertex(act, tau float64) float64 {
+	const step, most = 0.04, 4
+	for range most {
+		v := f([]float64{act * math.Exp(-step), act, act * math.Exp(step)}, tau)
+		bend := v[0] - 2*v[1] + v[2]
+		if !(bend > 0) {
+			return act // flat, or no number
+		}
+		by := clamp((v[0]-v[2])/bend/2, -3, 3)
+		if act *= math.Exp(step * by); math.Abs(by) <= 1 {
+			break
+		}
+	}
+	return act
+}
+
 // leastTau ends the preference for small τ. There a median T_k is already √(1 + λ₀/0.01) ≈ 5.6, so
 // that mf0 depends on T_act²/T_ens alone, and smaller τ changes nothing but the precision left.
 const leastTau = 0.01
@@ -567,6 +503,10 @@ func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 		return best
 	}
 	base := val.losses(0)
+	all, few := nllSearch(val, median), search(nil)
+	if thin := val.thinned(); thin != nil {
+		few = nllSearch(thin, median)
+	}
 	most := math.Min(maxGivenUp*best.value, limit-best.value)
 	try := func(logTau float64) (point, bool) {
 		tau := math.Exp(logTau)
@@ -574,10 +514,16 @@ func prefer(val *examples, best point, limit, median, lambda0 float64) point {
 		lo := math.Max(minAct, best.act*math.Sqrt(tau/best.tau)/2)
 		hi := math.Min(maxAct, best.act*1.1)
 		along := math.Log(best.act) + valley(best.tau, lambda0) - valley(tau, lambda0)
-		act := math.Exp(brent(func(logAct float64) float64 {
-			val.evaluate([]float64{math.Exp(logAct)}, tau*median)
-			return val.objective(0)
-		}, math.Log(lo), math.Log(hi), along, 1e-3))
+		of := func(f search, x, tolerance float64) float64 {
+			return minimum.Brent(func(logAct float64) float64 { return f([]float64{math.Exp(logAct)}, tau)[0] },
+				math.Log(lo), math.Log(hi), x, tolerance)
+		}
+		var act float64
+		if few == nil {
+			act = math.Exp(of(all, along, 1e-3))
+		} else {
+			act = clamp(all.vertex(math.Exp(of(few, along, 0.02)), tau), lo, hi)
+		}
 		val.evaluate([]float64{act}, tau*median)
 		loss, stdErr := pairedGain(val.losses(0), base)
 		return point{act, tau, best.value + loss}, loss <= math.Min(stdErr, most)

@@ -12,7 +12,8 @@ import (
 // over M of softmax(a/T_act + δ_m/√T_ens), with logits a and what each draw deviates from
 // them by; or an ensemble of several classifiers, the mean of softmax(a_m/T_act).
 //
-// Predicting costs M·K exponentials for each example and pair of temperatures.
+// Predicting costs M·K exponentials for each example and pair of temperatures. Several T_act at one
+// T_ens, of one example after another, share them.
 type Samples struct {
 	n, m, k int
 	center  []float32 // [n,K]; nil for an ensemble
@@ -92,6 +93,7 @@ func (s *Samples) draw(i, m int) []float32 {
 
 func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 	center, x, sum := make([]float64, s.k), make([]float64, s.k), make([]float64, s.k)
+	spread := spreads{samples: s, example: -1}
 	return func(logp []float64, i int, t calibrate.Temperatures) float64 {
 		scale := 1 / t.Act
 		if s.center != nil {
@@ -99,6 +101,9 @@ func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatur
 				center[c] = float64(v) / t.Act
 			}
 			scale = 1 / math.Sqrt(t.Ens)
+			if spread.mean(sum, center, x, i, scale) {
+				return logarithms(logp, sum)
+			}
 		}
 		clear(sum)
 		draws := s.draws[i*s.m*s.k : (i+1)*s.m*s.k]
@@ -115,6 +120,98 @@ func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatur
 		}
 		return logarithms(logp, sum)
 	}
+}
+
+// spreads are exp(δ/√T_ens) of one example's deviations δ, [M,K], each sample's over its largest.
+type spreads struct {
+	samples *Samples
+	example int // -1: none yet
+	scale   float64
+	e, q, x []float64
+}
+
+// mostKept is how many exponentials are kept.
+const mostKept = 1 << 16
+
+// mean writes the sum over samples of softmax(a + scale·δ), for logits a, to sum:
+//
+//	Σ_m w_c e_mc / Σ_j w_j e_mj,  w = exp(a - max a),  e = exp(scale·(δ - max δ))
+//
+// As in addSoftmax, what is beyond exp(-690) is that. It reports false, and writes nothing, where
+// there are too many e to keep. x is work space [K].
+func (s *spreads) mean(sum, a, x []float64, example int, scale float64) bool {
+	m, k := s.samples.m, s.samples.k
+	if m*k > mostKept {
+		return false
+	}
+	if s.example != example || s.scale != scale {
+		s.prepare(example, scale)
+	}
+	w, top := x[:k], slices.Max(a)
+	copy(w, a)
+	exponentials(w, top)
+	for c, v := range a {
+		if v-top < leastExponent {
+			w[c] = 0 // it is next to nothing in every total that is taken
+		}
+	}
+	q, sum := s.q[:k], sum[:k]
+	clear(q)
+	clear(sum)
+	const least = 1e-250
+	for at := 0; at < len(s.e); at += k {
+		e := s.e[at : at+k]
+		var total float64
+		for c, v := range e {
+			total += w[c] * v
+		}
+		if total < least {
+			s.add(sum, a, at/k)
+			continue
+		}
+		weight := 1 / total
+		for c, v := range e {
+			q[c] += weight * v
+		}
+	}
+	floor := float64(m) * math.Exp(leastExponent)
+	for c, v := range q {
+		p := w[c] * v
+		if w[c] == 0 {
+			p = math.Exp(a[c] - top + math.Log(v))
+		}
+		sum[c] += math.Max(p, floor)
+	}
+	return true
+}
+
+func (s *spreads) prepare(example int, scale float64) {
+	m, k := s.samples.m, s.samples.k
+	if s.e == nil {
+		s.e, s.q, s.x = make([]float64, m*k), make([]float64, k), make([]float64, k)
+	}
+	s.example, s.scale = example, scale
+	draws := s.samples.draws[example*m*k : (example+1)*m*k]
+	for e := s.e; len(e) > 0; e, draws = e[k:], draws[k:] {
+		top := draws[0]
+		for _, v := range draws[1:k] {
+			top = max(top, v)
+		}
+		for c, v := range draws[:k] {
+			e[c] = scale * (float64(v) - float64(top))
+		}
+	}
+	exponentials(s.e, 0)
+}
+
+// add adds the softmax of one sample, whose factors are beyond floating point.
+func (s *spreads) add(sum, a []float64, sample int) {
+	x, top := s.x, math.Inf(-1)
+	for c, v := range s.samples.draw(s.example, sample) {
+		x[c] = a[c] + s.scale*float64(v)
+		top = math.Max(top, x[c])
+	}
+	addSoftmax(sum, x, top, 1)
 }
 
 // addSoftmax adds weight·softmax(x) to sum, and overwrites x, of which top is the largest.

@@ -183,6 +183,55 @@ func TestSamplesAtTheBounds(t *testing.T) {
 	}
 }
 
+// However large logits and deviations are, and whichever stand against each other, the mean is that of
+// the samples one by one; and it does not depend on what was predicted before. What is beyond 1e-260
+// may be anything below it.
+func TestSamplesOfAnySize(t *testing.T) {
+	const n, m, k = 4, 20, 6
+	rng := rand.New(rand.NewPCG(8, 1))
+	logits, deviations := normals(rng, n*k, 3), normals(rng, n*m*k, 2)
+	for c := range k { // samples that take back what the logits say
+		logits[c] = float32(c)
+		deviations[c] = -3 * float32(c)
+	}
+	s, err := NewSamples(logits, deviations, n, m, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := []float64{1e-9, 1, 0.1, 0.02, 0.005, 1e-3, 1e-9}
+	predict, logp := s.Predictor(), make([]float64, k)
+	for i := range n {
+		for _, spread := range sizes {
+			for _, act := range sizes {
+				want := make([]float64, k)
+				for j := range m {
+					x := make([]float64, k)
+					for c := range x {
+						x[c] = float64(logits[i*k+c])/act + float64(deviations[(i*m+j)*k+c])/spread
+					}
+					top := slices.Max(x)
+					for c := range x {
+						x[c] -= top
+					}
+					for c, p := range naiveSoftmax(x) {
+						want[c] += p / m
+					}
+				}
+				predict(logp, i, calibrate.Temperatures{Act: act, Ens: spread * spread})
+				for c, p := range want {
+					if p < 1e-260 {
+						if !(logp[c] < math.Log(1e-259)) {
+							t.Errorf("example %d at %v and %v: log p of class %d is %v, want less", i, act, spread, c, logp[c])
+						}
+					} else if !approx.Equal(logp[c], math.Log(p), 5e-7) {
+						t.Errorf("example %d at %v and %v: log p of class %d is %v, want %v", i, act, spread, c, logp[c], math.Log(p))
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestSamplesErrors(t *testing.T) {
 	nan := float32(math.NaN())
 	five := make([]float32, 5)

@@ -26,6 +26,14 @@ type Certainty struct {
 	Intervals map[string]Interval `json:"intervals,omitempty"`
 	// Differences are those to other methods, by their names, on the same examples.
 	Differences map[string]map[string]Difference `json:"differences,omitempty"`
+	// Series are all figures with their values on the resamples that Intervals are of, to combine
+	// those of several methods, sets and evaluations resample by resample.
+	//
+	// Two evaluations share the draws of a set where they have the same seed and sizes, and draw
+	// the same samples before it. Of bench.Evaluate, of one seed, these are in order the test set,
+	// one sample for each further size among the sets under shift, and each set out of
+	// distribution: the test set is drawn first, and always shared by test sets of one size.
+	Series map[string]Series `json:"-"`
 }
 
 // Difference is a figure of one method less that of another; the same on all draws has the interval
@@ -42,7 +50,7 @@ func (d Difference) Sure() bool { return d.Interval[0] > 0 || d.Interval[1] < 0 
 // Certain returns the intervals of figures, and of their differences to others, at a level
 // of confidence.
 func Certain(of map[string]Series, others map[string]map[string]Series, level float64) Certainty {
-	c := Certainty{Intervals: map[string]Interval{}}
+	c := Certainty{Intervals: map[string]Interval{}, Series: of}
 	for name, s := range of {
 		if i, ok := s.Interval(level); ok && finite(s.Value, i) {
 			c.Intervals[name] = i

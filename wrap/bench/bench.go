@@ -5,6 +5,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 	r := &Evaluation{
 		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results, Recommendation: *recommendation,
 		Decisions: b.decided, Detail: b.detail,
-		Bootstrap: BootstrapInfo{measure.Resamples, measure.Level, b.Seed},
+		Bootstrap: BootstrapInfo{b.resamples(), measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),
 		Warnings: append([]string{}, b.warnings...),
 	}
@@ -60,7 +61,8 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 func newBench(cfg Config) *bench {
 	return &bench{
 		Config: cfg, notes: source.Notes{Progress: cfg.step()},
-		curvatures: map[curvatureKey]*calibrate.Curvature{}, logitVariances: map[dampedKey]*calibrate.LogitCovariance{},
+		curvatures: map[curvatureKey]*calibrate.Curvature{}, dampings: map[dampedKey]float64{},
+		logitVariances: map[dampedKey]*calibrate.LogitCovariance{},
 	}
 }
 
@@ -104,6 +106,10 @@ func (b *bench) check() error {
 	switch {
 	case b.Limit < 0 || b.MaxBad < 0:
 		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", b.Limit, b.MaxBad)
+	case b.Resamples < 0:
+		return fmt.Errorf("resamples are %d, want no negative number", b.Resamples)
+	case b.Detailed && len(b.Draws) > 1:
+		return errors.New("a report is of one draw of each method: leave out the draws")
 	case b.Test == "":
 		return errors.New("evaluation needs test data")
 	case b.Layers < 0:
@@ -193,6 +199,7 @@ func (b *bench) attach(ctx context.Context) error {
 	}
 	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
 	b.resolveScores()
+	b.drawRequests()
 	if b.attached.Model == nil {
 		return nil
 	}
@@ -238,6 +245,23 @@ func (b *bench) resolveScores() {
 		}
 	}
 	b.requests = kept
+}
+
+// drawRequests repeats those that draw at random, each with a seed of its own.
+func (b *bench) drawRequests() {
+	var drawn []*request
+	for _, r := range b.requests {
+		seeds := []uint64{b.Seed}
+		if b.random(r) && len(b.Draws) > 0 {
+			seeds = b.Draws
+		}
+		for i, seed := range seeds {
+			of := *r
+			of.draw, of.seed = i, seed
+			drawn = append(drawn, &of)
+		}
+	}
+	b.requests = drawn
 }
 
 // openFitted opens what methods are tuned on and fitted to, and refuses what would stop one of them
@@ -329,7 +353,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 	}
 	results := make([]MethodResult, len(b.requests))
 	for i, r := range b.requests {
-		results[i].Name = r.text
+		results[i].Name, results[i].Draw = r.text, r.draw
 		if s, fitted := seconds[r.name]; fitted {
 			results[i].Seconds = map[string]float64{"fit": s}
 		}
@@ -384,7 +408,7 @@ func (b *bench) figures(
 			return nil, err
 		}
 	}
-	resampled, err := measure.Resample(ctx, tallies, b.Seed)
+	resampled, err := measure.Resample(ctx, tallies, b.resamples(), b.Seed)
 	if err != nil {
 		return nil, err
 	}
@@ -497,8 +521,8 @@ func (b *bench) fit(ctx context.Context, r *request) (predictor, string, error) 
 // tune finds a method's temperatures on the held-out sets.
 func (b *bench) tune(ctx context.Context, r *request, predict predictor) (*calibrate.Tuned, error) {
 	v, o := b.val, b.ood
-	if r.method == bnnKFAC && b.overLayers(r) {
-		v, o = v.thinned(costlyHeldOut), o.thinned(costlyHeldOut)
+	if most := b.tunedOn(r); most > 0 {
+		v, o = v.thinned(most), o.thinned(most)
 	}
 	val, err := predict(ctx, v)
 	if err != nil {
@@ -511,6 +535,17 @@ func (b *bench) tune(ctx context.Context, r *request, predict predictor) (*calib
 		}
 	}
 	return calibrate.Tune(ctx, val, v.data.Labels, ood, b.limit)
+}
+
+// tunedOn is how many examples of each held-out set a method is tuned on, 0 for all.
+func (b *bench) tunedOn(r *request) int {
+	switch {
+	case r.method == bnnKFAC && b.overLayers(r):
+		return costlyHeldOut
+	case r.samples > 0:
+		return max(costlyHeldOut, drawnHeldOut/r.samples)
+	}
+	return 0
 }
 
 // test measures a tuned method on a set.
@@ -538,6 +573,8 @@ func (b *bench) test(
 
 // seedOf returns a seed for one set, so that no two share their draws and none depends on which
 // others there are.
-func (b *bench) seedOf(s *evalSet) uint64 {
-	return rand.NewPCG(b.Seed, uint64(s.part.Role)<<32|uint64(s.part.Index)).Uint64()
+func (r *request) seedOf(s *evalSet) uint64 {
+	return rand.NewPCG(r.seed, uint64(s.part.Role)<<32|uint64(s.part.Index)).Uint64()
 }
+
+func (b *bench) resamples() int { return cmp.Or(b.Resamples, measure.Resamples) }

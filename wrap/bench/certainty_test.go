@@ -64,6 +64,47 @@ func TestFiguresHaveIntervals(t *testing.T) {
 	}
 }
 
+// Figures come with their values on the resamples, as many as were asked for, of which the intervals
+// are. An evaluation of the same test set has the same resamples of it, whatever else it measures.
+func TestFiguresHaveTheirResamples(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := Config{Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"ts"}, Seed: 3, Resamples: 50}
+	alone, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := strings.Replace(cfg.Test, "[1500:1797]", "[1500:1600]", 1)
+	cfg.Shifts = []NamedSpec{{"same", cfg.Test}, {"part", part}, {"that part", part}}
+	cfg.OOD = []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}}
+	more, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := more.Bootstrap.Resamples; got != 50 {
+		t.Errorf("%d resamples, want 50", got)
+	}
+	ts := more.Methods[0]
+	nll := ts.InDomain.Series["nll"]
+	if i, ok := nll.Interval(0.95); len(nll.Draws) != 50 || nll.Value != ts.InDomain.NLL || !ok ||
+		i != ts.InDomain.Intervals["nll"] {
+		t.Errorf("%d values of %v, with the interval %v, want those of %v", len(nll.Draws), nll.Value, i, ts.InDomain.NLL)
+	}
+	if auroc := ts.OOD[0].Series["auroc"]; len(auroc.Draws) != 50 || auroc.Value != ts.OOD[0].AUROC {
+		t.Errorf("%d values of %v, want 50 of %v", len(auroc.Draws), auroc.Value, ts.OOD[0].AUROC)
+	}
+	drawn := func(l metrics.Labelled) []float64 { return l.Series["nll"].Draws }
+	same, first, second := ts.Shifts[0].Labelled, ts.Shifts[1].Labelled, ts.Shifts[2].Labelled
+	if !slices.Equal(nll.Draws, drawn(*alone.Methods[0].InDomain)) || !slices.Equal(nll.Draws, drawn(same)) {
+		t.Error("the test set is drawn differently with other sets beside it, or as a set under shift")
+	}
+	if !slices.Equal(drawn(first), drawn(second)) {
+		t.Error("two sets of the same examples are drawn differently")
+	}
+	cfg.Resamples = -1
+	_, err = Evaluate(t.Context(), cfg)
+	says(t, err, "resamples are -1")
+}
+
 // wantCertain checks names, and the intervals around values as JSON has them.
 func wantCertain(t *testing.T, what string, names []string, figures any, c metrics.Certainty) {
 	t.Helper()

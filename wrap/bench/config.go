@@ -16,10 +16,14 @@ type Config struct {
 	Model  string // where the bundle holds none
 	// Test is a SPEC with labels, for a multi-label head with targets; of a bundle without model,
 	// an .npz of features and logits.
-	Test   string
-	OOD    []NamedSpec // a Spec of wrap.StandIns, with the name stand-ins, makes them of Test's images
-	Shifts []NamedSpec // labelled as Test, but unlike the training data: rotated, blurred, of another year
-	Limit  int         // use at most so many examples of each of these sets, spread evenly; 0 is all
+	Test string
+	OOD  []NamedSpec // a Spec of wrap.StandIns, with the name stand-ins, makes them of Test's images
+	// Shifts are labelled as Test, but unlike the training data: rotated, blurred, of another year.
+	// Those of one size, and Test where it has that size, are taken for the same examples in
+	// another form and resampled together, so that figures of several sets can be combined, see
+	// metrics.Certainty. The interval of a set by itself is the same, up to the draws.
+	Shifts []NamedSpec
+	Limit  int // use at most so many examples of each of these sets, spread evenly; 0 is all
 
 	PerClass bool // measure each class of the test set as well
 
@@ -42,6 +46,12 @@ type Config struct {
 	// Kronecker posterior (hessian or fisher).
 	Layers int
 	Seed   uint64 // of everything random
+
+	// Draws are the seeds that methods which draw at random are fitted, tuned and measured with, each
+	// for a MethodResult of its own; nil is Seed alone. Examples are drawn anew by Seed, whatever these are.
+	Draws []uint64
+	// Resamples is how often all examples are drawn anew for intervals; 0 is 1,000.
+	Resamples int
 
 	// With has ONNX files of other networks for the same data, with the same preprocessing, by
 	// what they are for: see FileKinds. edl without one fits a last layer.
@@ -105,7 +115,9 @@ type BootstrapInfo struct {
 
 // MethodResult is one method's figures. Leverage, which gives no probabilities, has no InDomain.
 type MethodResult struct {
-	Name     string            `json:"name"`
+	Name string `json:"name"`
+	// Draw is which of Config.Draws it is, from 0 on.
+	Draw     int               `json:"draw,omitempty"`
 	InDomain *metrics.Labelled `json:"in_domain,omitempty"`
 	// Shifts are the figures on Config.Shifts, in their order.
 	Shifts []ShiftResult `json:"shifts,omitempty"`

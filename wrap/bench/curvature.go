@@ -43,6 +43,9 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 	if key == (dampedKey{b.manifest.Structure, b.manifest.Covariance}) {
 		return c, b.manifest.Damping.Epsilon, nil
 	}
+	if epsilon, known := b.dampings[key]; known {
+		return c, epsilon, nil
+	}
 	rule, err := calibrate.ParseDamping(b.manifest.Damping.Rule)
 	if err != nil {
 		return nil, 0, err
@@ -53,7 +56,8 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 	if err != nil {
 		return nil, 0, err
 	}
-	return c, fitted.Posterior.Epsilon, nil
+	b.dampings[key] = fitted.Posterior.Epsilon
+	return c, b.dampings[key], nil
 }
 
 // curvatureOf accumulates the training set.

@@ -34,7 +34,7 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 		}
 		if switched > 0 {
 			note := fmt.Sprintf("%d Dropout nodes of the network", switched)
-			return b.passes(r.samples, b.Batch, stochastic), note, nil
+			return b.passes(r, b.Batch, stochastic), note, nil
 		}
 	}
 	weights, err := b.headWeights()
@@ -49,7 +49,7 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 	var rate float64
 	least := math.Inf(1)
 	for _, p := range rates {
-		drawn, err := methods.NewDropout(ctx, weights, b.head, b.product, p, r.samples, b.Seed)
+		drawn, err := methods.NewDropout(ctx, weights, b.head, b.product, p, r.samples, r.seed)
 		if err != nil {
 			return nil, "", err
 		}

@@ -6,7 +6,11 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
-	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // Networks that were trained apart.
@@ -33,20 +37,13 @@ func checkNetworks(b *bench, r *request) error {
 // fitNetworks predicts with the mean of several networks' probabilities.
 func fitNetworks(_ context.Context, b *bench, r *request) (predictor, string, error) {
 	paths := b.given(r)
-	var members []*network
+	var members []*attach.Cut
 	for _, path := range paths {
-		model, h, err := b.openHead(path)
-		if err != nil {
-			return nil, "", err
-		}
-		if model, err = head.OnlyLogits(model, h); err != nil {
-			return nil, "", fmt.Errorf("%s: %w", path, err)
-		}
-		n, err := b.runnable(model)
+		member, err := b.member(path)
 		if err != nil {
 			return nil, "", fmt.Errorf("%s: %w", path, err)
 		}
-		members = append(members, n)
+		members = append(members, member)
 	}
 	k := b.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
@@ -56,14 +53,57 @@ func fitNetworks(_ context.Context, b *bench, r *request) (predictor, string, er
 		}
 		all := make([]float32, n*len(members)*k)
 		for m, member := range members {
-			columns, err := b.outputs(ctx, member, s, 1)
+			logits, err := b.logitsOf(ctx, member, s)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", paths[m], err)
 			}
 			for i := range n {
-				copy(all[(i*len(members)+m)*k:], columns[0][i*k:(i+1)*k])
+				copy(all[(i*len(members)+m)*k:], logits[i*k:(i+1)*k])
 			}
 		}
 		return methods.NewEnsemble(all, n, len(members), k)
 	}, "", nil
+}
+
+// member opens another network cut at its head, as the bundle's own is: what it makes of a set is
+// kept in the cache, where there is one, for every ensemble that it is in.
+func (b *bench) member(path string) (cut *attach.Cut, err error) {
+	model, h, err := b.openHead(path)
+	if err != nil {
+		return nil, err
+	}
+	run := b.Runtime.Config()
+	run.Batch = b.Batch
+	err = b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
+		cut, err = attach.OpenCut(model, h, c)
+		return err
+	})
+	if err == nil {
+		b.closers = append(b.closers, cut.Close)
+	}
+	return cut, err
+}
+
+// logitsOf returns another network's logits of a set. There must be as many examples as the bundle's
+// network had.
+func (b *bench) logitsOf(ctx context.Context, member *attach.Cut, s *evalSet) (logits []float32, err error) {
+	o := b.opener(nil, s.Config.Limit)
+	o.Network, o.Extractor = member.Network, member.Extractor
+	o.Notes = &source.Notes{Progress: b.notes.Progress}
+	other, err := o.Open(s.Name, s.Spec, b.head.Classes(), s.part.Role != measure.OOD)
+	if err != nil {
+		return nil, err
+	}
+	defer other.Close()
+	examples, _, err := other.Stream(ctx, b.head, o.Notes, func(batch *rows.Batch) error {
+		logits = append(logits, batch.Logits...)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if want := s.data.N; examples != want {
+		return nil, fmt.Errorf("%s: %d examples, %d when they were read first: did the data change?", s.Name, examples, want)
+	}
+	return logits, nil
 }

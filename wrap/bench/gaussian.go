@@ -66,7 +66,7 @@ func (b *bench) integrate(r *request, cov methods.Covariance, inputs inputs) pre
 			return nil, err
 		}
 		if r.sampled {
-			return methods.NewMonteCarlo(ctx, cov, x, k, r.samples, b.seedOf(s))
+			return methods.NewMonteCarlo(ctx, cov, x, k, r.samples, r.seedOf(s))
 		}
 		return methods.NewGaussian(ctx, methods.Kind(r.name), cov, x, k)
 	}

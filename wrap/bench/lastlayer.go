@@ -35,7 +35,7 @@ func fitKFAC(ctx context.Context, b *bench, r *request) (predictor, string, erro
 	if err != nil {
 		return nil, "", err
 	}
-	w, err := methods.NewWeightSamples(ctx, p, b.product, r.samples, b.Seed)
+	w, err := methods.NewWeightSamples(ctx, p, b.product, r.samples, r.seed)
 	return ofRows(w), "", err
 }
 
@@ -44,7 +44,7 @@ func fitBootstrap(ctx context.Context, b *bench, r *request) (predictor, string,
 	if err != nil {
 		return nil, "", err
 	}
-	boot, err := methods.NewBootstrap(ctx, b.train.data, b.head, c, b.product, r.samples, b.Seed)
+	boot, err := methods.NewBootstrap(ctx, b.train.data, b.head, c, b.product, r.samples, r.seed)
 	return ofRows(boot), "", err
 }
 
@@ -69,7 +69,7 @@ func ofRows(p predictive) predictor {
 }
 
 func (b *bench) fitOptions(r *request) methods.FitOptions {
-	return methods.FitOptions{Product: b.product, Seed: b.Seed, Progress: func(done, total int) {
+	return methods.FitOptions{Product: b.product, Seed: r.seed, Progress: func(done, total int) {
 		b.notes.Step(r.text+": fit", "epochs", done, total)
 	}}
 }

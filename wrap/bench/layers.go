@@ -118,7 +118,7 @@ func (b *bench) fitLayers(ctx context.Context, r *request) (predictor, string, e
 			if err != nil {
 				return nil, err
 			}
-			return layers.NewSampled(ctx, p, x.Features, r.samples, b.Seed)
+			return layers.NewSampled(ctx, p, x.Features, r.samples, r.seed)
 		}, note, nil
 	}
 	inputs := func(ctx context.Context, s *evalSet) (*rows.Batch, error) { return t.inputs(ctx, b, s) }

@@ -51,6 +51,8 @@ type request struct {
 	samples    int                 // of a sampled one
 	covariance string              // of a gaussian one: a calibrate.Covariance, swag, or "" for the bundle's
 	structure  calibrate.Structure // "" for the bundle's
+	draw       int                 // which of Config.Draws
+	seed       uint64              // of all that the method draws
 }
 
 // plain reports whether the bundle itself has all the method needs. Over several layers mf0 has
@@ -93,6 +95,7 @@ type bench struct {
 	weightsOfHead  []float64
 	denseLayers    *dense
 	curvatures     map[curvatureKey]*calibrate.Curvature
+	dampings       map[dampedKey]float64 // ε, of others than the bundle's
 	logitVariances map[dampedKey]*calibrate.LogitCovariance
 }
 

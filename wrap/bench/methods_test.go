@@ -209,12 +209,13 @@ func TestEachSetHasDrawsOfItsOwn(t *testing.T) {
 	for seed := range uint64(3) {
 		cfg.Seed = seed
 		e := ready(t, cfg)
+		r := e.requests[0]
 		for _, s := range append(e.sets, e.train, e.val, e.ood) {
 			name := fmt.Sprintf("set %s with seed %d", s.Name, seed)
-			if other, taken := seen[e.seedOf(s)]; taken {
+			if other, taken := seen[r.seedOf(s)]; taken {
 				t.Errorf("%s has the draws of %s", name, other)
 			}
-			seen[e.seedOf(s)] = name
+			seen[r.seedOf(s)] = name
 		}
 	}
 	if want := 3 * (1 + 3 + 2 + 3); len(seen) != want {
@@ -258,7 +259,7 @@ func TestEachSetHasPassesOfItsOwn(t *testing.T) {
 	e := ready(t, everything(t, dir, "mc:5"))
 	stop := errors.New("stop")
 	seen := map[int]int{} // how many sets have a seed
-	predict := e.passes(5, 1, func(seed int) (*onnx.Model, error) {
+	predict := e.passes(e.requests[0], 1, func(seed int) (*onnx.Model, error) {
 		seen[seed]++
 		return nil, stop
 	})
@@ -474,6 +475,47 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 		if first[name].InDomain.InDomain == other[name].InDomain.InDomain {
 			t.Errorf("%s: %+v with another seed too", name, first[name].InDomain.InDomain)
 		}
+	}
+}
+
+// Each draw of a method has the figures of an evaluation with its seed, and what draws nothing is
+// there once.
+func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Full)
+	random := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5", "ensemble-ll:2",
+		"jackknife-ll:2", "edl"}
+	cfg := everything(t, dir, append(random, "mf1", "ts")...)
+	cfg.DropoutRate, cfg.Resamples = 0.2, 20
+	cfg.Seed = 8
+	second := evaluated(t, cfg)
+	cfg.Seed, cfg.Draws = 7, []uint64{7, 8}
+	e, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, name := range cfg.Methods {
+		draws := 1
+		if slices.Contains(random, name) {
+			draws = 2
+		}
+		for i := range draws {
+			if r := e.Methods[at]; r.Name != name || r.Draw != i {
+				t.Fatalf("result %d is draw %d of %s, want %d of %s", at, r.Draw, r.Name, i, name)
+			}
+			at++
+		}
+		last, want := e.Methods[at-1], second[name]
+		if last.InDomain.InDomain != want.InDomain.InDomain || last.OOD[0].OOD != want.OOD[0].OOD ||
+			last.Temperatures != nil && *last.Temperatures != *want.Temperatures {
+			t.Errorf("%s: %+v, with that seed alone %+v", name, last.InDomain.InDomain, want.InDomain.InDomain)
+		}
+		if first := e.Methods[at-draws]; draws > 1 && first.InDomain.InDomain == last.InDomain.InDomain {
+			t.Errorf("%s: both draws are %+v", name, last.InDomain.InDomain)
+		}
+	}
+	if at != len(e.Methods) {
+		t.Errorf("%d results, want %d", len(e.Methods), at)
 	}
 }
 

@@ -80,10 +80,10 @@ func (b *bench) outputs(ctx context.Context, n *network, s *evalSet, passes int)
 // numbers gives in so many runs. Its one output are logits or, if they look like it,
 // probabilities. seeded makes the network for a seed: every set has its own, so that
 // what is drawn for one depends on no other.
-func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, error)) predictor {
+func (b *bench) passes(r *request, batch int, seeded func(seed int) (*onnx.Model, error)) predictor {
 	k := b.head.Logits
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
-		model, err := seeded(int(b.seedOf(s) % maxSeed))
+		model, err := seeded(int(r.seedOf(s) % maxSeed))
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +92,7 @@ func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, e
 			return nil, err
 		}
 		defer n.Close()
-		columns, err := b.outputs(ctx, n, s, samples)
+		columns, err := b.outputs(ctx, n, s, r.samples)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func (b *bench) passes(samples, batch int, seeded func(seed int) (*onnx.Model, e
 				logits[i] = float32(math.Log(math.Max(float64(p), math.SmallestNonzeroFloat32)))
 			}
 		}
-		return methods.NewEnsemble(logits, s.data.N, samples, k)
+		return methods.NewEnsemble(logits, s.data.N, r.samples, k)
 	}
 }
 

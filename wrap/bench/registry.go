@@ -174,6 +174,9 @@ func (b *bench) given(r *request) []string {
 // needsTrain reports whether the method is fitted to training data.
 func (b *bench) needsTrain(r *request) bool { return r.train && len(b.given(r)) == 0 }
 
+// random reports whether the method draws at random: samples, or in which order it is fitted.
+func (b *bench) random(r *request) bool { return r.sampled || r.method == edl && len(b.given(r)) == 0 }
+
 // runsNetworks reports whether the method runs other networks than the one cut at its head.
 func (b *bench) runsNetworks(r *request) bool {
 	return b.overLayers(r) || len(b.given(r)) > 0 && r.filesOf().run

@@ -248,3 +248,7 @@ func nllOf(logp []float64, labels []int, classes int) []float64 {
 // costlyHeldOut is how many examples of each held-out set a method is tuned on that works anew for
 // each T_ens.
 const costlyHeldOut = 1000
+
+// drawnHeldOut is how many classifiers drawn, over the examples of a held-out set, a method is tuned on
+// at most: what more examples add to a tuning by so many is less than what other draws change.
+const drawnHeldOut = 1_000_000

@@ -56,7 +56,7 @@ func fitStochastic(_ context.Context, b *bench, r *request) (predictor, string, 
 		return nil, "", err
 	}
 	batch := cmp.Or(b.Batch, stochasticBatch)
-	predict := b.passes(r.samples, batch, func(seed int) (*onnx.Model, error) { return onnxlayers.Seeded(model, seed) })
+	predict := b.passes(r, batch, func(seed int) (*onnx.Model, error) { return onnxlayers.Seeded(model, seed) })
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		p, err := predict(ctx, s)
 		if err != nil {
@@ -79,6 +79,6 @@ func fitLastLayerVI(ctx context.Context, b *bench, r *request) (predictor, strin
 		return nil, "", err
 	}
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
-		return v.Predictive(ctx, s.data, r.samples, b.seedOf(s))
+		return v.Predictive(ctx, s.data, r.samples, r.seedOf(s))
 	}, "", nil
 }

@@ -2,11 +2,13 @@ package measure
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 )
 
-// Level is the confidence of all intervals, and Resamples how many draws they are of.
+// Level is the confidence of all intervals, and Resamples how many draws they are of unless another
+// number is asked for.
 const (
 	Level     = 0.95
 	Resamples = 1000
@@ -30,26 +32,26 @@ type place struct {
 	nll   bool
 }
 
-// Resample takes the figures of all tallies, which have the same sets, on the same resamples.
-func Resample(ctx context.Context, tallies []*Tally, seed uint64) (*Resampled, error) {
+// Resample takes the figures of all tallies, which have the same sets, on the same resamples, so
+// many of them.
+func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
 	var places []place
 	var measured []*metrics.Measured
 	add := func(p place, m *metrics.Measured) {
 		places, measured = append(places, p), append(measured, m)
 	}
-	sizes := sizesOf(tallies)
+	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
-			add(place{i, Part{Role: Test}, false}, t.test.Probabilities(0))
+			add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test))
 		}
 		for j, c := range t.shifts {
 			if c != nil {
-				add(place{i, Part{Shift, j}, false}, c.Probabilities(1+j))
+				add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j]))
 			}
 		}
 		for j, out := range t.out {
-			sample := 1 + len(t.shifts) + j
-			m, err := metrics.Detection(t.in.OOD, out.OOD, 0, sample)
+			m, err := metrics.Detection(t.in.OOD, out.OOD, drawn.test, drawn.out[j])
 			if err != nil {
 				return nil, err
 			}
@@ -57,14 +59,14 @@ func Resample(ctx context.Context, tallies []*Tally, seed uint64) (*Resampled, e
 			if len(out.NLL) == 0 {
 				continue
 			}
-			if m, err = metrics.Detection(t.in.NLL, out.NLL, 0, sample); err != nil {
+			if m, err = metrics.Detection(t.in.NLL, out.NLL, drawn.test, drawn.out[j]); err != nil {
 				return nil, err
 			}
 			add(place{i, Part{OOD, j}, true}, m)
 		}
 	}
-	options := metrics.BootstrapOptions{Resamples: Resamples, Level: Level, Seed: seed}
-	series, err := metrics.Resample(ctx, sizes, measured, options)
+	options := metrics.BootstrapOptions{Resamples: resamples, Level: Level, Seed: seed}
+	series, err := metrics.Resample(ctx, drawn.sizes, measured, options)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +77,20 @@ func Resample(ctx context.Context, tallies []*Tally, seed uint64) (*Resampled, e
 	return r, nil
 }
 
-// sizesOf returns how many examples the test set, the sets under shift and those out of
-// distribution have. It is 1 where no method measures a set.
-func sizesOf(tallies []*Tally) []int {
+// samples are what is drawn of the sets: those of one sample have the same draws. The test set's is
+// the first.
+type samples struct {
+	sizes       []int
+	test        int
+	shifts, out []int // by set
+}
+
+// samplesOf returns the samples of the test set, the sets under shift and those out of distribution. A
+// set under shift that is as large as the test set, or as one before it, is taken for the same
+// examples in another form, and drawn with it. The size is 1 where no method measures a set.
+func samplesOf(tallies []*Tally) samples {
 	first := tallies[0]
-	sizes := []int{max(1, len(first.in.OOD))}
+	s := samples{sizes: []int{max(1, len(first.in.OOD))}}
 	for j := range first.shifts {
 		n := 1
 		for _, t := range tallies {
@@ -87,12 +98,18 @@ func sizesOf(tallies []*Tally) []int {
 				n = max(n, c.Result().N)
 			}
 		}
-		sizes = append(sizes, n)
+		sample := slices.Index(s.sizes, n)
+		if sample < 0 {
+			sample = len(s.sizes)
+			s.sizes = append(s.sizes, n)
+		}
+		s.shifts = append(s.shifts, sample)
 	}
 	for _, out := range first.out {
-		sizes = append(sizes, max(1, len(out.OOD)))
+		s.out = append(s.out, len(s.sizes))
+		s.sizes = append(s.sizes, max(1, len(out.OOD)))
 	}
-	return sizes
+	return s
 }
 
 // of returns the figures at a place: nil where there are none.

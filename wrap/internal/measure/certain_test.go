@@ -3,6 +3,7 @@ package measure
 import (
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -31,7 +32,7 @@ func TestEachSetIsResampledApart(t *testing.T) {
 			scores[part] = append(scores[part], s.OOD...)
 		}
 	}
-	resampled, err := Resample(t.Context(), []*Tally{tally}, 1)
+	resampled, err := Resample(t.Context(), []*Tally{tally}, Resamples, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +85,29 @@ func TestEachSetIsResampledApart(t *testing.T) {
 	}
 }
 
+// Sets under shift are drawn with the first of their size, be it the test set; sets out of
+// distribution each by itself. The test set is drawn first.
+func TestSetsUnderShiftShareTheirDraws(t *testing.T) {
+	h := calibrate.Head{Logits: 2, Link: calibrate.Softmax}
+	tally := New("mle", h, 5, []string{"far", "near"})
+	for part, n := range map[Part]int{
+		{Test, 0}: 6, {Shift, 0}: 4, {Shift, 1}: 6, {Shift, 2}: 4, {Shift, 3}: 5, {Shift, 4}: 6,
+		{OOD, 0}: 6, {OOD, 1}: 4,
+	} {
+		for range n {
+			s := Scores{LogP: []float64{-math.Ln2, -math.Ln2}, OOD: []float64{1}}
+			if err := tally.Add(part, s, []int{0}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := samplesOf([]*Tally{tally})
+	want := samples{sizes: []int{6, 4, 5, 6, 4}, shifts: []int{1, 0, 1, 2, 0}, out: []int{3, 4}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("samples %+v, want %+v", got, want)
+	}
+}
+
 // Scores alone are resampled where no method has probabilities, and a set under shift has no
 // figures then.
 func TestScoresAloneAreResampled(t *testing.T) {
@@ -94,7 +118,7 @@ func TestScoresAloneAreResampled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	resampled, err := Resample(t.Context(), []*Tally{tally}, 0)
+	resampled, err := Resample(t.Context(), []*Tally{tally}, Resamples, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,7 +90,8 @@ type entrant struct {
 	metrics.Series
 }
 
-// entrants are the methods that have the figure on all parts, with its mean.
+// entrants are the methods that have the figure on all parts, with its mean. Of several draws of a
+// method the first stands for all.
 func (r *Resampled) entrants(figure string, parts []Part) (list []entrant) {
 	for i, t := range r.tallies {
 		var figures []metrics.Series
@@ -99,7 +100,8 @@ func (r *Resampled) entrants(figure string, parts []Part) (list []entrant) {
 				figures = append(figures, s)
 			}
 		}
-		if len(figures) < len(parts) {
+		drawn := slices.ContainsFunc(list, func(e entrant) bool { return e.name == t.Name })
+		if len(figures) < len(parts) || drawn {
 			continue
 		}
 		if s := metrics.MeanOf(figures); !math.IsInf(s.Value, 0) {

@@ -115,6 +115,19 @@ func TestWhatIsRecommended(t *testing.T) {
 }
 
 // On tuned data the figures do not decide whose probabilities serve.
+// Of several draws of a method the first stands for all.
+func TestTheFirstDrawIsCompared(t *testing.T) {
+	r := figuresOf(rand.New(rand.NewPCG(2, 2)), 40, 0.01, map[string]float64{"mc": 0.3, "mle": 0.5, "second": 0.1},
+		map[string][]float64{"mc": {.8}, "mle": {.7}, "second": {.9}})
+	r.tallies[2].Name = "mc"
+	rec := r.Recommend("mle", "mle")
+	for _, got := range []*Recommended{rec.Probabilities, rec.Score} {
+		if got.Method != "mc" || got.Value != 0.3 && got.Value != 0.8 || len(got.Over) != 1 {
+			t.Errorf("%s with %v, over %v", got.Method, got.Value, got.Over)
+		}
+	}
+}
+
 func TestWhatWasDecidedIsKept(t *testing.T) {
 	r := figuresOf(rand.New(rand.NewPCG(1, 1)), 1000, 0.01,
 		map[string]float64{"mle": 0.5, "ts": 0.495, "mf0": 0.3}, map[string][]float64{"mle": {.7}, "ts": {.7}, "mf0": {.9}})
