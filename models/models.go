@@ -5,14 +5,14 @@
 //     digits and with drawings that are no digits. It is embedded, so that an
 //     installed mfgs can show what it does without any file or network.
 //   - mnist-mlp: the 784-256-256-10 network of the paper's MNIST experiments,
-//     trained from five seeds, and from three for so few epochs that it does not
+//     trained from ten seeds, and from five for so few epochs that it does not
 //     interpolate. It is only in the repository, and so is not
 //     embedded; MNIST itself is not shipped.
 //   - mnist-methods: networks of the methods that the paper compares with on
 //     MNIST: dropout, evidential, variational, and the trajectories of SWAG;
 //     likewise not embedded.
-//   - cifar10-resnet20: ResNet-20 on CIFAR-10 and the trajectory of its last layer,
-//     likewise not embedded.
+//   - cifar10-resnet20: ResNet-20 on CIFAR-10, and five trained for longer, with the
+//     trajectories of their last layers; likewise not embedded.
 package models
 
 import (

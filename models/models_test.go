@@ -155,6 +155,7 @@ func TestMNISTFiguresHold(t *testing.T) {
 	labels := readIDX(t, os.DirFS(data), "mnist/t10k-labels-idx1-ubyte.gz")
 	for _, model := range []string{
 		"mnist-mlp/model.onnx", "mnist-mlp/seed1.onnx", "mnist-mlp/seed2.onnx", "mnist-mlp/seed3.onnx", "mnist-mlp/seed4.onnx",
+		"mnist-mlp/seed5.onnx", "mnist-mlp/seed6.onnx", "mnist-mlp/seed7.onnx", "mnist-mlp/seed8.onnx", "mnist-mlp/seed9.onnx",
 		"mnist-methods/dropout0.onnx", "mnist-methods/dropout1.onnx", "mnist-methods/dropout2.onnx",
 	} {
 		folder, name := filepath.Split(model)
@@ -172,7 +173,7 @@ func TestShortMNISTFiguresHold(t *testing.T) {
 	read := func(name string) array { return readIDX(t, data, "mnist/"+name+"-ubyte.gz") }
 	images, labels := read("train-images-idx3"), read("train-labels-idx1")
 	testImages, testLabels := read("t10k-images-idx3"), read("t10k-labels-idx1")
-	for _, name := range []string{"short0.onnx", "short1.onnx", "short2.onnx"} {
+	for _, name := range []string{"short0.onnx", "short1.onnx", "short2.onnx", "short3.onnx", "short4.onnx"} {
 		model := []byte(readFile(t, "mnist-mlp/"+name))
 		for _, part := range []struct {
 			name           string
@@ -196,8 +197,8 @@ func TestShortMNISTFiguresHold(t *testing.T) {
 // Every model stands beside what made it.
 func TestEveryFolderIsReproducible(t *testing.T) {
 	models, err := filepath.Glob("*/*.onnx")
-	if err != nil || len(models) != 19 {
-		t.Fatalf("found models %v (%v), want 19", models, err)
+	if err != nil || len(models) != 31 {
+		t.Fatalf("found models %v (%v), want 31", models, err)
 	}
 	for _, model := range models {
 		for _, beside := range []string{"train.py", "README.md"} {
