@@ -68,10 +68,11 @@ bench: setup
 peers: setup
 	testdata/peers/run.sh
 
-# The paper's tables and figures from the data in ../shared/data, into docs: about half an
-# hour on two cores.
+# The paper's tables and figures from the data in ../shared/data, into docs: about fifty minutes
+# on two cores. They name the commit: there must be nothing that is not committed. Then
+# go test ./cmd/mfgs-paper -run Quoted -update has README and docs/choosing.md quote them.
 paper: setup
-	$(GO) run ./cmd/mfgs-paper --data ../shared/data
+	$(GO) run -buildvcs=true ./cmd/mfgs-paper --data ../shared/data
 
 # Spark's workers are killed while they calibrate, and the bundles compared. In a Python environment
 # with testdata/spark/requirements.txt, and Java 17.

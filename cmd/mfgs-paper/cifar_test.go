@@ -5,39 +5,40 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/testdata/realdata"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
 // The score that serves where nothing unfamiliar is given tells other images and noise from CIFAR-10's:
-// on all the data with AUROCs of .844, .969, .784 and .774 (docs/scores.md). Of the part of it here
-// intervals of 95 % are ± .005 for digits and ± .013 to .016 for the others.
+// docs/paper.md has its figures on all the data. Of the part of it here intervals
+// of 95 % are ± .005 for digits and ± .013 to .016 for the others.
 func TestDefaultScoreTellsOthersFromCIFAR10Unseen(t *testing.T) {
 	data := realdata.Dir(t)
 	l := newLab(data, "../../models", t.TempDir(), nil, io.Discard)
-	images, err := readArchive(t.Context(), filepath.Join(data, "cifar10", "cifar10.tar.gz"))
+	images, err := archive.Read(t.Context(), filepath.Join(data, "cifar10", "cifar10.tar.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := func(images []image, n int) []image {
+	first := func(images []archive.Image, n int) []archive.Image {
 		t.Helper()
-		before, _, err := split(images, n)
+		before, _, err := archive.Split(images, n)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return before
 	}
-	_, heldOut, err := split(within(images, "train"), cifarHeldOut)
+	_, heldOut, err := archive.Split(archive.Within(images, "train"), cifarHeldOut)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := func(name string) string { return filepath.Join(l.scratch, name) }
-	for name, part := range map[string][]image{
-		"train.tar": first(within(images, "train"), 300),
+	for name, part := range map[string][]archive.Image{
+		"train.tar": first(archive.Within(images, "train"), 300),
 		"val.tar":   first(heldOut, 50),
-		"test.tar":  first(within(images, "test"), 200),
+		"test.tar":  first(archive.Within(images, "test"), 200),
 	} {
-		if err := writeArchive(file(name), part); err != nil {
+		if err := archive.Write(file(name), part); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -53,7 +54,7 @@ func TestDefaultScoreTellsOthersFromCIFAR10Unseen(t *testing.T) {
 		name: cifar10Name, train: file("train.tar"), val: file("val.tar"), test: file("test.tar"),
 		network: func(string, int) string { return "../../models/cifar10-resnet20/model.onnx" },
 	}
-	e, err := l.evaluate(t.Context(), request{subject: subject{set: set}}, []string{"ood_score"}, ood, nil)
+	e, err := l.evaluate(t.Context(), request{subject: subject{set: set}}, []string{"ood_score"}, 1, ood, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

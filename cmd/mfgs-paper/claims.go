@@ -5,290 +5,274 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
 
-// Differences smaller than these count as none: a little more than two networks, or
-// two runs of one method, differ by chance.
-const (
-	aurocResolution = .003
-	eceResolution   = .001
+// variants are the tables in which mf0 and sampling stand beside each other, and the ends of the names of their
+// rows: the paper's damping is judged where networks do not interpolate, alone.
+var variants = []struct{ table, suffix, where string }{
+	{"1", "", "interpolating networks"},
+	{"short", ", eps = 1", "networks that do not interpolate, eps = 1"},
+}
 
-	rotatedResolution = .01 // of the ECE on rotated digits, which is larger by far
-)
-
-// pair returns a quantity of two rows for the networks that both were measured on. A
-// row of several networks together stands beside each network of the other.
-func pair(a, b row, q quantity) (of, against sample) {
-	for _, x := range a.runs {
-		for _, y := range b.runs {
-			_, joint := y.seed.(string)
-			if x.seed != y.seed && !joint {
+// everywhere compares a row with others in all variants.
+func everywhere(q quantity, a string, others ...string) (all []contest) {
+	for _, v := range variants {
+		for _, b := range others {
+			if b == "M=500" && v.table != "1" {
 				continue
 			}
-			if u, v := q(x.figures), q(y.figures); u != nil && v != nil {
-				of, against = append(of, *u), append(against, *v)
-			}
-		}
-	}
-	return of, against
-}
-
-// compare says whether a is better than b, network by network: in every one of them,
-// and on average by at least resolution. Not to be better by that is to fail.
-func compare(a, b sample, higher bool, resolution float64) verdict {
-	if len(a) == 0 || len(a) != len(b) {
-		return open
-	}
-	var differences sample
-	for i := range a {
-		d := a[i] - b[i]
-		if !higher {
-			d = -d
-		}
-		differences = append(differences, d)
-	}
-	switch m := differences.mean(); {
-	case m >= resolution && slices.Min(differences) > 0:
-		return holds
-	case m <= -resolution || slices.Max(differences) < resolution:
-		return fails
-	}
-	return open
-}
-
-// results finds rows of the report.
-type results map[place]row
-
-func (r *report) results() results {
-	all := results{}
-	for _, s := range r.sections {
-		for _, row := range s.rows {
-			all[row.place] = row
+			all = append(all, contest{v.table, mnistName, a + v.suffix, b + v.suffix, q, v.where})
 		}
 	}
 	return all
 }
 
-// A contest is a comparison of two rows of a table by one quantity.
-type contest struct {
-	table, data string
-	a, b        string // rows
-	column
-	where string // what tells the contest from others of its claim; may be empty
+// inTable compares a row with others of one table.
+func inTable(table, data string, q quantity, a string, others ...string) (all []contest) {
+	for _, b := range others {
+		all = append(all, contest{table, data, a, b, q, data})
+	}
+	return all
 }
 
-// better claims that a is better than b in all contests that were held.
-func (r results) better(text string, resolution float64, contests ...contest) []claim {
-	return r.judge(text, contests, func(c contest, a, b sample) verdict {
-		return compare(a, b, strings.HasSuffix(c.name, "ROC"), resolution)
-	})
-}
-
-// same claims that a and b differ by no more than resolution, network by network.
-func (r results) same(text string, resolution float64, contests ...contest) []claim {
-	return r.judge(text, contests, func(_ contest, a, b sample) verdict {
-		for i := range a {
-			if d := a[i] - b[i]; d > resolution || d < -resolution {
-				return fails
-			}
-		}
-		return holds
-	})
-}
-
-// judge makes a claim of contests, none where none was held.
-func (r results) judge(text string, contests []contest, of func(c contest, a, b sample) verdict) []claim {
-	names := map[verdict][]string{} // of what a was compared with
-	var evidence []string
-	held, last := 0, ""
-	for _, c := range contests {
-		a, b := r[place{c.table, c.data, c.a}], r[place{c.table, c.data, c.b}]
-		mine, theirs := pair(a, b, c.of[0])
-		if len(mine) == 0 {
-			continue
-		}
-		held++
-		v := of(c, mine, theirs)
-		names[v] = append(names[v], strings.TrimSpace(c.b+" "+c.where))
-		if first := c.name + " " + c.where + c.a; first != last {
-			evidence = append(evidence, fmt.Sprintf("%s: %s %s", strings.TrimSpace(c.name+" "+c.where), c.a, c.cell(a)))
-			last = first
-		}
-		evidence[len(evidence)-1] += fmt.Sprintf(", %s %s", c.b, c.cell(b))
-	}
-	if evidence == nil {
-		return nil
-	}
-	c := claim{text: text, verdict: holds, evidence: strings.Join(evidence, "; "), comparisons: held}
-	for _, v := range []struct {
-		verdict
-		as string
-	}{{open, "undecided"}, {fails, "not so"}} {
-		if len(names[v.verdict]) == 0 {
-			continue
-		}
-		c.verdict = v.verdict
-		if len(contests) > 1 {
-			c.but = strings.TrimSuffix(v.as+": "+strings.Join(names[v.verdict], ", ")+"; "+c.but, "; ")
-		}
-	}
-	return []claim{c}
-}
-
-// acrossName is MNIST under all rotations but that by nothing.
-const acrossName = mnistName + " rotated by 15 to 180, mean"
-
-// claims are those of the paper that the report's parts can tell of.
-func (r *report) claims() []claim {
-	all := r.results()
-	roc, nllROC, ece := detecting(notMNIST, false)[1], detecting(notMNIST, true)[1], inDomain[2]
-	// on compares rows of a table on MNIST, under each of the dampings.
-	on := func(table string, column column, a string, others ...string) []contest {
-		var contests []contest
-		for _, d := range dampings {
-			for _, b := range others {
-				contests = append(contests, contest{table, mnistName, a + d.suffix, b + d.suffix, column, ""})
-			}
-		}
-		return contests
-	}
-	one := func(table, data string, column column, where, a string, others ...string) []contest {
-		var contests []contest
+// toldFrom compares how well sets are told from CIFAR-10.
+func toldFrom(data string, sets []string, a string, others ...string) (all []contest) {
+	for _, set := range sets {
 		for _, b := range others {
-			contests = append(contests, contest{table, data, a, b, column, where})
+			all = append(all, contest{"cifar10", data, a, b, rocOf(set), data + ", " + set})
 		}
-		return contests
 	}
-	singles := []string{"MLE", "T. Scale", "EDL", "Dropout", "BNN(VI)", "BNN(KFAC)", "RUE"}
-	ensembles := []string{"Deep E.(5)"}
+	return all
+}
+
+// temperature asks for a number of the heat maps.
+func temperature(key string, higher bool) []contest {
+	return []contest{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", moreOf(key, higher), ""}}
+}
+
+// pictures are the sets that stand in for the paper's of CIFAR-10, and noises those that do not.
+var pictures, noises = cifarSets[:2], cifarSets[2:]
+
+// questions are the claims of the paper, with their place in it: those that can be tried here, and those that cannot.
+func questions() []claim {
+	roc := rocOf(notMNIST)
 	sampling := []string{"M=20", "M=100", "M=500"}
-	var layers, depths []contest
-	for _, name := range []string{"last layer", "top two layers", "all three layers"} {
-		layers = append(layers, one("2", mnistName, roc, "", "mf0, "+name, "M=500, "+name)...)
+	var mf0Layers, samplingDepth []contest
+	for _, name := range layerNames {
+		mf0Layers = append(mf0Layers, inTable("2", mnistName, roc, "mf0, "+name, "M=50, "+name)...)
 	}
-	depths = one("2", mnistName, roc, "", "mf0, last layer", "mf0, top two layers", "mf0, all three layers")
-
-	cs := slices.Concat(
-		all.better("mf0 tells notMNIST better than sampling", aurocResolution, on("1", roc, "mf0", sampling...)...),
-		all.better("mf0 has a smaller ECE than sampling", eceResolution, on("1", ece, "mf0", sampling...)...),
-		all.same("mf0, mf1 and mf2 tell notMNIST equally well", aurocResolution, on("1", roc, "mf0", "mf1", "mf2")...),
-		all.better("mf0 has a smaller ECE than mf1 and mf2", eceResolution, on("1", ece, "mf0", "mf1", "mf2")...),
-		all.better("H⁻¹ tells notMNIST better than J⁻¹ and H⁻¹JH⁻¹", aurocResolution, on("1", roc, "mf0", "J^-1", "H^-1JH^-1")...),
-		all.better("H⁻¹ tells notMNIST better than SWAG", aurocResolution, one("1", mnistName, roc, "", "mf0", "SWAG")...),
-		all.better("mf0 tells notMNIST better than sampling, of however many layers", aurocResolution, layers...),
-		all.same("more layers than the last change nothing in how mf0 tells notMNIST", aurocResolution, depths...),
-		all.better("mf0 tells notMNIST better than methods of one network and Bayesian ones", aurocResolution, one("4", mnistName, roc, "", "mf0", singles...)...),
-		all.better("mf0 tells notMNIST better than ensembles", aurocResolution, one("4", mnistName, roc, "", "mf0", ensembles...)...),
-		all.better("mf0 tells notMNIST better than all of these where no such data is tuned on", aurocResolution,
-			one("4", mnistName, nllROC, "", "mf0", slices.Concat(singles, ensembles)...)...),
-		all.better("mf0 has a smaller ECE on MNIST than methods of one network", eceResolution, one("4", mnistName, ece, "", "mf0", "MLE", "T. Scale", "EDL", "Dropout")...),
-		all.better("mf0 tells notMNIST better than the unscented filter", aurocResolution, on("ukf", roc, "mf0", "ukf")...),
-		all.better("mf0 has a smaller ECE than the unscented filter", eceResolution, on("ukf", ece, "mf0", "ukf")...),
-	)
-	for _, data := range []string{cifar10Name, shiftName} {
-		var told []contest
-		for _, set := range []string{tinyImageNet, digits, uniformNoise, gaussianNoise} {
-			told = append(told, one("cifar10", data, detecting(set, false)[1], "on "+set, "mf0", "MLE", "T. Scale", "BNN(KFAC)")...)
-		}
-		cs = append(cs, all.better(fmt.Sprintf("mf0 tells other data from %s better than MLE, temperature scaling and BNN(KFAC)", data), aurocResolution, told...)...)
-		cs = append(cs, all.better("mf0 has a smaller ECE than MLE on "+data, eceResolution, one("cifar10", data, ece, "", "mf0", "MLE")...)...)
-		cs = append(cs, all.same("mf0 and temperature scaling have nearly the same ECE on "+data, eceResolution, one("cifar10", data, ece, "", "mf0", "T. Scale")...)...)
+	samplingDepth = inTable("2", mnistName, roc, "M=50, last layer", "M=50, top two layers", "M=50, all three layers")
+	singles := []string{"MLE", "T. Scale", "EDL", "RUE"}
+	bayesian := []string{"Dropout", "BNN(VI)", "BNN(KFAC)"}
+	others := []string{"MLE", "T. Scale", "RUE", "Dropout", "BNN(LL-VI)", "BNN(KFAC)"}
+	of := func(text, source string, a assertion, contests ...[]contest) claim {
+		return claim{Text: text, Source: source, assertion: a, contests: slices.Concat(contests...)}
 	}
-	cs = append(cs, all.better("mf0 has a smaller ECE on ImageNet than MLE, temperature scaling and BNN(KFAC)", eceResolution,
-		one("3", imagenetName, ece, "", "mf0", "MLE", "T. Scale", "BNN(KFAC)")...)...)
-	cs = append(cs, all.judge("mf0 is as well calibrated as others on rotated digits, or better",
-		one("rotation", acrossName, ece, "", "mf0", "MLE", "T. Scale", "Deep E.(5)", "Dropout"),
-		func(_ contest, a, b sample) verdict {
-			if compare(b, a, false, rotatedResolution) == holds {
-				return fails
-			}
-			return holds
-		})...)
-	for _, s := range r.sections {
-		cs = append(cs, s.claims...)
+	untried := func(text, source, why string) claim { return claim{Text: text, Source: source, Why: why} }
+	mnist := func(q quantity, a string, others ...string) []contest {
+		return inTable("4", mnistName, q, a, others...)
 	}
-	return cs
-}
-
-// temperatureClaims are those about where the best temperatures lie.
-func temperatureClaims(nll, auroc calibrate.Temperatures) []claim {
-	of := func(text string, ok bool, evidence string) claim {
-		c := claim{text: text, verdict: fails, evidence: evidence, comparisons: 1}
-		if ok {
-			c.verdict = holds
-		}
-		return c
+	cifar := func(q quantity, a string, others ...string) []contest {
+		return inTable("cifar10", cifar10Name, q, a, others...)
 	}
-	pairs := fmt.Sprintf("T_act %.3g and T_ens %.3g for likelihood, %.3g and %.3g for telling", nll.Act, nll.Ens, auroc.Act, auroc.Ens)
+	own := func(a string, others ...string) []contest { return toldFrom(cifar10Name, pictures, a, others...) }
 	return []claim{
-		of("likelihood wants T_act ≥ 1 and T_ens ≤ 0.01", nll.Act >= 1 && nll.Ens <= .01, pairs),
-		of("telling notMNIST wants lower temperatures than likelihood, both of them", auroc.Act < nll.Act && auroc.Ens < nll.Ens, pairs),
+		of("mf0 tells notMNIST better than sampling", "§6.2, table 1", isBetter, everywhere(roc, "mf0", sampling...)),
+		of("mf1 and mf2 tell notMNIST better than sampling", "§6.2, table 1", isBetter,
+			everywhere(roc, "mf1", sampling...), everywhere(roc, "mf2", sampling...)),
+		of("mf0 has a lower ECE than sampling", "§6.2, table 1", isBetter, everywhere(eceOf, "mf0", sampling...)),
+		of("mf0 has no higher NLL than sampling", "§6.2, table 1", isNotWorse, everywhere(nllOf, "mf0", sampling...)),
+		of("sampling improves with more samples, 500 on 20", "§6.2", isBetter, inTable("1", mnistName, roc, "M=500", "M=20")),
+		of("mf0, mf1 and mf2 tell notMNIST equally well", "§6.2, table 1", isEqual, everywhere(roc, "mf0", "mf1", "mf2")),
+		of("mf0 has a lower ECE than mf1 and mf2", "§6.2, table 1", isBetter, everywhere(eceOf, "mf0", "mf1", "mf2")),
+		of("H⁻¹ tells notMNIST better than J⁻¹", "§6.2, table 1", isBetter, everywhere(roc, "mf0", "J^-1")),
+		of("H⁻¹ tells notMNIST better than H⁻¹JH⁻¹", "§6.2, table 1", isBetter, everywhere(roc, "mf0", "H^-1JH^-1")),
+		of("H⁻¹ tells notMNIST better than SWAG", "§6.2, table 1", isBetter, inTable("1", mnistName, roc, "mf0", "SWAG")),
+		of("SWAG does as well as H⁻¹JH⁻¹", "§6.2, table 1", isEqual,
+			inTable("1", mnistName, roc, "SWAG", "H^-1JH^-1", "H^-1JH^-1, eps = 1")),
+		untried("the logits' variances of unfamiliar inputs are nearly the same, and far above their covariances", "§6.2",
+			"a conjecture of why mf0, mf1 and mf2 agree, and no figure of the paper's"),
+		of("mf0 tells notMNIST better than sampling, of however many layers (here M = 50)", "§6.3, table 2", isBetter, mf0Layers),
+		of("more layers than the last do not help mf0", "§6.3, table 2", isNotWorse,
+			inTable("2", mnistName, roc, "mf0, last layer", "mf0, top two layers", "mf0, all three layers")),
+		of("more layers than the last do not help sampling (here M = 50)", "§6.3, table 2", isNotWorse, samplingDepth),
+		of("ensembles of five err less than mf0", "§6.4, table 4", isBetter, mnist(errorOf, "Deep E.(5)", "mf0")),
+		of("ensembles of five have a lower NLL than mf0", "§6.4, table 4", isBetter, mnist(nllOf, "Deep E.(5)", "mf0")),
+		of("mf0 has no higher ECE than ensembles of five", "table 4", isNotWorse, mnist(eceOf, "mf0", "Deep E.(5)")),
+		of("mf0 has a lower NLL than other methods of one network", "table 4", isBetter,
+			mnist(nllOf, "mf0", slices.Concat(singles, bayesian)...)),
+		of("mf0 has a lower ECE than methods of one network", "table 4", isBetter, mnist(eceOf, "mf0", singles...)),
+		of("mf0 has a lower ECE than dropout and the variational network", "table 4", isBetter,
+			mnist(eceOf, "mf0", "Dropout", "BNN(VI)")),
+		of("mf0 and BNN(KFAC) have the same ECE", "table 4", isEqual, mnist(eceOf, "mf0", "BNN(KFAC)")),
+		of("mf0 tells notMNIST better than methods of one network", "§6.4, table 4", isBetter, mnist(roc, "mf0", singles...)),
+		of("mf0 tells notMNIST better than Bayesian networks", "§6.4, table 4", isBetter, mnist(roc, "mf0", bayesian...)),
+		of("mf0 tells notMNIST better than ensembles of five", "§6.4, table 4", isBetter, mnist(roc, "mf0", "Deep E.(5)")),
+		of("mf0 tells notMNIST as well as far larger ensembles (here of nine)", "§6.4", isNotWorse, mnist(roc, "mf0", "Deep E.(9)")),
+		untried("mf0 is on par with 500 networks, and these lead in domain", "§6.4, table 4", "ten networks are the most that there are"),
+		untried("500 networks take 30 hours on a GPU, mf0 one network and seconds", "§6.4", "no 500 networks were trained"),
+		of("RUE tells notMNIST better than MLE", "§6.4, table 4", isBetter, mnist(roc, "RUE", "MLE")),
+		of("MLE, temperature scaling and EDL tell notMNIST worse than Bayesian networks and ensembles", "§6.4, table 4", isBetter,
+			mnist(roc, "Dropout", "MLE", "T. Scale", "EDL"), mnist(roc, "BNN(VI)", "MLE", "T. Scale", "EDL"),
+			mnist(roc, "BNN(KFAC)", "MLE", "T. Scale", "EDL"), mnist(roc, "Deep E.(5)", "MLE", "T. Scale", "EDL")),
+		of("mf0 tells other data from CIFAR-10 better than other methods of one network", "appendix A.2, table 6", isBetter,
+			own("mf0", others...)),
+		of("mf0 tells other data from CIFAR-10 better than ensembles (here of four)", "appendix A.2, table 6", isBetter,
+			own("mf0", "Deep E.(4)")),
+		of("ensembles (here of four) err less than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter, cifar(errorOf, "Deep E.(4)", "mf0")),
+		of("ensembles (here of four) have a lower NLL than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter,
+			cifar(nllOf, "Deep E.(4)", "mf0")),
+		of("mf0 errs no more on CIFAR-10 than other methods of one network", "appendix A.2, table 6", isNotWorse,
+			cifar(errorOf, "mf0", others...)),
+		of("mf0 has no higher NLL on CIFAR-10 than other methods of one network", "appendix A.2, table 6", isNotWorse,
+			cifar(nllOf, "mf0", others...)),
+		of("mf0 has a lower ECE on CIFAR-10 than MLE, RUE, BNN(LL-VI), BNN(KFAC) and ensembles (here of four)", "table 6", isBetter,
+			cifar(eceOf, "mf0", "MLE", "RUE", "BNN(LL-VI)", "BNN(KFAC)", "Deep E.(4)")),
+		of("mf0, temperature scaling and dropout have the same ECE on CIFAR-10", "table 6", isEqual,
+			cifar(eceOf, "mf0", "T. Scale", "Dropout")),
+		untried("mf0 is better than BNN(VI) on CIFAR-10 and on ImageNet", "tables 5 and 6", "no such networks were trained"),
+		untried("mf0 tells SVHN from CIFAR-10 and CIFAR-100, LSUN from both, and ImageNet-O best", "§6.4, tables 3, 5, 6 and 7",
+			"none of these sets is to be had"),
+		untried("on CIFAR-100 mf0 has the lowest ECE, and ensembles the lowest error and NLL", "§6.4, tables 3 and 5", "CIFAR-100 is not to be had"),
+		of("mf0 has a lower ECE on ImageNet than other methods of one network", "§6.4, appendix A.1, tables 3 and 5", isBetter,
+			inTable("3", imagenetName, eceOf, "mf0", "MLE", "T. Scale", "RUE", "Dropout", "BNN(KFAC)")),
+		untried("on ImageNet ensembles have a lower error and NLL than mf0, and a higher ECE", "§6.4, table 3", "there is one network"),
+		of("likelihood wants T_act ≥ 1 (log₁₀ above 0)", "appendix A.3, figure 1", isBetter, temperature("log10 T_act, NLL", true)),
+		of("likelihood wants T_ens ≤ 0.01 (log₁₀ below −2)", "appendix A.3, figure 1", isBetter, lowTens()),
+		of("telling notMNIST wants a lower T_act than likelihood (log₁₀ of the ratio)", "appendix A.3, figure 1", isBetter,
+			temperature("log10 T_act, ROC less NLL", false)),
+		of("telling notMNIST wants a lower T_ens than likelihood (log₁₀ of the ratio)", "appendix A.3, figure 1", isBetter,
+			temperature("log10 T_ens, ROC less NLL", false)),
+		of("T_act does more to NLL and ROC where T_ens is high", "appendix A.3, figure 1", isBetter,
+			temperature("what T_act does to NLL, at the highest T_ens less at the lowest", true),
+			temperature("what T_act does to ROC, at the highest T_ens less at the lowest", true)),
+		of("T_ens does more to NLL and ROC where T_act is low", "appendix A.3, figure 1", isBetter,
+			temperature("what T_ens does to NLL, at the lowest T_act less at the highest", true),
+			temperature("what T_ens does to ROC, at the lowest T_act less at the highest", true)),
+		of("mf0 is better calibrated than others on rotated digits, or as well", "appendix A.4, figure 1", isNotWorse,
+			inTable("rotation", acrossName, rotatedECE, "mf0", "MLE", "T. Scale", "Deep E.(5)", "Dropout")),
+		of("mf0 tells notMNIST better than the unscented filter", "appendix B, table 8", isBetter, besideUKF(roc)),
+		of("mf0 has a lower ECE than the unscented filter", "appendix B, table 8", isBetter, besideUKF(eceOf)),
 	}
 }
 
-// summary is the first paragraph.
-func (r *report) summary() string {
-	cs := r.claims()
-	by := map[verdict][]string{}
-	comparisons := 0
-	for _, c := range cs {
-		comparisons += c.comparisons
-		text := c.text
-		if c.but != "" {
-			text += " (" + c.but + ")"
-		}
-		by[c.verdict] = append(by[c.verdict], text)
-	}
-	if len(cs) == 0 {
-		return "The parts made here test none of the paper's claims."
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Claims of the paper that can be tried here: %d, by %d comparisons. Borne out in full: %d; not, or not in full: %d; undecided: %d.", len(cs), comparisons, len(by[holds]), len(by[fails]), len(by[open]))
-	for _, v := range []struct {
-		verdict
-		name string
-	}{{holds, "Borne out"}, {fails, "Not borne out"}, {open, "Undecided"}} {
-		if len(by[v.verdict]) > 0 {
-			fmt.Fprintf(&b, " **%s:** %s.", v.name, strings.Join(by[v.verdict], "; "))
-		}
-	}
-	return b.String()
+func besideUKF(q quantity) []contest {
+	return []contest{{"ukf", mnistName, "mf0", "ukf", q, ""}, {"ukf", mnistName, "mf0, eps = 1", "ukf, eps = 1", q, ""}}
 }
 
-// listClaims is the table of claims with their evidence.
-func (r *report) listClaims() string {
-	cs := r.claims()
-	if len(cs) == 0 {
-		return ""
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "A method counts as better where it is in every network, and by %.1f points of AUROC or %.1f of ECE on average; by less it is not. "+
-		"What is better in some networks only is undecided. ROC is that under temperatures tuned to tell such data, as in the paper, unless \"nll\" stands before it. Figures are in per cent.\n",
-		100*aurocResolution, 100*eceResolution)
-	for _, c := range cs {
-		fmt.Fprintf(&b, "\n- **%s: %s.** %s.", c.text, c.verdict, c.evidence)
-		if c.but != "" {
-			fmt.Fprintf(&b, " (%s)", c.but)
+// rotatedECE is the ECE where it is larger by far.
+var rotatedECE = quantity{"ece", "", "ECE %", eceOf.of, false, .01, 100, 1}
+
+// lowTens asks how far T_ens for likelihood is below 0.01.
+func lowTens() []contest {
+	q := moreOf("log10 T_ens, NLL", false)
+	of := q.of
+	q.of = func(f figures) *float64 {
+		v := of(f)
+		if v == nil {
+			return nil
 		}
+		above := *v + 2
+		return &above
 	}
-	return b.String() + "\n"
+	q.key += ", above that of 0.01"
+	return []contest{{heatMapRow.table, heatMapRow.data, heatMapRow.row, "", q, ""}}
 }
 
-// preamble tells of data and networks.
-func (r *report) preamble() string {
-	var seeds []string
-	for _, s := range r.seeds {
-		seeds = append(seeds, fmt.Sprint(s))
+// ownQuestions are ours.
+func ownQuestions() []claim {
+	roc := rocOf(notMNIST)
+	kron := func(q quantity) []contest { return inTable("1", mnistName, q, "mf0", "mf0, kron") }
+	all := []claim{
+		{Text: sameDampingText, assertion: isBetter, contests: sameDamping(roc)},
+		{Text: marginMNISTText, assertion: isNotWorse, contests: inTable("4", mnistName, roc, "studentized", "mf0")},
+		{Text: marginCIFARText, assertion: isNotWorse, contests: toldFrom(cifar10Name, cifarSets, "studentized", "mf0")},
+		{Text: "the studentized margin, tuned on nothing, tells other data as well as mf0 tuned on them, for a network under shift",
+			assertion: isNotWorse, contests: toldFrom(shiftName, cifarSets, "studentized", "mf0")},
+		{Text: "mf0 tells noise from CIFAR-10 better than MLE, temperature scaling and BNN(KFAC)", assertion: isBetter,
+			contests: toldFrom(cifar10Name, noises, "mf0", "MLE", "T. Scale", "BNN(KFAC)")},
+		{Text: "mf0 tells other data better than MLE, temperature scaling and BNN(KFAC), for a network under shift", assertion: isBetter,
+			contests: toldFrom(shiftName, cifarSets, "mf0", "MLE", "T. Scale", "BNN(KFAC)")},
+		{Text: "without letters to tune on, mf0 tells notMNIST better than the network and temperature scaling", assertion: isBetter,
+			contests: inTable("4", mnistName, nllROCOf(notMNIST), "mf0", "MLE", "T. Scale")},
+		{Text: "mf0 has no higher debiased calibration error than temperature scaling", assertion: isNotWorse,
+			contests: slices.Concat(inTable("4", mnistName, debiasedOf, "mf0", "T. Scale"),
+				inTable("cifar10", cifar10Name, debiasedOf, "mf0", "T. Scale"), inTable("cifar10", shiftName, debiasedOf, "mf0", "T. Scale"),
+				inTable("3", imagenetName, debiasedOf, "mf0", "T. Scale"))},
+		{Text: "mf0 has a lower debiased calibration error than the network", assertion: isBetter,
+			contests: slices.Concat(inTable("4", mnistName, debiasedOf, "mf0", "MLE"),
+				inTable("cifar10", cifar10Name, debiasedOf, "mf0", "MLE"), inTable("cifar10", shiftName, debiasedOf, "mf0", "MLE"),
+				inTable("3", imagenetName, debiasedOf, "mf0", "MLE"))},
+		{Text: "duplicates in notMNIST change nothing in how it is told", assertion: isEqual, contests: withoutDuplicates()},
+		{Text: "Kronecker structure does as well as the full Hessian", assertion: isEqual, contests: slices.Concat(kron(roc), kron(nllOf))},
 	}
-	return fmt.Sprintf(`MNIST is split as in the paper: the first 55,000 training images for training and curvature, the last 5,000 held out,
-10,000 tested; of notMNIST 5,000 are held out and the other 13,724 tested. The networks are those in `+"`models`"+`, of seeds %s; a figure is
-the mean over their networks ± the standard deviation, where there are several. Below each row stand the paper's printed numbers in italics.
+	for _, set := range shiftedSets {
+		for _, trial := range set.trials {
+			if trial.row == "MLE" || trial.row == "mf0" {
+				continue
+			}
+			for _, q := range []quantity{shiftNLL, shiftDebiased, shiftAURC} {
+				c := claim{Text: underShift(q, trial.row, set.name), assertion: isNotWorse}
+				for severity := range corrupt.Severities + 1 {
+					at := shiftPlace(set.name, severity, "")
+					where := fmt.Sprintf("%d", severity)
+					c.contests = append(c.contests, contest{at.table, at.data, "mf0", trial.row, q, where})
+				}
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
 
-Error, ECE, Acc. (the best accuracy at equal priors), ROC and PR are in per cent, NLL in nats. Columns without a mark have
-temperatures tuned on held-out out-of-distribution data, as the paper does; "nll" marks those with the temperatures for in-domain
-likelihood, for which no such data is needed. Error, NLL and ECE are always under the latter. Rows marked eps = 1 have the paper's damping; the
-others have one chosen on held-out likelihood. Every row, network by network, is in [paper.json](paper.json), in fractions and nats.
+// Claims that findings tell of.
+const (
+	sameDampingText = "H⁻¹ tells notMNIST better than H⁻¹JH⁻¹ with the same damping (ρ = 1 and 0.01, interpolating networks)"
+	marginMNISTText = "the studentized margin, tuned on nothing, tells notMNIST as well as mf0 tuned on it"
+	marginCIFARText = "the studentized margin, tuned on nothing, tells other data from CIFAR-10 as well as mf0 tuned on them"
+)
 
-The score that mfgs serves unless told otherwise, the studentized margin, is none of the paper's: its figures are in [scores.md](scores.md).`, strings.Join(seeds, ", "))
+// underShift is the claim that mf0 is no worse than another method on spoiled images.
+func underShift(q quantity, other, set string) string {
+	return fmt.Sprintf("mf0 has no higher %s than %s on corrupted %s, severity by severity", strings.TrimSuffix(q.name, ", %"), other, set)
+}
+
+// withoutDuplicates asks what leaving duplicates out does to how notMNIST is told.
+func withoutDuplicates() (all []contest) {
+	q := rocOf(notMNIST)
+	q.key, q.name = "ROC without duplicates less with them", "ROC without duplicates less with them"
+	q.of = func(f figures) *float64 {
+		without, with := rocOf(apart).of(f), rocOf(notMNIST).of(f)
+		if without == nil || with == nil {
+			return nil
+		}
+		d := *without - *with
+		return &d
+	}
+	for _, t := range duplicatesTrials() {
+		all = append(all, contest{"duplicates", mnistName, t.row, "", q, ""})
+	}
+	return all
+}
+
+func sameDamping(q quantity) (all []contest) {
+	for _, rho := range equalDampings {
+		all = append(all, contest{"damping", mnistName, fmt.Sprintf("H^-1, rho = %g", rho), fmt.Sprintf("H^-1JH^-1, rho = %g", rho), q, ""})
+	}
+	return all
+}
+
+// judge holds all contests that can be held.
+func (r *report) judge() {
+	all := r.results()
+	r.claims = nil
+	for _, q := range slices.Concat(questions(), ownQuestions()) {
+		if q.Why != "" {
+			q.Verdict, q.Comparisons = absent, []comparison{}
+			r.claims = append(r.claims, q)
+		} else if c, ok := all.judge(q); ok {
+			r.claims = append(r.claims, c)
+		}
+	}
 }

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
@@ -25,16 +25,17 @@ import (
 type lab struct {
 	data, models, scratch string
 
-	seeds   []int // of the MNIST networks
+	stamped string // what measures, and on what: see stamp
+	seeds   []int  // of the MNIST networks
 	runtime wrap.Runtime
 
-	log   io.Writer
-	part  string // what is being made, for the log
-	began time.Time
+	log    io.Writer
+	making string // the part, for the log
+	began  time.Time
 
 	bundles map[subject]*wrap.Report
-	answers map[request]map[string]answer // by method
-	sets    map[string]*benchmark         // those that were made ready, by name
+	answers map[request]map[string][]answer // by method, one for each draw
+	sets    map[string]*benchmark           // those that were made ready, by name
 }
 
 func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
@@ -42,14 +43,14 @@ func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
 		data: data, models: models, scratch: scratch, seeds: seeds, log: log,
 		runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}},
 		bundles: map[subject]*wrap.Report{},
-		answers: map[request]map[string]answer{},
+		answers: map[request]map[string][]answer{},
 		sets:    map[string]*benchmark{},
 	}
 }
 
 // say writes a line of progress.
 func (l *lab) say(format string, args ...any) {
-	fmt.Fprintf(l.log, "%-8s %6.1f s  %s\n", l.part, time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(l.log, "%-8s %6.1f s  %s\n", l.making, time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (l *lab) warn(warnings []string) {
@@ -67,6 +68,8 @@ type benchmark struct {
 	ood                      []bench.NamedSpec
 	told                     string // the set of which valOOD is a part, where there are several benchmarks of one name
 
+	seeds   []int          // of the usual networks
+	trained map[string]int // how many networks there are of each other kind
 	// network returns the file of a network: kind is "" for the usual one.
 	network func(kind string, seed int) string
 	// files names the trained networks that a method needs, as bench.Config.With does; nil where
@@ -87,12 +90,16 @@ type subject struct {
 type posterior struct {
 	covariance calibrate.Covariance
 	damping    calibrate.Damping
+	structure  calibrate.Structure
 }
 
 // String describes a posterior as the log and the tables do.
 func (p posterior) String() string {
 	name := map[calibrate.Covariance]string{"": "H^-1", calibrate.Hessian: "H^-1", calibrate.Fisher: "J^-1",
 		calibrate.Sandwich: "H^-1JH^-1"}[p.covariance]
+	if p.structure != "" {
+		name += " " + string(p.structure)
+	}
 	switch {
 	case p.damping.Absolute > 0:
 		return fmt.Sprintf("%s, eps = %g", name, p.damping.Absolute)
@@ -102,16 +109,8 @@ func (p posterior) String() string {
 	return name
 }
 
-// An answer is what wrap says of a method on data that nothing was tuned on.
-type answer struct {
-	figures
-	damping *bundle.Damping // of the bundle
-	note    string
-	overTS  *metrics.Difference // of the NLL on a set under shift to temperature scaling's, on the same examples
-}
-
 func (l *lab) bundlePath(s subject) string {
-	return filepath.Join(l.scratch, "bundles", fileName(fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.told, s.kind, s.seed, s.posterior)))
+	return filepath.Join(l.scratch, "bundles", l.stamped, fileName(fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.told, s.kind, s.seed, s.posterior)))
 }
 
 // calibrate makes the bundle of a subject, unless there is one.
@@ -131,7 +130,8 @@ func (l *lab) calibrate(ctx context.Context, s subject) (*wrap.Report, error) {
 	r, err := wrap.Calibrate(ctx, wrap.Config{
 		Model: model, Train: s.set.train, Val: s.set.val, OOD: s.set.valOOD,
 		Out: out, Force: true,
-		Covariance: s.covariance, Damping: s.damping,
+		OODScore:   score.Default, // to compare all takes longer than all else
+		Covariance: s.covariance, Damping: s.damping, Structure: s.structure,
 		Inputs: l.inputs(s.set), Runtime: l.runtime,
 	})
 	if err != nil {
@@ -174,12 +174,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// ask returns the answers to methods, by their names. Those that were not asked for
-// before are evaluated in one pass.
-func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]answer, error) {
+// ask returns the answers to methods, by their names: one for each of so many draws of those that draw
+// at random. Those that were not asked for before are evaluated in one pass.
+func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) (map[string][]answer, error) {
 	known := l.answers[q]
 	if known == nil {
-		known = map[string]answer{}
+		known = map[string][]answer{}
 		l.answers[q] = known
 	}
 	var open []string
@@ -191,12 +191,12 @@ func (l *lab) ask(ctx context.Context, q request, methods []string) (map[string]
 	if len(open) == 0 {
 		return known, nil
 	}
-	e, err := l.evaluate(ctx, q, open, q.set.ood, nil)
+	e, err := l.evaluate(ctx, q, open, draws, q.set.ood, nil)
 	if err != nil {
 		return nil, err
 	}
-	for i, m := range open {
-		known[m] = answer{figures: figuresOf(e.Methods[i]), damping: &e.Bundle.Damping, note: e.Methods[i].Note}
+	for _, m := range e.Methods {
+		known[m.Name] = append(known[m.Name], answerOf(e, m))
 	}
 	return known, nil
 }
@@ -208,29 +208,47 @@ type request struct {
 	members members
 }
 
-// Members are the networks of an ensemble: those of the seeds from one up to another, which is not
-// among them. There are none of a method of one network.
-type members struct{ from, to int }
+// Members are the networks of an ensemble: so many in a circle of some, from one on. There are none of
+// a method of one network.
+type members struct{ from, n, of int }
+
+// networks are the seeds of what was asked.
+func (q request) networks() []int {
+	if q.members.n == 0 {
+		return []int{q.seed}
+	}
+	var all []int
+	for i := range q.members.n {
+		all = append(all, (q.members.from+i)%q.members.of)
+	}
+	return all
+}
 
 // label returns what paper.json has for the seed of what was asked.
 func (q request) label() any {
-	switch q.members.to - q.members.from {
-	case 0:
-		return q.seed
-	case 1:
-		return q.members.from
+	seeds := q.networks()
+	if len(seeds) == 1 {
+		return seeds[0]
 	}
-	return fmt.Sprintf("%d-%d", q.members.from, q.members.to-1)
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(seeds), "[]"), " ", ",")
 }
 
-func (l *lab) evaluate(ctx context.Context, q request, methods []string, ood,
-	shifts []bench.NamedSpec) (*bench.Evaluation, error) {
-	if _, err := l.calibrate(ctx, q.subject); err != nil {
-		return nil, err
+// evaluate measures methods. Those that draw at random draw something else for every network.
+func (l *lab) evaluate(
+	ctx context.Context, q request, methods []string, draws int, ood, shifts []bench.NamedSpec,
+) (*bench.Evaluation, error) {
+	// A bundle is a folder that appears whole, and this one is of the same program and data.
+	if _, err := bundle.Open(l.bundlePath(q.subject)); err != nil {
+		if _, err := l.calibrate(ctx, q.subject); err != nil {
+			return nil, err
+		}
 	}
 	c := bench.Config{
 		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Layers: q.layers,
-		Inputs: l.inputs(q.set), Runtime: l.runtime,
+		Resamples: resamples, Inputs: l.inputs(q.set), Runtime: l.runtime,
+	}
+	for draw := range draws {
+		c.Draws = append(c.Draws, uint64(1000*q.seed+draw))
 	}
 	if err := q.set.fill(&c, q); err != nil {
 		return nil, err
@@ -268,47 +286,4 @@ func (b *benchmark) fill(c *bench.Config, q request) error {
 		}
 	}
 	return nil
-}
-
-// Figures are one row's numbers: fractions, and nats. Nil is one that there is none of.
-type figures struct {
-	Error *float64 `json:"error"`
-	NLL   *float64 `json:"nll"`
-	ECE   *float64 `json:"ece"`
-
-	// Of sets under shift.
-	DebiasedCE *float64 `json:"debiased_ce,omitempty"`
-	AURC       *float64 `json:"aurc,omitempty"`
-
-	// OOD by set, under the temperatures for telling it, and OODNLL, under those for likelihood.
-	OOD    map[string]detection `json:"ood,omitempty"`
-	OODNLL map[string]detection `json:"ood_nll,omitempty"`
-}
-
-// A detection says how well one set is told.
-type detection struct {
-	Accuracy float64 `json:"accuracy"`
-	AUROC    float64 `json:"auroc"`
-	AUPRIn   float64 `json:"aupr_in"`
-	AUPROut  float64 `json:"aupr_out"`
-}
-
-func figuresOf(m bench.MethodResult) figures {
-	var f figures
-	if in := m.InDomain; in != nil {
-		f.Error, f.NLL, f.ECE = &in.Error, &in.NLL, &in.ECE
-	}
-	sets := func(results []bench.OODResult) map[string]detection {
-		told := map[string]detection{}
-		for _, r := range results {
-			told[r.Name] = detectionOf(r.OOD)
-		}
-		return told
-	}
-	f.OOD, f.OODNLL = sets(m.OOD), sets(m.OODNLL)
-	return f
-}
-
-func detectionOf(o metrics.OOD) detection {
-	return detection{o.Accuracy, o.AUROC, o.AUPRIn, o.AUPROut}
 }

@@ -4,13 +4,15 @@
 //  1. A lab (lab.go) calibrates networks into a scratch folder and evaluates
 //     methods on the bundles, each pair of these once. It trains no network.
 //  2. The data that is not ready as it comes is made of what is there: splits of
-//     CIFAR-10 and ImageNet (archive.go), noise and digits as colour images
-//     (images.go), digits rotated (rotate.go), images spoiled (shift.go).
-//  3. Each part (tables.go, cifar.go, imagenet.go, figures.go, shift.go) says which methods
-//     on which networks are the rows of one table, or the lines of one figure, and
-//     sets them beside the paper's own numbers (numbers.go).
-//  4. The report (report.go) is written as Markdown, JSON and SVG (svg.go); its first
-//     paragraph says which claims of the paper the results bear out (claims.go).
+//     CIFAR-10 and ImageNet, noise and digits as colour images (images.go), digits rotated
+//     (rotate.go), images spoiled (shift.go), and sets to be told from those that networks
+//     know (unfamiliar.go).
+//  3. Each part has a file: which methods on which networks (trial.go) are the rows of one
+//     table, or the lines of one figure, and what is written of them. The paper's own numbers
+//     are in numbers.go.
+//  4. Claims (claims.go) are judged by comparisons of rows (compare.go). The report is
+//     paper.json (document.go), and what is made of it: Markdown (markdown.go, findings.go)
+//     and SVG.
 package main
 
 import (
@@ -21,6 +23,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +31,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/wrap"
 )
 
 // Exit codes.
@@ -87,8 +91,8 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	f.StringVar(&o.models, "models", "models", "`DIR` with the trained networks of this repository")
 	f.StringVar(&only, "only", "", "make `PARTS` only, of "+strings.Join(partNames(), ",")+" (default all)")
 	f.StringVar(&o.out, "out", "docs", "`DIR` that paper.md, paper.json and the folder paper are written to")
-	f.StringVar(&seeds, "seeds", "0,1,2", "`SEEDS` of the MNIST networks")
-	f.StringVar(&o.scratch, "scratch", "", "`DIR` for features and bundles, kept so that the next run is faster (default a temporary one, removed)")
+	f.StringVar(&seeds, "seeds", "0,1,2,3,4,5,6,7,8,9", "`SEEDS` of the MNIST networks")
+	f.StringVar(&o.scratch, "scratch", "", "`DIR` for features, bundles and parts that are made, kept so that a run goes on where the last one ended (default a temporary one, removed)")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			fmt.Fprintln(stdout, "usage: mfgs-paper --data DIR [flags]")
@@ -146,26 +150,22 @@ func parseSeeds(list string) ([]int, error) {
 	return seeds, nil
 }
 
-// A part is a table or figure of the paper.
-type part struct {
-	name  string
-	title string
-	make  func(context.Context, *lab, *section) error // fills the section
-}
-
 // parts are all of them, in the order of the report.
 var parts = []part{
-	{"table1", "Table 1: the mean-field approximation against sampling", table1},
-	{"table2", "Table 2: one, two and three layers", table2},
-	{"table4", "Table 4: other methods on MNIST and notMNIST", table4},
-	{"short", "Table 1 on networks that do not interpolate", tableShort},
-	{"ukf", "The unscented Kalman filter", tableUKF},
-	{"table3", "Table 3: larger networks", table3},
-	{"cifar10", "CIFAR-10", tableCIFAR10},
-	{"cifar100", "CIFAR-100 and SVHN", tableCIFAR100},
-	{"heatmap", "Figures (a) and (b): the two temperatures", figureHeatMaps},
-	{"rotation", "Figure (c): calibration under rotation", figureRotation},
-	{"shift", shiftTitle, figureShift},
+	{"table1", "Table 1: the mean-field approximation against sampling", measureTable1, writeTable1},
+	{"short", "Table 1 on networks that do not interpolate", measureShort, writeShort},
+	{"damping", "The covariances with the same damping: not the paper's", measureDamping, writeDamping},
+	{"table2", "Table 2: one, two and three layers", measureTable2, writeTable2},
+	{"table4", "Table 4: other methods on MNIST and notMNIST", measureTable4, writeTable4},
+	{"duplicates", "Table 4 without duplicates", measureDuplicates, writeDuplicates},
+	{"ukf", "The unscented Kalman filter", measureUKF, writeUKF},
+	{"table3", "Table 3: larger networks", measureTable3, writeTable3},
+	{"cifar10", "CIFAR-10", measureCIFAR10, writeCIFAR10},
+	{"cifar100", "CIFAR-100 and SVHN", measureCIFAR100, writeCIFAR100},
+	{"heatmap", "Figures (a) and (b): the two temperatures", measureHeatMaps, writeHeatMaps},
+	{"rotation", "Figure (c): calibration under rotation", measureRotation, writeRotation},
+	{"shift", shiftTitle, measureShift, writeShift},
+	{"scores", scoresTitle, measureScores, writeScores},
 }
 
 func partNames() []string {
@@ -191,6 +191,9 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	l := newLab(o.data, o.models, scratch, o.seeds, stderr)
+	if l.stamped, err = l.stamp(); err != nil {
+		return err
+	}
 	r, err := l.make(ctx, o.parts)
 	if err != nil {
 		return err
@@ -198,18 +201,41 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 	return r.write(o.out)
 }
 
-// make makes parts of the report.
+// make makes parts of the report, but for those that are kept.
 func (l *lab) make(ctx context.Context, chosen []part) (*report, error) {
-	r := &report{seeds: l.seeds, all: len(chosen) == len(parts)}
+	r := &report{
+		code: wrap.Version(), seeds: l.seeds, all: len(chosen) == len(parts),
+		machine: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
+	}
 	for _, p := range chosen {
-		s := &section{name: p.name, title: p.title}
-		l.part, l.began = p.name, time.Now()
-		if err := p.make(ctx, l, s); err != nil {
+		s, err := l.part(ctx, p)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
-		s.seconds = time.Since(l.began).Seconds()
-		l.say("made")
 		r.sections = append(r.sections, s)
 	}
+	r.judge()
+	r.render()
 	return r, nil
+}
+
+// part makes a part, or finds it made.
+func (l *lab) part(ctx context.Context, p part) (*section, error) {
+	l.making, l.began = p.name, time.Now()
+	s, err := l.kept(p.name)
+	if err != nil {
+		return nil, err
+	}
+	if s != nil {
+		s.part = p
+		l.say("was made before")
+		return s, nil
+	}
+	s = &section{Name: p.name, part: p}
+	if err := p.measure(ctx, l, s); err != nil {
+		return nil, err
+	}
+	s.Seconds = time.Since(l.began).Seconds()
+	l.say("made")
+	return s, l.keep(s)
 }

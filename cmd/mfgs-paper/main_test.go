@@ -34,7 +34,7 @@ func TestCommandLine(t *testing.T) {
 		{"no data", nil, exitUsage, "--data is missing"},
 		{"unknown flag", []string{"--dada", "x"}, exitUsage, "dada"},
 		{"positional", []string{"--data", "x", "y"}, exitUsage, `unexpected argument "y"`},
-		{"unknown part", []string{"--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, table2`},
+		{"unknown part", []string{"--data", "x", "--only", "table1,table9"}, exitUsage, `"table9" is no part: want some of table1, short`},
 		{"part twice", []string{"--data", "x", "--only", "ukf,ukf"}, exitUsage, `"ukf" is named twice`},
 		{"no seed", []string{"--data", "x", "--seeds", "0,one"}, exitUsage, `"one" is no seed`},
 		{"negative seed", []string{"--data", "x", "--seeds", "-1"}, exitUsage, `"-1" is no seed`},
@@ -108,6 +108,8 @@ func digitsLab(t *testing.T) *lab {
 		valOOD:  filepath.Join(dir, models.UnfamiliarVal),
 		test:    filepath.Join(dir, models.DigitsTest),
 		ood:     []bench.NamedSpec{{Name: notMNIST, Spec: filepath.Join(dir, models.UnfamiliarTest)}},
+		seeds:   []int{0},
+		trained: map[string]int{short: 1, dropoutKind: 1, evidentialKind: 1, variationalKind: 1},
 		network: func(string, int) string { return filepath.Join(dir, models.DigitsModel) },
 		files: func(method string, _ request) map[string][]string {
 			if method == "ensemble" {
@@ -141,7 +143,7 @@ func TestReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"# The paper's experiments, made again", "## The unscented Kalman filter", "| **mf0, eps = 1** |", "*96.91*", "--only ukf,cifar100,heatmap,rotation",
+		"# The paper's experiments, made again", "## The unscented Kalman filter", "| **mf0, eps = 1** |", "*96.91*", "| mf0 tells notMNIST better than the unscented filter | appendix B, table 8 |", "## Every comparison", "--only ukf,cifar100,heatmap,rotation",
 		"](paper/heatmap-nll.svg)", "](paper/rotation.svg)",
 	} {
 		if !strings.Contains(string(text), want) {
@@ -163,18 +165,21 @@ func TestReport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var entries []struct {
-		Table, Row, Data string
-		Seed             any
-		Error, NLL, ECE  *float64
-		OOD              map[string]detection
-		OODNLL           map[string]detection `json:"ood_nll"`
+	var document []struct {
+		Table, Row, Data, Code string
+		Seed                   any
+		Error, NLL, ECE        *float64
+		OOD                    map[string]detection
+		OODNLL                 map[string]detection `json:"ood_nll"`
 	}
-	if err := json.Unmarshal(data, &entries); err != nil {
+	if err := json.Unmarshal(data, &document); err != nil {
 		t.Fatal(err)
 	}
+	if len(document) == 0 || document[0].Code == "" {
+		t.Error("paper.json does not say what code made it")
+	}
 	seeds := []any{}
-	for _, e := range entries {
+	for _, e := range document {
 		if e.Table == "ukf" && e.Row == "mf0" {
 			seeds = append(seeds, e.Seed)
 			// The figures are the library's.
@@ -192,8 +197,8 @@ func TestReport(t *testing.T) {
 				t.Errorf("mf0: %+v, want %+v and %+v", e, *want, told)
 			}
 		}
-		if e.Table == "rotation" && e.Data == acrossName && e.Row == "Deep E.(5)" && (e.Seed != "0-4" || e.ECE == nil) {
-			t.Errorf("the ensemble under rotation: %+v", e)
+		if e.Table == "rotation" && e.Data == acrossName && e.Row == "mf0" && e.ECE == nil {
+			t.Errorf("mf0 under rotation: %+v", e)
 		}
 		if e.Table == "cifar100" && (e.Seed != nil || e.Error != nil) {
 			t.Errorf("a row that cannot be made has %+v", e)
@@ -201,6 +206,15 @@ func TestReport(t *testing.T) {
 	}
 	if !slices.Equal(seeds, []any{0.}) {
 		t.Errorf("mf0 has the seeds %v", seeds)
+	}
+	again, err := readReport(data, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.all = r.all
+	again.render()
+	if !bytes.Equal(again.markdown(), text) {
+		t.Error("paper.md is not what paper.json makes")
 	}
 	names, err := filepath.Glob(filepath.Join(out, ".*"))
 	if err != nil || len(names) > 0 {

@@ -15,9 +15,6 @@ const (
 	imagenetO = "imagenet-o"
 )
 
-// A place is a row of one of the paper's tables.
-type place struct{ table, data, row string }
-
 // A printedRow is what the paper's table says there.
 type printedRow struct {
 	place

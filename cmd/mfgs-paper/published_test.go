@@ -2,18 +2,14 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 )
 
 // docs is where the report is published.
@@ -28,116 +24,69 @@ func publishedFile(t *testing.T, name string) []byte {
 	return data
 }
 
-func publishedEntries(t *testing.T) []entry {
+// published is the report that docs has, as paper.json tells it.
+func published(t *testing.T) *report {
 	t.Helper()
-	var all []entry
-	if err := json.Unmarshal(publishedFile(t, "paper.json"), &all); err != nil {
-		t.Fatal(err)
+	r, err := readReport(publishedFile(t, "paper.json"), parts)
+	if err != nil {
+		t.Fatalf("paper.json: %v: make the report anew, with make paper", err)
 	}
-	return all
+	r.render()
+	return r
 }
 
-// published reads the report's rows by table, data, row and seed.
-func published(t *testing.T) map[string]entry {
-	t.Helper()
-	rows := map[string]entry{}
-	for _, e := range publishedEntries(t) {
-		name := key(e.Table, e.Data, e.Row, e.Seed)
-		if _, twice := rows[name]; twice {
-			t.Errorf("%s is there twice", name)
-		}
-		rows[name] = e
-	}
-	return rows
-}
-
-func key(table, data, row string, seed any) string {
-	return fmt.Sprint(table, "|", data, "|", row, "|", seed)
-}
-
-// awaited are the tables, and "claims", in which the published report is behind the program: the
-// run that makes it anew empties the list.
-var awaited = []string{"4", "short", "claims"}
-
-// due reports what is missing of a part of the published report, or that nothing is any more.
-func due(t *testing.T, part string, missing []string) {
-	t.Helper()
-	switch {
-	case !slices.Contains(awaited, part):
-		for _, m := range missing {
-			t.Error(m)
-		}
-	case missing == nil:
-		t.Errorf("%s is as the program makes it: it is no longer awaited", part)
-	}
-}
-
-// The published report has every row that the program makes, and numbers in each.
+// The published report has every part, every row that the program makes, with numbers, and every comparison of every
+// claim; and it names the code that made it.
 func TestThePublishedReportIsWhole(t *testing.T) {
-	rows := published(t)
-	sampling, covariances := table1Trials()
-	seeds := []int{0, 1, 2}
+	r := published(t)
+	if !slices.Equal(r.names(), partNames()) {
+		t.Errorf("its parts are %v, want %v", r.names(), partNames())
+	}
+	if commit := regexp.MustCompile(`[0-9a-f]{12}$`); !commit.MatchString(r.code) {
+		t.Errorf("it is made by %q, want a commit with nothing changed", r.code)
+	}
+	l := newLab("", "", "", r.seeds, nil)
+	mnist := l.mnist()
+	upper, lower := table1Trials()
+	rows := r.results()
 	for table, trials := range map[string][]trial{
-		"1": append(sampling, covariances...), "2": table2Trials(), "4": append(table4Trials(), lastLayerTrials()...),
-		"ukf": ukfTrials(), "short": shortTrials(),
+		"1": append(upper, lower...), "2": table2Trials(), "4": append(table4Trials(), lastLayerTrials()...),
+		"ukf": ukfTrials(), "short": shortTrials(), "damping": dampingTrials(),
 	} {
-		var missing []string
 		for _, trial := range trials {
-			for _, q := range trial.requests(&benchmark{}, seeds) {
-				name := key(table, mnistName, trial.row, q.label())
-				e, ok := rows[name]
-				if !ok {
-					missing = append(missing, name+" is missing")
-					continue
-				}
-				told, ok := e.OOD[notMNIST]
-				if trial.method != "leverage" && (e.NLL == nil || !(*e.NLL > 0)) || !ok || !(told.AUROC > 0.4) {
-					t.Errorf("%s: %+v", name, e.figures)
+			of := rows[place{table, mnistName, trial.row}]
+			if got, want := len(of.Runs), len(mnist.requests(trial)); got < want || trial.method == "" {
+				t.Errorf("table %s, %s: %d runs, want %d at least", table, trial.row, got, want)
+			}
+			for _, run := range of.Runs {
+				told, ok := run.OOD[notMNIST]
+				score := trial.method == "leverage" || trial.method == "studentized"
+				if !score && (run.NLL == nil || !(*run.NLL > 0)) || !ok || !(told.AUROC > 0.4) {
+					t.Errorf("table %s, %s: %+v", table, trial.row, run.figures)
 				}
 			}
 		}
-		due(t, table, missing)
 	}
-	text := publishedFile(t, "paper.md")
-	pictures := regexp.MustCompile(`\]\((paper/[^)]+\.svg)\)`).FindAllStringSubmatch(string(text), -1)
-	want := 3
-	if strings.Contains(string(text), "## "+shiftTitle+"\n") {
-		want += 6
+	asked := slices.Concat(questions(), ownQuestions())
+	if len(r.claims) != len(asked) {
+		t.Errorf("%d claims, want %d", len(r.claims), len(asked))
 	}
-	if len(pictures) != want {
-		t.Errorf("%d pictures, want %d: two heat maps, the rotation, and where there are corrupted images six of them", len(pictures), want)
-	}
-	for _, p := range pictures {
-		if _, err := os.Stat(filepath.Join(docs, p[1])); err != nil {
-			t.Error(err)
+	for i, c := range r.claims {
+		if len(c.Comparisons) != len(asked[i].contests) {
+			t.Errorf("%q: %d of %d comparisons", c.Text, len(c.Comparisons), len(asked[i].contests))
 		}
 	}
+	text := string(publishedFile(t, "paper.md"))
 	for _, missing := range []string{"SVHN", "LSUN", "CIFAR-100", "ImageNet-O"} {
-		if !strings.Contains(string(text), missing) {
+		if !strings.Contains(text, missing) {
 			t.Errorf("nothing is said of %s", missing)
 		}
 	}
 }
 
-// Of the figures of single networks that are published, the program makes the means,
-// tables and claims that are published.
+// All that is published but the heat maps is what the program makes of paper.json.
 func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
-	s := &section{}
-	for _, e := range publishedEntries(t) {
-		at := place{e.Table, e.Data, e.Row}
-		if n := len(s.rows); n == 0 || s.rows[n-1].place != at {
-			s.add(row{place: at, paper: e.Paper, note: e.Note})
-		}
-		seed := e.Seed
-		if v, ok := seed.(float64); ok {
-			seed = int(v)
-		}
-		if seed != nil && seed != "mean" {
-			r := &s.rows[len(s.rows)-1]
-			r.runs = append(r.runs, measurement{seed, answer{figures: e.figures, damping: e.Damping}})
-		}
-	}
-	r := &report{sections: []*section{s}}
+	r := published(t)
 	again, err := r.json()
 	if err != nil {
 		t.Fatal(err)
@@ -145,82 +94,63 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	if !bytes.Equal(again, publishedFile(t, "paper.json")) {
 		t.Error("paper.json is not what its own rows make")
 	}
-
-	text := string(publishedFile(t, "paper.md"))
-	found := r.results()
-	upper, lower := table1Trials()
-	for _, of := range []struct {
-		table  string
-		trials []trial
-	}{{"1", upper}, {"1", lower}, {"2", table2Trials()}, {"4", table4Trials()}, {"4", lastLayerTrials()},
-		{"short", shortTrials()}, {"ukf", ukfTrials()}} {
-		var rows []row
-		var missing []string
-		for _, trial := range of.trials {
-			row := found[place{of.table, mnistName, trial.row}]
-			if want := trial.beside(of.table, mnistName); !reflect.DeepEqual(row.paper, want) {
-				missing = append(missing, fmt.Sprintf("table %s, %s: beside it stands %+v, want %+v", of.table, trial.row, row.paper, want))
-			}
-			rows = append(rows, row)
-		}
-		if table := render(rows, mnistColumns()...); !strings.Contains(text, table) {
-			missing = append(missing, fmt.Sprintf("table %s is not that of the published figures, which is\n%s", of.table, table))
-		}
-		due(t, of.table, missing)
-		if dampings := chosenDampings(append(slices.Clone(rows), found[place{"1", mnistName, "J^-1"}],
-			found[place{"1", mnistName, "H^-1JH^-1"}])); of.table == "1" && len(rows) == len(upper) &&
-			!strings.Contains(text, dampings) {
-			t.Errorf("the dampings are not those published: %s", dampings)
-		}
+	if !bytes.Equal(r.markdown(), publishedFile(t, "paper.md")) {
+		t.Error("paper.md is not what paper.json makes")
 	}
-	var turned [][]row
-	for _, trial := range rotationTrials() {
-		var rows []row
-		for _, degrees := range turns() {
-			rows = append(rows, found[place{"rotation", fmt.Sprintf("%s rotated by %d", mnistName, degrees), trial.row}])
-		}
-		turned = append(turned, rows)
-	}
-	if svg := drawRotation(rotationTrials(), turned); !bytes.Equal(svg, publishedFile(t, "paper/rotation.svg")) {
-		t.Error("rotation.svg is not that of the published figures")
-	}
-	for set, others := range map[string]bool{mnistName: true, cifar10Name: false} {
-		trials := shiftTrials(others)
-		rows := make([][]row, len(trials))
-		for i, trial := range trials {
-			for severity := range corrupt.Severities + 1 {
-				rows[i] = append(rows[i], found[shiftPlace(set, severity, trial)])
-			}
-		}
-		if len(rows[0][0].runs) == 0 { // not published
-			continue
-		}
-		for i := range shiftPictures {
-			if p := drawShift(set, trials, rows, i); !bytes.Equal(p.svg, publishedFile(t, "paper/"+p.name)) {
-				t.Errorf("%s is not that of the published figures", p.name)
+	want := []string{"heatmap-auroc.svg", "heatmap-nll.svg"}
+	for _, s := range r.sections {
+		for _, p := range s.pictures {
+			want = append(want, p.Name)
+			if !bytes.Equal(p.SVG, publishedFile(t, "paper/"+p.Name)) {
+				t.Errorf("%s is not what paper.json makes", p.Name)
 			}
 		}
 	}
-	claims := strings.SplitAfter(r.listClaims(), "\n")
-	if len(claims) < 20 {
-		t.Errorf("%d lines of claims", len(claims))
+	entries, err := os.ReadDir(filepath.Join(docs, "paper"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	var missing []string
-	for _, line := range claims {
-		if !strings.Contains(text, line) {
-			missing = append(missing, "not published: "+line)
+	var there []string
+	for _, e := range entries {
+		there = append(there, e.Name())
+	}
+	if slices.Sort(want); !slices.Equal(there, want) {
+		t.Errorf("the pictures are %v, want %v", there, want)
+	}
+	shown := regexp.MustCompile(`\]\((paper/[^)]+\.svg)\)`).FindAllString(string(publishedFile(t, "paper.md")), -1)
+	if len(shown) != len(want) {
+		t.Errorf("%d pictures are shown, want %d", len(shown), len(want))
+	}
+	// What a comparison says is the difference of the rows that are published.
+	rows := r.results()
+	for _, c := range r.claims {
+		if got := c.verdict(); got != c.Verdict {
+			t.Errorf("%q: %s, by its comparisons %s", c.Text, c.Verdict, got)
+		}
+		for _, of := range c.Comparisons {
+			if got := of.quantity.judge(of.Interval); got != of.Result {
+				t.Errorf("%q: %s is %s, by its interval %s", c.Text, of.title(), of.Result, got)
+			}
+			a, b := rows[place{of.Table, of.Data, of.A}], rows[place{of.Table, of.Data, of.B}]
+			if of.B == "" || a.networks() != b.networks() {
+				continue // of other networks than the rows
+			}
+			if d := a.over(of.quantity).mean() - b.over(of.quantity).mean(); !(math.Abs(d-of.Here) < 1e-9) {
+				t.Errorf("%q: %s differ by %v, published %v", c.Text, of.title(), d, of.Here)
+			}
 		}
 	}
-	due(t, "claims", missing)
 }
 
-// What mfgs promises on MNIST and notMNIST, as means of three seeds with its default damping.
+// What mfgs promises on MNIST and notMNIST, as means of all networks with its default settings.
 func TestThePublishedFiguresKeepThePromises(t *testing.T) {
-	rows := published(t)
-	mf0, ok := rows[key("1", mnistName, "mf0", "mean")]
-	if !ok {
-		t.Fatal("no mean of mf0 over the seeds")
+	r := published(t)
+	rows := r.results()
+	row := rows[place{"4", mnistName, "mf0"}]
+	if row.networks() != 10 {
+		t.Fatalf("mf0 is of %d networks", row.networks())
 	}
+	mf0 := row.mean()
 	told := mf0.OOD[notMNIST]
 	for _, c := range []struct {
 		what     string
@@ -228,10 +158,10 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 		from, to float64
 	}{
 		{"error", *mf0.Error, 0, 0.0175},
-		{"NLL", *mf0.NLL, 0, 0.056},
+		{"NLL", *mf0.NLL, 0, 0.048},
 		{"ECE", *mf0.ECE, 0, 0.005},
 		{"accuracy", told.Accuracy, 0.914, 1},
-		{"AUROC", told.AUROC, 0.967, 1},
+		{"AUROC", told.AUROC, 0.970, 1},
 		{"AUPR in", told.AUPRIn, 0.960, 1},
 		{"AUPR out", told.AUPROut, 0.968, 1},
 	} {
@@ -239,14 +169,26 @@ func TestThePublishedFiguresKeepThePromises(t *testing.T) {
 			t.Errorf("%s %v, want %v to %v", c.what, c.got, c.from, c.to)
 		}
 	}
-	// mf1 is 0.0032 below mf0, and neither differs from it at ε = 1.
-	for other, most := range map[string]float64{"mf1": 0.0035, "mf2": 0.003, "mf1, eps = 1": 0.0005, "mf2, eps = 1": 0.0005} {
-		told := told
-		if strings.HasSuffix(other, "eps = 1") {
-			told = rows[key("1", mnistName, "mf0, eps = 1", "mean")].OOD[notMNIST]
-		}
-		if d := rows[key("1", mnistName, other, "mean")].OOD[notMNIST].AUROC - told.AUROC; !(math.Abs(d) <= most) {
+	for other, most := range map[string]float64{"mf1": 0.0035, "mf2": 0.003} {
+		of := func(name string) float64 { return rows[place{"1", mnistName, name}].mean().OOD[notMNIST].AUROC }
+		d := of(other) - of("mf0")
+		if !(math.Abs(d) <= most) {
 			t.Errorf("the AUROC of %s is %v above that of mf0", other, d)
+		}
+	}
+}
+
+// A report that is read from another program's paper.json is refused.
+func TestReadReport(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:                                 "cannot unmarshal",
+		`[{"table":"parts","row":"table9"}]`: `"table9" is no part`,
+		`[{"table":"claims","row":"water is wet"}]`:                                                          "is no claim",
+		`[{"table":"ukf","row":"mf0","part":"ukf"}]`:                                                         `"ukf" is no part`,
+		`[{"table":"parts","row":"ukf"},{"part":"ukf","table":"ukf","row":"mf0","data":"MNIST","seed":"x"}]`: "the seed x",
+	} {
+		if _, err := readReport([]byte(text), parts); err == nil || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

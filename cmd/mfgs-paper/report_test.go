@@ -14,29 +14,34 @@ import (
 
 func ptr(v float64) *float64 { return &v }
 
+// of is a measurement on one network.
+func of(seed int, f figures) measurement {
+	return measurement{Seed: seed, Networks: []int{seed}, answer: answer{figures: f}}
+}
+
 // twoRuns is a row of two networks.
 func twoRuns() row {
 	at := func(seed int, err, roc float64) measurement {
 		d := map[string]detection{notMNIST: {.9, roc, .8, .7}}
-		return measurement{seed, answer{figures: figures{Error: ptr(err), NLL: ptr(.05), ECE: ptr(.002), OOD: d,
-			OODNLL: d}}}
+		return of(seed, figures{Error: ptr(err), NLL: ptr(.05), ECE: ptr(.002), OOD: d, OODNLL: d})
 	}
 	p := place{"1", mnistName, "mf0"}
-	return row{place: p, runs: []measurement{at(0, .01, .96), at(1, .02, .98)}, paper: paperSays(p)}
+	return row{place: p, Runs: []measurement{at(0, .01, .96), at(1, .02, .98)}, Paper: paperSays(p)}
 }
 
 func TestEntries(t *testing.T) {
-	r := &report{sections: []*section{{rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, note: "not made"}}}}}
-	document, err := r.json()
+	r := &report{sections: []*section{{Name: "table3", Rows: []row{twoRuns(), {place: place{"3", imagenetName, "Deep E.(5)"}, Note: "not made"}}}}}
+	data, err := r.json()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []map[string]any
-	if err := json.Unmarshal(document, &all); err != nil {
+	if err := json.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
 	}
+	all = all[2:] // what made it, and the part
 	if len(all) != 4 {
-		t.Fatalf("%d entries, want two networks, their mean, and one not made:\n%s", len(all), document)
+		t.Fatalf("%d entries, want two networks, their mean, and one not made:\n%s", len(all), data)
 	}
 	for i, want := range []any{0., 1., "mean", nil} {
 		if all[i]["seed"] != want {
@@ -62,8 +67,8 @@ func TestEntries(t *testing.T) {
 
 func TestRender(t *testing.T) {
 	one := twoRuns()
-	one.row, one.runs, one.paper, one.note = "one", one.runs[1:], nil, "slow"
-	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, note: "no data"}}, inDomain[0],
+	one.row, one.Runs, one.Paper, one.Note = "one", one.Runs[1:], nil, "slow"
+	got := render([]row{twoRuns(), one, {place: place{"1", mnistName, "none"}, Note: "no data"}}, inDomain[0],
 		detecting(notMNIST, false)[1], detecting(notMNIST, true)[2])
 	want := strings.Join([]string{
 		"|  | error % | ROC | nll PR in : out |",
@@ -73,7 +78,7 @@ func TestRender(t *testing.T) {
 		"| **one** | 2.00 | 98.0 | 80.0 : 70.0 |",
 		"| **none** | not made |  |  |",
 		"",
-		"- one: slow; of the network of seed 1 alone",
+		"- one: slow; 1 of the 2 networks",
 		"- none: no data",
 		"",
 	}, "\n")
@@ -99,122 +104,86 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestCompare(t *testing.T) {
+func TestResultsOfIntervals(t *testing.T) {
+	roc, err := rocOf(notMNIST), errorOf // within .003, and within .001
 	tests := []struct {
-		name   string
-		a, b   sample
-		higher bool
-		want   verdict
+		name string
+		q    quantity
+		i    [2]float64
+		want result
 	}{
-		{"better everywhere", sample{.97, .98, .96}, sample{.95, .97, .94}, true, holds},
-		{"worse everywhere", sample{.95, .97, .94}, sample{.97, .98, .96}, true, fails},
-		{"better but for one", sample{.97, .98, .93}, sample{.95, .95, .94}, true, open},
-		{"no difference", sample{.97, .97, .97}, sample{.97, .971, .969}, true, fails},
-		{"less is better", sample{.01, .02}, sample{.05, .06}, false, holds},
-		{"better on average, not in one", sample{.99, .99, .9501}, sample{.95, .95, .9502}, true, open},
-		{"nothing", nil, nil, true, open},
+		{"above", roc, [2]float64{.001, .02}, better},
+		{"below", roc, [2]float64{-.02, -.001}, worse},
+		{"less is better", err, [2]float64{-.02, -.001}, better},
+		{"more is worse", err, [2]float64{.001, .02}, worse},
+		{"wide", roc, [2]float64{-.001, .02}, unclear},
+		{"narrow about 0", roc, [2]float64{-.001, .003}, tie},
+		{"sure, and too small to matter", roc, [2]float64{.001, .003}, tie},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := compare(test.a, test.b, test.higher, .003); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
+		if got := test.q.judge(test.i); got != test.want {
+			t.Errorf("%s: %v is %q, want %q", test.name, test.i, got, test.want)
+		}
 	}
 }
 
-// Rows are compared by the networks that both have.
-func TestPair(t *testing.T) {
-	of := func(runs ...measurement) row { return row{runs: runs} }
-	at := func(seed any, err float64) measurement {
-		return measurement{seed, answer{figures: figures{Error: &err}}}
-	}
-	all := of(at(0, .1), at(1, .2), at(2, .3))
-	tests := []struct {
-		name    string
-		b       row
-		of, and sample
-	}{
-		{"all", of(at(0, .4), at(1, .5), at(2, .6)), sample{.1, .2, .3}, sample{.4, .5, .6}},
-		{"one", of(at(1, .5)), sample{.2}, sample{.5}},
-		{"together", of(at("0-4", .5)), sample{.1, .2, .3}, sample{.5, .5, .5}},
-		{"another", of(at(7, .5)), nil, nil},
-		{"none", of(), nil, nil},
-		{"without the quantity", of(measurement{0, answer{}}), nil, nil},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if a, b := pair(all, test.b, errorOf); !slices.Equal(a, test.of) || !slices.Equal(b, test.and) {
-				t.Errorf("got %v and %v, want %v and %v", a, b, test.of, test.and)
-			}
-		})
-	}
-}
-
-func TestSummary(t *testing.T) {
-	r := &report{sections: []*section{
-		{claims: []claim{{text: "water is wet", verdict: holds, evidence: "wet", comparisons: 3},
-			{text: "fire is cold", verdict: fails, but: "not so: in the middle", evidence: "hot"}}}}}
-	want := "Claims of the paper that can be tried here: 2, by 3 comparisons. Borne out in full: 1; not, or not in full: 1; undecided: 0. " +
-		"**Borne out:** water is wet. **Not borne out:** fire is cold (not so: in the middle)."
-	if got := r.summary(); got != want {
-		t.Errorf("got %q", got)
-	}
-	if got := r.listClaims(); !strings.Contains(got, "- **fire is cold: does not hold.** hot. (not so: in the middle)") {
-		t.Errorf("got %q", got)
-	}
-}
-
-// Of three rivals one is beaten, one is not, and one is beaten by some networks only.
-func TestJudge(t *testing.T) {
+// The verdict of a claim follows from all its comparisons.
+func TestVerdicts(t *testing.T) {
 	rows := func(name string, rocs ...float64) row {
 		r := row{place: place{"4", mnistName, name}}
 		for seed, roc := range rocs {
 			d := map[string]detection{notMNIST: {AUROC: roc}}
-			r.runs = append(r.runs, measurement{seed, answer{figures: figures{OOD: d, OODNLL: d}}})
+			r.Runs = append(r.Runs, of(seed, figures{OOD: d, OODNLL: d}))
 		}
 		return r
 	}
-	report := &report{sections: []*section{{rows: []row{
-		rows("mf0", .97, .96), rows("MLE", .8, .7), rows("EDL", .98, .99), rows("Dropout", .9, .961),
+	report := &report{sections: []*section{{Rows: []row{
+		rows("mf0", .970, .971, .970), rows("MLE", .8, .801, .8), rows("EDL", .98, .981, .98), rows("Dropout", .9, .99, .98),
+		rows("T. Scale", .970, .971, .970),
 	}}}}
-	roc := detecting(notMNIST, false)[1]
-	against := func(names ...string) []contest {
-		var contests []contest
-		for _, name := range names {
-			contests = append(contests, contest{"4", mnistName, "mf0", name, roc, ""})
-		}
-		return contests
-	}
 	tests := []struct {
-		name     string
-		rivals   []string
-		verdict  verdict
-		but      string
-		evidence string
-		held     int
+		name    string
+		claim   assertion
+		rivals  []string
+		verdict verdict
+		least   string
 	}{
-		{"beaten", []string{"MLE"}, holds, "", "ROC: mf0 96.5 ± 0.7, MLE 75.0 ± 7.1", 1},
-		{"not beaten", []string{"EDL"}, fails, "", "ROC: mf0 96.5 ± 0.7, EDL 98.5 ± 0.7", 1},
-		{"some networks", []string{"MLE", "Dropout"}, open, "undecided: Dropout", "ROC: mf0 96.5 ± 0.7, MLE 75.0 ± 7.1, Dropout 93.0 ± 4.3", 2},
-		{"all", []string{"MLE", "EDL", "Dropout", "RUE"}, fails, "not so: EDL; undecided: Dropout", "ROC: mf0 96.5 ± 0.7, MLE 75.0 ± 7.1, EDL 98.5 ± 0.7, Dropout 93.0 ± 4.3", 3},
+		{"beaten", isBetter, []string{"MLE"}, holds, "MLE"},
+		{"not beaten", isBetter, []string{"EDL"}, fails, "EDL"},
+		{"equalled", isBetter, []string{"T. Scale"}, fails, "T. Scale"},
+		{"one of two", isBetter, []string{"MLE", "EDL"}, inPart, "EDL"},
+		{"one of two, the other unclear", isBetter, []string{"MLE", "Dropout"}, open, "Dropout"},
+		{"unclear", isBetter, []string{"Dropout"}, open, "Dropout"},
+		{"equal", isEqual, []string{"T. Scale"}, holds, "T. Scale"},
+		{"not equal", isEqual, []string{"T. Scale", "MLE"}, inPart, "MLE"},
+		{"no worse", isNotWorse, []string{"T. Scale", "MLE"}, holds, "T. Scale"},
+		{"one that is not made", isBetter, []string{"MLE", "RUE"}, holds, "MLE"},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			got := report.results().better("mf0 wins", .003, against(test.rivals...)...)
-			if len(got) != 1 || got[0] != (claim{"mf0 wins", test.verdict, test.but, test.evidence, test.held}) {
-				t.Errorf("got %+v", got)
-			}
-		})
+		contests := inTable("4", mnistName, rocOf(notMNIST), "mf0", test.rivals...)
+		q := claim{Text: test.name, assertion: test.claim, contests: contests}
+		got, ok := report.results().judge(q)
+		if !ok || got.Verdict != test.verdict || got.least().B != test.least {
+			t.Errorf("%s: %q by %+v, want %q, least %s", test.name, got.Verdict, got.Comparisons, test.verdict, test.least)
+		}
 	}
-	if got := report.results().better("mf0 wins", .003, against("RUE")...); got != nil {
-		t.Errorf("a contest that was not held gives %+v", got)
+	none := claim{assertion: isBetter, contests: inTable("4", mnistName, rocOf(notMNIST), "mf0", "RUE")}
+	if _, ok := report.results().judge(none); ok {
+		t.Error("a claim none of whose contests is held is judged")
 	}
-	if got := report.results().same("alike", .2, against("EDL", "Dropout")...); got[0].verdict != holds {
-		t.Errorf("within the resolution: %+v", got)
+}
+
+// A row over several sets is their mean, run by run, of figures and resamples.
+func TestAcross(t *testing.T) {
+	one := func(err float64, resamples ...float32) row {
+		m := of(3, figures{Error: &err})
+		m.Resampled = map[string][]float32{"error": resamples}
+		return row{Runs: []measurement{m}}
 	}
-	if got := report.results().same("alike", .015, against("EDL", "Dropout")...); got[0].verdict != fails {
-		t.Errorf("beyond the resolution: %+v", got)
+	got := across(place{"shift", "X", "mf0"}, []row{one(.1, 1, 2), one(.3, 3, 6)})
+	if len(got.Runs) != 1 || got.Runs[0].Seed != 3 || !approx.Equal(*got.Runs[0].Error, .2, 1e-15) ||
+		!slices.Equal(got.Runs[0].Resampled["error"], []float32{2, 4}) {
+		t.Errorf("%+v", got)
 	}
 }
 

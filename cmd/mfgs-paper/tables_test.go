@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -20,6 +21,8 @@ func TestEveryRowOfThePaperHasItsPlace(t *testing.T) {
 		"2 MNIST":            table2Trials(),
 		"3 ImageNet":         imagenetTrials(),
 		"4 MNIST":            append(table4Trials(), lastLayerTrials()...),
+		"damping MNIST":      dampingTrials(),
+		"duplicates MNIST":   duplicatesTrials(),
 		"ukf MNIST":          ukfTrials(),
 		"cifar10 CIFAR-10":   cifarTrials(),
 		"3 CIFAR-100":        nil, // tables without data list the paper's rows
@@ -66,7 +69,7 @@ func TestPrintedNumbers(t *testing.T) {
 	}
 	for _, p := range printed {
 		for _, q := range []quantity{errorOf, nllOf, eceOf} {
-			if v := q(p.figures); v == nil && p.table != "cifar100" || v != nil && !(*v > 0 && *v < 1.2) {
+			if v := q.of(p.figures); v == nil && p.table != "cifar100" || v != nil && !(*v > 0 && *v < 1.2) {
 				t.Errorf("%v: %v", p.place, p.figures)
 			}
 		}
@@ -88,44 +91,70 @@ func TestPrintedNumbers(t *testing.T) {
 	}
 }
 
-// The claims name rows that there are.
-func TestClaimsAreOfRows(t *testing.T) {
-	upper, lower := table1Trials()
+// Every contest of every claim is held where all parts are made: they name rows, sets and quantities that there are.
+func TestEveryContestIsHeld(t *testing.T) {
 	s := new(section)
+	told := map[string]detection{}
+	for _, set := range append([]string{notMNIST, apart}, cifarSets...) {
+		told[set] = detection{AUROC: .9}
+	}
+	runs := func(r row) row {
+		more := map[string]float64{}
+		for _, c := range questions() {
+			for _, of := range c.contests {
+				if of.table == heatMapRow.table {
+					more[strings.TrimSuffix(of.q.key, ", above that of 0.01")] = 1
+				}
+			}
+		}
+		for seed := range 2 {
+			f := figures{
+				Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), DebiasedCE: ptr(.1), AURC: ptr(.1),
+				OOD: told, OODNLL: told, More: more,
+			}
+			r.Runs = append(r.Runs, of(seed, f))
+		}
+		return r
+	}
+	upper, lower := table1Trials()
 	for _, all := range []struct {
 		table, data string
 		trials      []trial
 	}{
-		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()},
-		{"4", mnistName, append(table4Trials(), lastLayerTrials()...)},
-		{"ukf", mnistName, ukfTrials()},
-		{"3", imagenetName, imagenetTrials()}, {"cifar10", cifar10Name, cifarTrials()}, {"cifar10", shiftName, cifarTrials()},
+		{"1", mnistName, append(upper, lower...)}, {"2", mnistName, table2Trials()}, {"short", mnistName, shortTrials()},
+		{"4", mnistName, table4Trials()}, {"ukf", mnistName, ukfTrials()}, {"damping", mnistName, dampingTrials()},
+		{"duplicates", mnistName, duplicatesTrials()},
+		{"3", imagenetName, imagenetTrials()}, {"cifar10", cifar10Name, cifarTrials()}, {"cifar10", shiftName, shiftedNetworkTrials()},
+		{"rotation", acrossName, rotationTrials()}, {"heatmap", mnistName, []trial{{row: heatMapRow.row, method: "mf0"}}},
 	} {
-		told := map[string]detection{}
-		for _, set := range []string{notMNIST, tinyImageNet, digits, uniformNoise, gaussianNoise} {
-			told[set] = detection{AUROC: .9}
-		}
 		for _, trial := range all.trials {
-			r := row{place: place{all.table, all.data, trial.row}}
 			if trial.method != "" {
-				r.runs = []measurement{
-					{trial.requests(&benchmark{}, []int{0})[0].label(),
-						answer{figures: figures{Error: ptr(.1), NLL: ptr(.1), ECE: ptr(.1), OOD: told, OODNLL: told}}}}
+				s.add(runs(row{place: place{all.table, all.data, trial.row}}))
 			}
-			s.add(r)
 		}
 	}
-	for _, name := range []string{"MLE", "T. Scale", "Deep E.(5)", "Dropout", "mf0"} {
-		s.add(row{place: place{"rotation", acrossName, name}, runs: []measurement{{0, answer{figures: figures{ECE: ptr(.3)}}}}})
+	for _, set := range shiftedSets {
+		for _, trial := range set.trials {
+			for severity := range corrupt.Severities + 1 {
+				s.add(runs(row{place: shiftPlace(set.name, severity, trial.row)}))
+			}
+		}
 	}
 	r := &report{sections: []*section{s}}
-	claims, comparisons := r.claims(), 0
-	for _, c := range claims {
-		comparisons += c.comparisons
+	r.judge()
+	asked := slices.Concat(questions(), ownQuestions())
+	if len(r.claims) != len(asked) || len(questions()) < 30 {
+		t.Errorf("%d claims are judged, %d asked", len(r.claims), len(asked))
 	}
-	if want := 6 + 6 + 4 + 4 + 4 + 1 + 3 + 2 + 7 + 1 + 8 + 4 + 2 + 2 + 2*(4*3+1+1) + 3 + 4; len(claims) != 22 ||
-		comparisons != want {
-		t.Errorf("%d claims by %d comparisons, want 22 by %d", len(claims), comparisons, want)
+	texts := map[string]bool{}
+	for i, c := range r.claims {
+		if texts[c.Text] {
+			t.Errorf("%q is claimed twice", c.Text)
+		}
+		texts[c.Text] = true
+		if len(c.Comparisons) != len(asked[i].contests) {
+			t.Errorf("%q: %d of %d contests are held", c.Text, len(c.Comparisons), len(asked[i].contests))
+		}
 	}
 }
 
@@ -145,30 +174,42 @@ func TestRowsHaveTheDampingOfTheirNames(t *testing.T) {
 	}
 }
 
-// Ensembles of one row share no network, and a row of single networks has one seed each.
-func TestEnsemblesAreDisjoint(t *testing.T) {
+// Ensembles of one size have all networks the same number of times, and a row of single networks has one seed each.
+func TestRequests(t *testing.T) {
+	set := &benchmark{seeds: []int{0, 1, 2, 3, 4}, trained: map[string]int{short: 2, evidentialKind: 1}}
 	tests := []struct {
 		of   trial
 		want []any
 	}{
 		{trial{method: "ensemble", joint: 1}, []any{0, 1, 2, 3, 4}},
-		{trial{method: "ensemble", joint: 2}, []any{"0-1", "2-3"}},
-		{trial{method: "ensemble", joint: 5}, []any{"0-4"}},
-		{trial{method: "mf0"}, []any{7, 8}},
-		{trial{method: "mf0", first: true}, []any{7}},
+		{trial{method: "ensemble", joint: 2}, []any{"0,1", "1,2", "2,3", "3,4", "4,0"}},
+		{trial{method: "ensemble", joint: 5}, []any{"0,1,2,3,4"}},
+		{trial{method: "ensemble", joint: 9}, nil},
+		{trial{method: "mf0"}, []any{0, 1, 2, 3, 4}},
+		{trial{method: "mf0", few: someNetworks}, []any{0, 1, 2}},
+		{trial{method: "mf0", network: short}, []any{0, 1}},
+		{trial{method: "edl", answers: evidentialKind}, []any{0}},
 		{trial{}, nil},
 	}
 	for _, test := range tests {
 		var got []any
-		for _, q := range test.of.requests(&benchmark{}, []int{7, 8}) {
+		for _, q := range set.requests(test.of) {
 			got = append(got, q.label())
-			if q.seed > 8 || q.seed < 7 {
-				t.Errorf("%+v borrows the bundle of seed %d", test.of, q.seed)
-			}
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%+v: seeds %v, want %v", test.of, got, test.want)
 		}
+	}
+	for n, want := range map[trial]int{
+		{}: 2, {few: someNetworks}: 4, {network: short}: 5, {answers: evidentialKind}: 10, {once: true}: 1,
+	} {
+		n.method = "mc:20"
+		if got := set.draws(n); got != want {
+			t.Errorf("%+v: %d draws a network, want %d", n, got, want)
+		}
+	}
+	if got := set.draws(trial{method: "mf0", few: 1}); got != 1 {
+		t.Errorf("what draws nothing is drawn %d times", got)
 	}
 }
 
@@ -179,9 +220,9 @@ func TestFilesOfNetworks(t *testing.T) {
 		of   members
 		want string
 	}{
-		{members{0, 3}, "model.onnx seed1.onnx seed2.onnx"},
-		{members{8, 10}, "seed8.onnx seed9.onnx"},
-		{members{4, 5}, "seed4.onnx seed4.onnx"},
+		{members{0, 3, 10}, "model.onnx seed1.onnx seed2.onnx"},
+		{members{9, 2, 10}, "seed9.onnx model.onnx"},
+		{members{4, 1, 10}, "seed4.onnx seed4.onnx"},
 	}
 	for _, test := range tests {
 		var got []string

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"path"
 	"path/filepath"
@@ -11,66 +12,126 @@ import (
 )
 
 var (
-	citation = regexp.MustCompile(`\]\(([a-zA-Z0-9_./-]+\.md)(?:#[^)]*)?\)`)
-	fraction = regexp.MustCompile(`\d*\.\d+`)
+	citation = regexp.MustCompile(`\]\(([a-zA-Z0-9_./-]+\.md)?(?:#([^)]*))?\)`)
+	// numeral is a number that is no part of a name, and its unit.
+	numeral = regexp.MustCompile(`(?:^|[^\w.-])(\d[\d,]*(?:\.\d+)?|\.\d+)( %)?`)
 )
 
-// The figures that a page quotes are in the page that it names behind them; those of a table in one that is
-// named just before it or after.
-func TestQuotedFiguresAreThoseOfTheirSources(t *testing.T) {
-	const page = "../../docs/choosing.md"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sources := map[string]map[string]bool{} // figures, by page
-	has := func(link, figure string) bool {
-		name := path.Join(path.Dir(filepath.ToSlash(page)), link)
-		if sources[name] == nil {
-			source, err := os.ReadFile(filepath.FromSlash(name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			sources[name] = map[string]bool{}
-			for _, f := range fraction.FindAllString(string(source), -1) {
-				sources[name][strings.TrimPrefix(f, "0")] = true
-			}
+// figures are the numbers of a text but those of one digit, without commas and without a zero
+// before the point.
+func figures(text string) (all []string) {
+	for _, m := range numeral.FindAllStringSubmatch(text, -1) {
+		f := strings.ReplaceAll(m[1], ",", "")
+		if strings.HasPrefix(f, "0.") {
+			f = f[1:]
 		}
-		return sources[name][strings.TrimPrefix(figure, "0")]
-	}
-	blocks := regexp.MustCompile(`\n\n|\n- `).Split(string(text), -1)
-	links := func(i int) (all []string) {
-		if i < 0 || i >= len(blocks) {
-			return nil
+		if len(f) > 1 || m[2] != "" {
+			all = append(all, f)
 		}
-		for _, m := range citation.FindAllStringSubmatch(blocks[i], -1) {
-			all = append(all, m[1])
-		}
-		return all
 	}
-	quoted := 0
-	for i, block := range blocks {
-		if strings.HasPrefix(block, "|") {
-			near := slices.Concat(links(i-1), links(i+1))
-			for _, f := range fraction.FindAllString(block, -1) {
-				if quoted++; !slices.ContainsFunc(near, func(link string) bool { return has(link, f) }) {
-					t.Errorf("%s is in a table, and in none of %v", f, near)
-				}
-			}
+	return all
+}
+
+// section is what stands below the heading with an anchor, subsections included; all of a page
+// for "".
+func section(page, anchor string) string {
+	if anchor == "" {
+		return page
+	}
+	begin, level := -1, 0
+	for _, at := range heading.FindAllStringIndex(page, -1) {
+		title := page[at[0]:at[1]]
+		own := len(title) - len(strings.TrimLeft(title, "#"))
+		switch {
+		case begin >= 0 && own <= level:
+			return page[begin:at[0]]
+		case begin < 0 && anchors(title)[anchor]:
+			begin, level = at[0], own
+		}
+	}
+	if begin < 0 {
+		return ""
+	}
+	return page[begin:]
+}
+
+// uncited lists the figures of a page's prose that no link stands behind, and those that are not
+// in the section that is linked next behind them, within a paragraph or an item of a list. read
+// returns a page.
+func uncited(name, text string, read func(name string) string) (wrong []string, found int) {
+	for _, block := range regexp.MustCompile(`\n\n|\n- `).Split(prose(text), -1) {
+		if strings.HasPrefix(block, "|") || strings.HasPrefix(block, "#") {
 			continue
 		}
+		block = inline.ReplaceAllString(block, "")
 		from := 0
 		for _, m := range citation.FindAllStringSubmatchIndex(block, -1) {
-			link := block[m[2]:m[3]]
-			for _, f := range fraction.FindAllString(block[from:m[0]], -1) {
-				if quoted++; !has(link, f) {
-					t.Errorf("%s is quoted of %s, which has no such figure: %s", f, link, strings.Join(strings.Fields(block), " "))
+			page, anchor := "", ""
+			if m[2] >= 0 {
+				page = block[m[2]:m[3]]
+			}
+			if m[4] >= 0 {
+				anchor = block[m[4]:m[5]]
+			}
+			source := cmp.Or(page, path.Base(name))
+			there := figures(section(read(path.Join(path.Dir(name), source)), anchor))
+			for _, f := range figures(block[from:m[0]]) {
+				if found++; !slices.Contains(there, f) {
+					wrong = append(wrong, f+" is not in "+source+"#"+anchor)
 				}
 			}
 			from = m[1]
 		}
+		for _, f := range figures(block[from:]) {
+			found++
+			wrong = append(wrong, f+" has no source in: "+strings.Join(strings.Fields(block), " "))
+		}
 	}
-	if quoted < 40 {
-		t.Errorf("%d figures are quoted, want those of the page", quoted)
+	return wrong, found
+}
+
+// The figures that a page quotes in its prose are in the section that it names behind them; those
+// of its tables cmd/mfgs-paper compares with the report.
+func TestQuotedFiguresAreThoseOfTheirSources(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.FromSlash(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for _, of := range []struct {
+		page, section string
+		least         int
+	}{{"docs/choosing.md", "", 15}, {"README.md", "what-it-does-to-a-network", 3}} {
+		name := path.Join(filepath.ToSlash(root), of.page)
+		wrong, found := uncited(name, section(read(name), of.section), read)
+		for _, w := range wrong {
+			t.Errorf("%s: %s", of.page, w)
+		}
+		if found < of.least {
+			t.Errorf("%s: %d figures are quoted, want %d or more", of.page, found, of.least)
+		}
+	}
+}
+
+func TestUncitedFiguresAreFound(t *testing.T) {
+	source := "# All\n12.5\n## Some figures\n97.2 and 1,000, 5 %\n### Below\n.75\n## Others\n98.6 of ResNet-20\n"
+	read := func(string) string { return source }
+	for text, want := range map[string]int{
+		"97.2 of 1000 with 0.75 and 5 % ([a](a.md#some-figures)).":  0,
+		"98.6 ([a](a.md#some-figures)).":                            1,
+		"98.6 ([a](a.md)).":                                         0,
+		"7.2 ([a](a.md)).":                                          1,
+		"20 ([a](a.md)).":                                           1,
+		"12.5 ([a](a.md#no-such-heading)).":                         1,
+		"([a](a.md)) 97.2.":                                         1,
+		"97.2\n\n([a](a.md)).":                                      1,
+		"- 97.2\n- ([a](a.md)).":                                    1,
+		"A ResNet-20, `--alpha 0.05`, two of 3 ([a](a.md#others)).": 0,
+	} {
+		if wrong, _ := uncited("b.md", text, read); len(wrong) != want {
+			t.Errorf("%q: %q, want %d", text, wrong, want)
+		}
 	}
 }

@@ -90,20 +90,26 @@ var imports = map[string][]string{
 	"onnx/files":                     {},
 	"featurize/text":                 {},
 
-	"cmd/mfgs-paper/internal/corrupt": {},
+	"cmd/mfgs-paper/internal/archive":  {"onnx/files"},
+	"cmd/mfgs-paper/internal/corrupt":  {},
+	"cmd/mfgs-paper/internal/estimate": {},
+	"cmd/mfgs-paper/internal/gallery":  {"featurize/dataset", "onnx/files"},
+	"cmd/mfgs-paper/internal/ranks":    {},
+	"cmd/mfgs-paper/internal/resize":   {"featurize/pixels"},
 }
 
 // testImports are what tests may import beyond their row, calibrate/approx and testdata/realdata.
 var testImports = map[string][]string{
-	"featurize/preprocess/published": {"featurize/pixels", "featurize/tensor"}, // pictures to tensors
-	"featurize/standin":              {"calibrate/rows"},                       // the shards of its examples
-	"featurize/ort/install":          {"featurize/ort"},                        // a process that loads what was found
-	"onnx":                           {"onnx/internal/onnxtest"},
-	"onnx/internal/graph":            {"onnx/internal/onnxtest"},
-	"onnx/head":                      {"onnx/internal/onnxtest"},
-	"onnx/fuse":                      {"onnx/internal/onnxtest"},
-	"onnx/layers":                    {"onnx/internal/onnxtest"},
-	"featurize":                      {"onnx/layers", "featurize/ort/install"}, // whose networks it runs; the library
+	"featurize/preprocess/published":  {"featurize/pixels", "featurize/tensor"}, // pictures to tensors
+	"cmd/mfgs-paper/internal/archive": {"featurize/dataset"},                    // what is written is read by it
+	"featurize/standin":               {"calibrate/rows"},                       // the shards of its examples
+	"featurize/ort/install":           {"featurize/ort"},                        // a process that loads what was found
+	"onnx":                            {"onnx/internal/onnxtest"},
+	"onnx/internal/graph":             {"onnx/internal/onnxtest"},
+	"onnx/head":                       {"onnx/internal/onnxtest"},
+	"onnx/fuse":                       {"onnx/internal/onnxtest"},
+	"onnx/layers":                     {"onnx/internal/onnxtest"},
+	"featurize":                       {"onnx/layers", "featurize/ort/install"}, // whose networks it runs; the library
 	// A real network and real data; comparisons and exports of what was calibrated.
 	"wrap/internal/proof":  {"calibrate", "onnx/head", "wrap/part"},
 	"wrap":                 {"models", "wrap/bench", "wrap/export"},
@@ -119,7 +125,7 @@ var testImports = map[string][]string{
 // elsewhere. What is not listed is not imported at all.
 var thirdParty = map[string][]string{
 	"github.com/yalue/onnxruntime_go": {"featurize/ort"},
-	"gonum.org/v1/gonum":              {"calibrate/...", "featurize/standin"},
+	"gonum.org/v1/gonum":              {"calibrate/...", "featurize/standin", "cmd/mfgs-paper/internal/..."},
 	"gonum.org/v1/plot":               {"wrap/report/chart"},
 	"golang.org/x/image":              {"wrap/report"},
 	"google.golang.org/protobuf":      {"onnx/...", "featurize/ort", "wrap/...", "models"}, // wrap: only its tests

@@ -316,8 +316,8 @@ func sameCalibration(t *testing.T, got, want string) {
 	t.Logf("%s: variances within %.2g", filepath.Base(got), worst)
 }
 
-// The score that serves where nothing unfamiliar is given tells letters from digits all the same: on all
-// the data the mean over these networks is 0.984 (docs/scores.md).
+// The score that serves where nothing unfamiliar is given tells letters from digits all the same:
+// docs/paper.md has its figures on all the data.
 func TestDefaultScoreTellsNotMNISTUnseen(t *testing.T) {
 	if mean := tellsNotMNIST(t, "studentized", "model.onnx", "seed1.onnx", "seed2.onnx"); !(mean >= 0.983) {
 		t.Errorf("mean AUROC %v, want 0.983", mean)

@@ -474,6 +474,10 @@ func (b *bench) run(ctx context.Context, r *request, t *measure.Tally, result *M
 		return err
 	}
 	result.Temperatures = &TunedPairs{NLL: tuned.NLL, OOD: tuned.OOD}
+	costly := r.method == bnnKFAC && b.overLayers(r) // whose fit says so
+	if most := b.tunedOn(r); !costly && most > 0 && b.val.data.N > most {
+		note = joinNotes(note, fmt.Sprintf("tuned on %d of %d held-out examples", most, b.val.data.N))
+	}
 	if tuned.NLLAtBound {
 		note = joinNotes(note, "T_act for the likelihood is at a bound of the search")
 	}

@@ -1,4 +1,4 @@
-package main
+package gallery
 
 import (
 	"fmt"
@@ -33,19 +33,19 @@ func rotate(in []byte, width, height int, degrees float64) []byte {
 	return out
 }
 
-// writeRotated writes a grey gallery turned by so many degrees, with its labels, and returns the SPEC.
-func (g *gallery) writeRotated(dir string, degrees int) (string, error) {
-	if g.channels != 1 {
-		return "", fmt.Errorf("images of %d channels: want grey ones", g.channels)
+// WriteRotated writes a grey gallery turned by so many degrees, with its labels, and returns the SPEC.
+func (g *Gallery) WriteRotated(dir string, degrees int) (string, error) {
+	if g.Channels != 1 {
+		return "", fmt.Errorf("images of %d channels: want grey ones", g.Channels)
 	}
-	turned := make([]byte, 0, len(g.pixels))
-	for i := range g.len() {
-		turned = append(turned, rotate(g.image(i), g.width, g.height, float64(degrees))...)
+	turned := make([]byte, 0, len(g.Pixels))
+	for i := range g.Len() {
+		turned = append(turned, rotate(g.Image(i), g.Width, g.Height, float64(degrees))...)
 	}
 	name := filepath.Join(dir, fmt.Sprintf("rotated-%03d-", degrees))
-	if err := writeIDX(name+"labels-idx1-ubyte", g.labels, g.len()); err != nil {
+	if err := WriteIDX(name+"labels-idx1-ubyte", g.Labels, g.Len()); err != nil {
 		return "", err
 	}
 	images := name + "images-idx3-ubyte"
-	return images, writeIDX(images, turned, g.len(), g.height, g.width)
+	return images, WriteIDX(images, turned, g.Len(), g.Height, g.Width)
 }

@@ -1,4 +1,5 @@
-package main
+// Package archive reads and writes tar files of images in folders by class, or with a file of labels.
+package archive
 
 import (
 	"archive/tar"
@@ -25,18 +26,18 @@ const (
 	maxImageTotal = 1 << 30
 )
 
-// An image is an encoded image file of an archive.
-type image struct {
-	name  string // in the archive, with / between folders
-	data  []byte
-	label string // of a label file, as it stands there; "" where the folder tells
+// An Image is an encoded image file of an archive.
+type Image struct {
+	Name  string // in the archive, with / between folders
+	Data  []byte
+	Label string // of a label file, as it stands there; "" where the folder tells
 }
 
 // class returns the folder of an image.
-func (i image) class() string { return path.Base(path.Dir(i.name)) }
+func (i Image) class() string { return path.Base(path.Dir(i.Name)) }
 
-// readArchive reads the images of a tar file, gzipped or not, in the order of their names.
-func readArchive(ctx context.Context, file string) ([]image, error) {
+// Read reads the images of a tar file, gzipped or not, in the order of their names.
+func Read(ctx context.Context, file string) ([]Image, error) {
 	f, err := files.Open(file)
 	if err != nil {
 		return nil, err
@@ -54,12 +55,12 @@ func readArchive(ctx context.Context, file string) ([]image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	slices.SortFunc(images, func(a, b image) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(images, func(a, b Image) int { return cmp.Compare(a.Name, b.Name) })
 	return images, nil
 }
 
-func images(ctx context.Context, r *tar.Reader) ([]image, error) {
-	var images []image
+func images(ctx context.Context, r *tar.Reader) ([]Image, error) {
+	var images []Image
 	total := int64(0)
 	for {
 		if err := context.Cause(ctx); err != nil {
@@ -94,12 +95,12 @@ func images(ctx context.Context, r *tar.Reader) ([]image, error) {
 		if _, err := io.ReadFull(r, data); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		images = append(images, image{name: name, data: data})
+		images = append(images, Image{Name: name, Data: data})
 	}
 }
 
-// readLabels fills in the labels of a label file: lines of path and label.
-func readLabels(file string, images []image) error {
+// ReadLabels fills in the labels of a label file: lines of path and label.
+func ReadLabels(file string, images []Image) error {
 	text, err := files.Read(file, 1<<30)
 	if err != nil {
 		return err
@@ -111,31 +112,31 @@ func readLabels(file string, images []image) error {
 		}
 	}
 	for i := range images {
-		label, ok := labels[images[i].name]
+		label, ok := labels[images[i].Name]
 		if !ok {
-			return fmt.Errorf("%s: no label for %s", file, images[i].name)
+			return fmt.Errorf("%s: no label for %s", file, images[i].Name)
 		}
-		images[i].label = label
+		images[i].Label = label
 	}
 	return nil
 }
 
-// within returns the images below a folder, by paths relative to it.
-func within(images []image, folder string) []image {
-	var below []image
+// Within returns the images below a folder, by paths relative to it.
+func Within(images []Image, folder string) []Image {
+	var below []Image
 	for _, i := range images {
-		if name, ok := strings.CutPrefix(i.name, folder+"/"); ok {
-			i.name = name
+		if name, ok := strings.CutPrefix(i.Name, folder+"/"); ok {
+			i.Name = name
 			below = append(below, i)
 		}
 	}
 	return below
 }
 
-// split returns, of every class, the images before position n and those from n on;
+// Split returns, of every class, the images before position n and those from n on;
 // a negative n counts from the end. Images are in the order of their names.
-func split(images []image, n int) (before, behind []image, err error) {
-	classes := map[string][]image{}
+func Split(images []Image, n int) (before, behind []Image, err error) {
+	classes := map[string][]Image{}
 	var order []string
 	for _, i := range images {
 		if classes[i.class()] == nil {
@@ -157,30 +158,38 @@ func split(images []image, n int) (before, behind []image, err error) {
 	return before, behind, nil
 }
 
-// writeArchive writes a tar file and, where images have labels, its label file,
+// Write writes a tar file and, where images have labels, its label file,
 // for package featurize/dataset to read.
-func writeArchive(file string, images []image) error {
+func Write(file string, images []Image) error {
 	var b, labels bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, i := range images {
-		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: i.name, Size: int64(len(i.data)), Mode: 0o644})
+		err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: i.Name, Size: int64(len(i.Data)), Mode: 0o644})
 		if err == nil {
-			_, err = w.Write(i.data)
+			_, err = w.Write(i.Data)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		if i.label != "" {
-			fmt.Fprintf(&labels, "%s\t%s\n", i.name, i.label)
+		if i.Label != "" {
+			fmt.Fprintf(&labels, "%s\t%s\n", i.Name, i.Label)
 		}
 	}
 	if err := errors.Join(w.Close(), os.MkdirAll(filepath.Dir(file), files.FolderMode)); err != nil {
 		return err
 	}
 	if labels.Len() > 0 {
-		if err := writeFile(strings.TrimSuffix(file, ".tar")+"-labels.txt", labels.Bytes()); err != nil {
+		if err := write(strings.TrimSuffix(file, ".tar")+"-labels.txt", labels.Bytes()); err != nil {
 			return err
 		}
 	}
-	return writeFile(file, b.Bytes())
+	return write(file, b.Bytes())
+}
+
+// write writes a whole file, or none.
+func write(path string, data []byte) error {
+	return files.Write(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 }

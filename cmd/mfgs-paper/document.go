@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// paper.json is a list of objects, each with a table and a row: one of what made the report, one of each part, one
+// of each claim, and the rows of the report's tables. All that paper.md says is made of it, but for the heat maps.
+
+// The tables of objects that are no rows.
+const (
+	reportTable = "report"
+	partsTable  = "parts"
+	claimsTable = "claims"
+)
+
+// An origin says what made the report.
+type origin struct {
+	Table   string `json:"table"`
+	Row     string `json:"row"`
+	Code    string `json:"code"`    // that measured, as mfgs version has it
+	Machine string `json:"machine"` // that it ran on
+	Seeds   []int  `json:"seeds"`   // of the usual networks on MNIST
+}
+
+// A made is a part of the report.
+type made struct {
+	Table   string             `json:"table"`
+	Name    string             `json:"row"`
+	Seconds float64            `json:"seconds"`
+	Facts   map[string]float64 `json:"facts,omitempty"`
+}
+
+// A judged is a claim with what came out.
+type judged struct {
+	Table string `json:"table"`
+	claim
+}
+
+// An entry is a row of one network and one draw, the mean of those of several or, all of its
+// numbers null, a row that could not be made.
+type entry struct {
+	Part  string `json:"part"`
+	Table string `json:"table"`
+	Row   string `json:"row"`
+	Data  string `json:"data"`
+	Kind  string `json:"kind,omitempty"` // of networks, "" the usual one
+	Seed  any    `json:"seed"`           // a number, several as in "0,1,2", or "mean"; null where there is none
+	Draw  int    `json:"draw,omitempty"`
+	figures
+
+	Damping *bundle.Damping `json:"damping,omitempty"`
+	Paper   *figures        `json:"paper,omitempty"`
+	Note    string          `json:"note,omitempty"`
+}
+
+// entries returns the rows as paper.json has them.
+func (r row) entries(part string) []*entry {
+	base := entry{Part: part, Table: r.table, Row: r.row, Data: r.data, Paper: r.Paper, Note: r.Note}
+	if len(r.Runs) == 0 {
+		return []*entry{&base}
+	}
+	var all []*entry
+	for _, run := range r.Runs {
+		e := base
+		e.Kind, e.Seed, e.Draw, e.figures, e.Damping = run.Kind, run.Seed, run.Draw, run.figures, run.Damping
+		all = append(all, &e)
+	}
+	if len(r.Runs) > 1 {
+		e := base
+		e.Seed, e.figures = "mean", r.mean()
+		all = append(all, &e)
+	}
+	return all
+}
+
+// json renders paper.json, with an object on each line.
+func (r *report) json() ([]byte, error) {
+	all := []any{origin{reportTable, "made by", r.code, r.machine, r.seeds}}
+	for _, s := range r.sections {
+		all = append(all, made{partsTable, s.Name, s.Seconds, s.Facts})
+	}
+	for _, c := range r.claims {
+		all = append(all, judged{claimsTable, c})
+	}
+	for _, s := range r.sections {
+		for _, row := range s.Rows {
+			for _, e := range row.entries(s.Name) {
+				all = append(all, e)
+			}
+		}
+	}
+	lines := make([][]byte, len(all))
+	for i, v := range all {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			return nil, err
+		}
+		lines[i] = bytes.TrimRight(b.Bytes(), "\n")
+	}
+	return slices.Concat([]byte("[\n"), bytes.Join(lines, []byte(",\n")), []byte("\n]\n")), nil
+}
+
+// ask gives a claim that was read the quantities of its contests.
+func (c *claim) ask(all []claim) error {
+	at := slices.IndexFunc(all, func(q claim) bool { return q.Text == c.Text && q.Source == c.Source })
+	if at < 0 {
+		return fmt.Errorf("%q is no claim of the report", c.Text)
+	}
+	c.assertion, c.contests = all[at].assertion, all[at].contests
+	for i := range c.Comparisons {
+		of := &c.Comparisons[i]
+		k := slices.IndexFunc(c.contests, func(q contest) bool {
+			return q.table == of.Table && q.data == of.Data && q.a == of.A && q.b == of.B && q.q.key == of.Quantity
+		})
+		if k < 0 {
+			return fmt.Errorf("%q has no comparison of %s and %s", c.Text, of.A, of.B)
+		}
+		of.quantity = c.contests[k].q
+	}
+	return nil
+}
+
+// readReport returns the report that a paper.json is of, without resamples, and without pictures
+// that were measured.
+func readReport(data []byte, parts []part) (*report, error) {
+	var lines []json.RawMessage
+	if err := json.Unmarshal(data, &lines); err != nil {
+		return nil, err
+	}
+	r := &report{}
+	asked := slices.Concat(questions(), ownQuestions())
+	for _, line := range lines {
+		var e entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		var err error
+		switch e.Table {
+		case reportTable:
+			var o origin
+			err = json.Unmarshal(line, &o)
+			r.code, r.machine, r.seeds = o.Code, o.Machine, o.Seeds
+		case partsTable:
+			var m made
+			err = json.Unmarshal(line, &m)
+			at := slices.IndexFunc(parts, func(of part) bool { return of.name == m.Name })
+			if at < 0 {
+				return nil, fmt.Errorf("%q is no part of the report", m.Name)
+			}
+			r.sections = append(r.sections, &section{Name: m.Name, Seconds: m.Seconds, Facts: m.Facts, part: parts[at]})
+		case claimsTable:
+			var j judged
+			if err = json.Unmarshal(line, &j); err == nil {
+				err = j.ask(asked)
+			}
+			r.claims = append(r.claims, j.claim)
+		default:
+			err = r.readRow(&e)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.all = len(r.sections) == len(parts)
+	return r, nil
+}
+
+// readRow adds a row, or a run of the last one, to the part that it is of.
+func (r *report) readRow(e *entry) error {
+	i := slices.IndexFunc(r.sections, func(s *section) bool { return s.Name == e.Part })
+	if i < 0 {
+		return fmt.Errorf("table %s, %s: %q is no part of the report", e.Table, e.Row, e.Part)
+	}
+	s, at := r.sections[i], place{e.Table, e.Data, e.Row}
+	if n := len(s.Rows); n == 0 || s.Rows[n-1].place != at {
+		s.add(row{place: at, Paper: e.Paper, Note: e.Note})
+	}
+	if e.Seed == nil || e.Seed == "mean" {
+		return nil
+	}
+	m := measurement{Seed: e.Seed, Kind: e.Kind, Draw: e.Draw}
+	m.figures, m.Damping = e.figures, e.Damping
+	if v, ok := e.Seed.(float64); ok {
+		m.Seed, m.Networks = int(v), []int{int(v)}
+	} else {
+		for text := range strings.SplitSeq(fmt.Sprint(e.Seed), ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil {
+				return fmt.Errorf("%v: the seed %v: %w", at, e.Seed, err)
+			}
+			m.Networks = append(m.Networks, n)
+		}
+	}
+	of := &s.Rows[len(s.Rows)-1]
+	of.Runs = append(of.Runs, m)
+	return nil
+}
+
+// write puts the report into a folder: every file whole, and paper.json last.
+func (r *report) write(dir string) error {
+	document, err := r.json()
+	if err != nil {
+		return err
+	}
+	type file struct {
+		path string
+		data []byte
+	}
+	var list []file
+	for _, s := range r.sections {
+		for _, p := range s.pictures {
+			list = append(list, file{filepath.Join(dir, "paper", p.Name), p.SVG})
+		}
+	}
+	list = append(list, file{filepath.Join(dir, "paper.md"), r.markdown()}, file{filepath.Join(dir, "paper.json"), document})
+	for _, f := range list {
+		if err := os.MkdirAll(filepath.Dir(f.path), files.FolderMode); err != nil {
+			return err
+		}
+		if err := writeFile(f.path, f.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}

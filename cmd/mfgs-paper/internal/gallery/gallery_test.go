@@ -1,0 +1,164 @@
+package gallery
+
+import (
+	"bytes"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+)
+
+func TestRotate(t *testing.T) {
+	const w, h = 5, 5
+	in := make([]byte, w*h)
+	for i := range in {
+		in[i] = byte(10 * i)
+	}
+	// Naive twins for quarter turns.
+	turned := func(at func(x, y int) int) []byte {
+		out := make([]byte, w*h)
+		for y := range h {
+			for x := range w {
+				out[y*w+x] = in[at(x, y)]
+			}
+		}
+		return out
+	}
+	tests := []struct {
+		degrees float64
+		want    []byte
+	}{
+		{0, in},
+		{90, turned(func(x, y int) int { return x*w + w - 1 - y })}, // what is at the right goes up
+		{180, turned(func(x, y int) int { return (h-1-y)*w + w - 1 - x })},
+		{270, turned(func(x, y int) int { return (h-1-x)*w + y })},
+		{360, in},
+	}
+	for _, test := range tests {
+		if got := rotate(in, w, h, test.degrees); !slices.Equal(got, test.want) {
+			t.Errorf("by %v degrees:\n%v\nwant\n%v", test.degrees, got, test.want)
+		}
+	}
+}
+
+// The centre of an even patch stays as it is under any turn; a far corner becomes black.
+func TestRotateKeepsTheCentre(t *testing.T) {
+	const side = 28
+	in := bytes.Repeat([]byte{200}, side*side)
+	for degrees := 0.; degrees <= 180; degrees += 7.5 {
+		out := rotate(in, side, side, degrees)
+		for y := 8; y < 20; y++ {
+			for x := 8; x < 20; x++ {
+				if out[y*side+x] != 200 {
+					t.Fatalf("by %v degrees, %d, %d is %d", degrees, x, y, out[y*side+x])
+				}
+			}
+		}
+	}
+	if out := rotate(in, side, side, 45); out[0] != 0 {
+		t.Errorf("the corner is %d, want black", out[0])
+	}
+}
+
+func TestGallery(t *testing.T) {
+	dir := t.TempDir()
+	images := filepath.Join(dir, "a-images-idx3-ubyte")
+	g := &Gallery{Width: 3, Height: 2, Channels: 1, Labels: []byte{4, 9},
+		Pixels: []byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}}
+	if err := WriteIDX(images, g.Pixels, 2, 2, 3); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(t.Context(), images); err == nil || !strings.Contains(err.Error(), "no labels") {
+		t.Errorf("without labels: %v", err)
+	}
+	if err := WriteIDX(filepath.Join(dir, "a-labels-idx1-ubyte"), g.Labels, 2); err != nil {
+		t.Fatal(err)
+	}
+	back, err := Read(t.Context(), images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back.Width != 3 || back.Height != 2 || !slices.Equal(back.Pixels, g.Pixels) ||
+		!slices.Equal(back.Labels, g.Labels) {
+		t.Errorf("read back: %+v", back)
+	}
+
+	c, err := g.Colour(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The second image's rows stand in the middle, from column 0: (4-3)/2.
+	want := make([]byte, 2*4*4*3)
+	for i, v := range g.Pixels {
+		n, y, x := i/6, i%6/3, i%3
+		for ch := range 3 {
+			want[((n*4+1+y)*4+x)*3+ch] = v
+		}
+	}
+	if !slices.Equal(c, want) {
+		t.Errorf("in colour: %v\nwant %v", c, want)
+	}
+	if _, err := g.Colour(2); err == nil {
+		t.Error("images larger than the canvas are taken")
+	}
+
+	spec, err := g.WriteRotated(dir, 180)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err = Read(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(back.Image(0), []byte{6, 5, 4, 3, 2, 1}) || !slices.Equal(back.Labels, g.Labels) {
+		t.Errorf("turned by 180: %v, labels %v", back.Image(0), back.Labels)
+	}
+}
+
+func TestNoise(t *testing.T) {
+	const n = 100_000
+	tests := []struct {
+		name         string
+		of           func(int, uint64) []byte
+		mean, spread float64
+	}{
+		{"uniform", Uniform, 127.5, 256 / math.Sqrt(12)},
+		// Clipping beyond two standard deviations takes a few per cent of the spread.
+		{"gaussian", Gaussian, 127.5, 62},
+	}
+	for _, test := range tests {
+		a := test.of(n, 1)
+		if !slices.Equal(a, test.of(n, 1)) || slices.Equal(a, test.of(n, 2)) {
+			t.Errorf("%s: the seed does not decide", test.name)
+		}
+		var s []float64
+		for _, v := range a {
+			s = append(s, float64(v))
+		}
+		// Five standard errors of the mean; of the spread, a little more than that.
+		if m := mean(s); !approx.Equal(m, test.mean, 5*test.spread/math.Sqrt(n)) {
+			t.Errorf("%s: mean %v, want %v", test.name, m, test.mean)
+		}
+		if d := spread(s); !approx.Equal(d, test.spread, 1.5) {
+			t.Errorf("%s: standard deviation %v, want %v", test.name, d, test.spread)
+		}
+	}
+}
+
+func mean(x []float64) (m float64) {
+	for _, v := range x {
+		m += v / float64(len(x))
+	}
+	return m
+}
+
+// spread is the standard deviation.
+func spread(x []float64) float64 {
+	var sum float64
+	for _, v := range x {
+		sum += (v - mean(x)) * (v - mean(x)) / float64(len(x)-1)
+	}
+	return math.Sqrt(sum)
+}

@@ -1,0 +1,93 @@
+// Package resize scales images and changes their channels.
+package resize
+
+import (
+	"math"
+
+	"github.com/mfgs/mfgs/featurize/pixels"
+)
+
+// weights are those of the pixels of a row of n that make one of m, [m][]: of the first from on.
+type weights struct {
+	from int
+	of   []float64
+}
+
+// triangle returns the weights that scale a row of n pixels to m by bilinear interpolation, whose
+// filter widens as an image shrinks, as Pillow's does.
+func triangle(n, m int) []weights {
+	scale := float64(n) / float64(m)
+	width := math.Max(scale, 1)
+	all := make([]weights, m)
+	for i := range all {
+		centre := (float64(i) + .5) * scale
+		first, last := max(0, int(centre-width+.5)), min(n, int(centre+width+.5))
+		w, sum := weights{from: first}, 0.0
+		for j := first; j < last; j++ {
+			v := math.Max(0, 1-math.Abs(float64(j)+.5-centre)/width)
+			w.of, sum = append(w.of, v), sum+v
+		}
+		for j := range w.of {
+			w.of[j] /= sum
+		}
+		all[i] = w
+	}
+	return all
+}
+
+// To returns an image [height,width,channels] at another size.
+func To(p pixels.Pixels, height, width int) pixels.Pixels {
+	across, down := triangle(p.Width, width), triangle(p.Height, height)
+	c := p.Channels
+	rows := make([]float64, p.Height*width*c) // [p.Height,width,c]
+	for y := range p.Height {
+		for x, w := range across {
+			for k, v := range w.of {
+				from := (y*p.Width + w.from + k) * c
+				for ch := range c {
+					rows[(y*width+x)*c+ch] += v * float64(p.Data[from+ch])
+				}
+			}
+		}
+	}
+	out := pixels.Pixels{Data: make([]uint8, height*width*c), Height: height, Width: width, Channels: c}
+	line := make([]float64, width*c)
+	for y, w := range down {
+		clear(line)
+		for k, v := range w.of {
+			from := rows[(w.from+k)*width*c:]
+			for i := range line {
+				line[i] += v * from[i]
+			}
+		}
+		for i, v := range line {
+			out.Data[y*width*c+i] = uint8(v + .5)
+		}
+	}
+	return out
+}
+
+// Grey returns an image in one channel, by the luma of ITU-R 601.
+func Grey(p pixels.Pixels) pixels.Pixels {
+	if p.Channels == 1 {
+		return p
+	}
+	out := pixels.Pixels{Data: make([]uint8, p.Height*p.Width), Height: p.Height, Width: p.Width, Channels: 1}
+	for i := range out.Data {
+		rgb := p.Data[3*i : 3*i+3]
+		out.Data[i] = uint8(.299*float64(rgb[0]) + .587*float64(rgb[1]) + .114*float64(rgb[2]) + .5)
+	}
+	return out
+}
+
+// Coloured returns an image in three channels, which are equal where it is grey.
+func Coloured(p pixels.Pixels) pixels.Pixels {
+	if p.Channels == 3 {
+		return p
+	}
+	out := pixels.Pixels{Data: make([]uint8, 3*p.Height*p.Width), Height: p.Height, Width: p.Width, Channels: 3}
+	for i, v := range p.Data {
+		out.Data[3*i], out.Data[3*i+1], out.Data[3*i+2] = v, v, v
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mfgs/mfgs/onnx/files"
+)
+
+// Parts that are made are kept in the scratch folder, so that a run that was stopped goes on. Another program, or other
+// data or networks, make them anew.
+
+// A keptPart is a section as it is kept: with the places of its rows, which JSON does not have.
+type keptPart struct {
+	Section *section
+	Places  [][3]string
+}
+
+// maxKept bounds the file of a part.
+const maxKept = 1 << 30
+
+// stamp identifies what measures, and what is measured on.
+func (l *lab) stamp() (string, error) {
+	h := sha256.New()
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(program)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	fmt.Fprintln(h, l.seeds)
+	for _, dir := range []string{l.data, l.models} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			info, err := d.Info()
+			if err == nil {
+				fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
+			}
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+}
+
+func (l *lab) keptPath(part string) string {
+	return filepath.Join(l.scratch, "parts", l.stamped, part+".json")
+}
+
+// keep writes a part that is made.
+func (l *lab) keep(s *section) error {
+	kept := keptPart{Section: s}
+	for _, r := range s.Rows {
+		kept.Places = append(kept.Places, [3]string{r.table, r.data, r.row})
+	}
+	data, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	path := l.keptPath(s.Name)
+	if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
+		return err
+	}
+	return writeFile(path, data)
+}
+
+// kept returns a part that was made before, nil where it was not.
+func (l *lab) kept(part string) (*section, error) {
+	data, err := files.Read(l.keptPath(part), maxKept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var kept keptPart
+	if err := json.Unmarshal(data, &kept); err != nil {
+		return nil, fmt.Errorf("%s is no part that mfgs-paper keeps: %w: remove it", l.keptPath(part), err)
+	}
+	if kept.Section == nil || len(kept.Places) != len(kept.Section.Rows) {
+		return nil, fmt.Errorf("%s is no part that mfgs-paper keeps: remove it", l.keptPath(part))
+	}
+	for i, p := range kept.Places {
+		r := &kept.Section.Rows[i]
+		r.place = place{p[0], p[1], p[2]}
+		for j, m := range r.Runs {
+			if v, ok := m.Seed.(float64); ok {
+				r.Runs[j].Seed = int(v)
+			}
+		}
+	}
+	return kept.Section, nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// markdown renders paper.md.
+func (r *report) markdown() []byte {
+	var b bytes.Buffer
+	b.WriteString("# The paper's experiments, made again\n\n")
+	b.WriteString(r.preamble())
+	if len(r.claims) > 0 {
+		b.WriteString("## What the paper says, and what came out\n\n" + r.listClaims())
+		b.WriteString("## Findings\n\n" + r.findings())
+	}
+	for _, s := range r.sections {
+		fmt.Fprintf(&b, "## %s\n\n%s", s.part.title, s.text.String())
+	}
+	if len(r.claims) > 0 {
+		b.WriteString("## Every comparison\n\n" + r.listComparisons())
+	}
+	b.WriteString("## Making it again\n\n")
+	command := "go run -buildvcs=true ./cmd/mfgs-paper --data DIR"
+	if !r.all {
+		command += " --only " + strings.Join(r.names(), ",")
+	}
+	fmt.Fprintf(&b, "    %s\n\n", command)
+	b.WriteString("No network is trained; the scripts that trained them stand beside them in `models`. With `--scratch DIR` a run that was stopped " +
+		"goes on from the parts that are made. ")
+	t := newTable("part", "seconds")
+	var total float64
+	for _, s := range r.sections {
+		t.row(s.Name, fmt.Sprintf("%.0f", s.Seconds))
+		total += s.Seconds
+	}
+	t.row("all", fmt.Sprintf("%.0f", total))
+	fmt.Fprintf(&b, "Seconds that each part took, what several share counted where it was first needed. Parts may have been made beside others, in several runs, "+
+		"and some of them on a machine with more processors; the report was put together by %s on %s:\n\n%s", r.code, r.machine, t)
+	return b.Bytes()
+}
+
+// render makes the text and the pictures of all parts of what was measured.
+func (r *report) render() {
+	for _, s := range r.sections {
+		s.text.Reset()
+		s.pictures = slices.Clone(s.Measured)
+		s.part.write(s)
+	}
+}
+
+func (r *report) names() []string {
+	var names []string
+	for _, s := range r.sections {
+		names = append(names, s.Name)
+	}
+	return names
+}

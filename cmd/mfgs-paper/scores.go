@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+)
+
+// scoreCalibration calibrates a network of a home with unfamiliar data, for a score to be served; "" lets
+// the data choose.
+func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve string, d calibrate.Damping,
+) (*wrap.Report, error) {
+	model := h.set.network(h.kind, seed)
+	if err := trained(model); err != nil {
+		return nil, err
+	}
+	out := filepath.Join(l.scratch, "bundles", "scores")
+	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
+		return nil, err
+	}
+	r, err := wrap.Calibrate(ctx, wrap.Config{
+		Model: model, Train: h.set.train, Val: h.set.val, OOD: ood, OODScore: serve, Out: out, Force: true,
+		Structure: calibrate.Kronecker, Damping: d, Inputs: l.inputs(h.set), Runtime: l.runtime,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l.warn(r.Warnings)
+	return r, nil
+}
+
+// scoreFigures measures methods of a bundle on sets, by method and set.
+func (l *lab) scoreFigures(ctx context.Context, h home, bundle string, methods []string, sets []unfamiliar,
+) (map[string]map[string]answer, error) {
+	c := bench.Config{
+		Bundle: bundle, Test: h.set.test, Limit: scoreImages, Methods: methods, Resamples: scoreResamples,
+		Inputs: l.inputs(h.set), Runtime: l.runtime,
+	}
+	for _, u := range sets {
+		c.OOD = append(c.OOD, u.test())
+	}
+	e, err := bench.Evaluate(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	l.warn(e.Warnings)
+	i := slices.IndexFunc(e.Methods, func(m bench.MethodResult) bool { return m.Name == score.Default })
+	base := e.Methods[i]
+	all := map[string]map[string]answer{}
+	for _, m := range e.Methods {
+		all[m.Name] = map[string]answer{}
+		for i, u := range sets {
+			a := answer{Damping: &e.Bundle.Damping}
+			a.OOD = map[string]detection{u.name: detectionOf(m.OOD[i].OOD)}
+			if m.Name != score.Default {
+				a.OverDefault = map[string]metrics.Difference{u.name: lead(m.OOD[i].Certainty, base.OOD[i].Certainty)}
+			}
+			if m.InDomain != nil {
+				a.OODNLL = map[string]detection{u.name: detectionOf(m.OODNLL[i].OOD)}
+			}
+			all[m.Name][u.name] = a
+		}
+	}
+	return all, nil
+}
+
+// lead is how much higher the AUROC of a score is than that of another on the same examples, with its
+// paired interval.
+func lead(a, b metrics.Certainty) metrics.Difference {
+	s := a.Series["auroc"].Minus(b.Series["auroc"])
+	interval, ok := s.Interval(scoreLevel)
+	if !ok { // it is the same on all draws
+		interval = metrics.Interval{s.Value, s.Value}
+	}
+	return metrics.Difference{Difference: s.Value, Interval: interval}
+}
+
+// A scoreBench gathers the rows of encounters.
+type scoreBench struct {
+	rows []row
+}
+
+// put adds what was measured on one network, with what is to be said of it.
+func (b *scoreBench) put(p place, seed int, a answer, note string) {
+	at := slices.IndexFunc(b.rows, func(r row) bool { return r.place == p })
+	if at < 0 {
+		at = len(b.rows)
+		b.rows = append(b.rows, row{place: p, Note: note})
+	}
+	m := measurement{Seed: seed, Networks: []int{seed}, answer: a}
+	b.rows[at].Runs = append(b.rows[at].Runs, m)
+}
+
+// measureHome measures all scores of one network on all its sets.
+func (l *lab) measureHome(ctx context.Context, b *scoreBench, h home, seed int) error {
+	l.say("scores of %s, %s", h.name, filepath.Base(h.set.network(h.kind, seed)))
+	report, err := l.scoreCalibration(ctx, h, seed, wrap.StandIns, learnedScore, calibrate.Damping{})
+	if err != nil {
+		return err
+	}
+	all, err := l.scoreFigures(ctx, h, report.Bundle, append(untunedScores(), learnedScore), h.sets)
+	if err != nil {
+		return err
+	}
+	of := func(u unfamiliar) encounter { return encounterOf(h.name, u.name) }
+	for _, u := range h.sets {
+		for _, name := range untunedScores() {
+			b.put(scorePlace(of(u), untuned, name), seed, all[name][u.name], "")
+		}
+		b.put(scorePlace(of(u), standIn, learnedScore), seed, all[learnedScore][u.name], "")
+		auroc := func(name string) string { return points(all[name][u.name].OOD[u.name].AUROC) }
+		l.say("AUROC against %s: network %s, %s %s, %s %s", u.name, auroc("mle"), score.Default, auroc(score.Default),
+			learnedScore, auroc(learnedScore))
+	}
+	if seed != h.seeds[0] { // tuning takes long
+		return nil
+	}
+	return l.tuneHome(ctx, b, h, seed, calibrate.Damping{Absolute: report.Damping.Epsilon}, all)
+}
+
+// tuneHome tunes on a part of each set of a network, and measures on all of them. d is the damping that was
+// chosen on familiar data, and untuned the answers without any tuning, by score and set.
+func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d calibrate.Damping,
+	untuned map[string]map[string]answer) error {
+	serves := map[string]string{}
+	all := map[string]map[string]map[string]answer{} // by the set tuned on, score and set
+	for _, u := range h.sets {
+		chosen, err := l.scoreCalibration(ctx, h, seed, u.heldOut(), "", d)
+		if err != nil {
+			return err
+		}
+		got, err := l.scoreFigures(ctx, h, chosen.Bundle, []string{score.Default, "ts", "mf0"}, h.sets)
+		if err != nil {
+			return err
+		}
+		// Scores other than mf0 are not tuned, only chosen.
+		serves[u.name] = chosen.OODScore.Name
+		if got[chosenScore] = untuned[serves[u.name]]; serves[u.name] == "mf0" {
+			got[chosenScore] = got["mf0"]
+		}
+		l.say("for %s mfgs chooses %s", u.name, chosen.OODScore.Reason)
+		learned, err := l.scoreCalibration(ctx, h, seed, u.heldOut(), learnedScore, d)
+		if err != nil {
+			return err
+		}
+		more, err := l.scoreFigures(ctx, h, learned.Bundle, []string{score.Default, learnedScore}, h.sets)
+		if err != nil {
+			return err
+		}
+		got[learnedScore] = more[learnedScore]
+		all[u.name] = got
+	}
+	for _, u := range h.sets {
+		e := encounterOf(h.name, u.name)
+		for _, name := range tunedScores {
+			note := ""
+			if name == chosenScore {
+				note = serves[u.name]
+			}
+			b.put(scorePlace(e, tuned, name), seed, all[u.name][name][u.name], note)
+			var others []answer
+			for _, o := range h.sets {
+				if o.name != u.name {
+					others = append(others, all[o.name][name][u.name])
+				}
+			}
+			b.put(scorePlace(e, elsewhere, name), seed, meanAnswer(u.name, others), "")
+		}
+	}
+	return nil
+}
+
+// meanAnswer is the mean of how well a set is told.
+func meanAnswer(set string, all []answer) answer {
+	var r row
+	var leads []metrics.Difference
+	for _, a := range all {
+		r.Runs = append(r.Runs, measurement{answer: a})
+		leads = append(leads, a.OverDefault[set])
+	}
+	a := answer{figures: r.mean(), Damping: all[0].Damping}
+	a.OverDefault = map[string]metrics.Difference{set: meanDifference(leads)}
+	return a
+}
+
+func encounterOf(network, set string) encounter {
+	i := slices.IndexFunc(encounters, func(p encounter) bool { return p.network == network && p.set == set })
+	return encounters[i]
+}
+
+func measureScores(ctx context.Context, l *lab, s *section) error {
+	homes, err := l.homes(ctx)
+	if err != nil {
+		return err
+	}
+	b := new(scoreBench)
+	for _, h := range homes {
+		for _, seed := range h.seeds {
+			if err := l.measureHome(ctx, b, h, seed); err != nil {
+				return err
+			}
+		}
+	}
+	s.add(b.rows...)
+	return nil
+}
+
+// writeScores writes all that rows say of scores.
+func writeScores(s *section) {
+	of := standingsOf(s.Rows)
+	s.write("%s", of.preamble())
+	s.write("### Which score when")
+	s.write("%s", of.advice())
+	s.write("### What needs nothing unfamiliar")
+	s.write("%s", of.summary())
+	s.draw(of.drawRanks())
+	s.write("![Mean ranks of the scores, with the critical difference](paper/scores-ranks.svg)")
+	s.write("%s", of.test())
+	s.write("### With stand-ins, and with examples of what comes")
+	s.write("Of the first network of each kind, which alone is tuned:")
+	s.write("%s", of.protocols())
+	s.write("### Network by network")
+	s.write("%s", of.networks())
+	s.write("%s", of.list())
+}

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/calibrate/score"
+)
+
+// standingRows are rows of all pairs, on as many networks as there are shifts of the AUROC. of returns
+// the AUROC of a contender, and its difference to the default has an interval of ± half.
+func standingRows(half float64, shifts []float64, of func(encounter, contender) float64) []row {
+	var rows []row
+	for _, e := range encounters {
+		base := of(e, contender{untuned, score.Default})
+		for _, c := range slices.Concat(untunedContenders(), tunedContenders(tuned), tunedContenders(elsewhere)) {
+			r := row{place: scorePlace(e, c.by, c.name)}
+			if c.name == chosenScore {
+				r.Note = "vim"
+			}
+			for seed, shift := range shifts {
+				var a answer
+				v := of(e, c)
+				a.OOD = map[string]detection{e.set: {AUROC: v + shift}}
+				d := v - base
+				interval := metrics.Interval{d - half, d + half}
+				a.OverDefault = map[string]metrics.Difference{e.set: {Difference: d, Interval: interval}}
+				r.Runs = append(r.Runs, measurement{Seed: seed, Networks: []int{seed}, answer: a})
+			}
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// falling has each contender a little below the one before it, in the order of the list.
+func falling(_ encounter, c contender) float64 {
+	switch c.by {
+	case tuned:
+		return .95
+	case elsewhere:
+		return .6
+	}
+	for i, o := range untunedContenders() {
+		if o == c {
+			return .9 - .02*float64(i)
+		}
+	}
+	panic(c.name)
+}
+
+func TestRanksFollowTheRows(t *testing.T) {
+	s := standingsOf(standingRows(.01, []float64{0}, falling))
+	all, c := s.ranked()
+	for i := range all {
+		if c.Mean[i] != float64(i+1) {
+			t.Errorf("%s has the mean rank %v, want %d", all[i].name, c.Mean[i], i+1)
+		}
+	}
+	if c.Sets != len(encounters) {
+		t.Errorf("%d pairs are ranked, want %d", c.Sets, len(encounters))
+	}
+	svg := s.drawRanks().SVG
+	wellFormed(t, "scores-ranks.svg", svg)
+	for _, c := range all {
+		if !strings.Contains(string(svg), ">"+c.name+" ") {
+			t.Errorf("%s is not drawn", c.name)
+		}
+	}
+}
+
+// Better is what is above the default by more than the interval in every network, and worse what is below it so.
+func TestABetterScoreIsBetterBeyondChanceInEveryNetwork(t *testing.T) {
+	e := encounters[0]
+	c := contender{untuned, "vim"}
+	at := func(all ...metrics.Difference) standings {
+		r := row{place: scorePlace(e, c.by, c.name)}
+		for seed, d := range all {
+			var a answer
+			a.OverDefault = map[string]metrics.Difference{e.set: d}
+			r.Runs = append(r.Runs, measurement{Seed: seed, Networks: []int{seed}, answer: a})
+		}
+		return standingsOf([]row{r})
+	}
+	of := func(d, half float64) metrics.Difference {
+		return metrics.Difference{Difference: d, Interval: metrics.Interval{d - half, d + half}}
+	}
+	for _, test := range []struct {
+		name string
+		runs []metrics.Difference
+		want int
+	}{
+		{"above", []metrics.Difference{of(.02, .01)}, 1},
+		{"below", []metrics.Difference{of(-.02, .01)}, -1},
+		{"within", []metrics.Difference{of(.02, .03)}, 0},
+		{"above in all", []metrics.Difference{of(.02, .01), of(.001, .01)}, 1},
+		{"above in one", []metrics.Difference{of(.06, .01), of(-.001, .01)}, 0},
+		{"below in one", []metrics.Difference{of(-.06, .01), of(.001, .01)}, 0},
+		{"the same", []metrics.Difference{of(0, 0)}, 0},
+	} {
+		if _, got := at(test.runs...).lead(e, c); got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+// What is advised follows the figures, and names them.
+func TestAdviceFollowsTheRows(t *testing.T) {
+	learnedWins := func(e encounter, c contender) float64 {
+		if c == (contender{standIn, learnedScore}) {
+			return falling(e, contender{untuned, score.Default}) + .03
+		}
+		return falling(e, c)
+	}
+	below := func(e encounter, c contender) float64 {
+		if e == encounters[3] && c.name == "residual" {
+			return .321
+		}
+		return falling(e, c)
+	}
+	base := falling(encounters[0], contender{untuned, score.Default})
+	n := len(encounters)
+	for _, test := range []struct {
+		name string
+		of   func(encounter, contender) float64
+		want []string
+	}{
+		{"stand-ins help", learnedWins, []string{
+			fmt.Sprintf("`learned`: near %s", points(base+.03)), fmt.Sprintf("better than the default in %d of %d pairs, worse in 0.", n, n),
+			"Its mean is +3.0 points from the default's",
+		}},
+		{"stand-ins harm", falling, []string{
+			fmt.Sprintf("better than the default in 0 of %d pairs, worse in %d, by", n, n), "Its mean is -", "The lowest mean has `learned`",
+			"Below chance somewhere, with their lowest AUROC: none",
+		}},
+		{"below chance", below, []string{"`residual` (32.1: " + encounters[3].String() + ")"}},
+		{"a better one", falling, []string{"The best mean of those that need no images has `mle`", fmt.Sprintf("chooses, `vim` %d times: near 95.0", n), "is -26.0 points from the default"}},
+	} {
+		text := standingsOf(standingRows(.01, []float64{-.01, .01}, test.of)).advice()
+		for _, want := range test.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the advice lacks %q:\n%s", test.name, want, text)
+			}
+		}
+		if lines := strings.Count(text, "\n"); lines > 25 {
+			t.Errorf("%s: the advice has %d lines", test.name, lines)
+		}
+	}
+}
+
+// Rows of other tables are left out, and pairs without rows.
+func TestStandingsAreOfTheirRowsAlone(t *testing.T) {
+	rows := standingRows(.01, []float64{0}, falling)
+	rows = append(rows[:len(rows)/len(encounters)*2], row{place: place{"1", mnistName, "mf0"}})
+	s := standingsOf(rows)
+	if got := s.met(""); len(got) != 2 || got[0] != encounters[0] || got[1] != encounters[1] {
+		t.Errorf("pairs are %v", got)
+	}
+	for _, n := range nearnesses {
+		for _, e := range s.met(n.nearness) {
+			if e.nearness != n.nearness {
+				t.Errorf("%v is %s, and not %s", e, e.nearness, n.nearness)
+			}
+		}
+	}
+	written := section{Rows: standingRows(.01, []float64{0}, falling)}
+	writeScores(&written)
+	for _, bad := range []string{"NaN", "%!", "Inf"} {
+		if strings.Contains(written.text.String(), bad) {
+			t.Errorf("the text has %s", bad)
+		}
+	}
+}

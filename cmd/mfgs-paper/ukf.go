@@ -1,0 +1,21 @@
+package main
+
+import "context"
+
+func ukfTrials() []trial {
+	trials := damped(trial{row: "mf0", method: "mf0"}, trial{row: "ukf", method: "ukf", few: someNetworks})
+	for i := range trials {
+		if i > 1 {
+			trials[i].few = someNetworks
+		}
+	}
+	return trials
+}
+
+func measureUKF(ctx context.Context, l *lab, s *section) error {
+	return l.measureMNIST(ctx, s, "ukf", ukfTrials())
+}
+
+func writeUKF(s *section) {
+	s.write("%s", render(s.of("ukf", mnistName, ukfTrials()), mnistColumns()...))
+}
