@@ -117,7 +117,7 @@ func questions() []claim {
 			mnist(roc, "Dropout", "MLE", "T. Scale", "EDL"), mnist(roc, "BNN(VI)", "MLE", "T. Scale", "EDL"),
 			mnist(roc, "BNN(KFAC)", "MLE", "T. Scale", "EDL"), mnist(roc, "Deep E.(5)", "MLE", "T. Scale", "EDL")),
 		of("mf0 tells other data from CIFAR-10 better than other methods of one network", "appendix A.2, table 6", isBetter,
-			own("mf0", others...)),
+			toldFrom(cifar10Name, pictures[:1], "mf0", others...), toldFrom(cifar10Name, pictures[1:], "mf0", "MLE", "T. Scale", "BNN(KFAC)")),
 		of("mf0 tells other data from CIFAR-10 better than ensembles (here of four)", "appendix A.2, table 6", isBetter,
 			own("mf0", "Deep E.(4)")),
 		of("ensembles (here of four) err less than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter, cifar(errorOf, "Deep E.(4)", "mf0")),

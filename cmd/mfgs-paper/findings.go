@@ -124,6 +124,7 @@ func (r *report) claimOf(text string) claim {
 // A wording makes a sentence of figures, and knows whether all were there.
 type wording struct {
 	rows    results
+	claims  []claim
 	missing bool
 }
 
@@ -137,15 +138,32 @@ func (t *wording) of(table, data, row string, q quantity) string {
 	return fmt.Sprintf("%.*f", q.digits, q.scale*all.mean())
 }
 
-// less prints the difference of two rows on the networks that both have, with its interval and what it is to
-// the first.
+// less prints the difference of two rows on the networks that both have, as a claim compares them, with its
+// interval and what it is to the first.
 func (t *wording) less(table, data, a, b string, q quantity) string {
-	of, ok := t.rows.compare(contest{table, data, a, b, q, ""}, 1)
-	if !ok {
-		t.missing = true
-		return ""
+	for _, c := range t.claims {
+		for _, of := range c.Comparisons {
+			if of.Table != table || of.Data != data || of.Quantity != q.key {
+				continue
+			}
+			if of.A == b && of.B == a {
+				of = of.turned()
+			}
+			if of.A == a && of.B == b {
+				return fmt.Sprintf("%s (%s, %s)", q.shown(of.Here), of.interval(), of.Result)
+			}
+		}
 	}
-	return fmt.Sprintf("%s (%s, %s)", q.shown(of.Here), of.interval(), of.Result)
+	t.missing = true
+	return ""
+}
+
+// turned is the comparison of the second row with the first.
+func (of comparison) turned() comparison {
+	of.A, of.B, of.Here = of.B, of.A, -of.Here
+	of.Interval = [2]float64{-of.Interval[1], -of.Interval[0]}
+	of.Result = of.quantity.judge(of.Interval)
+	return of
 }
 
 // findings are what a reader should take from the report, each with what it rests on. Those of parts that were
@@ -154,7 +172,7 @@ func (r *report) findings() string {
 	var b strings.Builder
 	n := 0
 	for _, f := range findings {
-		t := &wording{rows: r.results()}
+		t := &wording{rows: r.results(), claims: r.claims}
 		if text := f(t); !t.missing {
 			n++
 			fmt.Fprintf(&b, "%d. %s\n", n, text)

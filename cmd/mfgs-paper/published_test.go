@@ -124,7 +124,7 @@ func TestThePublishedReportFollowsFromItsFigures(t *testing.T) {
 	// What a comparison says is the difference of the rows that are published.
 	rows := r.results()
 	for _, c := range r.claims {
-		if got := c.verdict(); got != c.Verdict {
+		if got := c.verdict(); got != c.Verdict && c.Verdict != absent {
 			t.Errorf("%q: %s, by its comparisons %s", c.Text, c.Verdict, got)
 		}
 		for _, of := range c.Comparisons {
