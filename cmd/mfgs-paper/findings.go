@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 )
 
 // listClaims is the table of claims, those of the paper first.
@@ -28,13 +30,13 @@ func (r *report) listClaims() string {
 }
 
 func (r *report) claimTable(is func(claim) bool) string {
-	t := newList("claim", "in the paper", "least favourable comparison", "here", "95 %", "the paper", "verdict")
+	t := markdown.NewList("claim", "in the paper", "least favourable comparison", "here", "95 %", "the paper", "verdict")
 	for _, c := range r.claims {
 		if !is(c) {
 			continue
 		}
 		if c.Verdict == absent {
-			t.row(c.Text, c.Source, c.Why, "", "", "", "*"+string(absent)+"*")
+			t.Row(c.Text, c.Source, c.Why, "", "", "", "*"+string(absent)+"*")
 			continue
 		}
 		of := c.least()
@@ -48,7 +50,7 @@ func (r *report) claimTable(is func(claim) bool) string {
 		if len(c.Comparisons) > 1 {
 			verdict += fmt.Sprintf(", %d of %d", borne, len(c.Comparisons))
 		}
-		t.row(c.Text, c.Source, of.title(), of.quantity.shown(of.Here), of.interval(), of.there(), verdict)
+		t.Row(c.Text, c.Source, of.title(), of.quantity.shown(of.Here), of.interval(), of.there(), verdict)
 	}
 	return t.String()
 }
@@ -93,7 +95,7 @@ func (of comparison) there() string {
 
 // listComparisons is the table of all that was compared.
 func (r *report) listComparisons() string {
-	t := newList("claim", "comparison", "difference", "95 %", "the paper", "networks", "result")
+	t := markdown.NewList("claim", "comparison", "difference", "95 %", "the paper", "networks", "result")
 	for _, c := range r.claims {
 		for i, of := range c.Comparisons {
 			text := ""
@@ -104,7 +106,7 @@ func (r *report) listComparisons() string {
 			if of.Refuted {
 				said += ", against the claim"
 			}
-			t.row(text, of.title(), of.quantity.shown(of.Here), of.interval(), of.there(),
+			t.Row(text, of.title(), of.quantity.shown(of.Here), of.interval(), of.there(),
 				fmt.Sprint(of.Networks), said)
 		}
 	}

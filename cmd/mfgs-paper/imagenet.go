@@ -6,10 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/peak"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
 
@@ -73,14 +72,14 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 	if err := os.RemoveAll(l.cache(set.name)); err != nil {
 		return err
 	}
-	resetPeak()
+	peak.Reset()
 	report, err := l.calibrate(ctx, subject{set: set})
 	if err != nil {
 		return err
 	}
 	s.Facts = map[string]float64{"images": float64(report.Examples.Train), "seconds": report.Seconds["train"]}
-	if peak, known := peakMemory(); known {
-		s.Facts["peak MB"] = peak / 1e6
+	if most, known := peak.Memory(); known {
+		s.Facts["peak MB"] = most / 1e6
 	}
 	rows, err := l.measure(ctx, "3", set, imagenetTrials())
 	s.add(rows...)
@@ -106,22 +105,4 @@ func writeTable3(s *section) {
 	}
 	s.write("%s. For the 1,281,167 images of the whole training set that is an estimate of %.1f hours on this machine, and no more memory: "+
 		"curvature is a sum over images. Nothing was run at that scale.", text, each*imagenetTrain/3600)
-}
-
-// resetPeak has the kernel forget the most memory that was used, where it is Linux.
-func resetPeak() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }
-
-// peakMemory returns the most memory used since, in bytes.
-func peakMemory() (float64, bool) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, false
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-			kib, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 64)
-			return kib * 1024, err == nil
-		}
-	}
-	return 0, false
 }

@@ -110,7 +110,8 @@ func (p posterior) String() string {
 }
 
 func (l *lab) bundlePath(s subject) string {
-	return filepath.Join(l.scratch, "bundles", l.stamped, fileName(fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.told, s.kind, s.seed, s.posterior)))
+	name := fmt.Sprintf("%s %s %s%d %v", s.set.name, s.set.told, s.kind, s.seed, s.posterior)
+	return filepath.Join(l.scratch, "bundles", l.stamped, fileName(name))
 }
 
 // calibrate makes the bundle of a subject, unless there is one.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 )
 
 // markdown renders paper.md.
@@ -30,13 +32,13 @@ func (r *report) markdown() []byte {
 	fmt.Fprintf(&b, "    %s\n\n", command)
 	b.WriteString("No network is trained; the scripts that trained them stand beside them in `models`. With `--scratch DIR` a run that was stopped " +
 		"goes on from the parts that are made. ")
-	t := newTable("part", "seconds")
+	t := markdown.NewTable("part", "seconds")
 	var total float64
 	for _, s := range r.sections {
-		t.row(s.Name, fmt.Sprintf("%.0f", s.Seconds))
+		t.Row(s.Name, fmt.Sprintf("%.0f", s.Seconds))
 		total += s.Seconds
 	}
-	t.row("all", fmt.Sprintf("%.0f", total))
+	t.Row("all", fmt.Sprintf("%.0f", total))
 	fmt.Fprintf(&b, "Seconds that each part took, what several share counted where it was first needed. Parts may have been made beside others, in several runs, "+
 		"and some of them on a machine with more processors; the report was put together by %s on %s:\n\n%s", r.code, r.machine, t)
 	return b.Bytes()

@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 )
 
 // A report is what is written in the end.
@@ -85,30 +87,6 @@ func (r *report) results() results {
 	return all
 }
 
-// A table is a Markdown table.
-type table struct{ b strings.Builder }
-
-func newTable(head ...string) *table {
-	t := new(table)
-	t.row(head...)
-	t.b.WriteString("|---" + strings.Repeat("|---:", len(head)-1) + "|\n")
-	return t
-}
-
-// newList is a table of words.
-func newList(head ...string) *table {
-	t := new(table)
-	t.row(head...)
-	t.b.WriteString(strings.Repeat("|---", len(head)) + "|\n")
-	return t
-}
-
-func (t *table) row(cells ...string) {
-	t.b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
-}
-
-func (t *table) String() string { return t.b.String() }
-
 // A column is a quantity under a name; two are printed as a : b.
 type column struct {
 	name string
@@ -168,7 +146,7 @@ func render(rows []row, columns ...column) string {
 	for _, c := range columns {
 		head = append(head, c.name)
 	}
-	t := newTable(head...)
+	t := markdown.NewTable(head...)
 	for _, r := range rows {
 		cells := []string{"**" + r.row + "**"}
 		for _, c := range columns {
@@ -181,7 +159,7 @@ func render(rows []row, columns ...column) string {
 		if len(r.Runs) == 0 {
 			cells[1] = "not made"
 		}
-		t.row(cells...)
+		t.Row(cells...)
 		if r.Paper == nil {
 			continue
 		}
@@ -190,7 +168,7 @@ func render(rows []row, columns ...column) string {
 			cells = append(cells, c.printed(*r.Paper))
 		}
 		if slices.ContainsFunc(cells[1:], func(c string) bool { return c != "" }) {
-			t.row(cells...)
+			t.Row(cells...)
 		}
 	}
 	return t.String() + notes(rows)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report/chart"
 )
@@ -100,13 +101,13 @@ func writeRotation(s *section) {
 	for _, degrees := range turns() {
 		head = append(head, fmt.Sprintf("%d°", degrees))
 	}
-	t := newTable(head...)
+	t := markdown.NewTable(head...)
 	for i, trial := range trials {
 		cells := []string{trial.row}
 		for j := range turns() {
 			cells = append(cells, fmt.Sprintf("%.1f", 100*rows[i][j].over(eceOf).mean()))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	s.write("%s", t)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report/chart"
@@ -264,22 +265,22 @@ func writeShifted(s *section, set string, trials []trial) {
 		for severity := range corrupt.Severities + 1 {
 			head = append(head, fmt.Sprintf("severity %d", severity))
 		}
-		t := newTable(head...)
+		t := markdown.NewTable(head...)
 		for i, trial := range trials {
 			cells := []string{trial.row}
 			for _, r := range rows[i] {
 				cells = append(cells, fmt.Sprintf("%.*f", q.digits, q.scale*r.over(q).mean()))
 			}
-			t.row(cells...)
+			t.Row(cells...)
 		}
 		s.write("%s", t)
 	}
-	t := newTable(append([]string{"kind, mean of the severities", "error of MLE, %"}, "NLL: MLE", "T. Scale", "mf0")...)
+	t := markdown.NewTable(append([]string{"kind, mean of the severities", "error of MLE, %"}, "NLL: MLE", "T. Scale", "mf0")...)
 	for _, kind := range corrupt.Kinds() {
 		at := func(method string, q quantity) string {
 			return fmt.Sprintf("%.*f", q.digits, q.scale*s.at(kindPlace(set, kind, method)).over(q).mean())
 		}
-		t.row(kind, at("MLE", shiftError), at("MLE", shiftNLL), at("T. Scale", shiftNLL), at("mf0", shiftNLL))
+		t.Row(kind, at("MLE", shiftError), at("MLE", shiftNLL), at("T. Scale", shiftNLL), at("mf0", shiftNLL))
 	}
 	s.write("%s", t)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/ranks"
 	"github.com/mfgs/mfgs/wrap/report/chart"
 )
@@ -193,7 +194,7 @@ func (s standings) means(c contender) string {
 // summary is the table of all that needs nothing unfamiliar, by mean rank.
 func (s standings) summary() string {
 	all, c := s.ranked()
-	t := newTable("score", "mean rank", "near", "far", "noise", "all", "lowest", "better", "no difference", "worse")
+	t := markdown.NewTable("score", "mean rank", "near", "far", "noise", "all", "lowest", "better", "no difference", "worse")
 	for _, i := range c.Order() {
 		cells := []string{"`" + all[i].name + "`", fmt.Sprintf("%.1f", c.Mean[i])}
 		if all[i].name == score.Default {
@@ -212,7 +213,7 @@ func (s standings) summary() string {
 		} else {
 			cells = append(cells, fmt.Sprint(r.better), fmt.Sprint(r.same), fmt.Sprint(r.worse))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	return t.String()
 }
@@ -235,7 +236,7 @@ func (s standings) networks() string {
 				head = append(head, e.set+" ("+string(e.nearness)+")")
 			}
 		}
-		t := newTable(head...)
+		t := markdown.NewTable(head...)
 		for _, list := range [][]contender{untunedContenders(), tunedContenders(tuned), tunedContenders(elsewhere)} {
 			for _, c := range list {
 				cells := []string{"`" + c.name + "`" + map[protocol]string{standIn: ", from stand-ins", tuned: ", tuned on a part of it", elsewhere: ", tuned on another set"}[c.by]}
@@ -246,7 +247,7 @@ func (s standings) networks() string {
 					}
 					cells = append(cells, text)
 				}
-				t.row(cells...)
+				t.Row(cells...)
 			}
 		}
 		fmt.Fprintf(&b, "%s\n", t)
@@ -274,7 +275,7 @@ func (s standings) first() standings {
 // protocols is the table of what differs by what there is to tune on, of the first network of each kind.
 func (s standings) protocols() string {
 	s = s.first()
-	t := newTable("score", "tuned on", "near", "far", "noise", "all", "better than the default", "no difference", "worse")
+	t := markdown.NewTable("score", "tuned on", "near", "far", "noise", "all", "better than the default", "no difference", "worse")
 	for _, c := range []contender{
 		{untuned, "mle"}, {untuned, "ts"}, {tuned, "ts"}, {untuned, "mf0"}, {tuned, "mf0"}, {untuned, score.Default},
 		{standIn, learnedScore}, {tuned, learnedScore}, {tuned, chosenScore},
@@ -293,7 +294,7 @@ func (s standings) protocols() string {
 		} else {
 			cells = append(cells, fmt.Sprint(r.better), fmt.Sprint(r.same), fmt.Sprint(r.worse))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
 	return t.String()
 }
@@ -444,9 +445,9 @@ func (s standings) preamble() string {
 
 // list is the table of pairs, with what makes them near or far.
 func (s standings) list() string {
-	t := newTable("pair", "is", "because it has")
+	t := markdown.NewTable("pair", "is", "because it has")
 	for _, e := range s.met("") {
-		t.row(e.String(), string(e.nearness), e.why)
+		t.Row(e.String(), string(e.nearness), e.why)
 	}
 	return t.String()
 }

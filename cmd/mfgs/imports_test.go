@@ -94,6 +94,8 @@ var imports = map[string][]string{
 	"cmd/mfgs-paper/internal/corrupt":  {},
 	"cmd/mfgs-paper/internal/estimate": {},
 	"cmd/mfgs-paper/internal/gallery":  {"featurize/dataset", "onnx/files"},
+	"cmd/mfgs-paper/internal/markdown": {},
+	"cmd/mfgs-paper/internal/peak":     {},
 	"cmd/mfgs-paper/internal/ranks":    {},
 	"cmd/mfgs-paper/internal/resize":   {"featurize/pixels"},
 }
