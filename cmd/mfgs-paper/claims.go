@@ -76,7 +76,6 @@ func questions() []claim {
 	cifar := func(q quantity, a string, others ...string) []contest {
 		return inTable("cifar10", cifar10Name, q, a, others...)
 	}
-	own := func(a string, others ...string) []contest { return toldFrom(cifar10Name, pictures, a, others...) }
 	return []claim{
 		of("mf0 tells notMNIST better than sampling", "§6.2, table 1", isBetter, everywhere(roc, "mf0", sampling...)),
 		of("mf1 and mf2 tell notMNIST better than sampling", "§6.2, table 1", isBetter,
@@ -119,7 +118,7 @@ func questions() []claim {
 		of("mf0 tells other data from CIFAR-10 better than other methods of one network", "appendix A.2, table 6", isBetter,
 			toldFrom(cifar10Name, pictures[:1], "mf0", others...), toldFrom(cifar10Name, pictures[1:], "mf0", "MLE", "T. Scale", "BNN(KFAC)")),
 		of("mf0 tells other data from CIFAR-10 better than ensembles (here of four)", "appendix A.2, table 6", isBetter,
-			own("mf0", "Deep E.(4)")),
+			toldFrom(cifar10Name, pictures, "mf0", "Deep E.(4)")),
 		of("ensembles (here of four) err less than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter, cifar(errorOf, "Deep E.(4)", "mf0")),
 		of("ensembles (here of four) have a lower NLL than mf0 on CIFAR-10", "appendix A.2, table 6", isBetter,
 			cifar(nllOf, "Deep E.(4)", "mf0")),

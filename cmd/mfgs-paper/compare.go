@@ -43,8 +43,7 @@ type comparison struct {
 	There    *float64   `json:"paper,omitempty"`
 	Networks int        `json:"networks"`
 	Result   result     `json:"result"`
-	// Refuted says that the claim is contradicted here with a confidence that allows for how many
-	// comparisons it has.
+	// Refuted says that the claim is contradicted here, by Wide.
 	Refuted bool `json:"refuted,omitempty"`
 
 	// Wide is the interval at a level that allows for how many comparisons the claim has.

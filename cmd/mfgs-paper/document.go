@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
@@ -230,7 +231,7 @@ func (r *report) write(dir string) error {
 		if err := os.MkdirAll(filepath.Dir(f.path), files.FolderMode); err != nil {
 			return err
 		}
-		if err := writeFile(f.path, f.data); err != nil {
+		if err := archive.WriteFile(f.path, f.data); err != nil {
 			return err
 		}
 	}

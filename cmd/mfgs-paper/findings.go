@@ -249,7 +249,8 @@ func (r *report) shiftFinding() string {
 		}
 		by := map[result][]string{}
 		for _, of := range c.Comparisons {
-			by[of.Result] = append(by[of.Result], fmt.Sprintf("%s (%s)", of.severity(), of.quantity.shown(of.Here)))
+			_, severity, _ := strings.Cut(of.Data, ", severity ")
+			by[of.Result] = append(by[of.Result], fmt.Sprintf("%s (%s)", severity, of.quantity.shown(of.Here)))
 		}
 		text := "on " + set.name
 		for _, v := range []result{better, tie, worse, unclear} {
@@ -261,12 +262,6 @@ func (r *report) shiftFinding() string {
 		parts = append(parts, strings.TrimSuffix(text, ";"))
 	}
 	return "**Corruptions.** mf0's NLL against temperature scaling's is " + strings.Join(parts, "; ") + "."
-}
-
-// severity is that of a comparison on spoiled images.
-func (of comparison) severity() string {
-	_, severity, _ := strings.Cut(of.Data, ", severity ")
-	return severity
 }
 
 // preamble tells of data, networks, and what was chosen and when.

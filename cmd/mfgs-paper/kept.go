@@ -10,11 +10,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/onnx/files"
 )
-
-// Parts that are made are kept in the scratch folder, so that a run that was stopped goes on. Another program, or other
-// data or networks, make them anew.
 
 // A keptPart is a section as it is kept: with the places of its rows, which JSON does not have.
 type keptPart struct {
@@ -77,7 +75,7 @@ func (l *lab) keep(s *section) error {
 	if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
 		return err
 	}
-	return writeFile(path, data)
+	return archive.WriteFile(path, data)
 }
 
 // kept returns a part that was made before, nil where it was not.

@@ -1,18 +1,9 @@
 // Mfgs-paper makes the tables and figures of the paper again: Lu, Ie and Sha, "Mean-Field
 // Approximation to Gaussian-Softmax Integral with Application to Uncertainty Estimation".
 //
-//  1. A lab (lab.go) calibrates networks into a scratch folder and evaluates
-//     methods on the bundles, each pair of these once. It trains no network.
-//  2. The data that is not ready as it comes is made of what is there: splits of
-//     CIFAR-10 and ImageNet, noise and digits as colour images (images.go), digits rotated
-//     (rotate.go), images spoiled (shift.go), and sets to be told from those that networks
-//     know (unfamiliar.go).
-//  3. Each part has a file: which methods on which networks (trial.go) are the rows of one
-//     table, or the lines of one figure, and what is written of them. The paper's own numbers
-//     are in numbers.go.
-//  4. Claims (claims.go) are judged by comparisons of rows (compare.go). The report is
-//     paper.json (document.go), and what is made of it: Markdown (markdown.go, findings.go)
-//     and SVG.
+// A lab (lab.go) calibrates networks and evaluates methods (trial.go). Each part has a file: what is
+// measured, and what is written of it. Claims (claims.go) are judged by comparisons of rows (compare.go).
+// The report is paper.json (document.go), and Markdown and SVG made of it.
 package main
 
 import (

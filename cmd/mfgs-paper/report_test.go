@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 )
 
 func ptr(v float64) *float64 { return &v }
@@ -191,14 +192,14 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a")
 	for _, content := range []string{"one", "two"} {
-		if err := writeFile(path, []byte(content)); err != nil {
+		if err := archive.WriteFile(path, []byte(content)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
-	if err := writeFile(filepath.Join(dir, "none", "a"), nil); err == nil {
+	if err := archive.WriteFile(filepath.Join(dir, "none", "a"), nil); err == nil {
 		t.Error("no error where there is no folder")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

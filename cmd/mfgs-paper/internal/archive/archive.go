@@ -179,15 +179,15 @@ func Write(file string, images []Image) error {
 		return err
 	}
 	if labels.Len() > 0 {
-		if err := write(strings.TrimSuffix(file, ".tar")+"-labels.txt", labels.Bytes()); err != nil {
+		if err := WriteFile(strings.TrimSuffix(file, ".tar")+"-labels.txt", labels.Bytes()); err != nil {
 			return err
 		}
 	}
-	return write(file, b.Bytes())
+	return WriteFile(file, b.Bytes())
 }
 
-// write writes a whole file, or none.
-func write(path string, data []byte) error {
+// WriteFile writes a whole file, or none.
+func WriteFile(path string, data []byte) error {
 	return files.Write(path, func(w io.Writer) error {
 		_, err := w.Write(data)
 		return err
