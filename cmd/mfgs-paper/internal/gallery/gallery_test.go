@@ -156,9 +156,9 @@ func mean(x []float64) (m float64) {
 
 // spread is the standard deviation.
 func spread(x []float64) float64 {
-	var sum float64
+	m, sum := mean(x), 0.0
 	for _, v := range x {
-		sum += (v - mean(x)) * (v - mean(x)) / float64(len(x)-1)
+		sum += (v - m) * (v - m) / float64(len(x)-1)
 	}
 	return math.Sqrt(sum)
 }
