@@ -19,7 +19,7 @@ type trial struct {
 	answers string // the kind of network that answers in its place; "" for the same
 	layers  int
 	few     int  // of so many networks alone, 0 for all: what takes long
-	once    bool // drawn once on each network, where it draws at random: what no claim is about
+	once    bool // asks for one draw alone, of what no claim is about; others of its request may draw more often
 	joint   int  // how many networks an ensemble is of; 0 for a method of one
 	note    string
 }
