@@ -204,6 +204,17 @@ func (s *Sums) Merge(o *Sums) error {
 	return nil
 }
 
+// DropFisher makes of sums with a Fisher matrix those without.
+func (s *Sums) DropFisher() {
+	if s.finished {
+		panic("calibrate: a matrix is taken from sums that are finished")
+	}
+	s.fisher, s.work = false, nil
+	for _, p := range s.parts {
+		p.j, p.g = nil, nil
+	}
+}
+
 // Join adds up, in the order of their positions, the parts that lie in the blocks from one to before
 // another: they then take the memory of one. Sums are the same in any order of merging if the same
 // blocks are joined in all of them, each time when all of these have been merged.

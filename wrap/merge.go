@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -23,8 +24,12 @@ type MergeConfig struct {
 	// Model is the file of the calibrated model, for a bundle of parts made with NoModel. That is all
 	// that is done with it.
 	Model string
-	// Decisions, of a bundle, are asked for instead of those that the parts were made for; zero: these.
-	Decisions conformal.Plan
+	// Decisions, Covariance and Damping, of a bundle, are asked for instead of those that the parts were
+	// made for; zero: these. All parts have what hessian takes; fisher and sandwich want parts made for
+	// one of the two.
+	Decisions  conformal.Plan
+	Covariance calibrate.Covariance
+	Damping    calibrate.Damping
 
 	// Runtime is used for the products of matrices alone, where it is found: no network is run.
 	Runtime
@@ -119,6 +124,9 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 	if c.Decisions != (conformal.Plan{}) {
 		p.Recipe.Decisions = c.Decisions.Complete()
 	}
+	if err := p.Change(c.Covariance, c.Damping); err != nil {
+		return nil, err
+	}
 	m := &merging{Part: p, WriteOptions: part.WriteOptions{Force: c.Force}}
 	if r := p.Recipe.Model; r != nil {
 		m.model = &ModelInfo{SHA256: r.SHA256, Opset: r.Opset, Producer: r.Producer}
@@ -162,7 +170,7 @@ func (c *MergeConfig) check() error {
 	if err := c.Runtime.Validate(); err != nil {
 		return err
 	}
-	if err := c.Decisions.Validate(); err != nil {
+	if err := errors.Join(c.Decisions.Validate(), c.Damping.Validate()); err != nil {
 		return err
 	}
 	switch {
@@ -221,6 +229,9 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 	}
 	if cfg.Decisions != (conformal.Plan{}) {
 		return nil, errors.New("a part has the decisions of the parts that it was made of: others are for a bundle")
+	}
+	if cfg.Covariance != "" || cfg.Damping != (calibrate.Damping{}) {
+		return nil, errors.New("a part has the covariance and the damping that it was made for: others are for a bundle")
 	}
 	if cfg.Model != "" {
 		return nil, errors.New("a part has the model of the parts that it was made of: a model is for a bundle")

@@ -271,6 +271,64 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 	says(t, err, "any.onnx", "ready-made features")
 }
 
+// Another covariance and damping of the same parts are what a calibration with these gives, and a bundle that
+// keeps its curvature goes on from there.
+func TestPartsAreFinishedInAnotherWay(t *testing.T) {
+	file := classified(t, 3000, 6, 4)
+	c := Config{ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]"}
+	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
+		c.Structure, c.Covariance, c.Damping = structure, calibrate.Fisher, calibrate.Damping{}
+		both := parts(t, c, 2)
+		c.Covariance = calibrate.Hessian
+		hessian := parts(t, c, 1)
+		for _, m := range []MergeConfig{
+			{Parts: both, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Absolute: 1}},
+			{
+				Parts: both, Covariance: calibrate.Hessian, Damping: calibrate.Damping{Relative: 0.1}, KeepCurvature: true,
+			},
+			{Parts: both, Covariance: calibrate.Hessian},
+			{Parts: both, Damping: calibrate.Damping{Relative: 3}},
+			{Parts: hessian, Damping: calibrate.Damping{Absolute: 2}, KeepCurvature: true},
+		} {
+			m.Out, m.Force = filepath.Join(t.TempDir(), "merged"), true
+			report, err := Merge(t.Context(), m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			one := c
+			one.Covariance, one.Damping = calibrate.Covariance(report.Covariance), m.Damping
+			one.Out = filepath.Join(t.TempDir(), "one")
+			if m.Covariance != "" && m.Covariance != one.Covariance {
+				t.Errorf("asked for %s, made %s", m.Covariance, one.Covariance)
+			}
+			mustCalibrate(t, one)
+			what := fmt.Sprintf("%s, %s, damping %v", structure, report.Covariance, m.Damping)
+			sameCalibration(t, what, m.Out, one.Out, 1e-12)
+			if !m.KeepCurvature {
+				continue
+			}
+			u := UpdateConfig{Bundle: m.Out, Train: file + "[2000:2100]", Out: filepath.Join(t.TempDir(), "updated")}
+			if _, err := Update(t.Context(), u); err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		for words, m := range map[string]MergeConfig{
+			"no Fisher matrix, which fisher needs": {Covariance: calibrate.Fisher},
+			"laplace":                              {Covariance: "laplace"},
+			"-1":                                   {Damping: calibrate.Damping{Absolute: -1}},
+		} {
+			m.Parts, m.Out = hessian, filepath.Join(t.TempDir(), "b")
+			_, err := Merge(t.Context(), m)
+			says(t, err, words)
+		}
+		for _, m := range []MergeConfig{{Covariance: calibrate.Hessian}, {Damping: calibrate.Damping{Absolute: 1}}} {
+			m.Parts, m.Out = hessian, filepath.Join(t.TempDir(), "part")
+			_, err := MergeParts(t.Context(), m)
+			says(t, err, "others are for a bundle")
+		}
+	}
+}
+
 // What does not belong together is named, and nothing is left behind.
 func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 	file := classified(t, 3000, 3, 3)

@@ -29,7 +29,6 @@ var (
 )
 
 func (p *program) calibrate() *cli.Command {
-	const method = "method"
 	return &cli.Command{
 		Name:  "calibrate",
 		Usage: "turn a trained model and some data into a bundle",
@@ -77,12 +76,12 @@ and --ood is then enough.`,
 			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
 
-			&cli.StringFlag{Name: "covariance", Category: method, Value: string(calibrate.Hessian),
+			&cli.StringFlag{Name: "covariance", Category: fitFlags, Value: string(calibrate.Hessian),
 				Usage: "`NAME` " + alternatives(covariances) + " [hessian]"},
-			&cli.StringFlag{Name: "structure", Category: method, Value: string(calibrate.Auto),
+			&cli.StringFlag{Name: "structure", Category: fitFlags, Value: string(calibrate.Auto),
 				Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
-			&cli.StringFlag{Name: "ood-score", Category: method, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
-			&cli.StringFlag{Name: "damping", Category: method, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
+			&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
+			&cli.StringFlag{Name: "damping", Category: fitFlags, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
 		}, decisionFlags(), headOptions(), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
@@ -188,11 +187,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 	if err != nil {
 		return fail(err)
 	}
-	damping, err := calibrate.ParseDamping(c.String("damping"))
-	if err != nil {
-		return fail(usagef(c.Command.Name, "--%v", err))
-	}
-	decisions, err := readDecisions(c)
+	damping, decisions, err := readFinish(c)
 	if err != nil {
 		return fail(err)
 	}

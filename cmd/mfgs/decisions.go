@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -24,6 +25,15 @@ func decisionFlags() []cli.Flag {
 			Usage: "`NAME` " + alternatives(conformal.Scores) + " [lac: the smallest sets]"},
 		&cli.BoolFlag{Name: "class-conditional", Category: decisions, Usage: "prediction sets that keep alpha for each class"},
 	}
+}
+
+// readFinish returns how a calibration is finished, once its data are read.
+func readFinish(c *cli.Context) (d calibrate.Damping, plan conformal.Plan, err error) {
+	if d, err = calibrate.ParseDamping(c.String("damping")); err != nil {
+		return d, plan, usagef(c.Command.Name, "--%v", err)
+	}
+	plan, err = readDecisions(c)
+	return d, plan, err
 }
 
 // readDecisions returns the decisions that are asked for.

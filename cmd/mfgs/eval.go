@@ -101,13 +101,8 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 	if err := noArguments(c); err != nil {
 		return config, err
 	}
-	if err := required(c, "bundle", "test"); err != nil {
-		return config, err
-	}
-	if err := notNegative(c, "limit", "max-bad", "layers"); err != nil {
-		return config, err
-	}
-	if err := reportable(c); err != nil {
+	err = cmp.Or(required(c, "bundle", "test"), notNegative(c, "limit", "max-bad", "layers"), reportable(c))
+	if err != nil {
 		return config, err
 	}
 	config = bench.Config{

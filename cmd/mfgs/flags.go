@@ -29,6 +29,7 @@ import (
 const (
 	dataFlags    = "data"
 	methodFlags  = "methods"
+	fitFlags     = "method"
 	headFlags    = "head, where it is not found"
 	outputFlags  = "output"
 	runtimeFlags = "inference"
@@ -68,10 +69,7 @@ func inferenceFlags() []cli.Flag {
 
 // inference reads inferenceFlags.
 func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error) {
-	if err := notNegative(c, "batch", "threads"); err != nil {
-		return wrap.Runtime{}, err
-	}
-	if err := oneOf(c, "provider", ort.Providers()); err != nil {
+	if err := cmp.Or(notNegative(c, "batch", "threads"), oneOf(c, "provider", ort.Providers())); err != nil {
 		return wrap.Runtime{}, err
 	}
 	return wrap.Runtime{

@@ -98,6 +98,9 @@ var imports = map[string][]string{
 	"cmd/mfgs-paper/internal/peak":     {},
 	"cmd/mfgs-paper/internal/ranks":    {},
 	"cmd/mfgs-paper/internal/resize":   {"featurize/pixels"},
+	"cmd/mfgs-paper/internal/spoil": {
+		"cmd/mfgs-paper/internal/corrupt", "cmd/mfgs-paper/internal/gallery", "onnx/files",
+	},
 }
 
 // testImports are what tests may import beyond their row, calibrate/approx and testdata/realdata.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/urfave/cli/v2"
@@ -18,8 +20,9 @@ func (p *program) merge() *cli.Command {
 temperatures, and writes the bundle that one run over all of the data would have
 written. It runs no model and reads no data but the parts; ONNX Runtime, where there
 is one, multiplies matrices. Each shard of each set must be there once; the same
-parts in any order give the same bytes. Decisions are those that the parts were made
-for, or those asked for here.
+parts in any order give the same bytes. Covariance, damping and decisions are those
+that the parts were made for, or those asked for here: another damping is tried without
+reading the data again.
 
 With --part it writes a part instead, in which some shards may be missing still:
 many parts are merged in groups, and these with each other.`,
@@ -31,6 +34,8 @@ many parts are merged in groups, and these with each other.`,
 			&cli.StringFlag{Name: "model", Category: outputFlags, Usage: "`FILE` of the model, for a bundle of parts made with --no-model"},
 			keepCurvatureFlag(),
 			jsonFlag(),
+			&cli.StringFlag{Name: "covariance", Category: fitFlags, Usage: "`NAME` " + alternatives(covariances) + "; the last two want parts made for one of them [that of the parts]"},
+			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as of mfgs calibrate [that of the parts]"},
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
 		}, decisionFlags()),
 		Action: func(c *cli.Context) error {
@@ -57,9 +62,10 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 		NoModel: c.Bool("no-model"), Model: c.String("model"), KeepCurvature: c.Bool("keep-curvature"),
 	}
 	var err error
-	if config.Decisions, err = readDecisions(c); err != nil {
+	if config.Damping, config.Decisions, err = readFinish(c); err != nil {
 		return config, err
 	}
+	config.Covariance = calibrate.Covariance(c.String("covariance"))
 	config.Threads = c.Int("threads")
 	config.Setup.Flag = c.String("runtime")
 	switch {
@@ -69,16 +75,15 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 		return config, usagef(c.Command.Name, "--keep-curvature is for a bundle: a part has the curvature in any case")
 	case c.Bool("part") && config.Decisions != (conformal.Plan{}):
 		return config, usagef(c.Command.Name, "decisions are for a bundle: a part has those of the parts that it was made of")
+	case c.Bool("part") && (c.IsSet("covariance") || c.IsSet("damping")):
+		return config, usagef(c.Command.Name, "--covariance and --damping are for a bundle: a part has those that it was made for")
 	case c.Bool("part") && config.Model != "":
 		return config, usagef(c.Command.Name, "--model is for a bundle: a part has the model of those that it was made of")
 	case config.NoModel && config.Model != "":
 		return config, usagef(c.Command.Name, "--model and --no-model contradict each other")
 	}
-	if err := required(c, "out"); err != nil {
-		return config, err
+	if c.IsSet("covariance") {
+		err = oneOf(c, "covariance", covariances)
 	}
-	if err := notNegative(c, "threads"); err != nil {
-		return config, err
-	}
-	return config, parentOfOut(c)
+	return config, cmp.Or(required(c, "out"), notNegative(c, "threads"), err, parentOfOut(c))
 }

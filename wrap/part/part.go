@@ -2,6 +2,7 @@ package part
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
@@ -157,4 +158,29 @@ func (s *Set) sort() {
 	slices.SortFunc(s.Shards, func(a, b Shard) int {
 		return cmp.Or(cmp.Compare(a.Shard.Count, b.Shard.Count), cmp.Compare(a.Shard.Index, b.Shard.Index))
 	})
+}
+
+// Change has a part finished with another covariance, "" for its own, and another damping, zero for its own,
+// than it was made for.
+func (p *Part) Change(c calibrate.Covariance, d calibrate.Damping) error {
+	r := &p.Recipe
+	if d != (calibrate.Damping{}) {
+		r.Damping = d.String()
+	}
+	if c == "" {
+		return nil
+	}
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	if p.Sums != nil {
+		if c.NeedsFisher() && !p.Sums.Fisher() {
+			return fmt.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with --covariance %s", r.Covariance, c, c)
+		}
+		if !c.NeedsFisher() && p.Sums.Fisher() {
+			p.Sums.DropFisher()
+		}
+	}
+	r.Covariance = c
+	return nil
 }
