@@ -33,6 +33,13 @@ type Resampled interface {
 	SetEns(ens float64) error
 }
 
+// Drawn is a Predictive that averages over classifiers drawn at random. Fewer returns one that averages over
+// the first of them, at most so many, and otherwise is the same.
+type Drawn interface {
+	Predictive
+	Fewer(most int) Predictive
+}
+
 // PredictAll returns log-probabilities [N,C], in nats, and margins [N] of all examples.
 // It ends early with ctx.
 func PredictAll(ctx context.Context, p Predictive, t Temperatures) (logp, margin []float64, err error) {
@@ -169,10 +176,15 @@ func predicted(ctx context.Context, p Predictive, labels []int, step int, unit f
 		})
 	}
 	e.thinned = func() *examples {
-		if step := e.n / thinSize; step >= 4 {
-			return predicted(ctx, p, labels, step, unit)
+		step := e.n / thinSize
+		if step < 4 {
+			return nil
 		}
-		return nil
+		few := p
+		if d, ok := p.(Drawn); ok {
+			few = d.Fewer(thinDraws)
+		}
+		return predicted(ctx, few, labels, step, unit)
 	}
 	return &e
 }
@@ -198,7 +210,7 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	if thin != nil {
 		few = nllSearch(thin, spread)
 	}
-	points, err := searchValleys(ctx, few, f, fine)
+	points, err := searchValleys(ctx, few, f)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +224,7 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	if few = nil; thin != nil {
 		few = aurocSearch(thin, orAll(ood.thinned(), ood), spread)
 	}
-	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread), coarse); err != nil {
+	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread)); err != nil {
 		return nil, err
 	}
 	t.OOD = onRidge(points).temperatures(spread)
@@ -234,7 +246,7 @@ func orAll(thin, all *examples) *examples {
 // something has a minimum there, which beside a corner where the spread is nothing is easily passed
 // over. All of this is over the few where there are such, and from the lower of the two minima a
 // small simplex goes on over all.
-func searchValleys(ctx context.Context, few, all search, gain float64) ([]point, error) {
+func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 	if few == nil {
 		starts, err := all.valleys(ctx)
 		if err != nil {
@@ -248,7 +260,7 @@ func searchValleys(ctx context.Context, few, all search, gain float64) ([]point,
 	}
 	var points []point
 	for _, start := range lowest(starts) {
-		found, err := few.descendTo(ctx, start, gridStep, meanfield.Lambda0, gain)
+		found, err := few.descendTo(ctx, start, gridStep, meanfield.Lambda0, coarse)
 		if err != nil {
 			return nil, err
 		}
@@ -261,7 +273,7 @@ func searchValleys(ctx context.Context, few, all search, gain float64) ([]point,
 	if err := checkPoints(points); err != nil {
 		return nil, err
 	}
-	more, err := all.descendTo(ctx, least(points), gridStep/8, meanfield.Lambda0, gain)
+	more, err := all.descendTo(ctx, least(points), gridStep/8, meanfield.Lambda0, coarse)
 	return append(points, more...), err
 }
 

@@ -409,6 +409,9 @@ func nllSearch(val *examples, median float64) search {
 // of them, if these are several times as many.
 const thinSize = 500
 
+// thinDraws is how many draws do for that, of a method that averages over more.
+const thinDraws = 50
+
 // tuneNLL minimises the objective, and leaves the per-example values at the optimum in val.nll[0]
 // and val.margin[0]. The grid is one over all examples, or empty where there was no need of it.
 //

@@ -130,7 +130,7 @@ func (u *update) openBundle() (err error) {
 		return err
 	}
 	u.manifest = &u.bundle.Manifest
-	if u.manifest.Curvature == nil || u.manifest.Format == 1 {
+	if !u.bundle.KeepsCurvature() {
 		return fmt.Errorf("%s keeps no curvature to add to: calibrate with --keep-curvature", u.Bundle)
 	}
 	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
@@ -290,22 +290,9 @@ func (u *update) openModel(ctx context.Context) error {
 // takeSums goes on with the bundle's sums, behind which the new data's blocks come, from the block of
 // a position on.
 func (u *update) takeSums(a *accumulation, from int) error {
-	f, err := files.Open(filepath.Join(u.Bundle, bundle.CurvatureName))
+	sums, err := u.bundle.Sums(u.in.matrixProduct())
 	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	sums, err := calibrate.DecodeSums(f, info.Size(), u.in.matrixProduct())
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", u.Bundle, bundle.CurvatureName, err)
-	}
-	if sums.Head() != a.part.Sums.Head() || sums.Structure() != a.part.Sums.Structure() ||
-		sums.Fisher() != a.part.Sums.Fisher() {
-		return fmt.Errorf("%s: %s: not the curvature of its posterior", u.Bundle, bundle.CurvatureName)
+		return fmt.Errorf("%s: %w", u.Bundle, err)
 	}
 	a.part.Sums, a.offset = sums, sums.End()-from/calibrate.BlockSize
 	if u.manifest.Sample == nil {
@@ -317,7 +304,8 @@ func (u *update) takeSums(a *accumulation, from int) error {
 		return err
 	}
 	defer s.Close()
-	if info, err = s.Stat(); err != nil {
+	info, err := s.Stat()
+	if err != nil {
 		return err
 	}
 	if a.part.Sample, err = rows.DecodeSample(s, info.Size()); err != nil {

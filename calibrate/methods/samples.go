@@ -17,7 +17,8 @@ import (
 type Samples struct {
 	n, m, k int
 	center  []float32 // [n,K]; nil for an ensemble
-	draws   []float32 // [n,M,K] deviations, of an ensemble logits
+	draws   []float32 // [n,each] deviations, of an ensemble logits, of which an example's first [M,K] count
+	each    int
 	spread  float64
 }
 
@@ -35,7 +36,7 @@ func NewSamples(logits, deviations []float32, n, m, k int) (*Samples, error) {
 	if err := checkFinite(logits, k, "logit"); err != nil {
 		return nil, err
 	}
-	s := &Samples{n: n, m: m, k: k, center: logits, draws: deviations}
+	s := &Samples{n: n, m: m, k: k, center: logits, draws: deviations, each: m * k}
 	variances := make([]float64, n*k)
 	for i := range n {
 		row := variances[i*k : (i+1)*k]
@@ -55,7 +56,7 @@ func NewEnsemble(members []float32, n, m, k int) (*Samples, error) {
 	if err := checkDraws(members, n, m, k); err != nil {
 		return nil, err
 	}
-	return &Samples{n: n, m: m, k: k, draws: members}, nil
+	return &Samples{n: n, m: m, k: k, draws: members, each: m * k}, nil
 }
 
 func checkDraws(draws []float32, n, m, k int) error {
@@ -86,10 +87,18 @@ func (s *Samples) Probabilities() int { return s.k }
 // zero for an ensemble.
 func (s *Samples) MedianVariance() float64 { return s.spread }
 
-// draw returns sample m of example i.
-func (s *Samples) draw(i, m int) []float32 {
-	return s.draws[(i*s.m+m)*s.k : (i*s.m+m+1)*s.k]
+// Fewer returns the same examples with the first draws only, at most so many.
+func (s *Samples) Fewer(most int) calibrate.Predictive {
+	few := *s
+	few.m = min(s.m, most)
+	return &few
 }
+
+// of returns the draws of example i, [M,K].
+func (s *Samples) of(i int) []float32 { return s.draws[i*s.each:][:s.m*s.k] }
+
+// draw returns sample m of example i.
+func (s *Samples) draw(i, m int) []float32 { return s.of(i)[m*s.k : (m+1)*s.k] }
 
 func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatures) (margin float64) {
 	center, x, sum := make([]float64, s.k), make([]float64, s.k), make([]float64, s.k)
@@ -106,7 +115,7 @@ func (s *Samples) Predictor() func(logp []float64, i int, t calibrate.Temperatur
 			}
 		}
 		clear(sum)
-		draws := s.draws[i*s.m*s.k : (i+1)*s.m*s.k]
+		draws := s.of(i)
 		for ; len(draws) > 0; draws = draws[s.k:] {
 			top := math.Inf(-1)
 			for c, v := range draws[:s.k] {
@@ -191,7 +200,7 @@ func (s *spreads) prepare(example int, scale float64) {
 		s.e, s.q, s.x = make([]float64, m*k), make([]float64, k), make([]float64, k)
 	}
 	s.example, s.scale = example, scale
-	draws := s.samples.draws[example*m*k : (example+1)*m*k]
+	draws := s.samples.of(example)
 	for e := s.e; len(e) > 0; e, draws = e[k:], draws[k:] {
 		top := draws[0]
 		for _, v := range draws[1:k] {

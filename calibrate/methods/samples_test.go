@@ -232,6 +232,50 @@ func TestSamplesOfAnySize(t *testing.T) {
 	}
 }
 
+// The first draws alone are as if no others had been drawn.
+func TestFewerSamples(t *testing.T) {
+	const n, m, few, k = 20, 9, 4, 3
+	rng := rand.New(rand.NewPCG(4, 4))
+	logits, all := make([]float32, n*k), make([]float32, n*m*k)
+	for _, x := range [][]float32{logits, all} {
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+	}
+	var first []float32
+	for i := range n {
+		first = append(first, all[i*m*k:(i*m+few)*k]...)
+	}
+	whole, err := NewSamples(logits, all, n, m, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := NewSamples(logits, first, n, few, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(got, want calibrate.Predictive) {
+		t.Helper()
+		at := calibrate.Temperatures{Act: 1.5, Ens: 0.7}
+		p, margin, err := calibrate.PredictAll(t.Context(), got, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q, wanted, err := calibrate.PredictAll(t.Context(), want, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(p, q) || !slices.Equal(margin, wanted) {
+			t.Error("other probabilities")
+		}
+	}
+	same(whole.Fewer(few), want)
+	same(whole.Fewer(m+1), whole)
+	if whole.Fewer(few).MedianVariance() != whole.MedianVariance() {
+		t.Error("fewer draws change the unit of T_ens")
+	}
+}
+
 func TestSamplesErrors(t *testing.T) {
 	nan := float32(math.NaN())
 	five := make([]float32, 5)

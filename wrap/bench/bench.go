@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
@@ -62,7 +63,8 @@ func newBench(cfg Config) *bench {
 	return &bench{
 		Config: cfg, notes: source.Notes{Progress: cfg.step()},
 		curvatures: map[curvatureKey]*calibrate.Curvature{}, dampings: map[dampedKey]float64{},
-		logitVariances: map[dampedKey]*calibrate.LogitCovariance{},
+		logitVariances: map[dampedKey]*calibrate.LogitCovariance{}, computed: map[methods.Covariance]*computed{},
+		tuned: map[string]*calibrate.Tuned{},
 	}
 }
 
@@ -206,11 +208,7 @@ func (b *bench) attach(ctx context.Context) error {
 	if err := b.Runtime.Load(ctx); err != nil {
 		return err
 	}
-	run := b.Runtime.Config()
-	if run.Batch == 0 {
-		run.Batch = b.attached.Batch()
-	}
-	err = b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
+	err = b.attached.Run(b.Preprocess, b.runtimeConfig(), func(c featurize.Config) (err error) {
 		b.cut, err = attach.OpenCut(b.attached.Model, b.attached.Head, c)
 		return err
 	})
@@ -218,6 +216,15 @@ func (b *bench) attach(ctx context.Context) error {
 		b.closers = append(b.closers, b.cut.Close)
 	}
 	return err
+}
+
+// runtimeConfig is how the bundle's network is run: by default in the batches of its calibration.
+func (b *bench) runtimeConfig() featurize.Config {
+	run := b.Runtime.Config()
+	if run.Batch == 0 {
+		run.Batch = b.attached.Batch()
+	}
+	return run
 }
 
 // resolveScores calls the score that the bundle serves by its name, once.
@@ -455,12 +462,15 @@ func (b *bench) run(ctx context.Context, r *request, t *measure.Tally, result *M
 		return err
 	}
 	var tuned *calibrate.Tuned
-	err = timed("tune", func() (err error) {
-		tuned, err = b.tune(ctx, r, predict)
-		return err
-	})
-	if err != nil {
-		return err
+	if tuned = b.tuned[r.text]; tuned == nil {
+		err = timed("tune", func() (err error) {
+			tuned, err = b.tune(ctx, r, predict)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.tuned[r.text] = tuned
 	}
 	err = timed("test", func() error {
 		for _, s := range b.sets {

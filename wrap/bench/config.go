@@ -47,8 +47,9 @@ type Config struct {
 	Layers int
 	Seed   uint64 // of everything random
 
-	// Draws are the seeds that methods which draw at random are fitted, tuned and measured with, each
-	// for a MethodResult of its own; nil is Seed alone. Examples are drawn anew by Seed, whatever these are.
+	// Draws are the seeds that methods which draw at random are fitted and measured with, each for a
+	// MethodResult of its own; nil is Seed alone. Temperatures are tuned with the first, as they are where
+	// a method serves. Examples are drawn anew by Seed, whatever these are.
 	Draws []uint64
 	// Resamples is how often all examples are drawn anew for intervals; 0 is 1,000.
 	Resamples int

@@ -60,7 +60,8 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 	return c, b.dampings[key], nil
 }
 
-// curvatureOf accumulates the training set.
+// curvatureOf returns the curvature that the bundle keeps or, where it keeps none such, that of the
+// training set.
 func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 	k := curvatureKey{key.structure, key.covariance.NeedsFisher()}
 	if c := b.curvatures[k]; c != nil {
@@ -69,14 +70,27 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
 		return c, nil
 	}
-	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{
-		Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product,
-	}, b.train.data)
+	c, err := b.newCurvature(k)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
 	b.curvatures[k] = c
 	return c, nil
+}
+
+// newCurvature is that which the bundle keeps, unless another is wanted or of other data.
+func (b *bench) newCurvature(k curvatureKey) (*calibrate.Curvature, error) {
+	of, m := b.attached.Bundle, b.manifest
+	if of.KeepsCurvature() && b.Train == "" && m.Structure == k.structure && (!k.fisher || m.Covariance.NeedsFisher()) {
+		sums, err := of.Sums(b.product)
+		if err != nil {
+			return nil, err
+		}
+		return sums.Finish()
+	}
+	return calibrate.NewCurvature(calibrate.CurvatureConfig{
+		Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product,
+	}, b.train.data)
 }
 
 // headWeights returns the last layer, [K,D] with the bias in the last column.

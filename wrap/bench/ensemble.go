@@ -72,8 +72,7 @@ func (b *bench) member(path string) (cut *attach.Cut, err error) {
 	if err != nil {
 		return nil, err
 	}
-	run := b.Runtime.Config()
-	run.Batch = b.Batch
+	run := b.runtimeConfig() // of the batches of the bundle's network, as what the cache has of this one is
 	err = b.attached.Run(b.Preprocess, run, func(c featurize.Config) (err error) {
 		cut, err = attach.OpenCut(model, h, c)
 		return err

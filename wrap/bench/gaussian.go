@@ -60,6 +60,7 @@ type inputs func(context.Context, *evalSet) (*rows.Batch, error)
 // integrate predicts with a Gaussian over logits.
 func (b *bench) integrate(r *request, cov methods.Covariance, inputs inputs) predictor {
 	k := b.head.Logits
+	cov = b.remembered(cov)
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		x, err := inputs(ctx, s)
 		if err != nil {
@@ -70,6 +71,14 @@ func (b *bench) integrate(r *request, cov methods.Covariance, inputs inputs) pre
 		}
 		return methods.NewGaussian(ctx, methods.Kind(r.name), cov, x, k)
 	}
+}
+
+// remembered is a covariance that keeps what it computes.
+func (b *bench) remembered(cov methods.Covariance) methods.Covariance {
+	if b.computed[cov] == nil {
+		b.computed[cov] = newComputed(cov, b.head.Logits)
+	}
+	return b.computed[cov]
 }
 
 // swag is the covariance of the last layers along a training trajectory.

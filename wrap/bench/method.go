@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/methods/layers"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
@@ -97,6 +98,8 @@ type bench struct {
 	curvatures     map[curvatureKey]*calibrate.Curvature
 	dampings       map[dampedKey]float64 // ε, of others than the bundle's
 	logitVariances map[dampedKey]*calibrate.LogitCovariance
+	computed       map[methods.Covariance]*computed
+	tuned          map[string]*calibrate.Tuned // by request.text: of the first draw, for all
 }
 
 // A predictor prepares a set of examples for a method that is fitted.

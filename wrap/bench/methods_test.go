@@ -478,44 +478,83 @@ func TestDrawsFollowFromTheSeed(t *testing.T) {
 	}
 }
 
-// Each draw of a method has the figures of an evaluation with its seed, and what draws nothing is
-// there once.
+// The first draw of a method is what an evaluation with its seed gives. Others are of their own seeds, whichever
+// are drawn between, at the temperatures of the first; and what draws nothing is there once.
 func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 	dir, _ := calibrated(t, calibrate.Full)
 	random := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5", "ensemble-ll:2",
 		"jackknife-ll:2", "edl"}
 	cfg := everything(t, dir, append(random, "mf1", "ts")...)
 	cfg.DropoutRate, cfg.Resamples = 0.2, 20
-	cfg.Seed = 8
-	second := evaluated(t, cfg)
-	cfg.Seed, cfg.Draws = 7, []uint64{7, 8}
-	e, err := Evaluate(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := 0
-	for _, name := range cfg.Methods {
-		draws := 1
-		if slices.Contains(random, name) {
-			draws = 2
+	cfg.Seed = 7
+	alone := evaluated(t, cfg)
+	drawn := func(seeds ...uint64) map[string][]MethodResult {
+		cfg.Draws = seeds
+		e, err := Evaluate(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
 		}
-		for i := range draws {
-			if r := e.Methods[at]; r.Name != name || r.Draw != i {
-				t.Fatalf("result %d is draw %d of %s, want %d of %s", at, r.Draw, r.Name, i, name)
+		by := map[string][]MethodResult{}
+		for _, r := range e.Methods {
+			if r.Draw != len(by[r.Name]) {
+				t.Fatalf("%s: draw %d follows %d others", r.Name, r.Draw, len(by[r.Name]))
 			}
-			at++
+			by[r.Name] = append(by[r.Name], r)
 		}
-		last, want := e.Methods[at-1], second[name]
-		if last.InDomain.InDomain != want.InDomain.InDomain || last.OOD[0].OOD != want.OOD[0].OOD ||
-			last.Temperatures != nil && *last.Temperatures != *want.Temperatures {
-			t.Errorf("%s: %+v, with that seed alone %+v", name, last.InDomain.InDomain, want.InDomain.InDomain)
+		return by
+	}
+	two, three := drawn(7, 8), drawn(7, 9, 8)
+	for _, name := range cfg.Methods {
+		want := 1
+		if slices.Contains(random, name) {
+			want = 2
 		}
-		if first := e.Methods[at-draws]; draws > 1 && first.InDomain.InDomain == last.InDomain.InDomain {
+		if len(two[name]) != want {
+			t.Fatalf("%s is there %d times, want %d", name, len(two[name]), want)
+		}
+		first, last, again := two[name][0], two[name][want-1], three[name][len(three[name])-1]
+		for what, pair := range map[string][2]MethodResult{"the first draw and its seed alone": {first, alone[name]},
+			"the last draw, behind one other and behind two": {last, again}} {
+			got, want := pair[0], pair[1]
+			if got.InDomain.InDomain != want.InDomain.InDomain || got.OOD[0].OOD != want.OOD[0].OOD {
+				t.Errorf("%s: %s differ: %+v and %+v", name, what, got.InDomain.InDomain, want.InDomain.InDomain)
+			}
+		}
+		if want == 1 {
+			continue
+		}
+		if *first.Temperatures != *last.Temperatures {
+			t.Errorf("%s: temperatures %+v, of the first draw %+v", name, *last.Temperatures, *first.Temperatures)
+		}
+		if first.InDomain.InDomain == last.InDomain.InDomain {
 			t.Errorf("%s: both draws are %+v", name, last.InDomain.InDomain)
 		}
 	}
-	if at != len(e.Methods) {
-		t.Errorf("%d results, want %d", len(e.Methods), at)
+}
+
+// What is made of the curvature that a bundle keeps is what is made of the training data; and the training data
+// that is given is not passed over.
+func TestTheCurvatureThatIsKeptServes(t *testing.T) {
+	for name, covariance := range map[string]calibrate.Covariance{"hessian": calibrate.Hessian, "sandwich": calibrate.Sandwich} {
+		c := config(t, filepath.Join(t.TempDir(), "b"))
+		c.Structure, c.Covariance, c.Damping = calibrate.Full, covariance, calibrate.Damping{Relative: 1}
+		mustCalibrate(t, c)
+		names := []string{"mf2", "mc:5", "mf1", "mf2@hessian"}
+		want := evaluated(t, everything(t, c.Out, names...))
+		c.KeepCurvature, c.Out = true, filepath.Join(t.TempDir(), "kept")
+		mustCalibrate(t, c)
+		kept := everything(t, c.Out, names...)
+		for _, m := range names {
+			if got, want := evaluated(t, kept)[m], want[m]; got.InDomain.InDomain != want.InDomain.InDomain ||
+				got.OOD[0].OOD != want.OOD[0].OOD {
+				t.Errorf("%s: %s gives %+v, of the training data %+v", name, m, got.InDomain.InDomain, want.InDomain.InDomain)
+			}
+		}
+		b := ready(t, kept)
+		b.train = nil // which is not looked at
+		if _, err := b.newCurvature(curvatureKey{calibrate.Full, covariance.NeedsFisher()}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -64,6 +64,33 @@ func (b *Bundle) SHA256() string { return b.sum }
 // [ModelDataName]; their hashes were those of the manifest when it was opened.
 func (b *Bundle) FS() fs.FS { return b.fsys }
 
+// KeepsCurvature reports whether the bundle has the sums over the training data that it was made from, as
+// this program reads them.
+func (b *Bundle) KeepsCurvature() bool { return b.Manifest.Curvature != nil && b.Manifest.Format > 1 }
+
+// Sums reads [CurvatureName], of a bundle that KeepsCurvature. The sums go on with the given product, which
+// may be nil.
+func (b *Bundle) Sums(product calibrate.Product) (*calibrate.Sums, error) {
+	f, size, err := open(b.fsys, CurvatureName)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, ok := f.(io.ReaderAt)
+	if !ok {
+		return nil, fmt.Errorf("%s: this file system cannot be read at an offset: want one such as os.DirFS", CurvatureName)
+	}
+	sums, err := calibrate.DecodeSums(r, size, product)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", CurvatureName, err)
+	}
+	m := &b.Manifest
+	if sums.Head() != m.Head.Head || sums.Structure() != m.Structure || sums.Fisher() != m.Covariance.NeedsFisher() {
+		return nil, fmt.Errorf("%s: not the curvature of its posterior", CurvatureName)
+	}
+	return sums, nil
+}
+
 // Dir returns the path given to [Open], "" after [OpenFS].
 func (b *Bundle) Dir() string { return b.dir }
 

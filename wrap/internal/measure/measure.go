@@ -199,7 +199,7 @@ func AddPlain(tallies []*Tally, c *calibrate.Calibration, learned []*score.Fitte
 		of := *c
 		of.Method = calibrate.MF0
 		mf0, values = of.PredictScores(list, b.Features, b.Logits, b.N)
-	} else {
+	} else if len(list) > 0 { // else no variances are wanted, which take the time
 		values = c.Scores(list, b.Features, b.Logits, b.N)
 	}
 	for _, t := range tallies {
