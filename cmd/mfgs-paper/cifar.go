@@ -29,7 +29,7 @@ const (
 	cifarSide    = 32
 	cifarHeldOut = -500 // the last images of each class, as models/cifar10-resnet20/train.py has it
 	shiftHeldOut = 200  // the first test images of each class, for a network trained on all the others
-	noiseImages  = 10_000
+	noiseImages  = 6000
 	longEpochs   = 100 // of the networks, as models/cifar10-resnet20/README.md has it
 )
 

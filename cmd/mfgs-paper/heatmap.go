@@ -23,7 +23,7 @@ func measureHeatMaps(ctx context.Context, l *lab, s *section) error {
 	for i, seed := range set.seedsOf(trial{network: short}) {
 		papers := posterior{damping: calibrate.Damping{Absolute: 1}}
 		q := request{subject: subject{set: set, kind: short, seed: seed, posterior: papers}}
-		report, err := l.calibrate(ctx, q.subject)
+		report, err := l.calibrate(ctx, q.subject, false)
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 		return err
 	}
 	peak.Reset()
-	report, err := l.calibrate(ctx, subject{set: set})
+	report, err := l.accumulate(ctx, subject{set: set})
 	if err != nil {
 		return err
 	}

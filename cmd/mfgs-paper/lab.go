@@ -18,7 +18,6 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
-	"github.com/mfgs/mfgs/wrap/bundle"
 )
 
 // A lab calibrates and evaluates, and remembers what it did.
@@ -114,26 +113,34 @@ func (l *lab) bundlePath(s subject) string {
 	return filepath.Join(l.scratch, "bundles", l.stamped, fileName(name))
 }
 
-// calibrate makes the bundle of a subject, unless there is one.
-func (l *lab) calibrate(ctx context.Context, s subject) (*wrap.Report, error) {
+// sumsPath is where what is read for a subject is kept, for all posteriors that are made of it.
+func (l *lab) sumsPath(s subject) string {
+	name := fmt.Sprintf("%s %s %s%d %s", s.set.name, s.set.told, s.kind, s.seed, s.structure)
+	if s.covariance.NeedsFisher() {
+		name += " with fisher"
+	}
+	return filepath.Join(l.scratch, "sums", l.stamped, fileName(name))
+}
+
+// calibrate makes the bundle of a subject, unless there is one. Some methods take the curvature, which
+// is kept for them.
+func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.Report, error) {
 	if r := l.bundles[s]; r != nil {
 		return r, nil
 	}
-	model := s.set.network(s.kind, s.seed)
-	if err := trained(model); err != nil {
-		return nil, err
+	sums, out := l.sumsPath(s), l.bundlePath(s)
+	if !exists(sums) { // a part is a folder that appears whole, and this one is of the same program and data
+		if _, err := l.accumulate(ctx, s); err != nil {
+			return nil, err
+		}
 	}
-	out := l.bundlePath(s)
 	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
 		return nil, err
 	}
-	l.say("calibrating %s, %s, %v", s.set.name, filepath.Base(model), s.posterior)
-	r, err := wrap.Calibrate(ctx, wrap.Config{
-		Model: model, Train: s.set.train, Val: s.set.val, OOD: s.set.valOOD,
-		Out: out, Force: true,
-		OODScore:   score.Default, // to compare all takes longer than all else
-		Covariance: s.covariance, Damping: s.damping, Structure: s.structure,
-		Inputs: l.inputs(s.set), Runtime: l.runtime,
+	l.say("calibrating %s, %s, %v", s.set.name, filepath.Base(s.set.network(s.kind, s.seed)), s.posterior)
+	r, err := wrap.Merge(ctx, wrap.MergeConfig{
+		Parts: []string{sums}, Out: out, Force: true, KeepCurvature: curvature,
+		Covariance: s.covariance, Damping: s.damping, Runtime: l.runtime,
 	})
 	if err != nil {
 		return nil, err
@@ -141,6 +148,25 @@ func (l *lab) calibrate(ctx context.Context, s subject) (*wrap.Report, error) {
 	l.warn(r.Warnings)
 	l.bundles[s] = r
 	return r, nil
+}
+
+// accumulate reads the data of a subject.
+func (l *lab) accumulate(ctx context.Context, s subject) (*wrap.PartReport, error) {
+	model, out := s.set.network(s.kind, s.seed), l.sumsPath(s)
+	if err := trained(model); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
+		return nil, err
+	}
+	l.say("reading %s, %s", s.set.name, filepath.Base(model))
+	return wrap.Accumulate(ctx, wrap.Config{
+		Model: model, Train: s.set.train, Val: s.set.val, OOD: s.set.valOOD,
+		Out: out, Force: true,
+		OODScore:   score.Default, // to compare all takes longer than all else
+		Covariance: s.covariance, Structure: s.structure,
+		Inputs: l.inputs(s.set), Runtime: l.runtime,
+	})
 }
 
 // inputs says how a benchmark is read, and where its features are kept.
@@ -239,8 +265,8 @@ func (l *lab) evaluate(
 	ctx context.Context, q request, methods []string, draws int, ood, shifts []bench.NamedSpec,
 ) (*bench.Evaluation, error) {
 	// A bundle is a folder that appears whole, and this one is of the same program and data.
-	if _, err := bundle.Open(l.bundlePath(q.subject)); err != nil {
-		if _, err := l.calibrate(ctx, q.subject); err != nil {
+	if !exists(l.bundlePath(q.subject)) {
+		if _, err := l.calibrate(ctx, q.subject, slices.ContainsFunc(methods, takesCurvature)); err != nil {
 			return nil, err
 		}
 	}
@@ -268,6 +294,12 @@ func (l *lab) evaluate(
 	}
 	l.warn(e.Warnings)
 	return e, nil
+}
+
+// takesCurvature reports whether a method is made of the curvature of a bundle's posterior.
+func takesCurvature(method string) bool {
+	name, _, _ := strings.Cut(method, ":")
+	return slices.Contains([]string{"mc", "mf1", "mf2", "ukf", "rue"}, name)
 }
 
 // fill adds what the methods of c ask for.

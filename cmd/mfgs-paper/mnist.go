@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 
@@ -78,6 +79,9 @@ func trajectory(dir string, from, to int) []string {
 	}
 	return all
 }
+
+// unused is the posterior of networks whose bundle says what to tune on, and no more: the cheapest.
+var unused = posterior{structure: calibrate.Kronecker}
 
 // The kinds of networks on MNIST beside the usual one.
 const (

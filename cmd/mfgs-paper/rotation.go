@@ -25,7 +25,7 @@ func rotationTrials() []trial {
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
 		{row: "Deep E.(5)", method: "ensemble", joint: 5},
-		{row: "Dropout", method: "dropout:20", network: "dropout"},
+		{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: unused},
 		{row: "mf0", method: "mf0"},
 	}
 }

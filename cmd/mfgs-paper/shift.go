@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/spoil"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report/chart"
 )
@@ -23,74 +19,6 @@ const shiftTitle = "Corrupted images: not the paper's"
 // shiftImages is how many test images are spoiled in every way.
 const shiftImages = 500
 
-// A spoiling is a way to spoil images; severity 0 is none.
-type spoiling struct {
-	kind     string
-	severity int
-}
-
-func (s spoiling) String() string {
-	if s.severity == 0 {
-		return "as they are"
-	}
-	return fmt.Sprintf("%s %d", s.kind, s.severity)
-}
-
-// spoilings are none, and then every kind in all severities.
-func spoilings() []spoiling {
-	all := []spoiling{{}}
-	for _, kind := range corrupt.Kinds() {
-		for severity := 1; severity <= corrupt.Severities; severity++ {
-			all = append(all, spoiling{kind, severity})
-		}
-	}
-	return all
-}
-
-// spoiled returns the pixels of the first n images, each spoiled with its position as the seed.
-func spoiled(g *gallery.Gallery, s spoiling, n int) ([]byte, error) {
-	var all []byte
-	for i := range min(n, g.Len()) {
-		im := corrupt.Image{Width: g.Width, Height: g.Height, Channels: g.Channels, Pixels: g.Image(i)}
-		if s.severity > 0 {
-			var err error
-			if im, err = corrupt.Apply(s.kind, s.severity, im, uint64(i)); err != nil {
-				return nil, err
-			}
-		}
-		all = append(all, im.Pixels...)
-	}
-	return all, nil
-}
-
-// writeSpoiled writes a gallery spoiled, with its labels, and returns the SPEC. A file that is there is
-// kept if it begins as it would be written.
-func writeSpoiled(g *gallery.Gallery, dir string, s spoiling) (string, error) {
-	name := filepath.Join(dir, fileName(s.String())+"-")
-	images := name + "images-idx" + map[int]string{1: "3", 3: "4"}[g.Channels] + "-ubyte"
-	shape := []int{g.Len(), g.Height, g.Width}
-	if g.Channels > 1 {
-		shape = append(shape, g.Channels)
-	}
-	if err := gallery.WriteIDX(name+"labels-idx1-ubyte", g.Labels, g.Len()); err != nil {
-		return "", err
-	}
-	begins, err := spoiled(g, s, 3)
-	if err != nil {
-		return "", err
-	}
-	head := 4 + 4*len(shape)
-	if there, err := files.Read(images, int64(head+len(g.Pixels))); err == nil &&
-		len(there) == head+len(g.Pixels) && bytes.HasPrefix(there[head:], begins) {
-		return images, nil
-	}
-	pixels, err := spoiled(g, s, g.Len())
-	if err != nil {
-		return "", err
-	}
-	return images, gallery.WriteIDX(images, pixels, shape...)
-}
-
 // spoil writes the test images of a benchmark, spoiled in every way.
 func (l *lab) spoil(ctx context.Context, set *benchmark) ([]bench.NamedSpec, error) {
 	g, err := gallery.Read(ctx, set.test)
@@ -98,24 +26,14 @@ func (l *lab) spoil(ctx context.Context, set *benchmark) ([]bench.NamedSpec, err
 		return nil, err
 	}
 	g = g.Some(shiftImages)
-	ways := spoilings()
+	ways := spoil.Ways()
 	l.say("spoiling %d images of %s in %d ways", g.Len(), set.name, len(ways)-1)
-	shifts, errs := make([]bench.NamedSpec, len(ways)), make([]error, len(ways))
-	var wg sync.WaitGroup
-	free := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for i, s := range ways {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			if errs[i] = context.Cause(ctx); errs[i] != nil {
-				return
-			}
-			spec, err := writeSpoiled(g, filepath.Join(l.scratch, "spoiled", fileName(set.name)), s)
-			shifts[i], errs[i] = bench.NamedSpec{Name: s.String(), Spec: spec}, err
-		})
+	specs, err := spoil.Write(ctx, g, filepath.Join(l.scratch, "spoiled", fileName(set.name)))
+	var shifts []bench.NamedSpec
+	for i, spec := range specs {
+		shifts = append(shifts, bench.NamedSpec{Name: ways[i].String(), Spec: spec})
 	}
-	wg.Wait()
-	return shifts, errors.Join(errs...)
+	return shifts, err
 }
 
 // shiftTrials are those of a benchmark: ensembles of so many networks, and dropout where there are networks for it.
@@ -127,7 +45,7 @@ func shiftTrials(joint int, dropout bool) []trial {
 		{row: fmt.Sprintf("Deep E.(%d)", joint), method: "ensemble", joint: joint},
 	}
 	if dropout {
-		all = append(all, trial{row: "Dropout", method: "dropout:20", network: dropoutKind})
+		all = append(all, trial{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: unused})
 	}
 	return all
 }
@@ -208,8 +126,8 @@ func measureShift(ctx context.Context, l *lab, s *section) error {
 func bySeverity(set string, t trial, rows []row) (all []row) {
 	for severity := range corrupt.Severities + 1 {
 		var of []row
-		for i, s := range spoilings() {
-			if s.severity == severity {
+		for i, w := range spoil.Ways() {
+			if w.Severity == severity {
 				of = append(of, rows[i])
 			}
 		}
@@ -222,8 +140,8 @@ func bySeverity(set string, t trial, rows []row) (all []row) {
 func byKind(set string, t trial, rows []row) (all []row) {
 	for _, kind := range corrupt.Kinds() {
 		var of []row
-		for i, s := range spoilings() {
-			if s.kind == kind {
+		for i, w := range spoil.Ways() {
+			if w.Kind == kind {
 				of = append(of, rows[i])
 			}
 		}

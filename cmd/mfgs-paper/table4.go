@@ -23,7 +23,7 @@ func table4Trials() []trial {
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},
 		{row: "EDL", method: "edl", answers: evidentialKind},
-		{row: "Dropout", method: "dropout:20", network: dropoutKind, note: "a network trained with dropout; M = 20, where the paper has 500"},
+		{row: "Dropout", method: "dropout:20", network: dropoutKind, posterior: unused, note: "a network trained with dropout; M = 20, where the paper has 500"},
 		{row: "BNN(VI)", method: "bnn-vi:20", answers: variationalKind, note: "a network trained so, all layers, the divergence from the prior weighed by 0.1; M = 20, where the paper has 500"},
 		{row: "BNN(KFAC)", method: "bnn-kfac:20", layers: 3, few: someNetworks, note: "all layers; M = 20, where the paper has 500; tuned on a fifth of the held-out data"},
 	}...)

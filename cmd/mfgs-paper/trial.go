@@ -19,7 +19,7 @@ type trial struct {
 	answers string // the kind of network that answers in its place; "" for the same
 	layers  int
 	few     int  // of so many networks alone, 0 for all: what takes long
-	once    bool // asks for one draw alone, of what no claim is about; others of its request may draw more often
+	once    bool // asks for one draw alone, of what no claim is about
 	joint   int  // how many networks an ensemble is of; 0 for a method of one
 	note    string
 }
@@ -113,24 +113,33 @@ func (t trial) beside(table, data string) *figures {
 
 // measure makes the rows of a table on a benchmark. Methods of the same request are evaluated together.
 func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials []trial) ([]row, error) {
-	var order []request
-	methods, draws := map[request][]string{}, map[request]int{}
+	type call struct {
+		request
+		draws int // 0: whatever others of the request ask for
+	}
+	var order []call
+	methods, draws := map[call][]string{}, map[request]int{}
 	for _, t := range trials {
 		for _, q := range set.requests(t) {
-			if methods[q] == nil {
-				order = append(order, q)
+			c := call{request: q}
+			if t.once {
+				c.draws = 1
+			} else {
+				draws[q] = max(draws[q], set.draws(t))
 			}
-			methods[q] = append(methods[q], t.method)
-			draws[q] = max(draws[q], set.draws(t))
+			if methods[c] == nil {
+				order = append(order, c)
+			}
+			methods[c] = append(methods[c], t.method)
 		}
 	}
 	answers := map[request]map[string][]answer{}
-	for _, q := range order {
-		a, err := l.ask(ctx, q, methods[q], draws[q])
+	for _, c := range order {
+		a, err := l.ask(ctx, c.request, methods[c], cmp.Or(c.draws, draws[c.request]))
 		if err != nil {
 			return nil, err
 		}
-		answers[q] = a
+		answers[c.request] = a
 	}
 	rows := make([]row, len(trials))
 	for i, t := range trials {

@@ -162,3 +162,23 @@ func spread(x []float64) float64 {
 	}
 	return math.Sqrt(sum)
 }
+
+// rainbow is a gallery of n small images of one colour each, with their places as labels.
+func rainbow(n, channels int) *Gallery {
+	g := &Gallery{Width: 4, Height: 3, Channels: channels}
+	for i := range n {
+		g.Pixels = append(g.Pixels, bytes.Repeat([]byte{byte(i), byte(2 * i), byte(3 * i)}[:channels], 4*3)...)
+		g.Labels = append(g.Labels, byte(i))
+	}
+	return g
+}
+
+func TestSomeImagesAreSpreadEvenly(t *testing.T) {
+	few := rainbow(10, 3).Some(4)
+	if !slices.Equal(few.Labels, []byte{0, 2, 5, 7}) || few.Len() != 4 || few.Image(3)[2] != 21 || few.Channels != 3 {
+		t.Errorf("labels %v, pixels %v", few.Labels, few.Pixels)
+	}
+	if all := rainbow(3, 1); all.Some(3) != all || all.Some(9) != all {
+		t.Error("where there are no more, others are taken than all")
+	}
+}
