@@ -40,6 +40,9 @@ type Calibration struct {
 	// Score is the score of unfamiliarity that is served; nil: mf0, whose median margin is 1.
 	Score *score.Served
 
+	// Product computes the variances; nil, or one that fails: Go's own.
+	Product Product
+
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
 	// distribution, under either pair: over what interval mf0 is interpolated. It is
 	// at least 1, and 0 where it is unknown.
@@ -132,7 +135,9 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 		x.Margin = make([]float64, n)
 	}
 	k, width := h.Logits, h.Probabilities()
-	c.Posterior.Both(p.Variance, p.Leverage, phi, n)
+	if c.Product == nil || c.Posterior.forms(c.Product, p.Variance, p.Leverage, phi, n) != nil {
+		c.Posterior.Both(p.Variance, p.Leverage, phi, n)
+	}
 	plain := c.PlainTemperature()
 	parallel.For(n, func(first, last int) {
 		e := newEvaluator(h, c.Lambda0)

@@ -276,6 +276,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	file := classified(t, 3000, 6, 4)
 	c := Config{ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]"}
+	tenth := calibrate.Damping{Relative: 0.1}
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
 		c.Structure, c.Covariance, c.Damping = structure, calibrate.Fisher, calibrate.Damping{}
 		both := parts(t, c, 2)
@@ -283,9 +284,7 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 		hessian := parts(t, c, 1)
 		for _, m := range []MergeConfig{
 			{Parts: both, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Absolute: 1}},
-			{
-				Parts: both, Covariance: calibrate.Hessian, Damping: calibrate.Damping{Relative: 0.1}, KeepCurvature: true,
-			},
+			{Parts: both, Covariance: calibrate.Hessian, Damping: tenth, KeepCurvature: true},
 			{Parts: both, Covariance: calibrate.Hessian},
 			{Parts: both, Damping: calibrate.Damping{Relative: 3}},
 			{Parts: hessian, Damping: calibrate.Damping{Absolute: 2}, KeepCurvature: true},

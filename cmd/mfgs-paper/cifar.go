@@ -142,7 +142,7 @@ func cifarTrials() []trial {
 		trials = append(trials, trial{row: fmt.Sprintf("Deep E.(%d)", m), method: "ensemble", joint: m})
 	}
 	return append(trials, []trial{
-		{row: "Deep E.(50), last layers", method: "ensemble-ll:50", few: 1, once: true, note: onFeatures},
+		{row: "Deep E.(20), last layers", method: "ensemble-ll:20", few: 1, once: true, note: onFeatures},
 		{row: "RUE", method: "rue:50", few: someNetworks, note: lastLayer},
 		{row: "MLE", method: "mle"},
 		{row: "T. Scale", method: "ts"},

@@ -275,8 +275,8 @@ measured it.
 10,000 tested; of notMNIST 5,000 are held out and the other 13,724 tested. What else is missing or replaced stands with its table.
 
 **Networks.** Those in `+"`models`"+`: on MNIST %d that interpolate, as the paper's training makes them, and five that do not; of dropout, evidential, variational
-and SWAG three each; on CIFAR-10 five. What takes long is on three of them. A figure is the mean over networks ± their standard deviation. Below each row stand the paper's printed numbers in italics.
-What draws at random and claims are about draws ten times at least in all, each time tuned afresh; dropout under shift and rotation draws once on each of three networks.
+and SWAG three each; on CIFAR-10 five. What takes long is on three of them, or on five. A figure is the mean over networks ± their standard deviation. Below each row stand the paper's printed numbers in italics.
+What draws at random and claims are about draws ten times at least in all, each network tuned with its first draw; dropout under shift and rotation draws once on each of three networks.
 
 **Columns.** Error, ECE, debiased (the ℓ2 calibration error with the bias of its bins taken off), Acc. (the best accuracy at equal priors), ROC and PR are in per cent, NLL in nats.
 Columns without a mark have temperatures tuned on held-out out-of-distribution data, as the paper does; "nll" marks those with the temperatures for in-domain

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,10 +72,18 @@ type benchmark struct {
 	trained map[string]int // how many networks there are of each other kind
 	// network returns the file of a network: kind is "" for the usual one.
 	network func(kind string, seed int) string
+	// fisher reports which networks have posteriors that take the Fisher matrix; nil: it is not known before.
+	fisher func(kind string, seed int) bool
 	// files names the trained networks that a method needs, as bench.Config.With does; nil where
 	// there are none.
 	files func(method string, q request) map[string][]string
 }
+
+// How many networks what takes long is on.
+const (
+	someNetworks = 3
+	moreNetworks = 5 // where two draws of each are enough
+)
 
 // A subject is what there is a bundle of.
 type subject struct {
@@ -116,10 +125,15 @@ func (l *lab) bundlePath(s subject) string {
 // sumsPath is where what is read for a subject is kept, for all posteriors that are made of it.
 func (l *lab) sumsPath(s subject) string {
 	name := fmt.Sprintf("%s %s %s%d %s", s.set.name, s.set.told, s.kind, s.seed, s.structure)
-	if s.covariance.NeedsFisher() {
+	if s.withFisher() {
 		name += " with fisher"
 	}
 	return filepath.Join(l.scratch, "sums", l.stamped, fileName(name))
+}
+
+// withFisher reports whether the Fisher matrix is summed as well, for this posterior or for others of the network.
+func (s subject) withFisher() bool {
+	return s.covariance.NeedsFisher() || s.structure == "" && s.set.fisher != nil && s.set.fisher(s.kind, s.seed)
 }
 
 // calibrate makes the bundle of a subject, unless there is one. Some methods take the curvature, which
@@ -140,7 +154,7 @@ func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.R
 	l.say("calibrating %s, %s, %v", s.set.name, filepath.Base(s.set.network(s.kind, s.seed)), s.posterior)
 	r, err := wrap.Merge(ctx, wrap.MergeConfig{
 		Parts: []string{sums}, Out: out, Force: true, KeepCurvature: curvature,
-		Covariance: s.covariance, Damping: s.damping, Runtime: l.runtime,
+		Covariance: cmp.Or(s.covariance, calibrate.Hessian), Damping: s.damping, Runtime: l.runtime,
 	})
 	if err != nil {
 		return nil, err
@@ -160,11 +174,15 @@ func (l *lab) accumulate(ctx context.Context, s subject) (*wrap.PartReport, erro
 		return nil, err
 	}
 	l.say("reading %s, %s", s.set.name, filepath.Base(model))
+	covariance := calibrate.Hessian
+	if s.withFisher() {
+		covariance = calibrate.Sandwich
+	}
 	return wrap.Accumulate(ctx, wrap.Config{
 		Model: model, Train: s.set.train, Val: s.set.val, OOD: s.set.valOOD,
 		Out: out, Force: true,
 		OODScore:   score.Default, // to compare all takes longer than all else
-		Covariance: s.covariance, Structure: s.structure,
+		Covariance: covariance, Structure: s.structure,
 		Inputs: l.inputs(s.set), Runtime: l.runtime,
 	})
 }

@@ -39,8 +39,7 @@ func (r *report) markdown() []byte {
 		total += s.Seconds
 	}
 	t.Row("all", fmt.Sprintf("%.0f", total))
-	fmt.Fprintf(&b, "Seconds that each part took, what several share counted where it was first needed. Parts may have been made beside others, in several runs, "+
-		"and some of them on a machine with more processors; the report was put together by %s on %s:\n\n%s", r.code, r.machine, t)
+	fmt.Fprintf(&b, "Seconds that each part took, what several share counted where it was first needed; %s on %s:\n\n%s", r.code, r.machine, t)
 	return b.Bytes()
 }
 

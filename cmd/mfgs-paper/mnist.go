@@ -46,6 +46,7 @@ func (l *lab) mnist() *benchmark {
 		}
 		return of("%s%d.onnx", kind, seed)
 	}
+	b.fisher = func(kind string, seed int) bool { return kind == "" && seed < someNetworks || kind == short }
 	b.files = func(method string, q request) map[string][]string {
 		seed := q.seed
 		switch name, _, _ := strings.Cut(method, ":"); name {

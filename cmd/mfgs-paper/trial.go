@@ -24,10 +24,8 @@ type trial struct {
 	note    string
 }
 
-const (
-	someNetworks = 3  // that few trials are on
-	leastDraws   = 10 // of what is drawn at random, over all networks
-)
+// leastDraws are those of what is drawn at random, over all networks.
+const leastDraws = 10
 
 // The dampings of the tables: chosen on held-out likelihood, and the paper's.
 var dampings = []struct {

@@ -212,10 +212,11 @@ func (b *bench) attach(ctx context.Context) error {
 		b.cut, err = attach.OpenCut(b.attached.Model, b.attached.Head, c)
 		return err
 	})
-	if err == nil {
-		b.closers = append(b.closers, b.cut.Close)
+	if err != nil {
+		return err
 	}
-	return err
+	b.closers = append(b.closers, b.cut.Close)
+	return b.openProduct()
 }
 
 // runtimeConfig is how the bundle's network is run: by default in the batches of its calibration.
@@ -282,9 +283,6 @@ func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 			return fmt.Errorf("method %q runs networks, and the bundle was made of ready-made features", r.text)
 		}
 	}
-	if err := b.openProduct(); err != nil {
-		return err
-	}
 	for _, r := range fitted {
 		if err := b.checkFiles(r); err != nil {
 			return fmt.Errorf("method %s: %w", r.text, err)
@@ -293,16 +291,13 @@ func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 	return b.openTuning(ctx, slices.ContainsFunc(fitted, b.needsTrain))
 }
 
-// openProduct prepares the runtime's product of matrices, where there is a runtime.
+// openProduct prepares the runtime's product of matrices.
 func (b *bench) openProduct() error {
-	if b.cut == nil || b.product != nil {
-		return nil
-	}
 	product, err := featurize.NewProduct(b.Threads)
 	if err != nil {
 		return err
 	}
-	b.product = product
+	b.product, b.calibration.Product = product, product
 	b.closers = append(b.closers, product.Close)
 	return nil
 }
@@ -508,7 +503,7 @@ func joinNotes(a, b string) string {
 // prepare reads what the method is tuned on and fitted to.
 func (b *bench) prepare(ctx context.Context, r *request) error {
 	sets := []*evalSet{b.val, b.ood}
-	if b.needsTrain(r) && !b.overLayers(r) {
+	if b.needsTrain(r) && !b.overLayers(r) && !r.gaussian { // whose curvature may be kept
 		sets = append(sets, b.train)
 	}
 	for _, s := range sets {

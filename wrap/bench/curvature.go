@@ -33,10 +33,7 @@ func (b *bench) covarianceOf(ctx context.Context, key dampedKey) (*calibrate.Log
 // dampingOf returns the curvature and ε: the bundle's own where it has this covariance, else what
 // its rule gives.
 func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, float64, error) {
-	if err := b.collect(ctx, b.train); err != nil {
-		return nil, 0, err
-	}
-	c, err := b.curvatureOf(key)
+	c, err := b.curvatureOf(ctx, key)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -62,7 +59,7 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 
 // curvatureOf returns the curvature that the bundle keeps or, where it keeps none such, that of the
 // training set.
-func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
+func (b *bench) curvatureOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, error) {
 	k := curvatureKey{key.structure, key.covariance.NeedsFisher()}
 	if c := b.curvatures[k]; c != nil {
 		return c, nil
@@ -70,7 +67,7 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
 		return c, nil
 	}
-	c, err := b.newCurvature(k)
+	c, err := b.newCurvature(ctx, k)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
@@ -79,7 +76,7 @@ func (b *bench) curvatureOf(key dampedKey) (*calibrate.Curvature, error) {
 }
 
 // newCurvature is that which the bundle keeps, unless another is wanted or of other data.
-func (b *bench) newCurvature(k curvatureKey) (*calibrate.Curvature, error) {
+func (b *bench) newCurvature(ctx context.Context, k curvatureKey) (*calibrate.Curvature, error) {
 	of, m := b.attached.Bundle, b.manifest
 	if of.KeepsCurvature() && b.Train == "" && m.Structure == k.structure && (!k.fisher || m.Covariance.NeedsFisher()) {
 		sums, err := of.Sums(b.product)
@@ -87,6 +84,9 @@ func (b *bench) newCurvature(k curvatureKey) (*calibrate.Curvature, error) {
 			return nil, err
 		}
 		return sums.Finish()
+	}
+	if err := b.collect(ctx, b.train); err != nil {
+		return nil, err
 	}
 	return calibrate.NewCurvature(calibrate.CurvatureConfig{
 		Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product,

@@ -552,7 +552,7 @@ func TestTheCurvatureThatIsKeptServes(t *testing.T) {
 		}
 		b := ready(t, kept)
 		b.train = nil // which is not looked at
-		if _, err := b.newCurvature(curvatureKey{calibrate.Full, covariance.NeedsFisher()}); err != nil {
+		if _, err := b.newCurvature(t.Context(), curvatureKey{calibrate.Full, covariance.NeedsFisher()}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
