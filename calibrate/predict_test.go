@@ -210,6 +210,39 @@ func TestPredictIsSafeForConcurrentUse(t *testing.T) {
 	}
 }
 
+// counted counts what is multiplied.
+type counted struct {
+	gonumProduct
+	n int
+}
+
+func (p *counted) Multiply(c, a, b []float64, rows, n, m int) error {
+	p.n++
+	return p.gonumProduct.Multiply(c, a, b, rows, n, m)
+}
+
+// A product that is brought is asked, and where it fails predictions are as without it.
+func TestPredictionsTakeTheProduct(t *testing.T) {
+	h := Head{Logits: 3, Features: 5, Bias: true, Link: Softmax}
+	train, test := randomSet(h, 200, 3, 1), randomSet(h, 40, 3, 2)
+	for _, structure := range []Structure{Full, Kronecker} {
+		c := accumulate(t, CurvatureConfig{Head: h, Structure: structure}, train, 0)
+		calibration := &Calibration{Posterior: mustPosterior(t, c, Hessian, 0.5), NLL: Temperatures{Act: 1, Ens: 1},
+			OOD: Temperatures{Act: 1, Ens: 1}, TS: 1}
+		want := calibration.Predict(test.Features, test.Logits, test.N)
+		own := &counted{}
+		for name, p := range map[string]Product{"its own": own, "one that fails": &failingProduct{}} {
+			calibration.Product = p
+			if got := calibration.Predict(test.Features, test.Logits, test.N); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, %s: %+v, want %+v", structure, name, got, want)
+			}
+		}
+		if own.n == 0 {
+			t.Errorf("%s: the product was not asked", structure)
+		}
+	}
+}
+
 func TestPredictPanicsOnShapes(t *testing.T) {
 	h := heads[1]
 	s := randomSet(h, 4, 2, 1050)

@@ -73,7 +73,7 @@ type Tuned struct {
 // narrower valleys. labels are val's; ood may be nil. A method without T_ens has T_act
 // alone, searched on a grid of 33 and then by golden sections; one that is Resampled has
 // T_act searched so for each of nine T_ens. Of thousands of examples some hundreds show where to
-// search all.
+// search all, and of a method that is Drawn some dozens of what it draws.
 //
 // limit is what [ScalingLimit] returns for val, above which nothing is given up for a
 // larger spread; see Fit.

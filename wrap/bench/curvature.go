@@ -75,10 +75,11 @@ func (b *bench) curvatureOf(ctx context.Context, key dampedKey) (*calibrate.Curv
 	return c, nil
 }
 
-// newCurvature is that which the bundle keeps, unless another is wanted or of other data.
+// newCurvature is that which the bundle keeps, unless another is wanted, or of other data or pixels.
 func (b *bench) newCurvature(ctx context.Context, k curvatureKey) (*calibrate.Curvature, error) {
 	of, m := b.attached.Bundle, b.manifest
-	if of.KeepsCurvature() && b.Train == "" && m.Structure == k.structure && (!k.fisher || m.Covariance.NeedsFisher()) {
+	same := b.Train == "" && b.Preprocess == nil && m.Structure == k.structure
+	if of.KeepsCurvature() && same && (!k.fisher || m.Covariance.NeedsFisher()) {
 		sums, err := of.Sums(b.product)
 		if err != nil {
 			return nil, err
