@@ -1,0 +1,28 @@
+package peak
+
+import (
+	"runtime"
+	"testing"
+)
+
+// What is used for a while counts until it is forgotten.
+func TestMemory(t *testing.T) {
+	if _, known := Memory(); !known {
+		if runtime.GOOS == "linux" {
+			t.Error("the most memory is not known on Linux")
+		}
+		return
+	}
+	Reset()
+	before, _ := Memory()
+	const size = 64 << 20
+	used := make([]byte, size)
+	for i := 0; i < size; i += 512 {
+		used[i] = 1
+	}
+	after, _ := Memory()
+	if after < before+size/2 {
+		t.Errorf("%v bytes after %d more than %v", after, size, before)
+	}
+	runtime.KeepAlive(used)
+}
