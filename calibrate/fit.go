@@ -99,7 +99,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		return nil, err
 	}
 	f := &Fitted{Rho: chosen.Rho, Candidates: tried, MedianVariance: chosen.median, Warnings: warnings}
-	f.Posterior, f.Lambda0, f.TS, f.Product = chosen.posterior, o.Lambda0, scale*act, c.product
+	f.Posterior, f.Lambda0, f.TS = chosen.posterior, o.Lambda0, scale*act
 	if f.NLLGrid = chosen.grid; f.NLLGrid.Act == nil {
 		if f.NLLGrid, _, err = nllSearch(&t.examples, chosen.median).grid(ctx); err != nil {
 			return nil, err

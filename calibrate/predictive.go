@@ -388,7 +388,13 @@ func searchAct(ctx context.Context, few, f func(act float64) float64) (point, er
 		lo, hi := minimum.Bracket(try(few), math.Log(minAct), math.Log(maxAct))
 		at := minimum.GoldenSection(try(few), lo, hi, tolerance)
 		points = nil
-		minimum.Brent(try(f), lo, hi, at, tolerance)
+		best := minimum.Brent(try(f), lo, hi, at, tolerance)
+		// At an end of where the few have it, all may have it beyond.
+		beyond := best-lo < 2*tolerance && lo > math.Log(minAct) || hi-best < 2*tolerance && hi < math.Log(maxAct)
+		if beyond {
+			lo, hi = minimum.Bracket(try(f), math.Log(minAct), math.Log(maxAct))
+			minimum.GoldenSection(try(f), lo, hi, tolerance)
+		}
 	}
 	if err := context.Cause(ctx); err != nil {
 		return point{}, err

@@ -295,6 +295,14 @@ func TestTuneMissesNoTemperature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Where few draws have it is no bound.
+	other, err := Tune(t.Context(), drawn{val}, set.Labels, drawn{ood}, math.Inf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !approx.Relative(other.NLL.Act, got.NLL.Act, 0.01) {
+		t.Errorf("T_act %v of a method whose first draws are best elsewhere, want %v", other.NLL.Act, got.NLL.Act)
+	}
 	v, o := predicted(t.Context(), val, set.Labels, 1, 1), predicted(t.Context(), ood, nil, 1, 1)
 	nll, auroc := math.Inf(1), math.Inf(-1)
 	for _, act := range logSpace(minAct, maxAct, 300) {

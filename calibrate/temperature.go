@@ -311,7 +311,8 @@ func (f search) grid(ctx context.Context) (Grid, []point, error) {
 // from its best point.
 var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
 
-// What a search goes on for: gains of NLL, in nats, and of the AUROC.
+// What a search goes on for: gains of NLL, in nats, and of the AUROC. Fine is for NLL where all examples are
+// few, or searched from the grid.
 const (
 	fine   = 1e-6
 	coarse = 1e-5

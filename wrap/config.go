@@ -60,7 +60,8 @@ type Config struct {
 	NoModel bool   // leave the model out of the bundle
 	// NoProbe keeps no held-out inputs in the bundle, for [Predictor.Probe]: for data that must not travel.
 	NoProbe bool
-	// KeepCurvature keeps the sums over the training data in the bundle, for Update.
+	// KeepCurvature keeps the sums over the training data in the bundle, for Update and for
+	// methods that bench.Evaluate compares.
 	KeepCurvature bool
 
 	Classes    []string             // class names in label order; nil: none, or the training folders' names

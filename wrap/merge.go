@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,17 +20,17 @@ type MergeConfig struct {
 	Out   string   // folder to write
 	Force bool     // replace one that is there
 	// NoModel leaves the model out, and KeepCurvature keeps the sums over the training data in the
-	// bundle, for Update.
+	// bundle, for Update and for methods that bench.Evaluate compares.
 	NoModel, KeepCurvature bool
 	// Model is the file of the calibrated model, for a bundle of parts made with NoModel. That is all
 	// that is done with it.
 	Model string
 	// Decisions, Covariance and Damping, of a bundle, are asked for instead of those that the parts were
-	// made for; zero: these. All parts have what hessian takes; fisher and sandwich want parts made for
-	// one of the two.
+	// made for; zero and nil: these. All parts have what hessian takes; fisher and sandwich want parts made
+	// for one of the two.
 	Decisions  conformal.Plan
 	Covariance calibrate.Covariance
-	Damping    calibrate.Damping
+	Damping    *calibrate.Damping
 
 	// Runtime is used for the products of matrices alone, where it is found: no network is run.
 	Runtime
@@ -167,10 +168,9 @@ func (m *merging) take(path string) error {
 
 // check refuses what cannot work before anything is read.
 func (c *MergeConfig) check() error {
-	if err := c.Runtime.Validate(); err != nil {
-		return err
-	}
-	if err := errors.Join(c.Decisions.Validate(), c.Damping.Validate()); err != nil {
+	err := errors.Join(c.Runtime.Validate(), c.Decisions.Validate(),
+		cmp.Or(c.Damping, &calibrate.Damping{}).Validate(), cmp.Or(c.Covariance, calibrate.Hessian).Validate())
+	if err != nil {
 		return err
 	}
 	switch {
@@ -230,7 +230,7 @@ func MergeParts(ctx context.Context, cfg MergeConfig) (*PartReport, error) {
 	if cfg.Decisions != (conformal.Plan{}) {
 		return nil, errors.New("a part has the decisions of the parts that it was made of: others are for a bundle")
 	}
-	if cfg.Covariance != "" || cfg.Damping != (calibrate.Damping{}) {
+	if cfg.Covariance != "" || cfg.Damping != nil {
 		return nil, errors.New("a part has the covariance and the damping that it was made for: others are for a bundle")
 	}
 	if cfg.Model != "" {

@@ -282,12 +282,15 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 		both := parts(t, c, 2)
 		c.Covariance = calibrate.Hessian
 		hessian := parts(t, c, 1)
+		c.Damping = calibrate.Damping{Absolute: 5}
+		damped := parts(t, c, 1)
 		for _, m := range []MergeConfig{
-			{Parts: both, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Absolute: 1}},
-			{Parts: both, Covariance: calibrate.Hessian, Damping: tenth, KeepCurvature: true},
+			{Parts: both, Covariance: calibrate.Sandwich, Damping: &calibrate.Damping{Absolute: 1}},
+			{Parts: both, Covariance: calibrate.Hessian, Damping: &tenth, KeepCurvature: true},
 			{Parts: both, Covariance: calibrate.Hessian},
-			{Parts: both, Damping: calibrate.Damping{Relative: 3}},
-			{Parts: hessian, Damping: calibrate.Damping{Absolute: 2}, KeepCurvature: true},
+			{Parts: both, Damping: &calibrate.Damping{Relative: 3}},
+			{Parts: hessian, Damping: &calibrate.Damping{Absolute: 2}, KeepCurvature: true},
+			{Parts: damped, Damping: &calibrate.Damping{}},
 		} {
 			m.Out, m.Force = filepath.Join(t.TempDir(), "merged"), true
 			report, err := Merge(t.Context(), m)
@@ -295,13 +298,16 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			one := c
-			one.Covariance, one.Damping = calibrate.Covariance(report.Covariance), m.Damping
+			one.Covariance, one.Damping = calibrate.Covariance(report.Covariance), calibrate.Damping{}
+			if m.Damping != nil {
+				one.Damping = *m.Damping
+			}
 			one.Out = filepath.Join(t.TempDir(), "one")
 			if m.Covariance != "" && m.Covariance != one.Covariance {
 				t.Errorf("asked for %s, made %s", m.Covariance, one.Covariance)
 			}
 			mustCalibrate(t, one)
-			what := fmt.Sprintf("%s, %s, damping %v", structure, report.Covariance, m.Damping)
+			what := fmt.Sprintf("%s, %s, damping %v", structure, report.Covariance, one.Damping)
 			sameCalibration(t, what, m.Out, one.Out, 1e-12)
 			if !m.KeepCurvature {
 				continue
@@ -314,13 +320,13 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 		for words, m := range map[string]MergeConfig{
 			"no Fisher matrix, which fisher needs": {Covariance: calibrate.Fisher},
 			"laplace":                              {Covariance: "laplace"},
-			"-1":                                   {Damping: calibrate.Damping{Absolute: -1}},
+			"-1":                                   {Damping: &calibrate.Damping{Absolute: -1}},
 		} {
 			m.Parts, m.Out = hessian, filepath.Join(t.TempDir(), "b")
 			_, err := Merge(t.Context(), m)
 			says(t, err, words)
 		}
-		for _, m := range []MergeConfig{{Covariance: calibrate.Hessian}, {Damping: calibrate.Damping{Absolute: 1}}} {
+		for _, m := range []MergeConfig{{Covariance: calibrate.Hessian}, {Damping: &calibrate.Damping{Absolute: 1}}} {
 			m.Parts, m.Out = hessian, filepath.Join(t.TempDir(), "part")
 			_, err := MergeParts(t.Context(), m)
 			says(t, err, "others are for a bundle")

@@ -77,6 +77,9 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 	if err != nil {
 		return err
 	}
+	if _, err := l.calibrate(ctx, subject{set: set}, false); err != nil {
+		return err
+	}
 	s.Facts = map[string]float64{"images": float64(report.Examples.Train), "seconds": report.Seconds["train"]}
 	if most, known := peak.Memory(); known {
 		s.Facts["peak MB"] = most / 1e6

@@ -136,8 +136,8 @@ func (s subject) withFisher() bool {
 	return s.covariance.NeedsFisher() || s.structure == "" && s.set.fisher != nil && s.set.fisher(s.kind, s.seed)
 }
 
-// calibrate makes the bundle of a subject, unless there is one. Some methods take the curvature, which
-// is kept for them.
+// calibrate makes the bundle of a subject, unless there is one, and keeps the curvature in it if that is
+// asked for: methods that find none in a bundle sum it again.
 func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.Report, error) {
 	if r := l.bundles[s]; r != nil {
 		return r, nil
@@ -152,9 +152,10 @@ func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.R
 		return nil, err
 	}
 	l.say("calibrating %s, %s, %v", s.set.name, filepath.Base(s.set.network(s.kind, s.seed)), s.posterior)
+	damping := s.damping
 	r, err := wrap.Merge(ctx, wrap.MergeConfig{
 		Parts: []string{sums}, Out: out, Force: true, KeepCurvature: curvature,
-		Covariance: cmp.Or(s.covariance, calibrate.Hessian), Damping: s.damping, Runtime: l.runtime,
+		Covariance: cmp.Or(s.covariance, calibrate.Hessian), Damping: &damping, Runtime: l.runtime,
 	})
 	if err != nil {
 		return nil, err
@@ -316,7 +317,7 @@ func (l *lab) evaluate(
 
 // takesCurvature reports whether a method is made of the curvature of a bundle's posterior.
 func takesCurvature(method string) bool {
-	name, _, _ := strings.Cut(method, ":")
+	name := strings.FieldsFunc(method, func(r rune) bool { return r == ':' || r == '@' })[0]
 	return slices.Contains([]string{"mc", "mf1", "mf2", "ukf", "rue"}, name)
 }
 

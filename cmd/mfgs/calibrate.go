@@ -296,7 +296,7 @@ func parentOfOut(c *cli.Context) error {
 }
 
 func keepCurvatureFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update"}
+	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update and eval"}
 }
 
 // readyMade reports whether features are given instead of a model, and refuses a mixture.

@@ -21,8 +21,7 @@ temperatures, and writes the bundle that one run over all of the data would have
 written. It runs no model and reads no data but the parts; ONNX Runtime, where there
 is one, multiplies matrices. Each shard of each set must be there once; the same
 parts in any order give the same bytes. Covariance, damping and decisions are those
-that the parts were made for, or those asked for here: another damping is tried without
-reading the data again.
+of the parts or those asked for here, for which the data is not read again.
 
 With --part it writes a part instead, in which some shards may be missing still:
 many parts are merged in groups, and these with each other.`,
@@ -60,12 +59,15 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 	config := wrap.MergeConfig{
 		Parts: c.Args().Slice(), Out: c.String("out"), Force: c.Bool("force"),
 		NoModel: c.Bool("no-model"), Model: c.String("model"), KeepCurvature: c.Bool("keep-curvature"),
+		Covariance: calibrate.Covariance(c.String("covariance")),
 	}
-	var err error
-	if config.Damping, config.Decisions, err = readFinish(c); err != nil {
+	damping, decisions, err := readFinish(c)
+	if err != nil {
 		return config, err
 	}
-	config.Covariance = calibrate.Covariance(c.String("covariance"))
+	if config.Decisions = decisions; c.IsSet("damping") {
+		config.Damping = &damping
+	}
 	config.Threads = c.Int("threads")
 	config.Setup.Flag = c.String("runtime")
 	switch {

@@ -64,7 +64,7 @@ func newBench(cfg Config) *bench {
 		Config: cfg, notes: source.Notes{Progress: cfg.step()},
 		curvatures: map[curvatureKey]*calibrate.Curvature{}, dampings: map[dampedKey]float64{},
 		logitVariances: map[dampedKey]*calibrate.LogitCovariance{}, computed: map[methods.Covariance]*computed{},
-		tuned: map[string]*calibrate.Tuned{},
+		room: mostComputed, tuned: map[string]*calibrate.Tuned{}, rates: map[string]float64{},
 	}
 }
 
@@ -503,7 +503,7 @@ func joinNotes(a, b string) string {
 // prepare reads what the method is tuned on and fitted to.
 func (b *bench) prepare(ctx context.Context, r *request) error {
 	sets := []*evalSet{b.val, b.ood}
-	if b.needsTrain(r) && !b.overLayers(r) && !r.gaussian { // whose curvature may be kept
+	if b.needsTrain(r) && !b.overLayers(r) {
 		sets = append(sets, b.train)
 	}
 	for _, s := range sets {

@@ -6,21 +6,22 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 )
 
+// logitCovariance is a covariance of logits that has the variances by themselves.
+type logitCovariance interface {
+	methods.Covariance
+	methods.Variances
+}
+
 // computed is a covariance of logits that keeps what it computed of examples, since several methods and
 // draws want the same. What it is asked for must stay as it is.
 type computed struct {
-	methods.Covariance
-	logits int
-	room   int                    // numbers that more can be kept of
-	kept   map[*float32][]float64 // by the first feature of a block of examples
+	logitCovariance
+	room *int                   // numbers that more can be kept of
+	kept map[*float32][]float64 // by the first feature of a block of examples
 }
 
-// mostComputed is how many numbers are kept.
+// mostComputed is how many numbers are kept of all covariances.
 const mostComputed = 8 << 20
-
-func newComputed(of methods.Covariance, logits int) *computed {
-	return &computed{of, logits, mostComputed, map[*float32][]float64{}}
-}
 
 // Covariances is that of the covariance.
 func (c *computed) Covariances(dst []float64, phi []float32, n int) error {
@@ -28,33 +29,12 @@ func (c *computed) Covariances(dst []float64, phi []float32, n int) error {
 		copy(dst, kept)
 		return nil
 	}
-	if err := c.Covariance.Covariances(dst, phi, n); err != nil {
+	if err := c.logitCovariance.Covariances(dst, phi, n); err != nil {
 		return err
 	}
-	if len(dst) <= c.room && c.kept[&phi[0]] == nil {
-		c.room -= len(dst)
+	if len(dst) <= *c.room && c.kept[&phi[0]] == nil {
+		*c.room -= len(dst)
 		c.kept[&phi[0]] = slices.Clone(dst)
-	}
-	return nil
-}
-
-// Variances is that of the covariance, or its diagonal.
-func (c *computed) Variances(dst []float64, phi []float32, n int) error {
-	k := c.logits
-	own, ok := c.Covariance.(methods.Variances)
-	if ok && len(c.kept[&phi[0]]) != n*k*(k+1)/2 {
-		return own.Variances(dst, phi, n)
-	}
-	all := make([]float64, n*k*(k+1)/2)
-	if err := c.Covariances(all, phi, n); err != nil {
-		return err
-	}
-	at := 0
-	for i := range n {
-		for j := range k {
-			dst[i*k+j] = all[at]
-			at += k - j
-		}
 	}
 	return nil
 }

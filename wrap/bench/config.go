@@ -48,8 +48,8 @@ type Config struct {
 	Seed   uint64 // of everything random
 
 	// Draws are the seeds that methods which draw at random are fitted and measured with, each for a
-	// MethodResult of its own; nil is Seed alone. Temperatures are tuned with the first, as they are where
-	// a method serves. Examples are drawn anew by Seed, whatever these are.
+	// MethodResult of its own; nil is Seed alone. The first tunes the temperatures of all. Examples are drawn
+	// anew by Seed, whatever these are.
 	Draws []uint64
 	// Resamples is how often all examples are drawn anew for intervals; 0 is 1,000.
 	Resamples int
@@ -127,7 +127,7 @@ type MethodResult struct {
 	Temperatures *TunedPairs `json:"temperatures,omitempty"`
 	// Note says what a reader of the figures should know.
 	Note string `json:"note,omitempty"`
-	// Seconds are those for fitting, tuning and testing such a method.
+	// Seconds are those for fitting, tuning and testing such a method; of draws behind the first without tuning.
 	Seconds map[string]float64 `json:"seconds,omitempty"`
 	// OOD are the figures under the temperatures for out-of-distribution data; OODNLL those
 	// of 1 - max p under the temperatures for likelihood.

@@ -60,38 +60,33 @@ func (b *bench) dampingOf(ctx context.Context, key dampedKey) (*calibrate.Curvat
 // curvatureOf returns the curvature that the bundle keeps or, where it keeps none such, that of the
 // training set.
 func (b *bench) curvatureOf(ctx context.Context, key dampedKey) (*calibrate.Curvature, error) {
-	k := curvatureKey{key.structure, key.covariance.NeedsFisher()}
+	k := key.curvature()
 	if c := b.curvatures[k]; c != nil {
 		return c, nil
 	}
 	if c := b.curvatures[curvatureKey{key.structure, true}]; c != nil {
 		return c, nil
 	}
-	c, err := b.newCurvature(ctx, k)
+	if b.keeps(k) {
+		sums, err := b.attached.Bundle.Sums(b.product)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", b.Bundle, err)
+		}
+		k.fisher = sums.Fisher()
+		b.curvatures[k], err = sums.Finish()
+		return b.curvatures[k], err
+	}
+	if err := b.collect(ctx, b.train); err != nil {
+		return nil, err
+	}
+	c, err := calibrate.NewCurvature(calibrate.CurvatureConfig{
+		Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product,
+	}, b.train.data)
 	if err != nil {
 		return nil, fmt.Errorf("train: %w", err)
 	}
 	b.curvatures[k] = c
 	return c, nil
-}
-
-// newCurvature is that which the bundle keeps, unless another is wanted, or of other data or pixels.
-func (b *bench) newCurvature(ctx context.Context, k curvatureKey) (*calibrate.Curvature, error) {
-	of, m := b.attached.Bundle, b.manifest
-	same := b.Train == "" && b.Preprocess == nil && m.Structure == k.structure
-	if of.KeepsCurvature() && same && (!k.fisher || m.Covariance.NeedsFisher()) {
-		sums, err := of.Sums(b.product)
-		if err != nil {
-			return nil, err
-		}
-		return sums.Finish()
-	}
-	if err := b.collect(ctx, b.train); err != nil {
-		return nil, err
-	}
-	return calibrate.NewCurvature(calibrate.CurvatureConfig{
-		Head: b.head, Structure: k.structure, Fisher: k.fisher, Product: b.product,
-	}, b.train.data)
 }
 
 // headWeights returns the last layer, [K,D] with the bias in the last column.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -42,8 +43,8 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 		return nil, "", err
 	}
 	rates := dropoutRates
-	if b.DropoutRate > 0 {
-		rates = []float64{b.DropoutRate}
+	if rate := cmp.Or(b.DropoutRate, b.rates[r.text]); rate > 0 {
+		rates = []float64{rate}
 	}
 	var best predictor
 	var rate float64
@@ -66,6 +67,7 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 			least, best, rate = nll, predict, p
 		}
 	}
+	b.rates[r.text] = rate
 	return best, fmt.Sprintf("of features, rate %g", rate), nil
 }
 

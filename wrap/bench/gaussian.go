@@ -34,19 +34,12 @@ func checkGaussian(b *bench, r *request) (err error) {
 
 // fitGaussian integrates a Gaussian over the last layer's logits.
 func fitGaussian(ctx context.Context, b *bench, r *request) (predictor, string, error) {
-	var cov methods.Covariance
+	var cov logitCovariance
 	var err error
 	if r.covariance == swag {
 		cov, err = b.swag()
 	} else {
-		key := dampedKey{b.manifest.Structure, b.manifest.Covariance}
-		if r.covariance != "" {
-			key.covariance = calibrate.Covariance(r.covariance)
-		}
-		if r.structure != "" {
-			key.structure = r.structure
-		}
-		cov, err = b.covarianceOf(ctx, key)
+		cov, err = b.covarianceOf(ctx, b.keyOf(r))
 	}
 	if err != nil {
 		return nil, "", err
@@ -58,13 +51,16 @@ func fitGaussian(ctx context.Context, b *bench, r *request) (predictor, string, 
 type inputs func(context.Context, *evalSet) (*rows.Batch, error)
 
 // integrate predicts with a Gaussian over logits.
-func (b *bench) integrate(r *request, cov methods.Covariance, inputs inputs) predictor {
+func (b *bench) integrate(r *request, cov logitCovariance, inputs inputs) predictor {
 	k := b.head.Logits
-	cov = b.remembered(cov)
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		x, err := inputs(ctx, s)
 		if err != nil {
 			return nil, err
+		}
+		cov := cov
+		if s.whole == nil { // else its features are a copy, made anew each time
+			cov = b.remembered(cov)
 		}
 		if r.sampled {
 			return methods.NewMonteCarlo(ctx, cov, x, k, r.samples, r.seedOf(s))
@@ -74,9 +70,9 @@ func (b *bench) integrate(r *request, cov methods.Covariance, inputs inputs) pre
 }
 
 // remembered is a covariance that keeps what it computes.
-func (b *bench) remembered(cov methods.Covariance) methods.Covariance {
+func (b *bench) remembered(cov logitCovariance) logitCovariance {
 	if b.computed[cov] == nil {
-		b.computed[cov] = newComputed(cov, b.head.Logits)
+		b.computed[cov] = &computed{cov, &b.room, map[*float32][]float64{}}
 	}
 	return b.computed[cov]
 }
@@ -89,7 +85,10 @@ var swagFiles = &Files{
 }
 
 // swag reads the last layers of the checkpoints.
-func (b *bench) swag() (methods.Covariance, error) {
+func (b *bench) swag() (*methods.SWAG, error) {
+	if b.trajectory != nil {
+		return b.trajectory, nil
+	}
 	var trajectory [][]float64
 	for _, path := range b.With[swag] {
 		_, h, err := b.openHead(path)
@@ -105,5 +104,7 @@ func (b *bench) swag() (methods.Covariance, error) {
 		}
 		trajectory = append(trajectory, w)
 	}
-	return methods.NewSWAG(trajectory, b.head, b.product)
+	var err error
+	b.trajectory, err = methods.NewSWAG(trajectory, b.head, b.product)
+	return b.trajectory, err
 }

@@ -98,8 +98,12 @@ type bench struct {
 	curvatures     map[curvatureKey]*calibrate.Curvature
 	dampings       map[dampedKey]float64 // ε, of others than the bundle's
 	logitVariances map[dampedKey]*calibrate.LogitCovariance
+	trajectory     *methods.SWAG
 	computed       map[methods.Covariance]*computed
-	tuned          map[string]*calibrate.Tuned // by request.text: of the first draw, for all
+	room           int // numbers that these may keep more
+	// By request.text, of the first draw for all.
+	tuned map[string]*calibrate.Tuned
+	rates map[string]float64 // of dropout of features
 }
 
 // A predictor prepares a set of examples for a method that is fitted.

@@ -485,7 +485,7 @@ func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 	random := []string{"bnn-vi:5", "mc:5", "bnn-kfac:5", "rue:5", "dropout:5", "bnn-ll-vi:5", "ensemble-ll:2",
 		"jackknife-ll:2", "edl"}
 	cfg := everything(t, dir, append(random, "mf1", "ts")...)
-	cfg.DropoutRate, cfg.Resamples = 0.2, 20
+	cfg.Resamples = 20
 	cfg.Seed = 7
 	alone := evaluated(t, cfg)
 	drawn := func(seeds ...uint64) map[string][]MethodResult {
@@ -523,8 +523,9 @@ func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 		if want == 1 {
 			continue
 		}
-		if *first.Temperatures != *last.Temperatures {
-			t.Errorf("%s: temperatures %+v, of the first draw %+v", name, *last.Temperatures, *first.Temperatures)
+		if *first.Temperatures != *last.Temperatures || first.Note != last.Note { // which has the rate of dropout
+			t.Errorf("%s: %+v, %s, of the first draw %+v, %s", name, *last.Temperatures, last.Note,
+				*first.Temperatures, first.Note)
 		}
 		if first.InDomain.InDomain == last.InDomain.InDomain {
 			t.Errorf("%s: both draws are %+v", name, last.InDomain.InDomain)
@@ -532,28 +533,56 @@ func TestDrawsAreThoseOfTheirSeeds(t *testing.T) {
 	}
 }
 
-// What is made of the curvature that a bundle keeps is what is made of the training data; and the training data
-// that is given is not passed over.
+// What is made of the curvature that a bundle keeps is what is made of the training data, which is not looked
+// at; but data that is given is.
 func TestTheCurvatureThatIsKeptServes(t *testing.T) {
-	for name, covariance := range map[string]calibrate.Covariance{"hessian": calibrate.Hessian, "sandwich": calibrate.Sandwich} {
+	half := strings.Replace(digits(t, models.DigitsTrain), "[0:1200]", "[0:600]", 1)
+	if half == digits(t, models.DigitsTrain) {
+		t.Fatalf("%s is not as expected", half)
+	}
+	for _, of := range []struct {
+		structure  calibrate.Structure
+		covariance calibrate.Covariance
+	}{
+		{calibrate.Full, calibrate.Hessian}, {calibrate.Full, calibrate.Sandwich},
+		{calibrate.Kronecker, calibrate.Fisher},
+	} {
 		c := config(t, filepath.Join(t.TempDir(), "b"))
-		c.Structure, c.Covariance, c.Damping = calibrate.Full, covariance, calibrate.Damping{Relative: 1}
+		c.Structure, c.Covariance, c.Damping = of.structure, of.covariance, calibrate.Damping{Relative: 1}
 		mustCalibrate(t, c)
 		names := []string{"mf2", "mc:5", "mf1", "mf2@hessian"}
-		want := evaluated(t, everything(t, c.Out, names...))
+		summed := everything(t, c.Out, names...)
+		want := evaluated(t, summed)
 		c.KeepCurvature, c.Out = true, filepath.Join(t.TempDir(), "kept")
 		mustCalibrate(t, c)
 		kept := everything(t, c.Out, names...)
-		for _, m := range names {
-			if got, want := evaluated(t, kept)[m], want[m]; got.InDomain.InDomain != want.InDomain.InDomain ||
-				got.OOD[0].OOD != want.OOD[0].OOD {
-				t.Errorf("%s: %s gives %+v, of the training data %+v", name, m, got.InDomain.InDomain, want.InDomain.InDomain)
+		same := func(what string, got, want map[string]MethodResult) {
+			t.Helper()
+			for _, m := range names {
+				got, want := got[m], want[m]
+				if got.InDomain.InDomain != want.InDomain.InDomain || got.OOD[0].OOD != want.OOD[0].OOD {
+					t.Errorf("%v, %s: %s gives %+v, of the training data %+v", of, what, m, got.InDomain, want.InDomain)
+				}
 			}
 		}
+		got := evaluated(t, kept)
+		same("kept", got, want)
 		b := ready(t, kept)
-		b.train = nil // which is not looked at
-		if _, err := b.newCurvature(t.Context(), curvatureKey{calibrate.Full, covariance.NeedsFisher()}); err != nil {
-			t.Errorf("%s: %v", name, err)
+		if b.train != nil {
+			t.Errorf("%v: the training data is opened", of)
+		}
+		summed.Train, kept.Train = half, half
+		given := evaluated(t, kept)
+		same("given", given, evaluated(t, summed))
+		if given["mf2"].InDomain.InDomain == got["mf2"].InDomain.InDomain {
+			t.Errorf("%v: half of the training data gives the same", of)
+		}
+		kept.Train, kept.Preprocess = "", b.manifest.Preprocess
+		if kept.Preprocess == nil {
+			t.Fatal("the bundle has no preprocessing")
+		}
+		if b := ready(t, kept); b.train == nil {
+			t.Errorf("%v: the curvature of other pixels serves", of)
 		}
 	}
 }

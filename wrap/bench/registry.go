@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -171,8 +172,33 @@ func (b *bench) given(r *request) []string {
 	return nil
 }
 
-// needsTrain reports whether the method is fitted to training data.
-func (b *bench) needsTrain(r *request) bool { return r.train && len(b.given(r)) == 0 }
+// needsTrain reports whether the method is fitted to training data: one that integrates a Gaussian is not
+// where the bundle keeps the curvature that makes it.
+func (b *bench) needsTrain(r *request) bool {
+	if !r.train || len(b.given(r)) > 0 {
+		return false
+	}
+	return !r.gaussian || b.overLayers(r) || !b.keeps(b.keyOf(r).curvature())
+}
+
+// keyOf is the covariance of a gaussian request.
+func (b *bench) keyOf(r *request) dampedKey {
+	return dampedKey{
+		cmp.Or(r.structure, b.manifest.Structure),
+		cmp.Or(calibrate.Covariance(r.covariance), b.manifest.Covariance),
+	}
+}
+
+func (k dampedKey) curvature() curvatureKey {
+	return curvatureKey{k.structure, k.covariance.NeedsFisher()}
+}
+
+// keeps reports whether the bundle keeps a curvature, of the training data and the pixels that are wanted.
+func (b *bench) keeps(k curvatureKey) bool {
+	m := b.manifest
+	return b.attached.Bundle.KeepsCurvature() && b.Train == "" && b.Preprocess == nil && m.Structure == k.structure &&
+		(!k.fisher || m.Covariance.NeedsFisher())
+}
 
 // random reports whether the method draws at random: samples, or in which order it is fitted.
 func (b *bench) random(r *request) bool { return r.sampled || r.method == edl && len(b.given(r)) == 0 }

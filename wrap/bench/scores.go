@@ -42,10 +42,7 @@ func (b *bench) openScores(ctx context.Context) (err error) {
 	if b.train == nil {
 		b.train, err = b.openSet(ctx, bundle.Train, trainRole, b.Train, "train", 0)
 	}
-	if err != nil {
-		return err
-	}
-	return b.openProduct()
+	return err
 }
 
 // learnScores fits the scores that the bundle does not serve, as a calibration would: to sums and a

@@ -160,18 +160,15 @@ func (s *Set) sort() {
 	})
 }
 
-// Change has a part finished with another covariance, "" for its own, and another damping, zero for its own,
+// Change has a part finished with another covariance, "" for its own, and another damping, nil for its own,
 // than it was made for.
-func (p *Part) Change(c calibrate.Covariance, d calibrate.Damping) error {
+func (p *Part) Change(c calibrate.Covariance, d *calibrate.Damping) error {
 	r := &p.Recipe
-	if d != (calibrate.Damping{}) {
+	if d != nil {
 		r.Damping = d.String()
 	}
 	if c == "" {
 		return nil
-	}
-	if err := c.Validate(); err != nil {
-		return err
 	}
 	if p.Sums != nil {
 		if c.NeedsFisher() && !p.Sums.Fisher() {

@@ -5,7 +5,6 @@ import (
 	"testing"
 )
 
-// What is used for a while counts until it is forgotten.
 func TestMemory(t *testing.T) {
 	if _, known := Memory(); !known {
 		if runtime.GOOS == "linux" {
