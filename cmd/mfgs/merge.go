@@ -68,8 +68,7 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 	if config.Decisions = decisions; c.IsSet("damping") {
 		config.Damping = &damping
 	}
-	config.Threads = c.Int("threads")
-	config.Setup.Flag = c.String("runtime")
+	config.Threads, config.Setup.Flag = c.Int("threads"), c.String("runtime")
 	switch {
 	case len(config.Parts) == 0:
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")
