@@ -67,7 +67,9 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 			least, best, rate = nll, predict, p
 		}
 	}
-	b.rates[r.text] = rate
+	if b.DropoutRate == 0 {
+		b.rates[r.text] = rate
+	}
 	return best, fmt.Sprintf("of features, rate %g", rate), nil
 }
 
