@@ -50,10 +50,15 @@ const (
 )
 
 // recipe identifies what is done with the data.
-func (c *Cache) recipe(e *Extractor, want selection) (string, error) {
+func (c *Cache) recipe(e *Extractor, ds *dataset.Dataset, want selection) (string, error) {
+	options, folders := c.Options, ds.FolderLabels()
+	if folders != nil || options.Unlabelled { // class names decide no other label
+		options.LabelClasses = nil
+	}
 	fields := map[string]any{
 		"model": e.model, "features": e.features, "logits": e.logits, "preprocess": e.Preprocess(),
-		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": want.limit, "options": c.Options,
+		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": want.limit, "options": options,
+		"folders": folders,
 	}
 	if want.standIns {
 		fields["stand-ins"] = standin.Name
@@ -97,7 +102,7 @@ func (e *Extractor) streamCached(ctx context.Context, ds *dataset.Dataset, c Str
 		}
 	}
 	var err error
-	if s.recipe, err = s.Cache.recipe(e, s.want); err != nil {
+	if s.recipe, err = s.Cache.recipe(e, ds, s.want); err != nil {
 		return rows.Stats{}, "", err
 	}
 	if s.stamp, err = ds.Stamp(); err != nil {

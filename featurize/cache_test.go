@@ -67,7 +67,7 @@ func changed(t testing.TB, dir string, at time.Time) {
 // nameIn returns the name of a dataset's store.
 func nameIn(t testing.TB, c *Cache, e *Extractor, ds *dataset.Dataset, limit int) string {
 	t.Helper()
-	recipe, err := c.recipe(e, (&StreamConfig{Limit: limit}).selects(ds))
+	recipe, err := c.recipe(e, ds, (&StreamConfig{Limit: limit}).selects(ds))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -265,6 +265,33 @@ func TestTheKeyCoversAllThatDeterminesTheRows(t *testing.T) {
 	flip("x-images-idx3-ubyte")
 	flip("x-labels-idx1-ubyte")
 	differs("another label", key(cache, e, openData(t, path, options), 40))
+}
+
+// Where class folders label the examples, class names matter for the labels that they give the folders alone.
+func TestTheKeyOfFoldersCoversTheirLabels(t *testing.T) {
+	dir := t.TempDir()
+	names := []string{"a", "b", "c", "d"}
+	for i, class := range names {
+		if err := os.Mkdir(filepath.Join(dir, class), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, class), "x.png", pngOf(t, pixels(i, 8, 8, 1), 8, 8, 1))
+	}
+	e := extractor(t, "grey", Config{Batch: 7})
+	key := func(o dataset.Options) string {
+		return nameIn(t, &Cache{Options: o}, e, openData(t, dir, o), 4)
+	}
+	own := key(dataset.Options{Classes: 4})
+	if got := key(dataset.Options{Classes: 4, LabelClasses: names}); got != own {
+		t.Error("the names of the folders, in their order, change the key")
+	}
+	if got := key(dataset.Options{Classes: 4, LabelClasses: []string{"b", "a", "c", "d"}}); got == own {
+		t.Error("names in another order do not change the key")
+	}
+	unlabelled := key(dataset.Options{Classes: 4, Unlabelled: true})
+	if got := key(dataset.Options{Classes: 4, Unlabelled: true, LabelClasses: names}); got != unlabelled || got == own {
+		t.Error("names change the key of data whose labels are not wanted, or that is the key of labelled data")
+	}
 }
 
 func TestTheKeyCoversExternalWeights(t *testing.T) {

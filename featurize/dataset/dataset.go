@@ -57,6 +57,9 @@ func (d *Dataset) IsText() bool { return d.src.base().Text }
 // order is not that of the labels where folders are mapped by class name or integer.
 func (d *Dataset) Classes() []string { return d.src.base().Classes }
 
+// FolderLabels returns the label of each of Classes, nil where class folders do not label the examples.
+func (d *Dataset) FolderLabels() []int { return d.src.base().Labels }
+
 // Ignored returns what lay in the dataset's folder or archive and was passed over.
 func (d *Dataset) Ignored() []Ignored { return d.src.base().Ignored }
 

@@ -67,6 +67,7 @@ func openFolder(root string, o Options) (Source, error) {
 		if labels, err = classnames.Map(classes, o.LabelClasses, o.Classes); err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}
+		s.Labels = labels
 	}
 	for i := range s.dirs {
 		d := &s.dirs[i]

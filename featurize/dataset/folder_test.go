@@ -84,8 +84,9 @@ func TestFolder(t *testing.T) {
 	if !slices.Equal(keys, want) || len(bad) > 0 || d.Len() != 6 {
 		t.Errorf("%d of %d: %q, bad %v", len(got), d.Len(), keys, bad)
 	}
-	if !slices.Equal(d.Classes(), []string{"cat", "dog", "ferret"}) || !d.HasLabels() || d.Format() != "folder" {
-		t.Errorf("classes %q, labelled %t", d.Classes(), d.HasLabels())
+	if !slices.Equal(d.Classes(), []string{"cat", "dog", "ferret"}) || !slices.Equal(d.FolderLabels(), []int{0, 1, 2}) ||
+		!d.HasLabels() || d.Format() != "folder" {
+		t.Errorf("classes %q, labels %v, labelled %t", d.Classes(), d.FolderLabels(), d.HasLabels())
 	}
 	ignored := []Ignored{{"not PNG or JPEG", 4, "readme.txt"}, {"an image outside the class folders", 1, "stray.png"}}
 	if !reflect.DeepEqual(d.Ignored(), ignored) {
@@ -116,7 +117,7 @@ func TestFlatFolderIsUnlabelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := all(t, d)
-	if len(got) != 2 || got[0].Name != "a.png" || got[0].Label != -1 || d.HasLabels() || d.Classes() != nil {
+	if len(got) != 2 || got[0].Name != "a.png" || got[0].Label != -1 || d.HasLabels() || d.Classes() != nil || d.FolderLabels() != nil {
 		t.Errorf("%+v, labelled %t", got, d.HasLabels())
 	}
 }

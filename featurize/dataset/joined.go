@@ -96,7 +96,7 @@ func (s *joinedSource) join(i int, b *Base) error {
 	s.Count = end
 	if i == 0 {
 		s.Format = b.Format
-		s.Labelled, s.Ragged, s.Text, s.Classes = b.Labelled, b.Ragged, b.Text, b.Classes
+		s.Labelled, s.Ragged, s.Text, s.Classes, s.Labels = b.Labelled, b.Ragged, b.Text, b.Classes, b.Labels
 		return nil
 	}
 	first := s.paths[0]
@@ -110,7 +110,7 @@ func (s *joinedSource) join(i int, b *Base) error {
 			return fmt.Errorf("%s has other class folders (%s) than %s (%s): name them by class name or by integer label",
 				s.paths[i], classnames.Some(b.Classes), first, classnames.Some(s.Classes))
 		}
-		s.Classes = nil // no file has them all
+		s.Classes, s.Labels = nil, nil // no file has them all
 	}
 	s.Ragged = s.Ragged || b.Ragged
 	return nil

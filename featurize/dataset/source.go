@@ -26,12 +26,13 @@ type Source interface {
 // Base is what all sources have: what they know of themselves once opened, and their files.
 type Base struct {
 	Path     string
-	Format   string // "" is the name that the format was opened by
-	Count    int    // examples; -1 of a stream
-	Labelled bool   // every example has a label
-	Ragged   bool   // examples may differ in their shapes
-	Text     bool   // examples are written value by value, or stand in lists of any length
-	Classes  []string
+	Format   string   // "" is the name that the format was opened by
+	Count    int      // examples; -1 of a stream
+	Labelled bool     // every example has a label
+	Ragged   bool     // examples may differ in their shapes
+	Text     bool     // examples are written value by value, or stand in lists of any length
+	Classes  []string // names of the class folders
+	Labels   []int    // of Classes, where they label the examples; else nil
 	Ignored  []Ignored
 
 	files  []*File

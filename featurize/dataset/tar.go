@@ -195,7 +195,7 @@ func (s *tarSource) labelByFolder(o Options) error {
 	for i, m := range s.members {
 		s.members[i].label = place[class(m)]
 	}
-	s.Labelled = true
+	s.Labelled, s.Labels = true, labels
 	return nil
 }
 

@@ -362,7 +362,8 @@ func TestTarEqualsItsFolder(t *testing.T) {
 			if !slices.Equal(got, want) || len(want) < 2 {
 				t.Errorf("%q packed: %q, as a folder %q", prefix, got, want)
 			}
-			if !slices.Equal(archive.Classes(), folder.Classes()) || archive.HasLabels() != folder.HasLabels() {
+			if !slices.Equal(archive.Classes(), folder.Classes()) || archive.HasLabels() != folder.HasLabels() ||
+				!slices.Equal(archive.FolderLabels(), folder.FolderLabels()) {
 				t.Errorf("%q packed: classes %q, labelled %t; as a folder %q, %t", prefix, archive.Classes(), archive.HasLabels(), folder.Classes(), folder.HasLabels())
 			}
 			for i, ig := range archive.Ignored() {
