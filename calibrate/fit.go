@@ -99,7 +99,7 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		return nil, err
 	}
 	f := &Fitted{Rho: chosen.Rho, Candidates: tried, MedianVariance: chosen.median, Warnings: warnings}
-	f.Posterior, f.Lambda0, f.TS = chosen.posterior, o.Lambda0, scale*act
+	f.Posterior, f.Product, f.Lambda0, f.TS = chosen.posterior, c.product, o.Lambda0, scale*act
 	if f.NLLGrid = chosen.grid; f.NLLGrid.Act == nil {
 		if f.NLLGrid, _, err = nllSearch(&t.examples, chosen.median).grid(ctx); err != nil {
 			return nil, err
@@ -122,11 +122,12 @@ func Fit(ctx context.Context, c *Curvature, val, ood *rows.Batch, o FitOptions) 
 		if err != nil {
 			return nil, err
 		}
-		unfamiliar = f.examples(out, ood)
+		unfamiliar = f.examples(c.product, out, ood)
 		step()
 	}
 	f.Ratio = math.Max(f.Ratio, maxRatio(t, o.Lambda0, f.NLL, f.OOD))
-	if err := f.serveScore(ctx, c.product, t, score.HeldOut{Val: f.examples(t, val), OOD: unfamiliar}, o); err != nil {
+	held := score.HeldOut{Val: f.examples(c.product, t, val), OOD: unfamiliar}
+	if err := f.serveScore(ctx, c.product, t, held, o); err != nil {
 		return nil, err
 	}
 	return f, nil
@@ -141,7 +142,7 @@ func (f *Fitted) serveScore(ctx context.Context, product Product, t *tuningSet, 
 		if err := f.Posterior.forms(product, s.s2, s.leverage, b.Features, s.n); err != nil {
 			return err
 		}
-		held.StandIns = f.examples(s, b)
+		held.StandIns = f.examples(product, s, b)
 		if f.StandIns, err = score.TryStandIns(ctx, o.Training, held); err != nil {
 			return err
 		}
@@ -195,10 +196,11 @@ func maxRatio(t *tuningSet, lambda0 float64, pairs ...Temperatures) float64 {
 }
 
 // examples are those of a tuning set, as scores take them.
-func (f *Fitted) examples(t *tuningSet, s *rows.Batch) *score.Examples {
+func (f *Fitted) examples(product Product, t *tuningSet, s *rows.Batch) *score.Examples {
 	x := &score.Examples{
 		N: s.N, K: t.head.Logits, D: t.head.Features, Link: score.Link(t.head.Link), Features: s.Features,
 		Logits: s.Logits, Variance: t.s2, Leverage: t.leverage, Margin: make([]float64, s.N),
+		Product: product,
 	}
 	parallel.For(s.N, func(first, last int) {
 		e, logp := newEvaluator(t.head, f.Lambda0), make([]float64, t.head.Probabilities())

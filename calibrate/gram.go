@@ -23,15 +23,16 @@ type gram struct {
 func newGram(l *layout) *gram {
 	k := l.head.Logits
 	g := &gram{layout: l, probabilities: links[l.head.Link].curvature}
-	matrices := 1
-	if l.fisher {
-		matrices = 2
-	}
 	switch {
 	case l.structure == Full:
-		g.width = 1 + matrices*l.pairs()
+		g.width = 1 + l.weighed()
+		if l.fisher {
+			g.width += l.pairs()
+		}
+	case l.fisher && !l.diagonal:
+		g.width = 2 * k
 	case !l.diagonal:
-		g.width = matrices * k
+		g.width = k
 	}
 	g.phi = make([]float64, BlockSize*l.head.Dim())
 	g.weights = make([]float64, BlockSize*g.width)
@@ -100,8 +101,16 @@ func (h Head) residuals(r, p, rest []float64, label int, targets []uint8) {
 	}
 }
 
-// weigh writes the weights of example n for the full structure: a 1 for A, then w_kl of every
-// coupled pair k ≤ l for H, then for J.
+// weighed returns of how many pairs of logits H has weights; see terms.
+func (l *layout) weighed() int {
+	if l.coupled == 1 {
+		return l.head.Logits
+	}
+	return l.pairs() - l.head.Logits
+}
+
+// weigh writes the weights of example n for the full structure: a 1 for A, then w_kl for H, of every
+// coupled pair k < l or of every logit that is coupled with no other, then for J of every pair k ≤ l.
 func (g *gram) weigh() {
 	p, rest, r := g.p, g.rest, g.r
 	w := g.weights[g.n*g.width : (g.n+1)*g.width]
@@ -110,8 +119,10 @@ func (g *gram) weigh() {
 	for first := 0; first < len(p); first += g.coupled {
 		end := first + g.coupled
 		for i := first; i < end; i++ {
-			w[at] = p[i] * rest[i]
-			at++
+			if g.coupled == 1 {
+				w[at] = p[i] * rest[i]
+				at++
+			}
 			for l := i + 1; l < end; l++ {
 				w[at] = -p[i] * p[l]
 				at++
@@ -169,14 +180,17 @@ func (g *gram) addFull(m *matrices) error {
 			g.transposed[i*n+r] = w
 		}
 	}
+	terms := g.terms(m)
 	return eachProducts(g.phi[:n*d], d, &g.products, func(offset int, products []float64) error {
 		columns := len(products) / n
 		g.sum = grow(g.sum, width*columns)
 		if err := g.product.Multiply(g.sum, g.transposed, products, width, n, columns); err != nil {
 			return err
 		}
-		m.eachSum(func(pair int, dst []float64) {
-			add(dst[offset:offset+columns], g.sum[pair*columns:(pair+1)*columns])
+		parallel.For(columns, func(first, last int) {
+			for i, t := range terms {
+				t.add(g.sum[i*columns+first:i*columns+last], offset+first)
+			}
 		})
 		return nil
 	})
@@ -213,40 +227,69 @@ func eachProducts(x []float64, d int, scratch *[]float64, f func(offset int, pro
 }
 
 // addFullByPair forms (w_kl ⊙ Φ)ᵀΦ for one pair of classes after another.
-func (g *gram) addFullByPair(m *matrices) (err error) {
+func (g *gram) addFullByPair(m *matrices) error {
 	d, n := g.head.Dim(), g.n
 	g.products, g.sum = grow(g.products, n*d), grow(g.sum, d*d)
 	weighted, sum := g.products, g.sum
-	m.eachSum(func(pair int, dst []float64) {
-		if err != nil {
-			return
-		}
+	for i, t := range g.terms(m) {
 		for r := range n {
-			w := g.weights[r*g.width+pair]
-			for i, v := range g.phi[r*d : (r+1)*d] {
-				weighted[r*d+i] = w * v
+			w := g.weights[r*g.width+i]
+			for j, v := range g.phi[r*d : (r+1)*d] {
+				weighted[r*d+j] = w * v
 			}
 		}
 		clear(sum)
-		if err = g.product.AddTransposedProduct(sum, weighted, g.phi[:n*d], n, d, d); err != nil {
-			return
+		if err := g.product.AddTransposedProduct(sum, weighted, g.phi[:n*d], n, d, d); err != nil {
+			return err
 		}
-		for i := range d {
-			add(dst[packedRow(i, d):packedRow(i+1, d)], sum[i*d+i:(i+1)*d])
+		for j := range d {
+			t.add(sum[j*d+j:(j+1)*d], packedRow(j, d))
 		}
-	})
-	return err
+	}
+	return nil
 }
 
-// eachSum calls f with each packed D×D sum of the full structure, in the order of the weights: A,
-// then H and J by pairs of classes.
-func (m *matrices) eachSum(f func(column int, dst []float64)) {
-	f(0, m.a)
-	size, column := len(m.a), 1
-	for _, x := range [][]float64{m.h, m.j} {
-		for at := 0; at < len(x); at += size {
-			f(column, x[at:at+size])
-			column++
+// A term is what the products of one weight are added to and subtracted from: packed D×D sums.
+type term struct {
+	plus  []float64
+	minus [][]float64
+}
+
+// terms lists those of the full structure, in the order of the weights: A, then H and J by pairs of classes.
+//
+// The p of coupled classes add up to 1, and so H's w_kl over l to p_k(1-p_k) - Σ p_kp_l = 0: its blocks
+// on the diagonal are what is subtracted, as numbers of one sign, of those beside it.
+func (g *gram) terms(m *matrices) []term {
+	all := []term{{plus: m.a}}
+	size, coupled := len(m.a), g.coupled
+	block := func(x []float64, group, i, l int) []float64 {
+		at := (group*triangle(coupled) + packedRow(i, coupled) + l - i) * size
+		return x[at : at+size]
+	}
+	for group := range g.head.Logits / coupled {
+		for i := range coupled {
+			if coupled == 1 {
+				all = append(all, term{plus: block(m.h, group, i, i)})
+			}
+			for l := i + 1; l < coupled; l++ {
+				minus := [][]float64{block(m.h, group, i, i), block(m.h, group, l, l)}
+				all = append(all, term{block(m.h, group, i, l), minus})
+			}
+		}
+	}
+	for at := 0; at < len(m.j); at += size {
+		all = append(all, term{plus: m.j[at : at+size]})
+	}
+	return all
+}
+
+// add adds products to the sums from an offset on.
+func (t *term) add(products []float64, offset int) {
+	add(t.plus[offset:offset+len(products)], products)
+	for _, x := range t.minus {
+		x = x[offset : offset+len(products)]
+		for i, v := range products {
+			x[i] -= v
 		}
 	}
 }

@@ -40,7 +40,7 @@ type Calibration struct {
 	// Score is the score of unfamiliarity that is served; nil: mf0, whose median margin is 1.
 	Score *score.Served
 
-	// Product computes the variances; nil, or one that fails: Go's own.
+	// Product computes the variances and scores; nil, or one that fails: Go's own.
 	Product Product
 
 	// Ratio is the largest T_max/T_min of one held-out example, in or out of
@@ -130,6 +130,9 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 	x := score.Examples{
 		N: n, K: h.Logits, D: h.Features, Link: score.Link(h.Link), Features: phi, Logits: logits, Variance: p.Variance,
 		Leverage: p.Leverage,
+	}
+	if c.Product != nil {
+		x.Product = c.Product
 	}
 	if margin {
 		x.Margin = make([]float64, n)

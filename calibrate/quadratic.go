@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"github.com/mfgs/mfgs/calibrate/internal/eigen"
+	"github.com/mfgs/mfgs/calibrate/internal/interpolative"
 )
 
 // Quadratic is a posterior as M = K+1 quadratic forms of an example's features: the
@@ -113,7 +114,7 @@ func (p *Posterior) weights() (reduction, weights []float64) {
 		weights = append(append(weights, p.V[i*k:(i+1)*k]...), l)
 		t[i] = math.Log(math.Max(p.LambdaA[i], math.SmallestNonzeroFloat64))
 	}
-	if left, right, ok := selectRows(weights, t, k+1); ok {
+	if left, right, ok := interpolative.Rows(weights, t, k+1); ok {
 		return left, right
 	}
 	return nil, weights

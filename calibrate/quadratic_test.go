@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
@@ -170,55 +169,6 @@ func TestQuadraticFormsTellWhenTheyNeedFloat64(t *testing.T) {
 				t.Errorf("%s, %v orders, %s: float64 %t, want %t", c.link, c.orders, structure, q.Double, c.want)
 			}
 		}
-	}
-}
-
-// For any spectra and damping a few rows of V give all, to relative precision.
-func TestRowsOfVAreInterpolated(t *testing.T) {
-	const d, k = 600, 50
-	rng := rand.New(rand.NewPCG(8, 1))
-	for _, orders := range []float64{1, 4, 12} {
-		for _, epsilon := range []float64{1e-9, 1, 1e3} {
-			x, at := make([]float64, d*k), make([]float64, d)
-			for i := range d {
-				la := 1e3 * math.Pow(10, -orders*rng.Float64())
-				if i < 20 {
-					la = 0
-				}
-				at[i] = la
-			}
-			slices.Sort(at)
-			for i, la := range at {
-				for m := range k {
-					for j := range k {
-						// Some rows of Q² have one large entry only.
-						q := math.Pow(10, -float64((m*j)%17))
-						x[i*k+m] += q / (la*math.Pow(10, -orders*float64(j)/k) + epsilon)
-					}
-				}
-				at[i] = math.Log(math.Max(la, math.SmallestNonzeroFloat64))
-			}
-			left, right, ok := selectRows(x, at, k)
-			if !ok {
-				t.Fatalf("%v orders, ε %v: too many rows", orders, epsilon)
-			}
-			rank := len(left) / d
-			t.Logf("%v orders, ε %v: %d rows", orders, epsilon, rank)
-			for i, v := range multiplied(left, right, d, k) {
-				if !approx.Relative(v, x[i], 2*rowTolerance) {
-					t.Fatalf("%v orders, ε %v: entry %d is off by %.2g", orders, epsilon, i, v/x[i]-1)
-				}
-			}
-		}
-	}
-	// What is not smooth is left as it is.
-	x, at := make([]float64, d*k), make([]float64, d)
-	for i := range x {
-		x[i] = rng.ExpFloat64()
-		at[i/k] = float64(i / k)
-	}
-	if _, _, ok := selectRows(x, at, k); ok {
-		t.Error("random numbers are interpolated")
 	}
 }
 

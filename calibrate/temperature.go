@@ -315,7 +315,7 @@ var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
 // few, or searched from the grid.
 const (
 	fine   = 1e-6
-	coarse = 1e-5
+	coarse = 5e-5
 )
 
 // descend minimises f by Nelder and Mead's simplex, the first of which has its
@@ -340,8 +340,13 @@ func (f search) descendTo(ctx context.Context, start point, size, lambda0, gain 
 		w := x[0] - valley(tau, lambda0)
 		u := clamp(w, math.Log(minAct), math.Log(maxAct))
 		p := point{act: math.Exp(u), tau: tau}
-		p.value = f([]float64{p.act}, tau)[0]
-		points = append(points, p)
+		known := func(o point) bool { return o.act == p.act && o.tau == tau }
+		if i := slices.IndexFunc(points, known); i >= 0 { // a simplex begins by asking twice
+			p.value = points[i].value
+		} else {
+			p.value = f([]float64{p.act}, tau)[0]
+			points = append(points, p)
+		}
 		return p.value + math.Abs(w-u) + math.Abs(x[1]-v)
 	}}
 	// How long nothing is gained before it ends. A simplex that begins small shrinks

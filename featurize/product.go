@@ -15,12 +15,14 @@ var (
 	transposedGraph []byte
 	//go:embed product.onnx
 	productGraph []byte
+	//go:embed product32.onnx
+	product32Graph []byte
 )
 
-// Product is matrix products run by ONNX Runtime, in float64 and on all cores: several times as
-// fast as in Go. It serves as calibrate.Product, and is safe for concurrent use.
+// Product is matrix products run by ONNX Runtime, on all cores: several times as fast as in Go. It
+// serves as calibrate.Product, and is safe for concurrent use.
 type Product struct {
-	transposed, product *ort.Session
+	transposed, product, product32 *ort.Session
 
 	mu  sync.Mutex
 	out []float64 // of transposed
@@ -29,16 +31,17 @@ type Product struct {
 // NewProduct prepares the product. The runtime's library must be loaded, and
 // the caller closes the Product.
 func NewProduct(threads int) (*Product, error) {
-	transposed, err := ort.NewSession(ort.SessionConfig{Graph: transposedGraph, Threads: threads})
-	if err != nil {
-		return nil, err
+	p := &Product{}
+	for _, s := range []struct {
+		to    **ort.Session
+		graph []byte
+	}{{&p.transposed, transposedGraph}, {&p.product, productGraph}, {&p.product32, product32Graph}} {
+		var err error
+		if *s.to, err = ort.NewSession(ort.SessionConfig{Graph: s.graph, Threads: threads}); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
 	}
-	product, err := ort.NewSession(ort.SessionConfig{Graph: productGraph, Threads: threads})
-	if err != nil {
-		transposed.Close()
-		return nil, err
-	}
-	return &Product{transposed: transposed, product: product}, nil
+	return p, nil
 }
 
 // AddTransposedProduct computes c += aᵀb for a [rows,m], b [rows,n] and c [m,n], row-major.
@@ -64,13 +67,25 @@ func (p *Product) Multiply(c, a, b []float64, rows, n, m int) error {
 	return run(p.product, matrix("c", c, rows, m), matrix("a", a, rows, n), matrix("b", b, n, m))
 }
 
+// Multiply32 is Multiply in float32.
+func (p *Product) Multiply32(c, a, b []float32, rows, n, m int) error {
+	return run(p.product32, matrix("c", c, rows, m), matrix("a", a, rows, n), matrix("b", b, n, m))
+}
+
 func run(s *ort.Session, c, a, b tensor.Tensor) error {
 	return s.RunInto(context.Background(), []tensor.Tensor{a, b}, []tensor.Tensor{c})
 }
 
-func matrix(name string, x []float64, rows, cols int) tensor.Tensor {
+func matrix[T float32 | float64](name string, x []T, rows, cols int) tensor.Tensor {
 	return tensor.Tensor{Name: name, Shape: []int64{int64(rows), int64(cols)}, Data: x[:rows*cols]}
 }
 
 // Close releases the runtime's memory.
-func (p *Product) Close() error { return errors.Join(p.transposed.Close(), p.product.Close()) }
+func (p *Product) Close() (err error) {
+	for _, s := range []*ort.Session{p.transposed, p.product, p.product32} {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return err
+}

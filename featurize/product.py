@@ -1,14 +1,14 @@
-"""Writes matrix products of float64: transposed.onnx, c = aᵀb for a [rows,m] and
-b [rows,n], and product.onnx, c = ab for a [rows,n] and b [n,m].
+"""Writes matrix products: transposed.onnx, c = aᵀb for a [rows,m] and b [rows,n], and
+product.onnx, c = ab for a [rows,n] and b [n,m], of float64; product32.onnx is that of float32.
 
 Run with onnx 1.23: python3 product.py
 """
 from onnx import TensorProto, checker, helper, save
 
 
-def write(name, node, a, b, c):
+def write(name, node, a, b, c, of=TensorProto.DOUBLE):
     def info(tensor, shape):
-        return helper.make_tensor_value_info(tensor, TensorProto.DOUBLE, shape)
+        return helper.make_tensor_value_info(tensor, of, shape)
 
     graph = helper.make_graph([node], name, [info("a", a), info("b", b)], [info("c", c)])
     model = helper.make_model(
@@ -20,3 +20,4 @@ def write(name, node, a, b, c):
 
 write("transposed", helper.make_node("Gemm", ["a", "b"], ["c"], transA=1), ["rows", "m"], ["rows", "n"], ["m", "n"])
 write("product", helper.make_node("MatMul", ["a", "b"], ["c"]), ["rows", "n"], ["n", "m"], ["rows", "m"])
+write("product32", helper.make_node("MatMul", ["a", "b"], ["c"]), ["rows", "n"], ["n", "m"], ["rows", "m"], TensorProto.FLOAT)

@@ -56,12 +56,29 @@ func TestProductEqualsItsSum(t *testing.T) {
 		if err := p.AddTransposedProduct(zero, a, b, rows, m, n); err != nil {
 			t.Fatal(err)
 		}
+		single := make([]float32, m*n)
+		if err := p.Multiply32(single, singles(at), singles(b), m, rows, n); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range single {
+			if !approx.Equal(float64(v), again[i], 1e-6*math.Sqrt(float64(rows))*10) {
+				t.Fatalf("%v: ab[%d] = %v in float32, want %v", dim, i, v, again[i])
+			}
+		}
 		for i := range again {
 			if !approx.Equal(again[i], zero[i], 1e-12*math.Sqrt(float64(rows))*10) {
 				t.Fatalf("%v: ab[%d] = %v, want %v", dim, i, again[i], zero[i])
 			}
 		}
 	}
+}
+
+func singles(x []float64) []float32 {
+	y := make([]float32, len(x))
+	for i, v := range x {
+		y[i] = float32(v)
+	}
+	return y
 }
 
 func BenchmarkProduct(b *testing.B) {
@@ -90,5 +107,7 @@ func BenchmarkProduct(b *testing.B) {
 		}
 		each("transposed", func() error { return p.AddTransposedProduct(c, x, y, rows, m, n) })
 		each("plain", func() error { return p.Multiply(y, x, c, rows, m, n) })
+		y32, x32, c32 := singles(y), singles(x), singles(c)
+		each("float32", func() error { return p.Multiply32(y32, x32, c32, rows, m, n) })
 	}
 }

@@ -20,6 +20,13 @@ type Examples struct {
 	Variance []float64 // [N,K]
 	Leverage []float64 // [N]
 	Margin   []float64 // [N], for scores that are made of it
+	Product  Product   // nil, or one that fails: Go's own
+}
+
+// A Product multiplies matrices as calibrate.Product does, and is safe for concurrent use.
+type Product interface {
+	// Multiply computes c = ab for a [rows,n], b [n,m] and c [rows,m].
+	Multiply(c, a, b []float64, rows, n, m int) error
 }
 
 // check panics where sizes do not fit; margins may be left out where none are wanted.
@@ -37,7 +44,7 @@ func (x *Examples) thin(n int) *Examples {
 	if x == nil || x.N <= n {
 		return x
 	}
-	some := &Examples{K: x.K, D: x.D, Link: x.Link}
+	some := &Examples{K: x.K, D: x.D, Link: x.Link, Product: x.Product}
 	for i := range n {
 		some.add(x.slice(i*x.N/n, i*x.N/n+1))
 	}

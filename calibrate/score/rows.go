@@ -121,7 +121,9 @@ func (t terms) MatMul(x, m Rows) Rows {
 		}
 		defer func() { *t.kept = append(*t.kept, kept{x, m, out}) }()
 	}
-	parallel.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)
+	if p := t.x.Product; p == nil || p.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width) != nil {
+		parallel.Multiply(out.Data, x.Data, m.Data, n, x.Width, m.Width)
+	}
 	return out
 }
 

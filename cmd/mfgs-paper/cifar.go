@@ -29,7 +29,8 @@ const (
 	cifarSide    = 32
 	cifarHeldOut = -500 // the last images of each class, as models/cifar10-resnet20/train.py has it
 	shiftHeldOut = 200  // the first test images of each class, for a network trained on all the others
-	noiseImages  = 6000
+	noiseImages  = 4500
+	digitImages  = 6000
 	longEpochs   = 100 // of the networks, as models/cifar10-resnet20/README.md has it
 )
 
@@ -107,6 +108,7 @@ func (l *lab) cifarOOD(ctx context.Context, file func(string) string) ([]bench.N
 	if err != nil {
 		return nil, err
 	}
+	g = g.Some(digitImages)
 	coloured, err := g.Colour(cifarSide)
 	if err != nil {
 		return nil, err

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -22,40 +20,6 @@ type keptPart struct {
 
 // maxKept bounds the file of a part.
 const maxKept = 1 << 30
-
-// stamp identifies what measures, and what is measured on.
-func (l *lab) stamp() (string, error) {
-	h := sha256.New()
-	program, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Open(program)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	fmt.Fprintln(h, l.seeds)
-	for _, dir := range []string{l.data, l.models} {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err == nil {
-				fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
-			}
-			return err
-		})
-		if err != nil {
-			return "", err
-		}
-	}
-	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
-}
 
 func (l *lab) keptPath(part string) string {
 	return filepath.Join(l.scratch, "parts", l.stamped, part+".json")

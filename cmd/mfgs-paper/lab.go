@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
@@ -33,23 +35,53 @@ type lab struct {
 	making string // the part, for the log
 	began  time.Time
 
-	bundles map[subject]*wrap.Report
+	sets    map[string]*benchmark // those that were made ready, by name
+	bundles sync.Map              // *wrap.Report by subject
+	locks   lanes.Locks           // of what is made of a network, by path
+
+	mu      sync.Mutex                      // of the log, too
 	answers map[request]map[string][]answer // by method, one for each draw
-	sets    map[string]*benchmark           // those that were made ready, by name
 }
 
 func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
 	return &lab{
 		data: data, models: models, scratch: scratch, seeds: seeds, log: log,
 		runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}},
-		bundles: map[subject]*wrap.Report{},
 		answers: map[request]map[string][]answer{},
 		sets:    map[string]*benchmark{},
 	}
 }
 
+// eachRequest calls f for n requests: for the first of each network, which leaves what the others share; then
+// for these, and for ensembles when the features of all networks are there.
+func eachRequest(ctx context.Context, n int, of func(i int) request, f func(ctx context.Context, i int) error) error {
+	var waves [3][]int
+	seen := map[string]bool{}
+	for i := range n {
+		q := of(i)
+		network, wave := fmt.Sprint(q.kind, q.seed), 0
+		switch {
+		case q.members.n > 0:
+			wave = 2
+		case seen[network]:
+			wave = 1
+		}
+		seen[network] = seen[network] || wave == 0
+		waves[wave] = append(waves[wave], i)
+	}
+	for _, wave := range waves {
+		err := lanes.Run(ctx, len(wave), func(ctx context.Context, i int) error { return f(ctx, wave[i]) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // say writes a line of progress.
 func (l *lab) say(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	fmt.Fprintf(l.log, "%-8s %6.1f s  %s\n", l.making, time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
@@ -139,10 +171,11 @@ func (s subject) withFisher() bool {
 // calibrate makes the bundle of a subject, unless there is one, and keeps the curvature in it if that is
 // asked for: methods that find none in a bundle sum it again.
 func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.Report, error) {
-	if r := l.bundles[s]; r != nil {
-		return r, nil
-	}
 	sums, out := l.sumsPath(s), l.bundlePath(s)
+	defer l.locks.Hold(sums)()
+	if r, ok := l.bundles.Load(s); ok {
+		return r.(*wrap.Report), nil
+	}
 	if !exists(sums) { // a part is a folder that appears whole, and this one is of the same program and data
 		if _, err := l.accumulate(ctx, s); err != nil {
 			return nil, err
@@ -161,7 +194,7 @@ func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.R
 		return nil, err
 	}
 	l.warn(r.Warnings)
-	l.bundles[s] = r
+	l.bundles.Store(s, r)
 	return r, nil
 }
 
@@ -220,9 +253,10 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// ask returns the answers to methods, by their names: one for each of so many draws of those that draw
-// at random. Those that were not asked for before are evaluated in one pass.
-func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) (map[string][]answer, error) {
+// ask sees to answers to methods: one for each of so many draws of those that draw at random. Those that
+// were not asked for before are evaluated in one pass.
+func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) error {
+	l.mu.Lock()
 	known := l.answers[q]
 	if known == nil {
 		known = map[string][]answer{}
@@ -234,17 +268,20 @@ func (l *lab) ask(ctx context.Context, q request, methods []string, draws int) (
 			open = append(open, m)
 		}
 	}
+	l.mu.Unlock()
 	if len(open) == 0 {
-		return known, nil
+		return nil
 	}
 	e, err := l.evaluate(ctx, q, open, draws, q.set.ood, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, m := range e.Methods {
 		known[m.Name] = append(known[m.Name], answerOf(e, m))
 	}
-	return known, nil
+	return nil
 }
 
 // A request is what one call of bench.Evaluate can answer.

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/stamp"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -182,7 +183,7 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 		return err
 	}
 	l := newLab(o.data, o.models, scratch, o.seeds, stderr)
-	if l.stamped, err = l.stamp(); err != nil {
+	if l.stamped, err = stamp.Of([]string{l.data, l.models}, l.seeds); err != nil {
 		return err
 	}
 	r, err := l.make(ctx, o.parts)

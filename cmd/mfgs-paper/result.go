@@ -129,7 +129,7 @@ type answer struct {
 }
 
 // resamples is how many there are: enough for a standard error within a twenty-fifth of itself.
-const resamples = 400
+const resamples = 300
 
 // answerOf is what an evaluation says of a method.
 func answerOf(of *bench.Evaluation, m bench.MethodResult) answer {

@@ -129,15 +129,21 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 			of[q] = append(of[q], i)
 		}
 	}
-	for _, q := range order {
+	made := make([]*bench.Evaluation, len(order))
+	asked := func(at int) request { return order[at] }
+	err := eachRequest(ctx, len(order), asked, func(ctx context.Context, at int) (err error) {
 		var methods []string
-		for _, i := range of[q] {
+		for _, i := range of[order[at]] {
 			methods = append(methods, trials[i].method)
 		}
-		e, err := l.evaluate(ctx, q, methods, 1, nil, shifts)
-		if err != nil {
-			return nil, err
-		}
+		made[at], err = l.evaluate(ctx, order[at], methods, 1, nil, shifts)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for at, q := range order {
+		e := made[at]
 		for j, m := range e.Methods {
 			i := of[q][j]
 			for k := range m.Shifts {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
@@ -22,7 +24,7 @@ func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve
 	if err := trained(model); err != nil {
 		return nil, err
 	}
-	out := filepath.Join(l.scratch, "bundles", "scores")
+	out := filepath.Join(l.scratch, "bundles", fileName(fmt.Sprintf("scores of %s %d", h.name, seed)))
 	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
 		return nil, err
 	}
@@ -201,16 +203,19 @@ func measureScores(ctx context.Context, l *lab, s *section) error {
 	if err != nil {
 		return err
 	}
-	b := new(scoreBench)
-	for _, h := range homes {
-		for _, seed := range h.seeds {
-			if err := l.measureHome(ctx, b, h, seed); err != nil {
+	benches := make([]scoreBench, len(homes))
+	err = lanes.Run(ctx, len(homes), func(ctx context.Context, i int) error {
+		for _, seed := range homes[i].seeds {
+			if err := l.measureHome(ctx, &benches[i], homes[i], seed); err != nil {
 				return err
 			}
 		}
+		return nil
+	})
+	for _, b := range benches {
+		s.add(b.rows...)
 	}
-	s.add(b.rows...)
-	return nil
+	return err
 }
 
 // writeScores writes all that rows say of scores.

@@ -64,7 +64,7 @@ func (l *lab) sameAsTheLibrary(ctx context.Context, t *testing.T, h home, s stan
 	t.Helper()
 	u := h.sets[0]
 	e, err := bench.Evaluate(ctx, bench.Config{
-		Bundle: filepath.Join(l.scratch, "bundles", "scores"), Test: h.set.test, OOD: []bench.NamedSpec{u.test()},
+		Bundle: filepath.Join(l.scratch, "bundles", "scores-of-digits-0"), Test: h.set.test, OOD: []bench.NamedSpec{u.test()},
 		Methods: []string{"mle", score.Default, "vim"},
 	})
 	if err != nil {

@@ -131,20 +131,20 @@ func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials 
 			methods[c] = append(methods[c], t.method)
 		}
 	}
-	answers := map[request]map[string][]answer{}
-	for _, c := range order {
-		a, err := l.ask(ctx, c.request, methods[c], cmp.Or(c.draws, draws[c.request]))
-		if err != nil {
-			return nil, err
-		}
-		answers[c.request] = a
+	of := func(i int) request { return order[i].request }
+	err := eachRequest(ctx, len(order), of, func(ctx context.Context, i int) error {
+		c := order[i]
+		return l.ask(ctx, c.request, methods[c], cmp.Or(c.draws, draws[c.request]))
+	})
+	if err != nil {
+		return nil, err
 	}
 	rows := make([]row, len(trials))
 	for i, t := range trials {
 		r := row{place: place{table, set.name, t.row}, Note: t.note}
 		r.Paper = t.beside(table, set.name)
 		for j, q := range set.requests(t) {
-			for draw, a := range answers[q][t.method] {
+			for draw, a := range l.answers[q][t.method] {
 				if j == 0 && draw == 0 && a.Note != "" {
 					r.Note = strings.Trim(r.Note+"; "+a.Note, "; ")
 				}

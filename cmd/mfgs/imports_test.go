@@ -94,10 +94,12 @@ var imports = map[string][]string{
 	"cmd/mfgs-paper/internal/corrupt":  {},
 	"cmd/mfgs-paper/internal/estimate": {},
 	"cmd/mfgs-paper/internal/gallery":  {"featurize/dataset", "onnx/files"},
+	"cmd/mfgs-paper/internal/lanes":    {},
 	"cmd/mfgs-paper/internal/markdown": {},
 	"cmd/mfgs-paper/internal/peak":     {},
 	"cmd/mfgs-paper/internal/ranks":    {},
 	"cmd/mfgs-paper/internal/resize":   {"featurize/pixels"},
+	"cmd/mfgs-paper/internal/stamp":    {},
 	"cmd/mfgs-paper/internal/spoil": {
 		"cmd/mfgs-paper/internal/corrupt", "cmd/mfgs-paper/internal/gallery", "onnx/files",
 	},
@@ -138,7 +140,7 @@ var thirdParty = map[string][]string{
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/telemetry: only its tests.
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/job", "wrap/part", "wrap/serve/telemetry"},
-	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/inbound"},
+	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/inbound", "cmd/mfgs-paper/internal/lanes"},
 	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},

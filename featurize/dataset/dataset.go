@@ -12,9 +12,8 @@ import (
 // concurrently, each pass of Examples on its own.
 type Dataset struct {
 	opened
-	classes int
-	stray   bool
-	multi   bool
+	classes      int
+	stray, multi bool
 }
 
 // Open opens the dataset named by spec; see the package documentation for its

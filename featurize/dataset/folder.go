@@ -30,9 +30,8 @@ func sniffFolder(p *Peek) (bool, error) {
 }
 
 type imageDir struct {
-	path  string // relative to the root; "" is the root
-	label int
-	count int
+	path         string // relative to the root; "" is the root
+	label, count int
 }
 
 func openFolder(root string, o Options) (Source, error) {
@@ -59,22 +58,19 @@ func openFolder(root string, o Options) (Source, error) {
 		return nil, noImages(root, top.ignored)
 	}
 	s.Classes, s.Labelled, s.Ignored = classes, classes != nil && !o.Unlabelled, top.ignored
-	labels := make([]int, len(classes))
 	if s.Labelled {
 		if err := singleLabels(root, o); err != nil {
 			return nil, err
 		}
-		if labels, err = classnames.Map(classes, o.LabelClasses, o.Classes); err != nil {
+		if s.Labels, err = classnames.Map(classes, o.LabelClasses, o.Classes); err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}
-		s.Labels = labels
 	}
 	for i := range s.dirs {
 		d := &s.dirs[i]
-		if s.Labelled {
-			d.label = labels[d.label]
-		} else {
-			d.label = -1
+		class := d.label
+		if d.label = -1; s.Labelled {
+			d.label = s.Labels[class]
 		}
 		s.Count += d.count
 	}

@@ -117,7 +117,8 @@ func TestFlatFolderIsUnlabelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, _ := all(t, d)
-	if len(got) != 2 || got[0].Name != "a.png" || got[0].Label != -1 || d.HasLabels() || d.Classes() != nil || d.FolderLabels() != nil {
+	if len(got) != 2 || got[0].Name != "a.png" || got[0].Label != -1 || d.HasLabels() || d.Classes() != nil ||
+		d.FolderLabels() != nil {
 		t.Errorf("%+v, labelled %t", got, d.HasLabels())
 	}
 }

@@ -113,13 +113,14 @@ func (b *bench) fitLayers(ctx context.Context, r *request) (predictor, string, e
 		if n := b.val.data.N; n > costlyHeldOut {
 			note += fmt.Sprintf("; tuned on %d of %d held-out examples and nine T_ens", costlyHeldOut, n)
 		}
+		draws, err := p.Draw(r.samples, r.seed)
 		return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 			x, err := t.inputs(ctx, b, s)
 			if err != nil {
 				return nil, err
 			}
-			return layers.NewSampled(ctx, p, x.Features, r.samples, r.seed)
-		}, note, nil
+			return draws.Predictive(ctx, x.Features)
+		}, note, err
 	}
 	inputs := func(ctx context.Context, s *evalSet) (*rows.Batch, error) { return t.inputs(ctx, b, s) }
 	return b.integrate(r, p, inputs), note, nil

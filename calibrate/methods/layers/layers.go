@@ -29,6 +29,8 @@ const (
 	maxOrder = 16384
 	// maxNumbers bounds the float64 of a block of work, unless one example has more: 64 MiB.
 	maxNumbers = 8 << 20
+	// maxKept bounds the float32 of drawn weights that are kept: 256 MiB. Others are drawn anew each time.
+	maxKept = 64 << 20
 )
 
 // Layer is a dense layer, Activation(W h + b).

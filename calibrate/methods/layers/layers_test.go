@@ -357,7 +357,7 @@ func TestExamplesThatAreRefused(t *testing.T) {
 	if err := p.Variances(make([]float64, 3*3), bad, 3); err == nil {
 		t.Error("variances of NaN: no error")
 	}
-	if _, err := NewSampled(context.Background(), p, bad, 2, 1); err == nil {
+	if _, err := drawn(context.Background(), p, bad, 2, 1); err == nil {
 		t.Error("samples for NaN: no error")
 	}
 }
@@ -414,6 +414,13 @@ func (c *counted) Multiply(to, a, b []float64, rows, n, m int) error {
 	return c.Product.Multiply(to, a, b, rows, n, m)
 }
 
+func (c *counted) Multiply32(to, a, b []float32, rows, n, m int) error {
+	if c.left--; c.left < 0 {
+		return errTest
+	}
+	return c.Product.Multiply32(to, a, b, rows, n, m)
+}
+
 // Wherever a product fails, its error comes out.
 func TestErrorsOfTheProduct(t *testing.T) {
 	const n = 6
@@ -439,7 +446,7 @@ func TestErrorsOfTheProduct(t *testing.T) {
 		if err := p.Network().Forward(make([]float64, n*3), s.inputs(n)); err != nil {
 			return err
 		}
-		sampled, err := NewSampled(ctx, p, s.inputs(n), 2, 1)
+		sampled, err := drawn(ctx, p, s.inputs(n), 2, 1)
 		if err != nil {
 			return err
 		}
@@ -464,7 +471,7 @@ func TestErrorsOfTheProduct(t *testing.T) {
 func TestWorkEndsWithItsContext(t *testing.T) {
 	s := stacks()[3]
 	p := s.fit(t, calibrate.Hessian, 10, calibrate.Damping{Relative: 1}, nil)
-	sampled, err := NewSampled(context.Background(), p, s.inputs(4), 2, 1)
+	sampled, err := drawn(context.Background(), p, s.inputs(4), 2, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -483,8 +490,8 @@ func TestWorkEndsWithItsContext(t *testing.T) {
 	if err := c.Add(ctx, s.inputs(4), nil); !errors.Is(err, errTest) {
 		t.Errorf("Add: %v", err)
 	}
-	if _, err := NewSampled(ctx, p, s.inputs(4), 2, 1); !errors.Is(err, errTest) {
-		t.Errorf("NewSampled: %v", err)
+	if _, err := drawn(ctx, p, s.inputs(4), 2, 1); !errors.Is(err, errTest) {
+		t.Errorf("Predictive: %v", err)
 	}
 	sampled.ctx = ctx
 	if err := sampled.SetEns(1); !errors.Is(err, errTest) {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,11 +18,19 @@ import (
 
 func (s stack) sampled(t *testing.T, p *Posterior, n, samples int) *Sampled {
 	t.Helper()
-	got, err := NewSampled(context.Background(), p, s.inputs(n), samples, 5)
+	got, err := drawn(context.Background(), p, s.inputs(n), samples, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return got
+}
+
+func drawn(ctx context.Context, p *Posterior, x []float32, samples int, seed uint64) (*Sampled, error) {
+	draws, err := p.Draw(samples, seed)
+	if err != nil {
+		return nil, err
+	}
+	return draws.Predictive(ctx, x)
 }
 
 // naiveDraw writes out the weights of sample m, [out,dim] for each layer.
@@ -205,6 +214,32 @@ func TestSampledDoesNotDependOnTheProcessors(t *testing.T) {
 	}
 }
 
+// What memory has no room for is drawn anew each time, and is the same.
+func TestDrawsThatAreNotKeptAreTheSame(t *testing.T) {
+	s := stacks()[3]
+	const n, samples = 20, 5
+	p := s.fit(t, calibrate.Hessian, n, calibrate.Damping{Relative: 1}, nil)
+	var want []float32
+	for _, keep := range []int{samples, 2, 0} {
+		sampled := s.sampled(t, p, n, samples)
+		sampled.draws.keep = keep
+		for _, ens := range []float64{2, 0.3} {
+			if err := sampled.SetEns(ens); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := len(sampled.draws.kept); got != keep {
+			t.Errorf("%d draws are kept, want %d", got, keep)
+		}
+		if want == nil {
+			want = sampled.members
+		}
+		if !slices.Equal(sampled.members, want) {
+			t.Errorf("with %d draws kept the logits are others", keep)
+		}
+	}
+}
+
 func TestSampledRefuses(t *testing.T) {
 	s := stacks()[3]
 	p := s.fit(t, calibrate.Hessian, 20, calibrate.Damping{Relative: 1}, nil)
@@ -216,7 +251,7 @@ func TestSampledRefuses(t *testing.T) {
 		"no examples": {0, 5, "0 examples"},
 		"too many":    {3, 1 << 31, "take fewer with a limit, or fewer samples"},
 	} {
-		if _, err := NewSampled(context.Background(), p, s.inputs(c.n), c.samples, 1); err == nil ||
+		if _, err := drawn(context.Background(), p, s.inputs(c.n), c.samples, 1); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}

@@ -1,25 +1,26 @@
-package calibrate
+// Package interpolative finds interpolative decompositions: a few rows of a matrix that give all others.
+package interpolative
 
 import "math"
 
 const (
-	// rowTolerance is the relative error of every single number that is interpolated:
+	// Tolerance is the relative error of every single number that is interpolated:
 	// some units in the last place of a float32.
-	rowTolerance = 2e-6
+	Tolerance = 2e-6
 	// rowNodes is how many rows a polynomial goes through.
 	rowNodes = 12
 )
 
-// selectRows finds few of the rows of x, [len(t),cols], positive, that give all others:
-// x is left·right to within rowTolerance of every number, right [S,cols] being rows of
+// Rows finds few of the rows of x, [len(t),cols], positive, that give all others:
+// x is left·right to within Tolerance of every number, right [S,cols] being rows of
 // x, and left [len(t),S] at most rowNodes numbers in every row. It reports whether S is
 // small enough to be worth it. t ascends, and the rows are smooth functions of it.
 //
 // Rows are interpolated by polynomials over pieces of t, which are halved until they are short
 // enough. A few terms near to what they make are no larger than that, so that neither large rows
 // nor large columns take digits from small ones, as they would in a singular value decomposition.
-func selectRows(x, t []float64, cols int) (left, right []float64, ok bool) {
-	s := rowSelection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)), first: make([]int,
+func Rows(x, t []float64, cols int) (left, right []float64, ok bool) {
+	s := selection{x: x, t: t, cols: cols, most: len(t) / 4, weights: make([][]float64, len(t)), first: make([]int,
 		len(t))}
 	s.pieces(0, len(t))
 	if s.failed || len(s.rows) > s.most {
@@ -35,7 +36,7 @@ func selectRows(x, t []float64, cols int) (left, right []float64, ok bool) {
 	return left, right, true
 }
 
-type rowSelection struct {
+type selection struct {
 	x, t   []float64
 	cols   int
 	most   int
@@ -47,7 +48,7 @@ type rowSelection struct {
 }
 
 // pieces deals with the rows from lo to before hi.
-func (s *rowSelection) pieces(lo, hi int) {
+func (s *selection) pieces(lo, hi int) {
 	if s.failed || hi-lo <= rowNodes {
 		for i := lo; i < hi && !s.failed; i++ {
 			s.first[i], s.weights[i] = len(s.rows), []float64{1}
@@ -76,14 +77,14 @@ func (s *rowSelection) pieces(lo, hi int) {
 	s.pieces(middle, hi)
 }
 
-func (s *rowSelection) add(i int) {
+func (s *selection) add(i int) {
 	s.rows = append(s.rows, i)
 	s.failed = len(s.rows) > s.most
 }
 
 // nodes returns the rows nearest to the Chebyshev points of a piece, or nil where they
 // would not be different ones.
-func (s *rowSelection) nodes(lo, hi int) []int {
+func (s *selection) nodes(lo, hi int) []int {
 	middle, half := (s.t[lo]+s.t[hi-1])/2, (s.t[hi-1]-s.t[lo])/2
 	var nodes []int
 	next := lo
@@ -102,7 +103,7 @@ func (s *rowSelection) nodes(lo, hi int) []int {
 
 // interpolate sets the weights of a piece's rows, and reports whether they are good
 // enough in float32.
-func (s *rowSelection) interpolate(nodes []int, lo, hi int) bool {
+func (s *selection) interpolate(nodes []int, lo, hi int) bool {
 	got := make([]float64, s.cols)
 	for i := lo; i < hi; i++ {
 		w := make([]float64, len(nodes))
@@ -122,7 +123,7 @@ func (s *rowSelection) interpolate(nodes []int, lo, hi int) bool {
 			}
 		}
 		for c, v := range s.x[i*s.cols : (i+1)*s.cols] {
-			if !(math.Abs(got[c]-v) <= rowTolerance*v) {
+			if !(math.Abs(got[c]-v) <= Tolerance*v) {
 				return false
 			}
 		}
