@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
-
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
@@ -208,13 +205,4 @@ func TestQuadraticFormsOfFeaturesFarFromZero(t *testing.T) {
 			}
 		}
 	}
-}
-
-// multiplied returns the product of left [rows,inner] and right [inner,cols].
-func multiplied(left, right []float64, rows, cols int) []float64 {
-	inner := len(left) / rows
-	out := make([]float64, rows*cols)
-	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, general(left, rows, inner), general(right, inner, cols), 0, general(out,
-		rows, cols))
-	return out
 }
