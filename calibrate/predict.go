@@ -129,10 +129,7 @@ func (c *Calibration) evaluate(phi, logits []float32, n int, margin bool) (*Pred
 	}
 	x := score.Examples{
 		N: n, K: h.Logits, D: h.Features, Link: score.Link(h.Link), Features: phi, Logits: logits, Variance: p.Variance,
-		Leverage: p.Leverage,
-	}
-	if c.Product != nil {
-		x.Product = c.Product
+		Leverage: p.Leverage, Product: c.Product,
 	}
 	if margin {
 		x.Margin = make([]float64, n)

@@ -58,7 +58,9 @@ func (c *Cache) recipe(e *Extractor, ds *dataset.Dataset, want selection) (strin
 	fields := map[string]any{
 		"model": e.model, "features": e.features, "logits": e.logits, "preprocess": e.Preprocess(),
 		"batch": e.batch, "provider": e.provider, "runtime": e.runtime, "count": want.limit, "options": options,
-		"folders": folders,
+	}
+	if folders != nil {
+		fields["folders"] = folders
 	}
 	if want.standIns {
 		fields["stand-ins"] = standin.Name

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/peak"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 )
@@ -72,6 +73,8 @@ func measureTable3(ctx context.Context, l *lab, s *section) error {
 	if err := os.RemoveAll(l.cache(set.name)); err != nil {
 		return err
 	}
+	l.runtime.Threads = 0 // nothing else runs
+	defer func() { l.runtime.Threads = lanes.Threads() }()
 	peak.Reset()
 	report, err := l.accumulate(ctx, subject{set: set})
 	if err != nil {

@@ -46,36 +46,10 @@ type lab struct {
 func newLab(data, models, scratch string, seeds []int, log io.Writer) *lab {
 	return &lab{
 		data: data, models: models, scratch: scratch, seeds: seeds, log: log,
-		runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}},
+		runtime: wrap.Runtime{Setup: wrap.Setup{Install: true}, Threads: lanes.Threads()},
 		answers: map[request]map[string][]answer{},
 		sets:    map[string]*benchmark{},
 	}
-}
-
-// eachRequest calls f for n requests: for the first of each network, which leaves what the others share; then
-// for these, and for ensembles when the features of all networks are there.
-func eachRequest(ctx context.Context, n int, of func(i int) request, f func(ctx context.Context, i int) error) error {
-	var waves [3][]int
-	seen := map[string]bool{}
-	for i := range n {
-		q := of(i)
-		network, wave := fmt.Sprint(q.kind, q.seed), 0
-		switch {
-		case q.members.n > 0:
-			wave = 2
-		case seen[network]:
-			wave = 1
-		}
-		seen[network] = seen[network] || wave == 0
-		waves[wave] = append(waves[wave], i)
-	}
-	for _, wave := range waves {
-		err := lanes.Run(ctx, len(wave), func(ctx context.Context, i int) error { return f(ctx, wave[i]) })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // say writes a line of progress.
@@ -294,6 +268,14 @@ type request struct {
 // Members are the networks of an ensemble: so many in a circle of some, from one on. There are none of
 // a method of one network.
 type members struct{ from, n, of int }
+
+// network tells which network was asked, "" for an ensemble.
+func (q request) network() string {
+	if q.members.n > 0 {
+		return ""
+	}
+	return fmt.Sprint(q.kind, q.seed)
+}
 
 // networks are the seeds of what was asked.
 func (q request) networks() []int {

@@ -128,7 +128,7 @@ type answer struct {
 	Resampled map[string][]float32
 }
 
-// resamples is how many there are: enough for a standard error within a twenty-fifth of itself.
+// resamples is how many there are: enough for a standard error within a twenty-fourth of itself.
 const resamples = 300
 
 // answerOf is what an evaluation says of a method.

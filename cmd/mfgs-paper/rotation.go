@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/report/chart"
@@ -130,8 +131,8 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 		}
 	}
 	made := make([]*bench.Evaluation, len(order))
-	asked := func(at int) request { return order[at] }
-	err := eachRequest(ctx, len(order), asked, func(ctx context.Context, at int) (err error) {
+	network := func(at int) string { return order[at].network() }
+	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, at int) (err error) {
 		var methods []string
 		for _, i := range of[order[at]] {
 			methods = append(methods, trials[i].method)

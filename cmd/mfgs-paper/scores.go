@@ -212,10 +212,13 @@ func measureScores(ctx context.Context, l *lab, s *section) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
 	for _, b := range benches {
 		s.add(b.rows...)
 	}
-	return err
+	return nil
 }
 
 // writeScores writes all that rows say of scores.

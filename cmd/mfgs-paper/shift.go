@@ -17,7 +17,7 @@ import (
 const shiftTitle = "Corrupted images: not the paper's"
 
 // shiftImages is how many test images are spoiled in every way.
-const shiftImages = 500
+const shiftImages = 400
 
 // spoil writes the test images of a benchmark, spoiled in every way.
 func (l *lab) spoil(ctx context.Context, set *benchmark) ([]bench.NamedSpec, error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 )
 
 // A trial is a row to be made: a method on bundles of one kind.
@@ -131,8 +132,8 @@ func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials 
 			methods[c] = append(methods[c], t.method)
 		}
 	}
-	of := func(i int) request { return order[i].request }
-	err := eachRequest(ctx, len(order), of, func(ctx context.Context, i int) error {
+	network := func(i int) string { return order[i].network() }
+	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, i int) error {
 		c := order[i]
 		return l.ask(ctx, c.request, methods[c], cmp.Or(c.draws, draws[c.request]))
 	})

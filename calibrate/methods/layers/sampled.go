@@ -14,7 +14,7 @@ import (
 )
 
 // Draws are M networks whose weights are drawn from the posterior: W + Δ/√T_ens, each Δ of a generator
-// of its own.
+// of its own. They and what is made of them are used by one goroutine at a time.
 type Draws struct {
 	posterior *Posterior
 	m         int
@@ -134,6 +134,9 @@ func (s *Sampled) SetEns(ens float64) error {
 	k, d := network.Logits(), network.Inputs()
 	weights, p := room[float32](network), network.newSingle(min(s.n, rows))
 	for m := range draws.m {
+		if err := context.Cause(s.ctx); err != nil {
+			return err
+		}
 		if err := draws.weights(weights, m, ens); err != nil {
 			return err
 		}
@@ -175,7 +178,7 @@ func (n *Network) newSingle(size int) *single {
 }
 
 // Spreads are tried that take weights far from anything that was trained. What is beyond all measure is
-// taken to be at these bounds, so that no sum leaves the range of float32.
+// taken to be at these bounds, so that no sum leaves the range of float32, of inputs up to 1e18 as well.
 const (
 	mostWeight = 1e12
 	mostHidden = 1e18

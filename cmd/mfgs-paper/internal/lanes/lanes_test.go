@@ -3,6 +3,8 @@ package lanes
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -73,20 +75,65 @@ func TestRunEndsWithTheFirstError(t *testing.T) {
 	}
 }
 
+func TestGroupedBeginsWithTheFirstOfEachGroup(t *testing.T) {
+	groups := []string{"", "a", "b", "a", "", "c", "b", "a"}
+	group := func(i int) string { return groups[i] }
+	for range 200 {
+		var mu sync.Mutex
+		var begun []int
+		ended := map[int]bool{}
+		err := Grouped(t.Context(), len(groups), group, func(_ context.Context, i int) error {
+			mu.Lock()
+			defer mu.Unlock()
+			begun = append(begun, i)
+			for first, g := range map[int]string{1: "a", 2: "b", 5: "c"} {
+				if first != i && (groups[i] == g || groups[i] == "") && !ended[first] {
+					t.Errorf("%d of group %q before %d", i, groups[i], first)
+				}
+			}
+			ended[i] = true
+			return nil
+		})
+		if slices.Sort(begun); err != nil || !slices.Equal(begun, []int{0, 1, 2, 3, 4, 5, 6, 7}) {
+			t.Fatalf("%v, error %v", begun, err)
+		}
+	}
+	want := errors.New("enough")
+	for failing := range groups {
+		err := Grouped(t.Context(), len(groups), group, func(_ context.Context, i int) error {
+			if i == failing {
+				return want
+			}
+			return nil
+		})
+		if !errors.Is(err, want) {
+			t.Errorf("%d fails: error %v", failing, err)
+		}
+	}
+}
+
 func TestLocksAreByName(t *testing.T) {
 	var l Locks
 	release := l.Hold("a")
-	l.Hold("b")()
-	held := make(chan struct{})
-	go func() {
-		l.Hold("a")()
-		close(held)
-	}()
-	select {
-	case <-held:
-		t.Error("two hold one lock")
-	default:
-	}
+	l.Hold("b")() // which is another
 	release()
-	<-held
+	var inside, most atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 200 {
+				release := l.Hold("a")
+				if now := inside.Add(1); now > most.Load() {
+					most.Store(now)
+				}
+				runtime.Gosched()
+				inside.Add(-1)
+				release()
+			}
+		})
+	}
+	all.Wait()
+	if most.Load() != 1 {
+		t.Errorf("%d hold one lock", most.Load())
+	}
 }
