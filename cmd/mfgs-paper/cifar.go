@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
@@ -248,13 +249,14 @@ func measureCIFAR10(ctx context.Context, l *lab, s *section) error {
 	if err != nil {
 		return err
 	}
-	rows, err := l.measureCIFAR(ctx, own, cifarTrials())
-	if err != nil {
+	sets, trials := []*benchmark{own, shift}, [][]trial{cifarTrials(), shiftedNetworkTrials()}
+	rows := make([][]row, len(sets))
+	// One of them has one network, which leaves a lane free.
+	err = lanes.Run(ctx, len(sets), func(ctx context.Context, i int) (err error) {
+		rows[i], err = l.measureCIFAR(ctx, sets[i], trials[i])
 		return err
-	}
-	s.add(rows...)
-	rows, err = l.measureCIFAR(ctx, shift, shiftedNetworkTrials())
-	s.add(rows...)
+	})
+	s.add(slices.Concat(rows...)...)
 	return err
 }
 

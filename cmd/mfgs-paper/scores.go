@@ -204,7 +204,8 @@ func measureScores(ctx context.Context, l *lab, s *section) error {
 		return err
 	}
 	benches := make([]scoreBench, len(homes))
-	err = lanes.Run(ctx, len(homes), func(ctx context.Context, i int) error {
+	err = lanes.Run(ctx, len(homes), func(ctx context.Context, at int) error {
+		i := len(homes) - 1 - at // ImageNet's takes longest, with one network
 		for _, seed := range homes[i].seeds {
 			if err := l.measureHome(ctx, &benches[i], homes[i], seed); err != nil {
 				return err

@@ -140,6 +140,8 @@ func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials 
 	if err != nil {
 		return nil, err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	rows := make([]row, len(trials))
 	for i, t := range trials {
 		r := row{place: place{table, set.name, t.row}, Note: t.note}
