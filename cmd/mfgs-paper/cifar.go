@@ -256,8 +256,11 @@ func measureCIFAR10(ctx context.Context, l *lab, s *section) error {
 		rows[i], err = l.measureCIFAR(ctx, sets[i], trials[i])
 		return err
 	})
+	if err != nil {
+		return err
+	}
 	s.add(slices.Concat(rows...)...)
-	return err
+	return nil
 }
 
 func writeCIFAR10(s *section) {
