@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -35,57 +36,108 @@ type OOD struct {
 // out-of-distribution examples, in any order. The slices are left as they are. It costs O(n log n).
 // The error says which slice is empty or where a NaN stands.
 func Detect(in, out []float64) (OOD, error) {
-	a, b := slices.Clone(in), slices.Clone(out)
-	if err := sortScores(a, b); err != nil {
+	d, err := newDetector(in, out)
+	if err != nil {
 		return OOD{}, err
 	}
-	c := newCurve(len(a), len(b))
-	for g := range groups(a, b) {
-		c.add(g)
+	return d.measure(slices.Repeat([]int32{1}, len(in)+len(out))), nil
+}
+
+// detector is the order of scores, of which it takes the figures as often as their examples are drawn.
+type detector struct {
+	in, out int // examples
+	order   []place
+	inverse []float64 // of 0, which is 0, 1, 2 … in+out
+}
+
+func newDetector(in, out []float64) (*detector, error) {
+	order, err := rank(in, out)
+	if err != nil {
+		return nil, err
 	}
-	return c.result(), nil
+	d := &detector{len(in), len(out), order, make([]float64, len(order)+1)}
+	for i := range order {
+		d.inverse[i+1] = 1 / float64(i+1)
+	}
+	return d, nil
 }
 
-// curve gathers the figures of groups of ascending score. It is the hot loop of [Resample], and so
-// divides and branches as little as it can.
-type curve struct {
-	in, out    int   // examples
-	need       int   // in-distribution examples that are at least 95 % of all
-	wins       int64 // twice the number of (in, out) pairs in order, a tie counting 1
-	best       int64 // largest P(in ≤ t) - P(out ≤ t), times in·out
-	precisions [2]float64
-	fpr95      int // out-of-distribution examples; -1 before they are known
-}
-
-func newCurve(in, out int) curve {
+// measure takes the figures of examples that were drawn so often: those in distribution, then the others,
+// as many of each as there are. It is the hot loop of [Resample], and so divides and branches as little as
+// it can.
+func (d *detector) measure(weights []int32) OOD {
+	var (
+		seenIn, seenOut int   // with lower scores
+		tiedIn, tiedOut int   // with the same
+		wins            int64 // twice the number of (in, out) pairs in order, a tie counting 1
+		best            int64 // largest P(in ≤ t) - P(out ≤ t), times in·out
+		precisionsIn    float64
+		precisionsOut   float64
+		accepted        = -1 // out of distribution, with 95 % of the others; -1 before it is known
+	)
+	nIn, nOut := d.in, d.out
 	// In integers: 0.95·n rounds up for some n and would ask for one more.
-	return curve{in: in, out: out, need: (95*in + 99) / 100, fpr95: -1}
-}
-
-// add may be given groups of no example.
-func (c *curve) add(g group) {
-	c.wins += g.wins(c.out)
-	seenIn, seenOut := g.in+g.tiedIn, g.out+g.tiedOut
-	c.best = max(c.best, int64(seenIn)*int64(c.out)-int64(seenOut)*int64(c.in))
-	// In as positive: the accepted are those up to and with this group. Out as positive: the flagged are
-	// those from this group on.
-	c.precisions[0] += float64(g.tiedIn) * (float64(seenIn) / float64(max(1, seenIn+seenOut)))
-	c.precisions[1] += float64(g.tiedOut) * (float64(c.out-g.out) / float64(max(1, c.in-g.in+c.out-g.out)))
-	if c.fpr95 < 0 && seenIn >= c.need {
-		c.fpr95 = seenOut
+	need := (95*nIn + 99) / 100
+	for _, p := range d.order {
+		n := int(weights[p.at])
+		outside := n & -int(p.out)
+		tiedOut += outside
+		tiedIn += n - outside
+		if !p.last {
+			continue
+		}
+		// Of the last group there may be none, drawn or left.
+		wins += int64(tiedIn) * int64(2*(nOut-seenOut)-tiedOut)
+		// Out as positive: the flagged are those from this group on.
+		precisionsOut += float64(tiedOut) * (float64(nOut-seenOut) * d.inverse[nIn-seenIn+nOut-seenOut])
+		seenIn, seenOut = seenIn+tiedIn, seenOut+tiedOut
+		// In as positive: the accepted are those up to and with this group.
+		precisionsIn += float64(tiedIn) * (float64(seenIn) * d.inverse[seenIn+seenOut])
+		best = max(best, int64(seenIn)*int64(nOut)-int64(seenOut)*int64(nIn))
+		if accepted < 0 && seenIn >= need {
+			accepted = seenOut
+		}
+		tiedIn, tiedOut = 0, 0
 	}
-}
-
-func (c *curve) result() OOD {
-	nIn, nOut := float64(c.in), float64(c.out)
 	return OOD{
-		N:        c.out,
-		Accuracy: 0.5 + float64(c.best)/nIn/nOut/2,
-		AUROC:    auroc(c.wins, c.in, c.out),
-		AUPRIn:   c.precisions[0] / nIn,
-		AUPROut:  c.precisions[1] / nOut,
-		FPR95:    float64(c.fpr95) / nOut,
+		N:        nOut,
+		Accuracy: 0.5 + float64(best)/float64(nIn)/float64(nOut)/2,
+		AUROC:    auroc(wins, nIn, nOut),
+		AUPRIn:   precisionsIn / float64(nIn),
+		AUPROut:  precisionsOut / float64(nOut),
+		FPR95:    float64(accepted) / float64(nOut),
 	}
+}
+
+// place is one of the scores in ascending order.
+type place struct {
+	at   int32 // among the examples in distribution, then the others
+	out  int8  // 0 or 1: what is drawn is in no order that a processor could guess
+	last bool  // of those that are equal
+}
+
+func rank(in, out []float64) ([]place, error) {
+	if err := checkScores(in, out); err != nil {
+		return nil, err
+	}
+	type scored struct {
+		score float64
+		place
+	}
+	all := make([]scored, 0, len(in)+len(out))
+	for i, v := range in {
+		all = append(all, scored{v, place{at: int32(i)}})
+	}
+	for i, v := range out {
+		all = append(all, scored{v, place{at: int32(len(in) + i), out: 1}})
+	}
+	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(a.score, b.score) })
+	order := make([]place, len(all))
+	for i, s := range all {
+		order[i] = s.place
+		order[i].last = i+1 == len(all) || all[i+1].score != s.score
+	}
+	return order, nil
 }
 
 // AUROC returns [OOD.AUROC] alone. It allocates nothing when scratch, which it

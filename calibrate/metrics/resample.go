@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -72,22 +71,12 @@ func (c *Classifier) Probabilities(sample int) *Measured {
 // Detection is the figures of [Detect]; inSample and outSample are the places of the scores in the
 // sizes of Resample. The error is that of Detect.
 func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
-	order, err := rank(in, out)
+	d, err := newDetector(in, out)
 	if err != nil {
 		return nil, err
 	}
 	figures := func(weights [][]int32, into []float64) {
-		c := newCurve(len(in), len(out))
-		w := [2][]int32{weights[inSample], weights[outSample]}
-		var g group
-		for _, r := range order {
-			g.draw(w[r.out&1][r.at], r)
-			if r.last {
-				c.add(g)
-				g = g.next()
-			}
-		}
-		o := c.result()
+		o := d.measure(slices.Concat(weights[inSample], weights[outSample]))
 		copy(into, []float64{o.Accuracy, o.AUROC, o.AUPRIn, o.AUPROut, o.FPR95})
 	}
 	return &Measured{names: []string{"accuracy", "auroc", "aupr_in", "aupr_out", "fpr95"}, figures: figures}, nil
@@ -100,62 +89,23 @@ func DetectionAUROC(in, out []float64, inSample, outSample int) (*Measured, erro
 		return nil, err
 	}
 	figures := func(weights [][]int32, into []float64) {
-		w := [2][]int32{weights[inSample], weights[outSample]}
+		w := slices.Concat(weights[inSample], weights[outSample])
 		var g group
 		var wins int64
-		for _, r := range order {
-			g.draw(w[r.out&1][r.at], r)
-			if r.last {
+		for _, p := range order {
+			n := int(w[p.at])
+			outside := n & -int(p.out)
+			g.tiedOut += outside
+			g.tiedIn += n - outside
+			if p.last {
 				wins += g.wins(len(out))
-				g = g.next()
+				g = group{in: g.in + g.tiedIn, out: g.out + g.tiedOut}
 			}
 		}
 		into[0] = auroc(wins, len(in), len(out))
 	}
 	return &Measured{names: []string{"auroc"}, figures: figures}, nil
 }
-
-// place is one of the scores in ascending order.
-type place struct {
-	at   int32
-	out  int8 // 0 or 1: what is drawn is in no order that a processor could guess
-	last bool // of those that are equal
-}
-
-func rank(in, out []float64) ([]place, error) {
-	if err := checkScores(in, out); err != nil {
-		return nil, err
-	}
-	type scored struct {
-		score float64
-		at    int32
-		out   int8
-	}
-	all := make([]scored, 0, len(in)+len(out))
-	for i, v := range in {
-		all = append(all, scored{v, int32(i), 0})
-	}
-	for i, v := range out {
-		all = append(all, scored{v, int32(i), 1})
-	}
-	slices.SortFunc(all, func(a, b scored) int { return cmp.Compare(a.score, b.score) })
-	order := make([]place, len(all))
-	for i, s := range all {
-		order[i] = place{s.at, s.out, i+1 == len(all) || all[i+1].score != s.score}
-	}
-	return order, nil
-}
-
-// draw adds an example of the group's score that was drawn so many times.
-func (g *group) draw(times int32, r place) {
-	n := int(times)
-	out := n & -int(r.out)
-	g.tiedIn += n - out
-	g.tiedOut += out
-}
-
-// next is the group of the next score, before any example of it.
-func (g group) next() group { return group{in: g.in + g.tiedIn, out: g.out + g.tiedOut} }
 
 // Series is a figure as measured, and its values on resamples of the examples.
 type Series struct {

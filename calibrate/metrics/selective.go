@@ -100,9 +100,10 @@ func (r *ranked) selective(losses []float64, weights []int32) (area float64, ris
 		}
 		tied += w
 		tiedLosses += float64(w) * losses[e]
-		if !r.last[i] || tied == 0 {
+		if !r.last[i] {
 			continue
 		}
+		// None may have been drawn, of which no branch asks: it could not be foretold.
 		h, t := r.harmonic[before+tied]-r.harmonic[before], float64(tied)
 		area += lost * h
 		if tiedLosses > 0 {
