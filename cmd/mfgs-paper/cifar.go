@@ -56,10 +56,17 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 		return nil, nil, err
 	}
 	file := func(name string) string { return filepath.Join(l.scratch, "cifar10", name) }
-	for name, part := range map[string][]archive.Image{"all": all, "train": train, "val": val, "test": test, "shift-val": shiftVal, "shift-test": shiftTest} {
-		if err := archive.Write(file(name+".tar"), part); err != nil {
-			return nil, nil, err
-		}
+	parts := []struct {
+		name   string
+		images []archive.Image
+	}{{"all", all}, {"train", train}, {"val", val}, {"test", test}, {"shift-val", shiftVal}, {"shift-test", shiftTest}}
+	specs := make([]string, len(parts))
+	err = lanes.Run(ctx, len(parts), func(ctx context.Context, i int) (err error) {
+		specs[i], err = decoded(ctx, file(parts[i].name), parts[i].images)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	ood, err := l.cifarOOD(ctx, file)
 	if err != nil {
@@ -71,7 +78,7 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	}
 	own = &benchmark{
 		name:  cifar10Name,
-		train: file("train.tar"), val: file("val.tar"), test: file("test.tar"),
+		train: specs[1], val: specs[2], test: specs[3],
 		ood:     append([]bench.NamedSpec{{Name: tinyImageNet, Spec: tiny}}, ood...),
 		seeds:   []int{0, 1, 2, 3, 4},
 		network: func(_ string, seed int) string { return of("long%d.onnx", seed) },
@@ -92,7 +99,7 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	other := *own
 	shift = &other
 	shift.name = shiftName
-	shift.train, shift.val, shift.test = file("all.tar"), file("shift-val.tar"), file("shift-test.tar")
+	shift.train, shift.val, shift.test = specs[0], specs[4], specs[5]
 	shift.preprocess = &preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406},
 		Std: []float64{.229, .224, .225}}
 	shift.files, shift.seeds = nil, []int{0}
@@ -101,6 +108,19 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	}
 	l.sets[cifar10Name], l.sets[shiftName] = own, shift
 	return own, shift, nil
+}
+
+// decoded writes images as they are decoded, in an array, since they are read once for each network, and
+// returns the SPEC. Files begin with a name.
+func decoded(ctx context.Context, name string, images []archive.Image) (string, error) {
+	if err := archive.Write(name+".tar", images); err != nil {
+		return "", err
+	}
+	g, err := gallery.Read(ctx, name+".tar")
+	if err != nil {
+		return "", err
+	}
+	return g.Write(name + "-")
 }
 
 // cifarOOD writes the digits and the noise.

@@ -145,6 +145,23 @@ func WriteIDX(path string, data []byte, shape ...int) error {
 	})
 }
 
+// Write writes a gallery and its labels, in files whose names begin so, and returns the SPEC.
+func (g *Gallery) Write(name string) (string, error) {
+	if err := WriteIDX(name+"labels-idx1-ubyte", g.Labels, g.Len()); err != nil {
+		return "", err
+	}
+	images, shape := g.Place(name)
+	return images, WriteIDX(images, g.Pixels, shape...)
+}
+
+// Place returns the file in which Write leaves the images, and its shape.
+func (g *Gallery) Place(name string) (file string, shape []int) {
+	if g.Channels == 1 {
+		return name + "images-idx3-ubyte", []int{g.Len(), g.Height, g.Width}
+	}
+	return name + "images-idx4-ubyte", []int{g.Len(), g.Height, g.Width, g.Channels}
+}
+
 // Some returns at most so many images of a gallery, spread evenly.
 func (g *Gallery) Some(most int) *Gallery {
 	if g.Len() <= most {

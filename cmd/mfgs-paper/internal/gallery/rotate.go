@@ -38,14 +38,10 @@ func (g *Gallery) WriteRotated(dir string, degrees int) (string, error) {
 	if g.Channels != 1 {
 		return "", fmt.Errorf("images of %d channels: want grey ones", g.Channels)
 	}
-	turned := make([]byte, 0, len(g.Pixels))
+	turned := *g
+	turned.Pixels = make([]byte, 0, len(g.Pixels))
 	for i := range g.Len() {
-		turned = append(turned, rotate(g.Image(i), g.Width, g.Height, float64(degrees))...)
+		turned.Pixels = append(turned.Pixels, rotate(g.Image(i), g.Width, g.Height, float64(degrees))...)
 	}
-	name := filepath.Join(dir, fmt.Sprintf("rotated-%03d-", degrees))
-	if err := WriteIDX(name+"labels-idx1-ubyte", g.Labels, g.Len()); err != nil {
-		return "", err
-	}
-	images := name + "images-idx3-ubyte"
-	return images, WriteIDX(images, turned, g.Len(), g.Height, g.Width)
+	return turned.Write(filepath.Join(dir, fmt.Sprintf("rotated-%03d-", degrees)))
 }

@@ -62,28 +62,21 @@ func spoiled(g *gallery.Gallery, w Way, n int) ([]byte, error) {
 // kept if it begins as it would be written.
 func writeSpoiled(g *gallery.Gallery, dir string, w Way) (string, error) {
 	name := filepath.Join(dir, w.fileName()+"-")
-	images := name + "images-idx" + map[int]string{1: "3", 3: "4"}[g.Channels] + "-ubyte"
-	shape := []int{g.Len(), g.Height, g.Width}
-	if g.Channels > 1 {
-		shape = append(shape, g.Channels)
-	}
-	if err := gallery.WriteIDX(name+"labels-idx1-ubyte", g.Labels, g.Len()); err != nil {
-		return "", err
-	}
 	begins, err := spoiled(g, w, 3)
 	if err != nil {
 		return "", err
 	}
+	images, shape := g.Place(name)
 	head := 4 + 4*len(shape)
 	if there, err := files.Read(images, int64(head+len(g.Pixels))); err == nil &&
 		len(there) == head+len(g.Pixels) && bytes.HasPrefix(there[head:], begins) {
 		return images, nil
 	}
-	pixels, err := spoiled(g, w, g.Len())
-	if err != nil {
+	all := *g
+	if all.Pixels, err = spoiled(g, w, g.Len()); err != nil {
 		return "", err
 	}
-	return images, gallery.WriteIDX(images, pixels, shape...)
+	return all.Write(name)
 }
 
 // Write writes a gallery spoiled in all Ways to dir, and returns their SPECs.
