@@ -62,7 +62,7 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	}{{"all", all}, {"train", train}, {"val", val}, {"test", test}, {"shift-val", shiftVal}, {"shift-test", shiftTest}}
 	specs := make([]string, len(parts))
 	err = lanes.Run(ctx, len(parts), func(ctx context.Context, i int) (err error) {
-		specs[i], err = decoded(ctx, file(parts[i].name), parts[i].images)
+		specs[i], err = gallery.Decode(ctx, file(parts[i].name), parts[i].images)
 		return err
 	})
 	if err != nil {
@@ -108,19 +108,6 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 	}
 	l.sets[cifar10Name], l.sets[shiftName] = own, shift
 	return own, shift, nil
-}
-
-// decoded writes images as they are decoded, in an array, since they are read once for each network, and
-// returns the SPEC. Files begin with a name.
-func decoded(ctx context.Context, name string, images []archive.Image) (string, error) {
-	if err := archive.Write(name+".tar", images); err != nil {
-		return "", err
-	}
-	g, err := gallery.Read(ctx, name+".tar")
-	if err != nil {
-		return "", err
-	}
-	return g.Write(name + "-")
 }
 
 // cifarOOD writes the digits and the noise.

@@ -309,8 +309,8 @@ func (l *lab) evaluate(
 		}
 	}
 	c := bench.Config{
-		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Layers: q.layers,
-		Resamples: resamples, Inputs: l.inputs(q.set), Runtime: l.runtime,
+		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Alone: true,
+		Layers: q.layers, Resamples: resamples, Inputs: l.inputs(q.set), Runtime: l.runtime,
 	}
 	for draw := range draws {
 		c.Draws = append(c.Draws, uint64(1000*q.seed+draw))

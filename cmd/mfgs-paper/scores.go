@@ -43,7 +43,7 @@ func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve
 func (l *lab) scoreFigures(ctx context.Context, h home, bundle string, methods []string, sets []unfamiliar,
 ) (map[string]map[string]answer, error) {
 	c := bench.Config{
-		Bundle: bundle, Test: h.set.test, Limit: scoreImages, Methods: methods, Resamples: scoreResamples,
+		Bundle: bundle, Test: h.set.test, Limit: scoreImages, Methods: methods, Alone: true, Resamples: scoreResamples,
 		Inputs: l.inputs(h.set), Runtime: l.runtime,
 	}
 	for _, u := range sets {
@@ -139,7 +139,13 @@ func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d c
 		if err != nil {
 			return err
 		}
-		got, err := l.scoreFigures(ctx, h, chosen.Bundle, []string{score.Default, "ts", "mf0"}, h.sets)
+		l.say("for %s mfgs chooses %s", u.name, chosen.OODScore.Reason)
+		learned, err := l.scoreCalibration(ctx, h, seed, u.heldOut(), learnedScore, d)
+		if err != nil {
+			return err
+		}
+		// Temperatures are the same whatever serves.
+		got, err := l.scoreFigures(ctx, h, learned.Bundle, []string{score.Default, "ts", "mf0", learnedScore}, h.sets)
 		if err != nil {
 			return err
 		}
@@ -148,16 +154,6 @@ func (l *lab) tuneHome(ctx context.Context, b *scoreBench, h home, seed int, d c
 		if got[chosenScore] = untuned[serves[u.name]]; serves[u.name] == "mf0" {
 			got[chosenScore] = got["mf0"]
 		}
-		l.say("for %s mfgs chooses %s", u.name, chosen.OODScore.Reason)
-		learned, err := l.scoreCalibration(ctx, h, seed, u.heldOut(), learnedScore, d)
-		if err != nil {
-			return err
-		}
-		more, err := l.scoreFigures(ctx, h, learned.Bundle, []string{score.Default, learnedScore}, h.sets)
-		if err != nil {
-			return err
-		}
-		got[learnedScore] = more[learnedScore]
 		all[u.name] = got
 	}
 	for _, u := range h.sets {

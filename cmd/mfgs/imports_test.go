@@ -93,7 +93,7 @@ var imports = map[string][]string{
 	"cmd/mfgs-paper/internal/archive":  {"onnx/files"},
 	"cmd/mfgs-paper/internal/corrupt":  {},
 	"cmd/mfgs-paper/internal/estimate": {},
-	"cmd/mfgs-paper/internal/gallery":  {"featurize/dataset", "onnx/files"},
+	"cmd/mfgs-paper/internal/gallery":  {"cmd/mfgs-paper/internal/archive", "featurize/dataset", "onnx/files"},
 	"cmd/mfgs-paper/internal/lanes":    {},
 	"cmd/mfgs-paper/internal/markdown": {},
 	"cmd/mfgs-paper/internal/peak":     {},

@@ -97,6 +97,26 @@ func (a Activation) At(x float64) (y, slope float64) {
 	panic(fmt.Sprintf("layers: there is no activation %q", a.Func))
 }
 
+// Apply writes the function of all x to y, which may be x, and its derivatives to slope, unless that is nil. As
+// At it panics.
+func (a Activation) Apply(y, slope, x []float64) {
+	y = y[:len(x)]
+	switch {
+	case a.Func == Relu && slope == nil: // as many layers have, and no branch that could not be foretold
+		for i, v := range x {
+			y[i] = max(0, v)
+		}
+	case slope == nil:
+		for i, v := range x {
+			y[i], _ = a.At(v)
+		}
+	default:
+		for i, v := range x {
+			y[i], slope[i] = a.At(v)
+		}
+	}
+}
+
 // The constants of GeluTanh.
 const (
 	geluScale = 0.7978845608028654 // √(2/π)

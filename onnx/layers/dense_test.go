@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -250,6 +251,8 @@ func TestDenseTailRefusesOtherNumbersAndModels(t *testing.T) {
 	}
 }
 
+func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+
 // Derivatives are those of the functions: against differences on both sides.
 func TestActivationSlopes(t *testing.T) {
 	for _, a := range []layers.Activation{
@@ -277,6 +280,17 @@ func TestActivationSlopes(t *testing.T) {
 		}
 		if y, _ := a.At(math.NaN()); !math.IsNaN(y) {
 			t.Errorf("%v of NaN is %v", a, y)
+		}
+		// Apply is At of each, with the derivatives or without.
+		x := []float64{-1e3, -3.3, -0.4, 0, 0.4, 3.3, 1e3, math.NaN()}
+		y, slope, alone := make([]float64, len(x)), make([]float64, len(x)), slices.Clone(x)
+		a.Apply(y, slope, x)
+		a.Apply(alone, nil, alone)
+		for i, v := range x {
+			wantY, wantSlope := a.At(v)
+			if !same(y[i], wantY) || !same(alone[i], wantY) || !same(slope[i], wantSlope) {
+				t.Errorf("%v at %v: %v and %v with slope %v, want %v with %v", a, v, y[i], alone[i], slope[i], wantY, wantSlope)
+			}
 		}
 	}
 	defer func() {

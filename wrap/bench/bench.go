@@ -318,7 +318,7 @@ func (b *bench) measure(ctx context.Context) ([]MethodResult, *measure.Recommend
 	}
 	keep := len(plain) < len(tallies)
 	for _, name := range measure.References {
-		if !slices.ContainsFunc(tallies, func(t *measure.Tally) bool { return t.Name == name }) {
+		if !b.Alone && !slices.ContainsFunc(tallies, func(t *measure.Tally) bool { return t.Name == name }) {
 			t := b.newTally(name)
 			tallies, plain = append(tallies, t), append(plain, t)
 		}

@@ -37,6 +37,10 @@ type Config struct {
 	// mf0, the score that the bundle serves, which is called ood_score here, and leverage.
 	Methods []string
 
+	// Alone leaves out mle and ts, which Methods are compared with otherwise, where it does not have them.
+	// Without mle nothing is recommended.
+	Alone bool
+
 	// What methods beyond PlainMethods are tuned on and, some of them, fitted to. SPECs
 	// that are left out are those of the calibration, if their data is still the same.
 	Train, Val, ValOOD string

@@ -28,7 +28,7 @@ func (b *bench) openDense() (*dense, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, layers.Layer{In: d.In, Out: d.Out, Weights: w, Bias: bias, Activation: d.Activation.At})
+		all = append(all, layers.Layer{In: d.In, Out: d.Out, Weights: w, Bias: bias, Activation: d.Activation.Apply})
 	}
 	t := &dense{posteriors: map[calibrate.Covariance]*layers.Posterior{}, sets: map[*evalSet]*rows.Batch{}}
 	if t.network, err = layers.NewNetwork(all, b.product); err != nil {

@@ -48,7 +48,17 @@ func stacks() []stack {
 		return x
 	}
 	dense := func(in, out int, bias bool, f func(float64) (float64, float64)) Layer {
-		l := Layer{In: in, Out: out, Weights: eighths(in*out, 0.7), Activation: f}
+		l := Layer{In: in, Out: out, Weights: eighths(in*out, 0.7)}
+		if f != nil {
+			l.Activation = func(y, slope, x []float64) {
+				for i, v := range x {
+					var s float64
+					if y[i], s = f(v); slope != nil {
+						slope[i] = s
+					}
+				}
+			}
+		}
 		if bias {
 			l.Bias = eighths(out, 0.5)
 		}
@@ -141,9 +151,9 @@ func (s stack) naive(parameters [][]float64, x []float64, at int, shift []float6
 				out[o] += shift[o]
 			}
 			next[o] = out[o]
-			if l.Activation != nil {
-				next[o], _ = l.Activation(out[o])
-			}
+		}
+		if l.Activation != nil {
+			l.Activation(next, nil, out)
 		}
 		h, z, now = append(h, in), append(z, out), next
 	}
@@ -156,8 +166,9 @@ func (s stack) jacobian(z [][]float64, at int) *mat.Dense {
 		if s.layers[i].Activation == nil {
 			return 1
 		}
-		_, d := s.layers[i].Activation(z[i][o])
-		return d
+		y, d := make([]float64, 1), make([]float64, 1)
+		s.layers[i].Activation(y, d, z[i][o:o+1])
+		return d[0]
 	}
 	diagonal := func(i int) *mat.Dense {
 		d := mat.NewDense(len(z[i]), len(z[i]), nil)

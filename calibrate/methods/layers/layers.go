@@ -38,9 +38,9 @@ type Layer struct {
 	In, Out int
 	Weights []float32 // W [Out,In]
 	Bias    []float32 // [Out], or nil
-	// Activation returns a function, applied to every number, and its derivative. Nil is
-	// the identity.
-	Activation func(x float64) (y, slope float64)
+	// Activation writes a function of all x to y, which may be x, and its derivatives to slope, unless
+	// that is nil. A nil Activation is the identity.
+	Activation func(y, slope, x []float64)
 }
 
 // Network is the dense layers on top of a network, which end in the logits of a softmax.
@@ -55,7 +55,7 @@ type layer struct {
 	in, dim, out int       // dim: in, plus one for a bias
 	forward      []float64 // [dim,out]: Wᵀ, then b
 	back         []float64 // W [out,in]; nil of the lowest layer
-	activation   func(x float64) (y, slope float64)
+	activation   func(y, slope, x []float64)
 }
 
 // NewNetwork checks layers, the lowest first. The product, nil for Go's own, is not
@@ -234,14 +234,9 @@ func (p *pass) forward(weights [][]float64) error {
 				case layer.activation == nil:
 					copy(y, z)
 				case slope == nil:
-					for i, v := range z {
-						y[i], _ = layer.activation(v)
-					}
+					layer.activation(y, nil, z)
 				default:
-					slope = slope[r*layer.out : (r+1)*layer.out]
-					for i, v := range z {
-						y[i], slope[i] = layer.activation(v)
-					}
+					layer.activation(y, slope[r*layer.out:(r+1)*layer.out], z)
 				}
 			}
 		})

@@ -203,17 +203,20 @@ func (p *single) forward(weights [][]float32, x []float32) ([]float32, error) {
 			return nil, err
 		}
 		parallel.For(rows, func(first, last int) {
+			y := make([]float64, layer.out)
 			for r := first; r < last; r++ {
 				z := z[r*layer.out : (r+1)*layer.out]
 				for i, v := range w[layer.in*layer.out:] { // the bias, if there is one
 					z[i] += v
 				}
 				for i, v := range z {
-					y := float64(v)
-					if layer.activation != nil {
-						y, _ = layer.activation(y)
-					}
-					z[i] = within(y, mostHidden)
+					y[i] = float64(v)
+				}
+				if layer.activation != nil {
+					layer.activation(y, nil, y)
+				}
+				for i, v := range y {
+					z[i] = within(v, mostHidden)
 				}
 			}
 		})

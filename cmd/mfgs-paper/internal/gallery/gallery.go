@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/onnx/files"
 )
@@ -41,6 +42,19 @@ func Read(ctx context.Context, spec string) (*Gallery, error) {
 		return nil, fmt.Errorf("%s has no labels", spec)
 	}
 	return gather(ctx, d, spec)
+}
+
+// Decode writes encoded images as they are decoded, with their labels, and returns the SPEC: what is read for
+// many networks is decoded once. Its files begin with a name.
+func Decode(ctx context.Context, name string, images []archive.Image) (string, error) {
+	if err := archive.Write(name+".tar", images); err != nil {
+		return "", err
+	}
+	g, err := Read(ctx, name+".tar")
+	if err != nil {
+		return "", err
+	}
+	return g.Write(name + "-")
 }
 
 // ReadImages reads such images that need no labels, whose labels mean nothing then.
