@@ -200,16 +200,29 @@ func TestRequests(t *testing.T) {
 			t.Errorf("%+v: seeds %v, want %v", test.of, got, test.want)
 		}
 	}
-	for n, want := range map[trial]int{
-		{}: 2, {few: someNetworks}: 4, {network: short}: 5, {answers: evidentialKind}: 10, {once: true}: 1,
+	for _, test := range []struct {
+		of   trial
+		want []int // by network
+	}{
+		{trial{}, []int{2, 2, 2, 2, 2}}, {trial{few: someNetworks}, []int{4, 3, 3}},
+		{trial{network: short}, []int{5, 5}}, {trial{answers: evidentialKind}, []int{10}},
+		{trial{once: true}, []int{1, 1, 1, 1, 1}},
 	} {
-		n.method = "mc:20"
-		if got := set.draws(n); got != want {
-			t.Errorf("%+v: %d draws a network, want %d", n, got, want)
+		test.of.method = "mc:20"
+		var got []int
+		for i := range set.requests(test.of) {
+			got = append(got, set.draws(test.of, i))
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%+v: %d draws a network, want %d", test.of, got, test.want)
 		}
 	}
-	if got := set.draws(trial{method: "mf0", few: 1}); got != 1 {
+	if got := set.draws(trial{method: "mf0", few: 1}, 0); got != 1 {
 		t.Errorf("what draws nothing is drawn %d times", got)
+	}
+	many := &benchmark{seeds: []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}
+	if got := many.draws(trial{method: "mc:20"}, 11); got != 1 {
+		t.Errorf("the last of twelve networks draws %d times", got)
 	}
 }
 

@@ -64,13 +64,13 @@ func (b *benchmark) seedsOf(t trial) []int {
 	return seeds
 }
 
-// draws is how often each network of a trial draws what it draws at random.
-func (b *benchmark) draws(t trial) int {
+// draws is how often a network of a trial, the i-th, draws what it draws at random.
+func (b *benchmark) draws(t trial, i int) int {
 	n := max(1, len(b.seedsOf(t)))
 	if sampled := strings.Contains(t.method, ":"); !sampled || t.once {
 		return 1
 	}
-	return (leastDraws + n - 1) / n
+	return max(1, (leastDraws+n-1-i)/n)
 }
 
 // requests are those of a trial: one for each network or, of ensembles, which only borrow a bundle,
@@ -119,12 +119,12 @@ func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials 
 	var order []call
 	methods, draws := map[call][]string{}, map[request]int{}
 	for _, t := range trials {
-		for _, q := range set.requests(t) {
+		for i, q := range set.requests(t) {
 			c := call{request: q}
 			if t.once {
 				c.draws = 1
 			} else {
-				draws[q] = max(draws[q], set.draws(t))
+				draws[q] = max(draws[q], set.draws(t, i))
 			}
 			if methods[c] == nil {
 				order = append(order, c)
