@@ -207,25 +207,24 @@ func (t trial) everySet() bool {
 
 // measureCIFAR makes the rows of a benchmark, with the temperatures for telling tuned to each set.
 func (l *lab) measureCIFAR(ctx context.Context, set *benchmark, trials []trial) ([]row, error) {
-	var rows []row
-	for i, b := range set.telling() {
-		some := trials
-		if i > 0 {
-			some = slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return !t.everySet() })
-		}
-		more, err := l.measure(ctx, "cifar10", b, some)
-		if err != nil {
+	sets := set.telling()
+	rows, err := l.measure(ctx, "cifar10", sets[0], trials)
+	if err != nil {
+		return nil, err
+	}
+	some := slices.DeleteFunc(slices.Clone(trials), func(t trial) bool { return !t.everySet() })
+	others := make([][]row, len(sets)-1)
+	err = lanes.Run(ctx, len(others), func(ctx context.Context, i int) (err error) {
+		others[i], err = l.measure(ctx, "cifar10", sets[1+i], some)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Concat(others...) {
+		first := slices.IndexFunc(rows, func(of row) bool { return of.place == r.place })
+		if err := rows[first].tells(r); err != nil {
 			return nil, err
-		}
-		if i == 0 {
-			rows = more
-			continue
-		}
-		for _, r := range more {
-			first := slices.IndexFunc(rows, func(of row) bool { return of.place == r.place })
-			if err := rows[first].tells(r); err != nil {
-				return nil, err
-			}
 		}
 	}
 	return rows, nil
