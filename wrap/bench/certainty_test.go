@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/wrap"
 )
 
 // Every figure has an interval around it, unless draws can tell none, and differences to the
@@ -61,6 +62,42 @@ func TestFiguresHaveIntervals(t *testing.T) {
 	}
 	if other["ts"].InDomain.InDomain != by["ts"].InDomain.InDomain {
 		t.Error("another seed changed the figures of temperature scaling")
+	}
+}
+
+// Alone changes no figure: there is nothing to compare it with, and nothing is recommended without the network.
+func TestAloneComparesWithWhatWasAskedFor(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	cfg := Config{
+		Bundle: dir, Test: digits(t, models.DigitsTest), Methods: []string{"mf0", "ts"}, Resamples: 50,
+		OOD: []NamedSpec{{"unfamiliar", digits(t, models.UnfamiliarTest)}},
+	}
+	all, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Alone = true
+	alone, err := Evaluate(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all.Recommendation.Probabilities == nil || alone.Recommendation != (wrap.Recommendation{}) {
+		t.Errorf("recommended %v, alone %v", all.Recommendation, alone.Recommendation)
+	}
+	for i, m := range alone.Methods {
+		of := all.Methods[i]
+		if m.InDomain.InDomain != of.InDomain.InDomain || m.OOD[0].OOD != of.OOD[0].OOD {
+			t.Errorf("%s: figures %v and %v, want %v and %v", m.Name, m.InDomain.InDomain, m.OOD[0].OOD, of.InDomain.InDomain, of.OOD[0].OOD)
+		}
+		if !slices.Equal(m.InDomain.Series["nll"].Draws, of.InDomain.Series["nll"].Draws) {
+			t.Errorf("%s: resamples of another kind", m.Name)
+		}
+		if m.InDomain.Differences["mle"] != nil || of.InDomain.Differences["mle"] == nil {
+			t.Errorf("%s: compared with mle: %v, otherwise %v", m.Name, m.InDomain.Differences["mle"], of.InDomain.Differences["mle"])
+		}
+	}
+	if alone.Methods[0].InDomain.Differences["ts"] == nil {
+		t.Error("mf0 is not compared with ts, which was asked for")
 	}
 }
 

@@ -35,19 +35,15 @@ type place struct {
 // Resample takes the figures of all tallies, which have the same sets, on the same resamples, so
 // many of them.
 func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
-	var places []place
-	var measured []*metrics.Measured
-	add := func(p place, m *metrics.Measured) {
-		places, measured = append(places, p), append(measured, m)
-	}
+	g := gathered{tallies: tallies}
 	drawn := samplesOf(tallies)
 	for i, t := range tallies {
 		if t.test != nil {
-			add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test))
+			g.add(place{i, Part{Role: Test}, false}, t.test.Probabilities(drawn.test))
 		}
 		for j, c := range t.shifts {
 			if c != nil {
-				add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j]))
+				g.add(place{i, Part{Shift, j}, false}, c.Probabilities(drawn.shifts[j]))
 			}
 		}
 		for j, out := range t.out {
@@ -55,23 +51,57 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64)
 			if err != nil {
 				return nil, err
 			}
-			add(place{i, Part{OOD, j}, false}, m)
+			g.add(place{i, Part{OOD, j}, false}, m)
 			if len(out.NLL) == 0 {
 				continue
 			}
 			if m, err = metrics.Detection(t.in.NLL, out.NLL, drawn.test, drawn.out[j]); err != nil {
 				return nil, err
 			}
-			add(place{i, Part{OOD, j}, true}, m)
+			g.add(place{i, Part{OOD, j}, true}, m)
 		}
 	}
+	return g.resample(ctx, drawn.sizes, resamples, seed)
+}
+
+// ResampleCompared is Resample of what is recommended by alone: the NLL on the test set, and the AUROC.
+func ResampleCompared(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
+	g := gathered{tallies: tallies}
+	drawn := samplesOf(tallies)
+	for i, t := range tallies {
+		if t.test != nil {
+			g.add(place{i, Part{Role: Test}, false}, t.test.NLL(drawn.test))
+		}
+		for j, out := range t.out {
+			m, err := metrics.DetectionAUROC(t.in.OOD, out.OOD, drawn.test, drawn.out[j])
+			if err != nil {
+				return nil, err
+			}
+			g.add(place{i, Part{OOD, j}, false}, m)
+		}
+	}
+	return g.resample(ctx, drawn.sizes, resamples, seed)
+}
+
+// gathered is what is to be resampled.
+type gathered struct {
+	tallies  []*Tally
+	places   []place
+	measured []*metrics.Measured
+}
+
+func (g *gathered) add(p place, m *metrics.Measured) {
+	g.places, g.measured = append(g.places, p), append(g.measured, m)
+}
+
+func (g *gathered) resample(ctx context.Context, sizes []int, resamples int, seed uint64) (*Resampled, error) {
 	options := metrics.BootstrapOptions{Resamples: resamples, Level: Level, Seed: seed}
-	series, err := metrics.Resample(ctx, drawn.sizes, measured, options)
+	series, err := metrics.Resample(ctx, sizes, g.measured, options)
 	if err != nil {
 		return nil, err
 	}
-	r := &Resampled{tallies, map[place]map[string]metrics.Series{}}
-	for i, p := range places {
+	r := &Resampled{g.tallies, map[place]map[string]metrics.Series{}}
+	for i, p := range g.places {
 		r.figures[p] = series[i]
 	}
 	return r, nil

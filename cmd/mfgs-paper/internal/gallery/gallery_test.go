@@ -2,6 +2,9 @@ package gallery
 
 import (
 	"bytes"
+	"image"
+	"image/color"
+	"image/png"
 	"math"
 	"path/filepath"
 	"slices"
@@ -9,7 +12,40 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 )
+
+// Encoded images are written as they are decoded, in their order and with the labels of their folders.
+func TestDecode(t *testing.T) {
+	var images []archive.Image
+	var want []byte
+	for i, name := range []string{"a/1.png", "a/2.png", "b/1.png"} {
+		picture := image.NewRGBA(image.Rect(0, 0, 2, 3))
+		for y := range 3 {
+			for x := range 2 {
+				c := color.RGBA{byte(10*i + x), byte(20 * y), 200, 255}
+				picture.SetRGBA(x, y, c)
+				want = append(want, c.R, c.G, c.B)
+			}
+		}
+		var file bytes.Buffer
+		if err := png.Encode(&file, picture); err != nil {
+			t.Fatal(err)
+		}
+		images = append(images, archive.Image{Name: name, Data: file.Bytes()})
+	}
+	spec, err := Decode(t.Context(), filepath.Join(t.TempDir(), "some"), images)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Read(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Width != 2 || g.Height != 3 || g.Channels != 3 || !slices.Equal(g.Pixels, want) || !slices.Equal(g.Labels, []byte{0, 0, 1}) {
+		t.Errorf("%d × %d × %d of %v with %v, want 3 × 2 × 3 of %v with 0, 0, 1", g.Height, g.Width, g.Channels, g.Pixels, g.Labels, want)
+	}
+}
 
 func TestRotate(t *testing.T) {
 	const w, h = 5, 5
