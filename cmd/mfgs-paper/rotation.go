@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
@@ -130,6 +131,14 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 			of[q] = append(of[q], i)
 		}
 	}
+	// What takes longest first, so that no lane waits for it in the end.
+	turn := func(q request) int {
+		if slices.ContainsFunc(of[q], func(i int) bool { return trials[i].sampled() }) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(order, func(a, b request) int { return turn(a) - turn(b) })
 	made := make([]*bench.Evaluation, len(order))
 	network := func(at int) string { return order[at].network() }
 	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, at int) (err error) {

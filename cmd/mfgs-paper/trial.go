@@ -64,10 +64,13 @@ func (b *benchmark) seedsOf(t trial) []int {
 	return seeds
 }
 
+// sampled reports whether the method draws at random.
+func (t trial) sampled() bool { return strings.Contains(t.method, ":") }
+
 // draws is how often a network of a trial, the i-th, draws what it draws at random.
 func (b *benchmark) draws(t trial, i int) int {
 	n := max(1, len(b.seedsOf(t)))
-	if sampled := strings.Contains(t.method, ":"); !sampled || t.once {
+	if !t.sampled() || t.once {
 		return 1
 	}
 	return max(1, (leastDraws+n-1-i)/n)
@@ -132,6 +135,8 @@ func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials 
 			methods[c] = append(methods[c], t.method)
 		}
 	}
+	// What takes longest first, so that no lane waits for it in the end.
+	slices.SortStableFunc(order, func(a, b call) int { return cmp.Compare(b.layers, a.layers) })
 	network := func(i int) string { return order[i].network() }
 	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, i int) error {
 		c := order[i]

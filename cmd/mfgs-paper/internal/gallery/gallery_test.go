@@ -42,7 +42,8 @@ func TestDecode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g.Width != 2 || g.Height != 3 || g.Channels != 3 || !slices.Equal(g.Pixels, want) || !slices.Equal(g.Labels, []byte{0, 0, 1}) {
+	if g.Width != 2 || g.Height != 3 || g.Channels != 3 || !slices.Equal(g.Pixels, want) ||
+		!slices.Equal(g.Labels, []byte{0, 0, 1}) {
 		t.Errorf("%d × %d × %d of %v with %v, want 3 × 2 × 3 of %v with 0, 0, 1", g.Height, g.Width, g.Channels, g.Pixels, g.Labels, want)
 	}
 }
