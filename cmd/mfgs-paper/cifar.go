@@ -56,13 +56,11 @@ func (l *lab) cifar10(ctx context.Context) (own, shift *benchmark, err error) {
 		return nil, nil, err
 	}
 	file := func(name string) string { return filepath.Join(l.scratch, "cifar10", name) }
-	parts := []struct {
-		name   string
-		images []archive.Image
-	}{{"all", all}, {"train", train}, {"val", val}, {"test", test}, {"shift-val", shiftVal}, {"shift-test", shiftTest}}
+	names := []string{"all", "train", "val", "test", "shift-val", "shift-test"}
+	parts := [][]archive.Image{all, train, val, test, shiftVal, shiftTest}
 	specs := make([]string, len(parts))
 	err = lanes.Run(ctx, len(parts), func(ctx context.Context, i int) (err error) {
-		specs[i], err = gallery.Decode(ctx, file(parts[i].name), parts[i].images)
+		specs[i], err = gallery.Decode(ctx, file(names[i]), parts[i])
 		return err
 	})
 	if err != nil {
@@ -277,13 +275,11 @@ func writeCIFAR10(s *section) {
 	s.write("### ResNet-20s trained on these files")
 	s.write("By SGD with Nesterov momentum for 100 epochs, weight decay 5e-4, with convolutions in bfloat16; the paper's by Adam for 200, weight decay 1e-4.")
 	writeCIFAR(s, s.of("cifar10", cifar10Name, cifarTrials()))
-
 	s.write("### Sets not to be had")
 	for _, set := range []string{lsun, svhn} {
 		s.write("CIFAR-10 versus %s:", map[string]string{lsun: "LSUN", svhn: "SVHN"}[set])
 		s.write("%s", render(unmade("cifar10", cifar10Name, ""), detecting(set, false)...))
 	}
-
 	s.write("### A ResNet-20 trained on the original pixels")
 	s.write("Its test data has another encoding than what it was trained on, so it is under shift. It saw all training images, so that " +
 		"2,000 test images, 200 of each class, are held out for tuning, and the other 8,000 are tested.")

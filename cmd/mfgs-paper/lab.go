@@ -30,10 +30,9 @@ type lab struct {
 	stamped string // what measures, and on what: see stamp
 	seeds   []int  // of the MNIST networks
 	runtime wrap.Runtime
-
-	log    io.Writer
-	making string // the part, for the log
-	began  time.Time
+	log     io.Writer
+	making  string // the part, for the log
+	began   time.Time
 
 	sets    map[string]*benchmark // those that were made ready, by name
 	bundles sync.Map              // *wrap.Report by subject

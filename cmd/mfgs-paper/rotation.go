@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -131,14 +132,8 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 			of[q] = append(of[q], i)
 		}
 	}
-	// What takes longest first, so that no lane waits for it in the end.
-	turn := func(q request) int {
-		if slices.ContainsFunc(of[q], func(i int) bool { return trials[i].sampled() }) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(order, func(a, b request) int { return turn(a) - turn(b) })
+	// Dropout takes longest: no lane is to wait for it in the end.
+	slices.SortStableFunc(order, func(a, b request) int { return cmp.Compare(b.kind, a.kind) })
 	made := make([]*bench.Evaluation, len(order))
 	network := func(at int) string { return order[at].network() }
 	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, at int) (err error) {

@@ -64,13 +64,10 @@ func (b *benchmark) seedsOf(t trial) []int {
 	return seeds
 }
 
-// sampled reports whether the method draws at random.
-func (t trial) sampled() bool { return strings.Contains(t.method, ":") }
-
 // draws is how often a network of a trial, the i-th, draws what it draws at random.
 func (b *benchmark) draws(t trial, i int) int {
 	n := max(1, len(b.seedsOf(t)))
-	if !t.sampled() || t.once {
+	if sampled := strings.Contains(t.method, ":"); !sampled || t.once {
 		return 1
 	}
 	return max(1, (leastDraws+n-1-i)/n)

@@ -15,7 +15,7 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 )
 
-// Encoded images are written as they are decoded, in their order and with the labels of their folders.
+// Encoded images are written as they are decoded, in their order and with their labels.
 func TestDecode(t *testing.T) {
 	var images []archive.Image
 	var want []byte
@@ -32,7 +32,7 @@ func TestDecode(t *testing.T) {
 		if err := png.Encode(&file, picture); err != nil {
 			t.Fatal(err)
 		}
-		images = append(images, archive.Image{Name: name, Data: file.Bytes()})
+		images = append(images, archive.Image{Name: name, Data: file.Bytes(), Label: []string{"7", "7", "3"}[i]})
 	}
 	spec, err := Decode(t.Context(), filepath.Join(t.TempDir(), "some"), images)
 	if err != nil {
@@ -43,8 +43,8 @@ func TestDecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g.Width != 2 || g.Height != 3 || g.Channels != 3 || !slices.Equal(g.Pixels, want) ||
-		!slices.Equal(g.Labels, []byte{0, 0, 1}) {
-		t.Errorf("%d × %d × %d of %v with %v, want 3 × 2 × 3 of %v with 0, 0, 1", g.Height, g.Width, g.Channels, g.Pixels, g.Labels, want)
+		!slices.Equal(g.Labels, []byte{7, 7, 3}) {
+		t.Errorf("%d × %d × %d of %v with %v, want 3 × 2 × 3 of %v with 7, 7, 3", g.Height, g.Width, g.Channels, g.Pixels, g.Labels, want)
 	}
 }
 
