@@ -210,7 +210,7 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	if thin != nil {
 		few = nllSearch(thin, spread)
 	}
-	points, err := searchValleys(ctx, few, f, coarse)
+	points, err := searchValleys(ctx, few, f)
 	if err != nil {
 		return nil, err
 	}
@@ -224,7 +224,7 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	if few = nil; thin != nil {
 		few = aurocSearch(thin, orAll(ood.thinned(), ood), spread)
 	}
-	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread), rough); err != nil {
+	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread)); err != nil {
 		return nil, err
 	}
 	t.OOD = onRidge(points).temperatures(spread)
@@ -239,14 +239,14 @@ func orAll(thin, all *examples) *examples {
 }
 
 // searchValleys returns points of a function of the temperatures where it may be least. few is much
-// the same function, of fewer examples; nil where there is none. With few, searches end at a gain.
+// the same function, of fewer examples; nil where there is none.
 //
 // For each τ there is one valley over T_act, narrow beside the grid's steps. From the lowest of the
 // nine a simplex goes on; and from the lowest with τ below 10, since a method whose spread says
 // something has a minimum there, which beside a corner where the spread is nothing is easily passed
 // over. All of this is over the few where there are such, and from the lower of the two minima a
 // small simplex goes on over all.
-func searchValleys(ctx context.Context, few, all search, gain float64) ([]point, error) {
+func searchValleys(ctx context.Context, few, all search) ([]point, error) {
 	if few == nil {
 		starts, err := all.valleys(ctx)
 		if err != nil {
@@ -260,7 +260,7 @@ func searchValleys(ctx context.Context, few, all search, gain float64) ([]point,
 	}
 	var points []point
 	for _, start := range lowest(starts) {
-		found, err := few.descendTo(ctx, start, gridStep, meanfield.Lambda0, gain)
+		found, err := few.descendTo(ctx, start, gridStep, meanfield.Lambda0, coarse)
 		if err != nil {
 			return nil, err
 		}
@@ -273,7 +273,7 @@ func searchValleys(ctx context.Context, few, all search, gain float64) ([]point,
 	if err := checkPoints(points); err != nil {
 		return nil, err
 	}
-	more, err := all.descendTo(ctx, least(points), gridStep/8, meanfield.Lambda0, gain)
+	more, err := all.descendTo(ctx, least(points), gridStep/8, meanfield.Lambda0, coarse)
 	return append(points, more...), err
 }
 

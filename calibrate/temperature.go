@@ -311,13 +311,11 @@ func (f search) grid(ctx context.Context) (Grid, []point, error) {
 // from its best point.
 var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
 
-// What a search goes on for: gains of NLL, in nats, and of the AUROC. Fine is where all examples are few, or
-// searched from the grid; coarse for other NLL; rough for other AUROC, of which long ridges have much the
-// same, and whose standard error is ten times as much at .97 of 1,000 examples.
+// What a search goes on for: gains of NLL, in nats, and of the AUROC. Fine is for NLL where all examples are
+// few, or searched from the grid.
 const (
 	fine   = 1e-6
 	coarse = 5e-5
-	rough  = 3e-4
 )
 
 // descend minimises f by Nelder and Mead's simplex, the first of which has its
@@ -354,9 +352,7 @@ func (f search) descendTo(ctx context.Context, start point, size, lambda0, gain 
 	// How long nothing is gained before it ends. A simplex that begins small shrinks
 	// by less before it gets on.
 	patience := 10
-	if gain >= rough {
-		patience = 3
-	} else if size < gridStep {
+	if size < gridStep {
 		patience = 6
 	}
 	_, err := optimize.Minimize(problem, []float64{math.Log(start.act) + valley(start.tau, lambda0),

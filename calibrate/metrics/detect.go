@@ -47,7 +47,6 @@ func Detect(in, out []float64) (OOD, error) {
 type detector struct {
 	in, out int // examples
 	order   []place
-	inverse []float64 // of 0, which is 0, 1, 2 … in+out
 }
 
 func newDetector(in, out []float64) (*detector, error) {
@@ -55,16 +54,11 @@ func newDetector(in, out []float64) (*detector, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &detector{len(in), len(out), order, make([]float64, len(order)+1)}
-	for i := range order {
-		d.inverse[i+1] = 1 / float64(i+1)
-	}
-	return d, nil
+	return &detector{len(in), len(out), order}, nil
 }
 
 // measure takes the figures of examples that were drawn so often: those in distribution, then the others,
-// as many of each as there are. It is the hot loop of [Resample], and so divides and branches as little as
-// it can.
+// as many of each as there are. It is the hot loop of [Resample], and so branches as little as it can.
 func (d *detector) measure(weights []int32) OOD {
 	var (
 		seenIn, seenOut int   // with lower scores
@@ -86,13 +80,13 @@ func (d *detector) measure(weights []int32) OOD {
 		if !p.last {
 			continue
 		}
-		// Of the last group there may be none, drawn or left.
+		// Of a group none may have been drawn, and then none may be left.
 		wins += int64(tiedIn) * int64(2*(nOut-seenOut)-tiedOut)
 		// Out as positive: the flagged are those from this group on.
-		precisionsOut += float64(tiedOut) * (float64(nOut-seenOut) * d.inverse[nIn-seenIn+nOut-seenOut])
+		precisionsOut += float64(tiedOut) * (float64(nOut-seenOut) / float64(max(1, nIn-seenIn+nOut-seenOut)))
 		seenIn, seenOut = seenIn+tiedIn, seenOut+tiedOut
 		// In as positive: the accepted are those up to and with this group.
-		precisionsIn += float64(tiedIn) * (float64(seenIn) * d.inverse[seenIn+seenOut])
+		precisionsIn += float64(tiedIn) * (float64(seenIn) / float64(max(1, seenIn+seenOut)))
 		best = max(best, int64(seenIn)*int64(nOut)-int64(seenOut)*int64(nIn))
 		if accepted < 0 && seenIn >= need {
 			accepted = seenOut

@@ -97,7 +97,7 @@ func (of infinite) sum(weights []int32) float64 {
 }
 
 // Detection is the figures of [Detect]; inSample and outSample are the places of the scores in the
-// sizes of Resample. The error is that of Detect.
+// sizes of Resample, which are theirs. The error is that of Detect.
 func Detection(in, out []float64, inSample, outSample int) (*Measured, error) {
 	d, err := newDetector(in, out)
 	if err != nil {

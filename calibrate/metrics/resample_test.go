@@ -313,9 +313,13 @@ func TestNoErrorHasNoInterval(t *testing.T) {
 func TestIntervalsOfInfinities(t *testing.T) {
 	logp := append(pairs(0.25, 0.5), math.Inf(-1), 0)
 	c := classified(t, logp, 2, []int{1, 1, 0}, 0)
-	nll := resampled(t, []int{3}, []*Measured{c.Probabilities(0)}, BootstrapOptions{})[0]["nll"]
+	both := resampled(t, []int{3}, []*Measured{c.Probabilities(0), c.NLL(0)}, BootstrapOptions{})
+	nll := both[0]["nll"]
 	if !math.IsInf(nll.Value, 1) {
 		t.Errorf("NLL %v, want infinity", nll.Value)
+	}
+	if alone := both[1]["nll"]; alone.Value != nll.Value || !slices.Equal(alone.Draws, nll.Draws) || len(both[1]) != 1 {
+		t.Errorf("NLL alone %v, want %v", both[1], nll)
 	}
 	got, ok := nll.Interval(0.95)
 	if !ok || got[0] < math.Log(4./3) || !math.IsInf(got[1], 1) {

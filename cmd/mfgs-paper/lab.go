@@ -303,7 +303,7 @@ func (l *lab) evaluate(
 ) (*bench.Evaluation, error) {
 	// A bundle is a folder that appears whole, and this one is of the same program and data.
 	if !exists(l.bundlePath(q.subject)) {
-		if _, err := l.calibrate(ctx, q.subject, slices.ContainsFunc(methods, takesCurvature)); err != nil {
+		if _, err := l.calibrate(ctx, q.subject, q.layers > 1 || slices.ContainsFunc(methods, curved)); err != nil {
 			return nil, err
 		}
 	}
@@ -333,8 +333,8 @@ func (l *lab) evaluate(
 	return e, nil
 }
 
-// takesCurvature reports whether a method is made of the curvature of a bundle's posterior.
-func takesCurvature(method string) bool {
+// curved reports whether a method is made of the curvature of a bundle's posterior.
+func curved(method string) bool {
 	name := strings.FieldsFunc(method, func(r rune) bool { return r == ':' || r == '@' })[0]
 	return slices.Contains([]string{"mc", "mf1", "mf2", "ukf", "rue"}, name)
 }

@@ -132,7 +132,7 @@ func (l *lab) measureShifts(ctx context.Context, set *benchmark, trials []trial,
 			of[q] = append(of[q], i)
 		}
 	}
-	// Dropout takes longest: no lane is to wait for it in the end.
+	// Networks of a kind of their own, which is dropout, take longest: no lane is to wait for one in the end.
 	slices.SortStableFunc(order, func(a, b request) int { return cmp.Compare(b.kind, a.kind) })
 	made := make([]*bench.Evaluation, len(order))
 	network := func(at int) string { return order[at].network() }

@@ -132,7 +132,7 @@ func (l *lab) measure(ctx context.Context, table string, set *benchmark, trials 
 			methods[c] = append(methods[c], t.method)
 		}
 	}
-	// What takes longest first, so that no lane waits for it in the end.
+	// What takes longest first, so that no lane waits for it in the end. It keeps the curvature for the others.
 	slices.SortStableFunc(order, func(a, b call) int { return cmp.Compare(b.layers, a.layers) })
 	network := func(i int) string { return order[i].network() }
 	err := lanes.Grouped(ctx, len(order), network, func(ctx context.Context, i int) error {

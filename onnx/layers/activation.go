@@ -97,7 +97,7 @@ func (a Activation) At(x float64) (y, slope float64) {
 	panic(fmt.Sprintf("layers: there is no activation %q", a.Func))
 }
 
-// Apply writes the function of all x to y, which may be x, and its derivatives to slope, unless that is nil. As
+// Apply writes the function of each x to y, which may be x, and its derivatives to slope, unless that is nil. As
 // At it panics.
 func (a Activation) Apply(y, slope, x []float64) {
 	y = y[:len(x)]

@@ -37,8 +37,8 @@ type Config struct {
 	// mf0, the score that the bundle serves, which is called ood_score here, and leverage.
 	Methods []string
 
-	// Alone leaves out mle and ts, which Methods are compared with otherwise, where it does not have them.
-	// Without mle nothing is recommended.
+	// Alone leaves out mle and ts, with which methods are compared otherwise, unless Methods names them.
+	// Without mle nothing is recommended, and no figure has a difference to it.
 	Alone bool
 
 	// What methods beyond PlainMethods are tuned on and, some of them, fitted to. SPECs

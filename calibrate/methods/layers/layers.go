@@ -38,7 +38,7 @@ type Layer struct {
 	In, Out int
 	Weights []float32 // W [Out,In]
 	Bias    []float32 // [Out], or nil
-	// Activation writes a function of all x to y, which may be x, and its derivatives to slope, unless
+	// Activation writes a function of each x to y, which may be x, and its derivatives to slope, unless
 	// that is nil. A nil Activation is the identity.
 	Activation func(y, slope, x []float64)
 }

@@ -64,7 +64,8 @@ func Resample(ctx context.Context, tallies []*Tally, resamples int, seed uint64)
 	return g.resample(ctx, drawn.sizes, resamples, seed)
 }
 
-// ResampleCompared is Resample of what is recommended by alone: the NLL on the test set, and the AUROC.
+// ResampleCompared is Resample of what recommendations compare, and no more: the NLL on the test set, and
+// the AUROC.
 func ResampleCompared(ctx context.Context, tallies []*Tally, resamples int, seed uint64) (*Resampled, error) {
 	g := gathered{tallies: tallies}
 	drawn := samplesOf(tallies)

@@ -41,6 +41,17 @@ func TestEachSetIsResampledApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	resampled.Add(0, &f)
+	// What is compared has the same draws by itself.
+	compared, err := ResampleCompared(t.Context(), []*Tally{tally}, Resamples, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for part, name := range map[Part]string{{Test, 0}: "nll", {OOD, 0}: "auroc", {OOD, 1}: "auroc"} {
+		got, want := compared.of(place{0, part, false}), resampled.of(place{0, part, false})
+		if !reflect.DeepEqual(got, map[string]metrics.Series{name: want[name]}) {
+			t.Errorf("%v: compared by %v, want %s alone, %v", part, got, name, want[name])
+		}
+	}
 	// The ends of two intervals of 1,000 draws differ by some tenth of a standard deviation, a
 	// quarter of the half.
 	check := func(what string, got metrics.Interval, sizes []int, stat func([][]int) float64) {

@@ -1,4 +1,4 @@
-// Package gallery holds images of one size in memory, and writes them as IDX files.
+// Package gallery holds images of one size in memory, decodes them, and writes them as IDX files.
 package gallery
 
 import (
@@ -44,14 +44,17 @@ func Read(ctx context.Context, spec string) (*Gallery, error) {
 	return gather(ctx, d, spec)
 }
 
-// Decode writes encoded images as they are decoded, with their labels, and returns the SPEC: what is read for
-// many networks is decoded once. Its files begin with a name.
+// Decode writes encoded images of ten classes as they are decoded, with their labels, and returns the SPEC: what
+// is read for many networks is decoded once. Its files begin with a name.
 func Decode(ctx context.Context, name string, images []archive.Image) (string, error) {
 	if err := archive.Write(name+".tar", images); err != nil {
 		return "", err
 	}
 	g, err := Read(ctx, name+".tar")
 	if err != nil {
+		return "", err
+	}
+	if err := os.Remove(name + ".tar"); err != nil {
 		return "", err
 	}
 	return g.Write(name + "-")

@@ -13,7 +13,8 @@ import (
 // atOnce is how many things are done at a time.
 const atOnce = 2
 
-// Threads is how many threads each thing may have, so that they are as many as processors in all.
+// Threads is how many threads each thing may have, so that they are as many as processors in all, unless things
+// do several at once themselves.
 func Threads() int { return max(1, runtime.NumCPU()/atOnce) }
 
 // Run calls f for 0 to n-1 in this order, some of them at the same time, until one fails. It returns the
