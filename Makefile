@@ -68,7 +68,7 @@ bench: setup
 peers: setup
 	testdata/peers/run.sh
 
-# The paper's tables and figures from the data in ../shared/data, into docs: some 35 minutes on two
+# The paper's tables and figures from the data in ../shared/data, into docs: some 30 minutes on two
 # cores. They name the commit: there must be nothing that is not committed. Then
 # go test ./cmd/mfgs-paper -run Quoted -update has README and docs/choosing.md quote them.
 paper: setup
