@@ -69,8 +69,8 @@ type Tuned struct {
 }
 
 // Tune finds the temperatures of a method by the objectives, bounds and preferences by
-// which Fit finds those of mf0; the search is more thorough, since other methods have
-// narrower valleys. labels are val's; ood may be nil. A method without T_ens has T_act
+// which Fit finds those of mf0. Its search finds the best T_act for each T_ens, since other methods have
+// narrower valleys than mf0. labels are val's; ood may be nil. A method without T_ens has T_act
 // alone, searched on a grid of 33 and then by golden sections; one that is Resampled has
 // T_act searched so for each of nine T_ens. Of thousands of examples some hundreds show where to
 // search all, and of a method that is Drawn some dozens of what it draws.
@@ -236,100 +236,6 @@ func orAll(thin, all *examples) *examples {
 		return all
 	}
 	return thin
-}
-
-// searchValleys returns points of a function of the temperatures where it may be least. few is much
-// the same function, of fewer examples; nil where there is none.
-//
-// For each τ there is one valley over T_act, narrow beside the grid's steps. From the lowest of the
-// nine a simplex goes on; and from the lowest with τ below 10, since a method whose spread says
-// something has a minimum there, which beside a corner where the spread is nothing is easily passed
-// over. All of this is over the few where there are such, and from the lower of the two minima a
-// small simplex goes on over all.
-func searchValleys(ctx context.Context, few, all search) ([]point, error) {
-	if few == nil {
-		starts, err := all.valleys(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return all.descendAll(ctx, starts)
-	}
-	starts, err := few.valleys(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var points []point
-	for _, start := range lowest(starts) {
-		found, err := few.descendTo(ctx, start, gridStep, meanfield.Lambda0, coarse)
-		if err != nil {
-			return nil, err
-		}
-		// Where the few have it, and where the simplex began.
-		for _, p := range []point{least(append(found, start)), start} {
-			p.value = all([]float64{p.act}, p.tau)[0]
-			points = append(points, p)
-		}
-	}
-	if err := checkPoints(points); err != nil {
-		return nil, err
-	}
-	more, err := all.descendTo(ctx, least(points), gridStep/8, meanfield.Lambda0, coarse)
-	return append(points, more...), err
-}
-
-// valleys returns the lowest point of the valley at each τ of the grid.
-func (f search) valleys(ctx context.Context) ([]point, error) {
-	acts := logSpace(minAct, maxAct, gridSize)
-	step := math.Log(acts[1] / acts[0])
-	var points []point
-	for _, tau := range logSpace(minTau, maxTau, gridSize) {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
-		}
-		values := f(acts, tau)
-		best := 0
-		for i, v := range values {
-			if v < values[best] {
-				best = i
-			}
-		}
-		at := math.Log(acts[best])
-		lo, hi := math.Max(at-step, math.Log(minAct)), math.Min(at+step, math.Log(maxAct))
-		act := math.Exp(minimum.Brent(func(logAct float64) float64 {
-			return f([]float64{math.Exp(logAct)}, tau)[0]
-		}, lo, hi, at, 0.02))
-		points = append(points, point{act, tau, f([]float64{act}, tau)[0]})
-	}
-	return points, checkPoints(points)
-}
-
-// lowest returns the least of the points and, where it is another, the least with τ below 10.
-func lowest(points []point) []point {
-	starts := []point{least(points)}
-	const nothing = 10 // beyond this τ the spread is next to nothing
-	inner := least(slices.DeleteFunc(slices.Clone(points), func(p point) bool { return p.tau >= nothing }))
-	if inner != starts[0] {
-		starts = append(starts, inner)
-	}
-	return starts
-}
-
-// descendAll returns points and those of the descents from the lowest of them.
-func (f search) descendAll(ctx context.Context, points []point) ([]point, error) {
-	for _, start := range lowest(points) {
-		more, err := f.descend(ctx, start, gridStep, meanfield.Lambda0)
-		if err != nil {
-			return nil, err
-		}
-		points = append(points, more...)
-	}
-	return points, nil
-}
-
-// atBound reports whether T_act is at a bound of the search.
-func atBound(act float64) bool {
-	const near = 1.001
-	return act <= minAct*near || act >= maxAct/near
 }
 
 func (p point) temperatures(spread float64) Temperatures {

@@ -311,21 +311,15 @@ func (f search) grid(ctx context.Context) (Grid, []point, error) {
 // from its best point.
 var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
 
-// What a search goes on for: gains of NLL, in nats, and of the AUROC. Fine is for NLL where all examples are
-// few, or searched from the grid.
+// What a search goes on for: gains of NLL, in nats, and of the AUROC.
 const (
 	fine   = 1e-6
-	coarse = 5e-5
+	coarse = 5e-5 // of methods that are costly
 )
 
 // descend minimises f by Nelder and Mead's simplex, the first of which has its
 // corner at start. It returns all points evaluated.
 func (f search) descend(ctx context.Context, start point, size, lambda0 float64) ([]point, error) {
-	return f.descendTo(ctx, start, size, lambda0, fine)
-}
-
-// descendTo is descend that ends when less than gain is gained.
-func (f search) descendTo(ctx context.Context, start point, size, lambda0, gain float64) ([]point, error) {
 	var points []point
 	// NLL and AUROC have a narrow valley along which the temperature of the median
 	// variance, T_act √(1+λ₀/τ), stays as it is. With that for a coordinate the
@@ -359,7 +353,7 @@ func (f search) descendTo(ctx context.Context, start point, size, lambda0, gain 
 		math.Log(start.tau)},
 		&optimize.Settings{
 			FuncEvaluations: 150,
-			Converger:       &optimize.FunctionConverge{Absolute: gain, Relative: gain, Iterations: patience},
+			Converger:       &optimize.FunctionConverge{Absolute: fine, Relative: fine, Iterations: patience},
 		}, &optimize.NelderMead{SimplexSize: size})
 	if cause := context.Cause(ctx); cause != nil {
 		return nil, cause
@@ -471,87 +465,6 @@ func searchThin(ctx context.Context, few, f search, lambda0 float64) ([]point, f
 		size /= 8 // what a few hundred examples leave open
 	}
 	return starts, size, checkPoints(starts)
-}
-
-// vertex returns where f, at one τ, is least near a T_act: that of a parabola through three points,
-// around which it looks again where it is not among them.
-func (f search) vertex(act, tau float64) float64 {
-	const step, most = 0.04, 4
-	for range most {
-		v := f([]float64{act * math.Exp(-step), act, act * math.Exp(step)}, tau)
-		bend := v[0] - 2*v[1] + v[2]
-		if !(bend > 0) {
-			return act // flat, or no number
-		}
-		by := clamp((v[0]-v[2])/bend/2, -3, 3)
-		if act *= math.Exp(step * by); math.Abs(by) <= 1 {
-			break
-		}
-	}
-	return act
-}
-
-// leastTau ends the preference for small τ. There a median T_k is already √(1 + λ₀/0.01) ≈ 5.6, so
-// that mf0 depends on T_act²/T_ens alone, and smaller τ changes nothing but the precision left.
-const leastTau = 0.01
-
-// maxGivenUp is the fraction of the NLL that prefer gives up at most, whatever
-// the standard error: it is large where there are few examples.
-const maxGivenUp = 0.005
-
-// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at its best
-// T_act, cannot be told from that of the optimum: it is above it by no more than one standard error
-// of the paired differences and by no more than maxGivenUp, and not above limit, the objective of
-// temperature scaling. val.nll[0] and val.margin[0] must be those at the optimum.
-//
-// Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often flat to one part in
-// two hundred, while the AUROC of 1 - max p under these temperatures falls all the way. Where the
-// data cannot tell, the posterior is given the larger part.
-func prefer(val *examples, best point, limit, median, lambda0 float64) point {
-	if best.tau <= leastTau {
-		return best
-	}
-	base := val.losses(0)
-	all, few := nllSearch(val, median), search(nil)
-	if thin := val.thinned(); thin != nil {
-		few = nllSearch(thin, median)
-	}
-	most := math.Min(maxGivenUp*best.value, limit-best.value)
-	try := func(logTau float64) (point, bool) {
-		tau := math.Exp(logTau)
-		// With τ the best T_act falls, at most as √τ.
-		lo := math.Max(minAct, best.act*math.Sqrt(tau/best.tau)/2)
-		hi := math.Min(maxAct, best.act*1.1)
-		along := math.Log(best.act) + valley(best.tau, lambda0) - valley(tau, lambda0)
-		of := func(f search, x, tolerance float64) float64 {
-			return minimum.Brent(func(logAct float64) float64 { return f([]float64{math.Exp(logAct)}, tau)[0] },
-				math.Log(lo), math.Log(hi), x, tolerance)
-		}
-		var act float64
-		if few == nil {
-			act = math.Exp(of(all, along, 1e-3))
-		} else {
-			act = clamp(all.vertex(math.Exp(of(few, along, 0.02)), tau), lo, hi)
-		}
-		val.evaluate([]float64{act}, tau*median)
-		loss, stdErr := pairedGain(val.losses(0), base)
-		return point{act, tau, best.value + loss}, loss <= math.Min(stdErr, most)
-	}
-	lo, hi := math.Log(leastTau), math.Log(best.tau)
-	chosen, ok := try(lo)
-	if ok {
-		return chosen
-	}
-	chosen = best
-	for range 8 {
-		mid := (lo + hi) / 2
-		if p, ok := try(mid); ok {
-			chosen, hi = p, mid
-		} else {
-			lo = mid
-		}
-	}
-	return chosen
 }
 
 // ridge is how much AUROC is given up for a larger τ: along T_act²/T_ens the

@@ -64,3 +64,42 @@ func TestBracketAndGoldenSection(t *testing.T) {
 		}
 	}
 }
+
+func TestDownhillFindsTheMinimum(t *testing.T) {
+	const gain = 1e-4
+	square := func(x, at float64) float64 { return (x - at) * (x - at) }
+	for name, test := range map[string]struct {
+		f       func(float64) float64
+		x, want float64
+		calls   int // at most
+	}{
+		"near":         {func(x float64) float64 { return square(x, 0.3) }, 0, 0.3, 6},
+		"left, far":    {func(x float64) float64 { return square(x, -8.2) }, 5, -8.2, 9},
+		"right, far":   {func(x float64) float64 { return square(x, 7) }, -6, 7, 10},
+		"at the left":  {func(x float64) float64 { return x }, 2, -10, 8},
+		"at the right": {func(x float64) float64 { return -math.Exp(x / 3) }, -9, 10, 9},
+		"from a bound": {func(x float64) float64 { return square(x, -9) }, -10, -9, 7},
+		"beyond both":  {func(x float64) float64 { return square(x, 20) }, 40, 10, 3},
+		"skewed":       {func(x float64) float64 { return math.Exp(x) - 3*x }, -5, math.Log(3), 13},
+		"a peak that is narrow beside the steps": {
+			func(x float64) float64 { return -math.Exp(-square(x, 1.45)) - math.Exp(-square(x, 0)/30)/5 }, -4, 1.45,
+			14,
+		},
+		"kink":    {func(x float64) float64 { return math.Max(x-1, (1-x)/9) + 1 }, -1, 1, 16},
+		"plateau": {func(float64) float64 { return 2 }, 0.5, 0.5, 3},
+	} {
+		calls := 0
+		got := Downhill(func(x float64) float64 {
+			if calls++; x < -10 || x > 10 {
+				t.Errorf("%s: asked for %v outside of [-10,10]", name, x)
+			}
+			return test.f(x)
+		}, -10, 10, test.x, 1, gain)
+		if a, b := test.f(got), test.f(test.want); a > b+0.02*math.Abs(b)+2*gain {
+			t.Errorf("%s: %v at %v, want %v at %v", name, a, got, b, test.want)
+		}
+		if calls > test.calls {
+			t.Errorf("%s: %d evaluations, want at most %d", name, calls, test.calls)
+		}
+	}
+}

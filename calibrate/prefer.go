@@ -1,0 +1,50 @@
+package calibrate
+
+import "math"
+
+// leastTau ends the preference for small τ. There a median T_k is already √(1 + λ₀/0.01) ≈ 5.6, so
+// that mf0 depends on T_act²/T_ens alone, and smaller τ changes nothing but the precision left.
+const leastTau = 0.01
+
+// maxGivenUp is the fraction of the NLL that prefer gives up at most, whatever
+// the standard error: it is large where there are few examples.
+const maxGivenUp = 0.005
+
+// prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at its best
+// T_act, cannot be told from that of the optimum: it is above it by no more than one standard error
+// of the paired differences and by no more than maxGivenUp, and not above limit, the objective of
+// temperature scaling. val.nll[0] and val.margin[0] must be those at the optimum.
+//
+// Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often flat to one part in
+// two hundred, while the AUROC of 1 - max p under these temperatures falls all the way. Where the
+// data cannot tell, the posterior is given the larger part.
+func prefer(val *examples, best point, limit, median, lambda0 float64) point {
+	if best.tau <= leastTau {
+		return best
+	}
+	base := val.losses(0)
+	f, known := nllSearch(val, median), []point{best}
+	most := math.Min(maxGivenUp*best.value, limit-best.value)
+	try := func(logTau float64) (point, bool) {
+		p := f.floorNear(math.Exp(logTau), known, closely, lambda0)
+		known = append(known, p.point)
+		loss, stdErr := pairedGain(val.lossesAt(p), base)
+		return point{p.act, p.tau, best.value + loss}, loss <= math.Min(stdErr, most)
+	}
+	lo, hi := math.Log(leastTau), math.Log(best.tau)
+	chosen, ok := try(lo)
+	if ok {
+		return chosen
+	}
+	chosen = best
+	const tolerance = 0.1 // in log τ
+	for hi-lo > tolerance {
+		mid := (lo + hi) / 2
+		if p, ok := try(mid); ok {
+			chosen, hi = p, mid
+		} else {
+			lo = mid
+		}
+	}
+	return chosen
+}
