@@ -110,6 +110,9 @@ func Tune(ctx context.Context, val Predictive, labels []int, ood Predictive, lim
 		find = func(ctx context.Context, v, o *examples) (*Tuned, error) { return search(ctx, v, o, spread, limit) }
 	}
 	t, err := find(ctx, v, o)
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
 	for _, e := range []*examples{v, o} {
 		if e != nil && e.err != nil {
 			return nil, e.err // what made the search stumble
@@ -215,7 +218,7 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 		return nil, err
 	}
 	best := least(points)
-	f([]float64{best.act}, best.tau)
+	best.value = f([]float64{best.act}, best.tau)[0]
 	pair := prefer(val, best, limit, spread, meanfield.Lambda0)
 	t := &Tuned{NLL: pair.temperatures(spread), Optimum: best.temperatures(spread)}
 	if ood == nil {
@@ -226,6 +229,9 @@ func tunePair(ctx context.Context, val, ood *examples, spread, limit float64) (*
 	}
 	if points, err = searchValleys(ctx, few, aurocSearch(val, ood, spread)); err != nil {
 		return nil, err
+	}
+	for i, p := range points {
+		points[i].value = math.Max(p.value, -1) // where the AUROC is 1 all the way, a parabola may be beyond
 	}
 	t.OOD = onRidge(points).temperatures(spread)
 	return t, nil

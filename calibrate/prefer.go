@@ -13,7 +13,8 @@ const maxGivenUp = 0.005
 // prefer returns the temperatures with the smallest τ ≥ leastTau whose objective, at its best
 // T_act, cannot be told from that of the optimum: it is above it by no more than one standard error
 // of the paired differences and by no more than maxGivenUp, and not above limit, the objective of
-// temperature scaling. val.nll[0] and val.margin[0] must be those at the optimum.
+// temperature scaling. val.nll[0] and val.margin[0] must be those at the optimum; afterwards they are
+// others. Losses are those of parabolas through three T_act, see floor.
 //
 // Held-out likelihood says little about τ: from τ = 0 to about 0.3 it is often flat to one part in
 // two hundred, while the AUROC of 1 - max p under these temperatures falls all the way. Where the

@@ -308,13 +308,13 @@ func (f search) grid(ctx context.Context) (Grid, []point, error) {
 }
 
 // gridStep is half a cell of the grid in log T_act: the size of the first simplex
-// from its best point.
+// from its best point, among others.
 var gridStep = 0.5 * math.Log(maxAct/minAct) / (gridSize - 1)
 
 // What a search goes on for: gains of NLL, in nats, and of the AUROC.
 const (
 	fine   = 1e-6
-	coarse = 5e-5 // of methods that are costly
+	coarse = 5e-5 // of methods that cost more, on many examples
 )
 
 // descend minimises f by Nelder and Mead's simplex, the first of which has its

@@ -16,42 +16,56 @@ import (
 // For each τ there is one valley over T_act, narrow beside the grid's steps. From the lowest of nine
 // τ the search goes on along the valley; and from the lowest with τ below 10, since a method whose
 // spread says something has a minimum there, which beside a corner where the spread is nothing is
-// easily passed over. All of this is over the few where there are such, and from the lower of the two
+// easily passed over. All of this is over the few where there are such, and from the lower of the
 // minima it goes on over all.
+//
+// Of all where there are few, T_act and values are those of parabolas through what was evaluated.
 func searchValleys(ctx context.Context, few, all search) ([]point, error) {
-	f := few
+	f, gain := few, coarse
 	if few == nil {
-		f = all
+		f, gain = all, fine
 	}
-	points, err := f.valleys(ctx)
+	valleys, err := f.valleys(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, start := range lowest(points) {
-		found, err := f.along(ctx, start)
+	var points []point
+	for _, start := range f.near(lowest(valleys)) {
+		found, err := f.along(ctx, start, gain)
 		if err != nil {
 			return nil, err
 		}
 		points = append(points, found...)
 	}
 	if few == nil {
-		return points, nil
+		for i, p := range points { // which costs little, and of few examples parabolas go astray
+			points[i].value = all([]float64{p.act}, p.tau)[0]
+		}
+		return points, checkPoints(points)
 	}
-	starts := lowest(points)
-	for i, p := range starts {
-		starts[i] = all.floor(p.tau, p.act, around).point
-	}
+	starts := all.near(lowest(points))
 	if err := checkPoints(starts); err != nil {
 		return nil, err
 	}
-	found, err := all.along(ctx, least(starts))
+	found, err := all.along(ctx, least(starts), coarse)
 	return append(found, starts...), err
 }
 
-// valleys returns the floor of the valley at each τ of the grid.
+// near returns the floors near those of another search, or of the same by T_act farther apart: between
+// those the value of a floor is a guess.
+func (f search) near(points []point) []point {
+	floors := make([]point, len(points))
+	for i, p := range points {
+		floors[i] = f.floor(p.tau, p.act, around).point
+	}
+	return floors
+}
+
+// valleys returns the floor of the valley at each τ of the grid, the largest first: where all are the same, that is
+// the least.
 func (f search) valleys(ctx context.Context) ([]point, error) {
 	var points []point
-	for _, tau := range logSpace(minTau, maxTau, gridSize) {
+	for _, tau := range logSpace(maxTau, minTau, gridSize) {
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
 		}
@@ -61,10 +75,11 @@ func (f search) valleys(ctx context.Context) ([]point, error) {
 	return points, checkPoints(points)
 }
 
-// along searches the valley for the τ where it is lowest, from a start on, and returns all points
-// of it that were looked at.
-func (f search) along(ctx context.Context, start point) ([]point, error) {
-	points, from := []point{start}, math.Log(start.tau)
+// along searches the valley for the τ where it is lowest, from a start on, as long as it promises a
+// gain, and returns all points of it that were looked at.
+func (f search) along(ctx context.Context, start point, gain float64) ([]point, error) {
+	lo, hi := math.Log(minTau), math.Log(maxTau)
+	points, from := []point{start}, clamp(math.Log(start.tau), lo, hi)
 	minimum.Downhill(func(logTau float64) float64 {
 		switch {
 		case ctx.Err() != nil:
@@ -75,7 +90,7 @@ func (f search) along(ctx context.Context, start point) ([]point, error) {
 		p := f.floorNear(math.Exp(logTau), points, around, meanfield.Lambda0).point
 		points = append(points, p)
 		return p.value
-	}, math.Log(minTau), math.Log(maxTau), from, 1, coarse)
+	}, lo, hi, from, 1, gain)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -102,66 +117,80 @@ type spacing struct {
 var (
 	everywhere = spacing{gridSize, 2 * gridStep} // from bound to bound
 	between    = spacing{gridSize, gridStep / 2} // from one of those to the next, both ways
-	around     = spacing{5, 0.08}
-	closely    = spacing{3, 0.08} // of NLL, which is smoother than the AUROC
+	// A valley is a few tenths wide. Parabolas of these are good to 1e-5, and see over the roughness of an AUROC.
+	around  = spacing{5, 0.08}
+	closely = spacing{3, 0.08} // of NLL, which is smooth
 )
 
-// floor is where a valley over T_act is lowest, by a parabola through the values at three T_act.
+// A floor is where the valley at one τ is lowest, by a parabola through the values at three T_act.
 type floor struct {
 	point
-	middle int     // which of the T_act evaluated is the middle one of the three
-	above  float64 // steps from that to the floor; 0 where the parabola says nothing
+	middle int     // which of the T_act evaluated last is the middle one of the three
+	above  float64 // steps from that to the floor
 }
 
-// floorNear returns the floor of the valley at a τ. It looks first where points of the valley at other
-// τ let it be expected.
+// floorNear is floor from the T_act at which points of the valley at other τ let it be expected.
 func (f search) floorNear(tau float64, known []point, s spacing, lambda0 float64) floor {
-	near := slices.MinFunc(known, func(a, b point) int {
+	nearest := slices.MinFunc(known, func(a, b point) int {
 		return cmp.Compare(math.Abs(math.Log(a.tau/tau)), math.Abs(math.Log(b.tau/tau)))
 	})
-	return f.floor(tau, near.act*math.Exp(valley(near.tau, lambda0)-valley(tau, lambda0)), s)
+	return f.floor(tau, nearest.act*math.Exp(valley(nearest.tau, lambda0)-valley(tau, lambda0)), s)
 }
 
 // floor returns the floor of the valley at a τ. It looks around a T_act, and where the floor is beyond
 // what it has looked at, on there.
 func (f search) floor(tau, act float64, s spacing) floor {
 	const (
-		believed = 1.5 // how many steps from the middle a parabola is
-		jump     = 4   // how many steps it goes on at most
-		moves    = 6
+		believed = 1.5 // steps from the middle, up to which a parabola is believed
+		jump     = 4   // steps that it goes on at most
+		moves    = 10
 	)
 	acts, last := make([]float64, s.n), s.n-1
 	width := math.Exp(s.step * float64(last) / 2)
-	var least floor
+	var found floor
 	for range moves {
 		act = clamp(act, minAct*width, maxAct/width)
 		for i := range acts {
 			acts[i] = act / width * math.Exp(s.step*float64(i))
 		}
 		v := f(acts, tau)
-		at := slices.Index(v, slices.Min(v))
-		if at < 0 { // NaN is the least where there is one
-			return floor{point: point{act, tau, math.NaN()}}
-		}
-		least = floor{point{acts[at], tau, v[at]}, at, 0}
-		if atBound(acts[at]) {
-			return least
+		at := middleOfLeast(v)
+		found = floor{point{acts[at], tau, v[at]}, at, 0}
+		if atBound(acts[at]) || math.IsNaN(v[at]) {
+			return found
 		}
 		m := min(max(at, 1), last-1)
-		bend := v[m-1] - 2*v[m] + v[m+1]
-		above := clamp((v[m-1]-v[m+1])/bend/2, -jump, jump)
-		if !(bend > 0) { // no parabola: downwards
-			above = jump * float64(cmp.Compare(v[m-1], v[m+1]))
+		bend, above := v[m-1]-2*v[m]+v[m+1], 0.0
+		if bend > 0 && !math.IsInf(bend, 1) {
+			above = clamp((v[m-1]-v[m+1])/bend/2, -jump, jump)
+		} else { // no parabola
+			bend, above = 0, jump*float64(cmp.Compare(at, m))
 		}
+		act = clamp(acts[m]*math.Exp(s.step*above), minAct, maxAct)
 		if math.Abs(above) <= believed {
-			return floor{point{acts[m] * math.Exp(s.step*above), tau, v[m] - bend*above*above/2}, m, above}
+			found = floor{point{act, tau, v[m]}, m, math.Log(act/acts[m]) / s.step}
+			if bend > 0 {
+				found.value += ((v[m+1]-v[m-1])/2 + bend/2*found.above) * found.above
+			}
+			return found
 		}
-		act = acts[m] * math.Exp(s.step*above)
 	}
-	return least
+	return found
 }
 
-// lossesAt returns those at a floor, by parabolas as well. No T_act may have been evaluated since.
+// middleOfLeast returns which of v is the least, NaN before all; of several the one nearest the middle.
+func middleOfLeast(v []float64) int {
+	least, best, nearest := slices.Min(v), 0, len(v)
+	for i, x := range v {
+		off := max(2*i-len(v)+1, len(v)-1-2*i)
+		if (x == least || math.IsNaN(x)) && off < nearest {
+			best, nearest = i, off
+		}
+	}
+	return best
+}
+
+// lossesAt returns the losses at a floor, by parabolas as well. Nothing may have been evaluated since.
 func (e *examples) lossesAt(f floor) []float64 {
 	l := e.losses(f.middle)
 	if f.above == 0 {

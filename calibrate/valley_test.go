@@ -1,7 +1,10 @@
 package calibrate
 
 import (
+	"context"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
@@ -16,7 +19,7 @@ func trough(floor func(tau float64) (act, value float64), width float64, calls *
 		v := make([]float64, len(acts))
 		for i, act := range acts {
 			d := math.Log(act/at) / width
-			v[i] = value + 1 - math.Exp(-d*d/2)
+			v[i] = value + 0.1*(math.Sqrt(1+d*d)-1)
 		}
 		return v
 	}
@@ -54,45 +57,144 @@ func TestFloorIsWhereTheValleyIsLowest(t *testing.T) {
 	}
 }
 
-func TestFloorOfNoNumbers(t *testing.T) {
-	for name, v := range map[string]float64{"NaN": math.NaN(), "all the same": 0.5} {
-		f := search(func(acts []float64, _ float64) []float64 {
-			values := make([]float64, len(acts))
-			fill(values, 0.5)
-			values[1] = v
-			return values
+func TestFloorOfValuesWithoutParabola(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for name, test := range map[string]struct {
+		values   []float64 // at five T_act around any
+		from, to int       // between which of them the floor is
+		want     float64
+	}{
+		"a NaN":               {values: []float64{1, nan, 1, 1, 1}, from: 1, to: 1, want: nan},
+		"all the same":        {values: []float64{3, 3, 3, 3, 3}, from: 2, to: 2, want: 3},
+		"the same at the end": {values: []float64{1, 1, 1, 2, 4}, from: 1, to: 2, want: 1},
+		"infinite at the end": {values: []float64{inf, 1, 2, 3, 4}, from: 1, to: 1, want: 1},
+		"infinite beside":     {values: []float64{4, inf, 1, inf, 2}, from: 2, to: 2, want: 1},
+		"all infinite":        {values: []float64{inf, inf, inf, inf, inf}, from: 2, to: 2, want: inf},
+	} {
+		var acts []float64
+		f := search(func(at []float64, _ float64) []float64 {
+			acts = append([]float64{}, at...)
+			return append([]float64{}, test.values...)
 		})
 		got := f.floor(1, 2, around)
-		if math.IsNaN(got.value) != math.IsNaN(v) {
-			t.Errorf("%s: value %v", name, got.value)
+		if slack := 1e-9; !(got.act >= acts[test.from]-slack && got.act <= acts[test.to]+slack) {
+			t.Errorf("%s: T_act %v, want %v to %v", name, got.act, acts[test.from], acts[test.to])
 		}
-		if !math.IsNaN(v) && !(got.act > 1 && got.act < 4) {
-			t.Errorf("%s: T_act %v, want one near 2", name, got.act)
+		same := got.value == test.want || math.IsNaN(got.value) && math.IsNaN(test.want)
+		if !same && !approx.Equal(got.value, test.want, 0.2) {
+			t.Errorf("%s: value %v, want %v", name, got.value, test.want)
 		}
 	}
 }
 
-// A valley that bends as that of mf0, with its lowest place anywhere, is followed to there.
+func TestMiddleOfLeast(t *testing.T) {
+	nan := math.NaN()
+	for _, test := range []struct {
+		v    []float64
+		want int
+	}{
+		{[]float64{3, 1, 2}, 1}, {[]float64{1, 1, 1}, 1}, {[]float64{1, 1, 2, 2, 2}, 1}, {[]float64{1, 2, 3}, 0},
+		{[]float64{2, 3, 3, 1, 1}, 3}, {[]float64{1, 5, nan}, 2}, {[]float64{1, 5, 1}, 0}, {[]float64{1, 1, 1, 1}, 1},
+	} {
+		if got := middleOfLeast(test.v); got != test.want {
+			t.Errorf("%v: %d, want %d", test.v, got, test.want)
+		}
+	}
+}
+
+// No T_act is beyond the bounds, whatever the values are.
+func TestFloorStaysWithinBounds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	for range 3000 {
+		f := search(func(acts []float64, _ float64) []float64 {
+			v := make([]float64, len(acts))
+			for i, act := range acts {
+				if v[i] = rng.NormFloat64(); act < minAct*(1-1e-9) || act > maxAct*(1+1e-9) {
+					t.Fatalf("asked for T_act %v", act)
+				}
+			}
+			return v
+		})
+		for _, s := range []spacing{everywhere, between, around, closely} {
+			from := minAct * math.Exp(rng.Float64()*0.3)
+			if rng.IntN(2) == 0 {
+				from = maxAct * math.Exp(-rng.Float64()*0.3)
+			}
+			if got := f.floor(1, from, s); !(got.act >= minAct*(1-1e-9) && got.act <= maxAct*(1+1e-9)) {
+				t.Fatalf("from %v, %d T_act: %+v", from, s.n, got)
+			}
+		}
+	}
+}
+
+// A valley that bends as that of mf0, or not at all, is followed to where it is lowest.
 func TestAlongFollowsTheValley(t *testing.T) {
-	for _, lowest := range []float64{1e-6, 1e-3, 0.05, 0.7, 20, 900} {
-		for _, start := range []float64{1e-5, 0.05, 4} {
-			calls := 0
-			act := func(tau float64) float64 { return 5 * math.Exp(-valley(tau, meanfield.Lambda0)) }
-			f := trough(func(tau float64) (float64, float64) {
-				d := math.Log(tau / lowest)
-				return math.Max(act(tau), minAct), 1e-3 * d * d
-			}, 0.3, &calls)
-			points, err := f.along(t.Context(), f.floor(start, act(start), around).point)
-			if err != nil {
-				t.Fatal(err)
+	for name, act := range map[string]func(tau float64) float64{
+		"as mf0":   func(tau float64) float64 { return math.Max(minAct, 5*math.Exp(-valley(tau, meanfield.Lambda0))) },
+		"straight": func(float64) float64 { return 3 },
+	} {
+		for _, lowest := range []float64{1e-6, 1e-3, 0.05, 0.7, 20, 900} {
+			for _, start := range []float64{1e-5, 0.05, 4} {
+				calls := 0
+				f := trough(func(tau float64) (float64, float64) {
+					d := math.Log(tau / lowest)
+					return act(tau), 1e-3 * d * d
+				}, 0.3, &calls)
+				points, err := f.along(t.Context(), f.floor(start, act(start), around).point, coarse)
+				if err != nil {
+					t.Fatal(err)
+				}
+				best := least(points)
+				if !approx.Equal(math.Log(best.tau/lowest), 0, 0.5) {
+					t.Errorf("%s, from τ %v: %+v, want τ %v", name, start, best, lowest)
+				}
+				if value := f([]float64{best.act}, best.tau)[0]; !approx.Equal(value, 0, 3e-4) {
+					t.Errorf("%s, from τ %v: value %v at %+v, want 0", name, start, value, best)
+				}
+				if calls > 40 {
+					t.Errorf("%s, from τ %v to %v: %d evaluations", name, start, lowest, calls)
+				}
 			}
-			best := least(points)
-			if best.value > 3*coarse {
-				t.Errorf("from τ %v: %+v, want τ %v", start, best, lowest)
+		}
+	}
+}
+
+func TestAlongEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop, calls := errors.New("stopped"), 0
+	f := search(func(acts []float64, tau float64) []float64 {
+		if calls++; calls == 2 {
+			cancel(stop)
+		}
+		return make([]float64, len(acts))
+	})
+	if _, err := f.along(ctx, point{1, 1, 1}, fine); !errors.Is(err, stop) || calls > 2 {
+		t.Errorf("error %v after %d evaluations, want %v after 2", err, calls, stop)
+	}
+}
+
+// Where the AUROC is 1 all the way, T_ens is the largest, and T_act is at no bound.
+func TestTuneWhereAllIsTold(t *testing.T) {
+	for name, n := range map[string]int{"few": 60, "many": 4*thinSize + 9} {
+		sure, unsure := &predictive{h: tuneHead, spread: 1}, &predictive{h: tuneHead, spread: 1}
+		var labels []int
+		for i := range n {
+			sure.logits = append(sure.logits, 9, 0, float32(i%7)/7)
+			unsure.logits = append(unsure.logits, 0.1, 0, float32(i%5)/50)
+			for range 3 {
+				sure.s2, unsure.s2 = append(sure.s2, 0.5+float64(i%3)/2), append(unsure.s2, 0.5+float64(i%3)/2)
 			}
-			if calls > 25 {
-				t.Errorf("from τ %v to %v: %d evaluations", start, lowest, calls)
-			}
+			labels = append(labels, 0)
+		}
+		got, err := Tune(t.Context(), sure, labels, unsure, math.Inf(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.OODAtBound {
+			t.Errorf("%s: T_act %v is at a bound", name, got.OOD.Act)
+		}
+		if got.OOD.Ens < 1e-3 {
+			t.Errorf("%s: T_ens %v, want a large one", name, got.OOD.Ens)
 		}
 	}
 }
@@ -101,9 +203,13 @@ func TestAlongFollowsTheValley(t *testing.T) {
 func TestLossesAtTheFloor(t *testing.T) {
 	val := flatSet(400, 2, true, 3)
 	spread := median(val.s2)
+	between := 0
 	for _, tau := range []float64{0.02, 0.3, 50} {
 		f := nllSearch(&val.examples, spread)
 		p := f.floor(tau, 2, closely)
+		if p.above != 0 {
+			between++
+		}
 		got := val.lossesAt(p)
 		val.evaluate([]float64{p.act}, tau*spread)
 		want := val.losses(0)
@@ -115,5 +221,8 @@ func TestLossesAtTheFloor(t *testing.T) {
 		if !approx.Equal(mean(got), mean(want), 5e-5) || !approx.Equal(p.value, mean(want), 5e-5) {
 			t.Errorf("τ %v: mean loss %v, value %v, want %v", tau, mean(got), p.value, mean(want))
 		}
+	}
+	if between == 0 {
+		t.Error("all floors were at a T_act that was evaluated")
 	}
 }

@@ -95,7 +95,11 @@ func TestDownhillFindsTheMinimum(t *testing.T) {
 			}
 			return test.f(x)
 		}, -10, 10, test.x, 1, gain)
-		if a, b := test.f(got), test.f(test.want); a > b+0.02*math.Abs(b)+2*gain {
+		tolerance := 20 * gain // whose parabola promises less
+		if name == "kink" {
+			tolerance = 0.01
+		}
+		if a, b := test.f(got), test.f(test.want); a > b+tolerance {
 			t.Errorf("%s: %v at %v, want %v at %v", name, a, got, b, test.want)
 		}
 		if calls > test.calls {
