@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -216,22 +217,17 @@ func (r *report) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	type file struct {
-		path string
-		data []byte
-	}
-	var list []file
+	list := map[string][]byte{filepath.Join(dir, "paper.md"): r.markdown(), filepath.Join(dir, "paper.json"): document}
 	for _, s := range r.sections {
 		for _, p := range s.pictures {
-			list = append(list, file{filepath.Join(dir, "paper", p.Name), p.SVG})
+			list[filepath.Join(dir, "paper", p.Name)] = p.SVG
 		}
 	}
-	list = append(list, file{filepath.Join(dir, "paper.md"), r.markdown()}, file{filepath.Join(dir, "paper.json"), document})
-	for _, f := range list {
-		if err := os.MkdirAll(filepath.Dir(f.path), files.FolderMode); err != nil {
+	for _, path := range slices.Sorted(maps.Keys(list)) {
+		if err := os.MkdirAll(filepath.Dir(path), files.FolderMode); err != nil {
 			return err
 		}
-		if err := archive.WriteFile(f.path, f.data); err != nil {
+		if err := archive.WriteFile(path, list[path]); err != nil {
 			return err
 		}
 	}

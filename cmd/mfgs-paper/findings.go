@@ -234,8 +234,9 @@ var findings = []func(*wording) string{
 	},
 	func(t *wording) string {
 		of := func(row string) string { return t.of("rotation", acrossName, row, rotatedECE) }
-		return fmt.Sprintf("**A large shift.** ECE on rotated digits is %s %% for the network, %s %% for temperature scaling, %s %% for mf0, %s %% for five networks and %s %% for dropout.",
-			of("MLE"), of("T. Scale"), of("mf0"), of("Deep E.(5)"), of("Dropout"))
+		less := func(row string) string { return t.less("rotation", acrossName, "mf0", row, rotatedECE) }
+		return fmt.Sprintf("**A large shift.** ECE on rotated digits is %s %% for the network, %s %% for temperature scaling, %s %% for mf0, %s %% for five networks and %s %% for dropout; mf0 less these others: %s, %s, %s and %s.",
+			of("MLE"), of("T. Scale"), of("mf0"), of("Deep E.(5)"), of("Dropout"), less("MLE"), less("T. Scale"), less("Deep E.(5)"), less("Dropout"))
 	},
 }
 
@@ -250,7 +251,7 @@ func (r *report) shiftFinding() string {
 		by := map[result][]string{}
 		for _, of := range c.Comparisons {
 			_, severity, _ := strings.Cut(of.Data, ", severity ")
-			by[of.Result] = append(by[of.Result], fmt.Sprintf("%s (%s)", severity, of.quantity.shown(of.Here)))
+			by[of.Result] = append(by[of.Result], fmt.Sprintf("%s (%s; %s)", severity, of.quantity.shown(of.Here), of.interval()))
 		}
 		text := "on " + set.name
 		for _, v := range []result{better, tie, worse, unclear} {
@@ -267,11 +268,7 @@ func (r *report) shiftFinding() string {
 // preamble tells of data, networks, and what was chosen and when.
 func (r *report) preamble() string {
 	tie := func(q quantity) string { return strings.TrimPrefix(q.shown(q.resolution), "+") }
-	return fmt.Sprintf(`This report makes the tables and figures of Lu, Ie and Sha's paper again with mfgs, tries its claims one by one, and adds
-what a user wants to know beside them. Every number is in [paper.json](paper.json), network by network, in fractions and nats, with the code that
-measured it.
-
-**Data.** MNIST is split as in the paper: the first 55,000 training images for training and curvature, the last 5,000 held out,
+	return fmt.Sprintf(`**Data.** MNIST is split as in the paper: the first 55,000 training images for training and curvature, the last 5,000 held out,
 10,000 tested; of notMNIST 5,000 are held out and the other 13,724 tested. What else is missing or replaced stands with its table.
 
 **Networks.** Those in `+"`models`"+`: on MNIST %d that interpolate, as the paper's training makes them, and five that do not; of dropout, evidential, variational

@@ -55,7 +55,7 @@ func (l *lab) kept(part string) (*section, error) {
 	if err := json.Unmarshal(data, &kept); err != nil {
 		return nil, fmt.Errorf("%s is no part that mfgs-paper keeps: %w: remove it", l.keptPath(part), err)
 	}
-	if kept.Section == nil || len(kept.Places) != len(kept.Section.Rows) {
+	if kept.Section == nil || kept.Section.Name != part || len(kept.Places) != len(kept.Section.Rows) {
 		return nil, fmt.Errorf("%s is no part that mfgs-paper keeps: remove it", l.keptPath(part))
 	}
 	for i, p := range kept.Places {

@@ -173,6 +173,9 @@ func reproduce(ctx context.Context, o options, stderr io.Writer) (err error) {
 	if s, err := os.Stat(o.data); err != nil || !s.IsDir() {
 		return fmt.Errorf("%s: no such folder: --data wants the one with the data sets", o.data)
 	}
+	if err := os.MkdirAll(o.out, files.FolderMode); err != nil { // sooner than half an hour later
+		return fmt.Errorf("--out: %w", err)
+	}
 	scratch := o.scratch
 	if scratch == "" {
 		if scratch, err = os.MkdirTemp("", "mfgs-paper-"); err != nil {

@@ -75,8 +75,21 @@ func TestMissingNetwork(t *testing.T) {
 	if code != exitFailed || !strings.Contains(stderr, "seed77.onnx: no such network") || !strings.Contains(stderr, "train.py") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	if exists(filepath.Join(dir, "out")) {
-		t.Error("a report was written")
+	if of, err := os.ReadDir(filepath.Join(dir, "out")); err != nil || len(of) != 0 {
+		t.Errorf("%v, error %v: want no report", of, err)
+	}
+}
+
+// Where no report can be written is said before anything is measured.
+func TestNowhereToWrite(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := invoke(t.Context(), "--data", dir, "--only", "ukf", "--out", filepath.Join(file, "out"))
+	if code != exitFailed || !strings.HasPrefix(stderr, "mfgs-paper: --out: ") {
+		t.Errorf("exit code %d: %q", code, stderr)
 	}
 }
 
@@ -88,8 +101,8 @@ func TestInterrupted(t *testing.T) {
 	if code != exitFailed || !strings.HasSuffix(stderr, "mfgs-paper: interrupted\n") {
 		t.Errorf("exit code %d: %q", code, stderr)
 	}
-	if exists(filepath.Join(dir, "out")) {
-		t.Error("a report was written")
+	if of, err := os.ReadDir(filepath.Join(dir, "out")); err != nil || len(of) != 0 {
+		t.Errorf("%v, error %v: want no report", of, err)
 	}
 }
 

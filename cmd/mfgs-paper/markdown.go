@@ -12,12 +12,14 @@ import (
 // markdown renders paper.md.
 func (r *report) markdown() []byte {
 	var b bytes.Buffer
-	b.WriteString("# The paper's experiments, made again\n\n")
-	b.WriteString(r.preamble())
+	b.WriteString("# The paper's experiments, made again\n\nThis report makes the tables and figures of Lu, Ie and Sha's paper again with mfgs, tries its " +
+		"claims one by one, and adds what a user wants to know beside them. Every number is in [paper.json](paper.json), network by network, in fractions and " +
+		"nats, with the code that measured it; [how figures, intervals and verdicts are made](#how-it-was-measured) stands below the findings.\n\n")
 	if len(r.claims) > 0 {
 		b.WriteString("## What the paper says, and what came out\n\n" + r.listClaims())
 		b.WriteString("## Findings\n\n" + r.findings())
 	}
+	b.WriteString("## How it was measured\n\n" + r.preamble())
 	for _, s := range r.sections {
 		fmt.Fprintf(&b, "## %s\n\n%s", s.part.title, s.text.String())
 	}

@@ -155,7 +155,7 @@ func writeShift(s *section) {
 		"each in five severities. How they are drawn, and how strongly, is ours, and frost is drawn rather than photographed, so that no number here can "+
 		"be compared with one on CIFAR-10-C. %d test images, spread evenly and no more for the time that it takes, are spoiled in all 75 ways; severity 0 is these images as they are. "+
 		"Nothing was tuned on spoiled images. Figures are means over the kinds, and over the networks; the debiased calibration error is of the top class, ℓ2. "+
-		"Images of MNIST are far from the network's training data where their ground is not black, as in fog.",
+		"Dropout is of networks trained with it, which there are for MNIST. Images of MNIST are far from the network's training data where their ground is not black, as in fog.",
 		strings.Join(corrupt.Kinds(), ", "), shiftImages)
 	for _, set := range shiftedSets {
 		writeShifted(s, set.name, set.trials)

@@ -11,7 +11,7 @@ import (
 )
 
 // Of identifies the running program, all files below folders by their paths, sizes and times of change,
-// and what else it is told: 16 hexadecimal digits.
+// and what else it is told: 16 hexadecimal digits. A link is what it leads to.
 func Of(dirs []string, more ...any) (string, error) {
 	h := sha256.New()
 	program, err := os.Executable()
@@ -28,19 +28,36 @@ func Of(dirs []string, more ...any) (string, error) {
 	}
 	fmt.Fprintln(h, more...)
 	for _, dir := range dirs {
-		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err == nil {
-				fmt.Fprintln(h, path, info.Size(), info.ModTime().UnixNano())
-			}
-			return err
-		})
-		if err != nil {
+		fmt.Fprintln(h, dir)
+		if err := list(h, dir, 0); err != nil {
 			return "", err
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:8]), nil
+}
+
+// mostLinks is how many links lead from one to the next, before they are taken to lead in a circle.
+const mostLinks = 8
+
+// list writes a line for each file below a path.
+func list(w io.Writer, dir string, links int) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || d.IsDir():
+			return err
+		case d.Type()&fs.ModeSymlink != 0 && links == mostLinks:
+			return fmt.Errorf("%s: a link behind %d others", path, links)
+		case d.Type()&fs.ModeSymlink != 0:
+			return list(w, path, links+1)
+		}
+		info, err := d.Info()
+		if err == nil {
+			fmt.Fprintln(w, path, info.Size(), info.ModTime().UnixNano())
+		}
+		return err
+	})
 }

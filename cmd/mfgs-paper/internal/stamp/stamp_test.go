@@ -47,3 +47,48 @@ func TestOf(t *testing.T) {
 		t.Error("a folder that is missing: no error")
 	}
 }
+
+func TestOfFollowsLinks(t *testing.T) {
+	dir, links := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, "data", "a")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"root": dir, "file": path, "folder": filepath.Dir(path)} {
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		within := filepath.Join(links, name)
+		if err := os.MkdirAll(within, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(within, "link")
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+		asked := within
+		if name == "root" {
+			asked = link
+		}
+		before, err := Of([]string{asked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("longer"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := Of([]string{asked}); err != nil || after == before {
+			t.Errorf("%s: %q and then %q, error %v", name, before, after, err)
+		}
+	}
+	circle := filepath.Join(links, "circle")
+	if err := os.MkdirAll(circle, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(circle, filepath.Join(circle, "again")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Of([]string{circle}); err == nil {
+		t.Error("links in a circle: no error")
+	}
+}
