@@ -3,6 +3,7 @@ package stamp
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -41,11 +42,15 @@ const mostLinks = 8
 
 // list writes a line for each file below a path.
 func list(w io.Writer, dir string, links int) error {
-	real, err := filepath.EvalSymlinks(dir)
+	root, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) && links > 0 {
+		fmt.Fprintln(w, dir, "leads nowhere") // which matters to nothing that can be read
+		return nil
+	}
 	if err != nil {
 		return err
 	}
-	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil || d.IsDir():
 			return err

@@ -81,6 +81,19 @@ func TestOfFollowsLinks(t *testing.T) {
 			t.Errorf("%s: %q and then %q, error %v", name, before, after, err)
 		}
 	}
+	nowhere := filepath.Join(links, "nowhere")
+	if err := os.MkdirAll(nowhere, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "none"), filepath.Join(nowhere, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Of([]string{nowhere}); err != nil {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
+	if _, err := Of([]string{filepath.Join(nowhere, "link")}); err == nil {
+		t.Error("such a link for a folder: no error")
+	}
 	circle := filepath.Join(links, "circle")
 	if err := os.MkdirAll(circle, 0o700); err != nil {
 		t.Fatal(err)
