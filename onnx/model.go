@@ -1,7 +1,6 @@
 package onnx
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -30,17 +29,45 @@ type Model struct {
 // Open reads the model file at path and checks it: its structure, the size of every tensor, and
 // that external data lies in the model's own folder. Tensors of 1 KiB and more are not read; they
 // are remembered by their place in the file, which must not change while the model is in use.
-func Open(path string) (*Model, error) {
-	s, f, err := openStore(path)
+func Open(path string) (*Model, error) { return openWith(path, nil) }
+
+// OpenCopy is Open for a model that runs while its files may be overwritten: ONNX Runtime maps weights
+// into memory, where it would see what is written to their file. All that is read, hashed and run is a
+// private copy of the files, below [os.TempDir], or in memory if it is small or no file can be written
+// there. Close removes the copy.
+func OpenCopy(path string) (*Model, error) {
+	c := new(copies)
+	m, err := openWith(path, c)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// Close removes the files that [OpenCopy] made: nothing of the model, or of what was derived from it,
+// can be read from then on, but sessions of ONNX Runtime go on. It may be called more than once. A
+// model of [Open] or [Parse] need not be closed.
+func (m *Model) Close() error {
+	if m.store.copies == nil {
+		return nil
+	}
+	return m.store.copies.close()
+}
+
+// File returns the bytes of the model's own file, without those of external data. The caller closes it.
+func (m *Model) File() (io.ReadCloser, error) { return m.store.section(0, 0, m.store.files[0].size) }
+
+func openWith(path string, c *copies) (*Model, error) {
+	s, err := openStore(path, c)
 	if err != nil {
 		return nil, err // names the path
 	}
-	defer f.Close()
 	given, err := filepath.Abs(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}
-	m, err := read(s, f, given)
+	m, err := read(s, given)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -52,18 +79,23 @@ func Open(path string) (*Model, error) {
 // keeps data, which must not change any more. External data is refused.
 func Parse(name string, data []byte) (*Model, error) {
 	s := &store{files: []file{{name: name, data: data, size: int64(len(data))}}}
-	m, err := read(s, bytes.NewReader(data), "")
+	m, err := read(s, "")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return m, nil
 }
 
-func read(s *store, r io.ReaderAt, given string) (*Model, error) {
+func read(s *store, given string) (*Model, error) {
 	size := s.files[0].size
 	if size == 0 {
 		return nil, errors.New("not an ONNX model: the file is empty")
 	}
+	r, err := s.section(0, 0, size)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
 	skeleton, err := scan(r, size)
 	if errors.Is(err, errNodes) {
 		return nil, err
@@ -105,7 +137,7 @@ func read(s *store, r io.ReaderAt, given string) (*Model, error) {
 	if pb, err = graph.Inline(pb); err != nil {
 		return nil, err
 	}
-	sum, err := s.sum(r)
+	sum, err := s.sum()
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +200,7 @@ func (m *Model) Derive(pb *onnxpb.Model, payloads ...Payload) (*Model, error) {
 		}
 		number, length := int32(len(s.files)), int64(len(p.Raw))
 		p.Tensor.Span = &onnxpb.Span{File: &number, Offset: proto.Int64(0), Length: &length}
-		s.files = append(s.files, file{name: p.Tensor.GetName(), data: p.Raw, size: length})
+		s.files = append(s.files, file{name: p.Tensor.GetName(), data: p.Raw, derived: true, size: length})
 	}
 	derived, err := newModel(pb, &s, m.sha256)
 	if err != nil {
@@ -284,5 +316,5 @@ func tensorsOf[M any](list []*onnxpb.Tensor, messages []M) []*onnxpb.Tensor {
 // SelfContained reports whether all of the model is in one file: none of its weights is external
 // data.
 func (m *Model) SelfContained() bool {
-	return !slices.ContainsFunc(m.store.files[1:], func(f file) bool { return f.data == nil })
+	return !slices.ContainsFunc(m.store.files[1:], func(f file) bool { return !f.derived })
 }

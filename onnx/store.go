@@ -21,12 +21,13 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
 
-// A store is where a model's bytes lie: one block of memory, or files that all stay in one real
-// folder. Files are opened when they are read and closed again, so that a Model needs no Close; a
-// file that has changed meanwhile is refused.
+// A store is where a model's bytes lie: one block of memory, files that all stay in one real folder,
+// or private copies of such files. Files are opened when they are read and closed again; a file that
+// has changed meanwhile is refused.
 type store struct {
-	folder string // real path, "" when in memory
-	files  []file // the first is the model itself, the others hold external data
+	folder string  // real path, "" when in memory
+	files  []file  // the first is the model itself, the others hold external data
+	copies *copies // nil where files are read where they lie
 }
 
 // mayGive returns how many elements computing with what is stored may reasonably come to: a small
@@ -42,26 +43,34 @@ func (s *store) mayGive() int64 {
 
 type file struct {
 	name    string // relative to the store's folder
+	at      string // where it is read: its name, or that of its copy among the copies
 	data    []byte // in memory only
+	derived bool   // it is no file of the model's, but a payload that was put into it
 	size    int64
-	modTime time.Time
+	modTime time.Time // of what is at at
+	sum     []byte    // SHA-256, where it is known
 }
 
-// openStore opens the model file at path. The caller closes the returned file.
-func openStore(path string) (*store, *os.File, error) {
+// openStore opens the model file at path, or a copy of it if there are to be copies.
+func openStore(path string, copies *copies) (*store, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if real, err = filepath.Abs(real); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s := &store{folder: filepath.Dir(real)}
-	if _, err := s.add(filepath.Base(real)); err != nil {
-		return nil, nil, err
+	s := &store{folder: filepath.Dir(real), copies: copies}
+	_, err = s.add(filepath.Base(real))
+	return s, err
+}
+
+// readFrom is the real path of the folder in which files lie that are read, "" when all are in memory.
+func (s *store) readFrom() string {
+	if s.copies == nil {
+		return s.folder
 	}
-	f, err := s.open(0)
-	return s, f, err
+	return s.copies.folder()
 }
 
 // add registers a file by its real path relative to the folder and returns its number.
@@ -81,25 +90,36 @@ func (s *store) add(name string) (int, error) {
 	if !info.Mode().IsRegular() {
 		return 0, fmt.Errorf("%q is not a regular file", name)
 	}
-	s.files = append(s.files, file{name: name, size: info.Size(), modTime: info.ModTime()})
+	added := file{name: name, at: name, size: info.Size(), modTime: info.ModTime()}
+	if s.copies != nil {
+		original, err := files.OpenIn(root, name)
+		if err != nil {
+			return 0, err
+		}
+		defer original.Close()
+		if added, err = s.copies.take(original, name, len(s.files)); err != nil {
+			return 0, err
+		}
+	}
+	s.files = append(s.files, added)
 	return len(s.files) - 1, nil
 }
 
 // open opens a registered file that lies on disk.
 func (s *store) open(i int) (*os.File, error) {
 	want := s.files[i]
-	root, err := os.OpenRoot(s.folder)
+	root, err := os.OpenRoot(s.readFrom())
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	f, err := files.OpenIn(root, want.name)
+	f, err := files.OpenIn(root, want.at)
 	if err != nil {
 		return nil, err
 	}
 	got, err := f.Stat()
 	if err == nil && (!got.Mode().IsRegular() || got.Size() != want.size || !got.ModTime().Equal(want.modTime)) {
-		err = fmt.Errorf("%s has changed since it was opened", filepath.Join(s.folder, want.name))
+		err = fmt.Errorf("%s has changed since it was opened", filepath.Join(s.readFrom(), want.at))
 	}
 	if err != nil {
 		f.Close()
@@ -108,47 +128,57 @@ func (s *store) open(i int) (*os.File, error) {
 	return f, nil
 }
 
-// sum returns the hash that identifies the model, of which r reads the first file.
-func (s *store) sum(r io.ReaderAt) (string, error) {
-	whole := sha256.New()
-	if _, err := io.Copy(whole, io.NewSectionReader(r, 0, s.files[0].size)); err != nil {
-		return "", err
-	}
-	if len(s.files) == 1 {
-		return hex.EncodeToString(whole.Sum(nil)), nil
-	}
-	all := sha256.New()
-	all.Write(whole.Sum(nil))
-	for i := range s.files[1:] {
-		f, err := s.open(i + 1)
+// sum returns the hash that identifies the model.
+func (s *store) sum() (string, error) {
+	sums := make([][]byte, len(s.files))
+	for i := range s.files {
+		if sums[i] = s.files[i].sum; sums[i] != nil {
+			continue
+		}
+		size := s.files[i].size
+		r, err := s.section(i, 0, size)
 		if err != nil {
 			return "", err
 		}
 		h := sha256.New()
-		_, err = io.Copy(h, io.LimitReader(f, s.files[i+1].size))
-		f.Close()
+		n, err := io.Copy(h, r)
+		r.Close()
+		if err == nil && n != size {
+			err = io.ErrUnexpectedEOF
+		}
 		if err != nil {
 			return "", err
 		}
-		all.Write(h.Sum(nil))
+		sums[i] = h.Sum(nil)
 	}
-	return hex.EncodeToString(all.Sum(nil)), nil
+	if len(sums) == 1 {
+		return hex.EncodeToString(sums[0]), nil
+	}
+	all := sha256.Sum256(bytes.Join(sums, nil))
+	return hex.EncodeToString(all[:]), nil
 }
 
 // reader returns the bytes of a span.
 func (s *store) reader(span *onnxpb.Span) (io.ReadCloser, error) {
-	i := int(span.GetFile())
+	return s.section(int(span.GetFile()), span.GetOffset(), span.GetLength())
+}
+
+// A section is a part of a file.
+type section struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// section returns length bytes of a file from offset on.
+func (s *store) section(i int, offset, length int64) (section, error) {
 	if data := s.files[i].data; data != nil {
-		return io.NopCloser(bytes.NewReader(data[span.GetOffset():][:span.GetLength()])), nil
+		return section{io.NewSectionReader(bytes.NewReader(data), offset, length), io.NopCloser(nil)}, nil
 	}
 	f, err := s.open(i)
 	if err != nil {
-		return nil, err
+		return section{}, err
 	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.NewSectionReader(f, span.GetOffset(), span.GetLength()), f}, nil
+	return section{io.NewSectionReader(f, offset, length), f}, nil
 }
 
 // external finds the file that holds external data at location. Hub caches keep model and data as

@@ -2,6 +2,7 @@ package onnx
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -35,8 +36,10 @@ func (m *Model) Bytes() ([]byte, error) {
 // session.model_external_initializers_file_folder_path must say. Folder is "" when the graph is
 // complete, as for a model from memory.
 func (m *Model) Runnable() (graph []byte, folder string, err error) {
-	if m.store.folder == "" {
-		graph, err = m.Bytes()
+	if !slices.ContainsFunc(m.store.files, func(f file) bool { return f.data == nil }) {
+		if graph, err = m.Bytes(); err != nil && m.store.copies != nil {
+			err = cmp.Or(m.store.copies.refused(m.Size()), err)
+		}
 		return graph, "", err
 	}
 	for i, f := range m.store.files {
@@ -54,7 +57,7 @@ func (m *Model) Runnable() (graph []byte, folder string, err error) {
 		return nil, "", err
 	}
 	graph, err = e.bytes()
-	return graph, m.store.folder, err
+	return graph, m.store.readFrom(), err
 }
 
 // File is one of the files that a model is written as.
@@ -228,14 +231,23 @@ func (m *Model) encode(place func(*onnxpb.Tensor, *onnxpb.Span) error, copied bo
 	pb, g := onnxpb.Shallow(m.pb), onnxpb.Shallow(m.pb.GetGraph())
 	initializers := g.Initializer
 	pb.Graph, g.Initializer = nil, nil
+	// Only initializers of the main graph can be copied in later.
+	complete := func(t *onnxpb.Tensor, span *onnxpb.Span) error {
+		err := place(t, span)
+		if left := t.Span; err == nil && left != nil {
+			t.Span = nil
+			err = m.store.load(t, left)
+		}
+		return err
+	}
 	var err error
-	if g.Node, err = placed(g.Node, place); err != nil {
+	if g.Node, err = placed(g.Node, complete); err != nil {
 		return nil, err
 	}
-	if g.SparseInitializer, err = placed(g.SparseInitializer, place); err != nil {
+	if g.SparseInitializer, err = placed(g.SparseInitializer, complete); err != nil {
 		return nil, err
 	}
-	if pb.Functions, err = placed(pb.Functions, place); err != nil {
+	if pb.Functions, err = placed(pb.Functions, complete); err != nil {
 		return nil, err
 	}
 
@@ -336,13 +348,13 @@ func (s *store) load(t *onnxpb.Tensor, span *onnxpb.Span) error {
 }
 
 // refer gives a tensor its payload as ONNX external data where it lies, and leaves one that lies in
-// memory: only initializers do, in a model with files.
+// memory.
 func (s *store) refer(t *onnxpb.Tensor, span *onnxpb.Span) error {
 	if s.files[span.GetFile()].data != nil {
 		t.Span = span
 		return nil
 	}
-	external(t, filepath.ToSlash(s.files[span.GetFile()].name), span.GetOffset(), span.GetLength())
+	external(t, filepath.ToSlash(s.files[span.GetFile()].at), span.GetOffset(), span.GetLength())
 	return nil
 }
 

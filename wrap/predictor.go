@@ -77,8 +77,10 @@ type Predictor struct {
 	probe *expected // nil of a bundle that keeps none
 }
 
-// Open opens the bundle in a folder. The caller closes the Predictor. When ctx ends, so does the
-// installation of ONNX Runtime that o may ask for; it has no say in what the Predictor does.
+// Open opens the bundle in a folder and checks all of it against its hashes. The caller closes the
+// Predictor. An open Predictor needs the folder for [Predictor.PredictFeatures] alone: it runs a private
+// copy of the model, so that files may be overwritten or removed. When ctx ends, so does the installation of
+// ONNX Runtime that o may ask for; ctx is not retained after Open returns.
 func Open(ctx context.Context, dir string, o Options) (*Predictor, error) {
 	return open(ctx, func() (*bundle.Bundle, error) { return bundle.Open(dir) }, o)
 }
@@ -104,6 +106,7 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if err != nil {
 		return nil, err
 	}
+	defer a.Close()
 	p := &Predictor{
 		read: read, bundle: b, calibration: b.Calibration(), head: b.Posterior.Head,
 		maxBad: o.MaxBad, unlabelled: o.Unlabelled,

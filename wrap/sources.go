@@ -101,10 +101,15 @@ func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, e
 
 // openNetwork opens the model and cuts it at its head.
 func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
-	model, err := onnx.Open(cfg.Model)
+	model, err := onnx.OpenCopy(cfg.Model)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if in.cut == nil {
+			model.Close()
+		}
+	}()
 	if err := cfg.Known.CheckModel(cfg.Model, model.SHA256()); err != nil {
 		return err
 	}

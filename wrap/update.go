@@ -260,6 +260,11 @@ func (u *update) openModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if u.in.cut == nil {
+			a.Close()
+		}
+	}()
 	if err := u.Runtime.Load(ctx); err != nil {
 		return err
 	}

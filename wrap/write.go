@@ -9,7 +9,6 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/source"
 	"github.com/mfgs/mfgs/wrap/part"
@@ -121,7 +120,7 @@ func modelFiles(m *onnx.Model) (o bundle.WriteOptions, err error) {
 
 // copyModel copies the file of a model that is one.
 func copyModel(w io.Writer, m *onnx.Model) error {
-	f, err := files.Open(m.Path())
+	f, err := m.File()
 	if err != nil {
 		return err
 	}

@@ -113,3 +113,53 @@ func TestPermissionsFollowTheUmask(t *testing.T) {
 		d.Close()
 	}
 }
+
+// What others could have put into the folder for temporary files is not written to.
+func TestScratchIsPrivate(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	d, err := NewScratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Dir(filepath.Dir(d.Path("")))
+	if s, err := os.Stat(own); err != nil || s.Mode().Perm() != 0o700 || filepath.Dir(own) != temporary {
+		t.Errorf("%s: %v, %v", own, s.Mode(), err)
+	}
+	if err := os.WriteFile(d.Path("x"), []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(own); len(left) > 0 {
+		t.Errorf("there is %v", left)
+	}
+	for name, spoil := range map[string]func() error{
+		"open to others": func() error { return os.Mkdir(own, 0o777) },
+		"a link":         func() error { return os.Symlink(t.TempDir(), own) },
+		"a file":         func() error { return os.WriteFile(own, nil, 0o600) },
+	} {
+		if err := os.RemoveAll(own); err != nil {
+			t.Fatal(err)
+		}
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		if name == "open to others" { // whatever the umask
+			os.Chmod(own, 0o777)
+		}
+		if d, err := NewScratch(); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+			t.Errorf("%s: %v", name, err)
+			d.Close()
+		}
+	}
+	if os.Getuid() == 0 {
+		if err := errors.Join(os.RemoveAll(own), os.Mkdir(own, 0o700), os.Chown(own, 12345, 12345)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := NewScratch(); err == nil {
+			t.Error("a folder of another user is written to")
+		}
+	}
+}

@@ -199,6 +199,7 @@ func (b *bench) attach(ctx context.Context) error {
 	if b.attached, err = attach.Open(opened, b.Model, b.Preprocess); err != nil {
 		return err
 	}
+	b.closers = append(b.closers, b.attached.Close)
 	b.manifest, b.head, b.calibration = &opened.Manifest, opened.Posterior.Head, opened.Calibration()
 	b.resolveScores()
 	b.drawRequests()

@@ -232,18 +232,15 @@ func readPosterior(fsys fs.FS, m *Manifest) (*calibrate.Posterior, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%s: %w: %d bytes, its tensors take %d", PosteriorName, ErrTooLarge, size, limit-headerRoom)
 	}
-	r, ok := f.(io.ReaderAt)
-	if !ok { // as in a compressed archive
-		data, err := readAll(f, PosteriorName, size, limit)
-		if err != nil {
-			return nil, err
-		}
-		r, size = bytes.NewReader(data), int64(len(data))
-	}
-	if err := checkHash(io.NewSectionReader(r, 0, size), m.Posterior); err != nil {
+	// Into memory, and once: what is hashed is what is decoded, whatever is written to the file meanwhile.
+	data, err := readAll(f, PosteriorName, size, limit)
+	if err != nil {
 		return nil, err
 	}
-	st, err := safetensors.NewFile(r, size)
+	if err := checkHash(bytes.NewReader(data), m.Posterior); err != nil {
+		return nil, err
+	}
+	st, err := safetensors.NewFile(bytes.NewReader(data), int64(len(data)))
 	if err == nil {
 		err = readTensors(st, p)
 	}
@@ -319,11 +316,12 @@ func readAll(r io.Reader, name string, size, limit int64) ([]byte, error) {
 	if size > limit {
 		return nil, fmt.Errorf("%s: %w: %d bytes, at most %d are read", name, ErrTooLarge, size, limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(r, size))
-	if err != nil {
+	data := make([]byte, size)
+	n, err := io.ReadFull(r, data)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // what is shorter has another hash
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return data, nil
+	return data[:n], nil
 }
 
 // checkHash reads a file and compares its hash with that of the manifest.

@@ -115,6 +115,7 @@ func export(ctx context.Context, read func() (*bundle.Bundle, error), o Options)
 	if err != nil {
 		return nil, err
 	}
+	defer a.Close()
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}

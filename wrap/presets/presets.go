@@ -56,7 +56,8 @@ func Calibration(ctx context.Context, c wrap.Config, r *wrap.Report) string {
 	}
 	t := trying{used: r.Preprocess.Spec, runtime: c.Runtime, data: c.Val, classes: c.Classes, maxBad: c.MaxBad}
 	var err error
-	if t.model, err = onnx.Open(c.Model); err == nil {
+	if t.model, err = onnx.OpenCopy(c.Model); err == nil {
+		defer t.model.Close()
 		t.head, err = head.Find(t.model, c.Head)
 	}
 	return "val: " + t.advice(ctx, m, classes, err)
@@ -81,6 +82,7 @@ func Evaluation(ctx context.Context, c bench.Config, e *bench.Evaluation) string
 	t := trying{used: used, runtime: c.Runtime, data: c.Test, classes: b.Manifest.Labels, maxBad: c.MaxBad}
 	attached, err := attach.Open(b, c.Model, used)
 	if err == nil {
+		defer attached.Close()
 		t.model, t.head = attached.Model, attached.Head
 	}
 	return "test: " + t.advice(ctx, m, h.Classes(), err)

@@ -3,15 +3,16 @@ package serve
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/serve/engine"
@@ -44,7 +45,7 @@ type generation struct {
 	engine *engine.Engine
 
 	sha256  string // of the bundle
-	stamp   string // of its manifest, when it was opened
+	stamp   string // stampOf its folder, when it was opened
 	classes []string
 	batch   int32 // examples in one inference at most
 	threads int   // of one inference
@@ -213,14 +214,16 @@ func (g *generation) telemetry() telemetry.Bundle {
 	}
 }
 
-// stampOf tells whether a bundle has changed since: its manifest is written anew with it. It is "" where
-// there is none.
+// stampOf tells whether a bundle has changed since: it is the hash of its manifest, which covers all files
+// of the bundle, and "" where there is none. Times of files say less: copies may keep those of their
+// originals, and clocks go back.
 func stampOf(dir string) string {
-	info, err := os.Stat(filepath.Join(dir, bundle.ManifestName))
+	manifest, err := files.Read(filepath.Join(dir, bundle.ManifestName), bundle.MaxManifest)
 	if err != nil {
 		return ""
 	}
-	return fmt.Sprint(info.Size(), info.ModTime().UnixNano())
+	sum := sha256.Sum256(manifest)
+	return string(sum[:])
 }
 
 func (m *model) notLoaded() error {

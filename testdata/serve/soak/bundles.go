@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -19,12 +18,12 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
-// The models that are served: of swapped the bundle is exchanged for the other and back, and damaged;
+// The models that are served: of swapped the bundle is exchanged for the other, of another network, and back,
+// and damaged;
 // steady has one bundle for ever; spare is unloaded and loaded.
 const (
 	swapped = "swapped"
@@ -70,8 +69,12 @@ func makeBundles(ctx context.Context, dir string) (*bundles, error) {
 	in := func(name string) string { return filepath.Join(data, name) }
 	for i, damping := range []float64{1, 30} {
 		one := &bundle{dir: filepath.Join(dir, fmt.Sprint("made", i))}
+		model := in(fmt.Sprint("network", i, ".onnx"))
+		if err := os.WriteFile(model, network(uint64(i)), 0o644); err != nil {
+			return nil, err
+		}
 		_, err := wrap.Calibrate(ctx, wrap.Config{
-			Model: in(models.DigitsModel), Train: in(models.DigitsTrain), Val: in(models.DigitsVal),
+			Model: model, Train: in(models.DigitsTrain), Val: in(models.DigitsVal),
 			OOD: in(models.UnfamiliarVal), Out: one.dir, Structure: calibrate.Kronecker, Limit: 300,
 			Damping:   calibrate.Damping{Relative: damping},
 			Decisions: conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05},
@@ -145,23 +148,11 @@ func (b *bundles) args() []string {
 	return args
 }
 
-// put puts one of the two bundles in the place of swapped, whatever is there, in one step.
-func (b *bundles) put(which int) error {
-	draft, err := files.NewDraft(b.dir)
-	if err != nil {
-		return err
-	}
-	defer draft.Close()
-	name := filepath.Base(b.place(swapped))
-	if err := os.CopyFS(draft.Path(name), os.DirFS(b.made[which].dir)); err != nil {
-		return err
-	}
+// put puts one of the two bundles in the place of swapped, whatever is there, in some way, and says how.
+func (b *bundles) put(rng *rand.Rand, which int) (string, error) {
 	b.current = which
-	if _, err := os.Stat(b.place(swapped)); errors.Is(err, os.ErrNotExist) {
-		return draft.MoveNew(name)
-	}
-	_, err = draft.Exchange(name)
-	return err
+	w := ways[rng.IntN(len(ways))]
+	return w.name, w.put(rng, b.place(swapped), b.made[which])
 }
 
 // damage breaks the bundle of swapped on disk, so that it cannot be loaded, and says how.

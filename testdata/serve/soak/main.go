@@ -9,6 +9,7 @@
 //	go run ./testdata/serve/soak               an hour
 //	go run ./testdata/serve/soak -time 1m
 //	go run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
+//	go run ./testdata/serve/soak -race=false -exchanges 10000 -workers 32
 //
 // Every answer is held against what a wrap.Predictor of the bundle that it names gives for the same
 // inputs. The program ends with status 1 where one is otherwise, where a request that is right is not
@@ -34,6 +35,7 @@ func main() {
 	s := &soak{}
 	flag.DurationVar(&s.lasts, "time", time.Hour, "how long to ask")
 	flag.IntVar(&s.reloads, "reloads", 0, "instead: until there were so many reloads")
+	flag.IntVar(&s.exchanges, "exchanges", 0, "instead: until a bundle was exchanged so often, in all the ways that files are copied")
 	flag.IntVar(&s.requests, "requests", 0, "and so many requests, none of which is wrong or slow")
 	flag.DurationVar(&s.every, "every", 30*time.Second, "how often to tell how it stands")
 	flag.IntVar(&s.workers, "workers", 8, "how many ask at a time")
@@ -58,6 +60,7 @@ func main() {
 type soak struct {
 	lasts, every      time.Duration
 	reloads, requests int // 0: until lasts
+	exchanges         int
 	workers           int
 	race              bool
 	program           string
@@ -90,7 +93,7 @@ func (s *soak) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer s.server.kill()
-	if s.reloads > 0 || s.requests > 0 {
+	if s.reloads > 0 || s.requests > 0 || s.exchanges > 0 {
 		err = s.count(ctx)
 	} else {
 		err = s.mix(ctx)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"time"
@@ -188,13 +187,17 @@ func (a *asker) load(ctx context.Context, model string) error { return a.manage(
 
 // exchange puts the other bundle in the place of swapped, and waits until it serves.
 func (a *asker) exchange(ctx context.Context, hint func() error) error {
-	if err := a.bundles.put(1 - a.bundles.current); err != nil {
-		return err
+	how, err := a.bundles.put(a.rng, 1-a.bundles.current)
+	if err != nil {
+		return fmt.Errorf("%s: %w", how, err)
 	}
 	if err := hint(); err != nil {
-		return err
+		return fmt.Errorf("%s: %w", how, err)
 	}
-	return a.awaitCurrent(ctx)
+	if err := a.awaitCurrent(ctx); err != nil {
+		return fmt.Errorf("%s: %w", how, err)
+	}
+	return nil
 }
 
 // awaitCurrent waits until the bundle on disk is the one that serves.
@@ -223,8 +226,8 @@ func (a *asker) serving(ctx context.Context) (string, error) {
 // flutter exchanges the bundles several times, faster than they can be loaded.
 func (a *asker) flutter(ctx context.Context) error {
 	for range 2 + a.rng.IntN(5) {
-		if err := a.bundles.put(1 - a.bundles.current); err != nil {
-			return err
+		if how, err := a.bundles.put(a.rng, 1-a.bundles.current); err != nil {
+			return fmt.Errorf("%s: %w", how, err)
 		}
 		_ = sleep(ctx, time.Duration(a.rng.IntN(60))*time.Millisecond)
 	}
@@ -241,7 +244,10 @@ func (a *asker) damageAndMend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mend := func(err error) error { return errors.Join(err, a.bundles.put(rand.IntN(2))) }
+	mend := func(err error) error {
+		_, e := a.bundles.put(a.rng, a.rng.IntN(2))
+		return errors.Join(err, e)
+	}
 	switch a.rng.IntN(3) {
 	case 0:
 		err = mustRefuse(a.load(ctx, swapped))
@@ -273,7 +279,7 @@ func (s *soak) count(ctx context.Context) error {
 	return s.askAll(ctx, func(group *sync.WaitGroup, make func(int) *asker) {
 		for i := range s.workers {
 			group.Go(func() {
-				for a := make(i); more() && s.tally.count(answered) < s.requests; {
+				for a := make(i); more() && (s.exchanges > 0 || s.tally.count(answered) < s.requests); {
 					for range 50 {
 						a.once(ctx, ask[min(1, a.rng.IntN(4))])
 					}
@@ -288,6 +294,19 @@ func (s *soak) count(ctx context.Context) error {
 							return reloaded, a.load(ctx, swapped)
 						}
 						return reloaded, a.exchange(ctx, func() error { return a.load(ctx, swapped) })
+					}})
+				}
+			})
+		}
+		if s.exchanges > 0 {
+			group.Go(func() {
+				defer cancel() // with the last of them, no more is asked
+				for a := make(s.workers); more() && s.tally.count(reloaded) < s.exchanges; {
+					a.once(ctx, kind{"exchange", 1, func(a *asker, ctx context.Context) (outcome, error) {
+						hints := []func() error{
+							func() error { return a.load(ctx, swapped) }, a.server.hangup, func() error { return nil },
+						}
+						return reloaded, a.exchange(ctx, hints[a.rng.IntN(len(hints))])
 					}})
 				}
 			})

@@ -19,7 +19,8 @@ import (
 )
 
 // Attached is a bundle with its model, which is nil, as Head is, where the bundle was made of
-// ready-made features.
+// ready-made features. The model is a private copy: what was verified is what runs, whatever is written
+// to the bundle's folder meanwhile. The caller closes it once all networks are prepared.
 type Attached struct {
 	Bundle *bundle.Bundle
 	Model  *onnx.Model
@@ -42,9 +43,19 @@ func Open(b *bundle.Bundle, path string, given *preprocess.Spec) (*Attached, err
 		return nil, err
 	}
 	if a.Head, err = FindHead(a.Model, b.Manifest.Head); err != nil {
+		a.Close()
 		return nil, err
 	}
 	return a, nil
+}
+
+// Close removes the private copy of the model, of which nothing can be read from then on. Networks that
+// were prepared go on.
+func (a *Attached) Close() error {
+	if a.Model == nil {
+		return nil
+	}
+	return a.Model.Close()
 }
 
 // FindHead finds in a model the head that was calibrated.
@@ -69,40 +80,44 @@ func Head(h *head.Head) calibrate.Head {
 }
 
 // openModel opens the model at path or else the bundle's own.
-func openModel(b *bundle.Bundle, path string) (*onnx.Model, error) {
+func openModel(b *bundle.Bundle, path string) (m *onnx.Model, err error) {
+	defer func() {
+		if err != nil && m != nil {
+			m.Close()
+			m = nil
+		}
+	}()
 	want := b.Manifest.Model
 	if path != "" {
-		m, err := onnx.Open(path)
-		if err != nil {
+		if m, err = onnx.OpenCopy(path); err != nil {
 			return nil, err
 		}
 		// The bundle's copy is another model to SHA256 where weights were gathered.
 		if m.SHA256() != want.SHA256 && (want.File == nil || m.SHA256() != copySHA256(want)) {
-			return nil, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
+			return m, fmt.Errorf("%s has SHA-256 %.12s…, the bundle is for the model with %.12s…: calibrate again for this one", path, m.SHA256(), want.SHA256)
 		}
 		return m, nil
 	}
 	if want.File == nil {
 		return nil, fmt.Errorf("the bundle holds no model: give the file with --model (SHA-256 %.12s…)", want.SHA256)
 	}
-	m, err := bundledModel(b)
-	if err != nil {
+	if m, err = bundledModel(b); err != nil {
 		return nil, err
 	}
 	switch {
 	// No hash in the bundle covers other files.
 	case want.Data == nil && !m.SelfContained():
-		return nil, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
+		return m, fmt.Errorf("%s: it keeps weights in other files, which the bundle's manifest does not name: calibrate again", bundle.ModelName)
 	case want.Data != nil && m.SelfContained():
-		return nil, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
+		return m, fmt.Errorf("%s: it keeps no weights in %s, which the bundle's manifest names: calibrate again", bundle.ModelName, bundle.ModelDataName)
 	}
-	// The bundle's hashes were checked when it was opened; this is another reading.
+	// The bundle's hashes were checked when it was opened; the copy is another reading.
 	if m.SHA256() != copySHA256(want) {
 		reason := "it was replaced while the bundle was opened"
 		if want.Data != nil {
 			reason += ", or keeps weights in other files than " + bundle.ModelDataName
 		}
-		return nil, fmt.Errorf("%s: %w: %s", bundle.ModelName, bundle.ErrHash, reason)
+		return m, fmt.Errorf("%s: %w: %s", bundle.ModelName, bundle.ErrHash, reason)
 	}
 	return m, nil
 }
@@ -122,7 +137,7 @@ func copySHA256(m *bundle.Model) string {
 
 func bundledModel(b *bundle.Bundle) (*onnx.Model, error) {
 	if dir := b.Dir(); dir != "" {
-		return onnx.Open(filepath.Join(dir, bundle.ModelName))
+		return onnx.OpenCopy(filepath.Join(dir, bundle.ModelName))
 	}
 	if b.Manifest.Model.Data != nil {
 		return nil, fmt.Errorf("%s: its weights, %s, are read from a folder of the operating system only: copy the bundle into one and open that, or give the model's file as Options.Model", bundle.ModelName, bundle.ModelDataName)
@@ -165,7 +180,10 @@ type Cut struct {
 	Head  *head.Head
 }
 
-// OpenCut cuts a model.
+// Close releases the runtime's memory, and closes the model.
+func (c *Cut) Close() error { return errors.Join(c.Extractor.Close(), c.Model.Close()) }
+
+// OpenCut cuts a model, which the Cut closes.
 func OpenCut(model *onnx.Model, head *head.Head, c featurize.Config) (*Cut, error) {
 	c.Model, c.Head = model, head
 	e, err := featurize.New(c)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -291,6 +292,57 @@ func Selector(opset uint64, output string, logits []float32, r, k int) []byte {
 	graph = message(message(message(graph, 5, w), 11, value("x", r)), 12, value(output, k))
 	model := message(number(nil, 1, 7), 7, graph)
 	return message(model, 8, number(nil, 2, opset))
+}
+
+// Embedding is a model of three classes with random weights whose features are a row of a table, chosen by
+// its input ids [N,1]: ONNX Runtime uses the table where it lies, in the model's file or, with external, in
+// one of its own. It returns the files by name.
+func Embedding(seed uint64, vocabulary int, external bool) map[string][]byte {
+	const d, k = 8, 3
+	message := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	number := func(b []byte, field protowire.Number, v int) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
+	}
+	text := func(b []byte, field protowire.Number, s string) []byte { return message(b, field, []byte(s)) }
+	value := func(name string, typ, width int) []byte {
+		shape := message(message(nil, 1, text(nil, 2, "N")), 1, number(nil, 1, width))
+		return message(text(nil, 1, name), 2, message(nil, 1, message(number(nil, 1, typ), 2, shape)))
+	}
+	node := func(op, out string, in ...string) (b []byte) {
+		for _, name := range in {
+			b = text(b, 1, name)
+		}
+		return text(text(b, 2, out), 4, op)
+	}
+	weights := func(seed uint64, n int) (raw []byte) {
+		for _, v := range Random(seed, n) {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+		}
+		return raw
+	}
+	files := map[string][]byte{}
+	table := text(number(number(number(nil, 1, vocabulary), 1, d), 2, 1), 8, "table")
+	if raw := weights(seed, vocabulary*d); external {
+		files["table.bin"] = raw
+		for key, v := range map[string]string{"location": "table.bin", "length": strconv.Itoa(len(raw))} {
+			table = message(table, 13, text(text(nil, 1, key), 2, v))
+		}
+		table = number(table, 14, 1)
+	} else {
+		table = message(table, 9, raw)
+	}
+	w := message(text(number(number(number(nil, 1, d), 1, k), 2, 1), 8, "w"), 9, weights(seed+1, d*k))
+	graph := text(nil, 2, "embedding")
+	for _, n := range [][]byte{
+		node("Gather", "rows", "table", "ids"), node("Flatten", "phi", "rows"), node("MatMul", "logits", "phi", "w"),
+	} {
+		graph = message(graph, 1, n)
+	}
+	graph = message(message(message(message(graph, 5, table), 5, w), 11, value("ids", 7, 1)), 12, value("logits", 1, k))
+	files["model.onnx"] = message(message(number(nil, 1, 8), 7, graph), 8, number(nil, 2, 13))
+	return files
 }
 
 // RowsOf runs a model's network on inputs.

@@ -1,0 +1,137 @@
+package onnx
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+)
+
+// copiesIn has models be copied below a folder of the test's own, and files of more than so many bytes into
+// files. It returns what lies there.
+func copiesIn(t *testing.T, small int64) (files func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	was := smallCopy
+	smallCopy = small
+	t.Cleanup(func() { smallCopy = was })
+	return func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, "*", ".mfgs-*", "new", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+}
+
+// A copy is the model, wherever it lies, when nothing of the originals is there any more.
+func TestACopyIsTheModelWithoutItsFiles(t *testing.T) {
+	for name, small := range map[string]func(size int64) int64{
+		"in files":                    func(int64) int64 { return -1 },
+		"in memory":                   func(int64) int64 { return 1 << 40 },
+		"external data alone in file": func(size int64) int64 { return size },
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachFixture(t, func(t *testing.T, path string) {
+				original, err := Open(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, err := original.Bytes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				whole := plain(t, want)
+				dir := t.TempDir() // with copies of what can be removed
+				for _, f := range original.store.files {
+					data, err := os.ReadFile(filepath.Join(original.store.folder, f.name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := os.WriteFile(filepath.Join(dir, f.name), data, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				left := copiesIn(t, small(original.store.files[0].size))
+				m, err := OpenCopy(filepath.Join(dir, filepath.Base(path)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := m.Bytes(); err != nil || !bytes.Equal(got, want) {
+					t.Errorf("Bytes gives another model (%v)", err)
+				}
+				if got := followed(t, m); !proto.Equal(got, whole) {
+					t.Error("Runnable gives another model")
+				}
+				f, err := m.File()
+				if err != nil {
+					t.Fatal(err)
+				}
+				own, err := io.ReadAll(f)
+				f.Close()
+				if first, _ := os.ReadFile(path); err != nil || !bytes.Equal(own, first) {
+					t.Errorf("File gives something else (%v)", err)
+				}
+				if m.SHA256() != original.SHA256() || m.Size() != original.Size() ||
+					m.SelfContained() != original.SelfContained() {
+					t.Error("it is told to be another model")
+				}
+				if m.Close() != nil || m.Close() != nil || len(left()) > 0 {
+					t.Errorf("after Close there is %q", left())
+				}
+			})
+		})
+	}
+}
+
+// Only what is large is copied into files: the runtime makes a copy of its own of the rest.
+func TestLargeFilesAreCopiedIntoFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(onnxtest.Fixtures)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(filepath.Join(dir, "torch_large.onnx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ small, files int64 }{{info.Size() - 1, 1}, {info.Size(), 0}} {
+		left := copiesIn(t, test.small)
+		m, err := OpenCopy(filepath.Join(dir, "torch_large.onnx"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(left()); n != int(test.files) {
+			t.Errorf("%d bytes, of which %d are small: %d files", info.Size(), test.small, n)
+		}
+		m.Close()
+	}
+}
+
+// A model that is no model leaves no copy, and one that is too large for memory says what would help.
+func TestCopiesThatFailLeaveNothing(t *testing.T) {
+	dir := t.TempDir()
+	junk := filepath.Join(dir, "junk.onnx")
+	if err := os.WriteFile(junk, bytes.Repeat([]byte("no model"), 100), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	left := copiesIn(t, 10)
+	if _, err := OpenCopy(junk); err == nil || len(left()) > 0 {
+		t.Errorf("error %v, and there is %q", err, left())
+	}
+	t.Setenv("TMPDIR", filepath.Join(dir, "none"))
+	_, err := OpenCopy(onnxtest.SparseModel(t, maxFile))
+	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "none")+": ") ||
+		!strings.Contains(err.Error(), "set TMPDIR") {
+		t.Errorf("error %v does not say where nothing can be written, and what to do", err)
+	}
+}
