@@ -40,62 +40,63 @@ func ExampleOpenFS() {
 	}
 	defer p.Close()
 
-	three := draw(
-		"  +##+  ",
-		"  #++#  ",
-		"    +#  ",
-		"   +#+  ",
-		"    +#+ ",
-		"     +# ",
-		"  #+ +# ",
-		"  +##+  ",
-	)
-	frame := draw(
-		"########",
-		"#      #",
-		"#      #",
-		"#      #",
-		"#      #",
-		"#      #",
-		"#      #",
-		"########",
-	)
-	predictions, err := p.PredictImages(context.Background(), three, frame)
+	predictions, err := p.PredictImages(context.Background(), three(), frame())
 	if err != nil {
 		log.Fatal(err)
 	}
 	for _, one := range predictions {
-		// Nine digits in ten have a score below 0.39.
-		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.39)
+		fmt.Printf("class %d, confidence %.1f\n", one.Class, one.Confidence)
 	}
 	// Output:
-	// class 3, confidence 1.0, unfamiliar: false
-	// class 5, confidence 0.9, unfamiliar: true
+	// class 3, confidence 1.0
+	// class 5, confidence 0.9
 }
 
-// A bundle is opened once, and predicts as often as it takes.
+// A bundle is opened once, and predicts as often as it takes. A gradient and a frame are no digits: their confidence
+// does not say so, their percentile does.
 func ExampleOpen() {
 	bundle, ctx := "testdata/digits", context.Background()
-	img := draw("  +##+  ", "  #++#  ", "    +#  ", "   +#+  ", "    +#+ ", "     +# ", "  #+ +# ", "  +##+  ")
+	images := []image.Image{three(), gradient(), frame()}
 	err := func() error {
 		p, err := wrap.Open(ctx, bundle, wrap.Options{})
 		if err != nil {
 			return err
 		}
 		defer p.Close()
-		predictions, err := p.PredictImages(ctx, img)
+		predictions, err := p.PredictImages(ctx, images...)
 		if err != nil {
 			return err
 		}
-		one := predictions[0]
-		fmt.Printf("class %d, confidence %.1f, unfamiliar: %t\n", one.Class, one.Confidence, one.OODScore > 0.9)
+		for _, one := range predictions {
+			ood := one.OODPercentile != nil && *one.OODPercentile > 0.99 // 99 % of the validation data score lower
+			fmt.Printf("class %d, confidence %.1f, out of distribution: %t\n", one.Class, one.Confidence, ood)
+		}
 		return nil
 	}()
 	if err != nil {
 		log.Fatal(err)
 	}
 	// Output:
-	// class 3, confidence 1.0, unfamiliar: false
+	// class 3, confidence 1.0, out of distribution: false
+	// class 2, confidence 0.8, out of distribution: true
+	// class 5, confidence 0.9, out of distribution: true
+}
+
+func three() image.Image {
+	return draw("  +##+  ", "  #++#  ", "    +#  ", "   +#+  ", "    +#+ ", "     +# ", "  #+ +# ", "  +##+  ")
+}
+
+func frame() image.Image {
+	return draw("########", "#      #", "#      #", "#      #", "#      #", "#      #", "#      #", "########")
+}
+
+// gradient is the picture of docs/tutorials/go.md that shows no digit.
+func gradient() image.Image {
+	img := image.NewGray(image.Rect(0, 0, 8, 8))
+	for i := range img.Pix {
+		img.Pix[i] = uint8(4 * i)
+	}
+	return img
 }
 
 // draw makes an image of lines of text.
@@ -133,6 +134,7 @@ func Example_export() {
 	// gives logits [N,10] float32
 	// gives logit_variance [N,10] float32
 	// gives ood_score [N] float64
+	// gives ood_percentile [N] float64
 	// gives leverage [N] float32
 }
 

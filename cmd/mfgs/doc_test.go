@@ -15,9 +15,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -47,6 +49,10 @@ func TestDocumentedCommands(t *testing.T) {
 		files = append(files, found...)
 	}
 	readers := newReadersModule(t)
+	tree, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range mustShow {
 		if !slices.Contains(files, file) {
 			t.Errorf("there is no %s", file)
@@ -95,12 +101,11 @@ func TestDocumentedCommands(t *testing.T) {
 		testscript.Run(t, testscript.Params{
 			Files: []string{path},
 			Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-				// shows I: what the last command printed is what the document shows
-				// for its command I. Warnings come before the report.
+				// shows I: what the last command printed is what the document shows for its command I.
 				"shows": func(ts *testscript.TestScript, neg bool, args []string) {
 					i, err := strconv.Atoi(args[0])
 					ts.Check(err)
-					printed := strings.Split(ts.ReadFile("stderr")+ts.ReadFile("stdout"), "\n")
+					printed := printedLines(ts.ReadFile("stderr"), ts.ReadFile("stdout"))
 					if *updateDocs {
 						ts.Check(commands[i].update(lines, printed))
 						return
@@ -113,8 +118,11 @@ func TestDocumentedCommands(t *testing.T) {
 			Setup: func(env *testscript.Env) error {
 				env.Setenv(install.EnvLibrary, lib.Path)
 				env.Setenv(install.EnvNoInstall, "1")
+				if err := os.Mkdir(filepath.Join(env.WorkDir, "testdata"), 0o777); err != nil {
+					return err
+				}
 				for _, dir := range []string{"models", "testdata/examples"} {
-					if err := os.CopyFS(filepath.Join(env.WorkDir, dir), os.DirFS("../../"+dir)); err != nil {
+					if err := os.Symlink(filepath.Join(tree, dir), filepath.Join(env.WorkDir, dir)); err != nil {
 						return err
 					}
 				}
@@ -252,6 +260,12 @@ func (m *readersModule) setup(env *testscript.Env) error {
 		os.WriteFile(filepath.Join(env.WorkDir, "go.sum"), m.sum, 0o666))
 }
 
+// printedLines are what a command printed, warnings first, but for its progress: a slow run prints some, and no
+// document shows it.
+func printedLines(stderr, stdout string) []string {
+	return slices.DeleteFunc(strings.Split(stderr+stdout, "\n"), isProgress)
+}
+
 const leftOut = "…"
 
 // each finds the printed line that each line of the document shows and calls
@@ -340,6 +354,49 @@ func sameFigure(got, shown string) bool {
 	return approx.Equal(a, b, (0.05*math.Abs(b)+lastPlace)*rounding)
 }
 
+// A reader sees on the first screen of the README what to install, and the commands that run the main job and the
+// tests.
+func TestTheReadmeBeginsWithTheSetUp(t *testing.T) {
+	const screen = 25 // lines
+	text := readText(t, "../../README.md")
+	lines := strings.Split(text, "\n")[:screen]
+	var commands []string
+	for _, line := range lines {
+		if command, ok := strings.CutPrefix(line, "    "); ok {
+			command, _, _ = strings.Cut(command, "#")
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	want := []string{"git clone https://" + module, "cd mfgs", "make demo", "make test"}
+	if len(commands) < len(want) || !slices.Equal(commands[:len(want)], want) {
+		t.Errorf("the first %d lines of the README have the commands %q, want %q", screen, commands, want)
+	}
+	goVersion := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readText(t, "../../go.mod"))
+	if goVersion == nil {
+		t.Fatal("go.mod has no version of Go")
+	}
+	for _, need := range []string{"git", "Go " + goVersion[1], "C compiler", "make"} {
+		if !strings.Contains(strings.Join(lines, "\n"), need) {
+			t.Errorf("the first %d lines of the README do not say that it takes %s", screen, need)
+		}
+	}
+	makefile := readText(t, "../../Makefile")
+	for _, target := range []string{"demo", "test"} {
+		if !strings.Contains(makefile, "\n"+target+": ") {
+			t.Errorf("the Makefile has no target %s", target)
+		}
+	}
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 func TestCommandsAreFoundInDocumentation(t *testing.T) {
 	text := "$ mfgs a\n```console\n$ mfgs b 'x y' \\\n    --flag\noutput\n\nmfgs more\n\n$ make c\nmfgs d\n$ mfgs e\n$ curl f\n```\n```go\n$ mfgs f\n```\n"
 	lines := strings.Split(text, "\n")
@@ -395,6 +452,26 @@ func TestDocumentedOutputIsCompared(t *testing.T) {
 	}
 	if want := []string{"$ mfgs x", printed[0], "…", printed[4]}; !slices.Equal(lines, want) {
 		t.Errorf("updated to %q, want %q", lines, want)
+	}
+}
+
+func TestProgressOfASlowRunIsNotCompared(t *testing.T) {
+	clock := time.Unix(0, 0)
+	var stderr strings.Builder
+	stderr.WriteString("mfgs: warning: few examples\n")
+	p := newProgress(&stderr, true, func() time.Time { return clock })
+	for done := range 5 {
+		p.work(wrap.Progress{Stage: "tuning", Unit: "candidates", Done: done, Total: 5})
+		clock = clock.Add(time.Minute)
+	}
+	p.work(wrap.Progress{Stage: "predicting", Unit: "examples", Done: 12})
+	if n := strings.Count(stderr.String(), "\n"); n < 5 {
+		t.Fatalf("a run of five minutes printed %d lines:\n%s", n, &stderr)
+	}
+	lines := []string{"mfgs: warning: few examples", "bundle  digits.mfgs"}
+	c := documentedCommand{"mfgs x", 0, len(lines)}
+	if err := c.compare(lines, printedLines(stderr.String(), "bundle  digits.mfgs\n")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -227,11 +227,11 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	},
 }
 
-// aside reports whether a line of standard error may stand there in any run: a
-// slow machine gets lines of progress.
-func aside(line string) bool {
-	return strings.HasPrefix(line, "mfgs: warning: ") || strings.HasPrefix(line, "mfgs: progress: ")
-}
+// aside reports whether a line of standard error may stand there in any run.
+func aside(line string) bool { return strings.HasPrefix(line, "mfgs: warning: ") || isProgress(line) }
+
+// isProgress reports whether a line of standard error is there only because the run is slow.
+func isProgress(line string) bool { return strings.HasPrefix(line, "mfgs: progress: ") }
 
 // lookup goes down a JSON document along a path such as methods.0.name.
 func lookup(doc any, path string) (any, error) {
