@@ -145,7 +145,11 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 			dir := t.TempDir()
 			file := write(t, dir, "data.npz", npz(t, train))
 			far := write(t, dir, "far.npz", npz(t, arrays(g.random(4, net.InputNames(), n, 3))))
-			for _, s := range structures {
+			each := structures
+			if strings.Contains(filepath.ToSlash(g.File), "/operators/") {
+				each = []calibrate.Structure{calibrate.Kronecker} // the structure does not depend on the operator
+			}
+			for _, s := range each {
 				c := Config{Model: g.File, Head: g.Options, Train: file + "[:40]", Val: file + "[40:]",
 					Out: filepath.Join(dir, string(s)), Structure: s, Damping: calibrate.Damping{Relative: 1}}
 				if s == calibrate.Kronecker {

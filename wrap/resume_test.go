@@ -73,9 +73,9 @@ var (
 // However often and wherever it is interrupted, what comes in the end is what comes of an undisturbed
 // run, to the byte, and nothing else is left.
 func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
-	defer CheckpointEvery(0)()
-	data := digitsFile(t, 7000)
-	base := Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data + "[:4000]", Val: data + "[4000:5700]", OOD: data + "[5700:]"}
+	t.Cleanup(CheckpointEvery(0)) // after the parallel cases
+	data := digitsFile(t, 3500)
+	base := Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:2850]", OOD: data + "[2850:]"}
 	for name, test := range map[string]struct {
 		run    run
 		change func(*testing.T, *Config)
@@ -85,7 +85,7 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 			c.Structure, c.KeepCurvature = calibrate.Kronecker, true
 		}},
 		"a limit, and a score": {calibrates, func(_ *testing.T, c *Config) {
-			c.Limit, c.Batch, c.OODScore = 3001, 100, "leverage"
+			c.Limit, c.Batch, c.OODScore = 1501, 150, "leverage"
 		}},
 		"a features cache": {calibrates, func(t *testing.T, c *Config) { c.Cache = t.TempDir() }},
 		"a shard":          {shards, func(_ *testing.T, c *Config) {}},
@@ -93,6 +93,7 @@ func TestAnInterruptedCalibrationGoesOn(t *testing.T) {
 		"ready made":       {calibrates, readyMade},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := quick(base)
 			test.change(t, &c)
 			c.Out = filepath.Join(t.TempDir(), "b")
