@@ -150,6 +150,7 @@ func TestDigitsFiguresHold(t *testing.T) {
 }
 
 func TestMNISTFiguresHold(t *testing.T) {
+	t.Parallel()
 	data := realdata.Dir(t)
 	images := readIDX(t, os.DirFS(data), "mnist/t10k-images-idx3-ubyte.gz")
 	labels := readIDX(t, os.DirFS(data), "mnist/t10k-labels-idx1-ubyte.gz")
@@ -168,6 +169,7 @@ func TestMNISTFiguresHold(t *testing.T) {
 
 // Networks that do not interpolate have a training loss that shows it.
 func TestShortMNISTFiguresHold(t *testing.T) {
+	t.Parallel()
 	data := os.DirFS(realdata.Dir(t))
 	readme := readFile(t, "mnist-mlp/README.md")
 	read := func(name string) array { return readIDX(t, data, "mnist/"+name+"-ubyte.gz") }
@@ -321,44 +323,50 @@ func evaluate(t *testing.T, model []byte, images, labels array) figures {
 	return f
 }
 
-// layer is one Gemm with transB = 1: weight [out,in] row by row, bias [out].
-type layer struct{ weight, bias []float32 }
+// layer is one Gemm: weight [in,out], bias [out].
+type layer struct{ weight, bias []float64 }
 
 func (l layer) apply(x []float64) []float64 {
-	var inked []int // most of MNIST's pixels are 0
+	out := slices.Clone(l.bias)
 	for j, v := range x {
-		if v != 0 {
-			inked = append(inked, j)
+		if v == 0 { // most of MNIST's pixels
+			continue
 		}
-	}
-	out := make([]float64, len(l.bias))
-	for k := range out {
-		sum := float64(l.bias[k])
-		row := l.weight[k*len(x) : (k+1)*len(x)]
-		for _, j := range inked {
-			sum += float64(row[j]) * x[j]
+		for k, w := range l.weight[j*len(out):][:len(out)] {
+			out[k] += w * v
 		}
-		out[k] = sum
 	}
 	return out
 }
 
+// transposed is [in,out] of rows [out,in].
+func transposed(rows []float64, out int) []float64 {
+	in := len(rows) / out
+	t := make([]float64, len(rows))
+	for k := range out {
+		for j := range in {
+			t[j*out+k] = rows[k*in+j]
+		}
+	}
+	return t
+}
+
 // parseLayers reads the initializers of an exported nn.Sequential, which come
-// as weight, bias, weight, bias in the order of the layers.
+// as weight [out,in], bias, weight, bias in the order of the layers.
 func parseLayers(t *testing.T, model []byte) []layer {
 	t.Helper()
 	const graphField, initializerField = 7, 5 // of ModelProto, of GraphProto
 	const rawDataField = 9                    // of TensorProto
-	var tensors [][]float32
+	var tensors [][]float64
 	for _, graph := range fields(t, model, graphField) {
 		for _, tensor := range fields(t, graph, initializerField) {
 			raw := fields(t, tensor, rawDataField)
 			if len(raw) != 1 {
 				t.Fatalf("an initializer has %d raw_data, want 1", len(raw))
 			}
-			values := make([]float32, len(raw[0])/4)
+			values := make([]float64, len(raw[0])/4)
 			for i := range values {
-				values[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[0][4*i:]))
+				values[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[0][4*i:])))
 			}
 			tensors = append(tensors, values)
 		}
@@ -368,7 +376,7 @@ func parseLayers(t *testing.T, model []byte) []layer {
 	}
 	var layers []layer
 	for pair := range slices.Chunk(tensors, 2) {
-		layers = append(layers, layer{pair[0], pair[1]})
+		layers = append(layers, layer{transposed(pair[0], len(pair[1])), pair[1]})
 	}
 	return layers
 }

@@ -102,6 +102,7 @@ func TestTheWholeWayOnTheDigits(t *testing.T) {
 }
 
 func TestEveryCovarianceImprovesTheLikelihood(t *testing.T) {
+	t.Parallel()
 	for _, s := range structures {
 		for _, cov := range []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich} {
 			t.Run(fmt.Sprintf("%s %s", s, cov), func(t *testing.T) {

@@ -145,6 +145,7 @@ func sameFiles(t testing.TB, what, got, want string) {
 // Shards give what one pass gives; any order and grouping of the same ones the same bytes, of parts
 // and of bundles.
 func TestMergedPartsAreOnePass(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 9000, 6, 4)
 	rng := rand.New(rand.NewPCG(3, 3))
 	one := calibrate.Damping{Relative: 1}
@@ -243,6 +244,7 @@ func TestSetsAreCutOnTheirOwn(t *testing.T) {
 
 // A model that no part holds is put into the bundle from its file, which must be the right one.
 func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
+	t.Parallel()
 	inTwo, _ := externalConfig(t, t.TempDir())
 	for name, c := range map[string]Config{"one file": quick(config(t, "")), "weights in another": inTwo} {
 		with := merged(t, parts(t, c, 2)...)
@@ -277,6 +279,7 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 // Another covariance and damping of the same parts are what a calibration with these gives, and a bundle that
 // keeps its curvature goes on from there.
 func TestPartsAreFinishedInAnotherWay(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 3000, 6, 4)
 	c := Config{ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]",
 		OODScore: score.Default}
@@ -340,6 +343,7 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 
 // What does not belong together is named, and nothing is left behind.
 func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 3000, 3, 3)
 	base := Config{
 		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]", Structure: calibrate.Kronecker,

@@ -218,6 +218,7 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 
 // The fused score, of variances in float32, tells unfamiliar data as the formulas do.
 func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
+	t.Parallel()
 	data := realdata.Dir(t)
 	train, test, other := data+"/mnist/train-images-idx3-ubyte.gz", data+"/mnist/t10k-images-idx3-ubyte.gz[:3000]", data+"/notmnist/notmnist-images-idx3-ubyte.gz"
 	dir := t.TempDir()

@@ -17,6 +17,7 @@ var fitted = []string{"react", "ash", "fdbd", "mahalanobis", "relative_mahalanob
 
 // What a bundle serves the graph gives, as the formulas in float64 do.
 func TestScoresThatLearnAreServed(t *testing.T) {
+	t.Parallel()
 	const n = 297
 	for _, name := range fitted {
 		c := quick(config(t, filepath.Join(t.TempDir(), "b")))
@@ -67,6 +68,7 @@ func sameScores(t testing.TB, what, got, want string) {
 
 // Shards give what one pass gives, and in any order the same bytes.
 func TestMergedPartsFitTheScoreOfOnePass(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"knn", "vim", "relative_mahalanobis"} {
 		c := quick(config(t, filepath.Join(t.TempDir(), "one")))
 		c.OODScore = name
@@ -82,6 +84,7 @@ func TestMergedPartsFitTheScoreOfOnePass(t *testing.T) {
 
 // An update fits the score to all data, of which the bundle keeps sums and a sample.
 func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 4000, 6, 4)
 	for _, name := range []string{"knn", "mahalanobis"} {
 		dir := t.TempDir()
@@ -100,6 +103,7 @@ func TestAnUpdateFitsTheScoreToAllData(t *testing.T) {
 
 // A score that needs what there is not is refused by its name, and with the reason.
 func TestScoresThatCannotBeFittedAreRefused(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 1500, 6, 4)
 	ready := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]", Structure: calibrate.Kronecker}
 	for _, name := range fitted {

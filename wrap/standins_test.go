@@ -95,6 +95,7 @@ func TestStandInsWantImages(t *testing.T) {
 
 // The learned score is made of stand-ins, and nothing else is: temperatures and figures are as without.
 func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
+	t.Parallel()
 	c := withStandIns(t)
 	c.OODScore, c.KeepCurvature = "learned", true
 	r := mustCalibrate(t, c)
@@ -202,6 +203,7 @@ func TestStandInsAreMeasuredApart(t *testing.T) {
 
 // An interruption among the stand-ins ends, resumed, in the same bytes.
 func TestStandInsAreResumed(t *testing.T) {
+	t.Parallel()
 	c := withStandIns(t)
 	c.OODScore, c.Batch = "learned", 64
 	mustCalibrate(t, c)

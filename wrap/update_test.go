@@ -15,6 +15,7 @@ import (
 
 // A bundle to which data is added is that of one calibration on the old and the new.
 func TestAnUpdateIsOneCalibration(t *testing.T) {
+	t.Parallel()
 	file := classified(t, 5000, 6, 4)
 	for name, c := range map[string]Config{
 		"full":     {Structure: calibrate.Full},
@@ -159,6 +160,7 @@ func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
 
 // A bundle of a network is updated with its own model and preprocessing.
 func TestAnUpdateRunsTheModelAgain(t *testing.T) {
+	t.Parallel()
 	c := config(t, filepath.Join(t.TempDir(), "b"))
 	images := strings.TrimSuffix(c.Train, "[0:1200]")
 	if images == c.Train {
