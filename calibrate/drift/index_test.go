@@ -90,6 +90,26 @@ func TestTheNoiseOfTheIndex(t *testing.T) {
 	}
 }
 
+// The level is χ²'s of one degree of freedom less than there are bins, which tables have, and the mean is
+// that number of degrees.
+func TestTheLevelHasOneDegreeOfFreedomLessThanBins(t *testing.T) {
+	for bins, quantile := range map[int]float64{1: 0, 2: 3.84146, 3: 5.99147, 10: 16.9190, 20: 30.1435} {
+		weights := make([]int, bins)
+		for b := range weights {
+			weights[b] = 30 + b
+		}
+		total := 30*bins + bins*(bins-1)/2
+		x := NewIndex(weights, 50)
+		for i := range 40 {
+			x.Add(i % bins)
+		}
+		r, noise := x.Read(), 1./40+1/float64(total)
+		if !approx.Equal(r.Level95, quantile*noise, 5e-6*quantile) || !approx.Equal(r.Expected, float64(bins-1)*noise, 1e-12) {
+			t.Errorf("%d bins: level %v and mean %v, want %v and %v", bins, r.Level95, r.Expected, quantile*noise, float64(bins-1)*noise)
+		}
+	}
+}
+
 // Quantiles of tables, of six digits (Abramowitz and Stegun, 26.8).
 func TestChiSquared(t *testing.T) {
 	for _, c := range []struct {

@@ -353,7 +353,7 @@ func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
 // Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
 func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 	s := newScene(Softmax, 3, 6, 80, 9)
-	for _, c := range []struct{ of, k int }{{80, 50}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1}} {
+	for _, c := range []struct{ of, k int }{{80, 50}, {600, 7}, {700, 6}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1}} {
 		s.N = c.of
 		if k := must(fitKNN(s.Training)).Of("k").Data[0]; k != float64(c.k) {
 			t.Errorf("k = %v of %d examples in %d, want %d", k, s.Sample.M, c.of, c.k)
@@ -372,6 +372,15 @@ func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 			if !(v > 0 && v < 2) {
 				t.Errorf("k = %v: distance %v", k, v)
 			}
+		}
+	}
+}
+
+// As in the paper and its code, which have these numbers for 2,048 and 768 features.
+func TestPrincipalSpacesHaveThePapersDimensions(t *testing.T) {
+	for d, want := range map[int]int{2: 1, 7: 3, 767: 383, 768: 512, 2047: 512, 2048: 1000, 4096: 1000} {
+		if got := principalDimensions(d); got != want {
+			t.Errorf("%d of %d dimensions, want %d", got, d, want)
 		}
 	}
 }

@@ -66,6 +66,27 @@ func TestRegressionFindsTheLeastLoss(t *testing.T) {
 		if w[0] != 0 {
 			t.Errorf("seed %d: weight %v of what falls, want 0", seed, w[0])
 		}
+		// There the slope of the loss by its definition is 0, for all weights that are not 0: both kinds have
+		// half of the weight, however many examples there are of each.
+		for j := range at {
+			slope := 0.0
+			if j < d {
+				slope = 0.01 * at[j]
+			}
+			for target, rows := range [][][]float64{l.familiar, l.strange} {
+				for _, row := range rows {
+					row := append(slices.Clone(row), 1)
+					s := 0.0
+					for i, v := range row {
+						s += at[i] * v
+					}
+					slope += (1/(1+math.Exp(-s)) - float64(target)) * row[j] / float64(2*len(rows))
+				}
+			}
+			if !approx.Equal(slope, 0, 1e-7) && (j == d || at[j] > 0 || slope < 0) {
+				t.Errorf("seed %d: the slope along weight %d, %v, is %v", seed, j, at[j], slope)
+			}
+		}
 		for range 3000 {
 			other := slices.Clone(at)
 			for j := range other {

@@ -101,6 +101,24 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 	}
 }
 
+// Beyond all held-out examples the share that scores lower is 1, and below them 0; between two it is in
+// proportion, and the graph's formula gives the same.
+func TestPercentilesEndAtTheEnds(t *testing.T) {
+	s := Serve(&Fitted{Score: &energy}, []float64{-3, -2, -1, 0, 2})
+	q := s.Quantiles
+	for score, want := range map[float64]float64{
+		0: 0, q[0]: 0, (q[0] + q[1]) / 2: 1. / 8, q[2]: 0.5, q[4]: 1, math.Nextafter(q[4], 1): 1, 1: 1,
+	} {
+		if got := s.share(score); !approx.Equal(got, want, 1e-12) {
+			t.Errorf("%v is above %v of %v, want %v", score, got, q, want)
+		}
+		one := Numbers(Examples{N: 1})
+		if got := shareOf(one, q, one.Number(score), one.Number(1)).Data[0]; !approx.Equal(got, want, 1e-12) {
+			t.Errorf("in a graph %v is above %v of %v, want %v", score, got, q, want)
+		}
+	}
+}
+
 // Whatever is not a finite number among features and logits makes an example the strangest.
 func TestNothingThatIsNotFiniteIsFamiliar(t *testing.T) {
 	rng := rand.New(rand.NewPCG(25, 26))

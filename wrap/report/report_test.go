@@ -204,6 +204,47 @@ func TestVerdict(t *testing.T) {
 			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs worse", nil},
+		{"two sets, one of them noticed better", func(e *bench.Evaluation) {
+			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
+			for i := range e.Methods {
+				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
+			}
+		}, "Better calibrated than the network itself", nil},
+		{"two sets, one of them noticed worse", func(e *bench.Evaluation) {
+			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
+			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
+			for i := range e.Methods {
+				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
+			}
+		}, "Better calibrated than the network itself", nil},
+		{"stand-ins alone, noticed better", func(e *bench.Evaluation) {
+			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
+			for i := range e.Methods {
+				e.Methods[i].OOD[0].Name = standIns
+			}
+		}, "Better calibrated than the network itself", nil},
+		{"a smaller error, beyond chance", func(e *bench.Evaluation) {
+			e.Methods[1].InDomain.Error = .03
+			e.Methods[1].InDomain.Differences[network]["error"] = metrics.Difference{Difference: -.02, Interval: metrics.Interval{-.03, -.01}}
+		}, "Better calibrated than the network itself", []string{"5.00 % before.\n"}},
+		{"a larger error, beyond chance", func(e *bench.Evaluation) {
+			e.Methods[1].InDomain.Error = .07
+			e.Methods[1].InDomain.Differences[network]["error"] = metrics.Difference{Difference: .02, Interval: metrics.Interval{.01, .03}}
+		}, "Better calibrated than the network itself", []string{"5.00 % before.\n"}},
+		{"a smaller error, within chance", func(e *bench.Evaluation) {
+			e.Methods[1].InDomain.Error = .04
+			e.Methods[1].InDomain.Differences[network]["error"] = metrics.Difference{Difference: -.01, Interval: metrics.Interval{-.03, .01}}
+		}, "Better calibrated than the network itself", []string{"5.00 % before, which may be chance.\n"}},
+		{"better likelihood", func(e *bench.Evaluation) {
+			e.Methods[1].InDomain = labelled(.03, -.003, .001)
+			e.Methods[1].InDomain.Differences[network]["nll"] = metrics.Difference{Difference: -.02, Interval: metrics.Interval{-.03, -.01}}
+		}, "Better probabilities than the network’s own", nil},
+		{"worse likelihood", func(e *bench.Evaluation) {
+			e.Methods[1].InDomain = labelled(.03, -.003, .001)
+			e.Methods[1].InDomain.Differences[network]["nll"] = metrics.Difference{Difference: .02, Interval: metrics.Interval{.01, .03}}
+		}, "Worse probabilities than the network’s own", nil},
 		{"no error", func(e *bench.Evaluation) {
 			for i := range 2 {
 				e.Methods[i].InDomain.Error = 0
@@ -533,5 +574,109 @@ func TestNumbers(t *testing.T) {
 		if got := along(points, x); !approx.Equal(got, want, 1e-12) {
 			t.Errorf("at %v the curve is %v high, want %v", x, got, want)
 		}
+	}
+}
+
+// brokenPromise is what is said of a promise that was not kept.
+const brokenPromise = "not what was promised, beyond chance"
+
+// A promise is called broken where the two-sided test at the report's level says so, and nowhere else:
+// the figures are at both sides of the last that is within chance.
+func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
+	const n = 2000
+	// firstBroken is the first number of n that lies beyond what was promised.
+	firstBroken := func(promised float64) int {
+		for k := int(promised * n); ; k++ {
+			if low, _ := conformal.Within(k, n, .95); low > promised {
+				return k
+			}
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		plan  conformal.Plan
+		count int // the first that is too many of n
+		set   func(r *conformal.Realised, share float64)
+	}{
+		{"error", conformal.Plan{TargetError: .02, Alpha: .1}, firstBroken(.02), func(r *conformal.Realised, share float64) {
+			all := 1.
+			r.Answered, r.Error = &all, &share
+		}},
+		{"coverage", conformal.Plan{TargetCoverage: .9, Alpha: .1}, firstBroken(.1), func(r *conformal.Realised, share float64) {
+			answered, wrong := 1-share, 0.
+			r.Answered, r.Error = &answered, &wrong
+		}},
+		{"false alarms", conformal.Plan{FalseAlarm: .05, Alpha: .1}, firstBroken(.05), func(r *conformal.Realised, share float64) {
+			r.Unfamiliar = &share
+		}},
+	} {
+		for _, too := range []bool{false, true} {
+			e := evaluation()
+			e.Detail.Manifest.Decisions.Plan = test.plan
+			e.Detail.Manifest.Decisions.Set.Examples = 100
+			e.Decisions[0].Covered, e.Decisions[0].SetSize = nil, nil
+			count := test.count - 1
+			if too {
+				count++
+			}
+			test.set(&e.Decisions[0].Realised, float64(count)/n)
+			verdict := strings.Join(pageOf(e, Options{}).Verdict, "\n")
+			if got := strings.Contains(verdict, brokenPromise); got != too {
+				t.Errorf("%s, %d of %d: called broken %t, want %t:\n%s", test.name, count, n, got, too, verdict)
+			}
+			if tuned := strings.Join(pageOf(e, Options{Tuned: true}).Verdict, "\n"); strings.Contains(tuned, brokenPromise) {
+				t.Errorf("%s: on data that were tuned on a promise is called broken", test.name)
+			}
+		}
+	}
+}
+
+// What sets cover varies with the examples that set their threshold: of one threshold the chance of so
+// little is known, and less than 2.5 % is called broken. Of several it is not known, and nothing is.
+func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
+	const n, held, alpha = 2000, 400, .1
+	first := 0
+	for conformal.AtMostCovered(first, n, held, alpha) < .025 {
+		first++
+	}
+	for _, test := range []struct {
+		covered    int
+		thresholds []float64
+		link       calibrate.Link
+		want       bool
+	}{
+		{first, []float64{.9}, calibrate.Softmax, false}, {first - 1, []float64{.9}, calibrate.Softmax, true},
+		{n / 2, []float64{.9, .8, .7}, calibrate.Softmax, false}, {n / 2, []float64{.9}, calibrate.Sigmoid, false},
+	} {
+		e := evaluation()
+		e.Detail.Manifest.Head.Link = test.link
+		e.Detail.Manifest.Decisions.Set = &conformal.Sets{Alpha: alpha, Examples: held, Thresholds: test.thresholds}
+		covered := float64(test.covered) / n
+		e.Decisions[0].Covered = &covered
+		verdict := strings.Join(pageOf(e, Options{}).Verdict, "\n")
+		if got := strings.Contains(verdict, brokenPromise); got != test.want || !strings.Contains(verdict, "was asked for") {
+			t.Errorf("%d of %d covered, %d thresholds, %s: called broken %t, want %t:\n%s",
+				test.covered, n, len(test.thresholds), test.link, got, test.want, verdict)
+		}
+	}
+}
+
+// A star is at a figure whose difference to the network is beyond chance, and at no other.
+func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
+	e := evaluation()
+	d := e.Methods[1].InDomain.Differences[network]
+	d["error"] = metrics.Difference{Difference: .001, Interval: metrics.Interval{-.001, .003}}
+	d["nll"] = metrics.Difference{Difference: .1, Interval: metrics.Interval{.05, .15}}
+	rows := pageOf(e, Options{}).Sections[0].Tables[0].Rows
+	stars := func(row []cell) (all []string) {
+		for i, c := range row {
+			if c.Beyond {
+				all = append(all, labelledHead[i])
+			}
+		}
+		return all
+	}
+	if got := stars(rows[1]); strings.Join(got, "; ") != "NLL, nats; ECE" || stars(rows[0]) != nil {
+		t.Errorf("stars at %q, and at %q of the network itself", got, stars(rows[0]))
 	}
 }
