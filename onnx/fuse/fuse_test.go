@@ -19,8 +19,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
-// What the fused graphs compute is tested where there is a runtime, in package wrap. Here it is how
-// they are put together.
+// What fused graphs compute is tested in run_test.go, with a runtime. Here it is how they are put together.
 
 // head returns a mean-field head of the right sizes, of no meaning.
 func meanField(h *head.Head) *MeanField {

@@ -1,0 +1,24 @@
+package fuse_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/ort/install"
+)
+
+// What fused graphs compute is tested with a real ONNX Runtime, which is installed where there is none.
+func TestMain(m *testing.M) {
+	lib, err := install.Ensure(context.Background(), install.Config{Install: true})
+	if err == nil {
+		err = ort.Load(lib)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}

@@ -1,0 +1,599 @@
+package fuse_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
+	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
+)
+
+// opsets are those in which operators of the head changed their form, and the ends of what is supported.
+var opsets = []int64{7, 8, 9, 10, 11, 13, 17, 18, 24}
+
+// network is y = x·w as a model of an operator set, with its head.
+func network(t testing.TB, opset int64, link head.Link, w []float64, d, k int) (*onnx.Model, *head.Head) {
+	t.Helper()
+	open := &onnxpb.Dimension_DimParam{DimParam: "N"}
+	value := func(name string, width int) *onnxpb.ValueInfo {
+		v := onnxpb.TensorInfo(name, tensor.Float32, -1, int64(width))
+		v.Type.TensorType.Shape.Dim[0].Value = open
+		return v
+	}
+	pb := &onnxpb.Model{IrVersion: proto.Int64(7), OpsetImport: []*onnxpb.OperatorSet{{Version: proto.Int64(opset)}},
+		Graph: &onnxpb.Graph{Name: proto.String("network"), Node: []*onnxpb.Node{onnxtest.Node("MatMul", "x w", "y")},
+			Initializer: []*onnxpb.Tensor{onnxtest.FloatTensor("w", w, int64(d), int64(k))},
+			Input:       []*onnxpb.ValueInfo{value("x", d)}, Output: []*onnxpb.ValueInfo{value("y", k)}}}
+	m, err := onnx.Parse("network", onnxtest.Marshal(t, pb))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := head.Find(m, head.Options{Link: link})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, h
+}
+
+// results are what a fused model gives for N examples, by the keys of outputs: numbers as float64.
+type results struct {
+	numbers map[string][]float64
+	bools   map[string][]bool
+}
+
+// run appends the head to a network and runs both on x, [N,d].
+func run(t testing.TB, m *onnx.Model, h *head.Head, mf *fuse.MeanField, x []float32) results {
+	t.Helper()
+	fused, outputs, err := fuse.Append(m, h, mf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, o := range outputs {
+		names = append(names, o.Name)
+	}
+	s, err := ort.NewSession(ort.SessionConfig{Graph: onnxtest.BytesOf(t, fused), Outputs: names, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	d := h.FeatureDim
+	out, err := s.Run(t.Context(), []tensor.Tensor{{Name: "x", Shape: []int64{int64(len(x) / d), int64(d)}, Data: x}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := results{map[string][]float64{}, map[string][]bool{}}
+	for i, o := range outputs {
+		switch data := out[i].Data.(type) {
+		case []float32:
+			for _, v := range data {
+				r.numbers[o.Key] = append(r.numbers[o.Key], float64(v))
+			}
+		case []float64:
+			r.numbers[o.Key] = data
+		case []bool:
+			r.bools[o.Key] = data
+		default:
+			t.Fatalf("%s is a %T", o.Key, data)
+		}
+	}
+	return r
+}
+
+func normal(rng *rand.Rand, n int, scale float64) []float64 {
+	x := make([]float64, n)
+	for i := range x {
+		x[i] = scale * rng.NormFloat64()
+	}
+	return x
+}
+
+func singles(x []float64) []float32 {
+	out := make([]float32, len(x))
+	for i, v := range x {
+		out[i] = float32(v)
+	}
+	return out
+}
+
+// marginScore gives the margin itself, and the leverage.
+var marginScore = []fuse.Score{
+	{Name: "ood_score", Double: true, Emit: func(t *fuse.Terms) string { return t.Add(t.Margin(), t.Number(0)) }},
+	{Name: "leverage", Emit: (*fuse.Terms).Leverage},
+}
+
+// values are the quadratic forms of an example by their definition, in float64.
+func values(q *fuse.Quadratic, phi []float32) []float64 {
+	terms := len(q.Offset)
+	z := slices.Clone(q.Offset)
+	for i, v := range phi {
+		for r := range z {
+			z[r] += (float64(v) - q.Center[i]) * q.Projection[i*terms+r]
+		}
+	}
+	out := make([]float64, q.Forms)
+	if q.Weights == nil {
+		each := terms / q.Forms
+		for r, v := range z {
+			out[r/each] += v * v
+		}
+		return out
+	}
+	u := make([]float64, terms)
+	for r, v := range z {
+		u[r] = v * v
+	}
+	if q.Reduction != nil {
+		inner := len(q.Reduction) / terms
+		reduced := make([]float64, inner)
+		for r, v := range u {
+			for s := range inner {
+				reduced[s] += v * q.Reduction[r*inner+s]
+			}
+		}
+		u = reduced
+	}
+	for r, v := range u {
+		for m := range out {
+			out[m] += v * q.Weights[r*q.Forms+m]
+		}
+	}
+	return out
+}
+
+// forms draws quadratic forms that are never negative, in one of the three ways they are written.
+func forms(rng *rand.Rand, d, k int, kind string) fuse.Quadratic {
+	positive := func(n int) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = 0.05 + rng.Float64()
+		}
+		return x
+	}
+	m := k + 1
+	q := fuse.Quadratic{Forms: m, Center: normal(rng, d, 0.5)}
+	terms := d + 2
+	switch kind {
+	case "weights":
+		q.Weights = positive(terms * m)
+	case "a reduction":
+		q.Reduction, q.Weights = positive(terms*3), positive(3*m)
+	case "groups":
+		terms = 2 * m
+	}
+	q.Projection, q.Offset = normal(rng, d*terms, 0.4), normal(rng, terms, 0.3)
+	return q
+}
+
+// oracle gives probabilities and the margin of one example by package meanfield, under a pair.
+func oracle(link head.Link, method fuse.Method, logits, variances []float64, lambda0 float64, pair fuse.Temperatures,
+) (p []float64, margin float64) {
+	k := len(logits)
+	mu, s2, logp := make([]float64, k), make([]float64, k), make([]float64, k)
+	for j := range k {
+		mu[j], s2[j] = logits[j]/pair.Act, variances[j]/pair.Ens
+		if link != head.Softmax {
+			mu[j] /= math.Sqrt(1 + lambda0*s2[j])
+		}
+	}
+	switch {
+	case link == head.Softmax && method == fuse.MF1:
+		margin = meanfield.MF1(logp, mu, s2, lambda0)
+	case link == head.Softmax:
+		margin = meanfield.MF0Exact(logp, mu, s2, lambda0)
+	case link == head.OneVsRest:
+		margin = meanfield.OneVsRest(logp, mu)
+	default:
+		both := make([]float64, 2*k)
+		margin = meanfield.Sigmoids(both, mu)
+		for j := range logp {
+			logp[j] = both[2*j+1]
+		}
+		if k == 1 {
+			logp = both
+		}
+	}
+	for _, l := range logp {
+		p = append(p, math.Exp(l))
+	}
+	return p, margin
+}
+
+// The whole head is what the formulas give in float64, for every link and method, each form of the
+// quadratic forms, temperatures of one pair, of two and of none, and in every operator set whose
+// operators differ. With 30 classes and more log-sum-exps are interpolated, or not beyond the last interval.
+func TestTheHeadIsTheFormulas(t *testing.T) {
+	const n, d, lambda0 = 12, 5, 0.37
+	kinds := []string{"weights", "a reduction", "groups"}
+	seed := uint64(0)
+	for _, c := range []struct {
+		link      head.Link
+		method    fuse.Method
+		k         int
+		intervals []fuse.Interval
+	}{
+		{head.Softmax, "", 2, nil}, {head.Softmax, fuse.MF0, 5, nil}, {head.Softmax, fuse.MF1, 5, nil},
+		{head.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1e4, Nodes: 34}}},
+		{head.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}, {Ratio: 1e4, Nodes: 33}}},
+		{head.Softmax, fuse.MF0, 70, []fuse.Interval{{Ratio: 1.0001, Nodes: 2}}}, // all are beyond it
+		{head.Softmax, fuse.MF0, 60, []fuse.Interval{{Ratio: 1e4, Nodes: 30}}},   // too many for so few classes
+		{head.Softmax, fuse.MF1, 40, nil},
+		{head.OneVsRest, "", 6, nil}, {head.Sigmoid, "", 1, nil}, {head.Sigmoid, "", 6, nil},
+	} {
+		for _, plain := range []float64{0, 1.7} {
+			for _, pairs := range []string{"two pairs", "one pair", "no margin"} {
+				seed++
+				rng := rand.New(rand.NewPCG(seed, 1))
+				kind, opset, double := kinds[seed%3], opsets[seed%uint64(len(opsets))], seed%4 == 0
+				what := fmt.Sprintf("%s %s, K=%d, %v, T=%v, %s, %s, float64 %t, operator set %d",
+					c.link, c.method, c.k, c.intervals, plain, pairs, kind, double, opset)
+				m, h := network(t, opset, c.link, normal(rng, d*c.k, 1), d, c.k)
+				mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Plain: plain, Forms: forms(rng, d, c.k, kind),
+					NLL: fuse.Temperatures{Act: 0.8, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.4, Ens: 0.2},
+					Intervals: c.intervals, Scores: marginScore}
+				mf.Forms.Double = double
+				switch pairs {
+				case "one pair":
+					mf.OOD = mf.NLL
+				case "no margin":
+					mf.OOD, mf.Scores = fuse.Temperatures{}, marginScore[1:]
+				}
+				x := singles(normal(rng, n*d, 1))
+				got := run(t, m, h, mf, x)
+				for i := range n {
+					logits := got.numbers["logits"][i*c.k : (i+1)*c.k]
+					q := values(&mf.Forms, x[i*d:(i+1)*d])
+					for j, v := range got.numbers["logit_variance"][i*c.k : (i+1)*c.k] {
+						if !approx.Relative(v, q[j], 2e-5) {
+							t.Fatalf("%s: variance %v of logit %d, want %v", what, v, j, q[j])
+						}
+					}
+					if v := got.numbers["leverage"][i]; !approx.Relative(v, q[c.k], 2e-5) {
+						t.Fatalf("%s: leverage %v, want %v", what, v, q[c.k])
+					}
+					p, _ := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.NLL)
+					if plain > 0 {
+						p, _ = oracle(c.link, fuse.MF0, logits, make([]float64, c.k), lambda0, fuse.Temperatures{Act: plain, Ens: 1})
+					}
+					for j, v := range got.numbers["probabilities"][i*len(p) : (i+1)*len(p)] {
+						if !approx.Equal(v, p[j], 5e-6) || !approx.Relative(v, p[j], 1e-3) {
+							t.Fatalf("%s: p[%d] = %v, want %v", what, j, v, p[j])
+						}
+					}
+					if pairs == "no margin" {
+						continue
+					}
+					if _, want := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.OOD); !approx.Relative(got.numbers["ood_score"][i], want, 2e-5) {
+						t.Fatalf("%s: margin %v, want %v", what, got.numbers["ood_score"][i], want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Where logits are next to equal, or T are huge, margins have digits of their own: they are made of
+// series there. Where one class has nearly all they are no difference from 1 either.
+func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
+	const n, d, lambda0 = 8, 4, 0.4
+	for _, c := range []struct {
+		link   head.Link
+		method fuse.Method
+		k      int
+	}{
+		{head.Softmax, fuse.MF0, 5}, {head.Softmax, fuse.MF1, 5}, {head.Softmax, fuse.MF0, 2}, {head.Softmax, fuse.MF0, 90},
+		{head.OneVsRest, "", 5}, {head.Sigmoid, "", 1}, {head.Sigmoid, "", 4},
+	} {
+		for _, scale := range []float64{1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1, 60} {
+			if c.link == head.OneVsRest && scale > 1 {
+				continue // several sigmoids are 1
+			}
+			rng := rand.New(rand.NewPCG(uint64(c.k), 2))
+			m, h := network(t, 17, c.link, normal(rng, d*c.k, scale), d, c.k)
+			mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Forms: forms(rng, d, c.k, "weights"), Scores: marginScore,
+				NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7},
+				Intervals: []fuse.Interval{{Ratio: 100, Nodes: 40}}}
+			x := singles(normal(rng, n*d, 1))
+			got := run(t, m, h, mf, x)
+			for i := range n {
+				q := values(&mf.Forms, x[i*d:(i+1)*d])
+				_, want := oracle(c.link, c.method, got.numbers["logits"][i*c.k:(i+1)*c.k], q[:c.k], lambda0, mf.OOD)
+				if v := got.numbers["ood_score"][i]; !approx.Relative(v, want, 2e-5) {
+					t.Errorf("%s %s, K=%d, logits of %v: margin %v, want %v", c.link, c.method, c.k, scale, v, want)
+				}
+			}
+		}
+	}
+}
+
+// Numbers beyond all that float32 can square end at bounds: no output is infinite or not a number, and
+// probabilities still sum to 1.
+func TestAbsurdNumbersStayFinite(t *testing.T) {
+	const d, k = 3, 5
+	for _, kind := range []string{"weights", "a reduction", "groups"} {
+		for _, method := range []fuse.Method{fuse.MF0, fuse.MF1} {
+			for _, opset := range []int64{7, 17} {
+				rng := rand.New(rand.NewPCG(3, 3))
+				m, h := network(t, opset, head.Softmax, normal(rng, d*k, 1), d, k)
+				mf := &fuse.MeanField{Method: method, Lambda0: 0.4, Forms: forms(rng, d, k, kind), Scores: marginScore,
+					NLL: fuse.Temperatures{Act: 1, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7}}
+				var x []float32
+				for _, scale := range []float32{1, 1e5, 1e12, 1e16, 1e20, 1e30, 1e37} {
+					x = append(x, scale, -scale/2, scale/3)
+				}
+				got := run(t, m, h, mf, x)
+				for key, all := range got.numbers {
+					for i, v := range all {
+						if v-v != 0 || key != "logits" && v < 0 {
+							t.Errorf("%s, %s, operator set %d: number %d of %s is %v", kind, method, opset, i, key, v)
+						}
+					}
+				}
+				for i := range len(x) / d {
+					sum := 0.0
+					for _, p := range got.numbers["probabilities"][i*k : (i+1)*k] {
+						sum += p
+					}
+					if !approx.Equal(sum, 1, 1e-6) {
+						t.Errorf("%s, %s, operator set %d: probabilities of example %d sum to %v", kind, method, opset, i, sum)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Each operator of Terms is what its name says, in every operator set.
+func TestTermsAreTheirOperators(t *testing.T) {
+	const n, d, k = 6, 4, 3
+	constant := []float64{0.5, -1, 2, 0.25}
+	matrix := []float64{1, 2, -1, 0.5, 3, -2, 0.1, 1}
+	each := func(f func(v float64) float64) func(phi []float64) float64 {
+		return func(phi []float64) (sum float64) {
+			for i, v := range phi {
+				sum += float64(i+1) * f(v)
+			}
+			return sum
+		}
+	}
+	for _, opset := range opsets {
+		scores := []fuse.Score{}
+		want := map[string]func(phi []float64) float64{}
+		add := func(name string, emit func(t *fuse.Terms) string, f func(phi []float64) float64) {
+			scores, want[name] = append(scores, fuse.Score{Name: name, Double: true, Emit: emit}), f
+		}
+		// weighted sums what is made of features, each with a weight of its own.
+		weighted := func(of func(t *fuse.Terms) string) func(t *fuse.Terms) string {
+			return func(t *fuse.Terms) string {
+				return t.Sum(t.Mul(of(t), t.Constant("weights", []float64{1, 2, 3, 4}, d)))
+			}
+		}
+		unary := func(name string, emit func(t *fuse.Terms, x string) string, f func(v float64) float64) {
+			add(name, weighted(func(t *fuse.Terms) string { return emit(t, t.Features()) }), each(f))
+		}
+		unary("neg", (*fuse.Terms).Neg, func(v float64) float64 { return -v })
+		unary("abs", (*fuse.Terms).Abs, math.Abs)
+		unary("exp", (*fuse.Terms).Exp, math.Exp)
+		unary("log of abs", func(t *fuse.Terms, x string) string { return t.Log(t.Abs(x)) },
+			func(v float64) float64 { return math.Log(math.Abs(v)) })
+		unary("sqrt of abs", func(t *fuse.Terms, x string) string { return t.Sqrt(t.Abs(x)) },
+			func(v float64) float64 { return math.Sqrt(math.Abs(v)) })
+		binary := func(name string, emit func(t *fuse.Terms, x, y string) string, f func(a, b float64) float64) {
+			add(name, weighted(func(t *fuse.Terms) string {
+				return emit(t, t.Features(), t.Constant("constant", constant, d))
+			}), func(phi []float64) (sum float64) {
+				for i, v := range phi {
+					sum += float64(i+1) * f(v, constant[i])
+				}
+				return sum
+			})
+		}
+		binary("add", (*fuse.Terms).Add, func(a, b float64) float64 { return a + b })
+		binary("sub", (*fuse.Terms).Sub, func(a, b float64) float64 { return a - b })
+		binary("mul", (*fuse.Terms).Mul, func(a, b float64) float64 { return a * b })
+		binary("div", (*fuse.Terms).Div, func(a, b float64) float64 { return a / b })
+		binary("pow", func(t *fuse.Terms, x, y string) string { return t.Pow(t.Abs(x), y) },
+			func(a, b float64) float64 { return math.Pow(math.Abs(a), b) })
+		binary("min of", (*fuse.Terms).MinOf, math.Min)
+		binary("max of", (*fuse.Terms).MaxOf, math.Max)
+		binary("greater", (*fuse.Terms).Greater, func(a, b float64) float64 {
+			if a > b {
+				return 1
+			}
+			return 0
+		})
+		row := func(emit func(t *fuse.Terms, x string) string) func(t *fuse.Terms) string {
+			return func(t *fuse.Terms) string { return emit(t, t.Features()) }
+		}
+		add("max", row((*fuse.Terms).Max), func(phi []float64) float64 { return slices.Max(phi) })
+		add("min", row((*fuse.Terms).Min), func(phi []float64) float64 { return slices.Min(phi) })
+		add("sum", row((*fuse.Terms).Sum), func(phi []float64) float64 { return phi[0] + phi[1] + phi[2] + phi[3] })
+		add("mean", row((*fuse.Terms).Mean), func(phi []float64) float64 { return (phi[0] + phi[1] + phi[2] + phi[3]) / 4 })
+		add("the third largest", func(t *fuse.Terms) string { return t.Min(t.Largest(t.Features(), 3)) },
+			func(phi []float64) float64 { return slices.Sorted(slices.Values(phi))[1] })
+		add("a product", func(t *fuse.Terms) string {
+			return t.Max(t.MatMul(t.Features(), t.Constant("matrix", matrix, 2)))
+		}, func(phi []float64) float64 {
+			var out [2]float64
+			for i, v := range phi {
+				out[0] += v * matrix[2*i]
+				out[1] += v * matrix[2*i+1]
+			}
+			return max(out[0], out[1])
+		})
+		add("sizes", func(t *fuse.Terms) string {
+			if t.Link() != head.Softmax {
+				panic("another link")
+			}
+			return t.Add(t.Mul(t.Max(t.Features()), t.Number(0)), t.Number(float64(100*t.K()+t.D())))
+		}, func([]float64) float64 { return 304 })
+
+		rng := rand.New(rand.NewPCG(4, 4))
+		m, h := network(t, opset, head.Softmax, normal(rng, d*k, 1), d, k)
+		mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), NLL: fuse.Temperatures{Act: 1, Ens: 1}, Scores: scores}
+		x := singles(normal(rng, n*d, 1))
+		got := run(t, m, h, mf, x)
+		for name, f := range want {
+			for i := range n {
+				phi := make([]float64, d)
+				for j := range phi {
+					phi[j] = float64(x[i*d+j])
+				}
+				if v, w := got.numbers[name][i], f(phi); !approx.Equal(v, w, 1e-12*(1+math.Abs(w))) {
+					t.Errorf("operator set %d: %s of %v is %v, want %v", opset, name, phi, v, w)
+				}
+			}
+		}
+	}
+}
+
+// decided is what the definitions of decisions make of a model's own outputs for one example: whether
+// it is abstained from, and its set.
+func decided(d *fuse.Decisions, labels bool, p []float64, ood float64) (abstain bool, set []bool) {
+	top, rest, doubt := 0, 0.0, 0.0
+	for j, v := range p {
+		if v > p[top] {
+			top = j
+		}
+		doubt += min(v, 1-v) / float64(len(p))
+	}
+	for j, v := range p {
+		if j != top {
+			rest += v
+		}
+	}
+	if !labels {
+		doubt = rest
+	}
+	abstain = d.Doubt != nil && !(doubt <= *d.Doubt) || d.Unfamiliar != nil && !(ood <= *d.Unfamiliar)
+	if d.Set == nil {
+		return abstain, nil
+	}
+	for j, v := range p {
+		score := 1 - v
+		if j == top && !labels {
+			score = rest
+		}
+		if d.Set.Ranked {
+			place, behind := 1, 0.0
+			for _, other := range p {
+				if other > v {
+					place++
+				} else {
+					behind += other
+				}
+			}
+			if score = 1 - behind; j == top {
+				score = 0
+			}
+			score += d.Set.Penalty * math.Max(0, float64(place-d.Set.Free))
+		}
+		set = append(set, score <= d.Set.Thresholds[min(j, len(d.Set.Thresholds)-1)])
+	}
+	return abstain, set
+}
+
+// Decisions are what their definitions make of the model's own outputs, for every kind of rule and set, and
+// what is not a number is abstained from and stands in no set.
+func TestDecisionsAreTheirDefinitions(t *testing.T) {
+	const n, d = 40, 4
+	at := func(v float64) *float64 { return &v }
+	for _, link := range []head.Link{head.Softmax, head.OneVsRest, head.Sigmoid} {
+		for _, k := range []int{1, 5} {
+			if k == 1 && link != head.Sigmoid {
+				continue
+			}
+			labels, classes := link == head.Sigmoid && k > 1, max(k, 2)
+			each := []float64{0.3, 0.9, 0.6, 0.1, 0.5}[:classes]
+			for name, decisions := range map[string]*fuse.Decisions{
+				"doubt":           {Doubt: at(0.2)},
+				"unfamiliar":      {Unfamiliar: at(0.4)},
+				"both and a set":  {Doubt: at(0.2), Unfamiliar: at(0.4), Set: &fuse.Set{Thresholds: []float64{0.7}}},
+				"a set":           {Set: &fuse.Set{Thresholds: []float64{0.7}}},
+				"sets by class":   {Set: &fuse.Set{Thresholds: each}},
+				"ranked":          {Set: &fuse.Set{Ranked: true, Thresholds: []float64{0.8}}},
+				"penalties":       {Set: &fuse.Set{Ranked: true, Penalty: 0.1, Free: 1, Thresholds: []float64{0.9}}},
+				"all have one":    {Set: &fuse.Set{Ranked: true, Penalty: 0.25, Thresholds: []float64{0.5}}},
+				"ranked by class": {Set: &fuse.Set{Ranked: true, Penalty: 0.1, Free: 2, Thresholds: each}},
+			} {
+				if decisions.Set != nil && decisions.Set.Ranked && labels {
+					continue
+				}
+				for _, opset := range []int64{7, 11, 13, 18} {
+					if decisions.Set != nil && decisions.Set.Ranked && opset < fuse.RankedOpset {
+						continue
+					}
+					what := fmt.Sprintf("%s K=%d, %s, operator set %d", link, k, name, opset)
+					rng := rand.New(rand.NewPCG(uint64(k), 5))
+					m, h := network(t, opset, link, normal(rng, d*k, 1), d, k)
+					mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), Decisions: decisions,
+						NLL: fuse.Temperatures{Act: 0.5, Ens: 2}, OOD: fuse.Temperatures{Act: 1, Ens: 1},
+						Scores: []fuse.Score{{Name: "ood_score", Double: true, Emit: func(t *fuse.Terms) string {
+							return t.Div(t.Number(1), t.Add(t.Number(1), t.Margin()))
+						}}}}
+					x := singles(normal(rng, n*d, 1))
+					x[d] = float32(math.NaN()) // of the second example
+					got := run(t, m, h, mf, x)
+					abstained, in := 0, 0
+					for i := range n {
+						p := got.numbers["probabilities"][i*classes : (i+1)*classes]
+						abstain, set := decided(decisions, labels, p, got.numbers["ood_score"][i])
+						if i == 1 {
+							abstain = true
+							clear(set)
+						}
+						if all := got.bools["abstain"]; all != nil && all[i] != abstain || (all != nil) != (decisions.Doubt != nil || decisions.Unfamiliar != nil) {
+							t.Errorf("%s: example %d is abstained from: %v, want %t", what, i, all, abstain)
+						}
+						if all := got.bools["prediction_set"]; set != nil && !slices.Equal(all[i*classes:(i+1)*classes], set) || (all != nil) != (set != nil) {
+							t.Fatalf("%s: set of %v, want %v of %v", what, all, set, p)
+						}
+						for j := range set {
+							if set[j] {
+								in++
+							}
+						}
+						if abstain {
+							abstained++
+						}
+					}
+					if decisions.Set != nil && (in == 0 || in == classes*(n-1)) || decisions.Set == nil && (abstained < 2 || abstained == n) {
+						t.Errorf("%s: %d classes in sets and %d abstained from: the thresholds tell little", what, in, abstained)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Doubt, and the score of the most probable class, have digits where its probability rounds to 1.
+func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
+	const k = 3
+	m, h := network(t, 13, head.Softmax, []float64{40, 10, 0}, 1, k)
+	for _, side := range []bool{false, true} {
+		// At x = 1 the others have exp(-30) + exp(-40) together.
+		threshold := math.Exp(-30) + math.Exp(-40)
+		threshold *= 0.999
+		if side {
+			threshold *= 1.002
+		}
+		got := run(t, m, h, &fuse.MeanField{Lambda0: 0.4, Plain: 1, NLL: fuse.Temperatures{Act: 1, Ens: 1},
+			Forms:     fuse.Quadratic{Forms: k + 1, Center: []float64{0}, Projection: []float64{1}, Offset: []float64{0}, Weights: []float64{1, 1, 1, 1}},
+			Decisions: &fuse.Decisions{Doubt: &threshold, Set: &fuse.Set{Thresholds: []float64{threshold}}}}, []float32{1})
+		if got.bools["abstain"][0] == side || got.bools["prediction_set"][0] != side || got.bools["prediction_set"][1] {
+			t.Errorf("at the threshold %v: abstain %v and set %v", threshold, got.bools["abstain"], got.bools["prediction_set"])
+		}
+	}
+}
