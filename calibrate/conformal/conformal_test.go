@@ -474,8 +474,10 @@ func TestNumbersThatAreNoneAreNeverAccepted(t *testing.T) {
 	if got := s.Set([]float64{nan, nan}); len(got) != 0 {
 		t.Errorf("set %v, want none", got)
 	}
-	if _, err := AtMost([]float64{1, nan}, 0.5, 0.5); err == nil {
-		t.Error("NaN has a place among scores")
+	for _, scores := range [][]float64{{1, nan}, {nan, 1}} {
+		if _, err := AtMost(scores, 0.5, 0.5); err == nil {
+			t.Errorf("NaN has a place among the scores %v", scores)
+		}
 	}
 	if _, err := TargetError(Doubts{}, Doubts{Doubt: []float64{nan}, Loss: []float64{0}}, 0.5, 0.5); err == nil {
 		t.Error("NaN is no doubt")

@@ -58,6 +58,15 @@ func TestAPlanBecomesRulesThatAreChecked(t *testing.T) {
 		if err := d.Check(4, c.multi); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+		kinds := 1 // what is said of all
+		for _, asked := range []float64{c.plan.TargetError, c.plan.TargetCoverage, c.plan.FalseAlarm, c.plan.Alpha} {
+			if asked > 0 {
+				kinds++
+			}
+		}
+		if len(d.Promises) != kinds {
+			t.Errorf("%s: %d promises, want %d: %q", name, len(d.Promises), kinds, d.Promises)
+		}
 		text := strings.Join(d.Promises, "\n")
 		for _, w := range c.words {
 			if !strings.Contains(text, w) {

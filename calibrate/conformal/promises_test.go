@@ -59,6 +59,44 @@ func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
 	}
 }
 
+// A tally by hand: three examples, of which one is doubtful, one unfamiliar, and one at both thresholds,
+// which is answered; each has a set of its most probable class, and one of these is the label.
+func TestATallyCountsByHand(t *testing.T) {
+	d := &Decisions{Doubt: &Rule{Threshold: 0.25}, Unfamiliar: &Rule{Threshold: 0.5}, Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
+	probabilities := []float64{0.5, 0.25, 0.25, 0.875, 0.125, 0, 0.25, 0.75, 0}
+	tally := NewTally(d)
+	tally.Add(&Outcomes{Strange: []float64{0.1, 0.75, 0.5},
+		Examples: Examples{Classes: 3, Probabilities: probabilities, Labels: []int{1, 0, 0}}})
+	r := tally.Result()
+	for name, c := range map[string]struct {
+		got  *float64
+		want float64
+	}{
+		"answered": {r.Answered, 1. / 3}, "error": {r.Error, 1}, "unfamiliar": {r.Unfamiliar, 1. / 3}, "covered": {r.Covered, 1. / 3},
+		"set size": {r.SetSize, 1}, "empty": {r.EmptySets, 0},
+	} {
+		if c.got == nil || !approx.Equal(*c.got, c.want, 1e-15) {
+			t.Errorf("%s is %v, want %v", name, c.got, c.want)
+		}
+	}
+	if r.N != 3 || !slices.Equal(tally.Sizes(), []int{0, 3}) {
+		t.Errorf("%d examples with sets of the sizes %v", r.N, tally.Sizes())
+	}
+	// Without labels nothing is said of errors and coverage.
+	tally = NewTally(d)
+	tally.Add(&Outcomes{Strange: []float64{0.1, 0.75, 0.5}, Examples: Examples{Classes: 3, Probabilities: probabilities}})
+	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
+		t.Errorf("without labels %+v", r)
+	}
+	// Of labels a set covers the part that it has, and all of an example that has none.
+	tally = NewTally(&Decisions{Set: &Sets{Score: LAC, MultiLabel: true, Thresholds: []float64{0.5}}, MultiLabel: true})
+	tally.Add(&Outcomes{Strange: make([]float64, 2), Examples: Examples{Classes: 3,
+		Probabilities: []float64{0.9, 0.1, 0.2, 0.1, 0.1, 0.1}, Targets: []uint8{1, 1, 0, 0, 0, 0}}})
+	if r := tally.Result(); *r.Covered != 0.75 || *r.SetSize != 0.5 || *r.EmptySets != 0.5 || r.Answered != nil {
+		t.Errorf("of labels %v are covered by sets of %v, %v of them empty", *r.Covered, *r.SetSize, *r.EmptySets)
+	}
+}
+
 // (n+1)·alpha is a whole number that floating point may give a little less or more for.
 func TestWholeNumbersOfMissesAreNotLostToRounding(t *testing.T) {
 	for hundredths := 1; hundredths < 100; hundredths++ {
@@ -148,10 +186,10 @@ func TestRAPSIsTunedAsDefined(t *testing.T) {
 // Where probabilities are equal the first class is the most probable, as it is in predictions.
 func TestOfEqualProbabilitiesTheFirstIsAnswered(t *testing.T) {
 	tally := NewTally(&Decisions{Doubt: &Rule{Threshold: 1}})
-	tally.Add(&Outcomes{Strange: make([]float64, 4), Examples: Examples{Classes: 3, Labels: []int{0, 1, 1, 2},
+	tally.Add(&Outcomes{Strange: make([]float64, 4), Examples: Examples{Classes: 3, Labels: []int{0, 0, 1, 2},
 		Probabilities: []float64{0.4, 0.4, 0.2, 0.4, 0.4, 0.2, 0.2, 0.4, 0.4, 0.2, 0.4, 0.4}}})
-	if r := tally.Result(); *r.Answered != 1 || *r.Error != 0.5 {
-		t.Errorf("%v are answered and %v of them wrong, want 1 and the second and the last of four", *r.Answered, *r.Error)
+	if r := tally.Result(); *r.Answered != 1 || *r.Error != 0.25 {
+		t.Errorf("%v are answered and %v of them wrong, want 1 and the last of four", *r.Answered, *r.Error)
 	}
 }
 
@@ -160,10 +198,10 @@ func TestTheErrorOfLabelsIsTheMeanOverThem(t *testing.T) {
 	tally := NewTally(&Decisions{Doubt: &Rule{Threshold: 1}, MultiLabel: true})
 	tally.Add(&Outcomes{Strange: make([]float64, 2), Examples: Examples{Classes: 4,
 		Probabilities: []float64{0.5, 0.51, 0.7, 0.1, 0.5, 0.49, 0.3, 1},
-		Targets:       []uint8{0, 1, 0, 0, 1, 1, 0, 1}}})
-	// One of four is wrong in the first example, two in the second.
-	if r := tally.Result(); !approx.Equal(*r.Error, 3./8, 1e-15) {
-		t.Errorf("error %v, want 3/8", *r.Error)
+		Targets:       []uint8{0, 1, 1, 0, 0, 1, 0, 1}}})
+	// None is wrong in the first example, one of four in the second.
+	if r := tally.Result(); !approx.Equal(*r.Error, 1./8, 1e-15) {
+		t.Errorf("error %v, want 1/8", *r.Error)
 	}
 }
 

@@ -44,6 +44,29 @@ func TestBootstrapOfAMeanIsTheNormalInterval(t *testing.T) {
 	}
 }
 
+// One example is drawn again and again, and what cannot be meant panics.
+func TestBootstrapOptionsAreChecked(t *testing.T) {
+	if got, err := Bootstrap([]int{1}, mean([]float64{7}), BootstrapOptions{Resamples: 3}); err != nil || got != (Interval{7, 7}) {
+		t.Errorf("of one example: %v, %v", got, err)
+	}
+	for name, f := range map[string]func(){
+		"no samples":    func() { Bootstrap(nil, mean(nil), BootstrapOptions{}) },
+		"no examples":   func() { Bootstrap([]int{3, 0}, mean(nil), BootstrapOptions{}) },
+		"level 1":       func() { Bootstrap([]int{1}, mean([]float64{7}), BootstrapOptions{Level: 1}) },
+		"a low level":   func() { Bootstrap([]int{1}, mean([]float64{7}), BootstrapOptions{Level: -0.5}) },
+		"few resamples": func() { Bootstrap([]int{1}, mean([]float64{7}), BootstrapOptions{Resamples: -1}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", name)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
 func TestBootstrapIsSeeded(t *testing.T) {
 	x := []float64{1, 5, 2, 9, 3}
 	run := func(seed uint64) Interval {

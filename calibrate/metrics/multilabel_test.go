@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -81,6 +82,20 @@ func TestMultiLabelIsManyProblemsOfTwoClasses(t *testing.T) {
 		}
 	}
 	wantClose(t, "ECE", got.ECE, all.Result().ECE)
+}
+
+// One label is as two classes, whose probabilities it has.
+func TestOneLabelIsAsTwoClasses(t *testing.T) {
+	one, two := NewMultiLabel(1, 0), NewClassifier(2, 0)
+	for i, p := range []float64{0.1, 0.7, 0.4, 0.95} {
+		logp, y := pairs(p), i%2
+		if err := errors.Join(one.Add(logp, []uint8{uint8(y)}), two.Add(logp, y)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := one.Result(), two.Result(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 func TestMultiLabelRefuses(t *testing.T) {

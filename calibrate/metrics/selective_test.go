@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -64,6 +65,16 @@ func TestAURCIsTheMeanOverTheOrdersOfTies(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantClose(t, "AURC", got, slowAURC(uncertainty, wrong))
+	}
+}
+
+func TestAURCRefuses(t *testing.T) {
+	for want, uncertainty := range map[string][]float64{
+		"uncertainty 0 is NaN": {math.NaN(), 1, 2}, "uncertainty 2 is NaN": {1, 2, math.NaN()}, "no predictions": nil,
+	} {
+		if _, err := AURC(uncertainty, make([]bool, len(uncertainty))); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: error %v, want %q", uncertainty, err, want)
+		}
 	}
 }
 

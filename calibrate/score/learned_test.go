@@ -226,6 +226,9 @@ func TestWhatCannotBeLearnedIsRefused(t *testing.T) {
 	if _, err := Learn(s.Training, none, strange); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
 		t.Errorf("of examples without leverages: %v", err)
 	}
+	if _, err := Learn(s.Training, strange, none); !errors.Is(err, ErrNoFit) || !strings.Contains(err.Error(), "all scores are finite") {
+		t.Errorf("with strange examples without leverages: %v", err)
+	}
 	if _, err := learned.Fit(s.Training); !errors.Is(err, ErrNoFit) {
 		t.Errorf("of training data alone: %v", err)
 	}

@@ -104,8 +104,11 @@ func TestPercentilesOfEqualScoresAreSteps(t *testing.T) {
 // Beyond all held-out examples the share that scores lower is 1, and below them 0; between two it is in
 // proportion, and the graph's formula gives the same.
 func TestPercentilesEndAtTheEnds(t *testing.T) {
-	s := Serve(&Fitted{Score: &energy}, []float64{-3, -2, -1, 0, 2})
+	s := Serve(&Fitted{Score: &energy}, []float64{2, -2, -3, 0, -1})
 	q := s.Quantiles
+	if s.Median != -1 || s.Scale != 1 || len(q) != 5 { // quartiles -2 and 0
+		t.Fatalf("median %v, scale %v and %d quantiles, want -1, 1 and 5", s.Median, s.Scale, len(q))
+	}
 	for score, want := range map[float64]float64{
 		0: 0, q[0]: 0, (q[0] + q[1]) / 2: 1. / 8, q[2]: 0.5, q[4]: 1, math.Nextafter(q[4], 1): 1, 1: 1,
 	} {

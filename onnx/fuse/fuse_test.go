@@ -205,6 +205,26 @@ func TestFuseRefuses(t *testing.T) {
 			t.Errorf("got %v, want an error with %q", err, c.want)
 		}
 	}
+	other, _ := parsedModel(t, onnxtest.Network())
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the head of another model is taken")
+			}
+		}()
+		Append(other, h, meanField(h))
+	}()
+	// As many classes as mf1 takes, and more.
+	most := onnxtest.Network()
+	most.Graph.Initializer[0].Dims = []int64{2, 256}
+	most.Graph.Input[0], most.Graph.Output[0] = onnxpb.TensorInfo("x", tensor.Float32, -1, 2), onnxpb.TensorInfo("y",
+		tensor.Float32, -1, 256)
+	m, h = parsedModel(t, most)
+	pairwise := meanField(h)
+	pairwise.Method = MF1
+	if _, _, err := Append(m, h, pairwise); err != nil {
+		t.Errorf("mf1 for %d classes: %v", h.LogitDim, err)
+	}
 	wide := onnxtest.Network()
 	wide.Graph.Initializer[0].Dims = []int64{1, 512}
 	wide.Graph.Input[0], wide.Graph.Output[0] = onnxpb.TensorInfo("x", tensor.Float32, -1, 1), onnxpb.TensorInfo("y",

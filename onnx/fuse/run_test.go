@@ -284,6 +284,38 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 	}
 }
 
+// Of many classes not all log-sum-exps, and not all nodes of their interpolation, are computed at once.
+func TestManyClassesAreComputedInParts(t *testing.T) {
+	const n, d, k, lambda0 = 2, 3, 4099, 0.4
+	for _, intervals := range [][]fuse.Interval{nil, {{Ratio: 1e3, Nodes: 40}}} {
+		rng := rand.New(rand.NewPCG(6, 6))
+		m, h := network(t, 13, head.Softmax, normal(rng, d*k, 1), d, k)
+		mf := &fuse.MeanField{Lambda0: lambda0, Forms: forms(rng, d, k, "weights"), Scores: marginScore, Intervals: intervals,
+			NLL: fuse.Temperatures{Act: 1, Ens: 0.5}, OOD: fuse.Temperatures{Act: 1.1, Ens: 0.7}}
+		x := singles(normal(rng, n*d, 1))
+		got := run(t, m, h, mf, x)
+		w := meanfield.NewWorkspace(k, lambda0)
+		for i := range n {
+			mu, s2, logp := make([]float64, k), values(&mf.Forms, x[i*d:(i+1)*d])[:k], make([]float64, k)
+			for j := range mu {
+				mu[j], s2[j] = got.numbers["logits"][i*k+j], s2[j]/0.5
+			}
+			w.MF0(logp, mu, s2)
+			for j, l := range logp {
+				if v := got.numbers["probabilities"][i*k+j]; !approx.Relative(v, math.Exp(l), 1e-4) {
+					t.Fatalf("%v: p[%d] = %v, want %v", intervals, j, v, math.Exp(l))
+				}
+			}
+			for j := range mu {
+				mu[j], s2[j] = mu[j]/1.1, s2[j]*0.5/0.7
+			}
+			if v, want := got.numbers["ood_score"][i], w.MF0(logp, mu, s2); !approx.Relative(v, want, 2e-5) {
+				t.Errorf("%v: margin %v, want %v", intervals, v, want)
+			}
+		}
+	}
+}
+
 // Where logits are next to equal, or T are huge, margins have digits of their own: they are made of
 // series there. Where one class has nearly all they are no difference from 1 either.
 func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {

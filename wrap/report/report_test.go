@@ -680,3 +680,33 @@ func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
 		t.Errorf("stars at %q, and at %q of the network itself", got, stars(rows[0]))
 	}
 }
+
+// The network and temperature scaling are drawn whatever serves, mf0 only where it does; which one serves is
+// said, and each has its mark in the legend.
+func TestTheCurvesOfAFewMethodsAreDrawn(t *testing.T) {
+	for serves, want := range map[string]string{
+		"mf0": "network itself; temperature scaling; mean-field, which serves",
+		"ts":  "network itself; temperature scaling, which serves",
+		"mle": "network itself, which serves; temperature scaling",
+	} {
+		e := evaluation()
+		e.Methods = append(e.Methods, bench.MethodResult{Name: "ts", InDomain: labelled(.01, -.03, -.01)})
+		e.Detail.Curves["ts"] = e.Detail.Curves["mf0"]
+		e.Detail.Probabilities = serves
+		v := newView(e, Options{})
+		var drawn []string
+		for _, l := range v.drawn() {
+			drawn = append(drawn, l.title)
+		}
+		if got := strings.Join(drawn, "; "); got != want {
+			t.Errorf("where %s serves, %q are drawn, want %q", serves, got, want)
+		}
+		var legend []string
+		for _, s := range v.selective().Figures[0].Legend {
+			legend = append(legend, s.Name)
+		}
+		if got := strings.Join(legend, "; "); got != want {
+			t.Errorf("where %s serves, the legend is %q, want %q", serves, got, want)
+		}
+	}
+}
