@@ -107,8 +107,11 @@ func TestPredictionsAreMeanfieldOfEachExample(t *testing.T) {
 func TestMeanFieldIsPredictWithoutFeatures(t *testing.T) {
 	for i, h := range heads {
 		s := randomSet(h, 40, 3, uint64(1040+i))
-		c := &Calibration{Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
-			NLL: Temperatures{Act: 1.2, Ens: 0.6}, OOD: Temperatures{Act: 0.5, Ens: 3}, Lambda0: 0.3, Score: servedMF0(0.4)}
+		c := &Calibration{
+			Posterior: mustPosterior(t, accumulate(t, CurvatureConfig{Head: h}, s, 0), Hessian, 1),
+			NLL:       Temperatures{Act: 1.2, Ens: 0.6}, OOD: Temperatures{Act: 0.5, Ens: 3},
+			Lambda0: 0.3, Score: servedMF0(0.4),
+		}
 		want := c.Predict(s.Features, s.Logits, s.N)
 		logp, margin := MeanField(h, s.Logits, want.Variance, s.N, c.NLL, c.Lambda0)
 		if !slices.Equal(logp, want.LogP) || !slices.Equal(margin, want.Margin) {

@@ -62,10 +62,12 @@ func TestMultiLabelSetsCoverEachLabelAsPromised(t *testing.T) {
 // A tally by hand: three examples, of which one is doubtful, one unfamiliar, and one at both thresholds,
 // which is answered; each has a set of its most probable class, and one of these is the label.
 func TestATallyCountsByHand(t *testing.T) {
-	d := &Decisions{Doubt: &Rule{Threshold: 0.25}, Unfamiliar: &Rule{Threshold: 0.5}, Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
+	d := &Decisions{Doubt: &Rule{Threshold: 0.25}, Unfamiliar: &Rule{Threshold: 0.5},
+		Set: &Sets{Score: LAC, Thresholds: []float64{0.5}}}
+	strange := []float64{0.1, 0.75, 0.5}
 	probabilities := []float64{0.5, 0.25, 0.25, 0.875, 0.125, 0, 0.25, 0.75, 0}
 	tally := NewTally(d)
-	tally.Add(&Outcomes{Strange: []float64{0.1, 0.75, 0.5},
+	tally.Add(&Outcomes{Strange: strange,
 		Examples: Examples{Classes: 3, Probabilities: probabilities, Labels: []int{1, 0, 0}}})
 	r := tally.Result()
 	for name, c := range map[string]struct {
@@ -84,7 +86,7 @@ func TestATallyCountsByHand(t *testing.T) {
 	}
 	// Without labels nothing is said of errors and coverage.
 	tally = NewTally(d)
-	tally.Add(&Outcomes{Strange: []float64{0.1, 0.75, 0.5}, Examples: Examples{Classes: 3, Probabilities: probabilities}})
+	tally.Add(&Outcomes{Strange: strange, Examples: Examples{Classes: 3, Probabilities: probabilities}})
 	if r := tally.Result(); r.Error != nil || r.Covered != nil || *r.Answered != 1./3 || *r.SetSize != 1 {
 		t.Errorf("without labels %+v", r)
 	}

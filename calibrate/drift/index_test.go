@@ -104,8 +104,9 @@ func TestTheLevelHasOneDegreeOfFreedomLessThanBins(t *testing.T) {
 			x.Add(i % bins)
 		}
 		r, noise := x.Read(), 1./40+1/float64(total)
-		if !approx.Equal(r.Level95, quantile*noise, 5e-6*quantile) || !approx.Equal(r.Expected, float64(bins-1)*noise, 1e-12) {
-			t.Errorf("%d bins: level %v and mean %v, want %v and %v", bins, r.Level95, r.Expected, quantile*noise, float64(bins-1)*noise)
+		level, mean := quantile*noise, float64(bins-1)*noise
+		if !approx.Equal(r.Level95, level, 5e-6*level) || !approx.Equal(r.Expected, mean, 1e-12) {
+			t.Errorf("%d bins: level %v and mean %v, want %v and %v", bins, r.Level95, r.Expected, level, mean)
 		}
 	}
 }

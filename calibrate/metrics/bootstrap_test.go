@@ -46,7 +46,8 @@ func TestBootstrapOfAMeanIsTheNormalInterval(t *testing.T) {
 
 // One example is drawn again and again, and what cannot be meant panics.
 func TestBootstrapOptionsAreChecked(t *testing.T) {
-	if got, err := Bootstrap([]int{1}, mean([]float64{7}), BootstrapOptions{Resamples: 3}); err != nil || got != (Interval{7, 7}) {
+	got, err := Bootstrap([]int{1}, mean([]float64{7}), BootstrapOptions{Resamples: 3})
+	if err != nil || got != (Interval{7, 7}) {
 		t.Errorf("of one example: %v, %v", got, err)
 	}
 	for name, f := range map[string]func(){

@@ -72,7 +72,8 @@ func TestAURCRefuses(t *testing.T) {
 	for want, uncertainty := range map[string][]float64{
 		"uncertainty 0 is NaN": {math.NaN(), 1, 2}, "uncertainty 2 is NaN": {1, 2, math.NaN()}, "no predictions": nil,
 	} {
-		if _, err := AURC(uncertainty, make([]bool, len(uncertainty))); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := AURC(uncertainty, make([]bool, len(uncertainty)))
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error %v, want %q", uncertainty, err, want)
 		}
 	}

@@ -353,7 +353,9 @@ func TestMahalanobisLeavesOutWhatIsNotThere(t *testing.T) {
 // Of a sample of the training data the neighbour is as far as that of all: k is in proportion.
 func TestNeighboursAreInProportionToTheSample(t *testing.T) {
 	s := newScene(Softmax, 3, 6, 80, 9)
-	for _, c := range []struct{ of, k int }{{80, 50}, {600, 7}, {700, 6}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1}} {
+	for _, c := range []struct{ of, k int }{
+		{80, 50}, {600, 7}, {700, 6}, {800, 5}, {1000, 4}, {4000, 1}, {1 << 40, 1},
+	} {
 		s.N = c.of
 		if k := must(fitKNN(s.Training)).Of("k").Data[0]; k != float64(c.k) {
 			t.Errorf("k = %v of %d examples in %d, want %d", k, s.Sample.M, c.of, c.k)

@@ -265,7 +265,8 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 					}
 					p, _ := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.NLL)
 					if plain > 0 {
-						p, _ = oracle(c.link, fuse.MF0, logits, make([]float64, c.k), lambda0, fuse.Temperatures{Act: plain, Ens: 1})
+						alone := fuse.Temperatures{Act: plain, Ens: 1}
+						p, _ = oracle(c.link, fuse.MF0, logits, make([]float64, c.k), lambda0, alone)
 					}
 					for j, v := range got.numbers["probabilities"][i*len(p) : (i+1)*len(p)] {
 						if !approx.Equal(v, p[j], 5e-6) || !approx.Relative(v, p[j], 1e-3) {
@@ -275,8 +276,9 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 					if pairs == "no margin" {
 						continue
 					}
-					if _, want := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.OOD); !approx.Relative(got.numbers["ood_score"][i], want, 2e-5) {
-						t.Fatalf("%s: margin %v, want %v", what, got.numbers["ood_score"][i], want)
+					_, want := oracle(c.link, c.method, logits, q[:c.k], lambda0, mf.OOD)
+					if v := got.numbers["ood_score"][i]; !approx.Relative(v, want, 2e-5) {
+						t.Fatalf("%s: margin %v, want %v", what, v, want)
 					}
 				}
 			}
@@ -325,7 +327,8 @@ func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 		method fuse.Method
 		k      int
 	}{
-		{head.Softmax, fuse.MF0, 5}, {head.Softmax, fuse.MF1, 5}, {head.Softmax, fuse.MF0, 2}, {head.Softmax, fuse.MF0, 90},
+		{head.Softmax, fuse.MF0, 5}, {head.Softmax, fuse.MF1, 5}, {head.Softmax, fuse.MF0, 2},
+		{head.Softmax, fuse.MF0, 90},
 		{head.OneVsRest, "", 5}, {head.Sigmoid, "", 1}, {head.Sigmoid, "", 4},
 	} {
 		for _, scale := range []float64{1e-9, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1, 60} {
@@ -474,7 +477,8 @@ func TestTermsAreTheirOperators(t *testing.T) {
 
 		rng := rand.New(rand.NewPCG(4, 4))
 		m, h := network(t, opset, head.Softmax, normal(rng, d*k, 1), d, k)
-		mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), NLL: fuse.Temperatures{Act: 1, Ens: 1}, Scores: scores}
+		mf := &fuse.MeanField{Lambda0: 0.4, Forms: forms(rng, d, k, "weights"), Scores: scores,
+			NLL: fuse.Temperatures{Act: 1, Ens: 1}}
 		x := singles(normal(rng, n*d, 1))
 		got := run(t, m, h, mf, x)
 		for name, f := range want {
@@ -578,35 +582,46 @@ func TestDecisionsAreTheirDefinitions(t *testing.T) {
 					x := singles(normal(rng, n*d, 1))
 					x[d] = float32(math.NaN()) // of the second example
 					got := run(t, m, h, mf, x)
-					abstained, in := 0, 0
-					for i := range n {
-						p := got.numbers["probabilities"][i*classes : (i+1)*classes]
-						abstain, set := decided(decisions, labels, p, got.numbers["ood_score"][i])
-						if i == 1 {
-							abstain = true
-							clear(set)
-						}
-						if all := got.bools["abstain"]; all != nil && all[i] != abstain || (all != nil) != (decisions.Doubt != nil || decisions.Unfamiliar != nil) {
-							t.Errorf("%s: example %d is abstained from: %v, want %t", what, i, all, abstain)
-						}
-						if all := got.bools["prediction_set"]; set != nil && !slices.Equal(all[i*classes:(i+1)*classes], set) || (all != nil) != (set != nil) {
-							t.Fatalf("%s: set of %v, want %v of %v", what, all, set, p)
-						}
-						for j := range set {
-							if set[j] {
-								in++
-							}
-						}
-						if abstain {
-							abstained++
-						}
-					}
-					if decisions.Set != nil && (in == 0 || in == classes*(n-1)) || decisions.Set == nil && (abstained < 2 || abstained == n) {
-						t.Errorf("%s: %d classes in sets and %d abstained from: the thresholds tell little", what, in, abstained)
-					}
+					checkDecided(t, what, decisions, labels, got, classes)
 				}
 			}
 		}
+	}
+}
+
+// checkDecided compares the decisions of a model with what their definitions make of its other outputs. The
+// second example is not a number.
+func checkDecided(t *testing.T, what string, d *fuse.Decisions, labels bool, got results, classes int) {
+	t.Helper()
+	abstains, sets := got.bools["abstain"], got.bools["prediction_set"]
+	if (abstains != nil) != (d.Doubt != nil || d.Unfamiliar != nil) || (sets != nil) != (d.Set != nil) {
+		t.Fatalf("%s: the outputs are %v", what, got.bools)
+	}
+	n, abstained, in := len(got.numbers["ood_score"]), 0, 0
+	for i := range n {
+		p := got.numbers["probabilities"][i*classes : (i+1)*classes]
+		abstain, set := decided(d, labels, p, got.numbers["ood_score"][i])
+		if i == 1 {
+			abstain = true
+			clear(set)
+		}
+		if abstains != nil && abstains[i] != abstain {
+			t.Errorf("%s: example %d is abstained from: %t, want %t", what, i, abstains[i], abstain)
+		}
+		if sets != nil && !slices.Equal(sets[i*classes:(i+1)*classes], set) {
+			t.Errorf("%s: set %v, want %v of %v", what, sets[i*classes:(i+1)*classes], set, p)
+		}
+		for j := range set {
+			if set[j] {
+				in++
+			}
+		}
+		if abstain {
+			abstained++
+		}
+	}
+	if sets != nil && (in == 0 || in == classes*(n-1)) || abstains != nil && (abstained < 2 || abstained == n) {
+		t.Errorf("%s: %d classes in sets and %d abstained from: the thresholds tell little", what, in, abstained)
 	}
 }
 
@@ -621,11 +636,14 @@ func TestDecisionsHaveDigitsNextToOne(t *testing.T) {
 		if side {
 			threshold *= 1.002
 		}
-		got := run(t, m, h, &fuse.MeanField{Lambda0: 0.4, Plain: 1, NLL: fuse.Temperatures{Act: 1, Ens: 1},
-			Forms:     fuse.Quadratic{Forms: k + 1, Center: []float64{0}, Projection: []float64{1}, Offset: []float64{0}, Weights: []float64{1, 1, 1, 1}},
-			Decisions: &fuse.Decisions{Doubt: &threshold, Set: &fuse.Set{Thresholds: []float64{threshold}}}}, []float32{1})
-		if got.bools["abstain"][0] == side || got.bools["prediction_set"][0] != side || got.bools["prediction_set"][1] {
-			t.Errorf("at the threshold %v: abstain %v and set %v", threshold, got.bools["abstain"], got.bools["prediction_set"])
+		mf := &fuse.MeanField{Lambda0: 0.4, Plain: 1, NLL: fuse.Temperatures{Act: 1, Ens: 1},
+			Forms: fuse.Quadratic{Forms: k + 1, Center: []float64{0}, Projection: []float64{1}, Offset: []float64{0},
+				Weights: []float64{1, 1, 1, 1}},
+			Decisions: &fuse.Decisions{Doubt: &threshold, Set: &fuse.Set{Thresholds: []float64{threshold}}}}
+		got := run(t, m, h, mf, []float32{1})
+		abstain, set := got.bools["abstain"], got.bools["prediction_set"]
+		if abstain[0] == side || set[0] != side || set[1] {
+			t.Errorf("at the threshold %v: abstain %v and set %v", threshold, abstain, set)
 		}
 	}
 }

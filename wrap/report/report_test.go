@@ -153,6 +153,11 @@ func htmlOf(t *testing.T, e *bench.Evaluation, o Options) string {
 	return b.String()
 }
 
+// differs is a difference that may be so much smaller or larger.
+func differs(by, give float64) metrics.Difference {
+	return metrics.Difference{Difference: by, Interval: metrics.Interval{by - give, by + give}}
+}
+
 func TestVerdict(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -190,36 +195,36 @@ func TestVerdict(t *testing.T) {
 			}
 		}, "Better calibrated than the network itself", []string{"was not measured: no such data were given (--ood NAME=SPEC)"}},
 		{"unfamiliar inputs", func(e *bench.Evaluation) {
-			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
 		{"unfamiliar inputs, and stand-ins", func(e *bench.Evaluation) {
-			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD = append(e.Methods[i].OOD, told(standIns, .5, false))
 			}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs better", nil},
 		{"unfamiliar inputs, for the worse", func(e *bench.Evaluation) {
-			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
+			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 		}, "Better calibrated than the network itself. It notices unfamiliar inputs worse", nil},
 		{"two sets, one of them noticed better", func(e *bench.Evaluation) {
-			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
 			}
 		}, "Better calibrated than the network itself", nil},
 		{"two sets, one of them noticed worse", func(e *bench.Evaluation) {
-			d := map[string]metrics.Difference{"auroc": {Difference: -.2, Interval: metrics.Interval{-.3, -.1}}}
+			d := map[string]metrics.Difference{"auroc": differs(-.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD = append(e.Methods[i].OOD, told("near", .5, false))
 			}
 		}, "Better calibrated than the network itself", nil},
 		{"stand-ins alone, noticed better", func(e *bench.Evaluation) {
-			d := map[string]metrics.Difference{"auroc": {Difference: .2, Interval: metrics.Interval{.1, .3}}}
+			d := map[string]metrics.Difference{"auroc": differs(.2, .1)}
 			e.Methods[2].OOD[0].Differences = map[string]map[string]metrics.Difference{network: d}
 			for i := range e.Methods {
 				e.Methods[i].OOD[0].Name = standIns
@@ -227,23 +232,23 @@ func TestVerdict(t *testing.T) {
 		}, "Better calibrated than the network itself", nil},
 		{"a smaller error, beyond chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .03
-			e.Methods[1].InDomain.Differences[network]["error"] = metrics.Difference{Difference: -.02, Interval: metrics.Interval{-.03, -.01}}
+			e.Methods[1].InDomain.Differences[network]["error"] = differs(-.02, .01)
 		}, "Better calibrated than the network itself", []string{"5.00 % before.\n"}},
 		{"a larger error, beyond chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .07
-			e.Methods[1].InDomain.Differences[network]["error"] = metrics.Difference{Difference: .02, Interval: metrics.Interval{.01, .03}}
+			e.Methods[1].InDomain.Differences[network]["error"] = differs(.02, .01)
 		}, "Better calibrated than the network itself", []string{"5.00 % before.\n"}},
 		{"a smaller error, within chance", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain.Error = .04
-			e.Methods[1].InDomain.Differences[network]["error"] = metrics.Difference{Difference: -.01, Interval: metrics.Interval{-.03, .01}}
+			e.Methods[1].InDomain.Differences[network]["error"] = differs(-.01, .02)
 		}, "Better calibrated than the network itself", []string{"5.00 % before, which may be chance.\n"}},
 		{"better likelihood", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain = labelled(.03, -.003, .001)
-			e.Methods[1].InDomain.Differences[network]["nll"] = metrics.Difference{Difference: -.02, Interval: metrics.Interval{-.03, -.01}}
+			e.Methods[1].InDomain.Differences[network]["nll"] = differs(-.02, .01)
 		}, "Better probabilities than the network’s own", nil},
 		{"worse likelihood", func(e *bench.Evaluation) {
 			e.Methods[1].InDomain = labelled(.03, -.003, .001)
-			e.Methods[1].InDomain.Differences[network]["nll"] = metrics.Difference{Difference: .02, Interval: metrics.Interval{.01, .03}}
+			e.Methods[1].InDomain.Differences[network]["nll"] = differs(.02, .01)
 		}, "Worse probabilities than the network’s own", nil},
 		{"no error", func(e *bench.Evaluation) {
 			for i := range 2 {
@@ -624,7 +629,8 @@ func TestPromisesAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 			if got := strings.Contains(verdict, brokenPromise); got != too {
 				t.Errorf("%s, %d of %d: called broken %t, want %t:\n%s", test.name, count, n, got, too, verdict)
 			}
-			if tuned := strings.Join(pageOf(e, Options{Tuned: true}).Verdict, "\n"); strings.Contains(tuned, brokenPromise) {
+			tuned := strings.Join(pageOf(e, Options{Tuned: true}).Verdict, "\n")
+			if strings.Contains(tuned, brokenPromise) {
 				t.Errorf("%s: on data that were tuned on a promise is called broken", test.name)
 			}
 		}
@@ -665,8 +671,7 @@ func TestSetsAreCalledBrokenBeyondChanceOnly(t *testing.T) {
 func TestStarsAreAtDifferencesBeyondChance(t *testing.T) {
 	e := evaluation()
 	d := e.Methods[1].InDomain.Differences[network]
-	d["error"] = metrics.Difference{Difference: .001, Interval: metrics.Interval{-.001, .003}}
-	d["nll"] = metrics.Difference{Difference: .1, Interval: metrics.Interval{.05, .15}}
+	d["error"], d["nll"] = differs(.001, .002), differs(.1, .05)
 	rows := pageOf(e, Options{}).Sections[0].Tables[0].Rows
 	stars := func(row []cell) (all []string) {
 		for i, c := range row {
