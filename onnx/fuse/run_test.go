@@ -289,7 +289,8 @@ func TestTheHeadIsTheFormulas(t *testing.T) {
 // Of many classes not all log-sum-exps, and not all nodes of their interpolation, are computed at once.
 func TestManyClassesAreComputedInParts(t *testing.T) {
 	const n, d, k, lambda0 = 2, 3, 4124, 0.4 // 133 parts of 31, and one class more
-	for _, intervals := range [][]fuse.Interval{nil, {{Ratio: 1e3, Nodes: 40}}} {
+	// None is within the first interval, all are within the second.
+	for _, intervals := range [][]fuse.Interval{{{Ratio: 1.0001, Nodes: 2}}, {{Ratio: 1e3, Nodes: 40}}} {
 		rng := rand.New(rand.NewPCG(6, 6))
 		m, h := network(t, 13, head.Softmax, normal(rng, d*k, 1), d, k)
 		mf := &fuse.MeanField{Lambda0: lambda0, Forms: forms(rng, d, k, "weights"), Scores: marginScore, Intervals: intervals,
