@@ -439,7 +439,20 @@ func TestTooFewExamplesAreRefusedWithTheirNumber(t *testing.T) {
 		"share": {func() error { _, err := AtMost(few.Doubt, 0.99, 0.95); return err }, "needs 299 held-out examples that thresholds are set on, there are 50"},
 		"multi-label": {func() error { _, err := Fit(nil, labelled(rng, 50, 4), SetOptions{Score: APS, Alpha: 0.1}); return err },
 			"aps ranks classes that exclude each other"},
-		"score":  {func() error { _, err := Fit(nil, uneven, SetOptions{Score: "top", Alpha: 0.1}); return err }, "one of [lac aps raps]"},
+		"score":        {func() error { _, err := Fit(nil, uneven, SetOptions{Score: "top", Alpha: 0.1}); return err }, "one of [lac aps raps]"},
+		"share 0":      {func() error { _, err := AtMost(few.Doubt, 0, 0.5); return err }, "between 0 and 1"},
+		"share 1":      {func() error { _, err := AtMost(few.Doubt, 1, 0.5); return err }, "between 0 and 1"},
+		"confidence 0": {func() error { _, err := AtMost(few.Doubt, 0.5, 0); return err }, "between 0 and 1"},
+		"confidence 1": {func() error { _, err := AtMost(few.Doubt, 0.5, 1); return err }, "between 0 and 1"},
+		"target 0":     {func() error { _, err := TargetError(few, few, 0, 0.5); return err }, "between 0 and 1"},
+		"target 1":     {func() error { _, err := TargetError(few, few, 1, 0.5); return err }, "between 0 and 1"},
+		"alpha 0":      {func() error { _, err := Fit(nil, uneven, SetOptions{}); return err }, "between 0 and 1"},
+		"no number": {func() error {
+			held := drawnOutcomes(rng, softmaxed(rng, 100, 3))
+			held.Strange[3] = math.NaN()
+			_, err := Plan{FalseAlarm: 0.2}.Decide(held, held)
+			return err
+		}, "false-alarm 0.2: the score of held-out example 3 is NaN"},
 		"alpha1": {func() error { _, err := Fit(nil, uneven, SetOptions{Alpha: 1}); return err }, "between 0 and 1"},
 	} {
 		if err := c.err(); err == nil || !strings.Contains(err.Error(), c.want) {
