@@ -354,6 +354,38 @@ func TestMarginsHaveDigitsAtBothEnds(t *testing.T) {
 	}
 }
 
+// Without variances nothing is float32 but the logits, which are known: margins have all digits that the
+// formulas promise, series and all. They lack 1e-12 where their cumulants end, and have as much of rounding.
+func TestMarginsWithoutVarianceAreExact(t *testing.T) {
+	const n, d, lambda0 = 40, 4, 0.4
+	for _, c := range []struct {
+		link   head.Link
+		method fuse.Method
+		k      int
+	}{
+		{head.Softmax, fuse.MF0, 5}, {head.Softmax, fuse.MF1, 5}, {head.Softmax, fuse.MF0, 2},
+		{head.OneVsRest, "", 5}, {head.Sigmoid, "", 1}, {head.Sigmoid, "", 4},
+	} {
+		rng := rand.New(rand.NewPCG(uint64(c.k), 7))
+		m, h := network(t, 17, c.link, normal(rng, d*c.k, 1), d, c.k)
+		var x []float32
+		for i := range n { // logits of 1e-6 to 4
+			x = append(x, singles(normal(rng, d, math.Pow(10, -6+6.6*float64(i)/n)))...)
+		}
+		mf := &fuse.MeanField{Method: c.method, Lambda0: lambda0, Forms: forms(rng, d, c.k, "weights"), Scores: marginScore,
+			NLL: fuse.Temperatures{Act: 1, Ens: 1}, OOD: fuse.Temperatures{Act: 2, Ens: 0.5}}
+		clear(mf.Forms.Weights)
+		got := run(t, m, h, mf, x)
+		for i := range n {
+			logits := got.numbers["logits"][i*c.k : (i+1)*c.k]
+			_, want := oracle(c.link, c.method, logits, make([]float64, c.k), lambda0, mf.OOD)
+			if v := got.numbers["ood_score"][i]; !approx.Relative(v, want, 5e-12) {
+				t.Errorf("%s %s, K=%d, logits %v: margin %v, want %v", c.link, c.method, c.k, logits, v, want)
+			}
+		}
+	}
+}
+
 // Numbers beyond all that float32 can square end at bounds: no output is infinite or not a number, and
 // probabilities still sum to 1.
 func TestAbsurdNumbersStayFinite(t *testing.T) {
