@@ -312,3 +312,11 @@ func TestPredictScoresIsBoth(t *testing.T) {
 		t.Errorf("scores %v, want %v", values, want)
 	}
 }
+
+func TestMethodsAreKnownByTheirNames(t *testing.T) {
+	for m, known := range map[Method]bool{MLE: true, TS: true, MF0: true, "mf1": false, "": false, "MF0": false} {
+		if err := m.Validate(); (err == nil) != known {
+			t.Errorf("method %q: %v", m, err)
+		}
+	}
+}

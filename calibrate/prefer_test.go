@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
 )
@@ -129,5 +130,17 @@ func TestPreferGivesUpLittleWithFewExamples(t *testing.T) {
 	}
 	if preferred > (1+3*maxGivenUp)*optimum {
 		t.Errorf("NLL on fresh data %.4f, that of the optimum %.4f", preferred, optimum)
+	}
+}
+
+// A mean difference and its standard error by hand: of 1, 3 and 8 the mean is 4, the variance 13, and the
+// standard error √(13/3); of one there is none.
+func TestPairedGainsByHand(t *testing.T) {
+	gain, stdErr := pairedGain([]float64{2, 5, 9}, []float64{1, 2, 1})
+	if !approx.Equal(gain, 4, 1e-14) || !approx.Equal(stdErr, math.Sqrt(13./3), 1e-14) {
+		t.Errorf("gain %v ± %v, want 4 ± √(13/3)", gain, stdErr)
+	}
+	if gain, stdErr = pairedGain([]float64{3}, []float64{1}); gain != 2 || stdErr != 0 {
+		t.Errorf("of one pair %v ± %v, want 2 ± 0", gain, stdErr)
 	}
 }
