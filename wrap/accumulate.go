@@ -44,6 +44,12 @@ func (a *accumulation) accumulate(ctx context.Context) error {
 	if err := a.readAll(ctx); err != nil {
 		return err
 	}
+	if a.in.val != nil {
+		if a.part.Val.N == 0 {
+			a.in.noProbe = "" // the first examples are elsewhere
+		}
+		a.shard(a.in.val).NoProbe = a.in.noProbe
+	}
 	a.log.begin("fingerprint")
 	return a.identify(ctx)
 }
@@ -125,16 +131,16 @@ func (a *accumulation) readAll(ctx context.Context) (err error) {
 	return nil
 }
 
-// keepProbe reads the probe, where the first held-out examples are here, before these are read.
+// keepProbe reads the probe, where the first held-out examples may be here, before these are read.
 func (a *accumulation) keepProbe(ctx context.Context) (err error) {
 	in := a.in
-	if a.probed || in.val == nil || !a.part.Set(bundle.Val).First(a.shard(in.val)) {
+	if a.probed || in.val == nil || !a.part.Set(bundle.Val).Probed(a.shard(in.val), a.cfg.MaxBad) {
 		return nil
 	}
 	a.probed = true
 	switch {
 	case a.cfg.NoProbe:
-		in.noProbe = "not wanted"
+		in.noProbe = notWanted
 	case in.cut == nil:
 		in.noProbe = "the features are ready made"
 	default:

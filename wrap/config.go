@@ -163,7 +163,7 @@ type PartReport struct {
 	Structure  string             `json:"structure"`
 	Covariance string             `json:"covariance"`
 	Sets       []PartSet          `json:"sets"`
-	Probe      *ProbeInfo         `json:"probe,omitempty"` // of a part with the first held-out examples
+	Probe      *ProbeInfo         `json:"probe,omitempty"` // of a part that may have the first held-out examples
 	Examples   Examples           `json:"examples"`
 	Seconds    map[string]float64 `json:"seconds"` // by stage, and "total"
 	Bad        []string           `json:"bad_records"`

@@ -71,10 +71,10 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
+	info, missing := probeInfo(p, to)
+	log.warn(missing)
 	report := newReport(p, to, fitted, log.warnings)
-	if report.Probe.Reason = to.noProbe; p.Probe != nil {
-		report.Probe = ProbeInfo{Examples: p.Probe.N}
-	}
+	report.Probe = info
 	report.HeldOut, report.Recommendation, report.Decisions = figures, recommendation, decisions
 	if err := write(p, to, fitted, report, reference); err != nil {
 		return nil, err

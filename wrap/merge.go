@@ -213,7 +213,7 @@ func Merge(ctx context.Context, cfg MergeConfig) (*Report, error) {
 	}
 	return finish(ctx, m.Part, &target{
 		dir: cfg.Out, force: cfg.Force, keepCurvature: cfg.KeepCurvature, model: m.model, weights: m.weights,
-		noProbe: "the parts have none",
+		noProbe: whyNoProbe(m.Part),
 		files:   bundle.WriteOptions{Model: m.Model, ModelData: m.ModelData},
 	}, log)
 }

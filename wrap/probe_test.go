@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/models"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -258,6 +259,55 @@ func TestWhenAProbeIsKept(t *testing.T) {
 	c.NoProbe = true
 	if none := merged(t, parts(t, c, 2)...); holds(none) != nil {
 		t.Error("a probe of parts that have none")
+	}
+}
+
+// Where all records of the first block are unreadable, the probe is of the next, in one pass and in parts.
+func TestTheProbeOfPartsIsOfTheFirstThatCanBeRead(t *testing.T) {
+	lines := slices.Repeat([]string{"no line"}, rows.BlockSize)
+	for i := range 60 {
+		lines = append(lines, fmt.Sprintf(`{"ids":[%d,%d],"mask":[1,1],"label":%d}`, i%20, i%7, i%4))
+	}
+	dir := t.TempDir()
+	val := write(t, dir, "val.jsonl", []byte(strings.Join(lines, "\n")))
+	train := write(t, dir, "train.jsonl", []byte(strings.Join(lines[rows.BlockSize:], "\n")))
+	c := quick(Config{Model: "../featurize/testdata/sequence.onnx", Train: train, Val: val, Out: filepath.Join(dir, "b")})
+	c.MaxBad = rows.BlockSize
+	if r := mustCalibrate(t, c); r.Probe.Examples != 4 {
+		t.Fatalf("in one pass: %+v", r.Probe)
+	}
+	got := read(t, filepath.Join(merged(t, parts(t, c, 2)...), bundle.ProbeName))
+	if want := read(t, filepath.Join(c.Out, bundle.ProbeName)); !bytes.Equal(got, want) {
+		t.Error("in parts it is another")
+	}
+}
+
+// That no inputs can be kept is a warning, of a calibration and of merged parts; not where that was asked for.
+func TestThatThereIsNoProbeIsAWarning(t *testing.T) {
+	lines := []string{}
+	for i := range 40 {
+		lines = append(lines, fmt.Sprintf(`{"age":[%d],"size":0.5,"s":["a"],"label":%d}`, i, i%4))
+	}
+	dir := t.TempDir()
+	file := write(t, dir, "s.jsonl", []byte(strings.Join(lines, "\n")))
+	c := quick(Config{Model: "../featurize/testdata/columns.onnx", Train: file, Val: file, Out: filepath.Join(dir, "s")})
+	const want = `no validation inputs are kept: the model's input "s" takes strings`
+	for _, wanted := range []bool{true, false} {
+		c.NoProbe, c.Force = !wanted, true
+		single := mustCalibrate(t, c)
+		c.Force = false
+		together, err := Merge(t.Context(), MergeConfig{Parts: parts(t, c, 2), Out: filepath.Join(t.TempDir(), "m")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, r := range map[string]*Report{"one pass": single, "parts": together} {
+			if warned := strings.Contains(strings.Join(r.Warnings, "\n"), want); warned != wanted {
+				t.Errorf("%s, wanted %t: %q", name, wanted, r.Warnings)
+			}
+			if r.Probe.Reason != single.Probe.Reason {
+				t.Errorf("%s: %q, one pass says %q", name, r.Probe.Reason, single.Probe.Reason)
+			}
+		}
 	}
 }
 

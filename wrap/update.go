@@ -100,7 +100,7 @@ func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
 		}
 	}
 	if to.noProbe = u.in.noProbe; u.manifest.Probe == nil {
-		to.noProbe = "the bundle had none"
+		to.noProbe = hadNone
 	}
 	u.describe(to)
 	return finish(ctx, a.part, to, u.log)

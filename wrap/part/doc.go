@@ -15,7 +15,7 @@
 //	val.rows               with held-out data: its features, logits and labels
 //	ood.rows               with out-of-distribution data: its features and logits
 //	stand-ins.rows         with stand-ins for held-out images: their features and logits
-//	probe.safetensors      at most in the part that has the first block of the held-out data: as in a bundle
+//	probe.safetensors      at most where val.rows may have the first examples of the data: as in a bundle
 //	model.onnx             at most in the part that has the first block of the training data: the network
 //	model.onnx.data        beside model.onnx: its weights, where it does not have them
 //
@@ -70,6 +70,7 @@
 //	    (logit_error)  in the first shard of train: how far the head's logits are from the model's
 //	    (proof)        likewise: what was compared with the model's own output
 //	    (warnings)     likewise: of the head
+//	    (no_probe)     of val: why there is no probe, where val.rows may have the first examples
 //	files              a list: name and sha256 of each of the other files
 //
 // A checkpoint is a part whose shards say how far they were read: training data in whole blocks, as is
@@ -79,6 +80,9 @@
 //
 // curvature.safetensors is what [calibrate.Sums.Encode] writes, of the blocks of the shards; val.rows,
 // ood.rows and stand-ins.rows are complete stores as [rows.Writer] writes them, without names.
+//
+// probe.safetensors has the first examples of the first shard that has any: merging keeps that of the part
+// whose val.rows begins first.
 //
 // sample.safetensors is what [rows.Sample.Encode] writes. It has of the examples that were read those
 // whose positions have the smallest hashes, at most 8,192 and 16 MiB, and all where there are no more.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,6 +48,7 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 	}
 	held := [3]heldOut{{name: ValName}, {name: OODName}, {name: StandInsName}}
 	complete := tree{}
+	probed := math.MaxInt // position of the first held-out example of the parts so far
 	for _, f := range parts {
 		if err := context.Cause(ctx); err != nil {
 			return nil, "", err
@@ -68,8 +70,8 @@ func Merge(ctx context.Context, dirs []string, product calibrate.Product) (p *Pa
 				return nil, "", err
 			}
 		}
-		if o.Probe != nil { // as one part at most has it
-			p.Probe = o.Probe
+		if b := o.Val; b != nil && b.N > 0 && b.Positions[0] < probed {
+			p.Probe, probed = o.Probe, b.Positions[0]
 		}
 		if model == "" && f.Copy(f.dir, ModelName) != nil {
 			model = f.dir

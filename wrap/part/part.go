@@ -21,7 +21,7 @@ type Part struct {
 	Sample   *rows.Sample    // of the training data, likewise
 	Val, OOD *rows.Batch     // held-out data, positions rising; nil where there is none
 	StandIns *rows.Batch     // for those of Val, likewise
-	Probe    *bundle.Probe   // of the first of Val, where its first shard is there; nil where none is kept
+	Probe    *bundle.Probe   // of the first shard that Val has examples of; nil where none is kept
 }
 
 // Manifest is what part.yaml says. Fields marked "set by Write" need not be filled in by who writes
@@ -104,6 +104,9 @@ type Shard struct {
 	LogitError float64  `yaml:"logit_error,omitempty"` // see HeadInfo of package wrap
 	Proof      *Proof   `yaml:"proof,omitempty"`
 	Warnings   []string `yaml:"warnings,omitempty"`
+
+	// NoProbe says why there is no probe of this shard, of validation data that could have given one.
+	NoProbe string `yaml:"no_probe,omitempty"`
 }
 
 // Progress is how far a shard of a checkpoint was read.
@@ -152,6 +155,12 @@ func (s *Set) Bad() (n int) {
 
 // First reports whether a shard holds the first block of its set.
 func (s *Set) First(p *Shard) bool { return p.From == s.From && p.To > p.From }
+
+// Probed reports whether a probe is kept of a shard: where it may hold the first examples that can be read.
+// Shards of a stream may be empty, and of other data maxBad records may be unreadable.
+func (s *Set) Probed(p *Shard, maxBad int) bool {
+	return p.To > p.From && (s.Stream || p.From-s.From <= maxBad)
+}
 
 // sort orders the shards.
 func (s *Set) sort() {

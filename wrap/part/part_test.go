@@ -159,6 +159,93 @@ func TestMergedPartsAreOne(t *testing.T) {
 	}
 }
 
+// streamed makes a part of one of three shards of a stream of held-out data: with so many examples, and a probe
+// of the first of them if there is to be one.
+func streamed(t testing.TB, shard, examples int, probe bool) *Part {
+	t.Helper()
+	p := probed(example(t))
+	p.Sets = []Set{{Role: bundle.Val, Spec: "-", Count: 3 << 30, Stream: true}}
+	p.Sums, p.Counts, p.Sample, p.Val = nil, nil, nil, &rows.Batch{}
+	s := Shard{Shard: rows.Shard{Index: shard, Count: 3}, Examples: examples, Fingerprint: fingerprint}
+	s.From, s.To = s.Shard.Range(0, 3<<30)
+	for i := range examples {
+		p.Val.Append(row(s.From + i))
+	}
+	if probe {
+		probed(p).Probe.Inputs[0].Data = []uint8{uint8(shard), 0}
+	} else if examples > 0 {
+		s.NoProbe = "too large"
+	}
+	p.Sets[0].Shards = []Shard{s}
+	return p
+}
+
+// The probe of merged parts is that of the first shard with examples, whatever is merged when.
+func TestTheProbeIsOfTheFirstShardWithExamples(t *testing.T) {
+	orders := [][3]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
+	for name, test := range map[string]struct {
+		shards [3]*Part
+		want   uint8 // the shard whose probe it is; 0: there is none
+	}{
+		"the first":        {[3]*Part{streamed(t, 1, 2, true), streamed(t, 2, 3, true), streamed(t, 3, 2, true)}, 1},
+		"the first empty":  {[3]*Part{streamed(t, 1, 0, false), streamed(t, 2, 3, true), streamed(t, 3, 2, true)}, 2},
+		"two empty":        {[3]*Part{streamed(t, 1, 0, false), streamed(t, 2, 0, false), streamed(t, 3, 2, true)}, 3},
+		"too large":        {[3]*Part{streamed(t, 1, 0, false), streamed(t, 2, 3, false), streamed(t, 3, 2, true)}, 0},
+		"others too large": {[3]*Part{streamed(t, 1, 2, true), streamed(t, 2, 3, false), streamed(t, 3, 2, true)}, 1},
+		"none":             {[3]*Part{streamed(t, 1, 0, false), streamed(t, 2, 0, false), streamed(t, 3, 0, false)}, 0},
+	} {
+		var dirs [3]string
+		for i, p := range test.shards {
+			dirs[i] = written(t, p)
+		}
+		all := written(t, whole(t, dirs[:]...))
+		want := manifest(t, all)
+		if p, err := Open(all, nil); err != nil || (p.Probe == nil) != (test.want == 0) ||
+			p.Probe != nil && p.Probe.Inputs[0].Data.([]uint8)[0] != test.want {
+			t.Errorf("%s: %v, %+v, want that of shard %d", name, err, p.Probe, test.want)
+		}
+		for _, o := range orders {
+			flat := written(t, whole(t, dirs[o[0]], dirs[o[1]], dirs[o[2]]))
+			nested := written(t, whole(t, dirs[o[0]], written(t, whole(t, dirs[o[1]], dirs[o[2]]))))
+			if manifest(t, flat) != want || manifest(t, nested) != want {
+				t.Errorf("%s: merged in the order %v the part is another", name, o)
+			}
+		}
+	}
+}
+
+// manifest returns the manifest of a part, which has the hashes of all of its files.
+func manifest(t testing.TB, dir string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, ManifestName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// A probe is kept of each shard that may have the first examples, and of no other.
+func TestWhichShardsKeepAProbe(t *testing.T) {
+	blocks := func(from, to int) *Shard { return &Shard{From: 10 + from*512, To: 10 + to*512} }
+	for name, test := range map[string]struct {
+		stream bool
+		bad    int
+		shard  *Shard
+		want   bool
+	}{
+		"the first block":                   {false, 0, blocks(0, 1), true},
+		"the second":                        {false, 511, blocks(1, 2), false},
+		"the second, and the first all bad": {false, 512, blocks(1, 2), true},
+		"no block":                          {false, 512, blocks(0, 0), false},
+		"a stream":                          {true, 0, blocks(1, 2), true},
+		"a stream without room":             {true, 0, blocks(1, 1), false},
+	} {
+		if got := (&Set{From: 10, Stream: test.stream}).Probed(test.shard, test.bad); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // Wherever a byte is changed, and wherever a file ends too early, is an error.
 func TestDamageIsAnError(t *testing.T) {
 	dir := written(t, probed(example(t, 1, 2)))

@@ -177,16 +177,16 @@ func (p *Part) check() error {
 	if err := p.checkRows(OODName, p.OOD, p.Set(bundle.OOD), h); err != nil {
 		return err
 	}
-	if p.Probe != nil && (p.Recipe.Model == nil || !p.hasFirst(bundle.Val)) {
-		return fmt.Errorf("%s goes with a model and with the first held-out examples, and with nothing else", ProbeName)
+	if p.Probe != nil && (p.Recipe.Model == nil || !p.probed()) {
+		return fmt.Errorf("%s goes with a model and with what may be the first held-out examples, and with nothing else", ProbeName)
 	}
 	return p.checkRows(StandInsName, p.StandIns, p.Set(bundle.StandIns), h)
 }
 
-// hasFirst reports whether the shard that holds the first block of a set is there.
-func (m *Manifest) hasFirst(role bundle.Role) bool {
-	s := m.Set(role)
-	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.First(&p) })
+// probed reports whether there is a shard of which a probe is kept.
+func (m *Manifest) probed() bool {
+	s := m.Set(bundle.Val)
+	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.Probed(&p, m.Recipe.MaxBad) })
 }
 
 // checkSample reports a sample that is not of the training data.

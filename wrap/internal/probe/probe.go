@@ -79,7 +79,7 @@ func first(
 		}
 	}
 	if n == 0 {
-		return nil, "the first held-out examples cannot be read", nil
+		return nil, "none of the first held-out examples can be read", nil
 	}
 	return inputs, "", nil
 }
