@@ -74,10 +74,10 @@ peers: setup
 paper: setup
 	$(GO) run -buildvcs=true ./cmd/mfgs-paper --data ../shared/data
 
-# Spark's workers are killed while they calibrate, and the bundles compared. In a Python environment
-# with testdata/spark/requirements.txt, and Java 17.
+# What docs/spark.md shows is run in a fresh environment with what it says to install. There Spark's workers
+# are killed while they calibrate, and the bundles compared. Takes Python 3.11 and Java 17.
 spark: setup
-	$(PYTHON) testdata/spark/kill.py
+	$(PYTHON) testdata/spark/page.py
 
 # What is in docs/kubernetes fits the schemas, and the Jobs' commands do what they say. In a Python
 # environment with testdata/kubernetes/requirements.txt.

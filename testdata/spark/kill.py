@@ -7,7 +7,9 @@ and mfgs, end by SIGKILL at random instants and lose what they wrote. Every bund
 same bytes. At last predictions are made under the same kills, and compared with `mfgs predict`.
 
     pip install -r testdata/spark/requirements.txt
-    make spark
+    python testdata/spark/kill.py
+
+`make spark` does so in an environment of its own.
 """
 
 import argparse
@@ -168,7 +170,28 @@ def check(workers, data, mfgs, library, scratch, most, rng):
     if got != want or len(answers) != len(want):
         raise SystemExit("predictions differ from those of mfgs predict")
     print(f"{len(got)} predictions, {killer.kills} workers killed: those of mfgs predict, each beside its key")
+    empty_first(spark, sets, data, mfgs, scratch)
     refusals(sets, spark)
+
+
+def empty_first(spark, sets, data, mfgs, scratch):
+    """Where the first partition of the validation data is empty, the bundle keeps inputs of the next."""
+    table = pa.concat_tables(pq.read_table(file) for file in sorted((data / "val").iterdir()))
+    pq.write_table(table, scratch / "one.parquet")
+    size = (scratch / "one.parquet").stat().st_size
+    # The rows of a file are in the partition that has its middle.
+    spark.conf.set("spark.sql.files.maxPartitionBytes", str(size // 3 + 1))
+    val = spark.read.parquet(str(scratch / "one.parquet")).where("label >= 0")
+    counts = [len(rows) for rows in val.rdd.glom().collect()]
+    if len(counts) != 3 or counts[0] != 0 or counts[1] == 0:
+        raise SystemExit(f"partitions of {counts} rows, want three with an empty one first")
+    with mfgs_spark.steady_plans(spark):
+        hand = calibrated_by_hand(mfgs, {"train": sets["train"], "val": val}, scratch / "empty-hand")
+    mfgs_spark.calibrate(sets["train"], val, model="model.onnx", out=str(scratch / "empty"))
+    spark.conf.unset("spark.sql.files.maxPartitionBytes")
+    if "probe.safetensors" not in same(hand, scratch / "empty"):
+        raise SystemExit(f"validation partitions of {counts} rows: the bundle keeps no validation inputs")
+    print(f"validation partitions of {counts} rows: the bundle keeps inputs of the second", flush=True)
 
 
 def refusals(sets, spark):
