@@ -1,6 +1,7 @@
 package wrap_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/approx"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -79,6 +81,55 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 			says(t, err, u.want)
 			if string(before) != string(read(t, filepath.Join(other, bundle.ManifestName))) {
 				t.Errorf("%s, %s: the bundle has changed", name, what)
+			}
+		}
+	}
+}
+
+// An update chooses the damping by the rule that the bundle was made with.
+func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
+	file := classified(t, 2500, 6, 4)
+	for _, d := range []calibrate.Damping{{}, {Absolute: 40}, {Relative: 0.02}} {
+		c := Config{
+			ReadyMade: true, Val: file + "[2000:]", Structure: calibrate.Kronecker, KeepCurvature: true, Damping: d,
+			Train: file + "[:2000]", Out: filepath.Join(t.TempDir(), "one"),
+		}
+		want := mustCalibrate(t, c)
+		c.Train, c.Out = file+"[:1024]", filepath.Join(t.TempDir(), "b")
+		mustCalibrate(t, c)
+		got, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1024:2000]"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g, w := got.Damping, want.Damping; g.Rule != w.Rule || !approx.Relative(g.Epsilon, w.Epsilon, 1e-9) {
+			t.Errorf("damping %v: the update has %+v, one calibration %+v", d, g, w)
+		}
+	}
+}
+
+// Blocks that are added lie behind the bundle's own, wherever they lie in their file: sums and sample have the
+// bytes of one calibration.
+func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
+	file := classified(t, 3000, 6, 4)
+	c := Config{
+		ReadyMade: true, Val: file + "[2560:]", Structure: calibrate.Full, KeepCurvature: true,
+		Train: file + "[:2560]", Out: filepath.Join(t.TempDir(), "one"),
+	}
+	mustCalibrate(t, c)
+	one := c.Out
+	for name, cuts := range map[string][]string{
+		"as they lie": {"[:1024]", "[1024:1536]", "[1536:2560]"}, "at once": {"[:2048]", "[2048:2560]"},
+	} {
+		c.Train, c.Out = file+cuts[0], filepath.Join(t.TempDir(), "b")
+		mustCalibrate(t, c)
+		for _, cut := range cuts[1:] {
+			if _, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + cut}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, part := range []string{bundle.CurvatureName, bundle.SampleName} {
+			if !bytes.Equal(read(t, filepath.Join(c.Out, part)), read(t, filepath.Join(one, part))) {
+				t.Errorf("%s: another %s", name, part)
 			}
 		}
 	}

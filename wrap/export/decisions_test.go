@@ -11,6 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 )
@@ -174,5 +175,29 @@ func TestExportSaysWhichDecisionsAreLeftOut(t *testing.T) {
 	}
 	if r.Outputs.Of("prediction_set") != nil || !strings.Contains(strings.Join(r.Warnings, "\n"), "not for the probabilities of mf1") {
 		t.Errorf("outputs %v, warnings %q", r.Outputs, r.Warnings)
+	}
+}
+
+// Decisions that the model makes, and those that were never asked for, are not warned of.
+func TestUndecidedWarnsOfWhatIsLeftOutAlone(t *testing.T) {
+	abstains := fuse.Outputs{{Key: "probabilities"}, {Key: "abstain"}}
+	sets := append(abstains[:2:2], fuse.Output{Key: "prediction_set"})
+	set := &conformal.Sets{Score: conformal.APS}
+	for name, test := range map[string]struct {
+		decisions *conformal.Decisions
+		outputs   fuse.Outputs
+		wanted    bool
+		want      string
+	}{
+		"no decisions":                  {nil, abstains, false, ""},
+		"none of this method":           {&conformal.Decisions{Set: set}, abstains, false, "abstain and prediction_set are left out"},
+		"no set was asked for":          {&conformal.Decisions{}, abstains, true, ""},
+		"the set is there":              {&conformal.Decisions{Set: set}, sets, true, ""},
+		"the operators cannot rank one": {&conformal.Decisions{Set: set}, abstains, true, "prediction_set is left out: aps ranks classes"},
+	} {
+		got := strings.Join(undecided(test.decisions, &Report{Method: "mf1", Outputs: test.outputs}, test.wanted), "\n")
+		if test.want == "" && got != "" || !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
 	}
 }
