@@ -1,6 +1,7 @@
 package part
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -35,6 +36,17 @@ func TestRepeatsAreCounted(t *testing.T) {
 		if len(r.times) > mostHashes {
 			t.Errorf("%s: %d hashes are kept, want at most %d", name, len(r.times), mostHashes)
 		}
+	}
+}
+
+// Zero is zero, whatever its sign.
+func TestNegativeZeroRepeatsZero(t *testing.T) {
+	var r repeats
+	r.add([]float32{0, 1})
+	r.add([]float32{float32(math.Copysign(0, -1)), 1})
+	r.add([]float32{1, 1})
+	if got := r.part(); got != 1./3 {
+		t.Errorf("%v of three repeat another, want a third", got)
 	}
 }
 

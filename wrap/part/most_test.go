@@ -90,6 +90,16 @@ func TestAnotherModelIsRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "model.onnx is another model than that of the recipe") {
 		t.Errorf("another model: %v", err)
 	}
+	weights := func(s string) string {
+		return s + "  - name: model.onnx.data\n    sha256: " + fingerprint + "\n"
+	}
+	err = resealed(t, dir, func(s string) string { return weights(with(fingerprint, "")(s)) })
+	if err == nil || !strings.Contains(err.Error(), "recipe a model that is one file") {
+		t.Errorf("weights beside a model that has them: %v", err)
+	}
+	if err = resealed(t, dir, weights); err == nil || !strings.Contains(err.Error(), "without model.onnx") {
+		t.Errorf("weights without a model: %v", err)
+	}
 	for name, edit := range map[string]func(string) string{
 		"the same": with(fingerprint, ""), "gathered": with(other, "  gathered: true\n"),
 	} {

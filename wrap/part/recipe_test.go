@@ -57,6 +57,21 @@ func TestDifferencesOfLists(t *testing.T) {
 	}
 }
 
+// Lists of other lengths are shown, but no more of them than fits a line.
+func TestLongListsAreShownInPart(t *testing.T) {
+	list := func(n int) map[string]any {
+		names := make([]int, n)
+		for i := range names {
+			names[i] = i
+		}
+		return map[string]any{"names": names}
+	}
+	_, few, many := Difference(list(10), list(12))
+	if few != "[0 1 2 3 4 5 6 7 8 9] (10)" || many != "[0 1 2 3 4 5 6 7 8 9 …] (12)" {
+		t.Errorf("shown as %s and %s", few, many)
+	}
+}
+
 // Held-out examples of parts have labels, or targets, all of them.
 func TestHeldOutExamplesOfPartsHaveTheSameLabels(t *testing.T) {
 	h := heldOut{name: OODName}
