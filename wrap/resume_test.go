@@ -37,15 +37,10 @@ func digitsFile(t *testing.T, n int) string {
 	return path
 }
 
-// age sets the time of change of all files of a folder back.
+// age sets the time of change of all files of a folder back by an hour.
 func age(t *testing.T, dir string) {
 	t.Helper()
-	ago := time.Now().Add(-time.Hour)
-	for _, name := range list(t, dir) {
-		if err := os.Chtimes(filepath.Join(dir, name), ago, ago); err != nil {
-			t.Fatal(err)
-		}
-	}
+	shift(t, dir, time.Now().Add(-time.Hour))
 }
 
 // folder is the content of the files of a folder.
@@ -194,11 +189,17 @@ func interrupted(t *testing.T, c Config) Config {
 // interruptedAt interrupts at a stage.
 func interruptedAt(t *testing.T, c Config, stage string) Config {
 	t.Helper()
+	return interruptedWhen(t, c, func(p Progress) bool { return p.Stage == stage })
+}
+
+// interruptedWhen interrupts when progress is as it is wanted.
+func interruptedWhen(t *testing.T, c Config, when func(Progress) bool) Config {
+	t.Helper()
 	c.Out = filepath.Join(t.TempDir(), "b")
 	ctx, cancel := context.WithCancel(t.Context())
 	before := c.Progress
 	c.Progress = func(p Progress) {
-		if p.Stage == stage {
+		if when(p) {
 			cancel()
 		}
 	}
@@ -285,6 +286,73 @@ func TestChangedDataAreReadAgain(t *testing.T) {
 				t.Error("another bundle")
 			}
 		})
+	}
+}
+
+// A clock that is set back, or forward, changes nothing in what comes: the times of files then lie in the future,
+// or are older than they were, and data that may have changed are read again.
+func TestAClockThatJumps(t *testing.T) {
+	const hour = time.Hour
+	now := time.Now()
+	for name, test := range map[string]struct {
+		before, data, kept time.Duration // times of the data when it is interrupted, and of all when it goes on
+		changes, goesOn    bool
+	}{
+		"nothing jumps":                          {-hour, -hour, 0, false, true},
+		"the checkpoint is of the future":        {-hour, -hour, 48 * hour, false, true},
+		"the checkpoint is of long ago":          {-hour, -hour, -1000 * hour, false, true},
+		"the data are of the future":             {hour, hour, 0, false, false},
+		"the data are older, and the same":       {-hour, -2 * hour, 0, false, false},
+		"the data are older, and others":         {-hour, -2 * hour, 0, true, false},
+		"the data are of the future, and others": {-hour, 2 * hour, 0, true, false},
+		"they were of the future before as well": {hour, 2 * hour, 0, true, false},
+	} {
+		for _, cached := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", cache ", cached), func(t *testing.T) {
+				data := digitsFile(t, 3000)
+				c := quick(Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
+				if cached {
+					c.Cache = t.TempDir()
+				}
+				shift(t, filepath.Dir(data), now.Add(test.before))
+				// In the midst of the training data: nothing of them but their stamp is known yet.
+				c.Batch, c.Limit = 100, 0
+				c = interruptedWhen(t, c, func(p Progress) bool { return p.Stage == "train" && p.Done >= 1000 })
+				if test.changes {
+					pixels := read(t, data)
+					pixels[20] ^= 0x55
+					write(t, filepath.Dir(data), filepath.Base(data), pixels)
+				}
+				shift(t, filepath.Dir(data), now.Add(test.data))
+				shift(t, filepath.Join(CheckpointDir(c.Out), "part"), now.Add(test.kept))
+				if cached {
+					shift(t, c.Cache, now.Add(test.kept))
+				}
+				var notices []string
+				c.Resume, c.Notice = true, func(s string) { notices = append(notices, s) }
+				mustCalibrate(t, c)
+				if said := strings.Join(notices, "\n"); strings.Contains(said, "going on after") != test.goesOn ||
+					strings.Contains(said, "may have changed") == test.goesOn {
+					t.Errorf("it says %q", notices)
+				}
+				want := c
+				want.Resume, want.Cache, want.Out = false, "", filepath.Join(t.TempDir(), "b")
+				mustCalibrate(t, want)
+				if !maps.Equal(folder(t, c.Out), folder(t, want.Out)) {
+					t.Error("another bundle")
+				}
+			})
+		}
+	}
+}
+
+// shift sets the time of change of all files of a folder.
+func shift(t *testing.T, dir string, at time.Time) {
+	t.Helper()
+	for _, name := range list(t, dir) {
+		if err := os.Chtimes(filepath.Join(dir, name), at, at); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

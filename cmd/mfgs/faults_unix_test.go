@@ -4,16 +4,25 @@ package main
 
 import (
 	"os/exec"
-	"strings"
+	"regexp"
+	"strconv"
 	"testing"
 )
 
-// A few of the kills of testdata/faults, which has many.
+// A few of the kills of testdata/faults, which has many: one after a periodic checkpoint at least, from which the
+// next run goes on.
 func TestKilledRunsAreGoneOnWith(t *testing.T) {
-	cmd := exec.Command("go", "run", "./testdata/faults", "-kills", "3", "-examples", "6000", "-only", "calibrate --resume")
+	cmd := exec.Command("go", "run", "./testdata/faults", "-kills", "4", "-examples", "12000", "-only", "calibrate --resume")
 	cmd.Dir = "../.."
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "kills\n") {
-		t.Errorf("%v\n%s", err, out)
+	// Kills, of these before the output was there and after, with a checkpoint and in the writing of one, resumed.
+	row := regexp.MustCompile(`(?m)^calibrate --resume +(\d+) +\d+ +\d+ +(\d+) +\d+ +(\d+) `).FindSubmatch(out)
+	if err != nil || row == nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, want := range []int{4, 1, 1} {
+		if n, _ := strconv.Atoi(string(row[i+1])); n < want {
+			t.Errorf("column %d is %d, want at least %d:\n%s", i, n, want, out)
+		}
 	}
 }

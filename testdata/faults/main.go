@@ -8,7 +8,8 @@
 //	go run ./testdata/faults -kills 10  some seconds
 //
 // After each kill whatever is there must be whole: as it was before, or as it is in the end. A
-// bundle or part that is finished is never lost. The program ends with status 1 if anything was
+// bundle or part that is finished is never lost. Some are killed right after a periodic checkpoint, and some while
+// one is written; and the clock of some jumps back and forth. The program ends with status 1 if anything was
 // otherwise, and prints the seed that shows it again.
 package main
 
@@ -16,10 +17,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -51,6 +54,7 @@ type harness struct {
 	examples int
 	mfgs     string // the program
 	dir      string // of everything that is written
+	clock    string // how the clock of the next program is wrong; see clock.go
 	failures int
 }
 
@@ -69,18 +73,17 @@ func (h *harness) run(kills int, only string) (err error) {
 	}
 	defer os.RemoveAll(h.dir)
 	h.mfgs = filepath.Join(h.dir, "mfgs")
-	build := exec.Command("go", "build", "-ldflags", "-X github.com/mfgs/mfgs/wrap.checkpointEvery="+every, "-o", h.mfgs, "./cmd/mfgs")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("%v: %s", err, out)
-	}
-	if err := h.makeData(); err != nil {
-		return err
-	}
 	var list []*scenario
 	for _, s := range scenarios {
 		if strings.Contains(s.name, only) {
 			list = append(list, s)
 		}
+	}
+	if err := h.build(slices.ContainsFunc(list, func(s *scenario) bool { return s.clock })); err != nil {
+		return err
+	}
+	if err := h.makeData(); err != nil {
+		return err
 	}
 	for _, s := range list {
 		if err := h.reference(s); err != nil {
@@ -98,11 +101,13 @@ func (h *harness) run(kills int, only string) (err error) {
 			}
 		}
 	}
-	fmt.Printf("\n%-22s %6s %7s %7s %9s %9s\n", "", "kills", "before", "after", "resumed", "seconds")
+	fmt.Printf("\n%-24s %6s %7s %7s %11s %8s %8s %8s\n",
+		"", "kills", "before", "after", "checkpoint", "writing", "resumed", "seconds")
 	total := 0
 	for _, s := range list {
 		total += s.kills
-		fmt.Printf("%-22s %6d %7d %7d %9d %9.2f\n", s.name, s.kills, s.before, s.after, s.resumed, s.takes.Seconds())
+		fmt.Printf("%-24s %6d %7d %7d %11d %8d %8d %8.2f\n",
+			s.name, s.kills, s.before, s.after, s.kept, s.writing, s.resumed, s.takes.Seconds())
 	}
 	fmt.Printf("%d kills\n\n", total)
 	if only != "" {
@@ -119,12 +124,15 @@ type scenario struct {
 	// command is killed, again its next attempt: the same where that is nil.
 	command, again []string
 	once           bool     // when it has ended, it cannot be run again
+	clock          bool     // the clock jumps, between attempts and during each
+	scratch        string   // a folder whose content may be another
 	units          []string // what it writes, each of which appears as a whole; file/* are files of a folder
 
 	input, want   state // before and afterwards
 	takes         time.Duration
-	kills         int
+	kills, tries  int
 	before, after int // kills after which the output was as before, and as in the end
+	kept, writing int // kills after which a periodic checkpoint was there, and the draft of one
 	resumed       int // attempts that went on from a checkpoint
 	folder        string
 }
@@ -144,6 +152,7 @@ func (h *harness) command(dir string, args []string) *exec.Cmd {
 		).Replace(a))
 	}
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), clockVariable+"="+h.clock)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
@@ -247,6 +256,13 @@ func (s state) under(unit string) state {
 	return part
 }
 
+// without returns the files that are not below a folder.
+func (s state) without(folder string) state {
+	rest := maps.Clone(s)
+	maps.DeleteFunc(rest, func(name, _ string) bool { return strings.HasPrefix(name, folder+"/") })
+	return rest
+}
+
 func (s state) equal(o state) bool {
 	if len(s) != len(o) {
 		return false
@@ -285,7 +301,12 @@ func (h *harness) round(s *scenario) (kills int, err error) {
 	}
 	args := s.command
 	for attempt := 0; ; attempt++ {
+		h.clock = ""
+		if s.clock {
+			h.clock = h.jump(s.takes)
+		}
 		cmd := h.command(dir, args)
+		h.clock = ""
 		var out strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &out
 		if err := cmd.Start(); err != nil {
@@ -321,29 +342,69 @@ func (h *harness) round(s *scenario) (kills int, err error) {
 		if err != nil {
 			return kills, err
 		}
-		if !got.equal(s.want) {
-			h.failf("%s: after %d kills: %s", s.name, kills, got.differences(s.want))
+		want := s.want
+		if s.scratch != "" {
+			got, want = got.without(s.scratch), want.without(s.scratch)
+		}
+		if !got.equal(want) {
+			h.failf("%s: after %d kills: %s", s.name, kills, got.differences(want))
 		}
 		return kills, nil
 	}
 }
 
-// instant returns what waits until it is time to kill: at any time, or soon after the program has
-// begun to write what it leaves. It returns false when done is closed.
+// instant returns what waits until it is time to kill, in turn: where a scenario keeps checkpoints, after some of
+// them were written and while one is; at any time; and soon after the program has begun to write what it leaves.
+// It returns false when done is closed.
 func (h *harness) instant(s *scenario, dir string) func(done <-chan struct{}) bool {
-	if h.rng.IntN(2) == 0 {
+	const (
+		anyTime = iota
+		writing
+		afterCheckpoints
+		inCheckpoint
+	)
+	way := s.tries % 2
+	if s.checkpoint() != "" {
+		way = []int{afterCheckpoints, inCheckpoint, anyTime, writing}[s.tries%4]
+	}
+	s.tries++
+	if way == anyTime {
 		at := time.Duration(h.rng.Float64() * float64(s.takes))
 		return func(done <-chan struct{}) bool { return wait(at, done) }
 	}
-	after := time.Duration(h.rng.Float64() * 0.2 * float64(min(s.takes, 200*time.Millisecond)))
+	checkpoints, after := 0, time.Duration(h.rng.Float64()*0.2*float64(min(s.takes, 200*time.Millisecond)))
+	switch way {
+	case afterCheckpoints:
+		checkpoints, after = 1+h.rng.IntN(3), time.Duration(h.rng.Float64()*float64(5*time.Millisecond))
+	case inCheckpoint:
+		checkpoints, after = h.rng.IntN(3), time.Duration(h.rng.Float64()*float64(2*time.Millisecond))
+	}
+	part := filepath.Join(dir, s.checkpoint(), "part", "part.yaml")
 	return func(done <-chan struct{}) bool {
-		for !writes(dir) {
-			if !wait(200*time.Microsecond, done) {
+		last, _ := os.Stat(part)
+		for written := 0; written < checkpoints; {
+			if now, err := os.Stat(part); err == nil && !os.SameFile(now, last) {
+				last = now
+				written++
+			} else if !wait(100*time.Microsecond, done) {
+				return false
+			}
+		}
+		for way != afterCheckpoints && !writes(dir) {
+			if !wait(100*time.Microsecond, done) {
 				return false
 			}
 		}
 		return wait(after, done)
 	}
+}
+
+// checkpoint is the folder in which a scenario keeps what it has read, "" if it does not.
+func (s *scenario) checkpoint() string {
+	if !slices.Contains(s.command, "--resume") {
+		return ""
+	}
+	return s.units[0] + ".checkpoint"
 }
 
 func wait(d time.Duration, done <-chan struct{}) bool {
@@ -357,7 +418,12 @@ func wait(d time.Duration, done <-chan struct{}) bool {
 
 // writes reports whether a draft in a folder has content.
 func writes(dir string) bool {
-	for _, pattern := range []string{".mfgs-*.tmp/new/*", ".mfgs-*.tmp/new/*/*", "*/.mfgs-*.tmp/new/*"} {
+	return drafted(dir, ".mfgs-*.tmp/new/*", ".mfgs-*.tmp/new/*/*", "*/.mfgs-*.tmp/new/*", "*/.mfgs-*.tmp/new/*/*")
+}
+
+// drafted reports whether a file with content has a path of one of these patterns.
+func drafted(dir string, patterns ...string) bool {
+	for _, pattern := range patterns {
 		names, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, name := range names {
 			if s, err := os.Stat(name); err == nil && s.Mode().IsRegular() && s.Size() > 0 {
@@ -403,6 +469,14 @@ func (h *harness) inspect(s *scenario, dir string) (ended bool, err error) {
 		s.after++
 	} else {
 		s.before++
+	}
+	if c := s.checkpoint(); c != "" {
+		if _, there := got[c+"/part/part.yaml"]; there {
+			s.kept++
+		}
+		if drafted(dir, c+"/.mfgs-*.tmp/new/*", c+"/.mfgs-*.tmp/new/*/*") {
+			s.writing++
+		}
 	}
 	if h.verbose {
 		fmt.Printf("%s: killed, ended %v: %s\n", s.name, ended, got.differences(s.want))

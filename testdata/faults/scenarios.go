@@ -95,6 +95,15 @@ var scenarios = []*scenario{
 		command: calibrate("--out", "b", "--features-cache", "cache", "--resume"),
 	},
 	{
+		name: "a clock that jumps", units: []string{"b"}, clock: true,
+		command: calibrate("--out", "b", "--resume"),
+	},
+	{
+		// What a store of the cache says of the data's times depends on the clock.
+		name: "a clock, with a cache", units: []string{"b"}, clock: true, scratch: "cache",
+		command: calibrate("--out", "b", "--features-cache", "cache", "--resume"),
+	},
+	{
 		name: "calibrate --shard", units: []string{"p"},
 		command: calibrate("--out", "p", "--shard", "2/3", "--resume"),
 	},
