@@ -53,15 +53,13 @@ func TestPagesSayToInstallWhatTheirTestsInstall(t *testing.T) {
 }
 
 // requirements lists the packages of a file, in order.
-func requirements(t *testing.T, file string) (packages []string) {
+func requirements(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Error(err)
 	}
-	for _, line := range strings.Fields(regexp.MustCompile(`(?m)#.*$`).ReplaceAllString(string(text), "")) {
-		packages = append(packages, line)
-	}
+	packages := strings.Fields(regexp.MustCompile(`(?m)#.*$`).ReplaceAllString(string(text), ""))
 	slices.Sort(packages)
 	return packages
 }

@@ -43,7 +43,9 @@ func piece(t testing.TB, train, val int) *Part {
 			t.Fatal(err)
 		}
 		s.Examples = count
-		p.Sets = append(p.Sets, Set{Role: bundle.Train, Spec: "x", From: 100, Count: 21*rows.BlockSize - 200, Shards: []Shard{s}})
+		p.Sets = append(p.Sets, Set{
+			Role: bundle.Train, Spec: "x", From: 100, Count: 21*rows.BlockSize - 200, Shards: []Shard{s},
+		})
 	}
 	if val > 0 {
 		s := shard(val, 5, 30, 11*rows.BlockSize-40)
@@ -55,7 +57,9 @@ func piece(t testing.TB, train, val int) *Part {
 		if val == 1 {
 			probed(p)
 		}
-		p.Sets = append(p.Sets, Set{Role: bundle.Val, Spec: "y", From: 30, Count: 11*rows.BlockSize - 40, Shards: []Shard{s}})
+		p.Sets = append(p.Sets, Set{
+			Role: bundle.Val, Spec: "y", From: 30, Count: 11*rows.BlockSize - 40, Shards: []Shard{s},
+		})
 	}
 	return p
 }
@@ -116,7 +120,11 @@ func TestMergedNeighboursTakeTheRoomOfOne(t *testing.T) {
 		return info.Size()
 	}
 	one := piece(t, 3, 0)
-	four := whole(t, written(t, piece(t, 1, 0)), written(t, piece(t, 2, 0)), written(t, piece(t, 3, 0)), written(t, piece(t, 4, 0)))
+	var dirs []string
+	for i := range 4 {
+		dirs = append(dirs, written(t, piece(t, i+1, 0)))
+	}
+	four := whole(t, dirs...)
 	if a, b := size(written(t, one)), size(written(t, four)); b > a+a/2 {
 		t.Errorf("sums of one shard take %d bytes, and of four %d", a, b)
 	}
@@ -221,7 +229,8 @@ func TestTheModelIsCopiedFromThePartThatHoldsIt(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, ModelName), []byte("b model"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Copy(dir, ModelName)(io.Discard); !errors.Is(err, bundle.ErrHash) || !strings.Contains(err.Error(), ModelName) {
+	err = m.Copy(dir, ModelName)(io.Discard)
+	if !errors.Is(err, bundle.ErrHash) || !strings.Contains(err.Error(), ModelName) {
 		t.Errorf("a damaged model: %v", err)
 	}
 }
@@ -231,7 +240,9 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	of := func(c calibrate.Covariance) *Part {
 		p := example(t)
 		var err error
-		p.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{Head: head, Structure: calibrate.Full, Fisher: c.NeedsFisher()})
+		p.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{
+			Head: head, Structure: calibrate.Full, Fisher: c.NeedsFisher(),
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
