@@ -42,7 +42,7 @@ type Options struct {
 	// Model is the path of the model file, for a bundle that holds none. It must
 	// be the file that was calibrated.
 	Model string
-	// Preprocess replaces the bundle's; nil keeps it. A bundle that was calibrated with
+	// Preprocess replaces the bundle's; nil keeps it, and a nil Exif in it keeps the bundle's Exif. A bundle that was calibrated with
 	// ready arrays alone has none, and images are refused until it is given here.
 	Preprocess *preprocess.Spec
 	// MaxBad is how many unreadable records PredictDataset skips.
@@ -315,7 +315,8 @@ func (p *Predictor) Predict(ctx context.Context, inputs []Tensor) ([]Prediction,
 }
 
 // PredictImages preprocesses images as the bundle says and evaluates them. No
-// images are an error, and so is one that is nil.
+// images are an error, and so is one that is nil. Package image's decoders drop the EXIF orientation
+// of a file, so images are taken as they are: give the file itself to ImageInputs to have it turned.
 func (p *Predictor) PredictImages(ctx context.Context, images ...image.Image) ([]Prediction, error) {
 	if p.network == nil {
 		return nil, errNoModel

@@ -23,7 +23,7 @@ const maxInflate = 1032
 type Pixels struct {
 	Data                    []uint8
 	Height, Width, Channels int
-	Orientation             uint8 // EXIF's, by which Data is not turned: 1 to 8, 0 where the file has none
+	Orientation             uint8 // EXIF's, which Data is stored in: 1 to 8, 0 where the file has none; see Upright
 }
 
 // Recognise reports whether a file that begins so is a PNG or JPEG file.
@@ -33,8 +33,8 @@ func isPNG(b []byte) bool  { return bytes.HasPrefix(b, []byte("\x89PNG\r\n\x1a\n
 func isJPEG(b []byte) bool { return bytes.HasPrefix(b, []byte("\xff\xd8\xff")) }
 
 // Decode decodes a PNG or JPEG file as Pillow's convert("RGB") does, but for grey images: alpha is
-// dropped, 16-bit samples keep their high byte, palettes are looked up, an EXIF orientation is
-// told and not applied. PNG is exact; JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
+// dropped, 16-bit samples keep their high byte, palettes are looked up, and an EXIF orientation is
+// reported but not applied. PNG is exact; JPEG equals libjpeg's, with its interpolation of chroma, within 3 of 255.
 func Decode(b []byte) (*Pixels, error) {
 	decodeConfig, decode, name := png.DecodeConfig, png.Decode, "PNG"
 	// How many pixels a byte of the file can make at most: deflate gives 1032

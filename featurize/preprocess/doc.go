@@ -40,7 +40,12 @@
 //	layout: NCHW           # NCHW or NHWC [as the model's input shows]
 //	flatten: false         # one row of numbers for each image [where the model's
 //	                       #   input has rank 2]
-//	exif: false            # turn a photograph in a file first, as its EXIF orientation says
+//	exif: true             # turn and mirror an image file first, as its EXIF orientation
+//	                       #   asks for; false takes it as it is stored [true]
+//
+// Telephones store most pictures turned, and say so in the file's EXIF data. PNG and JPEG files have
+// it; arrays, and images that are decoded already, come as they are to be taken. In a bundle that does
+// not say exif it is false: the first ones were calibrated so.
 //
 // Package published reads what other libraries wrote beside a model.
 //
@@ -65,6 +70,6 @@
 // Results equal what a model's training most likely used: resizing is Pillow's, with its
 // antialiasing and its 8-bit rounding after either pass, to the last bit; the rounding of the
 // shorter-side rule and of the centre crop is torchvision's; fit and pad are Pillow's
-// ImageOps.contain and ImageOps.pad; cover, and fit with crop, are timm's ResizeKeepRatio; grey is
-// Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
+// ImageOps.contain and ImageOps.pad, and exif is its ImageOps.exif_transpose, but for orientations
+// outside EXIF; cover, and fit with crop, are timm's ResizeKeepRatio; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
 package preprocess

@@ -3,17 +3,30 @@ package preprocess
 import (
 	"fmt"
 	"math"
+
+	"github.com/mfgs/mfgs/featurize/pixels"
 )
 
 // maxPixels bounds what a resize may make of an image; one of a single column
 // would otherwise become endlessly long.
 const maxPixels = 100_000_000
 
-// A view reads pixel channel k at (x,y) as pix[y*row + x*col + k*plane].
+// A view reads pixel channel k at (x,y) as pix[at + y*row + x*col + k*plane]. Steps are negative
+// where an image is read from its other end.
 type view struct {
 	pix             []uint8
+	at              int
 	h, w, c         int
 	row, col, plane int
+}
+
+// String describes v as in "28×28 grey image".
+func (v view) String() string {
+	kind := "grey"
+	if v.c == 3 {
+		kind = "colour"
+	}
+	return fmt.Sprintf("%d×%d %s image", v.h, v.w, kind)
 }
 
 // viewOf returns m's pixels. ok is false where m is not an image.
@@ -41,14 +54,32 @@ func viewOf(m Image) (v view, ok bool, err error) {
 	return v, true, nil
 }
 
-// packed reports whether v's pixels lie as [h,w,c].
-func (v view) packed() bool {
-	return v.row == v.w*v.c && v.col == v.c && (v.c == 1 || v.plane == 1)
+// line returns row y as [w,c], copied to buf where its pixels do not lie so.
+func (v view) line(y int, buf *[]uint8) []uint8 {
+	at := v.at + y*v.row
+	if v.packed() {
+		return v.pix[at:][:v.w*v.c]
+	}
+	out := grow(buf, v.w*v.c)
+	if v.c == 1 {
+		for x := range out {
+			out[x] = v.pix[at+x*v.col]
+		}
+		return out
+	}
+	for i := 0; i < len(out); i += 3 {
+		out[i], out[i+1], out[i+2] = v.pix[at], v.pix[at+v.plane], v.pix[at+2*v.plane]
+		at += v.col
+	}
+	return out
 }
+
+// packed reports whether every row of v lies as [w,c].
+func (v view) packed() bool { return v.col == v.c && (v.c == 1 || v.plane == 1) }
 
 // crop narrows a view to a window.
 func (v view) crop(x, y, w, h int) view {
-	v.pix = v.pix[y*v.row+x*v.col:]
+	v.at += y*v.row + x*v.col
 	v.w, v.h = w, h
 	return v
 }
@@ -58,60 +89,17 @@ func packedView(buf []uint8, h, w, c int) view {
 	return view{pix: buf, h: h, w: w, c: c, row: w * c, col: c, plane: 1}
 }
 
-// pack copies v to [h,w,c] in buf.
-func (v view) pack(buf *[]uint8) view {
-	out := packedView(grow(buf, v.h*v.w*v.c), v.h, v.w, v.c)
-	i := 0
-	for y := range v.h {
-		for x := range v.w {
-			for k := range v.c {
-				out.pix[i] = v.pix[y*v.row+x*v.col+k*v.plane]
-				i++
-			}
-		}
+// upright returns v turned and mirrored as an EXIF orientation asks for. No pixel is moved.
+func (v view) upright(orientation uint8) view {
+	h, w, stored := pixels.Upright(orientation, v.h, v.w)
+	index := func(y, x int) int {
+		y, x = stored(y, x)
+		return v.at + y*v.row + x*v.col
 	}
-	return out
-}
-
-// turned returns v as it was taken, by its EXIF orientation.
-func (v view) turned(orientation uint8) view {
-	// The pixel that comes to (x,y).
-	var source func(x, y int) (int, int)
-	right, bottom := v.w-1, v.h-1
-	switch orientation {
-	case 2:
-		source = func(x, y int) (int, int) { return right - x, y }
-	case 3:
-		source = func(x, y int) (int, int) { return right - x, bottom - y }
-	case 4:
-		source = func(x, y int) (int, int) { return x, bottom - y }
-	case 5:
-		source = func(x, y int) (int, int) { return y, x }
-	case 6:
-		source = func(x, y int) (int, int) { return y, bottom - x }
-	case 7:
-		source = func(x, y int) (int, int) { return right - y, bottom - x }
-	case 8:
-		source = func(x, y int) (int, int) { return right - y, x }
-	default:
-		return v
-	}
-	h, w := v.h, v.w
-	if orientation >= 5 {
-		h, w = w, h
-	}
-	out := packedView(make([]uint8, h*w*v.c), h, w, v.c)
-	i := 0
-	for y := range h {
-		for x := range w {
-			fromX, fromY := source(x, y)
-			for k := range v.c {
-				out.pix[i] = v.pix[fromY*v.row+fromX*v.col+k*v.plane]
-				i++
-			}
-		}
-	}
-	return out
+	at := index(0, 0)
+	v.row, v.col = index(1, 0)-at, index(0, 1)-at
+	v.at, v.h, v.w = at, h, w
+	return v
 }
 
 // grey returns v in one channel, weighted as Pillow's convert("L") does (ITU-R
@@ -124,8 +112,8 @@ func (v view) grey(buf *[]uint8) view {
 	i := 0
 	for y := range v.h {
 		for x := range v.w {
-			p := v.pix[y*v.row+x*v.col:]
-			r, g, b := uint32(p[0]), uint32(p[v.plane]), uint32(p[2*v.plane])
+			at := v.at + y*v.row + x*v.col
+			r, g, b := uint32(v.pix[at]), uint32(v.pix[at+v.plane]), uint32(v.pix[at+2*v.plane])
 			out.pix[i] = uint8((19595*r + 38470*g + 7471*b + 0x8000) >> 16)
 			i++
 		}
@@ -153,8 +141,8 @@ func (c *Crop) from(size, n int) int {
 }
 
 // applyImage runs all steps on an image seen as v.
-func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) error {
-	g, err := p.geometry(m, v)
+func applyImage[T number](p *Pipeline, v view, dst []T, t *tables[T]) error {
+	g, err := p.geometry(v)
 	if err != nil {
 		return err
 	}
@@ -168,9 +156,6 @@ func applyImage[T number](p *Pipeline, m Image, v view, dst []T, t *tables[T]) e
 	} else {
 		if g.c == 1 {
 			v = v.grey(&b.grey)
-		}
-		if !v.packed() {
-			v = v.pack(&b.packed)
 		}
 		v = b.resize(v, g, p.spec.Resize, &b.resized)
 	}
@@ -204,17 +189,17 @@ func write[T any](dst []T, step, width int, v view, channel int, t *[256]T) {
 		v.w, v.h = v.w*v.h, 1
 	}
 	for y := range v.h {
-		src := v.pix[y*v.row+channel*v.plane:]
+		at := v.at + y*v.row + channel*v.plane
 		d := dst[y*width*step:]
 		if v.col == 1 && step == 1 {
-			src, d = src[:v.w], d[:v.w]
+			src, d := v.pix[at:][:v.w], d[:v.w]
 			for x, b := range src {
 				d[x] = t[b]
 			}
 			continue
 		}
 		for x := range v.w {
-			d[x*step] = t[src[x*v.col]]
+			d[x*step] = t[v.pix[at+x*v.col]]
 		}
 	}
 }

@@ -37,11 +37,7 @@ func (m Image) String() string {
 		dims[i] = fmt.Sprint(d)
 	}
 	if v, ok, err := viewOf(m); ok && err == nil {
-		kind := "grey"
-		if v.c == 3 {
-			kind = "colour"
-		}
-		return fmt.Sprintf("%d×%d %s image", v.h, v.w, kind)
+		return v.String()
 	}
 	return fmt.Sprintf("array [%s] of %s", strings.Join(dims, ","), strings.TrimPrefix(fmt.Sprintf("%T", m.Data), "[]"))
 }
@@ -92,7 +88,7 @@ type tables[T any] struct {
 
 // buffers are one Apply's working memory.
 type buffers struct {
-	packed, grey, resized []uint8
+	grey, resized []uint8
 	resampler
 }
 
@@ -104,6 +100,9 @@ func New(spec Spec, t Target) (*Pipeline, error) {
 	}
 	if err := t.validate(); err != nil {
 		return nil, err
+	}
+	if spec.Exif == nil {
+		spec.Exif = new(true)
 	}
 	p := &Pipeline{target: t, spec: spec.fill(t), scratch: &sync.Pool{New: func() any { return new(buffers) }}}
 	p.axes, p.noAxes = t.axes(p.spec.Layout)
@@ -290,7 +289,7 @@ func (p *Pipeline) Resolve(m Image) (*Pipeline, error) {
 		q.setShape(slices.Clone(shape))
 		return &q, nil
 	}
-	g, err := p.geometry(m, v)
+	g, err := p.geometry(v)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +364,7 @@ func apply[T number](p *Pipeline, m Image, dst []T, t *tables[T]) error {
 		return err
 	}
 	if isImage && t != nil {
-		return applyImage(p, m, v, dst, t)
+		return applyImage(p, v, dst, t)
 	}
 	if _, err := p.ready(m); err != nil {
 		return err
@@ -418,11 +417,11 @@ func squeeze(shape []int) []int {
 	return slices.DeleteFunc(slices.Clone(shape), func(d int) bool { return d == 1 })
 }
 
-// view returns m as an image, where it is one and the target takes images.
+// view returns m as an image, upright where the Spec says so, if it is one and the target takes images.
 func (p *Pipeline) view(m Image) (v view, isImage bool, err error) {
 	v, isImage, err = viewOf(m)
-	if isImage = isImage && p.noAxes == nil && err == nil; isImage && p.spec.Exif {
-		v = v.turned(m.Orientation)
+	if isImage = isImage && p.noAxes == nil && err == nil; isImage && *p.spec.Exif {
+		v = v.upright(m.Orientation)
 	}
 	return v, isImage, err
 }
@@ -438,13 +437,13 @@ type geometry struct {
 	left, top  int // the image's corner in it
 }
 
-// geometry plans for the image m, seen as v.
-func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
+// geometry plans for an image.
+func (p *Pipeline) geometry(v view) (g geometry, err error) {
 	g.w, g.h = v.w, v.h
 	if r := p.spec.Resize; r != nil {
 		g.w, g.h = r.to(v.w, v.h, p.spec.Crop != nil)
 		if g.w > maxPixels/g.h {
-			return g, fmt.Errorf("resize of a %v would make %d×%d pixels", m, g.h, g.w)
+			return g, fmt.Errorf("resize of a %v would make %d×%d pixels", v, g.h, g.w)
 		}
 	}
 	g.cw, g.ch = g.w, g.h
@@ -453,7 +452,7 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 	if crop != nil {
 		g.cw, g.ch = crop.sides()
 		if pad == nil && (g.cw > g.w || g.ch > g.h) {
-			return g, p.shapeError(m,
+			return g, p.shapeError(v,
 				fmt.Sprintf("it is smaller than the crop of %d×%d: put a resize before it, or give pad", g.ch, g.cw))
 		}
 	}
@@ -483,7 +482,7 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 	}
 	if a.h > 0 && a.h != g.outH || a.w > 0 && a.w != g.outW || a.flat && a.n > 0 && a.n != g.c*g.outH*g.outW ||
 		p.size > 0 && p.size != g.c*g.outH*g.outW {
-		return g, p.shapeError(m, "")
+		return g, p.shapeError(v, "")
 	}
 	if a.flat && a.order == "" && g.c > 1 {
 		return g, errors.New("a colour image flattened can have its channels first or last: say layout NCHW or NHWC in --preprocess")
@@ -491,7 +490,7 @@ func (p *Pipeline) geometry(m Image, v view) (g geometry, err error) {
 	return g, nil
 }
 
-func (p *Pipeline) shapeError(m Image, hint string) error {
+func (p *Pipeline) shapeError(v view, hint string) error {
 	if hint == "" {
 		hint = "images are never resized unasked; give --preprocess with a resize, as a YAML file or a preset such as imagenet"
 		if p.spec.Resize != nil || p.spec.Crop != nil {
@@ -506,5 +505,5 @@ func (p *Pipeline) shapeError(m Image, hint string) error {
 	if slices.Contains(p.target.Shape[1:], -1) {
 		want += fmt.Sprintf(" (here %v)", p.shape)
 	}
-	return &ShapeError{m.String(), want, hint}
+	return &ShapeError{v.String(), want, hint}
 }

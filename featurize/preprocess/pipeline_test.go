@@ -654,7 +654,7 @@ func TestExifTurns(t *testing.T) {
 				if !exif {
 					want = turned[1]
 				}
-				p, err := New(Spec{Exif: exif, Layout: NHWC}, Target{Shape: []int64{-1, -1, -1, 3}, Type: tensor.Uint8})
+				p, err := New(Spec{Exif: &exif, Layout: NHWC}, Target{Shape: []int64{-1, -1, -1, 3}, Type: tensor.Uint8})
 				if err != nil {
 					t.Fatal(err)
 				}

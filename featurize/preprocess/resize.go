@@ -24,7 +24,7 @@ type kernel struct {
 // A resampler is reusable working memory.
 type resampler struct {
 	horizontal, vertical kernel
-	middle               []uint8
+	line, middle         []uint8
 	acc                  []int32
 	rows, columns        []int
 }
@@ -158,7 +158,7 @@ func (k *kernel) clip8(sum int32) uint8 { return uint8(min(max(sum>>k.precision,
 
 func (k *kernel) half() int32 { return 1 << (k.precision - 1) }
 
-// resize scales the packed image v to g.w × g.h and returns g's crop of it, in
+// resize scales v to g.w × g.h and returns g's crop of it, in
 // buf. Only what the crop needs is computed.
 func (r *resampler) resize(v view, g geometry, how *Resize, buf *[]uint8) view {
 	if how.Filter == Nearest {
@@ -176,11 +176,18 @@ func (r *resampler) resize(v view, g geometry, how *Resize, buf *[]uint8) view {
 	}
 	if g.w == v.w {
 		v = v.crop(g.x, top, g.cw, rows)
+		if !v.packed() {
+			out := packedView(grow(&r.middle, rows*g.cw*v.c), rows, g.cw, v.c)
+			for y := range rows {
+				copy(out.pix[y*out.row:], v.line(y, &r.line))
+			}
+			v = out
+		}
 	} else {
 		r.horizontal.set(v.w, g.w, g.x, g.x+g.cw, how)
 		out := packedView(grow(&r.middle, rows*g.cw*v.c), rows, g.cw, v.c)
 		for y := range rows {
-			src, dst := v.pix[(top+y)*v.row:][:v.w*v.c], out.pix[y*out.row:][:out.row]
+			src, dst := v.line(top+y, &r.line), out.pix[y*out.row:][:out.row]
 			if v.c == 3 {
 				r.horizontal.along3(dst, src)
 			} else {
@@ -239,7 +246,7 @@ func (r *resampler) across(out, v view, top int) {
 			acc[x] = k.half()
 		}
 		for j, w := range k.weight[i*k.taps:][:k.n[i]] {
-			src := v.pix[(k.first[i]+j-top)*v.row:][:len(acc)]
+			src := v.pix[v.at+(k.first[i]+j-top)*v.row:][:len(acc)]
 			for x, b := range src {
 				acc[x] += int32(b) * w
 			}
@@ -259,9 +266,11 @@ func (r *resampler) nearest(v view, g geometry, buf *[]uint8) view {
 	out := packedView(grow(buf, g.ch*g.cw*v.c), g.ch, g.cw, v.c)
 	i := 0
 	for _, y := range r.rows[g.y:][:g.ch] {
-		src := v.pix[y*v.row:]
 		for _, x := range r.columns[g.x:][:g.cw] {
-			i += copy(out.pix[i:], src[x*v.c:][:v.c])
+			for k := range v.c {
+				out.pix[i] = v.pix[v.at+y*v.row+x*v.col+k*v.plane]
+				i++
+			}
 		}
 	}
 	return out

@@ -15,7 +15,7 @@ import (
 )
 
 // A Spec says how an image becomes a tensor; see the package documentation for
-// the fields and their defaults. The zero value changes nothing.
+// the fields and their defaults. The zero value changes no pixel, and turns image files upright.
 type Spec struct {
 	Resize  *Resize   `yaml:"resize,omitempty" json:"resize,omitempty"`
 	Pad     *Pad      `yaml:"pad,omitempty" json:"pad,omitempty"`
@@ -26,7 +26,11 @@ type Spec struct {
 	Std     []float64 `yaml:"std,omitempty,flow" json:"std,omitempty"`
 	Layout  Order     `yaml:"layout,omitempty" json:"layout,omitempty"`
 	Flatten bool      `yaml:"flatten,omitempty" json:"flatten,omitempty"`
-	Exif    bool      `yaml:"exif,omitempty" json:"exif,omitempty"` // turn photographs as their EXIF orientation says
+
+	// Exif says whether an image file is turned and mirrored as its EXIF orientation asks for,
+	// before anything else: telephones store most pictures turned. Nil is true, except in bundles:
+	// those that do not say it were calibrated with images as they are stored.
+	Exif *bool `yaml:"exif,omitempty" json:"exif,omitempty"`
 }
 
 // Resize scales an image. Either Size is set, which stands for both sides where Mode

@@ -23,6 +23,7 @@ type Detail struct {
 	// where there are too few examples.
 	Trial     *SetTrial
 	Galleries []Gallery
+	Exif      bool // images in the galleries are predicted turned as their EXIF orientation asks for
 	// Classes are the figures of each class of the test set, by the methods mle and Probabilities.
 	Classes map[string][]metrics.ClassFigures
 }

@@ -192,6 +192,9 @@ func (g *gathering) detail(ctx context.Context, tallies []*measure.Tally) (*Deta
 		Manifest: b.manifest, Probabilities: b.servedMethod(), Score: b.calibration.Served().Name,
 		Curves: map[string]Curves{}, Sizes: g.sizes, Classes: map[string][]metrics.ClassFigures{},
 	}
+	if b.cut != nil && b.cut.Preprocess() != nil {
+		d.Exif = *b.cut.Preprocess().Exif
+	}
 	for _, t := range tallies {
 		c, err := t.Curves()
 		if err != nil {

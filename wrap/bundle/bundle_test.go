@@ -71,7 +71,7 @@ func full() Bundle {
 				Op: "Gemm", Node: "/fc/Gemm", FeaturesTensor: "/relu/Relu_output_0", LogitsTensor: "logits",
 				Head: softmax, Tail: []string{"Softmax"},
 			},
-			Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW},
+			Preprocess: &preprocess.Spec{Resize: &preprocess.Resize{Size: 8}, Scale: 0.0039, Layout: preprocess.NCHW, Exif: new(false)},
 			Damping: Damping{Rule: "auto", Rho: 1,
 				Candidates: []calibrate.Candidate{{Rho: 1, Epsilon: 0.125, NLL: 0.05},
 					{Rho: 10, Epsilon: 1.25, NLL: 0.06, Gain: -0.01, StdErr: 1e-7}}},
@@ -316,7 +316,7 @@ func TestFormat1(t *testing.T) {
 			b.Manifest.Probabilities, b.Manifest.HeldOut.MF0, b.Manifest.MeanField.MedianMargin = nil, nil, 0
 			b.Manifest.OODScore = nil
 			if b.Manifest.Preprocess == nil { // format 1 always says something
-				b.Manifest.Preprocess = &preprocess.Spec{}
+				b.Manifest.Preprocess = &preprocess.Spec{Exif: new(false)}
 			}
 			got, err := Open(dir)
 			if err != nil {

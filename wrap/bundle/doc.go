@@ -61,6 +61,7 @@
 //	preprocess                 from image to tensor: a Spec of package preprocess    1  (2)
 //	  pad                      of it                                                 –  (2)
 //	  resize.mode              fit and height, of its values                         –  (2)
+//	  exif                     whether image files are turned upright, see below     –  (2)
 //	bytes                      true: bytes were turned into numbers, see below       –  (2)
 //	covariance                 hessian, fisher or sandwich                           1   2
 //	structure                  full or kron                                          1   2
@@ -160,6 +161,10 @@
 // become such arrays is not known then, and a reader refuses them until it is told. Format 1
 // always has it, and what is left out of it changes no pixel. bytes is true where a model with
 // several inputs, which has no preprocess, was given bytes for some of them.
+//
+// preprocess.exif says whether an image file is turned and mirrored as its EXIF orientation asks for,
+// before anything else. Writers always say it. Bundles without it, and all of format 1, were calibrated
+// with images as they are stored: readers take it for false, whatever a Spec without it means elsewhere.
 //
 // probabilities.method says whose probabilities are served: mf0, under the pair
 // temperatures.nll; ts, softmax(a/T) with T = temperatures.ts; or mle, the network's own. In

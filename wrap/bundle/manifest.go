@@ -321,6 +321,9 @@ func parse(document []byte) (*Manifest, error) {
 	if m.Format == 1 && m.Preprocess == nil {
 		m.Preprocess = &preprocess.Spec{}
 	}
+	if p := m.Preprocess; p != nil && p.Exif == nil {
+		p.Exif = new(false) // written before the field was, when images were taken as they are stored
+	}
 	if err := m.Validate(); err != nil {
 		return nil, err
 	}

@@ -132,7 +132,7 @@ func (c *checks) format1(m *Manifest) {
 	c.that(m.Preprocess != nil, "preprocess is missing, and this is format 1")
 	if p := m.Preprocess; p != nil {
 		absent(p.Pad == nil, "preprocess.pad")
-		absent(!p.Exif, "preprocess.exif")
+		absent(p.Exif == nil || !*p.Exif, "preprocess.exif")
 		absent(p.Crop == nil || p.Crop.Round == "", "preprocess.crop.round")
 		if r := p.Resize; r != nil {
 			absent(r.Arithmetic == "", "preprocess.resize.arithmetic")

@@ -174,6 +174,9 @@ func encode(w io.Writer, p *calibrate.Posterior) error {
 // document renders a manifest and reads it again as a reader would, so that
 // nothing is written that cannot be opened, or says something else then.
 func (m *Manifest) document() ([]byte, error) {
+	if p := m.Preprocess; p != nil && p.Exif == nil {
+		return nil, fmt.Errorf("%s: %w: preprocess.exif is not set, want true or false", ManifestName, ErrField)
+	}
 	document, err := m.render()
 	if err != nil {
 		return nil, err

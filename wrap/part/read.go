@@ -95,6 +95,9 @@ func parse(document []byte) (*Manifest, error) {
 	if err := folder.Decode(document, m); err != nil {
 		return nil, err
 	}
+	if p := m.Recipe.Preprocess; p != nil && p.Spec != nil && p.Spec.Exif == nil {
+		p.Spec.Exif = new(false) // as in bundles
+	}
 	return m, m.Validate()
 }
 

@@ -83,7 +83,7 @@ func Evaluation(ctx context.Context, c bench.Config, e *bench.Evaluation) string
 	attached, err := attach.Open(b, c.Model, used)
 	if err == nil {
 		defer attached.Close()
-		t.model, t.head = attached.Model, attached.Head
+		t.model, t.head, t.used = attached.Model, attached.Head, attached.Preprocessing(c.Preprocess)
 	}
 	return "test: " + t.advice(ctx, m, h.Classes(), err)
 }
@@ -185,6 +185,9 @@ type candidate struct {
 func candidates(model string, t preprocess.Target, used *preprocess.Spec) []candidate {
 	list := []candidate{{"as it is", *used, true}}
 	add := func(name string, s preprocess.Spec) {
+		if s.Exif == nil { // it is no part of a preset
+			s.Exif = used.Exif
+		}
 		p, err := preprocess.New(s, t)
 		if err != nil {
 			return

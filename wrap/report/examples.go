@@ -63,7 +63,7 @@ func (v *view) card(e bench.Shown) card {
 		fact("ood_score", plain.write(e.OODScore))
 	}
 	if e.Input != nil {
-		show(&c, e.Input)
+		show(&c, e.Input, v.e.Detail.Exif)
 	}
 	return c
 }

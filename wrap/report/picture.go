@@ -17,6 +17,7 @@ import (
 	"golang.org/x/image/draw"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/featurize/pixels"
 	"github.com/mfgs/mfgs/featurize/text"
 )
 
@@ -29,12 +30,15 @@ const (
 )
 
 // show puts into a card what the data have of an example: a picture where it is one, else a text, or the
-// first of its values.
-func show(c *card, e *dataset.Example) {
+// first of its values. exif says whether a picture is turned as its EXIF orientation asks for.
+func show(c *card, e *dataset.Example, exif bool) {
 	if err := e.Decode(); err != nil {
 		return
 	}
 	if len(e.Inputs) == 1 {
+		if !exif {
+			e.Inputs[0].Orientation = 0
+		}
 		if img, scaled := imageOf(&e.Inputs[0]); img != nil {
 			c.Picture, c.Small = encode(img)
 			if scaled {
@@ -133,7 +137,11 @@ func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) 
 	if layout == dataset.CHW {
 		return h, w, channels, func(y, x, channel int) int { return (channel*h+y)*w + x }
 	}
-	return h, w, channels, func(y, x, channel int) int { return (y*w+x)*channels + channel }
+	uprightH, uprightW, stored := pixels.Upright(a.Orientation, h, w)
+	return uprightH, uprightW, channels, func(y, x, channel int) int {
+		y, x = stored(y, x)
+		return (y*w+x)*channels + channel
+	}
 }
 
 // reader returns what reads the numbers of a slice.

@@ -77,7 +77,7 @@ func TestImagesAreShown(t *testing.T) {
 		"numbers, last": {dataset.Array{Shape: []int{8, 9, 3}, Data: floats(planes(3, false))}, 3, true},
 	} {
 		var c card
-		show(&c, arrays(test.array))
+		show(&c, arrays(test.array), true)
 		img := pictureOf(t, &c)
 		if b := img.Bounds(); b.Dx() != 9 || b.Dy() != 8 || !c.Small || (c.More != "") != test.scaled {
 			t.Errorf("%s: %v, small %v, %q", name, b, c.Small, c.More)
@@ -127,7 +127,7 @@ func TestRowsAndTextsAreShown(t *testing.T) {
 		"none":                {arrays(), "", "", ""},
 	} {
 		var c card
-		show(&c, test.example)
+		show(&c, test.example, true)
 		var values []string
 		for _, v := range c.Values {
 			values = append(values, v[0]+"="+v[1])
@@ -137,7 +137,7 @@ func TestRowsAndTextsAreShown(t *testing.T) {
 		}
 	}
 	var c card
-	show(&c, arrays(dataset.Array{Data: []string{long}}))
+	show(&c, arrays(dataset.Array{Data: []string{long}}), true)
 	if n := len([]rune(c.Text)); n > 5*mostText || strings.Contains(c.Text, "\x1b") {
 		t.Errorf("a long text is shown as %d characters, %.40q", n, c.Text)
 	}
@@ -161,7 +161,7 @@ func photograph(t *testing.T, w, h int) []byte {
 func TestPhotographsAreMadeSmall(t *testing.T) {
 	for _, size := range [][2]int{{800, 600}, {300, 1200}, {3000, 2}} {
 		var c card
-		show(&c, &dataset.Example{Encoded: photograph(t, size[0], size[1])})
+		show(&c, &dataset.Example{Encoded: photograph(t, size[0], size[1])}, true)
 		b := pictureOf(t, &c).Bounds()
 		if max(b.Dx(), b.Dy()) != thumbnail || c.Small || len(c.Picture) > 60e3 || min(b.Dx(), b.Dy()) < 1 {
 			t.Errorf("%v became %v in %d bytes", size, b, len(c.Picture))

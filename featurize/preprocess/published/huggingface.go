@@ -284,7 +284,7 @@ func (s side) plain(key string) (w, h, shorter int, err error) {
 
 // steps makes the Spec.
 func (p *processed) steps(c *config, class processor) error {
-	p.spec = preprocess.Spec{Color: preprocess.RGB, Exif: true}
+	p.spec = preprocess.Spec{Color: preprocess.RGB, Exif: new(true)}
 	switch p.filter {
 	case preprocess.Bilinear, preprocess.Bicubic, preprocess.Lanczos:
 		p.arithmetic = preprocess.Torch

@@ -18,8 +18,10 @@
 //   - An image that is smaller than the crop by an odd number of pixels lies one pixel further
 //     right and below in transformers with Pillow. Here it lies as with torchvision.
 //
-// Files are opened as the library's own loaders do: transformers turns photographs by EXIF, timm
-// and torchvision do not; all of them drop alpha and look palettes up.
+// Files are opened as the libraries' loaders do, without alpha and with palettes looked up. There is
+// one exception: the loaders of timm and torchvision ignore an EXIF orientation. The transforms that
+// they publish begin behind the loader and say nothing of it, so Exif is left open here, and image
+// files are turned upright, as networks know them. transformers' load_image turns them, too.
 //
 // [pixels.Decode]: https://pkg.go.dev/github.com/mfgs/mfgs/featurize/pixels#Decode
 package published

@@ -3,6 +3,7 @@
 package attach
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -156,14 +157,25 @@ func (a *Attached) Batch() int {
 	return min(a.Bundle.Manifest.Batch, max(1, 2_500_000/(64*a.Head.LogitDim)))
 }
 
+// Preprocessing returns the given preprocessing, with Exif as in the bundle where it does not say it, or
+// that of the bundle, which may have none.
+func (a *Attached) Preprocessing(given *preprocess.Spec) *preprocess.Spec {
+	own := a.Bundle.Manifest.Preprocess
+	if given == nil || own == nil || given.Exif != nil {
+		return cmp.Or(given, own)
+	}
+	s := *given
+	s.Exif = own.Exif
+	return &s
+}
+
 // Run has open prepare a network with the preprocessing of the bundle, which may have none, or
 // with another that is given.
 func (a *Attached) Run(given *preprocess.Spec, c featurize.Config, open func(featurize.Config) error) error {
-	if c.Preprocess = given; given != nil {
+	if c.Preprocess = a.Preprocessing(given); given != nil {
 		return open(c)
 	}
 	m := &a.Bundle.Manifest
-	c.Preprocess = m.Preprocess
 	c.ArraysOnly = c.Preprocess == nil && !m.Bytes
 	err := open(c)
 	if errors.Is(err, featurize.ErrSeveralInputs) { // of which format 1 records that nothing is done

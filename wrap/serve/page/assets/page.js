@@ -125,7 +125,7 @@ async function takePicture(file) {
 }
 
 async function asPNG(file) {
-  const bitmap = await createImageBitmap(file, { imageOrientation: "none" }).catch(() => {
+  const bitmap = await createImageBitmap(file, { imageOrientation: "from-image" }).catch(() => {
     throw new Error(`${file.name}: the browser cannot read this kind of picture. Save it as PNG or JPEG.`);
   });
   const canvas = document.createElement("canvas");
