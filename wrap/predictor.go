@@ -42,8 +42,9 @@ type Options struct {
 	// Model is the path of the model file, for a bundle that holds none. It must
 	// be the file that was calibrated.
 	Model string
-	// Preprocess replaces the bundle's; nil keeps it, and a nil Exif in it keeps the bundle's Exif. A bundle that was calibrated with
-	// ready arrays alone has none, and images are refused until it is given here.
+	// Preprocess replaces the bundle's; nil keeps it, and a nil Exif in it keeps the bundle's. A bundle
+	// that was calibrated with ready arrays alone has none, and images are refused until it is given
+	// here.
 	Preprocess *preprocess.Spec
 	// MaxBad is how many unreadable records PredictDataset skips.
 	MaxBad int

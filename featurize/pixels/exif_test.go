@@ -1,101 +1,104 @@
 package pixels
 
 import (
+	"bufio"
 	"bytes"
-	"encoding/binary"
-	"hash/crc32"
+	"encoding/hex"
+	"fmt"
 	"image"
 	"image/jpeg"
 	"image/png"
+	"os"
+	"strings"
 	"testing"
 )
 
-// tiff is a TIFF structure with one directory: a tag before, and the orientation.
-func tiff(order binary.AppendByteOrder, o uint16) []byte {
-	b := []byte("II*\x00")
-	if order == binary.BigEndian {
-		b = []byte("MM\x00*")
-	}
-	b = order.AppendUint32(b, 8)
-	b = order.AppendUint16(b, 2)
-	for _, tag := range [][2]uint16{{256, 77}, {274, o}} {
-		b = order.AppendUint16(b, tag[0])
-		b = order.AppendUint16(b, 3)
-		b = order.AppendUint32(b, 1)
-		b = order.AppendUint16(b, tag[1])
-		b = order.AppendUint16(b, 0)
-	}
-	return order.AppendUint32(b, 0)
-}
-
-func encoded(t testing.TB, encode func(b *bytes.Buffer, m image.Image) error) []byte {
+// file is a JPEG or PNG file of 4 × 3 pixels with some bytes at one of exif.py's places.
+func file(t testing.TB, place string, metadata []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := encode(&b, image.NewGray(image.Rect(0, 0, 4, 3))); err != nil {
+	var err error
+	m := image.NewGray(image.Rect(0, 0, 4, 3))
+	if strings.HasPrefix(place, "png") {
+		err = png.Encode(&b, m)
+	} else {
+		err = jpeg.Encode(&b, m, nil)
+	}
+	at, ok := map[string]int{"jpeg": 2, "jpeg-behind": b.Len(), "png": 33, "png-end": b.Len() - 12, "png-behind": b.Len()}[place]
+	if err != nil || !ok {
+		t.Fatal(place, err)
+	}
+	return bytes.Join([][]byte{b.Bytes()[:at], metadata, b.Bytes()[at:]}, nil)
+}
+
+// exifCases are those of testdata/exif.txt: see exif.py.
+func exifCases(t testing.TB, yield func(name string, file []byte, orientation uint8)) {
+	t.Helper()
+	f, err := os.Open("testdata/exif.txt")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
-}
-
-// asJPEG puts a TIFF structure behind another segment of a JPEG file.
-func asJPEG(t testing.TB, exif []byte) []byte {
-	b := encoded(t, func(b *bytes.Buffer, m image.Image) error { return jpeg.Encode(b, m, nil) })
-	segment := func(marker byte, data string) []byte {
-		return append([]byte{0xff, marker, byte((len(data) + 2) >> 8), byte(len(data) + 2)}, data...)
-	}
-	return bytes.Join([][]byte{b[:2], segment(0xe1, "http://ns.adobe.com/xap/1.0/\x00"), {0xff},
-		segment(0xe1, "Exif\x00\x00"+string(exif)), b[2:]}, nil)
-}
-
-// asPNG puts one into a chunk eXIf of a PNG file.
-func asPNG(t testing.TB, exif []byte) []byte {
-	b := encoded(t, func(b *bytes.Buffer, m image.Image) error { return png.Encode(b, m) })
-	chunk := binary.BigEndian.AppendUint32(nil, uint32(len(exif)))
-	chunk = append(append(chunk, "eXIf"...), exif...)
-	chunk = binary.BigEndian.AppendUint32(chunk, crc32.ChecksumIEEE(chunk[4:]))
-	return bytes.Join([][]byte{b[:33], chunk, b[33:]}, nil)
-}
-
-func TestOrientationIsFound(t *testing.T) {
-	for o := range uint16(10) {
-		want := uint8(o)
-		if o > 8 {
-			want = 0
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		var place, data, name string
+		var orientation uint8
+		if _, err := fmt.Sscan(lines.Text(), &place, &data, &orientation, &name); err != nil {
+			t.Fatal(err)
 		}
-		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
-			for kind, file := range map[string][]byte{"JPEG": asJPEG(t, tiff(order, o)), "PNG": asPNG(t, tiff(order, o))} {
-				p, err := Decode(file)
-				if err != nil {
-					t.Fatal(err)
+		metadata, err := hex.DecodeString(data)
+		if data != "-" && err != nil {
+			t.Fatal(err)
+		}
+		yield(place+", "+name, file(t, place, metadata), orientation)
+	}
+}
+
+// What is broken is read as far as Pillow reads it.
+func TestOrientationsArePillows(t *testing.T) {
+	found := map[uint8]int{}
+	exifCases(t, func(name string, file []byte, want uint8) {
+		p, err := Decode(file)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			return
+		}
+		if p.Orientation != want && !(p.Orientation == 1 && want == 0) || p.Height != 3 || p.Width != 4 {
+			t.Errorf("%s: orientation %d of %d×%d, want %d of 3×4", name, p.Orientation, p.Height, p.Width, want)
+		}
+		found[want]++
+	})
+	for _, o := range []uint8{0, 2, 3, 4, 5, 6, 7, 8} {
+		if found[o] < 4 {
+			t.Errorf("%d cases of orientation %d, want 4 at least", found[o], o)
+		}
+	}
+}
+
+// Upright has every pixel once, and what it exchanges are height and width.
+func TestUprightMovesEveryPixel(t *testing.T) {
+	for o := range uint8(10) {
+		h, w, stored := Upright(o, 3, 5)
+		if turned := o >= 5 && o <= 8; h*w != 15 || (h == 5) != turned {
+			t.Errorf("orientation %d: %d×%d of 3×5", o, h, w)
+		}
+		seen := map[[2]int]bool{}
+		for y := range h {
+			for x := range w {
+				fromY, fromX := stored(y, x)
+				if fromY < 0 || fromY >= 3 || fromX < 0 || fromX >= 5 {
+					t.Fatalf("orientation %d: (%d,%d) from (%d,%d)", o, y, x, fromY, fromX)
 				}
-				if p.Orientation != want || p.Height != 3 || p.Width != 4 {
-					t.Errorf("%s, %v: orientation %d of %d×%d, want %d of 3×4", kind, order, p.Orientation, p.Height, p.Width, want)
-				}
+				seen[[2]int{fromY, fromX}] = true
 			}
 		}
-	}
-}
-
-// What is cut off or lies about its size says nothing, and the image is there nevertheless.
-func TestBrokenEXIFSaysNothing(t *testing.T) {
-	whole := tiff(binary.LittleEndian, 6)
-	for n := range len(whole) - 8 {
-		if o := tiffOrientation(whole[:n]); o != 0 {
-			t.Errorf("%d bytes: orientation %d", n, o)
-		}
-	}
-	for _, at := range []uint32{7, 200, 1 << 31, 1<<32 - 1} {
-		b := bytes.Clone(whole)
-		binary.LittleEndian.PutUint32(b[4:], at)
-		if o := tiffOrientation(b); o != 0 {
-			t.Errorf("directory at %d: orientation %d", at, o)
+		if len(seen) != 15 {
+			t.Errorf("orientation %d: %d of 15 pixels", o, len(seen))
 		}
 	}
 }
 
 func FuzzOrientation(f *testing.F) {
-	f.Add(asJPEG(f, tiff(binary.BigEndian, 3)))
-	f.Add(asPNG(f, tiff(binary.LittleEndian, 8)))
+	exifCases(f, func(_ string, file []byte, _ uint8) { f.Add(file) })
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if o := orientation(b); o > 8 {
 			t.Fatalf("orientation %d", o)

@@ -61,13 +61,16 @@ func pillowCases(t testing.TB) []pillowCase {
 var pillowFilters = map[uint8]Filter{0: Nearest, 1: Bilinear, 2: Bicubic, 7: Lanczos, 8: Box, 9: Hamming}
 
 // The requirement is 1 of 255 for bilinear; the algorithm is the same, so the bytes are.
-func TestResizePadAndGreyEqualPillow(t *testing.T) {
+func TestResizePadGreyAndTurningEqualPillow(t *testing.T) {
 	cases := pillowCases(t)
 	kinds := map[uint8]int{}
 	for _, c := range cases {
 		kinds[c.head.Kind]++
 	}
 	want := map[uint8]int{0: 72, 1: 72, 2: 72, 3: 4, 4: 44, 5: 44, 6: 48, 7: 72, 8: 72, 9: 72}
+	for o := uint8(1); o <= 8; o++ {
+		want[20+o], want[30+o] = 8, 8
+	}
 	if !maps.Equal(kinds, want) {
 		t.Fatalf("cases of kinds %v, want %v", kinds, want)
 	}
@@ -77,6 +80,11 @@ func TestResizePadAndGreyEqualPillow(t *testing.T) {
 		spec := Spec{Layout: NHWC, Resize: &Resize{Width: int(h.ToW), Height: int(h.ToH),
 			Filter: pillowFilters[h.Kind]}}
 		channels := int64(h.Channels)
+		img := Image{Shape: []int{int(h.H), int(h.W), int(h.Channels)}, Layout: HWC, Data: c.in}
+		if h.Kind > 20 {
+			spec.Resize.Filter = map[uint8]Filter{2: Bilinear, 3: Nearest}[h.Kind/10]
+			img.Orientation = h.Kind % 10
+		}
 		switch h.Kind {
 		case 3:
 			spec.Resize, channels = nil, 1
@@ -92,7 +100,6 @@ func TestResizePadAndGreyEqualPillow(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got := make([]uint8, p.Len())
-		img := Image{Shape: []int{int(h.H), int(h.W), int(h.Channels)}, Layout: HWC, Data: c.in}
 		if err := p.Apply(img, got); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

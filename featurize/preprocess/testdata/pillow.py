@@ -11,7 +11,9 @@ Format, little-endian, one record a case, until the end:
             5 ImageOps.pad, bicubic, color 0, in the top left corner;
             6 a line of text: bilinear, of the output's height and at most its
               width, color 128, in the top left corner;
-            7 lanczos, 8 box, 9 hamming, filters as 0 to 2
+            7 lanczos, 8 box, 9 hamming, filters as 0 to 2;
+            20 + n: ImageOps.exif_transpose of orientation n, then bilinear, but
+              where the size is that of the input turned; 30 + n: likewise, nearest
     uint8   channels of the input
     uint16  input height, width, output height, width
     bytes   input, [height,width,channels]
@@ -84,3 +86,13 @@ with gzip.GzipFile("pillow.bin.gz", "wb", 9, mtime=0) as out:
             for h, w in SIZES:
                 for kind, f in [(7, Image.LANCZOS), (8, Image.BOX), (9, Image.HAMMING)]:
                     case(kind, a, np.asarray(Image.fromarray(a).resize((w, h), f)))
+
+    rgb = np.random.default_rng(2).integers(0, 256, (10, 13, 3), np.uint8)
+    for a in (rgb, rgb[:, :, 0].copy()):
+        for n in range(1, 9):
+            img = Image.fromarray(a)
+            img.getexif()[274] = n
+            img = ImageOps.exif_transpose(img)
+            for h, w in [(img.height, img.width), (17, img.width), (img.height, 7), (8, 20)]:
+                case(20 + n, a, np.asarray(img.resize((w, h), Image.BILINEAR)))
+                case(30 + n, a, np.asarray(img.resize((w, h), Image.NEAREST)))
