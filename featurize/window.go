@@ -87,9 +87,6 @@ func appendShape(key []byte, ex *dataset.Example) []byte {
 		for _, d := range a.Shape {
 			key = append(strconv.AppendInt(key, int64(d), 10), ',')
 		}
-		if a.Orientation >= 5 { // height and width may be exchanged
-			key = append(key, 't')
-		}
 		key = append(key, ';')
 	}
 	return key
