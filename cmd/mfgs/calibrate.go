@@ -458,6 +458,9 @@ func preprocessLine(p *wrap.PreprocessInfo) string {
 	if s.Layout != "" {
 		steps = append(steps, string(s.Layout))
 	}
+	if s.Exif != nil && !*s.Exif {
+		steps = append(steps, "as stored")
+	}
 	line := strings.Join(steps, ", ")
 	if p.Source == wrap.Assumed {
 		line += ": assumed, as --preprocess says nothing else"

@@ -126,7 +126,7 @@ var testImports = map[string][]string{
 	"wrap/report":          {"wrap"},
 	"wrap/export":          {"models", "calibrate", "featurize/ort", "onnx/head", "wrap/internal/wraptest"},
 	"wrap/internal/attach": {"featurize/tensor", "featurize/ort", "wrap/internal/wraptest"},
-	"wrap/presets":         {"calibrate", "wrap/internal/wraptest"},
+	"wrap/presets":         {"calibrate", "featurize/tensor", "wrap/internal/wraptest"},
 	"wrap/serve":           {"calibrate", "featurize/pixels", "wrap/internal/wraptest"},
 }
 

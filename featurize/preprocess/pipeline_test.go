@@ -672,3 +672,59 @@ func TestExifTurns(t *testing.T) {
 		}
 	}
 }
+
+// What must fit the model is the image as it is seen, and a message says its size so.
+func TestAnUprightImageMustFitTheModel(t *testing.T) {
+	for name, tc := range map[string]struct {
+		h, w        int
+		orientation uint8
+		exif        *bool
+		says        string // "" where it fits [N,1,4,6]
+	}{
+		"turned into fitting":      {6, 4, 6, nil, ""},
+		"mirrored":                 {4, 6, 2, nil, ""},
+		"turned out of fitting":    {4, 6, 8, nil, "a 6×4 grey image"},
+		"stored as it fits":        {4, 6, 8, new(false), ""},
+		"stored as it fits not":    {6, 4, 6, new(false), "a 6×4 grey image"},
+		"turned, without EXIF":     {4, 6, 0, new(true), ""},
+		"turned, and never fits":   {5, 7, 5, new(true), "a 7×5 grey image"},
+		"orientation 9 is unknown": {4, 6, 9, nil, ""},
+	} {
+		p, err := New(Spec{Exif: tc.exif}, Target{Shape: []int64{-1, 1, 4, 6}, Type: tensor.Float32})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Apply(Image{Shape: []int{tc.h, tc.w}, Layout: HW, Data: make([]uint8, tc.h*tc.w), Orientation: tc.orientation},
+			make([]float32, 24))
+		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says+" does not suit") {
+			t.Errorf("%s: error %v, want %q", name, err, tc.says)
+		}
+	}
+}
+
+// New says what a Spec leaves open, and a crop without a resize is taken from the upright image.
+func TestExifIsOnUnlessItIsOff(t *testing.T) {
+	target := Target{Shape: []int64{-1, 1, 2, 1}, Type: tensor.Uint8}
+	stored := Image{Shape: []int{2, 4}, Layout: HW, Data: []uint8{1, 2, 3, 4, 5, 6, 7, 8}, Orientation: 6}
+	for want, exif := range map[bool][]*bool{true: {nil, new(true)}, false: {new(false)}} {
+		for _, e := range exif {
+			p, err := New(Spec{Exif: e, Layout: NCHW, Crop: &Crop{Width: 1, Height: 2}}, target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := p.Spec().Exif; got == nil || *got != want {
+				t.Errorf("the pipeline's EXIF is %v, want %v", got, want)
+			}
+			got, pixels := make([]uint8, 2), []uint8{6, 7} // of [[5 1] [6 2] [7 3] [8 4]]
+			if !want {
+				pixels = []uint8{3, 7} // of [[1 2 3 4] [5 6 7 8]]
+			}
+			if err := p.Apply(stored, got); err != nil || !slices.Equal(got, pixels) {
+				t.Errorf("EXIF %v: %v, %v, want %v", want, got, err, pixels)
+			}
+		}
+	}
+	if s, err := Load(strings.NewReader("exif: false")); err != nil || s.Exif == nil || *s.Exif {
+		t.Errorf("exif: false is %+v, %v", s, err)
+	}
+}

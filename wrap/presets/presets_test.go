@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
@@ -125,6 +126,27 @@ func network(t *testing.T) (*onnx.Model, *head.Head) {
 		t.Fatal(err)
 	}
 	return m, h
+}
+
+// Whether image files are turned is no part of a preset: what was done is known by its name either way.
+func TestPresetsLeaveEXIFAsItIs(t *testing.T) {
+	target := preprocess.Target{Shape: []int64{-1, 3, 32, 32}, Type: tensor.Float32}
+	for _, exif := range []bool{true, false} {
+		p, err := preprocess.New(preprocess.Spec{Scale: 1. / 255, Exif: &exif}, target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := p.Spec()
+		list := candidates(filepath.Join(t.TempDir(), "model.onnx"), target, &used)
+		if len(list) != len(preprocess.Presets) || list[0].name != "unit" || !list[0].used {
+			t.Errorf("EXIF %v: %d candidates, first %+v, want %d, and unit used", exif, len(list), list[0], len(preprocess.Presets))
+		}
+		for _, c := range list {
+			if *c.spec.Exif != exif {
+				t.Errorf("EXIF %v: %s has it %v", exif, c.name, *c.spec.Exif)
+			}
+		}
+	}
 }
 
 // Images that were labelled under one preset are known again under it, and the advice names it.

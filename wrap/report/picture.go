@@ -137,10 +137,11 @@ func geometry(a *dataset.Array) (h, w, channels int, at func(y, x, channel int) 
 	if layout == dataset.CHW {
 		return h, w, channels, func(y, x, channel int) int { return (channel*h+y)*w + x }
 	}
-	uprightH, uprightW, stored := pixels.Upright(a.Orientation, h, w)
-	return uprightH, uprightW, channels, func(y, x, channel int) int {
+	rows, columns, stored := pixels.Upright(a.Orientation, h, w)
+	row := w * channels
+	return rows, columns, channels, func(y, x, channel int) int {
 		y, x = stored(y, x)
-		return (y*w+x)*channels + channel
+		return y*row + x*channels + channel
 	}
 }
 

@@ -206,3 +206,29 @@ func TestSizeIsBounded(t *testing.T) {
 		t.Errorf("%d pictures, want 72", n)
 	}
 }
+
+// Photographs are shown as they were predicted: upright, or as they are stored.
+func TestPhotographsAreShownAsTheyWerePredicted(t *testing.T) {
+	data := make([]uint8, 8*9)
+	data[3*9] = 255 // left of row 3
+	for _, exif := range []bool{true, false} {
+		var c card
+		array := dataset.Array{Shape: []int{8, 9, 1}, Layout: dataset.HWC, Data: data, Orientation: 6}
+		show(&c, arrays(array), exif)
+		size, white := image.Pt(9, 8), image.Pt(0, 3)
+		if exif { // a quarter turn to the right
+			size, white = image.Pt(8, 9), image.Pt(4, 0)
+		}
+		img := pictureOf(t, &c)
+		if img.Bounds().Size() != size {
+			t.Errorf("exif %v: %v, want %v", exif, img.Bounds(), size)
+		}
+		for y := range size.Y {
+			for x := range size.X {
+				if level := color.GrayModel.Convert(img.At(x, y)).(color.Gray).Y; (level == 255) != (image.Pt(x, y) == white) {
+					t.Errorf("exif %v: level %d at %d,%d", exif, level, x, y)
+				}
+			}
+		}
+	}
+}
