@@ -32,8 +32,9 @@ type Runtime struct {
 type Inputs struct {
 	// Preprocess turns images into the model's input; nil takes the default for
 	// the model's input: uint8 → x/255, layout and flattening as it wants, never
-	// a resize, image files turned upright by their EXIF orientation. Ready arrays say nothing of it: beside images it must be given, and
-	// a bundle from arrays alone refuses images until it is.
+	// a resize, image files turned upright by their EXIF orientation. Ready arrays say
+	// nothing of it: beside images it must be given, and a bundle from arrays alone refuses
+	// images until it is.
 	Preprocess *preprocess.Spec
 	// MaxBad is how many records that cannot be read are skipped before giving up.
 	MaxBad int

@@ -143,9 +143,10 @@ func TestImageFilesArePredictedUpright(t *testing.T) {
 				t.Fatal(err)
 			}
 			for way, got := range ofFiles(t, p, file) {
-				if got.Class != want[0].Class || got.Confidence != want[0].Confidence || got.OODScore != want[0].OODScore {
+				want := want[0]
+				if got.Class != want.Class || got.Confidence != want.Confidence || got.OODScore != want.OODScore {
 					t.Errorf("%s, orientation %d, %s: class %d at %v, want %d at %v", name, orientation, way,
-						got.Class, got.Confidence, want[0].Class, want[0].Confidence)
+						got.Class, got.Confidence, want.Class, want.Confidence)
 				}
 			}
 		}

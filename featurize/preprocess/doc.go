@@ -71,5 +71,6 @@
 // antialiasing and its 8-bit rounding after either pass, to the last bit; the rounding of the
 // shorter-side rule and of the centre crop is torchvision's; fit and pad are Pillow's
 // ImageOps.contain and ImageOps.pad, and exif is its ImageOps.exif_transpose, but for orientations
-// outside EXIF; cover, and fit with crop, are timm's ResizeKeepRatio; grey is Pillow's, (19595 R + 38470 G + 7471 B + 32768) >> 16.
+// outside EXIF; cover, and fit with crop, are timm's ResizeKeepRatio; grey is Pillow's,
+// (19595 R + 38470 G + 7471 B + 32768) >> 16.
 package preprocess

@@ -654,7 +654,8 @@ func TestExifTurns(t *testing.T) {
 				if !exif {
 					want = turned[1]
 				}
-				p, err := New(Spec{Exif: &exif, Layout: NHWC}, Target{Shape: []int64{-1, -1, -1, 3}, Type: tensor.Uint8})
+				p, err := New(Spec{Exif: &exif, Layout: NHWC},
+					Target{Shape: []int64{-1, -1, -1, 3}, Type: tensor.Uint8})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -694,8 +695,8 @@ func TestAnUprightImageMustFitTheModel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = p.Apply(Image{Shape: []int{tc.h, tc.w}, Layout: HW, Data: make([]uint8, tc.h*tc.w), Orientation: tc.orientation},
-			make([]float32, 24))
+		err = p.Apply(Image{Shape: []int{tc.h, tc.w}, Layout: HW, Data: make([]uint8, tc.h*tc.w),
+			Orientation: tc.orientation}, make([]float32, 24))
 		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says+" does not suit") {
 			t.Errorf("%s: error %v, want %q", name, err, tc.says)
 		}

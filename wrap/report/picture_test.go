@@ -225,7 +225,8 @@ func TestPhotographsAreShownAsTheyWerePredicted(t *testing.T) {
 		}
 		for y := range size.Y {
 			for x := range size.X {
-				if level := color.GrayModel.Convert(img.At(x, y)).(color.Gray).Y; (level == 255) != (image.Pt(x, y) == white) {
+				level := color.GrayModel.Convert(img.At(x, y)).(color.Gray).Y
+				if (level == 255) != (image.Pt(x, y) == white) {
 					t.Errorf("exif %v: level %d at %d,%d", exif, level, x, y)
 				}
 			}
