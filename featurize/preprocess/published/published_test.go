@@ -48,6 +48,36 @@ func TestDefaultsAreThoseOfTransformers(t *testing.T) {
 	}
 }
 
+// What a file of timm leaves out is what its create_transform takes: timm.data.constants and the
+// arguments' own defaults.
+func TestDefaultsAreThoseOfTimm(t *testing.T) {
+	for _, document := range []string{`{"input_size": [3, 224, 224]}`,
+		`{"input_size": [3, 224, 224], "crop_pct": null, "crop_mode": null, "interpolation": null, "mean": null, "std": null}`,
+		`{"pretrained_cfg": {"crop_pct": 0}}`} {
+		want := preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255,
+			Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225},
+			Resize: &preprocess.Resize{Size: 256, Mode: preprocess.Shortest, Filter: preprocess.Bicubic},
+			Crop:   &preprocess.Crop{Width: 224, Height: 224}}
+		if got, _ := read(t, document, ""); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, want %+v", document, got, want)
+		}
+	}
+}
+
+// Whether image files are turned is said by the loaders that are published: transformers' alone.
+func TestOnlyTransformersSaysEXIF(t *testing.T) {
+	vision, err := published.Torchvision("resnet50")
+	if err != nil || vision.Exif != nil {
+		t.Errorf("torchvision: EXIF %v, %v", vision.Exif, err)
+	}
+	if timm, _ := read(t, `{"input_size": [3, 224, 224]}`, ""); timm.Exif != nil {
+		t.Errorf("timm: EXIF %v", *timm.Exif)
+	}
+	if s, _ := read(t, `{"image_processor_type": "ViTImageProcessor"}`, ""); s.Exif == nil || !*s.Exif {
+		t.Errorf("transformers: EXIF %v", s.Exif)
+	}
+}
+
 // Files of older releases and of other classes with the same steps say the same.
 func TestTheSameInOtherWords(t *testing.T) {
 	for name, c := range map[string]struct{ a, b, modelType string }{
