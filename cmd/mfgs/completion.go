@@ -125,7 +125,7 @@ func valueOf(verb, flag, placeholder string) complete.Value {
 		for _, f := range bench.FileKinds() {
 			v.Words = append(v.Words, f.Name+"=")
 		}
-	case "http", "grpc":
+	case "http", "grpc", "admin":
 		v.Words = []string{"none"}
 	case "ood":
 		if verb != "update" {

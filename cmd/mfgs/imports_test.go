@@ -144,7 +144,7 @@ var thirdParty = map[string][]string{
 	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/job", "wrap/part", "wrap/serve/telemetry"},
 	"golang.org/x/mod":                  {"cmd/mfgs"}, // only its tests
 	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/inbound", "cmd/mfgs-paper/internal/lanes"},
-	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle"}, // wrap/bundle: only its tests
+	"golang.org/x/sys":                  {"onnx/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle", "wrap/serve"}, // wrap/bundle: only its tests
 	"github.com/urfave/cli/v2":          {"cmd/*"},
 	"github.com/schollz/progressbar/v3": {"cmd/*"},
 	"golang.org/x/term":                 {"cmd/*", "cmd/mfgs/internal/memory"},

@@ -46,6 +46,8 @@ object a line; it never has inputs.`,
 			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE` the network, where the only bundle holds none"},
 			&cli.StringFlag{Name: "http", Value: "127.0.0.1:8000", Category: addressFlags, Usage: "`HOST:PORT` for HTTP, or none [127.0.0.1:8000]"},
 			&cli.StringFlag{Name: "grpc", Value: "127.0.0.1:8001", Category: addressFlags, Usage: "`HOST:PORT` for gRPC, or none [127.0.0.1:8001]"},
+			&cli.StringFlag{Name: "admin", Value: "none", Category: addressFlags,
+				Usage: "`HOST:PORT` for probes and metrics alone, without TLS or a token, or none [none]"},
 			&cli.StringFlag{Name: "tls-cert", Category: safetyFlags, Usage: "`FILE` certificate for TLS, in PEM; a renewed one is taken up"},
 			&cli.StringFlag{Name: "tls-key", Category: safetyFlags, Usage: "`FILE` its key"},
 			&cli.StringFlag{Name: "client-ca", Category: safetyFlags, Usage: "`FILE` whose certificates clients must have"},
@@ -58,6 +60,8 @@ object a line; it never has inputs.`,
 				Usage: fmt.Sprintf("`TIME` for a request [%v]", serve.DefaultTimeout)},
 			&cli.IntFlag{Name: "max-body", Value: serve.DefaultMaxBody >> 20, Category: loadFlags,
 				Usage: fmt.Sprintf("`MIB` of a request at most, unpacked [%d]", serve.DefaultMaxBody>>20)},
+			&cli.IntFlag{Name: "max-per-client", Value: serve.DefaultMaxPerClient, Category: loadFlags,
+				Usage: fmt.Sprintf("`N` connections that a client's address may have for HTTP, and as many for gRPC [%d]", serve.DefaultMaxPerClient)},
 			&cli.DurationFlag{Name: "drain", Value: serve.DefaultDrain, Category: loadFlags,
 				Usage: fmt.Sprintf("`TIME` for requests under way once the server is to end; 0 for none [%v]", serve.DefaultDrain)},
 			&cli.DurationFlag{Name: "notice", Category: loadFlags, Usage: "`TIME` before that, in which it takes requests and says that it is not ready [0s]"},
@@ -135,7 +139,7 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 	if err := found(c, "model"); err != nil {
 		return config, err
 	}
-	for name, to := range map[string]*string{"http": &config.HTTP, "grpc": &config.GRPC} {
+	for name, to := range map[string]*string{"http": &config.HTTP, "grpc": &config.GRPC, "admin": &config.Admin} {
 		if *to = c.String(name); *to == "none" {
 			*to = ""
 		} else if _, _, err := net.SplitHostPort(*to); err != nil {
@@ -145,10 +149,12 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 	if config.HTTP == "" && config.GRPC == "" {
 		return fail("neither --http nor --grpc: there is nothing to serve at")
 	}
-	if err := notNegative(c, "max-queue", "max-body"); err != nil {
+	if err := notNegative(c, "max-queue", "max-body", "max-per-client"); err != nil {
 		return config, err
 	}
-	for name, otherwise := range map[string]int{"max-queue": serve.DefaultMaxQueue, "max-body": serve.DefaultMaxBody >> 20} {
+	for name, otherwise := range map[string]int{
+		"max-queue": serve.DefaultMaxQueue, "max-body": serve.DefaultMaxBody >> 20, "max-per-client": serve.DefaultMaxPerClient,
+	} {
 		if c.Int(name) == 0 {
 			return fail("--%s 0: nothing would be answered: want 1 or more, or leave it out for %d", name, otherwise)
 		}
@@ -161,6 +167,7 @@ func (p *program) serveConfig(c *cli.Context) (serve.Config, error) {
 	if c.Duration("timeout") == 0 {
 		return fail("--timeout 0: nothing would be answered: want a time such as 1m, or leave it out for %v", serve.DefaultTimeout)
 	}
+	config.MaxPerClient = c.Int("max-per-client")
 	config.MaxQueue, config.MaxBody = c.Int("max-queue"), int64(c.Int("max-body"))<<20
 	config.Delay, config.Timeout, config.Drain = c.Duration("delay"), c.Duration("timeout"), c.Duration("drain")
 	config.Notice, config.Watch, config.Traces = c.Duration("notice"), c.Duration("watch"), c.String("traces")
@@ -230,6 +237,9 @@ func writeServing(w io.Writer, server *serve.Server) {
 	}
 	if a := server.GRPCAddr(); a != nil {
 		f.add("gRPC", a.String())
+	}
+	if a := server.AdminAddr(); a != nil {
+		f.add("probes and metrics", "http://"+a.String())
 	}
 	f.add("models", strings.Join(server.Models(), ", "))
 	_, _ = io.WriteString(w, f.text())

@@ -35,24 +35,39 @@ func open(path string) bool {
 // alone, so that no name that somebody else gives to 127.0.0.1 makes a page of theirs one of ours.
 func (s *Server) guard(next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
-	local := s.config.Token == "" && s.tls == nil && loopback(s.HTTPAddr())
+	local := func(next http.Handler) http.Handler { return next }
+	if s.config.Token == "" && s.tls == nil {
+		local = func(next http.Handler) http.Handler { return s.named(s.http, "use that name, or set a token", next) }
+	}
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, oip.Errorf(oip.Forbidden, "a page of %.70q may not ask this server, which is %.70q", r.Header.Get("Origin"), r.Host))
 	}))
-	checked := origin.Handler(next)
+	checked := local(origin.Handler(next))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if s.ending.Load() {
 			w.Header().Set("Connection", "close") // or the next request would come when it is closed
 		}
-		switch {
-		case !open(r.URL.Path) && !s.allowed(r.Header.Get("Authorization")):
+		if !open(r.URL.Path) && !s.allowed(r.Header.Get("Authorization")) {
 			s.refuse(w, errNoToken)
-		case local && !localName(r.Host):
-			s.refuse(w, oip.Errorf(oip.Forbidden, "a request for %.70q, and this server is %s: use that name, or set a token", r.Host, s.http.Addr()))
-		default:
-			checked.ServeHTTP(w, r)
+			return
 		}
+		checked.ServeHTTP(w, r)
+	})
+}
+
+// named refuses requests for other names than this machine's where the listener is reached from it alone, and
+// says what to do then.
+func (s *Server) named(at *listener, hint string, next http.Handler) http.Handler {
+	if !loopback(addr(at)) {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !localName(r.Host) {
+			s.refuse(w, oip.Errorf(oip.Forbidden, "a request for %.70q, and this server is %s: %s", r.Host, at.Addr(), hint))
+			return
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -20,6 +20,9 @@ const (
 	DefaultDrain    = 30 * time.Second
 	DefaultMaxBody  = 64 << 20  // bytes
 	DefaultInFlight = 512 << 20 // bytes
+	// DefaultMaxPerClient is a quarter of the connections that a listener has: more than proxies open to one
+	// server by their own defaults, such as Envoy's 1,024.
+	DefaultMaxPerClient = maxConnections / 4
 )
 
 // A Bundle is served under a name, which the protocol calls a model.
@@ -37,13 +40,19 @@ type Config struct {
 	Runtime wrap.Runtime
 
 	HTTP, GRPC string // addresses to listen at, HOST:PORT; "": not at all
+	// Admin is an address for probes and Prometheus alone, with connections of its own: without TLS and without
+	// a token it answers /v2/health/live, /v2/health/ready and /metrics. "": not at all.
+	Admin string
 
 	MaxQueue int           // examples of a bundle that wait at most: others are refused
 	Delay    time.Duration // that an inference waits at most for others to join it, and only under load; negative: none
 	Timeout  time.Duration // of a request, from its first byte to the last of its answer
 	MaxBody  int64         // bytes of a request at most, decompressed
 	InFlight int64         // bytes of all requests at a time: others are refused
-	Drain    time.Duration // for requests to be answered, once the server is to end; negative: none
+	// MaxPerClient is how many connections a client's address may have to each of HTTP and GRPC; those beyond
+	// are closed at once. Of IPv6 it is 64 bits of the address.
+	MaxPerClient int
+	Drain        time.Duration // for requests to be answered, once the server is to end; negative: none
 	// Notice is for how long requests are taken after the server has begun to say that it is not ready, so
 	// that who routes them hears of it.
 	Notice time.Duration
@@ -110,7 +119,10 @@ func (c Config) complete() (Config, error) {
 	if c.InFlight == 0 {
 		c.InFlight = max(DefaultInFlight, 4*c.MaxBody)
 	}
-	if c.MaxQueue < 0 || c.MaxBody < 0 || c.InFlight < c.MaxBody ||
+	if c.MaxPerClient == 0 {
+		c.MaxPerClient = DefaultMaxPerClient
+	}
+	if c.MaxQueue < 0 || c.MaxPerClient < 0 || c.MaxBody < 0 || c.InFlight < c.MaxBody ||
 		c.Timeout < 0 || c.Notice < 0 || c.Watch < 0 {
 		return c, errors.New("limits are negative, or all requests together may have fewer bytes than one")
 	}

@@ -1,52 +1,208 @@
 package serve
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"net/netip"
+	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
-// maxConnections bounds the connections of an address: each takes some tens of kilobytes, even if nothing
+// maxConnections bounds the connections of a listener: each takes some tens of kilobytes, even if nothing
 // comes on it. Those beyond are closed at once.
 const maxConnections = 8192
 
-// listen opens an address; "" is none.
-func listen(address string) (net.Listener, error) {
+// maxAdminConnections bounds those of Config.Admin, which probes and Prometheus ask.
+const maxAdminConnections = 1024
+
+// settle is for how long a listener still accepts connections after it has begun to drop requests for new
+// ones: handshakes under way need a round trip to finish.
+const settle = 500 * time.Millisecond
+
+// linger is for how long a server that is ending waits for the request of a connection on which none is under way.
+const linger = 2 * time.Second
+
+// errStopped is what Accept returns once the listener is stopped and its backlog is empty.
+var errStopped = errors.New("the listener is stopped")
+
+// A listener bounds its connections, in all and for each client, and can be stopped without losing any.
+type listener struct {
+	*net.TCPListener
+	most, each int
+	log        *slog.Logger
+
+	stopping atomic.Pointer[time.Time] // nil: it is not
+
+	mu     sync.Mutex
+	open   int
+	of     map[netip.Prefix]int // of each client
+	silent map[*conn]struct{}   // on which no byte has come
+	closed int                  // at once, since the log last told of one
+	told   time.Time
+}
+
+// listen opens an address, for at most so many connections, in all and for each client; "" is none.
+func listen(address string, most, each int, log *slog.Logger) (*listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	l, err := net.Listen("tcp", address)
+	var c net.ListenConfig
+	c.SetMultipathTCP(false) // Linux attaches no filter to such sockets, and stop needs one
+	l, err := c.Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: cannot listen: %w", address, err)
 	}
-	return &limited{Listener: l}, nil
+	return newListener(l.(*net.TCPListener), most, each, log), nil
 }
 
-// limited is a listener of so many connections at a time.
-type limited struct {
-	net.Listener
-	open atomic.Int64
+func newListener(l *net.TCPListener, most, each int, log *slog.Logger) *listener {
+	return &listener{
+		TCPListener: l, most: most, each: min(each, most), log: log,
+		of: map[netip.Prefix]int{}, silent: map[*conn]struct{}{},
+	}
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+// clientOf is what connections are counted by: an address, of IPv6 the 64 bits that a host has for itself.
+func clientOf(c net.Conn) netip.Prefix {
+	a, _ := c.RemoteAddr().(*net.TCPAddr)
+	ip := a.AddrPort().Addr().Unmap().WithZone("")
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	p, _ := ip.Prefix(bits)
+	return p
+}
+
+// Accept returns the next connection that is within the bounds, and errStopped after stop.
+func (l *listener) Accept() (net.Conn, error) {
 	for {
-		c, err := l.Listener.Accept()
+		c, err := l.next()
 		if err != nil {
 			return nil, err
 		}
-		if l.open.Add(1) <= maxConnections {
-			return &counted{Conn: c, close: sync.OnceValue(func() error { l.open.Add(-1); return c.Close() })}, nil
+		if admitted := l.admit(c); admitted != nil {
+			return admitted, nil
 		}
-		l.open.Add(-1)
 		c.Close()
 	}
 }
 
-// counted is a connection that says when it is closed.
-type counted struct {
-	net.Conn
-	close func() error
+// next accepts a connection. Once the listener is stopping it accepts those that the system has completed, and
+// ends when there are none: closing the socket would reset them.
+func (l *listener) next() (net.Conn, error) {
+	const pause, tries = 5 * time.Millisecond, 3
+	for empty := 0; ; empty++ {
+		c, err := l.TCPListener.Accept()
+		begun := l.stopping.Load()
+		if err == nil || begun == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c, err
+		}
+		// Without a filter clients could keep the backlog from ever being empty.
+		if empty == tries || time.Since(*begun) > settle {
+			return nil, errStopped
+		}
+		if err := l.SetDeadline(time.Now().Add(pause)); err != nil {
+			return nil, err
+		}
+	}
 }
 
-func (c *counted) Close() error { return c.close() }
+// stop has Accept return errStopped once all connections are accepted that clients believe they have. Where the
+// system can, new ones are dropped from now on, so that clients try again after a second and are then refused.
+func (l *listener) stop(ctx context.Context) {
+	if dropNew(l.TCPListener) == nil {
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+		}
+	}
+	now := time.Now()
+	l.stopping.Store(&now)
+	_ = l.SetDeadline(now) // wakes Accept; on a closed listener that has returned already
+}
+
+// admit counts a connection, if it is within the bounds, and else returns nil.
+func (l *listener) admit(inner net.Conn) *conn {
+	client := clientOf(inner)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open >= l.most || l.of[client] >= l.each {
+		if l.closed++; time.Since(l.told) > time.Minute {
+			l.log.Warn("connections closed: there are as many as there may be", "address", l.Addr().String(),
+				"client", client.String(), "of_client", l.of[client], "limit_of_client", l.each,
+				"open", l.open, "limit", l.most, "closed", l.closed)
+			l.closed, l.told = 0, time.Now()
+		}
+		return nil
+	}
+	l.open++
+	l.of[client]++
+	c := &conn{Conn: inner, of: l, client: client}
+	l.silent[c] = struct{}{}
+	return c
+}
+
+// hear waits until a byte has come on each connection, for linger at most, and closes the others.
+func (l *listener) hear(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, linger)
+	defer cancel()
+	left := func() (all []*conn) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for c := range l.silent {
+			all = append(all, c)
+		}
+		return all
+	}
+	for len(left()) > 0 && ctx.Err() == nil {
+		time.Sleep(tick)
+	}
+	for _, c := range left() {
+		c.Close()
+	}
+}
+
+// tick is how often what is waited for is looked at.
+const tick = 5 * time.Millisecond
+
+// A conn is a connection that is counted.
+type conn struct {
+	net.Conn
+	of     *listener
+	client netip.Prefix
+	heard  atomic.Bool
+	once   sync.Once
+	err    error
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard.Load() {
+		c.heard.Store(true)
+		c.of.mu.Lock()
+		delete(c.of.silent, c)
+		c.of.mu.Unlock()
+	}
+	return n, err
+}
+
+func (c *conn) Close() error {
+	c.once.Do(func() {
+		l := c.of
+		l.mu.Lock()
+		l.open--
+		if l.of[c.client]--; l.of[c.client] == 0 {
+			delete(l.of, c.client)
+		}
+		delete(l.silent, c)
+		l.mu.Unlock()
+		c.err = c.Conn.Close()
+	})
+	return c.err
+}

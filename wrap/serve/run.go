@@ -49,12 +49,18 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	// Addresses come first: that one is taken shows before the work of loading.
-	if s.http, err = listen(c.HTTP); err != nil {
-		return nil, err
-	}
-	if s.grpc, err = listen(c.GRPC); err != nil {
-		s.Close()
-		return nil, err
+	for _, one := range []struct {
+		to         **listener
+		address    string
+		most, each int
+	}{
+		{&s.http, c.HTTP, maxConnections, c.MaxPerClient}, {&s.grpc, c.GRPC, maxConnections, c.MaxPerClient},
+		{&s.admin, c.Admin, maxAdminConnections, maxAdminConnections / 4},
+	} {
+		if *one.to, err = listen(one.address, one.most, one.each, c.Log); err != nil {
+			s.Close()
+			return nil, err
+		}
 	}
 	for _, b := range c.Bundles {
 		m := &model{Bundle: b, config: &s.config, slots: s.slots, metrics: s.metrics, changed: s.tellHealth}
@@ -76,16 +82,37 @@ func (s *Server) Run(ctx context.Context) error {
 	// Requests outlive ctx: they have Drain.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	failed := make(chan error, 2)
-	var web *http.Server
-	var rpc *grpc.Server
+	failed := make(chan error, 3)
+	run := func(serve func() error) (ended <-chan struct{}) {
+		done := make(chan struct{})
+		go func() { failed <- serve(); close(done) }()
+		return done
+	}
+	var stops []func(context.Context) error
 	if s.http != nil {
-		web = s.webServer(requests)
-		go func() { failed <- serveWeb(web, s.http) }()
+		web, at := s.webServer(requests), activity{}
+		web.ConnState = at.changed
+		ended := run(func() error { return serveWeb(web, s.http) })
+		stops = append(stops, func(drain context.Context) error {
+			s.http.stop(drain)
+			<-ended
+			return stopWeb(drain, web, &at)
+		})
 	}
 	if s.grpc != nil {
-		rpc = s.rpcServer()
-		go func() { failed <- rpc.Serve(s.grpc) }()
+		rpc := s.rpcServer()
+		ended := run(func() error { return rpc.Serve(s.grpc) })
+		stops = append(stops, func(drain context.Context) error {
+			s.grpc.stop(drain)
+			<-ended
+			s.grpc.hear(drain) // gRPC drops connections that it has not begun to read
+			return s.stopRPC(drain, rpc)
+		})
+	}
+	if s.admin != nil {
+		admin := s.adminServer()
+		run(func() error { return admin.Serve(s.admin) })
+		defer admin.Close() // it answers to the last
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { s.watch(ctx) })
@@ -105,21 +132,14 @@ func (s *Server) Run(ctx context.Context) error {
 	drain, stop := context.WithTimeout(requests, room)
 	defer stop()
 	var draining sync.WaitGroup
-	var left [2]error
-	if web != nil {
-		draining.Go(func() {
-			if left[0] = web.Shutdown(drain); left[0] != nil {
-				web.Close()
-			}
-		})
-	}
-	if rpc != nil {
-		draining.Go(func() { left[1] = s.stopRPC(drain, rpc) })
+	left := make([]error, len(stops))
+	for i, stop := range stops {
+		draining.Go(func() { left[i] = stop(drain) })
 	}
 	draining.Wait()
 	cancel()
 	watching.Wait()
-	if e := errors.Join(left[:]...); e != nil && err == nil {
+	if e := errors.Join(left...); e != nil && err == nil {
 		err = fmt.Errorf("requests were still under way after %v, and were cut off", room)
 	}
 	return err
@@ -133,8 +153,28 @@ func serveWeb(web *http.Server, l net.Listener) error {
 	return web.Serve(l)
 }
 
-// stopRPC ends a gRPC server as http.Server.Shutdown does: connections on which nothing is under way, and
-// watches of the server's health, are no loss.
+// stopWeb ends an HTTP server whose listener is stopped, when all requests are answered and none has come for a
+// while on the connections that are left. http.Server.Shutdown would drop those that it has not begun to read.
+func stopWeb(ctx context.Context, web *http.Server, at *activity) error {
+	begun := time.Now()
+	for ; ; time.Sleep(tick) {
+		open, active, last := at.look()
+		if begun.After(last) {
+			last = begun
+		}
+		late := ctx.Err()
+		if open == 0 || active == 0 && (late != nil || time.Since(last) > linger) {
+			return web.Close()
+		}
+		if late != nil {
+			_ = web.Close()
+			return late
+		}
+	}
+}
+
+// stopRPC ends a gRPC server: connections on which nothing is under way, and watches of the server's health, are
+// no loss.
 func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 	done := make(chan struct{})
 	go func() { rpc.GracefulStop(); close(done) }()
@@ -155,7 +195,7 @@ func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 // Close releases what New opened. Run does so by itself.
 func (s *Server) Close() error {
 	var err error
-	for _, l := range []net.Listener{s.http, s.grpc} {
+	for _, l := range []*listener{s.http, s.grpc, s.admin} {
 		if l != nil {
 			if e := l.Close(); !errors.Is(e, net.ErrClosed) {
 				err = cmp.Or(err, e)

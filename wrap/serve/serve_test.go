@@ -56,6 +56,7 @@ func start(t *testing.T, c serve.Config) *running {
 	var result error
 	done := false
 	r.end = func() error {
+		http.DefaultClient.CloseIdleConnections() // or the server would wait for a request on them
 		cancel()
 		if !done {
 			result, done = <-ended, true

@@ -23,18 +23,19 @@ type Server struct {
 	slots  *engine.Slots
 	models []*model // in the order of Config.Bundles
 
-	http, grpc net.Listener // nil: not listened at
-	tls        *tls.Config  // nil: none
-	inFlight   *semaphore.Weighted
-	inbound    *inbound.Counter // of inFlight
-	calls      atomic.Int64     // of gRPC that are under way, but for watches and probes
-	watches    atomic.Int64
-	probes     atomic.Int64
-	health     *health.Server
-	limits     oip.Limits
-	metrics    *telemetry.Metrics
-	tracing    *telemetry.Tracing // nil: none
-	ending     atomic.Bool
+	http, grpc, admin *listener // nil: not listened at
+
+	tls      *tls.Config // nil: none
+	inFlight *semaphore.Weighted
+	inbound  *inbound.Counter // of inFlight
+	calls    atomic.Int64     // of gRPC that are under way, but for watches and probes
+	watches  atomic.Int64
+	probes   atomic.Int64
+	health   *health.Server
+	limits   oip.Limits
+	metrics  *telemetry.Metrics
+	tracing  *telemetry.Tracing // nil: none
+	ending   atomic.Bool
 }
 
 // HTTPAddr and GRPCAddr are the addresses that are listened at, nil where there is none.
@@ -43,7 +44,10 @@ func (s *Server) HTTPAddr() net.Addr { return addr(s.http) }
 // GRPCAddr is as HTTPAddr.
 func (s *Server) GRPCAddr() net.Addr { return addr(s.grpc) }
 
-func addr(l net.Listener) net.Addr {
+// AdminAddr is the address of Config.Admin.
+func (s *Server) AdminAddr() net.Addr { return addr(s.admin) }
+
+func addr(l *listener) net.Addr {
 	if l == nil {
 		return nil
 	}

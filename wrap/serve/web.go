@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mfgs/mfgs/wrap/serve/page"
@@ -34,18 +35,72 @@ func (s *Server) webServer(ctx context.Context) *http.Server {
 	}
 }
 
+// An activity is what the connections of an HTTP server are at.
+type activity struct {
+	mu    sync.Mutex
+	state map[net.Conn]http.ConnState
+	last  time.Time // that one of them changed
+}
+
+// changed is http.Server.ConnState.
+func (a *activity) changed(c net.Conn, state http.ConnState) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.state == nil {
+		a.state = map[net.Conn]http.ConnState{}
+	}
+	if a.last, a.state[c] = time.Now(), state; state == http.StateClosed {
+		delete(a.state, c)
+	}
+}
+
+// look returns how many connections are open, on how many of them a request is under way, and when one of them
+// last came, went, or began or ended a request.
+func (a *activity) look() (open, active int, last time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, state := range a.state {
+		if state == http.StateActive {
+			active++
+		}
+	}
+	return len(a.state), active, a.last
+}
+
+// adminServer is the HTTP server of Config.Admin.
+func (s *Server) adminServer() *http.Server {
+	mux := http.NewServeMux()
+	for _, r := range s.adminRoutes() {
+		mux.HandleFunc(r.pattern, r.answer)
+	}
+	mux.HandleFunc("/", s.noMethod(mux))
+	return &http.Server{
+		Handler:           s.named(s.admin, "use that name", s.observed(mux)),
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: headerTimeout, WriteTimeout: 3 * headerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.config.Log.Handler(), slog.LevelWarn),
+	}
+}
+
 // A route is a pattern of http.ServeMux, and what answers it. openapi.json describes all of them.
 type route struct {
 	pattern string
 	answer  http.HandlerFunc
 }
 
-func (s *Server) routes() []route {
-	people := page.Handler(writePacked, s.noPath)
-	all := []route{
-		{"GET /v2", s.serverMetadata},
+// adminRoutes are those of Config.Admin, which Config.HTTP has as well.
+func (s *Server) adminRoutes() []route {
+	return []route{
 		{"GET /v2/health/live", s.live},
 		{"GET /v2/health/ready", s.serverReady},
+		{"GET /metrics", s.metrics.Handler().ServeHTTP},
+	}
+}
+
+func (s *Server) routes() []route {
+	people := page.Handler(writePacked, s.noPath)
+	all := append(s.adminRoutes(), []route{
+		{"GET /v2", s.serverMetadata},
 		{"GET /v2/models/stats", s.modelStatistics},
 		{"POST /v2/repository/index", s.repositoryIndex},
 		{"POST /v2/repository/models/{model}/load", s.repositoryLoad},
@@ -55,8 +110,7 @@ func (s *Server) routes() []route {
 		{"GET /openapi.json", s.describe},
 		{"GET /v1/models", s.list},
 		{"POST /v1/predict", s.predict},
-		{"GET /metrics", s.metrics.Handler().ServeHTTP},
-	}
+	}...)
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		all = append(all, []route{
 			{"GET " + path, s.modelMetadata},

@@ -1,0 +1,254 @@
+package serve_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	"github.com/mfgs/mfgs/wrap/serve"
+	pb "github.com/mfgs/mfgs/wrap/serve/oip/inference"
+)
+
+// A caller makes requests that end only where the server refuses connections.
+type caller struct {
+	http, grpc string      // addresses
+	tls        *tls.Config // nil: none
+	body       string
+	message    *pb.ModelInferRequest
+}
+
+var errRefused = errors.New("no connection")
+
+// connect opens a connection for HTTP.
+func (c *caller) connect() (net.Conn, error) {
+	inner, err := net.DialTimeout("tcp", c.http, 10*time.Second)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, errRefused
+	}
+	if err != nil || c.tls == nil {
+		return inner, err
+	}
+	secure := tls.Client(inner, c.tls)
+	return secure, secure.Handshake()
+}
+
+// ask makes a request on a connection, and reports whether the server closes it then.
+func (c *caller) ask(conn net.Conn) (last bool, err error) {
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := fmt.Fprintf(conn, "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s",
+		len(c.body), c.body); err != nil {
+		return false, err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		return false, err
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		return false, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("status %d", answer.StatusCode)
+	}
+	return answer.Close, nil
+}
+
+// overHTTP makes so many requests at most on a new connection.
+func (c *caller) overHTTP(most int) error {
+	conn, err := c.connect()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range most {
+		if last, err := c.ask(conn); last || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overRPC makes so many requests on a new client.
+func (c *caller) overRPC(ctx context.Context, most int) error {
+	secure := insecure.NewCredentials()
+	if c.tls != nil {
+		secure = credentials.NewTLS(c.tls)
+	}
+	conn, err := grpc.NewClient(c.grpc, grpc.WithTransportCredentials(secure))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	for range most {
+		_, err := pb.NewGRPCInferenceServiceClient(conn).ModelInfer(ctx, c.message)
+		if err != nil && strings.Contains(err.Error(), "connect: connection refused") {
+			return errRefused
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modes are the servers that are ended: with TLS and without, and what their clients have for it.
+func modes(t *testing.T) map[string]struct {
+	server serve.TLS
+	client *tls.Config
+} {
+	a := &authority{t: t, dir: t.TempDir()}
+	ca, _ := a.sign("ca")
+	cert, key := a.sign("server")
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(wraptest.Read(t, ca))
+	return map[string]struct {
+		server serve.TLS
+		client *tls.Config
+	}{"plain": {}, "TLS": {serve.TLS{CertFile: cert, KeyFile: key}, &tls.Config{RootCAs: roots, ServerName: "127.0.0.1"}}}
+}
+
+// Clients that connect again and again, and such that keep their connections, lose no request to the end.
+func TestTheEndLosesNoRequest(t *testing.T) {
+	dir := digits(t)
+	for name, mode := range modes(t) {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, serve.Config{
+				Bundles: []serve.Bundle{{Name: "digits", Dir: dir}}, TLS: mode.server, Notice: 100 * time.Millisecond,
+			})
+			c := &caller{
+				http: r.HTTPAddr().String(), grpc: r.GRPCAddr().String(), tls: mode.client,
+				body: inferBody(t, "q", 1500, 1501, ""), message: message(t, 1500, 1501),
+			}
+			var mu sync.Mutex
+			var clients sync.WaitGroup
+			answered, refused := 0, 0
+			var lost []error
+			for _, kind := range []struct {
+				clients int
+				ask     func() error
+			}{
+				{24, func() error { return c.overHTTP(1) }},
+				{8, func() error { return c.overHTTP(1 << 20) }},
+				{12, func() error { return c.overRPC(t.Context(), 1) }},
+				{4, func() error { return c.overRPC(t.Context(), 1<<20) }},
+			} {
+				for range kind.clients {
+					clients.Go(func() {
+						for {
+							err := kind.ask()
+							mu.Lock()
+							switch {
+							case err == nil:
+								answered++
+							case errors.Is(err, errRefused):
+								refused++
+							default:
+								lost = append(lost, err)
+							}
+							mu.Unlock()
+							if err != nil {
+								return
+							}
+						}
+					})
+				}
+			}
+			time.Sleep(300 * time.Millisecond)
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+			clients.Wait()
+			if len(lost) > 0 || refused != 48 || answered < 48 {
+				t.Errorf("%d clients lost a request, %d of 48 were refused in the end, %d connections before: %v",
+					len(lost), refused, answered, lost)
+			}
+		})
+	}
+}
+
+// A connection that was made before the end is answered if it asks shortly after it, and closed if it does not.
+func TestTheEndWaitsForFirstRequests(t *testing.T) {
+	dir := digits(t)
+	for name, mode := range modes(t) {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, serve.Config{Bundles: []serve.Bundle{{Name: "digits", Dir: dir}}, TLS: mode.server})
+			c := &caller{http: r.HTTPAddr().String(), grpc: r.GRPCAddr().String(), body: inferBody(t, "q", 1500, 1501, "")}
+			dial := func(to string) net.Conn {
+				conn, err := net.Dial("tcp", to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				return conn
+			}
+			fresh, used, rpc := dial(c.http), dial(c.http), dial(c.grpc)
+			never := []net.Conn{dial(c.http), dial(c.grpc)}
+			if mode.client != nil {
+				fresh, used = tls.Client(fresh, mode.client), tls.Client(used, mode.client)
+			}
+			if last, err := c.ask(used); last || err != nil {
+				t.Fatal(last, err)
+			}
+			ended := make(chan error)
+			begun := time.Now()
+			go func() { ended <- r.end() }()
+			for errors.Is(func() error { // until no more connections are taken
+				conn, err := net.DialTimeout("tcp", c.http, 50*time.Millisecond)
+				if err == nil {
+					conn.Close()
+				}
+				return err
+			}(), nil) {
+				time.Sleep(time.Millisecond)
+			}
+			time.Sleep(time.Second)
+			for what, conn := range map[string]net.Conn{"a new": fresh, "a used": used} {
+				if last, err := c.ask(conn); err != nil || !last {
+					t.Errorf("%s connection: %v, and closed: %v", what, err, last)
+				}
+			}
+			secure := insecure.NewCredentials()
+			if mode.client != nil {
+				secure = credentials.NewTLS(mode.client)
+			}
+			conn, err := grpc.NewClient("passthrough:///127.0.0.1", grpc.WithTransportCredentials(secure),
+				grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return rpc, nil }))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			_, err = pb.NewGRPCInferenceServiceClient(conn).ModelInfer(t.Context(), message(t, 1500, 1501))
+			if err != nil {
+				t.Errorf("a new connection of gRPC: %v", err)
+			}
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if took := time.Since(begun); took > 8*time.Second {
+				t.Errorf("it ended after %v", took)
+			}
+			for _, conn := range never {
+				_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+				if _, err := io.Copy(io.Discard, conn); err != nil {
+					t.Errorf("a connection that asked nothing: %v, want its end", err)
+				}
+			}
+		})
+	}
+}

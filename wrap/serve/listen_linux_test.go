@@ -1,0 +1,97 @@
+package serve
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// dialFrom connects from an address of this machine.
+func dialFrom(t *testing.T, from, to string) net.Conn {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	c, err := d.Dial("tcp", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
+	const most, each = 5, 3
+	var log strings.Builder
+	l, err := listen("127.0.0.1:0", most, each, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 2*most)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(accepted)
+				return
+			}
+			accepted <- c
+		}
+	}()
+	address := l.Addr().String()
+	refused := func(from string) {
+		t.Helper()
+		if _, err := dialFrom(t, from, address).Read(make([]byte, 1)); err != io.EOF {
+			t.Fatalf("a connection beyond the limit reads %v, want the end", err)
+		}
+	}
+	var last net.Conn
+	for range each {
+		dialFrom(t, "127.0.0.1", address)
+		last = <-accepted
+	}
+	refused("127.0.0.1")
+	// Another client has connections of its own, as far as there are any.
+	for range most - each {
+		dialFrom(t, "127.0.0.2", address)
+		<-accepted
+	}
+	refused("127.0.0.2")
+	// One that ends makes room for another, however often it is closed.
+	last.Close()
+	last.Close()
+	dialFrom(t, "127.0.0.1", address)
+	<-accepted
+	refused("127.0.0.1")
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open != most || len(l.of) != 2 {
+		t.Errorf("%d connections of %v are counted, want %d", l.open, l.of, most)
+	}
+	first, more, _ := strings.Cut(log.String(), "\n")
+	if !strings.Contains(first, "client=127.0.0.1/32 of_client=3 limit_of_client=3 open=3 limit=5") || more != "" {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+func TestClientsAreCountedByAddress(t *testing.T) {
+	for address, want := range map[string]string{
+		"10.1.2.3": "10.1.2.3/32", "::ffff:10.1.2.3": "10.1.2.3/32",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1": "fe80::/64",
+	} {
+		if got := clientOf(from{ip: net.ParseIP(address)}).String(); got != want {
+			t.Errorf("%s counts as %s, want %s", address, got, want)
+		}
+	}
+}
+
+// from is a connection from an address.
+type from struct {
+	net.Conn
+	ip net.IP
+}
+
+func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: f.ip, Zone: "eth0"} }
