@@ -10,11 +10,16 @@
 //	go run ./testdata/serve/soak -time 1m
 //	go run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
 //	go run ./testdata/serve/soak -race=false -exchanges 10000 -workers 32
+//	go run ./testdata/serve/soak -race=false -restarts 100
 //
 // Every answer is held against what a wrap.Predictor of the bundle that it names gives for the same
 // inputs. The program ends with status 1 where one is otherwise, where a request that is right is not
 // answered in time, where the race detector reports anything, and where after a quiet spell goroutines,
 // threads or file descriptors are not what they were, or memory grew on.
+//
+// With -restarts it is the server that is exchanged: 64 clients over HTTP and gRPC, which keep their
+// connections or open one for each request, ask while it is ended by SIGTERM and started again. Any
+// request that is lost is a failure, but for connections that are refused.
 package main
 
 import (
@@ -37,6 +42,7 @@ func main() {
 	flag.IntVar(&s.reloads, "reloads", 0, "instead: until there were so many reloads")
 	flag.IntVar(&s.exchanges, "exchanges", 0, "instead: until a bundle was exchanged so often, in all the ways that files are copied")
 	flag.IntVar(&s.requests, "requests", 0, "and so many requests, none of which is wrong or slow")
+	flag.IntVar(&s.restarts, "restarts", 0, "instead: end the server and start it again so often, while clients connect")
 	flag.DurationVar(&s.every, "every", 30*time.Second, "how often to tell how it stands")
 	flag.IntVar(&s.workers, "workers", 8, "how many ask at a time")
 	flag.BoolVar(&s.race, "race", true, "build mfgs with the race detector")
@@ -61,6 +67,7 @@ type soak struct {
 	lasts, every      time.Duration
 	reloads, requests int // 0: until lasts
 	exchanges         int
+	restarts          int // 0: none
 	workers           int
 	race              bool
 	program           string
@@ -88,6 +95,9 @@ func (s *soak) run(ctx context.Context) (err error) {
 	}
 	if s.bundles, err = makeBundles(ctx, s.dir); err != nil {
 		return fmt.Errorf("making bundles: %w", err)
+	}
+	if s.restarts > 0 {
+		return s.restart(ctx)
 	}
 	if s.server, err = startServer(s.program, filepath.Join(s.dir, "log"), s.bundles.args()...); err != nil {
 		return err

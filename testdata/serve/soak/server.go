@@ -43,9 +43,11 @@ func startServer(program, log string, args ...string) (*server, error) {
 	}
 	defer errs.Close()
 	s := &server{log: log, ended: make(chan error, 1)}
-	s.cmd = exec.Command(program, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
-		"--threads", "1", "--timeout", timeout.String(), "--max-body", strconv.Itoa(maxBody >> 20),
-		"--watch", "50ms", "--drain", "10s"}, args...)...)
+	if !slices.Contains(args, "--http") {
+		args = append(args, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+	}
+	s.cmd = exec.Command(program, append([]string{"serve",
+		"--threads", "1", "--timeout", timeout.String(), "--max-body", strconv.Itoa(maxBody >> 20), "--watch", "50ms", "--drain", "10s"}, args...)...)
 	s.cmd.Stderr = errs
 	s.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66")
 	out, err := s.cmd.StdoutPipe()
@@ -76,10 +78,13 @@ func startServer(program, log string, args ...string) (*server, error) {
 		said, _ := os.ReadFile(log)
 		return nil, fmt.Errorf("mfgs serve does not serve: %s", said)
 	}
-	if response, err := http.Get("http://" + s.http + "/v2/health/ready"); err != nil || response.StatusCode != 200 {
+	response, err := http.Get("http://" + s.http + "/v2/health/ready")
+	if err != nil || response.StatusCode != http.StatusOK {
 		s.kill()
 		return nil, fmt.Errorf("mfgs serve is not ready: %v", err)
 	}
+	response.Body.Close()
+	http.DefaultClient.CloseIdleConnections() // or the server would wait for a request on them
 	s.start, err = s.usage()
 	return s, err
 }

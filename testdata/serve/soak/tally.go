@@ -22,6 +22,7 @@ const (
 	abandoned outcome = "abandoned" // by who asked
 	cut       outcome = "cut off"   // as it took its time
 	reloaded  outcome = "reloaded"
+	refused   outcome = "without a connection"
 )
 
 // A tally counts outcomes by the kind of request, and keeps what went wrong.
@@ -79,7 +80,7 @@ func (t *tally) count(o outcome) int {
 // line says in one line how it stands.
 func (t *tally) line() string {
 	var all []string
-	for _, o := range []outcome{answered, shed, absent, rejected, abandoned, cut, reloaded} {
+	for _, o := range []outcome{answered, shed, absent, rejected, abandoned, cut, refused, reloaded} {
 		if n := t.count(o); n > 0 {
 			all = append(all, fmt.Sprintf("%d %s", n, o))
 		}
