@@ -35,7 +35,7 @@ CUSTOM = {
         "config/crd/full/serving.kserve.io_inferenceservices.yaml",
     ],
     "github.com/prometheus-operator/prometheus-operator@v0.85.0": [
-        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
     ],
 }
 SHARDS = 3

@@ -47,7 +47,8 @@ func startServer(program, log string, args ...string) (*server, error) {
 		args = append(args, "--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 	}
 	s.cmd = exec.Command(program, append([]string{"serve",
-		"--threads", "1", "--timeout", timeout.String(), "--max-body", strconv.Itoa(maxBody >> 20), "--watch", "50ms", "--drain", "10s"}, args...)...)
+		"--threads", "1", "--timeout", timeout.String(), "--max-body", strconv.Itoa(maxBody >> 20),
+		"--watch", "50ms", "--drain", "10s"}, args...)...)
 	s.cmd.Stderr = errs
 	s.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=0 exitcode=66")
 	out, err := s.cmd.StdoutPipe()
