@@ -128,7 +128,8 @@ func TestWhatDoesNotFitTogetherIsRefused(t *testing.T) {
 		{"a shape beyond 64 bits", shaped("[4294967296,4294967296,4294967296,8]"), "", 400, ""},
 		{"a negative shape", shaped("[-1,1,8,-8]"), "", 400, ""},
 		{"as many examples as fit in no memory", shaped("[1000000,1,8,8]"), "", 413, ""},
-		{"NaN in JSON", strings.Replace(text, `"data":[0`, `"data":[NaN`, 1), "", 400, ""},
+		{"NaN, which the network makes NaN of", strings.Replace(text, `"data":[0`, `"data":[NaN`, 1), "", 400, "logit 0 is NaN"},
+		{"null for a number", strings.Replace(text, `"data":[0`, `"data":[null`, 1), "", 400, "element 0: broken JSON: want a number"},
 		{"a number beyond float32", strings.Replace(text, `"data":[0`, `"data":[1e39`, 1), "", 400, ""},
 	} {
 		var headers []string

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -237,8 +238,15 @@ func (s *Server) done(w http.ResponseWriter, err error) {
 	w.WriteHeader(http.StatusOK)
 }
 
+// sharedMemory matches the paths of Triton's extensions for shared memory.
+var sharedMemory = regexp.MustCompile(`^/v2/(system|cuda)sharedmemory(/region/[^/]+)?/(status|register|unregister)$`)
+
 // noPath answers what no other handler does.
 func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
+	if sharedMemory.MatchString(r.URL.Path) {
+		s.refuse(w, oip.Errorf(oip.Unsupported, "shared memory is not supported: send the data"))
+		return
+	}
 	s.refuse(w, notFound("there is no %s %.200s", r.Method, r.URL.Path))
 }
 

@@ -14,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/conformal"
@@ -272,6 +276,37 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 	// It still answers.
 	var got inference
 	r.object("POST", infer, inferBody(t, "", 1500, 1501, ""), &got)
+}
+
+// The paths are those of Triton's extension_shared_memory.md.
+func TestSharedMemoryIsUnsupported(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	const unsupported = `{"error":"shared memory is not supported: send the data"}`
+	for _, memory := range []string{"/v2/systemsharedmemory", "/v2/cudasharedmemory"} {
+		for request, code := range map[string]int{
+			"GET /status":                  501,
+			"GET /region/a%20b/status":     501,
+			"POST /register":               501,
+			"POST /region/a/register":      501,
+			"POST /unregister":             501,
+			"POST /region/a/unregister":    501,
+			"GET ":                         404,
+			"GET /statuses":                404,
+			"POST /region/a/b/register":    404,
+			"POST /region/register/status": 501,
+		} {
+			method, path, _ := strings.Cut(request, " ")
+			got, header, answer := r.send(method, memory+path, `{"key":"/a","byte_size":64}`)
+			if got != code || (string(answer) == unsupported) != (code == 501) || header.Get("Content-Type") != "application/json" {
+				t.Errorf("%s %s%s: %d %s, want %d", method, memory, path, got, answer, code)
+			}
+		}
+	}
+	err := r.dial().Invoke(t.Context(), "/inference.GRPCInferenceService/SystemSharedMemoryStatus",
+		&emptypb.Empty{}, &emptypb.Empty{})
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("by gRPC: %v", err)
+	}
 }
 
 // A small network is run by one thread, a larger one would not be; who says how many has as many as there are

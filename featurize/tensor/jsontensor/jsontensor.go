@@ -25,8 +25,7 @@ type Parser struct {
 	Text []byte
 	Pos  int // of what is read next
 
-	// Strict refuses what is beyond the standard, and strings that are no Unicode:
-	// otherwise U+FFFD stands for what is none.
+	// Strict refuses strings that are not Unicode. Otherwise U+FFFD replaces what is not.
 	Strict bool
 }
 

@@ -204,7 +204,7 @@ func (p *Parser) readNumber() (number, error) {
 
 // notFinite takes one of Python's words.
 func (p *Parser) notFinite() (float64, bool) {
-	if p.Strict || p.Pos < len(p.Text) && p.Text[p.Pos] <= '9' && (p.Pos+1 >= len(p.Text) || p.Text[p.Pos+1] != 'I') {
+	if p.Pos < len(p.Text) && p.Text[p.Pos] <= '9' && (p.Pos+1 >= len(p.Text) || p.Text[p.Pos+1] != 'I') {
 		return 0, false
 	}
 	switch {

@@ -9,7 +9,7 @@ import (
 
 // Typed reads the elements of a tensor of a known type and shape: one list of them in row-major
 // order, or lists nested as the shape says. Integers take whole numbers within their range, floats
-// the number that is nearest, truth values true and false. Of a type whose slices hold bits there
+// the number that is nearest, NaN, Infinity and -Infinity, but not null, truth values true and false. Of a type whose slices hold bits there
 // are no elements in JSON. Nothing is allocated for a shape that has more elements than the text
 // can.
 func (p *Parser) Typed(t tensor.Type, shape []int64) (any, error) {
@@ -136,6 +136,9 @@ func (l *lists[T]) row(n int64) error {
 }
 
 func readFloat32(p *Parser) (float32, error) {
+	if v, ok := p.notFinite(); ok {
+		return float32(v), nil
+	}
 	d, err := p.scan()
 	if err != nil {
 		return 0, err
@@ -148,6 +151,9 @@ func readFloat32(p *Parser) (float32, error) {
 }
 
 func readFloat64(p *Parser) (float64, error) {
+	if v, ok := p.notFinite(); ok {
+		return v, nil
+	}
 	d, err := p.scan()
 	if err != nil {
 		return 0, err

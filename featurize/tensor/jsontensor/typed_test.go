@@ -47,6 +47,8 @@ func TestElementsOfATypeThatIsKnown(t *testing.T) {
 		{"[1.0,2e1,30e-1]", []int64{3}, []uint16{1, 20, 3}}, // a number is what it is worth
 		{"[1e-46,3.4028234663852886e38,-0.0]", []int64{3}, []float32{0, math.MaxFloat32, float32(math.Copysign(0, -1))}},
 		{"[1e-400,1.7976931348623157e308]", []int64{2}, []float64{0, math.MaxFloat64}},
+		{"[NaN,Infinity, -Infinity]", []int64{3}, []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}},
+		{"[[-Infinity],[NaN],[Infinity]]", []int64{3, 1}, []float64{math.Inf(-1), math.NaN(), math.Inf(1)}},
 		{"[true,false]", []int64{2}, []bool{true, false}},
 		{`["a","\u00e9\n",""]`, []int64{3}, []string{"a", "é\n", ""}},
 		{`["\ud83d\ude00","\\ud83d","\ufffd"]`, []int64{3}, []string{"😀", `\ud83d`, "\ufffd"}},
@@ -84,9 +86,11 @@ func TestElementsThatAreNoneOfTheType(t *testing.T) {
 		{"[01]", tensor.Float32, []int64{1}, "want a number"},
 		{"[1.]", tensor.Float32, []int64{1}, "want a digit"},
 		{"[1e]", tensor.Float32, []int64{1}, "want a digit"},
-		{"[NaN]", tensor.Float32, []int64{1}, "want a number"},
-		{"[Infinity]", tensor.Float64, []int64{1}, "want a number"},
-		{"[-Infinity]", tensor.Float64, []int64{1}, "want a number"},
+		{"[NaN]", tensor.Int32, []int64{1}, "want a number"},
+		{"[-Infinity]", tensor.Int64, []int64{1}, "want a number"},
+		{"[-NaN]", tensor.Float64, []int64{1}, "want a number"},
+		{"[1.NaN]", tensor.Float32, []int64{1}, "want a digit"},
+		{"[null]", tensor.Float32, []int64{1}, "want a number"},
 		{"[null]", tensor.Float64, []int64{1}, "want a number"},
 		{"[true]", tensor.Float64, []int64{1}, "want a number"},
 		{"[0,1e39]", tensor.Float32, []int64{2}, "element 1: 1e39 is too large for float32"},
@@ -160,7 +164,7 @@ func TestNumbersAreThoseOfStrconv(t *testing.T) {
 // Typed takes what encoding/json takes into a slice of the type and gives the same numbers; what it
 // takes beyond that are whole numbers with a point or an exponent.
 func FuzzTypedList(f *testing.F) {
-	for _, s := range []string{"[1,2.5,-3e2]", "[]", "[0.1]", "[256,-1]", `["a"]`, "[true]", "[[1]]", "[1,]", "[NaN]", "[18446744073709551615]"} {
+	for _, s := range []string{"[1,2.5,-3e2]", "[]", "[0.1]", "[256,-1]", `["a"]`, "[true]", "[[1]]", "[1,]", "[18446744073709551615]"} {
 		f.Add([]byte(s), byte(0))
 		f.Add([]byte(s), byte(3))
 	}
@@ -175,6 +179,9 @@ func FuzzTypedList(f *testing.F) {
 		want := reflect.New(reflect.TypeOf(slice))
 		if bytes.Contains(text, []byte("null")) {
 			return // which leaves an element as it was
+		}
+		if bytes.Contains(text, []byte("NaN")) || bytes.Contains(text, []byte("Infinity")) {
+			return // which encoding/json does not take
 		}
 		var stdErr error
 		if typ == tensor.Uint8 { // encoding/json takes []uint8 for base64

@@ -3,6 +3,7 @@ package oip
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -20,8 +21,8 @@ const (
 )
 
 // ReadRequest reads the body of a request. header is what [Header] says, "" where it is absent: the
-// body is JSON then. Data are lists of elements, flat or nested as the shape says; there is no NaN
-// and no infinity in JSON. Tensors of bytes may share the memory of body.
+// body is JSON then. Data are lists of elements, flat or nested as the shape says. Floats may be NaN, Infinity
+// and -Infinity, as in Triton, but not null. Tensors of bytes may share the memory of body.
 func ReadRequest(body []byte, header string, l Limits) (*Request, error) {
 	r := &Request{}
 	d, err := newReader(body, header, l)
@@ -373,8 +374,13 @@ func (d *reader) parameters() (Parameters, error) {
 			return fmt.Errorf("%s: want a string, a number, true or false", show(key))
 		}
 		v, err := d.Scalar()
-		if u, ok := v.(uint64); ok {
-			v = float64(u)
+		switch x := v.(type) {
+		case uint64:
+			v = float64(x)
+		case float64:
+			if math.IsNaN(x) || math.IsInf(x, 0) {
+				return fmt.Errorf("%s: want a finite number, got %v", show(key), x)
+			}
 		}
 		if v != nil { // null stands for none
 			p[key] = v

@@ -10,6 +10,28 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
+// Floats that are not finite are numbers, whether their datatype stands before them or behind.
+func TestFloatsMayBeNaNOrInfinite(t *testing.T) {
+	for _, body := range []string{
+		`{"inputs":[{"name":"x","shape":[3],"datatype":"FP32","data":[NaN,Infinity,-Infinity]}],"more":[NaN]}`,
+		`{"inputs":[{"data":[NaN,Infinity,-Infinity],"name":"x","shape":[3],"datatype":"FP32"}]}`,
+		`{"inputs":[{"name":"x","shape":[3,1],"datatype":"FP64","data":[[NaN],[Infinity],[-Infinity]]}]}`,
+	} {
+		got, err := ReadRequest([]byte(body), "", small)
+		if err != nil {
+			t.Errorf("%s: %v", body, err)
+			continue
+		}
+		if data := fmt.Sprint(got.Inputs[0].Data); data != "[NaN +Inf -Inf]" {
+			t.Errorf("%s: %s", body, data)
+		}
+		again, _, err := got.Body(func(string) bool { return false })
+		if err != nil || !strings.Contains(string(again), `"data":[NaN,Infinity,-Infinity]`) {
+			t.Errorf("%s is written as %s, %v", body, again, err)
+		}
+	}
+}
+
 // small are limits that tests reach.
 var small = Limits{Bytes: 1 << 20, Elements: 1000, Tensors: 4}
 
@@ -86,7 +108,8 @@ func TestARequestThatIsWrongIsRefusedWithTheReason(t *testing.T) {
 		{`{"inputs":[],"id":"` + strings.Repeat("x", 2000) + `"}`, "", "2000 bytes, where at most 1024", Invalid},
 		{`{"inputs":[],"parameters":3}`, "", "want {", Invalid},
 		{`{"inputs":[],"parameters":{"a":[1]}}`, "", `"a": want a string, a number`, Invalid},
-		{`{"inputs":[],"parameters":{"a":NaN}}`, "", "want a number", Invalid},
+		{`{"inputs":[],"parameters":{"a":NaN}}`, "", `"a": want a finite number, got NaN`, Invalid},
+		{`{"inputs":[],"parameters":{"a":-Infinity}}`, "", `"a": want a finite number, got -Inf`, Invalid},
 		{`{"inputs":[],"parameters":{"a":1,"a":2}}`, "", `"a" comes twice`, Invalid},
 		{`{"inputs":[],"parameters":{"binary_data_output":1}}`, "", "want true or false", Invalid},
 		{`{"inputs":[],"outputs":[{}]}`, "", `"name" is missing`, Invalid},
@@ -119,7 +142,9 @@ func TestARequestThatIsWrongIsRefusedWithTheReason(t *testing.T) {
 		{one(`"datatype":"FP32","shape":[2],"data":[1]`), "", "has 1 elements, where the shape says 2", Invalid},
 		{one(`"datatype":"FP32","shape":[2],"data":[1,2,3]`), "", "more than the 2 elements", Invalid},
 		{one(`"datatype":"FP32","shape":[1],"data":[1e39]`), "", "element 0: 1e39 is too large for float32", Invalid},
-		{one(`"datatype":"FP32","shape":[1],"data":[NaN]`), "", "want a number", Invalid},
+		{one(`"datatype":"FP32","shape":[1],"data":[null]`), "", "want a number", Invalid},
+		{one(`"datatype":"INT64","shape":[1],"data":[NaN]`), "", "want a number", Invalid},
+		{one(`"datatype":"FP32","shape":[NaN],"data":[1]`), "", "want whole numbers, got NaN", Invalid},
 		{one(`"datatype":"UINT8","shape":[1],"data":[256]`), "", "no whole number that fits uint8", Invalid},
 		{one(`"datatype":"FP16","shape":[1],"data":[1]`), "", "FP16 has no form in JSON: send it as binary data", Invalid},
 		{one(`"datatype":"BF16","data":[1],"shape":[1]`), "", "BF16 has no form in JSON: send it as binary data", Invalid},

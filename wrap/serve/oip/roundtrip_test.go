@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/tensor"
 )
 
-// randomTensor returns a tensor of any bits that its type may have; of numbers and text only that
+// randomTensor returns a tensor of any bits that its type may have; of NaN and text only that
 // JSON can say, if plain.
 func randomTensor(rng *rand.Rand, name string, t tensor.Type, plain bool) tensor.Tensor {
 	shape := make([]int64, rng.IntN(4))
@@ -25,6 +25,7 @@ func randomTensor(rng *rand.Rand, name string, t tensor.Type, plain bool) tensor
 	if err != nil {
 		panic(err)
 	}
+	special := []float64{math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1)}
 	v := reflect.ValueOf(data)
 	for i := range n {
 		e := v.Index(i)
@@ -35,14 +36,14 @@ func randomTensor(rng *rand.Rand, name string, t tensor.Type, plain bool) tensor
 			e.SetInt(int64(bits) << (64 - e.Type().Bits()) >> (64 - e.Type().Bits()))
 		case t == tensor.Float32:
 			f := math.Float32frombits(rng.Uint32())
-			if plain && f-f != 0 {
-				f = -0
+			if plain && f-f != 0 || rng.IntN(8) == 0 {
+				f = float32(special[rng.IntN(len(special))])
 			}
 			data.([]float32)[i] = f
 		case t == tensor.Float64:
 			f := math.Float64frombits(rng.Uint64())
-			if plain && f-f != 0 {
-				f = math.Copysign(0, -1)
+			if plain && f-f != 0 || rng.IntN(8) == 0 {
+				f = special[rng.IntN(len(special))]
 			}
 			data.([]float64)[i] = f
 		case t == tensor.Bool:

@@ -59,9 +59,9 @@ func (r *Request) Body(binary func(input string) bool) (body []byte, header stri
 
 // Body returns the body of the response, and what [Header] has to say, "" where that must be absent.
 // binary says which outputs are bytes behind the JSON ([Request.IsBinary]). Others are one list in
-// row-major order: floats as the shortest text that reads back as the same number. Of 16-bit floats,
-// NaN, infinities and strings that are no UTF-8 there is no form in JSON, which is an error of status
-// Invalid: clients can ask for bytes.
+// row-major order: floats as the shortest text that reads back as the same number, or NaN, Infinity and
+// -Infinity as Triton writes them, which is not JSON. 16-bit floats and strings that are not UTF-8 have no
+// form in JSON, which is an error of status Invalid: clients can ask for bytes.
 func (r *Response) Body(binary func(output string) bool) (body []byte, header string, err error) {
 	b := appendString([]byte(`{"model_name":`), r.Model)
 	b = appendString(append(b, `,"model_version":`...), r.Version)
@@ -136,9 +136,9 @@ func appendTensors(
 func appendData(dst []byte, t tensor.Tensor) ([]byte, error) {
 	switch d := t.Data.(type) {
 	case []float32:
-		return appendFloats(dst, d, 32)
+		return appendFloats(dst, d, 32), nil
 	case []float64:
-		return appendFloats(dst, d, 64)
+		return appendFloats(dst, d, 64), nil
 	case []uint8:
 		return appendUints(dst, d), nil
 	case []uint16:
@@ -193,18 +193,23 @@ func appendInts[T int8 | int16 | int32 | int64](dst []byte, d []T) []byte {
 	return dst
 }
 
-func appendFloats[T float32 | float64](dst []byte, d []T, bits int) ([]byte, error) {
+func appendFloats[T float32 | float64](dst []byte, d []T, bits int) []byte {
 	for i, v := range d {
-		if v-v != 0 {
-			return nil, Errorf(Invalid, "element %d is %v, which has no form in JSON: ask for binary data", i, v)
-		}
 		dst = appendFloat(comma(dst, i), float64(v), bits)
 	}
-	return dst, nil
+	return dst
 }
 
 // appendFloat writes the shortest text of a number, with an exponent where there would be many zeros.
 func appendFloat(dst []byte, v float64, bits int) []byte {
+	switch {
+	case math.IsNaN(v):
+		return append(dst, "NaN"...)
+	case math.IsInf(v, 1):
+		return append(dst, "Infinity"...)
+	case math.IsInf(v, -1):
+		return append(dst, "-Infinity"...)
+	}
 	if size := math.Abs(v); size != 0 && (size < 1e-6 || size >= 1e21) {
 		return strconv.AppendFloat(dst, v, 'e', -1, bits)
 	}
