@@ -6,6 +6,7 @@ import (
 	"compress/zlib"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -13,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // A reservation is a request's part of the memory that all requests may take.
@@ -158,18 +161,35 @@ func unpacked(r *http.Request) (io.Reader, error) {
 	}
 }
 
-// bodyError says why a body could not be read. A client whose body breaks off may still read that.
+// Bodies that did not come whole. A client that has only stopped sending can still read why.
+var (
+	errLateBody = oip.Errorf(oip.Invalid, "the body did not come in the time that there is for it")
+	errCutBody  = oip.Errorf(oip.Invalid, "the body ends early: the client has stopped sending it")
+)
+
+// cutOff reports whether the client stopped sending the body, whatever that made of its Content-Encoding.
+func cutOff(r *http.Request) bool {
+	sent, ok := r.Body.(*ended)
+	if !ok || sent.err == nil || sent.err == io.EOF {
+		return false
+	}
+	// HTTP/1.1 also has errors for chunks that are wrong. HTTP/2 tells no others of a stream.
+	var connection net.Error
+	return errors.Is(sent.err, io.ErrUnexpectedEOF) || errors.As(sent.err, &connection) || r.ProtoMajor > 1
+}
+
+// bodyError says why a body could not be read.
 func bodyError(r *http.Request, err error) error {
 	var broken flate.CorruptInputError
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return invalid("the body did not come in the time that there is for it")
+		return errLateBody
+	case cutOff(r):
+		return errCutBody
 	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, zlib.ErrHeader),
 		errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &broken),
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return invalid("the body is not what its Content-Encoding says, or ends early: %v", err)
-	case r.Context().Err() != nil:
-		return r.Context().Err()
 	}
 	return invalid("the body cannot be read: %v", err)
 }

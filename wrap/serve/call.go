@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mfgs/mfgs/wrap/serve/engine"
@@ -73,6 +74,9 @@ func (m *model) count(g *generation, err error, took time.Duration) {
 
 // reasonOf is the reason of a failure, as it is counted.
 func reasonOf(err error) string {
+	if errors.Is(err, errCutBody) || errors.Is(err, errLateBody) {
+		return telemetry.Canceled
+	}
 	switch oip.StatusOf(err) {
 	case oip.Overloaded, oip.TooLarge:
 		return telemetry.Rejected
