@@ -380,6 +380,27 @@ func TestTensorsCountTowardsTheMemoryOfRequests(t *testing.T) {
 	}
 }
 
+// Results count too, before anything is run: of the digits' they are several times as large as the inputs.
+func TestResultsCountTowardsTheMemoryOfRequests(t *testing.T) {
+	const most = 1 << 20
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, MaxBody: most, InFlight: 2 * most})
+	for n, want := range map[int]int{500: 200, 2000: 413} { // 1,408 bytes each, beside 256 of the input
+		head := fmt.Sprintf(`{"inputs":[{"name":"image","shape":[%d,1,8,8],"datatype":"FP32","parameters":{"binary_data_size":%d}}]}`, n, 256*n)
+		body := head + strings.Repeat("\x00", 256*n)
+		code, _, answer := r.send("POST", "/v2/models/digits/infer", body, oip.Header, fmt.Sprint(len(head)))
+		if code != want || code == 413 && !strings.Contains(string(answer), "more memory than all requests together may") {
+			t.Errorf("%d examples: %d %.300s, want %d", n, code, answer, want)
+		}
+	}
+	if r.Taken() != 0 {
+		t.Error("memory is not given back")
+	}
+	_, _, stats := r.send("GET", "/v2/models/digits/stats", "")
+	if !strings.Contains(string(stats), `"inference_count":500,`) {
+		t.Errorf("what is refused is run: %s", stats)
+	}
+}
+
 // Who says that much will come, and sends none of it, keeps no memory from others.
 func TestWhatIsOnlyAnnouncedTakesNoMemory(t *testing.T) {
 	const most = 1 << 20

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -254,6 +255,8 @@ func TestWrongRequestsAreRefusedInOneLine(t *testing.T) {
 		{"a large document", "POST", "/v2/repository/index", strings.Repeat(" ", 1<<16+1), 413, "want a small JSON object, or nothing", nil},
 		{"no such output", "POST", infer, inferBody(t, "", 1500, 1501, `,"outputs":[{"name":"mood"}]`), 400, "mood", nil},
 		{"a wrong parameter", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":"warm"}`), 400, "t_act", nil},
+		{"a cold temperature", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_act":0}`), 400, "t_act is 0, want a positive number", nil},
+		{"a temperature of 0", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"t_ens":"0"}`), 400, "t_ens is 0, want a positive number", nil},
 		{"temperatures of none", "POST", infer, inferBody(t, "", 1500, 1501, `,"parameters":{"method":"mle","t_act":2}`), 400, "temperatures of mf0", nil},
 		{"not packed", "POST", infer, `{}`, 400, "Content-Encoding", []string{"Content-Encoding", "gzip"}},
 		{"packed otherwise", "POST", infer, `{}`, 400, "want gzip, deflate or none", []string{"Content-Encoding", "br"}},
@@ -418,6 +421,64 @@ func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
 	if len(stats.Models) != 1 || stats.Models[0].Inferences != 3 || stats.Models[0].Steps.Success.Count != 1 ||
 		stats.Models[0].Steps.Fail.Count != 1 {
 		t.Errorf("statistics %+v", stats)
+	}
+}
+
+// What a request has in the place of the bundle's probabilities is not held against the held-out examples.
+func TestOtherProbabilitiesAreNoDrift(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	for _, c := range []struct {
+		parameters string
+		want       int // predictions that are counted, in all
+	}{
+		{`{}`, 3},
+		{`{"method":"ts"}`, 3},
+		{`{"method":"mf0","t_act":2,"t_ens":0.1}`, 3},
+		{`{"max_doubt":0.5}`, 6},
+	} {
+		var got inference
+		r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1503, `,"parameters":`+c.parameters), &got)
+		text := metrics(t, r.Server)
+		for _, series := range []string{
+			`mfgs_drift_window_examples{model="digits",quantity="ood_score"}`,
+			`mfgs_prediction_confidence_count{model="digits"}`,
+		} {
+			if !strings.Contains(text, fmt.Sprintf("%s %d\n", series, c.want)) {
+				t.Errorf("after %s %s is not %d", c.parameters, series, c.want)
+			}
+		}
+	}
+}
+
+// RFC 9110, 12.5.3.
+func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	for accept, packed := range map[string]bool{
+		"identity": false, "br": false, "xgzip": false, "gzipx;q=1": false,
+		"gzip": true, "GZip": true, "br, gzip": true, "gzip;q=1": true, "gzip;q=0.001": true, "deflate;q=0, gzip ; q = 0.5": true,
+		"gzip;q=0": false, "gzip; q=0.000": false, "br;q=1, gzip;q=0": false, "gzip;q=x": false, "gzip;q=": false, "gzip;q=-1": false,
+	} {
+		code, header, body := r.send("GET", "/openapi.json", "", "Accept-Encoding", accept)
+		if code != 200 || (header.Get("Content-Encoding") == "gzip") != packed || json.Valid(body) == packed ||
+			header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%q: %d, %q, Vary %q, want it packed: %v",
+				accept, code, header.Get("Content-Encoding"), header.Get("Vary"), packed)
+		}
+		if packed {
+			z, err := gzip.NewReader(bytes.NewReader(body))
+			if err == nil {
+				body, err = io.ReadAll(z)
+			}
+			if err != nil || !json.Valid(body) {
+				t.Errorf("%q: %v, of what unpacks to %.100q", accept, err, body)
+			}
+		} else if header.Get("Content-Length") != fmt.Sprint(len(body)) {
+			t.Errorf("%q: Content-Length %s of %d bytes", accept, header.Get("Content-Length"), len(body))
+		}
+		// An answer that fits into a packet is sent as it is.
+		if _, header, _ := r.send("GET", "/v1/models", "", "Accept-Encoding", accept); header.Get("Content-Encoding") != "" {
+			t.Errorf("%q: a short answer is packed", accept)
+		}
 	}
 }
 

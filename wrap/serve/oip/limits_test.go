@@ -3,6 +3,7 @@ package oip
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -136,15 +137,22 @@ func TestMemoryIsAskedForBeforeTensorsAreMade(t *testing.T) {
 			t.Errorf("%s: without memory %v, and %d bytes are taken", name, err, took)
 		}
 	}
-	// The texts of several tensors are no more than the body.
-	l := Limits{Reserve: func(bytes int64) error {
-		if bytes > 1200 {
-			return fmt.Errorf("%d bytes", bytes)
+	// The texts of all tensors are no more than the body, and are asked for with the first that has any.
+	texts := `{"name":"%s","datatype":"BYTES","shape":[2],"data":["` + strings.Repeat("x", 1000) + `",""]}`
+	for name, first := range map[string]string{
+		"texts":   texts,
+		"numbers": `{"name":"%s","datatype":"FP32","shape":[1],"data":[1]}`,
+	} {
+		body := fmt.Appendf(nil, `{"inputs":[`+first+`,`+texts+`]}`, "a", "b")
+		var asked []int64
+		l := Limits{Reserve: func(bytes int64) error { asked = append(asked, bytes); return nil }}
+		_, err := ReadRequest(body, "", l)
+		want := []int64{2*stringBytes + int64(len(body)), 2 * stringBytes}
+		if name == "numbers" {
+			want = []int64{4, want[0]}
 		}
-		return nil
-	}}
-	one := `{"name":"%s","datatype":"BYTES","shape":[1],"data":["` + strings.Repeat("x", 300) + `"]}`
-	if _, err := ReadRequest(fmt.Appendf(nil, `{"inputs":[`+one+`,`+one+`]}`, "a", "b"), "", l); err != nil {
-		t.Error(err)
+		if err != nil || !slices.Equal(asked, want) {
+			t.Errorf("%s and texts: %d bytes were asked for, want %d, %v", name, asked, want, err)
+		}
 	}
 }

@@ -157,6 +157,24 @@ func TestWhatIsCountedIsShown(t *testing.T) {
 	}
 }
 
+// Abstentions count by their reasons, and those that are none do not.
+func TestAbstentionsHaveTheirReasons(t *testing.T) {
+	m := New(Config{})
+	o := load(t, m, "pets", petsBundle(t))
+	yes, no := true, false
+	for i, reason := range []string{"doubtful", "unfamiliar", "doubtful and unfamiliar"} {
+		for range i + 1 {
+			o.Predictions([]wrap.Prediction{{Abstain: &yes, AbstainReason: reason}, {Abstain: &no}, {}})
+		}
+	}
+	text := page(t, m)
+	for reason, want := range map[string]string{"doubtful": "1", "unfamiliar": "2", "doubtful and unfamiliar": "3"} {
+		if got := value(text, `mfgs_abstentions_total{model="pets",reason="`+reason+`"}`); got != want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
 // Prometheus' linter has nothing to say of ours; what it says of the others is that they are Triton's.
 func TestNamesFollowConventions(t *testing.T) {
 	m := New(Config{})
@@ -348,6 +366,54 @@ func TestDrift(t *testing.T) {
 		drifted := s.quantity == "ood_score" || s.quantity == "class"
 		if drifted != (s.PSI > 2*s.Level95) || s.alarm != (s.quantity == "ood_score") || s.Examples != 200 {
 			t.Errorf("after a shift of the score and the classes: %+v", s)
+		}
+	}
+}
+
+// Where one quantity drifts, this one alarms: at the level that is shown, which three tests share.
+func TestDriftIsOfTheQuantityThatDrifts(t *testing.T) {
+	at := map[string]float64{"confidence": 0, "entropy": 10, "ood_score": 20} // where the held-out values begin
+	held := func(name string) drift.Reference {
+		v := make([]float64, 500)
+		for i := range v {
+			v[i] = at[name] + float64(i)/500
+		}
+		r, err := drift.NewReference(v, 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *r
+	}
+	for _, drifts := range []string{"", "confidence", "entropy", "ood_score"} {
+		m := New(Config{FalseAlarm: 0.03})
+		o := load(t, m, "m", Bundle{Reference: &bundle.Reference{
+			Confidence: held("confidence"), Entropy: held("entropy"), OODScore: held("ood_score"), Classes: []int{500},
+		}})
+		rng := rand.New(rand.NewPCG(7, 7))
+		value64 := func(name string) float64 {
+			if name == drifts {
+				return at[name] + 0.9
+			}
+			return at[name] + rng.Float64()
+		}
+		for range 100 {
+			o.Predictions([]wrap.Prediction{{
+				Confidence: value64("confidence"), Entropy: value64("entropy"), OODScore: value64("ood_score"),
+			}})
+		}
+		text := page(t, m)
+		for name := range at {
+			want := "0"
+			if name == drifts {
+				want = "1"
+			}
+			if got := value(text, `mfgs_drift_alarm{model="m",quantity="`+name+`"}`); got != want {
+				t.Errorf("where %q drifts, the alarm of %s is %q", drifts, name, got)
+			}
+			level := value(text, `mfgs_drift_log10_alarm_level{model="m",quantity="`+name+`"}`)
+			if level != "2" { // log10(3/0.03)
+				t.Errorf("the level of %s is %q, want 2", name, level)
+			}
 		}
 	}
 }
