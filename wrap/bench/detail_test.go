@@ -84,6 +84,9 @@ func TestDetailIsWhatIsServed(t *testing.T) {
 			}
 		}
 	}
+	if !d.Exif {
+		t.Error("pictures are not turned by EXIF, as they are by default")
+	}
 	for _, g := range d.Galleries[3:] {
 		first := g.Examples[0]
 		if g.Kind != Accepted || len(g.Examples) != galleryExamples || first.Input == nil || first.Label != -1 {

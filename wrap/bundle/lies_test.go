@@ -65,6 +65,41 @@ func TestPaddingIsOfFormat2(t *testing.T) {
 	oneLine(t, m.Validate(), ErrField, "x-… is a field of format 2")
 }
 
+// A bundle that does not say whether image files are turned was made when none were, and none is written
+// that does not say it.
+func TestABundleThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
+	b := full()
+	b.Manifest.Preprocess.Exif = new(true)
+	dir := written(t, b, WriteOptions{})
+	if read, err := Open(dir); err != nil || !*read.Manifest.Preprocess.Exif {
+		t.Errorf("%+v, %v", read, err)
+	}
+	path := filepath.Join(dir, ManifestName)
+	document, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(document, []byte("  exif: true\n"), nil, 1), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := Reseal(dir); err != nil {
+		t.Fatal(err)
+	}
+	read, err := Open(dir)
+	if err != nil || read.Manifest.Preprocess.Exif == nil || *read.Manifest.Preprocess.Exif {
+		t.Errorf("without the field: %+v, %v", read, err)
+	}
+	b.Manifest.Preprocess.Exif = nil
+	oneLine(t, Write(filepath.Join(t.TempDir(), "b"), b, WriteOptions{}), ErrField, "preprocess.exif is not set")
+	m := read.Manifest
+	m.Format, m.Probabilities, m.HeldOut.MF0, m.OODScore, m.Scores = 1, nil, nil, nil, nil
+	if err := m.Validate(); err != nil {
+		t.Error(err)
+	}
+	m.Preprocess.Exif = new(true)
+	oneLine(t, m.Validate(), ErrField, "preprocess.exif is a field of format 2")
+}
+
 var manifestLies = []struct {
 	name     string
 	old, new string // what is replaced, once

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/featurize/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -72,6 +73,31 @@ func example(t testing.TB, shards ...int) *Part {
 		}}})
 	}
 	return p
+}
+
+// A part that does not say whether image files are turned was made when none were.
+func TestAPartThatDoesNotSayEXIFIsWithoutIt(t *testing.T) {
+	for written, want := range map[bool]string{true: "true", false: "false"} {
+		p := probed(example(t, 1, 2, 3))
+		p.Format = Version
+		p.Recipe.Preprocess = &Preprocess{Source: Given, Spec: &preprocess.Spec{Exif: &written}}
+		document, err := p.document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		says := "exif: " + want
+		if !bytes.Contains(document, []byte(says)) {
+			t.Fatalf("%s\ndoes not say %s", document, says)
+		}
+		m, err := parse(document)
+		if err != nil || *m.Recipe.Preprocess.Spec.Exif != written {
+			t.Errorf("%s: %+v, %v", says, m, err)
+		}
+		m, err = parse(bytes.Replace(document, []byte(says), []byte("scale: 1"), 1))
+		if err != nil || m.Recipe.Preprocess.Spec.Exif == nil || *m.Recipe.Preprocess.Spec.Exif {
+			t.Errorf("nothing: %+v, %v", m, err)
+		}
+	}
 }
 
 // probed gives a part a model and, where it has held-out data, the probe for it.
