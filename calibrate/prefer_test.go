@@ -140,6 +140,9 @@ func TestPairedGainsByHand(t *testing.T) {
 	if !approx.Equal(gain, 4, 1e-14) || !approx.Equal(stdErr, math.Sqrt(13./3), 1e-14) {
 		t.Errorf("gain %v ± %v, want 4 ± √(13/3)", gain, stdErr)
 	}
+	if gain, stdErr = pairedGain([]float64{1, 3}, []float64{0, 0}); gain != 2 || !approx.Equal(stdErr, 1, 1e-14) {
+		t.Errorf("of two pairs %v ± %v, want 2 ± 1", gain, stdErr)
+	}
 	if gain, stdErr = pairedGain([]float64{3}, []float64{1}); gain != 2 || stdErr != 0 {
 		t.Errorf("of one pair %v ± %v, want 2 ± 0", gain, stdErr)
 	}
