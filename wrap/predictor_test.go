@@ -819,6 +819,25 @@ func TestAModelReplacedMeanwhileIsRefused(t *testing.T) {
 	}
 }
 
+// testdata/v1/digits was written in format 1, which says neither whose probabilities nor which score serves: mf0's do,
+// and no percentile is known.
+func TestABundleOfFormat1Predicts(t *testing.T) {
+	p := opened(t, "testdata/v1/digits", Options{})
+	n, wrong := 0, 0
+	_, err := p.PredictDataset(t.Context(), digits(t, models.DigitsTest), func(one Prediction) error {
+		if n++; one.Class != *one.Label {
+			wrong++
+		}
+		if one.OODPercentile != nil || !(one.OODScore > 0 && one.OODScore <= 1) {
+			t.Fatalf("%+v", one)
+		}
+		return nil
+	})
+	if err != nil || n != 297 || wrong > 12 {
+		t.Errorf("%d of %d wrong, %v", wrong, n, err)
+	}
+}
+
 //go:embed testdata/digits
 var embedded embed.FS
 
