@@ -161,6 +161,20 @@ func unpacked(r *http.Request) (io.Reader, error) {
 	}
 }
 
+// ended is a body that knows how its reading ended.
+type ended struct {
+	io.ReadCloser
+	err error // nil: it did not
+}
+
+func (e *ended) Read(p []byte) (int, error) {
+	n, err := e.ReadCloser.Read(p)
+	if err != nil {
+		e.err = err
+	}
+	return n, err
+}
+
 // Bodies that did not come whole. A client that has only stopped sending can still read why.
 var (
 	errLateBody = oip.Errorf(oip.Invalid, "the body did not come in the time that there is for it")

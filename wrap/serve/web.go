@@ -161,17 +161,3 @@ func (s *Server) readOver(next http.Handler) http.Handler {
 
 // soon is how long an answer waits for the rest of a body.
 const soon = 250 * time.Millisecond
-
-// ended is a body that knows how its reading ended.
-type ended struct {
-	io.ReadCloser
-	err error // nil: it did not
-}
-
-func (e *ended) Read(p []byte) (int, error) {
-	n, err := e.ReadCloser.Read(p)
-	if err != nil {
-		e.err = err
-	}
-	return n, err
-}

@@ -8,10 +8,10 @@ import (
 )
 
 // Typed reads the elements of a tensor of a known type and shape: one list of them in row-major
-// order, or lists nested as the shape says. Integers take whole numbers within their range, floats
-// the number that is nearest, NaN, Infinity and -Infinity, but not null, truth values true and false. Of a type whose slices hold bits there
-// are no elements in JSON. Nothing is allocated for a shape that has more elements than the text
-// can.
+// order, or lists nested as the shape says. Integers take whole numbers within their range, truth
+// values true and false, floats the number that is nearest, NaN, Infinity and -Infinity, but not null.
+// Of a type whose slices hold bits there are no elements in JSON. Nothing is allocated for a shape
+// that has more elements than the text can.
 func (p *Parser) Typed(t tensor.Type, shape []int64) (any, error) {
 	n, err := tensor.Elements(shape)
 	if err != nil {
