@@ -25,6 +25,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 func TestMain(m *testing.M) { wraptest.Main(m, nil) }
@@ -411,16 +412,45 @@ func TestWhatIsServedIsSeenInMetrics(t *testing.T) {
 			t.Errorf("the metrics do not say %s", want)
 		}
 	}
-	var stats struct {
-		Models []struct {
-			Inferences int                                         `json:"inference_count"`
-			Steps      struct{ Success, Fail struct{ Count int } } `json:"inference_stats"`
-		} `json:"model_stats"`
+}
+
+func TestStatisticsAreOfWhatWasAsked(t *testing.T) {
+	dir := digits(t)
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: dir}, {Name: "other", Dir: dir}}})
+	begun := time.Now()
+	var got inference
+	for _, n := range []int{3, 1} {
+		r.object("POST", "/v2/models/digits/infer", inferBody(t, "", 1500, 1500+n, ""), &got)
 	}
-	r.object("GET", "/v2/models/digits/stats", "", &stats)
-	if len(stats.Models) != 1 || stats.Models[0].Inferences != 3 || stats.Models[0].Steps.Success.Count != 1 ||
-		stats.Models[0].Steps.Fail.Count != 1 {
-		t.Errorf("statistics %+v", stats)
+	if code, _, _ := r.send("POST", "/v2/models/digits/infer", "{}"); code != 400 {
+		t.Fatalf("an empty request: %d", code)
+	}
+	took := uint64(time.Since(begun))
+	for path, models := range map[string]int{
+		"/v2/models/digits/stats": 1, "/v2/models/digits/versions/1/stats": 1, "/v2/models/stats": 2,
+	} {
+		var stats oip.Statistics
+		r.object("GET", path, "", &stats)
+		if len(stats.Models) != models {
+			t.Fatalf("%s: %+v", path, stats)
+		}
+		m := stats.Models[0]
+		s := m.Requests
+		if m.Name != "digits" || m.Version != "1" || m.Inferences != 4 || m.Executions != 2 ||
+			m.Last < uint64(begun.UnixMilli()) || m.Last > uint64(time.Now().UnixMilli()) {
+			t.Errorf("%s: %+v", path, m)
+		}
+		for _, step := range []oip.Times{s.Success, s.Queue, s.ComputeInput, s.ComputeInfer, s.ComputeOutput} {
+			if step.Count != 2 || step.NS > took {
+				t.Errorf("%s: %+v, in %d ns", path, s, took)
+			}
+		}
+		if s.Fail.Count != 1 || s.ComputeInfer.NS == 0 || s.Fail.NS == 0 || s.Success.NS < s.Queue.NS+s.ComputeInfer.NS+s.ComputeOutput.NS {
+			t.Errorf("%s: %+v", path, s)
+		}
+		if models == 2 && (stats.Models[1].Name != "other" || stats.Models[1].Inferences+stats.Models[1].Executions != 0) {
+			t.Errorf("of a model that nobody asked: %+v", stats.Models[1])
+		}
 	}
 }
 
