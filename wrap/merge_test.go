@@ -466,6 +466,19 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 	says(t, err, "no file of a bundle")
 }
 
+// What is merged is not written into a part, whose files would then be others.
+func TestNothingIsMergedIntoAPart(t *testing.T) {
+	file := classified(t, 1500, 4, 3)
+	c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]", Structure: calibrate.Full}
+	all := parts(t, c, 2)
+	out := filepath.Join(all[1], "b")
+	_, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out})
+	says(t, err, out+" would lie in the part "+all[1])
+	if _, err := os.Lstat(out); err == nil {
+		t.Error("it is there")
+	}
+}
+
 // Nothing is written among the data, which later shards would find there.
 func TestNoPartIsWrittenAmongTheData(t *testing.T) {
 	_, images, _ := bgrPhotos(t, 20)

@@ -100,6 +100,7 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"no examples", func(c *Config) { c.Val = labelled("empty", nil) }, []string{"val: ", "empty-images-idx3"}},
 		{"slice beyond the end", func(c *Config) { c.Train = digits(t, "digits-images-idx3-ubyte.gz[0:2000]") }, []string{"train: ", "1797"}},
 		{"unfamiliar data missing", func(c *Config) { c.OOD = filepath.Join(data, "none") }, []string{"ood: ", "none"}},
+		{"one out-of-distribution example", func(c *Config) { c.OOD = strings.Replace(c.OOD, ":300]", ":1]", 1) }, []string{"1 example, want at least 2"}},
 		{"held-out data without labels", func(c *Config) { c.Val = c.OOD }, []string{"val: ", "no labels"}},
 		{"label out of range", func(c *Config) { c.Train = labelled("far", []byte{1, 2, 10, 3}) }, []string{"train: ", "far-images-idx3[2]", "label 10", "[0,10)"}},
 		{"held-out label out of range", func(c *Config) { c.Val = labelled("farther", []byte{255}) }, []string{"val: ", "label 255"}},

@@ -544,6 +544,31 @@ func TestACheckpointWithAForeignFileIsLeft(t *testing.T) {
 	}
 }
 
+// That no checkpoint can be written is said once, and the calibration goes on without.
+func TestACalibrationGoesOnWithoutCheckpoints(t *testing.T) {
+	defer CheckpointEvery(0)()
+	data := digitsFile(t, 3000)
+	c := quick(Config{Model: "../models/digits-mlp/" + models.DigitsModel, Train: data + "[:2000]", Val: data + "[2000:]"})
+	c.Limit, c.Batch, c.Out = 0, 100, filepath.Join(t.TempDir(), "b")
+	if err := os.MkdirAll(filepath.Join(CheckpointDir(c.Out), "part"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(CheckpointDir(c.Out), "part"), "foreign", []byte("mine"))
+	said := 0
+	c.Resume, c.Notice = true, func(s string) {
+		if strings.HasSuffix(s, "going on without") {
+			said++
+			if !strings.Contains(s, CheckpointDir(c.Out)+" cannot be written: ") || !strings.Contains(s, "foreign") {
+				t.Errorf("it says %q", s)
+			}
+		}
+	}
+	mustCalibrate(t, c)
+	if said != 1 {
+		t.Errorf("it is said %d times, want once", said)
+	}
+}
+
 // A part without the model is not the one with it.
 func TestAPartWithoutItsModelIsAnother(t *testing.T) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))

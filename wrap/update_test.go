@@ -135,6 +135,31 @@ func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
 	}
 }
 
+// A bundle that another process has changed meanwhile stands as that has left it.
+func TestAnUpdateLosesNoOther(t *testing.T) {
+	file := classified(t, 2500, 4, 3)
+	c := Config{
+		ReadyMade: true, Val: file + "[2000:]", Structure: calibrate.Full, KeepCurvature: true,
+		Train: file + "[:1000]", Out: filepath.Join(t.TempDir(), "b"),
+	}
+	mustCalibrate(t, c)
+	var other []byte
+	u := UpdateConfig{Bundle: c.Out, Train: file + "[1000:1500]"}
+	u.Progress = func(p Progress) {
+		if p.Stage == "val" && other == nil {
+			if _, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: file + "[1500:2000]"}); err != nil {
+				t.Error(err)
+			}
+			other = read(t, filepath.Join(c.Out, bundle.ManifestName))
+		}
+	}
+	_, err := Update(t.Context(), u)
+	says(t, err, c.Out+" has changed since it was opened: update it again")
+	if !bytes.Equal(read(t, filepath.Join(c.Out, bundle.ManifestName)), other) {
+		t.Error("the other update is lost")
+	}
+}
+
 // What comes from another file comes behind what there is, with held-out data of its own.
 func TestAnUpdateFromAnotherFile(t *testing.T) {
 	file := classified(t, 3000, 4, 3)
