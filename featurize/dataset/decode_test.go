@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,6 +144,26 @@ func TestDecodeRefuses(t *testing.T) {
 		e := Example{Name: "n", Index: 7, Encoded: c.file}
 		err := e.Decode()
 		t.Run(name, func(t *testing.T) { wantError(t, err, "n: ", c.want) })
+	}
+}
+
+// The pixels of a file come as they are stored, and with them how they are to be turned.
+func TestDecodeKeepsTheOrientation(t *testing.T) {
+	file := imageCases(t)["jpeg-33x45-4:2:0"].file
+	exif := "\xff\xe1\x00\x22Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00" +
+		"\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00\x00\x00\x00\x00"
+	plain, turned := Example{Encoded: file}, Example{Encoded: slices.Insert(bytes.Clone(file), 2, []byte(exif)...)}
+	for e, want := range map[*Example]uint8{&plain: 0, &turned: 6} {
+		if err := e.Decode(); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.Inputs[0].Orientation; got != want {
+			t.Errorf("orientation %d, want %d", got, want)
+		}
+		e.Inputs[0].Orientation = 0
+	}
+	if !reflect.DeepEqual(plain.Inputs, turned.Inputs) {
+		t.Error("the pixels are not those that are stored")
 	}
 }
 
