@@ -112,6 +112,7 @@ soak: setup
 	$(GO) run ./testdata/serve/soak
 	$(GO) run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
 	$(GO) run ./testdata/serve/soak -race=false -restarts 100
+	$(GO) run ./testdata/serve/soak -race=false -exchanges 10000 -workers 32
 
 # Archives, wheels, bills of materials and checksums in dist, for all platforms: docs/release.md. Takes Linux
 # on x86-64, git and Python; RELEASE=-twice builds twice and compares, RELEASE=-only=linux/amd64 one platform.
