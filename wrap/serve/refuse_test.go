@@ -37,6 +37,7 @@ func TestWhatARefusalTells(t *testing.T) {
 		"a fault":           {errors.New("secret"), 500, "", codes.Internal, 0, internal, true},
 		"a panic":           {runError(t.Context(), panicked), 500, "", codes.Internal, 0, internal, true},
 		"a short queue":     {busy(20 * time.Millisecond), 429, "1", codes.ResourceExhausted, 20 * time.Millisecond, "overloaded", false},
+		"no queue":          {busy(0), 429, "1", codes.ResourceExhausted, 0, "overloaded", false},
 		"a long queue":      {busy(2100 * time.Millisecond), 429, "3", codes.ResourceExhausted, 2100 * time.Millisecond, "overloaded", false},
 		"no memory":         {errBusy, 429, "1", codes.ResourceExhausted, time.Second, "all the memory", false},
 		"a model not there": {notReady("not loaded"), 503, "1", codes.Unavailable, time.Second, "not loaded", false},
