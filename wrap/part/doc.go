@@ -40,7 +40,8 @@
 //	  (model)          sha256, producer, opset, as in a bundle; left out for ready-made features
 //	  (gathered)       true: its weights lay in other files, so that model.onnx has another sha256
 //	  head             as in a bundle
-//	  (preprocess)     source: given, assumed or unknown, and (spec); goes with model
+//	  (preprocess)     source: given, assumed or unknown, and (spec); goes with model.
+//	                   Without exif in it, image files were taken as they are stored
 //	  batch            examples to an inference
 //	  (provider)       what runs the model
 //	  covariance       hessian, fisher or sandwich

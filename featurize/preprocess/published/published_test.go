@@ -64,6 +64,23 @@ func TestDefaultsAreThoseOfTimm(t *testing.T) {
 	}
 }
 
+// A crop that takes all of the resized image lacks nothing, and nothing is padded.
+func TestACropOfAllIsNotPadded(t *testing.T) {
+	for document, side := range map[string]int{
+		`{"input_size": [3, 96, 96], "crop_pct": 1}`:                                                        96,
+		`{"input_size": [3, 1, 1], "crop_pct": 1}`:                                                          1,
+		`{"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 224}, "crop_pct": 1}`: 224,
+	} {
+		s, _ := read(t, document, "")
+		if s.Pad != nil || s.Resize.Size != side || s.Crop.Width != side {
+			t.Errorf("%s: resize %+v, crop %+v, pad %+v", document, s.Resize, s.Crop, s.Pad)
+		}
+	}
+	if s, _ := read(t, `{"input_size": [3, 96, 96], "crop_pct": 1.25}`, ""); s.Pad == nil {
+		t.Error("a crop that is larger than the resized image is not padded")
+	}
+}
+
 // Whether image files are turned is said by the loaders that are published: transformers' alone.
 func TestOnlyTransformersSaysEXIF(t *testing.T) {
 	vision, err := published.Torchvision("resnet50")
@@ -115,6 +132,7 @@ func TestWhatCannotBeDoneIsRefusedByName(t *testing.T) {
 		vit + `"resample": "bicubic"}`:                    `resample is "bicubic", want a number`,
 		vit + `"do_resize": "yes"}`:                       `do_resize is "yes", want true or false`,
 		vit + `"rescale_factor": -1}`:                     "rescale_factor is -1",
+		vit + `"rescale_factor": 0}`:                      "rescale_factor is 0, want a positive number",
 		vit + `"image_std": [0, 1, 1]}`:                   "std 0 is not positive",
 		vit + `"image_mean": [1, 2]}`:                     "mean has 2 numbers",
 		vit + `"size": {"longest_edge": 9}}`:              "size has a bound on the longer side",
