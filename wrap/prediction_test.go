@@ -34,8 +34,9 @@ func TestWhatFollowsFromProbabilitiesOfClasses(t *testing.T) {
 		{[]float64{0.5, 0.5}, []float64{0.5, 0.5}, 0},
 		{[]float64{0.25, 0.375, 0.375}, []float64{0.25, 0.375, 0.375}, 1},
 		{[]float64{1. / 3, 1. / 3, 1. / 3}, []float64{1. / 3, 1. / 3, 1. / 3}, 0},
-		{[]float64{0.25, 0.125, 0.125, 0.25}, []float64{1. / 3, 1. / 6, 1. / 6, 1. / 3}, 0}, // sums to 0.75
-		{[]float64{0.9, 0.2}, []float64{0.8, 0.2}, 0},                                       // the others are to be believed
+		// These sum to ¾, the others to ½.
+		{[]float64{0.25, 0.125, 0.125, 0.25}, []float64{1. / 3, 1. / 6, 1. / 6, 1. / 3}, 0},
+		{[]float64{0.9, 0.2}, []float64{0.8, 0.2}, 0}, // the others are to be believed
 	} {
 		p := followed(calibrate.Softmax, c.given...)
 		sum, entropy := 0.0, 0.0
