@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
 
@@ -49,6 +51,91 @@ func TestClaimsAloneTakeNoMemory(t *testing.T) {
 		if taken := after.TotalAlloc - before.TotalAlloc; err == nil || taken > 256<<10 {
 			t.Errorf("%s: %d bytes were allocated for %v", name, taken, err)
 		}
+	}
+}
+
+// MessageSize is what a message takes, with the bytes that it is read from, to within a fifth of it where
+// elements are numbers.
+func TestTheSizeOfAMessageIsWhatItTakes(t *testing.T) {
+	type contents = inference.InferTensorContents
+	const n = 1 << 16
+	for name, c := range map[string]struct {
+		contents contents
+		most     float64 // times what it takes
+	}{
+		"bools":   {contents{BoolContents: make([]bool, n)}, 1.2},
+		"int32":   {contents{IntContents: make([]int32, n)}, 1.2},
+		"int64":   {contents{Int64Contents: make([]int64, n)}, 1.2},
+		"uint32":  {contents{UintContents: make([]uint32, n)}, 1.2},
+		"uint64":  {contents{Uint64Contents: make([]uint64, n)}, 1.2},
+		"fp32":    {contents{Fp32Contents: make([]float32, n)}, 1.2},
+		"fp64":    {contents{Fp64Contents: make([]float64, n)}, 1.2},
+		"strings": {contents{BytesContents: make([][]byte, n)}, 2},
+	} {
+		for shape, request := range map[string]*inference.ModelInferRequest{
+			"": {Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "x", Contents: &c.contents}}},
+			" and a shape": {Inputs: []*inference.ModelInferRequest_InferInputTensor{
+				{Name: "x", Contents: &c.contents, Shape: make([]int64, n)}}},
+		} {
+			raw, err := proto.Marshal(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			size, err := MessageSize(raw, Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err = proto.Unmarshal(raw, &inference.ModelInferRequest{})
+			runtime.ReadMemStats(&after)
+			took := float64(len(raw)) + float64(after.TotalAlloc-before.TotalAlloc)
+			if name == "strings" {
+				took = float64(len(raw) + 24*n + 8*len(request.Inputs[0].Shape)) // what the list grew from is not kept
+			}
+			if err != nil || float64(size) < 0.95*took || float64(size) > c.most*took {
+				t.Errorf("%s%s: %d bytes, where %.0f are taken, %v", name, shape, size, took, err)
+			}
+		}
+	}
+}
+
+// What a message has too many of is seen before it is read.
+func TestMessagesOfTooManyPartsAreRefused(t *testing.T) {
+	type request = inference.ModelInferRequest
+	type input = inference.ModelInferRequest_InferInputTensor
+	type output = inference.ModelInferRequest_InferRequestedOutputTensor
+	parameters := func(n int) map[string]*inference.InferParameter {
+		m := map[string]*inference.InferParameter{}
+		for i := range n {
+			m[strconv.Itoa(i)] = &inference.InferParameter{}
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		most    int
+		message func(n int) *request
+	}{
+		"4 inputs":               {4, func(n int) *request { return &request{Inputs: slices.Repeat([]*input{{}}, n)} }},
+		"4 outputs":              {4, func(n int) *request { return &request{Outputs: slices.Repeat([]*output{{}}, n)} }},
+		"4 raw_input_contents":   {4, func(n int) *request { return &request{RawInputContents: make([][]byte, n)} }},
+		"256 parameters":         {256, func(n int) *request { return &request{Parameters: parameters(n)} }},
+		"256 parameters of an i": {256, func(n int) *request { return &request{Inputs: []*input{{Parameters: parameters(n)}}} }},
+		"256 parameters of an o": {256, func(n int) *request { return &request{Outputs: []*output{{}, {Parameters: parameters(n)}}} }},
+	} {
+		for _, n := range []int{c.most, c.most + 1} {
+			raw, err := proto.Marshal(c.message(n))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = MessageSize(raw, small)
+			if n > c.most && (StatusOf(err) != TooLarge || !strings.Contains(err.Error(), "more than "+name)) || n == c.most && err != nil {
+				t.Errorf("%d of %s: %v", n, name, err)
+			}
+		}
+	}
+	if _, err := MessageSize([]byte{requestInputs<<3 | 2, 9}, small); StatusOf(err) != Invalid || !strings.Contains(err.Error(), "no message") {
+		t.Errorf("of a message that ends early: %v", err)
 	}
 }
 

@@ -53,6 +53,8 @@ func TestARequestIsWhatItsBodySays(t *testing.T) {
 			"parameters":{"binary_data_output":true}}`, "",
 			Request{Binary: true, Parameters: Parameters{},
 				Outputs: []Output{{Name: "a", Binary: true}, {Name: "b", Classes: 3}}}},
+		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"classification":0}},{"name":"b","parameters":{"classification":1048576}}]}`, "",
+			Request{Outputs: []Output{{Name: "a"}, {Name: "b", Classes: 1 << 20}}}},
 		{`{"inputs":[{"name":"s","shape":[2],"datatype":"BYTES","data":["é",""]}]}`, "",
 			Request{Inputs: []tensor.Tensor{{Name: "s", Shape: []int64{2}, Data: []string{"é", ""}}}}},
 		// Bytes behind the JSON come in the order of the inputs; KServe's client writes data as null beside none.
@@ -115,6 +117,7 @@ func TestARequestThatIsWrongIsRefusedWithTheReason(t *testing.T) {
 		{`{"inputs":[],"outputs":[{}]}`, "", `"name" is missing`, Invalid},
 		{`{"inputs":[],"outputs":[{"name":"a"},{"name":"a"}]}`, "", "asked for twice", Invalid},
 		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"classification":-1}}]}`, "", "how many classes", Invalid},
+		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"classification":1048577}}]}`, "", "how many classes", Invalid},
 		{`{"inputs":[],"outputs":[{"name":"a","parameters":{"shared_memory_region":"r"}}]}`, "", "shared memory", Unsupported},
 		{`{"inputs":[],"deep":` + deep + `}`, "", "nested deeper", Invalid},
 		{one(`"shape":[1],"data":` + deep + `,"datatype":"FP32"`), "", "nested deeper", Invalid},
