@@ -285,6 +285,38 @@ func TestWidths(t *testing.T) {
 	})
 }
 
+// An inference that waits for all slots is passed by inferences that take as many slots, one after another, and by
+// no more.
+func TestAWideInferenceIsPassedByAsMuchAsItTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := NewSlots(2)
+		engineOf := func(width int, took time.Duration) (*Engine, *fake) {
+			f := &fake{took: constant(took)}
+			return New(Config{Slots: slots, Width: width, MaxBatch: 1, Run: f.run}), f
+		}
+		long, _ := engineOf(1, 10*time.Millisecond)
+		wide, ofWide := engineOf(2, time.Millisecond)
+		narrow, ofNarrow := engineOf(1, time.Millisecond)
+		start(t, long, one(1))
+		start(t, wide, one(1))
+		for range 4 {
+			start(t, narrow, one(1))
+		}
+		for _, e := range []*Engine{long, wide, narrow} {
+			closeEngine(t, e)
+		}
+		passed := 0
+		for _, from := range ofNarrow.from {
+			if from.Before(ofWide.from[0]) {
+				passed++
+			}
+		}
+		if passed != 2 {
+			t.Errorf("%d narrow inferences passed a wide one that waited for 2 slots, want 2", passed)
+		}
+	})
+}
+
 // lastOf returns where s is for the last time.
 func lastOf(list []string, s string) int {
 	for i := len(list) - 1; i >= 0; i-- {
