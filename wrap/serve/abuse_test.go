@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"compress/zlib"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -431,6 +432,24 @@ func TestRefusalsKeepConnections(t *testing.T) {
 		answer.Body.Close()
 		if answer.StatusCode != http.StatusNotFound || answer.Close != closes {
 			t.Errorf("%d bytes: %d, the connection closes: %v, want %v", size, answer.StatusCode, answer.Close, closes)
+		}
+	}
+}
+
+// net/http ends the context of a connection when a deadline for reading passes in the moment after the end of a
+// body, and goes on taking requests from it: their clients are there, and are answered.
+func TestARequestWhoseContextHadEndedBeforeIsAnswered(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for path, body := range map[string]string{
+		"/v2/models/digits/infer": inferBody(t, "next", 0, 1, ""), "/v2/repository/models/digits/load": "",
+	} {
+		request := httptest.NewRequestWithContext(ctx, "POST", "http://localhost"+path, strings.NewReader(body))
+		answer := httptest.NewRecorder()
+		r.Handler().ServeHTTP(answer, request)
+		if answer.Code != 200 || answer.Header().Get("Connection") != "close" {
+			t.Errorf("%s: %d %s, Connection %q", path, answer.Code, answer.Body, answer.Header().Get("Connection"))
 		}
 	}
 }

@@ -130,7 +130,20 @@ func (s *Server) Handler() http.Handler {
 		mux.HandleFunc(r.pattern, r.answer)
 	}
 	mux.HandleFunc("/", s.noMethod(mux))
-	return s.readOver(s.guard(s.observed(mux)))
+	return revived(s.readOver(s.guard(s.observed(mux))))
+}
+
+// revived answers requests on connections whose context net/http has ended though their clients are there: it
+// does so when a deadline for reading passes in the moment after the end of a body, and takes requests from the
+// connection all the same, whose contexts are then ended from the beginning. Such a connection takes one more.
+func revived(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx := r.Context(); ctx.Err() != nil && r.ProtoMajor == 1 {
+			w.Header().Set("Connection", "close")
+			r = r.WithContext(context.WithoutCancel(ctx))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // readOver reads on where a request was answered before its end: a client that is still sending when the

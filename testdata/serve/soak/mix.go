@@ -236,6 +236,10 @@ func (a *asker) flutter(ctx context.Context) error {
 
 // damageAndMend breaks the bundle on disk: the one in memory must serve on.
 func (a *asker) damageAndMend(ctx context.Context) error {
+	// Behind a load that may be under way, of what was there before.
+	if err := a.load(ctx, swapped); err != nil {
+		return err
+	}
 	was, err := a.serving(ctx)
 	if err != nil {
 		return err
@@ -282,6 +286,9 @@ func (s *soak) count(ctx context.Context) error {
 				for a := make(i); more() && (s.exchanges > 0 || s.tally.count(answered) < s.requests); {
 					for range 50 {
 						a.once(ctx, ask[min(1, a.rng.IntN(4))])
+						if s.exchanges > 0 {
+							pause(a.rng, 40) // which leaves the server time to open bundles
+						}
 					}
 				}
 			})
