@@ -480,6 +480,25 @@ func TestOtherProbabilitiesAreNoDrift(t *testing.T) {
 	}
 }
 
+func TestWhatIsAskedWithoutABody(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	for path, want := range map[string]string{
+		"/v2/health/live":                     `{"live":true}`,
+		"/v2/health/ready":                    `{"ready":true}`,
+		"/v2/models/digits/ready":             `{"name":"digits","ready":true}`,
+		"/v2/models/digits/versions/1/ready":  `{"name":"digits","ready":true}`,
+		"/v2":                                 `{"name":"mfgs","version":"` + wrap.Version() + `","extensions":["binary_tensor_data",`,
+		"/v2/models/digits":                   `{"name":"digits","versions":["1"],"platform":"onnxruntime_onnx",`,
+		"/v2/models/digits/config":            `{"name":"digits","platform":"onnxruntime_onnx","backend":"onnxruntime","max_batch_size":`,
+		"/v2/models/digits/versions/1/config": `{"name":"digits","platform":"onnxruntime_onnx","backend":"onnxruntime","max_batch_size":`,
+		"/v2/models/digits/stats":             `{"model_stats":[{"name":"digits","version":"1","last_inference":0,`,
+	} {
+		if code, _, answer := r.send("GET", path, ""); code != 200 || !strings.HasPrefix(string(answer), want) {
+			t.Errorf("%s: %d %s, want %s", path, code, answer, want)
+		}
+	}
+}
+
 // RFC 9110, 12.5.3.
 func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
