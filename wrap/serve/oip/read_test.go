@@ -194,3 +194,26 @@ func TestARequestThatIsWrongIsRefusedWithTheReason(t *testing.T) {
 		}
 	}
 }
+
+// What a document has beside what is known is passed over, down to 1,000 levels.
+func TestUnknownMembersMayBeNested(t *testing.T) {
+	request := func(body string) error { _, err := ReadRequest([]byte(body), "", small); return err }
+	for body, read := range map[string]func(string) error{
+		`{"inputs":[],"more":%s}`: request,
+		`{"inputs":[{"name":"x","datatype":"BOOL","shape":[0],"data":[],"more":%s}]}`: request,
+		`{"inputs":[],"outputs":[{"name":"x","more":%s}]}`:                            request,
+		`{"outputs":[],"more":%s}`: func(body string) error {
+			_, err := ReadResponse([]byte(body), "", small)
+			return err
+		},
+		`{"more":%s}`:  func(body string) error { _, err := ReadIndex([]byte(body), small); return err },
+		`{"extra":%s}`: func(body string) error { return ReadLoad([]byte(body), small) },
+	} {
+		for depth, ok := range map[int]bool{1001: true, 1002: false} { // of which the first is no level
+			text := fmt.Sprintf(body, strings.Repeat("[", depth)+strings.Repeat("]", depth))
+			if err := read(text); (err == nil) != ok {
+				t.Errorf("%s with %d lists in each other: %v", body, depth, err)
+			}
+		}
+	}
+}
