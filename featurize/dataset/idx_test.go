@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,6 +111,8 @@ func TestIDXLies(t *testing.T) {
 		{"labels truncated in gzip", good, gzipped(t, goodLabels[:9]), []string{"labels-idx1", "truncated"}},
 		{"labels empty", good, []byte{}, []string{"labels-idx1", "is empty"}},
 		{"labels are images", good, good, []string{"labels-idx1", "want integers"}},
+		{"labels are fractions", good, slices.Concat([]byte{0, 0, 0xd, 1, 0, 0, 0, 3}, make([]byte, 12)), []string{"labels-idx1",
+			"labels are float32 with 1 dimensions; want integers"}},
 		{"label out of range", good, idx([]byte{7, 10, 9}, 3), []string{"images-idx3[1]", "label 10 is outside [0,10)"}},
 	} {
 		dir := t.TempDir()

@@ -113,7 +113,8 @@ func TestOfTakesColoursWithoutAlpha(t *testing.T) {
 
 // An index beyond the palette is black, and a colour that is transparent is itself.
 func TestPalettesAreLookedUp(t *testing.T) {
-	m := image.NewPaletted(image.Rect(0, 0, 3, 1), color.Palette{color.NRGBA{9, 8, 7, 255}, color.NRGBA{200, 100, 50, 0}})
+	m := image.NewPaletted(image.Rect(0, 0, 3, 1),
+		color.Palette{color.NRGBA{9, 8, 7, 255}, color.NRGBA{200, 100, 50, 0}})
 	m.Pix = []uint8{1, 0, 1}
 	var b bytes.Buffer
 	if err := png.Encode(&b, m); err != nil {

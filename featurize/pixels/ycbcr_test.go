@@ -4,10 +4,23 @@ import (
 	"image"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/approx"
 )
+
+// libjpeg interpolates planes of more than two columns, and repeats the samples of others.
+func TestNarrowChromaIsRepeated(t *testing.T) {
+	for width, want := range map[int][]uint8{4: {0, 0, 100, 100}, 5: {0, 25, 75, 100, 100}} {
+		m := image.NewYCbCr(image.Rect(0, 0, width, 1), image.YCbCrSubsampleRatio422)
+		copy(m.Cb, []uint8{0, 100, 100})
+		row := make([]uint8, width)
+		if newUpsampler(m).row(row, m.Cb, 0); !slices.Equal(row, want) {
+			t.Errorf("%d columns: %v, want %v", width, row, want)
+		}
+	}
+}
 
 // Chroma planes of every ratio come out at full size; each against interpolation written out in
 // real numbers, which libjpeg rounds. What lies halfway goes down at the first of two pixels and up

@@ -378,6 +378,7 @@ func TestSpecsThatDoNotSuitTheModelAreRefused(t *testing.T) {
 			tensor.Uint8, "pad value 0.5 does not suit"},
 		{Spec{}, []int64{-1, 3, 8, 3}, tensor.Float32, "it can be NCHW and NHWC; say which with layout"},
 		{Spec{}, []int64{-1, 3, 0, 8}, tensor.Float32, "impossible dimension 0"},
+		{Spec{}, []int64{-1, 3, 1 << 31, 8}, tensor.Float32, "impossible dimension 2147483648"},
 		{Spec{}, nil, tensor.Float32, "has no batch axis"},
 		{Spec{Std: []float64{-1}}, []int64{-1, 3, 8, 8}, tensor.Float32, "std -1 is not positive"},
 	} {
@@ -727,5 +728,67 @@ func TestExifIsOnUnlessItIsOff(t *testing.T) {
 	}
 	if s, err := Load(strings.NewReader("exif: false")); err != nil || s.Exif == nil || *s.Exif {
 		t.Errorf("exif: false is %+v, %v", s, err)
+	}
+}
+
+// A turned image is resized as the same one is whose pixels lie in the other layout.
+func TestTurnedLayoutsAreResizedAlike(t *testing.T) {
+	const h, w = 4, 3 // columns of a row are as many as channels
+	hwc, chw := make([]uint8, h*w*3), make([]uint8, h*w*3)
+	for i := range hwc {
+		hwc[i] = uint8(i * 7)
+		chw[i%3*h*w+i/3] = hwc[i]
+	}
+	for o := range uint8(9) {
+		var got [2][]uint8
+		for i, img := range []Image{{Shape: []int{h, w, 3}, Layout: HWC, Data: hwc, Orientation: o},
+			{Shape: []int{3, h, w}, Layout: CHW, Data: chw, Orientation: o}} {
+			p, err := New(Spec{Resize: &Resize{Width: 5, Height: 6}},
+				Target{Shape: []int64{-1, 3, 6, 5}, Type: tensor.Uint8})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[i] = make([]uint8, p.Len())
+			if err := p.Apply(img, got[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !slices.Equal(got[0], got[1]) {
+			t.Errorf("orientation %d: %v of HWC, %v of CHW", o, got[0], got[1])
+		}
+	}
+}
+
+// Resizing may make as many pixels as are allowed, and not one row more.
+func TestResizedPixelsAreBounded(t *testing.T) {
+	for side, fits := range map[int]bool{10_000: true, 10_001: false} {
+		p, err := New(Spec{Resize: &Resize{Size: side, Mode: Shortest}},
+			Target{Shape: []int64{-1, 1, -1, -1}, Type: tensor.Float32})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Resolve(Image{Shape: []int{1, 1}, Layout: HW, Data: []uint8{0}})
+		if (err == nil) != fits || err != nil && !strings.Contains(err.Error(), "would make 10001×10001 pixels") {
+			t.Errorf("%d: %v", side, err)
+		}
+	}
+}
+
+// Around an image that lacks an odd number of pixels, one more is filled on the right and below.
+func TestTheOddPixelIsRightAndBelow(t *testing.T) {
+	p, err := New(Spec{Layout: NCHW, Crop: &Crop{Size: 4}, Pad: &Pad{Value: 255}},
+		Target{Shape: []int64{-1, 1, 4, 4}, Type: tensor.Uint8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size, want := range map[[2]int][]uint8{
+		{1, 3}: {255, 255, 255, 255, 1, 1, 1, 255, 255, 255, 255, 255, 255, 255, 255, 255},
+		{3, 1}: {255, 1, 255, 255, 255, 1, 255, 255, 255, 1, 255, 255, 255, 255, 255, 255},
+	} {
+		got := make([]uint8, 16)
+		err := p.Apply(Image{Shape: size[:], Layout: HW, Data: []uint8{1, 1, 1}}, got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%d: %v, %v, want %v", size, got, err, want)
+		}
 	}
 }

@@ -240,6 +240,10 @@ func TestPresets(t *testing.T) {
 			t.Errorf("side %d: resize %+v, %v; want %d", side, s.Resize, err, resize)
 		}
 	}
+	oblong, err := Preset("imagenet", Target{Shape: []int64{-1, 3, 70, 112}, Type: tensor.Float32})
+	if err != nil || oblong.Resize.Size != 128 || oblong.Crop.Width != 112 || oblong.Crop.Height != 70 {
+		t.Errorf("an oblong model: resize %+v, crop %+v, %v", oblong.Resize, oblong.Crop, err)
+	}
 	if _, err := Preset("imagent", model(224)); err == nil || !strings.Contains(err.Error(), `no preprocessing preset "imagent"; want a YAML file or one of unit, none`) {
 		t.Error(err)
 	}

@@ -163,7 +163,8 @@ func parquetList(t testing.TB, values []float32, said *arrow.Schema) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := pqschema.NewGroupNodeLogical("x", parquet.Repetitions.Required, pqschema.FieldList{inner}, pqschema.NewListLogicalType(), -1)
+	x, err := pqschema.NewGroupNodeLogical("x", parquet.Repetitions.Required, pqschema.FieldList{inner},
+		pqschema.NewListLogicalType(), -1)
 	if err != nil {
 		t.Fatal(err)
 	}

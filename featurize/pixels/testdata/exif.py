@@ -111,7 +111,7 @@ def placed():
         ("behind-comment", comment + app1(six)), ("behind-fill", b"\xff\xff" + app1(six)),
         ("behind-fill-and-comment", b"\xff\xff" + comment + b"\xff" + app1(six)),
         ("behind-junk", comment + b"junk" + app1(six)), ("behind-escaped-ff", comment + b"\xff\0" + app1(six)),
-        ("behind-restart", comment + b"\xff\xd3" + app1(six)),
+        ("behind-restarts", comment + b"\xff\xd0\xff\xd7" + app1(six)),
         ("behind-empty-segment", b"\xff\xfe\0\2" + app1(six)),
         ("behind-xmp", app1(b"<x:xmpmeta/>", b"http://ns.adobe.com/xap/1.0/\0") + app1(six)),
         ("header-alone", app1(b"")), ("in-app2", b"\xff\xe2" + app1(six)[2:]),
