@@ -60,22 +60,22 @@ func TestTheSizeOfAMessageIsWhatItTakes(t *testing.T) {
 	type contents = inference.InferTensorContents
 	const n = 1 << 16
 	for name, c := range map[string]struct {
-		contents contents
+		contents *contents
 		most     float64 // times what it takes
 	}{
-		"bools":   {contents{BoolContents: make([]bool, n)}, 1.2},
-		"int32":   {contents{IntContents: make([]int32, n)}, 1.2},
-		"int64":   {contents{Int64Contents: make([]int64, n)}, 1.2},
-		"uint32":  {contents{UintContents: make([]uint32, n)}, 1.2},
-		"uint64":  {contents{Uint64Contents: make([]uint64, n)}, 1.2},
-		"fp32":    {contents{Fp32Contents: make([]float32, n)}, 1.2},
-		"fp64":    {contents{Fp64Contents: make([]float64, n)}, 1.2},
-		"strings": {contents{BytesContents: make([][]byte, n)}, 2},
+		"bools":   {&contents{BoolContents: make([]bool, n)}, 1.2},
+		"int32":   {&contents{IntContents: make([]int32, n)}, 1.2},
+		"int64":   {&contents{Int64Contents: make([]int64, n)}, 1.2},
+		"uint32":  {&contents{UintContents: make([]uint32, n)}, 1.2},
+		"uint64":  {&contents{Uint64Contents: make([]uint64, n)}, 1.2},
+		"fp32":    {&contents{Fp32Contents: make([]float32, n)}, 1.2},
+		"fp64":    {&contents{Fp64Contents: make([]float64, n)}, 1.2},
+		"strings": {&contents{BytesContents: make([][]byte, n)}, 2},
 	} {
 		for shape, request := range map[string]*inference.ModelInferRequest{
-			"": {Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "x", Contents: &c.contents}}},
+			"": {Inputs: []*inference.ModelInferRequest_InferInputTensor{{Name: "x", Contents: c.contents}}},
 			" and a shape": {Inputs: []*inference.ModelInferRequest_InferInputTensor{
-				{Name: "x", Contents: &c.contents, Shape: make([]int64, n)}}},
+				{Name: "x", Contents: c.contents, Shape: make([]int64, n)}}},
 		} {
 			raw, err := proto.Marshal(request)
 			if err != nil {
