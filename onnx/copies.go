@@ -1,6 +1,7 @@
 package onnx
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -11,16 +12,17 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 )
 
-// copies makes private copies of the files of one model: what is in them changes no more, whatever is
-// written to the originals. It copies into files, which ONNX Runtime can map, and into memory what is
-// small, and what it cannot write.
+// copies makes private copies of the files of one model, which do not change whatever is written to the
+// originals. It copies large files to disk, where ONNX Runtime can map them, and small ones, or all if the
+// disk cannot be written, into memory.
 type copies struct {
 	draft   *files.Draft // nil until something is written
 	refusal error        // why no file can be written
+	held    int64        // bytes in memory
 }
 
-// smallCopy is the size in bytes up to which a file is copied into memory: a model of which ONNX Runtime
-// then keeps a copy of its own costs less than files do.
+// smallCopy is how many bytes of a model are copied into memory: a second copy of so little, which ONNX
+// Runtime makes, costs less than files do.
 var smallCopy int64 = 8 << 20 // replaced by tests
 
 // folder is the real path of where the copies lie, "" if all are in memory.
@@ -37,7 +39,7 @@ func (c *copies) take(original *os.File, name string, i int) (file, error) {
 	if err != nil {
 		return file{}, err
 	}
-	if size := info.Size(); size > smallCopy && c.refusal == nil {
+	if size := info.Size(); c.held+size > smallCopy && c.refusal == nil {
 		var copied file
 		copied, c.refusal = c.write(io.LimitReader(original, size), strconv.Itoa(i))
 		if c.refusal == nil {
@@ -70,14 +72,10 @@ func (c *copies) write(original io.Reader, at string) (file, error) {
 		err = e
 	}
 	if err != nil {
-		os.Remove(path) // the memory is wanted: that folder may be memory too
+		os.Remove(path) // frees the space at once: TMPDIR may be a tmpfs
 		return file{}, err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return file{}, err
-	}
-	return file{at: at, size: n, modTime: info.ModTime(), sum: sum}, nil
+	return file{at: at, size: n, sum: sum}, nil
 }
 
 // copyHashed copies all of r and returns its SHA-256, which is computed while it is written.
@@ -99,9 +97,10 @@ func copyHashed(w io.Writer, r io.Reader) (n int64, sum []byte, err error) {
 
 // hold reads a file of a size into memory.
 func (c *copies) hold(original *os.File, name string, size int64) (file, error) {
-	if size > maxFile {
-		return file{}, c.refused(size)
+	if size > maxFile-c.held {
+		return file{}, cmp.Or(c.refused(c.held+size), errTooLarge)
 	}
+	c.held += size
 	data := make([]byte, size)
 	n, err := io.ReadFull(original, data)
 	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF { // what shrinks meanwhile is another file
@@ -119,7 +118,8 @@ func (c *copies) refused(size int64) error {
 		size, filepath.Clean(os.TempDir()), c.refusal)
 }
 
-// close removes the copies.
+// close removes the copies. Windows does not remove files that a session has mapped: the next copies in the
+// same folder remove what is left then.
 func (c *copies) close() error {
 	if c.draft == nil {
 		return nil

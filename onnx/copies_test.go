@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 	"github.com/mfgs/mfgs/onnx/internal/onnxtest"
 )
 
@@ -94,24 +95,35 @@ func TestACopyIsTheModelWithoutItsFiles(t *testing.T) {
 	}
 }
 
-// Only what is large is copied into files: the runtime makes a copy of its own of the rest.
-func TestLargeFilesAreCopiedIntoFiles(t *testing.T) {
+// What is held in memory is bounded for the whole model, however many files its weights are in.
+func TestAModelOfManyFilesIsNotHeldInMemory(t *testing.T) {
+	const each = 4 << 10
+	pb := onnxtest.Network()
+	pb.Graph.Initializer = pb.Graph.Initializer[:1]
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(onnxtest.Fixtures)); err != nil {
+	for _, name := range []string{"a", "b", "c"} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, each), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w := &onnxpb.Tensor{Name: proto.String(name), Dims: []int64{each / 4}, DataType: proto.Int32(1)}
+		external(w, name, 0, each)
+		pb.Graph.Initializer = append(pb.Graph.Initializer, w)
+	}
+	path := filepath.Join(dir, "model.onnx")
+	own := onnxtest.Marshal(t, pb)
+	if err := os.WriteFile(path, own, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	info, err := os.Stat(filepath.Join(dir, "torch_large.onnx"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct{ small, files int64 }{{info.Size() - 1, 1}, {info.Size(), 0}} {
-		left := copiesIn(t, test.small)
-		m, err := OpenCopy(filepath.Join(dir, "torch_large.onnx"))
+	for small, files := range map[int]int{
+		len(own) + 3*each: 0, len(own) + 3*each - 1: 1, len(own) + each: 2, len(own): 3, len(own) - 1: 4,
+	} {
+		left := copiesIn(t, int64(small))
+		m, err := OpenCopy(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(left()); n != int(test.files) {
-			t.Errorf("%d bytes, of which %d are small: %d files", info.Size(), test.small, n)
+		if n := len(left()); n != files {
+			t.Errorf("of %d bytes %d may be in memory, and there are %d files, want %d", len(own)+3*each, small, n, files)
 		}
 		m.Close()
 	}
@@ -127,6 +139,9 @@ func TestCopiesThatFailLeaveNothing(t *testing.T) {
 	left := copiesIn(t, 10)
 	if _, err := OpenCopy(junk); err == nil || len(left()) > 0 {
 		t.Errorf("error %v, and there is %q", err, left())
+	}
+	if made, _ := os.ReadDir(os.TempDir()); len(made) > 0 {
+		t.Error("what is no model was copied")
 	}
 	t.Setenv("TMPDIR", filepath.Join(dir, "none"))
 	_, err := OpenCopy(onnxtest.SparseModel(t, maxFile))

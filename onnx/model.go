@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )
@@ -31,11 +32,14 @@ type Model struct {
 // are remembered by their place in the file, which must not change while the model is in use.
 func Open(path string) (*Model, error) { return openWith(path, nil) }
 
-// OpenCopy is Open for a model that runs while its files may be overwritten: ONNX Runtime maps weights
+// OpenCopy is Open for a model whose files may be overwritten while it runs: ONNX Runtime maps weights
 // into memory, where it would see what is written to their file. All that is read, hashed and run is a
 // private copy of the files, below [os.TempDir], or in memory if it is small or no file can be written
 // there. Close removes the copy.
 func OpenCopy(path string) (*Model, error) {
+	if err := glance(path); err != nil {
+		return nil, err
+	}
 	c := new(copies)
 	m, err := openWith(path, c)
 	if err != nil {
@@ -57,6 +61,23 @@ func (m *Model) Close() error {
 
 // File returns the bytes of the model's own file, without those of external data. The caller closes it.
 func (m *Model) File() (io.ReadCloser, error) { return m.store.section(0, 0, m.store.files[0].size) }
+
+// glance refuses a file that is not a model before it is copied, which takes longer.
+func glance(path string) error {
+	f, err := files.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if _, err := scan(f, info.Size()); err != nil {
+		return fmt.Errorf("%s: %w", path, notModel(f, err))
+	}
+	return nil
+}
 
 func openWith(path string, c *copies) (*Model, error) {
 	s, err := openStore(path, c)
@@ -97,16 +118,8 @@ func read(s *store, given string) (*Model, error) {
 	}
 	defer r.Close()
 	skeleton, err := scan(r, size)
-	if errors.Is(err, errNodes) {
-		return nil, err
-	}
 	if err != nil {
-		var head [20]byte
-		n, _ := r.ReadAt(head[:], 0)
-		if strings.HasPrefix(string(head[:n]), "version https://git-") {
-			return nil, errors.New("a Git LFS pointer, not the model itself; fetch it with git lfs pull")
-		}
-		return nil, fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
+		return nil, notModel(r, err)
 	}
 	pb := new(onnxpb.Model)
 	if err := proto.Unmarshal(skeleton, pb); err != nil {
@@ -142,6 +155,19 @@ func read(s *store, given string) (*Model, error) {
 		return nil, err
 	}
 	return newModel(withDefaultDomain(pb), s, sum)
+}
+
+// notModel is the error for a file that scan refuses.
+func notModel(r io.ReaderAt, err error) error {
+	if errors.Is(err, errNodes) {
+		return err
+	}
+	var head [20]byte
+	n, _ := r.ReadAt(head[:], 0)
+	if strings.HasPrefix(string(head[:n]), "version https://git-") {
+		return errors.New("a Git LFS pointer, not the model itself; fetch it with git lfs pull")
+	}
+	return fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
 }
 
 // withDefaultDomain returns a model that imports the default operators, which are what it is cut

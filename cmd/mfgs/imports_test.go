@@ -74,7 +74,7 @@ var imports = map[string][]string{
 	"wrap/job":                       {"calibrate", "calibrate/conformal", "calibrate/score", "featurize/dataset", "featurize/preprocess", "featurize/text", "onnx", "onnx/files", "onnx/head", "wrap", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/export":                    {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/fuse", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/attach"},
 	"wrap/serve/oip":                 {"featurize/tensor", "featurize/tensor/jsontensor", "wrap/serve/oip/inference"},
-	"wrap/serve":                     {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/serve/*", "wrap/serve/oip/inference"},
+	"wrap/serve":                     {"calibrate/conformal", "featurize/tensor", "onnx", "onnx/files", "wrap", "wrap/bundle", "wrap/internal/folder", "wrap/serve/*", "wrap/serve/oip/inference"},
 	"wrap/serve/oip/inference":       {},
 	"wrap/serve/inbound":             {},
 	"wrap/serve/page":                {},

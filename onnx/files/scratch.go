@@ -12,7 +12,11 @@ import (
 // lies in a folder of the user's own below [os.TempDir], which TMPDIR chooses. Its files are for
 // [Draft.Path], not to be moved: Close removes them.
 func NewScratch() (*Draft, error) {
-	dir := filepath.Join(os.TempDir(), "mfgs")
+	temporary, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(temporary, "mfgs")
 	if uid := os.Getuid(); uid >= 0 { // elsewhere the folder for temporary files is the user's own
 		dir = fmt.Sprintf("%s-%d", dir, uid)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
 	"github.com/mfgs/mfgs/wrap/serve/engine"
 	"github.com/mfgs/mfgs/wrap/serve/oip"
 	"github.com/mfgs/mfgs/wrap/serve/telemetry"
@@ -45,7 +47,6 @@ type generation struct {
 	engine *engine.Engine
 
 	sha256  string // of the bundle
-	stamp   string // stampOf its folder, when it was opened
 	classes []string
 	batch   int32 // examples in one inference at most
 	threads int   // of one inference
@@ -117,7 +118,7 @@ func (m *model) loadAsked(ctx context.Context) error {
 // exchange is load for who holds the lock.
 func (m *model) exchange(ctx context.Context, always bool) error {
 	old := m.current.Load()
-	if old != nil && !always && old.stamp == stampOf(m.Dir) {
+	if old != nil && !always && old.sha256 == sumOf(m.Dir) {
 		return nil
 	}
 	started := time.Now()
@@ -168,7 +169,6 @@ func (m *model) retire(g *generation) error {
 // open opens the bundle, and has it answer its probe.
 func (m *model) open(ctx context.Context) (*generation, error) {
 	c := m.config
-	stamp := stampOf(m.Dir)
 	p, threads, err := m.openThreaded(ctx)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (m *model) open(ctx context.Context) (*generation, error) {
 		c.Log.Warn("bundle served untried", "model", m.Name, "bundle", m.Dir, "reason", err.Error())
 	}
 	g := &generation{
-		handle: wrap.NewHandle(p), sha256: p.SHA256(), stamp: stamp, classes: p.Classes(),
+		handle: wrap.NewHandle(p), sha256: p.SHA256(), classes: p.Classes(),
 		batch: int32(p.Batch()), threads: threads,
 		metadata: metadataOf(m.Name, p, p.SHA256()), reference: p.Reference(),
 	}
@@ -214,16 +214,19 @@ func (g *generation) telemetry() telemetry.Bundle {
 	}
 }
 
-// stampOf tells whether a bundle has changed since: it is the hash of its manifest, which covers all files
-// of the bundle, and "" where there is none. Times of files say less: copies may keep those of their
-// originals, and clocks go back.
-func stampOf(dir string) string {
+// sumOf is the SHA-256 of the bundle in a folder, by its manifest, which covers all files: what [wrap.Predictor.SHA256]
+// gives once it is open. It is the hash of anything else where the seal is broken, and "" where there is no
+// manifest. Times of files say less: copies may keep those of their originals, and clocks go back.
+func sumOf(dir string) string {
 	manifest, err := files.Read(filepath.Join(dir, bundle.ManifestName), bundle.MaxManifest)
 	if err != nil {
 		return ""
 	}
+	if sealed, err := folder.Unseal(manifest, ""); err == nil {
+		manifest = sealed
+	}
 	sum := sha256.Sum256(manifest)
-	return string(sum[:])
+	return hex.EncodeToString(sum[:])
 }
 
 func (m *model) notLoaded() error {

@@ -235,7 +235,7 @@ func (s *Server) watch(ctx context.Context) {
 		return
 	}
 	type attempt struct {
-		stamp string
+		sum   string
 		pause time.Duration
 		next  time.Time
 	}
@@ -250,8 +250,8 @@ func (s *Server) watch(ctx context.Context) {
 		case now = <-ticks.C:
 		}
 		for _, m := range s.models {
-			g, stamp, last := m.current.Load(), stampOf(m.Dir), failed[m]
-			if g == nil || stamp == "" || stamp == g.stamp || stamp == last.stamp && now.Before(last.next) {
+			g, sum, last := m.current.Load(), sumOf(m.Dir), failed[m]
+			if g == nil || sum == "" || sum == g.sha256 || sum == last.sum && now.Before(last.next) {
 				continue
 			}
 			if m.load(ctx, false) == nil { // which says and keeps what went wrong
@@ -259,10 +259,10 @@ func (s *Server) watch(ctx context.Context) {
 				continue
 			}
 			pause := s.config.Watch
-			if stamp == last.stamp {
+			if sum == last.sum {
 				pause = min(2*last.pause, max(longestPause, pause))
 			}
-			failed[m] = attempt{stamp, pause, time.Now().Add(pause)}
+			failed[m] = attempt{sum, pause, time.Now().Add(pause)}
 		}
 	}
 }

@@ -129,12 +129,14 @@ func TestMessagesOfTooManyPartsAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = MessageSize(raw, small)
-			if n > c.most && (StatusOf(err) != TooLarge || !strings.Contains(err.Error(), "more than "+name)) || n == c.most && err != nil {
+			if n > c.most && (StatusOf(err) != TooLarge || !strings.Contains(err.Error(), "more than "+name)) ||
+				n == c.most && err != nil {
 				t.Errorf("%d of %s: %v", n, name, err)
 			}
 		}
 	}
-	if _, err := MessageSize([]byte{requestInputs<<3 | 2, 9}, small); StatusOf(err) != Invalid || !strings.Contains(err.Error(), "no message") {
+	_, err := MessageSize([]byte{requestInputs<<3 | 2, 9}, small)
+	if StatusOf(err) != Invalid || !strings.Contains(err.Error(), "no message") {
 		t.Errorf("of a message that ends early: %v", err)
 	}
 }
