@@ -213,6 +213,40 @@ func TestProbesWithoutATokenAreChecksOnly(t *testing.T) {
 	}
 }
 
+// There are 1,024 calls at a time, and 256 on a connection: the next one is refused, and taken when another ends.
+func TestCallsAreBounded(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	var last pb.GRPCInferenceService_ModelStreamInferClient
+	for range 4 {
+		c := pb.NewGRPCInferenceServiceClient(r.dial())
+		for range 256 {
+			stream, err := c.ModelStreamInfer(t.Context())
+			if err == nil {
+				err = stream.Send(&pb.ModelInferRequest{ModelName: "none"})
+			}
+			if err == nil {
+				_, err = stream.Recv() // the server has it
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = stream
+		}
+	}
+	c := pb.NewGRPCInferenceServiceClient(r.dial())
+	_, err := c.ServerLive(t.Context(), &pb.ServerLiveRequest{})
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1024 calls are under way") {
+		t.Errorf("beside 1,024 calls: %v", err)
+	}
+	if err := last.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a place is free", func() bool {
+		_, err := c.ServerLive(t.Context(), &pb.ServerLiveRequest{})
+		return err == nil
+	})
+}
+
 func TestMetadataOfACallIsBounded(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
