@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
+	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // pngOf is a PNG file.
@@ -292,6 +293,52 @@ func made(t *testing.T, model string, targets wraptest.Array, classes ...string)
 	wraptest.MustCalibrate(t, wraptest.Quick(wrap.Config{
 		Model: filepath.Join("../../testdata/onnx", model), Train: file, Val: file, Out: out, Classes: classes}))
 	return out
+}
+
+// A model is described with the outputs that an answer has: with decisions where the bundle has them, and with
+// abstentions where a request brings its own threshold.
+func TestOutputsAreAsDescribed(t *testing.T) {
+	const n = 200
+	one := make([]int64, n)
+	for i := range one {
+		one[i] = int64(i % 2)
+	}
+	r := start(t, serve.Config{Bundles: []serve.Bundle{
+		{Name: "digits", Dir: digits(t)},
+		{Name: "two", Dir: made(t, "torch_binary.onnx", wraptest.Array{Data: one, Dims: []int{n}})},
+	}})
+	row := `{"inputs":[{"name":"x","shape":[1,5],"datatype":"FP32","data":[0.5,-1,2,0,1]}]`
+	for _, c := range []struct {
+		model, body string
+		decisions   []string
+	}{
+		{"digits", inferBody(t, "", 1500, 1501, ""), []string{"abstain", "prediction_set"}},
+		{"two", row + `}`, nil},
+	} {
+		var about oip.Metadata
+		r.object("GET", "/v2/models/"+c.model, "", &about)
+		var got inference
+		r.object("POST", "/v2/models/"+c.model+"/infer", c.body, &got)
+		var described, answered, decisions []string
+		for _, o := range about.Outputs {
+			described = append(described, fmt.Sprint(o.Name, o.Datatype, o.Shape[1:]))
+			if o.Datatype == "BOOL" {
+				decisions = append(decisions, o.Name)
+			}
+		}
+		for _, o := range got.Outputs {
+			answered = append(answered, fmt.Sprint(o.Name, o.Datatype, o.Shape[1:]))
+		}
+		if !slices.Equal(described, answered) || !slices.Equal(decisions, c.decisions) {
+			t.Errorf("%s is described with %v, and answers %v; want the decisions %v", c.model, described, answered, c.decisions)
+		}
+	}
+	for _, parameters := range []string{`{"max_doubt":0.5}`, `{"max_ood_score":0.5}`, `{}`} {
+		code, _, answer := r.send("POST", "/v2/models/two/infer", row+`,"outputs":[{"name":"abstain"}],"parameters":`+parameters+`}`)
+		if want := map[bool]int{true: 400, false: 200}[parameters == "{}"]; code != want {
+			t.Errorf("abstain with %s: %d %s, want %d", parameters, code, answer, want)
+		}
+	}
 }
 
 func TestPredictAnswersForRowsOfModelsWithoutImages(t *testing.T) {
