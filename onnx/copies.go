@@ -118,6 +118,15 @@ func (c *copies) refused(size int64) error {
 		size, filepath.Clean(os.TempDir()), c.refusal)
 }
 
+// heldBecause says why copies that are not small are in memory, nil if none are.
+func (c *copies) heldBecause() error {
+	if c.refusal == nil {
+		return nil
+	}
+	return fmt.Errorf("the model is held in memory while it is opened, which takes several times its %d bytes, as no copy can be made in %s: %w: set TMPDIR to a folder with that much room",
+		c.held, filepath.Clean(os.TempDir()), c.refusal)
+}
+
 // close removes the copies. Windows does not remove files that a session has mapped: the next copies in the
 // same folder remove what is left then.
 func (c *copies) close() error {

@@ -62,6 +62,14 @@ func (m *Model) Close() error {
 // File returns the bytes of the model's own file, without those of external data. The caller closes it.
 func (m *Model) File() (io.ReadCloser, error) { return m.store.section(0, 0, m.store.files[0].size) }
 
+// Held says why [OpenCopy] holds the whole model in memory though it is not small; nil where it does not.
+func (m *Model) Held() error {
+	if m.store.copies == nil {
+		return nil
+	}
+	return m.store.copies.heldBecause()
+}
+
 // glance refuses a file that is not a model before it is copied, which takes longer.
 func glance(path string) error {
 	f, err := files.Open(path)

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	. "github.com/mfgs/mfgs/wrap"
@@ -64,7 +65,8 @@ func TestAnOpenPredictorKeepsTheModelThatWasVerified(t *testing.T) {
 			if test.noTemporary {
 				t.Setenv("TMPDIR", filepath.Join(temporary, "none"))
 			}
-			o := Options{}
+			var warned []string
+			o := Options{FreeMemory: true, Warn: func(w string) { warned = append(warned, w) }}
 			folder, content := c.Out, map[string][]byte{bundle.ModelName: files["model.onnx"]}
 			if !test.inside {
 				o.Model, folder, content = c.Model, model, files
@@ -73,9 +75,13 @@ func TestAnOpenPredictorKeepsTheModelThatWasVerified(t *testing.T) {
 				for name, bytes := range content {
 					write(t, folder, name, bytes)
 				}
+				warned = nil
 				p, err := Open(t.Context(), c.Out, o)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if test.noTemporary != (len(warned) == 1 && strings.Contains(warned[0], "set TMPDIR")) {
+					t.Errorf("warned of %q", warned)
 				}
 				x := []Tensor{{Shape: []int64{n, 1}, Data: ids}}
 				want, err := p.Predict(t.Context(), x)

@@ -50,8 +50,11 @@ type Options struct {
 	MaxBad int
 	// FreeMemory returns to the operating system what reading the bundle took, before the runtime
 	// takes as much: a quarter of the most memory that a ResNet-50 needs. It costs the whole
-	// program a forced collection of garbage.
+	// program a forced collection of garbage, and a second one where the model is held in memory.
 	FreeMemory bool
+	// Warn, unless it is nil, is called with what is no error and yet to be known: that the model is held
+	// in memory while it is opened, as no file can be written.
+	Warn func(message string)
 	// Unlabelled says that PredictDataset reads no labels, such as those of data
 	// whose classes are not the model's.
 	Unlabelled bool
@@ -115,6 +118,10 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	if a.Model == nil {
 		return p, nil
 	}
+	held := a.Model.Held()
+	if held != nil && o.Warn != nil {
+		o.Warn(held.Error())
+	}
 	if o.Runtime.Batch == 0 {
 		o.Runtime.Batch = a.Batch()
 	}
@@ -140,6 +147,11 @@ func open(ctx context.Context, read func() (*bundle.Bundle, error), o Options) (
 	err = a.Run(o.Preprocess, o.Runtime.Config(), func(c featurize.Config) error { return p.run(fused, c) })
 	if err != nil {
 		return nil, err
+	}
+	if held != nil && o.FreeMemory {
+		a.Close()
+		a.Model, a.Head, fused = nil, nil, nil
+		debug.FreeOSMemory()
 	}
 	return p, nil
 }

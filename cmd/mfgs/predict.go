@@ -67,7 +67,9 @@ func (p *program) runPredict(c *cli.Context) error {
 		return usagef(c.Command.Name, "an Arrow stream is no text: send standard output to a file or a program")
 	}
 	bar := p.progress()
-	options := wrap.Options{Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true}
+	options := wrap.Options{
+		Model: c.String("model"), MaxBad: c.Int("max-bad"), FreeMemory: true, Warn: func(w string) { p.warn(w) },
+	}
 	if options.Runtime, err = p.inference(c, bar); err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ const (
 func (m *model) openThreaded(ctx context.Context) (p *wrap.Predictor, threads int, err error) {
 	processors := runtime.GOMAXPROCS(0)
 	options := wrap.Options{Model: m.Model, Runtime: m.config.Runtime, FreeMemory: true}
+	options.Warn = func(message string) {
+		m.config.Log.Warn("bundle opened at a cost", "model", m.Name, "bundle", m.Dir, "reason", message)
+	}
 	if p, err = wrap.Open(ctx, m.Dir, options); err != nil {
 		return nil, 0, err
 	}
@@ -33,7 +36,7 @@ func (m *model) openThreaded(ctx context.Context) (p *wrap.Predictor, threads in
 	if err != nil || together > smallNetwork || processors == 1 || !options.OnCPU() {
 		return p, processors, nil // what is wrong with the bundle, its probe tells
 	}
-	options.Threads = 1
+	options.Threads, options.Warn = 1, nil
 	narrow, err := wrap.Open(ctx, m.Dir, options)
 	if err != nil {
 		return p, processors, nil
