@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"path/filepath"
 	"regexp"
@@ -24,6 +25,21 @@ const (
 	// server by their own defaults, such as Envoy's 1,024.
 	DefaultMaxPerClient = maxConnections / 4
 )
+
+const (
+	unlimited = math.MaxUint64
+	// reserved files are for Config.Admin, the files of bundles, the runtime and what else is open.
+	reserved = maxAdminConnections + 256
+)
+
+// connectionsWithin returns how many connections HTTP and gRPC may have each, in all and of one client's address,
+// where a process may have so many files open: beyond that nothing could be accepted, at Config.Admin neither.
+func connectionsWithin(files uint64, perClient int) (most, each int) {
+	room := min(files, 2*maxConnections+reserved)
+	room -= min(room/2, reserved)
+	most = max(1, int(room/2))
+	return most, max(1, min(perClient, perClient*most/maxConnections))
+}
 
 // A Bundle is served under a name, which the protocol calls a model.
 type Bundle struct {

@@ -48,13 +48,18 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	most, each := connectionsWithin(fileLimit(), c.MaxPerClient)
+	if most < maxConnections {
+		c.Log.Warn("few connections: the process may not open more files: raise its limit (ulimit -n)",
+			"limit", most, "limit_of_client", each)
+	}
 	// Addresses come first: that one is taken shows before the work of loading.
 	for _, one := range []struct {
 		to         **listener
 		address    string
 		most, each int
 	}{
-		{&s.http, c.HTTP, maxConnections, c.MaxPerClient}, {&s.grpc, c.GRPC, maxConnections, c.MaxPerClient},
+		{&s.http, c.HTTP, most, each}, {&s.grpc, c.GRPC, most, each},
 		{&s.admin, c.Admin, maxAdminConnections, maxAdminConnections / 4},
 	} {
 		if *one.to, err = listen(one.address, one.most, one.each, c.Log); err != nil {
