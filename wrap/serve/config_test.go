@@ -28,7 +28,8 @@ func TestDefaultsAreForWhatIsZero(t *testing.T) {
 		change func(*Config)
 		want   limits
 	}{
-		"nothing": {func(*Config) {}, limits{4096, 2 * time.Millisecond, 30 * time.Second, 30 * time.Second, 64 << 20, 512 << 20, 0, 0}},
+		"nothing": {func(*Config) {},
+			limits{4096, 2 * time.Millisecond, 30 * time.Second, 30 * time.Second, 64 << 20, 512 << 20, 0, 0}},
 		"large bodies": {func(c *Config) { c.MaxBody = 1 << 30 },
 			limits{4096, 2 * time.Millisecond, 30 * time.Second, 30 * time.Second, 1 << 30, 4 << 30, 0, 0}},
 		"all": {func(c *Config) {
