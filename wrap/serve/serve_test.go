@@ -500,6 +500,24 @@ func TestWhatIsAskedWithoutABody(t *testing.T) {
 	}
 }
 
+// RFC 9110, 15.5.6.
+func TestMethodsThatAPathHasAreTold(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
+	for request, want := range map[string]string{
+		"DELETE /v2/models/digits/infer": "POST",
+		"POST /v2/models/digits":         "GET, HEAD",
+		"PUT /v1/predict":                "POST",
+		"POST /":                         "GET, HEAD",
+		"POST /nowhere":                  "",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		code, header, _ := r.send(method, path, "")
+		if header.Get("Allow") != want || code != map[bool]int{true: 404, false: 405}[want == ""] {
+			t.Errorf("%s: %d, Allow %q, want %q", request, code, header.Get("Allow"), want)
+		}
+	}
+}
+
 // RFC 9110, 12.5.3.
 func TestAnswersArePackedForWhoTakesThat(t *testing.T) {
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}})
