@@ -259,7 +259,7 @@ func TestMetadataOfACallIsBounded(t *testing.T) {
 }
 
 func TestStreamsEndWhereNothingComes(t *testing.T) {
-	const idle = 200 * time.Millisecond
+	const idle = 600 * time.Millisecond
 	defer serve.SetMaxIdle(idle)()
 	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: -1})
 	c := pb.NewGRPCInferenceServiceClient(r.dial())
