@@ -3,6 +3,7 @@ package serve_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -182,5 +183,33 @@ func TestCallsThatBreakOffAreCanceled(t *testing.T) {
 	})
 	if got := failures(t, r.Server); len(got) > 1 {
 		t.Errorf("calls that are canceled count as %v", got)
+	}
+}
+
+// Who is not done when the time to drain is over is cut off, and Run says so.
+func TestRequestsAreCutOffAfterTheDrain(t *testing.T) {
+	s, err := serve.New(t.Context(), serve.Config{
+		Bundles: []serve.Bundle{{Dir: digits(t)}}, HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Drain: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	conn, err := net.Dial("tcp", s.HTTPAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+	eventually(t, "the server has begun to read", func() bool { return s.Taken() > 0 })
+	cancel()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "still under way after 50ms, and were cut off") {
+		t.Errorf("Run: %v", err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the connection is left open")
 	}
 }
