@@ -36,14 +36,14 @@ type listener struct {
 	most, each int
 	log        *slog.Logger
 
-	stopping atomic.Pointer[time.Time] // nil: it is not
+	stopping atomic.Bool
+	noticed  func() time.Time // when Accept first found that it is stopping
 
 	mu     sync.Mutex
-	open   int
-	of     map[netip.Prefix]int // of each client
-	silent map[*conn]struct{}   // on which no byte has come
-	closed int                  // at once, since the log last told of one
-	told   time.Time
+	conns  map[*conn]struct{}   // that are open
+	of     map[netip.Prefix]int // how many of them each client has
+	closed int                  // at once, since the last log entry
+	logged time.Time
 }
 
 // listen opens an address, for at most so many connections, in all and for each client; "" is none.
@@ -63,7 +63,7 @@ func listen(address string, most, each int, log *slog.Logger) (*listener, error)
 func newListener(l *net.TCPListener, most, each int, log *slog.Logger) *listener {
 	return &listener{
 		TCPListener: l, most: most, each: min(each, most), log: log,
-		of: map[netip.Prefix]int{}, silent: map[*conn]struct{}{},
+		noticed: sync.OnceValue(time.Now), of: map[netip.Prefix]int{}, conns: map[*conn]struct{}{},
 	}
 }
 
@@ -99,12 +99,12 @@ func (l *listener) next() (net.Conn, error) {
 	const pause, tries = 5 * time.Millisecond, 3
 	for empty := 0; ; empty++ {
 		c, err := l.TCPListener.Accept()
-		begun := l.stopping.Load()
-		if err == nil || begun == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err == nil || !l.stopping.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return c, err
 		}
-		// Without a filter clients could keep the backlog from ever being empty.
-		if empty == tries || time.Since(*begun) > settle {
+		// Without a filter clients could keep the backlog from ever being empty. The time counts from when Accept
+		// finds the deadline passed, not from stop: servers pause for up to a second after some errors.
+		if empty == tries || time.Since(l.noticed()) > settle {
 			return nil, errStopped
 		}
 		if err := l.SetDeadline(time.Now().Add(pause)); err != nil {
@@ -113,7 +113,7 @@ func (l *listener) next() (net.Conn, error) {
 	}
 }
 
-// stop has Accept return errStopped once all connections are accepted that clients believe they have. Where the
+// stop has Accept return errStopped once all connections that the kernel has completed are accepted. Where the
 // system can, new ones are dropped from now on, so that clients try again after a second and are then refused.
 func (l *listener) stop(ctx context.Context) {
 	if dropNew(l.TCPListener) == nil {
@@ -122,50 +122,66 @@ func (l *listener) stop(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	now := time.Now()
-	l.stopping.Store(&now)
-	_ = l.SetDeadline(now) // wakes Accept; on a closed listener that has returned already
+	l.stopping.Store(true)
+	_ = l.SetDeadline(time.Now()) // wakes Accept; on a closed listener that has returned already
 }
 
 // admit counts a connection, if it is within the bounds, and else returns nil.
 func (l *listener) admit(inner net.Conn) *conn {
 	client := clientOf(inner)
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open >= l.most || l.of[client] >= l.each {
-		if l.closed++; time.Since(l.told) > time.Minute {
-			l.log.Warn("connections closed: there are as many as there may be", "address", l.Addr().String(),
-				"client", client.String(), "of_client", l.of[client], "limit_of_client", l.each,
-				"open", l.open, "limit", l.most, "closed", l.closed)
-			l.closed, l.told = 0, time.Now()
-		}
-		return nil
+	open, ofClient := len(l.conns), l.of[client]
+	if open < l.most && ofClient < l.each {
+		c := &conn{Conn: inner, of: l, client: client}
+		l.conns[c] = struct{}{}
+		l.of[client]++
+		l.mu.Unlock()
+		return c
 	}
-	l.open++
-	l.of[client]++
-	c := &conn{Conn: inner, of: l, client: client}
-	l.silent[c] = struct{}{}
-	return c
+	l.closed++
+	closed, due := l.closed, time.Since(l.logged) > time.Minute
+	if due {
+		l.closed, l.logged = 0, time.Now()
+	}
+	l.mu.Unlock()
+	if due { // without the lock, which every connection needs: writing the log may block
+		l.log.Warn("connections closed: there are as many as there may be", "address", l.Addr().String(),
+			"client", client.String(), "of_client", ofClient, "limit_of_client", l.each,
+			"open", open, "limit", l.most, "closed", closed)
+	}
+	return nil
 }
 
-// hear waits until a byte has come on each connection, for linger at most, and closes the others.
-func (l *listener) hear(ctx context.Context) {
+// awaitFirstByte waits until a byte has come on each connection, for linger at most, and closes the others.
+func (l *listener) awaitFirstByte(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, linger)
 	defer cancel()
-	left := func() (all []*conn) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		for c := range l.silent {
-			all = append(all, c)
-		}
-		return all
-	}
-	for len(left()) > 0 && ctx.Err() == nil {
+	unread := func(c *conn) bool { return !c.received.Load() }
+	for len(l.selected(unread)) > 0 && ctx.Err() == nil {
 		time.Sleep(tick)
 	}
-	for _, c := range left() {
+	for _, c := range l.selected(unread) {
 		c.Close()
 	}
+}
+
+// closeAll closes all connections.
+func (l *listener) closeAll() {
+	for _, c := range l.selected(func(*conn) bool { return true }) {
+		c.Close()
+	}
+}
+
+// selected returns the open connections of which that is true.
+func (l *listener) selected(which func(*conn) bool) (all []*conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if which(c) {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // tick is how often what is waited for is looked at.
@@ -174,20 +190,17 @@ const tick = 5 * time.Millisecond
 // A conn is a connection that is counted.
 type conn struct {
 	net.Conn
-	of     *listener
-	client netip.Prefix
-	heard  atomic.Bool
-	once   sync.Once
-	err    error
+	of       *listener
+	client   netip.Prefix
+	received atomic.Bool // a byte
+	once     sync.Once
+	err      error
 }
 
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.heard.Load() {
-		c.heard.Store(true)
-		c.of.mu.Lock()
-		delete(c.of.silent, c)
-		c.of.mu.Unlock()
+	if n > 0 && !c.received.Load() {
+		c.received.Store(true)
 	}
 	return n, err
 }
@@ -196,11 +209,10 @@ func (c *conn) Close() error {
 	c.once.Do(func() {
 		l := c.of
 		l.mu.Lock()
-		l.open--
+		delete(l.conns, c)
 		if l.of[c.client]--; l.of[c.client] == 0 {
 			delete(l.of, c.client)
 		}
-		delete(l.silent, c)
 		l.mu.Unlock()
 		c.err = c.Conn.Close()
 	})

@@ -9,8 +9,8 @@ import (
 // dropNew has the system drop requests for new connections to a listener. Handshakes under way are finished:
 // only segments with SYN and without ACK are dropped.
 //
-// Neither shutdown(2) nor close(2) does: they reset the connections that are not accepted yet. listen(2) with a
-// backlog of 0 still completes one connection at a time.
+// shutdown(2) and close(2) reset connections that are not yet accepted. listen(2) with a backlog of 0 still
+// completes one connection at a time.
 func dropNew(l *net.TCPListener) error {
 	const flags, syn, ack = 13, 0x02, 0x10 // the byte of a TCP header that has the flags: RFC 9293, 3.1
 	program := []unix.SockFilter{

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -68,12 +69,64 @@ func TestConnectionsBeyondTheLimitsAreClosedAtOnce(t *testing.T) {
 	refused("127.0.0.1")
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.open != most || len(l.of) != 2 {
-		t.Errorf("%d connections of %v are counted, want %d", l.open, l.of, most)
+	if len(l.conns) != most || len(l.of) != 2 {
+		t.Errorf("%d connections of %v are counted, want %d", len(l.conns), l.of, most)
 	}
 	first, more, _ := strings.Cut(log.String(), "\n")
 	if !strings.Contains(first, "client=127.0.0.1/32 of_client=3 limit_of_client=3 open=3 limit=5") || more != "" {
 		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// A server may be late to accept: it pauses for up to a second after some errors.
+func TestStoppedListenersAcceptWhatIsConnected(t *testing.T) {
+	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dialFrom(t, "127.0.0.1", l.Addr().String())
+	l.stop(t.Context())
+	time.Sleep(settle + 100*time.Millisecond)
+	if _, err := l.Accept(); err != nil {
+		t.Errorf("a connection that was made before: %v", err)
+	}
+	if _, err := l.Accept(); err != errStopped {
+		t.Errorf("behind it: %v, want %v", err, errStopped)
+	}
+}
+
+// Where the system drops no requests for connections, clients that make more and more do not hold up the end.
+func TestStoppedListenersEndWhileClientsConnect(t *testing.T) {
+	l, err := listen("127.0.0.1:0", 5, 5, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dialing sync.WaitGroup
+	defer dialing.Wait()
+	defer l.Close()
+	for range 4 {
+		dialing.Go(func() {
+			for {
+				c, err := net.Dial("tcp", l.Addr().String())
+				if err != nil {
+					return
+				}
+				c.Close()
+			}
+		})
+	}
+	l.stopping.Store(true) // as stop does without a filter
+	_ = l.SetDeadline(time.Now())
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		c, err := l.Accept()
+		if err == errStopped {
+			return
+		}
+		if err != nil || time.Now().After(deadline) {
+			t.Fatalf("%v, want %v after %v", err, errStopped, settle)
+		}
+		c.Close()
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *Server) Run(ctx context.Context) error {
 		stops = append(stops, func(drain context.Context) error {
 			s.grpc.stop(drain)
 			<-ended
-			s.grpc.hear(drain) // gRPC drops connections that it has not begun to read
+			s.grpc.awaitFirstByte(drain) // gRPC drops connections that it has not begun to read
 			return s.stopRPC(drain, rpc)
 		})
 	}
