@@ -280,3 +280,23 @@ func TestTheEndWaitsForFirstRequests(t *testing.T) {
 		})
 	}
 }
+
+// A client that has begun to connect, and sends no more, does not hold up the end beyond Drain.
+func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, Drain: time.Second})
+	conn, err := net.Dial("tcp", r.GRPCAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "P"); err != nil { // of gRPC's preface
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("it ended after %v, want about a second", took)
+	}
+}

@@ -188,6 +188,7 @@ func (s *Server) stopRPC(ctx context.Context, rpc *grpc.Server) error {
 		return nil
 	case <-ctx.Done():
 		under := s.calls.Load()
+		s.grpc.closeAll() // Stop would wait for handshakes, which have ten seconds
 		rpc.Stop()
 		<-done
 		if under == 0 {
