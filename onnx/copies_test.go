@@ -87,8 +87,10 @@ func TestACopyIsTheModelWithoutItsFiles(t *testing.T) {
 					m.SelfContained() != original.SelfContained() {
 					t.Error("it is told to be another model")
 				}
-				if m.Close() != nil || m.Close() != nil || len(left()) > 0 {
-					t.Errorf("after Close there is %q", left())
+				for range 2 {
+					if err := m.Close(); err != nil || len(left()) > 0 {
+						t.Errorf("after Close there is %q (%v)", left(), err)
+					}
 				}
 			})
 		})
