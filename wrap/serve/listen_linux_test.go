@@ -105,7 +105,7 @@ func TestStoppedListenersEndWhileClientsConnect(t *testing.T) {
 	var dialing sync.WaitGroup
 	defer dialing.Wait()
 	defer l.Close()
-	for range 4 {
+	for range 8 {
 		dialing.Go(func() {
 			for {
 				c, err := net.Dial("tcp", l.Addr().String())
@@ -118,7 +118,7 @@ func TestStoppedListenersEndWhileClientsConnect(t *testing.T) {
 	}
 	l.stopping.Store(true) // as stop does without a filter
 	_ = l.SetDeadline(time.Now())
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(5 * time.Second); ; {
 		c, err := l.Accept()
 		if err == errStopped {
 			return
