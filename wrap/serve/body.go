@@ -187,7 +187,7 @@ func cutOff(r *http.Request) bool {
 	if !ok || sent.err == nil || sent.err == io.EOF {
 		return false
 	}
-	// HTTP/1.1 also has errors for chunks that are wrong. HTTP/2 tells no others of a stream.
+	// HTTP/1.1 also has errors for chunks that are wrong. HTTP/2 reports no other errors on a stream.
 	var connection net.Error
 	return errors.Is(sent.err, io.ErrUnexpectedEOF) || errors.As(sent.err, &connection) || r.ProtoMajor > 1
 }

@@ -300,3 +300,38 @@ func TestHandshakesUnderWayHaveDrainAtMost(t *testing.T) {
 		t.Errorf("it ended after %v, want about a second", took)
 	}
 }
+
+// A connection of HTTP/2 on which nothing is asked is told that the server ends.
+func TestTheEndSendsGoAway(t *testing.T) {
+	mode := modes(t)["TLS"]
+	r := start(t, serve.Config{Bundles: []serve.Bundle{{Dir: digits(t)}}, TLS: mode.server})
+	mode.client.NextProtos = []string{"h2"}
+	conn, err := tls.Dial("tcp", r.HTTPAddr().String(), mode.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	// RFC 9113, 3.4 and 4.1: the preface, then SETTINGS, which are empty.
+	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- r.end() }()
+	defer func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	const goAway = 7
+	var head [9]byte // of a frame: its length, of three bytes, and its type
+	for head[3] != goAway {
+		if _, err := io.ReadFull(conn, head[:]); err != nil {
+			t.Fatalf("%v, want GOAWAY", err)
+		}
+		length := int64(head[0])<<16 | int64(head[1])<<8 | int64(head[2])
+		if _, err := io.CopyN(io.Discard, conn, length); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -159,23 +159,18 @@ func serveWeb(web *http.Server, l net.Listener) error {
 }
 
 // stopWeb ends an HTTP server whose listener is stopped, when all requests are answered and none has come for a
-// while on the connections that are left. http.Server.Shutdown would drop those that it has not begun to read.
+// while on the connections that are left. http.Server.Shutdown drops requests that come after it, and waits for
+// connections that are new: it is left with those of HTTP/2, which it sends GOAWAY.
 func stopWeb(ctx context.Context, web *http.Server, at *activity) error {
-	begun := time.Now()
-	for ; ; time.Sleep(tick) {
-		open, active, last := at.look()
-		if begun.After(last) {
-			last = begun
-		}
-		late := ctx.Err()
-		if open == 0 || active == 0 && (late != nil || time.Since(last) > linger) {
-			return web.Close()
-		}
-		if late != nil {
-			_ = web.Close()
-			return late
-		}
+	defer web.Close()
+	if err := at.quiet(ctx, linger); err != nil {
+		return err
 	}
+	at.closeNew()
+	last, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_ = web.Shutdown(last)
+	return at.quiet(ctx, 0) // streams that had begun
 }
 
 // stopRPC ends a gRPC server: connections on which nothing is under way, and watches of the server's health, are

@@ -35,7 +35,7 @@ func (s *Server) webServer(ctx context.Context) *http.Server {
 	}
 }
 
-// An activity is what the connections of an HTTP server are at.
+// An activity is the state of each connection of an HTTP server.
 type activity struct {
 	mu    sync.Mutex
 	state map[net.Conn]http.ConnState
@@ -54,9 +54,9 @@ func (a *activity) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// look returns how many connections are open, on how many of them a request is under way, and when one of them
+// snapshot returns how many connections are open, on how many of them a request is under way, and when one of them
 // last came, went, or began or ended a request.
-func (a *activity) look() (open, active int, last time.Time) {
+func (a *activity) snapshot() (open, active int, last time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, state := range a.state {
@@ -65,6 +65,40 @@ func (a *activity) look() (open, active int, last time.Time) {
 		}
 	}
 	return len(a.state), active, a.last
+}
+
+// quiet waits until no request is under way, and none has come for the pause where connections are open, which it
+// does not wait for beyond ctx. It is an error if requests are under way then.
+func (a *activity) quiet(ctx context.Context, pause time.Duration) error {
+	begun := time.Now()
+	for ; ; time.Sleep(tick) {
+		open, active, last := a.snapshot()
+		if begun.After(last) {
+			last = begun
+		}
+		late := ctx.Err()
+		if open == 0 || active == 0 && (late != nil || time.Since(last) >= pause) {
+			return nil
+		}
+		if late != nil {
+			return late
+		}
+	}
+}
+
+// closeNew closes the connections on which no request has begun.
+func (a *activity) closeNew() {
+	var all []net.Conn
+	a.mu.Lock()
+	for c, state := range a.state {
+		if state == http.StateNew {
+			all = append(all, c)
+		}
+	}
+	a.mu.Unlock()
+	for _, c := range all {
+		c.Close()
+	}
 }
 
 // adminServer is the HTTP server of Config.Admin.
