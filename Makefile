@@ -4,6 +4,9 @@ GO       ?= go
 FUZZTIME ?= 20s
 PYTHON   ?= python3
 
+# The main module, the paper's experiments, and the tools.
+MODULES = . cmd/mfgs-paper testdata
+
 # The version that is released next, or was last.
 VERSION = 0.1.0
 
@@ -29,12 +32,14 @@ snippets: build setup
 
 # The tests that need real data take it from ../shared/data where that exists.
 test: setup
-	MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -timeout 30m ./...
+	@set -e; for m in $(MODULES); do \
+		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -timeout 30m ./...; done
 	@[ -d ../shared/data ] || echo "NOT TESTED ON REAL DATA: there is no ../shared/data, and the tests that want it were skipped"
 	@python3 -m pip --version >/dev/null 2>&1 || echo "NOT TESTED WITH PIP: there is none, and that it installs a wheel was skipped"
 
 race: setup
-	MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -race -timeout 60m ./...
+	@set -e; for m in $(MODULES); do \
+		MFGS_REAL_DATA_REQUIRED=$(wildcard ../shared/data) $(GO) test -C $$m -race -timeout 60m ./...; done
 
 # ONNX Runtime, into the user's cache; done in a moment when it is there.
 setup: toolchain
@@ -43,9 +48,10 @@ setup: toolchain
 lint: toolchain
 	@files=$$("$$($(GO) env GOROOT)/bin/gofmt" -l .); if [ -n "$$files" ]; then \
 		echo "not formatted by gofmt:" $$files >&2; exit 1; fi
-	$(GO) mod tidy -diff
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) -checks inherit,ST1000,ST1020,ST1021,ST1022 ./...
+	@set -e; for m in $(MODULES); do echo "== $$m"; \
+		$(GO) mod -C $$m tidy -diff; \
+		$(GO) vet -C $$m ./...; \
+		(cd $$m && $(GO) run $(STATICCHECK) -checks inherit,ST1000,ST1020,ST1021,ST1022 ./...); done
 
 # Each fuzz target of each package for FUZZTIME.
 fuzz: toolchain
@@ -70,9 +76,9 @@ peers: setup
 
 # The paper's tables and figures from the data in ../shared/data, into docs: some 30 minutes on two
 # cores. They name the commit: there must be nothing that is not committed. Then
-# go test ./cmd/mfgs-paper -run Quoted -update has README and docs/choosing.md quote them.
+# cd cmd/mfgs-paper && go test . -run Quoted -update has README and docs/choosing.md quote them.
 paper: setup
-	$(GO) run -buildvcs=true ./cmd/mfgs-paper --data ../shared/data
+	$(GO) run -C cmd/mfgs-paper -buildvcs=true . --data $(CURDIR)/../shared/data
 
 # What docs/spark.md shows is run in a fresh environment with what it says to install. There Spark's workers
 # are killed while they calibrate, and the bundles compared. Takes Python 3.11 and Java 17.
@@ -109,15 +115,15 @@ clients: build setup
 
 # An hour of mixed traffic under the race detector, and then ten thousand reloads and a million requests.
 soak: setup
-	$(GO) run ./testdata/serve/soak
-	$(GO) run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
-	$(GO) run ./testdata/serve/soak -race=false -restarts 100
-	$(GO) run ./testdata/serve/soak -race=false -exchanges 10000 -workers 32
+	$(GO) run -C testdata ./serve/soak
+	$(GO) run -C testdata ./serve/soak -race=false -reloads 10000 -requests 1000000
+	$(GO) run -C testdata ./serve/soak -race=false -restarts 100
+	$(GO) run -C testdata ./serve/soak -race=false -exchanges 10000 -workers 32
 
 # Archives, wheels, bills of materials and checksums in dist, for all platforms: docs/release.md. Takes Linux
 # on x86-64, git and Python; RELEASE=-twice builds twice and compares, RELEASE=-only=linux/amd64 one platform.
 release: toolchain
-	$(GO) run ./cmd/mfgs-release -version $(VERSION) $(RELEASE)
+	$(GO) run -C testdata ./release -version $(VERSION) -out $(CURDIR)/dist $(RELEASE)
 
 toolchain:
 	@command -v $(GO) >/dev/null || { \

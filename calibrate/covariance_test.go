@@ -11,8 +11,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func mustCovariance(t *testing.T, c *Curvature, cov Covariance, epsilon float64) *LogitCovariance {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
 // sumsVersion is the version of the format that Encode writes, the only one that is read.

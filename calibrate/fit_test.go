@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // task is a problem on which variances help: some held-out examples lie far from

@@ -9,7 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // spd returns a symmetric positive definite matrix.

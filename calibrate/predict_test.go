@@ -8,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // naiveOutcomes are the log-probabilities of a head of separate logits by their

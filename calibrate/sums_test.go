@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
 // sums returns the matrices of a curvature by name.

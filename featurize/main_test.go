@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 // helpers are what the test binary does instead of testing, by the variable that

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/testdata/realdata"
+	"github.com/mfgs/mfgs/internal/realdata"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // copies makes private copies of the files of one model, which do not change whatever is written to the

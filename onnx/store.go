@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )

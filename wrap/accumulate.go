@@ -7,11 +7,11 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
-	"github.com/mfgs/mfgs/wrap/internal/source"
-	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // An accumulation reads a calibration's data. What it has read so far is all in its part: the

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/onnx/files"
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // checkpointEvery is how often a checkpoint is written, at most; tests link another value.

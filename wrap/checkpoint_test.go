@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // Checkpoints are due after a time on the monotonic clock, so that a system clock that is set back delays none;

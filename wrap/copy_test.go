@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/wraptest"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
 
 // However a model's files are overwritten, what was verified goes on being what runs: ONNX Runtime maps

@@ -8,9 +8,9 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/source"
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // repeated warns of a set many of whose examples are there several times.

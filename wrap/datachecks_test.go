@@ -6,7 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // checkWarning checks that a warning is one line that holds all of the words, and that

@@ -8,7 +8,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/internal/measure"
 )
 
 // divide returns what of the held-out examples tunes, and what sets the thresholds of decisions: of each

@@ -9,7 +9,7 @@
 //     that say how unfamiliar the input is.
 //
 // Curvature is a sum: [Accumulate] does what Calibrate does of a shard of the data, on any machine,
-// and [Merge] makes the bundle of all such parts; [Update] adds data to a bundle. Package wrap/part
+// and [Merge] makes the bundle of all such parts; [Update] adds data to a bundle. Package wrap/internal/part
 // has the format of a part.
 //
 // Package wrap/bench compares methods on data that nothing was tuned on, and wrap/export turns a

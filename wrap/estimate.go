@@ -12,8 +12,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/wrap/internal/source"
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 const (

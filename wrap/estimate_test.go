@@ -7,9 +7,9 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/testdata/realdata"
+	"github.com/mfgs/mfgs/internal/realdata"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
 
 // estimateFactor is how far the estimated time may be from the real one. Other programs on the machine

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	. "github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
 
 type array struct {

@@ -3,9 +3,9 @@ package wrap
 import (
 	"errors"
 
+	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // Inspection is what a model file says without being run.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/internal/source"
+	"github.com/mfgs/mfgs/internal/source"
 )
 
 // journal gathers what the report says of the way of a calibration.

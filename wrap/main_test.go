@@ -3,7 +3,7 @@ package wrap_test
 import (
 	"testing"
 
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	"github.com/mfgs/mfgs/internal/wraptest"
 )
 
 // helpers are what the test binary does instead of testing, by the variable that

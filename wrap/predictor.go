@@ -19,14 +19,14 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
-	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // Tensor is one of the inputs of a model: its name, which may be empty where

@@ -8,10 +8,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 	"github.com/mfgs/mfgs/wrap/internal/probe"
-	"github.com/mfgs/mfgs/wrap/part"
 )
 
 // ErrNoProbe is what [Predictor.Probe] returns of a bundle that keeps no held-out inputs, when nothing

@@ -10,13 +10,13 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
-	"github.com/mfgs/mfgs/wrap/internal/source"
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // sources are what a calibration reads.

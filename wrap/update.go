@@ -13,10 +13,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
-	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // UpdateConfig says what Update does. Bundle and Train must be set.

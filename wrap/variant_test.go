@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/internal/approx"
 	. "github.com/mfgs/mfgs/wrap"
 )
 

@@ -1,6 +1,6 @@
 package wrap
 
-import "github.com/mfgs/mfgs/wrap/internal/attach"
+import "github.com/mfgs/mfgs/internal/attach"
 
 // Version returns the version of this module in the running program: "devel", and
 // the commit where that is known, if it was built from a working copy.

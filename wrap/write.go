@@ -8,10 +8,10 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/source"
-	"github.com/mfgs/mfgs/wrap/part"
+	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
 // A target is where the bundle of a calibration goes, and what is not of its parts.

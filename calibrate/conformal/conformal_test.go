@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // softmaxed are examples of a model of which labels are drawn as it says, but for a bias: it is wrong

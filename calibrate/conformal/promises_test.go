@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // The share of the examples with a label whose set lacks it is alpha at most and, without ties, above

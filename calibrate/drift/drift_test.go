@@ -8,7 +8,7 @@ import (
 	"sort"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // sigma is so large that rounding makes no ties.

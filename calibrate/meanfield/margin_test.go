@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // precision of the oracle in bits: it forms 1 - max p as it is written, of numbers whose

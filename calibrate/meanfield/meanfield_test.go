@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // naiveMF evaluates eqs. 9 to 11 of the paper as printed, without logarithms.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/diff/fd"
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat/distmv"

@@ -11,8 +11,8 @@ import (
 	"gonum.org/v1/gonum/optimize"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // central differences have errors of about step² and 2⁻⁵²/step.

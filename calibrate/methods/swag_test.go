@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func randomCheckpoints(h calibrate.Head, n int, seed uint64) [][]float64 {

@@ -7,7 +7,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // reliability.json is made by testdata/reliability.py.

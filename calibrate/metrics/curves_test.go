@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // A bin has what the definition of the ECE puts into it, and the ECE is made of nothing else.

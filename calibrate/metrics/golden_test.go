@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // tolerance allows for the order of summation over at most a hundred terms of

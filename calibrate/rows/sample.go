@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
 // drawn is a sample by its definition: of all rows sorted by hash the first, in order of position.

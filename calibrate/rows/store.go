@@ -11,7 +11,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/safetensors"
+	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
 // A store is blocks of examples in a file that grows block by block, so that one whose writer was

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // What scores have in common is computed once, and makes no difference.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // learning is a scene's head with familiar examples and strange ones, of other features and a larger

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // reference is what reference.py wrote.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // Names become JSON keys, CSV columns and tensor names.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/testdata/realdata"
+	"github.com/mfgs/mfgs/internal/realdata"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/report/chart"
 )
 
 // heatMapRow is the one row of the part: the paper's method, with its damping, on the networks that do

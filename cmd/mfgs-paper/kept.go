@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // A keptPart is a section as it is kept: with the places of its rows, which JSON does not have.

@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/stamp"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -80,9 +80,9 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	f := flag.NewFlagSet("mfgs-paper", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // errors are told once, by run
 	f.StringVar(&o.data, "data", "", "`DIR` with mnist, notmnist, cifar10, tinyimagenet32, imagenet and models; must be given")
-	f.StringVar(&o.models, "models", "models", "`DIR` with the trained networks of this repository")
+	f.StringVar(&o.models, "models", "../../models", "`DIR` with the trained networks of this repository")
 	f.StringVar(&only, "only", "", "make `PARTS` only, of "+strings.Join(partNames(), ",")+" (default all)")
-	f.StringVar(&o.out, "out", "docs", "`DIR` that paper.md, paper.json and the folder paper are written to")
+	f.StringVar(&o.out, "out", "../../docs", "`DIR` that paper.md, paper.json and the folder paper are written to")
 	f.StringVar(&seeds, "seeds", "0,1,2,3,4,5,6,7,8,9", "`SEEDS` of the MNIST networks")
 	f.StringVar(&o.scratch, "scratch", "", "`DIR` for features, bundles and parts that are made, kept so that a run goes on where the last one ended (default a temporary one, removed)")
 	if err := f.Parse(args); err != nil {

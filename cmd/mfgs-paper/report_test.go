@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func ptr(v float64) *float64 { return &v }

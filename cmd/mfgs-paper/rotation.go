@@ -10,8 +10,8 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/lanes"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
+	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap/bench"
-	"github.com/mfgs/mfgs/wrap/report/chart"
 )
 
 // turns are the angles of the third figure, in degrees.

@@ -10,8 +10,8 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/spoil"
+	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap/bench"
-	"github.com/mfgs/mfgs/wrap/report/chart"
 )
 
 const shiftTitle = "Corrupted images: not the paper's"

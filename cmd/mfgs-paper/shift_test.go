@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/spoil"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/wrap/bench"
 )
 

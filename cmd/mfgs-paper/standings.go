@@ -12,7 +12,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/markdown"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/ranks"
-	"github.com/mfgs/mfgs/wrap/report/chart"
+	"github.com/mfgs/mfgs/internal/chart"
 )
 
 // Standings are rows of scores by where they stand. All that is said of scores is said by them.

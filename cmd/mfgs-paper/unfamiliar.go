@@ -7,7 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/resize"
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap/bench"
 )

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/rogpeppe/go-internal/testscript"
 )

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mfgs/mfgs/cmd/mfgs/internal/presets"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/presets"
 	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/pretrained"
 	"github.com/urfave/cli/v2"
 )
 

@@ -20,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/models"
 	"github.com/rogpeppe/go-internal/testscript"
 )

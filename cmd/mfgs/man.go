@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/roff"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/urfave/cli/v2"
 )
 

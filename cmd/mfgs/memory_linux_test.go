@@ -18,7 +18,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 // limited runs a command line with so many KiB of address space.

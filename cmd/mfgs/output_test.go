@@ -15,14 +15,14 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/export"
-	"github.com/mfgs/mfgs/wrap/pretrained"
 )
 
 func TestTable(t *testing.T) {

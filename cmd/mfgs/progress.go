@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/schollz/progressbar/v3"
 )

@@ -5,7 +5,7 @@ import (
 	"io"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/urfave/cli/v2"
 )
 

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 // A stream is a process of mfgs predict - at the other end of two pipes.

@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/urfave/cli/v2"
 )
 

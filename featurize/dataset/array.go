@@ -7,7 +7,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // maxLabelText bounds the bytes of one label as text: 1,024 characters.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // CIFAR's binary version: records of label bytes, then 3072 bytes of image,

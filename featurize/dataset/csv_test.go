@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 func TestCSVColumnsFeedInputs(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // A folderSource remembers directories and how many images each has, not the images: names are

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/testdata/realdata"
+	"github.com/mfgs/mfgs/internal/realdata"
 )
 
 // write puts a file into dir and returns its path.

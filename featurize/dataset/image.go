@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // Decode turns Encoded into the only element of Inputs: uint8 [H,W,1] for grey images, else [H,W,3]

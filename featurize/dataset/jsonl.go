@@ -9,7 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/textlines"
-	"github.com/mfgs/mfgs/featurize/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
 // tryLines is how many lines may be broken before the first that shows what the file holds.

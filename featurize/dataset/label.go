@@ -9,7 +9,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/numbers"
-	"github.com/mfgs/mfgs/featurize/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
 // A labelParser reads labels that are written as text.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mfgs/mfgs/featurize/dataset/internal/arrays"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // An npzFile is an open .npz: a zip of .npy members.

@@ -15,7 +15,7 @@ import (
 	"github.com/mfgs/mfgs/featurize/dataset/internal/archive"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/classnames"
 	"github.com/mfgs/mfgs/featurize/dataset/internal/disk"
-	"github.com/mfgs/mfgs/featurize/tensor/jsontensor"
+	"github.com/mfgs/mfgs/internal/tensor/jsontensor"
 )
 
 // A tarSource remembers where in the archive each image lies.

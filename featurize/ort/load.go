@@ -10,7 +10,7 @@ import (
 
 	onnx "github.com/yalue/onnxruntime_go"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 // loaded is the process's one library. The binding keeps it in package

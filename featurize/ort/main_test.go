@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 // The tests run with a real ONNX Runtime, which is installed where there is none.

@@ -13,8 +13,8 @@ import (
 
 	onnx "github.com/yalue/onnxruntime_go"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // SessionConfig says what a session runs, and how.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // maxPixels bounds what a resize may make of an image; one of a single column

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // pillowCase is one record of testdata/pillow.bin.gz; see pillow.py.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // Layout says what the axes of an Image mean.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // randomImage makes an image of the given layout.

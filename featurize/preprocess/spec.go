@@ -11,7 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // A Spec says how an image becomes a tensor; see the package documentation for

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // ErrNoImage is that of an example which is no image, of which no stand-in can be made.

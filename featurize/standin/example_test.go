@@ -17,7 +17,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // standIns reads the stand-ins of a dataset, by the positions of their images.

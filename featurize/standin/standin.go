@@ -13,7 +13,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // Name is what stand-ins are called in files. Another way to make them has another name.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // image is random bytes of so much contrast around the middle.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 // What fused graphs compute is tested with a real ONNX Runtime, which is installed where there is none.

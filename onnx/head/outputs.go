@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/internal/build"
 	"github.com/mfgs/mfgs/onnx/internal/graph"

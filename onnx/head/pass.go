@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx/internal/graph"
 	"github.com/mfgs/mfgs/onnx/internal/onnxpb"
 )

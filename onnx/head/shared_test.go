@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mfgs/mfgs/internal/realdata"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/testdata/realdata"
 )
 
 // Real models from other people's exporters, which are too large to lie in this repository.

@@ -2,7 +2,7 @@
 // the network's own, temperature scaling's or mf0's. It writes the tables of
 // docs/choice.md to standard output.
 //
-//	go run ./testdata/choice --data ../shared/data --cifar DIR > tables.md
+//	go run -C testdata ./choice --data ../../shared/data --cifar DIR > tables.md
 //
 // DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. About
 // half an hour on two cores.
@@ -24,8 +24,8 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 )
@@ -37,7 +37,7 @@ const leastFresh = 300
 
 func main() {
 	log.SetFlags(0)
-	data := flag.String("data", "../shared/data", "`DIR` with mnist and models")
+	data := flag.String("data", "../../shared/data", "`DIR` with mnist and models")
 	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
 	draws := flag.Int("draws", 50, "held-out sets drawn of each size")
 	flag.Parse()

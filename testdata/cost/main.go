@@ -1,7 +1,7 @@
 // Command cost measures what calibrations and merges take, for docs/cost.md: it runs mfgs on random
 // features, at several numbers of examples and classes, each in a process of its own.
 //
-//	go build -o /tmp/mfgs ./cmd/mfgs && go run ./testdata/cost -mfgs /tmp/mfgs
+//	go build -o /tmp/mfgs ./cmd/mfgs && go run -C testdata ./cost -mfgs /tmp/mfgs
 package main
 
 import (

@@ -2,7 +2,7 @@
 // thousand times, and what is left of them when the data shift. It writes the tables of
 // docs/decisions.md to standard output.
 //
-//	go run ./testdata/decisions --data ../shared/data --cifar DIR > tables.md
+//	go run -C testdata ./decisions --data ../../shared/data --cifar DIR > tables.md
 //
 // DIR is the unpacked data/cifar10/cifar10.tar.gz, with the folders train and test. About
 // a quarter of an hour on two cores, most of it for running the networks.
@@ -23,14 +23,14 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 )
 
 func main() {
 	log.SetFlags(0)
-	data := flag.String("data", "../shared/data", "`DIR` with mnist")
+	data := flag.String("data", "../../shared/data", "`DIR` with mnist")
 	cifar := flag.String("cifar", "", "`DIR` with train/CLASS/*.jpg and test/CLASS/*.jpg of CIFAR-10")
 	splits := flag.Int("splits", 1000, "random splits of each pool")
 	flag.Parse()

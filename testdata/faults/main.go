@@ -4,8 +4,8 @@
 // what an undisturbed run makes; and it breaks what mfgs is given, and looks for an error that names
 // it. From the root of the repository:
 //
-//	go run ./testdata/faults            200 kills, some minutes
-//	go run ./testdata/faults -kills 10  some seconds
+//	go run -C testdata ./faults            200 kills, some minutes
+//	go run -C testdata ./faults -kills 10  some seconds
 //
 // After each kill whatever is there must be whole: as it was before, or as it is in the end. A
 // bundle or part that is finished is never lost. Some are killed right after a periodic checkpoint, and some while

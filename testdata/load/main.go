@@ -4,7 +4,7 @@
 //
 //	go build -o mfgs ./cmd/mfgs
 //	mfgs export --bundle BUNDLE --out fused.onnx
-//	go run ./testdata/load -mfgs ./mfgs -bundle BUNDLE -model fused.onnx
+//	go run -C testdata ./load -mfgs ../mfgs -bundle BUNDLE -model fused.onnx
 //
 // The bare loop runs the exported model, which gives the same outputs, on batches of as many examples as the
 // server puts into one; the requests are of one example each, as bytes, over connections that stay. Client
@@ -40,8 +40,8 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 var (

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import * as data from "../../wrap/serve/page/assets/data.js";
+import * as data from "../../wrap/serve/internal/page/assets/data.js";
 
 const input = (name, ...shape) => ({ name, datatype: "FP32", shape: [-1, ...shape] });
 const body = (model, text, row = 0) => {

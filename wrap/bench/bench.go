@@ -20,11 +20,11 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
-	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // Evaluate measures methods on a labelled test set, on such sets under shift, and on how well they

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
+	"github.com/mfgs/mfgs/internal/measure"
 )
 
 const (

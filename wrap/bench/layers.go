@@ -8,8 +8,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods/layers"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/attach"
 	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
 )
 
 // openDense finds the layers and cuts the network below them.

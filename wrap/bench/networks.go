@@ -11,10 +11,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
-	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // runnable prepares another model for the bundle's inputs. The bench closes it.

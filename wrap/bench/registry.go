@@ -11,8 +11,8 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/methods"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/measure"
 	onnxlayers "github.com/mfgs/mfgs/onnx/layers"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
 )
 
 // registry has the methods in the order of tables.

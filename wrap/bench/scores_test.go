@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/source"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 )
 
 // A score that the bundle does not serve is fitted to the data of its calibration: its figures are

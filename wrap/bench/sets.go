@@ -9,10 +9,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/measure"
+	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/measure"
-	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // What a set is for beyond being measured.

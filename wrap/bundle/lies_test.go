@@ -14,8 +14,8 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/safetensors"
 	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/safetensors"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/safetensors"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/safetensors"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // probe is one of two examples for softmax, of two inputs.

@@ -14,9 +14,9 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/safetensors"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 

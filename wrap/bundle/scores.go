@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate/safetensors"
 	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/safetensors"
 )
 
 // OODScore says what ood_score and ood_percentile are made of, as score.Served has it, and why.

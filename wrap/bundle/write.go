@@ -7,8 +7,8 @@ import (
 	"io"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/safetensors"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/safetensors"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 

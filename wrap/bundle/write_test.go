@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 func wantFiles(t *testing.T, dir string, want ...string) {

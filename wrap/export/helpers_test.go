@@ -3,7 +3,7 @@ package export
 import (
 	"testing"
 
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	"github.com/mfgs/mfgs/internal/wraptest"
 )
 
 func TestMain(m *testing.M) { wraptest.Main(m, nil) }

@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/internal/chart"
 	"github.com/mfgs/mfgs/wrap/bench"
-	"github.com/mfgs/mfgs/wrap/report/chart"
 )
 
 // reliability is the section of reliability diagrams.

@@ -8,7 +8,7 @@ import (
 	"html/template"
 	"io"
 
-	"github.com/mfgs/mfgs/wrap/report/chart"
+	"github.com/mfgs/mfgs/internal/chart"
 )
 
 //go:embed report.html

@@ -3,7 +3,7 @@ package report
 import (
 	"html/template"
 
-	"github.com/mfgs/mfgs/wrap/report/chart"
+	"github.com/mfgs/mfgs/internal/chart"
 )
 
 // page is what a report says, in the order in which it says it, whatever it is written as.

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/image/draw"
 
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/featurize/pixels"
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/pixels"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 const (

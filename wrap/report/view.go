@@ -8,10 +8,10 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/calibrate/metrics"
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/chart"
+	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/report/chart"
 )
 
 // Options say what a report is of beyond the evaluation.

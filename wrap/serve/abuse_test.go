@@ -19,12 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // byHand sends bytes, and no more if that is the end, and returns what comes back until the server is done.

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
 )
 
 // allowed reports whether the value of an Authorization header has the token, if there is one. How long

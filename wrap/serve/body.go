@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
 )
 
 // A reservation is a request's part of the memory that all requests may take.

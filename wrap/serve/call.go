@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	"github.com/mfgs/mfgs/wrap/serve/telemetry"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
+	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
 // A call is one request for predictions: what it takes of memory and time, and what is told of it.

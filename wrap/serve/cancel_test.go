@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/mfgs/mfgs/internal/oip/inference"
 	"github.com/mfgs/mfgs/wrap/serve"
-	pb "github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
 
 // metrics are what GET /metrics answers.

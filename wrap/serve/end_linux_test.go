@@ -21,9 +21,9 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	pb "github.com/mfgs/mfgs/internal/oip/inference"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
-	pb "github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
 
 // A caller makes requests that end only where the server refuses connections.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
 func invalid(format string, args ...any) error  { return oip.Errorf(oip.Invalid, format, args...) }

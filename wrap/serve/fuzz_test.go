@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/mfgs/mfgs/internal/oip/inference"
 	"github.com/mfgs/mfgs/wrap/serve"
-	pb "github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
 
 // stalled is a connection that sends so many bytes, and then nothing.

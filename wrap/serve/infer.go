@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // infer answers a request of the protocol.

@@ -2,10 +2,10 @@ package serve
 
 import (
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // version is that of every model: there is one, the bundle that is loaded.

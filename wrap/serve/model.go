@@ -12,14 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	"github.com/mfgs/mfgs/wrap/serve/telemetry"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
+	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
 // A model is a bundle under a name. Requests take the generation that is current when they come, and

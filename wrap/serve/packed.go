@@ -13,9 +13,9 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/wrap/serve/inbound"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/oip/inference"
+	"github.com/mfgs/mfgs/wrap/serve/internal/inbound"
 )
 
 // By itself gRPC unpacks and reads a message before anything of ours sees the call, and 64 KiB can

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
 // received is a message as a handler has it.

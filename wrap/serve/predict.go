@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // An answer is what POST /v1/predict gives: for people, and programs that want no tensors.

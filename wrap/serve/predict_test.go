@@ -17,11 +17,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // pngOf is a PNG file.

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
 // told returns what is said of an error. What is the server's own is logged, and not said.

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
 // A refusal says no more than clients are to know, and when to try again where that helps.

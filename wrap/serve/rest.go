@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 // serverName is what the protocol calls the server.

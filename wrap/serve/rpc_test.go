@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/oip"
+	pb "github.com/mfgs/mfgs/internal/oip/inference"
+	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	pb "github.com/mfgs/mfgs/wrap/serve/oip/inference"
 )
 
 // dial connects to a server by gRPC.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 

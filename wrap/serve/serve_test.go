@@ -20,12 +20,12 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
 )
 
 func TestMain(m *testing.M) { wraptest.Main(m, nil) }

@@ -10,11 +10,11 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/inbound"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
-	"github.com/mfgs/mfgs/wrap/serve/telemetry"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/oip/inference"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
+	"github.com/mfgs/mfgs/wrap/serve/internal/inbound"
+	"github.com/mfgs/mfgs/wrap/serve/internal/telemetry"
 )
 
 // A Server serves bundles over HTTP and gRPC. It is made with New, and ends with Run.

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/serve/engine"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/wrap/serve/internal/engine"
 )
 
 // statistics are what a model was asked, as the protocol has it. They outlive what is loaded.

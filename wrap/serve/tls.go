@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // maxPEM bounds a file of certificates.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
+	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/serve/page"
+	"github.com/mfgs/mfgs/wrap/serve/internal/page"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // The zeros are compared with bisection in 200 bits.

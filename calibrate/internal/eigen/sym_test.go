@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 	"gonum.org/v1/gonum/mat"
 )
 

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func TestBrentFindsTheMinimum(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/methods"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 func (s stack) sampled(t *testing.T, p *Posterior, n, samples int) *Sampled {

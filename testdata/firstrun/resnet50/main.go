@@ -1,7 +1,7 @@
 // Resnet50 makes what a reader of the README brings along: a trained network of the shape and size of
 // torchvision's ResNet-50, and folders of pictures. From the root of the repository, where ONNX Runtime is installed:
 //
-//	go run ./testdata/firstrun/resnet50 -out try
+//	go run -C testdata ./firstrun/resnet50 -out ../try
 //
 // The pictures are of ten weaves: waves of five directions and two widths, under noise. The network has the
 // layers of ResNet-50, version 1.5, and ten classes. All layers but the last have random weights; the last one is
@@ -24,9 +24,9 @@ import (
 	"path/filepath"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
-	"github.com/mfgs/mfgs/featurize/tensor"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 const (

@@ -26,9 +26,9 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/status"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
-	"github.com/mfgs/mfgs/wrap/serve/oip"
-	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+	"github.com/mfgs/mfgs/internal/oip"
+	"github.com/mfgs/mfgs/internal/oip/inference"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // An asker makes requests, one after another.

@@ -6,11 +6,11 @@
 // bundles are exchanged in place, reloaded by request, by SIGHUP and because they are watched, damaged on
 // disk and mended. From the root of the repository:
 //
-//	go run ./testdata/serve/soak               an hour
-//	go run ./testdata/serve/soak -time 1m
-//	go run ./testdata/serve/soak -race=false -reloads 10000 -requests 1000000
-//	go run ./testdata/serve/soak -race=false -exchanges 10000 -workers 32
-//	go run ./testdata/serve/soak -race=false -restarts 100
+//	go run -C testdata ./serve/soak               an hour
+//	go run -C testdata ./serve/soak -time 1m
+//	go run -C testdata ./serve/soak -race=false -reloads 10000 -requests 1000000
+//	go run -C testdata ./serve/soak -race=false -exchanges 10000 -workers 32
+//	go run -C testdata ./serve/soak -race=false -restarts 100
 //
 // Every answer is held against what a wrap.Predictor of the bundle that it names gives for the same
 // inputs. The program ends with status 1 where one is otherwise, where a request that is right is not
@@ -112,7 +112,7 @@ func (s *soak) run(ctx context.Context) (err error) {
 }
 
 func (s *soak) build(ctx context.Context) error {
-	args := []string{"build", "-o", s.program}
+	args := []string{"build", "-C", "..", "-o", s.program}
 	if s.race {
 		args = append(args, "-race")
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap/serve/oip/inference"
+	"github.com/mfgs/mfgs/internal/oip/inference"
 )
 
 // A kind is one of the things that askers do, and how often they do it beside the others.

@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/mfgs/mfgs/wrap/serve/oip"
+	"github.com/mfgs/mfgs/internal/oip"
 )
 
 // wrong makes requests that must be refused, each with an error that says so.

@@ -9,11 +9,11 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/internal/attach"
-	"github.com/mfgs/mfgs/wrap/internal/source"
 )
 
 // Read runs the network on the first held-out examples that can be read, or says why none are kept. What

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // Bounds of the archives read: CIFAR-10 has 60,000 files in 50 MB.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // digit is like those of MNIST: bright strokes on black, 28 × 28.

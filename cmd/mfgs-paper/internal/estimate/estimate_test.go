@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // runs are single networks of seeds 0, 1, … with these values, and no resamples.

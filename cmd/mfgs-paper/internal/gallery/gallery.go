@@ -12,7 +12,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
 	"github.com/mfgs/mfgs/featurize/dataset"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // A Gallery is images of one size, with labels.

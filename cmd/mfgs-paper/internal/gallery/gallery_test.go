@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mfgs/mfgs/calibrate/approx"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/archive"
+	"github.com/mfgs/mfgs/internal/approx"
 )
 
 // Encoded images are written as they are decoded, in their order and with their labels.

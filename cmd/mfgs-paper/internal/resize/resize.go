@@ -4,7 +4,7 @@ package resize
 import (
 	"math"
 
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 // weights are those of the pixels of a row of n that make one of m, [m][]: of the first from on.

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mfgs/mfgs/featurize/pixels"
+	"github.com/mfgs/mfgs/internal/pixels"
 )
 
 func TestImagesAreScaledBilinearly(t *testing.T) {

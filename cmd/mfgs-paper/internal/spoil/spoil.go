@@ -13,7 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/corrupt"
 	"github.com/mfgs/mfgs/cmd/mfgs-paper/internal/gallery"
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // A Way is a way to spoil images; severity 0 is none.

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // Shells are those that there is a script for.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/ort/install"
+	"github.com/mfgs/mfgs/internal/install"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/mfgs/mfgs/featurize/ort"
-	"github.com/mfgs/mfgs/featurize/ort/install"
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/install"
+	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"

@@ -12,7 +12,7 @@ import (
 	"runtime"
 	"syscall"
 
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 	"golang.org/x/term"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/mfgs/mfgs/featurize/tensor"
+	"github.com/mfgs/mfgs/internal/tensor"
 )
 
 // IDX: two zero bytes, a type byte, the number of dimensions, each dimension as a big-endian

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mfgs/mfgs/featurize/text"
+	"github.com/mfgs/mfgs/internal/text"
 )
 
 // Map returns the label of each folder, whose names are sorted; see package dataset

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mfgs/mfgs/onnx/files"
+	"github.com/mfgs/mfgs/internal/files"
 )
 
 // MaxImage bounds the bytes of one image file.

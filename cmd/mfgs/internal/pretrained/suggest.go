@@ -1,0 +1,113 @@
+package pretrained
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx"
+)
+
+// A Suggestion is what --preprocess may be for a model.
+type Suggestion struct {
+	Preprocess string `json:"preprocess"` // "" where nothing is to be given
+	Reason     string `json:"reason"`
+	Guess      bool   `json:"guess"` // nothing is written down: it is by the model's input
+}
+
+// Targets returns a model's inputs as preprocessing has them.
+func Targets(m *onnx.Model) []preprocess.Target {
+	var list []preprocess.Target
+	for _, in := range m.Inputs() {
+		t := preprocess.Target{Name: in.Name, Type: in.Type}
+		for _, d := range in.Shape {
+			t.Shape = append(t.Shape, d.Value)
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// Suggest returns the preprocessing of a model with some inputs: what is written beside it, else
+// what models with such an input mostly want. beside may be nil. ok is false where the model takes
+// no images.
+func Suggest(inputs []preprocess.Target, beside *Folder) (s Suggestion, ok bool) {
+	if len(inputs) != 1 || !takesImages(inputs[0]) {
+		return s, false
+	}
+	t := inputs[0]
+	if beside != nil && beside.Preprocess != nil {
+		if _, err := preprocess.New(*beside.Preprocess, t); err == nil {
+			return Suggestion{beside.PreprocessFile, beside.Processor + " is written beside the model", false}, true
+		} else {
+			s.Reason = fmt.Sprintf("%s does not suit it: %v; ", beside.PreprocessFile, err)
+		}
+	} else if beside != nil && beside.Unusable != nil {
+		s.Reason = beside.Unusable.Error() + "; "
+	}
+	guess, reason := guessed(t)
+	return Suggestion{guess, s.Reason + reason, true}, true
+}
+
+// takesImages reports whether a target looks like one for images, of which it may be that pixels
+// lie flat.
+func takesImages(t preprocess.Target) bool {
+	_, _, _, ok := sides(t)
+	return ok && (t.Type.IsFloat() || t.Type == tensor.Uint8)
+}
+
+// sides returns channels, height and width, -1 where they are open, and whether channels are last.
+func sides(t preprocess.Target) (c, h int64, last, ok bool) {
+	if len(t.Shape) != 4 {
+		return 0, 0, false, false
+	}
+	colour := func(d int64) bool { return d == 1 || d == 3 }
+	switch {
+	case colour(t.Shape[1]):
+		return t.Shape[1], t.Shape[2], false, true
+	case colour(t.Shape[3]):
+		return t.Shape[3], t.Shape[1], true, true
+	}
+	return 0, 0, false, false
+}
+
+// guessed is by the input alone.
+func guessed(t preprocess.Target) (preset, reason string) {
+	c, h, last, _ := sides(t)
+	const small = 64 // what is larger is mostly of ImageNet
+	switch {
+	case t.Type == tensor.Uint8:
+		return "none", "it takes bytes, which are pixels as they are"
+	case c == 1:
+		return "unit", "it takes one grey channel, and pixels are mostly divided by 255"
+	case h > 0 && h < small:
+		return "unit", fmt.Sprintf("it takes small images, of %d pixels, and pixels are mostly divided by 255; "+
+			"many such models have a mean and a deviation of their own", h)
+	case last:
+		return "mobilenet", "channels are last, as TensorFlow has them, where pixels are mostly from −1 to 1"
+	}
+	return "imagenet", "channels are first, as PyTorch has them, where most models have torchvision's mean and deviation"
+}
+
+// plain is what a shell takes as it is.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*$`)
+
+// Quote returns an argument as a POSIX shell takes it.
+func Quote(arg string) string {
+	if plain.MatchString(arg) {
+		return arg
+	}
+	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+}
+
+// Command joins arguments to a line for a shell.
+func Command(args ...string) string {
+	quoted := slices.Clone(args)
+	for i, a := range args {
+		quoted[i] = Quote(a)
+	}
+	return strings.Join(quoted, " ")
+}

@@ -1,0 +1,292 @@
+package attach_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/onnx/fuse"
+	"github.com/mfgs/mfgs/onnx/head"
+)
+
+// operations are formulas that have every operation among them, over terms of examples with positive
+// variances.
+func operations[V any](t score.Terms[V], matrix, row []float64) map[string]V {
+	a, f, s := t.Logits(), t.Features(), t.Variance()
+	r, half := t.Constant("row", row, len(row)), t.Number(0.5)
+	return map[string]V{
+		"add, sub":    t.Sum(t.Sub(t.Add(a, r), t.Mul(half, r))),
+		"div":         t.Sum(t.Div(a, t.Add(s, t.Leverage()))),
+		"pow":         t.Sum(t.Pow(s, r)),
+		"pow of zero": t.Pow(t.Log(t.Number(-1)), t.Greater(t.Sum(a), t.Sum(a))),
+		"min, max":    t.Sum(t.MinOf(t.MaxOf(a, t.Neg(half)), r)),
+		"greater":     t.Sum(t.Greater(a, r)),
+		"abs, exp":    t.Sum(t.Exp(t.Neg(t.Abs(a)))),
+		"log, sqrt":   t.Sum(t.Log(t.Sqrt(s))),
+		"rows":        t.Add(t.Max(a), t.Add(t.Min(a), t.Mean(a))),
+		"largest":     t.Sum(t.Mul(t.Largest(a, 2), t.Constant("weights", []float64{1, 3}, 2))),
+		"matmul":      t.Min(t.MatMul(f, t.Constant("matrix", matrix, 3))),
+		"features":    t.Sum(f),
+		"number":      t.Number(2),
+		"margin":      t.Margin(),
+	}
+}
+
+// A formula over a graph gives what it gives over numbers, in every operator set.
+func TestTermsOfGraphsAreThoseOfNumbers(t *testing.T) {
+	const k, r = 5, 6
+	rng := rand.New(rand.NewPCG(31, 32))
+	logits, variances := make([]float32, r*k), make([]float32, r*k)
+	matrix, row := make([]float64, r*3), make([]float64, k)
+	for i := range logits {
+		logits[i], variances[i] = float32(rng.NormFloat64()), float32(0.1+rng.Float64())
+	}
+	for _, x := range [][]float64{matrix, row} {
+		for i := range x {
+			x[i] = rng.NormFloat64()
+		}
+	}
+	x := score.Examples{N: r, K: k, D: r, Link: score.Softmax, Logits: logits, Variance: widened(variances)}
+	for i := range r {
+		feature := make([]float32, r)
+		feature[i] = 1
+		x.Features, x.Leverage = append(x.Features, feature...), append(x.Leverage, float64(i))
+		_, margin := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+			fuse.Temperatures{Act: 1.5, Ens: 0.5})
+		x.Margin = append(x.Margin, margin)
+	}
+	want := operations(score.Numbers(x), matrix, row)
+	formulas := slices.Sorted(maps.Keys(want))
+	for opset := uint64(7); opset <= 24; opset++ {
+		m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
+			mf.Scores = nil
+			var made map[string]string
+			for i, name := range formulas {
+				mf.Scores = append(mf.Scores, fuse.Score{Name: fmt.Sprintf("s%d", i), Double: true,
+					Emit: func(t *fuse.Terms) string {
+						if made == nil {
+							made = operations(attach.GraphOf(t), matrix, row)
+						}
+						// One number stands for all examples, and the output has one for each.
+						return t.Add(made[name], t.Mul(t.Leverage(), t.Number(0)))
+					}})
+			}
+		})
+		out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
+		if err != nil {
+			t.Fatalf("operator set %d: %v", opset, err)
+		}
+		for i, name := range formulas {
+			for e, got := range out[fuse.Scores+i].Data.([]float64) {
+				all := want[name].Data
+				if v := all[min(e, len(all)-1)]; !approx.Relative(got, v, 2e-6) {
+					t.Errorf("operator set %d, %s: %v, want %v", opset, name, got, v)
+				}
+			}
+		}
+	}
+	if math.IsNaN(want["pow of zero"].Data[0]) {
+		t.Error("NaN to the power of zero is not 1")
+	}
+}
+
+// Each score of the registry, for every link: the graph against float64.
+func TestScoresOfGraphsAreThoseOfNumbers(t *testing.T) {
+	for _, link := range []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest} {
+		for _, k := range []int{1, 2, 7, 130} {
+			if k == 1 && link != head.Sigmoid {
+				continue
+			}
+			logits, variances, what := adversarial(k, 3, 5)
+			r := len(what)
+			x := score.Examples{N: r, K: k, D: r, Link: score.Link(link), Logits: logits, Variance: widened(variances)}
+			for i := range r {
+				_, margin := formula(link, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+					fuse.Temperatures{Act: 1.5, Ens: 0.5})
+				x.Leverage, x.Margin = append(x.Leverage, 0.3*float64(i+1)), append(x.Margin, margin)
+				x.Features = append(x.Features, unit(r).Data.([]float32)[i*r:(i+1)*r]...)
+			}
+			training := trainingOf(score.Link(link), k, r)
+			for _, opset := range []uint64{7, 9, 10, 13, 18, 24} {
+				m, names := fusedSelectorLink(t, opset, link, logits, variances, r, func(mf *fuse.MeanField) {
+					mf.Scores = nil
+					for _, s := range score.All {
+						f, err := fitted(&s, training)
+						if errors.Is(err, score.ErrNoFit) {
+							continue
+						}
+						mf.Scores = append(mf.Scores, fuse.Score{Name: s.Name, Double: true,
+							Emit: func(t *fuse.Terms) string { return f.Emit(attach.GraphOf(t)) }})
+					}
+					for i := range r {
+						mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
+					}
+				})
+				out, err := startFused(t, m, names).Run(t.Context(), []tensor.Tensor{unit(r)})
+				if err != nil {
+					t.Fatalf("operator set %d: %v", opset, err)
+				}
+				for i, name := range names[fuse.Scores:] {
+					s, _ := score.Find(name.Key)
+					f, err := fitted(s, training)
+					if err != nil {
+						t.Fatal(err)
+					}
+					want := f.Values(x)
+					for e, got := range out[fuse.Scores+i].Data.([]float64) {
+						room := 1e-6 * math.Abs(want[e])
+						if s.Name == "learned" { // a sum that is around zero
+							room = max(room, 1e-6)
+						}
+						if !approx.Equal(got, want[e], room) {
+							t.Errorf("%s, K=%d, operator set %d, %s of %s: %v, want %v", link, k, opset, name.Key, what[e], got, want[e])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// fitted is a score fitted to training data, the learned one to tell its sample from twice that.
+func fitted(s *score.Score, training *score.Training) (*score.Fitted, error) {
+	if s.Name != "learned" {
+		return s.Fit(training)
+	}
+	familiar := score.Examples{N: training.Sample.M, K: training.K, D: training.D, Link: training.Link,
+		Features: training.Sample.Features, Logits: make([]float32, training.Sample.M*training.K),
+		Variance: make([]float64, training.Sample.M*training.K)}
+	rng := rand.New(rand.NewPCG(52, uint64(training.K)))
+	for i := range familiar.Logits {
+		familiar.Logits[i] = float32(5 + rng.NormFloat64())
+	}
+	for i := range familiar.N {
+		familiar.Leverage = append(familiar.Leverage, 1+float64(i%7))
+	}
+	strange := familiar
+	strange.Features, strange.Leverage = slices.Clone(familiar.Features), slices.Clone(familiar.Leverage)
+	for i := range strange.Features {
+		strange.Features[i] *= 2
+	}
+	for i := range strange.Leverage {
+		strange.Leverage[i] *= 4
+	}
+	return score.Learn(training, familiar, strange)
+}
+
+// trainingOf draws training data for a head, 120 examples after a ReLU.
+func trainingOf(link score.Link, k, d int) *score.Training {
+	const n = 120
+	rng := rand.New(rand.NewPCG(51, uint64(k)))
+	t := &score.Training{K: k, D: d, Link: link, N: n, Gram: make([]float64, d*d), Sum: make([]float64, d)}
+	for range k * d {
+		t.W = append(t.W, rng.NormFloat64())
+	}
+	for range k {
+		t.B = append(t.B, 20+rng.NormFloat64())
+	}
+	if link != score.Sigmoid || k == 1 {
+		classes := max(2, k)
+		t.ClassSums, t.ClassCounts = make([]float64, classes*d), make([]int, classes)
+	}
+	t.Sample.M = n
+	for i := range n {
+		phi := make([]float32, d)
+		for j := range phi {
+			phi[j] = float32(max(0, 0.5+rng.NormFloat64()))
+		}
+		for j, v := range phi {
+			t.Sum[j] += float64(v)
+			for l, u := range phi {
+				t.Gram[j*d+l] += float64(v) * float64(u)
+			}
+			if t.ClassSums != nil {
+				t.ClassSums[i%len(t.ClassCounts)*d+j] += float64(v)
+			}
+		}
+		if t.ClassSums != nil {
+			t.ClassCounts[i%len(t.ClassCounts)]++
+		}
+		t.Sample.Features = append(t.Sample.Features, phi...)
+	}
+	return t
+}
+
+// served is a score as a bundle serves it, measured on examples.
+func served(t *testing.T, name string, x score.Examples) *score.Served {
+	t.Helper()
+	s, ok := score.Find(name)
+	if !ok {
+		t.Fatalf("there is no score %s", name)
+	}
+	f, err := s.Fit(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return score.Serve(f, f.Values(x))
+}
+
+// What is served is in the graph as in float64, in every operator set; and of what is no finite
+// number, among features or logits, the graph says that it is the strangest.
+func TestNothingThatIsNotFiniteIsFamiliarInAGraph(t *testing.T) {
+	const k = 4
+	logits, variances, what := adversarial(k, 3, 9)
+	r := len(what)
+	for i := range logits {
+		logits[i] = min(max(logits[i], -50), 50)
+	}
+	x := score.Examples{N: r, K: k, D: r, Link: score.Softmax, Logits: logits, Variance: widened(variances),
+		Features: unit(r).Data.([]float32)}
+	for i := range r {
+		x.Leverage = append(x.Leverage, 0.3*float64(i+1))
+		_, margin := formula(head.Softmax, fuse.MF0, logits[i*k:(i+1)*k], variances[i*k:(i+1)*k],
+			fuse.Temperatures{Act: 1.5, Ens: 0.5})
+		x.Margin = append(x.Margin, margin)
+	}
+	for _, name := range []string{"studentized", "mf0", "leverage", "energy", "gen", "entropy"} {
+		s := served(t, name, x)
+		scores, shares := s.Values(x)
+		for opset := uint64(7); opset <= 24; opset++ {
+			m, names := fusedSelector(t, opset, logits, variances, r, func(mf *fuse.MeanField) {
+				mf.Scores = attach.Scores(s)
+				for i := range r {
+					mf.Forms.Weights[i*(k+1)+k] = x.Leverage[i]
+				}
+				if !s.Margin {
+					mf.OOD = fuse.Temperatures{}
+				}
+			})
+			session := startFused(t, m, names)
+			out, err := session.Run(t.Context(), []tensor.Tensor{unit(r)})
+			if err != nil {
+				t.Fatalf("%s, operator set %d: %v", name, opset, err)
+			}
+			for i, got := range out[fuse.Scores].Data.([]float64) {
+				if share := out[fuse.Scores+1].Data.([]float64)[i]; !approx.Relative(got, scores[i], 1e-6) ||
+					!approx.Equal(share, shares[i], 1e-4) {
+					t.Errorf("%s, operator set %d, %s: %v and %v, want %v and %v", name, opset, what[i], got, share, scores[i], shares[i])
+				}
+			}
+			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+				inputs := unit(r)
+				inputs.Data.([]float32)[r+1] = float32(bad) // of the second example
+				out, err := session.Run(t.Context(), []tensor.Tensor{inputs})
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, share := out[fuse.Scores].Data.([]float64), out[fuse.Scores+1].Data.([]float64)
+				if got[1] != 1 || share[1] != 1 || !approx.Relative(got[0], scores[0], 1e-6) {
+					t.Errorf("%s, operator set %d, %v: scores %v and %v, share %v", name, opset, bad, got[0], got[1], share[1])
+				}
+			}
+		}
+	}
+}

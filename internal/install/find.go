@@ -1,0 +1,363 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mfgs/mfgs/internal/files"
+)
+
+// Find looks for the library and examines what it finds, without loading it and without touching
+// the network. An explicit choice that cannot be used is a [*LibraryError]; where nothing usable
+// lies about, the error is a [*NotFoundError].
+func Find(c Config) (Library, error) {
+	return c.find(places(c))
+}
+
+func (c *Config) find(places []place) (Library, error) {
+	if c.Flag != "" {
+		return explicit(c.Flag, SourceFlag)
+	}
+	if path := os.Getenv(EnvLibrary); path != "" {
+		return explicit(path, SourceEnvironment)
+	}
+	return search(places)
+}
+
+// A place is somewhere a library may lie, in folders named only when it is asked
+// for: asking Python takes time.
+type place struct {
+	source  string
+	folders func() []string
+}
+
+// places lists where to look, in order.
+//
+// The current folder and its node_modules are not among them: a library is code,
+// and a folder that somebody merely works in must not decide what code runs.
+func places(c Config) []place {
+	return []place{
+		{SourceExecutable, executableFolders},
+		{SourceCache, func() []string {
+			dir, err := c.installDir()
+			if err != nil {
+				return nil
+			}
+			return []string{dir}
+		}},
+		{SourceSystem, systemFolders},
+		{SourcePython, pythonFolders},
+		{SourceNode, nodeFolders},
+	}
+}
+
+// search returns the first usable library, the newest of its folder.
+func search(places []place) (Library, error) {
+	notFound := new(NotFoundError)
+	seen := map[string]bool{}
+	for _, p := range places {
+		for _, folder := range p.folders() {
+			var best Library
+			for _, path := range librariesIn(folder, runtime.GOOS) {
+				// libonnxruntime.so, .so.1 and .so.1.30.0 are one file as a rule.
+				real, err := filepath.EvalSymlinks(path)
+				if err != nil || seen[real] {
+					continue
+				}
+				seen[real] = true
+				version, err := probe(real, runtime.GOOS, runtime.GOARCH)
+				switch {
+				case err != nil:
+					notFound.Passed = append(notFound.Passed, fmt.Sprintf("%s: %v", path, err))
+				case version == "":
+					notFound.Passed = append(notFound.Passed, path+": it does not tell its version")
+				case tooOld(version):
+					notFound.Passed = append(notFound.Passed, fmt.Sprintf("%s: version %s is too old", path, version))
+				case best.Path == "" || newer(version, best.Version):
+					best = Library{Path: real, Version: version, Source: p.source}
+				}
+			}
+			if best.Path != "" {
+				return best, nil
+			}
+		}
+	}
+	return Library{}, notFound
+}
+
+func newer(a, b string) bool {
+	var va, vb [2]int
+	parseVersion(a, &va)
+	parseVersion(b, &vb)
+	return slices.Compare(va[:], vb[:]) > 0
+}
+
+// explicit examines the library that the user chose: a file, or the folder that
+// holds it. Where the file does not tell its version, Load will.
+func explicit(path, source string) (Library, error) {
+	refuse := func(reason string) (Library, error) {
+		return Library{}, &LibraryError{Path: path, Source: source, Reason: reason}
+	}
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		found := librariesIn(path, runtime.GOOS)
+		if len(found) == 0 {
+			return refuse("a folder without " + libraryName(runtime.GOOS))
+		}
+		path = found[0]
+	}
+	version, err := check(path, source)
+	if err != nil {
+		return Library{}, err
+	}
+	// A bare name would send the dynamic linker searching, and the runtime looks
+	// for its providers beside the path that it was loaded by.
+	if path, err = filepath.EvalSymlinks(path); err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return refuse(err.Error())
+	}
+	return Library{Path: path, Version: version, Source: source}, nil
+}
+
+// Check examines the file of a library, without loading it. The error is a [*LibraryError].
+func Check(lib Library) error {
+	_, err := check(lib.Path, lib.Source)
+	return err
+}
+
+// check returns the version that a library's file tells, "" where it tells none.
+func check(path, source string) (version string, err error) {
+	version, err = probe(path, runtime.GOOS, runtime.GOARCH)
+	switch {
+	case err != nil:
+		return "", &LibraryError{Path: path, Source: source, Reason: err.Error()}
+	case tooOld(version):
+		return "", &LibraryError{Path: path, Source: source, Reason: "version " + version + " is too old"}
+	}
+	return version, nil
+}
+
+// librariesIn lists what is named like the library in a folder.
+func librariesIn(folder, goos string) []string {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, e := range entries {
+		name := e.Name()
+		var ok bool
+		switch goos {
+		case "windows":
+			ok = strings.EqualFold(name, "onnxruntime.dll")
+		case "darwin": // libonnxruntime.dylib, libonnxruntime.1.30.0.dylib
+			ok = strings.HasPrefix(name, "libonnxruntime.") && strings.HasSuffix(name, ".dylib")
+		default: // libonnxruntime.so, libonnxruntime.so.1.30.0
+			ok = name == "libonnxruntime.so" || strings.HasPrefix(name, "libonnxruntime.so.")
+		}
+		if ok {
+			found = append(found, filepath.Join(folder, name))
+		}
+	}
+	return found
+}
+
+func executableFolders() []string {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	folders := []string{filepath.Dir(exe)}
+	if real, err := filepath.EvalSymlinks(exe); err == nil && real != exe {
+		folders = append(folders, filepath.Dir(real))
+	}
+	return folders
+}
+
+// systemFolders lists where the dynamic linker looks, and where people put what they unpack.
+func systemFolders() []string {
+	switch runtime.GOOS {
+	case "windows":
+		return append(absolute(filepath.SplitList(os.Getenv("PATH"))),
+			filepath.Join(os.Getenv("ProgramFiles"), "onnxruntime", "lib"))
+	case "darwin":
+		return append(absolute(filepath.SplitList(os.Getenv("DYLD_LIBRARY_PATH"))),
+			"/opt/homebrew/lib", "/usr/local/lib")
+	}
+	folders := absolute(filepath.SplitList(os.Getenv("LD_LIBRARY_PATH")))
+	folders = append(folders, linkerFolders("/etc/ld.so.conf", 0)...)
+	triplet := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH] + "-linux-gnu"
+	for _, root := range []string{"/usr/local/lib", "/usr/lib", "/lib"} {
+		folders = append(folders, root, root+"64", filepath.Join(root, triplet))
+	}
+	return append(folders, globs("/opt/onnxruntime*/lib")...)
+}
+
+// linkerFolders reads the folders from ld.so.conf and what it includes.
+func linkerFolders(conf string, depth int) []string {
+	const limit = 1 << 20
+	data, err := files.Read(conf, limit)
+	if err != nil || depth > 4 {
+		return nil
+	}
+	var folders []string
+	for line := range strings.Lines(string(data)) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 2 && words[0] == "include":
+			pattern := words[1]
+			if !filepath.IsAbs(pattern) {
+				pattern = filepath.Join(filepath.Dir(conf), pattern)
+			}
+			for _, included := range globs(pattern) {
+				folders = append(folders, linkerFolders(included, depth+1)...)
+			}
+		case len(words) == 1:
+			folders = append(folders, absolute(words)...)
+		}
+	}
+	return folders
+}
+
+// pythonFolders lists where pip and conda put the package onnxruntime.
+func pythonFolders() []string {
+	var roots []string
+	for _, env := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if root := os.Getenv(env); filepath.IsAbs(root) {
+			roots = append(roots, root)
+		}
+	}
+	var folders []string
+	add := func(sitePackages ...string) {
+		for _, s := range sitePackages {
+			folders = append(folders, filepath.Join(s, "onnxruntime", "capi"))
+		}
+	}
+	for _, root := range roots {
+		add(globs(filepath.Join(root, "lib", "python3*", "site-packages"))...)
+		add(filepath.Join(root, "Lib", "site-packages"))
+		// conda's package onnxruntime-cpp
+		folders = append(folders, filepath.Join(root, "lib"), filepath.Join(root, "Library", "bin"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		add(globs(filepath.Join(home, ".local", "lib", "python3*", "site-packages"))...)
+	}
+	add(globs("/usr/local/lib/python3*/*-packages")...)
+	add("/usr/lib/python3/dist-packages")
+	if capi := askPython(); capi != "" {
+		folders = append(folders, capi)
+	}
+	return folders
+}
+
+// askPython asks the Pythons in PATH where their onnxruntime lies, "" if none has
+// one or answers soon.
+func askPython() string {
+	// -I: neither the current folder nor PYTHONPATH.
+	const program = "import importlib.util as u; print(u.find_spec('onnxruntime').submodule_search_locations[0])"
+	for _, name := range []string{"python3", "python"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, path, "-I", "-c", program)
+		cmd.WaitDelay = time.Second
+		out, err := cmd.Output()
+		if dir := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(dir) {
+			return filepath.Join(dir, "capi")
+		}
+		// On Windows python3 may be a program that only says where to buy one.
+	}
+	return ""
+}
+
+// nodeFolders lists where a global npm puts the package onnxruntime-node.
+func nodeFolders() []string {
+	roots := absolute(filepath.SplitList(os.Getenv("NODE_PATH")))
+	for _, env := range []string{"npm_config_prefix", "NPM_CONFIG_PREFIX"} {
+		if prefix := os.Getenv(env); filepath.IsAbs(prefix) {
+			roots = append(roots, filepath.Join(prefix, "lib", "node_modules"), filepath.Join(prefix, "node_modules"))
+		}
+	}
+	if node, err := exec.LookPath("node"); err == nil {
+		roots = append(roots, filepath.Join(filepath.Dir(node), "..", "lib", "node_modules"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		roots = append(roots, filepath.Join(home, ".npm-global", "lib", "node_modules"),
+			filepath.Join(home, "node_modules"))
+	}
+	if data := os.Getenv("APPDATA"); data != "" {
+		roots = append(roots, filepath.Join(data, "npm", "node_modules"))
+	}
+	roots = append(roots, "/usr/local/lib/node_modules", "/usr/lib/node_modules", "/opt/homebrew/lib/node_modules")
+	var folders []string
+	for _, root := range roots {
+		os, arch := nodePlatform(runtime.GOOS, runtime.GOARCH)
+		folders = append(folders, globs(filepath.Join(root, "onnxruntime-node", "bin", "napi-v*", os, arch))...)
+	}
+	return folders
+}
+
+// nodePlatform translates to Node's names.
+func nodePlatform(goos, goarch string) (os, arch string) {
+	os, arch = goos, goarch
+	if goos == "windows" {
+		os = "win32"
+	}
+	if goarch == "amd64" {
+		arch = "x64"
+	}
+	return os, arch
+}
+
+// absolute keeps the absolute ones of some paths.
+func absolute(paths []string) []string {
+	return slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return !filepath.IsAbs(p) })
+}
+
+// globs lists the matches of a pattern, the last in the alphabet (which among
+// versions is mostly the newest) first.
+func globs(pattern string) []string {
+	found, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil // a folder with a broken pattern in its name
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// installDir is the folder that the pinned library is installed to. It holds the
+// platform because home folders are shared between machines.
+func (c *Config) installDir() (string, error) {
+	dir := c.CacheDir
+	if dir == "" {
+		var err error
+		if dir, err = CacheDir(); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(dir, "onnxruntime", PinnedVersion, runtime.GOOS+"-"+runtime.GOARCH), nil
+}
+
+// CacheDir is the folder below which installations go: mfgs in the user's cache folder. It need not be there.
+func CacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w (%w)", errNoCache, err)
+	}
+	return filepath.Join(cache, "mfgs"), nil
+}
+
+var errNoCache = errors.New("the user has no cache folder")

@@ -1,0 +1,164 @@
+package oip
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"unsafe"
+
+	"github.com/mfgs/mfgs/internal/tensor"
+)
+
+var le = binary.LittleEndian
+
+// A budget is what a message may still take.
+type budget struct {
+	bytes, elements, allBytes, allElements int64
+
+	reserve func(bytes int64) error // may be nil
+}
+
+func (l Limits) budget() budget { return budget{l.Bytes, l.Elements, l.Bytes, l.Elements, l.Reserve} }
+
+// take takes a tensor off the budget, and returns how many elements it has.
+func (b *budget) take(t tensor.Type, shape []int64) (int64, error) {
+	if len(shape) > maxDims {
+		return 0, fmt.Errorf("%d dimensions: at most %d are taken", len(shape), maxDims)
+	}
+	n, err := tensor.Elements(shape)
+	if err != nil {
+		return 0, err
+	}
+	if n > b.elements {
+		return 0, Errorf(TooLarge, "shape %s: tensors of one message have at most %d elements in all",
+			tensor.FormatShape(shape), b.allElements)
+	}
+	size, ok := t.Bytes(n)
+	if !ok {
+		size = 16 * n // the header of a string
+	}
+	if size > b.bytes {
+		return 0, Errorf(TooLarge, "shape %s of %s: tensors of one message have at most %d bytes in all",
+			tensor.FormatShape(shape), Datatype(t), b.allBytes)
+	}
+	b.bytes -= size
+	b.elements -= n
+	return n, nil
+}
+
+// stringBytes is what a string takes beside its text: what points to it, and what its text is rounded up by.
+const stringBytes = 32
+
+// keep asks for the memory of n elements before they are made; text is how much there is of the texts of
+// strings.
+func (b *budget) keep(t tensor.Type, n, text int64) error {
+	if b.reserve == nil {
+		return nil
+	}
+	size, ok := t.Bytes(n)
+	if !ok {
+		size = stringBytes*n + text
+	}
+	return b.reserve(size)
+}
+
+// decode returns the n elements that raw holds: little-endian, a truth value a byte of 0 or 1, a
+// string behind its length in four bytes. Numbers share the memory of raw where it is aligned for them and
+// the machine is little-endian; for what does not, the budget is asked.
+func (b *budget) decode(t tensor.Type, n int64, raw []byte) (any, error) {
+	if t == tensor.String {
+		if err := b.keep(t, min(n, int64(len(raw))), int64(len(raw))); err != nil {
+			return nil, err
+		}
+		return decodeStrings(n, raw)
+	}
+	want, ok := t.Bytes(n)
+	if !ok || want != int64(len(raw)) {
+		return nil, fmt.Errorf("%d bytes of data, where %d elements of %s take %d", len(raw), n, Datatype(t), want)
+	}
+	if t == tensor.Bool {
+		for i, b := range raw {
+			if b > 1 {
+				return nil, fmt.Errorf("element %d: a byte of %d, where BOOL has 0 or 1", i, b)
+			}
+		}
+	}
+	if data := sharing(t, int(n), raw); data != nil {
+		return data, nil
+	}
+	if err := b.keep(t, n, 0); err != nil {
+		return nil, err
+	}
+	data, err := t.Make(int(n))
+	if err != nil {
+		return nil, err
+	}
+	if _, err := binary.Decode(raw, le, plain(data)); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
+
+// sharing returns the n elements of type t that raw holds without a copy, or nil where that cannot be.
+func sharing(t tensor.Type, n int, raw []byte) any {
+	none, err := t.Make(0)
+	if err != nil || n == 0 || !littleEndian {
+		return nil
+	}
+	kind := reflect.TypeOf(none)
+	begin := unsafe.Pointer(unsafe.SliceData(raw))
+	if size := kind.Elem().Size(); uintptr(n)*size != uintptr(len(raw)) ||
+		uintptr(begin)%uintptr(kind.Elem().Align()) != 0 {
+		return nil
+	}
+	return reflect.SliceAt(kind.Elem(), begin, n).Convert(kind).Interface()
+}
+
+// plain returns bits as the integers that package binary knows, and all else as it is.
+func plain(data any) any {
+	switch d := data.(type) {
+	case tensor.Float16Bits:
+		return []uint16(d)
+	case tensor.BFloat16Bits:
+		return []uint16(d)
+	}
+	return data
+}
+
+func decodeStrings(n int64, raw []byte) ([]string, error) {
+	if n > int64(len(raw))/4 {
+		return nil, fmt.Errorf("%d bytes of data, where %d elements of BYTES take at least %d", len(raw), n, 4*n)
+	}
+	all := make([]string, n)
+	for i := range all {
+		if len(raw) < 4 || uint64(le.Uint32(raw)) > uint64(len(raw)-4) {
+			return nil, fmt.Errorf("element %d: it ends behind the data", i)
+		}
+		end := 4 + int(le.Uint32(raw))
+		all[i] = string(raw[4:end])
+		raw = raw[end:]
+	}
+	if len(raw) > 0 {
+		return nil, fmt.Errorf("%d bytes are left behind %d elements of BYTES", len(raw), n)
+	}
+	return all, nil
+}
+
+// encode appends the elements of a tensor, as decode reads them.
+func encode(dst []byte, t tensor.Tensor) ([]byte, error) {
+	strings, ok := t.Data.([]string)
+	if !ok {
+		return binary.Append(dst, le, plain(t.Data))
+	}
+	for _, s := range strings {
+		if len(s) > math.MaxUint32 {
+			return nil, errors.New("a string of more than 4 GiB")
+		}
+		dst = append(le.AppendUint32(dst, uint32(len(s))), s...)
+	}
+	return dst, nil
+}

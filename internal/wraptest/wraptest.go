@@ -1,0 +1,369 @@
+// Package wraptest has what the tests of wrap and of the packages beside it share: the digits,
+// bundles made of them, and files of small arrays. Nothing else imports it.
+package wraptest
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/tensor"
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// shared is a folder with the digits and bundles made of them, which tests read and never change.
+var shared struct {
+	sync.Mutex
+	dir     string
+	reports map[calibrate.Structure]*wrap.Report
+}
+
+// Main runs the tests of a package with a real ONNX Runtime, which is installed into the user's
+// cache where there is none. Where a variable in instead is set, the binary does that, given
+// the variable's value, and no tests.
+func Main(m *testing.M, instead map[string]func(string)) {
+	r := wrap.Runtime{Setup: wrap.Setup{Install: true}}
+	if err := r.Load(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	for name, do := range instead {
+		if v := os.Getenv(name); v != "" {
+			do(v)
+			return
+		}
+	}
+	code := m.Run()
+	os.RemoveAll(shared.dir)
+	os.Exit(code)
+}
+
+// sharedDir returns the folder; shared is locked.
+func sharedDir(t testing.TB) string {
+	t.Helper()
+	if shared.dir == "" {
+		dir, err := os.MkdirTemp("", "wrap-test-")
+		if err == nil {
+			err = os.CopyFS(filepath.Join(dir, "digits"), models.DigitsMLP())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.dir, shared.reports = dir, map[calibrate.Structure]*wrap.Report{}
+	}
+	return shared.dir
+}
+
+// Digits returns the path or SPEC of one of the files of models.DigitsMLP.
+func Digits(t testing.TB, name string) string {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	return filepath.Join(sharedDir(t), "digits", name)
+}
+
+// Config is a calibration of the digits. It says which score is to serve, as the one that tells the
+// letters best might change with every rounding.
+func Config(t testing.TB, out string) wrap.Config {
+	t.Helper()
+	return wrap.Config{
+		Model: Digits(t, models.DigitsModel), Train: Digits(t, models.DigitsTrain), Val: Digits(t, models.DigitsVal),
+		OOD: Digits(t, models.UnfamiliarVal), Out: out, OODScore: score.Default,
+	}
+}
+
+// Quick makes a calibration fast: few examples, one damping, a small posterior.
+func Quick(c wrap.Config) wrap.Config {
+	c.Structure, c.Damping, c.Limit = calibrate.Kronecker, calibrate.Damping{Relative: 1}, 300
+	return c
+}
+
+// Structures are those that bundles are made with.
+var Structures = []calibrate.Structure{calibrate.Full, calibrate.Kronecker}
+
+// Calibrated returns a shared bundle of the digits, and the report that came with it.
+func Calibrated(t testing.TB, s calibrate.Structure) (string, *wrap.Report) {
+	t.Helper()
+	c := Config(t, "")
+	shared.Lock()
+	defer shared.Unlock()
+	c.Out, c.Structure = filepath.Join(shared.dir, "bundle-"+string(s)), s
+	if shared.reports[s] == nil {
+		r, err := wrap.Calibrate(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.reports[s] = r
+	}
+	return c.Out, shared.reports[s]
+}
+
+// MustCalibrate calibrates, or ends the test.
+func MustCalibrate(t testing.TB, c wrap.Config) *wrap.Report {
+	t.Helper()
+	r, err := wrap.Calibrate(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// Opened opens a bundle until the end of the test.
+func Opened(t testing.TB, dir string, o wrap.Options) *wrap.Predictor {
+	t.Helper()
+	p, err := wrap.Open(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// Write puts a file into dir and returns its path.
+func Write(t testing.TB, dir, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, content, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Read returns the bytes of a file.
+func Read(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// List returns what lies in a folder, hidden or not.
+func List(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// Array is a NumPy array of float32 or int64.
+type Array struct {
+	Data any
+	Dims []int
+}
+
+func (a Array) bytes() []byte {
+	descr := map[string]string{"[]int64": "<i8", "[]float32": "<f4"}[fmt.Sprintf("%T", a.Data)]
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }", descr, strings.Trim(strings.ReplaceAll(fmt.Sprint(a.Dims), " ", ", "), "[]"))
+	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
+	var b bytes.Buffer
+	b.WriteString("\x93NUMPY\x01\x00")
+	binary.Write(&b, binary.LittleEndian, uint16(len(header)))
+	b.WriteString(header)
+	binary.Write(&b, binary.LittleEndian, a.Data)
+	return b.Bytes()
+}
+
+// NPZ makes an .npz file of arrays by name.
+func NPZ(t testing.TB, arrays map[string]Array) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(arrays)) {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name + ".npy", Method: zip.Store})
+		if err == nil {
+			_, err = w.Write(arrays[name].bytes())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Random returns n standard normal numbers.
+func Random(seed uint64, n int) []float32 {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+	}
+	return x
+}
+
+// DigitTensor returns the digits from one position to another as ready inputs [n,1,8,8].
+func DigitTensor(t testing.TB, from, to int) wrap.Tensor {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(Read(t, Digits(t, "digits-images-idx3-ubyte.gz"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw = raw[16:] // the header
+	data := make([]float32, (to-from)*64)
+	for i := range data {
+		data[i] = float32(raw[from*64+i]) / 255
+	}
+	return tensor.Tensor{Name: "image", Shape: []int64{int64(to - from), 1, 8, 8}, Data: data}
+}
+
+// Says checks that an error is one line that holds all of the words.
+func Says(t testing.TB, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", words)
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("the message has more than one line: %q", err)
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the message %q does not say %q", err, w)
+		}
+	}
+}
+
+// Selector is a model whose input x [N,R], when it is the r-th unit vector, gives the
+// r-th of the given logits [R,K]: one MatMul, in a model of the operator set.
+func Selector(opset uint64, output string, logits []float32, r, k int) []byte {
+	message := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	number := func(b []byte, field protowire.Number, v uint64) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+	}
+	text := func(b []byte, field protowire.Number, s string) []byte { return message(b, field, []byte(s)) }
+	value := func(name string, width int) []byte {
+		shape := message(nil, 1, text(nil, 2, "N"))
+		shape = message(shape, 1, number(nil, 1, uint64(width)))
+		tensor := message(number(nil, 1, 1), 2, shape)
+		return message(text(nil, 1, name), 2, message(nil, 1, tensor))
+	}
+	raw := make([]byte, 0, 4*len(logits))
+	for _, v := range logits {
+		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+	}
+	w := number(number(number(nil, 1, uint64(r)), 1, uint64(k)), 2, 1)
+	w = message(text(w, 8, "w"), 9, raw)
+	node := text(text(text(text(nil, 1, "x"), 1, "w"), 2, output), 4, "MatMul")
+	graph := text(message(nil, 1, node), 2, "selector")
+	graph = message(message(message(graph, 5, w), 11, value("x", r)), 12, value(output, k))
+	model := message(number(nil, 1, 7), 7, graph)
+	return message(model, 8, number(nil, 2, opset))
+}
+
+// Embedding is a model of three classes with random weights whose features are a row of a table, chosen by
+// its input ids [N,1]: ONNX Runtime uses the table where it lies, in the model's file or, with external, in
+// one of its own. It returns the files by name.
+func Embedding(seed uint64, vocabulary int, external bool) map[string][]byte {
+	const d, k = 8, 3
+	message := func(b []byte, field protowire.Number, m []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), m)
+	}
+	number := func(b []byte, field protowire.Number, v int) []byte {
+		return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(v))
+	}
+	text := func(b []byte, field protowire.Number, s string) []byte { return message(b, field, []byte(s)) }
+	value := func(name string, typ, width int) []byte {
+		shape := message(message(nil, 1, text(nil, 2, "N")), 1, number(nil, 1, width))
+		return message(text(nil, 1, name), 2, message(nil, 1, message(number(nil, 1, typ), 2, shape)))
+	}
+	node := func(op, out string, in ...string) (b []byte) {
+		for _, name := range in {
+			b = text(b, 1, name)
+		}
+		return text(text(b, 2, out), 4, op)
+	}
+	weights := func(seed uint64, n int) (raw []byte) {
+		for _, v := range Random(seed, n) {
+			raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(v))
+		}
+		return raw
+	}
+	files := map[string][]byte{}
+	table := text(number(number(number(nil, 1, vocabulary), 1, d), 2, 1), 8, "table")
+	if raw := weights(seed, vocabulary*d); external {
+		files["table.bin"] = raw
+		for key, v := range map[string]string{"location": "table.bin", "length": strconv.Itoa(len(raw))} {
+			table = message(table, 13, text(text(nil, 1, key), 2, v))
+		}
+		table = number(table, 14, 1)
+	} else {
+		table = message(table, 9, raw)
+	}
+	w := message(text(number(number(number(nil, 1, d), 1, k), 2, 1), 8, "w"), 9, weights(seed+1, d*k))
+	graph := text(nil, 2, "embedding")
+	for _, n := range [][]byte{
+		node("Gather", "rows", "table", "ids"), node("Flatten", "phi", "rows"), node("MatMul", "logits", "phi", "w"),
+	} {
+		graph = message(graph, 1, n)
+	}
+	graph = message(message(message(message(graph, 5, table), 5, w), 11, value("ids", 7, 1)), 12, value("logits", 1, k))
+	files["model.onnx"] = message(message(number(nil, 1, 8), 7, graph), 8, number(nil, 2, 13))
+	return files
+}
+
+// RowsOf runs a model's network on inputs.
+func RowsOf(t testing.TB, model string, inputs ...wrap.Tensor) (phi, logits []float32) {
+	t.Helper()
+	m, err := onnx.Open(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := head.Find(m, head.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	net, err := attach.OpenCut(m, h, featurize.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer net.Close()
+	rows, err := net.Extractor.Run(t.Context(), inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows.Features, rows.Logits
+}

@@ -1,4 +1,0 @@
-// A module of its own, with no packages: programs that use mfgs do not download it.
-module github.com/mfgs/mfgs/testdata/examples
-
-go 1.26.0

@@ -1,9 +1,0 @@
-package attach_test
-
-import (
-	"testing"
-
-	"github.com/mfgs/mfgs/wrap/internal/wraptest"
-)
-
-func TestMain(m *testing.M) { wraptest.Main(m, nil) }
