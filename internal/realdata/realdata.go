@@ -31,7 +31,7 @@ func Dir(t testing.TB) string {
 			break
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("no go.mod of "+module+" above the package")
+			t.Fatal("no go.mod of " + module + " above the package")
 		}
 		dir = filepath.Dir(dir)
 	}
