@@ -10,6 +10,7 @@ import (
 	"github.com/mfgs/mfgs/internal/wraptest"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // However a model's files are overwritten, what was verified goes on being what runs: ONNX Runtime maps
@@ -59,7 +60,7 @@ func TestAnOpenPredictorKeepsTheModelThatWasVerified(t *testing.T) {
 			for i := range ids {
 				ids[i], labels[i] = int64(i*(test.vocabulary/n)), int64(i%3)
 			}
-			c.Train = write(t, model, "x.npz", npz(t, map[string]array{"ids": {ids, []int{n, 1}}, "labels": {labels, []int{n}}}))
+			c.Train = write(t, model, "x.npz", npz(t, map[string]array{"ids": arrayOf(ids, n, 1), "labels": arrayOf(labels, n)}))
 			c.Val = c.Train
 			mustCalibrate(t, c)
 			if test.noTemporary {

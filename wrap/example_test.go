@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/mfgs/mfgs/wrap/export"
 )
 
@@ -153,7 +154,7 @@ func Example() {
 	path := func(name string) string { return filepath.Join(dir, name) }
 	runtime := wrap.Runtime{Setup: wrap.Setup{Install: true}}
 
-	_, err = wrap.Calibrate(ctx, wrap.Config{
+	_, err = calibration.Calibrate(ctx, calibration.Config{
 		Model:   path(models.DigitsModel),
 		Train:   path(models.DigitsTrain),   // what it was trained on
 		Val:     path(models.DigitsVal),     // held out from training

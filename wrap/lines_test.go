@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/internal/approx"
 	. "github.com/mfgs/mfgs/wrap"
+	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // digitLine is one of the digits as a JSON line.
@@ -200,7 +201,7 @@ func TestLinesBringTheirLabels(t *testing.T) {
 	x := Tensor{Shape: []int64{300, 5}, Data: random(1, 300*5)}
 	_, logits := rowsOf(t, multiLabelModel, x)
 	folder := t.TempDir()
-	file := write(t, folder, "x.npz", npz(t, map[string]array{"x": {x.Data, []int{300, 5}}, "labels": {tossed(logits), []int{300, 4}}}))
+	file := write(t, folder, "x.npz", npz(t, map[string]array{"x": arrayOf(x.Data, 300, 5), "labels": arrayOf(tossed(logits), 300, 4)}))
 	c := Config{Model: multiLabelModel, Train: file + "[:200]", Val: file + "[200:]", Out: filepath.Join(folder, "b"),
 		Damping: calibrate.Damping{Relative: 1}}
 	mustCalibrate(t, c)

@@ -3,10 +3,10 @@ package wrap
 import (
 	"bytes"
 	"encoding/json"
-	"math"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/internal/measure"
 )
 
 // Prediction is the result for one example.
@@ -72,70 +72,14 @@ func widened(x []float32) []float64 {
 	return out
 }
 
-// largest returns the class of the largest probability, the first of them.
-func (p *Prediction) largest() int {
-	class := 0
-	for j, v := range p.Probabilities {
-		if v > p.Probabilities[class] {
-			class = j
-		}
-	}
-	return class
-}
-
-// singleLabel makes the probabilities sum to 1, which they do but for rounding,
-// and sets what follows from them.
-//
-// Each has so many digits of its own, so that of one near 1 it is the others that
-// tell how near: where it is more than ½, it becomes what they leave.
-func (p *Prediction) singleLabel() {
-	p.Class = p.largest()
-	rest := 0.0
-	for j, v := range p.Probabilities {
-		if j != p.Class {
-			rest += v
-		}
-	}
-	top := &p.Probabilities[p.Class]
-	if rest < 0.5 {
-		*top = 1 - rest
-		p.Entropy = -*top * math.Log1p(-rest)
-	} else {
-		sum := rest + *top
-		for j := range p.Probabilities {
-			p.Probabilities[j] /= sum
-		}
-		p.Entropy = -*top * math.Log(*top)
-	}
-	p.Confidence = *top
-	for j, v := range p.Probabilities {
-		if j != p.Class && v > 0 { // 0 log 0 is 0
-			p.Entropy -= v * math.Log(v)
-		}
-	}
-}
-
 // follow sets what follows from the probabilities of a head's classes, which may have names.
 func (p *Prediction) follow(h calibrate.Head, names []string) {
+	a := measure.AnswerOf(h, p.Probabilities)
+	p.Class, p.Confidence, p.Entropy = a.Class, a.Confidence, a.Entropy
 	if h.MultiLabel() {
-		p.multiLabel(names)
-	} else {
-		p.singleLabel()
+		p.Labels = present(len(p.Probabilities), func(j int) bool { return p.Probabilities[j] > 0.5 })
+		p.LabelNames = named(p.Labels, names)
 	}
-}
-
-// multiLabel sets what follows from the probabilities of a multi-label head.
-func (p *Prediction) multiLabel(names []string) {
-	k := len(p.Probabilities)
-	p.Class = p.largest()
-	for _, v := range p.Probabilities {
-		p.Confidence += max(v, 1-v) / float64(k)
-		if 0 < v && v < 1 {
-			p.Entropy -= v*math.Log(v) + (1-v)*math.Log1p(-v)
-		}
-	}
-	p.Labels = present(k, func(j int) bool { return p.Probabilities[j] > 0.5 })
-	p.LabelNames = named(p.Labels, names)
 }
 
 // present lists those of k labels that are there; the list is never nil.

@@ -16,7 +16,6 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/attach"
@@ -214,6 +213,11 @@ func (p *Predictor) Batch() int {
 	return p.network.Batch()
 }
 
+// Reference returns how the held-out examples are predicted: confidence, entropy, OODScore and Class of
+// their predictions. It is nil of bundles that were written before it was kept, and of a single held-out
+// example. It is the Predictor's own, and not to be changed.
+func (p *Predictor) Reference() *bundle.Reference { return p.bundle.Manifest.Reference }
+
 // SHA256 identifies the bundle: it is what its manifest is sealed with.
 func (p *Predictor) SHA256() string { return p.bundle.SHA256() }
 
@@ -231,45 +235,15 @@ func (p *Predictor) Inputs() []onnx.ValueInfo {
 }
 
 // Head describes the model's last layer: how many features and logits PredictFeatures takes.
-func (p *Predictor) Head() HeadInfo {
+func (p *Predictor) Head() bundle.Head {
 	h := p.bundle.Manifest.Head
 	h.Tail = slices.Clone(h.Tail)
-	return HeadInfo{Head: h}
+	return h
 }
 
 // Bundle describes the bundle. Its Path is "" after OpenFS.
 func (p *Predictor) Bundle() BundleInfo {
-	return NewBundleInfo(p.bundle)
-}
-
-// NewBundleInfo describes a bundle.
-func NewBundleInfo(b *bundle.Bundle) BundleInfo {
-	m := b.Manifest
-	info := BundleInfo{
-		Path: b.Dir(), Structure: string(m.Structure), Covariance: string(m.Covariance),
-		Damping: m.Damping,
-		Temperatures: TemperatureInfo{
-			NLL:      m.Temperatures.NLL.Temperatures,
-			OOD:      m.Temperatures.OOD.Temperatures,
-			OODTuned: m.Temperatures.OOD.TunedOn == "ood", TS: m.Temperatures.TS, TSOOD: m.Temperatures.TSOOD,
-		},
-	}
-	info.Decisions = m.Decisions.Clone()
-	if o := m.OODScore; o != nil {
-		info.OODScore = scoreInfo(o.Choice)
-	} else {
-		info.OODScore = ScoreInfo{Choice: score.Choice{Name: "mf0"}, Reason: "mf0: the bundle was written before there were others"}
-	}
-	if c := m.Probabilities; c != nil {
-		info.Probabilities = choiceInfo(*c)
-	} else {
-		info.Probabilities = ChoiceInfo{Method: string(calibrate.MF0), Reason: "mf0: bundles of format 1 have no other"}
-	}
-	if o := m.Temperatures.Optimum; o != nil {
-		info.Temperatures.Optimum = &o.Temperatures
-	}
-	info.Damping.Candidates = slices.Clone(m.Damping.Candidates)
-	return info
+	return BundleInfo{p.bundle.Dir(), Summarise(&p.bundle.Manifest)}
 }
 
 var errNoModel = errors.New("the bundle was made of ready-made features and runs no model: use PredictFeatures")

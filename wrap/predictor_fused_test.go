@@ -28,6 +28,7 @@ import (
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // One session serves all goroutines, and gives each the same for the same.
@@ -111,7 +112,7 @@ func TestACancelledPredictionEndsSoonAndHarmsNoOther(t *testing.T) {
 	x := Tensor{Shape: []int64{200, 6}, Data: random(1, 1200)}
 	dir := t.TempDir()
 	file := write(t, dir, "x.npz", npz(t,
-		map[string]array{"x": {x.Data, []int{200, 6}}, "labels": {labelsOf(t, models+"default.onnx", 200, x), []int{200}}}))
+		map[string]array{"x": arrayOf(x.Data, 200, 6), "labels": arrayOf(labelsOf(t, models+"default.onnx", 200, x), 200)}))
 	c := quick(Config{Model: models + "default.onnx", Train: file, Val: file, Out: filepath.Join(dir, "b")})
 	mustCalibrate(t, c)
 	slow := opened(t, another(t, c.Out, models+"slow.onnx"), Options{})
@@ -167,7 +168,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		defer set.Close()
 		var want []Prediction
 		if _, _, err = set.Stream(t.Context(), attach.Head(oracle.Head), notes, func(b *rows.Batch) error {
-			some, err := oracle.formulas.PredictFeatures(b.Features, b.Logits)
+			some, err := oracle.Formulas.PredictFeatures(b.Features, b.Logits)
 			for i := range some {
 				some[i].Input, some[i].Label = b.Name(i), &b.Labels[i]
 			}
@@ -178,7 +179,7 @@ func TestRaggedSequencesArePredicted(t *testing.T) {
 		}
 		i := 0
 		_, err = p.PredictDataset(t.Context(), file, func(got Prediction) error {
-			float32s.check(t, got, want[i])
+			float32s.Check(t, got, want[i])
 			if got.Input != want[i].Input || *got.Label != *want[i].Label {
 				t.Errorf("example %d is %s of label %d, want %s of %d", i, got.Input, *got.Label, want[i].Input, *want[i].Label)
 			}
@@ -196,7 +197,7 @@ func TestAFixedBatchIsFilledUp(t *testing.T) {
 	const n = 50
 	x := Tensor{Shape: []int64{n, 3, 8, 8}, Data: random(1, n*192)}
 	dir := t.TempDir()
-	file := write(t, dir, "x.npz", npz(t, map[string]array{"image": {x.Data, []int{n, 3, 8, 8}}, "labels": {labelsOf(t, "../featurize/testdata/conv.onnx", n, x), []int{n}}}))
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"image": arrayOf(x.Data, n, 3, 8, 8), "labels": arrayOf(labelsOf(t, "../featurize/testdata/conv.onnx", n, x), n)}))
 	c := quick(Config{Model: "../featurize/testdata/conv.onnx", Train: file, Val: file, Out: filepath.Join(dir, "b")})
 	mustCalibrate(t, c)
 	want, err := opened(t, c.Out, Options{}).Predict(t.Context(), []Tensor{x})
@@ -366,7 +367,7 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			train["labels"] = array{sampled(rows.Logits, n), []int{n}}
+			train["labels"] = arrayOf(sampled(rows.Logits, n), n)
 			dir := t.TempDir()
 			file := write(t, dir, "x.npz", npz(t, train))
 			for _, s := range structures {
@@ -378,33 +379,6 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 				equalsTheFormulas(t, p, oracle, []Tensor{x})
 			}
 		})
-	}
-}
-
-// equalsTheFormulas compares the fused predictions of one example and of some with
-// those in float64, from features and logits of the cut network.
-func equalsTheFormulas(t *testing.T, p *Predictor, oracle cutNetwork, inputs []Tensor) {
-	t.Helper()
-	for _, n := range []int{1, 37} {
-		some := first(inputs, n)
-		got, err := p.Predict(t.Context(), some)
-		if err != nil {
-			t.Fatal(err)
-		}
-		rows, err := oracle.Extractor.Run(t.Context(), some)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := oracle.formulas.PredictFeatures(rows.Features, rows.Logits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != n || len(want) != n {
-			t.Fatalf("%d and %d predictions of %d examples", len(got), len(want), n)
-		}
-		for i := range want {
-			float32s.check(t, got[i], want[i])
-		}
 	}
 }
 

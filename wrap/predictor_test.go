@@ -19,25 +19,14 @@ import (
 	"testing/fstest"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/internal/approx"
-	"github.com/mfgs/mfgs/internal/attach"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
 )
-
-// servedPair returns the temperatures under which mf0 gives the probabilities that are
-// served: those of the network and of temperature scaling are mf0's without a variance.
-func servedPair(b *bundle.Bundle) calibrate.Temperatures {
-	plain := b.Calibration().PlainTemperature()
-	if plain == 0 {
-		return b.Manifest.Temperatures.NLL.Temperatures
-	}
-	return calibrate.Temperatures{Act: plain, Ens: math.Inf(1)}
-}
 
 // oracle computes a prediction from features and logits by the formulas as they
 // are printed, with loops and in float64.
@@ -108,15 +97,6 @@ func oracle(b *bundle.Bundle, phi, logits []float32) Prediction {
 	return p
 }
 
-// studentized is ood_score of a bundle that serves it, from the margin of an example's logits.
-func studentized(b *bundle.Bundle, margin, leverage float64) float64 {
-	if name := b.Manifest.OODScore.Name; name != "studentized" {
-		panic("the bundle serves " + name)
-	}
-	m := b.Manifest.OODScore.Median
-	return m / (m + margin/math.Sqrt(leverage))
-}
-
 // percentile is the place of an ood_score among the bundle's quantiles.
 func percentile(b *bundle.Bundle, score float64) *float64 {
 	q := b.Manifest.OODScore.Quantiles
@@ -131,73 +111,6 @@ func percentile(b *bundle.Bundle, score float64) *float64 {
 	}
 	place /= float64(len(q) - 1)
 	return &place
-}
-
-// cutNetwork is a bundle's network cut at its head, and what predicts in float64 from its features
-// and logits.
-type cutNetwork struct {
-	*attach.Cut
-	formulas *Predictor
-}
-
-func cut(t testing.TB, dir string) cutNetwork {
-	t.Helper()
-	b, err := bundle.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := attach.Open(b, "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := cutNetwork{formulas: opened(t, dir, Options{})}
-	err = a.Run(nil, featurize.Config{Batch: a.Batch()}, func(run featurize.Config) (err error) {
-		c.Cut, err = attach.OpenCut(a.Model, a.Head, run)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { c.Cut.Close() })
-	return c
-}
-
-// within bounds how far predictions may be from others. Those of 64 bits are
-// interpolated sums, 1e-9 relative, and 1 - max p cancels to 1e-16. The fused
-// network's are of 32 bits: what is promised is 1e-5 in a probability and 1e-4 of a
-// variance, and what the fixtures show 1e-7 and 1e-6, with logits of some ten.
-type within struct{ relative, probability, variance, entropy float64 }
-
-var (
-	float64s = within{1e-8, 1e-15, 1e-8, 1e-15}
-	float32s = within{0, 2e-6, 1e-5, 1e-5}
-)
-
-func (w within) check(t *testing.T, got, want Prediction) {
-	t.Helper()
-	near := func(name string, got, want, relative, absolute float64) {
-		t.Helper()
-		if !approx.Equal(got, want, relative*math.Abs(want)+absolute) {
-			t.Fatalf("%s is %v, want %v", name, got, want)
-		}
-	}
-	if len(got.Probabilities) != len(want.Probabilities) || len(got.LogitVariance) != len(want.LogitVariance) {
-		t.Fatalf("%+v, want %+v", got, want)
-	}
-	for c := range want.Probabilities {
-		near("probability", got.Probabilities[c], want.Probabilities[c], w.relative, w.probability)
-	}
-	for k := range want.LogitVariance {
-		near("variance", got.LogitVariance[k], want.LogitVariance[k], w.variance, 0)
-	}
-	near("confidence", got.Confidence, want.Confidence, w.relative, w.probability)
-	near("entropy", got.Entropy, want.Entropy, w.relative, w.entropy)
-	near("OOD score", got.OODScore, want.OODScore, w.relative, w.probability)
-	near("leverage", got.Leverage, want.Leverage, w.variance, 0)
-	// Of two that are as probable either is right.
-	if got.Class != want.Class && want.Probabilities[want.Class]-want.Probabilities[got.Class] > 2*w.probability {
-		t.Fatalf("class %d, want %d", got.Class, want.Class)
-	}
 }
 
 func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
@@ -228,8 +141,8 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 			for i, one := range got {
 				logits := rows.Logits[i*10 : (i+1)*10]
 				want := oracle(b, rows.Features[i*128:(i+1)*128], logits)
-				float64s.check(t, exact[i], want)
-				float32s.check(t, one, want)
+				float64s.Check(t, exact[i], want)
+				float32s.Check(t, one, want)
 				for c, v := range one.Logits {
 					if !approx.Equal(float64(v), float64(logits[c]), 1e-5*(1+math.Abs(float64(logits[c])))) {
 						t.Fatalf("logits %v, want %v", one.Logits, logits)
@@ -243,23 +156,6 @@ func TestPredictionsAreThoseOfTheFormulas(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// alike compares predictions made in other batches.
-func alike(t *testing.T, got, want Prediction) {
-	t.Helper()
-	near := func(a, b float64) bool { return approx.Equal(a, b, 1e-5*math.Abs(b)+1e-7) }
-	ok := got.Class == want.Class && near(got.Confidence, want.Confidence) && near(got.OODScore, want.OODScore) &&
-		near(got.Leverage, want.Leverage) &&
-		near(got.Entropy, want.Entropy)
-	for i := range want.Probabilities {
-		ok = ok && near(got.Probabilities[i], want.Probabilities[i]) &&
-			near(got.LogitVariance[i], want.LogitVariance[i]) &&
-			near(float64(got.Logits[i]), float64(want.Logits[i]))
-	}
-	if !ok {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -401,13 +297,12 @@ func TestAPredictorDescribesItself(t *testing.T) {
 	if p.NumClasses() != 10 || p.Classes() != nil {
 		t.Errorf("%d classes %q", p.NumClasses(), p.Classes())
 	}
-	head := r.Head
-	head.LogitError, head.Tail = 0, nil
+	head := r.Head.Head
+	head.Tail = nil
 	if !reflect.DeepEqual(p.Head(), head) {
 		t.Errorf("head %+v, want %+v", p.Head(), head)
 	}
-	if want := (BundleInfo{Path: dir, Structure: "full", Covariance: "hessian", Damping: r.Damping, Probabilities: r.Probabilities,
-		OODScore: r.OODScore, Temperatures: r.Temperatures}); !reflect.DeepEqual(p.Bundle(), want) {
+	if want := (BundleInfo{Path: dir, Summary: r.Summary}); !reflect.DeepEqual(p.Bundle(), want) {
 		t.Errorf("bundle %+v, want %+v", p.Bundle(), want)
 	}
 }
@@ -562,24 +457,6 @@ func TestABundleWithoutItsModelWantsTheRightOne(t *testing.T) {
 	opened(t, full, Options{Model: c.Model})
 }
 
-// reseal edits a copy of a bundle's manifest and seals it again.
-func reseal(t *testing.T, dir, old, new string) string {
-	t.Helper()
-	edited := filepath.Join(t.TempDir(), "b")
-	if err := os.CopyFS(edited, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	manifest := string(read(t, filepath.Join(edited, bundle.ManifestName)))
-	if !strings.Contains(manifest, old) {
-		t.Fatalf("the manifest does not say %q", old)
-	}
-	write(t, edited, bundle.ManifestName, []byte(strings.Replace(manifest, old, new, 1)))
-	if err := bundle.Reseal(edited); err != nil {
-		t.Fatal(err)
-	}
-	return edited
-}
-
 func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	dir, r := calibrated(t, calibrate.Kronecker)
 	_, err := Open(t.Context(), reseal(t, dir, "features: "+r.Head.FeaturesTensor, "features: elsewhere"), Options{})
@@ -602,19 +479,6 @@ func TestABundleWhoseHeadIsNotTheModelsIsRefused(t *testing.T) {
 	}
 	_, err = Open(t.Context(), other, Options{})
 	says(t, err, "6 features, 4 logits", "128, 10", "another model")
-}
-
-// external is a model with external data.
-const external = "../testdata/onnx/external.onnx"
-
-// externalConfig calibrates it with x.npz, which it writes to dir, and whose inputs it returns.
-func externalConfig(t *testing.T, dir string) (Config, Tensor) {
-	t.Helper()
-	const n = 200
-	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
-	file := write(t, dir, "x.npz", npz(t,
-		map[string]array{"x": {x.Data, []int{n, 5}}, "labels": {labelsOf(t, external, n, x), []int{n}}}))
-	return quick(Config{Model: external, Train: file, Val: file}), x
 }
 
 // inTwo writes a bundle of the model external in which it has external data too, as one does that
@@ -645,13 +509,6 @@ func inTwo(t *testing.T, change func(*bundle.WriteOptions)) (string, Tensor) {
 		t.Fatal(err)
 	}
 	return own, x
-}
-
-// close32 reports whether logits are alike, but for the order in which they were added up.
-func close32(a, b []float32) bool {
-	return slices.EqualFunc(a, b, func(x, y float32) bool {
-		return approx.Equal(float64(x), float64(y), 1e-5*max(1, math.Abs(float64(y))))
-	})
 }
 
 func TestABundleMayHoldExternalData(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/mfgs/mfgs/models"
 	. "github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // edited writes a bundle once more with another probe, sealed.
@@ -119,7 +120,7 @@ func TestTheProbeTellsAnotherSeed(t *testing.T) {
 	const n, model = 40, "../models/mnist-mlp/model.onnx"
 	x := Tensor{Name: "image", Shape: []int64{n, 1, 28, 28}, Data: random(1, n*784)}
 	data := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
-		"image": {x.Data, []int{n, 1, 28, 28}}, "labels": {labelsOf(t, model, n, x), []int{n}},
+		"image": arrayOf(x.Data, n, 1, 28, 28), "labels": arrayOf(labelsOf(t, model, n, x), n),
 	}))
 	c := quick(Config{Model: model, Train: data, Val: data, Out: filepath.Join(t.TempDir(), "b")})
 	mustCalibrate(t, c)
@@ -339,8 +340,8 @@ func TestOfLargeExamplesFewerAreKept(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		data := write(t, dir, "x.npz", npz(t, map[string]array{
-			"image": {random(3, n*3*test.height*test.width), []int{n, 3, test.height, test.width}},
-			"label": {[]int64{0, 1, 2, 3}, []int{n}},
+			"image": arrayOf(random(3, n*3*test.height*test.width), n, 3, test.height, test.width),
+			"label": arrayOf([]int64{0, 1, 2, 3}, n),
 		}))
 		c := quick(Config{Model: "../featurize/testdata/open.onnx", Train: data, Val: data, Out: filepath.Join(dir, "b")})
 		r := mustCalibrate(t, c)

@@ -7,8 +7,21 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/featurize/ort"
 	"github.com/mfgs/mfgs/internal/install"
-	"github.com/mfgs/mfgs/onnx"
 )
+
+// Setup says where ONNX Runtime is looked for, and whether it may be installed.
+// The zero value looks in the usual places and installs nothing.
+type Setup = install.Config
+
+// Runtime says how networks are run. The zero value runs them on the CPU with
+// an ONNX Runtime found on this machine, and installs nothing. A process loads
+// one ONNX Runtime: Setup counts only where none is loaded yet.
+type Runtime struct {
+	Setup    Setup
+	Provider string // one of ort.Providers; "" is the CPU
+	Threads  int    // of one inference; 0 is one for each CPU
+	Batch    int    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
+}
 
 // Validate reports numbers that mean nothing.
 func (r *Runtime) Validate() error {
@@ -37,12 +50,4 @@ func (r *Runtime) Load(ctx context.Context) error {
 // Config is that of a network; the model, and how images become its input, are set by the caller.
 func (r *Runtime) Config() featurize.Config {
 	return featurize.Config{Batch: r.Batch, Threads: r.Threads, Provider: r.Provider}
-}
-
-// NewModelInfo describes a model.
-func NewModelInfo(m *onnx.Model) *ModelInfo {
-	return &ModelInfo{
-		Path: m.Path(), SHA256: m.SHA256(), Opset: m.Opset(), Producer: m.Producer(),
-		Inputs: m.Inputs(), Outputs: m.Outputs(),
-	}
 }

@@ -76,7 +76,7 @@ func TestVariantsGiveOtherProbabilitiesOfTheSameResults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			served := p.Bundle().Probabilities.Method == c.Method && c.TAct == 0 && c.TEns == 0
+			served := string(p.Bundle().Probabilities.Method) == c.Method && c.TAct == 0 && c.TEns == 0
 			for i, one := range got {
 				want := c.want(plain[i])
 				for k, v := range one.Probabilities {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/internal/chart"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // heatMapRow is the one row of the part: the paper's method, with its damping, on the networks that do
@@ -46,7 +46,7 @@ func measureHeatMaps(ctx context.Context, l *lab, s *section) error {
 }
 
 // temperatureFigures are the best temperatures of a bundle, and what each does where the other is high or low.
-func temperatureFigures(r *wrap.Report, m *bundle.Manifest) map[string]float64 {
+func temperatureFigures(r *calibration.Report, m *bundle.Manifest) map[string]float64 {
 	nll, roc := *r.Temperatures.Optimum, r.Temperatures.OOD
 	all := map[string]float64{
 		"log10 T_act, NLL": math.Log10(nll.Act), "log10 T_ens, NLL": math.Log10(nll.Ens),
@@ -67,7 +67,7 @@ func temperatureFigures(r *wrap.Report, m *bundle.Manifest) map[string]float64 {
 	return all
 }
 
-func heatMaps(r *wrap.Report, m *bundle.Manifest) []picture {
+func heatMaps(r *calibration.Report, m *bundle.Manifest) []picture {
 	drawn := func(g *calibrate.Grid, best calibrate.Temperatures, h chart.Heat) []byte {
 		h.X, h.Y, h.Cell = "T_ens, ensemble temperature", "T_act, activation temperature", 52
 		h.Rows, h.Values, h.Best = g.Act, g.Value, [2]float64{best.Ens, best.Act}

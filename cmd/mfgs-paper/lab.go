@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // A lab calibrates and evaluates, and remembers what it did.
@@ -35,7 +36,7 @@ type lab struct {
 	began   time.Time
 
 	sets    map[string]*benchmark // those that were made ready, by name
-	bundles sync.Map              // *wrap.Report by subject
+	bundles sync.Map              // *calibration.Report by subject
 	locks   lanes.Locks           // of what is made of a network, by path
 
 	mu      sync.Mutex                      // of the log, too
@@ -143,11 +144,11 @@ func (s subject) withFisher() bool {
 
 // calibrate makes the bundle of a subject, unless there is one, and keeps the curvature in it if that is
 // asked for: methods that find none in a bundle sum it again.
-func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.Report, error) {
+func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*calibration.Report, error) {
 	sums, out := l.sumsPath(s), l.bundlePath(s)
 	defer l.locks.Hold(sums)()
 	if r, ok := l.bundles.Load(s); ok {
-		return r.(*wrap.Report), nil
+		return r.(*calibration.Report), nil
 	}
 	if !exists(sums) { // a part is a folder that appears whole, and this one is of the same program and data
 		if _, err := l.accumulate(ctx, s); err != nil {
@@ -159,7 +160,7 @@ func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.R
 	}
 	l.say("calibrating %s, %s, %v", s.set.name, filepath.Base(s.set.network(s.kind, s.seed)), s.posterior)
 	damping := s.damping
-	r, err := wrap.Merge(ctx, wrap.MergeConfig{
+	r, err := calibration.Merge(ctx, calibration.MergeConfig{
 		Parts: []string{sums}, Out: out, Force: true, KeepCurvature: curvature,
 		Covariance: cmp.Or(s.covariance, calibrate.Hessian), Damping: &damping, Runtime: l.runtime,
 	})
@@ -172,7 +173,7 @@ func (l *lab) calibrate(ctx context.Context, s subject, curvature bool) (*wrap.R
 }
 
 // accumulate reads the data of a subject.
-func (l *lab) accumulate(ctx context.Context, s subject) (*wrap.PartReport, error) {
+func (l *lab) accumulate(ctx context.Context, s subject) (*calibration.PartReport, error) {
 	model, out := s.set.network(s.kind, s.seed), l.sumsPath(s)
 	if err := trained(model); err != nil {
 		return nil, err
@@ -185,7 +186,7 @@ func (l *lab) accumulate(ctx context.Context, s subject) (*wrap.PartReport, erro
 	if s.withFisher() {
 		covariance = calibrate.Sandwich
 	}
-	return wrap.Accumulate(ctx, wrap.Config{
+	return calibration.Accumulate(ctx, calibration.Config{
 		Model: model, Train: s.set.train, Val: s.set.val, OOD: s.set.valOOD,
 		Out: out, Force: true,
 		OODScore:   score.Default, // to compare all takes longer than all else

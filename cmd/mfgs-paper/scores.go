@@ -14,12 +14,13 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // scoreCalibration calibrates a network of a home with unfamiliar data, for a score to be served; "" lets
 // the data choose.
 func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve string, d calibrate.Damping,
-) (*wrap.Report, error) {
+) (*calibration.Report, error) {
 	model := h.set.network(h.kind, seed)
 	if err := trained(model); err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve
 	if err := os.MkdirAll(filepath.Dir(out), files.FolderMode); err != nil {
 		return nil, err
 	}
-	r, err := wrap.Calibrate(ctx, wrap.Config{
+	r, err := calibration.Calibrate(ctx, calibration.Config{
 		Model: model, Train: h.set.train, Val: h.set.val, OOD: ood, OODScore: serve, Out: out, Force: true,
 		Structure: calibrate.Kronecker, Damping: d, Inputs: l.inputs(h.set), Runtime: l.runtime,
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/presets"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -94,10 +95,10 @@ and --ood is then enough.`,
 				return p.dryRun(c, bar, config)
 			}
 			if c.IsSet("shard") {
-				report, err := wrap.Accumulate(c.Context, config)
+				report, err := calibration.Accumulate(c.Context, config)
 				return p.partDone(c, bar, report, err)
 			}
-			report, err := wrap.Calibrate(c.Context, config)
+			report, err := calibration.Calibrate(c.Context, config)
 			if err == nil {
 				report.Warnings = also(report.Warnings, presets.Calibration(c.Context, config, report))
 				if err := p.reportHeldOut(c, bar, &config, report); err != nil {
@@ -111,7 +112,7 @@ and --ood is then enough.`,
 }
 
 // bundleDone reports a bundle that was written, or is there already.
-func (p *program) bundleDone(c *cli.Context, bar *progress, report *wrap.Report, err error) error {
+func (p *program) bundleDone(c *cli.Context, bar *progress, report *calibration.Report, err error) error {
 	if err != nil {
 		return p.notDone(c, bar, err)
 	}
@@ -119,7 +120,7 @@ func (p *program) bundleDone(c *cli.Context, bar *progress, report *wrap.Report,
 }
 
 // partDone reports a part that was written, or is there already.
-func (p *program) partDone(c *cli.Context, bar *progress, report *wrap.PartReport, err error) error {
+func (p *program) partDone(c *cli.Context, bar *progress, report *calibration.PartReport, err error) error {
 	if err != nil {
 		return p.notDone(c, bar, err)
 	}
@@ -141,7 +142,7 @@ func done[R any](
 // notDone returns why nothing was written, unless the output is there already.
 func (p *program) notDone(c *cli.Context, bar *progress, err error) error {
 	bar.done()
-	if !errors.As(err, new(*wrap.DoneError)) {
+	if !errors.As(err, new(*calibration.DoneError)) {
 		return err
 	}
 	if c.Bool("json") {
@@ -161,8 +162,8 @@ func collectOften() (restore func()) {
 	return func() { debug.SetGCPercent(percent) }
 }
 
-func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, error) {
-	fail := func(err error) (wrap.Config, error) { return wrap.Config{}, err }
+func (p *program) calibrateConfig(c *cli.Context, bar *progress) (calibration.Config, error) {
+	fail := func(err error) (calibration.Config, error) { return calibration.Config{}, err }
 	if err := noArguments(c); err != nil {
 		return fail(err)
 	}
@@ -203,7 +204,7 @@ func (p *program) calibrateConfig(c *cli.Context, bar *progress) (wrap.Config, e
 			return fail(err)
 		}
 	}
-	config := wrap.Config{
+	config := calibration.Config{
 		Model:     c.String("model"),
 		Head:      readHead(c),
 		Train:     c.String("train" + suffix),
@@ -314,7 +315,7 @@ func readyMade(c *cli.Context) (bool, error) {
 }
 
 // writeReport writes what calibration did and found as tables for people.
-func writeReport(w io.Writer, r *wrap.Report) error {
+func writeReport(w io.Writer, r *calibration.Report) error {
 	var b strings.Builder
 	var f facts
 	f.add("bundle", r.Bundle)
@@ -398,7 +399,7 @@ func writeReport(w io.Writer, r *wrap.Report) error {
 	return err
 }
 
-func headline(h wrap.HeadInfo) string {
+func headline(h calibration.HeadInfo) string {
 	s := fmt.Sprintf("%s features", count(h.Features))
 	if h.Bias {
 		s += " and bias"
@@ -423,7 +424,7 @@ func classes(k int, link calibrate.Link) string {
 
 // preprocessLine describes how images become the model's input where that was assumed or
 // given, "" where there are none.
-func preprocessLine(p *wrap.PreprocessInfo) string {
+func preprocessLine(p *calibration.PreprocessInfo) string {
 	s := p.Spec
 	if s == nil {
 		return ""
@@ -462,7 +463,7 @@ func preprocessLine(p *wrap.PreprocessInfo) string {
 		steps = append(steps, "as stored")
 	}
 	line := strings.Join(steps, ", ")
-	if p.Source == wrap.Assumed {
+	if p.Source == calibration.Assumed {
 		line += ": assumed, as --preprocess says nothing else"
 	}
 	return line
@@ -481,14 +482,14 @@ func dampingLine(d bundle.Damping) string {
 	return s
 }
 
-func probeLine(i wrap.ProbeInfo) string {
+func probeLine(i calibration.ProbeInfo) string {
 	if i.Examples == 0 {
 		return "none: " + i.Reason
 	}
 	return plural(i.Examples, "held-out input")
 }
 
-func exampleLine(e wrap.Examples) string {
+func exampleLine(e calibration.Examples) string {
 	s := fmt.Sprintf("train %s, held out %s", count(e.Train), count(e.Val))
 	if e.OOD > 0 {
 		s += ", out-of-distribution " + count(e.OOD)
@@ -588,7 +589,7 @@ func writeRecords(b *strings.Builder, bad, ignored []string) {
 }
 
 // writePartReport says for people what a part holds.
-func writePartReport(w io.Writer, r *wrap.PartReport) error {
+func writePartReport(w io.Writer, r *calibration.PartReport) error {
 	var b strings.Builder
 	var f facts
 	f.add("part", r.Part)

@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -27,10 +28,10 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	}
 	model, classes, spec := put("m.onnx", "a model"), put("classes.txt", "cat\ndog\n"), put("spec.yaml", "scale: 0.5\n")
 	out := filepath.Join(dir, "b")
-	config := func(args ...string) wrap.Config {
+	config := func(args ...string) calibration.Config {
 		t.Helper()
 		p := &program{strings.NewReader(""), new(bytes.Buffer), new(bytes.Buffer)}
-		var got wrap.Config
+		var got calibration.Config
 		verb := p.calibrate()
 		verb.Action = func(c *cli.Context) (err error) {
 			got, err = p.calibrateConfig(c, p.progress())
@@ -50,7 +51,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		"--covariance", "sandwich", "--structure", "kron", "--damping", "rel:0.25", "--limit", "11", "--max-bad", "12",
 		"--features-cache", "C", "--classes", classes, "--preprocess", spec, "--features", "f", "--logits", "l", "--output", "o",
 		"--link", "sigmoid", "--approximate", "relu", "--batch", "13", "--threads", "14", "--runtime", "R", "--no-install")
-	want := wrap.Config{
+	want := calibration.Config{
 		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, Resume: true, NoModel: true,
 		Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu},
 		Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
@@ -68,7 +69,7 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	}
 
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
-	want = wrap.Config{
+	want = calibration.Config{
 		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out, Head: head.Options{Link: head.OneVsRest},
 		Covariance: calibrate.Hessian, Structure: calibrate.Auto,
 	}

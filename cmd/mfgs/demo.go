@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -71,7 +72,7 @@ type demonstration struct {
 func (d *demonstration) run(ctx context.Context) error {
 	fmt.Fprint(d.w, wrapText("", "A network was trained on 1,200 handwritten digits of 8 x 8 pixels. mfgs calibrates it on "+
 		"300 further digits and 300 drawings that are none, and is then tested on 297 digits and 300 other drawings.")+"\n")
-	_, err := wrap.Calibrate(ctx, wrap.Config{
+	_, err := calibration.Calibrate(ctx, calibration.Config{
 		Model:    d.path(models.DigitsModel),
 		Train:    d.path(models.DigitsTrain),
 		Val:      d.path(models.DigitsVal),

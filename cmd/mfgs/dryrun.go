@@ -6,14 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
 // dryRun says what a calibration would take.
-func (p *program) dryRun(c *cli.Context, bar *progress, config wrap.Config) error {
+func (p *program) dryRun(c *cli.Context, bar *progress, config calibration.Config) error {
 	config.Progress = nil // of what is timed, there is none to speak of
-	estimate, err := wrap.EstimateCalibration(c.Context, config)
+	estimate, err := calibration.EstimateCalibration(c.Context, config)
 	bar.done()
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (p *program) dryRun(c *cli.Context, bar *progress, config wrap.Config) erro
 }
 
 // writeEstimate writes what stages would take as a table for people.
-func writeEstimate(w io.Writer, e *wrap.Estimate) error {
+func writeEstimate(w io.Writer, e *calibration.Estimate) error {
 	t := table{align: "lrrrr"}
 	t.row("stage", "examples", "a second", "time", "memory")
 	for _, s := range e.Stages {

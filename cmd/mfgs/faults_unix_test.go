@@ -12,8 +12,8 @@ import (
 // A few of the kills of testdata/faults, which has many: one after a periodic checkpoint at least, from which the
 // next run goes on.
 func TestKilledRunsAreGoneOnWith(t *testing.T) {
-	cmd := exec.Command("go", "run", "./testdata/faults", "-kills", "4", "-examples", "12000", "-only", "calibrate --resume")
-	cmd.Dir = "../.."
+	cmd := exec.Command("go", "run", "./faults", "-kills", "4", "-examples", "12000", "-only", "calibrate --resume")
+	cmd.Dir = "../../testdata"
 	out, err := cmd.CombinedOutput()
 	// Kills, of these before the output was there and after, with a checkpoint and in the writing of one, resumed.
 	row := regexp.MustCompile(`(?m)^calibrate --resume +(\d+) +\d+ +\d+ +(\d+) +\d+ +(\d+) `).FindSubmatch(out)

@@ -22,6 +22,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -254,7 +255,7 @@ func modelFolder(model string) (*pretrained.Folder, error) {
 }
 
 // take takes from a folder what no flag gives, and says what that is.
-func take(f *pretrained.Folder, config *wrap.Config, say func(string)) error {
+func take(f *pretrained.Folder, config *calibration.Config, say func(string)) error {
 	preprocessing, classes := false, config.Classes == nil
 	if config.Preprocess == nil && (f.Preprocess != nil || f.Unusable != nil) {
 		m, err := onnx.Open(f.Model)

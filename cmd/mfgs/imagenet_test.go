@@ -13,8 +13,8 @@ import (
 
 	"github.com/mfgs/mfgs/internal/approx"
 	"github.com/mfgs/mfgs/internal/realdata"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // imageNet unpacks 200 of the 1,000 validation images, and 40 of these once more
@@ -87,7 +87,7 @@ func TestImageNetIsClassifiedAsWellAsItShould(t *testing.T) {
 		}
 	}
 	// A bundle is needed to evaluate the network; what it is tuned on is no matter.
-	var r wrap.Report
+	var r calibration.Report
 	decode(&r, "calibrate", "--model", model, "--no-model", "--preprocess", "mobilenet", "--train", few, "--val", few, "--damping", "1", "--out", bundle)
 	if r.Head.Features != 1280 || r.Head.Logits != 1000 || r.Structure != "kron" || r.Examples.Train != 40 {
 		t.Errorf("%+v", r)

@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/mfgs/mfgs/wrap/job"
 	"github.com/urfave/cli/v2"
 )
@@ -94,7 +94,7 @@ func jobFlags(c *cli.Context, j *job.Job) map[string]string {
 }
 
 // completeByJob gives a calibration what a job says that no flag does.
-func completeByJob(config *wrap.Config, j *job.Job) (err error) {
+func completeByJob(config *calibration.Config, j *job.Job) (err error) {
 	if config.Classes == nil {
 		config.Classes = j.Labels
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/memory"
 	_ "github.com/mfgs/mfgs/featurize/dataset/arrow" // Parquet and Arrow
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -53,8 +53,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitUsage
 	case ctx.Err() != nil:
 		said := "interrupted"
-		if kept := (*wrap.InterruptedError)(nil); errors.As(err, &kept) {
-			said = (&wrap.InterruptedError{Checkpoint: kept.Checkpoint, Err: errors.New(said)}).Error()
+		if kept := (*calibration.InterruptedError)(nil); errors.As(err, &kept) {
+			said = (&calibration.InterruptedError{Checkpoint: kept.Checkpoint, Err: errors.New(said)}).Error()
 		}
 		fmt.Fprintln(stderr, complaint(stderr, "mfgs: "+oneLine(said)))
 	default:

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -46,17 +46,17 @@ many parts are merged in groups, and these with each other.`,
 			config.Progress = bar.work
 			defer collectOften()()
 			if c.Bool("part") {
-				report, err := wrap.MergeParts(c.Context, config)
+				report, err := calibration.MergeParts(c.Context, config)
 				return p.partDone(c, bar, report, err)
 			}
-			report, err := wrap.Merge(c.Context, config)
+			report, err := calibration.Merge(c.Context, config)
 			return p.bundleDone(c, bar, report, err)
 		},
 	}
 }
 
-func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
-	config := wrap.MergeConfig{
+func (p *program) mergeConfig(c *cli.Context) (calibration.MergeConfig, error) {
+	config := calibration.MergeConfig{
 		Parts: c.Args().Slice(), Out: c.String("out"), Force: c.Bool("force"),
 		NoModel: c.Bool("no-model"), Model: c.String("model"), KeepCurvature: c.Bool("keep-curvature"),
 		Covariance: calibrate.Covariance(c.String("covariance")),
@@ -68,7 +68,7 @@ func (p *program) mergeConfig(c *cli.Context) (wrap.MergeConfig, error) {
 	if config.Decisions = decisions; c.IsSet("damping") {
 		config.Damping = &damping
 	}
-	config.Threads, config.Setup.Flag = c.Int("threads"), c.String("runtime")
+	config.Runtime.Threads, config.Runtime.Setup.Flag = c.Int("threads"), c.String("runtime")
 	switch {
 	case len(config.Parts) == 0:
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")

@@ -16,6 +16,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // An mnistRun says which parts of MNIST and notMNIST are used for what.
@@ -28,7 +29,7 @@ type mnistRun struct {
 }
 
 // mnist calibrates and evaluates the paper's network from the command line.
-func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResult) {
+func mnist(t testing.TB, r mnistRun) (*calibration.Report, map[string]bench.MethodResult) {
 	t.Helper()
 	training := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
 	notMNIST := realdata.Dir(t) + "/notmnist/notmnist-images-idx3-ubyte.gz"
@@ -46,7 +47,7 @@ func mnist(t testing.TB, r mnistRun) (*wrap.Report, map[string]bench.MethodResul
 			t.Fatal(err)
 		}
 	}
-	var report wrap.Report
+	var report calibration.Report
 	args := []string{"calibrate", "--model", "../../models/mnist-mlp/" + r.model, "--structure", r.structure, "--damping", r.damping, "--out", bundle,
 		"--train", training + r.train, "--val", training + r.val, "--ood", notMNIST + r.ood}
 	if r.covariance != "" {

@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/mfgs/mfgs/wrap/report"
 	"github.com/urfave/cli/v2"
 )
@@ -48,7 +49,7 @@ func writePage(c *cli.Context, e *bench.Evaluation, o report.Options) error {
 }
 
 // reportableHeldOut refuses a report of what calibrate does not make, or cannot read once more.
-func reportableHeldOut(c *cli.Context, config *wrap.Config) error {
+func reportableHeldOut(c *cli.Context, config *calibration.Config) error {
 	if !c.IsSet("report") {
 		return nil
 	}
@@ -66,7 +67,9 @@ func reportableHeldOut(c *cli.Context, config *wrap.Config) error {
 }
 
 // reportHeldOut writes a page about a bundle that was just written, on the held-out data.
-func (p *program) reportHeldOut(c *cli.Context, bar *progress, config *wrap.Config, made *wrap.Report) error {
+func (p *program) reportHeldOut(
+	c *cli.Context, bar *progress, config *calibration.Config, made *calibration.Report,
+) error {
 	if !c.IsSet("report") {
 		return nil
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -44,14 +44,14 @@ For a bundle of ready-made features the SPECs are such files.`,
 				return err
 			}
 			defer collectOften()()
-			report, err := wrap.Update(c.Context, config)
+			report, err := calibration.Update(c.Context, config)
 			return p.bundleDone(c, bar, report, err)
 		},
 	}
 }
 
-func (p *program) updateConfig(c *cli.Context, bar *progress) (wrap.UpdateConfig, error) {
-	config := wrap.UpdateConfig{
+func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.UpdateConfig, error) {
+	config := calibration.UpdateConfig{
 		Bundle: c.String("bundle"), Train: c.String("train"), Val: c.String("val"), OOD: c.String("ood"),
 		Out: c.String("out"), Force: c.Bool("force"), Model: c.String("model"),
 		MaxBad: c.Int("max-bad"), Cache: c.String("features-cache"), Progress: bar.work,

@@ -30,6 +30,7 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -37,7 +38,7 @@ import (
 var shared struct {
 	sync.Mutex
 	dir     string
-	reports map[calibrate.Structure]*wrap.Report
+	reports map[calibrate.Structure]*calibration.Report
 }
 
 // Main runs the tests of a package with a real ONNX Runtime, which is installed into the user's
@@ -71,7 +72,7 @@ func sharedDir(t testing.TB) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shared.dir, shared.reports = dir, map[calibrate.Structure]*wrap.Report{}
+		shared.dir, shared.reports = dir, map[calibrate.Structure]*calibration.Report{}
 	}
 	return shared.dir
 }
@@ -86,16 +87,16 @@ func Digits(t testing.TB, name string) string {
 
 // Config is a calibration of the digits. It says which score is to serve, as the one that tells the
 // letters best might change with every rounding.
-func Config(t testing.TB, out string) wrap.Config {
+func Config(t testing.TB, out string) calibration.Config {
 	t.Helper()
-	return wrap.Config{
+	return calibration.Config{
 		Model: Digits(t, models.DigitsModel), Train: Digits(t, models.DigitsTrain), Val: Digits(t, models.DigitsVal),
 		OOD: Digits(t, models.UnfamiliarVal), Out: out, OODScore: score.Default,
 	}
 }
 
 // Quick makes a calibration fast: few examples, one damping, a small posterior.
-func Quick(c wrap.Config) wrap.Config {
+func Quick(c calibration.Config) calibration.Config {
 	c.Structure, c.Damping, c.Limit = calibrate.Kronecker, calibrate.Damping{Relative: 1}, 300
 	return c
 }
@@ -104,14 +105,14 @@ func Quick(c wrap.Config) wrap.Config {
 var Structures = []calibrate.Structure{calibrate.Full, calibrate.Kronecker}
 
 // Calibrated returns a shared bundle of the digits, and the report that came with it.
-func Calibrated(t testing.TB, s calibrate.Structure) (string, *wrap.Report) {
+func Calibrated(t testing.TB, s calibrate.Structure) (string, *calibration.Report) {
 	t.Helper()
 	c := Config(t, "")
 	shared.Lock()
 	defer shared.Unlock()
 	c.Out, c.Structure = filepath.Join(shared.dir, "bundle-"+string(s)), s
 	if shared.reports[s] == nil {
-		r, err := wrap.Calibrate(t.Context(), c)
+		r, err := calibration.Calibrate(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,9 +122,9 @@ func Calibrated(t testing.TB, s calibrate.Structure) (string, *wrap.Report) {
 }
 
 // MustCalibrate calibrates, or ends the test.
-func MustCalibrate(t testing.TB, c wrap.Config) *wrap.Report {
+func MustCalibrate(t testing.TB, c calibration.Config) *calibration.Report {
 	t.Helper()
-	r, err := wrap.Calibrate(t.Context(), c)
+	r, err := calibration.Calibrate(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,6 +200,9 @@ func (a Array) bytes() []byte {
 	binary.Write(&b, binary.LittleEndian, a.Data)
 	return b.Bytes()
 }
+
+// ArrayOf is an array of a slice.
+func ArrayOf(data any, dims ...int) Array { return Array{data, dims} }
 
 // NPZ makes an .npz file of arrays by name.
 func NPZ(t testing.TB, arrays map[string]Array) []byte {

@@ -58,17 +58,17 @@ type network struct {
 func networks(data, cifar string) []network {
 	mnist := []string{filepath.Join(data, "mnist", "train-images-idx3-ubyte.gz"), filepath.Join(data, "mnist", "t10k-images-idx3-ubyte.gz")}
 	mnistTraining := func(file, position int) bool { return file == 0 && position < 55_000 }
-	digits := []string{filepath.Join("models", "digits-mlp", "digits-images-idx3-ubyte.gz")}
+	digits := []string{filepath.Join("..", "models", "digits-mlp", "digits-images-idx3-ubyte.gz")}
 	images := []string{filepath.Join(cifar, "train"), filepath.Join(cifar, "test")}
 	shift := &preprocess.Spec{Color: preprocess.RGB, Scale: 1. / 255, Mean: []float64{.485, .456, .406}, Std: []float64{.229, .224, .225}}
 	return []network{
-		{"digits-mlp", filepath.Join("models", "digits-mlp", "model.onnx"), nil, digits,
+		{"digits-mlp", filepath.Join("..", "models", "digits-mlp", "model.onnx"), nil, digits,
 			func(_, position int) bool { return position < 1200 }},
-		{"mnist-mlp, seed 0", filepath.Join("models", "mnist-mlp", "model.onnx"), nil, mnist, mnistTraining},
-		{"mnist-mlp, seed 3", filepath.Join("models", "mnist-mlp", "seed3.onnx"), nil, mnist, mnistTraining},
-		{"mnist-methods, dropout", filepath.Join("models", "mnist-methods", "dropout0.onnx"), nil, mnist, mnistTraining},
+		{"mnist-mlp, seed 0", filepath.Join("..", "models", "mnist-mlp", "model.onnx"), nil, mnist, mnistTraining},
+		{"mnist-mlp, seed 3", filepath.Join("..", "models", "mnist-mlp", "seed3.onnx"), nil, mnist, mnistTraining},
+		{"mnist-methods, dropout", filepath.Join("..", "models", "mnist-methods", "dropout0.onnx"), nil, mnist, mnistTraining},
 		// By class, the last 500 of 5,000 training images were held out.
-		{"cifar10-resnet20", filepath.Join("models", "cifar10-resnet20", "model.onnx"), nil, images,
+		{"cifar10-resnet20", filepath.Join("..", "models", "cifar10-resnet20", "model.onnx"), nil, images,
 			func(file, position int) bool { return file == 0 && position%5000 < 4500 }},
 		{"a ResNet-20 under shift", filepath.Join(data, "models", "cifar10_resnet20.onnx"), shift, images,
 			func(file, _ int) bool { return file == 0 }},

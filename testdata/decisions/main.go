@@ -51,10 +51,10 @@ type network struct {
 func networks(data, cifar string) []network {
 	mnist := []string{filepath.Join(data, "mnist", "train-images-idx3-ubyte.gz"), filepath.Join(data, "mnist", "t10k-images-idx3-ubyte.gz")}
 	return []network{
-		{"MNIST", filepath.Join("models", "mnist-mlp", "model.onnx"), mnist,
+		{"MNIST", filepath.Join("..", "models", "mnist-mlp", "model.onnx"), mnist,
 			func(file, position int) bool { return file == 0 && position < 55_000 }, []int{8, 9}, []float64{0.005, 0.01}},
 		// By class, the last 500 of 5,000 training images were held out.
-		{"CIFAR-10", filepath.Join("models", "cifar10-resnet20", "model.onnx"), []string{filepath.Join(cifar, "train"), filepath.Join(cifar, "test")},
+		{"CIFAR-10", filepath.Join("..", "models", "cifar10-resnet20", "model.onnx"), []string{filepath.Join(cifar, "train"), filepath.Join(cifar, "test")},
 			func(file, position int) bool { return file == 0 && position%5000 < 4500 }, []int{3, 5}, []float64{0.01, 0.05}},
 	}
 }

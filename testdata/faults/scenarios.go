@@ -16,7 +16,7 @@ import (
 // makeData makes what is calibrated on: the images of a small network that ships, over and over
 // with other noise, in files that have not changed for an hour.
 func (h *harness) makeData() error {
-	from, to := filepath.Join("models", "digits-mlp"), filepath.Join(h.dir, "data")
+	from, to := filepath.Join("..", "models", "digits-mlp"), filepath.Join(h.dir, "data")
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}

@@ -47,7 +47,8 @@ func Evaluate(ctx context.Context, cfg Config) (*Evaluation, error) {
 		return nil, err
 	}
 	r := &Evaluation{
-		Bundle: wrap.NewBundleInfo(b.attached.Bundle), Methods: results, Recommendation: *recommendation,
+		Bundle:  wrap.BundleInfo{Path: b.attached.Bundle.Dir(), Summary: wrap.Summarise(b.manifest)},
+		Methods: results, Recommendation: *recommendation,
 		Decisions: b.decided, Detail: b.detail,
 		Bootstrap: BootstrapInfo{b.resamples(), measure.Level, b.Seed},
 		Bad:       append([]string{}, b.notes.Bad...), Ignored: append([]string{}, b.notes.Ignored...),

@@ -9,7 +9,7 @@ import (
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/models"
-	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // A score that the bundle does not serve is fitted to the data of its calibration: its figures are
@@ -73,7 +73,7 @@ func TestMethodsAreFittedToManyExamples(t *testing.T) {
 		"labels": {Data: labels, Dims: []int{n}},
 	}))
 	out := filepath.Join(t.TempDir(), "b")
-	mustCalibrate(t, wrap.Config{ReadyMade: true, Train: file, Val: file + "[:300]", Out: out})
+	mustCalibrate(t, calibration.Config{ReadyMade: true, Train: file, Val: file + "[:300]", Out: out})
 	e, err := Evaluate(t.Context(), Config{Bundle: out, Test: file + "[300:600]", Methods: []string{"rue:2"}})
 	if err != nil || e.Methods[0].InDomain == nil {
 		t.Errorf("%+v: %v", e, err)

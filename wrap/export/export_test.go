@@ -25,6 +25,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // exported runs the model in a file, as a program without mfgs would.
@@ -111,7 +112,7 @@ func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
 		labels[i] = int64(i % classes)
 	}
 	file := write(t, dir, "data.npz", npz(t, map[string]array{"x": {random(3, n*width), []int{n, width}}, "labels": {labels, []int{n}}}))
-	c := wrap.Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"),
+	c := calibration.Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"),
 		Damping: calibrate.Damping{Relative: 1}}
 	mustCalibrate(t, c)
 	r, err := Write(t.Context(), c.Out, Options{Out: filepath.Join(dir, "out.onnx")})
@@ -170,7 +171,7 @@ func TestAnExportIsReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Bundle != dir || r.File != path || r.Method != calibration.Probabilities.Method || r.Triton != nil ||
+	if r.Bundle != dir || r.File != path || r.Method != string(calibration.Probabilities.Method) || r.Triton != nil ||
 		r.Opset != own.Opset() || r.Model.SHA256 != own.SHA256() ||
 		!slices.Equal(r.Files, []WrittenFile{{path, s.Size()}}) || r.Warnings == nil || len(r.Warnings) > 0 {
 		t.Errorf("reported %+v", r)
@@ -184,7 +185,7 @@ func TestAnExportIsReported(t *testing.T) {
 	manifest := strings.TrimSpace(string(read(t, filepath.Join(dir, bundle.ManifestName))))
 	metadata, temperatures := m.Metadata(), b.Manifest.Temperatures
 	for key, want := range map[string]string{
-		"mfgs.version": wrap.Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": calibration.Probabilities.Method,
+		"mfgs.version": wrap.Version(), "mfgs.bundle": manifest[strings.LastIndex(manifest, " ")+1:], "mfgs.method": string(calibration.Probabilities.Method),
 		"mfgs.temperatures.ts":      fmt.Sprint(temperatures.TS),
 		"mfgs.temperatures.nll.act": fmt.Sprint(temperatures.NLL.Act), "mfgs.temperatures.nll.ens": fmt.Sprint(temperatures.NLL.Ens),
 		"mfgs.temperatures.ood.act": fmt.Sprint(temperatures.OOD.Act), "mfgs.temperatures.ood.ens": fmt.Sprint(temperatures.OOD.Ens),
@@ -282,7 +283,7 @@ func TestExportToTriton(t *testing.T) {
 func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 	out := t.TempDir()
 	const data = "../../testdata/examples/sklearn/"
-	c := wrap.Config{Model: data + "model.onnx", Train: data + "train.csv", Val: data + "val.csv", Out: filepath.Join(out, "sklearn.mfgs"),
+	c := calibration.Config{Model: data + "model.onnx", Train: data + "train.csv", Val: data + "val.csv", Out: filepath.Join(out, "sklearn.mfgs"),
 		Damping: calibrate.Damping{Relative: 1}}
 	mustCalibrate(t, c)
 	r, err := Write(t.Context(), c.Out, Options{Triton: out})
@@ -316,7 +317,7 @@ func TestExportRefuses(t *testing.T) {
 	features := write(t, out, "features.npz",
 		npz(t, map[string]array{"features": {phi, []int{50, 6}}, "logits": {logits, []int{50, 3}}, "labels": {labels, []int{50}}}))
 	ready := filepath.Join(out, "ready")
-	mustCalibrate(t, wrap.Config{ReadyMade: true, Train: features, Val: features, Out: ready,
+	mustCalibrate(t, calibration.Config{ReadyMade: true, Train: features, Val: features, Out: ready,
 		Damping: calibrate.Damping{Absolute: 1}})
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	there := write(t, out, "there.onnx", []byte("there"))

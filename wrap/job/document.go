@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // document is what a job says, in the order of the manifest, and then of the flags.
@@ -119,7 +120,7 @@ func (d *document) job() (*Job, error) {
 		Out: d.Out, Report: d.Report,
 		Limit: d.Limit, MaxBad: d.MaxBad, Cache: d.FeaturesCache, Provider: d.Provider, Threads: d.Threads,
 		KeepCurvature: d.KeepCurvature, NoModel: d.NoModel, NoProbe: d.NoProbe,
-		Known: wrap.Known{Model: d.Model.SHA256},
+		Known: calibration.Known{Model: d.Model.SHA256},
 	}
 	if d.Preprocess.given {
 		j.Spec = &d.Preprocess.Spec

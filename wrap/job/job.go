@@ -45,11 +45,12 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
 
 // A Job is a calibration as it is written down. The zero value of a field says that it was left out.
-// Fields are those of [wrap.Config], but for what the command line reads from files.
+// Fields are those of [calibration.Config], but for what the command line reads from files.
 type Job struct {
 	Model string // path; "" for ready-made features
 	Head  head.Options
@@ -75,7 +76,7 @@ type Job struct {
 	KeepCurvature, NoModel, NoProbe bool
 
 	// Known is what model and data must be.
-	Known wrap.Known
+	Known calibration.Known
 
 	found *bundle.Head // of the manifest that this was; its SPECs are seen from the current folder
 }

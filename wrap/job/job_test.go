@@ -14,8 +14,8 @@ import (
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
-	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 const whole = `
@@ -65,7 +65,7 @@ func TestKeys(t *testing.T) {
 		Train: "tar:t-{0..9}.tar[0:7]", Val: "v.npz", OOD: "auto",
 		Limit: 11, MaxBad: 12, Batch: 13, Threads: 14, Provider: "cuda", Cache: "c", Out: "b", Report: "r.html",
 		KeepCurvature: true, NoModel: true, NoProbe: true,
-		Known: wrap.Known{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
+		Known: calibration.Known{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

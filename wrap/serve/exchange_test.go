@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
@@ -35,7 +36,7 @@ func TestABundleCopiedOverTheServedOneIsServedOnceItIsWhole(t *testing.T) {
 	}))
 	for seed := range uint64(2) {
 		model := wraptest.Embedding(seed, vocabulary+1000*int(seed), false)[bundle.ModelName]
-		c := wraptest.Quick(wrap.Config{
+		c := wraptest.Quick(calibration.Config{
 			Model: wraptest.Write(t, dir, fmt.Sprint(seed, ".onnx"), model),
 			Train: data, Val: data, Out: filepath.Join(dir, fmt.Sprint("made", seed)),
 		})

@@ -86,6 +86,6 @@ func describedOf(p *wrap.Predictor, metadata *oip.Metadata) *described {
 	return &described{
 		SHA256: p.SHA256(), Images: p.TakesImages(), Inputs: metadata.Inputs,
 		Classes: p.NumClasses(), MultiLabel: p.MultiLabel(),
-		Method: b.Probabilities.Method, Score: b.OODScore.Name, Decisions: b.Decisions,
+		Method: string(b.Probabilities.Method), Score: b.OODScore.Name, Decisions: b.Decisions,
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/internal/oip"
 	"github.com/mfgs/mfgs/internal/wraptest"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/mfgs/mfgs/wrap/serve"
 )
 
@@ -290,7 +291,7 @@ func made(t *testing.T, model string, targets wraptest.Array, classes ...string)
 	file := wraptest.Write(t, dir, "x.npz", wraptest.NPZ(t, map[string]wraptest.Array{
 		"x": {Data: wraptest.Random(1, n*5), Dims: []int{n, 5}}, "labels": targets}))
 	out := filepath.Join(dir, "made")
-	wraptest.MustCalibrate(t, wraptest.Quick(wrap.Config{
+	wraptest.MustCalibrate(t, wraptest.Quick(calibration.Config{
 		Model: filepath.Join("../../testdata/onnx", model), Train: file, Val: file, Out: out, Classes: classes}))
 	return out
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // The models that are served: of swapped the bundle is exchanged for the other, of another network, and back,
@@ -73,7 +74,7 @@ func makeBundles(ctx context.Context, dir string) (*bundles, error) {
 		if err := os.WriteFile(model, network(uint64(i)), 0o644); err != nil {
 			return nil, err
 		}
-		_, err := wrap.Calibrate(ctx, wrap.Config{
+		_, err := calibration.Calibrate(ctx, calibration.Config{
 			Model: model, Train: in(models.DigitsTrain), Val: in(models.DigitsVal),
 			OOD: in(models.UnfamiliarVal), Out: one.dir, Structure: calibrate.Kronecker, Limit: 300,
 			Damping:   calibrate.Damping{Relative: damping},

@@ -26,6 +26,7 @@ import (
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 // bounds of what is tried.
@@ -48,7 +49,7 @@ type trying struct {
 
 // Calibration returns what to say of the held-out images of a calibration that has come out far too
 // low: "" where it has not, or nothing can be tried.
-func Calibration(ctx context.Context, c wrap.Config, r *wrap.Report) string {
+func Calibration(ctx context.Context, c calibration.Config, r *calibration.Report) string {
 	m := r.HeldOut.Before.InDomain
 	classes := r.Head.Classes()
 	if c.ReadyMade || r.Preprocess == nil || r.Preprocess.Spec == nil || r.Head.MultiLabel() || !Low(m, classes) {

@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 const model = "../../../../models/cifar10-resnet20/model.onnx"
@@ -157,8 +158,8 @@ func TestThePresetThatFitsIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := wrap.Config{Model: model, Val: data}
-	report := &wrap.Report{Preprocess: &wrap.PreprocessInfo{Spec: &unit}}
+	config := calibration.Config{Model: model, Val: data}
+	report := &calibration.Report{Preprocess: &calibration.PreprocessInfo{Spec: &unit}}
 	report.Head.Head.Head = calibrate.Head{Logits: 10, Features: 64, Bias: true, Link: calibrate.Softmax}
 	report.HeldOut.Before = bundle.Figures{InDomain: metrics.InDomain{N: 60, Error: .8, ECE: .7}}
 	got := Calibration(t.Context(), config, report)

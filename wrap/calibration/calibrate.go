@@ -1,0 +1,155 @@
+package calibration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// Calibrate fits the posterior and the temperatures of a classifier and writes the bundle cfg.Out.
+// On error there is no bundle, and an older one stands as it was.
+//
+// The training set is streamed; the held-out sets, at most 50,000 examples of each, are kept in
+// memory.
+func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
+		return nil, errors.New("train or val is missing, or shard is given: give all of train and val, or make parts with Accumulate")
+	}
+	if cfg.OODScore == "learned" && cfg.OOD == "" {
+		return nil, errors.New("the score learned is learned from out-of-distribution data or, of images, from stand-ins: give ood")
+	}
+	log := newJournal(cfg.Progress)
+	var report *Report
+	err := bundleOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) (err error) {
+		to := &target{
+			dir: cfg.Out, force: cfg.Force, keep: cfg.keep(), keepCurvature: cfg.KeepCurvature, noProbe: in.noProbe,
+		}
+		if in.cut != nil {
+			to.model, to.weights = wrap.NewModelInfo(in.cut.Model), in.cut.Head.Weights
+			if !cfg.NoModel {
+				to.files, err = modelFiles(in.cut.Model)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if err := cfg.Known.CheckData(p); err != nil {
+			return err
+		}
+		report, err = finish(ctx, p, to, log)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return report, nil
+}
+
+// withDefaults fills in what was left out.
+func (c Config) withDefaults() Config {
+	if c.Covariance == "" {
+		c.Covariance = calibrate.Hessian
+	}
+	if c.Lambda0 == 0 {
+		c.Lambda0 = meanfield.Lambda0
+	}
+	c.Decisions = c.Decisions.Complete()
+	return c
+}
+
+// check refuses what cannot work before any work is done.
+func (c *Config) check() error {
+	if err := c.Covariance.Validate(); err != nil {
+		return err
+	}
+	if err := c.Runtime.Validate(); err != nil {
+		return err
+	}
+	if c.OODScore != "" {
+		if err := score.Check(c.OODScore); err != nil {
+			return err
+		}
+	}
+	if err := c.Damping.Validate(); err != nil {
+		return err
+	}
+	if err := c.Decisions.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case !(c.Lambda0 > 0) || math.IsInf(c.Lambda0, 1):
+		return fmt.Errorf("lambda0 is %v, want a positive number", c.Lambda0)
+	case c.Limit < 0 || c.MaxBad < 0:
+		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", c.Limit, c.MaxBad)
+	case c.Train == "" && c.Val == "" && c.OOD == "":
+		return errors.New("there are no data: give train, val or ood")
+	case !c.ReadyMade && c.Model == "":
+		return errors.New("model is missing: give it, or ready-made features")
+	case c.Resume && c.stream() != "":
+		return fmt.Errorf("%s: a stream cannot be resumed, since it cannot be read again: leave --resume out, or give files", c.stream())
+	case c.Limit > 0 && dataset.IsStream(c.Train):
+		return fmt.Errorf("train: %s: a limit is spread evenly over the data, and how many examples a stream has is not known: leave it out, or give a file", c.Train)
+	}
+	if err := c.checkReadyMade(); err != nil {
+		return err
+	}
+	if err := source.OneStream(map[string]string{"train": c.Train, "val": c.Val, "ood": c.OOD}); err != nil {
+		return err
+	}
+	return c.Shard.Validate()
+}
+
+// checkReadyMade refuses what is for a model where there is none.
+func (c *Config) checkReadyMade() error {
+	if !c.ReadyMade {
+		return nil
+	}
+	if c.Model != "" {
+		return errors.New("model is given, and so are ready-made features: give one of them")
+	}
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"features", c.Head.Features != ""}, {"logits", c.Head.Logits != ""},
+		{"output", c.Head.Output != ""}, {"approximate", c.Head.Approximate != ""},
+		{"preprocess", c.Preprocess != nil}, {"features-cache", c.Cache != ""}, {"no-model", c.NoModel},
+	} {
+		if f.given {
+			return fmt.Errorf("%s is for a model, and with ready-made features there is none: leave it out", f.name)
+		}
+	}
+	return nil
+}
+
+// stream returns the SPEC that is a stream, or "".
+func (c *Config) stream() string {
+	for _, spec := range []string{c.Train, c.Val, c.OOD} {
+		if dataset.IsStream(spec) {
+			return spec
+		}
+	}
+	return ""
+}
+
+// keep returns the files that must outlive the bundle that is replaced.
+func (c *Config) keep() []string {
+	if c.NoModel && c.Model != "" {
+		return []string{c.Model}
+	}
+	return nil
+}

@@ -1,0 +1,162 @@
+package calibration
+
+import (
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// Config says what Calibrate does. Model (or ready-made features), Train, Val and Out must be set.
+type Config struct {
+	Model string       // path of the .onnx file
+	Head  head.Options // zero: the head is found
+
+	// Dataset SPECs. Train needs labels only where the covariance asks for the
+	// Fisher matrix, Val always does, and OOD, which may be empty, never. An OOD of [wrap.StandIns] makes
+	// stand-ins of Val's images.
+	Train, Val, OOD string
+	// ReadyMade says that Train, Val and OOD are .npz files of features and logits, and that there
+	// is no model. The logits are those of a softmax; a single one is that of a sigmoid, and where
+	// Val has targets of 0 and 1, [N,K], for labels, the head is multi-label.
+	ReadyMade bool
+
+	Out     string // folder of the bundle to write
+	Force   bool   // replace a bundle that is there
+	NoModel bool   // leave the model out of the bundle
+	// NoProbe keeps no held-out inputs in the bundle, for [Predictor.Probe]: for data that must not travel.
+	NoProbe bool
+	// KeepCurvature keeps the sums over the training data in the bundle, for Update and for
+	// methods that bench.Evaluate compares.
+	KeepCurvature bool
+
+	Classes    []string             // class names in label order; nil: none, or the training folders' names
+	Covariance calibrate.Covariance // zero: hessian
+	Structure  calibrate.Structure  // zero: auto, full while it is small
+	Damping    calibrate.Damping    // zero: chosen on held-out data
+	Lambda0    float64              // zero: 3/π²
+	OODScore   string               // of [score.Names], that is to serve; "": it is chosen
+	// Decisions says when not to answer and which prediction sets are wanted; zero: none. They take half
+	// of the held-out examples, one of each two neighbours, to set thresholds on: the others tune all else.
+	// Where these do not show one, Calibrate leaves what it has read in a checkpoint: with Resume another
+	// may be asked for.
+	Decisions conformal.Plan
+	Shard     rows.Shard // of each set, for Accumulate; zero: all
+	Limit     int        // use at most so many training examples, spread evenly; 0 is all
+
+	wrap.Inputs
+	Runtime wrap.Runtime
+
+	// Known is what model and data must be; zero: anything.
+	Known Known
+
+	// Resume goes on with a calibration to Out that was interrupted, or begins one. Where Out is
+	// its result already, the error is a [*DoneError].
+	Resume bool
+
+	Progress func(wrap.Progress)
+	// Notice, if set, is told at once what need not be in the report.
+	Notice func(string)
+}
+
+// Known identifies what a calibration reads.
+type Known = part.Known
+
+// Report describes a calibration.
+type Report struct {
+	Bundle     string          `json:"bundle"`
+	Model      *wrap.ModelInfo `json:"model"` // null for ready-made features
+	Head       HeadInfo        `json:"head"`
+	Preprocess *PreprocessInfo `json:"preprocess"` // null for ready-made features
+	wrap.Summary
+	HeldOut HeldOut   `json:"held_out"`
+	Probe   ProbeInfo `json:"probe"`
+	// Recommendation is by HeldOut, which was tuned on; probabilities are those that serve.
+	Recommendation wrap.Recommendation `json:"recommendation"`
+	Examples       Examples            `json:"examples"`
+	Seconds        map[string]float64  `json:"seconds"` // by stage, and "total"
+	Bad            []string            `json:"bad_records"`
+	Ignored        []string            `json:"ignored"` // files passed over, by reason
+	Warnings       []string            `json:"warnings"`
+}
+
+// ProbeInfo says how many held-out inputs are kept for [Predictor.Probe], and of none why.
+type ProbeInfo struct {
+	Examples int    `json:"examples"`
+	Reason   string `json:"reason,omitempty"`
+}
+
+// PartReport describes a part of a calibration.
+type PartReport struct {
+	Part       string             `json:"part"`
+	Model      *wrap.ModelInfo    `json:"model"` // null for ready-made features
+	Head       HeadInfo           `json:"head"`
+	Preprocess *PreprocessInfo    `json:"preprocess"` // null for ready-made features
+	Structure  string             `json:"structure"`
+	Covariance string             `json:"covariance"`
+	Sets       []PartSet          `json:"sets"`
+	Probe      *ProbeInfo         `json:"probe,omitempty"` // of a part that may have the first held-out examples
+	Examples   Examples           `json:"examples"`
+	Seconds    map[string]float64 `json:"seconds"` // by stage, and "total"
+	Bad        []string           `json:"bad_records"`
+	Ignored    []string           `json:"ignored"` // files passed over, by reason
+	Warnings   []string           `json:"warnings"`
+}
+
+// PartSet says what a part has of a set.
+type PartSet struct {
+	Role   string   `json:"role"`
+	Spec   string   `json:"spec"`
+	Shards []string `json:"shards"` // "1/8", …
+}
+
+// PreprocessInfo says how images become the model's input, and how that is known.
+type PreprocessInfo = part.Preprocess
+
+// PreprocessSource is how preprocessing is known.
+type PreprocessSource = part.PreprocessSource
+
+const (
+	Given   = part.Given   // it was given
+	Assumed = part.Assumed // the data are images, and the default was taken
+	Unknown = part.Unknown // the data are ready arrays
+)
+
+// HeadInfo describes the classification head.
+type HeadInfo struct {
+	bundle.Head
+	// LogitError is the largest |φW + b - logits| on the first training batch,
+	// relative to the largest logit there.
+	LogitError float64 `json:"logit_error,omitempty"`
+	// Proof compares what is made of the logits with what the model itself gives; nil where
+	// nothing was compared.
+	Proof *Proof `json:"proof,omitempty"`
+}
+
+// HeldOut compares the methods on the data that was tuned on.
+type HeldOut struct {
+	bundle.HeldOut
+	// Scores are those of unfamiliarity that were compared, in the order of [score.All] but for the
+	// first, which is the default one or the one asked for; nil without out-of-distribution data.
+	Scores []score.Tried `json:"scores,omitempty"`
+	// StandIns are how scores tell stand-ins, which are no out-of-distribution data; nil without. The last
+	// is learned from these very stand-ins.
+	StandIns []score.Tried `json:"stand_ins,omitempty"`
+}
+
+// Examples counts what was read.
+type Examples struct {
+	Train int `json:"train"`
+	Val   int `json:"val"`
+	OOD   int `json:"ood"`
+	// StandIns are those for held-out images.
+	StandIns int `json:"stand_ins,omitempty"`
+	Bad      int `json:"bad"` // records that could not be read, in all sets
+}
+
+// Proof says how far what is made of the logits is from what the model itself gives.
+type Proof = part.Proof

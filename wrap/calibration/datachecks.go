@@ -1,0 +1,244 @@
+package calibration
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// repeated warns of a set many of whose examples are there several times.
+func repeated(name string, s *part.Counts) string {
+	const many, least = 0.2, 10
+	n := int(math.Round(s.Repeats() * float64(s.Examples)))
+	if n < least || float64(n) < many*float64(s.Examples) {
+		return ""
+	}
+	return fmt.Sprintf("%s: %d of %d examples have the features of another: copies say nothing new, and make all that is tuned look surer than it is; leave them out", name, n, s.Examples)
+}
+
+// few warns of a training set that holds next to nothing.
+func few(s *part.Counts) string {
+	const least = 10
+	switch {
+	case s.Examples == 1:
+		return "train: the posterior rests on a single example: give those that the network was trained on, or thousands like them"
+	case s.Examples < least:
+		return fmt.Sprintf("train: the posterior rests on %d examples: give those that the network was trained on, or thousands like them", s.Examples)
+	}
+	return ""
+}
+
+// absentHeldOut warns of classes of which the held-out data has no examples.
+func absentHeldOut(s *part.Counts, h calibrate.Head, names []string) string {
+	if s.Labelled == 0 {
+		return ""
+	}
+	gone := absent(s.Labels)
+	switch present := len(s.Labels) - len(gone); {
+	case len(gone) == 0:
+		return ""
+	case h.MultiLabel():
+		return fmt.Sprintf("val: %s of %d held-out examples: nothing is tuned or measured of them", haveNo(gone, h, names), s.Examples)
+	case present == 1:
+		only := 0
+		for k, n := range s.Labels {
+			if n > 0 {
+				only = k
+			}
+		}
+		return fmt.Sprintf("val: all %d held-out examples are of class %s: nothing is tuned or measured of the others; give examples of all classes, in random order if a part is taken of data sorted by class", s.Examples, className(only, names))
+	}
+	hint := "give more examples, or examples of all"
+	if !byChance(len(gone), len(s.Labels), s.Examples) {
+		hint = "a slice of data that is sorted by class looks like this: take a random part"
+	}
+	return fmt.Sprintf("val: %s among %d held-out examples: nothing is tuned or measured of them; %s", haveNo(gone, h, names), s.Examples, hint)
+}
+
+// byChance reports whether a random part of so many examples, of classes alike in
+// size, may well lack as many classes.
+func byChance(gone, classes, n int) bool {
+	expected := float64(classes) * math.Pow(1-1/float64(classes), float64(n))
+	return float64(gone) <= expected+3*math.Sqrt(expected)
+}
+
+// absentTrain warns of classes of which the training data has no examples, as its
+// labels show or, where it has none, the network's own predictions: these it must make
+// in the held-out data, and there much more often.
+func absentTrain(s, val *part.Counts, h calibrate.Head, names []string) string {
+	const (
+		hardly = 0.02 // of what the held-out data has
+		least  = 20   // examples that were to be expected
+		why    = "of their weights the posterior knows nothing, and leverage takes their inputs for unfamiliar ones"
+		slice  = "a slice of data that is sorted by class looks like this: --limit N takes N examples spread evenly"
+	)
+	if s.Labelled > 0 {
+		gone := absent(s.Labels)
+		if len(gone) == 0 {
+			return ""
+		}
+		if h.MultiLabel() {
+			return fmt.Sprintf("train: %s of %d training examples: %s", haveNo(gone, h, names), s.Examples, why)
+		}
+		hint := slice
+		if byChance(len(gone), len(s.Labels), s.Examples) {
+			hint = "give more examples"
+		}
+		return fmt.Sprintf("train: %s among %d training examples: %s; %s", haveNo(gone, h, names), s.Examples, why, hint)
+	}
+	if val.Examples == 0 {
+		return ""
+	}
+	var gone []int
+	for k, n := range val.Predicted {
+		expected := float64(n) / float64(val.Examples) * float64(s.Examples)
+		if expected >= least && float64(s.Predicted[k]) < hardly*expected {
+			gone = append(gone, k)
+		}
+	}
+	if len(gone) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("train: the network finds next to none of %s among %d training examples, and many in the held-out data: %s; %s", listed(gone, h, names), s.Examples, why, slice)
+}
+
+// absent returns the classes of which there is none.
+func absent(counts []int) []int {
+	var gone []int
+	for k, n := range counts {
+		if n == 0 {
+			gone = append(gone, k)
+		}
+	}
+	return gone
+}
+
+// haveNo words that classes have no examples.
+func haveNo(gone []int, h calibrate.Head, names []string) string {
+	verb := "have no example"
+	if h.MultiLabel() {
+		verb = "hold for none"
+	}
+	if len(gone) == 1 {
+		verb = strings.Replace(strings.Replace(verb, "have", "has", 1), "hold", "holds", 1)
+	}
+	return listed(gone, h, names) + " " + verb
+}
+
+// listed counts classes, and names them if they are few.
+func listed(gone []int, h calibrate.Head, names []string) string {
+	const few = 3
+	noun, all := "classes", h.Classes()
+	if h.MultiLabel() {
+		noun = "labels"
+	}
+	if len(gone) > few {
+		return fmt.Sprintf("%d of %d %s", len(gone), all, noun)
+	}
+	list := make([]string, len(gone))
+	for i, k := range gone {
+		list[i] = className(k, names)
+	}
+	if len(gone) == 1 {
+		noun = strings.TrimSuffix(strings.TrimSuffix(noun, "s"), "e")
+	}
+	return fmt.Sprintf("%s %s", noun, strings.Join(list, ", "))
+}
+
+// className is a class's number, with its name if it has one.
+func className(k int, names []string) string {
+	if k < len(names) {
+		return fmt.Sprintf("%d (%.40q)", k, names[k])
+	}
+	return fmt.Sprint(k)
+}
+
+// thinned tells of held-out sets of which only a part is used.
+func thinned(p *part.Part) (warnings []string) {
+	for _, s := range p.Sets {
+		n := s.Count
+		if s.Stream {
+			n = s.Examples()
+		}
+		if s.Role != bundle.Train && n > source.MaxHeldOut {
+			warnings = append(warnings, fmt.Sprintf("%s: %d of %d examples are used for tuning, spread evenly", s.Role, source.MaxHeldOut, n))
+		}
+	}
+	return warnings
+}
+
+// dataWarnings warns of what was met in reading, and of sets that lack what they should have; ""
+// stands for no warning. Without counts, as of a bundle that is updated, it says nothing of the training
+// data.
+func dataWarnings(p *part.Part) []string {
+	warnings := thinned(p)
+	for _, s := range p.Set(bundle.Train).Shards {
+		warnings = append(warnings, s.Warnings...)
+	}
+	for _, set := range p.Sets {
+		for _, s := range set.Shards {
+			for _, w := range s.Shared {
+				if !slices.Contains(warnings, w) {
+					warnings = append(warnings, w)
+				}
+			}
+		}
+	}
+	head, names := p.Recipe.Head.Head, p.Recipe.Classes
+	count := func(b *rows.Batch) *part.Counts {
+		c := part.NewCounts(head)
+		c.Add(head, b)
+		return c
+	}
+	val := count(p.Val)
+	if p.Counts != nil {
+		warnings = append(warnings, few(p.Counts), absentTrain(p.Counts, val, head, names))
+	}
+	warnings = append(warnings, absentHeldOut(val, head, names))
+	if p.Counts != nil {
+		warnings = append(warnings, repeated("train", p.Counts))
+	}
+	warnings = append(warnings, repeated("val", val))
+	if p.OOD != nil {
+		warnings = append(warnings, repeated("ood", count(p.OOD)))
+	}
+	return warnings
+}
+
+// detection is how well a score detects out-of-distribution data.
+type detection struct {
+	name  string
+	auroc float64
+}
+
+// belowChance warns of scores that rank unfamiliar data, m examples, as more familiar
+// than the n held-out ones, by more than chance would.
+func belowChance(scores []detection, n, m int) string {
+	// The AUROC of what knows nothing: Mann and Whitney (1947).
+	chance := math.Sqrt(float64(n+m+1) / (12 * float64(n) * float64(m)))
+	var below []string
+	best := detection{auroc: 0.5}
+	for _, s := range scores {
+		switch {
+		case s.auroc < 0.5-3*chance:
+			below = append(below, fmt.Sprintf("%s (AUROC %.2f)", s.name, s.auroc))
+		case s.auroc > best.auroc:
+			best = s
+		}
+	}
+	if below == nil {
+		return ""
+	}
+	way := "is --ood data that the network is not for?"
+	if best.name != "" {
+		way = fmt.Sprintf("%s has %.2f", best.name, best.auroc)
+	}
+	return fmt.Sprintf("ood: worse than chance at telling the %d unfamiliar examples from the %d held-out ones: %s: do not go by it; %s", m, n, strings.Join(below, ", "), way)
+}

@@ -1,0 +1,168 @@
+package calibration_test
+
+import (
+	"encoding/json"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
+)
+
+// fixture is a model of testdata/onnx that has a head, and what it is fed.
+type fixture struct {
+	File    string
+	Options head.Options
+	Refused string
+	Head    struct{ Op, Features, Logits, Link string }
+	Inputs  map[string]struct {
+		Type  string
+		Shape []int64
+	}
+}
+
+// fixtures lists those of which a head can be calibrated: of those whose heads differ only in what
+// comes behind the logits, which is cut off, one.
+func fixtures(t *testing.T) []fixture {
+	t.Helper()
+	const root = "../../testdata/onnx"
+	var all []fixture
+	for _, folder := range []string{".", "operators", "functions"} {
+		var list []fixture
+		if err := json.Unmarshal(read(t, filepath.Join(root, folder, "golden.json")), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range list {
+			if g.File = filepath.Join(root, g.File); folder == "functions" {
+				g.File = filepath.Join(root, folder, filepath.Base(g.File))
+			}
+			again := slices.ContainsFunc(all,
+				func(o fixture) bool { return o.Head == g.Head && o.Options == g.Options })
+			if g.Refused == "" && (folder != "operators" || !again) {
+				all = append(all, g)
+			}
+		}
+	}
+	if len(all) < 100 {
+		t.Fatalf("only %d fixtures", len(all))
+	}
+	return all
+}
+
+// random returns n random examples as the model's inputs, times a scale.
+func (g *fixture) random(seed uint64, names []string, n int, scale float32) []Tensor {
+	var inputs []Tensor
+	for _, name := range names {
+		in := g.Inputs[name]
+		shape, size := []int64{int64(n)}, n
+		for _, d := range in.Shape[1:] {
+			shape, size = append(shape, d), size*int(d)
+		}
+		x := random(seed, size)
+		for i := range x {
+			x[i] *= scale
+		}
+		var data any = x
+		if in.Type == "int64" {
+			whole := make([]int64, size)
+			for i := range x {
+				whole[i] = int64(3 * x[i])
+			}
+			data = whole
+		}
+		inputs = append(inputs, Tensor{Name: name, Shape: shape, Data: data})
+	}
+	return inputs
+}
+
+// Whatever way a model writes its last layer, it is calibrated, reopened, and predicts with the
+// network's own logits; and what the fused network predicts is what the formulas in float64 make of
+// the features and logits of the cut one.
+func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
+	const n = 60
+	for _, g := range fixtures(t) {
+		t.Run(strings.TrimPrefix(g.File, "../../testdata/onnx/"), func(t *testing.T) {
+			t.Parallel()
+			m, err := onnx.Open(g.File)
+			if err != nil {
+				t.Fatal(err)
+			}
+			h, err := head.Find(m, g.Options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			net, err := attach.OpenCut(m, h, featurize.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer net.Close()
+			inputs := g.random(3, net.InputNames(), n, 1)
+			rows, err := net.Extractor.Run(t.Context(), inputs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := h.LogitDim
+			train := arrays(inputs)
+			if attach.Head(h).MultiLabel() {
+				train["labels"] = arrayOf(tossed(rows.Logits), n, k)
+			} else {
+				train["labels"] = arrayOf(sampled(rows.Logits, n), n)
+			}
+			dir := t.TempDir()
+			file := write(t, dir, "data.npz", npz(t, train))
+			far := write(t, dir, "far.npz", npz(t, arrays(g.random(4, net.InputNames(), n, 3))))
+			each := structures
+			if strings.Contains(filepath.ToSlash(g.File), "/operators/") {
+				each = []calibrate.Structure{calibrate.Kronecker} // the structure does not depend on the operator
+			}
+			for _, s := range each {
+				c := Config{Model: g.File, Head: g.Options, Train: file + "[:40]", Val: file + "[40:]",
+					Out: filepath.Join(dir, string(s)), Structure: s, Damping: calibrate.Damping{Relative: 1}}
+				if s == calibrate.Kronecker {
+					c.OOD = far // a second pair of temperatures
+				}
+				r := mustCalibrate(t, c)
+				if string(r.Head.Link) != string(h.Link) || r.Head.Approximation != string(h.Approximation) ||
+					(r.Head.Approximation != "") != slices.ContainsFunc(r.Warnings,
+						func(w string) bool { return strings.Contains(w, "approximat") }) {
+					t.Errorf("head %+v, warnings %q", r.Head, r.Warnings)
+				}
+				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)
+				i := 0
+				_, err = p.PredictDataset(t.Context(), file, func(p Prediction) error {
+					for j, got := range p.Logits {
+						// The range of the features decides how a layer of whole numbers is scaled,
+						// and they come in other batches.
+						if want := float64(rows.Logits[i*k+j]); !approx.Equal(float64(got), want,
+							1e-5*(1+math.Abs(want))) && !strings.Contains(g.File, "dynamic") && h.Op != "ConvInteger" &&
+							!strings.HasSuffix(g.File, "/dequantized.onnx") {
+							t.Fatalf("example %d: logits %v, want %v", i, p.Logits, rows.Logits[i*k:(i+1)*k])
+						}
+					}
+					if sum := total(p.Probabilities); h.Link != head.Sigmoid && !approx.Equal(sum, 1, 1e-15) {
+						t.Fatalf("example %d: probabilities sum to 1 %+g", i, sum-1)
+					}
+					i++
+					return nil
+				})
+				if err != nil || i != n {
+					t.Errorf("%d predictions: %v", i, err)
+				}
+				equalsTheFormulas(t, p, oracle, inputs)
+				if err := p.Probe(t.Context()); err != nil || r.Probe.Examples != bundle.MostProbe {
+					t.Errorf("the probe %+v: %v", r.Probe, err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package calibration_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/mfgs/mfgs/internal/approx"
+	"github.com/mfgs/mfgs/onnx/head"
+	. "github.com/mfgs/mfgs/wrap"
+	. "github.com/mfgs/mfgs/wrap/calibration"
+)
+
+// A model that ends in bare logits does not say whether its labels exclude each other; who uses it
+// does.
+func TestLinkIsTold(t *testing.T) {
+	const model, n, k = "../../testdata/onnx/gemm.onnx", 120, 4
+	x := Tensor{Name: "x", Shape: []int64{n, 5}, Data: random(4, n*5)}
+	_, logits := rowsOf(t, model, x)
+	dir := t.TempDir()
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": arrayOf(x.Data, n, 5), "labels": arrayOf(tossed(logits), n, k)}))
+	c := Config{Model: model, Train: file + "[:80]", Val: file + "[80:]", Out: filepath.Join(dir, "bundle")}
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, "labels")
+	c.Head.Link = head.Sigmoid
+	if r := mustCalibrate(t, c); r.Head.Link != "sigmoid" {
+		t.Errorf("head %+v", r.Head)
+	}
+	i := 0
+	if _, err := opened(t, c.Out, Options{}).PredictDataset(t.Context(), file, func(p Prediction) error {
+		for j, a := range p.Logits {
+			if !approx.Equal(float64(a), float64(logits[i*k+j]), 1e-5) || p.Targets == nil {
+				t.Fatalf("example %d: %+v, want logits %v", i, p, logits[i*k:(i+1)*k])
+			}
+		}
+		i++
+		return nil
+	}); err != nil || i != n {
+		t.Errorf("%d predictions: %v", i, err)
+	}
+	c.Head.Link, c.Force = "cauchit", true
+	_, err = Calibrate(t.Context(), c)
+	says(t, err, "cauchit", "one-vs-rest")
+}
+
+// Ready-made logits of several classes are taken for those of a softmax unless it is told
+// otherwise.
+func TestReadyMadeLinkIsTold(t *testing.T) {
+	dir := t.TempDir()
+	const n = 200
+	phi, logits := random(1, n*3), random(2, n*4)
+	file := write(t, dir, "f.npz", npz(t,
+		map[string]array{"features": arrayOf(phi, n, 3), "logits": arrayOf(logits, n, 4), "labels": arrayOf(sampled(logits, n), n)}))
+	c := Config{ReadyMade: true, Train: file + "[:100]", Val: file + "[100:]", Out: filepath.Join(dir, "bundle")}
+	c.Head.Link = head.OneVsRest
+	if r := mustCalibrate(t, c); r.Head.Link != "one-vs-rest" {
+		t.Errorf("head %+v", r.Head)
+	}
+	c.Head.Link, c.Force = head.Sigmoid, true
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, "4 logits", "0 or 1")
+	c.Head = head.Options{Link: head.Softmax, Features: "phi"}
+	_, err = Calibrate(t.Context(), c)
+	says(t, err, "ready-made")
+}

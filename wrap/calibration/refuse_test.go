@@ -1,0 +1,422 @@
+package calibration_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/models"
+	"github.com/mfgs/mfgs/onnx/head"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
+)
+
+// Whatever is wrong is told in one line, and nothing is left of the bundle.
+func TestCalibrateRefuses(t *testing.T) {
+	data := t.TempDir()
+	model := read(t, digits(t, models.DigitsModel))
+	labelled := func(name string, labels []byte) string {
+		write(t, data, name+"-labels-idx1", idx(labels, len(labels)))
+		return write(t, data, name+"-images-idx3", idx(make([]byte, 64*len(labels)), len(labels), 8, 8))
+	}
+	broken := tree(t, words, 2)
+	write(t, broken, "two/001.png", photo(t, 1, 8)[:50])
+	large := t.TempDir()
+	write(t, large, "0001.png", photo(t, 1, 28))
+	log := "../../featurize/testdata/log.onnx"
+	positive := random(1, 60*6)
+	for i, v := range positive {
+		positive[i] = float32(math.Abs(float64(v))) + .1
+	}
+	logInputs := func(name string, change func([]float32)) string {
+		x := slices.Clone(positive)
+		change(x)
+		labels := make([]int64, 60)
+		return write(t, data, name+".npz", npz(t, map[string]array{"x": arrayOf(x, 60, 6), "labels": arrayOf(labels, 60)}))
+	}
+	fine := logInputs("fine", func([]float32) {})
+	negative := logInputs("negative", func(x []float32) { x[40*6+2] = -1 })
+	zero := logInputs("zero", func(x []float32) { x[17*6+5] = 0 })
+	ready := func(name string, n, d, k int, change func(phi, logits []float32, labels []int64)) string {
+		phi, logits, labels := random(1, n*d), random(2, n*k), make([]int64, n)
+		change(phi, logits, labels)
+		return write(t, data, name+".npz",
+			npz(t, map[string]array{"features": arrayOf(phi, n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(labels, n)}))
+	}
+	same := func([]float32, []float32, []int64) {}
+	features := ready("features", 50, 6, 3, same)
+	unlabelled := write(t, data, "unlabelled.npz",
+		npz(t, map[string]array{"features": arrayOf(random(1, 60), 10, 6), "logits": arrayOf(random(2, 30), 10, 3)}))
+
+	readyMade := func(c *Config) {
+		*c = Config{ReadyMade: true, Train: features, Val: features, Out: c.Out,
+			Damping: calibrate.Damping{Absolute: 1}}
+	}
+	logModel := func(c *Config) { c.Model, c.Train, c.Val, c.OOD = log, fine, fine, "" }
+	tests := []struct {
+		name  string
+		edit  func(c *Config)
+		words []string
+	}{
+		{"no training data", func(c *Config) { c.Train = "" }, []string{"give all of train and val"}},
+		{"no held-out data", func(c *Config) { c.Val = "" }, []string{"give all of train and val"}},
+		{"no model", func(c *Config) { c.Model = "" }, []string{"model is missing", "ready-made features"}},
+		{"no folder", func(c *Config) { c.Out = "" }, []string{"folder to write"}},
+		{"a folder in none", func(c *Config) { c.Out = filepath.Join(c.Out, "b") }, []string{"no such file"}},
+		{"unknown covariance", func(c *Config) { c.Covariance = "laplace" }, []string{"laplace", "hessian"}},
+		{"unknown structure", func(c *Config) { c.Structure = "diag" }, []string{"diag", "kron"}},
+		{"unknown provider", func(c *Config) { c.Runtime.Provider = "abacus" }, []string{"abacus", "cpu"}},
+		{"negative limit", func(c *Config) { c.Limit = -1 }, []string{"limit is -1"}},
+		{"negative max-bad", func(c *Config) { c.MaxBad = -1 }, []string{"max-bad -1"}},
+		{"negative batch", func(c *Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
+		{"negative threads", func(c *Config) { c.Runtime.Threads = -1 }, []string{"threads are -1"}},
+		{"negative damping", func(c *Config) { c.Damping.Absolute = -1 }, []string{"damping", "-1"}},
+		{"infinite damping", func(c *Config) { c.Damping.Relative = math.Inf(1) }, []string{"damping", "+Inf"}},
+		{"two dampings", func(c *Config) { c.Damping = calibrate.Damping{Absolute: 1, Relative: 1} }, []string{"damping", "want one"}},
+		{"negative lambda0", func(c *Config) { c.Lambda0 = -1 }, []string{"lambda0", "-1"}},
+		{"lambda0 not a number", func(c *Config) { c.Lambda0 = math.NaN() }, []string{"lambda0", "NaN"}},
+
+		{"model missing", func(c *Config) { c.Model = filepath.Join(data, "none.onnx") }, []string{"none.onnx", "no such file"}},
+		{"model empty", func(c *Config) { c.Model = write(t, data, "empty.onnx", nil) }, []string{"empty.onnx", "empty"}},
+		{"model truncated", func(c *Config) { c.Model = write(t, data, "cut.onnx", model[:len(model)/2]) }, []string{"cut.onnx", "not an ONNX model"}},
+		{"model of noise", func(c *Config) { c.Model = write(t, data, "noise.onnx", photo(t, 1, 50)) }, []string{"noise.onnx", "not an ONNX model"}},
+		{"no head", func(c *Config) { c.Model = "../../testdata/onnx/no_layer.onnx" }, []string{"--features"}},
+		{"head of other names", func(c *Config) { c.Head = head.Options{Features: "elsewhere"} }, []string{"elsewhere"}},
+		{"preprocessing that does not fit", func(c *Config) { c.Preprocess = &preprocess.Spec{Crop: &preprocess.Crop{Size: 4}} }, []string{"4×4", "[N,1,8,8]"}},
+
+		{"training data missing", func(c *Config) { c.Train = filepath.Join(data, "none") }, []string{"train: ", "none"}},
+		{"empty folder", func(c *Config) { c.Train = t.TempDir() }, []string{"train: ", "no PNG or JPEG"}},
+		{"no examples", func(c *Config) { c.Val = labelled("empty", nil) }, []string{"val: ", "empty-images-idx3"}},
+		{"slice beyond the end", func(c *Config) { c.Train = digits(t, "digits-images-idx3-ubyte.gz[0:2000]") }, []string{"train: ", "1797"}},
+		{"unfamiliar data missing", func(c *Config) { c.OOD = filepath.Join(data, "none") }, []string{"ood: ", "none"}},
+		{"one out-of-distribution example", func(c *Config) { c.OOD = strings.Replace(c.OOD, ":300]", ":1]", 1) }, []string{"1 example, want at least 2"}},
+		{"held-out data without labels", func(c *Config) { c.Val = c.OOD }, []string{"val: ", "no labels"}},
+		{"label out of range", func(c *Config) { c.Train = labelled("far", []byte{1, 2, 10, 3}) }, []string{"train: ", "far-images-idx3[2]", "label 10", "[0,10)"}},
+		{"held-out label out of range", func(c *Config) { c.Val = labelled("farther", []byte{255}) }, []string{"val: ", "label 255"}},
+		{"more folders than classes", func(c *Config) { c.Train = tree(t, append([]string{"eleven"}, words...), 1) }, []string{"train: ", "11 class folders", "10 classes"}},
+		{"fewer folders than classes", func(c *Config) { c.Train = tree(t, words[:9], 1) }, []string{"train: ", "9 class folders", "10 classes"}},
+		{"other folders held out", func(c *Config) { c.Train, c.Val = tree(t, words, 1), tree(t, []string{"two", "tow"}, 1) }, []string{"val: ", "tow"}},
+		{"too few class names", func(c *Config) { c.Classes = words[:9] }, []string{"9 class names", "10 classes"}},
+		{"images of another size", func(c *Config) { c.Train, c.Covariance = large, calibrate.Hessian }, []string{"train: ", "0001.png", "28×28 grey image", "[N,1,8,8]", "--preprocess"}},
+		{"held-out images of another size", func(c *Config) { c.OOD = large }, []string{"ood: ", "28×28 grey image"}},
+		{"an image that does not decode", func(c *Config) { c.Train = broken }, []string{"train: two/001.png: broken PNG", "--max-bad"}},
+
+		{"feature not a number", func(c *Config) { logModel(c); c.Train = negative }, []string{"train: ", "negative.npz[40]: feature 2 is NaN", "preprocessing"}},
+		{"feature infinite", func(c *Config) { logModel(c); c.Train = zero }, []string{"train: ", "zero.npz[17]: feature 5 is -Inf"}},
+		{"held-out feature not a number", func(c *Config) { logModel(c); c.Val = negative }, []string{"val: ", "negative.npz[40]: feature 2 is NaN"}},
+		{"unfamiliar feature not a number", func(c *Config) { logModel(c); c.OOD = negative }, []string{"ood: ", "negative.npz[40]: feature 2 is NaN"}},
+
+		{"features and a model", func(c *Config) { m := c.Model; readyMade(c); c.Model = m }, []string{"model is given", "give one of them"}},
+		{"features and preprocessing", func(c *Config) { readyMade(c); c.Preprocess = &preprocess.Spec{} }, []string{"preprocess is for a model", "leave it out"}},
+		{"features and a cache", func(c *Config) { readyMade(c); c.Cache = data }, []string{"features-cache is for a model", "leave it out"}},
+		{"features without their model", func(c *Config) { readyMade(c); c.NoModel = true }, []string{"no-model is for a model", "leave it out"}},
+		{"features and an output", func(c *Config) { readyMade(c); c.Head.Output = "y" }, []string{"output is for a model", "leave it out"}},
+		{"features not of a file of features", func(c *Config) { readyMade(c); c.Train = fine }, []string{"train: ", "features"}},
+		{"features of another width", func(c *Config) { readyMade(c); c.Val = ready("wide", 50, 7, 3, same) }, []string{"val: ", "7 features and 3 logits", "6 and 3"}},
+		{"logits of another width", func(c *Config) { readyMade(c); c.OOD = ready("long", 50, 6, 4, same) }, []string{"ood: ", "4 logits"}},
+		{"features not finite", func(c *Config) {
+			readyMade(c)
+			c.Train = ready("nan", 50, 6, 3, func(phi, _ []float32, _ []int64) { phi[30*6+1] = float32(math.NaN()) })
+		}, []string{"train: nan.npz[30]: feature 1 is NaN"}},
+		{"logits not finite", func(c *Config) {
+			readyMade(c)
+			c.Val = ready("inf", 50, 6, 3, func(_, logits []float32, _ []int64) { logits[20*3] = float32(math.Inf(-1)) })
+		}, []string{"val: inf.npz[20]: logit 0 is -Inf"}},
+		{"label of features out of range", func(c *Config) {
+			readyMade(c)
+			c.Train = ready("label", 50, 6, 3, func(_, _ []float32, labels []int64) { labels[9] = 3 })
+		}, []string{"train: ", "label 3", "example 9", "[0,3)"}},
+		{"features without labels for the Fisher matrix", func(c *Config) { readyMade(c); c.Train, c.Covariance = unlabelled, calibrate.Fisher }, []string{"train: ", "no labels", "fisher"}},
+		{"held-out features without labels", func(c *Config) { readyMade(c); c.Val = unlabelled }, []string{"val: ", "no labels"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			c := quick(config(t, filepath.Join(dir, "b")))
+			tt.edit(&c)
+			_, err := Calibrate(t.Context(), c)
+			says(t, err, tt.words...)
+			if left := list(t, dir); len(left) > 0 {
+				t.Errorf("there lie %q", left)
+			}
+			for _, prefix := range []string{"train: train:", "val: val:", "ood: ood:"} {
+				if err != nil && strings.Contains(err.Error(), prefix) {
+					t.Errorf("the message repeats itself: %q", err)
+				}
+			}
+		})
+	}
+}
+
+func TestEvaluateRefuses(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	large := t.TempDir()
+	write(t, large, "0001.png", photo(t, 1, 28))
+	for _, tt := range []struct {
+		name  string
+		edit  func(c *bench.Config)
+		words []string
+	}{
+		{"no test data", func(c *bench.Config) { c.Test = "" }, []string{"test data"}},
+		{"no bundle", func(c *bench.Config) { c.Bundle = large }, []string{large, "not a bundle"}},
+		{"unknown method", func(c *bench.Config) { c.Methods = []string{"mf0", "magic"} }, []string{"magic", "mf0"}},
+		{"a method twice", func(c *bench.Config) { c.Methods = []string{"mf0", "mf0"} }, []string{"twice"}},
+		{"a name twice", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "a", Spec: c.Test}, {Name: "a", Spec: c.Test}} },
+			[]string{`"a"`, "NAME=SPEC"}},
+		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
+		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
+		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
+		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
+		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := bench.Config{Bundle: dir, Test: digits(t, models.DigitsTest)}
+			tt.edit(&c)
+			_, err := bench.Evaluate(t.Context(), c)
+			says(t, err, tt.words...)
+		})
+	}
+}
+
+func TestEvaluateTakesAPart(t *testing.T) {
+	dir, _ := calibrated(t, calibrate.Kronecker)
+	last := map[string]Progress{}
+	e, err := bench.Evaluate(t.Context(), bench.Config{
+		Bundle: dir, Test: digits(t, models.DigitsTest),
+		OOD:     []bench.NamedSpec{{Name: "letters", Spec: digits(t, models.UnfamiliarTest)}},
+		Methods: []string{"leverage", "mle"}, Limit: 50, Progress: func(p Progress) { last[p.Stage] = p },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Methods) != 2 || e.Methods[0].Name != "leverage" || e.Methods[1].InDomain.N != 50 || e.Methods[1].OOD[0].N != 50 {
+		t.Errorf("%+v", e.Methods)
+	}
+	for _, stage := range []string{"test", "letters"} {
+		if p := last[stage]; p.Done != 50 || p.Total != 50 || p.Unit != "examples" {
+			t.Errorf("progress of %s ends at %+v", stage, p)
+		}
+	}
+}
+
+// Wherever calibration is cancelled, nothing is left but what it has read.
+func TestACancelledCalibrationLeavesNoBundle(t *testing.T) {
+	cause := errors.New("the user went home")
+	begins := func(stage string) func(Progress) bool {
+		return func(p Progress) bool { return p.Stage == stage }
+	}
+	for name, when := range map[string]func(Progress) bool{
+		"before it begins":      nil,
+		"while training":        begins("train"),
+		"while holding out":     begins("val"),
+		"at unfamiliar data":    begins("ood"),
+		"while tuning":          begins("tuning"),
+		"before it is written":  func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
+		"before it is replaced": func(p Progress) bool { return p.Stage == "tuning" && p.Done == p.Total },
+	} {
+		for _, readyMade := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, features ready made %t", name, readyMade), func(t *testing.T) {
+				dir := t.TempDir()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				c := quick(config(t, filepath.Join(dir, "b")))
+				if readyMade {
+					n, d, k := 600, 6, 3
+					logits := random(2, n*k)
+					file := write(t, t.TempDir(), "x.npz", npz(t, map[string]array{
+						"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(sampled(logits, n), n),
+					}))
+					c = quick(Config{ReadyMade: true, Train: file, Val: file, OOD: file, Out: c.Out})
+				}
+				before := []string{}
+				if name == "before it is replaced" {
+					before = []string{"b"}
+					mustCalibrate(t, c)
+					c.Force = true
+				}
+				var at time.Time
+				c.Progress = func(p Progress) {
+					if when != nil && when(p) && ctx.Err() == nil {
+						at = time.Now()
+						cancel(cause)
+					}
+				}
+				if when == nil {
+					at = time.Now()
+					cancel(cause)
+				}
+				_, err := Calibrate(ctx, c)
+				if !errors.Is(err, cause) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(at); took > 5*time.Second {
+					t.Errorf("it took %v", took)
+				}
+				left := list(t, dir)
+				if name != "before it begins" && name != "while training" {
+					before = append(before, "b.checkpoint")
+				}
+				if !slices.Equal(left, before) && len(left)+len(before) > 0 {
+					t.Errorf("there lie %q", left)
+				}
+			})
+		}
+	}
+}
+
+func TestProgressGoesThroughTheStages(t *testing.T) {
+	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
+	var stages []string
+	var last Progress
+	c.Progress = func(p Progress) {
+		if len(stages) == 0 || stages[len(stages)-1] != p.Stage {
+			if last.Done != last.Total {
+				t.Errorf("%s follows on %+v", p.Stage, last)
+			}
+			stages = append(stages, p.Stage)
+		} else if p.Done < last.Done {
+			t.Errorf("%+v follows on %+v", p, last)
+		}
+		last = p
+	}
+	mustCalibrate(t, c)
+	if want := []string{"train", "val", "ood", "tuning", "scores"}; !slices.Equal(stages, want) || last.Done != last.Total {
+		t.Errorf("stages %q, want %q, the last %+v", stages, want, last)
+	}
+}
+
+func TestForceReplacesABundleAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	mustCalibrate(t, c)
+	files := func() map[string]string {
+		m := map[string]string{}
+		for _, name := range list(t, c.Out) {
+			m[name] = string(read(t, filepath.Join(c.Out, name)))
+		}
+		return m
+	}
+	first := files()
+	unchanged := func() {
+		t.Helper()
+		now := files()
+		for name, content := range first {
+			if now[name] != content {
+				t.Errorf("%s has changed", name)
+			}
+		}
+		if left := list(t, dir); !slices.Equal(left, []string{"b"}) {
+			t.Errorf("there lie %q", left)
+		}
+	}
+
+	c.Progress = func(p Progress) { t.Errorf("work was done: %+v", p) }
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, c.Out, "--force")
+	if !errors.Is(err, os.ErrExist) {
+		t.Errorf("got %v", err)
+	}
+	unchanged()
+	c.Progress = nil
+
+	c.Force = true
+	failing := c
+	failing.Val = digits(t, models.UnfamiliarVal) // without labels
+	_, err = Calibrate(t.Context(), failing)
+	says(t, err, "no labels")
+	unchanged()
+
+	c.Lambda0 = 0.5
+	mustCalibrate(t, c)
+	if b, err := bundle.Open(c.Out); err != nil || b.Manifest.MeanField.Lambda0 != 0.5 {
+		t.Errorf("%v", err)
+	}
+	if left := list(t, dir); !slices.Equal(left, []string{"b"}) {
+		t.Errorf("there lie %q", left)
+	}
+
+	write(t, c.Out, "thesis.tex", []byte("years of work"))
+	_, err = Calibrate(t.Context(), c)
+	says(t, err, "thesis.tex", "no file of a bundle")
+	if got := string(read(t, filepath.Join(c.Out, "thesis.tex"))); got != "years of work" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A bundle may be made anew of its own model, unless that would be lost.
+func TestAModelInTheBundleToReplaceIsNotLost(t *testing.T) {
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	mustCalibrate(t, c)
+	c.Force, c.Model = true, filepath.Join(c.Out, bundle.ModelName)
+	mustCalibrate(t, c)
+
+	c.Progress = func(p Progress) { t.Errorf("work was done: %+v", p) }
+	link := filepath.Join(dir, "link.onnx")
+	if err := os.Symlink(c.Model, link); err != nil {
+		t.Fatal(err)
+	}
+	c.NoModel = true
+	for _, c.Model = range []string{c.Model, link} {
+		_, err := Calibrate(t.Context(), c)
+		says(t, err, c.Out, c.Model, "would be lost")
+	}
+	if left, want := list(t, c.Out), []string{bundle.ManifestName, bundle.ModelName,
+		bundle.PosteriorName, bundle.ProbeName}; !slices.Equal(left, want) {
+		t.Errorf("there lie %q, want %q", left, want)
+	}
+}
+
+// The model that was opened is the one that is calibrated and comes into the bundle, whatever its file
+// becomes meanwhile.
+func TestACalibrationKeepsTheModelItBeganWith(t *testing.T) {
+	dir := t.TempDir()
+	c := quick(config(t, filepath.Join(dir, "b")))
+	data := read(t, c.Model)
+	c.Model = write(t, t.TempDir(), "model.onnx", data)
+	c.Progress = func(p Progress) {
+		if p.Stage == "tuning" {
+			write(t, filepath.Dir(c.Model), "model.onnx", data[:len(data)/2])
+		}
+	}
+	mustCalibrate(t, c)
+	if !bytes.Equal(read(t, filepath.Join(c.Out, bundle.ModelName)), data) {
+		t.Error("the bundle does not hold the model that was opened")
+	}
+	if err := opened(t, c.Out, Options{}).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// So it is where weights lie in a file of their own.
+func TestACalibrationKeepsTheExternalDataItBeganWith(t *testing.T) {
+	const n = 60
+	dir := t.TempDir()
+	data := read(t, external+".data")
+	write(t, dir, "external.onnx.data", data)
+	model := write(t, dir, "external.onnx", read(t, external))
+	x := Tensor{Shape: []int64{n, 5}, Data: random(1, n*5)}
+	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": arrayOf(x.Data, n, 5), "labels": arrayOf(labelsOf(t, model, n, x), n)}))
+	c := quick(Config{Model: model, Train: file, Val: file, Out: filepath.Join(t.TempDir(), "b")})
+	c.Progress = func(p Progress) {
+		if p.Stage == "tuning" {
+			write(t, dir, "external.onnx.data", make([]byte, len(data)))
+		}
+	}
+	mustCalibrate(t, c)
+	if err := opened(t, c.Out, Options{}).Probe(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

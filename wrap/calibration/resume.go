@@ -1,0 +1,388 @@
+package calibration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// A DoneError says that an output is already what was asked for.
+type DoneError struct{ Out string }
+
+func (e *DoneError) Error() string {
+	return fmt.Sprintf("%s is the result of this calibration already: nothing to do", e.Out)
+}
+
+// An output is a kind of folder that comes of reading the data of a calibration.
+type output struct {
+	// check reports why none can be written to cfg.Out.
+	check func(*Config) error
+	// existing returns the identity of the output in cfg.Out, and its data in the order of the sets.
+	existing func(*Config) (identity any, data []bundle.Dataset, err error)
+	// expected returns the identity of the output that is to be made.
+	expected func(*accumulation) any
+}
+
+// run reads the data of a calibration, from which build makes an output. Until that is written, what
+// was read is kept in a checkpoint.
+func (o *output) run(
+	ctx context.Context, cfg *Config, log *journal, build func(*sources, *part.Part) error,
+) (err error) {
+	log.tell = cfg.Notice
+	if cfg.Out == "" {
+		return errors.New("out is missing: give the folder to write")
+	}
+	if !cfg.resumes() {
+		if err := o.check(cfg); err != nil {
+			return err
+		}
+	}
+	var c *checkpoint
+	if cfg.stream() == "" {
+		if c, err = openCheckpoint(cfg.Out, cfg.Resume, cfg.Force); err != nil {
+			return err
+		}
+	}
+	a := &accumulation{cfg: cfg, log: log, checkpoint: c}
+	defer func() { err = a.end(ctx, err) }()
+	log.begin("open")
+	if a.in, err = openSources(ctx, cfg, log); err != nil {
+		return err
+	}
+	defer a.in.close()
+	if err := a.begin(); err != nil {
+		return err
+	}
+	if cfg.resumes() {
+		if err := a.keepProbe(ctx); err != nil {
+			return err
+		}
+		if err := o.done(ctx, a); err != nil {
+			return err
+		}
+	}
+	if err := a.accumulate(ctx); err != nil {
+		return err
+	}
+	err = build(a.in, a.part)
+	if cfg.Resume && errors.Is(err, fs.ErrExist) { // another process was faster
+		return o.done(ctx, a)
+	}
+	return err
+}
+
+// resumes reports whether there is an output that may be what is asked for.
+func (c *Config) resumes() bool {
+	_, err := os.Lstat(c.Out)
+	return c.Resume && err == nil
+}
+
+// done returns a [*DoneError] where the output that is there is what is asked for, and refuses another
+// unless it may be replaced.
+func (o *output) done(ctx context.Context, a *accumulation) error {
+	out := a.cfg.Out
+	identity, data, err := o.existing(a.cfg)
+	sets := a.in.sets()
+	if more := added(data); len(more) > 0 {
+		if a.cfg.Force {
+			return o.check(a.cfg)
+		}
+		a.refused = true // without a word of --force: the update would be lost
+		return fmt.Errorf("%s was updated and holds more training data: %s: calibrate into another --out", out, strings.Join(more, ", "))
+	}
+	if err == nil {
+		field, is, want := part.Difference(identity, o.expected(a))
+		for i := 0; i < len(sets) && field == ""; i++ {
+			if len(data[i].Parts) == 0 {
+				if err := sets[i].Identify(ctx); err != nil {
+					return err
+				}
+			}
+			same, err := a.in.opener.IsRecorded(ctx, sets[i], a.in.head.Classes(), &data[i])
+			if err != nil {
+				return err
+			}
+			if !same {
+				field, is = sets[i].Name+" fingerprint", data[i].Fingerprint
+				want = cmp.Or(sets[i].Fingerprint, "that of other data")
+			}
+		}
+		if field == "" {
+			files.Sweep(filepath.Dir(filepath.Clean(out))) // drafts of a run that was killed just before its end
+			return &DoneError{out}
+		}
+		err = fmt.Errorf("%s is not the result of this calibration: its %s is %s, want %s", out, field, is, want)
+	}
+	if a.cfg.Force {
+		return o.check(a.cfg)
+	}
+	a.refused = true
+	return fmt.Errorf("%w: use --force to replace it, or choose another --out", err)
+}
+
+// added returns the SPECs of training data that updates have added.
+func added(data []bundle.Dataset) (specs []string) {
+	for _, d := range data {
+		if d.Role == bundle.Train {
+			specs = append(specs, d.Spec)
+		}
+	}
+	return specs[min(1, len(specs)):]
+}
+
+// bundleOutput is a bundle.
+var bundleOutput = output{
+	check: func(c *Config) error { return bundle.CheckTarget(c.Out, c.Force, c.keep()...) },
+	existing: func(c *Config) (any, []bundle.Dataset, error) {
+		b, err := bundle.Open(c.Out)
+		if err != nil {
+			return nil, nil, err
+		}
+		m := &b.Manifest
+		id := map[string]any{
+			"tool": m.Tool, "head": m.Head, "covariance": m.Covariance, "structure": m.Structure,
+			"damping": m.Damping.Rule, "lambda0": m.MeanField.Lambda0, "classes": m.Labels,
+			"ood_score":      askedScore(m),
+			"decisions":      askedDecisions(m),
+			"kept curvature": m.Curvature != nil,
+			"kept probe":     m.Probe != nil,
+		}
+		if m.Model != nil {
+			id["model"], id["preprocess"], id["batch"] = m.Model.SHA256, m.Preprocess, m.Batch
+			id["kept model"] = m.Model.File != nil
+		}
+		for _, d := range m.Datasets {
+			id[string(d.Role)] = map[string]any{"spec": d.Spec, "examples": d.Count + d.Bad}
+		}
+		return id, m.Datasets, nil
+	},
+	expected: func(a *accumulation) any {
+		r := &a.part.Recipe
+		id := map[string]any{
+			"tool": a.part.Tool, "head": r.Head, "covariance": r.Covariance, "structure": r.Structure,
+			"damping": r.Damping, "lambda0": r.Lambda0, "classes": r.Classes,
+			"ood_score":      r.OODScore,
+			"decisions":      r.Decisions,
+			"kept curvature": a.cfg.KeepCurvature,
+			"kept probe":     a.part.Probe != nil,
+		}
+		if r.Model != nil {
+			id["model"], id["preprocess"], id["batch"] = r.Model.SHA256, r.Preprocess.Spec, r.Batch
+			id["kept model"] = !a.cfg.NoModel
+		}
+		for _, s := range a.in.sets() {
+			id[s.Name] = map[string]any{"spec": s.Spec, "examples": s.Len()}
+		}
+		return id
+	},
+}
+
+// partOutput is a part.
+var partOutput = output{
+	check: func(c *Config) error { return part.CheckTarget(c.Out, c.Force) },
+	existing: func(c *Config) (any, []bundle.Dataset, error) {
+		m, err := part.ReadManifest(c.Out)
+		if err != nil {
+			return nil, nil, err
+		}
+		m.Recipe.MaxBad = c.MaxBad // it decides what is refused, not what is read
+		var data []bundle.Dataset
+		for i := range m.Sets {
+			data = append(data, bundle.Dataset{Role: m.Sets[i].Role, Fingerprint: m.Sets[i].Shards[0].Fingerprint})
+		}
+		holds := func(name string) bool { return m.Copy(c.Out, name) != nil }
+		return partIdentity(m, holds(part.ModelName), holds(part.ProbeName)), data, nil
+	},
+	expected: func(a *accumulation) any {
+		return partIdentity(&a.part.Manifest, a.cfg.holdsModel(a.part), a.part.Probe != nil)
+	},
+}
+
+// partIdentity is the identity of a part that holds the model and a probe, or not.
+func partIdentity(m *part.Manifest, model, probe bool) any {
+	id := m.Identity()
+	id["kept model"], id["kept probe"] = model, probe
+	return id
+}
+
+// holdsModel reports whether the model goes into a part: it does into that of the first training
+// examples.
+func (c *Config) holdsModel(p *part.Part) bool {
+	train := p.Set(bundle.Train)
+	return !c.ReadyMade && !c.NoModel && train != nil && train.First(&train.Shards[0])
+}
+
+// resume takes over what was read before an interruption, of those sets that have not changed since.
+// It refuses that of another calibration.
+func (a *accumulation) resume(ctx context.Context) error {
+	c := a.checkpoint
+	if c == nil {
+		return nil
+	}
+	for s, r := range a.read {
+		var err error
+		if r.Stamp, err = s.Stamp(); err != nil {
+			return err
+		}
+	}
+	if !c.kept {
+		a.resumed = true
+		return nil
+	}
+	old, err := part.OpenCheckpoint(c.part(), a.in.matrixProduct())
+	if err != nil {
+		a.log.notice("the interrupted calibration starts again: %v", err)
+		a.resumed = true
+		return nil
+	}
+	// They decide what is refused, and what is made of what was read.
+	old.Recipe.MaxBad, old.Recipe.Decisions = a.part.Recipe.MaxBad, a.part.Recipe.Decisions
+	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
+		a.refused = true
+		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with --force, or choose another --out", c.dir, field, before, now)
+	}
+	for _, s := range a.in.sets() {
+		if err := a.take(ctx, s, old); err != nil {
+			return err
+		}
+	}
+	a.resumed = true
+	return nil
+}
+
+// take takes over what was read of a set.
+func (a *accumulation) take(ctx context.Context, s *source.Set, old *part.Part) error {
+	role := bundle.Role(s.Name)
+	before, shard, r := &old.Set(role).Shards[0], a.shard(s), a.read[s]
+	at := before.Progress
+	if at == nil || at.Next <= shard.From {
+		return nil
+	}
+	same := at.Stamp != "" && at.Stamp == r.Stamp
+	if !same && before.Fingerprint != "" {
+		if err := s.Identify(ctx); err != nil {
+			return err
+		}
+		same = s.Fingerprint == before.Fingerprint
+	}
+	if !same {
+		a.log.notice("%s: the data have changed, or may have changed, since the interruption: they are read again", s.Name)
+		return nil
+	}
+	s.Fingerprint = before.Fingerprint
+	r.Next = at.Next
+	for _, message := range before.Bad {
+		r.bad = append(r.bad, rows.Bad{Position: shard.From, Message: strings.TrimPrefix(message, s.Name+": ")})
+	}
+	*shard = *before
+	shard.Progress = nil
+	switch role {
+	case bundle.Train:
+		a.part.Sums, a.part.Counts, a.part.Sample = old.Sums, old.Counts, old.Sample
+	case bundle.Val:
+		a.part.Val = old.Val
+	case bundle.OOD:
+		a.part.OOD = old.OOD
+	case bundle.StandIns:
+		a.part.StandIns = old.StandIns
+	}
+	a.log.notice("%s: going on after %d examples", s.Name, shard.Examples)
+	return nil
+}
+
+// save writes what was read so far, if it is time. Where that fails, the calibration goes on without.
+func (a *accumulation) save() {
+	if !a.checkpoint.due() || !a.any() {
+		return
+	}
+	c := a.checkpoint
+	err := c.write(a.soFar())
+	if err != nil && !c.failing {
+		a.log.notice("%v: going on without", err)
+	}
+	c.failing = err != nil
+}
+
+// soFar returns what was read of whole blocks, with how far that is.
+func (a *accumulation) soFar() *part.Part {
+	p := *a.part
+	p.Sets = slices.Clone(p.Sets)
+	for i := range p.Sets {
+		set := &p.Sets[i]
+		s := a.in.sets()[i]
+		a.note(s)
+		progress := a.read[s].Progress
+		set.Shards = slices.Clone(set.Shards)
+		shard := &set.Shards[0]
+		shard.Progress = &progress
+		held := map[bundle.Role]**rows.Batch{
+			bundle.Val: &p.Val, bundle.OOD: &p.OOD, bundle.StandIns: &p.StandIns,
+		}[set.Role]
+		if held == nil {
+			continue
+		}
+		whole, _ := slices.BinarySearch((*held).Positions, progress.Next)
+		*held, shard.Examples = (*held).Slice(0, whole), whole
+	}
+	return &p
+}
+
+// end removes the checkpoint when the output is written. An interrupted calibration leaves it with what
+// was read, and so does one whose decisions the held-out examples do not show; one that failed
+// otherwise leaves it where there was one before, so after a minute and more.
+func (a *accumulation) end(ctx context.Context, failed error) error {
+	c := a.checkpoint
+	if c == nil {
+		return failed
+	}
+	defer c.close()
+	if failed == nil || errors.As(failed, new(*DoneError)) {
+		a.removeCheckpoint()
+		return failed
+	}
+	// Before all was taken over, what is kept is more than what is here.
+	other := errors.As(failed, new(*conformal.ShortError)) // decisions may be shown by the same data
+	if a.resumed && a.any() && (c.kept || ctx.Err() != nil || other) {
+		if err := c.write(a.soFar()); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	switch {
+	case a.refused:
+		return failed
+	case c.kept:
+		return &InterruptedError{Checkpoint: c.dir, Err: failed}
+	}
+	a.removeCheckpoint()
+	return failed
+}
+
+// removeCheckpoint removes the checkpoint. It fails nothing that it stays.
+func (a *accumulation) removeCheckpoint() {
+	if err := a.checkpoint.remove(); err != nil {
+		a.log.notice("%s is left, remove it yourself: %v", a.checkpoint.dir, err)
+	}
+}
+
+// any reports whether anything was read.
+func (a *accumulation) any() bool {
+	for s := range a.read {
+		if a.begun(s) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,333 @@
+package calibration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/ort"
+	"github.com/mfgs/mfgs/featurize/preprocess"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/folder"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// sources are what a calibration reads.
+type sources struct {
+	cut        *attach.Cut // the network; nil for ready-made features
+	head       calibrate.Head
+	opener     *source.Opener
+	product    *featurize.Product // of the runtime; nil without one
+	classes    []string           // their names; nil if there are none
+	preprocess *PreprocessInfo    // nil for ready-made features
+	train, val *source.Set
+	ood        *source.Set // nil where there is none
+	standIns   *source.Set // for those of val, likewise
+	noProbe    string      // why no probe is kept of val, where none is
+}
+
+func (in *sources) close() {
+	for _, s := range in.sets() {
+		s.Close()
+	}
+	if in.product != nil {
+		in.product.Close()
+	}
+	if in.cut != nil {
+		in.cut.Close()
+	}
+}
+
+// sets lists those that are open.
+func (in *sources) sets() (list []*source.Set) {
+	for _, s := range []*source.Set{in.train, in.val, in.ood, in.standIns} {
+		if s != nil {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// matrixProduct returns the runtime's product where there is a runtime, and otherwise nil, which
+// stands for calibrate's own.
+func (in *sources) matrixProduct() calibrate.Product {
+	if in.product == nil {
+		return nil
+	}
+	return in.product
+}
+
+// openSources opens the model and all sets, so that what is wrong with any of them shows before
+// hours are spent on another.
+func openSources(ctx context.Context, cfg *Config, log *journal) (in *sources, err error) {
+	in = &sources{classes: cfg.Classes}
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	in.opener = &source.Opener{
+		MaxBad: cfg.MaxBad, Cache: cfg.Cache, Shard: cfg.Shard, Fingerprint: true, Notes: &log.Notes, Context: ctx,
+	}
+	opener := in.opener
+	if cfg.ReadyMade {
+		err = in.openProduct(ctx, cfg)
+		opener.MultiLabel = (cfg.Head.Link == "" || cfg.Head.Link == head.Sigmoid) &&
+			source.HasTargets(cmp.Or(cfg.Val, cfg.Train))
+	} else if err = in.openNetwork(ctx, cfg); err == nil {
+		opener.Network, opener.Extractor, opener.MultiLabel = in.cut.Network, in.cut.Extractor, in.head.MultiLabel()
+	}
+	if err != nil {
+		return in, err
+	}
+	if err := in.openTrain(cfg, opener); err != nil {
+		return in, err
+	}
+	if err := in.openHeldOut(ctx, cfg, opener); err != nil {
+		return in, err
+	}
+	if in.cut != nil {
+		in.preprocess, err = in.findPreprocessing(ctx, cfg)
+	}
+	return in, err
+}
+
+// openNetwork opens the model and cuts it at its head.
+func (in *sources) openNetwork(ctx context.Context, cfg *Config) error {
+	model, err := onnx.OpenCopy(cfg.Model)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if in.cut == nil {
+			model.Close()
+		}
+	}()
+	if err := cfg.Known.CheckModel(cfg.Model, model.SHA256()); err != nil {
+		return err
+	}
+	h, err := head.Find(model, cfg.Head)
+	if err != nil {
+		return err
+	}
+	in.head = attach.Head(h)
+	if err := in.head.Validate(); err != nil {
+		return err
+	}
+	if in.classes == nil {
+		in.classes = h.Labels
+	}
+	if err := cfg.Runtime.Load(ctx); err != nil {
+		return err
+	}
+	run := cfg.Runtime.Config()
+	run.Preprocess = cfg.Preprocess
+	if in.cut, err = attach.OpenCut(model, h, run); err != nil {
+		return err
+	}
+	in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
+	return err
+}
+
+// openProduct prepares the runtime's product for ready-made features, which need no runtime: where
+// none is found, Go's own product serves.
+func (in *sources) openProduct(ctx context.Context, cfg *Config) error {
+	r := cfg.Runtime
+	r.Setup.Install = false
+	err := r.Load(ctx)
+	if err == nil {
+		in.product, err = featurize.NewProduct(cfg.Runtime.Threads)
+	}
+	if err != nil && r.Setup.Flag != "" {
+		return err
+	}
+	return nil
+}
+
+// openTrain opens the training set, which tells the head of ready-made features, and the names of
+// classes where nothing else does.
+func (in *sources) openTrain(cfg *Config, opener *source.Opener) error {
+	opener.Classes, opener.Limit = in.classes, cfg.Limit
+	var err error
+	if in.train, err = in.open(cfg, opener, bundle.Train, cfg.Train); err != nil || in.train == nil {
+		return err
+	}
+	if cfg.Covariance.NeedsFisher() && !in.train.Labelled() {
+		return fmt.Errorf("train: %s has no labels: the %s covariance needs them, hessian does not", cfg.Train, cfg.Covariance)
+	}
+	k := in.head.Classes()
+	if d := in.train.Data; in.classes == nil && d != nil && len(d.Classes()) == k && !integers(d.Classes()) {
+		in.classes = d.Classes() // those of folders, in the order of the labels
+	}
+	opener.Classes = in.classes
+	return nil
+}
+
+// open opens the set of a role, nil where there is no SPEC. The first tells the head of ready-made
+// features.
+func (in *sources) open(cfg *Config, opener *source.Opener, role bundle.Role, spec string) (*source.Set, error) {
+	if spec == "" {
+		return nil, nil
+	}
+	classes := 0 // not known yet
+	if in.head != (calibrate.Head{}) {
+		classes = in.head.Classes()
+	}
+	s, err := opener.Open(string(role), spec, classes, role == bundle.Train || role == bundle.Val)
+	if err == nil && cfg.Out != "" && folder.Inside(cfg.Out, s.Path()) {
+		err = fmt.Errorf("%s: %s would lie in %s, among the data: choose another folder for --out", role, cfg.Out, s.Path())
+	}
+	if err == nil && classes == 0 {
+		in.head, err = readyHead(cfg, s, opener.MultiLabel)
+	}
+	if k := in.head.Classes(); err == nil && in.classes != nil && len(in.classes) != k {
+		err = fmt.Errorf("%d class names for a model of %d classes", len(in.classes), k)
+	}
+	return s, err
+}
+
+// readyHead returns the head of ready-made features.
+func readyHead(cfg *Config, train *source.Set, multiLabel bool) (calibrate.Head, error) {
+	d, k := train.Widths()
+	h := calibrate.Head{Logits: k, Features: d, Bias: true, Link: calibrate.Softmax}
+	if k == 1 || multiLabel {
+		h.Link = calibrate.Sigmoid
+	}
+	if cfg.Head.Link != "" {
+		h.Link = calibrate.Link(cfg.Head.Link)
+	}
+	if err := h.Validate(); err != nil {
+		return h, err
+	}
+	if h.MultiLabel() && !multiLabel && cfg.Val != "" {
+		return h, fmt.Errorf("val: %s has labels of one class, and %d logits with link sigmoid want %d labels of 0 or 1 an example", cfg.Val, k, k)
+	}
+	return h, nil
+}
+
+// integers reports whether all names are numbers: labels themselves, not names.
+func integers(names []string) bool {
+	for _, n := range names {
+		for _, r := range n {
+			if r < '0' || r > '9' {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// openHeldOut opens the held-out sets.
+func (in *sources) openHeldOut(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+	opener.Limit = source.MaxHeldOut
+	if in.val, err = in.open(cfg, opener, bundle.Val, cfg.Val); err != nil {
+		return err
+	}
+	if in.val != nil && !in.val.Labelled() {
+		return fmt.Errorf("val: %s has no labels: held-out data needs them", cfg.Val)
+	}
+	if in.val != nil && in.val.Size() >= 0 {
+		from, to := in.val.Slice()
+		if err := cfg.Decisions.Reachable(setting(min(to-from, source.MaxHeldOut))); err != nil {
+			return undecided(err)
+		}
+	}
+	if cfg.OOD == wrap.StandIns {
+		err = in.openStandIns(ctx, cfg, opener)
+	} else {
+		in.ood, err = in.open(cfg, opener, bundle.OOD, cfg.OOD)
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range in.sets() {
+		if err := s.Fits(in.head, "the training set"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openStandIns opens the stand-ins for the held-out images.
+func (in *sources) openStandIns(ctx context.Context, cfg *Config, opener *source.Opener) (err error) {
+	if in.val == nil {
+		return errors.New("ood: stand-ins are made of held-out images, and there are no held-out data here: give both, or neither")
+	}
+	of := *opener
+	of.StandIns, of.Notes = true, &source.Notes{} // what is ignored is told of val
+	if in.standIns, err = in.open(cfg, &of, bundle.StandIns, cfg.Val); err == nil {
+		err = in.standIns.MakesStandIns(ctx)
+	}
+	return err
+}
+
+// findPreprocessing returns how images become the model's input: as is given, else by the default
+// if the data are images. Where they are ready arrays it is not known.
+func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*PreprocessInfo, error) {
+	spec := in.cut.Preprocess()
+	if cfg.Preprocess != nil {
+		return &PreprocessInfo{Source: Given, Spec: spec}, nil
+	}
+	var images, arrays *source.Set
+	for _, s := range in.sets() {
+		pixels, err := s.Pixels(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if pixels && images == nil {
+			images = s
+		}
+		if !pixels && arrays == nil {
+			arrays = s
+		}
+	}
+	switch {
+	case images != nil && arrays != nil && spec == nil:
+		return nil, fmt.Errorf("%s: %s holds bytes, and %s: %s ready arrays: nothing says how the one become the other: give arrays of one type", images.Name, images.Spec, arrays.Name, arrays.Spec)
+	case images != nil && arrays != nil:
+		return nil, fmt.Errorf("%s: %s holds pixels, and %s: %s ready arrays: %w: give --preprocess, as a YAML file or a preset such as imagenet, or ready arrays alone", images.Name, images.Spec, arrays.Name, arrays.Spec, preprocess.ErrUnknown)
+	case images != nil:
+		return &PreprocessInfo{Source: Assumed, Spec: spec}, nil
+	}
+	return &PreprocessInfo{Source: Unknown}, nil
+}
+
+// recipe returns what all parts of a calibration have in common.
+func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
+	structure, err := cfg.Structure.Resolve(in.head)
+	if err != nil {
+		return nil, err
+	}
+	r := &part.Recipe{
+		Head: in.describeHead(), Preprocess: in.preprocess,
+		Covariance: cfg.Covariance, Structure: structure, Damping: cfg.Damping.String(), Lambda0: cfg.Lambda0,
+		OODScore: cfg.OODScore, Decisions: cfg.Decisions,
+		Limit: cfg.Limit, MaxBad: cfg.MaxBad, Classes: in.classes,
+	}
+	if in.cut != nil {
+		m := wrap.NewModelInfo(in.cut.Model)
+		r.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
+		r.Gathered = !in.cut.Model.SelfContained()
+		r.Batch, r.Provider = in.cut.Batch(), cmp.Or(cfg.Runtime.Provider, ort.CPU)
+	}
+	return r, nil
+}
+
+// describeHead describes the head for report and manifest.
+func (in *sources) describeHead() bundle.Head {
+	h := bundle.Head{Head: in.head}
+	if in.cut != nil {
+		n := in.cut.Head
+		h.Op, h.Node, h.FeaturesTensor, h.LogitsTensor, h.Tail = n.Op, n.Node, n.Features, n.Logits, n.Tail
+		h.Approximation = string(n.Approximation)
+	}
+	return h
+}

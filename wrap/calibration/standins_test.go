@@ -1,0 +1,231 @@
+package calibration_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/internal/approx"
+	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	. "github.com/mfgs/mfgs/wrap/calibration"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// withStandIns is the calibration of the digits' network, with stand-ins.
+func withStandIns(t testing.TB) Config {
+	t.Helper()
+	const images = "../../models/digits-mlp/digits-images-idx3-ubyte.gz"
+	return Config{
+		Model: "../../models/digits-mlp/model.onnx", Train: images + "[0:1100]", Val: images + "[1100:1797]",
+		OOD: StandIns, Out: filepath.Join(t.TempDir(), "out"),
+	}
+}
+
+// A shard's stand-ins are those of its own held-out examples: together they are those of one pass.
+func TestStandInsOfAllShardsAreThoseOfOnePass(t *testing.T) {
+	c := withStandIns(t)
+	c.Shard = rows.Shard{Index: 1, Count: 1}
+	if _, err := Accumulate(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	both := group(t, parts(t, c, 2)...)
+	for _, name := range []string{part.ValName, part.StandInsName} {
+		if !bytes.Equal(read(t, filepath.Join(both, name)), read(t, filepath.Join(c.Out, name))) {
+			t.Errorf("another %s", name)
+		}
+	}
+	if bytes.Equal(read(t, filepath.Join(both, part.ValName)), read(t, filepath.Join(both, part.StandInsName))) {
+		t.Error("the stand-ins are the held-out examples")
+	}
+	// A cache of features tells images and stand-ins apart.
+	cached := c
+	cached.Cache = t.TempDir()
+	for _, name := range []string{"first", "second"} {
+		cached.Out = filepath.Join(t.TempDir(), name)
+		if _, err := Accumulate(t.Context(), cached); err != nil {
+			t.Fatal(err)
+		}
+		sameFiles(t, name+" with a cache", cached.Out, c.Out)
+	}
+	p, err := part.Open(both, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.StandIns.N != p.Val.N || p.OOD != nil {
+		t.Errorf("%d stand-ins for %d held-out examples, beside out-of-distribution data %v", p.StandIns.N, p.Val.N, p.OOD)
+	}
+}
+
+func TestStandInsWantImages(t *testing.T) {
+	c := withStandIns(t)
+	features := classified(t, 100, 4, 3)
+	for name, test := range map[string]struct {
+		change func(c *Config)
+		want   string
+	}{
+		"ready-made features": {func(c *Config) {
+			*c = Config{ReadyMade: true, Train: features, Val: features, OOD: StandIns, Out: c.Out}
+		},
+			"stand-ins are made of images, and it holds ready-made features: give data in place of auto"},
+		"no held-out data": {func(c *Config) { c.Val, c.Shard = "", rows.Shard{Index: 1, Count: 2} },
+			"there are no held-out data here"},
+		"arrays": {func(c *Config) {
+			c.Val = write(t, t.TempDir(), "v.npz", npz(t, map[string]array{
+				"image": arrayOf(random(3, 30*64), 30, 1, 8, 8), "labels": arrayOf(make([]int64, 30), 30),
+			}))
+		}, "it is no image of 8-bit pixels, but an array [1 8 8] of float32: give data in place of auto"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := c
+			test.change(&c)
+			_, err := Accumulate(t.Context(), c)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// The learned score is made of stand-ins, and nothing else is: temperatures and figures are as without.
+func TestStandInsTeachAScoreAndNothingElse(t *testing.T) {
+	t.Parallel()
+	c := withStandIns(t)
+	c.OODScore, c.KeepCurvature = "learned", true
+	r := mustCalibrate(t, c)
+	without := c
+	without.OOD, without.OODScore, without.Out = "", "", filepath.Join(t.TempDir(), "without")
+	plain := mustCalibrate(t, without)
+	if got, want := r.Temperatures, plain.Temperatures; got.OODTuned || got.NLL != want.NLL || got.OOD != want.OOD {
+		t.Errorf("temperatures %+v, without stand-ins %+v", r.Temperatures, plain.Temperatures)
+	}
+	if r.HeldOut.After.OOD != nil || r.HeldOut.Scores != nil || r.Examples.OOD != 0 ||
+		r.Examples.StandIns != r.Examples.Val {
+		t.Errorf("stand-ins are out-of-distribution data: %+v, %+v", r.HeldOut, r.Examples)
+	}
+	tried := r.HeldOut.StandIns
+	if len(tried) < 10 || tried[0].Name != "studentized" || tried[len(tried)-1].Name != "learned" {
+		t.Fatalf("scores on stand-ins: %+v", tried)
+	}
+	if learned := tried[len(tried)-1].AUROC; !(learned > 0.98) {
+		t.Errorf("the learned score tells the stand-ins that it is learned from with AUROC %v", learned)
+	}
+	if o := r.OODScore; o.Name != "learned" || !o.Given || !o.StandIns || !strings.Contains(o.Reason, "stand-ins") {
+		t.Errorf("score %+v", o)
+	}
+
+	// Of held-out examples that set thresholds nothing is learned, by their stand-ins neither.
+	half := c
+	half.Out, half.Decisions = filepath.Join(t.TempDir(), "half"), conformal.Plan{Alpha: 0.1}
+	all, some := tried[0].N, mustCalibrate(t, half).HeldOut.StandIns[0].N
+	if some != (all+1)/2 {
+		t.Errorf("with decisions scores are tried on %d stand-ins, without on %d", some, all)
+	}
+
+	b, err := bundle.Open(c.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sets := b.Manifest.Datasets
+	if len(sets) != 3 || sets[2].Role != bundle.StandIns || sets[2].Spec != c.Val ||
+		sets[2].Fingerprint == sets[1].Fingerprint {
+		t.Errorf("datasets %+v", sets)
+	}
+	together := merged(t, parts(t, c, 2)...)
+	sameCalibration(t, "parts", together, c.Out, 1e-9)
+	other, err := bundle.Open(together)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := b.Score.Tensors.Of("part_weights").Data, other.Score.Tensors.Of("part_weights").Data
+	for i, w := range mine {
+		if !approx.Equal(theirs[i], w, 1e-6) {
+			t.Errorf("weight %d is %v of parts, %v of one pass", i, theirs[i], w)
+		}
+	}
+
+	u, err := Update(t.Context(), UpdateConfig{Bundle: c.Out, Train: classifiedDigits(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.OODScore.Name != "learned" || u.Examples.StandIns != r.Examples.StandIns {
+		t.Errorf("updated, the score is %+v of %+v", u.OODScore, u.Examples)
+	}
+}
+
+// classifiedDigits are images that no set has, without labels.
+func classifiedDigits(t testing.TB) string {
+	pixels := make([]byte, 20*64)
+	for i := range pixels {
+		pixels[i] = byte(i * i)
+	}
+	return write(t, t.TempDir(), "more-images-idx3-ubyte", idx(pixels, 20, 8, 8))
+}
+
+func TestTheLearnedScoreWantsSomethingToLearnFrom(t *testing.T) {
+	c := withStandIns(t)
+	c.OOD, c.OODScore = "", "learned"
+	_, err := Calibrate(t.Context(), c)
+	says(t, err, "the score learned is learned from", "give ood")
+	_, err = Merge(t.Context(), MergeConfig{Parts: parts(t, c, 1), Out: filepath.Join(t.TempDir(), "b")})
+	says(t, err, "the score learned is learned from", "--ood auto")
+}
+
+// Figures on stand-ins are called that, and recommend nothing.
+func TestStandInsAreMeasuredApart(t *testing.T) {
+	c := withStandIns(t)
+	mustCalibrate(t, c)
+	e := bench.Config{Bundle: c.Out, Test: c.Val, OOD: []bench.NamedSpec{{Name: "stand-ins", Spec: StandIns}}}
+	r, err := bench.Evaluate(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range r.Methods {
+		if len(m.OOD) != 1 || m.OOD[0].Name != "stand-ins" {
+			t.Errorf("%s: %+v", m.Name, m.OOD)
+		}
+	}
+	if r.Recommendation.Score != nil {
+		t.Errorf("recommended by stand-ins: %+v", r.Recommendation.Score)
+	}
+	for _, n := range []bench.NamedSpec{{Name: "stand-ins", Spec: c.Val}, {Name: "real", Spec: StandIns}} {
+		e.OOD = []bench.NamedSpec{n}
+		_, err := bench.Evaluate(t.Context(), e)
+		says(t, err, "nothing else is called so")
+	}
+}
+
+// An interruption among the stand-ins ends, resumed, in the same bytes.
+func TestStandInsAreResumed(t *testing.T) {
+	t.Parallel()
+	c := withStandIns(t)
+	c.OODScore, c.Runtime.Batch = "learned", 64
+	mustCalibrate(t, c)
+	again := c
+	again.Resume, again.Out = true, filepath.Join(t.TempDir(), "again")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	again.Progress = func(p Progress) {
+		if p.Stage == "stand-ins" && p.Done > 600 {
+			cancel()
+		}
+	}
+	if _, err := Calibrate(ctx, again); !errors.Is(err, context.Canceled) {
+		t.Fatalf("interrupted: %v", err)
+	}
+	again.Progress = nil
+	var went []string
+	again.Notice = func(s string) { went = append(went, s) }
+	mustCalibrate(t, again)
+	if !slices.ContainsFunc(went, func(s string) bool { return strings.HasPrefix(s, "stand-ins: going on after 436 ") }) {
+		t.Errorf("notices %q, want that the stand-ins go on after a whole block", went)
+	}
+	sameFiles(t, "resumed", again.Out, c.Out)
+}

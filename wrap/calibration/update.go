@@ -1,0 +1,429 @@
+package calibration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize"
+	"github.com/mfgs/mfgs/featurize/dataset"
+	"github.com/mfgs/mfgs/internal/attach"
+	"github.com/mfgs/mfgs/internal/files"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+)
+
+// UpdateConfig says what Update does. Bundle and Train must be set.
+type UpdateConfig struct {
+	Bundle string // folder of a bundle that was calibrated with KeepCurvature
+	Train  string // SPEC of more training data
+
+	// SPECs of held-out data. Empty ones are those of the bundle, whose content must be the same
+	// still.
+	Val, OOD string
+	// Decisions are asked for instead of the bundle's; zero: these.
+	Decisions conformal.Plan
+
+	Out   string // folder of the bundle to write; "" replaces Bundle
+	Force bool   // replace a bundle that is at Out
+	Model string // path of the model, where the bundle has none
+
+	MaxBad  int    // records that may be unreadable
+	Cache   string // folder that keeps features between runs; "" keeps none
+	Runtime wrap.Runtime
+
+	Progress func(wrap.Progress)
+}
+
+// Update adds training data to a bundle: it sums over them behind what the bundle's curvature has
+// summed, and tunes damping and temperatures again. It comes to what Calibrate makes of the old and
+// the new data, one behind the other, but for the rounding of sums; the old are not read. On error
+// the bundle stands as it was.
+func Update(ctx context.Context, cfg UpdateConfig) (*Report, error) {
+	if cfg.Bundle == "" || cfg.Train == "" {
+		return nil, errors.New("bundle or train is missing: an update needs a bundle and training data")
+	}
+	if err := cfg.Decisions.Validate(); err != nil {
+		return nil, err
+	}
+	to := &target{dir: cfg.Out, force: cfg.Force, keepCurvature: true}
+	if cfg.Out == "" {
+		to.dir, to.force = cfg.Bundle, true
+	}
+	u := &update{UpdateConfig: cfg, log: newJournal(cfg.Progress)}
+	u.log.begin("open")
+	if err := u.openBundle(); err != nil {
+		return nil, err
+	}
+	if cfg.Model != "" && u.manifest.Model != nil && u.manifest.Model.File == nil {
+		to.keep = []string{cfg.Model}
+	}
+	if err := bundle.CheckTarget(to.dir, to.force, to.keep...); err != nil {
+		return nil, err
+	}
+	defer u.in.close()
+	if err := u.open(ctx); err != nil {
+		return nil, err
+	}
+	a := &accumulation{cfg: u.config(), in: u.in, log: u.log}
+	if err := a.begin(); err != nil {
+		return nil, err
+	}
+	if m := u.manifest.Model; m != nil { // whose copy in the bundle may be another file
+		a.part.Recipe.Model = &bundle.Model{SHA256: m.SHA256, Producer: m.Producer, Opset: m.Opset}
+	}
+	from, _ := u.in.train.Range()
+	if err := u.takeSums(a, from); err != nil {
+		return nil, err
+	}
+	if err := a.accumulate(ctx); err != nil {
+		return nil, err
+	}
+	if err := u.check(ctx); err != nil {
+		return nil, err
+	}
+	train := a.shard(u.in.train)
+	if w := repeated("train", a.part.Counts); w != "" {
+		train.Warnings = append(train.Warnings, w)
+	}
+	train.Warnings = append(train.Warnings, u.overlaps...)
+	a.part.Counts = nil
+	for _, d := range u.manifest.Datasets {
+		if d.Role == bundle.Train {
+			to.trained = append(to.trained, d)
+		}
+	}
+	if to.noProbe = u.in.noProbe; u.manifest.Probe == nil {
+		to.noProbe = hadNone
+	}
+	u.describe(to)
+	return finish(ctx, a.part, to, u.log)
+}
+
+// update is a bundle that is updated.
+type update struct {
+	UpdateConfig
+	log      *journal
+	bundle   *bundle.Bundle
+	manifest *bundle.Manifest
+	document []byte // of the manifest, as it was opened
+	opener   *source.Opener
+	in       *sources
+	overlaps []string // warnings
+}
+
+// openBundle opens the bundle, and refuses one that has no sums.
+func (u *update) openBundle() (err error) {
+	if u.document, err = u.read(); err != nil {
+		if _, e := bundle.Open(u.Bundle); e != nil {
+			return e // which says what it is
+		}
+		return err
+	}
+	if u.bundle, err = bundle.Open(u.Bundle); err != nil {
+		return err
+	}
+	u.manifest = &u.bundle.Manifest
+	if !u.bundle.KeepsCurvature() {
+		return fmt.Errorf("%s keeps no curvature to add to: calibrate with --keep-curvature", u.Bundle)
+	}
+	u.in = &sources{head: u.manifest.Head.Head, classes: u.manifest.Labels}
+	return nil
+}
+
+// read reads the manifest.
+func (u *update) read() ([]byte, error) {
+	data, err := files.Read(filepath.Join(u.Bundle, bundle.ManifestName), bundle.MaxManifest)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not a bundle: %w", u.Bundle, err)
+	}
+	return data, nil
+}
+
+// config is that of the calibration which made the bundle, with the new data.
+func (u *update) config() *Config {
+	m := u.manifest
+	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
+	ood := u.spec(bundle.OOD, u.OOD)
+	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
+		ood = wrap.StandIns
+	}
+	decisions := u.Decisions
+	if decisions == (conformal.Plan{}) {
+		decisions = askedDecisions(m)
+	}
+	return &Config{
+		Out: u.Out, NoProbe: m.Probe == nil, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
+		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
+		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: decisions.Complete(),
+		Inputs: wrap.Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
+	}
+}
+
+// askedScore is the score that was asked for when a bundle was made, "" where it was chosen.
+func askedScore(m *bundle.Manifest) string {
+	if o := m.OODScore; o != nil && o.Given {
+		return o.Name
+	}
+	return ""
+}
+
+// askedDecisions are those that a bundle was made with.
+func askedDecisions(m *bundle.Manifest) conformal.Plan {
+	if m.Decisions == nil {
+		return conformal.Plan{}
+	}
+	return m.Decisions.Plan
+}
+
+// recorded returns the bundle's data of a role, nil where there is none.
+func (u *update) recorded(role bundle.Role) *bundle.Dataset {
+	all := u.manifest.Datasets
+	if i := slices.IndexFunc(all, func(d bundle.Dataset) bool { return d.Role == role }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// spec returns that which is given, or else the bundle's.
+func (u *update) spec(role bundle.Role, given string) string {
+	if d := u.recorded(role); given == "" && d != nil {
+		return d.Spec
+	}
+	return given
+}
+
+// open opens model and data.
+func (u *update) open(ctx context.Context) error {
+	cfg, m := u.config(), u.manifest
+	if err := cfg.Runtime.Validate(); err != nil {
+		return err
+	}
+	specs := map[string]string{"train": cfg.Train, "val": cfg.Val, "ood": cfg.OOD}
+	for _, role := range []bundle.Role{bundle.Val, bundle.OOD} {
+		given := map[bundle.Role]string{bundle.Val: u.Val, bundle.OOD: u.OOD}[role]
+		if given == "" && dataset.IsStream(specs[string(role)]) {
+			return fmt.Errorf("the %s data of the bundle came on standard input, which is gone: give it with --%s", role, role)
+		}
+	}
+	if err := source.OneStream(specs); err != nil {
+		return err
+	}
+	u.opener = &source.Opener{
+		MaxBad: u.MaxBad, Cache: u.Cache, MultiLabel: u.in.head.MultiLabel(), Fingerprint: true, Notes: &u.log.Notes,
+	}
+	var err error
+	if m.Model == nil {
+		if u.Model != "" {
+			return errors.New("model is given, and the bundle was made of ready-made features, which have none: leave it out")
+		}
+		err = u.in.openProduct(ctx, cfg)
+	} else {
+		err = u.openModel(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := u.in.openTrain(cfg, u.opener); err != nil {
+		return err
+	}
+	// The same words as before need not be the same data: what is known now costs less than to
+	// read all of it in vain.
+	for _, d := range m.Datasets {
+		if d.Role == bundle.Train && d.Spec == u.Train && u.in.train.Size() >= 0 {
+			if err := u.in.train.Identify(ctx); err != nil {
+				return err
+			}
+			if err := u.checkNew(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := u.checkOverlap(ctx); err != nil {
+		return err
+	}
+	if err := u.in.openHeldOut(ctx, cfg, u.opener); err != nil {
+		return fmt.Errorf("%w (held-out data that is not given is that of the bundle)", err)
+	}
+	return nil
+}
+
+// openModel opens the model as the bundle was calibrated with it.
+func (u *update) openModel(ctx context.Context) error {
+	a, err := attach.Open(u.bundle, u.Model, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if u.in.cut == nil {
+			a.Close()
+		}
+	}()
+	if err := u.Runtime.Load(ctx); err != nil {
+		return err
+	}
+	run := u.Runtime.Config()
+	run.Batch = u.manifest.Batch
+	if u.Runtime.Batch > 0 {
+		run.Batch = u.Runtime.Batch
+	}
+	err = a.Run(nil, run, func(c featurize.Config) (err error) {
+		u.in.cut, err = attach.OpenCut(a.Model, a.Head, c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	u.opener.Network, u.opener.Extractor = u.in.cut.Network, u.in.cut.Extractor
+	u.in.preprocess = &PreprocessInfo{Source: Unknown}
+	switch {
+	case u.manifest.Preprocess != nil:
+		u.in.preprocess = &PreprocessInfo{Source: Given, Spec: u.manifest.Preprocess}
+	case u.manifest.Bytes:
+		u.in.preprocess.Source = Assumed
+	}
+	u.in.product, err = featurize.NewProduct(u.Runtime.Threads)
+	return err
+}
+
+// takeSums goes on with the bundle's sums, behind which the new data's blocks come, from the block of
+// a position on.
+func (u *update) takeSums(a *accumulation, from int) error {
+	sums, err := u.bundle.Sums(u.in.matrixProduct())
+	if err != nil {
+		return fmt.Errorf("%s: %w", u.Bundle, err)
+	}
+	a.part.Sums, a.offset = sums, sums.End()-from/calibrate.BlockSize
+	if u.manifest.Sample == nil {
+		a.part.Sample = nil
+		return nil
+	}
+	s, err := files.Open(filepath.Join(u.Bundle, bundle.SampleName))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	info, err := s.Stat()
+	if err != nil {
+		return err
+	}
+	if a.part.Sample, err = rows.DecodeSample(s, info.Size()); err != nil {
+		return fmt.Errorf("%s: %s: %w", u.Bundle, bundle.SampleName, err)
+	}
+	return nil
+}
+
+// checkNew refuses training data that the bundle has.
+func (u *update) checkNew(ctx context.Context) error {
+	for i := range u.manifest.Datasets {
+		d := &u.manifest.Datasets[i]
+		if d.Role != bundle.Train {
+			continue
+		}
+		same, err := u.opener.IsRecorded(ctx, u.in.train, u.in.head.Classes(), d)
+		if err != nil {
+			return err
+		}
+		for _, p := range d.Parts {
+			same = same || p.Fingerprint == u.in.train.Fingerprint
+		}
+		if same {
+			return fmt.Errorf("train: %s is in the bundle already: every example counts once", u.Train)
+		}
+	}
+	return nil
+}
+
+// checkOverlap refuses training data of which the bundle has some, from the same file or folder. Where
+// that has changed since, it warns.
+func (u *update) checkOverlap(ctx context.Context) error {
+	for i := range u.manifest.Datasets {
+		d := &u.manifest.Datasets[i]
+		if d.Role != bundle.Train || dataset.IsStream(d.Spec) {
+			continue
+		}
+		both, same, err := u.overlap(ctx, d)
+		switch {
+		case err != nil:
+			return err
+		case same:
+			return fmt.Errorf("train: %s is in the bundle already, of %s: every example counts once", both, d.Spec)
+		case both != "":
+			u.overlaps = append(u.overlaps, fmt.Sprintf("train: the new data and the bundle's %s share %s, which has changed since: what is there still counts twice", d.Spec, both))
+		}
+	}
+	return nil
+}
+
+// overlap returns what slice of a file or folder the new data shares with training data of the
+// bundle, and whether that is the same still.
+func (u *update) overlap(ctx context.Context, d *bundle.Dataset) (both string, same bool, err error) {
+	o := *u.opener
+	o.Fingerprint, o.Cache, o.Limit, o.Notes = false, "", 0, &source.Notes{}
+	old, err := o.Open(string(d.Role), d.Spec, u.in.head.Classes(), u.in.train.Labelled())
+	if err != nil {
+		return "", false, nil // it is gone, or is something else now
+	}
+	defer old.Close()
+	if both = u.in.train.Overlap(old); both == "" {
+		return "", false, nil
+	}
+	if err := old.Identify(ctx); err != nil {
+		return "", false, err
+	}
+	same, err = o.IsRecorded(ctx, old, u.in.head.Classes(), d)
+	return both, same, err
+}
+
+// check refuses data that is not what it is taken for, when all of it is known.
+func (u *update) check(ctx context.Context) error {
+	if err := u.checkNew(ctx); err != nil {
+		return err
+	}
+	for _, s := range []struct {
+		set   *source.Set
+		role  bundle.Role
+		given string
+	}{{u.in.val, bundle.Val, u.Val}, {u.in.ood, bundle.OOD, u.OOD}} {
+		d := u.recorded(s.role)
+		if s.given != "" || d == nil {
+			continue
+		}
+		same, err := u.opener.IsRecorded(ctx, s.set, u.in.head.Classes(), d)
+		if err != nil {
+			return err
+		}
+		if !same {
+			return fmt.Errorf("%s: %s is not the data of the bundle any more: give the data with --%s", s.role, d.Spec, s.role)
+		}
+	}
+	return nil
+}
+
+// describe says where the bundle's model comes from, and that nobody else has changed the bundle.
+func (u *update) describe(to *target) {
+	if m := u.manifest.Model; m != nil {
+		to.model, to.weights = wrap.NewModelInfo(u.in.cut.Model), u.in.cut.Head.Weights
+		to.model.SHA256 = m.SHA256
+		if m.File != nil {
+			to.files.Model = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelName))
+		}
+		if m.Data != nil {
+			to.files.ModelData = bundle.Copy(filepath.Join(u.Bundle, bundle.ModelDataName))
+		}
+	}
+	to.last = func() error {
+		now, err := u.read()
+		if err == nil && !bytes.Equal(now, u.document) {
+			err = fmt.Errorf("%s has changed since it was opened: update it again", u.Bundle)
+		}
+		return err
+	}
+}

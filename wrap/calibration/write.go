@@ -1,0 +1,141 @@
+package calibration
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/internal/source"
+	"github.com/mfgs/mfgs/onnx"
+	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/internal/part"
+)
+
+// A target is where the bundle of a calibration goes, and what is not of its parts.
+type target struct {
+	dir           string
+	force         bool
+	keep          []string // files that must be there afterwards
+	keepCurvature bool
+	model         *wrap.ModelInfo     // for the report; nil for ready-made features
+	weights       weights             // of the last layer; nil where there is no model
+	files         bundle.WriteOptions // of which those that write the model; zero leaves it out
+	trained       []bundle.Dataset    // what the sums were made of before
+	noProbe       string              // why there is no probe, where there is none
+	last          func() error        // may refuse to write, at the last moment; nil does not
+}
+
+// manifest describes a bundle, but for what is measured of it.
+func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
+	m := &bundle.Manifest{
+		Tool:          "mfgs " + wrap.Version(),
+		Head:          p.Recipe.Head,
+		Covariance:    f.Posterior.Covariance,
+		Structure:     f.Posterior.Structure,
+		Probabilities: &f.Choice,
+		Damping: bundle.Damping{
+			Rule: p.Recipe.Damping, Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+		},
+		Temperatures: bundle.Temperatures{
+			NLL:     bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"},
+			OOD:     bundle.Pair{Temperatures: f.OOD, TunedOn: "nll"},
+			Optimum: &bundle.Pair{Temperatures: f.Optimum, TunedOn: "nll"},
+			TS:      f.TS,
+			TSOOD:   f.TSOOD,
+		},
+		MeanField: bundle.MeanField{
+			Lambda0: f.Lambda0, MedianVariance: f.MedianVariance, MaxRatio: f.Ratio,
+		},
+		OODScore: &bundle.OODScore{Choice: f.ScoreChoice},
+		Labels:   p.Recipe.Classes,
+		Grids:    &bundle.Grids{NLL: &f.NLLGrid},
+	}
+	if f.OODTuned {
+		m.Temperatures.OOD.TunedOn = "ood"
+		m.Grids.AUROC = &f.AUROCGrid
+	}
+	m.Datasets = slices.Clone(to.trained)
+	for i := range p.Sets {
+		m.Datasets = append(m.Datasets, describeSet(&p.Sets[i]))
+	}
+	if pre := p.Recipe.Preprocess; pre != nil {
+		m.Model, m.Batch = p.Recipe.Model, p.Recipe.Batch
+		m.Preprocess = pre.Spec
+		m.Bytes = pre.Source == Assumed && pre.Spec == nil
+	}
+	return m
+}
+
+// write writes the bundle.
+func write(p *part.Part, to *target, f *calibrate.Fitted, m *bundle.Manifest) error {
+	o := bundle.WriteOptions{Force: to.force, Keep: to.keep, Model: to.files.Model, ModelData: to.files.ModelData}
+	if to.keepCurvature {
+		o.Curvature = p.Sums.Encode
+		if p.Sample != nil {
+			o.Sample = p.Sample.Encode
+		}
+	}
+	if to.last != nil {
+		if err := to.last(); err != nil {
+			return err
+		}
+	}
+	return bundle.Write(to.dir, bundle.Bundle{Manifest: *m, Posterior: f.Posterior, Score: f.Score, Probe: p.Probe}, o)
+}
+
+// describeSet describes a dataset for the manifest.
+func describeSet(s *part.Set) bundle.Dataset {
+	d := bundle.Dataset{
+		Role: s.Role, Spec: s.Spec, Fingerprint: s.Shards[0].Fingerprint,
+		Count: s.Examples(), Ignored: s.Shards[0].Ignored, Bad: s.Bad(),
+	}
+	if s.Role != bundle.Train {
+		d.Count = min(d.Count, source.MaxHeldOut)
+	}
+	if len(s.Shards) > 1 {
+		for _, p := range s.Shards {
+			d.Parts = append(d.Parts, bundle.DatasetPart{Shard: p.Shard, Fingerprint: p.Fingerprint})
+		}
+		d.Fingerprint = bundle.FingerprintOf(d.Parts)
+	}
+	return d
+}
+
+// modelFiles has a bundle or part hold a model: a copy of its file or, where weights lie
+// in others, what gathers them, in one file if they fit.
+func modelFiles(m *onnx.Model) (o bundle.WriteOptions, err error) {
+	if m.SelfContained() {
+		o.Model = func(w io.Writer) error { return copyModel(w, m) }
+		return o, nil
+	}
+	files, err := m.Files(bundle.ModelName)
+	if err != nil {
+		return o, fmt.Errorf("%w; leave the model out of the bundle with --no-model", err)
+	}
+	o.Model = files[0].Write
+	if len(files) == 2 {
+		o.ModelData = files[1].Write
+	}
+	return o, nil
+}
+
+// copyModel copies the file of a model that is one.
+func copyModel(w io.Writer, m *onnx.Model) error {
+	f, err := m.File()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(w, h), f); err != nil {
+		return err
+	}
+	if hex.EncodeToString(h.Sum(nil)) != m.SHA256() {
+		return fmt.Errorf("%s changed while it was being calibrated", m.Path())
+	}
+	return nil
+}
