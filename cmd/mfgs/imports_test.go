@@ -26,8 +26,8 @@ var ground = []string{
 
 // imports says what each package may import of this module beyond ground, in the files that are
 // built: tests may import anything. It is a statement of policy: a package without a row fails the test,
-// and a row is the place to argue about a new arrow. A pattern matches as path.Match does; a trailing /... takes a package
-// and all below it. Of several rows that match a package the longest holds.
+// and a row is the place to argue about a new arrow. A pattern matches as path.Match does; a trailing /...
+// takes a package and all below it. Of several rows that match a package the longest holds.
 //
 // Left to right is the way from a model file to a served prediction: nothing mathematical knows of
 // ONNX Runtime, and nothing that reads model files knows of the mathematics.
