@@ -62,6 +62,15 @@ func (d Damping) String() string {
 	return "auto"
 }
 
+// MarshalText and UnmarshalText have a rule stand in files as ParseDamping reads it.
+func (d Damping) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (d *Damping) UnmarshalText(text []byte) (err error) {
+	*d, err = ParseDamping(string(text))
+	return err
+}
+
 // standard is the relative damping that stands unless another is better;
 // autoDamping are the others tried.
 const standard = 1.0

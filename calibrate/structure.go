@@ -36,6 +36,15 @@ const (
 	maxClassSums = 8 << 20
 )
 
+// Validate reports a structure that there is not.
+func (s Structure) Validate() error {
+	switch s {
+	case "", Auto, Full, Kronecker:
+		return nil
+	}
+	return fmt.Errorf("structure %q: want %s, %s or %s", s, Auto, Full, Kronecker)
+}
+
 // Resolve replaces Auto by the structure that fits the head, and refuses what would not fit into
 // memory.
 func (s Structure) Resolve(h Head) (Structure, error) {

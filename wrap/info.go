@@ -6,25 +6,10 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/measure"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap/bundle"
 )
-
-// Inputs says how records become model inputs.
-type Inputs struct {
-	// Preprocess turns images into the model's input; nil takes the default for
-	// the model's input: uint8 → x/255, layout and flattening as it wants, never
-	// a resize, image files turned upright by their EXIF orientation. Ready arrays say
-	// nothing of it: beside images it must be given, and a bundle from arrays alone refuses
-	// images until it is.
-	Preprocess *preprocess.Spec
-	// MaxBad is how many records that cannot be read are skipped before giving up.
-	MaxBad int
-	// Cache is a folder that keeps features between runs; "" keeps none.
-	Cache string
-}
 
 // StandIns, in place of a SPEC of out-of-distribution data, takes synthetic ones, made of images in distribution.
 const StandIns = "auto"

@@ -15,6 +15,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/internal/approx"
 	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -203,7 +204,7 @@ func TestLinesBringTheirLabels(t *testing.T) {
 	folder := t.TempDir()
 	file := write(t, folder, "x.npz", npz(t, map[string]array{"x": arrayOf(x.Data, 300, 5), "labels": arrayOf(tossed(logits), 300, 4)}))
 	c := Config{Model: multiLabelModel, Train: file + "[:200]", Val: file + "[200:]", Out: filepath.Join(folder, "b"),
-		Damping: calibrate.Damping{Relative: 1}}
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}}
 	mustCalibrate(t, c)
 	p := opened(t, c.Out, Options{})
 	name := p.Inputs()[0].Name

@@ -233,13 +233,13 @@ func TestFusedScoresTellMNISTFromNotMNIST(t *testing.T) {
 	} {
 		c := quick(Config{
 			Model: "../models/mnist-mlp/" + of.model, Train: train + "[0:2000]", Val: train + "[55000:55500]", OOD: other + "[0:500]",
-			Out: filepath.Join(dir, of.model), Inputs: Inputs{Cache: filepath.Join(dir, "cache")},
+			Out: filepath.Join(dir, of.model), Cache: filepath.Join(dir, "cache"),
 		})
 		c.Structure, c.Limit, c.OODScore = of.structure, 0, of.score
 		mustCalibrate(t, c)
 		e, err := bench.Evaluate(t.Context(),
 			bench.Config{Bundle: c.Out, Test: test, OOD: []bench.NamedSpec{{Name: "notmnist", Spec: other + "[5000:8000]"}},
-				Methods: []string{of.score, "leverage"}, Inputs: c.Inputs})
+				Methods: []string{of.score, "leverage"}, MaxBad: c.MaxBad, Cache: c.Cache, Preprocess: c.Preprocess})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,8 +371,8 @@ func TestFusedPredictionsOfRealNetworks(t *testing.T) {
 			dir := t.TempDir()
 			file := write(t, dir, "x.npz", npz(t, train))
 			for _, s := range structures {
-				c := quick(Config{Model: model, Head: o, Train: file + "[:40]", Val: file + "[40:]",
-					Out: filepath.Join(dir, string(s))})
+				c := quick(Config{Model: model, Train: file + "[:40]", Val: file + "[40:]",
+					Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{Head: o}})
 				c.Structure = s
 				mustCalibrate(t, c)
 				p, oracle := opened(t, c.Out, Options{}), cut(t, c.Out)

@@ -228,14 +228,14 @@ func TestWhenAProbeIsKept(t *testing.T) {
 	}
 	c.NoProbe = true
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "kept probe is true, want false")
+	says(t, err, "keep_probe is true, want false")
 	c.Force = true
 	if r := mustCalibrate(t, c); r.Probe != (ProbeInfo{Reason: "not wanted"}) || holds(c.Out) != nil {
 		t.Errorf("the report says %+v, and the probe has %d bytes", r.Probe, len(holds(c.Out)))
 	}
 	c.Force, c.NoProbe = false, false
 	_, err = Calibrate(t.Context(), c)
-	says(t, err, "kept probe is false, want true")
+	says(t, err, "keep_probe is false, want true")
 
 	// Of the cache, into which features were written by the calls above.
 	c.Out = filepath.Join(t.TempDir(), "cached")

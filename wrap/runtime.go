@@ -17,10 +17,10 @@ type Setup = install.Config
 // an ONNX Runtime found on this machine, and installs nothing. A process loads
 // one ONNX Runtime: Setup counts only where none is loaded yet.
 type Runtime struct {
-	Setup    Setup
-	Provider string // one of ort.Providers; "" is the CPU
-	Threads  int    // of one inference; 0 is one for each CPU
-	Batch    int    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
+	Setup    Setup  `yaml:"-"`
+	Provider string `yaml:"provider"` // one of ort.Providers; "" is the CPU
+	Threads  int    `yaml:"threads"`  // of one inference; 0 is one for each CPU
+	Batch    int    `yaml:"batch"`    // examples per inference; 0 chooses, and a model with a fixed batch keeps its own
 }
 
 // Validate reports numbers that mean nothing.

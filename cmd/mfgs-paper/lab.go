@@ -21,6 +21,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -189,17 +190,15 @@ func (l *lab) accumulate(ctx context.Context, s subject) (*calibration.PartRepor
 	return calibration.Accumulate(ctx, calibration.Config{
 		Model: model, Train: s.set.train, Val: s.set.val, OOD: s.set.valOOD,
 		Out: out, Force: true,
-		OODScore:   score.Default, // to compare all takes longer than all else
-		Covariance: covariance, Structure: s.structure,
-		Inputs: l.inputs(s.set), Runtime: l.runtime,
+		Preprocess: s.set.preprocess, Cache: l.cache(s.set.name), Runtime: l.runtime,
+		Settings: bundle.Settings{
+			OODScore:   score.Default, // to compare all takes longer than all else
+			Covariance: covariance, Structure: s.structure,
+		},
 	})
 }
 
-// inputs says how a benchmark is read, and where its features are kept.
-func (l *lab) inputs(b *benchmark) wrap.Inputs {
-	return wrap.Inputs{Preprocess: b.preprocess, Cache: l.cache(b.name)}
-}
-
+// cache keeps the features of a benchmark.
 func (l *lab) cache(name string) string {
 	return filepath.Join(l.scratch, "features", fileName(name))
 }
@@ -310,7 +309,7 @@ func (l *lab) evaluate(
 	}
 	c := bench.Config{
 		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Alone: true,
-		Layers: q.layers, Resamples: resamples, Inputs: l.inputs(q.set), Runtime: l.runtime,
+		Layers: q.layers, Resamples: resamples, Preprocess: q.set.preprocess, Cache: l.cache(q.set.name), Runtime: l.runtime,
 	}
 	for draw := range draws {
 		c.Draws = append(c.Draws, uint64(1000*q.seed+draw))

@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -30,8 +31,9 @@ func (l *lab) scoreCalibration(ctx context.Context, h home, seed int, ood, serve
 		return nil, err
 	}
 	r, err := calibration.Calibrate(ctx, calibration.Config{
-		Model: model, Train: h.set.train, Val: h.set.val, OOD: ood, OODScore: serve, Out: out, Force: true,
-		Structure: calibrate.Kronecker, Damping: d, Inputs: l.inputs(h.set), Runtime: l.runtime,
+		Model: model, Train: h.set.train, Val: h.set.val, OOD: ood, Out: out, Force: true,
+		Preprocess: h.set.preprocess, Cache: l.cache(h.set.name), Runtime: l.runtime,
+		Settings: bundle.Settings{OODScore: serve, Structure: calibrate.Kronecker, Damping: d},
 	})
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func (l *lab) scoreFigures(ctx context.Context, h home, bundle string, methods [
 ) (map[string]map[string]answer, error) {
 	c := bench.Config{
 		Bundle: bundle, Test: h.set.test, Limit: scoreImages, Methods: methods, Alone: true, Resamples: scoreResamples,
-		Inputs: l.inputs(h.set), Runtime: l.runtime,
+		Preprocess: h.set.preprocess, Cache: l.cache(h.set.name), Runtime: l.runtime,
 	}
 	for _, u := range sets {
 		c.OOD = append(c.OOD, u.test())

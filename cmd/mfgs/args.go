@@ -130,3 +130,8 @@ func oneOf[S ~string](c *cli.Context, name string, want []S) error {
 	}
 	return nil
 }
+
+// among is oneOf as the Action of a flag.
+func among[S ~string](name string, want []S) func(*cli.Context, string) error {
+	return func(c *cli.Context, _ string) error { return oneOf(c, name, want) }
+}

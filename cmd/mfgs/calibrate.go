@@ -24,11 +24,6 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-var (
-	structures  = []calibrate.Structure{calibrate.Auto, calibrate.Full, calibrate.Kronecker}
-	covariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
-)
-
 func (p *program) calibrate() *cli.Command {
 	return &cli.Command{
 		Name:  "calibrate",
@@ -53,37 +48,18 @@ bundle of: N runs, on as many machines, do the work of one. Any of --train, --va
 and --ood is then enough.`,
 		Flags: slices.Concat([]cli.Flag{
 			jobFlag(),
-			&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
-			&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
-			&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
-			&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to choose the score of unfamiliarity by; labels are not used. auto: stand-ins, made of the held-out images"},
 			&cli.StringFlag{Name: "train-features", Category: dataFlags, Usage: "`NPZ` instead of --model and --train: a file with the arrays features [N,d], logits [N,K] and, where needed, labels [N]"},
 			&cli.StringFlag{Name: "val-features", Category: dataFlags, Usage: "`NPZ` instead of --val, with labels; where these are [N,K], 0 or 1 each, the head is multi-label"},
 			&cli.StringFlag{Name: "ood-features", Category: dataFlags, Usage: "`NPZ` instead of --ood"},
 			preprocessFlag("unit, where all data are images"),
 			&cli.StringFlag{Name: "classes", Category: dataFlags, Usage: "`FILE` class names in label order, one a line, a JSON array, or a config.json with id2label [the model's own, or the training folders']"},
 			&cli.StringFlag{Name: "shard", Category: dataFlags, Usage: "`I/N` read this one of N parts of the data only, and write a part for merge"},
-			&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
-			maxBadFlag(),
-			cacheFlag(),
-
-			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle or part that is there, and drop what an interrupted run has read"},
 			&cli.BoolFlag{Name: "dry-run", Category: outputFlags, Usage: "say how many examples there are and about what time and memory each stage would take, from a timed part of each; write nothing"},
 			&cli.BoolFlag{Name: "resume", Category: outputFlags, Usage: "go on with a run that was interrupted, if there was one"},
-			keepCurvatureFlag(),
-			&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
-			&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
 			reportFlag("the bundle, on the held-out data"),
 			jsonFlag(),
-
-			&cli.StringFlag{Name: "covariance", Category: fitFlags, Value: string(calibrate.Hessian),
-				Usage: "`NAME` " + alternatives(covariances) + " [hessian]"},
-			&cli.StringFlag{Name: "structure", Category: fitFlags, Value: string(calibrate.Auto),
-				Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]"},
-			&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
-			&cli.StringFlag{Name: "damping", Category: fitFlags, Value: "auto", Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
-		}, decisionFlags(), headOptions(), inferenceFlags()),
+		}, flagsOf(allSettings), []cli.Flag{runtimePathFlag(runtimeFlags), noInstallFlag()}),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.calibrateConfig(c, bar)
@@ -162,104 +138,71 @@ func collectOften() (restore func()) {
 	return func() { debug.SetGCPercent(percent) }
 }
 
-func (p *program) calibrateConfig(c *cli.Context, bar *progress) (calibration.Config, error) {
-	fail := func(err error) (calibration.Config, error) { return calibration.Config{}, err }
+// calibrateConfig reads what a calibration is asked to do: the flags, and where they say nothing the job.
+func (p *program) calibrateConfig(c *cli.Context, bar *progress) (config calibration.Config, err error) {
 	if err := noArguments(c); err != nil {
-		return fail(err)
+		return config, err
 	}
 	job, err := readJob(c)
 	if err != nil {
-		return fail(err)
+		return config, err
 	}
 	readyMade, err := readyMade(c)
 	if err != nil {
-		return fail(err)
+		return config, err
 	}
 	suffix := ""
 	if readyMade {
 		suffix = "-features"
 	}
-	shard, err := requiredData(c, suffix)
-	if err != nil {
-		return fail(err)
+	if config.Shard, err = requiredData(c, suffix); err != nil {
+		return config, err
 	}
-	err = cmp.Or(notNegative(c, "limit", "max-bad"), oneOf(c, "structure", structures),
-		oneOf(c, "covariance", covariances))
-	if err != nil {
-		return fail(err)
+	config.Preprocess, config.Classes, config.Known = job.Config.Preprocess, job.Config.Classes, job.Config.Known
+	config.Lambda0 = job.Config.Lambda0
+	if err := readSettings(c, &config); err != nil {
+		return config, err
 	}
-	damping, decisions, err := readFinish(c)
-	if err != nil {
-		return fail(err)
-	}
-	runtime, err := p.inference(c, bar)
-	if err != nil {
-		return fail(err)
-	}
-	if err := found(c, "model"); err != nil {
-		return fail(err)
+	if err := cmp.Or(found(c, "model"), reportableHeldOut(c, &config)); err != nil {
+		return config, err
 	}
 	if !c.Bool("dry-run") {
 		if err := parentOfOut(c); err != nil {
-			return fail(err)
+			return config, err
 		}
 	}
-	config := calibration.Config{
-		Model:     c.String("model"),
-		Head:      readHead(c),
-		Train:     c.String("train" + suffix),
-		Val:       c.String("val" + suffix),
-		OOD:       c.String("ood" + suffix),
-		ReadyMade: readyMade,
-		Out:       c.String("out"),
-		Force:     c.Bool("force"),
-		Resume:    c.Bool("resume"),
-		NoModel:   c.Bool("no-model"),
-		NoProbe:   c.Bool("no-probe"),
-		Shard:     shard,
-
-		KeepCurvature: c.Bool("keep-curvature"),
-
-		Covariance: calibrate.Covariance(c.String("covariance")),
-		Structure:  calibrate.Structure(c.String("structure")),
-		Damping:    damping,
-		OODScore:   c.String("ood-score"),
-		Decisions:  decisions,
-		Limit:      c.Int("limit"),
-		Inputs:     wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
-		Runtime:    runtime,
-		Progress:   bar.work,
-		Notice:     bar.say,
+	config.ReadyMade, config.Force, config.Resume = readyMade, c.Bool("force"), c.Bool("resume")
+	if readyMade {
+		config.Train, config.Val, config.OOD = c.String("train-features"), c.String("val-features"), c.String("ood-features")
 	}
-	if err := reportableHeldOut(c, &config); err != nil {
-		return fail(err)
-	}
+	config.Runtime.Setup = library(c, bar)
+	config.Progress, config.Notice = bar.work, bar.say
+	return config, readFiles(c, &config, bar.say)
+}
+
+// readFiles reads the files that flags name beside model and data, and what lies beside the model.
+func readFiles(c *cli.Context, config *calibration.Config, say func(string)) error {
 	folder, err := modelFolder(config.Model)
 	if err != nil {
-		return fail(err)
+		return err
 	}
 	if folder != nil {
 		config.Model = folder.Model
 	}
 	if file := c.String("classes"); file != "" {
 		if config.Classes, err = readClasses(file); err != nil {
-			return fail(err)
+			return err
 		}
 	}
 	if arg := c.String("preprocess"); arg != "" {
 		if config.Preprocess, err = readPreprocessing(arg, config.Model); err != nil {
-			return fail(err)
+			return err
 		}
-	}
-	if err := completeByJob(&config, job); err != nil {
-		return fail(err)
 	}
 	if folder != nil {
-		if err := take(folder, &config, bar.say); err != nil {
-			return fail(err)
-		}
+		return take(folder, config, say)
 	}
-	return config, nil
+	return nil
 }
 
 // requiredData asks for the data and where to write, and returns the shard: of a shard any of the

@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
@@ -53,12 +54,12 @@ func TestFlagsOfCalibrate(t *testing.T) {
 		"--link", "sigmoid", "--approximate", "relu", "--batch", "13", "--threads", "14", "--runtime", "R", "--no-install")
 	want := calibration.Config{
 		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, Resume: true, NoModel: true,
-		Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu},
-		Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
-		Limit: 11, Classes: []string{"cat", "dog"},
+
+		Classes:  []string{"cat", "dog"},
+		Settings: bundle.Settings{Head: head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu}, Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25}, Limit: 11},
 	}
 	want.MaxBad, want.Cache = 12, "C"
-	want.Runtime.Batch, want.Runtime.Threads, want.Runtime.Provider = 13, 14, "cpu"
+	want.Runtime.Batch, want.Runtime.Threads = 13, 14
 	want.Runtime.Setup.Flag = "R"
 	if got.Preprocess == nil || got.Preprocess.Scale != 0.5 {
 		t.Errorf("preprocessing %+v", got.Preprocess)
@@ -70,10 +71,11 @@ func TestFlagsOfCalibrate(t *testing.T) {
 
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
 	want = calibration.Config{
-		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out, Head: head.Options{Link: head.OneVsRest},
-		Covariance: calibrate.Hessian, Structure: calibrate.Auto,
+		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out,
+
+		Settings: bundle.Settings{Head: head.Options{Link: head.OneVsRest}},
 	}
-	want.Runtime.Provider, want.Runtime.Setup.Install = "cpu", true
+	want.Runtime.Setup.Install = true
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

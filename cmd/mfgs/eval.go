@@ -111,7 +111,7 @@ func (p *program) evalConfig(c *cli.Context, bar *progress) (config bench.Config
 		Layers: c.Int("layers"), Seed: c.Uint64("seed"), PerClass: c.Bool("per-class"),
 		Detailed: c.IsSet("report"),
 		Evidence: c.String("evidence"), DropoutRate: c.Float64("dropout-rate"),
-		Inputs:   wrap.Inputs{MaxBad: c.Int("max-bad"), Cache: c.String("features-cache")},
+		MaxBad: c.Int("max-bad"), Cache: c.String("features-cache"),
 		Progress: bar.work,
 	}
 	if config.Methods, err = parseMethods(c.String("methods")); err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/install"
 	"github.com/mfgs/mfgs/onnx"
-	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bench"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -59,18 +58,22 @@ func threadsFlag(category, work string) cli.Flag {
 // inferenceFlags say how the network is run.
 func inferenceFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "batch", Category: runtimeFlags, Usage: "`N` examples at a time [as the model's input suggests]"},
-		threadsFlag(runtimeFlags, "inference"),
-		&cli.StringFlag{Name: "provider", Category: runtimeFlags, Value: ort.CPU,
-			Usage: "`NAME` " + alternatives(ort.Providers()) + " [cpu]"},
-		runtimePathFlag(runtimeFlags),
-		noInstallFlag(),
+		batchFlag(), threadsFlag(runtimeFlags, "inference"), providerFlag(), runtimePathFlag(runtimeFlags), noInstallFlag(),
 	}
+}
+
+func batchFlag() cli.Flag {
+	return &cli.IntFlag{Name: "batch", Category: runtimeFlags, Usage: "`N` examples at a time [as the model's input suggests]"}
+}
+
+func providerFlag() cli.Flag {
+	return &cli.StringFlag{Name: "provider", Category: runtimeFlags,
+		Usage: "`NAME` " + alternatives(ort.Providers()) + " [cpu]", Action: among("provider", ort.Providers())}
 }
 
 // inference reads inferenceFlags.
 func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error) {
-	if err := cmp.Or(notNegative(c, "batch", "threads"), oneOf(c, "provider", ort.Providers())); err != nil {
+	if err := notNegative(c, "batch", "threads"); err != nil {
 		return wrap.Runtime{}, err
 	}
 	return wrap.Runtime{
@@ -84,36 +87,6 @@ func (p *program) inference(c *cli.Context, bar *progress) (wrap.Runtime, error)
 // library reads --runtime and --no-install.
 func library(c *cli.Context, bar *progress) install.Config {
 	return install.Config{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
-}
-
-// headOptions are the flags that name tensors of the model.
-func headOptions() []cli.Flag {
-	return []cli.Flag{
-		&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
-		&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
-		&cli.StringFlag{Name: "link", Category: headFlags, Usage: "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest",
-			Action: func(c *cli.Context, v string) error {
-				switch head.Link(v) {
-				case head.Softmax, head.Sigmoid, head.OneVsRest:
-					return nil
-				}
-				return usagef(c.Command.Name, "--link %q, want %s, %s or %s", v, head.Softmax, head.Sigmoid, head.OneVsRest)
-			}},
-		&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu` may stand behind the last layer; variances are then approximate",
-			Action: func(c *cli.Context, v string) error {
-				if v != string(head.IgnoreRelu) {
-					return usagef(c.Command.Name, "--approximate %q, want %s", v, head.IgnoreRelu)
-				}
-				return nil
-			}},
-		&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
-	}
-}
-
-// readHead reads headOptions.
-func readHead(c *cli.Context) head.Options {
-	return head.Options{Features: c.String("features"), Logits: c.String("logits"), Output: c.String("output"),
-		Link: head.Link(c.String("link")), Approximate: head.Approximation(c.String("approximate"))}
 }
 
 func maxBadFlag() cli.Flag {

@@ -11,6 +11,7 @@ import (
 	"github.com/mfgs/mfgs/cmd/mfgs/internal/pretrained"
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
 )
 
@@ -23,7 +24,7 @@ func (p *program) inspect() *cli.Command {
 what is written beside it of preprocessing and class names; says what to run next.
 MODEL is an ONNX file, or a folder as save_pretrained or Optimum writes one. Where no
 layer is recognised the exit code is 1, and the reason tells what may help.`,
-		Flags: slices.Concat([]cli.Flag{jsonFlag()}, headOptions()),
+		Flags: slices.Concat([]cli.Flag{jsonFlag()}, flagsOf(headSettings)),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return usagef(c.Command.Name, "want one model file, got %d arguments", c.NArg())
@@ -68,7 +69,11 @@ func inspection(c *cli.Context) (*inspected, error) {
 	if folder != nil {
 		path = folder.Model
 	}
-	found, err := wrap.Inspect(path, readHead(c))
+	var of calibration.Config
+	if err := readSettings(c, &of); err != nil {
+		return nil, err
+	}
+	found, err := wrap.Inspect(path, of.Head)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +86,7 @@ func inspection(c *cli.Context) (*inspected, error) {
 		return nil, err
 	}
 	next := []string{"mfgs", "calibrate", "--model", arg}
-	for _, f := range headOptions() {
+	for _, f := range flagsOf(headSettings) {
 		if name := f.Names()[0]; c.IsSet(name) {
 			next = append(next, "--"+name, c.String(name))
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"github.com/urfave/cli/v2"
@@ -33,10 +32,10 @@ many parts are merged in groups, and these with each other.`,
 			&cli.StringFlag{Name: "model", Category: outputFlags, Usage: "`FILE` of the model, for a bundle of parts made with --no-model"},
 			keepCurvatureFlag(),
 			jsonFlag(),
-			&cli.StringFlag{Name: "covariance", Category: fitFlags, Usage: "`NAME` " + alternatives(covariances) + "; the last two want parts made for one of them [that of the parts]"},
+			&cli.StringFlag{Name: "covariance", Category: fitFlags, Usage: "`NAME` " + alternatives(covariances) + "; the last two want parts made for one of them [that of the parts]", Action: among("covariance", covariances)},
 			&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` as of mfgs calibrate [that of the parts]"},
 			threadsFlag(productFlags, "product"), runtimePathFlag(productFlags),
-		}, decisionFlags()),
+		}, flagsOf(decisionSettings)),
 		Action: func(c *cli.Context) error {
 			config, err := p.mergeConfig(c)
 			if err != nil {
@@ -56,19 +55,18 @@ many parts are merged in groups, and these with each other.`,
 }
 
 func (p *program) mergeConfig(c *cli.Context) (calibration.MergeConfig, error) {
+	var of calibration.Config
+	if err := readSettings(c, &of); err != nil {
+		return calibration.MergeConfig{}, err
+	}
 	config := calibration.MergeConfig{
-		Parts: c.Args().Slice(), Out: c.String("out"), Force: c.Bool("force"),
-		NoModel: c.Bool("no-model"), Model: c.String("model"), KeepCurvature: c.Bool("keep-curvature"),
-		Covariance: calibrate.Covariance(c.String("covariance")),
+		Parts: c.Args().Slice(), Out: of.Out, Force: c.Bool("force"), NoModel: of.NoModel, Model: of.Model,
+		KeepCurvature: of.KeepCurvature, Covariance: of.Covariance, Decisions: of.Decisions, Runtime: of.Runtime,
 	}
-	damping, decisions, err := readFinish(c)
-	if err != nil {
-		return config, err
+	if c.IsSet("damping") {
+		config.Damping = &of.Damping
 	}
-	if config.Decisions = decisions; c.IsSet("damping") {
-		config.Damping = &damping
-	}
-	config.Runtime.Threads, config.Runtime.Setup.Flag = c.Int("threads"), c.String("runtime")
+	config.Runtime.Setup.Flag = c.String("runtime")
 	switch {
 	case len(config.Parts) == 0:
 		return config, usagef(c.Command.Name, "no parts given: want the folders that mfgs calibrate --shard wrote")
@@ -83,8 +81,5 @@ func (p *program) mergeConfig(c *cli.Context) (calibration.MergeConfig, error) {
 	case config.NoModel && config.Model != "":
 		return config, usagef(c.Command.Name, "--model and --no-model contradict each other")
 	}
-	if c.IsSet("covariance") {
-		err = oneOf(c, "covariance", covariances)
-	}
-	return config, cmp.Or(required(c, "out"), notNegative(c, "threads"), err, parentOfOut(c))
+	return config, cmp.Or(required(c, "out"), parentOfOut(c))
 }

@@ -75,7 +75,7 @@ func (p *program) reportHeldOut(
 	}
 	of := bench.Config{
 		Bundle: config.Out, Test: config.Val, Detailed: true, Runtime: config.Runtime, Progress: bar.work,
-		Inputs: wrap.Inputs{MaxBad: config.MaxBad, Cache: config.Cache},
+		MaxBad: config.MaxBad, Cache: config.Cache,
 	}
 	if config.NoModel {
 		of.Model = config.Model

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/mfgs/mfgs/wrap/calibration"
@@ -36,7 +37,7 @@ For a bundle of ready-made features the SPECs are such files.`,
 			&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of a bundle to write [the bundle is replaced]"},
 			&cli.BoolFlag{Name: "force", Category: outputFlags, Usage: "replace a bundle that is at --out"},
 			jsonFlag(),
-		}, decisionFlags(), inferenceFlags()),
+		}, flagsOf(decisionSettings), inferenceFlags()),
 		Action: func(c *cli.Context) error {
 			bar := p.progress()
 			config, err := p.updateConfig(c, bar)
@@ -51,32 +52,19 @@ For a bundle of ready-made features the SPECs are such files.`,
 }
 
 func (p *program) updateConfig(c *cli.Context, bar *progress) (calibration.UpdateConfig, error) {
-	config := calibration.UpdateConfig{
-		Bundle: c.String("bundle"), Train: c.String("train"), Val: c.String("val"), OOD: c.String("ood"),
-		Out: c.String("out"), Force: c.Bool("force"), Model: c.String("model"),
-		MaxBad: c.Int("max-bad"), Cache: c.String("features-cache"), Progress: bar.work,
+	var of calibration.Config
+	if err := cmp.Or(noArguments(c), required(c, "bundle", "train"), readSettings(c, &of), found(c, "model")); err != nil {
+		return calibration.UpdateConfig{}, err
 	}
-	if err := noArguments(c); err != nil {
-		return config, err
-	}
-	if err := required(c, "bundle", "train"); err != nil {
-		return config, err
-	}
-	if err := notNegative(c, "max-bad"); err != nil {
-		return config, err
-	}
-	if err := found(c, "model"); err != nil {
-		return config, err
-	}
-	if config.Out != "" {
+	if of.Out != "" {
 		if err := parentOfOut(c); err != nil {
-			return config, err
+			return calibration.UpdateConfig{}, err
 		}
 	}
-	var err error
-	if config.Decisions, err = readDecisions(c); err != nil {
-		return config, err
-	}
-	config.Runtime, err = p.inference(c, bar)
-	return config, err
+	of.Runtime.Setup = library(c, bar)
+	return calibration.UpdateConfig{
+		Bundle: c.String("bundle"), Train: of.Train, Val: of.Val, OOD: of.OOD, Decisions: of.Decisions,
+		Out: of.Out, Force: c.Bool("force"), Model: of.Model, MaxBad: of.MaxBad, Cache: of.Cache, Runtime: of.Runtime,
+		Progress: bar.work,
+	}, nil
 }

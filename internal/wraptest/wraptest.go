@@ -30,6 +30,7 @@ import (
 	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -91,7 +92,8 @@ func Config(t testing.TB, out string) calibration.Config {
 	t.Helper()
 	return calibration.Config{
 		Model: Digits(t, models.DigitsModel), Train: Digits(t, models.DigitsTrain), Val: Digits(t, models.DigitsVal),
-		OOD: Digits(t, models.UnfamiliarVal), Out: out, OODScore: score.Default,
+		OOD: Digits(t, models.UnfamiliarVal), Out: out,
+		Settings: bundle.Settings{OODScore: score.Default},
 	}
 }
 

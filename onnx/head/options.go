@@ -16,17 +16,17 @@ const (
 // Options says where to look for the head. The zero value looks behind every output of the model.
 type Options struct {
 	// Features names the tensor the logits must be linear in, if not "".
-	Features string
+	Features string `yaml:"features,omitempty"`
 	// Logits names the tensor to start from instead of an output, if not "".
-	Logits string
+	Logits string `yaml:"logits,omitempty"`
 	// Output names the output of the model to start from, if not "". Logits goes before it.
-	Output string
+	Output string `yaml:"output,omitempty"`
 	// Link says what makes probabilities of the logits, where the graph does not show it; "" leaves
 	// that to the graph, and to Softmax, or Sigmoid for one logit, where it is silent.
-	Link Link
+	Link Link `yaml:"link,omitempty"`
 	// Approximate names what may stand between layer and logits though it is not linear; "" is
 	// nothing.
-	Approximate Approximation
+	Approximate Approximation `yaml:"approximation,omitempty"`
 }
 
 // Approximation is a way to take a head for linear that is not quite.

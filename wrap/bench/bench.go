@@ -295,7 +295,7 @@ func (b *bench) openFitted(ctx context.Context, fitted []*request) error {
 
 // openProduct prepares the runtime's product of matrices.
 func (b *bench) openProduct() error {
-	product, err := featurize.NewProduct(b.Threads)
+	product, err := featurize.NewProduct(b.Runtime.Threads)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/metrics"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap"
 )
 
@@ -71,8 +72,10 @@ type Config struct {
 	// network has none it is chosen by held-out likelihood.
 	DropoutRate float64
 
-	wrap.Inputs // Preprocess nil: the bundle's
-	wrap.Runtime
+	Preprocess *preprocess.Spec // from images to the model's input; nil: the bundle's
+	MaxBad     int              // how many records that cannot be read are skipped before giving up
+	Cache      string           // a folder that keeps features between runs; "" keeps none
+	Runtime    wrap.Runtime
 
 	Progress func(wrap.Progress)
 }

@@ -35,7 +35,7 @@ func fitDropout(ctx context.Context, b *bench, r *request) (predictor, string, e
 		}
 		if switched > 0 {
 			note := fmt.Sprintf("%d Dropout nodes of the network", switched)
-			return b.passes(r, b.Batch, stochastic), note, nil
+			return b.passes(r, b.Runtime.Batch, stochastic), note, nil
 		}
 	}
 	weights, err := b.headWeights()

@@ -19,7 +19,7 @@ import (
 
 // runnable prepares another model for the bundle's inputs. The bench closes it.
 func (b *bench) runnable(m *onnx.Model) (*network, error) {
-	n, err := b.openOther(m, b.Batch)
+	n, err := b.openOther(m, b.Runtime.Batch)
 	if err == nil {
 		b.closers = append(b.closers, n.Close)
 	}

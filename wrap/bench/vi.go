@@ -55,7 +55,7 @@ func fitStochastic(_ context.Context, b *bench, r *request) (predictor, string, 
 	if err != nil {
 		return nil, "", err
 	}
-	batch := cmp.Or(b.Batch, stochasticBatch)
+	batch := cmp.Or(b.Runtime.Batch, stochasticBatch)
 	predict := b.passes(r, batch, func(seed int) (*onnx.Model, error) { return onnxlayers.Seeded(model, seed) })
 	return func(ctx context.Context, s *evalSet) (calibrate.Predictive, error) {
 		p, err := predict(ctx, s)

@@ -61,6 +61,10 @@ type Manifest struct {
 	// bytes for some of them: the default makes numbers of these. Format 1 does not tell.
 	Bytes bool `yaml:"bytes,omitempty"`
 
+	// Settings are what the calibration was asked for. Nil of bundles that were written before they were recorded;
+	// see [Manifest.Asked].
+	Settings *Settings `yaml:"settings,omitempty"`
+
 	Covariance calibrate.Covariance `yaml:"covariance"` // set by Write
 	Structure  calibrate.Structure  `yaml:"structure"`  // full or kron; set by Write
 	Damping    Damping              `yaml:"damping"`
@@ -266,6 +270,7 @@ var comments = map[string]string{
 	"model":         "The network: sha256 is that of the file calibrated, file the copy kept here.",
 	"head":          "Its last layer, logits = W·features + b.",
 	"preprocess":    "From image to tensor; where this is left out it is not known.",
+	"settings":      "What the calibration was asked for.",
 	"covariance":    "The posterior: which covariance, of which structure.",
 	"damping":       "What was added to every eigenvalue; rho is in units of the mean one.",
 	"probabilities": "Whose probabilities are served: mf0, ts (temperature scaling) or mle (the network's own), and the gains, in nats, that decided.",

@@ -50,6 +50,7 @@ func (m *Manifest) Validate() error {
 	if m.Preprocess != nil {
 		c.nested("preprocess", m.Preprocess.Validate())
 	}
+	c.settings(m)
 	c.posterior(m)
 	c.temperatures(&m.Temperatures)
 	c.within("mean_field.lambda0", m.MeanField.Lambda0, 1e-6, 1e6)
@@ -126,6 +127,7 @@ func (c *checks) format1(m *Manifest) {
 	absent := func(ok bool, field string) { c.that(ok, "%s is a field of format 2, and this is format 1", field) }
 	absent(m.Probabilities == nil, "probabilities")
 	absent(!m.Bytes, "bytes")
+	absent(m.Settings == nil, "settings")
 	absent(m.HeldOut.MF0 == nil, "held_out.mf0")
 	absent(m.Sample == nil, "sample")
 	absent(m.Probe == nil, "probe")

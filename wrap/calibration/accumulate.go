@@ -89,7 +89,7 @@ func (a *accumulation) begin() error {
 	}
 	a.part.Counts, a.part.Sample = part.NewCounts(a.in.head), &rows.Sample{}
 	a.part.Sums, err = calibrate.NewSums(calibrate.CurvatureConfig{
-		Head: a.in.head, Structure: recipe.Structure, Fisher: recipe.Covariance.NeedsFisher(),
+		Head: a.in.head, Structure: recipe.Structure(), Fisher: recipe.Settings.Covariance.NeedsFisher(),
 		Product: a.in.matrixProduct(),
 	})
 	return err

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
-	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/meanfield"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/featurize/dataset"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap"
@@ -22,10 +18,10 @@ import (
 // The training set is streamed; the held-out sets, at most 50,000 examples of each, are kept in
 // memory.
 func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Settings = cfg.Complete()
 	if cfg.Shard != (rows.Shard{}) || cfg.Train == "" || cfg.Val == "" {
 		return nil, errors.New("train or val is missing, or shard is given: give all of train and val, or make parts with Accumulate")
 	}
@@ -59,42 +55,15 @@ func Calibrate(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-// withDefaults fills in what was left out.
-func (c Config) withDefaults() Config {
-	if c.Covariance == "" {
-		c.Covariance = calibrate.Hessian
-	}
-	if c.Lambda0 == 0 {
-		c.Lambda0 = meanfield.Lambda0
-	}
-	c.Decisions = c.Decisions.Complete()
-	return c
-}
-
-// check refuses what cannot work before any work is done.
-func (c *Config) check() error {
-	if err := c.Covariance.Validate(); err != nil {
+// Validate refuses what cannot work before any work is done.
+func (c *Config) Validate() error {
+	if err := c.Settings.Validate(); err != nil {
 		return err
 	}
 	if err := c.Runtime.Validate(); err != nil {
 		return err
 	}
-	if c.OODScore != "" {
-		if err := score.Check(c.OODScore); err != nil {
-			return err
-		}
-	}
-	if err := c.Damping.Validate(); err != nil {
-		return err
-	}
-	if err := c.Decisions.Validate(); err != nil {
-		return err
-	}
 	switch {
-	case !(c.Lambda0 > 0) || math.IsInf(c.Lambda0, 1):
-		return fmt.Errorf("lambda0 is %v, want a positive number", c.Lambda0)
-	case c.Limit < 0 || c.MaxBad < 0:
-		return fmt.Errorf("limit is %d and max-bad %d, want no negative numbers", c.Limit, c.MaxBad)
 	case c.Train == "" && c.Val == "" && c.OOD == "":
 		return errors.New("there are no data: give train, val or ood")
 	case !c.ReadyMade && c.Model == "":

@@ -13,6 +13,7 @@ import (
 	"github.com/mfgs/mfgs/featurize"
 	"github.com/mfgs/mfgs/onnx"
 	. "github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -49,8 +50,9 @@ func BenchmarkCalibrate(b *testing.B) {
 		file := write(b, dir, "x.npz", npz(b,
 			map[string]array{m.Inputs()[0].Name: arrayOf(data, dims...), "labels": arrayOf(labels, n)}))
 		accumulate := Accumulation(b, Config{
-			Model: path, Train: file, Val: file, Out: filepath.Join(dir, "b"), Structure: calibrate.Kronecker,
-			Runtime: Runtime{Batch: batch},
+			Model: path, Train: file, Val: file, Out: filepath.Join(dir, "b"),
+			Runtime:  Runtime{Batch: batch},
+			Settings: bundle.Settings{Structure: calibrate.Kronecker},
 		})
 		b.Run(filepath.Base(path), func(b *testing.B) {
 			var alone, pass, ratios []float64

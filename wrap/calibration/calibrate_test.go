@@ -182,10 +182,11 @@ func TestReadyMadeFeaturesGiveWhatTheModelGives(t *testing.T) {
 			p := cut(t, bundleDir)
 			dir := t.TempDir()
 			c := Config{
-				ReadyMade: true, Out: filepath.Join(dir, "b"), Structure: s,
-				Train: features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
-				Val:   features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
-				OOD:   features(t, p, dir, "ood", models.UnfamiliarVal, 0, 300),
+				ReadyMade: true, Out: filepath.Join(dir, "b"),
+				Train:    features(t, p, dir, "train", models.DigitsTrain, 0, 1200),
+				Val:      features(t, p, dir, "val", models.DigitsVal, 1200, 1500),
+				OOD:      features(t, p, dir, "ood", models.UnfamiliarVal, 0, 300),
+				Settings: bundle.Settings{Structure: s},
 			}
 			got := mustCalibrate(t, c)
 			close := func(name string, a, b, tolerance float64) {
@@ -389,7 +390,7 @@ func TestBadRecordsAreCountedAndNamed(t *testing.T) {
 	_, err = bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: val})
 	says(t, err, "test: zero/000.png")
 	e, err := bench.Evaluate(t.Context(),
-		bench.Config{Bundle: c.Out, Test: val, Inputs: Inputs{MaxBad: 1},
+		bench.Config{Bundle: c.Out, Test: val, MaxBad: 1,
 			OOD: []bench.NamedSpec{{Name: "again", Spec: train}}})
 	if err != nil || len(e.Bad) != 2 || len(e.Ignored) != 2 || e.Methods[0].InDomain.N != 39 ||
 		e.Methods[0].OOD[0].N != 79 {
@@ -445,7 +446,7 @@ func TestASigmoidModelGoesTheWholeWay(t *testing.T) {
 	ood := write(t, dir, "ood.npz", npz(t, map[string]array{"x": arrayOf(random(9, 100*5), 100, 5)}))
 	for _, cov := range []calibrate.Covariance{calibrate.Hessian, calibrate.Sandwich} {
 		c := Config{Model: model, Train: file + "[:300]", Val: file + "[300:]", OOD: ood, Out: filepath.Join(dir, string(cov)),
-			Covariance: cov, Classes: []string{"no", "yes"}}
+			Classes: []string{"no", "yes"}, Settings: bundle.Settings{Covariance: cov}}
 		r := mustCalibrate(t, c)
 		// These labels are the network's own, so that nothing is to be gained; the
 		// posterior may cost one standard error, 0.04 here.
@@ -550,8 +551,8 @@ func TestAnInputAsideDoesNotLoseThePreprocessing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Config{Model: model, Train: images, Val: images, Out: filepath.Join(dir, "b"), Inputs: Inputs{Preprocess: &spec},
-		Damping: calibrate.Damping{Absolute: 1}}
+	c := Config{Model: model, Train: images, Val: images, Out: filepath.Join(dir, "b"), Preprocess: &spec,
+		Settings: bundle.Settings{Damping: calibrate.Damping{Absolute: 1}}}
 	r := mustCalibrate(t, c)
 	e, err := bench.Evaluate(t.Context(), bench.Config{Bundle: c.Out, Test: images, Methods: []string{"mle"}})
 	if err != nil {
@@ -656,7 +657,7 @@ func TestASaturatedNetwork(t *testing.T) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(labels, n),
 	}))
 	for _, s := range structures {
-		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Structure: s, Out: filepath.Join(dir, string(s))}
+		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{Structure: s}}
 		for _, damping := range []calibrate.Damping{{}, {Relative: 1}} {
 			c.Damping = damping
 			_, err := Calibrate(t.Context(), c)

@@ -1,66 +1,63 @@
 package calibration
 
 import (
-	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/calibrate/score"
-	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/part"
 )
 
-// Config says what Calibrate does. Model (or ready-made features), Train, Val and Out must be set.
+// Config says what Calibrate does. Model (or ready-made features), Train, Val and Out must be set. Fields with a
+// YAML key are what a [Job] may say.
 type Config struct {
-	Model string       // path of the .onnx file
-	Head  head.Options // zero: the head is found
+	Model string `yaml:"model"` // path of the .onnx file
 
 	// Dataset SPECs. Train needs labels only where the covariance asks for the
 	// Fisher matrix, Val always does, and OOD, which may be empty, never. An OOD of [wrap.StandIns] makes
 	// stand-ins of Val's images.
-	Train, Val, OOD string
+	Train string `yaml:"-"`
+	Val   string `yaml:"-"`
+	OOD   string `yaml:"-"`
 	// ReadyMade says that Train, Val and OOD are .npz files of features and logits, and that there
 	// is no model. The logits are those of a softmax; a single one is that of a sigmoid, and where
 	// Val has targets of 0 and 1, [N,K], for labels, the head is multi-label.
-	ReadyMade bool
+	ReadyMade bool `yaml:"-"`
 
-	Out     string // folder of the bundle to write
-	Force   bool   // replace a bundle that is there
-	NoModel bool   // leave the model out of the bundle
-	// NoProbe keeps no held-out inputs in the bundle, for [Predictor.Probe]: for data that must not travel.
-	NoProbe bool
-	// KeepCurvature keeps the sums over the training data in the bundle, for Update and for
-	// methods that bench.Evaluate compares.
-	KeepCurvature bool
+	// Preprocess turns images into the model's input; nil takes the default for the model's input: uint8 →
+	// x/255, layout and flattening as it wants, never a resize, image files turned upright by their EXIF
+	// orientation. Ready arrays say nothing of it: beside images it must be given, and a bundle from arrays
+	// alone refuses images until it is.
+	Preprocess *preprocess.Spec `yaml:"preprocess"`
+	Classes    []string         `yaml:"labels"` // names in label order; nil: none, or the training folders' names
 
-	Classes    []string             // class names in label order; nil: none, or the training folders' names
-	Covariance calibrate.Covariance // zero: hessian
-	Structure  calibrate.Structure  // zero: auto, full while it is small
-	Damping    calibrate.Damping    // zero: chosen on held-out data
-	Lambda0    float64              // zero: 3/π²
-	OODScore   string               // of [score.Names], that is to serve; "": it is chosen
-	// Decisions says when not to answer and which prediction sets are wanted; zero: none. They take half
-	// of the held-out examples, one of each two neighbours, to set thresholds on: the others tune all else.
-	// Where these do not show one, Calibrate leaves what it has read in a checkpoint: with Resume another
-	// may be asked for.
-	Decisions conformal.Plan
-	Shard     rows.Shard // of each set, for Accumulate; zero: all
-	Limit     int        // use at most so many training examples, spread evenly; 0 is all
+	// Settings say how. Where the validation data do not show Decisions that are asked for, Calibrate leaves
+	// what it has read in a checkpoint: with Resume others may be asked for.
+	bundle.Settings `yaml:",inline"`
 
-	wrap.Inputs
-	Runtime wrap.Runtime
-
-	// Known is what model and data must be; zero: anything.
-	Known Known
-
+	Out   string `yaml:"out"` // folder of the bundle to write
+	Force bool   `yaml:"-"`   // replace a bundle that is there
 	// Resume goes on with a calibration to Out that was interrupted, or begins one. Where Out is
 	// its result already, the error is a [*DoneError].
-	Resume bool
+	Resume bool `yaml:"-"`
+	// KeepCurvature keeps the sums over the training data in the bundle, for Update and for
+	// methods that bench.Evaluate compares.
+	KeepCurvature bool `yaml:"keep_curvature"`
+	NoModel       bool `yaml:"no_model"` // leave the model out of the bundle
+	// NoProbe keeps no validation inputs in the bundle, for [wrap.Predictor.Probe]: for data that must not travel.
+	NoProbe bool `yaml:"no_probe"`
 
-	Progress func(wrap.Progress)
+	Shard   rows.Shard   `yaml:"-"`              // of each set, for Accumulate; zero: all
+	Cache   string       `yaml:"features_cache"` // a folder that keeps features between runs; "" keeps none
+	Runtime wrap.Runtime `yaml:",inline"`
+
+	// Known is what model and data must be; zero: anything.
+	Known Known `yaml:"-"`
+
+	Progress func(wrap.Progress) `yaml:"-"`
 	// Notice, if set, is told at once what need not be in the report.
-	Notice func(string)
+	Notice func(string) `yaml:"-"`
 }
 
 // Known identifies what a calibration reads.

@@ -52,10 +52,10 @@ type StageEstimate struct {
 //
 // Memory is what the process has when it has tried everything, and the held-out examples beside that.
 func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Settings = cfg.Complete()
 	cfg.Cache = ""
 	log := newJournal(cfg.Progress)
 	in, err := openSources(ctx, &cfg, log)
@@ -67,7 +67,7 @@ func EstimateCalibration(ctx context.Context, cfg Config) (*Estimate, error) {
 	if err := a.begin(); err != nil {
 		return nil, err
 	}
-	e := &estimator{accumulation: a, Estimate: &Estimate{Structure: string(a.part.Recipe.Structure)}}
+	e := &estimator{accumulation: a, Estimate: &Estimate{Structure: string(a.part.Recipe.Structure())}}
 	if err := e.estimate(ctx); err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 		}
 		start := time.Now()
 		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], calibrate.FitOptions{
-			Covariance: e.part.Recipe.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0, Score: e.cfg.OODScore,
+			Covariance: e.cfg.Settings.Covariance, Damping: e.cfg.Settings.Damping, Lambda0: e.cfg.Settings.Lambda0, Score: e.cfg.Settings.OODScore,
 			Training: known, StandIns: few[2],
 			Progress: func(stage string, done, _ int) {
 				if stage == "scores" && done == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/internal/realdata"
 	"github.com/mfgs/mfgs/internal/wraptest"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -29,7 +30,8 @@ func TestEstimateForMNIST(t *testing.T) {
 	images := realdata.Dir(t) + "/mnist/train-images-idx3-ubyte.gz"
 	checkEstimate(t, calibration.Config{
 		Model: "../../models/mnist-mlp/model.onnx", Train: images + "[0:5000]", Val: images + "[55000:57000]",
-		Damping: calibrate.Damping{Relative: 1},
+
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}},
 	})
 }
 

@@ -60,10 +60,10 @@ func Accumulation(t testing.TB, cfg Config) func(context.Context) error {
 }
 
 func openedSources(t testing.TB, cfg *Config) (*sources, *journal) {
-	*cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	cfg.Settings = cfg.Complete()
 	log := newJournal(cfg.Progress)
 	in, err := openSources(t.Context(), cfg, log)
 	if err != nil {

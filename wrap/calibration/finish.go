@@ -28,24 +28,20 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 	}
 	log.warn(dataWarnings(p)...)
 	all := p.Val
-	val, held := divide(all, p.Recipe.Decisions)
+	val, held := divide(all, p.Recipe.Settings.Decisions)
 	p.Val, p.StandIns = val, standInsFor(val, p.StandIns)
-	damping, err := calibrate.ParseDamping(p.Recipe.Damping)
-	if err != nil {
-		return nil, err
-	}
 	curvature, err := p.Sums.Finish()
 	if err != nil {
 		return nil, err
 	}
 	var known *score.Training
-	if asked, _ := score.Find(p.Recipe.OODScore); p.OOD != nil || p.StandIns != nil || asked != nil && asked.Learns() {
+	if asked, _ := score.Find(p.Recipe.Settings.OODScore); p.OOD != nil || p.StandIns != nil || asked != nil && asked.Learns() {
 		if known, err = training(curvature, p, to.weights); err != nil {
 			return nil, err
 		}
 	}
 	fitted, err := calibrate.Fit(ctx, curvature, p.Val, p.OOD, calibrate.FitOptions{
-		Covariance: p.Recipe.Covariance, Damping: damping, Lambda0: p.Recipe.Lambda0, Score: p.Recipe.OODScore,
+		Covariance: p.Recipe.Settings.Covariance, Damping: p.Recipe.Settings.Damping, Lambda0: p.Recipe.Settings.Lambda0, Score: p.Recipe.Settings.OODScore,
 		Training: known, StandIns: p.StandIns,
 		Progress: func(stage string, done, total int) { log.Step(stage, "steps", done, total) },
 	})
@@ -53,7 +49,7 @@ func finish(ctx context.Context, p *part.Part, to *target, log *journal) (*Repor
 		return nil, err
 	}
 	log.warn(fitted.Warnings...)
-	decisions, doubt, err := decide(p.Recipe.Decisions, &fitted.Calibration, p.Val, held)
+	decisions, doubt, err := decide(p.Recipe.Settings.Decisions, &fitted.Calibration, p.Val, held)
 	if err != nil {
 		return nil, err
 	}

@@ -126,8 +126,8 @@ func TestEveryKindOfHeadGoesTheWholeWay(t *testing.T) {
 				each = []calibrate.Structure{calibrate.Kronecker} // the structure does not depend on the operator
 			}
 			for _, s := range each {
-				c := Config{Model: g.File, Head: g.Options, Train: file + "[:40]", Val: file + "[40:]",
-					Out: filepath.Join(dir, string(s)), Structure: s, Damping: calibrate.Damping{Relative: 1}}
+				c := Config{Model: g.File, Train: file + "[:40]", Val: file + "[40:]",
+					Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{Head: g.Options, Structure: s, Damping: calibrate.Damping{Relative: 1}}}
 				if s == calibrate.Kronecker {
 					c.OOD = far // a second pair of temperatures
 				}

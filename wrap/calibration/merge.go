@@ -43,10 +43,10 @@ type MergeConfig struct {
 // as a part to cfg.Out. Of Train, Val and OOD one is enough. On error there is no part, and an older
 // one stands as it was.
 func Accumulate(ctx context.Context, cfg Config) (*PartReport, error) {
-	cfg = cfg.withDefaults()
-	if err := cfg.check(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	cfg.Settings = cfg.Complete()
 	log := newJournal(cfg.Progress)
 	var report *PartReport
 	err := partOutput.run(ctx, &cfg, log, func(in *sources, p *part.Part) error {
@@ -89,7 +89,7 @@ func writePart(
 	sum := summarise(p)
 	r := &PartReport{
 		Part: dir, Model: model, Head: sum.head, Preprocess: p.Recipe.Preprocess,
-		Structure: string(p.Recipe.Structure), Covariance: string(p.Recipe.Covariance),
+		Structure: string(p.Recipe.Structure()), Covariance: string(p.Recipe.Settings.Covariance),
 		Examples: sum.examples, Bad: sum.bad, Ignored: sum.ignored, Warnings: sum.warnings, Seconds: log.end(),
 	}
 	if p.Probe != nil {
@@ -124,7 +124,7 @@ func (c *MergeConfig) merge(ctx context.Context, in *sources, log *journal) (*me
 		return nil, err
 	}
 	if c.Decisions != (conformal.Plan{}) {
-		p.Recipe.Decisions = c.Decisions.Complete()
+		p.Recipe.Settings.Decisions = c.Decisions.Complete()
 	}
 	if err := p.Change(c.Covariance, c.Damping); err != nil {
 		return nil, err

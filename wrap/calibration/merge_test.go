@@ -85,12 +85,12 @@ func TestMergedPartsAreOnePass(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	one := calibrate.Damping{Relative: 1}
 	for name, c := range map[string]Config{
-		"full": {Structure: calibrate.Full}, // and a score that is chosen among all
-		"kron": {Structure: calibrate.Kronecker, Damping: one, OODScore: score.Default},
-		"sandwich, some": {Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Limit: 1000, Damping: one,
-			OODScore: score.Default},
-		"fisher, few": {Structure: calibrate.Full, Covariance: calibrate.Fisher, Limit: 9, Damping: one,
-			OODScore: score.Default},
+		"full": {Settings: bundle.Settings{Structure: calibrate.Full}}, // and a score that is chosen among all
+		"kron": {Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: one, OODScore: score.Default}},
+		"sandwich, some": {
+			Settings: bundle.Settings{Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Limit: 1000, Damping: one, OODScore: score.Default}},
+		"fisher, few": {
+			Settings: bundle.Settings{Structure: calibrate.Full, Covariance: calibrate.Fisher, Limit: 9, Damping: one, OODScore: score.Default}},
 	} {
 		// Neither begins where a block does.
 		c.ReadyMade, c.Train, c.Val, c.OOD = true, file+"[100:7000]", file+"[8000:]", file+"[:100]"
@@ -205,7 +205,8 @@ func TestABundleTakesTheModelOfPartsWithoutOne(t *testing.T) {
 	}
 	file := classified(t, 3000, 3, 3)
 	made := parts(t, Config{
-		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]", Damping: calibrate.Damping{Relative: 1},
+		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]",
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}},
 	}, 1)
 	_, err := Merge(t.Context(), MergeConfig{Parts: made, Out: filepath.Join(t.TempDir(), "b"), Model: "any.onnx"})
 	says(t, err, "any.onnx", "ready-made features")
@@ -217,7 +218,7 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 3000, 6, 4)
 	c := Config{ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:2800]", OOD: file + "[2800:]",
-		OODScore: score.Default}
+		Settings: bundle.Settings{OODScore: score.Default}}
 	tenth := calibrate.Damping{Relative: 0.1}
 	for _, structure := range []calibrate.Structure{calibrate.Full, calibrate.Kronecker} {
 		c.Structure, c.Covariance, c.Damping = structure, calibrate.Fisher, calibrate.Damping{}
@@ -228,10 +229,10 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 		damped := parts(t, c, 1)
 		for _, m := range []MergeConfig{
 			{Parts: both, Covariance: calibrate.Sandwich, Damping: &calibrate.Damping{Absolute: 1}},
-			{Parts: both, Covariance: calibrate.Hessian, Damping: &tenth, KeepCurvature: true},
+			{Parts: both, KeepCurvature: true, Covariance: calibrate.Hessian, Damping: &tenth},
 			{Parts: both, Covariance: calibrate.Hessian},
 			{Parts: both, Damping: &calibrate.Damping{Relative: 3}},
-			{Parts: hessian, Damping: &calibrate.Damping{Absolute: 2}, KeepCurvature: true},
+			{Parts: hessian, KeepCurvature: true, Damping: &calibrate.Damping{Absolute: 2}},
 			{Parts: damped, Damping: &calibrate.Damping{}},
 		} {
 			m.Out, m.Force = filepath.Join(t.TempDir(), "merged"), true
@@ -281,8 +282,9 @@ func TestPartsThatDoNotMakeOneCalibration(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 3000, 3, 3)
 	base := Config{
-		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]", Structure: calibrate.Kronecker,
-		Damping: calibrate.Damping{Relative: 1},
+		ReadyMade: true, Train: file + "[:2000]", Val: file + "[2000:]",
+
+		Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 1}},
 	}
 	all := parts(t, base, 2)
 	other := func(change func(*Config)) string {
@@ -378,7 +380,7 @@ func TestBadRecordsOfAllPartsCount(t *testing.T) {
 // A part that is there stays, unless it may be replaced.
 func TestPartsReplaceNothingElse(t *testing.T) {
 	file := classified(t, 1200, 3, 3)
-	c := Config{ReadyMade: true, Train: file, Val: file, Structure: calibrate.Kronecker}
+	c := Config{ReadyMade: true, Train: file, Val: file, Settings: bundle.Settings{Structure: calibrate.Kronecker}}
 	c.Shard, c.Out = rows.Shard{Index: 1, Count: 1}, filepath.Join(t.TempDir(), "p")
 	accumulate := func() error {
 		_, err := Accumulate(t.Context(), c)
@@ -404,7 +406,7 @@ func TestPartsReplaceNothingElse(t *testing.T) {
 // What is merged is not written into a part, whose files would then be others.
 func TestNothingIsMergedIntoAPart(t *testing.T) {
 	file := classified(t, 1500, 4, 3)
-	c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]", Structure: calibrate.Full}
+	c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + "[1000:]", Settings: bundle.Settings{Structure: calibrate.Full}}
 	all := parts(t, c, 2)
 	out := filepath.Join(all[1], "b")
 	_, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out})

@@ -76,10 +76,10 @@ func TestAMultiLabelModelGoesTheWholeWay(t *testing.T) {
 		{calibrate.Kronecker, calibrate.Fisher},
 	} {
 		name := string(tt.structure) + "-" + string(tt.covariance)
-		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood, OODScore: score.Default,
-			Out:       filepath.Join(dir, name),
-			Structure: tt.structure, Covariance: tt.covariance, Classes: classes,
-			Inputs: Inputs{Cache: filepath.Join(dir, "cache")}}
+		c := Config{Model: multiLabelModel, Train: file + "[:400]", Val: file + "[400:]", OOD: ood,
+			Out:     filepath.Join(dir, name),
+			Classes: classes,
+			Cache:   filepath.Join(dir, "cache"), Settings: bundle.Settings{OODScore: score.Default, Structure: tt.structure, Covariance: tt.covariance}}
 		r := mustCalibrate(t, c)
 		if r.Head.Link != "sigmoid" || r.Head.Logits != k || r.Examples.Val != 200 || r.HeldOut.After.N != 200 ||
 			r.HeldOut.After.OOD == nil {
@@ -233,7 +233,7 @@ func TestAOneVsRestModelGoesTheWholeWay(t *testing.T) {
 	file := write(t, dir, "x.npz", npz(t, map[string]array{"x": arrayOf(x.Data, n, 5), "labels": arrayOf(labels, n)}))
 	for _, structure := range structures {
 		c := Config{Model: oneVsRestModel, Train: file + "[:300]", Val: file + "[300:]", Out: filepath.Join(dir, string(structure)),
-			Structure: structure, Covariance: calibrate.Sandwich}
+			Settings: bundle.Settings{Structure: structure, Covariance: calibrate.Sandwich}}
 		r := mustCalibrate(t, c)
 		if r.Head.Link != "one-vs-rest" || !approx.Equal(r.HeldOut.Before.NLL, plain, 1e-5) {
 			t.Errorf("%s: NLL before %v, want %v; %+v", structure, r.HeldOut.Before.NLL, plain, r.Head)
@@ -305,7 +305,7 @@ func TestReadyMadeTargetsMakeAMultiLabelHead(t *testing.T) {
 	train, val := readyTargets(t, dir, "train.npz", 11, 700, asTargets), readyTargets(t, dir, "val.npz", 12, 600, asTargets)
 	unlabelled := readyTargets(t, dir, "unlabelled.npz", 11, 700, nil)
 	r := mustCalibrate(t, Config{ReadyMade: true, Train: train, Val: val, OOD: unlabelled, Out: filepath.Join(dir, "b"),
-		Covariance: calibrate.Sandwich})
+		Settings: bundle.Settings{Covariance: calibrate.Sandwich}})
 	if r.Head.Link != "sigmoid" || r.Head.Logits != 3 {
 		t.Errorf("head %+v", r.Head)
 	}
@@ -487,7 +487,7 @@ func TestDoubtsAboutMultiLabelFigures(t *testing.T) {
 	}
 	file := write(t, dir, "p.npz", npz(t, map[string]array{"features": arrayOf(x, n, 5), "logits": arrayOf(p, n, k), "labels": arrayOf(right, n, k)}))
 	r := mustCalibrate(t, Config{ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "p"),
-		Damping: calibrate.Damping{Relative: 1}})
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}})
 	if !strings.Contains(strings.Join(r.Warnings, "; "), "val: all logits lie in [0,1]: are they probabilities? Give the values before the sigmoid") {
 		t.Errorf("warnings %q", r.Warnings)
 	}

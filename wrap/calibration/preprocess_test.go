@@ -100,7 +100,7 @@ func TestArraysLeavePreprocessingUnknown(t *testing.T) {
 	says(t, err, "photos: ", "000.png", "--preprocess")
 	if _, err := bench.Evaluate(t.Context(),
 		bench.Config{Bundle: c.Out, Test: data, OOD: []bench.NamedSpec{{Name: "photos", Spec: folder}},
-			Inputs: Inputs{Preprocess: &bgr}}); err != nil {
+			Preprocess: &bgr}); err != nil {
 		t.Error(err)
 	}
 

@@ -85,7 +85,7 @@ func TestReferencesOfManyAndOfFew(t *testing.T) {
 		{11_000, 10_000, 31}, {161, 161, 31}, {20, 20, 3}, {2, 2, 1}, {1, 0, 0},
 	} {
 		c := Config{ReadyMade: true, Train: file + "[:1000]", Val: file + fmt.Sprintf("[1000:%d]", 1000+test.val),
-			Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1}, Out: filepath.Join(t.TempDir(), "b")}
+			Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1}}}
 		mustCalibrate(t, c)
 		b, err := bundle.Open(c.Out)
 		if err != nil {
@@ -113,8 +113,8 @@ func TestTheReferenceOfSeveralLabels(t *testing.T) {
 	file := write(t, t.TempDir(), "f.npz", npz(t, map[string]array{
 		"features": arrayOf(x, n, 3), "logits": arrayOf(logits, n, 4), "labels": arrayOf(tossed(logits), n, 4),
 	}))
-	c := Config{ReadyMade: true, Train: file + "[:200]", Val: file + "[200:]", Structure: calibrate.Full,
-		Damping: calibrate.Damping{Relative: 1}, Out: filepath.Join(t.TempDir(), "b")}
+	c := Config{ReadyMade: true, Train: file + "[:200]", Val: file + "[200:]",
+		Out: filepath.Join(t.TempDir(), "b"), Settings: bundle.Settings{Structure: calibrate.Full, Damping: calibrate.Damping{Relative: 1}}}
 	mustCalibrate(t, c)
 	r := opened(t, c.Out, Options{}).Reference()
 	if r == nil || len(r.Classes) != 4 || r.Entropy.Edges[0] <= 0 || r.Entropy.Edges[30] > 4*0.6932 {

@@ -62,7 +62,7 @@ func TestCalibrateRefuses(t *testing.T) {
 
 	readyMade := func(c *Config) {
 		*c = Config{ReadyMade: true, Train: features, Val: features, Out: c.Out,
-			Damping: calibrate.Damping{Absolute: 1}}
+			Settings: bundle.Settings{Damping: calibrate.Damping{Absolute: 1}}}
 	}
 	logModel := func(c *Config) { c.Model, c.Train, c.Val, c.OOD = log, fine, fine, "" }
 	tests := []struct {
@@ -78,8 +78,8 @@ func TestCalibrateRefuses(t *testing.T) {
 		{"unknown covariance", func(c *Config) { c.Covariance = "laplace" }, []string{"laplace", "hessian"}},
 		{"unknown structure", func(c *Config) { c.Structure = "diag" }, []string{"diag", "kron"}},
 		{"unknown provider", func(c *Config) { c.Runtime.Provider = "abacus" }, []string{"abacus", "cpu"}},
-		{"negative limit", func(c *Config) { c.Limit = -1 }, []string{"limit is -1"}},
-		{"negative max-bad", func(c *Config) { c.MaxBad = -1 }, []string{"max-bad -1"}},
+		{"negative limit", func(c *Config) { c.Limit = -1 }, []string{"limit -1 is negative"}},
+		{"negative max-bad", func(c *Config) { c.MaxBad = -1 }, []string{"max_bad -1"}},
 		{"negative batch", func(c *Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
 		{"negative threads", func(c *Config) { c.Runtime.Threads = -1 }, []string{"threads are -1"}},
 		{"negative damping", func(c *Config) { c.Damping.Absolute = -1 }, []string{"damping", "-1"}},
@@ -178,7 +178,7 @@ func TestEvaluateRefuses(t *testing.T) {
 		{"no labels", func(c *bench.Config) { c.Test = digits(t, models.UnfamiliarTest) }, []string{"test: ", "no labels"}},
 		{"images of another size", func(c *bench.Config) { c.OOD = []bench.NamedSpec{{Name: "letters", Spec: large}} }, []string{"letters: 0001.png", "28×28"}},
 		{"another model", func(c *bench.Config) { c.Model = "../../featurize/testdata/conv.onnx" }, []string{"conv.onnx", "SHA-256"}},
-		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit is -1"}},
+		{"negative limit", func(c *bench.Config) { c.Limit = -1 }, []string{"limit -1 is negative"}},
 		{"negative batch", func(c *bench.Config) { c.Runtime.Batch = -1 }, []string{"batch -1"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
+	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/files"
 	"github.com/mfgs/mfgs/internal/source"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -143,6 +144,28 @@ func added(data []bundle.Dataset) (specs []string) {
 	return specs[min(1, len(specs)):]
 }
 
+// identity is what two calibrations have in common that come to the same bundle, but for the data: their
+// fingerprints are compared when all else is the same.
+type identity struct {
+	Tool            string `yaml:"tool"`
+	bundle.Settings `yaml:",inline"`
+	Found           bundle.Head      `yaml:"found_head"`
+	Model           string           `yaml:"model"`
+	Preprocess      *preprocess.Spec `yaml:"preprocess"`
+	Batch           int              `yaml:"batch"`
+	Classes         []string         `yaml:"classes"`
+	KeepCurvature   bool             `yaml:"keep_curvature"`
+	KeepModel       bool             `yaml:"keep_model"`
+	KeepProbe       bool             `yaml:"keep_probe"`
+
+	Data map[string]dataIdentity `yaml:"data"`
+}
+
+type dataIdentity struct {
+	Spec     string `yaml:"spec"`
+	Examples int    `yaml:"examples"`
+}
+
 // bundleOutput is a bundle.
 var bundleOutput = output{
 	check: func(c *Config) error { return bundle.CheckTarget(c.Out, c.Force, c.keep()...) },
@@ -152,39 +175,31 @@ var bundleOutput = output{
 			return nil, nil, err
 		}
 		m := &b.Manifest
-		id := map[string]any{
-			"tool": m.Tool, "head": m.Head, "covariance": m.Covariance, "structure": m.Structure,
-			"damping": m.Damping.Rule, "lambda0": m.MeanField.Lambda0, "classes": m.Labels,
-			"ood_score":      askedScore(m),
-			"decisions":      askedDecisions(m),
-			"kept curvature": m.Curvature != nil,
-			"kept probe":     m.Probe != nil,
+		id := identity{
+			Tool: m.Tool, Settings: m.Asked(), Found: m.Head, Preprocess: m.Preprocess, Batch: m.Batch,
+			Classes: m.Labels, KeepCurvature: m.Curvature != nil, KeepProbe: m.Probe != nil,
+			Data: map[string]dataIdentity{},
 		}
+		id.MaxBad = c.MaxBad // it decides what is refused, not what is read
 		if m.Model != nil {
-			id["model"], id["preprocess"], id["batch"] = m.Model.SHA256, m.Preprocess, m.Batch
-			id["kept model"] = m.Model.File != nil
+			id.Model, id.KeepModel = m.Model.SHA256, m.Model.File != nil
 		}
 		for _, d := range m.Datasets {
-			id[string(d.Role)] = map[string]any{"spec": d.Spec, "examples": d.Count + d.Bad}
+			id.Data[string(d.Role)] = dataIdentity{d.Spec, d.Count + d.Bad}
 		}
 		return id, m.Datasets, nil
 	},
 	expected: func(a *accumulation) any {
 		r := &a.part.Recipe
-		id := map[string]any{
-			"tool": a.part.Tool, "head": r.Head, "covariance": r.Covariance, "structure": r.Structure,
-			"damping": r.Damping, "lambda0": r.Lambda0, "classes": r.Classes,
-			"ood_score":      r.OODScore,
-			"decisions":      r.Decisions,
-			"kept curvature": a.cfg.KeepCurvature,
-			"kept probe":     a.part.Probe != nil,
+		id := identity{
+			Tool: a.part.Tool, Settings: r.Settings, Found: r.Head, Batch: r.Batch, Classes: r.Classes,
+			KeepCurvature: a.cfg.KeepCurvature, KeepProbe: a.part.Probe != nil, Data: map[string]dataIdentity{},
 		}
 		if r.Model != nil {
-			id["model"], id["preprocess"], id["batch"] = r.Model.SHA256, r.Preprocess.Spec, r.Batch
-			id["kept model"] = !a.cfg.NoModel
+			id.Model, id.Preprocess, id.KeepModel = r.Model.SHA256, r.Preprocess.Spec, !a.cfg.NoModel
 		}
 		for _, s := range a.in.sets() {
-			id[s.Name] = map[string]any{"spec": s.Spec, "examples": s.Len()}
+			id.Data[s.Name] = dataIdentity{s.Spec, s.Len()}
 		}
 		return id
 	},
@@ -198,7 +213,7 @@ var partOutput = output{
 		if err != nil {
 			return nil, nil, err
 		}
-		m.Recipe.MaxBad = c.MaxBad // it decides what is refused, not what is read
+		m.Recipe.Settings.MaxBad = c.MaxBad // it decides what is refused, not what is read
 		var data []bundle.Dataset
 		for i := range m.Sets {
 			data = append(data, bundle.Dataset{Role: m.Sets[i].Role, Fingerprint: m.Sets[i].Shards[0].Fingerprint})
@@ -249,7 +264,8 @@ func (a *accumulation) resume(ctx context.Context) error {
 		return nil
 	}
 	// They decide what is refused, and what is made of what was read.
-	old.Recipe.MaxBad, old.Recipe.Decisions = a.part.Recipe.MaxBad, a.part.Recipe.Decisions
+	asked := &a.part.Recipe.Settings
+	old.Recipe.Settings.MaxBad, old.Recipe.Settings.Decisions = asked.MaxBad, asked.Decisions
 	if field, before, now := part.Difference(old.Identity(), a.part.Identity()); field != "" {
 		a.refused = true
 		return fmt.Errorf("%s is of another calibration: %s was %s, and is %s: start anew with --force, or choose another --out", c.dir, field, before, now)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	. "github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -24,7 +25,8 @@ func BenchmarkCheckpoint(b *testing.B) {
 				"labels": arrayOf(sampled(logits, n), n),
 			}))
 			save, part := Checkpointed(b, Config{
-				ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "b"), Structure: size.structure,
+				ReadyMade: true, Train: file, Val: file, Out: filepath.Join(dir, "b"),
+				Settings: bundle.Settings{Structure: size.structure},
 			})
 			for b.Loop() {
 				if err := save(); err != nil {

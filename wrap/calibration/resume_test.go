@@ -224,8 +224,8 @@ func TestACheckpointIsForTheSameCalibration(t *testing.T) {
 		words  []string
 	}{
 		"another SPEC":       {func(c *Config) { c.Train = data + "[:1999]" }, []string{"sets.train.", "1999"}},
-		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"recipe.covariance", "hessian", "fisher"}},
-		"another limit":      {func(c *Config) { c.Limit = 7 }, []string{"recipe.limit", "0", "7"}},
+		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"recipe.settings.covariance", "hessian", "fisher"}},
+		"another limit":      {func(c *Config) { c.Limit = 7 }, []string{"recipe.settings.limit", "0", "7"}},
 		"more data":          {func(c *Config) { c.OOD = data }, []string{"sets.ood"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestAnotherResultIsNotTakenForOurs(t *testing.T) {
 	}{
 		"another SPEC":       {func(c *Config) { c.Train = data + "[:1999]" }, []string{"train.", "1999"}},
 		"another covariance": {func(c *Config) { c.Covariance = calibrate.Fisher }, []string{"covariance is hessian, want fisher"}},
-		"without its model":  {func(c *Config) { c.NoModel = true }, []string{"kept model is true, want false"}},
+		"without its model":  {func(c *Config) { c.NoModel = true }, []string{"keep_model is true, want false"}},
 		"other data": {func(*Config) {
 			pixels := read(t, data)
 			pixels[100] ^= 1
@@ -574,7 +574,7 @@ func TestACalibrationGoesOnWithoutCheckpoints(t *testing.T) {
 func TestAPartWithoutItsModelIsAnother(t *testing.T) {
 	c := quick(config(t, filepath.Join(t.TempDir(), "b")))
 	c.Resume, c.NoModel = true, true
-	for index, want := range map[int]string{1: "its kept model is false, want true", 2: "nothing to do"} {
+	for index, want := range map[int]string{1: "its keep_model is false, want true", 2: "nothing to do"} {
 		c.Shard, c.NoModel = rows.Shard{Index: index, Count: 2}, true
 		c.Out = filepath.Join(t.TempDir(), "p")
 		if _, err := Accumulate(t.Context(), c); err != nil {

@@ -302,15 +302,11 @@ func (in *sources) findPreprocessing(ctx context.Context, cfg *Config) (*Preproc
 
 // recipe returns what all parts of a calibration have in common.
 func (in *sources) recipe(cfg *Config) (*part.Recipe, error) {
-	structure, err := cfg.Structure.Resolve(in.head)
-	if err != nil {
+	if _, err := cfg.Structure.Resolve(in.head); err != nil {
 		return nil, err
 	}
 	r := &part.Recipe{
-		Head: in.describeHead(), Preprocess: in.preprocess,
-		Covariance: cfg.Covariance, Structure: structure, Damping: cfg.Damping.String(), Lambda0: cfg.Lambda0,
-		OODScore: cfg.OODScore, Decisions: cfg.Decisions,
-		Limit: cfg.Limit, MaxBad: cfg.MaxBad, Classes: in.classes,
+		Head: in.describeHead(), Preprocess: in.preprocess, Settings: cfg.Settings, Classes: in.classes,
 	}
 	if in.cut != nil {
 		m := wrap.NewModelInfo(in.cut.Model)

@@ -149,38 +149,20 @@ func (u *update) read() ([]byte, error) {
 
 // config is that of the calibration which made the bundle, with the new data.
 func (u *update) config() *Config {
-	m := u.manifest
-	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
 	ood := u.spec(bundle.OOD, u.OOD)
 	if u.OOD == "" && u.recorded(bundle.StandIns) != nil {
 		ood = wrap.StandIns
 	}
-	decisions := u.Decisions
-	if decisions == (conformal.Plan{}) {
-		decisions = askedDecisions(m)
+	c := &Config{
+		Settings: u.manifest.Asked(), ReadyMade: u.manifest.Model == nil, NoProbe: u.manifest.Probe == nil,
+		Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood, Out: u.Out, Cache: u.Cache, Runtime: u.Runtime,
 	}
-	return &Config{
-		Out: u.Out, NoProbe: m.Probe == nil, Train: u.Train, Val: u.spec(bundle.Val, u.Val), OOD: ood,
-		ReadyMade: m.Model == nil, Covariance: m.Covariance, Structure: m.Structure, Damping: damping,
-		Lambda0: m.MeanField.Lambda0, OODScore: askedScore(m), Decisions: decisions.Complete(),
-		Inputs: wrap.Inputs{MaxBad: u.MaxBad, Cache: u.Cache}, Runtime: u.Runtime,
+	c.Limit, c.MaxBad = 0, u.MaxBad
+	if u.Decisions != (conformal.Plan{}) {
+		c.Decisions = u.Decisions
 	}
-}
-
-// askedScore is the score that was asked for when a bundle was made, "" where it was chosen.
-func askedScore(m *bundle.Manifest) string {
-	if o := m.OODScore; o != nil && o.Given {
-		return o.Name
-	}
-	return ""
-}
-
-// askedDecisions are those that a bundle was made with.
-func askedDecisions(m *bundle.Manifest) conformal.Plan {
-	if m.Decisions == nil {
-		return conformal.Plan{}
-	}
-	return m.Decisions.Plan
+	c.Settings = c.Complete()
+	return c
 }
 
 // recorded returns the bundle's data of a role, nil where there is none.

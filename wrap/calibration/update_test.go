@@ -21,8 +21,8 @@ func TestAnUpdateIsOneCalibration(t *testing.T) {
 	t.Parallel()
 	file := classified(t, 5000, 6, 4)
 	for name, c := range map[string]Config{
-		"full":     {Structure: calibrate.Full},
-		"sandwich": {Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Relative: 1}},
+		"full":     {Settings: bundle.Settings{Structure: calibrate.Full}},
+		"sandwich": {Settings: bundle.Settings{Structure: calibrate.Kronecker, Covariance: calibrate.Sandwich, Damping: calibrate.Damping{Relative: 1}}},
 	} {
 		dir := t.TempDir()
 		c.ReadyMade, c.Val, c.OOD, c.KeepCurvature = true, file+"[4000:]", file+"[:100]", true
@@ -92,8 +92,9 @@ func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
 	file := classified(t, 2500, 6, 4)
 	for _, d := range []calibrate.Damping{{}, {Absolute: 40}, {Relative: 0.02}} {
 		c := Config{
-			ReadyMade: true, Val: file + "[2000:]", Structure: calibrate.Kronecker, KeepCurvature: true, Damping: d,
+			ReadyMade: true, Val: file + "[2000:]", KeepCurvature: true,
 			Train: file + "[:2000]", Out: filepath.Join(t.TempDir(), "one"),
+			Settings: bundle.Settings{Structure: calibrate.Kronecker, Damping: d},
 		}
 		want := mustCalibrate(t, c)
 		c.Train, c.Out = file+"[:1024]", filepath.Join(t.TempDir(), "b")
@@ -113,8 +114,9 @@ func TestAnUpdateKeepsTheRuleOfDamping(t *testing.T) {
 func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
 	file := classified(t, 3000, 6, 4)
 	c := Config{
-		ReadyMade: true, Val: file + "[2560:]", Structure: calibrate.Full, KeepCurvature: true,
+		ReadyMade: true, Val: file + "[2560:]", KeepCurvature: true,
 		Train: file + "[:2560]", Out: filepath.Join(t.TempDir(), "one"),
+		Settings: bundle.Settings{Structure: calibrate.Full},
 	}
 	mustCalibrate(t, c)
 	one := c.Out
@@ -140,8 +142,9 @@ func TestAnUpdateAddsBlocksBehindThoseThereAre(t *testing.T) {
 func TestAnUpdateLosesNoOther(t *testing.T) {
 	file := classified(t, 2500, 4, 3)
 	c := Config{
-		ReadyMade: true, Val: file + "[2000:]", Structure: calibrate.Full, KeepCurvature: true,
+		ReadyMade: true, Val: file + "[2000:]", KeepCurvature: true,
 		Train: file + "[:1000]", Out: filepath.Join(t.TempDir(), "b"),
+		Settings: bundle.Settings{Structure: calibrate.Full},
 	}
 	mustCalibrate(t, c)
 	var other []byte
@@ -167,8 +170,9 @@ func TestAnUpdateFromAnotherFile(t *testing.T) {
 	dir := t.TempDir()
 	again := write(t, dir, "again.npz", read(t, file)) // begins at position 0 again
 	c := Config{
-		ReadyMade: true, Train: file, Val: file + "[:500]", Structure: calibrate.Full, KeepCurvature: true,
-		Out: filepath.Join(dir, "b"),
+		ReadyMade: true, Train: file, Val: file + "[:500]", KeepCurvature: true,
+		Out:      filepath.Join(dir, "b"),
+		Settings: bundle.Settings{Structure: calibrate.Full},
 	}
 	mustCalibrate(t, c)
 	r, err := Update(t.Context(), UpdateConfig{
@@ -209,7 +213,7 @@ func TestAnUpdateOfAMergedBundleKnowsItsData(t *testing.T) {
 	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]", Structure: calibrate.Full}
+	c := Config{ReadyMade: true, Train: file + "[:3000]", Val: file + "[3000:]", Settings: bundle.Settings{Structure: calibrate.Full}}
 	all := parts(t, c, 3)
 	out := filepath.Join(dir, "b")
 	if _, err := Merge(t.Context(), MergeConfig{Parts: all, Out: out, KeepCurvature: true}); err != nil {

@@ -34,11 +34,12 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 	m := &bundle.Manifest{
 		Tool:          "mfgs " + wrap.Version(),
 		Head:          p.Recipe.Head,
+		Settings:      &p.Recipe.Settings,
 		Covariance:    f.Posterior.Covariance,
 		Structure:     f.Posterior.Structure,
 		Probabilities: &f.Choice,
 		Damping: bundle.Damping{
-			Rule: p.Recipe.Damping, Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+			Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
 		},
 		Temperatures: bundle.Temperatures{
 			NLL:     bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"},

@@ -14,6 +14,7 @@ import (
 	"github.com/mfgs/mfgs/onnx/fuse"
 	"github.com/mfgs/mfgs/onnx/head"
 	"github.com/mfgs/mfgs/wrap"
+	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -111,9 +112,10 @@ func TestExportedModelsOfEveryLinkDecideAsTheirBundles(t *testing.T) {
 			labels, dims := drawn(x.Data.([]float32), weights, n, tt.k, tt.multi)
 			file := write(t, dir, "data.npz", npz(t, map[string]array{"x": {x.Data, []int{n, width}}, "labels": {labels, dims}}))
 			c := calibration.Config{
-				Model: model, Head: head.Options{Link: tt.link}, Train: file + "[:300]", Val: file + "[300:800]",
-				Out: filepath.Join(dir, "bundle"), Damping: calibrate.Damping{Relative: 1},
-				Decisions: conformal.Plan{TargetCoverage: 0.7, FalseAlarm: 0.1, Alpha: 0.2, Sets: tt.score},
+				Model: model, Train: file + "[:300]", Val: file + "[300:800]",
+				Out: filepath.Join(dir, "bundle"),
+
+				Settings: bundle.Settings{Head: head.Options{Link: tt.link}, Damping: calibrate.Damping{Relative: 1}, Decisions: conformal.Plan{TargetCoverage: 0.7, FalseAlarm: 0.1, Alpha: 0.2, Sets: tt.score}},
 			}
 			mustCalibrate(t, c)
 			fresh := wrap.Tensor{Shape: []int64{100, width}, Data: x.Data.([]float32)[800*width:]}

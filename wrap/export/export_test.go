@@ -113,7 +113,7 @@ func TestExportWarnsOfNamesThatAreTaken(t *testing.T) {
 	}
 	file := write(t, dir, "data.npz", npz(t, map[string]array{"x": {random(3, n*width), []int{n, width}}, "labels": {labels, []int{n}}}))
 	c := calibration.Config{Model: model, Train: file + "[:40]", Val: file + "[40:]", Out: filepath.Join(dir, "bundle"),
-		Damping: calibrate.Damping{Relative: 1}}
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}}
 	mustCalibrate(t, c)
 	r, err := Write(t.Context(), c.Out, Options{Out: filepath.Join(dir, "out.onnx")})
 	if err != nil {
@@ -284,7 +284,7 @@ func TestOwnOutputsThatTritonCannotServeAreLeftOut(t *testing.T) {
 	out := t.TempDir()
 	const data = "../../testdata/examples/sklearn/"
 	c := calibration.Config{Model: data + "model.onnx", Train: data + "train.csv", Val: data + "val.csv", Out: filepath.Join(out, "sklearn.mfgs"),
-		Damping: calibrate.Damping{Relative: 1}}
+		Settings: bundle.Settings{Damping: calibrate.Damping{Relative: 1}}}
 	mustCalibrate(t, c)
 	r, err := Write(t.Context(), c.Out, Options{Triton: out})
 	if err != nil {
@@ -318,7 +318,7 @@ func TestExportRefuses(t *testing.T) {
 		npz(t, map[string]array{"features": {phi, []int{50, 6}}, "logits": {logits, []int{50, 3}}, "labels": {labels, []int{50}}}))
 	ready := filepath.Join(out, "ready")
 	mustCalibrate(t, calibration.Config{ReadyMade: true, Train: features, Val: features, Out: ready,
-		Damping: calibrate.Damping{Absolute: 1}})
+		Settings: bundle.Settings{Damping: calibrate.Damping{Absolute: 1}}})
 	dir, _ := calibrated(t, calibrate.Kronecker)
 	there := write(t, out, "there.onnx", []byte("there"))
 	folder := filepath.Join(out, "folder.onnx")

@@ -20,6 +20,7 @@ import (
 	"github.com/mfgs/mfgs/internal/tensor"
 	"github.com/mfgs/mfgs/models"
 	"github.com/mfgs/mfgs/wrap"
+	format "github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
@@ -76,9 +77,12 @@ func makeBundles(ctx context.Context, dir string) (*bundles, error) {
 		}
 		_, err := calibration.Calibrate(ctx, calibration.Config{
 			Model: model, Train: in(models.DigitsTrain), Val: in(models.DigitsVal),
-			OOD: in(models.UnfamiliarVal), Out: one.dir, Structure: calibrate.Kronecker, Limit: 300,
-			Damping:   calibrate.Damping{Relative: damping},
-			Decisions: conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05},
+			OOD: in(models.UnfamiliarVal), Out: one.dir,
+
+			Settings: format.Settings{
+				Structure: calibrate.Kronecker, Limit: 300, Damping: calibrate.Damping{Relative: damping},
+				Decisions: conformal.Plan{TargetCoverage: 0.8, FalseAlarm: 0.1, Alpha: 0.05},
+			},
 		})
 		if err == nil {
 			err = b.predict(ctx, one)

@@ -34,7 +34,7 @@
 // A mapping with the fields of [Manifest], all of which must be there but for those in parentheses.
 //
 //	field              content
-//	format             1
+//	format             2
 //	tool               what wrote the part, such as "mfgs v0.1.0": the same in all that are merged
 //	recipe             what else must be the same in all that are merged
 //	  (model)          sha256, producer, opset, as in a bundle; left out for ready-made features
@@ -44,15 +44,7 @@
 //	                   Without exif in it, image files were taken as they are stored
 //	  batch            examples to an inference
 //	  (provider)       what runs the model
-//	  covariance       hessian, fisher or sandwich
-//	  structure        full or kron
-//	  damping          the rule: auto, a number or rel:NUMBER
-//	  lambda0          λ₀
-//	  (ood_score)      the score that is to serve; left out where it is chosen
-//	  (decisions)      that are wanted: target_error or target_coverage, false_alarm, confidence, alpha,
-//	                   sets and class_conditional, as package conformal has them
-//	  limit            training examples at most, of all shards; 0 is all
-//	  max_bad          records of a set that may be unreadable, of all shards
+//	  settings         what was asked for, as in a bundle: limit and max_bad are of all shards
 //	  (classes)        their names, in the order of the labels
 //	sets               a list: train, val, ood, stand-ins, of which one is enough
 //	  role             train, val, ood or stand-ins
@@ -100,6 +92,6 @@
 //
 // # Versions
 //
-// This is format 1, the only one. Parts are on their way to a bundle: they are merged by the version
+// This is format 2. Parts are on their way to a bundle: they are merged by the version
 // that wrote them, and no later one need read them.
 package part

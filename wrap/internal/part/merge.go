@@ -195,7 +195,7 @@ func (p *Part) mergeManifests(parts []folderOf) error {
 		}
 		all.sort()
 		p.Sets = append(p.Sets, *all)
-		if n := p.Recipe.MaxBad; all.Bad() > n {
+		if n := p.Recipe.Settings.MaxBad; all.Bad() > n {
 			return fmt.Errorf("%s: the parts left out %d unreadable records together, --max-bad allows %d", role, all.Bad(), n)
 		}
 	}

@@ -148,7 +148,7 @@ func TestMergeRefuses(t *testing.T) {
 		"by another name":  {[]string{dirs[1], again}, "given twice, also as"},
 		"the same shard":   {[]string{dirs[0], dirs[1], other(func(*Part) {})}, "shard 2 of 3 of train is in both"},
 		"another tool":     {[]string{dirs[0], other(func(p *Part) { p.Tool = "other" })}, "tool is"},
-		"another recipe":   {[]string{dirs[0], other(func(p *Part) { p.Recipe.Lambda0 = 2 })}, "lambda0 is 1 in the one and 2"},
+		"another recipe":   {[]string{dirs[0], other(func(p *Part) { p.Recipe.Settings.Lambda0 = 2 })}, "lambda0 is 1 in the one and 2"},
 		"other data":       {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Spec = "z.npz" })}, "train spec is"},
 		"too much is bad":  {[]string{dirs[0], other(func(p *Part) { p.Sets[0].Shards[0].Bad = []string{"a", "b", "c"} })}, "left out 4 unreadable records together, --max-bad allows 3"},
 		"no part":          {[]string{t.TempDir()}, "it has no " + ManifestName},
@@ -246,7 +246,7 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Recipe.Covariance = c
+		p.Recipe.Settings.Covariance = c
 		return p
 	}
 	for _, test := range []struct {
@@ -262,20 +262,20 @@ func TestPartsAreFinishedInAnotherWay(t *testing.T) {
 	} {
 		p := of(test.made)
 		err := p.Change(test.asked, &calibrate.Damping{Relative: 3})
-		if (err != nil) != test.refused || p.Recipe.Covariance != test.want || p.Sums.Fisher() != test.fisher {
-			t.Errorf("%s for %s: %s, Fisher matrix %t, error %v", test.asked, test.made, p.Recipe.Covariance, p.Sums.Fisher(), err)
+		if (err != nil) != test.refused || p.Recipe.Settings.Covariance != test.want || p.Sums.Fisher() != test.fisher {
+			t.Errorf("%s for %s: %s, Fisher matrix %t, error %v", test.asked, test.made, p.Recipe.Settings.Covariance, p.Sums.Fisher(), err)
 		}
-		if p.Recipe.Damping != "rel:3" {
-			t.Errorf("damping %s, want rel:3", p.Recipe.Damping)
+		if p.Recipe.Settings.Damping.String() != "rel:3" {
+			t.Errorf("damping %s, want rel:3", p.Recipe.Settings.Damping)
 		}
 	}
 	p := of(calibrate.Hessian)
-	if err := p.Change("", nil); err != nil || p.Recipe.Damping != "auto" {
-		t.Errorf("damping %s, want its own: %v", p.Recipe.Damping, err)
+	if err := p.Change("", nil); err != nil || p.Recipe.Settings.Damping.String() != "auto" {
+		t.Errorf("damping %s, want its own: %v", p.Recipe.Settings.Damping, err)
 	}
 	p.Sums = nil
-	if err := p.Change(calibrate.Fisher, nil); err != nil || p.Recipe.Covariance != calibrate.Fisher {
-		t.Errorf("without training data: %s, %v", p.Recipe.Covariance, err)
+	if err := p.Change(calibrate.Fisher, nil); err != nil || p.Recipe.Settings.Covariance != calibrate.Fisher {
+		t.Errorf("without training data: %s, %v", p.Recipe.Settings.Covariance, err)
 	}
 }
 

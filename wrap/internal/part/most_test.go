@@ -17,7 +17,7 @@ import (
 func most(t *testing.T, bad int) *Manifest {
 	m := example(t, 1).Manifest
 	m.Format = Version
-	m.Recipe.MaxBad = bad
+	m.Recipe.Settings.MaxBad = bad
 	m.Sets = nil
 	for _, role := range Roles {
 		s := Set{Role: role, Spec: "-", Count: rows.MaxShards << 30, Stream: true}

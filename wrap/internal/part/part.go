@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mfgs/mfgs/calibrate"
-	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/calibrate/rows"
 	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/wrap/bundle"
@@ -46,15 +45,14 @@ type Recipe struct {
 	Batch      int         `yaml:"batch"`                // inference batch; 0 for ready-made features
 	Provider   string      `yaml:"provider,omitempty"`   // that runs the model
 
-	Covariance calibrate.Covariance `yaml:"covariance"`
-	Structure  calibrate.Structure  `yaml:"structure"` // full or kron
-	Damping    string               `yaml:"damping"`   // the rule
-	Lambda0    float64              `yaml:"lambda0"`
-	OODScore   string               `yaml:"ood_score,omitempty"` // that is to serve; "" where it is chosen
-	Decisions  conformal.Plan       `yaml:"decisions,omitempty"` // that are wanted
-	Limit      int                  `yaml:"limit"`               // training examples at most, of all shards; 0 is all
-	MaxBad     int                  `yaml:"max_bad"`             // unreadable records of a set, of all shards
-	Classes    []string             `yaml:"classes,omitempty"`
+	Settings bundle.Settings `yaml:"settings"` // complete
+	Classes  []string        `yaml:"classes,omitempty"`
+}
+
+// Structure returns full or kron.
+func (r *Recipe) Structure() calibrate.Structure {
+	s, _ := r.Settings.Structure.Resolve(r.Head.Head) // the recipe is valid
+	return s
 }
 
 // Preprocess says how images become the model's input, and how that is known. A
@@ -172,21 +170,21 @@ func (s *Set) sort() {
 // Change has a part finished with another covariance, "" for its own, and another damping, nil for its own,
 // than it was made for.
 func (p *Part) Change(c calibrate.Covariance, d *calibrate.Damping) error {
-	r := &p.Recipe
+	s := &p.Recipe.Settings
 	if d != nil {
-		r.Damping = d.String()
+		s.Damping = *d
 	}
 	if c == "" {
 		return nil
 	}
 	if p.Sums != nil {
 		if c.NeedsFisher() && !p.Sums.Fisher() {
-			return fmt.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with --covariance %s", r.Covariance, c, c)
+			return fmt.Errorf("the parts were made for the %s covariance and have no Fisher matrix, which %s needs: make them with --covariance %s", s.Covariance, c, c)
 		}
 		if !c.NeedsFisher() && p.Sums.Fisher() {
 			p.Sums.DropFisher()
 		}
 	}
-	r.Covariance = c
+	s.Covariance = c
 	return nil
 }

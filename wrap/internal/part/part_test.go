@@ -32,8 +32,8 @@ func example(t testing.TB, shards ...int) *Part {
 	p := &Part{Manifest: Manifest{
 		Tool: "test",
 		Recipe: Recipe{
-			Head: bundle.Head{Head: head}, Covariance: calibrate.Hessian, Structure: calibrate.Full,
-			Damping: "auto", Lambda0: 1, MaxBad: 3,
+			Head:     bundle.Head{Head: head},
+			Settings: bundle.Settings{Covariance: calibrate.Hessian, Structure: calibrate.Full, Lambda0: 1, MaxBad: 3},
 		},
 		Sets: []Set{{Role: bundle.Train, Spec: "x.npz", From: 10, Count: 2400}},
 	}}
@@ -346,7 +346,7 @@ func resealed(t *testing.T, dir string, edit func(string) string) error {
 func TestLiesOfTheManifestAreRefused(t *testing.T) {
 	dir := written(t, example(t, 1, 3))
 	for _, lie := range []struct{ old, new, want string }{
-		{"format: 1", "format: 2", "this program reads 1"},
+		{"format: 2", "format: 3", "this program reads 2"},
 		{"tool: test", "tool: \"\"", "tool is missing"},
 		{"tool: test", "tool: test\nextra: 1", "field extra"},
 		{"tool: test", "tool: &a test", "anchors"},
@@ -355,20 +355,20 @@ func TestLiesOfTheManifestAreRefused(t *testing.T) {
 		{"covariance: hessian", "covariance: fisher", CurvatureName},
 		{"covariance: hessian", "covariance: none", "recipe"},
 		{"structure: full", "structure: kron", CurvatureName},
-		{"structure: full", "structure: auto", "structure"},
-		{"damping: auto", "damping: much", "recipe"},
+		{"structure: full", "structure: round", "structure"},
+		{"damping: auto", "damping: much", "damping"},
 		{"lambda0: 1", "lambda0: -1", "lambda0"},
 		{"lambda0: 1", "lambda0: .nan", "lambda0"},
-		{"format: 1", "format: 1\nx: .nan", "field x"},
+		{"format: 2", "format: 2\nx: .nan", "field x"},
 		{"fingerprint: 0011", "logit_error: .nan\n        fingerprint: 0011", "shards[0].logit_error is NaN"},
 		{"fingerprint: 0011", "proof: {difference: .inf}\n        fingerprint: 0011", "proof.difference is +Inf"},
-		{"limit: 0", "limit: -1", "limit"},
+		{"max_bad: 3", "max_bad: 3\n    limit: -1", "limit"},
 		{"batch: 0", "batch: 1000000000", "batch"},
-		{"max_bad: 3", "max_bad: 3\n  model: {sha256: x, opset: 1}", "recipe.model"},
-		{"max_bad: 3", "max_bad: 3\n  classes: [a]", "1 names for 3 classes"},
-		{"max_bad: 3", "max_bad: 3\n  gathered: true", "recipe.gathered"},
-		{"max_bad: 3", "max_bad: 3\n  ood_score: luck", "recipe"},
-		{"max_bad: 3", "max_bad: 3\n  decisions: {alpha: 0.1}", "decisions"},
+		{"batch: 0", "batch: 0\n  model: {sha256: x, opset: 1}", "recipe.model"},
+		{"batch: 0", "batch: 0\n  classes: [a]", "1 names for 3 classes"},
+		{"batch: 0", "batch: 0\n  gathered: true", "recipe.gathered"},
+		{"max_bad: 3", "max_bad: 3\n    ood_score: luck", "recipe"},
+		{"max_bad: 3", "max_bad: 3\n    decisions: {alpha: 0.1}", "complete"},
 		{"role: train", "role: val", "sets[1].role"},
 		{"role: train", "role: test", "sets[0].role"},
 		{"from: 10\n", "from: -10\n", "from -10"},
@@ -484,7 +484,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(document, content[CurvatureName], content[CountsName], content[SampleName], content[ValName])
 	f.Add(bytes.Replace(document, []byte("examples:"), []byte("progress: {next: 1024, stamp: x}\n        examples:"), 1),
 		content[CurvatureName], content[CountsName], content[SampleName], content[ValName])
-	f.Add([]byte("format: 1\n"), []byte{}, []byte{}, []byte{}, []byte{})
+	f.Add([]byte("format: 2\n"), []byte{}, []byte{}, []byte{}, []byte{})
 	f.Fuzz(func(t *testing.T, document, curvature, counts, sample, val []byte) {
 		m, err := parse(document)
 		if err != nil {

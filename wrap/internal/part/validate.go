@@ -3,13 +3,11 @@ package part
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/rows"
-	"github.com/mfgs/mfgs/calibrate/score"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
 )
@@ -80,20 +78,16 @@ func (m *Manifest) validateModel() error {
 }
 
 func (r *Recipe) validate() error {
-	_, err := calibrate.ParseDamping(r.Damping)
-	err = errors.Join(r.Head.Validate(), r.Covariance.Validate(), err)
+	s := &r.Settings
+	err := errors.Join(r.Head.Validate(), s.Validate())
+	if err == nil {
+		_, err = s.Structure.Resolve(r.Head.Head)
+	}
 	if r.Preprocess != nil && r.Preprocess.Spec != nil {
 		err = errors.Join(err, r.Preprocess.Spec.Validate())
 	}
-	if r.Structure != calibrate.Full && r.Structure != calibrate.Kronecker {
-		err = errors.Join(err, fmt.Errorf("structure is %.20q", r.Structure))
-	}
-	if r.OODScore != "" {
-		err = errors.Join(err, score.Check(r.OODScore))
-	}
-	err = errors.Join(err, r.Decisions.Validate())
-	if d := r.Decisions; d != d.Complete() {
-		err = errors.Join(err, fmt.Errorf("decisions has confidence %v and sets %.70q, want both where they are asked for", d.Confidence, d.Sets))
+	if *s != s.Complete() {
+		err = errors.Join(err, errors.New("settings are not complete: want covariance, lambda0, and decisions with confidence and sets"))
 	}
 	switch {
 	case err != nil:
@@ -104,10 +98,8 @@ func (r *Recipe) validate() error {
 		return wrong("recipe.model.sha256 is %.70q, want 64 hexadecimal digits in lower case, and no files", r.Model.SHA256)
 	case r.Gathered && r.Model == nil:
 		return wrong("recipe.gathered goes with recipe.model")
-	case !(r.Lambda0 > 0) || math.IsInf(r.Lambda0, 1):
-		return wrong("recipe.lambda0 is %v, want a positive number", r.Lambda0)
-	case r.Limit < 0 || r.MaxBad < 0 || r.Batch < 0 || r.Batch > bundle.MaxBatch:
-		return wrong("recipe: limit %d, max_bad %d and batch %d, want 0 or more, and batch at most %d", r.Limit, r.MaxBad, r.Batch, bundle.MaxBatch)
+	case r.Batch < 0 || r.Batch > bundle.MaxBatch:
+		return wrong("recipe.batch is %d, want 0 to %d", r.Batch, bundle.MaxBatch)
 	case len(r.Classes) > 0 && len(r.Classes) != r.Head.Classes():
 		return wrong("recipe.classes has %d names for %d classes", len(r.Classes), r.Head.Classes())
 	}
@@ -155,8 +147,8 @@ func (p *Part) check() error {
 		(p.Sample != nil) != (train != nil):
 		return fmt.Errorf("%s, %s and %s go with training data, and with nothing else", CurvatureName, CountsName, SampleName)
 	case train == nil:
-	case p.Sums.Head() != h || p.Sums.Structure() != p.Recipe.Structure ||
-		p.Sums.Fisher() != p.Recipe.Covariance.NeedsFisher():
+	case p.Sums.Head() != h || p.Sums.Structure() != p.Recipe.Structure() ||
+		p.Sums.Fisher() != p.Recipe.Settings.Covariance.NeedsFisher():
 		return fmt.Errorf("%s: not the curvature that the recipe asks for", CurvatureName)
 	case p.Sums.Examples() != train.Examples() || p.Counts.Examples != train.Examples():
 		return fmt.Errorf("%s has %d examples and %s %d, of %d that were read", CurvatureName, p.Sums.Examples(), CountsName, p.Counts.Examples, train.Examples())
@@ -186,7 +178,7 @@ func (p *Part) check() error {
 // probed reports whether there is a shard of which a probe is kept.
 func (m *Manifest) probed() bool {
 	s := m.Set(bundle.Val)
-	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.Probed(&p, m.Recipe.MaxBad) })
+	return s != nil && slices.ContainsFunc(s.Shards, func(p Shard) bool { return s.Probed(&p, m.Recipe.Settings.MaxBad) })
 }
 
 // checkSample reports a sample that is not of the training data.

@@ -15,7 +15,7 @@ import (
 )
 
 // Version is the format that is written, the only one that is read.
-const Version = 1
+const Version = 2
 
 // MaxManifest is the size in bytes of the largest manifest that is read: room for the messages of a
 // hundred thousand bad records.

@@ -1,4 +1,4 @@
-package job
+package calibration
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/mfgs/mfgs/featurize/preprocess"
 	"github.com/mfgs/mfgs/internal/text"
 	"github.com/mfgs/mfgs/wrap/bundle"
 	"github.com/mfgs/mfgs/wrap/internal/folder"
@@ -29,8 +28,7 @@ func hasKey(root *yaml.Node, key string) bool {
 	return false
 }
 
-// checkKeys refuses keys that a job does not have, and names those near them. Package yaml does not
-// look into what decodes itself.
+// checkKeys refuses keys that a job does not have, and names those near them.
 func checkKeys(root *yaml.Node) error {
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
 		return fmt.Errorf("%w: a job is a mapping of keys such as model and datasets", folder.ErrYAML)
@@ -40,9 +38,6 @@ func checkKeys(root *yaml.Node) error {
 
 // keysOf checks the keys of a node, which is decoded into a type; at is the key that leads to it.
 func keysOf(n *yaml.Node, t reflect.Type, at string) error {
-	if t == reflect.TypeFor[preprocessing]() {
-		t = reflect.TypeFor[preprocess.Spec]()
-	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -73,7 +68,10 @@ func keysOf(n *yaml.Node, t reflect.Type, at string) error {
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
-		if key, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); key != "" {
+		switch key, option, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); {
+		case option == "inline" && t.Field(i).Type.Kind() == reflect.Struct:
+			maps.Copy(fields, fieldsOf(t.Field(i).Type))
+		case key != "" && key != "-":
 			fields[key] = t.Field(i).Type
 		}
 	}

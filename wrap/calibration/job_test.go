@@ -1,4 +1,4 @@
-package job
+package calibration
 
 import (
 	"fmt"
@@ -12,10 +12,9 @@ import (
 	"github.com/mfgs/mfgs/calibrate"
 	"github.com/mfgs/mfgs/calibrate/conformal"
 	"github.com/mfgs/mfgs/featurize/preprocess"
-	"github.com/mfgs/mfgs/onnx"
 	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap"
 	"github.com/mfgs/mfgs/wrap/bundle"
-	"github.com/mfgs/mfgs/wrap/calibration"
 )
 
 const whole = `
@@ -26,6 +25,7 @@ covariance: sandwich
 structure: kron
 damping: {rule: 'rel:0.25'}
 ood_score: {name: leverage}
+lambda0: 2
 decisions: {target_error: 0.01, alpha: 0.1, sets: aps, class_conditional: true, confidence: 0.9, false_alarm: 0.05}
 datasets:
   - {role: train, spec: 'tar:t-{0..9}.tar[0:7]', fingerprint: '123'}
@@ -47,31 +47,37 @@ threads: 14
 
 // Every key gets where it belongs.
 func TestKeys(t *testing.T) {
-	got, err := Parse([]byte(whole))
+	got, _, err := parseJob([]byte(whole))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &Job{
+	want := &Job{Report: "r.html", Config: Config{
 		Model: "m.onnx",
-		Head: head.Options{
-			Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu,
+		Settings: bundle.Settings{
+			Head: head.Options{
+				Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu,
+			},
+			Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25},
+			Lambda0: 2, OODScore: "leverage",
+			Decisions: conformal.Plan{
+				TargetError: 0.01, FalseAlarm: 0.05, Alpha: 0.1, Sets: conformal.APS, ClassConditional: true,
+				Confidence: 0.9,
+			},
+			Limit: 11, MaxBad: 12,
 		},
-		Spec: &preprocess.Spec{Scale: 0.5}, Labels: []string{"cat", "dog"},
-		Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: "rel:0.25", OODScore: "leverage",
-		Decisions: conformal.Plan{
-			TargetError: 0.01, FalseAlarm: 0.05, Alpha: 0.1, Sets: conformal.APS, ClassConditional: true,
-			Confidence: 0.9,
-		},
+		Preprocess: &preprocess.Spec{Scale: 0.5}, Classes: []string{"cat", "dog"},
 		Train: "tar:t-{0..9}.tar[0:7]", Val: "v.npz", OOD: "auto",
-		Limit: 11, MaxBad: 12, Batch: 13, Threads: 14, Provider: "cuda", Cache: "c", Out: "b", Report: "r.html",
+		Runtime: wrap.Runtime{Batch: 13, Threads: 14, Provider: "cuda"}, Cache: "c", Out: "b",
 		KeepCurvature: true, NoModel: true, NoProbe: true,
-		Known: calibration.Known{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
-	}
+		Known: Known{Model: "abc", Data: map[bundle.Role]string{bundle.Train: "123"}},
+	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	words, err := Parse([]byte("model: m.onnx\npreprocess: imagenet\ndamping: 0.5\nood_score: mf0\nlabels: l.txt\n"))
-	want = &Job{Model: "m.onnx", Preprocess: "imagenet", Damping: "0.5", OODScore: "mf0", Classes: "l.txt"}
+	words, _, err := parseJob([]byte("model: m.onnx\npreprocess: imagenet\ndamping: 0.5\nood_score: mf0\nlabels: l.txt\n"))
+	want = &Job{Preprocess: "imagenet", Classes: "l.txt", Config: Config{Model: "m.onnx", Settings: bundle.Settings{
+		Damping: calibrate.Damping{Absolute: 0.5}, OODScore: "mf0",
+	}}}
 	if err != nil || !reflect.DeepEqual(words, want) {
 		t.Errorf("%+v, %v, want %+v", words, err, want)
 	}
@@ -79,7 +85,7 @@ func TestKeys(t *testing.T) {
 
 // What a job can say has the manifest's key wherever that has one.
 func TestKeysAreTheManifests(t *testing.T) {
-	beyond := strings.Fields("out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
+	beyond := strings.Fields("lambda0 out report limit max_bad features_cache keep_curvature no_model no_probe provider threads")
 	manifest := fieldsOf(reflect.TypeFor[bundle.Manifest]())
 	for key := range fieldsOf(reflect.TypeFor[document]()) {
 		if _, ok := manifest[key]; ok == slices.Contains(beyond, key) {
@@ -121,7 +127,7 @@ func TestWhatIsRefused(t *testing.T) {
 		{"format: 99\n", "format 99"},
 		{strings.Repeat("#\n", 2<<20), "at most"},
 	} {
-		j, err := Parse([]byte(test.text))
+		j, _, err := parseJob([]byte(test.text))
 		if err == nil {
 			t.Errorf("%.60q: %+v", test.text, j)
 		} else if s := err.Error(); !strings.Contains(s, test.want) || strings.Contains(s, "\n") {
@@ -155,7 +161,7 @@ func TestPathsAreSeenFromTheFile(t *testing.T) {
 		if err := os.WriteFile(file, []byte(test.text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		j, err := Read(file)
+		j, err := ReadJob(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,70 +170,12 @@ func TestPathsAreSeenFromTheFile(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.text, got, want)
 		}
 	}
-	if _, err := Read(filepath.Join(dir, "none.yaml")); err == nil {
+	if _, err := ReadJob(filepath.Join(dir, "none.yaml")); err == nil {
 		t.Error("a file that is not there was read")
 	}
 }
 
-// A manifest says what was found, and Locate by which options: as if nothing had been said where that
-// suffices.
-func TestHeadsAreLocated(t *testing.T) {
-	files, err := filepath.Glob("../../testdata/onnx/operators/*.onnx")
-	if err != nil || len(files) < 100 {
-		t.Fatalf("%d models, %v", len(files), err)
-	}
-	tried := 0
-	for _, file := range files {
-		model, err := onnx.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		options := []head.Options{{}, {Approximate: head.IgnoreRelu}}
-		for _, o := range model.Outputs() {
-			options = append(options, head.Options{Output: o.Name})
-		}
-		for _, o := range options {
-			h, err := head.Find(model, o)
-			if err != nil {
-				continue
-			}
-			named, err := head.Find(model, head.Options{
-				Features: h.Features, Logits: h.Logits, Link: h.Link, Approximate: h.Approximation,
-			})
-			if err != nil {
-				t.Errorf("%s: %v", file, err)
-				continue
-			}
-			tried++
-			if got := locate(t, file, model, h); o == (head.Options{}) && got != o {
-				t.Errorf("%s: %+v, want no options", file, got)
-			}
-			locate(t, file, model, named)
-		}
-	}
-	if tried < 200 {
-		t.Errorf("%d heads tried, want 200 at least", tried)
-	}
-}
-
-// locate returns the options for the head of a manifest, which they must find.
-func locate(t *testing.T, file string, model *onnx.Model, h *head.Head) head.Options {
-	t.Helper()
-	j := &Job{found: &bundle.Head{
-		Op: h.Op, Node: h.Node, FeaturesTensor: h.Features, LogitsTensor: h.Logits,
-		Head: calibrate.Head{Link: calibrate.Link(h.Link)}, Tail: h.Tail, Approximation: string(h.Approximation),
-	}}
-	o, err := j.Locate(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := head.Find(model, o); err != nil || !j.isFound(again) {
-		t.Errorf("%s: %+v does not find the head again: %v", file, o, err)
-	}
-	return o
-}
-
-func FuzzParse(f *testing.F) {
+func FuzzJob(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte("model: m.onnx\npreprocess: imagenet\ndamping: 0.5\nood_score: mf0\nlabels: l.txt\n"))
 	f.Add([]byte("preprocess: {resize: {size: 1}}\nhead: [x]\ndatasets: {role: train}"))
@@ -239,7 +187,7 @@ func FuzzParse(f *testing.F) {
 		f.Add(manifest)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		j, err := Parse(data)
+		j, manifest, err := parseJob(data)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q takes two lines", err)
@@ -249,6 +197,6 @@ func FuzzParse(f *testing.F) {
 		if err := j.validate(); err != nil {
 			t.Error(err)
 		}
-		j.seenFrom("x")
+		j.seenFrom("x", manifest)
 	})
 }

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/onnx/head"
+	"github.com/mfgs/mfgs/wrap/bundle"
+	"github.com/mfgs/mfgs/wrap/calibration"
+	"github.com/urfave/cli/v2"
+)
+
+// A setting is a flag whose value is a field of a calibration's Config: what a job says in YAML, a flag says on the
+// command line.
+type setting struct {
+	flag cli.Flag
+	of   func(*calibration.Config) any // a pointer to the field
+}
+
+func (s *setting) name() string { return s.flag.Names()[0] }
+
+// allSettings has those of each heading of the help.
+var allSettings = slices.Concat(dataSettings, outputSettings, fitSettings, decisionSettings, headSettings, runtimeSettings)
+
+var dataSettings = []setting{
+	{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},
+		func(c *calibration.Config) any { return &c.Model }},
+	{&cli.StringFlag{Name: "train", Category: dataFlags, Usage: "`SPEC` what it was trained on; labels are needed only for the covariances fisher and sandwich"},
+		func(c *calibration.Config) any { return &c.Train }},
+	{&cli.StringFlag{Name: "val", Category: dataFlags, Usage: "`SPEC` labelled data held out from training"},
+		func(c *calibration.Config) any { return &c.Val }},
+	{&cli.StringFlag{Name: "ood", Category: dataFlags, Usage: "`SPEC` data unlike any that the network is for, to choose the score of unfamiliarity by; labels are not used. auto: stand-ins, made of the held-out images"},
+		func(c *calibration.Config) any { return &c.OOD }},
+	{&cli.IntFlag{Name: "limit", Category: dataFlags, Usage: "`N` training examples at most, spread evenly over the data [all]"},
+		func(c *calibration.Config) any { return &c.Limit }},
+	{maxBadFlag(), func(c *calibration.Config) any { return &c.MaxBad }},
+	{cacheFlag(), func(c *calibration.Config) any { return &c.Cache }},
+}
+
+var outputSettings = []setting{
+	{&cli.StringFlag{Name: "out", Category: outputFlags, Usage: "`DIR` folder of the bundle to write, or with --shard of the part"},
+		func(c *calibration.Config) any { return &c.Out }},
+	{keepCurvatureFlag(), func(c *calibration.Config) any { return &c.KeepCurvature }},
+	{&cli.BoolFlag{Name: "no-model", Category: outputFlags, Usage: "leave the model out of the bundle; eval and predict then want --model"},
+		func(c *calibration.Config) any { return &c.NoModel }},
+	{&cli.BoolFlag{Name: "no-probe", Category: outputFlags, Usage: "keep no held-out inputs in the bundle, by which a server tries it: for data that must not travel"},
+		func(c *calibration.Config) any { return &c.NoProbe }},
+}
+
+var (
+	structures  = []calibrate.Structure{calibrate.Auto, calibrate.Full, calibrate.Kronecker}
+	covariances = []calibrate.Covariance{calibrate.Hessian, calibrate.Fisher, calibrate.Sandwich}
+	links       = []head.Link{head.Softmax, head.Sigmoid, head.OneVsRest}
+)
+
+var fitSettings = []setting{
+	{&cli.StringFlag{Name: "covariance", Category: fitFlags, Usage: "`NAME` " + alternatives(covariances) + " [hessian]", Action: among("covariance", covariances)},
+		func(c *calibration.Config) any { return &c.Covariance }},
+	{&cli.StringFlag{Name: "structure", Category: fitFlags, Usage: "`NAME` " + alternatives(structures) + " [auto: full while it is small]", Action: among("structure", structures)},
+		func(c *calibration.Config) any { return &c.Structure }},
+	{&cli.StringFlag{Name: "ood-score", Category: fitFlags, Usage: "`NAME` of the score of unfamiliarity that is to serve, one of " + strings.Join(score.Names(), ", ") + " [studentized; with --ood another one that tells this data better beyond chance]"},
+		func(c *calibration.Config) any { return &c.OODScore }},
+	{&cli.StringFlag{Name: "damping", Category: fitFlags, Usage: "`RULE` auto, chosen on held-out data; a number, which is added to every eigenvalue (the paper's is 1); or rel:NUMBER, in units of the mean eigenvalue [auto]"},
+		func(c *calibration.Config) any { return &c.Damping }},
+}
+
+const decisionHeading = "decisions, for which half of the held-out data is set aside"
+
+var decisionSettings = []setting{
+	{&cli.Float64Flag{Name: "target-error", Category: decisionHeading, Usage: "`E` abstain from so many predictions that at most this part of the others is wrong"},
+		func(c *calibration.Config) any { return &c.Decisions.TargetError }},
+	{&cli.Float64Flag{Name: "target-coverage", Category: decisionHeading, Usage: "`C` or from so few that at least this part is answered"},
+		func(c *calibration.Config) any { return &c.Decisions.TargetCoverage }},
+	{&cli.Float64Flag{Name: "false-alarm", Category: decisionHeading, Usage: "`F` abstain from what is unfamiliar, which at most this part of familiar data is held to be"},
+		func(c *calibration.Config) any { return &c.Decisions.FalseAlarm }},
+	{&cli.Float64Flag{Name: "confidence", Category: decisionHeading, Usage: "`P` how sure the three above are [0.95]"},
+		func(c *calibration.Config) any { return &c.Decisions.Confidence }},
+	{&cli.Float64Flag{Name: "alpha", Category: decisionHeading, Usage: "`A` give prediction sets, of which at most this part lacks the label"},
+		func(c *calibration.Config) any { return &c.Decisions.Alpha }},
+	{&cli.StringFlag{Name: "sets", Category: decisionHeading, Usage: "`NAME` " + alternatives(conformal.Scores) + " [lac: the smallest sets]"},
+		func(c *calibration.Config) any { return &c.Decisions.Sets }},
+	{&cli.BoolFlag{Name: "class-conditional", Category: decisionHeading, Usage: "prediction sets that keep alpha for each class"},
+		func(c *calibration.Config) any { return &c.Decisions.ClassConditional }},
+}
+
+var headSettings = []setting{
+	{&cli.StringFlag{Name: "features", Category: headFlags, Usage: "`TENSOR` what the last linear layer takes"},
+		func(c *calibration.Config) any { return &c.Head.Features }},
+	{&cli.StringFlag{Name: "logits", Category: headFlags, Usage: "`TENSOR` what the last linear layer yields"},
+		func(c *calibration.Config) any { return &c.Head.Logits }},
+	{&cli.StringFlag{Name: "link", Category: headFlags, Usage: "`LINK` from logits to probabilities: softmax, sigmoid or one-vs-rest", Action: among("link", links)},
+		func(c *calibration.Config) any { return &c.Head.Link }},
+	{&cli.StringFlag{Name: "approximate", Category: headFlags, Usage: "`relu` may stand behind the last layer; variances are then approximate",
+		Action: among("approximate", []head.Approximation{head.IgnoreRelu})},
+		func(c *calibration.Config) any { return &c.Head.Approximate }},
+	{&cli.StringFlag{Name: "output", Category: headFlags, Usage: "`TENSOR` the output to search from, where a model has several"},
+		func(c *calibration.Config) any { return &c.Head.Output }},
+}
+
+var runtimeSettings = []setting{
+	{batchFlag(), func(c *calibration.Config) any { return &c.Runtime.Batch }},
+	{threadsFlag(runtimeFlags, "inference"), func(c *calibration.Config) any { return &c.Runtime.Threads }},
+	{providerFlag(), func(c *calibration.Config) any { return &c.Runtime.Provider }},
+}
+
+// flagsOf are the flags of settings.
+func flagsOf(list []setting) []cli.Flag {
+	flags := make([]cli.Flag, len(list))
+	for i, s := range list {
+		flags[i] = s.flag
+	}
+	return flags
+}
+
+// readSettings sets the fields whose flags are given. A verb need not have all of them.
+func readSettings(c *cli.Context, config *calibration.Config) error {
+	for _, s := range allSettings {
+		name := s.name()
+		if !c.IsSet(name) {
+			continue
+		}
+		field := s.of(config)
+		if text, ok := field.(encoding.TextUnmarshaler); ok {
+			if err := text.UnmarshalText([]byte(c.String(name))); err != nil {
+				return usagef(c.Command.Name, "--%v", err)
+			}
+			continue
+		}
+		switch v := reflect.ValueOf(field).Elem(); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(c.Bool(name))
+		case reflect.Int:
+			if c.Int(name) < 0 {
+				return usagef(c.Command.Name, "--%s %d is negative", name, c.Int(name))
+			}
+			v.SetInt(int64(c.Int(name)))
+		case reflect.Float64:
+			if c.Float64(name) == 0 {
+				return usagef(c.Command.Name, "--%s is 0, want a number between 0 and 1", name)
+			}
+			v.SetFloat(c.Float64(name))
+		default:
+			v.SetString(c.String(name))
+		}
+	}
+	if err := config.Decisions.Validate(); err != nil {
+		return usagef(c.Command.Name, "--%v", err)
+	}
+	return nil
+}
+
+// jobFlag names a calibration that is written down.
+func jobFlag() cli.Flag {
+	return &cli.StringFlag{Name: "file", Aliases: []string{"f"}, Category: dataFlags,
+		Usage: "`FILE` a calibration written down, in YAML with the keys of a bundle's bundle.yaml, or that file itself, to repeat it; flags go before what it says"}
+}
+
+// readJob reads --file, and sets the flags that are not given as it has them.
+func readJob(c *cli.Context) (*calibration.Job, error) {
+	path := c.String("file")
+	if path == "" {
+		return new(calibration.Job), nil
+	}
+	j, err := calibration.ReadJob(path)
+	if err != nil {
+		if !exists(path) {
+			err = fileError(path, err)
+		}
+		return nil, fmt.Errorf("--file %w", err)
+	}
+	config := &j.Config
+	// Of what the command line replaces, nothing is known.
+	for _, role := range []bundle.Role{bundle.Train, bundle.Val, bundle.OOD} {
+		if c.IsSet(string(role)) || c.IsSet(string(role)+"-features") || c.IsSet("limit") {
+			delete(config.Known.Data, role)
+		}
+	}
+	if c.IsSet("model") && config.Model != "" {
+		config.Known.Model = ""
+	}
+	words := map[string]string{"preprocess": j.Preprocess, "classes": j.Classes, "report": j.Report}
+	if c.IsSet("dry-run") || c.IsSet("shard") { // which make no bundle that one could be about
+		words["report"] = ""
+	}
+	for _, s := range allSettings {
+		name := s.name()
+		if slices.Contains([]string{"train", "val", "ood"}, name) && config.ReadyMade && !c.IsSet("model") {
+			name += "-features"
+		}
+		words[name] = wordOf(s.of(config))
+	}
+	for name, word := range words {
+		if word == "" || c.IsSet(name) {
+			continue
+		}
+		if err := c.Set(name, word); err != nil {
+			return nil, fmt.Errorf("--file %s: %s: %w", path, name, err)
+		}
+	}
+	return j, nil
+}
+
+// wordOf is what a flag says that has the value of a field, "" for its zero value.
+func wordOf(field any) string {
+	v := reflect.ValueOf(field).Elem()
+	if v.IsZero() {
+		return ""
+	}
+	if v.Kind() == reflect.Float64 {
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	}
+	return fmt.Sprint(v.Interface())
+}

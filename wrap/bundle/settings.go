@@ -1,0 +1,119 @@
+package bundle
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/mfgs/mfgs/calibrate"
+	"github.com/mfgs/mfgs/calibrate/conformal"
+	"github.com/mfgs/mfgs/calibrate/meanfield"
+	"github.com/mfgs/mfgs/calibrate/score"
+	"github.com/mfgs/mfgs/onnx/head"
+)
+
+// Settings says what a calibration is asked to do with a model and data. The zero value of each field is its
+// default. Flags and YAML jobs set them, parts and manifests record them: a new setting is a field here, its
+// check in Validate, its row in the package documentation, a flag, and its use.
+type Settings struct {
+	Head       head.Options         `yaml:"head,omitempty"`      // zero: the head is found
+	Covariance calibrate.Covariance `yaml:"covariance"`          // "": hessian
+	Structure  calibrate.Structure  `yaml:"structure,omitempty"` // "": auto, full while it is small
+	Damping    calibrate.Damping    `yaml:"damping"`             // zero: auto, chosen on validation data
+	Lambda0    float64              `yaml:"lambda0"`             // 0: 3/π²
+	OODScore   string               `yaml:"ood_score,omitempty"` // of [score.Names]; "": it is chosen
+	// Decisions says when to abstain and which prediction sets are wanted; zero: none. They take half of the
+	// validation examples, one of each two neighbours, to set thresholds on: the others tune all else.
+	Decisions conformal.Plan `yaml:"decisions,omitempty"`
+	Limit     int            `yaml:"limit"`             // use at most so many training examples, spread evenly; 0: all
+	MaxBad    int            `yaml:"max_bad"`           // skip at most so many unreadable records of each set
+}
+
+// Complete fills in what was left out, but for what depends on the model and the data.
+func (s Settings) Complete() Settings {
+	s.Covariance = cmp.Or(s.Covariance, calibrate.Hessian)
+	s.Lambda0 = cmp.Or(s.Lambda0, meanfield.Lambda0)
+	s.Decisions = s.Decisions.Complete()
+	return s
+}
+
+// Validate reports settings that no model and data could be calibrated with. Errors name the field as YAML has it.
+func (s Settings) Validate() error {
+	if s.Covariance != "" {
+		if err := s.Covariance.Validate(); err != nil {
+			return err
+		}
+	}
+	if err := s.Structure.Validate(); err != nil {
+		return err
+	}
+	if err := s.Damping.Validate(); err != nil {
+		return err
+	}
+	if s.OODScore != "" {
+		if err := score.Check(s.OODScore); err != nil {
+			return err
+		}
+	}
+	if err := s.Decisions.Validate(); err != nil {
+		return fmt.Errorf("decisions: %w", err)
+	}
+	switch s.Head.Link {
+	case "", head.Softmax, head.Sigmoid, head.OneVsRest:
+	default:
+		return fmt.Errorf("head.link %q: want %s, %s or %s", s.Head.Link, head.Softmax, head.Sigmoid, head.OneVsRest)
+	}
+	switch {
+	case s.Head.Approximate != "" && s.Head.Approximate != head.IgnoreRelu:
+		return fmt.Errorf("head.approximation %q: want %s", s.Head.Approximate, head.IgnoreRelu)
+	case s.Lambda0 != 0 && !(s.Lambda0 > 0) || math.IsInf(s.Lambda0, 1):
+		return fmt.Errorf("lambda0 is %v, want a positive number", s.Lambda0)
+	case s.Limit < 0:
+		return fmt.Errorf("limit %d is negative", s.Limit)
+	case s.MaxBad < 0:
+		return fmt.Errorf("max_bad %d is negative", s.MaxBad)
+	}
+	return nil
+}
+
+// Asked returns the settings of the calibration that made a bundle. Of bundles that do not record them they are
+// those that come to the same.
+func (m *Manifest) Asked() Settings {
+	if m.Settings != nil {
+		return *m.Settings
+	}
+	damping, _ := calibrate.ParseDamping(m.Damping.Rule) // the manifest is valid
+	s := Settings{
+		Head: head.Options{
+			Features: m.Head.FeaturesTensor, Logits: m.Head.LogitsTensor, Link: head.Link(m.Head.Link),
+			Approximate: head.Approximation(m.Head.Approximation),
+		},
+		Covariance: m.Covariance, Structure: m.Structure, Damping: damping, Lambda0: m.MeanField.Lambda0,
+	}
+	if o := m.OODScore; o != nil && o.Given {
+		s.OODScore = o.Name
+	}
+	if m.Decisions != nil {
+		s.Decisions = m.Decisions.Plan
+	}
+	for _, d := range m.Datasets {
+		if d.Role == Train && len(d.Parts) == 0 {
+			s.Limit = d.Count + d.Bad
+		}
+		s.MaxBad = max(s.MaxBad, d.Bad)
+	}
+	return s
+}
+
+// settings checks that the settings that a manifest records do not contradict what came of them.
+func (c *checks) settings(m *Manifest) {
+	s := m.Settings
+	if s == nil {
+		return
+	}
+	c.nested("settings", s.Validate())
+	c.that(s.Covariance == m.Covariance, "settings.covariance is %s, and covariance %s", s.Covariance, m.Covariance)
+	c.that(s.Structure == "" || s.Structure == calibrate.Auto || s.Structure == m.Structure,
+		"settings.structure is %s, and structure %s", s.Structure, m.Structure)
+	c.that(s.Damping.String() == m.Damping.Rule, "settings.damping is %s, and damping.rule %s", s.Damping, m.Damping.Rule)
+}
