@@ -309,7 +309,8 @@ func (l *lab) evaluate(
 	}
 	c := bench.Config{
 		Bundle: l.bundlePath(q.subject), Test: q.set.test, OOD: ood, Shifts: shifts, Methods: methods, Alone: true,
-		Layers: q.layers, Resamples: resamples, Preprocess: q.set.preprocess, Cache: l.cache(q.set.name), Runtime: l.runtime,
+		Layers: q.layers, Resamples: resamples, Runtime: l.runtime,
+		Preprocess: q.set.preprocess, Cache: l.cache(q.set.name),
 	}
 	for draw := range draws {
 		c.Draws = append(c.Draws, uint64(1000*q.seed+draw))

@@ -55,8 +55,12 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	want := calibration.Config{
 		Model: model, Train: "T", Val: "V", OOD: "O", Out: out, Force: true, Resume: true, NoModel: true,
 
-		Classes:  []string{"cat", "dog"},
-		Settings: bundle.Settings{Head: head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu}, Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker, Damping: calibrate.Damping{Relative: 0.25}, Limit: 11},
+		Classes: []string{"cat", "dog"},
+		Settings: bundle.Settings{
+			Head:       head.Options{Features: "f", Logits: "l", Output: "o", Link: head.Sigmoid, Approximate: head.IgnoreRelu},
+			Covariance: calibrate.Sandwich, Structure: calibrate.Kronecker,
+			Damping: calibrate.Damping{Relative: 0.25}, Limit: 11,
+		},
 	}
 	want.MaxBad, want.Cache = 12, "C"
 	want.Runtime.Batch, want.Runtime.Threads = 13, 14
@@ -72,7 +76,6 @@ func TestFlagsOfCalibrate(t *testing.T) {
 	got = config("--train-features", "T", "--val-features", "V", "--ood-features", "O", "--out", out, "--link", "one-vs-rest")
 	want = calibration.Config{
 		ReadyMade: true, Train: "T", Val: "V", OOD: "O", Out: out,
-
 		Settings: bundle.Settings{Head: head.Options{Link: head.OneVsRest}},
 	}
 	want.Runtime.Setup.Install = true

@@ -27,7 +27,7 @@ it; the exit status is 1 if anything fails.`,
 }
 
 func (p *program) runDoctor(c *cli.Context) error {
-	err := cmp.Or(noArguments(c), found(c, "bundle", "model"))
+	err := cmp.Or(noArguments(c), oneOf(c, "provider", ort.Providers()), found(c, "bundle", "model"))
 	if err != nil {
 		return err
 	}

@@ -89,6 +89,10 @@ func library(c *cli.Context, bar *progress) install.Config {
 	return install.Config{Flag: c.String("runtime"), Install: !c.Bool("no-install"), Progress: bar.install}
 }
 
+func keepCurvatureFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "keep-curvature", Category: outputFlags, Usage: "keep the sums over the training data in the bundle, for update and eval"}
+}
+
 func maxBadFlag() cli.Flag {
 	return &cli.IntFlag{Name: "max-bad", Category: dataFlags, Usage: "`N` records at most that cannot be read or decoded and are skipped, in each set [0]"}
 }

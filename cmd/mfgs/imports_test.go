@@ -73,13 +73,12 @@ var imports = map[string][]string{
 	"wrap":                          {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap/bundle", "wrap/internal/*"},
 	"wrap/calibration":              {"calibrate", "calibrate/...", "featurize", "featurize/...", "internal/...", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/internal/*"},
 	"wrap/bench":                    {"calibrate/...", "featurize/...", "internal/...", "onnx/...", "wrap", "wrap/bundle"},
-	"wrap/bundle":                   {"calibrate/...", "featurize/preprocess", "wrap/internal/folder"},
+	"wrap/bundle":                   {"calibrate/...", "featurize/preprocess", "onnx/head", "wrap/internal/folder"},
 	"wrap/export":                   {"calibrate/conformal", "internal/attach", "onnx", "onnx/fuse", "wrap", "wrap/bundle"},
 	"wrap/internal/folder":          {},
 	"wrap/internal/part":            {"calibrate", "calibrate/...", "featurize/preprocess", "wrap/bundle", "wrap/internal/folder"},
 	"wrap/internal/probe":           {"calibrate", "internal/attach", "internal/source", "onnx", "wrap/bundle"},
 	"wrap/internal/proof":           {"calibrate", "onnx/head", "wrap/internal/part"},
-	"wrap/job":                      {"calibrate/...", "featurize/dataset", "featurize/preprocess", "onnx", "onnx/head", "wrap", "wrap/bundle", "wrap/calibration", "wrap/internal/folder"},
 	"wrap/report":                   {"calibrate/...", "featurize/dataset", "wrap/bench", "wrap/bundle"},
 	"wrap/serve":                    {"calibrate/conformal", "internal/oip/...", "onnx", "wrap", "wrap/bundle", "wrap/internal/folder", "wrap/serve/internal/*"},
 	"wrap/serve/internal/*":         {},
@@ -106,7 +105,7 @@ var thirdParty = map[string][]string{
 	"google.golang.org/grpc":          {"wrap/serve", "wrap/serve/internal/inbound", "internal/oip/..."},
 	"google.golang.org/genproto":      {"wrap/serve"}, // grpc's
 	// wrap/serve/internal/telemetry: only its tests.
-	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/job", "wrap/internal/part", "wrap/serve/internal/telemetry"},
+	"gopkg.in/yaml.v3":                  {"featurize/preprocess", "wrap/bundle", "wrap/internal/folder", "wrap/calibration", "wrap/internal/part", "wrap/serve/internal/telemetry"},
 	"golang.org/x/mod":                  {"cmd/mfgs"}, // only its tests
 	"golang.org/x/sync":                 {"featurize", "wrap/serve", "wrap/serve/internal/inbound", "cmd/mfgs-paper/internal/lanes"},
 	"golang.org/x/sys":                  {"internal/files", "cmd/mfgs", "cmd/mfgs/internal/doctor", "wrap/bundle", "wrap/serve"}, // wrap/bundle: only its tests

@@ -27,7 +27,9 @@ type setting struct {
 func (s *setting) name() string { return s.flag.Names()[0] }
 
 // allSettings has those of each heading of the help.
-var allSettings = slices.Concat(dataSettings, outputSettings, fitSettings, decisionSettings, headSettings, runtimeSettings)
+var allSettings = slices.Concat(
+	dataSettings, outputSettings, fitSettings, decisionSettings, headSettings, runtimeSettings,
+)
 
 var dataSettings = []setting{
 	{&cli.StringFlag{Name: "model", Category: dataFlags, Usage: "`FILE|DIR` the trained network, ONNX, or a folder of it as save_pretrained or Optimum writes one, with preprocessing and class names"},

@@ -657,7 +657,10 @@ func TestASaturatedNetwork(t *testing.T) {
 		"features": arrayOf(random(1, n*d), n, d), "logits": arrayOf(logits, n, k), "labels": arrayOf(labels, n),
 	}))
 	for _, s := range structures {
-		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)), Settings: bundle.Settings{Structure: s}}
+		c := Config{ReadyMade: true, Train: file + "[0:200]", Val: file + "[200:]", Out: filepath.Join(dir, string(s)),
+			Settings: bundle.Settings{
+				Structure: s,
+			}}
 		for _, damping := range []calibrate.Damping{{}, {Relative: 1}} {
 			c.Damping = damping
 			_, err := Calibrate(t.Context(), c)

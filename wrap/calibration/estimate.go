@@ -242,7 +242,7 @@ func (e *estimator) tune(ctx context.Context, train *rows.Batch, held [3]*rows.B
 		}
 		start := time.Now()
 		f, err := calibrate.Fit(ctx, curvature, few[0], few[1], calibrate.FitOptions{
-			Covariance: e.cfg.Settings.Covariance, Damping: e.cfg.Settings.Damping, Lambda0: e.cfg.Settings.Lambda0, Score: e.cfg.Settings.OODScore,
+			Covariance: e.cfg.Covariance, Damping: e.cfg.Damping, Lambda0: e.cfg.Lambda0, Score: e.cfg.OODScore,
 			Training: known, StandIns: few[2],
 			Progress: func(stage string, done, _ int) {
 				if stage == "scores" && done == 0 {

@@ -39,7 +39,8 @@ func manifest(p *part.Part, to *target, f *calibrate.Fitted) *bundle.Manifest {
 		Structure:     f.Posterior.Structure,
 		Probabilities: &f.Choice,
 		Damping: bundle.Damping{
-			Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho, Candidates: f.Candidates,
+			Rule: p.Recipe.Settings.Damping.String(), Epsilon: f.Posterior.Epsilon, Rho: f.Rho,
+			Candidates: f.Candidates,
 		},
 		Temperatures: bundle.Temperatures{
 			NLL:     bundle.Pair{Temperatures: f.NLL, TunedOn: "nll"},

@@ -32,8 +32,10 @@ func example(t testing.TB, shards ...int) *Part {
 	p := &Part{Manifest: Manifest{
 		Tool: "test",
 		Recipe: Recipe{
-			Head:     bundle.Head{Head: head},
-			Settings: bundle.Settings{Covariance: calibrate.Hessian, Structure: calibrate.Full, Lambda0: 1, MaxBad: 3},
+			Head: bundle.Head{Head: head},
+			Settings: bundle.Settings{
+				Covariance: calibrate.Hessian, Structure: calibrate.Full, Lambda0: 1, MaxBad: 3,
+			},
 		},
 		Sets: []Set{{Role: bundle.Train, Spec: "x.npz", From: 10, Count: 2400}},
 	}}
